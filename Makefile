@@ -166,8 +166,8 @@ scatters: $(VENV)/.dev ## Random sums over matches, scattered, against what they
 	SCATTER_FUZZ=$(COUNT) $(BIN)/python -m pytest -q -n $(THREADS) tests/codegen/test_scatter.py
 
 .PHONY: pipelines
-pipelines: $(VENV)/.dev ## Random pipelines of stencils, each draw run and proved (SEED=0 COUNT=300)
-	PIPELINES=$(COUNT) PIPELINES_SEED=$(SEED) $(BIN)/python -m pytest -q -n $(THREADS) tests/interp/test_random_pipelines.py
+pipelines: $(VENV)/.dev ## Random pipelines of stencils, each draw run and proved; goes on where it was (SEED=0 COUNT=300)
+	$(BIN)/python -m bench.pipelines --seed $(SEED) --count $(COUNT)
 
 .PHONY: suite
 suite: $(VENV)/.dev ## Random schedules of TVM's operators at their published sizes (SEED=0 SAMPLES=20 OPS=c1d,c2d_0)

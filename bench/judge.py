@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from bench.bound import run_both
-from tensorc_dsl.backend.llvm.codegen.compile import compile_kernel
+from tensorc_dsl.backend.llvm.codegen.compile import Compiled, compile_kernel
 from tensorc_dsl.backend.llvm.lower.passes import lower_cpu
 from tensorc_dsl.backend.llvm.runtime.kernel import load
 from tensorc_dsl.diagnostic import render
@@ -59,17 +59,17 @@ class Judge:
         """The first rule that the program breaks. An unexpected exception is a fault, too."""
         unproved = ""
         checks: list[tuple[str, Callable[[Program], str]]] = [
-            ("form", self._form), ("text", self._text), ("result", self.differs), ("proof", self._proof),
+            ("form", self._form), ("text", self._text), ("result", self.differs), ("proof", self.proof),
         ]  # fmt: skip
         if native:
-            checks.append(("machine code", self._native))
+            checks.append(("machine code", lambda p: self.ran(p, compile_kernel(lower_cpu(p), host_target(2), 2))))
         for kind, check in checks:
             try:
                 fault = check(scheduled)
             except Exception:
                 fault = traceback.format_exc()
-            if fault.startswith(_UNPROVED):
-                unproved = fault.removeprefix(_UNPROVED)
+            if fault.startswith(UNPROVED):
+                unproved = fault.removeprefix(UNPROVED)
             elif fault:
                 return Verdict(kind, fault)
         return Verdict(unproved=unproved)
@@ -103,21 +103,22 @@ class Judge:
                 return fault
         return ""
 
-    def _proof(self, scheduled: Program) -> str:
+    def proof(self, scheduled: Program) -> str:
+        """What the validator finds, as text; "" if it proves the program, and `UNPROVED` before what it cannot decide."""
         match validate(self.original, scheduled):
             case Valid():
                 return ""
             case Invalid(diagnostic=d):
                 return render(d)
             case Unproved(diagnostic=d):
-                return f"{_UNPROVED}{d.message}"
+                return f"{UNPROVED}{d.message}"
 
-    def _native(self, scheduled: Program) -> str:
-        return isolated(lambda: self._run(scheduled))
+    def ran(self, scheduled: Program, compiled: Compiled) -> str:
+        """What is wrong with the results of the kernel, which runs in a process of its own; "" if nothing is."""
+        return isolated(lambda: self._run(scheduled, compiled))
 
-    def _run(self, scheduled: Program) -> str:
+    def _run(self, scheduled: Program, compiled: Compiled) -> str:
         """The kernel's results, in memory that ends at unreadable pages."""
-        compiled = compile_kernel(lower_cpu(scheduled), host_target(2), 2)
         outs = {
             q.name: Guarded(shape_of(scheduled.buffer(q.name)), stored_dtype(q.dtype))
             for q in compiled.params
@@ -134,7 +135,7 @@ class Judge:
         return self._compared({n: widen(o.array, scheduled.buffer(n).dtype) for n, o in outs.items()})
 
 
-_UNPROVED = "unproved: "
+UNPROVED = "unproved: "
 
 
 def isolated(what: Callable[[], str]) -> str:

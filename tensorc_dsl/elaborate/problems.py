@@ -110,8 +110,9 @@ def NOT_AN_OUTPUT(*, name: str, compute: str) -> None: ...
     "E0411",
     "subscript {position} of `{name}` can be {value}, but the dimension is {extent}",
     "{value} when {values}",
+    help="say where it is read: `{repair}`",
 )
-def OUT_OF_BOUNDS(*, position: int, name: str, value: int, extent: int, values: str) -> None: ...
+def OUT_OF_BOUNDS(*, position: int, name: str, value: int, extent: int, values: str, repair: str) -> None: ...
 @problem(
     "E0412",
     "subscript {position} of `{name}` cannot be proven to stay inside its dimension of {extent}",

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from tensorc_dsl.affine.data import depends_on_data
-from tensorc_dsl.affine.safety import Outside, Unproven, below, check_access
+from tensorc_dsl.affine.safety import Outside, Unproven, below
 from tensorc_dsl.diagnostic import Diagnostic
 from tensorc_dsl.elaborate import problems
 from tensorc_dsl.elaborate.bindings import Environment
@@ -35,21 +34,26 @@ def check_loads(c: Computed, buffers: Mapping[str, Buffer], env: Environment) ->
 
 
 def _check_load(g: GuardedLoad, c: Computed, shape: tuple[ir.Expr, ...], env: Environment) -> list[Diagnostic]:
-    extents = {**c.spatial, **c.reduce}
-    conditions = g.conditions
     name = g.load.buffer
-    if env.unbound and depends_on_data(g.load.indices):  # whether the clamp has an element depends on sizes
-        conditions = (*conditions, *(ir.Compare(">", n, ir.ZERO) for n in shape))
-    match check_access(extents, conditions, g.load.indices, shape, env.open):
+    match g.leaves({**c.spatial, **c.reduce}, shape, env):
         case None:
             return []
         case Outside(position=p, value=value, extent=limit, at=at):
             values = ", ".join(f"{n} = {v}" for n, v in at) or "always"
             early = c.scan is not None and name == c.name and (value < 0) != c.back
             notes = (problems.SCAN_BEGINS,) if early else ()
+            inside = f"{' '.join(g.spans[p].text.split())} {'>= 0' if value < 0 else f'< {format_expr(shape[p])}'}"
+            repair = f"… if {inside} else …"
             return [
                 problems.OUT_OF_BOUNDS(
-                    g.spans[p], position=p + 1, name=name, value=value, extent=limit, values=values, notes=notes
+                    g.spans[p],
+                    position=p + 1,
+                    name=name,
+                    value=value,
+                    extent=limit,
+                    values=values,
+                    repair=repair,
+                    notes=notes,
                 )
             ]
         case Unproven(position=p, interval=(low, high)):

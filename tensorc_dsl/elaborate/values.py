@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from typing import assert_never
 
 from tensorc_dsl.affine.data import outermost
 from tensorc_dsl.affine.reach import too_far
 from tensorc_dsl.affine.safety import ranges_of, without_open_quotients
-from tensorc_dsl.affine.simplify import negate, simplify
+from tensorc_dsl.affine.sets import affine_only
+from tensorc_dsl.affine.simplify import FALSE, negate, simplify
 from tensorc_dsl.elaborate import problems, repairs
 from tensorc_dsl.elaborate.bindings import LARGEST, Environment, index_expr
 from tensorc_dsl.elaborate.inference import Extents, TypeFinder
@@ -80,7 +82,7 @@ class ValueBuilder(TypeFinder):
             case tree.CompareExpr():
                 return self._compare(e)
             case tree.LogicExpr(op=op, lhs=a, rhs=b):
-                return ir.Logic(op, *each(lambda: self._condition(a), lambda: self._condition(b)))
+                return self._logic(op, a, b)
             case tree.NotExpr(operand=a):
                 return ir.Not(self._condition(a))
             case tree.Conditional():
@@ -224,6 +226,31 @@ class ValueBuilder(TypeFinder):
         cond = self.build(e, BOOL)
         self.same_type(ir.dtype_of(cond), BOOL, e, "the condition")
         return cond
+
+    def _logic(self, op: ir.LogicOp, a: tree.Expr, b: tree.Expr) -> ir.Expr:
+        """`a and b`, `a or b`. The first condition guards the loads of the second one, if they have to be guarded."""
+        try:
+            first = self._condition(a)
+        except Invalid:
+            each(lambda: self._condition(a), lambda: self._condition(b))
+            raise
+        before, self.loads = self.loads, []
+        second = self._condition(b)
+        loads, self.loads = self.loads, before
+        undecided = affine_only((first if op == "and" else negate(first),))
+        if not undecided or all(self._is_inside(g) for g in loads):
+            self.loads += loads
+            return ir.Logic(op, first, second)
+        self.loads += (replace(g, conditions=(*g.conditions, *undecided)) for g in loads)
+        guard = ir.conjunction(undecided)
+        assert guard is not None
+        # Where the guard does not hold, the first condition decides. It stays one of two, where proofs look for it.
+        return ir.Logic(op, first, ir.Select(guard, second, FALSE))
+
+    def _is_inside(self, g: GuardedLoad) -> bool:
+        """Whether a load of a condition is proved to stay inside; that of a nested reduction's stage does."""
+        b = self.buffers.get(g.load.buffer)
+        return b is None or g.leaves(self.scope, b.shape, self.env) is None
 
     def _conditional(self, e: tree.Conditional, want: DType | None) -> ir.Expr:
         outer, before = self.conditions, self.loads

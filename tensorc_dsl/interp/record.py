@@ -12,7 +12,7 @@ from tensorc_dsl.interp.limits import MAX_LINES
 from tensorc_dsl.interp.problems import TAKEN_NAME, TOO_MANY_LINES, fail
 from tensorc_dsl.interp.values import AnyRankMap, Drawn, OpenFactor, ProgramRef, Scalar, Value, Weights
 from tensorc_dsl.ir.print import format_expr
-from tensorc_dsl.ir.program import Block, Program, find_block, find_loop, fresh, used_names, walk
+from tensorc_dsl.ir.program import Block, Program, blocks, find_block, find_loop, fresh, used_names, walk
 from tensorc_dsl.ir.target import Target
 from tensorc_dsl.schedule.refs import BlockRef, BufferRef, IndexMap, LoopRef, Ref
 from tensorc_dsl.schedule.rewrite import Result
@@ -28,6 +28,11 @@ GIVEN = ("root", "target")
 
 def map_code(m: IndexMap) -> str:
     return f"({', '.join(m.params)}) -> ({', '.join(map(format_expr, m.results))})"
+
+
+def _is_written_first(ref: BufferRef, block: str, program: Program) -> bool:
+    """Whether the block's name, where a buffer is asked for, stands for that buffer."""
+    return any(b.name == block and b.body[0].buffer == ref.name for b in blocks(program))
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,13 +118,16 @@ class Recorder:
         return self.bound[ref]
 
     def _buffer(self, ref: BufferRef, program: Program, span: Span) -> str:
-        """A buffer's name; a buffer that a step made is referred to by a block that writes it."""
-        if ref in self.bound:
-            return self.bound[ref]
-        writers = (
-            s for _, s in walk(program.body) if isinstance(s, Block) and any(x.buffer == ref.name for x in s.body)
+        """A buffer's name. A buffer that a step made is referred to by a block that writes it. So is one with the name of
+        a block that now writes another one, for which that name stands.
+        """
+        own = self.bound.get(ref)
+        if own is not None and (self.bound.get(BlockRef(ref.name)) != own or _is_written_first(ref, ref.name, program)):
+            return own
+        writers = [s.name for s in blocks(program) if any(x.buffer == ref.name for x in s.body)]
+        return self._block(
+            BlockRef(next((w for w in writers if _is_written_first(ref, w, program)), writers[0])), program, span
         )
-        return self._block(BlockRef(next(writers).name), program, span)
 
     def code(self, value: Value, program: Program, span: Span) -> str:
         """The value as straight-line code. May first add a query that names a loop."""

@@ -13,6 +13,7 @@ STAGES = "pipeline.stages"
 ORDER = "pipeline.order"
 ASYNC = "pipeline.asynchronous"
 ROLES = "specialize.roles"
+REGISTERS = "specialize.registers"
 
 
 def written_out(values: Iterable[int]) -> str:

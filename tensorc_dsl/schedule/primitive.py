@@ -7,14 +7,19 @@ one declaration. A primitive is one file in `primitives/`; that package imports 
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from dataclasses import dataclass
-from typing import Any, TypeVar, get_args
+from typing import Any, TypeVar, cast, get_args
 
+from tensorc_dsl.ir.memo import by_identity
 from tensorc_dsl.ir.program import Program
+from tensorc_dsl.schedule.refs import BlockRef, BufferRef, LoopRef
 from tensorc_dsl.schedule.refusal import Refusal
 from tensorc_dsl.schedule.rewrite import Result, Rewrite
 from tensorc_dsl.schedule.stale import refuse_stale
+
+KEPT = 256
+"""Programs whose next steps are kept."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,9 +61,34 @@ def primitive(*refusals: Refusal[...]) -> Callable[[F], F]:
 def apply(program: Program, name: str, *args: Any, **kwargs: Any) -> Rewrite[Result]:
     """Run a primitive by name. Raises KeyError for an unknown name, ScheduleRefusal if the step does not apply.
 
-    A step that breaks a declaration of an earlier one is refused (`stale`).
+    A step that breaks a declaration of an earlier one is refused (`stale`). Of the last programs the results are kept: a rule
+    asks whether a step would be accepted and makes it then, and draws from one space have their first steps in common.
     """
+    key = _key(name, args, kwargs)
+    known = _made(program)
+    if key is not None and key in known:
+        return known[key]
     rewrite = PRIMITIVES[name].function(program, *args, **kwargs)
     if rewrite.program is not program:
         refuse_stale(name, program, rewrite.program)
+    if key is not None:
+        known[key] = rewrite
     return rewrite
+
+
+@by_identity(KEPT)
+def _made(_program: Program) -> dict[Hashable, Rewrite[Any]]:
+    return {}
+
+
+def _key(name: str, args: tuple[object, ...], kwargs: dict[str, object]) -> Hashable | None:
+    """Equal for calls with equal arguments, true and 1 being two; None if one is neither a name nor numbers."""
+    if not all(map(_is_simple, (*args, *kwargs.values()))):
+        return None
+    return name, repr(args), repr(kwargs)
+
+
+def _is_simple(value: object) -> bool:
+    if isinstance(value, tuple):
+        return all(map(_is_simple, cast("tuple[object, ...]", value)))
+    return value is None or isinstance(value, BlockRef | LoopRef | BufferRef | str | int)

@@ -155,7 +155,8 @@ class Comparison:
         a, b = o.a, o.b
         # Loads first, so that values of whole statements are compared: recurrences lead back to those. But where a step of a
         # recurrence hands on the value of the one before, as at the border of a stencil, both sides take that step together.
-        waits = is_own(a) and not is_load(b)
+        # So too where a choice between reads was inlined into the other side: it leads to whole statements.
+        waits = (is_own(a) and not is_load(b)) or (is_whole(a) and not is_load(a) and not is_whole(b))
         if (not waits and (is_load(a) or not is_load(b))) or self.scheduled.steps(b) is None:
             steps = self.original.steps(a)
             if steps is not None:

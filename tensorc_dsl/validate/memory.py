@@ -73,7 +73,8 @@ def _inside(code: Code, s: Statement, which: str) -> None:
         renew()
         if not indices:
             continue
-        touched = mapping(t.names, indices).intersect_domain(domain)
+        touched = code.touched(t, buffer, indices).project_out(isl.dim_type.out, 0, len(code.homes[buffer]))
+        touched = touched.intersect_domain(domain)
         rest = touched.subtract_range(code.box(buffer))
         if not rest.is_empty():
             (x, v), sizes = example(rest.wrap(), [len(t.names), len(indices)])

@@ -7,6 +7,8 @@ import re
 import numpy as np
 import pytest
 
+from tensorc_dsl.backend.llvm.codegen.lanes import moving
+from tensorc_dsl.ir.expr import Binary, Var, add, index, mul, sub
 from tensorc_dsl.ir.program import Program
 from tests.codegen.native import compiled, program, run
 
@@ -59,6 +61,25 @@ def test_no_lane_is_loaded_by_itself(subscript: str, vectors: int) -> None:
     assert "load float" not in text
     pieces = len(re.findall(r"store <\d+ x float>", text))
     assert len(re.findall(r"load <\d+ x float>", text)) == vectors * pieces
+
+
+@pytest.mark.parametrize("subscript", ["i * 2 + 1", "i * 3", "N - 1 - i", "i * 3 / 2", "i / 2"])
+def test_whole_vectors_are_powers_of_two_long(subscript: str) -> None:
+    """LLVM took each vector of 13 elements apart into three loads. A block of some hundreds of them took it 14 s."""
+    text = compiled(taken("f32", 13, (subscript,)), threads=1).llvm_ir
+    found = {int(n) for n in re.findall(r"load <(\d+) x float>", text)}
+    assert found
+    assert all(n & (n - 1) == 0 for n in found), found
+
+
+def test_what_does_not_move_with_the_lanes_is_not_looked_at() -> None:
+    i, j = Var("i"), Var("j")
+    both = Binary("/", add(i, j), index(2))
+    assert moving(sub(add(mul(j, index(70)), mul(add(mul(i, index(2)), j), index(3))), j), "i") == mul(
+        mul(i, index(2)), index(3)
+    )
+    assert moving(add(add(j, both), i), "i") == add(both, i)
+    assert moving(sub(j, i), "i") == sub(j, i)
 
 
 def test_lanes_far_from_each_other_are_loaded_one_by_one() -> None:

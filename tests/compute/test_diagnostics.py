@@ -50,8 +50,11 @@ def test_out_of_bounds_shows_the_values() -> None:
         " --> t.tsched:2:14\n"
         "  |\n"
         "2 |     C[i] = A[i + 1]\n"
-        "  |              ^^^^^ 4 when i = 3"
+        "  |              ^^^^^ 4 when i = 3\n"
+        "  = help: say where it is read: `… if i + 1 < 4 else …`"
     )
+    assert "`… if i - 1 >= 0 else …`" in errors(one("C[i] = A[i - 1]"), M=4)[0]
+    build(one("C[i] = A[i - 1] if i - 1 >= 0 else 0"), M=4)
     # The guard leaves out the right end only.
     assert "-1 when i = 0" in errors(one("C[i] = A[i - 1] if i < 3 else A[i]"), M=4)[0]
     assert "4 when i = 2" in errors(one("C[i] = A[i*2] if i % 2 == 0 else A[i]"), M=4)[0]

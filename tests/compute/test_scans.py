@@ -64,7 +64,8 @@ def test_a_step_that_looks_past_the_first_element_is_refused() -> None:
         "  |\n"
         "1 | compute f(X: f32[N]) -> Y: f32[N] { Y[j] = scan[j] init X[0] step Y[j - 1] + Y[j - 2] }\n"
         "  |                                                                                ^^^^^ -1 when j = 1\n"
-        "  = help: `init` gives the first element alone; a step that looks further back needs a condition"
+        "  = help: `init` gives the first element alone; a step that looks further back needs a condition\n"
+        "  = help: say where it is read: `… if j - 2 >= 0 else …`"
     )
     build(text, N=1)  # there is no such step
 

@@ -10,23 +10,7 @@ from pathlib import Path
 import numpy as np
 
 from tensorc_dsl.api.tasks import Task
-from tensorc_dsl.backend.cuda.lower.kernels import (
-    Arm,
-    Arrived,
-    Barrier,
-    Commit,
-    Device,
-    DeviceProgram,
-    Engage,
-    Fetch,
-    Finish,
-    Guard,
-    Phase,
-    Publish,
-    Steps,
-    Wait,
-    collectives_in,
-)
+from tensorc_dsl.backend.cuda.lower.kernels import Device, DeviceProgram, Nested, Phase, collectives_in
 from tensorc_dsl.backend.cuda.lower.lower import lower_device
 from tensorc_dsl.ir.arrays import Array, narrow
 from tensorc_dsl.ir.parse import parse_program
@@ -47,8 +31,8 @@ def _matmul(a: Array, b: Array) -> Array:
     return a @ b
 
 
-def _conv2d(x: Array, f: Array) -> Array:
-    windows = np.lib.stride_tricks.sliding_window_view(x, (3, 3), axis=(1, 2))
+def _conv2d(x: Array, f: Array, stride: int = 1) -> Array:
+    windows = np.lib.stride_tricks.sliding_window_view(x, (3, 3), axis=(1, 2))[:, ::stride, ::stride]
     return np.einsum("nhwcij,ijco->nhwo", windows, f)
 
 
@@ -61,6 +45,10 @@ CASES: dict[str, tuple[str, Callable[..., Array]]] = {
     "batched": ("half_batched(B=3, M=16, N=8, K=31)", _matmul),
     "narrow conv2d": ("conv2d_nhwc(N=1, H=5, W=9, CI=16, KH=3, KW=3, CO=8, T=f16, Acc=f32)", _conv2d),
     "conv2d": ("conv2d_nhwc(N=1, H=4, W=18, CI=16, KH=3, KW=3, CO=8, T=f16, Acc=f32)", _conv2d),
+    "strided conv2d": (
+        "conv2d_nhwc(N=1, H=4, W=36, CI=16, KH=3, KW=3, CO=8, stride=2, pad=1, T=f16, Acc=f32)",
+        lambda x, f: _conv2d(np.pad(x, ((0, 0), (1, 1), (1, 1), (0, 0))), f, 2),
+    ),
 }
 
 
@@ -175,13 +163,9 @@ def changed(found: DeviceProgram, change: Callable[[Collective], Collective | No
         return replace(s, body=tuple(map(flat, s.body)))
 
     def device(s: Device) -> Device:
-        match s:
-            case Phase():
-                return replace(s, body=tuple(map(flat, s.body)))
-            case Steps() | Guard():
-                return replace(s, body=tuple(map(device, s.body)))
-            case Arm() | Fetch() | Arrived() | Barrier() | Commit() | Wait() | Publish() | Engage() | Finish():
-                return s
+        if isinstance(s, Nested):
+            return replace(s, body=tuple(map(device, s.body)))
+        return replace(s, body=tuple(map(flat, s.body))) if isinstance(s, Phase) else s
 
     (k,) = found.kernels
     return replace(found, kernels=(replace(k, body=tuple(map(device, k.body))),))

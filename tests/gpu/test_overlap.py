@@ -26,7 +26,8 @@ def product(by: str, late: bool) -> tuple[Program, DeviceProgram]:
     """Five rounds, with copies two ahead, by boxes or by threads, which start before the products or behind them."""
     with TemporaryDirectory() as folder:
         t = hopper(Path(folder), "half_transposed(M=64, N=64, K=320)")
-        return drawn(t, {"warpgroups": True, "copied": by, "copied_1": by, "ahead": 2, "late": late})[0]
+        alone = {"beside": False} if by == "boxes" else {}
+        return drawn(t, {"warpgroups": True, "copied": by, "copied_1": by, "ahead": 2, "late": late, **alone})[0]
 
 
 def run(found: DeviceProgram, program: Program) -> tuple[str, bool]:

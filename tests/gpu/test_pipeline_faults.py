@@ -13,7 +13,7 @@ from tensorc_dsl.affine.pipeline import versions
 from tensorc_dsl.backend.cuda.codegen.device import DeviceStatements
 from tensorc_dsl.backend.cuda.lower import copies as copies_room
 from tensorc_dsl.backend.cuda.lower import stages
-from tensorc_dsl.backend.cuda.lower.kernels import Commit, Device, DeviceProgram, Guard, Phase, Steps, Wait
+from tensorc_dsl.backend.cuda.lower.kernels import Commit, Device, DeviceProgram, Nested, Phase, Wait
 from tensorc_dsl.backend.cuda.lower.lower import lower_device
 from tensorc_dsl.backend.llvm.codegen.body import Expressions
 from tensorc_dsl.ir.expr import Expr, Load, Select, Var, add, index, substitute, transform
@@ -34,7 +34,7 @@ def changed(p: DeviceProgram, change: Callable[[Device], Device | None]) -> Devi
     def go(body: tuple[Device, ...]) -> tuple[Device, ...]:
         out: list[Device] = []
         for s in body:
-            if isinstance(s, Steps | Guard):
+            if isinstance(s, Nested):
                 s = replace(s, body=go(s.body))
             new = change(s)
             out += [] if new is None else [new]

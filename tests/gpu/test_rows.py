@@ -41,6 +41,11 @@ compute turned(X: f32[M, N]) -> Y: f32[M, N] {
     Y[i, j] = e[i, N - 1 - j] / m[i]
 }
 
+compute taken_up(X: f32[M, 3, N]) -> Y: f32[M, 1] {
+    let s[i, r] = sum[j] X[i, r, j]
+    Y[i, q] = max[r in 3] s[i, q + r]
+}
+
 compute of_columns(X: f32[M, N]) -> Y: f32[M, N] {
     let m[j] = max[i] X[i, j]
     Y[i, j] = X[i, j] / m[j]
@@ -66,6 +71,7 @@ ROWS = {
     "two loops of rows": "log_softmax(B=2, M=3, N=37)",
     "a reduction at the end": "spread(M=4, N=45)",
     "other elements of a row": "turned(M=4, N=45)",
+    "several results in a row": "taken_up(M=4, N=45)",
 }
 
 DECISIONS: dict[str, dict[str, Decision]] = {

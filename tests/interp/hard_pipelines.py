@@ -76,4 +76,16 @@ compute pipeline(X: f64[7, 11]) -> Y: f64[18, 32] {
     Y[y in 18, x in 32] = 0.5 * f64((S2[clamp(3 * y / 2 + 2 - 1, 0, 19), 3 * x / 2 + 0 - 1] if 0 <= 3 * x / 2 + 0 - 1 < 16 else 0)) + 0.5 * f64((S2[clamp(3 * y / 2 + 0 - 1, 0, 19), 3 * x / 2 + 1 - 1] if 0 <= 3 * x / 2 + 1 - 1 < 16 else 0)) + 1.5 * f64((S2[y + 2 - 1, min((x + 0 - 1) % 32, 31 - (x + 0 - 1) % 32)] if 0 <= y + 2 - 1 < 20 else 1)) + 1.5 * f64((S2[y + 0 - 1, min((x + 1 - 1) % 32, 31 - (x + 1 - 1) % 32)] if 0 <= y + 0 - 1 < 20 else 1))
 }
 """,
+    # A scan under a border of zeros: the scan was opened before it was known where it is read.
+    "bordered": """
+compute pipeline(X: f64[36, 73]) -> Y: f64[81, 16] {
+    let S0[y in 54, x in 73] = 2 * saturate(i16, (X[y + 1 - 1, clamp(3 * x / 2 + 1 - 1, 0, 72)] if 0 <= y + 1 - 1 < 36 else 1)) + 1 * saturate(i16, (X[y + 1 - 1, clamp(3 * x / 2 + 2 - 1, 0, 72)] if 0 <= y + 1 - 1 < 36 else 1))
+    let S1[y in 54, x in 73] = scan[y] init S0[53, x] step S0[y, x] / 2 + S1[y + 1, x] / 2
+    let S2[y in 81, x in 73] = 2 * saturate(i32, (S1[y + 0 - 1, clamp(72 - 3 * x + 2, 0, 72)] if 0 <= y + 0 - 1 < 54 else 1)) + 2 * saturate(i32, (S1[y + 2 - 1, clamp(72 - 3 * x + 2, 0, 72)] if 0 <= y + 2 - 1 < 54 else 0)) + 1 * saturate(i32, (S1[y + 1 - 1, clamp(72 - 3 * x + 1, 0, 72)] if 0 <= y + 1 - 1 < 54 else 0))
+    let S3[y in 54, x in 48] = 0.5 * f32(S2[clamp(80 - 3 * y / 2 + 0, 0, 80), clamp(2 * x / 3 + 2 - 1, 0, 72)]) + 0.5 * f32(S2[clamp(80 - 3 * y / 2 + 1, 0, 80), clamp(2 * x / 3 + 1 - 1, 0, 72)])
+    let S4[y in 81, x in 48] = 0.5 * f64(S3[clamp(3 * y + 2 - 1, 0, 53), clamp(47 - 3 * x + 0, 0, 47)])
+    let S5[y in 81, x in 24] = 1.5 * f32(S4[clamp(80 - y + 0, 0, 80), clamp(3 * x / 2 + 2 - 1, 0, 47)]) + 1.5 * f32(S4[(3 * y / 2 + 0 - 1) % 81, min((x / 2 + 2 - 1) % 96, 95 - (x / 2 + 2 - 1) % 96)])
+    Y[y in 81, x in 16] = 1.5 * f64(S5[clamp(2 * y + 0 - 1, 0, 80), (2 * x + 1 - 1) % 24]) + 0.25 * f64(S5[clamp(2 * y + 2 - 1, 0, 80), (2 * x + 2 - 1) % 24]) + 0.5 * f64((S3[y + 0 - 1, x + 1] if 0 <= y + 0 - 1 < 54 else 0)) + 0.5 * f64((S3[y + 2 - 1, x + 2] if 0 <= y + 2 - 1 < 54 else 1))
+}
+""",
 }

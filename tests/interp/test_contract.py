@@ -82,3 +82,17 @@ def test_a_parallel_reduction_is_refused_and_not_drawn_around() -> None:
     s = space(BLOCKED, m=28, n=64, k=24)
     with pytest.raises(ScheduleRefusal, match="E0330"):
         s.replay({"order": (2, 0, 1), "ks": (4, 6)}, rng())
+
+
+def test_a_trace_tells_a_buffer_from_the_block_of_its_name() -> None:
+    """After `cache_write` the block `E` writes `E_local`, so that `E` alone would be this one in the trace."""
+    s = space(
+        "module m(p: Program) {\n"
+        "    for b in p.blocks if not b.is_output { cache_write(b) }\n"
+        "    for b in p.blocks if b.is_output { for x in b.reads { cache_read(b, x) } }\n"
+        "}\nspace s for llvm { m }",
+        compute="chain",
+    )
+    trace = s.sample(rng())
+    assert trace.lines == ("let E_write = cache_write(E)", "let E_global = cache_read(Y, E_write)")
+    assert again(s, trace.text)().program == trace.program

@@ -18,7 +18,7 @@ from tensorc_dsl.validate.validate import Valid, validate
 from tests.codegen import native
 
 TASKS = """
-use std.cpu.{default}
+use std.cpu.{default, parallelize_vectorize_unroll, slide, write_out_windows}
 
 /// Each level reads sixteen elements of the one before.
 compute levels(X: f32[16 * H, 16 * W]) -> Y: f32[H, W] {
@@ -86,7 +86,19 @@ compute taller(X: f32[H, W]) -> Y: f32[2 * H, W] {
     Y[y in 2 * H, x in W] = 0.75 * B[y / 2, x] + 0.25 * B[clamp(y / 2 + 2 * (y % 2) - 1, 0, H - 1), x]
 }
 
+schedule rows for bell {
+    write_out_windows(B)
+    write_out_windows(Y)
+    let [y, x] = Y.loops
+    let [far, near] = split(y, [_, 4], partial=true)
+    reorder(far, near, x)
+    compute_at(B, near)
+    slide(B, near)
+    parallelize_vectorize_unroll(root, unroll_steps=[0])
+}
+
 task taller = taller(H=53, W=141) with default
+task rows = bell(H=9, W=37) with rows
 task bell = bell(H=9, W=37) with default
 task bent = bent(H=9, W=37) with default
 task planes = planes(H=21, W=141) with default
@@ -128,6 +140,16 @@ def test_a_window_is_written_out_and_vectorized(name: str) -> None:
     native.require_right(t, traces)
 
 
+def test_a_stage_that_keeps_some_of_its_rows_is_vectorized() -> None:
+    """Its elements were computed one by one, and the first rows as well: four times as long as all of the stage at once."""
+    t = task("rows", host_target(2))
+    (trace,) = drawn(t, 1)
+    nests = {b.name: around for around, b in walk(trace.program.body) if isinstance(b, Block)}
+    assert {"B", "B_first", "Y"} <= nests.keys()
+    assert all(around[-1].kind is LoopKind.VECTORIZED for name, around in nests.items() if name != "t")
+    native.require_right(t, [trace])
+
+
 def test_other_terms_of_written_out_windows_are_not_proved_equal() -> None:
     target = Target(vector_bits=512, cores=2)
     want = task("bell", target).program
@@ -161,8 +183,8 @@ def test_stages_are_computed_for_each_strip_of_their_reader(name: str) -> None:
         assert isinstance(validate(t.program, trace.program), Valid)
 
 
-def test_rows_that_are_kept_are_vectorized() -> None:
-    """Each element of them was computed alone."""
+def test_rows_at_fractions_of_a_step_and_behind_borders_are_kept() -> None:
+    """Such stages were computed before all of their readers."""
     t = task("taller", host_target(2))
     traces = [trace for trace in drawn(t, 15) if "rolling_buffer" in trace.text]
     assert len(traces) > 1

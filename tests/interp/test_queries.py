@@ -8,8 +8,9 @@ from tensorc_dsl.diagnostic import TschedError
 from tensorc_dsl.interp.space import Space
 from tensorc_dsl.ir.parse import parse_program
 from tensorc_dsl.schedule.queries import QUERIES
+from tensorc_dsl.schedule.queries.region import is_straight
 from tensorc_dsl.schedule.query import query
-from tensorc_dsl.schedule.refs import BlockRef
+from tensorc_dsl.schedule.refs import BlockRef, BufferRef, LoopRef
 from tensorc_dsl.schedule.refusal import ScheduleRefusal
 from tensorc_dsl.source import Source
 from tests.interp.spaces import rng, schedule, space
@@ -30,7 +31,7 @@ ANSWERS = {
         "C.is_output": True,
         "C.is_reduction": True,
         "C.is_injective": False,
-        "C.is_wrapped": False,
+        "C.is_rolled": False,
         "C.is_scan or C.is_window": False,
         "len(C.reads)": 2,
         "C.writes[0].name": "C",
@@ -40,6 +41,7 @@ ANSWERS = {
         "C.working_set(C.loops[2])": 4 * 3,
         "C.region(A, C.loops[0]) == [1, 24] and C.region(B, C.loops[1]) == [24, 1]": True,
         "C.region(C, C.loops[0]) == [1, 48]": True,
+        "C.is_straight(A, C.loops)": True,
         # 4 bytes of 8 rows of A, and of as many columns of B: (8 + n) * 4 <= 200
         "C.fitting_tile(C.loops[1], [8], 200)": 42,
         "C.fitting_tile(C.loops[2], [8, 2], 200)": 5,
@@ -180,6 +182,34 @@ def test_a_block_without_loops_is_not_untouched() -> None:
     assert QUERIES[BlockRef]["is_untouched"].function(program, BlockRef("B")) is False
 
 
+ROLLED = """
+program p(A: f32[9, 5], Y: f32[7, 5]) {
+    buffer B: f32[3, 5]
+    for i in 9, j in 5 { block keeps {
+        spatial vi in 9 = i
+        spatial vj in 5 = j
+        B[vi % 3, vj] = A[vi, vj]
+    } }
+    for i in 9, j in 5 { block other {
+        spatial vi in 9 = i
+        spatial vj in 5 = j
+        B[vi % 3, vi % 3] = A[vi, vj]
+    } }
+    for i in 7, j in 5 { block maps {
+        spatial vi in 7 = i
+        spatial vj in 5 = j
+        Y[vi, vj] = B[vi % 3, vj]
+    } }
+}
+"""
+
+
+@pytest.mark.parametrize(("block", "rolled"), [("keeps", True), ("other", False), ("maps", False)])
+def test_a_block_is_rolled_if_it_keeps_a_part_of_what_it_maps(block: str, rolled: bool) -> None:
+    program = parse_program(Source("p", ROLLED))
+    assert QUERIES[BlockRef]["is_rolled"].function(program, BlockRef(block)) is rolled
+
+
 @pytest.mark.parametrize(("m", "n", "reused"), [(1, 1, False), (2, 1, True), (1, 2, True)])
 def test_an_iterator_of_one_value_reads_nothing_again(m: int, n: int, reused: bool) -> None:
     s = space('schedule s for matmul { annotate(root, "answer", C.has_reuse) }', m=m, n=n)
@@ -256,6 +286,39 @@ def test_working_sets_follow_tiles() -> None:
         'annotate(root, "step", C.working_set(k))',
     ).sample(rng())
     assert dict(trace.program.annotations) == {"tile": 4 * (4 * 24 + 24 * 8 + 4 * 8), "step": 4 * (4 + 8 + 4 * 8)}
+
+
+WINDOWS = """
+program p(X: f32[40, 8], Y: f32[8]) {
+    for i in 8, c in 8, k in 3 {
+        block Y {
+            spatial vi in 8 = i
+            reduce vc in 8 = c
+            reduce vk in 3 = k
+            init { Y[vi] = 0.0 }
+            Y[vi] = Y[vi] + X[WHERE, vc]OTHER
+        }
+    }
+}
+"""
+
+
+@pytest.mark.parametrize(
+    ("where", "other", "loops", "straight"),
+    [
+        ("vi + vk", "", "ic", True),
+        ("vi + vk", "", "kc", True),
+        ("vi + vk", "", "ik", False),  # both move the first dimension
+        ("vi * 2 + vk", "", "ic", False),
+        ("vi * 2 + vk", "", "kc", True),
+        ("39 - vi", "", "ic", False),
+        ("vi / 2 + vk", "", "ic", False),
+        ("vi", " * X[vi + 1, vc]", "ic", False),  # two reads
+    ],
+)
+def test_what_loops_read_as_a_box(where: str, other: str, loops: str, straight: bool) -> None:
+    p = parse_program(Source("p.tsched", WINDOWS.replace("WHERE", where).replace("OTHER", other)))
+    assert is_straight(p, BlockRef("Y"), BufferRef("X"), tuple(map(LoopRef, loops))) == straight
 
 
 OPEN = """

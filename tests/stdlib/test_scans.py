@@ -30,6 +30,26 @@ def test_a_draw_is_proved_and_right(name: str, h: int, w: int, dtype: str) -> No
     require_right(t, [trace])
 
 
+@pytest.mark.parametrize(("rows", "read", "its"), [(1, "y", 1), (37, "0", 1), (37, "y / 32", 2)])
+def test_a_single_row_is_not_turned(rows: int, read: str, its: int) -> None:
+    """A copy of one row has no loop over rows: the rule was refused, or took an index of its loops that was not there."""
+    t = loads(
+        f"""use std.cpu.{{default}}
+compute filtered(X: f32[{its}, 40]) -> Y: f32[{rows}, 40] {{
+    let S[y in {rows}, x in 40] = scan[x] init X[{read}, 0] step 0.25 * X[{read}, x] + 0.5 * S[y, x - 1]
+    Y[y in {rows}, x in 40] = S[y, x] + 1.0
+}}
+task t = filtered() with default
+""",
+        threads=2,
+    )["t"]
+    for seed in range(2):
+        trace = t.sample(seed)
+        assert trace.refused == ()
+        assert isinstance(validate(t.program, trace.program), Valid)
+        require_right(t, [trace])
+
+
 @pytest.mark.parametrize(
     ("name", "kept", "moves"),
     [

@@ -25,8 +25,10 @@ from tensorc_dsl.backend.cuda.codegen.watch import (
     EARLY,
     ELEMENT,
     EPOCH,
+    HELD,
     KIND,
     LANDING,
+    LATE,
     LOGS,
     MARKS,
     MISALIGNED,
@@ -34,6 +36,7 @@ from tensorc_dsl.backend.cuda.codegen.watch import (
     OUTSIDE,
     PROXY,
     QUEUES,
+    RELEASED,
     ROW,
     ROW_WORDS,
     SITE,
@@ -48,11 +51,12 @@ from tensorc_dsl.backend.cuda.codegen.watch import (
     UNKNOWN,
     UNMET,
     WARPS,
+    WARPS_OF_BLOCK,
     stamp,
 )
-from tensorc_dsl.backend.cuda.landing import Landing, rectangle
+from tensorc_dsl.backend.cuda.landing import Landing, Released, rectangle
 from tensorc_dsl.backend.cuda.lower.descriptors import ALIGNMENT
-from tensorc_dsl.backend.cuda.lower.kernels import DeviceKernel, DeviceProgram
+from tensorc_dsl.backend.cuda.lower.kernels import DeviceKernel, DeviceProgram, slots_of, users_of
 from tensorc_dsl.backend.cuda.lower.work import most_statements
 from tensorc_dsl.backend.cuda.maps import encoding_of
 from tensorc_dsl.backend.llvm.codegen.machine import Machine
@@ -130,8 +134,12 @@ class Emulation:
         for name in k.params:
             a = arrays[name]
             stamps.append(np.zeros(2 * max(a.size, 1), np.int64))
-            rows += [a.ctypes.data, a.nbytes, a.itemsize, stamps[-1].ctypes.data, 0]
+            rows += [a.ctypes.data, a.nbytes, a.itemsize, stamps[-1].ctypes.data, 0, 0]
+        times: dict[int, Array] = {}
+        slots = slots_of(k.body)
         for b in k.shared:
+            if b.name in slots:
+                times[len(stamps)] = np.zeros((b.size, WARPS_OF_BLOCK), np.int32)
             stamps.append(np.zeros(2 * b.size, np.int64))
             rows += [
                 shared.ctypes.data + start + b.offset,
@@ -139,6 +147,7 @@ class Emulation:
                 b.dtype.bytes,
                 stamps[-1].ctypes.data,
                 1,
+                times[len(stamps) - 1].ctypes.data if b.name in slots else 0,
             ]
         table, handles = np.array(rows or [0] * ROW_WORDS, np.int64), np.zeros(k.threads, np.uint64)
         turns = _turns(order, k.threads)
@@ -158,7 +167,9 @@ class Emulation:
         )
         maps = [rectangle(encoding_of(m), arrays, k.params, sizes) for m in k.maps]
         counted = None if counts is None else tally
-        landing = Landing(maps, state, shared[start:], k.shared, len(k.params), stamps, counted)
+        released = Released(users_of(k), np.zeros(WARPS_OF_BLOCK, np.int64), times)
+        state[RELEASED] = released.counts.ctypes.data
+        landing = Landing(maps, state, shared[start:], k.shared, len(k.params), stamps, counted, released)
         state[LANDING] = landing.table.ctypes.data
         function = ctypes.CFUNCTYPE(ctypes.c_int64, *kinds)(address)
         function(*given, *whole[:3], *more, *whole[3:])
@@ -188,6 +199,8 @@ class Emulation:
         where = f"in `{k.name}`, {_who(thread)} of block {block}"
         if kind == APART:
             return f"{where} and thread {other} come to different barriers or instructions{more}"
+        if kind == STUCK and users_of(k):
+            return f"{where} waits at an arrival for what does not come, boxes or the release of others{more}"
         if kind in _OF_ARRIVALS:
             return f"{where} {_OF_ARRIVALS[kind]}{more}"
         if kind in (TOUCHED, EARLY):
@@ -215,6 +228,8 @@ class Emulation:
 _OF_ARRIVALS = {
     UNARMED: "uses an arrival for boxes that is not set up",
     STUCK: "waits for boxes, and not all the bytes that it was told of come",
+    HELD: "starts boxes where a warp may still read what has come before",
+    LATE: "and others are at different phases of an arrival",
     UNMET: "and others meet without a barrier between them at an arrival for boxes",
     STILL: "ends while boxes are under way",
 }

@@ -24,7 +24,9 @@ from tensorc_dsl.backend.cuda.codegen.watch import (
     ELEMENT,
     EPOCH,
     FLAG,
+    HELD,
     KIND,
+    LATE,
     MISALIGNED,
     OTHER,
     OUTSIDE,
@@ -43,6 +45,7 @@ from tensorc_dsl.backend.cuda.lower.kernels import Shared
 from tensorc_dsl.backend.cuda.maps import Encoding
 from tensorc_dsl.ir.arrays import Array
 from tensorc_dsl.ir.bind import Sizes, evaluate_size
+from tensorc_dsl.ir.warp import LANES
 
 _UNIT, _LINE, _SECTOR = 16, 128, 32
 """The bytes that a swizzle keeps together, those that begin each line, and those of a sector of global memory."""
@@ -83,21 +86,39 @@ class _Copy:
 
 @dataclass(slots=True)
 class _Arrival:
-    """An arrival: whether its phase still has to be told its bytes, how many are to come, how many phases are over, and since
-    which barrier it was set up, or another thread than the first has waited for it."""
+    """An arrival: how many come in a phase, of warps or one that tells the bytes, how many of these still have to, how many
+    bytes are to come, how many phases are over, and since which barrier it was set up, or another thread than the first has
+    waited for it. `known` says how often the warps that came had released something, `last` the same of the phase before,
+    and `waited` how often each warp that has waited for that phase had."""
 
     met: int
+    expected: int = 1
     pending: int = 1
     bytes: int = 0
     over: int = 0
     copies: list[_Copy] = field(default_factory=list[_Copy])
+    known: dict[int, int] = field(default_factory=dict[int, int])
+    last: dict[int, int] = field(default_factory=dict[int, int])
+    waited: dict[int, int] = field(default_factory=dict[int, int])
 
     def settle(self) -> bool:
         """Whether the phase ends here, if nothing is to come to it any more."""
         if self.pending or self.bytes:
             return False
-        self.pending, self.over = 1, self.over + 1
+        self.pending, self.over = self.expected, self.over + 1
+        self.last, self.known, self.waited = self.known, {}, {}
         return True
+
+
+@dataclass(frozen=True, slots=True)
+class Released:
+    """What passes between roles: the first `users` threads, 0 without roles, read what others fetch. `counts` has how often
+    each warp has released something; `times`, of the buffers that are fetched, one more than that as of the last read of each
+    element by each warp."""
+
+    users: int
+    counts: Array
+    times: Mapping[int, Array]
 
 
 class Landing:
@@ -114,7 +135,10 @@ class Landing:
         first: int,
         stamps: Sequence[Array],
         tally: Array | None,
+        released: Released,
     ) -> None:
+        self._released = released
+        self._known = np.zeros_like(released.counts)
         self._maps = maps
         self._state = state
         self._units = shared[: len(shared) // _UNIT * _UNIT].reshape(-1, _UNIT)
@@ -125,16 +149,17 @@ class Landing:
         self._arrivals: list[_Arrival] = []
         self._armed = -1
         kinds: tuple[tuple[Callable[..., Any], Any, int], ...] = (
-            (self._arm, None, 1),
-            (self._expect, None, 2),
+            (self._arm, None, 2),
+            (self._expect, None, 3),
             (self._box, None, 11),
             (self._passed, ctypes.c_int64, 3),
+            (self._release, None, 2),
         )
         self._error: BaseException | None = None
         self._called = [ctypes.CFUNCTYPE(kind, *([ctypes.c_int64] * n))(self._kept(f)) for f, kind, n in kinds]
         self.table = np.array([ctypes.cast(f, ctypes.c_void_p).value for f in self._called], np.int64)
         """The addresses of the functions: to set up arrivals, to say what is to come, to start a box, to ask whether a phase
-        is over."""
+        is over, to say that a warp has read."""
 
     def _kept(self, f: Callable[..., Any]) -> Callable[..., Any]:
         """A function that compiled code calls: it cannot raise there, so that what it raises is kept for `end`."""
@@ -156,24 +181,33 @@ class Landing:
             self._fault(STILL, 0, 0, 0, 0)
         self._arrivals = []
 
-    def _arm(self, count: int) -> None:
-        self.end()
-        self._arrivals = [_Arrival(int(self._state[EPOCH])) for _ in range(count)]
-        self._armed = int(self._state[BLOCK])
+    def _arm(self, number: int, warps: int) -> None:
+        if number == 0:
+            self.end()
+            self._armed = int(self._state[BLOCK])
+            for each in (self._known, self._released.counts, *self._released.times.values()):
+                each.fill(0)
+        each = max(warps, 1)
+        self._arrivals[number:] = [_Arrival(int(self._state[EPOCH]), each, each)]
 
     def _at(self, number: int) -> _Arrival:
         """An arrival; one that nobody has set up is told of."""
         if self._armed != self._state[BLOCK]:
             self._fault(UNARMED, 0, 0, 0, 0)
-            self._arm(number + 1)
+            self._arm(0, 0)
         while number >= len(self._arrivals):
             self._fault(UNARMED, 0, 0, 0, 0)
             self._arrivals.append(_Arrival(-1))
         return self._arrivals[number]
 
-    def _expect(self, number: int, size: int) -> None:
+    def _expect(self, number: int, size: int, thread: int) -> None:
         a = self._at(number)
-        if a.over and a.met == self._state[EPOCH]:
+        if not self._is_user(thread):
+            warps = self._released.users // LANES
+            # Who has not waited for the last phase would wait for the next but one, which has its parity.
+            if a.over and not all(a.waited.get(w, self._known[w]) < self._known[w] for w in range(warps)):
+                self._fault(LATE, 0, 0, 0, 0)
+        elif a.over and a.met == self._state[EPOCH]:
             self._fault(UNMET, 0, 0, 0, 0)
         a.pending -= 1
         a.bytes += size
@@ -183,16 +217,34 @@ class Landing:
     def _passed(self, number: int, parity: int, thread: int) -> int:
         """Whether the phase with a parity is over: if not, what is under way lands, box by box, until it is."""
         a = self._at(number)
-        if thread and not a.over and a.met == self._state[EPOCH]:
+        own = self._is_user(thread)
+        if own and thread and not a.over and a.met == self._state[EPOCH]:
             self._fault(UNMET, 0, 0, 0, 0)
         while a.over % 2 == parity:
             if not a.copies:
                 return 0
             self._land(a)
-        if thread:
+        if own and thread:
             a.met = int(self._state[EPOCH])
+        if own:
+            a.waited[thread // LANES] = int(self._released.counts[thread // LANES])
+        for warp, count in a.last.items():
+            self._known[warp] = max(self._known[warp], count)
         self._state[PROGRESS] += 1
         return 1
+
+    def _is_user(self, thread: int) -> bool:
+        """Whether a thread uses what is fetched, as all do where there are no roles."""
+        return not self._released.users or thread < self._released.users
+
+    def _release(self, number: int, thread: int) -> None:
+        """A warp has read what it has waited for: who waits for this phase knows of all that it has released until here."""
+        a, warp, counts = self._at(number), thread // LANES, self._released.counts
+        counts[warp] += 1
+        a.known[warp] = int(counts[warp])
+        a.pending -= 1
+        self._state[PROGRESS] += 1
+        a.settle()
 
     def _land(self, a: _Arrival) -> None:
         c = a.copies.pop(0)
@@ -245,11 +297,19 @@ class Landing:
             if flying.any():
                 self._fault(UNDER_WAY, site, row, int(elements[flying.argmax()]), 0)
                 return
+            if row in self._released.times:
+                continue
             met = same_epoch(plain, block, int(self._state[EPOCH])) & (((plain >> 1) & 0x7FF != 0) | (plain & 1 != 0))
             if met.any():
                 first = int(met.argmax())
                 self._fault(RACE, site, row, int(elements[first]), int(plain[first]))
                 return
+        if row in self._released.times:
+            late = self._released.times[row][elements] > self._known
+            if late.any():
+                self._fault(HELD, site, row, int(elements[late.any(axis=1).argmax()]), 0)
+                return
+            stamps[2 * elements + 1] = 0  # what they say is older than what was released
         stamps[2 * elements] = np.int64((block + 1) << 40 | int(self._state[EPOCH]) << 12) | np.int64(FLAG)
 
     def _fault(self, kind: int, site: int, row: int, element: int, other: int) -> None:
@@ -258,7 +318,7 @@ class Landing:
         if s[COUNT] == 1:
             for word, value in ((KIND, kind), (SITE, site), (ROW, row), (ELEMENT, element), (OTHER, other)):
                 s[word] = value
-            s[AT_THREAD], s[AT_BLOCK] = 0, s[BLOCK]
+            s[AT_THREAD], s[AT_BLOCK] = self._released.users, s[BLOCK]  # the one that fetches
 
 
 def _permuted(units: Array, swizzle: int) -> Array:

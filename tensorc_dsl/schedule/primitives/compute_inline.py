@@ -107,11 +107,15 @@ def _definition(program: Program, b: Block) -> tuple[Store, tuple[str, ...]]:
 
 def _inlined(reader: Block, store: Store, names: tuple[str, ...]) -> Block:
     ranges = iter_ranges(reader)
+    known: dict[tuple[Expr, ...], Expr] = {}  # a reader that other stages were inlined into reads an element many times
 
     def element(e: Expr) -> Expr:
-        if isinstance(e, Load) and e.buffer == store.buffer:
-            return simplify(substitute(store.value, dict(zip(names, e.indices, strict=True))), ranges)
-        return e
+        if not isinstance(e, Load) or e.buffer != store.buffer:
+            return e
+        if e.indices not in known:
+            value = substitute(store.value, dict(zip(names, e.indices, strict=True)))
+            known[e.indices] = simplify(value, ranges)
+        return known[e.indices]
 
     def rewritten(s: Store) -> Store:
         return Store(s.buffer, tuple(transform(i, element) for i in s.indices), transform(s.value, element))

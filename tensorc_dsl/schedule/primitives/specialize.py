@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tensorc_dsl.ir.pipelines import ROLES
+from tensorc_dsl.ir.pipelines import REGISTERS, ROLES, written_out
 from tensorc_dsl.ir.program import LoopKind, Program
 from tensorc_dsl.schedule.nests import with_annotations
 from tensorc_dsl.schedule.places import NO_LOOP, the_loop
@@ -12,8 +12,6 @@ from tensorc_dsl.schedule.refusal import refusal
 from tensorc_dsl.schedule.rewrite import Rewrite
 from tensorc_dsl.schedule.stale import private_between
 from tensorc_dsl.syntax.format_expr import quoted
-
-REGISTERS = "specialize.registers"
 
 _FEWEST, _MOST, _STEP = 24, 240, 8
 """The numbers of registers that a thread can ask for: `setmaxnreg` of PTX ISA 8.0, section 9.7.19."""
@@ -80,7 +78,7 @@ def specialize(
         raise NOT_SHARED(program, name, buffer, buffer=buffer, loop=name, first=first, second=second)
     notes: dict[str, str] = {ROLES: ", ".join(roles)}
     if registers:
-        notes[REGISTERS] = ", ".join(map(str, registers))
+        notes[REGISTERS] = written_out(registers)
     return Rewrite(with_annotations(program, target, notes), LoopRef(name))
 
 

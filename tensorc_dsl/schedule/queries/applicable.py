@@ -10,6 +10,7 @@ from functools import lru_cache
 from math import prod
 
 from tensorc_dsl.ir.expr import constant
+from tensorc_dsl.ir.memo import by_identity
 from tensorc_dsl.ir.print import format_expr
 from tensorc_dsl.ir.program import For, Program
 from tensorc_dsl.schedule.places import the_block, the_loop
@@ -19,17 +20,26 @@ from tensorc_dsl.schedule.refs import BlockRef, LoopRef
 from tensorc_dsl.schedule.refusal import ScheduleRefusal
 
 
-@lru_cache(maxsize=256)
+@by_identity(256)
+def _answers(_program: Program) -> dict[tuple[object, ...], bool]:
+    return {}
+
+
 def _accepted(step: str, program: Program, subject: BlockRef | LoopRef, *rest: object) -> bool:
+    known = _answers(program)
+    if (found := known.get((step, subject, *rest))) is not None:
+        return found
     if isinstance(subject, BlockRef):
         the_block(program, subject)
     else:
         the_loop(program, subject)
     try:
         apply(program, step, subject, *rest)
+        answer = True
     except ScheduleRefusal:
-        return False
-    return True
+        answer = False
+    known[step, subject, *rest] = answer
+    return answer
 
 
 @query

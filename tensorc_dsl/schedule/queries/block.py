@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from tensorc_dsl.ir.expr import Binary, Call, Load, Var, children, constant, free_vars, loads
+from typing import TypeGuard
+
+from tensorc_dsl.ir.expr import Binary, Call, Expr, Load, Var, children, constant, free_vars, loads
 from tensorc_dsl.ir.print import format_expr
 from tensorc_dsl.ir.program import Block, IterKind, LoopKind, Program, is_scattered, walk
 from tensorc_dsl.ir.program import blocks as all_blocks
@@ -182,20 +184,29 @@ def is_injective(program: Program, block: BlockRef) -> bool:
     b = the_block(program, block)[1]
     if any(it.kind is not IterKind.SPATIAL for it in b.iters) or len(b.body) != 1:
         return False
-    subscripts = [i.name for i in b.body[0].indices if isinstance(i, Var)]
-    return len(subscripts) == len(b.body[0].indices) and len(set(subscripts)) == len(subscripts)
+    return _are_iterators(b.body[0].indices)
+
+
+def _are_iterators(indices: tuple[Expr, ...]) -> bool:
+    names = [i.name for i in indices if isinstance(i, Var)]
+    return len(names) == len(indices) and len(set(names)) == len(names)
 
 
 @query
-def is_wrapped(program: Program, block: BlockRef) -> bool:
-    """Whether it maps elements into a buffer that has places for some of them at a time, as after `rolling_buffer`."""
+def is_rolled(program: Program, block: BlockRef) -> bool:
+    """Whether it maps elements into a buffer that keeps a part of them, as after `rolling_buffer`: one store, whose
+    subscripts are its iterators, each once, some of them modulo a number.
+    """
     b = the_block(program, block)[1]
-    if any(it.kind is not IterKind.SPATIAL for it in b.iters) or len(b.body) != 1:
+    if any(it.kind is not IterKind.SPATIAL for it in b.iters) or len(b.body) != 1 or b.init:
         return False
     indices = b.body[0].indices
-    places = [i.lhs if isinstance(i, Binary) and i.op == "%" else i for i in indices]
-    names = {i.name for i in places if isinstance(i, Var)}
-    return len(names) == len(indices) and any(not isinstance(i, Var) for i in indices)
+    whole = tuple(i.lhs if _is_wrapped(i) else i for i in indices)
+    return whole != indices and _are_iterators(whole)
+
+
+def _is_wrapped(e: Expr) -> TypeGuard[Binary]:
+    return isinstance(e, Binary) and e.op == "%" and constant(e.rhs) is not None
 
 
 @query

@@ -7,8 +7,8 @@ from bisect import bisect_left
 
 from tensorc_dsl.affine.regions import inner_ranges, required_region
 from tensorc_dsl.affine.sets import bindings
-from tensorc_dsl.affine.simplify import extent_ranges
-from tensorc_dsl.ir.expr import Expr, constant, loads, substitute
+from tensorc_dsl.affine.simplify import extent_ranges, simplify
+from tensorc_dsl.ir.expr import ONE, ZERO, Expr, Var, add, constant, loads, sub, substitute
 from tensorc_dsl.ir.print import format_expr
 from tensorc_dsl.ir.program import Block, For, Program
 from tensorc_dsl.schedule.places import the_block, the_buffer
@@ -83,6 +83,28 @@ def fitting_tile(program: Program, block: BlockRef, loop: LoopRef, sizes: tuple[
         return used <= capacity
 
     return bisect_left(range(1, _LARGEST_TILE + 1), True, key=lambda n: not fits(n))
+
+
+@query
+def is_straight(program: Program, block: BlockRef, buffer: BufferRef, loops: tuple[LoopRef, ...]) -> bool:
+    """Whether these loops read a box of a buffer, each element once: each of them moves the read by one element along a
+    dimension of its own, or not at all. The outputs of a convolution with a stride do not, and neither do its outputs and
+    its window together.
+    """
+    b = the_block(program, block)[1]
+    found = _touched(b).get(the_buffer(program, buffer).name, ())
+    moved: list[int] = []
+    for at in found:
+        subscripts = [substitute(i, bindings(b)) for i in at]
+        for loop in loops:
+            later: dict[str, Expr] = {loop.name: add(Var(loop.name), ONE)}
+            steps = [simplify(sub(substitute(i, later), i), {}) for i in subscripts]
+            if any(step not in (ZERO, ONE) for step in steps):
+                return False
+            moved += (d for d, step in enumerate(steps) if step == ONE)
+            if len(set(moved)) < len(moved):
+                return False
+    return len(found) <= 1
 
 
 BlockInTile = tuple[tuple[For, ...], Block, tuple[For, ...]]

@@ -10,6 +10,7 @@ from tensorc_dsl.backend.cuda.codegen.beside import BESIDE_CODE
 from tensorc_dsl.backend.cuda.codegen.device import storage
 from tensorc_dsl.backend.cuda.codegen.factors import FACTORS_CODE
 from tensorc_dsl.backend.cuda.codegen.rendezvous import Instructions, warp_bytes
+from tensorc_dsl.backend.cuda.codegen.slots import SLOTS_CODE
 from tensorc_dsl.backend.cuda.codegen.tally import TALLY_CODE
 from tensorc_dsl.backend.cuda.codegen.threads import Lanes, Site, Threads
 from tensorc_dsl.backend.cuda.codegen.turns import runner
@@ -41,7 +42,7 @@ def emulation_module(p: DeviceProgram) -> tuple[str, tuple[Site, ...]]:
     instructions = Instructions(module)
     sites: list[Site] = []
     runs = [_write_kernel(instructions, p, k, sites) for k in p.kernels]
-    fixed = (_COROUTINES, WATCH, FAST_CODE, UNDER_WAY_CODE, FACTORS_CODE, BESIDE_CODE, TALLY_CODE)
+    fixed = (_COROUTINES, WATCH, FAST_CODE, UNDER_WAY_CODE, SLOTS_CODE, FACTORS_CODE, BESIDE_CODE, TALLY_CODE)
     return "".join((*fixed, *instructions.tables, module.text(), *runs)), tuple(sites)
 
 

@@ -11,6 +11,7 @@ from tensorc_dsl.affine.filling import filled
 from tensorc_dsl.backend.cuda.lower.kernels import (
     ALIGNMENT,
     FIRST,
+    THREAD,
     Arm,
     Arrived,
     Barrier,
@@ -24,6 +25,8 @@ from tensorc_dsl.backend.cuda.lower.kernels import (
     Guard,
     Phase,
     Publish,
+    Release,
+    Role,
     Steps,
     Wait,
 )
@@ -31,7 +34,7 @@ from tensorc_dsl.backend.llvm.codegen.function import Function
 from tensorc_dsl.backend.llvm.codegen.scope import Piece, SymbolTable
 from tensorc_dsl.backend.llvm.codegen.statements import Plan, Statements
 from tensorc_dsl.backend.llvm.codegen.values import in_memory
-from tensorc_dsl.ir.expr import ZERO, Expr, Load
+from tensorc_dsl.ir.expr import ZERO, Compare, Expr, Load, Var, index
 from tensorc_dsl.ir.program import Store
 from tensorc_dsl.lower.flat import Collective, Flat, Shuffle
 
@@ -49,6 +52,8 @@ class DeviceStatements(Statements, ABC):
         self._starts_copies = False
         self._phases = f.alloca(f"i{WORD}", 1)
         self._arrival = ""
+        self.role: Role | None = None
+        """The role whose statements are written."""
 
     @abstractmethod
     def barrier(self) -> None: ...
@@ -70,8 +75,8 @@ class DeviceStatements(Statements, ABC):
     def wait(self, groups: int) -> None: ...
 
     @abstractmethod
-    def arm(self, count: int) -> None:
-        """Write that this thread sets up so many arrivals."""
+    def arm(self, number: int, warps: int) -> None:
+        """Write that this thread sets up the arrival of a number, for bytes or for so many warps."""
         ...
 
     @abstractmethod
@@ -92,6 +97,16 @@ class DeviceStatements(Statements, ABC):
     @abstractmethod
     def await_phase(self, at: str, parity: str) -> None:
         """Write that a thread waits until the phase of an arrival with this parity, an integer of 32 bits, is over."""
+        ...
+
+    @abstractmethod
+    def release(self, at: str) -> None:
+        """Write that a warp comes to an arrival when all its lanes have read."""
+        ...
+
+    @abstractmethod
+    def begin(self, s: Role) -> None:
+        """Write what the threads of a role do first."""
         ...
 
     @abstractmethod
@@ -116,12 +131,25 @@ class DeviceStatements(Statements, ABC):
                     self._starts_copies = asynchronous
                     self.write(inner)
                     self._starts_copies = False
-                case Arm(count=count):
-                    f.line(f"store i{WORD} 0, ptr {self._phases}")
-                    self._under(FIRST, lambda count=count: self.arm(count))
+                case Arm(awaited=awaited):
+                    over = sum(1 << n for n, warps in enumerate(awaited) if warps)
+                    f.line(f"store i{WORD} {over}, ptr {self._phases}")
+                    self._under(FIRST, lambda awaited=awaited: self._arm(awaited))
                 case Fetch(at=at, size=size, body=inner):
+                    if self.role is not None and self.role.alone:
+                        self._fetch(at, size, inner)
+                        continue
                     self._under(FIRST, lambda at=at, size=size, inner=inner: self._fetch(at, size, inner))
                     self.rejoin()
+                case Release(at=at):
+                    self.release(str(e.index(at)))
+                case Role(first=first, threads=threads):
+                    side = (
+                        Compare("<", Var(THREAD), index(threads))
+                        if first == 0
+                        else Compare(">=", Var(THREAD), index(first))
+                    )
+                    self._under(side, lambda s=s: self._within(s))
                 case Arrived(at=at):
                     self._arrived(str(e.index(at)))
                 case Barrier():
@@ -153,6 +181,20 @@ class DeviceStatements(Statements, ABC):
             body()
         f.branch(after)
         f.start_block(after)
+
+    def _arm(self, awaited: tuple[int, ...]) -> None:
+        for n, warps in enumerate(awaited):
+            self.arm(n, warps)
+
+    def _within(self, s: Role) -> None:
+        """Write what the threads of a role do."""
+        self.role = s
+        self.begin(s)
+        if s.alone:
+            self._under(Compare("==", Var(THREAD), index(s.first)), lambda: self.write_device(s.body))
+        else:
+            self.write_device(s.body)
+        self.role = None
 
     def _fetch(self, at: Expr, size: int, body: tuple[Flat, ...]) -> None:
         self._arrival = str(self.expressions.index(at))

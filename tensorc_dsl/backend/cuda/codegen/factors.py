@@ -157,6 +157,7 @@ each:
   %a = getelementptr i8, ptr %shared, i64 %off
   %p = call ptr @tensorc_watch(ptr %s, ptr %rows, i64 %row, ptr %a, i64 {UNIT}, i64 {UNIT}, i1 false, i64 %site, i64 %who)
   call void @tensorc_seen(ptr %s, ptr %rows, i64 %row, ptr %p, i64 %since, i64 %site, i64 %who)
+  call void @tensorc_took(ptr %s, ptr %rows, i64 %row, ptr %p, i64 {UNIT}, i64 %t)
   br i1 %none, label %next, label %copy
 copy:
   %k = phi i64 [ 0, %each ], [ %k1, %copy ]

@@ -19,6 +19,7 @@ from tensorc_dsl.backend.cuda.lower.kernels import (
     DeviceKernel,
     DeviceProgram,
     Finish,
+    Role,
     collectives_in,
 )
 from tensorc_dsl.backend.cuda.lower.structure import TRANSACTION
@@ -67,15 +68,15 @@ class _Lanes(DeviceStatements):
         super().__init__(f, scope, k.name)
         self._sizes = {b.name: b.size for b in k.local}
         self._maps = k.maps
-        self._arrivals = 0 if k.arrivals is None else k.arrivals.offset
+        self._arrivals, self._count = (0, 0) if k.arrivals is None else (k.arrivals.offset, k.arrivals.count)
 
     def together(self, s: Collective) -> None:
         write_assembly(self.f, self.expressions, s)
 
-    def arm(self, count: int) -> None:
-        for n in range(count):
-            self._at("mbarrier.init.shared::cta.b64 [$0], 1;", str(n))
-        write_tied(self.f, "fence.proxy.async.shared::cta;", ())  # copies of boxes access them, too
+    def arm(self, number: int, warps: int) -> None:
+        self._at(f"mbarrier.init.shared::cta.b64 [$0], {max(warps, 1)};", str(number))
+        if number == self._count - 1:
+            write_tied(self.f, "fence.proxy.async.shared::cta;", ())  # copies of boxes access them, too
 
     def expect(self, at: str, size: int) -> None:
         self._at(f"mbarrier.arrive.expect_tx.shared::cta.b64 _, [$0], {size};", at)
@@ -112,7 +113,32 @@ class _Lanes(DeviceStatements):
         return self.f.op(f"call i32 @{name}({', '.join(args)})")
 
     def barrier(self) -> None:
-        self._call("llvm.nvvm.barrier.cta.sync.aligned.all", "i32 0", attributes="convergent nounwind")
+        convergent = "convergent nounwind"
+        if self.role is None:
+            self._call("llvm.nvvm.barrier.cta.sync.aligned.all", "i32 0", attributes=convergent)
+        else:  # of these threads alone, of which there is one group that has barriers
+            self._call(
+                "llvm.nvvm.barrier.cta.sync.aligned.count", "i32 1", f"i32 {self.role.threads}", attributes=convergent
+            )
+
+    def release(self, at: str) -> None:
+        self.rejoin()  # behind it, what all lanes have read is read
+        lane = self.f.op(f"and i64 {self.expressions.scope.vars[THREAD]}, {LANES - 1}")
+        first, after = self.f.label("first"), self.f.label("released")
+        self.f.branch_if(self.f.op(f"icmp eq i64 {lane}, 0"), first, after)
+        self.f.start_block(first)
+        with self.f.region():
+            self._at("mbarrier.arrive.shared::cta.b64 _, [$0];", at)
+        self.f.branch(after)
+        self.f.start_block(after)
+        self.rejoin()
+
+    def begin(self, s: Role) -> None:
+        if s.registers:
+            how = "dec" if s.alone else "inc"  # as is asked where roles are made
+            self.f.line(
+                f'call void asm sideeffect "setmaxnreg.{how}.sync.aligned.u32 {s.registers};", ""() convergent nounwind'
+            )
 
     def start_copy(self, target: str, source: Callable[[], str], size: int, cond: str | None) -> None:
         places = [

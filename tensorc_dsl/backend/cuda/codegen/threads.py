@@ -11,7 +11,7 @@ from tensorc_dsl.backend.cuda.codegen.descriptor import write_descriptor
 from tensorc_dsl.backend.cuda.codegen.device import DeviceStatements
 from tensorc_dsl.backend.cuda.codegen.rendezvous import Instructions, offsets
 from tensorc_dsl.backend.cuda.codegen.tally import key
-from tensorc_dsl.backend.cuda.codegen.watch import COLLECTIVE, LANDING, SPINNING
+from tensorc_dsl.backend.cuda.codegen.watch import COLLECTIVE, LANDING, OF_ROLE, SPINNING
 from tensorc_dsl.backend.cuda.lower.beside import described_in, results_in
 from tensorc_dsl.backend.cuda.lower.collectives import (
     Access,
@@ -23,7 +23,7 @@ from tensorc_dsl.backend.cuda.lower.collectives import (
     register_of,
 )
 from tensorc_dsl.backend.cuda.lower.descriptors import descriptors_of
-from tensorc_dsl.backend.cuda.lower.kernels import DeviceKernel, Finish, collectives_in
+from tensorc_dsl.backend.cuda.lower.kernels import DeviceKernel, Finish, Role, collectives_in, slots_of
 from tensorc_dsl.backend.llvm.codegen.body import Expressions
 from tensorc_dsl.backend.llvm.codegen.function import Function
 from tensorc_dsl.backend.llvm.codegen.scope import Piece, SymbolTable
@@ -70,6 +70,7 @@ class _Watched(Expressions):
         self.rows = {name: n for n, name in enumerate((*k.params, *(b.name for b in k.shared)))}
         self._kernel = k
         self._sites = sites
+        self._slots = slots_of(k.body)
         self.statement = self.into = ""
         self.starts_copies = False
         """Whether accesses are those of copies, which are aligned to their sizes."""
@@ -112,6 +113,9 @@ class _Watched(Expressions):
         place = self.f.op(f"call ptr @{how}(ptr %state, ptr %rows, i64 {self.rows[buffer]}, ptr {place}, {what})")
         noted = f"i64 {key(number, shared, size)}, ptr {place}, i64 %thread"
         self.f.line(f"call void @tensorc_note(ptr %state, {noted})")
+        if buffer in self._slots and not write:
+            took = f"i64 {self.rows[buffer]}, ptr {place}, i64 {size}, i64 %thread"
+            self.f.line(f"call void @tensorc_took(ptr %state, ptr %rows, {took})")
         return place
 
     def _watch(self, shared: bool, buffer: str, write: bool) -> str:
@@ -136,7 +140,7 @@ class Threads(DeviceStatements):
 
     def barrier(self) -> None:
         self._waits += 1
-        self.suspend(self._waits)
+        self.suspend(self._waits + (0 if self.role is None else OF_ROLE))
 
     def exchange(self, word: str, s: Shuffle) -> str:
         f, memory = self.f, self._lanes.memory(self.f)
@@ -196,11 +200,25 @@ class Threads(DeviceStatements):
         if self._described:
             self._state("stored")
 
-    def arm(self, count: int) -> None:
-        self._landing(0, "void", str(count))
+    def arm(self, number: int, warps: int) -> None:
+        self._landing(0, "void", str(number), str(warps))
 
     def expect(self, at: str, size: int) -> None:
-        self._landing(1, "void", at, str(size))
+        self._landing(1, "void", at, str(size), "%thread")
+
+    def release(self, at: str) -> None:
+        f = self.f
+        self._rendezvous()
+        first, after = f.label("first"), f.label("released")
+        f.branch_if(f.op("icmp eq i64 %lane, 0"), first, after)
+        f.start_block(first)
+        with f.region():
+            self._landing(4, "void", at, "%thread")
+        f.branch(after)
+        f.start_block(after)
+
+    def begin(self, s: Role) -> None:
+        pass  # an emulated thread has no registers
 
     def box(self, s: Collective, at: str) -> None:
         f, box, (d,) = self.f, s.box, descriptors_of(s).values()

@@ -2,8 +2,9 @@
 
 In a turn each thread runs to its next barrier or instruction of its warp, in a given order. Threads that wait for an arrival
 ask again first, until none does or nothing comes any more. Threads at an instruction run on when all lanes of their warp are
-there, threads at a barrier when all threads of the block are. Shared memory has no
-numbers at the start of a block.
+there, threads at a barrier when all threads of the block, or of their role, are. Then those that wait for an arrival ask
+again. Where nobody runs on any more, they wait for ever, which is a fault. Shared memory has no numbers at the start of a
+block.
 """
 
 from __future__ import annotations
@@ -15,12 +16,13 @@ from tensorc_dsl.backend.cuda.codegen.watch import (
     ENDED,
     EPOCH,
     MARKS,
+    OF_ROLE,
     PROGRESS,
     SPINNING,
     STUCK,
     now,
 )
-from tensorc_dsl.backend.cuda.lower.kernels import DeviceKernel
+from tensorc_dsl.backend.cuda.lower.kernels import DeviceKernel, users_of
 from tensorc_dsl.ir.warp import LANES
 
 POISON = -1
@@ -31,7 +33,7 @@ def runner(k: DeviceKernel, own: str) -> str:
     """`i64 NAME.run(…)` of the grid's sizes and the kernel's arguments: 1 if threads came to different barriers, else 0."""
     more = f", {own}" if own else ""
     memory = "ptr %state, ptr %rows, ptr %shared, ptr %handles, ptr %order"
-    threads = k.threads
+    threads, users = k.threads, users_of(k) or k.threads
     return f"""
 define i64 @{k.name}.run({memory}, i64 %x, i64 %y, i64 %z{more}) nounwind {{
 entry:
@@ -64,7 +66,7 @@ make:
   %t.more = icmp slt i64 %t.next, {threads}
   br i1 %t.more, label %make, label %round
 round:
-  %low = phi i64 [ {ENDED}, %make ], [ {ENDED}, %together ], [ {COLLECTIVE}, %settled ], [ {SPINNING}, %spin ]
+  %low = phi i64 [ {ENDED + 1}, %make ], [ {ENDED + 1}, %together ], [ {COLLECTIVE}, %settled ], [ {SPINNING}, %spin ]
   %seen = phi i64 [ -1, %make ], [ -1, %together ], [ -1, %settled ], [ %come, %spin ]
   br label %step
 step:
@@ -107,24 +109,35 @@ spinning:
   %come.at = getelementptr i64, ptr %state, i64 {PROGRESS}
   %come = load i64, ptr %come.at
   %nothing = icmp eq i64 %come, %seen
-  br i1 %nothing, label %stuck, label %spin
+  br i1 %nothing, label %lanes, label %spin
 spin:
   br label %round
 stuck:
-  call void @tensorc_fault(ptr %state, i64 {STUCK}, i64 0, i64 0, i64 0, i64 %g, i64 0)
+  %held = phi i64 [ 0, %check ], [ %v, %wrong ]
+  call void @tensorc_fault(ptr %state, i64 {STUCK}, i64 0, i64 0, i64 0, i64 %held, i64 0)
   br label %destroy
 lanes:
-  %q = phi i64 [ 0, %asked ], [ %q.next, %alike ]
-  %some = phi i1 [ false, %asked ], [ %some.next, %alike ]
+  %q = phi i64 [ 0, %asked ], [ 0, %spinning ], [ %q.next, %alike ]
+  %some = phi i1 [ false, %asked ], [ false, %spinning ], [ %some.next, %alike ]
   %q.first = and i64 %q, {-LANES}
   %q.at = getelementptr i64, ptr %marks, i64 %q
   %q.mark = load i64, ptr %q.at
   %first.at = getelementptr i64, ptr %marks, i64 %q.first
   %first.mark = load i64, ptr %first.at
   %q.equal = icmp eq i64 %q.mark, %first.mark
-  br i1 %q.equal, label %alike, label %differ
+  br i1 %q.equal, label %alike, label %odd
+odd:
+  %q.spins = icmp eq i64 %q.mark, {SPINNING}
+  %first.spins = icmp eq i64 %first.mark, {SPINNING}
+  %one.spins = or i1 %q.spins, %first.spins
+  %q.other = select i1 %q.spins, i64 %first.mark, i64 %q.mark
+  %q.alone = icmp slt i64 %q.other, {COLLECTIVE}
+  %q.may = and i1 %one.spins, %q.alone
+  br i1 %q.may, label %alike, label %differ
 alike:
-  %q.waits = icmp sge i64 %q.mark, {COLLECTIVE}
+  %q.some = icmp sge i64 %q.mark, {COLLECTIVE}
+  %q.below = icmp slt i64 %q.mark, {SPINNING}
+  %q.waits = and i1 %q.some, %q.below
   %some.next = or i1 %some, %q.waits
   %q.next = add i64 %q, 1
   %q.more = icmp slt i64 %q.next, {threads}
@@ -137,13 +150,27 @@ check:
   %epoch.next = add i64 %epoch, 1
   store i64 %epoch.next, ptr %epoch.at
   {now("%b", "%epoch.next", "now")}
-  br label %each
+  %spins0 = icmp eq i64 %mark0, {SPINNING}
+  %from = icmp sge i64 %mark0, {OF_ROLE}
+  %to = icmp slt i64 %mark0, {COLLECTIVE}
+  %of.role = and i1 %from, %to
+  br i1 %spins0, label %stuck, label %each
 each:
   %v = phi i64 [ 0, %check ], [ %v.next, %same ]
   %mark.at = getelementptr i64, ptr %marks, i64 %v
   %mark = load i64, ptr %mark.at
   %equal = icmp eq i64 %mark, %mark0
-  br i1 %equal, label %same, label %differ
+  br i1 %equal, label %same, label %apart
+apart:
+  %spins = icmp eq i64 %mark, {SPINNING}
+  %over = icmp eq i64 %mark, {ENDED}
+  %idle = or i1 %spins, %over
+  %other = icmp sge i64 %v, {users}
+  %theirs = and i1 %idle, %other
+  %may = and i1 %theirs, %of.role
+  br i1 %may, label %same, label %wrong
+wrong:
+  br i1 %spins, label %stuck, label %differ
 same:
   %v.next = add i64 %v, 1
   %v.more = icmp slt i64 %v.next, {threads}
@@ -152,8 +179,8 @@ together:
   %ended = icmp eq i64 %mark0, {ENDED}
   br i1 %ended, label %destroy, label %round
 differ:
-  %who = phi i64 [ %q, %lanes ], [ %v, %each ]
-  %mate = phi i64 [ %q.first, %lanes ], [ 0, %each ]
+  %who = phi i64 [ %q, %odd ], [ %v, %wrong ]
+  %mate = phi i64 [ %q.first, %odd ], [ 0, %wrong ]
   call void @tensorc_fault(ptr %state, i64 {APART}, i64 0, i64 0, i64 0, i64 %who, i64 %mate)
   br label %destroy
 destroy:

@@ -28,6 +28,8 @@ from tensorc_dsl.backend.cuda.lower.kernels import (
     Guard,
     Phase,
     Publish,
+    Release,
+    Role,
     Steps,
     Wait,
 )
@@ -138,7 +140,7 @@ def _device(body: tuple[Device, ...], pad: str) -> Iterator[str]:
                 yield f"{pad}/* cp.async.wait_group {groups} */"
             case Barrier():
                 yield f"{pad}__syncthreads();"
-            case Arm() | Fetch() | Arrived():
+            case Arm() | Fetch() | Arrived() | Release() | Role():
                 raise CompileError("the view in CUDA C++ has no words for copies of boxes; see its PTX")
             case Publish() | Engage() | Finish():
                 raise CompileError("the view in CUDA C++ has no words for instructions of warpgroups; see its PTX")

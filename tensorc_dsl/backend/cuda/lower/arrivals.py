@@ -57,22 +57,23 @@ def unnumbered(buffer: str) -> str:
     return f"{buffer}.arrival"
 
 
-def with_arrivals(k: DeviceKernel, count: int) -> DeviceKernel:
-    """The kernel with memory for its arrivals, which are set up first, and the maps of its boxes; `count` of the arrivals
-    have numbers. Raises LowerError if there are too many."""
+def with_arrivals(k: DeviceKernel, awaited: Sequence[int]) -> DeviceKernel:
+    """The kernel with memory for its arrivals, which are set up first, and the maps of its boxes; those with
+    numbers are `awaited`. Raises LowerError if there are too many."""
     fetches = list(fetches_in(k.body))
     if not fetches:
         return k
     others = dict.fromkeys(s.at.name for s in fetches if isinstance(s.at, Var))
-    numbers: dict[str, Expr] = {name: index(count + n) for n, name in enumerate(others)}
-    count += len(numbers)
+    numbers: dict[str, Expr] = {name: index(len(awaited) + n) for n, name in enumerate(others)}
+    every = (*awaited, *(0 for _ in numbers))
+    count = len(every)
     if count > MOST_ARRIVALS:
         raise LowerError(
             f"a block waits for boxes at {count} places, and {MOST_ARRIVALS} is the most; let copies run less far ahead"
         )
     return replace(
         k,
-        body=(Arm(count), Barrier(), *with_values(k.body, numbers)),
+        body=(Arm(every), Barrier(), *with_values(k.body, numbers)),
         arrivals=Arrivals(count, k.shared_bytes),
         shared_bytes=k.shared_bytes + count * ARRIVAL_BYTES,
         maps=maps_of([s.body for s in fetches]),

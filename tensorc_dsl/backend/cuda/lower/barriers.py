@@ -11,6 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import assert_never
 
+from tensorc_dsl.affine.linear import negate
 from tensorc_dsl.affine.sets import NotAffine, affine_only, feasible
 from tensorc_dsl.affine.simplify import conjuncts
 from tensorc_dsl.backend.cuda.lower.accesses import Access, accesses
@@ -30,6 +31,8 @@ from tensorc_dsl.backend.cuda.lower.kernels import (
     Guard,
     Phase,
     Publish,
+    Release,
+    Role,
     Steps,
     Wait,
     barriers_in,
@@ -123,7 +126,11 @@ class _Placer:
                         pending = ()
                     out.append(s)
                     pending = _joined(pending, self._under_way(mine, steps))
-                case Arm() | Commit() | Publish() | Engage() | Finish():
+                case Role(threads=count, body=inner):
+                    # Behind a barrier, and what roles pass each other waits at arrivals: see `roles`.
+                    own = _Placer(count, self.grid, self.private)
+                    out.append(replace(s, body=own.run(inner, (), steps, guards)[0]))
+                case Arm() | Release() | Commit() | Publish() | Engage() | Finish():
                     out.append(s)  # all threads know what is set up behind the barrier that stands there
                 case Barrier():
                     out.append(s)
@@ -131,6 +138,8 @@ class _Placer:
                 case Guard(cond=cond, body=inner):
                     inside, after = self.run(inner, pending, steps, (*guards, *conjuncts(cond)))
                     out.append(replace(s, body=inside))
+                    if any(isinstance(x, Barrier) for x in inside):
+                        pending = _but_for(pending, cond)
                     pending = _joined(pending, after)
                 case Steps():
                     found, after = self._loop(s, pending, steps, guards)
@@ -232,6 +241,15 @@ def _again(p: _Item, var: str, previous: Expr) -> _Item:
 def _without(conds: Iterable[Expr], var: str) -> tuple[Expr, ...]:
     """The conditions that do not speak of a loop."""
     return tuple(c for c in conds if not free_vars(c) & {var, var + _BEFORE})
+
+
+def _but_for(pending: Pending, cond: Expr) -> Pending:
+    """What is under way behind a barrier that stands under a condition: what was, where it does not hold."""
+    one = conjuncts(cond)
+    if len(one) != 1 or not isinstance(one[0], Compare):
+        return pending
+    missed = negate(one[0])
+    return tuple(p if missed in p.conds else replace(p, conds=(*p.conds, missed)) for p in pending)
 
 
 def _joined(a: Pending, b: Iterable[_Item]) -> Pending:

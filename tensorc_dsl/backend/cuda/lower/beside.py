@@ -28,6 +28,8 @@ from tensorc_dsl.backend.cuda.lower.kernels import (
     Guard,
     Phase,
     Publish,
+    Release,
+    Role,
     Steps,
     Wait,
     collectives_in,
@@ -79,6 +81,8 @@ def _waited(body: tuple[Device, ...], around: Around) -> tuple[Device, ...]:
             deeper = replace(around, extents=(*around.extents, (s.var, s.end)))
             s = replace(s, body=_waited(s.body, deeper))
             out.extend(overlapped(s, around) or (s,))
+        elif isinstance(s, Role):
+            out.append(replace(s, body=_waited(s.body, around.among(s.threads))))
         else:
             out.append(replace(s, body=_waited(s.body, around)) if isinstance(s, Guard) else s)
     end()
@@ -119,14 +123,14 @@ def _published(body: tuple[Device, ...], described: Collection[str], stored: boo
             case Barrier():
                 out += [Publish(), s] if stored else [s]
                 stored = False
-            case Steps() | Guard():
+            case Steps() | Guard() | Role():
                 before = stored
                 if isinstance(s, Steps):  # its body follows itself
                     stored |= _published(s.body, described, stored)[0]
                 after, inner = _published(s.body, described, stored)
                 out.append(replace(s, body=inner))
                 stored = before | after
-            case Commit() | Publish() | Engage() | Finish() | Arm() | Fetch() | Arrived():
+            case Commit() | Publish() | Engage() | Finish() | Arm() | Fetch() | Arrived() | Release():
                 out.append(s)
             case _:
                 assert_never(s)

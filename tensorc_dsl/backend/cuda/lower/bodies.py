@@ -9,7 +9,7 @@ from collections.abc import Collection
 from dataclasses import replace
 
 from tensorc_dsl.backend.cuda.lower.collectives import accesses_of, is_of_group
-from tensorc_dsl.backend.cuda.lower.kernels import Device, Guard, Phase, Steps
+from tensorc_dsl.backend.cuda.lower.kernels import Device, Nested, Phase, Role, Steps
 from tensorc_dsl.backend.cuda.lower.vectors import whole_vectors
 from tensorc_dsl.backend.llvm.lower.registers import limit_unrolling, unroll_small
 from tensorc_dsl.ir.expr import ZERO, free_vars
@@ -32,7 +32,7 @@ def finished(body: tuple[Device, ...], private: Collection[str], max_step: int) 
             flat = _unrolled(whole_vectors(s.body), _walkers(s.body, names))
             out.append(replace(s, body=_limited(flat, min(max_step, MOST_STEPS))))
         else:
-            out.append(replace(s, body=finished(s.body, private, max_step)) if isinstance(s, Steps | Guard) else s)
+            out.append(replace(s, body=finished(s.body, private, max_step)) if isinstance(s, Nested) else s)
     return tuple(out)
 
 
@@ -52,9 +52,9 @@ def _joined(body: tuple[Device, ...]) -> tuple[Device, ...]:
     """The statements with everything between two barriers as one phase."""
     out: list[Device] = []
     for s in body:
-        if isinstance(s, Steps | Guard):
+        if isinstance(s, Nested):
             s = replace(s, body=_joined(s.body))
-            if len(s.body) == 1 and isinstance(s.body[0], Phase):
+            if not isinstance(s, Role) and len(s.body) == 1 and isinstance(s.body[0], Phase):
                 only, inner = s.body[0], s.body[0].body
                 whole = Loop(s.var, ZERO, s.end, LoopKind.SERIAL, inner) if isinstance(s, Steps) else If(s.cond, inner)
                 s = replace(only, body=(whole,))

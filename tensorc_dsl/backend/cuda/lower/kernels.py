@@ -14,7 +14,7 @@ from tensorc_dsl.ir.expr import ZERO, Compare, Dim, Expr, Var
 from tensorc_dsl.ir.node import node
 from tensorc_dsl.ir.print import format_expr
 from tensorc_dsl.ir.swizzle import Swizzle
-from tensorc_dsl.lower.flat import Collective, Flat, Param, Prepared, TensorMap, format_body, format_shape
+from tensorc_dsl.lower.flat import Collective, Flat, Param, Prepared, TensorMap, format_body, format_shape, stores
 from tensorc_dsl.lower.flat import inside as inside_flat
 from tensorc_dsl.units import counted
 
@@ -64,9 +64,10 @@ class Wait:
 
 @node
 class Arm:
-    """One thread sets up `count` arrivals, at which no bytes are awaited yet: `mbarrier` of PTX."""
+    """One thread sets up arrivals, `mbarrier` of PTX. Each says for how many warps it waits (`Release`); 0 is one that waits
+    for bytes, of which none are awaited yet. That of warps begins as if they had come."""
 
-    count: int
+    awaited: tuple[int, ...]
 
 
 @node
@@ -81,9 +82,18 @@ class Fetch:
 
 @node
 class Arrived:
-    """A thread goes on when all bytes have come that were to come to an arrival: once for each `Fetch` to it."""
+    """A thread goes on when all has come that was to come to an arrival: the bytes of a `Fetch`, once for each, or the
+    `Release` of all warps."""
 
     at: Expr
+
+
+@node
+class Release:
+    """A warp comes to the arrival `at`: its threads have read what one of so many `slots` has, and it may be filled again."""
+
+    at: Expr
+    slots: int
 
 
 @node
@@ -130,7 +140,23 @@ class Guard:
     body: tuple[Device, ...]
 
 
-Device = Phase | Commit | Wait | Arm | Fetch | Arrived | Barrier | Publish | Engage | Finish | Steps | Guard
+@node
+class Role:
+    """The body, for `threads` threads from number `first` on, which meet at barriers of their own. They may have so many
+    `registers` each, 0 is what they began with; if `alone`, the first of them runs the body and the others end."""
+
+    name: str
+    first: int
+    threads: int
+    registers: int
+    alone: bool
+    body: tuple[Device, ...]
+
+
+Nested = Steps | Guard | Role
+"""What has statements inside."""
+
+Device = Phase | Commit | Wait | Arm | Fetch | Arrived | Release | Barrier | Publish | Engage | Finish | Nested
 
 
 @node
@@ -163,7 +189,8 @@ class Arrivals:
 
 @node
 class DeviceKernel:
-    """A grid of blocks, each of `threads` threads. `params` names the arrays that it accesses, `written` those it writes."""
+    """A grid of blocks, each of `threads` threads, those of all roles. `params` names the arrays that it accesses, `written`
+    those it writes."""
 
     name: str
     grid: tuple[Expr, Expr, Expr]
@@ -197,13 +224,29 @@ def inside(body: tuple[Device, ...]) -> Iterator[Device]:
     """Every statement, in text order, outer statements first."""
     for s in body:
         yield s
-        if isinstance(s, Steps | Guard):
+        if isinstance(s, Nested):
             yield from inside(s.body)
+
+
+def roles_in(body: tuple[Device, ...]) -> tuple[Role, ...]:
+    """The roles of the threads of a kernel; none if all run the same."""
+    return tuple(s for s in body if isinstance(s, Role))
 
 
 def fetches_in(body: tuple[Device, ...]) -> Iterator[Fetch]:
     """The starts of copies of boxes in statements."""
     return (s for s in inside(body) if isinstance(s, Fetch))
+
+
+def users_of(k: DeviceKernel) -> int:
+    """The threads that use what another role fetches, which are the first ones; 0 if there are no roles."""
+    return next((r.threads for r in roles_in(k.body) if not r.alone), 0)
+
+
+def slots_of(body: tuple[Device, ...]) -> frozenset[str]:
+    """The buffers that boxes of a role fill beside those who read them."""
+    every = (s for r in roles_in(body) if r.alone for s in fetches_in(r.body))
+    return frozenset(x.buffer for s in every for x in stores(s.body))
 
 
 def boxes_in(body: tuple[Flat, ...]) -> Iterator[Collective]:
@@ -235,7 +278,7 @@ def without_barrier(kernel: DeviceKernel, number: int) -> DeviceKernel:
                 left -= 1
                 if left == -1:
                     continue
-            out.append(replace(s, body=go(s.body)) if isinstance(s, Steps | Guard) else s)
+            out.append(replace(s, body=go(s.body)) if isinstance(s, Nested) else s)
         return tuple(out)
 
     return replace(kernel, body=go(kernel.body))
@@ -268,14 +311,17 @@ def _lines(body: tuple[Device, ...], pad: str) -> Iterator[str]:
                 yield f"{pad}commit copies"
             case Wait(groups=groups):
                 yield f"{pad}wait for copies" + (f", but for {counted(groups, 'group')}" if groups else "")
-            case Arm(count=count):
-                yield f"{pad}set up {counted(count, 'arrival')}"
+            case Arm(awaited=awaited):
+                warps = "".join(f", {awaited.count(n)} of {counted(n, 'warp')}" for n in sorted({*awaited} - {0}))
+                yield f"{pad}set up {counted(len(awaited), 'arrival')}{warps}"
             case Fetch(at=at, size=size, body=inner):
                 yield f"{pad}one thread fetches {size} bytes, to arrival {format_expr(at)} {{"
                 yield from (f"{pad}    {line}" for line in format_body(inner).splitlines())
                 yield f"{pad}}}"
             case Arrived(at=at):
                 yield f"{pad}wait for arrival {format_expr(at)}"
+            case Release(at=at):
+                yield f"{pad}release at arrival {format_expr(at)}"
             case Barrier():
                 yield f"{pad}barrier"
             case Publish():
@@ -291,6 +337,12 @@ def _lines(body: tuple[Device, ...], pad: str) -> Iterator[str]:
                 yield f"{pad}}}"
             case Guard(cond=cond, body=inner):
                 yield f"{pad}if {format_expr(cond)} {{"
+                yield from _lines(inner, pad + "    ")
+                yield f"{pad}}}"
+            case Role(name=name, threads=threads, registers=registers, alone=alone, body=inner):
+                room = f" with {registers} registers" if registers else ""
+                who = f"one of {counted(threads, 'thread')}" if alone else counted(threads, "thread")
+                yield f"{pad}{name}, {who}{room} {{"
                 yield from _lines(inner, pad + "    ")
                 yield f"{pad}}}"
             case _:

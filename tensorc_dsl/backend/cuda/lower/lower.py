@@ -15,6 +15,7 @@ from tensorc_dsl.backend.cuda.lower.collectives import collected, require_adjace
 from tensorc_dsl.backend.cuda.lower.kernels import DeviceKernel, DeviceProgram, Local, collectives_in, format_device
 from tensorc_dsl.backend.cuda.lower.owners import own
 from tensorc_dsl.backend.cuda.lower.pipelines import versioned
+from tensorc_dsl.backend.cuda.lower.roles import threads_of
 from tensorc_dsl.backend.cuda.lower.shuffles import SCOPE, shuffled
 from tensorc_dsl.backend.cuda.lower.stages import Pipeline, marked
 from tensorc_dsl.backend.cuda.lower.structure import Storage, phases
@@ -187,7 +188,7 @@ def _phases(n: Nest) -> Nest:
             DeviceKernel(
                 name,
                 n.axes.grid,
-                n.axes.threads,
+                threads_of(body, n.axes.threads),
                 tuple(p for p in order if p in touched),
                 frozenset(x.buffer for x in all_stores if x.buffer in order),
                 (*mine, *storage.local),
@@ -197,7 +198,7 @@ def _phases(n: Nest) -> Nest:
                 notes=tuple(storage.notes),
             )
         )
-        kernels[-1] = with_arrivals(kernels[-1], storage.arrivals)
+        kernels[-1] = with_arrivals(kernels[-1], storage.awaited)
     _require_one_kernel(kernels)
     return replace(n, kernels=tuple(kernels))
 

@@ -1,8 +1,9 @@
 """Which loops may leave the products of a round under way while they begin the next.
 
 Behind the products of a round a thread then waits for those of the round before. So what these have read may be overwritten
-from there on, behind a barrier, and what those of the round read may not. In the part of a round before its products, nothing
-that products read is written. Whether a write meets what is being read is asked of integer sets, for all threads.
+from there on, behind a barrier, and what those of the round read may not. Where another role fetches, it is released there,
+one round late. In the part of a round before its products, nothing that products read is written. Whether a write meets what
+is being read is asked of integer sets, for all threads.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 
 from tensorc_dsl.affine.sets import NotAffine, affine_only, feasible
-from tensorc_dsl.affine.simplify import conjuncts
+from tensorc_dsl.affine.simplify import conjuncts, prove, simplify
 from tensorc_dsl.backend.cuda.lower.accesses import Access, accesses
 from tensorc_dsl.backend.cuda.lower.kernels import (
     THREAD,
@@ -22,10 +23,11 @@ from tensorc_dsl.backend.cuda.lower.kernels import (
     Finish,
     Guard,
     Phase,
+    Release,
     Steps,
     inside,
 )
-from tensorc_dsl.ir.expr import Compare, Expr, Var, substitute
+from tensorc_dsl.ir.expr import ONE, ZERO, Compare, Expr, Var, index, sub, substitute
 from tensorc_dsl.lower.flat import Store, buffers_of, stores
 
 
@@ -35,6 +37,10 @@ class Around:
 
     extents: tuple[tuple[str, Expr], ...]
     described: Collection[str]
+
+    def among(self, threads: int) -> Around:
+        """The same, for so many threads."""
+        return replace(self, extents=tuple((v, index(threads) if v == THREAD else e) for v, e in self.extents))
 
 
 def overlapped(s: Steps, around: Around) -> tuple[Device, ...] | None:
@@ -60,8 +66,20 @@ def overlapped(s: Steps, around: Around) -> tuple[Device, ...] | None:
     reads = [replace(a, loops=(*loops, *a.loops)) for a in reads if a.buffer in around.described]
     if not _apart(tail, reads, inner, (), False):
         return None
-    body = (*head, Engage(finish.buffers), *run, Finish((), 1), *tail)
-    return (replace(s, body=body), replace(finish, ends_group=False))
+    if any(isinstance(x, Release) and x.slots == 1 for x in tail):
+        return None
+    released = [x for x in tail if isinstance(x, Release)]
+    rest = [x for x in tail if not isinstance(x, Release)]
+    late = tuple(_released(x, sub(Var(s.var), ONE), Compare(">", Var(s.var), ZERO), s.var) for x in released)
+    last = tuple(_released(x, sub(s.end, ONE), Compare(">", s.end, ZERO), s.var) for x in released)
+    body = (*head, Engage(finish.buffers), *run, Finish((), 1), *late, *rest)
+    return (replace(s, body=body), replace(finish, ends_group=False), *last)
+
+
+def _released(x: Release, iteration: Expr, cond: Expr, var: str) -> Device:
+    """The release of an iteration, if there is one."""
+    own = replace(x, at=simplify(substitute(x.at, {var: iteration}), {}))
+    return own if prove(cond, {}) else Guard(cond, (own,))
 
 
 def _stores(body: Sequence[Device]) -> list[Store]:

@@ -57,10 +57,10 @@ def versioned(body: tuple[Flat, ...], buffer: str, var: str, count: int, size: i
 
 
 def in_rounds(
-    var: str, end: Expr, pipeline: Pipeline, parts: Mapping[int, Part], arrive: Callable[[int], int]
+    var: str, end: Expr, pipeline: Pipeline, parts: Mapping[int, Part], arrive: Callable[[int, int], int]
 ) -> tuple[Device, ...]:
     """The rounds of the pipeline of the loop `var`. Each part is over `var`, the iteration that it runs for. `arrive` gives
-    the first of so many new arrivals."""
+    the first of so many new arrivals, here for bytes."""
     last = pipeline.last
     trips = tuple(_trip(run, pipeline, parts, arrive) for run in _adjacent(pipeline, parts))
     r = _Rounds(end, pipeline, parts, trips)
@@ -102,12 +102,14 @@ def _adjacent(pipeline: Pipeline, parts: Mapping[int, Part]) -> list[tuple[int, 
     return out
 
 
-def _trip(run: tuple[int, ...], pipeline: Pipeline, parts: Mapping[int, Part], arrive: Callable[[int], int]) -> _Trip:
+def _trip(
+    run: tuple[int, ...], pipeline: Pipeline, parts: Mapping[int, Part], arrive: Callable[[int, int], int]
+) -> _Trip:
     targets = {s.buffer for n in run for s in stores(of_thread(parts[n].body))}
     users = [n for n in parts if n not in run and not targets.isdisjoint(_used(parts[n]))]
     count = max((pipeline.versions[b] for b in targets), default=1)
     waits = min(users, key=lambda n: (pipeline.stages[n], pipeline.order[n]), default=run[-1])
-    return _Trip(run, waits, arrive(count), count)
+    return _Trip(run, waits, arrive(count, 0), count)
 
 
 def _used(part: Part) -> set[str]:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 from tensorc_dsl.affine.pipeline import versions
 from tensorc_dsl.ir.expr import ONE
-from tensorc_dsl.ir.pipelines import ASYNC, pipeline, read_back
+from tensorc_dsl.ir.pipelines import ASYNC, REGISTERS, pipeline, read_back, roles
 from tensorc_dsl.ir.program import For, LoopKind, Program, Stmt, fresh, used_names, walk, with_body
 
 
@@ -15,13 +15,16 @@ from tensorc_dsl.ir.program import For, LoopKind, Program, Stmt, fresh, used_nam
 class Pipeline:
     """The statements of a pipelined loop by number: the stage of each, which comes first in a round, which stages only
     start their copies. `versions` has the copies that each buffer needs that is private to an iteration, `marks` the
-    variables of the loops of one iteration around the statements."""
+    variables of the loops of one iteration around the statements. `roles` has the role of each statement, and
+    `registers` those of a thread of each role, in their order; both are empty if the schedule does not say so."""
 
     stages: tuple[int, ...]
     order: tuple[int, ...]
     asynchronous: frozenset[int]
     versions: Mapping[str, int]
     marks: tuple[str, ...]
+    roles: tuple[str, ...] = ()
+    registers: tuple[int, ...] = ()
 
     @property
     def last(self) -> int:
@@ -46,7 +49,8 @@ def marked(program: Program) -> tuple[Program, dict[str, Pipeline]]:
             return with_body(s, body)
         copies = {b.name: versions(s, b.name) for b in program.buffers}
         marks = tuple(fresh(f"{s.var}_part", used) for _ in body)
-        found[s.var] = Pipeline(*stages, frozenset(read_back(s, ASYNC) or ()), copies, marks)
+        started = frozenset(read_back(s, ASYNC) or ())
+        found[s.var] = Pipeline(*stages, started, copies, marks, roles(s), read_back(s, REGISTERS) or ())
         return with_body(s, tuple(For(name, ONE, (x,)) for name, x in zip(marks, body, strict=True)))
 
     return replace(program, body=tuple(go(s, False) for s in program.body)), found

@@ -29,6 +29,7 @@ from tensorc_dsl.backend.cuda.lower.kernels import (
     boxes_in,
 )
 from tensorc_dsl.backend.cuda.lower.pipelines import Part, in_rounds, versioned
+from tensorc_dsl.backend.cuda.lower.roles import NoRoles, in_roles, lifted
 from tensorc_dsl.backend.cuda.lower.shuffles import guarded
 from tensorc_dsl.backend.cuda.lower.stages import Pipeline
 from tensorc_dsl.backend.cuda.lower.threads import of_thread, plain, size_of
@@ -52,12 +53,15 @@ class Storage:
     bytes: int = 0
     notes: list[str] = field(default_factory=list[str])
     """What of a schedule is done in another way than it says, and why."""
-    arrivals: int = 0
-    """The arrivals of pipelines."""
+    awaited: list[int] = field(default_factory=list[int])
+    """The arrivals of pipelines, each with the warps that it waits for, or 0 where it waits for bytes."""
+    roles: bool = False
+    """Whether a pipeline has roles."""
 
-    def arrive(self, count: int) -> int:
-        """The first of so many arrivals that nothing else uses."""
-        first, self.arrivals = self.arrivals, self.arrivals + count
+    def arrive(self, count: int, warps: int) -> int:
+        """The first of so many arrivals that nothing else uses, each for bytes or for so many warps."""
+        first = len(self.awaited)
+        self.awaited += [warps] * count
         return first
 
     def share(self, s: Alloc, size: int, align: int) -> None:
@@ -93,7 +97,8 @@ def phases(
     """The statements of a kernel as phases, with the storage of its buffers. Raises LowerError if no kernel does the same."""
     written = frozenset(x.buffer for x in stores((s,)))
     described = described_in(x for x in inside((s,)) if isinstance(x, Collective))
-    return tuple(_Cutter(axes, program, pipelines, storage, written, described).cut((s,), {}, (), ()))
+    body = _Cutter(axes, program, pipelines, storage, written, described).cut((s,), {}, (), ())
+    return lifted(tuple(body), axes.grid)
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,7 +184,17 @@ class _Cutter:
         for n, body in devices.items():
             boxes = self._boxes(s.var, n, devices, own)
             made[n] = Part(body, None if boxes else self._copies(s.var, n, devices, own), boxes)
-        return in_rounds(s.var, substitute(s.end, values), pipeline, made, self.storage.arrive)
+        end = substitute(s.end, values)
+        if pipeline.roles:
+            try:
+                if self.storage.roles:
+                    raise NoRoles("another loop of the kernel has roles")
+                both = in_roles(s.var, end, pipeline, made, self.axes.threads, self.storage.arrive)
+                self.storage.roles = True
+                return both
+            except NoRoles as e:
+                self.storage.notes.append(f"`{s.var}` has no roles: {e}")
+        return in_rounds(s.var, end, pipeline, made, self.storage.arrive)
 
     def _boxes(
         self, var: str, number: int, parts: Mapping[int, tuple[Device, ...]], own: Mapping[str, DType]

@@ -29,6 +29,8 @@ from tensorc_dsl.backend.cuda.lower.kernels import (
     Guard,
     Phase,
     Publish,
+    Release,
+    Role,
     Steps,
     Wait,
     collectives_in,
@@ -81,7 +83,10 @@ def _device(body: tuple[Device, ...], orders: Orders, ranges: Ranges) -> tuple[D
             case Fetch(body=inner):
                 require_whole_lines(inner, orders, ranges)
                 out.append(s)
-            case Arm() | Arrived() | Barrier() | Commit() | Publish() | Engage() | Finish():
+            case Role(first=first, threads=threads, body=inner):
+                mine: Ranges = {**ranges, THREAD: (first, first + threads - 1)}
+                out.append(replace(s, body=_device(inner, orders, mine)))
+            case Arm() | Arrived() | Release() | Barrier() | Commit() | Publish() | Engage() | Finish():
                 out.append(s)
             case _:
                 assert_never(s)

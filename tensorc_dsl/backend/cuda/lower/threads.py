@@ -18,6 +18,8 @@ from tensorc_dsl.backend.cuda.lower.kernels import (
     Guard,
     Phase,
     Publish,
+    Release,
+    Role,
     Steps,
     Wait,
 )
@@ -85,8 +87,10 @@ def with_values(body: tuple[Device, ...], values: Mapping[str, Expr]) -> tuple[D
                 out.append(replace(s, landed=plain(s.landed, values)))
             case Fetch(at=at, body=inner):
                 out.append(replace(s, at=substitute(at, values), body=plain(inner, values)))
-            case Arrived(at=at):
-                out.append(Arrived(substitute(at, values)))
+            case Arrived(at=at) | Release(at=at):
+                out.append(replace(s, at=substitute(at, values)))
+            case Role():
+                out.append(replace(s, body=with_values(s.body, values)))
             case Arm() | Barrier() | Commit() | Publish() | Engage() | Finish():
                 out.append(s)
             case _:
@@ -107,7 +111,7 @@ def of_thread(body: tuple[Device, ...]) -> tuple[Flat, ...]:
                 out.append(Loop(var, ZERO, end, LoopKind.SERIAL, of_thread(inner)))
             case Guard(cond=cond, body=inner):
                 out.append(If(cond, of_thread(inner)))
-            case Arm() | Barrier() | Commit() | Wait() | Publish() | Engage() | Finish():
+            case Arm() | Release() | Role() | Barrier() | Commit() | Wait() | Publish() | Engage() | Finish():
                 raise AssertionError("statements are made plain before barriers and waits are in them")
             case _:
                 assert_never(s)

@@ -18,6 +18,8 @@ from tensorc_dsl.backend.cuda.lower.kernels import (
     Guard,
     Phase,
     Publish,
+    Release,
+    Role,
     Steps,
     Wait,
 )
@@ -36,11 +38,22 @@ def _most(body: tuple[Device | Flat, ...]) -> float:
     count = 0.0
     for s in body:
         match s:
-            case Store() | Commit() | Wait() | Barrier() | Publish() | Engage() | Finish() | Arm() | Arrived():
+            case (
+                Store()
+                | Commit()
+                | Wait()
+                | Barrier()
+                | Publish()
+                | Engage()
+                | Finish()
+                | Arm()
+                | Arrived()
+                | Release()
+            ):
                 count += 1
             case Fetch():  # one thread starts it
                 count += 1
-            case Phase(body=inner) | Guard(body=inner) | If(body=inner) | Alloc(body=inner):
+            case Phase(body=inner) | Guard(body=inner) | Role(body=inner) | If(body=inner) | Alloc(body=inner):
                 count += _most(inner)
             case Instruction(body=inner) | Collective(body=inner) | Shuffle(body=inner):
                 count += _most(inner)

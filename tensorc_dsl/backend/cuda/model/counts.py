@@ -30,6 +30,8 @@ from tensorc_dsl.backend.cuda.lower.kernels import (
     Guard,
     Phase,
     Publish,
+    Release,
+    Role,
     Steps,
     Wait,
 )
@@ -87,6 +89,11 @@ class _Here:
         except LowerError:
             return self
 
+    def among(self, first: int, threads: int) -> _Here:
+        """Those of so many threads from number `first` on."""
+        mine = (self.values[THREAD] >= first) & (self.values[THREAD] < first + threads)
+        return replace(self, active=self.active & mine)
+
 
 @dataclass(slots=True)
 class _Counter:
@@ -111,7 +118,9 @@ class _Counter:
                     self._does(here, OF_INSTRUCTION)
                     self._add("sectors", here, size / SECTOR / self.warps)
                     self._add("passes", here, size / WIDEST / self.warps)
-                case Arm() | Arrived() | Commit() | Wait() | Publish() | Engage() | Finish():
+                case Role(first=first, threads=threads, body=inner):
+                    self.device(inner, here.among(first, threads))
+                case Arm() | Arrived() | Release() | Commit() | Wait() | Publish() | Engage() | Finish():
                     self._does(here, OF_INSTRUCTION)
 
     def flat(self, body: tuple[Flat, ...], here: _Here) -> None:

@@ -14,7 +14,7 @@ from tensorc_dsl.affine.linear import Context, Linear, linear
 from tensorc_dsl.affine.simplify import prove
 from tensorc_dsl.backend.llvm.codegen.extremes import NEEDS, extreme, extremes
 from tensorc_dsl.backend.llvm.codegen.function import Function
-from tensorc_dsl.backend.llvm.codegen.lanes import Picked, period, pick, picked
+from tensorc_dsl.backend.llvm.codegen.lanes import Picked, moving, period, pick, picked
 from tensorc_dsl.backend.llvm.codegen.maths.call import call
 from tensorc_dsl.backend.llvm.codegen.saturating import saturating
 from tensorc_dsl.backend.llvm.codegen.scalars import any_lane, binary, compare, convert, invert, logic, select
@@ -287,12 +287,13 @@ class Expressions:
 
     def _picked(self, e: Load, at: Piece) -> Picked | None:
         """The vectors that the lanes of a load can be picked from."""
-        every = 0 if not self.picks or loads(e.indices[0]) else period(e.indices[0], at.var)
+        subscript = moving(e.indices[0], at.var)
+        every = 0 if not self.picks or loads(e.indices[0]) else period(subscript, at.var)
         value = self.scope.vars[at.var]
         if not every or not (isinstance(value, int) or self.scope.factors.get(at.var, 1) % every == 0):
             return None
         first = at.offset + (value if isinstance(value, int) else 0)
-        return picked(e.indices[0], at.var, first % every, at.width)
+        return picked(subscript, at.var, first % every, at.width)
 
     def _load_one(self, pointer: str, t: DType) -> Value:
         ref = self.f.op(f"load {in_memory(t)}, ptr {pointer}, align {t.bytes}")
@@ -314,9 +315,11 @@ class Expressions:
         """Store adjacent lanes, starting at the first one of a piece; past the caches if they are whole vectors of a streamed
         buffer."""
         f, pointer, size = self.f, self.target(buffer, e, at), value.dtype.bytes
-        stored, unit = self.to_memory(value), self.scope.streamed.get(buffer, 0)
-        past = unit and value.lanes * size % unit == 0 and self._is_multiple(e, at, unit // size)
-        how = f"{unit}, !nontemporal !2" if past else f"{self.alignment(buffer, e, at, size)}"
+        stored, past = self.to_memory(value), self.scope.streamed.get(buffer)
+        if past and value.lanes * size % past.unit == 0 and self._is_multiple(e, at, past.unit // size):
+            how = f"{min(past.unit, past.begins)}, !nontemporal !2"
+        else:
+            how = f"{self.alignment(buffer, e, at, size)}"
         f.line(f"store {stored.type} {stored.ref}, ptr {pointer}, align {how}")
 
     def alignment(self, buffer: str, e: Expr, at: Piece, size: int) -> int:

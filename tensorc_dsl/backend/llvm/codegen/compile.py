@@ -9,7 +9,7 @@ from tensorc_dsl.affine.simplify import simplify
 from tensorc_dsl.backend.llvm.codegen.body import Expressions
 from tensorc_dsl.backend.llvm.codegen.function import Function, Module
 from tensorc_dsl.backend.llvm.codegen.machine import Machine, native_triple
-from tensorc_dsl.backend.llvm.codegen.scope import Scalar, SymbolTable
+from tensorc_dsl.backend.llvm.codegen.scope import Past, Scalar, SymbolTable
 from tensorc_dsl.backend.llvm.codegen.statements import Plan, Statements, whole_lines
 from tensorc_dsl.backend.protocol import Code
 from tensorc_dsl.ir.expr import ZERO, Binary, Dim, Expr, add, index, mul
@@ -18,6 +18,9 @@ from tensorc_dsl.lower.flat import Alloc, Flat, Kernel, Param, Space, body_of
 
 LINE = 64
 """The size in bytes of a cache line, and of the widest vector."""
+
+PIECE = 16
+"""The alignment in bytes of the narrowest vector that is stored past the caches, which arrays of NumPy have."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,7 +128,8 @@ def _write_function(
     module: Module, kernel: Kernel, body: tuple[Flat, ...], symbol: str, plan: Plan, *, prepares: bool
 ) -> None:
     """Write an entry that unpacks the arguments, the work with arguments that do not overlap, and a function that returns
-    the size of scratch memory. Outputs are stored past the caches if all of these begin at a cache line."""
+    the size of scratch memory. Outputs are stored past the caches in whole lines if all of these begin at one, and in parts
+    of lines if they begin at a multiple of `PIECE`."""
     entry = Function(module)
     args: list[str] = []
     for k in range(len(kernel.params)):
@@ -140,16 +144,17 @@ def _write_function(
     args += [f"i64 {size}" for size in sizes.values()]
     streamed = [a for a, p in zip(args, kernel.params, strict=False) if p.name in kernel.streamed]
     if streamed and not prepares:
-        aligned, other = entry.label("aligned"), entry.label("other")
         addresses = [entry.op(f"ptrtoint {a} to i64") for a in streamed]
         together = reduce(lambda a, b: entry.op(f"or i64 {a}, {b}"), addresses)
-        rest = entry.op(f"and i64 {together}, {LINE - 1}")
-        entry.branch_if(entry.op(f"icmp eq i64 {rest}, 0"), aligned, other)
-        entry.start_block(aligned)
-        entry.line(f"call void @{symbol}.work.streamed({', '.join(args)})")
-        entry.line("ret void")
-        entry.start_block(other)
-        _write_work(module, kernel, body, symbol, plan, prepares=prepares, streamed=kernel.streamed)
+        for begins in (LINE, PIECE):
+            aligned, other = entry.label("aligned"), entry.label("other")
+            rest = entry.op(f"and i64 {together}, {begins - 1}")
+            entry.branch_if(entry.op(f"icmp eq i64 {rest}, 0"), aligned, other)
+            entry.start_block(aligned)
+            entry.line(f"call void @{symbol}.work.streamed.{begins}({', '.join(args)})")
+            entry.line("ret void")
+            entry.start_block(other)
+            _write_work(module, kernel, body, symbol, plan, prepares=prepares, begins=begins)
     entry.line(f"call void @{symbol}.work({', '.join(args)})")
     entry.define(f"define void @{symbol}(ptr %arguments, ptr %workspace) nounwind")
     _write_work(module, kernel, body, symbol, plan, prepares=prepares)
@@ -165,14 +170,15 @@ def _write_work(
     plan: Plan,
     *,
     prepares: bool,
-    streamed: frozenset[str] = frozenset(),
+    begins: int = 0,
 ) -> None:
-    """Write the body as a function of its arguments, which do not overlap."""
+    """Write the body as a function of its arguments, which do not overlap. With `begins` streamed outputs are stored past the
+    caches, and their addresses are multiples of it."""
     work = Function(module)
     scope = SymbolTable(
         vars={d.name: f"%d{k}" for k, d in enumerate(kernel.dims)},
         buffers={p.name: (f"%p{k}", p.dtype) for k, p in enumerate((*kernel.params, *kernel.prepared))},
-        streamed=dict.fromkeys(streamed, min(LINE, plan.vector_bits // 8)),
+        streamed=dict.fromkeys(kernel.streamed if begins else (), Past(min(LINE, plan.vector_bits // 8), begins)),
     )
     statements = Statements(work, scope, plan, symbol, workspace="%workspace", worker=None)
     statements.write(body)
@@ -182,7 +188,7 @@ def _write_work(
     params += [f"ptr noalias {access}align 64 %p{len(kernel.params) + k}" for k in range(len(kernel.prepared))]
     params.append("ptr noalias align 64 %workspace")
     params += [f"i64 %d{k}" for k in range(len(kernel.dims))]
-    suffix = ".streamed" if streamed else ""
+    suffix = f".streamed.{begins}" if begins else ""
     work.define(f"define internal void @{symbol}.work{suffix}({', '.join(params)}) noinline nounwind")
 
 

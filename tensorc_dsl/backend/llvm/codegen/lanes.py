@@ -24,7 +24,8 @@ MOST_VECTORS = 8
 
 @dataclass(frozen=True, slots=True)
 class Picked:
-    """Vectors of `width` elements at distances `starts` from lane 0. Lane k is element `of[k][1]` of vector `of[k][0]`."""
+    """Vectors of `width` elements, a power of two, at distances `starts` from lane 0. Lane k is element `of[k][1]` of vector
+    `of[k][0]`. LLVM takes a vector of 13 elements apart into three loads."""
 
     width: int
     starts: tuple[int, ...]
@@ -45,6 +46,22 @@ def _divisors(e: Expr, var: str) -> Iterator[int]:
         yield from _divisors(c, var)
 
 
+def moving(e: Expr, var: str) -> Expr:
+    """The summands of a subscript that `var` is in: the others are the same for all lanes, so that the columns of a window
+    in each row have one answer.
+    """
+    if not isinstance(e, Binary):
+        return e
+    if e.op == "*" and constant(e.rhs) is not None:
+        return mul(moving(e.lhs, var), e.rhs)
+    if e.op in ("+", "-") and var not in free_vars(e.rhs):
+        return moving(e.lhs, var)
+    if e.op == "+":
+        right = moving(e.rhs, var)
+        return right if var not in free_vars(e.lhs) else add(moving(e.lhs, var), right)
+    return e
+
+
 @lru_cache(maxsize=4096)
 def picked(e: Expr, var: str, first: int, lanes: int) -> Picked | None:
     """The vectors for the lanes of a subscript, where `var` is a multiple of its period plus `first` in lane 0. None if
@@ -52,15 +69,18 @@ def picked(e: Expr, var: str, first: int, lanes: int) -> Picked | None:
     """
     times = mul(Var(var), index(period(e, var)))
     context = Context({})
-    forms = [linear(substitute(e, {var: add(times, index(first + k))}), context) for k in range(lanes)]
-    distances = [form.minus(forms[0]) for form in forms]
-    if any(d.terms for d in distances):
-        return None
-    at = [d.constant for d in distances]
+    begin = linear(substitute(e, {var: add(times, index(first))}), context)
+    widest, most = 1 << (lanes - 1).bit_length(), min(MOST_VECTORS, lanes // 2)
+    at = [0]
+    for k in range(1, lanes):
+        distance = linear(substitute(e, {var: add(times, index(first + k))}), context).minus(begin)
+        if distance.terms or abs(distance.constant) >= most * widest:
+            return None
+        at.append(distance.constant)
     low, count = min(at), max(at) - min(at) + 1
-    width = min(lanes, 1 << (count.bit_length() - 1))
+    width = min(widest, 1 << (count.bit_length() - 1))
     vectors = -(-count // width)
-    if vectors > min(MOST_VECTORS, lanes // 2) or (vectors > 2 and width != lanes):
+    if vectors > most or (vectors > 2 and width < lanes):
         return None
     # The last vector ends at the last element that is needed: no load leaves the array.
     starts = (*range(0, (vectors - 1) * width, width), count - width)
@@ -71,14 +91,17 @@ def picked(e: Expr, var: str, first: int, lanes: int) -> Picked | None:
 def pick(f: Function, place: Callable[[int], str], dtype: DType, lanes: Picked) -> str:
     """Write loads of whole vectors and the choice of the lanes. `place(n)` is the address n elements from lane 0."""
     kind, count = in_memory(dtype), len(lanes.of)
-    loaded, chosen = vector_type(kind, lanes.width), vector_type(kind, count)
+    loaded = vector_type(kind, lanes.width)
     refs = [f.op(f"load {loaded}, ptr {place(s)}, align {dtype.bytes}") for s in lanes.starts]
+    out, second = refs[0], refs[1] if len(refs) > 1 else "poison"
     first = [str(p) if n == 0 else str(lanes.width + p) if n == 1 else "poison" for n, p in lanes.of]
-    second = refs[1] if len(refs) > 1 else "poison"
-    out = f.op(f"shufflevector {loaded} {refs[0]}, {loaded} {second}, {_mask(first)}")
-    for v, ref in enumerate(refs[2:], 2):  # as long as the result: see `picked`
-        among = [str(k) if n < v else str(count + p) if n == v else "poison" for k, (n, p) in enumerate(lanes.of)]
-        out = f.op(f"shufflevector {chosen} {out}, {chosen} {ref}, {_mask(among)}")
+    # Until the last shuffle the lanes are in vectors as long as those that are loaded.
+    beyond = ["poison"] * (lanes.width - count)
+    out = f.op(f"shufflevector {loaded} {out}, {loaded} {second}, {_mask([*first, *(beyond if refs[2:] else ())])}")
+    for v, ref in enumerate(refs[2:], 2):
+        among = [str(k) if n < v else str(lanes.width + p) if n == v else "poison" for k, (n, p) in enumerate(lanes.of)]
+        more = beyond if ref is not refs[-1] else ()
+        out = f.op(f"shufflevector {loaded} {out}, {loaded} {ref}, {_mask([*among, *more])}")
     return out
 
 

@@ -28,6 +28,14 @@ class Piece:
     some: bool = True
 
 
+@dataclass(frozen=True, slots=True)
+class Past:
+    """How a buffer is stored past the caches: in vectors of `unit` bytes, from an address that is a multiple of `begins`."""
+
+    unit: int
+    begins: int
+
+
 @dataclass(slots=True)
 class SymbolTable:
     """The values of names at a place: loop variables, open dimensions, and buffers as pointers to their first elements."""
@@ -38,8 +46,8 @@ class SymbolTable:
     """For each loop variable a number that divides it, if one greater than 1 is known."""
     aligned: dict[str, int] = field(default_factory=dict[str, int])
     """The alignment of buffers in bytes, where vectors are only loaded and stored at once if they are aligned."""
-    streamed: dict[str, int] = field(default_factory=dict[str, int])
-    """The buffers that begin at a cache line and are stored past the caches, with the size of their vectors in bytes."""
+    streamed: dict[str, Past] = field(default_factory=dict[str, Past])
+    """The buffers that are stored past the caches."""
 
     @contextmanager
     def bound(self, values: Mapping[str, Scalar], factor: int = 1) -> Generator[None]:

@@ -1,0 +1,52 @@
+"""LLVM code that notes when each warp has read what boxes of another role have filled.
+
+No barrier stands between roles, so stamps do not order them. A warp counts how often it has released something. With each
+element the count is noted at which a warp has read it last. The role that fetches has to know of a later release before a box
+may come there (`landing`). An instruction of a warpgroup reads where it starts, and where its threads wait for it.
+"""
+
+from __future__ import annotations
+
+from tensorc_dsl.backend.cuda.codegen.watch import RELEASED, ROW_WORDS, WARPS_OF_BLOCK, word
+from tensorc_dsl.ir.warp import LANES
+
+SLOTS_CODE = f"""
+define internal void @tensorc_took(ptr %s, ptr %rows, i64 %row, ptr %a, i64 %n, i64 %t) noinline nounwind {{
+entry:
+  %at = mul i64 %row, {ROW_WORDS}
+  %r = getelementptr i64, ptr %rows, i64 %at
+  {word("times", "r", 5, "ptr")}
+  %base = load i64, ptr %r
+  {word("size", "r", 1)}
+  {word("bytes", "r", 2)}
+  %ai = ptrtoint ptr %a to i64
+  %off = sub i64 %ai, %base
+  %within = icmp ult i64 %off, %size
+  %noted = icmp ne ptr %times, null
+  %both = and i1 %within, %noted
+  br i1 %both, label %some, label %out
+some:
+  %warp = udiv i64 %t, {LANES}
+  {word("counts", "s", RELEASED, "ptr")}
+  %count.at = getelementptr i64, ptr %counts, i64 %warp
+  %count = load i64, ptr %count.at
+  %next = add i64 %count, 1
+  %time = trunc i64 %next to i32
+  %first = udiv i64 %off, %bytes
+  %many = udiv i64 %n, %bytes
+  %stop = add i64 %first, %many
+  br label %each
+each:
+  %e = phi i64 [ %first, %some ], [ %e1, %each ]
+  %own = mul i64 %e, {WARPS_OF_BLOCK}
+  %nth = add i64 %own, %warp
+  %p = getelementptr i32, ptr %times, i64 %nth
+  store i32 %time, ptr %p
+  %e1 = add i64 %e, 1
+  %more = icmp ult i64 %e1, %stop
+  br i1 %more, label %each, label %out
+out:
+  ret void
+}}
+"""
+"""`tensorc_took(state, rows, row, address, bytes, thread)`: elements that a thread has read."""

@@ -1,0 +1,239 @@
+"""Runs the statements of a pipeline that copy boxes in a warp of their own, beside those that use what comes.
+
+An iteration has a slot: the versions of the buffers that its boxes fill, and two arrivals. The role that fetches waits until
+all warps have released the slot, and starts its boxes; the others wait for the bytes, use them, and release the slot. No
+barrier stands between the roles. Uses of one slot follow each other at its arrivals. That boxes never come to what another
+slot holds is proved by integer sets, for all iterations and threads.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from tensorc_dsl.affine.sets import NotAffine, affine_only, feasible
+from tensorc_dsl.affine.simplify import conjuncts
+from tensorc_dsl.backend.cuda.lower.accesses import Access, accesses
+from tensorc_dsl.backend.cuda.lower.descriptors import targets_of
+from tensorc_dsl.backend.cuda.lower.kernels import (
+    BLOCK_AXES,
+    THREAD,
+    Arrived,
+    Device,
+    Fetch,
+    Guard,
+    Phase,
+    Release,
+    Role,
+    Steps,
+    fetches_in,
+    inside,
+    roles_in,
+)
+from tensorc_dsl.backend.cuda.lower.pipelines import Part
+from tensorc_dsl.backend.cuda.lower.stages import Pipeline
+from tensorc_dsl.ir.expr import Compare, Expr, Var, add, floormod, index, loads, substitute
+from tensorc_dsl.ir.warp import GROUP, LANES
+from tensorc_dsl.lower.flat import LowerError
+
+REGISTERS = 1 << 16
+"""The registers of a multiprocessor that has `setmaxnreg`. CUDA C++ Programming Guide, "Technical Specifications"."""
+
+_MOST, _LATER, _STEP = 255, 240, 8
+"""The most registers of a thread, the most that it can take later, and what their number is a multiple of then."""
+
+
+class NoRoles(Exception):
+    """Why all threads run all statements of a pipeline."""
+
+
+def in_roles(
+    var: str, end: Expr, pipeline: Pipeline, parts: Mapping[int, Part], threads: int, arrive: Callable[[int, int], int]
+) -> tuple[Role, Role]:
+    """The pipeline of the loop `var` as two roles, the one that fetches first; `threads` run the other one. `arrive` gives
+    the first of so many new arrivals, for bytes or for so many warps. Raises NoRoles."""
+    names = tuple(dict.fromkeys(pipeline.roles))
+    boxed = tuple(n for n, part in parts.items() if part.boxes is not None)
+    used = tuple(sorted((n for n in parts if n not in boxed), key=pipeline.order.__getitem__))
+    fetching, using = ({pipeline.roles[n] for n in some} for some in (boxed, used))
+    if len(names) != 2 or len(fetching) != 1 or len(using) != 1 or fetching == using:
+        raise NoRoles(
+            "one role has to copy boxes that run ahead and nothing else, and a second one all other statements"
+        )
+    if any(len({pipeline.stages[n] for n in some}) != 1 for some in (boxed, used)):
+        raise NoRoles("the statements of a role have different stages")
+    if any(parts[n].copies is not None for n in used):
+        raise NoRoles("threads copy ahead, too")
+    boxes = [x for n in boxed if (x := parts[n].boxes) is not None]
+    counts = {pipeline.versions[b] for x in boxes for b in targets_of(x.body)}
+    if len(counts) != 1:
+        raise NoRoles("its buffers have different numbers of versions")
+    if threads % LANES:
+        raise NoRoles(f"its {threads} threads are no whole warps")
+    (count,) = counts
+    registers = dict(zip(names, pipeline.registers or (0, 0), strict=True))
+    if pipeline.registers and threads % GROUP:
+        raise LowerError(
+            f"the {threads} threads of `{var}` are no whole warpgroups, which change their registers together"
+        )
+    full, room = arrive(count, 0), arrive(count, threads // LANES)
+    slot = floormod(Var(var), index(count))
+    fetch = Fetch(add(index(full), slot), sum(x.size for x in boxes), tuple(s for x in boxes for s in x.body))
+    body = tuple(s for n in used for s in parts[n].body)
+    own, theirs = pipeline.roles[boxed[0]], pipeline.roles[used[0]]
+    free = add(index(room), slot)
+    return (
+        Role(
+            own,
+            threads,
+            GROUP if pipeline.registers else LANES,
+            registers[own],
+            True,
+            (Steps(var, end, (Arrived(free), fetch)),),
+        ),
+        Role(
+            theirs,
+            0,
+            threads,
+            registers[theirs],
+            False,
+            (Steps(var, end, (Arrived(fetch.at), *body, Release(free, count))),),
+        ),
+    )
+
+
+def lifted(body: tuple[Device, ...], grid: Sequence[Expr]) -> tuple[Device, ...]:
+    """The statements of a kernel with each role as a whole: the one that fetches has the loops around its boxes alone, and
+    the other one all else. Raises LowerError if what one fetches may meet what the other still reads, or registers do not
+    add up."""
+    found = [s for s in inside(body) if isinstance(s, Role)]
+    if not found:
+        return body
+    fetch, use = (replace(s, body=_of_role(body, s.name, not s.alone)) for s in found)
+    for s in inside(fetch.body):
+        told = [s.cond] if isinstance(s, Guard) else [s.end] if isinstance(s, Steps) else []
+        if any(loads(e) for e in told):
+            raise LowerError(
+                f"when `{fetch.name}` fetches depends on an array, which `{use.name}` may write; leave roles out"
+            )
+    _require_registers(fetch, use)
+    _require_apart(fetch, use, grid)
+    return (fetch, use)
+
+
+def _of_role(body: tuple[Device, ...], name: str, others: bool) -> tuple[Device, ...]:
+    """The statements of a role, in the loops and conditions around it; those of no role if it runs the `others`, too."""
+    out: list[Device] = []
+    for s in body:
+        if isinstance(s, Role):
+            out += s.body if s.name == name else ()
+        elif isinstance(s, Steps | Guard):
+            inner = _of_role(s.body, name, others)
+            out += [replace(s, body=inner)] if inner else []
+        elif others:
+            out.append(s)
+    return tuple(out)
+
+
+def threads_of(body: tuple[Device, ...], threads: int) -> int:
+    """The threads of a block, with those of all roles."""
+    return sum(s.threads for s in roles_in(body)) or threads
+
+
+def first_registers(threads: int) -> int:
+    """The registers of each of so many threads as they begin, where their number changes later."""
+    most = REGISTERS // threads
+    return _MOST if most > _MOST else most // _STEP * _STEP
+
+
+def _require_registers(fetch: Role, use: Role) -> None:
+    if not fetch.registers:
+        return
+    threads = fetch.threads + use.threads
+    first = first_registers(threads)
+    total, most = fetch.registers * fetch.threads + use.registers * use.threads, first * threads
+    if not fetch.registers <= first <= use.registers or total > most:
+        fits = min(_LATER, (most - fetch.registers * fetch.threads) // use.threads // _STEP * _STEP)
+        repair = f"give `{use.name}` {first} to {fits}" if first <= fits else "leave `registers` out, or give others"
+        raise LowerError(
+            f"{fetch.registers} registers for each of {fetch.threads} threads of `{fetch.name}` and {use.registers} for each"
+            f" of {use.threads} of `{use.name}` do not add up: all begin with {first}, {most} together, which a thread of"
+            f" `{fetch.name}` gives and one of `{use.name}` takes; {repair}"
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class _Use:
+    """An access to what boxes fill, and the arrival at which its slot is free; the loops around are those of `access`."""
+
+    access: Access
+    at: Expr
+
+
+def _require_apart(fetch: Role, use: Role, grid: Sequence[Expr]) -> None:
+    """Raises LowerError if a box may come to an element that is used with another slot."""
+    targets = {b for s in fetches_in(fetch.body) for b in targets_of(s.body)}
+    extents = (*zip(BLOCK_AXES, grid, strict=True), (THREAD, index(use.threads)))
+    used = list(_uses(use.body, targets, (), None))
+    for a in _fetched(fetch.body, (), (), None):
+        for b in used:
+            if a.access.buffer == b.access.buffer and _meet(a, b, dict(extents)):
+                raise LowerError(
+                    f"a box of `{fetch.name}` may come to an element of `{a.access.buffer}` that `{use.name}` still reads;"
+                    " leave roles out"
+                )
+
+
+def _fetched(
+    body: tuple[Device, ...], loops: tuple[tuple[str, Expr], ...], conds: tuple[Expr, ...], at: Expr | None
+) -> Iterator[_Use]:
+    for s in body:
+        match s:
+            case Arrived():
+                at = s.at
+            case Fetch(body=inner) if at is not None:
+                for a in accesses(inner, ()):
+                    if a.write:
+                        yield _Use(replace(a, loops=(*loops, *a.loops), conds=(*conds, *a.conds)), at)
+            case Steps(var=var, end=end, body=inner):
+                yield from _fetched(inner, (*loops, (var, end)), conds, at)
+            case Guard(cond=cond, body=inner):
+                yield from _fetched(inner, loops, (*conds, *conjuncts(cond)), at)
+            case _:
+                raise AssertionError("a role that fetches does nothing else")
+
+
+def _uses(
+    body: tuple[Device, ...], targets: set[str], loops: tuple[tuple[str, Expr], ...], at: Expr | None
+) -> Iterator[_Use]:
+    at = next((s.at for s in body if isinstance(s, Release)), at)
+    for s in body:
+        match s:
+            case Phase(body=inner):
+                for a in accesses(inner, ()):
+                    if a.buffer in targets:
+                        assert at is not None  # the buffers of an iteration are known in it alone
+                        yield _Use(replace(a, loops=(*loops, *a.loops)), at)
+            case Steps(var=var, end=end, body=inner):
+                yield from _uses(inner, targets, (*loops, (var, end)), at)
+            case Guard(body=inner):
+                yield from _uses(inner, targets, loops, at)
+            case _:
+                pass
+
+
+def _meet(a: _Use, b: _Use, extents: dict[str, Expr]) -> bool:
+    """Whether an element may be both, for different slots."""
+    names = {v: Var(f"{v}'") for v, _ in a.access.loops}
+    extents |= {f"{v}'": substitute(e, names) for v, e in a.access.loops}
+    extents |= dict(b.access.loops)
+    conds = (
+        Compare("==", substitute(a.access.index, names), b.access.index),
+        Compare("!=", substitute(a.at, names), b.at),
+        *(substitute(c, names) for c in a.access.conds),
+        *b.access.conds,
+    )
+    try:
+        return feasible(extents, affine_only(conds))
+    except NotAffine:
+        return True

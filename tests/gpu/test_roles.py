@@ -1,0 +1,462 @@
+"""Roles: a warp fetches boxes for those that use them, exact for all numbers of slots, and what is wrong is found."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import replace
+from functools import cache
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import numpy as np
+import pytest
+
+from tensorc_dsl.backend.cuda.codegen.threads import Threads
+from tensorc_dsl.backend.cuda.lower import structure
+from tensorc_dsl.backend.cuda.lower.kernels import (
+    Arm,
+    Arrived,
+    Device,
+    DeviceProgram,
+    Fetch,
+    Finish,
+    Guard,
+    Release,
+    Role,
+    Steps,
+    format_device,
+    inside,
+)
+from tensorc_dsl.backend.cuda.lower.lower import lower_device
+from tensorc_dsl.backend.cuda.lower.pipelines import versioned
+from tensorc_dsl.backend.cuda.sass import assemble, sass_of, tool
+from tensorc_dsl.ir.expr import add, index
+from tensorc_dsl.ir.parse import parse_program
+from tensorc_dsl.ir.print import format_expr
+from tensorc_dsl.ir.program import Program
+from tensorc_dsl.lower.flat import Flat, LowerError
+from tensorc_dsl.source import Source
+from tests.gpu.kernels import emulated, ptx
+from tests.gpu.tensor_cores import run, whole_numbers
+from tests.gpu.test_boxes import BOX, FEATURES, OPEN, PADDED, hand
+from tests.gpu.test_hopper import drawn, hopper
+from tests.gpu.test_pipeline_faults import changed
+
+STAGES = '@("pipeline.stages", "0, 0, 2")'
+
+
+def roles(
+    ahead: int = 2, rounds: int = 5, names: str = "fetch, fetch, use", registers: str = ""
+) -> tuple[tuple[str, str], ...]:
+    """The changes by which the product of `hand` has roles, and boxes come so far ahead in so many rounds."""
+    notes = f'@("specialize.roles", "{names}")' + (f' @("specialize.registers", "{registers}")' if registers else "")
+    return (
+        (STAGES, f'@("pipeline.stages", "0, 0, {ahead}") {notes}'),
+        ("in 5 @", f"in {rounds} @"),
+        ("vs in 5", f"vs in {rounds}"),
+        ("STEPS", str(rounds)),
+    )
+
+
+@pytest.mark.parametrize(("ahead", "rounds"), [(0, 3), (1, 1), (1, 5), (2, 2), (2, 7), (3, 5), (5, 13)])
+def test_roles_are_exact_for_each_number_of_slots(ahead: int, rounds: int) -> None:
+    """More slots than rounds, as many, and fewer, of which the rounds are no multiple."""
+    program = hand(changes=roles(ahead, rounds))
+    found = lower_device(program, FEATURES)
+    assert "has no roles" not in format_device(found)
+    assert run(program, found) == ("", True)
+
+
+def test_what_is_outside_of_an_array_is_zero() -> None:
+    program = hand(changes=(*PADDED, *roles()))
+    inputs, (a, b) = whole_numbers(program)
+    fault, outputs = emulated(lower_device(program, FEATURES), program, inputs)
+    expected = np.zeros((16, 32))
+    expected[:11, :24] = a @ b
+    assert fault == "" and all(np.array_equal(x["C"], expected) for x in outputs)
+
+
+def test_an_array_of_open_size_is_fetched() -> None:
+    assert "has no roles" not in format_device(lower_device(hand(changes=(*OPEN, *roles())), FEATURES))
+
+
+def lines(found: DeviceProgram, of_interest: tuple[str, ...]) -> list[str]:
+    every = (x.strip() for x in format_device(found).splitlines())
+    return [x.split("_m64")[0] for x in every if x.startswith(of_interest)]
+
+
+WORDS = ("set", "one", "wait", "release", "barrier", "for s", "for t", "if", "fetch,", "use,", "multiply,")
+
+
+def test_what_stands_around_roles_is_placed() -> None:
+    """No barrier is in the rounds. One warp fetches, and each warp of the others says when it has read."""
+    assert lines(lower_device(hand(changes=roles()), FEATURES), WORDS) == [
+        "set up 6 arrivals, 3 of 2 warps",
+        "barrier",
+        "fetch, one of 32 threads {",
+        "for s in 0 .. 5 {",
+        "wait for arrival 3 + s % 3",
+        "one thread fetches 3072 bytes, to arrival s % 3 {",
+        "use, 64 threads {",
+        "for s in 0 .. 5 {",
+        "wait for arrival s % 3",
+        "release at arrival 3 + s % 3",
+    ]
+
+
+@cache
+def product(rows: int, rounds: int, ahead: int) -> tuple[Program, DeviceProgram]:
+    """A product of `rows` rows by one warpgroup for each 64, whose factors are fetched."""
+    with TemporaryDirectory() as folder:
+        t = hopper(Path(folder), f"half_transposed(M={rows}, N=64, K={64 * rounds})")
+        both = {"copied": "boxes", "copied_1": "boxes", "beside": True, "ahead": ahead}
+        (found,) = drawn(t, {"warpgroups": True, "inner": (1, rows // 64, 1, 64), **both})[:1]
+        return found
+
+
+def exact(program: Program, found: DeviceProgram) -> tuple[str, bool]:
+    inputs, (a, b) = whole_numbers(program)
+    fault, outputs = emulated(found, program, inputs)
+    return fault, all(np.array_equal(x["C"], a @ b.T) for x in outputs)
+
+
+def test_products_are_under_way_while_the_last_slot_is_released(tmp_path: Path) -> None:
+    """Two warpgroups take registers from the one that fetches. The products of a round read its slot until the next round
+    has waited for them, so it is released there."""
+    program, found = product(128, 5, 2)
+    assert lines(found, (*WORDS, "wgmma", "be done", "for k")) == [
+        "set up 6 arrivals, 3 of 8 warps",
+        "barrier",
+        "fetch, one of 128 threads with 32 registers {",
+        "for k_0 in 0 .. 5 {",
+        "wait for arrival 3 + k_0 % 3",
+        "one thread fetches 24576 bytes, to arrival k_0 % 3 {",
+        "multiply, 256 threads with 232 registers {",
+        "for k_0 in 0 .. 5 {",
+        "wait for arrival k_0 % 3",
+        "be done with C_wgmma_c",
+        "wgmma",
+        "wait for products, but for 1 group",
+        "if k_0 > 0 {",
+        "release at arrival (k_0 + 2) % 3 + 3",
+        "wait for C_wgmma_c",
+        "release at arrival 4",
+    ]
+    assert exact(program, found) == ("", True)
+    code = ptx(found, "sm_90a")
+    assert re.findall(r"setmaxnreg\.\w+\.sync\.aligned\.u32 \d+", code) == [
+        "setmaxnreg.dec.sync.aligned.u32 32",
+        "setmaxnreg.inc.sync.aligned.u32 232",
+    ]
+    if tool("ptxas") is not None:
+        said = assemble(code, "sm_90a", tmp_path / "k.cubin")
+        assert set(re.findall(r"(\d+) bytes (?:stack frame|spill stores|spill loads)", said)) == {"0"}
+        assert "C75" not in said and "Used 168 registers" in said
+        # What ptxas says where it cannot know the registers at the start is what the line above looks for.
+        open_ended = re.sub(r"\.maxntid [\d, ]+", "", code)
+        assert "C7508" in assemble(open_ended, "sm_90a", tmp_path / "k.cubin")
+    if tool("ptxas") is not None and tool("nvdisasm") is not None:
+        machine = sass_of(code, "sm_90a")
+        assert re.findall(r"USETMAXREG\.(\w+)", machine) == ["DEALLOC", "TRY_ALLOC"]
+        assert machine.count("BAR.SYNC") == 1
+
+
+def test_one_warpgroup_has_a_warp_that_fetches_and_keeps_its_registers() -> None:
+    program, found = product(64, 3, 1)
+    assert "fetch, one of 32 threads {" in lines(found, ("fetch,",))
+    assert exact(program, found) == ("", True)
+
+
+def of_role(name: str, change: Callable[[Device], Device | None]) -> Callable[[Device], Device | None]:
+    """The change in one role alone."""
+
+    def go(body: tuple[Device, ...]) -> tuple[Device, ...]:
+        out: list[Device] = []
+        for s in body:
+            s = replace(s, body=go(s.body)) if isinstance(s, Steps | Guard) else s
+            new = change(s)
+            out += [] if new is None else [new]
+        return tuple(out)
+
+    return lambda s: replace(s, body=go(s.body)) if isinstance(s, Role) and s.name == name else s
+
+
+def removed(kind: type[Device]) -> Callable[[Device], Device | None]:
+    return lambda s: None if isinstance(s, kind) else s
+
+
+def awaited(more: int) -> Callable[[Device], Device]:
+    """So many warps more at each arrival of warps."""
+    return lambda s: replace(s, awaited=tuple(n + more if n else 0 for n in s.awaited)) if isinstance(s, Arm) else s
+
+
+def first_slot(kind: type[Arrived | Release]) -> Callable[[Device], Device]:
+    """The arrival of the first of three slots in each round."""
+    return lambda s: replace(s, at=index(3 if "3 +" in format_expr(s.at) else 0)) if isinstance(s, kind) else s
+
+
+def early(s: Device) -> Device:
+    """The slot is released before it is used."""
+    if not isinstance(s, Steps) or not isinstance(s.body[-1], Release):
+        return s
+    return replace(s, body=(s.body[0], s.body[-1], *s.body[1:-1]))
+
+
+NEVER = r"waits at an arrival for what does not come"
+HELD = r"starts boxes where a warp may still read"
+WAY = r"to which a copy is under way"
+PHASES = r"at different phases of an arrival"
+
+FAULTS: dict[str, tuple[Callable[[Device], Device | None], str]] = {
+    "released before it is read": (early, rf"{HELD}|{WAY}"),
+    "not released": (of_role("use", removed(Release)), NEVER),
+    "one slot released": (of_role("use", first_slot(Release)), NEVER),
+    "one warp too few": (awaited(-1), rf"{HELD}|{WAY}|{NEVER}|{PHASES}"),
+    "one warp too many": (awaited(1), NEVER),
+    "nobody waits for room": (of_role("fetch", removed(Arrived)), rf"{HELD}|{WAY}|{PHASES}"),
+    "room of one slot": (of_role("fetch", first_slot(Arrived)), rf"{HELD}|{WAY}|{NEVER}|{PHASES}"),
+    "nobody waits for bytes": (of_role("use", removed(Arrived)), rf"{HELD}|{WAY}"),
+    "bytes of one slot": (of_role("use", first_slot(Arrived)), rf"{WAY}|{NEVER}"),
+    "nothing is fetched": (of_role("fetch", removed(Fetch)), NEVER),
+    "no role fetches": (lambda s: None if isinstance(s, Role) and s.alone else s, NEVER),
+}
+
+
+@pytest.mark.parametrize("case", FAULTS)
+def test_what_is_wrong_between_roles_is_found(case: str) -> None:
+    change, said = FAULTS[case]
+    program = hand(changes=roles(rounds=7))
+    found = lower_device(program, FEATURES)
+    fault, _ = run(program, changed(found, change))
+    assert re.search(said, fault), fault
+
+
+def at_once(s: Device) -> Device:
+    """The slot of a round is released in it, while its products are under way."""
+    if not isinstance(s, Steps) or not any(isinstance(x, Finish) for x in s.body):
+        return s
+    body = [x.body[0] if isinstance(x, Guard) else x for x in s.body]
+    slot = next(x for x in body if isinstance(x, Arrived)).at
+    return replace(s, body=tuple(replace(x, at=add(index(3), slot)) if isinstance(x, Release) else x for x in body))
+
+
+def before_the_wait(s: Device) -> Device:
+    """The slot of the round before is released before its products are waited for."""
+    if not isinstance(s, Steps) or not any(isinstance(x, Finish) for x in s.body):
+        return s
+    return replace(s, body=(s.body[0], s.body[-1], *s.body[1:-1]))
+
+
+BESIDE: dict[str, tuple[Callable[[Device], Device | None], str]] = {
+    "released in its round": (of_role("multiply", at_once), rf"{HELD}|{WAY}|{NEVER}|{PHASES}"),
+    "released before the wait": (of_role("multiply", before_the_wait), rf"{HELD}|{WAY}|{PHASES}"),
+    "not released in the rounds": (
+        of_role("multiply", lambda s: None if isinstance(s, Guard) and isinstance(s.body[0], Release) else s),
+        NEVER,
+    ),
+}
+
+
+@pytest.mark.parametrize("case", BESIDE)
+def test_what_is_released_while_products_read_it_is_found(case: str) -> None:
+    change, said = BESIDE[case]
+    program, found = product(128, 7, 2)
+    fault, _ = exact(program, changed(found, change))
+    assert re.search(said, fault), fault
+
+
+@pytest.mark.parametrize("turned", [True, False])
+def test_a_wrong_parity_of_room_is_found(turned: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The other one, which waits for a release before the first round, and always the one of the first round."""
+    plain = Threads.await_phase
+
+    def wrong(self: Threads, at: str, parity: str) -> None:
+        if self.role is not None and self.role.alone:
+            parity = self.f.op(f"xor i32 {parity}, 1") if turned else "1"
+        plain(self, at, parity)
+
+    monkeypatch.setattr(Threads, "await_phase", wrong)
+    program = hand(changes=roles(rounds=7))
+    fault, _ = run(program, lower_device(program, FEATURES))
+    assert re.search(rf"{NEVER}|{HELD}|{WAY}|{PHASES}", fault), fault
+
+
+def test_boxes_that_may_come_to_what_is_read_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Three slots whose buffers have two versions."""
+
+    def fewer(body: tuple[Flat, ...], buffer: str, var: str, count: int, size: int) -> tuple[Flat, ...]:
+        return versioned(body, buffer, var, count - 1, size)
+
+    monkeypatch.setattr(structure, "versioned", fewer)
+    with pytest.raises(LowerError) as e:
+        lower_device(hand(changes=roles()), FEATURES)
+    assert str(e.value) == "a box of `fetch` may come to an element of `As` that `use` still reads; leave roles out"
+
+
+REGISTERS: dict[str, tuple[int, str, str]] = {
+    "too many": (
+        256,
+        "40, 240",
+        (
+            "40 registers for each of 128 threads of `fetch` and 240 for each of 256 of `use` do not add up: all begin with"
+            " 168, 64512 together, which a thread of `fetch` gives and one of `use` takes; give `use` 168 to 232"
+        ),
+    ),
+    "fewer than at the start": (
+        256,
+        "40, 160",
+        (
+            "40 registers for each of 128 threads of `fetch` and 160 for each of 256 of `use` do not add up: all begin with"
+            " 168, 64512 together, which a thread of `fetch` gives and one of `use` takes; give `use` 168 to 232"
+        ),
+    ),
+    "few threads": (
+        128,
+        "40, 240",
+        (
+            "40 registers for each of 128 threads of `fetch` and 240 for each of 128 of `use` do not add up: all begin with"
+            " 255, 65280 together, which a thread of `fetch` gives and one of `use` takes; leave `registers` out, or give"
+            " others"
+        ),
+    ),
+    "no whole warpgroups": (
+        64,
+        "40, 240",
+        "the 64 threads of `s` are no whole warpgroups, which change their registers together",
+    ),
+}
+
+
+def threads(count: int) -> tuple[tuple[str, str], ...]:
+    """The threads of the product by hand: so many for each row, of whose columns each has one or more."""
+    parts = count // 16
+    return (
+        ("for t in 64", f"for t in {count}"),
+        ("t / 4", f"t / {parts}"),
+        ("for j_1 in COLUMNS / 4", f"for j_1 in {32 // parts}"),
+        ("t % 4 * (COLUMNS / 4)", f"t % {parts} * {32 // parts}"),
+    )
+
+
+@pytest.mark.parametrize("case", REGISTERS)
+def test_registers_that_do_not_add_up_are_refused(case: str) -> None:
+    count, registers, message = REGISTERS[case]
+    with pytest.raises(LowerError) as e:
+        lower_device(hand(changes=(*roles(registers=registers), *threads(count))), FEATURES)
+    assert str(e.value) == message
+
+
+def test_registers_that_add_up_are_taken() -> None:
+    program = hand(changes=(*roles(registers="40, 232"), *threads(256)))
+    found = lower_device(program, FEATURES)
+    assert found.kernels[0].threads == 384 and run(program, found) == ("", True)
+
+
+NOTES: dict[str, tuple[tuple[tuple[str, str], ...], str]] = {
+    "a copy in another role": (
+        roles(names="fetch, use, use"),
+        "one role has to copy boxes that run ahead and nothing else, and a second one all other statements",
+    ),
+    "three roles": (
+        roles(names="fetch, load, use"),
+        "one role has to copy boxes that run ahead and nothing else, and a second one all other statements",
+    ),
+    "waited for at once": (
+        (*roles(), ('@("pipeline.asynchronous", "0") ', "")),
+        "one role has to copy boxes that run ahead and nothing else, and a second one all other statements",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", NOTES)
+def test_a_pipeline_without_roles_says_why_and_is_right(case: str) -> None:
+    changes, why = NOTES[case]
+    program = hand(changes=changes)
+    found = lower_device(program, FEATURES)
+    assert f"// `s` has no roles: {why}" in format_device(found)
+    assert not any(isinstance(s, Role) for k in found.kernels for s in inside(k.body))
+    assert run(program, found) == ("", True)
+
+
+TILES = """
+program p(A: f16[48, 96], C: f32[48, 32]) {
+    buffer As: f16[16, 32] in "shared" @("swizzle.0", 8)
+    buffer T: f32[16] in "shared"
+    bound("block.x") for b in 1 {
+        for tile in 3 {
+            pipelined for s in 3 NOTES {
+                for r in 2 {
+                    tensorized for i in 8 @("intrinsic", "box") {
+                        tensorized for k in 32 {
+                            block As {
+                                spatial vi in 16 = r * 8 + i; spatial vk in 32 = k
+                                spatial vs in 3 = s; spatial vt in 3 = tile
+                                As[vi, vk] = A[vt * 16 + vi, vs * 32 + vk]
+                            }
+                        }
+                    }
+                }
+                bound("thread.x") for t in 64 {
+                    block T {
+                        spatial vi in 16 = t / 4; spatial vs in 3 = s; spatial vt in 3 = tile
+                        where t % 4 < 1
+                        T[vi] = f32(As[vi, 31]) * 2.0
+                    }
+                }
+                bound("thread.x") for t_1 in 64 {
+                    for j in 8 {
+                        block C {
+                            spatial vi in 16 = t_1 / 4; spatial vj in 32 = t_1 % 4 * 8 + j
+                            spatial vt in 3 = tile; reduce vs in 3 = s
+                            init { C[vt * 16 + vi, vj] = 0.0 }
+                            C[vt * 16 + vi, vj] = C[vt * 16 + vi, vj] + f32(As[vi, vj]) + T[15 - vi]
+                        }
+                    }
+                }
+            }
+        }
+    }
+}
+"""
+
+
+NOTED = (
+    '@("pipeline.asynchronous", "0") @("pipeline.order", "0, 1, 2") @("pipeline.stages", "0, 1, 1")'
+    ' @("specialize.roles", "fetch, use, use")'
+)
+
+
+def tiles() -> Program:
+    box = BOX.replace("COLUMNS", "32").replace("SWIZZLE", "64")
+    return parse_program(Source("p.tsched", box + TILES.replace("NOTES", NOTED)))
+
+
+def test_phases_go_on_in_the_next_tile_and_barriers_are_those_of_a_role() -> None:
+    """Three tiles of three rounds by two slots: the copies of a tile begin while the one before is computed. The threads
+    that use them meet at barriers of their own."""
+    program = tiles()
+    found = lower_device(program, FEATURES)
+    assert lines(found, tuple(w for w in WORDS if w != "if")) == [
+        "set up 4 arrivals, 2 of 2 warps",
+        "barrier",
+        "fetch, one of 32 threads {",
+        "for tile in 0 .. 3 {",
+        "for s in 0 .. 3 {",
+        "wait for arrival 2 + s % 2",
+        "one thread fetches 1024 bytes, to arrival s % 2 {",
+        "use, 64 threads {",
+        "for tile in 0 .. 3 {",
+        "for s in 0 .. 3 {",
+        "wait for arrival s % 2",
+        "barrier",
+        "barrier",
+        "release at arrival 2 + s % 2",
+    ]
+    rng = np.random.default_rng(0)
+    a = rng.integers(-4, 5, (48, 96)).astype(np.float16)
+    fault, outputs = emulated(found, program, {"A": a})
+    parts = a.astype(float).reshape(3, 16, 3, 32)
+    expected = (parts + 2 * parts[:, ::-1, :, 31:]).sum(axis=2).reshape(48, 32)
+    assert fault == "" and all(np.array_equal(x["C"], expected) for x in outputs)
+    assert len(re.findall(r"bar\S*sync\S*\s+1, 64", ptx(found, "sm_90a"))) == 2
