@@ -79,6 +79,13 @@ compute bent(X: f32[H + 2, W + 2]) -> Y: f32[H, W] {
     Y[y in H, x in W] = sum[k in 3] u[k] * B[y + k, x]
 }
 
+/// Twice as many rows as the stage that is read, which is continued at its border.
+compute taller(X: f32[H, W]) -> Y: f32[2 * H, W] {
+    let A[y in H, x in W] = exp(X[y, x])
+    let B[y in H, x in W] = A[clamp(y - 1, 0, H - 1), x] + A[y, x] * A[clamp(y + 1, 0, H - 1), x]
+    Y[y in 2 * H, x in W] = 0.75 * B[y / 2, x] + 0.25 * B[clamp(y / 2 + 2 * (y % 2) - 1, 0, H - 1), x]
+}
+
 schedule rows for bell {
     write_out_windows(B)
     write_out_windows(Y)
@@ -90,6 +97,7 @@ schedule rows for bell {
     parallelize_vectorize_unroll(root, unroll_steps=[0])
 }
 
+task taller = taller(H=53, W=141) with default
 task rows = bell(H=9, W=37) with rows
 task bell = bell(H=9, W=37) with default
 task bent = bent(H=9, W=37) with default
@@ -173,3 +181,15 @@ def test_stages_are_computed_for_each_strip_of_their_reader(name: str) -> None:
     native.require_right(t, traces)
     for trace in traces:
         assert isinstance(validate(t.program, trace.program), Valid)
+
+
+def test_rows_at_fractions_of_a_step_and_behind_borders_are_kept() -> None:
+    """Such stages were computed before all of their readers."""
+    t = task("taller", host_target(2))
+    traces = [trace for trace in drawn(t, 15) if "rolling_buffer" in trace.text]
+    assert len(traces) > 1
+    for trace in traces:
+        nests = [around for around, b in walk(trace.program.body) if isinstance(b, Block)]
+        assert all(around[-1].kind is LoopKind.VECTORIZED for around in nests)
+        assert isinstance(validate(t.program, trace.program), Valid)
+    native.require_right(t, traces)
