@@ -1,6 +1,7 @@
 """The queries of a schedule, and their answers."""
 
 from dataclasses import replace
+from functools import partial
 
 import pytest
 
@@ -135,6 +136,9 @@ ANSWERS = {
         "E.can_inline and not Y.can_inline": True,
         "Y.can_reverse_inline and not E.can_reverse_inline": True,
         "E.inlined_reads * 10 + Y.inlined_reads": 10,
+        "E.is_read_in_place and not Y.is_read_in_place": True,
+        "E.work * 10 + Y.work": 92,  # a read and a maths function; a read and a sum
+        "E.inlined_work": 8,
         "E.annotated(\"rule\", 1) and not E.annotated(\"rule\", true)": True,
         "E.annotated(\"rule\", \"1\") or E.annotated(\"other\", 1) or Y.annotated(\"rule\", 1)": False,
         "E.can_compute_at(Y.loops[0]) and not Y.can_compute_at(E.loops[0])": True,
@@ -180,6 +184,60 @@ def test_a_block_is_untouched_until_its_outermost_loop_is_shared_or_runs_otherwi
 def test_a_block_without_loops_is_not_untouched() -> None:
     program = parse_program(Source("p", "program p(A: f32[1]) {\n    block B { A[0] = 1.0 }\n}\n"))
     assert QUERIES[BlockRef]["is_untouched"].function(program, BlockRef("B")) is False
+
+
+READ = """
+program p(A: f32[6, 8], Y: f32[6, 8], Z: f32[3, 8], C: f32[6, 8, 3], D: f32[6, 8, 16]) {
+    buffer S: f32[6, 8]
+    for i in 6, j in 8 { block stage {
+        spatial vi in 6 = i
+        spatial vj in 8 = j
+        S[vi, vj] = A[vi, vj] * A[vi, vj] + 1.0
+    } }
+    %s
+}
+"""
+
+
+def reader(buffer: str, rows: int, value: str) -> str:
+    """A block over `rows` rows of 8 elements."""
+    iters = f"spatial vi in {rows} = i\nspatial vj in 8 = j\n"
+    return f"for i in {rows}, j in 8 {{ block R_{buffer} {{\n{iters}{buffer}[vi, vj] = {value}\n}} }}\n"
+
+
+def channels(buffer: str, count: int, value: str) -> str:
+    """A block over 6 rows of 8 elements with channels."""
+    iters = f"spatial vi in 6 = i\nspatial vj in 8 = j\nspatial vc in {count} = c\n"
+    return f"for i in 6, j in 8, c in {count} {{ block R_{buffer} {{\n{iters}{buffer}[vi, vj, vc] = {value}\n}} }}\n"
+
+
+WHOLE = partial(reader, "Y", 6)
+HALF = partial(reader, "Z", 3)
+
+
+@pytest.mark.parametrize(
+    ("readers", "in_place", "more"),
+    [
+        # The stage's work is 3: a read, a product and a sum; without a read of it 2 more.
+        ([WHOLE("S[vi, vj]")], True, 2),
+        ([WHOLE("S[vi, vj] * S[vi, vj]")], True, 2),
+        ([WHOLE("S[vi, 7 - vj]")], False, 2),
+        ([WHOLE("S[vi, vj] + S[5 - vi, vj]")], False, 4),
+        ([WHOLE("S[vi, vj] + A[vi, vj]")], True, 1),
+        ([HALF("S[2 * vi, vj] + S[2 * vi + 1, vj]")], False, 2),
+        ([HALF("S[vi, vj]")], False, 1),
+        ([WHOLE("S[vi, vj]"), HALF("S[vi, vj]")], False, 3),
+        ([channels("C", 3, "S[vi, vj]")], False, 2),
+        ([channels("C", 3, "S[vi, vj] if vc == 1 else S[vi, 7 - vj]")], False, 4),
+        ([channels("D", 16, "S[vi, vj]")], False, 32),
+    ],
+)  # fmt: skip
+def test_what_inlining_computes_twice_is_counted(readers: list[str], in_place: bool, more: int) -> None:
+    program = parse_program(Source("p", READ % " ".join(readers)))
+    asked = QUERIES[BlockRef]
+    assert asked["work"].function(program, BlockRef("stage")) == 3
+    assert asked["is_read_in_place"].function(program, BlockRef("stage")) is in_place
+    assert asked["inlined_work"].function(program, BlockRef("stage")) == more
 
 
 ROLLED = """
