@@ -91,6 +91,25 @@ def test_outputs_that_begin_within_a_line(n: int) -> None:
         np.testing.assert_array_equal(b, a * 2)
 
 
+@pytest.mark.parametrize("bits", [128, 256, 512])
+@pytest.mark.parametrize("dtype", ["i32", "f64"])
+def test_vectors_of_all_sizes_pass_the_caches_from_anywhere(dtype: str, bits: int) -> None:
+    """A copy into the middle of an array, whose other elements stay."""
+    kind, n = np.dtype(f"{dtype[0]}{int(dtype[1:]) // 8}"), 1056
+    text = TEXT.format(m=3, n=n).replace("f32", dtype).replace(" * 2.0", "")
+    p = apply(program(text), "annotate", BlockRef("B"), "store.nontemporal", True).program
+    c = code(apply(p, "vectorize", LoopRef("j")).program, replace(host_target(1), vector_bits=bits))
+    assert {*re.findall(r"align (\d+), !nontemporal", c.llvm_ir)} == {"16", str(bits // 8)}
+    kernel = load(c)
+    a = np.random.default_rng(0).integers(0, 99, (3, n)).astype(kind)
+    for first in (0, 16, 48, kind.itemsize):
+        whole = aligned_empty((3 * n * kind.itemsize + 128,), np.dtype(np.uint8))
+        whole[:] = 0x5A
+        kernel(a, whole[first : first + a.nbytes].view(kind).reshape(3, n))
+        np.testing.assert_array_equal(whole[first : first + a.nbytes].view(kind).reshape(3, n), a)
+        assert (whole[:first] == 0x5A).all() and (whole[first + a.nbytes :] == 0x5A).all()
+
+
 def test_turned_tiles_pass_the_caches_too() -> None:
     p = program(TEXT.format(m=64, n=64).replace("A[vi, vj]", "A[vj, vi]"))
     p = apply(p, "split", LoopRef("i"), (None, 16)).program

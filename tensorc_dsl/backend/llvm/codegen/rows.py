@@ -11,8 +11,8 @@ from tensorc_dsl.ir.program import LoopKind, Store
 from tensorc_dsl.lower.flat import Flat, Kernel, Loop, body_of
 
 ROW = 1024
-"""The fewest bytes of a row. Where it begins within a line, a part of a line is stored alone at both of its ends, and takes as
-long as three whole ones."""
+"""The fewest bytes of a row. Where it begins within a line, a part of a line is stored alone at both of its ends, which takes
+as long as three whole lines."""
 
 
 def in_rows(kernel: Kernel) -> bool:
