@@ -9,6 +9,7 @@ from tensorc_dsl.affine.simplify import simplify
 from tensorc_dsl.backend.llvm.codegen.body import Expressions
 from tensorc_dsl.backend.llvm.codegen.function import Function, Module
 from tensorc_dsl.backend.llvm.codegen.machine import Machine, native_triple
+from tensorc_dsl.backend.llvm.codegen.rows import in_rows
 from tensorc_dsl.backend.llvm.codegen.scope import Past, Scalar, SymbolTable
 from tensorc_dsl.backend.llvm.codegen.statements import Plan, Statements, whole_lines
 from tensorc_dsl.backend.protocol import Code
@@ -128,8 +129,8 @@ def _write_function(
     module: Module, kernel: Kernel, body: tuple[Flat, ...], symbol: str, plan: Plan, *, prepares: bool
 ) -> None:
     """Write an entry that unpacks the arguments, the work with arguments that do not overlap, and a function that returns
-    the size of scratch memory. Outputs are stored past the caches in whole lines if all of these begin at one, and in parts
-    of lines if they begin at a multiple of `PIECE`."""
+    the size of scratch memory. Outputs are stored past the caches in whole lines if all of these begin at one, and in pieces
+    of lines if they begin at a multiple of `PIECE` and have long rows."""
     entry = Function(module)
     args: list[str] = []
     for k in range(len(kernel.params)):
@@ -146,7 +147,7 @@ def _write_function(
     if streamed and not prepares:
         addresses = [entry.op(f"ptrtoint {a} to i64") for a in streamed]
         together = reduce(lambda a, b: entry.op(f"or i64 {a}, {b}"), addresses)
-        for begins in (LINE, PIECE):
+        for begins in (LINE, PIECE) if in_rows(kernel) else (LINE,):
             aligned, other = entry.label("aligned"), entry.label("other")
             rest = entry.op(f"and i64 {together}, {begins - 1}")
             entry.branch_if(entry.op(f"icmp eq i64 {rest}, 0"), aligned, other)
