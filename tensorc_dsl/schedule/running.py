@@ -38,7 +38,9 @@ def NO_RUNNING(*focus: str, block: str, reason: str, repair: str) -> None: ...
 
 @dataclass(frozen=True, slots=True)
 class Nest:
-    """A running reduction whose loops are its iterators, in the order of `around`, and hold nothing else."""
+    """A running reduction whose loops are its iterators, in the order of `around`, and hold nothing else. Others are of one
+    iteration.
+    """
 
     around: tuple[For, ...]
     block: Block
@@ -89,12 +91,12 @@ class Nest:
 
         The bindings of `own` are the names of their loops, which are made new.
         """
-        by_loop = {self._loop(it): (it,) for it in self.block.iters}
+        by_loop: dict[str, tuple[Iter, ...]] = {self._loop(it): (it,) for it in self.block.iters}
         by_loop[self._loop(self.steps)] = own
         loops: list[For] = []
         iters: list[Iter] = []
         for x in self.around:
-            new = by_loop[x.var]
+            new = by_loop.get(x.var, ())
             for k, it in enumerate(new):
                 loops.append(For(fresh(f"{x.var}_{k}" if new is own else x.var, self.used), it.extent, ()))
                 iters.append(replace(it, binding=Var(loops[-1].var)))
@@ -111,7 +113,9 @@ class Nest:
         return Select(Compare("<", step, ONE), first, combine(self.scan.op, self.read(chain, *back), term))
 
     def carried(self, chain: Buffer, step: Var, count: Expr, term: Expr) -> Stmt:
-        """The nest of a running reduction of `count` terms."""
+        """The nest of a running reduction of `count` terms; a single one is no scan, as in a compute."""
+        if count == ONE:
+            return self.nest(chain, (Iter(step.name, IterKind.SPATIAL, count, step),), term)
         own = (Iter(step.name, IterKind.SCAN, count, step),)
         return self.nest(chain, own, self.scanned(chain, step, (step,), term, term))
 
@@ -130,7 +134,7 @@ class Nest:
         return it.binding.name
 
 
-def the_running(program: Program, block: BlockRef, step: str, used: set[str]) -> Nest:
+def the_running(program: Program, block: BlockRef, used: set[str]) -> Nest:
     """The running reduction of that name. Raises ScheduleRefusal if the block is none, or other steps have changed it."""
     around, b = the_block(program, block)
 
@@ -140,13 +144,14 @@ def the_running(program: Program, block: BlockRef, step: str, used: set[str]) ->
     scan = running(b)
     if scan is None:
         raise refuse(
-            "no scan whose step combines the value before with one term",
+            "it is no scan whose step combines the value before with one term",
             "take a scan such as `scan[t] init X[0] step Y[t - 1] + X[t]`, by `+`, `*`, `min`, `max`, `and` or `or`",
         )
     for loop in around:
-        require_serial(program, loop, step)
+        require_serial(program, loop, "take apart")
     bound = [it.binding.name for it in b.iters if isinstance(it.binding, Var)]
-    whole = all(x.var in bound and len(x.body) == 1 and not x.annotations for x in around)
-    if not whole or len(set(bound)) != len(b.iters) or len(around) != len(b.iters) or b.where or b.annotations:
+    each = len(set(bound)) == len(b.iters) and set(bound) <= {x.var for x in around}
+    alone = all(len(x.body) == 1 and not x.annotations and (x.var in bound or x.extent == ONE) for x in around)
+    if not each or not alone or b.where or b.annotations:
         raise refuse("other steps have changed its loops", "take this step before those on its loops")
     return Nest(around, b, scan, used)

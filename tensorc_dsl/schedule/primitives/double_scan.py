@@ -35,16 +35,18 @@ def double_scan(program: Program, block: BlockRef) -> Rewrite[tuple[BlockRef, ..
                                             for t in 4: Y_last2[t] = Y_last1[t-1] + Y_last1[t]
                                             for t in 4: Y[t] = Y_last2[t-2] + Y_last2[t]
 
-    The blocks `<block>_last…` are the result. Each computes its elements in any order, so the lanes of a warp can hold them. A
-    step that has fewer before it takes what the round before has made. (Hillis and Steele, 1986.)
+    The blocks `<block>_last…` are the result. Each computes its elements in any order, so the lanes of a warp can hold them.
+    A step that has fewer before it takes what the round before has made. (Hillis and Steele, 1986.)
     In Halide and TVM nothing does this; in CUDA's libraries: `WarpScan` of CUB.  Cases: tests/primitives/double_scan.md
     """
     used = used_names(program)
-    n = the_running(program, block, "compute at once", used)
+    n = the_running(program, block, used)
     extent, name = n.steps.extent, n.block.name
     count = constant(extent)
     if count is None or not 2 <= count <= MOST:
-        reason = "their number is open" if count is None else "that is one" if count < 2 else f"that is more than {MOST}"
+        reason = (
+            "their number is open" if count is None else "that is one" if count < 2 else f"that is more than {MOST}"
+        )
         repair = "leave it as it is" if count is not None and count < 2 else "cut it with `split_scan` first"
         raise NOT_AT_ONCE(
             program, name, block=name, steps="open" if count is None else str(count), reason=reason, repair=repair

@@ -58,7 +58,7 @@ def split_scan(program: Program, block: BlockRef, length: int, *, sums: bool = F
     In Halide and TVM nothing does this; in CUDA's libraries: `DeviceScan` of CUB.  Cases: tests/primitives/split_scan.md
     """
     used = used_names(program)
-    n = the_running(program, block, "cut", used)
+    n = the_running(program, block, used)
     extent = n.steps.extent
     _require_chunks(program, n, extent, length)
     ranges = extent_ranges(n.around)
