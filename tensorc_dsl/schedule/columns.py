@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from tensorc_dsl.affine.coverage import repeating_loop
 from tensorc_dsl.affine.form import Context
 from tensorc_dsl.affine.linear import linear
-from tensorc_dsl.ir.expr import ZERO, Expr
+from tensorc_dsl.ir.expr import ONE, ZERO, Expr
 from tensorc_dsl.ir.program import Block, For, IterKind
 from tensorc_dsl.schedule.motion import read_indices
 from tensorc_dsl.schedule.nests import iter_ranges
@@ -60,6 +60,8 @@ def _is_earlier(b: Block, indices: Sequence[Expr], whole: Collection[str]) -> bo
     places = {next(iter(s.terms)): d for d, s in enumerate(stored) if [*map(abs, s.terms.values())] == [1]}
     earlier = False
     for it in b.iters:
+        if it.extent == ONE:
+            continue
         if it.name not in places:
             return False
         d = places[it.name]

@@ -15,8 +15,10 @@ from tensorc_dsl.affine import isl
 from tensorc_dsl.affine.accesses import guarded_loads, home
 from tensorc_dsl.affine.budget import renew
 from tensorc_dsl.affine.data import type_conditions, with_values
+from tensorc_dsl.affine.running import running
 from tensorc_dsl.affine.sets import dim_conditions, mapping, points
 from tensorc_dsl.ir.expr import (
+    ONE,
     ZERO,
     Binary,
     Call,
@@ -53,6 +55,19 @@ class Accumulation:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
+class Chain:
+    """A store whose value is that of the step before combined with a term, as `affine.running` recognises it."""
+
+    kind: str
+    read: Load
+    """The value of the step before."""
+    term: Expr
+    """What a step adds, that of the first one included."""
+    step: Expr
+    """The number of the step."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
 class Statement:
     """A store of the program, over the variables of the loops around it."""
 
@@ -70,6 +85,8 @@ class Statement:
     domain: isl.Set
     iters: tuple[tuple[str, IterKind, Expr], ...]
     accumulates: Accumulation | None
+    runs: Chain | None = None
+    """The running reduction of which each instance is a step."""
 
     def __str__(self) -> str:
         return f"the init of block {self.block.name}" if self.is_init else f"block {self.block.name}"
@@ -129,6 +146,7 @@ class Code:
                     len(self.statements), b, is_init, own, path, digits, names, domain,
                     tuple((it.name, it.kind, values[it.name]) for it in b.iters),
                     None if is_init else _accumulation(b, n, values),
+                    _chain(b, values),
                 )  # fmt: skip
                 self.statements.append(made)
                 self.writers.setdefault(s.buffer, []).append(made)
@@ -235,6 +253,17 @@ def label(e: Expr) -> str:
             return f"{b}[]"
         case _:
             assert_never(e)
+
+
+def _chain(b: Block, values: Mapping[str, Expr]) -> Chain | None:
+    found = running(b)
+    if found is None:
+        return None
+    first = Compare("<", Var(found.steps), ONE)
+    parts = (found.read, Select(first, found.first, found.term), Var(found.steps))
+    read, term, step = (substitute(e, values) for e in parts)
+    assert isinstance(read, Load)
+    return Chain(f"{found.op} {dtype_of(read)}", read, term, step)
 
 
 def _accumulation(b: Block, n: int, values: Mapping[str, Expr]) -> Accumulation | None:

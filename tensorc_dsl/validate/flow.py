@@ -8,13 +8,14 @@ one. A read sees them as a `Total`: the value that the last other write left, an
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from tensorc_dsl.affine import isl
 from tensorc_dsl.affine.budget import renew
-from tensorc_dsl.affine.sets import mapping
-from tensorc_dsl.ir.expr import Expr, Load, Var
-from tensorc_dsl.validate.code import Code, Statement, common_loops
+from tensorc_dsl.affine.sets import mapping, points
+from tensorc_dsl.ir.expr import ONE, Compare, Expr, Load, Var
+from tensorc_dsl.ir.program import IterKind
+from tensorc_dsl.validate.code import Accumulation, Code, Statement, common_loops
 from tensorc_dsl.validate.plain import joined, plain, within
 
 
@@ -48,6 +49,7 @@ class Flow:
         self._follows: dict[tuple[int, tuple[str, ...], str, tuple[Expr, ...]], bool] = {}
         self._started: dict[int, tuple[tuple[Statement, isl.Map], ...]] = {}
         self._totals: dict[tuple[int, str], Total] = {}
+        self._chains: dict[int, Total | None] = {}
 
     def seen(self, reader: Statement, read: Load) -> tuple[Seen, ...]:
         """The sources of a read of a written buffer. For instances without a source, the element is not written."""
@@ -55,6 +57,39 @@ class Flow:
         if key not in self._seen:
             self._seen[key] = self._find(reader, read)
         return self._seen[key]
+
+    def chain(self, s: Statement) -> Total | None:
+        """The value of a step of a running reduction as the total of the terms so far; None if not each step reads what the
+        one before has stored.
+
+        Theorem: the value at step `t` is the first term if `t` is 0, else the value at `t - 1` combined with one more. If all
+        steps see that value, it combines the terms of all steps up to `t`, each of which is one instance.
+        """
+        if s.number not in self._chains:
+            self._chains[s.number] = self._chain(s)
+        return self._chains[s.number]
+
+    def _chain(self, s: Statement) -> Total | None:
+        if s.runs is None or self.code.writers[s.store.buffer] != [s]:
+            return None
+        values = [e for _, _, e in s.iters]
+        columns = [e for _, kind, e in s.iters if kind is not IterKind.SCAN]
+        if not mapping(s.names, values).intersect_domain(s.domain).is_injective():
+            return None
+        same = _equal(s, columns)
+        before, up_to = (_compared(s, s.runs.step, how).intersect(same) for how in ("b = a - 1", "b <= a"))
+        later = s.domain.intersect(points(s.names, [Compare(">=", s.runs.step, ONE)]))
+        for seen in self.seen(s, s.runs.read):
+            of_later = seen.instances.intersect_domain(later)
+            if of_later.is_empty():
+                continue
+            if seen.source is not s or not within(of_later, before):
+                return None
+            later = later.subtract(of_later.domain())
+        if not later.is_empty():
+            return None
+        term = replace(s, accumulates=Accumulation(s.runs.kind, s.runs.term))
+        return Total(s.runs.kind, s, (), ((term, up_to),), finished=True)
 
     def follows_writes(self, reader: Statement, read: Load) -> bool:
         """Theorem: the read has a source at every instance, if writes that stand before it in the text write all elements
@@ -158,6 +193,18 @@ class Flow:
         if reader is update:
             later = later.union(isl.Map.identity(later.get_space()))
         return later
+
+
+def _equal(s: Statement, values: Sequence[Expr]) -> isl.Map:
+    """The map between instances of a statement at which the values are equal."""
+    found = mapping(s.names, values).intersect_domain(s.domain)
+    return found.apply_range(found.reverse())
+
+
+def _compared(s: Statement, value: Expr, how: str) -> isl.Map:
+    """The map from instances with a value `a` to instances with a value `b` as `how` says."""
+    found = mapping(s.names, [value]).intersect_domain(s.domain)
+    return found.apply_range(isl.Map(f"{{ [a] -> [b] : {how} }}")).apply_range(found.reverse())
 
 
 def _kind(source: Statement | Total) -> str | None:

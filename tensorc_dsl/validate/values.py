@@ -162,7 +162,9 @@ _OfTotal = Callable[[Total], Signature]
 class Values:
     """The nodes of one program; `which` names the program in messages."""
 
-    def __init__(self, code: Code, which: str) -> None:
+    def __init__(self, code: Code, which: str, *, chains: bool = False) -> None:
+        """With `chains` the steps of a running reduction are totals, and otherwise recurrences."""
+        self._chains = chains
         self.code = code
         self.which = which
         self.flow = Flow(code)
@@ -196,7 +198,9 @@ class Values:
         if isinstance(node, Total):
             return
         s, e = node.statement, node.expr
-        if isinstance(e, Load):
+        if self._chains and e is s.store.value and (total := self.flow.chain(s)) is not None:
+            yield total, s.domain.identity()
+        elif isinstance(e, Load):
             if self._is_load(node):
                 for seen in self.flow.seen(s, e):
                     source = seen.source

@@ -92,6 +92,12 @@ def can_fold_scan(program: Program, block: BlockRef, steps: int = 2) -> bool:
 
 
 @query
+def can_split_scan(program: Program, block: BlockRef, length: int) -> bool:
+    """Whether `split_scan` would scan chunks of that many steps by themselves."""
+    return _accepted("split_scan", program, block, length)
+
+
+@query
 def can_pad_einsum(program: Program, block: BlockRef, padding: tuple[int, ...]) -> bool:
     """Whether its extents are multiples of these numbers, or `pad_einsum` would make them so."""
     return _accepted("pad_einsum", program, block, padding)

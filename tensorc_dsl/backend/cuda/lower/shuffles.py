@@ -8,12 +8,13 @@ threads of a block. Apart from that such a buffer is private to threads like a "
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
+from tensorc_dsl.affine.accesses import guarded_loads
 from tensorc_dsl.affine.simplify import conjuncts, linear_form
 from tensorc_dsl.backend.cuda.lower.axes import Axes
 from tensorc_dsl.backend.cuda.lower.kernels import THREAD, Local
@@ -172,10 +173,22 @@ class _Maker:
 
     def _active(self, at: _Place) -> NDArray[np.bool_]:
         """The threads that run a statement, as far as their numbers say so."""
-        on = running(at.bound, self.axes)
-        for c in at.conds:
+        return running(at.bound, self.axes) & self._where(at.conds)
+
+    def _where(self, conds: Sequence[Expr]) -> NDArray[np.bool_]:
+        """The threads for which conditions hold, as far as their numbers say so."""
+        on = np.ones(self.axes.threads, np.bool_)
+        for c in conds:
             if free_vars(c) <= {THREAD} and not loads(c):
                 on &= evaluate(c, of_block(self.axes.threads)) != 0
+        return on
+
+    def _reading(self, s: Store, x: Load) -> NDArray[np.bool_]:
+        """The threads that use what they read at `x`: a choice evaluates one of its branches."""
+        on = np.zeros(self.axes.threads, np.bool_)
+        for read, conds in (r for e in (s.value, *s.indices) for r in guarded_loads(e)):
+            if read == x:
+                on |= self._where([part for c in conds for part in conjuncts(substitute(c, self._values()))])
         return on
 
     def _store(self, s: Store, at: _Place) -> Iterator[Flat]:
@@ -213,14 +226,14 @@ class _Maker:
         theirs = [self._part(owner.indices[d], at) for d in owner.lanes]
         if any(mine[1] != other[1] for mine, other in zip(parts, theirs, strict=True)):
             raise self._refused(s, x, "which lane has it is not known")
-        rows = np.flatnonzero(self._active(at))
+        rows = np.flatnonzero(self._active(at) & self._reading(s, x))
         keys = [tuple(int(p[0][t]) for p in parts) for t in rows]
         if any(key not in owner.threads for key in keys):
             raise self._refused(s, x, "no lane has stored it")
         sources = np.array([owner.threads[key] for key in keys], np.int64)
         own = Load(x.buffer, tuple(o if d in owner.lanes else i for d, (o, i) in
                                    enumerate(zip(owner.indices, indices, strict=True))), x.dtype)  # fmt: skip
-        if np.array_equal(sources, rows):
+        if not len(rows) or np.array_equal(sources, rows):
             return own, None
         if np.any(sources // LANES != rows // LANES):
             raise self._refused(s, x, "another warp has it")

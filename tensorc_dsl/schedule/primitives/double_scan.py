@@ -1,0 +1,68 @@
+"""`double_scan`: compute all steps of a short scan at once, in as many rounds as their number can be halved."""
+
+from __future__ import annotations
+
+from tensorc_dsl.ir.expr import Compare, Select, Var, constant, index, sub
+from tensorc_dsl.ir.node import replace
+from tensorc_dsl.ir.program import Buffer, Iter, IterKind, Program, Stmt, used_names
+from tensorc_dsl.ir.reductions import combine
+from tensorc_dsl.schedule.places import NO_BLOCK, NOT_SERIAL
+from tensorc_dsl.schedule.primitive import primitive
+from tensorc_dsl.schedule.refs import BlockRef
+from tensorc_dsl.schedule.refusal import refusal
+from tensorc_dsl.schedule.rewrite import Rewrite
+from tensorc_dsl.schedule.running import NO_RUNNING, the_running
+
+
+@refusal(
+    "E0647",
+    "the {steps} steps of `{block}` cannot be computed at once: {reason}",
+    help="{repair}",
+    at="block",
+)
+def NOT_AT_ONCE(*focus: str, block: str, steps: str, reason: str, repair: str) -> None: ...
+
+
+MOST = 1024
+"""The steps that are computed at once at most: the work grows with their number's logarithm."""
+
+
+@primitive(NO_BLOCK, NOT_SERIAL, NO_RUNNING, NOT_AT_ONCE)
+def double_scan(program: Program, block: BlockRef) -> Rewrite[tuple[BlockRef, ...]]:
+    """`<block>_last1` is what each step adds, `<block>_last2` the last two of these together, and so on; `block` has all.
+
+    for t in 4: Y[t] = Y[t-1] + e[t]   ->   for t in 4: Y_last1[t] = e[t]
+                                            for t in 4: Y_last2[t] = Y_last1[t-1] + Y_last1[t]
+                                            for t in 4: Y[t] = Y_last2[t-2] + Y_last2[t]
+
+    The blocks `<block>_last…` are the result. Each computes its elements in any order, so the lanes of a warp can hold them.
+    A step that has fewer before it takes what the round before has made. (Hillis and Steele, 1986.)
+    In Halide and TVM nothing does this; in CUDA's libraries: `WarpScan` of CUB.  Cases: tests/primitives/double_scan.md
+    """
+    used = used_names(program)
+    n = the_running(program, block, used)
+    extent, name = n.steps.extent, n.block.name
+    count = constant(extent)
+    if count is None or not 2 <= count <= MOST:
+        reason = (
+            "their number is open" if count is None else "that is one" if count < 2 else f"that is more than {MOST}"
+        )
+        repair = "leave it as it is" if count is not None and count < 2 else "cut it with `split_scan` first"
+        raise NOT_AT_ONCE(
+            program, name, block=name, steps="open" if count is None else str(count), reason=reason, repair=repair
+        )
+    v = Var(n.scan.steps)
+    own = (Iter(v.name, IterKind.SPATIAL, extent, v),)
+    scope = program.buffer(n.element.buffer).scope
+    value = Select(Compare("<", v, index(1)), n.scan.first, n.scan.term)
+    made: list[Buffer] = []
+    stmts: list[Stmt] = []
+    back = 1
+    while back < count:
+        made.append(n.stage(f"{name}_last{back}", scope, extent))
+        stmts.append(n.nest(made[-1], own, value))
+        here, before = n.read(made[-1], v), n.read(made[-1], sub(v, index(back)))
+        value = Select(Compare("<", v, index(back)), here, combine(n.scan.op, before, here))
+        back *= 2
+    result = n.mapped(program, value, tuple(stmts))
+    return Rewrite(replace(result, buffers=(*result.buffers, *made)), tuple(BlockRef(x.name) for x in made))
