@@ -11,11 +11,12 @@ import tensorc_dsl as td
 from tensorc_dsl.api.tasks import Task
 from tensorc_dsl.backend.cuda.lower.lower import lower_device
 from tensorc_dsl.backend.cuda.sass import spills_of, tool
+from tensorc_dsl.ir.expr import Expr, Var, substitute
 from tensorc_dsl.trace.distribution import Decision
 from tensorc_dsl.trace.handlers import condition
 from tensorc_dsl.trace.trace import Trace
 from tests.gpu.kernels import DRAWS, emulated, ptx, whole
-from tests.gpu.tensor_cores import whole_numbers
+from tests.gpu.tensor_cores import hand, whole_numbers
 from tests.gpu.test_barriers import check_each_is_needed
 from tests.programs import proof_fault
 
@@ -98,6 +99,16 @@ def test_small_integers_are_exact(size: str, tmp_path: Path) -> None:
             np.testing.assert_array_equal(out["Y"], (a @ b) @ c)
 
 
+@pytest.mark.parametrize("name", ["mma_m16n16k16_f16", "mma_m16n16k16_bf16"])
+def test_sums_have_the_layout_of_a_left_operand(name: str) -> None:
+    """What a lane has of the sums is what it has of the left operand of the next product."""
+    mma = next(i for i in hand().intrinsics if i.name == name)
+    places = {x.name: x for x in mma.layouts}
+    left, sums = places["mma.a"], places["mma.c"]
+    renamed: dict[str, Expr] = dict(zip(left.params, map(Var, sums.params), strict=True))
+    assert [(k, substitute(e, renamed)) for k, e in left.places] == list(sums.places)
+
+
 def test_columns_that_are_summed_behind_the_chain_are_stored(tmp_path: Path) -> None:
     t = chain_task(tmp_path, "half_totals(M=32, N=16, K=16, L=16)")
     inputs, (a, b, c) = whole_numbers(t.program)
@@ -112,6 +123,14 @@ def test_rows_that_both_operands_have_are_no_rows_of_an_instruction(tmp_path: Pa
     """The last loops of elements count heads and columns, and the values have heads, too."""
     t = chain_task(tmp_path, "heads_inside(M=16, H=16, N=16, D=16, E=16)")
     assert not any(d.name == "tensor_chain" for d in whole(t.sample(0)).draws)
+
+
+@pytest.mark.parametrize("sizes", ["M=16, N=5, D=0, E=16", "M=16, N=0, D=4, E=16"])
+def test_sums_of_nothing_are_left_to_other_rules(sizes: str, tmp_path: Path) -> None:
+    t = chain_task(tmp_path, f"half_attention(B=1, H=1, {sizes})")
+    trace = whole(t.sample(0))
+    found = t.emulate(trace)
+    assert (found.fault, found.max_error <= 1) == ("", True), trace.text
 
 
 def test_the_chain_is_proved(tmp_path: Path) -> None:
