@@ -163,6 +163,37 @@ def test_elements_that_change_threads_are_refused() -> None:
         lower_device(program(local("t * 8 + r", "r_1 * 8 + t_1")))
 
 
+LATER = """
+program p(A: f32[72], C: f32[72], D: f32[64]) {
+    buffer L: f32[72] in "local"
+    bound("block.x") for i in 1 {
+        bound("thread.x") for t in 8 {
+            for r in 8 {
+                block L { spatial vj in 64 = t * 8 + r; where t < 4; L[vj] = A[vj] * 3.0 }
+            }
+        }
+        bound("thread.x") for t_1 in 8 {
+            for r_1 in 8 {
+                block M { spatial vj in 72 = (t_1 + t_1 / 4) * 8 + r_1; where t_1 >= 4; L[vj] = A[vj] * 5.0 }
+            }
+        }
+        bound("thread.x") for t_2 in 8 {
+            for r_2 in 8 {
+                block D { spatial vj in 64 = t_2 * 8 + r_2; where READ; D[vj] = L[vj] }
+            }
+        }
+    }
+}
+"""
+
+
+def test_elements_that_change_threads_behind_the_first_nest_are_refused() -> None:
+    """The threads that the first nest leaves out own other elements in the second one than in the third."""
+    with pytest.raises(LowerError, match=r"threads own other elements of `L` in one nest than in another: dimension 0"):
+        lower_device(program(LATER.replace("READ", "t_2 != 4")))
+    lower_device(program(LATER.replace("READ", "t_2 < 4")))
+
+
 def test_elements_of_two_threads_are_refused() -> None:
     text = local("t * 8 + r", "t_1 * 8 + r_1").replace("C[vi, vj] = L[vj]", "C[vi, vj] = L[vj] + L[min(vj + 1, 63)]")
     with pytest.raises(LowerError, match=r"`L`"):

@@ -114,6 +114,22 @@ def test_what_no_warp_can_do_is_refused(changes: list[tuple[str, str]], why: str
         lower_device(hand(*changes))
 
 
+IDLE = [
+    *((f"for {w} in 2", f"for {w} in 3") for w in ("w", "w_1", "w_2")),
+    *((f"= {w} * 16 + {i};", f"= {w} * 16 + {i}; where {w} < 2;") for w, i in
+      (("w", "i"), ("w_1", "i_1"), ("w_1", "i_3"), ("w_2", "i_4"))),
+    ("spatial vk in 16 = k_2;", "spatial vk in 16 = k_2; where w_1 < 2;"),
+]  # fmt: skip
+"""A third warp, which has no tile."""
+
+
+def test_a_warp_without_a_tile_does_not_run_the_instruction() -> None:
+    program = hand(*IDLE)
+    found = lower_device(program)
+    assert found.kernels[0].threads == 96 and "mma.sync" in ptx(found, "sm_80")
+    assert run(program, found) == ("", True)
+
+
 def test_instructions_of_later_gpus_are_loops() -> None:
     text = (STDLIB.read_text(encoding="utf-8") + HAND).replace('requires "sm_80"', 'requires "sm_100"')
     program = parse_program(Source("p.tsched", text))

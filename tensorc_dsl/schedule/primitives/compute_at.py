@@ -6,10 +6,10 @@ from dataclasses import replace
 
 from tensorc_dsl.affine.coverage import instances_within
 from tensorc_dsl.affine.inverse import instances_writing
-from tensorc_dsl.affine.regions import inner_ranges, required_region
+from tensorc_dsl.affine.regions import Region, inner_ranges, required_region
 from tensorc_dsl.affine.sets import bindings
 from tensorc_dsl.affine.simplify import extent_ranges
-from tensorc_dsl.ir.expr import Expr, free_vars, substitute
+from tensorc_dsl.ir.expr import ZERO, Expr, constant, free_vars, index, substitute
 from tensorc_dsl.ir.program import (
     Block,
     Buffer,
@@ -96,15 +96,26 @@ def OVERWRITTEN(*focus: str, block: str, buffer: str, writer: str, again: str, l
 def NO_PLACE(*focus: str, place: str, block: str, words: str) -> None: ...
 
 
+@refusal(
+    "E0693",
+    "{multiples} are no multiples for the box of `{buffer}`: {reason}",
+    help="give a positive integer per dimension, 1 where the extent stays",
+    at="multiples",
+)
+def NO_MULTIPLES(*focus: str, multiples: str, buffer: str, reason: str) -> None: ...
+
+
 ROOT, INLINE = "root", "inline"
 """The places of a block other than loops."""
 
 
 @primitive(
     NO_BLOCK, NO_LOOP, OUTPUT, NOT_PURE, NO_CONSUMER, OUTSIDE, VECTOR, NOT_INVERTIBLE, BEYOND, NOT_READY, OVERWRITTEN,
-    NO_PLACE, NOT_INLINABLE, PARTIAL, CHANGED,
+    NO_PLACE, NO_MULTIPLES, NOT_INLINABLE, PARTIAL, CHANGED,
 )  # fmt: skip
-def compute_at(program: Program, block: BlockRef, loop: LoopRef | str) -> Rewrite[None]:
+def compute_at(
+    program: Program, block: BlockRef, loop: LoopRef | str, multiples: tuple[int, ...] = ()
+) -> Rewrite[None]:
     """The block stands below `loop`, before its consumers, and computes the box of its buffer that they read there.
 
     for h in 8: P[h] = …                for t in 4:
@@ -113,7 +124,8 @@ def compute_at(program: Program, block: BlockRef, loop: LoopRef | str) -> Rewrit
 
     If the boxes of two iterations overlap, the overlap is computed twice. If a box leaves the domain of the block, a
     condition guards it. The buffer becomes private to an iteration of the loop (scope "local"). A scan runs all of its steps
-    there, for the columns that are read; its steps must read no other columns.
+    there, for the columns that are read; its steps must read no other columns. With `multiples`, one for each dimension of
+    the buffer, known extents of the box are rounded up to these numbers, so that tiles of instructions are whole.
 
     The place may also be one of the words that `sample_compute_location` draws: "root" leaves the block in its place,
     "inline" does the same as `compute_inline`.
@@ -142,6 +154,8 @@ def compute_at(program: Program, block: BlockRef, loop: LoopRef | str) -> Rewrit
         for indices in read_indices(b, buffer.name)
     ]
     region = required_region(reads, extent_ranges(around), buffer.shape, _given(consumers, outside))
+    if multiples:
+        region = _rounded(program, nest[1], buffer, region, multiples)
     box = instances_writing(nest[1], nest[1].body[0].indices, region)
     if isinstance(box, str):
         raise NOT_INVERTIBLE(program, block.name, block=block.name, buffer=buffer.name, iterator=box)
@@ -174,6 +188,28 @@ def compute_at(program: Program, block: BlockRef, loop: LoopRef | str) -> Rewrit
     if buffer.scope == "global":
         result = replace_buffer(result, buffer.name, (replace(buffer, scope="local"),))
     return Rewrite(result, None)
+
+
+def _rounded(program: Program, b: Block, buffer: Buffer, region: Region, multiples: tuple[int, ...]) -> Region:
+    """The box with extents rounded up. More than is read may be computed: the block stays inside of its domain."""
+
+    def refuse(reason: str) -> Exception:
+        text = f"[{', '.join(map(str, multiples))}]"
+        return NO_MULTIPLES(program, b.name, multiples=text, buffer=buffer.name, reason=reason)
+
+    if len(multiples) != len(buffer.shape):
+        raise refuse(f"they are {len(multiples)}, and its rank is {len(buffer.shape)}")
+    if small := [n for n in multiples if n < 1]:
+        raise refuse(f"{small[0]} is not positive")
+    out: list[tuple[Expr, Expr]] = []
+    for (low, extent), size, n in zip(region, buffer.shape, multiples, strict=True):
+        known, whole = constant(extent), constant(size)
+        if known is None or whole is None:
+            out.append((low, extent))
+        else:
+            more = -(-known // n) * n
+            out.append((low, index(more)) if more < whole else (ZERO, size))
+    return tuple(out)
 
 
 def pure_buffer(program: Program, b: Block) -> Buffer:

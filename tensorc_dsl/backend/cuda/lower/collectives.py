@@ -53,7 +53,8 @@ from tensorc_dsl.ir.warp import (
 )
 from tensorc_dsl.lower.bounds import stride
 from tensorc_dsl.lower.boxes import Ranges, span
-from tensorc_dsl.lower.flat import Collective, Flat, Loop, LowerError, stores
+from tensorc_dsl.lower.flat import Collective, Flat, If, Loop, LowerError, stores
+from tensorc_dsl.lower.guards import hoist_guards
 from tensorc_dsl.lower.instructions import instructions, match_flat
 
 KIND = "cuda"
@@ -117,7 +118,11 @@ class _Maker:
                 out.append(s)
                 continue
             if isinstance(s, Loop) and s.kind is LoopKind.TENSORIZED:
-                out.append(self._instruction(s, ranges, bound))
+                (one,) = hoist_guards((s,))  # warps that have no tile do not run the instruction
+                if isinstance(one, If):
+                    out.append(replace(one, body=self.run(one.body, ranges, bound)))
+                else:
+                    out.append(self._instruction(s, ranges, bound))
                 continue
             if isinstance(s, Loop):
                 inner = (*bound, s.var) if self.axes.is_thread(s.var) else bound

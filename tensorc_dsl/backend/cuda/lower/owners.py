@@ -35,7 +35,7 @@ from tensorc_dsl.ir.expr import floormod as mod
 from tensorc_dsl.ir.print import format_expr
 from tensorc_dsl.ir.program import Buffer
 from tensorc_dsl.lower.boxes import Ranges, span
-from tensorc_dsl.lower.flat import Flat, Loop, LowerError, Store, buffers_of, store_loads
+from tensorc_dsl.lower.flat import Flat, If, Loop, LowerError, Store, buffers_of, store_loads
 
 MOST_VALUES = 1 << 16
 """The largest number of elements along one dimension that a thread may own; more cannot be in registers by far."""
@@ -43,11 +43,14 @@ MOST_VALUES = 1 << 16
 
 @dataclass(frozen=True, slots=True)
 class _Access:
-    """Subscripts over `thread`, with the ranges of the loops around and the bound loops among them."""
+    """Subscripts over `thread`, with the ranges of the loops around, the bound loops among them, and the conditions on the
+    thread alone.
+    """
 
     indices: tuple[Expr, ...]
     ranges: Ranges
     bound: tuple[str, ...]
+    conditions: tuple[Expr, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,9 +89,9 @@ def own(body: tuple[Flat, ...], b: Buffer, home: Collection[str], axes: Axes) ->
     outer = {THREAD, *BLOCK_AXES, *home}
     split = [_split(a, outer, b.name) for a in found]
     columns = [[parts[d] for _, parts in split] for d in range(len(b.shape))]
-    _require_same(b, found, [t for t, _ in split], axes)
+    parts, on = _parts_of_threads(b, found, [t for t, _ in split], axes)
     values = [reduce(np.union1d, (p.values() for p in parts)) for parts in columns]
-    _require_apart(b, found, [t for t, _ in split], values, [v for v in home if axes.is_thread(v)], axes)
+    _require_apart(b, parts, on, values, [v for v in home if axes.is_thread(v)], axes)
     sizes = [_dense(v) for v in values]
     table: dict[tuple[Expr, ...], Expr] = {}
     for a, (_, parts) in zip(found, split, strict=True):
@@ -107,20 +110,23 @@ def _accesses(body: tuple[Flat, ...], name: str, axes: Axes) -> list[_Access]:
     out: list[_Access] = []
     values = {v: axes.value(v) for v in axes.loops}
 
-    def go(part: tuple[Flat, ...], ranges: Ranges, bound: tuple[str, ...]) -> None:
+    def go(part: tuple[Flat, ...], ranges: Ranges, bound: tuple[str, ...], met: tuple[Expr, ...]) -> None:
         for s in part:
             if isinstance(s, Store):
                 if name in buffers_of(s):
                     used = [s.indices] if s.buffer == name else []
                     used += [x.indices for x in store_loads(s) if x.buffer == name]
-                    out.extend(_Access(tuple(substitute(i, values) for i in u), ranges, bound) for u in used)
+                    out.extend(_Access(tuple(substitute(i, values) for i in u), ranges, bound, met) for u in used)
             elif isinstance(s, Loop):
                 inner = (*bound, s.var) if s.var in axes.loops else bound
-                go(s.body, {**ranges, s.var: span(s.end)}, inner)
+                go(s.body, {**ranges, s.var: span(s.end)}, inner, met)
+            elif isinstance(s, If):
+                condition = substitute(s.cond, values)
+                go(s.body, ranges, bound, (*met, condition) if _is_of_thread(condition) else met)
             else:
-                go(s.body, ranges, bound)
+                go(s.body, ranges, bound, met)
 
-    go(body, {THREAD: (0, axes.threads - 1)}, ())
+    go(body, {THREAD: (0, axes.threads - 1)}, (), ())
     return out
 
 
@@ -172,34 +178,60 @@ def running(bound: Sequence[str], axes: Axes) -> NDArray[np.bool_]:
     return on
 
 
-def _require_same(b: Buffer, found: Sequence[_Access], around: Sequence[list[dict[Expr, int]]], axes: Axes) -> None:
-    """Raises LowerError unless each thread has the same part of the subscripts in all accesses."""
-    first, on = around[0], running(found[0].bound, axes)
-    for a, other in zip(found[1:], around[1:], strict=True):
-        both = on & running(a.bound, axes)
-        for d, (x, y) in enumerate(zip(first, other, strict=True)):
-            apart = {e: c for e, c in x.items() if not _is_of_thread(e)}
-            if apart != {e: c for e, c in y.items() if not _is_of_thread(e)} or np.any(
-                (of_threads(x, axes.threads) != of_threads(y, axes.threads))[both]
-            ):
+def _runs(a: _Access, axes: Axes) -> NDArray[np.bool_]:
+    """The threads that may make an access."""
+    on = running(a.bound, axes)
+    for c in a.conditions:
+        on &= evaluate(c, of_block(axes.threads)) != 0
+    return on
+
+
+def _parts_of_threads(
+    b: Buffer, found: Sequence[_Access], around: Sequence[list[dict[Expr, int]]], axes: Axes
+) -> tuple[list[Numbers], NDArray[np.bool_]]:
+    """For each dimension the part of the subscripts that a thread has in all of its accesses, and the threads that have one.
+
+    Raises LowerError if a thread has another part in one access than in another.
+    """
+    on = np.zeros(axes.threads, np.bool_)
+    first = np.zeros(axes.threads, np.int64)
+    parts = [np.zeros(axes.threads, np.int64) for _ in b.shape]
+    for n, (a, terms) in enumerate(zip(found, around, strict=True)):
+        own = _runs(a, axes)
+        for d, x in enumerate(terms):
+            here = of_threads(x, axes.threads)
+            apart = own & on & (here != parts[d])
+            if n and _not_of_thread(x) != _not_of_thread(around[0][d]):
+                apart = np.ones(axes.threads, np.bool_)
+            if apart.any():
+                other = found[int(first[int(np.argmax(apart))])]
                 raise LowerError(
                     f"threads own other elements of `{b.name}` in one nest than in another: dimension {d} is"
-                    f" `{format_expr(found[0].indices[d])}` and `{format_expr(a.indices[d])}`; divide both nests among"
+                    f" `{format_expr(other.indices[d])}` and `{format_expr(a.indices[d])}`; divide both nests among"
                     ' threads in one way, or store it in "shared"'
                 )
+            parts[d] = np.where(own & ~on, here, parts[d])
+        first = np.where(own & ~on, n, first)
+        on |= own
+    return parts, on
+
+
+def _not_of_thread(terms: dict[Expr, int]) -> dict[Expr, int]:
+    return {e: c for e, c in terms.items() if not _is_of_thread(e)}
 
 
 def _require_apart(
     b: Buffer,
-    found: Sequence[_Access],
-    around: Sequence[list[dict[Expr, int]]],
+    parts: Sequence[Numbers],
+    on: NDArray[np.bool_],
     values: Sequence[Numbers],
     home: Sequence[str],
     axes: Axes,
 ) -> None:
-    """Raises LowerError if two threads of one home touch the same element."""
-    on = reduce(np.logical_or, (running(a.bound, axes) for a in found))
-    columns = [of_threads(t, axes.threads)[on] for t in around[0]]
+    """Raises LowerError if two threads of one home touch the same element. `parts` are those of `on`, the threads that
+    touch one.
+    """
+    columns = [p[on] for p in parts]
     columns += [evaluate(simplify(axes.value(v), {}), of_block(axes.threads))[on] for v in home]
     none = np.zeros(1, np.int64)
     rows = np.stack([*columns, np.zeros(int(on.sum()), np.int64)], axis=1)
