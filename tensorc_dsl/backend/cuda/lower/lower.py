@@ -54,8 +54,9 @@ class _Pass:
     about: str
 
 
-def lower_device(program: Program, features: tuple[str, ...] = (OLDEST,)) -> DeviceProgram:
-    """The kernels that run a scheduled program on GPUs with some features, as a target names them.
+def lower_device(program: Program, features: tuple[str, ...] = (OLDEST,), cores: int = 0) -> DeviceProgram:
+    """The kernels that run a scheduled program on GPUs with some features, as a target names them, and so many
+    multiprocessors; 0 says nothing of these.
 
     Raises LowerError if there is none that does the same.
     """
@@ -66,7 +67,7 @@ def lower_device(program: Program, features: tuple[str, ...] = (OLDEST,)) -> Dev
         raise LowerError(
             f"`{found[0]}` is scattered, which a GPU's threads cannot share; leave `scatter` out for this target"
         )
-    kernels = [k for n in range(len(program.body)) for k in _run(_nest(program, n, features), PASSES).kernels]
+    kernels = [k for n in range(len(program.body)) for k in _run(_nest(program, n, features, cores), PASSES).kernels]
     outputs = program.outputs
     params = tuple(Param(p.name, p.dtype, shape_of(p), p in outputs) for p in program.params)
     scratch = tuple(Prepared(b.name, b.dtype, element_count(b)) for b in _globals(program))
@@ -84,20 +85,20 @@ def require_room(p: DeviceProgram, target: Target) -> None:
             )
 
 
-def lower_device_until(program: Program, last: str, features: tuple[str, ...]) -> str:
+def lower_device_until(program: Program, last: str, features: tuple[str, ...], cores: int = 0) -> str:
     """The kernels after the pass of that name, as text for people."""
     few = PASSES[: [p.name for p in PASSES].index(last) + 1]
     out: list[str] = []
     for n in range(len(program.body)):
-        nest = _run(_nest(program, n, features), few)
+        nest = _run(_nest(program, n, features, cores), few)
         made = DeviceProgram(program.name, (), (), (), nest.kernels)
         out.append(format_device(made) if nest.kernels else format_unit(nest.unit))
     return "\n".join(out)
 
 
-def _nest(program: Program, n: int, features: tuple[str, ...]) -> Nest:
+def _nest(program: Program, n: int, features: tuple[str, ...], cores: int) -> Nest:
     unit = Unit(program, replace(program, body=(program.body[n],)), None, {})
-    return Nest(unit, n, axes_of(program.body[n]), features)
+    return Nest(unit, n, axes_of(program.body[n], cores), features)
 
 
 def _run(nest: Nest, passes: tuple[_Pass, ...]) -> Nest:
