@@ -87,6 +87,34 @@ def test_a_turn_waits_for_the_one_before() -> None:
         assert "meet without a barrier" in emulated(fewer, program, {"A": a})[0]
 
 
+def test_each_axis_has_turns_of_its_own() -> None:
+    """Five blocks along y and three along z, by two of each."""
+    program = parse_program(
+        Source(
+            "p.tsched",
+            """
+program grid(A: f32[5, 3, 4], C: f32[5, 3, 4]) {
+    bound("block.y") for i in 5 @("persistent", true) {
+        bound("block.z") for j in 3 @("persistent", true) {
+            bound("thread.x") for t in 4 {
+                block C {
+                    spatial vi in 5 = i; spatial vj in 3 = j; spatial vt in 4 = t
+                    C[vi, vj, vt] = A[vi, vj, 3 - vt]
+                }
+            }
+        }
+    }
+}
+""",
+        )
+    )
+    found = lower_device(program, cores=2)
+    assert found.kernels[0].grid == (index(1), index(2), index(2))
+    a = np.arange(60, dtype=np.float32).reshape(5, 3, 4)
+    fault, outputs = emulated(found, program, {"A": a})
+    assert fault == "" and all(np.array_equal(x["C"], a[:, :, ::-1]) for x in outputs)
+
+
 def test_an_open_number_of_iterations_is_that_of_the_call() -> None:
     text = TURNED.replace("f32[BLOCKS * 9]", "f32[M, 9]").replace("w * 9 + v", "w, v").replace("BLOCKS", "M")
     program = parse_program(Source("p.tsched", text))

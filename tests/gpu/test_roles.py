@@ -9,10 +9,11 @@ import numpy as np
 import pytest
 
 from tensorc_dsl.backend.cuda.lower.kernels import Role, format_device, inside
-from tensorc_dsl.backend.cuda.lower.lower import lower_device
+from tensorc_dsl.backend.cuda.lower.lower import lower_device, require_room
 from tensorc_dsl.backend.cuda.sass import assemble, sass_of, tool
 from tensorc_dsl.ir.parse import parse_program
 from tensorc_dsl.ir.program import Program
+from tensorc_dsl.ir.target import Target
 from tensorc_dsl.lower.flat import LowerError
 from tensorc_dsl.source import Source
 from tests.gpu.kernels import emulated, ptx
@@ -154,6 +155,17 @@ def test_registers_that_add_up_are_taken() -> None:
     program = hand(changes=(*roles(registers="40, 232"), *threads(256)))
     found = lower_device(program, FEATURES)
     assert found.kernels[0].threads == 384 and run(program, found) == ("", True)
+
+
+def test_more_threads_than_a_block_can_have_are_refused() -> None:
+    found = lower_device(hand(changes=roles()), FEATURES)
+    require_room(found, Target(threads=96))
+    with pytest.raises(LowerError) as e:
+        require_room(found, Target(threads=95))
+    assert str(e.value) == (
+        "a block has 96 threads with those of all roles, and up to 95 are there: `fetch` 32, `use` 64; make tiles smaller, or"
+        " leave roles out"
+    )
 
 
 NOTES: dict[str, tuple[tuple[tuple[str, str], ...], str]] = {

@@ -12,7 +12,14 @@ from tensorc_dsl.backend.cuda.lower.barriers import with_barriers
 from tensorc_dsl.backend.cuda.lower.beside import with_waits
 from tensorc_dsl.backend.cuda.lower.bodies import finished
 from tensorc_dsl.backend.cuda.lower.collectives import collected, require_adjacent, with_lanes
-from tensorc_dsl.backend.cuda.lower.kernels import DeviceKernel, DeviceProgram, Local, collectives_in, format_device
+from tensorc_dsl.backend.cuda.lower.kernels import (
+    DeviceKernel,
+    DeviceProgram,
+    Local,
+    collectives_in,
+    format_device,
+    roles_in,
+)
 from tensorc_dsl.backend.cuda.lower.owners import own
 from tensorc_dsl.backend.cuda.lower.pipelines import versioned
 from tensorc_dsl.backend.cuda.lower.roles import threads_of
@@ -75,8 +82,15 @@ def lower_device(program: Program, features: tuple[str, ...] = (OLDEST,), cores:
 
 
 def require_room(p: DeviceProgram, target: Target) -> None:
-    """Raises LowerError if a kernel has more shared memory than a block of the target can have; 0 says nothing of it."""
+    """Raises LowerError if a kernel has more shared memory than a block of the target can have, or more threads with those of
+    all roles; 0 says nothing of it."""
     for k in p.kernels:
+        if roles_in(k.body) and k.threads > target.threads > 0:
+            parts = ", ".join(f"`{r.name}` {r.threads}" for r in roles_in(k.body))
+            raise LowerError(
+                f"a block has {k.threads} threads with those of all roles, and up to {target.threads} are there: {parts};"
+                " make tiles smaller, or leave roles out"
+            )
         if k.shared_bytes > target.shared_memory > 0:
             buffers = ", ".join(f"`{b.name}` {b.size * b.dtype.bytes}" for b in k.shared)
             raise LowerError(
