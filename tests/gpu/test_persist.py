@@ -147,27 +147,22 @@ def task(folder: Path, text: str) -> Task:
 
 
 @cache
-def product(by: str, beside: bool, height: int) -> tuple[Program, DeviceProgram]:
-    """A product of 4 x 3 tiles with copies ahead, by boxes or by threads, with a role of its own or none."""
+def product(by: str, beside: bool, rows: int = 2, columns: int = 3, height: int = 1) -> tuple[Program, DeviceProgram]:
+    """A product of some tiles with copies ahead, by boxes or by threads, with a role of their own or none."""
     boxes: dict[str, Decision] = {"beside": beside} if by == "boxes" else {}
     late: dict[str, Decision] = {} if beside else {"late": True}
     ways: dict[str, Decision] = {"copied": by, "copied_1": by, "ahead": 2, **boxes, **late}
-    tiles: dict[str, Decision] = {
-        "inner": (4, 1, 1, 64),
-        "inner_1": (3, 1, 1, 64),
-        "height": height,
-        "persistent": True,
-    }
+    tiles: dict[str, Decision] = {"inner": (rows, 1, 1, 64), "inner_1": (columns, 1, 1, 64)}
     with TemporaryDirectory() as folder:
-        t = task(Path(folder), "half_transposed(M=256, N=192, K=128)")
-        return drawn(t, {"warpgroups": True, **tiles, **ways})[0]
+        t = task(Path(folder), f"half_transposed(M={64 * rows}, N={64 * columns}, K=128)")
+        return drawn(t, {"warpgroups": True, "height": height, "persistent": True, **tiles, **ways})[0]
 
 
 @pytest.mark.parametrize(("by", "beside"), [("boxes", True), ("boxes", False), ("threads", False)])
 def test_tiles_of_a_product_are_taken_in_turn(by: str, beside: bool, tmp_path: Path) -> None:
-    """Six tiles for each of two blocks: phases of arrivals, groups of copies and products go on in the next one."""
-    program, found = product(by, beside, 1)
-    assert lines(found, ("for i_0",)) == ["for i_0_j_0.turn in 0 .. 6 {"] * (2 if beside else 1)
+    """Three tiles for each of two blocks: phases of arrivals, groups of copies and products go on in the next one."""
+    program, found = product(by, beside)
+    assert lines(found, ("for i_0",)) == ["for i_0_j_0.turn in 0 .. 3 {"] * (2 if beside else 1)
     assert exact(program, found) == ("", True)
     if tool("ptxas") is not None:
         said = assemble(ptx(found, "sm_90a"), "sm_90a", tmp_path / "k.cubin")
@@ -177,15 +172,15 @@ def test_tiles_of_a_product_are_taken_in_turn(by: str, beside: bool, tmp_path: P
 
 def test_the_role_that_fetches_begins_the_next_tile_while_the_last_one_is_stored() -> None:
     """No barrier is in the turns, and stores of a tile are in the other role alone."""
-    _, found = product("boxes", True, 1)
+    _, found = product("boxes", True)
     assert lines(found, ("barrier", "fetch,", "multiply,", "for", "one", "wgmma", "vectorized", "release")) == [
         "barrier",
         "fetch, one of 32 threads {",
-        "for i_0_j_0.turn in 0 .. 6 {",
+        "for i_0_j_0.turn in 0 .. 3 {",
         "for k_0 in 0 .. 2 {",
         "one thread fetches 16384 bytes, to arrival k_0 % 3 {",
         "multiply, 128 threads {",
-        "for i_0_j_0.turn in 0 .. 6 {",
+        "for i_0_j_0.turn in 0 .. 3 {",
         "vectorized for j_3_init_2 in 0 .. 2 {",
         "for k_0 in 0 .. 2 {",
         "wgmma",
@@ -198,13 +193,13 @@ def test_the_role_that_fetches_begins_the_next_tile_while_the_last_one_is_stored
 @pytest.mark.parametrize("height", [2, 4])
 def test_blocks_that_follow_each_other_share_rows_and_columns(height: int) -> None:
     """The tiles of blocks in their order: `height` rows of a column, then those of the next column."""
-    program, found = product("boxes", True, height)
+    program, found = product("boxes", True, 4, 2, height)
     assert exact(program, found) == ("", True)
     (k,) = found.kernels
     (box,) = (
         s.box for f in fetches_in(k.body) for s in boxes_in(f.body) if s.box is not None and s.box.map.array == "A"
     )
     (turn,) = (x for x in free_vars(box.origin[0]) if x.endswith(".turn"))
-    n = np.arange(12, dtype=np.int64)
+    n = np.arange(8, dtype=np.int64)
     tiles = evaluate(box.origin[0], {turn: n // 2, "block.x": n % 2}) // 64
-    assert [*tiles] == [first + n for first in range(0, 4, height) for _ in range(3) for n in range(height)]
+    assert [*tiles] == [first + n for first in range(0, 4, height) for _ in range(2) for n in range(height)]
