@@ -90,6 +90,9 @@ INTRINSIC = "intrinsic"
 ALIGN, OFFSET = "align", "offset"
 """`align.0` and `offset.0` annotate a buffer: neighbours along dimension 0 are n * align + offset elements apart."""
 
+PERSISTENT = "persistent"
+"""The annotation of a loop over blocks whose iterations a fixed number of blocks may take in turn."""
+
 SWIZZLE = "swizzle"
 """`swizzle.0` annotates a buffer in the memory of a block: neighbours along dimension 0 are in different banks, and so many
 adjacent elements stay adjacent."""

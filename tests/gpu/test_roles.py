@@ -3,69 +3,23 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
-from dataclasses import replace
-from functools import cache
 from pathlib import Path
-from tempfile import TemporaryDirectory
 
 import numpy as np
 import pytest
 
-from tensorc_dsl.backend.cuda.codegen.threads import Threads
-from tensorc_dsl.backend.cuda.lower import structure
-from tensorc_dsl.backend.cuda.lower.kernels import (
-    Arm,
-    Arrived,
-    Device,
-    DeviceProgram,
-    Fetch,
-    Finish,
-    Guard,
-    Release,
-    Role,
-    Steps,
-    format_device,
-    inside,
-)
-from tensorc_dsl.backend.cuda.lower.lower import lower_device
-from tensorc_dsl.backend.cuda.lower.pipelines import versioned
+from tensorc_dsl.backend.cuda.lower.kernels import Role, format_device, inside
+from tensorc_dsl.backend.cuda.lower.lower import lower_device, require_room
 from tensorc_dsl.backend.cuda.sass import assemble, sass_of, tool
-from tensorc_dsl.ir.expr import add, index
 from tensorc_dsl.ir.parse import parse_program
-from tensorc_dsl.ir.print import format_expr
 from tensorc_dsl.ir.program import Program
-from tensorc_dsl.lower.flat import Flat, LowerError
+from tensorc_dsl.ir.target import Target
+from tensorc_dsl.lower.flat import LowerError
 from tensorc_dsl.source import Source
 from tests.gpu.kernels import emulated, ptx
+from tests.gpu.roles import WORDS, exact, lines, product, roles
 from tests.gpu.tensor_cores import run, whole_numbers
 from tests.gpu.test_boxes import BOX, FEATURES, OPEN, PADDED, hand
-from tests.gpu.test_hopper import drawn, hopper
-from tests.gpu.test_pipeline_faults import changed
-
-STAGES = '@("pipeline.stages", "0, 0, 2")'
-
-
-def roles(
-    ahead: int = 2, rounds: int = 5, names: str = "fetch, fetch, use", registers: str = ""
-) -> tuple[tuple[str, str], ...]:
-    """The changes by which the product of `hand` has roles, and boxes come so far ahead in so many rounds."""
-    notes = f'@("specialize.roles", "{names}")' + (f' @("specialize.registers", "{registers}")' if registers else "")
-    return (
-        (STAGES, f'@("pipeline.stages", "0, 0, {ahead}") {notes}'),
-        ("in 5 @", f"in {rounds} @"),
-        ("vs in 5", f"vs in {rounds}"),
-        ("STEPS", str(rounds)),
-    )
-
-
-@pytest.mark.parametrize(("ahead", "rounds"), [(0, 3), (1, 1), (1, 5), (2, 2), (2, 7), (3, 5), (5, 13)])
-def test_roles_are_exact_for_each_number_of_slots(ahead: int, rounds: int) -> None:
-    """More slots than rounds, as many, and fewer, of which the rounds are no multiple."""
-    program = hand(changes=roles(ahead, rounds))
-    found = lower_device(program, FEATURES)
-    assert "has no roles" not in format_device(found)
-    assert run(program, found) == ("", True)
 
 
 def test_what_is_outside_of_an_array_is_zero() -> None:
@@ -79,14 +33,6 @@ def test_what_is_outside_of_an_array_is_zero() -> None:
 
 def test_an_array_of_open_size_is_fetched() -> None:
     assert "has no roles" not in format_device(lower_device(hand(changes=(*OPEN, *roles())), FEATURES))
-
-
-def lines(found: DeviceProgram, of_interest: tuple[str, ...]) -> list[str]:
-    every = (x.strip() for x in format_device(found).splitlines())
-    return [x.split("_m64")[0] for x in every if x.startswith(of_interest)]
-
-
-WORDS = ("set", "one", "wait", "release", "barrier", "for s", "for t", "if", "fetch,", "use,", "multiply,")
 
 
 def test_what_stands_around_roles_is_placed() -> None:
@@ -103,22 +49,6 @@ def test_what_stands_around_roles_is_placed() -> None:
         "wait for arrival s % 3",
         "release at arrival 3 + s % 3",
     ]
-
-
-@cache
-def product(rows: int, rounds: int, ahead: int) -> tuple[Program, DeviceProgram]:
-    """A product of `rows` rows by one warpgroup for each 64, whose factors are fetched."""
-    with TemporaryDirectory() as folder:
-        t = hopper(Path(folder), f"half_transposed(M={rows}, N=64, K={64 * rounds})")
-        both = {"copied": "boxes", "copied_1": "boxes", "beside": True, "ahead": ahead}
-        (found,) = drawn(t, {"warpgroups": True, "inner": (1, rows // 64, 1, 64), **both})[:1]
-        return found
-
-
-def exact(program: Program, found: DeviceProgram) -> tuple[str, bool]:
-    inputs, (a, b) = whole_numbers(program)
-    fault, outputs = emulated(found, program, inputs)
-    return fault, all(np.array_equal(x["C"], a @ b.T) for x in outputs)
 
 
 def test_products_are_under_way_while_the_last_slot_is_released(tmp_path: Path) -> None:
@@ -166,132 +96,6 @@ def test_one_warpgroup_has_a_warp_that_fetches_and_keeps_its_registers() -> None
     program, found = product(64, 3, 1)
     assert "fetch, one of 32 threads {" in lines(found, ("fetch,",))
     assert exact(program, found) == ("", True)
-
-
-def of_role(name: str, change: Callable[[Device], Device | None]) -> Callable[[Device], Device | None]:
-    """The change in one role alone."""
-
-    def go(body: tuple[Device, ...]) -> tuple[Device, ...]:
-        out: list[Device] = []
-        for s in body:
-            s = replace(s, body=go(s.body)) if isinstance(s, Steps | Guard) else s
-            new = change(s)
-            out += [] if new is None else [new]
-        return tuple(out)
-
-    return lambda s: replace(s, body=go(s.body)) if isinstance(s, Role) and s.name == name else s
-
-
-def removed(kind: type[Device]) -> Callable[[Device], Device | None]:
-    return lambda s: None if isinstance(s, kind) else s
-
-
-def awaited(more: int) -> Callable[[Device], Device]:
-    """So many warps more at each arrival of warps."""
-    return lambda s: replace(s, awaited=tuple(n + more if n else 0 for n in s.awaited)) if isinstance(s, Arm) else s
-
-
-def first_slot(kind: type[Arrived | Release]) -> Callable[[Device], Device]:
-    """The arrival of the first of three slots in each round."""
-    return lambda s: replace(s, at=index(3 if "3 +" in format_expr(s.at) else 0)) if isinstance(s, kind) else s
-
-
-def early(s: Device) -> Device:
-    """The slot is released before it is used."""
-    if not isinstance(s, Steps) or not isinstance(s.body[-1], Release):
-        return s
-    return replace(s, body=(s.body[0], s.body[-1], *s.body[1:-1]))
-
-
-NEVER = r"waits at an arrival for what does not come"
-HELD = r"starts boxes where a warp may still read"
-WAY = r"to which a copy is under way"
-PHASES = r"at different phases of an arrival"
-
-FAULTS: dict[str, tuple[Callable[[Device], Device | None], str]] = {
-    "released before it is read": (early, rf"{HELD}|{WAY}"),
-    "not released": (of_role("use", removed(Release)), NEVER),
-    "one slot released": (of_role("use", first_slot(Release)), NEVER),
-    "one warp too few": (awaited(-1), rf"{HELD}|{WAY}|{NEVER}|{PHASES}"),
-    "one warp too many": (awaited(1), NEVER),
-    "nobody waits for room": (of_role("fetch", removed(Arrived)), rf"{HELD}|{WAY}|{PHASES}"),
-    "room of one slot": (of_role("fetch", first_slot(Arrived)), rf"{HELD}|{WAY}|{NEVER}|{PHASES}"),
-    "nobody waits for bytes": (of_role("use", removed(Arrived)), rf"{HELD}|{WAY}"),
-    "bytes of one slot": (of_role("use", first_slot(Arrived)), rf"{WAY}|{NEVER}"),
-    "nothing is fetched": (of_role("fetch", removed(Fetch)), NEVER),
-    "no role fetches": (lambda s: None if isinstance(s, Role) and s.alone else s, NEVER),
-}
-
-
-@pytest.mark.parametrize("case", FAULTS)
-def test_what_is_wrong_between_roles_is_found(case: str) -> None:
-    change, said = FAULTS[case]
-    program = hand(changes=roles(rounds=7))
-    found = lower_device(program, FEATURES)
-    fault, _ = run(program, changed(found, change))
-    assert re.search(said, fault), fault
-
-
-def at_once(s: Device) -> Device:
-    """The slot of a round is released in it, while its products are under way."""
-    if not isinstance(s, Steps) or not any(isinstance(x, Finish) for x in s.body):
-        return s
-    body = [x.body[0] if isinstance(x, Guard) else x for x in s.body]
-    slot = next(x for x in body if isinstance(x, Arrived)).at
-    return replace(s, body=tuple(replace(x, at=add(index(3), slot)) if isinstance(x, Release) else x for x in body))
-
-
-def before_the_wait(s: Device) -> Device:
-    """The slot of the round before is released before its products are waited for."""
-    if not isinstance(s, Steps) or not any(isinstance(x, Finish) for x in s.body):
-        return s
-    return replace(s, body=(s.body[0], s.body[-1], *s.body[1:-1]))
-
-
-BESIDE: dict[str, tuple[Callable[[Device], Device | None], str]] = {
-    "released in its round": (of_role("multiply", at_once), rf"{HELD}|{WAY}|{NEVER}|{PHASES}"),
-    "released before the wait": (of_role("multiply", before_the_wait), rf"{HELD}|{WAY}|{PHASES}"),
-    "not released in the rounds": (
-        of_role("multiply", lambda s: None if isinstance(s, Guard) and isinstance(s.body[0], Release) else s),
-        NEVER,
-    ),
-}
-
-
-@pytest.mark.parametrize("case", BESIDE)
-def test_what_is_released_while_products_read_it_is_found(case: str) -> None:
-    change, said = BESIDE[case]
-    program, found = product(128, 7, 2)
-    fault, _ = exact(program, changed(found, change))
-    assert re.search(said, fault), fault
-
-
-@pytest.mark.parametrize("turned", [True, False])
-def test_a_wrong_parity_of_room_is_found(turned: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The other one, which waits for a release before the first round, and always the one of the first round."""
-    plain = Threads.await_phase
-
-    def wrong(self: Threads, at: str, parity: str) -> None:
-        if self.role is not None and self.role.alone:
-            parity = self.f.op(f"xor i32 {parity}, 1") if turned else "1"
-        plain(self, at, parity)
-
-    monkeypatch.setattr(Threads, "await_phase", wrong)
-    program = hand(changes=roles(rounds=7))
-    fault, _ = run(program, lower_device(program, FEATURES))
-    assert re.search(rf"{NEVER}|{HELD}|{WAY}|{PHASES}", fault), fault
-
-
-def test_boxes_that_may_come_to_what_is_read_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Three slots whose buffers have two versions."""
-
-    def fewer(body: tuple[Flat, ...], buffer: str, var: str, count: int, size: int) -> tuple[Flat, ...]:
-        return versioned(body, buffer, var, count - 1, size)
-
-    monkeypatch.setattr(structure, "versioned", fewer)
-    with pytest.raises(LowerError) as e:
-        lower_device(hand(changes=roles()), FEATURES)
-    assert str(e.value) == "a box of `fetch` may come to an element of `As` that `use` still reads; leave roles out"
 
 
 REGISTERS: dict[str, tuple[int, str, str]] = {
@@ -351,6 +155,17 @@ def test_registers_that_add_up_are_taken() -> None:
     program = hand(changes=(*roles(registers="40, 232"), *threads(256)))
     found = lower_device(program, FEATURES)
     assert found.kernels[0].threads == 384 and run(program, found) == ("", True)
+
+
+def test_more_threads_than_a_block_can_have_are_refused() -> None:
+    found = lower_device(hand(changes=roles()), FEATURES)
+    require_room(found, Target(threads=96))
+    with pytest.raises(LowerError) as e:
+        require_room(found, Target(threads=95))
+    assert str(e.value) == (
+        "a block has 96 threads with those of all roles, and up to 95 are there: `fetch` 32, `use` 64; make tiles smaller, or"
+        " leave roles out"
+    )
 
 
 NOTES: dict[str, tuple[tuple[tuple[str, str], ...], str]] = {

@@ -118,7 +118,7 @@ class CudaBackend:
         return "\n".join((f"GPUs of {TRIPLE}:", *(f"  {cpu}" for cpu in _known())))
 
     def lower(self, program: Program, target: Target) -> DeviceProgram:
-        lowered = lower_device(program, target.feature_names)
+        lowered = lower_device(program, target.feature_names, target.cores)
         require_room(lowered, target)
         return lowered
 
@@ -130,7 +130,7 @@ class CudaBackend:
         return self.text(lowered)
 
     def text_after(self, program: Program, target: Target, last: str) -> str:
-        return lower_device_until(program, last, target.feature_names)
+        return lower_device_until(program, last, target.feature_names, target.cores)
 
     def compile(self, lowered: LoweredKernel, target: Target, threads: int) -> CudaKernel:
         assert isinstance(lowered, DeviceProgram)

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from tensorc_dsl.ir.program import Program
+from tensorc_dsl.ir.program import PERSISTENT, Program
 from tensorc_dsl.schedule.nests import with_annotations
 from tensorc_dsl.schedule.places import NO_LOOP, the_loop
 from tensorc_dsl.schedule.primitive import primitive
 from tensorc_dsl.schedule.refs import LoopRef
 from tensorc_dsl.schedule.refusal import refusal
 from tensorc_dsl.schedule.rewrite import Rewrite
-
-PERSISTENT = "persistent"
 
 
 @refusal(
@@ -24,7 +22,7 @@ def NOT_A_GRID(*focus: str, loop: str, kind: str) -> None: ...
 
 @primitive(NO_LOOP, NOT_A_GRID)
 def persist(program: Program, loop: LoopRef) -> Rewrite[LoopRef]:
-    """A backend may start as many blocks as the GPU runs at once, each of which takes iterations of the loop in turn.
+    """A backend may start fewer blocks, each of which takes iterations of the loop in turn: one for each multiprocessor.
 
     bound("block.x") for i in e: s  ->  bound("block.x") for i in e @("persistent", true): s
 

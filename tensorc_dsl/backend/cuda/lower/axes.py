@@ -2,17 +2,18 @@
 
 Threads are counted by one variable. The loops of a nest that are bound to `thread.x`, `thread.y` and `thread.z` are its
 digits, as are those bound to `warpgroup`, `warp` and `lane`, with 32 lanes a warp and 4 warps a warpgroup.
+A fixed number of blocks takes the iterations of a persistent loop in turn, each those that are so many apart.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from math import prod
 
 from tensorc_dsl.backend.cuda.lower.kernels import BLOCK_AXES, THREAD
-from tensorc_dsl.ir.expr import ONE, ZERO, Compare, Expr, Var, constant, floordiv, floormod, index
-from tensorc_dsl.ir.program import Axis, For, Stmt, walk
+from tensorc_dsl.ir.expr import ONE, ZERO, Compare, Expr, Var, add, constant, floordiv, floormod, index, mul
+from tensorc_dsl.ir.program import PERSISTENT, Axis, For, Stmt, walk
 from tensorc_dsl.lower.flat import LowerError
 
 _DIMENSIONS = (Axis.THREAD_X, Axis.THREAD_Y, Axis.THREAD_Z)
@@ -25,21 +26,31 @@ _LANES, _WARPS = 32, 4
 
 @dataclass(frozen=True, slots=True)
 class Axes:
-    """The bound loops of a kernel by variable, the size of each axis, and the threads of a block."""
+    """The bound loops of a kernel by variable, the size of each axis, and the threads of a block. `turns` has the loops over
+    blocks whose iterations a number of blocks take in turn, with this number."""
 
     loops: Mapping[str, Axis]
     sizes: Mapping[Axis, Expr]
     threads: int
+    turns: Mapping[str, int] = field(default_factory=dict[str, int])
 
     @property
     def grid(self) -> tuple[Expr, Expr, Expr]:
         """The blocks along x, y and z."""
-        x, y, z = (self.sizes.get(Axis(name), ONE) for name in BLOCK_AXES)
+        few = {self.loops[var].value: index(count) for var, count in self.turns.items()}
+        x, y, z = (few.get(name, self.sizes.get(Axis(name), ONE)) for name in BLOCK_AXES)
         return x, y, z
+
+    @property
+    def of_grid(self) -> tuple[str, ...]:
+        """The variables that say which iterations of loops over blocks run."""
+        return (*BLOCK_AXES, *map(turn_of, self.turns))
 
     def value(self, var: str) -> Expr:
         """The value of a bound loop in a thread."""
         axis = self.loops[var]
+        if var in self.turns:
+            return add(mul(Var(turn_of(var)), index(self.turns[var])), Var(axis.value))
         return self._digit(axis) if axis.counts_threads else Var(axis.value)
 
     def is_thread(self, var: str) -> bool:
@@ -62,7 +73,7 @@ class Axes:
                     ' bind what counts warpgroups to "warpgroup"'
                 )
             sizes[Axis.WARP] = index(_WARPS)
-        return Axes({**self.loops, **lanes}, sizes, _threads(sizes))
+        return Axes({**self.loops, **lanes}, sizes, _threads(sizes), self.turns)
 
     def conditions(self, bound: Sequence[str]) -> tuple[Compare, ...]:
         """The conditions under which a thread runs a statement inside these loops: for an axis of the kernel that none is
@@ -109,17 +120,26 @@ def _digits(sizes: Mapping[Axis, Expr], family: Sequence[Axis]) -> list[tuple[Ax
     return out
 
 
-def axes_of(kernel: Stmt) -> Axes:
-    """The axes of a statement at the top of a program. Raises LowerError if no kernel can have them."""
+def turn_of(var: str) -> str:
+    """The variable that counts the iterations of a persistent loop that one block takes."""
+    return f"{var}.turn"
+
+
+def axes_of(kernel: Stmt, cores: int) -> Axes:
+    """The axes of a statement at the top of a program, for a GPU of so many multiprocessors, or 0 if that is not known.
+    Raises LowerError if no kernel can have them."""
     loops: dict[str, Axis] = {}
     sizes: dict[Axis, Expr] = {}
+    turns: dict[str, int] = {}
     for _, s in walk((kernel,)):
         if isinstance(s, For) and s.axis is not None:
             if s.axis.level == "cluster":
                 raise LowerError(f'`{s.var}` is bound to "{s.axis}": clusters have no code yet; bind it to "block.y"')
             loops[s.var] = s.axis
             sizes[s.axis] = s.extent
-    return Axes(loops, sizes, _threads(sizes))
+            if (PERSISTENT, True) in s.annotations and 0 < cores < (constant(s.extent) or cores + 1):
+                turns[s.var] = cores
+    return Axes(loops, sizes, _threads(sizes), turns)
 
 
 def _threads(sizes: Mapping[Axis, Expr]) -> int:

@@ -12,7 +12,14 @@ from tensorc_dsl.backend.cuda.lower.barriers import with_barriers
 from tensorc_dsl.backend.cuda.lower.beside import with_waits
 from tensorc_dsl.backend.cuda.lower.bodies import finished
 from tensorc_dsl.backend.cuda.lower.collectives import collected, require_adjacent, with_lanes
-from tensorc_dsl.backend.cuda.lower.kernels import DeviceKernel, DeviceProgram, Local, collectives_in, format_device
+from tensorc_dsl.backend.cuda.lower.kernels import (
+    DeviceKernel,
+    DeviceProgram,
+    Local,
+    collectives_in,
+    format_device,
+    roles_in,
+)
 from tensorc_dsl.backend.cuda.lower.owners import own
 from tensorc_dsl.backend.cuda.lower.pipelines import versioned
 from tensorc_dsl.backend.cuda.lower.roles import threads_of
@@ -54,8 +61,9 @@ class _Pass:
     about: str
 
 
-def lower_device(program: Program, features: tuple[str, ...] = (OLDEST,)) -> DeviceProgram:
-    """The kernels that run a scheduled program on GPUs with some features, as a target names them.
+def lower_device(program: Program, features: tuple[str, ...] = (OLDEST,), cores: int = 0) -> DeviceProgram:
+    """The kernels that run a scheduled program on GPUs with some features, as a target names them, and so many
+    multiprocessors; 0 says nothing of these.
 
     Raises LowerError if there is none that does the same.
     """
@@ -66,7 +74,7 @@ def lower_device(program: Program, features: tuple[str, ...] = (OLDEST,)) -> Dev
         raise LowerError(
             f"`{found[0]}` is scattered, which a GPU's threads cannot share; leave `scatter` out for this target"
         )
-    kernels = [k for n in range(len(program.body)) for k in _run(_nest(program, n, features), PASSES).kernels]
+    kernels = [k for n in range(len(program.body)) for k in _run(_nest(program, n, features, cores), PASSES).kernels]
     outputs = program.outputs
     params = tuple(Param(p.name, p.dtype, shape_of(p), p in outputs) for p in program.params)
     scratch = tuple(Prepared(b.name, b.dtype, element_count(b)) for b in _globals(program))
@@ -74,8 +82,15 @@ def lower_device(program: Program, features: tuple[str, ...] = (OLDEST,)) -> Dev
 
 
 def require_room(p: DeviceProgram, target: Target) -> None:
-    """Raises LowerError if a kernel has more shared memory than a block of the target can have; 0 says nothing of it."""
+    """Raises LowerError if a kernel has more shared memory than a block of the target can have, or more threads with those of
+    all roles; 0 says nothing of it."""
     for k in p.kernels:
+        if roles_in(k.body) and k.threads > target.threads > 0:
+            parts = ", ".join(f"`{r.name}` {r.threads}" for r in roles_in(k.body))
+            raise LowerError(
+                f"a block has {k.threads} threads with those of all roles, and up to {target.threads} are there: {parts};"
+                " make tiles smaller, or leave roles out"
+            )
         if k.shared_bytes > target.shared_memory > 0:
             buffers = ", ".join(f"`{b.name}` {b.size * b.dtype.bytes}" for b in k.shared)
             raise LowerError(
@@ -84,20 +99,20 @@ def require_room(p: DeviceProgram, target: Target) -> None:
             )
 
 
-def lower_device_until(program: Program, last: str, features: tuple[str, ...]) -> str:
+def lower_device_until(program: Program, last: str, features: tuple[str, ...], cores: int = 0) -> str:
     """The kernels after the pass of that name, as text for people."""
     few = PASSES[: [p.name for p in PASSES].index(last) + 1]
     out: list[str] = []
     for n in range(len(program.body)):
-        nest = _run(_nest(program, n, features), few)
+        nest = _run(_nest(program, n, features, cores), few)
         made = DeviceProgram(program.name, (), (), (), nest.kernels)
         out.append(format_device(made) if nest.kernels else format_unit(nest.unit))
     return "\n".join(out)
 
 
-def _nest(program: Program, n: int, features: tuple[str, ...]) -> Nest:
+def _nest(program: Program, n: int, features: tuple[str, ...], cores: int) -> Nest:
     unit = Unit(program, replace(program, body=(program.body[n],)), None, {})
-    return Nest(unit, n, axes_of(program.body[n]), features)
+    return Nest(unit, n, axes_of(program.body[n], cores), features)
 
 
 def _run(nest: Nest, passes: tuple[_Pass, ...]) -> Nest:

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from tensorc_dsl.affine.simplify import bounds, linear_form, simplify
 from tensorc_dsl.backend.cuda.lower.axes import Axes
-from tensorc_dsl.backend.cuda.lower.kernels import BLOCK_AXES, THREAD, Local
+from tensorc_dsl.backend.cuda.lower.kernels import THREAD, Local
 from tensorc_dsl.backend.cuda.lower.numbers import Numbers, evaluate
 from tensorc_dsl.ir.expr import (
     ZERO,
@@ -86,7 +86,7 @@ def own(body: tuple[Flat, ...], b: Buffer, home: Collection[str], axes: Axes) ->
     `home` are the loops each of whose iterations has a buffer of its own. Raises LowerError if two threads touch an element.
     """
     found = _accesses(body, b.name, axes)
-    outer = {THREAD, *BLOCK_AXES, *home}
+    outer = {THREAD, *axes.of_grid, *home}
     split = [_split(a, outer, b.name) for a in found]
     columns = [[parts[d] for _, parts in split] for d in range(len(b.shape))]
     parts, on = _parts_of_threads(b, found, [t for t, _ in split], axes)

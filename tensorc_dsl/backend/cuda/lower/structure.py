@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from tensorc_dsl.affine.simplify import conjuncts
 from tensorc_dsl.backend.cuda.lower.arrivals import boxes_of, in_place, unnumbered
-from tensorc_dsl.backend.cuda.lower.axes import Axes
+from tensorc_dsl.backend.cuda.lower.axes import Axes, turn_of
 from tensorc_dsl.backend.cuda.lower.barriers import needs_barrier
 from tensorc_dsl.backend.cuda.lower.beside import described_in
 from tensorc_dsl.backend.cuda.lower.boxes import fetched_bytes, maps_of
@@ -34,7 +34,19 @@ from tensorc_dsl.backend.cuda.lower.shuffles import guarded
 from tensorc_dsl.backend.cuda.lower.stages import Pipeline
 from tensorc_dsl.backend.cuda.lower.threads import of_thread, plain, size_of
 from tensorc_dsl.ir.dtypes import DType
-from tensorc_dsl.ir.expr import ZERO, Expr, Var, conjunction, constant, free_vars, substitute
+from tensorc_dsl.ir.expr import (
+    ZERO,
+    Compare,
+    Expr,
+    Var,
+    ceildiv,
+    conjunction,
+    constant,
+    floormod,
+    free_vars,
+    index,
+    substitute,
+)
 from tensorc_dsl.ir.print import format_expr, format_store
 from tensorc_dsl.ir.program import Program
 from tensorc_dsl.ir.swizzle import UNITS, Swizzle, swizzle_of
@@ -118,7 +130,8 @@ class _Cutter:
         out: list[Device] = []
         for s in body:
             if isinstance(s, Loop) and s.var in self.axes.loops:
-                out += self.cut(s.body, {**values, s.var: self.axes.value(s.var)}, (*bound, s.var), conds)
+                inner = self.cut(s.body, {**values, s.var: self.axes.value(s.var)}, (*bound, s.var), conds)
+                out += self._in_turn(s.var, substitute(s.end, values), tuple(inner))
             elif not self._divided(s):
                 out += self._phase(s, values, bound, conds)
             elif isinstance(s, Loop) and s.var in self.pipelines:
@@ -140,6 +153,15 @@ class _Cutter:
             else:
                 raise LowerError(f"a {type(s).__name__.lower()} around threads has no code for GPUs")
         return in_place(out)
+
+    def _in_turn(self, var: str, end: Expr, body: tuple[Device, ...]) -> tuple[Device, ...]:
+        """The statements of a bound loop, for each of its iterations that a block takes."""
+        count = self.axes.turns.get(var)
+        if count is None:
+            return body
+        whole = constant(floormod(end, index(count))) == 0
+        mine = body if whole else (Guard(Compare("<", self.axes.value(var), end), body),)
+        return (Steps(turn_of(var), ceildiv(end, index(count)), mine),)
 
     def _divided(self, s: Flat) -> bool:
         """Whether bound loops are inside a statement, or boxes under conditions or in loops of an open length."""

@@ -12,7 +12,8 @@ from dataclasses import dataclass
 from math import inf, prod
 
 from tensorc_dsl.backend.cuda.compiled import cpu_of
-from tensorc_dsl.backend.cuda.lower.kernels import DeviceKernel, DeviceProgram
+from tensorc_dsl.backend.cuda.lower.kernels import DeviceKernel, DeviceProgram, roles_in
+from tensorc_dsl.backend.cuda.lower.roles import first_registers
 from tensorc_dsl.backend.cuda.model.counts import SECTOR, Counted, counted
 from tensorc_dsl.backend.cuda.model.machines import Machine, machine_of
 from tensorc_dsl.ir.bind import Sizes, evaluate_size
@@ -57,7 +58,9 @@ def estimates(p: DeviceProgram, target: Target, sizes: Sizes) -> tuple[Estimate,
 
 
 def registers(k: DeviceKernel) -> int:
-    """The registers of a thread: those for its private storage, and some to spare."""
+    """The registers of a thread: those for its private storage, and some to spare; as it begins, if roles change them."""
+    if any(r.registers for r in roles_in(k.body)):
+        return first_registers(k.threads)
     return SPARE + sum(-(-b.size * b.dtype.bytes // 4) for b in k.local)
 
 
