@@ -56,6 +56,13 @@ compute twice(A: f32[M, K], B: f32[K, N], C: f32[N, L]) -> Y: f32[M, L] {
     let Q[i, l] = sum[j] P[i, j] * C[j, l]
     Y[i, l] = max(Q[i, l], 0.0)
 }
+
+compute weighted(A: f32[M, K], B: f32[K, N], C: f32[N, L], w: f32[N]) -> Y: f32[M, L] {
+    let P[i, j] = sum[k] A[i, k] * B[k, j]
+    let v[i] = sum[j] P[i, j] * w[j]
+    let Q[i, l] = sum[j] P[i, j] * C[j, l]
+    Y[i, l] = Q[i, l] * v[i]
+}
 """
 
 ROWS = {
@@ -135,6 +142,7 @@ CHAINS = {
     "a row alone": "attention(B=2, H=1, M=1, N=7, D=1, E=5)",
     "more rows than warps": "attention(B=1, H=2, M=8, N=13, D=8, E=12)",
     "two products": "twice(M=10, N=7, K=3, L=9)",
+    "one product of a row with a vector": "weighted(M=10, N=7, K=3, L=9)",
 }
 
 
