@@ -158,4 +158,4 @@ def isolated(what: Callable[[], str]) -> str:
     with os.fdopen(reading) as pipe:
         text = pipe.read()
     _, status = os.waitpid(child, 0)
-    return text if status == 0 else f"the kernel ended with status {status}"
+    return text if status == 0 else f"the process ended with status {status}"

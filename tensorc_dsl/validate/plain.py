@@ -56,7 +56,8 @@ def joined(m: M) -> M:
     """
     renew()
     try:
-        return m.coalesce()
+        # A lexicographic maximum has pieces with a constraint `1 >= 0`, at which isl 2026.2.2 ends the process.
+        return m.remove_redundancies().coalesce()
     except isl.Error:
         renew()
         return m
