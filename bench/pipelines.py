@@ -10,6 +10,7 @@ from __future__ import annotations
 import argparse
 import faulthandler
 import re
+import signal
 import sys
 import traceback
 from collections.abc import Callable, Iterator
@@ -38,7 +39,7 @@ OUT = Path("build/pipelines.txt")
 BATCH = 100
 """The number of pipelines of one line."""
 ENDLESS = 300
-"""Seconds after which a pipeline stops the run: nothing about it takes so long."""
+"""Seconds after which a pipeline's process is ended: nothing about it takes so long."""
 PARTS = ("expansion", "proof", "build")
 
 T = TypeVar("T")
@@ -127,7 +128,7 @@ def told(seeds: range, tally: Tally) -> str:
 
 def one(seed: int, draws: int) -> Tally:
     """What becomes of draws of a pipeline; each that is not as it should be is printed."""
-    faulthandler.dump_traceback_later(ENDLESS, exit=True)
+    signal.alarm(ENDLESS)  # ends the process
     total = Tally()
     t = task(pipeline(seed))
     judge = Judge(t.program, 3)
@@ -141,9 +142,8 @@ def one(seed: int, draws: int) -> Tally:
 
 def pipelines(seeds: range, draws: int) -> Tally:
     """What becomes of draws of the pipelines, each in a process of its own: a crash is one that is wrong."""
-    faulthandler.enable()
     prepared()  # what all kernels share is compiled here, once
-    task(pipeline(seeds[0]))  # the library is loaded here, once
+    Judge(task(pipeline(seeds[0])).program, 3)  # the library, and what makes inputs, is loaded here, once
     total = Tally()
     for seed in seeds:
         alone = range(seed, seed + 1)
@@ -163,6 +163,7 @@ def main() -> None:
     parser.add_argument("--draws", type=int, default=2, help="of each pipeline")
     parser.add_argument("--out", type=Path, default=OUT, help="the file that the lines are added to")
     arguments = parser.parse_args()
+    faulthandler.enable()
     out: Path = arguments.out
     out.parent.mkdir(parents=True, exist_ok=True)
     done = read(iter(out.read_text(encoding="utf-8").splitlines() if out.exists() else ()))
