@@ -56,8 +56,7 @@ def joined(m: M) -> M:
     """
     renew()
     try:
-        # A lexicographic maximum has pieces with a constraint `1 >= 0`, at which isl 2026.2.2 ends the process.
-        return m.remove_redundancies().coalesce()
+        return m.coalesce()
     except isl.Error:
         renew()
         return m
