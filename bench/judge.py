@@ -12,7 +12,8 @@ import numpy as np
 from bench.bound import run_both
 from tensorc_dsl.backend.llvm.codegen.compile import Compiled, compile_kernel
 from tensorc_dsl.backend.llvm.lower.passes import lower_cpu
-from tensorc_dsl.backend.llvm.runtime.kernel import load
+from tensorc_dsl.backend.llvm.runtime.doorway import prepared
+from tensorc_dsl.backend.llvm.runtime.kernel import NativeKernel, load
 from tensorc_dsl.diagnostic import render
 from tensorc_dsl.ir.arrays import Array, stored_dtype, widen
 from tensorc_dsl.ir.parse import parse_program
@@ -115,19 +116,21 @@ class Judge:
 
     def ran(self, scheduled: Program, compiled: Compiled) -> str:
         """What is wrong with the results of the kernel, which runs in a process of its own; "" if nothing is."""
-        return isolated(lambda: self._run(scheduled, compiled))
+        prepared()  # what all kernels share is compiled here, once, and not in each of the processes
+        kernel = load(compiled)
+        return isolated(lambda: self._run(scheduled, kernel))
 
-    def _run(self, scheduled: Program, compiled: Compiled) -> str:
+    def _run(self, scheduled: Program, kernel: NativeKernel) -> str:
         """The kernel's results, in memory that ends at unreadable pages."""
         outs = {
             q.name: Guarded(shape_of(scheduled.buffer(q.name)), stored_dtype(q.dtype))
-            for q in compiled.params
+            for q in kernel.params
             if q.output
         }
         for out in outs.values():
             poison(out.array)
         ins = {n: frozen(np.asarray(a, order="C")) for n, a in self.inputs.items()}
-        if fault := run_both(load(compiled), ins | {n: out.array for n, out in outs.items()}):
+        if fault := run_both(kernel, ins | {n: out.array for n, out in outs.items()}):
             return fault
         for name, out in outs.items():
             if where := out.trespassed():
@@ -155,4 +158,4 @@ def isolated(what: Callable[[], str]) -> str:
     with os.fdopen(reading) as pipe:
         text = pipe.read()
     _, status = os.waitpid(child, 0)
-    return text if status == 0 else f"the kernel ended with status {status}"
+    return text if status == 0 else f"the process ended with status {status}"

@@ -10,6 +10,7 @@ from __future__ import annotations
 import argparse
 import faulthandler
 import re
+import signal
 import sys
 import traceback
 from collections.abc import Callable, Iterator
@@ -19,11 +20,12 @@ from pathlib import Path
 from time import process_time
 from typing import TypeVar
 
-from bench.judge import UNPROVED, Judge
+from bench.judge import UNPROVED, Judge, isolated
 from bench.random_pipelines import in_a_file, pipeline
 from tensorc_dsl.api import Task, TaskFile
 from tensorc_dsl.backend.llvm.codegen.compile import compile_kernel
 from tensorc_dsl.backend.llvm.lower.passes import lower_cpu
+from tensorc_dsl.backend.llvm.runtime.doorway import prepared
 from tensorc_dsl.check.items import FORGETFUL
 from tensorc_dsl.check.scope import Versions
 from tensorc_dsl.check.uses import standard
@@ -37,7 +39,7 @@ OUT = Path("build/pipelines.txt")
 BATCH = 100
 """The number of pipelines of one line."""
 ENDLESS = 300
-"""Seconds after which a pipeline stops the run: nothing about it takes so long."""
+"""Seconds after which a pipeline's process is ended: nothing about it takes so long."""
 PARTS = ("expansion", "proof", "build")
 
 T = TypeVar("T")
@@ -119,19 +121,38 @@ def draw(t: Task, number: int, judge: Judge, name: str) -> tuple[Tally, str]:
     return found, wrong or fault
 
 
+def told(seeds: range, tally: Tally) -> str:
+    """The line about these pipelines."""
+    return f"{seeds[0]} to {seeds[-1]}: {tally}"
+
+
+def one(seed: int, draws: int) -> Tally:
+    """What becomes of draws of a pipeline; each that is not as it should be is printed."""
+    signal.alarm(ENDLESS)  # ends the process
+    total = Tally()
+    t = task(pipeline(seed))
+    judge = Judge(t.program, 3)
+    for n in range(draws):
+        found, fault = draw(t, n, judge, f"{seed}:{n}")
+        total = total.plus(found)
+        if fault:
+            print(f"pipeline {seed}, draw {n}: {fault.strip()}", flush=True)
+    return total
+
+
 def pipelines(seeds: range, draws: int) -> Tally:
-    """What becomes of draws of the pipelines; each that is not as it should be is printed."""
+    """What becomes of draws of the pipelines, each in a process of its own: a crash is one that is wrong."""
+    prepared()  # what all kernels share is compiled here, once
+    Judge(task(pipeline(seeds[0])).program, 3)  # the library, and what makes inputs, is loaded here, once
     total = Tally()
     for seed in seeds:
-        faulthandler.dump_traceback_later(ENDLESS, exit=True)
-        t = task(pipeline(seed))
-        judge = Judge(t.program, 3)
-        for n in range(draws):
-            found, fault = draw(t, n, judge, f"{seed}:{n}")
-            total = total.plus(found)
-            if fault:
-                print(f"pipeline {seed}, draw {n}: {fault.strip()}", flush=True)
-    faulthandler.cancel_dump_traceback_later()
+        alone = range(seed, seed + 1)
+        text = isolated(lambda alone=alone: told(alone, one(alone[0], draws)))
+        found = read(iter([text])).get(alone)
+        if found is None:
+            print(f"pipeline {seed}: {text.strip()}", flush=True)
+            found = Tally(draws=draws, wrong=draws)
+        total = total.plus(found)
     return total
 
 
@@ -142,6 +163,7 @@ def main() -> None:
     parser.add_argument("--draws", type=int, default=2, help="of each pipeline")
     parser.add_argument("--out", type=Path, default=OUT, help="the file that the lines are added to")
     arguments = parser.parse_args()
+    faulthandler.enable()
     out: Path = arguments.out
     out.parent.mkdir(parents=True, exist_ok=True)
     done = read(iter(out.read_text(encoding="utf-8").splitlines() if out.exists() else ()))
@@ -150,7 +172,7 @@ def main() -> None:
         seeds = range(at, min(at + BATCH, end))
         if seeds not in done:
             done[seeds] = pipelines(seeds, arguments.draws)
-            line = f"{seeds[0]} to {seeds[-1]}: {done[seeds]}"
+            line = told(seeds, done[seeds])
             print(line, flush=True)
             with out.open("a", encoding="utf-8") as file:
                 file.write(f"{line}\n")

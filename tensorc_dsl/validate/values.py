@@ -222,7 +222,7 @@ class Values:
             return
         assert isinstance(node, At)
         assert isinstance(node.expr, Load)
-        if self.flow.follows_writes(node.statement, node.expr):
+        if self.flow.follows_writes(node.statement, node.expr, asked):
             return
         for _, m in self.steps(node) or ():
             asked = asked.subtract(m.domain())

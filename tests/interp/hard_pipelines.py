@@ -88,4 +88,30 @@ compute pipeline(X: f64[36, 73]) -> Y: f64[81, 16] {
     Y[y in 81, x in 16] = 1.5 * f64(S5[clamp(2 * y + 0 - 1, 0, 80), (2 * x + 1 - 1) % 24]) + 0.25 * f64(S5[clamp(2 * y + 2 - 1, 0, 80), (2 * x + 2 - 1) % 24]) + 0.5 * f64((S3[y + 0 - 1, x + 1] if 0 <= y + 0 - 1 < 54 else 0)) + 0.5 * f64((S3[y + 2 - 1, x + 2] if 0 <= y + 2 - 1 < 54 else 1))
 }
 """,
+    # The last writes of a mirrored read are pieces with constraints that say nothing: isl ended the process.
+    "reflected": """
+compute pipeline(X: i16[51, 88]) -> R4: f32[28, 29], Y: f32[56, 85] {
+    let S0[y in 34, x in 88] = 0.25 * f64((X[y + 2 - 1, min((3 * x / 2 + 1 - 1) % 176, 175 - (3 * x / 2 + 1 - 1) % 176)] if 0 <= y + 2 - 1 < 51 else 0)) + 0.25 * f64((X[(3 * y + 2 - 1) % 51, 2 * x + 1 - 1] if 0 <= 2 * x + 1 - 1 < 88 else 0))
+    let S1[y in 32, x in 88] = 2 * saturate(i16, S0[y / 2 + 0, 2 * x / 3 + 0])
+    let S2[y in 32, x in 58] = 2 * S1[2 * y / 3 + 1, min((2 * x + 2 - 1) % 176, 175 - (2 * x + 2 - 1) % 176)] + 3 * S1[2 * y / 3 + 0, min((2 * x + 0 - 1) % 176, 175 - (2 * x + 0 - 1) % 176)]
+    let S3[y in 30, x in 58] = 1.5 * f32(S2[y + 0, clamp(2 * x / 3 + 2 - 1, 0, 57)]) + 0.5 * f32(S2[y + 1, clamp(2 * x / 3 + 0 - 1, 0, 57)]) + 0.5 * f32(S2[y + 2, clamp(2 * x / 3 + 0 - 1, 0, 57)])
+    R4[y in 28, x in 29] = 1.5 * S3[min((y + 2 - 1) % 60, 59 - (y + 2 - 1) % 60), x / 2 + 2] + 0.5 * S3[min((y + 1 - 1) % 60, 59 - (y + 1 - 1) % 60), x / 2 + 2] + 0.25 * S3[clamp(y / 2 + 2 - 1, 0, 29), clamp(3 * x + 2 - 1, 0, 57)] + 0.25 * S3[clamp(y / 2 + 1 - 1, 0, 29), clamp(3 * x + 2 - 1, 0, 57)]
+    let S5[y in 56, x in 58] = 0.5 * R4[min((y + 0 - 1) % 56, 55 - (y + 0 - 1) % 56), clamp(x + 2 - 1, 0, 28)] + 0.5 * f32(S2[clamp(y + 0 - 1, 0, 31), clamp(x + 2 - 1, 0, 57)])
+    let S6[y in 28, x in 87] = 3 * saturate(u8, S5[y + 1, (x + 2 - 1) % 58])
+    Y[y in 56, x in 85] = 0.5 * f32(S6[clamp(y + 0 - 1, 0, 27), x + 1]) + 1.5 * S5[min((y + 0 - 1) % 112, 111 - (y + 0 - 1) % 112), clamp(57 - x + 1, 0, 57)]
+}
+""",
+    # A scan is read within a border only: beyond it, it would be read outside of what is written.
+    "within": """
+compute pipeline(X: f32[55, 50]) -> Y: f64[71, 30] {
+    let S0[y in 53, x in 75] = min(0.25 * X[clamp(3 * y / 2 + 1 - 1, 0, 54), clamp(49 - 2 * x / 3 + 2, 0, 49)], 0.25 * (X[2 * y / 3 + 1, x + 2 - 1] if 0 <= x + 2 - 1 < 50 else 0))
+    let S1[y in 51, x in 73] = sum[i in 3, j in 3] S0[y + i, x + j] * 0.25
+    let S2[y in 51, x in 69] = max[i in 1, j in 5] S1[y + i, x + j] * 0.25
+    let S3[y in 49, x in 67] = 1 * saturate(i16, S2[y + 1, x + 0])
+    let S4[y in 49, x in 67] = scan[x] init S3[y, 0] step S3[y, x] / 2 + S4[y, x - 1] / 2
+    let S5[y in 49, x in 65] = 3 * S4[(2 * y + 1 - 1) % 49, (2 * x + 0 - 1) % 67] + 1 * S4[(2 * y + 0 - 1) % 49, (2 * x + 1 - 1) % 67] + 3 * S4[(2 * y + 0 - 1) % 49, (2 * x + 2 - 1) % 67] + 1 * S4[min((3 * y + 1 - 1) % 98, 97 - (3 * y + 1 - 1) % 98), clamp(66 - x + 0, 0, 66)] + 1 * S4[min((3 * y + 0 - 1) % 98, 97 - (3 * y + 0 - 1) % 98), clamp(66 - x + 1, 0, 66)] + 1 * S4[min((3 * y + 0 - 1) % 98, 97 - (3 * y + 0 - 1) % 98), clamp(66 - x + 2, 0, 66)]
+    let S6[y in 73, x in 32] = 1.5 * f64((S5[min((y + 0 - 1) % 98, 97 - (y + 0 - 1) % 98), 3 * x + 0 - 1] if 0 <= 3 * x + 0 - 1 < 65 else 1)) + 0.5 * f64((S5[min((y + 2 - 1) % 98, 97 - (y + 2 - 1) % 98), 3 * x + 2 - 1] if 0 <= 3 * x + 2 - 1 < 65 else 0))
+    Y[y in 71, x in 30] = sum[i in 3, j in 3] S6[y + i, x + j] * 0.25
+}
+""",
 }

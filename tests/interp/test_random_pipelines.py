@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import os
+
 import pytest
 
 from bench.judge import Judge
-from bench.pipelines import draw, pipelines, read, task
+from bench.pipelines import Tally, draw, pipelines, read, task, told
 from tests.interp.hard_pipelines import HARD
 
 
@@ -24,7 +26,18 @@ def test_what_is_read_in_many_pieces_is_proved(name: str) -> None:
         assert (found.unproved, found.wrong, fault) == (0, 0, "")
 
 
+def test_a_process_that_ends_is_wrong_and_the_others_go_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    def one(seed: int, draws: int) -> Tally:
+        if seed == 12:
+            os._exit(1)
+        return Tally(draws)
+
+    monkeypatch.setattr("bench.pipelines.one", one)
+    found = pipelines(range(12, 14), 3)
+    assert (found.draws, found.unproved, found.wrong) == (6, 0, 3)
+
+
 def test_a_line_reads_back_as_the_hundred_that_it_tells_of() -> None:
     found = pipelines(range(12, 14), 1)
-    line = f"12 to 13: {found}"
+    line = told(range(12, 14), found)
     assert read(iter([line, "pipeline 12, draw 0: wrong", f"{line} and more"])) == {range(12, 14): found}

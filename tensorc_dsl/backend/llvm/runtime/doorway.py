@@ -93,7 +93,7 @@ def doorway(kernel: int, scratch: Array, fixed: Sequence[int], wanted: Sequence[
     `fixed` has all arguments of the kernel, with any number for those of arrays; the caller keeps their memory alive.
     None if this Python's arrays have another layout, or there are too many arguments.
     """
-    method = _prepared()
+    method = prepared()
     outputs = [n for n, w in enumerate(wanted) if w.output]
     if method is None or len(fixed) > MOST or len(wanted) > MOST or not outputs:
         return None
@@ -123,7 +123,7 @@ def doorway(kernel: int, scratch: Array, fixed: Sequence[int], wanted: Sequence[
     return _make(ctypes.addressof(method), address, None)
 
 
-def _prepared() -> _MethodDef | None:
+def prepared() -> _MethodDef | None:
     """Python's description of the function, compiled on first use (some 10 ms); None if arrays have another layout."""
     with _lock:
         if not _method:
