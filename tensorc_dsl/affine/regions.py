@@ -60,6 +60,11 @@ def required_region(
     return tuple(_dimension(accesses, d, size, context, given) for d, size in enumerate(shape))
 
 
+DISTANCES = 32
+"""The questions about distances that a region is worth. What is inlined into stages of stages is read at dozens of places;
+the distance of each from each took ten seconds."""
+
+
 @dataclass(frozen=True, slots=True)
 class _Span:
     """The interval `low + [0, width]`."""
@@ -93,15 +98,24 @@ def _around(spans: Sequence[_Span], context: Context, given: Sequence[Expr]) -> 
 
     Intervals of values lose what `y`, `max(y - 1, 0)` and `y / 2 + y % 2 * 2` have in common; integer sets keep it.
     """
+    widths: dict[Expr, int] = {}
+    for x in spans:
+        low = to_expr(x.low)
+        widths[low] = max(x.width, widths.get(low, 0))
     terms = {to_expr(x): x for span in spans for x in _unclamped(span.low, context) if x.terms}
-    found: list[_Span] = []
-    for term in terms.values():
-        ends = [(extremes(to_expr(x.low.minus(term)), context.ranges, given), x.width) for x in spans]
-        known = [(e[0], e[1] + width) for e, width in ends if e is not None]
-        if len(known) == len(ends):
-            start = min(low for low, _ in known)
-            found.append(_Span(term.plus_constant(start), max(high for _, high in known) - start))
-    return min(found, key=lambda x: x.width, default=None)
+    best: _Span | None = None
+    for term in [*terms.values()][: DISTANCES // len(widths)]:
+        start, end = 0, 0
+        for k, (low, width) in enumerate(widths.items()):
+            ends = extremes(to_expr(linear(low, context).minus(term)), context.ranges, given)
+            if ends is None:
+                break
+            start, end = (ends[0], ends[1] + width) if k == 0 else (min(start, ends[0]), max(end, ends[1] + width))
+            if best is not None and end - start >= best.width:
+                break
+        else:
+            best = _Span(term.plus_constant(start), end - start)
+    return best
 
 
 def _unclamped(form: Linear, context: Context) -> list[Linear]:

@@ -22,7 +22,7 @@ from tensorc_dsl.ir.expr import Const, Expr, Load, children, dtype_of
 from tensorc_dsl.ir.program import IterKind
 from tensorc_dsl.validate.code import Code, Statement, label
 from tensorc_dsl.validate.data import Lifted, Shared, at_all_numbers, deciding, shared_data
-from tensorc_dsl.validate.facts import ExampleSizes, Refuted, Undecided, at, example, written_by
+from tensorc_dsl.validate.facts import ExampleSizes, Refuted, TooMany, Undecided, at, example, written_by
 from tensorc_dsl.validate.flow import Total
 from tensorc_dsl.validate.match import match
 from tensorc_dsl.validate.plain import joined, require_simple, within
@@ -71,8 +71,17 @@ class Comparison:
     It may take the shortcuts in `allowed`; `taken` has those that it has taken.
     """
 
-    def __init__(self, original: Values, scheduled: Values, allowed: Collection[Shortcut], depth: int = 0) -> None:
+    def __init__(
+        self,
+        original: Values,
+        scheduled: Values,
+        allowed: Collection[Shortcut],
+        depth: int = 0,
+        pieces: int | None = None,
+    ) -> None:
         self._allowed = allowed
+        self._pieces = pieces
+        """The pieces of an obligation at most, if that is limited."""
         self.taken: set[Shortcut] = set()
         self._depth = depth
         self.original = original
@@ -99,6 +108,8 @@ class Comparison:
                     k = key(o.a), key(o.b)
                     known = todo.get(k)
                     todo[k] = o if known is None else replace(o, pairs=joined(known.pairs.union(o.pairs)))
+                    if self._pieces is not None and todo[k].pairs.n_basic_map() > self._pieces:
+                        raise TooMany(f"a question falls into more than {self._pieces} pieces")
                     if known is None:
                         heappush(order, _rank(o, count := count + 1))
             except Refuted as e:
@@ -229,7 +240,7 @@ class Comparison:
 
     def _proves(self, all_of: list[Obligation]) -> bool:
         """Whether all of the obligations can be proved; the state of the comparison is unchanged."""
-        attempt = Comparison(self.original, self.scheduled, self._allowed, self._depth + 1)
+        attempt = Comparison(self.original, self.scheduled, self._allowed, self._depth + 1, self._pieces)
         try:
             for o in all_of:
                 attempt.prove(o)

@@ -26,6 +26,10 @@ class Undecided(Exception):
     """Integer sets cannot decide the question. The message is the reason."""
 
 
+class TooMany(Undecided):
+    """A proof that is allowed little effort would take more."""
+
+
 @dataclass(frozen=True, slots=True)
 class ExampleSizes:
     """Open dimensions with their sizes; in messages ` with M=3`."""
