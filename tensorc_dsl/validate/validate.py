@@ -85,8 +85,8 @@ def validate(
 
 
 STEP_PIECES = 64
-"""The pieces of a question up to which a step of a schedule is worth a proof. Lines of Harris's detector and pyramids have up to
-32, tiles of a wave over time up to 48; with a thousand a refusal took a minute."""
+"""The pieces of a question up to which a step of a schedule is worth a proof. Lines of Harris's detector and pyramids have up
+to 32, tiles of a wave over time up to 48; with a thousand a refusal took a minute."""
 
 
 def proves(original: Program, scheduled: Program) -> bool:
