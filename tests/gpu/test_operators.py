@@ -1,12 +1,13 @@
 """Every compute of the library has kernels for GPUs: PTX is made, and their emulation gives what the compute says.
 
 `make gpu DRAWS=20` draws more schedules of each, at all sizes, for both targets, and emulates all of them; a fifth as many at
-sizes of 0, 1 and primes. Otherwise those
-for images are emulated whose kernels differ most.
+sizes of 0, 1 and primes. Where `ptxas` is installed, it assembles each, and a warning names those that spill registers, which
+searches pass over. Otherwise those for images are emulated whose kernels differ most.
 """
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterator, Mapping
 
 import pytest
@@ -14,6 +15,7 @@ import pytest
 from tensorc_dsl.backend.cuda.emulate import emulation
 from tensorc_dsl.backend.cuda.lower.kernels import DeviceProgram
 from tensorc_dsl.backend.cuda.lower.lower import lower_device
+from tensorc_dsl.backend.cuda.sass import spills_of, tool
 from tensorc_dsl.diagnostic import TschedError
 from tensorc_dsl.elaborate.compute import elaborate
 from tensorc_dsl.ir.program import Program
@@ -48,9 +50,12 @@ def drawn_kernels(name: str, program: Program, draws: int = DRAWS) -> Iterator[t
         for target in TARGETS if DRAWS > 1 else (TARGETS[len(name) % len(TARGETS)],):
             trace = drawn(gpu_space(program, target), name, seed)
             kernels = lower_device(trace.program)
-            assert f".target {target}" in ptx(kernels, target)
+            code = ptx(kernels, target)
+            assert f".target {target}" in code
             if kernels not in met:
                 met.add(kernels)
+                if DRAWS > 1 and tool("ptxas") is not None and (spilled := spills_of(code, target)):
+                    warnings.warn(f"seed {seed} on {target}: {spilled}", stacklevel=1)
                 yield kernels, trace.text
 
 
