@@ -4,6 +4,11 @@ from __future__ import annotations
 
 import gc
 import os
+
+# The processes of one run of all tests take all cores: threads of NumPy's and SciPy's libraries would wait for each other,
+# which they do by spinning. Both read this when they are loaded, here and in what tests start.
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+
 from collections.abc import Iterator
 
 import pytest
@@ -15,8 +20,14 @@ from tensorc_dsl.search import drift
 settings.register_profile("ci", derandomize=True, deadline=None, print_blob=True)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "ci"))
 
-# What is collected are 12,000 tests and the trees of the library, all alive. The command does the same when it is called.
+# The command does the same when it is called.
 gc.set_threshold(100_000, 20, 20)
+
+
+def pytest_collection_finish() -> None:
+    """15,000 tests and the trees of the library are alive to the end, so no search for garbage visits them."""
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.fixture(scope="session", autouse=True)

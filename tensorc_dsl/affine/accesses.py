@@ -7,13 +7,13 @@ An access stands for all its instances: one for each iteration of `loops` in whi
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
 
 from tensorc_dsl.affine.simplify import negate
 from tensorc_dsl.ir.expr import ZERO, Compare, Expr, Load, Select, children, free_vars, loads, substitute
 from tensorc_dsl.ir.memo import by_identity
 from tensorc_dsl.ir.node import node
-from tensorc_dsl.ir.program import Block, Buffer, For, IterKind, Program, Stmt, walk
+from tensorc_dsl.ir.program import Block, Buffer, For, IterKind, Program, Stmt
 from tensorc_dsl.ir.reductions import is_fold, is_whole_update
 
 
@@ -67,6 +67,12 @@ def touched(b: Block) -> frozenset[str]:
     return frozenset(names)
 
 
+@by_identity(2048)
+def touched_in(s: Stmt) -> frozenset[str]:
+    """The buffers that the blocks of a statement read or write."""
+    return touched(s) if isinstance(s, Block) else frozenset[str]().union(*map(touched_in, s.body))
+
+
 def written(stmts: tuple[Stmt, ...]) -> frozenset[str]:
     """The buffers that the blocks in `stmts` write."""
     return frozenset[str]().union(*map(_written_in, stmts))
@@ -80,11 +86,8 @@ def _written_in(s: Stmt) -> frozenset[str]:
 def accesses(outer: tuple[For, ...], stmts: tuple[Stmt, ...], buffers: frozenset[str]) -> tuple[Access, ...]:
     """Every access to one of `buffers` in `stmts`, in text order. The statements stand inside the loops `outer`."""
     out: list[Access] = []
-    for around, b in walk(stmts):
-        if not isinstance(b, Block) or buffers.isdisjoint(touched(b)):
-            continue
+    for loops, b in _users(outer, stmts, buffers):
         values = {it.name: it.binding for it in b.iters}
-        loops = (*outer, *around)
         first = tuple(Compare("==", it.binding, ZERO) for it in b.iters if it.kind is IterKind.REDUCE)
         whole = frozenset(s.buffer for s in b.body) if is_whole_update(b) else frozenset[str]()
         stores = [(s, None, True) for s in b.init]
@@ -105,6 +108,19 @@ def accesses(outer: tuple[For, ...], stmts: tuple[Stmt, ...], buffers: frozenset
     return tuple(out)
 
 
+def _users(
+    outer: tuple[For, ...], stmts: tuple[Stmt, ...], buffers: frozenset[str]
+) -> Iterator[tuple[tuple[For, ...], Block]]:
+    """The blocks that read or write one of `buffers`, in text order, each with the loops around it."""
+    for s in stmts:
+        if buffers.isdisjoint(touched_in(s)):
+            continue
+        if isinstance(s, Block):
+            yield outer, s
+        else:
+            yield from _users((*outer, s), s.body, buffers)
+
+
 def home(program: Program, buffer: Buffer) -> tuple[For, ...] | None:
     """The loops each of whose iterations has its own copy of `buffer`, outermost first; None if there is a single copy.
 
@@ -112,33 +128,27 @@ def home(program: Program, buffer: Buffer) -> tuple[For, ...] | None:
     """
     if buffer.scope == "global" or buffer.name in {p.name for p in program.params}:
         return None
-    return _common_loops(program, frozenset((buffer.name,))).get(buffer.name) or None
+    return _common_loops(program.body, buffer.name) or None
 
 
 @by_identity(8)
 def private_loops(program: Program) -> dict[str, frozenset[str]]:
     """For each intermediate buffer, the loops whose iterations have copies of their own."""
-    own = frozenset(b.name for b in program.buffers if b.scope != "global")
-    homes = _common_loops(program, own) if own else {}
-    return {b.name: frozenset(x.var for x in homes.get(b.name, ())) for b in program.buffers}
+    return {
+        b.name: frozenset(x.var for x in (_common_loops(program.body, b.name) if b.scope != "global" else ()))
+        for b in program.buffers
+    }
 
 
-def _common_loops(program: Program, buffers: frozenset[str]) -> dict[str, tuple[For, ...]]:
-    """For each of the buffers that a block accesses, the loops around all such blocks, outermost first."""
-    common: dict[str, tuple[For, ...]] = {}
-    for around, s in walk(program.body):
-        if not isinstance(s, Block):
-            continue
-        for name in touched(s) & buffers:
-            old = common.get(name)
-            if old is None:
-                common[name] = around
-            elif old:
-                same = 0
-                while same < min(len(old), len(around)) and old[same].var == around[same].var:
-                    same += 1
-                common[name] = old[:same]
-    return common
+def _common_loops(stmts: tuple[Stmt, ...], buffer: str) -> tuple[For, ...]:
+    """The loops around all blocks that access a buffer, outermost first: one statement alone accesses it as far down."""
+    around: list[For] = []
+    while True:
+        users = [s for s in stmts if buffer in touched_in(s)]
+        if len(users) != 1 or isinstance(users[0], Block):
+            return tuple(around)
+        around.append(users[0])
+        stmts = users[0].body
 
 
 def mentions(e: Expr, names: Collection[str]) -> bool:

@@ -34,6 +34,7 @@ from tensorc_dsl.ir.expr import (
     substitute,
     transform,
 )
+from tensorc_dsl.ir.memo import by_first
 from tensorc_dsl.ir.node import node
 from tensorc_dsl.ir.print import format_expr, format_store
 from tensorc_dsl.ir.program import Block, Buffer, For, Intrinsic, Store
@@ -84,6 +85,12 @@ class Mismatch:
 
 def match_nest(outer: Sequence[For], nest: For, intrinsic: Intrinsic) -> Match | Mismatch:
     """The proved match of a nest inside the loops `outer` with an instruction, or the reason why there is none."""
+    return _matched(nest, tuple((x.var, x.extent) for x in outer), intrinsic)
+
+
+@by_first(256)
+def _matched(nest: For, outer: tuple[tuple[str, Expr], ...], intrinsic: Intrinsic) -> Match | Mismatch:
+    """`match_nest` inside loops of these extents. Each step asks again, and most steps leave a nest as it is."""
     loops, stmt = [nest], nest.body
     while len(stmt) == 1 and isinstance(stmt[0], For):
         loops.append(stmt[0])
@@ -109,12 +116,13 @@ def match_nest(outer: Sequence[For], nest: For, intrinsic: Intrinsic) -> Match |
     s = b.body[0]
     bound = Store(s.buffer, tuple(substitute(i, values) for i in s.indices), substitute(s.value, values))
     extents = [(x.var, constant(x.extent)) for x in loops]
-    found = match_store(extents, bound, intrinsic, extent_ranges((*outer, *loops)))
+    around = (For(v, n, ()) for v, n in outer)
+    found = match_store(extents, bound, intrinsic, extent_ranges((*around, *loops)))
     if isinstance(found, Match) and (clash := _overlap(found, intrinsic)) is not None:
         return clash
     copied = filled(bound.value) if is_box(intrinsic) else None
     if isinstance(found, Match) and copied is not None and copied.cond is not None:
-        found = replace(found, filling=Filling(copied, tuple((x.var, x.extent) for x in (*outer, *loops))))
+        found = replace(found, filling=Filling(copied, (*outer, *((x.var, x.extent) for x in loops))))
     return found
 
 

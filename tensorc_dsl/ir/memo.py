@@ -8,10 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import wraps
-from typing import TypeVar
+from typing import TypeVar, TypeVarTuple
 
 A = TypeVar("A")
 R = TypeVar("R")
+More = TypeVarTuple("More")
 
 
 def by_identity(size: int) -> Callable[[Callable[[A], R]], Callable[[A], R]]:
@@ -32,6 +33,26 @@ def by_identity(size: int) -> Callable[[Callable[[A], R]], Callable[[A], R]]:
                     young, old = {}, young
                 found = young[id(about)] = old.get(id(about)) or (about, function(about))
             return found[1]
+
+        return ask
+
+    return keep
+
+
+def by_first(size: int) -> Callable[[Callable[[A, *More], R]], Callable[[A, *More], R]]:
+    """Decorator: as `by_identity`, of a function that takes more; its other arguments have few values, and are hashed."""
+
+    def keep(function: Callable[[A, *More], R]) -> Callable[[A, *More], R]:
+        @by_identity(size)
+        def known(_: A) -> dict[tuple[*More], R]:
+            return {}
+
+        @wraps(function)
+        def ask(about: A, *more: *More) -> R:
+            results = known(about)
+            if more not in results:
+                results[more] = function(about, *more)
+            return results[more]
 
         return ask
 

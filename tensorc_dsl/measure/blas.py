@@ -15,31 +15,44 @@ _Control = tuple[Callable[[], int], Callable[[int], None]]
 
 @contextmanager
 def one_blas_thread() -> Generator[None]:
-    """Linear algebra inside runs on one thread, in the whole process.
+    """Linear algebra inside runs on one thread, in the whole process; that of a library that is loaded inside does after
+    `all_alike`.
 
     OpenBLAS cuts even small products into parts and spins until all are done. Where something else runs on one of the
     cores, each call then waits for that: a batch's question took 0.5 s instead of 0.03 s. Does nothing for other libraries
     than the OpenBLAS that NumPy's and SciPy's wheels for Linux carry.
     """
-    before = [(set_, get()) for get, set_ in _controls()]
+    before = {path: get() for path, (get, _) in _controls().items()}
     try:
-        for set_, _ in before:
+        for _, set_ in _controls().values():
             set_(1)
         yield
     finally:
-        for set_, count in before:
-            set_(count)
+        for path, (_, set_) in _controls().items():
+            set_(before.get(path, max(before.values(), default=1)))
+
+
+def all_alike() -> None:
+    """The libraries have as many threads as the one with the fewest. SciPy's is loaded by its first use, and then has a
+    thread for each core, whatever the others were told."""
+    controls = _controls().values()
+    fewest = min((get() for get, _ in controls), default=1)
+    for _, set_ in controls:
+        set_(fewest)
+
+
+def _controls() -> dict[str, _Control]:
+    """For each OpenBLAS in this process now, by its path, the functions that get and set its number of threads."""
+    if sys.platform != "linux":
+        return {}
+    maps = Path("/proc/self/maps").read_text().splitlines()
+    paths = sorted({line.split(maxsplit=5)[5] for line in maps if "openblas" in line.rpartition("/")[2]})
+    return {path: control for path in paths if (control := _control_of(path)) is not None}
 
 
 @cache
-def _controls() -> list[_Control]:
-    """For each OpenBLAS in this process, the functions that get and set its number of threads."""
-    if sys.platform != "linux":
-        return []
-    maps = Path("/proc/self/maps").read_text().splitlines()
-    paths = sorted({line.split(maxsplit=5)[5] for line in maps if "openblas" in line.rpartition("/")[2]})
-    found = [_control(ctypes.CDLL(path, mode=os.RTLD_NOLOAD | os.RTLD_NOW)) for path in paths]
-    return [control for control in found if control is not None]
+def _control_of(path: str) -> _Control | None:
+    return _control(ctypes.CDLL(path, mode=os.RTLD_NOLOAD | os.RTLD_NOW))
 
 
 def _control(library: ctypes.CDLL) -> _Control | None:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from tensorc_dsl.affine.fragments import Unit, disagreement, misplaced
 from tensorc_dsl.affine.instruction import Match, match_nest
+from tensorc_dsl.ir.memo import by_identity
 from tensorc_dsl.ir.program import For, Intrinsic, LoopKind, Program, intrinsic_of, walk
 from tensorc_dsl.schedule.refusal import ScheduleRefusal, refusal
 from tensorc_dsl.schedule.substitution import loops_below
@@ -52,6 +53,7 @@ Nest = tuple[tuple[For, ...], For, Intrinsic]
 """The loops around a tensorized nest, its outermost loop, and the instruction that it is."""
 
 
+@by_identity(8)
 def _nests(program: Program) -> dict[str, Nest]:
     """The tensorized nests by the names of their outermost loops."""
     if not program.intrinsics:

@@ -8,10 +8,14 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
+from functools import cache
+from importlib import import_module
 
 import numpy as np
 import scipy  # its parts are loaded when they are first used: most commands never do
 from numpy.typing import NDArray
+
+from tensorc_dsl.measure.blas import all_alike
 
 Array = NDArray[np.float64]
 
@@ -103,8 +107,16 @@ def objective(v: Array, x: Array, y: Array, prior: Prior) -> tuple[float, Array]
     return value + 0.5 * float(t @ t), gradient + t / deviation
 
 
+@cache
+def _load() -> None:
+    """Load what solves equations, before the first use of it and not by it: it runs on as many threads as the rest."""
+    import_module("scipy.linalg")
+    all_alike()
+
+
 def fit(x: Array, y: Array, start: Hyper | None = None, iterations: int = 60) -> Hyper:
     """Hyperparameters at a mode of their posterior, by L-BFGS from `start`."""
+    _load()
     d = x.shape[1]
     prior = Prior.of_dimension(d)
     bounds = [_BOUNDS_LENGTH] * d + [_BOUNDS_SIGNAL, _BOUNDS_NOISE]
@@ -132,6 +144,7 @@ class Posterior:
 
     @staticmethod
     def of(x: Array, y: Array, hyper: Hyper) -> Posterior:
+        _load()
         noisy = kernel(x, x, hyper) + (math.exp(hyper.log_noise) + _JITTER) * np.eye(len(y))
         lower = scipy.linalg.cholesky(noisy, lower=True, check_finite=False)  # RW algorithm 2.1, line 2
         return Posterior(hyper, x, lower, scipy.linalg.cho_solve((lower, True), y, check_finite=False))  # line 3

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from tensorc_dsl.ir.memo import by_identity
+from tensorc_dsl.ir.memo import by_first, by_identity
 
 
 @dataclass(frozen=True)
@@ -61,3 +61,16 @@ def test_what_is_asked_often_stays() -> None:
         number(kept)
         number(Box(n))
     assert len([x for x in asked if x is kept]) == 1
+
+
+def test_other_arguments_are_told_apart_by_what_they_are() -> None:
+    asked: list[tuple[Box, Box]] = []
+
+    @by_first(8)
+    def total(box: Box, other: Box) -> int:
+        asked.append((box, other))
+        return box.number + other.number
+
+    first, equal = Box(1), Box(1)
+    assert [total(first, Box(2)), total(first, Box(2)), total(first, Box(3)), total(equal, Box(2))] == [3, 3, 4, 3]
+    assert [(a is first, b.number) for a, b in asked] == [(True, 2), (True, 3), (False, 2)]

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+import os
+import subprocess
 import sys
 
 import numpy as np
@@ -10,7 +12,6 @@ import pytest
 
 from tensorc_dsl.ir.dtypes import F32
 from tensorc_dsl.ir.numbers import largest_finite
-from tensorc_dsl.measure.blas import _controls, one_blas_thread
 from tensorc_dsl.measure.check import compare
 from tensorc_dsl.measure.guarded import ALIGNMENT, Guarded, frozen, poison
 from tensorc_dsl.measure.timing import (
@@ -211,8 +212,23 @@ def test_the_lower_quartile_stands_for_the_times() -> None:
 
 @pytest.mark.skipif(sys.platform != "linux", reason="the controls are found in /proc")
 def test_blas_runs_on_one_thread_inside_and_as_before_outside() -> None:
-    before = [get() for get, _ in _controls()]
-    assert before
-    with one_blas_thread():
-        assert [get() for get, _ in _controls()] == [1] * len(before)
-    assert [get() for get, _ in _controls()] == before
+    """Also that of SciPy, which may be loaded inside; a process of its own has loaded nothing before."""
+    program = """
+import numpy
+from tensorc_dsl.measure.blas import _controls, one_blas_thread
+from tensorc_dsl.search.gp import Hyper, Posterior
+def counts(): return [get() for get, _ in _controls().values()]
+before = counts()
+with one_blas_thread():
+    inside = counts()
+    Posterior.of(numpy.eye(2), numpy.ones(2), Hyper.initial(2))
+    loaded = counts()
+after = counts()
+with one_blas_thread():
+    again = counts()
+print(before, inside, loaded, after, again)
+"""
+    environment = {**os.environ, "OPENBLAS_NUM_THREADS": "2"}
+    done = subprocess.run([sys.executable, "-c", program], env=environment, capture_output=True, text=True, check=True)
+    many = min(2, len(os.sched_getaffinity(0)))
+    assert done.stdout == f"[{many}] [1] [1, 1] [{many}, {many}] [1, 1]\n"

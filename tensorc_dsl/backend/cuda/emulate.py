@@ -255,15 +255,16 @@ def _turns(order: str, threads: int) -> Array:
             return np.random.default_rng(0).permutation(forward)
 
 
-_SHORT = 1 << 17
-"""The statements of all threads together up to which kernels run sooner as they are than after they were optimised."""
+_SHORT = 40
+"""The statements of all threads for each character of LLVM's text up to which kernels run sooner as they are than after they
+were optimised: a character takes about 2 µs, and without that a statement takes 50 ns longer in three orders of threads."""
 
 
 def emulation(p: DeviceProgram) -> Emulation:
     """The kernels, compiled for this CPU. Raises CompileError."""
     text, sites = emulation_module(p)
     target = Target(features=",".join({*host_processor().features.split(",")} & {_CONVERSIONS}))
-    machine = Machine(target, optimises=most_statements(p) > _SHORT)
+    machine = Machine(target, optimises=most_statements(p) > _SHORT * len(text))
     try:
         jit = llvm.create_lljit_compiler(machine.machine)
         library = llvm.JITLibraryBuilder().add_object_img(machine.object_code(text)).add_current_process()

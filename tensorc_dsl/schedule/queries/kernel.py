@@ -5,11 +5,12 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable
 
-from tensorc_dsl.affine.accesses import accesses, home
+from tensorc_dsl.affine.accesses import accesses, home, touched_in
 from tensorc_dsl.affine.pipeline import versions
 from tensorc_dsl.affine.regions import inner_ranges, required_region
 from tensorc_dsl.affine.simplify import extent_ranges
-from tensorc_dsl.ir.expr import constant
+from tensorc_dsl.ir.expr import Expr, constant
+from tensorc_dsl.ir.memo import by_first
 from tensorc_dsl.ir.program import ALIGN, OFFSET, Axis, Buffer, For, Program, Stmt, walk
 from tensorc_dsl.schedule.places import the_block
 from tensorc_dsl.schedule.query import query
@@ -89,19 +90,25 @@ def _private(
     kernel = _kernel(program, block)
     out: list[tuple[Buffer, int, tuple[For, ...]]] = []
     for b in program.buffers:
-        if b.scope == "global" or not wanted(b.scope):
-            continue
-        found = accesses((), (kernel,), frozenset((b.name,)))
-        if not found:
+        if b.scope == "global" or not wanted(b.scope) or b.name not in touched_in(kernel):
             continue
         around = home(program, b) or ()
-        names = {x.var for x in around}
-        at = [(x.indices, inner_ranges(x.loops, names)) for x in found]
-        sizes = [constant(n) for _, n in required_region(at, extent_ranges(around), b.shape)]
+        sizes = _box(around[-1] if around else kernel, b.name, b.shape, tuple((x.var, x.extent) for x in around))
         if any(n is None for n in sizes):
             raise OPEN_BUFFER(program, block.name, b.name, buffer=b.name, block=block.name)
         out.append((b, _pitched(b, [n or 0 for n in sizes]) * (versions(around[-1], b.name) if around else 1), around))
     return out
+
+
+@by_first(512)
+def _box(inner: Stmt, buffer: str, shape: tuple[Expr, ...], around: tuple[tuple[str, Expr], ...]) -> list[int | None]:
+    """The sizes of the box of a buffer's elements for one iteration of the loops `around`, the last of which is `inner`; if
+    there are none, in the whole statement. A rule asks again and again, and most steps leave most buffers as they are."""
+    outer = tuple(For(v, n, ()) for v, n in around)
+    stmts = inner.body if around and isinstance(inner, For) else (inner,)
+    names = {v for v, _ in around}
+    at = [(x.indices, inner_ranges(x.loops, names)) for x in accesses(outer, stmts, frozenset((buffer,)))]
+    return [constant(n) for _, n in required_region(at, extent_ranges(outer), shape)]
 
 
 def _pitched(b: Buffer, sizes: list[int]) -> int:

@@ -55,8 +55,10 @@ def _most(body: tuple[Device | Flat, ...]) -> float:
                 count += 1
             case Phase(body=inner) | Guard(body=inner) | Role(body=inner) | If(body=inner) | Alloc(body=inner):
                 count += _most(inner)
-            case Instruction(body=inner) | Collective(body=inner) | Shuffle(body=inner):
+            case Instruction(body=inner) | Shuffle(body=inner):
                 count += _most(inner)
+            case Collective(body=inner):  # a lane loads and stores its elements, and the sums are one call
+                count += _elements(inner)
             case Steps(end=end, body=inner):
                 count += _number(end) * _most(inner)
             case Loop(begin=begin, end=end, body=inner):
@@ -66,6 +68,11 @@ def _most(body: tuple[Device | Flat, ...]) -> float:
             case _:
                 assert_never(s)
     return count
+
+
+def _elements(body: tuple[Flat, ...]) -> float:
+    """The elements of all operands that a lane has: `body` is one loop over them in the other."""
+    return sum(_number(s.end) + _elements(s.body) for s in body if isinstance(s, Loop))
 
 
 def _number(e: Expr) -> float:
