@@ -5,6 +5,7 @@ A reduction inside an expression becomes a stage of its own before the stage tha
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
@@ -47,6 +48,9 @@ class Computed:
     back: bool = False
     annotations: tuple[Annotation, ...] = ()
     """The stage's annotations, for its block."""
+    around: tuple[tuple[ir.Expr, ...], ...] = ()
+    """Of a reduction inside an expression, the conditions around it, wherever it stands: it is read where all of one of these
+    hold."""
 
     @property
     def dtype(self) -> DType:
@@ -97,11 +101,14 @@ class StageBuilder(ValueBuilder):
         """The stage, called `name` in the program. Its value has type `want` if that is given. Raises Invalid."""
         spatial: Extents = {spec.name: self.ranges.of(spec) for spec in stage.indices}
         self.scope = dict(spatial)
-        if isinstance(stage.value, tree.Scan):
-            return self._scan(stage, name, stage.value, spatial, want)
-        done = self._computed(name, spatial, stage.value, want)
-        if want is not None:
-            value = stage.value
+        value = stage.value
+        if isinstance(value, tree.Scan):
+            done = self._scan(stage, name, value, spatial, want)
+        else:
+            done = self._computed(name, spatial, value, want)
+        *lifted, done = _needed([*self.lifted, done])
+        self.lifted = [self._guarded(c) for c in lifted]
+        if want is not None and not isinstance(value, tree.Scan):
             body = value.body if isinstance(value, tree.Reduce) and not isinstance(done.reducer, ArgReducer) else value
             self.same_type(done.dtype, want, body, f"the value of `{stage.name}`")
         return done
@@ -153,14 +160,35 @@ class StageBuilder(ValueBuilder):
         # An index without values does not occur in the value, but then there is nothing to reduce.
         spatial = {n: extent for n, extent in self.scope.items() if n in depends or ir.constant(extent) == 0}
         inner = replace(inner, spatial=spatial)
-        same = (c for c in self.lifted if inner.within is not None and replace(inner, name=c.name, loads=c.loads) == c)
-        if (made := next(same, None)) is not None:  # a step computes it once, however often it is written
-            inner = made
+        same = (
+            n
+            for n, c in enumerate(self.lifted)
+            if inner.within is not None and replace(inner, name=c.name, loads=c.loads, around=c.around) == c
+        )
+        if (at := next(same, None)) is not None:  # a step computes it once, however often it is written
+            inner = self.lifted[at] = replace(self.lifted[at], around=(*self.lifted[at].around, self.around))
         else:
+            inner = replace(inner, around=(self.around,))
             self.lifted.append(inner)
         load = ir.Load(inner.name, tuple(ir.Var(str(n)) for n in spatial), inner.dtype)
         self.loads.append(GuardedLoad(load, self.conditions, tuple(e.span for _ in spatial)))
         return load
+
+    def _guarded(self, c: Computed) -> Computed:
+        """A reduction over what it is read for, if its loads leave their arrays elsewhere and the conditions around tell."""
+        sizes = {**c.spatial, **c.reduce}
+        if all(self.stays_inside(g, sizes) for g in c.loads):
+            return c
+        known_names = {*sizes, *(d.name for d in self.env.open)}
+        read: list[ir.Expr] = []
+        for conditions in c.around:
+            known = ir.conjunction(tuple(x for x in affine_only(conditions) if ir.free_vars(x) <= known_names))
+            if known is None:
+                return c
+            read.append(known)
+        guard = functools.reduce(lambda a, b: ir.Logic("or", a, b), dict.fromkeys(read))
+        loads = tuple(replace(g, conditions=(*g.conditions, guard)) for g in c.loads)
+        return replace(c, value=ir.Select(guard, c.value, _unread(ir.dtype_of(c.value))), loads=loads)
 
     # --- scans -------------------------------------------------------------------------------------------------------
 
@@ -219,8 +247,7 @@ class StageBuilder(ValueBuilder):
         for c in self.lifted:
             if c.within is None:
                 continue
-            t = ir.dtype_of(c.value)
-            nothing = ir.Const(False if t == BOOL else 0.0 if t.is_float else 0, t)
+            nothing = _unread(ir.dtype_of(c.value))
             loads = tuple(replace(a, conditions=(*a.conditions, negate(begins))) for a in c.loads)
             before.append(replace(c, value=ir.Select(begins, nothing, c.value), loads=loads))
         return before
@@ -258,3 +285,20 @@ class StageBuilder(ValueBuilder):
             return not feasible(self.scope, (*affine_only(self.conditions), *against))
         except NotAffine:
             return False
+
+
+def _unread(t: DType) -> ir.Const:
+    """What is reduced where nothing reads the result."""
+    return ir.Const(False if t == BOOL else 0.0 if t.is_float else 0, t)
+
+
+def _needed(stages: list[Computed]) -> list[Computed]:
+    """The last stage and the reductions that it needs: what stands in a branch that is never taken is not computed."""
+    read = {stages[-1].name}
+    for c in reversed(stages):
+        if c.name in read:
+            read |= {x.buffer for x in ir.loads(c.value)}
+    left = {c.name for c in stages} - read
+    return [
+        replace(c, loads=tuple(g for g in c.loads if g.load.buffer not in left)) for c in stages if c.name not in left
+    ]

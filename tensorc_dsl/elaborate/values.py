@@ -39,6 +39,8 @@ class ValueBuilder(TypeFinder):
         super().__init__(env, buffers)
         self.loads: list[GuardedLoad] = []
         self.conditions: tuple[ir.Expr, ...] = ()
+        self.around: tuple[ir.Expr, ...] = ()
+        """What holds wherever the value that is being built counts, reductions around it included."""
 
     def reduction(self, e: tree.Reduce, want: DType | None) -> ir.Expr:
         """The value of a reduction inside an expression. Raises Invalid if none is allowed there."""
@@ -234,11 +236,13 @@ class ValueBuilder(TypeFinder):
         except Invalid:
             each(lambda: self._condition(a), lambda: self._condition(b))
             raise
-        before, self.loads = self.loads, []
+        open_yet = first if op == "and" else negate(first)
+        before, around = self.loads, self.around
+        self.loads, self.around = [], (*around, open_yet)
         second = self._condition(b)
-        loads, self.loads = self.loads, before
-        undecided = affine_only((first if op == "and" else negate(first),))
-        if not undecided or all(self._is_inside(g) for g in loads):
+        loads, self.loads, self.around = self.loads, before, around
+        undecided = affine_only((open_yet,))
+        if not undecided or all(self.stays_inside(g, self.scope) for g in loads):
             self.loads += loads
             return ir.Logic(op, first, second)
         self.loads += (replace(g, conditions=(*g.conditions, *undecided)) for g in loads)
@@ -247,17 +251,17 @@ class ValueBuilder(TypeFinder):
         # Where the guard does not hold, the first condition decides. It stays one of two, where proofs look for it.
         return ir.Logic(op, first, ir.Select(guard, second, FALSE))
 
-    def _is_inside(self, g: GuardedLoad) -> bool:
-        """Whether a load of a condition is proved to stay inside; that of a nested reduction's stage does."""
-        b = self.buffers.get(g.load.buffer)
-        return b is None or g.leaves(self.scope, b.shape, self.env) is None
+    def stays_inside(self, g: GuardedLoad, sizes: Extents) -> bool:
+        """Whether a load is proved to stay inside for indices of these sizes; that of a nested reduction's stage does."""
+        shape = next((b.shape for b in self.buffers.values() if b.name == g.load.buffer), None)
+        return shape is None or g.leaves(sizes, shape, self.env) is None
 
     def _conditional(self, e: tree.Conditional, want: DType | None) -> ir.Expr:
-        outer, before = self.conditions, self.loads
+        outer, before, around = self.conditions, self.loads, self.around
         want = self.infer(e.then) or self.infer(e.other) or want
 
         def branch(part: tree.Expr, *holds: ir.Expr) -> tuple[ir.Expr, list[GuardedLoad]]:
-            self.loads, self.conditions = [], (*outer, *holds)
+            self.loads, self.conditions, self.around = [], (*outer, *holds), (*around, *holds)
             return self.build(part, want), self.loads
 
         def condition() -> ir.Expr:
@@ -270,7 +274,7 @@ class ValueBuilder(TypeFinder):
             raise
         # Both branches are typed even if the condition is decided; only the branch taken has to stay in bounds.
         parts = each(lambda: branch(e.then, cond), lambda: branch(e.other, negate(cond)))
-        self.loads, self.conditions = before, outer
+        self.loads, self.conditions, self.around = before, outer, around
         (then, in_then), (other, in_other) = parts
         self.same_type(ir.dtype_of(other), ir.dtype_of(then), e.other, "the `else` branch")
         if isinstance(cond, ir.Const):

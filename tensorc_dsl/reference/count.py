@@ -22,9 +22,11 @@ from tensorc_dsl.ir.expr import (
     factors_of,
     loads,
 )
-from tensorc_dsl.ir.program import Block, Program, Store, blocks
+from tensorc_dsl.ir.program import Block, IterKind, Program, Store, blocks
 from tensorc_dsl.ir.reductions import Fold, fold_of
+from tensorc_dsl.reference.boxes import Box
 from tensorc_dsl.reference.evaluate import shape_of
+from tensorc_dsl.reference.matches import matches
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +47,8 @@ def flops(program: Program) -> int:
     """The number of operations of an unscheduled program: each `+ - * / % min max` and each maths function on values is 1.
 
     Index arithmetic, comparisons and conversions are free; integers count like floats. A matrix product is 2*M*N*K. Of a
-    conditional, the branch with more operations counts. Raises ValueError if a dimension is open.
+    conditional, the branch with more operations counts. A sum over matches, such as a histogram, adds each term to one element.
+    Raises ValueError if a dimension is open.
     """
     return work(program).total()
 
@@ -54,18 +57,30 @@ def work(program: Program) -> Counter[Work]:
     """The operations of an unscheduled program by type, counted as in `flops`. Raises ValueError if a dimension is open."""
     total: Counter[Work] = Counter()
     for b in blocks(program):
-        times = _instances(b)
+        sizes = _sizes(b)
         for s in b.body:
+            times = prod(n for axis, n in enumerate(sizes) if axis not in _matched(b, s, sizes))
             for kind, count in _of_store(s).items():
                 total[kind] += times * count
     return total
 
 
-def _instances(b: Block) -> int:
+def _sizes(b: Block) -> tuple[int, ...]:
     extents = [constant(it.extent) for it in b.iters]
     if any(n is None for n in extents):
         raise ValueError(f"an extent of block {b.name} is open")
-    return prod(n for n in extents if n is not None)
+    return tuple(n for n in extents if n is not None)
+
+
+def _matched(b: Block, s: Store, sizes: tuple[int, ...]) -> set[int]:
+    """The axes along which data choose the one element that a term is added to."""
+    fold = fold_of(s)
+    if not b.is_reduction or not isinstance(fold, Fold):
+        return set()
+    box = Box(tuple(it.name for it in b.iters), (0,) * len(sizes), sizes)
+    spatial = [n for n, it in enumerate(b.iters) if it.kind is IterKind.SPATIAL]
+    found = matches(fold, box, spatial)
+    return set() if found is None else {axis for axis, _ in found.places}
 
 
 def _of_store(s: Store) -> Counter[Work]:
@@ -132,6 +147,6 @@ def bytes_needed(program: Program) -> int:
         for s in b.body:
             for e in (s.value, *s.indices):
                 for name, times in Counter(x.buffer for x in loads(e)).items():
-                    reads[name] += _instances(b) * times
+                    reads[name] += prod(_sizes(b)) * times
     inputs = sum(p.dtype.bytes * min(prod(shape_of(p)), reads[p.name]) for p in program.inputs)
     return inputs + sum(p.dtype.bytes * prod(shape_of(p)) for p in program.outputs)

@@ -120,3 +120,13 @@ def test_threads_of_a_gpu_have_no_scattered_loop() -> None:
     scheduled = drawn(task("histogram", Target()), 1)[0].program
     with pytest.raises(LowerError, match="is scattered"):
         lower_device(scheduled, ())
+
+
+def test_few_places_that_are_scattered_are_not_cut_into_parts_again() -> None:
+    text = """use std.cpu.{default}
+compute f(I: i32[Z], V: f32[Z]) -> C: f32[7] { C[i in 7] = sum[z] (V[z] if I[z] == i32(i) else 0.0) }
+task t = f(Z=11)"""
+    t = TaskFile(load_source(Source("few.tsched", text)), host_target(2))["t"]
+    made = [t.sample(seed) for seed in range(12)]
+    assert any(map(scattered, (trace.program for trace in made)))
+    assert [trace.refused for trace in made] == [()] * 12

@@ -65,3 +65,14 @@ def test_what_other_instructions_do_is_another_kind(types: tuple[str, str, str],
     t, u, v = types
     text = f"compute f(A: {t}[M, K], B: {u}[K, N]) -> C: {v}[M, N] {{ C[i, j] = sum[k] {value} }}"
     assert set(work(build(text, M=3, N=5, K=7))) == {kind}
+
+
+def test_a_sum_over_matches_counts_its_terms_and_not_the_places_that_each_is_compared_with() -> None:
+    histogram = "compute f(X: u8[N]) -> C: i32[256] { C[v] = sum[i] (1 if X[i] == u8(v) else 0) }"
+    assert flops(build(histogram, N=1000)) == 1000
+    rows = """compute f(I: i32[K], J: i32[K], V: f32[K, D]) -> Y: f32[M, N, D] where M = 5, N = 7 {
+        Y[h, w, d] = sum[k] (V[k, d] * 2.0 if I[k] == i32(h) and J[k] == i32(w) else 0.0)
+    }"""
+    assert flops(build(rows, K=11, D=3)) == 2 * 11 * 3
+    other = "compute f(X: u8[N]) -> C: i32[256] { C[v] = sum[i] (1 if X[i] <= u8(v) else 0) }"
+    assert flops(build(other, N=1000)) == 256 * 1000

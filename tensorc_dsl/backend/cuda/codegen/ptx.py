@@ -10,6 +10,7 @@ import llvmlite.binding as llvm
 
 from tensorc_dsl.backend.cuda.codegen.assembly import write_assembly, write_box, write_tied
 from tensorc_dsl.backend.cuda.codegen.device import DeviceStatements, storage
+from tensorc_dsl.backend.cuda.codegen.remainder import define_remainder
 from tensorc_dsl.backend.cuda.lower.collectives import is_of_group
 from tensorc_dsl.backend.cuda.lower.descriptors import ALIGNMENT as DESCRIBED
 from tensorc_dsl.backend.cuda.lower.kernels import (
@@ -51,6 +52,8 @@ def device_module(p: DeviceProgram) -> str:
     module = Module()
     for k in p.kernels:
         _write_kernel(module, p, k)
+    if "fmod" in module.declarations:
+        define_remainder(module)
     called = sorted(n for n in module.declarations if not n.startswith("llvm."))
     if called:
         raise CompileError(
