@@ -211,6 +211,7 @@ def _key(site: Site) -> str:
 HINTS: dict[str, Callable[[Site], typing.Any]] = {
     "add_unit_loop.target": lambda s: any_block(s) if s.rng.random() < 0.5 or not s.loops else any_loop(s),
     "asynchronous": lambda s: (s.chosen["stages"][0],),
+    "atomic.block": lambda s: s.likely_block(_updated(s)),
     "cache_inplace.block": lambda s: s.likely_block(_updated(s)),
     "cache_inplace.buffer": _own_buffer,
     "compute_at.block": _producer,
@@ -271,6 +272,7 @@ HINTS: dict[str, Callable[[Site], typing.Any]] = {
 """Ways to make an argument by `primitive.parameter`, or by `parameter` for all that call it so."""
 
 LEADS: dict[str, tuple[tuple[str, ...], ...]] = {
+    "atomic": (("decompose_reduction",),),
     "cache_inplace": (("decompose_reduction",),),
     "persist": (("bind",),),
     "rolling_buffer": (("compute_at",),),

@@ -24,7 +24,7 @@ from tensorc_dsl.affine.form import Interval
 from tensorc_dsl.affine.private import is_private
 from tensorc_dsl.affine.sets import NotAffine, affine_only, feasible
 from tensorc_dsl.ir.expr import Compare, Expr, Var, add, constant, free_vars, index, substitute
-from tensorc_dsl.ir.program import For, Program, Stmt, find_loop
+from tensorc_dsl.ir.program import For, LoopKind, Program, Stmt, find_loop, is_atomic
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +65,11 @@ def pairs(found: Sequence[Access]) -> Iterator[tuple[Access, Access]]:
 
 def _relaxable(a: Access, b: Access) -> bool:
     return a.update is not None and a.update == b.update and a.block is b.block
+
+
+def _at_once(a: Access, b: Access) -> bool:
+    """Whether both accesses belong to one update of an atomic block, which several threads may make at once."""
+    return _relaxable(a, b) and is_atomic(a.block)
 
 
 def _one_reduction(a: Access, b: Access) -> bool:
@@ -142,20 +147,22 @@ def _privacy(program: Program, var: str) -> Callable[[str], bool]:
     return private
 
 
-def carried(program: Program, var: str) -> Dependence | None:
+def carried(program: Program, var: str, kind: LoopKind | None = None) -> Dependence | None:
     """A dependence between different iterations of the loop `var` (within one iteration of the loops around it), if any.
 
-    A dependence outside of a reduction is preferred. None means that the iterations can run in any order and at once.
-    Raises KeyError if there is no such loop.
+    A dependence outside of a reduction is preferred. None means that the iterations can run in any order and at once, as
+    those of a loop of its `kind`, or of another one if that is given: the threads of a bound loop may make updates of one
+    atomic block. Raises KeyError if there is no such loop.
     """
     outer, loop = find_loop(program, var)
     found = accesses(outer, (loop,), written((loop,)))
     depth = len(outer)
     weak: Dependence | None = None
     private = _privacy(program, var)
+    bound = (kind or loop.kind) is LoopKind.BOUND
     for a, b in pairs(found):
         reduction = _one_reduction(a, b)
-        if (reduction and weak) or keeps_apart(a, b, loop, depth) or private(a.buffer):
+        if (reduction and weak) or (bound and _at_once(a, b)) or keeps_apart(a, b, loop, depth) or private(a.buffer):
             continue
         near = distances(a, b, depth)
         if near is None or near[depth] == (0, 0):

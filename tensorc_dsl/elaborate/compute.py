@@ -33,7 +33,7 @@ from tensorc_dsl.ir import expr as ir
 from tensorc_dsl.ir.dtypes import DType
 from tensorc_dsl.ir.parse import annotations_of
 from tensorc_dsl.ir.print import format_buffer
-from tensorc_dsl.ir.program import Annotation, Buffer, Program, fresh
+from tensorc_dsl.ir.program import ATOMIC, Annotation, Buffer, Program, fresh
 from tensorc_dsl.ir.reductions import REDUCER
 from tensorc_dsl.source import Span
 from tensorc_dsl.syntax import tree
@@ -348,8 +348,9 @@ def _annotations(s: tree.Stage) -> tuple[Annotation, ...]:
         found = annotations_of(s.annotations)
     except TschedError as e:
         raise Invalid(*e.diagnostics) from None
-    if REDUCER in dict(found):
-        raise Invalid(problems.RESERVED(dict(s.annotations)[REDUCER].span, key=REDUCER, stage=s.name))
+    for key in (REDUCER, ATOMIC):
+        if key in dict(found):
+            raise Invalid(problems.RESERVED(dict(s.annotations)[key].span, key=key, stage=s.name))
     return found
 
 

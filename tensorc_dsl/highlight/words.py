@@ -70,7 +70,7 @@ BUILTINS: tuple[str, ...] = (
 """Functions, in front of `(`."""
 
 PRIMITIVES: tuple[str, ...] = (
-    "add_unit_loop", "annotate", "bind", "cache_inplace", "cache_read", "cache_write", "compute_at",
+    "add_unit_loop", "annotate", "atomic", "bind", "cache_inplace", "cache_read", "cache_write", "compute_at",
     "compute_inline", "decompose_padding", "decompose_reduction", "double_scan", "expand_reduction", "fold_scan",
     "fuse", "fuse_reduction_epilogue", "loop_partition", "merge", "pad_einsum", "parallel", "persist", "prefetch",
     "read_at", "reindex", "reindex_cache_read", "reindex_cache_write", "reorder", "reorder_block_iters",

@@ -129,7 +129,7 @@ def format_expr(e: Expr) -> str:
 
 
 def format_store(s: Store) -> str:
-    return f"{_access(s.buffer, s.indices)} = {format_expr(s.value)}"
+    return f"{'atomic ' * bool(s.atomic)}{_access(s.buffer, s.indices)} = {format_expr(s.value)}"
 
 
 def _annotations(items: tuple[Annotation, ...]) -> str:

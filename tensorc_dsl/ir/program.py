@@ -78,10 +78,15 @@ Annotation = tuple[str, int | float | str | bool]
 
 MAX_STEP = "unroll.max_step"
 """The key of the annotation that limits unrolling. It may stand on the program or on any loop; the largest value in a program
-applies to all of it. Lowering obeys this key, `SCATTER` and `ir.streams.STREAM`; others are for schedules and people."""
+applies to all of it. Lowering obeys this key, `SCATTER`, `ATOMIC` and `ir.streams.STREAM`; others are for schedules and
+people."""
 
 SCATTER = "scatter"
 """The key of the annotation, true, of a serial loop of which only the iteration runs that data choose (`affine.chosen`)."""
+
+ATOMIC = "atomic"
+"""The key of the annotation of a block whose instances may update one element at once: "exact" if any order gives the same
+result, "any order" if results may differ by rounding (`ir.atomics`)."""
 
 INTRINSIC = "intrinsic"
 """The key of the annotation that names the instruction of a tensorized nest, on the outermost of its loops."""
@@ -127,9 +132,12 @@ class Iter:
 
 @node
 class Store:
+    """`buffer[indices] = value`. In lowered code `atomic` names the block, if its instances may make the store at once."""
+
     buffer: str
     indices: tuple[Expr, ...]
     value: Expr
+    atomic: str = ""
 
 
 @node
@@ -297,6 +305,11 @@ def intrinsic_of(program: Program, loop: For) -> Intrinsic | None:
 def is_scattered(loop: For) -> bool:
     """Whether data choose the only iteration of the loop that runs."""
     return dict(loop.annotations).get(SCATTER) is True
+
+
+def is_atomic(b: Block) -> bool:
+    """Whether instances of the block may update one element at once."""
+    return ATOMIC in dict(b.annotations)
 
 
 def used_intrinsics(program: Program) -> tuple[Intrinsic, ...]:

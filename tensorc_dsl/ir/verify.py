@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable
 
+from tensorc_dsl.ir.atomics import not_atomic, order_of
 from tensorc_dsl.ir.axes import axis_problem
 from tensorc_dsl.ir.dtypes import BOOL, INDEX
 from tensorc_dsl.ir.expr import (
@@ -26,7 +27,18 @@ from tensorc_dsl.ir.expr import (
 )
 from tensorc_dsl.ir.pipelines import pipeline
 from tensorc_dsl.ir.print import format_expr
-from tensorc_dsl.ir.program import AT_ONCE, Block, For, IterKind, LoopKind, Program, Store, intrinsic_of, walk
+from tensorc_dsl.ir.program import (
+    AT_ONCE,
+    Block,
+    For,
+    IterKind,
+    LoopKind,
+    Program,
+    Store,
+    intrinsic_of,
+    is_atomic,
+    walk,
+)
 from tensorc_dsl.ir.reductions import is_whole_update, reducer_name
 
 UsableNames = set[str | Dim]
@@ -41,7 +53,8 @@ def verify(program: Program) -> None:
     """Raise ProgramError unless the program is well formed.
 
     Names are unique and bound, types agree, and subscripts have the right rank. Bound, pipelined and tensorized loops carry
-    what their kind needs. Loops that run at once bind spatial iterators only, and a block that names a reducer has its form.
+    what their kind needs. Loops that run at once bind spatial iterators only, but for bound loops around atomic blocks; a
+    block that names a reducer, or is atomic, has its form.
     """
     buffers = {b.name: b for b in (*program.params, *program.buffers)}
     if len(buffers) != len(program.params) + len(program.buffers):
@@ -109,7 +122,9 @@ def _block(b: Block, around: tuple[For, ...], scope: UsableNames, program: Progr
         if it.name in scope:
             raise ProgramError(f"{where}: iterator {it.name} has the name of a loop around it")
         if it.kind is not IterKind.SPATIAL:
-            racing = [loop.var for loop in around if loop.kind in AT_ONCE]
+            atomic = it.kind is IterKind.REDUCE and is_atomic(b)
+            at_once = [x for x in around if x.kind in AT_ONCE and not (atomic and x.kind is LoopKind.BOUND)]
+            racing = [loop.var for loop in at_once]
             if clash := free_vars(it.binding) & set(racing):
                 raise ProgramError(f"{where}: {it.kind} iterator {it.name} runs over parallel loop {min(clash)}")
     for c in b.where:
@@ -121,6 +136,8 @@ def _block(b: Block, around: tuple[For, ...], scope: UsableNames, program: Progr
         raise ProgramError(f"{where} stores nothing")
     if (reducer := reducer_name(b)) is not None and not is_whole_update(b):
         raise ProgramError(f"{where}: its stores are not the update of a reduction by {reducer!r}")
+    if is_atomic(b) and (why := not_atomic(b, order_of(b))) is not None:
+        raise ProgramError(f"{where} cannot be atomic: it {why.reason}")
     spatial: UsableNames = dims | {it.name for it in b.iters if it.kind is not IterKind.REDUCE}
     for s in b.init:
         _store(s, spatial, f"{where}, init", program)

@@ -10,7 +10,19 @@ from dataclasses import dataclass
 
 from tensorc_dsl.affine.simplify import bounds, linear_form, prove, simplify
 from tensorc_dsl.ir.expr import ZERO, Compare, Expr, Var, conjunction, dims_in, free_vars, loads, substitute
-from tensorc_dsl.ir.program import Block, For, IterKind, LoopKind, Program, Stmt, Store, is_scattered, walk
+from tensorc_dsl.ir.node import replace
+from tensorc_dsl.ir.program import (
+    Block,
+    For,
+    IterKind,
+    LoopKind,
+    Program,
+    Stmt,
+    Store,
+    is_atomic,
+    is_scattered,
+    walk,
+)
 from tensorc_dsl.lower.boxes import span
 from tensorc_dsl.lower.flat import Flat, If, Loop
 
@@ -71,7 +83,8 @@ def _guard(conds: tuple[Expr, ...], body: tuple[Flat, ...]) -> tuple[Flat, ...]:
 
 def _block(b: Block, ranges: Ranges, with_init: bool) -> tuple[Flat, ...]:
     values = {it.name: it.binding for it in b.iters}
-    body: tuple[Flat, ...] = tuple(_bind(s, values) for s in b.body)
+    atomic = b.name if is_atomic(b) else ""
+    body: tuple[Flat, ...] = tuple(replace(_bind(s, values), atomic=atomic) for s in b.body)
     if b.init and with_init:
         first = tuple(Compare("==", it.binding, ZERO) for it in b.iters if it.kind is IterKind.REDUCE)
         open_conds = tuple(c for c in first if prove(c, ranges) is not True)

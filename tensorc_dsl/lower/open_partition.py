@@ -206,7 +206,7 @@ def _put(s: Flat, values: dict[str, Expr]) -> Flat:
 
     match s:
         case Store():
-            return Store(s.buffer, tuple(map(new, s.indices)), new(s.value))
+            return replace(s, indices=tuple(map(new, s.indices)), value=new(s.value))
         case If():
             s = replace(s, cond=new(s.cond))
         case Loop():

@@ -50,7 +50,7 @@ def partition(body: tuple[Flat, ...], ranges: Ranges | None = None, copies: int 
 
 
 def simplify_store(s: Store, ranges: Ranges) -> Store:
-    return Store(s.buffer, tuple(simplify(i, ranges) for i in s.indices), simplify(s.value, ranges))
+    return replace(s, indices=tuple(simplify(i, ranges) for i in s.indices), value=simplify(s.value, ranges))
 
 
 def _loop(s: Loop, ranges: Ranges, copies: int) -> tuple[Flat, ...]:

@@ -261,6 +261,6 @@ def _rewrite(body: tuple[Flat, ...], names: Collection[str], subscript: Subscrip
             return s
         indices = tuple([transform(i, expr) if loads(i) else i for i in s.indices])
         value = transform(s.value, expr) if loads(s.value) else s.value
-        return Store(s.buffer, (subscript(s.buffer, indices),) if s.buffer in names else indices, value)
+        return replace(s, indices=(subscript(s.buffer, indices),) if s.buffer in names else indices, value=value)
 
     return tuple(map(stmt, body))

@@ -36,7 +36,19 @@ from tensorc_dsl.ir.expr import (
 from tensorc_dsl.ir.numbers import holds, nearest, truncated
 from tensorc_dsl.ir.pipelines import pipeline
 from tensorc_dsl.ir.print import format_expr
-from tensorc_dsl.ir.program import AT_ONCE, Block, Buffer, For, IterKind, LoopKind, Program, Stmt, Store, walk
+from tensorc_dsl.ir.program import (
+    AT_ONCE,
+    Block,
+    Buffer,
+    For,
+    IterKind,
+    LoopKind,
+    Program,
+    Stmt,
+    Store,
+    is_atomic,
+    walk,
+)
 from tensorc_dsl.reference.evaluate import bind_inputs, shape_of
 from tensorc_dsl.reference.maths import NUMERICS
 
@@ -226,7 +238,7 @@ class _Writer:
     def _store(self, s: Store, b: Block, depth: int) -> None:
         value = self._temporary()
         self._line(depth, f"{value} = {self._expr(s.value)}")
-        if self.together:
+        if self.together and not is_atomic(b):
             self._line(depth, "yield")
         self._line(depth, f"{self.arrays[s.buffer]}[{self._offset(s.buffer, s.indices)}] = {value}")
         if self.together:

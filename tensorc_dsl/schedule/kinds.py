@@ -5,7 +5,7 @@ from __future__ import annotations
 from tensorc_dsl.affine.dependence import carried
 from tensorc_dsl.ir.expr import free_vars
 from tensorc_dsl.ir.node import replace
-from tensorc_dsl.ir.program import Axis, For, IterKind, LoopKind, Program, blocks_in, replace_stmt
+from tensorc_dsl.ir.program import Axis, For, IterKind, LoopKind, Program, blocks_in, is_atomic, replace_stmt
 from tensorc_dsl.schedule.refs import LoopRef
 from tensorc_dsl.schedule.refusal import refusal
 from tensorc_dsl.schedule.rewrite import Rewrite
@@ -56,9 +56,9 @@ def refuse_clash(program: Program, around: tuple[For, ...], loop: For, kind: Loo
             )
 
 
-def refuse_race(program: Program, loop: For) -> None:
-    """Refuse a loop whose iterations depend on each other, even within a reduction."""
-    dependence = carried(program, loop.var)
+def refuse_race(program: Program, loop: For, kind: LoopKind) -> None:
+    """Refuse a loop whose iterations depend on each other, even within a reduction that is not atomic."""
+    dependence = carried(program, loop.var, kind)
     if dependence is not None:
         repair = (
             f"make a spatial loop of `{dependence.first}` run at once instead"
@@ -69,6 +69,8 @@ def refuse_race(program: Program, loop: For) -> None:
         raise RACE(program, *focus, loop=loop.var, dependence=dependence, repair=repair)
     for b in blocks_in(loop.body):
         for it in b.iters:
+            if kind is LoopKind.BOUND and it.kind is IterKind.REDUCE and is_atomic(b):
+                continue
             if it.kind is not IterKind.SPATIAL and loop.var in free_vars(it.binding):
                 what = f"`{b.name}` takes its {it.kind} iterator `{it.name}` from it"
                 repair = f"make a spatial loop of `{b.name}` run at once instead"
@@ -82,5 +84,5 @@ def at_once(
     refuse_clash(program, around, loop, kind)
     single = without_single(loop, around)
     if single is loop:
-        refuse_race(program, loop)
+        refuse_race(program, loop, kind)
     return Rewrite(replace_stmt(program, loop.var, (replace(single, kind=kind, axis=axis),)), LoopRef(loop.var))

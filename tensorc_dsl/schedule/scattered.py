@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from tensorc_dsl.affine.chosen import NotChosen, chosen_iteration
-from tensorc_dsl.ir.program import AT_ONCE, For, LoopKind, Program, is_scattered, walk
+from tensorc_dsl.ir.program import For, LoopKind, Program, is_scattered, walk
 from tensorc_dsl.schedule.refusal import refusal
 
 
@@ -31,7 +31,7 @@ def scatter_problem(around: Sequence[For], loop: For) -> Problem | None:
     if loop.kind is not LoopKind.SERIAL:
         return Problem(f"is {loop.kind}", "a loop has one kind; choose another loop")
     for x in around:
-        if x.kind in AT_ONCE and x.kind is not LoopKind.PARALLEL:
+        if x.kind is LoopKind.VECTORIZED:
             reason = f"is inside of `{x.var}`, which is {x.kind}: its iterations run in lock step"
             return Problem(reason, f"run `{x.var}` in order")
     try:

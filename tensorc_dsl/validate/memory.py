@@ -1,7 +1,8 @@
 """Checks rules that a program must keep whatever it computes: no access or iterator out of bounds, no races.
 
 `validate.flow` follows values as if all loops ran in order. That is valid because loops that do not run in order are
-proved here to carry no dependence.
+proved here to carry no dependence, but for updates of one atomic block by bound loops: they come one at a time, and any
+order of them accumulates the same.
 """
 
 from __future__ import annotations
@@ -14,9 +15,10 @@ from tensorc_dsl.affine.data import outermost, with_values
 from tensorc_dsl.affine.sets import mapping, points
 from tensorc_dsl.affine.simplify import conjuncts
 from tensorc_dsl.diagnostic import Note, problem
+from tensorc_dsl.ir.atomics import not_atomic, order_of
 from tensorc_dsl.ir.expr import Expr
 from tensorc_dsl.ir.pipelines import pipeline
-from tensorc_dsl.ir.program import For, LoopKind
+from tensorc_dsl.ir.program import For, LoopKind, is_atomic
 from tensorc_dsl.validate.code import Code, Statement, extent_conditions, relation, where
 from tensorc_dsl.validate.digits import Counted, Digits
 from tensorc_dsl.validate.facts import ExampleSizes, Refuted, Undecided, at, element, example, point
@@ -118,7 +120,10 @@ def _races(code: Code, which: str) -> None:
             depth = inside[0].names.index(digit.name) if inside else 0
             for a, b, buffer in _pairs(code, inside, but_private_to=digit.name):
                 touching = a[1].apply_range(b[1].reverse()).intersect(_apart(a[0], b[0], depth))
+                updates = a[0].number == b[0].number and _is_atomic(a[0])
                 for c in free if not touching.is_empty() else ():
+                    if updates and c.kind is LoopKind.BOUND:
+                        continue
                     alone = len(number.loops) == 1
                     both = touching if alone else touching.intersect(_counted_apart(a[0], b[0], number, c))
                     if not both.is_empty():
@@ -126,6 +131,11 @@ def _races(code: Code, which: str) -> None:
                         raise Refuted(
                             RACE(None, notes, which=which, kind=c.kind, loop=c.loop, element=name, sizes=sizes), sizes
                         )
+
+
+def _is_atomic(s: Statement) -> bool:
+    """Whether instances of a statement are updates that threads may make at once."""
+    return not s.is_init and is_atomic(s.block) and not_atomic(s.block, order_of(s.block)) is None
 
 
 def _pairs(

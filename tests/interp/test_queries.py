@@ -151,6 +151,7 @@ ANSWERS = {
     },
     "table": {
         "T.scatter_loops[0].name": "v",
+        "T.can_be_atomic(true) and not T.can_be_atomic(false)": True,
         "T.scatter_rows[0].name": "j",
         "len(T.scatter_loops) * 10 + len(T.scatter_rows)": 11,
     },

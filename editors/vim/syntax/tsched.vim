@@ -27,7 +27,7 @@ let s:types = 'Block|Buffer|Instruction|Loop|Program|Target|bf16|bool|f16|f32|f6
 let s:builtins = 'abs|all|any|ceil|clamp|concat|cos|erf|exp|floor|interleave|len|log|log2|max|min|pow|product|'
       \ . 'range|reversed|round|rsqrt|saturate|select|sigmoid|sin|so_far|sqrt|sum|tanh|tf32|tile_levels|'
       \ . 'within|xor'
-let s:primitives = 'add_unit_loop|annotate|bind|cache_inplace|cache_read|cache_write|compute_at|compute_inline|'
+let s:primitives = 'add_unit_loop|annotate|atomic|bind|cache_inplace|cache_read|cache_write|compute_at|compute_inline|'
       \ . 'decompose_padding|decompose_reduction|double_scan|expand_reduction|fold_scan|fuse|fuse_reduction_epilogue|'
       \ . 'loop_partition|merge|pad_einsum|parallel|persist|prefetch|read_at|reindex|reindex_cache_read|'
       \ . 'reindex_cache_write|reorder|reorder_block_iters|reverse_compute_at|reverse_compute_inline|rfactor|'

@@ -41,6 +41,7 @@ from tensorc_dsl.backend.cuda.codegen.watch import (
     ROW_WORDS,
     SITE,
     SPARE,
+    STAMPS,
     STATE_WORDS,
     STILL,
     STUCK,
@@ -133,14 +134,14 @@ class Emulation:
         stamps: list[Array] = []
         for name in k.params:
             a = arrays[name]
-            stamps.append(np.zeros(2 * max(a.size, 1), np.int64))
+            stamps.append(np.zeros(STAMPS * max(a.size, 1), np.int64))
             rows += [a.ctypes.data, a.nbytes, a.itemsize, stamps[-1].ctypes.data, 0, 0]
         times: dict[int, Array] = {}
         slots = slots_of(k.body)
         for b in k.shared:
             if b.name in slots:
                 times[len(stamps)] = np.zeros((b.size, WARPS_OF_BLOCK), np.int32)
-            stamps.append(np.zeros(2 * b.size, np.int64))
+            stamps.append(np.zeros(STAMPS * b.size, np.int64))
             rows += [
                 shared.ctypes.data + start + b.offset,
                 b.size * b.dtype.bytes,

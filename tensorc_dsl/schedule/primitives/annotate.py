@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from tensorc_dsl.ir.program import Annotation, Block, Program, replace_stmt
+from tensorc_dsl.ir.program import ATOMIC, Annotation, Block, Program, replace_stmt
 from tensorc_dsl.ir.reductions import REDUCER
 from tensorc_dsl.ir.streams import STREAM, stream_problem
 from tensorc_dsl.schedule.places import NO_BLOCK, NO_LOOP, the_block, the_loop
@@ -16,11 +16,11 @@ from tensorc_dsl.schedule.rewrite import Rewrite
 
 @refusal(
     "E0344",
-    'the annotation "{key}" is not for schedules: it says what `{block}` computes',
-    help="choose another key",
+    'the annotation "{key}" is not for schedules: it says {what}',
+    help="{repair}",
     at="key",
 )
-def RESERVED(*focus: str, key: str, block: str) -> None: ...
+def RESERVED(*focus: str, key: str, what: str, repair: str) -> None: ...
 @refusal(
     "E0342",
     "an annotation needs a key",
@@ -38,9 +38,13 @@ def NO_STREAM(*focus: str, target: str, reason: str) -> None: ...
 
 
 def refuse_reserved(program: Program, block: Block, key: str) -> None:
-    """Refuse an annotation that would change the meaning of the block."""
+    """Refuse an annotation that would change the meaning of the block, or say what is proved of it."""
     if key == REDUCER:
-        raise RESERVED(program, block.name, key=key, block=block.name)
+        what, repair = f"what `{block.name}` computes", "choose another key"
+        raise RESERVED(program, block.name, key=key, what=what, repair=repair)
+    if key == ATOMIC:
+        what, repair = f"what is proved of `{block.name}`", f"`atomic({block.name})`, before loops are bound"
+        raise RESERVED(program, block.name, key=key, what=what, repair=repair)
 
 
 def _refuse_stream(program: Program, target: LoopRef | BlockRef | None, value: object) -> None:

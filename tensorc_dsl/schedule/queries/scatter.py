@@ -1,8 +1,9 @@
-"""Questions about sums over matches: where data choose the element that a term is added to."""
+"""Questions about sums over matches: where data choose the element that a term is added to, and who may add to it at once."""
 
 from __future__ import annotations
 
 from tensorc_dsl.affine.chosen import Chosen, NotChosen, chosen_iteration
+from tensorc_dsl.ir.atomics import not_atomic
 from tensorc_dsl.ir.expr import constant, free_vars
 from tensorc_dsl.ir.node import replace
 from tensorc_dsl.ir.program import For, Program
@@ -48,3 +49,10 @@ def scatter_rows(program: Program, block: BlockRef) -> tuple[LoopRef, ...]:
     deciding = frozenset[str]().union(*(free_vars(e) for c in found.values() for e in (c.at, *c.path)))
     rows = (x for x in spatial_loops(program, block) if x.name not in found and x.name not in deciding)
     return tuple(rows) if found else ()
+
+
+@query
+def can_be_atomic(program: Program, block: BlockRef, any_order: bool = False) -> bool:
+    """Whether threads may make its updates at once, behind `decompose_reduction`: `atomic` would be accepted."""
+    _, b = the_block(program, block)
+    return b.is_reduction and not_atomic(replace(b, init=()), "any order" if any_order else "exact") is None

@@ -15,8 +15,8 @@ from tensorc_dsl.backend.cuda.codegen.tally import TALLY_CODE
 from tensorc_dsl.backend.cuda.codegen.threads import Lanes, Site, Threads
 from tensorc_dsl.backend.cuda.codegen.turns import runner
 from tensorc_dsl.backend.cuda.codegen.under_way import UNDER_WAY_CODE
-from tensorc_dsl.backend.cuda.codegen.watch import ENDED, FAST_CODE, MARKS, WARPS, WATCH
-from tensorc_dsl.backend.cuda.lower.kernels import BLOCK_AXES, THREAD, DeviceKernel, DeviceProgram
+from tensorc_dsl.backend.cuda.codegen.watch import ENDED, FAST_CODE, MARKS, WARPS, watch_code
+from tensorc_dsl.backend.cuda.lower.kernels import BLOCK_AXES, THREAD, DeviceKernel, DeviceProgram, atomics_in
 from tensorc_dsl.backend.llvm.codegen.function import Function, Module
 from tensorc_dsl.ir.warp import LANES
 
@@ -42,7 +42,8 @@ def emulation_module(p: DeviceProgram) -> tuple[str, tuple[Site, ...]]:
     instructions = Instructions(module)
     sites: list[Site] = []
     runs = [_write_kernel(instructions, p, k, sites) for k in p.kernels]
-    fixed = (_COROUTINES, WATCH, FAST_CODE, UNDER_WAY_CODE, SLOTS_CODE, FACTORS_CODE, BESIDE_CODE, TALLY_CODE)
+    watch = watch_code(any(atomics_in(k.body) for k in p.kernels))
+    fixed = (_COROUTINES, watch, FAST_CODE, UNDER_WAY_CODE, SLOTS_CODE, FACTORS_CODE, BESIDE_CODE, TALLY_CODE)
     return "".join((*fixed, *instructions.tables, module.text(), *runs)), tuple(sites)
 
 

@@ -8,6 +8,7 @@ from math import gcd
 from typing import assert_never
 
 from tensorc_dsl.affine.filling import filled
+from tensorc_dsl.backend.cuda.codegen.update import write_update
 from tensorc_dsl.backend.cuda.lower.kernels import (
     ALIGNMENT,
     FIRST,
@@ -47,8 +48,9 @@ PLAN = Plan(8 * ALIGNMENT, 1, ZERO, ZERO, late=True)
 class DeviceStatements(Statements, ABC):
     """Writes what the threads of a kernel do. A subclass knows how they wait for each other, and for copies."""
 
-    def __init__(self, f: Function, scope: SymbolTable, symbol: str) -> None:
-        super().__init__(f, scope, PLAN, symbol, workspace="null", worker=None)
+    def __init__(self, f: Function, scope: SymbolTable, k: DeviceKernel) -> None:
+        super().__init__(f, scope, PLAN, k.name, workspace="null", worker=None)
+        self._scopes = dict.fromkeys(k.params, "device") | {b.name: "block" for b in k.shared}
         self._starts_copies = False
         self._phases = f.alloca(f"i{WORD}", 1)
         self._arrival = ""
@@ -67,6 +69,11 @@ class DeviceStatements(Statements, ABC):
     def bytes_read(self, size: int, cond: str, kind: str) -> str:
         """Write how many bytes of a copy are read, and not zeros, as an integer of a kind."""
         return self.f.op(f"select i1 {cond}, {kind} {size}, {kind} 0")
+
+    @abstractmethod
+    def place_of_update(self, s: Store) -> str:
+        """Write the address of the element that an atomic store updates."""
+        ...
 
     @abstractmethod
     def commit(self) -> None: ...
@@ -249,6 +256,10 @@ class DeviceStatements(Statements, ABC):
         ...
 
     def _store(self, s: Store, at: Piece | None) -> None:
+        if s.atomic:
+            assert at is None  # as `whole_vectors` says
+            write_update(self.f, self.expressions, s, self.place_of_update, self._scopes[s.buffer], self._under)
+            return
         if not self._starts_copies:
             super()._store(s, at)
             return

@@ -27,6 +27,7 @@ from tensorc_dsl.backend.cuda.lower.structure import TRANSACTION
 from tensorc_dsl.backend.llvm.codegen.function import Function, Module
 from tensorc_dsl.backend.llvm.codegen.scope import SymbolTable
 from tensorc_dsl.backend.protocol import CompileError
+from tensorc_dsl.ir.program import Store
 from tensorc_dsl.ir.warp import LANES
 from tensorc_dsl.lower.flat import Collective, Move, Shuffle
 
@@ -68,7 +69,7 @@ class _Lanes(DeviceStatements):
     """Statements of a thread, which is a lane of its warp, by the instructions of a GPU."""
 
     def __init__(self, f: Function, scope: SymbolTable, k: DeviceKernel) -> None:
-        super().__init__(f, scope, k.name)
+        super().__init__(f, scope, k)
         self._sizes = {b.name: b.size for b in k.local}
         self._maps = k.maps
         self._arrivals, self._count = (0, 0) if k.arrivals is None else (k.arrivals.offset, k.arrivals.count)
@@ -154,6 +155,9 @@ class _Lanes(DeviceStatements):
             self._call(name, *places)
         else:  # so many bytes are read, and the others are zeros
             self._call(f"{name}.s", *places, f"i32 {self.bytes_read(size, cond, 'i32')}")
+
+    def place_of_update(self, s: Store) -> str:
+        return self.expressions.target(s.buffer, s.indices[0], None)
 
     def commit(self) -> None:
         self._call("llvm.nvvm.cp.async.commit.group")

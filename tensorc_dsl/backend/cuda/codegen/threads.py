@@ -23,7 +23,7 @@ from tensorc_dsl.backend.cuda.lower.collectives import (
     register_of,
 )
 from tensorc_dsl.backend.cuda.lower.descriptors import descriptors_of
-from tensorc_dsl.backend.cuda.lower.kernels import DeviceKernel, Finish, Role, collectives_in, slots_of
+from tensorc_dsl.backend.cuda.lower.kernels import DeviceKernel, Finish, Role, atomics_in, collectives_in, slots_of
 from tensorc_dsl.backend.llvm.codegen.body import Expressions
 from tensorc_dsl.backend.llvm.codegen.function import Function
 from tensorc_dsl.backend.llvm.codegen.scope import Piece, SymbolTable
@@ -71,6 +71,8 @@ class _Watched(Expressions):
         self._kernel = k
         self._sites = sites
         self._slots = slots_of(k.body)
+        self._atomic = atomics_in(k.body)
+        self._updates = False
         self.statement = self.into = ""
         self.starts_copies = False
         """Whether accesses are those of copies, which are aligned to their sizes."""
@@ -90,6 +92,13 @@ class _Watched(Expressions):
             align, size = self.alignment(buffer, e, piece, size), size * piece.width
         return self._checked(buffer, place, size, size if self.starts_copies else align, write)
 
+    def update(self, buffer: str, e: Expr) -> str:
+        """The address of an element that is updated atomically, as other threads may do at once."""
+        self._updates = True
+        place = self._watched(buffer, e, None, True)
+        self._updates = False
+        return place
+
     def together(self, buffer: str, e: Expr, size: int, write: bool) -> str:
         """The address of an element, from which on so many bytes are accessed at once."""
         place = super().pointer(buffer, e, None)
@@ -108,7 +117,7 @@ class _Watched(Expressions):
         shared, number = self.rows[buffer] >= len(self._kernel.params), len(self._sites)
         self._sites.append(Site(self._kernel.name, self.statement, self.into, buffer, write, shared))
         how, width = self._watch(shared, buffer, write), self.scope.buffers[buffer][1].bytes.bit_length() - 1
-        shift = "" if how == "tensorc_watch" else f"i64 {width}, "
+        shift = "" if how in ("tensorc_watch", "tensorc_update") else f"i64 {width}, "
         what = f"i64 {size}, {shift}i64 {align}, i1 {'true' if write else 'false'}, i64 {number}, i64 %thread"
         place = self.f.op(f"call ptr @{how}(ptr %state, ptr %rows, i64 {self.rows[buffer]}, ptr {place}, {what})")
         noted = f"i64 {key(number, shared, size)}, ptr {place}, i64 %thread"
@@ -120,6 +129,10 @@ class _Watched(Expressions):
 
     def _watch(self, shared: bool, buffer: str, write: bool) -> str:
         """The function that watches such accesses."""
+        if self._updates:
+            return "tensorc_update"
+        if buffer in self._atomic:
+            return "tensorc_watch"
         if shared:
             return "tensorc_write" if write else "tensorc_read"
         return "tensorc_watch" if buffer in self._kernel.written else "tensorc_within"
@@ -129,7 +142,7 @@ class Threads(DeviceStatements):
     """Statements of a thread as a coroutine: each has a text for reports, and it suspends where it waits for others."""
 
     def __init__(self, f: Function, scope: SymbolTable, k: DeviceKernel, sites: list[Site], lanes: Lanes) -> None:
-        super().__init__(f, scope, k.name)
+        super().__init__(f, scope, k)
         self.expressions = self._watched = _Watched(f, scope, k, sites)
         self._sums = frozenset(results_in(k.body))
         self._described = described_in(collectives_in(k.body))
@@ -288,6 +301,9 @@ class Threads(DeviceStatements):
         f.branch(again)
         f.start_block(done)
         self._state("finished", f"i64 {f.op(f'load i64, ptr {number}')}")
+
+    def place_of_update(self, s: Store) -> str:
+        return self._watched.update(s.buffer, s.indices[0])
 
     def _state(self, name: str, *args: str) -> None:
         """Write a call about what the thread has done."""

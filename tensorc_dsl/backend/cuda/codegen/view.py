@@ -36,6 +36,7 @@ from tensorc_dsl.backend.cuda.lower.kernels import (
 from tensorc_dsl.backend.llvm.ahead.interface import argument_name
 from tensorc_dsl.backend.protocol import CompileError
 from tensorc_dsl.ir.assembly import Ref, lines_of
+from tensorc_dsl.ir.atomics import Change, change_of, is_switch
 from tensorc_dsl.ir.dtypes import INDEX, DType
 from tensorc_dsl.ir.expr import (
     ZERO,
@@ -58,6 +59,7 @@ from tensorc_dsl.ir.expr import (
     substitute,
 )
 from tensorc_dsl.ir.program import LoopKind, Store
+from tensorc_dsl.ir.reductions import fold_of
 from tensorc_dsl.lower.flat import Alloc, Collective, Flat, If, Instruction, Loop, Move, Parallel, Shuffle, format_shape
 
 _TYPES = {
@@ -159,6 +161,8 @@ def _device(body: tuple[Device, ...], pad: str) -> Iterator[str]:
 def _flat(body: tuple[Flat, ...], pad: str) -> Iterator[str]:
     for s in body:
         match s:
+            case Store() if s.atomic:
+                yield f"{pad}{_update(s)}"
             case Store(buffer=b, indices=(at,), value=e):
                 yield f"{pad}{_name(b)}[{_value(at)}] = {_value(e)};"
             case Store():
@@ -191,6 +195,26 @@ def _flat(body: tuple[Flat, ...], pad: str) -> Iterator[str]:
                 raise TypeError("kernels of GPUs have threads in place of parallel loops")
             case _:
                 assert_never(s)
+
+
+_UPDATES: Mapping[Change, str] = {
+    "add": "Add", "fadd": "Add", "min": "Min", "umin": "Min", "max": "Max", "umax": "Max",
+}  # fmt: skip
+"""What CUDA C++ calls the updates of one number."""
+
+
+def _update(s: Store) -> str:
+    """An atomic store. Raises CompileError if it is a loop that compares and exchanges."""
+    fold, change, t = fold_of(s), change_of(s), dtype_of(s.value)
+    place = f"&{_name(s.buffer)}[{_value(s.indices[0])}]"
+    if fold is not None and is_switch(s):
+        changes = fold.value if fold.op == "or" else Not(fold.value)
+        return f"if ({_value(changes)}) *(volatile bool *){place} = {'true' if fold.op == 'or' else 'false'};"
+    if fold is None or change is None:
+        raise CompileError(f"the view in CUDA C++ has no words for the atomic update of `{s.buffer}`; see its PTX")
+    if change == "add" and t.bytes == 8:  # which there is for unsigned numbers, and is the same
+        return f"atomicAdd((unsigned long long *){place}, (unsigned long long){_text(fold.value)});"
+    return f"atomic{_UPDATES[change]}({place}, {_value(fold.value)});"
 
 
 _SHUFFLES: Mapping[Move, str] = {"down": "down_", "up": "up_", "xor": "xor_", "lane": ""}

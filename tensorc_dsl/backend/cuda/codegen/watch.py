@@ -3,7 +3,8 @@
 For each element of watched memory there are two stamps, of the last write and of reads: block, barrier, thread. Two accesses
 race if one is a write, their threads differ, and no barrier is between them; threads of different blocks are never ordered. A
 stamp that stands for several readers says so. This finds a race in any order of threads, whether or not it shows in results.
-The stamp of a write by a copy that is under way says so, too: until it has landed, nobody may access the element.
+The stamp of a write by a copy that is under way says so, too: until it has landed, nobody may access the element. Where
+a kernel updates elements atomically, the updates of each have a stamp, too, which stands behind those of all elements.
 """
 
 from __future__ import annotations
@@ -59,6 +60,9 @@ PROXY = 1024
 ROW_WORDS = 6
 """The words of a buffer: its address, its size in bytes, the size of an element, its stamps, whether a block has its own, and
 when each warp has read an element last (`slots`), if boxes of another role fill it."""
+
+STAMPS = 3
+"""The stamps of an element: of its last write, of reads, of atomic updates."""
 
 WARPS_OF_BLOCK = 32
 """The most warps of a block."""
@@ -249,8 +253,36 @@ define internal i1 @tensorc_meets(i64 %old, i64 %cur, i64 %own) alwaysinline nou
   %out = and i1 %some, %r
   ret i1 %out
 }}
+"""
 
-define internal ptr @tensorc_watch({_ACCESS}) noinline nounwind {{
+
+_READERS = """%ms = and i1 %mr, %write"""
+
+_UPDATES = """%up = getelementptr i64, ptr %shadow, i64 %e3
+  %u = load i64, ptr %up
+  %mu = call i1 @tensorc_meets(i64 %u, i64 %cur, i64 %own)"""
+
+
+def watch_code(atomic: bool) -> str:
+    """The functions that watch accesses, of kernels that update elements atomically or not.
+
+    `tensorc_watch(state, rows, row, address, bytes, alignment, write, statement, thread)`: the address, or one of spare
+    memory if the access is out of bounds or not aligned. Faults are noted in the state. `tensorc_update` does the same for
+    an atomic update, which has a third stamp of each element: it meets reads and writes, and no other update.
+    """
+    if not atomic:
+        return WATCH + _watching("tensorc_watch", _READERS, "%r", False)
+    meets = f"{_UPDATES}\n  %mrw = and i1 %mr, %write\n  %ms = or i1 %mrw, %mu\n  %met = select i1 %mrw, i64 %r, i64 %u"
+    plain = _watching("tensorc_watch", meets, "%met", False)
+    return WATCH + plain + _watching("tensorc_update", f"{_UPDATES}\n  %ms = and i1 %mr, true", "%r", True)
+
+
+def _watching(name: str, meets: str, met: str, update: bool) -> str:
+    """A function that compares an access with the stamps of each element and renews one of them. `meets` is code for `%ms`,
+    whether the access meets others than writes, and `met` names their stamp."""
+    writes, mine, again, place = ("false", "%u", "%mu", "%up") if update else ("%write", "%r", "%mr", "%rp")
+    return f"""
+define internal ptr @{name}({_ACCESS}) noinline nounwind {{
 entry:
   %at = mul i64 %row, {ROW_WORDS}
   %q0 = getelementptr i64, ptr %rows, i64 %at
@@ -288,6 +320,8 @@ misaligned:
   br label %away
 aligned:
   %many = sdiv i64 %n, %bytes
+  %count = sdiv i64 %size, %bytes
+  %thirds = shl i64 %count, 1
   %stop = add i64 %first, %many
   %bp = {_word(BLOCK)}
   %block = load i64, ptr %bp
@@ -303,6 +337,7 @@ aligned:
 each:
   %e = phi i64 [ %first, %aligned ], [ %e1, %next ]
   %e2 = shl i64 %e, 1
+  %e3 = add i64 %thirds, %e
   %wp = getelementptr i64, ptr %shadow, i64 %e2
   %rp = getelementptr i64, ptr %wp, i64 1
   %stamp = load i64, ptr %wp
@@ -310,37 +345,37 @@ each:
   %r = load i64, ptr %rp
   %mw = call i1 @tensorc_meets(i64 %w, i64 %cur, i64 %own)
   %mr = call i1 @tensorc_meets(i64 %r, i64 %cur, i64 %own)
-  %mrw = and i1 %mr, %write
+  {meets}
   %flag = and i64 %stamp, {FLAG}
   %flying = icmp ne i64 %flag, 0
   %wb = lshr i64 %w, {_BLOCK_BITS}
   %here = icmp eq i64 %wb, %b1
   %under = and i1 %flying, %here
-  %race0 = or i1 %mw, %mrw
+  %race0 = or i1 %mw, %ms
   %race = or i1 %race0, %under
   br i1 %race, label %raced, label %noted
 raced:
-  %other = select i1 %mw, i64 %w, i64 %r
+  %other = select i1 %mw, i64 %w, i64 {met}
   %kind = select i1 %under, i64 {UNDER_WAY}, i64 {RACE}
   call void @tensorc_fault(ptr %s, i64 %kind, i64 %site, i64 %row, i64 %e, i64 %t, i64 %other)
   br label %noted
 noted:
-  br i1 %write, label %wrote, label %read
+  br i1 {writes}, label %wrote, label %read
 wrote:
   store i64 %cur, ptr %wp
   br label %next
 read:
-  %rb = lshr i64 %r, {_BLOCK_BITS}
+  %rb = lshr i64 {mine}, {_BLOCK_BITS}
   %cb = lshr i64 %cur, {_BLOCK_BITS}
   %elsewhere = icmp ne i64 %rb, %cb
-  %some = icmp ne i64 %r, 0
+  %some = icmp ne i64 {mine}, 0
   %common = icmp eq i64 %own, 0
   %blocks0 = and i1 %elsewhere, %some
   %blocks = and i1 %blocks0, %common
-  %marked = or i64 %r, 1
-  %mine = select i1 %mr, i64 %marked, i64 %cur
+  %marked = or i64 {mine}, 1
+  %mine = select i1 {again}, i64 %marked, i64 %cur
   %new = select i1 %blocks, i64 -1, i64 %mine
-  store i64 %new, ptr %rp
+  store i64 %new, ptr {place}
   br label %next
 next:
   %e1 = add i64 %e, 1
@@ -350,5 +385,3 @@ done:
   ret ptr %a
 }}
 """
-"""`tensorc_watch(state, rows, row, address, bytes, alignment, write, statement, thread)`: the address, or one of spare memory
-if the access is out of bounds or not aligned. Faults are noted in the state."""

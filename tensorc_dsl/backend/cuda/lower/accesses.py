@@ -15,17 +15,19 @@ Loops = tuple[tuple[str, Expr], ...]
 
 @dataclass(frozen=True, slots=True)
 class Access:
-    """One element of a buffer for each thread and each iteration of the loops, where all conditions hold."""
+    """One element of a buffer for each thread and each iteration of the loops, where all conditions hold. `atomic` names the
+    block whose updates do not meet each other, if this is one of them."""
 
     buffer: str
     write: bool
     index: Expr
     loops: Loops
     conds: tuple[Expr, ...]
+    atomic: str = ""
     _hash: int = field(init=False, compare=False, repr=False)
 
     def __post_init__(self) -> None:
-        own = hash((self.buffer, self.write, self.index, self.loops, self.conds))
+        own = hash((self.buffer, self.write, self.index, self.loops, self.conds, self.atomic))
         object.__setattr__(self, "_hash", own)  # which takes long, and sets of accesses ask for it again and again
 
     def __hash__(self) -> int:
@@ -40,11 +42,14 @@ def accesses(body: tuple[Flat, ...], private: Collection[str]) -> tuple[Access, 
 def _stmts(body: tuple[Flat, ...], private: frozenset[str], loops: Loops, conds: tuple[Expr, ...]) -> Iterator[Access]:
     for s in body:
         match s:
-            case Store(buffer=buffer, indices=(index,), value=value):
+            case Store(buffer=buffer, indices=(index,), value=value, atomic=atomic):
+                own = (
+                    private | {buffer} if atomic else private
+                )  # an update reads what it changes, and nothing else of it
                 for e in (index, value):
-                    yield from _read(e, private, loops, conds)
+                    yield from _read(e, own, loops, conds)
                 if buffer not in private:
-                    yield Access(buffer, True, index, loops, conds)
+                    yield Access(buffer, True, index, loops, conds, atomic)
             case Loop(var=var, end=end, body=inside):
                 yield from _stmts(inside, private, (*loops, (var, end)), conds)
             case If(cond=cond, body=inside):

@@ -204,9 +204,13 @@ class _Placer:
         return body, _joined(() if apart and runs else pending, left)
 
     def _meet(self, p: _Item, mine: tuple[Access, ...], steps: tuple[tuple[str, Expr], ...]) -> bool:
-        """Whether different threads can meet at an element in the earlier phase and in this one, where one writes it."""
+        """Whether different threads can meet at an element in the earlier phase and in this one, where one writes it, and
+        they are no updates of one atomic block."""
         return any(
-            a.buffer == b.buffer and (a.write or b.write) and self._may_meet(p, a, b, steps)
+            a.buffer == b.buffer
+            and (a.write or b.write)
+            and not (a.atomic and a.atomic == b.atomic)
+            and self._may_meet(p, a, b, steps)
             for a in p.accesses
             for b in mine
         )

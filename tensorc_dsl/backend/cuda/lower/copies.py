@@ -139,7 +139,9 @@ def _at(s: Flat, values: dict[str, Expr]) -> Flat:
     """A statement of a whole vector, a store or a guard around one, with other values of variables."""
     match s:
         case Store():
-            return Store(s.buffer, tuple(substitute(i, values) for i in s.indices), substitute(s.value, values))
+            return replace(
+                s, indices=tuple(substitute(i, values) for i in s.indices), value=substitute(s.value, values)
+            )
         case If():
             return If(substitute(s.cond, values), tuple(_at(x, values) for x in s.body))
         case _:

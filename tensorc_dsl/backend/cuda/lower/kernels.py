@@ -261,6 +261,12 @@ def collectives_in(body: tuple[Device, ...]) -> Iterator[Collective]:
             yield from (x for x in inside_flat(s.body) if isinstance(x, Collective))
 
 
+def atomics_in(body: tuple[Device, ...]) -> frozenset[str]:
+    """The buffers that statements update atomically."""
+    phases = (s for s in inside(body) if isinstance(s, Phase))
+    return frozenset(x.buffer for s in phases for x in stores(s.body) if x.atomic)
+
+
 def barriers_in(body: tuple[Device, ...]) -> int:
     """The number of barriers in the text of statements."""
     return sum(isinstance(s, Barrier) for s in inside(body))

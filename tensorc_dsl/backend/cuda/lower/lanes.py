@@ -76,4 +76,4 @@ class _Lanes:
             return e
 
         indices = place(s.buffer, s.indices) if s.buffer in self.fragments else s.indices
-        return Store(s.buffer, indices, transform(s.value, load))
+        return replace(s, indices=indices, value=transform(s.value, load))

@@ -23,12 +23,13 @@ from tensorc_dsl.backend.cuda.lower.kernels import (
 from tensorc_dsl.backend.cuda.lower.owners import own
 from tensorc_dsl.backend.cuda.lower.pipelines import versioned
 from tensorc_dsl.backend.cuda.lower.roles import threads_of
+from tensorc_dsl.backend.cuda.lower.scattered import with_scattered
 from tensorc_dsl.backend.cuda.lower.shuffles import SCOPE, shuffled
 from tensorc_dsl.backend.cuda.lower.stages import Pipeline, marked
 from tensorc_dsl.backend.cuda.lower.structure import Storage, phases
 from tensorc_dsl.backend.cuda.lower.swizzles import with_swizzles
 from tensorc_dsl.backend.llvm.lower.passes import max_step
-from tensorc_dsl.ir.program import Block, Buffer, For, Program, is_scattered, walk
+from tensorc_dsl.ir.program import Block, Buffer, Program, walk
 from tensorc_dsl.ir.target import Target
 from tensorc_dsl.lower.flat import LowerError, Param, Prepared, store_loads, stores
 from tensorc_dsl.lower.lower import COMMON
@@ -70,10 +71,6 @@ def lower_device(program: Program, features: tuple[str, ...] = (OLDEST,), cores:
     if untold := set(program.dims) - told_by([p.shape for p in program.params]):
         names = ", ".join(sorted(d.name for d in untold))
         raise LowerError(f"the shapes of the arguments of {program.name} do not tell {names}")
-    if found := [s.var for _, s in walk(program.body) if isinstance(s, For) and is_scattered(s)]:
-        raise LowerError(
-            f"`{found[0]}` is scattered, which a GPU's threads cannot share; leave `scatter` out for this target"
-        )
     kernels = [k for n in range(len(program.body)) for k in _run(_nest(program, n, features, cores), PASSES).kernels]
     outputs = program.outputs
     params = tuple(Param(p.name, p.dtype, shape_of(p), p in outputs) for p in program.params)
@@ -197,6 +194,12 @@ def _phases(n: Nest) -> Nest:
         body = phases(s, n.axes, program, n.pipelines, storage)
         all_stores = list(stores((s,)))
         touched = {name for x in all_stores for name in (x.buffer, *(y.buffer for y in store_loads(x)))}
+        shared = {b.name for b in storage.shared}
+        if torn := sorted({x.buffer for x in all_stores if x.atomic} - {*order, *shared}):
+            raise LowerError(
+                f"`{torn[0]}` is private to a thread, and its updates are atomic; leave `atomic` out, or store it in"
+                ' "shared" or "global"'
+            )
         mine = tuple(b for b in n.local if b.name in touched)
         name = f"{program.name}_{n.number}" + (f"_{k}" if len(n.unit.loops) > 1 else "")
         kernels.append(
@@ -239,6 +242,10 @@ def _waits(n: Nest) -> Nest:
     return replace(n, kernels=tuple(map(with_waits, n.kernels)))
 
 
+def _scatter(n: Nest) -> Nest:
+    return replace(n, kernels=tuple(map(with_scattered, n.kernels)))
+
+
 def _bodies(n: Nest) -> Nest:
     step = max_step(n.unit.whole)
     for k in n.kernels:
@@ -266,6 +273,7 @@ PASSES = (
     _Pass("phases", _phases, "bound loops become values of a thread, statements phases"),
     _Pass("barriers", _barriers, "barriers where threads meet"),
     _Pass("waits", _waits, "what runs beside threads is waited for"),
+    _Pass("scatter", _scatter, "scattered loops run the iteration that data choose"),
     _Pass("bodies", _bodies, "vectors of whole lanes, unrolled loops over private buffers"),
     _Pass("swizzles", _swizzles, "elements of swizzled buffers get their places"),
 )

@@ -294,6 +294,6 @@ def _rewritten(
         indices = tuple(transform(i, expr) for i in s.indices)
         if s.buffer == name:
             indices = (table[tuple(substitute(i, values) for i in s.indices)],)
-        return Store(s.buffer, indices, transform(s.value, expr))
+        return replace(s, indices=indices, value=transform(s.value, expr))
 
     return tuple(map(stmt, body))

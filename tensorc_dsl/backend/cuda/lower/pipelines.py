@@ -51,7 +51,7 @@ def versioned(body: tuple[Flat, ...], buffer: str, var: str, count: int, size: i
             return s
         indices = tuple(transform(i, expr) for i in s.indices)
         indices = (place(indices[0]),) if s.buffer == buffer else indices
-        return Store(s.buffer, indices, transform(s.value, expr))
+        return replace(s, indices=indices, value=transform(s.value, expr))
 
     return tuple(map(stmt, body)) if count > 1 else body
 

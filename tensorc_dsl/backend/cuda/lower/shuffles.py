@@ -213,7 +213,7 @@ class _Maker:
         def here(e: Expr) -> Expr:
             return given.get(e, e) if isinstance(e, Load) else e
 
-        yield Store(s.buffer, tuple(transform(i, here) for i in s.indices), transform(s.value, here))
+        yield replace(s, indices=tuple(transform(i, here) for i in s.indices), value=transform(s.value, here))
 
     def _move(self, s: Store, x: Load, at: _Place) -> tuple[Load, tuple[Move, int] | None]:
         """What a thread has itself of what it reads, and the shuffle by which it gets another one's, if there is one."""
@@ -266,7 +266,9 @@ def _at(s: Flat, values: Mapping[str, Expr]) -> Flat:
     """A statement with values for variables."""
     match s:
         case Store():
-            return Store(s.buffer, tuple(substitute(i, values) for i in s.indices), substitute(s.value, values))
+            return replace(
+                s, indices=tuple(substitute(i, values) for i in s.indices), value=substitute(s.value, values)
+            )
         case Loop():
             inner = tuple(_at(x, values) for x in s.body)
             return replace(s, begin=substitute(s.begin, values), end=substitute(s.end, values), body=inner)

@@ -100,7 +100,7 @@ def _flat(body: tuple[Flat, ...], orders: Orders, ranges: Ranges, lanes: tuple[s
         match s:
             case Store(buffer=buffer, indices=(at,), value=value):
                 at = _place(at, orders[buffer], ranges, lanes) if buffer in orders else at
-                out.append(Store(buffer, (at,), _expr(value, orders, ranges, lanes)))
+                out.append(replace(s, indices=(at,), value=_expr(value, orders, ranges, lanes)))
             case Loop(var=var, end=end, body=inner):
                 if s.kind is LoopKind.VECTORIZED and not _is_whole(s, orders):
                     s = replace(s, kind=LoopKind.UNROLLED)

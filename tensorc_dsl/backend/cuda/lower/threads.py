@@ -46,13 +46,13 @@ def plain(body: Sequence[Flat], values: Mapping[str, Expr]) -> tuple[Flat, ...]:
         match s:
             case Store():
                 indices = tuple(substitute(i, values) for i in s.indices)
-                out.append(Store(s.buffer, indices, substitute(s.value, values)))
+                out.append(replace(s, indices=indices, value=substitute(s.value, values)))
             case Loop() if constant(s.begin) == 0 and constant(s.end) == 1:
                 out += plain(s.body, {**values, s.var: ZERO})
             case Loop():
                 kind = LoopKind.SERIAL if s.kind is LoopKind.PARALLEL else s.kind
                 ends = substitute(s.begin, values), substitute(s.end, values)
-                out.append(Loop(s.var, *ends, kind, plain(s.body, values)))
+                out.append(Loop(s.var, *ends, kind, plain(s.body, values), s.scattered))
             case If():
                 out.append(If(substitute(s.cond, values), plain(s.body, values)))
             case Alloc():

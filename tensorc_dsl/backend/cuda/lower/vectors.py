@@ -61,7 +61,7 @@ def _simplified(body: tuple[Flat, ...], ranges: Ranges) -> tuple[Flat, ...]:
     for s in body:
         if isinstance(s, Store):
             at = tuple(simplify(transform(i, expr), ranges) for i in s.indices)
-            out.append(Store(s.buffer, at, transform(s.value, expr)))
+            out.append(replace(s, indices=at, value=transform(s.value, expr)))
         else:
             out.append(replace(s, body=_simplified(s.body, ranges)))
     return tuple(out)
@@ -123,7 +123,11 @@ def _is_whole(body: tuple[Flat, ...], var: str) -> bool:
     for s in body:
         match s:
             case Store(indices=(at,)):
-                if stride(at, var) != 1 or any(stride(x.indices[0], var) not in (0, 1) for x in store_loads(s)):
+                if (
+                    s.atomic
+                    or stride(at, var) != 1
+                    or any(stride(x.indices[0], var) not in (0, 1) for x in store_loads(s))
+                ):
                     return False
                 if _chooses(s.value, var):
                     return False

@@ -38,7 +38,7 @@ from tensorc_dsl.backend.cuda.lower.kernels import (
 )
 from tensorc_dsl.backend.cuda.lower.numbers import Numbers, evaluate
 from tensorc_dsl.ir.bind import Sizes
-from tensorc_dsl.ir.expr import ZERO, Binary, Call, Expr, Load, children, free_vars, substitute
+from tensorc_dsl.ir.expr import ZERO, Binary, Call, Expr, Load, children, free_vars, loads, substitute
 from tensorc_dsl.ir.program import Intrinsic, IterKind, LoopKind, Store
 from tensorc_dsl.ir.warp import LANES
 from tensorc_dsl.lower.bounds import stride
@@ -59,6 +59,9 @@ GROUP = 4
 
 MOST_APART = 8.0
 """The independent instructions that a warp has under way, at most: registers and queues are not endless."""
+
+PLACES = 1 << 12
+"""The iterations among which data choose one, where how many there are is not asked."""
 
 CALL = 20
 """The instructions of a maths function, about."""
@@ -175,7 +178,10 @@ class _Counter:
                     raise AssertionError("no pass of GPUs makes them")
 
     def _inside(self, var: str, begin: Expr, end: Expr, here: _Here) -> _Here:
-        """One iteration of a loop, which stands for all of them."""
+        """One iteration of a loop, which stands for all of them; the only one, if data choose it, each lane its own."""
+        if loads(begin):
+            chosen = self.rng.integers(0, PLACES, here.active.shape)
+            return replace(here, values={**here.values, var: chosen})
         first, last = evaluate(begin, here.values), evaluate(end, here.values)
         count = np.maximum(last - first, 0).max(axis=1)
         at = first + np.floor(self.rng.random(len(count)) * count).astype(np.int64)[:, None]
@@ -202,6 +208,8 @@ class _Counter:
 
     def _store(self, s: Store, here: _Here) -> None:
         for x, conds in dict.fromkeys(loads_under(s.value, ())):
+            if s.atomic and x.buffer == s.buffer:
+                continue  # an update is one access
             self._access(x.buffer, x.indices[0], _once(x, s, reduce(_Here.under, conds, here)))
         self._access(s.buffer, s.indices[0], here)
         if count := _operations(s.value) * (here.lanes[1] if here.lanes else 1):
@@ -294,7 +302,7 @@ def _accesses(body: tuple[Flat, ...]) -> list[Store]:
 
 def _first(s: Store, var: str) -> Store:
     here = {var: ZERO}
-    return Store(s.buffer, tuple(substitute(i, here) for i in s.indices), substitute(s.value, here))
+    return replace(s, indices=tuple(substitute(i, here) for i in s.indices), value=substitute(s.value, here))
 
 
 def _sectors(first: Numbers, size: int, active: np.ndarray[tuple[int, ...], np.dtype[np.bool_]]) -> Numbers:
