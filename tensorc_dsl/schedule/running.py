@@ -58,6 +58,12 @@ class Nest:
         (store,) = self.block.body
         return Load(store.buffer, store.indices, dtype_of(store.value))
 
+    def only(self, used: Expr) -> Nest:
+        """The same with the columns that this expression needs, for values that are the same along the others."""
+        names = {*free_vars(used), self.scan.steps}
+        own = replace(self.block, iters=tuple(it for it in self.block.iters if it.name in names))
+        return Nest(self.around, own, self.scan, self.used)
+
     def at(self, e: Expr, step: Expr) -> Expr:
         """An expression of a step, for the step of that number."""
         return substitute(e, {self.scan.steps: step})
@@ -107,17 +113,27 @@ class Nest:
             stmt = replace(loop, body=(stmt,))
         return stmt
 
-    def scanned(self, chain: Buffer, step: Var, places: tuple[Expr, ...], first: Expr, term: Expr) -> Expr:
+    def after(self, before: Expr, term: Expr, factor: Expr | None) -> Expr:
+        """A value before, scaled if there is a factor, combined with a term."""
+        return combine(self.scan.op, self.scaled(before, factor), term)
+
+    def scaled(self, value: Expr, factor: Expr | None) -> Expr:
+        """The value combined with a factor, if there is one."""
+        return value if factor is None or self.scan.scale is None else combine(self.scan.scale.op, factor, value)
+
+    def scanned(
+        self, chain: Buffer, step: Var, places: tuple[Expr, ...], first: Expr, term: Expr, factor: Expr | None
+    ) -> Expr:
         """The value at `places` of a running reduction along `step`, which is one of them."""
         back = [sub(p, ONE) if p == step else p for p in places]
-        return Select(Compare("<", step, ONE), first, combine(self.scan.op, self.read(chain, *back), term))
+        return Select(Compare("<", step, ONE), first, self.after(self.read(chain, *back), term, factor))
 
-    def carried(self, chain: Buffer, step: Var, count: Expr, term: Expr) -> Stmt:
+    def carried(self, chain: Buffer, step: Var, count: Expr, term: Expr, factor: Expr | None) -> Stmt:
         """The nest of a running reduction of `count` terms; a single one is no scan, as in a compute."""
         if count == ONE:
             return self.nest(chain, (Iter(step.name, IterKind.SPATIAL, count, step),), term)
         own = (Iter(step.name, IterKind.SCAN, count, step),)
-        return self.nest(chain, own, self.scanned(chain, step, (step,), term, term))
+        return self.nest(chain, own, self.scanned(chain, step, (step,), term, term, factor))
 
     def mapped(self, program: Program, value: Expr, before: tuple[Stmt, ...]) -> Program:
         """The program in which each element has that value, behind the nests `before` in the place of the scan."""
@@ -144,8 +160,9 @@ def the_running(program: Program, block: BlockRef, used: set[str]) -> Nest:
     scan = running(b)
     if scan is None:
         raise refuse(
-            "it is no scan whose step combines the value before with one term",
-            "take a scan such as `scan[t] init X[0] step Y[t - 1] + X[t]`, by `+`, `*`, `min`, `max`, `and` or `or`",
+            "it is no scan whose step combines the value before, scaled or not, with one term",
+            "take a scan such as `scan[t] init X[0] step Y[t - 1] + X[t]`, by `+`, `*`, `min`, `max`, `and` or `or`, "
+            "or such as `step A[t] * Y[t - 1] + X[t]`",
         )
     for loop in around:
         require_serial(program, loop, "take apart")

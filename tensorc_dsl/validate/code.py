@@ -65,6 +65,8 @@ class Chain:
     """What a step adds, that of the first one included."""
     step: Expr
     """The number of the step."""
+    scale: Accumulation | None
+    """What is combined with the value before, and the kind of that operation, which distributes; None if nothing is."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -112,6 +114,8 @@ class Code:
         self._data: dict[tuple[int, Cast], str] = {}
         self._boxes: dict[str, isl.Set] = {}
         self._reads: dict[int, tuple[tuple[Load, tuple[Expr, ...]], ...]] = {}
+        self.scales = {s.runs.kind: s.runs.scale.kind for s in self.statements if s.runs and s.runs.scale}
+        """For each kind of a linear recurrence that of its products."""
 
     def _read(self, body: tuple[Stmt, ...], path: tuple[tuple[For, int], ...]) -> None:
         for s in body:
@@ -263,7 +267,9 @@ def _chain(b: Block, values: Mapping[str, Expr]) -> Chain | None:
     parts = (found.read, Select(first, found.first, found.term), Var(found.steps))
     read, term, step = (substitute(e, values) for e in parts)
     assert isinstance(read, Load)
-    return Chain(f"{found.op} {dtype_of(read)}", read, term, step)
+    t = dtype_of(read)
+    by = found.scale and Accumulation(f"{found.scale.op} {t}", substitute(found.scale.factor, values))
+    return Chain(f"{found.op} {t}", read, term, step, by)
 
 
 def _accumulation(b: Block, n: int, values: Mapping[str, Expr]) -> Accumulation | None:

@@ -25,9 +25,10 @@ from tensorc_dsl.validate.data import Lifted, Shared, at_all_numbers, deciding, 
 from tensorc_dsl.validate.facts import ExampleSizes, Refuted, TooMany, Undecided, at, example, written_by
 from tensorc_dsl.validate.flow import Total
 from tensorc_dsl.validate.match import match
+from tensorc_dsl.validate.nodes import At, Key, Node, key, place
 from tensorc_dsl.validate.plain import joined, require_simple, within
 from tensorc_dsl.validate.terms import operator, terms_of
-from tensorc_dsl.validate.values import At, Key, Node, Values, gathers, is_index, key, place
+from tensorc_dsl.validate.values import Values, gathers, is_index
 from tensorc_dsl.validate.written_out import in_order
 
 

@@ -15,7 +15,8 @@ from tensorc_dsl.affine.data import data_in, outermost, with_values
 from tensorc_dsl.ir.expr import Cast, children, dtype_of
 from tensorc_dsl.validate.code import Statement
 from tensorc_dsl.validate.flow import Total
-from tensorc_dsl.validate.values import At, Key, Node, Values, gathers, key
+from tensorc_dsl.validate.nodes import At, Key, Node, key
+from tensorc_dsl.validate.values import Values, gathers
 
 
 @dataclass(frozen=True, slots=True)

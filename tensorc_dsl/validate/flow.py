@@ -30,6 +30,8 @@ class Total:
     terms: tuple[tuple[Statement, isl.Map], ...]
     """For each statement that updates it, the map from an instance of the total to all of its updates."""
     finished: bool
+    totals: tuple[tuple[Total, isl.Map], ...] = ()
+    """For each total that is a term itself, the map from an instance of this one to all of its instances."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -38,6 +40,17 @@ class Seen:
 
     source: Statement | Total
     instances: isl.Map
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Pairs:
+    """Pairs of two points, as instances of `at`."""
+
+    at: Statement
+    made: isl.Map
+    """The map from a first point to the pairs that it is in."""
+    first: isl.Map
+    second: isl.Map
 
 
 class Flow:
@@ -50,6 +63,7 @@ class Flow:
         self._started: dict[int, tuple[tuple[Statement, isl.Map], ...]] = {}
         self._totals: dict[tuple[int, str], Total] = {}
         self._chains: dict[int, Total | None] = {}
+        self._made = 0
 
     def seen(self, reader: Statement, read: Load) -> tuple[Seen, ...]:
         """The sources of a read of a written buffer. For instances without a source, the element is not written."""
@@ -63,7 +77,9 @@ class Flow:
         one before has stored.
 
         Theorem: the value at step `t` is the first term if `t` is 0, else the value at `t - 1` combined with one more. If all
-        steps see that value, it combines the terms of all steps up to `t`, each of which is one instance.
+        steps see that value, it combines the terms of all steps up to `t`, each of which is one instance. If each step also
+        scales the value before by a factor, and this distributes, the term of step `j` is scaled by the factors of all steps
+        from `j + 1` to `t`.
         """
         if s.number not in self._chains:
             self._chains[s.number] = self._chain(s)
@@ -88,8 +104,32 @@ class Flow:
             later = later.subtract(of_later.domain())
         if not later.is_empty():
             return None
-        term = replace(s, accumulates=Accumulation(s.runs.kind, s.runs.term))
-        return Total(s.runs.kind, s, (), ((term, up_to),), finished=True)
+        scale = s.runs.scale
+        if scale is None:
+            term = replace(s, accumulates=Accumulation(s.runs.kind, s.runs.term))
+            return Total(s.runs.kind, s, (), ((term, up_to),), finished=True)
+        later = _compared(s, s.runs.step, "b > a").intersect(same)
+        scaled = self.pairs(s, up_to)
+        factors = scaled.first.apply_range(up_to).intersect(scaled.second.apply_range(later))
+        parts = (s.runs.term, scaled.second), (scale.term, factors)
+        product = Total(
+            scale.kind,
+            scaled.at,
+            (),
+            tuple((replace(s, accumulates=Accumulation(scale.kind, e)), m) for e, m in parts),
+            True,
+        )
+        return Total(s.runs.kind, s, (), (), finished=True, totals=((product, scaled.made),))
+
+    def pairs(self, s: Statement, m: isl.Map) -> Pairs:
+        """The pairs of an instance of a statement and what a map has for it, as instances of a statement that is nowhere."""
+        made = s.domain.identity().flat_range_product(m)
+        both, n = made.range(), len(s.names)
+        self._made += 1
+        names = (*s.names, *(f"q{self._made}_{k}'" for k in range(both.dim(isl.dim_type.set) - n)))
+        at = replace(s, names=names, domain=both, accumulates=None, runs=None)
+        first = both.identity().project_out(isl.dim_type.out, n, len(names) - n)
+        return Pairs(at, made, first, both.identity().project_out(isl.dim_type.out, 0, n))
 
     def follows_writes(self, reader: Statement, read: Load, asked: isl.Set) -> bool:
         """Theorem: the read has a source at each instance that is asked for, if writes that stand before it in the text write

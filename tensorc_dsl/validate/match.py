@@ -20,9 +20,10 @@ from tensorc_dsl.diagnostic import Note, problem
 from tensorc_dsl.ir.program import IterKind
 from tensorc_dsl.validate.code import Statement
 from tensorc_dsl.validate.facts import ExampleSizes, Refuted, Undecided, at, example, point, written_by
-from tensorc_dsl.validate.plain import require_simple
-from tensorc_dsl.validate.terms import IDEMPOTENT, Term, Terms, is_neutral, operator
-from tensorc_dsl.validate.values import TAKEN, Node, Signature, Values, place
+from tensorc_dsl.validate.nodes import Node, Term, Terms, place
+from tensorc_dsl.validate.plain import joined, require_simple
+from tensorc_dsl.validate.terms import IDEMPOTENT, fingerprint, is_neutral, operator
+from tensorc_dsl.validate.values import TAKEN, Signature, Values
 
 
 @problem("E0806", "{what} of the reduction by `{operator}` that makes {element}{sizes}")
@@ -240,25 +241,26 @@ class _Question:
         return self.first.range_product(self.second).intersect_range(equal.wrap())
 
     def _as_many(self) -> bool:
-        """Whether each result has as many of these terms on both sides, by numbers that are the same for all results."""
-        counts = [
-            _count(x.domain_product(told.reverse())) for x, told in ((self.first, self.one), (self.second, self.other))
-        ]
-        return counts[0] is not None and counts[0] == counts[1]
+        """Whether each result has as many of these terms on both sides."""
+        one, other = (
+            _counts(x.domain_product(told.reverse()).flatten_domain())
+            for x, told in ((self.first, self.one), (self.second, self.other))
+        )
+        if one is None or other is None:
+            return False
+        return one.domain().is_equal(other.domain()) and one.ne_set(other).is_empty()
 
     def _told(self) -> isl.Map | None:
         """Terms with the same fingerprint: the map from points of the original to points of the scheduled program."""
-        found: list[isl.Map] = []
-        for p in self.ours:
-            for q in self.theirs:
-                for x in self.sides.a.fingerprint(p.term.node):
-                    for y in self.sides.b.fingerprint(q.term.node):
-                        if x.text == y.text:
-                            one, other = (
-                                part.point.apply_range(part.term.leaf).apply_range(case.subscripts)
-                                for part, case in ((p, x), (q, y))
-                            )
-                            found.append(one.apply_range(other.reverse()))
+        ours, theirs = (
+            [
+                (case.text, p.point.apply_range(p.term.leaf).apply_range(case.subscripts))
+                for p in parts
+                for case in fingerprint(p.term, side)
+            ]
+            for parts, side in ((self.ours, self.sides.a), (self.theirs, self.sides.b))
+        )
+        found = [x.apply_range(y.reverse()) for one, x in ours for other, y in theirs if one == other]
         return _union(found) if found else None
 
     def _named(self) -> isl.Map | None:
@@ -308,16 +310,38 @@ def _one_to_one(first: isl.Map, second: isl.Map, equal: isl.Map) -> bool:
     return True
 
 
-def _count(terms: isl.Map) -> int | None:
-    """How many points each element of the domain has; None unless it is the same number, by a product of sets."""
-    for d in reversed(range(terms.dim(isl.dim_type.out))):
-        others = [n for n in range(terms.dim(isl.dim_type.out)) if n != d]
-        alone = terms
-        for n in reversed(others):
-            alone = alone.project_out(isl.dim_type.out, n, 1)
-        if alone.is_single_valued():
-            terms = terms.project_out(isl.dim_type.out, d, 1)
-    points = terms.range()
-    if not terms.is_equal(isl.Map.from_domain_and_range(terms.domain(), points)) or points.dim(isl.dim_type.param):
-        return None
-    return int(points.count_val().to_str()) if points.is_bounded() else None
+def _counts(terms: isl.Map) -> isl.PwAff | None:
+    """How many points each element of the domain has; None unless that is found as sums and products of lengths of intervals,
+    all but one of which are numbers in a product.
+    """
+    total: isl.PwAff | None = None
+    for piece in joined(terms).make_disjoint().get_basic_maps():
+        renew()
+        found = _count(isl.Map.from_basic_map(piece))
+        if found is None:
+            return None
+        total = found if total is None else total.union_add(found)
+    return total
+
+
+def _count(terms: isl.Map) -> isl.PwAff | None:
+    out = isl.dim_type.out
+    for d in reversed(range(1, terms.dim(out))):
+        if terms.project_out(out, d + 1, terms.dim(out) - d - 1).project_out(out, 0, d).is_single_valued():
+            terms = terms.project_out(out, d, 1)
+    width, n = terms.dim(out), terms.dim(isl.dim_type.in_)
+    for d in reversed(range(width)):
+        one = terms.move_dims(isl.dim_type.in_, n, out, d + 1, width - d - 1).move_dims(isl.dim_type.in_, n, out, 0, d)
+        if not one.range().is_bounded():
+            return None
+        low, high = one.dim_min(0), one.dim_max(0)
+        from_low = isl.Map.from_pw_aff(low).apply_range(isl.Map("{ [a] -> [b] : b >= a }"))
+        up_to_high = isl.Map.from_pw_aff(high).apply_range(isl.Map("{ [a] -> [b] : b <= a }"))
+        if not from_low.intersect(up_to_high).is_equal(one):
+            continue
+        length = high.sub(low).add_constant_val(isl.Val(1))
+        if width == 1:
+            return length
+        if length.is_cst() and (rest := _counts(terms.project_out(out, d, 1))) is not None:
+            return rest.scale_val(length.max_val())
+    return None

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 
 from tensorc_dsl.affine import isl
+from tensorc_dsl.affine.budget import renew
 from tensorc_dsl.ir.expr import Binary, Call, Const, Expr, Logic
 from tensorc_dsl.ir.numbers import highest, lowest
-from tensorc_dsl.validate.code import PAIR, Statement
+from tensorc_dsl.validate.code import PAIR, Accumulation, Statement
+from tensorc_dsl.validate.facts import Refuted, Undecided
 from tensorc_dsl.validate.flow import Total
+from tensorc_dsl.validate.joint import as_product, joint_products, joint_sums
+from tensorc_dsl.validate.nodes import At, Key, Node, Term, Terms, key, place
 from tensorc_dsl.validate.plain import joined
-from tensorc_dsl.validate.values import At, Node, Values, place, step_of
+from tensorc_dsl.validate.values import Case, Signature, Values, step_of
 
 IDEMPOTENT = ("min", "max", "and", "or", "argmin", "argmax")
 """Kinds of reductions in which a term may be repeated."""
@@ -19,28 +23,6 @@ IDEMPOTENT = ("min", "max", "and", "or", "argmin", "argmax")
 
 STEPS = 64
 """The number of steps from one value to the next after which following a value counts as endless."""
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Term:
-    """Some terms of a total: one for each point of a path. The term's value is that of `node` at the point's `leaf`."""
-
-    node: Node
-    path: isl.Map
-    """The map from an instance of the total to points that identify its terms."""
-    leaf: isl.Map
-    """The map from such a point to the instance of the node."""
-    update: tuple[Statement, isl.Map] | None
-    """The statement that combines the term, and the map to its instance."""
-
-
-@dataclass(slots=True)
-class Terms:
-    """All terms of a node, as a reduction of one kind."""
-
-    found: list[Term] = field(default_factory=list[Term])
-    starts: set[str] = field(default_factory=set[str])
-    """Initial values of declared reductions, which are neutral because the file says so."""
 
 
 def operator(kind: str) -> str:
@@ -69,6 +51,8 @@ def terms_of(node: Node, kind: str, values: Values, domain: isl.Set) -> Terms:
     out = Terms()
     same = joined(domain).identity()  # the domain was joined case by case, and the map is used squared
     _collect(Term(node, same, same, None), kind, values, out)
+    if (times := values.scales.get(kind)) is not None:
+        out.found = [replace(t, node=as_product(t.node, times)) for t in out.found]
     return out
 
 
@@ -76,29 +60,81 @@ def _collect(t: Term, kind: str, values: Values, out: Terms) -> None:
     if t.path.is_empty():
         return
     node = t.node
+    if (stage := _of_stage(node, kind, values)) is not None:
+        for x in stage.found:
+            further = _further(t, x.node, x.path, None)
+            if further.path.is_empty():
+                continue
+            update = x.update and (x.update[0], further.leaf.apply_range(x.update[1]))
+            out.found.append(replace(further, leaf=further.leaf.apply_range(x.leaf), update=update))
+        return
+    _take_apart(t, kind, values, out)
+
+
+def _of_stage(node: Node, kind: str, values: Values) -> Terms | None:
+    """The terms of what a statement stores, at all of its instances, if running reductions are totals: all that read it take
+    these. None for other nodes, and if some instance is not understood.
+    """
+    if not values.chains or isinstance(node, Total) or node.expr is not node.statement.store.value:
+        return None
+    known = values.stages.get(k := (key(node), kind))
+    if known is None and k not in values.stages:
+        values.stages[k] = None  # a value inside its own value
+        s, found = node.statement, Terms()
+        same = s.domain.identity()
+        try:
+            _take_apart(Term(node, same, same, None), kind, values, found)
+        except (Refuted, Undecided):
+            return None  # maybe at instances that nobody asks for
+        times = values.scales.get(kind)
+        if times is None:
+            found.found = joint_sums(found.found)
+        else:
+            all_of = [replace(t, node=as_product(t.node, times)) for t in found.found]
+            found.found = joint_products(s, times, all_of, values.flow, lambda t: _factors(t, times, values))
+        known = values.stages[k] = found
+    return known
+
+
+def _factors(t: Term, kind: str, values: Values) -> list[Term]:
+    """The factors of a term that is a product, at the instances that it has."""
+    return terms_of(t.node, kind, values, t.leaf.intersect_domain(t.path.range()).range()).found
+
+
+def _take_apart(t: Term, kind: str, values: Values, out: Terms) -> None:
+    node = t.node
     if isinstance(node, Total):
         if node.kind != kind:
-            out.found.append(t)
+            _collect_product(t, node, kind, values, out)
             return
         for s, m in node.start:
             _start(_further(t, At(s, s.store.value), m, None), kind, values, out)
         for u, m in node.terms:
             assert u.accumulates is not None
             _collect(_further(t, At(u, u.accumulates.term), m, u), kind, values, out)
+        for total, m in node.totals:
+            _collect(_further(t, total, m, None), kind, values, out)
         return
     steps = values.steps(node)
     if steps is not None:
         values.require_written(node, t.leaf.intersect_domain(t.path.range()).range())
         for n, m in steps:
+            renew()
             leaf = t.leaf.apply_range(m)
             _collect(replace(t, node=n, path=t.path.intersect_range(leaf.domain()), leaf=leaf), kind, values, out)
         return
+    step = step_of(node)
     match node.expr:
         case Const() as c if is_neutral(kind, c):
             pass
-        case Binary() | Logic() if (step := step_of(node)) is not None and step[0] == kind:
+        case Binary() | Logic() if step is not None and step[0] == kind:
             for operand in step[1]:
                 _collect(replace(t, node=operand), kind, values, out)
+        case Binary() | Logic() if step is not None and step[0] == values.scales.get(kind):
+            s = node.statement
+            factors = ((replace(s, accumulates=Accumulation(step[0], x.expr)), s.domain.identity()) for x in step[1])
+            product = Total(step[0], s, (), tuple(factors), finished=True)
+            _collect_product(replace(t, node=product), product, kind, values, out)
         case Call(function=f, args=args) if f == PAIR:
             for total, instances in _partial(node.statement, args, kind, values):
                 leaf = t.leaf.apply_range(instances)
@@ -109,6 +145,71 @@ def _collect(t: Term, kind: str, values: Values, out: Terms) -> None:
                 out.found.append(t)
         case _:
             out.found.append(t)
+
+
+def _collect_product(t: Term, product: Total, kind: str, values: Values, out: Terms) -> None:
+    """The terms of a product: itself, or the products of a factor's terms with the others, if that is a sum and this
+    distributes.
+    """
+    if t.path.is_empty():
+        return
+    parts = [*((At(u, u.accumulates.term), m) for u, m in product.terms if u.accumulates), *product.totals]
+    if product.kind == values.scales.get(kind):
+        sums = [(n, m) for n, m in parts if m.is_single_valued() and _is_sum(n, kind, values, set())]
+        if len(sums) == 1:
+            ((whole, places),) = sums
+            inner = Terms()
+            asked = t.leaf.intersect_domain(t.path.range()).range()
+            same = joined(asked.apply(places)).identity()
+            _collect(Term(whole, same, same, None), kind, values, inner)
+            others = [(n, m) for n, m in parts if n is not whole]
+            for term in inner.found:
+                renew()
+                of = values.flow.pairs(product.at, places.apply_range(term.path))
+                one = of.second.apply_range(term.leaf)
+                rest = tuple((as_product(n, product.kind), of.first.apply_range(m)) for n, m in others)
+                whole_term = (as_product(term.node, product.kind), one)
+                scaled = Total(product.kind, of.at, (), (), finished=True, totals=(whole_term, *rest))
+                _collect_product(_further(t, scaled, of.made, None), scaled, kind, values, out)
+            return
+    out.found.append(t)
+
+
+def _is_sum(node: Node, kind: str, values: Values, met: set[Key]) -> bool:
+    """Whether the value is a reduction of that kind, or a product of one, at some instance."""
+    if isinstance(node, Total):
+        return node.kind == kind
+    if key(node) in met:
+        return False
+    met.add(key(node))
+    steps = values.steps(node)
+    if steps is not None:
+        return any(_is_sum(n, kind, values, met) for n, _ in steps)
+    step = step_of(node)
+    if step is None or step[0] not in (kind, values.scales[kind]):
+        return False
+    return step[0] == kind or any(_is_sum(x, kind, values, met) for x in step[1])
+
+
+def fingerprint(term: Term, values: Values) -> Signature:
+    """That of a term's node, as `Values.fingerprint`; of a product what factors it has, with the least subscripts of each."""
+    node = term.node
+    if not isinstance(node, Total) or node.kind not in values.scales.values():
+        return values.fingerprint(node)
+    by_text: dict[str, isl.Map] = {}
+    asked = term.leaf.intersect_domain(term.path.range()).range()
+    for t in _factors(term, node.kind, values):
+        for case in values.signature(t.node):
+            found = t.path.apply_range(t.leaf).apply_range(case.subscripts)
+            by_text[case.text] = found.union(by_text[case.text]) if case.text in by_text else found
+    out = [Case("", isl.Map.from_domain(asked))]
+    for text, found in sorted(by_text.items()):
+        renew()
+        least, there = found.intersect_domain(asked).lexmin(), found.domain()
+        more = [Case(f"{c.text} {text}", c.subscripts.flat_range_product(least)) for c in out]
+        rest = [Case(c.text, c.subscripts.subtract_domain(there)) for c in out]
+        out = [c for c in (*more, *rest) if not c.subscripts.is_empty()]
+    return tuple(out)
 
 
 def _partial(s: Statement, args: tuple[Expr, ...], kind: str, values: Values) -> Iterator[tuple[Total, isl.Map]]:

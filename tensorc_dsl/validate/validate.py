@@ -25,8 +25,9 @@ from tensorc_dsl.validate.code import Code, Statement
 from tensorc_dsl.validate.compare import Comparison, Obligation, Shortcut
 from tensorc_dsl.validate.facts import ExampleSizes, Refuted, TooMany, Undecided, element, example
 from tensorc_dsl.validate.memory import verify_memory
+from tensorc_dsl.validate.nodes import At
 from tensorc_dsl.validate.run import Shown, TooLong, listed, show
-from tensorc_dsl.validate.values import At, Values
+from tensorc_dsl.validate.values import Values
 
 
 @problem("E0808", "the programs differ in what they are called with: {what}")
@@ -134,18 +135,23 @@ def _prove(original: Program, scheduled: Program, names: tuple[str, str], pieces
     for code, which in zip((before, after), names, strict=True):
         verify_memory(code, which)
 
-    def values(chains: bool) -> tuple[Values, Values]:
-        return Values(before, names[0], chains=chains), Values(after, names[1], chains=chains)
+    def values(chains: Mapping[str, str] | None) -> tuple[Values, Values]:
+        return Values(before, names[0], chains), Values(after, names[1], chains)
 
     try:
-        _equal(original.outputs, *values(chains=False), pieces)
+        _equal(original.outputs, *values(None), pieces)
     except TooMany:
         raise
-    except (Refuted, Undecided, NotAffine, Exhausted):
+    except (Refuted, Undecided, NotAffine, Exhausted) as e:
         # A scan is followed step by step if it can be. If the other program takes other steps, both are sums of terms.
         if not any(s.runs for s in before.statements):
             raise
-        _equal(original.outputs, *values(chains=True), pieces)
+        try:
+            _equal(original.outputs, *values(before.scales | after.scales), pieces)
+        except Undecided:
+            if isinstance(e, Refuted):
+                raise e from None  # inputs may show what it found
+            raise
 
 
 def _equal(outputs: Sequence[Buffer], before: Values, after: Values, pieces: int | None) -> None:

@@ -7,7 +7,7 @@ inlining, layouts and guards leave no trace in the comparison.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial, reduce
 from typing import TypeGuard
@@ -36,6 +36,7 @@ from tensorc_dsl.ir.expr import (
 from tensorc_dsl.validate.code import PAIR, Code, Statement, label, where
 from tensorc_dsl.validate.facts import ExampleSizes, Refuted, at, element, element_at, example, point
 from tensorc_dsl.validate.flow import Flow, Total
+from tensorc_dsl.validate.nodes import At, Key, Node, Terms, key, place
 
 
 @problem(
@@ -51,26 +52,6 @@ TAKEN = "…[]"
 
 PIECES = 64
 """The number of cases beyond which a signature becomes less precise."""
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class At:
-    """An expression in a statement; its instances are those of the statement."""
-
-    statement: Statement
-    expr: Expr
-
-
-Node = At | Total
-Key = tuple[int, tuple[str, ...], int]
-
-
-def place(node: Node) -> Statement:
-    return node.statement if isinstance(node, At) else node.at
-
-
-def key(node: Node) -> Key:
-    return (node.statement.number, node.statement.names, id(node.expr)) if isinstance(node, At) else (-1, (), id(node))
 
 
 def gathers(node: Node) -> TypeGuard[At]:
@@ -162,9 +143,14 @@ _OfTotal = Callable[[Total], Signature]
 class Values:
     """The nodes of one program; `which` names the program in messages."""
 
-    def __init__(self, code: Code, which: str, *, chains: bool = False) -> None:
-        """With `chains` the steps of a running reduction are totals, and otherwise recurrences."""
-        self._chains = chains
+    def __init__(self, code: Code, which: str, chains: Mapping[str, str] | None = None) -> None:
+        """With `chains` the steps of a running reduction are totals, and otherwise recurrences. It has the kinds of linear
+        recurrences, each with that of its products.
+        """
+        self.chains = chains is not None
+        self.scales = chains or {}
+        self.stages: dict[tuple[Key, str], Terms | None] = {}
+        """What `terms` has found of whole statements."""
         self.code = code
         self.which = which
         self.flow = Flow(code)
@@ -198,7 +184,7 @@ class Values:
         if isinstance(node, Total):
             return
         s, e = node.statement, node.expr
-        if self._chains and e is s.store.value and (total := self.flow.chain(s)) is not None:
+        if self.chains and e is s.store.value and (total := self.flow.chain(s)) is not None:
             yield total, s.domain.identity()
         elif isinstance(e, Load):
             if self._is_load(node):
@@ -297,7 +283,7 @@ class Values:
     def _total_by_terms(self, node: Total) -> Signature:
         whole = f"…{node.kind} of "
         terms = [(At(u, u.accumulates.term), m) for u, m in node.terms if u.accumulates]
-        found = [c.at(m) for n, m in terms for c in self.fingerprint(n) if not c.constants]
+        found = [c.at(m) for n, m in (*terms, *node.totals) for c in self.fingerprint(n) if not c.constants]
         out: list[Case] = []
         rest = node.at.domain
         for c in sorted(self._merged([c for c in found if not c.subscripts.is_empty()]), key=lambda c: c.text):

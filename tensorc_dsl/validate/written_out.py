@@ -10,8 +10,9 @@ from tensorc_dsl.affine import isl
 from tensorc_dsl.affine.budget import renew
 from tensorc_dsl.ir.expr import Const
 from tensorc_dsl.validate.flow import Total
+from tensorc_dsl.validate.nodes import At
 from tensorc_dsl.validate.terms import is_neutral
-from tensorc_dsl.validate.values import At, step_of
+from tensorc_dsl.validate.values import step_of
 
 MOST = 64
 """The largest number of updates that are paired: longer reductions are not written out."""

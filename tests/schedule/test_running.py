@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 
+from tensorc_dsl.api import Task, loads
 from tensorc_dsl.ir.parse import parse_program
+from tensorc_dsl.reference.inputs import make_inputs
+from tensorc_dsl.reference.interpret import interpret
 from tensorc_dsl.source import Source
-from tensorc_dsl.validate.validate import Invalid, validate
+from tensorc_dsl.validate.validate import Invalid, Valid, validate
 from tests.primitives.cases import all_cases, before_program
 
 CASES = {c.name: c for c in all_cases()}
 
+VARIES = "split_scan: a recursive filter with a factor for each step"
+POWERS = "split_scan: a filter with one factor for all steps"
 FAULTS = [
     ("split_scan: chunks of four steps", "Y_chunk[vt_0, 3, vi]", "Y_chunk[vt_0, 2, vi]"),  # another carry
     ("split_scan: chunks of four steps", "Y_carry[vt / 4 - 1, vi]", "Y_carry[vt / 4, vi]"),
@@ -18,6 +24,15 @@ FAULTS = [
     ("split_scan: steps that are no whole chunks", "< 10 else", "< 9 else"),  # a step that adds nothing
     ("split_scan: a scan along rows that runs back", "max(Y_carry", "min(Y_carry"),
     ("double_scan: four steps", "Y_last2[vt - 2, vi]", "Y_last2[vt - 1, vi]"),  # a term twice
+    (VARIES, "Y_factor[vt_0, 3, vi] * Y_carry", "Y_factor[vt_0, 2, vi] * Y_carry"),  # one factor less
+    (VARIES, "A[vt_0 * 4, vi]) if", "1.0) if"),
+    (VARIES, "Y_factor[vt / 4, vt % 4, vi] * Y_carry[vt / 4 - 1, vi]", "Y_carry[vt / 4 - 1, vi]"),
+    (POWERS, "Y_factor[vt % 4]", "Y_factor[3]"),
+    (POWERS, "Y_factor[vt_1 - 1] * -0.5", "Y_factor[vt_1 - 1] * 0.5"),
+    (POWERS, "Y_factor[vt_1 - 1] * -0.5", "Y_factor[vt_1 - 1]"),
+    ("split_scan: a maximum that decays", "Y_factor[vt_1 - 1] + -0.25", "Y_factor[vt_1 - 1]"),
+    ("double_scan: a recursive filter", "Y_factor1[vt - 1, vi] * Y_factor1[vt, vi]", "Y_factor1[vt, vi]"),
+    ("double_scan: a recursive filter", "Y_factor1[vt, vi] * Y_last1", "Y_factor1[vt - 1, vi] * Y_last1"),
 ]
 
 
@@ -27,3 +42,76 @@ def test_a_fault_in_a_scan_is_refuted(case: str, right: str, wrong: str) -> None
     assert right in found.expected
     after = parse_program(Source("faulty", found.expected.replace(right, wrong, 1)))
     assert isinstance(validate(before_program(found), after), Invalid)
+
+
+def scheduled(step: str, dtype: str, schedule: str, size: str) -> Task:
+    text = f"""
+compute scanned(X: {dtype}[N], A: {dtype}[N]) -> Y: {dtype}[N] {{ Y[t] = scan[t] init X[0] step {step} }}
+schedule s for scanned {{ {schedule} }}
+task t = scanned(N={size}) with s
+"""
+    return loads(text)["t"]
+
+
+ROUNDS = "let parts = split_scan(Y, 8); double_scan(parts[0]); double_scan(parts[1])"
+
+PROVED = {
+    "thirty-two lanes twice": ("Y[t - 1] + X[t]", "i32", ROUNDS.replace("8", "32"), "1000"),
+    "an open number of steps": ("A[t] * Y[t - 1] + X[t]", "f32", "split_scan(Y, 8)", "1..1000"),
+    "sums before": ("A[t] * Y[t - 1] + X[t]", "f32", "split_scan(Y, 5, sums=true)", "101"),
+    "all steps at once": ("A[t] * Y[t - 1] + X[t]", "f32", "double_scan(Y)", "32"),
+    "powers of two lanes": ("X[t] - 0.5 * Y[t - 1]", "f64", "double_scan(Y)", "16"),
+    "a factor beside": ("2 * Y[t - 1] * A[t] + X[t] + 1", "i32", "split_scan(Y, 3)", "10"),
+    "a maximum of sums": ("max(X[t], Y[t - 1] + A[t])", "f64", "split_scan(Y, 4)", "23"),
+}
+
+
+@pytest.mark.parametrize("case", PROVED)
+def test_scans_are_proved(case: str) -> None:
+    t = scheduled(*PROVED[case])
+    assert validate(t.program, t.sample(0).program) == Valid()
+
+
+STEPS = [
+    ("A[t] * Y[t - 1] + X[t]", "u8"),
+    ("X[t] - Y[t - 1] * A[t]", "i16"),
+    ("X[t] - Y[t - 1]", "i64"),
+    ("Y[t - 1] * 3 * A[t] - X[t]", "i32"),
+    ("min(max(A[t], Y[t - 1]), X[t])", "i8"),
+    ("max(X[t], min(Y[t - 1], A[t]))", "f32"),
+    ("(Y[t - 1] and A[t]) or X[t]", "bool"),
+    ("X[t] and (Y[t - 1] or A[t])", "bool"),
+    ("max(X[t], A[t] + Y[t - 1])", "f64"),
+    ("min(Y[t - 1] - A[t], X[t])", "f64"),
+    ("A[t] * Y[t - 1] + X[t]", "f64"),
+]
+
+
+@pytest.mark.parametrize(("step", "dtype"), STEPS)
+def test_regrouped_steps_compute_the_same(step: str, dtype: str) -> None:
+    rng = np.random.default_rng(len(step))
+    for schedule in ("split_scan(Y, LENGTH)", "split_scan(Y, LENGTH, sums=true)", ROUNDS, "double_scan(Y)"):
+        size = int(rng.choice([17, 31, 53]))
+        t = scheduled(step, dtype, schedule.replace("LENGTH", str(rng.integers(2, size))), str(size))
+        inputs = make_inputs(t.program, size)
+        one, other = (interpret(p, inputs, "forward")["Y"] for p in (t.program, t.sample(0).program))
+        if dtype == "f64":
+            np.testing.assert_allclose(other, one, rtol=1e-12, atol=1e-12)
+        else:
+            np.testing.assert_array_equal(other, one)
+
+
+REFUSED = [
+    ("max(X[t], A[t] + Y[t - 1])", "i32"),  # a sum may wrap around
+    ("max(X[t], A[t] * Y[t - 1])", "f32"),  # a negative factor turns the order round
+    ("A[t] * (Y[t - 1] + X[t])", "f32"),
+    ("X[t] - A[t] - Y[t - 1] * Y[t - 1]", "f32"),
+    ("A[t] * Y[t - 1] + Y[t - 1]", "f32"),
+]
+
+
+@pytest.mark.parametrize(("step", "dtype"), REFUSED)
+def test_other_steps_are_refused(step: str, dtype: str) -> None:
+    t = scheduled(step, dtype, "split_scan(Y, 8)", "64")
+    with pytest.raises(Exception, match="E0646"):
+        t.sample(0)

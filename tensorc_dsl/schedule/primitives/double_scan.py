@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from tensorc_dsl.ir.expr import Compare, Select, Var, constant, index, sub
+from tensorc_dsl.ir.expr import Compare, Expr, Load, Select, Var, constant, index, sub
 from tensorc_dsl.ir.node import replace
 from tensorc_dsl.ir.program import Buffer, Iter, IterKind, Program, Stmt, used_names
-from tensorc_dsl.ir.reductions import combine
+from tensorc_dsl.ir.reductions import combine, identity
 from tensorc_dsl.schedule.places import NO_BLOCK, NOT_SERIAL
 from tensorc_dsl.schedule.primitive import primitive
 from tensorc_dsl.schedule.refs import BlockRef
@@ -36,7 +36,8 @@ def double_scan(program: Program, block: BlockRef) -> Rewrite[tuple[BlockRef, ..
                                             for t in 4: Y[t] = Y_last2[t-2] + Y_last2[t]
 
     The blocks `<block>_last…` are the result. Each computes its elements in any order, so the lanes of a warp can hold them.
-    A step that has fewer before it takes what the round before has made. (Hillis and Steele, 1986.)
+    A step that has fewer before it takes what the round before has made. (Hillis and Steele, 1986.) If steps scale the value
+    before, `<block>_factor1` has their factors, `<block>_factor2` the products of the last two, and so on.
     In Halide and TVM nothing does this; in CUDA's libraries: `WarpScan` of CUB.  Cases: tests/primitives/double_scan.md
     """
     used = used_names(program)
@@ -55,14 +56,30 @@ def double_scan(program: Program, block: BlockRef) -> Rewrite[tuple[BlockRef, ..
     own = (Iter(v.name, IterKind.SPATIAL, extent, v),)
     scope = program.buffer(n.element.buffer).scope
     value = Select(Compare("<", v, index(1)), n.scan.first, n.scan.term)
+    scale = n.scan.scale
+    factor = None if scale is None else _from(v, 1, identity(scale.op, n.element.dtype), scale.factor)
     made: list[Buffer] = []
     stmts: list[Stmt] = []
+
+    def stored(round_: str, e: Expr) -> tuple[Buffer, Load]:
+        made.append(n.stage(f"{name}_{round_}", scope, extent))
+        stmts.append(n.nest(made[-1], own, e))
+        return made[-1], n.read(made[-1], v)
+
     back = 1
     while back < count:
-        made.append(n.stage(f"{name}_last{back}", scope, extent))
-        stmts.append(n.nest(made[-1], own, value))
-        here, before = n.read(made[-1], v), n.read(made[-1], sub(v, index(back)))
-        value = Select(Compare("<", v, index(back)), here, combine(n.scan.op, before, here))
+        terms, here = stored(f"last{back}", value)
+        before, scaled = n.read(terms, sub(v, index(back))), None
+        if scale is not None and factor is not None:
+            factors, scaled = stored(f"factor{back}", factor)
+            earlier = n.read(factors, sub(v, index(back)))
+            factor = _from(v, back, scaled, combine(scale.op, earlier, scaled))
+        value = _from(v, back, here, n.after(before, here, scaled))
         back *= 2
     result = n.mapped(program, value, tuple(stmts))
     return Rewrite(replace(result, buffers=(*result.buffers, *made)), tuple(BlockRef(x.name) for x in made))
+
+
+def _from(v: Var, step: int, before: Expr, then: Expr) -> Expr:
+    """One value before a step, and another one from it on."""
+    return Select(Compare("<", v, index(step)), before, then)

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
+from tensorc_dsl.affine.running import Scale
 from tensorc_dsl.affine.simplify import TRUE, extent_ranges, simplify
 from tensorc_dsl.ir.dtypes import I64
 from tensorc_dsl.ir.expr import (
@@ -14,8 +17,10 @@ from tensorc_dsl.ir.expr import (
     add,
     ceildiv,
     constant,
+    dtype_of,
     floordiv,
     floormod,
+    free_vars,
     index,
     mul,
     sub,
@@ -23,8 +28,8 @@ from tensorc_dsl.ir.expr import (
 from tensorc_dsl.ir.node import replace
 from tensorc_dsl.ir.numbers import limits
 from tensorc_dsl.ir.print import format_expr
-from tensorc_dsl.ir.program import For, Iter, IterKind, Program, fresh, used_names
-from tensorc_dsl.ir.reductions import combine, identity
+from tensorc_dsl.ir.program import Buffer, For, Iter, IterKind, Program, Stmt, fresh, used_names
+from tensorc_dsl.ir.reductions import FoldOp, combine, identity
 from tensorc_dsl.schedule.places import NO_BLOCK, NOT_SERIAL
 from tensorc_dsl.schedule.primitive import primitive
 from tensorc_dsl.schedule.refs import BlockRef
@@ -55,43 +60,129 @@ def split_scan(program: Program, block: BlockRef, length: int, *, sums: bool = F
     carries are of its results: they do not wait for the chunks' scans, which can then be computed where they are used.
 
     The step combines the value before with one term, by `+`, `*`, `min`, `max`, `and` or `or`; floats count as associative.
+    It may scale the value before by a factor: `Y[t] = f[t]*Y[t-1] + e[t]`, or by `+` under `min` and `max` of floats. What
+    comes before a chunk is then scaled by the product of the chunk's factors so far, which a last block, `<block>_factor`,
+    computes: for each step, or once for all chunks if the factor is the same in all steps. With `sums=true`,
+    `<block>_sum` is a scan, and `<block>_factor_sum` the product of all factors of a chunk where they differ.
     In Halide and TVM nothing does this; in CUDA's libraries: `DeviceScan` of CUB.  Cases: tests/primitives/split_scan.md
     """
     used = used_names(program)
     n = the_running(program, block, used)
-    extent = n.steps.extent
-    _require_chunks(program, n, extent, length)
-    ranges = extent_ranges(n.around)
-    size = index(length)
-    full, chunks = simplify(floordiv(extent, size), ranges), simplify(ceildiv(extent, size), ranges)
+    _require_chunks(program, n, n.steps.extent, length)
+    cut = _cut(n, length)
     op, name, scope = n.scan.op, n.block.name, program.buffer(n.element.buffer).scope
-    taken = {it.name for it in n.block.iters}
-    v, c, s = (Var(x) for x in (n.scan.steps, fresh(f"{n.scan.steps}_0", taken), fresh(f"{n.scan.steps}_1", taken)))
-    step = add(mul(c, size), s)
+    v, c, s, size = Var(n.scan.steps), cut.chunk, cut.step, index(length)
 
-    chunk = n.stage(f"{name}_chunk", scope, chunks, size)
-    carry = n.stage(f"{name}_carry", scope, full)
-    own = (Iter(c.name, IterKind.SPATIAL, chunks, c), Iter(s.name, IterKind.SCAN, size, s))
-    exists = simplify(Compare("<", step, extent), extent_ranges(For(it.name, it.extent, ()) for it in own))
-    term = n.at(n.scan.term, step)
-    term = term if exists == TRUE else Select(exists, term, identity(op, n.element.dtype))
+    chunk = n.stage(f"{name}_chunk", scope, cut.chunks, size)
+    carry = n.stage(f"{name}_carry", scope, cut.full)
+    powers = None if n.scan.scale is None else _powers(n, cut, n.scan.scale, scope, apart=sums)
     start = Select(Compare("<", c, ONE), n.at(n.scan.first, ZERO), n.at(n.scan.term, mul(c, size)))
-    scanned = n.nest(chunk, own, n.scanned(chunk, s, (c, s), start, term))
+    term, factor = (n.at(n.scan.term, cut.number), None if powers is None else powers.factor)
+    alive = cut.while_there(factor, powers.scale.op) if factor is not None and powers and powers.varies else factor
+    scanned = n.nest(chunk, cut.iters, n.scanned(chunk, s, (c, s), start, cut.while_there(term, op), alive))
+    made, before, ends = [chunk, carry], [scanned], n.read(chunk, c, index(length - 1))
     if sums:
-        total = n.stage(f"{name}_sum", scope, full)
-        reduced = (replace(own[0], extent=full), replace(own[1], kind=IterKind.REDUCE))
-        added = Select(Compare("<", step, ONE), n.at(n.scan.first, ZERO), n.at(n.scan.term, step))
-        value = combine(op, n.read(total, c), added)
-        summed = n.nest(total, reduced, value, identity(op, n.element.dtype))
-        carried = n.carried(carry, c, full, n.read(total, c))
-        made, stmts = (chunk, carry, total), (summed, carried, scanned)
-    else:
-        carried = n.carried(carry, c, full, n.read(chunk, c, index(length - 1)))
-        made, stmts = (chunk, carry), (scanned, carried)
+        whole = replace(cut.iters[0], extent=cut.full)
+        total = n.stage(f"{name}_sum", scope, cut.full, *(() if factor is None else (size,)))
+        if factor is None:
+            added = Select(Compare("<", cut.number, ONE), n.at(n.scan.first, ZERO), term)
+            ends = n.read(total, c)
+            reduced = (whole, replace(cut.iters[1], kind=IterKind.REDUCE))
+            summed = n.nest(total, reduced, combine(op, ends, added), identity(op, n.element.dtype))
+        else:
+            # A step of a reduction has no place for the factors of later steps.
+            ends = n.read(total, c, index(length - 1))
+            summed = n.nest(total, (whole, cut.iters[1]), n.scanned(total, s, (c, s), start, term, factor))
+        made, before = [*made, total], [summed]
+    carried = n.carried(carry, c, cut.full, ends, None if powers is None else powers.of_chunk)
     here = n.read(chunk, floordiv(v, size), floormod(v, size))
-    before = n.read(carry, sub(floordiv(v, size), ONE))
-    result = n.mapped(program, Select(Compare("<", v, size), here, combine(op, before, here)), stmts)
+    far = n.read(carry, sub(floordiv(v, size), ONE))
+    so_far = None if powers is None else powers.so_far(floordiv(v, size), floormod(v, size))
+    value = Select(Compare("<", v, size), here, n.after(far, here, so_far))
+    stmts = (*(powers.stmts if powers else ()), *before, carried, *((scanned,) if sums else ()))
+    made += powers.buffers if powers else ()
+    result = n.mapped(program, value, stmts)
     return Rewrite(replace(result, buffers=(*result.buffers, *made)), tuple(BlockRef(x.name) for x in made))
+
+
+@dataclass(frozen=True, slots=True)
+class _Cut:
+    """The steps of a scan as chunks."""
+
+    iters: tuple[Iter, Iter]
+    """The number of a chunk, and of a step in it."""
+    number: Expr
+    """The number of that step among all."""
+    chunks: Expr
+    full: Expr
+    """How many chunks have all their steps."""
+    exists: Expr
+
+    @property
+    def chunk(self) -> Var:
+        return Var(self.iters[0].name)
+
+    @property
+    def step(self) -> Var:
+        return Var(self.iters[1].name)
+
+    def while_there(self, e: Expr, op: FoldOp) -> Expr:
+        """The expression for steps that exist, and the neutral value for others."""
+        return e if self.exists == TRUE else Select(self.exists, e, identity(op, dtype_of(e)))
+
+
+def _cut(n: Nest, length: int) -> _Cut:
+    extent, size, ranges = n.steps.extent, index(length), extent_ranges(n.around)
+    taken = {it.name for it in n.block.iters}
+    c, s = (fresh(f"{n.scan.steps}_{k}", taken) for k in range(2))
+    chunks = simplify(ceildiv(extent, size), ranges)
+    iters = (Iter(c, IterKind.SPATIAL, chunks, Var(c)), Iter(s, IterKind.SCAN, size, Var(s)))
+    number = add(mul(Var(c), size), Var(s))
+    exists = simplify(Compare("<", number, extent), extent_ranges(For(it.name, it.extent, ()) for it in iters))
+    return _Cut(iters, number, chunks, simplify(floordiv(extent, size), ranges), exists)
+
+
+@dataclass(frozen=True, slots=True)
+class _Powers:
+    """The products of factors that a linear recurrence needs."""
+
+    scale: Scale
+    factor: Expr
+    """That of the step `_Cut.number`."""
+    nest: Nest
+    varies: bool
+    """Whether the factor depends on the step."""
+    of_chunk: Expr
+    """The product of all factors of a chunk."""
+    buffers: tuple[Buffer, ...]
+    stmts: tuple[Stmt, ...]
+
+    def so_far(self, chunk: Expr, step: Expr) -> Expr:
+        """The product of the factors of a chunk up to a step."""
+        return self.nest.read(self.buffers[0], *((chunk, step) if self.varies else (step,)))
+
+
+def _powers(n: Nest, cut: _Cut, scale: Scale, scope: str, *, apart: bool) -> _Powers:
+    """With `apart` the product of a chunk does not wait for those of its steps."""
+    of = n.only(scale.factor)
+    c, s, name, (chunk, step) = cut.chunk, cut.step, f"{n.block.name}_factor", cut.iters
+    varies = n.scan.steps in free_vars(scale.factor)
+    factor, one = n.at(scale.factor, cut.number), identity(scale.op, n.element.dtype)
+    iters, places = ((chunk, step), (c, s)) if varies else ((step,), (s,))
+    made = of.stage(name, scope, *(it.extent for it in iters))
+    # The first step of all has no value before it.
+    first = Select(Compare("<", c, ONE), one, n.at(scale.factor, mul(c, step.extent))) if varies else factor
+    back = of.read(made, *places[:-1], sub(s, ONE))
+    following = combine(scale.op, back, cut.while_there(factor, scale.op) if varies else factor)
+    product = of.nest(made, iters, Select(Compare("<", s, ONE), first, following))
+    if not (apart and varies):
+        end = of.read(made, *places[:-1], sub(step.extent, ONE))
+        return _Powers(scale, factor, of, varies, end, (made,), (product,))
+    total = of.stage(f"{name}_sum", scope, cut.full)
+    reduced = (replace(chunk, extent=cut.full), replace(step, kind=IterKind.REDUCE))
+    each = Select(Compare("<", cut.number, ONE), one, factor)
+    summed = of.nest(total, reduced, combine(scale.op, of.read(total, c), each), one)
+    return _Powers(scale, factor, of, varies, of.read(total, c), (made, total), (product, summed))
 
 
 def _require_chunks(program: Program, n: Nest, extent: Expr, length: int) -> None:

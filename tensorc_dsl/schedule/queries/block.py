@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TypeGuard
 
+from tensorc_dsl.affine.running import running
 from tensorc_dsl.ir.expr import Binary, Call, Expr, Load, Var, children, constant, free_vars, loads
 from tensorc_dsl.ir.print import format_expr
 from tensorc_dsl.ir.program import Block, IterKind, LoopKind, Program, is_scattered, walk
@@ -176,6 +177,13 @@ def is_reduction(program: Program, block: BlockRef) -> bool:
 def is_scan(program: Program, block: BlockRef) -> bool:
     """Whether it runs along one of its iterators in order, each step reading the one before."""
     return any(it.kind is IterKind.SCAN for it in the_block(program, block)[1].iters)
+
+
+@query
+def is_scaled_scan(program: Program, block: BlockRef) -> bool:
+    """Whether it is a scan that scales the value before and adds a term, such as `A[t] * Y[t - 1] + X[t]`."""
+    scan = running(the_block(program, block)[1])
+    return scan is not None and scan.scale is not None
 
 
 @query
