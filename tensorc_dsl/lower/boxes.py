@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from tensorc_dsl.affine.data import depends_on_data
 from tensorc_dsl.affine.linear import Atom, Context, Linear, linear, to_expr
+from tensorc_dsl.affine.sets import extremes
 from tensorc_dsl.affine.simplify import bounds, conjuncts, simplify
-from tensorc_dsl.ir.expr import ZERO, Compare, Expr, constant, free_vars
+from tensorc_dsl.ir.expr import ZERO, Compare, Expr, constant, free_vars, sub
 from tensorc_dsl.lower.flat import Flat, If, Loop, Parallel, Store, buffers_of, store_loads
 
 Ranges = dict[str, tuple[int | None, int | None]]
@@ -97,6 +98,29 @@ def join(a: Side, b: Side) -> Side | None:
     if a.corner.terms != b.corner.terms:
         return None
     return Side(a.corner, min(a.low, b.low), max(a.high, b.high))
+
+
+def reached(found: Sequence[GuardedAccess], d: int, outer: Ranges) -> Side | None:
+    """The side along dimension `d` that contains what all accesses reach; None if it is not known.
+
+    The guards of an access are asked where it alone would make the side larger: the last round of a copy by many threads is
+    cut, and has lines behind the box that nobody stores.
+    """
+    own = [side(a.indices[d], a.inner, outer) for a in found]
+    box: Side | None = None
+    for a, s in sorted(zip(found, own, strict=True), key=lambda x: bool(x[0].conds)):
+        if s is None or (box is not None and join(box, s) is None):
+            return None
+        if a.conds and (box is None or s.low < box.low or s.high > box.high):
+            s = _guarded(s, a, d, outer)
+        box = s if box is None else join(box, s)
+    return box
+
+
+def _guarded(s: Side, a: GuardedAccess, d: int, outer: Ranges) -> Side:
+    """The part of a side that an access reaches where its guards hold."""
+    ends = extremes(sub(a.indices[d], to_expr(s.corner)), {**outer, **a.inner}, a.conds)
+    return s if ends is None else Side(s.corner, max(s.low, ends[0]), min(s.high, ends[1]))
 
 
 def clip(s: Side, extent: Expr) -> Side:

@@ -13,7 +13,19 @@ from tensorc_dsl.ir.expr import ONE, ZERO, Expr, Load, Var, add, ceildiv, consta
 from tensorc_dsl.ir.memo import by_identity
 from tensorc_dsl.ir.node import replace
 from tensorc_dsl.ir.program import ALIGN, OFFSET, SWIZZLE, Block, Buffer, LoopKind, Program, walk
-from tensorc_dsl.lower.boxes import Ranges, Side, accesses, bounds_own_index, clip, corner, join, most, side, span
+from tensorc_dsl.lower.boxes import (
+    Ranges,
+    Side,
+    accesses,
+    bounds_own_index,
+    clip,
+    corner,
+    join,
+    most,
+    reached,
+    side,
+    span,
+)
 from tensorc_dsl.lower.flat import Alloc, Flat, Loop, Space, Store, buffers_of, store_loads
 
 STACK_BYTES = 16 * 1024
@@ -199,12 +211,7 @@ def _allocate(part: tuple[Flat, ...], subject: _Subject, around: _Around) -> All
     found = accesses(part, b.name)
     sides: list[Side | None] = []
     for d, n in enumerate(shape):
-        box: Side | None = None
-        for k, a in enumerate(found):
-            own = side(a.indices[d], a.inner, around.ranges)
-            box = None if own is None else own if k == 0 else join(box, own) if box is not None else None
-            if box is None:
-                break
+        box = reached(found, d, around.ranges)
         limit = most(n)
         sides.append(None if box is None or (limit is not None and box.high - box.low + 1 >= limit) else box)
     sizes = tuple(n if s is None else index(s.high - s.low + 1) for s, n in zip(sides, shape, strict=True))

@@ -114,7 +114,8 @@ def drawn(t: Task, decisions: dict[str, Decision]) -> list[tuple[Program, Device
 
 def test_a_stage_that_has_no_words_for_it_says_so(tmp_path: Path) -> None:
     t = hopper(tmp_path, "half_matmul(M=64, N=64, K=64)")
-    trace = t.drawn_from(condition(t.model, {"warpgroups": True})).sample(0)
+    by_threads: dict[str, Decision] = {"copied": "threads", "copied_1": "threads"}
+    trace = t.drawn_from(condition(t.model, {"warpgroups": True, **by_threads})).sample(0)
     with pytest.raises(td.TschedError) as e:
         t.view(trace, "cuda")
     assert [d.message for d in e.value.diagnostics] == [

@@ -245,3 +245,39 @@ def test_open_sizes_are_arguments_of_a_kernel(text: str, tmp_path: Path) -> None
         found = t.emulate(whole(t.sample(seed)))
         assert found.fault == "" and found.max_error <= 1.0
         assert re.search(r"\.param \.u64 \w+_param_", t.compile(t.sample(seed)).view("ptx"))
+
+
+CUT = """
+program p(A: f32[80, 8], C: f32[8, LINES]) {
+    buffer T: f32[80, 8] in "shared"
+    bound("block.x") for b in 1 {
+        for r in 11 {
+            bound("thread.x") for t in 48 {
+                block T {
+                    spatial vi in 80 = 16 + r * 6 + t / 8
+                    spatial vj in 8 = t % 8
+                    where r * 48 + t < LINES * 8
+                    T[vi, vj] = A[vi, vj] + 1.0
+                }
+            }
+        }
+        for q in 11 {
+            bound("thread.x") for t_1 in 48 {
+                block C {
+                    spatial vi in LINES = q * 6 + t_1 / 8
+                    spatial vj in 8 = t_1 % 8
+                    where q * 48 + t_1 < LINES * 8
+                    C[vj, vi] = T[vi + 16, vj]
+                }
+            }
+        }
+    }
+}
+"""
+
+
+@pytest.mark.parametrize("lines", [61, 64])
+def test_a_copy_that_is_cut_has_no_more_lines_than_it_stores(lines: int) -> None:
+    """The last round of a copy by 48 threads goes beyond what there is, and its guard says so."""
+    (k,) = check(CUT.replace("LINES", str(lines)))
+    assert [b.size for b in k.shared] == [lines * 8]

@@ -205,6 +205,8 @@ MAPPED = {
     "mma.mappings(C) == C.tensor_mappings(mma)": True,
     "mma.shapes == [[4, 8], [8, 16], [4, 16]]": True,
     'mma.scopes[0] == "global"': True,
+    'mma.players(C) == [["vi"], ["vj"], ["vk"]]': True,
+    "len(dot.players(C))": 0,
 }
 INSTRUCTIONS = """
 intrinsic mma desc (A: f32[4, 8], B: f32[8, 16], C: f32[4, 16]) { C[i, j] += sum[k] A[i, k] * B[k, j] }
@@ -222,6 +224,18 @@ def with_instructions(*lines: str) -> Space:
 def test_mappings_onto_instructions(question: str) -> None:
     trace = with_instructions(f'annotate(root, "answer", {question})').sample(rng())
     assert dict(trace.program.annotations) == {"answer": MAPPED[question]}
+
+
+@pytest.mark.parametrize(("rows", "taken"), [(4, True), (8, False)])
+def test_whether_a_nest_is_an_instruction_is_tried(rows: int, taken: bool) -> None:
+    trace = with_instructions(
+        "let [i, j, k] = C.loops",
+        f"let [i0, i1] = split(i, [_, {rows}]); let [j0, j1] = split(j, [_, 16]); let [k0, k1] = split(k, [_, 8])",
+        "reorder(i0, j0, k0, i1, j1, k1)",
+        "decompose_reduction(C, k0)",
+        'annotate(root, "answer", i1.can_tensorize(mma) and not k1.can_tensorize(mma))',
+    ).sample(rng())
+    assert dict(trace.program.annotations) == {"answer": taken}
 
 
 def test_a_mapping_is_drawn_and_a_trace_can_say_it() -> None:

@@ -112,7 +112,8 @@ def ptx(i: Intrinsic) -> str:
     """The text of an instruction with registers of a kernel in place of its operands."""
     text = i.lowerings[0].code
     if is_box(i):  # a map with subscripts, and the arrival that is not in the text
-        return text.replace("[D], [S]", "[%s], [%p, {%s, %s}], [%s]")
+        corner = ", ".join("%s" for _ in i.operands[1].shape)
+        return text.replace("[D], [S]", f"[%s], [%p, {{{corner}}}], [%s]")
     for b in i.operands:
         if b.scope in MEMORY:
             text = re.sub(rf"\[{b.name}\d*\]", "[address]", text)

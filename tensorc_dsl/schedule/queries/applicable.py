@@ -112,6 +112,12 @@ def can_parallel(program: Program, loop: LoopRef) -> bool:
 
 
 @query
+def can_tensorize(program: Program, loop: LoopRef, intrinsic: str) -> bool:
+    """Whether `tensorize` would be accepted: the nest of a loop is proved to compute what an instruction does."""
+    return _accepted("tensorize", program, loop, intrinsic)
+
+
+@query
 def can_vectorize(program: Program, loop: LoopRef) -> bool:
     """Whether `vectorize` would be accepted at its place."""
     return _accepted("vectorize", program, loop)

@@ -91,6 +91,15 @@ def mappings(program: Program, intrinsic: IntrinsicRef, block: BlockRef) -> tupl
 
 
 @query
+def players(program: Program, intrinsic: IntrinsicRef, block: BlockRef) -> tuple[tuple[str, ...], ...]:
+    """For each axis with several values the iterators of a block that play it together, in their order, where the fewest
+    loops stay outside: `[["n", "h", "w"], ["co"], ["kh", "kw", "ci"]]`. Empty if the block does not have the form of it.
+    """
+    first = next(all_mappings(the_block(program, block)[1], the_intrinsic(program, intrinsic)), None)
+    return () if first is None else tuple(iters for _, iters in first.axes)
+
+
+@query
 def fits(program: Program, intrinsic: IntrinsicRef, target: Target, block: BlockRef) -> bool:
     """Whether the target has it and it can do the innermost tile of a block, perhaps after padding. Boxes are of arrays whose
     rows are whole units of 16 bytes apart."""
