@@ -12,6 +12,7 @@ from tensorc_dsl.backend.llvm.codegen.machine import Machine, native_triple
 from tensorc_dsl.backend.llvm.codegen.rows import in_rows
 from tensorc_dsl.backend.llvm.codegen.scope import Past, Scalar, SymbolTable
 from tensorc_dsl.backend.llvm.codegen.statements import Plan, Statements, whole_lines
+from tensorc_dsl.backend.llvm.lower.sizes import code_size
 from tensorc_dsl.backend.protocol import Code
 from tensorc_dsl.ir.expr import ZERO, Binary, Dim, Expr, add, index, mul
 from tensorc_dsl.ir.target import Target, architecture_of
@@ -22,6 +23,10 @@ LINE = 64
 
 PIECE = 16
 """The alignment in bytes of the narrowest vector that is stored past the caches, which arrays of NumPy have."""
+
+
+LARGE = 4096
+"""The `code_size` beyond which a kernel is written as several functions."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,7 +119,14 @@ def write_module(kernel: Kernel, symbol: str, vector_bits: int, threads: int, fe
     module = Module(frozenset(features))
 
     def write(body: tuple[Flat, ...], name: str, prepares: bool) -> None:
-        plan = Plan(vector_bits, threads, scratch(body, "shared"), scratch(body, "worker"), features)
+        plan = Plan(
+            vector_bits,
+            threads,
+            scratch(body, "shared"),
+            scratch(body, "worker"),
+            features,
+            large=code_size(body) > LARGE,
+        )
         _write_function(module, kernel, body, name, plan, prepares=prepares)
 
     write(kernel.body, symbol, False)

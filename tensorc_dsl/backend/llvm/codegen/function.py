@@ -19,6 +19,8 @@ class Module:
 
     features: frozenset[str] = frozenset()
     functions: list[str] = field(default_factory=list[str])
+    shared: dict[str, str] = field(default_factory=dict[str, str])
+    """The names of internal functions by what stands behind the name, so that none is there twice."""
     declarations: dict[str, str] = field(default_factory=dict[str, str])
     bodies: int = 0
     unrolls: bool = False
@@ -50,17 +52,20 @@ class Function:
 
     def define(self, header: str, result: str = "void") -> None:
         """Finish the function under `header` (everything up to the brace), returning `result`, and add it to the module."""
-        lines = [
-            f"{header} {{",
-            "entry:",
-            *self._entry,
-            "  br label %start",
-            "start:",
-            *self._lines,
-            f"  ret {result}",
-            "}",
-        ]
-        self.module.functions.append("\n".join(lines))
+        self.module.functions.append(f"{header} {self._text(result)}")
+
+    def define_once(self, name: str, rest: str) -> str:
+        """Finish an internal function that returns nothing; `rest` is its header behind the name. Returns its name, which is
+        that of an earlier function if the text is the same."""
+        text = f"{rest} {self._text('void')}"
+        known = self.module.shared.setdefault(text, name)
+        if known == name:
+            self.module.functions.append(f"define internal void @{name}{text}")
+        return known
+
+    def _text(self, result: str) -> str:
+        lines = ["{", "entry:", *self._entry, "  br label %start", "start:", *self._lines, f"  ret {result}", "}"]
+        return "\n".join(lines)
 
     def fresh(self, prefix: str = "t") -> str:
         self._names += 1

@@ -49,6 +49,9 @@ class SymbolTable:
     streamed: dict[str, Past] = field(default_factory=dict[str, Past])
     """The buffers that are stored past the caches."""
 
+    private: set[str] = field(default_factory=set[str])
+    """The small buffers on the stack: they are in registers if all loops over them are in one function, written out."""
+
     @contextmanager
     def bound(self, values: Mapping[str, Scalar], factor: int = 1) -> Generator[None]:
         """A context in which variables have the given values, which are multiples of `factor`."""

@@ -7,19 +7,20 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import assert_never
 
-from tensorc_dsl.backend.llvm.codegen.across import combined, fold_lanes
 from tensorc_dsl.backend.llvm.codegen.body import Expressions
 from tensorc_dsl.backend.llvm.codegen.function import UNROLL, Function
+from tensorc_dsl.backend.llvm.codegen.handed import Handed, hand_over
 from tensorc_dsl.backend.llvm.codegen.instructions import code_for, write_instruction
-from tensorc_dsl.backend.llvm.codegen.mentioned import mentioned
 from tensorc_dsl.backend.llvm.codegen.scalars import any_lane
 from tensorc_dsl.backend.llvm.codegen.scope import Piece, Scalar, SymbolTable
+from tensorc_dsl.backend.llvm.codegen.stores import write_fold, write_store
 from tensorc_dsl.backend.llvm.codegen.turn import turned, write_turned
-from tensorc_dsl.backend.llvm.codegen.values import Value, in_memory, mangled
+from tensorc_dsl.backend.llvm.codegen.values import Value, in_memory
+from tensorc_dsl.backend.llvm.lower.registers import fits_registers
+from tensorc_dsl.backend.llvm.lower.sizes import AT_ONCE, at_once, code_size
 from tensorc_dsl.ir.dtypes import BOOL
-from tensorc_dsl.ir.expr import ZERO, Expr, Load, add, ceildiv, constant, dtype_of, free_vars, index, mul
+from tensorc_dsl.ir.expr import ZERO, Expr, add, ceildiv, constant, dtype_of, free_vars, index, mul
 from tensorc_dsl.ir.program import LoopKind, Store
-from tensorc_dsl.ir.reductions import fold_of
 from tensorc_dsl.lower.flat import (
     Alloc,
     Collective,
@@ -41,8 +42,9 @@ a different `worker` in 0 .. threads-1 for each thread. The runtime defines it."
 _TASK = ".task"
 """The task counter, under a name that no variable of a program can have."""
 
-PIECES_AT_ONCE = 4
-"""The number of native vectors per store and pass of a long vectorized loop: it hides latencies and fits the registers."""
+
+APART = 256
+"""The `code_size` from which on a loop of a large kernel is a function of its own."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +57,9 @@ class Plan:
     worker_bytes: Expr
     features: tuple[str, ...] = ()
     """The instruction sets of the target."""
+    large: bool = False
+    """Whether the code is so much that loops are functions of their own, and vectors of a long expression are written one by
+    one: some of LLVM's passes take the square of a function's size."""
     late: bool = False
     """Whether LLVM unrolls the unrolled loops, which keeps the text short, and element types narrower than 32 bits make
     vectors of more lanes."""
@@ -81,10 +86,12 @@ class Statements:
             match s:
                 case Store():
                     if pieces and pieces[0].var not in free_vars(s.indices[0]):
-                        self._fold(s, pieces)
+                        write_fold(self.expressions, s, pieces)
                         continue
                     for at in pieces or (None,):
                         self._store(s, at)
+                case Loop() if not pieces and len(body) > 1 and self._is_apart(s):
+                    self._apart(s)
                 case Loop():
                     self._loop(s, pieces)
                 case Parallel():
@@ -169,7 +176,7 @@ class Statements:
     def _vector_loop(self, s: Loop, begin: int, end: int) -> None:
         """Write a vectorized loop: a long one in passes of a few native vectors, a short one and the remainder in pieces."""
         width = self._width(s)
-        group = PIECES_AT_ONCE * width
+        group = (at_once(s.body) if self.plan.large and not self._is_private(s) else AT_ONCE) * width
         n = end - begin
         if n > 2 * group:
             whole = n // group * group
@@ -180,6 +187,12 @@ class Statements:
             pieces = tuple(Piece(s.var, k, min(width, end - begin - k)) for k in range(0, end - begin, width))
             with self.scope.bound({s.var: begin}):
                 self.write(s.body, pieces)
+
+    def _is_private(self, s: Loop) -> bool:
+        """Whether a loop accesses a buffer that is in registers if the loop is written out."""
+        return any(
+            not self.scope.private.isdisjoint((x.buffer, *(r.buffer for r in store_loads(x)))) for x in stores((s,))
+        )
 
     def _width(self, s: Loop) -> int:
         """The lanes of a native vector of the widest element type in the loop, which counts as at least 32 bits."""
@@ -197,17 +210,16 @@ class Statements:
             self._serial(list(zip(s.vars, extents, strict=True)), s.body)
             return
         tasks = self._product(extents)
-        inner, captured = self._captured(s)
+        handed = hand_over(self.scope, self.workspace, s.body, (*s.extents, *self._sizes()))
         f = self.f
         f.module.bodies += 1
-        name = f"{self.symbol}.part{f.module.bodies}"
-        context = f.alloca("i64", max(1, len(captured)))
-        for k, (kind, value) in enumerate(captured):
+        name = self._part(s, f"{self.symbol}.part{f.module.bodies}", handed)
+        context = f.alloca("i64", max(1, len(handed.values)))
+        for k, (kind, value) in enumerate(handed.values):
             slot = f.op(f"getelementptr i64, ptr {context}, i64 {k}")
             f.line(f"store {kind} {value}, ptr {slot}, align 8")
         f.module.declare("void", PARALLEL_FOR, ("ptr", "ptr", "i64", "i64"))
         f.line(f"call void @{PARALLEL_FOR}(ptr @{name}, ptr {context}, i64 {tasks}, i64 {self.plan.threads})")
-        self._part(s, name, inner, [kind for kind, _ in captured])
 
     def _serial(self, loops: list[tuple[str, Scalar]], body: tuple[Flat, ...]) -> None:
         if not loops:
@@ -225,42 +237,49 @@ class Statements:
                 total = self.f.cached(f"mul nsw i64 {total}, {x}")
         return total
 
-    def _captured(self, s: Parallel) -> tuple[SymbolTable, list[tuple[str, str]]]:
-        """The scope inside the part, in terms of its arguments `%a0`, `%a1`, …, and the values to pass for these."""
-        values: list[tuple[str, str]] = [("ptr", self.workspace)]
-        inner = SymbolTable(streamed=self.scope.streamed)
-
-        def argument(kind: str, value: str) -> str:
-            values.append((kind, value))
-            return f"%a{len(values) - 1}"
-
-        buffers, names = mentioned(s.body)
-        names |= {v for e in (*s.extents, self.plan.shared_bytes, self.plan.worker_bytes) for v in free_vars(e)}
-        for name in sorted(buffers & self.scope.buffers.keys()):
-            pointer, dtype = self.scope.buffers[name]
-            inner.buffers[name] = (argument("ptr", pointer), dtype)
-        for name in sorted(names & self.scope.vars.keys()):
-            value = self.scope.vars[name]
-            inner.vars[name] = value if isinstance(value, int) else argument("i64", value)
-        return inner, values
-
-    def _part(self, s: Parallel, name: str, scope: SymbolTable, kinds: list[str]) -> None:
-        """Write two functions: one that unpacks the context, and one whose arguments are declared not to overlap."""
+    def _part(self, s: Parallel, name: str, handed: Handed) -> str:
+        """Write two functions: one that unpacks the context, and one whose arguments are declared not to overlap. Returns the
+        name of the first."""
         module = self.f.module
         unpack = Function(module)
         args: list[str] = []
-        for k, kind in enumerate(kinds):
+        for k, kind in enumerate(handed.kinds):
             slot = unpack.op(f"getelementptr i64, ptr %context, i64 {k}")
             args.append(f"{kind} {unpack.op(f'load {kind}, ptr {slot}, align 8')}")
         args += ["i64 %begin", "i64 %end", "i64 %worker"]
-        unpack.line(f"call void @{name}.tasks({', '.join(args)})")
-        unpack.define(f"define internal void @{name}(ptr %context, i64 %begin, i64 %end, i64 %worker) nounwind")
         f = Function(module)
-        inner = Statements(f, scope, self.plan, self.symbol, workspace="%a0", worker="%worker")
+        inner = Statements(f, handed.scope, self.plan, self.symbol, workspace="%a0", worker="%worker")
         inner.tasks(s)
-        params = [f"ptr noalias %a{k}" if kind == "ptr" else f"{kind} %a{k}" for k, kind in enumerate(kinds)]
-        params += ["i64 %begin", "i64 %end", "i64 %worker"]
-        f.define(f"define internal void @{name}.tasks({', '.join(params)}) noinline nounwind")
+        params = ", ".join([*handed.params, "i64 %begin", "i64 %end", "i64 %worker"])
+        tasks = f.define_once(f"{name}.tasks", f"({params}) noinline nounwind")
+        unpack.line(f"call void @{tasks}({', '.join(args)})")
+        return unpack.define_once(name, "(ptr %context, i64 %begin, i64 %end, i64 %worker) nounwind")
+
+    def _apart(self, s: Loop) -> None:
+        """Write a loop as a function whose arguments do not overlap, and a call of it."""
+        module = self.f.module
+        handed = hand_over(self.scope, self.workspace, (s,), (*self._used.values(), *self._sizes()))
+        args = [f"{kind} {value}" for kind, value in handed.values]
+        params = list(handed.params)
+        if self.worker is not None:
+            args.append(f"i64 {self.worker}")
+            params.append("i64 %worker")
+        f = Function(module)
+        worker = None if self.worker is None else "%worker"
+        inner = Statements(f, handed.scope, self.plan, self.symbol, workspace="%a0", worker=worker)
+        inner._used = dict(self._used)
+        inner.write((s,))
+        module.bodies += 1
+        name = f.define_once(f"{self.symbol}.part{module.bodies}", f"({', '.join(params)}) noinline nounwind")
+        self.f.line(f"call void @{name}({', '.join(args)})")
+
+    def _is_apart(self, s: Loop) -> bool:
+        """Whether a loop is a function of its own."""
+        large = self.plan.large and s.kind is not LoopKind.UNROLLED and code_size((s,)) >= APART
+        return large and not self._is_private(s)
+
+    def _sizes(self) -> tuple[Expr, ...]:
+        return (self.plan.shared_bytes, self.plan.worker_bytes)
 
     def tasks(self, s: Parallel) -> None:
         """Write a loop over the tasks `%begin` .. `%end`, combinations of the loop variables, the last one fastest."""
@@ -316,50 +335,8 @@ class Statements:
         f.branch(after)
         f.start_block(after)
 
-    # Stores
-
     def _store(self, s: Store, at: Piece | None) -> None:
-        f, e, index = self.f, self.expressions, s.indices[0]
-        value = e.value(s.value, at)
-        t = value.dtype
-        if at is None:
-            self._store_one(value, e.target(s.buffer, index, None))
-            return
-        step = e.stride(index, at)
-        value = f.splat(value, at.width)
-        if step == 1 and at.mask is None:
-            e.put(value, s.buffer, index, at)
-        elif step == 1 and at.mask is not None:
-            value = e.to_memory(value)
-            pointer = e.target(s.buffer, index, at)
-            name = f"llvm.masked.store.{mangled(t, at.width)}.p0"
-            f.module.declare("void", name, (value.type, "ptr", "i32", at.mask.type))
-            f.line(f"call void @{name}({value.typed}, ptr {pointer}, i32 {t.bytes}, {at.mask.typed})")
-        elif at.mask is None and step is not None:
-            first = e.target(s.buffer, index, at)
-            for k in range(at.width):
-                place = f.cached(f"getelementptr {in_memory(t)}, ptr {first}, i64 {k * step}")
-                self._store_one(f.lane(value, k), place)
-        else:
-            value = self.expressions.to_memory(value)
-            pointers = e.pointers(s.buffer, index, at)
-            mask = at.mask or Value(BOOL, "splat (i1 true)", at.width)
-            name = f"llvm.masked.scatter.{mangled(t, at.width)}.v{at.width}p0"
-            f.module.declare("void", name, (value.type, f"<{at.width} x ptr>", "i32", mask.type))
-            places = f"<{at.width} x ptr> {pointers}, i32 {t.bytes}"
-            f.line(f"call void @{name}({value.typed}, {places}, {mask.typed})")
-
-    def _fold(self, s: Store, pieces: tuple[Piece, ...]) -> None:
-        """Write a store into which all lanes fold: they are folded with each other, then into the stored value."""
-        f, e, fold = self.f, self.expressions, fold_of(s)
-        assert fold is not None  # only folds may store to one element from several lanes
-        lanes = fold_lanes(f, fold.op, [f.splat(e.value(fold.value, at), at.width) for at in pieces])
-        old = e.value(Load(s.buffer, s.indices, lanes.dtype), None)
-        self._store_one(combined(f, fold.op, old, lanes), e.target(s.buffer, s.indices[0], None))
-
-    def _store_one(self, value: Value, pointer: str) -> None:
-        stored = self.expressions.to_memory(value)
-        self.f.line(f"store {stored.type} {stored.ref}, ptr {pointer}, align {value.dtype.bytes}")
+        write_store(self.expressions, s, at)
 
     # Buffers
 
@@ -381,9 +358,12 @@ class Statements:
             else:
                 base = self.workspace
             pointer = self.f.op(f"getelementptr i8, ptr {base}, i64 {self.expressions.index(offset)}")
+        private = self.scope.private
+        self.scope.private = private | {s.name} if fits_registers(s) else private - {s.name}
         self.scope.buffers[s.name] = (pointer, s.dtype)
         self.write(s.body, pieces)
         del self.scope.buffers[s.name]
+        self.scope.private = private
         if outer is not None:
             self.scope.buffers[s.name] = outer
         if s.space != "stack":

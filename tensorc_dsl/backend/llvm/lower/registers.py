@@ -10,13 +10,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from operator import is_
 
+from tensorc_dsl.backend.llvm.lower.sizes import code_size, is_long, steps, written_stores
 from tensorc_dsl.backend.llvm.lower.vectors import lanes_are_independent
-from tensorc_dsl.ir.expr import Call, Const, Expr, Load, Var, children, constant, free_vars
-from tensorc_dsl.ir.memo import by_identity
+from tensorc_dsl.ir.expr import constant, free_vars
 from tensorc_dsl.ir.node import replace
 from tensorc_dsl.ir.program import LoopKind, Store
-from tensorc_dsl.lower.bounds import stride
-from tensorc_dsl.lower.flat import Alloc, Flat, Loop, Parallel, buffers_of, inside, store_loads, stores
+from tensorc_dsl.lower.flat import Alloc, Flat, Loop, Parallel, buffers_of, inside, store_loads
 
 REGISTER_BYTES = 32 * 64
 """The size in bytes of the largest register file (AVX-512): a larger buffer cannot be in registers."""
@@ -30,9 +29,6 @@ UNROLLED_STORES = 512
 """The largest number of stores of one unrolled nest: LLVM compares the stores of a loop with each other, which takes two
 seconds for this number and ten for twice as many. It is the whole register file as f32, lane by lane."""
 
-_LANES, _PIECES = 16, 8
-"""The largest number of lanes of a vector, and of vectors, for which a vectorized loop is written out at once."""
-
 
 def keep_in_registers(body: tuple[Flat, ...], *, in_lanes: bool = False) -> tuple[Flat, ...]:
     """The body with serial loops that keep small stack buffers out of registers vectorized or, if `in_lanes`, unrolled."""
@@ -44,12 +40,16 @@ def _keep(s: Flat, in_lanes: bool) -> Flat:
         return s
     lanes = in_lanes or (isinstance(s, Loop) and s.kind is LoopKind.VECTORIZED)
     s = replace(s, body=keep_in_registers(s.body, in_lanes=lanes))
-    small = isinstance(s, Alloc) and s.space == "stack" and (constant(s.size) or 0) * s.dtype.bytes <= REGISTER_BYTES
-    if not isinstance(s, Alloc) or not small or any(isinstance(x, Parallel) for x in inside(s.body)):
+    if not isinstance(s, Alloc) or not fits_registers(s) or any(isinstance(x, Parallel) for x in inside(s.body)):
         return s  # a buffer that several threads share is in memory in any case
     walkers = set(_walkers(s.body, s.name, {}))
     fixed = _fix(s.body, walkers, in_lanes)
     return replace(s, body=fixed) if walkers and not any(_walkers(fixed, s.name, {})) else s
+
+
+def fits_registers(s: Alloc) -> bool:
+    """Whether a buffer is on the stack and small enough for registers."""
+    return s.space == "stack" and (constant(s.size) or 0) * s.dtype.bytes <= REGISTER_BYTES
 
 
 def _walkers(body: tuple[Flat, ...], name: str, serial: dict[str, Loop]) -> Iterator[str]:
@@ -93,82 +93,6 @@ def _straight(body: tuple[Flat, ...]) -> bool:
     return not any(isinstance(x, Parallel) or (isinstance(x, Loop) and x.kind is LoopKind.SERIAL) for x in inside(body))
 
 
-def code_size(body: tuple[Flat, ...]) -> int:
-    """The approximate number of instructions of a body: unrolled loops count in full, vectorized ones per 16 lanes.
-
-    An expression over variables of unrolled loops alone is a constant in the code, such as the factors of a transform that
-    are computed from its indices.
-    """
-    known = frozenset(s.var for s in inside(body) if isinstance(s, Loop) and s.kind is LoopKind.UNROLLED)
-    return _size(body, lambda s: 2 + expression_size(s.value, known), _vectors)
-
-
-def written_stores(body: tuple[Flat, ...]) -> int:
-    """The number of stores of a body; a vectorized loop whose lanes are not contiguous is written lane by lane."""
-    apart = _LANES * _PIECES
-    return _size(body, lambda _: 1, lambda s: min(apart, _iterations(s)) if _lanes_lie_apart(s) else _vectors(s))
-
-
-def steps(body: tuple[Flat, ...]) -> int:
-    """The number of stores in one pass over a body with unrolled loops written out; a vectorized loop is one pass.
-
-    If its lanes are not contiguous in memory, it counts once per lane, since each is moved separately.
-    """
-    return _size(body, lambda _: 1, lambda s: _iterations(s) if _lanes_lie_apart(s) else 1)
-
-
-def _size(body: tuple[Flat, ...], of_store: Callable[[Store], int], of_vector: Callable[[Loop], int]) -> int:
-    total = 0
-    for s in body:
-        inner = of_store(s) if isinstance(s, Store) else _size(s.body, of_store, of_vector)
-        if isinstance(s, Loop) and s.kind is LoopKind.UNROLLED:
-            inner *= _iterations(s)
-        elif isinstance(s, Loop) and s.kind is LoopKind.VECTORIZED:
-            inner *= of_vector(s)
-        total += inner
-    return total
-
-
-def _vectors(s: Loop) -> int:
-    """The number of vectors for which a vectorized loop is written out."""
-    return min(_PIECES, -(-_iterations(s) // _LANES))
-
-
-def _iterations(s: Loop) -> int:
-    """The number of iterations of a loop; 1 if it is not known."""
-    begin, end = constant(s.begin), constant(s.end)
-    return end - begin if begin is not None and end is not None else 1
-
-
-@by_identity(256)
-def _lanes_lie_apart(s: Loop) -> bool:
-    """Whether some access in a vectorized loop is neither the same element for all lanes nor contiguous."""
-    accesses = [i for x in stores(s.body) for i in (*x.indices, *(j for r in store_loads(x) for j in r.indices))]
-    return any(stride(i, s.var) not in (0, 1) for i in accesses)
-
-
-def expression_size(e: Expr, known: frozenset[str]) -> int:
-    """The approximate number of instructions of an expression if the variables `known` are constants."""
-    return _expression_size(e, known)[0]
-
-
-def _expression_size(e: Expr, known: frozenset[str]) -> tuple[int, bool]:
-    """The size, and whether the expression is a constant."""
-    match e:
-        case Const():
-            return 0, True
-        case Var(name=name):
-            return 0, name in known
-        case Load():
-            return 2, False
-        case _:
-            parts = [_expression_size(part, known) for part in children(e)]
-            inside = sum(size for size, _ in parts)
-            if isinstance(e, Call):
-                return 20 + inside, False
-            return (0, True) if all(number for _, number in parts) else (1 + inside, False)
-
-
 def unroll_small(body: tuple[Flat, ...], step: int) -> tuple[Flat, ...]:
     """Apply `"unroll.max_step"`: innermost serial loops of at most `step` iterations times steps are unrolled."""
     return _map_loops(body, lambda s: _unroll(s, step))
@@ -178,7 +102,7 @@ def _unroll(s: Loop, step: int) -> Loop:
     begin, end = constant(s.begin), constant(s.end)
     if s.kind is not LoopKind.SERIAL or begin is None or end is None:
         return s
-    if any(isinstance(x, Loop) and x.kind is LoopKind.SERIAL for x in inside(s.body)):
+    if any(isinstance(x, Loop) and (x.kind is LoopKind.SERIAL or is_long(x)) for x in inside(s.body)):
         return s
     return replace(s, kind=LoopKind.UNROLLED) if (end - begin) * steps(s.body) <= step else s
 
