@@ -70,7 +70,7 @@ class _Lanes(DeviceStatements):
 
     def __init__(self, f: Function, scope: SymbolTable, k: DeviceKernel) -> None:
         super().__init__(f, scope, k)
-        self._sizes = {b.name: b.size for b in k.local}
+        self._counts = {b.name: b.size for b in k.local}
         self._maps = k.maps
         self._arrivals, self._count = (0, 0) if k.arrivals is None else (k.arrivals.offset, k.arrivals.count)
 
@@ -177,7 +177,7 @@ class _Lanes(DeviceStatements):
 
     def _tied(self, text: str, buffers: Sequence[str]) -> None:
         known = self.expressions.scope.buffers
-        write_tied(self.f, text, [(*known[name], self._sizes[name]) for name in buffers])
+        write_tied(self.f, text, [(*known[name], self._counts[name]) for name in buffers])
 
     def _call(self, name: str, *args: str, attributes: str = "") -> None:
         self.f.module.declare("void", name, tuple(a.rsplit(" ", 1)[0] for a in args), attributes)
