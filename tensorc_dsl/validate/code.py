@@ -14,6 +14,7 @@ from typing import assert_never
 from tensorc_dsl.affine import isl
 from tensorc_dsl.affine.accesses import guarded_loads, home
 from tensorc_dsl.affine.budget import renew
+from tensorc_dsl.affine.correcting import correcting
 from tensorc_dsl.affine.data import type_conditions, with_values
 from tensorc_dsl.affine.running import running
 from tensorc_dsl.affine.sets import dim_conditions, mapping, points
@@ -68,6 +69,20 @@ class Chain:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
+class Corrected:
+    """A store whose value is that of the step before times a factor, plus a part, as `affine.correcting` recognises it."""
+
+    read: Load
+    """The value of the step before."""
+    first: Expr
+    """The value of the first step."""
+    factor: Expr
+    part: Expr
+    step: Expr
+    """The number of the step."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
 class Statement:
     """A store of the program, over the variables of the loops around it."""
 
@@ -87,6 +102,8 @@ class Statement:
     accumulates: Accumulation | None
     runs: Chain | None = None
     """The running reduction of which each instance is a step."""
+    corrects: Corrected | None = None
+    """The corrected sum of which each instance is a step."""
 
     def __str__(self) -> str:
         return f"the init of block {self.block.name}" if self.is_init else f"block {self.block.name}"
@@ -147,6 +164,7 @@ class Code:
                     tuple((it.name, it.kind, values[it.name]) for it in b.iters),
                     None if is_init else _accumulation(b, n, values),
                     _chain(b, values),
+                    _corrected(b, values),
                 )  # fmt: skip
                 self.statements.append(made)
                 self.writers.setdefault(s.buffer, []).append(made)
@@ -264,6 +282,16 @@ def _chain(b: Block, values: Mapping[str, Expr]) -> Chain | None:
     read, term, step = (substitute(e, values) for e in parts)
     assert isinstance(read, Load)
     return Chain(f"{found.op} {dtype_of(read)}", read, term, step)
+
+
+def _corrected(b: Block, values: Mapping[str, Expr]) -> Corrected | None:
+    found = correcting(b)
+    if found is None:
+        return None
+    parts = (found.first, found.factor, found.part, Var(found.steps))
+    read, first, factor, part, step = (substitute(e, values) for e in (found.read, *parts))
+    assert isinstance(read, Load)
+    return Corrected(read, first, factor, part, step)
 
 
 def _accumulation(b: Block, n: int, values: Mapping[str, Expr]) -> Accumulation | None:

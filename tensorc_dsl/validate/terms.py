@@ -99,6 +99,10 @@ def _collect(t: Term, kind: str, values: Values, out: Terms) -> None:
         case Binary() | Logic() if (step := step_of(node)) is not None and step[0] == kind:
             for operand in step[1]:
                 _collect(replace(t, node=operand), kind, values, out)
+        case Binary(op="*") if (found := values.corrected(node, kind)) is not None:
+            for n, m in found:
+                assert isinstance(n, At)
+                _collect(_further(t, n, m, n.statement), kind, values, out)
         case Call(function=f, args=args) if f == PAIR:
             for total, instances in _partial(node.statement, args, kind, values):
                 leaf = t.leaf.apply_range(instances)

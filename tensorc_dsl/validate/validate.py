@@ -8,7 +8,7 @@ the same expression of the inputs, with the terms of a reduction in any order an
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from tensorc_dsl.affine.budget import Exhausted, bounded, renew
@@ -23,6 +23,7 @@ from tensorc_dsl.ir.print import format_buffer, format_expr
 from tensorc_dsl.ir.program import Block, Buffer, Program, Store
 from tensorc_dsl.validate.code import Code, Statement
 from tensorc_dsl.validate.compare import Comparison, Obligation, Shortcut
+from tensorc_dsl.validate.corrected import Corrections
 from tensorc_dsl.validate.facts import ExampleSizes, Refuted, TooMany, Undecided, element, example
 from tensorc_dsl.validate.memory import verify_memory
 from tensorc_dsl.validate.run import Shown, TooLong, listed, show
@@ -134,18 +135,30 @@ def _prove(original: Program, scheduled: Program, names: tuple[str, str], pieces
     for code, which in zip((before, after), names, strict=True):
         verify_memory(code, which)
 
-    def values(chains: bool) -> tuple[Values, Values]:
-        return Values(before, names[0], chains=chains), Values(after, names[1], chains=chains)
+    def values(corrected: Callable[[Values], Corrections] | None) -> tuple[Values, Values]:
+        return Values(before, names[0], corrected=corrected), Values(after, names[1], corrected=corrected)
 
-    try:
-        _equal(original.outputs, *values(chains=False), pieces)
-    except TooMany:
-        raise
-    except (Refuted, Undecided, NotAffine, Exhausted):
-        # A scan is followed step by step if it can be. If the other program takes other steps, both are sums of terms.
-        if not any(s.runs for s in before.statements):
+    # A scan is followed step by step if it can be. If the other program takes other steps, both are sums of terms.
+    runs, corrects = ([any(of(s) for s in code.statements) for code in (before, after)] for of in (_runs, _corrects))
+    if not corrects[1] or corrects[0]:
+        try:
+            _equal(original.outputs, *values(None), pieces)
+        except TooMany:
             raise
-        _equal(original.outputs, *values(chains=True), pieces)
+        except (Refuted, Undecided, NotAffine, Exhausted):
+            if not runs[0] and not any(corrects):
+                raise
+        else:
+            return
+    _equal(original.outputs, *values(Corrections), pieces)
+
+
+def _runs(s: Statement) -> bool:
+    return s.runs is not None
+
+
+def _corrects(s: Statement) -> bool:
+    return s.corrects is not None
 
 
 def _equal(outputs: Sequence[Buffer], before: Values, after: Values, pieces: int | None) -> None:
