@@ -242,7 +242,7 @@ class _View:
         self._last = last
         self._factors = factors
         self._op: Extreme = op
-        self._tail = tuple(values.new_name(n) for n in last.names)
+        self._tail = tuple(values.new_name("of_last") for _ in last.names)
         self._known: dict[Key, At] = {}
 
     def of(self, node: Node) -> At:

@@ -255,8 +255,7 @@ class _Change:
         """New loops over the iterators, around a block that stores the value."""
         loops = [For(fresh(stem(it.name, k), self._used), it.extent, ()) for k, it in enumerate(iters)]
         bound = tuple(replace(it, binding=Var(x.var)) for it, x in zip(iters, loops, strict=True))
-        ranges = extent_ranges(For(it.name, it.extent, ()) for it in iters)
-        body = (Store(made.name, at, simplify(value, ranges)),)
+        body = (Store(made.name, at, value),)
         stmt: Stmt = Block(made.name, bound, body, () if start is None else (Store(made.name, at, start),))
         for loop in reversed(loops):
             stmt = replace(loop, body=(stmt,))
