@@ -13,6 +13,7 @@ from bench.random_site import NothingToName, Site, any_block, any_loop
 from tensorc_dsl.affine.accesses import touched
 from tensorc_dsl.ir.expr import Binary, Logic, Select, free_vars, loads
 from tensorc_dsl.ir.program import Block, For, IterKind
+from tensorc_dsl.ir.reductions import Fold, update_of
 from tensorc_dsl.schedule.columns import is_scan
 from tensorc_dsl.schedule.motion import own_buffers, read_indices
 from tensorc_dsl.schedule.refs import BlockRef, BufferRef, LoopRef
@@ -92,6 +93,10 @@ def _reduction(site: Site) -> BlockRef:
 
 def _scan(site: Site) -> BlockRef:
     return site.likely_block([b for b in site.blocks if is_scan(b)])
+
+
+def _extreme(site: Site) -> BlockRef:
+    return site.likely_block([b for b in site.blocks if isinstance(f := update_of(b), Fold) and f.op in ("max", "min")])
 
 
 def _counting_loops(site: Site) -> list[For]:
@@ -232,6 +237,8 @@ HINTS: dict[str, Callable[[Site], typing.Any]] = {
     "intrinsic": loops.instruction,
     "merge.first": loops.followed,
     "merge.second": loops.follower,
+    "online_sums.block": _extreme,
+    "online_sums.length": lambda s: s.rng.choice([1, 2, 2, 3, 4]),
     "order": loops.order,
     "pad_value": lambda s: s.rng.choice([0, 0, 1, 0.5, -1]),
     "padding": _padding,

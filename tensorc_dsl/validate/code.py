@@ -70,6 +70,20 @@ class Chain:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
+class Corrected:
+    """A linear recurrence of floats by its parts: the value of the step before times a factor, plus a part."""
+
+    read: Load
+    """The value of the step before."""
+    first: Expr
+    """The value of the first step."""
+    factor: Expr
+    part: Expr
+    step: Expr
+    """The number of the step."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
 class Statement:
     """A store of the program, over the variables of the loops around it."""
 
@@ -89,6 +103,8 @@ class Statement:
     accumulates: Accumulation | None
     runs: Chain | None = None
     """The running reduction of which each instance is a step."""
+    corrects: Corrected | None = None
+    """The corrected sum of which each instance is a step."""
 
     def __str__(self) -> str:
         return f"the init of block {self.block.name}" if self.is_init else f"block {self.block.name}"
@@ -151,6 +167,7 @@ class Code:
                     tuple((it.name, it.kind, values[it.name]) for it in b.iters),
                     None if is_init else _accumulation(b, n, values),
                     _chain(b, values),
+                    _corrected(b, values),
                 )  # fmt: skip
                 self.statements.append(made)
                 self.writers.setdefault(s.buffer, []).append(made)
@@ -270,6 +287,21 @@ def _chain(b: Block, values: Mapping[str, Expr]) -> Chain | None:
     t = dtype_of(read)
     by = found.scale and Accumulation(f"{found.scale.op} {t}", substitute(found.scale.factor, values))
     return Chain(f"{found.op} {t}", read, term, step, by)
+
+
+def _corrected(b: Block, values: Mapping[str, Expr]) -> Corrected | None:
+    found = running(b)
+    if (
+        found is None
+        or found.scale is None
+        or (found.op, found.scale.op) != ("+", "*")
+        or not dtype_of(found.read).is_float
+    ):
+        return None
+    parts = (found.first, found.scale.factor, found.term, Var(found.steps))
+    read, first, factor, part, step = (substitute(e, values) for e in (found.read, *parts))
+    assert isinstance(read, Load)
+    return Corrected(read, first, factor, part, step)
 
 
 def _accumulation(b: Block, n: int, values: Mapping[str, Expr]) -> Accumulation | None:

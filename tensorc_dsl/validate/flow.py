@@ -92,8 +92,8 @@ class Flow:
         columns = [e for _, kind, e in s.iters if kind is not IterKind.SCAN]
         if not mapping(s.names, values).intersect_domain(s.domain).is_injective():
             return None
-        same = _equal(s, columns)
-        before, up_to = (_compared(s, s.runs.step, how).intersect(same) for how in ("b = a - 1", "b <= a"))
+        same = equal(s, columns)
+        before, up_to = (compared(s, s.runs.step, how).intersect(same) for how in ("b = a - 1", "b <= a"))
         later = s.domain.intersect(points(s.names, [Compare(">=", s.runs.step, ONE)]))
         for seen in self.seen(s, s.runs.read):
             of_later = seen.instances.intersect_domain(later)
@@ -108,7 +108,7 @@ class Flow:
         if scale is None:
             term = replace(s, accumulates=Accumulation(s.runs.kind, s.runs.term))
             return Total(s.runs.kind, s, (), ((term, up_to),), finished=True)
-        later = _compared(s, s.runs.step, "b > a").intersect(same)
+        later = compared(s, s.runs.step, "b > a").intersect(same)
         scaled = self.pairs(s, up_to)
         factors = scaled.first.apply_range(up_to).intersect(scaled.second.apply_range(later))
         parts = (s.runs.term, scaled.second), (scale.term, factors)
@@ -238,13 +238,13 @@ class Flow:
         return later
 
 
-def _equal(s: Statement, values: Sequence[Expr]) -> isl.Map:
+def equal(s: Statement, values: Sequence[Expr]) -> isl.Map:
     """The map between instances of a statement at which the values are equal."""
     found = mapping(s.names, values).intersect_domain(s.domain)
     return found.apply_range(found.reverse())
 
 
-def _compared(s: Statement, value: Expr, how: str) -> isl.Map:
+def compared(s: Statement, value: Expr, how: str) -> isl.Map:
     """The map from instances with a value `a` to instances with a value `b` as `how` says."""
     found = mapping(s.names, [value]).intersect_domain(s.domain)
     return found.apply_range(isl.Map(f"{{ [a] -> [b] : {how} }}")).apply_range(found.reverse())

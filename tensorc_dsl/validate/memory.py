@@ -19,10 +19,10 @@ from tensorc_dsl.ir.atomics import not_atomic, order_of
 from tensorc_dsl.ir.expr import Expr
 from tensorc_dsl.ir.pipelines import pipeline
 from tensorc_dsl.ir.program import For, LoopKind, is_atomic
+from tensorc_dsl.validate.choices import is_condition
 from tensorc_dsl.validate.code import Code, Statement, extent_conditions, relation, where
 from tensorc_dsl.validate.digits import Counted, Digits
 from tensorc_dsl.validate.facts import ExampleSizes, Refuted, Undecided, at, element, example, point
-from tensorc_dsl.validate.values import is_condition
 
 
 @problem("E0801", "{which}, {what} {does} {element}, outside of `{buffer}`{sizes}")

@@ -20,6 +20,8 @@ class At:
 
 Node = At | Total
 Key = tuple[int, tuple[str, ...], int]
+Sources = tuple[tuple[Node, isl.Map], ...]
+"""Nodes that have a node's value, with maps from its instances to theirs."""
 
 
 def place(node: Node) -> Statement:

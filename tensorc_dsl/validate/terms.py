@@ -130,6 +130,10 @@ def _take_apart(t: Term, kind: str, values: Values, out: Terms) -> None:
         case Binary() | Logic() if step is not None and step[0] == kind:
             for operand in step[1]:
                 _collect(replace(t, node=operand), kind, values, out)
+        case Binary(op="*") if (found := values.corrected(node, kind)) is not None:
+            for n, m in found:
+                assert isinstance(n, At)
+                _collect(_further(t, n, m, n.statement), kind, values, out)
         case Binary() | Logic() if step is not None and step[0] == values.scales.get(kind):
             s = node.statement
             factors = ((replace(s, accumulates=Accumulation(step[0], x.expr)), s.domain.identity()) for x in step[1])

@@ -8,7 +8,7 @@ the same expression of the inputs, with the terms of a reduction in any order an
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from tensorc_dsl.affine.budget import Exhausted, bounded, renew
@@ -23,6 +23,7 @@ from tensorc_dsl.ir.print import format_buffer, format_expr
 from tensorc_dsl.ir.program import Block, Buffer, Program, Store
 from tensorc_dsl.validate.code import Code, Statement
 from tensorc_dsl.validate.compare import Comparison, Obligation, Shortcut
+from tensorc_dsl.validate.corrected import Corrections
 from tensorc_dsl.validate.facts import ExampleSizes, Refuted, TooMany, Undecided, element, example
 from tensorc_dsl.validate.memory import verify_memory
 from tensorc_dsl.validate.nodes import At
@@ -135,11 +136,16 @@ def _prove(original: Program, scheduled: Program, names: tuple[str, str], pieces
     for code, which in zip((before, after), names, strict=True):
         verify_memory(code, which)
 
-    def values(chains: Mapping[str, str] | None) -> tuple[Values, Values]:
-        return Values(before, names[0], chains), Values(after, names[1], chains)
+    def values(
+        chains: Mapping[str, str] | None = None, corrected: Callable[[Values], Corrections] | None = None
+    ) -> tuple[Values, Values]:
+        return Values(before, names[0], chains, corrected), Values(after, names[1], chains, corrected)
 
+    if after.scales and not before.scales:  # no schedule makes a linear recurrence but as a corrected sum
+        _equal(original.outputs, *values({}, Corrections), pieces)
+        return
     try:
-        _equal(original.outputs, *values(None), pieces)
+        _equal(original.outputs, *values(), pieces)
     except TooMany:
         raise
     except (Refuted, Undecided, NotAffine, Exhausted) as e:
@@ -147,7 +153,7 @@ def _prove(original: Program, scheduled: Program, names: tuple[str, str], pieces
         if not any(s.runs for s in before.statements):
             raise
         try:
-            _equal(original.outputs, *values(before.scales | after.scales), pieces)
+            _equal(original.outputs, *values(before.scales | after.scales, Corrections), pieces)
         except Undecided:
             if isinstance(e, Refuted):
                 raise e from None  # inputs may show what it found

@@ -9,12 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial, reduce
-from typing import TypeGuard
+from typing import Protocol, TypeGuard
 
 from tensorc_dsl.affine import isl
 from tensorc_dsl.affine.data import depends_on_data, outermost, with_values
-from tensorc_dsl.affine.sets import NotAffine, affine_text, condition_text, mapping
+from tensorc_dsl.affine.sets import NotAffine, affine_text, mapping
 from tensorc_dsl.diagnostic import problem
 from tensorc_dsl.ir.dtypes import BOOL, INDEX
 from tensorc_dsl.ir.expr import (
@@ -33,10 +32,11 @@ from tensorc_dsl.ir.expr import (
     dtype_of,
     loads,
 )
+from tensorc_dsl.validate.choices import decided_first, is_condition
 from tensorc_dsl.validate.code import PAIR, Code, Statement, label, where
-from tensorc_dsl.validate.facts import ExampleSizes, Refuted, at, element, element_at, example, point
+from tensorc_dsl.validate.facts import ExampleSizes, Refuted, Undecided, at, element, element_at, example, point
 from tensorc_dsl.validate.flow import Flow, Total
-from tensorc_dsl.validate.nodes import At, Key, Node, Terms, key, place
+from tensorc_dsl.validate.nodes import At, Key, Node, Sources, Terms, key, place
 
 
 @problem(
@@ -52,6 +52,12 @@ TAKEN = "…[]"
 
 PIECES = 64
 """The number of cases beyond which a signature becomes less precise."""
+
+
+class Corrected(Protocol):
+    """What finds the terms of corrected sums."""
+
+    def terms(self, product: At, kind: str, /) -> Sources | None: ...
 
 
 def gathers(node: Node) -> TypeGuard[At]:
@@ -75,39 +81,6 @@ def is_index(e: Expr) -> bool:
     except NotAffine:
         return False
     return True
-
-
-def is_condition(e: Expr) -> bool:
-    """Whether it is a condition over loops and sizes alone."""
-    if dtype_of(e) != BOOL or loads(e):
-        return False
-    try:
-        condition_text(e)
-    except NotAffine:
-        return False
-    return True
-
-
-def _decided_first(e: Select) -> Select | None:
-    """The same choice, by a condition over loops and sizes alone; None if none decides it.
-
-    Of several conditions joined by `and` or `or` those that data decide come after the others.
-    """
-    if is_condition(e.cond):
-        return e
-    if not isinstance(e.cond, Logic):
-        return None
-    both, parts = e.cond.op, _junction(e.cond.op, e.cond)
-    known, open_ = [c for c in parts if is_condition(c)], [c for c in parts if not is_condition(c)]
-    if not known:
-        return None
-    later = Select(reduce(partial(Logic, both), open_), e.then, e.other)
-    first = reduce(partial(Logic, both), known)
-    return Select(first, later, e.other) if both == "and" else Select(first, e.then, later)
-
-
-def _junction(op: str, e: Expr) -> tuple[Expr, ...]:
-    return (*_junction(op, e.lhs), *_junction(op, e.rhs)) if isinstance(e, Logic) and e.op == op else (e,)
 
 
 def step_of(node: At) -> tuple[str, tuple[At, At]] | None:
@@ -143,9 +116,15 @@ _OfTotal = Callable[[Total], Signature]
 class Values:
     """The nodes of one program; `which` names the program in messages."""
 
-    def __init__(self, code: Code, which: str, chains: Mapping[str, str] | None = None) -> None:
+    def __init__(
+        self,
+        code: Code,
+        which: str,
+        chains: Mapping[str, str] | None = None,
+        corrected: Callable[[Values], Corrected] | None = None,
+    ) -> None:
         """With `chains` the steps of a running reduction are totals, and otherwise recurrences. It has the kinds of linear
-        recurrences, each with that of its products.
+        recurrences, each with that of its products. With `corrected` corrected sums are sums, as that finds them.
         """
         self.chains = chains is not None
         self.scales = chains or {}
@@ -155,11 +134,27 @@ class Values:
         self.which = which
         self.flow = Flow(code)
         self._inputs = {p.name for p in code.program.inputs}
+        self._names = 0
         self._steps: dict[Key, tuple[tuple[Node, isl.Map], ...] | None] = {}
         self._signatures: dict[Key, Signature] = {}
         self._fingerprints: dict[Key, Signature] = {}
         self._broad: dict[Key, Signature] = {}
         self._kept: list[Node] = []
+        self._views: dict[tuple[int, tuple[str, ...]], dict[Expr, Sources]] = {}
+        self._corrected = None if corrected is None else corrected(self)
+
+    def corrected(self, node: At, kind: str) -> Sources | None:
+        """The terms of a product that corrects a sum, with maps from its instances to theirs; None for other products."""
+        return None if self._corrected is None else self._corrected.terms(node, kind)
+
+    def see(self, made: Statement, sources: Mapping[Expr, Sources]) -> None:
+        """Let the loads `sources` of a statement that is not in the program have the values of other nodes."""
+        self._views.setdefault((made.number, made.names), {}).update(sources)
+
+    def new_name(self, stem: str) -> str:
+        """A name that no loop or buffer has."""
+        self._names += 1
+        return f"{stem}_{self._names}'"
 
     def steps(self, node: Node) -> tuple[tuple[Node, isl.Map], ...] | None:
         """The nodes whose values this node has, with maps from its instances to theirs. None if it is an operation or an
@@ -186,12 +181,14 @@ class Values:
         s, e = node.statement, node.expr
         if self.chains and e is s.store.value and (total := self.flow.chain(s)) is not None:
             yield total, s.domain.identity()
+        elif (seen := self._views.get((s.number, s.names), {}).get(e)) is not None:
+            yield from seen
         elif isinstance(e, Load):
             if self._is_load(node):
                 for seen in self.flow.seen(s, e):
                     source = seen.source
                     yield source if isinstance(source, Total) else At(source, source.store.value), seen.instances
-        elif isinstance(e, Select) and (known := _decided_first(e)) is not None:
+        elif isinstance(e, Select) and (known := decided_first(e)) is not None:
             yield from self._cases(s, known.cond, known.then, known.other)
         elif not isinstance(e, Const) and is_condition(e):
             yield from self._cases(s, e, Const(True, BOOL), Const(False, BOOL))
@@ -208,12 +205,15 @@ class Values:
             return
         assert isinstance(node, At)
         assert isinstance(node.expr, Load)
-        if self.flow.follows_writes(node.statement, node.expr, asked):
+        is_source = node.expr in self._views.get((node.statement.number, node.statement.names), {})
+        if not is_source and self.flow.follows_writes(node.statement, node.expr, asked):
             return
         for _, m in self.steps(node) or ():
             asked = asked.subtract(m.domain())
         if asked.is_empty():
             return
+        if is_source:
+            raise Undecided("what a corrected sum reads is not understood")
         s = node.statement
         (values,), sizes = example(asked, [len(s.names)])
         whole = element_at(self.code, s, values, node.expr.buffer, node.expr.indices)

@@ -99,6 +99,7 @@ ANSWERS = {
         "C.loops[2].can_leave(C.loops[0])": True,
         "C.can_fold_scan()": False,
         "C.can_split_scan(2)": False,
+        "C.can_online_sums(2)": False,
         "C.kinds.find(\"R\")": 2,
         "C.kinds.find(\"X\")": -1,
         "C.loops.contains(C.loops[1])": True,

@@ -98,6 +98,12 @@ def can_split_scan(program: Program, block: BlockRef, length: int) -> bool:
 
 
 @query
+def can_online_sums(program: Program, block: BlockRef, length: int) -> bool:
+    """Whether `online_sums` would keep sums relative to this maximum so far, in parts of that many steps."""
+    return _accepted("online_sums", program, block, length)
+
+
+@query
 def can_pad_einsum(program: Program, block: BlockRef, padding: tuple[int, ...]) -> bool:
     """Whether its extents are multiples of these numbers, or `pad_einsum` would make them so."""
     return _accepted("pad_einsum", program, block, padding)

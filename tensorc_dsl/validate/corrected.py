@@ -1,0 +1,333 @@
+"""Corrected sums as sums: the terms of `Σ F(x, r) * v`, with shifts `r` that change on the way, relative to the last one.
+
+With `F(x, r) = exp((x - r) * c)`, `F(x, r) * F(r, m)` is `F(x, m)` for every finite `r` (`affine.shifts`). A corrected sum
+is a scan `Y[t] = Y[t-1] * F(r[t-1], r[t]) + part[t]` whose parts have terms `F(x, r[t]) * v`.
+
+Theorem: by induction over `t`, `Y[t]` is the sum of `F(x, r[t]) * v` over all terms up to `t`, and `Y[t] * F(r[t], m)` that
+of `F(x, m) * v`, if the terms of step `t` and the correction of step `t + 1` have the same shift `r[t]`, and
+
+- `r[t]` is the maximum of the least finite number and of all `x` up to `t`. So it is never -inf, and where it is +inf or
+  NaN, some `x` is. Then `m`, which is the maximum of all `x`, is so too, and both sums are NaN.
+- there is a term. So if all `x` and `m` are -inf, the sum of `F(x, m) * v` is NaN, as is 0 * F(r[t], -inf).
+
+Factors `v` may be infinite or NaN: products and sums of these are so in any order. Any other finite number than the least
+would do for real numbers; but floats overflow where a later maximum is far below it. A minimum reverses all this.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from functools import reduce
+
+from tensorc_dsl.affine import isl
+from tensorc_dsl.affine.budget import renew
+from tensorc_dsl.affine.sets import mapping, points
+from tensorc_dsl.affine.shifts import Exponential, Extreme, exponential, outermost_finite
+from tensorc_dsl.ir.expr import ONE, Binary, Cast, Compare, Const, Expr, Load, Var, children, dtype_of, rebuild
+from tensorc_dsl.ir.program import IterKind
+from tensorc_dsl.validate.code import Statement
+from tensorc_dsl.validate.flow import compared, equal
+from tensorc_dsl.validate.located import Location, Locations, composed, covers, is_single, is_within, united
+from tensorc_dsl.validate.nodes import At, Key, Node, Sources, key
+from tensorc_dsl.validate.plain import within
+from tensorc_dsl.validate.terms import STEPS, operator, terms_of
+from tensorc_dsl.validate.values import Values
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Factor:
+    """An exponential that a value has as a factor, with the map from the value's instances to its own."""
+
+    node: At
+    form: Exponential
+    instances: isl.Map
+
+    @property
+    def value(self) -> At:
+        return At(self.node.statement, self.form.value)
+
+    @property
+    def shift(self) -> At:
+        return At(self.node.statement, self.form.shift)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Sum:
+    """A scan that is a corrected sum, by its instances."""
+
+    form: Exponential
+    terms: tuple[tuple[At, isl.Map], ...]
+    """The nodes of the terms up to an instance, each with the map to their instances."""
+    shifts: Location
+    """The shift of the sum."""
+    values: Location
+    """All values up to an instance of which terms have the exponential."""
+
+
+class _Unmet(Exception):
+    """A condition of the theorem is not met, or not seen to be."""
+
+
+class Corrections:
+    """The corrected sums of a program whose running reductions are totals."""
+
+    def __init__(self, values: Values) -> None:
+        self._values = values
+        self._locations = Locations(values)
+        self._sums: dict[tuple[int, str, Extreme], _Sum | None] = {}
+        self._products: dict[tuple[Key, str], Sources | None] = {}
+        self._kept: list[Node] = []
+
+    def terms(self, product: At, kind: str) -> Sources | None:
+        """The terms of the last correction of a corrected sum, with the maps from its instances; None for other products."""
+        e = product.expr
+        if operator(kind) != "+" or not isinstance(e, Binary) or e.op != "*":
+            return None
+        k = key(product), kind
+        if k not in self._products:
+            self._kept.append(product)
+            self._products[k] = None  # for a product inside of its own value
+            ways: tuple[tuple[Expr, Expr, Extreme], ...] = (
+                (e.lhs, e.rhs, "max"), (e.rhs, e.lhs, "max"), (e.lhs, e.rhs, "min"), (e.rhs, e.lhs, "min"),
+            )  # fmt: skip
+            for x, y, op in ways:
+                try:
+                    self._products[k] = self._last(product.statement, x, y, kind, op)
+                    break
+                except _Unmet:
+                    pass
+        return self._products[k]
+
+    def _last(self, s: Statement, scanned: Expr, factor: Expr, kind: str, op: Extreme) -> Sources:
+        """The terms of a corrected sum times a factor, relative to the new shift of that."""
+        scan, steps = self._scan(At(s, scanned))
+        total = self._sum(scan, kind, op)
+        factors = self._factors(At(s, factor), op, s.domain, alone=True)
+        _require(s.domain.is_subset(steps.domain()))
+        _require(all(f.form.agrees(total.form) for f in factors))
+        old = self._where(factors, s.domain, lambda f: f.value)
+        _require(is_within(old, composed(steps, total.shifts)))
+        greatest, values = self._extremes(factors, op, finite=False), composed(steps, total.values)
+        _require(is_within(greatest, values) and is_within(values, greatest))
+        view = _View(self._values, s, factors, op)
+        pairs = s.domain.identity()
+        return tuple((view.of(n), steps.apply_range(m).flat_range_product(pairs)) for n, m in total.terms)
+
+    def _scan(self, node: At) -> tuple[Statement, isl.Map]:
+        """The corrected sum of which the node has the value of a step, with the map to the steps."""
+        _require(isinstance(node.expr, Load))
+        found: list[tuple[Statement, isl.Map]] = []
+        todo: list[tuple[Node, isl.Map]] = [(node, node.statement.domain.identity())]
+        for _ in range(STEPS):
+            if not todo:
+                break
+            n, m = todo.pop()
+            if isinstance(n, At) and n.expr is n.statement.store.value and n.statement.corrects is not None:
+                found.append((n.statement, m))
+                continue
+            steps = self._values.steps(n)
+            _require(steps is not None)
+            todo += [(k, own) for k, x in steps or () if not (own := m.apply_range(x)).is_empty()]
+        _require(bool(found) and not todo and all(x is found[0][0] for x, _ in found))
+        return found[0][0], reduce(isl.Map.union, (m for _, m in found))
+
+    def _sum(self, s: Statement, kind: str, op: Extreme) -> _Sum:
+        k = s.number, kind, op
+        if k not in self._sums:
+            self._sums[k] = None  # for a sum that is among its own terms
+            self._sums[k] = self._proved(s, kind, op)
+        found = self._sums[k]
+        _require(found is not None)
+        assert found is not None
+        return found
+
+    def _proved(self, s: Statement, kind: str, op: Extreme) -> _Sum:
+        """The corrected sum that a statement makes. Raises _Unmet unless all conditions of the theorem hold."""
+        renew()
+        c = s.corrects
+        _require(c is not None and self._values.code.writers[s.store.buffer] == [s])
+        assert c is not None
+        _require(mapping(s.names, [e for _, _, e in s.iters]).intersect_domain(s.domain).is_injective())
+        same = equal(s, [e for _, k, e in s.iters if k is not IterKind.SCAN])
+        before, up_to = (compared(s, c.step, how).intersect(same) for how in ("b = a - 1", "b <= a"))
+        later = s.domain.intersect(points(s.names, [Compare(">=", c.step, ONE)]))
+        scan, read = self._scan(At(s, c.read))
+        read = read.intersect_domain(later)
+        _require(scan is s and later.is_subset(read.domain()) and within(read, before))
+
+        first = self._terms(At(s, c.first), kind, s.domain.subtract(later))
+        parts = self._terms(At(s, c.part), kind, later)
+        changes = [] if later.is_empty() else self._factors(At(s, c.factor), op, later, alone=True)
+        of_first, of_parts = (
+            [(f, m.apply_range(f.instances)) for n, m in terms for f in self._factors(n, op, m.range())]
+            for terms in (first, parts)
+        )
+        every = [f for f, _ in (*of_first, *of_parts)]
+        _require(bool(every) and all(f.form.agrees(every[0].form) for f in (*every, *changes)))
+
+        # The shift of each step: of the terms of the first one, and what the correction of a later one makes.
+        begun = united([composed(m, self._of(f.shift)) for f, m in of_first])
+        made = self._where(changes, later, lambda f: f.shift)
+        shifts = united([begun, made])
+        _require(covers(shifts, s.domain) and is_single(shifts))
+        for f, m in of_parts:
+            _require(is_within(composed(m, self._of(f.shift)), made))
+        _require(is_within(self._where(changes, later, lambda f: f.value), composed(before, shifts)))
+
+        own = united([composed(m, self._of(f.value)) for f, m in (*of_first, *of_parts)])
+        values = composed(up_to, own)
+        starts = [_Factor(f.node, f.form, m) for f, m in of_first]
+        greatest = self._extremes([*starts, *changes], op, finite=True)
+        _require(covers(values, s.domain) and is_within(greatest, values) and is_within(values, greatest))
+        terms = tuple((n, up_to.apply_range(m)) for n, m in (*first, *parts))
+        return _Sum(every[0].form, terms, shifts, values)
+
+    def _terms(self, node: At, kind: str, domain: isl.Set) -> list[tuple[At, isl.Map]]:
+        """The terms of a part, each with the map from an instance of the scan to those of the term."""
+        if domain.is_empty():
+            return []
+        found = terms_of(node, kind, self._values, domain)
+        _require(not found.starts)
+        out: list[tuple[At, isl.Map]] = []
+        for t in found.found:
+            _require(isinstance(t.node, At))
+            assert isinstance(t.node, At)
+            # A point of a path is a term: as many as there are instances, and each in one step.
+            leaf = t.leaf.intersect_domain(t.path.range())
+            instances = t.path.apply_range(leaf)
+            _require(leaf.is_injective() and instances.is_injective())
+            out.append((t.node, instances))
+        return out
+
+    def _factors(self, node: Node, op: Extreme, domain: isl.Set, *, alone: bool = False) -> list[_Factor]:
+        found = factors_of(self._values, node, op, domain, alone=alone)
+        _require(bool(found))
+        return found or []
+
+    def _of(self, node: Node) -> Location:
+        return self._locations.of(node)
+
+    def _where(self, factors: Sequence[_Factor], domain: isl.Set, part: Callable[[_Factor], At]) -> Location:
+        """Where a part of the exponentials comes from, at all instances in `domain`."""
+        found = united([composed(f.instances, self._of(part(f))) for f in factors])
+        _require(covers(found, domain) and is_single(found))
+        return found
+
+    def _extremes(self, factors: Sequence[_Factor], op: Extreme, finite: bool) -> Location:
+        """The values of which the shifts are the greatest, or the least. With `finite` the outermost finite number is too."""
+        out: list[Location] = []
+        for f in factors:
+            domain = f.instances.range()
+            found = terms_of(f.shift, f"{op} {dtype_of(f.form.shift)}", self._values, domain)
+            _require(not found.starts)
+            rest = domain
+            for t in found.found:
+                if isinstance(t.node, At) and isinstance(t.node.expr, Const):
+                    _require(finite and t.node.expr == outermost_finite(op, t.node.expr.dtype))
+                    rest = rest.subtract(t.path.domain())
+                    continue
+                instances = t.path.apply_range(t.leaf)
+                of_term = self._of(t.node)
+                _require(covers(of_term, instances.range()))
+                out.append(composed(f.instances.apply_range(instances), of_term))
+            _require(rest.is_empty() or not finite)
+        return united(out)
+
+
+class _View:
+    """Statements of which each instance has the shift that an instance of `last` makes: exponentials are relative to that."""
+
+    def __init__(self, values: Values, last: Statement, factors: Sequence[_Factor], op: Extreme) -> None:
+        self._values = values
+        self._last = last
+        self._factors = factors
+        self._op: Extreme = op
+        self._tail = tuple(values.new_name("of_last") for _ in last.names)
+        self._known: dict[Key, At] = {}
+
+    def of(self, node: Node) -> At:
+        """The value relative to the new shift. Its instances are pairs, of those of the node and those of `last`."""
+        assert isinstance(node, At)
+        k = key(node)
+        if k not in self._known:
+            s = node.statement
+            names, domain = (*s.names, *self._tail), s.domain.flat_product(self._last.domain)
+            sources: dict[Expr, Sources] = {}
+            ours, new = (mapping(names, list(map(Var, n))).intersect_domain(domain) for n in (s.names, self._tail))
+            value = self._value(node, ours, new, sources)
+            made = replace(
+                s, names=names, domain=domain, store=replace(s.store, value=value),
+                accumulates=None, runs=None, corrects=None,
+            )  # fmt: skip
+            self._values.see(made, sources)
+            self._known[k] = At(made, value)
+        return self._known[k]
+
+    def _value(self, node: At, ours: isl.Map, new: isl.Map, sources: dict[Expr, Sources]) -> Expr:
+        """The expression with another shift in it, or with a load of what has another shift: those are new `sources`."""
+        s, e = node.statement, node.expr
+        form = exponential(e, self._op)
+        if form is not None:
+            shift = self._source(form.shift)
+            sources[shift] = tuple((f.shift, new.apply_range(f.instances)) for f in self._factors)
+            return form.of(form.value, shift)
+        steps = self._values.steps(node)
+        if steps is not None:
+            load = self._source(e)
+            sources[load] = tuple((self.of(n), ours.apply_range(m).flat_range_product(new)) for n, m in steps)
+            return load
+        parts = list(children(e))
+        carrying = self._carrying(s, parts)
+        parts[carrying] = self._value(At(s, parts[carrying]), ours, new, sources)
+        return rebuild(e, tuple(parts))
+
+    def _carrying(self, s: Statement, parts: Sequence[Expr]) -> int:
+        """The operand that has the exponential as a factor: the first one, as in `factors_of`."""
+        for k, x in enumerate(parts):
+            if factors_of(self._values, At(s, x), self._op, s.domain) is not None:
+                return k
+        raise AssertionError("no operand has an exponential")
+
+    def _source(self, e: Expr) -> Load:
+        return Load(self._values.new_name("source"), (), dtype_of(e))
+
+
+def factors_of(
+    values: Values, node: Node, op: Extreme, domain: isl.Set, *, alone: bool = False
+) -> list[_Factor] | None:
+    """The exponentials that the value has as a factor at the instances in `domain`, case by case; None if it has none in some
+    case. With `alone` there must not be other factors.
+    """
+    if not isinstance(node, At):
+        return None
+    s, e = node.statement, node.expr
+    form = exponential(e, op)
+    if form is not None:
+        return [_Factor(node, form, domain.identity())]
+    steps = values.steps(node)
+    if steps is not None:
+        out: list[_Factor] = []
+        for n, m in steps:
+            own = m.intersect_domain(domain)
+            found = [] if own.is_empty() else factors_of(values, n, op, own.range(), alone=alone)
+            if found is None:
+                return None
+            out += [replace(f, instances=own.apply_range(f.instances)) for f in found]
+        return out
+    match e:
+        case Cast(operand=x, dtype=t) if t.is_float and dtype_of(x).is_float:
+            operands: tuple[Expr, ...] = (x,)
+        case Binary(op="*", lhs=x, rhs=y) if not alone:
+            operands = (x, y)
+        case Binary(op="/", lhs=x) if not alone:
+            operands = (x,)
+        case _:
+            return None
+    every = (factors_of(values, At(s, x), op, domain, alone=alone) for x in operands)
+    return next((x for x in every if x is not None), None)
+
+
+def _require(condition: bool) -> None:
+    if not condition:
+        raise _Unmet

@@ -1,0 +1,86 @@
+"""Corrected sums: what `online_sums` makes is proved by values, and no fault in it is accepted."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import cache
+
+import numpy as np
+import pytest
+
+from tensorc_dsl.ir.parse import parse_program
+from tensorc_dsl.ir.program import Program
+from tensorc_dsl.reference.interpret import interpret
+from tensorc_dsl.source import Source
+from tensorc_dsl.validate.validate import proves
+from tests.primitives.cases import all_cases, before_program
+
+CASES = {c.name: c for c in all_cases()}
+LOWEST = "-3.4028234663852886e+38"
+
+ONE = "online_sums: a sum of exponentials"
+TWO = "online_sums: two sums through a stage"
+LEAST = "online_sums: a minimum, with differences reversed"
+OLD, NEW = f"max(m_run[vp - 1, vi], {LOWEST})", f"max(m_run[vp, vi], {LOWEST})"
+
+FAULTS: Mapping[str, tuple[str, str, str]] = {
+    "no correction": (ONE, "s_run[vp - 1, vi] * m_step[vp, vi]", "s_run[vp - 1, vi]"),
+    "a correction twice": (ONE, "* m_step[vp, vi]", "* m_step[vp, vi] * m_step[vp, vi]"),
+    "a correction by another scale": (ONE, f"exp({OLD} - {NEW})", f"exp(({OLD} - {NEW}) * 2.0)"),
+    "old and new shift exchanged": (ONE, f"exp({OLD} - {NEW})", f"exp({NEW} - {OLD})"),
+    "no last correction": (ONE, "s_run[1, vi] * m_last[vi]", "s_run[1, vi]"),
+    "a last correction reversed": (ONE, f"max(m_run[1, vi], {LOWEST}) - m[vi]", f"m[vi] - max(m_run[1, vi], {LOWEST})"),
+    "a last correction from the first shift": (ONE, f"exp(max(m_run[1, vi], {LOWEST})", f"exp(max(m_run[0, vi], {LOWEST})"),
+    "a shift that may be -inf": (ONE, LOWEST, "-inf"),
+    "a shift of at least 0": (ONE, LOWEST, "0.0"),
+    "a shift that may be -inf in the terms": (ONE, f"vn] - {NEW}", "vn] - m_run[vp, vi]"),
+    "terms relative to the last shift": (ONE, f"vn] - {NEW}", f"vn] - max(m_run[1, vi], {LOWEST})"),
+    "terms relative to the shift of another row": (ONE, f"vn] - {NEW}", f"vn] - max(m_run[vp, 0], {LOWEST})"),
+    "a maximum that is not running": (ONE, "max(m_run[vp - 1, vi], m_part[vp, vi])", "m_part[vp, vi]"),
+    "a minimum so far": (ONE, "max(m_run[vp - 1, vi]", "min(m_run[vp - 1, vi]"),
+    "a maximum of other values": (ONE, "max(m_part[vp, vi], X[vi, vp * 4 + vn])", "max(m_part[vp, vi], X[vi, vn])"),
+    "a maximum of too few values": (ONE, "reduce vn in 4 = n_1", "reduce vn in 3 = n_1"),
+    "a part twice": (ONE, "* m_step[vp, vi] + s_part[vp, vi]", "* m_step[vp, vi] + s_part[0, vi]"),
+    "a whole maximum that is never -inf": (ONE, "m[vi] = m_run[1, vi]", f"m[vi] = max(m_run[1, vi], {LOWEST})"),
+    "a correction of the sum alone": (TWO, "U_run[vp - 1, vi, vc] * m_step[vp, vi]", "U_run[vp - 1, vi, vc]"),
+    "a correction of the output alone": (TWO, "s_run[vp - 1, vi] * m_step[vp, vi]", "s_run[vp - 1, vi]"),
+    "no last correction of the output": (TWO, "U_run[1, vi, vc] * m_last[vi]", "U_run[1, vi, vc]"),
+    "exponentials relative to the first shift": (TWO, "m_run[vj / 3, vi]", "m_run[0, vi]"),
+    "values of another part": (TWO, "V[vp * 3 + vn, vc]", "V[vn, vc]"),
+    "a maximum in the place of a minimum": (LEAST, "min(m_run[vp - 1, vi], m_part", "max(m_run[vp - 1, vi], m_part"),
+    "the least finite number as the start of a minimum": (LEAST, "3.4028234663852886e+38", LOWEST),
+}  # fmt: skip
+
+
+@cache
+def _right(case: str) -> bool:
+    return proves(before_program(CASES[case]), parse_program(Source("right", CASES[case].expected)))
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_a_fault_is_not_accepted(fault: str) -> None:
+    case, right, wrong = FAULTS[fault]
+    before, text = before_program(CASES[case]), CASES[case].expected
+    if fault == "a maximum of too few values":
+        text = text.replace("for p_2 in 2, i_5 in 3, n_1 in 4", "for p_2 in 2, i_5 in 3, n_1 in 3")
+    assert right in text
+    assert _right(case)
+    assert not proves(before, parse_program(Source("faulty", text.replace(right, wrong))))
+
+
+def _results(p: Program, rows: np.ndarray) -> np.ndarray:
+    with np.errstate(all="ignore"):
+        return interpret(p, {"X": rows})["Y"]
+
+
+@pytest.mark.parametrize("name", [ONE, "online_sums: steps that are no whole parts"])
+def test_rows_with_infinities_and_nan_are_as_in_the_compute(name: str) -> None:
+    before, after = before_program(CASES[name]), parse_program(Source("after", CASES[name].expected))
+    inf, nan, n = np.inf, np.nan, before.params[0].shape[1].value  # type: ignore[union-attr]
+    rng = np.random.default_rng(0)
+    values = np.array([-inf, -inf, -inf, inf, nan, -3e38, 3e38, -200.0, 90.0, 0.0, 1.0])
+    for _ in range(12):
+        rows = rng.choice(values, (3, n)).astype(np.float32)
+        rows[0] = -inf
+        rows[1] = np.where(np.arange(n) < 5, -inf, -200.0)
+        np.testing.assert_allclose(_results(after, rows), _results(before, rows), rtol=1e-5)
