@@ -77,6 +77,24 @@ def test_threads_scan_together_exactly(case: str) -> None:
         np.testing.assert_array_equal(out["Y"], expected(text, inputs["X"]))
 
 
+@pytest.mark.parametrize(
+    ("text", "draws"), [(CASES["warps"][0], CASES["warps"][1]), ("rows(M=2, N=2039, T=f32)", {"each": 8, "width": 64})]
+)
+def test_threads_ask_for_few_sectors(text: str, draws: dict[str, int]) -> None:
+    t = task(text)
+    moves = dict[bool, int]()
+    for staged in (False, True):
+        trace = whole(t.drawn_from(condition(t.model, {"together": True, "staged": staged, **draws})).sample(0))
+        kernel = t.emulate(trace).counts[-1]
+        of_x = [x for x in kernel.traffic if x.buffer == "X"]
+        moves[staged] = sum(x.moves for x in of_x)
+        if staged:
+            assert moves[True] <= 1.3 * sum(x.least for x in of_x)
+            shared = [x for x in kernel.traffic if x.shared]
+            assert sum(x.moves for x in shared) <= 1.5 * sum(x.least for x in shared)
+    assert moves[False] >= 3 * moves[True]
+
+
 @pytest.mark.skipif(tool("ptxas") is None, reason="there is no ptxas")
 @pytest.mark.parametrize("case", ["warps", "three kernels"])
 def test_machine_code_keeps_a_scan_in_registers(case: str) -> None:
