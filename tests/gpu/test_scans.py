@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import cache
 
 import numpy as np
@@ -24,6 +25,11 @@ compute rows(X: T[M, N]; T: dtype) -> Y: T[M, N] { Y[i, t] = scan[t] init X[i, 0
 compute back(X: i32[N]) -> Y: i32[N] { Y[t] = scan[t] init X[N - 1] step max(X[t], Y[t + 1]) }
 compute falling(X: i32[N]) -> Y: i32[N] { Y[t] = scan[t] init X[N - 1] step min(X[N - 1 - t], Y[t - 1]) }
 compute products(X: i32[M, N]) -> Y: i32[M, N] { Y[i, t] = scan[t] init X[i, 0] step X[i, t] * Y[i, t - 1] }
+compute filtered(A: i32[M, N], X: i32[M, N]) -> Y: i32[M, N] {
+    Y[i, t] = scan[t] init X[i, 0] step A[i, t] * Y[i, t - 1] + X[i, t]
+}
+compute tripled(X: i32[N, M]) -> Y: i32[N, M] { Y[t, i] = scan[t] init X[0, i] step 3 * Y[t - 1, i] + X[t, i] }
+compute clamped(A: i32[N], X: i32[N]) -> Y: i32[N] { Y[t] = scan[t] init X[0] step max(X[t], min(A[t], Y[t - 1])) }
 """
 
 CASES = {
@@ -36,6 +42,10 @@ CASES = {
     "products": ("products(M=1, N=97)", {"each": 8, "width": 32}, 1),
     "three steps": ("rows(M=1, N=3, T=i32)", {"each": 2, "width": 32}, 1),
     "a second warp with one total": ("rows(M=1, N=80, T=i32)", {"each": 2, "width": 64}, 1),
+    "a filter, warps": ("filtered(M=2, N=509)", {"each": 4, "width": 128}, 1),
+    "a filter, one warp": ("filtered(M=3, N=61)", {"each": 2, "width": 32}, 1),
+    "a filter of one factor": ("tripled(N=1021, M=3)", {"each": 8, "width": 128}, 1),
+    "a filter of two bounds": ("clamped(N=331)", {"each": 2, "width": 256}, 1),
     "bytes": ("rows(M=1, N=100, T=u8)", {"each": 4, "width": 32}, 1),
 }
 
@@ -48,12 +58,24 @@ def task(text: str) -> Task:
 def inputs_of(t: Task) -> dict[str, Array]:
     """Whole numbers of all bits of a type, so that sums wrap around."""
     rng = np.random.default_rng(len(t.program.name))
-    (x,) = t.program.inputs
-    info = np.iinfo(stored_dtype(x.dtype))
-    return {x.name: rng.integers(info.min, info.max, shape_of(x), info.dtype, endpoint=True)}
+    info = np.iinfo(stored_dtype(t.program.inputs[0].dtype))
+    return {x.name: rng.integers(info.min, info.max, shape_of(x), info.dtype, endpoint=True) for x in t.program.inputs}
 
 
-def expected(text: str, x: Array) -> Array:
+def along(x: Array, step: Callable[[Array, int], Array]) -> Array:
+    out = x.copy()
+    for t in range(1, len(x)):
+        out[t] = step(out[t - 1], t)
+    return out
+
+
+def expected(text: str, x: Array, a: Array | None) -> Array:
+    if text.startswith("filtered") and a is not None:
+        return along(x.T, lambda y, t: a[:, t] * y + x[:, t]).T
+    if text.startswith("tripled"):
+        return along(x, lambda y, t: 3 * y + x[t])
+    if text.startswith("clamped") and a is not None:
+        return along(x, lambda y, t: np.maximum(x[t], np.minimum(a[t], y)))
     if text.startswith("back"):
         return np.maximum.accumulate(x[::-1])[::-1]
     if text.startswith("falling"):
@@ -74,7 +96,7 @@ def test_threads_scan_together_exactly(case: str) -> None:
     fault, outputs = emulated(found, t.program, inputs)
     assert fault == ""
     for out in outputs:
-        np.testing.assert_array_equal(out["Y"], expected(text, inputs["X"]))
+        np.testing.assert_array_equal(out["Y"], expected(text, inputs["X"], inputs.get("A")))
 
 
 @pytest.mark.parametrize(
