@@ -9,9 +9,13 @@ import numpy as np
 import pytest
 
 from tensorc_dsl.api import Task, loads
+from tensorc_dsl.backend.cuda.emulate import emulation
 from tensorc_dsl.backend.cuda.lower.lower import lower_device
 from tensorc_dsl.backend.cuda.sass import spills_of, tool
+from tensorc_dsl.backend.memory import aligned_copy, aligned_empty
+from tensorc_dsl.backend.protocol import ORDERS
 from tensorc_dsl.ir.arrays import Array, stored_dtype
+from tensorc_dsl.ir.expr import constant
 from tensorc_dsl.reference.evaluate import shape_of
 from tensorc_dsl.trace.handlers import condition
 from tests.gpu.kernels import emulated, ptx, whole
@@ -100,6 +104,26 @@ def test_threads_scan_together_exactly(case: str) -> None:
 
 
 @pytest.mark.parametrize(
+    "text", ["rows(M=2, N=1..100000, T=i32)", "cumsum(N=1..100000, M=3, T=i32)", "back(N=1..100000)"]
+)
+def test_scans_of_an_open_number_of_steps(text: str) -> None:
+    t = task(text)
+    draws = {"together": True, "each": 4, "width": 64, "staged": not text.startswith("cumsum")}
+    found = lower_device(whole(t.drawn_from(condition(t.model, draws)).sample(0)).program)
+    assert len(found.kernels) == 3
+    kernels = emulation(found)
+    rng = np.random.default_rng(len(text))
+    for n in (1, 255, 256, 257, 1031):
+        x = rng.integers(
+            -(2**31), 2**31, [n if d == t.program.dims[0] else constant(d) for d in t.program.inputs[0].shape], np.int32
+        )
+        for order in ORDERS:
+            arrays = {"X": aligned_copy(x), "Y": aligned_empty(x.shape, np.dtype(np.int32))}
+            assert kernels.run(arrays, {"N": n}, order) == ""
+            np.testing.assert_array_equal(arrays["Y"], expected(text, x, None))
+
+
+@pytest.mark.parametrize(
     ("text", "draws"), [(CASES["warps"][0], CASES["warps"][1]), ("rows(M=2, N=2039, T=f32)", {"each": 8, "width": 64})]
 )
 def test_threads_ask_for_few_sectors(text: str, draws: dict[str, int]) -> None:
@@ -118,7 +142,7 @@ def test_threads_ask_for_few_sectors(text: str, draws: dict[str, int]) -> None:
 
 
 @pytest.mark.skipif(tool("ptxas") is None, reason="there is no ptxas")
-@pytest.mark.parametrize("case", ["warps", "three kernels"])
+@pytest.mark.parametrize("case", ["warps", "three kernels", "a filter, warps"])
 def test_machine_code_keeps_a_scan_in_registers(case: str) -> None:
     text, draws, _ = CASES[case]
     t = task(text)
