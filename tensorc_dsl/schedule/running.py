@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from tensorc_dsl.affine.running import Running, running
-from tensorc_dsl.ir.expr import ONE, Compare, Expr, Load, Select, Var, dtype_of, free_vars, sub, substitute
+from tensorc_dsl.affine.simplify import simplify
+from tensorc_dsl.ir.expr import ONE, ZERO, Compare, Expr, Load, Select, Var, dtype_of, free_vars, sub, substitute
 from tensorc_dsl.ir.node import replace
 from tensorc_dsl.ir.program import (
     Block,
@@ -67,6 +68,12 @@ class Nest:
     def at(self, e: Expr, step: Expr) -> Expr:
         """An expression of a step, for the step of that number."""
         return substitute(e, {self.scan.steps: step})
+
+    def added(self, is_first: Compare, step: Expr) -> Expr:
+        """What the step of that number adds, which is the first one under a condition."""
+        first, term = self.at(self.scan.first, ZERO), self.at(self.scan.term, step)
+        alike = simplify(self.at(self.scan.term, ZERO), {}) == simplify(first, {})
+        return term if alike else Select(is_first, first, term)
 
     def read(self, buffer: Buffer, *places: Expr) -> Load:
         """An element of a buffer that `stage` has made."""

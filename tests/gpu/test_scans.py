@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import cache
 
 import numpy as np
 import pytest
 
 from tensorc_dsl.api import Task, loads
+from tensorc_dsl.backend.cuda.emulate import emulation
 from tensorc_dsl.backend.cuda.lower.lower import lower_device
 from tensorc_dsl.backend.cuda.sass import spills_of, tool
+from tensorc_dsl.backend.memory import aligned_copy, aligned_empty
+from tensorc_dsl.backend.protocol import ORDERS
 from tensorc_dsl.ir.arrays import Array, stored_dtype
+from tensorc_dsl.ir.expr import constant
 from tensorc_dsl.reference.evaluate import shape_of
 from tensorc_dsl.trace.handlers import condition
 from tests.gpu.kernels import emulated, ptx, whole
@@ -24,6 +29,11 @@ compute rows(X: T[M, N]; T: dtype) -> Y: T[M, N] { Y[i, t] = scan[t] init X[i, 0
 compute back(X: i32[N]) -> Y: i32[N] { Y[t] = scan[t] init X[N - 1] step max(X[t], Y[t + 1]) }
 compute falling(X: i32[N]) -> Y: i32[N] { Y[t] = scan[t] init X[N - 1] step min(X[N - 1 - t], Y[t - 1]) }
 compute products(X: i32[M, N]) -> Y: i32[M, N] { Y[i, t] = scan[t] init X[i, 0] step X[i, t] * Y[i, t - 1] }
+compute filtered(A: i32[M, N], X: i32[M, N]) -> Y: i32[M, N] {
+    Y[i, t] = scan[t] init X[i, 0] step A[i, t] * Y[i, t - 1] + X[i, t]
+}
+compute tripled(X: i32[N, M]) -> Y: i32[N, M] { Y[t, i] = scan[t] init X[0, i] step 3 * Y[t - 1, i] + X[t, i] }
+compute clamped(A: i32[N], X: i32[N]) -> Y: i32[N] { Y[t] = scan[t] init X[0] step max(X[t], min(A[t], Y[t - 1])) }
 """
 
 CASES = {
@@ -36,6 +46,10 @@ CASES = {
     "products": ("products(M=1, N=97)", {"each": 8, "width": 32}, 1),
     "three steps": ("rows(M=1, N=3, T=i32)", {"each": 2, "width": 32}, 1),
     "a second warp with one total": ("rows(M=1, N=80, T=i32)", {"each": 2, "width": 64}, 1),
+    "a filter, warps": ("filtered(M=2, N=509)", {"each": 4, "width": 128}, 1),
+    "a filter, one warp": ("filtered(M=3, N=61)", {"each": 2, "width": 32}, 1),
+    "a filter of one factor": ("tripled(N=1021, M=3)", {"each": 8, "width": 128}, 1),
+    "a filter of two bounds": ("clamped(N=331)", {"each": 2, "width": 256}, 1),
     "bytes": ("rows(M=1, N=100, T=u8)", {"each": 4, "width": 32}, 1),
 }
 
@@ -48,12 +62,24 @@ def task(text: str) -> Task:
 def inputs_of(t: Task) -> dict[str, Array]:
     """Whole numbers of all bits of a type, so that sums wrap around."""
     rng = np.random.default_rng(len(t.program.name))
-    (x,) = t.program.inputs
-    info = np.iinfo(stored_dtype(x.dtype))
-    return {x.name: rng.integers(info.min, info.max, shape_of(x), info.dtype, endpoint=True)}
+    info = np.iinfo(stored_dtype(t.program.inputs[0].dtype))
+    return {x.name: rng.integers(info.min, info.max, shape_of(x), info.dtype, endpoint=True) for x in t.program.inputs}
 
 
-def expected(text: str, x: Array) -> Array:
+def along(x: Array, step: Callable[[Array, int], Array]) -> Array:
+    out = x.copy()
+    for t in range(1, len(x)):
+        out[t] = step(out[t - 1], t)
+    return out
+
+
+def expected(text: str, x: Array, a: Array | None) -> Array:
+    if text.startswith("filtered") and a is not None:
+        return along(x.T, lambda y, t: a[:, t] * y + x[:, t]).T
+    if text.startswith("tripled"):
+        return along(x, lambda y, t: 3 * y + x[t])
+    if text.startswith("clamped") and a is not None:
+        return along(x, lambda y, t: np.maximum(x[t], np.minimum(a[t], y)))
     if text.startswith("back"):
         return np.maximum.accumulate(x[::-1])[::-1]
     if text.startswith("falling"):
@@ -74,11 +100,49 @@ def test_threads_scan_together_exactly(case: str) -> None:
     fault, outputs = emulated(found, t.program, inputs)
     assert fault == ""
     for out in outputs:
-        np.testing.assert_array_equal(out["Y"], expected(text, inputs["X"]))
+        np.testing.assert_array_equal(out["Y"], expected(text, inputs["X"], inputs.get("A")))
+
+
+@pytest.mark.parametrize(
+    "text", ["rows(M=2, N=1..100000, T=i32)", "cumsum(N=1..100000, M=3, T=i32)", "back(N=1..100000)"]
+)
+def test_scans_of_an_open_number_of_steps(text: str) -> None:
+    t = task(text)
+    draws = {"together": True, "each": 4, "width": 64, "staged": not text.startswith("cumsum")}
+    found = lower_device(whole(t.drawn_from(condition(t.model, draws)).sample(0)).program)
+    assert len(found.kernels) == 3
+    kernels = emulation(found)
+    rng = np.random.default_rng(len(text))
+    for n in (1, 255, 256, 257, 1031):
+        x = rng.integers(
+            -(2**31), 2**31, [n if d == t.program.dims[0] else constant(d) for d in t.program.inputs[0].shape], np.int32
+        )
+        for order in ORDERS:
+            arrays = {"X": aligned_copy(x), "Y": aligned_empty(x.shape, np.dtype(np.int32))}
+            assert kernels.run(arrays, {"N": n}, order) == ""
+            np.testing.assert_array_equal(arrays["Y"], expected(text, x, None))
+
+
+@pytest.mark.parametrize(
+    ("text", "draws"), [(CASES["warps"][0], CASES["warps"][1]), ("rows(M=2, N=2039, T=f32)", {"each": 8, "width": 64})]
+)
+def test_threads_ask_for_few_sectors(text: str, draws: dict[str, int]) -> None:
+    t = task(text)
+    moves = dict[bool, int]()
+    for staged in (False, True):
+        trace = whole(t.drawn_from(condition(t.model, {"together": True, "staged": staged, **draws})).sample(0))
+        kernel = t.emulate(trace).counts[-1]
+        of_x = [x for x in kernel.traffic if x.buffer == "X"]
+        moves[staged] = sum(x.moves for x in of_x)
+        if staged:
+            assert moves[True] <= 1.3 * sum(x.least for x in of_x)
+            shared = [x for x in kernel.traffic if x.shared]
+            assert sum(x.moves for x in shared) <= 1.5 * sum(x.least for x in shared)
+    assert moves[False] >= 3 * moves[True]
 
 
 @pytest.mark.skipif(tool("ptxas") is None, reason="there is no ptxas")
-@pytest.mark.parametrize("case", ["warps", "three kernels"])
+@pytest.mark.parametrize("case", ["warps", "three kernels", "a filter, warps"])
 def test_machine_code_keeps_a_scan_in_registers(case: str) -> None:
     text, draws, _ = CASES[case]
     t = task(text)

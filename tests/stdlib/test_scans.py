@@ -103,3 +103,28 @@ def test_both_directions_run_in_the_same_strip() -> None:
 def test_scans_along_rows_leave_those_along_columns_before_them() -> None:
     """A strip of rows has no whole columns."""
     assert strip(task("summed_area", 64, 256), "width") == {"Y"}
+
+
+@pytest.mark.parametrize(
+    ("parameters", "step", "sizes"),
+    [
+        ("X: f32[N]", "scan[t] init X[0] step 0.5 * Y[t - 1] + X[t]", "N=1087"),
+        ("X: i16[M, N]", "scan[t] init X[i, N - 1] step max(Y[i, t - 1], X[i, N - 1 - t])", "M=3, N=2111"),
+        ("X: f64[N, M]", "scan[t] init X[0, i] step Y[t - 1, i] + X[t, i]", "M=2, N=1024"),
+    ],
+)
+def test_scans_of_few_columns_are_in_lanes(parameters: str, step: str, sizes: str) -> None:
+    indices = "t" if "[N]" in parameters else "t, i" if "[N, M]" in parameters else "i, t"
+    shape = parameters.removeprefix("X: ")
+    t = loads(
+        f"""use std.cpu.{{default}}
+compute scanned({parameters}) -> Y: {shape} {{ Y[{indices}] = {step} }}
+task t = scanned({sizes}) with default
+""",
+        threads=2,
+    )["t"]
+    trace = t.drawn_from(condition(t.model, {"chunks": True})).sample(len(step))
+    assert "split_scan" in trace.text
+    assert trace.refused == ()
+    assert isinstance(validate(t.program, trace.program), Valid)
+    require_right(t, [trace])

@@ -55,7 +55,7 @@ def double_scan(program: Program, block: BlockRef) -> Rewrite[tuple[BlockRef, ..
     v = Var(n.scan.steps)
     own = (Iter(v.name, IterKind.SPATIAL, extent, v),)
     scope = program.buffer(n.element.buffer).scope
-    value = Select(Compare("<", v, index(1)), n.scan.first, n.scan.term)
+    value = n.added(Compare("<", v, index(1)), v)
     scale = n.scan.scale
     factor = None if scale is None else _from(v, 1, identity(scale.op, n.element.dtype), scale.factor)
     made: list[Buffer] = []

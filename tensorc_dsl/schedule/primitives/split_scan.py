@@ -9,7 +9,6 @@ from tensorc_dsl.affine.simplify import TRUE, extent_ranges, simplify
 from tensorc_dsl.ir.dtypes import I64
 from tensorc_dsl.ir.expr import (
     ONE,
-    ZERO,
     Compare,
     Expr,
     Select,
@@ -76,7 +75,8 @@ def split_scan(program: Program, block: BlockRef, length: int, *, sums: bool = F
     chunk = n.stage(f"{name}_chunk", scope, cut.chunks, size)
     carry = n.stage(f"{name}_carry", scope, cut.full)
     powers = None if n.scan.scale is None else _powers(n, cut, n.scan.scale, scope, apart=sums)
-    start = Select(Compare("<", c, ONE), n.at(n.scan.first, ZERO), n.at(n.scan.term, mul(c, size)))
+    # What a chunk begins with: its first step exists, but has the form of others, so that a chunk can be cut again.
+    start = cut.while_there(n.added(Compare("<", c, ONE), cut.number), op)
     term, factor = (n.at(n.scan.term, cut.number), None if powers is None else powers.factor)
     alive = cut.while_there(factor, powers.scale.op) if factor is not None and powers and powers.varies else factor
     scanned = n.nest(chunk, cut.iters, n.scanned(chunk, s, (c, s), start, cut.while_there(term, op), alive))
@@ -85,7 +85,7 @@ def split_scan(program: Program, block: BlockRef, length: int, *, sums: bool = F
         whole = replace(cut.iters[0], extent=cut.full)
         total = n.stage(f"{name}_sum", scope, cut.full, *(() if factor is None else (size,)))
         if factor is None:
-            added = Select(Compare("<", cut.number, ONE), n.at(n.scan.first, ZERO), term)
+            added = n.added(Compare("<", cut.number, ONE), cut.number)
             ends = n.read(total, c)
             reduced = (whole, replace(cut.iters[1], kind=IterKind.REDUCE))
             summed = n.nest(total, reduced, combine(op, ends, added), identity(op, n.element.dtype))
