@@ -5,8 +5,8 @@ are of `std.gpu.tensor_core`. Those of "hopper …" are of `std.gpu.hopper`, for
 For each it prints how many there were, how many use tensor cores, how many have no code or are refused by ptxas, how many
 spill registers, the most registers and bytes of stack, and the median seconds of processor time of lowering with PTX, and of
 ptxas. Where `nvdisasm` is installed, the machine code has an HMMA, IMMA or DMMA for each `mma.sync` of the PTX, an HGMMA for
-each `wgmma`, an LDSM for each `ldmatrix`, an LDGSTS for each copy that only starts, and a SHFL for each shuffle; loops that
-ptxas unrolls have more. The status is 1 if one is refused, or has fewer.
+each `wgmma`, an LDSM for each `ldmatrix`, an LDGSTS for each copy that only starts, a UTMALDG for each box, and a SHFL for
+each shuffle; loops that ptxas unrolls have more. The status is 1 if one is refused, or has fewer.
 """
 
 from __future__ import annotations
@@ -44,6 +44,9 @@ TASKS = {
     "hopper bf16": "matmul(M=1024, N=1024, K=1024, T=bf16, Acc=f32)",
     "hopper odd": "matmul(M=1000, N=777, K=513, T=f16, Acc=f32)",
     "hopper batched": "batch_matmul(G=8, M=128, N=128, K=64, T=f16, Acc=f32)",
+    "hopper conv2d": "conv2d_nhwc(N=1, H=56, W=56, CI=64, KH=3, KW=3, CO=64, pad=1, T=f16, Acc=f32)",
+    "hopper strided": "conv2d_nhwc(N=1, H=56, W=56, CI=64, KH=3, KW=3, CO=128, pad=1, stride=2, T=f16, Acc=f32)",
+    "hopper conv3d": "conv3d_ndhwc(N=1, D=8, H=28, W=28, CI=64, KD=3, KH=3, KW=3, CO=64, pad=1, T=bf16, Acc=f32)",
     "tensor matmul": "matmul(M=1024, N=1024, K=1024, T=f16, Acc=f32)",
     "tensor bf16": "matmul(M=1024, N=1024, K=1024, T=bf16, Acc=f32)",
     "tensor odd": "matmul(M=1000, N=777, K=513, T=f16, Acc=f32)",
@@ -95,6 +98,7 @@ OPCODES = {
     r"\bmma\.sync\S+\.col\.f64": "DMMA",
     "ldmatrix": "LDSM",
     r"cp\.async\.c[ag]": "LDGSTS",
+    r"cp\.async\.bulk\.tensor": "UTMALDG",
     r"shfl\.sync": "SHFL",
 }
 """What instructions of PTX, as patterns, are called in machine code."""

@@ -20,7 +20,20 @@ from tensorc_dsl.affine.form import Ranges
 from tensorc_dsl.affine.instruction import Match, Mismatch, Tile
 from tensorc_dsl.affine.sets import NotAffine, loop_conditions, mapping
 from tensorc_dsl.affine.simplify import extent_ranges, simplify
-from tensorc_dsl.ir.expr import ONE, ZERO, Expr, Var, add, constant, floormod, free_vars, index, mul, sub, substitute
+from tensorc_dsl.ir.expr import (
+    ZERO,
+    Expr,
+    Var,
+    add,
+    constant,
+    floordiv,
+    floormod,
+    free_vars,
+    index,
+    mul,
+    sub,
+    substitute,
+)
 from tensorc_dsl.ir.print import format_expr
 from tensorc_dsl.ir.program import For, Intrinsic, Layout, Program, fresh
 from tensorc_dsl.ir.warp import is_box, is_fragment
@@ -83,14 +96,15 @@ class Cells:
     """A fragment as a grid of tiles, each of which is spread over a warp by one layout."""
 
     sizes: tuple[int, ...]
-    axes: tuple[int, ...]
-    """For each dimension of a tile the subscript that it moves."""
+    axes: tuple[tuple[int, int, int], ...]
+    """For each dimension of a tile the subscript that it moves, by which step, and how often."""
     layout: Layout
 
     def place(self, indices: Sequence[Expr], ranges: Ranges) -> tuple[tuple[Expr, ...], dict[str, Expr]]:
         """The first element of the tile of an element, and its place in it by the names of the layout."""
         inside = [simplify(floormod(e, index(n)), ranges) for e, n in zip(indices, self.sizes, strict=True)]
-        at = dict[str, Expr](zip(self.layout.params, (inside[k] for k in self.axes), strict=True))
+        digits = (floormod(floordiv(inside[k], index(step)), index(n)) for k, step, n in self.axes)
+        at = dict[str, Expr](zip(self.layout.params, (simplify(e, ranges) for e in digits), strict=True))
         first = tuple(simplify(sub(e, r), ranges) for e, r in zip(indices, inside, strict=True))
         return first, {name: simplify(substitute(e, at), ranges) for name, e in self.layout.places}
 
@@ -103,8 +117,7 @@ def cells(units: Iterable[Unit], buffer: str) -> Cells | None:
     if grid is None:
         return None
     use = uses[0][1]
-    moved = tuple(next(k for k, step in enumerate(steps) if step != ZERO) for steps in use.tile.steps)
-    return Cells(grid, moved, use.layout)
+    return Cells(grid, tuple(_moved(use.tile)), use.layout)
 
 
 def _uses(units: Iterable[Unit]) -> dict[str, list[tuple[Unit, _Use]]]:
@@ -129,16 +142,25 @@ class _Use:
 
 
 def _grid(use: _Use) -> tuple[int, ...] | None:
-    """The sizes of a grid of which each tile is one whole cell; None if there is no such grid or none is found."""
+    """The sizes of a grid of which each tile is one whole cell; None if there is no such grid or none is found. Dimensions
+    that move one subscript are the digits of a number."""
     tile, cell = use.tile, [1] * len(use.tile.origin)
     ranges = extent_ranges(For(v, n, ()) for v, n in use.around)
-    for steps, n in zip(tile.steps, tile.operand.shape, strict=True):
-        moved = [k for k, step in enumerate(steps) if step != ZERO]
-        if len(moved) != 1 or steps[moved[0]] != ONE or cell[moved[0]] != 1:
+    for k, step, n in sorted(_moved(tile), key=lambda x: x[1]):
+        if k < 0 or step != cell[k]:
             return None
-        cell[moved[0]] = constant(n) or 0
+        cell[k] *= n
     off = (simplify(floormod(o, index(n)), ranges) for o, n in zip(tile.origin, cell, strict=True))
     return tuple(cell) if all(e == ZERO for e in off) else None
+
+
+def _moved(tile: Tile) -> list[tuple[int, int, int]]:
+    """For each dimension the subscript that it moves, by which step, and how often; -1 if it moves several or none."""
+    out: list[tuple[int, int, int]] = []
+    for steps, n in zip(tile.steps, tile.operand.shape, strict=True):
+        moved = [(k, constant(step) or 0, constant(n) or 0) for k, step in enumerate(steps) if step != ZERO]
+        out += moved if len(moved) == 1 else [(-1, 0, 0)]
+    return out
 
 
 def _first_cell(use: _Use) -> _Use:

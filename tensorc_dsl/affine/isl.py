@@ -6,9 +6,22 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from islpy import DEFAULT_CONTEXT, Context, Error, Map, Set, dim_type
+    from islpy import (
+        DEFAULT_CONTEXT,
+        BasicSet,
+        Constraint,
+        Context,
+        Error,
+        LocalSpace,
+        Map,
+        Set,
+        Space,
+        dim_type,
+    )
 
-__all__ = ["DEFAULT_CONTEXT", "Context", "Error", "Map", "Set", "dim_type"]
+__all__ = [
+    "DEFAULT_CONTEXT", "BasicSet", "Constraint", "Context", "Error", "LocalSpace", "Map", "Set", "Space", "dim_type",
+]  # fmt: skip
 
 
 def __getattr__(name: str) -> Any:

@@ -18,6 +18,7 @@ from tensorc_dsl.affine import isl
 from tensorc_dsl.affine.form import Ranges
 from tensorc_dsl.affine.linear import FALSE
 from tensorc_dsl.affine.radix import by_digits
+from tensorc_dsl.affine.rows_of_sets import linear_set
 from tensorc_dsl.affine.simplify import bounds, conjuncts, extent_ranges, simplify, simplify_where
 from tensorc_dsl.ir.dtypes import INDEX
 from tensorc_dsl.ir.expr import (
@@ -274,7 +275,10 @@ def _have_solution(variables: Sequence[str], conditions: list[Expr]) -> bool:
             rest = [*conditions[:n], *conditions[n + 1 :]]
             halves = (Compare("<", c.lhs, c.rhs), Compare(">", c.lhs, c.rhs))
             return any(_have_solution(variables, [*rest, half]) for half in halves)
-    return not conditions or not points(variables, conditions).is_empty()
+    if not conditions:
+        return True
+    rows = linear_set(conditions)
+    return not (points(variables, conditions) if rows is None else rows).is_empty()
 
 
 def extremes(e: Expr, ranges: Ranges, given: Sequence[Expr] = ()) -> tuple[int, int] | None:

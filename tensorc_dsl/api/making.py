@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 
 from tensorc_dsl.backend.find import require_backend
@@ -68,8 +69,9 @@ def lowered_text(program: Program, target: Target, after: str | None) -> str:
         raise failed("cannot be lowered", str(e)) from e
 
 
-def emulated(program: Program, scheduled: Program, target: Target) -> Emulated:
-    """A scheduled program, run on this CPU thread by thread and checked.
+def emulated(program: Program, scheduled: Program, target: Target, registers: Mapping[str, int]) -> Emulated:
+    """A scheduled program, run on this CPU thread by thread and checked. A model of time takes the `registers` of a thread of
+    each kernel, where they are known.
 
     Raises TschedError (E0908, E0910, E0915, E0920, E0921) if it cannot be.
     """
@@ -84,18 +86,22 @@ def emulated(program: Program, scheduled: Program, target: Target) -> Emulated:
     if kernel is None:
         raise TschedError(NOT_EMULATED(None, task=program.name, kind=target.kind))
     found = emulate(program, kernel)
-    return replace(found, cycles=None if found.fault else backend.cycles(lower, target, found.counted_at))
+    return replace(found, cycles=None if found.fault else backend.cycles(lower, target, found.counted_at, registers))
 
 
-def require_registers(scheduled: Program, target: Target) -> None:
-    """Raises TschedError (E0908) if an assembler is here and says that registers do not suffice, or if there is no code."""
+def require_registers(scheduled: Program, target: Target) -> Mapping[str, int]:
+    """The registers of a thread of each kernel, if an assembler is here that says so.
+
+    Raises TschedError (E0908) if it says that they do not suffice, or if there is no code.
+    """
     backend = require_code(target, scheduled.name)
     try:
-        spilled = backend.spilled(backend.compile(lowered(scheduled, target), target, 1))
+        found = backend.registers(backend.compile(lowered(scheduled, target), target, 1))
     except CompileError as e:
         raise failed("does not compile", str(e)) from e
-    if spilled:
-        raise failed("spills registers", f"{spilled}; make the tiles of a thread smaller")
+    if found.spilled:
+        raise failed("spills registers", f"{found.spilled}; make the tiles of a thread smaller")
+    return found.threads
 
 
 def compiled(program: Program, target: Target, threads: int) -> CompiledKernel:

@@ -266,19 +266,22 @@ class Task:
             (outcome,) = runner.measure([trace.program], None)
             return outcome
 
-    def emulate(self, trace: Trace) -> Emulated:
+    def emulate(self, trace: Trace, registers: Mapping[str, int] | None = None) -> Emulated:
         """What the trace's kernel does, run on this machine's CPU thread by thread: for targets of other kinds, such as GPUs.
 
         Three orders of threads are tried. A fault names the statement and the threads: a result that differs from the
         reference, threads that race or come to different barriers, an access that is out of bounds. Raises TschedError
-        (E0908, E0910, E0915, E0920, E0921) if the kernel cannot be emulated.
+        (E0908, E0910, E0915, E0920, E0921) if the kernel cannot be emulated. `cycles` are of a model of time, which takes
+        the `registers` of a thread of each kernel where they are given, as `require_registers` does.
         """
-        return emulated(self.program, trace.program, self.target)
+        return emulated(self.program, trace.program, self.target, registers or {})
 
-    def require_registers(self, trace: Trace) -> None:
-        """Raises TschedError (E0908) if an assembler of the target is on this machine and says that registers do not suffice
-        for the trace's kernel, and E0910 or E0915 if there is no code."""
-        require_registers(trace.program, self.target)
+    def require_registers(self, trace: Trace) -> Mapping[str, int]:
+        """The registers of a thread of each kernel of the trace, by an assembler of the target; none if it is not here.
+
+        Raises TschedError (E0908) if it says that registers do not suffice, and E0910 or E0915 if there is no code.
+        """
+        return require_registers(trace.program, self.target)
 
     def library(self, trace: Trace, origin: Origin = GIVEN) -> KernelLibrary:
         """The schedule as a library for C, which says where the schedule is from.

@@ -73,6 +73,15 @@ class Code:
     kept: frozenset[str]
 
 
+@dataclass(frozen=True, slots=True)
+class Registers:
+    """What an assembler on this machine says: the registers of a thread of each kernel, by its name, and what threads keep in
+    memory for want of them, "" if that is nothing. Without an assembler nothing is known."""
+
+    threads: Mapping[str, int] = field(default_factory=dict[str, int])
+    spilled: str = ""
+
+
 class LoweredKernel(Protocol):
     """A scheduled program in the form that the backend's code generator takes."""
 
@@ -239,13 +248,15 @@ class Backend(Protocol):
         """
         ...
 
-    def cycles(self, lowered: LoweredKernel, target: Target, sizes: Mapping[str, int]) -> float | None:
-        """What a model of time gives a kernel at these sizes, in cycles of the target; None where there is no model."""
+    def cycles(
+        self, lowered: LoweredKernel, target: Target, sizes: Mapping[str, int], registers: Mapping[str, int]
+    ) -> float | None:
+        """What a model of time gives a kernel at these sizes, in cycles of the target; None where there is none. It counts
+        the `registers` of a thread of a kernel itself where no assembler has said them."""
         ...
 
-    def spilled(self, compiled: CompiledKernel) -> str:
-        """What an assembler on this machine says that a kernel keeps in memory for want of registers; "" if that is nothing,
-        or not known here.
+    def registers(self, compiled: CompiledKernel) -> Registers:
+        """What an assembler on this machine says of the registers of kernels.
 
         Raises CompileError.
         """

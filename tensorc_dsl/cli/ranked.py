@@ -155,8 +155,7 @@ def _emulate(task: Task, asked: Asked, out: Ranking, tell: Tell) -> None:
         if one is None or not recorded:
             one = Emulation(key_of_task, asked.seed, number, key)
             try:
-                task.require_registers(trace)  # the model knows nothing of what ptxas spills
-                found = task.emulate(trace)
+                found = task.emulate(trace, task.require_registers(trace))  # what spills, the model knows nothing of
                 one = Emulation(key_of_task, asked.seed, number, key, None if found.fault else found, found.fault)
             except TschedError as e:
                 if e.diagnostics[0].code != FAILED.code:  # not of this schedule, but of the task

@@ -16,7 +16,7 @@ def build(request: Request) -> Reply:
     kernel = Packed(request.kernel, request.parts).unpack()
     try:
         compiled = backend.compile(kernel, request.target, request.threads)
-        spilled = backend.spilled(compiled)
+        spilled = backend.registers(compiled).spilled
     except CompileError as e:
         return Failed("compile_error", str(e))
     if spilled:

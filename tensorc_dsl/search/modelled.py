@@ -24,7 +24,7 @@ def modelled(program: Program, sizes: Sizes, target: Target) -> float | None:
     if key not in known:
         try:
             kernel = lowered_once(program, target).packed.unpack()
-            known[key] = lowering_for(target).cycles(kernel, target, sizes)
+            known[key] = lowering_for(target).cycles(kernel, target, sizes, {})
         except LowerError:
             known[key] = None
     return known[key]

@@ -71,9 +71,18 @@ CASES: dict[str, tuple[str, str, dict[str, int], dict[str, Decision]]] = {
     "odd, with a stride": ("conv2d_nhwc(N=1, H=15, W=17, CI=3, KH=5, KW=5, CO=40", "f16", {"pad": 2, "stride": 2}, {}),
     "dilated": ("conv2d_nhwc(N=2, H=7, W=7, CI=24, KH=3, KW=3, CO=16", "bf16", {"pad": 2, "dilation": 2}, {}),
     "one tap": ("conv2d_nhwc(N=2, H=7, W=7, CI=64, KH=1, KW=1, CO=64", "f16", {}, {"joined": True}),
+    "one tap, with a stride": ("conv2d_nhwc(N=2, H=9, W=7, CI=64, KH=1, KW=1, CO=64", "f16", {"stride": 2}, {}),
+    "one tap of a row": ("conv2d_nhwc(N=2, H=3, W=70, CI=64, KH=1, KW=1, CO=64", "f16", {}, {"joined": False}),
 }
 
-FEW = ("a window of an image", "a window, by roles", "a window of two images", "odd, with a stride", "one tap")
+FEW = (
+    "a window of an image",
+    "a window, by roles",
+    "a window of two images",
+    "odd, with a stride",
+    "one tap",
+    "one tap of a row",
+)
 """The cases in tests; a campaign has all."""
 
 

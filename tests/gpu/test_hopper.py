@@ -40,6 +40,21 @@ CASES: dict[str, tuple[str, dict[str, Decision], Callable[..., Array]]] = {
         {"inner_1": (1, 1, 4, 64), "times": 4},
         lambda a, b: a @ b.T,
     ),
+    "128 columns of rows at once": (
+        "half_matmul(M=64, N=256, K=64)",
+        {"inner_1": (1, 1, 4, 64), "times": 2},
+        lambda a, b: a @ b,
+    ),
+    "256 columns of rows at once": (
+        "any_product(M=64, N=256, K=64, T=bf16, Acc=f32)",
+        {"inner_1": (1, 1, 4, 64), "times": 4, "copied_1": "boxes"},
+        lambda a, b: a @ b,
+    ),
+    "columns of the left, 128 at once": (
+        "half_columns(M=64, N=128, K=64)",
+        {"inner_1": (1, 1, 2, 64), "times": 2},
+        lambda a, b: a.T @ b,
+    ),
     "columns of both": ("any_turned(M=64, N=64, K=64, T=f16, Acc=f32)", {}, lambda a, b: a.T @ b.T),
     "odd": ("half_matmul(M=50, N=70, K=72)", {}, lambda a, b: a @ b),
     "batched": ("half_batched(B=2, M=64, N=64, K=64)", {}, lambda a, b: a @ b),
@@ -72,12 +87,20 @@ CASES: dict[str, tuple[str, dict[str, Decision], Callable[..., Array]]] = {
 }
 
 
-COLUMNS = {"128 columns at once": 2, "256 columns at once": 4}
+COLUMNS = {
+    "128 columns at once": 2,
+    "256 columns at once": 4,
+    "128 columns of rows at once": 2,
+    "256 columns of rows at once": 4,
+    "columns of the left, 128 at once": 2,
+}
 """How many times 64 columns an instruction takes."""
 
 FEW = (
     "columns of the left",
     "256 columns at once",
+    "256 columns of rows at once",
+    "columns of the left, 128 at once",
     "odd",
     "boxes",
     "boxes beyond the array",

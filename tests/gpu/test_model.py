@@ -100,6 +100,13 @@ def estimate(p: DeviceProgram) -> Estimate:
     return found
 
 
+def test_registers_that_are_known_are_those_of_the_model() -> None:
+    """By its own count there are 32 and those of private storage, and eight blocks of 256 threads at one time."""
+    p = copy()
+    (own,), (few,), (many,) = (estimates(p, A100, {}, {p.kernels[0].name: n} if n else {}) for n in (0, 32, 128))
+    assert own == few and (few.resident, many.resident) == (8, 2)
+
+
 def test_neighbours_before_distant_elements() -> None:
     near, far = estimate(copy()), estimate(copy(where="vj, vi"))
     assert near.cache * 8 == far.cache and near.cycles < far.cycles

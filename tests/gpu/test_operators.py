@@ -15,7 +15,7 @@ import pytest
 from tensorc_dsl.backend.cuda.emulate import emulation
 from tensorc_dsl.backend.cuda.lower.kernels import DeviceProgram
 from tensorc_dsl.backend.cuda.lower.lower import lower_device
-from tensorc_dsl.backend.cuda.sass import spills_of, tool
+from tensorc_dsl.backend.cuda.sass import registers_of, tool
 from tensorc_dsl.diagnostic import TschedError
 from tensorc_dsl.elaborate.compute import elaborate
 from tensorc_dsl.ir.program import Program
@@ -54,7 +54,7 @@ def drawn_kernels(name: str, program: Program, draws: int = DRAWS) -> Iterator[t
             assert f".target {target}" in code
             if kernels not in met:
                 met.add(kernels)
-                if DRAWS > 1 and tool("ptxas") is not None and (spilled := spills_of(code, target)):
+                if DRAWS > 1 and tool("ptxas") is not None and (spilled := registers_of(code, target).spilled):
                     warnings.warn(f"seed {seed} on {target}: {spilled}", stacklevel=1)
                 yield kernels, trace.text
 

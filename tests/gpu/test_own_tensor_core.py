@@ -31,6 +31,7 @@ def test_on_a_newer_gpu_about_half_of_its_lines_stay() -> None:
     """The figures of docs/tensor-cores.md."""
     one, other = (modules_of(x.read_text(encoding="utf-8")) for x in (EXAMPLE, NEWER))
     assert (code_lines(other), equal_lines(one, other)) == (44, 23)
+    assert [code_lines(x[x.index("module") :]) for x in (one, other)] == [40, 36]
 
 
 def test_a_draw_for_a_newer_gpu_is_exact_on_small_integers(tmp_path: Path) -> None:

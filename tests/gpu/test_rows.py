@@ -9,7 +9,7 @@ import pytest
 import tensorc_dsl as td
 from tensorc_dsl.api.tasks import Task
 from tensorc_dsl.backend.cuda.lower.lower import lower_device
-from tensorc_dsl.backend.cuda.sass import spills_of, tool
+from tensorc_dsl.backend.cuda.sass import registers_of, tool
 from tensorc_dsl.trace.distribution import Decision
 from tensorc_dsl.trace.handlers import condition
 from tensorc_dsl.trace.trace import Trace
@@ -104,7 +104,7 @@ def check(t: Task, trace: Trace) -> None:
     code = ptx(kernels, "sm_80")
     assert ".local" not in code
     if tool("ptxas") is not None:
-        assert spills_of(code, "sm_80") == ""
+        assert registers_of(code, "sm_80").spilled == ""
     found = t.emulate(trace)
     assert (found.fault, found.max_error <= 1) == ("", True), trace.text
 

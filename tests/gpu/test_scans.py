@@ -11,7 +11,7 @@ import pytest
 from tensorc_dsl.api import Task, loads
 from tensorc_dsl.backend.cuda.emulate import emulation
 from tensorc_dsl.backend.cuda.lower.lower import lower_device
-from tensorc_dsl.backend.cuda.sass import spills_of, tool
+from tensorc_dsl.backend.cuda.sass import registers_of, tool
 from tensorc_dsl.backend.memory import aligned_copy, aligned_empty
 from tensorc_dsl.backend.protocol import ORDERS
 from tensorc_dsl.ir.arrays import Array, stored_dtype
@@ -147,7 +147,7 @@ def test_machine_code_keeps_a_scan_in_registers(case: str) -> None:
     text, draws, _ = CASES[case]
     t = task(text)
     trace = whole(t.drawn_from(condition(t.model, {"together": True, **draws})).sample(0))
-    assert spills_of(ptx(lower_device(trace.program), "sm_80"), "sm_80") == ""
+    assert registers_of(ptx(lower_device(trace.program), "sm_80"), "sm_80").spilled == ""
 
 
 @pytest.mark.parametrize("text", ["rows(M=40000, N=64, T=f32)", "cumsum(N=512, M=40000)"])

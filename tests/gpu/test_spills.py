@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
 
 import tensorc_dsl as td
 from tensorc_dsl.backend.cuda import backend, sass
+from tensorc_dsl.backend.cuda.lower.kernels import DeviceProgram
 from tensorc_dsl.backend.cuda.lower.lower import lower_device
-from tensorc_dsl.backend.cuda.sass import spills_of, tool
+from tensorc_dsl.backend.cuda.model.time import Estimate
+from tensorc_dsl.backend.cuda.sass import registers_of, tool
+from tensorc_dsl.ir.bind import Sizes
+from tensorc_dsl.ir.target import Target
 from tests.gpu.kernels import ptx
 from tests.gpu.pretend import pretended
 from tests.gpu.test_counts import tuned
@@ -43,7 +48,8 @@ def test_spills_are_told_by_kernel(
     stored: int, read: int, wanted: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assembler(tmp_path, monkeypatch, stored, read)
-    assert spills_of("", "sm_80") == wanted
+    found = registers_of("", "sm_80")
+    assert (found.threads, found.spilled) == ({"t_0": 255, "t_1": 32}, wanted)
 
 
 def test_the_assembler_says_so_of_a_kernel_with_few_registers(tmp_path: Path) -> None:
@@ -51,10 +57,10 @@ def test_the_assembler_says_so_of_a_kernel_with_few_registers(tmp_path: Path) ->
         pytest.skip("ptxas is not installed")
     t = task(tmp_path, "matmul(M=64, N=64, K=64)", "default")
     text = ptx(lower_device(t.sample(3).program), "sm_80")
-    assert spills_of(text, "sm_80") == ""
+    assert registers_of(text, "sm_80").spilled == ""
     few = text.replace(".minnctapersm 1", ".maxnreg 24")
     assert few != text
-    assert "bytes a thread for want of registers" in spills_of(few, "sm_80")
+    assert "bytes a thread for want of registers" in registers_of(few, "sm_80").spilled
 
 
 def test_draws_that_spill_are_not_ranked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -66,6 +72,21 @@ def test_draws_that_spill_are_not_ranked(tmp_path: Path, monkeypatch: pytest.Mon
     assert f"t: 3 draws without a kernel: {reason}\n" in said.stderr
     found = json.loads(tuned(tmp_path, "--resume", "--json").stdout)
     assert (found["refused"], found["wrong"], found["valid"]) == ({reason: 3}, [], 0)
+
+
+def test_draws_are_ranked_by_the_registers_that_the_assembler_says(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    task(tmp_path, "matmul(M=32, N=32, K=8)")
+    assembler(tmp_path, monkeypatch, 0, 0)
+    seen: list[Mapping[str, int]] = []
+
+    def estimates(p: DeviceProgram, target: Target, sizes: Sizes, known: Mapping[str, int]) -> tuple[Estimate, ...]:
+        seen.append(known)
+        return ()
+
+    monkeypatch.setattr(backend, "estimates", estimates)
+    assert tuned(tmp_path).exit_code == 0 and seen == 3 * [{"t_0": 255, "t_1": 32}]
 
 
 @pytest.mark.parametrize(("stored", "statuses"), [(16, {"refused": 1}), (0, {"ok": 1})])

@@ -10,7 +10,7 @@ import pytest
 import tensorc_dsl as td
 from tensorc_dsl.api.tasks import Task
 from tensorc_dsl.backend.cuda.lower.lower import lower_device
-from tensorc_dsl.backend.cuda.sass import spills_of, tool
+from tensorc_dsl.backend.cuda.sass import registers_of, tool
 from tensorc_dsl.ir.expr import Expr, Var, substitute
 from tensorc_dsl.trace.distribution import Decision
 from tensorc_dsl.trace.handlers import condition
@@ -82,7 +82,7 @@ def test_attention_is_one_kernel_on_tensor_cores(case: str, tmp_path: Path) -> N
         code = ptx(kernels, "sm_80")
         assert code.count("mma.sync") >= 4 and ".local" not in code  # two instructions or more for each product
         if tool("ptxas") is not None:
-            assert spills_of(code, "sm_80") == ""
+            assert registers_of(code, "sm_80").spilled == ""
         found = t.emulate(trace)
         assert (found.fault, found.max_error <= 1) == ("", True), trace.text
 

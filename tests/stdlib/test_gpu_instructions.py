@@ -72,7 +72,7 @@ def group(columns: int) -> dict[str, Lay]:
 
 def cute(i: Intrinsic) -> dict[str, Lay]:
     if i.name.startswith("wgmma"):
-        return group(i.axes[1].extent)
+        return group(prod(constant(n) or 0 for n in i.operands[2].shape[1:]))
     if any(b.dtype.name == "f64" for b in i.operands):
         return DOUBLES
     if any(b.dtype.bits == 8 or b.dtype.name == "i32" for b in i.operands):
@@ -96,7 +96,8 @@ def test_fragments_lie_as_in_cutlass(name: str) -> None:
         for place in product(*(range(n) for part in shape for n in part)):
             offset = sum(n * s for n, s in zip(place, (s for part in strides for s in part), strict=True))
             row, column = offset % height, offset // height
-            values = dict(zip(layout.params, (column, row) if turned else (row, column), strict=True))
+            across = (column,) if len(sizes) == 2 else divmod(column, sizes[-1])  # several lines stand side by side
+            values = dict(zip(layout.params, (*across, row) if turned else (row, *across), strict=True))
             found = {n: eval(format_expr(e).replace("/", "//"), {}, values) for n, e in layout.places}
             reg = 0
             lane = len(shape[0])

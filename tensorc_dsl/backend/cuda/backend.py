@@ -20,7 +20,7 @@ from tensorc_dsl.backend.cuda.runtime.facts import number_of, processor_of
 from tensorc_dsl.backend.cuda.runtime.kernel import GpuKernel
 from tensorc_dsl.backend.cuda.runtime.module import module_of
 from tensorc_dsl.backend.cuda.runtime.timing import copy_rate
-from tensorc_dsl.backend.cuda.sass import spills_of, tool
+from tensorc_dsl.backend.cuda.sass import registers_of, tool
 from tensorc_dsl.backend.llvm.processors import NO_CPU, processors
 from tensorc_dsl.backend.memory import aligned_empty
 from tensorc_dsl.backend.protocol import (
@@ -30,6 +30,7 @@ from tensorc_dsl.backend.protocol import (
     Form,
     LoweredKernel,
     Processor,
+    Registers,
 )
 from tensorc_dsl.diagnostic import TschedError, problem
 from tensorc_dsl.ir.arrays import Array
@@ -140,15 +141,15 @@ class CudaBackend:
         assert isinstance(lowered, DeviceProgram)
         return emulation(lowered)
 
-    def cycles(self, lowered: LoweredKernel, target: Target, sizes: Mapping[str, int]) -> float:
+    def cycles(
+        self, lowered: LoweredKernel, target: Target, sizes: Mapping[str, int], registers: Mapping[str, int]
+    ) -> float:
         assert isinstance(lowered, DeviceProgram)
-        return sum(e.cycles for e in estimates(lowered, target, sizes))
+        return sum(e.cycles for e in estimates(lowered, target, sizes, registers))
 
-    def spilled(self, compiled: CompiledKernel) -> str:
+    def registers(self, compiled: CompiledKernel) -> Registers:
         assert isinstance(compiled, CudaKernel)
-        if tool("ptxas") is None:
-            return ""
-        return spills_of(compiled.ptx, compiled.cpu)
+        return Registers() if tool("ptxas") is None else registers_of(compiled.ptx, compiled.cpu)
 
     def load(self, code: Code, program: Program, threads: int) -> GpuKernel:
         """Raises TschedError (E0918)."""

@@ -8,7 +8,7 @@ import sysconfig
 import tempfile
 from pathlib import Path
 
-from tensorc_dsl.backend.protocol import CompileError
+from tensorc_dsl.backend.protocol import CompileError, Registers
 from tensorc_dsl.diagnostic import TschedError, problem
 from tensorc_dsl.isolated.start import Limits, run_program
 
@@ -59,23 +59,28 @@ def assemble(ptx: str, cpu: str, cubin: Path) -> str:
     return done.stderr
 
 
-_KERNEL = re.compile(r"Compiling entry function '(\w+)'|(\d+) bytes spill stores, (\d+) bytes spill loads")
+_KERNEL = re.compile(
+    r"Compiling entry function '(\w+)'|(\d+) bytes spill stores, (\d+) bytes spill loads|Used (\d+) registers"
+)
 """The lines of ptxas about a kernel, in this order."""
 
 
-def spills_of(ptx: str, cpu: str) -> str:
-    """The kernels for which registers do not suffice, with what each thread stores and loads instead; "" if there are none.
+def registers_of(ptx: str, cpu: str) -> Registers:
+    """The registers of a thread of each kernel, and the kernels for which they do not suffice, with what each thread stores
+    and loads instead.
 
     Raises TschedError (E0919), CompileError.
     """
     with tempfile.TemporaryDirectory() as folder:
         said = assemble(ptx, cpu, Path(folder, "kernel.cubin"))
-    name, out = "", list[str]()
+    name, out, used = "", list[str](), dict[str, int]()
     for found in _KERNEL.finditer(said):
         name, stored, read = found[1] or name, found[2], found[3]
         if stored and (int(stored) or int(read)):
             out.append(f"`{name}` stores {stored} and loads {read} bytes a thread for want of registers")
-    return ", ".join(out)
+        if found[4]:
+            used[name] = int(found[4])
+    return Registers(used, ", ".join(out))
 
 
 def sass_of(ptx: str, cpu: str) -> str:

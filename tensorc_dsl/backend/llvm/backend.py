@@ -21,7 +21,16 @@ from tensorc_dsl.backend.llvm.runtime.bandwidth import bandwidth
 from tensorc_dsl.backend.llvm.runtime.kernel import NativeKernel, load
 from tensorc_dsl.backend.llvm.runtime.peak import INSTRUCTIONS, multipliers, peak
 from tensorc_dsl.backend.memory import aligned_empty
-from tensorc_dsl.backend.protocol import Backend, Code, CompiledKernel, CompileError, Form, LoweredKernel, Processor
+from tensorc_dsl.backend.protocol import (
+    Backend,
+    Code,
+    CompiledKernel,
+    CompileError,
+    Form,
+    LoweredKernel,
+    Processor,
+    Registers,
+)
 from tensorc_dsl.diagnostic import TschedError, problem
 from tensorc_dsl.ir.arrays import Array
 from tensorc_dsl.ir.program import Program
@@ -101,10 +110,12 @@ class CpuBackend:
     def emulate(self, lowered: LoweredKernel) -> None:
         return None
 
-    def spilled(self, compiled: CompiledKernel) -> str:
-        return ""
+    def registers(self, compiled: CompiledKernel) -> Registers:
+        return Registers()
 
-    def cycles(self, lowered: LoweredKernel, target: Target, sizes: Mapping[str, int]) -> None:
+    def cycles(
+        self, lowered: LoweredKernel, target: Target, sizes: Mapping[str, int], registers: Mapping[str, int]
+    ) -> None:
         return None
 
     def load(self, code: Code, program: Program, threads: int) -> NativeKernel:

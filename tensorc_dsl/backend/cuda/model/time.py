@@ -8,6 +8,7 @@ et al., Dissecting the NVIDIA Volta GPU Architecture via Microbenchmarking, 2018
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from math import inf, prod
 
@@ -25,6 +26,9 @@ LAUNCH = 4000.0
 
 ISSUED, CACHE = 4.0, 64.0
 """What a multiprocessor does in a cycle: instructions of warps, bytes from the second-level cache."""
+
+NONE: Mapping[str, int] = {}
+"""Registers of no kernel are known."""
 
 SPARE = 32
 """The registers for addresses and what is under way, besides what a schedule keeps in them; as in `std.gpu.limits`."""
@@ -51,14 +55,21 @@ class Estimate:
         return LAUNCH + max(self.instructions, self.products, self.shared, self.cache, self.memory, self.latency)
 
 
-def estimates(p: DeviceProgram, target: Target, sizes: Sizes) -> tuple[Estimate, ...]:
-    """The cycles of each kernel at these sizes, on the GPU of a target."""
+def estimates(p: DeviceProgram, target: Target, sizes: Sizes, known: Mapping[str, int] = NONE) -> tuple[Estimate, ...]:
+    """The cycles of each kernel at these sizes, on the GPU of a target. `known` has registers of threads, by kernels."""
     machine = machine_of(cpu_of(target))
-    return tuple(_estimate(p, k, counted(k, sizes, _bytes(p)), machine, target, sizes) for k in p.kernels)
+    resident = [machine.resident(k.threads, registers(k, known), k.shared_bytes) for k in p.kernels]
+    return tuple(
+        _estimate(p, k, counted(k, sizes, _bytes(p)), machine, n, target, sizes)
+        for k, n in zip(p.kernels, resident, strict=True)
+    )
 
 
-def registers(k: DeviceKernel) -> int:
-    """The registers of a thread: those for its private storage, and some to spare; as it begins, if roles change them."""
+def registers(k: DeviceKernel, known: Mapping[str, int]) -> int:
+    """The registers of a thread, as `known`, or those for its private storage, and some to spare; as it begins, if roles
+    change them."""
+    if k.name in known:
+        return known[k.name]
     if any(r.registers for r in roles_in(k.body)):
         return first_registers(k.threads)
     return SPARE + sum(-(-b.size * b.dtype.bytes // 4) for b in k.local)
@@ -68,9 +79,10 @@ def _bytes(p: DeviceProgram) -> dict[str, int]:
     return {x.name: x.dtype.bytes for x in (*p.params, *p.scratch)}
 
 
-def _estimate(p: DeviceProgram, k: DeviceKernel, c: Counted, m: Machine, target: Target, sizes: Sizes) -> Estimate:
+def _estimate(
+    p: DeviceProgram, k: DeviceKernel, c: Counted, m: Machine, resident: int, target: Target, sizes: Sizes
+) -> Estimate:
     blocks = prod(evaluate_size(n, sizes) for n in k.grid)
-    resident = m.resident(k.threads, registers(k), k.shared_bytes)
     most = -(-blocks // target.cores)
     share = most / max(blocks, 1)  # of the busiest multiprocessor
     warps = -(-k.threads // LANES)

@@ -22,6 +22,7 @@ from tensorc_dsl.backend.protocol import (
     Form,
     LoweredKernel,
     Processor,
+    Registers,
 )
 from tensorc_dsl.diagnostic import TschedError, problem
 from tensorc_dsl.ir.arrays import Array
@@ -240,10 +241,12 @@ class ToyBackend:
     def emulate(self, lowered: LoweredKernel) -> None:
         return None
 
-    def spilled(self, compiled: CompiledKernel) -> str:
-        return ""
+    def registers(self, compiled: CompiledKernel) -> Registers:
+        return Registers()
 
-    def cycles(self, lowered: LoweredKernel, target: Target, sizes: Mapping[str, int]) -> None:
+    def cycles(
+        self, lowered: LoweredKernel, target: Target, sizes: Mapping[str, int], registers: Mapping[str, int]
+    ) -> None:
         return None
 
     def load(self, code: Code, program: Program, threads: int) -> ToyLoaded:
