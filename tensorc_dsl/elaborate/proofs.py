@@ -40,7 +40,8 @@ def _check_load(g: GuardedLoad, c: Computed, shape: tuple[ir.Expr, ...], env: En
             return []
         case Outside(position=p, value=value, extent=limit, at=at):
             values = ", ".join(f"{n} = {v}" for n, v in at) or "always"
-            early = c.scan is not None and name == c.name and (value < 0) != c.back
+            steps = c.scan is not None and name == c.name and list(c.spatial)[p] == c.scan
+            early = steps and (value < 0) != c.back
             notes = (problems.SCAN_BEGINS,) if early else ()
             inside = f"{' '.join(g.spans[p].text.split())} {'>= 0' if value < 0 else f'< {format_expr(shape[p])}'}"
             repair = f"… if {inside} else …"

@@ -68,6 +68,10 @@ def test_a_step_that_looks_past_the_first_element_is_refused() -> None:
         "  = help: say where it is read: `… if j - 2 >= 0 else …`"
     )
     build(text, N=1)  # there is no such step
+    other = "compute f(X: f32[M, N]) -> Y: f32[M, N] { Y[i, j] = scan[i] init X[0, j] step Y[i - 1, j - 1] }"
+    (found,) = errors(other, M=3, N=5)
+    assert "-1 when j = 0" in found
+    assert "`init`" not in found  # the subscript is not that along which the scan runs
 
 
 @pytest.mark.parametrize("n", [1, 3, 7])

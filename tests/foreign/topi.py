@@ -110,9 +110,9 @@ def scatter_nd_add(x: Array, i: Array, j: Array, v: Array) -> Array:
 
 
 def upsample_aligned(x: Array) -> Array:
-    grid = np.meshgrid(*(np.arange(3 * n) * (n - 1) / (3 * n - 1) for n in x.shape[1:]), indexing="ij")
-    at = np.array(grid)
-    return np.array([ndimage.map_coordinates(p, at, order=1, mode="nearest") for p in x])
+    rows = (np.arange(3 * n) * (n - 1) / (3 * n - 1) for n in x.shape[1:])
+    grid = np.array(np.meshgrid(*rows, indexing="ij"))
+    return np.array([ndimage.map_coordinates(p, grid, order=1, mode="nearest") for p in x])
 
 
 def top_k(x: Array) -> tuple[Array, Array]:
