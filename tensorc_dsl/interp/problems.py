@@ -45,9 +45,17 @@ def UNDECIDED(*, name: str, legal: str) -> None: ...
 
 @problem("E0520", "there is no `{name}` here", "not found in this scope")
 def UNKNOWN_NAME(*, name: str) -> None: ...
-@problem("E0521", "this belongs to a compute, not to a schedule")
+@problem(
+    "E0521",
+    "this belongs to a compute, not to a schedule",
+    help="make a list with `for … {{ yield … }}`, and call a function on it",
+)
 def IN_COMPUTE_ONLY() -> None: ...
-@problem("E0522", "a condition is true or false; this is {found}")
+@problem(
+    "E0522",
+    "a condition is true or false; this is {found}",
+    help="pass a bool; with `bool` as the type of the parameter, `check` finds such calls",
+)
 def NO_CONDITION(*, found: str) -> None: ...
 @problem("E0523", "`{op}` does not take {lhs} and {rhs}")
 def OPERANDS(*, op: str, lhs: str, rhs: str) -> None: ...
@@ -65,11 +73,21 @@ def NO_METHOD(*, kind: str, name: str) -> None: ...
 def NO_INDEX(*, kind: str) -> None: ...
 @problem("E0526", "a slice goes from an int to an int; this is {found}")
 def BAD_BOUND(*, found: str) -> None: ...
-@problem("E0527", "there is no element {position}: the list has {count}")
+@problem(
+    "E0527",
+    "there is no element {position}: the list has {count}",
+    help="ask `len(…)` before; the last element is `[-1]`",
+)
 def NO_ELEMENT(*, position: int, count: int) -> None: ...
-@problem("E0528", "an index map is made of its parameters, integers, + - * / % and xor")
+@problem(
+    "E0528",
+    "an index map is made of its parameters, integers, + - * / % and xor",
+    help="write a whole number for each part of the map",
+)
 def INDEX_MAP() -> None: ...
-@problem("E0529", "{what} of {count} {parts}; {most} are allowed")
+@problem(
+    "E0529", "{what} of {count} {parts}; {most} are allowed", help="compute with numbers where only a number is needed"
+)
 def TOO_LONG(*, what: str, count: int | str, parts: str, most: int) -> None: ...
 @problem("E0529", "a list of lists that is more than {most} levels deep")
 def NESTED_LIST(*, most: int) -> None: ...
@@ -77,29 +95,44 @@ def NESTED_LIST(*, most: int) -> None: ...
 def FUNCTION_ARGUMENTS(*, name: str, found: str, usage: str) -> None: ...
 @problem("E0531", "there is no module `{name}`", "a rule of a space is a module")
 def UNKNOWN_RULE(*, name: str) -> None: ...
-@problem("E0532", "the expansion takes more than {most} steps")
+@problem("E0532", "the expansion takes more than {most} steps", help="write what the loops come to")
 def TOO_MANY_STEPS(*, most: int) -> None: ...
-@problem("E0532", "the trace has more than {most} lines")
+@problem("E0532", "the trace has more than {most} lines", help="write what the loops come to")
 def TOO_MANY_LINES(*, most: int) -> None: ...
 @problem("E0532", "calls and blocks are nested more than {most} deep here")
 def TOO_DEEP(*, most: int) -> None: ...
 @problem("E0532", "`{block}` stands in {count} loops; {most} are allowed")
 def DEEP_LOOPS(*, block: str, count: int, most: int) -> None: ...
-@problem("E0533", "`yield` stands in a `for`")
+@problem(
+    "E0533", "`yield` stands in a `for`", help="put it into a `for`, or leave it out where the value is not needed"
+)
 def LONELY_YIELD() -> None: ...
 @problem("E0533", "`so_far()` stands in a `for`, whose list it is")
 def LONELY_SO_FAR() -> None: ...
-@problem("E0534", "only a list has parts; this is {found}")
+@problem(
+    "E0534",
+    "only a list has parts; this is {found}",
+    help="pass a list; with `list` as the type of the parameter, `check` finds such calls",
+)
 def NO_PARTS(*, found: str) -> None: ...
-@problem("E0535", "{names} names for a list of {count}", "the list has {count} elements")
+@problem(
+    "E0535",
+    "{names} names for a list of {count}",
+    "the list has {count} elements",
+    help="write a name for each element, and `_` for one that is not needed",
+)
 def OTHER_COUNT(*, names: int, count: int) -> None: ...
-@problem("E0536", "`for` runs over a list; this is {found}")
+@problem("E0536", "`for` runs over a list; this is {found}", help="pass a list, if only of one element")
 def NO_LIST(*, found: str) -> None: ...
-@problem("E0537", "only names can be called")
+@problem(
+    "E0537", "only names can be called", help="write the name of a primitive, a module or a function before the bracket"
+)
 def NOT_CALLABLE() -> None: ...
 @problem("E0538", "there is no primitive, module or function `{name}`")
 def UNKNOWN_CALL(*, name: str) -> None: ...
-@problem("E0539", "module `{name}` reaches itself: {chain}", "modules cannot recurse")
+@problem(
+    "E0539", "module `{name}` reaches itself: {chain}", "modules cannot recurse", help="repeat with a `for` over a list"
+)
 def RECURSION(*, name: str, chain: str) -> None: ...
 @problem("E0540", "`{name}` {reason}", help="{usage}")
 def MODULE_ARGUMENTS(*, name: str, reason: str, usage: str) -> None: ...

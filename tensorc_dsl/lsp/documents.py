@@ -142,6 +142,7 @@ class Documents:
         self.folders: dict[str, Path] = {}
         self._read: dict[Path, tuple[Stamp, Source]] = {}
         self._closed: dict[Path, Document] = {}
+        self._places: tuple[int, dict[Path, Document]] | None = None
         self._parsed = lru_cache(KEPT)(parse_items)
 
     # --- what the editor tells ---------------------------------------------------------------------------------------
@@ -152,12 +153,14 @@ class Documents:
         if document is None:
             path = path_of(uri)
             self.open[uri] = document = Document(uri, path, "")
+            self._places = None
             self.look_again()
         document.text, document.version = normal(text), version
         return document
 
     def close(self, uri: str) -> None:
         self.open.pop(uri, None)
+        self._places = None
 
     def files_came_or_went(self) -> None:
         self.epoch += 1
@@ -170,8 +173,15 @@ class Documents:
     # --- files -------------------------------------------------------------------------------------------------------
 
     def at(self, path: Path) -> Document | None:
-        """The open document of a file."""
-        return next((d for d in self.open.values() if d.path == path or d.path.resolve() == path), None)
+        """The open document of a file. Where links lead is looked up when files may have come or gone: an answer asks about
+        each file of the library, for each open document."""
+        if self._places is None or self._places[0] != self.epoch:
+            places: dict[Path, Document] = {}
+            for d in self.open.values():
+                places.setdefault(d.path, d)
+                places.setdefault(d.path.resolve(), d)
+            self._places = self.epoch, places
+        return self._places[1].get(path)
 
     def stamp(self, path: Path) -> Stamp:
         if (document := self.at(path)) is not None:

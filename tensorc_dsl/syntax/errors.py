@@ -258,5 +258,6 @@ def mismatch(source: Source, e: Mismatch) -> Diagnostic:
     line, column = source.line_column(e.opener.start_pos)
     closing = {"(": ")", "[": "]", "{": "}"}[str(e.opener)]
     note = Note("note", f"it would close the `{e.opener}` of line {line}, column {column}")
-    cut = (_QUOTIENT,) if _CUT.search(source.text, e.opener.start_pos, start) else ()
-    return problems.OTHER_BRACKET(span, (note, *cut), wanted=closing, closer=e.closer)
+    cut = _CUT.search(source.text, e.opener.start_pos, start)
+    repair = _QUOTIENT if cut else help_note(f"write `{closing}` first")
+    return problems.OTHER_BRACKET(span, (note, repair), wanted=closing, closer=e.closer)

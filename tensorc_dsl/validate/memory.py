@@ -25,9 +25,17 @@ from tensorc_dsl.validate.digits import Counted, Digits
 from tensorc_dsl.validate.facts import ExampleSizes, Refuted, Undecided, at, element, example, point
 
 
-@problem("E0801", "{which}, {what} {does} {element}, outside of `{buffer}`{sizes}")
+@problem(
+    "E0801",
+    "{which}, {what} {does} {element}, outside of `{buffer}`{sizes}",
+    help="guard the block: `where` and the condition under which the index is inside",
+)
 def OUTSIDE(*, which: str, what: str, does: str, element: str, buffer: str, sizes: ExampleSizes) -> None: ...
-@problem("E0801", "{which}, iterator `{name}` of {what} is {value}, outside of its extent{sizes}")
+@problem(
+    "E0801",
+    "{which}, iterator `{name}` of {what} is {value}, outside of its extent{sizes}",
+    help="guard the block: `where` and the condition under which the iterator is inside",
+)
 def LEAVES(*, which: str, name: str, what: str, value: int, sizes: ExampleSizes) -> None: ...
 
 

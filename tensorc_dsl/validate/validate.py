@@ -31,9 +31,17 @@ from tensorc_dsl.validate.run import Shown, TooLong, listed, show
 from tensorc_dsl.validate.values import Values
 
 
-@problem("E0808", "the programs differ in what they are called with: {what}")
+@problem(
+    "E0808",
+    "the programs differ in what they are called with: {what}",
+    help="give both the same parameters, in the same order",
+)
 def INTERFACE(*, what: str) -> None: ...
-@problem("E0804", "{which} does not write {element}{sizes}")
+@problem(
+    "E0804",
+    "{which} does not write {element}{sizes}",
+    help="run the block for all elements: a loop ends too early, or a guard is too narrow",
+)
 def MISSING(*, which: str, element: str, sizes: ExampleSizes) -> None: ...
 @problem("E0807", "it is not proved that the programs compute the same: {reason}")
 def UNPROVED(*, reason: str) -> None: ...

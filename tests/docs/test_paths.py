@@ -7,6 +7,7 @@ import io
 import re
 import tokenize
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path, PurePosixPath
 
 import pytest
@@ -50,7 +51,13 @@ def named(text: str) -> Iterator[str]:
             yield path
 
 
-def prose(path: Path) -> Iterator[str]:
+@cache
+def prose(path: Path) -> tuple[str, ...]:
+    """What a file says beside its code. Both tests ask."""
+    return tuple(_prose(path))
+
+
+def _prose(path: Path) -> Iterator[str]:
     """The docstrings and comments of a source, or a page without its fences."""
     text = path.read_text(encoding="utf-8")
     match path.suffix:
@@ -73,9 +80,13 @@ def prose(path: Path) -> Iterator[str]:
             yield from re.findall(r"//.*", text)
 
 
+ENDS = {"/".join(parts[n:]) for parts in (file.split("/") for file in FILES) for n in range(len(parts))}
+"""The paths of the repository, and how they end."""
+
+
 def there(path: str) -> bool:
     """Whether the repository has the path, or a file whose path ends so."""
-    return any(f == path or f.endswith(f"/{path}") for f in FILES)
+    return path in ENDS
 
 
 def test_a_lost_file_is_found() -> None:
@@ -92,6 +103,7 @@ def modules(text: str) -> Iterator[str]:
             yield f"{found[1]}{found[2]}"
 
 
+@cache
 def is_module(name: str) -> bool:
     """Whether a dotted name is that of a module, or of something that the text of a module has."""
     head, _, last = name.rpartition(".")
