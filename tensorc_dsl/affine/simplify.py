@@ -105,6 +105,13 @@ def essential(where: Iterable[Expr], ranges: Ranges) -> tuple[Expr, ...]:
     return tuple(c for c, _ in kept)
 
 
+def follows(cond: Expr, known: Iterable[Expr]) -> bool:
+    """Whether a condition follows from one of those that are known, as far as intervals can show."""
+    context = Context({})
+    wanted = _negative_form(cond, context)
+    return any(_implies(_negative_form(k, context), wanted, context) for k in known)
+
+
 def _implies(a: Linear | None, b: Linear | None, context: Context) -> bool:
     """Whether `a < 0` implies `b < 0`, as far as intervals can show."""
     if a is None or b is None:

@@ -62,6 +62,9 @@ def _conditions(e: Expr, ranges: Ranges) -> Iterator[Compare]:
         case Binary(op="%", lhs=a, rhs=b):
             # Beyond a border of an image that repeats: remainders of more than one period inside are no border.
             period, (low, high) = constant(b), bounds(a, ranges)
+            if period is None:
+                yield Compare("<", a, ZERO)
+                yield Compare("<", sub(a, b), ZERO)
             if period is not None and period > 0 and low is not None and high is not None:
                 first, last = low // period, high // period
                 if 0 < last - first <= MOST:

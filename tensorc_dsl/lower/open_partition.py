@@ -147,24 +147,24 @@ Piece = tuple[Expr, Expr, tuple[Flat, ...], bool]
 def _pieces(cut: Cut, begin: Expr, end: Expr, body: tuple[Flat, ...], ranges: Ranges) -> Iterator[Piece]:
     """The pieces of a loop in order, without those that are known to be empty."""
     near, far = (cut.sure, cut.maybe) if cut.first else (cut.maybe, cut.sure)
-    near = _between(near, begin, end, ranges)
-    far = _between(far, near, end, ranges)
+    near = between(near, begin, end, ranges)
+    far = between(far, near, end, ranges)
     edges = (begin, near, far, end)
     middle = body if near != far else ()
     bodies = (_assume(body, cut.conds, cut.first), middle, _assume(body, cut.conds, not cut.first))
     for k, part in enumerate(bodies):
-        if part and _possible(Compare("<", edges[k], edges[k + 1]), ranges):
+        if part and possible(Compare("<", edges[k], edges[k + 1]), ranges):
             yield edges[k], edges[k + 1], part, k == 1 and cut.single
 
 
-def _between(e: Expr, low: Expr, high: Expr, ranges: Ranges) -> Expr:
+def between(e: Expr, low: Expr, high: Expr, ranges: Ranges) -> Expr:
     """`e`, limited to the range from `low` to `high`."""
-    if _possible(Compare("<", e, low), ranges):
+    if possible(Compare("<", e, low), ranges):
         e = simplify(Binary("max", e, low), ranges)
-    return simplify(Binary("min", e, high), ranges) if _possible(Compare(">", e, high), ranges) else e
+    return simplify(Binary("min", e, high), ranges) if possible(Compare(">", e, high), ranges) else e
 
 
-def _possible(cond: Expr, ranges: Ranges) -> bool:
+def possible(cond: Expr, ranges: Ranges) -> bool:
     """Whether a condition over open dimensions and the variables around may hold."""
     known = prove(cond, ranges)
     if known is not None:
@@ -232,14 +232,16 @@ def _find(var: str, body: tuple[Flat, ...], ranges: Ranges, tried: frozenset[Exp
                     None if least is None or low is None else min(least, low),
                     None if largest is None or high is None else max(largest, high),
                 )
-    cuts = [cut for cond, inner in seen.items() if (cut := _cut(cond, var, inner, ranges)) is not None]
+    cuts = [cut for cond, inner in seen.items() if (cut := cut_at(cond, var, inner, ranges)) is not None]
     if not cuts:
         return None
     alike = (x.conds for x in cuts if (x.first, x.sure, x.maybe) == (cuts[0].first, cuts[0].sure, cuts[0].maybe))
     return replace(cuts[0], conds=frozenset[Expr]().union(*alike))
 
 
-def _cut(cond: Expr, var: str, inner: Ranges, ranges: Ranges) -> Cut | None:
+def cut_at(cond: Expr, var: str, inner: Ranges, ranges: Ranges) -> Cut | None:
+    """Where a condition begins or ceases to hold as a variable grows, for all values of the loops `inner`; None if it is not
+    linear."""
     if not isinstance(cond, Compare) or dtype_of(cond.lhs) != INDEX or cond.op not in _STRICT:
         return None
     context = Context({**ranges, **inner})

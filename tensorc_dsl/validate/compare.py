@@ -10,7 +10,7 @@ Verdoolaege, Janssens and Bruynooghe, "Equivalence checking of static affine pro
 from __future__ import annotations
 
 from collections.abc import Collection
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from enum import Enum, auto
 from heapq import heappop, heappush
 
@@ -20,9 +20,10 @@ from tensorc_dsl.affine.sets import NotAffine, mapping
 from tensorc_dsl.diagnostic import Note, problem
 from tensorc_dsl.ir.expr import Const, Expr, Load, children, dtype_of
 from tensorc_dsl.ir.program import IterKind
+from tensorc_dsl.validate.asked import Asked, Obligation
 from tensorc_dsl.validate.code import Code, Statement, label
 from tensorc_dsl.validate.data import Lifted, Shared, at_all_numbers, deciding, shared_data
-from tensorc_dsl.validate.facts import ExampleSizes, Refuted, TooMany, Undecided, at, example, written_by
+from tensorc_dsl.validate.facts import ExampleSizes, Refuted, Undecided, at, example, written_by
 from tensorc_dsl.validate.flow import Total
 from tensorc_dsl.validate.match import match
 from tensorc_dsl.validate.nodes import At, Key, Node, key, place
@@ -44,15 +45,6 @@ PIECES = 2
 
 PATIENCE = 12
 """The number of times that an obligation may grow before it is widened to all of its pairs."""
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Obligation:
-    """The claim that `a` and `b` have equal values at `pairs`, a map from instances of `a` to instances of `b`."""
-
-    a: Node
-    b: Node
-    pairs: isl.Map
 
 
 class Shortcut(Enum):
@@ -97,21 +89,20 @@ class Comparison:
         """The reason why a failed obligation refutes nothing; empty if it does."""
 
     def prove(self, first: Obligation) -> None:
-        todo = {(key(first.a), key(first.b)): first}
+        todo = {(key(first.a), key(first.b)): Asked(first, self._pieces)}
         order = [_rank(first, 0)]
         count = 0
         while order:
             *_, a, b = heappop(order)
             try:
-                for o in self._step(self._simpler(todo.pop((a, b)))):
+                for o in self._step(self._simpler(todo.pop((a, b)).together())):
                     # Of whole stages at once: what several readers ask for in pieces is hard to join.
                     o = self._simpler(o) if is_whole(o.a) and is_whole(o.b) else o
                     k = key(o.a), key(o.b)
-                    known = todo.get(k)
-                    todo[k] = o if known is None else replace(o, pairs=joined(known.pairs.union(o.pairs)))
-                    if self._pieces is not None and todo[k].pairs.n_basic_map() > self._pieces:
-                        raise TooMany(f"a question falls into more than {self._pieces} pieces")
-                    if known is None:
+                    if k in todo:
+                        todo[k].add(o.pairs)
+                    else:
+                        todo[k] = Asked(o, self._pieces)
                         heappush(order, _rank(o, count := count + 1))
             except Refuted as e:
                 if self._guess:

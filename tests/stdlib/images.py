@@ -162,6 +162,38 @@ def blended(a: Array, b: Array, m: Array) -> Array:
     return out
 
 
+def remapped(x: Array, alpha: Array, beta: Array, levels: int) -> Array:
+    at = np.linspace(0, 1, levels)[:, None, None]
+    d = x - at
+    return at + beta * d + alpha * d * np.exp(-((d * (levels - 1)) ** 2) / 2)
+
+
+def stack(f: Callable[..., Array]) -> Callable[..., Array]:
+    return lambda x, **sizes: np.stack([f(image, **sizes) for image in x])
+
+
+def between_levels(stacked: Array, z: Array) -> Array:
+    """By `interp` at each element, where the compute reads two levels."""
+    levels = np.linspace(0, 1, len(stacked))
+    out = [np.interp(b, levels, stacked[:, i, j]) for (i, j), b in np.ndenumerate(z)]
+    return np.reshape(out, z.shape)
+
+
+def local_laplacian(x: Array, alpha: Array, beta: Array, levels: int) -> Array:
+    """Level by level, with a pyramid of each remapped image."""
+
+    def detail(image: Array) -> list[Array]:
+        p = pyramid(image, 3)
+        return [*(v - enlarged(w, *v.shape) for v, w in pairwise(p)), p[-1]]
+
+    details = [np.stack(of) for of in zip(*map(detail, remapped(x, alpha, beta, levels)), strict=True)]
+    mixed = [between_levels(d, z) for d, z in zip(details, pyramid(x, 3), strict=True)]
+    out = mixed[-1]
+    for fine in mixed[-2::-1]:
+        out = fine + enlarged(out, *fine.shape)
+    return out
+
+
 CROSS = np.zeros((5, 5))
 CROSS[2], CROSS[:, 2] = [-1, 2, 0, 2, -1], [-1, 2, 4, 2, -1]
 ACROSS = np.array([[0, 0, 0.5, 0, 0], [0, -1, 0, -1, 0], [-1, 4, 5, 4, -1], [0, -1, 0, -1, 0], [0, 0, 0.5, 0, 0]])
@@ -301,6 +333,11 @@ COMPUTES: dict[str, Operator] = {
     "cubic_weights": Operator(lambda **given: cubic_weights(*given.values()), each("H O", (19, 8), (1, 3))),
     "pyramid": Operator(lambda x: tuple(pyramid(x, 4)[1:]), each("H W", (35, 50), (16, 17))),
     "pyramid_up_to": Operator(enlarged, each("H W OH OW", (19, 37, 39, 74), (1, 2, 2, 5))),
+    "local_laplacian": Operator(local_laplacian, each("H W levels", (19, 37, 5), (1, 2, 2), (8, 17, 8))),
+    "remapped": Operator(remapped, each("H W levels", (19, 37, 5), (1, 2, 2))),
+    "stack_down": Operator(stack(halved), each("K H W", (3, 19, 38), (1, 2, 3))),
+    "stack_up_to": Operator(stack(enlarged), each("K H W OH OW", (3, 19, 37, 39, 74), (1, 1, 2, 2, 5))),
+    "between_levels": Operator(between_levels, each("K H W", (5, 19, 37), (1, 1, 2), (2, 3, 1))),
     "blended": Operator(blended, each("H W", (19, 37), (1, 2))),
     "pyramid_down": Operator(halved, each("H W", (19, 38), (2, 3))),
     "pyramid_up": Operator(lambda x: resized(x, 2 * x.shape[0], 2 * x.shape[1]), IMAGE),

@@ -1,0 +1,74 @@
+"""Rows of open length have whole vectors between their borders, and are right where there is nothing between."""
+
+from __future__ import annotations
+
+import re
+
+import numpy as np
+import pytest
+
+from tensorc_dsl.backend.llvm.lower.passes import lower_cpu
+from tensorc_dsl.backend.llvm.runtime.kernel import load
+from tensorc_dsl.ir.bind import bind
+from tensorc_dsl.lower.flat import format_body
+from tensorc_dsl.measure.guarded import Guarded, frozen, poison
+from tensorc_dsl.reference.interpret import interpret
+from tests.codegen.native import compiled, program
+
+ROW = """
+program f(X: f32[H, W], Y: f32[H, W]) where H in 0..9, W in 0..999 {{
+    for y in H, far in (W + 31) / 32 {{ {kind}for near in 32 {{ block Y {{
+        spatial vy in H = y
+        spatial vx in W = far * 32 + near
+        where far * 32 + near < W
+        Y[vy, vx] = {element}
+    }} }} }}
+}}
+"""
+ELEMENTS = {
+    "clamped": "X[min(max(vy - 1, 0), H - 1), min(max(vx - 1, 0), W - 1)] + X[vy, min(vx + 2, W - 1)]",
+    "zeros": "(X[vy, vx - 1] if vx >= 1 else 0.0) + (X[vy, vx + 40] if vx + 40 < W else 0.0)",
+    "repeated": "X[vy, (vx - 1) % W] + X[vy, (vx + 2) % W]",
+    "mirrored": "X[vy, min((vx - 2) % (2 * W), 2 * W - 1 - (vx - 2) % (2 * W))]",
+    "one_side": "X[vy, max(vx - 3, 0)]",
+    "across_tiles": "X[vy, min(max(vx - 70, 0), W - 1)] - X[vy, min(vx + 70, W - 1)]",
+}
+SIZES = (*range(6), 31, 32, 33, 37, 63, 64, 65, 95, 96, 97, 101, 127, 139, 140, 141, 193, 211)
+
+
+@pytest.mark.parametrize("name", ELEMENTS)
+def test_between_the_borders_of_an_open_row_nothing_is_asked(name: str) -> None:
+    p = program(ROW.format(kind="vectorized ", element=ELEMENTS[name]))
+    found = format_body(lower_cpu(p).body)
+    lines = [x for x in found.splitlines() if "Y[far * 32" in x]
+    inside = [x for x in lines if not re.search(r"(min|max)\([^()]*(far|near)|%|\bif\b", x)]
+    assert len(inside) == 1
+
+
+@pytest.mark.parametrize("kind", ["vectorized ", ""])
+@pytest.mark.parametrize("name", ELEMENTS)
+def test_open_rows_of_all_sizes_are_right(name: str, kind: str) -> None:
+    p = program(ROW.format(kind=kind, element=ELEMENTS[name]))
+    kernel = load(compiled(p))
+    for w in SIZES:
+        h = (1, 2, 5)[w % 3]
+        x = np.random.default_rng(w).random((h, w)).astype(np.float32)
+        guard = Guarded((h, w), np.dtype(np.float32))
+        poison(guard.array)
+        kernel(frozen(x), guard.array)
+        want = interpret(bind(p, {"H": h, "W": w}), {"X": x})["Y"]
+        np.testing.assert_array_equal(guard.array, want.astype(np.float32), err_msg=f"{h} x {w}")
+
+
+def test_columns_of_a_parallel_loop_are_branches() -> None:
+    text = ROW.format(kind="vectorized ", element=ELEMENTS["clamped"])
+    text = text.replace("for y in H, far in", "parallel for y in H { parallel for far in").replace(
+        "} } }", "} } } }", 1
+    )
+    p = program(text)
+    kernel = load(compiled(p))
+    for w in SIZES:
+        x = np.random.default_rng(w).random((3, w)).astype(np.float32)
+        want = interpret(bind(p, {"H": 3, "W": w}), {"X": x})["Y"]
+        np.testing.assert_array_equal(kernel(x), want.astype(np.float32), err_msg=str(w))
+    assert format_body(lower_cpu(p).body).count("parallel for") == 1
