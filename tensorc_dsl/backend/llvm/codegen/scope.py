@@ -48,6 +48,8 @@ class SymbolTable:
     """The alignment of buffers in bytes, where vectors are only loaded and stored at once if they are aligned."""
     streamed: dict[str, Past] = field(default_factory=dict[str, Past])
     """The buffers that are stored past the caches."""
+    fixed: frozenset[str] = frozenset()
+    """The buffers that nothing writes while the function runs: an element is loaded once for all that need it."""
 
     @contextmanager
     def bound(self, values: Mapping[str, Scalar], factor: int = 1) -> Generator[None]:

@@ -228,7 +228,7 @@ class Statements:
     def _captured(self, s: Parallel) -> tuple[SymbolTable, list[tuple[str, str]]]:
         """The scope inside the part, in terms of its arguments `%a0`, `%a1`, …, and the values to pass for these."""
         values: list[tuple[str, str]] = [("ptr", self.workspace)]
-        inner = SymbolTable(streamed=self.scope.streamed)
+        inner = SymbolTable(streamed=self.scope.streamed, fixed=self.scope.fixed)
 
         def argument(kind: str, value: str) -> str:
             values.append((kind, value))
