@@ -24,9 +24,11 @@ MOST = 4
 """Choices that change at more places than these are no border: each part would have code of its own."""
 
 
-def undecided(body: tuple[Flat, ...], ranges: Ranges) -> Iterator[tuple[Compare, Ranges]]:
-    """The conditions that decide the choices of vectors, with the ranges of all loops around them."""
-    yield from _within(body, ranges, frozenset())
+def undecided(s: Loop, ranges: Ranges) -> Iterator[tuple[Compare, Ranges]]:
+    """The conditions over the variable of a loop that decide the choices of vectors and, if the loop is unrolled, other ones,
+    with the ranges of all loops around them."""
+    own = frozenset({s.var}) if s.kind is LoopKind.UNROLLED else frozenset[str]()
+    return ((c, r) for c, r in _within((s,), ranges, own) if s.var in free_vars(c))
 
 
 def on_whole_lines(cuts: list[int], begin: int, end: int) -> list[int]:

@@ -61,8 +61,7 @@ def _loop(s: Loop, ranges: Ranges, copies: int) -> tuple[Flat, ...]:
         inner = partition(s.body, {**ranges, s.var: (begin or 0, span(s.end)[1])}, copies)
         return (replace(s, body=inner),) if inner else ()
     cuts = cut_points(s.var, begin, end, s.body, ranges)
-    if s.kind is not LoopKind.UNROLLED:  # its iterations are known one by one in any case
-        cuts = sorted({*cuts, *_at_borders(s, begin, end, ranges)})
+    cuts = sorted({*cuts, *_at_borders(s, begin, end, ranges)})
     edges = [begin, *cuts, end]
     if s.kind is not LoopKind.UNROLLED:  # an unrolled loop is written out in full in any case
         edges = _affordable(edges, PIECES // copies, s.kind)
@@ -165,16 +164,21 @@ def cut_points(var: str, begin: int, end: int, body: tuple[Flat, ...], ranges: R
 
 
 def _at_borders(s: Loop, begin: int, end: int, ranges: Ranges) -> list[int]:
-    """The values in begin+1 .. end-1 at which a choice in a vector starts or stops to be decided; none if there are many."""
+    """The values in begin+1 .. end-1 at which a choice in a vector starts or stops to be decided; none if there are many.
+
+    An unrolled loop is cut at other choices, too: rows of an image that are certain to be inside are read at known distances
+    from each other then, and what two iterations read is loaded once.
+    """
     found: list[int] = []
-    vectors = s.kind is LoopKind.VECTORIZED
-    for cond, inner in undecided((s,), ranges):
-        if s.var in free_vars(cond):
-            found += _cuts(cond, s.var, inner) or _around(cond, s.var, (begin, end), inner, LINE if vectors else 1)
+    vectors, written_out = s.kind is LoopKind.VECTORIZED, s.kind is LoopKind.UNROLLED
+    for cond, inner in undecided(s, ranges):
+        found += _cuts(cond, s.var, inner) or _around(cond, s.var, (begin, end), inner, LINE if vectors else 1)
+        if written_out and cond.op == "<":  # an extreme of equal operands is decided, too
+            found += _cuts(Compare("<=", cond.lhs, cond.rhs), s.var, inner)
     if vectors:
         found = on_whole_lines([c for c in found if begin < c < end], begin, end)
     inside = sorted({c for c in found if begin < c < end})
-    return inside if len(inside) <= MOST else []
+    return inside if len(inside) <= MOST or written_out else []
 
 
 @by_identity(256)

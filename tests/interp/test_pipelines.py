@@ -6,7 +6,7 @@ import pytest
 
 from tensorc_dsl.api import Task, TaskFile
 from tensorc_dsl.check.scope import load_source
-from tensorc_dsl.ir.expr import loads
+from tensorc_dsl.ir.expr import constant, loads
 from tensorc_dsl.ir.program import Block, For, LoopKind, blocks, walk
 from tensorc_dsl.ir.target import Target
 from tensorc_dsl.ir.verify import verify
@@ -112,6 +112,25 @@ compute colours(X: f32[H, W]) -> Y: f32[H, W, 3] {
     Y[y, x, c in 3] = A[y, x] if c == 1 else A[y, x] * B[y, x] if x % 2 == 0 else B[y, x]
 }
 
+/// A mean of 3 × 3 elements, beyond the border those at it; and a reader of each element, which has no rows to keep.
+compute mean(X: f32[H, W]) -> Y: f32[H, W], Z: f32[H, W] {
+    let B[y, x] = X[y, clamp(x - 1, 0, W - 1)] + X[y, x] + X[y, clamp(x + 1, 0, W - 1)]
+    Y[y, x] = B[clamp(y - 1, 0, H - 1), x] + B[y, x] + B[clamp(y + 1, 0, H - 1), x]
+    Z[y, x] = X[y, x] * 2.0
+}
+
+task mean = mean(H=37, W=131) with default
+task short = mean(H=1, W=1) with default
+task narrow = mean(H=3, W=15) with default
+task empty = mean(H=0, W=7) with default
+/// A chain of windows in both directions, each stage behind a border of its own.
+compute chain(X: f32[H, W]) -> Y: f32[H, W] {
+    let A[y, x] = exp(X[clamp(y - 1, 0, H - 1), x]) + X[y, clamp(x + 1, 0, W - 1)]
+    let B[y, x] = exp(A[y, x]) - A[clamp(y + 1, 0, H - 1), clamp(x - 1, 0, W - 1)]
+    Y[y, x] = B[clamp(y - 2, 0, H - 1), x] + B[y, x] * B[clamp(y + 1, 0, H - 1), clamp(x + 2, 0, W - 1)]
+}
+
+task chain = chain(H=61, W=509) with default
 task corners = corners(H=9, W=37) with default
 task colours = colours(H=9, W=67) with default
 task taller = taller(H=53, W=141) with default
@@ -228,10 +247,51 @@ def test_stages_are_computed_for_each_strip_of_their_reader(name: str) -> None:
 def test_rows_at_fractions_of_a_step_and_behind_borders_are_kept() -> None:
     """Such stages were computed before all of their readers."""
     t = task("taller", host_target(2))
-    traces = [trace for trace in drawn(t, 15) if "rolling_buffer" in trace.text]
+    traces = [trace for trace in drawn(t, 26) if "rolling_buffer" in trace.text]
     assert len(traces) > 1
     for trace in traces:
         nests = [around for around, b in walk(trace.program.body) if isinstance(b, Block)]
         assert all(around[-1].kind is LoopKind.VECTORIZED for around in nests)
         assert isinstance(validate(t.program, trace.program), Valid)
     native.require_right(t, traces)
+
+
+@pytest.mark.parametrize("name", ["mean", "short", "narrow", "empty"])
+def test_rows_that_read_the_same_are_computed_at_once(name: str) -> None:
+    """Each row of a stencil loaded all rows of its window."""
+    t = task(name, host_target(2))
+    traces = drawn(t, 5 if name == "mean" else 2)
+    kinds = [tuple(loop.kind for loop in nests_of(trace)["Y"][-2:]) for trace in traces]
+    assert kinds.count((LoopKind.UNROLLED, LoopKind.VECTORIZED)) >= (2 if name == "mean" else 0)
+    for trace in traces:
+        assert trace.refused == ()
+        assert all(loop.kind is not LoopKind.UNROLLED for loop in nests_of(trace)["Z"])
+        assert isinstance(validate(t.program, trace.program), Valid)
+    native.require_right(t, traces)
+
+
+def test_rows_are_computed_at_once_as_far_as_registers_and_code_go() -> None:
+    few, many = (Target(vector_bits=bits, cores=2) for bits in (256, 512))
+    for target, most in ((few, 16), (many, 32)):
+        for trace in drawn(task("mean", target), 8):
+            for around, b in walk(trace.program.body):
+                if isinstance(b, Block) and around[-2:][0].kind is LoopKind.UNROLLED:
+                    vectors = (constant(around[-1].extent) or 0) * 32 // target.vector_bits
+                    assert vectors == 1 or (vectors == 2 and 3 * vectors <= most)
+
+
+def test_strips_and_tiles_at_once_compute_what_they_share_with_their_neighbours() -> None:
+    """Halide's overlapped tiles, and strips that each begin a window of rows, for one row or several at once."""
+    t = task("chain", host_target(2))
+    found: dict[tuple[bool, bool, bool], Trace] = {}
+    for trace in drawn(t, 30):
+        nests = nests_of(trace)
+        own = [name for name, around in nests.items() if around[0] == nests["Y"][0] and name != "Y"]
+        if nests["Y"][0].kind is LoopKind.PARALLEL and own:
+            rolled = any(name.endswith("_first") for name in own)
+            found.setdefault((rolled, '"tiles"\n' in trace.text, '"together"\n' in trace.text), trace)
+    assert len(found) == 8
+    for trace in found.values():
+        assert trace.refused == ()
+        assert isinstance(validate(t.program, trace.program), Valid)
+    native.require_right(t, [trace for (rolled, *_), trace in found.items() if rolled])

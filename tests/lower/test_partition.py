@@ -115,20 +115,27 @@ borders = st.builds(
 )  # fmt: skip
 
 
-@given(borders, borders, conditions, st.integers(1, 70), st.integers(1, 70))
-def test_vectors_are_cut_at_borders_and_store_the_same(x: Expr, y: Expr, c: Expr, m: int, n: int) -> None:
+outer_kinds = st.sampled_from([LoopKind.SERIAL, LoopKind.UNROLLED])
+
+
+@given(borders, borders, conditions, st.integers(1, 70), st.integers(1, 70), outer_kinds)
+def test_vectors_are_cut_at_borders_and_store_the_same(x: Expr, y: Expr, c: Expr, m: int, n: int, k: LoopKind) -> None:
     clamped = Binary("min", Binary("max", x, index(-7)), y)
     place = add(mul(Var("i"), index(1000)), Var("j"))
     value_ = Select(c, clamped, Binary("max", y, Var("j")))
     nest = Loop(
-        "i", index(0), index(m), LoopKind.SERIAL,
+        "i", index(0), index(m), k,
         (Loop("j", index(0), index(n), LoopKind.VECTORIZED, (Store("C", (add(mul(place, index(1000)), value_),), x),)),),
     )  # fmt: skip
     assert trail(partition((nest,)), {}) == trail((nest,), {})
 
 
+def flat(text: str) -> str:
+    return format_body(lower_cpu(parse_program(Source("test.tsched", text))).body)
+
+
 def row(kind: str, index_: str, n: int = 100) -> str:
-    text = f"""
+    return flat(f"""
 program f(X: f32[3, {n}], Y: f32[3, {n}]) {{
     for y in 3 {{ {kind}for x in {n} {{ block Y {{
         spatial vy in 3 = y
@@ -136,8 +143,7 @@ program f(X: f32[3, {n}], Y: f32[3, {n}]) {{
         Y[vy, vx] = {index_}
     }} }} }}
 }}
-"""
-    return format_body(lower_cpu(parse_program(Source("test.tsched", text))).body)
+""")
 
 
 @pytest.mark.parametrize(
@@ -186,7 +192,7 @@ program f(X: f32[20, 100], Y: f32[20, 100]) {
 
 def test_between_its_borders_a_step_of_a_scan_asks_nothing_of_its_row() -> None:
     """It reads the buffer that it stores to, as sums in registers do; and its rows are in tiles whose guards are cut."""
-    found = format_body(lower_cpu(parse_program(Source("test.tsched", STEPS.replace("\n            if", " if")))).body)
+    found = flat(STEPS.replace("\n            if", " if"))
     rows = re.findall(r"vectorized for j in (\d+) \.\. (\d+) \{\n *(.*)", found)
     assert len(rows) > 12
     assert {(begin, end) for begin, end, _ in rows} == {("0", "16"), ("16", "96"), ("96", "100")}
@@ -202,6 +208,21 @@ def test_the_borders_of_an_image_of_twice_the_size() -> None:
 def test_borders_that_no_vector_crosses_are_no_cuts(kind: str, element: str) -> None:
     assert " x in 0 .. 100" in row(kind, element)
     assert row(kind, element).count("Y[") == 1
+
+
+def test_rows_that_are_written_out_are_cut_where_the_first_and_the_last_ones_are_beyond_the_image() -> None:
+    """LLVM did not see that two rows read the same one in between: it asked for each whether it is inside."""
+    found = flat("""
+program f(X: f32[24, 64], Y: f32[24, 64]) {
+    for far in 3 { unrolled for y in 8 { vectorized for x in 64 { block Y {
+        spatial vy in 24 = far * 8 + y
+        spatial vx in 64 = x
+        Y[vy, vx] = X[max(vy - 3, 0), vx] + X[max(vy - 2, 0), vx] + X[max(vy - 1, 0), vx] + X[min(vy + 1, 23), vx]
+    } } } }
+}
+""")
+    rows = [line for line in found.splitlines() if "Y[" in line]
+    assert [len(re.findall("max|min", line)) for line in rows] == [3, 2, 1, 0, 0, 0, 1]
 
 
 def test_a_sum_that_is_kept_in_registers_is_whole() -> None:

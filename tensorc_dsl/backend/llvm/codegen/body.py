@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
+from functools import partial
 from typing import assert_never
 
 from tensorc_dsl.affine.linear import Context, Linear, linear
@@ -270,20 +271,21 @@ class Expressions:
             return self._gather(e, at)  # without active lanes, loads in the subscript must not happen either
         if at is None or step == 0:
             if at is None or at.mask is None or at.some:
-                return self._load_one(self.pointer(e.buffer, e.indices[0], at), e.dtype)
+                return self._load_one(e.buffer, self.pointer(e.buffer, e.indices[0], at), e.dtype)
             return self._load_if_any(e, at, at.mask)
         if step == 1:
             return self._load_vector(e, at)
         if at.mask is None and (lanes := self._picked(e, at)) is not None:
             begin = substitute(e.indices[0], {at.var: add(Var(at.var), index(at.offset))})
-            ref = pick(self.f, lambda n: self.pointer(e.buffer, add(begin, index(n)), None), e.dtype, lanes)
+            read = partial(self._loaded, e.buffer)
+            ref = pick(self.f, lambda n: self.pointer(e.buffer, add(begin, index(n)), None), read, e.dtype, lanes)
             return self.from_memory(ref, e.dtype, at.width)
         if step is None or at.mask is not None:
             return self._gather(e, at)
         first = self.pointer(e.buffer, e.indices[0], at)
         kind = in_memory(e.dtype)
         places = [self.f.cached(f"getelementptr {kind}, ptr {first}, i64 {k * step}") for k in range(at.width)]
-        return self.f.gather_lanes([self._load_one(p, e.dtype) for p in places])
+        return self.f.gather_lanes([self._load_one(e.buffer, p, e.dtype) for p in places])
 
     def _picked(self, e: Load, at: Piece) -> Picked | None:
         """The vectors that the lanes of a load can be picked from."""
@@ -295,8 +297,12 @@ class Expressions:
         first = at.offset + (value if isinstance(value, int) else 0)
         return picked(subscript, at.var, first % every, at.width)
 
-    def _load_one(self, pointer: str, t: DType) -> Value:
-        ref = self.f.op(f"load {in_memory(t)}, ptr {pointer}, align {t.bytes}")
+    def _loaded(self, buffer: str, text: str) -> str:
+        """The result of an instruction that reads a buffer."""
+        return self.f.cached(text) if buffer in self.scope.fixed else self.f.op(text)
+
+    def _load_one(self, buffer: str, pointer: str, t: DType) -> Value:
+        ref = self._loaded(buffer, f"load {in_memory(t)}, ptr {pointer}, align {t.bytes}")
         return self.from_memory(ref, t, 0)
 
     def from_memory(self, ref: str, t: DType, lanes: int) -> Value:
@@ -352,7 +358,7 @@ class Expressions:
         f.branch_if(alive, some, after)
         f.start_block(some)
         with f.region():
-            loaded = self._load_one(self.pointer(e.buffer, e.indices[0], at), e.dtype)
+            loaded = self._load_one(e.buffer, self.pointer(e.buffer, e.indices[0], at), e.dtype)
         f.branch(after)
         f.start_block(after)
         none = constant_value(e.dtype, 0)
@@ -363,11 +369,11 @@ class Expressions:
         kind = vector_type(in_memory(t), at.width)
         if at.mask is None:
             align = self.alignment(e.buffer, e.indices[0], at, t.bytes)
-            return self.from_memory(self.f.op(f"load {kind}, ptr {pointer}, align {align}"), t, at.width)
+            return self.from_memory(self._loaded(e.buffer, f"load {kind}, ptr {pointer}, align {align}"), t, at.width)
         name = f"llvm.masked.load.{mangled(t, at.width)}.p0"
         self.f.module.declare(kind, name, ("ptr", "i32", at.mask.type, kind))
         args = f"ptr {pointer}, i32 {t.bytes}, {at.mask.typed}, {kind} zeroinitializer"
-        ref = self.f.op(f"call {kind} @{name}({args})")
+        ref = self._loaded(e.buffer, f"call {kind} @{name}({args})")
         return self.from_memory(ref, t, at.width)
 
     def _gather(self, e: Load, at: Piece) -> Value:
@@ -377,13 +383,13 @@ class Expressions:
         name = f"llvm.masked.gather.{mangled(e.dtype, at.width)}.v{at.width}p0"
         self.f.module.declare(kind, name, (f"<{at.width} x ptr>", "i32", mask.type, kind))
         args = f"<{at.width} x ptr> {pointers}, i32 {e.dtype.bytes}, {mask.typed}, {kind} zeroinitializer"
-        return self.from_memory(self.f.op(f"call {kind} @{name}({args})"), e.dtype, at.width)
+        return self.from_memory(self._loaded(e.buffer, f"call {kind} @{name}({args})"), e.dtype, at.width)
 
     def pointers(self, buffer: str, e: Expr, at: Piece) -> str:
         """The addresses of a piece's lanes, as a vector of pointers."""
         base, dtype = self.scope.buffers[buffer]
         offsets = self.f.splat(self.value(e, at), at.width)
-        return self.f.op(f"getelementptr {in_memory(dtype)}, ptr {base}, {offsets.typed}")
+        return self.f.cached(f"getelementptr {in_memory(dtype)}, ptr {base}, {offsets.typed}")
 
 
 def is_safe(e: Expr) -> bool:

@@ -188,10 +188,12 @@ def _write_work(
     """Write the body as a function of its arguments, which do not overlap. With `begins` streamed outputs are stored past the
     caches, and their addresses are multiples of it."""
     work = Function(module)
+    inputs = [p for p in kernel.params if not p.output]
     scope = SymbolTable(
         vars={d.name: f"%d{k}" for k, d in enumerate(kernel.dims)},
         buffers={p.name: (f"%p{k}", p.dtype) for k, p in enumerate((*kernel.params, *kernel.prepared))},
         streamed=dict.fromkeys(kernel.streamed if begins else (), Past(min(LINE, plan.vector_bits // 8), begins)),
+        fixed=frozenset(p.name for p in (*inputs, *(() if prepares else kernel.prepared))),
     )
     statements = Statements(work, scope, plan, symbol, workspace="%workspace", worker=None)
     statements.write(body)

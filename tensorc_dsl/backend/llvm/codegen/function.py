@@ -89,7 +89,8 @@ class Function:
         self._lines[place] = f"  {text}"
 
     def value(self, dtype: DType, text: str, lanes: int) -> Value:
-        return Value(dtype, self.op(text), lanes)
+        """The result of an instruction without side effects: what several elements need is computed once."""
+        return Value(dtype, self.cached(text), lanes)
 
     def alloca(self, element_type: str, count: int) -> str:
         name = self.fresh("slot")

@@ -32,7 +32,7 @@ class Handed:
 def hand_over(scope: SymbolTable, workspace: str, body: tuple[Flat, ...], sizes: Iterable[Expr]) -> Handed:
     """What a function needs whose statements are `body`, and which computes `sizes` as well."""
     values: list[tuple[str, str]] = [("ptr", workspace)]
-    inner = SymbolTable(streamed=scope.streamed)
+    inner = SymbolTable(streamed=scope.streamed, fixed=scope.fixed)
 
     def argument(kind: str, value: str) -> str:
         values.append((kind, value))

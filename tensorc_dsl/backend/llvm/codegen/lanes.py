@@ -88,20 +88,21 @@ def picked(e: Expr, var: str, first: int, lanes: int) -> Picked | None:
     return Picked(width, tuple(s + low for s in starts), of)
 
 
-def pick(f: Function, place: Callable[[int], str], dtype: DType, lanes: Picked) -> str:
-    """Write loads of whole vectors and the choice of the lanes. `place(n)` is the address n elements from lane 0."""
+def pick(f: Function, place: Callable[[int], str], read: Callable[[str], str], dtype: DType, lanes: Picked) -> str:
+    """Write loads of whole vectors and the choice of the lanes. `place(n)` is the address n elements from lane 0, and
+    `read` writes a load."""
     kind, count = in_memory(dtype), len(lanes.of)
     loaded = vector_type(kind, lanes.width)
-    refs = [f.op(f"load {loaded}, ptr {place(s)}, align {dtype.bytes}") for s in lanes.starts]
+    refs = [read(f"load {loaded}, ptr {place(s)}, align {dtype.bytes}") for s in lanes.starts]
     out, second = refs[0], refs[1] if len(refs) > 1 else "poison"
     first = [str(p) if n == 0 else str(lanes.width + p) if n == 1 else "poison" for n, p in lanes.of]
     # Until the last shuffle the lanes are in vectors as long as those that are loaded.
     beyond = ["poison"] * (lanes.width - count)
-    out = f.op(f"shufflevector {loaded} {out}, {loaded} {second}, {_mask([*first, *(beyond if refs[2:] else ())])}")
+    out = f.cached(f"shufflevector {loaded} {out}, {loaded} {second}, {_mask([*first, *(beyond if refs[2:] else ())])}")
     for v, ref in enumerate(refs[2:], 2):
         among = [str(k) if n < v else str(lanes.width + p) if n == v else "poison" for k, (n, p) in enumerate(lanes.of)]
         more = beyond if ref is not refs[-1] else ()
-        out = f.op(f"shufflevector {loaded} {out}, {loaded} {ref}, {_mask([*among, *more])}")
+        out = f.cached(f"shufflevector {loaded} {out}, {loaded} {ref}, {_mask([*among, *more])}")
     return out
 
 

@@ -48,6 +48,8 @@ class SymbolTable:
     """The alignment of buffers in bytes, where vectors are only loaded and stored at once if they are aligned."""
     streamed: dict[str, Past] = field(default_factory=dict[str, Past])
     """The buffers that are stored past the caches."""
+    fixed: frozenset[str] = frozenset()
+    """The buffers that nothing writes while the function runs: an element is loaded once for all that need it."""
 
     private: set[str] = field(default_factory=set[str])
     """The small buffers on the stack: they are in registers if all loops over them are in one function, written out."""

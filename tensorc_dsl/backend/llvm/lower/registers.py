@@ -25,6 +25,9 @@ UNROLLED_CODE = 2048
 
 NARROWEST_VECTOR = 4
 
+MAPPED_CODE = 1024
+"""The largest `code_size` to which a loop that only maps elements is unrolled: longer code gains nothing."""
+
 UNROLLED_STORES = 512
 """The largest number of stores of one unrolled nest: LLVM compares the stores of a loop with each other, which takes two
 seconds for this number and ten for twice as many. It is the whole register file as f32, lane by lane."""
@@ -94,7 +97,10 @@ def _straight(body: tuple[Flat, ...]) -> bool:
 
 
 def unroll_small(body: tuple[Flat, ...], step: int) -> tuple[Flat, ...]:
-    """Apply `"unroll.max_step"`: innermost serial loops of at most `step` iterations times steps are unrolled."""
+    """Apply `"unroll.max_step"`: innermost serial loops of at most `step` iterations times steps are unrolled.
+
+    What only maps elements keeps nothing from one iteration to the next, and is left once its code is long.
+    """
     return _map_loops(body, lambda s: _unroll(s, step))
 
 
@@ -104,7 +110,14 @@ def _unroll(s: Loop, step: int) -> Loop:
         return s
     if any(isinstance(x, Loop) and (x.kind is LoopKind.SERIAL or is_long(x)) for x in inside(s.body)):
         return s
+    if (end - begin) * code_size(s.body) > MAPPED_CODE and not any(map(_adds_up, stores(s.body))):
+        return s
     return replace(s, kind=LoopKind.UNROLLED) if (end - begin) * steps(s.body) <= step else s
+
+
+def _adds_up(s: Store) -> bool:
+    """Whether a store reads the buffer that it writes."""
+    return any(x.buffer == s.buffer for x in store_loads(s))
 
 
 def limit_unrolling(body: tuple[Flat, ...], limit: int) -> tuple[Flat, ...]:
