@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+import tensorc_dsl as td
 from tensorc_dsl.api.tasks import Task
 from tensorc_dsl.backend.cuda.emulate import emulation
 from tensorc_dsl.backend.cuda.lower.kernels import DeviceKernel, collectives_in
@@ -121,7 +122,7 @@ def test_a_narrow_product_occupies_the_device(tmp_path: Path) -> None:
     [
         ("any_product(M=32, N=32, K=65536, T=f32, Acc=f32)", True),
         ("any_product(M=32, N=32, K=255, T=f32, Acc=f32)", False),  # too few terms
-        ("any_product(M=1024, N=1024, K=1024, T=f32, Acc=f32)", False),  # blocks enough
+        ("any_product(M=2048, N=2048, K=1024, T=f32, Acc=f32)", False),  # blocks enough
         ("total(M=1000, N=900)", True),
         ("softmax(M=109, N=4096)", False),  # a block for each row
         ("argmax(M=2, N=10000)", True),
@@ -133,3 +134,46 @@ def test_a_narrow_product_occupies_the_device(tmp_path: Path) -> None:
 def test_only_what_leaves_the_device_idle_is_split(tmp_path: Path, text: str, splits: bool) -> None:
     t = task(tmp_path, text, "default")
     assert any("in_parts" in t.sample(seed).text for seed in range(6)) == splits
+
+
+TWO = """
+use std.gpu.default
+target two = cuda(
+    cpu="sm_80",
+    features=["sm_80"],
+    cores=2,
+    vector_bits=128,
+    threads=1024,
+    shared_memory=166912,
+    registers=65536,
+)
+compute product(A: i32[M, K], B: i32[K, N]) -> C: i32[M, N] {
+    C[i, j] = sum[k] A[i, k] * B[k, j]
+}
+task three = product(M=97, N=89, K=390)
+task eight = product(M=256, N=128, K=390)
+"""
+
+
+def test_parts_fill_the_last_round_of_blocks(tmp_path: Path) -> None:
+    """Three tiles are two rounds of two multiprocessors, and six halves of them three. Eight are whole rounds."""
+    path = tmp_path / "t.tsched"
+    path.write_text(TWO)
+    t, whole_rounds = (td.load(path, target="two")[name] for name in ("three", "eight"))
+    drawn = t.drawn_from(condition(t.model, {"in_parts": True, "persistent": True}))
+    inputs, (a, b) = whole_numbers(t.program)
+    persistent = 0
+    for seed in range(2):
+        trace = whole(drawn.sample(seed))
+        assert "let parts ~ sample_categorical([2, 3])" in trace.text
+        found = lower_device(trace.program, cores=2)
+        if "persist(" in trace.text:
+            persistent += 1
+            assert blocks(found.kernels[0]) == 2
+        assert proof_fault(t.program, trace.program) == ""
+        fault, outputs = emulated(found, t.program, inputs)
+        assert fault == ""
+        for out in outputs:
+            np.testing.assert_array_equal(out["C"], a @ b)
+    assert persistent
+    assert not any("in_parts ~" in whole_rounds.sample(seed).text for seed in range(3))
