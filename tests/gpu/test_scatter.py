@@ -20,6 +20,7 @@ from tensorc_dsl.trace.handlers import condition
 from tests.codegen.scatters import Scatter, exact
 from tests.gpu.kernels import DRAWS, emulated, ptx, whole
 from tests.programs import proof_fault
+from tests.stdlib.gpu_checks import target_of_few
 
 COUNT = int(os.environ.get("SCATTER_FUZZ", "4"))
 
@@ -140,15 +141,6 @@ def test_a_sum_of_nothing_is_right(tmp_path: Path) -> None:
 ONE = """
 use std.gpu.default
 use std.gpu.scatter.{scatter_sums}
-target one = cuda(
-    cpu="sm_80",
-    features=["sm_80"],
-    cores=1,
-    vector_bits=128,
-    threads=256,
-    shared_memory=166912,
-    registers=65536,
-)
 space loose for cuda {
     scatter_sums(chance=100, any_order=true, blocks=[1, 3])
     default
@@ -160,7 +152,7 @@ space loose for cuda {
 def test_random_sums_over_matches(seed: int, tmp_path: Path) -> None:
     made = Scatter(random.Random(seed))
     compute = made.text().partition("schedule ")[0]
-    (tmp_path / "t.tsched").write_text(f"{ONE}{compute}task t = f() with loose\n")
+    (tmp_path / "t.tsched").write_text(f"{ONE}{target_of_few('one', 1, 256)}{compute}task t = f() with loose\n")
     t = td.load(tmp_path / "t.tsched", target="one")["t"]
     trace = whole(t.sample(seed))
     assert "let results ~" in trace.text, compute

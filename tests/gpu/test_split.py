@@ -21,7 +21,7 @@ from tensorc_dsl.trace.handlers import condition
 from tests.gpu.kernels import emulated, ptx, whole
 from tests.gpu.tensor_cores import DRAWS, drawn, whole_numbers
 from tests.programs import proof_fault
-from tests.stdlib.gpu_checks import task
+from tests.stdlib.gpu_checks import target_of_few, task
 
 CORES = 108
 """The multiprocessors of `sm_80`."""
@@ -138,15 +138,6 @@ def test_only_what_leaves_the_device_idle_is_split(tmp_path: Path, text: str, sp
 
 TWO = """
 use std.gpu.default
-target two = cuda(
-    cpu="sm_80",
-    features=["sm_80"],
-    cores=2,
-    vector_bits=128,
-    threads=1024,
-    shared_memory=166912,
-    registers=65536,
-)
 compute product(A: i32[M, K], B: i32[K, N]) -> C: i32[M, N] {
     C[i, j] = sum[k] A[i, k] * B[k, j]
 }
@@ -158,7 +149,7 @@ task eight = product(M=256, N=128, K=390)
 def test_parts_fill_the_last_round_of_blocks(tmp_path: Path) -> None:
     """Three tiles are two rounds of two multiprocessors, and six halves of them three. Eight are whole rounds."""
     path = tmp_path / "t.tsched"
-    path.write_text(TWO)
+    path.write_text(target_of_few("two", 2) + TWO)
     t, whole_rounds = (td.load(path, target="two")[name] for name in ("three", "eight"))
     drawn = t.drawn_from(condition(t.model, {"in_parts": True, "persistent": True}))
     inputs, (a, b) = whole_numbers(t.program)
