@@ -5,8 +5,9 @@ are of `std.gpu.tensor_core`. Those of "hopper …" are of `std.gpu.hopper`, for
 For each it prints how many there were, how many use tensor cores, how many have no code or are refused by ptxas, how many
 spill registers, the most registers and bytes of stack, and the median seconds of processor time of lowering with PTX, and of
 ptxas. Where `nvdisasm` is installed, the machine code has an HMMA, IMMA or DMMA for each `mma.sync` of the PTX, an HGMMA for
-each `wgmma`, an LDSM for each `ldmatrix`, an LDGSTS for each copy that only starts, a UTMALDG for each box, and a SHFL for
-each shuffle; loops that ptxas unrolls have more. The status is 1 if one is refused, or has fewer.
+each `wgmma`, an LDSM for each `ldmatrix`, an LDGSTS for each copy that only starts, a UTMALDG for each box, a SHFL for each
+shuffle, and a RED, ATOMG or ATOMS for each `atom`; loops that ptxas unrolls have more. The status is 1 if one is refused, or has
+fewer.
 """
 
 from __future__ import annotations
@@ -70,6 +71,8 @@ TASKS = {
     "layer_norm": "layer_norm(M=256, N=1024)",
     "attention": "attention(B=1, H=8, M=128, N=128, D=64, E=64)",
     "argmax": "argmax(M=256, N=1024)",
+    "counts": "counts(H=1024, W=1024)",
+    "class extremes": "class_extremes(N=65536, C=10)",
     "cumsum": "cumsum(N=256, M=1024)",
     "transpose": "transpose(M=1024, N=1024)",
 }
@@ -86,6 +89,14 @@ compute dense_gelu(X: f16[M, K], W: f16[N, K], b: f32[N]) -> Y: f16[M, N] {
 compute rounded_product(A: f32[M, K], B: f32[K, N]) -> C: f32[M, N] {
     C[i, j] = sum[k] tf32(A[i, k]) * tf32(B[k, j])
 }
+
+compute counts(X: u8[H, W]) -> C: i32[256] {
+    C[v] = sum[y, x] (1 if X[y, x] == u8(v) else 0)
+}
+
+compute class_extremes(X: f32[N], L: i32[N]; C: int) -> M: f32[C] {
+    M[c] = max[i] (X[i] if L[i] == i32(c) else -inf)
+}
 """
 """What tasks compute that is no operator of the library."""
 
@@ -100,6 +111,9 @@ OPCODES = {
     r"cp\.async\.c[ag]": "LDGSTS",
     r"cp\.async\.bulk\.tensor": "UTMALDG",
     r"shfl\.sync": "SHFL",
+    r"\batom\.global\.(?:add|min|max)": "REDG?",
+    r"\batom\S*\.global\.cas": "ATOMG",
+    r"\batom\S*\.shared": "ATOMS",
 }
 """What instructions of PTX, as patterns, are called in machine code."""
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import random
 from collections.abc import Callable
 from pathlib import Path
 
@@ -13,9 +15,14 @@ from tensorc_dsl.api.tasks import Task
 from tensorc_dsl.backend.cuda.lower.kernels import atomics_in
 from tensorc_dsl.backend.cuda.lower.lower import lower_device
 from tensorc_dsl.ir.arrays import Array
+from tensorc_dsl.reference.interpret import interpret
 from tensorc_dsl.trace.handlers import condition
+from tests.codegen.scatters import Scatter, exact
 from tests.gpu.kernels import DRAWS, emulated, ptx, whole
 from tests.programs import proof_fault
+from tests.stdlib.gpu_checks import target_of_few
+
+COUNT = int(os.environ.get("SCATTER_FUZZ", "4"))
 
 TEXT = """
 use std.gpu.default
@@ -129,3 +136,28 @@ def test_a_sum_of_nothing_is_right(tmp_path: Path) -> None:
     assert fault == ""
     for out in outputs:
         np.testing.assert_array_equal(out["T"], np.zeros((11, 7)))
+
+
+ONE = """
+use std.gpu.default
+use std.gpu.scatter.{scatter_sums}
+space loose for cuda {
+    scatter_sums(chance=100, any_order=true, blocks=[1, 3])
+    default
+}
+"""
+
+
+@pytest.mark.parametrize("seed", range(COUNT))
+def test_random_sums_over_matches(seed: int, tmp_path: Path) -> None:
+    made = Scatter(random.Random(seed))
+    compute = made.text().partition("schedule ")[0]
+    (tmp_path / "t.tsched").write_text(f"{ONE}{target_of_few('one', 1, 256)}{compute}task t = f() with loose\n")
+    t = td.load(tmp_path / "t.tsched", target="one")["t"]
+    trace = whole(t.sample(seed))
+    assert "let results ~" in trace.text, compute
+    inputs = made.inputs(t.program)
+    fault, outputs = emulated(lower_device(trace.program, cores=1), t.program, inputs)
+    assert fault == "", trace.text
+    want = interpret(t.program, inputs)
+    assert all(exact(out, want) for out in outputs), trace.text

@@ -151,6 +151,7 @@ ANSWERS = {
         "len(Y.scatter_loops) + len(Y.scatter_rows)": 0,
     },
     "table": {
+        "T.can_rfactor(T.reduce_loops[0]) and not T.can_rfactor(T.loops[0])": True,
         "T.scatter_loops[0].name": "v",
         "T.can_be_atomic(true) and not T.can_be_atomic(false)": True,
         "T.scatter_rows[0].name": "j",

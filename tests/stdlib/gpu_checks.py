@@ -90,6 +90,14 @@ compute next(X: f32) -> Y: f32 {
 """
 
 
+def target_of_few(name: str, cores: int, threads: int = 1024) -> str:
+    """A target of compute capability 8.0 with so many multiprocessors, as text."""
+    return (
+        f'target {name} = cuda(cpu="sm_80", features=["sm_80"], cores={cores}, vector_bits=128, threads={threads},'
+        " shared_memory=166912, registers=65536)\n"
+    )
+
+
 def task(folder: Path, text: str, space: str = "default") -> Task:
     """The task `t = text` over a space of `std.gpu`, for a GPU of compute capability 8.0."""
     path = folder / "t.tsched"

@@ -29,7 +29,7 @@ def scatter(program: Program, loop: LoopRef) -> Rewrite[LoopRef]:
 
     All other iterations must add the neutral element. A term whose place is outside of the loop's range is added nowhere. The
     program keeps the loop, so all proofs take it to write every element: parallel iterations around it need parts of
-    their own, by `rfactor` before.
+    their own, by `rfactor` before, and bound ones those or atomic updates.
     In Halide: an update at a place that data decide, `H(X(r)) += 1`.  Cases: tests/primitives/scatter.md
     """
     around, target = the_loop(program, loop)

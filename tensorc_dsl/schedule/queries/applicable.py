@@ -169,3 +169,9 @@ def _is_independent(program: Program, loop: LoopRef) -> bool:
     except ScheduleRefusal:
         return False
     return True
+
+
+@query
+def can_rfactor(program: Program, block: BlockRef, loop: LoopRef) -> bool:
+    """Whether `rfactor` would make partial results for the iterations of this loop."""
+    return _accepted("rfactor", program, block, loop)

@@ -15,7 +15,7 @@ from tensorc_dsl.backend.llvm.lower.vectors import lanes_are_independent
 from tensorc_dsl.ir.expr import constant, free_vars
 from tensorc_dsl.ir.node import replace
 from tensorc_dsl.ir.program import LoopKind, Store
-from tensorc_dsl.lower.flat import Alloc, Flat, Loop, Parallel, buffers_of, inside, store_loads
+from tensorc_dsl.lower.flat import Alloc, Flat, Loop, Parallel, buffers_of, inside, store_loads, stores
 
 REGISTER_BYTES = 32 * 64
 """The size in bytes of the largest register file (AVX-512): a larger buffer cannot be in registers."""
