@@ -47,8 +47,8 @@ def flops(program: Program) -> int:
     """The number of operations of an unscheduled program: each `+ - * / % min max` and each maths function on values is 1.
 
     Index arithmetic, comparisons and conversions are free; integers count like floats. A matrix product is 2*M*N*K. Of a
-    conditional, the branch with more operations counts. A sum over matches, such as a histogram, adds each term to one element.
-    Raises ValueError if a dimension is open.
+    conditional, the branch with more operations counts. A sum over matches, such as a histogram, adds each term to one
+    element. Raises ValueError if a dimension is open.
     """
     return work(program).total()
 
