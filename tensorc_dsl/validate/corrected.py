@@ -111,7 +111,8 @@ class Corrections:
         _require(is_within(greatest, values) and is_within(values, greatest))
         view = _View(self._values, s, factors, op)
         pairs = s.domain.identity()
-        return tuple((view.of(n), steps.apply_range(m).flat_range_product(pairs)) for n, m in total.terms)
+        terms = [(n, steps.apply_range(m)) for n, m in total.terms]
+        return tuple((view.of(n, m.range()), m.flat_range_product(pairs)) for n, m in terms)
 
     def _scan(self, node: At) -> tuple[Statement, isl.Map]:
         """The corrected sum of which the node has the value of a step, with the map to the steps."""
@@ -242,30 +243,33 @@ class _View:
         self._last = last
         self._factors = factors
         self._op: Extreme = op
-        self._tail = tuple(values.new_name("of_last") for _ in last.names)
-        self._known: dict[Key, At] = {}
 
-    def of(self, node: Node) -> At:
-        """The value relative to the new shift. Its instances are pairs, of those of the node and those of `last`."""
+    def of(self, node: Node, domain: isl.Set) -> At:
+        """The value relative to the new shift, at the instances in `domain`. Its instances are pairs of one of these and one
+        of `last`, in a statement with names of its own: nodes are known by these.
+        """
         assert isinstance(node, At)
-        k = key(node)
-        if k not in self._known:
-            s = node.statement
-            names, domain = (*s.names, *self._tail), s.domain.flat_product(self._last.domain)
-            sources: dict[Expr, Sources] = {}
-            ours, new = (mapping(names, list(map(Var, n))).intersect_domain(domain) for n in (s.names, self._tail))
-            value = self._value(node, ours, new, sources)
-            made = replace(
-                s, names=names, domain=domain, store=replace(s.store, value=value),
-                accumulates=None, runs=None, corrects=None,
-            )  # fmt: skip
-            self._values.see(made, sources)
-            self._known[k] = At(made, value)
-        return self._known[k]
+        s, pairs = node.statement, domain.flat_product(self._last.domain)
+        tail = tuple(self._values.new_name("of_last") for _ in self._last.names)
+        names = (*s.names, *tail)
+        sources: dict[Expr, Sources] = {}
+        ours, new = (mapping(names, list(map(Var, n))).intersect_domain(pairs) for n in (s.names, tail))
+        value = self._value(node, ours, new, sources)
+        made = replace(
+            s,
+            names=names,
+            domain=pairs,
+            store=replace(s.store, value=value),
+            accumulates=None,
+            runs=None,
+            corrects=None,
+        )
+        self._values.see(made, sources)
+        return At(made, value)
 
     def _value(self, node: At, ours: isl.Map, new: isl.Map, sources: dict[Expr, Sources]) -> Expr:
         """The expression with another shift in it, or with a load of what has another shift: those are new `sources`."""
-        s, e = node.statement, node.expr
+        s, e, domain = node.statement, node.expr, ours.range()
         form = exponential(e, self._op)
         if form is not None:
             shift = self._source(form.shift)
@@ -274,18 +278,16 @@ class _View:
         steps = self._values.steps(node)
         if steps is not None:
             load = self._source(e)
-            sources[load] = tuple((self.of(n), ours.apply_range(m).flat_range_product(new)) for n, m in steps)
+            own = [(n, m.intersect_domain(domain)) for n, m in steps]
+            sources[load] = tuple(
+                (self.of(n, m.range()), ours.apply_range(m).flat_range_product(new)) for n, m in own if not m.is_empty()
+            )
             return load
         parts = list(children(e))
-        carrying = self._carrying(s, parts)
-        parts[carrying] = self._value(At(s, parts[carrying]), ours, new, sources)
-        return rebuild(e, tuple(parts))
-
-    def _carrying(self, s: Statement, parts: Sequence[Expr]) -> int:
-        """The operand that has the exponential as a factor: the first one, as in `factors_of`."""
-        for k, x in enumerate(parts):
-            if factors_of(self._values, At(s, x), self._op, s.domain) is not None:
-                return k
+        for k, x in enumerate(parts):  # the first one, as in `factors_of`
+            if factors_of(self._values, At(s, x), self._op, domain) is not None:
+                parts[k] = self._value(At(s, x), ours, new, sources)
+                return rebuild(e, tuple(parts))
         raise AssertionError("no operand has an exponential")
 
     def _source(self, e: Expr) -> Load:
