@@ -26,7 +26,8 @@ from tensorc_dsl.affine.sets import mapping, points
 from tensorc_dsl.affine.shifts import Exponential, Extreme, exponential, outermost_finite
 from tensorc_dsl.ir.expr import ONE, Binary, Cast, Compare, Const, Expr, Load, Var, children, dtype_of, rebuild
 from tensorc_dsl.ir.program import IterKind
-from tensorc_dsl.validate.code import Statement
+from tensorc_dsl.ir.reductions import identity
+from tensorc_dsl.validate.code import Statement, label
 from tensorc_dsl.validate.flow import compared, equal
 from tensorc_dsl.validate.located import Location, Locations, composed, covers, is_single, is_within, united
 from tensorc_dsl.validate.plain import within
@@ -61,7 +62,7 @@ class _Sum:
     shifts: Location
     """The shift of the sum."""
     values: Location
-    """All values up to an instance of which terms have the exponential."""
+    """All values up to an instance of which terms have the exponential, but for the neutral one of the maximum."""
 
 
 class _Unmet(Exception):
@@ -179,7 +180,10 @@ class Corrections:
         values = composed(up_to, own)
         starts = [_Factor(f.node, f.form, m) for f, m in of_first]
         greatest = self._extremes([*starts, *changes], op, finite=True)
-        _require(covers(values, s.domain) and is_within(greatest, values) and is_within(values, greatest))
+        _require(covers(values, s.domain))
+        # What is infinite wherever it stands, such as beyond a mask, is no more than any maximum.
+        values = {t: m for t, m in values.items() if t != label(identity(op, dtype_of(every[0].form.value)))}
+        _require(is_within(greatest, values) and is_within(values, greatest))
         terms = tuple((n, up_to.apply_range(m)) for n, m in (*first, *parts))
         return _Sum(every[0].form, terms, shifts, values)
 
