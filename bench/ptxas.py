@@ -6,8 +6,8 @@ For each it prints how many there were, how many use tensor cores, how many have
 spill registers, the most registers and bytes of stack, and the median seconds of processor time of lowering with PTX, and of
 ptxas. Where `nvdisasm` is installed, the machine code has an HMMA, IMMA or DMMA for each `mma.sync` of the PTX, an HGMMA for
 each `wgmma`, an LDSM for each `ldmatrix`, an LDGSTS for each copy that only starts, a UTMALDG for each box, a SHFL for each
-shuffle, and a RED, ATOMG or ATOMS for each `atom`; loops that ptxas unrolls have more. The status is 1 if one is refused, or has
-fewer.
+shuffle, and a RED, ATOMG or ATOMS for each `atom`; loops that ptxas unrolls have more. The status is 1 if one is refused, or
+has fewer.
 """
 
 from __future__ import annotations

@@ -26,7 +26,8 @@ from tensorc_dsl.affine.sets import mapping, points
 from tensorc_dsl.affine.shifts import Exponential, Extreme, exponential, outermost_finite
 from tensorc_dsl.ir.expr import ONE, Binary, Cast, Compare, Const, Expr, Load, Var, children, dtype_of, rebuild
 from tensorc_dsl.ir.program import IterKind
-from tensorc_dsl.validate.code import Statement
+from tensorc_dsl.ir.reductions import identity
+from tensorc_dsl.validate.code import Statement, label
 from tensorc_dsl.validate.flow import compared, equal
 from tensorc_dsl.validate.located import Location, Locations, composed, covers, is_single, is_within, united
 from tensorc_dsl.validate.nodes import At, Key, Node, Sources, key
@@ -62,7 +63,7 @@ class _Sum:
     shifts: Location
     """The shift of the sum."""
     values: Location
-    """All values up to an instance of which terms have the exponential."""
+    """All values up to an instance of which terms have the exponential, but for the neutral one of the maximum."""
 
 
 class _Unmet(Exception):
@@ -112,7 +113,8 @@ class Corrections:
         _require(is_within(greatest, values) and is_within(values, greatest))
         view = _View(self._values, s, factors, op)
         pairs = s.domain.identity()
-        return tuple((view.of(n), steps.apply_range(m).flat_range_product(pairs)) for n, m in total.terms)
+        terms = [(n, steps.apply_range(m)) for n, m in total.terms]
+        return tuple((view.of(n, m.range()), m.flat_range_product(pairs)) for n, m in terms)
 
     def _scan(self, node: At) -> tuple[Statement, isl.Map]:
         """The corrected sum of which the node has the value of a step, with the map to the steps."""
@@ -179,7 +181,10 @@ class Corrections:
         values = composed(up_to, own)
         starts = [_Factor(f.node, f.form, m) for f, m in of_first]
         greatest = self._extremes([*starts, *changes], op, finite=True)
-        _require(covers(values, s.domain) and is_within(greatest, values) and is_within(values, greatest))
+        _require(covers(values, s.domain))
+        # What is infinite wherever it stands, such as beyond a mask, is no more than any maximum.
+        values = {t: m for t, m in values.items() if t != label(identity(op, dtype_of(every[0].form.value)))}
+        _require(is_within(greatest, values) and is_within(values, greatest))
         terms = tuple((n, up_to.apply_range(m)) for n, m in (*first, *parts))
         return _Sum(every[0].form, terms, shifts, values)
 
@@ -243,30 +248,33 @@ class _View:
         self._last = last
         self._factors = factors
         self._op: Extreme = op
-        self._tail = tuple(values.new_name("of_last") for _ in last.names)
-        self._known: dict[Key, At] = {}
 
-    def of(self, node: Node) -> At:
-        """The value relative to the new shift. Its instances are pairs, of those of the node and those of `last`."""
+    def of(self, node: Node, domain: isl.Set) -> At:
+        """The value relative to the new shift, at the instances in `domain`. Its instances are pairs of one of these and one
+        of `last`, in a statement with names of its own: nodes are known by these.
+        """
         assert isinstance(node, At)
-        k = key(node)
-        if k not in self._known:
-            s = node.statement
-            names, domain = (*s.names, *self._tail), s.domain.flat_product(self._last.domain)
-            sources: dict[Expr, Sources] = {}
-            ours, new = (mapping(names, list(map(Var, n))).intersect_domain(domain) for n in (s.names, self._tail))
-            value = self._value(node, ours, new, sources)
-            made = replace(
-                s, names=names, domain=domain, store=replace(s.store, value=value),
-                accumulates=None, runs=None, corrects=None,
-            )  # fmt: skip
-            self._values.see(made, sources)
-            self._known[k] = At(made, value)
-        return self._known[k]
+        s, pairs = node.statement, domain.flat_product(self._last.domain)
+        tail = tuple(self._values.new_name("of_last") for _ in self._last.names)
+        names = (*s.names, *tail)
+        sources: dict[Expr, Sources] = {}
+        ours, new = (mapping(names, list(map(Var, n))).intersect_domain(pairs) for n in (s.names, tail))
+        value = self._value(node, ours, new, sources)
+        made = replace(
+            s,
+            names=names,
+            domain=pairs,
+            store=replace(s.store, value=value),
+            accumulates=None,
+            runs=None,
+            corrects=None,
+        )
+        self._values.see(made, sources)
+        return At(made, value)
 
     def _value(self, node: At, ours: isl.Map, new: isl.Map, sources: dict[Expr, Sources]) -> Expr:
         """The expression with another shift in it, or with a load of what has another shift: those are new `sources`."""
-        s, e = node.statement, node.expr
+        s, e, domain = node.statement, node.expr, ours.range()
         form = exponential(e, self._op)
         if form is not None:
             shift = self._source(form.shift)
@@ -275,18 +283,16 @@ class _View:
         steps = self._values.steps(node)
         if steps is not None:
             load = self._source(e)
-            sources[load] = tuple((self.of(n), ours.apply_range(m).flat_range_product(new)) for n, m in steps)
+            own = [(n, m.intersect_domain(domain)) for n, m in steps]
+            sources[load] = tuple(
+                (self.of(n, m.range()), ours.apply_range(m).flat_range_product(new)) for n, m in own if not m.is_empty()
+            )
             return load
         parts = list(children(e))
-        carrying = self._carrying(s, parts)
-        parts[carrying] = self._value(At(s, parts[carrying]), ours, new, sources)
-        return rebuild(e, tuple(parts))
-
-    def _carrying(self, s: Statement, parts: Sequence[Expr]) -> int:
-        """The operand that has the exponential as a factor: the first one, as in `factors_of`."""
-        for k, x in enumerate(parts):
-            if factors_of(self._values, At(s, x), self._op, s.domain) is not None:
-                return k
+        for k, x in enumerate(parts):  # the first one, as in `factors_of`
+            if factors_of(self._values, At(s, x), self._op, domain) is not None:
+                parts[k] = self._value(At(s, x), ours, new, sources)
+                return rebuild(e, tuple(parts))
         raise AssertionError("no operand has an exponential")
 
     def _source(self, e: Expr) -> Load:

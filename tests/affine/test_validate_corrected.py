@@ -9,8 +9,11 @@ import numpy as np
 import pytest
 
 from tensorc_dsl.ir.parse import parse_program
+from tensorc_dsl.ir.print import format_program
 from tensorc_dsl.ir.program import Program
 from tensorc_dsl.reference.interpret import interpret
+from tensorc_dsl.schedule.primitive import apply
+from tensorc_dsl.schedule.refs import BlockRef
 from tensorc_dsl.source import Source
 from tensorc_dsl.validate.validate import proves
 from tests.primitives.cases import all_cases, before_program
@@ -66,6 +69,49 @@ def test_a_fault_is_not_accepted(fault: str) -> None:
     assert right in text
     assert _right(case)
     assert not proves(before, parse_program(Source("faulty", text.replace(right, wrong))))
+
+
+MASKED = """
+program masked(X: f32[3, 8], S: f32[3]) {
+    buffer T: f32[3, 8]
+    buffer m: f32[3]
+    for i in 3, j in 8 {
+        block T {
+            spatial vi in 3 = i
+            spatial vj in 8 = j
+            T[vi, vj] = X[vi, vj] if vj <= vi * 2 else -inf
+        }
+    }
+    for i_1 in 3, j_1 in 8 {
+        block m {
+            spatial vi in 3 = i_1
+            reduce vj in 8 = j_1
+            init { m[vi] = -inf }
+            m[vi] = max(m[vi], T[vi, vj])
+        }
+    }
+    for i_2 in 3, j_2 in 8 {
+        block S {
+            spatial vi in 3 = i_2
+            reduce vj in 8 = j_2
+            init { S[vi] = 0.0 }
+            S[vi] = S[vi] + exp(T[vi, vj] - m[vi]) * X[0, vj]
+        }
+    }
+}
+"""
+
+
+def test_a_mask_is_part_of_the_values_and_not_of_the_terms() -> None:
+    """Exponentials of -inf are 0, whatever the shift; without exponentials behind the mask, fewer are added than before."""
+    before = parse_program(Source("masked", MASKED))
+    after = apply(before, "online_sums", BlockRef("m"), 4).program
+    assert proves(before, after)
+    text = format_program(after)
+    right = f"exp(T[vi, vp * 4 + vn] - {NEW})"
+    assert right in text
+    for wrong in (f"({right} if vp * 4 + vn < 8 - vi else 0.0)", right.replace("T[", "X[")):
+        assert not proves(before, parse_program(Source("faulty", text.replace(right, wrong))))
 
 
 def _results(p: Program, rows: np.ndarray) -> np.ndarray:
