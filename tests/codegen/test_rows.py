@@ -33,7 +33,7 @@ def window(value: str, h: int, w: int, rows: int) -> str:
 
 
 @pytest.mark.parametrize("value", VALUES)
-@pytest.mark.parametrize(("h", "w", "rows"), [(1, 1, 4), (3, 17, 2), (13, 37, 4), (16, 48, 8), (7, 16, 7)])
+@pytest.mark.parametrize(("h", "w", "rows"), [(1, 1, 4), (13, 37, 4), (7, 16, 7)])
 def test_rows_written_out_compute_what_rows_one_by_one_do(value: str, h: int, w: int, rows: int) -> None:
     rng = np.random.default_rng(h)
     check(program(window(value, h, w, rows)), {"X": rng.random((h, w), dtype=np.float32)})
