@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import reduce
 
 from tensorc_dsl.affine import isl
 from tensorc_dsl.affine.budget import renew
@@ -243,7 +244,7 @@ class _Question:
     def _as_many(self) -> bool:
         """Whether each result has as many of these terms on both sides."""
         one, other = (
-            _counts(x.domain_product(told.reverse()).flatten_domain())
+            counts(x.domain_product(told.reverse()).flatten_domain())
             for x, told in ((self.first, self.one), (self.second, self.other))
         )
         if one is None or other is None:
@@ -310,7 +311,7 @@ def _one_to_one(first: isl.Map, second: isl.Map, equal: isl.Map) -> bool:
     return True
 
 
-def _counts(terms: isl.Map) -> isl.PwAff | None:
+def counts(terms: isl.Map) -> isl.PwAff | None:
     """How many points each element of the domain has; None unless that is found as sums and products of lengths of intervals,
     all but one of which are numbers in a product.
     """
@@ -325,13 +326,13 @@ def _counts(terms: isl.Map) -> isl.PwAff | None:
 
 
 def _count(terms: isl.Map) -> isl.PwAff | None:
-    out = isl.dim_type.out
+    into, out = isl.dim_type.in_, isl.dim_type.out
     for d in reversed(range(1, terms.dim(out))):
         if terms.project_out(out, d + 1, terms.dim(out) - d - 1).project_out(out, 0, d).is_single_valued():
             terms = terms.project_out(out, d, 1)
-    width, n = terms.dim(out), terms.dim(isl.dim_type.in_)
+    width, n = terms.dim(out), terms.dim(into)
     for d in reversed(range(width)):
-        one = terms.move_dims(isl.dim_type.in_, n, out, d + 1, width - d - 1).move_dims(isl.dim_type.in_, n, out, 0, d)
+        one = terms.move_dims(into, n, out, d + 1, width - d - 1).move_dims(into, n, out, 0, d)
         if not one.range().is_bounded():
             return None
         low, high = one.dim_min(0), one.dim_max(0)
@@ -339,9 +340,17 @@ def _count(terms: isl.Map) -> isl.PwAff | None:
         up_to_high = isl.Map.from_pw_aff(high).apply_range(isl.Map("{ [a] -> [b] : b <= a }"))
         if not from_low.intersect(up_to_high).is_equal(one):
             continue
-        length = high.sub(low).add_constant_val(isl.Val(1))
+        length = high.sub(low).add_constant_val(isl.Val(1)).coalesce()
         if width == 1:
             return length
-        if length.is_cst() and (rest := _counts(terms.project_out(out, d, 1))) is not None:
+        if length.n_piece() > 1:  # such as rows of which the last one is shorter
+            parts = [
+                one.intersect_domain(where).move_dims(out, 0, into, n, d).move_dims(out, d + 1, into, n, width - d - 1)
+                for where, _ in length.get_pieces()
+            ]
+            found = [counts(x) for x in parts]
+            if all(x is not None for x in found):
+                return reduce(isl.PwAff.union_add, (x for x in found if x is not None))
+        elif length.is_cst() and (rest := counts(terms.project_out(out, d, 1))) is not None:
             return rest.scale_val(length.max_val())
     return None

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import random
+
 import pytest
 
+from tensorc_dsl.affine import isl
+from tensorc_dsl.validate.match import counts
 from tensorc_dsl.validate.validate import Valid
 from tests.affine.test_validate import compared
 
@@ -108,3 +112,45 @@ def test_equal_terms_are_counted_where_their_number_differs_between_results() ->
     assert compared(triangle, turned) == Valid()
     assert compared(triangle, turned.replace("k <= i", "k < i")) != Valid()
     assert compared(triangle, turned.replace("k <= i", "k <= i or k == 7")) != Valid()
+
+
+STEPPED = """
+program stepped(Y: i32[12]) {
+    for i in 12, k in 12 { block Y { spatial vi in 12 = i; reduce vk in 12 = k; where k <= i
+        init { Y[vi] = 0 }
+        Y[vi] = Y[vi] + 1 } }
+}
+"""
+
+STEPPED_IN_ROWS = """
+program stepped(Y: i32[12]) {
+    for i in 12, r in 3, k in 4 { block Y { spatial vi in 12 = i; reduce vr in 3 = r; reduce vk in 4 = k; where r * 4 + k <= i
+        init { Y[vi] = 0 }
+        Y[vi] = Y[vi] + 1 } }
+}
+"""
+
+
+def test_rows_of_several_lengths_are_not_counted_as_one() -> None:
+    """Each piece of a function may be a number, and not the same one: rows of 3 and of 4 terms were counted as 4 each."""
+    assert compared(STEPPED, STEPPED_IN_ROWS) == Valid()
+    shorter = STEPPED_IN_ROWS.replace("r * 4 + k <= i", "r * 4 + k <= i and r + k > 0")
+    assert compared(STEPPED, shorter) != Valid()
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_counts_are_right(seed: int) -> None:
+    rng = random.Random(seed)
+    limits = [
+        f"{rng.randint(-3, 3)}*n + {rng.randint(-2, 2)}*a + {rng.randint(-2, 2)}*b <= {rng.randint(0, 9)}"
+        for _ in range(3)
+    ]
+    inside = f"0 <= n <= 6 and 0 <= a <= {rng.randint(1, 6)} and 0 <= b <= {rng.randint(1, 4)}"
+    terms = isl.Map(f"{{ [n] -> [a, b] : {inside} and ({limits[0]} and {limits[1]} or {limits[2]}) }}")
+    found = counts(terms)
+    if found is None:
+        return
+    for n in range(7):
+        points = int(terms.intersect_domain(isl.Set(f"{{ [{n}] }}")).range().count_val().to_python())
+        there = found.intersect_domain(isl.Set(f"{{ [{n}] }}"))
+        assert points == (0 if there.domain().is_empty() else there.max_val().to_python())
