@@ -11,6 +11,7 @@ import pytest
 from tensorc_dsl.ir.parse import parse_program
 from tensorc_dsl.ir.print import format_program
 from tensorc_dsl.ir.program import Program
+from tensorc_dsl.reference.evaluate import shape_of
 from tensorc_dsl.reference.interpret import interpret
 from tensorc_dsl.schedule.primitive import apply
 from tensorc_dsl.schedule.refs import BlockRef
@@ -122,7 +123,7 @@ def _results(p: Program, rows: np.ndarray) -> np.ndarray:
 @pytest.mark.parametrize("name", [ONE, "online_sums: steps that are no whole parts"])
 def test_rows_with_infinities_and_nan_are_as_in_the_compute(name: str) -> None:
     before, after = before_program(CASES[name]), parse_program(Source("after", CASES[name].expected))
-    inf, nan, n = np.inf, np.nan, before.params[0].shape[1].value  # type: ignore[union-attr]
+    inf, nan, n = np.inf, np.nan, shape_of(before.params[0])[1]
     rng = np.random.default_rng(0)
     values = np.array([-inf, -inf, -inf, inf, nan, -3e38, 3e38, -200.0, 90.0, 0.0, 1.0])
     for _ in range(12):

@@ -9,6 +9,7 @@ import pytest
 
 import tensorc_dsl as td
 from tensorc_dsl.api.tasks import Task
+from tensorc_dsl.reference.evaluate import shape_of
 from tensorc_dsl.trace.handlers import condition
 from tests.gpu.kernels import whole
 from tests.programs import proof_fault
@@ -43,7 +44,7 @@ def task(folder: Path, text: str) -> Task:
 def test_attention_goes_piece_by_piece(size: str, tmp_path: Path) -> None:
     t = task(tmp_path, f"attention({size}) with rows")
     rng = np.random.default_rng(0)
-    q, k, v = (rng.standard_normal([int(d.value) for d in p.shape], np.float32) for p in t.program.inputs)  # type: ignore[union-attr]
+    q, k, v = (rng.standard_normal(shape_of(p), np.float32) for p in t.program.inputs)
     q *= 30  # so that the maximum changes by much
     scores = q @ k.swapaxes(-1, -2) / np.sqrt(np.float32(q.shape[-1]))
     weights = np.exp(scores - scores.max(-1, keepdims=True))
