@@ -9,7 +9,7 @@ import pytest
 import tensorc_dsl as td
 from tensorc_dsl.api.tasks import Task
 from tensorc_dsl.backend.cuda.lower.lower import lower_device
-from tensorc_dsl.backend.cuda.sass import spills_of, tool
+from tensorc_dsl.backend.cuda.sass import registers_of, tool
 from tensorc_dsl.trace.distribution import Decision
 from tensorc_dsl.trace.handlers import condition
 from tensorc_dsl.trace.trace import Trace
@@ -109,7 +109,7 @@ def check_kernel(t: Task, trace: Trace, products: int) -> None:
     code = ptx(kernels, "sm_80")
     assert code.count("mma.sync") >= products and ".local" not in code
     if tool("ptxas") is not None:
-        assert spills_of(code, "sm_80") == ""
+        assert registers_of(code, "sm_80").spilled == ""
     found = t.emulate(trace)
     assert (found.fault, found.max_error <= 1) == ("", True), trace.text
 
