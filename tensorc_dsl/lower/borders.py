@@ -31,6 +31,11 @@ def undecided(s: Loop, ranges: Ranges) -> Iterator[tuple[Compare, Ranges]]:
     return ((c, r) for c, r in _within((s,), ranges, own) if s.var in free_vars(c))
 
 
+def undecided_vectors(body: tuple[Flat, ...], ranges: Ranges) -> Iterator[tuple[Compare, Ranges]]:
+    """The conditions that decide the choices of vectors, with the ranges of all loops around them."""
+    return _within(body, ranges, frozenset())
+
+
 def on_whole_lines(cuts: list[int], begin: int, end: int) -> list[int]:
     """The places moved to multiples of `LINE`, each away from the nearer end, so that short pieces have the borders."""
     return sorted({-(-c // LINE) * LINE if c - begin <= end - c else c // LINE * LINE for c in cuts})

@@ -31,7 +31,7 @@ from tensorc_dsl.ir.expr import (
 )
 from tensorc_dsl.ir.node import replace
 from tensorc_dsl.ir.program import LoopKind, Store
-from tensorc_dsl.lower.borders import undecided
+from tensorc_dsl.lower.borders import undecided_vectors
 from tensorc_dsl.lower.boxes import Ranges, span
 from tensorc_dsl.lower.flat import Flat, If, Loop, Parallel, body_of
 from tensorc_dsl.lower.open_partition import between, cut_at, possible
@@ -109,7 +109,7 @@ def _inside(var: str, body: tuple[Flat, ...], ranges: Ranges) -> Inside | None:
     facts: dict[Expr, None] = {}
     # What is known of a variable has to hold wherever it occurs: loops that were cut before have several parts.
     inner = _hull(body, {})
-    for cond in dict.fromkeys(c for c, _ in undecided(body, {}) if var in free_vars(c)):
+    for cond in dict.fromkeys(c for c, _ in undecided_vectors(body, {}) if var in free_vars(c)):
         cut = cut_at(cond, var, inner, ranges)
         if cut is None:
             continue

@@ -223,8 +223,9 @@ class Flow:
             for j, (v, n) in enumerate(found):
                 if j == k or m.domain().is_disjoint(n.domain()):
                     continue
-                both = m.range_product(n).intersect_range(self.code.before(w, v).wrap())
-                m = m.subtract_domain(both.domain())
+                # Composed: of the product of both maps with the order of all pairs, isl does not find an end.
+                later = m.apply_range(self.code.before(w, v)).intersect(n).domain()
+                m = m.subtract_domain(joined(later.remove_redundancies()) if later.n_basic_set() > 1 else later)
             if not m.is_empty():
                 # There are pieces with a constraint `1 >= 0`: where those are joined, isl 2026.2.2 ends the process.
                 out.append((w, plain(joined(m.remove_redundancies() if m.n_basic_map() > 1 else m))))
