@@ -209,6 +209,7 @@ MAPPED = {
     'mma.scopes[0] == "global"': True,
     'mma.players(C) == [["vi"], ["vj"], ["vk"]]': True,
     "len(dot.players(C))": 0,
+    "C.loops[0].can_tensorize(mma)": False,
 }
 INSTRUCTIONS = """
 intrinsic mma desc (A: f32[4, 8], B: f32[8, 16], C: f32[4, 16]) { C[i, j] += sum[k] A[i, k] * B[k, j] }

@@ -6,12 +6,11 @@ import numpy as np
 import pytest
 
 from tensorc_dsl.api import Task, TaskFile
-from tensorc_dsl.backend.cuda.lower.lower import lower_device
 from tensorc_dsl.backend.llvm.lower.passes import lower_cpu
 from tensorc_dsl.check.scope import load_source
 from tensorc_dsl.ir.program import For, Program, is_scattered, walk
 from tensorc_dsl.ir.target import Target
-from tensorc_dsl.lower.flat import Loop, LowerError, inside
+from tensorc_dsl.lower.flat import Loop, inside
 from tensorc_dsl.machine.host import host_target
 from tensorc_dsl.reference.evaluate import evaluate
 from tensorc_dsl.reference.inputs import make_inputs
@@ -114,12 +113,6 @@ def test_the_tolerance_of_matches_is_that_of_the_whole_sum(monkeypatch: pytest.M
             whole, wide = bounded(program, inputs)
         np.testing.assert_allclose(values["C"], whole["C"], rtol=1e-12)
         np.testing.assert_allclose(allowed["C"], wide["C"], rtol=1e-9)
-
-
-def test_threads_of_a_gpu_have_no_scattered_loop() -> None:
-    scheduled = drawn(task("histogram", Target()), 1)[0].program
-    with pytest.raises(LowerError, match="is scattered"):
-        lower_device(scheduled, ())
 
 
 def test_few_places_that_are_scattered_are_not_cut_into_parts_again() -> None:
