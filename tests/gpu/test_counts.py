@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import signal
+from collections.abc import Mapping
 from operator import itemgetter
 from pathlib import Path
 
@@ -175,7 +176,7 @@ def test_what_was_counted_is_not_emulated_again(tmp_path: Path, monkeypatch: pyt
     path.write_bytes(path.read_bytes()[:-20])
     calls: list[object] = []
     emulate = Task.emulate
-    monkeypatch.setattr(Task, "emulate", lambda t, trace: calls.append(trace) or emulate(t, trace))
+    monkeypatch.setattr(Task, "emulate", lambda t, x, *more: calls.append(x) or emulate(t, x, *more))
     again = tuned(tmp_path, "--resume", "--json")
     assert len(calls) == 1 and json.loads(again.stdout) == json.loads(first.stdout) | {"recorded": 2}
     assert len(kept(path, msgspec.json.decode(path.read_bytes().splitlines()[0])["about"], 0)) == 3
@@ -187,11 +188,11 @@ def test_a_signal_leaves_what_was_counted(tmp_path: Path, monkeypatch: pytest.Mo
     task(tmp_path, "matmul(M=32, N=32, K=8)")
     emulate, done = Task.emulate, list[object]()
 
-    def second(t: Task, trace: Trace) -> Emulated:
+    def second(t: Task, trace: Trace, registers: Mapping[str, int]) -> Emulated:
         done.append(trace)
         if len(done) == 2:
             signal.raise_signal(signal.SIGTERM)
-        return emulate(t, trace)
+        return emulate(t, trace, registers)
 
     monkeypatch.setattr(Task, "emulate", second)
     said = tuned(tmp_path, "--json")
@@ -205,7 +206,7 @@ def test_wrong_candidates_are_named_and_others_go_on(tmp_path: Path, monkeypatch
     t = task(tmp_path, "matmul(M=32, N=32, K=8)")
     emulate, wrong = Task.emulate, t.sample(0, 1).text
     fault = Emulated(np.inf, "thread 0 and thread 1 meet")
-    monkeypatch.setattr(Task, "emulate", lambda t, x: fault if x.text == wrong else emulate(t, x))
+    monkeypatch.setattr(Task, "emulate", lambda t, x, *more: fault if x.text == wrong else emulate(t, x, *more))
     said = tuned(tmp_path)
     assert said.exit_code == 4
     assert "t: draw 1 with seed 0 makes a kernel that is wrong: thread 0 and thread 1 meet\n" in said.stderr
