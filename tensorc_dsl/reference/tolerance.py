@@ -12,7 +12,8 @@ The theorem assumes that rounding errors have mean 0. This fails when a running 
 term is below its rounding error: from about a million terms in f32 on, a sum in order exceeds the bound. The check then
 reports a true loss, since the result has lost terms. A schedule that makes partial sums stays within the bound.
 
-In a scan, and in a reduction by a declared reducer, the errors of one step are propagated to the next.
+In a scan, and in a reduction by a declared reducer, the errors of one step are propagated to the next. A schedule may group
+the terms of a running sum otherwise, so each of its steps adds what is new in the bound on sums.
 """
 
 from __future__ import annotations
@@ -108,10 +109,14 @@ class _Errors(Evaluation):
         super().__init__(program, arrays, alive, block)
         self.errors = errors
         self.shifted: dict[str, float] = {}
+        self.sums = len(self.scan) == 1 and len(block.body) == 1 and _sums(block.body[0])
+        self.magnitudes: dict[str, Array] = {}
+        """The sum of the magnitudes of the terms so far, of a running sum."""
 
     def begin(self) -> None:
         super().begin()
         self.errors.update((b.name, np.zeros(self.kept_shape(b), np.float64)) for b in self.buffers)
+        self.magnitudes = {b.name: np.zeros(self.kept_shape(b), np.float64) for b in self.buffers if self.sums}
 
     def advance(self) -> None:
         """Run the instances of the box, and add the bounds for them to `errors`."""
@@ -120,6 +125,8 @@ class _Errors(Evaluation):
         if self.in_order:
             for store, part in self.steps():
                 value, error = self._step(store, part)
+                if self.sums:
+                    error = error + self._regrouped(store, part)
                 self.put(store.buffer, part, value)
                 self.errors[store.buffer][self.region(part)] = self.stored(error, part)
             return
@@ -154,6 +161,38 @@ class _Errors(Evaluation):
             moved = np.maximum(moved, np.abs(self.value(store.value, part, None) - value))
         self.shifted = {}
         return value, np.where(np.isfinite(moved), moved + own, error)
+
+    def _regrouped(self, store: Store, part: Box) -> Array:
+        """What a step adds to the bound on the rounding of its running sum, with the terms in any grouping."""
+        kept = self.magnitudes[store.buffer]
+        whole = self._magnitude(store.value, part, None)
+        self.magnitudes[store.buffer] = np.zeros((), np.float64)
+        own = self._magnitude(store.value, part, None)
+        self.magnitudes[store.buffer] = kept
+        kept[self.region(part)] = self.stored(whole, part)
+        step = part.start[self.scan[0]]
+        growth = sqrt(step + 1) * whole - sqrt(step) * (whole - own)
+        return LAMBDA * _roundoff(self.buffer.dtype) * np.where(np.isfinite(growth), growth, 0.0)
+
+    def _magnitude(self, e: Expr, part: Box, mask: Array | None) -> Array:
+        """The sum of the magnitudes of the terms that `e` adds up, those that the step before has added included."""
+        match e:
+            case Load(buffer=name, indices=indices) if name in self.magnitudes:
+                found = self.magnitudes[name]
+                return super().load(self.magnitudes, name, indices, part, mask) if found.ndim else found
+            case Binary(op="+" | "-", lhs=a, rhs=b):
+                return self._magnitude(a, part, mask) + self._magnitude(b, part, mask)
+            case Binary(op="*", lhs=a, rhs=b):
+                return self._magnitude(a, part, mask) * self._magnitude(b, part, mask)
+            case Select(cond=c, then=a, other=b):
+                decided = truth(c, part)
+                if decided is not None:
+                    return self._magnitude(a if decided else b, part, mask)
+                cond = self.value(c, part, mask)
+                yes, no = (cond, ~cond) if mask is None else (mask & cond, mask & ~cond)
+                return np.where(cond, self._magnitude(a, part, yes), self._magnitude(b, part, no))
+            case _:
+                return np.abs(self.value(e, part, mask).astype(np.float64))
 
     def load(
         self, arrays: Mapping[str, Array], name: str, indices: tuple[Expr, ...], box: Box, mask: Array | None
@@ -275,6 +314,26 @@ class _Errors(Evaluation):
             return value, dx
         # Kernel and reference both round, and the numbers that they round differ.
         return value, np.where(dx > 0, dx + 2 * np.abs(value) * unit_roundoff(new), dx)
+
+
+def _sums(s: Store) -> bool:
+    """Whether a step adds a term of floats to the value before, which may be multiplied by a factor."""
+    return dtype_of(s.value).is_float and _below_sum(s.value, s.buffer, below=False)
+
+
+def _below_sum(e: Expr, name: str, *, below: bool) -> bool:
+    """Whether a sum is above the one load of a buffer in an expression, and nothing but sums, products and choices."""
+    match e:
+        case Load(buffer=b):
+            return below and b == name
+        case Binary(op="+" | "-" | "*" as op, lhs=x, rhs=y):
+            parts, below = (x, y), below or op != "*"
+        case Select(then=x, other=y):
+            parts = (x, y)
+        case _:
+            return False
+    reading = [x for x in parts if any(load.buffer == name for load in loads(x))]
+    return len(reading) == 1 and _below_sum(reading[0], name, below=below)
 
 
 def _roundoff(t: DType) -> float:

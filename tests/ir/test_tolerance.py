@@ -162,3 +162,15 @@ def test_an_infinity_of_a_rounded_operand_may_be_any_number() -> None:
     p = build("compute f(X: f32[K]) -> C: f32[1] { let t = sum[k] X[k]\n C[i in 1] = exp(log(t * t)) + X[0] }", K=4)
     _, y, tol = setup(p, {"X": np.array([0.1, 1.0, -1.0, -0.1], np.float32)})
     assert np.isfinite(y["C"]).all() and (tol["C"] > 1.0).all()
+
+
+@pytest.mark.parametrize("factor", ["", "0.5 * "])
+def test_the_terms_of_a_running_sum_may_be_grouped_otherwise(factor: str) -> None:
+    """The sums so far are small, and those of other groups of terms are large."""
+    program = build(f"compute f(X: f32[N]) -> Y: f32[N] {{ Y[i] = scan[i] init X[0] step {factor}Y[i - 1] + X[i] }}", N=3)
+    x = np.array([2**20, -(2**19) if factor else -(2**20), 0.3], np.float32)
+    values, allowed = bounded(program, {"X": x})
+    share = np.float32(0.5 if factor else 1.0)
+    grouped = share * share * x[0] + (share * x[1] + x[2])
+    assert 1e-3 < abs(grouped - values["Y"][2]) <= allowed["Y"][2] < 10
+    assert allowed["Y"][0] < 1
