@@ -167,7 +167,9 @@ def test_an_infinity_of_a_rounded_operand_may_be_any_number() -> None:
 @pytest.mark.parametrize("factor", ["", "0.5 * "])
 def test_the_terms_of_a_running_sum_may_be_grouped_otherwise(factor: str) -> None:
     """The sums so far are small, and those of other groups of terms are large."""
-    program = build(f"compute f(X: f32[N]) -> Y: f32[N] {{ Y[i] = scan[i] init X[0] step {factor}Y[i - 1] + X[i] }}", N=3)
+    program = build(
+        f"compute f(X: f32[N]) -> Y: f32[N] {{ Y[i] = scan[i] init X[0] step {factor}Y[i - 1] + X[i] }}", N=3
+    )
     x = np.array([2**20, -(2**19) if factor else -(2**20), 0.3], np.float32)
     values, allowed = bounded(program, {"X": x})
     share = np.float32(0.5 if factor else 1.0)
