@@ -21,7 +21,12 @@ FAULTS = [
     ("split_scan: chunks of four steps", "Y_chunk[vt_0, 3, vi]", "Y_chunk[vt_0, 2, vi]"),  # another carry
     ("split_scan: chunks of four steps", "Y_carry[vt / 4 - 1, vi]", "Y_carry[vt / 4, vi]"),
     ("split_scan: chunks of four steps", "if vt < 4", "if vt < 5"),
-    ("split_scan: steps that are no whole chunks", "< 10 else", "< 9 else"),  # a step that adds nothing
+    # A step that adds nothing, behind the first one of its chunk.
+    (
+        "split_scan: steps that are no whole chunks",
+        "1, vi] + (X[vt_0 * 4 + vt_1, vi] if vt_0 * 4 + vt_1 < 10",
+        "1, vi] + (X[vt_0 * 4 + vt_1, vi] if vt_0 * 4 + vt_1 < 9",
+    ),
     ("split_scan: a scan along rows that runs back", "max(Y_carry", "min(Y_carry"),
     ("double_scan: four steps", "Y_last2[vt - 2, vi]", "Y_last2[vt - 1, vi]"),  # a term twice
     (VARIES, "Y_factor[vt_0, 3, vi] * Y_carry", "Y_factor[vt_0, 2, vi] * Y_carry"),  # one factor less
