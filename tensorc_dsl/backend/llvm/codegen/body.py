@@ -201,9 +201,11 @@ class Expressions:
         t = dtype_of(e)
         if e.op not in ("+", "-") or t.name not in ("f32", "f64"):
             return None
-        product, rest = (e.rhs, e.lhs) if _is_product(e.rhs) else (e.lhs, e.rhs)
-        if not isinstance(product, Binary) or product.op != "*":
+        pairs = ((e.rhs, e.lhs), (e.lhs, e.rhs))
+        found = next(((x, y) for x, y in pairs if isinstance(x, Binary) and x.op == "*"), None)
+        if found is None:
             return None
+        product, rest = found
         values = [self.value(x, at) for x in (product.lhs, product.rhs, rest)]
         lanes = max(v.lanes for v in values)
         x, y, z = (self.f.splat(v, lanes) for v in values)
@@ -395,7 +397,3 @@ class Expressions:
 def is_safe(e: Expr) -> bool:
     """Whether evaluating `e` unnecessarily is cheap and accesses no memory."""
     return not isinstance(e, (Load, Call)) and all(is_safe(c) for c in children(e))
-
-
-def _is_product(e: Expr) -> bool:
-    return isinstance(e, Binary) and e.op == "*"
