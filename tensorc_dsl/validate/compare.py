@@ -33,7 +33,11 @@ from tensorc_dsl.validate.values import Values, gathers, is_index
 from tensorc_dsl.validate.written_out import in_order
 
 
-@problem("E0805", "the programs compute different values{sizes}")
+@problem(
+    "E0805",
+    "the programs compute different values{sizes}",
+    help="let both compute this element from the same values",
+)
 def DIFFERENT(*, sizes: ExampleSizes) -> None: ...
 
 
