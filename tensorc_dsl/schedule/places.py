@@ -2,7 +2,18 @@
 
 from __future__ import annotations
 
-from tensorc_dsl.ir.program import Block, Buffer, For, LoopKind, Program, blocks, find_block, find_loop, is_scattered
+from tensorc_dsl.ir.program import (
+    Block,
+    Buffer,
+    For,
+    LoopKind,
+    Program,
+    Stmt,
+    blocks,
+    find_block,
+    find_loop,
+    is_scattered,
+)
 from tensorc_dsl.schedule.refs import BlockRef, BufferRef, LoopRef
 from tensorc_dsl.schedule.refusal import ScheduleRefusal, refusal
 
@@ -52,6 +63,11 @@ def the_block(program: Program, ref: BlockRef) -> tuple[tuple[For, ...], Block]:
     except KeyError:
         names = sorted(b.name for b in blocks(program))
         raise NO_BLOCK(program, block=ref.name, blocks=", ".join(names)) from None
+
+
+def the_statement(program: Program, ref: LoopRef | BlockRef) -> tuple[tuple[For, ...], Stmt]:
+    """The loops around the loop or block, and it. Raises ScheduleRefusal if there is none of that name (any more)."""
+    return the_loop(program, ref) if isinstance(ref, LoopRef) else the_block(program, ref)
 
 
 def the_buffer(program: Program, ref: BufferRef) -> Buffer:
