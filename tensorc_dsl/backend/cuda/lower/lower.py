@@ -23,7 +23,7 @@ from tensorc_dsl.backend.cuda.lower.kernels import (
 from tensorc_dsl.backend.cuda.lower.owners import own
 from tensorc_dsl.backend.cuda.lower.pipelines import versioned
 from tensorc_dsl.backend.cuda.lower.roles import threads_of
-from tensorc_dsl.backend.cuda.lower.scattered import with_scattered
+from tensorc_dsl.backend.cuda.lower.scattered import with_bounds, with_scattered
 from tensorc_dsl.backend.cuda.lower.shuffles import SCOPE, shuffled
 from tensorc_dsl.backend.cuda.lower.stages import Pipeline, marked
 from tensorc_dsl.backend.cuda.lower.structure import Storage, phases
@@ -33,6 +33,7 @@ from tensorc_dsl.ir.program import Block, Buffer, Program, walk
 from tensorc_dsl.ir.target import Target
 from tensorc_dsl.lower.flat import LowerError, Param, Prepared, store_loads, stores
 from tensorc_dsl.lower.lower import COMMON
+from tensorc_dsl.lower.narrow import known_of
 from tensorc_dsl.lower.passes import Unit, format_unit
 from tensorc_dsl.lower.storage import element_count, flatten_params, homes, place, shape_of
 
@@ -246,6 +247,12 @@ def _scatter(n: Nest) -> Nest:
     return replace(n, kernels=tuple(map(with_scattered, n.kernels)))
 
 
+def _bounds(n: Nest) -> Nest:
+    program = n.unit.whole
+    known = known_of(program, (*program.params, *_globals(program)))
+    return replace(n, kernels=tuple(with_bounds(k, known) for k in n.kernels))
+
+
 def _bodies(n: Nest) -> Nest:
     step = max_step(n.unit.whole)
     for k in n.kernels:
@@ -274,6 +281,7 @@ PASSES = (
     _Pass("barriers", _barriers, "barriers where threads meet"),
     _Pass("waits", _waits, "what runs beside threads is waited for"),
     _Pass("scatter", _scatter, "scattered loops run the iteration that data choose"),
+    _Pass("bounds", _bounds, "loops of a thread begin and end where the conditions of their work do"),
     _Pass("bodies", _bodies, "vectors of whole lanes, unrolled loops over private buffers"),
     _Pass("swizzles", _swizzles, "elements of swizzled buffers get their places"),
 )
