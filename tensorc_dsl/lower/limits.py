@@ -60,7 +60,11 @@ def over_indices(cond: Expr, var: str, ranges: Ranges) -> Iterator[Compare]:
     if t == INDEX:
         yield cond
     elif t.is_integer:
-        for own, other, op in ((cond.lhs, cond.rhs, cond.op), (cond.rhs, cond.lhs, _SWAPPED[cond.op])):
+        sides: tuple[tuple[Expr, Expr, CompareOp], ...] = (
+            (cond.lhs, cond.rhs, cond.op),
+            (cond.rhs, cond.lhs, _SWAPPED[cond.op]),
+        )
+        for own, other, op in sides:
             if var in free_vars(own) and var not in free_vars(other):
                 position = _position(own, t, ranges)
                 low, high = (None, None) if position is None else _reach(position, ranges)

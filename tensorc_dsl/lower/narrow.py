@@ -15,7 +15,7 @@ from dataclasses import dataclass, field, replace
 
 from tensorc_dsl.affine.linear import FALSE, TRUE, logic, negate
 from tensorc_dsl.affine.needed import never_negative_zero
-from tensorc_dsl.affine.simplify import bounds, simplify
+from tensorc_dsl.affine.simplify import bounds, simplify, simplify_where
 from tensorc_dsl.ir.expr import (
     Binary,
     BinaryOp,
@@ -274,7 +274,7 @@ def _narrowed(s: Loop, plan: _Plan, known: Known, inner: _Around) -> tuple[Flat,
         made += [replace(s, begin=begin, end=near, body=border)] if near != begin else []
         made.append(replace(s, begin=near, end=far, body=plain))
         made += [replace(s, begin=far, end=end, body=border)] if far != end else []
-    cond = conjunction(tuple(guards))
+    cond = conjunction(simplify_where(guards, inner.ranges))
     return tuple(made) if cond is None else (If(cond, tuple(made)),)
 
 
@@ -282,30 +282,20 @@ def _middle(s: Loop, plan: _Plan, begin: Expr, end: Expr, inner: _Around) -> tup
     """Where the middle of a loop begins and ends, in which all conditions hold; None if it is not worth code of its own."""
     if not plan.inner_facts:
         return None
-    lows = [x for stage in plan.stages for x in stage.lows if x.sure != x.at]
-    highs = [x for stage in plan.stages for x in stage.highs if x.sure != x.at]
+    lows = [x for stage in plan.stages for x in stage.lows]
+    highs = [x for stage in plan.stages for x in stage.highs]
     first, last = interval(s)
-    most = None if first is None or last is None else last - first + 1
-    for low in (x.at for stage in plan.stages for x in stage.lows):
-        for high in (x.at for stage in plan.stages for x in stage.highs):
-            apart = bounds(sub(high, low), inner.ranges)[1]
-            most = apart if most is None else most if apart is None else min(most, apart)
-    if most is not None and PIECES * sum(x.width for x in (*lows, *highs)) > most:
+    longest = [] if first is None or last is None else [last - first + 1]
+    apart = (bounds(sub(high.at, low.at), inner.ranges)[1] for low in lows for high in highs)
+    longest += [n for n in apart if n is not None]
+    if longest and PIECES * sum(x.width for x in (*lows, *highs)) > min(longest):
         return None
-    near = (
-        _between(_extreme("max", begin, [x.sure for x in lows], inner.ranges), begin, end, inner.ranges)
-        if lows
-        else begin
-    )
-    far = (
-        _between(_extreme("min", end, [x.sure for x in highs], inner.ranges), near, end, inner.ranges) if highs else end
-    )
+    near, far = begin, end
+    if any(x.sure != x.at for x in lows):
+        near = _extreme("min", _extreme("max", s.begin, [x.sure for x in lows], inner.ranges), [end], inner.ranges)
+    if any(x.sure != x.at for x in highs):
+        far = _extreme("max", _extreme("min", s.end, [x.sure for x in highs], inner.ranges), [near], inner.ranges)
     return near, far
-
-
-def _between(e: Expr, low: Expr, high: Expr, ranges: Ranges) -> Expr:
-    """`e` limited to the places from `low` on, and up to `high`; `low` if there is none."""
-    return _extreme("max", _extreme("min", e, [high], ranges), [low], ranges)
 
 
 def _extreme(op: BinaryOp, e: Expr, others: Iterable[Expr], ranges: Ranges) -> Expr:

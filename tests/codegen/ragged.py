@@ -24,14 +24,13 @@ class Ragged:
     form, order and depth, and hold for all terms, for some or for none. `R` has one element more than there are rows.
     """
 
-    def __init__(self, rng: random.Random, *, open_rows: bool = False) -> None:
+    def __init__(self, rng: random.Random) -> None:
         self.rng = rng
         self.dtype = rng.choice(["f32", "f32", "f64", "i32", "bool"])
         self.fold = rng.choice(FOLDS[self.dtype])
         self.rows, self.columns = rng.choice([1, 2, 7, 13, 24]), rng.choice([0, 0, 1, 5, 16])
         self.terms = [rng.choice([1, 3, 8, 21, 40, 67]) for _ in range(rng.choice([1, 1, 1, 2]))]
         self.edge = rng.choice(EDGES)
-        self.open_rows = open_rows
 
     @property
     def own(self) -> list[str]:
@@ -41,24 +40,26 @@ class Ragged:
     def steps(self) -> list[str]:
         return ["p", "q"][: len(self.terms)]
 
-    def text(self) -> str:
-        """The file: a compute, a schedule and the task `t`."""
-        sizes = dict(
-            zip([*self.own, *self.steps], [self.rows, *([self.columns] * bool(self.columns)), *self.terms], strict=True)
-        )
+    @property
+    def sizes(self) -> dict[str, int]:
+        """The extents of all loops."""
+        own = [self.rows, *([self.columns] if self.columns else [])]
+        return dict(zip([*self.own, *self.steps], [*own, *self.terms], strict=True))
+
+    def compute(self) -> str:
+        """The compute `f`."""
         read = [*self.steps, *(["j"] if self.columns else [])]
-        values = ", ".join(str(sizes[x]) for x in read)
-        shape = {**{x: str(n) for x, n in sizes.items()}, **({"i": "N in 0..40"} if self.open_rows else {})}
-        ranges = ", ".join(f"{x} in {'N' if self.open_rows and x == 'i' else sizes[x]}" for x in self.own)
-        extra = "N" if self.open_rows else str(self.rows)
-        result = ", ".join("N" if self.open_rows and x == "i" else str(sizes[x]) for x in self.own)
-        edges = f"R: {self.edge}[{extra} + 1], L: {self.edge}[{extra}]"
-        assert shape
+        values, result = (", ".join(str(self.sizes[x]) for x in names) for names in (read, self.own))
+        own, steps = (", ".join(f"{x} in {self.sizes[x]}" for x in names) for names in (self.own, self.steps))
+        edges = f"R: {self.edge}[{self.rows + 1}], L: {self.edge}[{self.rows}]"
         return (
             f"compute f({edges}, V: {self.dtype}[{values}]) -> C: {self.dtype}[{result}] {{\n"
-            f"    C[{ranges}] = {self.fold}[{', '.join(f'{x} in {sizes[x]}' for x in self.steps)}] ({self.term(read)})\n}}\n"
-            f"schedule s for f {{\n{self.schedule(sizes)}}}\ntask t = f({'N=open' if self.open_rows else ''}) with s\n"
+            f"    C[{own}] = {self.fold}[{steps}] ({self.term(read)})\n}}\n"
         )
+
+    def text(self) -> str:
+        """The file: the compute, a schedule and the task `t`."""
+        return f"{self.compute()}schedule s for f {{\n{self.schedule(self.sizes)}}}\ntask t = f() with s\n"
 
     def term(self, read: list[str]) -> str:
         value = f"V[{', '.join(read)}]"
@@ -103,6 +104,8 @@ class Ragged:
             made = rng.choice([f"{t}({fits}) {op} {data}", f"{data} {op} {t}({fits})"])
             if rng.random() < 0.2:
                 made = f"i >= 2 and {t}({fits}) {op} R[i - 2]"
+            elif rng.random() < 0.2:
+                made = f"i + {p} + 3 <= {self.rows} and {t}({fits}) {op} R[i + 3]"
         if rng.random() < 0.1:
             made = f"({made} or {p} == 1)"
         return f"not ({made})" if rng.random() < 0.15 else made
@@ -112,23 +115,16 @@ class Ragged:
         lines = [f"let [{', '.join(sizes)}] = C.loops"]
         loops: dict[str, list[str]] = {x: [x] for x in sizes}
         for x, n in sizes.items():
-            if (self.open_rows and x == "i") or (n > 1 and rng.random() < 0.5):
+            if n > 1 and rng.random() < 0.5:
                 cut = rng.choice([2, 3, 4, 8])
                 lines.append(f"let [{x}0, {x}1] = split({x}, [_, {cut}], partial=true)")
                 loops[x] = [f"{x}0", f"{x}1"]
         order = [x for part in loops.values() for x in part]
-        if rng.random() < 0.7:  # terms stay in order, so a sum of floats is the same to the last bit
+        if rng.random() < 0.7:  # sums of whole numbers are the same in any order
             places = [x for x in sizes for _ in loops[x]]
             rng.shuffle(places)
             left = {x: list(part) for x, part in loops.items()}
             order = [left[x].pop(0) for x in places]
-            if self.dtype.startswith("f") and len(self.terms) == 2:
-                terms = [x for x in order if x[0] in "pq"]
-                order = [x for x in order if x[0] in "ij"]
-                for x in sorted(terms, key=lambda x: x[0]):
-                    order.insert(rng.randrange(len(order) + 1), x) if not any(
-                        y[0] in "pq" for y in order
-                    ) else order.append(x)
             lines.append(f"reorder({', '.join(order)})")
         first = next((x for x in order if x[0] in "pq"), None)
         if first is not None and rng.random() < 0.4:
@@ -137,12 +133,10 @@ class Ragged:
         if order[0] in spatial and rng.random() < 0.4:
             lines.append(f"parallel({order[0]})")
             spatial.remove(order[0])
-        if spatial and order[-1] == spatial[-1] and not (self.open_rows and spatial[-1] == "i") and rng.random() < 0.6:
+        if spatial and order[-1] == spatial[-1] and rng.random() < 0.6:
             lines.append(f"vectorize({spatial.pop()})")
         if spatial and rng.random() < 0.3:
-            x = rng.choice(spatial)
-            if not (self.open_rows and x in ("i", "i0")):
-                lines.append(f"unroll({x})")
+            lines.append(f"unroll({rng.choice(spatial)})")
         return "".join(f"    {x}\n" for x in lines)
 
     def inputs(self, p: Program) -> dict[str, Array]:
