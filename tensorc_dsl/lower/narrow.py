@@ -22,17 +22,20 @@ from tensorc_dsl.ir.expr import (
     Compare,
     Const,
     Expr,
+    Load,
     Logic,
     Not,
     Select,
     conjunction,
     constant,
+    dtype_of,
     free_vars,
     loads,
     sub,
     transform,
 )
 from tensorc_dsl.ir.program import Buffer, LoopKind, Program, Store
+from tensorc_dsl.ir.reductions import combine, fold_of
 from tensorc_dsl.lower.boxes import Ranges, span
 from tensorc_dsl.lower.flat import (
     Alloc,
@@ -127,6 +130,13 @@ class _Around:
 def narrow(body: tuple[Flat, ...], known: Known, ranges: Ranges | None = None) -> tuple[Flat, ...]:
     """The same results, with serial loops that begin and end where the conditions of all their work do."""
     return _narrow(body, known, _Around(ranges or {}, private=known.private))
+
+
+def end_of(s: Loop, known: Known, ranges: Ranges, lanes: Ranges) -> Expr:
+    """Where a loop ends at the latest for all values of the variables `lanes`, as far as indices say."""
+    plan = _plan(s, known, _Around(ranges, lanes))
+    highs = [] if plan is None else [x.at for x in plan.stages[0].highs if not loads(x.at)]
+    return _extreme("min", s.end, highs, ranges)
 
 
 def _narrow(body: tuple[Flat, ...], known: Known, around: _Around) -> tuple[Flat, ...]:
@@ -332,7 +342,11 @@ def _replaced(body: tuple[Flat, ...], new: Callable[[Expr], Expr]) -> tuple[Flat
     for s in body:
         match s:
             case Store():
-                out.append(replace(s, indices=tuple(map(new, s.indices)), value=new(s.value)))
+                fold = fold_of(s)
+                old = Load(s.buffer, s.indices, dtype_of(s.value))
+                # `S[i] or true` stays a fold, which an atomic update is.
+                value = new(s.value) if fold is None else combine(fold.op, old, new(fold.value))
+                out.append(replace(s, value=value))
                 continue
             case If():
                 s = replace(s, cond=new(s.cond))
