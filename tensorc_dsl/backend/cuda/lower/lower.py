@@ -24,17 +24,19 @@ from tensorc_dsl.backend.cuda.lower.kernels import (
 from tensorc_dsl.backend.cuda.lower.owners import own
 from tensorc_dsl.backend.cuda.lower.pipelines import versioned
 from tensorc_dsl.backend.cuda.lower.roles import threads_of
-from tensorc_dsl.backend.cuda.lower.scattered import with_scattered
+from tensorc_dsl.backend.cuda.lower.scattered import with_bounds, with_scattered
 from tensorc_dsl.backend.cuda.lower.shuffles import SCOPE, shuffled
 from tensorc_dsl.backend.cuda.lower.stages import Pipeline, marked
 from tensorc_dsl.backend.cuda.lower.structure import Storage, phases
 from tensorc_dsl.backend.cuda.lower.swizzles import with_swizzles
+from tensorc_dsl.backend.cuda.lower.uniform import with_uniform_ends
 from tensorc_dsl.backend.llvm.lower.passes import max_step
 from tensorc_dsl.ir.expr import constant
 from tensorc_dsl.ir.program import Block, Buffer, Program, walk
 from tensorc_dsl.ir.target import Target
 from tensorc_dsl.lower.flat import LowerError, Param, Prepared, store_loads, stores
 from tensorc_dsl.lower.lower import COMMON
+from tensorc_dsl.lower.narrow import Known, known_of
 from tensorc_dsl.lower.passes import Unit, format_unit
 from tensorc_dsl.lower.storage import element_count, flatten_params, homes, place, shape_of
 
@@ -200,6 +202,10 @@ def _place(n: Nest) -> Nest:
     return replace(n, unit=replace(n.unit, flat=flat))
 
 
+def _ends(n: Nest) -> Nest:
+    return replace(n, unit=replace(n.unit, flat=with_uniform_ends(n.unit.loops, _known(n), n.axes)))
+
+
 def _phases(n: Nest) -> Nest:
     program = n.unit.program
     order = [b.name for b in (*program.params, *_globals(program))]
@@ -261,6 +267,15 @@ def _scatter(n: Nest) -> Nest:
     return replace(n, kernels=tuple(map(with_scattered, n.kernels)))
 
 
+def _bounds(n: Nest) -> Nest:
+    return replace(n, kernels=tuple(with_bounds(k, _known(n)) for k in n.kernels))
+
+
+def _known(n: Nest) -> Known:
+    program = n.unit.whole
+    return known_of(program, (*program.params, *_globals(program)))
+
+
 def _bodies(n: Nest) -> Nest:
     step = max_step(n.unit.whole)
     for k in n.kernels:
@@ -285,10 +300,12 @@ PASSES = (
     _Pass("owners", _owners, "private buffers above threads, and fragments, become storage of each thread"),
     _Pass("guards", _common("guards"), "guards move out of loops that they do not read"),
     _Pass("place", _place, "buffers get memory: a thread's, a block's"),
+    _Pass("ends", _ends, "loops in which threads meet end where the conditions of their work do"),
     _Pass("phases", _phases, "bound loops become values of a thread, statements phases"),
     _Pass("barriers", _barriers, "barriers where threads meet"),
     _Pass("waits", _waits, "what runs beside threads is waited for"),
     _Pass("scatter", _scatter, "scattered loops run the iteration that data choose"),
+    _Pass("bounds", _bounds, "loops of a thread begin and end where the conditions of their work do"),
     _Pass("bodies", _bodies, "vectors of whole lanes, unrolled loops over private buffers"),
     _Pass("swizzles", _swizzles, "elements of swizzled buffers get their places"),
 )
