@@ -19,7 +19,7 @@ from tensorc_dsl.backend.llvm.codegen.lanes import Picked, moving, period, pick,
 from tensorc_dsl.backend.llvm.codegen.maths.call import call
 from tensorc_dsl.backend.llvm.codegen.saturating import saturating
 from tensorc_dsl.backend.llvm.codegen.scalars import any_lane, binary, compare, convert, invert, logic, select
-from tensorc_dsl.backend.llvm.codegen.scope import Piece, Scalar, SymbolTable
+from tensorc_dsl.backend.llvm.codegen.scope import Piece, Place, Scalar, SymbolTable
 from tensorc_dsl.backend.llvm.codegen.values import Value, constant_value, in_memory, mangled, vector_type
 from tensorc_dsl.ir.dtypes import BOOL, INDEX, U8, DType
 from tensorc_dsl.ir.expr import (
@@ -54,8 +54,8 @@ class Expressions:
         self.picks = picks
         """Whether lanes at known distances are picked from vectors, which read what lies between them as well."""
         self._forms: dict[Expr, Linear] = {}
-        self.turned: dict[Load, Value] = {}
-        """The values that the lanes of the current piece load, if a whole tile was loaded before."""
+        self.made: dict[Place, Value] = {}
+        """The values of loads that were written before the current statement, such as those of a whole tile."""
 
     # Subscripts
 
@@ -72,10 +72,10 @@ class Expressions:
     def index(self, e: Expr) -> Scalar:
         """The value of an index expression that is the same in all lanes."""
         form = self.form(e)
-        terms, constant = self._split(form, None)
+        terms, constant = self.split(form, None)
         return self._sum(terms, constant)
 
-    def _split(self, form: Linear, piece: Piece | None) -> tuple[list[tuple[str, int]], int]:
+    def split(self, form: Linear, piece: Piece | None) -> tuple[list[tuple[str, int]], int]:
         """Named terms with factors, and the constant; the lane variable has its value in lane 0 of the piece."""
         terms: list[tuple[str, int]] = []
         constant = form.constant
@@ -125,7 +125,7 @@ class Expressions:
         The constant is added last, by an instruction of its own, so that equal bases are shared and LLVM sees the distances.
         """
         base, dtype = self.scope.buffers[buffer]
-        terms, constant = self._split(self.form(e), piece)
+        terms, constant = self.split(self.form(e), piece)
         kind = in_memory(dtype)
         total = self._scaled_sum(terms)
         if total is not None:
@@ -266,8 +266,8 @@ class Expressions:
     # Memory
 
     def load(self, e: Load, at: Piece | None) -> Value:
-        if e in self.turned:
-            return self.turned[e]
+        if at is not None and (e, at.offset) in self.made:
+            return self.made[e, at.offset]
         step = 0 if at is None else self.stride(e.indices[0], at)
         if at is not None and at.mask is not None and not at.some and loads(e.indices[0]):
             return self._gather(e, at)  # without active lanes, loads in the subscript must not happen either
@@ -324,7 +324,7 @@ class Expressions:
         buffer."""
         f, pointer, size = self.f, self.target(buffer, e, at), value.dtype.bytes
         stored, past = self.to_memory(value), self.scope.streamed.get(buffer)
-        if past and value.lanes * size % past.unit == 0 and self._is_multiple(e, at, past.unit // size):
+        if past and value.lanes * size % past.unit == 0 and self.is_multiple(e, at, past.unit // size):
             how = f"{min(past.unit, past.begins)}, !nontemporal !2"
         else:
             how = f"{self.alignment(buffer, e, at, size)}"
@@ -333,11 +333,11 @@ class Expressions:
     def alignment(self, buffer: str, e: Expr, at: Piece, size: int) -> int:
         """The alignment in bytes of the first lane of a piece, of elements of `size` bytes."""
         known = self.scope.aligned.get(buffer, size)
-        while known > size and not self._is_multiple(e, at, known // size):
+        while known > size and not self.is_multiple(e, at, known // size):
             known //= 2
         return known
 
-    def _is_multiple(self, e: Expr, at: Piece, n: int) -> bool:
+    def is_multiple(self, e: Expr, at: Piece, n: int) -> bool:
         """Whether the subscript of the first lane of a piece is known to be a multiple of `n`."""
         form = self.form(e)
         number, terms = form.constant, [n]
