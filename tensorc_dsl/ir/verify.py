@@ -53,8 +53,8 @@ def verify(program: Program) -> None:
     """Raise ProgramError unless the program is well formed.
 
     Names are unique and bound, types agree, and subscripts have the right rank. Bound, pipelined and tensorized loops carry
-    what their kind needs. Loops that run at once bind spatial iterators only, but for bound loops around atomic blocks; a
-    block that names a reducer, or is atomic, has its form.
+    what their kind needs. Loops that run at once bind spatial iterators only, but for bound loops around atomic blocks and
+    threads of a scan's steps; a block that names a reducer, or is atomic, has its form.
     """
     buffers = {b.name: b for b in (*program.params, *program.buffers)}
     if len(buffers) != len(program.params) + len(program.buffers):
@@ -122,9 +122,8 @@ def _block(b: Block, around: tuple[For, ...], scope: UsableNames, program: Progr
         if it.name in scope:
             raise ProgramError(f"{where}: iterator {it.name} has the name of a loop around it")
         if it.kind is not IterKind.SPATIAL:
-            atomic = it.kind is IterKind.REDUCE and is_atomic(b)
-            at_once = [x for x in around if x.kind in AT_ONCE and not (atomic and x.kind is LoopKind.BOUND)]
-            racing = [loop.var for loop in at_once]
+            apart = LoopKind.PARALLEL if it.kind is IterKind.SCAN else LoopKind.BOUND if is_atomic(b) else None
+            racing = [loop.var for loop in around if loop.kind in AT_ONCE and loop.kind is not apart]
             if clash := free_vars(it.binding) & set(racing):
                 raise ProgramError(f"{where}: {it.kind} iterator {it.name} runs over parallel loop {min(clash)}")
     for c in b.where:

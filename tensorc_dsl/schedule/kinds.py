@@ -57,7 +57,10 @@ def refuse_clash(program: Program, around: tuple[For, ...], loop: For, kind: Loo
 
 
 def refuse_race(program: Program, loop: For, kind: LoopKind) -> None:
-    """Refuse a loop whose iterations depend on each other, even within a reduction that is not atomic."""
+    """Refuse a loop whose iterations depend on each other, even within a reduction that is not atomic.
+
+    Steps of a scan that do not depend on each other, such as those of tiles on a wavefront, may run on threads.
+    """
     dependence = carried(program, loop.var, kind)
     if dependence is not None:
         repair = (
@@ -70,6 +73,8 @@ def refuse_race(program: Program, loop: For, kind: LoopKind) -> None:
     for b in blocks_in(loop.body):
         for it in b.iters:
             if kind is LoopKind.BOUND and it.kind is IterKind.REDUCE and is_atomic(b):
+                continue
+            if kind is LoopKind.PARALLEL and it.kind is IterKind.SCAN:
                 continue
             if it.kind is not IterKind.SPATIAL and loop.var in free_vars(it.binding):
                 what = f"`{b.name}` takes its {it.kind} iterator `{it.name}` from it"

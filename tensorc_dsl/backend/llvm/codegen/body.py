@@ -20,7 +20,7 @@ from tensorc_dsl.backend.llvm.codegen.maths.call import call
 from tensorc_dsl.backend.llvm.codegen.near import counted, distances, is_counted, pick_near, vectors_of
 from tensorc_dsl.backend.llvm.codegen.saturating import saturating
 from tensorc_dsl.backend.llvm.codegen.scalars import any_lane, binary, compare, convert, invert, logic, select
-from tensorc_dsl.backend.llvm.codegen.scope import Piece, SymbolTable
+from tensorc_dsl.backend.llvm.codegen.scope import Piece, Place, SymbolTable
 from tensorc_dsl.backend.llvm.codegen.subscripts import Subscripts
 from tensorc_dsl.backend.llvm.codegen.values import Value, constant_value, in_memory, mangled, vector_type
 from tensorc_dsl.ir.dtypes import BOOL, INDEX, U8, DType
@@ -54,8 +54,8 @@ class Expressions(Subscripts):
         super().__init__(f, scope)
         self.picks = picks
         """Whether lanes near each other are picked from vectors, which read what lies between them as well."""
-        self.turned: dict[Load, Value] = {}
-        """The values that the lanes of the current piece load, if a whole tile was loaded before."""
+        self.made: dict[Place, Value] = {}
+        """The values of loads that were written before the current statement, such as those of a whole tile."""
 
     # Values
 
@@ -189,8 +189,8 @@ class Expressions(Subscripts):
     # Memory
 
     def load(self, e: Load, at: Piece | None) -> Value:
-        if e in self.turned:
-            return self.turned[e]
+        if at is not None and (e, at.offset) in self.made:
+            return self.made[e, at.offset]
         step = 0 if at is None else self.stride(e.indices[0], at)
         if at is not None and at.mask is not None and not at.some and loads(e.indices[0]):
             return self._gather(e, at)  # without active lanes, loads in the subscript must not happen either
@@ -258,7 +258,7 @@ class Expressions(Subscripts):
         buffer."""
         f, pointer, size = self.f, self.target(buffer, e, at), value.dtype.bytes
         stored, past = self.to_memory(value), self.scope.streamed.get(buffer)
-        if past and value.lanes * size % past.unit == 0 and self._is_multiple(e, at, past.unit // size):
+        if past and value.lanes * size % past.unit == 0 and self.is_multiple(e, at, past.unit // size):
             how = f"{min(past.unit, past.begins)}, !nontemporal !2"
         else:
             how = f"{self.alignment(buffer, e, at, size)}"
@@ -267,11 +267,11 @@ class Expressions(Subscripts):
     def alignment(self, buffer: str, e: Expr, at: Piece, size: int) -> int:
         """The alignment in bytes of the first lane of a piece, of elements of `size` bytes."""
         known = self.scope.aligned.get(buffer, size)
-        while known > size and not self._is_multiple(e, at, known // size):
+        while known > size and not self.is_multiple(e, at, known // size):
             known //= 2
         return known
 
-    def _is_multiple(self, e: Expr, at: Piece, n: int) -> bool:
+    def is_multiple(self, e: Expr, at: Piece, n: int) -> bool:
         """Whether the subscript of the first lane of a piece is known to be a multiple of `n`."""
         form = self.form(e)
         number, terms = form.constant, [n]

@@ -38,10 +38,10 @@ class Subscripts(ABC):
     def index(self, e: Expr) -> Scalar:
         """The value of an index expression that is the same in all lanes."""
         form = self.form(e)
-        terms, constant = self._split(form, None)
+        terms, constant = self.split(form, None)
         return self._sum(terms, constant)
 
-    def _split(self, form: Linear, piece: Piece | None) -> tuple[list[tuple[str, int]], int]:
+    def split(self, form: Linear, piece: Piece | None) -> tuple[list[tuple[str, int]], int]:
         """Named terms with factors, and the constant; the lane variable has its value in lane 0 of the piece."""
         terms: list[tuple[str, int]] = []
         constant = form.constant
@@ -91,7 +91,7 @@ class Subscripts(ABC):
         The constant is added last, by an instruction of its own, so that equal bases are shared and LLVM sees the distances.
         """
         base, dtype = self.scope.buffers[buffer]
-        terms, constant = self._split(self.form(e), piece)
+        terms, constant = self.split(self.form(e), piece)
         kind = in_memory(dtype)
         total = self._scaled_sum(terms)
         if total is not None:
