@@ -73,9 +73,11 @@ The formatter, `tensorc-dsl fmt', writes 4."
     "i64" "i8" "int" "list" "str" "u16" "u32" "u8"))
 
 (defconst tsched--builtins
-  '("abs" "all" "any" "ceil" "clamp" "concat" "cos" "erf" "exp" "floor" "interleave" "len" "log" "log2" "max" "min"
-    "pow" "product" "range" "reversed" "round" "rsqrt" "saturate" "select" "sigmoid" "sin" "so_far" "sqrt" "sum"
-    "tanh" "tf32" "tile_levels" "within" "xor"))
+  '("abs" "acos" "acosh" "all" "any" "asin" "asinh" "atan" "atan2" "atanh" "bit_and" "bit_not" "bit_or" "cbrt"
+    "ceil" "clamp" "clz" "concat" "copysign" "cos" "cosh" "ctz" "erf" "erfc" "exp" "exp2" "expm1" "floor" "hypot"
+    "interleave" "isfinite" "isinf" "isnan" "len" "log" "log10" "log1p" "log2" "max" "min" "popcount" "pow"
+    "product" "range" "reversed" "round" "rsqrt" "saturate" "select" "shift_left" "shift_right" "sigmoid" "sign"
+    "sin" "sinh" "so_far" "sqrt" "sum" "tan" "tanh" "tf32" "tile_levels" "trunc" "within" "xor"))
 
 (defconst tsched--primitives
   '("add_unit_loop" "annotate" "atomic" "bind" "cache_inplace" "cache_read" "cache_write" "compute_at"

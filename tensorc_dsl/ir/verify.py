@@ -25,6 +25,7 @@ from tensorc_dsl.ir.expr import (
     free_vars,
     loads,
 )
+from tensorc_dsl.ir.maths import MATHS
 from tensorc_dsl.ir.pipelines import pipeline
 from tensorc_dsl.ir.print import format_expr
 from tensorc_dsl.ir.program import (
@@ -213,8 +214,10 @@ def _value(e: Expr, scope: UsableNames, where: str, program: Program) -> None:
             raise ProgramError(
                 f"{where}: the branches of `{format_expr(e)}` differ in type, or its condition is no bool"
             )
-        case Call(function=f, args=args) if f != "abs" and not all(dtype_of(a).is_float for a in args):
-            raise ProgramError(f"{where}: `{format_expr(e)}` needs floats")
+        case Call(function=f, args=args) if len({dtype_of(a) for a in args}) > 1 or not MATHS[f].accepts(
+            dtype_of(args[0])
+        ):
+            raise ProgramError(f"{where}: `{format_expr(e)}` needs {MATHS[f].takes.value}, all of one type")
         case Cast(operand=x, dtype=t) if t == INDEX and not dtype_of(x).is_integer:
             raise ProgramError(f"{where}: `{format_expr(e)}` makes an index of {dtype_of(x)}")
         case Const(value=v, dtype=t) if t.is_integer and not isinstance(v, int):

@@ -46,6 +46,7 @@ from tensorc_dsl.ir.expr import (
     dtype_of,
     loads,
 )
+from tensorc_dsl.ir.maths import CONDITIONS
 from tensorc_dsl.ir.numbers import holds
 from tensorc_dsl.ir.program import Block, Program, Store
 from tensorc_dsl.ir.reductions import ArgFold, Fold
@@ -316,6 +317,8 @@ class _Errors(Evaluation):
         u = roundoff(dtype_of(e))
         match e:
             case Const() | Var() | Dim() | Compare() | Logic() | Not():
+                return self.value(e, box, mask), none
+            case Call(function=f) if f in CONDITIONS:
                 return self.value(e, box, mask), none
             case Load(buffer=name, indices=indices):
                 value, error = self.value(e, box, mask), self.errors[name]

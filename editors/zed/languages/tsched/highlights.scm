@@ -91,8 +91,10 @@
 
 ((call function: (identifier) @function.builtin)
   (#any-of? @function.builtin
-    "abs" "all" "any" "ceil" "clamp" "concat" "cos" "erf" "exp" "floor" "interleave" "len" "log" "log2" "max" "min"
-    "pow" "product" "range" "reversed" "round" "rsqrt" "saturate" "select" "sigmoid" "sin" "so_far" "sqrt" "sum"
-    "tanh" "tf32" "tile_levels" "within" "xor"))
+    "abs" "acos" "acosh" "all" "any" "asin" "asinh" "atan" "atan2" "atanh" "bit_and" "bit_not" "bit_or" "cbrt" "ceil"
+    "clamp" "clz" "concat" "copysign" "cos" "cosh" "ctz" "erf" "erfc" "exp" "exp2" "expm1" "floor" "hypot"
+    "interleave" "isfinite" "isinf" "isnan" "len" "log" "log10" "log1p" "log2" "max" "min" "popcount" "pow" "product"
+    "range" "reversed" "round" "rsqrt" "saturate" "select" "shift_left" "shift_right" "sigmoid" "sign" "sin" "sinh"
+    "so_far" "sqrt" "sum" "tan" "tanh" "tf32" "tile_levels" "trunc" "within" "xor"))
 
 ; end: lists
