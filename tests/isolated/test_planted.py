@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import subprocess
 import sys
@@ -20,16 +19,6 @@ use std.ops.{matmul}
 task small = matmul(M=16, N=16, K=16)
 """
 
-SCRIPT_OF_COMMANDS = """\
-import json, sys
-from tensorc_dsl.cli.main import main
-for command in json.loads(sys.argv[1]):
-    try:
-        main(command)
-    except SystemExit as e:
-        assert not e.code, command
-"""
-
 COMMANDS = (
     ("tune", "small.tsched", "small", "--trials", "2", "--records", "r.sqlite"),
     ("run", "small.tsched", "small", "--records", "r.sqlite"),
@@ -38,6 +27,7 @@ COMMANDS = (
     ("compile", "small.tsched", "small", "--seed", "0", "--emit", "so", "--emit", "header", "-o", "out"),
     ("compile", "small.tsched", "small", "--seed", "0", "--emit", "asm", "--mcpu", "x86-64"),
     ("show", "small.tsched", "small", "--stage", "asm"),
+    ("check", "small.tsched", "--expand"),
     ("sample", "small.tsched", "small"),
 )
 
@@ -87,12 +77,8 @@ def run(folder: Path, *command: str, **variables: str) -> str:
 def test_commands_execute_no_module_of_the_working_folder(folder: Path) -> None:
     log = folder.parent / "log"
     plant(folder, log)
-    run(folder, str(Path(sysconfig.get_path("scripts"), "tensorc-dsl")), "check", "small.tsched", "--expand")
-    # The others in one process, of a script as that one is: a module is searched for when it is first needed.
-    script = folder.parent / "scripts" / "all.py"
-    script.parent.mkdir()
-    script.write_text(SCRIPT_OF_COMMANDS)
-    run(folder, sys.executable, str(script), json.dumps(COMMANDS))
+    for command in COMMANDS:
+        run(folder, str(Path(sysconfig.get_path("scripts"), "tensorc-dsl")), *command)
     assert executed(log) == []
 
 
