@@ -89,7 +89,8 @@ def match(
     if any(TAKEN in text for text in apart):  # the other side may have a choice instead of a gather
         ours, theirs = by(lambda v: v.broad_signature)
         apart = ours.keys() ^ theirs.keys()
-    if opened := frozenset(k for text in apart for k in _OPENED.findall(text)):  # or operations instead of a reduction
+    if any("…" in text for text in apart):  # or operations instead of a reduction, or a scan whose loop is cut
+        opened = frozenset(k for text in apart for k in _OPENED.findall(text))
         one, other = by(lambda v: partial(v.broad_signature, kinds=opened))
         ours, theirs = (one, other) if one.keys() == other.keys() else (ours, theirs)
     sides = _Sides(kind, pairs, a, b, s, t)

@@ -139,6 +139,8 @@ class Values:
         self._signatures: dict[Key, Signature] = {}
         self._fingerprints: dict[Key, Signature] = {}
         self._broad: dict[frozenset[str], dict[Key, Signature]] = {}
+        self._open: dict[Key, bool] = {}
+        """The nodes whose signatures are being made, and whether a signature contains itself."""
         self._kept: list[Node] = []
         self._views: dict[tuple[int, tuple[str, ...]], dict[Expr, Sources]] = {}
         self._corrected = None if corrected is None else corrected(self)
@@ -255,8 +257,9 @@ class Values:
         return self._known(node, self._signatures, self._total_unsaid)
 
     def broad_signature(self, node: Node, kinds: frozenset[str] = frozenset()) -> Signature:
-        """As `signature`, but a choice that depends on data is as imprecise as an element that does, and an operation of one
-        of these kinds as a reduction, which may be written out as such operations.
+        """As `signature`, but a choice that depends on data is as imprecise as an element that does, an operation of one of
+        these kinds as a reduction, which may be written out as such operations, and what a scan makes of its own elements as
+        those: its loop may be cut.
         """
         return self._known(node, self._broad.setdefault(kinds, {}), self._total_unsaid, kinds)
 
@@ -271,14 +274,22 @@ class Values:
         self, node: Node, known: dict[Key, Signature], of_total: _OfTotal, broad: frozenset[str] | None = None
     ) -> Signature:
         k = key(node)
+        if k in self._open:  # its value contains itself
+            self._open[k] = True
         if k not in known:
             self._kept.append(node)
-            known[k] = self._opaque(node, "…")  # the value of a node inside its own value
+            known[k] = self._opaque(node, "…")
+            self._open[k] = False
 
             def inside(n: Node) -> Signature:
                 return self._known(n, known, of_total, broad)
 
-            known[k] = tuple(self._merged(self._cases_of(node, inside, of_total, broad)))
+            try:
+                cases = tuple(self._merged(self._cases_of(node, inside, of_total, broad)))
+            finally:
+                recurs = self._open.pop(k)
+            if broad is None or not recurs:
+                known[k] = cases
         return known[k]
 
     def _total_unsaid(self, node: Total) -> Signature:

@@ -234,3 +234,27 @@ def test_a_sum_reads_a_reduction_that_is_written_out(op: str) -> None:
     assert isinstance(compared(pooled(LOOP, op), pooled(OUT, op)), Valid)
     for wrong in (pooled(OUT, "min" if op == "max" else "max"), pooled(OUT, op).replace("vi * 2]", "vi * 2 + 1]")):
         assert not isinstance(compared(pooled(LOOP, op), wrong), Valid)
+
+
+COUNTED = """
+program counted(A: f32[2], c: f32[2]) {{
+    buffer S: f32[5, 2]
+    {scan}
+    for n in 2, q in 5 {{
+        block c {{ spatial vn in 2 = n; reduce vq in 5 = q
+            init {{ c[vn] = 0.0 }}
+            c[vn] = c[vn] + (1.0 if S[vq, vn] > 1.0 else 0.5) }}
+    }}
+}}
+"""
+STEP = "for t in {count}, i in 2 {{ block {name} {{ scan vt in 5 = {t}; spatial vi in 2 = i\n{body} }} }}\n"
+BODY = "S[vt, vi] = A[vi] if vt < 1 else 1.0 if S[vt - 1, vi] <= 1.0 else S[vt - 1, vi] * 0.5"
+
+
+def test_a_sum_reads_a_scan_whose_loop_is_cut() -> None:
+    whole = STEP.format(count=5, name="S", t="t", body=BODY)
+    first = STEP.format(count=2, name="S", t="t", body=BODY)
+    rest = STEP.format(count=3, name="S_1", t="t + 2", body=BODY)
+    assert isinstance(compared(COUNTED.format(scan=whole), COUNTED.format(scan=first + rest)), Valid)
+    wrong = first + rest.replace("<= 1.0", "< 1.0").replace("* 0.5", "* 0.25")
+    assert not isinstance(compared(COUNTED.format(scan=whole), COUNTED.format(scan=wrong)), Valid)
