@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from tensorc_dsl.ir.program import (
     Block,
     Buffer,
@@ -25,6 +27,14 @@ from tensorc_dsl.schedule.refusal import ScheduleRefusal, refusal
     at="loop",
 )
 def NOT_SERIAL(*focus: str, step: str, loop: str, kind: str, repair: str) -> None: ...
+@refusal(
+    "E0320",
+    "`{loop}` is named twice",
+    help="name each loop once, in the order they shall have",
+    at="loop",
+    label="the second time",
+)
+def REPEATED(*focus: str, loop: str) -> None: ...
 @refusal(
     "E0340",
     "there is no loop `{loop}` at this point",
@@ -54,6 +64,14 @@ def the_loop(program: Program, ref: LoopRef) -> tuple[tuple[For, ...], For]:
         return find_loop(program, ref.name)
     except KeyError:
         raise NO_LOOP(program, loop=ref.name) from None
+
+
+def refuse_repeated(program: Program, loops: Sequence[LoopRef]) -> None:
+    """Refuse loops of which one is named twice."""
+    names = [x.name for x in loops]
+    for n, name in enumerate(names):
+        if name in names[:n]:
+            raise REPEATED(program, name, loop=name)
 
 
 def the_block(program: Program, ref: BlockRef) -> tuple[tuple[For, ...], Block]:

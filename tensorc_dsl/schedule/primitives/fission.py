@@ -56,7 +56,8 @@ def fission(program: Program, loop: LoopRef, after: LoopRef | BlockRef) -> Rewri
         first = whole.body[:at]
         if dependence := runs_ahead(out, name, [b.name for b in blocks_in(first)]):
             focus = (name, dependence.first, dependence.second)
-            repair = f"divide it behind `{dependence.second}`, or leave it whole"
+            ends = dependence.second in {b.name for b in blocks_in(whole.body[-1:])}
+            repair = "leave it whole" if ends else f"leave it whole, or divide it behind `{dependence.second}`"
             raise UNDIVIDED(program, *focus, **facts, reason=dependence, repair=repair)
         behind = fresh(name, used)
         head = replace(whole, var=behind)
