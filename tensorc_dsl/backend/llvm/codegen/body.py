@@ -15,6 +15,7 @@ from typing import assert_never
 from tensorc_dsl.affine.simplify import prove
 from tensorc_dsl.backend.llvm.codegen.extremes import NEEDS, extreme, extremes
 from tensorc_dsl.backend.llvm.codegen.function import Function
+from tensorc_dsl.backend.llvm.codegen.gathers import gathered
 from tensorc_dsl.backend.llvm.codegen.lanes import moving, period, pick, picked
 from tensorc_dsl.backend.llvm.codegen.maths.call import call
 from tensorc_dsl.backend.llvm.codegen.near import counted, distances, is_counted, pick_near, vectors_of
@@ -313,13 +314,8 @@ class Expressions(Subscripts):
         return self.from_memory(ref, t, at.width)
 
     def _gather(self, e: Load, at: Piece) -> Value:
-        kind = vector_type(in_memory(e.dtype), at.width)
-        pointers = self.pointers(e.buffer, e.indices[0], at)
-        mask = at.mask or constant_value(BOOL, True, at.width)
-        name = f"llvm.masked.gather.{mangled(e.dtype, at.width)}.v{at.width}p0"
-        self.f.module.declare(kind, name, (f"<{at.width} x ptr>", "i32", mask.type, kind))
-        args = f"<{at.width} x ptr> {pointers}, i32 {e.dtype.bytes}, {mask.typed}, {kind} zeroinitializer"
-        return self.from_memory(self._loaded(e.buffer, f"call {kind} @{name}({args})"), e.dtype, at.width)
+        pointers, read = self.pointers(e.buffer, e.indices[0], at), partial(self._loaded, e.buffer)
+        return self.from_memory(gathered(self.f, pointers, e.dtype, at.width, at.mask, read), e.dtype, at.width)
 
     def pointers(self, buffer: str, e: Expr, at: Piece) -> str:
         """The addresses of a piece's lanes, as a vector of pointers."""
