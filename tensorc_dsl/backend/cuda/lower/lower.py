@@ -13,6 +13,7 @@ from tensorc_dsl.backend.cuda.lower.beside import with_waits
 from tensorc_dsl.backend.cuda.lower.bodies import finished
 from tensorc_dsl.backend.cuda.lower.collectives import collected, require_adjacent, with_lanes
 from tensorc_dsl.backend.cuda.lower.kernels import (
+    BLOCK_AXES,
     DeviceKernel,
     DeviceProgram,
     Local,
@@ -30,6 +31,7 @@ from tensorc_dsl.backend.cuda.lower.structure import Storage, phases
 from tensorc_dsl.backend.cuda.lower.swizzles import with_swizzles
 from tensorc_dsl.backend.cuda.lower.uniform import with_uniform_ends
 from tensorc_dsl.backend.llvm.lower.passes import max_step
+from tensorc_dsl.ir.expr import constant
 from tensorc_dsl.ir.program import Block, Buffer, Program, walk
 from tensorc_dsl.ir.target import Target
 from tensorc_dsl.lower.flat import LowerError, Param, Prepared, store_loads, stores
@@ -80,16 +82,29 @@ def lower_device(program: Program, features: tuple[str, ...] = (OLDEST,), cores:
     return DeviceProgram(program.name, params, scratch, program.dims, tuple(kernels))
 
 
+_GRID = (2**31 - 1, 2**16 - 1, 2**16 - 1)
+"""The most blocks along each axis of a grid.
+
+CUDA C++ Programming Guide, "Technical Specifications per Compute Capability".
+"""
+
+
 def require_room(p: DeviceProgram, target: Target) -> None:
-    """Raises LowerError if a kernel has more shared memory than a block of the target can have, or more threads with those of
-    all roles; 0 says nothing of it."""
+    """Raises LowerError if a kernel has more blocks along an axis than a grid can have, more threads, those of all roles
+    together, than a block of the target, or more shared memory; 0 says nothing of these."""
     for k in p.kernels:
-        if roles_in(k.body) and k.threads > target.threads > 0:
+        if k.threads > target.threads > 0:
             parts = ", ".join(f"`{r.name}` {r.threads}" for r in roles_in(k.body))
             raise LowerError(
-                f"a block has {k.threads} threads with those of all roles, and up to {target.threads} are there: {parts};"
-                " make tiles smaller, or leave roles out"
+                f"a block has {k.threads} threads{' with those of all roles' * bool(parts)}, and up to {target.threads} are"
+                f" there{f': {parts}' * bool(parts)}; make tiles smaller{', or leave roles out' * bool(parts)}"
             )
+        for axis, size, most in zip(BLOCK_AXES, k.grid, _GRID, strict=True):
+            if (constant(size) or 0) > most:
+                raise LowerError(
+                    f"a grid has {constant(size)} blocks along `{axis}`, and up to {most} are there; split what is bound to"
+                    ' it and bind a part to another axis of blocks, or bind it to "block.x"'
+                )
         if k.shared_bytes > target.shared_memory > 0:
             buffers = ", ".join(f"`{b.name}` {b.size * b.dtype.bytes}" for b in k.shared)
             raise LowerError(
