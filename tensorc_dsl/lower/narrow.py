@@ -170,15 +170,12 @@ def _loop(s: Loop, known: Known, around: _Around) -> tuple[Flat, ...]:
 
 def _stays_whole(s: Loop, plan: _Plan, around: _Around) -> bool:
     """Whether a loop is so short that it should be written out with its conditions."""
-    begin, end = constant(s.begin), constant(s.end)
-    if begin is None or end is None:
+    count = bounds(sub(s.end, s.begin), around.ranges)[1]
+    if count is None:
         return False
-    most = SHORT
-    if not around.asked.isdisjoint((*plan.facts, *plan.inner_facts)):
-        most = CHUNK
-    if end - begin <= PRIVATE and any(s.var in free_vars(i) for i in _subscripts(s.body, around.private)):
+    if count <= PRIVATE and any(s.var in free_vars(i) for i in _subscripts(s.body, around.private)):
         return True
-    return end - begin <= most
+    return count <= (SHORT if around.asked.isdisjoint((*plan.facts, *plan.inner_facts)) else CHUNK)
 
 
 def _subscripts(body: tuple[Flat, ...], names: frozenset[str]) -> Iterable[Expr]:
