@@ -9,7 +9,21 @@ from hypothesis import strategies as st
 
 from tensorc_dsl.backend.llvm.lower.choices import MOST, take_out_choices
 from tensorc_dsl.ir.dtypes import F32, INDEX
-from tensorc_dsl.ir.expr import Binary, Compare, Const, Expr, Load, Logic, Not, Select, Var, add, index, loads
+from tensorc_dsl.ir.expr import (
+    Binary,
+    Compare,
+    Const,
+    Expr,
+    Load,
+    Logic,
+    Not,
+    Select,
+    Var,
+    add,
+    index,
+    loads,
+    transform,
+)
 from tensorc_dsl.ir.program import LoopKind, Store
 from tensorc_dsl.lower.flat import Flat, If, Loop, format_body, stores
 from tests.lower.test_partition import value
@@ -35,6 +49,10 @@ def choices(number: st.SearchStrategy[Expr]) -> st.SearchStrategy[Expr]:
 VALUES = st.recursive(st.integers(0, 99).map(lambda n: Const(n, INDEX)), choices, max_leaves=6)
 
 
+BEFORE = add(Var("j"), index(16))
+"""The place of an element of the step before."""
+
+
 def row(var: str, begin: int, end: int, of: Expr) -> Loop:
     return Loop(var, index(begin), index(end), LoopKind.VECTORIZED, (Store("B", (Var(var),), of),))
 
@@ -43,7 +61,8 @@ def stored(body: tuple[Flat, ...], env: dict[str, int], out: list[tuple[int, int
     for s in body:
         match s:
             case Store():
-                out.append((value(s.indices[0], env), value(s.value, env)))
+                numbers = transform(s.value, lambda e: e.indices[0] if isinstance(e, Load) else e)
+                out.append((value(s.indices[0], env), value(numbers, env)))
             case If():
                 stored(s.body if value(s.cond, env) else (), env, out)
             case Loop():
@@ -57,7 +76,8 @@ def stored(body: tuple[Flat, ...], env: dict[str, int], out: list[tuple[int, int
 @settings(max_examples=40)
 @given(VALUES, VALUES)
 def test_each_element_gets_what_it_got(one: Expr, other: Expr) -> None:
-    body = (row("j", 0, LANES // 2, one), row("j", LANES // 2, LANES, other))
+    read = Load("B", (BEFORE,), INDEX)
+    body = (row("j", 0, LANES // 2, add(one, read)), row("j", LANES // 2, LANES, add(other, read)))
     versions = take_out_choices(body)
     for i, k in product(range(ROWS), range(3)):
         env = {"i": i, "k": k}
@@ -65,23 +85,23 @@ def test_each_element_gets_what_it_got(one: Expr, other: Expr) -> None:
     assert len(list(stores(versions))) <= MOST * len(body)
 
 
-A = Load("A", (Var("j"),), F32)
+STEP = Load("B", (BEFORE,), F32)
 ZERO = Const(0.0, F32)
 INSIDE = Compare(">", Var("i"), index(0))
 FIRST = Compare(">", Var("j"), index(0))
 
 
 def test_what_lanes_share_is_asked_once_for_a_row() -> None:
-    of = Select(Logic("and", INSIDE, FIRST), A, ZERO)
+    of = Select(Logic("and", INSIDE, FIRST), STEP, ZERO)
     assert (
         format_body(take_out_choices((row("j", 0, 4, of), row("j", 4, 9, of))))
         == """\
 if i > 0 {
     vectorized for j in 0 .. 4 {
-        B[j] = A[j] if j > 0 else 0.0
+        B[j] = B[j + 16] if j > 0 else 0.0
     }
     vectorized for j in 4 .. 9 {
-        B[j] = A[j] if j > 0 else 0.0
+        B[j] = B[j + 16] if j > 0 else 0.0
     }
 }
 if not i > 0 {
@@ -96,9 +116,10 @@ if not i > 0 {
     )
 
 
-def test_what_adds_up_and_what_asks_data_stays() -> None:
-    adds = Binary("+", Load("B", (Var("j"),), F32), Select(INSIDE, A, ZERO))
-    asks = Select(Compare(">", Load("A", (Var("i"),), F32), ZERO), A, ZERO)
-    for of in (adds, asks, Select(FIRST, A, ZERO)):
+def test_what_adds_up_and_what_asks_data_or_reads_no_step_stays() -> None:
+    adds = Binary("+", Load("B", (Var("j"),), F32), Select(INSIDE, STEP, ZERO))
+    asks = Select(Compare(">", Load("A", (Var("i"),), F32), ZERO), STEP, ZERO)
+    other = Select(INSIDE, Load("A", (Var("j"),), F32), ZERO)
+    for of in (adds, asks, other, Select(FIRST, STEP, ZERO)):
         assert loads(of)
         assert take_out_choices((row("j", 0, 9, of),)) == (row("j", 0, 9, of),)

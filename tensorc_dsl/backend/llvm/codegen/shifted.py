@@ -3,6 +3,9 @@
 A vector as long as a line of the cache that does not begin at one lies in two, and takes two loads. If the vectors before and
 behind it are loaded in any case, it is the end of the one and the beginning of the other: one instruction on registers.
 Nothing else is loaded, so no load leaves an array.
+
+It is done where a statement reads the buffer that it writes, as a step of a stencil over time does. What several rows of an
+input share is loaded once in any case, and where operations are what limits, as in a dilation, exchanging lanes took longer.
 """
 
 from __future__ import annotations
@@ -20,8 +23,8 @@ from tensorc_dsl.ir.program import Store
 LINE = 64
 """The size in bytes of a cache line. Of shorter vectors only some lie in two lines."""
 
-Rows = dict[tuple[str, tuple[tuple[str, int], ...]], dict[int, list[Place]]]
-"""For each row, a buffer and the part of the subscript that is no number, the loads by that number."""
+Rows = dict[tuple[tuple[str, int], ...], dict[int, list[Place]]]
+"""For each row, the part of the subscript that is no number, the loads by that number."""
 
 
 def shifted(e: Expressions, s: Store, pieces: tuple[Piece, ...]) -> dict[Place, Value]:
@@ -63,14 +66,14 @@ def always(e: Expr) -> Iterator[Load]:
 
 
 def _rows(e: Expressions, s: Store, pieces: tuple[Piece, ...]) -> Rows:
-    """The loads of whole lines that happen in any case."""
+    """The loads of whole lines of the buffer that is stored to, as far as they happen in any case."""
     rows: Rows = defaultdict(lambda: defaultdict(list))
-    for load in dict.fromkeys(always(s.value)):
+    for load in dict.fromkeys(x for x in always(s.value) if x.buffer == s.buffer):
         for at in pieces:
             i = load.indices[0]
             if at.mask is None and at.width * load.dtype.bytes == LINE and not loads(i) and e.stride(i, at) == 1:
                 terms, number = e.split(e.form(i), at)
-                rows[load.buffer, tuple(sorted(terms))][number].append((load, at.offset))
+                rows[tuple(sorted(terms))][number].append((load, at.offset))
     return rows
 
 

@@ -47,15 +47,14 @@ def take_out_choices(body: tuple[Flat, ...]) -> tuple[Flat, ...]:
 
 
 def _is_row(s: Flat) -> bool:
-    """Whether a statement is a vectorized loop over stores that do not add up: what adds up is in registers."""
-    return (
-        isinstance(s, Loop)
-        and s.kind is LoopKind.VECTORIZED
-        and all(
-            isinstance(x, Store) and not any((r.buffer, r.indices) == (x.buffer, x.indices) for r in store_loads(x))
-            for x in s.body
-        )
-    )
+    """Whether a statement is a vectorized loop over stores that read other elements of the buffer they store to: steps of a
+    scan. What adds to its own element is in registers."""
+    return isinstance(s, Loop) and s.kind is LoopKind.VECTORIZED and all(map(_is_step, s.body))
+
+
+def _is_step(x: Flat) -> bool:
+    own = [r for r in store_loads(x) if r.buffer == x.buffer] if isinstance(x, Store) else []
+    return isinstance(x, Store) and bool(own) and all(r.indices != x.indices for r in own)
 
 
 def _versions(run: tuple[Flat, ...], most: int) -> tuple[Flat, ...]:
