@@ -114,7 +114,7 @@ FUNCTIONS = {
     "newton_angle": Foreign(newton_angle, sized("W H", (5, 7), (33, 16))),
     "haversine": Foreign(haversine, sized("M N", (5, 7), (16, 33))),
     "softplus_mish": Foreign(softplus_mish, sized("M N", (5, 7), (1, 32))),
-    "entropy": Foreign(lambda p: -special.xlogy(p, np.abs(p)).sum(1, where=p > 0) / np.log(2), sized("M N", (5, 7))),
+    "entropy": Foreign(lambda p: -(p * np.log2(np.abs(p) + 1e-300)).sum(1, where=p > 0), sized("M N", (5, 7))),
     "nan_mean": Foreign(nan_mean, sized("M N", (5, 7), (3, 32)), some_missing),
     "tails": Foreign(tails, sized("N", (7,), (33,)), inside),
     "xorshift": Foreign(xorshift, sized("N T", (7, 5), (16, 9)), wide_bits),
