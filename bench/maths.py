@@ -209,10 +209,10 @@ def main() -> None:
     parser.add_argument("--functions", nargs="+", choices=FUNCTIONS, default=FUNCTIONS)
     parser.add_argument("--seed", type=int, default=0)
     arguments = parser.parse_args()
-    if arguments.exhaustive is not None or arguments.double is not None:
+    if arguments.exhaustive or arguments.double:
         for function in arguments.functions:
-            step, t = (arguments.exhaustive, "f32") if arguments.double is None else (arguments.double, "f64")
-            worst, at = exhaustive(function, step, arguments.seed, t)
+            step = arguments.exhaustive or arguments.double
+            worst, at = exhaustive(function, step, arguments.seed, "f32" if arguments.double is None else "f64")
             print(f"{function:<8} {worst:.3f} ulp at {', '.join(map(repr, at))}", flush=True)
         return
     print(f"{'':<8}{'ours':>9}{'NumPy':>9}{'C':>9}   ns per element, {SPEED_COUNT} float32 on one thread")

@@ -17,6 +17,7 @@ import numpy as np
 from tensorc_dsl.syntax import tree
 from tests.compute.scalars import (
     ARG,
+    BITS,
     FLOATS,
     INDEX,
     MATHS,
@@ -230,8 +231,10 @@ class Meaning:
             return self.pair(f, args[0], args[1], scope, want)
         t = next((t for a in args if (t := self.type(a))), want) or ""
         values = [self.value(a, scope, t) for a in args]
+        if f in BITS:
+            return fit(BITS[f](WIDTHS[t], *values), t)
         if t in WIDTHS:
-            return fit(abs(values[0]), t)
+            return fit(MATHS[f](*values), t)
         return float(MATHS[f](*map(np.float64, values)))
 
     # --- reductions --------------------------------------------------------------------------------------------------

@@ -79,13 +79,15 @@ class Writer:
             return self.pick(
                 f"({part()} + {part()})", f"({part()} - {part()})", f"({part()} * {part()})", f"({part()} / -3)",
                 f"({part()} % 5)", f"min({part()}, {part()})", f"abs({part()})", f"-({part()})", conditional,
-                f"{t}(H[i, j])", f"{t}(D[i, j] * 4)",
+                f"{t}(H[i, j])", f"{t}(D[i, j] * 4)", f"bit_and({part()}, {part()})", f"bit_or({part()}, 5)",
+                f"xor({part()}, {part()})", f"shift_left({part()}, {part()})", f"shift_right({part()}, 2)", f"sign({part()})",
             )  # fmt: skip
         return self.pick(
             f"({part()} + {part()})", f"({part()} - {part()})", f"({part()} * {part()})", f"({part()} / 4)",
             f"max({part()}, {part()})", f"-({part()})", f"tanh({part()})", f"sigmoid({part()})", f"exp(min({part()}, 2))",
             f"log(abs({part()}) + 1)", f"sqrt(abs({part()}))", f"sin({part()})", f"erf({part()})",
-            f"rsqrt(abs({part()}) + 0.5)", f"pow(abs({part()}) + 0.5, 1.5)",
+            f"rsqrt(abs({part()}) + 0.5)", f"pow(abs({part()}) + 0.5, 1.5)", f"log1p(abs({part()}))", f"atan({part()})",
+            f"exp2(min({part()}, 2))", f"copysign({part()}, {part()})",
             "floor(A[i, j] * 4)" if t == "f32" else "ceil(D[i, j])",
             conditional,
         )  # fmt: skip

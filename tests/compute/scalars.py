@@ -24,8 +24,8 @@ MATHS: dict[str, Callable[..., Any]] = {
     "exp": np.exp, "log": np.log, "tanh": np.tanh, "erf": special.erf, "sqrt": np.sqrt, "sigmoid": special.expit,
     "rsqrt": lambda x: 1 / np.sqrt(x), "floor": np.floor, "ceil": np.ceil, "round": np.rint, "sin": np.sin,
     "cos": np.cos, "tf32": tf32, "abs": abs, "pow": lambda x, y: np.power(np.full(1, x), np.full(1, y))[0],
-    "exp2": np.exp2, "log1p": np.log1p, "atan2": np.arctan2, "trunc": math.trunc, "copysign": math.copysign,
-    "sign": lambda x: (x > 0) - (x < 0), "isnan": lambda x: x != x,
+    "exp2": np.exp2, "log1p": np.log1p, "atan": np.arctan, "trunc": np.trunc, "copysign": math.copysign,
+    "sign": lambda x: x if x != x else int(x > 0) - int(x < 0),
 }  # fmt: skip
 
 BITS: dict[str, Callable[[int, int, int], int]] = {

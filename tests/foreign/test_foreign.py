@@ -33,6 +33,7 @@ from tensorc_dsl.syntax.fmt import format_text
 from tests.codegen.native import run
 from tests.foreign.apps import APPS
 from tests.foreign.contractions import CONTRACTIONS
+from tests.foreign.functions import FUNCTIONS
 from tests.foreign.models import MODELS
 from tests.foreign.npbench import NPBENCH
 from tests.foreign.onnx import ONNX
@@ -44,7 +45,7 @@ from tests.foreign.topi import TOPI
 
 HERE = Path(__file__).parent
 FULL = {"onnx": ONNX, "polybench": POLYBENCH, "contractions": CONTRACTIONS, "models": MODELS}
-SHORT = {"topi": TOPI, "npbench": NPBENCH, "apps": APPS, "sequences": SEQUENCES}
+SHORT = {"topi": TOPI, "npbench": NPBENCH, "apps": APPS, "sequences": SEQUENCES, "functions": FUNCTIONS}
 """Files whose computes have one schedule in tests, at their first size, and the rest in campaigns."""
 FILES = {**FULL, **SHORT}
 CASES = [(file, name) for file, known in FILES.items() for name in known]

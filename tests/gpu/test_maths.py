@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 
 from tensorc_dsl.backend.cuda.codegen.ptx import device_module, ptx_of
 from tensorc_dsl.backend.cuda.codegen.view import cuda_text
 from tensorc_dsl.backend.cuda.lower.lower import lower_device
+from tensorc_dsl.backend.cuda.sass import assemble, tool
 from tensorc_dsl.ir.dtypes import DTYPES
 from tensorc_dsl.ir.maths import MATHS
 from tensorc_dsl.ir.parse import parse_program
@@ -55,3 +58,10 @@ def test_every_function_of_a_type_has_code_and_is_right(t: str) -> None:
             c = f"C{k}"
             near = np.abs(made[c] - want[c]) <= allowed[c]
             assert (near | np.isnan(made[c]) & np.isnan(want[c])).all(), name
+
+
+@pytest.mark.skipif(tool("ptxas") is None, reason="there is no ptxas")
+@pytest.mark.parametrize("t", ["f64", "i64"])
+def test_ptxas_takes_the_code_of_every_function(t: str, tmp_path: Path) -> None:
+    _, _, scheduled = every(t)
+    assert "Used" in assemble(ptx_of(device_module(lower_device(scheduled)), "sm_80"), "sm_80", tmp_path / "k.cubin")
