@@ -129,6 +129,8 @@ def _narrowed(loops: Sequence[For], block: Block) -> tuple[Sequence[For], Block]
                 if extent is not None:
                     extents[name] = min(extent, limit)
                     continue
+            case _:
+                pass
         where.append(c)
     if len(where) == len(block.where):
         return loops, block

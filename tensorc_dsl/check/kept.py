@@ -11,7 +11,7 @@ from tensorc_dsl.check.uses import Found, Resolve
 from tensorc_dsl.diagnostic import TschedError
 from tensorc_dsl.source import Source
 from tensorc_dsl.syntax import tree as t
-from tensorc_dsl.syntax.parse import parse_items
+from tensorc_dsl.syntax.parse import used_items
 
 Path = tuple[str, ...]
 
@@ -75,7 +75,7 @@ def _after(kept: _Kept | None, path: Path, user: Source, resolve: Resolve) -> _K
         read[path] = found.sources
         return found
 
-    loader = Loader(noted, parse_items) if kept is None else kept.loader.copy(noted, parse_items)
+    loader = Loader(noted, used_items) if kept is None else kept.loader.copy(noted, used_items)
     try:
         found = noted(path, user)
     except TschedError:

@@ -13,7 +13,7 @@ from tensorc_dsl.elaborate.library import Library
 from tensorc_dsl.ir.program import Intrinsic, Program
 from tensorc_dsl.source import Source
 from tensorc_dsl.syntax import tree as t
-from tensorc_dsl.syntax.parse import parse_items
+from tensorc_dsl.syntax.parse import parse_items, used_items
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +62,7 @@ def load_file(source: Source, resolve: Resolve = standard) -> CheckedFile:
     items. Two files share the objects of what both use of the standard library.
     """
     own = parse_items(source)
-    return _checked(loader_of(own.file, source, resolve, lambda s: own if s is source else parse_items(s)), source)
+    return _checked(loader_of(own.file, source, resolve, lambda s: own if s is source else used_items(s)), source)
 
 
 class Versions:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
-from functools import cache
+from functools import cache, lru_cache
 
 from tensorc_dsl.diagnostic import Diagnostic, Note, TschedError
 from tensorc_dsl.source import Source, Span
@@ -112,6 +112,12 @@ def parse_items(source: Source) -> Parsed:
         starts = item_starts(source.text)
         items, found = _parts(source, zip([0, *starts], [*starts, size], strict=True))
         return Parsed(tree.File(source, items), found or whole.diagnostics)
+
+
+@lru_cache(maxsize=256)
+def used_items(source: Source) -> Parsed:
+    """As `parse_items`, of a file that others use: those of the library are read again and again in one process."""
+    return parse_items(source)
 
 
 def item_starts(text: str) -> list[int]:

@@ -12,7 +12,7 @@ from tensorc_dsl.search.streams import stream
 from tests.interp.hard_pipelines import HARD
 
 
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", range(2))
 def test_every_draw_is_right_and_proved(seed: int) -> None:
     found = pipelines(range(seed, seed + 1), 2)
     assert (found.draws, found.unproved, found.wrong) == (2, 0, 0)

@@ -10,7 +10,7 @@ from tensorc_dsl.resources import stdlib_root
 from tensorc_dsl.source import Source
 from tensorc_dsl.syntax import tree
 from tensorc_dsl.syntax.format import format_item
-from tensorc_dsl.syntax.parse import parse
+from tensorc_dsl.syntax.parse import used_items
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +28,7 @@ def library() -> Iterator[LibraryFile]:
     for file in sorted(root.rglob("*.tsched")):
         place = file.relative_to(root)
         path = ".".join(("std", *place.with_suffix("").parts))
-        items = parse(Source.read(file, place.as_posix())).items
+        items = used_items(Source.read(file, place.as_posix())).file.items
         yield LibraryFile(path, place.as_posix(), tuple(i for i in items if not isinstance(i, tree.UseDecl)))
 
 

@@ -196,10 +196,14 @@ def _parts_of_threads(
     on = np.zeros(axes.threads, np.bool_)
     first = np.zeros(axes.threads, np.int64)
     parts = [np.zeros(axes.threads, np.int64) for _ in b.shape]
+    known: dict[frozenset[tuple[Expr, int]], Numbers] = {}  # most accesses have the same part
     for n, (a, terms) in enumerate(zip(found, around, strict=True)):
         own = _runs(a, axes)
         for d, x in enumerate(terms):
-            here = of_threads(x, axes.threads)
+            key = frozenset(x.items())
+            if key not in known:
+                known[key] = of_threads(x, axes.threads)
+            here = known[key]
             apart = own & on & (here != parts[d])
             if n and _not_of_thread(x) != _not_of_thread(around[0][d]):
                 apart = np.ones(axes.threads, np.bool_)
