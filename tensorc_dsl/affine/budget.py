@@ -15,9 +15,9 @@ from tensorc_dsl.affine import isl
 OPERATIONS = 4 * 10**5
 """Operations of one question or one group of questions: four times what sufficed for all but 4 of 20,000 schedules."""
 
-QUESTIONS = 64
-"""The questions of OPERATIONS each that all questions of a proof may take together: two times what the longest proof takes of
-1,000 random pipelines and of the library's operators. An operation takes .2 to .8 µs, so it is up to 20 s."""
+QUESTIONS = 100
+"""The questions of OPERATIONS each that all questions of a proof may take together: three times what the longest proof of
+1,000 random pipelines takes. An operation takes .2 to .8 µs on an idle machine."""
 
 FEW = 4096
 """Operations of usual questions. Each of these counts for a quarter of it: to ask isl for their number takes as long."""
