@@ -25,6 +25,7 @@ from tensorc_dsl.ir.expr import (
     free_vars,
     loads,
 )
+from tensorc_dsl.ir.look_back import passed_along
 from tensorc_dsl.ir.pipelines import pipeline
 from tensorc_dsl.ir.print import format_expr
 from tensorc_dsl.ir.program import (
@@ -124,6 +125,8 @@ def _block(b: Block, around: tuple[For, ...], scope: UsableNames, program: Progr
         if it.kind is not IterKind.SPATIAL:
             atomic = it.kind is IterKind.REDUCE and is_atomic(b)
             at_once = [x for x in around if x.kind in AT_ONCE and not (atomic and x.kind is LoopKind.BOUND)]
+            if it.kind is IterKind.SCAN:
+                at_once = [x for x in at_once if b not in passed_along(x)]
             racing = [loop.var for loop in at_once]
             if clash := free_vars(it.binding) & set(racing):
                 raise ProgramError(f"{where}: {it.kind} iterator {it.name} runs over parallel loop {min(clash)}")
