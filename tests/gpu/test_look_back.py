@@ -10,17 +10,15 @@ from functools import cache
 import numpy as np
 import pytest
 
-from tensorc_dsl.api import Task, loads
-from tensorc_dsl.backend.cuda import residents
+from tensorc_dsl.api import loads
 from tensorc_dsl.backend.cuda.codegen.look_back import ADDS, Looking
 from tensorc_dsl.backend.cuda.codegen.threads import Threads
 from tensorc_dsl.backend.cuda.emulate import emulation
-from tensorc_dsl.backend.cuda.lower.kernels import DeviceProgram, LookBack, Ticket
+from tensorc_dsl.backend.cuda.lower.kernels import STEP, DeviceProgram, LookBack, Ticket, without_barrier
 from tensorc_dsl.backend.cuda.lower.lower import lower_device
 from tensorc_dsl.backend.memory import aligned_copy, aligned_empty
 from tensorc_dsl.backend.protocol import ORDERS
-from tensorc_dsl.ir.arrays import Array
-from tensorc_dsl.ir.expr import ONE, ZERO, Compare, add, conjunction, floormod, index
+from tensorc_dsl.ir.expr import Compare, Var, add, floormod, index
 
 STEPS = """
 compute sums(X: T[N]; T: dtype) -> Y: T[N] { Y[t] = scan[t] init X[0] step Y[t - 1] + X[t] }
@@ -63,13 +61,19 @@ def test_blocks_pass_a_sum_on(words: str) -> None:
 
 def without_release(patch: pytest.MonkeyPatch) -> None:
     plain = Threads.put
-    patch.setattr(Threads, "put", lambda self, chain, at, word, release: plain(self, chain, at, word, release=False))  # type: ignore[no-untyped-def]
+
+    def put(self: Threads, chain: str, at: str, word: str, *, release: bool) -> None:
+        plain(self, chain, at, word, release=False and release)
+
+    patch.setattr(Threads, "put", put)
 
 
 def without_acquire(patch: pytest.MonkeyPatch) -> None:
     plain = Threads.get
     patch.setattr(
-        Threads, "get", lambda self, chain, at, seen: plain(self, chain, at, "relaxed" if seen == "acquire" else seen)  # type: ignore[no-untyped-def]
+        Threads,
+        "get",
+        lambda self, chain, at, seen: plain(self, chain, at, "relaxed" if seen == "acquire" else seen),  # type: ignore[no-untyped-def]
     )
 
 
@@ -87,3 +91,104 @@ def never_done(patch: pytest.MonkeyPatch) -> None:
     """The value of a step is said to be what it adds."""
     plain = Looking.post
     patch.setattr(Looking, "post", lambda self, *args: plain(self, *args[:-1], ADDS))  # type: ignore[no-untyped-def]
+
+
+def wrong_word(patch: pytest.MonkeyPatch) -> None:
+    """The flag is made known by itself, and then with the value."""
+    plain = Threads.put
+
+    def put(self: Threads, chain: str, at: str, word: str, *, release: bool) -> None:
+        plain(self, chain, at, self.f.op(f"and i64 {word}, 3"), release=release)
+        plain(self, chain, at, word, release=release)
+
+    patch.setattr(Threads, "put", put)
+
+
+def last_first(patch: pytest.MonkeyPatch) -> None:
+    """Blocks that begin later are of earlier steps."""
+    plain, count = Threads.next_number, by_hand("packed").kernels[0].grid[0]
+
+    def number(self: Threads, chain: str) -> str:
+        return self.f.op(f"sub i64 {self.expressions.index(add(count, index(-1)))}, {plain(self, chain)}")
+
+    patch.setattr(Threads, "next_number", number)
+
+
+def wrong_value(patch: pytest.MonkeyPatch) -> None:
+    """The first of the steps between is left out."""
+    plain = Threads.counted
+
+    def counted(self: Threads, var: str, begin: str, end: str, step: int, write: Callable[[], None]) -> None:
+        later = self.f.op(f"add i64 {begin}, 1") if var == "look.step" else begin
+        plain(self, var, later, end, step, write)
+
+    patch.setattr(Threads, "counted", counted)
+
+
+def stale_before(patch: pytest.MonkeyPatch) -> None:
+    """What is before the block is taken for what is before the step that was found."""
+    plain = Looking._find  # pyright: ignore[reportPrivateUsage]
+    patch.setattr(Looking, "_find", lambda self: (self.to.write((self.s.before,)), plain(self))[1])  # type: ignore[no-untyped-def]
+    patch.setattr(Looking, "_between", lambda self: None)
+
+
+UNKNOWN, EVER, WRONG = "which no flag has made known", "waits for what no other block makes known", "wrong"
+ASTRAY = "which is outside of it"
+
+SEEDED: dict[str, tuple[Callable[[pytest.MonkeyPatch], None], dict[str, str]]] = {
+    "no release": (without_release, {"released": UNKNOWN}),
+    "no acquire": (without_acquire, {"released": UNKNOWN}),
+    "the flag before the value": (flag_first, {"packed": WRONG, "released": UNKNOWN}),
+    "a flag and then its value": (wrong_word, {"packed": WRONG}),
+    "no value is made known": (never_done, {"packed": f"{ASTRAY}|{EVER}", "released": f"{ASTRAY}|{EVER}"}),
+    "waits for who begins later": (last_first, {"packed": EVER}),
+    "a step is left out": (wrong_value, {"packed": WRONG, "released": WRONG}),
+    "the wrong value is kept": (stale_before, {"packed": WRONG}),
+}
+
+
+@pytest.mark.parametrize(("case", "words"), [(c, w) for c, (_, said) in SEEDED.items() for w in said])
+def test_what_is_wrong_with_the_protocol_is_found(case: str, words: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    seed, said = SEEDED[case]
+    program = by_hand(words)
+    seed(monkeypatch)
+    fault, right = run(program, words)
+    assert re.search(said[words], fault or ("" if right else WRONG)), (fault, right)
+
+
+def changed(p: DeviceProgram, look: Callable[[LookBack], LookBack]) -> DeviceProgram:
+    (k,) = p.kernels
+    body = tuple(look(s) if isinstance(s, LookBack) else s for s in k.body)
+    return replace(p, kernels=(replace(k, body=body),))
+
+
+def without_ticket(p: DeviceProgram) -> DeviceProgram:
+    (k,) = p.kernels
+    return replace(p, kernels=(replace(k, body=tuple(s for s in k.body if not isinstance(s, Ticket))),))
+
+
+def few_steps(s: LookBack) -> LookBack:
+    """Steps that others need are not made."""
+    return replace(s, conds=(Compare("<", Var(STEP), index(9)),))
+
+
+KERNELS: dict[str, tuple[Callable[[DeviceProgram], DeviceProgram], str]] = {
+    "the number of the machine": (without_ticket, EVER),
+    "memory that is not 0": (lambda p: replace(p, kernels=(replace(p.kernels[0], cleared=()),)), f"{EVER}|{WRONG}|out"),
+    "two steps share their words": (
+        lambda p: changed(p, lambda s: replace(s, slot=floormod(s.slot, index(2)))),
+        f"{WRONG}|{EVER}",
+    ),
+    "a step that is not made": (lambda p: changed(p, few_steps), WRONG),
+    "no barrier behind the value before": (
+        lambda p: replace(p, kernels=(without_barrier(p.kernels[0], 0),)),
+        "meet without a barrier",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", KERNELS)
+def test_what_is_wrong_with_a_kernel_is_found(case: str) -> None:
+    change, said = KERNELS[case]
+    fault, right = run(change(by_hand("packed")), "packed")
+    assert re.search(said, fault or ("" if right else WRONG)), (fault, right)

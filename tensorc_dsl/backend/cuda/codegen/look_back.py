@@ -58,7 +58,7 @@ class Passing(Protocol):
         ...
 
     def pause(self) -> None:
-        """Write that a thread has looked for something that is not there yet."""
+        """Write that a thread looks again."""
         ...
 
 
@@ -153,21 +153,18 @@ class Looking:
         at, found = f.alloca("i64", 1), f.alloca("i64", 1)
         own = str(self.to.expressions.index(s.step))
         f.line(f"store i64 {f.op(f'sub i64 {own}, 1')}, ptr {at}")
-        again, wait, seen, back, done = (f.label(x) for x in ("again", "wait", "seen", "back", "done"))
+        again, back, done = (f.label(x) for x in ("again", "back", "done"))
         f.branch(again)
         f.start_block(again)
         with f.region():
             step = f.op(f"load i64, ptr {at}")
             whole, flag = self.look(self._first_word(step))
             f.line(f"store i64 {whole}, ptr {found}")
-            f.branch_if(f.op(f"icmp eq i64 {flag}, 0"), wait, seen)
-            f.start_block(wait)
-            self.to.pause()
-            f.branch(again)
-            f.start_block(seen)
             f.branch_if(f.op(f"icmp eq i64 {flag}, {DONE}"), done, back)
             f.start_block(back)
-            f.line(f"store i64 {f.op(f'sub i64 {step}, 1')}, ptr {at}")
+            known = f.op(f"zext i1 {f.op(f'icmp ne i64 {flag}, 0')} to i64")
+            f.line(f"store i64 {f.op(f'sub i64 {step}, {known}')}, ptr {at}")
+            self.to.pause()
             f.branch(again)
         f.start_block(done)
         step, whole = f.op(f"load i64, ptr {at}"), f.op(f"load i64, ptr {found}")
