@@ -64,8 +64,9 @@ def interpret(program: Program, inputs: Mapping[str, Array], order: Order = "for
     """The outputs by name, in float64, int64 or bool. Raises InterpretError.
 
     `order` is the order of the iterations of parallel, vectorized and bound loops, which have none of their own: a result
-    that depends on it is a race. Loops along which blocks pass a value on run in order. "shuffled" is the same shuffle in every run. With "together", all iterations advance in
-    turns, each to its next read or write, and pipelined loops run stage by stage.
+    that depends on it is a race. Loops along which blocks pass a value on have one, and keep it. "shuffled" is the same
+    shuffle in every run. With "together", all iterations advance in turns, each to its next read or write, and pipelined
+    loops run stage by stage.
     """
     memory: dict[str, list[Any]] = {name: a.reshape(-1).tolist() for name, a in bind_inputs(program, inputs).items()}
     for b in (*program.params, *program.buffers):

@@ -62,8 +62,8 @@ def test_blocks_pass_a_sum_on(words: str) -> None:
 def without_release(patch: pytest.MonkeyPatch) -> None:
     plain = Threads.put
 
-    def put(self: Threads, chain: str, at: str, word: str, *, release: bool) -> None:
-        plain(self, chain, at, word, release=False and release)
+    def put(self: Threads, chain: str, at: str, word: str, **_: bool) -> None:
+        plain(self, chain, at, word, release=False)
 
     patch.setattr(Threads, "put", put)
 
@@ -129,7 +129,7 @@ def stale_before(patch: pytest.MonkeyPatch) -> None:
     """What is before the block is taken for what is before the step that was found."""
     plain = Looking._find  # pyright: ignore[reportPrivateUsage]
     patch.setattr(Looking, "_find", lambda self: (self.to.write((self.s.before,)), plain(self))[1])  # type: ignore[no-untyped-def]
-    patch.setattr(Looking, "_between", lambda self: None)
+    patch.setattr(Looking, "_between", lambda _: None)
 
 
 UNKNOWN, EVER, WRONG = "which no flag has made known", "waits for what no other block makes known", "wrong"
