@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import re
+import shutil
 from collections.abc import Callable
 from dataclasses import replace
 from functools import cache
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -16,9 +18,15 @@ from tensorc_dsl.backend.cuda.codegen.threads import Threads
 from tensorc_dsl.backend.cuda.emulate import emulation
 from tensorc_dsl.backend.cuda.lower.kernels import STEP, DeviceProgram, LookBack, Ticket, without_barrier
 from tensorc_dsl.backend.cuda.lower.lower import lower_device
+from tensorc_dsl.backend.cuda.sass import registers_of, tool
 from tensorc_dsl.backend.memory import aligned_copy, aligned_empty
 from tensorc_dsl.backend.protocol import ORDERS
 from tensorc_dsl.ir.expr import Compare, Var, add, floormod, index
+from tensorc_dsl.trace.handlers import condition
+from tests.gpu.kernels import ptx, whole
+from tests.gpu.pretend import pretended
+from tests.gpu.test_loader import told
+from tests.gpu.test_scans import task
 
 STEPS = """
 compute sums(X: T[N]; T: dtype) -> Y: T[N] { Y[t] = scan[t] init X[0] step Y[t - 1] + X[t] }
@@ -192,3 +200,46 @@ def test_what_is_wrong_with_a_kernel_is_found(case: str) -> None:
     change, said = KERNELS[case]
     fault, right = run(change(by_hand("packed")), "packed")
     assert re.search(said, fault or ("" if right else WRONG)), (fault, right)
+
+
+def test_words_are_0_at_each_launch() -> None:
+    x = np.ones(N, np.int32)
+    with pretended() as gpu:
+        t = loads(f"{STEPS}\ntask t = sums(N={N}, T=i32) with by_hand", target="native-cuda")["t"]
+        kernel = t.replay(t.sample(0))
+        for _ in range(2):
+            kernel(x)
+        order = [c for c in gpu.CALLS if c[0] in ("cuMemsetD8Async", "cuLaunchKernel")]
+    assert [c[0] for c in order] == ["cuMemsetD8Async", "cuLaunchKernel"] * 2
+    assert order[0][1:] == (0, 8 * (1 + N // 4))
+
+
+@pytest.mark.skipif(shutil.which("cc") is None, reason="there is no C compiler")
+def test_the_loader_in_c_clears_words(tmp_path: Path) -> None:
+    t = loads(f"{STEPS}\nuse std.gpu.targets.{{sm_80}}\ntask t = sums(N=8..{N}, T=i32) with by_hand", target="sm_80")[
+        "t"
+    ]
+    lines = told(tmp_path, t, t.sample(0), ["t(&m, 0, 1024, 2048, 4096, 61)"], 4)
+    words = [x for x in lines if x.startswith(("set", "launch"))]
+    assert words[0] == f"set 4096 0 {8 * (1 + N // 4)}"
+    assert words[1].startswith("launch t_0 16 1 1 4")
+
+
+def test_memory_is_read_and_written_once() -> None:
+    moved = {}
+    for passed in (False, True):
+        t = task("rows(M=2, N=2039, T=f32)")
+        draws = {"together": True, "each": 8, "width": 64, "staged": True, "passed": passed}
+        trace = whole(t.drawn_from(condition(t.model, draws)).sample(0))
+        counts = t.emulate(trace).counts
+        moved[passed] = sum(x.moves for k in counts for x in k.traffic if not x.shared)
+    assert moved[True] < 0.75 * moved[False]
+
+
+@pytest.mark.skipif(tool("ptxas") is None, reason="there is no ptxas")
+@pytest.mark.parametrize("cpu", ["sm_80", "sm_90"])
+@pytest.mark.parametrize("words", STEPS_OF)
+def test_machine_code_acquires_and_releases(words: str, cpu: str) -> None:
+    text = ptx(by_hand(words), cpu)
+    assert ("st.release.gpu" in text) == ("ld.acquire.gpu" in text) == (words == "released")
+    assert registers_of(text, cpu).spilled == ""
