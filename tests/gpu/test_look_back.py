@@ -22,9 +22,12 @@ from tensorc_dsl.backend.cuda.sass import registers_of, tool
 from tensorc_dsl.backend.memory import aligned_copy, aligned_empty
 from tensorc_dsl.backend.protocol import ORDERS
 from tensorc_dsl.ir.expr import Compare, Var, add, floormod, index
+from tensorc_dsl.ir.parse import parse_program
 from tensorc_dsl.lower.flat import LowerError
+from tensorc_dsl.reference.interpret import interpret
+from tensorc_dsl.source import Source
 from tensorc_dsl.trace.handlers import condition
-from tests.gpu.kernels import ptx, whole
+from tests.gpu.kernels import emulated, ptx, whole
 from tests.gpu.pretend import pretended
 from tests.gpu.test_loader import told
 from tests.gpu.test_scans import task
@@ -260,3 +263,32 @@ def test_threads_do_not_look_back() -> None:
     text = STEPS.replace("bind(Y.loops[1]", 'bind(add_unit_loop(carry), "thread.y")\n    bind(Y.loops[1]')
     with pytest.raises(LowerError, match="counts threads, and one thread looks back"):
         lower_device(loads(f"{text}\ntask t = sums(N={N}, T=i32) with by_hand")["t"].sample(0).program)
+
+
+TWO = """program sums(X: i32[12], Y: i32[12]) {
+    buffer S: i32[12]
+    buffer R: i32[12]
+    bound("block.x") for d in 12 {
+        block S @("look_back", true) {
+            scan vd in 12 = d
+            S[vd] = X[vd] if vd < 1 else S[vd - 1] + X[vd]
+        }
+        block R @("look_back", true) {
+            scan vd in 12 = d
+            R[vd] = X[vd] if vd < 1 else R[vd - 1] * 3 + S[vd - 1]
+        }
+        block Y {
+            spatial vd in 12 = d
+            Y[vd] = 0 if vd < 1 else R[vd - 1] + S[vd - 1]
+        }
+    }
+}"""
+
+
+def test_a_scan_reads_what_another_one_passes_on() -> None:
+    program = parse_program(Source("two", TWO))
+    inputs = {"X": np.arange(1, 13, dtype=np.int32)}
+    fault, found = emulated(lower_device(program), program, inputs)
+    assert fault == ""
+    for out in (*found, interpret(program, inputs, "shuffled")):
+        np.testing.assert_array_equal(out["Y"], interpret(program, inputs)["Y"])

@@ -128,17 +128,17 @@ def with_words(b: Buffer, found: Mapping[str, Words]) -> Prepared:
 
 
 def reads_before(body: tuple[Flat, ...], chains: Mapping[str, Chain]) -> tuple[Flat, ...]:
-    """The statements with the value before the step of a block where they read it; the steps themselves are as they were."""
-
-    def here(x: Expr) -> Expr:
-        return Load(chains[x.buffer].before, (ZERO,), x.dtype) if isinstance(x, Load) and x.buffer in chains else x
+    """The statements with the value before the step of a block where they read it, but for what a step reads of its own."""
 
     def go(s: Flat) -> Flat:
         if not isinstance(s, Store):
             return replace(s, body=tuple(map(go, s.body)))
-        if s.buffer in chains or not any(x.buffer in chains for x in store_loads(s)):
-            return s
-        return replace(s, value=transform(s.value, here))
+        others = {x.buffer for x in store_loads(s)} & chains.keys() - {s.buffer}
+
+        def here(x: Expr) -> Expr:
+            return Load(chains[x.buffer].before, (ZERO,), x.dtype) if isinstance(x, Load) and x.buffer in others else x
+
+        return replace(s, value=transform(s.value, here)) if others else s
 
     return tuple(map(go, body)) if chains else body
 
