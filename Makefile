@@ -81,7 +81,12 @@ demo: $(VENV)/.core ## Install, tune the matmul example and show the result besi
 BOTH := -n 2 --dist worksteal
 
 .PHONY: test
-test: lint ## Everything that must hold: lint, format, types, layers, tests
+test: style ## Everything that must hold: lint, format, types, layers, tests
+	@$(MAKE) --no-print-directory --jobs 2 types tests
+
+# Types are checked by one process, for a tenth of the time of all tests: it runs beside them, or a core would wait.
+.PHONY: tests
+tests: $(VENV)/.dev
 	$(BIN)/python -m pytest $(BOTH) -q
 
 .PHONY: coverage
@@ -89,11 +94,17 @@ coverage: $(VENV)/.dev ## Which branches the tests take; fewer than the share in
 	$(BIN)/python -m pytest $(BOTH) -q --cov --cov-report=term
 
 .PHONY: lint
-lint: $(VENV)/.dev ## Lint, format check, types and layers, without the tests
+lint: style types ## Lint, format check, types and layers, without the tests
+
+.PHONY: style
+style: $(VENV)/.dev
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check
-	$(BIN)/pyright
 	$(BIN)/lint-imports
+
+.PHONY: types
+types: $(VENV)/.dev
+	$(BIN)/pyright
 
 .PHONY: format
 format: $(VENV)/.dev ## Format the code and repair what the linter can

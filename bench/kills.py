@@ -161,8 +161,11 @@ def wait_for(holds: Callable[[], bool], seconds: float = PATIENCE) -> bool:
     return True
 
 
-def kill(folder: Path, moment: str, later: float, number: signal.Signals) -> list[str]:
-    """What is wrong after a run in the folder was ended `later` seconds after the moment, or by itself before that."""
+def kill(folder: Path, moment: str, later: float, number: signal.Signals, *, resume: bool = True) -> list[str]:
+    """What is wrong after a run in the folder was ended `later` seconds after the moment, or by itself before that.
+
+    With `resume` it is also resumed.
+    """
     run = Run.start(folder, MOMENTS[moment].trials)
     mark = str(folder)
     wrong: list[str] = []
@@ -186,7 +189,8 @@ def kill(folder: Path, moment: str, later: float, number: signal.Signals) -> lis
         check_writable(folder / "best.tsched")  # as the next run does first, which clears away what was being written
         if lying := {p.name for p in folder.iterdir()} - KEPT | {p.name for p in (folder / "tmp").iterdir()}:
             wrong.append(f"left behind: {', '.join(sorted(lying))}")
-        wrong += _resumed(folder)
+        if resume:
+            wrong += _resumed(folder)
     finally:
         for process in alive(mark):
             process.kill()

@@ -3,8 +3,9 @@
     python -m bench.maths                                   ns per element, beside NumPy and the C library's function
     python -m bench.maths --exhaustive [--functions log …]  the largest error of all 2**32 arguments (a minute each)
     python -m bench.maths --exhaustive 61                   of every 61st
+    python -m bench.maths --double 4                        of float64, at 4 times 2**20 arguments
 
-The error is in ulps, units in the last place of the exact result (`ulps`). `pow` has two arguments: `--exhaustive` draws
+The error is in ulps, units in the last place of the exact result (`ulps`). Of functions of two arguments `--exhaustive` draws
 2**27 pairs or a part of them, from all float32 and from where the results are finite, seeded.
 """
 
@@ -12,18 +13,20 @@ from __future__ import annotations
 
 import argparse
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from bench.exact import exact
 from tensorc_dsl.backend.llvm.codegen.compile import Compiled, compile_kernel
 from tensorc_dsl.backend.llvm.codegen.machine import Machine
 from tensorc_dsl.backend.llvm.codegen.maths.call import CODES
 from tensorc_dsl.backend.llvm.lower.passes import lower_cpu
 from tensorc_dsl.backend.llvm.runtime.kernel import NativeKernel, load
+from tensorc_dsl.ir.maths import MATHS
 from tensorc_dsl.ir.parse import parse_program
 from tensorc_dsl.ir.target import Target
 from tensorc_dsl.ir.verify import verify
@@ -34,27 +37,32 @@ from tensorc_dsl.source import Source
 Array = NDArray[Any]
 
 
-REFERENCE: Mapping[str, Callable[..., Array]] = {
-    name: NUMERICS[name].value for name, c in CODES.items() if c.ulps is not None
-}
-"""The functions with errors, in NumPy and SciPy; in float64 their errors are far below a float32's last place."""
+FUNCTIONS = tuple(name for name, c in CODES.items() if c.ulps is not None)
+"""The functions with errors."""
 
-_LEAST_EXPONENT, _LARGEST_EXPONENT = (1023 - 126) << 52, (1023 + 127) << 52
-"""Those of normal float32, as they stand in the bits of a float64."""
+FORMATS = {"f32": (np.float32, np.float64, -126, 127, 23), "f64": (np.float64, np.longdouble, -1022, 1023, 52)}
+"""By the type of a kernel its arrays, what exact values are in, the exponents of normal numbers, the bits of a fraction."""
 
 LANES = 16
 BLOCK = 2**20
 SPEED_COUNT = 4096
 """Elements of an array of 16 KB."""
 
-_SPEED_RANGES = {"log": (0.01, 100.0), "rsqrt": (0.01, 100.0), "pow": (0.01, 10.0)}
+_SPEED_RANGES = {
+    **dict.fromkeys(("log", "log2", "log10", "rsqrt"), (0.01, 100.0)),
+    "log1p": (-0.9, 100.0), "acosh": (1.0, 100.0), "pow": (0.01, 10.0),
+    **dict.fromkeys(("asin", "acos", "atanh"), (-1.0, 1.0)),
+}  # fmt: skip
 
 
-def compiled(function: str, count: int, lanes: int, target: Target | None = None) -> Compiled:
-    """`C[i] = function(A[i])`, or of A and B, on `count` float32 in vectors of `lanes`; one array for each. For this machine,
-    or another."""
-    names = ("A", "B")[: 2 if function == "pow" else 1]
-    params = ", ".join(f"{name}: f32[{count}]" for name in (*names, "C"))
+def compiled(function: str, count: int, lanes: int, target: Target | None = None, t: str = "f32") -> Compiled:
+    """`C[i] = function(A[i])`, or of A and B, on `count` numbers of a type in vectors of `lanes`; one array for each.
+
+    For this machine, or another.
+    """
+    known = MATHS[function]
+    names = ("A", "B")[: known.count]
+    params = ", ".join([*(f"{name}: {t}[{count}]" for name in names), f"C: {'bool' if known.tells else t}[{count}]"])
     text = f"""
 program f({params}) {{
     for i in {count // lanes} {{
@@ -72,30 +80,32 @@ program f({params}) {{
     return compile_kernel(lower_cpu(p), target or host_target(1), 1)
 
 
-def ulps(got: Array, exact: Array) -> Array:
-    """Errors in units in the last place that a float32 of the size of the exact result has; infinite where one is NaN and
-    the other is not, or an infinity is wrong."""
-    exponent = exact.view(np.int64) & 0x7FF0_0000_0000_0000
-    unit = (np.clip(exponent, _LEAST_EXPONENT, _LARGEST_EXPONENT) - (23 << 52)).view(np.float64)
+def ulps(got: Array, exact: Array, t: str = "f32") -> Array:
+    """Errors in units in the last place that a float of the type and of the size of the exact result has; infinite where one
+    is NaN and the other is not, or an infinity is wrong."""
+    stored, wide, least, largest, fraction = FORMATS[t]
     with np.errstate(all="ignore"):
-        error = np.abs(got - exact) / unit
+        exponent = np.clip(np.frexp(exact)[1] - 1, least, largest)
+        error = np.abs(got.astype(wide) - exact) / np.ldexp(wide(1), exponent - fraction)
         strange = np.flatnonzero(~np.isfinite(error))
         g, e = got[strange], exact[strange]
-        same = (g == e.astype(np.float32)) | np.isnan(g) & np.isnan(e)
+        same = (g == e.astype(stored)) | np.isnan(g) & np.isnan(e)
     error[strange] = np.where(same, 0.0, np.inf)
     return error
 
 
 def blocks(function: str, step: int, seed: int) -> Iterator[tuple[Array, ...]]:
-    """Every `step`-th argument, `BLOCK` at a time; of `pow` many pairs."""
-    if function != "pow":
+    """Every `step`-th argument, `BLOCK` at a time; of functions of two many pairs."""
+    if MATHS[function].count == 1:
         for start in range(0, 2**32, BLOCK * step):
             yield (np.arange(start, start + BLOCK * step, step).astype(np.uint32).view(np.float32),)
         return
     rng = np.random.default_rng(seed)
     for k in range(-(-128 // step)):
         x, y = rng.integers(0, 2**32, (2, BLOCK), dtype=np.uint64).astype(np.uint32).view(np.float32)
-        if k % 2:
+        if k % 2 and function != "pow":
+            y = (x * rng.uniform(-3, 3, BLOCK)).astype(np.float32)
+        elif k % 2:
             x = np.where(np.isfinite(x) & (x != 0), x, np.float32(3))
             limit = np.log2(np.abs(x.astype(np.float64)))
             y = (rng.uniform(-150, 129, BLOCK) / np.where(limit == 0, 1, limit)).astype(np.float32)
@@ -104,16 +114,30 @@ def blocks(function: str, step: int, seed: int) -> Iterator[tuple[Array, ...]]:
         yield x, y
 
 
-def exhaustive(function: str, step: int, seed: int) -> tuple[float, tuple[float, ...]]:
-    """The largest error in ulps, and an argument that has it."""
-    kernel = load(compiled(function, BLOCK, LANES))
-    out = np.empty(BLOCK, np.float32)
-    worst, at = -1.0, ()
-    for arguments in blocks(function, step, seed):
-        kernel(*arguments, out)
+def drawn(function: str, count: int, seed: int) -> Iterator[tuple[Array, ...]]:
+    """Blocks of float64: of all bits, around 0 and 1, and up to where `exp` ends; their second arguments are as far apart, or
+    give finite powers."""
+    rng = np.random.default_rng(seed)
+    for _ in range(count):
+        a = rng.integers(0, 2**64, BLOCK // 4, dtype=np.uint64).view(np.float64)
+        b = rng.standard_normal(BLOCK // 4) * 2.0 ** rng.integers(-40, 8, BLOCK // 4)
+        c = 1 + rng.uniform(-1, 1, BLOCK // 4) * 2.0 ** rng.integers(-40, 1, BLOCK // 4)
+        x = np.concatenate([a, b, c, rng.uniform(-760, 760, BLOCK // 4)])
         with np.errstate(all="ignore"):
-            exact = REFERENCE[function](*(a.astype(np.float64) for a in arguments))
-        error = ulps(out, exact)
+            limit = np.log2(np.abs(x))
+            near = rng.uniform(-1080, 1030, BLOCK) / np.where(limit == 0, 1, limit) if function == "pow" else x
+            y = np.where(rng.random(BLOCK) < 0.7, near * rng.uniform(0.1, 1, BLOCK), rng.permutation(x))
+        yield (x, y)[: MATHS[function].count]
+
+
+def exhaustive(function: str, step: int, seed: int, t: str = "f32") -> tuple[float, tuple[float, ...]]:
+    """The largest error in ulps, and an argument that has it. Of f64 `step` is the number of blocks."""
+    kernel = load(compiled(function, BLOCK, LANES, t=t))
+    out = np.empty(BLOCK, FORMATS[t][0])
+    worst, at = -1.0, ()
+    for arguments in blocks(function, step, seed) if t == "f32" else drawn(function, step, seed):
+        kernel(*arguments, out)
+        error = ulps(out, exact(function, *arguments), t)
         k = int(np.argmax(error))
         if error[k] > worst:
             worst, at = float(error[k]), tuple(float(a[k]) for a in arguments)
@@ -123,7 +147,7 @@ def exhaustive(function: str, step: int, seed: int) -> tuple[float, tuple[float,
 def library_kernel(function: str, count: int) -> NativeKernel:
     """The same loop around calls of the C library's float function."""
     own = compiled(function, count, LANES)
-    arguments = 2 if function == "pow" else 1
+    arguments = MATHS[function].count
     loads = [
         f"  %p{k} = getelementptr ptr, ptr %arguments, i64 {k}\n  %b{k} = load ptr, ptr %p{k}"
         for k in range(arguments + 1)
@@ -167,11 +191,11 @@ def speed(function: str) -> tuple[float, float, float | None]:
     rng = np.random.default_rng(0)
     low, high = _SPEED_RANGES.get(function, (-10.0, 10.0))
     x = rng.uniform(low, high, SPEED_COUNT).astype(np.float32)
-    arguments = (x, x[::-1].copy()) if function == "pow" else (x,)
+    arguments = (x, x[::-1].copy()) if MATHS[function].count == 2 else (x,)
     out = np.empty_like(x)
     unit = 1e9 / SPEED_COUNT
     ours = min(load(compiled(function, SPEED_COUNT, LANES)).time((*arguments, out), ROUNDS))
-    theirs = best_call(lambda: REFERENCE[function](*arguments))
+    theirs = best_call(lambda: NUMERICS[function].value(*arguments))
     if function in ("sigmoid", "rsqrt"):
         return ours * unit, theirs * unit, None
     c = min(library_kernel(function, SPEED_COUNT).time((*arguments, out), ROUNDS))
@@ -181,12 +205,14 @@ def speed(function: str) -> tuple[float, float, float | None]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--exhaustive", nargs="?", type=int, const=1, metavar="STEP")
-    parser.add_argument("--functions", nargs="+", choices=list(REFERENCE), default=list(REFERENCE))
+    parser.add_argument("--double", type=int, metavar="N")
+    parser.add_argument("--functions", nargs="+", choices=FUNCTIONS, default=FUNCTIONS)
     parser.add_argument("--seed", type=int, default=0)
     arguments = parser.parse_args()
-    if arguments.exhaustive is not None:
+    if arguments.exhaustive is not None or arguments.double is not None:
         for function in arguments.functions:
-            worst, at = exhaustive(function, arguments.exhaustive, arguments.seed)
+            step, t = (arguments.exhaustive, "f32") if arguments.double is None else (arguments.double, "f64")
+            worst, at = exhaustive(function, step, arguments.seed, t)
             print(f"{function:<8} {worst:.3f} ulp at {', '.join(map(repr, at))}", flush=True)
         return
     print(f"{'':<8}{'ours':>9}{'NumPy':>9}{'C':>9}   ns per element, {SPEED_COUNT} float32 on one thread")

@@ -8,9 +8,9 @@ from itertools import pairwise
 from bench.random_site import NothingToName, Site
 from tensorc_dsl.affine.instruction import Match, match_nest
 from tensorc_dsl.ir.expr import constant, free_vars
-from tensorc_dsl.ir.program import For, IterKind, LoopKind, walk
+from tensorc_dsl.ir.program import For, IterKind, LoopKind, Stmt, walk
 from tensorc_dsl.schedule.primitives import PRIMITIVES
-from tensorc_dsl.schedule.refs import LoopRef
+from tensorc_dsl.schedule.refs import BlockRef, LoopRef
 
 
 def factors(site: Site) -> tuple[int | None, ...]:
@@ -77,7 +77,7 @@ def turned(site: Site) -> tuple[LoopRef, ...]:
     return tuple(LoopRef(x.var) for x in (path[-1], *path[:-1]))
 
 
-def _bodies(site: Site) -> list[tuple[object, ...]]:
+def _bodies(site: Site) -> list[tuple[Stmt, ...]]:
     return [site.program.body, *(x.body for x in site.loops)]
 
 
@@ -92,6 +92,29 @@ def follower(site: Site) -> LoopRef:
     return site.mostly_loop(
         [b for body in _bodies(site) for a, b in pairwise(body) if a is first and isinstance(b, For)]
     )
+
+
+def _name(s: Stmt) -> LoopRef | BlockRef:
+    return LoopRef(s.var) if isinstance(s, For) else BlockRef(s.name)
+
+
+def neighbour(site: Site) -> LoopRef | BlockRef:
+    """A loop or block with others beside it."""
+    return _name(site.likely([s for body in _bodies(site) if len(body) > 1 for s in body], site.blocks))
+
+
+def beside(site: Site) -> LoopRef | BlockRef:
+    """A statement in the body of the one that was chosen."""
+    name = site.chosen["statement"].name
+    here = [body for body in _bodies(site) if any(_name(s).name == name for s in body)]
+    return _name(site.mostly([s for body in here for s in body if _name(s).name != name], site.blocks))
+
+
+def followed_inside(site: Site) -> LoopRef | BlockRef:
+    """A statement below the chosen loop, behind which others stand."""
+    loop = site.loop()
+    bodies = [x.body for _, x in walk((loop,)) if isinstance(x, For)] if loop else []
+    return _name(site.mostly([s for body in bodies for s in body[:-1]], site.blocks))
 
 
 def inside(site: Site) -> LoopRef:

@@ -102,7 +102,7 @@ def any_buffer(site: Site) -> BufferRef:
 
 
 def layout(site: Site) -> IndexMap:
-    """A map of as many indices as the buffer has, or the block has iterators: moved, cut in two, or two of them joined."""
+    """A map of as many indices as the buffer has, or the block has iterators: moved, shifted, cut in two, or joined."""
     rng = site.rng
     sizes = _sizes(site)
     params = tuple(f"d{n}" for n in range(len(sizes)))
@@ -117,6 +117,8 @@ def layout(site: Site) -> IndexMap:
             other = results.pop(rng.randrange(len(results)))
             results.insert(0, add(mul(other, index(max(1, sizes[params.index(whole.name)]))), whole))
             continue
+        if rng.random() < 0.2:
+            whole = add(whole, index(rng.choice([1, 3])))
         results.insert(rng.randint(0, len(results)), floordiv(whole, n))
         results.insert(rng.randint(0, len(results)), floormod(whole, n))
     return IndexMap(params, tuple(results))

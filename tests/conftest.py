@@ -10,12 +10,18 @@ import os
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 from collections.abc import Iterator
+from functools import partial
 
 import pytest
 from hypothesis import settings
 
-from tensorc_dsl.machine import baseline, roof
+from tensorc_dsl.api import searching
+from tensorc_dsl.ir.print import format_program
+from tensorc_dsl.ir.program import Program
+from tensorc_dsl.machine import baseline, roof, yardsticks
+from tensorc_dsl.measure.local import LocalRunner
 from tensorc_dsl.search import drift
+from tensorc_dsl.search.team import Team
 
 settings.register_profile("ci", derandomize=True, deadline=None, print_blob=True)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "ci"))
@@ -52,6 +58,29 @@ def a_busy_machine_is_not_waited_for() -> Iterator[None]:
         m.setattr(drift, "PATIENCE", 0.0)
         m.setattr(roof, "CREDIBLE", 0.0)
         m.setattr(baseline, "SECONDS", 0.005)
+        yield
+
+
+@pytest.fixture(scope="session", autouse=True)
+def searches_start_few_processes() -> Iterator[None]:
+    """A search that a test runs in its own process has one builder, no team, and the time of NumPy for a program once.
+
+    Each child takes a third of a second of a core to start, and the cores have tests to run. Searches propose and find the
+    same without them. `tests/measure/test_local.py` has several builders, `tests/search/test_team.py` teams,
+    `tests/report/test_numpy.py` a child for each time; commands in processes of their own have all of these.
+    """
+    known: dict[tuple[str, int], float | None] = {}
+
+    def once(program: Program, threads: int) -> float | None:
+        key = format_program(program), threads
+        if key not in known:
+            known[key] = baseline.numpy_seconds(program, threads)
+        return known[key]
+
+    with pytest.MonkeyPatch.context() as m:
+        m.setattr(searching, "LocalRunner", partial(LocalRunner, builders=1))
+        m.setattr(searching, "Team", partial(Team, 0))
+        m.setattr(yardsticks, "numpy_seconds", once)
         yield
 
 

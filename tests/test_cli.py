@@ -22,6 +22,7 @@ from tensorc_dsl.diagnostic import Diagnostic
 from tensorc_dsl.ir.parse import parse_program
 from tensorc_dsl.ir.print import format_program
 from tensorc_dsl.ir.program import Program
+from tensorc_dsl.measure.local import LocalRunner
 from tensorc_dsl.measure.outcome import Outcome, Status
 from tensorc_dsl.source import Source
 from tensorc_dsl.validate.validate import Invalid, Report, Unproved
@@ -245,7 +246,7 @@ def test_no_valid_candidate(folder: Path, monkeypatch: pytest.MonkeyPatch) -> No
     def crash(_self: object, programs: Sequence[Program], _best: float | None) -> Iterator[Outcome]:
         yield from (Outcome(Status.CRASH, message="signal 11") for _ in programs)
 
-    monkeypatch.setattr(searching.LocalRunner, "measure", crash)
+    monkeypatch.setattr(LocalRunner, "measure", crash)
     result = call("tune", "small.tsched", "small", "--trials", "3", "--json")
     assert result.exit_code == 3
     said = json.loads(result.stdout)

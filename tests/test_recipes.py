@@ -214,12 +214,12 @@ def maths(copy: Copy) -> None:
     copy.edit(
         "tensorc_dsl/ir/maths.py",
         '    "abs": Math',
-        '    "trunc": MathFunction(1, "x without its fraction"),\n    "abs": Math',
+        '    "rint": MathFunction(1, "the whole number next to x"),\n    "abs": Math',
     )
     floor = '    "floor": _whole(np.floor),\n'
-    copy.edit("tensorc_dsl/reference/maths.py", floor, f"{floor}{floor.replace('floor', 'trunc')}")
+    copy.edit("tensorc_dsl/reference/maths.py", floor, f"{floor}{floor.replace('floor', 'rint')}")
     floor = '    "floor": _instruction("floor"),\n'
-    copy.edit("tensorc_dsl/backend/llvm/codegen/maths/call.py", floor, f"{floor}{floor.replace('floor', 'trunc')}")
+    copy.edit("tensorc_dsl/backend/llvm/codegen/maths/call.py", floor, f"{floor}{floor.replace('floor', 'rint')}")
 
 
 def strategy(copy: Copy) -> None:
@@ -263,7 +263,7 @@ RECIPES: dict[str, tuple[Callable[[Copy], None], dict[str, str]]] = {
     "a primitive": (primitive, {"name": "touch", "code": "E0699"}),
     "a draw": (draw, {"name": "coin"}),
     "an operator": (operator, {"name": "triple"}),
-    "a maths function": (maths, {"name": "trunc"}),
+    "a maths function": (maths, {"name": "rint"}),
     "a search strategy": (strategy, {"name": "again"}),
     "an error": (error, {"code": "E0298"}),
     "an intrinsic": (intrinsic, {"name": "floats"}),
@@ -319,7 +319,7 @@ NARROW = (
     "tests/cli/test_explain.py", "tests/docs/test_reference.py",
 )  # fmt: skip
 WORDS = (
-    "touch", "E0699", "E0298", "Coin or coin", "triple", "again and (seed or budget or fails)", "fma_8", "trunc",
+    "touch", "E0699", "E0298", "Coin or coin", "triple", "again and (seed or budget or fails)", "fma_8", "rint",
     "every_code or left_over or every_step_and_draw or what_the_table or every_word or every_operator or generated_parts",
     "there_is_an_example or every_refusal or hints_are_for",
 )  # fmt: skip
@@ -347,18 +347,18 @@ def test_the_command_line_knows_it(played: tuple[Copy, Touched]) -> None:
     steps = '    let n ~ sample_coin(2, 4)\n    let [a, _] = split(Y.loops[0], [_, n])\n    touch(a, "here")\n'
     (copy.root / "x.tsched").write_text(
         f"{uses}schedule s for triple {{\n{steps}}}\ntask small = triple(M=8, N=3)\n"
-        "compute cut(X: f32[M]) -> Y: f32[M] { Y[i] = trunc(X[i]) }\ntarget c = toy(cores=1)\n"
+        "compute cut(X: f32[M]) -> Y: f32[M] { Y[i] = rint(X[i]) }\ntarget c = toy(cores=1)\n"
         "module nothing(b: Block) when false { }\nspace plain for c { nothing }\ntask cut_8 = cut(M=8) with plain\n"
     )
     assert copy.says("check", "x.tsched") == "x.tsched: ok, 2 tasks\n"
     assert 'touch(i_0, "here")' in copy.says("sample", "x.tsched", "small")
     assert "Leave" not in copy.says("explain", "touch") and "carries the word" in copy.says("explain", "touch")
     assert "both equally likely" in copy.says("explain", "sample_coin")
-    assert "without its fraction" in copy.says("explain", "trunc")
+    assert "number next to" in copy.says("explain", "rint")
     assert "nothing to touch with" in copy.says("explain", "E0699")
     assert "again\n" in copy.says("tune", "--strategy", "help")
     assert "the toy has no C for Call" in copy.says("show", "x.tsched", "cut_8", "--stage", "c", status=1)
-    assert "llvm.trunc" in copy.says("show", "x.tsched", "cut_8", "--stage", "llvm", "--target", "native")
+    assert "llvm.rint" in copy.says("show", "x.tsched", "cut_8", "--stage", "llvm", "--target", "native")
     assert "| `triple` | triple | Three times what there is. |" in (copy.root / "docs" / "operators.md").read_text(
         "utf-8"
     )

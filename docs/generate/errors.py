@@ -6,6 +6,7 @@ import ast
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
 import tensorc_dsl
@@ -49,17 +50,20 @@ def _text(node: ast.expr | None) -> str:
 
 def _codes_in(file: Path) -> Iterator[Raised]:
     """The calls whose first literal argument is a code, with the argument after that code."""
+    text = file.read_text(encoding="utf-8")
+    if _CODE.search(text) is None:  # most files: their trees need not be made
+        return
     seen: set[int] = set()
     name = f"tensorc_dsl/{file.relative_to(PACKAGE).as_posix()}"
-    tree = ast.parse(file.read_text(encoding="utf-8"))
-    for node in ast.walk(tree):
+    nodes = [*ast.walk(ast.parse(text))]
+    for node in nodes:
         if isinstance(node, ast.Call):
             for n, argument in enumerate(node.args):
                 if isinstance(argument, ast.Constant) and _is_code(argument.value):
                     seen.add(id(argument))
                     following = node.args[n + 1] if n + 1 < len(node.args) else None
                     yield Raised(str(argument.value), _text(following), name)
-    for node in ast.walk(tree):
+    for node in nodes:
         if isinstance(node, ast.Constant) and _is_code(node.value) and id(node) not in seen:
             yield Raised(str(node.value), "", name)
 
@@ -68,6 +72,7 @@ def _is_code(value: object) -> bool:
     return isinstance(value, str) and _CODE.fullmatch(value) is not None
 
 
+@cache
 def raised() -> dict[str, list[Raised]]:
     """All codes in order, each with the places that report it."""
     out: dict[str, list[Raised]] = {}

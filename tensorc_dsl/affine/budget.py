@@ -2,6 +2,7 @@
 
 Usual questions take some thousand operations. If a question contains numbers without common divisors, isl computes with
 integers of hundreds of digits, and an operation may take a thousand times as long: such questions effectively never end.
+A proof asks hundreds of questions, or without a limit any number of them, so all of them together have a limit as well.
 """
 
 from __future__ import annotations
@@ -14,44 +15,78 @@ from tensorc_dsl.affine import isl
 OPERATIONS = 4 * 10**5
 """Operations of one question or one group of questions: four times what sufficed for all but 4 of 20,000 schedules."""
 
+QUESTIONS = 64
+"""The questions of OPERATIONS each that all questions of a proof may take together: two times what the longest proof takes of
+1,000 random pipelines and of the library's operators. An operation takes .2 to .8 µs, so it is up to 20 s."""
+
+FEW = 4096
+"""Operations of usual questions. Each of these counts for a quarter of it: to ask isl for their number takes as long."""
+
 
 class Exhausted(Exception):
-    """A question takes more operations than are allowed."""
+    """A question, or all of them together, take more operations than are allowed."""
+
+
+class _Left:
+    operations: int = 0
+    """How many operations the questions within the outermost `bounded` may still take."""
 
 
 @contextmanager
 def bounded() -> Generator[None]:
-    """Within this context, questions take at most OPERATIONS between two calls of `renew`. Raises Exhausted, isl.Error."""
+    """Within this context, questions take at most OPERATIONS between two calls of `renew`, and all of them, with those of
+    contexts inside of it, QUESTIONS times as many. Raises Exhausted, isl.Error."""
     context = isl.DEFAULT_CONTEXT
     around = context.get_max_operations()
+    if around:
+        _charge()
+    else:
+        _Left.operations = QUESTIONS * OPERATIONS
     context.set_max_operations(OPERATIONS)
     context.reset_operations()
     try:
         yield
     except isl.Error as e:
-        if not _spent():
+        if not _takes(context.get_max_operations()):
             raise
         raise Exhausted from e
     finally:
+        if around:
+            _charge()
         context.set_max_operations(around)
         context.reset_operations()
 
 
 def renew(times: int = 1) -> None:
-    """Begin a new question; inside `bounded` it may take `times` * OPERATIONS."""
+    """Begin a new question; inside `bounded` it may take `times` * OPERATIONS. Raises Exhausted if none are left for it."""
     context = isl.DEFAULT_CONTEXT
     if context.get_max_operations():
+        _charge()
+        if _Left.operations <= 0:
+            raise Exhausted
         context.set_max_operations(times * OPERATIONS)
         context.reset_operations()
 
 
-def _spent() -> bool:
-    """Whether all operations are used, so that no further question can be asked."""
+def _charge() -> None:
+    limit = isl.DEFAULT_CONTEXT.get_max_operations()
+    _Left.operations -= (
+        FEW // 4 if not _takes(FEW) else next((n // 2 for n in (4 * FEW, 16 * FEW) if not _takes(n)), limit)
+    )
+
+
+def _takes(operations: int) -> bool:
+    """Whether the question has taken so many operations. isl does not say how many, but refuses the next one."""
+    context = isl.DEFAULT_CONTEXT
+    limit = context.get_max_operations()
+    context.set_max_operations(operations)
     try:
-        isl.Set("{ [0] }")
+        isl.Val.zero(context)
     except isl.Error:
         return True
+    finally:
+        context.set_max_operations(limit)
     return False
 
 
-__all__ = ["OPERATIONS", "Exhausted", "bounded", "renew"]
+__all__ = ["OPERATIONS", "QUESTIONS", "Exhausted", "bounded", "renew"]

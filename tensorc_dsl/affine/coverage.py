@@ -9,7 +9,7 @@ once if each factor is exactly the number of values of the terms below it. If no
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 
 from tensorc_dsl.affine import isl
@@ -17,7 +17,7 @@ from tensorc_dsl.affine.form import Atom, Context
 from tensorc_dsl.affine.linear import linear
 from tensorc_dsl.affine.sets import NotAffine, instance_map, loop_conditions, mapping, points
 from tensorc_dsl.affine.simplify import extent_ranges, simplify_where
-from tensorc_dsl.ir.expr import ZERO, Binary, Compare, Const, Expr, Var, add, constant
+from tensorc_dsl.ir.expr import ZERO, Binary, Compare, Const, Expr, Var, add, constant, index
 from tensorc_dsl.ir.program import Block, For, Iter
 
 
@@ -101,6 +101,7 @@ def bound_conditions(block: Block, loops: Sequence[For]) -> tuple[Expr, ...]:
 
 def full_domain(loops: Sequence[For], block: Block) -> bool:
     """Whether the block runs for every combination of values of its iterators."""
+    loops, block = _narrowed(loops, block)
     quick = _full_quickly(loops, block)
     if quick is not None:
         return quick
@@ -112,6 +113,27 @@ def full_domain(loops: Sequence[For], block: Block) -> bool:
         return points(names, limits).is_subset(instance_map(loops, block).range())
     except NotAffine:
         return False
+
+
+def _narrowed(loops: Sequence[For], block: Block) -> tuple[Sequence[For], Block]:
+    """The same instances: a condition `loop < number` of the block is the extent of the loop.
+
+    Digits of the shorter loop are independent where those of the longer one are cut by the condition.
+    """
+    extents = {loop.var: constant(loop.extent) for loop in loops}
+    where: list[Expr] = []
+    for c in block.where:
+        match c:
+            case Compare(op="<", lhs=Var(name), rhs=Const(value=int(limit))) if limit > 0:
+                extent = extents.get(name)
+                if extent is not None:
+                    extents[name] = min(extent, limit)
+                    continue
+        where.append(c)
+    if len(where) == len(block.where):
+        return loops, block
+    shorter = [loop if (n := extents[loop.var]) is None else replace(loop, extent=index(n)) for loop in loops]
+    return shorter, replace(block, where=tuple(where))
 
 
 def _full_quickly(loops: Sequence[For], block: Block) -> bool | None:

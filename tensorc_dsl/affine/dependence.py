@@ -25,7 +25,7 @@ from tensorc_dsl.affine.passing import passed_on
 from tensorc_dsl.affine.private import is_private
 from tensorc_dsl.affine.sets import NotAffine, affine_only, feasible
 from tensorc_dsl.ir.expr import Compare, Expr, Var, add, constant, free_vars, index, substitute
-from tensorc_dsl.ir.program import For, LoopKind, Program, Stmt, find_loop, is_atomic
+from tensorc_dsl.ir.program import For, LoopKind, Program, Stmt, blocks_in, find_loop, is_atomic
 
 
 @dataclass(frozen=True, slots=True)
@@ -228,6 +228,19 @@ def runs_ahead(program: Program, var: str, first: Collection[str]) -> Dependence
             near = distances(a, b, depth)
             if near is not None and _allows(near[depth], -1) and conflict(a, b, depth, [(var, -1)]):
                 return Dependence(a.buffer, a.block.name, b.block.name, var, False)
+    return None
+
+
+def meeting(outer: tuple[For, ...], stmt: Stmt, others: tuple[Stmt, ...]) -> Dependence | None:
+    """A dependence between the statement and one of the others, which all stand directly in the loops `outer`, within one
+    iteration of these; None if there is none. None means that the statement can trade places with the others.
+    """
+    everything = (stmt, *others)
+    own = {b.name for b in blocks_in((stmt,))}
+    for a, b in pairs(accesses(outer, everything, written(everything))):
+        if a.block.name in own and b.block.name not in own and conflict(a, b, len(outer)):
+            loop = outer[-1].var if outer else ""
+            return Dependence(a.buffer, a.block.name, b.block.name, loop, False)
     return None
 
 

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 from tensorc_dsl.affine.coverage import Digit, digit, is_last, missing_digits
 from tensorc_dsl.affine.form import Context
 from tensorc_dsl.affine.linear import linear
 from tensorc_dsl.affine.regions import Region
 from tensorc_dsl.affine.simplify import extent_ranges
-from tensorc_dsl.ir.expr import ZERO, Expr, constant, index, mul, sub
+from tensorc_dsl.ir.expr import ZERO, Expr, add, constant, index, mul, sub
 from tensorc_dsl.ir.program import Block, For, IterKind
 
 
@@ -24,8 +25,8 @@ def instances_writing(block: Block, indices: Sequence[Expr], region: Region) -> 
     if vague is not None:
         return vague
     context = Context(extent_ranges(For(it.name, it.extent, ()) for it in block.iters))
-    found = [_limit(s, box, context) for s, box in zip(indices, region, strict=True)]
-    limits = dict(x for x in found if x is not None)
+    parts = [_Part(s, *box, None) for s, box in zip(indices, region, strict=True)]
+    limits = {name: found[-1].range for name, found in _limits(parts, context)[0].items()}
     return [_clipped(limits.get(it.name), it.extent) for it in block.iters]
 
 
@@ -38,31 +39,83 @@ def instances_reading(
     to it.
     """
     context = Context(extent_ranges(For(it.name, it.extent, ()) for it in block.iters))
-    limits: dict[str, tuple[Expr, Expr]] = {}
-    for subscript, (lower, extent), size in zip(indices, region, shape, strict=True):
-        if lower == ZERO and extent == size:
-            continue
-        found = _limit(subscript, (lower, extent), context)
-        if found is None or limits.setdefault(found[0], found[1]) != found[1]:
-            return None
+    parts = [_Part(s, *box, size) for s, box, size in zip(indices, region, shape, strict=True)]
+    found, other = _limits(parts, context)
+    if other or any(not x.exact or x.range != each[0].range for each in found.values() for x in each):
+        return None
+    limits = {name: each[0].range for name, each in found.items()}
     return [_clipped(limits.get(it.name), it.extent) for it in block.iters]
 
 
-def _limit(subscript: Expr, box: tuple[Expr, Expr], context: Context) -> tuple[str, tuple[Expr, Expr]] | None:
-    """The iterator and its range, if the subscript is `v + c` or `v / c`; else None."""
-    form = linear(subscript, context)
-    if len(form.terms) != 1:
+@dataclass(frozen=True, slots=True)
+class _Part:
+    """A subscript, its range in a box, and the size of the dimension; None where a range may have other instances, too."""
+
+    subscript: Expr
+    lower: Expr
+    extent: Expr
+    size: Expr | None
+
+    def has_all(self, values: int | None = None) -> bool:
+        """Whether the range is all of the dimension, or has all values of a digit with so many."""
+        most = constant(self.extent)
+        return self.lower == ZERO and (
+            self.extent == self.size or (most is not None and values is not None and most >= values)
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class _Limit:
+    """A range `(lower, extent)` of an iterator that contains all instances, and whether it has no others."""
+
+    range: tuple[Expr, Expr]
+    exact: bool
+
+
+def _limits(parts: Sequence[_Part], context: Context) -> tuple[dict[str, list[_Limit]], bool]:
+    """By iterator, the ranges that subscripts `v + c` and those that are digits of `v` give; and whether another subscript is
+    limited, too.
+    """
+    out: dict[str, list[_Limit]] = {}
+    digits: dict[str, dict[_Part, Digit]] = {}
+    other = False
+    for p in parts:
+        form = linear(p.subscript, context)
+        ((atom, factor),) = form.terms.items() if len(form.terms) == 1 else (("", 0),)
+        d = digit(atom, context, rounded=True) if factor == 1 and not isinstance(atom, str) else None
+        if d is not None and not form.constant:
+            digits.setdefault(d.var, {})[p] = d
+        elif factor == 1 and isinstance(atom, str) and not p.has_all():
+            out.setdefault(atom, []).append(_Limit((sub(p.lower, index(form.constant)), p.extent), exact=True))
+        else:
+            other |= not p.has_all()
+    for name, found in digits.items():
+        if not all(p.has_all(d.size) for p, d in found.items()):
+            limit = _by_digits(found, context)
+            other |= limit is None
+            out.setdefault(name, []).extend([] if limit is None else [limit])
+    return {name: each for name, each in out.items() if each}, other
+
+
+def _by_digits(found: Mapping[_Part, Digit], context: Context) -> _Limit | None:
+    """The range of a variable of which some digits are limited; None if they limit no range.
+
+    Digits with one value each, from the highest on, and a range of the next one make a range, of which all lower digits take
+    all values. Only of a dimension with as many elements as the digit has values it is known that the range has no others.
+    """
+    ordered = sorted(found.items(), key=lambda x: -x[1].unit)
+    if not is_last(ordered[0][1], context) or ordered[0][0].has_all(ordered[0][1].size):
         return None
-    ((atom, factor),) = form.terms.items()
-    lower, extent = box
-    if factor != 1:
-        return None
-    if isinstance(atom, str):
-        return atom, (sub(lower, index(form.constant)), extent)
-    d = digit(atom, context, rounded=True)
-    if d is None or not is_last(d, context) or form.constant:
-        return None
-    return d.var, (mul(lower, index(d.unit)), mul(extent, index(d.unit)))
+    low: Expr = ZERO
+    size: Expr = ZERO
+    above, exact = 0, True
+    for n, (p, d) in enumerate(ordered):
+        if n and (constant(size) != above or d.unit * d.size != above or p.has_all(d.size)):
+            exact &= all(x.has_all(y.size) for x, y in ordered[n:])
+            break
+        exact &= not n or p.size == index(d.size)
+        low, size, above = add(low, mul(p.lower, index(d.unit))), mul(p.extent, index(d.unit)), d.unit
+    return _Limit((low, size), exact)
 
 
 def _tells_apart(block: Block, indices: Sequence[Expr]) -> str | None:

@@ -8,7 +8,7 @@ quotient and remainder.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 from tensorc_dsl.affine.coverage import Digit, digit
@@ -25,6 +25,7 @@ from tensorc_dsl.ir.expr import (
     Var,
     add,
     ceildiv,
+    children,
     constant,
     floordiv,
     floormod,
@@ -52,6 +53,48 @@ def inverted(
 
     A layout with an inverse is injective.
     """
+    return _inverted(params, results, extents, new) or _from_shifted(params, results, extents, new)
+
+
+def _from_shifted(
+    params: Sequence[str], results: Sequence[Expr], extents: Sequence[Expr], new: Sequence[Expr]
+) -> Inverse | None:
+    """The inverse of a layout of shifted indices: of `(i + 3) / 4, (i + 3) % 4` that of the layout of `i + 3`, which has an
+    element from 3 on.
+    """
+    shifts: dict[str, int] = {}
+    for r in results:
+        for e in _parts(r):
+            match e:
+                case Binary(op="+", lhs=Var(name=p), rhs=Const(value=int(n))) if n > 0 and p in params:
+                    shifts.setdefault(p, n)
+                case _:
+                    pass
+    if not shifts:
+        return None
+    by = [index(shifts.get(p, 0)) for p in params]
+    longer = [simplify(add(e, n), {}) for e, n in zip(extents, by, strict=True)]
+    back = {p: sub(Var(p), n) for p, n in zip(params, by, strict=True)}
+    ranges = _ranges(params, longer)
+    found = _inverted(params, [simplify(substitute(r, back), ranges) for r in results], longer, new)
+    if found is None:
+        return None
+    values = tuple(sub(v, n) for v, n in zip(found.values, by, strict=True))
+    inside = (Compare("<=", n, v) for v, n in zip(found.values, by, strict=True) if n != ZERO)
+    return Inverse(values, (*found.inside, *inside))
+
+
+def _parts(e: Expr) -> Iterator[Expr]:
+    """The expression and all that it is made of."""
+    yield e
+    for c in children(e):
+        yield from _parts(c)
+
+
+def _inverted(
+    params: Sequence[str], results: Sequence[Expr], extents: Sequence[Expr], new: Sequence[Expr]
+) -> Inverse | None:
+    """`inverted`, where no index is shifted below a quotient or a remainder."""
     sizes = [n for e in extents if (n := constant(e)) is not None]
     if len(sizes) == len(extents) and (values := inverse(params, results, sizes, new)) is not None:
         return Inverse(values, tuple(Compare("<", v, e) for v, e in zip(values, extents, strict=True)))

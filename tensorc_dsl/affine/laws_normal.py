@@ -27,6 +27,7 @@ from tensorc_dsl.affine.laws_values import (
     least_sign,
     number,
     opaque,
+    told,
     value_of,
     wrapped,
 )
@@ -46,6 +47,7 @@ from tensorc_dsl.ir.expr import (
     Var,
     dtype_of,
 )
+from tensorc_dsl.ir.maths import CONDITIONS
 
 
 def normal(e: Expr, given: Mapping[str, Special]) -> Normal | Condition:
@@ -82,6 +84,8 @@ class _Form:
             case Cast(operand=a, dtype=t):
                 x, old = self.value(a), dtype_of(a)
                 return x if old == t or (old.is_float and t.is_float) else opaque(f"to {t}", (x,))
+            case Call(function=f, args=(a,)) if f in CONDITIONS:
+                return told(f, self.value(a))
             case Call(function=f, args=args):
                 return call(f, tuple(map(self.value, args)), dtype_of(args[0]))
             case Var() | Dim() | Load():

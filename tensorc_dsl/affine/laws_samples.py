@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from fractions import Fraction
 from itertools import product
-from math import ceil, copysign, floor, inf, isfinite, isnan, nan
+from math import ceil, copysign, floor, inf, isfinite, isnan, nan, trunc
 from typing import Any, assert_never
 
 import numpy as np
@@ -170,7 +170,7 @@ def unassociative(made: Array) -> tuple[int, ...] | None:
 
 _CALLS: dict[str, Callable[[Fraction], Fraction]] = {
     "abs": abs, "floor": lambda x: Fraction(floor(x)), "ceil": lambda x: Fraction(ceil(x)),
-    "round": lambda x: Fraction(round(x)),
+    "trunc": lambda x: Fraction(trunc(x)), "round": lambda x: Fraction(round(x)),
 }  # fmt: skip
 
 

@@ -166,8 +166,10 @@ def binary(op: BinaryOp, p: Normal, q: Normal, t: DType) -> Normal:
             return _extreme(op, p, q, t)
         case "/" if t.is_float:
             return _multiply(p, _inverse(q))
-        case "/" | "%" | "xor":
+        case "/" | "%":
             return opaque(op, (p, q), partial=t.is_float)
+        case "xor":
+            return _exclusive(p, q, t)
         case _:
             assert_never(op)
 
@@ -263,12 +265,70 @@ def _extreme(op: str, p: Normal, q: Normal, t: DType) -> Normal:
     return atom(Atom(op, (), is_partial(*values), least, frozenset(values)))
 
 
+def _bits(f: str, p: Normal, q: Normal, t: DType) -> Normal:
+    """The bits that are in all of a set of values, or in one of them; at most one of them is a number."""
+    values = _members(f, p) | _members(f, q)
+    ones = -1 if t.kind == "int" else 2**t.bits - 1
+    neutral, absorbing = (ones, 0) if f == "bit_and" else (0, ones)
+    known = neutral
+    for n in map(value_of, values):
+        if n is not None:
+            known = known & int(n) if f == "bit_and" else known | int(n)
+    values = {x for x in values if value_of(x) is None}
+    if known == absorbing:
+        return number(absorbing)
+    if known != neutral or not values:
+        values.add(number(known))
+    return values.pop() if len(values) == 1 else atom(Atom(f, values=frozenset(values)))
+
+
+def _exclusive(p: Normal, q: Normal, t: DType) -> Normal:
+    """The `xor` of a set of values: those that occur twice vanish, and at most one of them is a number."""
+    values = _members("xor", p) ^ _members("xor", q)
+    known = 0
+    for n in map(value_of, values):
+        known ^= 0 if n is None else int(n)
+    values = {x for x in values if value_of(x) is None}
+    if known or not values:
+        values.add(wrapped(number(known), t))
+    return values.pop() if len(values) == 1 else atom(Atom("xor", values=frozenset(values)))
+
+
+def _members(kind: str, p: Normal) -> set[Normal]:
+    """The values that an atom of the kind joins; another value alone."""
+    if isinstance(p, Special):
+        raise Unknown
+    a = _single(p)
+    return {p} if a is None or a.kind != kind else set(a.values)
+
+
+def _distance(p: Normal, q: Normal, t: DType) -> Normal:
+    """The root of the sum of two squares. An infinite number is as far as another one, even if that is NaN."""
+    if not {Special.INF, Special.LOW}.isdisjoint((p, q)) or (
+        NAN in (p, q) and any(is_partial(x) for x in (p, q) if x is not NAN)
+    ):
+        raise Unknown
+    return NAN if NAN in (p, q) else call("sqrt", (_add(_multiply(p, p), _multiply(q, q)),), t)
+
+
+def told(f: str, p: Normal) -> Condition:
+    """Whether a float is NaN, infinite, or neither."""
+    if not isinstance(p, Special):
+        return Test(f, (p,))
+    return {"isnan": p is NAN, "isinf": p is not NAN, "isfinite": False}[f]
+
+
 def call(f: str, args: tuple[Normal, ...], t: DType) -> Normal:
     """`f(args)` of arguments of the type. Raises Unknown."""
     p = args[0]
+    if f in ("bit_and", "bit_or"):
+        return _bits(f, p, args[1], t)
     if not t.is_float:
         return opaque(f, args)
-    if f != "pow":
+    if f == "hypot":
+        return _distance(p, args[1], t)
+    known = MATHS[f]
+    if known.count == 1:
         if p is NAN:
             return NAN
         if (f, p) in _AT:
@@ -282,6 +342,8 @@ def call(f: str, args: tuple[Normal, ...], t: DType) -> Normal:
         (under,) = inner.parts
         assert isinstance(under, Polynomial)
         return under
-    known = MATHS[f]
-    defined = known.domain is Domain.ALL or (known.count == 1 and least_sign(p) >= known.domain)
+    signs = (Domain.NONNEGATIVE, Domain.POSITIVE)
+    defined = known.domain is Domain.ALL or (
+        known.count == 1 and known.domain in signs and least_sign(p) >= known.domain
+    )
     return opaque(f, args, partial=not defined, least=known.least)

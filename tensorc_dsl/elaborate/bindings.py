@@ -155,6 +155,8 @@ def index_expr(
                 if p is not None and q is not None:
                     return ir.index(min(p, q) if op == "min" else max(p, q))
                 return ir.Binary(op, x, y)
+            case tree.CallExpr(function=tree.Name(id="xor"), args=(a, b), kwargs=()):
+                return ir.xor(go(a), go(b))
             case tree.CallExpr(function=tree.Name(id="clamp"), args=(x, low, high), kwargs=()):
                 above = tree.CallExpr(tree.Name("max", e.span), (x, low), (), e.span)
                 return go(tree.CallExpr(tree.Name("min", e.span), (above, high), (), e.span))

@@ -12,6 +12,7 @@ from tensorc_dsl.elaborate.problems import Invalid
 from tensorc_dsl.elaborate.reducers import ARG_REDUCERS
 from tensorc_dsl.ir import expr as ir
 from tensorc_dsl.ir.dtypes import BOOL, DTYPES, I64, INDEX, DType
+from tensorc_dsl.ir.maths import CONDITIONS
 from tensorc_dsl.ir.program import Buffer
 from tensorc_dsl.syntax import tree
 
@@ -47,6 +48,8 @@ class TypeFinder:
                     return t if t is not None and t.is_float else None if t is None and self.is_decimal(e) else INDEX
                 if name == "saturate":
                     return self.type_named_by(args[0]) if args else None
+                if name in CONDITIONS:
+                    return BOOL
                 values = args[1:] if name == "select" else args
                 return next((t for t in map(self.infer, values) if t is not None), None)
             case tree.IndexExpr(base=tree.Name(id=name)) if name in self.buffers:

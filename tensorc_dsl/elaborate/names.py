@@ -30,6 +30,7 @@ FUNCTIONS: dict[str, int] = {
     **{f: m.count for f, m in MATHS.items()},
     "min": 2,
     "max": 2,
+    "xor": 2,
     "select": 3,
     "clamp": 3,
     "saturate": 2,

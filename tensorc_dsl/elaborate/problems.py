@@ -168,8 +168,8 @@ def SELF_READ(*, name: str) -> None: ...
 def UNKNOWN_FUNCTION(*, name: str) -> None: ...
 @problem("E0416", "`{name}` takes {wanted}, but was given {count}")
 def ARITY(*, name: str, wanted: str, count: int) -> None: ...
-@problem("E0416", "`{name}` works on floats, not on {found}", help="convert first: `{repair}`")
-def NEEDS_FLOAT(*, name: str, found: object, repair: str) -> None: ...
+@problem("E0416", "`{name}` works on {kind}, not on {found}", help="convert first: `{repair}`")
+def TAKES(*, name: str, kind: str, found: object, repair: str) -> None: ...
 @problem(
     "E0416",
     "`saturate` converts to an integer type, and `{text}` is none",
@@ -225,7 +225,11 @@ def NOT_CONSTANT(*, reducer: str) -> None: ...
 
 @problem("E0422", "a scan is all of a stage", help="give it a stage of its own: `let S[{index}, …] = scan[{index}] …`")
 def SCAN_PLACE(*, index: str) -> None: ...
-@problem("E0422", "`{index}` is not an index of stage `{stage}`")
+@problem(
+    "E0422",
+    "`{index}` is not an index of stage `{stage}`",
+    help="write `{stage}[{index}, …]`, or scan along an index that it has",
+)
 def SCAN_INDEX(*, index: str, stage: str) -> None: ...
 @problem(
     "E0422",
@@ -260,10 +264,16 @@ def ARGUMENT(*, compute: str, text: str) -> None: ...
 def ARGUMENT_COUNT(*, compute: str, wanted: str, count: int, usage: str) -> None: ...
 @problem("E0423", "`{param}` of `{compute}` holds {wanted}, and `{text}` holds {found}", "{found}", help="{repair}")
 def ARGUMENT_TYPE(*, param: str, compute: str, wanted: object, text: str, found: object, repair: str) -> None: ...
-@problem("E0423", "`{param}` of `{compute}` is {wanted}-dimensional, `{text}` is {found}-dimensional")
+@problem(
+    "E0423",
+    "`{param}` of `{compute}` is {wanted}-dimensional, `{text}` is {found}-dimensional",
+    help="pass a tensor of {wanted} dimensions: `let t[…] = {text}[…]`",
+)
 def ARGUMENT_RANK(*, param: str, compute: str, wanted: int, text: str, found: int) -> None: ...
 @problem(
-    "E0423", "dimension {position} of `{param}` is `{wanted}` in `{compute}`, here {expected}; `{text}` has {found}"
+    "E0423",
+    "dimension {position} of `{param}` is `{wanted}` in `{compute}`, here {expected}; `{text}` has {found}",
+    help="pass a tensor that has {expected} there, or let the others have {found}",
 )
 def ARGUMENT_SHAPE(
     *, position: int, param: str, wanted: str, compute: str, expected: str, text: str, found: str
@@ -278,7 +288,12 @@ def NOT_BOUND(*, name: str, compute: str) -> None: ...
 def NOT_GIVEN(*, name: str, compute: str) -> None: ...
 @problem("E0423", "`{compute}` has {count} outputs; a call has one value", help="call computes with one output")
 def SEVERAL_OUTPUTS(*, compute: str, count: int) -> None: ...
-@problem("E0423", "the output is `{wanted}`, and `{compute}` makes `{found}`", "{found}")
+@problem(
+    "E0423",
+    "the output is `{wanted}`, and `{compute}` makes `{found}`",
+    "{found}",
+    "declare the output as `{found}`, or take it in a stage of its own: `let t = {compute}(…)`",
+)
 def RESULT(*, wanted: str, compute: str, found: str) -> None: ...
 @problem("E0424", "compute `{name}` calls itself: {chain}", help="computes cannot recurse")
 def RECURSIVE(*, name: str, chain: str) -> None: ...

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from tensorc_dsl.ir.dtypes import BOOL, F32, I32, INDEX, DType
+from tensorc_dsl.ir.maths import Takes
 from tensorc_dsl.ir.numbers import largest_finite, limits
 from tensorc_dsl.syntax import tree
 from tensorc_dsl.syntax.format_expr import expr
@@ -21,9 +22,10 @@ def of_one_type(op: str, a: tree.Expr, s: DType, b: tree.Expr, t: DType, at: tre
     return expr(_operation(op, _cast(a, t) if first else a, b if first else _cast(b, s), at))
 
 
-def of_floats(name: str, args: Sequence[tree.Expr], at: tree.Expr) -> str:
-    """A call with the arguments as f32; a literal has the type of the others."""
-    return expr(_call(name, [a if isinstance(a, tree.Number) else _cast(a, "f32") for a in args], at))
+def of_kind(name: str, kind: Takes, args: Sequence[tree.Expr], at: tree.Expr) -> str:
+    """A call with the arguments as i32 or f32; a literal has the type of the others."""
+    t = I32 if kind is Takes.INTEGERS else F32
+    return expr(_call(name, [a if isinstance(a, tree.Number) else _cast(a, t) for a in args], at))
 
 
 def not_zero(e: tree.Expr) -> str:
@@ -52,7 +54,7 @@ def _operation(op: str, a: tree.Expr, b: tree.Expr, at: tree.Expr) -> tree.Expr:
             return _call(name, [a, b], at)
 
 
-def _cast(e: tree.Expr, to: DType | str) -> tree.Expr:
+def _cast(e: tree.Expr, to: DType) -> tree.Expr:
     return _call(str(to), [e], e)
 
 

@@ -9,9 +9,11 @@ import functools
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
+from tensorc_dsl.affine.data import freed
 from tensorc_dsl.affine.safety import ranges_of
 from tensorc_dsl.affine.sets import NotAffine, affine_only, feasible
 from tensorc_dsl.affine.simplify import TRUE, negate, simplify
+from tensorc_dsl.diagnostic import Diagnostic, Problem
 from tensorc_dsl.elaborate import problems
 from tensorc_dsl.elaborate.bindings import Environment
 from tensorc_dsl.elaborate.inference import Extents
@@ -69,6 +71,11 @@ class _Own:
     lags: list[int] = field(default_factory=list[int])
     parts: set[str] = field(default_factory=set[str])
     """The reductions that a step computes of earlier ones."""
+    guarded: dict[ir.Load, tuple[int, ir.Expr, Diagnostic]] = field(
+        default_factory=dict[ir.Load, tuple[int, ir.Expr, Diagnostic]]
+    )
+    """The loads that look back only where the conditions around their reduction hold: on which side, how far, and what is
+    wrong with them elsewhere."""
 
     @property
     def back(self) -> bool:
@@ -156,6 +163,8 @@ class StageBuilder(ValueBuilder):
             self.own.parts.add(inner.name)
         # An index with a single value may be a number in the value, and a name in the accesses that are checked.
         parts = [inner.value, *(e for a in inner.loads for e in (a.load, *a.conditions))]
+        if self.own is not None and any(a.load in self.own.guarded for a in inner.loads):
+            parts += affine_only(self.around)  # which will be its guard
         depends = frozenset[str]().union(*map(ir.free_vars, parts))
         # An index without values does not occur in the value, but then there is nothing to reduce.
         spatial = {n: extent for n, extent in self.scope.items() if n in depends or ir.constant(extent) == 0}
@@ -177,16 +186,24 @@ class StageBuilder(ValueBuilder):
     def _guarded(self, c: Computed) -> Computed:
         """A reduction over what it is read for, if its loads leave their arrays elsewhere and the conditions around tell."""
         sizes = {**c.spatial, **c.reduce}
-        if all(self.stays_inside(g, sizes) for g in c.loads):
+        guarded = self.own.guarded if self.own is not None and c.within is not None else {}
+        unknown = [g for g in c.loads if g.load in guarded]
+        if not unknown and all(self.stays_inside(g, sizes) for g in c.loads):
             return c
         known_names = {*sizes, *(d.name for d in self.env.open)}
         read: list[ir.Expr] = []
         for conditions in c.around:
             known = ir.conjunction(tuple(x for x in affine_only(conditions) if ir.free_vars(x) <= known_names))
+            if known is None and unknown:
+                raise Invalid(guarded[unknown[0].load][2])
             if known is None:
                 return c
             read.append(known)
         guard = functools.reduce(lambda a, b: ir.Logic("or", a, b), dict.fromkeys(read))
+        for g in unknown:
+            sign, back, problem = guarded[g.load]
+            if self.own is not None and not self._always(sign, back, self.own, sizes, (*g.conditions, guard)):
+                raise Invalid(problem)
         loads = tuple(replace(g, conditions=(*g.conditions, guard)) for g in c.loads)
         return replace(c, value=ir.Select(guard, c.value, _unread(ir.dtype_of(c.value))), loads=loads)
 
@@ -264,25 +281,33 @@ class StageBuilder(ValueBuilder):
         it is neither, or not as before.
         """
         back = simplify(ir.sub(ir.Var(str(own.index)), made.indices[own.position]), ranges_of(self.scope))
-        lag = ir.constant(back)
+        lag, signs, around = ir.constant(back), (-1, 1) if own.back else (1, -1), None
         if not lag:
-            signs = (-1, 1) if own.back else (1, -1)
-            lag = next((n for n in signs if self._always(n, back, own)), lag)
+            lag = next((n for n in signs if self._always(n, back, own, self.scope, self.conditions)), lag)
+        if not lag and (every := (*self.conditions, *self.around)) != self.conditions:
+            lag = around = next((n for n in signs if self._always(n, back, own, self.scope, every)), lag)
         if lag is None and ir.dims_in(back) and self.env.unbound:
             raise Invalid  # the distance is an attribute without a value
+        at = e.indices[own.position].span
+
+        def found(problem: Problem[...]) -> Diagnostic:
+            return problem(at, stage=own.stage, index=own.index, position=own.position + 1, found=f"`{at.text}`")
+
+        if around:
+            own.guarded[made] = around, back, found(problems.SCAN_LAG)
         if lag and all((lag < 0) == (n < 0) for n in own.lags):
             return lag
-        at = e.indices[own.position].span
-        problem = problems.SCAN_BOTH if lag else problems.SCAN_LAG
-        raise Invalid(problem(at, stage=own.stage, index=own.index, position=own.position + 1, found=f"`{at.text}`"))
+        raise Invalid(found(problems.SCAN_BOTH if lag else problems.SCAN_LAG))
 
-    def _always(self, sign: int, back: ir.Expr, own: _Own) -> bool:
-        """Whether a distance has that sign in each step but the first, as far as the conditions around tell."""
+    def _always(self, sign: int, back: ir.Expr, own: _Own, sizes: Extents, conditions: tuple[ir.Expr, ...]) -> bool:
+        """Whether a distance has that sign in each step but the first, for all data, where the conditions hold."""
         at: ir.Expr = ir.Var(str(own.index))
-        steps = at if sign > 0 else ir.sub(ir.sub(self.scope[own.index], ir.ONE), at)
+        steps = at if sign > 0 else ir.sub(ir.sub(sizes[own.index], ir.ONE), at)
         against = (ir.Compare(">=", steps, ir.ONE), ir.Compare("<=" if sign > 0 else ">=", back, ir.ZERO))
+        known = freed((*conditions, *against))
+        around, against = known.exprs[: -len(against)], known.exprs[-len(against) :]
         try:
-            return not feasible(self.scope, (*affine_only(self.conditions), *against))
+            return not feasible(sizes, (*affine_only(around), *known.ranges, *against))
         except NotAffine:
             return False
 

@@ -25,6 +25,7 @@ from tensorc_dsl.elaborate.names import FUNCTIONS
 from tensorc_dsl.elaborate.problems import Invalid, each
 from tensorc_dsl.ir import expr as ir
 from tensorc_dsl.ir.dtypes import BOOL, F64, I64, INDEX, DType
+from tensorc_dsl.ir.maths import MATHS, Takes
 from tensorc_dsl.ir.numbers import limits, nearest, wrapped
 from tensorc_dsl.ir.print import format_expr
 from tensorc_dsl.ir.program import Buffer
@@ -317,13 +318,22 @@ class ValueBuilder(TypeFinder):
         if name == "min" or name == "max":
             x, y = self._pair(e.args[0], e.args[1], want, name, e)
             return self._index(e) if self._arithmetic(x, name, e) == INDEX else ir.Binary(name, x, y)
+        if name == "xor":
+            x, y = self._pair(e.args[0], e.args[1], want, name, e)
+            if (t := self._arithmetic(x, name, e)).is_float:
+                raise self._wrong(name, Takes.INTEGERS, t, e)
+            return self._index(e) if t == INDEX else ir.Binary(name, x, y)
+        known = MATHS[name]
+        want = None if known.tells else want
         args = self._pair(e.args[0], e.args[1], want, name, e) if wanted == 2 else (self.build(e.args[0], want),)
         t = self._arithmetic(args[0], name, e)
-        if not t.is_float and not (name == "abs" and t.is_integer):
-            found = "an index" if t == INDEX else t
-            repair = repairs.of_floats(name, e.args, e)
-            raise Invalid(problems.NEEDS_FLOAT(e.span, name=name, found=found, repair=repair))
+        if not known.accepts(t):
+            raise self._wrong(name, known.takes, t, e)
         return ir.Call(name, args)
+
+    def _wrong(self, name: str, kind: Takes, t: DType, e: tree.CallExpr) -> Invalid:
+        found, repair = "an index" if t == INDEX else t, repairs.of_kind(name, kind, e.args, e)
+        return Invalid(problems.TAKES(e.span, name=name, kind=kind.value, found=found, repair=repair))
 
     def _clamped_value(self, e: tree.CallExpr, want: DType | None) -> ir.Expr:
         """A float that is limited to two others."""

@@ -63,21 +63,24 @@ TYPES: tuple[str, ...] = (
 """All types: of elements, and of parameters."""
 
 BUILTINS: tuple[str, ...] = (
-    "abs", "all", "any", "ceil", "clamp", "concat", "cos", "erf", "exp", "floor", "interleave", "len", "log",
-    "log2", "max", "min", "pow", "product", "range", "reversed", "round", "rsqrt", "saturate", "select", "sigmoid",
-    "sin", "so_far", "sqrt", "sum", "tanh", "tf32", "tile_levels", "within", "xor",
+    "abs", "acos", "acosh", "all", "any", "asin", "asinh", "atan", "atan2", "atanh", "bit_and", "bit_not", "bit_or",
+    "cbrt", "ceil", "clamp", "clz", "concat", "copysign", "cos", "cosh", "ctz", "erf", "erfc", "exp", "exp2",
+    "expm1", "floor", "hypot", "interleave", "isfinite", "isinf", "isnan", "len", "log", "log10", "log1p", "log2",
+    "max", "min", "popcount", "pow", "product", "range", "reversed", "round", "rsqrt", "saturate", "select",
+    "shift_left", "shift_right", "sigmoid", "sign", "sin", "sinh", "so_far", "sqrt", "sum", "tan", "tanh", "tf32",
+    "tile_levels", "trunc", "within", "xor",
 )  # fmt: skip
 """Functions, in front of `(`."""
 
 PRIMITIVES: tuple[str, ...] = (
     "add_unit_loop", "annotate", "atomic", "bind", "cache_inplace", "cache_read", "cache_write", "compute_at",
-    "compute_inline", "decompose_padding", "decompose_reduction", "double_scan", "expand_reduction", "fold_scan",
-    "fuse", "fuse_reduction_epilogue", "look_back", "loop_partition", "merge", "online_sums", "pad_einsum",
-    "parallel", "persist", "prefetch", "read_at", "reindex", "reindex_cache_read", "reindex_cache_write", "reorder",
-    "reorder_block_iters", "reverse_compute_at", "reverse_compute_inline", "rfactor", "rolling_buffer", "scatter",
-    "set_scope", "skew", "software_pipeline", "specialize", "split", "split_scan", "storage_align",
-    "storage_swizzle", "tensorize", "tile", "transform_block_layout", "transform_layout", "unannotate", "unroll",
-    "vectorize", "write_at",
+    "compute_inline", "decompose_padding", "decompose_reduction", "double_scan", "expand_reduction", "fission",
+    "fold_scan", "fuse", "fuse_reduction_epilogue", "look_back", "loop_partition", "merge", "move_behind",
+    "online_sums", "pad_einsum", "parallel", "persist", "prefetch", "read_at", "reindex", "reindex_cache_read",
+    "reindex_cache_write", "reorder", "reorder_block_iters", "reverse_compute_at", "reverse_compute_inline",
+    "rfactor", "rolling_buffer", "scatter", "set_scope", "skew", "software_pipeline", "specialize", "split",
+    "split_scan", "storage_align", "storage_swizzle", "tensorize", "tile", "transform_block_layout",
+    "transform_layout", "unannotate", "unroll", "vectorize", "write_at",
 )  # fmt: skip
 """Steps, in front of `(`."""
 

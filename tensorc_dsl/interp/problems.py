@@ -21,7 +21,7 @@ def fail(
     return TschedError(declared(span, notes, *args, **facts))
 
 
-@problem("E0501", "`{name}` is no distribution")
+@problem("E0501", "`{name}` is no distribution", help="draw from one: their names begin with `sample_`")
 def NO_DISTRIBUTION(*, name: str) -> None: ...
 @problem("E0502", "`{name}`: {reason}", help="{usage}")
 def DRAW_ARGUMENTS(*, name: str, reason: str, usage: str) -> None: ...
@@ -43,7 +43,7 @@ def ILLEGAL(*focus: str, name: str, value: str, legal: str) -> None: ...
 def UNDECIDED(*, name: str, legal: str) -> None: ...
 
 
-@problem("E0520", "there is no `{name}` here", "not found in this scope")
+@problem("E0520", "there is no `{name}` here", "not found in this scope", "bind it before: `let {name} = …`")
 def UNKNOWN_NAME(*, name: str) -> None: ...
 @problem(
     "E0521",
@@ -57,21 +57,34 @@ def IN_COMPUTE_ONLY() -> None: ...
     help="pass a bool; with `bool` as the type of the parameter, `check` finds such calls",
 )
 def NO_CONDITION(*, found: str) -> None: ...
-@problem("E0523", "`{op}` does not take {lhs} and {rhs}")
+@problem(
+    "E0523",
+    "`{op}` does not take {lhs} and {rhs}",
+    help="numbers have all operators, strings `+` and comparisons, lists `+`; `==` and `!=` take any two values",
+)
 def OPERANDS(*, op: str, lhs: str, rhs: str) -> None: ...
-@problem("E0524", "`{text}` has no value: {reason}")
+@problem("E0524", "`{text}` has no value: {reason}", help="ask before: `if … {{ … }}`")
 def NO_RESULT(*, text: str, reason: object) -> None: ...
-@problem("E0524", "`{op}` makes a number of {bits} bits; {most} are allowed")
+@problem("E0524", "`{op}` makes a number of {bits} bits; {most} are allowed", help="use smaller numbers")
 def TOO_MANY_BITS(*, op: str, bits: int, most: int) -> None: ...
-@problem("E0525", "{kind} has no `{name}`", "no such attribute")
+@problem(
+    "E0525",
+    "{kind} has no `{name}`",
+    "no such attribute",
+    "pass a value that has it; with the type of the parameter, `check` finds such values",
+)
 def NO_ATTRIBUTE(*, kind: str, name: str) -> None: ...
 @refusal("E0548", "{what}: {value} is not within {low}..{high}", help="draw other tiles")
 def NOT_WITHIN(*focus: str, what: str, value: int, low: int, high: int) -> None: ...
-@problem("E0525", "{kind} has no method `{name}` that takes this")
+@problem(
+    "E0525",
+    "{kind} has no method `{name}` that takes this",
+    help="call it on a value that has it, with the arguments that it takes: docs/reference/queries.md has all",
+)
 def NO_METHOD(*, kind: str, name: str) -> None: ...
 @problem("E0526", "{kind} is not indexed like this", help="`[n]` of a list or a string, or `[a:b]`, with ints")
 def NO_INDEX(*, kind: str) -> None: ...
-@problem("E0526", "a slice goes from an int to an int; this is {found}")
+@problem("E0526", "a slice goes from an int to an int; this is {found}", help="write ints, or leave an end out: `[a:]`")
 def BAD_BOUND(*, found: str) -> None: ...
 @problem(
     "E0527",
@@ -89,25 +102,42 @@ def INDEX_MAP() -> None: ...
     "E0529", "{what} of {count} {parts}; {most} are allowed", help="compute with numbers where only a number is needed"
 )
 def TOO_LONG(*, what: str, count: int | str, parts: str, most: int) -> None: ...
-@problem("E0529", "a list of lists that is more than {most} levels deep")
+@problem(
+    "E0529",
+    "a list of lists that is more than {most} levels deep",
+    help="make one list of all elements, or several lists",
+)
 def NESTED_LIST(*, most: int) -> None: ...
 @problem("E0530", "`{name}` does not take {found}", help="{usage}")
 def FUNCTION_ARGUMENTS(*, name: str, found: str, usage: str) -> None: ...
-@problem("E0531", "there is no module `{name}`", "a rule of a space is a module")
+@problem(
+    "E0531",
+    "there is no module `{name}`",
+    "a rule of a space is a module",
+    "write `module {name}(…) {{ … }}`, or bring it with a `use`",
+)
 def UNKNOWN_RULE(*, name: str) -> None: ...
 @problem("E0532", "the expansion takes more than {most} steps", help="write what the loops come to")
 def TOO_MANY_STEPS(*, most: int) -> None: ...
 @problem("E0532", "the trace has more than {most} lines", help="write what the loops come to")
 def TOO_MANY_LINES(*, most: int) -> None: ...
-@problem("E0532", "calls and blocks are nested more than {most} deep here")
+@problem(
+    "E0532",
+    "calls and blocks are nested more than {most} deep here",
+    help="repeat with a `for` over a list, or write fewer calls of calls",
+)
 def TOO_DEEP(*, most: int) -> None: ...
-@problem("E0532", "`{block}` stands in {count} loops; {most} are allowed")
+@problem(
+    "E0532",
+    "`{block}` stands in {count} loops; {most} are allowed",
+    help="split fewer times, or `fuse` loops before",
+)
 def DEEP_LOOPS(*, block: str, count: int, most: int) -> None: ...
 @problem(
     "E0533", "`yield` stands in a `for`", help="put it into a `for`, or leave it out where the value is not needed"
 )
 def LONELY_YIELD() -> None: ...
-@problem("E0533", "`so_far()` stands in a `for`, whose list it is")
+@problem("E0533", "`so_far()` stands in a `for`, whose list it is", help="put it into a `for` that yields, or use `[]`")
 def LONELY_SO_FAR() -> None: ...
 @problem(
     "E0534",
@@ -128,7 +158,11 @@ def NO_LIST(*, found: str) -> None: ...
     "E0537", "only names can be called", help="write the name of a primitive, a module or a function before the bracket"
 )
 def NOT_CALLABLE() -> None: ...
-@problem("E0538", "there is no primitive, module or function `{name}`")
+@problem(
+    "E0538",
+    "there is no primitive, module or function `{name}`",
+    help="write `module {name}(…) {{ … }}`, or bring it with a `use`",
+)
 def UNKNOWN_CALL(*, name: str) -> None: ...
 @problem(
     "E0539", "module `{name}` reaches itself: {chain}", "modules cannot recurse", help="repeat with a `for` over a list"
@@ -142,15 +176,27 @@ def MISSING(*, name: str, parameter: str, usage: str) -> None: ...
 def STEP_ARGUMENTS(*, name: str, reason: str, usage: str) -> None: ...
 @problem("E0542", "`{parameter}` of `{name}` is given twice")
 def TWICE(*, parameter: str, name: str) -> None: ...
-@problem("E0543", "`{name}` takes {wanted} for `{parameter}`; this is {found}")
+@problem(
+    "E0543",
+    "`{name}` takes {wanted} for `{parameter}`; this is {found}",
+    help="pass {wanted}; with the type of what is passed, `check` finds such calls",
+)
 def ARGUMENT_KIND(*, name: str, wanted: str, parameter: str, found: str) -> None: ...
 @problem("E0546", "the compute calls {what} `{name}`: every schedule has that name already", help="give it another one")
 def TAKEN_NAME(*, what: str, name: str) -> None: ...
-@problem("E0547", "a map goes from numbers, strings or bools to their weights; this is {found}")
+@problem(
+    "E0547",
+    "a map goes from numbers, strings or bools to their weights; this is {found}",
+    help="write a number, a string or a bool before the `:`, and a number behind it",
+)
 def MAP_ENTRY(*, found: str) -> None: ...
 
 
-@problem("E0551", "there is no space or schedule `{name}`")
+@problem(
+    "E0551",
+    "there is no space or schedule `{name}`",
+    help="name one of this file or one that it uses, or leave `with` out where there is only one",
+)
 def UNKNOWN_SPACE(*, name: str) -> None: ...
 @problem(
     "E0552",

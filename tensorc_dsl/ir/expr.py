@@ -13,6 +13,7 @@ from operator import attrgetter, is_
 from typing import Any, Literal, NamedTuple, assert_never, get_args
 
 from tensorc_dsl.ir.dtypes import BOOL, INDEX, DType
+from tensorc_dsl.ir.maths import CONDITIONS
 from tensorc_dsl.ir.node import node
 
 BinaryOp = Literal["+", "-", "*", "/", "%", "min", "max", "xor"]
@@ -115,7 +116,7 @@ class Cast(_Node):
 
 @node
 class Call(_Node):
-    """A maths function of floats (`ir.maths`); its type is that of its first argument."""
+    """A maths function (`ir.maths`); its type is that of its first argument, or bool."""
 
     function: str
     args: tuple[Expr, ...]
@@ -143,8 +144,8 @@ def dtype_of(e: Expr) -> DType:
             return BOOL
         case Select(then=then):
             return dtype_of(then)
-        case Call(args=args):
-            return dtype_of(args[0])
+        case Call(function=f, args=args):
+            return BOOL if f in CONDITIONS else dtype_of(args[0])
         case _:
             assert_never(e)
 

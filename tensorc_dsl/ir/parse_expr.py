@@ -15,7 +15,7 @@ from tensorc_dsl.diagnostic import TschedError
 from tensorc_dsl.ir import expr as ir
 from tensorc_dsl.ir import problems
 from tensorc_dsl.ir.dtypes import BOOL, DTYPES, INDEX, DType
-from tensorc_dsl.ir.maths import MATHS
+from tensorc_dsl.ir.maths import CONDITIONS, MATHS, Takes
 from tensorc_dsl.ir.numbers import limits, nearest
 from tensorc_dsl.ir.print import format_expr
 from tensorc_dsl.ir.program import Buffer
@@ -82,6 +82,8 @@ class VisibleNames:
             case t.Negate(operand=a):
                 return self._infer(a)
             case t.CallExpr(function=t.Name(id=name), args=args):
+                if name in CONDITIONS:
+                    return BOOL
                 return CASTS.get(name) or next((d for a in args if (d := self._infer(a))), None)
             case _:
                 return None
@@ -221,12 +223,14 @@ class VisibleNames:
             value, low, high = e.args
             above = t.CallExpr(t.Name("max", e.span), (value, low), (), e.span)
             return self._arithmetic("min", above, high, want, e.span)
-        kind = next((d for a in e.args if (d := self._infer(a))), None) or want
+        known = MATHS[name]
+        kind = next((d for a in e.args if (d := self._infer(a))), None if known.tells else want)
         args = tuple(self._value(a, kind) for a in e.args)
         for a, value in zip(e.args, args, strict=True):
             found = ir.dtype_of(value)
-            if not (found.is_float or (name == "abs" and found != BOOL)) or found != ir.dtype_of(args[0]):
-                raise TschedError(problems.FLOAT_ARGUMENTS(a.span, name=name, found=found))
+            if not known.accepts(found) or found != ir.dtype_of(args[0]):
+                problem = problems.INTEGER_ARGUMENTS if known.takes is Takes.INTEGERS else problems.FLOAT_ARGUMENTS
+                raise TschedError(problem(a.span, name=name, found=found))
         return ir.Call(name, args)
 
     def _cast(self, e: t.CallExpr, to: DType) -> ir.Expr:

@@ -22,6 +22,7 @@ from tensorc_dsl.ir.expr import (
     Var,
     dtype_of,
 )
+from tensorc_dsl.ir.maths import CONDITIONS
 from tensorc_dsl.ir.program import (
     Annotation,
     Block,
@@ -79,6 +80,8 @@ def _expr(e: Expr) -> tuple[str, int]:
             inner = a if _has_type(a) or dtype_of(a) == t else _with_type(a)
             return f"{t}({format_expr(inner)})", _ATOM
         case Call(function=f, args=args):
+            if f in CONDITIONS and not _has_type(args[0]):
+                args = tuple(map(_with_type, args))  # what a condition is used as says nothing about its arguments
             return f"{f}({', '.join(map(format_expr, args))})", _ATOM
         case Load(buffer=b, indices=indices):
             return _access(b, indices), _ATOM

@@ -26,6 +26,7 @@ from tensorc_dsl.ir.expr import (
     loads,
 )
 from tensorc_dsl.ir.look_back import passed_along
+from tensorc_dsl.ir.maths import MATHS
 from tensorc_dsl.ir.pipelines import pipeline
 from tensorc_dsl.ir.print import format_expr
 from tensorc_dsl.ir.program import (
@@ -54,8 +55,8 @@ def verify(program: Program) -> None:
     """Raise ProgramError unless the program is well formed.
 
     Names are unique and bound, types agree, and subscripts have the right rank. Bound, pipelined and tensorized loops carry
-    what their kind needs. Loops that run at once bind spatial iterators only, but for bound loops around atomic blocks; a
-    block that names a reducer, or is atomic, has its form.
+    what their kind needs. Loops that run at once bind spatial iterators only, but for bound loops around atomic blocks and
+    threads of a scan's steps; a block that names a reducer, or is atomic, has its form.
     """
     buffers = {b.name: b for b in (*program.params, *program.buffers)}
     if len(buffers) != len(program.params) + len(program.buffers):
@@ -123,11 +124,9 @@ def _block(b: Block, around: tuple[For, ...], scope: UsableNames, program: Progr
         if it.name in scope:
             raise ProgramError(f"{where}: iterator {it.name} has the name of a loop around it")
         if it.kind is not IterKind.SPATIAL:
-            atomic = it.kind is IterKind.REDUCE and is_atomic(b)
-            at_once = [x for x in around if x.kind in AT_ONCE and not (atomic and x.kind is LoopKind.BOUND)]
-            if it.kind is IterKind.SCAN:
-                at_once = [x for x in at_once if b not in passed_along(x)]
-            racing = [loop.var for loop in at_once]
+            apart = LoopKind.PARALLEL if it.kind is IterKind.SCAN else LoopKind.BOUND if is_atomic(b) else None
+            at_once = [x for x in around if x.kind in AT_ONCE and x.kind is not apart]
+            racing = [x.var for x in at_once if it.kind is not IterKind.SCAN or b not in passed_along(x)]
             if clash := free_vars(it.binding) & set(racing):
                 raise ProgramError(f"{where}: {it.kind} iterator {it.name} runs over parallel loop {min(clash)}")
     for c in b.where:
@@ -217,8 +216,10 @@ def _value(e: Expr, scope: UsableNames, where: str, program: Program) -> None:
             raise ProgramError(
                 f"{where}: the branches of `{format_expr(e)}` differ in type, or its condition is no bool"
             )
-        case Call(function=f, args=args) if f != "abs" and not all(dtype_of(a).is_float for a in args):
-            raise ProgramError(f"{where}: `{format_expr(e)}` needs floats")
+        case Call(function=f, args=args) if len({dtype_of(a) for a in args}) > 1 or not MATHS[f].accepts(
+            dtype_of(args[0])
+        ):
+            raise ProgramError(f"{where}: `{format_expr(e)}` needs {MATHS[f].takes.value}, all of one type")
         case Cast(operand=x, dtype=t) if t == INDEX and not dtype_of(x).is_integer:
             raise ProgramError(f"{where}: `{format_expr(e)}` makes an index of {dtype_of(x)}")
         case Const(value=v, dtype=t) if t.is_integer and not isinstance(v, int):

@@ -18,6 +18,7 @@ from itertools import count, product
 from math import prod
 
 from tensorc_dsl.ir.expr import ZERO, Binary, Expr, Var, add, constant, fold, free_vars, index, loads, mul
+from tensorc_dsl.ir.memo import by_first
 from tensorc_dsl.ir.program import Buffer, Intrinsic, IterKind, Layout
 
 LANES = 32
@@ -131,6 +132,7 @@ def held(i: Intrinsic, b: Buffer) -> Held | None:
     return addressed(layout, b) if b.scope in MEMORY else _registers(layout, b)
 
 
+@by_first(64)
 def described(i: Intrinsic, b: Buffer) -> Described | None:
     """The operand as its descriptor has it; None if its layout does not say so, or says what no descriptor can."""
     layout = layout_of(i, b)

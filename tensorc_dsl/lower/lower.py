@@ -20,6 +20,7 @@ from tensorc_dsl.lower.erase import erase
 from tensorc_dsl.lower.flat import Flat, Kernel, Loop, LowerError, Parallel, Param, Prepared, Store, body_of
 from tensorc_dsl.lower.guards import hoist_guards
 from tensorc_dsl.lower.instructions import only_proven
+from tensorc_dsl.lower.narrow import known_of, narrow
 from tensorc_dsl.lower.open_borders import cut_open_rows
 from tensorc_dsl.lower.open_partition import partition_open
 from tensorc_dsl.lower.partition import partition
@@ -140,6 +141,10 @@ def _open_rows(u: Unit) -> Unit:
     return replace(u, flat=cut_open_rows(u.loops)) if u.program.dims else u
 
 
+def _bounds(u: Unit) -> Unit:
+    return replace(u, flat=narrow(u.loops, known_of(u.whole, u.program.params)))
+
+
 COMMON = (
     Pass("prove", lambda u: replace(u, program=only_proven(u.program)), "instructions without a proof are loops"),
     Pass("defuse", lambda u: replace(u, program=defuse(u.program)), "fused loops whose parts are needed apart"),
@@ -155,5 +160,6 @@ COMMON = (
     Pass("open-rows", _open_rows, "rows of open length: what is between their borders"),
     Pass("partition", lambda u: replace(u, flat=partition(u.loops)), "guarded loops: main parts and ends"),
     Pass("scatter", lambda u: replace(u, flat=scatter(u.loops)), "scattered loops run the iteration that data choose"),
+    Pass("bounds", _bounds, "loops begin and end where the conditions of their work do"),
 )
 """The passes that every target needs, in order."""

@@ -33,8 +33,9 @@ from tensorc_dsl.ir.node import replace
 from tensorc_dsl.ir.program import LoopKind, Store
 from tensorc_dsl.lower.borders import undecided_vectors
 from tensorc_dsl.lower.boxes import Ranges, span
-from tensorc_dsl.lower.flat import Flat, If, Loop, Parallel, body_of
+from tensorc_dsl.lower.flat import Flat, If, Loop, Parallel
 from tensorc_dsl.lower.open_partition import between, cut_at, possible
+from tensorc_dsl.lower.work import hull, interval
 
 ROUNDS = 2
 """How often the part between borders is cut again: a mirror is a remainder, and a minimum of it."""
@@ -68,7 +69,7 @@ def cut_open_rows(body: tuple[Flat, ...], ranges: Ranges | None = None) -> tuple
 
 
 def _loop(s: Loop, ranges: Ranges, rounds: int) -> tuple[Flat, ...]:
-    here: Ranges = {**ranges, s.var: (constant(s.begin) or 0, span(s.end)[1])}
+    here: Ranges = {**ranges, s.var: interval(s)}
     is_open = constant(s.begin) is None or constant(s.end) is None
     found = _inside(s.var, s.body, here) if rounds and is_open and s.kind is LoopKind.SERIAL else None
     if found is None:
@@ -108,7 +109,7 @@ def _inside(var: str, body: tuple[Flat, ...], ranges: Ranges) -> Inside | None:
     high: list[Expr] = []
     facts: dict[Expr, None] = {}
     # What is known of a variable has to hold wherever it occurs: loops that were cut before have several parts.
-    inner = _hull(body, {})
+    inner = hull(body)
     for cond in dict.fromkeys(c for c, _ in undecided_vectors(body, {}) if var in free_vars(c)):
         cut = cut_at(cond, var, inner, ranges)
         if cut is None:
@@ -122,24 +123,6 @@ def _inside(var: str, body: tuple[Flat, ...], ranges: Ranges) -> Inside | None:
     if not facts:
         return None
     return Inside(_extreme("max", low, ranges), _extreme("min", high, ranges), tuple(facts))
-
-
-def _hull(body: tuple[Flat, ...], found: Ranges) -> Ranges:
-    """For each loop variable in a body, the smallest range that contains those of all of its loops."""
-    for s in body:
-        own: Ranges = {}
-        if isinstance(s, Loop):
-            own = {s.var: (constant(s.begin) or 0, span(s.end)[1])}
-        elif isinstance(s, Parallel):
-            own = {v: span(e) for v, e in zip(s.vars, s.extents, strict=True)}
-        for v, (low, high) in own.items():
-            least, most = found.get(v, (low, high))
-            found[v] = (
-                None if least is None or low is None else min(least, low),
-                None if most is None or high is None else max(most, high),
-            )
-        _hull(body_of(s), found)
-    return found
 
 
 def _extreme(op: BinaryOp, of: list[Expr], ranges: Ranges) -> Expr | None:

@@ -49,14 +49,19 @@ _STRICT: dict[CompareOp, tuple[int, bool]] = {"<": (0, True), "<=": (-1, True), 
 @dataclass(frozen=True, slots=True)
 class Cut:
     """Guards over a loop variable that change together. They hold always for values below `sure` and never from
-    `maybe` on; or, unless `first`, always from `sure` on and never below `maybe`. `single`: at most one value lies
-    between the two."""
+    `maybe` on; or, unless `first`, always from `sure` on and never below `maybe`. At most `width` values lie between the
+    two."""
 
     conds: frozenset[Expr]
     first: bool
     sure: Expr
     maybe: Expr
-    single: bool
+    width: int
+
+    @property
+    def single(self) -> bool:
+        """Whether at most one value lies between the two."""
+        return self.width <= 1
 
 
 def partition_open(body: tuple[Flat, ...], ranges: Ranges | None = None, copies: int = 1) -> tuple[Flat, ...]:
@@ -265,7 +270,7 @@ def cut_at(cond: Expr, var: str, inner: Ranges, ranges: Ranges) -> Cut | None:
 
     below, above = where(high), where(low)
     sure, maybe = (below, above) if first else (above, below)
-    return Cut(frozenset((cond,)), first, sure, maybe, high - low <= factor)
+    return Cut(frozenset((cond,)), first, sure, maybe, -((low - high) // factor))
 
 
 def _names(a: str | Expr) -> frozenset[str]:

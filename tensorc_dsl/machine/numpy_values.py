@@ -43,8 +43,18 @@ _BINARY = {"+": "({} + {})", "-": "({} - {})", "*": "({} * {})", "%": "({} % {})
            "min": "np.minimum({}, {})", "max": "np.maximum({}, {})"}  # fmt: skip
 
 _CALLS = {
-    **{f: f"np.{f}({{}})" for f in ("exp", "log", "tanh", "sqrt", "floor", "ceil", "abs", "sin", "cos")},
+    **{
+        f: f"np.{f}({{}})"
+        for f in (
+            "exp", "exp2", "expm1", "log", "log2", "log10", "log1p", "tanh", "sinh", "cosh", "sqrt", "cbrt", "floor", "ceil",
+            "trunc", "abs", "sign", "sin", "cos", "tan", "isnan", "isinf", "isfinite",
+        )
+    },
+    **{f"a{f}": f"np.arc{f}({{}})" for f in ("sin", "cos", "tan", "sinh", "cosh", "tanh")},
     "round": "np.rint({})", "rsqrt": "(1 / np.sqrt({}))", "sigmoid": "(1 / (1 + np.exp(-{})))", "pow": "np.power({}, {})",
+    "atan2": "np.arctan2({}, {})", "hypot": "np.hypot({}, {})", "copysign": "np.copysign({}, {})",
+    "bit_and": "({} & {})", "bit_or": "({} | {})", "bit_not": "np.invert({})", "shift_left": "np.left_shift({}, {})",
+    "shift_right": "np.right_shift({}, {})",
 }  # fmt: skip
 
 _WINDOWS = "np.lib.stride_tricks.sliding_window_view"

@@ -26,12 +26,12 @@ def compare(
 
     NaN and infinities are right where the reference has the same, and nowhere else; but the reference is wider than the
     type of the kernel's result, so beyond the `largest` number of that type, as far as the tolerance tells, infinity of
-    the right sign is right too.
+    the right sign is right too. Where the tolerance is infinite, everything is.
     """
     with np.errstate(invalid="ignore", over="ignore"):
         error = np.abs(got.astype(np.float64) - expected.astype(np.float64))
         share = np.divide(error, tolerance, out=np.full(error.shape, np.inf), where=tolerance > 0)
-    same = (got == expected) | (np.isnan(got) & np.isnan(expected))
+    same = (got == expected) | (np.isnan(got) & np.isnan(expected)) | np.isinf(tolerance)
     if np.isfinite(largest):
         same |= np.isinf(got) & (np.sign(got) == np.sign(expected)) & (np.abs(expected) + tolerance > largest)
     share = np.where(same, 0.0, np.where(np.isnan(share) | ~np.isfinite(expected), np.inf, share))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 _GROUPS = Path("/sys/fs/cgroup")
@@ -11,12 +12,20 @@ _OWN = Path("/proc/self/cgroup")
 
 
 def usable_cores(groups: Path = _GROUPS, own: Path = _OWN) -> int:
-    """At least 1. A quota of 2.5 cores is 2: a third thread would wait half of the time, and the others for it."""
+    """At least 1. A quota of 2.5 cores is 2: a third thread would wait half of the time, and the others for it.
+
+    Quotas are read once in a process: each load of a file asks, and they rarely change.
+    """
     allowed = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    return max(1, min([allowed, *(int(q) for q in _quotas(groups, own))]))
+    return max(1, min([allowed, *map(int, _quotas(groups, own))]))
 
 
-def _quotas(groups: Path, own: Path) -> Iterator[float]:
+@cache
+def _quotas(groups: Path, own: Path) -> tuple[float, ...]:
+    return tuple(_read(groups, own))
+
+
+def _read(groups: Path, own: Path) -> Iterator[float]:
     """The number of cores that each control group of the process allows, its ancestors included."""
     try:
         lines = own.read_text().splitlines()

@@ -17,17 +17,19 @@ def make_inputs(program: Program, seed: int) -> dict[str, Array]:
 
     Floats are uniform on (-1, 1) but at least 1/64 in magnitude, integers at most 9 in magnitude. So a wrong kernel that
     skips an element or returns zeros gives another result. An input that is a direct argument of `log`, a root or `pow` is
-    positive. An integer that is used in a subscript, or that chooses the element that a term is added to, is any valid
-    position, or a little out of bounds.
+    positive, and one of `acosh` above 1. An integer that is used in a subscript, or that chooses the element that a term is
+    added to, is any valid position, or a little out of bounds.
     """
     places = _places(program)
-    positive = {x.buffer for b in blocks(program) for s in b.body for x in _restricted(s.value)}
+    asked = sorted({x for b in blocks(program) for s in b.body for x in _restricted(s.value)}, key=lambda x: x[1])
+    domains = dict(asked)  # the smallest domain of each
     root = np.random.SeedSequence(seed)
     out: dict[str, Array] = {}
     for p, child in zip(program.inputs, root.spawn(len(program.inputs)), strict=True):
         rng = np.random.Generator(np.random.Philox(child))
         size = places.get(p.name)
-        out[p.name] = _random(rng, shape_of(p), p.dtype, p.name in positive) if size is None else _around(rng, p, size)
+        domain = domains.get(p.name, Domain.ALL)
+        out[p.name] = _random(rng, shape_of(p), p.dtype, domain) if size is None else _around(rng, p, size)
     return out
 
 
@@ -58,16 +60,22 @@ def _around(rng: np.random.Generator, p: Buffer, size: int) -> Array:
     return narrow(rng.integers(max(least, -most), most, shape_of(p), endpoint=True), p.dtype)
 
 
-def _random(rng: np.random.Generator, shape: tuple[int, ...], t: DType, positive: bool) -> Array:
-    signed = not positive and t.kind in ("float", "int")
+def _random(rng: np.random.Generator, shape: tuple[int, ...], t: DType, domain: Domain) -> Array:
+    signed = domain is Domain.ALL and t.kind in ("float", "int")
     sign = rng.integers(0, 2, shape) * 2 - 1 if signed else np.ones(shape, np.int64)
     if t.is_float:
-        return narrow(rng.uniform(1 / 64, 1.0, shape) * sign, t)
+        return narrow(rng.uniform(1 / 64, 1.0, shape) * sign + float(domain is Domain.FROM_ONE), t)
     if t.is_integer:
         return narrow(rng.integers(1, 10, shape) * sign, t)
     return rng.integers(0, 2, shape).astype(stored_dtype(t))
 
 
-def _restricted(e: Expr) -> list[Load]:
-    found: list[Load] = list(loads(e)) if isinstance(e, Call) and MATHS[e.function].domain is not Domain.ALL else []
+def _restricted(e: Expr) -> list[tuple[str, Domain]]:
+    """The loads in arguments of functions that are not defined for all that is drawn, with what they are defined for."""
+    domain = MATHS[e.function].domain if isinstance(e, Call) else Domain.ALL
+    found = (
+        [(x.buffer, domain) for x in loads(e)]
+        if domain in (Domain.NONNEGATIVE, Domain.POSITIVE, Domain.FROM_ONE)
+        else []
+    )
     return found + [x for c in children(e) for x in _restricted(c)]

@@ -34,6 +34,7 @@ from tensorc_dsl.ir.expr import (
     loads,
 )
 from tensorc_dsl.ir.look_back import passed_along
+from tensorc_dsl.ir.maths import MATHS, Takes
 from tensorc_dsl.ir.numbers import holds, nearest, truncated
 from tensorc_dsl.ir.pipelines import pipeline
 from tensorc_dsl.ir.print import format_expr
@@ -51,7 +52,7 @@ from tensorc_dsl.ir.program import (
     walk,
 )
 from tensorc_dsl.reference.evaluate import bind_inputs, shape_of
-from tensorc_dsl.reference.maths import NUMERICS
+from tensorc_dsl.reference.maths import NUMERICS, called
 
 Order = Literal["forward", "reversed", "shuffled", "together"]
 
@@ -278,7 +279,8 @@ class _Writer:
             case Cast(operand=a, dtype=t):
                 return _converted(self._expr(a), dtype_of(a), t)
             case Call(function=f, args=args):
-                text = f"call_{f}({', '.join(map(self._expr, args))})"
+                t, given = dtype_of(args[0]), ", ".join(map(self._expr, args))
+                text = f"call_{f}({given})" if t.is_float else f"whole_{f}({t}, {given})"
                 return text if dtype_of(e) == INDEX else _wrapped(text, dtype_of(e))
             case Load(buffer=name, indices=indices):
                 t, at = self._temporary(), self._temporary()
@@ -371,6 +373,14 @@ def _function(f: Callable[..., Any]) -> Callable[..., float]:
     return call
 
 
+def _whole_function(name: str) -> Callable[..., int]:
+    def call(t: DType, *args: int) -> int:
+        with np.errstate(all="ignore"):
+            return called(name, t, *(np.array([x], np.int64) for x in args)).item()
+
+    return call
+
+
 _DONE = object()
 
 _LIBRARY: dict[str, Any] = {
@@ -386,5 +396,5 @@ _LIBRARY: dict[str, Any] = {
     "min_float": _min,
     "max_float": _max,
     **{f"call_{name}": _function(n.value) for name, n in NUMERICS.items()},
-    "call_abs": abs,  # of integers too, exactly
+    **{f"whole_{name}": _whole_function(name) for name, m in MATHS.items() if m.takes is not Takes.FLOATS},
 }

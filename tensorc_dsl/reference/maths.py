@@ -8,6 +8,8 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from tensorc_dsl.ir.arrays import Array
+from tensorc_dsl.ir.dtypes import DType
+from tensorc_dsl.reference import integers
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,7 +25,7 @@ class Point:
 
 @dataclass(frozen=True, slots=True)
 class Numerics:
-    """`value` takes arrays of float64.
+    """`value` takes arrays of wide values; before them their type, if that is `typed`.
 
     `error` is a bound on the error that the value has from those of the arguments: to first order, the size of the derivative
     times the error. An `exact` function adds no rounding to it.
@@ -32,6 +34,7 @@ class Numerics:
     value: Callable[..., Array]
     error: Callable[[Point], Array]
     exact: bool = False
+    typed: bool = False
 
 
 def _rsqrt(x: Array) -> Array:
@@ -42,6 +45,12 @@ def _erf(x: Array) -> Array:
     from scipy import special  # a late import, here and below: it takes as long as checking a long text
 
     return special.erf(x)
+
+
+def _erfc(x: Array) -> Array:
+    from scipy import special
+
+    return special.erfc(x)
 
 
 def _sigmoid(x: Array) -> Array:
@@ -75,6 +84,59 @@ def _flat(p: Point) -> Array:
     return p.dx
 
 
+def _over(p: Point, slope: Array) -> Array:
+    """The error of a function whose derivative is 1 / slope."""
+    return p.dx / np.maximum(np.abs(slope), 1e-300)
+
+
+def _arc(p: Point) -> Array:
+    """The error of `asin` and `acos`: their derivative is infinite at -1 and 1, next to which they are as roots are."""
+    return np.minimum(2.3 * np.sqrt(p.dx), _over(p, np.sqrt(np.maximum(1 - p.x * p.x, 0.0))))
+
+
+def _acosh_error(p: Point) -> Array:
+    return np.minimum(np.sqrt(2 * p.dx), _over(p, np.sqrt(np.maximum(p.x * p.x - 1, 0.0))))
+
+
+def _tan_error(p: Point) -> Array:
+    """That of 1 / (1 / tan), too, which has no pole where this one has it."""
+    return p.dx * (1 + p.value**2) / np.maximum(1 - p.dx * np.abs(p.value), 0.5)
+
+
+def _erfc_error(p: Point) -> Array:
+    nearest = np.maximum(np.abs(p.x) - p.dx, 0.0)
+    return 1.13 * np.exp(-nearest * nearest) * p.dx
+
+
+def _angle_error(p: Point) -> Array:
+    """Of `atan2(x, y)`: it turns round where x passes 0 and y is negative."""
+    turns = (np.abs(p.x) <= p.dx) & (p.y < p.dy) & (p.dx > 0)
+    share = (np.abs(p.x) * p.dy + np.abs(p.y) * p.dx) / np.maximum(p.x * p.x + p.y * p.y, 1e-300)
+    return np.where(turns, 2 * np.pi, np.minimum(share, 2 * np.pi))
+
+
+def _both(p: Point) -> Array:
+    return p.dx + p.dy
+
+
+def _any_bits(p: Point) -> Array:
+    """Bits say nothing about how near numbers are: a result of integers that may differ may be any."""
+    return np.where((p.dx > 0) | (p.dy > 0), np.inf, 0.0)
+
+
+def _condition(f: Callable[[Array], Array]) -> Numerics:
+    """A condition is decided as in the reference."""
+    return Numerics(f, lambda p: np.zeros_like(p.dx), exact=True)
+
+
+def _of_bits(f: Callable[..., Array]) -> Numerics:
+    return Numerics(f, _any_bits, exact=True)
+
+
+def _of_width(f: Callable[..., Array]) -> Numerics:
+    return Numerics(f, _any_bits, exact=True, typed=True)
+
+
 def _power_error(p: Point) -> Array:
     from_y = np.where(p.dy > 0, np.abs(np.log(np.abs(p.x))) * p.dy, 0.0)
     return np.abs(p.value) * (np.abs(p.y) * p.dx / np.abs(p.x) + from_y)
@@ -82,19 +144,59 @@ def _power_error(p: Point) -> Array:
 
 NUMERICS: dict[str, Numerics] = {
     "exp": Numerics(np.exp, lambda p: np.abs(p.value) * np.expm1(p.dx)),
+    "exp2": Numerics(np.exp2, lambda p: np.abs(p.value) * np.expm1(p.dx * np.log(2.0))),
+    "expm1": Numerics(np.expm1, lambda p: np.exp(p.x) * np.expm1(p.dx)),
     "log": Numerics(np.log, lambda p: p.dx / np.abs(p.x)),
+    "log2": Numerics(np.log2, lambda p: p.dx / np.abs(p.x) / np.log(2.0)),
+    "log10": Numerics(np.log10, lambda p: p.dx / np.abs(p.x) / np.log(10.0)),
+    "log1p": Numerics(np.log1p, lambda p: _over(p, 1 + p.x)),
     "tanh": Numerics(np.tanh, _flat),
+    "sinh": Numerics(np.sinh, lambda p: np.cosh(np.abs(p.x) + p.dx) * p.dx),
+    "cosh": Numerics(np.cosh, lambda p: np.sinh(np.abs(p.x) + p.dx) * p.dx),
+    "asinh": Numerics(np.arcsinh, _flat),
+    "acosh": Numerics(np.arccosh, _acosh_error),
+    "atanh": Numerics(np.arctanh, lambda p: _over(p, 1 - p.x * p.x)),
     "erf": Numerics(_erf, lambda p: 1.13 * p.dx),
+    "erfc": Numerics(_erfc, _erfc_error),
     "sqrt": Numerics(np.sqrt, lambda p: np.minimum(np.sqrt(p.dx), p.dx / np.maximum(np.abs(p.value), 1e-300))),
     "rsqrt": Numerics(_rsqrt, lambda p: np.abs(p.value) * p.dx / np.abs(p.x)),
+    "cbrt": Numerics(np.cbrt, lambda p: np.minimum(1.6 * np.cbrt(p.dx), _over(p, 3 * p.value * p.value))),
+    "hypot": Numerics(np.hypot, _both),
     "sigmoid": Numerics(_sigmoid, _flat),
     "floor": _whole(np.floor),
     "ceil": _whole(np.ceil),
+    "trunc": _whole(np.trunc),
     "round": _whole(np.rint),
     "abs": Numerics(np.abs, _flat, exact=True),
+    "sign": _whole(np.sign),
+    "copysign": Numerics(
+        np.copysign, lambda p: p.dx + np.where((np.abs(p.y) <= p.dy) & (p.dy > 0), 2 * np.abs(p.x), 0.0), exact=True
+    ),
     "sin": Numerics(np.sin, _flat),
     "cos": Numerics(np.cos, _flat),
+    "tan": Numerics(np.tan, _tan_error),
+    "asin": Numerics(np.arcsin, _arc),
+    "acos": Numerics(np.arccos, _arc),
+    "atan": Numerics(np.arctan, _flat),
+    "atan2": Numerics(np.arctan2, _angle_error),
     "tf32": Numerics(tf32, lambda p: steps(tf32, p.x, p.dx), exact=True),
     "pow": Numerics(np.power, _power_error),
+    "isnan": _condition(np.isnan),
+    "isinf": _condition(np.isinf),
+    "isfinite": _condition(np.isfinite),
+    "bit_and": _of_bits(np.bitwise_and),
+    "bit_or": _of_bits(np.bitwise_or),
+    "bit_not": _of_bits(np.invert),
+    "shift_left": _of_bits(np.left_shift),
+    "shift_right": _of_bits(np.right_shift),
+    "popcount": _of_width(integers.popcount),
+    "clz": _of_width(integers.clz),
+    "ctz": _of_width(integers.ctz),
 }
 """By name, for each function of `ir.maths`."""
+
+
+def called(function: str, t: DType, *args: Array) -> Array:
+    """The value of a function of wide values of type `t`, which is not wrapped around."""
+    known = NUMERICS[function]
+    return known.value(t, *args) if known.typed else known.value(*args)

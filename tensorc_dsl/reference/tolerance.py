@@ -12,6 +12,8 @@ The theorem assumes that rounding errors have mean 0. This fails when a running 
 term is below its rounding error: from about a million terms in f32 on, a sum in order exceeds the bound. The check then
 reports a true loss, since the result has lost terms. A schedule that makes partial sums stays within the bound.
 
+A bound of NaN allows everything: `overflow` says where.
+
 In a scan, and in a reduction by a declared reducer, the errors of one step are propagated to the next. A schedule may group
 the terms of a running sum otherwise, so each of its steps adds what is new in the bound on sums.
 """
@@ -19,6 +21,7 @@ the terms of a running sum otherwise, so each of its steps adds what is new in t
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 from itertools import chain
 from math import prod, sqrt
 from typing import assert_never
@@ -26,7 +29,7 @@ from typing import assert_never
 import numpy as np
 
 from tensorc_dsl.ir.arrays import Array, smallest_normal, unit_roundoff
-from tensorc_dsl.ir.dtypes import F64, DType
+from tensorc_dsl.ir.dtypes import DType
 from tensorc_dsl.ir.expr import (
     Binary,
     Call,
@@ -43,6 +46,7 @@ from tensorc_dsl.ir.expr import (
     dtype_of,
     loads,
 )
+from tensorc_dsl.ir.maths import CONDITIONS
 from tensorc_dsl.ir.numbers import holds
 from tensorc_dsl.ir.program import Block, Program, Store
 from tensorc_dsl.ir.reductions import ArgFold, Fold
@@ -58,8 +62,10 @@ from tensorc_dsl.reference.evaluate import (
     shape_of,
     unscheduled_nests,
 )
+from tensorc_dsl.reference.first_order import Pair, adds_terms, both, propagated, roundoff, settled
 from tensorc_dsl.reference.matches import matches, placed
 from tensorc_dsl.reference.maths import NUMERICS, Point, steps
+from tensorc_dsl.reference.overflow import Overflows
 from tensorc_dsl.reference.values import arithmetic, cast
 
 LAMBDA = 4.0
@@ -67,15 +73,13 @@ FUNCTION_ROUNDOFFS = 8.0
 """The error of a maths function in units of roundoff: vector libraries promise 4 ulp, that is 8 roundoffs. The code
 generator's own functions of f32 are tested to 2 ulp (docs/maths.md); those of f64 are the C library's."""
 
-Pair = tuple[Array, Array]
-"""Values, and a bound on the error of each. Both arrays broadcast over the box."""
-
 
 def bounded(program: Program, inputs: Mapping[str, Array]) -> tuple[dict[str, Array], dict[str, Array]]:
     """The outputs as `evaluate` has them, and for each the largest absolute error that rounding can explain, float64.
 
-    Where an output is not finite the error is 0, and a comparison has to treat equal infinities and NaNs as equal. That of
-    integers is 0 unless they are rounded from floats.
+    Where an output is not finite the error is 0, and a comparison has to treat equal infinities and NaNs as equal. Where
+    something overflows on the way to it in the kernel's types, and not in the reference's, the error may be infinite: then
+    every value is right. That of integers is 0 unless they are rounded from floats.
     Conditions are decided as in the reference: the bound does not cover a comparison that rounding can turn around. Raises
     EvaluateError if the inputs do not fit the program.
     """
@@ -84,14 +88,16 @@ def bounded(program: Program, inputs: Mapping[str, Array]) -> tuple[dict[str, Ar
     with np.errstate(all="ignore"):
         nests = unscheduled_nests(program)
         alive = alive_steps(program, nests)
+        overflows = Overflows()
         for together in nests:
-            run_nest([_Errors(program, arrays, errors, alive, b) for b in together])
+            run_nest([_Errors(program, arrays, errors, overflows, alive, b) for b in together])
     values = {p.name: arrays[p.name] for p in program.outputs}
     allowed: dict[str, Array] = {}
     for p in program.outputs:
         bound = np.broadcast_to(errors[p.name], shape_of(p))
-        bound = np.where(np.isfinite(bound), bound, np.finfo(np.float64).max) + smallest_normal(p.dtype)
-        allowed[p.name] = np.where(np.isfinite(values[p.name]), bound, 0.0)
+        number = np.where(np.isinf(bound), np.finfo(np.float64).max, bound) + smallest_normal(p.dtype)
+        number = np.where(np.isfinite(values[p.name]), number, 0.0)
+        allowed[p.name] = np.where(np.isnan(bound), np.inf, number)
     return values, allowed
 
 
@@ -103,13 +109,17 @@ class _Errors(Evaluation):
         program: Program,
         arrays: dict[str, Array],
         errors: dict[str, Array],
+        overflows: Overflows,
         alive: Mapping[str, Alive],
         block: Block,
     ) -> None:
         super().__init__(program, arrays, alive, block)
         self.errors = errors
+        self.overflows = overflows
         self.shifted: dict[str, float] = {}
-        self.sums = len(self.scan) == 1 and len(block.body) == 1 and _sums(block.body[0])
+        self.sums = len(self.scan) == 1 and len(block.body) == 1 and adds_terms(block.body[0])
+        self.sizes = self.small = np.zeros(())
+        """Of a sum the sizes of its terms, of a product those of its terms above 1 and below 1."""
         self.magnitudes: dict[str, Array] = {}
         """The sum of the magnitudes of the terms so far, of a running sum."""
 
@@ -126,7 +136,7 @@ class _Errors(Evaluation):
             for store, part in self.steps():
                 value, error = self._step(store, part)
                 if self.sums:
-                    error = error + self._regrouped(store, part)
+                    error = error + self._regrouped(store, part, value)
                 self.put(store.buffer, part, value)
                 self.errors[store.buffer][self.region(part)] = self.stored(error, part)
             return
@@ -138,6 +148,8 @@ class _Errors(Evaluation):
                 _, error = self.pair(self.block.body[0].value, part, None)
                 out[self.region(part)] = self.stored(error, part)
         super().advance()
+        if isinstance(self.update, Fold):
+            self._overflowed(out, self.update)
         if isinstance(self.update, ArgFold):
             self._positions([self.errors[b.name] for b in self.buffers], self.update)
 
@@ -160,9 +172,9 @@ class _Errors(Evaluation):
             self.shifted = {name: sign}
             moved = np.maximum(moved, np.abs(self.value(store.value, part, None) - value))
         self.shifted = {}
-        return value, np.where(np.isfinite(moved), moved + own, error)
+        return value, np.where(np.isfinite(moved) & ~np.isnan(error), moved + own, error)
 
-    def _regrouped(self, store: Store, part: Box) -> Array:
+    def _regrouped(self, store: Store, part: Box, value: Array) -> Array:
         """What a step adds to the bound on the rounding of its running sum, with the terms in any grouping."""
         kept = self.magnitudes[store.buffer]
         whole = self._magnitude(store.value, part, None)
@@ -172,7 +184,8 @@ class _Errors(Evaluation):
         kept[self.region(part)] = self.stored(whole, part)
         step = part.start[self.scan[0]]
         growth = sqrt(step + 1) * whole - sqrt(step) * (whole - own)
-        return LAMBDA * _roundoff(self.buffer.dtype) * np.where(np.isfinite(growth), growth, 0.0)
+        lost = self.overflows.summed(value, whole, self.buffer.dtype)
+        return LAMBDA * roundoff(self.buffer.dtype) * np.where(np.isfinite(growth), growth, 0.0) + lost
 
     def _magnitude(self, e: Expr, part: Box, mask: Array | None) -> Array:
         """The sum of the magnitudes of the terms that `e` adds up, those that the step before has added included."""
@@ -215,19 +228,24 @@ class _Errors(Evaluation):
             return
         sign = -1.0 if update.kind == "argmin" else 1.0
         top, first = best_of(update, value.astype(np.float64), where, axes)
-        reach = (sign * value - error).max(axis=axes, keepdims=True)
-        rivals = np.where(sign * value + error >= reach, np.abs(where - first), 0)
+        low, high = self.overflows.span(sign * value, error, dtype_of(update.value))
+        rivals = np.where(high >= low.max(axis=axes, keepdims=True), np.abs(where - first), 0)
         far = np.where(np.isnan(top), 0, rivals.max(axis=axes, keepdims=True))
         positions[region] = self.stored(far, self.box)
 
     def _reduction(self, out: Array, update: Fold) -> None:
-        u = _roundoff(self.buffer.dtype)
+        u = roundoff(self.buffer.dtype)
         growth = LAMBDA * sqrt(prod(self.box.size[a] for a in self.reduce)) * u
+        if self.sizes.shape != out.shape:
+            self.sizes, self.small = np.empty_like(out), np.empty_like(out)
+        whole = self.region(self.box)
+        self.sizes[whole], self.small[whole] = float(update.op == "*"), 1.0
         if (found := matches(update, self.box, self.spatial)) is not None:
             for some in placed(self, found, self.box, CHUNK_LIMIT, self.axes):
                 value, error = map(some.of, self.pair(found.value, some.part, some.alive))
                 if update.op == "+":
                     np.add.at(out, some.at, error + growth * np.abs(value))
+                    np.add.at(self.sizes, some.at, np.abs(value))
                 else:
                     np.maximum.at(out, some.at, error)
             return
@@ -236,21 +254,33 @@ class _Errors(Evaluation):
             region = self.region(part)
             factors = self.product(update)
             if factors is not None:
-                pairs = [self.pair(f, part, None) for f in factors]
+                pairs = [
+                    (v, self.overflows.factor(v, e, dtype_of(f)))
+                    for f in factors
+                    for v, e in [self.pair(f, part, None)]
+                ]
                 magnitude, carried = self._products(pairs, part)
                 rounding = growth + u * (len(factors) - 1)
                 out[region] += self.stored(magnitude * rounding + carried, part)
+                self.sizes[region] += self.stored(magnitude, part)
                 continue
             value, error = (np.broadcast_to(x, part.size) for x in self.pair(update.value, part, None))
             axes = tuple(self.reduce)
             match update.op:
                 case "+":
-                    step = error.sum(axis=axes, keepdims=True) + growth * np.abs(value).sum(axis=axes, keepdims=True)
-                    out[region] += self.stored(step, part)
+                    size = np.abs(value).sum(axis=axes, keepdims=True)
+                    out[region] += self.stored(error.sum(axis=axes, keepdims=True) + growth * size, part)
+                    self.sizes[region] += self.stored(size, part)
                 case "*":
-                    relative = np.where(error > 0, error / np.abs(value), 0.0).sum(axis=axes, keepdims=True)
+                    relative = np.where(error == 0, 0.0, error / np.abs(value)).sum(axis=axes, keepdims=True)
                     out[region] += self.stored(relative, part)
-                    values[region] *= self.stored(np.abs(value).prod(axis=axes, keepdims=True), part)
+                    size = np.abs(value)
+                    values[region] *= self.stored(size.prod(axis=axes, keepdims=True), part)
+                    for kept, terms in (
+                        (self.sizes, np.maximum(size, 1)),
+                        (self.small, np.where(size > 0, np.minimum(size, 1), 1)),
+                    ):
+                        kept[region] *= self.stored(terms.prod(axis=axes, keepdims=True), part)
                 case "min" | "max" | "and" | "or":
                     step = self.stored(error.max(axis=axes, keepdims=True), part)
                     out[region] = np.maximum(out[region], step)
@@ -259,6 +289,17 @@ class _Errors(Evaluation):
         if update.op == "*":
             region = self.region(self.box)
             out[region] = (out[region] + growth) * values[region]
+
+    def _overflowed(self, out: Array, update: Fold) -> None:
+        """Add to the bounds what terms that leave their type on the way to the result may do to it."""
+        value, t = self.arrays[self.buffer.name], self.buffer.dtype
+        if not t.is_float or update.op not in ("+", "*"):
+            return
+        region = self.region(self.box)
+        if update.op == "+":
+            out[region] += self.overflows.summed(value[region], self.sizes[region], t)
+        else:
+            out[region] += self.overflows.multiplied(value[region], self.sizes[region], self.small[region], t)
 
     def _products(self, pairs: list[Pair], part: Box) -> Pair:
         """The sum of the magnitudes of the products, and the contribution of the errors of the factors."""
@@ -273,9 +314,11 @@ class _Errors(Evaluation):
     def pair(self, e: Expr, box: Box, mask: Array | None) -> Pair:
         """The values of `e` over the box with a bound on the error of each."""
         none = np.zeros((1,) * len(box.size), np.float64)
-        u = _roundoff(dtype_of(e))
+        u = roundoff(dtype_of(e))
         match e:
             case Const() | Var() | Dim() | Compare() | Logic() | Not():
+                return self.value(e, box, mask), none
+            case Call(function=f) if f in CONDITIONS:
                 return self.value(e, box, mask), none
             case Load(buffer=name, indices=indices):
                 value, error = self.value(e, box, mask), self.errors[name]
@@ -292,100 +335,38 @@ class _Errors(Evaluation):
                 (x, dx), (y, dy) = self.pair(a, box, mask), self.pair(b, box, mask)
                 value = arithmetic(op, x, y, dtype_of(a))
                 if not dtype_of(a).is_float:
-                    return value, none if not (dx.any() or dy.any()) else _carried(op, x, dx, y, dy, value)
-                error = _settled(value, _carried(op, x, dx, y, dy, value), dx, dy)
-                return value, error if op in ("min", "max") else _and(_rounding(value, u), error)
+                    return value, none if not (dx.any() or dy.any()) else propagated(op, x, dx, y, dy, value)
+                t, error = dtype_of(a), settled(value, propagated(op, x, dx, y, dy, value), (x, dx), (y, dy))
+                again = partial(arithmetic, op, t=t)
+                error = self.overflows.carried(again, value, error, t, (x, dx, t), (y, dy, t))
+                return value, error if op in ("min", "max") else both(self.overflows.rounding(value, t, u), error)
             case Cast(operand=a, dtype=t):
                 x, dx = self.pair(a, box, mask)
                 return self._cast(x, dx, dtype_of(a), t)
             case Call(function=f, args=args):
                 operands = [self.pair(a, box, mask) for a in args]
                 value, known = self.value(e, box, mask), NUMERICS[f]
-                error = _settled(value, known.error(Point(value, *chain(*operands))), *(dx for _, dx in operands))
-                return value, error if known.exact else error + _rounding(value, u * FUNCTION_ROUNDOFFS)
+                error = settled(value, known.error(Point(value, *chain(*operands))), *operands)
+                if not (t := dtype_of(e)).is_float:
+                    return value, error
+                error = self.overflows.carried(known.value, value, error, t, *((x, dx, t) for x, dx in operands))
+                return value, error if known.exact else error + self.overflows.rounding(
+                    value, t, u * FUNCTION_ROUNDOFFS
+                )
             case _:
                 assert_never(e)
 
     def _cast(self, x: Array, dx: Array, old: DType, new: DType) -> Pair:
         value = cast(x, old, new)
         if old.is_float and not new.is_float:
-            return value, steps(lambda v: cast(v, old, new).astype(np.float64), x, dx)
-        if not new.is_float or holds(new, old):
-            return value, dx
-        # Kernel and reference both round, and the numbers that they round differ.
-        return value, np.where(dx > 0, dx + 2 * np.abs(value) * unit_roundoff(new), dx)
-
-
-def _sums(s: Store) -> bool:
-    """Whether a step adds a term of floats to the value before, which may be multiplied by a factor."""
-    return dtype_of(s.value).is_float and _below_sum(s.value, s.buffer, below=False)
-
-
-def _below_sum(e: Expr, name: str, *, below: bool) -> bool:
-    """Whether a sum is above the one load of a buffer in an expression, and nothing but sums, products and choices."""
-    match e:
-        case Load(buffer=b):
-            return below and b == name
-        case Binary(op="+" | "-" | "*" as op, lhs=x, rhs=y):
-            parts, below = (x, y), below or op != "*"
-        case Select(then=x, other=y):
-            parts = (x, y)
-        case _:
-            return False
-    reading = [x for x in parts if any(load.buffer == name for load in loads(x))]
-    return len(reading) == 1 and _below_sum(reading[0], name, below=below)
-
-
-def _roundoff(t: DType) -> float:
-    """The relative error between an operation of a kernel and of the reference: the kernel rounds to the type, the reference
-    to f64. A kernel of f64 may round a product and a sum together, which the reference does not."""
-    return unit_roundoff(t) + unit_roundoff(F64) if t.is_float else 0.0
-
-
-def _rounding(value: Array, share: float) -> Array:
-    """The error of rounding results, as a share of them. An infinity is not rounded."""
-    size = np.abs(value)
-    return (np.where(np.isinf(size), 0.0, size) if np.isinf(size).any() else size) * share
-
-
-def _settled(value: Array, error: Array, *carried: Array) -> Array:
-    """The error of results: none of an infinity that exact operands give, where derivatives say nothing."""
-    if np.isfinite(error).all():
-        return error
-    exact = np.isinf(value)
-    for dx in carried:
-        exact = exact & (dx == 0)
-    return np.where(exact, 0.0, error)
-
-
-def _carried(op: str, x: Array, dx: Array, y: Array, dy: Array, value: Array) -> Array:
-    """The error of an operation that comes from its operands' errors, to first order."""
-    match op:
-        case "+" | "-":
-            return _and(dx, dy)
-        case "*" if _exact(dx):
-            return dy if _exact(dy) else np.abs(x) * dy
-        case "*" if _exact(dy):
-            return np.abs(y) * dx
-        case "*":
-            return np.abs(x) * dy + np.abs(y) * dx + dx * dy
-        case "/":
-            return (dx + np.abs(value) * dy) / np.maximum(np.abs(y) - dy, np.abs(y) * 0.5)
-        case "min" | "max":
-            return np.maximum(dx, dy)
-        case "%":  # it goes on with its operands, up to where their quotient passes a whole number
-            turns = np.abs(np.floor(x / y))
-            wide = (dx + np.abs(x / y) * dy) / np.maximum(np.abs(y) - dy, np.abs(y) * 0.5)
-            return dx + turns * dy + np.where(steps(np.floor, x / y, wide) > 0, np.abs(y) + dy, 0.0)
-        case _:
-            return dx + dy + np.abs(value)
-
-
-def _exact(error: Array) -> bool:
-    """Whether there is no error, which one number says."""
-    return error.size == 1 and not error.any()
-
-
-def _and(one: Array, other: Array) -> Array:
-    """Both errors together; none is not added to an array."""
-    return other if _exact(one) else one if _exact(other) else one + other
+            error = steps(lambda v: cast(v, old, new).astype(np.float64), x, dx)
+        elif not new.is_float or holds(new, old):
+            error = dx
+        else:  # Kernel and reference both round, and the numbers that they round differ.
+            error = np.where(dx > 0, dx + 2 * np.maximum(np.abs(value), smallest_normal(new)) * unit_roundoff(new), dx)
+            if np.isinf(value).any():
+                sure = (cast(x - dx, old, new) == value) & (cast(x + dx, old, new) == value)
+                error = np.where(np.isinf(value), np.where(sure, 0.0, np.nan), error)
+            if new.is_float:
+                self.overflows.rounding(value, new, 0.0)
+        return value, self.overflows.carried(partial(cast, old=old, new=new), value, error, new, (x, dx, old))

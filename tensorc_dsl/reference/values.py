@@ -30,7 +30,7 @@ from tensorc_dsl.ir.numbers import holds, limits, nearest
 from tensorc_dsl.reference.alive import Alive
 from tensorc_dsl.reference.boxes import Box, gather, view
 from tensorc_dsl.reference.cases import truth
-from tensorc_dsl.reference.maths import NUMERICS
+from tensorc_dsl.reference.maths import called
 
 
 class EvaluateError(ValueError):
@@ -92,7 +92,7 @@ class Values:
             case Cast(operand=a, dtype=t):
                 return cast(self.value(a, box, mask), dtype_of(a), t)
             case Call(function=f, args=args):
-                return wrap(NUMERICS[f].value(*(self.value(a, box, mask) for a in args)), dtype_of(e))
+                return wrap(called(f, dtype_of(args[0]), *(self.value(a, box, mask) for a in args)), dtype_of(e))
             case Load(buffer=name, indices=indices):
                 return self.load(self.arrays, name, indices, box, mask)
             case _:

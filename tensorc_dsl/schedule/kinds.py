@@ -67,11 +67,14 @@ def refuse_clash(program: Program, around: tuple[For, ...], loop: For, kind: Loo
 
 
 def refuse_race(program: Program, loop: For, kind: LoopKind) -> None:
-    """Refuse a loop whose iterations depend on each other, even within a reduction that is not atomic."""
+    """Refuse a loop whose iterations depend on each other, even within a reduction that is not atomic.
+
+    Steps of a scan that do not depend on each other, such as those of tiles on a wavefront, may run on threads.
+    """
     dependence = carried(program, loop.var, kind)
     if dependence is not None:
         repair = (
-            f"make a spatial loop of `{dependence.first}` run at once instead"
+            _instead(loop, dependence.first, IterKind.REDUCE)
             if dependence.reduction
             else "choose a loop whose iterations touch different elements"
         )
@@ -81,12 +84,20 @@ def refuse_race(program: Program, loop: For, kind: LoopKind) -> None:
         for it in b.iters:
             if kind is LoopKind.BOUND and it.kind is IterKind.REDUCE and is_atomic(b):
                 continue
-            if kind is LoopKind.BOUND and it.kind is IterKind.SCAN and b in passed_along(loop):
+            waits = kind is LoopKind.BOUND and b in passed_along(loop)
+            if it.kind is IterKind.SCAN and (kind is LoopKind.PARALLEL or waits):
                 continue
             if it.kind is not IterKind.SPATIAL and loop.var in free_vars(it.binding):
                 what = f"`{b.name}` takes its {it.kind} iterator `{it.name}` from it"
-                repair = f"make a spatial loop of `{b.name}` run at once instead"
-                raise RACE(program, loop.var, b.name, loop=loop.var, dependence=what, repair=repair)
+                raise RACE(
+                    program, loop.var, b.name, loop=loop.var, dependence=what, repair=_instead(loop, b.name, it.kind)
+                )
+
+
+def _instead(loop: For, block: str, kind: IterKind) -> str:
+    """What to do where a loop counts a reduction or the steps of a scan of the block."""
+    parts = f", or partial results first: `rfactor({block}, {loop.var})`" if kind is IterKind.REDUCE else ""
+    return f"make a spatial loop of `{block}` run at once instead{parts}"
 
 
 def at_once(

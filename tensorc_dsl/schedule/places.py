@@ -2,7 +2,20 @@
 
 from __future__ import annotations
 
-from tensorc_dsl.ir.program import Block, Buffer, For, LoopKind, Program, blocks, find_block, find_loop, is_scattered
+from collections.abc import Sequence
+
+from tensorc_dsl.ir.program import (
+    Block,
+    Buffer,
+    For,
+    LoopKind,
+    Program,
+    Stmt,
+    blocks,
+    find_block,
+    find_loop,
+    is_scattered,
+)
 from tensorc_dsl.schedule.refs import BlockRef, BufferRef, LoopRef
 from tensorc_dsl.schedule.refusal import ScheduleRefusal, refusal
 
@@ -14,6 +27,14 @@ from tensorc_dsl.schedule.refusal import ScheduleRefusal, refusal
     at="loop",
 )
 def NOT_SERIAL(*focus: str, step: str, loop: str, kind: str, repair: str) -> None: ...
+@refusal(
+    "E0320",
+    "`{loop}` is named twice",
+    help="name each loop once, in the order they shall have",
+    at="loop",
+    label="the second time",
+)
+def REPEATED(*focus: str, loop: str) -> None: ...
 @refusal(
     "E0340",
     "there is no loop `{loop}` at this point",
@@ -45,6 +66,14 @@ def the_loop(program: Program, ref: LoopRef) -> tuple[tuple[For, ...], For]:
         raise NO_LOOP(program, loop=ref.name) from None
 
 
+def refuse_repeated(program: Program, loops: Sequence[LoopRef]) -> None:
+    """Refuse loops of which one is named twice."""
+    names = [x.name for x in loops]
+    for n, name in enumerate(names):
+        if name in names[:n]:
+            raise REPEATED(program, name, loop=name)
+
+
 def the_block(program: Program, ref: BlockRef) -> tuple[tuple[For, ...], Block]:
     """The loops around the block, and the block. Raises ScheduleRefusal if there is none of that name (any more)."""
     try:
@@ -52,6 +81,11 @@ def the_block(program: Program, ref: BlockRef) -> tuple[tuple[For, ...], Block]:
     except KeyError:
         names = sorted(b.name for b in blocks(program))
         raise NO_BLOCK(program, block=ref.name, blocks=", ".join(names)) from None
+
+
+def the_statement(program: Program, ref: LoopRef | BlockRef) -> tuple[tuple[For, ...], Stmt]:
+    """The loops around the loop or block, and it. Raises ScheduleRefusal if there is none of that name (any more)."""
+    return the_loop(program, ref) if isinstance(ref, LoopRef) else the_block(program, ref)
 
 
 def the_buffer(program: Program, ref: BufferRef) -> Buffer:

@@ -61,26 +61,16 @@ class Chain:
     kind: str
     read: Load
     """The value of the step before."""
+    first: Expr
+    """The value of the first step."""
+    later: Expr
+    """What each later step adds."""
     term: Expr
-    """What a step adds, that of the first one included."""
+    """What any step adds, the first one included."""
     step: Expr
     """The number of the step."""
     scale: Accumulation | None
     """What is combined with the value before, and the kind of that operation, which distributes; None if nothing is."""
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Corrected:
-    """A linear recurrence of floats by its parts: the value of the step before times a factor, plus a part."""
-
-    read: Load
-    """The value of the step before."""
-    first: Expr
-    """The value of the first step."""
-    factor: Expr
-    part: Expr
-    step: Expr
-    """The number of the step."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -103,8 +93,6 @@ class Statement:
     accumulates: Accumulation | None
     runs: Chain | None = None
     """The running reduction of which each instance is a step."""
-    corrects: Corrected | None = None
-    """The corrected sum of which each instance is a step."""
 
     def __str__(self) -> str:
         return f"the init of block {self.block.name}" if self.is_init else f"block {self.block.name}"
@@ -167,7 +155,6 @@ class Code:
                     tuple((it.name, it.kind, values[it.name]) for it in b.iters),
                     None if is_init else _accumulation(b, n, values),
                     _chain(b, values),
-                    _corrected(b, values),
                 )  # fmt: skip
                 self.statements.append(made)
                 self.writers.setdefault(s.buffer, []).append(made)
@@ -280,28 +267,13 @@ def _chain(b: Block, values: Mapping[str, Expr]) -> Chain | None:
     found = running(b)
     if found is None:
         return None
-    first = Compare("<", Var(found.steps), ONE)
-    parts = (found.read, Select(first, found.first, found.term), Var(found.steps))
-    read, term, step = (substitute(e, values) for e in parts)
+    term = Select(Compare("<", Var(found.steps), ONE), found.first, found.term)
+    parts = (found.read, found.first, found.term, term, Var(found.steps))
+    read, first, later, term, step = (substitute(e, values) for e in parts)
     assert isinstance(read, Load)
     t = dtype_of(read)
     by = found.scale and Accumulation(f"{found.scale.op} {t}", substitute(found.scale.factor, values))
-    return Chain(f"{found.op} {t}", read, term, step, by)
-
-
-def _corrected(b: Block, values: Mapping[str, Expr]) -> Corrected | None:
-    found = running(b)
-    if (
-        found is None
-        or found.scale is None
-        or (found.op, found.scale.op) != ("+", "*")
-        or not dtype_of(found.read).is_float
-    ):
-        return None
-    parts = (found.first, found.scale.factor, found.term, Var(found.steps))
-    read, first, factor, part, step = (substitute(e, values) for e in (found.read, *parts))
-    assert isinstance(read, Load)
-    return Corrected(read, first, factor, part, step)
+    return Chain(f"{found.op} {t}", read, first, later, term, step, by)
 
 
 def _accumulation(b: Block, n: int, values: Mapping[str, Expr]) -> Accumulation | None:

@@ -33,7 +33,11 @@ from tensorc_dsl.validate.values import Values, gathers, is_index
 from tensorc_dsl.validate.written_out import in_order
 
 
-@problem("E0805", "the programs compute different values{sizes}")
+@problem(
+    "E0805",
+    "the programs compute different values{sizes}",
+    help="let both compute this element from the same values",
+)
 def DIFFERENT(*, sizes: ExampleSizes) -> None: ...
 
 
@@ -53,7 +57,8 @@ class Shortcut(Enum):
     IN_ORDER = auto()
     """The terms of a reduction that is written out are those of the reduction in their order."""
     NAMED = auto()
-    """Statements compute the same where their iterators have the same values, and not only where that is needed."""
+    """Statements compute the same where their iterators have the same values, or where they write the same element, and not
+    only where that is needed."""
     JOINED = auto()
     """More elements are asked for than are needed: those of one function in place of many pieces of it."""
 
@@ -82,7 +87,7 @@ class Comparison:
         self._known: dict[tuple[Key, Key], isl.Map] = {}
         self._grown: dict[tuple[Key, Key], int] = {}
         self._kept: list[Node] = []
-        self._same: dict[tuple[int, tuple[str, ...], int, tuple[str, ...]], isl.Map | None] = {}
+        self._same: dict[tuple[str, int, tuple[str, ...], int, tuple[str, ...]], isl.Map | None] = {}
         self._lifted = Lifted(original), Lifted(scheduled)
         self._widened = False
         self._guess = ""
@@ -113,40 +118,52 @@ class Comparison:
         return self._joined(self._named(o))
 
     def _named(self, o: Obligation) -> Obligation:
-        """An obligation that `o` follows from, for all instances of two statements with the same values of iterators, if it
-        has several pieces that lie there.
+        """An obligation that `o` follows from, for all instances of two statements with the same values of iterators, or that
+        write the same element of a buffer, if it has several pieces that lie there.
         """
         if Shortcut.NAMED in self._allowed and is_whole(o.a) and is_whole(o.b) and o.pairs.n_basic_map() > 1:
-            same = self._same_iterators(place(o.a), place(o.b))
-            if same is not None and within(o.pairs, same):
-                self.taken.add(Shortcut.NAMED)
-                return replace(o, pairs=same)
+            for by, found in (("iterators", self._same_iterators), ("element", self._same_element)):
+                s, t = place(o.a), place(o.b)
+                k = by, s.number, s.names, t.number, t.names
+                if k not in self._same:
+                    renew()
+                    self._same[k] = found(s, t)
+                if (same := self._same[k]) is not None and within(o.pairs, same):
+                    self.taken.add(Shortcut.NAMED)
+                    return replace(o, pairs=same)
         return o
 
     def _same_iterators(self, s: Statement, t: Statement) -> isl.Map | None:
         """The map between instances with the same values of iterators; None if they have different ones."""
-        k = s.number, s.names, t.number, t.names
-        if k not in self._same:
-            ours, theirs = ({n: e for n, kind, e in x.iters if kind is not IterKind.REDUCE} for x in (s, t))
-            self._same[k] = None
-            if ours.keys() == theirs.keys():
-                one, other = (mapping(x.names, [of[n] for n in ours]) for x, of in ((s, ours), (t, theirs)))
-                both = one.apply_range(other.reverse())
-                self._same[k] = both.intersect_domain(s.domain).intersect_range(t.domain)
-        return self._same[k]
+        ours, theirs = ({n: e for n, kind, e in x.iters if kind is not IterKind.REDUCE} for x in (s, t))
+        if ours.keys() != theirs.keys():
+            return None
+        one, other = (mapping(x.names, [of[n] for n in ours]) for x, of in ((s, ours), (t, theirs)))
+        return one.apply_range(other.reverse()).intersect_domain(s.domain).intersect_range(t.domain)
+
+    def _same_element(self, s: Statement, t: Statement) -> isl.Map | None:
+        """The map between instances that write the same element of a buffer; None if they write different ones. A stage keeps
+        its name when what writes it becomes a copy, whose iterators are new.
+        """
+        ours, theirs = (x.code.shapes.get(y.store.buffer) for x, y in ((self.original, s), (self.scheduled, t)))
+        homes = self.original.code.homes[s.store.buffer], self.scheduled.code.homes[t.store.buffer]
+        if s.store.buffer != t.store.buffer or ours != theirs or any(homes):
+            return None
+        return self.original.code.written(s).apply_range(self.scheduled.code.written(t).reverse())
 
     def _joined(self, o: Obligation) -> Obligation:
-        """An obligation that `o` follows from, of one piece, if it has many and lies in the graph of one affine function."""
+        """An obligation that `o` follows from, of one piece, if it has many and is soon found to lie in the graph of one
+        affine function."""
         if Shortcut.JOINED in self._allowed and is_whole(o.a) and o.pairs.n_basic_map() > PIECES:
             renew()
-            # Without strides: the even ones of two neighbours are a function too, but not one that was meant.
-            graph = isl.Map.from_basic_map(o.pairs.affine_hull().remove_divs())
-            if graph.is_single_valued() or graph.is_injective():
+            try:
+                graph = _graph(o)
+            except isl.Error:
+                renew()
+                return o
+            if graph is not None:
                 self.taken.add(Shortcut.JOINED)
-                # Not beyond what is asked for: another function holds there if a border begins.
-                near = isl.Set.from_basic_set(o.pairs.domain().remove_divs().simple_hull())
-                near = near.intersect(place(o.a).domain)
-                return replace(o, pairs=graph.intersect_domain(near).intersect_range(place(o.b).domain))
+                return replace(o, pairs=graph)
         return o
 
     def _step(self, o: Obligation) -> list[Obligation]:
@@ -298,6 +315,17 @@ class Comparison:
             Note(self.scheduled.which, _told(b, self.scheduled.code, t, y)),
         )
         return Refuted(DIFFERENT(None, notes, sizes=sizes), sizes)
+
+
+def _graph(o: Obligation) -> isl.Map | None:
+    """The graph of an affine function that the pairs lie in, where they are; None if there is none. Raises isl.Error."""
+    # Without strides: the even ones of two neighbours are a function too, but not one that was meant.
+    graph = isl.Map.from_basic_map(o.pairs.affine_hull().remove_divs())
+    if not graph.is_single_valued() and not graph.is_injective():
+        return None
+    # Not beyond what is asked for: another function holds there if a border begins.
+    near = isl.Set.from_basic_set(o.pairs.domain().remove_divs().simple_hull())
+    return graph.intersect_domain(near.intersect(place(o.a).domain)).intersect_range(place(o.b).domain)
 
 
 def _rank(o: Obligation, count: int) -> tuple[int, int, int, Key, Key]:

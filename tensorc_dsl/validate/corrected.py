@@ -27,7 +27,7 @@ from tensorc_dsl.affine.shifts import Exponential, Extreme, exponential, outermo
 from tensorc_dsl.ir.expr import ONE, Binary, Cast, Compare, Const, Expr, Load, Var, children, dtype_of, rebuild
 from tensorc_dsl.ir.program import IterKind
 from tensorc_dsl.ir.reductions import identity
-from tensorc_dsl.validate.code import Statement, label
+from tensorc_dsl.validate.code import Chain, Statement, label
 from tensorc_dsl.validate.flow import compared, equal
 from tensorc_dsl.validate.located import Location, Locations, composed, covers, is_single, is_within, united
 from tensorc_dsl.validate.nodes import At, Key, Node, Sources, key
@@ -125,7 +125,7 @@ class Corrections:
             if not todo:
                 break
             n, m = todo.pop()
-            if isinstance(n, At) and n.expr is n.statement.store.value and n.statement.corrects is not None:
+            if isinstance(n, At) and n.expr is n.statement.store.value and _recurrence(n.statement) is not None:
                 found.append((n.statement, m))
                 continue
             steps = self._values.steps(n)
@@ -147,9 +147,9 @@ class Corrections:
     def _proved(self, s: Statement, kind: str, op: Extreme) -> _Sum:
         """The corrected sum that a statement makes. Raises _Unmet unless all conditions of the theorem hold."""
         renew()
-        c = s.corrects
+        c = _recurrence(s)
         _require(c is not None and self._values.code.writers[s.store.buffer] == [s])
-        assert c is not None
+        assert c is not None and c.scale is not None
         _require(mapping(s.names, [e for _, _, e in s.iters]).intersect_domain(s.domain).is_injective())
         same = equal(s, [e for _, k, e in s.iters if k is not IterKind.SCAN])
         before, up_to = (compared(s, c.step, how).intersect(same) for how in ("b = a - 1", "b <= a"))
@@ -159,8 +159,8 @@ class Corrections:
         _require(scan is s and later.is_subset(read.domain()) and within(read, before))
 
         first = self._terms(At(s, c.first), kind, s.domain.subtract(later))
-        parts = self._terms(At(s, c.part), kind, later)
-        changes = [] if later.is_empty() else self._factors(At(s, c.factor), op, later, alone=True)
+        parts = self._terms(At(s, c.later), kind, later)
+        changes = [] if later.is_empty() else self._factors(At(s, c.scale.term), op, later, alone=True)
         of_first, of_parts = (
             [(f, m.apply_range(f.instances)) for n, m in terms for f in self._factors(n, op, m.range())]
             for terms in (first, parts)
@@ -267,7 +267,6 @@ class _View:
             store=replace(s.store, value=value),
             accumulates=None,
             runs=None,
-            corrects=None,
         )
         self._values.see(made, sources)
         return At(made, value)
@@ -332,6 +331,13 @@ def factors_of(
             return None
     every = (factors_of(values, At(s, x), op, domain, alone=alone) for x in operands)
     return next((x for x in every if x is not None), None)
+
+
+def _recurrence(s: Statement) -> Chain | None:
+    """The linear recurrence of floats of which the statement is a step; None if it is not of one."""
+    t = dtype_of(s.store.value)
+    chain = s.runs if t.is_float else None
+    return chain if chain and chain.scale and (chain.kind, chain.scale.kind) == (f"+ {t}", f"* {t}") else None
 
 
 def _require(condition: bool) -> None:

@@ -4,31 +4,43 @@ Terms are matched by their signatures: what they compute from the inputs, subscr
 result have the same signature (a sum of ones, or of values that contain other reductions), terms with the same fingerprint
 are tried, then those with equal reduction iterators of the same names, then the matching of the other terms of the same
 reduction, continued: of a row with a mask the terms in it tell which iterations are the same, and those outside, all equal,
-follow them. Terms that are equal throughout need only be as many. The search need not be trusted: the matching is checked
-to be one to one, and parts that signatures leave open become obligations. A failed obligation of a guess refutes nothing.
+follow them. At last those are tried that read the same elements. Terms that are equal throughout need only be as many. The
+search need not be trusted: the matching is checked to be one to one, and parts that signatures leave open become
+obligations. A failed obligation of a guess refutes nothing.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Collection, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
-from functools import reduce
+from functools import partial, reduce
 
 from tensorc_dsl.affine import isl
 from tensorc_dsl.affine.budget import renew
-from tensorc_dsl.affine.sets import mapping
+from tensorc_dsl.affine.sets import NotAffine, mapping
 from tensorc_dsl.diagnostic import Note, problem
+from tensorc_dsl.ir.expr import Expr, loads
 from tensorc_dsl.ir.program import IterKind
 from tensorc_dsl.validate.code import Statement
 from tensorc_dsl.validate.facts import ExampleSizes, Refuted, Undecided, at, example, point, written_by
-from tensorc_dsl.validate.nodes import Node, Term, Terms, place
+from tensorc_dsl.validate.nodes import At, Node, Term, Terms, place
 from tensorc_dsl.validate.plain import joined, require_simple
 from tensorc_dsl.validate.terms import IDEMPOTENT, fingerprint, is_neutral, operator
 from tensorc_dsl.validate.values import TAKEN, Signature, Values
 
 
-@problem("E0806", "{what} of the reduction by `{operator}` that makes {element}{sizes}")
+@problem(
+    "E0806",
+    "{what} of the reduction by `{operator}` that makes {element}{sizes}",
+    help="let the loops of the reduction give each term once",
+)
 def TERMS(*, what: str, operator: str, element: str, sizes: ExampleSizes) -> None: ...
+
+
+_OPENED = re.compile(r"…((?:\+|\*|min|max|and|or) \w+)")
+"""The kinds of the reductions in a signature that operations may stand for."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -68,11 +80,19 @@ def match(
     Raises Refuted if a term has no counterpart or too many, Undecided if no matching is found.
     """
     starts = left.starts | right.starts
-    ours, theirs = (_by_signature(x.found, kind, starts, v, v.signature) for x, v in ((left, a), (right, b)))
-    if any(
-        TAKEN in text for text in ours.keys() ^ theirs.keys()
-    ):  # the other side may have a choice instead of a gather
-        ours, theirs = (_by_signature(x.found, kind, starts, v, v.broad_signature) for x, v in ((left, a), (right, b)))
+
+    def by(told: Callable[[Values], Callable[[Node], Signature]]) -> list[dict[str, list[_Part]]]:
+        return [_by_signature(x.found, kind, starts, v, told(v)) for x, v in ((left, a), (right, b))]
+
+    ours, theirs = by(lambda v: v.signature)
+    apart = ours.keys() ^ theirs.keys()
+    if any(TAKEN in text for text in apart):  # the other side may have a choice instead of a gather
+        ours, theirs = by(lambda v: v.broad_signature)
+        apart = ours.keys() ^ theirs.keys()
+    if any("…" in text for text in apart):  # or operations instead of a reduction, or a scan whose loop is cut
+        opened = frozenset(k for text in apart for k in _OPENED.findall(text))
+        one, other = by(lambda v: partial(v.broad_signature, kinds=opened))
+        ours, theirs = (one, other) if one.keys() == other.keys() else (ours, theirs)
     sides = _Sides(kind, pairs, a, b, s, t)
     asked = [sides.question(text, ours.get(text, []), theirs.get(text, [])) for text in dict.fromkeys([*ours, *theirs])]
     known: list[isl.Map] = []
@@ -116,6 +136,21 @@ def _union(maps: Sequence[isl.Map]) -> isl.Map:
     for m in maps[1:]:
         out = out.union(m)
     return out
+
+
+def _elements(p: _Part) -> tuple[tuple[str, ...], isl.Map]:
+    """The buffers that terms read, as far as their subscripts are affine, and the map from points to these subscripts."""
+    leaf = p.point.apply_range(p.term.leaf)
+    if not isinstance(p.term.node, At):
+        return (), leaf
+    names, indices = p.term.node.statement.names, list[Expr]()
+    read: list[str] = []
+    for buffer, i in ((x.buffer, i) for x in loads(p.term.node.expr) for i in x.indices):
+        with suppress(NotAffine):
+            mapping(names, [i])
+            indices.append(i)
+            read.append(buffer)
+    return tuple(read), leaf.apply_range(mapping(names, indices))
 
 
 @dataclass(frozen=True, slots=True)
@@ -217,7 +252,7 @@ class _Question:
         # Equal terms may be matched in any one-to-one way, or in any way at all if terms may be repeated. If signatures
         # leave equality open, equal iterators decide.
         if not self.is_told:
-            for relation in (self._told, self._named, lambda: _union(known) if known else None):
+            for relation in (self._told, self._named, lambda: _union(known) if known else None, self._read):
                 finer = relation()
                 if finer is not None and _covered(self.first, self.second, finer := equal.intersect(finer)):
                     if self._free or _one_to_one(self.first, self.second, finer):
@@ -281,6 +316,14 @@ class _Question:
                 other = q.point.apply_range(y).apply_range(mapping(v.names, [values[n] for n in names]))
                 found.append(one.apply_range(other.reverse()))
         return _union(found)
+
+    def _read(self) -> isl.Map | None:
+        """Terms that read the same elements of buffers of one name, one after another: what a scan makes of its own earlier
+        elements has no other signature.
+        """
+        ours, theirs = ([_elements(p) for p in parts] for parts in (self.ours, self.theirs))
+        found = [x.apply_range(y.reverse()) for one, x in ours for other, y in theirs if one and one == other]
+        return _union(found) if found else None
 
     def _ambiguous(self) -> Exception:
         return Undecided("equal terms of a reduction cannot be told apart, so they are not matched one to one")

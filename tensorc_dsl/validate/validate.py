@@ -43,7 +43,11 @@ def INTERFACE(*, what: str) -> None: ...
     help="run the block for all elements: a loop ends too early, or a guard is too narrow",
 )
 def MISSING(*, which: str, element: str, sizes: ExampleSizes) -> None: ...
-@problem("E0807", "it is not proved that the programs compute the same: {reason}")
+@problem(
+    "E0807",
+    "it is not proved that the programs compute the same: {reason}",
+    help="write indices with constant factors where that can be; `replay` compares results with the reference",
+)
 def UNPROVED(*, reason: str) -> None: ...
 
 

@@ -138,7 +138,9 @@ class Values:
         self._steps: dict[Key, tuple[tuple[Node, isl.Map], ...] | None] = {}
         self._signatures: dict[Key, Signature] = {}
         self._fingerprints: dict[Key, Signature] = {}
-        self._broad: dict[Key, Signature] = {}
+        self._broad: dict[frozenset[str], dict[Key, Signature]] = {}
+        self._open: dict[Key, bool] = {}
+        """The nodes whose signatures are being made, and whether a signature contains itself."""
         self._kept: list[Node] = []
         self._views: dict[tuple[int, tuple[str, ...]], dict[Expr, Sources]] = {}
         self._corrected = None if corrected is None else corrected(self)
@@ -254,9 +256,12 @@ class Values:
         """The value of the node as text and subscripts over the inputs, case by case."""
         return self._known(node, self._signatures, self._total_unsaid)
 
-    def broad_signature(self, node: Node) -> Signature:
-        """As `signature`, but a choice that depends on data is as imprecise as an element that does."""
-        return self._known(node, self._broad, self._total_unsaid)
+    def broad_signature(self, node: Node, kinds: frozenset[str] = frozenset()) -> Signature:
+        """As `signature`, but a choice that depends on data is as imprecise as an element that does, an operation of one of
+        these kinds as a reduction, which may be written out as such operations, and what a scan makes of its own elements as
+        those: its loop may be cut.
+        """
+        return self._known(node, self._broad.setdefault(kinds, {}), self._total_unsaid, kinds)
 
     def fingerprint(self, node: Node) -> Signature:
         """As `signature`, with the least of the subscripts in the terms of each reduction.
@@ -265,16 +270,26 @@ class Values:
         """
         return self._known(node, self._fingerprints, self._total_by_terms)
 
-    def _known(self, node: Node, known: dict[Key, Signature], of_total: _OfTotal) -> Signature:
+    def _known(
+        self, node: Node, known: dict[Key, Signature], of_total: _OfTotal, broad: frozenset[str] | None = None
+    ) -> Signature:
         k = key(node)
+        if k in self._open:  # its value contains itself
+            self._open[k] = True
         if k not in known:
             self._kept.append(node)
-            known[k] = self._opaque(node, "…")  # the value of a node inside its own value
-            known[k] = tuple(
-                self._merged(
-                    self._cases_of(node, lambda n: self._known(n, known, of_total), of_total, known is self._broad)
-                )
-            )
+            known[k] = self._opaque(node, "…")
+            self._open[k] = False
+
+            def inside(n: Node) -> Signature:
+                return self._known(n, known, of_total, broad)
+
+            try:
+                cases = tuple(self._merged(self._cases_of(node, inside, of_total, broad)))
+            finally:
+                recurs = self._open.pop(k)
+            if broad is None or not recurs:
+                known[k] = cases
         return known[k]
 
     def _total_unsaid(self, node: Total) -> Signature:
@@ -305,7 +320,7 @@ class Values:
         yield from by_text.values()
 
     def _cases_of(
-        self, node: Node, known: Callable[[Node], Signature], of_total: _OfTotal, broad: bool
+        self, node: Node, known: Callable[[Node], Signature], of_total: _OfTotal, broad: frozenset[str] | None
     ) -> Sequence[Case]:
         if isinstance(node, Total):
             return of_total(node)
@@ -319,8 +334,10 @@ class Values:
         nothing = isl.Map.from_domain(s.domain)
         if isinstance(e, Const):
             return [Case(label(e), nothing, (e,))]
+        if broad and (step := step_of(node)) is not None and step[0] in broad:
+            return self._opaque(node, f"…{step[0]}")
         parts: list[tuple[tuple[Case, ...], isl.Map]] = [((), nothing)]
-        taken = (decided if broad else gathers)(node)  # only the element that is selected is described
+        taken = (gathers if broad is None else decided)(node)  # only the element that is selected is described
         operands = [d.operand for d in dict.fromkeys(outermost(children(e)))] if taken else children(e)
         for child in operands:
             pairs = [

@@ -55,6 +55,7 @@ def told(text: str, t: DType) -> str:
         ("min(max(a, b), 50) identity -inf", FLOATS),
         ("min(a, b) + max(a, b) identity 0", FLOATS),
         ("sqrt(a * a + b * b) identity 0", FLOATS),
+        ("hypot(a, b) identity 0", FLOATS),
         ("1 / (1 / a + 1 / b) identity inf", FLOATS),
         ("log(exp(a) + exp(b)) identity -inf", FLOATS),
         ("(a % 7 + b % 7) % 7 identity 0", (I32, I64, U32, I8)),
@@ -62,6 +63,13 @@ def told(text: str, t: DType) -> str:
         ("a and b identity true", (BOOL,)),
         ("a == b identity true", (BOOL,)),
         ("0 identity 0", (F64, I32)),
+        ("bit_and(a, b) identity -1", (I8, I16, I32, I64)),
+        ("bit_and(a, b) identity 4294967295", (U32,)),
+        ("bit_or(a, b) identity 0", (*INTS, I8, U8)),
+        ("xor(a, b) identity 0", (*INTS, I8, U8)),
+        ("bit_or(bit_or(a, 5), b) identity 5", INTS),
+        ("xor(xor(a, b), 7) identity 7", INTS),
+        ("bit_or(a, b) if isnan(f32(1)) else bit_or(a, b) identity 0", (I32,)),
         ("min(a + b, 127) identity 0", (I8,)),  # nothing of i8 is above
     ],
 )
@@ -99,6 +107,11 @@ def test_what_is_proved(text: str, types: tuple[DType, ...]) -> None:
         ("max(a, b) identity -100", (F64, I32), "++-"),
         ("abs(a - b) identity 0", (F64, I32), "+-+"),
         ("sigmoid(a + b) identity 0", FLOATS, "+--"),
+        ("bit_and(a, b) identity 0", INTS, "++-"),
+        ("shift_left(a, b) identity 0", INTS, "---"),
+        ("bit_not(bit_and(a, b)) identity 0", INTS, "+--"),
+        ("popcount(xor(a, b)) identity 0", INTS, "+--"),
+        ("hypot(a, b) identity 1", FLOATS, "++-"),
     ],
 )
 def test_what_is_refuted(text: str, types: tuple[DType, ...], expected: str) -> None:

@@ -154,3 +154,107 @@ def test_counts_are_right(seed: int) -> None:
         points = int(terms.intersect_domain(isl.Set(f"{{ [{n}] }}")).range().count_val().to_python())
         there = found.intersect_domain(isl.Set(f"{{ [{n}] }}"))
         assert points == (0 if there.domain().is_empty() else there.max_val().to_python())
+
+
+CATALAN = """
+program catalan(one: f64, C: f64[5]) {
+    buffer s: f64[5]
+    for n in 5 {
+        for k in 5 {
+            block s { scan vn in 5 = n; reduce vk in 5 = k
+                init { s[vn] = 0.0 }
+                s[vn] = s[vn] + (0.0 if vn < 1 else C[vk] * C[vn - vk - 1] if vk < vn else 0.0) }
+        }
+        block C { scan vn in 5 = n
+            C[vn] = one if vn < 1 else s[vn] }
+    }
+}
+"""
+IN_PARTS = """
+program catalan(one: f64, C: f64[5]) {
+    buffer s: f64[5]
+    buffer P: f64[5, 2]
+    for n in 5 {
+        for j in 2, k in 3 {
+            block P { scan vn in 5 = n; spatial vj in 2 = j; reduce vk in 3 = k
+                init { P[vn, vj] = 0.0 }
+                P[vn, vj] = P[vn, vj]
+                    + ((0.0 if vn < 1 else C[vk * 2 + vj] * C[vn - vk * 2 - vj - 1] if vk * 2 + vj < vn else 0.0)
+                       if vk * 2 + vj < 5 else 0.0) }
+        }
+        for q in 2 {
+            block s { scan vn in 5 = n; reduce vq in 2 = q
+                init { s[vn] = 0.0 }
+                s[vn] = s[vn] + P[vn, vq] }
+        }
+        block C { scan vn in 5 = n
+            C[vn] = one if vn < 1 else s[vn] }
+    }
+}
+"""
+
+
+def test_terms_that_read_earlier_steps_are_matched_by_what_they_read() -> None:
+    """Nothing but their places tells products of earlier elements apart, and a part of a sum has other iterators."""
+    assert isinstance(compared(CATALAN, IN_PARTS), Valid)
+    for old, new in (
+        ("- vj - 1] if", "- vj - 1] if 1 <"),
+        ("* C[vn -", "+ C[vn -"),
+        ("vj < vn else", "vj < vn - 1 else"),
+    ):
+        assert IN_PARTS.count(old) == 1
+        assert not isinstance(compared(CATALAN, IN_PARTS.replace(old, new)), Valid)
+
+
+POOLED = """
+program pooled(X: f32[8], W: f32[4], Y: f32[1]) {{
+    buffer P: f32[4]
+    {pool}
+    for y in 1, h in 4 {{
+        block Y {{ spatial vy in 1 = y; reduce vh in 4 = h
+            init {{ Y[vy] = 0.0 }}
+            Y[vy] = Y[vy] + P[vh] * W[vh] }}
+    }}
+}}
+"""
+LOOP = """for i in 4, r in 2 { block P { spatial vi in 4 = i; reduce vr in 2 = r
+        init { P[vi] = IDENTITY }
+        P[vi] = OP(P[vi], max(X[vi * 2 + vr], 0.5)) } }"""
+OUT = """for i in 4 { block P { spatial vi in 4 = i
+        P[vi] = OP(max(X[vi * 2], 0.5), max(X[vi * 2 + 1], 0.5)) } }"""
+
+
+def pooled(text: str, op: str) -> str:
+    identity = {"max": "-inf", "min": "inf"}[op]
+    return POOLED.format(pool=text.replace("OP", op).replace("IDENTITY", identity))
+
+
+@pytest.mark.parametrize("op", ["max", "min"])
+def test_a_sum_reads_a_reduction_that_is_written_out(op: str) -> None:
+    assert isinstance(compared(pooled(LOOP, op), pooled(OUT, op)), Valid)
+    for wrong in (pooled(OUT, "min" if op == "max" else "max"), pooled(OUT, op).replace("vi * 2]", "vi * 2 + 1]")):
+        assert not isinstance(compared(pooled(LOOP, op), wrong), Valid)
+
+
+COUNTED = """
+program counted(A: f32[2], c: f32[2]) {{
+    buffer S: f32[5, 2]
+    {scan}
+    for n in 2, q in 5 {{
+        block c {{ spatial vn in 2 = n; reduce vq in 5 = q
+            init {{ c[vn] = 0.0 }}
+            c[vn] = c[vn] + (1.0 if S[vq, vn] > 1.0 else 0.5) }}
+    }}
+}}
+"""
+STEP = "for t in {count}, i in 2 {{ block {name} {{ scan vt in 5 = {t}; spatial vi in 2 = i\n{body} }} }}\n"
+BODY = "S[vt, vi] = A[vi] if vt < 1 else 1.0 if S[vt - 1, vi] <= 1.0 else S[vt - 1, vi] * 0.5"
+
+
+def test_a_sum_reads_a_scan_whose_loop_is_cut() -> None:
+    whole = STEP.format(count=5, name="S", t="t", body=BODY)
+    first = STEP.format(count=2, name="S", t="t", body=BODY)
+    rest = STEP.format(count=3, name="S_1", t="t + 2", body=BODY)
+    assert isinstance(compared(COUNTED.format(scan=whole), COUNTED.format(scan=first + rest)), Valid)
+    wrong = first + rest.replace("<= 1.0", "< 1.0").replace("* 0.5", "* 0.25")
+    assert not isinstance(compared(COUNTED.format(scan=whole), COUNTED.format(scan=wrong)), Valid)

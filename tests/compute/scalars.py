@@ -24,7 +24,18 @@ MATHS: dict[str, Callable[..., Any]] = {
     "exp": np.exp, "log": np.log, "tanh": np.tanh, "erf": special.erf, "sqrt": np.sqrt, "sigmoid": special.expit,
     "rsqrt": lambda x: 1 / np.sqrt(x), "floor": np.floor, "ceil": np.ceil, "round": np.rint, "sin": np.sin,
     "cos": np.cos, "tf32": tf32, "abs": abs, "pow": lambda x, y: np.power(np.full(1, x), np.full(1, y))[0],
+    "exp2": np.exp2, "log1p": np.log1p, "atan2": np.arctan2, "trunc": math.trunc, "copysign": math.copysign,
+    "sign": lambda x: (x > 0) - (x < 0), "isnan": lambda x: x != x,
 }  # fmt: skip
+
+BITS: dict[str, Callable[[int, int, int], int]] = {
+    "bit_and": lambda _, x, y: x & y,
+    "bit_or": lambda _, x, y: x | y,
+    "xor": lambda _, x, y: x ^ y,
+    "shift_left": lambda n, x, y: x << y if 0 <= y < n else 0,
+    "shift_right": lambda n, x, y: x >> y if 0 <= y < n else -1 if x < 0 else 0,
+}
+"""On integers of so many bits."""
 
 
 @dataclass

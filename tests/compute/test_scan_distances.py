@@ -18,6 +18,9 @@ STEPS = {
     "every other": "X[t, j] + sum[k in 3] (H[t - 2 * k - 2, j] * 0.25 if 2 * k + 2 <= t else 0.0)",
     "a heap": "X[t, j] * 0.5 + H[t / 2, j]",
     "another heap": "X[t, j] * 0.5 + H[(t - 1) / 2, j]",
+    "where data say": "X[t, j] + 0.25 * H[clamp(i32(X[t, j] * 9.0), 0, t - 1), j]",
+    "where a result says": "X[t, j] + 0.25 * H[clamp(t - i32(H[t - 1, j] * 4.0), 0, t - 1), j]",
+    "a guard around a sum": "X[t, j] + (0.25 * (sum[k in 2] H[2 * k, j]) if t >= 3 else 0.0)",
     "products of earlier ones": "sum[k in T] (H[k, j] * H[t - 1 - k, j] * 0.25 if k < t else 0.0)",
 }
 
@@ -57,6 +60,8 @@ def test_a_triangular_solve(rows: int, back: bool) -> None:
 @pytest.mark.parametrize(
     ("step", "said"),
     [
+        ("H[clamp(i32(X[t, j]), 0, t), j]", "known yet"),
+        ("(sum[k in 2] H[2 * k, j]) if t >= 2 else 0.0", "known yet"),
         ("sum[k in T] (H[k, j] if k <= t else 0.0)", "where it is not known yet"),
         ("sum[k in T] H[k, j]", "where it is not known yet"),
         ("sum[k in T] (0.0 if k < t else H[k, j])", "where it is not known yet"),

@@ -20,8 +20,10 @@ from __future__ import annotations
 import re
 import shlex
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import redirect_stdout
 from dataclasses import dataclass
+from io import StringIO
 from pathlib import Path
 
 from click.testing import CliRunner
@@ -107,15 +109,31 @@ def findings(file: Path) -> list[Diagnostic]:
 
 
 class Run:
-    """The examples of one page, run in the current folder; `text` is the page with what they print now."""
+    """The examples of one page, run in the current folder; `text` is the page with what they print now.
 
-    def __init__(self, page: str) -> None:
+    A file that the page does not name is called `unnamed`. After each fence `then` is called, which may look at the folder
+    and at what was found and said last.
+    """
+
+    def __init__(
+        self,
+        page: str,
+        unnamed: str = "example.tsched",
+        then: Callable[[Run, Fence], None] | None = None,
+    ) -> None:
         self.text = page
+        self.unnamed = unnamed
         self.failures: list[str] = []
+        self.found: list[Diagnostic] = []
+        """What is wrong with the last file."""
+        self.said: list[tuple[str, int]] = []
+        """The output and the status of each of the last commands, or of the last program."""
         shift = 0
         for fence in fences(page):
             before = len(self.text)
             self._fence(fence, shift)
+            if then is not None:
+                then(self, fence)
             shift += len(self.text) - before
 
     def _fail(self, fence: Fence, what: str) -> None:
@@ -129,7 +147,9 @@ class Run:
                 shown = "".join(self._console(fence))
                 self.text = self.text[: fence.start + shift] + shown + self.text[fence.end + shift :]
             case "python":
-                exec(compile(fence.text, f"<python, line {fence.line}>", "exec"), {"__name__": "example"})
+                with redirect_stdout(StringIO()) as out:
+                    exec(compile(fence.text, f"<python, line {fence.line}>", "exec"), {"__name__": "example"})
+                self.said = [(out.getvalue(), 0)]
             case "c":
                 self._c_program(fence)
             case "toml":
@@ -159,9 +179,9 @@ class Run:
                 self._fail(fence, f"{command[0]} ends with {done.returncode}:\n{done.stdout}{done.stderr}")
 
     def _file(self, fence: Fence) -> None:
-        file = Path(fence.file_name or "example.tsched")
+        file = Path(fence.file_name or self.unnamed)
         file.write_text(fence.text, encoding="utf-8")
-        found = findings(file)
+        self.found = found = findings(file)
         wanted = set(filter(None, fence.options.get("error", "").split(",")))
         # An example about computes need not say how they are scheduled.
         if {d.code for d in found} - ({NO_SCHEDULE} - wanted) != wanted:
@@ -170,9 +190,11 @@ class Run:
     def _console(self, fence: Fence) -> Iterator[str]:
         """The block as it should be; lines that stand for others stay as long as they fit."""
         every = sessions(fence)
+        self.said = []
         for n, session in enumerate(every):
             last = n == len(every) - 1
             output, status = run_command(session.command)
+            self.said.append((output, status))
             wanted = int(fence.options.get("exit", "0")) if last else 0
             if status != wanted:
                 self._fail(fence, f"$ {session.command}\nends with {status}:\n{output}")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from functools import cache
 from pathlib import Path
 
 import click
@@ -27,6 +28,7 @@ PAGES = [
 ITEMS = "compute reducer intrinsic target module space schedule task use program".split()
 
 
+@cache
 def codes() -> set[str]:
     """Those that are declared: each has a heading in the reference, which is generated."""
     return set(
@@ -49,20 +51,26 @@ def inline(page: str) -> list[str]:
     return re.findall(r"`([^`\n]+)`", prose)
 
 
+@cache
+def of_the_repository() -> tuple[set[str], set[str], set[str]]:
+    """The commands, the targets of make, and the options. Each page asks."""
+    targets = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(encoding="utf-8"), re.MULTILINE))
+    scripts = "".join(p.read_text(encoding="utf-8") for p in (ROOT / "bench").rglob("*.py"))
+    others = {"--accept", *re.findall(r'"(--[a-z-]+)"', scripts)}  # of tests/conftest.py, and of what make runs
+    return set(main.list_commands(click.Context(main))), targets, options(main) | others
+
+
 @pytest.mark.parametrize("path", PAGES, ids=lambda p: p.relative_to(ROOT).as_posix())
 def test_what_a_page_names_exists(path: Path) -> None:
     page = path.read_text(encoding="utf-8")
     assert set(re.findall(r"\b[EW]0\d{3}\b", page)) <= codes()
-    commands = set(main.list_commands(click.Context(main)))
+    commands, targets, known = of_the_repository()
     said = [words for code in inline(page) for words in re.findall(r"^tensorc-dsl ([a-z]+)", code)]
     assert set(said) <= commands
-    targets = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(encoding="utf-8"), re.MULTILINE))
     assert {t for code in inline(page) for t in re.findall(r"^make ([a-z]+)", code)} <= targets
     ours = (code for code in inline(page) if code.startswith("--") or code.split()[0] in {"tensorc-dsl", *commands})
     named = {o for code in ours for o in re.findall(r"(?<![\w-])(--[a-z][a-z-]*)", code)}
-    scripts = "".join(p.read_text(encoding="utf-8") for p in (ROOT / "bench").rglob("*.py"))
-    others = {"--accept", *re.findall(r'"(--[a-z-]+)"', scripts)}  # of tests/conftest.py, and of what make runs
-    assert named - others <= options(main)
+    assert named <= known
 
 
 def examples() -> list[str]:

@@ -51,6 +51,14 @@ def named(text: str) -> Iterator[str]:
             yield path
 
 
+_STRING_OR_COMMENT = re.compile(r"('{3}|\"{3}|'|\")(?:\\.|[^\\])*?\1|(#[^\n]*)", re.DOTALL)
+
+
+def comments(source: str) -> list[str]:
+    """The comments of a source in Python. Python's own tokenizer takes far longer for a thousand files."""
+    return [found[2] for found in _STRING_OR_COMMENT.finditer(source) if found[2]]
+
+
 @cache
 def prose(path: Path) -> tuple[str, ...]:
     """What a file says beside its code. Both tests ask."""
@@ -69,9 +77,7 @@ def _prose(path: Path) -> Iterator[str]:
                     and isinstance(node.value.value, str)
                 ):
                     yield node.value.value
-            yield from (
-                t.string for t in tokenize.generate_tokens(io.StringIO(text).readline) if t.type == tokenize.COMMENT
-            )
+            yield from comments(text)
         case ".md":
             yield re.sub(r"^```.*?^```$", "", text, flags=re.MULTILINE | re.DOTALL)
         case ".ll":
@@ -94,6 +100,14 @@ def test_a_lost_file_is_found() -> None:
         "affine/lost.py",
         "lost.ll",
     ]
+
+
+@pytest.mark.parametrize(
+    "source", ["a = '#b\\'#' # 'c\n", Path(__file__).read_text(encoding="utf-8")], ids=["quotes", "this file"]
+)
+def test_comments_are_those_of_the_tokenizer(source: str) -> None:
+    tokens = tokenize.generate_tokens(io.StringIO(source).readline)
+    assert comments(source) == [t.string for t in tokens if t.type == tokenize.COMMENT]
 
 
 def modules(text: str) -> Iterator[str]:

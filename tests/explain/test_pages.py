@@ -2,7 +2,7 @@
 
 The example of a page is the last block above `## Repair` that fails: a `tsched` file, the commands of a `console`, a
 `python` program, or the commands of an `sh`, which fail on a machine in trouble only; `FAULTS` makes the trouble. Its text
-stands in `tests/bad/CODE.*` again, with all that is printed. That repairs pass is tested with the other documentation.
+stands in `tests/bad/CODE.*` again, with all that is printed. The rest of a page runs as other pages do, so repairs pass.
 """
 
 from __future__ import annotations
@@ -13,8 +13,7 @@ import re
 import shutil
 import sys
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext, redirect_stdout
-from io import StringIO
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 
 import filelock
@@ -41,7 +40,7 @@ from tensorc_dsl.records.keys import program_key, target_key
 from tensorc_dsl.records.lines import written
 from tensorc_dsl.records.trial import Trial
 from tensorc_dsl.source import Source
-from tests.docs.pages import Fence, Run, fences, findings, run_command, sessions
+from tests.docs.pages import Fence, Run, fences, run_command, sessions
 from tests.gpu.pretend import pretended, without_pycuda
 
 ROOT = Path(__file__).resolve().parent.parent.parent
@@ -61,14 +60,11 @@ def example(page: str) -> Fence:
 # --- what is printed -------------------------------------------------------------------------------------------------
 
 
-def of_file(code: str, fence: Fence) -> str:
+def of_file(code: str, fence: Fence, found: Sequence[Diagnostic]) -> str:
     """What is said of a file: by `check`, then by expanding its tasks."""
-    file = Path(fence.file_name or f"{code}.tsched")
-    file.write_text(fence.text, encoding="utf-8")
-    found = findings(file)
     assert {d.code for d in found} == {fence.options["error"]}, "\n\n".join(map(render, found))
     if fence.options["error"] != code:  # `check` says it first, by another code
-        found = unchecked(file)
+        found = unchecked(Path(fence.file_name or f"{code}.tsched"))
     assert {d.code for d in found} == {code}, "\n\n".join(map(render, found))
     return "\n\n".join(map(render, found)) + "\n"
 
@@ -84,14 +80,14 @@ def unchecked(file: Path) -> Sequence[Diagnostic]:
     return ()
 
 
-def of_commands(code: str, fence: Fence) -> str:
+def of_commands(code: str, fence: Fence, said: Sequence[tuple[str, int]]) -> str:
     """The commands with what they print; what differs between machines stands as `N`."""
-    text = ""
-    status = 0
-    with FAULTS[code]() if fence.language == "sh" else nullcontext():
-        for session in sessions(fence):
-            output, status = run_command(session.command)
-            text += f"$ {session.command}\n{output}"
+    if fence.language == "sh":
+        with FAULTS[code]():
+            said = [run_command(session.command) for session in sessions(fence)]
+    pairs = zip(sessions(fence), said, strict=True)
+    text = "".join(f"$ {session.command}\n{output}" for session, (output, _) in pairs)
+    status = said[-1][1]
     severity = "warning" if code.startswith("W") else "error"
     assert status == (0 if severity == "warning" else 5 if code == "E0807" else 1), text
     assert re.findall(rf"{severity}\[([EW]\d+)\]", text) == [code], text
@@ -110,12 +106,10 @@ def _unnumbered(found: re.Match[str]) -> str:
     return f"N {'threads' if unit.startswith('thread') else unit}"
 
 
-def of_program(code: str, fence: Fence) -> str:
-    out = StringIO()
-    with redirect_stdout(out):
-        exec(compile(fence.text, f"{code}.py", "exec"), {"__name__": "example"})
-    assert out.getvalue().startswith(f"{code}: ")
-    return out.getvalue()
+def of_program(code: str, said: Sequence[tuple[str, int]]) -> str:
+    ((output, _),) = said
+    assert output.startswith(f"{code}: ")
+    return output
 
 
 GO_ON = {"E0704"}
@@ -337,16 +331,26 @@ def test_bad(code: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, accept:
     monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data"))
     monkeypatch.delenv("TSCHED_PATH", raising=False)
     page = PAGES[code].read_text(encoding="utf-8")
-    fence = example(page)
-    Run(page[: fence.start])
-    bad = BAD / f"{code}{_FILES[fence.language]}"
-    match fence.language:
-        case "tsched":
-            texts = {bad: fence.text, bad.with_suffix(".expected"): of_file(code, fence)}
-        case "python":
-            texts = {bad: fence.text, bad.with_suffix(".expected"): of_program(code, fence)}
-        case _:
-            texts = {bad: of_commands(code, fence)}
+    wrong = example(page)
+    bad = BAD / f"{code}{_FILES[wrong.language]}"
+    texts: dict[Path, str] = {}
+
+    def look(run: Run, fence: Fence) -> None:
+        if fence != wrong:
+            return
+        match fence.language:
+            case "tsched":
+                texts.update({bad: fence.text, bad.with_suffix(".expected"): of_file(code, fence, run.found)})
+            case "python":
+                texts.update({bad: fence.text, bad.with_suffix(".expected"): of_program(code, run.said)})
+            case _:
+                texts[bad] = of_commands(code, fence, run.said)
+
+    run = Run(page, f"{code}.tsched", look)
+    if accept and run.text != page:
+        PAGES[code].write_text(run.text, encoding="utf-8")
+    assert accept or not run.failures, "\n\n".join(run.failures)
+    assert texts
     for path, text in texts.items():
         if accept:
             path.write_text(text, encoding="utf-8")

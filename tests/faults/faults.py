@@ -361,6 +361,28 @@ program back(A: f32[5], B: f32[5]) {
         "merge(i, k)",
     ),
     Fault(
+        "fission makes no dependence test",
+        P + "fission.runs_ahead",
+        _never,
+        """
+program so_far(A: f32[5], S: f32[5]) {
+    buffer T: f32[1]
+    for i in 5 {
+        block T { spatial v in 1 = 0; reduce r in 5 = i; init { T[v] = 0.0 }; T[v] = T[v] + A[r] }
+        block S { spatial v in 5 = i; S[v] = T[0] }
+    }
+}
+""",
+        "fission(i, T)",
+    ),
+    Fault(
+        "move_behind makes no dependence test",
+        P + "move_behind.meeting",
+        _never,
+        CHAIN,
+        "move_behind(i, i_1)",
+    ),
+    Fault(
         "skew loses the last steps",
         P + "skew.add",
         lambda real: lambda a, b: real(a, index(n - 1)) if (n := constant(b)) else real(a, b),

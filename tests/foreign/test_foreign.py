@@ -39,11 +39,12 @@ from tests.foreign.onnx import ONNX
 from tests.foreign.polybench import POLYBENCH
 from tests.foreign.random_stages import random_stages
 from tests.foreign.references import Foreign
+from tests.foreign.sequences import SEQUENCES
 from tests.foreign.topi import TOPI
 
 HERE = Path(__file__).parent
 FULL = {"onnx": ONNX, "polybench": POLYBENCH, "contractions": CONTRACTIONS, "models": MODELS}
-SHORT = {"topi": TOPI, "npbench": NPBENCH, "apps": APPS}
+SHORT = {"topi": TOPI, "npbench": NPBENCH, "apps": APPS, "sequences": SEQUENCES}
 """Files whose computes have one schedule in tests, at their first size, and the rest in campaigns."""
 FILES = {**FULL, **SHORT}
 CASES = [(file, name) for file, known in FILES.items() for name in known]
@@ -53,7 +54,7 @@ COUNT = int(os.environ.get("FOREIGN_FUZZ", "25"))
 GROUP = 5
 NOT_OPEN = {
     "qlinear_conv": "H R S", "grouped_conv": "W R S", "seidel_2d": "N", "conv2d_nchwc": "H W R S CI", "block_scaled": "K",
-    "median_of_nine": "H W",
+    "median_of_nine": "H W", "cholesky_in_rows": "N", "pooled_dense": "H",
 }  # fmt: skip
 """Sizes that have to be numbers: otherwise an access is not proved, or a result may have a negative size."""
 EXPANDED = int(os.environ.get("FOREIGN_DRAWS", "2"))

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import re
+from contextlib import nullcontext
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from tensorc_dsl.backend.cuda.lower.kernels import DeviceKernel
-from tensorc_dsl.backend.cuda.lower.lower import lower_device
+from tensorc_dsl.backend.cuda.lower.lower import lower_device, require_room
 from tensorc_dsl.ir.expr import constant
 from tensorc_dsl.ir.parse import parse_program
 from tensorc_dsl.ir.program import Program
+from tensorc_dsl.ir.target import Target
 from tensorc_dsl.lower.flat import LowerError
 from tensorc_dsl.reference.interpret import interpret
 from tensorc_dsl.source import Source
@@ -281,3 +283,21 @@ def test_a_copy_that_is_cut_has_no_more_lines_than_it_stores(lines: int) -> None
     """The last round of a copy by 48 threads goes beyond what there is, and its guard says so."""
     (k,) = check(CUT.replace("LINES", str(lines)))
     assert [b.size for b in k.shared] == [lines * 8]
+
+
+@pytest.mark.parametrize(
+    ("axis", "size", "says"),
+    [
+        ("thread.x", 1025, "a block has 1025 threads, and up to 1024 are there; make tiles smaller"),
+        ("block.x", 65536, ""),
+        ("block.y", 65536, "a grid has 65536 blocks along `block.y`, and up to 65535 are there; split"),
+    ],
+)
+def test_no_kernel_is_larger_than_a_grid_or_a_block_can_be(axis: str, size: int, says: str) -> None:
+    text = f"""
+    program copy(A: f32[{size}], B: f32[{size}]) {{
+        bound("{axis}") for i in {size} {{ block B {{ spatial v in {size} = i; B[v] = A[v] }} }}
+    }}"""
+    made = lower_device(parse_program(Source("copy", text)))
+    with pytest.raises(LowerError, match=re.escape(says)) if says else nullcontext():
+        require_room(made, Target(threads=1024))

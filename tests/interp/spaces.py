@@ -24,6 +24,10 @@ compute chain(A: f32[M, N]) -> Y: f32[M, N] {
 compute table(I: i32[M], G: f32[M, N]) -> T: f32[9, N] {
     T[v in 9, j] = sum[i] (G[i, j] if I[i] == i32(v) else 0.0)
 }
+
+compute ragged(L: i32[M], V: f32[M], X: f32[M, N]) -> Y: f32[M, N] {
+    Y[i, j] = sum[p] (V[p] * X[p, j] if i32(p) < L[i] else 0.0)
+}
 """
 
 TARGET = Target(vector_bits=256, cores=2, features="+avx2,+fma,-sse4a")

@@ -156,6 +156,11 @@ ANSWERS = {
         "T.can_be_atomic(true) and not T.can_be_atomic(false)": True,
         "T.scatter_rows[0].name": "j",
         "len(T.scatter_loops) * 10 + len(T.scatter_rows)": 11,
+        "T.is_ragged": False,
+    },
+    "ragged": {
+        "Y.is_ragged and Y.has_reuse": True,
+        "not Y.reuses(Y.loops[0]) and Y.reuses(Y.loops[1])": True,
     },
 }  # fmt: skip
 

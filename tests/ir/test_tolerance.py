@@ -9,6 +9,7 @@ import pytest
 
 from tensorc_dsl.ir.arrays import Array
 from tensorc_dsl.ir.program import Program
+from tensorc_dsl.measure.check import compare
 from tensorc_dsl.reference.evaluate import evaluate
 from tensorc_dsl.reference.inputs import make_inputs
 from tensorc_dsl.reference.tolerance import bounded
@@ -176,3 +177,50 @@ def test_the_terms_of_a_running_sum_may_be_grouped_otherwise(factor: str) -> Non
     grouped = share * share * x[0] + (share * x[1] + x[2])
     assert 1e-3 < abs(grouped - values["Y"][2]) <= allowed["Y"][2] < 10
     assert allowed["Y"][0] < 1
+
+
+BEYOND = {
+    "exp(X[n]) / (1.0 + exp(X[n]))": lambda x: np.exp(x) / (1 + np.exp(x)),
+    "1.0 / (1.0 + exp(-X[n]))": lambda x: 1 / (1 + np.exp(-x)),
+    "log(exp(X[n])) - X[n]": lambda x: np.log(np.exp(x)) - x,
+    "tanh(exp(X[n])) + min(exp(X[n]), 6.0)": lambda x: np.tanh(np.exp(x)) + np.minimum(np.exp(x), x.dtype.type(6)),
+    "X[n] * X[n] * 0.5 - X[n] * X[n]": lambda x: x * x * x.dtype.type(0.5) - x * x,
+    "sqrt(X[n] * X[n] * X[n] * X[n])": lambda x: np.sqrt(x * x * x * x),
+    "X[n] / (X[n] * X[n]) * X[n]": lambda x: x / (x * x) * x,
+}
+"""Results that are numbers in f64 and overflow or vanish on the way in a narrower type."""
+
+
+@pytest.mark.parametrize("dtype", ["f32", "f16"])
+def test_what_leaves_its_type_on_the_way_may_be_what_it_leaves_it_for(dtype: str) -> None:
+    narrow = np.dtype({"f32": "float32", "f16": "float16"}[dtype]).type
+    outputs = ", ".join(f"Y{k}: {dtype}[N]" for k in range(len(BEYOND)))
+    stages = "\n".join(f"let s{k}[n] = {e}\n Y{k}[n] = s{k}[n] + 0.0 * X[n]" for k, e in enumerate(BEYOND))
+    program = build(f"compute f(X: {dtype}[N]) -> {outputs} {{ {stages} }}", N=400)
+    largest = float(np.finfo(narrow).max)
+    powers = np.linspace(-0.6, 0.6, 200) * np.log10(largest)
+    x = np.concatenate([np.linspace(-120, 120, 200), 10**powers]).astype(narrow)
+    _, want, allowed = setup(program, {"X": x})
+    for k, f in enumerate(BEYOND.values()):
+        with np.errstate(all="ignore"):
+            got = (f(x) + narrow(0) * x).astype(np.float64)
+        name = f"Y{k}"
+        assert compare(name, got, want[name], allowed[name], largest).fault == ""
+        held = np.isfinite(allowed[name])
+        assert held.mean() > 0.3 and ((np.abs(x[~held]) > 8) | (x[~held] < 0.01)).all()
+        wrong = np.where(held & np.isfinite(got), got + 0.1 * np.abs(want[name]) + 0.01, got)
+        assert compare(name, wrong, want[name], allowed[name], largest).fault
+
+
+def test_sums_and_products_may_overflow_in_another_order() -> None:
+    text = """compute f(X: f32[M, N]) -> S: f32[M], P: f32[M], I: i32[M] {
+        S[i] = sum[j] X[i, j]
+        P[i] = prod[j] X[i, j]
+        I[i] = argmax[j] X[i, j] * 1.0e20
+    }"""
+    rows = [[3e38, 3e38, -3e38, 1], [3e38, 1, 2, 3], [1e20, 1e20, 1e-30, 1], [1e-30, 1e-30, 1e30, 2], [1, 2, 3, 4]]
+    _, y, tol = setup(build(text, M=5, N=4), {"X": np.array(rows, np.float32)})
+    assert np.isinf(tol["S"]).tolist() == [True, False, False, False, False]
+    assert np.isinf(tol["P"]).tolist() == [False, False, True, False, False]
+    assert tol["P"][3] >= y["P"][3] and tol["P"][4] < 1e-4
+    assert tol["I"].tolist() == [1, 0, 1, 0, 0]

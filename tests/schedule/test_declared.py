@@ -92,7 +92,7 @@ def test_a_later_step_keeps_the_pipeline_or_is_refused() -> None:
     assert isinstance(inner, For)
     split = apply(program, "split", LoopRef(inner.var), (None, 2), partial=True).program
     verify(split)
-    for step in [("compute_inline", BlockRef("B")), ("annotate", LoopRef("i_1"), "pipeline.stages", "1, 0")]:
+    for step in [("compute_inline", BlockRef("B")), ("unannotate", LoopRef("i_1"), "pipeline.stages")]:
         with pytest.raises(ScheduleRefusal) as refused:
             apply(program, step[0], *step[1:])
         assert refused.value.refusal.code == "E0390"

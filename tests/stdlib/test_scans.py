@@ -66,11 +66,12 @@ task t = filtered() with default
 def test_steps_go_in_tiles_and_few_are_kept(name: str, kept: int | None, moves: int) -> None:
     t = loads(STENCILS[name].text, threads=2)["t"]
     # Nothing is unrolled, so that it is built soon.
-    trace = t.drawn_from(condition(t.model, {"time": "tiles", "step": 0})).sample(0)
+    trace = t.drawn_from(condition(t.model, {"time": "tiles", "waves": True, "step": 0})).sample(0)
     assert trace.refused == ()
     assert ("fold_scan" in trace.text) == (kept is not None)
     assert kept is None or trace.program.buffer("S").shape[0] == index(kept)
-    assert trace.text.count("skew(") == moves
+    assert trace.text.count("skew(") == moves + 1
+    assert any(isinstance(s, For) and s.kind is LoopKind.PARALLEL for _, s in walk(trace.program.body[:1]))
     assert isinstance(validate(t.program, trace.program), Valid)
     require_right(t, [trace])
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tensorc_dsl.ir.expr import ONE
 from tensorc_dsl.ir.program import For, Program, fresh, replace_stmt, used_names
-from tensorc_dsl.schedule.places import NO_BLOCK, NO_LOOP, the_block, the_loop
+from tensorc_dsl.schedule.places import NO_BLOCK, NO_LOOP, the_statement
 from tensorc_dsl.schedule.primitive import primitive
 from tensorc_dsl.schedule.refs import BlockRef, LoopRef
 from tensorc_dsl.schedule.rewrite import Rewrite
@@ -19,6 +19,6 @@ def add_unit_loop(program: Program, target: LoopRef | BlockRef) -> Rewrite[LoopR
     This gives a block with too few loops a loop to bind to an axis, or a place to compute at.
     In TVM: `add_unit_loop`; in Exo: `add_loop`.  Cases: tests/primitives/add_unit_loop.md
     """
-    stmt = the_loop(program, target)[1] if isinstance(target, LoopRef) else the_block(program, target)[1]
+    stmt = the_statement(program, target)[1]
     unit = For(fresh("unit", used_names(program)), ONE, (stmt,))
     return Rewrite(replace_stmt(program, target.name, (unit,)), LoopRef(unit.var))

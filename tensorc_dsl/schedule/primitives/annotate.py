@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 from tensorc_dsl.ir.look_back import LOOK_BACK
-from tensorc_dsl.ir.program import ATOMIC, Annotation, Block, Program, replace_stmt
+from tensorc_dsl.ir.pipelines import ASYNC, ORDER, REGISTERS, ROLES, STAGES
+from tensorc_dsl.ir.program import ATOMIC, INTRINSIC, PERSISTENT, SCATTER, Annotation, Block, Program, replace_stmt
 from tensorc_dsl.ir.reductions import REDUCER
 from tensorc_dsl.ir.streams import STREAM, stream_problem
 from tensorc_dsl.schedule.places import NO_BLOCK, NO_LOOP, the_block, the_loop
@@ -38,6 +39,13 @@ def NO_KEY(*focus: str) -> None: ...
 def NO_STREAM(*focus: str, target: str, reason: str) -> None: ...
 
 
+_STEPS = {
+    ASYNC: "software_pipeline", INTRINSIC: "tensorize", ORDER: "software_pipeline", PERSISTENT: "persist",
+    REGISTERS: "specialize", ROLES: "specialize", SCATTER: "scatter", STAGES: "software_pipeline",
+}  # fmt: skip
+"""The steps that write annotations of loops, each with a proof."""
+
+
 def refuse_reserved(program: Program, block: Block, key: str) -> None:
     """Refuse an annotation that would change the meaning of the block, or say what is proved of it."""
     if key == REDUCER:
@@ -46,6 +54,12 @@ def refuse_reserved(program: Program, block: Block, key: str) -> None:
     if key in (ATOMIC, LOOK_BACK):
         what, repair = f"what is proved of `{block.name}`", f"`{key}({block.name})`, before loops are bound"
         raise RESERVED(program, block.name, key=key, what=what, repair=repair)
+
+
+def _refuse_step(program: Program, loop: str, key: str) -> None:
+    """Refuse an annotation of a loop that a step writes, which proves that it may stand there."""
+    if step := _STEPS.get(key):
+        raise RESERVED(program, loop, key=key, what=f"what `{step}` proves of a loop", repair=f"use `{step}`")
 
 
 def _refuse_stream(program: Program, target: LoopRef | BlockRef | None, value: object) -> None:
@@ -82,6 +96,7 @@ def annotate(
     match target:
         case LoopRef():
             loop = the_loop(program, target)[1]
+            _refuse_step(program, loop.var, key)
             return Rewrite(replace_stmt(program, loop.var, (replace(loop, annotations=put(loop.annotations)),)), None)
         case BlockRef():
             b = the_block(program, target)[1]

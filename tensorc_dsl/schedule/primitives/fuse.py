@@ -8,7 +8,7 @@ from tensorc_dsl.affine.simplify import extent_ranges, simplify
 from tensorc_dsl.ir.expr import ZERO, Expr, Var, constant, floordiv, floormod, index, mul
 from tensorc_dsl.ir.print import format_expr
 from tensorc_dsl.ir.program import For, Program, fresh, replace_stmt, used_names
-from tensorc_dsl.schedule.places import NO_LOOP, NOT_SERIAL, require_serial, the_loop
+from tensorc_dsl.schedule.places import NO_LOOP, NOT_SERIAL, REPEATED, refuse_repeated, require_serial, the_loop
 from tensorc_dsl.schedule.primitive import primitive
 from tensorc_dsl.schedule.refs import LoopRef
 from tensorc_dsl.schedule.refusal import refusal
@@ -34,7 +34,7 @@ def NOT_NESTED(*focus: str, inner: str, outer: str) -> None: ...
 def OPEN_EXTENT(*focus: str, inner: str, extent: str, repair: str) -> None: ...
 
 
-@primitive(NO_LOOP, NOT_SERIAL, NO_LOOPS, NOT_NESTED, OPEN_EXTENT)
+@primitive(NO_LOOP, NOT_SERIAL, REPEATED, NO_LOOPS, NOT_NESTED, OPEN_EXTENT)
 def fuse(program: Program, *loops: LoopRef) -> Rewrite[LoopRef]:
     """One loop runs the iterations of a perfect nest in the same order.
 
@@ -46,6 +46,7 @@ def fuse(program: Program, *loops: LoopRef) -> Rewrite[LoopRef]:
     if not loops:
         raise NO_LOOPS(program)
     found = [the_loop(program, x) for x in loops]
+    refuse_repeated(program, loops)
     if len(loops) == 1:
         return Rewrite(program, loops[0])
     around, nest = found[0][0], [x[1] for x in found]

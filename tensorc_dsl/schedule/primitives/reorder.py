@@ -5,21 +5,13 @@ from __future__ import annotations
 from tensorc_dsl.affine.dependence import broken
 from tensorc_dsl.ir.node import replace
 from tensorc_dsl.ir.program import AT_ONCE, Program, Stmt, replace_stmt
-from tensorc_dsl.schedule.places import NO_LOOP, NOT_SERIAL, not_serial, the_loop
+from tensorc_dsl.schedule.places import NO_LOOP, NOT_SERIAL, REPEATED, not_serial, refuse_repeated, the_loop
 from tensorc_dsl.schedule.primitive import primitive
 from tensorc_dsl.schedule.refs import LoopRef
 from tensorc_dsl.schedule.refusal import refusal
 from tensorc_dsl.schedule.rewrite import Rewrite
 
 
-@refusal(
-    "E0320",
-    "`{loop}` is named twice",
-    help="name each loop once, in the order they shall have",
-    at="loop",
-    label="the second time",
-)
-def REPEATED(*focus: str, loop: str) -> None: ...
 @refusal(
     "E0321",
     "neither of `{first}` and `{second}` is inside the other",
@@ -52,10 +44,8 @@ def reorder(program: Program, *loops: LoopRef) -> Rewrite[None]:
     In Halide and TVM: `reorder`; in Exo: `reorder_loops`.  Cases: tests/primitives/reorder.md
     """
     found = [the_loop(program, x) for x in loops]
+    refuse_repeated(program, loops)
     names = [x.name for x in loops]
-    for n, name in enumerate(names):
-        if name in names[:n]:
-            raise REPEATED(program, name, loop=name)
     if len(loops) < 2:
         return Rewrite(program, None)
     around, inmost = max(found, key=lambda x: len(x[0]))

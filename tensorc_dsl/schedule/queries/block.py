@@ -12,6 +12,7 @@ from tensorc_dsl.ir.program import blocks as all_blocks
 from tensorc_dsl.schedule.motion import is_param
 from tensorc_dsl.schedule.places import the_block
 from tensorc_dsl.schedule.queries.loop import LETTERS
+from tensorc_dsl.schedule.queries.ragged import ragged_iterators
 from tensorc_dsl.schedule.query import query
 from tensorc_dsl.schedule.refs import BlockRef, BufferRef, LoopRef
 from tensorc_dsl.schedule.refusal import refusal
@@ -248,13 +249,15 @@ def inlined_reads(program: Program, block: BlockRef) -> int:
 def has_reuse(program: Program, block: BlockRef) -> bool:
     """Whether it is a reduction that reads some element more than once: it reads a buffer without a spatial iterator.
 
-    Iterators with a single value do not count. False for a reduction in the step of a scan, where tiles would hold several
-    steps, and for one that is scattered, which adds each term once.
+    Iterators with a single value do not count, nor do those for each of which data say where the reduction begins or ends.
+    False for a reduction in the step of a scan, where tiles would hold several steps, and for one that is scattered, which
+    adds each term once.
     """
     around, b = the_block(program, block)
     if not b.is_reduction or any(it.kind is IterKind.SCAN for it in b.iters) or any(map(is_scattered, around)):
         return False
     spatial = {it.name for it in b.iters if it.kind is IterKind.SPATIAL and constant(it.extent) != 1}
+    spatial -= ragged_iterators(program, b)
     return any(spatial - frozenset[str]().union(*map(free_vars, x.indices)) for x in _own_reads(b))
 
 
@@ -277,8 +280,11 @@ def is_window(program: Program, block: BlockRef) -> bool:
 @query
 def reuses(program: Program, block: BlockRef, loop: LoopRef) -> bool:
     """Whether it reads some buffer without the iterators that the loop drives, so that all iterations of the loop read
-    the same elements of it. A register tile along a loop without reuse, such as that of a batch, saves no load.
+    the same elements of it. A register tile along a loop without reuse, such as that of a batch, saves no load; one along a
+    loop for each of whose iterations data say where the reduction begins or ends has no bounds of its own.
     """
     b = the_block(program, block)[1]
     driven = {it.name for it in b.iters if loop.name in free_vars(it.binding)}
-    return any(driven.isdisjoint(frozenset[str]().union(*map(free_vars, x.indices))) for x in _own_reads(b))
+    return driven.isdisjoint(ragged_iterators(program, b)) and any(
+        driven.isdisjoint(frozenset[str]().union(*map(free_vars, x.indices))) for x in _own_reads(b)
+    )

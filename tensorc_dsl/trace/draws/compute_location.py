@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING
 from tensorc_dsl.ir.program import Program
 from tensorc_dsl.schedule.motion import own_buffers, readers
 from tensorc_dsl.schedule.places import the_block
-from tensorc_dsl.schedule.primitives.compute_at import INLINE, ROOT, compute_at
+from tensorc_dsl.schedule.primitive import apply
+from tensorc_dsl.schedule.primitives.compute_at import INLINE, ROOT
 from tensorc_dsl.schedule.refs import BlockRef, LoopRef
 from tensorc_dsl.schedule.refusal import ScheduleRefusal
 from tensorc_dsl.trace.declare import Offer, draw
@@ -95,7 +96,7 @@ def _locations(program: Program, block: str, among: tuple[LoopRef, ...] | None, 
 
 def _applies(program: Program, block: str, place: LoopRef | str) -> bool:
     try:
-        compute_at(program, BlockRef(block), place)
+        apply(program, "compute_at", BlockRef(block), place)
     except ScheduleRefusal:
         return False
     return True

@@ -83,3 +83,30 @@ def test_every_place_of_the_support_is_accepted() -> None:
 def test_loops_that_are_called_like_the_words_are_left_out() -> None:
     text = CHAIN.replace("ci", "root").replace("cj", "inline")
     assert places(parse_program(Source("chain", text)), "B") == ("root", "inline")
+
+
+def test_a_place_after_which_data_do_not_choose_a_scattered_iteration_is_left_out() -> None:
+    stages = """
+program counts(X: u8[6], C: i32[4]) {
+    buffer P: i32[6]
+    for i in 6 {
+        block P { spatial vi in 6 = i
+            P[vi] = i32(X[vi])
+        }
+    }
+    for v_init in 4 {
+        block C_init { spatial vv in 4 = v_init
+            C[vv] = 0
+        }
+    }
+    for q in 6, v in 4 {
+        block C { spatial vv in 4 = v; reduce vq in 6 = q
+            C[vv] = C[vv] + (1 if P[vq] == i32(vv) else 0)
+        }
+    }
+}
+"""
+    program = parse_program(Source("counts", stages))
+    assert places(program, "P") == ("root", "q", "v", "inline")
+    scattered = apply(program, "scatter", LoopRef("v")).program
+    assert places(scattered, "P") == ("root", "q", "inline")

@@ -11,7 +11,7 @@ from tensorc_dsl.backend.cuda.codegen.device import storage
 from tensorc_dsl.backend.cuda.codegen.factors import FACTORS_CODE
 from tensorc_dsl.backend.cuda.codegen.rendezvous import Instructions, warp_bytes
 from tensorc_dsl.backend.cuda.codegen.slots import SLOTS_CODE
-from tensorc_dsl.backend.cuda.codegen.tally import TALLY_CODE
+from tensorc_dsl.backend.cuda.codegen.tally import TALLY_CODE, declare_tally
 from tensorc_dsl.backend.cuda.codegen.threads import Lanes, Site, Threads
 from tensorc_dsl.backend.cuda.codegen.turns import runner
 from tensorc_dsl.backend.cuda.codegen.under_way import UNDER_WAY_CODE
@@ -43,6 +43,7 @@ def emulation_module(p: DeviceProgram) -> tuple[str, tuple[Site, ...]]:
     sites: list[Site] = []
     runs = [_write_kernel(instructions, p, k, sites) for k in p.kernels]
     watch = watch_code(any(atomics_in(k.body) for k in p.kernels))
+    declare_tally(module)
     fixed = (_COROUTINES, watch, FAST_CODE, UNDER_WAY_CODE, SLOTS_CODE, FACTORS_CODE, BESIDE_CODE, TALLY_CODE)
     return "".join((*fixed, *instructions.tables, module.text(), *runs)), tuple(sites)
 

@@ -11,6 +11,7 @@ requests of 16 and 8 lanes.
 from __future__ import annotations
 
 from tensorc_dsl.backend.cuda.codegen.watch import LOGS, TALLY
+from tensorc_dsl.backend.llvm.codegen.function import Module
 from tensorc_dsl.ir.warp import LANES
 
 LOG_WORDS = 4
@@ -326,9 +327,12 @@ each:
 out:
   ret void
 }}
-
-declare i64 @llvm.umax.i64(i64, i64)
-declare i64 @llvm.ctpop.i64(i64)
 """
 """`tensorc_note(state, key, address, thread)` notes an access; `tensorc_tally(state)` counts those of a warp, and forgets
 them; `tensorc_unlog(state)` frees the logs. None does anything if the state has no logs."""
+
+
+def declare_tally(module: Module) -> None:
+    """Declare the intrinsics of `TALLY_CODE`, which kernels may use, too."""
+    for name, count in (("umax", 2), ("ctpop", 1)):
+        module.declare("i64", f"llvm.{name}.i64", ("i64",) * count)

@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping
 from typing import assert_never
 
 from tensorc_dsl.backend.cuda.codegen.assembly import CONSTRAINTS, assembly_text, kind_of
+from tensorc_dsl.backend.cuda.codegen.view_maths import call_text, written
 from tensorc_dsl.backend.cuda.lower.collectives import Access, address_of, element_of, operands_of, register_of
 from tensorc_dsl.backend.cuda.lower.kernels import (
     ALIGNMENT,
@@ -60,6 +61,7 @@ from tensorc_dsl.ir.expr import (
     loads,
     substitute,
 )
+from tensorc_dsl.ir.maths import CONDITIONS
 from tensorc_dsl.ir.program import LoopKind, Store
 from tensorc_dsl.ir.reductions import fold_of
 from tensorc_dsl.lower.flat import Alloc, Collective, Flat, If, Instruction, Loop, Move, Parallel, Shuffle, format_shape
@@ -75,12 +77,6 @@ _AXES = {THREAD: ("thread_", "threadIdx.x")} | {
 }
 """The names of axes in the text, and CUDA's."""
 
-_FUNCTIONS = {
-    "sqrt": "sqrt", "rsqrt": "rsqrt", "exp": "exp", "log": "log", "tanh": "tanh", "erf": "erf", "floor": "floor",
-    "ceil": "ceil", "round": "rint", "abs": "fabs", "sin": "sin", "cos": "cos", "pow": "pow",
-}  # fmt: skip
-"""CUDA's functions of doubles; those of floats end in `f`."""
-
 _HEAD = """\
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>
@@ -95,10 +91,9 @@ template <class T> __device__ inline T most(T a, T b) { return a != a || a > b ?
 
 def cuda_text(p: DeviceProgram) -> str:
     """The kernels as CUDA C++. Raises CompileError for what it has no words for."""
-    lines = [f"/* {p.name}: kernels that run one after the other. */", _HEAD]
-    for k in p.kernels:
-        lines += [*_kernel(p, k), ""]
-    return "\n".join(lines)
+    lines = [line for k in p.kernels for line in (*_kernel(p, k), "")]
+    head = [f"/* {p.name}: kernels that run one after the other. */", _HEAD + "".join(f"{x}\n" for x in written(lines))]
+    return "\n".join([*head, *lines])
 
 
 def _kernel(p: DeviceProgram, k: DeviceKernel) -> Iterator[str]:
@@ -338,31 +333,11 @@ def _cast(a: Expr, t: DType) -> str:
     return f"({_TYPES[t.name]})" + (f"(float){x}" if half and t.name != "f32" else x)
 
 
-def _tf32(x: str, wide: bool) -> str:
-    """The rounding of the least bits of a float, as an integer; that of a double also of what is below the normal floats."""
-    if not wide:
-        return f"({x} == {x} ? __uint_as_float((__float_as_uint({x}) + 0x1000u) & 0xffffe000u) : {x})"
-    found = f"__longlong_as_double((__double_as_longlong({x}) + (1ll << 41)) & -(1ll << 42))"
-    small = f"copysign(floor(fabs({x}) * 0x1p136 + 0.5) * 0x1p-136, {x})"
-    return f"({x} == {x} ? fabs({x}) < 0x1p-126 ? {small} : {found} : {x})"
-
-
 def _call(f: str, args: tuple[Expr, ...]) -> str:
     t = dtype_of(args[0])
-    given = [_value(a) for a in args]
-    if f == "abs" and not t.is_float:
-        return f"most({given[0]}, ({_TYPES[t.name]})-{_text(args[0])})"
-    wide = "" if t.bits == 64 else "f"
-    if t.bits == 16:
-        given = [f"(float){_text(a)}" for a in args]
-    if f == "sigmoid":
-        one = "1.0" if t.bits == 64 else "1.0f"
-        found = f"({one} / ({one} + exp{wide}(-({given[0]}))))"
-    elif f == "tf32":
-        found = _tf32(given[0], t.bits == 64)
-    else:
-        found = f"{_FUNCTIONS[f]}{wide}({', '.join(given)})"
-    return f"({_TYPES[t.name]}){found}" if t.bits == 16 else found
+    half = t.is_float and t.bits == 16
+    found = call_text(f, [f"(float){_text(a)}" if half else _value(a) for a in args], t, _TYPES[t.name])
+    return f"({_TYPES[t.name]}){found}" if half and f not in CONDITIONS else found
 
 
 def _number(value: float, t: DType) -> str:

@@ -56,6 +56,13 @@ class _Item:
     accesses: tuple[Access, ...]
     steps: tuple[tuple[str, Expr], ...]
     conds: tuple[Expr, ...]
+    _hash: int = field(init=False, compare=False, repr=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "_hash", hash((self.accesses, self.steps, self.conds)))
+
+    def __hash__(self) -> int:
+        return self._hash
 
 
 Pending = tuple[_Item, ...]
@@ -97,6 +104,10 @@ class _Placer:
         default_factory=dict[tuple[int, tuple[Expr, ...]], _Found]
     )
     """By the identity of statements and the conditions around them: loops are gone through several times."""
+    loops: dict[tuple[int, Pending, tuple[tuple[str, Expr], ...], tuple[Expr, ...]], tuple[Steps, Pending]] = field(
+        default_factory=dict[tuple[int, Pending, tuple[tuple[str, Expr], ...], tuple[Expr, ...]], tuple[Steps, Pending]]
+    )
+    """What loops become, by their identity, behind what is under way: else each loop around one doubles its rounds."""
 
     def run(
         self, body: tuple[Device, ...], pending: Pending, steps: tuple[tuple[str, Expr], ...], guards: tuple[Expr, ...]
@@ -181,13 +192,16 @@ class _Placer:
     def _loop(
         self, s: Steps, pending: Pending, steps: tuple[tuple[str, Expr], ...], guards: tuple[Expr, ...]
     ) -> tuple[Steps, Pending]:
-        body, after = self._rounds(s, pending, steps, guards, False)
-        if any(isinstance(x, Barrier) for x in body):
-            # With a barrier in each iteration, only the last one and the one before are under way.
-            exact, behind = self._rounds(s, pending, steps, guards, True)
-            if any(isinstance(x, Barrier) for x in exact):
-                body, after = exact, behind
-        return replace(s, body=body), after
+        key = (id(s), pending, steps, guards)
+        if key not in self.loops:
+            body, after = self._rounds(s, pending, steps, guards, False)
+            if any(isinstance(x, Barrier) for x in body):
+                # With a barrier in each iteration, only the last one and the one before are under way.
+                exact, behind = self._rounds(s, pending, steps, guards, True)
+                if any(isinstance(x, Barrier) for x in exact):
+                    body, after = exact, behind
+            self.loops[key] = replace(s, body=body), after
+        return self.loops[key]
 
     def _rounds(
         self, s: Steps, pending: Pending, steps: tuple[tuple[str, Expr], ...], guards: tuple[Expr, ...], apart: bool

@@ -26,7 +26,7 @@ MOST_STEPS = 32
 def finished(body: tuple[Device, ...], private: Collection[str], max_step: int) -> tuple[Device, ...]:
     """The phases with vectors that are whole, and with the loops unrolled that subscript private buffers."""
     out: list[Device] = []
-    for s in _joined(body):
+    for s in joined(body):
         if isinstance(s, Phase):
             names = {*private, *(x.name for x in inside(s.body) if isinstance(x, Alloc))}
             flat = _unrolled(whole_vectors(s.body), _walkers(s.body, names))
@@ -48,12 +48,12 @@ def _in_order(body: tuple[Flat, ...]) -> frozenset[str]:
     return frozenset(s.var for s in inside(body) if isinstance(s, Loop) and s.kind is LoopKind.SERIAL)
 
 
-def _joined(body: tuple[Device, ...]) -> tuple[Device, ...]:
+def joined(body: tuple[Device, ...]) -> tuple[Device, ...]:
     """The statements with everything between two barriers as one phase."""
     out: list[Device] = []
     for s in body:
         if isinstance(s, Nested):
-            s = replace(s, body=_joined(s.body))
+            s = replace(s, body=joined(s.body))
             if not isinstance(s, Role) and len(s.body) == 1 and isinstance(s.body[0], Phase):
                 only, inner = s.body[0], s.body[0].body
                 whole = Loop(s.var, ZERO, s.end, LoopKind.SERIAL, inner) if isinstance(s, Steps) else If(s.cond, inner)

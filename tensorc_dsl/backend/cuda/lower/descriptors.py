@@ -14,6 +14,7 @@ from tensorc_dsl.affine.simplify import bounds, is_multiple, simplify
 from tensorc_dsl.backend.cuda.lower.collectives import accesses_of, dimension_of
 from tensorc_dsl.backend.cuda.lower.kernels import boxes_in
 from tensorc_dsl.ir.expr import ZERO, Expr, floormod, index, substitute
+from tensorc_dsl.ir.memo import by_first
 from tensorc_dsl.ir.print import format_expr
 from tensorc_dsl.ir.swizzle import Swizzle
 from tensorc_dsl.ir.warp import LINES, UNIT, Described, described, points
@@ -52,23 +53,32 @@ def descriptors_of(s: Collective) -> dict[str, Descriptor]:
 
 def _descriptor(s: Collective, d: Described, buffer: str, first: Expr, steps: list[int | None]) -> Descriptor:
     size = d.operand.dtype.bytes
-    known = [n for n in steps if n is not None]
-    if len(known) == len(steps):
-        places = {
-            (line, number * size): size * sum(x * n for x, n in zip(point, known, strict=True))
-            for line, number, point in zip(d.lines, d.numbers, points(d.operand.shape), strict=True)
-        }
-        groups, beyond = places.get((LINES, 0), 0), places.get((0, d.width), 0)
-        if min(groups, beyond) >= 0 == groups % UNIT == beyond % UNIT and all(
-            place == line % LINES * d.width + line // LINES * groups + at % d.width + at // d.width * beyond
-            for (line, at), place in places.items()
-        ):
-            return Descriptor(d, buffer, first, groups, beyond)
+    known = tuple(n for n in steps if n is not None)
+    if len(known) == len(steps) and (found := _distances(d, known)) is not None:
+        return Descriptor(d, buffer, first, *found)
     raise LowerError(
         f"{s.intrinsic.name} takes `{d.operand.name}` in lines of {d.width} bytes, eight of them in a row, and those of"
         f" `{buffer}` are not so: its elements are {' and '.join('…' if n is None else str(n) for n in steps)} apart; let the"
         f" rows of `{buffer}` have {d.width // size} elements"
     )
+
+
+@by_first(64)
+def _distances(d: Described, steps: tuple[int, ...]) -> tuple[int, int] | None:
+    """The bytes between groups of eight lines, and those to what is beyond the width of a line, where an operand has these
+    strides; None if its elements are elsewhere."""
+    size = d.operand.dtype.bytes
+    places = {
+        (line, number * size): size * sum(x * n for x, n in zip(point, steps, strict=True))
+        for line, number, point in zip(d.lines, d.numbers, points(d.operand.shape), strict=True)
+    }
+    groups, beyond = places.get((LINES, 0), 0), places.get((0, d.width), 0)
+    if min(groups, beyond) >= 0 == groups % UNIT == beyond % UNIT and all(
+        place == line % LINES * d.width + line // LINES * groups + at % d.width + at // d.width * beyond
+        for (line, at), place in places.items()
+    ):
+        return groups, beyond
+    return None
 
 
 def require_described(s: Collective, orders: Mapping[str, Swizzle], ranges: Ranges) -> None:

@@ -13,6 +13,7 @@ from tensorc_dsl.backend.cuda.lower.beside import with_waits
 from tensorc_dsl.backend.cuda.lower.bodies import finished
 from tensorc_dsl.backend.cuda.lower.collectives import collected, require_adjacent, with_lanes
 from tensorc_dsl.backend.cuda.lower.kernels import (
+    BLOCK_AXES,
     DeviceKernel,
     DeviceProgram,
     Local,
@@ -24,17 +25,20 @@ from tensorc_dsl.backend.cuda.lower.look_back import chains_of, with_words, word
 from tensorc_dsl.backend.cuda.lower.owners import own
 from tensorc_dsl.backend.cuda.lower.pipelines import versioned
 from tensorc_dsl.backend.cuda.lower.roles import threads_of
-from tensorc_dsl.backend.cuda.lower.scattered import with_scattered
+from tensorc_dsl.backend.cuda.lower.scattered import with_bounds, with_scattered
 from tensorc_dsl.backend.cuda.lower.shuffles import SCOPE, shuffled
 from tensorc_dsl.backend.cuda.lower.stages import Pipeline, marked
 from tensorc_dsl.backend.cuda.lower.structure import Storage, phases
 from tensorc_dsl.backend.cuda.lower.swizzles import with_swizzles
 from tensorc_dsl.backend.cuda.lower.text import format_device
+from tensorc_dsl.backend.cuda.lower.uniform import with_uniform_ends
 from tensorc_dsl.backend.llvm.lower.passes import max_step
+from tensorc_dsl.ir.expr import constant
 from tensorc_dsl.ir.program import Block, Buffer, Program, walk
 from tensorc_dsl.ir.target import Target
 from tensorc_dsl.lower.flat import LowerError, Param, store_loads, stores
 from tensorc_dsl.lower.lower import COMMON
+from tensorc_dsl.lower.narrow import Known, known_of
 from tensorc_dsl.lower.passes import Unit, format_unit
 from tensorc_dsl.lower.storage import flatten_params, homes, place, shape_of
 
@@ -81,16 +85,29 @@ def lower_device(program: Program, features: tuple[str, ...] = (OLDEST,), cores:
     return DeviceProgram(program.name, params, scratch, program.dims, tuple(kernels))
 
 
+_GRID = (2**31 - 1, 2**16 - 1, 2**16 - 1)
+"""The most blocks along each axis of a grid.
+
+CUDA C++ Programming Guide, "Technical Specifications per Compute Capability".
+"""
+
+
 def require_room(p: DeviceProgram, target: Target) -> None:
-    """Raises LowerError if a kernel has more shared memory than a block of the target can have, or more threads with those of
-    all roles; 0 says nothing of it."""
+    """Raises LowerError if a kernel has more blocks along an axis than a grid can have, more threads, those of all roles
+    together, than a block of the target, or more shared memory; 0 says nothing of these."""
     for k in p.kernels:
-        if roles_in(k.body) and k.threads > target.threads > 0:
+        if k.threads > target.threads > 0:
             parts = ", ".join(f"`{r.name}` {r.threads}" for r in roles_in(k.body))
             raise LowerError(
-                f"a block has {k.threads} threads with those of all roles, and up to {target.threads} are there: {parts};"
-                " make tiles smaller, or leave roles out"
+                f"a block has {k.threads} threads{' with those of all roles' * bool(parts)}, and up to {target.threads} are"
+                f" there{f': {parts}' * bool(parts)}; make tiles smaller{', or leave roles out' * bool(parts)}"
             )
+        for axis, size, most in zip(BLOCK_AXES, k.grid, _GRID, strict=True):
+            if (constant(size) or 0) > most:
+                raise LowerError(
+                    f"a grid has {constant(size)} blocks along `{axis}`, and up to {most} are there; split what is bound to"
+                    ' it and bind a part to another axis of blocks, or bind it to "block.x"'
+                )
         if k.shared_bytes > target.shared_memory > 0:
             buffers = ", ".join(f"`{b.name}` {b.size * b.dtype.bytes}" for b in k.shared)
             raise LowerError(
@@ -188,6 +205,10 @@ def _place(n: Nest) -> Nest:
     return replace(n, unit=replace(n.unit, flat=flat))
 
 
+def _ends(n: Nest) -> Nest:
+    return replace(n, unit=replace(n.unit, flat=with_uniform_ends(n.unit.loops, _known(n), n.axes)))
+
+
 def _phases(n: Nest) -> Nest:
     program = n.unit.program
     order = [b.name for b in (*program.params, *_globals(program))]
@@ -251,6 +272,15 @@ def _scatter(n: Nest) -> Nest:
     return replace(n, kernels=tuple(map(with_scattered, n.kernels)))
 
 
+def _bounds(n: Nest) -> Nest:
+    return replace(n, kernels=tuple(with_bounds(k, _known(n)) for k in n.kernels))
+
+
+def _known(n: Nest) -> Known:
+    program = n.unit.whole
+    return known_of(program, (*program.params, *_globals(program)))
+
+
 def _bodies(n: Nest) -> Nest:
     step = max_step(n.unit.whole)
     for k in n.kernels:
@@ -275,10 +305,12 @@ PASSES = (
     _Pass("owners", _owners, "private buffers above threads, and fragments, become storage of each thread"),
     _Pass("guards", _common("guards"), "guards move out of loops that they do not read"),
     _Pass("place", _place, "buffers get memory: a thread's, a block's"),
+    _Pass("ends", _ends, "loops in which threads meet end where the conditions of their work do"),
     _Pass("phases", _phases, "bound loops become values of a thread, statements phases"),
     _Pass("barriers", _barriers, "barriers where threads meet"),
     _Pass("waits", _waits, "what runs beside threads is waited for"),
     _Pass("scatter", _scatter, "scattered loops run the iteration that data choose"),
+    _Pass("bounds", _bounds, "loops of a thread begin and end where the conditions of their work do"),
     _Pass("bodies", _bodies, "vectors of whole lanes, unrolled loops over private buffers"),
     _Pass("swizzles", _swizzles, "elements of swizzled buffers get their places"),
 )

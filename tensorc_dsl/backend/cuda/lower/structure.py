@@ -161,7 +161,8 @@ class _Cutter:
                 if constant(s.end) == 1:
                     out += self.cut(s.body, {**values, s.var: ZERO}, bound, conds)
                 else:
-                    out.append(Steps(s.var, s.end, tuple(self.cut(s.body, values, bound, conds))))
+                    end = substitute(s.end, values)
+                    out.append(Steps(s.var, end, tuple(self.cut(s.body, values, bound, conds))))
             elif isinstance(s, If):
                 here = tuple(substitute(c, values) for c in conjuncts(s.cond))
                 mine = tuple(c for c in here if THREAD in free_vars(c))

@@ -193,8 +193,9 @@ class _Counter:
         self._add("sectors", here, LOOKS + 2)
 
     def _inside(self, var: str, begin: Expr, end: Expr, here: _Here) -> _Here:
-        """One iteration of a loop, which stands for all of them; the only one, if data choose it, each lane its own."""
-        if loads(begin):
+        """One iteration of a loop, which stands for all of them; the only one, if data choose it or say where the loop begins
+        or ends, each lane its own."""
+        if loads(begin) or loads(end):
             chosen = self.rng.integers(0, PLACES, here.active.shape)
             return replace(here, values={**here.values, var: chosen})
         first, last = evaluate(begin, here.values), evaluate(end, here.values)

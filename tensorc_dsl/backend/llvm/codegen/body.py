@@ -7,19 +7,22 @@ lanes becomes a mask. A lane that is masked off accesses no memory; no load runs
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 from typing import assert_never
 
-from tensorc_dsl.affine.linear import Context, Linear, linear
 from tensorc_dsl.affine.simplify import prove
 from tensorc_dsl.backend.llvm.codegen.extremes import NEEDS, extreme, extremes
 from tensorc_dsl.backend.llvm.codegen.function import Function
-from tensorc_dsl.backend.llvm.codegen.lanes import Picked, moving, period, pick, picked
+from tensorc_dsl.backend.llvm.codegen.gathers import gathered
+from tensorc_dsl.backend.llvm.codegen.lanes import moving, period, pick, picked
 from tensorc_dsl.backend.llvm.codegen.maths.call import call
+from tensorc_dsl.backend.llvm.codegen.near import counted, distances, is_counted, pick_near, vectors_of
 from tensorc_dsl.backend.llvm.codegen.saturating import saturating
 from tensorc_dsl.backend.llvm.codegen.scalars import any_lane, binary, compare, convert, invert, logic, select
-from tensorc_dsl.backend.llvm.codegen.scope import Piece, Scalar, SymbolTable
+from tensorc_dsl.backend.llvm.codegen.scope import Piece, Place, SymbolTable
+from tensorc_dsl.backend.llvm.codegen.subscripts import Subscripts
 from tensorc_dsl.backend.llvm.codegen.values import Value, constant_value, in_memory, mangled, vector_type
 from tensorc_dsl.ir.dtypes import BOOL, INDEX, U8, DType
 from tensorc_dsl.ir.expr import (
@@ -45,96 +48,15 @@ from tensorc_dsl.ir.expr import (
 )
 
 
-class Expressions:
+class Expressions(Subscripts):
     """Writes expressions into one function."""
 
     def __init__(self, f: Function, scope: SymbolTable, *, picks: bool = False) -> None:
-        self.f = f
-        self.scope = scope
+        super().__init__(f, scope)
         self.picks = picks
-        """Whether lanes at known distances are picked from vectors, which read what lies between them as well."""
-        self._forms: dict[Expr, Linear] = {}
-        self.turned: dict[Load, Value] = {}
-        """The values that the lanes of the current piece load, if a whole tile was loaded before."""
-
-    # Subscripts
-
-    def form(self, e: Expr) -> Linear:
-        """The linear form of a subscript, without knowledge of ranges."""
-        if e not in self._forms:
-            self._forms[e] = linear(e, Context({}))
-        return self._forms[e]
-
-    def known(self) -> dict[str, tuple[int | None, int | None]]:
-        """The variables whose values are constants here, which are those of unrolled loops."""
-        return {v: (x, x) for v, x in self.scope.vars.items() if isinstance(x, int)}
-
-    def index(self, e: Expr) -> Scalar:
-        """The value of an index expression that is the same in all lanes."""
-        form = self.form(e)
-        terms, constant = self._split(form, None)
-        return self._sum(terms, constant)
-
-    def _split(self, form: Linear, piece: Piece | None) -> tuple[list[tuple[str, int]], int]:
-        """Named terms with factors, and the constant; the lane variable has its value in lane 0 of the piece."""
-        terms: list[tuple[str, int]] = []
-        constant = form.constant
-        for atom, c in form.terms.items():
-            value = self.scope.vars[atom] if isinstance(atom, str) else self._atom(atom)
-            if isinstance(value, int):
-                constant += c * value
-            else:
-                terms.append((value, c))
-            if piece is not None and atom == piece.var:
-                constant += c * piece.offset
-        return terms, constant
-
-    def _atom(self, e: Expr) -> Scalar:
-        if isinstance(e, Binary) and e.op in ("/", "%", "*", "min", "max", "xor"):
-            a, b = self.index(e.lhs), self.index(e.rhs)
-            if isinstance(a, int) and isinstance(b, int):
-                folded = linear(Binary(e.op, Const(a, INDEX), Const(b, INDEX)), Context({}))
-                if not folded.terms:
-                    return folded.constant
-            return binary(self.f, e.op, Value(INDEX, str(a)), Value(INDEX, str(b))).ref
-        return self.value(e, None).ref
-
-    def _sum(self, terms: list[tuple[str, int]], constant: int) -> Scalar:
-        total = self._scaled_sum(terms)
-        if total is None:
-            return constant
-        return self.f.cached(f"add nsw i64 {total}, {constant}") if constant else total
-
-    def _scaled_sum(self, terms: list[tuple[str, int]]) -> str | None:
-        total: str | None = None
-        for name, c in terms:
-            part = name if c == 1 else self.f.cached(f"mul nsw i64 {name}, {c}")
-            total = part if total is None else self.f.cached(f"add nsw i64 {total}, {part}")
-        return total
-
-    def stride(self, e: Expr, piece: Piece) -> int | None:
-        """The change of `e` from lane to lane; None if it is not constant."""
-        form = self.form(e)
-        if any(not isinstance(a, str) and piece.var in free_vars(a) for a in form.terms):
-            return None
-        return form.terms.get(piece.var, 0)
-
-    def pointer(self, buffer: str, e: Expr, piece: Piece | None) -> str:
-        """The address of an element; in a piece, that of its first lane.
-
-        The constant is added last, by an instruction of its own, so that equal bases are shared and LLVM sees the distances.
-        """
-        base, dtype = self.scope.buffers[buffer]
-        terms, constant = self._split(self.form(e), piece)
-        kind = in_memory(dtype)
-        total = self._scaled_sum(terms)
-        if total is not None:
-            base = self.f.cached(f"getelementptr {kind}, ptr {base}, i64 {total}")
-        return self.f.cached(f"getelementptr {kind}, ptr {base}, i64 {constant}") if constant else base
-
-    def target(self, buffer: str, e: Expr, piece: Piece | None) -> str:
-        """The address of an element that is stored; in a piece, that of its first lane."""
-        return self.pointer(buffer, e, piece)
+        """Whether lanes near each other are picked from vectors, which read what lies between them as well."""
+        self.made: dict[Place, Value] = {}
+        """The values of loads that were written before the current statement, such as those of a whole tile."""
 
     # Values
 
@@ -163,6 +85,8 @@ class Expressions:
                 fused = self._fused(e, at) or self._extreme(e, at) if dtype_of(e).is_float else None
                 if fused is not None:
                     return fused
+                if at is not None and self.picks and is_counted(e, at):
+                    return counted(f, self.index, e, at)
                 a, b = self.alike(self.value(x, at), self.value(y, at))
                 return binary(f, op, a, b)
             case Compare(op=op, lhs=x, rhs=y):
@@ -266,8 +190,8 @@ class Expressions:
     # Memory
 
     def load(self, e: Load, at: Piece | None) -> Value:
-        if e in self.turned:
-            return self.turned[e]
+        if at is not None and (e, at.offset) in self.made:
+            return self.made[e, at.offset]
         step = 0 if at is None else self.stride(e.indices[0], at)
         if at is not None and at.mask is not None and not at.some and loads(e.indices[0]):
             return self._gather(e, at)  # without active lanes, loads in the subscript must not happen either
@@ -277,11 +201,8 @@ class Expressions:
             return self._load_if_any(e, at, at.mask)
         if step == 1:
             return self._load_vector(e, at)
-        if at.mask is None and (lanes := self._picked(e, at)) is not None:
-            begin = substitute(e.indices[0], {at.var: add(Var(at.var), index(at.offset))})
-            read = partial(self._loaded, e.buffer)
-            ref = pick(self.f, lambda n: self.pointer(e.buffer, add(begin, index(n)), None), read, e.dtype, lanes)
-            return self.from_memory(ref, e.dtype, at.width)
+        if at.mask is None and (found := self._picked(e, at) or self._near(e, at)) is not None:
+            return self.from_memory(found, e.dtype, at.width)
         if step is None or at.mask is not None:
             return self._gather(e, at)
         first = self.pointer(e.buffer, e.indices[0], at)
@@ -289,15 +210,29 @@ class Expressions:
         places = [self.f.cached(f"getelementptr {kind}, ptr {first}, i64 {k * step}") for k in range(at.width)]
         return self.f.gather_lanes([self._load_one(e.buffer, p, e.dtype) for p in places])
 
-    def _picked(self, e: Load, at: Piece) -> Picked | None:
-        """The vectors that the lanes of a load can be picked from."""
+    def _picked(self, e: Load, at: Piece) -> str | None:
+        """The lanes of a load, picked from vectors at known places; None if these are not known."""
         subscript = moving(e.indices[0], at.var)
         every = 0 if not self.picks or loads(e.indices[0]) else period(subscript, at.var)
         value = self.scope.vars[at.var]
         if not every or not (isinstance(value, int) or self.scope.factors.get(at.var, 1) % every == 0):
             return None
         first = at.offset + (value if isinstance(value, int) else 0)
-        return picked(subscript, at.var, first % every, at.width)
+        lanes = picked(subscript, at.var, first % every, at.width)
+        return lanes and pick(self.f, self._beyond(e, at), partial(self._loaded, e.buffer), e.dtype, lanes)
+
+    def _near(self, e: Load, at: Piece) -> str | None:
+        """The lanes of a load, picked from vectors that begin at lane 0; None if the lanes may be too far apart."""
+        wanted = vectors_of(e, at, self.f.module.features) if self.picks else None
+        if wanted is None:
+            return None
+        places = distances(self.f, self.index, e.indices[0], at)
+        return pick_near(self.f, self._beyond(e, at), partial(self._loaded, e.buffer), e.dtype, places, wanted)
+
+    def _beyond(self, e: Load, at: Piece) -> Callable[[int], str]:
+        """The address so many elements behind that of lane 0."""
+        begin = substitute(e.indices[0], {at.var: add(Var(at.var), index(at.offset))})
+        return lambda n: self.pointer(e.buffer, add(begin, index(n)), None)
 
     def _loaded(self, buffer: str, text: str) -> str:
         """The result of an instruction that reads a buffer."""
@@ -324,7 +259,7 @@ class Expressions:
         buffer."""
         f, pointer, size = self.f, self.target(buffer, e, at), value.dtype.bytes
         stored, past = self.to_memory(value), self.scope.streamed.get(buffer)
-        if past and value.lanes * size % past.unit == 0 and self._is_multiple(e, at, past.unit // size):
+        if past and value.lanes * size % past.unit == 0 and self.is_multiple(e, at, past.unit // size):
             how = f"{min(past.unit, past.begins)}, !nontemporal !2"
         else:
             how = f"{self.alignment(buffer, e, at, size)}"
@@ -333,11 +268,11 @@ class Expressions:
     def alignment(self, buffer: str, e: Expr, at: Piece, size: int) -> int:
         """The alignment in bytes of the first lane of a piece, of elements of `size` bytes."""
         known = self.scope.aligned.get(buffer, size)
-        while known > size and not self._is_multiple(e, at, known // size):
+        while known > size and not self.is_multiple(e, at, known // size):
             known //= 2
         return known
 
-    def _is_multiple(self, e: Expr, at: Piece, n: int) -> bool:
+    def is_multiple(self, e: Expr, at: Piece, n: int) -> bool:
         """Whether the subscript of the first lane of a piece is known to be a multiple of `n`."""
         form = self.form(e)
         number, terms = form.constant, [n]
@@ -379,13 +314,8 @@ class Expressions:
         return self.from_memory(ref, t, at.width)
 
     def _gather(self, e: Load, at: Piece) -> Value:
-        kind = vector_type(in_memory(e.dtype), at.width)
-        pointers = self.pointers(e.buffer, e.indices[0], at)
-        mask = at.mask or constant_value(BOOL, True, at.width)
-        name = f"llvm.masked.gather.{mangled(e.dtype, at.width)}.v{at.width}p0"
-        self.f.module.declare(kind, name, (f"<{at.width} x ptr>", "i32", mask.type, kind))
-        args = f"<{at.width} x ptr> {pointers}, i32 {e.dtype.bytes}, {mask.typed}, {kind} zeroinitializer"
-        return self.from_memory(self._loaded(e.buffer, f"call {kind} @{name}({args})"), e.dtype, at.width)
+        pointers, read = self.pointers(e.buffer, e.indices[0], at), partial(self._loaded, e.buffer)
+        return self.from_memory(gathered(self.f, pointers, e.dtype, at.width, at.mask, read), e.dtype, at.width)
 
     def pointers(self, buffer: str, e: Expr, at: Piece) -> str:
         """The addresses of a piece's lanes, as a vector of pointers."""

@@ -49,6 +49,7 @@ class Function:
         self._names = 0
         self._caches: list[dict[str, str]] = [{}]
         self.block = "start"
+        self._zero = ""
 
     def define(self, header: str, result: str = "void") -> None:
         """Finish the function under `header` (everything up to the brace), returning `result`, and add it to the module."""
@@ -96,6 +97,13 @@ class Function:
         name = self.fresh("slot")
         self._entry.append(f"  {name} = alloca [{count} x {element_type}], align 64")
         return name
+
+    def zero(self) -> str:
+        """The address of 64 bits of the function's own that are 0."""
+        if not self._zero:
+            self._zero = self.alloca("i64", 1)
+            self.prologue(f"store i64 0, ptr {self._zero}, align 64")
+        return self._zero
 
     def prologue(self, *lines: str) -> None:
         """Write lines to the entry, behind those that are there."""

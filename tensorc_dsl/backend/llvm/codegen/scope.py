@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 
 from tensorc_dsl.backend.llvm.codegen.values import Value
 from tensorc_dsl.ir.dtypes import DType
+from tensorc_dsl.ir.expr import Load
 
 Scalar = int | str
 """An index that is the same in all lanes: a constant, or the name of an i64."""
@@ -26,6 +27,10 @@ class Piece:
     width: int
     mask: Value | None = None
     some: bool = True
+
+
+Place = tuple[Load, int]
+"""A load in the lanes of the piece of that offset."""
 
 
 @dataclass(frozen=True, slots=True)

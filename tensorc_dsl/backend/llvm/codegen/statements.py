@@ -13,6 +13,7 @@ from tensorc_dsl.backend.llvm.codegen.handed import Handed, hand_over
 from tensorc_dsl.backend.llvm.codegen.instructions import code_for, write_instruction
 from tensorc_dsl.backend.llvm.codegen.scalars import any_lane
 from tensorc_dsl.backend.llvm.codegen.scope import Piece, Scalar, SymbolTable
+from tensorc_dsl.backend.llvm.codegen.shifted import shifted
 from tensorc_dsl.backend.llvm.codegen.stores import write_fold, write_store
 from tensorc_dsl.backend.llvm.codegen.turn import turned, write_turned
 from tensorc_dsl.backend.llvm.codegen.values import Value, in_memory
@@ -88,8 +89,7 @@ class Statements:
                     if pieces and pieces[0].var not in free_vars(s.indices[0]):
                         write_fold(self.expressions, s, pieces)
                         continue
-                    for at in pieces or (None,):
-                        self._store(s, at)
+                    self._stores(s, pieces)
                 case Loop() if not pieces and len(body) > 1 and self._is_apart(s):
                     self._apart(s)
                 case Loop():
@@ -334,6 +334,13 @@ class Statements:
             self.write(s.body, pieces)
         f.branch(after)
         f.start_block(after)
+
+    def _stores(self, s: Store, pieces: tuple[Piece, ...]) -> None:
+        e = self.expressions
+        e.made = {} if self.plan.late else shifted(e, s, pieces)
+        for at in pieces or (None,):
+            self._store(s, at)
+        e.made = {}
 
     def _store(self, s: Store, at: Piece | None) -> None:
         write_store(self.expressions, s, at)

@@ -7,14 +7,15 @@ of registers exchange half of their elements (Eklundh, A fast computer method fo
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from tensorc_dsl.backend.llvm.codegen.body import Expressions
 from tensorc_dsl.backend.llvm.codegen.function import Function
 from tensorc_dsl.backend.llvm.codegen.scope import Piece
+from tensorc_dsl.backend.llvm.codegen.shifted import always
 from tensorc_dsl.backend.llvm.codegen.values import Value, element, in_memory, vector_type
-from tensorc_dsl.ir.expr import Expr, Load, Logic, Select, children, constant
+from tensorc_dsl.ir.expr import Load, constant
 from tensorc_dsl.ir.program import LoopKind, Store
 from tensorc_dsl.lower.bounds import stride
 from tensorc_dsl.lower.flat import Loop, store_loads
@@ -53,25 +54,13 @@ def turned(s: Loop) -> Turn | None:
         return None
     if any(x.buffer == store.buffer for x in store_loads(store)):
         return None
-    loads = tuple(dict.fromkeys(x for x in _always(store.value) if _is_column(x, s.var, across.var)))
+    loads = tuple(dict.fromkeys(x for x in always(store.value) if _is_column(x, s.var, across.var)))
     return Turn(s, across, rows, lanes, store, pitch, loads) if loads else None
 
 
 def _values(s: Loop) -> range | None:
     begin, end = constant(s.begin), constant(s.end)
     return None if begin is None or end is None else range(begin, end)
-
-
-def _always(e: Expr) -> Iterator[Load]:
-    """The loads that happen for any data."""
-    match e:
-        case Load():
-            yield e
-        case Select(cond=x) | Logic(lhs=x):
-            yield from _always(x)
-        case _:
-            for part in children(e):
-                yield from _always(part)
 
 
 def _is_column(x: Load, along: str, across: str) -> bool:
@@ -92,10 +81,10 @@ def write_turned(e: Expressions, s: Turn, width: int, write: Callable[[Store, Pi
                 with e.scope.bound({along: first}):
                     columns = {x: _columns(e, x, at, count) for x in s.loads}
                 for k in range(count):
-                    e.turned = {x: values[k] for x, values in columns.items()}
+                    e.made = {(x, at.offset): values[k] for x, values in columns.items()}
                     with e.scope.bound({along: first + k}):
                         write(s.store, at)
-                e.turned = {}
+                e.made = {}
 
 
 def _write_narrow(e: Expressions, s: Turn, width: int) -> None:

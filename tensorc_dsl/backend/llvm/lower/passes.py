@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from tensorc_dsl.backend.llvm.lower.across import fold_across
+from tensorc_dsl.backend.llvm.lower.choices import take_out_choices
 from tensorc_dsl.backend.llvm.lower.registers import keep_in_registers, limit_unrolling, unroll_small
 from tensorc_dsl.backend.llvm.lower.vectors import legalise_vectors
 from tensorc_dsl.ir.node import replace
@@ -37,6 +38,11 @@ def _bind(u: Unit) -> Unit:
 PASSES = (
     *COMMON,
     Pass("vectors", lambda u: replace(u, flat=legalise_vectors(u.loops)), "vectorized loops that cannot be are serial"),
+    Pass(
+        "choices",
+        lambda u: replace(u, flat=take_out_choices(u.loops)),
+        "choices that all lanes of a row share are made before it",
+    ),
     Pass("across", lambda u: replace(u, flat=fold_across(u.loops)), "partial results are combined across lanes"),
     Pass("unroll", _unroll, "short loops are unrolled, as `unroll.max_step` says"),
     Pass("registers", lambda u: replace(u, flat=keep_in_registers(u.loops)), "small buffers become registers"),

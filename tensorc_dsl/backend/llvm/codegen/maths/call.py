@@ -1,37 +1,44 @@
-"""The code of each maths function, and its accuracy. Functions of f32 are our own vector code, or instructions."""
+"""The code of each maths function, and its accuracy: vector code of our own, or instructions."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
+from math import inf
 
 from tensorc_dsl.backend.llvm.codegen.function import Function
-from tensorc_dsl.backend.llvm.codegen.maths.erf import erf
-from tensorc_dsl.backend.llvm.codegen.maths.exp import exp, sigmoid
+from tensorc_dsl.backend.llvm.codegen.maths import integers
+from tensorc_dsl.backend.llvm.codegen.maths.erf import erf, erfc
+from tensorc_dsl.backend.llvm.codegen.maths.exp import exp, exp2, sigmoid
+from tensorc_dsl.backend.llvm.codegen.maths.expm1 import cosh, expm1, sinh, tanh
+from tensorc_dsl.backend.llvm.codegen.maths.inverse import acos, asin, atan, atan2
+from tensorc_dsl.backend.llvm.codegen.maths.inverse_hyperbolic import acosh, asinh, atanh
 from tensorc_dsl.backend.llvm.codegen.maths.lanes import Lanes
-from tensorc_dsl.backend.llvm.codegen.maths.log import log
+from tensorc_dsl.backend.llvm.codegen.maths.log import log, log1p, log2, log10
 from tensorc_dsl.backend.llvm.codegen.maths.pow import power
-from tensorc_dsl.backend.llvm.codegen.maths.tanh import tanh
+from tensorc_dsl.backend.llvm.codegen.maths.roots import cbrt, hypot
 from tensorc_dsl.backend.llvm.codegen.maths.tf32 import tf32
-from tensorc_dsl.backend.llvm.codegen.maths.trigonometric import cos, sin
-from tensorc_dsl.backend.llvm.codegen.scalars import binary, compare, convert, library, select
+from tensorc_dsl.backend.llvm.codegen.maths.trigonometric import cos, sin, tan
+from tensorc_dsl.backend.llvm.codegen.scalars import binary, convert
 from tensorc_dsl.backend.llvm.codegen.values import Value, constant_value
-from tensorc_dsl.ir.dtypes import F32
+from tensorc_dsl.ir.dtypes import BOOL, F32
+from tensorc_dsl.ir.maths import CONDITIONS
 
 Emit = Callable[[Function, tuple[Value, ...]], Value]
 
 
 @dataclass(frozen=True, slots=True)
 class Code:
-    """`emit` makes the value of floats of 32 or 64 bits.
+    """`emit` makes the value of floats of 32 or 64 bits, or of integers.
 
-    The other fields are of f32: the method, the largest error in ulps that was measured, None if every result is the nearest
-    float, and the arguments for which this holds.
+    The other fields are of floats: the method, the largest errors in ulps that were measured of f32 and of f64, None if every
+    result is the nearest float, and the arguments for which this holds.
     """
 
     emit: Emit
     method: str = "an instruction"
-    ulps: float | None = None
+    ulps: tuple[float, float] | None = None
     arguments: str = "all"
 
 
@@ -40,20 +47,19 @@ def _instruction(name: str) -> Code:
     return Code(lambda f, args: f.intrinsic(name, args[0].dtype, args))
 
 
-def _lanes(function: Callable[..., Lanes], otherwise: Emit) -> Emit:
-    """Code of our own for f32, and the other for f64."""
+def _lanes(function: Callable[..., Lanes]) -> Emit:
+    """Code of our own."""
+    return lambda f, args: function(*(Lanes(f, x) for x in args)).value
+
+
+def _condition(word: str, size: bool) -> Emit:
+    """A comparison of a float, or of its size, with infinity."""
 
     def emit(f: Function, args: tuple[Value, ...]) -> Value:
-        if args[0].dtype == F32:
-            return function(*(Lanes(f, x) for x in args)).value
-        return otherwise(f, args)
+        a = f.intrinsic("fabs", args[0].dtype, args) if size else args[0]
+        return f.value(BOOL, f"fcmp {word} {a.type} {a.ref}, {constant_value(a.dtype, inf, a.lanes).ref}", a.lanes)
 
     return emit
-
-
-def _library(name: str) -> Emit:
-    """A call of the C library for each lane."""
-    return lambda f, args: library(f, name, args)
 
 
 def _rsqrt(f: Function, args: tuple[Value, ...]) -> Value:
@@ -61,60 +67,97 @@ def _rsqrt(f: Function, args: tuple[Value, ...]) -> Value:
     return binary(f, "/", constant_value(a.dtype, 1.0, a.lanes), f.intrinsic("sqrt", a.dtype, args))
 
 
-def _sigmoid(f: Function, args: tuple[Value, ...]) -> Value:
+def _absolute(f: Function, args: tuple[Value, ...]) -> Value:
     a = args[0]
-    one, negated = constant_value(a.dtype, 1.0, a.lanes), f.value(a.dtype, f"fneg {a.typed}", a.lanes)
-    return binary(f, "/", one, binary(f, "+", one, library(f, "exp", (negated,))))
+    return f.intrinsic("fabs", a.dtype, args) if a.dtype.is_float else integers.absolute(f, a)
 
 
-_ANGLES = "x = n π/2 + r in f64; two polynomials in r²", 1.54, "all, up to 2¹²⁸"
+def _sign(f: Function, args: tuple[Value, ...]) -> Value:
+    """A zero has the sign 0, and NaN has none."""
+    a = args[0]
+    if not a.dtype.is_float:
+        return integers.sign(f, a)
+    x = Lanes(f, a)
+    found = (x > 0.0).choose(x.constant(1.0), (x < 0.0).choose(x.constant(-1.0), x.constant(0.0)))
+    return x.equals(x).choose(found, x).value
+
+
+_ANGLES = "x = n π/2 + r, r as two f64 for f64; two polynomials in r²"
+_LOGARITHM = "x = 2ᵉ m, √½ ≤ m < √2; for f32 a polynomial in m − 1, for f64 one in the square of (m − 1) / (m + 1)"
+_ARC = "up to ½ a polynomial in x², above it that of √((1 − x) / 2)"
+_POINT = "multiples of π/4 and a quotient of at most √2 − 1; a polynomial in its square"
+_EXPM1 = "a sum and a quotient of `expm1(x)` / 4"
+_IN_F64 = "in f64: "
 
 CODES: dict[str, Code] = {
     "exp": Code(
-        _lanes(exp, _library("exp")),
-        "x = n ln 2 + r; a polynomial in r; 2ⁿ by AVX-512's `vscalefps`, or in two factors: the same results",
-        1.03,
+        _lanes(exp),
+        "x = n ln 2 + r; a polynomial in r; 2ⁿ by AVX-512's `vscalef`, or in two factors: the same results",
+        (1.03, 0.97),
         "all; subnormal results included",
     ),
-    "log": Code(
-        _lanes(log, _library("log")),
-        "x = 2ᵉ m; a polynomial in m − 1, √½ ≤ m < √2",
-        0.86,
-        "all; subnormal ones included",
+    "exp2": Code(_lanes(exp2), "x = n + r, as `exp`", (0.8, 0.89), "all; subnormal results included"),
+    "expm1": Code(_lanes(expm1), "2ⁿ (exp(r) − 1) + (2ⁿ − 1), the last sum with what it loses", (1.0, 1.12)),
+    "log": Code(_lanes(log), _LOGARITHM, (0.86, 0.78), "all; subnormal ones included"),
+    "log2": Code(_lanes(log2), f"{_LOGARITHM}; a product of two floats", (0.65, 0.67), "all; subnormal ones included"),
+    "log10": Code(
+        _lanes(log10), f"{_LOGARITHM}; a product of two floats", (0.65, 0.63), "all; subnormal ones included"
     ),
-    "tanh": Code(
-        _lanes(tanh, _library("tanh")), "below 0.625 a polynomial in x², above it 1 − 2 / (exp(2x) + 1)", 1.34
+    "log1p": Code(_lanes(log1p), "`log` of 1 + x, and what the sum lacks over it", (0.85, 0.86)),
+    "tanh": Code(_lanes(tanh), "with q = `expm1(2x)` / 4: q / (q + ½)", (1.5, 1.47)),
+    "sinh": Code(_lanes(sinh), _EXPM1, (1.8, 1.95)),
+    "cosh": Code(_lanes(cosh), _EXPM1, (1.5, 1.55)),
+    "asinh": Code(_lanes(asinh), f"{_IN_F64}`log1p` of x + x² / (1 + √(x² + 1))", (0.51, 1.6)),
+    "acosh": Code(_lanes(acosh), f"{_IN_F64}`log1p` of t + √(t² + 2t), t = x − 1", (0.51, 2.1)),
+    "atanh": Code(_lanes(atanh), f"{_IN_F64}½ `log1p` of 2x / (1 − x)", (0.51, 1.9)),
+    "erf": Code(
+        _lanes(erf),
+        "below 1 a polynomial in x², above it 1 − exp(polynomial), for f64 1 − `erfc`",
+        (1.08, 1.1),
     ),
-    "erf": Code(_lanes(erf, _library("erf")), "below 1 a polynomial in x², above it 1 − exp(polynomial)", 1.08),
-    "sigmoid": Code(_lanes(sigmoid, _sigmoid), "with z = exp(−|x|) and w = z / (1 + z): 1 − w, or z − z w", 1.66),
-    "rsqrt": Code(_rsqrt, "1 / sqrt(x), two instructions that round correctly", 1.5),
-    "sin": Code(_lanes(sin, _library("sin")), *_ANGLES),
-    "cos": Code(_lanes(cos, _library("cos")), *_ANGLES),
-    "pow": Code(_lanes(power, _library("pow")), "2^(y log₂ x) in f64", 0.51),
+    "erfc": Code(_lanes(erfc), f"{_IN_F64}exp(−x²) / (1 + 2x) times a polynomial in (x − 4) / (x + 4)", (0.51, 3.0)),
+    "sigmoid": Code(_lanes(sigmoid), "with z = exp(−|x|) and w = z / (1 + z): 1 − w, or z − z w", (1.66, 1.55)),
+    "rsqrt": Code(_rsqrt, "1 / sqrt(x), two instructions that round correctly", (1.5, 1.5)),
+    "cbrt": Code(_lanes(cbrt), f"{_IN_F64}2 to a third of the logarithm, and a step of Newton's method", (0.51, 0.51)),
+    "hypot": Code(_lanes(hypot), f"{_IN_F64}squares, of f64 scaled, and a root", (0.51, 1.0)),
+    "sin": Code(_lanes(sin), _ANGLES, (1.54, 0.8), "all"),
+    "cos": Code(_lanes(cos), _ANGLES, (1.54, 0.8), "all"),
+    "tan": Code(_lanes(tan), f"{_ANGLES}, and their quotient, of f32 in f64", (0.51, 1.0), "all"),
+    "asin": Code(_lanes(asin), _ARC, (1.15, 1.15)),
+    "acos": Code(_lanes(acos), _ARC, (0.8, 0.8)),
+    "atan": Code(_lanes(atan), _POINT, (1.75, 1.75)),
+    "atan2": Code(_lanes(atan2), _POINT, (1.8, 1.75)),
+    "pow": Code(_lanes(power), "2^(y log₂ x): of f32 in f64, of f64 with two f64 for the logarithm", (0.51, 1.0)),
     "tf32": Code(
         lambda f, args: tf32(Lanes(f, args[0])).value, "half a unit is added to the bits, and the rest cut off"
     ),
     "sqrt": _instruction("sqrt"),
     "floor": _instruction("floor"),
     "ceil": _instruction("ceil"),
+    "trunc": _instruction("trunc"),
     "round": _instruction("roundeven"),
-    "abs": _instruction("fabs"),
+    "copysign": _instruction("copysign"),
+    "abs": Code(_absolute),
+    "sign": Code(_sign, "comparisons"),
+    "isnan": Code(_condition("uno", size=False), "a comparison"),
+    "isinf": Code(_condition("oeq", size=True), "a comparison"),
+    "isfinite": Code(_condition("olt", size=True), "a comparison"),
+    "bit_and": Code(partial(integers.bitwise, "and")),
+    "bit_or": Code(partial(integers.bitwise, "or")),
+    "bit_not": Code(integers.inverted),
+    "shift_left": Code(integers.shift_left),
+    "shift_right": Code(integers.shift_right),
+    "popcount": Code(partial(integers.counted, "ctpop")),
+    "clz": Code(partial(integers.counted, "ctlz")),
+    "ctz": Code(partial(integers.counted, "cttz")),
 }
 """By name, for each function of `ir.maths`. docs/maths.md describes the methods and how the errors are measured."""
 
 
 def call(f: Function, function: str, args: tuple[Value, ...]) -> Value:
-    """`function(args)`. Half precisions are computed in f32; for f64, functions without an instruction are calls per lane."""
+    """`function(args)`. Half precisions are computed in f32."""
     t = args[0].dtype
-    if not t.is_float:
-        return _absolute(f, args[0])  # the only function of integers
-    if t.bits == 16:
-        return convert(f, call(f, function, tuple(convert(f, x, F32) for x in args)), t)
+    if t.is_float and t.bits == 16:
+        made = call(f, function, tuple(convert(f, x, F32) for x in args))
+        return convert(f, made, BOOL if function in CONDITIONS else t)
     return CODES[function].emit(f, args)
-
-
-def _absolute(f: Function, a: Value) -> Value:
-    if a.dtype.kind != "int":
-        return a
-    zero = constant_value(a.dtype, 0, a.lanes)
-    return select(f, compare(f, "<", a, zero), binary(f, "-", zero, a), a)

@@ -7,10 +7,30 @@ from dataclasses import dataclass
 from typing import Self
 
 from tensorc_dsl.backend.llvm.codegen.function import Function
-from tensorc_dsl.backend.llvm.codegen.scalars import binary, bits, compare, convert, select
-from tensorc_dsl.backend.llvm.codegen.values import Value, constant_value
+from tensorc_dsl.backend.llvm.codegen.scalars import binary, bits, compare, convert, invert, select
+from tensorc_dsl.backend.llvm.codegen.values import Value, constant_value, element
 from tensorc_dsl.ir.dtypes import F32, F64, I32, I64, DType
 from tensorc_dsl.ir.expr import BinaryOp, CompareOp
+
+
+@dataclass(frozen=True, slots=True)
+class Format:
+    """A type of floats: the bits of its fraction, and the largest exponent, which is what exponents are stored plus."""
+
+    fraction: int
+    bias: int
+
+    @property
+    def rounder(self) -> float:
+        """Adding it to a small float leaves its nearest integer in the low bits."""
+        return 1.5 * 2.0**self.fraction
+
+    @property
+    def rounder_bits(self) -> int:
+        return ((self.bias + self.fraction) << self.fraction) + (1 << (self.fraction - 1))
+
+
+FORMATS: dict[DType, Format] = {F32: Format(23, 127), F64: Format(52, 1023)}
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,6 +39,15 @@ class Lanes:
 
     f: Function
     value: Value
+
+    @property
+    def dtype(self) -> DType:
+        return self.value.dtype
+
+    @property
+    def format(self) -> Format:
+        """That of a float."""
+        return FORMATS[self.dtype]
 
     def to(self, t: DType) -> Self:
         """The value converted to another type."""
@@ -65,9 +94,17 @@ class Lanes:
         """The absolute value."""
         return self._intrinsic("fabs")
 
+    def root(self) -> Self:
+        """The square root."""
+        return self._intrinsic("sqrt")
+
     def signed_as(self, other: Self) -> Self:
         """The value with the sign of `other`."""
         return self._intrinsic("copysign", other)
+
+    def at_least(self, low: float) -> Self:
+        """The value, or the number if it is not above that; so for NaN."""
+        return (self > low).choose(self, self.constant(low))
 
     def limited(self, low: float, high: float) -> Self:
         """The value limited to low … high; NaN stays NaN."""
@@ -75,25 +112,27 @@ class Lanes:
         return (below > high).choose(self.constant(high), below)
 
     def scaled(self, n: Self) -> Self | None:
-        """For f32: `self * 2**n` for integer n, rounded once; None if there is no instruction for this number of lanes."""
-        f, lanes = self.f, self.value.lanes
-        if "avx512f" not in f.module.features or not lanes or lanes % 16:
+        """`self * 2**n` for whole n, rounded once; None if there is no instruction for this number of lanes."""
+        f, lanes, bits = self.f, self.value.lanes, self.dtype.bits
+        width = 512 // bits
+        if "avx512f" not in f.module.features or not lanes or lanes % width:
             return None
-        kind, part = self.value.type, "<16 x float>"
-        name, size = "llvm.x86.avx512.mask.scalef.ps.512", f"v{lanes}f32"
-        f.module.declare(part, name, (part, part, part, "i16", "i32"))
-        f.module.declare(part, f"llvm.vector.extract.v16f32.{size}", (kind, "i64"))
-        f.module.declare(kind, f"llvm.vector.insert.{size}.v16f32", (kind, part, "i64"))
+        kind, part, mask = self.value.type, f"<{width} x {element(self.dtype)}>", f"i{width}"
+        name = f"llvm.x86.avx512.mask.scalef.p{'s' if bits == 32 else 'd'}.512"
+        size, short = f"v{lanes}f{bits}", f"v{width}f{bits}"
+        f.module.declare(part, name, (part, part, part, mask, "i32"))
+        f.module.declare(part, f"llvm.vector.extract.{short}.{size}", (kind, "i64"))
+        f.module.declare(kind, f"llvm.vector.insert.{size}.{short}", (kind, part, "i64"))
         out = "poison"
-        for k in range(0, lanes, 16):
+        for k in range(0, lanes, width):
             p, e = (
-                f.op(f"call {part} @llvm.vector.extract.v16f32.{size}({kind} {x.value.ref}, i64 {k})")
+                f.op(f"call {part} @llvm.vector.extract.{short}.{size}({kind} {x.value.ref}, i64 {k})")
                 for x in (self, n)
             )
             # All lanes, in the current rounding mode.
-            p = f.op(f"call {part} @{name}({part} {p}, {part} {e}, {part} poison, i16 -1, i32 4)")
-            out = f.op(f"call {kind} @llvm.vector.insert.{size}.v16f32({kind} {out}, {part} {p}, i64 {k})")
-        return self._with(Value(F32, out, lanes))
+            p = f.op(f"call {part} @{name}({part} {p}, {part} {e}, {part} poison, {mask} -1, i32 4)")
+            out = f.op(f"call {kind} @llvm.vector.insert.{size}.{short}({kind} {out}, {part} {p}, i64 {k})")
+        return self._with(Value(self.dtype, out, lanes))
 
     def polynomial(self, coefficients: Sequence[float]) -> Self:
         """The polynomial with these coefficients, the highest power first, by Horner's rule."""
@@ -140,6 +179,10 @@ class Lanes:
 
     def differs(self, other: Self | float) -> Self:
         return self._compare("!=", other)
+
+    def inverted(self) -> Self:
+        """Whether the condition does not hold."""
+        return self._with(invert(self.f, self.value))
 
     def choose(self, then: Self, other: Self) -> Self:
         """Where the condition holds `then`, else `other`."""

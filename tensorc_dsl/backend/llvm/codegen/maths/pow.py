@@ -1,10 +1,11 @@
-"""`pow` of f32."""
+"""`pow`, of which that of f64 has its own magnitudes."""
 
 from __future__ import annotations
 
 import math
 
 from tensorc_dsl.backend.llvm.codegen.maths.lanes import Lanes
+from tensorc_dsl.backend.llvm.codegen.maths.pow64 import magnitude as magnitude_64
 from tensorc_dsl.ir.dtypes import F32, F64
 
 # log2((1 + s) / (1 - s)) / s in s^2, for a quotient between the roots of 1/2 and 2
@@ -29,13 +30,9 @@ _ROUNDER = 1.5 * 2.0**52
 def power(x: Lanes, y: Lanes) -> Lanes:
     """x**y with the special cases of C (ISO/IEC 9899:1999, F.9.4.4).
 
-    It is 2**(y * log2|x|) in float64, which neither overflows nor loses significant digits; the only relevant rounding is
-    that to f32. The sign and the NaN of a negative base are applied afterwards. An infinite y counts as the largest float32,
-    which is an even integer: then |x| = 1 gives 1, as required.
+    The sign and the NaN of a negative base are applied to the power of the magnitude.
     """
-    a = x.size().to(F64)
-    t = _log2(a) * y.limited(-_LARGEST, _LARGEST).to(F64)
-    magnitude = _exp2(t.limited(-200.0, 200.0)).to(F32)
+    magnitude = magnitude_64(x.size(), y) if x.dtype == F64 else _magnitude(x.size(), y)
     whole = y.nearest().equals(y)
     half = y * 0.5
     odd = whole & half.nearest().differs(half)
@@ -44,7 +41,17 @@ def power(x: Lanes, y: Lanes) -> Lanes:
     return (y.equals(0.0) | x.equals(1.0)).choose(x.constant(1.0), out)
 
 
-def _log2(a: Lanes) -> Lanes:
+def _magnitude(size: Lanes, y: Lanes) -> Lanes:
+    """size**y of f32 for size >= 0; any value if y is 0.
+
+    It is 2**(y * log2(size)) in float64, which neither overflows nor loses significant digits; the only relevant rounding is
+    that to f32. An infinite y counts as the largest float32: then 1 gives 1, as required.
+    """
+    t = log2_to_f32(size.to(F64)) * y.limited(-_LARGEST, _LARGEST).to(F64)
+    return exp2_to_f32(t.limited(-200.0, 200.0)).to(F32)
+
+
+def log2_to_f32(a: Lanes) -> Lanes:
     """log2 of a nonnegative float64 that is not subnormal; -infinity at 0; infinity and NaN are unchanged."""
     shifted = a.bits() + (_ONE - _ROOT_HALF)
     e = ((shifted >> 52) | _INTEGERS).bits() - (2.0**52 + 1023.0)
@@ -54,7 +61,7 @@ def _log2(a: Lanes) -> Lanes:
     return (a < math.inf).choose(a.equals(0.0).choose(a.constant(-math.inf), y), a)
 
 
-def _exp2(t: Lanes) -> Lanes:
+def exp2_to_f32(t: Lanes) -> Lanes:
     """2**t for |t| <= 1000, and NaN for a NaN with zeros in its low bits, such as one converted from f32."""
     shifted = t + _ROUNDER
     p = (t - (shifted - _ROUNDER)).polynomial(_EXP2)

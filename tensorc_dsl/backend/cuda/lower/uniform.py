@@ -1,0 +1,39 @@
+"""Ends loops in which the threads of a block meet where the conditions of all their work do, for all threads alike.
+
+What such a loop copies to shared memory for an iteration is stored in a buffer of the iteration, and is no work by itself.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from tensorc_dsl.backend.cuda.lower.axes import Axes
+from tensorc_dsl.ir.expr import constant
+from tensorc_dsl.ir.program import LoopKind, Store
+from tensorc_dsl.lower.boxes import Ranges
+from tensorc_dsl.lower.flat import Flat, Loop, inside
+from tensorc_dsl.lower.narrow import Known, end_of
+from tensorc_dsl.lower.work import interval
+
+
+def with_uniform_ends(body: tuple[Flat, ...], known: Known, axes: Axes) -> tuple[Flat, ...]:
+    """The same results, with loops around bound ones that end where no thread of a block has work left."""
+    return tuple(_ended(s, known, axes, {}, {}) for s in body)
+
+
+def _ended(s: Flat, known: Known, axes: Axes, ranges: Ranges, threads: Ranges) -> Flat:
+    if isinstance(s, Store):
+        return s
+    if isinstance(s, Loop):
+        if _is_shared(s, axes):
+            s = replace(s, end=end_of(s, known, ranges, threads))
+        ranges = {**ranges, s.var: interval(s)}
+        threads = {**threads, s.var: interval(s)} if axes.is_thread(s.var) else threads
+    return replace(s, body=tuple(_ended(x, known, axes, ranges, threads) for x in s.body))
+
+
+def _is_shared(s: Loop, axes: Axes) -> bool:
+    """Whether the threads of a block run a loop together."""
+    if s.var in axes.loops or s.kind is not LoopKind.SERIAL or s.scattered or constant(s.begin) != 0:
+        return False
+    return any(isinstance(x, Loop) and axes.is_thread(x.var) for x in inside(s.body))

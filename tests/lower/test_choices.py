@@ -1,0 +1,104 @@
+"""Choices that all lanes of a row share are made before the row, and each element gets what it got."""
+
+from __future__ import annotations
+
+from itertools import product
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tensorc_dsl.backend.llvm.lower.choices import MOST, take_out_choices
+from tensorc_dsl.ir.dtypes import F32, INDEX
+from tensorc_dsl.ir.expr import Binary, Compare, Const, Expr, Load, Logic, Not, Select, Var, add, index, loads
+from tensorc_dsl.ir.program import LoopKind, Store
+from tensorc_dsl.lower.flat import Flat, If, Loop, format_body, stores
+from tests.lower.test_partition import value
+
+ROWS, LANES = 4, 6
+
+
+def comparisons() -> st.SearchStrategy[Expr]:
+    left = st.sampled_from([Var("i"), Var("j"), add(Var("i"), Var("k")), add(Var("i"), Var("j"))])
+    return st.builds(Compare, st.sampled_from(["<", ">=", "=="]), left, st.integers(0, 5).map(index))
+
+
+def conditions() -> st.SearchStrategy[Expr]:
+    both = st.builds(Logic, st.sampled_from(["and", "or"]), comparisons(), comparisons())
+    return comparisons() | both | st.builds(Not, both)
+
+
+def choices(number: st.SearchStrategy[Expr]) -> st.SearchStrategy[Expr]:
+    sums = st.builds(Binary, st.just("+"), number, number)
+    return st.builds(Select, conditions(), number, number) | sums
+
+
+VALUES = st.recursive(st.integers(0, 99).map(lambda n: Const(n, INDEX)), choices, max_leaves=6)
+
+
+def row(var: str, begin: int, end: int, of: Expr) -> Loop:
+    return Loop(var, index(begin), index(end), LoopKind.VECTORIZED, (Store("B", (Var(var),), of),))
+
+
+def stored(body: tuple[Flat, ...], env: dict[str, int], out: list[tuple[int, int]]) -> list[tuple[int, int]]:
+    for s in body:
+        match s:
+            case Store():
+                out.append((value(s.indices[0], env), value(s.value, env)))
+            case If():
+                stored(s.body if value(s.cond, env) else (), env, out)
+            case Loop():
+                for n in range(value(s.begin, env), value(s.end, env)):
+                    stored(s.body, {**env, s.var: n}, out)
+            case _:
+                raise AssertionError(s)
+    return out
+
+
+@settings(max_examples=40)
+@given(VALUES, VALUES)
+def test_each_element_gets_what_it_got(one: Expr, other: Expr) -> None:
+    body = (row("j", 0, LANES // 2, one), row("j", LANES // 2, LANES, other))
+    versions = take_out_choices(body)
+    for i, k in product(range(ROWS), range(3)):
+        env = {"i": i, "k": k}
+        assert stored(versions, env, []) == stored(body, env, [])
+    assert len(list(stores(versions))) <= MOST * len(body)
+
+
+A = Load("A", (Var("j"),), F32)
+ZERO = Const(0.0, F32)
+INSIDE = Compare(">", Var("i"), index(0))
+FIRST = Compare(">", Var("j"), index(0))
+
+
+def test_what_lanes_share_is_asked_once_for_a_row() -> None:
+    of = Select(Logic("and", INSIDE, FIRST), A, ZERO)
+    assert (
+        format_body(take_out_choices((row("j", 0, 4, of), row("j", 4, 9, of))))
+        == """\
+if i > 0 {
+    vectorized for j in 0 .. 4 {
+        B[j] = A[j] if j > 0 else 0.0
+    }
+    vectorized for j in 4 .. 9 {
+        B[j] = A[j] if j > 0 else 0.0
+    }
+}
+if not i > 0 {
+    vectorized for j in 0 .. 4 {
+        B[j] = 0.0
+    }
+    vectorized for j in 4 .. 9 {
+        B[j] = 0.0
+    }
+}
+"""
+    )
+
+
+def test_what_adds_up_and_what_asks_data_stays() -> None:
+    adds = Binary("+", Load("B", (Var("j"),), F32), Select(INSIDE, A, ZERO))
+    asks = Select(Compare(">", Load("A", (Var("i"),), F32), ZERO), A, ZERO)
+    for of in (adds, asks, Select(FIRST, A, ZERO)):
+        assert loads(of)
+        assert take_out_choices((row("j", 0, 9, of),)) == (row("j", 0, 9, of),)
