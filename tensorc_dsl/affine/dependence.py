@@ -21,6 +21,7 @@ from tensorc_dsl.affine.accesses import Access, accesses, written
 from tensorc_dsl.affine.data import freed
 from tensorc_dsl.affine.distance import common_loops, distances, keeps_apart
 from tensorc_dsl.affine.form import Interval
+from tensorc_dsl.affine.passing import passed_on
 from tensorc_dsl.affine.private import is_private
 from tensorc_dsl.affine.sets import NotAffine, affine_only, feasible
 from tensorc_dsl.ir.expr import Compare, Expr, Var, add, constant, free_vars, index, substitute
@@ -152,7 +153,7 @@ def carried(program: Program, var: str, kind: LoopKind | None = None) -> Depende
 
     A dependence outside of a reduction is preferred. None means that the iterations can run in any order and at once, as
     those of a loop of its `kind`, or of another one if that is given: the threads of a bound loop may make updates of one
-    atomic block. Raises KeyError if there is no such loop.
+    atomic block, and its blocks may pass on the value of a scan. Raises KeyError if there is no such loop.
     """
     outer, loop = find_loop(program, var)
     found = accesses(outer, (loop,), written((loop,)))
@@ -160,7 +161,10 @@ def carried(program: Program, var: str, kind: LoopKind | None = None) -> Depende
     weak: Dependence | None = None
     private = _privacy(program, var)
     bound = (kind or loop.kind) is LoopKind.BOUND
+    passed = passed_on(program, var) if bound else frozenset[str]()
     for a, b in pairs(found):
+        if a.buffer in passed:
+            continue  # blocks wait for it
         reduction = _one_reduction(a, b)
         if (reduction and weak) or (bound and _at_once(a, b)) or keeps_apart(a, b, loop, depth) or private(a.buffer):
             continue

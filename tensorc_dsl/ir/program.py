@@ -78,8 +78,8 @@ Annotation = tuple[str, int | float | str | bool]
 
 MAX_STEP = "unroll.max_step"
 """The key of the annotation that limits unrolling. It may stand on the program or on any loop; the largest value in a program
-applies to all of it. Lowering obeys this key, `SCATTER`, `ATOMIC` and `ir.streams.STREAM`; others are for schedules and
-people."""
+applies to all of it. Lowering obeys this key, `SCATTER`, `ATOMIC`, `ir.look_back.LOOK_BACK` and `ir.streams.STREAM`; others
+are for schedules and people."""
 
 SCATTER = "scatter"
 """The key of the annotation, true, of a serial loop of which only the iteration runs that data choose (`affine.chosen`)."""

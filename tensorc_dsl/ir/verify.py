@@ -25,6 +25,7 @@ from tensorc_dsl.ir.expr import (
     free_vars,
     loads,
 )
+from tensorc_dsl.ir.look_back import passed_along
 from tensorc_dsl.ir.maths import MATHS
 from tensorc_dsl.ir.pipelines import pipeline
 from tensorc_dsl.ir.print import format_expr
@@ -124,7 +125,8 @@ def _block(b: Block, around: tuple[For, ...], scope: UsableNames, program: Progr
             raise ProgramError(f"{where}: iterator {it.name} has the name of a loop around it")
         if it.kind is not IterKind.SPATIAL:
             apart = LoopKind.PARALLEL if it.kind is IterKind.SCAN else LoopKind.BOUND if is_atomic(b) else None
-            racing = [loop.var for loop in around if loop.kind in AT_ONCE and loop.kind is not apart]
+            at_once = [x for x in around if x.kind in AT_ONCE and x.kind is not apart]
+            racing = [x.var for x in at_once if it.kind is not IterKind.SCAN or b not in passed_along(x)]
             if clash := free_vars(it.binding) & set(racing):
                 raise ProgramError(f"{where}: {it.kind} iterator {it.name} runs over parallel loop {min(clash)}")
     for c in b.where:

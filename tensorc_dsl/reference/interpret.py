@@ -33,6 +33,7 @@ from tensorc_dsl.ir.expr import (
     dtype_of,
     loads,
 )
+from tensorc_dsl.ir.look_back import passed_along
 from tensorc_dsl.ir.maths import MATHS, Takes
 from tensorc_dsl.ir.numbers import holds, nearest, truncated
 from tensorc_dsl.ir.pipelines import pipeline
@@ -64,8 +65,9 @@ def interpret(program: Program, inputs: Mapping[str, Array], order: Order = "for
     """The outputs by name, in float64, int64 or bool. Raises InterpretError.
 
     `order` is the order of the iterations of parallel, vectorized and bound loops, which have none of their own: a result
-    that depends on it is a race. "shuffled" is the same shuffle in every run. With "together", all iterations advance in
-    turns, each to its next read or write, and pipelined loops run stage by stage.
+    that depends on it is a race. Loops along which blocks pass a value on have one, and keep it. "shuffled" is the same
+    shuffle in every run. With "together", all iterations advance in turns, each to its next read or write, and pipelined
+    loops run stage by stage.
     """
     memory: dict[str, list[Any]] = {name: a.reshape(-1).tolist() for name, a in bind_inputs(program, inputs).items()}
     for b in (*program.params, *program.buffers):
@@ -171,7 +173,8 @@ class _Writer:
                 self._loop(s, depth)
 
     def _loop(self, s: For, depth: int) -> None:
-        if self.together and s.kind in AT_ONCE:
+        at_once = s.kind in AT_ONCE and not passed_along(s)
+        if self.together and at_once:
             self._in_turns(s, depth)
             return
         if self.together and s.kind is LoopKind.PIPELINED and (stages := pipeline(s)) is not None:
@@ -184,7 +187,7 @@ class _Writer:
         if function is not None:
             self._line(depth, f"def {function}():")
             depth += 1
-        order = "order" if s.kind in AT_ONCE else "range"
+        order = "order" if at_once else "range"
         self._line(depth, f"for {self._variable(s.var)} in {order}({self._expr(s.extent)}):")
         self._reset(s.var, depth + 1)
         self._body(s.body, depth + 1)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from tensorc_dsl.affine.dependence import carried
 from tensorc_dsl.ir.expr import free_vars
+from tensorc_dsl.ir.look_back import passed_along
 from tensorc_dsl.ir.node import replace
 from tensorc_dsl.ir.program import Axis, For, IterKind, LoopKind, Program, blocks_in, is_atomic, replace_stmt
 from tensorc_dsl.schedule.refs import LoopRef
@@ -26,6 +27,15 @@ def RACE(*focus: str, loop: str, dependence: object, repair: str) -> None: ...
     at="loop",
 )
 def CLASH(*focus: str, loop: str, kind: str, where: str, other_kind: str, other: str, rule: str) -> None: ...
+
+
+@refusal(
+    "E0678",
+    'the iterations of `{loop}` cannot pass on the value of `{block}`: "{axis}" does not count blocks',
+    help='bind `{loop}` to "block.x", "block.y" or "block.z": blocks wait for blocks that have begun before them',
+    at="loop",
+)
+def NOT_BLOCKS(*focus: str, loop: str, block: str, axis: str) -> None: ...
 
 
 _RULES: dict[tuple[LoopKind, LoopKind], str] = {
@@ -74,7 +84,8 @@ def refuse_race(program: Program, loop: For, kind: LoopKind) -> None:
         for it in b.iters:
             if kind is LoopKind.BOUND and it.kind is IterKind.REDUCE and is_atomic(b):
                 continue
-            if kind is LoopKind.PARALLEL and it.kind is IterKind.SCAN:
+            waits = kind is LoopKind.BOUND and b in passed_along(loop)
+            if it.kind is IterKind.SCAN and (kind is LoopKind.PARALLEL or waits):
                 continue
             if it.kind is not IterKind.SPATIAL and loop.var in free_vars(it.binding):
                 what = f"`{b.name}` takes its {it.kind} iterator `{it.name}` from it"
@@ -94,6 +105,9 @@ def at_once(
 ) -> Rewrite[LoopRef]:
     """The program with the loop of that kind, after proofs that the result does not change. Raises ScheduleRefusal."""
     refuse_clash(program, around, loop, kind)
+    if axis is not None and axis.level != "block":
+        for b in passed_along(loop):
+            raise NOT_BLOCKS(program, loop.var, b.name, loop=loop.var, block=b.name, axis=axis)
     single = without_single(loop, around)
     if single is loop:
         refuse_race(program, loop, kind)

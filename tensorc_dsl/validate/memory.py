@@ -2,7 +2,7 @@
 
 `validate.flow` follows values as if all loops ran in order. That is valid because loops that do not run in order are
 proved here to carry no dependence, but for updates of one atomic block by bound loops: they come one at a time, and any
-order of them accumulates the same.
+order of them accumulates the same. The value of a scan that blocks of a GPU pass on is waited for, in order.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from collections.abc import Collection, Iterator, Sequence
 from tensorc_dsl.affine import isl
 from tensorc_dsl.affine.budget import renew
 from tensorc_dsl.affine.data import outermost, with_values
+from tensorc_dsl.affine.passing import passed_on
 from tensorc_dsl.affine.sets import mapping, points
 from tensorc_dsl.affine.simplify import conjuncts
 from tensorc_dsl.diagnostic import Note, problem
@@ -130,7 +131,7 @@ def _races(code: Code, which: str) -> None:
                 touching = a[1].apply_range(b[1].reverse()).intersect(_apart(a[0], b[0], depth))
                 updates = a[0].number == b[0].number and _is_atomic(a[0])
                 for c in free if not touching.is_empty() else ():
-                    if updates and c.kind is LoopKind.BOUND:
+                    if c.kind is LoopKind.BOUND and (updates or buffer in passed_on(code.program, c.loop)):
                         continue
                     alone = len(number.loops) == 1
                     both = touching if alone else touching.intersect(_counted_apart(a[0], b[0], number, c))

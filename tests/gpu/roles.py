@@ -8,7 +8,8 @@ from tempfile import TemporaryDirectory
 
 import numpy as np
 
-from tensorc_dsl.backend.cuda.lower.kernels import DeviceProgram, format_device
+from tensorc_dsl.backend.cuda.lower.kernels import DeviceProgram
+from tensorc_dsl.backend.cuda.lower.text import format_device
 from tensorc_dsl.ir.program import Program
 from tests.gpu.kernels import emulated
 from tests.gpu.tensor_cores import whole_numbers

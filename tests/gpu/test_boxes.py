@@ -13,17 +13,9 @@ import pytest
 from tensorc_dsl.backend.cuda import emulate as emulate_room
 from tensorc_dsl.backend.cuda.codegen.threads import Threads
 from tensorc_dsl.backend.cuda.emulate import emulation
-from tensorc_dsl.backend.cuda.lower.kernels import (
-    Arm,
-    Arrived,
-    Device,
-    Fetch,
-    Steps,
-    fetches_in,
-    format_device,
-    without_barrier,
-)
+from tensorc_dsl.backend.cuda.lower.kernels import Arm, Arrived, Device, Fetch, Steps, fetches_in, without_barrier
 from tensorc_dsl.backend.cuda.lower.lower import lower_device
+from tensorc_dsl.backend.cuda.lower.text import format_device
 from tensorc_dsl.backend.cuda.maps import Encoding, encoding_of
 from tensorc_dsl.backend.cuda.model.counts import counted
 from tensorc_dsl.backend.cuda.sass import assemble, sass_of, tool

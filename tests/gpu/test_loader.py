@@ -8,7 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from tensorc_dsl.api import Task
 from tensorc_dsl.backend.cuda.lower.lower import lower_device
+from tensorc_dsl.trace.trace import Trace
 from tests.stdlib.gpu_checks import task
 
 pytestmark = pytest.mark.skipif(shutil.which("cc") is None, reason="there is no C compiler")
@@ -25,6 +27,10 @@ int cuModuleLoadDataEx(void **m, const void *image, unsigned n, void *o, void *v
 int cuModuleUnload(void *m) { printf("unload\\n"); return 0; }
 int cuModuleGetFunction(void **f, void *m, const char *name) { printf("function %s\\n", name); *f = (void *)name; return 0; }
 int cuFuncSetAttribute(void *f, int what, int value) { printf("attribute %d %d\\n", what, value); return 0; }
+int cuMemsetD8Async(unsigned long long to, unsigned char value, size_t size, void *stream) {
+    printf("set %llu %d %d\\n", to, value, (int)size);
+    return 0;
+}
 int cuLaunchKernel(void *f, unsigned x, unsigned y, unsigned z, unsigned a, unsigned b, unsigned c, unsigned bytes,
                    void *stream, void **arguments, void **extra) {
     printf("launch %s %u %u %u %u %u %u %u", (char *)f, x, y, z, a, b, c, bytes);
@@ -50,7 +56,12 @@ CALLS
 def said(folder: Path, text: str, seed: int, calls: list[str], count: int, result: int = 0) -> list[str]:
     """What the driver and the calls write, for a loader of the schedule with that seed."""
     t = task(folder, text)
-    library = t.library(t.sample(seed))
+    return told(folder, t, t.sample(seed), calls, count, result)
+
+
+def told(folder: Path, t: Task, trace: Trace, calls: list[str], count: int, result: int = 0) -> list[str]:
+    """As `said`, of a schedule."""
+    library = t.library(trace)
     (folder / "t.h").write_bytes(library.make("header"))
     (folder / "t.c").write_bytes(library.make("loader"))
     (folder / "driver.c").write_text(DRIVER.replace("COUNT", str(count)).replace("RESULT", str(result)))

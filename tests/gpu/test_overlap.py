@@ -12,7 +12,8 @@ from tempfile import TemporaryDirectory
 import numpy as np
 import pytest
 
-from tensorc_dsl.backend.cuda.lower.kernels import Barrier, Device, DeviceProgram, Finish, Guard, Steps, format_device
+from tensorc_dsl.backend.cuda.lower.kernels import Barrier, Device, DeviceProgram, Finish, Guard, Steps
+from tensorc_dsl.backend.cuda.lower.text import format_device
 from tensorc_dsl.backend.cuda.sass import assemble, sass_of, tool
 from tensorc_dsl.ir.program import Program
 from tests.gpu.kernels import emulated, ptx

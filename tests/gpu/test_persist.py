@@ -13,16 +13,10 @@ import pytest
 import tensorc_dsl as td
 from tensorc_dsl.api.tasks import Task
 from tensorc_dsl.backend.cuda.emulate import emulation
-from tensorc_dsl.backend.cuda.lower.kernels import (
-    DeviceProgram,
-    barriers_in,
-    boxes_in,
-    fetches_in,
-    format_device,
-    without_barrier,
-)
+from tensorc_dsl.backend.cuda.lower.kernels import DeviceProgram, barriers_in, boxes_in, fetches_in, without_barrier
 from tensorc_dsl.backend.cuda.lower.lower import lower_device
 from tensorc_dsl.backend.cuda.lower.numbers import evaluate
+from tensorc_dsl.backend.cuda.lower.text import format_device
 from tensorc_dsl.backend.cuda.sass import assemble, tool
 from tensorc_dsl.backend.memory import aligned_copy
 from tensorc_dsl.ir.expr import free_vars, index

@@ -8,17 +8,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tensorc_dsl.backend.cuda.lower.kernels import (
-    Commit,
-    DeviceProgram,
-    Phase,
-    Steps,
-    Wait,
-    barriers_in,
-    format_device,
-    inside,
-)
+from tensorc_dsl.backend.cuda.lower.kernels import Commit, DeviceProgram, Phase, Steps, Wait, barriers_in, inside
 from tensorc_dsl.backend.cuda.lower.lower import lower_device, require_room
+from tensorc_dsl.backend.cuda.lower.text import format_device
 from tensorc_dsl.ir.expr import constant
 from tensorc_dsl.ir.parse import parse_program
 from tensorc_dsl.ir.program import Block, LoopKind, Program, walk

@@ -13,8 +13,9 @@ import pytest
 from tensorc_dsl.backend.cuda.codegen import descriptor as descriptor_room
 from tensorc_dsl.backend.cuda.lower import descriptors as descriptors_room
 from tensorc_dsl.backend.cuda.lower.descriptors import Descriptor
-from tensorc_dsl.backend.cuda.lower.kernels import Device, Engage, Finish, Guard, Publish, Steps, format_device
+from tensorc_dsl.backend.cuda.lower.kernels import Device, Engage, Finish, Guard, Publish, Steps
 from tensorc_dsl.backend.cuda.lower.lower import lower_device
+from tensorc_dsl.backend.cuda.lower.text import format_device
 from tensorc_dsl.ir.expr import Compare, index
 from tensorc_dsl.ir.parse import parse_program
 from tensorc_dsl.ir.program import Program

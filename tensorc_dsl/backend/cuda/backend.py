@@ -12,8 +12,9 @@ from tensorc_dsl.backend.cuda.ahead.library import FORMS, CudaLibrary
 from tensorc_dsl.backend.cuda.codegen.ptx import TRIPLE
 from tensorc_dsl.backend.cuda.compiled import STAGES, CudaKernel, compile_device, cpu_of
 from tensorc_dsl.backend.cuda.emulate import Emulation, emulation
-from tensorc_dsl.backend.cuda.lower.kernels import DeviceProgram, format_device
+from tensorc_dsl.backend.cuda.lower.kernels import DeviceProgram
 from tensorc_dsl.backend.cuda.lower.lower import OLDEST, PASSES, lower_device, lower_device_until, require_room
+from tensorc_dsl.backend.cuda.lower.text import format_device
 from tensorc_dsl.backend.cuda.model.time import estimates
 from tensorc_dsl.backend.cuda.runtime.driver import Device, Missing, find
 from tensorc_dsl.backend.cuda.runtime.facts import number_of, processor_of

@@ -5,21 +5,20 @@ from __future__ import annotations
 import ctypes
 from collections.abc import Mapping
 from dataclasses import dataclass
+from math import prod
+from typing import Any
 
 import llvmlite.binding as llvm
 import numpy as np
 
 from tensorc_dsl.backend.cuda.codegen.coroutine import emulation_module
-from tensorc_dsl.backend.cuda.codegen.factors import BESIDE_WORDS
-from tensorc_dsl.backend.cuda.codegen.rendezvous import warp_bytes
-from tensorc_dsl.backend.cuda.codegen.tally import LOG_WORDS, TALLY_WORDS
+from tensorc_dsl.backend.cuda.codegen.tally import TALLY_WORDS
 from tensorc_dsl.backend.cuda.codegen.threads import Site
-from tensorc_dsl.backend.cuda.codegen.under_way import QUEUE_WORDS
 from tensorc_dsl.backend.cuda.codegen.watch import (
     APART,
+    ASTRAY,
     AT_BLOCK,
     AT_THREAD,
-    BESIDE,
     CHANGED,
     COUNT,
     EARLY,
@@ -27,39 +26,29 @@ from tensorc_dsl.backend.cuda.codegen.watch import (
     EPOCH,
     HELD,
     KIND,
-    LANDING,
     LATE,
-    LOGS,
-    MARKS,
     MISALIGNED,
     OTHER,
     OUTSIDE,
+    PASSING,
     PROXY,
-    QUEUES,
-    RELEASED,
     ROW,
-    ROW_WORDS,
     SITE,
-    SPARE,
     STAMPS,
-    STATE_WORDS,
     STILL,
     STUCK,
-    TALLY,
     TOUCHED,
     UNARMED,
     UNDER_WAY,
     UNKNOWN,
     UNMET,
-    WARPS,
-    WARPS_OF_BLOCK,
+    UNSEEN,
     stamp,
 )
-from tensorc_dsl.backend.cuda.landing import Landing, Released, rectangle
-from tensorc_dsl.backend.cuda.lower.descriptors import ALIGNMENT
-from tensorc_dsl.backend.cuda.lower.kernels import DeviceKernel, DeviceProgram, slots_of, users_of
+from tensorc_dsl.backend.cuda.lower.kernels import DeviceKernel, DeviceProgram, chains_in, users_of
 from tensorc_dsl.backend.cuda.lower.work import most_statements
-from tensorc_dsl.backend.cuda.maps import encoding_of
+from tensorc_dsl.backend.cuda.residents import RESIDENTS, Kernel, Memory, side_by_side
+from tensorc_dsl.backend.cuda.room import Call, Room
 from tensorc_dsl.backend.llvm.codegen.machine import Machine
 from tensorc_dsl.backend.llvm.host import host_processor
 from tensorc_dsl.backend.memory import aligned_empty
@@ -67,7 +56,6 @@ from tensorc_dsl.backend.protocol import ORDERS, CompileError, Counts, Traffic
 from tensorc_dsl.ir.arrays import Array, stored_dtype
 from tensorc_dsl.ir.bind import Sizes, evaluate_size
 from tensorc_dsl.ir.target import Target
-from tensorc_dsl.ir.warp import LANES
 
 SPARE_BYTES = 1024
 """The size of the memory for accesses that are out of bounds, which is more than a vector has."""
@@ -78,7 +66,8 @@ class Emulation:
     """Kernels as code for this CPU. `run` may be called again and again."""
 
     program: DeviceProgram
-    addresses: tuple[int, ...]
+    addresses: tuple[Mapping[str, int], ...]
+    """Those of the functions of each kernel, by what they do."""
     code: tuple[llvm.LLJIT, llvm.ResourceTracker]
     """What the addresses point into, which lives as long as this object."""
     sites: tuple[Site, ...]
@@ -101,84 +90,60 @@ class Emulation:
         for s in self.program.scratch:
             every[s.name] = aligned_empty((evaluate_size(s.size, sizes),), stored_dtype(s.dtype))
             every[s.name].view(np.uint8).fill(0xFF)
-        for k, address in zip(self.program.kernels, self.addresses, strict=True):
-            if fault := self._run(k, address, every, sizes, order, counts):
+        for k, called in zip(self.program.kernels, self.addresses, strict=True):
+            for name in k.cleared:
+                every[name].view(np.uint8).fill(0)
+            if fault := self._run(k, called, every, sizes, order, counts):
                 return fault
         return ""
 
     def _run(
         self,
         k: DeviceKernel,
-        address: int,
+        called: Mapping[str, int],
         arrays: Mapping[str, Array],
         sizes: Sizes,
         order: str,
         counts: list[Counts] | None,
     ) -> str:
-        state, marks = np.zeros(STATE_WORDS, np.int64), np.zeros(k.threads, np.int64)
-        spare, shared = (
-            aligned_empty((SPARE_BYTES,), np.dtype(np.uint8)),
-            aligned_empty((k.shared_bytes + ALIGNMENT,), np.dtype(np.uint8)),
-        )
-        start = -shared.ctypes.data % ALIGNMENT
-        warps = aligned_empty((2 * -(-k.threads // LANES) * warp_bytes(k) + 1,), np.dtype(np.uint8))
-        queues = np.zeros(QUEUE_WORDS * k.threads, np.int64)
-        state[MARKS], state[SPARE], state[WARPS] = marks.ctypes.data, spare.ctypes.data, warps.ctypes.data
-        state[QUEUES] = queues.ctypes.data
-        beside = np.zeros(BESIDE_WORDS * k.threads, np.int64)
-        state[BESIDE] = beside.ctypes.data
-        logs, tally = np.zeros(LOG_WORDS * LANES, np.int64), np.zeros((len(self.sites) + 1, TALLY_WORDS), np.int64)
-        if counts is not None:
-            state[LOGS], state[TALLY] = logs.ctypes.data, tally.ctypes.data
-        rows: list[int] = []
-        stamps: list[Array] = []
-        for name in k.params:
-            a = arrays[name]
-            stamps.append(np.zeros(STAMPS * max(a.size, 1), np.int64))
-            rows += [a.ctypes.data, a.nbytes, a.itemsize, stamps[-1].ctypes.data, 0, 0]
-        times: dict[int, Array] = {}
-        slots = slots_of(k.body)
-        for b in k.shared:
-            if b.name in slots:
-                times[len(stamps)] = np.zeros((b.size, WARPS_OF_BLOCK), np.int32)
-            stamps.append(np.zeros(STAMPS * b.size, np.int64))
-            rows += [
-                shared.ctypes.data + start + b.offset,
-                b.size * b.dtype.bytes,
-                b.dtype.bytes,
-                stamps[-1].ctypes.data,
-                1,
-                times[len(stamps) - 1].ctypes.data if b.name in slots else 0,
-            ]
-        table, handles = np.array(rows or [0] * ROW_WORDS, np.int64), np.zeros(k.threads, np.uint64)
-        turns = _turns(order, k.threads)
+        tally = None if counts is None else np.zeros((len(self.sites) + 1, TALLY_WORDS), np.int64)
+        stamps = [np.zeros(STAMPS * max(arrays[name].size, 1), np.int64) for name in k.params]
+        call = Call(k, arrays, sizes, stamps, tally, order)
         grid = [evaluate_size(n, sizes) for n in k.grid]
-        given = [ctypes.c_void_p(a.ctypes.data) for a in (state, table)]
-        given += [
-            ctypes.c_void_p(shared.ctypes.data + start),
-            *(ctypes.c_void_p(a.ctypes.data) for a in (handles, turns)),
-        ]
-        more = [ctypes.c_void_p(arrays[name].ctypes.data) for name in k.params]
-        whole = [*grid, *(sizes[d.name] for d in self.program.dims)]
-        kinds = (
-            [ctypes.c_void_p] * 5
-            + [ctypes.c_int64] * 3
-            + [ctypes.c_void_p] * len(more)
-            + [ctypes.c_int64] * (len(whole) - 3)
-        )
-        maps = [rectangle(encoding_of(m), arrays, k.params, sizes) for m in k.maps]
-        counted = None if counts is None else tally
-        released = Released(users_of(k), np.zeros(WARPS_OF_BLOCK, np.int64), times)
-        state[RELEASED] = released.counts.ctypes.data
-        landing = Landing(maps, state, shared[start:], k.shared, len(k.params), stamps, counted, released)
-        state[LANDING] = landing.table.ctypes.data
-        function = ctypes.CFUNCTYPE(ctypes.c_int64, *kinds)(address)
-        function(*given, *whole[:3], *more, *whole[3:])
-        landing.end()
-        if state[COUNT]:
-            return self._said(k, state)
-        if counts is not None:
-            counts.append(Counts(k.name, int(np.prod(grid)), max(int(state[EPOCH]) - 1, 0), self._traffic(k, tally)))
+        numbers = [sizes[d.name] for d in self.program.dims]
+        kinds: list[Any] = [*[ctypes.c_int64] * 3, *[ctypes.c_void_p] * len(k.params), *[ctypes.c_int64] * len(numbers)]
+        if chains := chains_in(k.body):
+            rng = np.random.default_rng(list(RESIDENTS).index(order))
+            rooms = [Room(call) for _ in range(min(RESIDENTS[order], max(prod(grid), 1)))]
+            memory = Memory([(k.params.index(name), arrays[name]) for name in sorted(chains)], rng)
+            for room in rooms:
+                room.state[PASSING] = memory.table.ctypes.data
+            begin, go, free = (
+                ctypes.CFUNCTYPE(result, *[ctypes.c_void_p] * 5, *kinds)(called[name])
+                for name, result, kinds in (
+                    ("begin", None, kinds),
+                    ("go", ctypes.c_int64, [ctypes.c_bool]),
+                    ("free", None, []),
+                )
+            )
+            run = Kernel(
+                lambda room, b: begin(*room.given, *grid[:2], b, *call.addresses, *numbers),
+                lambda room, again: go(*room.given, again),
+            )
+            side_by_side(prod(grid), rooms, run, memory, rng)
+            for room in rooms:
+                free(*room.given)
+        else:
+            rooms = [Room(call)]
+            function = ctypes.CFUNCTYPE(ctypes.c_int64, *[ctypes.c_void_p] * 5, *kinds)(called["run"])
+            function(*rooms[0].given, *grid, *call.addresses, *numbers)
+        for room in rooms:
+            room.landing.end()
+            if room.state[COUNT]:
+                return self._said(k, room.state)
+        if counts is not None and tally is not None:
+            barriers = max(0, *(int(room.state[EPOCH]) - 1 for room in rooms))
+            counts.append(Counts(k.name, prod(grid), barriers, self._traffic(k, tally)))
         return ""
 
     def _traffic(self, k: DeviceKernel, tally: Array) -> tuple[Traffic, ...]:
@@ -200,6 +165,8 @@ class Emulation:
         where = f"in `{k.name}`, {_who(thread)} of block {block}"
         if kind == APART:
             return f"{where} and thread {other} come to different barriers or instructions{more}"
+        if kind == STUCK and chains_in(k.body):
+            return f"in `{k.name}`, block {block} waits for what no other block makes known{more}"
         if kind == STUCK and users_of(k):
             return f"{where} waits at an arrival for what does not come, boxes or the release of others{more}"
         if kind in _OF_ARRIVALS:
@@ -210,6 +177,9 @@ class Emulation:
             )
             return f"{where} {does} `{self.sites[site].statement}`, and {lacks}{more}"
         name = (*k.params, *(b.name for b in k.shared))[row]
+        if kind in (ASTRAY, UNSEEN):
+            lacks = "which is outside of it" if kind == ASTRAY else "which no flag has made known to it"
+            return f"{where} accesses word {element} of `{name}`, {lacks}{more}"
         at = f"element {element} of `{name}` in `{self.sites[site].statement}`"
         if kind == OUTSIDE:
             return f"{where} accesses {at}, which is out of bounds{more}"
@@ -245,17 +215,6 @@ _CONVERSIONS = "+f16c"
 """The instructions of x86 for f16. Nothing else of this CPU is used, so that results are the same on all."""
 
 
-def _turns(order: str, threads: int) -> Array:
-    forward = np.arange(threads, dtype=np.int64)
-    match order:
-        case "forward":
-            return forward
-        case "reversed":
-            return np.ascontiguousarray(forward[::-1])
-        case _:
-            return np.random.default_rng(0).permutation(forward)
-
-
 _SHORT = 40
 """The statements of all threads for each character of LLVM's text up to which kernels run sooner as they are than after they
 were optimised: a character takes about 2 µs, and without that a statement takes 50 ns longer in three orders of threads."""
@@ -269,10 +228,12 @@ def emulation(p: DeviceProgram) -> Emulation:
     try:
         jit = llvm.create_lljit_compiler(machine.machine)
         library = llvm.JITLibraryBuilder().add_object_img(machine.object_code(text)).add_current_process()
-        names = [f"{k.name}.run" for k in p.kernels]
-        for name in names:
+        called = [("begin", "go", "free") if chains_in(k.body) else ("run",) for k in p.kernels]
+        names = [{does: f"{k.name}.{does}" for does in some} for k, some in zip(p.kernels, called, strict=True)]
+        for name in (x for some in names for x in some.values()):
             library.export_symbol(name)
         tracker = library.link(jit, "emulation")
     except RuntimeError as e:
         raise CompileError(str(e)) from e
-    return Emulation(p, tuple(int(tracker[name]) for name in names), (jit, tracker), sites)
+    addresses = tuple({does: int(tracker[name]) for does, name in some.items()} for some in names)
+    return Emulation(p, addresses, (jit, tracker), sites)

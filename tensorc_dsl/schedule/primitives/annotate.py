@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from tensorc_dsl.ir.look_back import LOOK_BACK
 from tensorc_dsl.ir.pipelines import ASYNC, ORDER, REGISTERS, ROLES, STAGES
 from tensorc_dsl.ir.program import ATOMIC, INTRINSIC, PERSISTENT, SCATTER, Annotation, Block, Program, replace_stmt
 from tensorc_dsl.ir.reductions import REDUCER
@@ -50,8 +51,8 @@ def refuse_reserved(program: Program, block: Block, key: str) -> None:
     if key == REDUCER:
         what, repair = f"what `{block.name}` computes", "choose another key"
         raise RESERVED(program, block.name, key=key, what=what, repair=repair)
-    if key == ATOMIC:
-        what, repair = f"what is proved of `{block.name}`", f"`atomic({block.name})`, before loops are bound"
+    if key in (ATOMIC, LOOK_BACK):
+        what, repair = f"what is proved of `{block.name}`", f"`{key}({block.name})`, before loops are bound"
         raise RESERVED(program, block.name, key=key, what=what, repair=repair)
 
 

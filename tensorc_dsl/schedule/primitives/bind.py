@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tensorc_dsl.ir.axes import axis_problem
 from tensorc_dsl.ir.program import Axis, LoopKind, Program
-from tensorc_dsl.schedule.kinds import CLASH, RACE, at_once
+from tensorc_dsl.schedule.kinds import CLASH, NOT_BLOCKS, RACE, at_once
 from tensorc_dsl.schedule.places import NO_LOOP, NOT_SERIAL, require_no_kind, the_loop
 from tensorc_dsl.schedule.primitive import primitive
 from tensorc_dsl.schedule.refs import LoopRef
@@ -18,7 +18,7 @@ def NO_AXIS(*focus: str, axis: str, axes: str) -> None: ...
 def NOT_THERE(*focus: str, loop: str, axis: str, reason: str, repair: str) -> None: ...
 
 
-@primitive(NO_LOOP, NOT_SERIAL, NO_AXIS, CLASH, RACE, NOT_THERE)
+@primitive(NO_LOOP, NOT_SERIAL, NO_AXIS, CLASH, RACE, NOT_BLOCKS, NOT_THERE)
 def bind(program: Program, loop: LoopRef, axis: str) -> Rewrite[LoopRef]:
     """Each iteration of the loop runs on its own index of the axis: "block.x", "warp", "lane", "thread.x", …
 

@@ -7,10 +7,11 @@ from dataclasses import replace
 from tensorc_dsl.affine.accesses import home
 from tensorc_dsl.affine.dependence import runs_ahead
 from tensorc_dsl.affine.private import is_private
+from tensorc_dsl.affine.sets import NotAffine, affine_only, feasible
 from tensorc_dsl.affine.simplify import extent_ranges, simplify
-from tensorc_dsl.ir.expr import ZERO, Var, sub
+from tensorc_dsl.ir.expr import ZERO, Compare, Expr, Var, sub
 from tensorc_dsl.ir.print import format_expr
-from tensorc_dsl.ir.program import Program, blocks_in, replace_stmt
+from tensorc_dsl.ir.program import Block, For, Program, Stmt, blocks_in, replace_stmt
 from tensorc_dsl.schedule.places import NO_LOOP, NOT_SERIAL, require_serial, the_loop
 from tensorc_dsl.schedule.primitive import primitive
 from tensorc_dsl.schedule.refs import LoopRef
@@ -28,9 +29,9 @@ def NOT_BESIDE(*focus: str, second: str, first: str) -> None: ...
 @refusal(
     "E0603",
     "`{first}` has {one} iterations, `{second}` has {other}",
-    help="cut the longer one with `loop_partition` first",
+    help="{repair}",
 )
-def UNEQUAL(*focus: str, first: str, one: str, second: str, other: str) -> None: ...
+def UNEQUAL(*focus: str, first: str, one: str, second: str, other: str, repair: str) -> None: ...
 @refusal(
     "E0604",
     "an iteration of `{second}` needs later ones of `{first}`: {dependence}",
@@ -46,11 +47,12 @@ def NOT_PRIVATE(*focus: str, buffer: str) -> None: ...
 
 
 @primitive(NO_LOOP, NOT_SERIAL, NOT_BESIDE, UNEQUAL, OVERTAKES, NOT_PRIVATE)
-def merge(program: Program, first: LoopRef, second: LoopRef) -> Rewrite[LoopRef]:
+def merge(program: Program, first: LoopRef, second: LoopRef, partial: bool = False) -> Rewrite[LoopRef]:
     """The first loop also runs the iterations of the second one, each after its own iteration of the same number.
 
     for i in e: s;  for j in e: t  ->  for i in e: (s; t[j := i])
 
+    Both have the same number of iterations. With `partial` the first may have fewer, and its blocks have a condition then.
     No iteration of the second loop may access an element that a later one of the first writes, nor write one that a later
     one of the first accesses.
     In TVM: `merge`; in Exo: `fuse`; in Halide: `compute_with`.  Cases: tests/primitives/merge.md
@@ -63,12 +65,19 @@ def merge(program: Program, first: LoopRef, second: LoopRef) -> Rewrite[LoopRef]
         raise NOT_BESIDE(program, one.var, other.var, first=one.var, second=other.var)
     for loop in (one, other):
         require_serial(program, loop, "merge")
+    mine = one.body
     if simplify(sub(one.extent, other.extent), extent_ranges(around)) != ZERO:
-        sizes = format_expr(one.extent), format_expr(other.extent)
-        raise UNEQUAL(program, one.var, other.var, first=one.var, second=other.var, one=sizes[0], other=sizes[1])
-    moved = replace_variables(other.body, {other.var: Var(one.var)}, (*around, one))
+        if not partial or not _at_most(one.extent, other.extent, around):
+            sizes = format_expr(one.extent), format_expr(other.extent)
+            facts = {"first": one.var, "second": other.var, "one": sizes[0], "other": sizes[1]}
+            fewer = _at_most(one.extent, other.extent, around)
+            guard = f"`merge({one.var}, {other.var}, partial=true)` to guard the first one"
+            raise UNEQUAL(program, one.var, other.var, **facts, repair=guard if fewer else _CUT)
+        mine = _guarded(mine, Compare("<", Var(one.var), one.extent))
+    whole = replace(one, extent=other.extent)
+    moved = replace_variables(other.body, {other.var: Var(one.var)}, (*around, whole))
     annotations = tuple(sorted({**dict(other.annotations), **dict(one.annotations)}.items()))
-    merged = replace(one, body=(*one.body, *moved), annotations=annotations)
+    merged = replace(whole, body=(*mine, *moved), annotations=annotations)
     out = replace_stmt(replace_stmt(program, other.var, ()), one.var, (merged,))
     dependence = runs_ahead(out, one.var, [b.name for b in blocks_in(one.body)])
     if dependence is not None:
@@ -80,3 +89,22 @@ def merge(program: Program, first: LoopRef, second: LoopRef) -> Rewrite[LoopRef]
         if outside and inside and not is_private(out, buffer.name, one.var):
             raise NOT_PRIVATE(program, one.var, other.var, buffer.name, buffer=buffer.name)
     return Rewrite(out, LoopRef(one.var))
+
+
+_CUT = "cut the longer one with `loop_partition` first"
+
+
+def _at_most(a: Expr, b: Expr, around: tuple[For, ...]) -> bool:
+    """Whether one number of iterations is proved to be at most another one."""
+    try:
+        return not feasible({x.var: x.extent for x in around}, affine_only([Compare("<", b, a)]))
+    except NotAffine:
+        return False
+
+
+def _guarded(body: tuple[Stmt, ...], cond: Expr) -> tuple[Stmt, ...]:
+    """Statements whose blocks run under one more condition."""
+    return tuple(
+        replace(s, where=(*s.where, cond)) if isinstance(s, Block) else replace(s, body=_guarded(s.body, cond))
+        for s in body
+    )

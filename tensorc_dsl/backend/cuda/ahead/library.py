@@ -104,7 +104,7 @@ class CudaLibrary:
         name, p = self.name, self.kernel.program
         yield f'#include "{name}.h"'
         yield ""
-        yield _DRIVER + (_MAPS if any(k.maps for k in p.kernels) else "")
+        yield _DRIVER + (_MAPS if any(k.maps for k in p.kernels) else "") + _CLEAR * any(k.cleared for k in p.kernels)
         yield "static const char ptx[] ="
         yield from (f'    "{_escaped(line)}\\n"' for line in self.kernel.ptx.splitlines())
         yield "    ;"
@@ -149,7 +149,10 @@ class CudaLibrary:
             yield from self._map(m, one, f"s_{one.array}" if one.array in scratch else argument_name(one.array))
         yield f"        void *arguments[] = {{{', '.join(f'(void *){a}' for a in given) or '0'}}};"
         yield f"        int64_t x = {x}, y = {y}, z = {z};"
-        yield f"        if ({'!e && ' * bool(maps)}x > 0 && y > 0 && z > 0)"
+        for a in k.cleared:
+            (size,) = (mul(s.size, index(s.dtype.bytes)) for s in p.scratch if s.name == a)
+            yield f"        if (!e) e = cuMemsetD8Async(s_{a}, 0, (size_t)({_c(size, self._names())}), stream);"
+        yield f"        if ({'!e && ' * bool(maps or k.cleared)}x > 0 && y > 0 && z > 0)"
         sizes = f"(unsigned)x, (unsigned)y, (unsigned)z, {k.threads}, 1, 1, {k.shared_bytes}"
         yield f"            e = cuLaunchKernel(m->kernels[{n}], {sizes}, stream, arguments, 0);"
         yield "    }"
@@ -183,6 +186,11 @@ enum { MAX_SHARED_BYTES = 8 }; /* CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTE
 #define max(a, b) ((a) > (b) ? (a) : (b))
 """
 
+
+_CLEAR = """\
+#include <stddef.h>
+extern int cuMemsetD8Async(uint64_t, unsigned char, size_t, void *);
+"""
 
 _MAPS = """\
 extern int cuTensorMapEncodeTiled(void *, int, uint32_t, void *, const uint64_t *, const uint64_t *, const uint32_t *,

@@ -8,9 +8,11 @@ from math import gcd
 from typing import assert_never
 
 from tensorc_dsl.affine.filling import filled
+from tensorc_dsl.backend.cuda.codegen.look_back import Looking, Seen
 from tensorc_dsl.backend.cuda.codegen.update import write_update
 from tensorc_dsl.backend.cuda.lower.kernels import (
     ALIGNMENT,
+    BLOCK_AXES,
     FIRST,
     THREAD,
     Arm,
@@ -24,13 +26,16 @@ from tensorc_dsl.backend.cuda.lower.kernels import (
     Fetch,
     Finish,
     Guard,
+    LookBack,
     Phase,
     Publish,
     Release,
     Role,
     Steps,
+    Ticket,
     Wait,
 )
+from tensorc_dsl.backend.cuda.lower.look_back import words_of
 from tensorc_dsl.backend.llvm.codegen.function import Function
 from tensorc_dsl.backend.llvm.codegen.scope import Piece, SymbolTable
 from tensorc_dsl.backend.llvm.codegen.statements import Plan, Statements
@@ -51,6 +56,7 @@ class DeviceStatements(Statements, ABC):
     def __init__(self, f: Function, scope: SymbolTable, k: DeviceKernel) -> None:
         super().__init__(f, scope, PLAN, k.name, workspace="null", worker=None)
         self._scopes = dict.fromkeys(k.params, "device") | {b.name: "block" for b in k.shared}
+        self._grid = k.grid
         self._starts_copies = False
         self._phases = f.alloca(f"i{WORD}", 1)
         self._arrival = ""
@@ -74,6 +80,20 @@ class DeviceStatements(Statements, ABC):
     def place_of_update(self, s: Store) -> str:
         """Write the address of the element that an atomic store updates."""
         ...
+
+    @abstractmethod
+    def next_number(self, chain: str) -> str:
+        """Write that a block takes the next number of the counter of a scan."""
+        ...
+
+    @abstractmethod
+    def put(self, chain: str, at: str, word: str, *, release: bool) -> None: ...
+
+    @abstractmethod
+    def get(self, chain: str, at: str, seen: Seen) -> str: ...
+
+    @abstractmethod
+    def pause(self) -> None: ...
 
     @abstractmethod
     def commit(self) -> None: ...
@@ -141,12 +161,12 @@ class DeviceStatements(Statements, ABC):
                 case Arm(awaited=awaited):
                     over = sum(1 << n for n, warps in enumerate(awaited) if warps)
                     f.line(f"store i{WORD} {over}, ptr {self._phases}")
-                    self._under(FIRST, lambda awaited=awaited: self._arm(awaited))
+                    self.under(FIRST, lambda awaited=awaited: self._arm(awaited))
                 case Fetch(at=at, size=size, body=inner):
                     if self.role is not None and self.role.alone:
                         self._fetch(at, size, inner)
                         continue
-                    self._under(FIRST, lambda at=at, size=size, inner=inner: self._fetch(at, size, inner))
+                    self.under(FIRST, lambda at=at, size=size, inner=inner: self._fetch(at, size, inner))
                     self.rejoin()
                 case Release(at=at):
                     self.release(str(e.index(at)))
@@ -156,11 +176,17 @@ class DeviceStatements(Statements, ABC):
                         if first == 0
                         else Compare(">=", Var(THREAD), index(first))
                     )
-                    self._under(side, lambda s=s: self._within(s))
+                    self.under(side, lambda s=s: self._within(s))
                 case Arrived(at=at):
                     self._arrived(str(e.index(at)))
                 case Barrier():
                     self.barrier()
+                case Ticket():
+                    self._numbered(s)
+                case LookBack():
+                    types = {name: t for name, (_, t) in self.expressions.scope.buffers.items()}
+                    look = Looking(self, s, words_of(s, types))
+                    self.under(FIRST, look.write)
                 case Commit():
                     self.commit()
                 case Wait(groups=groups):
@@ -174,11 +200,11 @@ class DeviceStatements(Statements, ABC):
                 case Steps(var=var, end=end, body=inner):
                     self.counted(var, 0, e.index(end), 1, lambda inner=inner: self.write_device(inner))
                 case Guard(cond=cond, body=inner):
-                    self._under(cond, lambda inner=inner: self.write_device(inner))
+                    self.under(cond, lambda inner=inner: self.write_device(inner))
                 case _:
                     assert_never(s)
 
-    def _under(self, cond: Expr, body: Callable[[], None]) -> None:
+    def under(self, cond: Expr, body: Callable[[], None]) -> None:
         """Write what is done if a condition holds."""
         f = self.f
         then, after = f.label("then"), f.label("after")
@@ -189,6 +215,16 @@ class DeviceStatements(Statements, ABC):
         f.branch(after)
         f.start_block(after)
 
+    def _numbered(self, s: Ticket) -> None:
+        """Write that the block is that of the next number: the axes get the digits of it, the first the fastest."""
+        f, e = self.f, self.expressions
+        self.under(FIRST, lambda: f.line(f"store i64 {self.next_number(s.chain)}, ptr {e.target(s.place, ZERO, None)}"))
+        self.barrier()
+        rest = f.op(f"load i64, ptr {e.pointer(s.place, ZERO, None)}")
+        for axis, size in zip(BLOCK_AXES, map(e.index, self._grid), strict=True):
+            e.scope.vars[axis] = f.op(f"urem i64 {rest}, {size}")
+            rest = f.op(f"udiv i64 {rest}, {size}")
+
     def _arm(self, awaited: tuple[int, ...]) -> None:
         for n, warps in enumerate(awaited):
             self.arm(n, warps)
@@ -198,7 +234,7 @@ class DeviceStatements(Statements, ABC):
         self.role = s
         self.begin(s)
         if s.alone:
-            self._under(Compare("==", Var(THREAD), index(s.first)), lambda: self.write_device(s.body))
+            self.under(Compare("==", Var(THREAD), index(s.first)), lambda: self.write_device(s.body))
         else:
             self.write_device(s.body)
         self.role = None
@@ -258,7 +294,7 @@ class DeviceStatements(Statements, ABC):
     def _store(self, s: Store, at: Piece | None) -> None:
         if s.atomic:
             assert at is None  # as `whole_vectors` says
-            write_update(self.f, self.expressions, s, self.place_of_update, self._scopes[s.buffer], self._under)
+            write_update(self.f, self.expressions, s, self.place_of_update, self._scopes[s.buffer], self.under)
             return
         if not self._starts_copies:
             super()._store(s, at)

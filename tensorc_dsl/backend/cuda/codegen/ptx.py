@@ -10,6 +10,7 @@ import llvmlite.binding as llvm
 
 from tensorc_dsl.backend.cuda.codegen.assembly import write_assembly, write_box, write_tied
 from tensorc_dsl.backend.cuda.codegen.device import DeviceStatements, storage
+from tensorc_dsl.backend.cuda.codegen.look_back import Seen
 from tensorc_dsl.backend.cuda.codegen.remainder import define_remainder
 from tensorc_dsl.backend.cuda.lower.collectives import is_of_group
 from tensorc_dsl.backend.cuda.lower.descriptors import ALIGNMENT as DESCRIBED
@@ -153,6 +154,30 @@ class _Lanes(DeviceStatements):
 
     def place_of_update(self, s: Store) -> str:
         return self.expressions.target(s.buffer, s.indices[0], None)
+
+    def next_number(self, chain: str) -> str:
+        return self.f.op(f'atomicrmw add ptr {self._word(chain, "0")}, i64 1 syncscope("device") monotonic')
+
+    def put(self, chain: str, at: str, word: str, *, release: bool) -> None:
+        how = "release" if release else "relaxed"
+        text = f'asm sideeffect "st.{how}.gpu.global.b64 [$0], $1;", "l,l,~{{memory}}"'
+        self.f.line(f"call void {text}(i64 {self._address(chain, at)}, i64 {word}) nounwind")
+
+    def get(self, chain: str, at: str, seen: Seen) -> str:
+        how = "acquire" if seen == "acquire" else "relaxed"
+        text = f'asm sideeffect "ld.{how}.gpu.global.b64 $0, [$1];", "=l,l,~{{memory}}"'
+        return self.f.op(f"call i64 {text}(i64 {self._address(chain, at)}) nounwind")
+
+    def pause(self) -> None:
+        pass  # a thread asks again at once
+
+    def _word(self, chain: str, at: str) -> str:
+        return self.f.op(f"getelementptr i64, ptr {self.expressions.scope.buffers[chain][0]}, i64 {at}")
+
+    def _address(self, chain: str, at: str) -> str:
+        """The address of a word in global memory."""
+        there = self.f.op(f"addrspacecast ptr {self._word(chain, at)} to ptr addrspace(1)")
+        return self.f.op(f"ptrtoint ptr addrspace(1) {there} to i64")
 
     def commit(self) -> None:
         self._call("llvm.nvvm.cp.async.commit.group")

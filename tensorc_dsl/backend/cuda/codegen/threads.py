@@ -9,9 +9,10 @@ from typing import assert_never
 from tensorc_dsl.affine.boxed import MOST_DIMENSIONS
 from tensorc_dsl.backend.cuda.codegen.descriptor import write_descriptor
 from tensorc_dsl.backend.cuda.codegen.device import DeviceStatements
+from tensorc_dsl.backend.cuda.codegen.look_back import CALLS, SEEN, Seen
 from tensorc_dsl.backend.cuda.codegen.rendezvous import Instructions, offsets
 from tensorc_dsl.backend.cuda.codegen.tally import key
-from tensorc_dsl.backend.cuda.codegen.watch import COLLECTIVE, LANDING, OF_ROLE, SPINNING
+from tensorc_dsl.backend.cuda.codegen.watch import COLLECTIVE, LANDING, OF_ROLE, PASSING, SPINNING
 from tensorc_dsl.backend.cuda.lower.beside import described_in, results_in
 from tensorc_dsl.backend.cuda.lower.collectives import (
     Access,
@@ -204,6 +205,30 @@ class Threads(DeviceStatements):
             place = f.op(f"load ptr, ptr {slot}")
         what = f"ptr %state, ptr %rows, i64 %thread, ptr {target}, ptr {place}, i64 {size}, i64 {read}"
         f.line(f"call void @tensorc_start({what}, i64 {row}, i64 {number})")
+
+    def next_number(self, chain: str) -> str:
+        return self._passed("take", chain, "0")
+
+    def put(self, chain: str, at: str, word: str, *, release: bool) -> None:
+        self._passed("put", chain, at, word, str(int(release)))
+
+    def get(self, chain: str, at: str, seen: Seen) -> str:
+        return self._passed("get", chain, at, str(SEEN.index(seen)))
+
+    def pause(self) -> None:
+        self.suspend(SPINNING)
+
+    def _passed(self, name: str, chain: str, at: str, *more: str) -> str:
+        """Write a call of a function of `Memory`, about a word that other blocks access at once."""
+        f = self.f
+        table = f.op(f"load ptr, ptr {f.op(f'getelementptr i64, ptr %state, i64 {PASSING}')}")
+        called = f.op(f"load ptr, ptr {f.op(f'getelementptr i64, ptr {table}, i64 {CALLS.index(name)}')}")
+        place = f.op(f"getelementptr i64, ptr {self.expressions.scope.buffers[chain][0]}, i64 {at}")
+        number = f.op(f"ptrtoint ptr {place} to i64")
+        self._here(f"look back along {chain}", chain)
+        site = self._watched.site(chain, write=name != "get", shared=False)
+        f.line(f"call void @tensorc_note(ptr %state, i64 {key(site, False, 8)}, ptr {place}, i64 %thread)")
+        return f.op(f"call i64 {called}({', '.join(f'i64 {x}' for x in (number, *more))})")
 
     def commit(self) -> None:
         self.f.line("call void @tensorc_commit(ptr %state, i64 %thread)")

@@ -1,10 +1,10 @@
-"""Writes what runs the coroutines of a kernel: block by block, and the threads of a block in turns.
+"""Writes what runs the coroutines of a kernel: block by block, or blocks side by side, and the threads of a block in turns.
 
 In a turn each thread runs to its next barrier or instruction of its warp, in a given order. Threads that wait for an arrival
 ask again first, until none does or nothing comes any more. Threads at an instruction run on when all lanes of their warp are
 there, threads at a barrier when all threads of the block, or of their role, are. Then those that wait for an arrival ask
-again. Where nobody runs on any more, they wait for ever, which is a fault. Shared memory has no numbers at the start of a
-block.
+again. Where nobody runs on any more, they wait for ever, which is a fault, or for another block, if blocks run side by
+side. Shared memory has no numbers at the start of a block.
 """
 
 from __future__ import annotations
@@ -22,31 +22,38 @@ from tensorc_dsl.backend.cuda.codegen.watch import (
     STUCK,
     now,
 )
-from tensorc_dsl.backend.cuda.lower.kernels import DeviceKernel, users_of
+from tensorc_dsl.backend.cuda.lower.kernels import DeviceKernel, chains_in, users_of
 from tensorc_dsl.ir.warp import LANES
 
 POISON = -1
 """The byte that shared memory has at the start of a block: all ones are not a number as floats, and -1 as integers."""
 
 
+_MEMORY = "ptr %state, ptr %rows, ptr %shared, ptr %handles, ptr %order"
+
+OVER, WRONG, WAITS = range(3)
+"""What `NAME.go` returns: the block has ended, it has a fault that ends it, it waits for another block."""
+
+
 def runner(k: DeviceKernel, own: str) -> str:
-    """`i64 NAME.run(…)` of the grid's sizes and the kernel's arguments: 1 if threads came to different barriers, else 0."""
+    """The functions that run a kernel.
+
+    `NAME.begin(…, x, y, b, …)` makes the threads of block `b` of a grid, with the kernel's arguments. `i64 NAME.go(…, again)`
+    runs them until they have ended, or until they wait for another block. Where blocks do not wait for each other,
+    `i64 NAME.run(…, x, y, z, …)` does both for each block, one after the other: 1 if threads came to different barriers, else
+    0. Else `NAME.free(…)` gives back what the blocks in some memory have taken.
+    """
+    return _begin(k, own) + _go(k) + (_free(k) if chains_in(k.body) else _run(k, own))
+
+
+def _begin(k: DeviceKernel, own: str) -> str:
     more = f", {own}" if own else ""
-    memory = "ptr %state, ptr %rows, ptr %shared, ptr %handles, ptr %order"
-    threads, users = k.threads, users_of(k) or k.threads
+    threads = k.threads
     return f"""
-define i64 @{k.name}.run({memory}, i64 %x, i64 %y, i64 %z{more}) nounwind {{
-entry:
-  %xy = mul i64 %x, %y
-  %blocks = mul i64 %xy, %z
+define void @{k.name}.begin({_MEMORY}, i64 %x, i64 %y, i64 %b{more}) nounwind {{
+grid:
   %block.at = getelementptr i64, ptr %state, i64 {BLOCK}
   %epoch.at = getelementptr i64, ptr %state, i64 {EPOCH}
-  %marks.at = getelementptr i64, ptr %state, i64 {MARKS}
-  %marks = load ptr, ptr %marks.at
-  %any = icmp sgt i64 %blocks, 0
-  br i1 %any, label %grid, label %out
-grid:
-  %b = phi i64 [ 0, %entry ], [ %b.next, %next ]
   %b0 = urem i64 %b, %x
   %bx = udiv i64 %b, %x
   %b1 = urem i64 %bx, %y
@@ -64,10 +71,33 @@ make:
   store ptr %made, ptr %slot
   %t.next = add i64 %t, 1
   %t.more = icmp slt i64 %t.next, {threads}
-  br i1 %t.more, label %make, label %round
+  br i1 %t.more, label %make, label %out
+out:
+  ret void
+}}
+"""
+
+
+def _go(k: DeviceKernel) -> str:
+    threads, users = k.threads, users_of(k) or k.threads
+    wait = f"""store i64 %epoch, ptr %epoch.at
+  {now("%b", "%epoch", "still")}
+  ret i64 {WAITS}"""
+    fault = f"""call void @tensorc_fault(ptr %state, i64 {STUCK}, i64 0, i64 0, i64 0, i64 %held, i64 0)
+  br label %destroy"""
+    return f"""
+define i64 @{k.name}.go({_MEMORY}, i1 %again) nounwind {{
+entry:
+  %block.at = getelementptr i64, ptr %state, i64 {BLOCK}
+  %epoch.at = getelementptr i64, ptr %state, i64 {EPOCH}
+  %marks.at = getelementptr i64, ptr %state, i64 {MARKS}
+  %marks = load ptr, ptr %marks.at
+  %b = load i64, ptr %block.at
+  %least = select i1 %again, i64 {SPINNING}, i64 {ENDED + 1}
+  br label %round
 round:
-  %low = phi i64 [ {ENDED + 1}, %make ], [ {ENDED + 1}, %together ], [ {COLLECTIVE}, %settled ], [ {SPINNING}, %spin ]
-  %seen = phi i64 [ -1, %make ], [ -1, %together ], [ -1, %settled ], [ %come, %spin ]
+  %low = phi i64 [ %least, %entry ], [ {ENDED + 1}, %together ], [ {COLLECTIVE}, %settled ], [ {SPINNING}, %spin ]
+  %seen = phi i64 [ -1, %entry ], [ -1, %together ], [ -1, %settled ], [ %come, %spin ]
   br label %step
 step:
   %u = phi i64 [ 0, %round ], [ %u.next, %counted ]
@@ -114,8 +144,7 @@ spin:
   br label %round
 stuck:
   %held = phi i64 [ 0, %check ], [ %v, %wrong ]
-  call void @tensorc_fault(ptr %state, i64 {STUCK}, i64 0, i64 0, i64 0, i64 %held, i64 0)
-  br label %destroy
+  {wait if chains_in(k.body) else fault}
 lanes:
   %q = phi i64 [ 0, %asked ], [ 0, %spinning ], [ %q.next, %alike ]
   %some = phi i1 [ false, %asked ], [ false, %spinning ], [ %some.next, %alike ]
@@ -184,7 +213,7 @@ differ:
   call void @tensorc_fault(ptr %state, i64 {APART}, i64 0, i64 0, i64 0, i64 %who, i64 %mate)
   br label %destroy
 destroy:
-  %status = phi i64 [ 0, %together ], [ 1, %differ ], [ 1, %stuck ]
+  %status = phi i64 [ {OVER}, %together ], [ {WRONG}, %differ ]{"" if chains_in(k.body) else f", [ {WRONG}, %stuck ]"}
   br label %end
 end:
   %w = phi i64 [ 0, %destroy ], [ %w.next, %end ]
@@ -195,23 +224,57 @@ end:
   %w.more = icmp slt i64 %w.next, {threads}
   br i1 %w.more, label %end, label %ending
 ending:
-  %failed = icmp ne i64 %status, 0
+  ret i64 %status
+}}
+"""
+
+
+def _run(k: DeviceKernel, own: str) -> str:
+    more = f", {own}" if own else ""
+    given = "".join(f", {x}" for x in own.split(", ") if x)
+    return f"""
+define i64 @{k.name}.run({_MEMORY}, i64 %x, i64 %y, i64 %z{more}) nounwind {{
+entry:
+  %xy = mul i64 %x, %y
+  %blocks = mul i64 %xy, %z
+  %any = icmp sgt i64 %blocks, 0
+  br i1 %any, label %grid, label %out
+grid:
+  %b = phi i64 [ 0, %entry ], [ %b.next, %next ]
+  call void @{k.name}.begin({_MEMORY}, i64 %x, i64 %y, i64 %b{given})
+  %status = call i64 @{k.name}.go({_MEMORY}, i1 false)
+  %failed = icmp ne i64 %status, {OVER}
   br i1 %failed, label %out, label %next
 next:
   %b.next = add i64 %b, 1
   %b.more = icmp slt i64 %b.next, %blocks
   br i1 %b.more, label %grid, label %out
 out:
-  %result = phi i64 [ 0, %entry ], [ 1, %ending ], [ 0, %next ]
+  %result = phi i64 [ 0, %entry ], [ 1, %grid ], [ 0, %next ]
   br label %release
-release:
-  %a = phi i64 [ 0, %out ], [ %a.next, %release ]
-  call void @tensorc_release(ptr %state, i64 %a)
-  %a.next = add i64 %a, 1
-  %a.more = icmp slt i64 %a.next, {threads}
-  br i1 %a.more, label %release, label %return
-return:
-  call void @tensorc_unlog(ptr %state)
+{_released(k)}
   ret i64 %result
 }}
 """
+
+
+def _free(k: DeviceKernel) -> str:
+    return f"""
+define void @{k.name}.free({_MEMORY}) nounwind {{
+out:
+  br label %release
+{_released(k)}
+  ret void
+}}
+"""
+
+
+def _released(k: DeviceKernel) -> str:
+    return f"""release:
+  %a = phi i64 [ 0, %out ], [ %a.next, %release ]
+  call void @tensorc_release(ptr %state, i64 %a)
+  %a.next = add i64 %a, 1
+  %a.more = icmp slt i64 %a.next, {k.threads}
+  br i1 %a.more, label %release, label %return
+return:
+  call void @tensorc_unlog(ptr %state)"""

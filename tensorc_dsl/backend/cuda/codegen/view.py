@@ -27,11 +27,13 @@ from tensorc_dsl.backend.cuda.lower.kernels import (
     Fetch,
     Finish,
     Guard,
+    LookBack,
     Phase,
     Publish,
     Release,
     Role,
     Steps,
+    Ticket,
     Wait,
 )
 from tensorc_dsl.backend.llvm.ahead.interface import argument_name
@@ -139,6 +141,8 @@ def _device(body: tuple[Device, ...], pad: str) -> Iterator[str]:
                 yield f"{pad}__syncthreads();"
             case Arm() | Fetch() | Arrived() | Release() | Role():
                 raise CompileError("the view in CUDA C++ has no words for copies of boxes; see its PTX")
+            case Ticket() | LookBack():
+                raise CompileError("the view in CUDA C++ has no words for scans that blocks pass on; see its PTX")
             case Publish() | Engage() | Finish():
                 raise CompileError("the view in CUDA C++ has no words for instructions of warpgroups; see its PTX")
             case Steps(var=var, end=end, body=inner):

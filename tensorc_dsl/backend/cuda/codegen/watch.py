@@ -33,26 +33,29 @@ from tensorc_dsl.ir.arrays import Array
     LANDING,
     PROGRESS,
     RELEASED,
-) = range(21)
+    PASSING,
+) = range(22)
 """The words of the state: how many faults there were; of the first its kind, statement, buffer, element, thread, the stamp
 that it met, or the alignment that it lacks, and block; what runs: block and barrier; memory for accesses that are not
 made; the last barrier of each thread; the copies that each thread has under way; the accesses of each lane of a warp, if they
 are counted, and the counts; the stamp of the block and barrier, without a thread; memory of the warps for
 their instructions; the instructions of warpgroups that each thread has under way; what boxes are copied by, how often
-something has come of that, and how often each warp has released what it has read."""
+something has come of that, and how often each warp has released what it has read; what words that blocks pass on are
+accessed by."""
 
 STATE_WORDS = 24
 
 OUTSIDE, RACE, APART, UNDER_WAY, MISALIGNED, CHANGED, UNKNOWN, TOUCHED, EARLY, UNARMED, STUCK, STILL, UNMET = range(
     1, 14
 )
-HELD, LATE = 14, 15
+HELD, LATE, ASTRAY, UNSEEN = 14, 15, 16, 17
 """Kinds of faults: an element out of bounds, two threads that race, threads at different barriers, an element to which a
 copy is under way, an address that is not aligned. Of instructions that run beside threads: an element that is stored before
 they are waited for, one whose store is not made known, sums that a thread is not done with, or has not waited for. Of
 arrivals: one that nobody has set up, one whose bytes do not come, boxes that are under way as a block ends, and one that is
 set up or used again with no barrier between that and other threads that wait for it. Of roles: a box that starts where it is
-not known that all warps have read, an arrival that is used again where it is not known that all have waited for it."""
+not known that all warps have read, an arrival that is used again where it is not known that all have waited for it.
+Of words that blocks pass on: one that is none of the array, and one that no flag has made known."""
 
 PROXY = 1024
 """The number, as a thread, of the instructions of the first warpgroup; those of the others follow. No thread has it."""

@@ -29,11 +29,13 @@ from tensorc_dsl.backend.cuda.lower.kernels import (
     Fetch,
     Finish,
     Guard,
+    LookBack,
     Phase,
     Publish,
     Release,
     Role,
     Steps,
+    Ticket,
     Wait,
     barriers_in,
 )
@@ -141,7 +143,14 @@ class _Placer:
                     # Behind a barrier, and what roles pass each other waits at arrivals: see `roles`.
                     own = _Placer(count, self.grid, self.private)
                     out.append(replace(s, body=own.run(inner, (), steps, guards)[0]))
-                case Arm() | Release() | Commit() | Publish() | Engage() | Finish():
+                case LookBack():
+                    mine = self._of(s.shown, (FIRST, *guards))
+                    if any(self._meet(p, mine, steps) for p in pending):
+                        out.append(Barrier())
+                        pending = ()
+                    out.append(s)
+                    pending = _joined(pending, self._under_way(mine, steps))
+                case Arm() | Release() | Commit() | Publish() | Engage() | Finish() | Ticket():
                     out.append(s)  # all threads know what is set up behind the barrier that stands there
                 case Barrier():
                     out.append(s)

@@ -26,11 +26,13 @@ from tensorc_dsl.backend.cuda.lower.kernels import (
     Fetch,
     Finish,
     Guard,
+    LookBack,
     Phase,
     Publish,
     Release,
     Role,
     Steps,
+    Ticket,
     Wait,
     collectives_in,
 )
@@ -130,7 +132,10 @@ def _published(body: tuple[Device, ...], described: Collection[str], stored: boo
                 after, inner = _published(s.body, described, stored)
                 out.append(replace(s, body=inner))
                 stored = before | after
-            case Commit() | Publish() | Engage() | Finish() | Arm() | Fetch() | Arrived() | Release():
+            case LookBack():
+                stored |= _stores(s.shown, described)
+                out.append(s)
+            case Commit() | Publish() | Engage() | Finish() | Arm() | Fetch() | Arrived() | Release() | Ticket():
                 out.append(s)
             case _:
                 assert_never(s)

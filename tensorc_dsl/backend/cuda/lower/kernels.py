@@ -7,22 +7,23 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
-from typing import assert_never
 
 from tensorc_dsl.ir.dtypes import DType
 from tensorc_dsl.ir.expr import ZERO, Compare, Dim, Expr, Var
 from tensorc_dsl.ir.node import node
-from tensorc_dsl.ir.print import format_expr
+from tensorc_dsl.ir.program import Store
 from tensorc_dsl.ir.swizzle import Swizzle
-from tensorc_dsl.lower.flat import Collective, Flat, Param, Prepared, TensorMap, format_body, format_shape, stores
+from tensorc_dsl.lower.flat import Collective, Flat, Param, Prepared, TensorMap, stores
 from tensorc_dsl.lower.flat import inside as inside_flat
-from tensorc_dsl.units import counted
 
 THREAD = "thread"
 """The variable that counts the threads of a block."""
 
 FIRST = Compare("==", Var(THREAD), ZERO)
 """Whether a thread is the one that starts copies of boxes."""
+
+STEP = "look.step"
+"""The variable that stands for a step of a scan whose value blocks pass on."""
 
 MOST_ARRIVALS = 32
 """The most arrivals of a block: a thread keeps the phases of all in one register."""
@@ -124,6 +125,39 @@ class Finish:
 
 
 @node
+class Ticket:
+    """A block takes the next number of the counter in the words of `chain`, by which its threads get it through the shared
+    buffer `place`, and is the block of that number: those of lower numbers have begun."""
+
+    chain: str
+    place: str
+
+
+@node
+class LookBack:
+    """The first thread makes known what the step of this block adds to the scan `chain`, finds the value of the step before,
+    and makes known that of its own.
+
+    `slot` is the number of a step among those of all columns, and `conds` say whether it is made, over the variable `STEP`.
+    `terms` store what this step adds, and `made` the value after a step in place of that before it; both are private.
+    `before` stores the value before this step, for all threads.
+    """
+
+    chain: str
+    step: Expr
+    conds: tuple[Expr, ...]
+    slot: Expr
+    terms: tuple[Flat, ...]
+    made: Store
+    before: Store
+
+    @property
+    def shown(self) -> tuple[Flat, ...]:
+        """What the first thread accesses of memory that the threads of a block share."""
+        return (*self.terms, self.before)
+
+
+@node
 class Steps:
     """`for var in end`, with the same number of iterations for all threads of a block."""
 
@@ -156,7 +190,22 @@ class Role:
 Nested = Steps | Guard | Role
 """What has statements inside."""
 
-Device = Phase | Commit | Wait | Arm | Fetch | Arrived | Release | Barrier | Publish | Engage | Finish | Nested
+Device = (
+    Phase
+    | Commit
+    | Wait
+    | Arm
+    | Fetch
+    | Arrived
+    | Release
+    | Barrier
+    | Publish
+    | Engage
+    | Finish
+    | Ticket
+    | LookBack
+    | Nested
+)
 
 
 @node
@@ -205,6 +254,8 @@ class DeviceKernel:
     arrivals: Arrivals | None = None
     maps: tuple[TensorMap, ...] = ()
     """The boxes that are copied; each map is an argument of the kernel."""
+    cleared: tuple[str, ...] = ()
+    """The arrays whose bytes are 0 when the kernel starts."""
     notes: tuple[str, ...] = ()
     """What of a schedule is done in another way than it says, and why."""
 
@@ -249,6 +300,11 @@ def slots_of(body: tuple[Device, ...]) -> frozenset[str]:
     return frozenset(x.buffer for s in every for x in stores(s.body))
 
 
+def chains_in(body: tuple[Device, ...]) -> frozenset[str]:
+    """The scans whose value blocks pass on."""
+    return frozenset(s.chain for s in body if isinstance(s, LookBack))
+
+
 def boxes_in(body: tuple[Flat, ...]) -> Iterator[Collective]:
     """The copies of boxes in what one thread does."""
     return (s for s in inside_flat(body) if isinstance(s, Collective) and s.box is not None)
@@ -288,68 +344,3 @@ def without_barrier(kernel: DeviceKernel, number: int) -> DeviceKernel:
         return tuple(out)
 
     return replace(kernel, body=go(kernel.body))
-
-
-def format_device(p: DeviceProgram) -> str:
-    """The kernels as text, for people and golden tests; it is not parsed back."""
-    args = [f"{'out ' * x.output}{x.name}: {x.dtype}{format_shape(x.shape)}" for x in p.params]
-    lines = [f"program {p.name}({', '.join((*args, *(d.name for d in p.dims)))}) {{"]
-    lines += [f"    scratch {x.name}: {x.dtype}[{format_expr(x.size)}]" for x in p.scratch]
-    for k in p.kernels:
-        grid = " x ".join(format_expr(n) for n in k.grid)
-        lines.append(f"    kernel {k.name}({', '.join(k.params)}) on {grid} blocks of {k.threads} threads {{")
-        lines += [f"        shared {b.name}: {b.dtype}[{b.size}] at {b.offset}" for b in k.shared]
-        lines += [f"        private {b.name}: {b.dtype}[{b.size}]" for b in k.local]
-        lines += [f"        // {note}" for note in k.notes]
-        lines += _lines(k.body, "        ")
-        lines.append("    }")
-    return "\n".join((*lines, "}")) + "\n"
-
-
-def _lines(body: tuple[Device, ...], pad: str) -> Iterator[str]:
-    for s in body:
-        match s:
-            case Phase(body=inner, asynchronous=asynchronous):
-                yield f"{pad}threads start copies {{" if asynchronous else f"{pad}threads {{"
-                yield from (f"{pad}    {line}" for line in format_body(inner).splitlines())
-                yield f"{pad}}}"
-            case Commit():
-                yield f"{pad}commit copies"
-            case Wait(groups=groups):
-                yield f"{pad}wait for copies" + (f", but for {counted(groups, 'group')}" if groups else "")
-            case Arm(awaited=awaited):
-                warps = "".join(f", {awaited.count(n)} of {counted(n, 'warp')}" for n in sorted({*awaited} - {0}))
-                yield f"{pad}set up {counted(len(awaited), 'arrival')}{warps}"
-            case Fetch(at=at, size=size, body=inner):
-                yield f"{pad}one thread fetches {size} bytes, to arrival {format_expr(at)} {{"
-                yield from (f"{pad}    {line}" for line in format_body(inner).splitlines())
-                yield f"{pad}}}"
-            case Arrived(at=at):
-                yield f"{pad}wait for arrival {format_expr(at)}"
-            case Release(at=at):
-                yield f"{pad}release at arrival {format_expr(at)}"
-            case Barrier():
-                yield f"{pad}barrier"
-            case Publish():
-                yield f"{pad}publish stores"
-            case Engage(buffers=buffers):
-                yield f"{pad}be done with {', '.join(buffers) or 'products'}"
-            case Finish(buffers=buffers, groups=groups):
-                but = f", but for {counted(groups, 'group')}" if groups else ""
-                yield f"{pad}wait for {', '.join(buffers) or 'products'}{but}"
-            case Steps(var=var, end=end, body=inner):
-                yield f"{pad}for {var} in 0 .. {format_expr(end)} {{"
-                yield from _lines(inner, pad + "    ")
-                yield f"{pad}}}"
-            case Guard(cond=cond, body=inner):
-                yield f"{pad}if {format_expr(cond)} {{"
-                yield from _lines(inner, pad + "    ")
-                yield f"{pad}}}"
-            case Role(name=name, threads=threads, registers=registers, alone=alone, body=inner):
-                room = f" with {registers} registers" if registers else ""
-                who = f"one of {counted(threads, 'thread')}" if alone else counted(threads, "thread")
-                yield f"{pad}{name}, {who}{room} {{"
-                yield from _lines(inner, pad + "    ")
-                yield f"{pad}}}"
-            case _:
-                assert_never(s)

@@ -17,10 +17,11 @@ from tensorc_dsl.backend.cuda.lower.kernels import (
     DeviceKernel,
     DeviceProgram,
     Local,
+    chains_in,
     collectives_in,
-    format_device,
     roles_in,
 )
+from tensorc_dsl.backend.cuda.lower.look_back import chains_of, with_words, words_in
 from tensorc_dsl.backend.cuda.lower.owners import own
 from tensorc_dsl.backend.cuda.lower.pipelines import versioned
 from tensorc_dsl.backend.cuda.lower.roles import threads_of
@@ -29,16 +30,17 @@ from tensorc_dsl.backend.cuda.lower.shuffles import SCOPE, shuffled
 from tensorc_dsl.backend.cuda.lower.stages import Pipeline, marked
 from tensorc_dsl.backend.cuda.lower.structure import Storage, phases
 from tensorc_dsl.backend.cuda.lower.swizzles import with_swizzles
+from tensorc_dsl.backend.cuda.lower.text import format_device
 from tensorc_dsl.backend.cuda.lower.uniform import with_uniform_ends
 from tensorc_dsl.backend.llvm.lower.passes import max_step
 from tensorc_dsl.ir.expr import constant
 from tensorc_dsl.ir.program import Block, Buffer, Program, walk
 from tensorc_dsl.ir.target import Target
-from tensorc_dsl.lower.flat import LowerError, Param, Prepared, store_loads, stores
+from tensorc_dsl.lower.flat import LowerError, Param, store_loads, stores
 from tensorc_dsl.lower.lower import COMMON
 from tensorc_dsl.lower.narrow import Known, known_of
 from tensorc_dsl.lower.passes import Unit, format_unit
-from tensorc_dsl.lower.storage import element_count, flatten_params, homes, place, shape_of
+from tensorc_dsl.lower.storage import flatten_params, homes, place, shape_of
 
 OLDEST = "sm_80"
 """The oldest GPU that there is code for, and that of a target that names none. Later ones run its PTX, too."""
@@ -78,7 +80,8 @@ def lower_device(program: Program, features: tuple[str, ...] = (OLDEST,), cores:
     kernels = [k for n in range(len(program.body)) for k in _run(_nest(program, n, features, cores), PASSES).kernels]
     outputs = program.outputs
     params = tuple(Param(p.name, p.dtype, shape_of(p), p in outputs) for p in program.params)
-    scratch = tuple(Prepared(b.name, b.dtype, element_count(b)) for b in _globals(program))
+    words = {c: w for k in kernels for c, w in words_in(k).items()}
+    scratch = tuple(with_words(b, words) for b in _globals(program))
     return DeviceProgram(program.name, params, scratch, program.dims, tuple(kernels))
 
 
@@ -210,9 +213,10 @@ def _phases(n: Nest) -> Nest:
     program = n.unit.program
     order = [b.name for b in (*program.params, *_globals(program))]
     kernels: list[DeviceKernel] = []
+    chains = chains_of(program)
     for k, s in enumerate(n.unit.loops):
         storage = Storage()
-        body = phases(s, n.axes, program, n.pipelines, storage)
+        body = phases(s, n.axes, program, n.pipelines, storage, chains)
         all_stores = list(stores((s,)))
         touched = {name for x in all_stores for name in (x.buffer, *(y.buffer for y in store_loads(x)))}
         shared = {b.name for b in storage.shared}
@@ -234,6 +238,7 @@ def _phases(n: Nest) -> Nest:
                 tuple(storage.shared),
                 storage.bytes,
                 body,
+                cleared=tuple(name for name in order if name in chains_in(body)),
                 notes=tuple(storage.notes),
             )
         )

@@ -26,7 +26,16 @@ from tensorc_dsl.backend.cuda.lower.kernels import (
     Phase,
     Shared,
     Steps,
+    Ticket,
     boxes_in,
+)
+from tensorc_dsl.backend.cuda.lower.look_back import (
+    Chain,
+    looks_back,
+    reads_before,
+    shared_of,
+    ticket_of,
+    with_ticket,
 )
 from tensorc_dsl.backend.cuda.lower.pipelines import Part, in_rounds, versioned
 from tensorc_dsl.backend.cuda.lower.roles import NoRoles, in_roles, lifted
@@ -104,13 +113,23 @@ def _whole(size: int, n: int) -> int:
 
 
 def phases(
-    s: Flat, axes: Axes, program: Program, pipelines: Mapping[str, Pipeline], storage: Storage
+    s: Flat,
+    axes: Axes,
+    program: Program,
+    pipelines: Mapping[str, Pipeline],
+    storage: Storage,
+    chains: Mapping[str, Chain],
 ) -> tuple[Device, ...]:
     """The statements of a kernel as phases, with the storage of its buffers. Raises LowerError if no kernel does the same."""
     written = frozenset(x.buffer for x in stores((s,)))
     described = described_in(x for x in inside((s,)) if isinstance(x, Collective))
-    body = _Cutter(axes, program, pipelines, storage, written, described).cut((s,), {}, (), ())
-    return lifted(tuple(body), axes.grid)
+    (s,) = reads_before((s,), chains)
+    body = _Cutter(axes, program, pipelines, storage, written, described, chains).cut((s,), {}, (), ())
+    found = with_ticket(tuple(body))
+    for ticket in found:
+        if isinstance(ticket, Ticket):
+            storage.share(ticket_of(ticket), 1, TRANSACTION)
+    return lifted(found, axes.grid)
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,6 +141,8 @@ class _Cutter:
     written: frozenset[str]
     described: frozenset[str]
     """The buffers of which instructions get descriptors."""
+    chains: Mapping[str, Chain]
+    """The scans whose value blocks pass on."""
 
     def cut(
         self, body: tuple[Flat, ...], values: dict[str, Expr], bound: tuple[str, ...], conds: tuple[Expr, ...]
@@ -272,6 +293,8 @@ class _Cutter:
                 f"`{text}` is outside of `{outside[0]}`, which is bound to blocks, and in one kernel with it: one of its"
                 " blocks would run it while others go on; make it a statement at the top of the program"
             )
+        if (chain := next((self.chains[x.buffer] for x in stores((s,)) if x.buffer in self.chains), None)) is not None:
+            return self._look_back(s, chain, values, bound)
         body = plain((s,), values)
         if (size := fetched_bytes((s,))) is not None:
             return self._fetch(body, size)
@@ -279,6 +302,18 @@ class _Cutter:
         if isinstance(s, Collective):
             require_uniform(s, mine)
         return (Phase(guarded(body, conjunction(mine))),)
+
+    def _look_back(self, s: Flat, chain: Chain, values: dict[str, Expr], bound: tuple[str, ...]) -> tuple[Device, ...]:
+        """The step of a block of a scan whose value blocks pass on."""
+        if inside_threads := next((v for v in bound if self.axes.is_thread(v)), None):
+            raise LowerError(
+                f"`{chain.name}` is inside `{inside_threads}`, which counts threads, and one thread looks back for a block;"
+                " bind the loops around it to blocks alone"
+            )
+        found, own = looks_back(s, chain, values, bound)
+        self.storage.local += own
+        self.storage.share(shared_of(chain), 1, TRANSACTION)
+        return (found,)
 
     def _fetch(self, body: tuple[Flat, ...], size: int) -> tuple[Device, ...]:
         """The start of copies of boxes, and the wait for them."""

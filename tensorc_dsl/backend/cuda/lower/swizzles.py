@@ -27,11 +27,13 @@ from tensorc_dsl.backend.cuda.lower.kernels import (
     Fetch,
     Finish,
     Guard,
+    LookBack,
     Phase,
     Publish,
     Release,
     Role,
     Steps,
+    Ticket,
     Wait,
     collectives_in,
     fetches_in,
@@ -86,7 +88,9 @@ def _device(body: tuple[Device, ...], orders: Orders, ranges: Ranges) -> tuple[D
             case Role(first=first, threads=threads, body=inner):
                 mine: Ranges = {**ranges, THREAD: (first, first + threads - 1)}
                 out.append(replace(s, body=_device(inner, orders, mine)))
-            case Arm() | Arrived() | Release() | Barrier() | Commit() | Publish() | Engage() | Finish():
+            case LookBack():
+                out.append(replace(s, terms=_flat(s.terms, orders, ranges, ())))
+            case Arm() | Arrived() | Release() | Barrier() | Commit() | Publish() | Engage() | Finish() | Ticket():
                 out.append(s)
             case _:
                 assert_never(s)

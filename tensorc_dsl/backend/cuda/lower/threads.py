@@ -16,11 +16,13 @@ from tensorc_dsl.backend.cuda.lower.kernels import (
     Fetch,
     Finish,
     Guard,
+    LookBack,
     Phase,
     Publish,
     Release,
     Role,
     Steps,
+    Ticket,
     Wait,
 )
 from tensorc_dsl.ir.expr import ZERO, Expr, constant, substitute
@@ -91,7 +93,11 @@ def with_values(body: tuple[Device, ...], values: Mapping[str, Expr]) -> tuple[D
                 out.append(replace(s, at=substitute(at, values)))
             case Role():
                 out.append(replace(s, body=with_values(s.body, values)))
-            case Arm() | Barrier() | Commit() | Publish() | Engage() | Finish():
+            case LookBack():
+                numbers = tuple(substitute(e, values) for e in (s.step, s.slot, *s.conds))
+                made, before = (x for x in plain((s.made, s.before), values) if isinstance(x, Store))
+                out.append(LookBack(s.chain, numbers[0], numbers[2:], numbers[1], plain(s.terms, values), made, before))
+            case Arm() | Barrier() | Commit() | Publish() | Engage() | Finish() | Ticket():
                 out.append(s)
             case _:
                 assert_never(s)
@@ -111,7 +117,11 @@ def of_thread(body: tuple[Device, ...]) -> tuple[Flat, ...]:
                 out.append(Loop(var, ZERO, end, LoopKind.SERIAL, of_thread(inner)))
             case Guard(cond=cond, body=inner):
                 out.append(If(cond, of_thread(inner)))
-            case Arm() | Release() | Role() | Barrier() | Commit() | Wait() | Publish() | Engage() | Finish():
+            case LookBack(terms=terms, before=before):
+                out += (*terms, before)
+            case (
+                Arm() | Release() | Role() | Barrier() | Commit() | Wait() | Publish() | Engage() | Finish() | Ticket()
+            ):
                 raise AssertionError("statements are made plain before barriers and waits are in them")
             case _:
                 assert_never(s)

@@ -16,11 +16,13 @@ from tensorc_dsl.backend.cuda.lower.kernels import (
     Fetch,
     Finish,
     Guard,
+    LookBack,
     Phase,
     Publish,
     Release,
     Role,
     Steps,
+    Ticket,
     Wait,
 )
 from tensorc_dsl.ir.expr import Const, Expr
@@ -50,6 +52,8 @@ def _most(body: tuple[Device | Flat, ...]) -> float:
                 | Arrived()
                 | Release()
             ):
+                count += 1
+            case Ticket() | LookBack():
                 count += 1
             case Fetch():  # one thread starts it
                 count += 1

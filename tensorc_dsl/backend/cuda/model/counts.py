@@ -29,11 +29,13 @@ from tensorc_dsl.backend.cuda.lower.kernels import (
     Fetch,
     Finish,
     Guard,
+    LookBack,
     Phase,
     Publish,
     Release,
     Role,
     Steps,
+    Ticket,
     Wait,
 )
 from tensorc_dsl.backend.cuda.lower.numbers import Numbers, evaluate
@@ -62,6 +64,9 @@ MOST_APART = 8.0
 
 PLACES = 1 << 12
 """The iterations among which data choose one, where how many there are is not asked."""
+
+LOOKS = 4.0
+"""The blocks before it that one looks at, about: those that began at one time are at the same step."""
 
 CALL = 20
 """The instructions of a maths function, about."""
@@ -141,6 +146,10 @@ class _Counter:
                     self._does(here, OF_MEMORY / max(1, self.arrivals))
                 case Finish(groups=groups):
                     self._does(here, OF_INSTRUCTION if groups else OF_PRODUCT)
+                case Ticket():
+                    self._does(here, OF_MEMORY + OF_BARRIER)
+                case LookBack():
+                    self._look_back(s, here.among(0, 1))
                 case Arm() | Release() | Commit() | Publish() | Engage():
                     self._does(here, OF_INSTRUCTION)
 
@@ -176,6 +185,12 @@ class _Counter:
                     self._does(here, OF_SHARED)
                 case Parallel() | Instruction():
                     raise AssertionError("no pass of GPUs makes them")
+
+    def _look_back(self, s: LookBack, here: _Here) -> None:
+        """One thread makes two words known, and finds those of a block that is done behind a few that are not."""
+        self.flat(s.shown, here)
+        self._does(here, OF_MEMORY, LOOKS)
+        self._add("sectors", here, LOOKS + 2)
 
     def _inside(self, var: str, begin: Expr, end: Expr, here: _Here) -> _Here:
         """One iteration of a loop, which stands for all of them; the only one, if data choose it or say where the loop begins

@@ -31,13 +31,14 @@ class Map(msgspec.Struct, frozen=True):
 
 class Launch(msgspec.Struct, frozen=True):
     """A kernel by its name in the PTX. `maps` are its first arguments, then `params`, which names its arrays; the open sizes
-    come after them."""
+    come after them. The bytes of the scratch arrays in `cleared` are 0 when it starts."""
 
     name: str
     params: tuple[str, ...]
     threads: int
     shared_bytes: int
     maps: tuple[Map, ...]
+    cleared: tuple[str, ...]
 
 
 class Image(msgspec.Struct, frozen=True):
@@ -81,7 +82,14 @@ def pack(p: DeviceProgram, ptx: str) -> bytes:
     params = tuple(Buffer(f"size_{n}_", U8, shape) for n, shape in enumerate(shapes))
     sizes = format_program(Program(p.name, params, (), (), p.dims))
     launches = tuple(
-        Launch(k.name, k.params, k.threads, k.shared_bytes, tuple(Map(m.array, m.kind, m.swizzle, m.box) for m in own))
+        Launch(
+            k.name,
+            k.params,
+            k.threads,
+            k.shared_bytes,
+            tuple(Map(m.array, m.kind, m.swizzle, m.box) for m in own),
+            k.cleared,
+        )
         for k, own in zip(p.kernels, maps, strict=True)
     )
     scratch, dims = tuple(x.name for x in p.scratch), tuple(str(d.name) for d in p.dims)

@@ -47,13 +47,16 @@ class Module:
 
     def launch(self, addresses: dict[str, int], sizes: Sizes, stream: Any) -> None:
         """Queue all kernels on a stream. `addresses` has those of arguments and of scratch arrays. The context is current."""
-        grids, _ = self._extents.bound(sizes)
+        grids, bytes_of = self._extents.bound(sizes)
+        room = dict(zip(self.image.scratch, bytes_of, strict=True))
         numbers: Sequence[int] = [sizes[d] for d in self.image.dims]
         extents = iter(self._extents.of_maps(sizes))
         for f, x, grid in zip(self._functions, self.image.launches, grids, strict=True):
             known = [(m, next(extents)) for m in x.maps]
             if 0 not in grid:
                 maps = [encoded(m.kind, m.swizzle, addresses[m.array], *both, m.box) for m, both in known]
+                for name in x.cleared:
+                    self.device.driver.memset_d8_async(addresses[name], 0, room[name], stream)
                 given = (*maps, *(addresses[name] for name in x.params), *numbers)
                 f.prepared_async_call(grid, (x.threads, 1, 1), stream, *given, shared_size=x.shared_bytes)
 

@@ -175,6 +175,7 @@ def memcpy_dtod_async(dest: DeviceAllocation, src: DeviceAllocation, size: int, 
 def memset_d8_async(dest: DeviceAllocation, data: int, count: int, stream: Stream | None = None) -> None:
     _call("cuMemsetD8Async", data, count)
     _inside(int(dest), count)
+    ctypes.memset(int(dest), data, count)
 
 
 class Stream:

@@ -1,0 +1,42 @@
+"""`look_back`: let the blocks of a GPU pass the value of a scan on."""
+
+from __future__ import annotations
+
+from tensorc_dsl.affine.passing import not_passed
+from tensorc_dsl.ir.look_back import LOOK_BACK
+from tensorc_dsl.ir.node import replace
+from tensorc_dsl.ir.program import Program, replace_stmt
+from tensorc_dsl.schedule.places import NO_BLOCK, the_block
+from tensorc_dsl.schedule.primitive import primitive
+from tensorc_dsl.schedule.refs import BlockRef
+from tensorc_dsl.schedule.refusal import refusal
+from tensorc_dsl.schedule.rewrite import Rewrite
+
+
+@refusal(
+    "E0677",
+    "blocks cannot pass on the value of `{block}`: it {reason}",
+    help="{repair}",
+    at="block",
+)
+def NOT_PASSED(*focus: str, block: str, reason: str, repair: str) -> None: ...
+
+
+@primitive(NO_BLOCK, NOT_PASSED)
+def look_back(program: Program, block: BlockRef) -> Rewrite[BlockRef]:
+    """The blocks of a GPU pass the value of a scan on, so the loop of its steps may be bound to blocks.
+
+    for c: { S[c] = S[c-1] + T[c]; … S[c-1] … }   ->   for c: { look back: S[c] = S[c-1] + T[c]; … S[c-1] … }
+
+    What follows the scan in that loop reads the value before its own step and no other. A block of the GPU makes known
+    what its step adds, looks back until it finds the value of a step, makes the steps between and its own from there, and
+    makes that value known: in the order of the scan, so each run gives the same floats. `bind` proves that
+    iterations depend on each other in no other way. On a processor without blocks they run in order.
+    In CUDA's libraries: decoupled look-back (Merrill and Garland, 2016), as in `DeviceScan` of CUB.
+    Cases: tests/primitives/look_back.md
+    """
+    _, b = the_block(program, block)
+    if (why := not_passed(program, b.name)) is not None:
+        raise NOT_PASSED(program, b.name, block=b.name, reason=why.reason, repair=why.repair)
+    items = tuple(sorted({**dict(b.annotations), LOOK_BACK: True}.items()))
+    return Rewrite(replace_stmt(program, b.name, (replace(b, annotations=items),)), block)
