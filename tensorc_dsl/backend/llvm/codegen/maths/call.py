@@ -11,13 +11,14 @@ from tensorc_dsl.backend.llvm.codegen.function import Function
 from tensorc_dsl.backend.llvm.codegen.maths import integers
 from tensorc_dsl.backend.llvm.codegen.maths.erf import erf, erfc
 from tensorc_dsl.backend.llvm.codegen.maths.exp import exp, exp2, sigmoid
-from tensorc_dsl.backend.llvm.codegen.maths.expm1 import cosh, expm1, sinh, tanh
+from tensorc_dsl.backend.llvm.codegen.maths.expm1 import cosh, expm1, sinh
 from tensorc_dsl.backend.llvm.codegen.maths.inverse import acos, asin, atan, atan2
 from tensorc_dsl.backend.llvm.codegen.maths.inverse_hyperbolic import acosh, asinh, atanh
 from tensorc_dsl.backend.llvm.codegen.maths.lanes import Lanes
 from tensorc_dsl.backend.llvm.codegen.maths.log import log, log1p, log2, log10
 from tensorc_dsl.backend.llvm.codegen.maths.pow import power
 from tensorc_dsl.backend.llvm.codegen.maths.roots import cbrt, hypot
+from tensorc_dsl.backend.llvm.codegen.maths.tanh import tanh
 from tensorc_dsl.backend.llvm.codegen.maths.tf32 import tf32
 from tensorc_dsl.backend.llvm.codegen.maths.trigonometric import cos, sin, tan
 from tensorc_dsl.backend.llvm.codegen.scalars import binary, convert
@@ -96,17 +97,21 @@ CODES: dict[str, Code] = {
         (1.03, 0.97),
         "all; subnormal results included",
     ),
-    "exp2": Code(_lanes(exp2), "x = n + r, as `exp`", (0.8, 0.89), "all; subnormal results included"),
-    "expm1": Code(_lanes(expm1), "2ⁿ (exp(r) − 1) + (2ⁿ − 1), the last sum with what it loses", (1.0, 1.12)),
+    "exp2": Code(_lanes(exp2), "x = n + r, as `exp`", (0.84, 0.89), "all; subnormal results included"),
+    "expm1": Code(_lanes(expm1), "2ⁿ (exp(r) − 1) + (2ⁿ − 1), the last sum with what it loses", (1.07, 1.12)),
     "log": Code(_lanes(log), _LOGARITHM, (0.86, 0.78), "all; subnormal ones included"),
-    "log2": Code(_lanes(log2), f"{_LOGARITHM}; a product of two floats", (0.65, 0.67), "all; subnormal ones included"),
+    "log2": Code(_lanes(log2), f"{_LOGARITHM}; a product of two floats", (0.71, 0.67), "all; subnormal ones included"),
     "log10": Code(
-        _lanes(log10), f"{_LOGARITHM}; a product of two floats", (0.65, 0.63), "all; subnormal ones included"
+        _lanes(log10), f"{_LOGARITHM}; a product of two floats", (0.66, 0.63), "all; subnormal ones included"
     ),
     "log1p": Code(_lanes(log1p), "`log` of 1 + x, and what the sum lacks over it", (0.85, 0.86)),
-    "tanh": Code(_lanes(tanh), "with q = `expm1(2x)` / 4: q / (q + ½)", (1.5, 1.47)),
+    "tanh": Code(
+        _lanes(tanh),
+        "below 0.625 a polynomial in x², above it 1 − 2 / (exp(2x) + 1); for f64, with q = `expm1(2x)` / 4, q / (q + ½)",
+        (1.34, 1.47),
+    ),
     "sinh": Code(_lanes(sinh), _EXPM1, (1.8, 1.95)),
-    "cosh": Code(_lanes(cosh), _EXPM1, (1.5, 1.55)),
+    "cosh": Code(_lanes(cosh), _EXPM1, (1.55, 1.55)),
     "asinh": Code(_lanes(asinh), f"{_IN_F64}`log1p` of x + x² / (1 + √(x² + 1))", (0.51, 1.6)),
     "acosh": Code(_lanes(acosh), f"{_IN_F64}`log1p` of t + √(t² + 2t), t = x − 1", (0.51, 2.1)),
     "atanh": Code(_lanes(atanh), f"{_IN_F64}½ `log1p` of 2x / (1 − x)", (0.51, 1.9)),
@@ -122,11 +127,11 @@ CODES: dict[str, Code] = {
     "hypot": Code(_lanes(hypot), f"{_IN_F64}squares, of f64 scaled, and a root", (0.51, 1.0)),
     "sin": Code(_lanes(sin), _ANGLES, (1.54, 0.8), "all"),
     "cos": Code(_lanes(cos), _ANGLES, (1.54, 0.8), "all"),
-    "tan": Code(_lanes(tan), f"{_ANGLES}, and their quotient, of f32 in f64", (0.51, 1.0), "all"),
-    "asin": Code(_lanes(asin), _ARC, (1.15, 1.15)),
+    "tan": Code(_lanes(tan), f"{_ANGLES}, and their quotient, of f32 in f64", (0.57, 1.0), "all"),
+    "asin": Code(_lanes(asin), _ARC, (1.2, 1.15)),
     "acos": Code(_lanes(acos), _ARC, (0.8, 0.8)),
-    "atan": Code(_lanes(atan), _POINT, (1.75, 1.75)),
-    "atan2": Code(_lanes(atan2), _POINT, (1.8, 1.75)),
+    "atan": Code(_lanes(atan), _POINT, (1.8, 1.75)),
+    "atan2": Code(_lanes(atan2), _POINT, (1.85, 1.75)),
     "pow": Code(_lanes(power), "2^(y log₂ x): of f32 in f64, of f64 with two f64 for the logarithm", (0.51, 1.0)),
     "tf32": Code(
         lambda f, args: tf32(Lanes(f, args[0])).value, "half a unit is added to the bits, and the rest cut off"

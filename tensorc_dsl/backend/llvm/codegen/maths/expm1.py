@@ -10,17 +10,14 @@ from tensorc_dsl.ir.dtypes import F32, F64
 # From the first down exp(x) - 1 is -1, from the second up half of exp(x) is infinite.
 _LIMITS = {F32: (-18.0, 89.5), F64: (-38.0, 710.5)}
 
-# A value from which on tanh is within half an ulp of 1.
-_ONE_FROM_HERE = 20.0
-
 
 def expm1(x: Lanes) -> Lanes:
     """exp(x) - 1, with all digits near 0; -0 at -0, -1 at -infinity."""
     tiny = 2.0 ** -(x.format.fraction + 2)
-    return (x.size() < tiny).choose(x, _quarter(x) * 4.0)
+    return (x.size() < tiny).choose(x, quarter(x) * 4.0)
 
 
-def _quarter(x: Lanes) -> Lanes:
+def quarter(x: Lanes) -> Lanes:
     """(exp(x) - 1) / 4, which is finite where sinh and cosh are; it loses digits of x near the least normal number.
 
     With x = n*ln2 + r and h = 2**n / 4 it is (h - 1/4) + h*r + h*(exp(r) - 1 - r), and the first two are added exactly.
@@ -34,25 +31,19 @@ def _quarter(x: Lanes) -> Lanes:
     return total + h.times_plus(tail, lost(first, second, total))
 
 
-def tanh(x: Lanes) -> Lanes:
-    """The hyperbolic tangent, never outside -1 … 1: with q = (exp(2|x|) - 1) / 4 it is q / (q + 1/2)."""
-    a = x.size()
-    q = _quarter(a.limited(0.0, _ONE_FROM_HERE) * 2.0)
-    half = x.constant(0.5)
-    below = q + half
-    found = over((q, x.constant(0.0)), (below, lost(half, q, below)))
-    return (a < 2.0 ** -(x.format.fraction // 2 + 2)).choose(x, found.signed_as(x))
-
-
 def sinh(x: Lanes) -> Lanes:
     """The hyperbolic sine: with q = (exp|x| - 1) / 4 twice q + q / (4q + 1); x itself where its cube is below half an ulp."""
     a = x.size()
-    q = _quarter(a)
-    found = ((q + q / q.times_plus(4.0, 1.0)) * 2.0).signed_as(x)
+    q = quarter(a)
+    # From some q on the quotient is 1/4.
+    moderate = q.limited(0.0, 2.0**60)
+    below = moderate.times_plus(4.0, 1.0)
+    second = over((moderate, x.constant(0.0)), (below, lost(x.constant(1.0), moderate * 4.0, below)))
+    found = ((q + second) * 2.0).signed_as(x)
     return (a < 2.0 ** -(x.format.fraction // 2 + 2)).choose(x, found)
 
 
 def cosh(x: Lanes) -> Lanes:
     """The hyperbolic cosine: with h = exp|x| / 2 it is h + 1 / (4h)."""
-    h = _quarter(x.size()).times_plus(2.0, 0.5)
+    h = quarter(x.size()).times_plus(2.0, 0.5)
     return h + h.constant(0.25) / h
