@@ -211,7 +211,7 @@ def main() -> None:
     arguments = parser.parse_args()
     if arguments.exhaustive or arguments.double:
         for function in arguments.functions:
-            step = arguments.exhaustive or arguments.double
+            step = int(arguments.exhaustive or arguments.double)
             worst, at = exhaustive(function, step, arguments.seed, "f32" if arguments.double is None else "f64")
             print(f"{function:<8} {worst:.3f} ulp at {', '.join(map(repr, at))}", flush=True)
         return
