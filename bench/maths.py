@@ -209,9 +209,9 @@ def main() -> None:
     parser.add_argument("--functions", nargs="+", choices=FUNCTIONS, default=FUNCTIONS)
     parser.add_argument("--seed", type=int, default=0)
     arguments = parser.parse_args()
-    if arguments.exhaustive or arguments.double:
+    step: int = arguments.exhaustive or arguments.double or 0
+    if step:
         for function in arguments.functions:
-            step = arguments.exhaustive or arguments.double
             worst, at = exhaustive(function, step, arguments.seed, "f32" if arguments.double is None else "f64")
             print(f"{function:<8} {worst:.3f} ulp at {', '.join(map(repr, at))}", flush=True)
         return

@@ -91,6 +91,14 @@ def test_types() -> None:
         ("C[i] = sqrt(I[i])", "E0416"),
         ("C[i] = pow(A[i])", "E0416"),
         ("C[i] = expp(A[i])", "E0416"),
+        ("C[i] = bit_and(A[i], 3)", "E0416"),
+        ("C[i] = xor(A[i], A[i])", "E0416"),
+        ("C[i] = f32(popcount(i))", "E0416"),
+        ("C[i] = f32(sign(i))", "E0416"),
+        ("C[i] = shift_left(I[i], A[i])", "E0413"),
+        ("C[i] = isnan(A[i])", "E0413"),
+        ("C[i] = f32(isnan(I[i]))", "E0416"),
+        ("C[i] = A[xor(i, 4)]", "E0411"),
         ("C[i] = f32(I[i] / 0)", "E0417"),
         ("C[i] = A[i / 0]", "E0417"),
         ("C[i] = A", "E0418"),
@@ -197,4 +205,4 @@ def test_a_stage_computes_all_of_its_elements() -> None:
 
 def test_functions_that_there_are() -> None:
     (found,) = errors(one("C[i] = relu(A[i])"), M=4)
-    assert "  = help: there are `abs`, `ceil`, `clamp`, `cos`, `erf`, `exp`" in found
+    assert "  = help: there are `abs`, `acos`, `acosh`, `asin`, `asinh`, `atan`" in found
