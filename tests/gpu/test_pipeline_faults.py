@@ -141,7 +141,7 @@ def test_a_copy_to_an_address_that_is_not_aligned_is_found(monkeypatch: pytest.M
 
 
 def test_a_vector_at_an_address_that_is_not_aligned_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Expressions, "_is_multiple", lambda *_: True)
+    monkeypatch.setattr(Expressions, "is_multiple", lambda *_: True)
     text = COLUMNS.replace("KIND", "f32").replace("COLUMNS", "35").replace("LANES", "4")
     p = parse_program(Source("p.tsched", text.replace('@("pipeline.asynchronous", "0") ', "")))
     assert "whose address is not a multiple of 16" in emulated(lower_device(p), p, make_inputs(p, 0))[0]
