@@ -93,11 +93,16 @@ def digest(file: Path) -> str:
 
 
 def _timed(what: str, work: Callable[[], T]) -> T:
-    """What `work` returns, if it is soon done. Other processes do not count."""
-    start = time.process_time()
-    result = work()
-    if (took := time.process_time() - start) > SECONDS:
-        raise Broken(f"{what} takes {took:.1f} s")
+    """What `work` returns, if it is soon done. Other processes do not count, nor does what is loaded on the way, such as a
+    file of the library: what takes too long is done again.
+    """
+    for last in (False, True):
+        start = time.process_time()
+        result = work()
+        if (took := time.process_time() - start) <= SECONDS:
+            break
+        if last:
+            raise Broken(f"{what} takes {took:.1f} s")
     return result
 
 

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from bench import random_loops as loops
 from bench.random_site import NothingToName, Site, any_block, any_loop
 from tensorc_dsl.affine.accesses import touched
+from tensorc_dsl.affine.passing import not_passed
 from tensorc_dsl.ir.expr import Binary, Logic, Select, free_vars, loads
 from tensorc_dsl.ir.program import Block, For, IterKind
 from tensorc_dsl.ir.reductions import Fold, update_of
@@ -93,6 +94,11 @@ def _reduction(site: Site) -> BlockRef:
 
 def _scan(site: Site) -> BlockRef:
     return site.likely_block([b for b in site.blocks if is_scan(b)])
+
+
+def _passed(site: Site) -> BlockRef:
+    """A scan whose value blocks can pass on, if there is one."""
+    return site.likely_block([b for b in site.blocks if is_scan(b) and not_passed(site.program, b.name) is None])
 
 
 def _extreme(site: Site) -> BlockRef:
@@ -233,6 +239,7 @@ HINTS: dict[str, Callable[[Site], typing.Any]] = {
     "fission.after": loops.followed_inside,
     "fission.loop": loops.many,
     "fold_scan.block": _scan,
+    "look_back.block": _passed,
     "fold_scan.steps": lambda s: s.rng.choice([1, 2, 2, 3]),
     "fuse.loops": loops.neighbours,
     "fuse_reduction_epilogue.block": _with_epilogue,
@@ -286,6 +293,7 @@ LEADS: dict[str, tuple[tuple[str, ...], ...]] = {
     "atomic": (("decompose_reduction",),),
     "cache_inplace": (("decompose_reduction",),),
     "fission": (("compute_at",), ("merge",)),
+    "look_back": (("split_scan", "split", "merge"),),
     "persist": (("bind",),),
     "rolling_buffer": (("compute_at",),),
     "scatter": (("reorder", "decompose_reduction"),),
@@ -303,6 +311,12 @@ LEADS: dict[str, tuple[tuple[str, ...], ...]] = {
 """For primitives that rarely apply, sequences of steps after which they may."""
 
 TOWARDS: dict[str, Callable[[Site], typing.Any]] = {
+    "look_back<merge.first": loops.carried,
+    "look_back<merge.partial": lambda _: True,
+    "look_back<split.factors": lambda _: (None, 4),
+    "look_back<split.loop": loops.after_carry,
+    "look_back<split.partial": lambda _: True,
+    "look_back<split_scan.length": lambda _: 4,
     "persist<bind.axis": lambda s: s.rng.choice(["block.x", "block.y", "block.z"]),
     "rolling_buffer<compute_at.block": _read_by_windows,
     "rolling_buffer<compute_at.loop": _outer_place,

@@ -7,7 +7,7 @@ from itertools import pairwise
 
 from bench.random_site import NothingToName, Site
 from tensorc_dsl.affine.instruction import Match, match_nest
-from tensorc_dsl.ir.expr import constant, free_vars
+from tensorc_dsl.ir.expr import constant, free_vars, loads
 from tensorc_dsl.ir.program import For, IterKind, LoopKind, Stmt, walk
 from tensorc_dsl.schedule.primitives import PRIMITIVES
 from tensorc_dsl.schedule.refs import BlockRef, LoopRef
@@ -91,6 +91,24 @@ def follower(site: Site) -> LoopRef:
     first = site.loop()
     return site.mostly_loop(
         [b for body in _bodies(site) for a, b in pairwise(body) if a is first and isinstance(b, For)]
+    )
+
+
+def carried(site: Site) -> LoopRef:
+    """The loop of the steps of a scan over chunks, which `split_scan` makes."""
+    return site.likely_loop([around[0] for around, b in site.nests if around and b.name.endswith("_carry")])
+
+
+def after_carry(site: Site) -> LoopRef:
+    """The outermost loop of what reads a scan over chunks."""
+    return site.likely_loop(
+        [
+            around[0]
+            for around, b in site.nests
+            if around
+            and b.name.rpartition("_")[2] != "carry"
+            and any(x.buffer.endswith("_carry") for s in b.body for x in loads(s.value))
+        ]
     )
 
 

@@ -36,7 +36,7 @@ from tests.compute.texts import build
 ARITHMETIC = ("{a} + {b}", "{a} - {b}", "{a} * {b}", "{a} / {b}", "{a} % {b}", "min({a}, {b})", "max({a}, {b})")
 COMPARISONS = tuple(f"{{a}} {op} {{b}}" for op in ("<", "<=", ">", ">=", "==", "!="))
 LOGIC = ("{a} and {b}", "{a} or {b}", "not {a}", "{a} == {b}", "{a} != {b}", "{a} if {b} else not {a}")
-EXACT = frozenset(("sqrt", "floor", "ceil", "round", "abs"))
+EXACT = frozenset(("sqrt", "floor", "ceil", "trunc", "round", "abs", "sign", "copysign", "isnan", "isinf", "isfinite"))
 KINDS = ("for", "vectorized for")
 
 
@@ -160,12 +160,17 @@ def test_conversions(t: DType, kind: str) -> None:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("t", [t for t in DTYPES.values() if t.is_float], ids=str)
+@pytest.mark.parametrize("t", [t for t in DTYPES.values() if t != BOOL], ids=str)
 def test_functions(t: DType, kind: str) -> None:
     inputs = pairs(t)
     n = len(inputs["A"])
-    bodies = [(f"{f}({', '.join(['A[v]', 'B[v]'][: m.count])})", str(t)) for f, m in MATHS.items()]
-    require_agreement(bodies, f"A: {t}[{n}], B: {t}[{n}]", inputs, kind, ulps=2.0 if t.bits < 64 else 4.0)
+    bodies = [
+        (f"{f}({', '.join(['A[v]', 'B[v]'][: m.count])})", "bool" if m.tells else str(t))
+        for f, m in MATHS.items()
+        if m.accepts(t)
+    ]
+    ulps = 0.0 if t.is_integer else 2.0 if t.bits < 64 else 4.0
+    require_agreement(bodies, f"A: {t}[{n}], B: {t}[{n}]", inputs, kind, ulps=ulps)
 
 
 @pytest.mark.parametrize("t", [t for t in DTYPES.values() if t != BOOL], ids=str)

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tensorc_dsl.backend.cuda import emulate as emulate_room
+from tensorc_dsl.backend.cuda import room as emulate_room
 from tensorc_dsl.backend.cuda.codegen.threads import Threads
 from tensorc_dsl.backend.cuda.emulate import emulation
 from tensorc_dsl.backend.cuda.lower.kernels import Arm, Arrived, Device, Fetch, Steps, fetches_in, without_barrier

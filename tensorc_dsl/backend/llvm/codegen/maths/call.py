@@ -164,5 +164,8 @@ def call(f: Function, function: str, args: tuple[Value, ...]) -> Value:
     t = args[0].dtype
     if t.is_float and t.bits == 16:
         made = call(f, function, tuple(convert(f, x, F32) for x in args))
-        return convert(f, made, BOOL if function in CONDITIONS else t)
+        if function in CONDITIONS:
+            return made
+        # LLVM joins the conversions of a number that was an f64, and calls `__truncdfhf2`, which not every library has.
+        return convert(f, made if made.lanes > 1 else f.intrinsic("arithmetic.fence", F32, (made,)), t)
     return CODES[function].emit(f, args)
