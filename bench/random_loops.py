@@ -58,6 +58,15 @@ def terms_first(site: Site) -> tuple[LoopRef, ...]:
     return tuple(LoopRef(x.var) for x in sorted(around, key=lambda x: x.var not in terms))
 
 
+def steps_last(site: Site) -> tuple[LoopRef, ...]:
+    """The loops around a scan, that of its steps last."""
+    paths = [(around, it) for around, b in site.nests for it in b.iters if it.kind is IterKind.SCAN and len(around) > 1]
+    if not paths:
+        raise NothingToName
+    around, steps = site.rng.choice(paths)
+    return tuple(LoopRef(x.var) for x in sorted(around, key=lambda x: x.var in free_vars(steps.binding)))
+
+
 def chosen(site: Site) -> LoopRef:
     """A loop that counts elements of a block that accumulates, and has its start elsewhere."""
     spatial = [
@@ -95,21 +104,21 @@ def follower(site: Site) -> LoopRef:
 
 
 def carried(site: Site) -> LoopRef:
-    """The loop of the steps of a scan over chunks, which `split_scan` makes."""
-    return site.likely_loop([around[0] for around, b in site.nests if around and b.name.endswith("_carry")])
+    """A loop around the steps of a scan over chunks, which `split_scan` makes, with another loop behind it."""
+    around = [x for path, b in site.nests if b.name.endswith("_carry") for x in path]
+    pairs = [(a, b) for body in _bodies(site) for a, b in pairwise(body)]
+    return site.likely_loop([x for x in around if any(a is x and isinstance(b, For) for a, b in pairs)])
 
 
 def after_carry(site: Site) -> LoopRef:
-    """The outermost loop of what reads a scan over chunks."""
-    return site.likely_loop(
-        [
-            around[0]
-            for around, b in site.nests
-            if around
-            and b.name.rpartition("_")[2] != "carry"
-            and any(x.buffer.endswith("_carry") for s in b.body for x in loads(s.value))
-        ]
-    )
+    """The loop that counts the steps of what reads a scan over chunks."""
+    carries = {s.buffer for b in site.blocks if b.name.endswith("_carry") for s in b.body}
+    found: list[For] = []
+    for around, b in site.nests:
+        stored = {s.buffer for s in b.body}
+        if around and not carries & stored and carries & {x.buffer for s in b.body for x in loads(s.value)}:
+            found.append(around[-1])
+    return site.likely_loop(found)
 
 
 def _name(s: Stmt) -> LoopRef | BlockRef:

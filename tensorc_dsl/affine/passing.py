@@ -27,6 +27,7 @@ class NotPassed:
 _SCAN = "take a scan of one value, such as `Y_carry` of `split_scan(Y, n)`"
 _SPLIT = "do this before its loop is split"
 _ALONE = "`merge` its loop and that of what reads it, and leave other readers and outputs to a copy"
+_OUTSIDE = "`merge` the loops around both outside of that of its steps first"
 
 
 def not_passed(program: Program, name: str) -> NotPassed | None:
@@ -49,13 +50,15 @@ def not_passed(program: Program, name: str) -> NotPassed | None:
     before = tuple(sub(i, ONE) if d == counted[0] else i for d, i in enumerate(store.indices))
     if any(not _same(x, before, {}) for x in _reads(b, store.buffer)):
         return NotPassed(f"reads other elements of `{store.buffer}` than that of the step before", _SCAN)
-    return _read_elsewhere(program, around, b, step.binding.name, before)
+    return _read_elsewhere(program, around, b, step.binding.name, before, counted[0])
 
 
 def _read_elsewhere(
-    program: Program, around: tuple[For, ...], b: Block, var: str, before: tuple[Expr, ...]
+    program: Program, around: tuple[For, ...], b: Block, var: str, before: tuple[Expr, ...], counted: int
 ) -> NotPassed | None:
-    """Why what reads or writes the scan beside its own steps does not do with the value before."""
+    """Why what reads or writes the scan beside its own steps does not do with the value before; `counted` is the dimension
+    of the steps.
+    """
     (store,) = b.body
     at = tuple(substitute(i, bindings(b)) for i in before)
     outside = [x.var for x in around]
@@ -72,9 +75,15 @@ def _read_elsewhere(
         for x in _reads(other, store.buffer):
             if not seen or [y.var for y in loops[: len(inner)]] != inner:
                 return NotPassed(f"is read by `{other.name}`, which does not follow it in the loop `{var}`", _ALONE)
-            if not _same(tuple(substitute(i, values) for i in x), at, {y.var: y.extent for y in loops}):
+            read = tuple(substitute(i, values) for i in x)
+            extents = {y.var: y.extent for y in (*around, *loops)}
+            if not _same((read[counted],), (at[counted],), extents):
                 return NotPassed(
                     f"is read by `{other.name}` at another step than the one before that of `{var}`", _ALONE
+                )
+            if not _same(read, at, extents):
+                return NotPassed(
+                    f"is read by `{other.name}` for other scans than the one whose step `{var}` is", _OUTSIDE
                 )
     return None
 

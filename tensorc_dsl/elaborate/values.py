@@ -7,7 +7,7 @@ only through a cast.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import assert_never
 
@@ -319,11 +319,14 @@ class ValueBuilder(TypeFinder):
             x, y = self._pair(e.args[0], e.args[1], want, name, e)
             return self._index(e) if self._arithmetic(x, name, e) == INDEX else ir.Binary(name, x, y)
         if name == "xor":
+            _whole(name, e.args)
             x, y = self._pair(e.args[0], e.args[1], want, name, e)
             if (t := self._arithmetic(x, name, e)).is_float:
                 raise self._wrong(name, Takes.INTEGERS, t, e)
             return self._index(e) if t == INDEX else ir.Binary(name, x, y)
         known = MATHS[name]
+        if known.takes is Takes.INTEGERS:
+            _whole(name, e.args)
         want = None if known.tells else want
         args = self._pair(e.args[0], e.args[1], want, name, e) if wanted == 2 else (self.build(e.args[0], want),)
         t = self._arithmetic(args[0], name, e)
@@ -383,6 +386,14 @@ def _small(e: ir.Expr, at: tree.Expr) -> None:
         raise Invalid(problems.TOO_LARGE(at.span, what=f"`{at.span.text}`", value=e.value))
     for c in ir.children(e):
         _small(c, at)
+
+
+def _whole(name: str, args: Sequence[tree.Expr]) -> None:
+    """Raise Invalid if an argument of a function of integers is a literal that is none: no conversion of the others helps."""
+    for a in args:
+        number = a.operand if isinstance(a, tree.Negate) else a
+        if isinstance(number, tree.Number) and isinstance(number.value, float):
+            raise Invalid(problems.TAKES_WHOLE(a.span, name=name, found=a.span.text))
 
 
 def _unfit(value: int | float, want: DType, at: tree.Expr) -> Invalid:

@@ -92,6 +92,8 @@ def test_types() -> None:
         ("C[i] = pow(A[i])", "E0416"),
         ("C[i] = expp(A[i])", "E0416"),
         ("C[i] = bit_and(A[i], 3)", "E0416"),
+        ("C[i] = f32(shift_left(I[i], 1.5))", "E0416"),
+        ("C[i] = f32(xor(I[i], -2.5))", "E0416"),
         ("C[i] = xor(A[i], A[i])", "E0416"),
         ("C[i] = f32(popcount(i))", "E0416"),
         ("C[i] = f32(sign(i))", "E0416"),

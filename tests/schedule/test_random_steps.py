@@ -34,15 +34,10 @@ def test_there_are_arguments_for_every_primitive(name: str) -> None:
     assert made
 
 
-SELDOM = {"look_back"}
-"""Accepted in fewer than one of 200 random programs: few have a scan of one value whose carry and reader can be merged. Its
-cases and `tests/gpu/test_look_back.py` reach it."""
-
-
-@pytest.mark.parametrize("name", sorted(PRIMITIVES.keys() - SELDOM))
+@pytest.mark.parametrize("name", sorted(PRIMITIVES))
 def test_every_primitive_is_reached(name: str) -> None:
     rng = random.Random(name)
-    for _ in range(200):
+    for _ in range(400):
         program = random_program(rng)[0]
         for each in random_way(rng, name):
             try:
