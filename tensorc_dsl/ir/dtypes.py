@@ -16,6 +16,9 @@ class DType:
     kind: Kind
     bits: int
 
+    def __hash__(self) -> int:
+        return hash(self.name)
+
     @property
     def bytes(self) -> int:
         return max(1, self.bits // 8)

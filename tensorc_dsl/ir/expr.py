@@ -14,14 +14,14 @@ from typing import Any, Literal, NamedTuple, assert_never, get_args
 
 from tensorc_dsl.ir.dtypes import BOOL, INDEX, DType
 from tensorc_dsl.ir.maths import CONDITIONS
-from tensorc_dsl.ir.node import node
+from tensorc_dsl.ir.node import Hashed, node
 
 BinaryOp = Literal["+", "-", "*", "/", "%", "min", "max", "xor"]
 CompareOp = Literal["<", "<=", ">", ">=", "==", "!="]
 LogicOp = Literal["and", "or"]
 
 
-class _Node:
+class _Node(Hashed):
     """A place for the facts about an expression, which are computed at the first question and take no part in equality."""
 
     __slots__ = ("facts",)

@@ -1,8 +1,11 @@
-"""`node`: a frozen dataclass that is made and pickled in half the time.
+"""`node`: a frozen dataclass that is made and pickled in half the time, and may keep its hash.
 
 Steps and passes make tens of thousands of nodes for a schedule. The `__init__` of a frozen dataclass looks up
 `object.__setattr__` and the name of each field again and again; this one calls the slot of each field. The same goes for a
 pickle's state, in which a schedule goes from one process to another and into a snapshot.
+
+A dataclass hashes all that it holds at each question. A class of trees that are keys of tables inherits a slot `hashed`
+(`Hashed`), where the hash is kept at the first one. It is not in a pickle: another process hashes strings otherwise.
 """
 
 from __future__ import annotations
@@ -27,10 +30,17 @@ def node(cls: type[C] | None = None, /, *, eq: bool = True) -> type[C] | Callabl
 
     def made(plain: type[C]) -> type[C]:
         frozen = dataclass(frozen=True, slots=True, eq=eq)(plain)
-        _use_slots(frozen)
+        _use_slots(frozen, keeps_hash=eq and issubclass(frozen, Hashed))
         return frozen
 
     return made if cls is None else made(cls)
+
+
+class Hashed:
+    """A node that keeps its hash."""
+
+    __slots__ = ("hashed",)
+    hashed: int
 
 
 def replace(one: C, /, **changes: Any) -> C:
@@ -38,7 +48,7 @@ def replace(one: C, /, **changes: Any) -> C:
     return cast(Any, one).__replace__(**changes)
 
 
-def _use_slots(cls: Any) -> None:
+def _use_slots(cls: Any, *, keeps_hash: bool) -> None:
     names = [f.name for f in fields(cls)]
     defaults = {f"_{f.name}_default": f.default for f in fields(cls) if f.default is not MISSING}
     parameters = [f"{n}=_{n}_default" if f"_{n}_default" in defaults else n for n in names]
@@ -53,6 +63,16 @@ def _use_slots(cls: Any) -> None:
     exec(f"def __getstate__(self):\n    return ({''.join(f'self.{n}, ' for n in names)})", scope)
     exec(f"def __setstate__(self, state):\n{loads}", scope)
     exec(f"def __replace__(self, /{', *' if names else ''}{given}):\n    return _cls({values})", scope)
-    for name in ("__init__", "__getstate__", "__setstate__", "__replace__"):
+    made = ["__init__", "__getstate__", "__setstate__", "__replace__"]
+    if keeps_hash:  # one frame for each level of a tree, as a dataclass has
+        scope["_keep"] = cls.hashed.__set__
+        every = "".join(f"self.{n}, " for n in names)
+        exec(
+            "def __hash__(self):\n    try:\n        return self.hashed\n    except AttributeError:\n"
+            f"        _keep(self, found := hash(({every})))\n        return found\n",
+            scope,
+        )
+        made.append("__hash__")
+    for name in made:
         scope[name].__qualname__ = f"{cls.__qualname__}.{name}"
         setattr(cls, name, scope[name])

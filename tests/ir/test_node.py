@@ -77,6 +77,23 @@ def test_facts_are_those_of_the_text() -> None:
     assert loads(again) == loads(e)
 
 
+def test_a_hash_is_kept_with_an_expression_and_left_out_of_a_pickle() -> None:
+    e, same = (Binary("+", Load("A", (Var("i"), index(3)), F32), Const(2.0, F32)) for _ in range(2))
+    assert not hasattr(e, "hashed")
+    assert hash(e) == hash(same) == e.hashed
+    assert hash(replace(e, op="*")) != hash(e)
+    assert {e: 1}[same] == 1
+    assert not hasattr(pickle.loads(pickle.dumps(e)), "hashed")
+    assert not hasattr(copy(e), "hashed")
+
+
+def test_expressions_that_nest_as_deep_as_before_have_hashes() -> None:
+    e: Expr = Var("i")
+    for _ in range(400):
+        e = Binary("+", e, index(1))
+    assert hash(e) == e.hashed
+
+
 def test_expressions_of_any_depth_have_facts() -> None:
     e: Expr = Var("i")
     for k in range(20_000):
