@@ -16,9 +16,7 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from tensorc_dsl.ir.arrays import widen
 from tensorc_dsl.ir.bind import bind
-from tensorc_dsl.ir.numbers import largest_finite
 from tensorc_dsl.ir.parse import parse_program
 from tensorc_dsl.ir.print import format_program
 from tensorc_dsl.ir.program import Program
@@ -113,7 +111,7 @@ def _fault(
     for p, got in zip(program.outputs, found, strict=True):
         if got.shape != expected[p.name].shape:
             return f"{p.name} has shape {got.shape}"
-        verdict = compare(p.name, widen(got, p.dtype), expected[p.name], allowed[p.name], largest_finite(p.dtype))
+        verdict = compare(p.name, got, expected[p.name], allowed[p.name], p.dtype)
         if verdict.fault:
             return verdict.fault
     return ""

@@ -10,9 +10,8 @@ from numpy.typing import NDArray
 
 from tensorc_dsl.backend.find import require_backend
 from tensorc_dsl.backend.protocol import Backend, CompileError, KernelFault, LoadedKernel
-from tensorc_dsl.ir.arrays import stored_dtype, widen
+from tensorc_dsl.ir.arrays import stored_dtype
 from tensorc_dsl.ir.bind import Sizes, bind
-from tensorc_dsl.ir.numbers import largest_finite
 from tensorc_dsl.ir.parse import parse_program
 from tensorc_dsl.ir.program import Program
 from tensorc_dsl.measure.check import Verdict, compare
@@ -54,8 +53,7 @@ class Task:
                 return Verdict(np.inf, f"it changes its input `{name}`")
         worst = 0.0
         for p in self.program.outputs:
-            got = widen(arrays[p.name], p.dtype)
-            verdict = compare(p.name, got, self.expected[p.name], self.allowed[p.name], largest_finite(p.dtype))
+            verdict = compare(p.name, arrays[p.name], self.expected[p.name], self.allowed[p.name], p.dtype)
             worst = max(worst, verdict.max_error)
             if verdict.fault:
                 return verdict

@@ -10,9 +10,8 @@ import sys
 import numpy as np
 import pytest
 
-from tensorc_dsl.ir.dtypes import F32
-from tensorc_dsl.ir.numbers import largest_finite
-from tensorc_dsl.measure.check import compare
+from tensorc_dsl.ir.dtypes import BF16, F32
+from tensorc_dsl.measure.check import CHUNK, compare
 from tensorc_dsl.measure.guarded import ALIGNMENT, Guarded, frozen, poison
 from tensorc_dsl.measure.timing import (
     AGREE,
@@ -68,9 +67,7 @@ def test_what_is_not_finite_must_match(got: float, expected: float, right: bool)
     ],
 )
 def test_a_result_too_large_for_its_type_is_infinite(got: float, expected: float, right: bool) -> None:
-    largest = largest_finite(F32)
-    assert largest == float(np.finfo(np.float32).max)
-    verdict = compare("C", np.array([got]), np.array([expected]), np.array([1e32]), largest)
+    verdict = compare("C", np.array([got]), np.array([expected]), np.array([1e32]), F32)
     assert (verdict.fault == "") == right
 
 
@@ -83,6 +80,23 @@ def test_the_fault_names_the_first_wrong_element() -> None:
     assert verdict.fault == "C[1, 2] is 5, not 0 within 0.001 (2 of 12 elements are wrong)"
     assert verdict.max_error == pytest.approx(7000)
     assert compare("C", expected, expected, np.zeros((3, 4))).fault == ""
+
+
+def test_wrong_elements_of_a_large_array_are_counted_from_the_first() -> None:
+    expected = np.zeros((7, CHUNK // 2))
+    got = expected.astype(np.float32)
+    got[3, 1], got[5, 2], got[6, 3] = 2.0, np.nan, -4.0
+    verdict = compare("C", got, expected, np.ones(expected.shape), F32)
+    assert verdict.fault == "C[3, 1] is 2, not 0 within 1 (3 of 229376 elements are wrong)"
+    assert verdict.max_error == np.inf
+    got[5, 2] = 0.0
+    assert compare("C", got, expected, np.ones(expected.shape), F32).max_error == 4.0
+
+
+def test_an_array_is_compared_as_its_type_stores_it() -> None:
+    stored = np.array([[0x3F80, 0x4000]], np.uint16)  # 1 and 2 as bf16
+    assert compare("C", stored, np.array([[1.0, 2.0]]), np.zeros((1, 2)), BF16).fault == ""
+    assert compare("C", stored, np.array([[1.0, 3.0]]), np.zeros((1, 2)), BF16).fault.startswith("C[0, 1] is 2, not 3")
 
 
 def test_scalars_empty_arrays_integers_and_bools() -> None:
