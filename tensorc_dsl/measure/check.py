@@ -60,10 +60,16 @@ def compare(
 
 def _share(got: Array, expected: Array, tolerance: NDArray[np.float64], dtype: DType | None) -> NDArray[np.float64]:
     """The errors as shares of what is allowed; infinite where one is wrong whatever is allowed."""
-    with np.errstate(invalid="ignore", over="ignore"):
+    same = got == expected
+    if same.all():
+        return np.zeros(got.shape)
+    with np.errstate(invalid="ignore", over="ignore", divide="ignore"):
         error = np.abs(got.astype(np.float64) - expected.astype(np.float64))
-        share = np.divide(error, tolerance, out=np.full(error.shape, np.inf), where=tolerance > 0)
-    same = (got == expected) | (np.isnan(got) & np.isnan(expected)) | np.isinf(tolerance)
+        share = error / tolerance
+    if tolerance.min() > 0 and share.max() <= 1.0:  # so none is NaN, and nothing below changes it
+        return share
+    share[~(tolerance > 0)] = np.inf
+    same |= (np.isnan(got) & np.isnan(expected)) | np.isinf(tolerance)
     if dtype is not None and dtype.is_float:
         beyond = np.abs(expected) + tolerance > largest_finite(dtype)
         same |= np.isinf(got) & (np.sign(got) == np.sign(expected)) & beyond
