@@ -23,8 +23,8 @@ from tensorc_dsl.ir.program import (
     is_scattered,
     walk,
 )
-from tensorc_dsl.lower.boxes import span
 from tensorc_dsl.lower.flat import Flat, If, Loop
+from tensorc_dsl.lower.ranges import span
 
 Ranges = dict[str, tuple[int | None, int | None]]
 

@@ -13,6 +13,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from tensorc_dsl.affine.boxed import source_of
+from tensorc_dsl.affine.form import Ranges
 from tensorc_dsl.affine.fragments import Unit, cells, disagreement, misplaced
 from tensorc_dsl.affine.instruction import Match, Tile, match_nest, stored_place
 from tensorc_dsl.affine.simplify import is_multiple, simplify
@@ -52,10 +53,10 @@ from tensorc_dsl.ir.warp import (
     layout_of,
 )
 from tensorc_dsl.lower.bounds import stride
-from tensorc_dsl.lower.boxes import Ranges, span
 from tensorc_dsl.lower.flat import Collective, Flat, If, Loop, LowerError, stores
 from tensorc_dsl.lower.guards import hoist_guards
 from tensorc_dsl.lower.instructions import instructions, match_flat
+from tensorc_dsl.lower.ranges import span
 
 KIND = "cuda"
 

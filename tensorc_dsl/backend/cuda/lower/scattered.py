@@ -8,11 +8,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
+from tensorc_dsl.affine.form import Ranges
 from tensorc_dsl.backend.cuda.lower.bodies import joined
 from tensorc_dsl.backend.cuda.lower.kernels import BLOCK_AXES, THREAD, Device, DeviceKernel, Nested, Phase, Role, Steps
-from tensorc_dsl.lower.boxes import Ranges, span
 from tensorc_dsl.lower.flat import Flat
 from tensorc_dsl.lower.narrow import Known, narrow
+from tensorc_dsl.lower.ranges import span
 from tensorc_dsl.lower.scatter import scatter
 
 Change = Callable[[tuple[Flat, ...], Ranges], tuple[Flat, ...]]

@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tensorc_dsl.affine.accesses import guarded_loads
+from tensorc_dsl.affine.form import Ranges
 from tensorc_dsl.affine.simplify import conjuncts, linear_form
 from tensorc_dsl.backend.cuda.lower.axes import Axes
 from tensorc_dsl.backend.cuda.lower.kernels import THREAD, Local
@@ -24,8 +25,8 @@ from tensorc_dsl.ir.expr import ZERO, Expr, Load, constant, free_vars, index, lo
 from tensorc_dsl.ir.print import format_expr, format_store
 from tensorc_dsl.ir.program import Buffer, Store
 from tensorc_dsl.ir.warp import LANES
-from tensorc_dsl.lower.boxes import Ranges, span
 from tensorc_dsl.lower.flat import Flat, If, Loop, LowerError, Move, Shuffle, store_loads, stores
+from tensorc_dsl.lower.ranges import span
 
 SCOPE = "warp"
 

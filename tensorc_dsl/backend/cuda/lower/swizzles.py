@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import assert_never
 
+from tensorc_dsl.affine.form import Ranges
 from tensorc_dsl.affine.simplify import is_multiple, linear_form, simplify
 from tensorc_dsl.backend.cuda.lower.collectives import element_of, is_of_group, operands_of
 from tensorc_dsl.backend.cuda.lower.descriptors import descriptors_of, require_described, require_whole_lines
@@ -41,7 +42,6 @@ from tensorc_dsl.backend.cuda.lower.kernels import (
 from tensorc_dsl.ir.expr import ZERO, Expr, Load, Var, add, constant, free_vars, substitute, transform
 from tensorc_dsl.ir.program import LoopKind
 from tensorc_dsl.ir.swizzle import Swizzle, swizzled
-from tensorc_dsl.lower.boxes import Ranges, span
 from tensorc_dsl.lower.flat import (
     Alloc,
     Collective,
@@ -56,6 +56,7 @@ from tensorc_dsl.lower.flat import (
     store_loads,
     stores,
 )
+from tensorc_dsl.lower.ranges import span
 
 Orders = Mapping[str, Swizzle]
 """The buffers that are not in plain order."""
