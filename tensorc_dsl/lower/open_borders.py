@@ -31,7 +31,7 @@ from tensorc_dsl.ir.expr import (
     transform,
 )
 from tensorc_dsl.ir.node import replace
-from tensorc_dsl.ir.program import LoopKind, Store
+from tensorc_dsl.ir.program import LoopKind, Store, map_store
 from tensorc_dsl.lower.borders import undecided_vectors
 from tensorc_dsl.lower.flat import Flat, If, Loop, Parallel
 from tensorc_dsl.lower.open_partition import between, cut_at, possible
@@ -154,5 +154,5 @@ def _decided(s: Flat, facts: tuple[Expr, ...]) -> Flat:
         return e
 
     if isinstance(s, Store):
-        return Store(s.buffer, tuple(transform(i, new) for i in s.indices), transform(s.value, new))
+        return map_store(s, lambda e: transform(e, new))
     return replace(s, body=tuple(_decided(x, facts) for x in s.body))

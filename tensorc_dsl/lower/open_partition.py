@@ -30,10 +30,20 @@ from tensorc_dsl.ir.expr import (
     dtype_of,
     free_vars,
     index,
-    substitute,
 )
 from tensorc_dsl.ir.program import LoopKind, Store
-from tensorc_dsl.lower.flat import Alloc, Collective, Flat, If, Instruction, Loop, Parallel, Shuffle, body_of
+from tensorc_dsl.lower.flat import (
+    Alloc,
+    Collective,
+    Flat,
+    If,
+    Instruction,
+    Loop,
+    Parallel,
+    Shuffle,
+    body_of,
+    substituted,
+)
 from tensorc_dsl.lower.ranges import within
 
 SHORT_NEST = 2048
@@ -89,7 +99,7 @@ def _loop(s: Loop, ranges: Ranges, copies: int, tried: frozenset[Expr] = frozens
     out: list[Flat] = []
     for begin, end, body, single in _pieces(cut, s.begin, s.end, s.body, inside):
         if single:
-            here = tuple(_put(x, {s.var: begin}) for x in body)
+            here = tuple(substituted(x, {s.var: begin}) for x in body)
             out.append(If(Compare("<", begin, end), partition_open(here, ranges, copies * 2)))
         else:
             out.extend(_loop(replace(s, begin=begin, end=end, body=body), ranges, copies * 2, tried | cut.conds))
@@ -138,7 +148,7 @@ def _branches(
     for begin, end, part, single in _pieces(cut, ZERO, extent, body, ranges):
         conds = [Compare(">=", Var(var), begin)] if begin != ZERO else []
         conds += [Compare("<", Var(var), end)] if end != extent else []
-        here = tuple(_put(x, {var: begin}) for x in part) if single else part
+        here = tuple(substituted(x, {var: begin}) for x in part) if single else part
         inner = _branches(rest if single else loops, here, ranges, copies * 2, tried | cut.conds)
         guard = conjunction(tuple(conds))
         out.extend(inner if guard is None else (If(guard, inner),))
@@ -201,24 +211,6 @@ def _assume(body: tuple[Flat, ...], known: frozenset[Expr], holds: bool) -> tupl
         elif inner:
             out.append(replace(s, body=inner))
     return tuple(out)
-
-
-def _put(s: Flat, values: dict[str, Expr]) -> Flat:
-    """A statement with expressions in place of variables."""
-
-    def new(e: Expr) -> Expr:
-        return substitute(e, values)
-
-    match s:
-        case Store():
-            return replace(s, indices=tuple(map(new, s.indices)), value=new(s.value))
-        case If():
-            s = replace(s, cond=new(s.cond))
-        case Loop():
-            s = replace(s, begin=new(s.begin), end=new(s.end))
-        case Parallel() | Alloc() | Instruction() | Collective() | Shuffle():
-            pass  # their extents and sizes are over open dimensions only
-    return replace(s, body=tuple(_put(x, values) for x in s.body))
 
 
 def _find(var: str, body: tuple[Flat, ...], ranges: Ranges, tried: frozenset[Expr]) -> Cut | None:

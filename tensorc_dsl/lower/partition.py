@@ -16,7 +16,7 @@ from tensorc_dsl.ir.dtypes import INDEX
 from tensorc_dsl.ir.expr import Compare, Const, Expr, Logic, Var, constant, dims_in, dtype_of, free_vars, index
 from tensorc_dsl.ir.memo import by_identity
 from tensorc_dsl.ir.node import replace
-from tensorc_dsl.ir.program import LoopKind, Store
+from tensorc_dsl.ir.program import LoopKind, Store, map_store
 from tensorc_dsl.lower.borders import LINE, MOST, on_whole_lines, undecided
 from tensorc_dsl.lower.flat import Alloc, Collective, Flat, If, Instruction, Loop, Parallel, Shuffle
 from tensorc_dsl.lower.ranges import within
@@ -51,7 +51,7 @@ def partition(body: tuple[Flat, ...], ranges: Ranges | None = None, copies: int 
 
 
 def simplify_store(s: Store, ranges: Ranges) -> Store:
-    return replace(s, indices=tuple(simplify(i, ranges) for i in s.indices), value=simplify(s.value, ranges))
+    return map_store(s, lambda e: simplify(e, ranges))
 
 
 def _loop(s: Loop, ranges: Ranges, copies: int) -> tuple[Flat, ...]:

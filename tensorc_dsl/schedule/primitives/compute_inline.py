@@ -8,7 +8,7 @@ from tensorc_dsl.affine.accesses import home
 from tensorc_dsl.affine.coverage import full_domain
 from tensorc_dsl.affine.simplify import simplify
 from tensorc_dsl.ir.expr import Expr, Load, Var, substitute, transform
-from tensorc_dsl.ir.program import Block, IterKind, Program, Store, replace_stmt
+from tensorc_dsl.ir.program import Block, IterKind, Program, Store, map_store, replace_stmt
 from tensorc_dsl.schedule.motion import (
     NO_CONSUMER,
     InsertionPoint,
@@ -118,6 +118,6 @@ def _inlined(reader: Block, store: Store, names: tuple[str, ...]) -> Block:
         return known[e.indices]
 
     def rewritten(s: Store) -> Store:
-        return Store(s.buffer, tuple(transform(i, element) for i in s.indices), transform(s.value, element))
+        return map_store(s, lambda e: transform(e, element))
 
     return replace(reader, init=tuple(map(rewritten, reader.init)), body=tuple(map(rewritten, reader.body)))

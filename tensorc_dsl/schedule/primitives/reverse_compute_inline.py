@@ -11,7 +11,7 @@ from tensorc_dsl.affine.sets import bindings
 from tensorc_dsl.affine.simplify import extent_ranges, simplify, simplify_where
 from tensorc_dsl.affine.solve import solve
 from tensorc_dsl.ir.expr import ZERO, Compare, Expr, Load, loads, substitute, transform
-from tensorc_dsl.ir.program import Block, IterKind, LoopKind, Program, Store, replace_stmt
+from tensorc_dsl.ir.program import Block, IterKind, LoopKind, Program, map_store, replace_stmt
 from tensorc_dsl.schedule.kinds import RACE
 from tensorc_dsl.schedule.motion import (
     InsertionPoint,
@@ -94,8 +94,8 @@ def reverse_compute_inline(program: Program, block: BlockRef) -> Rewrite[None]:
 
     # The producer's value is over its own iterators, so it is inserted after those of the block are replaced.
     (s,) = b.body
-    index = tuple(simplify(substitute(i, values), ranges) for i in s.indices)
-    store = Store(s.buffer, index, transform(simplify(substitute(s.value, values), ranges), element))
+    bound = map_store(s, lambda e: simplify(substitute(e, values), ranges))
+    store = replace(bound, value=transform(bound.value, element))
     merged = replace(producer[1], body=(store,), where=where)
     result = replace_stmt(remove_block(program, b.name), merged.name, (merged,))
     result = replace_buffer(result, buffer, ())

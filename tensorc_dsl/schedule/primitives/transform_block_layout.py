@@ -9,7 +9,19 @@ from tensorc_dsl.affine.inversion import inverted, size_of
 from tensorc_dsl.affine.simplify import simplify, simplify_where
 from tensorc_dsl.ir.expr import ZERO, Expr, Var, constant, free_vars, substitute
 from tensorc_dsl.ir.print import format_expr
-from tensorc_dsl.ir.program import Block, For, Iter, IterKind, LoopKind, Program, Stmt, Store, replace_stmt, used_names
+from tensorc_dsl.ir.program import (
+    Block,
+    For,
+    Iter,
+    IterKind,
+    LoopKind,
+    Program,
+    Stmt,
+    Store,
+    map_store,
+    replace_stmt,
+    used_names,
+)
 from tensorc_dsl.schedule.motion import top_statement
 from tensorc_dsl.schedule.nests import guarded, iter_ranges, nest_over, only_block, stmt_name
 from tensorc_dsl.schedule.places import NO_BLOCK, the_block
@@ -56,8 +68,7 @@ def transform_block_layout(program: Program, block: BlockRef, layout: IndexMap) 
     values = {it.name: simplify(e, ranges) for it, e in zip(b.iters, back.values, strict=True)}
 
     def placed(s: Store) -> Store:
-        indices = tuple(simplify(substitute(i, values), ranges) for i in s.indices)
-        return Store(s.buffer, indices, simplify(substitute(s.value, values), ranges))
+        return map_store(s, lambda e: simplify(substitute(e, values), ranges))
 
     new = replace(b, iters=iters, init=tuple(map(placed, b.init)), body=tuple(map(placed, b.body)))
     top = stmt_name(top_statement(around, b))
