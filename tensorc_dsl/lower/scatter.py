@@ -10,8 +10,8 @@ from tensorc_dsl.affine.simplify import simplify_where
 from tensorc_dsl.ir.expr import ONE, Compare, Expr, add, conjunction, constant
 from tensorc_dsl.ir.node import replace
 from tensorc_dsl.ir.program import LoopKind, Store
-from tensorc_dsl.lower.flat import Flat, If, Loop, inside
-from tensorc_dsl.lower.ranges import interval, within
+from tensorc_dsl.lower.flat import Flat, If, Loop
+from tensorc_dsl.lower.ranges import hull, within
 
 
 def scatter(body: tuple[Flat, ...], ranges: Ranges | None = None) -> tuple[Flat, ...]:
@@ -36,7 +36,7 @@ def scatter(body: tuple[Flat, ...], ranges: Ranges | None = None) -> tuple[Flat,
 
 
 def _scattered(s: Loop, ranges: Ranges) -> tuple[Flat, ...]:
-    below = {x.var: interval(x) for x in inside(s.body) if isinstance(x, Loop)}
+    below = hull(s.body)
     own = within(ranges, s)
     try:
         found = chosen_of(s.var, frozenset(below), tuple(_stores(s.body, ())), {**own, **below})
