@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from tensorc_dsl.affine.form import Ranges
 from tensorc_dsl.affine.simplify import bounds, linear_form, prove, simplify
 from tensorc_dsl.ir.expr import ZERO, Compare, Expr, Var, conjunction, dims_in, free_vars, loads, substitute
 from tensorc_dsl.ir.node import replace
@@ -25,8 +26,6 @@ from tensorc_dsl.ir.program import (
 )
 from tensorc_dsl.lower.flat import Flat, If, Loop
 from tensorc_dsl.lower.ranges import span
-
-Ranges = dict[str, tuple[int | None, int | None]]
 
 
 @dataclass(frozen=True, slots=True)

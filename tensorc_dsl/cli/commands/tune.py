@@ -332,4 +332,4 @@ def _explain(task: Task, result: TuneResult) -> None:
         except TschedError as e:
             show_diagnostics(*e.diagnostics)
     for message, count in Counter(f"{o.status.replace('_', ' ')}: {o.message}" for o in result.outcomes).most_common(3):
-        show_foreign(f"{count} × {message}", err=True)
+        show_foreign(f"{count} × {message}")
