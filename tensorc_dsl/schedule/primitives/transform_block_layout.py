@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from tensorc_dsl.affine.dependence import carried
 from tensorc_dsl.affine.inversion import inverted, size_of
-from tensorc_dsl.affine.simplify import simplify, simplify_where
+from tensorc_dsl.affine.simplify import iter_ranges, simplify, simplify_where
 from tensorc_dsl.ir.expr import ZERO, Expr, Var, constant, free_vars, substitute
 from tensorc_dsl.ir.print import format_expr
 from tensorc_dsl.ir.program import (
@@ -23,7 +23,7 @@ from tensorc_dsl.ir.program import (
     used_names,
 )
 from tensorc_dsl.schedule.motion import top_statement
-from tensorc_dsl.schedule.nests import guarded, iter_ranges, nest_over, only_block, stmt_name
+from tensorc_dsl.schedule.nests import guarded, nest_over, only_block, stmt_name
 from tensorc_dsl.schedule.places import NO_BLOCK, the_block
 from tensorc_dsl.schedule.primitive import primitive
 from tensorc_dsl.schedule.refs import BlockRef, IndexMap
@@ -64,7 +64,7 @@ def transform_block_layout(program: Program, block: BlockRef, layout: IndexMap) 
     back = inverted(layout.params, layout.results, [it.extent for it in b.iters], at)
     if back is None:
         raise _no_iterators(program, b, layout, "its results do not tell all of them, one after another")
-    ranges = iter_ranges(Block(b.name, iters, ()))
+    ranges = iter_ranges(iters)
     values = {it.name: simplify(e, ranges) for it, e in zip(b.iters, back.values, strict=True)}
 
     def placed(s: Store) -> Store:
