@@ -56,7 +56,7 @@ from tensorc_dsl.lower.flat import (
     store_loads,
     stores,
 )
-from tensorc_dsl.lower.ranges import span
+from tensorc_dsl.lower.ranges import span, within
 
 Orders = Mapping[str, Swizzle]
 """The buffers that are not in plain order."""
@@ -106,11 +106,14 @@ def _flat(body: tuple[Flat, ...], orders: Orders, ranges: Ranges, lanes: tuple[s
             case Store(buffer=buffer, indices=(at,), value=value):
                 at = _place(at, orders[buffer], ranges, lanes) if buffer in orders else at
                 out.append(replace(s, indices=(at,), value=_expr(value, orders, ranges, lanes)))
-            case Loop(var=var, end=end, body=inner):
+            case Loop(var=var, body=inner):
+                # Bounds may be numbers of the data, which are in shared memory too.
+                begin, end = (_expr(e, orders, ranges, lanes) for e in (s.begin, s.end))
                 if s.kind is LoopKind.VECTORIZED and not _is_whole(s, orders):
                     s = replace(s, kind=LoopKind.UNROLLED)
                 own = (*lanes, var) if s.kind is LoopKind.VECTORIZED else lanes
-                out.append(replace(s, body=_flat(inner, orders, {**ranges, var: span(end)}, own)))
+                inside = _flat(inner, orders, within(ranges, s), own)
+                out.append(replace(s, begin=begin, end=end, body=inside))
             case If(cond=cond, body=inner):
                 out.append(If(_expr(cond, orders, ranges, lanes), _flat(inner, orders, ranges, lanes)))
             case Alloc(body=inner) | Shuffle(body=inner):
