@@ -6,7 +6,6 @@ A name of an axis (`thread`, `block.x`, …) is a variable with a value of its o
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
 
 from tensorc_dsl.ir.dtypes import DType
 from tensorc_dsl.ir.expr import ZERO, Compare, Dim, Expr, Var
@@ -326,21 +325,3 @@ def atomics_in(body: tuple[Device, ...]) -> frozenset[str]:
 def barriers_in(body: tuple[Device, ...]) -> int:
     """The number of barriers in the text of statements."""
     return sum(isinstance(s, Barrier) for s in inside(body))
-
-
-def without_barrier(kernel: DeviceKernel, number: int) -> DeviceKernel:
-    """The kernel without the barrier at that place in its text: what tests of the barriers run."""
-    left = number
-
-    def go(body: tuple[Device, ...]) -> tuple[Device, ...]:
-        nonlocal left
-        out: list[Device] = []
-        for s in body:
-            if isinstance(s, Barrier):
-                left -= 1
-                if left == -1:
-                    continue
-            out.append(replace(s, body=go(s.body)) if isinstance(s, Nested) else s)
-        return tuple(out)
-
-    return replace(kernel, body=go(kernel.body))
