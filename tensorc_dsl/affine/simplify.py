@@ -30,11 +30,11 @@ from tensorc_dsl.ir.program import For, Iter
 
 __all__ = [
     "FALSE", "TRUE", "bounds", "conjuncts", "essential", "extent_ranges", "is_multiple", "iter_ranges", "linear_form",
-    "negate", "prove", "ranges_of", "simplify", "simplify_where",
+    "negate", "prove", "ranges_below", "simplify", "simplify_where",
 ]  # fmt: skip
 
 
-def ranges_of(extents: Iterable[tuple[str, Expr]]) -> dict[str, Interval]:
+def ranges_below(extents: Iterable[tuple[str, Expr]]) -> dict[str, Interval]:
     """The range of each variable: 0 to extent - 1, open above without a limit. An extent is over the variables before."""
     out: dict[str, Interval] = {}
     for name, extent in extents:
@@ -46,12 +46,12 @@ def ranges_of(extents: Iterable[tuple[str, Expr]]) -> dict[str, Interval]:
 
 def extent_ranges(loops: Iterable[For]) -> dict[str, Interval]:
     """The range of each loop variable."""
-    return ranges_of((x.var, x.extent) for x in loops)
+    return ranges_below((x.var, x.extent) for x in loops)
 
 
 def iter_ranges(iters: Iterable[Iter]) -> dict[str, Interval]:
     """The range of each iterator of a block."""
-    return ranges_of((it.name, it.extent) for it in iters)
+    return ranges_below((it.name, it.extent) for it in iters)
 
 
 def simplify(e: Expr, ranges: Ranges) -> Expr:
