@@ -56,7 +56,7 @@ from tensorc_dsl.lower.bounds import stride
 from tensorc_dsl.lower.flat import Collective, Flat, If, Loop, LowerError, stores
 from tensorc_dsl.lower.guards import hoist_guards
 from tensorc_dsl.lower.instructions import instructions, match_flat
-from tensorc_dsl.lower.ranges import span
+from tensorc_dsl.lower.ranges import within
 
 KIND = "cuda"
 
@@ -127,7 +127,7 @@ class _Maker:
                 continue
             if isinstance(s, Loop):
                 inner = (*bound, s.var) if self.axes.is_thread(s.var) else bound
-                out.append(replace(s, body=self.run(s.body, {**ranges, s.var: span(s.end)}, inner)))
+                out.append(replace(s, body=self.run(s.body, within(ranges, s), inner)))
             else:
                 out.append(replace(s, body=self.run(s.body, ranges, bound)))
         return tuple(out)
@@ -136,7 +136,7 @@ class _Maker:
         """The nest as an instruction, in a loop over lanes; as serial loops if it is none for these GPUs."""
         found = self.named.get(s.var)
         if found is None and constant(s.end) == 1:  # the instruction has the name of the first loop that counts
-            return replace(s, kind=LoopKind.SERIAL, body=self.run(s.body, {**ranges, s.var: span(s.end)}, bound))
+            return replace(s, kind=LoopKind.SERIAL, body=self.run(s.body, within(ranges, s), bound))
         match = None if found is None else match_flat(s, found, ranges)
         code = None if found is None else self._code(found)
         if found is not None and code is None and (is_of_group(found) or is_box(found)):

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from tensorc_dsl.affine.form import Ranges
 from tensorc_dsl.ir.dtypes import DType
 from tensorc_dsl.ir.expr import ZERO, Compare, Dim, Expr, Var
 from tensorc_dsl.ir.node import node
@@ -14,6 +15,7 @@ from tensorc_dsl.ir.program import Store
 from tensorc_dsl.ir.swizzle import Swizzle
 from tensorc_dsl.lower.flat import Collective, Flat, Param, Prepared, TensorMap, stores
 from tensorc_dsl.lower.flat import inside as inside_flat
+from tensorc_dsl.lower.ranges import span
 
 THREAD = "thread"
 """The variable that counts the threads of a block."""
@@ -314,6 +316,11 @@ def collectives_in(body: tuple[Device, ...]) -> Iterator[Collective]:
     for s in inside(body):
         if isinstance(s, Phase):
             yield from (x for x in inside_flat(s.body) if isinstance(x, Collective))
+
+
+def numbers_of(k: DeviceKernel) -> Ranges:
+    """The ranges of the numbers of a thread and of its block."""
+    return {THREAD: (0, k.threads - 1)} | {name: span(n) for name, n in zip(BLOCK_AXES, k.grid, strict=True)}
 
 
 def atomics_in(body: tuple[Device, ...]) -> frozenset[str]:

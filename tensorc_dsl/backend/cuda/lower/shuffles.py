@@ -26,7 +26,7 @@ from tensorc_dsl.ir.print import format_expr, format_store
 from tensorc_dsl.ir.program import Buffer, Store, map_store
 from tensorc_dsl.ir.warp import LANES
 from tensorc_dsl.lower.flat import Flat, If, Loop, LowerError, Move, Shuffle, store_loads, stores, substituted
-from tensorc_dsl.lower.ranges import span
+from tensorc_dsl.lower.ranges import within
 
 SCOPE = "warp"
 
@@ -150,7 +150,7 @@ class _Maker:
         """The place inside of a statement."""
         match s:
             case Loop():
-                at = replace(at, ranges={**at.ranges, s.var: span(s.end)})
+                at = replace(at, ranges=within(at.ranges, s))
                 if s.var in self.axes.loops:
                     at = replace(at, bound=(*at.bound, s.var))
                     if at.written is None and self.axes.is_thread(s.var):

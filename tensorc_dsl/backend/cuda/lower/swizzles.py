@@ -16,7 +16,6 @@ from tensorc_dsl.affine.simplify import is_multiple, linear_form, simplify
 from tensorc_dsl.backend.cuda.lower.collectives import element_of, is_of_group, operands_of
 from tensorc_dsl.backend.cuda.lower.descriptors import descriptors_of, require_described, require_whole_lines
 from tensorc_dsl.backend.cuda.lower.kernels import (
-    BLOCK_AXES,
     THREAD,
     Arm,
     Arrived,
@@ -38,6 +37,7 @@ from tensorc_dsl.backend.cuda.lower.kernels import (
     Wait,
     collectives_in,
     fetches_in,
+    numbers_of,
 )
 from tensorc_dsl.ir.expr import ZERO, Expr, Load, Var, add, constant, free_vars, substitute, transform
 from tensorc_dsl.ir.program import LoopKind
@@ -67,8 +67,7 @@ def with_swizzles(k: DeviceKernel) -> DeviceKernel:
     adjacent elements than an order keeps together."""
     orders = {b.name: b.swizzle for b in k.shared if b.swizzle is not None}
     described = any(fetches_in(k.body)) or any(is_of_group(s.intrinsic) for s in collectives_in(k.body))
-    ranges: Ranges = {THREAD: (0, k.threads - 1)} | {name: span(n) for name, n in zip(BLOCK_AXES, k.grid, strict=True)}
-    return replace(k, body=_device(k.body, orders, ranges)) if orders or described else k
+    return replace(k, body=_device(k.body, orders, numbers_of(k))) if orders or described else k
 
 
 def _device(body: tuple[Device, ...], orders: Orders, ranges: Ranges) -> tuple[Device, ...]:
