@@ -318,8 +318,8 @@ def collectives_in(body: tuple[Device, ...]) -> Iterator[Collective]:
             yield from (x for x in inside_flat(s.body) if isinstance(x, Collective))
 
 
-def numbers_of(k: DeviceKernel) -> Ranges:
-    """The ranges of the numbers of a thread and of its block."""
+def launch_ranges(k: DeviceKernel) -> Ranges:
+    """The ranges of what a launch gives each thread: its number in the block, and the numbers of the block."""
     return {THREAD: (0, k.threads - 1)} | {name: span(n) for name, n in zip(BLOCK_AXES, k.grid, strict=True)}
 
 

@@ -10,7 +10,16 @@ from dataclasses import replace
 
 from tensorc_dsl.affine.form import Ranges
 from tensorc_dsl.backend.cuda.lower.bodies import joined
-from tensorc_dsl.backend.cuda.lower.kernels import THREAD, Device, DeviceKernel, Nested, Phase, Role, Steps, numbers_of
+from tensorc_dsl.backend.cuda.lower.kernels import (
+    THREAD,
+    Device,
+    DeviceKernel,
+    Nested,
+    Phase,
+    Role,
+    Steps,
+    launch_ranges,
+)
 from tensorc_dsl.lower.flat import Flat
 from tensorc_dsl.lower.narrow import Known, narrow
 from tensorc_dsl.lower.ranges import span
@@ -21,7 +30,7 @@ Change = Callable[[tuple[Flat, ...], Ranges], tuple[Flat, ...]]
 
 def with_scattered(k: DeviceKernel) -> DeviceKernel:
     """The kernel with each scattered loop as the iteration that data choose, if they choose one."""
-    return replace(k, body=_device(k.body, numbers_of(k), scatter))
+    return replace(k, body=_device(k.body, launch_ranges(k), scatter))
 
 
 def with_bounds(k: DeviceKernel, known: Known) -> DeviceKernel:
@@ -30,7 +39,7 @@ def with_bounds(k: DeviceKernel, known: Known) -> DeviceKernel:
     Bounds may differ between threads. Those of a loop in which a warp meets do not, and no barrier is in a loop of a thread.
     """
     mine = replace(known, together=frozenset((THREAD,)), private=frozenset(b.name for b in k.local))
-    return replace(k, body=_device(joined(k.body), numbers_of(k), lambda body, ranges: narrow(body, mine, ranges)))
+    return replace(k, body=_device(joined(k.body), launch_ranges(k), lambda body, ranges: narrow(body, mine, ranges)))
 
 
 def _device(body: tuple[Device, ...], ranges: Ranges, change: Change) -> tuple[Device, ...]:

@@ -37,7 +37,7 @@ from tensorc_dsl.backend.cuda.lower.kernels import (
     Wait,
     collectives_in,
     fetches_in,
-    numbers_of,
+    launch_ranges,
 )
 from tensorc_dsl.ir.expr import ZERO, Expr, Load, Var, add, constant, free_vars, substitute, transform
 from tensorc_dsl.ir.program import LoopKind
@@ -67,7 +67,7 @@ def with_swizzles(k: DeviceKernel) -> DeviceKernel:
     adjacent elements than an order keeps together."""
     orders = {b.name: b.swizzle for b in k.shared if b.swizzle is not None}
     described = any(fetches_in(k.body)) or any(is_of_group(s.intrinsic) for s in collectives_in(k.body))
-    return replace(k, body=_device(k.body, orders, numbers_of(k))) if orders or described else k
+    return replace(k, body=_device(k.body, orders, launch_ranges(k))) if orders or described else k
 
 
 def _device(body: tuple[Device, ...], orders: Orders, ranges: Ranges) -> tuple[Device, ...]:
