@@ -47,10 +47,6 @@ class Source:
         end = self._starts[number] - 1 if number < len(self._starts) else len(self.text)
         return self.text[start:end]
 
-    @property
-    def line_count(self) -> int:
-        return len(self._starts)
-
 
 @dataclass(frozen=True, slots=True)
 class Span:

@@ -33,7 +33,7 @@ from tensorc_dsl.ir.expr import (
 )
 from tensorc_dsl.ir.node import node
 from tensorc_dsl.ir.numbers import consecutive, limits, nearest
-from tensorc_dsl.ir.program import Block, For, Store, walk
+from tensorc_dsl.ir.program import Block, For, Store, store_at, walk
 from tensorc_dsl.ir.reductions import fold_of, identity
 
 Guarded = tuple[tuple[Expr, ...], Store]
@@ -82,9 +82,7 @@ def chosen_iteration(around: Sequence[For], loop: For) -> Chosen:
 def _bound(b: Block) -> Iterator[Guarded]:
     """The stores of a block over the loops around it."""
     values = {it.name: it.binding for it in b.iters}
-    for s in b.body:
-        indices = tuple(substitute(i, values) for i in s.indices)
-        yield b.where, Store(s.buffer, indices, substitute(s.value, values))
+    return ((b.where, store_at(s, values)) for s in b.body)
 
 
 def chosen_of(var: str, below: frozenset[str], found: Sequence[Guarded], ranges: Ranges) -> Chosen | None:

@@ -15,6 +15,16 @@ Ranges = Mapping[str, Interval]
 
 OPEN: Interval = (None, None)
 
+
+def joined(a: Interval, b: Interval) -> Interval:
+    """The smallest interval that contains both."""
+    (low, high), (least, most) = a, b
+    return (
+        None if low is None or least is None else min(low, least),
+        None if high is None or most is None else max(high, most),
+    )
+
+
 FAR = 2**62
 """Values further from 0 than this may overflow 64 bits in an addition, and change sign."""
 

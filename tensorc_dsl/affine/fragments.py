@@ -19,7 +19,7 @@ from tensorc_dsl.affine.boxed import no_box
 from tensorc_dsl.affine.form import Ranges
 from tensorc_dsl.affine.instruction import Match, Mismatch, Tile
 from tensorc_dsl.affine.sets import NotAffine, loop_conditions, mapping
-from tensorc_dsl.affine.simplify import extent_ranges, simplify
+from tensorc_dsl.affine.simplify import ranges_below, simplify
 from tensorc_dsl.ir.expr import (
     ZERO,
     Expr,
@@ -145,7 +145,7 @@ def _grid(use: _Use) -> tuple[int, ...] | None:
     """The sizes of a grid of which each tile is one whole cell; None if there is no such grid or none is found. Dimensions
     that move one subscript are the digits of a number."""
     tile, cell = use.tile, [1] * len(use.tile.origin)
-    ranges = extent_ranges(For(v, n, ()) for v, n in use.around)
+    ranges = ranges_below(use.around)
     for k, step, n in sorted(_moved(tile), key=lambda x: x[1]):
         if k < 0 or step != cell[k]:
             return None

@@ -37,7 +37,7 @@ from tensorc_dsl.ir.expr import (
 from tensorc_dsl.ir.memo import by_first
 from tensorc_dsl.ir.node import node
 from tensorc_dsl.ir.print import format_expr, format_store
-from tensorc_dsl.ir.program import Block, Buffer, For, Intrinsic, Store
+from tensorc_dsl.ir.program import Block, Buffer, For, Intrinsic, Store, store_at
 from tensorc_dsl.ir.warp import is_box
 
 _COMMUTES = ("+", "*", "min", "max")
@@ -113,8 +113,7 @@ def _matched(nest: For, outer: tuple[tuple[str, Expr], ...], intrinsic: Intrinsi
                 "pad the axis to a multiple of the tile (`pad_einsum`), or split it exactly",
             )
     values = {it.name: it.binding for it in b.iters}
-    s = b.body[0]
-    bound = Store(s.buffer, tuple(substitute(i, values) for i in s.indices), substitute(s.value, values))
+    bound = store_at(b.body[0], values)
     extents = [(x.var, constant(x.extent)) for x in loops]
     around = (For(v, n, ()) for v, n in outer)
     found = match_store(extents, bound, intrinsic, extent_ranges((*around, *loops)))

@@ -9,9 +9,9 @@ from tensorc_dsl.affine.coverage import Digit, digit, is_last, missing_digits
 from tensorc_dsl.affine.form import Context
 from tensorc_dsl.affine.linear import linear
 from tensorc_dsl.affine.regions import Region
-from tensorc_dsl.affine.simplify import extent_ranges
+from tensorc_dsl.affine.simplify import iter_ranges
 from tensorc_dsl.ir.expr import ZERO, Expr, add, constant, index, mul, sub
-from tensorc_dsl.ir.program import Block, For, IterKind
+from tensorc_dsl.ir.program import Block, IterKind
 
 
 def instances_writing(block: Block, indices: Sequence[Expr], region: Region) -> list[tuple[Expr, Expr]] | str:
@@ -24,7 +24,7 @@ def instances_writing(block: Block, indices: Sequence[Expr], region: Region) -> 
     vague = _tells_apart(block, indices)
     if vague is not None:
         return vague
-    context = Context(extent_ranges(For(it.name, it.extent, ()) for it in block.iters))
+    context = Context(iter_ranges(block.iters))
     parts = [_Part(s, *box, None) for s, box in zip(indices, region, strict=True)]
     limits = {name: found[-1].range for name, found in _limits(parts, context)[0].items()}
     return [_clipped(limits.get(it.name), it.extent) for it in block.iters]
@@ -38,7 +38,7 @@ def instances_reading(
     None if ranges of single iterators cannot describe these instances. A range may exceed the iterator's extent, or be cut
     to it.
     """
-    context = Context(extent_ranges(For(it.name, it.extent, ()) for it in block.iters))
+    context = Context(iter_ranges(block.iters))
     parts = [_Part(s, *box, size) for s, box, size in zip(indices, region, shape, strict=True)]
     found, other = _limits(parts, context)
     if other or any(not x.exact or x.range != each[0].range for each in found.values() for x in each):
@@ -120,7 +120,7 @@ def _by_digits(found: Mapping[_Part, Digit], context: Context) -> _Limit | None:
 
 def _tells_apart(block: Block, indices: Sequence[Expr]) -> str | None:
     """A spatial iterator whose value the subscripts do not determine; None if there is none."""
-    context = Context(extent_ranges(For(it.name, it.extent, ()) for it in block.iters))
+    context = Context(iter_ranges(block.iters))
     used: list[Digit] = []
     direct: set[str] = set()
     for subscript in indices:

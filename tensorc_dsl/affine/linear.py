@@ -14,7 +14,7 @@ from __future__ import annotations
 from math import gcd
 
 from tensorc_dsl.affine.data import datum_range, is_datum
-from tensorc_dsl.affine.form import FAR, OPEN, Atom, Context, Interval, Linear, decide, order_key, to_expr
+from tensorc_dsl.affine.form import FAR, OPEN, Atom, Context, Interval, Linear, decide, joined, order_key, to_expr
 from tensorc_dsl.affine.nonlinear import extreme, product, quotient_range
 from tensorc_dsl.ir.dtypes import BOOL, INDEX
 from tensorc_dsl.ir.expr import (
@@ -153,11 +153,7 @@ def _twos(n: Linear) -> int:
 def _choice(cond: Expr, a: Linear, b: Linear, context: Context) -> Linear:
     if a == b:
         return a
-    (a0, a1), (b0, b1) = context.range_of(a), context.range_of(b)
-    interval = (
-        None if a0 is None or b0 is None else min(a0, b0),
-        None if a1 is None or b1 is None else max(a1, b1),
-    )
+    interval = joined(context.range_of(a), context.range_of(b))
     return context.atom(Select(simplified(cond, context), to_expr(a), to_expr(b)), interval)
 
 

@@ -16,7 +16,7 @@ from typing import NoReturn
 
 from tensorc_dsl.affine.data import datum_range, is_datum
 from tensorc_dsl.affine.form import FAR, Ranges
-from tensorc_dsl.affine.simplify import extent_ranges
+from tensorc_dsl.affine.simplify import extent_ranges, iter_ranges
 from tensorc_dsl.ir.dtypes import INDEX
 from tensorc_dsl.ir.expr import Binary, Call, Compare, Const, Dim, Expr, Select, Var, children, dtype_of
 from tensorc_dsl.ir.program import For, Program, walk
@@ -61,7 +61,7 @@ def too_far_in(program: Program) -> Expr | None:
             found = next((x for e in (*(it.binding for it in s.iters), *s.where) if (x := too_far(e, around))), None)
             if found is not None:
                 return found
-            inside = extent_ranges(tuple(For(it.name, it.extent, ()) for it in s.iters))
+            inside = iter_ranges(s.iters)
             every = tuple(e for store in (*s.init, *s.body) for e in (*store.indices, store.value))
         for e in every:
             if (found := too_far(e, inside)) is not None:

@@ -19,7 +19,7 @@ from tensorc_dsl.affine.form import Ranges
 from tensorc_dsl.affine.linear import FALSE
 from tensorc_dsl.affine.radix import by_digits
 from tensorc_dsl.affine.rows_of_sets import linear_set
-from tensorc_dsl.affine.simplify import bounds, conjuncts, extent_ranges, simplify, simplify_where
+from tensorc_dsl.affine.simplify import bounds, conjuncts, ranges_below, simplify, simplify_where
 from tensorc_dsl.ir.dtypes import INDEX
 from tensorc_dsl.ir.expr import (
     ZERO,
@@ -240,7 +240,7 @@ def feasible(extents: Mapping[str, Expr], conditions: Sequence[Expr]) -> bool:
     Other names stand for any integers, open dimensions for the sizes in their ranges. Raises NotAffine if a condition or an
     extent that matters is not affine.
     """
-    ranges = extent_ranges(tuple(For(v, e, ()) for v, e in extents.items()))
+    ranges = ranges_below(extents.items())
     if any(high is not None and high < 0 for _, high in ranges.values()):
         return False
     kept = by_digits(simplify_where(conditions, ranges), ranges)

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from tensorc_dsl.affine.form import Context, Linear, Ranges, to_expr
+from tensorc_dsl.affine.form import Context, Interval, Linear, Ranges, to_expr
 from tensorc_dsl.affine.linear import FALSE, TRUE, linear, negate, simplified, truth
 from tensorc_dsl.ir.dtypes import INDEX
 from tensorc_dsl.ir.expr import (
@@ -26,25 +26,32 @@ from tensorc_dsl.ir.expr import (
     constant,
     dtype_of,
 )
-from tensorc_dsl.ir.program import For
+from tensorc_dsl.ir.program import For, Iter
 
 __all__ = [
-    "FALSE", "TRUE", "bounds", "conjuncts", "essential", "extent_ranges", "is_multiple", "linear_form", "negate", "prove",
-    "simplify", "simplify_where",
+    "FALSE", "TRUE", "bounds", "conjuncts", "essential", "extent_ranges", "is_multiple", "iter_ranges", "linear_form",
+    "negate", "prove", "ranges_below", "simplify", "simplify_where",
 ]  # fmt: skip
 
 
-def extent_ranges(loops: Iterable[For]) -> dict[str, tuple[int | None, int | None]]:
-    """The range of each loop variable: 0 to extent - 1, open above if the extent is not a number."""
-    out: dict[str, tuple[int | None, int | None]] = {}
-    for loop in loops:
-        extent = constant(loop.extent)
-        if extent is None:
-            high = bounds(loop.extent, out)[1]
-            out[loop.var] = (0, None if high is None else high - 1)
-        else:
-            out[loop.var] = (0, extent - 1)
+def ranges_below(extents: Iterable[tuple[str, Expr]]) -> dict[str, Interval]:
+    """The range of each variable: 0 to extent - 1, open above without a limit. An extent is over the variables before."""
+    out: dict[str, Interval] = {}
+    for name, extent in extents:
+        n = constant(extent)
+        high = bounds(extent, out)[1] if n is None else n
+        out[name] = (0, None if high is None else high - 1)
     return out
+
+
+def extent_ranges(loops: Iterable[For]) -> dict[str, Interval]:
+    """The range of each loop variable."""
+    return ranges_below((x.var, x.extent) for x in loops)
+
+
+def iter_ranges(iters: Iterable[Iter]) -> dict[str, Interval]:
+    """The range of each iterator of a block."""
+    return ranges_below((it.name, it.extent) for it in iters)
 
 
 def simplify(e: Expr, ranges: Ranges) -> Expr:

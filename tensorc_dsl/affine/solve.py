@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from tensorc_dsl.affine.form import Context
 from tensorc_dsl.affine.layout import inverse
 from tensorc_dsl.affine.linear import linear
-from tensorc_dsl.affine.simplify import extent_ranges
+from tensorc_dsl.affine.simplify import iter_ranges
 from tensorc_dsl.ir.expr import ZERO, Expr, constant, index, sub
-from tensorc_dsl.ir.program import Block, For
+from tensorc_dsl.ir.program import Block
 
 
 def solve(block: Block, subscripts: Sequence[Expr], at: Sequence[Expr]) -> dict[str, Expr] | None:
@@ -17,7 +17,7 @@ def solve(block: Block, subscripts: Sequence[Expr], at: Sequence[Expr]) -> dict[
 
     None if the subscripts do not determine all iterators, or have a form that is not supported.
     """
-    context = Context(extent_ranges(For(it.name, it.extent, ()) for it in block.iters))
+    context = Context(iter_ranges(block.iters))
     forms = [linear(s, context) for s in subscripts]
     found: dict[str, Expr] = {it.name: ZERO for it in block.iters if constant(it.extent) == 1}
     for form, place in zip(forms, at, strict=True):

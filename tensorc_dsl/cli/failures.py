@@ -66,7 +66,7 @@ def guarded(ctx: click.Context) -> Generator[None, None, None]:
     except Exception as e:
         debug = settings(ctx).debug
         if debug:
-            show_foreign(traceback.format_exc().rstrip(), err=True)
-        show_foreign(f"internal error: {type(e).__name__}: {str(e) or 'no message'}", err=True)
+            show_foreign(traceback.format_exc().rstrip())
+        show_foreign(f"internal error: {type(e).__name__}: {str(e) or 'no message'}")
         say(f"this is a bug in tensorc-dsl; {ISSUES}", err=True)
         ctx.exit(ExitCode.INTERNAL)

@@ -57,109 +57,135 @@ def infer_ranges(
     subscript must agree. Uses inside the branches of a conditional count only if there are no others, since the condition
     restricts their values.
     """
-    uses: dict[int, list[Use]] = {}
-    specs: list[tree.IndexSpec] = []
+    inference = _Inference(stage, shape, buffers, env)
+    inference.visit(stage.value, inference.introduce(stage.indices, {}), False)
+    inference.require_ranges_without_indices()
+    ranges = Ranges()
+    each(*(lambda spec=spec: ranges.set(spec, inference.settled(spec)) for spec in inference.specs))
+    return ranges
 
-    def introduce(new: tuple[tree.IndexSpec, ...], scope: Mapping[str, tree.IndexSpec]) -> dict[str, tree.IndexSpec]:
+
+Scope = Mapping[str, tree.IndexSpec]
+"""The indices at a place in a stage, by name."""
+
+
+class _Inference:
+    """The indices of a stage, with their uses as whole subscripts."""
+
+    def __init__(
+        self, stage: tree.Stage, shape: tuple[Expr, ...] | None, buffers: Mapping[str, Buffer], env: Environment
+    ) -> None:
+        self.stage = stage
+        self.shape = shape
+        self.buffers = buffers
+        self.env = env
+        self.specs: list[tree.IndexSpec] = []
+        self.uses: dict[int, list[Use]] = {}
+
+    def introduce(self, new: tuple[tree.IndexSpec, ...], scope: Scope) -> Scope:
+        """The scope with new indices. Raises Invalid if the name of one is taken."""
         inner = dict(scope)
         for spec in new:
             if spec.name in inner:
                 raise Invalid(TAKEN(spec.span, name=spec.name, what="an index here"))
-            if spec.name in env:
+            if spec.name in self.env:
                 raise Invalid(TAKEN(spec.span, name=spec.name, what="a dimension or an attribute"))
-            if spec.name in buffers:
+            if spec.name in self.buffers:
                 raise Invalid(TAKEN(spec.span, name=spec.name, what="a tensor"))
             inner[spec.name] = spec
-            specs.append(spec)
-            uses[id(spec)] = []
+            self.specs.append(spec)
+            self.uses[id(spec)] = []
         return inner
 
-    def own_use(position: int, i: tree.Name, of: tree.IndexSpec, guarded: bool) -> None:
-        """A scan that reduces itself: the index has the range of that dimension, where it is known by now."""
-        written = stage.indices[position].extent
-        if shape is not None and position < len(shape):
-            size = shape[position]
-        elif written is not None:
-            size = extent(written, env, f"the range of `{stage.indices[position].name}`")
-        else:
-            return
-        uses[id(of)].append(Use(size, i.span, f"subscript {position + 1} of `{stage.name}`", guarded))
-
-    def visit(e: tree.Expr, scope: Mapping[str, tree.IndexSpec], guarded: bool) -> None:
+    def visit(self, e: tree.Expr, scope: Scope, guarded: bool) -> None:
+        """Add the uses and the indices in an expression."""
         match e:
-            case tree.IndexExpr(base=tree.Name(id=name), indices=indices) if name in buffers:
-                shape_of = buffers[name].shape
-                if len(shape_of) != len(indices):
-                    raise Invalid(RANK(e.span, name=name, rank=len(shape_of), count=len(indices)))
-                for position, (i, size) in enumerate(zip(indices, shape_of, strict=True), 1):
+            case tree.IndexExpr(base=tree.Name(id=name), indices=indices) if name in self.buffers:
+                shape = self.buffers[name].shape
+                if len(shape) != len(indices):
+                    raise Invalid(RANK(e.span, name=name, rank=len(shape), count=len(indices)))
+                for position, (i, size) in enumerate(zip(indices, shape, strict=True), 1):
                     if isinstance(i, tree.Name) and i.id in scope:
-                        use = Use(size, i.span, f"subscript {position} of `{name}`", guarded)
-                        uses[id(scope[i.id])].append(use)
+                        self._use(scope[i.id], size, i.span, f"subscript {position} of `{name}`", guarded)
                     else:
-                        visit(i, scope, guarded)
-            case tree.IndexExpr(base=tree.Name(id=name), indices=indices) if name == stage.name:
-                for position, i in enumerate(indices[: len(stage.indices)]):
-                    if isinstance(i, tree.Name) and i.id in scope and scope[i.id] not in stage.indices:
-                        own_use(position, i, scope[i.id], guarded)
-                    visit(i, scope, guarded)
+                        self.visit(i, scope, guarded)
+            case tree.IndexExpr(base=tree.Name(id=name), indices=indices) if name == self.stage.name:
+                for position, i in enumerate(indices[: len(self.stage.indices)]):
+                    if isinstance(i, tree.Name) and i.id in scope and scope[i.id] not in self.stage.indices:
+                        self._own_use(position, i, scope[i.id], guarded)
+                    self.visit(i, scope, guarded)
             case tree.Reduce(indices=new, body=body):
-                visit(body, introduce(new, scope), guarded)
+                self.visit(body, self.introduce(new, scope), guarded)
             case tree.Scan(index=spec, init=init, step=step):
                 if spec.name in scope and spec.extent is not None:
-                    written = extent(spec.extent, env, f"the range of `{spec.name}`")
-                    uses[id(scope[spec.name])].append(Use(written, spec.span, "the scan", False))
-                visit(init, scope, guarded)
-                visit(step, scope, guarded)
+                    self._use(scope[spec.name], self._extent(spec.name, spec.extent), spec.span, "the scan", False)
+                self.visit(init, scope, guarded)
+                self.visit(step, scope, guarded)
             case tree.Conditional(cond=cond, then=then, other=other):
-                visit(cond, scope, guarded)
-                visit(then, scope, True)
-                visit(other, scope, True)
+                self.visit(cond, scope, guarded)
+                self.visit(then, scope, True)
+                self.visit(other, scope, True)
             case _:
                 for p in parts(e):
-                    visit(p, scope, guarded)
+                    self.visit(p, scope, guarded)
 
-    visit(stage.value, introduce(stage.indices, {}), False)
-    indices = {spec.name for spec in specs}
-    for spec in specs:
-        for n in names_in(spec.extent) if spec.extent is not None else ():
-            if n.id in indices:
-                text = spec.extent.span.text if spec.extent is not None else ""
-                raise Invalid(RANGE_OF_INDEX(n.span, index=spec.name, name=n.id, extent=text))
-    ranges = Ranges()
+    def _use(self, spec: tree.IndexSpec, size: Expr, span: Span, where: str, guarded: bool) -> None:
+        self.uses[id(spec)].append(Use(size, span, where, guarded))
 
-    def settle(spec: tree.IndexSpec) -> None:
-        evidence = [u for u in uses[id(spec)] if not u.guarded]
-        if shape is not None and spec in stage.indices:
-            position = stage.indices.index(spec)
-            own = Use(shape[position], spec.span, f"dimension {position + 1} of `{stage.name}`", False)
-            if spec.extent is not None:
-                written = extent(spec.extent, env, f"the range of `{spec.name}`")
-                if written != own.extent:
-                    first, second = format_expr(own.extent), format_expr(written)
-                    raise Invalid(
-                        PART_OF_STAGE(
-                            spec.span,
-                            name=spec.name,
-                            stage=stage.name,
-                            position=position + 1,
-                            first=first,
-                            second=second,
-                        )
-                    )
-                evidence = []
-            evidence.insert(0, own)
-        elif spec.extent is not None:
-            ranges.set(spec, extent(spec.extent, env, f"the range of `{spec.name}`"))
+    def _own_use(self, position: int, i: tree.Name, of: tree.IndexSpec, guarded: bool) -> None:
+        """A scan that reduces itself: the index has the range of that dimension, where it is known by now."""
+        own = self.stage.indices[position]
+        if self.shape is not None and position < len(self.shape):
+            size = self.shape[position]
+        elif own.extent is not None:
+            size = self._extent(own.name, own.extent)
+        else:
             return
-        evidence = evidence or uses[id(spec)]
+        self._use(of, size, i.span, f"subscript {position + 1} of `{self.stage.name}`", guarded)
+
+    def _extent(self, name: str, written: tree.Expr) -> Expr:
+        return extent(written, self.env, f"the range of `{name}`")
+
+    def require_ranges_without_indices(self) -> None:
+        """Raises Invalid if a written range is over an index."""
+        indices = {spec.name for spec in self.specs}
+        for spec in self.specs:
+            if spec.extent is not None:
+                for n in names_in(spec.extent):
+                    if n.id in indices:
+                        text = spec.extent.span.text
+                        raise Invalid(RANGE_OF_INDEX(n.span, index=spec.name, name=n.id, extent=text))
+
+    def settled(self, spec: tree.IndexSpec) -> Expr:
+        """The range of an index, on which all that is known of it agrees. Raises Invalid."""
+        written = None if spec.extent is None else self._extent(spec.name, spec.extent)
+        own = self._dimension(spec)
+        if written is not None:
+            if own is not None and written != own.extent:
+                first, second = format_expr(own.extent), format_expr(written)
+                position = self.stage.indices.index(spec) + 1
+                raise Invalid(
+                    PART_OF_STAGE(
+                        spec.span, name=spec.name, stage=self.stage.name, position=position, first=first, second=second
+                    )
+                )
+            return written
+        uses = self.uses[id(spec)]
+        evidence = [] if own is None else [own]
+        evidence += [u for u in uses if not u.guarded]
+        evidence = evidence or uses
         if not evidence:
             raise Invalid(NO_RANGE(spec.span, name=spec.name))
         for other in evidence[1:]:
             _agree(spec, evidence[0], other)
-        ranges.set(spec, evidence[0].extent)
+        return evidence[0].extent
 
-    each(*(lambda spec=spec: settle(spec) for spec in specs))
-    return ranges
+    def _dimension(self, spec: tree.IndexSpec) -> Use | None:
+        """The dimension of the stage that an index counts, if its shape is known."""
+        if self.shape is None or spec not in self.stage.indices:
+            return None
+        position = self.stage.indices.index(spec)
+        return Use(self.shape[position], spec.span, f"dimension {position + 1} of `{self.stage.name}`", False)
 
 
 def _agree(spec: tree.IndexSpec, a: Use, b: Use) -> None:

@@ -8,7 +8,7 @@ from dataclasses import replace
 from tensorc_dsl.ir.dtypes import INDEX
 from tensorc_dsl.ir.expr import Binary, Dim, Expr, constant, dtype_of, fold, index, transform
 from tensorc_dsl.ir.print import format_expr
-from tensorc_dsl.ir.program import Block, Buffer, For, Program, Stmt, Store
+from tensorc_dsl.ir.program import Block, Buffer, For, Program, Stmt, Store, map_store
 
 Sizes = Mapping[str, int]
 """A size for each open dimension, by name."""
@@ -78,7 +78,7 @@ class _Binder:
         return replace(b, shape=tuple(map(self.expr, b.shape)))
 
     def store(self, s: Store) -> Store:
-        return Store(s.buffer, tuple(map(self.expr, s.indices)), self.expr(s.value))
+        return map_store(s, self.expr)
 
     def stmt(self, s: Stmt) -> Stmt:
         if isinstance(s, For):

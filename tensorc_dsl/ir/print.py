@@ -169,11 +169,6 @@ def _stmt(s: Stmt, pad: str) -> list[str]:
     return [*lines, f"{pad}}}"]
 
 
-def format_stmt(s: Stmt) -> str:
-    """The text of a loop or a block, without a newline at the end."""
-    return "\n".join(_stmt(s, ""))
-
-
 def format_buffer(b: Buffer) -> str:
     return f"{b.name}: {'const ' * b.constant}{_access(str(b.dtype), b.shape)}"
 

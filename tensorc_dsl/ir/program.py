@@ -10,13 +10,13 @@ block in which every condition of `where` (over loop variables) holds; the bindi
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import field
 from enum import StrEnum
 from typing import Literal
 
 from tensorc_dsl.ir.dtypes import DType
-from tensorc_dsl.ir.expr import Dim, Expr
+from tensorc_dsl.ir.expr import Dim, Expr, substitute
 from tensorc_dsl.ir.memo import by_identity
 from tensorc_dsl.ir.node import node, replace
 
@@ -316,6 +316,16 @@ def used_intrinsics(program: Program) -> tuple[Intrinsic, ...]:
     """The instructions that loops of the program name, in the order of the text."""
     found = (intrinsic_of(program, s) for _, s in walk(program.body) if isinstance(s, For))
     return tuple({i.name: i for i in found if i is not None}.values())
+
+
+def map_store(s: Store, new: Callable[[Expr], Expr]) -> Store:
+    """The store with `new` of each of its subscripts and of its value."""
+    return replace(s, indices=tuple(map(new, s.indices)), value=new(s.value))
+
+
+def store_at(s: Store, values: Mapping[str, Expr]) -> Store:
+    """The store with expressions in place of variables."""
+    return map_store(s, lambda e: substitute(e, values))
 
 
 def with_body(loop: For, body: tuple[Stmt, ...]) -> For:

@@ -8,13 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from tensorc_dsl.affine.form import Ranges
 from tensorc_dsl.affine.simplify import bounds
 from tensorc_dsl.ir.dtypes import INDEX
 from tensorc_dsl.ir.expr import ZERO, Binary, Compare, Expr, children, constant, dtype_of, free_vars, index, sub
 from tensorc_dsl.ir.memo import by_identity
 from tensorc_dsl.ir.program import LoopKind, Store
-from tensorc_dsl.lower.boxes import Ranges, span
-from tensorc_dsl.lower.flat import Flat, Loop, Parallel, store_loads
+from tensorc_dsl.lower.flat import Flat, Loop, store_loads
+from tensorc_dsl.lower.ranges import within
 
 LINE = 16
 """A vectorized loop is cut at multiples of this many iterations, so that what is between borders begins at a whole vector,
@@ -28,12 +29,12 @@ def undecided(s: Loop, ranges: Ranges) -> Iterator[tuple[Compare, Ranges]]:
     """The conditions over the variable of a loop that decide the choices of vectors and, if the loop is unrolled, other ones,
     with the ranges of all loops around them."""
     own = frozenset({s.var}) if s.kind is LoopKind.UNROLLED else frozenset[str]()
-    return ((c, r) for c, r in _within((s,), ranges, own) if s.var in free_vars(c))
+    return ((c, r) for c, r in _inside((s,), ranges, own) if s.var in free_vars(c))
 
 
 def undecided_vectors(body: tuple[Flat, ...], ranges: Ranges) -> Iterator[tuple[Compare, Ranges]]:
     """The conditions that decide the choices of vectors, with the ranges of all loops around them."""
-    return _within(body, ranges, frozenset())
+    return _inside(body, ranges, frozenset())
 
 
 def on_whole_lines(cuts: list[int], begin: int, end: int) -> list[int]:
@@ -41,7 +42,7 @@ def on_whole_lines(cuts: list[int], begin: int, end: int) -> list[int]:
     return sorted({-(-c // LINE) * LINE if c - begin <= end - c else c // LINE * LINE for c in cuts})
 
 
-def _within(body: tuple[Flat, ...], ranges: Ranges, lanes: frozenset[str]) -> Iterator[tuple[Compare, Ranges]]:
+def _inside(body: tuple[Flat, ...], ranges: Ranges, lanes: frozenset[str]) -> Iterator[tuple[Compare, Ranges]]:
     for s in body:
         match s:
             case Store():
@@ -50,13 +51,9 @@ def _within(body: tuple[Flat, ...], ranges: Ranges, lanes: frozenset[str]) -> It
                         yield from ((x, ranges) for x in _conditions(c, ranges))
             case Loop():
                 own = {s.var} if s.kind is LoopKind.VECTORIZED else set[str]()
-                inner: Ranges = {**ranges, s.var: (constant(s.begin) or 0, span(s.end)[1])}
-                yield from _within(s.body, inner, lanes | own)
-            case Parallel():
-                more = {v: span(e) for v, e in zip(s.vars, s.extents, strict=True)}
-                yield from _within(s.body, {**ranges, **more}, lanes)
+                yield from _inside(s.body, within(ranges, s), lanes | own)
             case _:
-                yield from _within(s.body, ranges, lanes)
+                yield from _inside(s.body, within(ranges, s), lanes)
 
 
 def _conditions(e: Expr, ranges: Ranges) -> Iterator[Compare]:

@@ -6,13 +6,13 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from tensorc_dsl.affine.data import depends_on_data
+from tensorc_dsl.affine.form import Ranges
 from tensorc_dsl.affine.linear import Atom, Context, Linear, linear, to_expr
 from tensorc_dsl.affine.sets import extremes
-from tensorc_dsl.affine.simplify import bounds, conjuncts, simplify
+from tensorc_dsl.affine.simplify import conjuncts, simplify
 from tensorc_dsl.ir.expr import ZERO, Compare, Expr, constant, free_vars, sub
 from tensorc_dsl.lower.flat import Flat, If, Loop, Parallel, Store, buffers_of, store_loads
-
-Ranges = dict[str, tuple[int | None, int | None]]
+from tensorc_dsl.lower.ranges import most, span
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,18 +65,6 @@ def accesses(body: tuple[Flat, ...], buffer: str) -> list[GuardedAccess]:
                     yield from go(s.body, inner, conds, exact)
 
     return list(go(body, {}, (), True))
-
-
-def most(e: Expr) -> int | None:
-    """The largest value of an extent; None if there is no limit."""
-    n = constant(e)
-    return bounds(e, {})[1] if n is None else n
-
-
-def span(end: Expr) -> tuple[int | None, int | None]:
-    """The range of a variable that counts from 0 to `end`."""
-    n = most(end)
-    return 0, None if n is None else n - 1
 
 
 def side(e: Expr, inner: Ranges, outer: Ranges) -> Side | None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from tensorc_dsl.affine.form import Ranges
 from tensorc_dsl.affine.simplify import bounds, linear_form, prove, simplify
 from tensorc_dsl.ir.expr import ZERO, Compare, Expr, Var, conjunction, dims_in, free_vars, loads, substitute
 from tensorc_dsl.ir.node import replace
@@ -18,15 +19,13 @@ from tensorc_dsl.ir.program import (
     LoopKind,
     Program,
     Stmt,
-    Store,
     is_atomic,
     is_scattered,
+    store_at,
     walk,
 )
-from tensorc_dsl.lower.boxes import span
 from tensorc_dsl.lower.flat import Flat, If, Loop
-
-Ranges = dict[str, tuple[int | None, int | None]]
+from tensorc_dsl.lower.ranges import span
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,16 +83,12 @@ def _guard(conds: tuple[Expr, ...], body: tuple[Flat, ...]) -> tuple[Flat, ...]:
 def _block(b: Block, ranges: Ranges, with_init: bool) -> tuple[Flat, ...]:
     values = {it.name: it.binding for it in b.iters}
     atomic = b.name if is_atomic(b) else ""
-    body: tuple[Flat, ...] = tuple(replace(_bind(s, values), atomic=atomic) for s in b.body)
+    body: tuple[Flat, ...] = tuple(replace(store_at(s, values), atomic=atomic) for s in b.body)
     if b.init and with_init:
         first = tuple(Compare("==", it.binding, ZERO) for it in b.iters if it.kind is IterKind.REDUCE)
         open_conds = tuple(c for c in first if prove(c, ranges) is not True)
-        body = (*_guard(open_conds, tuple(_bind(s, values) for s in b.init)), *body)
+        body = (*_guard(open_conds, tuple(store_at(s, values) for s in b.init)), *body)
     return _guard(b.where, body)
-
-
-def _bind(s: Store, values: dict[str, Expr]) -> Store:
-    return Store(s.buffer, tuple(substitute(i, values) for i in s.indices), substitute(s.value, values))
 
 
 def _runs(loop: For) -> bool:
@@ -139,7 +134,7 @@ def _init_nest(path: tuple[For, ...], b: Block, ranges: Ranges) -> tuple[Flat, .
     reduction = _reduction_vars(b, ranges) or frozenset()
     zero: dict[str, Expr] = dict.fromkeys(reduction, ZERO)
     values = {it.name: substitute(it.binding, zero) for it in b.iters}
-    body: tuple[Flat, ...] = tuple(_bind(s, values) for s in b.init)
+    body: tuple[Flat, ...] = tuple(store_at(s, values) for s in b.init)
     body = _guard(tuple(substitute(c, zero) for c in b.where), body)
     for loop in reversed(path):
         if loop.var not in reduction:

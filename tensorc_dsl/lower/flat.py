@@ -7,16 +7,16 @@ a tail keeps its variable), but never inside itself.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import Literal, assert_never
 
 from tensorc_dsl.affine.instruction import Tile
 from tensorc_dsl.ir.dtypes import DType
-from tensorc_dsl.ir.expr import Dim, Expr, Load, loads
+from tensorc_dsl.ir.expr import Dim, Expr, Load, loads, substitute
 from tensorc_dsl.ir.memo import by_identity
-from tensorc_dsl.ir.node import node
+from tensorc_dsl.ir.node import node, replace
 from tensorc_dsl.ir.print import format_expr, format_store
-from tensorc_dsl.ir.program import Intrinsic, LoopKind, Store
+from tensorc_dsl.ir.program import Intrinsic, LoopKind, Store, map_store
 
 Space = Literal["stack", "shared", "worker"]
 Move = Literal["down", "up", "xor", "lane"]
@@ -200,8 +200,35 @@ def store_loads(s: Store) -> tuple[Load, ...]:
     return (*(x for i in s.indices for x in loads(i)), *loads(s.value))
 
 
-def count_stores(body: tuple[Flat, ...]) -> int:
-    return sum(1 for _ in stores(body))
+def map_exprs(s: Flat, new: Callable[[Expr], Expr]) -> Flat:
+    """The statement with `new` of each expression that it has itself, outside of its body. Sizes of buffers stay."""
+    match s:
+        case Store():
+            return map_store(s, new)
+        case Loop():
+            return replace(s, begin=new(s.begin), end=new(s.end))
+        case Parallel():
+            return replace(s, extents=tuple(map(new, s.extents)))
+        case If():
+            return replace(s, cond=new(s.cond))
+        case Instruction():
+            return replace(s, tiles=tuple(_mapped_tile(t, new) for t in s.tiles))
+        case Collective(box=Box() as box):
+            return replace(s, box=replace(box, origin=tuple(map(new, box.origin))))
+        case Alloc() | Collective() | Shuffle():
+            return s
+        case _:
+            assert_never(s)
+
+
+def _mapped_tile(t: Tile, new: Callable[[Expr], Expr]) -> Tile:
+    return replace(t, origin=tuple(map(new, t.origin)), steps=tuple(tuple(map(new, step)) for step in t.steps))
+
+
+def substituted(s: Flat, values: Mapping[str, Expr]) -> Flat:
+    """The statement with expressions in place of variables, none of which it counts."""
+    s = map_exprs(s, lambda e: substitute(e, values))
+    return s if isinstance(s, Store) else replace(s, body=tuple(substituted(x, values) for x in s.body))
 
 
 _WORDS = {

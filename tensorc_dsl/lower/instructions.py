@@ -14,8 +14,8 @@ from tensorc_dsl.affine.instruction import Match, match_nest, match_store
 from tensorc_dsl.ir.expr import constant
 from tensorc_dsl.ir.node import replace
 from tensorc_dsl.ir.program import For, Intrinsic, LoopKind, Program, Stmt, Store, intrinsic_of, walk
-from tensorc_dsl.lower.boxes import span
-from tensorc_dsl.lower.flat import Flat, Instruction, Loop, Parallel, body_of
+from tensorc_dsl.lower.flat import Flat, Instruction, Loop, body_of
+from tensorc_dsl.lower.ranges import span, within
 
 
 def only_proven(program: Program) -> Program:
@@ -56,12 +56,7 @@ def bind_instructions(
         if isinstance(s, Store):
             out.append(s)
             continue
-        inner: Ranges = known
-        if isinstance(s, Loop):
-            inner = {**known, s.var: (constant(s.begin) or 0, span(s.end)[1])}
-        elif isinstance(s, Parallel):
-            inner = {**known, **{v: span(e) for v, e in zip(s.vars, s.extents, strict=True)}}
-        below = bind_instructions(body_of(s), named, inner)
+        below = bind_instructions(body_of(s), named, within(known, s))
         if isinstance(s, Loop) and s.kind is LoopKind.TENSORIZED:
             serial = replace(s, kind=LoopKind.SERIAL, body=below)
             intrinsic = named.get(s.var)

@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
+from tensorc_dsl.affine.form import Ranges
 from tensorc_dsl.affine.linear import FALSE, TRUE, logic, negate
 from tensorc_dsl.affine.needed import never_negative_zero
 from tensorc_dsl.affine.simplify import bounds, simplify, simplify_where
@@ -36,7 +37,6 @@ from tensorc_dsl.ir.expr import (
 )
 from tensorc_dsl.ir.program import Buffer, LoopKind, Program, Store
 from tensorc_dsl.ir.reductions import combine, fold_of
-from tensorc_dsl.lower.boxes import Ranges, span
 from tensorc_dsl.lower.flat import (
     Alloc,
     Collective,
@@ -51,8 +51,9 @@ from tensorc_dsl.lower.flat import (
     stores,
 )
 from tensorc_dsl.lower.limits import Limit, limits_of, share
+from tensorc_dsl.lower.ranges import hull, interval, within
 from tensorc_dsl.lower.storage import element_count
-from tensorc_dsl.lower.work import Needs, asks, hull, in_folds, interval, work
+from tensorc_dsl.lower.work import Needs, asks, in_folds, work
 
 WORTH = 0.75
 """The part of a loop's iterations that a condition of a fold may leave for bounds to be worth it: borders leave more. Guards
@@ -123,8 +124,8 @@ class _Around:
     whole: bool = True
     """Whether a loop may have code of its own for its middle."""
 
-    def within(self, more: Ranges) -> _Around:
-        return replace(self, ranges={**self.ranges, **more})
+    def within(self, s: Flat) -> _Around:
+        return replace(self, ranges=within(self.ranges, s))
 
 
 def narrow(body: tuple[Flat, ...], known: Known, ranges: Ranges | None = None) -> tuple[Flat, ...]:
@@ -147,21 +148,18 @@ def _narrow(body: tuple[Flat, ...], known: Known, around: _Around) -> tuple[Flat
                 out.append(s)
             case Loop():
                 out.extend(_loop(s, known, around))
-            case Parallel():
-                inner = around.within({v: span(e) for v, e in zip(s.vars, s.extents, strict=True)})
-                out.append(replace(s, body=_narrow(s.body, known, inner)))
             case Alloc():
                 own = {s.name} if s.space == "stack" else set[str]()
                 out.append(replace(s, body=_narrow(s.body, known, replace(around, private=around.private | own))))
-            case If():
-                out.append(replace(s, body=_narrow(s.body, known, around)))
+            case Parallel() | If():
+                out.append(replace(s, body=_narrow(s.body, known, around.within(s))))
     return tuple(out)
 
 
 def _loop(s: Loop, known: Known, around: _Around) -> tuple[Flat, ...]:
-    inner = around.within({s.var: interval(s)})
+    inner = around.within(s)
     if s.kind is LoopKind.VECTORIZED:
-        inner = replace(inner, lanes={**around.lanes, s.var: interval(s)})
+        inner = replace(inner, lanes=within(around.lanes, s))
     plan = _plan(s, known, around) if s.kind is LoopKind.SERIAL and not s.scattered else None
     if plan is None or not plan.worth or _stays_whole(s, plan, around):
         return (replace(s, body=_narrow(s.body, known, inner)),)
@@ -200,7 +198,7 @@ class _Planner:
         self.s = s
         self.known = known
         self.around = around
-        self.ranges: Ranges = {**around.ranges, s.var: interval(s)}
+        self.ranges = within(around.ranges, s)
         self.written = frozenset(x.buffer for x in stores(s.body))
         united = any(isinstance(x, Collective | Shuffle) for x in inside(s.body))
         self.apart = known.together if united else frozenset[str]()
@@ -271,12 +269,12 @@ def _narrowed(s: Loop, plan: _Plan, known: Known, inner: _Around) -> tuple[Flat,
     body = decided(s.body, plan.facts)
     made: list[Flat] = []
     edges = _middle(s, plan, begin, end, inner) if inner.whole else None
-    within = replace(inner, asked=asked, whole=False)
+    once = replace(inner, asked=asked, whole=False)
     if edges is None:
-        made.append(replace(s, begin=begin, end=end, body=_narrow(body, known, within)))
+        made.append(replace(s, begin=begin, end=end, body=_narrow(body, known, once)))
     else:
         near, far = edges
-        border = _narrow(body, known, within)
+        border = _narrow(body, known, once)
         plain = _narrow(decided(body, plan.inner_facts), known, replace(inner, asked=asked))
         made += [replace(s, begin=begin, end=near, body=border)] if near != begin else []
         made.append(replace(s, begin=near, end=far, body=plain))

@@ -10,6 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import reduce
 
+from tensorc_dsl.affine.form import Ranges
 from tensorc_dsl.affine.linear import FALSE, TRUE, negate
 from tensorc_dsl.affine.simplify import follows, simplify
 from tensorc_dsl.ir.dtypes import INDEX
@@ -30,12 +31,11 @@ from tensorc_dsl.ir.expr import (
     transform,
 )
 from tensorc_dsl.ir.node import replace
-from tensorc_dsl.ir.program import LoopKind, Store
+from tensorc_dsl.ir.program import LoopKind, Store, map_store
 from tensorc_dsl.lower.borders import undecided_vectors
-from tensorc_dsl.lower.boxes import Ranges, span
 from tensorc_dsl.lower.flat import Flat, If, Loop, Parallel
 from tensorc_dsl.lower.open_partition import between, cut_at, possible
-from tensorc_dsl.lower.work import hull, interval
+from tensorc_dsl.lower.ranges import hull, within
 
 ROUNDS = 2
 """How often the part between borders is cut again: a mirror is a remainder, and a minimum of it."""
@@ -61,7 +61,7 @@ def cut_open_rows(body: tuple[Flat, ...], ranges: Ranges | None = None) -> tuple
             case Loop():
                 out.extend(_loop(s, known, ROUNDS))
             case Parallel():
-                inside: Ranges = {**known, **{v: span(e) for v, e in zip(s.vars, s.extents, strict=True)}}
+                inside = within(known, s)
                 out.append(replace(s, body=_branches(s, cut_open_rows(s.body, inside), inside)))
             case _:
                 out.append(replace(s, body=cut_open_rows(s.body, known)))
@@ -69,7 +69,7 @@ def cut_open_rows(body: tuple[Flat, ...], ranges: Ranges | None = None) -> tuple
 
 
 def _loop(s: Loop, ranges: Ranges, rounds: int) -> tuple[Flat, ...]:
-    here: Ranges = {**ranges, s.var: interval(s)}
+    here = within(ranges, s)
     is_open = constant(s.begin) is None or constant(s.end) is None
     found = _inside(s.var, s.body, here) if rounds and is_open and s.kind is LoopKind.SERIAL else None
     if found is None:
@@ -154,5 +154,5 @@ def _decided(s: Flat, facts: tuple[Expr, ...]) -> Flat:
         return e
 
     if isinstance(s, Store):
-        return Store(s.buffer, tuple(transform(i, new) for i in s.indices), transform(s.value, new))
+        return map_store(s, lambda e: transform(e, new))
     return replace(s, body=tuple(_decided(x, facts) for x in s.body))

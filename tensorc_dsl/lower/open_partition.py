@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
-from tensorc_dsl.affine.form import Context, Linear, to_expr
+from tensorc_dsl.affine.form import Context, Interval, Linear, Ranges, joined, to_expr
 from tensorc_dsl.affine.linear import difference
 from tensorc_dsl.affine.sets import NotAffine, dim_conditions, feasible
 from tensorc_dsl.affine.simplify import conjuncts, prove, simplify
@@ -30,11 +30,21 @@ from tensorc_dsl.ir.expr import (
     dtype_of,
     free_vars,
     index,
-    substitute,
 )
 from tensorc_dsl.ir.program import LoopKind, Store
-from tensorc_dsl.lower.boxes import Ranges, span
-from tensorc_dsl.lower.flat import Alloc, Collective, Flat, If, Instruction, Loop, Parallel, Shuffle, body_of
+from tensorc_dsl.lower.flat import (
+    Alloc,
+    Collective,
+    Flat,
+    If,
+    Instruction,
+    Loop,
+    Parallel,
+    Shuffle,
+    body_of,
+    substituted,
+)
+from tensorc_dsl.lower.ranges import within
 
 SHORT_NEST = 2048
 """The number of runs of its stores up to which a nest keeps its guards, since it may be unrolled as a whole."""
@@ -82,14 +92,14 @@ def partition_open(body: tuple[Flat, ...], ranges: Ranges | None = None, copies:
 
 
 def _loop(s: Loop, ranges: Ranges, copies: int, tried: frozenset[Expr] = frozenset()) -> tuple[Flat, ...]:
-    inside: Ranges = {**ranges, s.var: _interval(s)}
+    inside = within(ranges, s)
     cut = _find(s.var, s.body, inside, tried) if copies * 2 <= COPIES and _worth_cutting(s) else None
     if cut is None:
         return (replace(s, body=partition_open(s.body, inside, copies)),)
     out: list[Flat] = []
     for begin, end, body, single in _pieces(cut, s.begin, s.end, s.body, inside):
         if single:
-            here = tuple(_put(x, {s.var: begin}) for x in body)
+            here = tuple(substituted(x, {s.var: begin}) for x in body)
             out.append(If(Compare("<", begin, end), partition_open(here, ranges, copies * 2)))
         else:
             out.extend(_loop(replace(s, begin=begin, end=end, body=body), ranges, copies * 2, tried | cut.conds))
@@ -117,8 +127,8 @@ def _iterations(s: Flat) -> int | None:
 
 def _parallel(s: Parallel, ranges: Ranges, copies: int) -> Parallel:
     """A parallel loop stays one loop, and its pieces become branches inside it, so that threads start and join once."""
-    inside: Ranges = {**ranges, **{v: span(e) for v, e in zip(s.vars, s.extents, strict=True)}}
-    return replace(s, body=_branches(list(zip(s.vars, s.extents, strict=True)), s.body, inside, copies))
+    branches = _branches(list(zip(s.vars, s.extents, strict=True)), s.body, within(ranges, s), copies)
+    return replace(s, body=branches)
 
 
 def _branches(
@@ -138,7 +148,7 @@ def _branches(
     for begin, end, part, single in _pieces(cut, ZERO, extent, body, ranges):
         conds = [Compare(">=", Var(var), begin)] if begin != ZERO else []
         conds += [Compare("<", Var(var), end)] if end != extent else []
-        here = tuple(_put(x, {var: begin}) for x in part) if single else part
+        here = tuple(substituted(x, {var: begin}) for x in part) if single else part
         inner = _branches(rest if single else loops, here, ranges, copies * 2, tried | cut.conds)
         guard = conjunction(tuple(conds))
         out.extend(inner if guard is None else (If(guard, inner),))
@@ -203,40 +213,14 @@ def _assume(body: tuple[Flat, ...], known: frozenset[Expr], holds: bool) -> tupl
     return tuple(out)
 
 
-def _put(s: Flat, values: dict[str, Expr]) -> Flat:
-    """A statement with expressions in place of variables."""
-
-    def new(e: Expr) -> Expr:
-        return substitute(e, values)
-
-    match s:
-        case Store():
-            return replace(s, indices=tuple(map(new, s.indices)), value=new(s.value))
-        case If():
-            s = replace(s, cond=new(s.cond))
-        case Loop():
-            s = replace(s, begin=new(s.begin), end=new(s.end))
-        case Parallel() | Alloc() | Instruction() | Collective() | Shuffle():
-            pass  # their extents and sizes are over open dimensions only
-    return replace(s, body=tuple(_put(x, values) for x in s.body))
-
-
-def _interval(s: Loop) -> tuple[int | None, int | None]:
-    return constant(s.begin) or 0, span(s.end)[1]
-
-
 def _find(var: str, body: tuple[Flat, ...], ranges: Ranges, tried: frozenset[Expr]) -> Cut | None:
     """The first guard in the body, not in `tried`, that depends on open dimensions and the variable; with similar ones."""
-    seen: dict[Expr, Ranges] = {}
+    seen: dict[Expr, dict[str, Interval]] = {}
     for cond, inner in _guards(body, {}):
         if cond not in tried and var in free_vars(cond) and dims_in(cond):
             hull = seen.setdefault(cond, dict(inner))
-            for v, (low, high) in inner.items():
-                least, largest = hull.get(v, (low, high))
-                hull[v] = (
-                    None if least is None or low is None else min(least, low),
-                    None if largest is None or high is None else max(largest, high),
-                )
+            for v, own in inner.items():
+                hull[v] = joined(hull.get(v, own), own)
     cuts = [cut for cond, inner in seen.items() if (cut := cut_at(cond, var, inner, ranges)) is not None]
     if not cuts:
         return None
@@ -287,10 +271,5 @@ def _guards(body: tuple[Flat, ...], inner: Ranges) -> Iterator[tuple[Expr, Range
                 for c in conjuncts(s.cond):
                     yield c, inner
                 yield from _guards(s.body, inner)
-            case Loop():
-                yield from _guards(s.body, {**inner, s.var: _interval(s)})
-            case Parallel():
-                more = {v: span(e) for v, e in zip(s.vars, s.extents, strict=True)}
-                yield from _guards(s.body, {**inner, **more})
-            case Alloc() | Instruction() | Collective() | Shuffle():
-                yield from _guards(s.body, inner)
+            case _:
+                yield from _guards(s.body, within(inner, s))

@@ -9,16 +9,17 @@ from __future__ import annotations
 from collections.abc import Iterator
 from itertools import pairwise
 
+from tensorc_dsl.affine.form import Ranges
 from tensorc_dsl.affine.linear import Context, linear
 from tensorc_dsl.affine.simplify import conjuncts, prove, simplify
 from tensorc_dsl.ir.dtypes import INDEX
 from tensorc_dsl.ir.expr import Compare, Const, Expr, Logic, Var, constant, dims_in, dtype_of, free_vars, index
 from tensorc_dsl.ir.memo import by_identity
 from tensorc_dsl.ir.node import replace
-from tensorc_dsl.ir.program import LoopKind, Store
+from tensorc_dsl.ir.program import LoopKind, Store, map_store
 from tensorc_dsl.lower.borders import LINE, MOST, on_whole_lines, undecided
-from tensorc_dsl.lower.boxes import Ranges, span
 from tensorc_dsl.lower.flat import Alloc, Collective, Flat, If, Instruction, Loop, Parallel, Shuffle
+from tensorc_dsl.lower.ranges import within
 
 PIECES = 12
 """The number of copies of a statement that all cuts together may make; further guards stay guards."""
@@ -50,7 +51,7 @@ def partition(body: tuple[Flat, ...], ranges: Ranges | None = None, copies: int 
 
 
 def simplify_store(s: Store, ranges: Ranges) -> Store:
-    return replace(s, indices=tuple(simplify(i, ranges) for i in s.indices), value=simplify(s.value, ranges))
+    return map_store(s, lambda e: simplify(e, ranges))
 
 
 def _loop(s: Loop, ranges: Ranges, copies: int) -> tuple[Flat, ...]:
@@ -58,7 +59,7 @@ def _loop(s: Loop, ranges: Ranges, copies: int) -> tuple[Flat, ...]:
     s = replace(s, begin=simplify(s.begin, ranges), end=simplify(s.end, ranges))
     begin, end = constant(s.begin), constant(s.end)
     if begin is None or end is None:
-        inner = partition(s.body, {**ranges, s.var: (begin or 0, span(s.end)[1])}, copies)
+        inner = partition(s.body, within(ranges, s), copies)
         return (replace(s, body=inner),) if inner else ()
     cuts = cut_points(s.var, begin, end, s.body, ranges)
     cuts = sorted({*cuts, *_at_borders(s, begin, end, ranges)})
@@ -92,8 +93,7 @@ def _affordable(edges: list[int], most: int, kind: LoopKind) -> list[int]:
 def _parallel(s: Parallel, ranges: Ranges, copies: int) -> tuple[Flat, ...]:
     """A parallel loop stays one loop, and its pieces become branches inside it, so that threads start and join once."""
     sizes = [constant(e) for e in s.extents]
-    known: Ranges = {**ranges, **{v: span(e) for v, e in zip(s.vars, s.extents, strict=True)}}
-    inner = _branches(list(zip(s.vars, sizes, strict=True)), s.body, known, copies)
+    inner = _branches(list(zip(s.vars, sizes, strict=True)), s.body, within(ranges, s), copies)
     if not inner:
         return ()
     kept = [(v, e) for v, e, n in zip(s.vars, s.extents, sizes, strict=True) if n != 1]
@@ -237,12 +237,5 @@ def _conditions(body: tuple[Flat, ...], ranges: Ranges) -> Iterator[tuple[Expr, 
             case If():
                 yield s.cond, ranges
                 yield from _conditions(s.body, ranges)
-            case Loop():
-                begin = constant(s.begin)
-                own = (begin or 0, span(s.end)[1])
-                yield from _conditions(s.body, {**ranges, s.var: own})
-            case Parallel():
-                more = {v: span(e) for v, e in zip(s.vars, s.extents, strict=True)}
-                yield from _conditions(s.body, {**ranges, **more})
-            case Alloc() | Instruction() | Collective() | Shuffle():
-                yield from _conditions(s.body, ranges)
+            case _:
+                yield from _conditions(s.body, within(ranges, s))

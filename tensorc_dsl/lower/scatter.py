@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from tensorc_dsl.affine.chosen import Guarded, NotChosen, chosen_of
-from tensorc_dsl.affine.simplify import bounds, simplify_where
+from tensorc_dsl.affine.form import Ranges
+from tensorc_dsl.affine.simplify import simplify_where
 from tensorc_dsl.ir.expr import ONE, Compare, Expr, add, conjunction, constant
 from tensorc_dsl.ir.node import replace
 from tensorc_dsl.ir.program import LoopKind, Store
-from tensorc_dsl.lower.boxes import Ranges, span
-from tensorc_dsl.lower.flat import Flat, If, Loop, Parallel, inside
+from tensorc_dsl.lower.flat import Flat, If, Loop
+from tensorc_dsl.lower.ranges import hull, within
 
 
 def scatter(body: tuple[Flat, ...], ranges: Ranges | None = None) -> tuple[Flat, ...]:
@@ -29,23 +30,14 @@ def scatter(body: tuple[Flat, ...], ranges: Ranges | None = None) -> tuple[Flat,
                 out.append(s)
             case Loop(scattered=True):
                 out.extend(_scattered(s, known))
-            case Loop():
-                out.append(replace(s, body=scatter(s.body, {**known, s.var: _interval(s)})))
-            case Parallel():
-                more = {v: span(e) for v, e in zip(s.vars, s.extents, strict=True)}
-                out.append(replace(s, body=scatter(s.body, {**known, **more})))
             case _:
-                out.append(replace(s, body=scatter(s.body, known)))
+                out.append(replace(s, body=scatter(s.body, within(known, s))))
     return tuple(out)
 
 
-def _interval(s: Loop) -> tuple[int | None, int | None]:
-    return bounds(s.begin, {})[0], span(s.end)[1]
-
-
 def _scattered(s: Loop, ranges: Ranges) -> tuple[Flat, ...]:
-    below = {x.var: _interval(x) for x in inside(s.body) if isinstance(x, Loop)}
-    own: Ranges = {**ranges, s.var: _interval(s)}
+    below = hull(s.body)
+    own = within(ranges, s)
     try:
         found = chosen_of(s.var, frozenset(below), tuple(_stores(s.body, ())), {**own, **below})
     except NotChosen:
@@ -54,9 +46,9 @@ def _scattered(s: Loop, ranges: Ranges) -> tuple[Flat, ...]:
         return ()
     one = Loop(s.var, found.at, add(found.at, ONE), LoopKind.SERIAL, scatter(s.body, own))
     inside_it = simplify_where((Compare(">=", found.at, s.begin), Compare("<", found.at, s.end)), ranges)
-    within = _guarded(inside_it, one)
+    alone = _guarded(inside_it, one)
     runs = () if constant(s.begin) is not None and constant(s.end) is not None else (Compare("<", s.begin, s.end),)
-    return (_guarded((*runs, *found.path), within),)
+    return (_guarded((*runs, *found.path), alone),)
 
 
 def _guarded(conds: tuple[Expr, ...], s: Flat) -> Flat:

@@ -8,25 +8,15 @@ from dataclasses import dataclass
 from math import prod
 from operator import is_
 
+from tensorc_dsl.affine.form import Ranges
 from tensorc_dsl.affine.simplify import simplify
 from tensorc_dsl.ir.expr import ONE, ZERO, Expr, Load, Var, add, ceildiv, constant, index, loads, mul, sub, transform
 from tensorc_dsl.ir.memo import by_identity
 from tensorc_dsl.ir.node import replace
 from tensorc_dsl.ir.program import ALIGN, OFFSET, SWIZZLE, Block, Buffer, LoopKind, Program, walk
-from tensorc_dsl.lower.boxes import (
-    Ranges,
-    Side,
-    accesses,
-    bounds_own_index,
-    clip,
-    corner,
-    join,
-    most,
-    reached,
-    side,
-    span,
-)
+from tensorc_dsl.lower.boxes import Side, accesses, bounds_own_index, clip, corner, join, reached, side
 from tensorc_dsl.lower.flat import Alloc, Flat, Loop, Space, Store, buffers_of, store_loads
+from tensorc_dsl.lower.ranges import most, span
 
 STACK_BYTES = 16 * 1024
 """Larger buffers are on the heap: worker threads have small stacks, and frames must not touch new pages in a loop."""

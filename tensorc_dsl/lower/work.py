@@ -8,8 +8,7 @@ from tensorc_dsl.affine.needed import needed, parts
 from tensorc_dsl.ir.expr import ZERO, Compare, Expr, constant, free_vars
 from tensorc_dsl.ir.memo import by_first
 from tensorc_dsl.ir.program import LoopKind, Store
-from tensorc_dsl.lower.boxes import Ranges, span
-from tensorc_dsl.lower.flat import Alloc, Collective, Flat, If, Instruction, Loop, Parallel, Shuffle, inside, stores
+from tensorc_dsl.lower.flat import Alloc, Collective, Flat, If, Instruction, Loop, Parallel, Shuffle, stores
 
 Needs = dict[Expr, bool]
 """Conditions in the order in which an iteration asks them, each with whether it is asked for certain where those before it
@@ -22,12 +21,6 @@ def work(body: tuple[Flat, ...], above_zero: frozenset[str]) -> Needs | None:
     That a loop of the body runs is a condition like others. What an iteration stores in buffers of its own is no change.
     """
     return _all(body, frozenset(), above_zero)
-
-
-def interval(s: Loop) -> tuple[int | None, int | None]:
-    """The range of a loop's variable."""
-    begin = constant(s.begin)
-    return 0 if begin is None else begin, span(s.end)[1]
 
 
 def _all(body: tuple[Flat, ...], own: frozenset[str], above_zero: frozenset[str]) -> Needs | None:
@@ -80,24 +73,6 @@ def _runs(begin: Expr, end: Expr) -> tuple[Expr, ...]:
 
 def _under(conds: Iterable[Expr], found: Needs | None) -> Needs | None:
     return None if found is None else {**dict.fromkeys(conds, True), **found}
-
-
-def hull(body: tuple[Flat, ...]) -> Ranges:
-    """For each loop variable in a body, the smallest range that contains those of all of its loops."""
-    out: Ranges = {}
-    for s in inside(body):
-        own: Ranges = {}
-        if isinstance(s, Loop):
-            own = {s.var: interval(s)}
-        elif isinstance(s, Parallel):
-            own = {v: span(e) for v, e in zip(s.vars, s.extents, strict=True)}
-        for v, (low, high) in own.items():
-            least, most = out.get(v, (low, high))
-            out[v] = (
-                None if least is None or low is None else min(least, low),
-                None if most is None or high is None else max(most, high),
-            )
-    return out
 
 
 @by_first(512)

@@ -137,7 +137,7 @@ class _Handler(BaseHTTPRequestHandler):
         except Busy:
             return self._refuse(HTTPStatus.SERVICE_UNAVAILABLE, "too many questions wait")
         except WorkerBug as e:
-            show_foreign(f"internal error: {e}", err=True)
+            show_foreign(f"internal error: {e}")
             say("this is a bug in tensorc-dsl; the playground goes on", err=True)
             answer = Refused("this is a bug in tensorc-dsl; the terminal of `tensorc-dsl serve` says more")
         return self._answer(msgspec.json.encode(answer), _JSON)

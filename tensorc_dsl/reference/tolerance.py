@@ -52,7 +52,6 @@ from tensorc_dsl.ir.program import Block, Program, Store
 from tensorc_dsl.ir.reductions import ArgFold, Fold
 from tensorc_dsl.reference.alive import Alive, alive_steps
 from tensorc_dsl.reference.boxes import Box
-from tensorc_dsl.reference.cases import truth
 from tensorc_dsl.reference.evaluate import (
     CHUNK_LIMIT,
     Evaluation,
@@ -197,13 +196,8 @@ class _Errors(Evaluation):
                 return self._magnitude(a, part, mask) + self._magnitude(b, part, mask)
             case Binary(op="*", lhs=a, rhs=b):
                 return self._magnitude(a, part, mask) * self._magnitude(b, part, mask)
-            case Select(cond=c, then=a, other=b):
-                decided = truth(c, part)
-                if decided is not None:
-                    return self._magnitude(a if decided else b, part, mask)
-                cond = self.value(c, part, mask)
-                yes, no = (cond, ~cond) if mask is None else (mask & cond, mask & ~cond)
-                return np.where(cond, self._magnitude(a, part, yes), self._magnitude(b, part, no))
+            case Select():
+                return self.choice(e, part, mask, lambda branch, taken: self._magnitude(branch, part, taken), np.where)
             case _:
                 return np.abs(self.value(e, part, mask).astype(np.float64))
 
@@ -323,14 +317,8 @@ class _Errors(Evaluation):
             case Load(buffer=name, indices=indices):
                 value, error = self.value(e, box, mask), self.errors[name]
                 return value, self.load(self.errors, name, indices, box, mask) if error.ndim else none + error
-            case Select(cond=c, then=a, other=b):
-                decided = truth(c, box)
-                if decided is not None:
-                    return self.pair(a if decided else b, box, mask)
-                cond = self.value(c, box, mask)
-                yes, no = (cond, ~cond) if mask is None else (mask & cond, mask & ~cond)
-                (x, dx), (y, dy) = self.pair(a, box, yes), self.pair(b, box, no)
-                return np.where(cond, x, y), np.where(cond, dx, dy)
+            case Select():
+                return self.choice(e, box, mask, lambda branch, taken: self.pair(branch, box, taken), _merged)
             case Binary(op=op, lhs=a, rhs=b):
                 (x, dx), (y, dy) = self.pair(a, box, mask), self.pair(b, box, mask)
                 value = arithmetic(op, x, y, dtype_of(a))
@@ -370,3 +358,7 @@ class _Errors(Evaluation):
             if new.is_float:
                 self.overflows.rounding(value, new, 0.0)
         return value, self.overflows.carried(partial(cast, old=old, new=new), value, error, new, (x, dx, old))
+
+
+def _merged(cond: Array, a: Pair, b: Pair) -> Pair:
+    return np.where(cond, a[0], b[0]), np.where(cond, a[1], b[1])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import assert_never
+from typing import TypeVar, assert_never
 
 import numpy as np
 
@@ -31,6 +31,8 @@ from tensorc_dsl.reference.alive import Alive
 from tensorc_dsl.reference.boxes import Box, gather, view
 from tensorc_dsl.reference.cases import truth
 from tensorc_dsl.reference.maths import called
+
+T = TypeVar("T")
 
 
 class EvaluateError(ValueError):
@@ -78,17 +80,8 @@ class Values:
                 return x & y if op == "and" else x | y
             case Not(operand=a):
                 return ~self.value(a, box, mask)
-            case Select(cond=c, then=a, other=b):
-                decided = truth(c, box)
-                if decided is not None:
-                    return self.value(a if decided else b, box, mask)
-                cond = self.value(c, box, mask)
-                yes, no = (cond, ~cond) if mask is None else (mask & cond, mask & ~cond)
-                if not no.any():
-                    return self.value(a, box, mask)
-                if not yes.any():
-                    return self.value(b, box, mask)
-                return np.where(cond, self.value(a, box, yes), self.value(b, box, no))
+            case Select():
+                return self.choice(e, box, mask, lambda branch, part: self.value(branch, box, part), np.where)
             case Cast(operand=a, dtype=t):
                 return cast(self.value(a, box, mask), dtype_of(a), t)
             case Call(function=f, args=args):
@@ -97,6 +90,29 @@ class Values:
                 return self.load(self.arrays, name, indices, box, mask)
             case _:
                 assert_never(e)
+
+    def choice(
+        self,
+        e: Select,
+        box: Box,
+        mask: Array | None,
+        of: Callable[[Expr, Array | None], T],
+        merge: Callable[[Array, T, T], T],
+    ) -> T:
+        """What `of` has for the branches of a choice, each under the mask of where it is taken, merged by the condition.
+
+        A branch that is taken nowhere is not evaluated.
+        """
+        decided = truth(e.cond, box)
+        if decided is not None:
+            return of(e.then if decided else e.other, mask)
+        cond = self.value(e.cond, box, mask)
+        yes, no = (cond, ~cond) if mask is None else (mask & cond, mask & ~cond)
+        if not no.any():
+            return of(e.then, mask)
+        if not yes.any():
+            return of(e.other, mask)
+        return merge(cond, of(e.then, yes), of(e.other, no))
 
     def load(
         self, arrays: Mapping[str, Array], name: str, indices: tuple[Expr, ...], box: Box, mask: Array | None

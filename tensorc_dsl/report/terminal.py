@@ -34,9 +34,9 @@ def show(text: str, *, err: bool = False) -> None:
     _print(visible(text), err)
 
 
-def show_foreign(text: str, *, err: bool = False) -> None:
-    """Print text of another program or a bug; only its first line begins at the margin."""
-    _print(visible(text).replace("\n", "\n    "), err)
+def show_foreign(text: str) -> None:
+    """Print text of another program or a bug on standard error; only its first line begins at the margin."""
+    _print(visible(text).replace("\n", "\n    "), err=True)
 
 
 def show_diagnostics(*diagnostics: Diagnostic) -> None:

@@ -6,17 +6,17 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from tensorc_dsl.affine.accesses import touched
-from tensorc_dsl.affine.simplify import simplify
+from tensorc_dsl.affine.simplify import iter_ranges, simplify
 from tensorc_dsl.ir.expr import Expr, floormod, index
 from tensorc_dsl.ir.program import Buffer, Program, blocks, replace_stmt
-from tensorc_dsl.schedule.nests import iter_ranges, map_accesses, replace_buffer
+from tensorc_dsl.schedule.nests import map_accesses, replace_buffer
 
 
 def wrapped(program: Program, buffer: Buffer, axis: int, size: int) -> Program:
     """The program in which the dimension has `size` places, and all subscripts of it are taken modulo that."""
     for b in blocks(program):
         if buffer.name in touched(b):
-            ranges = iter_ranges(b)
+            ranges = iter_ranges(b.iters)
 
             def at(indices: tuple[Expr, ...], ranges: Mapping[str, tuple[int | None, int | None]] = ranges):
                 place = simplify(floormod(indices[axis], index(size)), ranges)

@@ -12,10 +12,10 @@ from dataclasses import dataclass
 from tensorc_dsl.affine.coverage import repeating_loop
 from tensorc_dsl.affine.form import Context
 from tensorc_dsl.affine.linear import linear
+from tensorc_dsl.affine.simplify import iter_ranges
 from tensorc_dsl.ir.expr import ONE, ZERO, Expr
 from tensorc_dsl.ir.program import Block, For, IterKind
 from tensorc_dsl.schedule.motion import read_indices
-from tensorc_dsl.schedule.nests import iter_ranges
 
 Ranges = list[tuple[Expr, Expr]]
 """A range `(lower, extent)` for each iterator of a block."""
@@ -55,7 +55,7 @@ def _is_earlier(b: Block, indices: Sequence[Expr], whole: Collection[str]) -> bo
     """Whether what a step reads at `indices` is stored earlier, by an instance with the same values of the iterators that are
     not `whole`.
     """
-    context = Context(iter_ranges(b))
+    context = Context(iter_ranges(b.iters))
     stored = [linear(i, context) for i in b.body[0].indices]
     places = {next(iter(s.terms)): d for d, s in enumerate(stored) if [*map(abs, s.terms.values())] == [1]}
     earlier = False

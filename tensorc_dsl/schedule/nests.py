@@ -50,11 +50,6 @@ def map_accesses(
     return replace(block, init=tuple(map(store, block.init)), body=tuple(map(store, block.body)))
 
 
-def iter_ranges(block: Block) -> dict[str, tuple[int | None, int | None]]:
-    """The range of each iterator of a block."""
-    return extent_ranges(For(it.name, it.extent, ()) for it in block.iters)
-
-
 def stem(iterator: str, n: int) -> str:
     """The name for the loop of an iterator: `i` for `vi`, `ax0` if there is no better one."""
     rest = iterator[1:]
@@ -118,7 +113,7 @@ def only_block(nest: Stmt) -> Block:
 
 
 def guarded(nest: Stmt, guard: tuple[Expr, ...]) -> Stmt:
-    """A nest of loops around one block, with conditions added to the block."""
+    """A nest of loops, with conditions added to each block in it."""
     if isinstance(nest, Block):
         return replace(nest, where=(*nest.where, *guard))
-    return replace(nest, body=(guarded(nest.body[0], guard),))
+    return replace(nest, body=tuple(guarded(s, guard) for s in nest.body))

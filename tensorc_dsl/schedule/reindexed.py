@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from tensorc_dsl.affine.accesses import touched
 from tensorc_dsl.affine.coverage import full_domain
 from tensorc_dsl.affine.sets import NotAffine, mapping
-from tensorc_dsl.affine.simplify import bounds, simplify, simplify_where
+from tensorc_dsl.affine.simplify import bounds, iter_ranges, simplify, simplify_where
 from tensorc_dsl.ir.expr import ONE, ZERO, Compare, Expr, Load, Var, free_vars, index, loads, substitute
 from tensorc_dsl.ir.print import format_expr
 from tensorc_dsl.ir.program import (
@@ -34,7 +34,7 @@ from tensorc_dsl.schedule.copies import (
     with_buffer,
 )
 from tensorc_dsl.schedule.motion import own_buffers, read_indices, writers
-from tensorc_dsl.schedule.nests import guarded, iter_ranges, map_accesses, nest_over, only_block
+from tensorc_dsl.schedule.nests import guarded, map_accesses, nest_over, only_block
 from tensorc_dsl.schedule.refs import BlockRef, IndexMap
 from tensorc_dsl.schedule.refusal import refusal
 from tensorc_dsl.schedule.rewrite import Rewrite
@@ -106,7 +106,7 @@ def by_map(program: Program, block: Block, buffer: Buffer, layout: IndexMap, ind
         raise refuse(f"it takes ({', '.join(layout.params)}), the block has {len(block.iters)} iterators")
     values: dict[str, Expr] = {p: Var(it.name) for p, it in zip(layout.params, block.iters, strict=True)}
     extents = {it.name: it.extent for it in block.iters}
-    ranges = iter_ranges(block)
+    ranges = iter_ranges(block.iters)
     out: list[tuple[Expr, Expr]] = []
     init_reads = any(x.buffer == buffer.name for s in block.init for x in loads(s.value))
     whole = init_reads or buffer.name in own_buffers(block)  # accessed outside of the steps of the reduction
@@ -199,7 +199,7 @@ def _nest(program: Program, block: Block, name: str, store: Store, used: set[str
         substitute(c, names)
         for buffer, indices in ((store.buffer, store.indices), *((x.buffer, x.indices) for x in loads(store.value)))
         for i, n in zip(indices, shapes.get(buffer, ()), strict=buffer in shapes)
-        for c in simplify_where((Compare("<=", ZERO, i), Compare("<", i, n)), iter_ranges(copy))
+        for c in simplify_where((Compare("<=", ZERO, i), Compare("<", i, n)), iter_ranges(copy.iters))
         if not (isinstance(i, Var) and next(it.extent for it in iters if it.name == i.name) == n)
     ]
     return guarded(nest, tuple(guard))

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from tensorc_dsl.affine.parts import NotApart, parts_of
 from tensorc_dsl.affine.shifts import Exponential, Extreme, exponential, homogeneous
-from tensorc_dsl.affine.simplify import extent_ranges, simplify
+from tensorc_dsl.affine.simplify import iter_ranges, simplify
 from tensorc_dsl.ir.expr import Expr, Load, Var, children, dtype_of, free_vars, loads, rebuild, substitute
 from tensorc_dsl.ir.program import Block, For, Iter, IterKind, Program, walk
 from tensorc_dsl.ir.reductions import Fold, FoldOp, identity
@@ -184,7 +184,7 @@ class Relative:
         row = f.shift.indices
         for it in steps:
             values = {**peak.by_target(row), peak.counts.name: Var(it.name)}
-            ranges = extent_ranges([For(it.name, it.extent, ()) for it in steps])
+            ranges = iter_ranges(steps)
             if simplify(substitute(peak.term, values), ranges) == simplify(f.value, ranges):
                 return Place(row, Var(it.name))
         return None

@@ -54,12 +54,12 @@ def at(e: t.Expr, level: int, pad: str, open_end: bool = True) -> str:
     return text if own >= level else f"({_expr(e, pad, True)[0]})"
 
 
-def sum_level(e: t.Expr, pad: str = "") -> str:
+def sum_level(e: t.Expr) -> str:
     """The text of `e` as an extent, where a comparison needs parentheses."""
-    return at(e, _ADD, pad)
+    return at(e, _ADD, "")
 
 
-def postfix_level(e: t.Expr, pad: str = "") -> str:
+def postfix_level(e: t.Expr, pad: str) -> str:
     return at(e, _POSTFIX, pad)
 
 

@@ -38,7 +38,7 @@ from tensorc_dsl.ir.expr import (
     substitute,
 )
 from tensorc_dsl.ir.print import format_expr
-from tensorc_dsl.ir.program import Block, For, IterKind, Program, Stmt, Store
+from tensorc_dsl.ir.program import Block, For, IterKind, Program, Stmt, Store, store_at
 from tensorc_dsl.ir.reductions import ArgFold, DeclaredFold, is_fold, update_of
 from tensorc_dsl.validate.digits import Digit, digits_around, digits_of, in_digits
 
@@ -149,7 +149,7 @@ class Code:
                 continue
             domain = points(names, (*inside, *(first if is_init else ())))
             for n, s in enumerate(stores):
-                own = Store(s.buffer, tuple(substitute(i, values) for i in s.indices), substitute(s.value, values))
+                own = store_at(s, values)
                 made = Statement(
                     len(self.statements), b, is_init, own, path, digits, names, domain,
                     tuple((it.name, it.kind, values[it.name]) for it in b.iters),

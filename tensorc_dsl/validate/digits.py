@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from math import gcd
 
-from tensorc_dsl.affine.simplify import bounds, extent_ranges
+from tensorc_dsl.affine.simplify import bounds, ranges_below
 from tensorc_dsl.ir.dtypes import INDEX
 from tensorc_dsl.ir.expr import (
     ZERO,
@@ -186,7 +186,7 @@ def in_digits(e: Expr, known: Mapping[str, Digits]) -> Expr:
 
 def _few_bits(operands: tuple[Expr, ...], known: Mapping[str, Digits]) -> tuple[Expr, ...]:
     """The operands of an `xor`, of which the text of one shows how many bits it has: a digit does not."""
-    ranges = extent_ranges(For(d.name, d.extent, ()) for digits in known.values() for d in digits.digits)
+    ranges = ranges_below((d.name, d.extent) for digits in known.values() for d in digits.digits)
     for n, e in enumerate(operands):
         low, high = bounds(e, ranges)
         if low is not None and low >= 0 and high is not None:

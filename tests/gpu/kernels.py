@@ -11,13 +11,14 @@ import numpy as np
 from tensorc_dsl.api.drawing import sample
 from tensorc_dsl.backend.cuda.codegen.ptx import device_module, ptx_of
 from tensorc_dsl.backend.cuda.emulate import emulation
-from tensorc_dsl.backend.cuda.lower.kernels import DeviceProgram
+from tensorc_dsl.backend.cuda.lower.kernels import Barrier, Device, DeviceKernel, DeviceProgram, Nested
 from tensorc_dsl.backend.memory import aligned_copy, aligned_empty
 from tensorc_dsl.backend.protocol import ORDERS
 from tensorc_dsl.check.scope import CheckedFile, load_source
 from tensorc_dsl.check.targets import target_of
 from tensorc_dsl.interp.space import Space
 from tensorc_dsl.ir.arrays import Array, stored_dtype, widen
+from tensorc_dsl.ir.node import replace
 from tensorc_dsl.ir.program import Program
 from tensorc_dsl.measure.guarded import poison
 from tensorc_dsl.reference.evaluate import shape_of
@@ -72,3 +73,21 @@ def emulated(p: DeviceProgram, program: Program, inputs: Mapping[str, Array]) ->
             return f"{fault}; {order}", found
         found.append({b.name: widen(arrays[b.name], b.dtype) for b in program.outputs})
     return "", found
+
+
+def without_barrier(kernel: DeviceKernel, number: int) -> DeviceKernel:
+    """The kernel without the barrier at that place in its text."""
+    left = number
+
+    def go(body: tuple[Device, ...]) -> tuple[Device, ...]:
+        nonlocal left
+        out: list[Device] = []
+        for s in body:
+            if isinstance(s, Barrier):
+                left -= 1
+                if left == -1:
+                    continue
+            out.append(replace(s, body=go(s.body)) if isinstance(s, Nested) else s)
+        return tuple(out)
+
+    return replace(kernel, body=go(kernel.body))

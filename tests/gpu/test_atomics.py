@@ -9,15 +9,7 @@ import numpy as np
 import pytest
 
 from tensorc_dsl.backend.cuda.codegen.view import cuda_text
-from tensorc_dsl.backend.cuda.lower.kernels import (
-    Device,
-    DeviceProgram,
-    Nested,
-    Phase,
-    atomics_in,
-    barriers_in,
-    without_barrier,
-)
+from tensorc_dsl.backend.cuda.lower.kernels import Device, DeviceProgram, Nested, Phase, atomics_in, barriers_in
 from tensorc_dsl.backend.cuda.lower.lower import lower_device
 from tensorc_dsl.backend.protocol import CompileError
 from tensorc_dsl.diagnostic import TschedError
@@ -26,7 +18,7 @@ from tensorc_dsl.ir.parse import parse_program
 from tensorc_dsl.ir.program import Program, Store
 from tensorc_dsl.lower.flat import Flat, LowerError
 from tensorc_dsl.source import Source
-from tests.gpu.kernels import emulated, ptx
+from tests.gpu.kernels import emulated, ptx, without_barrier
 from tests.programs import proof_fault
 
 PLACES = 5

@@ -19,7 +19,6 @@ from tensorc_dsl.backend.cuda.lower.kernels import (
     Steps,
     Wait,
     barriers_in,
-    without_barrier,
 )
 from tensorc_dsl.backend.cuda.lower.lower import lower_device
 from tensorc_dsl.elaborate.compute import elaborate
@@ -31,7 +30,7 @@ from tensorc_dsl.ir.program import Program, Store
 from tensorc_dsl.lower.flat import If
 from tensorc_dsl.reference.interpret import interpret
 from tensorc_dsl.source import Source
-from tests.gpu.kernels import DRAWS, drawn, emulated, gpu_space
+from tests.gpu.kernels import DRAWS, drawn, emulated, gpu_space, without_barrier
 from tests.programs import random_inputs
 from tests.stdlib.cases import case, library
 from tests.stdlib.references import CASES

@@ -13,7 +13,7 @@ import pytest
 from tensorc_dsl.backend.cuda import room as emulate_room
 from tensorc_dsl.backend.cuda.codegen.threads import Threads
 from tensorc_dsl.backend.cuda.emulate import emulation
-from tensorc_dsl.backend.cuda.lower.kernels import Arm, Arrived, Device, Fetch, Steps, fetches_in, without_barrier
+from tensorc_dsl.backend.cuda.lower.kernels import Arm, Arrived, Device, Fetch, Steps, fetches_in
 from tensorc_dsl.backend.cuda.lower.lower import lower_device
 from tensorc_dsl.backend.cuda.lower.text import format_device
 from tensorc_dsl.backend.cuda.maps import Encoding, encoding_of
@@ -25,7 +25,7 @@ from tensorc_dsl.ir.parse import parse_program
 from tensorc_dsl.ir.program import Program
 from tensorc_dsl.lower.flat import LowerError, TensorMap
 from tensorc_dsl.source import Source
-from tests.gpu.kernels import emulated, ptx
+from tests.gpu.kernels import emulated, ptx, without_barrier
 from tests.gpu.tensor_cores import run, whole_numbers
 from tests.gpu.test_pipeline_faults import changed
 

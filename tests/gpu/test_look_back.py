@@ -16,7 +16,7 @@ from tensorc_dsl.api import loads
 from tensorc_dsl.backend.cuda.codegen.look_back import ADDS, Looking
 from tensorc_dsl.backend.cuda.codegen.threads import Threads
 from tensorc_dsl.backend.cuda.emulate import emulation
-from tensorc_dsl.backend.cuda.lower.kernels import STEP, DeviceProgram, LookBack, Ticket, without_barrier
+from tensorc_dsl.backend.cuda.lower.kernels import STEP, DeviceProgram, LookBack, Ticket
 from tensorc_dsl.backend.cuda.lower.lower import lower_device
 from tensorc_dsl.backend.cuda.sass import registers_of, tool
 from tensorc_dsl.backend.memory import aligned_copy, aligned_empty
@@ -27,7 +27,7 @@ from tensorc_dsl.lower.flat import LowerError
 from tensorc_dsl.reference.interpret import interpret
 from tensorc_dsl.source import Source
 from tensorc_dsl.trace.handlers import condition
-from tests.gpu.kernels import emulated, ptx, whole
+from tests.gpu.kernels import emulated, ptx, whole, without_barrier
 from tests.gpu.pretend import pretended
 from tests.gpu.test_loader import told
 from tests.gpu.test_scans import task

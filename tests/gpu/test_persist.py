@@ -13,7 +13,7 @@ import pytest
 import tensorc_dsl as td
 from tensorc_dsl.api.tasks import Task
 from tensorc_dsl.backend.cuda.emulate import emulation
-from tensorc_dsl.backend.cuda.lower.kernels import DeviceProgram, barriers_in, boxes_in, fetches_in, without_barrier
+from tensorc_dsl.backend.cuda.lower.kernels import DeviceProgram, barriers_in, boxes_in, fetches_in
 from tensorc_dsl.backend.cuda.lower.lower import lower_device
 from tensorc_dsl.backend.cuda.lower.numbers import evaluate
 from tensorc_dsl.backend.cuda.lower.text import format_device
@@ -24,7 +24,7 @@ from tensorc_dsl.ir.parse import parse_program
 from tensorc_dsl.ir.program import Program
 from tensorc_dsl.source import Source
 from tensorc_dsl.trace.distribution import Decision
-from tests.gpu.kernels import emulated, ptx
+from tests.gpu.kernels import emulated, ptx, without_barrier
 from tests.gpu.roles import exact, lines
 from tests.gpu.test_hopper import drawn
 from tests.stdlib.gpu_checks import COMPUTES

@@ -10,7 +10,7 @@ import pytest
 import tensorc_dsl as td
 from tensorc_dsl.backend.cuda.lower.kernels import Phase, Steps, barriers_in, inside
 from tensorc_dsl.backend.cuda.lower.lower import lower_device
-from tensorc_dsl.ir.expr import constant
+from tensorc_dsl.ir.expr import constant, loads
 from tensorc_dsl.lower.flat import Loop
 from tensorc_dsl.lower.flat import inside as inside_flat
 from tensorc_dsl.reference.interpret import interpret
@@ -24,6 +24,23 @@ compute triangular(A: f32[M, M], B: f32[M, N]) -> C: f32[M, N] {
 
 compute rows(R: i32[M + 1], V: f32[P]; M: int) -> Y: f32[M] {
     Y[i in M] = sum[p] (V[p] if R[i] <= i32(p) and i32(p) < R[i + 1] else 0.0)
+}
+
+compute columns(R: i32[M, 16], V: f32[P]; M: int) -> Y: f32[M, 8] {
+    Y[i in M, j in 8] = sum[p] (V[p] if R[i, j] <= i32(p) and i32(p) < R[i, j + 8] else 0.0)
+}
+
+schedule copied for columns {
+    let [i, j, p] = Y.loops
+    let [b, t] = split(i, [_, 8])
+    reorder(b, t, j, p)
+    bind(b, "block.x")
+    let copy = cache_read(Y, R, "shared")
+    compute_at(copy, b)
+    storage_swizzle(copy.writes[0], 0, 4)
+    let [_, part] = split(fuse(copy.loops[-2:]), [_, 64])
+    bind(part, "thread.x")
+    bind(fuse(t, j), "thread.x")
 }
 
 schedule tiled for triangular {
@@ -75,6 +92,25 @@ def test_each_loop_has_bounds_and_is_right(task: str, meet: bool, tmp_path: Path
     assert len(outputs) == 3
     for out in outputs:
         np.testing.assert_array_equal(out[name], want)
+
+
+def test_bounds_are_loaded_from_where_a_swizzle_puts_them(tmp_path: Path) -> None:
+    (tmp_path / "t.tsched").write_text(
+        f"{target_of_few('one', 1, 256)}{TEXT}task t = columns(M=16, P=200) with copied\n"
+    )
+    t = td.load(tmp_path / "t.tsched", target="one")["t"]
+    found = lower_device(t.sample(0).program, cores=1)
+    every = [x for k in found.kernels for s in inside(k.body) if isinstance(s, Phase) for x in inside_flat(s.body)]
+    assert any(x.buffer == "R_shared" for s in every if isinstance(s, Loop) for x in loads(s.end))
+    rng = np.random.default_rng(0)
+    ends = np.concatenate([rng.integers(0, 100, (16, 8)), rng.integers(100, 200, (16, 8))], axis=1)
+    inputs = {"R": ends.astype(np.int32), "V": rng.integers(-9, 10, 200).astype(np.float32)}
+    fault, outputs = emulated(found, t.program, inputs)
+    assert fault == ""
+    want = interpret(t.program, inputs)
+    assert len(outputs) == 3
+    for out in outputs:
+        np.testing.assert_array_equal(out["Y"], want["Y"])
 
 
 def _floats(shape: tuple[object, ...], rng: np.random.Generator) -> np.ndarray[tuple[int, ...], np.dtype[np.float32]]:

@@ -276,9 +276,6 @@ def raising(e: BaseException) -> Callable[..., Any]:
     return call
 
 
-CPU_PLACE = property(lambda _: lambda: (1, 0))
-
-
 @pytest.mark.parametrize(
     "members",
     [

@@ -28,9 +28,14 @@ def reached(d: Distribution, start: Decision) -> set[tuple[str, Decision]]:
     return seen
 
 
+def heirs(c: type) -> set[type]:
+    """All classes that inherit from one."""
+    return {s for own in c.__subclasses__() for s in {own, *heirs(own)}}
+
+
 def test_there_is_an_example_of_every_kind() -> None:
     # A slotted dataclass is made twice, so classes are told apart by name.
-    kinds = {c.__name__ for c in Distribution.__subclasses__() if c.__module__.startswith("tensorc_dsl.trace.draws.")}
+    kinds = {c.__name__ for c in heirs(Distribution) if c.__module__.startswith("tensorc_dsl.trace.draws.")}
     assert {type(d).__name__ for d in EXAMPLES} == kinds
     assert {d.function.__module__.rpartition(".")[2] for d in DRAWS.values()} <= {f.stem[5:] for f in TESTS}
 

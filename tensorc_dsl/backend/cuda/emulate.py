@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from math import prod
 from typing import Any
@@ -57,9 +57,6 @@ from tensorc_dsl.ir.arrays import Array, stored_dtype
 from tensorc_dsl.ir.bind import Sizes, evaluate_size
 from tensorc_dsl.ir.target import Target
 
-SPARE_BYTES = 1024
-"""The size of the memory for accesses that are out of bounds, which is more than a vector has."""
-
 
 @dataclass(frozen=True, slots=True)
 class Emulation:
@@ -111,32 +108,8 @@ class Emulation:
         call = Call(k, arrays, sizes, stamps, tally, order)
         grid = [evaluate_size(n, sizes) for n in k.grid]
         numbers = [sizes[d.name] for d in self.program.dims]
-        kinds: list[Any] = [*[ctypes.c_int64] * 3, *[ctypes.c_void_p] * len(k.params), *[ctypes.c_int64] * len(numbers)]
-        if chains := chains_in(k.body):
-            rng = np.random.default_rng(list(RESIDENTS).index(order))
-            rooms = [Room(call) for _ in range(min(RESIDENTS[order], max(prod(grid), 1)))]
-            memory = Memory([(k.params.index(name), arrays[name]) for name in sorted(chains)], rng)
-            for room in rooms:
-                room.state[PASSING] = memory.table.ctypes.data
-            begin, go, free = (
-                ctypes.CFUNCTYPE(result, *[ctypes.c_void_p] * 5, *kinds)(called[name])
-                for name, result, kinds in (
-                    ("begin", None, kinds),
-                    ("go", ctypes.c_int64, [ctypes.c_bool]),
-                    ("free", None, []),
-                )
-            )
-            run = Kernel(
-                lambda room, b: begin(*room.given, *grid[:2], b, *call.addresses, *numbers),
-                lambda room, again: go(*room.given, again),
-            )
-            side_by_side(prod(grid), rooms, run, memory, rng)
-            for room in rooms:
-                free(*room.given)
-        else:
-            rooms = [Room(call)]
-            function = ctypes.CFUNCTYPE(ctypes.c_int64, *[ctypes.c_void_p] * 5, *kinds)(called["run"])
-            function(*rooms[0].given, *grid, *call.addresses, *numbers)
+        run = _side_by_side if chains_in(k.body) else _one_by_one
+        rooms = run(call, called, grid, numbers)
         for room in rooms:
             room.landing.end()
             if room.state[COUNT]:
@@ -194,6 +167,44 @@ class Emulation:
             return f"{where} reads {at}, which thread {mate} has stored, and not made known to it{more}"
         who = "others" if other == -1 else _who(mate) + (f" of block {theirs}" if theirs != block else "")
         return f"{where} and {who} meet without a barrier between them at {at}{more}"
+
+
+def _one_by_one(call: Call, called: Mapping[str, int], grid: list[int], numbers: list[int]) -> list[Room]:
+    """Run the blocks of a kernel one after the other. Returns the room that they had."""
+    room = Room(call)
+    _function(called["run"], ctypes.c_int64, _kinds(call, numbers))(*room.given, *grid, *call.addresses, *numbers)
+    return [room]
+
+
+def _side_by_side(call: Call, called: Mapping[str, int], grid: list[int], numbers: list[int]) -> list[Room]:
+    """Run the blocks of a kernel side by side, since some wait for others. Returns the rooms that they had."""
+    k, blocks = call.kernel, prod(grid)
+    rng = np.random.default_rng(list(RESIDENTS).index(call.order))
+    rooms = [Room(call) for _ in range(min(RESIDENTS[call.order], max(blocks, 1)))]
+    memory = Memory([(k.params.index(name), call.arrays[name]) for name in sorted(chains_in(k.body))], rng)
+    for room in rooms:
+        room.state[PASSING] = memory.table.ctypes.data
+    begin = _function(called["begin"], None, _kinds(call, numbers))
+    go = _function(called["go"], ctypes.c_int64, [ctypes.c_bool])
+    free = _function(called["free"], None, [])
+    run = Kernel(
+        lambda room, b: begin(*room.given, *grid[:2], b, *call.addresses, *numbers),
+        lambda room, again: go(*room.given, again),
+    )
+    side_by_side(blocks, rooms, run, memory, rng)
+    for room in rooms:
+        free(*room.given)
+    return rooms
+
+
+def _kinds(call: Call, numbers: list[int]) -> list[Any]:
+    """The types of what a kernel takes: three numbers of a grid or a block, the addresses of its arrays, and its sizes."""
+    return [*[ctypes.c_int64] * 3, *[ctypes.c_void_p] * len(call.kernel.params), *[ctypes.c_int64] * len(numbers)]
+
+
+def _function(address: int, result: Any, kinds: list[Any]) -> Callable[..., Any]:
+    """A function of `runner`, which takes the pointers to a room, and then values of `kinds`."""
+    return ctypes.CFUNCTYPE(result, *[ctypes.c_void_p] * 5, *kinds)(address)
 
 
 _OF_ARRIVALS = {

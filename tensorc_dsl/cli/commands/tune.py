@@ -38,6 +38,8 @@ DEFAULTS = SearchOptions()
 
 if TYPE_CHECKING:
     from tensorc_dsl.api import Task, TaskFile
+    from tensorc_dsl.machine.yardsticks import Yardsticks
+    from tensorc_dsl.records.queue import Queue
     from tensorc_dsl.search.events import Event, Listener
     from tensorc_dsl.search.tune import TuneResult
 
@@ -164,22 +166,14 @@ def tune(
             raise click.UsageError("--output names the file of one task: give one task")
         return there, found, [Path(output or f"{one.name}.best.tsched") for one in found]
 
+    form = _form(as_json, as_lines)
     if emulate:
         from tensorc_dsl.records.emulations import place
 
         require_no_times(ctx)
         _, found, files = read()
-        form, counts = _form(as_json, as_lines), place(Path(records) if records else None)
-        ending = settings(ctx).ending
-        ranked = rank_and_show(found, files, Asked(_trials(trials, None), seed, resume, counts, form), ending, file)
-        if ending.told:
-            say("interrupted; the schedules so far are recorded", err=True)
-            ctx.exit(ending.status)
-        if any(r.wrong for r in ranked):
-            ctx.exit(ExitCode.INTERNAL)
-        if not all(r.valid for r in ranked):
-            say("no valid candidate", err=True)
-            ctx.exit(ExitCode.NO_CANDIDATE)
+        counts = place(Path(records) if records else None)
+        _rank(ctx, file, found, files, Asked(_trials(trials, None), seed, resume, counts, form))
         return
     from tensorc_dsl.records.queue import Queue
 
@@ -187,20 +181,14 @@ def tune(
     queue = ctx.with_resource(Queue.at(Path(records) if records else None))
     if (unkept := queue.untold()) is not None:
         say(unkept.waiting(), err=True)
-    from tensorc_dsl.api.searching import search_all
-    from tensorc_dsl.machine.yardsticks import Measuring
     from tensorc_dsl.report.ended import Ended
     from tensorc_dsl.report.files import check_writable
-    from tensorc_dsl.report.following import following
-    from tensorc_dsl.report.lines import printing
-    from tensorc_dsl.report.progress import Standing
-    from tensorc_dsl.report.together import Together
     from tensorc_dsl.search.strategy import states_regret, strategy_of
 
     there, found, files = read()
     names = [one.name for one in found]
     beside = None if prior is None else Prior.at(prior, file, there, replayed)
-    counts = _weights(weights, names)
+    shares = _weights(weights, names)
     for path in files:
         check_writable(path)
     for one in found:
@@ -212,33 +200,13 @@ def tune(
         )
     warn_of_threads(found[0].target)
     options = SearchOptions(_trials(trials, budget), seed, strategy, budget, resume, until)
-    standing, ending = Standing(), settings(ctx).ending
-    with following(standing, sys.stderr) as follower:
-        measuring = [Measuring(one.program, one.target, one.threads, follower.begin) for one in found]
-        yardsticks = [m.first() for m in measuring]
-        together = Together(standing, follower, [y.roof for y in yardsticks], list(names), options.trials)
-        listeners = [together.listener(n) for n in range(len(found))]
-        if as_lines:
-            listeners = [
-                _both(listener, printing(name, show_object)) for name, listener in zip(names, listeners, strict=True)
-            ]
-        listeners = _holding(listeners, ending)
-        plans = [
-            one.plan(tell, w, yards.roof)
-            for one, tell, w, yards in zip(found, listeners, counts, yardsticks, strict=True)
-        ]
-        results = search_all(plans, options, records=queue)
-        for n, result in enumerate(results):
-            if result.best is not None and not (ending.told or result.interrupted):
-                with suppress(KeyboardInterrupt), waiting(ending):
-                    yardsticks[n] = measuring[n].beside_numpy(yardsticks[n])
-                    yardsticks[n] = measuring[n].again(yardsticks[n])
+    ending = settings(ctx).ending
+    results, yardsticks = _search(found, shares, options, queue, ending, form)
     interrupted = ending.told or any(r.interrupted for r in results)
     ended = [
         Ended(one.name, one.target, one.threads, strategy, result, yards, one.timed_at)
         for one, result, yards in zip(found, results, yardsticks, strict=True)
     ]
-    form = _form(as_json, as_lines)
     with finishing(ending):
         written = write_best(ended, files)
         taught = frozenset(names) if beside is None else beside.write(found, records)
@@ -260,6 +228,55 @@ def tune(
             _explain(one, result)
     if any(r.best is None for r in results):
         ctx.exit(ExitCode.NO_CANDIDATE)
+
+
+def _rank(ctx: click.Context, file: str, found: list[Task], files: list[Path], asked: Asked) -> None:
+    """Draw schedules, emulate them, and end the command by what was found."""
+    ending = settings(ctx).ending
+    ranked = rank_and_show(found, files, asked, ending, file)
+    if ending.told:
+        say("interrupted; the schedules so far are recorded", err=True)
+        ctx.exit(ending.status)
+    if any(r.wrong for r in ranked):
+        ctx.exit(ExitCode.INTERNAL)
+    if not all(r.valid for r in ranked):
+        say("no valid candidate", err=True)
+        ctx.exit(ExitCode.NO_CANDIDATE)
+
+
+def _search(
+    found: list[Task], weights: list[float], options: SearchOptions, queue: Queue, ending: Ending, form: Form
+) -> tuple[list[TuneResult], list[Yardsticks]]:
+    """The results of a search of all tasks, which is shown on standard error, and what each is compared with."""
+    from tensorc_dsl.api.searching import search_all
+    from tensorc_dsl.machine.yardsticks import Measuring
+    from tensorc_dsl.report.following import following
+    from tensorc_dsl.report.lines import printing
+    from tensorc_dsl.report.progress import Standing
+    from tensorc_dsl.report.together import Together
+
+    standing, names = Standing(), [one.name for one in found]
+    with following(standing, sys.stderr) as follower:
+        measuring = [Measuring(one.program, one.target, one.threads, follower.begin) for one in found]
+        yardsticks = [m.first() for m in measuring]
+        together = Together(standing, follower, [y.roof for y in yardsticks], names, options.trials)
+        listeners = [together.listener(n) for n in range(len(found))]
+        if form is Form.LINES:
+            listeners = [
+                _both(listener, printing(name, show_object)) for name, listener in zip(names, listeners, strict=True)
+            ]
+        listeners = _holding(listeners, ending)
+        plans = [
+            one.plan(tell, w, yards.roof)
+            for one, tell, w, yards in zip(found, listeners, weights, yardsticks, strict=True)
+        ]
+        results = search_all(plans, options, records=queue)
+        for n, result in enumerate(results):
+            if result.best is not None and not (ending.told or result.interrupted):
+                with suppress(KeyboardInterrupt), waiting(ending):
+                    yardsticks[n] = measuring[n].beside_numpy(yardsticks[n])
+                    yardsticks[n] = measuring[n].again(yardsticks[n])
+    return results, yardsticks
 
 
 MANY = 1_000_000
@@ -332,4 +349,4 @@ def _explain(task: Task, result: TuneResult) -> None:
         except TschedError as e:
             show_diagnostics(*e.diagnostics)
     for message, count in Counter(f"{o.status.replace('_', ' ')}: {o.message}" for o in result.outcomes).most_common(3):
-        show_foreign(f"{count} × {message}", err=True)
+        show_foreign(f"{count} × {message}")

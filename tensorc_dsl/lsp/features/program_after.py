@@ -85,21 +85,19 @@ def program_after(
     return None
 
 
-def program_before(
-    analysis: Analysis, offset: int, records: Records, clock: Callable[[], float] = time.monotonic
-) -> Program | None:
+def program_before(analysis: Analysis, offset: int, records: Records) -> Program | None:
     """The program before the step of a schedule or of a module that is written at an offset.
 
     None without a task that takes the steps around it, and if its expansion takes long. Where a module is applied to several
     blocks, the program is that of the last one to which the steps above are applied.
     """
     item = analysis.item_at(offset)
-    until = clock() + SECONDS
+    until = time.monotonic() + SECONDS
     if not isinstance(item, t.ScheduleDef | t.ModuleDef):
         return None
     for name in _tasks(analysis, item, None):
         try:
-            watched = _watched(analysis, name, records, {}, lambda: clock() > until)
+            watched = _watched(analysis, name, records, {}, lambda: time.monotonic() > until)
         except Late:
             return None
         if watched is None:

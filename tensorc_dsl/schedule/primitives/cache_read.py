@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tensorc_dsl.affine.regions import Region
-from tensorc_dsl.affine.simplify import prove, simplify
+from tensorc_dsl.affine.simplify import iter_ranges, prove, simplify
 from tensorc_dsl.ir.expr import ZERO, Compare, Expr, add, constant, index, sub
 from tensorc_dsl.ir.program import Block, Buffer, Program, replace_stmt, used_names
 from tensorc_dsl.schedule.copies import (
@@ -19,7 +19,7 @@ from tensorc_dsl.schedule.copies import (
 )
 from tensorc_dsl.schedule.kinds import RACE
 from tensorc_dsl.schedule.motion import VECTOR, own_buffers, read_indices, writers
-from tensorc_dsl.schedule.nests import copy_nest, iter_ranges, map_accesses
+from tensorc_dsl.schedule.nests import copy_nest, map_accesses
 from tensorc_dsl.schedule.places import NO_BLOCK, NO_BUFFER, the_block, the_buffer
 from tensorc_dsl.schedule.primitive import primitive
 from tensorc_dsl.schedule.refs import BlockRef, BufferRef
@@ -78,7 +78,7 @@ def copied_in(program: Program, site: Site, reader: Block, source: Buffer, scope
     box = _within(region, source) if not site.loops else tuple((ZERO, n) for n in source.shape)
     used = used_names(program)
     name = copy_name(source, scope, used)
-    ranges = iter_ranges(reader)
+    ranges = iter_ranges(reader.iters)
 
     def moved(indices: tuple[Expr, ...]) -> tuple[str, tuple[Expr, ...]]:
         return name, tuple(simplify(sub(i, low), ranges) for i, (low, _) in zip(indices, box, strict=True))

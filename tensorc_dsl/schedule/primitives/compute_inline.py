@@ -6,9 +6,9 @@ from dataclasses import replace
 
 from tensorc_dsl.affine.accesses import home
 from tensorc_dsl.affine.coverage import full_domain
-from tensorc_dsl.affine.simplify import simplify
+from tensorc_dsl.affine.simplify import iter_ranges, simplify
 from tensorc_dsl.ir.expr import Expr, Load, Var, substitute, transform
-from tensorc_dsl.ir.program import Block, IterKind, Program, Store, replace_stmt
+from tensorc_dsl.ir.program import Block, IterKind, Program, Store, map_store, replace_stmt
 from tensorc_dsl.schedule.motion import (
     NO_CONSUMER,
     InsertionPoint,
@@ -19,7 +19,7 @@ from tensorc_dsl.schedule.motion import (
     unready_input,
     writers,
 )
-from tensorc_dsl.schedule.nests import iter_ranges, remove_block, replace_buffer
+from tensorc_dsl.schedule.nests import remove_block, replace_buffer
 from tensorc_dsl.schedule.places import NO_BLOCK, the_block
 from tensorc_dsl.schedule.primitive import primitive
 from tensorc_dsl.schedule.refs import BlockRef
@@ -106,7 +106,7 @@ def _definition(program: Program, b: Block) -> tuple[Store, tuple[str, ...]]:
 
 
 def _inlined(reader: Block, store: Store, names: tuple[str, ...]) -> Block:
-    ranges = iter_ranges(reader)
+    ranges = iter_ranges(reader.iters)
     known: dict[tuple[Expr, ...], Expr] = {}  # a reader that other stages were inlined into reads an element many times
 
     def element(e: Expr) -> Expr:
@@ -118,6 +118,6 @@ def _inlined(reader: Block, store: Store, names: tuple[str, ...]) -> Block:
         return known[e.indices]
 
     def rewritten(s: Store) -> Store:
-        return Store(s.buffer, tuple(transform(i, element) for i in s.indices), transform(s.value, element))
+        return map_store(s, lambda e: transform(e, element))
 
     return replace(reader, init=tuple(map(rewritten, reader.init)), body=tuple(map(rewritten, reader.body)))

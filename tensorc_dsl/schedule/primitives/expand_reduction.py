@@ -8,13 +8,12 @@ from itertools import product
 from math import prod
 
 from tensorc_dsl.affine.form import Ranges
-from tensorc_dsl.affine.simplify import simplify
+from tensorc_dsl.affine.simplify import iter_ranges, simplify
 from tensorc_dsl.ir.expr import Expr, Load, constant, dtype_of, free_vars, index, substitute, transform
 from tensorc_dsl.ir.program import Block, For, IterKind, LoopKind, Program, blocks_in, find_loop, replace_stmt
 from tensorc_dsl.ir.reductions import Fold, combine, fold_of, identity
 from tensorc_dsl.schedule.accumulation import spatial
 from tensorc_dsl.schedule.motion import writers
-from tensorc_dsl.schedule.nests import iter_ranges
 from tensorc_dsl.schedule.places import NO_BLOCK, the_block
 from tensorc_dsl.schedule.primitive import primitive
 from tensorc_dsl.schedule.refs import BlockRef
@@ -79,7 +78,7 @@ def expand_reduction(program: Program, block: BlockRef, most: int = 64) -> Rewri
 
 def _terms(b: Block, fold: Fold, steps: Sequence[For], reduced: Mapping[str, Expr]) -> Expr:
     """All terms in the order of the loops, behind the start unless that is neutral."""
-    ranges = iter_ranges(b)
+    ranges = iter_ranges(b.iters)
     start = b.init[0].value
     value = None if start == identity(fold.op, dtype_of(start)) else start
     for at in product(*(range(constant(x.extent) or 0) for x in steps)):

@@ -11,7 +11,8 @@ from tensorc_dsl.affine.sets import NotAffine, affine_only, feasible
 from tensorc_dsl.affine.simplify import extent_ranges, simplify
 from tensorc_dsl.ir.expr import ZERO, Compare, Expr, Var, sub
 from tensorc_dsl.ir.print import format_expr
-from tensorc_dsl.ir.program import Block, For, Program, Stmt, blocks_in, replace_stmt
+from tensorc_dsl.ir.program import For, Program, blocks_in, replace_stmt
+from tensorc_dsl.schedule.nests import guarded
 from tensorc_dsl.schedule.places import NO_LOOP, NOT_SERIAL, require_serial, the_loop
 from tensorc_dsl.schedule.primitive import primitive
 from tensorc_dsl.schedule.refs import LoopRef
@@ -73,7 +74,7 @@ def merge(program: Program, first: LoopRef, second: LoopRef, partial: bool = Fal
             fewer = _at_most(one.extent, other.extent, around)
             guard = f"`merge({one.var}, {other.var}, partial=true)` to guard the first one"
             raise UNEQUAL(program, one.var, other.var, **facts, repair=guard if fewer else _CUT)
-        mine = _guarded(mine, Compare("<", Var(one.var), one.extent))
+        mine = tuple(guarded(s, (Compare("<", Var(one.var), one.extent),)) for s in mine)
     whole = replace(one, extent=other.extent)
     moved = replace_variables(other.body, {other.var: Var(one.var)}, (*around, whole))
     annotations = tuple(sorted({**dict(other.annotations), **dict(one.annotations)}.items()))
@@ -100,11 +101,3 @@ def _at_most(a: Expr, b: Expr, around: tuple[For, ...]) -> bool:
         return not feasible({x.var: x.extent for x in around}, affine_only([Compare("<", b, a)]))
     except NotAffine:
         return False
-
-
-def _guarded(body: tuple[Stmt, ...], cond: Expr) -> tuple[Stmt, ...]:
-    """Statements whose blocks run under one more condition."""
-    return tuple(
-        replace(s, where=(*s.where, cond)) if isinstance(s, Block) else replace(s, body=_guarded(s.body, cond))
-        for s in body
-    )

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from tensorc_dsl.affine.parts import NotApart, constant_value, parts_of
-from tensorc_dsl.affine.simplify import bounds, extent_ranges, is_multiple, simplify
+from tensorc_dsl.affine.simplify import bounds, is_multiple, ranges_below, simplify
 from tensorc_dsl.ir.dtypes import DType
 from tensorc_dsl.ir.expr import (
     ZERO,
@@ -195,7 +195,7 @@ def _shapes(program: Program, b: Block, new: dict[str, Expr]) -> dict[str, tuple
         found.append((s.buffer, s.indices))
         found += [(x.buffer, x.indices) for e in (s.value, *s.indices) for x in loads(e)]
     extents = {it.name: it.extent for it in b.iters}
-    reach = extent_ranges(For(it.name, new.get(it.name, it.extent), ()) for it in b.iters)
+    reach = ranges_below((it.name, new.get(it.name, it.extent)) for it in b.iters)
     reduced = {it.name for it in b.iters if it.kind is IterKind.REDUCE and it.name in new}
     own = own_buffers(b)
     windows: dict[tuple[str, int], int] = {}

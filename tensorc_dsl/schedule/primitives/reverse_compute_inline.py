@@ -8,10 +8,10 @@ from tensorc_dsl.affine.coverage import instances_within
 from tensorc_dsl.affine.dependence import carried
 from tensorc_dsl.affine.private import follow_writes
 from tensorc_dsl.affine.sets import bindings
-from tensorc_dsl.affine.simplify import extent_ranges, simplify, simplify_where
+from tensorc_dsl.affine.simplify import extent_ranges, iter_ranges, simplify, simplify_where
 from tensorc_dsl.affine.solve import solve
 from tensorc_dsl.ir.expr import ZERO, Compare, Expr, Load, loads, substitute, transform
-from tensorc_dsl.ir.program import Block, IterKind, LoopKind, Program, Store, replace_stmt
+from tensorc_dsl.ir.program import Block, IterKind, LoopKind, Program, map_store, replace_stmt
 from tensorc_dsl.schedule.kinds import RACE
 from tensorc_dsl.schedule.motion import (
     InsertionPoint,
@@ -23,7 +23,7 @@ from tensorc_dsl.schedule.motion import (
     unready_input,
     writers,
 )
-from tensorc_dsl.schedule.nests import iter_ranges, remove_block, replace_buffer
+from tensorc_dsl.schedule.nests import remove_block, replace_buffer
 from tensorc_dsl.schedule.places import NO_BLOCK, the_block
 from tensorc_dsl.schedule.primitive import primitive
 from tensorc_dsl.schedule.primitives.compute_inline import CHANGED
@@ -77,7 +77,7 @@ def reverse_compute_inline(program: Program, block: BlockRef) -> Rewrite[None]:
     if values is None:
         raise NOT_A_MAP(program, b.name, block=b.name, reason=f"its subscripts of `{buffer}` do not tell its iterators")
 
-    ranges = iter_ranges(producer[1])
+    ranges = iter_ranges(producer[1].iters)
     conditions = [c for it in b.iters for c in _within(values[it.name], it.extent)]
     conditions += [Compare("==", substitute(s, values), i) for s, i in zip(subscripts, made.indices, strict=True)]
     guard = [substitute(c, bindings(producer[1])) for c in simplify_where(conditions, ranges)]
@@ -94,8 +94,8 @@ def reverse_compute_inline(program: Program, block: BlockRef) -> Rewrite[None]:
 
     # The producer's value is over its own iterators, so it is inserted after those of the block are replaced.
     (s,) = b.body
-    index = tuple(simplify(substitute(i, values), ranges) for i in s.indices)
-    store = Store(s.buffer, index, transform(simplify(substitute(s.value, values), ranges), element))
+    bound = map_store(s, lambda e: simplify(substitute(e, values), ranges))
+    store = replace(bound, value=transform(bound.value, element))
     merged = replace(producer[1], body=(store,), where=where)
     result = replace_stmt(remove_block(program, b.name), merged.name, (merged,))
     result = replace_buffer(result, buffer, ())

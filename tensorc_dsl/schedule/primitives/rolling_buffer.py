@@ -29,7 +29,7 @@ from tensorc_dsl.ir.program import (
 )
 from tensorc_dsl.schedule.circular import computes_the_same, wrapped
 from tensorc_dsl.schedule.motion import Nest, writers
-from tensorc_dsl.schedule.nests import replace_buffer
+from tensorc_dsl.schedule.nests import guarded, replace_buffer
 from tensorc_dsl.schedule.places import NO_BLOCK, NO_LOOP, the_block, the_loop
 from tensorc_dsl.schedule.primitive import primitive
 from tensorc_dsl.schedule.primitives.compute_at import NOT_PURE, OUTPUT, pure_buffer
@@ -221,15 +221,6 @@ def _later(program: Program, around: tuple[For, ...], window: _Window) -> Progra
     outer = around[: around.index(window.inner)]
     new = Compare(">=", Var(window.inner.var), sub(index(window.size), window.moved))
     shifted = add(Var(inner.var), index(window.size - window.step))
-    body = replace_variables(_guarded(window.inner.body, new), {inner.var: shifted}, (*outer, inner))
+    guards = tuple(guarded(s, (new,)) for s in window.inner.body)
+    body = replace_variables(guards, {inner.var: shifted}, (*outer, inner))
     return replace_stmt(program, inner.var, (replace(inner, body=body),))
-
-
-def _guarded(body: tuple[Stmt, ...], condition: Expr) -> tuple[Stmt, ...]:
-    """The statements, of which each block runs only where the condition holds."""
-    return tuple(
-        replace(s, where=(*s.where, condition))
-        if isinstance(s, Block)
-        else replace(s, body=_guarded(s.body, condition))
-        for s in body
-    )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from math import prod
 
+from tensorc_dsl.affine.form import Ranges
 from tensorc_dsl.affine.simplify import TRUE, bounds, extent_ranges, is_multiple, simplify
 from tensorc_dsl.ir.dtypes import I64
 from tensorc_dsl.ir.expr import Compare, Expr, Var, add, ceildiv, constant, floordiv, floormod, index, mul, sub
@@ -77,37 +78,26 @@ def split(
     require_serial(program, target, "split")
     if isinstance(partial, str) and partial != "cut":
         raise NO_WAY(program, target.var, loop=target.var, partial=partial)
-    text = f"[{', '.join('_' if f is None else str(f) for f in factors)}]"
+    text = _text(factors)
     if why := _problem(factors):
         raise BAD_FACTORS(program, target.var, factors=text, why=why)
     ranges = extent_ranges(around)
-    product = prod(f for f in factors if f is not None)
+    product = _product(factors)
     is_open = None in factors
     if product + (bounds(target.extent, ranges)[1] or 0) > limits(I64)[1]:
         why = f"{product} iterations of a tile cannot be counted in 64 bits"
         raise BAD_FACTORS(program, target.var, factors=text, why=why)
     exact = is_multiple(target.extent, product, ranges) if is_open else constant(target.extent) == product
     if not exact and not partial:
-        divide, extent = "divide" if is_open else "multiply to", format_expr(target.extent)
-        may = "does" if constant(target.extent) is not None else "may"
-        why = f"{product} {may} not divide {extent}" if is_open else f"{product}, not {extent}"
-        raise NOT_EXACT(program, target.var, factors=text, extent=extent, loop=target.var, divide=divide, why=why)
+        raise _not_exact(program, target, factors)
     tail: tuple[For, ...] = ()
     buffers: tuple[Buffer, ...] = ()
     used = used_names(program)
     names = [fresh(f"{target.var}_{n}", used) for n in range(len(factors))]
     if not exact and partial == "cut":
-        least = bounds(target.extent, ranges)[0] or 0
-        # With `_`, an open extent has a number of tiles that may be 0.
-        if least < product and not (is_open and constant(target.extent) is None):
-            count = f"may have only {least}" if constant(target.extent) is None else f"has {least}"
-            raise NO_TILE(program, target.var, factors=text, product=product, count=count, loop=target.var)
-        size = index(product)
-        whole = simplify(mul(floordiv(target.extent, size), size), ranges) if is_open else size
-        rest = floormod(target.extent, size) if is_open else sub(target.extent, size)
-        part = Part(fresh(f"{target.var}_tail", used), whole, simplify(rest, ranges), "_tail")
+        part = _last_tile(program, target, factors, ranges, used)
         tail, buffers = cut(program, around, target, (part,), used)
-        target, exact = replace(target, extent=whole), True
+        target, exact = replace(target, extent=part.begin), True
     if not exact and not is_open:
         most = bounds(target.extent, ranges)[1]
         if most is None or most > product:
@@ -129,7 +119,43 @@ def split(
     return Rewrite(out, tuple(LoopRef(v) for v in names))
 
 
-def _problem(factors: tuple[int | None, ...]) -> str:
+Factors = tuple[int | None, ...]
+"""The extents of the new loops; None is the one that follows from the others."""
+
+
+def _text(factors: Factors) -> str:
+    return f"[{', '.join('_' if f is None else str(f) for f in factors)}]"
+
+
+def _product(factors: Factors) -> int:
+    return prod(f for f in factors if f is not None)
+
+
+def _not_exact(program: Program, target: For, factors: Factors) -> Exception:
+    product, is_open, extent = _product(factors), None in factors, format_expr(target.extent)
+    may = "does" if constant(target.extent) is not None else "may"
+    why = f"{product} {may} not divide {extent}" if is_open else f"{product}, not {extent}"
+    divide = "divide" if is_open else "multiply to"
+    return NOT_EXACT(
+        program, target.var, factors=_text(factors), extent=extent, loop=target.var, divide=divide, why=why
+    )
+
+
+def _last_tile(program: Program, target: For, factors: Factors, ranges: Ranges, used: set[str]) -> Part:
+    """The iterations behind the whole tiles. Raises NO_TILE if there may be none of these."""
+    product, is_open, number = _product(factors), None in factors, constant(target.extent)
+    least = bounds(target.extent, ranges)[0] or 0
+    # With `_`, an open extent has a number of tiles that may be 0.
+    if least < product and not (is_open and number is None):
+        count = f"may have only {least}" if number is None else f"has {least}"
+        raise NO_TILE(program, target.var, factors=_text(factors), product=product, count=count, loop=target.var)
+    size = index(product)
+    whole = simplify(mul(floordiv(target.extent, size), size), ranges) if is_open else size
+    rest = floormod(target.extent, size) if is_open else sub(target.extent, size)
+    return Part(fresh(f"{target.var}_tail", used), whole, simplify(rest, ranges), "_tail")
+
+
+def _problem(factors: Factors) -> str:
     """The error in the factors themselves; empty if there is none."""
     if not factors:
         return "there are none"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from tensorc_dsl.affine.running import Scale
-from tensorc_dsl.affine.simplify import TRUE, extent_ranges, simplify
+from tensorc_dsl.affine.simplify import TRUE, extent_ranges, iter_ranges, simplify
 from tensorc_dsl.ir.dtypes import I64
 from tensorc_dsl.ir.expr import (
     ONE,
@@ -27,7 +27,7 @@ from tensorc_dsl.ir.expr import (
 from tensorc_dsl.ir.node import replace
 from tensorc_dsl.ir.numbers import limits
 from tensorc_dsl.ir.print import format_expr
-from tensorc_dsl.ir.program import Buffer, For, Iter, IterKind, Program, Stmt, fresh, used_names
+from tensorc_dsl.ir.program import Buffer, Iter, IterKind, Program, Stmt, fresh, used_names
 from tensorc_dsl.ir.reductions import FoldOp, combine, identity
 from tensorc_dsl.schedule.places import NO_BLOCK, NOT_SERIAL
 from tensorc_dsl.schedule.primitive import primitive
@@ -138,7 +138,7 @@ def _cut(n: Nest, length: int) -> _Cut:
     chunks = simplify(ceildiv(extent, size), ranges)
     iters = (Iter(c, IterKind.SPATIAL, chunks, Var(c)), Iter(s, IterKind.SCAN, size, Var(s)))
     number = add(mul(Var(c), size), Var(s))
-    exists = simplify(Compare("<", number, extent), extent_ranges(For(it.name, it.extent, ()) for it in iters))
+    exists = simplify(Compare("<", number, extent), iter_ranges(iters))
     return _Cut(iters, number, chunks, simplify(floordiv(extent, size), ranges), exists)
 
 

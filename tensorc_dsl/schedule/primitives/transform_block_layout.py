@@ -6,12 +6,24 @@ from dataclasses import replace
 
 from tensorc_dsl.affine.dependence import carried
 from tensorc_dsl.affine.inversion import inverted, size_of
-from tensorc_dsl.affine.simplify import simplify, simplify_where
+from tensorc_dsl.affine.simplify import iter_ranges, simplify, simplify_where
 from tensorc_dsl.ir.expr import ZERO, Expr, Var, constant, free_vars, substitute
 from tensorc_dsl.ir.print import format_expr
-from tensorc_dsl.ir.program import Block, For, Iter, IterKind, LoopKind, Program, Stmt, Store, replace_stmt, used_names
+from tensorc_dsl.ir.program import (
+    Block,
+    For,
+    Iter,
+    IterKind,
+    LoopKind,
+    Program,
+    Stmt,
+    Store,
+    map_store,
+    replace_stmt,
+    used_names,
+)
 from tensorc_dsl.schedule.motion import top_statement
-from tensorc_dsl.schedule.nests import guarded, iter_ranges, nest_over, only_block, stmt_name
+from tensorc_dsl.schedule.nests import guarded, nest_over, only_block, stmt_name
 from tensorc_dsl.schedule.places import NO_BLOCK, the_block
 from tensorc_dsl.schedule.primitive import primitive
 from tensorc_dsl.schedule.refs import BlockRef, IndexMap
@@ -52,12 +64,11 @@ def transform_block_layout(program: Program, block: BlockRef, layout: IndexMap) 
     back = inverted(layout.params, layout.results, [it.extent for it in b.iters], at)
     if back is None:
         raise _no_iterators(program, b, layout, "its results do not tell all of them, one after another")
-    ranges = iter_ranges(Block(b.name, iters, ()))
+    ranges = iter_ranges(iters)
     values = {it.name: simplify(e, ranges) for it, e in zip(b.iters, back.values, strict=True)}
 
     def placed(s: Store) -> Store:
-        indices = tuple(simplify(substitute(i, values), ranges) for i in s.indices)
-        return Store(s.buffer, indices, simplify(substitute(s.value, values), ranges))
+        return map_store(s, lambda e: simplify(substitute(e, values), ranges))
 
     new = replace(b, iters=iters, init=tuple(map(placed, b.init)), body=tuple(map(placed, b.body)))
     top = stmt_name(top_statement(around, b))

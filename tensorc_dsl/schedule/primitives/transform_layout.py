@@ -7,7 +7,7 @@ from dataclasses import replace
 from tensorc_dsl.affine.coverage import full_domain
 from tensorc_dsl.affine.inversion import Inverse, inverted, size_of
 from tensorc_dsl.affine.layout import is_injective
-from tensorc_dsl.affine.simplify import extent_ranges, simplify, simplify_where
+from tensorc_dsl.affine.simplify import iter_ranges, simplify, simplify_where
 from tensorc_dsl.ir.expr import (
     ZERO,
     Const,
@@ -24,7 +24,6 @@ from tensorc_dsl.ir.print import format_expr
 from tensorc_dsl.ir.program import (
     Block,
     Buffer,
-    For,
     Iter,
     IterKind,
     LoopKind,
@@ -37,7 +36,7 @@ from tensorc_dsl.ir.program import (
 )
 from tensorc_dsl.ir.reductions import is_whole_update
 from tensorc_dsl.schedule.motion import is_param, own_buffers, read_indices, top_statement, writers
-from tensorc_dsl.schedule.nests import iter_ranges, map_accesses, nest_over, replace_buffer, stmt_name
+from tensorc_dsl.schedule.nests import map_accesses, nest_over, replace_buffer, stmt_name
 from tensorc_dsl.schedule.places import NO_BUFFER, the_buffer
 from tensorc_dsl.schedule.primitive import primitive
 from tensorc_dsl.schedule.refs import BufferRef, IndexMap
@@ -167,7 +166,7 @@ def _new_shape(program: Program, old: Buffer, layout: IndexMap) -> tuple[Expr, .
 
 def _placed(b: Block, buffer: str, layout: IndexMap) -> Block:
     """The block with its accesses in the new layout."""
-    ranges = iter_ranges(b)
+    ranges = iter_ranges(b.iters)
 
     def placed(indices: tuple[Expr, ...]) -> tuple[str, tuple[Expr, ...]]:
         values = dict(zip(layout.params, indices, strict=True))
@@ -204,7 +203,7 @@ def _reordered(
         raise refuse(f"cannot tell which element `{_text(layout)}` puts at a place")
     iters = tuple(Iter(f"v{d}", IterKind.SPATIAL, n, ZERO) for d, n in enumerate(new.shape))
     at = tuple(Var(it.name) for it in iters)
-    ranges = extent_ranges(For(it.name, it.extent, ()) for it in iters)
+    ranges = iter_ranges(iters)
     values = {n: simplify(e, ranges) for n, e in zip(names, back.values, strict=True)}
     kept = conjunction(simplify_where(back.inside, ranges))
     value = simplify(substitute(b.body[0].value, values), ranges)

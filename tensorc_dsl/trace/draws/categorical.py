@@ -4,15 +4,12 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from tensorc_dsl.diagnostic import TschedError, problem
 from tensorc_dsl.ir.program import Program
 from tensorc_dsl.trace.declare import Choices, Offer, draw
-from tensorc_dsl.trace.distribution import Decision, Distribution, Plain, literal, one_hot, pick, shortened
-
-if TYPE_CHECKING:
-    import numpy as np
+from tensorc_dsl.trace.distribution import Decision, Plain, literal, one_hot, shortened
+from tensorc_dsl.trace.listed import Listed
 
 
 @problem("E0503", "`sample_categorical` needs at least one value", help="write [a, b] or {{a: weight, b: weight}}")
@@ -26,37 +23,14 @@ def NO_WEIGHT() -> None: ...
 
 
 @dataclass(frozen=True, slots=True)
-class Categorical(Distribution):
+class Categorical(Listed):
     """One of `values`, with probabilities proportional to `weights`."""
 
     values: tuple[Plain, ...]
     weights: tuple[float, ...]
 
-    def size(self) -> int:
-        return sum(1 for w in self.weights if w > 0)
-
-    def sample(self, rng: np.random.Generator) -> Decision:
-        return self.values[pick(self.weights, rng)]
-
-    def position(self, decision: Decision) -> int | None:
-        for i, v in enumerate(self.values):
-            if type(v) is type(decision) and v == decision:
-                return i
-        return None
-
-    def contains(self, decision: Decision) -> bool:
-        i = self.position(decision)
-        return i is not None and self.weights[i] > 0
-
-    def log_prob(self, decision: Decision) -> float:
-        i = self.position(decision)
-        if i is None or not self.weights[i] > 0:
-            return -math.inf
-        return math.log(self.weights[i]) - math.log(math.fsum(self.weights))
-
-    def moves(self, decision: Decision) -> list[Decision]:
-        here = self.position(decision)
-        return [v for i, (v, w) in enumerate(zip(self.values, self.weights, strict=True)) if w > 0 and i != here]
+    def values_listed(self) -> tuple[Plain, ...]:
+        return self.values
 
     def features(self, decision: Decision) -> tuple[float, ...]:
         """A one-hot vector; if all values are numbers, also log2 of 1 + the value, which keeps their order."""
@@ -67,9 +41,7 @@ class Categorical(Distribution):
         return hot
 
     def describe(self, limit: int = 12) -> str:
-        return "one of " + shortened(
-            [literal(v) for v, w in zip(self.values, self.weights, strict=True) if w > 0], limit
-        )
+        return "one of " + shortened([literal(v) for v in self.support()], limit)
 
     def meaning(self) -> tuple[object, ...]:
         return ("category", tuple((type(v).__name__, v) for v in self.values))

@@ -17,11 +17,9 @@ _TARGET, _SOURCE, _SIZE, _ENTRY_GROUP, _ROW, _SITE, _READ, _ENTRY_WORDS = range(
 """The words of an entry, and their number."""
 
 
-def _queue(thread: str) -> str:
-    return f"""{word("queues", "s", QUEUES, "ptr")}
-  %nth = mul i64 {thread}, {QUEUE_WORDS}
+_QUEUE = f"""{word("queues", "s", QUEUES, "ptr")}
+  %nth = mul i64 %t, {QUEUE_WORDS}
   %q = getelementptr i64, ptr %queues, i64 %nth"""
-
 
 _COPY = "ptr %s, ptr %rows, i64 %t, ptr %to, ptr %from, i64 %n, i64 %read, i64 %row, i64 %site"
 
@@ -63,7 +61,7 @@ out:
 define internal void @tensorc_start({_COPY}) noinline nounwind {{
 entry:
   call void @tensorc_flag(ptr %rows, i64 %row, ptr %to, i64 %n, i64 {FLAG})
-  {_queue("%t")}
+  {_QUEUE}
   {word("length", "q", LENGTH)}
   {word("room", "q", ROOM)}
   {word("group", "q", GROUP)}
@@ -101,7 +99,7 @@ put:
 }}
 
 define internal void @tensorc_commit(ptr %s, i64 %t) nounwind {{
-  {_queue("%t")}
+  {_QUEUE}
   {word("group", "q", GROUP)}
   %next = add i64 %group, 1
   store i64 %next, ptr %group.at
@@ -110,7 +108,7 @@ define internal void @tensorc_commit(ptr %s, i64 %t) nounwind {{
 
 define internal void @tensorc_wait(ptr %s, ptr %rows, i64 %t, i64 %groups) noinline nounwind {{
 entry:
-  {_queue("%t")}
+  {_QUEUE}
   {word("head", "q", HEAD)}
   {word("length", "q", LENGTH)}
   {word("group", "q", GROUP)}
@@ -152,7 +150,7 @@ left:
 }}
 
 define internal void @tensorc_forget(ptr %s, i64 %t) nounwind {{
-  {_queue("%t")}
+  {_QUEUE}
   %head.at = getelementptr i64, ptr %q, i64 {HEAD}
   store i64 0, ptr %head.at
   %length.at = getelementptr i64, ptr %q, i64 {LENGTH}
@@ -164,7 +162,7 @@ define internal void @tensorc_forget(ptr %s, i64 %t) nounwind {{
 }}
 
 define internal void @tensorc_release(ptr %s, i64 %t) nounwind {{
-  {_queue("%t")}
+  {_QUEUE}
   %entries = load ptr, ptr %q
   call void @free(ptr %entries)
   call void @tensorc_leave(ptr %s, i64 %t)

@@ -118,9 +118,7 @@ class _Placer:
             match s:
                 case Phase():
                     mine = self._of(s.body, guards)
-                    if any(self._meet(p, mine, steps) for p in pending):
-                        out.append(Barrier())
-                        pending = ()
+                    pending = self._before(mine, pending, steps, out)
                     out.append(s)
                     pending = _joined(pending, self._under_way(mine, steps))
                 case Wait(landed=landed):
@@ -128,15 +126,11 @@ class _Placer:
                     pending = _joined(pending, self._under_way(self._of(landed, guards), steps))
                 case Fetch(at=at, body=inner):
                     mine = (*self._of(inner, (FIRST, *guards)), self._arrival(True, at, guards))
-                    if any(self._meet(p, mine, steps) for p in pending):
-                        out.append(Barrier())
-                        pending = ()
+                    pending = self._before(mine, pending, steps, out)
                     out.append(s)  # all threads wait for it themselves, before they access what it stores
                 case Arrived(at=at):
                     mine = (self._arrival(False, at, guards),)
-                    if any(self._meet(p, mine, steps) for p in pending):
-                        out.append(Barrier())
-                        pending = ()
+                    pending = self._before(mine, pending, steps, out)
                     out.append(s)
                     pending = _joined(pending, self._under_way(mine, steps))
                 case Role(threads=count, body=inner):
@@ -145,9 +139,7 @@ class _Placer:
                     out.append(replace(s, body=own.run(inner, (), steps, guards)[0]))
                 case LookBack():
                     mine = self._of(s.shown, (FIRST, *guards))
-                    if any(self._meet(p, mine, steps) for p in pending):
-                        out.append(Barrier())
-                        pending = ()
+                    pending = self._before(mine, pending, steps, out)
                     out.append(s)
                     pending = _joined(pending, self._under_way(mine, steps))
                 case Arm() | Release() | Commit() | Publish() | Engage() | Finish() | Ticket():
@@ -172,6 +164,15 @@ class _Placer:
                 case _:
                     assert_never(s)
         return tuple(out), pending
+
+    def _before(
+        self, mine: tuple[Access, ...], pending: Pending, steps: tuple[tuple[str, Expr], ...], out: list[Device]
+    ) -> Pending:
+        """What is under way before accesses: nothing behind the barrier that is added to `out` if some of it meets them."""
+        if not any(self._meet(p, mine, steps) for p in pending):
+            return pending
+        out.append(Barrier())
+        return ()
 
     def _of(self, body: tuple[Flat, ...], guards: tuple[Expr, ...]) -> tuple[Access, ...]:
         key = (id(body), guards)

@@ -13,6 +13,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from tensorc_dsl.affine.boxed import source_of
+from tensorc_dsl.affine.form import Ranges
 from tensorc_dsl.affine.fragments import Unit, cells, disagreement, misplaced
 from tensorc_dsl.affine.instruction import Match, Tile, match_nest, stored_place
 from tensorc_dsl.affine.simplify import is_multiple, simplify
@@ -52,10 +53,10 @@ from tensorc_dsl.ir.warp import (
     layout_of,
 )
 from tensorc_dsl.lower.bounds import stride
-from tensorc_dsl.lower.boxes import Ranges, span
 from tensorc_dsl.lower.flat import Collective, Flat, If, Loop, LowerError, stores
 from tensorc_dsl.lower.guards import hoist_guards
 from tensorc_dsl.lower.instructions import instructions, match_flat
+from tensorc_dsl.lower.ranges import within
 
 KIND = "cuda"
 
@@ -126,7 +127,7 @@ class _Maker:
                 continue
             if isinstance(s, Loop):
                 inner = (*bound, s.var) if self.axes.is_thread(s.var) else bound
-                out.append(replace(s, body=self.run(s.body, {**ranges, s.var: span(s.end)}, inner)))
+                out.append(replace(s, body=self.run(s.body, within(ranges, s), inner)))
             else:
                 out.append(replace(s, body=self.run(s.body, ranges, bound)))
         return tuple(out)
@@ -135,7 +136,7 @@ class _Maker:
         """The nest as an instruction, in a loop over lanes; as serial loops if it is none for these GPUs."""
         found = self.named.get(s.var)
         if found is None and constant(s.end) == 1:  # the instruction has the name of the first loop that counts
-            return replace(s, kind=LoopKind.SERIAL, body=self.run(s.body, {**ranges, s.var: span(s.end)}, bound))
+            return replace(s, kind=LoopKind.SERIAL, body=self.run(s.body, within(ranges, s), bound))
         match = None if found is None else match_flat(s, found, ranges)
         code = None if found is None else self._code(found)
         if found is not None and code is None and (is_of_group(found) or is_box(found)):

@@ -16,7 +16,6 @@ from tensorc_dsl.backend.cuda.lower.vectors import whole_vectors
 from tensorc_dsl.ir.dtypes import DType
 from tensorc_dsl.ir.expr import (
     ZERO,
-    Expr,
     Var,
     add,
     constant,
@@ -26,7 +25,7 @@ from tensorc_dsl.ir.expr import (
 )
 from tensorc_dsl.ir.print import format_store
 from tensorc_dsl.ir.program import LoopKind, Store
-from tensorc_dsl.lower.flat import Flat, If, Loop, store_loads
+from tensorc_dsl.lower.flat import Flat, If, Loop, store_loads, substituted
 
 SIZES = (ALIGNMENT, 8, 4)
 """The bytes that one copy can have, the most first: arrays, buffers and their versions begin at multiples of all of them."""
@@ -113,7 +112,7 @@ def _divided(loop: Loop, allowed: Copying) -> Loop:
         return replace(loop, kind=LoopKind.UNROLLED)
     outer = f"{loop.var}.copy"
     at = {loop.var: add(mul(Var(outer), index(lanes)), Var(loop.var))}
-    part = Loop(loop.var, ZERO, index(lanes), LoopKind.VECTORIZED, tuple(_at(s, at) for s in loop.body))
+    part = Loop(loop.var, ZERO, index(lanes), LoopKind.VECTORIZED, tuple(substituted(s, at) for s in loop.body))
     return Loop(outer, ZERO, index(count // lanes), LoopKind.UNROLLED, (part,))
 
 
@@ -133,16 +132,3 @@ def _lanes(s: Store, var: str | None, count: int, allowed: Copying) -> int:
     if wide < SIZES[-1]:
         raise NoCopy(s, f"copies {wide} byte{'s' * (wide != 1)} a thread, and copies beside other work have 4, 8 or 16")
     raise NoCopy(s, f"copies {wide} bytes a thread that are not known to be aligned to 4, 8 or 16")
-
-
-def _at(s: Flat, values: dict[str, Expr]) -> Flat:
-    """A statement of a whole vector, a store or a guard around one, with other values of variables."""
-    match s:
-        case Store():
-            return replace(
-                s, indices=tuple(substitute(i, values) for i in s.indices), value=substitute(s.value, values)
-            )
-        case If():
-            return If(substitute(s.cond, values), tuple(_at(x, values) for x in s.body))
-        case _:
-            raise AssertionError("a whole vector has stores and guards alone")

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
+from tensorc_dsl.affine.form import Ranges
 from tensorc_dsl.affine.simplify import bounds, is_multiple, simplify
 from tensorc_dsl.backend.cuda.lower.collectives import accesses_of, dimension_of
 from tensorc_dsl.backend.cuda.lower.kernels import boxes_in
@@ -19,7 +20,6 @@ from tensorc_dsl.ir.print import format_expr
 from tensorc_dsl.ir.swizzle import Swizzle
 from tensorc_dsl.ir.warp import LINES, UNIT, Described, described, points
 from tensorc_dsl.lower.bounds import stride
-from tensorc_dsl.lower.boxes import Ranges
 from tensorc_dsl.lower.flat import Collective, Flat, LowerError
 
 ALIGNMENT = LINES * 128

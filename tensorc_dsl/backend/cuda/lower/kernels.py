@@ -6,8 +6,8 @@ A name of an axis (`thread`, `block.x`, …) is a variable with a value of its o
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
 
+from tensorc_dsl.affine.form import Ranges
 from tensorc_dsl.ir.dtypes import DType
 from tensorc_dsl.ir.expr import ZERO, Compare, Dim, Expr, Var
 from tensorc_dsl.ir.node import node
@@ -15,6 +15,7 @@ from tensorc_dsl.ir.program import Store
 from tensorc_dsl.ir.swizzle import Swizzle
 from tensorc_dsl.lower.flat import Collective, Flat, Param, Prepared, TensorMap, stores
 from tensorc_dsl.lower.flat import inside as inside_flat
+from tensorc_dsl.lower.ranges import span
 
 THREAD = "thread"
 """The variable that counts the threads of a block."""
@@ -317,6 +318,11 @@ def collectives_in(body: tuple[Device, ...]) -> Iterator[Collective]:
             yield from (x for x in inside_flat(s.body) if isinstance(x, Collective))
 
 
+def launch_ranges(k: DeviceKernel) -> Ranges:
+    """The ranges of what a launch gives each thread: its number in the block, and the numbers of the block."""
+    return {THREAD: (0, k.threads - 1)} | {name: span(n) for name, n in zip(BLOCK_AXES, k.grid, strict=True)}
+
+
 def atomics_in(body: tuple[Device, ...]) -> frozenset[str]:
     """The buffers that statements update atomically."""
     phases = (s for s in inside(body) if isinstance(s, Phase))
@@ -326,21 +332,3 @@ def atomics_in(body: tuple[Device, ...]) -> frozenset[str]:
 def barriers_in(body: tuple[Device, ...]) -> int:
     """The number of barriers in the text of statements."""
     return sum(isinstance(s, Barrier) for s in inside(body))
-
-
-def without_barrier(kernel: DeviceKernel, number: int) -> DeviceKernel:
-    """The kernel without the barrier at that place in its text: what tests of the barriers run."""
-    left = number
-
-    def go(body: tuple[Device, ...]) -> tuple[Device, ...]:
-        nonlocal left
-        out: list[Device] = []
-        for s in body:
-            if isinstance(s, Barrier):
-                left -= 1
-                if left == -1:
-                    continue
-            out.append(replace(s, body=go(s.body)) if isinstance(s, Nested) else s)
-        return tuple(out)
-
-    return replace(kernel, body=go(kernel.body))

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
+from tensorc_dsl.affine.form import Ranges
 from tensorc_dsl.affine.fragments import Cells
 from tensorc_dsl.affine.simplify import simplify
 from tensorc_dsl.backend.cuda.lower.axes import Axes
@@ -17,8 +18,8 @@ from tensorc_dsl.ir.expr import ZERO, Expr, Load, Var, sub, transform
 from tensorc_dsl.ir.print import format_expr, format_store
 from tensorc_dsl.ir.program import Axis, Store
 from tensorc_dsl.ir.warp import LANE, WARP, lane_of
-from tensorc_dsl.lower.boxes import Ranges, span
 from tensorc_dsl.lower.flat import Collective, Flat, Loop, LowerError, buffers_of
+from tensorc_dsl.lower.ranges import within
 
 
 def by_lanes(body: tuple[Flat, ...], axes: Axes, fragments: Mapping[str, Cells | None]) -> tuple[Flat, ...]:
@@ -45,7 +46,7 @@ class _Lanes:
             elif isinstance(s, Loop):
                 axis = self.axes.loops.get(s.var)
                 inner = {**lanes, axis.value: s.var} if axis is Axis.LANE or axis is Axis.WARP else lanes
-                out.append(replace(s, body=self.run(s.body, {**ranges, s.var: span(s.end)}, inner)))
+                out.append(replace(s, body=self.run(s.body, within(ranges, s), inner)))
             else:
                 out.append(replace(s, body=self.run(s.body, ranges, lanes)))
         return tuple(out)

@@ -14,6 +14,7 @@ from functools import reduce
 import numpy as np
 from numpy.typing import NDArray
 
+from tensorc_dsl.affine.form import Ranges
 from tensorc_dsl.affine.simplify import bounds, linear_form, simplify
 from tensorc_dsl.backend.cuda.lower.axes import Axes
 from tensorc_dsl.backend.cuda.lower.kernels import THREAD, Local
@@ -34,8 +35,8 @@ from tensorc_dsl.ir.expr import floordiv as div
 from tensorc_dsl.ir.expr import floormod as mod
 from tensorc_dsl.ir.print import format_expr
 from tensorc_dsl.ir.program import Buffer
-from tensorc_dsl.lower.boxes import Ranges, span
 from tensorc_dsl.lower.flat import Flat, If, Loop, LowerError, Store, buffers_of, store_loads
+from tensorc_dsl.lower.ranges import within
 
 MOST_VALUES = 1 << 16
 """The largest number of elements along one dimension that a thread may own; more cannot be in registers by far."""
@@ -119,7 +120,7 @@ def _accesses(body: tuple[Flat, ...], name: str, axes: Axes) -> list[_Access]:
                     out.extend(_Access(tuple(substitute(i, values) for i in u), ranges, bound, met) for u in used)
             elif isinstance(s, Loop):
                 inner = (*bound, s.var) if s.var in axes.loops else bound
-                go(s.body, {**ranges, s.var: span(s.end)}, inner, met)
+                go(s.body, within(ranges, s), inner, met)
             elif isinstance(s, If):
                 condition = substitute(s.cond, values)
                 go(s.body, ranges, bound, (*met, condition) if _is_of_thread(condition) else met)

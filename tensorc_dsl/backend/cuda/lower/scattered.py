@@ -8,11 +8,21 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
+from tensorc_dsl.affine.form import Ranges
 from tensorc_dsl.backend.cuda.lower.bodies import joined
-from tensorc_dsl.backend.cuda.lower.kernels import BLOCK_AXES, THREAD, Device, DeviceKernel, Nested, Phase, Role, Steps
-from tensorc_dsl.lower.boxes import Ranges, span
+from tensorc_dsl.backend.cuda.lower.kernels import (
+    THREAD,
+    Device,
+    DeviceKernel,
+    Nested,
+    Phase,
+    Role,
+    Steps,
+    launch_ranges,
+)
 from tensorc_dsl.lower.flat import Flat
 from tensorc_dsl.lower.narrow import Known, narrow
+from tensorc_dsl.lower.ranges import span
 from tensorc_dsl.lower.scatter import scatter
 
 Change = Callable[[tuple[Flat, ...], Ranges], tuple[Flat, ...]]
@@ -20,7 +30,7 @@ Change = Callable[[tuple[Flat, ...], Ranges], tuple[Flat, ...]]
 
 def with_scattered(k: DeviceKernel) -> DeviceKernel:
     """The kernel with each scattered loop as the iteration that data choose, if they choose one."""
-    return replace(k, body=_device(k.body, _ranges(k), scatter))
+    return replace(k, body=_device(k.body, launch_ranges(k), scatter))
 
 
 def with_bounds(k: DeviceKernel, known: Known) -> DeviceKernel:
@@ -29,11 +39,7 @@ def with_bounds(k: DeviceKernel, known: Known) -> DeviceKernel:
     Bounds may differ between threads. Those of a loop in which a warp meets do not, and no barrier is in a loop of a thread.
     """
     mine = replace(known, together=frozenset((THREAD,)), private=frozenset(b.name for b in k.local))
-    return replace(k, body=_device(joined(k.body), _ranges(k), lambda body, ranges: narrow(body, mine, ranges)))
-
-
-def _ranges(k: DeviceKernel) -> Ranges:
-    return {THREAD: (0, k.threads - 1)} | {name: span(n) for name, n in zip(BLOCK_AXES, k.grid, strict=True)}
+    return replace(k, body=_device(joined(k.body), launch_ranges(k), lambda body, ranges: narrow(body, mine, ranges)))
 
 
 def _device(body: tuple[Device, ...], ranges: Ranges, change: Change) -> tuple[Device, ...]:

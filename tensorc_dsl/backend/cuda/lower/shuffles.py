@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tensorc_dsl.affine.accesses import guarded_loads
+from tensorc_dsl.affine.form import Ranges
 from tensorc_dsl.affine.simplify import conjuncts, linear_form
 from tensorc_dsl.backend.cuda.lower.axes import Axes
 from tensorc_dsl.backend.cuda.lower.kernels import THREAD, Local
@@ -22,10 +23,10 @@ from tensorc_dsl.backend.cuda.lower.numbers import Numbers, evaluate
 from tensorc_dsl.backend.cuda.lower.owners import of_block, of_threads, running
 from tensorc_dsl.ir.expr import ZERO, Expr, Load, constant, free_vars, index, loads, substitute, transform
 from tensorc_dsl.ir.print import format_expr, format_store
-from tensorc_dsl.ir.program import Buffer, Store
+from tensorc_dsl.ir.program import Buffer, Store, map_store
 from tensorc_dsl.ir.warp import LANES
-from tensorc_dsl.lower.boxes import Ranges, span
-from tensorc_dsl.lower.flat import Flat, If, Loop, LowerError, Move, Shuffle, store_loads, stores
+from tensorc_dsl.lower.flat import Flat, If, Loop, LowerError, Move, Shuffle, store_loads, stores, substituted
+from tensorc_dsl.lower.ranges import within
 
 SCOPE = "warp"
 
@@ -124,7 +125,7 @@ class _Maker:
                 continue  # in a loop without iterations no lane has stored what is read
             elif isinstance(s, Loop) and s.var not in self.axes.loops and s.var in self._counting_lanes(s):
                 for k in range(_count(s)):
-                    yield from self.run(tuple(_at(x, {s.var: index(k)}) for x in s.body), at)
+                    yield from self.run(tuple(substituted(x, {s.var: index(k)}) for x in s.body), at)
             elif isinstance(s, If):
                 inner = tuple(self.run(s.body, self._inside(s, at)))
                 yield from guarded(inner, s.cond) if self._differs(s.cond) else (replace(s, body=inner),)
@@ -149,7 +150,7 @@ class _Maker:
         """The place inside of a statement."""
         match s:
             case Loop():
-                at = replace(at, ranges={**at.ranges, s.var: span(s.end)})
+                at = replace(at, ranges=within(at.ranges, s))
                 if s.var in self.axes.loops:
                     at = replace(at, bound=(*at.bound, s.var))
                     if at.written is None and self.axes.is_thread(s.var):
@@ -213,7 +214,7 @@ class _Maker:
         def here(e: Expr) -> Expr:
             return given.get(e, e) if isinstance(e, Load) else e
 
-        yield replace(s, indices=tuple(transform(i, here) for i in s.indices), value=transform(s.value, here))
+        yield map_store(s, lambda e: transform(e, here))
 
     def _move(self, s: Store, x: Load, at: _Place) -> tuple[Load, tuple[Move, int] | None]:
         """What a thread has itself of what it reads, and the shuffle by which it gets another one's, if there is one."""
@@ -260,19 +261,3 @@ def _count(s: Loop) -> int:
     if n is None or n > LANES:
         raise LowerError(f"`{s.var}` counts lanes whose registers are read, and a warp has {LANES}")
     return n
-
-
-def _at(s: Flat, values: Mapping[str, Expr]) -> Flat:
-    """A statement with values for variables."""
-    match s:
-        case Store():
-            return replace(
-                s, indices=tuple(substitute(i, values) for i in s.indices), value=substitute(s.value, values)
-            )
-        case Loop():
-            inner = tuple(_at(x, values) for x in s.body)
-            return replace(s, begin=substitute(s.begin, values), end=substitute(s.end, values), body=inner)
-        case If():
-            return If(substitute(s.cond, values), tuple(_at(x, values) for x in s.body))
-        case _:
-            return replace(s, body=tuple(_at(x, values) for x in s.body))

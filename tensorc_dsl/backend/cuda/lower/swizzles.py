@@ -11,11 +11,11 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import assert_never
 
+from tensorc_dsl.affine.form import Ranges
 from tensorc_dsl.affine.simplify import is_multiple, linear_form, simplify
 from tensorc_dsl.backend.cuda.lower.collectives import element_of, is_of_group, operands_of
 from tensorc_dsl.backend.cuda.lower.descriptors import descriptors_of, require_described, require_whole_lines
 from tensorc_dsl.backend.cuda.lower.kernels import (
-    BLOCK_AXES,
     THREAD,
     Arm,
     Arrived,
@@ -37,11 +37,11 @@ from tensorc_dsl.backend.cuda.lower.kernels import (
     Wait,
     collectives_in,
     fetches_in,
+    launch_ranges,
 )
 from tensorc_dsl.ir.expr import ZERO, Expr, Load, Var, add, constant, free_vars, substitute, transform
 from tensorc_dsl.ir.program import LoopKind
 from tensorc_dsl.ir.swizzle import Swizzle, swizzled
-from tensorc_dsl.lower.boxes import Ranges, span
 from tensorc_dsl.lower.flat import (
     Alloc,
     Collective,
@@ -56,6 +56,7 @@ from tensorc_dsl.lower.flat import (
     store_loads,
     stores,
 )
+from tensorc_dsl.lower.ranges import span, within
 
 Orders = Mapping[str, Swizzle]
 """The buffers that are not in plain order."""
@@ -66,8 +67,7 @@ def with_swizzles(k: DeviceKernel) -> DeviceKernel:
     adjacent elements than an order keeps together."""
     orders = {b.name: b.swizzle for b in k.shared if b.swizzle is not None}
     described = any(fetches_in(k.body)) or any(is_of_group(s.intrinsic) for s in collectives_in(k.body))
-    ranges: Ranges = {THREAD: (0, k.threads - 1)} | {name: span(n) for name, n in zip(BLOCK_AXES, k.grid, strict=True)}
-    return replace(k, body=_device(k.body, orders, ranges)) if orders or described else k
+    return replace(k, body=_device(k.body, orders, launch_ranges(k))) if orders or described else k
 
 
 def _device(body: tuple[Device, ...], orders: Orders, ranges: Ranges) -> tuple[Device, ...]:
@@ -105,11 +105,14 @@ def _flat(body: tuple[Flat, ...], orders: Orders, ranges: Ranges, lanes: tuple[s
             case Store(buffer=buffer, indices=(at,), value=value):
                 at = _place(at, orders[buffer], ranges, lanes) if buffer in orders else at
                 out.append(replace(s, indices=(at,), value=_expr(value, orders, ranges, lanes)))
-            case Loop(var=var, end=end, body=inner):
+            case Loop(var=var, body=inner):
+                # Bounds may be numbers of the data, which are in shared memory too.
+                begin, end = (_expr(e, orders, ranges, lanes) for e in (s.begin, s.end))
                 if s.kind is LoopKind.VECTORIZED and not _is_whole(s, orders):
                     s = replace(s, kind=LoopKind.UNROLLED)
                 own = (*lanes, var) if s.kind is LoopKind.VECTORIZED else lanes
-                out.append(replace(s, body=_flat(inner, orders, {**ranges, var: span(end)}, own)))
+                inside = _flat(inner, orders, within(ranges, s), own)
+                out.append(replace(s, begin=begin, end=end, body=inside))
             case If(cond=cond, body=inner):
                 out.append(If(_expr(cond, orders, ranges, lanes), _flat(inner, orders, ranges, lanes)))
             case Alloc(body=inner) | Shuffle(body=inner):

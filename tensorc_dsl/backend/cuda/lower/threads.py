@@ -27,7 +27,7 @@ from tensorc_dsl.backend.cuda.lower.kernels import (
 )
 from tensorc_dsl.ir.expr import ZERO, Expr, constant, substitute
 from tensorc_dsl.ir.print import format_expr
-from tensorc_dsl.ir.program import LoopKind, Store
+from tensorc_dsl.ir.program import LoopKind, Store, store_at
 from tensorc_dsl.lower.flat import Alloc, Box, Collective, Flat, If, Instruction, Loop, LowerError, Parallel, Shuffle
 
 
@@ -47,8 +47,7 @@ def plain(body: Sequence[Flat], values: Mapping[str, Expr]) -> tuple[Flat, ...]:
     for s in body:
         match s:
             case Store():
-                indices = tuple(substitute(i, values) for i in s.indices)
-                out.append(replace(s, indices=indices, value=substitute(s.value, values)))
+                out.append(store_at(s, values))
             case Loop() if constant(s.begin) == 0 and constant(s.end) == 1:
                 out += plain(s.body, {**values, s.var: ZERO})
             case Loop():

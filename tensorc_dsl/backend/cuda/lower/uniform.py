@@ -7,13 +7,13 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from tensorc_dsl.affine.form import Ranges
 from tensorc_dsl.backend.cuda.lower.axes import Axes
 from tensorc_dsl.ir.expr import constant
 from tensorc_dsl.ir.program import LoopKind, Store
-from tensorc_dsl.lower.boxes import Ranges
 from tensorc_dsl.lower.flat import Flat, Loop, inside
 from tensorc_dsl.lower.narrow import Known, end_of
-from tensorc_dsl.lower.work import interval
+from tensorc_dsl.lower.ranges import within
 
 
 def with_uniform_ends(body: tuple[Flat, ...], known: Known, axes: Axes) -> tuple[Flat, ...]:
@@ -27,8 +27,8 @@ def _ended(s: Flat, known: Known, axes: Axes, ranges: Ranges, threads: Ranges) -
     if isinstance(s, Loop):
         if _is_shared(s, axes):
             s = replace(s, end=end_of(s, known, ranges, threads))
-        ranges = {**ranges, s.var: interval(s)}
-        threads = {**threads, s.var: interval(s)} if axes.is_thread(s.var) else threads
+        ranges = within(ranges, s)
+        threads = within(threads, s) if axes.is_thread(s.var) else threads
     return replace(s, body=tuple(_ended(x, known, axes, ranges, threads) for x in s.body))
 
 

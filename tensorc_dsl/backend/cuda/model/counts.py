@@ -40,8 +40,8 @@ from tensorc_dsl.backend.cuda.lower.kernels import (
 )
 from tensorc_dsl.backend.cuda.lower.numbers import Numbers, evaluate
 from tensorc_dsl.ir.bind import Sizes
-from tensorc_dsl.ir.expr import ZERO, Binary, Call, Expr, Load, children, free_vars, loads, substitute
-from tensorc_dsl.ir.program import Intrinsic, IterKind, LoopKind, Store
+from tensorc_dsl.ir.expr import ZERO, Binary, Call, Expr, Load, children, free_vars, loads
+from tensorc_dsl.ir.program import Intrinsic, IterKind, LoopKind, Store, store_at
 from tensorc_dsl.ir.warp import LANES
 from tensorc_dsl.lower.bounds import stride
 from tensorc_dsl.lower.flat import Alloc, Collective, Flat, If, Instruction, Loop, LowerError, Parallel, Shuffle
@@ -312,13 +312,8 @@ def _accesses(body: tuple[Flat, ...]) -> list[Store]:
             out.append(s)
         else:
             inner = _accesses(s.body)
-            out += [_first(x, s.var) if isinstance(s, Loop) else x for x in inner]
+            out += [store_at(x, {s.var: ZERO}) if isinstance(s, Loop) else x for x in inner]
     return out
-
-
-def _first(s: Store, var: str) -> Store:
-    here = {var: ZERO}
-    return replace(s, indices=tuple(substitute(i, here) for i in s.indices), value=substitute(s.value, here))
 
 
 def _sectors(first: Numbers, size: int, active: np.ndarray[tuple[int, ...], np.dtype[np.bool_]]) -> Numbers:

@@ -75,10 +75,6 @@ class Compiled:
         """`llvm`: the LLVM IR as written; `asm`: the machine code as text."""
         return self.llvm_ir if stage == "llvm" else Machine(self.target).assembly(self.llvm_ir)
 
-    def optimised_ir(self) -> str:
-        """The LLVM IR after its passes."""
-        return Machine(self.target).optimised(self.llvm_ir)
-
 
 def workspace_symbol(symbol: str) -> str:
     """The name of the function that returns the size of the scratch memory for a call of `symbol`."""

@@ -83,6 +83,3 @@ class Machine:
 
     def assembly(self, text: str) -> str:
         return self.machine.emit_assembly(self.module(text))
-
-    def optimised(self, text: str) -> str:
-        return str(self.module(text))
