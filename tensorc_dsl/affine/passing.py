@@ -42,9 +42,7 @@ def not_passed(program: Program, name: str) -> NotPassed | None:
     if len(counted) != 1 or store.indices[counted[0]] != Var(step.name):
         return NotPassed(f"does not store the element of its step `{step.name}`", _SCAN)
     if not isinstance(step.binding, Var) or step.binding.name not in {x.var for x in around}:
-        return NotPassed(
-            f"takes its steps from `{step.name}`, which is no loop of its own", "do this before its loop is split"
-        )
+        return NotPassed(f"takes its steps from `{step.name}`, which is no loop of its own", _SPLIT)
     if program.buffer(store.buffer).scope != "global" or store.buffer in {p.name for p in program.params}:
         return NotPassed(f"stores `{store.buffer}`, which is no intermediate result in global memory", _ALONE)
     before = tuple(sub(i, ONE) if d == counted[0] else i for d, i in enumerate(store.indices))
