@@ -16,9 +16,9 @@ OPERATIONS = 16 * 10**5
 """Operations of one question or one group of questions: sixteen times what sufficed for all but 4 of 20,000 schedules,
 and twice what the largest of 5,000 random pipelines needs."""
 
-QUESTIONS = 50
-"""The questions of OPERATIONS each that all questions of a proof may take together: six times what the longest proof of
-1,000 random pipelines takes. An operation takes .2 to .8 µs on an idle machine."""
+QUESTIONS = 100
+"""The questions of OPERATIONS each that all questions of a proof may take together: one of 10,000 random pipelines takes more
+than half of them, all others less than a sixth. An operation takes .2 to .8 µs on an idle machine."""
 
 FEW = 4096
 """Operations of usual questions. Each of these counts for a quarter of it: to ask isl for their number takes as long."""
