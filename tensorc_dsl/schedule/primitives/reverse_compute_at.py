@@ -63,10 +63,10 @@ def INCOMPLETE(*focus: str, loop: str, buffer: str, repeats: str) -> None: ...
 @refusal(
     "E0370",
     "the iterations of `{loop}` do not divide `{block}` exactly: {reason}",
-    help="choose a loop whose iterations write separate parts of what `{block}` reads",
+    help="{repair}",
     at="loop",
 )
-def NOT_ONCE(*focus: str, loop: str, block: str, reason: str) -> None: ...
+def NOT_ONCE(*focus: str, loop: str, block: str, reason: str, repair: str) -> None: ...
 
 
 @primitive(NO_BLOCK, NO_LOOP, VECTOR, NOTHING_BELOW, ORDER, NOT_READY, INCOMPLETE, NOT_ONCE, BEYOND)
@@ -172,7 +172,8 @@ def _completed(
             if found is None or (box is not None and found != box):
                 what = ", ".join(map(format_expr, indices))
                 reason = f"what it completes of `{buffer}` is not a box of the instances that read `{buffer}[{what}]`"
-                raise NOT_ONCE(program, loop, b.name, loop=loop, block=b.name, reason=reason)
+                repair = f"choose a loop outside of `{loop}`, or tiles of another size"
+                raise NOT_ONCE(program, loop, b.name, loop=loop, block=b.name, reason=reason, repair=repair)
             box = found
             cut = _shared_cuts(b, indices, around, below, buffer)
             if repeats is not None and not any(repeats in free_vars(c) for c in cut):
@@ -182,7 +183,8 @@ def _completed(
     for it, (_, extent) in zip(b.iters, box, strict=True):
         if it.kind is not IterKind.SPATIAL and extent != it.extent:
             reason = f"one completes a part of its reduction over `{it.name}` only"
-            raise NOT_ONCE(program, loop, b.name, loop=loop, block=b.name, reason=reason)
+            repair = f"choose a loop outside of `{loop}`, each iteration of which completes all terms of some elements"
+            raise NOT_ONCE(program, loop, b.name, loop=loop, block=b.name, reason=reason, repair=repair)
     boxes = [(low, n, it.extent) for (low, n), it in zip(box, b.iters, strict=True)]
     if partition(around, boxes):
         return box, ()
@@ -190,7 +192,8 @@ def _completed(
     cut = found_cuts.pop() if len(found_cuts) == 1 else ()
     if not cut or not partition(around, boxes, cut):
         reason = "what two of them complete overlaps, or something is left over"
-        raise NOT_ONCE(program, loop, b.name, loop=loop, block=b.name, reason=reason)
+        repair = f"choose a loop whose iterations write separate parts of what `{b.name}` reads"
+        raise NOT_ONCE(program, loop, b.name, loop=loop, block=b.name, reason=reason, repair=repair)
     return box, cut
 
 
