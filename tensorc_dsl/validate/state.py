@@ -1,8 +1,8 @@
 """Reductions that update several buffers in one step, such as a position and its value.
 
-A step finds in each buffer what the steps before have left. The steps are those of one reduction only if all these buffers have
-one state: an element of one buffer goes with one element of each other, whatever writes the one writes the other with it, and
-a position and its value begin as `argmin` and `argmax` do.
+A step finds in each buffer what the steps before have left. The steps are those of one reduction only if all these buffers
+have one state: an element of one buffer goes with one element of each other, what writes the one writes the other with it,
+and a position and its value begin as `argmin` and `argmax` do.
 """
 
 from __future__ import annotations

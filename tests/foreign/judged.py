@@ -10,7 +10,7 @@ from itertools import islice
 import numpy as np
 
 from tensorc_dsl.backend.cuda.lower.lower import lower_device
-from tensorc_dsl.backend.llvm.runtime.kernel import load
+from tensorc_dsl.backend.llvm.runtime.kernel import NativeKernel, load
 from tensorc_dsl.ir.arrays import Array, stored_dtype, widen
 from tensorc_dsl.ir.bind import Sizes, bind
 from tensorc_dsl.ir.parse import parse_program
@@ -49,13 +49,14 @@ def faults(before: Program, after: Program, stages: bool) -> Iterator[str]:
     verify(after)
     if parse_program(Source("printed", format_program(after))) != after:
         yield f"it reads back as something else:\n{format_program(after)}"
+    kernel = load(compiled(after))
     for n, sizes in enumerate(islice(sizes_of(before), MANY)):
-        yield from (f"{fault} {sizes or ''}" for fault in _at(before, after, sizes, n, stages))
+        yield from (f"{fault} {sizes or ''}" for fault in _at(before, after, kernel, sizes, n, stages))
     if fault := proof_fault(before, after):
         yield fault
 
 
-def _at(before: Program, after: Program, sizes: Sizes, seed: int, stages: bool) -> Iterator[str]:
+def _at(before: Program, after: Program, kernel: NativeKernel, sizes: Sizes, seed: int, stages: bool) -> Iterator[str]:
     bound, scheduled = bind(before, sizes), bind(after, sizes)
     inputs = make_inputs(bound, seed)
     want, allowed = bounded(bound, inputs) if stages else interpreted(bound, inputs)
@@ -67,7 +68,7 @@ def _at(before: Program, after: Program, sizes: Sizes, seed: int, stages: bool) 
     for order in ORDERS:
         if fault := differs(interpret(scheduled, inputs, order)):
             yield f"{order}: {fault}"
-    if fault := differs(native(after, bound, inputs)):
+    if fault := differs(native(kernel, bound, inputs)):
         yield f"machine code: {fault}"
     if not before.dims and is_bound(after):
         fault, found = emulated(lower_device(after), after, inputs)
@@ -80,12 +81,11 @@ def interpreted(program: Program, inputs: Mapping[str, Array]) -> tuple[Mapping[
     return want, {n: 1e-5 + 1e-5 * np.abs(np.asarray(a, np.float64)) for n, a in want.items()}
 
 
-def native(after: Program, bound: Program, inputs: Mapping[str, Array]) -> dict[str, Array]:
+def native(kernel: NativeKernel, bound: Program, inputs: Mapping[str, Array]) -> dict[str, Array]:
     """The outputs of the machine code, wide; arrays end at unreadable pages, outputs start poisoned."""
     outs = {b.name: Guarded(shape_of(b), stored_dtype(b.dtype)) for b in bound.outputs}
     for out in outs.values():
         poison(out.array)
-    kernel = load(compiled(after))
     arrays = {n: frozen(np.asarray(a, order="C")) for n, a in inputs.items()} | {n: o.array for n, o in outs.items()}
     kernel(*(arrays[p.name] for p in kernel.params))
     for name, out in outs.items():

@@ -71,20 +71,21 @@ class Case:
         task = TaskFile(checked, host_target(2))["it"]
         return Scheduled(task.program, task.sample(0).program)
 
-    def outcome(self) -> str:
-        """The refusal as a page has it; empty where all steps are accepted, and kernels of a GPU can be made where loops are
-        bound."""
+    def outcome(self) -> Scheduled | str:
+        """The program where all steps are accepted, and kernels of a GPU can be made if loops are bound; otherwise the
+        refusal as a page has it.
+        """
         try:
-            after = self.run().after
-            if is_bound(after):
-                lower_device(after)
+            scheduled = self.run()
+            if is_bound(scheduled.after):
+                lower_device(scheduled.after)
+            return scheduled
         except ScheduleRefusal as e:
             return told(refusal_diagnostic(e))
         except TschedError as e:
             return told(e.diagnostics[0])
         except LowerError as e:
             return told(failed("cannot be lowered", str(e)).diagnostics[0])
-        return ""
 
 
 def is_bound(program: Program) -> bool:
@@ -115,12 +116,12 @@ def all_cases() -> list[Case]:
     return [case for page in sorted(FOLDER.glob("*.md")) for case in read_page(page)]
 
 
-def write_back(case: Case, outcome: str) -> None:
-    """Put what came out into the page of the case."""
+def write_back(case: Case, refused: str) -> None:
+    """Put the refusal, or none, into the page of the case."""
     content = case.page.read_text("utf-8")
     start = content.index(f"## {case.title}\n")
     end = content.find("\n## ", start)
     section = content[start : end if end >= 0 else len(content)]
     kept = re.sub(r"\n```error\n.*?^```\n", "", section, flags=re.MULTILINE | re.DOTALL).rstrip()
-    new = f"{kept}\n\n```error\n{outcome}```\n" if outcome else f"{kept}\n"
+    new = f"{kept}\n\n```error\n{refused}```\n" if refused else f"{kept}\n"
     case.page.write_text(content[:start] + new + (content[end:] if end >= 0 else ""), "utf-8")

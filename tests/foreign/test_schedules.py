@@ -12,11 +12,11 @@ CASES = all_cases()
 
 @pytest.mark.parametrize("case", CASES, ids=lambda c: c.name)
 def test_a_schedule_is_refused_or_right(case: Case, accept: bool) -> None:
-    outcome = case.outcome()
-    if accept and outcome != case.refused:
-        write_back(case, outcome)
+    found = case.outcome()
+    refused = found if isinstance(found, str) else ""
+    if accept and refused != case.refused:
+        write_back(case, refused)
         return
-    assert outcome == case.refused
-    if not outcome:
-        scheduled = case.run()
-        assert list(faults(scheduled.before, scheduled.after, case.is_compute)) == []
+    assert refused == case.refused
+    if not isinstance(found, str):
+        assert list(faults(found.before, found.after, case.is_compute)) == []
