@@ -9,8 +9,8 @@ from tensorc_dsl.affine.coverage import Digit, digit, is_last, missing_digits
 from tensorc_dsl.affine.form import Context
 from tensorc_dsl.affine.linear import linear
 from tensorc_dsl.affine.regions import Region
-from tensorc_dsl.affine.simplify import iter_ranges
-from tensorc_dsl.ir.expr import ZERO, Expr, add, constant, index, mul, sub
+from tensorc_dsl.affine.simplify import is_multiple, iter_ranges, simplify
+from tensorc_dsl.ir.expr import ZERO, Expr, add, ceildiv, constant, index, mul, sub
 from tensorc_dsl.ir.program import Block, IterKind
 
 
@@ -73,8 +73,8 @@ class _Limit:
 
 
 def _limits(parts: Sequence[_Part], context: Context) -> tuple[dict[str, list[_Limit]], bool]:
-    """By iterator, the ranges that subscripts `v + c` and those that are digits of `v` give; and whether another subscript is
-    limited, too.
+    """By iterator, the ranges that subscripts `f*v + c` and those that are digits of `v` give; and whether another subscript
+    is limited, too.
     """
     out: dict[str, list[_Limit]] = {}
     digits: dict[str, dict[_Part, Digit]] = {}
@@ -85,8 +85,8 @@ def _limits(parts: Sequence[_Part], context: Context) -> tuple[dict[str, list[_L
         d = digit(atom, context, rounded=True) if factor == 1 and not isinstance(atom, str) else None
         if d is not None and not form.constant:
             digits.setdefault(d.var, {})[p] = d
-        elif factor == 1 and isinstance(atom, str) and not p.has_all():
-            out.setdefault(atom, []).append(_Limit((sub(p.lower, index(form.constant)), p.extent), exact=True))
+        elif factor and isinstance(atom, str) and not p.has_all():
+            out.setdefault(atom, []).append(_by_factor(p, factor, form.constant))
         else:
             other |= not p.has_all()
     for name, found in digits.items():
@@ -95,6 +95,20 @@ def _limits(parts: Sequence[_Part], context: Context) -> tuple[dict[str, list[_L
             other |= limit is None
             out.setdefault(name, []).extend([] if limit is None else [limit])
     return {name: each for name, each in out.items() if each}, other
+
+
+def _by_factor(p: _Part, factor: int, shift: int) -> _Limit:
+    """The range of a variable whose multiple, and a constant, are a subscript.
+
+    One element of so many as the factor belongs to an instance. If the range is not made of whole groups of as many, where it
+    begins says how many instances it has.
+    """
+    low = sub(p.lower, index(shift)) if factor > 0 else sub(index(shift + 1), add(p.lower, p.extent))
+    n = abs(factor)
+    if n == 1:
+        return _Limit((low, p.extent), exact=True)
+    whole = is_multiple(p.extent, n, {}) or is_multiple(low, n, {})
+    return _Limit((simplify(ceildiv(low, index(n)), {}), simplify(ceildiv(p.extent, index(n)), {})), exact=whole)
 
 
 def _by_digits(found: Mapping[_Part, Digit], context: Context) -> _Limit | None:

@@ -23,8 +23,9 @@ def solve(block: Block, subscripts: Sequence[Expr], at: Sequence[Expr]) -> dict[
     for form, place in zip(forms, at, strict=True):
         if len(form.terms) == 1:
             ((atom, factor),) = form.terms.items()
-            if isinstance(atom, str) and factor == 1:
-                found.setdefault(atom, sub(place, index(form.constant)))
+            if isinstance(atom, str) and factor in (1, -1):
+                rest = sub(place, index(form.constant)) if factor == 1 else sub(index(form.constant), place)
+                found.setdefault(atom, rest)
     names = [it.name for it in block.iters]
     if len(found) == len(names):
         return found

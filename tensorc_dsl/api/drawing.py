@@ -17,7 +17,7 @@ from tensorc_dsl.source import Source
 from tensorc_dsl.syntax import tree
 from tensorc_dsl.syntax.names import near
 from tensorc_dsl.syntax.parse import parse
-from tensorc_dsl.trace.model import Model, shown
+from tensorc_dsl.trace.model import Decision, Model, Site, prior, shown
 from tensorc_dsl.trace.trace import Draw, Trace
 
 
@@ -44,16 +44,21 @@ def schedules_of(source: Source, home: CheckedFile) -> CheckedFile:
 
 def sample(model: Model, task: str, seed: int, number: int = 0) -> Trace:
     """The first trace of a stream of draws that is not refused. Raises TschedError with the last refusal if all are."""
-    rng = stream(seed, task, f"sample/{number}")
-    for _ in range(TRIES - 1):
+    decide = prior(stream(seed, task, f"sample/{number}"))
+    drawn: list[str] = []
+
+    def noted(site: Site) -> Decision | None:
+        drawn.append(site.name)
+        return decide(site)
+
+    for left in reversed(range(TRIES)):
+        drawn.clear()
         try:
-            return model.sample(rng)
-        except ScheduleRefusal:
-            continue
-    try:
-        return model.sample(rng)
-    except ScheduleRefusal as e:
-        raise TschedError(refusal_diagnostic(e)) from e
+            return model.expand(noted)
+        except ScheduleRefusal as e:
+            if not left or not drawn:  # without a draw each further try would be the same
+                raise TschedError(refusal_diagnostic(e)) from e
+    raise AssertionError("the last try returns or raises")
 
 
 def require_draws(model: Model, task: str, names: Sequence[str], opened: Sequence[str]) -> None:

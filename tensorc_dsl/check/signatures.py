@@ -87,6 +87,6 @@ def usage(name: str, s: Signature) -> str:
     for p in s.positional:
         parts.append(p.name if p.required else f"{p.name}=…" if s.keywords else f"[{p.name}]")
     if s.rest:
-        parts.append("…")
+        parts.append("…" if s.rest.name.isidentifier() else s.rest.name)
     parts += [f"{p.name}=…" for p in s.params if p.named]
     return f"`{name}({', '.join(parts)})`"

@@ -155,7 +155,7 @@ ATTRIBUTES: dict[Kind, dict[str, Attribute]] = {
 
 COMPOUNDS: dict[str, Signature] = {
     "tile": Signature(
-        (Parameter("partial", (BOOL,), False, True),), Parameter("loops, then sizes", (LOOP, LIST), False), True,
+        (Parameter("partial", (BOOL,), False, True),), Parameter("loops…, [sizes…]", (LOOP, LIST), False), True,
         ListOf(LOOP),
         "Each loop is `split`, and all outer parts go around all inner ones: `let [i0, j0, i1, j1] = tile(i, j, [4, 16])`. "
         "A size is that of the inner part, or the factors of a `split`, as many for each loop; with `partial=true` it need "

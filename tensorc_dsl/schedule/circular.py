@@ -28,7 +28,7 @@ def wrapped(program: Program, buffer: Buffer, axis: int, size: int) -> Program:
 
 
 def computes_the_same(program: Program, result: Program) -> bool:
-    """Whether it is proved that no element is read after another one took its place."""
+    """Whether it is proved that both give the same results: no element is read after another one took its place."""
     # The validator loads isl and NumPy, which a check of a file does without.
     from tensorc_dsl.validate.validate import proves
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tensorc_dsl.affine.dependence import carried
-from tensorc_dsl.ir.expr import free_vars
+from tensorc_dsl.ir.expr import ONE, free_vars
 from tensorc_dsl.ir.look_back import passed_along
 from tensorc_dsl.ir.node import replace
 from tensorc_dsl.ir.program import Axis, For, IterKind, LoopKind, Program, blocks_in, is_atomic, replace_stmt
@@ -96,8 +96,15 @@ def refuse_race(program: Program, loop: For, kind: LoopKind) -> None:
 
 def _instead(loop: For, block: str, kind: IterKind) -> str:
     """What to do where a loop counts a reduction or the steps of a scan of the block."""
-    parts = f", or partial results first: `rfactor({block}, {loop.var})`" if kind is IterKind.REDUCE else ""
-    return f"make a spatial loop of `{block}` run at once instead{parts}"
+    b = next(x for x in blocks_in(loop.body) if x.name == block)
+    steps = {it.name for it in b.iters if it.kind is IterKind.REDUCE}
+    places = {v for s in b.body for i in s.indices for v in free_vars(i)}
+    ways: list[str] = []
+    if any(it.kind is IterKind.SPATIAL and it.extent != ONE for it in b.iters):
+        ways.append(f"a spatial loop of `{block}` run at once instead")
+    if kind is IterKind.REDUCE and not steps & places:
+        ways.append(f"partial results first: `rfactor({block}, {loop.var})`")
+    return f"make {', or '.join(ways)}" if ways else f"leave `{loop.var}` in order"
 
 
 def at_once(

@@ -353,6 +353,8 @@ class Values:
 
 def _joined(e: Expr, cases: tuple[Case, ...], subscripts: isl.Map) -> Case:
     """The case of the operation `e` with operands described by `cases`."""
+    if (decides := _absorbing(e)) is not None and any(c.constants == (decides,) for c in cases):
+        return Case(label(decides), isl.Map.from_domain(subscripts.domain()), (decides,))
     match e, cases:
         case Binary(op=op), (Case(constants=(a,)), Case(constants=(b,))):
             folded = _exactly(op, a, b)
@@ -366,6 +368,17 @@ def _joined(e: Expr, cases: tuple[Case, ...], subscripts: isl.Map) -> Case:
     known = tuple(k for c in cases for k in c.constants) if isinstance(e, Call) and e.function == PAIR else ()
     constants = known if len(known) == len(cases) else ()
     return Case(f"{label(e)}({', '.join(c.text for c in cases)})", subscripts, constants)
+
+
+def _absorbing(e: Expr) -> Const | None:
+    """The operand that decides an operation, whatever the other one is; 0 times infinity is NaN, so no float does."""
+    match e:
+        case Binary(op="*") if not (t := dtype_of(e)).is_float:
+            return Const(0, t)
+        case Logic(op=op):
+            return Const(op == "or", BOOL)
+        case _:
+            return None
 
 
 def _exactly(op: BinaryOp, a: Const, b: Const) -> Const | None:

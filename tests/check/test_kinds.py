@@ -40,6 +40,7 @@ def found(*lines: str, params: str = "b: Block, p: Program, l: Loop, x, n: int =
         ("compute_at(b, 3)", "E0240", "3", "a loop or a string for `loop`; this is an int"),
         ("annotate(p, 3, 4)", "E0240", "3", "a string for `key`; this is an int"),
         ("split(l, [_, 4], partial=1)", "E0240", "1", "a bool or a string for `partial`; this is an int"),
+        ("tile(l, 4)", "E0240", "4", "a loop or a list for `loops…, [sizes…]`; this is an int"),
         ("typed(b, n=\"a\")", "E0240", '"a"', "`typed` takes an int for `n`; this is a string"),
         ("typed(l)", "E0240", "l", "`typed` takes a block for `b`; this is a loop"),
         ("typed(b, 2, 3)", "E0240", "3", "`typed` takes a list for `names`; this is an int"),

@@ -234,6 +234,26 @@ program p(A: f32[8], C: f32[8], D: f32[8]) {
         lower_device(program(text))
 
 
+@pytest.mark.parametrize("scope", ["shared", "local", "warp"])
+def test_the_memory_of_a_block_does_not_outlive_its_kernel(scope: str) -> None:
+    """The reader was given memory of its own, which nothing wrote."""
+    text = f"""
+program p(A: f32[4, 8], C: f32[4, 8]) {{
+    buffer T: f32[4, 8] in "{scope}"
+    bound("block.x") for b in 4 {{ bound("thread.x") for t in 8 {{ block T {{
+        spatial vi in 4 = b; spatial vj in 8 = t; T[vi, vj] = A[vi, vj]
+    }} }} }}
+    bound("block.x") for c in 4 {{ bound("thread.x") for u in 8 {{ block C {{
+        spatial vi in 4 = c; spatial vj in 8 = u; C[vi, vj] = T[vi, vj]
+    }} }} }}
+}}
+"""
+    says = f'`T` is in "{scope}" and passes from one kernel to another, but does not outlive the first; store it in "global"'
+    with pytest.raises(LowerError, match=re.escape(says)):
+        lower_device(program(text))
+    check(text.replace(f' in "{scope}"', ""))
+
+
 def test_clusters_are_refused() -> None:
     text = AXES.replace("SHAPE", "2, 2").replace("OUTER", "block.x").replace("INNER", "cluster.x")
     with pytest.raises(LowerError, match=r'`j` is bound to "cluster.x": clusters have no code yet'):

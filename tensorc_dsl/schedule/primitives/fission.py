@@ -10,7 +10,7 @@ from tensorc_dsl.schedule.nests import stmt_name
 from tensorc_dsl.schedule.places import NO_BLOCK, NO_LOOP, NOT_SERIAL, require_serial, the_loop, the_statement
 from tensorc_dsl.schedule.primitive import primitive
 from tensorc_dsl.schedule.refs import BlockRef, LoopRef
-from tensorc_dsl.schedule.refusal import refusal
+from tensorc_dsl.schedule.refusal import ScheduleRefusal, refusal
 from tensorc_dsl.schedule.rewrite import Rewrite
 from tensorc_dsl.schedule.substitution import replace_variables
 
@@ -56,11 +56,19 @@ def fission(program: Program, loop: LoopRef, after: LoopRef | BlockRef) -> Rewri
         first = whole.body[:at]
         if dependence := runs_ahead(out, name, [b.name for b in blocks_in(first)]):
             focus = (name, dependence.first, dependence.second)
-            ends = dependence.second in {b.name for b in blocks_in(whole.body[-1:])}
-            repair = "leave it whole" if ends else f"leave it whole, or divide it behind `{dependence.second}`"
+            repair = _instead(program, loop, dependence.second)
             raise UNDIVIDED(program, *focus, **facts, reason=dependence, repair=repair)
         behind = fresh(name, used)
         head = replace(whole, var=behind)
         rest = replace_variables(whole.body[at:], {name: Var(behind)}, (*outside, head))
         out = replace_stmt(out, name, (replace(whole, body=first), replace(head, body=rest)))
     return Rewrite(out, (loop, LoopRef(behind)))
+
+
+def _instead(program: Program, loop: LoopRef, block: str) -> str:
+    """What to do where a block behind the cut needs one of a later iteration in front of it."""
+    try:
+        fission(program, loop, BlockRef(block))
+    except ScheduleRefusal:
+        return "leave it whole"
+    return f"leave it whole, or divide it behind `{block}`"

@@ -14,9 +14,9 @@ from tensorc_dsl.ir.print import format_expr
 from tensorc_dsl.ir.program import For, Program, blocks_in, replace_stmt
 from tensorc_dsl.schedule.nests import guarded
 from tensorc_dsl.schedule.places import NO_LOOP, NOT_SERIAL, require_serial, the_loop
-from tensorc_dsl.schedule.primitive import primitive
-from tensorc_dsl.schedule.refs import LoopRef
-from tensorc_dsl.schedule.refusal import refusal
+from tensorc_dsl.schedule.primitive import apply, primitive
+from tensorc_dsl.schedule.refs import BlockRef, LoopRef
+from tensorc_dsl.schedule.refusal import ScheduleRefusal, refusal
 from tensorc_dsl.schedule.rewrite import Rewrite
 from tensorc_dsl.schedule.substitution import replace_variables
 
@@ -36,9 +36,9 @@ def UNEQUAL(*focus: str, first: str, one: str, second: str, other: str, repair: 
 @refusal(
     "E0604",
     "an iteration of `{second}` needs later ones of `{first}`: {dependence}",
-    help="keep the loops apart, or move `{block}` with `compute_at`, which runs again what is needed twice",
+    help="{repair}",
 )
-def OVERTAKES(*focus: str, second: str, first: str, dependence: object, block: str) -> None: ...
+def OVERTAKES(*focus: str, second: str, first: str, dependence: object, repair: str) -> None: ...
 @refusal(
     "E0606",
     "each iteration of the merged loop would have a `{buffer}` of its own, and may read what another one wrote",
@@ -83,13 +83,23 @@ def merge(program: Program, first: LoopRef, second: LoopRef, partial: bool = Fal
     dependence = runs_ahead(out, one.var, [b.name for b in blocks_in(one.body)])
     if dependence is not None:
         focus = (one.var, other.var, dependence.first, dependence.second)
-        raise OVERTAKES(program, *focus, dependence=dependence, block=dependence.first, first=one.var, second=other.var)
+        facts = {"first": one.var, "second": other.var, "repair": _instead(program, dependence.first, other.var)}
+        raise OVERTAKES(program, *focus, dependence=dependence, **facts)
     for buffer in out.buffers:
         outside = all(x.var not in (one.var, other.var) for x in home(program, buffer) or ())
         inside = any(x.var == one.var for x in home(out, buffer) or ())
         if outside and inside and not is_private(out, buffer.name, one.var):
             raise NOT_PRIVATE(program, one.var, other.var, buffer.name, buffer=buffer.name)
     return Rewrite(out, LoopRef(one.var))
+
+
+def _instead(program: Program, block: str, second: str) -> str:
+    """What to do where an iteration of the second loop needs later ones of a block of the first."""
+    try:
+        apply(program, "compute_at", BlockRef(block), LoopRef(second))
+    except ScheduleRefusal:
+        return "keep the loops apart"
+    return f"keep the loops apart, or `compute_at({block}, {second})`, which runs again what is needed twice"
 
 
 _CUT = "cut the longer one with `loop_partition` first"

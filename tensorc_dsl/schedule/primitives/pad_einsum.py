@@ -15,6 +15,7 @@ from tensorc_dsl.ir.expr import (
     Const,
     Expr,
     Load,
+    Logic,
     Select,
     Var,
     ceildiv,
@@ -242,7 +243,7 @@ def _check_steps(program: Program, b: Block, new: dict[str, Expr]) -> None:
     for name in padded:
 
         def zeros(e: Expr, name: str = name) -> Expr:
-            return zero(e.dtype) if isinstance(e, Load) and Var(name) in e.indices else e
+            return zero(e.dtype) if isinstance(e, Load) and Var(name) in e.indices else _absorbed(e)
 
         for part in parts:
             if isinstance(part.kind, ArgFold):
@@ -253,6 +254,20 @@ def _check_steps(program: Program, b: Block, new: dict[str, Expr]) -> None:
                 if made is None or made != start.value:
                     what = f"counts as `{format_expr(given)}`, not as `{format_expr(start)}`"
                     raise NOT_KEPT(program, b.name, block=b.name, iterator=name, what=what)
+
+
+def _absorbed(e: Expr) -> Expr:
+    """The expression; 0 for a product of integers with 0, whatever the other factor is, and false for `and` with false.
+
+    A product of floats with 0 is NaN where the other one is infinite.
+    """
+    match e:
+        case Binary(op="*") if not dtype_of(e).is_float and any(constant_value(x) == 0 for x in (e.lhs, e.rhs)):
+            return zero(dtype_of(e))
+        case Logic(op="and") if any(constant_value(x) is False for x in (e.lhs, e.rhs)):
+            return zero(dtype_of(e))
+        case _:
+            return e
 
 
 def zero(t: DType) -> Const:

@@ -55,18 +55,18 @@ def ORDER(*focus: str, block: str, reason: str) -> None: ...
 @refusal(
     "E0369",
     "an iteration of `{loop}` does not complete its part of `{buffer}`: every iteration of `{repeats}` writes that part",
-    help="choose a loop outside of `{repeats}`, or reorder `{repeats}` to the inside",
+    help="{repair}",
     at="loop",
     label="inside `{repeats}`",
 )
-def INCOMPLETE(*focus: str, loop: str, buffer: str, repeats: str) -> None: ...
+def INCOMPLETE(*focus: str, loop: str, buffer: str, repeats: str, repair: str) -> None: ...
 @refusal(
     "E0370",
     "the iterations of `{loop}` do not divide `{block}` exactly: {reason}",
-    help="choose a loop whose iterations write separate parts of what `{block}` reads",
+    help="{repair}",
     at="loop",
 )
-def NOT_ONCE(*focus: str, loop: str, block: str, reason: str) -> None: ...
+def NOT_ONCE(*focus: str, loop: str, block: str, reason: str, repair: str) -> None: ...
 
 
 @primitive(NO_BLOCK, NO_LOOP, VECTOR, NOTHING_BELOW, ORDER, NOT_READY, INCOMPLETE, NOT_ONCE, BEYOND)
@@ -172,17 +172,23 @@ def _completed(
             if found is None or (box is not None and found != box):
                 what = ", ".join(map(format_expr, indices))
                 reason = f"what it completes of `{buffer}` is not a box of the instances that read `{buffer}[{what}]`"
-                raise NOT_ONCE(program, loop, b.name, loop=loop, block=b.name, reason=reason)
+                repair = (
+                    f"{f'choose a loop outside of `{loop}`, or' if len(around) > 1 else 'take'} tiles of another size"
+                )
+                raise NOT_ONCE(program, loop, b.name, loop=loop, block=b.name, reason=reason, repair=repair)
             box = found
             cut = _shared_cuts(b, indices, around, below, buffer)
             if repeats is not None and not any(repeats in free_vars(c) for c in cut):
-                raise INCOMPLETE(program, repeats, b.name, loop=loop, buffer=buffer, repeats=repeats)
+                facts = {"loop": loop, "buffer": buffer, "repeats": repeats}
+                raise INCOMPLETE(program, repeats, b.name, **facts, repair=_instead(around, repeats))
             found_cuts.add(cut)
     assert box is not None  # each buffer in `produced` is read
     for it, (_, extent) in zip(b.iters, box, strict=True):
         if it.kind is not IterKind.SPATIAL and extent != it.extent:
             reason = f"one completes a part of its reduction over `{it.name}` only"
-            raise NOT_ONCE(program, loop, b.name, loop=loop, block=b.name, reason=reason)
+            outside = f"choose a loop outside of `{loop}`, each iteration of which completes all terms of some elements"
+            repair = outside if len(around) > 1 else f"leave it behind `{loop}`"
+            raise NOT_ONCE(program, loop, b.name, loop=loop, block=b.name, reason=reason, repair=repair)
     boxes = [(low, n, it.extent) for (low, n), it in zip(box, b.iters, strict=True)]
     if partition(around, boxes):
         return box, ()
@@ -190,8 +196,16 @@ def _completed(
     cut = found_cuts.pop() if len(found_cuts) == 1 else ()
     if not cut or not partition(around, boxes, cut):
         reason = "what two of them complete overlaps, or something is left over"
-        raise NOT_ONCE(program, loop, b.name, loop=loop, block=b.name, reason=reason)
+        repair = f"choose a loop whose iterations write separate parts of what `{b.name}` reads"
+        raise NOT_ONCE(program, loop, b.name, loop=loop, block=b.name, reason=reason, repair=repair)
     return box, cut
+
+
+def _instead(around: tuple[For, ...], repeats: str) -> str:
+    """What to do where each iteration of one of the loops writes the part that the last of them is to complete."""
+    outside = f"choose a loop outside of `{repeats}`" if around[0].var != repeats else ""
+    inside = f"reorder `{repeats}` to the inside" if around[-1].var != repeats else ""
+    return ", or ".join(filter(None, (outside, inside))) or f"leave it behind `{repeats}`"
 
 
 def _writers_below(program: Program, buffer: str, around: tuple[For, ...]) -> list[Nest]:

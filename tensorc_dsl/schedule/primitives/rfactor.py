@@ -51,7 +51,7 @@ def NOT_COUNTING(*focus: str, loop: str, block: str, loops: str) -> None: ...
 @refusal(
     "E0652",
     "`{buffer}` has no place {axis} for one more dimension",
-    help="its {rank} dimensions leave the places 0 to {rank}; -1 is the last",
+    help="it takes one at the places 0 to {rank}; -1 is the last",
     at="axis",
 )
 def NO_AXIS(*focus: str, buffer: str, axis: int, rank: int) -> None: ...
@@ -116,12 +116,16 @@ def _parts(program: Program, b: Block) -> tuple[Part, ...]:
 
     if not b.is_reduction:
         raise refuse("is no reduction", "take a block that reduces, with `sum`, `max` or a reducer of the file")
-    if not b.init:
-        raise refuse("has no initialisation any more", "make partial results first, then `decompose_reduction`")
     try:
-        return parts_of(b)
+        parts = parts_of(b)
     except NotApart as e:
         raise refuse(str(e), e.repair) from None
+    steps = {it.name for it in b.iters if it.kind is IterKind.REDUCE}
+    for it in sorted(steps & {v for part in parts for _, at in part.places for i in at for v in free_vars(i)}):
+        raise refuse(
+            f"adds to other elements in other steps of `{it}`", "take a reduction whose steps share an element"
+        )
+    return parts
 
 
 def _counting(program: Program, around: tuple[For, ...], b: Block, loop: LoopRef) -> tuple[str, ...]:

@@ -43,10 +43,10 @@ from tensorc_dsl.schedule.substitution import replace_variables
 @refusal(
     "E0632",
     "the iterations of `{loop}` do not move a window over `{buffer}`: {reason}",
-    help="compute `{block}` at a loop whose iterations read overlapping parts, with `compute_at`",
+    help="{repair}",
     at="loop",
 )
-def NO_WINDOW(*focus: str, loop: str, buffer: str, reason: str, block: str) -> None: ...
+def NO_WINDOW(*focus: str, loop: str, buffer: str, reason: str, repair: str) -> None: ...
 @refusal(
     "E0633",
     "what an iteration of `{loop}` computes of `{buffer}` cannot serve the next: {reason}",
@@ -126,8 +126,9 @@ def _window(program: Program, nest: Nest, depth: int, buffer: Buffer) -> _Window
     around, b = nest
     at, inside = around[depth], {x.var: x for x in around[depth + 1 :]}
 
-    def refuse(reason: str) -> Exception:
-        return NO_WINDOW(program, at.var, b.name, loop=at.var, block=b.name, buffer=buffer.name, reason=reason)
+    def refuse(reason: str, repair: str = "") -> Exception:
+        repair = repair or f"compute `{b.name}` at a loop whose iterations read overlapping parts, with `compute_at`"
+        return NO_WINDOW(program, at.var, b.name, loop=at.var, buffer=buffer.name, reason=reason, repair=repair)
 
     moving = [it for it in b.iters if at.var in free_vars(it.binding)]
     axes = [d for d, i in enumerate(b.body[0].indices) if moving and i == Var(moving[0].name)]
@@ -146,14 +147,15 @@ def _window(program: Program, nest: Nest, depth: int, buffer: Buffer) -> _Window
     moved = to_expr(difference(to_expr(low), before, context))
     least, step = extremes(moved, {**context.ranges, at.var: (1, _last(at))}) or (-1, 0)
     if least < 0:
-        raise refuse("a window is not proved to begin where the last one did, or later")
+        turned = "if the windows move back, turn the loop round with `transform_block_layout`, before `compute_at`"
+        raise refuse("a window is not proved to begin where the last one did, or later", turned)
     size, whole = constant(inner.extent), constant(buffer.shape[axes[0]])
     if any(inner.var in free_vars(it.binding) for it in b.iters if it is not moving[0]):
         raise refuse(f"`{inner.var}` counts more than the window")
     if size is None or size <= step or step < 1:
-        raise refuse("its windows do not overlap")
+        raise refuse("its windows do not overlap", "leave it: no iteration computes what another one did")
     if whole is not None and size >= whole:
-        raise refuse("one window is the whole")
+        raise refuse("one window is the whole", f"compute `{b.name}` outside of `{at.var}`, once")
     least_new = (extremes(moved, {**context.ranges, at.var: (0, 0)}) or (0, 0))[0]
     return _Window(axes[0], inner, size, step, moved, size - min(max(least_new, 0), step))
 

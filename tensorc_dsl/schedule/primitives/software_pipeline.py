@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from tensorc_dsl.affine.accesses import written
+from tensorc_dsl.affine.dependence import Dependence
 from tensorc_dsl.affine.pipeline import overtakes
 from tensorc_dsl.ir.pipelines import ASYNC, ORDER, STAGES, written_out
 from tensorc_dsl.ir.program import For, LoopKind, Program, replace_stmt
-from tensorc_dsl.schedule.places import NO_LOOP, NOT_SERIAL, require_no_kind, the_loop
+from tensorc_dsl.schedule.places import NO_LOOP, NOT_SERIAL, require_no_kind, the_block, the_loop
 from tensorc_dsl.schedule.primitive import primitive
-from tensorc_dsl.schedule.refs import LoopRef
+from tensorc_dsl.schedule.refs import BlockRef, LoopRef
 from tensorc_dsl.schedule.refusal import refusal
 from tensorc_dsl.schedule.rewrite import Rewrite
 
@@ -35,9 +37,9 @@ def NO_STAGE(*focus: str, stage: int, loop: str, stages: str) -> None: ...
 @refusal(
     "E0389",
     "the pipeline of `{loop}` would change the result: {dependence}, and the later access would come first",
-    help="what a statement reads must be written in an earlier stage, or earlier in the order of the same one",
+    help="{repair}",
 )
-def OVERTAKES(*focus: str, loop: str, dependence: object) -> None: ...
+def OVERTAKES(*focus: str, loop: str, dependence: object, repair: str) -> None: ...
 
 
 @primitive(NO_LOOP, NOT_SERIAL, BAD_STAGES, BAD_ORDER, NO_STAGE, OVERTAKES)
@@ -77,7 +79,7 @@ def software_pipeline(
     dependence = overtakes(program, name, stages, places)
     if dependence is not None:
         focus = dict.fromkeys((name, dependence.first, dependence.second))
-        raise OVERTAKES(program, *focus, loop=name, dependence=dependence)
+        raise OVERTAKES(program, *focus, loop=name, dependence=dependence, repair=_instead(program, dependence))
     facts = {STAGES: stages, ORDER: places, **({ASYNC: asynchronous} if asynchronous else {})}
     notes = {**dict(target.annotations), **{key: written_out(values) for key, values in facts.items()}}
     piped: For = replace(target, kind=LoopKind.PIPELINED, annotations=tuple(sorted(notes.items())))
@@ -91,3 +93,11 @@ def _problem(stages: tuple[int, ...], count: int) -> str:
     if min(stages) < 0:
         return f"{min(stages)} is negative"
     return f"the first is {min(stages)}" if min(stages) else ""
+
+
+def _instead(program: Program, dependence: Dependence) -> str:
+    """What to do where the second access of a dependence would come first."""
+    if dependence.buffer in written((the_block(program, BlockRef(dependence.first))[1],)):
+        return "what a statement reads must be written in an earlier stage, or earlier in the order of the same one"
+    first, second = dependence.first, dependence.second
+    return f"give `{first}` and `{second}` one stage, in their order: `{second}` writes what `{first}` still reads"

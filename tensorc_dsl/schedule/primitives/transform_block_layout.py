@@ -16,12 +16,12 @@ from tensorc_dsl.ir.program import (
     IterKind,
     LoopKind,
     Program,
-    Stmt,
     Store,
     map_store,
     replace_stmt,
     used_names,
 )
+from tensorc_dsl.schedule.circular import computes_the_same
 from tensorc_dsl.schedule.motion import top_statement
 from tensorc_dsl.schedule.nests import guarded, nest_over, only_block, stmt_name
 from tensorc_dsl.schedule.places import NO_BLOCK, the_block
@@ -41,10 +41,10 @@ def NO_ITERATORS(*focus: str, layout: str, block: str, reason: str, rank: int) -
 @refusal(
     "E0637",
     "cannot give `{block}` other loops: {reason}",
-    help="do it before the steps on its loops, or use those: `split`, `fuse` and `reorder`",
+    help="{repair}",
     at="block",
 )
-def NOT_PLAIN(*focus: str, block: str, reason: str) -> None: ...
+def NOT_PLAIN(*focus: str, block: str, reason: str, repair: str) -> None: ...
 
 
 @primitive(NO_BLOCK, NO_ITERATORS, NOT_PLAIN)
@@ -54,7 +54,8 @@ def transform_block_layout(program: Program, block: BlockRef, layout: IndexMap) 
     for i in 8, k: block C(i, k) { … }   ->   for ax0 in 2, ax1 in 4, k: block C(ax0*4 + ax1, k) { … }
 
     A result consists of spatial iterators or of those of a reduction, not of both. A condition excludes combinations that no
-    instance has. In TVM: `transform_block_layout`.  Cases: tests/primitives/transform_block_layout.md
+    instance has. If instances depend on each other, the result is proved to compute the same.
+    In TVM: `transform_block_layout`.  Cases: tests/primitives/transform_block_layout.md
     """
     around, b = the_block(program, block)
     _require_plain(program, around, b)
@@ -75,8 +76,9 @@ def transform_block_layout(program: Program, block: BlockRef, layout: IndexMap) 
     nest = nest_over(new, [(ZERO, it.extent) for it in iters], (), used_names(replace_stmt(program, top, ())))
     bound: dict[str, Expr] = {it.name: x.binding for it, x in zip(iters, only_block(nest).iters, strict=True)}
     inside = simplify_where(back.inside, ranges)
-    result: Stmt = guarded(nest, tuple(substitute(c, bound) for c in inside))
-    return Rewrite(replace_stmt(program, top, (result,)), None)
+    result = replace_stmt(program, top, (guarded(nest, tuple(substitute(c, bound) for c in inside)),))
+    _require_order(program, around, b, result)
+    return Rewrite(result, None)
 
 
 def _no_iterators(program: Program, b: Block, layout: IndexMap, reason: str) -> Exception:
@@ -85,10 +87,11 @@ def _no_iterators(program: Program, b: Block, layout: IndexMap, reason: str) -> 
 
 
 def _require_plain(program: Program, around: tuple[For, ...], b: Block) -> None:
-    """Refuse unless the block stands alone in one loop per iterator, and its instances may run in any order."""
+    """Refuse unless the block stands alone in one loop per iterator."""
 
-    def refuse(reason: str, *focus: str) -> Exception:
-        return NOT_PLAIN(program, b.name, *focus, block=b.name, reason=reason)
+    def refuse(reason: str) -> Exception:
+        repair = "do it before the steps on its loops, or use those: `split`, `fuse` and `reorder`"
+        return NOT_PLAIN(program, b.name, block=b.name, reason=reason, repair=repair)
 
     if any(x.kind is not LoopKind.SERIAL or x.annotations or len(x.body) != 1 for x in around):
         raise refuse("its loops hold other blocks, or are not plain `for` loops any more")
@@ -99,10 +102,15 @@ def _require_plain(program: Program, around: tuple[For, ...], b: Block) -> None:
             raise refuse(f"`{it.name}` is not a loop")
     if b.where or any(constant(n) != 1 for n in free.values()):
         raise refuse("it does not run once for each combination of its iterators")
-    for x in around:
-        dependence = carried(program, x.var)
-        if dependence is not None and not dependence.reduction:
-            raise refuse(str(dependence), x.var)
+
+
+def _require_order(program: Program, around: tuple[For, ...], b: Block, result: Program) -> None:
+    """Refuse unless the instances may run in any order, or are proved to compute the same in their new one."""
+    found = [(x, d) for x in around if (d := carried(program, x.var)) is not None and not d.reduction]
+    if found and not computes_the_same(program, result):
+        loop, dependence = found[0]
+        repair = "keep the order of its instances, as `split`, `fuse`, `reorder` and `skew` do where it counts"
+        raise NOT_PLAIN(program, b.name, loop.var, block=b.name, reason=str(dependence), repair=repair)
 
 
 def _shape(program: Program, b: Block, layout: IndexMap) -> list[tuple[IterKind, Expr]]:

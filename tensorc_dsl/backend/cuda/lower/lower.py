@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 
+from tensorc_dsl.affine.accesses import touched_in
 from tensorc_dsl.affine.solve_sizes import told_by
 from tensorc_dsl.backend.cuda.lower.arrivals import with_arrivals
 from tensorc_dsl.backend.cuda.lower.axes import Axes, axes_of
@@ -34,7 +35,7 @@ from tensorc_dsl.backend.cuda.lower.text import format_device
 from tensorc_dsl.backend.cuda.lower.uniform import with_uniform_ends
 from tensorc_dsl.backend.llvm.lower.passes import max_step
 from tensorc_dsl.ir.expr import constant
-from tensorc_dsl.ir.program import Block, Buffer, Program, walk
+from tensorc_dsl.ir.program import Block, Buffer, Program, Stmt, walk
 from tensorc_dsl.ir.target import Target
 from tensorc_dsl.lower.flat import LowerError, Param, store_loads, stores
 from tensorc_dsl.lower.lower import COMMON
@@ -77,6 +78,7 @@ def lower_device(program: Program, features: tuple[str, ...] = (OLDEST,), cores:
     if untold := set(program.dims) - told_by([p.shape for p in program.params]):
         names = ", ".join(sorted(d.name for d in untold))
         raise LowerError(f"the shapes of the arguments of {program.name} do not tell {names}")
+    _require_memory_that_lasts(program)
     kernels = [k for n in range(len(program.body)) for k in _run(_nest(program, n, features, cores), PASSES).kernels]
     outputs = program.outputs
     params = tuple(Param(p.name, p.dtype, shape_of(p), p in outputs) for p in program.params)
@@ -258,6 +260,19 @@ def _require_one_kernel(kernels: list[DeviceKernel]) -> None:
                 " loop inside of the blocks"
             )
         seen |= names
+
+
+def _require_memory_that_lasts(program: Program) -> None:
+    """Raises LowerError if a buffer in the memory of a block or of a thread passes from one kernel to another."""
+    first: dict[str, Stmt] = {}
+    for top in program.body:
+        for name in sorted(touched_in(top)):
+            scope = program.buffer(name).scope
+            if scope != "global" and first.setdefault(name, top) is not top:
+                raise LowerError(
+                    f'`{name}` is in "{scope}" and passes from one kernel to another, but does not outlive the first; store'
+                    ' it in "global", or compute it with `compute_at` inside of the blocks that read it'
+                )
 
 
 def _barriers(n: Nest) -> Nest:
