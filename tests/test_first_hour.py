@@ -67,6 +67,44 @@ def test_findings_are_in_the_text(named: Any, shown: str) -> None:
         tensorc_dsl.loads(TEXT, **named)["twise"]
 
 
+def test_arguments_of_another_type_are_named() -> None:
+    """At once: before a search begins, and not as letters of a word that were taken for folders."""
+    with pytest.raises(TypeError, match=r"include is a list of folders: include=\['lib'\]"):
+        tensorc_dsl.loads(TEXT, include="lib")
+    with pytest.raises(TypeError, match="the text of a file is a str, not bytes"):
+        tensorc_dsl.loads(TEXT.encode())  # pyright: ignore[reportArgumentType]
+    with pytest.raises(TypeError, match="integer"):
+        tensorc_dsl.loads(TEXT, threads="2")  # pyright: ignore[reportArgumentType]
+
+
+@pytest.mark.parametrize(("options", "error", "message"), [
+    ({"trials": "3"}, TypeError, "trials is a whole number, not '3'"),
+    ({"trials": 1.5}, TypeError, "trials is a whole number, not 1.5"),
+    ({"seed": "1"}, TypeError, "seed is a whole number, not '1'"),
+    ({"seed": -1}, ValueError, "the seed must be from 0"),
+    ({"seed": 2**63}, ValueError, "the seed must be from 0"),
+    ({"budget": "10m"}, TypeError, "budget is a number, seconds, not '10m'"),
+    ({"until": "2%"}, TypeError, "until is a number, a share, such as 0.02, not '2%'"),
+    ({"strategy": None}, TypeError, "strategy is the name of one"),
+    ({"strategy": "bays"}, KeyError, "did you mean `bayes`"),
+])  # fmt: skip
+def test_options_of_another_type_are_named(
+    file: tensorc_dsl.TaskFile, options: dict[str, Any], error: type[Exception], message: str, tmp_path: Path
+) -> None:
+    with pytest.raises(error, match=message):
+        file["twice"].tune(**options, records=tmp_path / "records.sqlite")
+
+
+def test_numbers_of_numpy_are_numbers() -> None:
+    options = tensorc_dsl.SearchOptions(trials=np.int64(3), seed=np.uint8(4), budget=np.float32(1.5))  # pyright: ignore[reportArgumentType]
+    assert json.dumps([options.trials, options.seed]) == "[3, 4]"
+
+
+def test_a_search_without_trials_says_why_it_has_none(file: tensorc_dsl.TaskFile, tmp_path: Path) -> None:
+    with pytest.raises(NoValidCandidate, match="no candidate was tried: it was given no trials, or no time for one"):
+        file["twice"].tune(trials=0, records=tmp_path / "records.sqlite")
+
+
 def test_line_ends_of_any_kind() -> None:
     for end in ("\r\n", "\r"):
         assert list(tensorc_dsl.loads(TEXT.replace("\n", end))) == ["twice", "any", "heavy"]

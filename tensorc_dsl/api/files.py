@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from os import PathLike
 from pathlib import Path
 
 from tensorc_dsl.api.tasks import StrPath, Task
@@ -44,6 +45,7 @@ def load(
     replaces the target's CPU.
     Files are read through `files`, by default from the disk. Raises TschedError with all errors in the file.
     """
+    _require_folders(include)
     files = files or Disk()
     checked = load_source(files.read(path), Resolver(path, include, files))
     return TaskFile(checked, host_target(threads), target, mcpu)
@@ -59,8 +61,17 @@ def loads(
     mcpu: str | None = None,
 ) -> TaskFile:
     """As `load`, for a text. Its name in messages is `name`; files that it uses are looked for as for a file of that name."""
+    _require_folders(include)
+    if not isinstance(text, str):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise TypeError(f"the text of a file is a str, not {type(text).__name__}")
     source = Source.of(text.encode(), name)
     return TaskFile(load_source(source, Resolver(name, include)), host_target(threads), target, mcpu)
+
+
+def _require_folders(include: Sequence[StrPath]) -> None:
+    """Raises TypeError for one folder in place of several: of a text, each letter would be one."""
+    if isinstance(include, str | bytes | PathLike):
+        raise TypeError(f"include is a list of folders: include=[{include!r}]")
 
 
 class TaskFile(Mapping[str, "Task"]):

@@ -45,22 +45,23 @@ class Kernel:
         self.search = search
         self.origin = origin
 
-    def __call__(self, *arrays: Any) -> Any:
+    def __call__(self, /, *arrays: Any, **named: Any) -> Any:
         """The output, or a tuple of several.
 
-        Arrays are NumPy's or support DLPack on the CPU; an input without dimensions may be a number. New outputs belong to
-        the library of all input arrays, or to NumPy if there are several libraries. Raises ValueError if a dtype, a shape or
-        a layout is not the task's, or an array has a mask.
+        Arrays are given in the order of the task or by name, `kernel(A=a, B=b)`, outputs too: `kernel(a, b, C=c)`. They are
+        NumPy's or support DLPack on the CPU; an input without dimensions may be a number. New outputs belong to the library
+        of all input arrays, or to NumPy if there are several libraries. Raises ValueError if a name, a dtype, a shape or a
+        layout is not the task's, or an array has a mask.
         A kernel for the GPU takes arrays that are there too, see docs/gpu.md; an error of the GPU is a RuntimeError.
         """
-        return self._native(*arrays)
+        return self._native(*arrays, **named)
 
     @property
     def constants(self) -> tuple[str, ...]:
         """The names of the constant inputs."""
         return tuple(p.name for p in self._native.params if p.constant)
 
-    def bind(self, **constants: Any) -> Bound:
+    def bind(self, /, **constants: Any) -> Bound:
         """The kernel for these constant inputs, all given by name; call it with the other inputs.
 
         Values that depend on the constant inputs alone are computed here, once, and not in each call. The arrays may change

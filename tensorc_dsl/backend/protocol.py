@@ -161,8 +161,11 @@ class KernelLibrary(Protocol):
 class Bound(Protocol):
     """A kernel with its constant inputs bound; call it with the other inputs."""
 
-    def __call__(self, *arrays: Any) -> Any:
-        """The output, or a tuple of several. Raises ValueError if an array does not fit its parameter, KernelFault."""
+    def __call__(self, /, *arrays: Any, **named: Any) -> Any:
+        """The output, or a tuple of several, for arrays in order or by name.
+
+        Raises ValueError if an array does not fit its parameter, KernelFault.
+        """
         ...
 
     def time(self, arrays: Sequence[Any], repeats: int) -> list[float]:
@@ -178,7 +181,7 @@ class LoadedKernel(Bound, Protocol):
         """The parameters of a call: inputs, then outputs."""
         ...
 
-    def bind(self, **constants: Any) -> Bound:
+    def bind(self, /, **constants: Any) -> Bound:
         """The kernel for these constant inputs, all given by name."""
         ...
 

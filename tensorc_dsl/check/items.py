@@ -22,7 +22,7 @@ from tensorc_dsl.ir.parse import program_from_tree
 from tensorc_dsl.ir.program import Intrinsic, Program
 from tensorc_dsl.source import Span
 from tensorc_dsl.syntax import tree as t
-from tensorc_dsl.syntax.names import near
+from tensorc_dsl.syntax.names import near, near_or_elsewhere
 
 
 @dataclass(slots=True)
@@ -225,7 +225,7 @@ def _task(task: t.TaskDef, names: Names) -> Iterator[Diagnostic]:
     if task.with_ is not None:
         yield from _choice(task, task.with_, names)
     if compute is None:
-        notes = near(task.compute, names.computes)
+        notes = near_or_elsewhere(task.compute, names.computes)
         yield _of_another_layer(problems.UNKNOWN_COMPUTE(task.compute.span, notes=notes, name=task.compute), names)
         return
     try:
@@ -256,4 +256,4 @@ def _choice(task: t.TaskDef, name: t.Word, names: Names) -> Iterator[Diagnostic]
         yield problems.OTHER_COMPUTE(name.span, name=name, compute=schedule.compute, wanted=task.compute)
     elif schedule is None and prior is None and name not in names.spaces:
         known = (*names.schedules, *names.spaces, *names.priors)
-        yield problems.UNKNOWN_CHOICE(name.span, notes=near(name, known), name=name)
+        yield problems.UNKNOWN_CHOICE(name.span, notes=near_or_elsewhere(name, known), name=name)

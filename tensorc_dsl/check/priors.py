@@ -9,7 +9,7 @@ from tensorc_dsl.check import problems
 from tensorc_dsl.check.problems import where
 from tensorc_dsl.diagnostic import Diagnostic
 from tensorc_dsl.syntax import tree as t
-from tensorc_dsl.syntax.names import near
+from tensorc_dsl.syntax.names import near_or_elsewhere
 from tensorc_dsl.trace.distribution import Decision
 from tensorc_dsl.trace.weighted import Weights
 
@@ -20,7 +20,7 @@ MOST = 2.0**100
 def check_prior(p: t.PriorDef, choices: Collection[str]) -> Iterator[Diagnostic]:
     """The findings about a prior; `choices` are the spaces and schedules of its file."""
     if p.of not in choices:
-        yield problems.UNKNOWN_CHOICE(p.of.span, notes=near(p.of, choices), name=p.of)
+        yield problems.UNKNOWN_CHOICE(p.of.span, notes=near_or_elsewhere(p.of, choices), name=p.of)
     first: dict[str, t.Weighing] = {}
     for w in p.weights:
         if w.draw in first:

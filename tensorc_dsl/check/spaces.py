@@ -14,7 +14,7 @@ from tensorc_dsl.check.listener import NOBODY, Listener
 from tensorc_dsl.check.signatures import of_module
 from tensorc_dsl.diagnostic import Diagnostic
 from tensorc_dsl.syntax import tree as t
-from tensorc_dsl.syntax.names import near
+from tensorc_dsl.syntax.names import near, near_or_elsewhere
 from tensorc_dsl.syntax.walk import walk
 
 _SUBJECTS = ("Block", "Program")
@@ -125,7 +125,7 @@ def check_schedule(
     compute = computes.get(s.compute)
     if compute is None:
         place = s.compute.span
-        return [problems.UNKNOWN_COMPUTE(place, notes=near(s.compute, computes), name=s.compute)]
+        return [problems.UNKNOWN_COMPUTE(place, notes=near_or_elsewhere(s.compute, computes), name=s.compute)]
     scope = given() | outer | {p.name: Binding(BUFFER) for p in (*compute.inputs, *compute.outputs)}
     scope |= {name: Binding(BLOCK) for name in blocks}
     checker = BodyChecker(modules, listener)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from functools import cache
+from operator import index
 from pathlib import Path
 
 from tensorc_dsl.backend.find import backend_of, native
@@ -17,10 +18,12 @@ _UNITS = {"K": 1024, "M": 1024**2, "G": 1024**3}
 def host_target(threads: int | None = None) -> Target:
     """The current machine; kernels may use `threads` threads, by default one per core that this process may use.
 
-    Raises ValueError if `threads` is not positive. Cache sizes that the system does not report are the defaults of `Target`.
+    Raises ValueError if `threads` is not positive, TypeError if it is no whole number. Cache sizes that the system does not
+    report are the defaults of `Target`.
     """
     cores = usable_cores()
     if threads is not None:
+        threads = index(threads)
         if threads < 1:
             raise ValueError(f"a target needs at least one thread, not {threads}")
         cores = threads

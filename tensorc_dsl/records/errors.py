@@ -33,7 +33,9 @@ def NEWER_SCHEMA(*, path: Path, found: int, known: int) -> None: ...
     help="nothing in the file was changed; move it away or give another file",
 )
 def NOT_RECORDS(*, path: Path, why: str) -> None: ...
-@problem("E0703", "cannot write records to `{path}`: {why}", help="give a file in a folder that you may write to")
+@problem(
+    "E0703", "cannot write records to `{path}`: {why}", help="name a file that you may write with `--records PATH`"
+)
 def UNWRITABLE(*, path: Path, why: str) -> None: ...
 @problem(
     "E0704", "no room to write records to `{path}`", help="make room on the disk; what was recorded before is kept"

@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from numbers import Integral, Real
 from typing import TypedDict, Unpack
+
+LAST_SEED = 2**63 - 1
+"""The largest seed: the database keeps seeds as integers of 64 bits."""
 
 
 class SearchChanges(TypedDict, total=False):
@@ -23,7 +27,8 @@ class SearchOptions:
 
     It ends after so many trials or, where there is a `budget`, so many seconds, or, where `until` is 0.02, once the strategy
     states a regret of 2 % or less twice running. With `resume` it goes on with the last one of the same seed and strategy
-    that is recorded. Raises ValueError for a negative number of trials or seconds, and for a share that is not above 0.
+    that is recorded. Raises ValueError for a negative number of trials or seconds, for a share that is not above 0, and for
+    a seed that records cannot hold, below 0 or of more than 63 bits; TypeError for a value of another type.
     """
 
     trials: int = 64
@@ -34,6 +39,19 @@ class SearchOptions:
     until: float | None = None
 
     def __post_init__(self) -> None:
+        for name in ("trials", "seed"):
+            value = getattr(self, name)
+            if not isinstance(value, Integral):
+                raise TypeError(f"{name} is a whole number, not {value!r}")
+            object.__setattr__(self, name, int(value))  # a number of NumPy too, which records could not hold
+        for name, unit in (("budget", "seconds"), ("until", "a share, such as 0.02")):
+            value = getattr(self, name)
+            if value is not None and (isinstance(value, bool) or not isinstance(value, Real)):
+                raise TypeError(f"{name} is a number, {unit}, not {value!r}")
+        if not isinstance(self.strategy, str):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise TypeError(f"strategy is the name of one, not {self.strategy!r}")
+        if not 0 <= self.seed <= LAST_SEED:
+            raise ValueError(f"the seed must be from 0 to 2^63 - 1, not {self.seed}")
         if self.trials < 0:
             raise ValueError(f"trials must not be negative, not {self.trials}")
         if self.budget is not None and not self.budget >= 0:

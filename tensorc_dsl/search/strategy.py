@@ -13,6 +13,7 @@ from tensorc_dsl.search.prediction import Prediction
 from tensorc_dsl.search.regret import Regret
 from tensorc_dsl.search.source import Source
 from tensorc_dsl.search.space import Explorer
+from tensorc_dsl.syntax.names import did_you_mean
 from tensorc_dsl.trace.draw import Decision
 from tensorc_dsl.trace.trace import Trace
 
@@ -85,5 +86,5 @@ def strategy_of(name: str) -> Factory:
     """The strategy of that name. Raises KeyError if there is none, TschedError (E0930) if it cannot be loaded."""
     found = STRATEGIES.load(name)
     if found is None:
-        raise KeyError(name)
+        raise KeyError(f"there is no strategy {name!r}: {did_you_mean(name, strategies())}")
     return found

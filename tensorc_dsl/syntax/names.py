@@ -55,15 +55,26 @@ def _around(name: str, names: list[str]) -> list[str]:
 
 def did_you_mean(name: str, candidates: Iterable[str]) -> str:
     """A help text with the nearest candidate, else with all of them if they are few; empty if there is none."""
-    close, known = nearest(name, candidates)
-    if close:
-        return f"did you mean `{close}`?"
-    if len(known) == 1:
-        return f"there is only `{known[0]}`"
-    return f"there are {listed(known)}" if 0 < len(known) <= FEW else ""
+    return _said(*nearest(name, candidates))
 
 
 def near(name: str, candidates: Iterable[str]) -> tuple[Note, ...]:
     """`did_you_mean` as a note; none if it has nothing to say."""
     text = did_you_mean(name, candidates)
     return (help_note(text),) if text else ()
+
+
+def near_or_elsewhere(name: str, candidates: Iterable[str]) -> tuple[Note, ...]:
+    """As `near`, for an item of a file; if no candidate is similar, also how one of another file is brought."""
+    close, known = nearest(name, candidates)
+    texts = [_said(close, known), "" if close else f"one of another file comes with `use FILE.{{{name}}}`"]
+    return tuple(help_note(text) for text in texts if text)
+
+
+def _said(close: str | None, known: list[str]) -> str:
+    """The help text for what `nearest` found."""
+    if close:
+        return f"did you mean `{close}`?"
+    if len(known) == 1:
+        return f"there is only `{known[0]}`"
+    return f"there are {listed(known)}" if 0 < len(known) <= FEW else ""

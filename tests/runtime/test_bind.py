@@ -114,6 +114,17 @@ def test_several_threads_may_bind_and_call_at_once(kernel: NativeKernel) -> None
     assert not wrong
 
 
+def test_the_other_arrays_are_given_by_name(kernel: NativeKernel) -> None:
+    x, w, b = arrays(4, 9)
+    bound = kernel.bind(W=w, b=b)
+    out = np.empty((4, 9), np.float32)
+    np.testing.assert_array_equal(bound(X=x), bound(x))
+    assert bound(C=out, X=x) is out
+    np.testing.assert_array_equal(kernel(b=b, X=x, W=w), out)
+    with pytest.raises(ValueError, match="no array 'W'"):
+        bound(x, W=w)
+
+
 def test_what_is_refused(kernel: NativeKernel) -> None:
     x, w, b = arrays(4, 9)
     with pytest.raises(ValueError, match="constant inputs of this kernel are W, b; given: W"):

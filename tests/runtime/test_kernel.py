@@ -107,6 +107,35 @@ def test_wrong_arguments_are_named(kernel: NativeKernel, arrays: tuple[Any, ...]
         kernel(*arrays)
 
 
+def test_arrays_are_given_by_name(kernel: NativeKernel) -> None:
+    x = inputs(0)
+    want, c = kernel(x), np.zeros(ROWS, np.float32)
+    np.testing.assert_array_equal(kernel(X=x), want)
+    assert kernel(C=c, X=x) is c
+    np.testing.assert_array_equal(c, want)
+    assert kernel(x, C=c) is c
+
+
+@pytest.mark.parametrize(("arrays", "named", "message"), [
+    ((), {"x": inputs(0)}, "no array 'x'; did you mean `X`"),
+    ((inputs(0),), {"X": inputs(0)}, "X: given twice"),
+    ((), {"C": np.zeros(ROWS, np.float32)}, "X: not given"),
+    ((inputs(0), inputs(0), inputs(0)), {"C": inputs(0)}, "3 given without a name"),
+])  # fmt: skip
+def test_wrong_names_of_arrays_are_named(
+    kernel: NativeKernel, arrays: tuple[Any, ...], named: dict[str, Any], message: str
+) -> None:
+    with pytest.raises(ValueError, match=message):
+        kernel(*arrays, **named)
+
+
+def test_a_strided_output_is_not_to_be_copied(kernel: NativeKernel) -> None:
+    """A dense copy of it would be filled, and the caller's array would not change: that is no repair."""
+    with pytest.raises(ValueError, match=r"C: the array is not C-contiguous .*; leave the output out") as e:
+        kernel(inputs(0), np.zeros(2 * ROWS, np.float32)[::2])
+    assert "ascontiguousarray" not in str(e.value)
+
+
 def test_read_only_and_overlapping_outputs_are_refused(kernel: NativeKernel) -> None:
     c = np.zeros(ROWS, np.float32)
     c.flags.writeable = False

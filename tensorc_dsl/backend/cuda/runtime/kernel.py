@@ -11,7 +11,7 @@ from tensorc_dsl.backend.cuda.runtime.driver import Device
 from tensorc_dsl.backend.cuda.runtime.module import Module
 from tensorc_dsl.backend.cuda.runtime.streams import current_stream, ordered
 from tensorc_dsl.backend.cuda.runtime.timing import time_launches
-from tensorc_dsl.backend.llvm.runtime.arguments import array_for, check_array, is_number, require_apart
+from tensorc_dsl.backend.llvm.runtime.arguments import array_for, check_array, in_order, is_number, require_apart
 from tensorc_dsl.backend.llvm.runtime.dlpack import library_of
 from tensorc_dsl.backend.llvm.runtime.shapes import ShapeSolver, shape_for
 from tensorc_dsl.backend.memory import aligned_empty
@@ -56,12 +56,14 @@ class GpuKernel:
         self._free = tuple(p for p in params if p.name not in self._fixed)
         self._inputs = tuple(p for p in self._free if not p.output)
 
-    def __call__(self, *arrays: Any) -> Any:
-        """Run once. Pass all parameters in order, or the inputs only: then new output arrays are made.
+    def __call__(self, /, *arrays: Any, **named: Any) -> Any:
+        """Run once. Pass all parameters, in order or by name, or the inputs only: then new output arrays are made.
 
         Outputs are the arrays that were given for them, else new ones: of NumPy if no array was on the GPU, else of the
         library of the arrays there. Raises ValueError as kernels of CPUs do, and KernelFault for an error of the GPU.
         """
+        if named:
+            arrays = in_order(self._free, arrays, named)
         call = self._bind(arrays)
         with self._device.current():
             scratch = self._scratch(call.sizes)
@@ -97,7 +99,7 @@ class GpuKernel:
                 on_gpu.copy_to(ours)
         return times
 
-    def bind(self, **constants: Any) -> GpuKernel:
+    def bind(self, /, **constants: Any) -> GpuKernel:
         """The kernel for these constant inputs, all given by name, whose copies on the GPU it keeps."""
         named = [p for p in self.params if p.constant]
         if constants.keys() != {p.name for p in named}:

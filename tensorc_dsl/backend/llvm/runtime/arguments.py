@@ -10,6 +10,7 @@ import numpy as np
 from tensorc_dsl.backend.llvm.runtime.dlpack import imported
 from tensorc_dsl.ir.arrays import Array, narrow
 from tensorc_dsl.lower.flat import Param
+from tensorc_dsl.syntax.names import did_you_mean
 
 
 class Sized(Protocol):
@@ -74,13 +75,41 @@ def check_array(a: Array, p: Param, shape: tuple[int, ...], address: int) -> Non
     if a.shape != shape:
         raise ValueError(f"{p.name}: expected shape {shape}, got {a.shape}")
     if not a.flags.c_contiguous:
-        raise ValueError(
-            f"{p.name}: the array is not C-contiguous (strides {a.strides}); pass numpy.ascontiguousarray of it"
+        # A copy of an output would be filled in its place, and the caller's array would keep its old values.
+        repair = (
+            "leave the output out, and copy the result into it" if p.output else "pass numpy.ascontiguousarray of it"
         )
+        raise ValueError(f"{p.name}: the array is not C-contiguous (strides {a.strides}); {repair}")
     if address % a.itemsize:
         raise ValueError(f"{p.name}: the data is not aligned to its {a.itemsize}-byte elements")
     if p.output and not a.flags.writeable:
         raise ValueError(f"{p.name}: the array is read-only, but the kernel writes it")
+
+
+def in_order(params: Sequence[Param], arrays: tuple[Any, ...], named: dict[str, Any]) -> tuple[Any, ...]:
+    """The arrays of a call in the order of the parameters: those without a name are the first ones.
+
+    Raises ValueError for a name that is none of a parameter, an array that is given twice, an input that is missing, and
+    outputs of which only some are given.
+    """
+    names = [p.name for p in params]
+    given = dict(zip(names, arrays, strict=False))
+    if len(arrays) > len(names):
+        raise ValueError(
+            f"the kernel takes {len(names)} arrays ({', '.join(names)}); {len(arrays)} given without a name"
+        )
+    for name in named:
+        if name not in names:
+            close = did_you_mean(name, names)
+            raise ValueError(f"the kernel has no array {name!r}" + (f"; {close}" if close else ""))
+        if name in given:
+            raise ValueError(f"{name}: given twice, without its name and with it")
+    given |= named
+    outputs = [p.name for p in params if p.output]
+    wanted = names if any(name in given for name in outputs) else [n for n in names if n not in outputs]
+    if missing := [name for name in wanted if name not in given]:
+        raise ValueError(f"{', '.join(missing)}: not given; the kernel takes all its inputs, and all outputs or none")
+    return tuple(given[name] for name in wanted)
 
 
 def require_apart(params: Sequence[Param], bound: Sequence[Sized], addresses: Sequence[int]) -> None:

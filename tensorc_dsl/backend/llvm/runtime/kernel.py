@@ -15,7 +15,7 @@ import numpy as np
 
 from tensorc_dsl.backend.llvm.codegen.compile import Compiled, workspace_symbol
 from tensorc_dsl.backend.llvm.codegen.statements import PARALLEL_FOR
-from tensorc_dsl.backend.llvm.runtime.arguments import array_for, check_array, is_number, require_apart
+from tensorc_dsl.backend.llvm.runtime.arguments import array_for, check_array, in_order, is_number, require_apart
 from tensorc_dsl.backend.llvm.runtime.dlpack import exported, library_of
 from tensorc_dsl.backend.llvm.runtime.doorway import Doorway, Wanted, doorway
 from tensorc_dsl.backend.llvm.runtime.shapes import Shape, ShapeSolver, shape_for
@@ -115,8 +115,10 @@ class BoundKernel:
         self._memory_lock = threading.Lock()
         self._outputs = [n for n, p in enumerate(self._params) if p.output]
 
-    def __call__(self, *arrays: Any) -> Any:
+    def __call__(self, /, *arrays: Any, **named: Any) -> Any:
         """Run once. Pass the inputs that are not bound, or these and the outputs, as to `NativeKernel`."""
+        if named:
+            arrays = in_order(self._params, arrays, named)
         door = self._door
         if door is not None:
             made = len(arrays) == len(self._inputs) != len(self._params)
@@ -274,8 +276,8 @@ class NativeKernel:
         self.constants = self._code.constants
         self.dims = compiled.dims
 
-    def __call__(self, *arrays: Any) -> Any:
-        """Run once. Pass all parameters in order, or the inputs only: then new output arrays are made.
+    def __call__(self, /, *arrays: Any, **named: Any) -> Any:
+        """Run once. Pass all parameters, in order or by name, or the inputs only: then new output arrays are made.
 
         Arrays are NumPy's or support DLPack on the CPU; an input without dimensions may be a number.
         Returns the output, or a tuple of several: the arrays that were given for them, else new ones of the library of
@@ -284,7 +286,7 @@ class NativeKernel:
         sizes contradict each other or are out of their range, or an output overlaps another argument. Constant inputs
         are prepared in each call; see `bind`.
         """
-        return self._unbound(*arrays)
+        return self._unbound(*arrays, **named)
 
     def time(self, arrays: Sequence[Any], repeats: int) -> list[float]:
         """Seconds of each of `repeats` runs in a row on the same arrays, measured in native code.
@@ -293,7 +295,7 @@ class NativeKernel:
         """
         return self._unbound.time(arrays, repeats)
 
-    def bind(self, **constants: Any) -> BoundKernel:
+    def bind(self, /, **constants: Any) -> BoundKernel:
         """The kernel for these constant inputs, all given by name. Values that depend on them alone are computed here, once.
 
         The result holds copies of the data that it needs, so the arrays may change afterwards. Raises ValueError as a call.

@@ -165,8 +165,8 @@ class ToyLoaded:
         made = [np.empty([constant(n) or 0 for n in p.shape], np.float32) if p.output else None for p in self.params]
         return [next(given) if a is None else a for a in made]
 
-    def __call__(self, *arrays: Any) -> Any:
-        whole = self._whole(arrays)
+    def __call__(self, /, *arrays: Any, **named: Any) -> Any:
+        whole = self._whole((*arrays, *(named[p.name] for p in self.params if p.name in named)))
         self._library.kernel(self._arguments(whole))
         outs = tuple(a for a, p in zip(whole, self.params, strict=True) if p.output)
         return outs[0] if len(outs) == 1 else outs
@@ -176,7 +176,7 @@ class ToyLoaded:
         self._library.timed(self._arguments(arrays), seconds, ctypes.c_long(repeats))
         return list(seconds)
 
-    def bind(self, **constants: Any) -> ToyLoaded:
+    def bind(self, /, **constants: Any) -> ToyLoaded:
         if constants:
             raise ValueError("the kernel has no constant inputs")
         return self
