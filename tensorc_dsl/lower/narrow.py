@@ -109,6 +109,8 @@ class _Plan:
     stages: list[_Stage]
     facts: list[Expr]
     inner_facts: list[Expr]
+    ends: list[Expr]
+    """The conditions over indices alone that hold exactly up to an end of the first stage."""
     worth: bool = False
 
 
@@ -132,11 +134,14 @@ def narrow(body: tuple[Flat, ...], known: Known, ranges: Ranges | None = None) -
     return _narrow(body, known, _Around(ranges or {}, private=known.private))
 
 
-def end_of(s: Loop, known: Known, ranges: Ranges, lanes: Ranges) -> Expr:
-    """Where a loop ends at the latest for all values of the variables `lanes`, as far as indices say."""
+def ended(s: Loop, known: Known, ranges: Ranges, lanes: Ranges, always: bool) -> Loop:
+    """The loop, ending at the latest where it can for all values of the variables `lanes`, as far as indices say, without the
+    conditions that hold up to there; as it is where that is not worth it, unless it is `always`."""
     plan = _plan(s, known, _Around(ranges, lanes))
-    highs = [] if plan is None else [x.at for x in plan.stages[0].highs if not loads(x.at)]
-    return _extreme("min", s.end, highs, ranges)
+    if plan is None or not (plan.worth or always):
+        return s
+    highs = [x.at for x in plan.stages[0].highs if not loads(x.at)]
+    return replace(s, end=_extreme("min", s.end, highs, ranges), body=decided(s.body, plan.ends))
 
 
 def _narrow(body: tuple[Flat, ...], known: Known, around: _Around) -> tuple[Flat, ...]:
@@ -209,7 +214,7 @@ class _Planner:
         """The variables that have several values in an iteration."""
 
     def plan(self, needs: Needs) -> _Plan | None:
-        stages, facts, middle = [_Stage()], list[Expr](), list[Expr]()
+        stages, facts, middle, ends = [_Stage()], list[Expr](), list[Expr](), list[Expr]()
         clean, worth = True, False
         own = in_folds(self.s.body, self.known.above_zero)
         for cond, certain in needs.items():
@@ -229,11 +234,12 @@ class _Planner:
                 stages[-1 if unsafe else 0].add(found)
                 exact = alone and all(x.at == x.sure for x in found)
                 (facts if exact else middle).append(cond)
+                ends += [cond] if exact and all(x.upper and not loads(x.at) for x in found) else []
                 clean &= exact
                 worth |= cond in own and share(cond, self.s.var, {**self.ranges, **self.inner}) <= WORTH
             else:
                 clean = False
-        return _Plan(stages, facts, middle, worth) if worth else None
+        return _Plan(stages, facts, middle, ends, worth)
 
     def limits(self, cond: Expr) -> tuple[Limit, ...]:
         if self.s.var not in free_vars(cond):
