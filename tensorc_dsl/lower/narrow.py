@@ -15,7 +15,8 @@ from dataclasses import dataclass, field, replace
 
 from tensorc_dsl.affine.linear import FALSE, TRUE, logic, negate
 from tensorc_dsl.affine.needed import never_negative_zero
-from tensorc_dsl.affine.simplify import bounds, simplify, simplify_where
+from tensorc_dsl.affine.simplify import bounds, conjuncts, linear_form, simplify, simplify_where
+from tensorc_dsl.ir.dtypes import INDEX
 from tensorc_dsl.ir.expr import (
     Binary,
     BinaryOp,
@@ -26,11 +27,14 @@ from tensorc_dsl.ir.expr import (
     Logic,
     Not,
     Select,
+    add,
     conjunction,
     constant,
     dtype_of,
     free_vars,
+    index,
     loads,
+    mul,
     sub,
     transform,
 )
@@ -74,12 +78,14 @@ PIECES = 4
 @dataclass(frozen=True, slots=True)
 class Known:
     """What is known of a unit: the buffers without -0.0, the numbers of elements of arguments, the variables whose values
-    differ between what runs in lock step, and the buffers that may be in registers."""
+    differ between what runs in lock step, the buffers that may be in registers, and the loops in each of whose iterations
+    a buffer is new."""
 
     above_zero: frozenset[str]
     sizes: Mapping[str, int]
     together: frozenset[str] = frozenset()
     private: frozenset[str] = frozenset()
+    homes: Mapping[str, frozenset[str]] = field(default_factory=dict[str, frozenset[str]])
 
 
 def known_of(program: Program, arrays: Iterable[Buffer]) -> Known:
@@ -141,7 +147,35 @@ def ended(s: Loop, known: Known, ranges: Ranges, lanes: Ranges, always: bool) ->
     if plan is None or not (plan.worth or always):
         return s
     highs = [x.at for x in plan.stages[0].highs if not loads(x.at)]
-    return replace(s, end=_extreme("min", s.end, highs, ranges), body=decided(s.body, plan.ends))
+    inner = {**ranges, **lanes, s.var: interval(s), **hull(s.body)}
+    body = decided(s.body, [*plan.ends, *_joined(s, plan.ends, inner)])
+    return replace(s, end=_extreme("min", s.end, highs, ranges), body=body)
+
+
+def _joined(s: Loop, facts: Iterable[Expr], ranges: Ranges) -> Iterable[Expr]:
+    """The conditions in a loop that say of the greater of two values what `facts` say of each: `i + max(x, y) < n`."""
+    known = {*simplify_where(facts, ranges)}
+    for x in inside(s.body):
+        for c in conjuncts(x.cond) if isinstance(x, If) else ():
+            halves = _halves(c)
+            if halves is not None and known.issuperset(simplify_where(halves, ranges)):
+                yield c
+
+
+def _halves(cond: Expr) -> tuple[Expr, Expr] | None:
+    """Two conditions that hold together exactly if `cond` does, one for each operand of a `max` on its lesser side."""
+    if not isinstance(cond, Compare) or cond.op not in ("<", "<=") or dtype_of(cond.lhs) != INDEX:
+        return None
+    terms = linear_form(cond.lhs, {})[0]
+    for e, factor in terms.items():
+        match e:
+            case Binary(op="max", lhs=a, rhs=b) if factor > 0:
+                rest = sub(cond.lhs, mul(index(factor), e))
+                first, second = (Compare(cond.op, add(rest, mul(index(factor), x)), cond.rhs) for x in (a, b))
+                return first, second
+            case _:
+                pass
+    return None
 
 
 def _narrow(body: tuple[Flat, ...], known: Known, around: _Around) -> tuple[Flat, ...]:
@@ -194,7 +228,8 @@ def _plan(s: Loop, known: Known, around: _Around) -> _Plan | None:
     """How the loop is narrowed; None if none of its conditions says where it begins or ends."""
     if not any(s.var in asks(x, known.above_zero) for x in s.body):
         return None
-    needs = work(s.body, known.above_zero)
+    own = frozenset(name for name, loops in known.homes.items() if s.var in loops)
+    needs = work(s.body, known.above_zero, own)
     if needs is None or not any(s.var in free_vars(c) for c in needs):
         return None
     return _Planner(s, known, around).plan(needs)

@@ -16,12 +16,13 @@ Needs = dict[Expr, bool]
 hold."""
 
 
-def work(body: tuple[Flat, ...], above_zero: frozenset[str]) -> Needs | None:
+def work(body: tuple[Flat, ...], above_zero: frozenset[str], own: frozenset[str] = frozenset()) -> Needs | None:
     """The conditions without one of which an iteration changes nothing; None if it changes nothing in any case.
 
-    That a loop of the body runs is a condition like others. What an iteration stores in buffers of its own is no change.
+    That a loop of the body runs is a condition like others. What an iteration stores in buffers of its own is no change:
+    those that are made in it, and `own`.
     """
-    return _all(body, frozenset(), above_zero)
+    return _all(body, own, above_zero)
 
 
 def interval(s: Loop) -> tuple[int | None, int | None]:
@@ -53,7 +54,7 @@ def _of(s: Flat, own: frozenset[str], above_zero: frozenset[str]) -> Needs | Non
         case If(cond=cond):
             return _under(parts(cond), _all(s.body, own, above_zero))
         case Loop(kind=LoopKind.TENSORIZED) | Instruction() | Collective() | Shuffle():
-            return {}
+            return None if all(x.buffer in own for x in stores((s,))) else {}
         case Loop():
             return _under(_runs(s.begin, s.end), _all(s.body, own, above_zero))
         case Parallel():
