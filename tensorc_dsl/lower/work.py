@@ -54,7 +54,8 @@ def _of(s: Flat, own: frozenset[str], above_zero: frozenset[str]) -> Needs | Non
         case If(cond=cond):
             return _under(parts(cond), _all(s.body, own, above_zero))
         case Loop(kind=LoopKind.TENSORIZED) | Instruction() | Collective() | Shuffle():
-            return None if all(x.buffer in own for x in stores((s,))) else {}
+            made = {x.buffer for x in stores((s,))}
+            return None if made and made <= own else {}
         case Loop():
             return _under(_runs(s.begin, s.end), _all(s.body, own, above_zero))
         case Parallel():
