@@ -86,8 +86,8 @@ The formatter, `tensorc-dsl fmt', writes 4."
     "pad_einsum" "parallel" "persist" "prefetch" "read_at" "reindex" "reindex_cache_read" "reindex_cache_write"
     "reorder" "reorder_block_iters" "reverse_compute_at" "reverse_compute_inline" "rfactor" "rolling_buffer"
     "scatter" "set_scope" "skew" "software_pipeline" "specialize" "split" "split_scan" "storage_align"
-    "storage_swizzle" "tensorize" "tile" "transform_block_layout" "transform_layout" "unannotate" "unroll"
-    "vectorize" "write_at"))
+    "storage_swizzle" "stream_k" "tensorize" "tile" "transform_block_layout" "transform_layout" "unannotate"
+    "unroll" "vectorize" "write_at"))
 
 (defconst tsched--draws
   '("sample_categorical" "sample_compute_location" "sample_int" "sample_partial_tile" "sample_partitioned_tile"

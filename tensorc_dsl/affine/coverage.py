@@ -11,11 +11,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
+from math import prod
 
 from tensorc_dsl.affine import isl
 from tensorc_dsl.affine.form import Atom, Context
-from tensorc_dsl.affine.linear import linear
-from tensorc_dsl.affine.sets import NotAffine, instance_map, loop_conditions, mapping, points
+from tensorc_dsl.affine.linear import linear, negate
+from tensorc_dsl.affine.sets import NotAffine, feasible, instance_map, loop_conditions, mapping, points
 from tensorc_dsl.affine.simplify import extent_ranges, simplify_where
 from tensorc_dsl.ir.expr import ZERO, Binary, Compare, Const, Expr, Var, add, constant, index
 from tensorc_dsl.ir.program import Block, For, Iter
@@ -105,6 +106,8 @@ def full_domain(loops: Sequence[For], block: Block) -> bool:
     quick = _full_quickly(loops, block)
     if quick is not None:
         return quick
+    if _too_few(loops, block):
+        return False
     names = [it.name for it in block.iters]
     limits = [
         c for it in block.iters for c in (Compare("<=", ZERO, Var(it.name)), Compare("<", Var(it.name), it.extent))
@@ -165,6 +168,19 @@ def _full_quickly(loops: Sequence[For], block: Block) -> bool | None:
     if block.where and not set(simplify_where(block.where, ranges)) <= set(bound_conditions(block, loops)):
         return None
     return True
+
+
+def _too_few(loops: Sequence[For], block: Block) -> bool:
+    """Whether the loops have no more iterations than the iterators have values, and a condition leaves some of these out."""
+    iterations = [constant(loop.extent) for loop in loops]
+    values = [constant(it.extent) for it in block.iters]
+    if None in iterations or None in values or prod(n or 0 for n in iterations) > prod(n or 0 for n in values):
+        return False
+    extents = {loop.var: loop.extent for loop in loops}
+    try:
+        return any(feasible(extents, [negate(c)]) for c in block.where)
+    except NotAffine:
+        return False
 
 
 Boxes = Sequence[tuple[Expr, Expr, Expr]]

@@ -16,7 +16,8 @@ from dataclasses import dataclass, field, replace
 from tensorc_dsl.affine.form import Ranges
 from tensorc_dsl.affine.linear import FALSE, TRUE, logic, negate
 from tensorc_dsl.affine.needed import never_negative_zero
-from tensorc_dsl.affine.simplify import bounds, simplify, simplify_where
+from tensorc_dsl.affine.simplify import bounds, conjuncts, linear_form, simplify, simplify_where
+from tensorc_dsl.ir.dtypes import INDEX
 from tensorc_dsl.ir.expr import (
     Binary,
     BinaryOp,
@@ -27,11 +28,14 @@ from tensorc_dsl.ir.expr import (
     Logic,
     Not,
     Select,
+    add,
     conjunction,
     constant,
     dtype_of,
     free_vars,
+    index,
     loads,
+    mul,
     sub,
     transform,
 )
@@ -75,12 +79,14 @@ PIECES = 4
 @dataclass(frozen=True, slots=True)
 class Known:
     """What is known of a unit: the buffers without -0.0, the numbers of elements of arguments, the variables whose values
-    differ between what runs in lock step, and the buffers that may be in registers."""
+    differ between what runs in lock step, the buffers that may be in registers, and the loops in each of whose iterations
+    a buffer is new."""
 
     above_zero: frozenset[str]
     sizes: Mapping[str, int]
     together: frozenset[str] = frozenset()
     private: frozenset[str] = frozenset()
+    homes: Mapping[str, frozenset[str]] = field(default_factory=dict[str, frozenset[str]])
 
 
 def known_of(program: Program, arrays: Iterable[Buffer]) -> Known:
@@ -110,6 +116,8 @@ class _Plan:
     stages: list[_Stage]
     facts: list[Expr]
     inner_facts: list[Expr]
+    ends: list[Expr]
+    """The conditions over indices alone that hold exactly up to an end of the first stage."""
     worth: bool = False
 
 
@@ -133,11 +141,42 @@ def narrow(body: tuple[Flat, ...], known: Known, ranges: Ranges | None = None) -
     return _narrow(body, known, _Around(ranges or {}, private=known.private))
 
 
-def end_of(s: Loop, known: Known, ranges: Ranges, lanes: Ranges) -> Expr:
-    """Where a loop ends at the latest for all values of the variables `lanes`, as far as indices say."""
+def ended(s: Loop, known: Known, ranges: Ranges, lanes: Ranges, always: bool) -> Loop:
+    """The loop, ending at the latest where it can for all values of the variables `lanes`, as far as indices say, without the
+    conditions that hold up to there; as it is where that is not worth it, unless it is `always`."""
     plan = _plan(s, known, _Around(ranges, lanes))
-    highs = [] if plan is None else [x.at for x in plan.stages[0].highs if not loads(x.at)]
-    return _extreme("min", s.end, highs, ranges)
+    if plan is None or not (plan.worth or always):
+        return s
+    highs = [x.at for x in plan.stages[0].highs if not loads(x.at)]
+    inner = {**ranges, **lanes, s.var: interval(s), **hull(s.body)}
+    body = decided(s.body, [*plan.ends, *_joined(s, plan.ends, inner)])
+    return replace(s, end=_extreme("min", s.end, highs, ranges), body=body)
+
+
+def _joined(s: Loop, facts: Iterable[Expr], ranges: Ranges) -> Iterable[Expr]:
+    """The conditions in a loop that say of the greater of two values what `facts` say of each: `i + max(x, y) < n`."""
+    known = {*simplify_where(facts, ranges)}
+    for x in inside(s.body):
+        for c in conjuncts(x.cond) if isinstance(x, If) else ():
+            halves = _halves(c)
+            if halves is not None and known.issuperset(simplify_where(halves, ranges)):
+                yield c
+
+
+def _halves(cond: Expr) -> tuple[Expr, Expr] | None:
+    """Two conditions that hold together exactly if `cond` does, one for each operand of a `max` on its lesser side."""
+    if not isinstance(cond, Compare) or cond.op not in ("<", "<=") or dtype_of(cond.lhs) != INDEX:
+        return None
+    terms = linear_form(cond.lhs, {})[0]
+    for e, factor in terms.items():
+        match e:
+            case Binary(op="max", lhs=a, rhs=b) if factor > 0:
+                rest = sub(cond.lhs, mul(index(factor), e))
+                first, second = (Compare(cond.op, add(rest, mul(index(factor), x)), cond.rhs) for x in (a, b))
+                return first, second
+            case _:
+                pass
+    return None
 
 
 def _narrow(body: tuple[Flat, ...], known: Known, around: _Around) -> tuple[Flat, ...]:
@@ -187,7 +226,8 @@ def _plan(s: Loop, known: Known, around: _Around) -> _Plan | None:
     """How the loop is narrowed; None if none of its conditions says where it begins or ends."""
     if not any(s.var in asks(x, known.above_zero) for x in s.body):
         return None
-    needs = work(s.body, known.above_zero)
+    own = frozenset(name for name, loops in known.homes.items() if s.var in loops)
+    needs = work(s.body, known.above_zero, own)
     if needs is None or not any(s.var in free_vars(c) for c in needs):
         return None
     return _Planner(s, known, around).plan(needs)
@@ -207,7 +247,7 @@ class _Planner:
         """The variables that have several values in an iteration."""
 
     def plan(self, needs: Needs) -> _Plan | None:
-        stages, facts, middle = [_Stage()], list[Expr](), list[Expr]()
+        stages, facts, middle, ends = [_Stage()], list[Expr](), list[Expr](), list[Expr]()
         clean, worth = True, False
         own = in_folds(self.s.body, self.known.above_zero)
         for cond, certain in needs.items():
@@ -227,11 +267,12 @@ class _Planner:
                 stages[-1 if unsafe else 0].add(found)
                 exact = alone and all(x.at == x.sure for x in found)
                 (facts if exact else middle).append(cond)
+                ends += [cond] if exact and all(x.upper and not loads(x.at) for x in found) else []
                 clean &= exact
                 worth |= cond in own and share(cond, self.s.var, {**self.ranges, **self.inner}) <= WORTH
             else:
                 clean = False
-        return _Plan(stages, facts, middle, worth) if worth else None
+        return _Plan(stages, facts, middle, ends, worth)
 
     def limits(self, cond: Expr) -> tuple[Limit, ...]:
         if self.s.var not in free_vars(cond):

@@ -15,12 +15,13 @@ Needs = dict[Expr, bool]
 hold."""
 
 
-def work(body: tuple[Flat, ...], above_zero: frozenset[str]) -> Needs | None:
+def work(body: tuple[Flat, ...], above_zero: frozenset[str], own: frozenset[str] = frozenset()) -> Needs | None:
     """The conditions without one of which an iteration changes nothing; None if it changes nothing in any case.
 
-    That a loop of the body runs is a condition like others. What an iteration stores in buffers of its own is no change.
+    That a loop of the body runs is a condition like others. What an iteration stores in buffers of its own is no change:
+    those that are made in it, and `own`.
     """
-    return _all(body, frozenset(), above_zero)
+    return _all(body, own, above_zero)
 
 
 def _all(body: tuple[Flat, ...], own: frozenset[str], above_zero: frozenset[str]) -> Needs | None:
@@ -46,7 +47,8 @@ def _of(s: Flat, own: frozenset[str], above_zero: frozenset[str]) -> Needs | Non
         case If(cond=cond):
             return _under(parts(cond), _all(s.body, own, above_zero))
         case Loop(kind=LoopKind.TENSORIZED) | Instruction() | Collective() | Shuffle():
-            return {}
+            made = {x.buffer for x in stores((s,))}
+            return None if made and made <= own else {}
         case Loop():
             return _under(_runs(s.begin, s.end), _all(s.body, own, above_zero))
         case Parallel():

@@ -16,7 +16,7 @@ from tensorc_dsl.affine.private import follow_writes
 from tensorc_dsl.affine.regions import RangedSubscripts, Region, inner_ranges, required_region
 from tensorc_dsl.affine.sets import bindings
 from tensorc_dsl.affine.simplify import extent_ranges
-from tensorc_dsl.ir.expr import ZERO, Expr, Load, Var, loads, substitute
+from tensorc_dsl.ir.expr import ZERO, Expr, Load, Var, constant, free_vars, loads, substitute
 from tensorc_dsl.ir.program import (
     AT_ONCE,
     Block,
@@ -125,6 +125,29 @@ def box_copy(name: str, target: str, source: Buffer, region: Region, around: Seq
     at = tuple(Var(it.name) for it in iters)
     block = Block(name, iters, (Store(target, at, Load(source.name, at, source.dtype)),))
     return nest_over(block, region, around, used)
+
+
+def conditions_of_elements(program: Program, site: Site, buffer: str, copy: Block) -> tuple[Expr, ...]:
+    """The conditions on elements, without which the only block of a site that writes a buffer writes none, for the block
+    `copy` of the same elements, whose iterators are their subscripts.
+
+    A condition on steps of a reduction says nothing of an element, nor does one over a loop that is a part of a subscript.
+    """
+    found = [(loops, b) for loops, b in writers(program, buffer) if b.name in block_names(program, site)]
+    if len(found) != 1:
+        return ()
+    ((loops, b),) = found
+    values = bindings(b)
+    counted: dict[str, Expr] = {x.var: Var(x.var) for x in site.loops}
+    for d, i in enumerate(next(s.indices for s in b.body if s.buffer == buffer)):
+        match values.get(i.name) if isinstance(i, Var) else None:
+            case Var(name=loop):
+                counted[loop] = copy.iters[d].binding
+            case _:
+                pass
+    ones: dict[str, Expr] = {x.var: ZERO for x in loops if constant(x.extent) == 1}
+    where = (substitute(c, ones) for c in b.where)
+    return tuple(substitute(c, counted) for c in where if free_vars(c) <= counted.keys())
 
 
 def insert(program: Program, site: Site, before: tuple[Stmt, ...] = (), after: tuple[Stmt, ...] = ()) -> Program:

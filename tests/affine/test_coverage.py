@@ -208,3 +208,26 @@ def test_isl_reckons_with_xor_bit_by_bit(small: Expr, other: Expr) -> None:
 def test_xor_of_numbers_without_bounds_is_not_affine() -> None:
     with pytest.raises(NotAffine):
         mapping(("i", "j"), (xor(I, J),), ())
+
+
+def test_no_more_iterations_than_values_and_one_left_out_are_too_few(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No set is made of all instances: of a tile that quotients choose, that took minutes."""
+
+    def refused(*_: object) -> isl.Map:
+        raise AssertionError("a question about all instances")
+
+    monkeypatch.setattr(coverage, "instance_map", refused)
+    nest = loops(g=108, p=2, warp=4, lane=32, i=4, j=4)
+    g, p, warp, lane, i, j = (Var(x.var) for x in nest)
+    row = add(add(mul(floordiv(warp, index(2)), index(32)), mul(i, index(8))), floordiv(lane, index(4)))
+    column = add(add(mul(floormod(warp, index(2)), index(16)), mul(j, index(4))), floormod(lane, index(4)))
+    bindings = {"vg": (108, g), "vp": (2, p), "vi": (64, row), "vj": (32, column)}
+    exists = Compare("<", add(p, floordiv(mul(g, index(17)), index(16))), index(114))
+    assert not full_domain(nest, block(bindings, exists))
+
+
+def test_a_condition_that_leaves_out_what_others_run_leaves_all_values() -> None:
+    i, j = Var("i"), Var("j")
+    twice = block({"vi": (4, i)}, Compare("<", add(i, j), index(4)))
+    assert full_domain(loops(i=4, j=2), twice)
+    assert not full_domain(loops(i=4, j=1), block({"vi": (4, i)}, Compare("<", mul(i, index(2)), index(5))))

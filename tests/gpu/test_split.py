@@ -112,7 +112,7 @@ def most_blocks(t: Task, seeds: int) -> int:
 
 def test_a_narrow_product_occupies_the_device(tmp_path: Path) -> None:
     t = task(tmp_path, "any_product(M=32, N=32, K=65536, T=f32, Acc=f32)", "default")
-    whole = t.drawn_from(condition(t.model, {"in_parts": False}))
+    whole = t.drawn_from(condition(t.model, {"in_parts": False, "streamed": False}))
     parts = t.drawn_from(condition(t.model, {"in_parts": True, "parts": 128}))
     assert most_blocks(whole, 6) < CORES <= most_blocks(parts, 2)
 

@@ -58,6 +58,7 @@ ANSWERS = {
         "C.loops[0].is_serial": True,
         "C.loops[0].is_open": False,
         "C.loops[0].largest_divisor(24)": 16,
+        "C.loops[0].tiles(5)": 7,
         "len(C.loops[0].blocks)": 1,
         "A.shape == [32, 24]": True,
         "A.dtype": "f32",
@@ -336,6 +337,7 @@ program open(A: f32[M, 8], C: f32[M, 8]) {
     [
         ("C.loops[0].extent", "E0383"),
         ("C.loops[0].largest_divisor(4)", "E0383"),
+        ("C.loops[0].tiles(4)", "E0383"),
         ("C.extents", "E0384"),
         ("A.shape", "E0382"),
         ("A.bytes", "E0382"),

@@ -7,11 +7,12 @@ from dataclasses import replace
 from tensorc_dsl.affine.private import follow_writes
 from tensorc_dsl.affine.regions import Region
 from tensorc_dsl.ir.expr import ZERO
-from tensorc_dsl.ir.program import Block, Buffer, Program, fresh, used_names
+from tensorc_dsl.ir.program import Block, Buffer, Program, find_block, fresh, replace_stmt, used_names
 from tensorc_dsl.schedule.copies import (
     NOT_WHOLE,
     Site,
     box_copy,
+    conditions_of_elements,
     insert,
     redirected,
     require_order,
@@ -74,6 +75,10 @@ def copied_out(
     result = with_buffer(result, cache)
     whole = not site.loops and any(fills(loops, b, target) for loops, b in writers(program, target.name))
     if not whole and not follow_writes(result, cache.name, out):
-        raise NOT_WHOLE(program, writer.name, block=writer.name, buffer=target.name)
+        made = find_block(result, out)[1]
+        limited = conditions_of_elements(program, site, target.name, made)
+        result = replace_stmt(result, out, (replace(made, where=(*made.where, *limited)),))
+        if not limited or not follow_writes(result, cache.name, out):
+            raise NOT_WHOLE(program, writer.name, block=writer.name, buffer=target.name)
     require_order(result, program, site)
     return Rewrite(result, BlockRef(out))

@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from tensorc_dsl.affine.accesses import touched
-from tensorc_dsl.affine.parts import Element, NotApart, Part, parts_of
-from tensorc_dsl.affine.simplify import bounds, extent_ranges, simplify
+from tensorc_dsl.affine.parts import Element, Part
+from tensorc_dsl.affine.simplify import extent_ranges, simplify
 from tensorc_dsl.ir.expr import Expr, Load, Select, Var, conjunction, free_vars, substitute
 from tensorc_dsl.ir.program import (
     Block,
@@ -24,10 +23,18 @@ from tensorc_dsl.ir.program import (
     walk,
 )
 from tensorc_dsl.ir.reductions import REDUCER
-from tensorc_dsl.schedule.accumulation import MIXED_LOOP, NOT_AT_ZERO, reduction_loops, spatial
-from tensorc_dsl.schedule.motion import own_buffers
+from tensorc_dsl.schedule.accumulation import MIXED_LOOP, NOT_AT_ZERO, spatial
 from tensorc_dsl.schedule.nests import stmt_name
-from tensorc_dsl.schedule.places import NO_BLOCK, NO_LOOP, NOT_SERIAL, require_serial, the_block, the_loop
+from tensorc_dsl.schedule.partials import (
+    IN_BETWEEN,
+    NO_PARTS,
+    NOT_COUNTING,
+    counting_loops,
+    parts_to_combine,
+    require_alone,
+    stored,
+)
+from tensorc_dsl.schedule.places import NO_BLOCK, NO_LOOP, NOT_SERIAL, require_serial, the_block
 from tensorc_dsl.schedule.primitive import primitive
 from tensorc_dsl.schedule.refs import BlockRef, LoopRef
 from tensorc_dsl.schedule.refusal import refusal
@@ -35,35 +42,12 @@ from tensorc_dsl.schedule.rewrite import Rewrite
 
 
 @refusal(
-    "E0650",
-    "cannot make partial results of `{block}`: it {reason}",
-    help="{repair}",
-    at="block",
-)
-def NO_PARTS(*focus: str, block: str, reason: str, repair: str) -> None: ...
-@refusal(
-    "E0651",
-    "`{loop}` does not count the reduction of `{block}`",
-    help="the loops that do are: {loops}",
-    at="loop",
-)
-def NOT_COUNTING(*focus: str, loop: str, block: str, loops: str) -> None: ...
-@refusal(
     "E0652",
     "`{buffer}` has no place {axis} for one more dimension",
     help="it takes one at the places 0 to {rank}; -1 is the last",
     at="axis",
 )
 def NO_AXIS(*focus: str, buffer: str, axis: int, rank: int) -> None: ...
-@refusal(
-    "E0653",
-    "`{other}`, inside the reduction loop `{loop}`, uses what `{block}` has not finished there: `{buffer}`",
-    help="make partial results before moving `{other}` there",
-    at="loop",
-)
-def IN_BETWEEN(*focus: str, other: str, loop: str, block: str, buffer: str) -> None: ...
-
-
 @primitive(
     NO_BLOCK, NO_LOOP, NOT_SERIAL, NO_PARTS, NOT_COUNTING, NO_AXIS, MIXED_LOOP, NOT_AT_ZERO, IN_BETWEEN
 )  # fmt: skip
@@ -80,8 +64,8 @@ def rfactor(program: Program, block: BlockRef, loop: LoopRef, axis: int = 0) -> 
     In TVM: `rfactor`; in Halide: `rfactor`; in Exo: `stage_mem` of the accumulator.  Cases: tests/primitives/rfactor.md
     """
     around, b = the_block(program, block)
-    parts = _parts(program, b)
-    counting = _counting(program, around, b, loop)
+    parts = parts_to_combine(program, b)
+    counting = counting_loops(program, around, b, loop)
     factor = next(x for x in around if x.var == loop.name)
     require_serial(program, factor, "make partial results of")
     places = _axes(program, parts, axis)
@@ -89,7 +73,7 @@ def rfactor(program: Program, block: BlockRef, loop: LoopRef, axis: int = 0) -> 
     top = min(n for n, x in enumerate(around) if x.var in counting)
     while top and len(around[top - 1].body) == 1:
         top -= 1
-    _require_alone(program, b, around[top])
+    require_alone(program, b, around[top])
 
     used = used_names(program)
     partial = fresh(f"{b.name}_rf", used)
@@ -110,41 +94,6 @@ def rfactor(program: Program, block: BlockRef, loop: LoopRef, axis: int = 0) -> 
     return Rewrite(replace(result, buffers=(*result.buffers, *buffers)), BlockRef(partial))
 
 
-def _parts(program: Program, b: Block) -> tuple[Part, ...]:
-    def refuse(reason: str, repair: str) -> Exception:
-        return NO_PARTS(program, b.name, block=b.name, reason=reason, repair=repair)
-
-    if not b.is_reduction:
-        raise refuse("is no reduction", "take a block that reduces, with `sum`, `max` or a reducer of the file")
-    try:
-        parts = parts_of(b)
-    except NotApart as e:
-        raise refuse(str(e), e.repair) from None
-    steps = {it.name for it in b.iters if it.kind is IterKind.REDUCE}
-    for it in sorted(steps & {v for part in parts for _, at in part.places for i in at for v in free_vars(i)}):
-        raise refuse(
-            f"adds to other elements in other steps of `{it}`", "take a reduction whose steps share an element"
-        )
-    return parts
-
-
-def _counting(program: Program, around: tuple[For, ...], b: Block, loop: LoopRef) -> tuple[str, ...]:
-    """The loops that count the reduction, outermost first; each is proved to have an iteration."""
-    the_loop(program, loop)
-    found = reduction_loops(program, b, around)
-    counting = tuple(x.var for x in around if x.var in found)
-    if loop.name not in counting:
-        text = ", ".join(counting) or "none"
-        raise NOT_COUNTING(program, loop.name, b.name, loop=loop.name, block=b.name, loops=text)
-    for x in around:
-        low = bounds(x.extent, {})[0]
-        if x.var in counting and (low is None or low < 1):
-            repair = "give the task sizes from 1 up, as in `K=1..4096`"
-            reason = f"reduces nothing where `{x.var}` does not run"
-            raise NO_PARTS(program, x.var, b.name, block=b.name, reason=reason, repair=repair)
-    return counting
-
-
 def _axes(program: Program, parts: Sequence[Part], axis: int) -> dict[str, int]:
     """The position of the new dimension in each buffer."""
     out: dict[str, int] = {}
@@ -154,19 +103,6 @@ def _axes(program: Program, parts: Sequence[Part], axis: int) -> dict[str, int]:
         if not 0 <= out[name] <= rank:
             raise NO_AXIS(program, name, buffer=name, axis=axis, rank=rank)
     return out
-
-
-def _require_alone(program: Program, b: Block, top: For) -> None:
-    """Refuse if another block in the loops of the reduction accesses a buffer that is complete only after them, or writes
-    the initial value of the reduction.
-    """
-    starts = touched(replace(b, body=b.init, init=()))
-    for _, other in walk((top,)):
-        if isinstance(other, Block) and other.name != b.name:
-            clash = (touched(other) & own_buffers(b)) | (own_buffers(other) & starts)
-            if clash:
-                facts = {"other": other.name, "loop": top.var, "block": b.name, "buffer": min(clash)}
-                raise IN_BETWEEN(program, top.var, other.name, b.name, **facts)
 
 
 def _partial_buffer(old: Buffer, name: str, axis: int, extent: Expr) -> Buffer:
@@ -224,16 +160,12 @@ def _partial(program: Program, b: Block, parts: Sequence[Part], split: _Split, n
                 raise NO_PARTS(program, b.name, block=b.name, reason=reason, repair=repair)
             given = [Select(simplify(guard, ranges), v, s) for v, s in zip(given, part.start, strict=True)]
         if alone:
-            body += _stored(places, given)
+            body += stored(places, given)
         else:
-            init += _stored(places, part.start)
+            init += stored(places, part.start)
             body += part.stores(places, given)
     kept = tuple(a for a in b.annotations if a[0] == REDUCER and not alone)
     return Block(name, every, tuple(body), tuple(init), where, kept)
-
-
-def _stored(places: Sequence[Element], values: Sequence[Expr]) -> tuple[Store, ...]:
-    return tuple(Store(name, at, v) for (name, at), v in zip(places, values, strict=True))
 
 
 def _guards(

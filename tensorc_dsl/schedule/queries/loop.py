@@ -49,6 +49,14 @@ def largest_divisor(program: Program, loop: LoopRef, limit: int) -> int:
 
 
 @query
+def tiles(program: Program, loop: LoopRef, size: int) -> int:
+    """The number of tiles of `size` iterations that it has, the last of which may be a part of one; 0 for a `size` below 1.
+    Refused if its extent is open. Unlike a quotient of the two, it is no formula over what drew the size.
+    """
+    return -(-extent(program, loop) // size) if size > 0 else 0
+
+
+@query
 def kind(program: Program, loop: LoopRef) -> str:
     """The kind of the iterators that use it: "S" spatial only, "R" reductions, "C" scans, "M" several kinds."""
     kinds = {

@@ -208,7 +208,8 @@ def _place(n: Nest) -> Nest:
 
 
 def _ends(n: Nest) -> Nest:
-    return replace(n, unit=replace(n.unit, flat=with_uniform_ends(n.unit.loops, _known(n), n.axes)))
+    known = replace(_known(n), homes=homes(n.unit.program))
+    return replace(n, unit=replace(n.unit, flat=with_uniform_ends(n.unit.loops, known, n.axes)))
 
 
 def _phases(n: Nest) -> Nest:

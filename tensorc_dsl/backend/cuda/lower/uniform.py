@@ -12,7 +12,7 @@ from tensorc_dsl.backend.cuda.lower.axes import Axes
 from tensorc_dsl.ir.expr import constant
 from tensorc_dsl.ir.program import LoopKind, Store
 from tensorc_dsl.lower.flat import Flat, Loop, inside
-from tensorc_dsl.lower.narrow import Known, end_of
+from tensorc_dsl.lower.narrow import Known, ended
 from tensorc_dsl.lower.ranges import within
 
 
@@ -26,10 +26,24 @@ def _ended(s: Flat, known: Known, axes: Axes, ranges: Ranges, threads: Ranges) -
         return s
     if isinstance(s, Loop):
         if _is_shared(s, axes):
-            s = replace(s, end=end_of(s, known, ranges, threads))
+            s = ended(s, known, ranges, threads, always=_meets(s, axes))
         ranges = within(ranges, s)
         threads = within(threads, s) if axes.is_thread(s.var) else threads
     return replace(s, body=tuple(_ended(x, known, axes, ranges, threads) for x in s.body))
+
+
+def _meets(s: Loop, axes: Axes) -> bool:
+    """Whether the threads of a block may have to wait for each other in a loop: they run several statements of it."""
+    return sum(_by_threads(x, axes) for x in s.body) > 1
+
+
+def _by_threads(s: Flat, axes: Axes) -> int:
+    """The statements of `s` that the threads of a block share, as far as there are two."""
+    if isinstance(s, Store):
+        return 0
+    if isinstance(s, Loop) and axes.is_thread(s.var):
+        return 1
+    return min(2, sum(_by_threads(x, axes) for x in s.body))
 
 
 def _is_shared(s: Loop, axes: Axes) -> bool:

@@ -1,0 +1,92 @@
+"""Partial results of reductions: which reductions can have them, the loops that count them, and their stores."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from tensorc_dsl.affine.accesses import touched
+from tensorc_dsl.affine.parts import Element, NotApart, Part, parts_of
+from tensorc_dsl.affine.simplify import bounds
+from tensorc_dsl.ir.expr import Expr, free_vars
+from tensorc_dsl.ir.program import Block, For, IterKind, Program, Store, walk
+from tensorc_dsl.schedule.accumulation import reduction_loops
+from tensorc_dsl.schedule.motion import own_buffers
+from tensorc_dsl.schedule.places import the_loop
+from tensorc_dsl.schedule.refs import LoopRef
+from tensorc_dsl.schedule.refusal import refusal
+
+
+@refusal(
+    "E0650",
+    "cannot make partial results of `{block}`: it {reason}",
+    help="{repair}",
+    at="block",
+)
+def NO_PARTS(*focus: str, block: str, reason: str, repair: str) -> None: ...
+@refusal(
+    "E0651",
+    "`{loop}` does not count the reduction of `{block}`",
+    help="the loops that do are: {loops}",
+    at="loop",
+)
+def NOT_COUNTING(*focus: str, loop: str, block: str, loops: str) -> None: ...
+@refusal(
+    "E0653",
+    "`{other}`, inside the reduction loop `{loop}`, uses what `{block}` has not finished there: `{buffer}`",
+    help="make partial results before moving `{other}` there",
+    at="loop",
+)
+def IN_BETWEEN(*focus: str, other: str, loop: str, block: str, buffer: str) -> None: ...
+
+
+def parts_to_combine(program: Program, b: Block) -> tuple[Part, ...]:
+    def refuse(reason: str, repair: str) -> Exception:
+        return NO_PARTS(program, b.name, block=b.name, reason=reason, repair=repair)
+
+    if not b.is_reduction:
+        raise refuse("is no reduction", "take a block that reduces, with `sum`, `max` or a reducer of the file")
+    try:
+        parts = parts_of(b)
+    except NotApart as e:
+        raise refuse(str(e), e.repair) from None
+    steps = {it.name for it in b.iters if it.kind is IterKind.REDUCE}
+    for it in sorted(steps & {v for part in parts for _, at in part.places for i in at for v in free_vars(i)}):
+        raise refuse(
+            f"adds to other elements in other steps of `{it}`", "take a reduction whose steps share an element"
+        )
+    return parts
+
+
+def counting_loops(program: Program, around: tuple[For, ...], b: Block, loop: LoopRef) -> tuple[str, ...]:
+    """The loops that count the reduction, outermost first; each is proved to have an iteration."""
+    the_loop(program, loop)
+    found = reduction_loops(program, b, around)
+    counting = tuple(x.var for x in around if x.var in found)
+    if loop.name not in counting:
+        text = ", ".join(counting) or "none"
+        raise NOT_COUNTING(program, loop.name, b.name, loop=loop.name, block=b.name, loops=text)
+    for x in around:
+        low = bounds(x.extent, {})[0]
+        if x.var in counting and (low is None or low < 1):
+            repair = "give the task sizes from 1 up, as in `K=1..4096`"
+            reason = f"reduces nothing where `{x.var}` does not run"
+            raise NO_PARTS(program, x.var, b.name, block=b.name, reason=reason, repair=repair)
+    return counting
+
+
+def require_alone(program: Program, b: Block, top: For) -> None:
+    """Refuse if another block in the loops of the reduction accesses a buffer that is complete only after them, or writes
+    the initial value of the reduction.
+    """
+    starts = touched(replace(b, body=b.init, init=()))
+    for _, other in walk((top,)):
+        if isinstance(other, Block) and other.name != b.name:
+            clash = (touched(other) & own_buffers(b)) | (own_buffers(other) & starts)
+            if clash:
+                facts = {"other": other.name, "loop": top.var, "block": b.name, "buffer": min(clash)}
+                raise IN_BETWEEN(program, top.var, other.name, b.name, **facts)
+
+
+def stored(places: Sequence[Element], values: Sequence[Expr]) -> tuple[Store, ...]:
+    return tuple(Store(name, at, v) for (name, at), v in zip(places, values, strict=True))
