@@ -42,6 +42,7 @@ from tensorc_dsl.ir.print import format_expr
 from tensorc_dsl.ir.program import Block, For, IterKind, Program, Stmt, Store
 from tensorc_dsl.ir.reductions import ArgFold, DeclaredFold, is_fold, update_of
 from tensorc_dsl.validate.digits import Digit, digits_around, digits_of, in_digits
+from tensorc_dsl.validate.products import products_as_data
 
 PAIR = "together"
 """The function whose arguments are the parts of one term, for reductions that combine several values at a time."""
@@ -132,6 +133,7 @@ class Code:
 
     def _block(self, path: tuple[tuple[For, int], ...], b: Block) -> None:
         renew()
+        b = products_as_data(b, self.shapes)
         around = digits_around((x for x, _ in path), self.digits)
         digits = tuple(d for x in around for d in x.digits)
         within = [c for x in around for c in x.within]
