@@ -311,9 +311,10 @@ class _Errors(Evaluation):
         magnitudes = [np.abs(v).astype(np.float64) for v, _ in pairs]
         total = self.sum_of_products(magnitudes, part)
         carried = np.zeros_like(total)
-        for k, (_, error) in enumerate(pairs):
+        raised = [m + e if e.any() else m for m, (_, e) in zip(magnitudes, pairs, strict=True)]
+        for k, (_, error) in enumerate(pairs):  # together what the products of the raised factors are above the others
             if error.any():
-                carried = carried + self.sum_of_products([*magnitudes[:k], error, *magnitudes[k + 1 :]], part)
+                carried = carried + self.sum_of_products([*raised[:k], error, *magnitudes[k + 1 :]], part)
         return total, carried
 
     def pair(self, e: Expr, box: Box, mask: Array | None) -> Pair:

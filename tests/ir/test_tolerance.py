@@ -176,6 +176,19 @@ def test_a_large_error_does_not_leave_the_limits_of_a_function(function: str) ->
     assert (tol["B"] > 1e-9).all() and (tol["B"] < 1e-5).all()
 
 
+@pytest.mark.parametrize("term", ["r[i] * r[i]", "r[i] * X[i] * r[i]", "r[i] * r[i] * r[i]"])
+def test_a_sum_of_products_of_what_cancels_may_be_that_of_the_errors(term: str) -> None:
+    """A residual is 0 in the reference, and the rounding of what it is made of in a kernel."""
+    text = f"""compute f(X: f32[M]) -> y: f32, r: f32[M] {{
+        r[i] = X[i] * 0.5 - 0.5
+        y = sum[i] {term}
+    }}"""
+    _, y, tol = setup(build(text, M=3), {"X": np.ones(3, np.float32)})
+    assert (y["r"] == 0).all() and (tol["r"] > 1e-8).all()
+    r = tol["r"] - 1e-30
+    assert (np.abs(sum(r**term.count("r"))) <= tol["y"]).all() and tol["y"] < 1e-13
+
+
 def test_where_the_reference_is_not_finite_there_is_no_tolerance() -> None:
     p = build("compute f(A: f32[M]) -> C: f32[M] { C[i] = 1 / A[i] }", M=3)
     x = {"A": np.array([0.0, 1.0, np.nan], np.float32)}
