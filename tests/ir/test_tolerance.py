@@ -186,7 +186,7 @@ def test_a_sum_of_products_of_what_cancels_may_be_that_of_the_errors(term: str) 
     _, y, tol = setup(build(text, M=3), {"X": np.ones(3, np.float32)})
     assert (y["r"] == 0).all() and (tol["r"] > 1e-8).all()
     r = tol["r"] - 1e-30
-    assert (np.abs(sum(r**term.count("r"))) <= tol["y"]).all() and tol["y"] < 1e-13
+    assert (np.abs(sum(r ** term.count("r"))) <= tol["y"]).all() and tol["y"] < 1e-13
 
 
 def test_where_the_reference_is_not_finite_there_is_no_tolerance() -> None:
