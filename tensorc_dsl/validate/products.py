@@ -34,12 +34,14 @@ def products_as_data(b: Block, shapes: Mapping[str, tuple[Expr, ...]]) -> Block:
         positive = x.op == "%" and (bounds(x.rhs, ranges)[0] or 0) > 0
         return limited(made, x.rhs) if positive else made
 
+    def inside(i: Expr, extent: Expr) -> bool:
+        low, high = bounds(i, ranges)
+        return low is not None and high is not None and low >= 0 and high < (constant(extent) or 0)
+
     def subscript(i: Expr, extent: Expr) -> Expr:
         if (made := transform(i, datum)) == i:
             return i
-        low, high = bounds(i, ranges)
-        inside = low is not None and high is not None and low >= 0 and high < (constant(extent) or 0)
-        return limited(made, extent) if inside else made
+        return limited(made, extent) if inside(i, extent) and not inside(made, extent) else made
 
     def load(x: Expr) -> Expr:
         if not isinstance(x, Load):
