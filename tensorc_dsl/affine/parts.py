@@ -150,21 +150,25 @@ def _declared(update: DeclaredFold, b: Block) -> Part:
 
 
 def _value(update: DeclaredFold, step: Expr, old: Load) -> Expr:
-    """The contribution of a step. If several subexpressions qualify, it is the one in which the step is symmetric, since
-    a reducer commutes.
-    """
-    found = [e for e in dict.fromkeys(_inside(step)) if e != old and _is_all_else(e, step, old)]
+    """The contribution of a step."""
+    found = contributions(step, old)
     if not found:
         raise NotApart(f"is no step of `{update.reducer}` from the value so far and one other", WITH_REDUCER)
-    if len(found) == 1:
-        return found[0]
-    symmetric = [e for e in found if _ordered(step) == _ordered(_replaced(step, {old: e, e: old}))]
-    if len(symmetric) != 1:
+    if len(found) > 1:
         raise NotApart(
             f"does not show which part of its step is the value that `{update.reducer}` combines",
             "compute that value in a stage of its own, and reduce what the stage holds: `let v[i, k] = …`",
         )
-    return symmetric[0]
+    return found[0]
+
+
+def contributions(step: Expr, old: Load) -> list[Expr]:
+    """The subexpressions that may be the contribution of a step. Of several those in which the step is symmetric count, since
+    a reducer commutes, and all of them if there is not one of these.
+    """
+    found = [e for e in dict.fromkeys(_inside(step)) if e != old and _is_all_else(e, step, old)]
+    symmetric = [e for e in found if _ordered(step) == _ordered(_replaced(step, {old: e, e: old}))]
+    return symmetric if len(symmetric) == 1 else found
 
 
 def _inside(e: Expr) -> tuple[Expr, ...]:

@@ -157,6 +157,10 @@ def index_expr(
                 return ir.Binary(op, x, y)
             case tree.CallExpr(function=tree.Name(id="xor"), args=(a, b), kwargs=()):
                 return ir.xor(go(a), go(b))
+            case tree.CallExpr(function=tree.Name(id="abs"), args=(a,), kwargs=()):
+                x = go(a)
+                n = ir.constant(x)
+                return ir.Binary("max", x, ir.sub(ir.ZERO, x)) if n is None else ir.index(abs(n))
             case tree.CallExpr(function=tree.Name(id="clamp"), args=(x, low, high), kwargs=()):
                 above = tree.CallExpr(tree.Name("max", e.span), (x, low), (), e.span)
                 return go(tree.CallExpr(tree.Name("min", e.span), (above, high), (), e.span))

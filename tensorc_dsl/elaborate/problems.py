@@ -192,7 +192,7 @@ def NOT_IN_COMPUTE(*, what: str) -> None: ...
 @problem(
     "E0418",
     "{what} cannot stand in an extent or a subscript",
-    help="these are whole numbers: iterators, dimensions and integers, and `+ - * / %`, `min` and `max` of them",
+    help="these are whole numbers: iterators, dimensions and integers, and `+ - * / %`, `min`, `max` and `abs` of them",
 )
 def NOT_AN_INDEX(*, what: str) -> None: ...
 @problem(
@@ -209,8 +209,13 @@ def NOT_REDUCIBLE(*, reducer: str, wanted: str, found: object, repair: str) -> N
     "E0404", "`{reducer}` over nothing: `{index}` has no values", help="of no values none is the least or greatest"
 )
 def NOTHING_TO_PICK(*, reducer: str, index: str) -> None: ...
-@problem("E0419", "positions up to {last} do not fit {dtype}", "{count} values here", help="use a wider type: `i64`")
-def NARROW_POSITION(*, last: int, dtype: object, count: int) -> None: ...
+@problem(
+    "E0419",
+    "{count} positions do not fit {dtype}",
+    "{dtype} has {room}: its highest number stands for none",
+    help="use a wider type: `i64`",
+)
+def NARROW_POSITION(*, count: int, dtype: object, room: int) -> None: ...
 
 
 @problem("E0420", "`{reducer}` is not {law}", help="{repair}")

@@ -92,7 +92,7 @@ def arg_reducer(e: tree.Reduce, kind: ArgKind, want: DType | None, over: Mapping
     count = bounds(flat(over, {n: n for n in over})[1], {})[1]
     # The highest number of the type is the initial position, so it cannot be a position.
     if count is not None and count > highest(t):
-        raise Invalid(NARROW_POSITION(e.span, last=count - 1, dtype=t, count=count))
+        raise Invalid(NARROW_POSITION(e.span, count=count, dtype=t, room=highest(t)))
     return ArgReducer(kind, t)
 
 

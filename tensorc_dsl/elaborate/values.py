@@ -324,6 +324,8 @@ class ValueBuilder(TypeFinder):
             if (t := self._arithmetic(x, name, e)).is_float:
                 raise self._wrong(name, Takes.INTEGERS, t, e)
             return self._index(e) if t == INDEX else ir.Binary(name, x, y)
+        if name == "abs" and self.infer(e) == INDEX:
+            return self._index(e)  # as a choice of two, which conditions on indices are proved with
         known = MATHS[name]
         if known.takes is Takes.INTEGERS:
             _whole(name, e.args)

@@ -89,7 +89,7 @@ MATHS: dict[str, MathFunction] = {
     "trunc": MathFunction(1, "x without its fraction"),
     "round": MathFunction(1, "the nearest whole number; halves go to the even one"),
     "abs": MathFunction(
-        1, "x without its sign; of integers too", least=0, at=((-inf, inf), (inf, inf)), takes=Takes.ALL
+        1, "x without its sign; of integers and indices too", least=0, at=((-inf, inf), (inf, inf)), takes=Takes.ALL
     ),
     "sign": MathFunction(
         1, "-1, 0 or 1 with the sign of x; of integers too", at=((-inf, -1), (0, 0), (inf, 1)), takes=Takes.NUMBERS

@@ -66,13 +66,28 @@ def propagated(op: str, x: Array, dx: Array, y: Array, dy: Array, value: Array) 
         case "/":
             return (dx + np.abs(value) * dy) / np.maximum(np.abs(y) - dy, np.abs(y) * 0.5)
         case "min" | "max":
-            return np.maximum(dx, dy)
+            return _of_greatest(x, dx, y, dy) if op == "max" else _of_greatest(-x, dx, -y, dy)
         case "%":  # it goes on with its operands, up to where their quotient passes a whole number
             turns = np.abs(np.floor(x / y))
             wide = (dx + np.abs(x / y) * dy) / np.maximum(np.abs(y) - dy, np.abs(y) * 0.5)
             return dx + turns * dy + np.where(steps(np.floor, x / y, wide) > 0, np.abs(y) + dy, 0.0)
         case _:
             return dx + dy + np.abs(value)
+
+
+def _of_greatest(x: Array, dx: Array, y: Array, dy: Array) -> Array:
+    """The error of the greater of two values."""
+    if exact(dx) and exact(dy):
+        return dx
+    surely = np.maximum(x - dx, y - dy)
+    return np.maximum(unless_below(surely, x, dx), unless_below(surely, y, dy))
+
+
+def unless_below(surely: Array, value: Array, error: Array) -> Array:
+    """The errors of values that may be the greatest, which is `surely` not less than that; of others, which do not count, 0.
+    Such are masks of -1e30, whose errors are large.
+    """
+    return np.where(value + error < surely, 0.0, error)  # of NaN nothing is known, so its error counts
 
 
 def exact(error: Array) -> bool:

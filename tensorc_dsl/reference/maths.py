@@ -84,6 +84,36 @@ def _flat(p: Point) -> Array:
     return p.dx
 
 
+def _monotonic(f: Callable[[Array], Array]) -> Callable[[Point], Array]:
+    """The error of a function that rises nowhere faster than its argument, and ends at limits: that of tanh(-1e9) is 0,
+    although f32 has -1e9 to within 32 only.
+    """
+
+    def error(p: Point) -> Array:
+        if not (p.dx > _LARGE).any():
+            return p.dx
+        return np.fmin(p.dx, steps(f, p.x, p.dx) + 4 * np.finfo(np.float64).eps * np.abs(p.value))
+
+    return error
+
+
+def _turning(p: Point) -> Array:
+    """The error of a sine or a cosine."""
+    return np.minimum(p.dx, 2.0)
+
+
+def _grown(p: Point, power: Callable[[Array], Array], value: Array, base: float = np.e) -> Array:
+    """The error of `base` to the power of the argument, which is `value`. It is below the greatest result that there can be,
+    which of exp(-1e9) is 0.
+    """
+    error = value * np.expm1(p.dx * np.log(base))
+    return np.fmin(error, power(p.x + p.dx)) if (p.dx > _LARGE).any() else error
+
+
+_LARGE = 0.125
+"""An error from which on a function is asked at both ends of it, which takes time."""
+
+
 def _over(p: Point, slope: Array) -> Array:
     """The error of a function whose derivative is 1 / slope."""
     return p.dx / np.maximum(np.abs(slope), 1e-300)
@@ -143,26 +173,26 @@ def _power_error(p: Point) -> Array:
 
 
 NUMERICS: dict[str, Numerics] = {
-    "exp": Numerics(np.exp, lambda p: np.abs(p.value) * np.expm1(p.dx)),
-    "exp2": Numerics(np.exp2, lambda p: np.abs(p.value) * np.expm1(p.dx * np.log(2.0))),
-    "expm1": Numerics(np.expm1, lambda p: np.exp(p.x) * np.expm1(p.dx)),
+    "exp": Numerics(np.exp, lambda p: _grown(p, np.exp, p.value)),
+    "exp2": Numerics(np.exp2, lambda p: _grown(p, np.exp2, p.value, 2.0)),
+    "expm1": Numerics(np.expm1, lambda p: _grown(p, np.exp, np.exp(p.x))),
     "log": Numerics(np.log, lambda p: p.dx / np.abs(p.x)),
     "log2": Numerics(np.log2, lambda p: p.dx / np.abs(p.x) / np.log(2.0)),
     "log10": Numerics(np.log10, lambda p: p.dx / np.abs(p.x) / np.log(10.0)),
     "log1p": Numerics(np.log1p, lambda p: _over(p, 1 + p.x)),
-    "tanh": Numerics(np.tanh, _flat),
+    "tanh": Numerics(np.tanh, _monotonic(np.tanh)),
     "sinh": Numerics(np.sinh, lambda p: np.cosh(np.abs(p.x) + p.dx) * p.dx),
     "cosh": Numerics(np.cosh, lambda p: np.sinh(np.abs(p.x) + p.dx) * p.dx),
     "asinh": Numerics(np.arcsinh, _flat),
     "acosh": Numerics(np.arccosh, _acosh_error),
     "atanh": Numerics(np.arctanh, lambda p: _over(p, 1 - p.x * p.x)),
-    "erf": Numerics(_erf, lambda p: 1.13 * p.dx),
+    "erf": Numerics(_erf, lambda p: 1.13 * _monotonic(_erf)(p)),
     "erfc": Numerics(_erfc, _erfc_error),
     "sqrt": Numerics(np.sqrt, lambda p: np.minimum(np.sqrt(p.dx), p.dx / np.maximum(np.abs(p.value), 1e-300))),
     "rsqrt": Numerics(_rsqrt, lambda p: np.abs(p.value) * p.dx / np.abs(p.x)),
     "cbrt": Numerics(np.cbrt, lambda p: np.minimum(1.6 * np.cbrt(p.dx), _over(p, 3 * p.value * p.value))),
     "hypot": Numerics(np.hypot, _both),
-    "sigmoid": Numerics(_sigmoid, _flat),
+    "sigmoid": Numerics(_sigmoid, _monotonic(_sigmoid)),
     "floor": _whole(np.floor),
     "ceil": _whole(np.ceil),
     "trunc": _whole(np.trunc),
@@ -172,12 +202,12 @@ NUMERICS: dict[str, Numerics] = {
     "copysign": Numerics(
         np.copysign, lambda p: p.dx + np.where((np.abs(p.y) <= p.dy) & (p.dy > 0), 2 * np.abs(p.x), 0.0), exact=True
     ),
-    "sin": Numerics(np.sin, _flat),
-    "cos": Numerics(np.cos, _flat),
+    "sin": Numerics(np.sin, _turning),
+    "cos": Numerics(np.cos, _turning),
     "tan": Numerics(np.tan, _tan_error),
     "asin": Numerics(np.arcsin, _arc),
     "acos": Numerics(np.arccos, _arc),
-    "atan": Numerics(np.arctan, _flat),
+    "atan": Numerics(np.arctan, _monotonic(np.arctan)),
     "atan2": Numerics(np.arctan2, _angle_error),
     "tf32": Numerics(tf32, lambda p: steps(tf32, p.x, p.dx), exact=True),
     "pow": Numerics(np.power, _power_error),

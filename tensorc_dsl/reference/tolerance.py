@@ -61,7 +61,7 @@ from tensorc_dsl.reference.evaluate import (
     shape_of,
     unscheduled_nests,
 )
-from tensorc_dsl.reference.first_order import Pair, adds_terms, both, propagated, roundoff, settled
+from tensorc_dsl.reference.first_order import Pair, adds_terms, both, propagated, roundoff, settled, unless_below
 from tensorc_dsl.reference.matches import matches, placed
 from tensorc_dsl.reference.maths import NUMERICS, Point, steps
 from tensorc_dsl.reference.overflow import Overflows
@@ -241,7 +241,9 @@ class _Errors(Evaluation):
                     np.add.at(out, some.at, error + growth * np.abs(value))
                     np.add.at(self.sizes, some.at, np.abs(value))
                 else:
-                    np.maximum.at(out, some.at, error)
+                    value, surely = -value if update.op == "min" else value, np.full(out.shape, -np.inf)
+                    np.maximum.at(surely, some.at, value - error)
+                    np.maximum.at(out, some.at, unless_below(surely[some.at], value, error))
             return
         values = np.zeros_like(out) if update.op != "*" else np.ones_like(out)
         for part in self.parts(update):
@@ -276,6 +278,9 @@ class _Errors(Evaluation):
                     ):
                         kept[region] *= self.stored(terms.prod(axis=axes, keepdims=True), part)
                 case "min" | "max" | "and" | "or":
+                    if error.any():
+                        value = -value if update.op == "min" else value
+                        error = unless_below((value - error).max(axis=axes, keepdims=True), value, error)
                     step = self.stored(error.max(axis=axes, keepdims=True), part)
                     out[region] = np.maximum(out[region], step)
                 case _:
@@ -300,9 +305,10 @@ class _Errors(Evaluation):
         magnitudes = [np.abs(v).astype(np.float64) for v, _ in pairs]
         total = self.sum_of_products(magnitudes, part)
         carried = np.zeros_like(total)
-        for k, (_, error) in enumerate(pairs):
+        raised = [m + e if e.any() else m for m, (_, e) in zip(magnitudes, pairs, strict=True)]
+        for k, (_, error) in enumerate(pairs):  # together what the products of the raised factors are above the others
             if error.any():
-                carried = carried + self.sum_of_products([*magnitudes[:k], error, *magnitudes[k + 1 :]], part)
+                carried = carried + self.sum_of_products([*raised[:k], error, *magnitudes[k + 1 :]], part)
         return total, carried
 
     def pair(self, e: Expr, box: Box, mask: Array | None) -> Pair:

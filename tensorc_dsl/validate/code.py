@@ -15,6 +15,7 @@ from tensorc_dsl.affine import isl
 from tensorc_dsl.affine.accesses import guarded_loads, home
 from tensorc_dsl.affine.budget import renew
 from tensorc_dsl.affine.data import type_conditions, with_values
+from tensorc_dsl.affine.parts import contributions
 from tensorc_dsl.affine.running import running
 from tensorc_dsl.affine.sets import dim_conditions, mapping, points
 from tensorc_dsl.ir.expr import (
@@ -41,6 +42,7 @@ from tensorc_dsl.ir.print import format_expr
 from tensorc_dsl.ir.program import Block, For, IterKind, Program, Stmt, Store, store_at
 from tensorc_dsl.ir.reductions import ArgFold, DeclaredFold, is_fold, update_of
 from tensorc_dsl.validate.digits import Digit, digits_around, digits_of, in_digits
+from tensorc_dsl.validate.products import products_as_data
 
 PAIR = "together"
 """The function whose arguments are the parts of one term, for reductions that combine several values at a time."""
@@ -131,6 +133,7 @@ class Code:
 
     def _block(self, path: tuple[tuple[For, int], ...], b: Block) -> None:
         renew()
+        b = products_as_data(b, self.shapes)
         around = digits_around((x for x, _ in path), self.digits)
         digits = tuple(d for x in around for d in x.digits)
         within = [c for x in around for c in x.within]
@@ -283,9 +286,12 @@ def _accumulation(b: Block, n: int, values: Mapping[str, Expr]) -> Accumulation 
         case ArgFold(kind=kind, value=value, position=position) if n == 0:
             made = Accumulation(kind, Call(PAIR, (value, position)))
         case DeclaredFold(reducer=reducer):
-            parts: list[Expr] = []
             own = {x.buffer: k for k, x in enumerate(b.body)}
-            shape = "; ".join(_shape(x.value, own, parts) for x in b.body)
+            # One value is a part as it is, without what the step makes of it: it may be the result of another reduction.
+            found = contributions(s.value, Load(s.buffer, s.indices, dtype_of(s.value))) if len(b.body) == 1 else []
+            known = len(found) == 1
+            parts = {found[0]: "new0"} if known else dict[Expr, str]()
+            shape = "; ".join(_shape(x.value, own, parts, not known) for x in b.body)
             # A step of constants alone, which the kind names, has a part too: every term has a type.
             made = Accumulation(f"{reducer} {n} of {shape}", Call(PAIR, tuple(parts) or (ZERO,)))
         case _ if is_fold(s) and isinstance(s.value, (Binary, Logic)):
@@ -295,14 +301,16 @@ def _accumulation(b: Block, n: int, values: Mapping[str, Expr]) -> Accumulation 
     return Accumulation(f"{made.kind} {dtype_of(s.value)}", substitute(made.term, values))
 
 
-def _shape(e: Expr, own: Mapping[str, int], parts: list[Expr]) -> str:
-    """The expression as text, with numbers for the accumulated values and for the largest parts that do not read them."""
+def _shape(e: Expr, own: Mapping[str, int], parts: dict[Expr, str], grow: bool) -> str:
+    """The expression as text, with names for the accumulated values and for `parts`; these `grow` by the largest other parts
+    that do not read accumulated values.
+    """
     if isinstance(e, Load) and e.buffer in own:
         return f"old{own[e.buffer]}"
     if isinstance(e, Const):
         return label(e)
-    if all(x.buffer not in own for x in loads(e)):
-        if e not in parts:
-            parts.append(e)
-        return f"new{parts.index(e)}"
-    return f"{label(e)}({', '.join(_shape(c, own, parts) for c in children(e))})"
+    if grow and all(x.buffer not in own for x in loads(e)):
+        parts.setdefault(e, f"new{len(parts)}")
+    if e in parts:
+        return parts[e]
+    return f"{label(e)}({', '.join(_shape(c, own, parts, grow) for c in children(e))})"

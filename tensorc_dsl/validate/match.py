@@ -15,7 +15,7 @@ import re
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from functools import partial, reduce
+from functools import partial
 
 from tensorc_dsl.affine import isl
 from tensorc_dsl.affine.budget import renew
@@ -24,9 +24,10 @@ from tensorc_dsl.diagnostic import Note, problem
 from tensorc_dsl.ir.expr import Expr, loads
 from tensorc_dsl.ir.program import IterKind
 from tensorc_dsl.validate.code import Statement
+from tensorc_dsl.validate.counting import counts
 from tensorc_dsl.validate.facts import ExampleSizes, Refuted, Undecided, at, example, point, written_by
 from tensorc_dsl.validate.nodes import At, Node, Term, Terms, place
-from tensorc_dsl.validate.plain import joined, require_simple
+from tensorc_dsl.validate.plain import require_simple
 from tensorc_dsl.validate.terms import IDEMPOTENT, fingerprint, is_neutral, operator
 from tensorc_dsl.validate.values import TAKEN, Signature, Values
 
@@ -153,6 +154,15 @@ def _elements(p: _Part) -> tuple[tuple[str, ...], isl.Map]:
     return tuple(read), leaf.apply_range(mapping(names, indices))
 
 
+def _element(p: _Part) -> tuple[tuple[str, ...], isl.Map]:
+    """The buffer that terms are whole elements of, and the map from points to these; none for other terms."""
+    s, leaf = place(p.term.node), p.point.apply_range(p.term.leaf)
+    if not isinstance(p.term.node, At) or p.term.node.expr is s.store.value:
+        with suppress(NotAffine):
+            return (s.store.buffer,), leaf.apply_range(mapping(s.names, s.store.indices))
+    return (), leaf
+
+
 @dataclass(frozen=True, slots=True)
 class _Sides:
     """Two reductions."""
@@ -252,7 +262,9 @@ class _Question:
         # Equal terms may be matched in any one-to-one way, or in any way at all if terms may be repeated. If signatures
         # leave equality open, equal iterators decide.
         if not self.is_told:
-            for relation in (self._told, self._named, lambda: _union(known) if known else None, self._read):
+            for relation in (
+                self._told, self._counted, self._named, lambda: _union(known) if known else None, self._read, self._made
+            ):  # fmt: skip
                 finer = relation()
                 if finer is not None and _covered(self.first, self.second, finer := equal.intersect(finer)):
                     if self._free or _one_to_one(self.first, self.second, finer):
@@ -286,13 +298,17 @@ class _Question:
             return False
         return one.domain().is_equal(other.domain()) and one.ne_set(other).is_empty()
 
-    def _told(self) -> isl.Map | None:
+    def _counted(self) -> isl.Map | None:
+        """Terms with the same fingerprint, and as many of each factor."""
+        return self._told(counted=True)
+
+    def _told(self, counted: bool = False) -> isl.Map | None:
         """Terms with the same fingerprint: the map from points of the original to points of the scheduled program."""
         ours, theirs = (
             [
                 (case.text, p.point.apply_range(p.term.leaf).apply_range(case.subscripts))
                 for p in parts
-                for case in fingerprint(p.term, side)
+                for case in fingerprint(p.term, side, counted)
             ]
             for parts, side in ((self.ours, self.sides.a), (self.theirs, self.sides.b))
         )
@@ -321,7 +337,15 @@ class _Question:
         """Terms that read the same elements of buffers of one name, one after another: what a scan makes of its own earlier
         elements has no other signature.
         """
-        ours, theirs = ([_elements(p) for p in parts] for parts in (self.ours, self.theirs))
+        return self._alike(_elements)
+
+    def _made(self) -> isl.Map | None:
+        """Terms that are the same elements of buffers of one name, such as those of a stage that is an output as well."""
+        return self._alike(_element)
+
+    def _alike(self, told: Callable[[_Part], tuple[tuple[str, ...], isl.Map]]) -> isl.Map | None:
+        """The map from points of the original to points of the scheduled program of which the same is told."""
+        ours, theirs = ([told(p) for p in parts] for parts in (self.ours, self.theirs))
         found = [x.apply_range(y.reverse()) for one, x in ours for other, y in theirs if one and one == other]
         return _union(found) if found else None
 
@@ -352,48 +376,3 @@ def _one_to_one(first: isl.Map, second: isl.Map, equal: isl.Map) -> bool:
         if not x.range_product(y).intersect_range(e.wrap()).uncurry().is_single_valued():
             return False
     return True
-
-
-def counts(terms: isl.Map) -> isl.PwAff | None:
-    """How many points each element of the domain has; None unless that is found as sums and products of lengths of intervals,
-    all but one of which are numbers in a product.
-    """
-    total: isl.PwAff | None = None
-    for piece in joined(terms).make_disjoint().get_basic_maps():
-        renew()
-        found = _count(isl.Map.from_basic_map(piece))
-        if found is None:
-            return None
-        total = found if total is None else total.union_add(found)
-    return total
-
-
-def _count(terms: isl.Map) -> isl.PwAff | None:
-    into, out = isl.dim_type.in_, isl.dim_type.out
-    for d in reversed(range(1, terms.dim(out))):
-        if terms.project_out(out, d + 1, terms.dim(out) - d - 1).project_out(out, 0, d).is_single_valued():
-            terms = terms.project_out(out, d, 1)
-    width, n = terms.dim(out), terms.dim(into)
-    for d in reversed(range(width)):
-        one = terms.move_dims(into, n, out, d + 1, width - d - 1).move_dims(into, n, out, 0, d)
-        if not one.range().is_bounded():
-            return None
-        low, high = one.dim_min(0), one.dim_max(0)
-        from_low = isl.Map.from_pw_aff(low).apply_range(isl.Map("{ [a] -> [b] : b >= a }"))
-        up_to_high = isl.Map.from_pw_aff(high).apply_range(isl.Map("{ [a] -> [b] : b <= a }"))
-        if not from_low.intersect(up_to_high).is_equal(one):
-            continue
-        length = high.sub(low).add_constant_val(isl.Val(1)).coalesce()
-        if width == 1:
-            return length
-        if length.n_piece() > 1:  # such as rows of which the last one is shorter
-            parts = [
-                one.intersect_domain(where).move_dims(out, 0, into, n, d).move_dims(out, d + 1, into, n, width - d - 1)
-                for where, _ in length.get_pieces()
-            ]
-            found = [counts(x) for x in parts]
-            if all(x is not None for x in found):
-                return reduce(isl.PwAff.union_add, (x for x in found if x is not None))
-        elif length.is_cst() and (rest := counts(terms.project_out(out, d, 1))) is not None:
-            return rest.scale_val(length.max_val())
-    return None

@@ -10,6 +10,7 @@ from tensorc_dsl.affine.budget import renew
 from tensorc_dsl.ir.expr import Binary, Call, Const, Expr, Logic
 from tensorc_dsl.ir.numbers import highest, lowest
 from tensorc_dsl.validate.code import PAIR, Accumulation, Statement
+from tensorc_dsl.validate.counting import counts
 from tensorc_dsl.validate.facts import Refuted, Undecided
 from tensorc_dsl.validate.flow import Total
 from tensorc_dsl.validate.joint import as_product, joint_products, joint_sums
@@ -195,21 +196,34 @@ def _is_sum(node: Node, kind: str, values: Values, met: set[Key]) -> bool:
     return step[0] == kind or any(_is_sum(x, kind, values, met) for x in step[1])
 
 
-def fingerprint(term: Term, values: Values) -> Signature:
-    """That of a term's node, as `Values.fingerprint`; of a product what factors it has, with the least subscripts of each."""
+def fingerprint(term: Term, values: Values, counted: bool = False) -> Signature:
+    """That of a term's node, as `Values.fingerprint`; of a product what factors it has, with the least subscripts of each,
+    and if they are `counted` how many there are.
+    """
     node = term.node
     if not isinstance(node, Total) or node.kind not in values.scales.values():
         return values.fingerprint(node)
     by_text: dict[str, isl.Map] = {}
+    numbers: dict[str, isl.PwAff | None] = {}
     asked = term.leaf.intersect_domain(term.path.range()).range()
     for t in _factors(term, node.kind, values):
         for case in values.signature(t.node):
-            found = t.path.apply_range(t.leaf).apply_range(case.subscripts)
+            subscripts = t.leaf.apply_range(case.subscripts)
+            found = t.path.apply_range(subscripts)
             by_text[case.text] = found.union(by_text[case.text]) if case.text in by_text else found
+            if counted:
+                more = counts(t.path.intersect_domain(asked).intersect_range(subscripts.domain()))
+                so_far = numbers.get(case.text)
+                if more is None or case.text not in numbers:
+                    numbers[case.text] = more
+                elif so_far is not None:
+                    numbers[case.text] = so_far.union_add(more)
     out = [Case("", isl.Map.from_domain(asked))]
     for text, found in sorted(by_text.items()):
         renew()
         least, there = found.intersect_domain(asked).lexmin(), found.domain()
+        if (count := numbers.get(text)) is not None:
+            text, least = f"{text} counted", least.flat_range_product(isl.Map.from_pw_aff(count))
         more = [Case(f"{c.text} {text}", c.subscripts.flat_range_product(least)) for c in out]
         rest = [Case(c.text, c.subscripts.subtract_domain(there)) for c in out]
         out = [c for c in (*more, *rest) if not c.subscripts.is_empty()]

@@ -7,9 +7,15 @@ import random
 import pytest
 
 from tensorc_dsl.affine import isl
-from tensorc_dsl.validate.match import counts
-from tensorc_dsl.validate.validate import Valid
+from tensorc_dsl.ir.parse import parse_program
+from tensorc_dsl.ir.print import format_program
+from tensorc_dsl.schedule.primitive import apply
+from tensorc_dsl.schedule.refs import BlockRef, LoopRef
+from tensorc_dsl.source import Source
+from tensorc_dsl.validate.counting import counts
+from tensorc_dsl.validate.validate import Valid, validate
 from tests.affine.test_validate import compared
+from tests.compute.texts import build
 
 MASKED = """
 program masked(A: f32[5, 9], Z: f32[5]) {
@@ -258,3 +264,41 @@ def test_a_sum_reads_a_scan_whose_loop_is_cut() -> None:
     assert isinstance(compared(COUNTED.format(scan=whole), COUNTED.format(scan=first + rest)), Valid)
     wrong = first + rest.replace("<= 1.0", "< 1.0").replace("* 0.5", "* 0.25")
     assert not isinstance(compared(COUNTED.format(scan=whole), COUNTED.format(scan=wrong)), Valid)
+
+
+def test_terms_with_other_powers_of_one_factor_are_told_apart() -> None:
+    """An element enters a running sum twice, and the number of factors in front of it differs."""
+    text = """compute f(X: f32[N]) -> R: f32[N] {
+        R[n] = scan[n] init X[0] step R[n - 1] * 3.0 + (X[n] + (X[n - 4] if n >= 4 else 0.0))
+    }"""
+    program = build(text, N=9)
+    scheduled = apply(program, "split_scan", BlockRef("R"), 4).program
+    assert isinstance(validate(program, scheduled), Valid)
+    text = format_program(scheduled)
+    assert "* 3.0" in text
+    wrong = parse_program(Source("p.tsched", text.replace("* 3.0", "* 2.0", 1)))
+    assert not isinstance(validate(program, wrong), Valid)
+
+
+QUOTIENTS = """compute f(X: f32[M, N], W: f32[N]) -> T: f32[M], y: f32 {
+    let p[i] = sum[j] X[i, j] * W[j]
+    let q[i] = sum[j] X[i, j] * X[i, j]
+    T[i] = p[i] / (q[i] + 2.0)
+    y = sum[i] T[i]
+}"""
+
+
+def test_terms_of_a_stage_that_is_written_out_are_matched_by_its_elements() -> None:
+    """A sum in parts has other iterators, and its terms are made of reductions that one side has written out."""
+    program = scheduled = build(QUOTIENTS, M=7, N=3)
+    for name in ("p", "q"):
+        scheduled = apply(scheduled, "expand_reduction", BlockRef(name)).program
+        scheduled = apply(scheduled, "compute_inline", BlockRef(name)).program
+    scheduled = apply(scheduled, "split", LoopRef("i_3"), (None, 3), partial=True).program
+    scheduled = apply(scheduled, "rfactor", BlockRef("y"), LoopRef("i_3_0")).program
+    assert isinstance(validate(program, scheduled), Valid)
+    text = format_program(scheduled)
+    for old, new in (("+ 2.0", "+ 2.5"), ("< 7 else 0.0", "< 7 else 1.0"), ("< 7 else 0.0", "< 6 else 0.0")):
+        assert old in text
+        wrong = parse_program(Source("p.tsched", text.replace(old, new, 1)))
+        assert not isinstance(validate(program, wrong), Valid)

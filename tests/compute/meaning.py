@@ -233,7 +233,7 @@ class Meaning:
         values = [self.value(a, scope, t) for a in args]
         if f in BITS:
             return fit(BITS[f](WIDTHS[t], *values), t)
-        if t in WIDTHS:
+        if t in WIDTHS or t == INDEX:
             return fit(MATHS[f](*values), t)
         return float(MATHS[f](*map(np.float64, values)))
 

@@ -101,6 +101,8 @@ def test_types() -> None:
         ("C[i] = isnan(A[i])", "E0413"),
         ("C[i] = f32(isnan(I[i]))", "E0416"),
         ("C[i] = A[xor(i, 4)]", "E0411"),
+        ("C[i] = A[abs(i - 5)]", "E0411"),
+        ("C[i] = A[bit_and(i, 1)]", "E0418"),
         ("C[i] = f32(I[i] / 0)", "E0417"),
         ("C[i] = A[i / 0]", "E0417"),
         ("C[i] = A", "E0418"),
@@ -203,6 +205,15 @@ def test_a_stage_computes_all_of_its_elements() -> None:
         "  = help: a stage computes all of its elements: write `i in M`, and what the others are: `… if i < M - 1 else 0`"
     )
     build(one("C[i in M] = A[i] if i < M - 1 else 0"), M=4)
+
+
+def test_a_type_has_a_position_less_than_it_has_numbers() -> None:
+    """Its highest number stands for no position."""
+    stage = "let d[i in 1, k in {}] = A[0] * f32(k)\n    let p[i] = u8(0) + (argmax[k] d[i, k])\n    C[i] = A[i] + f32(p[0])"
+    (found,) = errors(one(stage.format(256)), M=4)
+    assert found.startswith("error[E0419]: 256 positions do not fit u8\n")
+    assert "u8 has 255: its highest number stands for none" in found
+    build(one(stage.format(255)), M=4)
 
 
 def test_functions_that_there_are() -> None:

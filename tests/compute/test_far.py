@@ -124,7 +124,8 @@ class Subscripts:
         divisor = self.rng.choice(["2", "3", "7", "10", "N", "2147483648", "4611686018427387904", b])
         return self.rng.choice(
             [f"({a} + {b})", f"({a} - {b})", f"({a} * {b})", f"({a} / {divisor})", f"({a} % {divisor})", f"min({a}, {b})",
-             f"max({a}, {b})", f"clamp({a}, {self.number()}, {b})", f"clamp({self.datum()}, {a}, {b})", f"(2 * {a})"]
+             f"max({a}, {b})", f"clamp({a}, {self.number()}, {b})", f"clamp({self.datum()}, {a}, {b})", f"(2 * {a})",
+             f"abs({a})"]
         )  # fmt: skip
 
     def text(self) -> str:

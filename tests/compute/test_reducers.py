@@ -70,6 +70,8 @@ def test_the_type_of_the_use_is_named() -> None:
             "a if a > b else b identity -inf assume associative, commutative",
             ("`f` is commutative", "`f` is associative"),
         ),
+        ("max(abs(a), abs(b)) identity 0.0", ()),  # the value that is combined is not what a step makes of it
+        ("max(a, -a) + max(b, -b) identity 0.0", ()),
     ],
 )
 def test_verify_names_what_it_stands_on(reducer: str, assumes: tuple[str, ...]) -> None:
@@ -77,6 +79,19 @@ def test_verify_names_what_it_stands_on(reducer: str, assumes: tuple[str, ...]) 
     scheduled = apply(program, "rfactor", BlockRef("Y"), LoopRef("j")).program
     assert scheduled != program
     assert validate(program, scheduled) == Valid(assumes)
+
+
+def test_a_step_that_combines_another_value_is_not_proved() -> None:
+    program = build(text("max(abs(a), abs(b)) identity 0.0"), M=2, N=8)
+    scheduled = apply(program, "rfactor", BlockRef("Y"), LoopRef("j")).program
+    step = "max(abs(Y[vi]), abs(Y_rf[vj, vi]))"
+    for other in (
+        "max(abs(Y[vi]), Y_rf[vj, vi])",
+        "max(Y[vi], abs(Y_rf[vj, vi]))",
+        "max(abs(Y[vi]), abs(-Y_rf[vj, vi]))",
+    ):
+        assert not isinstance(validate(program, _program(scheduled, step, other)), Valid)
+    assert isinstance(validate(program, _program(scheduled, step, step)), Valid)
 
 
 def test_steps_of_constants_are_counted() -> None:

@@ -127,6 +127,69 @@ def test_maxima_select_and_maths_functions() -> None:
     assert (np.abs(np.floor(f * np.float32(100)) - y["D"]) <= tol["D"]).all() and (tol["D"] <= 1).all()
 
 
+@pytest.mark.parametrize("mask", ["-1e9", "-1e30", "-3e38"])
+def test_what_is_masked_has_no_error_that_counts(mask: str) -> None:
+    """The rounding of a mask is larger than all values, and none of a maximum that the mask does not reach."""
+    text = f"""compute f(X: f32[M, N], L: i32[M]) -> Y: f32[M, N], A: f32[M, N], B: f32[M], C: f32[M] {{
+        let s[i, j] = X[i, j] * 0.3 + (0.0 if i32(j) < L[i] else {mask})
+        let m[i] = max[j] s[i, j]
+        let e[i, j] = exp(s[i, j] - m[i])
+        let z[i] = sum[j] e[i, j]
+        Y[i, j] = e[i, j] / z[i]
+        A[i, j] = max(X[i, j] * 0.3, X[i, j] * 0.3 + {mask}) + min(X[i, j] * 0.3, X[i, j] * 0.3 - {mask})
+        B[i] = min[j] -s[i, j]
+        let t[j] = X[0, j] * 0.3 + (0.0 if j % 2 == 0 else {mask})
+        C[i] = max[j] (t[j] if j / 2 % 2 == i else {mask})
+    }}"""
+    x, y, tol = setup(
+        build(text, M=2, N=11), {**make_inputs(build(text, M=2, N=11), 1), "L": np.array([3, 11], np.int32)}
+    )
+    assert all((tol[name] < 1e-5).all() for name in y)
+    s = x["X"] * np.float32(0.3) + np.where(np.arange(11) < x["L"][:, None], 0, float(mask))
+    e = np.exp(s - s.max(1, keepdims=True))
+    assert (np.abs(e / e.sum(1, keepdims=True) - y["Y"]) <= tol["Y"]).all()
+    assert (np.abs(-s.max(1) - y["B"]) <= tol["B"]).all()
+
+
+def test_an_error_counts_where_it_may_decide() -> None:
+    """A value that may be the greatest within its error gives its error to the result."""
+    text = """compute f(X: f32[M], Y: f32[M]) -> A: f32[M], B: f32 {
+        let big[i] = (X[i] + 1e6) - 1e6
+        A[i] = max(big[i], Y[i])
+        B = max[i] big[i]
+    }"""
+    given = {"X": np.full(3, 1.0, np.float32), "Y": np.array([1.01, 1.2, 2.0], np.float32)}
+    _, _, tol = setup(build(text, M=3), given)
+    assert tol["A"][0] > 0.05 and tol["A"][2] < 1e-6 and tol["B"] > 0.05
+
+
+@pytest.mark.parametrize("function", ["exp", "exp2", "expm1", "tanh", "erf", "sigmoid", "atan"])
+def test_a_large_error_does_not_leave_the_limits_of_a_function(function: str) -> None:
+    """f32 has -1e9 to within 32 only, and functions have their limits there; near 0 an error counts as ever."""
+    text = f"""compute f(X: f32[M]) -> A: f32[M], B: f32[M] {{
+        let s[i] = X[i] - 1e9
+        let t[i] = X[i] * 0.5
+        A[i] = {function}(s[i])
+        B[i] = {function}(t[i])
+    }}"""
+    _, _, tol = setup(build(text, M=5))
+    assert (tol["A"] < 1e-5).all()
+    assert (tol["B"] > 1e-9).all() and (tol["B"] < 1e-5).all()
+
+
+@pytest.mark.parametrize("term", ["r[i] * r[i]", "r[i] * X[i] * r[i]", "r[i] * r[i] * r[i]"])
+def test_a_sum_of_products_of_what_cancels_may_be_that_of_the_errors(term: str) -> None:
+    """A residual is 0 in the reference, and the rounding of what it is made of in a kernel."""
+    text = f"""compute f(X: f32[M]) -> y: f32, r: f32[M] {{
+        r[i] = X[i] * 0.5 - 0.5
+        y = sum[i] {term}
+    }}"""
+    _, y, tol = setup(build(text, M=3), {"X": np.ones(3, np.float32)})
+    assert (y["r"] == 0).all() and (tol["r"] > 1e-8).all()
+    r = tol["r"] - 1e-30
+    assert (np.abs(sum(r ** term.count("r"))) <= tol["y"]).all() and tol["y"] < 1e-13
+
+
 def test_where_the_reference_is_not_finite_there_is_no_tolerance() -> None:
     p = build("compute f(A: f32[M]) -> C: f32[M] { C[i] = 1 / A[i] }", M=3)
     x = {"A": np.array([0.0, 1.0, np.nan], np.float32)}

@@ -19,6 +19,7 @@ def minimize(
     bounds: Sequence[tuple[float, float]],
     options: Mapping[str, int | float],
 ) -> OptimizeResult: ...
+def brentq(f: Callable[[float], float], a: float, b: float, *, xtol: float, rtol: float) -> float: ...
 def linprog(
     c: Sequence[float],
     A_ub: NDArray[float64],

@@ -1,9 +1,12 @@
-from typing import Any
+from typing import Any, overload
 
 from numpy.typing import NDArray
 
 def convolve(in1: NDArray[Any], in2: NDArray[Any], mode: str = "full", method: str = "auto") -> NDArray[Any]: ...
 def correlate(in1: NDArray[Any], in2: NDArray[Any], mode: str = "full", method: str = "auto") -> NDArray[Any]: ...
+@overload
+def lfilter(b: NDArray[Any], a: NDArray[Any], x: NDArray[Any]) -> NDArray[Any]: ...
+@overload
 def lfilter(
     b: list[float], a: list[float], x: NDArray[Any], *, axis: int, zi: NDArray[Any]
 ) -> tuple[NDArray[Any], NDArray[Any]]: ...
