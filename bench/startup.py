@@ -59,8 +59,9 @@ def long_text(lines: int) -> str:
     # Nothing names a task, and what it is called may be a word of the language.
     tasks = set(re.findall(r"^task (\w+)", whole, re.MULTILINE))
     own = "|".join(name for named in items for name in named if name not in tasks)
-    reduction = "|".join(REDUCERS)  # `argmax[i]` is the language's own, `argmax(X)` a compute
-    names = re.compile(rf"(?m)(?<=reduce )({own})\b|\b(?!(?:{reduction})\[)({own})\b|(?<=^task )\w+")
+    # `argmax[i]` is the language's own, `argmax(X)` a compute; `l.tiles(n)` is a query.
+    reduction = "|".join(REDUCERS)
+    names = re.compile(rf"(?m)(?<=reduce )({own})\b|\b(?<!\.)(?!(?:{reduction})\[)({own})\b|(?<=^task )\w+")
     copies = -(-lines // (whole.count("\n") + 1))
     return "\n".join(names.sub(rf"\g<0>_{n}", whole) for n in range(copies))
 

@@ -99,10 +99,11 @@ class Ended:
     def table(self, best_file: Path | None) -> str:
         """The same as text."""
         r, y = self.result, self.yardsticks
+        kinds = f": {tally(r.statuses)}" if r.trials else ""
         out = [
             f"{self.task} on {self.target.cpu}, {self._state()}{self._sizes()}\n",
             comparison(y.roof, r.best_seconds, y.numpy_seconds),
-            f"\n{units.counted(r.trials, 'trial')} in {units.seconds(r.elapsed_seconds)}: {tally(r.statuses) or 'none'}",
+            f"\n{units.counted(r.trials, 'trial')} in {units.seconds(r.elapsed_seconds)}{kinds}",
             *self._notes(),
         ]
         for refused, n in r.refused.items():

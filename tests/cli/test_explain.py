@@ -93,3 +93,4 @@ def test_words_that_there_are_not() -> None:
     assert (result.exit_code, "error[E0906]" in result.stderr) == (1, True)
     assert "did you mean `split`?" in result.stderr
     assert "module list" in call("zzzzzz").stderr
+    assert "`tensorc-dsl tune --help`" in call("tune").stderr

@@ -256,7 +256,7 @@ program between(X: f32[5], Y: f32[5], Z: f32[5]) {
     ),
     Fault(
         "rfactor starts parts from 1",
-        P + "rfactor.parts_of",
+        "tensorc_dsl.schedule.partials.parts_of",
         _starting_at_one,
         MATMUL,
         "split(k, [_, 2])\nrfactor(C, k_0)",

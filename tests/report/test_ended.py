@@ -50,6 +50,10 @@ def test_one_of_a_thing_is_no_plural() -> None:
     assert "3 trials in 3.00 s: 1 ok, 2 crashes" in ended(0.002, 0.002, None, None).table(None)
 
 
+def test_a_search_without_trials_counts_none() -> None:
+    assert ended(None).table(None).endswith("\nno trials in 3.00 s")
+
+
 def test_a_regret_is_an_estimate_and_says_what_it_is_worth() -> None:
     text = ended(0.002, 0.002, regret=Regret(0.1349, 56, 52)).table(None)
     said = (

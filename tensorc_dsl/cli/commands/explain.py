@@ -39,7 +39,7 @@ def explain(ctx: click.Context, name: str | None, every: bool) -> None:
         for known, title in error_titles().items():
             say(f"{known}  {title}")
         return
-    page = _page(name)
+    page = _page(ctx, name)
     if ctx.color if ctx.color is not None else is_terminal():
         show_markdown(page)
     else:
@@ -56,7 +56,7 @@ def NO_CODE(*, name: str) -> None: ...
 def NO_NAME(*, name: str) -> None: ...
 
 
-def _page(name: str) -> str:
+def _page(ctx: click.Context, name: str) -> str:
     """The page for a name, as Markdown. Raises TschedError (E0906) for an unknown name."""
     titles = error_titles()
     code = name.upper()
@@ -72,6 +72,11 @@ def _page(name: str) -> str:
 
     if found := entries(name):
         return "\n\n".join(found) + "\n"
+    commands = ctx.find_root().command
+    if isinstance(commands, click.Group) and name in commands.list_commands(ctx):
+        raise TschedError(
+            NO_NAME(None, _meant(f"it is a command, which `tensorc-dsl {name} --help` describes"), name=name)
+        )
     raise TschedError(NO_NAME(None, _meant(did_you_mean(name, names())), name=name))
 
 

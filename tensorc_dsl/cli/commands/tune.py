@@ -219,7 +219,8 @@ def tune(
     tell_what_is_wrong(file, ended)
     if interrupted:
         unkept = any(r.unkept for r in results)
-        say("interrupted" if unkept else "interrupted; the trials so far are recorded", err=True)
+        recorded = not unkept and any(r.trials for r in results)
+        say("interrupted; the trials so far are recorded" if recorded else "interrupted", err=True)
         ctx.exit(ending.status)
     if not taught.issuperset(names) or any(problems) or any(r.unkept is not None for r in results):
         ctx.exit(ExitCode.FINDINGS)
