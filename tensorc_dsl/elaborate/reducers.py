@@ -14,7 +14,7 @@ from tensorc_dsl.elaborate.problems import (
 )
 from tensorc_dsl.ir.dtypes import BOOL, I64, INDEX, DType
 from tensorc_dsl.ir.expr import ZERO, Cast, Const, Expr, Var, add, constant, mul
-from tensorc_dsl.ir.numbers import highest
+from tensorc_dsl.ir.numbers import limits
 from tensorc_dsl.ir.program import Store
 from tensorc_dsl.ir.reductions import ArgKind, FoldOp, arg_start, arg_stores, combine, identity
 from tensorc_dsl.syntax import tree
@@ -91,8 +91,9 @@ def arg_reducer(e: tree.Reduce, kind: ArgKind, want: DType | None, over: Mapping
             raise Invalid(NOTHING_TO_PICK(e.span, reducer=kind, index=name))
     count = bounds(flat(over, {n: n for n in over})[1], {})[1]
     # The highest number of the type is the initial position, so it cannot be a position.
-    if count is not None and count > highest(t):
-        raise Invalid(NARROW_POSITION(e.span, count=count, dtype=t, room=highest(t)))
+    room = limits(t)[1]
+    if count is not None and count > room:
+        raise Invalid(NARROW_POSITION(e.span, count=count, dtype=t, room=room))
     return ArgReducer(kind, t)
 
 
