@@ -10,7 +10,7 @@ from itertools import pairwise
 import numpy as np
 from scipy import ndimage
 
-from bench.against.problem import Array, Problem
+from bench.against.problem import Array, Outputs, Problem
 
 Arrays = Mapping[str, Array]
 
@@ -24,12 +24,17 @@ def _sobel(a: Arrays, _: Problem) -> Array:
     return np.hypot(*(ndimage.sobel(a["X"], axis, mode="nearest") for axis in (0, 1)))
 
 
+def corners(down: Array, across: Array) -> Array:
+    """What Harris's detector makes of two gradients, where windows of 3 × 3 are inside."""
+    products = (down * down, across * across, down * across)
+    dd, aa, da = (9 * ndimage.uniform_filter(x, 3)[1:-1, 1:-1] for x in products)
+    return dd * aa - da * da - 0.04 * (dd + aa) ** 2
+
+
 def _harris(a: Arrays, _: Problem) -> Array:
     p = np.pad(a["X"], 2, "edge")
     down, across = (ndimage.sobel(p, axis, mode="nearest")[1:-1, 1:-1] for axis in (0, 1))
-    products = (down * down, across * across, down * across)
-    dd, aa, da = (9 * ndimage.uniform_filter(x, 3, mode="nearest")[1:-1, 1:-1] for x in products)
-    return dd * aa - da * da - 0.04 * (dd + aa) ** 2
+    return corners(down, across)
 
 
 def _dilated(radius: int) -> Callable[[Arrays, Problem], Array]:
@@ -96,14 +101,17 @@ def _doubled(a: Arrays, _: Problem) -> Array:
     return enlarged(a["X"], (2 * h, 2 * w))
 
 
+def _levels(x: Array) -> list[Array]:
+    """An image, a half, a quarter and an eighth of it."""
+    levels = [x]
+    while len(levels) < 4:
+        levels.append(halved(levels[-1]))
+    return levels
+
+
 def _blended(a: Arrays, _: Problem) -> Array:
     """By the pyramids of both images."""
-    pyramids: list[list[Array]] = []
-    for name in "ABM":
-        levels = [a[name]]
-        while len(levels) < 4:
-            levels.append(halved(levels[-1]))
-        pyramids.append(levels)
+    pyramids = [_levels(a[name]) for name in "ABM"]
     fine = [[v - enlarged(w, v.shape) for v, w in pairwise(levels)] + [levels[-1]] for levels in pyramids[:2]]
     mixed = [w * one + (1 - w) * other for one, other, w in zip(*fine, pyramids[2], strict=True)]
     out = mixed[-1]
@@ -178,7 +186,42 @@ def _filtered(x: Array, a: Array) -> Array:
     return y
 
 
-FILTERS: dict[str, Callable[[Arrays, Problem], Array]] = {
+TAPS = np.array([0.07, 0.131, 0.191, 0.216, 0.191, 0.131, 0.07])
+
+
+def _gauss(x: Array, t: Array) -> Array:
+    """By 7 taps along columns and rows, where all of them are inside."""
+    across = ndimage.correlate1d(x, t, 1)[:, 3:-3]
+    return ndimage.correlate1d(across, t, 0)[3:-3]
+
+
+def _brightness(x: Array) -> Array:
+    """Of three planes."""
+    return 0.299 * x[0] + 0.587 * x[1] + 0.114 * x[2]
+
+
+def _unsharp_planes(a: Arrays, _: Problem) -> Array:
+    g, inside = _brightness(a["X"]), np.s_[..., 3:-3, 3:-3]
+    return a["X"][inside] * (1 + (g[inside] - _gauss(g, TAPS)) / (np.abs(g[inside]) + 0.1))
+
+
+def _harris_planes(a: Arrays, _: Problem) -> Array:
+    g = _brightness(a["X"])
+    return corners(*(ndimage.sobel(g, axis)[1:-1, 1:-1] / 12 for axis in (0, 1)))
+
+
+def _laplacian_pyramid(a: Arrays, _: Problem) -> tuple[Array, ...]:
+    levels = _levels(a["X"])
+    return (*(fine - _nearest(coarse, fine.shape) for fine, coarse in pairwise(levels)), levels[-1])
+
+
+def _nearest(x: Array, shape: tuple[int, ...]) -> Array:
+    """An image of about twice the size, each element that of half its row and column."""
+    rows, columns = (np.minimum(np.arange(n) // 2, last - 1) for n, last in zip(shape, x.shape, strict=True))
+    return x[rows][:, columns]
+
+
+FILTERS: dict[str, Callable[[Arrays, Problem], Outputs]] = {
     "box": lambda a, p: ndimage.uniform_filter(a["X"], 2 * p.attribute("r", 1) + 1, mode="nearest"),
     "separable": separable,
     "unsharp": lambda a, p: a["X"] + a["amount"] * (a["X"] - separable(a, p)),
@@ -198,6 +241,11 @@ FILTERS: dict[str, Callable[[Arrays, Problem], Array]] = {
     "demosaiced": _demosaiced,
     "bilateral": _bilateral,
     "recursive": lambda a, _: _filtered(a["X"], a["a"]),
+    "gauss_terms": lambda a, _: _gauss(a["X"], TAPS),
+    "gauss_taps": lambda a, _: _gauss(a["X"], a["t"]),
+    "unsharp_planes": _unsharp_planes,
+    "harris_planes": _harris_planes,
+    "laplacian_pyramid": _laplacian_pyramid,
     "recursive_blur": lambda a, _: _filtered(_filtered(a["X"], a["a"]).T, a["a"]).T,
 }
 """By the name of the compute."""

@@ -9,7 +9,7 @@ from tensorc_dsl.measure.messages import Bug, Ready
 
 
 class Prepare(msgspec.Struct, tag=True, frozen=True):
-    """Prepare to run the problem on the inputs in `folder`, and write the result of a first run there."""
+    """Prepare to run the problem on the inputs in `folder`, and write the outputs of a first run there."""
 
     module: str
     problem: Problem
@@ -27,7 +27,7 @@ class Turn(msgspec.Struct, tag=True, frozen=True):
 
 
 class Prepared(msgspec.Struct, tag=True, frozen=True):
-    """The result is in the folder. `note` is shown with the table; `searched` and `tried` are those of `Ready`."""
+    """The outputs are in the folder. `note` is shown with the table; `searched` and `tried` are those of `Ready`."""
 
     note: str
     searched: float | None
@@ -48,4 +48,4 @@ requests = msgspec.msgpack.Decoder(Prepare | Turn)
 replies = msgspec.msgpack.Decoder(Ready | Bug | Prepared | NotOffered | Times)
 Reply = Ready | Bug | Prepared | NotOffered | Times
 
-RESULT = "result.npy"
+RESULT = "result.npz"

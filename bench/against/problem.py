@@ -13,8 +13,15 @@ from numpy.typing import NDArray
 
 Array = NDArray[Any]
 
-FILES = (Path(__file__).with_name("operators.tsched"), Path(__file__).parent.with_name("suite.tsched"))
-"""An operator in both files is taken from the first."""
+Outputs = Array | tuple[Array, ...]
+"""What a compute gives: its output, or a tuple of several."""
+
+FILES = (
+    Path(__file__).with_name("operators.tsched"),
+    Path(__file__).parent.with_name("stencils.tsched"),
+    Path(__file__).parent.with_name("suite.tsched"),
+)
+"""An operator in several files is taken from the first."""
 
 CONVOLUTIONS = ("conv1d_nlc", "conv2d_nhwc", "conv3d_ndhwc", "depthwise_conv2d_nhwc")
 """Computes that differ in the number of dimensions and in groups only."""
@@ -40,6 +47,11 @@ IMAGES: dict[str, tuple[str, ...]] = {
     "bilateral": (),
     "recursive": (),
     "recursive_blur": (),
+    "gauss_terms": (),
+    "gauss_taps": (),
+    "unsharp_planes": (),
+    "harris_planes": (),
+    "laplacian_pyramid": (),
 }
 """The filters of images, with the inputs that are fixed in a filter."""
 
@@ -117,17 +129,22 @@ class Job:
 
 @dataclass(frozen=True, slots=True)
 class Ready:
-    """A job prepared by a library: `run` computes once, `result` returns the last run's result in the task's layout.
+    """A job prepared by a library: `run` computes once, `result` returns the last run's outputs in the task's layout.
 
     `searched` is the number of seconds of a search for the kernel; None without a search. `tried` are the times of its trials
     in their order, by its own clock; None for a failure.
     """
 
     run: Callable[[], object]
-    result: Callable[[], Array]
+    result: Callable[[], Outputs]
     note: str = ""
     searched: float | None = None
     tried: tuple[float | None, ...] = ()
+
+
+def several(found: Outputs) -> tuple[Array, ...]:
+    """The outputs, also where there is one."""
+    return found if isinstance(found, tuple) else (found,)
 
 
 def split(task: str) -> tuple[str, str]:

@@ -10,7 +10,7 @@ from numpy.lib.stride_tricks import sliding_window_view
 from scipy import special
 
 from bench.against.filters import FILTERS, Arrays
-from bench.against.problem import CONVOLUTIONS, STEPS, Array, Problem, as_float32
+from bench.against.problem import CONVOLUTIONS, STEPS, Array, Outputs, Problem, as_float32, several
 
 TOLERANCE = 1e-5
 """The allowed error as a share of the largest result: for sums of float32 in any order, and Winograd's convolutions."""
@@ -20,14 +20,14 @@ LOOSE = {"bf16": 1e-2, "norm_bmn": 5e-3}
 some libraries add millions of numbers in order (ONNX Runtime's ReduceL2 of 4096 × 1024 was off by 1.5e-3)."""
 
 
-def expected(problem: Problem, inputs: Arrays) -> tuple[Array, float]:
-    """The result in float64 (or int64), and the largest allowed absolute error."""
+def expected(problem: Problem, inputs: Arrays) -> tuple[tuple[Array, ...], float]:
+    """The outputs in float64 (or int64), and the largest allowed absolute error."""
     wide = {name: widened(a, problem.types[name]) for name, a in inputs.items()}
-    found = REFERENCES[problem.compute](wide, problem)
-    if found.dtype.kind in "iu":
+    found = several(REFERENCES[problem.compute](wide, problem))
+    if all(a.dtype.kind in "iu" for a in found):
         return found, 0.0
     share = max(LOOSE.get(what, TOLERANCE) for what in (problem.compute, *problem.types.values()))
-    return found, share * float(np.abs(found).max(initial=0.0))
+    return found, share * max(float(np.abs(a).max(initial=0.0)) for a in found)
 
 
 def widened(a: Array, kind: str) -> Array:
@@ -113,7 +113,7 @@ def _stepped(weight: float, own: float) -> Callable[[Arrays, Problem], Array]:
     return result
 
 
-REFERENCES: dict[str, Callable[[Arrays, Problem], Array]] = {
+REFERENCES: dict[str, Callable[[Arrays, Problem], Outputs]] = {
     "matmul": _product,
     "matmul_u8i8": _product,
     "batch_matmul": _product,

@@ -62,11 +62,11 @@ class Settings:
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """A problem, the folder with its inputs, and what it should give, within `tolerance` anywhere."""
+    """A problem, the folder with its inputs, and its expected outputs, each within `tolerance` anywhere."""
 
     problem: Problem
     folder: Path
-    expected: Array
+    expected: tuple[Array, ...]
     tolerance: float
 
 
@@ -140,7 +140,7 @@ class Bench:
         request = Prepare(c.module, case.problem, str(case.folder), s.threads, s.trials, s.seed, str(s.records))
         match self._asked(c, request, PREPARE_SECONDS):
             case Prepared() as prepared:
-                return _wrong(np.load(case.folder / messages.RESULT), case) or prepared
+                return _wrong(case) or prepared
             case NotOffered():
                 return NOT_OFFERED
             case other:
@@ -182,9 +182,13 @@ def _reading(times: Sequence[float], prepared: Prepared) -> Reading:
     return Reading(middle, low, high, prepared.note, prepared.searched, prepared.tried)
 
 
-def _wrong(found: Array, case: Case) -> str:
-    """The difference between a result and the reference, as text; "" if there is none."""
-    if found.shape != case.expected.shape:
-        return f"wrong result: of shape {found.shape}, not {case.expected.shape}"
-    error = float(np.abs(found.astype(np.float64) - case.expected).max(initial=0.0))
+def _wrong(case: Case) -> str:
+    """The difference between the outputs in the folder and the reference, as text; "" if there is none."""
+    with np.load(case.folder / messages.RESULT) as file:
+        found = tuple(file.values())
+    shapes, right = (" and ".join(str(a.shape) for a in arrays) for arrays in (found, case.expected))
+    if shapes != right:
+        return f"wrong result: of shape {shapes}, not {right}"
+    pairs = zip(found, case.expected, strict=True)
+    error = float(np.max([np.abs(a.astype(np.float64) - b).max(initial=0.0) for a, b in pairs]))  # NaN if there is one
     return "" if error <= case.tolerance else f"wrong result: off by {error:.2g}, more than {case.tolerance:.2g}"

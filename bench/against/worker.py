@@ -11,7 +11,7 @@ import numpy as np
 
 from bench.against import messages
 from bench.against.messages import NotOffered, Prepare, Prepared, Times, Turn
-from bench.against.problem import Job, Ready
+from bench.against.problem import Job, Ready, several
 from tensorc_dsl.backend.memory import aligned_copy
 from tensorc_dsl.measure.child import serve
 
@@ -64,7 +64,7 @@ class Desk:
         if self._ready is None:
             return NotOffered()
         self._ready.run()
-        np.save(folder / messages.RESULT, self._ready.result())
+        np.savez(folder / messages.RESULT, *several(self._ready.result()))
         return Prepared(self._ready.note, self._ready.searched, self._ready.tried)
 
 

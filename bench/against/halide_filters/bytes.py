@@ -72,4 +72,4 @@ def equalized(given: Given, job: Job) -> Made:
             f.compute_root()
         found.parallel(hl.Var("y"), 64).vectorize(X, BYTES)
 
-    return Made(found, by_hand)
+    return Made((found,), by_hand)

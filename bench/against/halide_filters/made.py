@@ -28,9 +28,9 @@ ROWS = 32
 
 @dataclass(frozen=True, slots=True)
 class Made:
-    """An algorithm's result, and what schedules it and its stages by hand. Autoschedulers get it without that."""
+    """An algorithm's outputs, and what schedules them and their stages by hand. Autoschedulers get them without that."""
 
-    result: Any
+    results: tuple[Any, ...]
     by_hand: Callable[[], None]
 
 
@@ -47,7 +47,7 @@ def strips(result: Any, rowwise: tuple[Any, ...] = (), sliding: tuple[Any, ...] 
 
 
 def in_strips(result: Any, rowwise: tuple[Any, ...] = (), sliding: tuple[Any, ...] = (), lanes: int = LANES) -> Made:
-    return Made(result, lambda: strips(result, rowwise, sliding, lanes))
+    return Made((result,), lambda: strips(result, rowwise, sliding, lanes))
 
 
 def extended(image: Any, height: int, width: int) -> Any:

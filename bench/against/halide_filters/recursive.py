@@ -44,11 +44,11 @@ def _by_columns(filters: tuple[Filter, ...]) -> None:
 
 def recursive(given: Given, job: Job) -> Made:
     f = _filter(given["X"], job.inputs["X"].shape[0], given["a"][()], turned=False)
-    return Made(f.reader, lambda: _by_columns((f,)))
+    return Made((f.reader,), lambda: _by_columns((f,)))
 
 
 def recursive_blur(given: Given, job: Job) -> Made:
     h, w = job.inputs["X"].shape
     down = _filter(given["X"], h, given["a"][()], turned=True)
     across = _filter(down.reader, w, given["a"][()], turned=True)
-    return Made(across.reader, lambda: _by_columns((down, across)))
+    return Made((across.reader,), lambda: _by_columns((down, across)))

@@ -81,7 +81,35 @@ def blended(given: Given, job: Job) -> Made:
             strips(f, rowwise=rows)
         strips(out, rowwise=(f_rows, g_rows))
 
-    return Made(out, by_hand)
+    return Made((out,), by_hand)
+
+
+def laplacian_pyramid(given: Given, job: Job) -> Made:
+    levels, shape = [given["X"]], job.inputs["X"].shape
+    shapes: list[tuple[int, ...]] = [shape]
+    halves: list[tuple[Any, Any]] = []
+    for _ in range(3):
+        halves.append(_halved(extended(levels[-1], *shapes[-1])))
+        levels.append(halves[-1][0])
+        shapes.append(tuple(n // 2 for n in shapes[-1]))
+    details = tuple(
+        _detail(fine, coarse, *size) for fine, coarse, size in zip(levels[:3], levels[1:], shapes[1:], strict=True)
+    )
+    last = stage("last", lambda x, y: levels[3][x, y])
+
+    def by_hand() -> None:
+        for half, down in halves:
+            half.compute_root()
+            strips(half, sliding=(down,))
+        for f in (*details, last):
+            strips(f)
+
+    return Made((*details, last), by_hand)
+
+
+def _detail(fine: Any, coarse: Any, height: int, width: int) -> Any:
+    """What an image has beyond one of half its size."""
+    return stage("detail", lambda x, y: fine[x, y] - coarse[hl.min(x / 2, width - 1), hl.min(y / 2, height - 1)])
 
 
 def _mixed(mask: Any, difference: Any, f: Any, g: Any) -> Any:
@@ -123,7 +151,7 @@ def resized_cubic(given: Given, job: Job) -> Made:
             weights.compute_root()
         strips(out, rowwise=(rows,))
 
-    return Made(out, by_hand)
+    return Made((out,), by_hand)
 
 
 def bilateral(given: Given, job: Job) -> Made:
@@ -174,4 +202,4 @@ def bilateral(given: Given, job: Job) -> Made:
             f.compute_root().reorder(c, X, Y, z).parallel(z).vectorize(X, 8).unroll(c, 2)
         out.parallel(Y, 8).vectorize(X, LANES)
 
-    return Made(out, by_hand)
+    return Made((out,), by_hand)

@@ -65,7 +65,12 @@ def sobel(given: Given, job: Job) -> Made:
 
 def harris(given: Given, job: Job) -> Made:
     down, across = _gradients(given, job)
-    window = [(X + i, Y + j) for j in (-1, 0, 1) for i in (-1, 0, 1)]
+    return in_strips(corners_of(down, across, (-1, 0, 1)), sliding=(down, across))
+
+
+def corners_of(down: Any, across: Any, places: tuple[int, ...]) -> Any:
+    """What Harris's detector makes of two gradients: their products are added up at these rows and columns beside each."""
+    window = [(X + i, Y + j) for j in places for i in places]
     sums: list[Any] = []
     for a, b in ((down, down), (across, across), (down, across)):
         sums.append(hl.Func())
@@ -73,7 +78,7 @@ def harris(given: Given, job: Job) -> Made:
     dd, aa, da = (f[X, Y] for f in sums)
     corners = hl.Func("corners")
     corners[X, Y] = dd * aa - da * da - 0.04 * (dd + aa) * (dd + aa)
-    return in_strips(corners, sliding=(down, across))
+    return corners
 
 
 def _median(a: Any, b: Any, c: Any) -> Any:
@@ -158,4 +163,4 @@ def demosaiced(given: Given, job: Job) -> Made:
         for f in (cross, across, down, oblique):
             f.compute_at(y, row).vectorize(X, LANES)
 
-    return Made(y, by_hand)
+    return Made((y,), by_hand)

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from bench.against.halide_filters import bytes as filters_of_bytes
-from bench.against.halide_filters import recursive, sizes, stencils
+from bench.against.halide_filters import planes, recursive, sizes, stencils
 from bench.against.halide_filters.made import Given, Made, hl
 from bench.against.problem import Array, Job, Ready
 
@@ -32,40 +32,51 @@ def prepare(job: Job) -> Ready | None:
         library = f"libautoschedule_{name.lower()}.so"
         hl.load_plugin(str(next(Path(hl.__file__).parent.rglob(library))))
     inputs = {name: np.require(a, requirements="W") for name, a in job.inputs.items()}  # it takes no others
-    out = np.empty(_shape(job), next(iter(inputs.values())).dtype)
+    outputs = tuple(np.empty(shape, next(iter(inputs.values())).dtype) for shape in _shapes(job))
     target = hl.get_jit_target_from_environment()
     best: tuple[float, str, Callable[[], object]] | None = None
     for name in (*AUTOSCHEDULERS, "by hand"):
         made = make(_given(inputs), job)
-        pipeline = hl.Pipeline(made.result)
+        pipeline = hl.Pipeline(list(made.results))
         if name == "by hand":
             made.by_hand()
         else:
-            made.result.set_estimates([(0, n) for n in reversed(out.shape)])
+            for result, out in zip(made.results, outputs, strict=True):
+                result.set_estimates([(0, n) for n in reversed(out.shape)])
             pipeline.apply_autoscheduler(target, hl.AutoschedulerParams(name, {"parallelism": str(job.threads)}))
         pipeline.compile_jit(target)
-        run = Run(pipeline, target, hl.Buffer(out), inputs)
+        run = Run(pipeline, target, [hl.Buffer(out) for out in outputs], inputs)
         seconds = min(map(_timed, [run] * TURNS))
         if best is None or seconds < best[0]:
             best = seconds, name, run
     assert best is not None  # there are schedules
-    return Ready(best[2], lambda: out, best[1], time.perf_counter() - begun)
+    return Ready(best[2], lambda: outputs, best[1], time.perf_counter() - begun)
 
 
-def _shape(job: Job) -> tuple[int, ...]:
-    """The shape of the result."""
+def _shapes(job: Job) -> tuple[tuple[int, ...], ...]:
+    """The shapes of the outputs."""
     h, w = next(iter(job.inputs.values())).shape[:2]
     match job.problem.compute:
         case "pyramid_down":
-            return h // 2, w // 2
+            return ((h // 2, w // 2),)
         case "pyramid_up":
-            return 2 * h, 2 * w
+            return ((2 * h, 2 * w),)
         case "resized_cubic":
-            return job.problem.attribute("OH", 0), job.problem.attribute("OW", 0)
+            return ((job.problem.attribute("OH", 0), job.problem.attribute("OW", 0)),)
         case "demosaiced":
-            return h, w, 3
+            return ((h, w, 3),)
+        case "gauss_terms" | "gauss_taps":
+            return ((h - 6, w - 6),)
+        case "unsharp_planes":
+            c, h, w = job.inputs["X"].shape
+            return ((c, h - 6, w - 6),)
+        case "harris_planes":
+            _, h, w = job.inputs["X"].shape
+            return ((h - 4, w - 4),)
+        case "laplacian_pyramid":
+            return tuple((h // n, w // n) for n in (1, 2, 4, 8))
         case _:
-            return h, w
+            return ((h, w),)
 
 
 def _given(inputs: Mapping[str, Array]) -> dict[str, Any]:
@@ -80,15 +91,15 @@ def _given(inputs: Mapping[str, Array]) -> dict[str, Any]:
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """A pipeline that fills a buffer. Halide does not keep its inputs alive, so they are kept here."""
+    """A pipeline that fills buffers. Halide does not keep its inputs alive, so they are kept here."""
 
     pipeline: Any
     target: Any
-    out: Any
+    outputs: Any
     inputs: Mapping[str, Array]
 
     def __call__(self) -> None:
-        self.pipeline.realize(self.out, self.target)
+        self.pipeline.realize(self.outputs, self.target)
 
 
 def _timed(run: Callable[[], object]) -> float:
@@ -109,6 +120,10 @@ ALGORITHMS: dict[str, Callable[[Given, Job], Made]] = {
         stencils.dilated,
         stencils.dilated_wide,
         stencils.demosaiced,
+        planes.gauss_terms,
+        planes.gauss_taps,
+        planes.unsharp_planes,
+        planes.harris_planes,
         filters_of_bytes.box_u8,
         filters_of_bytes.gauss_u8,
         filters_of_bytes.sobel_u8,
@@ -117,6 +132,7 @@ ALGORITHMS: dict[str, Callable[[Given, Job], Made]] = {
         sizes.pyramid_up,
         sizes.resized_cubic,
         sizes.blended,
+        sizes.laplacian_pyramid,
         sizes.bilateral,
         recursive.recursive,
         recursive.recursive_blur,

@@ -8,14 +8,14 @@ import numpy as np
 from scipy import special
 
 from bench.against.filters import FILTERS
-from bench.against.problem import IMAGES, Array, Job, Ready
+from bench.against.problem import IMAGES, Array, Job, Outputs, Ready
 
 
 def prepare(job: Job) -> Ready | None:
     make = MAKERS.get(job.problem.compute)
     if make is None or "bf16" in job.problem.types.values():
         return None
-    held: list[Array] = []
+    held: list[Outputs] = []
     compute = make(job)
 
     def run() -> None:
@@ -118,12 +118,12 @@ def _copy(job: Job) -> Callable[[], Array]:
     return _into(lambda out: np.copyto(out, x), x.shape)
 
 
-def _image(job: Job) -> Callable[[], Array]:
+def _image(job: Job) -> Callable[[], Outputs]:
     # The reference is what a user of SciPy would write; in f32 its filters give f32.
     return lambda: FILTERS[job.problem.compute](job.inputs, job.problem)
 
 
-MAKERS: dict[str, Callable[[Job], Callable[[], Array]]] = {
+MAKERS: dict[str, Callable[[Job], Callable[[], Outputs]]] = {
     "matmul": _matmul,
     "batch_matmul": _matmul,
     "transpose_batch_matmul": _scores,

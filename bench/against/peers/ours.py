@@ -4,12 +4,9 @@ from __future__ import annotations
 
 import time
 from contextlib import suppress
-from typing import Any
-
-from numpy.typing import NDArray
 
 import tensorc_dsl
-from bench.against.problem import Job, Ready
+from bench.against.problem import Job, Outputs, Ready, several
 
 
 def prepare(job: Job) -> Ready:
@@ -22,8 +19,9 @@ def prepare(job: Job) -> Ready:
         tried = () if kernel.search is None else tuple(o.seconds for o in kernel.search.outcomes)
     bound = kernel.bind(**{name: job.inputs[name] for name in kernel.constants})
     inputs = tuple(a for name, a in job.inputs.items() if name not in kernel.constants)
-    output: NDArray[Any] = bound(*inputs)
-    return Ready(lambda: bound(*inputs, output), lambda: output, note, searched, tried)
+    found: Outputs = bound(*inputs)
+    outputs = several(found)
+    return Ready(lambda: bound(*inputs, *outputs), lambda: found, note, searched, tried)
 
 
 def _recorded(task: tensorc_dsl.Task, job: Job) -> tensorc_dsl.Kernel | None:
