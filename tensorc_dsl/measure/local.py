@@ -43,6 +43,9 @@ PREPARE_SECONDS = 300.0
 BUILDERS = 2
 """How many candidates are built at once."""
 
+QUEUED_SECONDS = 0.3
+"""For how long candidates wait for a builder before another one starts, which takes about as long."""
+
 UNINTERRUPTED_SECONDS = 5.0
 """For how long a batch is built before what is built of it is checked and timed. Most batches are done by then; where builds
 are slow, each of them is told and recorded soon after its end."""
@@ -135,7 +138,7 @@ class LocalRunner:
 
         After so many `seconds` no other build begins: those of the first few programs are returned, of one at least.
         """
-        for w in (*self._builders[: len(programs)], self._runner):
+        for w in (self._builders[0], self._runner):
             w.start()
         new = {format_program(p): p for p in programs}
         texts = [*new]
@@ -173,10 +176,15 @@ class LocalRunner:
         """The builds of the first programs: of all, or of those that were begun within `seconds`."""
         begun, done = 0, dict[int, _Build]()
         busy: dict[Worker[Reply], tuple[int, float]] = {}
-        until = time.monotonic() + seconds
+        until = (began := time.monotonic()) + seconds
+        speaking: list[Worker[Reply]] = []
         while busy or (begun < len(programs) and (not begun or time.monotonic() < until)):
             for w in self._builders:
                 if begun < len(programs) and w not in busy and (not begun or time.monotonic() < until):
+                    if busy and not w.greeted and w not in speaking:
+                        if time.monotonic() >= began + QUEUED_SECONDS:
+                            w.start()
+                        continue
                     number, begun = begun, begun + 1
                     request = self._request(programs[number])
                     if isinstance(request, Outcome):
@@ -193,7 +201,11 @@ class LocalRunner:
                 continue
             now = time.monotonic()
             first_deadline = min(started for _, started in busy.values()) + self._build_seconds
-            speaking = wait_any(list(busy), first_deadline - now)
+            # Another builder is waited for as well: until it may start, and then until it has.
+            others = [w for w in self._builders if w not in busy and not w.greeted] if begun < len(programs) else []
+            if others and now < began + QUEUED_SECONDS:
+                first_deadline = min(first_deadline, began + QUEUED_SECONDS)
+            speaking = wait_any([*busy, *(w for w in others if w.pid)], first_deadline - now)
             for w, (number, started) in list(busy.items()):
                 taken = time.monotonic() - started
                 ended = self._hear(w) if w in speaking else None

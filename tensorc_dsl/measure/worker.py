@@ -81,6 +81,11 @@ class Worker(Generic[Answer]):
     def pid(self) -> int | None:
         return self._process.pid if self._process else None
 
+    @property
+    def greeted(self) -> bool:
+        """Whether a child runs that has reported for duty."""
+        return self._process is not None and self._greeted
+
     def start(self) -> None:
         """Start a child unless one runs. The first reply waits for a new one."""
         if self._process is not None and self._process.poll() is None:

@@ -7,6 +7,7 @@ process that ends or breaks is not replaced: its order is made here, where an ex
 from __future__ import annotations
 
 import pickle
+import time
 from collections import deque
 from collections.abc import Sequence
 from itertools import count
@@ -27,9 +28,9 @@ from tensorc_dsl.trace.trace import Trace
 MOST = 7
 """Processes of a team at most: a batch has a dozen expansions."""
 
-WORTH = 8
-"""Orders from which on a team is worth a start, which takes half a second of a core: the first of a search that goes on. The
-few of a search of four trials are made before a process would have begun."""
+WORTH = 0.5
+"""Seconds of expansions in this process from which on a team is worth its start, which takes about as long. So a search pays
+at most twice for what it needs, whether it goes on or ends; a short one starts no process."""
 
 BYTES = 2 << 30
 """The memory of each process; a tenth of it is usual."""
@@ -51,13 +52,18 @@ class Member:
 
 
 class Team:
-    """Expands the candidates of searches. Its processes start with the first large request, and end with `close`."""
+    """Expands the candidates of searches. Its processes start after some expansions, and end with `close`."""
 
-    def __init__(self, processes: int | None = None) -> None:
-        """A team of that many processes beside this one; by default, one on each other core."""
+    def __init__(self, processes: int | None = None, worth: float = WORTH) -> None:
+        """A team of that many processes beside this one; by default, one on each other core.
+
+        They start when expansions have taken `worth` seconds here.
+        """
         self._wanted = min(MOST, usable_cores() - 1) if processes is None else processes
+        self._worth = worth
+        self._spent = 0.0
         self.members: list[Member] = []
-        """The processes that run; empty before the first large request."""
+        """The processes that run; empty before they are worth a start."""
         self._numbers = count()
         self._grounds: dict[int, bytes | None] = {}
         """By number each ground as other processes are sent it, None if it is too deep for that."""
@@ -86,14 +92,18 @@ class Team:
         number = next(self._numbers)
 
         def expand(orders: Sequence[Order]) -> list[Trace | None]:
-            begins = not self._begun and len(orders) >= WORTH
-            # A ground takes 50 ms to pack, and a short search needs none.
-            if not (begins or self.members) or len(orders) < 2 or self._packed(number, ground) is None:
-                return alone(orders)
-            if begins:
+            first: list[Trace | None] = []
+            while not self._begun and self._spent < self._worth and len(first) < len(orders):
+                started = time.perf_counter()
+                first += alone(orders[len(first) : len(first) + 1])
+                self._spent += time.perf_counter() - started
+            rest = orders[len(first) :]
+            if len(rest) < 2 or (self._begun and not self.members) or self._packed(number, ground) is None:
+                return [*first, *alone(rest)]
+            if not self._begun:
                 self._begin()
             with turns.use(Use.BUILDING):
-                return self._expand(ground, number, orders)
+                return [*first, *self._expand(ground, number, rest)]
 
         return expand
 

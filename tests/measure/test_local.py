@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Iterator
 from dataclasses import replace
@@ -122,6 +123,22 @@ def test_a_task_built_and_measured() -> None:
         (bad,) = r.measure([wrong], None)
         assert bad.status in (Status.WRONG_RESULT, Status.CRASH)
     assert not any(psutil.pid_exists(p) for p in pids if p)
+
+
+@pytest.mark.parametrize(("queued", "started"), [(0.0, 2), (math.inf, 1)])
+def test_another_builder_starts_when_candidates_wait(
+    queued: float, started: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Candidates of a short search are built before another builder would have started."""
+    monkeypatch.setattr(local, "QUEUED_SECONDS", queued)
+    programs = [replace(matmul(3, 4, 5), name=f"f{k}") for k in range(3)] * 2
+    with LocalRunner(programs[0], Target(), threads=1, build_seconds=PATIENCE, run_seconds=PATIENCE) as r:
+        names = list[str]()
+        plain = r._request
+        monkeypatch.setattr(r, "_request", lambda p: names.append(p.name) or plain(p))
+        assert [o.status for o in r.measure(programs, None)] == [Status.OK] * 6
+        assert names == ["f0", "f1", "f2"]
+        assert [w.pid is not None for w in r._builders] == [k < started for k in range(2)]
 
 
 def test_compilers_that_crash_or_hang_cost_their_candidate_only(monkeypatch: pytest.MonkeyPatch) -> None:

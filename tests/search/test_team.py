@@ -5,7 +5,9 @@ from __future__ import annotations
 import os
 import signal
 from collections.abc import Callable
+from itertools import count
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -49,7 +51,7 @@ def test_a_team_makes_what_one_process_makes(task: Task, tmp_path: Path) -> None
     ground = Ground(task.space, task.target, {})
     wanted = orders(12)
     alone = here(task.space)(wanted)
-    with Team(2) as team:
+    with Team(2, 0.0) as team:
         expand = team.expander(ground, Turns(folder=tmp_path))
         expand(orders(8, "start"))
         _until(lambda: all(m.ready for m in team.members), lambda: expand(orders(4, "wait")))
@@ -66,7 +68,7 @@ def test_a_team_makes_what_one_process_makes(task: Task, tmp_path: Path) -> None
 
 def test_a_request_leaves_nothing_to_lower(task: Task, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Else the search would lower its own part after the request, while the processes beside it wait."""
-    with Team(1) as team:
+    with Team(1, 0.0) as team:
         expand = team.expander(Ground(task.space, task.target, {}), Turns(folder=tmp_path))
         found = [t for t in expand(orders(8, "lowered")) if t is not None]
 
@@ -83,7 +85,7 @@ def test_a_search_is_the_same_with_a_team(task: Task, tmp_path: Path) -> None:
         moved = explorer.replays([dict(t.decisions) | {"unroll": 0} for t in drawn])
         return [t.text for t in (*drawn, *moved, *explorer.draws(3))]
 
-    with Team(1) as team:
+    with Team(1, 0.0) as team:
         expander = team.expander(Ground(task.space, task.target, {}), Turns(folder=tmp_path))
         together = Explorer(task.space, 5, "product", task.target, expander=expander)
         assert asked(together) == asked(Explorer(task.space, 5, "product", task.target))
@@ -92,7 +94,7 @@ def test_a_search_is_the_same_with_a_team(task: Task, tmp_path: Path) -> None:
 def test_the_order_of_a_process_that_dies_is_made_here(task: Task, tmp_path: Path) -> None:
     wanted = orders(10)
     alone = here(task.space)(wanted)
-    with Team(2) as team:
+    with Team(2, 0.0) as team:
         expand = team.expander(Ground(task.space, task.target, {}), Turns(folder=tmp_path))
         expand(orders(8, "start"))
         first = team.members[0].worker.pid
@@ -104,7 +106,7 @@ def test_the_order_of_a_process_that_dies_is_made_here(task: Task, tmp_path: Pat
 
 
 def test_an_interrupt_ends_the_processes(task: Task, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    with Team(1) as team:
+    with Team(1, 0.0) as team:
         expand = team.expander(Ground(task.space, task.target, {}), Turns(folder=tmp_path))
         expand(orders(8, "start"))
 
@@ -131,30 +133,38 @@ class Counting(Model):
         return self._model.expand(decide)
 
 
-def test_a_team_is_not_started_for_a_few(task: Task, tmp_path: Path) -> None:
-    """A search of four trials would end before a process has begun."""
-    with Team(1) as team:
+@pytest.mark.parametrize(("worth", "alone"), [(0.0, 1), (2.5, 3), (8.0, 8), (60.0, 20)])
+def test_a_team_is_started_when_its_start_is_spent(
+    worth: float, alone: int, task: Task, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A search of a few trials would end before a process has begun."""
+    seconds = count()
+    monkeypatch.setattr(teams, "time", SimpleNamespace(perf_counter=lambda: next(seconds)))  # an expansion takes one
+    began, plain = list[int](), here(task.space)
+    made = list[Order]()
+    monkeypatch.setattr(teams, "here", lambda _: lambda some: made.extend(some) or plain(some))
+    with Team(1, worth) as team:
+        monkeypatch.setattr(team, "_begin", lambda: began.append(len(made)))
         expand = team.expander(Ground(task.space, task.target, {}), Turns(folder=tmp_path))
-        expand(orders(4))
-        assert not team.members
-        expand(orders(teams.WORTH))
-        assert team.members
+        found = [t for part in (orders(1), orders(7), orders(8), orders(4)) for t in expand(part)]
+    assert len(found) == 20
+    assert began[:1] == ([alone] if alone < 20 else [])
 
 
 def test_models_that_change_stay_in_this_process(task: Task, tmp_path: Path) -> None:
     counting, kept = Counting(task.space), trace(task.space)
-    with Team(2) as team:
+    with Team(2, 0.0) as team:
         for model in (counting, kept, condition(counting, {})):
-            found = team.expander(Ground(model, task.target, {}), Turns(folder=tmp_path))(orders(teams.WORTH))
-            assert texts(found) == texts(here(task.space)(orders(teams.WORTH)))
-        assert counting.calls == 2 * teams.WORTH and kept.last is not None and not team.members
+            found = team.expander(Ground(model, task.target, {}), Turns(folder=tmp_path))(orders(8))
+            assert texts(found) == texts(here(task.space)(orders(8)))
+        assert counting.calls == 2 * 8 and kept.last is not None and not team.members
 
 
 def test_handled_models_have_a_team(task: Task, tmp_path: Path) -> None:
     drawn = next(t for t in here(task.space)(orders(4)) if t is not None)
     name = drawn.open_draws[0].name
     model = block(condition(task.space, {name: drawn.decisions[name]}), [drawn.open_draws[-1].name])
-    with Team(1) as team:
+    with Team(1, 0.0) as team:
         expand = team.expander(Ground(model, task.target, {}), Turns(folder=tmp_path))
         expand(orders(8, "start"))
         assert len(team.members) == 1
@@ -163,9 +173,9 @@ def test_handled_models_have_a_team(task: Task, tmp_path: Path) -> None:
 
 
 def test_one_core_is_no_team(task: Task, tmp_path: Path) -> None:
-    with Team(0) as team:
-        found = team.expander(Ground(task.space, task.target, {}), Turns(folder=tmp_path))(orders(teams.WORTH))
-        assert texts(found) == texts(here(task.space)(orders(teams.WORTH))) and not team.members
+    with Team(0, 0.0) as team:
+        found = team.expander(Ground(task.space, task.target, {}), Turns(folder=tmp_path))(orders(8))
+        assert texts(found) == texts(here(task.space)(orders(8))) and not team.members
 
 
 def _until(reached: Callable[[], bool], do: Callable[[], object]) -> None:
