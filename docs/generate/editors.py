@@ -10,6 +10,7 @@ from pathlib import Path
 from textwrap import fill
 from typing import Any
 
+from docs.generate.library import SUMS, sums
 from tensorc_dsl.check import vocabulary as v
 from tensorc_dsl.check.kinds import PARAM_TYPES
 from tensorc_dsl.elaborate.names import FUNCTIONS
@@ -226,5 +227,6 @@ FILES: dict[Path, Callable[[], str]] = {
     EMACS: _marked(EMACS, emacs),
     VIM_INDENT: _marked(VIM_INDENT, lambda: vim(("REDUCERS",))),
     EDITORS / "vscode" / "syntaxes" / "tsched.tmLanguage.json": textmate,
+    SUMS: sums,
 }
 """The files that are generated, or have a part that is. Each is made when those before it are written."""

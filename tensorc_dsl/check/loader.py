@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from itertools import chain, count
 
 from tensorc_dsl.check import problems
+from tensorc_dsl.check.digests import is_checked
 from tensorc_dsl.check.included import Inclusion
 from tensorc_dsl.check.items import FORGETFUL, Instructions, Memory, Names, check_items
 from tensorc_dsl.check.priors import with_prior
@@ -76,6 +77,8 @@ class Unit:
     """Names that its uses ask for, of files that are not found or whose parsed items lack them."""
     broken: bool = False
     """Whether some of its items do not parse."""
+    checked: bool = False
+    """Whether it is a file of the library in which nothing is wrong, as are all files that it uses."""
     torn: bool = False
     """Whether a `use` imports everything from a broken file, so that any name may be in its broken items."""
 
@@ -137,7 +140,8 @@ class Loader:
         for item in file.items:
             if isinstance(item, t.UseDecl):
                 self._use(item, unit, (*users, source.name))
-        if not broken:
+        unit.checked = bool(prefix) and not unit.found and is_checked(source) and self._uses_checked(unit)
+        if not broken and not unit.checked:
             memory = self.memories.get(source.name, FORGETFUL)
             # Names that a failed `use` should have imported are not reported a second time.
             unit.found += [d for d in check_items(file.items, unit.names, memory) if not unit.forgives(_misses(d))]
@@ -149,6 +153,10 @@ class Loader:
             self._qualify(unit, prefix)
         self.units[source.name] = unit
         return unit
+
+    def _uses_checked(self, unit: Unit) -> bool:
+        """Whether nothing is wrong in any file that the unit uses."""
+        return all(self.units[s.name].checked for sources in unit.uses.values() for s in sources)
 
     def _own(self, item: t.NamedItem, unit: Unit) -> None:
         table, kind = _KINDS[type(item)]
