@@ -29,7 +29,7 @@ def node(cls: type[C] | None = None, /, *, eq: bool = True) -> type[C] | Callabl
     """Class decorator: `dataclass(frozen=True, slots=True, eq=eq)`. Defaults of fields are values, not factories."""
 
     def made(plain: type[C]) -> type[C]:
-        frozen = dataclass(frozen=True, slots=True, eq=eq)(plain)
+        frozen = dataclass(init=False, frozen=True, slots=True, eq=eq)(plain)
         _use_slots(frozen, keeps_hash=eq and issubclass(frozen, Hashed))
         return frozen
 
@@ -59,20 +59,22 @@ def _use_slots(cls: Any, *, keeps_hash: bool) -> None:
     values = ", ".join(f"self.{n} if {n} is _KEPT else {n}" for n in names)
     stores = "".join(f"    _set_{n}(self, {n})\n" for n in names) or "    pass\n"
     loads = "".join(f"    _set_{n}(self, state[{k}])\n" for k, n in enumerate(names)) or "    pass\n"
-    exec(f"def __init__(self, {', '.join(parameters)}):\n{stores}", scope)
-    exec(f"def __getstate__(self):\n    return ({''.join(f'self.{n}, ' for n in names)})", scope)
-    exec(f"def __setstate__(self, state):\n{loads}", scope)
-    exec(f"def __replace__(self, /{', *' if names else ''}{given}):\n    return _cls({values})", scope)
+    text = (
+        f"def __init__(self, {', '.join(parameters)}):\n{stores}"
+        f"def __getstate__(self):\n    return ({''.join(f'self.{n}, ' for n in names)})\n"
+        f"def __setstate__(self, state):\n{loads}"
+        f"def __replace__(self, /{', *' if names else ''}{given}):\n    return _cls({values})\n"
+    )
     made = ["__init__", "__getstate__", "__setstate__", "__replace__"]
     if keeps_hash:  # one frame for each level of a tree, as a dataclass has
         scope["_keep"] = cls.hashed.__set__
         every = "".join(f"self.{n}, " for n in names)
-        exec(
+        text += (
             "def __hash__(self):\n    try:\n        return self.hashed\n    except AttributeError:\n"
-            f"        _keep(self, found := hash(({every})))\n        return found\n",
-            scope,
+            f"        _keep(self, found := hash(({every})))\n        return found\n"
         )
         made.append("__hash__")
+    exec(text, scope)
     for name in made:
         scope[name].__qualname__ = f"{cls.__qualname__}.{name}"
         setattr(cls, name, scope[name])
