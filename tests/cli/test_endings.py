@@ -16,6 +16,7 @@ from pathlib import Path
 import pytest
 
 from bench.kills import alive, marked, wait_for
+from tests.started import MOMENT
 
 FILE = """\
 use std.ops.{matmul}
@@ -33,7 +34,7 @@ import resource, signal, sys, time; signal.signal(signal.SIGINT, signal.default_
 limit = int(sys.argv.pop(1)); limit and resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit))
 from tensorc_dsl.cli import endings
 from tensorc_dsl.cli.main import main
-from tensorc_dsl.machine import baseline, yardsticks
+{moment}from tensorc_dsl.machine import yardsticks
 {patched}
 main()
 """
@@ -49,7 +50,7 @@ def start(
     folder: Path, *arguments: str, trials: int = 100_000, file_bytes: int = 0, patched: str = ""
 ) -> subprocess.Popen[str]:
     command = [
-        sys.executable, "-c", COMMAND.format(patched=patched), str(file_bytes), "tune", "f.tsched", "endless",
+        sys.executable, "-c", COMMAND.format(patched=patched, moment=MOMENT), str(file_bytes), "tune", "f.tsched", "endless",
         "--strategy", "random", "--trials", str(trials), "--threads", "1", "--records", "r.sqlite", *arguments,
     ]  # fmt: skip
     return subprocess.Popen(

@@ -14,6 +14,7 @@ from tensorc_dsl.diagnostic import TschedError
 from tensorc_dsl.records.database import Database
 from tests.cli.test_endings import COMMAND, FILE
 from tests.cli.test_start import HEAVY, loaded
+from tests.started import MOMENT
 
 NEEDED = {"msgspec", "sqlite3", "importlib.metadata"}
 """Of what is heavy, that which a database takes."""
@@ -89,14 +90,14 @@ def test_a_file_that_may_only_be_read_takes_no_record(tmp_path: Path, monkeypatc
         Database.open(path)
 
 
-FULL = """\
+FULL = f"""\
 import sys
 from tensorc_dsl.records import errors
 from tensorc_dsl.records.database import Database
 def full(path):
     raise errors.disk_full(path)
 Database.open = Database.require_place = full
-from tensorc_dsl.cli.main import main; main()
+{MOMENT}from tensorc_dsl.cli.main import main; main()
 """
 
 
@@ -131,13 +132,13 @@ def test_python_hears_of_records_before_anything_is_measured(folder: Path, monke
         tensorc_dsl.load(folder / "f.tsched")["endless"].tune(trials=1, records=folder / "r.sqlite", progress=True)
 
 
-ONCE = """\
+ONCE = f"""\
 import sys
 from tensorc_dsl.api import searching
 def never(*_):
     raise AssertionError("the machine was measured twice before the search")
 searching.roof_of = never
-from tensorc_dsl.cli.main import main; main()
+{MOMENT}from tensorc_dsl.cli.main import main; main()
 """
 
 
