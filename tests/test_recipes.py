@@ -11,17 +11,18 @@ import re
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
 
+from tests.started import Commands
+
 ROOT = Path(__file__).resolve().parents[1]
 FOLDERS = ("bench", "docs", "editors", "examples", "grammar", "stdlib", "tensorc_dsl", "tests")
 FILES = ("CHANGELOG.md", "CONTRIBUTING.md", "LICENSE", "README.md", "pyproject.toml")
 TOY = ROOT / "tests" / "backends" / "toy" / "tensorc_toy"
-COMMAND = "from tensorc_dsl.cli.main import main; main()"
 
 
 @dataclass
@@ -31,6 +32,13 @@ class Copy:
     root: Path
     written: set[str] = field(default_factory=set)
     edited: set[str] = field(default_factory=set)
+    commands: Commands | None = None
+
+    @property
+    def environment(self) -> dict[str, str]:
+        """In which modules are those of the copy."""
+        kept = {k: v for k, v in os.environ.items() if not k.startswith(("PYTEST", "TSCHED"))}
+        return {**kept, "PYTHONPATH": str(self.root)}
 
     def write(self, path: str, text: str) -> None:
         """A new file."""
@@ -47,17 +55,16 @@ class Copy:
         self.edited.add(path)
 
     def run(self, *arguments: str) -> subprocess.CompletedProcess[str]:
-        environment = {k: v for k, v in os.environ.items() if not k.startswith(("PYTEST", "TSCHED"))}
         return subprocess.run(
             [sys.executable, *arguments], check=False, cwd=self.root, text=True, timeout=600,
-            stdout=subprocess.PIPE, stderr=subprocess.STDOUT, env={**environment, "PYTHONPATH": str(self.root)},
+            stdout=subprocess.PIPE, stderr=subprocess.STDOUT, env=self.environment,
         )  # fmt: skip
 
     def says(self, *arguments: str, status: int = 0) -> str:
         """What the command line prints."""
-        done = self.run("-c", COMMAND, *arguments)
-        assert done.returncode == status, done.stdout
-        return done.stdout
+        if self.commands is None:
+            self.commands = Commands(self.root, self.environment)
+        return self.commands.says(arguments, self.root, {}, status)
 
 
 def page(code: str, title: str, example: str, repair: str) -> str:
@@ -290,7 +297,7 @@ Touched = dict[str, tuple[set[str], set[str]]]
 
 
 @pytest.fixture(scope="module")
-def played(tmp_path_factory: pytest.TempPathFactory) -> tuple[Copy, Touched]:
+def played(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Copy, Touched]]:
     """A copy with all of it added and its parts generated, and what each recipe touched."""
     copy = Copy(tmp_path_factory.mktemp("repository"))
     for name in FOLDERS:
@@ -304,7 +311,9 @@ def played(tmp_path_factory: pytest.TempPathFactory) -> tuple[Copy, Touched]:
         copy.written, copy.edited = set(), set()
     made = copy.run("-m", "docs.generate")
     assert made.returncode == 0, made.stdout
-    return copy, touched
+    yield copy, touched
+    if copy.commands is not None:
+        copy.commands.close()
 
 
 @pytest.mark.parametrize("thing", RECIPES)

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import os
 import re
 import shutil
 import subprocess
 import sys
+from collections.abc import Callable, Iterator
+from contextlib import closing
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from tensorc_dsl.extensions import BACKENDS
+from tests.started import MOMENT, Commands
 
 ROOT = Path(__file__).resolve().parents[2]
 TOY = Path(__file__).parent / "toy"
@@ -46,14 +50,21 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def call(*arguments: str, status: int = 0) -> str:
-    """What the command says, on both streams."""
-    done = subprocess.run(
-        [sys.executable, "-c", COMMAND, *arguments],
-        check=False, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=300,
-    )  # fmt: skip
-    assert done.returncode == status, done.stdout
-    return done.stdout
+@pytest.fixture(scope="module")
+def commands() -> Iterator[Commands]:
+    with closing(Commands(ROOT, {**os.environ, "PYTHONPATH": f"{ROOT}:{TOY}"}, MOMENT)) as started:
+        yield started
+
+
+@pytest.fixture
+def call(folder: Path, commands: Commands) -> Callable[..., str]:
+    """What a command says, on both streams."""
+
+    def said(*arguments: str, status: int = 0) -> str:
+        variables = {name: os.environ[name] for name in ("PATH", "PYTHONPATH", "XDG_DATA_HOME")}
+        return commands.says(arguments, folder, variables, status)
+
+    return said
 
 
 def test_what_the_toy_needs_outside_of_its_folder_is_nothing() -> None:
@@ -80,7 +91,7 @@ def test_what_the_toy_needs_outside_of_its_folder_is_nothing() -> None:
     assert "toy" in there.stdout.split()
 
 
-def test_its_kind_is_checked_like_ours(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_its_kind_is_checked_like_ours(call: Callable[..., str]) -> None:
     assert call("check", "toy.tsched") == "toy.tsched: ok, 3 tasks\n"
     Path("near.tsched").write_text("target c = toi(cores=1)\nspace s for tow { }\n")
     said = call("check", "near.tsched", status=1)
@@ -88,11 +99,14 @@ def test_its_kind_is_checked_like_ours(folder: Path, monkeypatch: pytest.MonkeyP
     Path("none.tsched").write_text(FILE.replace("target c = toy(cores=1)", "").replace("for c", "for toy"))
     said = call("sample", "none.tsched", "same", status=1)
     assert "error[E0558]" in said and "= help: describe one: `target mine = toy(cores=4)`" in said
-    monkeypatch.setenv("PYTHONPATH", str(ROOT))
-    assert "error[E0227]: there is no target `toy`" in call("check", "toy.tsched", status=1)
+    alone = subprocess.run(
+        [sys.executable, "-c", COMMAND, "check", "toy.tsched"], env={**os.environ, "PYTHONPATH": str(ROOT)},
+        check=False, capture_output=True, text=True, timeout=300,
+    )  # fmt: skip
+    assert alone.returncode == 1 and "error[E0227]: there is no target `toy`" in alone.stderr
 
 
-def test_it_lowers_prints_and_refuses(folder: Path) -> None:
+def test_it_lowers_prints_and_refuses(call: Callable[..., str]) -> None:
     assert call("show", "toy.tsched", "small", "--stage", "lowered").startswith("kernel small(")
     assert "lowered" not in call("show", "toy.tsched", "small", "--stage", "lowered", "--after", "help")
     shown = call("show", "toy.tsched", "small", "--stage", "c", "--seed", "3")
@@ -111,7 +125,7 @@ def test_it_lowers_prints_and_refuses(folder: Path) -> None:
 
 
 @needs_compiler
-def test_it_tunes_replays_and_runs(folder: Path) -> None:
+def test_it_tunes_replays_and_runs(call: Callable[..., str]) -> None:
     said = call("tune", "toy.tsched", "small", "--trials", "4", "--strategy", "random", "--records", "r.sqlite")
     assert "best schedule: small.best.tsched" in said
     assert "the result is right" in call("replay", "toy.tsched", "small", "small.best.tsched")
@@ -119,7 +133,7 @@ def test_it_tunes_replays_and_runs(folder: Path) -> None:
     assert "no valid candidate" in call("tune", "toy.tsched", "never", "--trials", "2", status=3)
 
 
-def test_instructions_may_have_code_for_it(folder: Path) -> None:
+def test_instructions_may_have_code_for_it(call: Callable[..., str]) -> None:
     item = (
         'intrinsic add_4\n    desc (A: f32[4], C: f32[4]) {\n        C[i] += A[i]\n    }\n    lower KIND FORM "add"\n'
     )
@@ -131,7 +145,7 @@ def test_instructions_may_have_code_for_it(folder: Path) -> None:
     assert "error[E0673]: there are no targets of kind `toi`" in said and "did you mean `toy`?" in said
 
 
-def test_what_goes_wrong_in_it_is_said(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_goes_wrong_in_it_is_said(folder: Path, call: Callable[..., str], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", str(folder))
     assert "error[TOY2]" in call("tune", "toy.tsched", "small", status=1)
     (folder / "cc").write_text("#!/bin/sh\nexit 1\n")
