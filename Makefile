@@ -164,6 +164,10 @@ soak: $(VENV)/.dev ## Random schedules of the examples against the reference (SE
 schedules: $(VENV)/.dev ## Random steps of every primitive on small programs, each result proved and run (SEED=0 COUNT=300)
 	$(BIN)/python -m bench.schedules --seed $(SEED) --count $(COUNT) --jobs $(THREADS)
 
+.PHONY: nests
+nests: $(VENV)/.dev ## Random steps on random loops that are written out, which no compute gives (SEED=0 COUNT=300)
+	$(BIN)/python -m bench.schedules --nests --seed $(SEED) --count $(COUNT) --jobs $(THREADS)
+
 .PHONY: computes
 computes: $(VENV)/.dev ## Random computes, run in each way, against what the language's pages say they mean (COUNT=300)
 	COMPUTE_FUZZ=$(COUNT) $(BIN)/python -m pytest -q -n $(THREADS) tests/compute/test_meaning.py tests/compute/test_random.py

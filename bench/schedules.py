@@ -1,5 +1,7 @@
 """Random schedules of small programs of odd sizes: `python -m bench.schedules --seed 1 --count 20000 --jobs 2`.
 
+The programs are those of computes, or with `--nests` loops that are written out (`random_nests`).
+
 A schedule is a sequence of steps of random primitives with random arguments of the right kinds. Either a step is refused,
 with a refusal that its primitive declares, or the program after it is right: well formed, the same when printed and parsed,
 equal to the reference in every order of the loops that run at once, and proved so by `validate.validate`. Every NATIVE-th
@@ -25,6 +27,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from bench.judge import Judge, Verdict
+from bench.random_nests import random_nests
 from bench.random_programs import computes, random_program
 from bench.random_steps import NothingToName, Step, random_step, random_way
 from tensorc_dsl.diagnostic import render
@@ -42,6 +45,8 @@ OUT = Path("build/schedules")
 BATCH = 20
 """Schedules that a process is given at a time."""
 NATIVE = 10
+PROVED = 8
+"""Of loops that are written out, every so manyth: a proof takes far longer than a step."""
 STEPS = (1, 9)
 """Accepted steps of a schedule."""
 ENDLESS = 300
@@ -56,7 +61,10 @@ class Internal(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """A schedule that went wrong: `kind` as in `Verdict`, or "step" where a step raised what it must not."""
+    """A schedule that went wrong: `kind` as in `Verdict`, or "step" where a step raised what it must not.
+
+    `task` is empty for a program that no compute gives.
+    """
 
     number: int
     task: str
@@ -103,10 +111,12 @@ def applied(program: Program, step: Step) -> Program:
         raise Internal(traceback.format_exc()) from None
 
 
-def schedule(seed: int, number: int, tally: Tally, compute: str | None = None, native: bool = False) -> None:
+def schedule(
+    seed: int, number: int, tally: Tally, compute: str | None = None, native: bool = False, nests: bool = False
+) -> None:
     """Make the schedule of that number, judge it, and count what happened."""
     rng = random.Random(f"{seed}/{number}")
-    original, task = random_program(rng, compute)
+    original, task = (random_nests(rng), "") if nests else random_program(rng, compute)
     program, steps = original, list[Step]()
     wanted = rng.randint(*STEPS)
     tally.schedules += 1
@@ -129,7 +139,7 @@ def schedule(seed: int, number: int, tally: Tally, compute: str | None = None, n
             steps.append(step)
         if len(steps) >= wanted:
             break
-    verdict = Judge(original, number).judge(program, native)
+    verdict = Judge(original, number, stages=not nests).judge(program, native, proved=not nests or number % PROVED == 0)
     tally.natives += native
     if verdict.unproved:
         tally.unproved.append((verdict.unproved, number))
@@ -140,9 +150,9 @@ def schedule(seed: int, number: int, tally: Tally, compute: str | None = None, n
 # --- what went wrong --------------------------------------------------------------------------------------------------
 
 
-def ending(original: Program, steps: Sequence[Step], number: int) -> Verdict:
+def ending(failure: Failure, steps: Sequence[Step]) -> Verdict:
     """How the steps end; those that are refused are left out."""
-    program = original
+    program = failure.original
     for step in steps:
         try:
             program = applied(program, step)
@@ -150,7 +160,7 @@ def ending(original: Program, steps: Sequence[Step], number: int) -> Verdict:
             continue
         except Internal as e:
             return Verdict("step", str(e))
-    return Judge(original, number).judge(program, native=True)
+    return Judge(failure.original, failure.number, stages=bool(failure.task)).judge(program, native=True)
 
 
 def smallest(failure: Failure) -> Failure:
@@ -158,7 +168,7 @@ def smallest(failure: Failure) -> Failure:
     steps, fault, at = list(failure.steps), failure.fault, 0
     while at < len(steps):
         fewer = steps[:at] + steps[at + 1 :]
-        verdict = ending(failure.original, fewer, failure.number)
+        verdict = ending(failure, fewer)
         if verdict.kind == failure.kind:
             steps, fault = fewer, verdict.fault
         else:
@@ -167,7 +177,9 @@ def smallest(failure: Failure) -> Failure:
 
 
 def written(failure: Failure) -> str:
-    """The schedule as a file: the computes, the task, the steps; what is wrong, and the program, as comments."""
+    """The schedule as a file: the computes and the task, or the program; the steps; what is wrong, and the program after
+    them, as comments.
+    """
     program, recorder = failure.original, Recorder()
     recorder.start(program)
     span = Span(computes().source, 0, 0)
@@ -186,10 +198,11 @@ def written(failure: Failure) -> str:
         recorder.step(text, rewrite.results, span)
         program = rewrite.program
     compute = failure.original.name
+    given = f"{computes().source.text}\n{failure.task}" if failure.task else format_program(failure.original)
     body = "".join(f"    {line}\n" for line in recorder.lines)
     notes = "\n".join([f"{failure.kind}: {failure.fault}", "", format_program(program)])
     comment = "".join(f"// {line}".rstrip() + "\n" for line in notes.splitlines())
-    return f"{computes().source.text}\n{failure.task}\n\nschedule it for {compute} {{\n{body}}}\n\n{comment}"
+    return f"{given}\n\nschedule it for {compute} {{\n{body}}}\n\n{comment}"
 
 
 def _value(argument: Any, inside: bool = False) -> Value:
@@ -209,6 +222,7 @@ def _value(argument: Any, inside: bool = False) -> Value:
 class Batch:
     seed: int
     numbers: range
+    nests: bool = False
 
 
 def run(batch: Batch) -> Tally:
@@ -216,15 +230,15 @@ def run(batch: Batch) -> Tally:
     tally = Tally()
     for n in batch.numbers:
         faulthandler.dump_traceback_later(ENDLESS, exit=True)
-        schedule(batch.seed, n, tally, native=n % NATIVE == 0)
+        schedule(batch.seed, n, tally, native=n % NATIVE == 0, nests=batch.nests)
     faulthandler.cancel_dump_traceback_later()
     tally.failures = [smallest(f) for f in tally.failures]
     return tally
 
 
-def _batches(seed: int, start: int, count: int) -> Iterator[Batch]:
+def _batches(seed: int, start: int, count: int, nests: bool) -> Iterator[Batch]:
     for at in range(start, start + count, BATCH):
-        yield Batch(seed, range(at, min(at + BATCH, start + count)))
+        yield Batch(seed, range(at, min(at + BATCH, start + count)), nests)
 
 
 def _tell(tally: Tally, seed: int) -> None:
@@ -262,10 +276,15 @@ def main() -> None:
     parser.add_argument("--start", type=int, default=0, help="the number of the first schedule")
     parser.add_argument("--count", type=int, default=1000)
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1)
+    parser.add_argument(
+        "--nests", action="store_true", help="programs of loops that are written out, not those of computes"
+    )
     arguments = parser.parse_args()
     total, began = Tally(), time.monotonic()
     with ProcessPoolExecutor(arguments.jobs, get_context("spawn")) as pool:
-        batches = {pool.submit(run, b): b for b in _batches(arguments.seed, arguments.start, arguments.count)}
+        batches = {
+            pool.submit(run, b): b for b in _batches(arguments.seed, arguments.start, arguments.count, arguments.nests)
+        }
         for done in as_completed(batches):
             try:
                 _tell(tally := done.result(), arguments.seed)

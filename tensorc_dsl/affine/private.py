@@ -28,15 +28,16 @@ def is_private(program: Program, buffer: str, var: str) -> bool:
     return _written_first(tuple((x.var, x.extent) for x in around[:-1]), around[-1], buffer)
 
 
-def follow_writes(program: Program, buffer: str, block: str) -> bool:
+def follow_writes(program: Program, buffer: str, block: str, within: int = 0) -> bool:
     """Whether each read of the buffer by a block comes after a write of the element, or no block writes the buffer.
 
-    For a buffer with a copy per iteration the write must be in the same iteration.
+    For a buffer with a copy per iteration the write must be in the same iteration; and in the same one of the outermost
+    `within` loops, which the block and all writers share.
     """
     found = accesses((), program.body, frozenset((buffer,)))
     writes = [x for x in found if x.is_write]
     reads = [x for x in found if not x.is_write and x.block.name == block]
-    return not writes or _all_follow(reads, writes, len(home(program, program.buffer(buffer)) or ()))
+    return not writes or _all_follow(reads, writes, max(within, len(home(program, program.buffer(buffer)) or ())))
 
 
 @lru_cache(maxsize=4096)

@@ -32,7 +32,7 @@ from tensorc_dsl.check.kinds import (
 )
 from tensorc_dsl.check.listener import NOBODY, Listener
 from tensorc_dsl.check.signatures import of_module, usage
-from tensorc_dsl.diagnostic import Diagnostic
+from tensorc_dsl.diagnostic import Diagnostic, Note, help_note
 from tensorc_dsl.source import Span
 from tensorc_dsl.syntax import tree as t
 from tensorc_dsl.syntax.names import near
@@ -169,7 +169,7 @@ class Expressions(ABC):
     def _name(self, e: t.Name, name: str, scope: Scope) -> Kind:
         if name not in scope:
             self.listener.unknown(e.span, scope)
-            self.found.append(problems.UNKNOWN_NAME(e.span, notes=near(name, scope), name=name))
+            self.found.append(problems.UNKNOWN_NAME(e.span, notes=_instead(name, scope), name=name))
             return ANY
         binding = scope[name]
         self.listener.named(e.span, name, binding.places, binding.kind)
@@ -309,3 +309,12 @@ class Expressions(ABC):
         else:
             self.found.append(problems.NO_METHOD(function.span, notes, kind=show(kind), name=name))
         return ANY
+
+
+def _instead(name: str, scope: Scope) -> tuple[Note, ...]:
+    """The names that may be meant. What a step makes is called after what it is made of, but not in scope by that name."""
+    if name.rpartition("_")[0] not in scope:
+        return near(name, scope)
+    return (
+        help_note(f"what a step makes is in scope where it is bound: `let {name} = …`; its buffer is in `….writes`"),
+    )

@@ -36,14 +36,16 @@ def spatial(b: Block) -> tuple[Iter, ...]:
 
 
 def reduction_loops(program: Program, b: Block, around: tuple[For, ...]) -> frozenset[str]:
-    """The loops that count the reduction: all its iterators are 0 exactly if these loops are, and no other iterator uses
-    them. So the instances that initialise are those of the other loops.
+    """The loops that count the reduction: no other iterator uses them, and where the block initialises, all its iterators
+    are 0 exactly if these loops are. So the instances that initialise are those of the other loops.
     """
     reductions = [it for it in b.iters if it.kind is IterKind.REDUCE]
     counting = frozenset[str]().union(*(free_vars(it.binding) for it in reductions)) & {x.var for x in around}
     for it in spatial(b):
         for v in sorted(counting & free_vars(it.binding)):
             raise MIXED_LOOP(program, v, b.name, mixed=v, block=b.name)
+    if not b.init:
+        return counting
     zero: dict[str, Expr] = dict.fromkeys(counting, ZERO)
     ranges = extent_ranges(around)
     for it in reductions:

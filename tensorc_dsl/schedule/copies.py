@@ -103,8 +103,12 @@ def spanning_site(program: Program, loops: tuple[For, ...], buffer: str) -> Site
     return Site(loops, found[0], found[-1])
 
 
-def region_at(program: Program, around: tuple[For, ...], buffer: Buffer, blocks: Collection[str]) -> Region:
-    """A box that contains all elements of a buffer that some blocks access in one iteration of the loops `around`."""
+def region_at(
+    program: Program, around: tuple[For, ...], buffer: Buffer, blocks: Collection[str], *, written: bool = False
+) -> Region:
+    """A box that contains all elements of a buffer that some blocks access in one iteration of the loops `around`; with
+    `written` those that they store.
+    """
     outside = {x.var for x in around}
     found: list[RangedSubscripts] = []
     for loops, b in walk(program.body):
@@ -113,8 +117,9 @@ def region_at(program: Program, around: tuple[For, ...], buffer: Buffer, blocks:
             inner = inner_ranges(loops if around else [For(it.name, it.extent, ()) for it in b.iters], outside)
             values = bindings(b) if around else {}
             for s in (*b.init, *b.body):
-                indices = [x.indices for e in (s.value, *s.indices) for x in loads(e) if x.buffer == buffer.name]
-                indices += [s.indices] if s.buffer == buffer.name else []
+                indices = [s.indices] if s.buffer == buffer.name else []
+                if not written:
+                    indices += [x.indices for e in (s.value, *s.indices) for x in loads(e) if x.buffer == buffer.name]
                 found += [(tuple(substitute(i, values) for i in x), inner) for x in indices]
     return required_region(found, extent_ranges(around), buffer.shape)
 

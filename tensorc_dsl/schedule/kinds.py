@@ -3,10 +3,22 @@
 from __future__ import annotations
 
 from tensorc_dsl.affine.dependence import carried
+from tensorc_dsl.affine.private import is_private
 from tensorc_dsl.ir.expr import ONE, free_vars
 from tensorc_dsl.ir.look_back import passed_along
 from tensorc_dsl.ir.node import replace
-from tensorc_dsl.ir.program import Axis, For, IterKind, LoopKind, Program, blocks_in, is_atomic, replace_stmt
+from tensorc_dsl.ir.program import (
+    Axis,
+    For,
+    IterKind,
+    LoopKind,
+    Program,
+    blocks_in,
+    find_block,
+    is_atomic,
+    replace_stmt,
+)
+from tensorc_dsl.schedule.nests import replace_buffer
 from tensorc_dsl.schedule.refs import LoopRef
 from tensorc_dsl.schedule.refusal import refusal
 from tensorc_dsl.schedule.rewrite import Rewrite
@@ -23,7 +35,7 @@ def RACE(*focus: str, loop: str, dependence: object, repair: str) -> None: ...
 @refusal(
     "E0331",
     "`{loop}` cannot be {kind}: it is {where} the {other_kind} loop `{other}`",
-    help="a {other_kind} loop {rule}",
+    help="{rule}",
     at="loop",
 )
 def CLASH(*focus: str, loop: str, kind: str, where: str, other_kind: str, other: str, rule: str) -> None: ...
@@ -52,17 +64,32 @@ _RULES: dict[tuple[LoopKind, LoopKind], str] = {
 """Pairs of kinds (inside, around) that no backend supports, with the rule of the loop around."""
 
 
+def _a(kind: LoopKind) -> str:
+    return f"an {kind} loop" if kind is LoopKind.UNROLLED else f"a {kind} loop"
+
+
 def refuse_clash(program: Program, around: tuple[For, ...], loop: For, kind: LoopKind) -> None:
     """Refuse a kind that cannot be combined with the kinds of the loops around and below."""
     for other in around:
         if rule := _RULES.get((kind, other.kind)):
-            facts = {"where": "inside", "other": other.var, "other_kind": other.kind, "rule": rule}
+            facts = {
+                "where": "inside",
+                "other": other.var,
+                "other_kind": other.kind,
+                "rule": f"{_a(other.kind)} {rule}",
+            }
             raise CLASH(program, other.var, loop.var, loop=loop.var, kind=kind, **facts)
     for other in loops_below(loop):
         if _RULES.get((other.kind, kind)):
             facts = {"where": "around", "other": other.var, "other_kind": other.kind}
             raise CLASH(
-                program, loop.var, other.var, loop=loop.var, kind=kind, rule=f"stands in no {kind} loop", **facts
+                program,
+                loop.var,
+                other.var,
+                loop=loop.var,
+                kind=kind,
+                rule=f"{_a(other.kind)} stands in no {kind} loop",
+                **facts,
             )
 
 
@@ -74,9 +101,9 @@ def refuse_race(program: Program, loop: For, kind: LoopKind) -> None:
     dependence = carried(program, loop.var, kind)
     if dependence is not None:
         repair = (
-            _instead(loop, dependence.first, IterKind.REDUCE)
+            _instead(program, loop, dependence.first, IterKind.REDUCE)
             if dependence.reduction
-            else "choose a loop whose iterations touch different elements"
+            else _apart(program, loop, dependence.buffer)
         )
         focus = dict.fromkeys((loop.var, dependence.first, dependence.second))
         raise RACE(program, *focus, loop=loop.var, dependence=dependence, repair=repair)
@@ -90,21 +117,38 @@ def refuse_race(program: Program, loop: For, kind: LoopKind) -> None:
             if it.kind is not IterKind.SPATIAL and loop.var in free_vars(it.binding):
                 what = f"`{b.name}` takes its {it.kind} iterator `{it.name}` from it"
                 raise RACE(
-                    program, loop.var, b.name, loop=loop.var, dependence=what, repair=_instead(loop, b.name, it.kind)
+                    program,
+                    loop.var,
+                    b.name,
+                    loop=loop.var,
+                    dependence=what,
+                    repair=_instead(program, loop, b.name, it.kind),
                 )
 
 
-def _instead(loop: For, block: str, kind: IterKind) -> str:
+def _instead(program: Program, loop: For, block: str, kind: IterKind) -> str:
     """What to do where a loop counts a reduction or the steps of a scan of the block."""
-    b = next(x for x in blocks_in(loop.body) if x.name == block)
+    around, b = find_block(program, block)
     steps = {it.name for it in b.iters if it.kind is IterKind.REDUCE}
     places = {v for s in b.body for i in s.indices for v in free_vars(i)}
+    in_order = frozenset[str]().union(*(free_vars(it.binding) for it in b.iters if it.kind is not IterKind.SPATIAL))
+    elements = frozenset[str]().union(*(free_vars(it.binding) for it in b.iters if it.kind is IterKind.SPATIAL))
     ways: list[str] = []
-    if any(it.kind is IterKind.SPATIAL and it.extent != ONE for it in b.iters):
+    if any(x.var in elements - in_order and x.extent != ONE for x in around):
         ways.append(f"a spatial loop of `{block}` run at once instead")
-    if kind is IterKind.REDUCE and not steps & places:
+    if kind is IterKind.REDUCE and not steps & places and not elements & in_order:
         ways.append(f"partial results first: `rfactor({block}, {loop.var})`")
     return f"make {', or '.join(ways)}" if ways else f"leave `{loop.var}` in order"
+
+
+def _apart(program: Program, loop: For, buffer: str) -> str:
+    """What to do where iterations meet in a buffer: if each fills what it reads, each can have a buffer of its own."""
+    between = next((x for x in program.buffers if x.name == buffer and x.scope == "global"), None)
+    if between is not None:
+        local = replace_buffer(program, buffer, (replace(between, scope="local"),))
+        if is_private(local, buffer, loop.var):
+            return f'give each iteration a `{buffer}` of its own: `set_scope({buffer}, "local")`'
+    return "choose a loop whose iterations touch different elements"
 
 
 def at_once(

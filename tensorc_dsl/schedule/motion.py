@@ -1,18 +1,21 @@
 """Finds writers and readers of buffers, and decides whether a block may run at another place.
 
-A block may move to a place if each buffer that it reads has the same contents there as at the old place. This holds if two
+A block may move to a place if each buffer that it reads has the same contents there as at the old place. This holds if three
 conditions do. First, every other writer stands above both places, and either shares no loop with the new one (so it has run
 to its end), or the block runs only instances there that it ran before in the same iteration of the shared loops. Second, no
-writer stays in a loop that the block leaves and writes an element again in a later iteration of it.
+writer stays in a loop that the block leaves and writes an element again in a later iteration of it. Third, a reader of the
+block's result does not get what an earlier iteration of such shared loops computed, from contents that are gone
+(`same_version`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 from tensorc_dsl.affine.accesses import touched
 from tensorc_dsl.affine.coverage import apart, full_domain, not_affine
+from tensorc_dsl.affine.private import follow_writes
 from tensorc_dsl.affine.sets import bindings
 from tensorc_dsl.ir.expr import Expr, Var, free_vars, loads, substitute
 from tensorc_dsl.ir.memo import by_identity
@@ -170,16 +173,21 @@ class Unready:
     buffer: str
     writer: str
     again: str | None = None
-    """A loop that the block would leave, and in which the writer may overwrite the elements that it reads."""
+    """A loop in a later iteration of which the writer may overwrite the elements that the block reads."""
 
 
 def unready_input(
-    program: Program, block: str, place: InsertionPoint, within: Callable[[tuple[str, ...], str], bool]
+    program: Program,
+    block: str,
+    place: InsertionPoint,
+    within: Callable[[tuple[str, ...], str], bool],
+    current: Callable[[tuple[str, ...], str], bool] = lambda _shared, _buffer: True,
 ) -> Unready | None:
     """The first input of a block that may not have its contents at `place`; None if the block may run there.
 
     `within(shared, buffer)` tells whether the elements of `buffer` that the instances at the place read are written in the
-    same iteration of the shared loops, for instance since all these instances ran in it at the old place.
+    same iteration of the shared loops, for instance since all these instances ran in it at the old place. `current(shared,
+    buffer)` tells whether what is read of the block now comes from the same contents of `buffer`, as `same_version` does.
     """
     loops, b = find_block(program, block)
     order = positions(program)
@@ -191,6 +199,8 @@ def unready_input(
             above = at < order[block] and at < place.before
             if not above or is_carried(writer, (*common, *there)) or (there and not within(there, buffer)):
                 return Unready(buffer, writer.name)
+            if there and not current(there, buffer):
+                return Unready(buffer, writer.name, there[-1])
         if found := _overwritten(program, loops, place, buffer):
             return found
     return None
@@ -209,6 +219,27 @@ def _overwritten(program: Program, loops: tuple[For, ...], place: InsertionPoint
     (_, w), outer, left = found[-1]
     same = all((x, y) == (outer, left) for _, x, y in found)
     return None if same and apart(accesses, outer, left) else Unready(buffer, w.name, left[0])
+
+
+def written_once(program: Program, buffer: str, loops: Sequence[str]) -> bool:
+    """Whether all writers of a buffer stand in these loops, and no element is written in two iterations of them."""
+    found = writers(program, buffer)
+    if not all(set(loops) <= {x.var for x in around} for around, _ in found):
+        return False
+    return apart([((around, w), at) for around, w in found for at in stored_at(w, buffer)], (), loops)
+
+
+def same_version(program: Program, buffer: str, consumers: Iterable[str], shared: Sequence[str], source: str) -> bool:
+    """Whether what the consumers read of `buffer` comes from the contents that `source` has where they read it.
+
+    A writer of `source` stands in the `shared` loops with the consumers. Either an element of `source` is written in one
+    iteration of these only, or all that the consumers read of `buffer` is computed in the iteration in which they read it.
+    """
+    if not shared or written_once(program, source, shared):
+        return True
+    if not all(set(shared) <= {x.var for x in around} for around, _ in writers(program, buffer)):
+        return False
+    return all(follow_writes(program, buffer, name, len(shared)) for name in consumers)
 
 
 def stored_at(w: Block, buffer: str) -> list[tuple[Expr, ...]]:

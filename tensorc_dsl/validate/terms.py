@@ -274,12 +274,19 @@ def _start(t: Term, kind: str, values: Values, out: Terms) -> None:
 def _further(t: Term, node: Node, m: isl.Map, update: Statement | None) -> Term:
     """One term for each instance that `m` gives for an instance of the node of `t`."""
     step = t.leaf.intersect_domain(t.path.range()).apply_range(m)
+    own = t.update
+
+    def updated(leaf: isl.Map, before: isl.Map) -> tuple[Statement, isl.Map] | None:
+        # What combines the term still does where no other statement is named; its instances are told by the points before.
+        return (update, leaf) if update else own and (own[0], before.apply_range(own[1]))
+
     if step.is_injective():  # the new instance alone determines the term
         same = step.range().identity()
-        return Term(node, t.path.apply_range(step), same, (update, same) if update else t.update)
+        return Term(node, t.path.apply_range(step), same, updated(same, step.reverse()))
     longer = step.domain().identity().flat_range_product(step)
     path = t.path.apply_range(longer)
     points = path.range()
     skip = step.dim(isl.dim_type.in_)
     leaf = points.identity().project_out(isl.dim_type.out, 0, skip)
-    return Term(node, path, leaf, (update, leaf) if update else t.update)
+    before = points.identity().project_out(isl.dim_type.out, skip, step.dim(isl.dim_type.out))
+    return Term(node, path, leaf, updated(leaf, before))

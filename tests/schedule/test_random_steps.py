@@ -21,6 +21,12 @@ def test_accepted_steps_are_right(batch: int) -> None:
     assert tally.accepted.total() > 30, report(tally)
 
 
+def test_accepted_steps_on_loops_are_right() -> None:
+    tally = run(Batch(0, range(1, 25), nests=True))
+    assert not tally.failures, "\n".join(map(written, tally.failures))
+    assert tally.accepted.total() > 20, report(tally)
+
+
 @pytest.mark.parametrize("name", sorted(PRIMITIVES))
 def test_there_are_arguments_for_every_primitive(name: str) -> None:
     rng, made = random.Random(name), 0

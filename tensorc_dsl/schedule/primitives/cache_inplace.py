@@ -7,6 +7,7 @@ from dataclasses import replace
 from tensorc_dsl.ir.program import Program, fresh, used_names
 from tensorc_dsl.schedule.copies import (
     NOT_FILLED,
+    block_names,
     box_copy,
     insert,
     redirected,
@@ -46,8 +47,9 @@ def cache_inplace(
                                      for i, k: C_s[i] = C_s[i] + e
                                      for ax0: C[ax0] = C_s[ax0]
 
-    The copies stand just outside the outermost loop around the block in which no other block writes the buffer; they hold
-    the box that the block accesses there. The results are the two new blocks.
+    The copies stand just outside the outermost loop around the block in which no other block writes the buffer. Blocks that
+    read the buffer there read the copy, too: what is read in is the box that all of them access, what is written back the one
+    that `block` stores. The results are the two new blocks.
     In TVM: `cache_inplace`; in Exo: `stage_mem`.  Cases: tests/primitives/cache_inplace.md
     """
     b = the_block(program, block)[1]
@@ -60,12 +62,11 @@ def cache_inplace(
     used = used_names(program)
     cache = replace(old, name=copy_name(old, scope, used), scope=scope, annotations=())
     out = fresh(f"{old.name}_write", used)
-    region = region_at(program, site.loops, old, (b.name,))
-    nests = [
-        box_copy(name, target.name, source, region, site.loops, used)
-        for name, target, source in ((cache.name, cache, old), (out, old, cache))
-    ]
-    result = insert(redirected(program, site, old.name, cache.name), site, (nests[0],), (nests[1],))
+    used_there = region_at(program, site.loops, old, block_names(program, site))
+    written = region_at(program, site.loops, old, (b.name,), written=True)
+    into = box_copy(cache.name, cache.name, old, used_there, site.loops, used)
+    back = box_copy(out, old.name, cache, written, site.loops, used)
+    result = insert(redirected(program, site, old.name, cache.name), site, (into,), (back,))
     result = with_buffer(result, cache)
     require_defined(result, program, old.name, cache.name)
     require_order(result, program, site)

@@ -37,6 +37,7 @@ from tensorc_dsl.schedule.motion import (
     read_indices,
     readers,
     require_no_vector,
+    same_version,
     unready_input,
     writers,
 )
@@ -83,7 +84,7 @@ def NOT_INVERTIBLE(*focus: str, block: str, buffer: str, iterator: str) -> None:
 @refusal(
     "E0640",
     "`{block}` reads `{buffer}`, which `{writer}` may write over in a later iteration of `{again}`, before `{loop}`",
-    help="move `{block}` before the step that lets `{writer}` use an element again",
+    help="leave `{block}` where it is, or move it before the step that lets `{writer}` use an element again",
     at="loop",
 )
 def OVERWRITTEN(*focus: str, block: str, buffer: str, writer: str, again: str, loop: str) -> None: ...
@@ -174,8 +175,11 @@ def compute_at(
     def ran_there(shared: tuple[str, ...], _: str) -> bool:
         return set(shared) <= {x.var for x in nest[0]} and instances_within(new, nest, shared)
 
+    def current(shared: tuple[str, ...], source: str) -> bool:
+        return same_version(program, buffer.name, [b.name for _, b in consumers], shared, source)
+
     place = InsertionPoint(around, positions(program)[stmt_name(child)])
-    if found := unready_input(program, block.name, place, ran_there):
+    if found := unready_input(program, block.name, place, ran_there, current):
         if found.again is not None:
             facts = {"block": block.name, "buffer": found.buffer, "writer": found.writer, "again": found.again}
             raise OVERWRITTEN(program, block.name, found.writer, loop=at.var, **facts)

@@ -16,6 +16,7 @@ from tensorc_dsl.schedule.motion import (
     positions,
     read_indices,
     readers,
+    same_version,
     unready_input,
     writers,
 )
@@ -70,12 +71,16 @@ def compute_inline(program: Program, block: BlockRef) -> Rewrite[None]:
     order = positions(program)
     kept = {x.var for x in home(program, program.buffer(store.buffer)) or ()}
 
-    def same_contents(shared: tuple[str, ...], buffer: str) -> bool:
-        # A buffer with one copy keeps its contents; with one per iteration, the element must be used in the same iteration.
-        return program.buffer(buffer).scope == "global" or set(shared) <= kept
-
     result = program
     for loops, reader in consumers:
+
+        def same_contents(shared: tuple[str, ...], buffer: str, reader: str = reader.name) -> bool:
+            # A buffer with one copy keeps its contents until they are written again; with one per iteration, the element must
+            # be used in the same iteration.
+            if set(shared) <= kept or program.buffer(buffer).scope != "global":
+                return set(shared) <= kept
+            return same_version(program, store.buffer, [reader], shared, buffer)
+
         if found := unready_input(program, b.name, InsertionPoint(loops, order[reader.name]), same_contents):
             facts = {"block": b.name, "reader": reader.name, "buffer": found.buffer, "writer": found.writer}
             raise CHANGED(program, b.name, reader.name, **facts)

@@ -6,11 +6,11 @@ from tensorc_dsl.affine.accesses import written
 from tensorc_dsl.ir.program import Program
 from tensorc_dsl.schedule.copies import NOT_FILLED, body_at, site_of
 from tensorc_dsl.schedule.kinds import RACE
-from tensorc_dsl.schedule.motion import VECTOR
+from tensorc_dsl.schedule.motion import VECTOR, own_buffers
 from tensorc_dsl.schedule.nests import stmt_name
 from tensorc_dsl.schedule.places import NO_BLOCK, NO_BUFFER, NO_LOOP, the_block, the_buffer, the_loop
 from tensorc_dsl.schedule.primitive import primitive
-from tensorc_dsl.schedule.primitives.cache_read import NOT_READ, copied_in, require_read
+from tensorc_dsl.schedule.primitives.cache_read import NOT_READ, OWN, copied_in, require_read
 from tensorc_dsl.schedule.primitives.decompose_reduction import NOT_AROUND
 from tensorc_dsl.schedule.refs import BlockRef, BufferRef, LoopRef
 from tensorc_dsl.schedule.refusal import refusal
@@ -27,7 +27,7 @@ from tensorc_dsl.schedule.scopes import NO_SCOPE, require_scope
 def CHANGES(*focus: str, buffer: str, loop: str, block: str) -> None: ...
 
 
-@primitive(NO_BLOCK, NO_LOOP, NO_BUFFER, NO_SCOPE, NOT_AROUND, NOT_READ, CHANGES, NOT_FILLED, RACE, VECTOR)
+@primitive(NO_BLOCK, NO_LOOP, NO_BUFFER, NO_SCOPE, NOT_AROUND, NOT_READ, OWN, CHANGES, NOT_FILLED, RACE, VECTOR)
 def read_at(
     program: Program, loop: LoopRef, block: BlockRef, buffer: BufferRef, scope: str = "local"
 ) -> Rewrite[BlockRef]:
@@ -48,6 +48,8 @@ def read_at(
     if loop.name not in names:
         facts = {"block": reader.name, "loops": ", ".join(names) or "none"}
         raise NOT_AROUND(program, loop.name, reader.name, loop=loop.name, **facts)
+    if source.name in own_buffers(reader):
+        raise OWN(program, reader.name, block=reader.name, buffer=source.name)
     require_read(program, reader, source)
     site = site_of(program, reader.name, names.index(loop.name) + 1)
     here = next(s for s in body_at(program, site.loops) if stmt_name(s) == site.first)

@@ -12,7 +12,18 @@ from tensorc_dsl.affine.regions import RangedSubscripts, Region, inner_ranges, r
 from tensorc_dsl.affine.simplify import extent_ranges, simplify_where
 from tensorc_dsl.ir.expr import Expr, free_vars, substitute
 from tensorc_dsl.ir.print import format_expr
-from tensorc_dsl.ir.program import Block, For, IterKind, Program, Stmt, find_loop, replace_stmt, used_names, walk
+from tensorc_dsl.ir.program import (
+    Block,
+    For,
+    IterKind,
+    LoopKind,
+    Program,
+    Stmt,
+    find_loop,
+    replace_stmt,
+    used_names,
+    walk,
+)
 from tensorc_dsl.schedule.motion import (
     BEYOND,
     NOT_READY,
@@ -48,7 +59,7 @@ def NOTHING_BELOW(*focus: str, block: str, loop: str) -> None: ...
 @refusal(
     "E0368",
     "`{block}` cannot move: {reason}",
-    help="move it before that step",
+    help="leave it where it is, or move it before the step that made it so",
     at="block",
 )
 def ORDER(*focus: str, block: str, reason: str) -> None: ...
@@ -204,8 +215,10 @@ def _completed(
 def _instead(around: tuple[For, ...], repeats: str) -> str:
     """What to do where each iteration of one of the loops writes the part that the last of them is to complete."""
     outside = f"choose a loop outside of `{repeats}`" if around[0].var != repeats else ""
-    inside = f"reorder `{repeats}` to the inside" if around[-1].var != repeats else ""
-    return ", or ".join(filter(None, (outside, inside))) or f"leave it behind `{repeats}`"
+    below = around[[x.var for x in around].index(repeats) :]
+    movable = len(below) > 1 and all(len(x.body) == 1 and x.kind is LoopKind.SERIAL for x in below[:-1])
+    inside = f"reorder `{repeats}` to the inside" if movable else ""
+    return ", or ".join(filter(None, (outside, inside))) or "leave it where it is"
 
 
 def _writers_below(program: Program, buffer: str, around: tuple[For, ...]) -> list[Nest]:

@@ -20,6 +20,8 @@ from tensorc_dsl.schedule.motion import (
     positions,
     read_indices,
     readers,
+    same_version,
+    shared_loops,
     unready_input,
     writers,
 )
@@ -147,6 +149,15 @@ def _check_producer(program: Program, b: Block, producer: Block, buffer: str) ->
         raise refuse(f"`{other.name}` reads `{buffer}` too", other.name)
 
 
+def _require_current(program: Program, b: Block, reader: Nest, writer: Nest, buffer: str) -> None:
+    """Refuse to move a block if a reader may see what an earlier iteration of loops around it and a writer has written."""
+    shared = shared_loops(reader[0], writer[0])
+    if not same_version(program, buffer, [reader[1].name], shared, buffer):
+        names = {"loop": shared[-1], "reader": reader[1].name, "writer": writer[1].name}
+        reason = "`{reader}` may read what `{writer}` wrote in an earlier iteration of `{loop}`".format(**names)
+        raise ORDER(program, reader[1].name, writer[1].name, block=b.name, reason=reason)
+
+
 def _check_order(
     program: Program, result: Program, consumer: Nest, producer: Nest, new: Nest, target: str, between: str
 ) -> None:
@@ -165,10 +176,12 @@ def _check_order(
     for _, other in writers(program, target):
         if other.name != b.name:
             raise ORDER(program, b.name, other.name, block=b.name, reason=f"`{other.name}` writes `{target}` too")
-    for _, other in readers(program, target, but=b.name):
+    _require_current(program, b, consumer, producer, between)
+    for around, other in readers(program, target, but=b.name):
         if order[other.name] < order[b.name] or not follow_writes(result, target, other.name):
             reason = f"`{other.name}` reads `{target}` above the new place"
             raise ORDER(program, b.name, other.name, block=b.name, reason=reason)
+        _require_current(program, b, (around, other), consumer, target)
     for x in producer[0]:
         if x.kind in (LoopKind.PARALLEL, LoopKind.VECTORIZED) and (dependence := carried(result, x.var)):
             raise RACE(program, x.var, loop=x.var, dependence=dependence, repair="inline before making it so")

@@ -5,9 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+from tensorc_dsl.affine.linear import negate
 from tensorc_dsl.affine.parts import Element, Part
-from tensorc_dsl.affine.simplify import extent_ranges, simplify
-from tensorc_dsl.ir.expr import Expr, Load, Select, Var, conjunction, free_vars, substitute
+from tensorc_dsl.affine.sets import NotAffine, affine_only, feasible
+from tensorc_dsl.affine.simplify import TRUE, extent_ranges, simplify
+from tensorc_dsl.ir.expr import ZERO, Expr, Load, Select, Var, conjunction, free_vars, substitute
+from tensorc_dsl.ir.print import format_expr
 from tensorc_dsl.ir.program import (
     Block,
     Buffer,
@@ -182,8 +185,29 @@ def _guards(
                 repair = f"make partial results before splitting or fusing `{min(others)}`"
                 raise NO_PARTS(program, b.name, block=b.name, reason=reason, repair=repair)
             steps.append(substitute(c, known))
+    if steps and b.init:
+        _require_begun(program, b, split)
     where = tuple(c for c in b.where if not free_vars(c) & set(split.counting))
     return where, conjunction(tuple(steps))
+
+
+def _require_begun(program: Program, b: Block, split: _Split) -> None:
+    """Refuse if conditions may leave out the first step of an element, which initialises it, and not all others.
+
+    The block would go on with what it finds there, and what combines partial results initialises each element.
+    """
+    first: dict[str, Expr] = dict.fromkeys(split.counting, ZERO)
+    extents, ranges = {x.var: x.extent for x in split.around}, extent_ranges(split.around)
+    for c in (c for c in b.where if free_vars(c) & set(split.counting)):
+        begins = simplify(substitute(c, first), ranges)
+        try:
+            stray = begins != TRUE and feasible(extents, [*affine_only(b.where), negate(begins)])
+        except NotAffine:
+            stray = True
+        if stray:
+            reason = f"may go on with what it finds: `{format_expr(c)}` leaves out its first step"
+            repair = "take this step before the one that made the condition"
+            raise NO_PARTS(program, b.name, block=b.name, reason=reason, repair=repair)
 
 
 def _combined(b: Block, parts: Sequence[Part], split: _Split, inner: Sequence[For], used: set[str]) -> Stmt:

@@ -49,7 +49,7 @@ def write_at(program: Program, loop: LoopRef, block: BlockRef, scope: str = "loc
     site = spanning_site(program, around[: names.index(loop.name) + 1], target.name)
     group = [name for name in block_names(program, site) if target.name in touched(find_block(program, name)[1])]
     writing = [name for name in group if target.name in own_buffers(find_block(program, name)[1])]
-    region = region_at(program, site.loops, target, writing)
+    region = region_at(program, site.loops, target, writing, written=True)
     rewrite = copied_out(program, site, writer, target, region, scope)
     cache = rewrite.program.buffers[-1]
     for name in group:
