@@ -1,13 +1,13 @@
 """Assembles kernels for GPUs with ptxas: `python -m bench.ptxas --draws 6`. Needs `pip install nvidia-cuda-nvcc`, no GPU.
 
 For operators of the library at sizes as in networks, schedules are drawn for sm_80 and sm_90 by turns; those of "tensor …"
-are of `std.gpu.tensor_core`. Those of "hopper …" are of `std.gpu.hopper`, for sm_90a, all with instructions of warpgroups.
-For each it prints how many there were, how many use tensor cores, how many have no code or are refused by ptxas, how many
-spill registers, the most registers and bytes of stack, and the median seconds of processor time of lowering with PTX, and of
-ptxas. Where `nvdisasm` is installed, the machine code has an HMMA, IMMA or DMMA for each `mma.sync` of the PTX, an HGMMA for
-each `wgmma`, an LDSM for each `ldmatrix`, an LDGSTS for each copy that only starts, a UTMALDG for each box, a SHFL for each
-shuffle, and a RED, ATOMG or ATOMS for each `atom`; loops that ptxas unrolls have more. The status is 1 if one is refused, or
-has fewer.
+are of `std.gpu.tensor_core`, with floats of 8 bits for sm_89. Those of "hopper …" are of `std.gpu.hopper`, for sm_90a, all
+with instructions of warpgroups. For each it prints how many there were, how many use tensor cores, how many have no code or
+are refused by ptxas, how many spill registers, the most registers and bytes of stack, and the median seconds of processor
+time of lowering with PTX, and of ptxas. Where `nvdisasm` is installed, the machine code has an HMMA, QMMA, IMMA or DMMA for
+each `mma.sync` of the PTX, an HGMMA or QGMMA for each `wgmma`, an LDSM for each `ldmatrix`, an LDGSTS for each copy that
+only starts, a UTMALDG for each box, a SHFL for each shuffle, and a RED, ATOMG or ATOMS for each `atom`; loops that ptxas
+unrolls have more. The status is 1 if one is refused, or has fewer.
 """
 
 from __future__ import annotations
@@ -43,6 +43,8 @@ HOPPER = "hopper "
 TASKS = {
     "hopper matmul": "matmul(M=1024, N=1024, K=1024, T=f16, Acc=f32)",
     "hopper bf16": "matmul(M=1024, N=1024, K=1024, T=bf16, Acc=f32)",
+    "hopper e4m3": "dense_octets(M=1024, N=1024, K=1024, T=f8e4m3)",
+    "hopper e5m2": "dense_octets(M=1000, N=777, K=528, T=f8e5m2)",
     "hopper odd": "matmul(M=1000, N=777, K=513, T=f16, Acc=f32)",
     "hopper batched": "batch_matmul(G=8, M=128, N=128, K=64, T=f16, Acc=f32)",
     "hopper conv2d": "conv2d_nhwc(N=1, H=56, W=56, CI=64, KH=3, KW=3, CO=64, pad=1, T=f16, Acc=f32)",
@@ -55,6 +57,8 @@ TASKS = {
     "tensor conv2d": "conv2d_nhwc(N=1, H=64, W=64, CI=64, KH=3, KW=3, CO=64, pad=1, T=f16, Acc=f32)",
     "tensor i8": "matmul(M=1024, N=1024, K=1024, T=i8, Acc=i32)",
     "tensor u8": "matmul(M=1024, N=1024, K=1024, T=u8, Acc=i32)",
+    "tensor e4m3": "dense_octets(M=1024, N=1024, K=1024, T=f8e4m3)",
+    "tensor e5m2": "matmul(M=1000, N=777, K=513, T=f8e5m2, Acc=f32)",
     "tensor tf32": "rounded_product(M=1024, N=1024, K=1024)",
     "tensor f64": "matmul(M=512, N=512, K=512, T=f64, Acc=f64)",
     "tensor dense gelu": "dense_gelu(M=512, N=1024, K=512)",
@@ -86,6 +90,10 @@ compute dense_gelu(X: f16[M, K], W: f16[N, K], b: f32[N]) -> Y: f16[M, N] {
     Y[i, j] = f16(0.5 * Z[i, j] * (1 + erf(Z[i, j] * 0.7071067811865476)))
 }
 
+compute dense_octets(X: T[M, K], W: T[N, K]; T: dtype) -> Y: f32[M, N] {
+    Y[i, j] = sum[k] f32(X[i, k]) * f32(W[j, k])
+}
+
 compute rounded_product(A: f32[M, K], B: f32[K, N]) -> C: f32[M, N] {
     C[i, j] = sum[k] tf32(A[i, k]) * tf32(B[k, j])
 }
@@ -103,8 +111,10 @@ compute class_extremes(X: f32[N], L: i32[N]; C: int) -> M: f32[C] {
 SPACES = {TENSOR: "tensor_core", HOPPER: "hopper"}
 
 OPCODES = {
-    r"wgmma\.mma_async": "HGMMA",
-    r"\bmma\.sync\S+\.col\.f32": "HMMA",
+    r"wgmma\.mma_async\S+f16\b": "HGMMA",
+    r"wgmma\.mma_async\S+\.e[45]m[23]\b": "QGMMA",
+    r"\bmma\.sync\S+\.col\.f32\.(?:b?f16|tf32)": "HMMA",
+    r"\bmma\.sync\S+\.col\.f32\.e[45]m[23]": "QMMA",
     r"\bmma\.sync\S+\.col\.s32": "IMMA",
     r"\bmma\.sync\S+\.col\.f64": "DMMA",
     "ldmatrix": "LDSM",
@@ -137,11 +147,11 @@ def assembled(text: str, space: str, draws: int, seed: int, folder: Path) -> Fou
     """So many schedules of a task, through ptxas."""
     file, out = folder / "t.tsched", Found()
     name = text.partition("(")[0]
-    targets = ("sm_90a",) if space == "hopper" else ("sm_80", "sm_90")
+    targets = ("sm_90a",) if space == "hopper" else ("sm_89",) if "T=f8" in text else ("sm_80", "sm_90")
     uses = (
         "std.ops" if f"compute {name}(" in COMPUTES else f"std.ops.{{{name}}}",
         f"std.gpu.{space}.{{{space}}}",
-        "std.gpu.targets.{sm_80, sm_90, sm_90a}",
+        "std.gpu.targets.{sm_80, sm_89, sm_90, sm_90a}",
     )
     head = "".join(f"use {what}\n" for what in uses)
     for target in targets:

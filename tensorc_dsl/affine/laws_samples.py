@@ -49,7 +49,7 @@ Number = Fraction | float
 
 def is_whole(t: DType) -> bool:
     """Whether all values of the type are tried."""
-    return t.bits <= 8
+    return t.bits <= 8 and not t.is_float
 
 
 def example(a: Expr, b: Expr, operands: Sequence[str], t: DType) -> tuple[Any, ...] | None:

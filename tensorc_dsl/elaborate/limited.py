@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tensorc_dsl.ir import expr as ir
 from tensorc_dsl.ir.dtypes import DType
-from tensorc_dsl.ir.numbers import limits
+from tensorc_dsl.ir.numbers import largest_finite, limits
 
 
 def kept(value: ir.Expr, low: ir.Expr, high: ir.Expr) -> ir.Expr:
@@ -13,11 +13,23 @@ def kept(value: ir.Expr, low: ir.Expr, high: ir.Expr) -> ir.Expr:
 
 
 def saturated(x: ir.Expr, to: DType) -> ir.Expr:
-    """The number of an integer type that is nearest to `x`; of a float without its fraction, of NaN 0.
+    """The number of an integer type that is nearest to `x`; of a float without its fraction, of NaN 0. The finite number of a
+    float of 8 bits that is nearest to `x`; of NaN NaN.
 
-    Only ends that the type of `x` goes beyond are compared with. A conversion of a float keeps to the ends by itself.
+    Only ends that the type of `x` goes beyond are compared with. A conversion of a float to an integer keeps to the ends by
+    itself.
     """
     t = ir.dtype_of(x)
+    if to.is_float:
+        largest = int(largest_finite(to))
+        if t.is_float:
+            return ir.Cast(kept(x, ir.Const(-float(largest), t), ir.Const(float(largest), t)), to)
+        low, high = limits(t)
+        if low < -largest:
+            x = ir.Binary("max", x, ir.Const(-largest, t))
+        if largest < high:
+            x = ir.Binary("min", x, ir.Const(largest, t))
+        return ir.Cast(x, to)
     if not t.is_float:
         (least, most), (low, high) = limits(to), limits(t)
         if isinstance(x, ir.Const):

@@ -151,6 +151,12 @@ def NO_BOOL_CAST(*, repair: str) -> None: ...
 @problem("E0413", "`{op}` does not work on bool", help="use `and`, `or`, `not`, or convert with `f32(…)`")
 def BOOL_ARITHMETIC(*, op: str) -> None: ...
 @problem(
+    "E0413",
+    "`{op}` does not work on {dtype}: its values are stored and converted",
+    help="convert them to a wider type, `f32(…)`, and the result back: `{dtype}(…)`",
+)
+def STORED_ONLY(*, op: str, dtype: object) -> None: ...
+@problem(
     "E0414",
     "{value} does not fit type {dtype}",
     help="{dtype} holds {range}; convert what stands beside it, `{wider}(…)`",
@@ -174,8 +180,8 @@ def TAKES(*, name: str, kind: str, found: object, repair: str) -> None: ...
 def TAKES_WHOLE(*, name: str, found: object) -> None: ...
 @problem(
     "E0416",
-    "`saturate` converts to an integer type, and `{text}` is none",
-    "not an integer type",
+    "`saturate` converts to an integer or a float of 8 bits, and `{text}` is neither",
+    "another type",
     help="name the type first: `saturate(u8, {operand})`",
 )
 def SATURATES_TO(*, text: str, operand: str) -> None: ...

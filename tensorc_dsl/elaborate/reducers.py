@@ -10,6 +10,7 @@ from tensorc_dsl.elaborate.problems import (
     NARROW_POSITION,
     NOT_REDUCIBLE,
     NOTHING_TO_PICK,
+    STORED_ONLY,
     Invalid,
 )
 from tensorc_dsl.ir.dtypes import BOOL, I64, INDEX, DType
@@ -41,6 +42,8 @@ class Reducer:
 
     def check(self, e: tree.Reduce, dtype: DType) -> None:
         """Raise Invalid unless this reducer accepts the type."""
+        if not dtype.has_arithmetic:
+            raise Invalid(STORED_ONLY(e.body.span, op=e.reducer, dtype=dtype))
         if (dtype == BOOL) == self.on_bool:
             return
         wanted = "conditions" if self.on_bool else "numbers"

@@ -6,7 +6,6 @@ only through a cast.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import assert_never
@@ -26,7 +25,7 @@ from tensorc_dsl.elaborate.problems import Invalid, each
 from tensorc_dsl.ir import expr as ir
 from tensorc_dsl.ir.dtypes import BOOL, F64, I64, INDEX, DType
 from tensorc_dsl.ir.maths import MATHS, Takes
-from tensorc_dsl.ir.numbers import limits, nearest, wrapped
+from tensorc_dsl.ir.numbers import holds_value, limits, wrapped
 from tensorc_dsl.ir.print import format_expr
 from tensorc_dsl.ir.program import Buffer
 from tensorc_dsl.syntax import tree
@@ -51,7 +50,7 @@ class ValueBuilder(TypeFinder):
         if want is None:
             raise Invalid(problems.NO_TYPE(at.span, value=at.span.text))
         if want.is_float:
-            if math.isfinite(value) and math.isinf(nearest(float(value), want)):
+            if not holds_value(want, value):
                 raise _unfit(value, want, at)
             return ir.Const(float(value), want)
         low, high = limits(want)
@@ -127,6 +126,8 @@ class ValueBuilder(TypeFinder):
         t = ir.dtype_of(x)
         if t == BOOL:
             raise Invalid(problems.BOOL_ARITHMETIC(at.span, op=op))
+        if not t.has_arithmetic:
+            raise Invalid(problems.STORED_ONLY(at.span, op=op, dtype=t))
         return t
 
     def _pair(self, a: tree.Expr, b: tree.Expr, want: DType | None, op: str, at: tree.Expr) -> tuple[ir.Expr, ir.Expr]:
@@ -217,8 +218,8 @@ class ValueBuilder(TypeFinder):
         for op, a, b in zip(e.ops, e.operands, e.operands[1:], strict=False):
             literals = F64 if self.is_decimal(a) or self.is_decimal(b) else INDEX
             x, y = self._pair(a, b, literals, op, e)
-            if ir.dtype_of(x) == BOOL and op not in ("==", "!="):
-                raise Invalid(problems.BOOL_ARITHMETIC(e.span, op=op))
+            if ir.dtype_of(x) != BOOL or op not in ("==", "!="):
+                self._arithmetic(x, op, e)
             parts.append(ir.Compare(op, x, y))
             self._stays(parts[-1], e)
         out = ir.conjunction(tuple(parts))
@@ -345,16 +346,18 @@ class ValueBuilder(TypeFinder):
         made = each(*(lambda a=a: self.build(a, want) for a in e.args))
         for x, a in zip(made, e.args, strict=True):
             self.same_type(ir.dtype_of(x), ir.dtype_of(made[0]), a, "a bound of `clamp`")
+        self._arithmetic(made[0], "clamp", e)
         return kept(*made)
 
     def _saturate(self, to: tree.Expr, operand: tree.Expr) -> ir.Expr:
         """`saturate(type, x)`. Literals alone are counted in 64 bits, so that they may be beyond the type."""
         t = self.type_named_by(to)
-        if t is None or not t.is_integer:
+        if t is None or (not t.is_integer and t.has_arithmetic):
             raise Invalid(problems.SATURATES_TO(to.span, text=to.span.text, operand=operand.span.text))
         x = self.build(operand, self.infer(operand) or (F64 if self.is_decimal(operand) else I64))
         if ir.dtype_of(x) == BOOL:
             raise Invalid(problems.SATURATES(operand.span, text=operand.span.text, dtype=t))
+        self._arithmetic(x, "saturate", operand)
         return saturated(x, t)
 
     def _cast(self, e: tree.CallExpr, operand: tree.Expr, to: DType) -> ir.Expr:

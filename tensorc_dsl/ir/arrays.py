@@ -2,24 +2,51 @@
 
 from __future__ import annotations
 
+import math
+from functools import cache
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from tensorc_dsl.ir.dtypes import BF16, DType
+from tensorc_dsl.ir.numbers import code_of, largest_finite, overflows_above, value_of
 
 Array = NDArray[Any]
 
 _STORED: dict[str, str] = {
+    "f8e4m3": "uint8", "f8e5m2": "uint8",
     "f16": "float16", "bf16": "uint16", "f32": "float32", "f64": "float64", "bool": "bool", "index": "int64",
     "i8": "int8", "i16": "int16", "i32": "int32", "i64": "int64", "u8": "uint8", "u16": "uint16", "u32": "uint32",
 }  # fmt: skip
 
 
 def stored_dtype(t: DType) -> np.dtype[Any]:
-    """The NumPy type of a buffer in memory. NumPy has no bf16: such a buffer is its bit patterns, as uint16."""
+    """The NumPy type of a buffer in memory. Of bf16 and of floats of 8 bits, which NumPy lacks, it is that of their bits."""
     return np.dtype(_STORED[t.name])
+
+
+_EXTENSIONS = {"bf16": "bfloat16", "f8e4m3": "float8_e4m3fn", "f8e5m2": "float8_e5m2"}
+"""The names of types that the package `ml_dtypes` adds to NumPy: those of JAX, TensorFlow and others."""
+
+
+def in_numpy(t: DType) -> bool:
+    """Whether NumPy has the type by itself."""
+    return t.name not in _EXTENSIONS
+
+
+def as_stored(a: Array, t: DType) -> Array:
+    """An array as `stored_dtype(t)` over the same memory, if its elements are the values of `t` in a type added to NumPy."""
+    return a.view(stored_dtype(t)) if a.dtype.name == _EXTENSIONS.get(t.name) else a
+
+
+_DLPACK = {"f8e4m3": 10, "f8e5m2": 12, "bf16": 4}
+_DLPACK_KINDS = {"int": 0, "uint": 1, "float": 2, "bool": 6}
+
+
+def dlpack_code(t: DType) -> int:
+    """DLPack's code of the kind of a type, `DLDataTypeCode`."""
+    return _DLPACK.get(t.name, _DLPACK_KINDS[t.kind])
 
 
 def wide_dtype(t: DType) -> np.dtype[Any]:
@@ -31,12 +58,16 @@ def widen(a: Array, t: DType) -> Array:
     """The values of an array of `t`, in `wide_dtype(t)`. An array that is already wide is returned as it is."""
     if t == BF16 and a.dtype == np.uint16:
         return (a.astype(np.uint32) << 16).view(np.float32).astype(np.float64)
+    if t.is_float and t.bits == 8 and a.dtype == np.uint8:
+        return _octets(t)[a]
     return np.asarray(a, dtype=wide_dtype(t), order="C")
 
 
 def narrow(a: Array, t: DType) -> Array:
     """The values as a buffer of `t` stores them: floats rounded to nearest, ties to even; integers wrapped."""
     a = np.asarray(a)
+    if t.is_float and t.bits == 8:
+        return _to_octets(a, t)
     with np.errstate(over="ignore"):
         if t.is_float and t.bits == 16:
             a = np.asarray(_to_odd_single(a))  # of a single value NumPy makes a number
@@ -45,6 +76,31 @@ def narrow(a: Array, t: DType) -> Array:
             rounded = (bits + 0x7FFF + ((bits >> 16) & 1)) >> 16
             return np.where(np.isnan(a), 0x7FC0, rounded).astype(np.uint16)
         return a.astype(stored_dtype(t))
+
+
+@cache
+def _octets(t: DType) -> Array:
+    """The value of each code of a float of 8 bits."""
+    return np.array([value_of(code, t) for code in range(256)])
+
+
+@cache
+def _steps(t: DType) -> Array:
+    """Above zero, the ends of the numbers that round to each finite code but 0, in order: the middles between neighbours."""
+    finite = _octets(t)[: code_of(largest_finite(t), t) + 1]
+    return np.append((finite[1:] + finite[:-1]) / 2, overflows_above(t))
+
+
+def _to_octets(a: Array, t: DType) -> Array:
+    """Codes of the nearest values of a float of 8 bits, by a search among the middles. A middle goes to the even code."""
+    wide = a.astype(np.float64)  # an integer that this rounds is far beyond the largest number
+    size, steps = np.abs(wide), _steps(t)
+    code = np.searchsorted(steps, size)  # as many middles are below
+    middle = steps[np.minimum(code, len(steps) - 1)] == size
+    code = np.where(middle, code + (code & 1), code)
+    code = np.where(code == len(steps), code_of(math.inf, t), code)
+    none = code_of(math.nan, t)
+    return np.where(np.isnan(wide) | (code == none), none, code | np.signbit(wide) * 128).astype(np.uint8)
 
 
 def _to_odd_single(a: Array) -> Array:
@@ -67,11 +123,16 @@ def wrap(a: Array, t: DType) -> Array:
 
 def unit_roundoff(t: DType) -> float:
     """Half the distance from 1 to the next larger number of the type; 0 for integers."""
-    bits = {"f16": 11, "bf16": 8, "f32": 24, "f64": 53}.get(t.name)
+    bits = {"f8e4m3": 4, "f8e5m2": 3, "f16": 11, "bf16": 8, "f32": 24, "f64": 53}.get(t.name)
     return 0.0 if bits is None else 2.0**-bits
 
 
 def smallest_normal(t: DType) -> float:
-    """The smallest normal value of a float type, below which a result may be flushed to zero; 0 for integers."""
-    exponent = {"f16": -14, "bf16": -126, "f32": -126, "f64": -1022}.get(t.name)
+    """The smallest normal value of a float type; 0 for integers."""
+    exponent = {"f8e4m3": -6, "f8e5m2": -14, "f16": -14, "bf16": -126, "f32": -126, "f64": -1022}.get(t.name)
     return 0.0 if exponent is None else 2.0**exponent
+
+
+def flushed_below(t: DType) -> float:
+    """The size below which a result of a type may be flushed to zero, as machines do: of types that have arithmetic."""
+    return smallest_normal(t) if t.has_arithmetic else 0.0

@@ -31,10 +31,19 @@ class DType:
     def is_integer(self) -> bool:
         return self.kind in ("int", "uint")
 
+    @property
+    def has_arithmetic(self) -> bool:
+        """Whether there is arithmetic on values of the type. Floats of 8 bits are stored, passed on and converted."""
+        return not (self.is_float and self.bits == 8)
+
     def __str__(self) -> str:
         return self.name
 
 
+F8E4M3 = DType("f8e4m3", "float", 8)
+"""4 bits of exponent, 3 of mantissa, no infinities (OCP 8-bit Floating Point Specification, E4M3; "E4M3FN" elsewhere)."""
+F8E5M2 = DType("f8e5m2", "float", 8)
+"""5 bits of exponent, 2 of mantissa, as IEEE 754 would have them (OCP 8-bit Floating Point Specification, E5M2)."""
 F16 = DType("f16", "float", 16)
 BF16 = DType("bf16", "float", 16)
 F32 = DType("f32", "float", 32)
@@ -50,5 +59,7 @@ BOOL = DType("bool", "bool", 1)
 INDEX = DType("index", "int", 64)
 """The type of loop variables, extents and subscripts: signed, 64 bits, with division that rounds down."""
 
-DTYPES: dict[str, DType] = {t.name: t for t in (F16, BF16, F32, F64, I8, I16, I32, I64, U8, U16, U32, BOOL)}
+DTYPES: dict[str, DType] = {
+    t.name: t for t in (F8E4M3, F8E5M2, F16, BF16, F32, F64, I8, I16, I32, I64, U8, U16, U32, BOOL)
+}
 """The types a user can write, by name (`index` is not among them)."""

@@ -52,13 +52,13 @@ class MathFunction:
         """Whether the arguments may be of the type. An index has no width, so no function of bits takes one."""
         match self.takes:
             case Takes.FLOATS:
-                return t.is_float
+                return t.is_float and t.has_arithmetic
             case Takes.INTEGERS:
                 return t.is_integer and t != INDEX
             case Takes.NUMBERS:
-                return t not in (BOOL, INDEX)
+                return t not in (BOOL, INDEX) and t.has_arithmetic
             case Takes.ALL:
-                return t != BOOL
+                return t != BOOL and t.has_arithmetic
 
 
 MATHS: dict[str, MathFunction] = {

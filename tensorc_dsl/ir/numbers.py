@@ -11,9 +11,13 @@ import math
 from tensorc_dsl.ir.dtypes import DType
 
 _FORMATS: dict[str, tuple[int, int, int]] = {
+    "f8e4m3": (4, -9, 9), "f8e5m2": (3, -16, 16),
     "f16": (11, -24, 16), "bf16": (8, -133, 128), "f32": (24, -149, 128), "f64": (53, -1074, 1024),
 }  # fmt: skip
 """Of each float type: bits of the mantissa, exponent of the least number, exponent of the first power of 2 that overflows."""
+
+_FINITE = {"f8e4m3": 448.0}
+"""The largest number of a type without infinities: its only code above that is NaN."""
 
 
 def limits(t: DType) -> tuple[int, int]:
@@ -24,14 +28,14 @@ def limits(t: DType) -> tuple[int, int]:
 def lowest(t: DType) -> int | float:
     """The least value of the type, or -inf."""
     if t.is_float:
-        return float("-inf")
+        return -_FINITE.get(t.name, math.inf)
     return limits(t)[0]
 
 
 def highest(t: DType) -> int | float:
     """The greatest value of the type, or inf."""
     if t.is_float:
-        return float("inf")
+        return _FINITE.get(t.name, math.inf)
     return limits(t)[1]
 
 
@@ -40,7 +44,24 @@ def largest_finite(t: DType) -> float:
     if not t.is_float:
         return float("inf")
     bits, _, exponent = _FORMATS[t.name]
-    return 2.0 ** (exponent - 1) * (2.0 - 2.0 ** (1 - bits))
+    return _FINITE.get(t.name, 2.0 ** (exponent - 1) * (2.0 - 2.0 ** (1 - bits)))
+
+
+def overflowed(t: DType) -> float:
+    """What a float type has for a number beyond its largest: infinity, or NaN if it has none."""
+    return math.nan if t.name in _FINITE else math.inf
+
+
+def overflows_above(t: DType) -> float:
+    """The number above which a float type has none: the middle between its largest and the next one of the same grid."""
+    bits, _, exponent = _FORMATS[t.name]
+    return largest_finite(t) + 2.0 ** (exponent - 1 - bits)
+
+
+def holds_value(t: DType, x: int | float) -> bool:
+    """Whether a float type has a value near `x`: a number that is not too large, an infinity if it has them, NaN."""
+    y = nearest(x, t)
+    return math.isfinite(y) or math.isnan(x) or (math.isinf(x) and math.isinf(y))
 
 
 def consecutive(t: DType) -> int:
@@ -63,19 +84,45 @@ def truncated(x: float, t: DType) -> int:
 
 
 def nearest(x: int | float, t: DType) -> float:
-    """The value of a float type that is nearest to a number, ties to even; infinite if the number is too large."""
+    """The value of a float type that is nearest to a number, ties to even; `overflowed(t)` if the number is too large."""
     bits, least, beyond = _FORMATS[t.name]
     if isinstance(x, int) and t.bits < 64:
         x = _to_odd(x)
     x = float(x)
-    if t.bits == 64 or x == 0 or not math.isfinite(x):
+    if t.bits == 64 or x == 0 or math.isnan(x):
         return x
     exponent = math.frexp(x)[1]
-    if exponent > beyond:
-        return math.copysign(math.inf, x)
+    if exponent > beyond or math.isinf(x):
+        return math.copysign(overflowed(t), x)
     unit = max(exponent - bits, least)
     y = math.ldexp(float(round(math.ldexp(x, -unit))), unit)
-    return math.copysign(math.inf if abs(y) == 2.0**beyond else y, x)
+    return math.copysign(overflowed(t) if abs(y) > largest_finite(t) else y, x)
+
+
+def code_of(x: int | float, t: DType) -> int:
+    """The bits of the value of a float type that is nearest to a number, as an unsigned integer. Of NaN there is one code."""
+    bits, least, beyond = _FORMATS[t.name]
+    y = nearest(x, t)
+    sign = (math.copysign(1.0, y) < 0) << (t.bits - 1)
+    top = (2 * beyond - 1) << (bits - 1)  # the exponent of infinity, where there is one
+    if math.isnan(y):
+        return (1 << (t.bits - 1)) - 1 if t.bits == 8 else top | 1 << (bits - 2)
+    if math.isinf(y) or y == 0:
+        return sign | (top if y else 0)
+    unit = max(math.frexp(y)[1] - bits, least)
+    units = int(math.ldexp(abs(y), -unit))  # the exponent is counted from 1 on, and a normal number has its bit beside
+    return sign | (((unit - least) << (bits - 1)) + units)
+
+
+def value_of(code: int, t: DType) -> float:
+    """The value of a float type that has these bits."""
+    bits, least, _ = _FORMATS[t.name]
+    sign, code = -1.0 if code >> (t.bits - 1) else 1.0, code & ((1 << (t.bits - 1)) - 1)
+    if code > code_of(largest_finite(t), t):
+        return math.copysign(math.inf if code == code_of(math.inf, t) and overflowed(t) == math.inf else math.nan, sign)
+    step = code >> (bits - 1)
+    units = code - (max(step - 1, 0) << (bits - 1))
+    return sign * math.ldexp(units, max(step - 1, 0) + least)
 
 
 def _to_odd(n: int) -> int:

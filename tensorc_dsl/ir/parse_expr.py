@@ -6,7 +6,6 @@ converted unless the text says so: `f32(vi)`.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import assert_never
@@ -16,7 +15,7 @@ from tensorc_dsl.ir import expr as ir
 from tensorc_dsl.ir import problems
 from tensorc_dsl.ir.dtypes import BOOL, DTYPES, INDEX, DType
 from tensorc_dsl.ir.maths import CONDITIONS, MATHS, Takes
-from tensorc_dsl.ir.numbers import limits, nearest
+from tensorc_dsl.ir.numbers import holds_value, limits
 from tensorc_dsl.ir.print import format_expr
 from tensorc_dsl.ir.program import Buffer
 from tensorc_dsl.source import Span
@@ -105,7 +104,7 @@ class VisibleNames:
                 if ir.dtype_of(x) == BOOL:
                     raise TschedError(problems.NEGATED_BOOL(a.span))
                 # -1 * x instead of 0 - x, which would lose the sign of a zero.
-                kind = ir.dtype_of(x)
+                kind = _computes(ir.dtype_of(x), "-", a.span)
                 return (
                     ir.Binary("*", ir.Const(-1.0, kind), x) if kind.is_float else ir.Binary("-", ir.Const(0, kind), x)
                 )
@@ -194,6 +193,7 @@ class VisibleNames:
         x, y = self._pair(a, b, want, f"the operands of `{op}`", span)
         if ir.dtype_of(x) == BOOL:
             raise TschedError(problems.BOOL_OPERANDS(span, op=op))
+        _computes(ir.dtype_of(x), op, span)
         if op == "xor" and ir.dtype_of(x).is_float:
             raise TschedError(problems.XOR_OPERANDS(span, found=ir.dtype_of(x)))
         return ir.Binary(op, x, y)
@@ -202,6 +202,7 @@ class VisibleNames:
         parts: list[ir.Expr] = []
         for op, a, b in zip(ops, operands, operands[1:], strict=False):
             x, y = self._pair(a, b, None, f"the operands of `{op}`", a.span.to(b.span))
+            _computes(ir.dtype_of(x), op, a.span.to(b.span))
             parts.append(ir.Compare(op, x, y))
         joined = ir.conjunction(tuple(parts))
         assert joined is not None
@@ -247,6 +248,13 @@ class VisibleNames:
                 return ir.Cast(value, to)
 
 
+def _computes(t: DType, op: str, span: Span) -> DType:
+    """The type, if there is arithmetic on it. Raises TschedError otherwise."""
+    if not t.has_arithmetic:
+        raise TschedError(problems.STORED_OPERANDS(span, op=op, found=t))
+    return t
+
+
 def _is_cast(to: DType) -> bool:
     """Whether a value can be converted by writing the name of the type around it, without an effect on its meaning."""
     return to in DTYPES.values() and to != BOOL
@@ -272,7 +280,7 @@ def _literal(value: int | float, want: DType | None, span: Span) -> ir.Expr:
             return _literal(value, INDEX, span)
         raise TschedError(problems.NO_TYPE(span, value=value))
     if want.is_float:
-        if math.isfinite(value) and math.isinf(nearest(float(value), want)):
+        if not holds_value(want, value):
             raise TschedError(problems.NOT_HELD(span, dtype=want, value=value, limit="too large"))
         return ir.Const(float(value), want)
     if want == BOOL:

@@ -48,6 +48,13 @@ def ONE_CONVERTIBLE(*, what: str, left: DType, right: DType, wanted: DType, valu
 def NEGATED_BOOL() -> None: ...
 @problem("E0204", "`{op}` takes numbers; these are bool")
 def BOOL_OPERANDS(*, op: str) -> None: ...
+@problem(
+    "E0204",
+    "`{op}` does not work on {found}: its values are stored and converted",
+    "{found}",
+    "convert it to a wider type: `f32(…)`",
+)
+def STORED_OPERANDS(*, op: str, found: DType) -> None: ...
 @problem("E0204", "`xor` takes integers; these are {found}")
 def XOR_OPERANDS(*, found: DType) -> None: ...
 @problem("E0204", "`{name}` takes floats of one type; this is {found}", "{found}", "convert it: `{name}(f32(…))`")

@@ -10,7 +10,8 @@ block in which every condition of `where` (over loop variables) holds; the bindi
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import field
 from enum import StrEnum
 from typing import Literal
@@ -189,14 +190,34 @@ class Layout:
     places: tuple[tuple[str, Expr], ...]
 
 
+_PTX = re.compile(r"ptx(\d+)")
+
+
 @node
 class Lowering:
-    """The code of an instruction for one kind of target, if the target has all features of `requires`."""
+    """The code of an instruction for one kind of target, if the target has all features of `requires`.
+
+    `ptx84` among them is no feature: it is the version of PTX, 8.4, that the code is written in.
+    """
 
     target: str
     requires: tuple[str, ...]
     kind: Literal["asm", "call"]
     code: str
+
+    @property
+    def features(self) -> tuple[str, ...]:
+        """What a target must have."""
+        return tuple(r for r in self.requires if _PTX.fullmatch(r) is None)
+
+    @property
+    def ptx_version(self) -> int:
+        """The version of PTX, 84 for 8.4; 0 if it does not matter."""
+        return max((int(m[1]) for r in self.requires if (m := _PTX.fullmatch(r))), default=0)
+
+    def fits(self, kind: str, features: Iterable[str]) -> bool:
+        """Whether it is code for a target of a kind, with features."""
+        return self.target == kind and {*self.features} <= {*features}
 
 
 @node

@@ -20,7 +20,13 @@ _ROW_BITS = 128
 """The size of a row of a matrix that `ldmatrix` moves."""
 
 _LDMATRIX = re.compile(r"ldmatrix\.sync\.aligned\.m8n8\.x([124])(\.trans)?(\.shared(?:::cta)?)?\.b16")
-_MMA = re.compile(r"mma\.sync\.aligned\.m(8|16)n8k(\d+)\.row\.col\.\S+")
+_MMA = re.compile(r"mma\.sync\.aligned\.m(8|16)n8k(\d+)\.row\.col\.(\w+)\.(\w+)\.(\w+)\.(\w+)")
+
+_TYPES = {
+    "s8": "i8", "u8": "u8", "s32": "i32", "f16": "f16", "bf16": "bf16", "tf32": "f32", "f32": "f32", "f64": "f64",
+    "e4m3": "f8e4m3", "e5m2": "f8e5m2",
+}  # fmt: skip
+"""The types of elements, by what PTX calls them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +42,7 @@ def difference(i: Intrinsic, opcode: str, operands: Sequence[Held]) -> Differenc
     if m := _LDMATRIX.fullmatch(opcode):
         return _ldmatrix(i, int(m[1]), m[2] is not None, m[3] is not None, operands)
     if m := _MMA.fullmatch(opcode):
-        return _mma(i, int(m[1]), int(m[2]), operands)
+        return _mma(i, int(m[1]), int(m[2]), m.groups()[2:], operands)
     return None
 
 
@@ -110,11 +116,16 @@ def _misread(i: Intrinsic, to: Held, source: Held, turned: bool) -> str | None:
     return None
 
 
-def _mma(i: Intrinsic, rows: int, depth: int, operands: Sequence[Held]) -> Difference | None:
+def _mma(i: Intrinsic, rows: int, depth: int, types: Sequence[str], operands: Sequence[Held]) -> Difference | None:
     """Rows are shared by groups of four lanes, and each lane has adjacent elements of them, a register full."""
     if len(operands) != 4 or any(h.addresses for h in operands) or len(i.axes) != 3:
         return Difference("it takes four fragments", "write `mma… C, A, B, C;`")
     c, a, b, old = operands
+    wanted, given = (_TYPES.get(x, x) for x in types), [h.operand.dtype.name for h in (c, a, b, old)]
+    if (of := list(wanted)) != given:
+        return Difference(
+            f"its operands are of {', '.join(of)}, those of `desc` of {', '.join(given)}", "let both be the same"
+        )
     m, n = (x.name for x in i.axes[:2])
     k = i.axes[2].name
     sizes, extents = [rows, 8, depth], [x.extent for x in i.axes]

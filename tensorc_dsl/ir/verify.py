@@ -208,6 +208,10 @@ def _value(e: Expr, scope: UsableNames, where: str, program: Program) -> None:
                 raise ProgramError(f"{where}: {b} is read as {t} but holds {program.buffer(b).dtype}")
         case Binary(lhs=x, rhs=y) | Compare(lhs=x, rhs=y) if dtype_of(x) != dtype_of(y):
             raise ProgramError(f"{where}: `{format_expr(e)}` mixes {dtype_of(x)} and {dtype_of(y)}")
+        case Binary(lhs=x) | Compare(lhs=x) if not dtype_of(x).has_arithmetic:
+            raise ProgramError(
+                f"{where}: `{format_expr(e)}` computes with {dtype_of(x)}, which is stored and converted"
+            )
         case Logic(lhs=x, rhs=y) if (dtype_of(x), dtype_of(y)) != (BOOL, BOOL):
             raise ProgramError(f"{where}: `{format_expr(e)}` needs two bools")
         case Not(operand=x) if dtype_of(x) != BOOL:

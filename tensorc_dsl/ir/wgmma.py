@@ -19,10 +19,18 @@ from tensorc_dsl.ir.expr import Load, Var, loads
 from tensorc_dsl.ir.program import Intrinsic, IterKind, TileAxis
 from tensorc_dsl.ir.warp import GROUP, LANES, Described, Held, points
 
-OPCODE = re.compile(r"wgmma\.mma_async\.sync\.aligned\.m64n(\d+)k16\.f32\.(f16|bf16)\.(f16|bf16)")
+OPCODE = re.compile(r"wgmma\.mma_async\.sync\.aligned\.m64n(\d+)k(\d+)\.f32\.(\w+)\.(\w+)")
 
-_ENDING = re.compile(r"\s*,\s*(\w+)\s*,\s*1\s*,\s*1\s*,\s*([01])\s*,\s*([01])\s*")
-"""What follows the operands: whether the old sums count, no changed signs, and which operands have their lines along k."""
+_TYPES = {"f16": "f16", "bf16": "bf16", "e4m3": "f8e4m3", "e5m2": "f8e5m2"}
+"""The types of factors, by what PTX calls them."""
+
+_DEPTH = 256
+"""The bits of a row of the left factor."""
+
+_ENDING = re.compile(r"\s*,\s*(\w+)\s*,\s*1\s*,\s*1\s*(?:,\s*([01])\s*,\s*([01])\s*)?")
+"""What follows the operands: whether the old sums count, no changed signs, and which operands have their lines along k. Those
+of 8 bits always have them along the sum.
+"""
 
 FORM = "{ .reg .pred p; setp.eq.b32 p, 0, 0; wgmma… C, A, B, p, 1, 1, 0, 0; }"
 
@@ -40,19 +48,25 @@ def wgmma_difference(
     names = (i.store.buffer, *(x.buffer for x in loads(i.store.value) if x.buffer != i.store.buffer))
     rest = ours[1][m.end() :].strip()
     ending = _ENDING.fullmatch(rest[len(", ".join(names)) :]) if rest.startswith(", ".join(names)) else None
-    if ending is None or len(names) != 3:
-        return f"its operands are `{rest}`", f"write `{FORM}`"
+    octets = m[3] in ("e4m3", "e5m2")
+    if ending is None or len(names) != 3 or (ending[2] is None) != octets:
+        without = ", without the last two numbers" if octets else ""
+        return f"its operands are `{rest}`", f"write `{FORM}`{without}"
     if ours[0] != f"setp.eq.b32 {ending[1]}, 0, 0":
         return f"it adds to the old sums where `{ending[1]}` is true, which `{ours[0]}` does not say", f"write `{FORM}`"
     c, a, b = (operands[n] for n in names)
     if not isinstance(c, Held) or not isinstance(a, Described) or not isinstance(b, Described):
         return "its sums are in registers of four warps, and its factors have descriptors", f"write `{FORM}`"
     types = (c.operand.dtype.name, a.operand.dtype.name, b.operand.dtype.name)
-    if types != ("f32", m[2], m[3]) or m[2] != m[3]:
-        return f"its types are f32 and twice {m[2]}, those of `desc` are {', '.join(types)}", "let both be the same"
+    wanted = ("f32", *(_TYPES.get(x, x) for x in (m[3], m[4])))
+    if types != wanted:
+        return f"its types are {', '.join(wanted)}, those of `desc` are {', '.join(types)}", "let both be the same"
+    if m[3] != m[4] and not {m[3], m[4]} <= {"e4m3", "e5m2"}:
+        return f"it has no factors of {m[3]} and {m[4]}", "let both be of one type"
     rows, columns, depth = axes = _axes(i, a)
-    if [x.extent for x in axes] != [64, int(m[1]), 16] or int(m[1]) % 8 or not 8 <= int(m[1]) <= 256:
-        return f"it is a product of 64 x {m[1]} x 16", "let the sizes of `desc` be those of the opcode"
+    sizes = [64, int(m[1]), _DEPTH // a.operand.dtype.bits]
+    if [x.extent for x in axes] != sizes or int(m[2]) != sizes[2] or int(m[1]) % 8 or not 8 <= int(m[1]) <= 256:
+        return f"it is a product of {' x '.join(map(str, sizes))}", "let the sizes of `desc` be those of the opcode"
     return (
         _sums(c, _at(i, c.operand.name), rows, columns)
         or _factor(i, a, rows, depth, ending[2])
@@ -117,8 +131,9 @@ def _sums(c: Held, names: tuple[str, ...], rows: _Axis, columns: _Axis) -> tuple
     return None
 
 
-def _factor(i: Intrinsic, x: Described, outer: _Axis, depth: _Axis, turned: str) -> tuple[str, str] | None:
-    """Lines are rows of the left, or columns of the right operand; or, if it is turned, they are the depth."""
+def _factor(i: Intrinsic, x: Described, outer: _Axis, depth: _Axis, turned: str | None) -> tuple[str, str] | None:
+    """Lines are rows of the left, or columns of the right operand; or, if it is turned, they are the depth. None is for a
+    type that cannot be turned."""
     names = _at(i, x.operand.name)
     line, number = (depth, outer) if turned == "1" else (outer, depth)
     every = [dict(zip(names, point, strict=True)) for point in points(x.operand.shape)]
@@ -126,7 +141,8 @@ def _factor(i: Intrinsic, x: Described, outer: _Axis, depth: _Axis, turned: str)
     if here == [(line.of(values), number.of(values)) for values in every]:
         return None
     other = here == [(number.of(values), line.of(values)) for values in every]
-    repair = f"write {1 - int(turned)} for `{x.operand.name}`" if other else f'mend the layout "{x.operand.scope}"'
+    can = other and turned is not None
+    repair = f"write {1 - int(turned or 0)} for `{x.operand.name}`" if can else f'mend the layout "{x.operand.scope}"'
     return f"`{x.operand.name}` has lines along the sum, `(line: {line}, element: {number})`" if turned == "1" else (
         f"the lines of `{x.operand.name}` are not along the sum, `(line: {line}, element: {number})`"
     ), repair

@@ -12,7 +12,8 @@ from math import prod
 from string import ascii_letters
 from typing import assert_never
 
-from tensorc_dsl.ir.dtypes import BF16, INDEX, DType
+from tensorc_dsl.ir.arrays import in_numpy
+from tensorc_dsl.ir.dtypes import INDEX, DType
 from tensorc_dsl.ir.expr import (
     Binary,
     Cast,
@@ -65,7 +66,7 @@ class _Writer:
 
     def text(self) -> str:
         for p in (*self.program.params, *self.program.buffers):
-            if p.dtype == BF16:
+            if not in_numpy(p.dtype):
                 raise Missing
             self.shapes[p.name] = shape_of(p)
             self.names[p.name] = f"a{len(self.names)}"

@@ -16,8 +16,8 @@ from typing import assert_never
 
 import numpy as np
 
-from tensorc_dsl.ir.arrays import stored_dtype
-from tensorc_dsl.ir.dtypes import BF16, DType
+from tensorc_dsl.ir.arrays import in_numpy, stored_dtype
+from tensorc_dsl.ir.dtypes import DType
 from tensorc_dsl.ir.expr import (
     Binary,
     Call,
@@ -163,7 +163,7 @@ class Values:
             case Select():
                 return self.select(e)
             case Cast(operand=a, dtype=t):
-                if t == BF16:
+                if not in_numpy(t):
                     raise Missing
                 return self.joined(f"np.asarray({{}}).astype(np.{type_name(t)})", self.code(a))
             case Call(function=f, args=args):

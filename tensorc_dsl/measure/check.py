@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from math import isinf
 from typing import Any
 
 import numpy as np
@@ -10,7 +11,7 @@ from numpy.typing import NDArray
 
 from tensorc_dsl.ir.arrays import widen
 from tensorc_dsl.ir.dtypes import DType
-from tensorc_dsl.ir.numbers import largest_finite
+from tensorc_dsl.ir.numbers import overflowed, overflows_above
 
 Array = NDArray[Any]
 
@@ -71,6 +72,6 @@ def _share(got: Array, expected: Array, tolerance: NDArray[np.float64], dtype: D
     share[~(tolerance > 0)] = np.inf
     same |= (np.isnan(got) & np.isnan(expected)) | np.isinf(tolerance)
     if dtype is not None and dtype.is_float:
-        beyond = np.abs(expected) + tolerance > largest_finite(dtype)
-        same |= np.isinf(got) & (np.sign(got) == np.sign(expected)) & beyond
+        lost = np.isinf(got) & (np.sign(got) == np.sign(expected)) if isinf(overflowed(dtype)) else np.isnan(got)
+        same |= lost & (np.abs(expected) + tolerance >= overflows_above(dtype))
     return np.where(same, 0.0, np.where(np.isnan(share) | ~np.isfinite(expected), np.inf, share))

@@ -28,7 +28,7 @@ from typing import assert_never
 
 import numpy as np
 
-from tensorc_dsl.ir.arrays import Array, smallest_normal, unit_roundoff
+from tensorc_dsl.ir.arrays import Array, flushed_below, smallest_normal, unit_roundoff
 from tensorc_dsl.ir.dtypes import DType
 from tensorc_dsl.ir.expr import (
     Binary,
@@ -94,7 +94,7 @@ def bounded(program: Program, inputs: Mapping[str, Array]) -> tuple[dict[str, Ar
     allowed: dict[str, Array] = {}
     for p in program.outputs:
         bound = np.broadcast_to(errors[p.name], shape_of(p))
-        number = np.where(np.isinf(bound), np.finfo(np.float64).max, bound) + smallest_normal(p.dtype)
+        number = np.where(np.isinf(bound), np.finfo(np.float64).max, bound) + flushed_below(p.dtype)
         number = np.where(np.isfinite(values[p.name]), number, 0.0)
         allowed[p.name] = np.where(np.isnan(bound), np.inf, number)
     return values, allowed
@@ -358,9 +358,11 @@ class _Errors(Evaluation):
             error = dx
         else:  # Kernel and reference both round, and the numbers that they round differ.
             error = np.where(dx > 0, dx + 2 * np.maximum(np.abs(value), smallest_normal(new)) * unit_roundoff(new), dx)
-            if np.isinf(value).any():
-                sure = (cast(x - dx, old, new) == value) & (cast(x + dx, old, new) == value)
-                error = np.where(np.isinf(value), np.where(sure, 0.0, np.nan), error)
+            beyond = np.isinf(value) | (np.isnan(value) & ~np.isnan(x))
+            if beyond.any():
+                kept = [cast(end, old, new) for end in (x - dx, x + dx)]
+                sure = np.logical_and.reduce([(v == value) | (np.isnan(v) & np.isnan(value)) for v in kept])
+                error = np.where(beyond, np.where(sure, 0.0, np.nan), error)
             if new.is_float:
                 self.overflows.rounding(value, new, 0.0)
         return value, self.overflows.carried(partial(cast, old=old, new=new), value, error, new, (x, dx, old))

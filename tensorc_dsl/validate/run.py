@@ -148,9 +148,12 @@ def _apart(x: Array, y: Array, slack: float) -> tuple[int, ...] | None:
 
 
 def _slack(p: Program) -> float:
-    """The possible effect of rounding on a result, relative to its largest element; mostly that of conversions."""
+    """The possible effect of rounding on a result, relative to its largest element; mostly that of conversions.
+
+    Nothing adds up in a type without arithmetic, so values of it are apart by two neighbours at most.
+    """
     narrow = [x.dtype for b in blocks(p) for s in b.body for x in _casts(s.value) if x.dtype.is_float]
-    return max([RELATIVE, *(64 * unit_roundoff(t) for t in narrow)])
+    return max([RELATIVE, *((64 if t.has_arithmetic else 4) * unit_roundoff(t) for t in narrow)])
 
 
 def _casts(e: Expr) -> Iterator[Cast]:

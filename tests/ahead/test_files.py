@@ -166,6 +166,9 @@ def test_the_header_says_everything(tmp_path: Path) -> None:
     text = export(tmp_path, "bf16_twice", "header").read_text("utf-8")
     assert "const uint16_t *X" in text
     assert "X: input, bf16[N] as its bits" in text
+    text = export(tmp_path, "f8_quantized", "header").read_text("utf-8")
+    assert "const float *X, uint8_t *Y" in text
+    assert "Y: output, f8e4m3[N] as its bits" in text
 
 
 def run(*arguments: str, status: int = 0) -> str:

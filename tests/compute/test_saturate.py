@@ -200,22 +200,22 @@ compute f(X: i32[N]) -> Y: u8[N] { let B = narrowed(X, T=u8)
     [
         (
             "saturate(f32, X[i])",
-            "error[E0416]: `saturate` converts to an integer type, and `f32` is none\n --> t.tsched:1:52",
+            "error[E0416]: `saturate` converts to an integer or a float of 8 bits, and `f32` is neither\n --> t.tsched:1:52",
             "name the type first: `saturate(u8, X[i])`",
         ),
         (
             "saturate(bool, X[i])",
-            "error[E0416]: `saturate` converts to an integer type, and `bool` is none",
+            "error[E0416]: `saturate` converts to an integer or a float of 8 bits, and `bool` is neither",
             "name the type first: `saturate(u8, X[i])`",
         ),
         (
             "saturate(X[i], u8)",
-            "error[E0416]: `saturate` converts to an integer type, and `X[i]` is none",
+            "error[E0416]: `saturate` converts to an integer or a float of 8 bits, and `X[i]` is neither",
             "name the type first: `saturate(u8, u8)`",
         ),
         (
             "saturate(X[i], 3)",
-            "error[E0416]: `saturate` converts to an integer type, and `X[i]` is none",
+            "error[E0416]: `saturate` converts to an integer or a float of 8 bits, and `X[i]` is neither",
             "name the type first: `saturate(u8, 3)`",
         ),
         ("saturate(u8)", "error[E0416]: `saturate` takes 2 values, but was given 1", ""),

@@ -9,7 +9,7 @@ from functools import cache
 import numpy as np
 
 from tensorc_dsl.api.drawing import sample
-from tensorc_dsl.backend.cuda.codegen.ptx import device_module, ptx_of
+from tensorc_dsl.backend.cuda.codegen.ptx import device_module, ptx_of, version_of
 from tensorc_dsl.backend.cuda.emulate import emulation
 from tensorc_dsl.backend.cuda.lower.kernels import Barrier, Device, DeviceKernel, DeviceProgram, Nested
 from tensorc_dsl.backend.memory import aligned_copy, aligned_empty
@@ -57,7 +57,7 @@ def whole(trace: Trace) -> Trace:
 
 def ptx(p: DeviceProgram, cpu: str) -> str:
     """The PTX of kernels."""
-    return ptx_of(device_module(p), cpu)
+    return ptx_of(device_module(p), cpu, version_of(p))
 
 
 def emulated(p: DeviceProgram, program: Program, inputs: Mapping[str, Array]) -> tuple[str, list[dict[str, Array]]]:

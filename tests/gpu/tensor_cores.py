@@ -57,7 +57,7 @@ def kernels(t: Task, count: int) -> list[tuple[Program, DeviceProgram]]:
     out: list[tuple[Program, DeviceProgram]] = []
     for seed in range(20 * count + 20):
         program = whole(t.sample(seed)).program
-        found = lower_device(program)
+        found = lower_device(program, tuple(t.target.feature_names))
         if any(s for k in found.kernels for s in collectives_in(k.body)):
             out.append((program, found))
         if len(out) == count:

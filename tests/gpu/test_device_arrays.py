@@ -11,7 +11,7 @@ import pytest
 
 from tensorc_dsl.backend.cuda.runtime import capsule, driver, streams
 from tensorc_dsl.backend.cuda.runtime.arrays import DeviceArray
-from tensorc_dsl.ir.dtypes import BF16, F32
+from tensorc_dsl.ir.dtypes import BF16, F8E4M3, F8E5M2, F32
 from tests.gpu.products import PRODUCT, calls, kernel_of, operands
 
 # --- arrays ----------------------------------------------------------------------------------------------------------
@@ -121,6 +121,10 @@ def test_bf16_has_a_type_in_dlpack_alone(gpu: Any) -> None:
     a = DeviceArray(device, (2, 4), BF16)
     assert capsule.tensor_in(a.__dlpack__()).element == (4, 16)
     assert a.__cuda_array_interface__["typestr"] == "<u2"
+    for t, code in ((F8E4M3, 10), (F8E5M2, 12)):
+        a = DeviceArray(device, (2, 4), t)
+        assert capsule.tensor_in(a.__dlpack__()).element == (code, 8)
+        assert a.__cuda_array_interface__["typestr"] == "|u1"
 
 
 # --- streams ---------------------------------------------------------------------------------------------------------

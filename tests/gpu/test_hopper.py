@@ -83,6 +83,25 @@ CASES: dict[str, tuple[str, dict[str, Decision], Callable[..., Array]]] = {
         {"copied": "boxes", "copied_1": "boxes"},
         lambda a, b: a @ b,
     ),
+    "e4m3": ("two_types(M=64, N=64, K=256, S=f8e4m3, T=f8e4m3)", {}, lambda a, b: a @ b.T),
+    "e4m3, boxes": (
+        "two_types(M=128, N=64, K=256, S=f8e4m3, T=f8e4m3)",
+        {"copied": "boxes", "copied_1": "boxes", "ahead": 2},
+        lambda a, b: a @ b.T,
+    ),
+    "e5m2, 128 columns at once": (
+        "two_types(M=64, N=256, K=128, S=f8e5m2, T=f8e5m2)",
+        {"inner_1": (1, 2, 2, 64), "times": 2},
+        lambda a, b: a @ b.T,
+    ),
+    "e4m3 and e5m2, odd": ("two_types(M=50, N=70, K=144, S=f8e4m3, T=f8e5m2)", {}, lambda a, b: a @ b.T),
+    "e5m2 and e4m3, boxes": (
+        "two_types(M=64, N=64, K=128, S=f8e5m2, T=f8e4m3)",
+        {"copied": "boxes", "copied_1": "boxes"},
+        lambda a, b: a @ b.T,
+    ),
+    "e4m3, rows of both": ("any_product(M=64, N=64, K=128, T=f8e4m3, Acc=f32)", {}, lambda a, b: a @ b),
+    "e4m3, columns of both": ("any_turned(M=64, N=64, K=128, T=f8e4m3, Acc=f32)", {}, lambda a, b: a.T @ b.T),
     "bias": ("half_biased(M=64, N=64, K=64)", {}, lambda a, b, d: np.maximum(a @ b + d, 0)),
 }
 
@@ -90,6 +109,7 @@ CASES: dict[str, tuple[str, dict[str, Decision], Callable[..., Array]]] = {
 COLUMNS = {
     "128 columns at once": 2,
     "256 columns at once": 4,
+    "e5m2, 128 columns at once": 2,
     "128 columns of rows at once": 2,
     "256 columns of rows at once": 4,
     "columns of the left, 128 at once": 2,
@@ -107,6 +127,10 @@ FEW = (
     "roles",
     "a role beyond the array",
     "bias",
+    "e4m3, boxes",
+    "e5m2, 128 columns at once",
+    "e4m3 and e5m2, odd",
+    "e4m3, rows of both",
 )
 """The cases in tests; a campaign has all."""
 
@@ -159,7 +183,8 @@ def test_kernels_are_exact_on_small_integers(case: str, tmp_path: Path) -> None:
             "copied",
             "copied_1",
         } <= decisions.keys()
-        assert f"m64n{64 * COLUMNS.get(case, 1)}k16" in code and ".local" not in code
+        octets = "f8e" in text
+        assert f"m64n{64 * COLUMNS.get(case, 1)}k{32 if octets else 16}" in code and ".local" not in code
         fault, outputs = emulated(found, program, inputs)
         assert fault == ""
         for out in outputs:
@@ -170,5 +195,6 @@ def test_kernels_are_exact_on_small_integers(case: str, tmp_path: Path) -> None:
             assert "C75" not in said  # it would say so if it had to wait behind each instruction
         if tool("ptxas") is not None and tool("nvdisasm") is not None:
             machine = sass_of(code, "sm_90a")
-            assert len(re.findall(r"HGMMA\.64x\d+x16\.F32", machine)) >= code.count("wgmma.mma_async")
+            opcode = r"QGMMA\.64x\d+x32\.F32" if octets else r"HGMMA\.64x\d+x16\.F32"
+            assert len(re.findall(opcode, machine)) >= code.count("wgmma.mma_async")
             assert machine.count("UTMALDG") >= code.count("cp.async.bulk.tensor")

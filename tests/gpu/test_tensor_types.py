@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tensorc_dsl.backend.cuda.sass import assemble, tool
+from tensorc_dsl.backend.cuda.sass import assemble, sass_of, tool
 from tensorc_dsl.reference.maths import tf32
 from tests.gpu.kernels import emulated, ptx
 from tests.gpu.tensor_cores import DRAWS, STDLIB, drawn, whole_numbers
@@ -27,21 +27,32 @@ CASES = {
     "tf32 turned and odd": ("rounded_turned(M=17, N=9, K=13)", "m16n8k8.row.col.f32.tf32.tf32.f32"),
     "f64": ("any_product(M=16, N=24, K=16, T=f64, Acc=f64)", "m8n8k4.row.col.f64.f64.f64.f64"),
     "f64 turned and odd": ("any_turned(M=9, N=17, K=6, T=f64, Acc=f64)", "m8n8k4.row.col.f64.f64.f64.f64"),
+    "f8e4m3": ("any_product(M=32, N=24, K=64, T=f8e4m3, Acc=f32)", "m16n8k32.row.col.f32.e4m3.e4m3.f32"),
+    "f8e5m2 turned and odd": ("any_turned(M=17, N=9, K=33, T=f8e5m2, Acc=f32)", "m16n8k32.row.col.f32.e5m2.e5m2.f32"),
+    "two types": ("two_types(M=17, N=24, K=64, S=f8e4m3, T=f8e5m2)", "m16n8k32.row.col.f32.e4m3.e5m2.f32"),
+    "two types, the other way": (
+        "two_types(M=16, N=8, K=31, S=f8e5m2, T=f8e4m3)",
+        "m16n8k32.row.col.f32.e5m2.e4m3.f32",
+    ),
 }
 
 
 @pytest.mark.parametrize("case", CASES)
 def test_kernels_are_exact_in_each_type(case: str, tmp_path: Path) -> None:
     text, instruction = CASES[case]
-    t = task(tmp_path, text, "tensor_core")
+    cpu = "sm_89" if "f8e" in text else "sm_80"
+    t = task(tmp_path, text, "tensor_core", cpu)
     inputs, (a, b) = whole_numbers(t.program)
-    expected = a.T @ b.T if "turned" in text else a @ b
+    expected = a.T @ b.T if "turned" in text else a @ b.T if "two" in text else a @ b
     for program, found in drawn(t, DRAWS, {"tensor_core": True, **SWIZZLES}):
-        code = ptx(found, "sm_80")
+        code = ptx(found, cpu)
         assert instruction in code and ".local" not in code
+        assert (".version 8.4" in code) == ("f8e" in text)
         if tool("ptxas") is not None:
-            said = assemble(code, "sm_80", tmp_path / "k.cubin")
+            said = assemble(code, cpu, tmp_path / "k.cubin")
             assert re.findall(r"(\d+) bytes (?:stack frame|spill stores|spill loads)", said)[-3:] == ["0", "0", "0"]
+        if tool("ptxas") is not None and tool("nvdisasm") is not None and "f8e" in text:
+            assert len(re.findall(r"\bQMMA\b", sass_of(code, cpu))) >= code.count("mma.sync")
         fault, outputs = emulated(found, program, inputs)
         assert fault == ""
         for out in outputs:

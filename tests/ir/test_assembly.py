@@ -276,7 +276,7 @@ PRODUCTS = {
     ),
     "another type": (
         [("f32.f16.f16", "f32.bf16.bf16")],
-        "its types are f32 and twice bf16, those of `desc` are f32, f16, f16; let both be the same",
+        "its types are f32, bf16, bf16, those of `desc` are f32, f16, f16; let both be the same",
     ),
     "another size": (
         [("m64n64k16.f32", "m64n128k16.f32")],

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, ClassVar
 
+import ml_dtypes
 import numpy as np
 import pytest
 
@@ -364,3 +365,33 @@ def test_an_empty_array_shares_nothing() -> None:
     memory = np.zeros(2 * N, np.float32)
     k(memory[3:3], values(), memory[:N])
     np.testing.assert_array_equal(memory[:N], values())
+
+
+# --- types that NumPy has not ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("t", "code"), [("f8e4m3", 10), ("f8e5m2", 12)])
+def test_floats_of_8_bits_of_other_libraries_are_their_bits(t: str, code: int) -> None:
+    k = kernel_of(COPY, t)
+    codes = np.arange(0x30, 0x30 + N, dtype=np.uint8)
+    for versioned in (True, False):
+        np.testing.assert_array_equal(k(Exporter(codes, codes=(code, 8, 1), versioned=versioned)), codes)
+    np.testing.assert_array_equal(k(Exporter(codes, codes=(UINT, 8, 1))), codes)
+    with pytest.raises(ValueError, match=rf"^X: expected uint8 \({t}\), got float32"):
+        k(np.zeros(N, np.float32))
+
+
+@pytest.mark.parametrize(
+    ("t", "theirs"),
+    [("bf16", ml_dtypes.bfloat16), ("f8e4m3", ml_dtypes.float8_e4m3fn), ("f8e5m2", ml_dtypes.float8_e5m2)],
+)
+def test_arrays_of_ml_dtypes_are_taken_and_filled(t: str, theirs: Any) -> None:
+    k = kernel_of(COPY, t)
+    x = np.arange(1, N + 1).astype(theirs)
+    y = k(x)
+    np.testing.assert_array_equal(y.view(theirs), x)
+    out = np.zeros(N, theirs)
+    assert k(x, out) is out
+    np.testing.assert_array_equal(out, x)
+    with pytest.raises(ValueError, match=rf"^X: expected uint\d+ \({t}\), got float8_e4m3b11fnuz"):
+        k(np.zeros(N, ml_dtypes.float8_e4m3b11fnuz))

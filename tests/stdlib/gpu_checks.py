@@ -51,6 +51,10 @@ compute any_turned(A: T[K, M], B: T[N, K]; T: dtype, Acc: dtype) -> C: Acc[M, N]
     C[i, j] = sum[k] Acc(A[k, i]) * Acc(B[j, k])
 }
 
+compute two_types(A: S[M, K], B: T[N, K]; S: dtype, T: dtype) -> C: f32[M, N] {
+    C[i, j] = sum[k] f32(A[i, k]) * f32(B[j, k])
+}
+
 compute rounded_product(A: f32[M, K], B: f32[K, N]) -> C: f32[M, N] {
     C[i, j] = sum[k] tf32(A[i, k]) * tf32(B[k, j])
 }
@@ -98,11 +102,11 @@ def target_of_few(name: str, cores: int, threads: int = 1024) -> str:
     )
 
 
-def task(folder: Path, text: str, space: str = "default") -> Task:
-    """The task `t = text` over a space of `std.gpu`, for a GPU of compute capability 8.0."""
+def task(folder: Path, text: str, space: str = "default", target: str = "sm_80") -> Task:
+    """The task `t = text` over a space of `std.gpu`, for a GPU of compute capability 8.0 or another one."""
     path = folder / "t.tsched"
     items = "argmax, conv2d_nhwc, cumsum, matmul, softmax"
-    uses = f"use std.ops.{{{items}}}\nuse std.gpu.{space}.{{{space}}}\nuse std.gpu.targets.{{sm_80}}\n"
+    uses = f"use std.ops.{{{items}}}\nuse std.gpu.{space}.{{{space}}}\nuse std.gpu.targets.{{{target}}}\n"
     path.write_text(f"{uses}{COMPUTES}\ntask t = {text} with {space}\n")
     return td.load(path)["t"]
 

@@ -1,4 +1,4 @@
-"""`std.intrinsics.cuda` and `hopper`: layouts as in CUTLASS, and texts that the toolkit's assembler accepts."""
+"""`std.intrinsics`, those for GPUs: layouts as in CUTLASS, and texts that the toolkit's assembler accepts."""
 
 from __future__ import annotations
 
@@ -20,7 +20,10 @@ from tensorc_dsl.source import Source
 from tensorc_dsl.syntax import tree
 from tensorc_dsl.syntax.parse import parse
 
-FILES = [Path(__file__).parents[2] / "stdlib" / "intrinsics" / f"{name}.tsched" for name in ("cuda", "hopper")]
+FILES = [
+    Path(__file__).parents[2] / "stdlib" / "intrinsics" / f"{name}.tsched"
+    for name in ("cuda", "cuda_f8", "hopper", "hopper_f8")
+]
 INTRINSICS: dict[str, Intrinsic] = {
     i.name: intrinsic_from_tree(i)
     for file in FILES
@@ -135,9 +138,10 @@ def ptx(i: Intrinsic) -> str:
 @pytest.mark.parametrize("name", INTRINSICS)
 def test_the_assembler_takes_the_text(name: str, tmp_path: Path) -> None:
     intrinsic = INTRINSICS[name]
-    cpu = "sm_90a" if intrinsic.lowerings[0].requires == ("sm_90a",) else "sm_80"
+    (lowering,) = intrinsic.lowerings
+    (cpu,), version = lowering.features, max(80, lowering.ptx_version)
     (tmp_path / "k.ptx").write_text(
-        f".version 8.0\n.target {cpu}\n.address_size 64\n.visible .entry k() {{\n"
+        f".version {version / 10}\n.target {cpu}\n.address_size 64\n.visible .entry k() {{\n"
         ".reg .b32 %h<4>, %s; .reg .f32 %f<128>; .reg .f64 %d<2>; .reg .b64 %p;\n"
         f"{ptx(intrinsic)}\nret;\n}}\n"
     )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from tensorc_dsl.backend.cuda.codegen.ptx import device_module, ptx_of
+from tensorc_dsl.backend.cuda.codegen.ptx import device_module, ptx_of, version_of
 from tensorc_dsl.backend.cuda.codegen.view import cuda_text
 from tensorc_dsl.backend.cuda.lower.kernels import DeviceProgram
 from tensorc_dsl.backend.cuda.lower.lower import OLDEST
@@ -51,7 +51,7 @@ def compile_device(program: DeviceProgram, target: Target) -> CudaKernel:
     """PTX of the kernels. Raises CompileError if GPUs have no code for something in them."""
     cpu = cpu_of(target)
     text = device_module(program)
-    return CudaKernel(program, cpu, text, ptx_of(text, cpu))
+    return CudaKernel(program, cpu, text, ptx_of(text, cpu, version_of(program)))
 
 
 def cpu_of(target: Target) -> str:

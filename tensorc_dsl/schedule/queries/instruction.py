@@ -78,7 +78,7 @@ def tensor_tile(program: Program, block: BlockRef, intrinsic: str, mapping: str)
 def runs(program: Program, intrinsic: IntrinsicRef, target: Target) -> bool:
     """Whether the target has it: there is code for targets of its kind, and it has all that this code requires."""
     lowerings = the_intrinsic(program, intrinsic).lowerings
-    return any(x.target == target.kind and {*x.requires} <= {*target.feature_names} for x in lowerings)
+    return any(x.fits(target.kind, target.feature_names) for x in lowerings)
 
 
 @query

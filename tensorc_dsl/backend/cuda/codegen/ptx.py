@@ -34,8 +34,8 @@ from tensorc_dsl.lower.flat import Collective, Move, Shuffle
 
 TRIPLE = "nvptx64-nvidia-cuda"
 
-VERSION = "+ptx80"
-"""The version of PTX: that of drivers for CUDA 12.0 and later."""
+VERSION = 80
+"""The version of PTX, 8.0, if no instruction requires a later one: that of drivers for CUDA 12.0 and later."""
 
 _SHARED = "@shared = external addrspace(3) global [0 x i8], align {}\n"
 """The shared memory of a block, whose size is an argument of the launch."""
@@ -232,18 +232,24 @@ def _register(f: Function, name: str, known: str) -> str:
 
 
 @cache
-def _machine(cpu: str) -> Any:
+def version_of(p: DeviceProgram) -> int:
+    """The version of PTX that the instructions of the kernels need, 84 for 8.4."""
+    used = (x for k in p.kernels for s in collectives_in(k.body) for x in s.intrinsic.lowerings if x.code == s.code)
+    return max([VERSION, *(x.ptx_version for x in used)])
+
+
+def _machine(cpu: str, version: int) -> Any:
     llvm.initialize_all_targets()
     llvm.initialize_all_asmprinters()
     try:
-        return llvm.Target.from_triple(TRIPLE).create_target_machine(cpu=cpu, features=VERSION, opt=3)
+        return llvm.Target.from_triple(TRIPLE).create_target_machine(cpu=cpu, features=f"+ptx{version}", opt=3)
     except RuntimeError as e:
         raise CompileError(str(e)) from e
 
 
-def ptx_of(text: str, cpu: str) -> str:
-    """PTX for a GPU, `sm_80`. Raises CompileError if LLVM refuses the code."""
-    machine = _machine(cpu)
+def ptx_of(text: str, cpu: str, version: int = VERSION) -> str:
+    """PTX of a version for a GPU, `sm_80`. Raises CompileError if LLVM refuses the code."""
+    machine = _machine(cpu, version)
     try:
         module = llvm.parse_assembly(text)
         module.triple = TRIPLE

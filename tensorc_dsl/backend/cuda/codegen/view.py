@@ -67,6 +67,7 @@ from tensorc_dsl.ir.reductions import fold_of
 from tensorc_dsl.lower.flat import Alloc, Collective, Flat, If, Instruction, Loop, Move, Parallel, Shuffle, format_shape
 
 _TYPES = {
+    "f8e4m3": "__nv_fp8_e4m3", "f8e5m2": "__nv_fp8_e5m2",
     "f16": "__half", "bf16": "__nv_bfloat16", "f32": "float", "f64": "double", "bool": "bool", "index": "long long",
     "i8": "signed char", "i16": "short", "i32": "int", "i64": "long long",
     "u8": "unsigned char", "u16": "unsigned short", "u32": "unsigned",
@@ -88,11 +89,27 @@ template <class T> __device__ inline T least(T a, T b) { return a != a || a < b 
 template <class T> __device__ inline T most(T a, T b) { return a != a || a > b ? a : b; }
 """
 
+_OCTETS = """\
+#include <cuda_fp8.h>
+
+/* The nearest value; beyond the largest number infinity, or NaN if there is none. */
+template <class T> __device__ inline T octet(double x, __nv_fp8_interpretation_t kind) {
+    T y;
+    y.__x = __nv_cvt_double_to_fp8(x, __NV_NOSAT, kind);
+    return y;
+}
+__device__ inline __nv_fp8_e4m3 e4m3(double x) { return octet<__nv_fp8_e4m3>(x, __NV_E4M3); }
+__device__ inline __nv_fp8_e5m2 e5m2(double x) { return octet<__nv_fp8_e5m2>(x, __NV_E5M2); }
+"""
+"""What is written if there are floats of 8 bits, whose constructors would keep to finite numbers."""
+
 
 def cuda_text(p: DeviceProgram) -> str:
     """The kernels as CUDA C++. Raises CompileError for what it has no words for."""
     lines = [line for k in p.kernels for line in (*_kernel(p, k), "")]
-    head = [f"/* {p.name}: kernels that run one after the other. */", _HEAD + "".join(f"{x}\n" for x in written(lines))]
+    octets = _OCTETS if any(_TYPES[n] in line for n in ("f8e4m3", "f8e5m2") for line in lines) else ""
+    about = f"/* {p.name}: kernels that run one after the other. */"
+    head = [about, octets + _HEAD + "".join(f"{x}\n" for x in written(lines))]
     return "\n".join([*head, *lines])
 
 
@@ -329,7 +346,9 @@ def _cast(a: Expr, t: DType) -> str:
     x, of = _text(a), dtype_of(a)
     if t.kind == "bool":
         return f"({x} != 0)"
-    half = of.is_float and of.bits == 16
+    half = of.is_float and of.bits <= 16
+    if not t.has_arithmetic:
+        return f"{t.name[2:]}({'(float)' * half}{x})"
     return f"({_TYPES[t.name]})" + (f"(float){x}" if half and t.name != "f32" else x)
 
 
@@ -353,4 +372,6 @@ def _number(value: float, t: DType) -> str:
         text = "INFINITY" if value > 0 else "(-INFINITY)"
     else:
         text = f"{value!r}" + "f" * (t.bits < 64)
+    if not t.has_arithmetic:
+        return f"{t.name[2:]}({text})"
     return f"({_TYPES[t.name]}){text}" if t.bits == 16 else text

@@ -140,7 +140,7 @@ class _Maker:
         match = None if found is None else match_flat(s, found, ranges)
         code = None if found is None else self._code(found)
         if found is not None and code is None and (is_of_group(found) or is_box(found)):
-            wanted = " or ".join(" with ".join(x.requires) for x in found.lowerings if x.target == KIND)
+            wanted = " or ".join(" with ".join(x.features) for x in found.lowerings if x.target == KIND)
             raise LowerError(
                 f"{found.name} is for GPUs that are {wanted}, and this one is {', '.join(self.features)}; draw a schedule"
                 " for it"
@@ -202,7 +202,7 @@ class _Maker:
 
     def _code(self, i: Intrinsic) -> str | None:
         """The first text for GPUs with these features."""
-        fitting = (x.code for x in i.lowerings if x.target == KIND and set(x.requires) <= set(self.features))
+        fitting = (x.code for x in i.lowerings if x.fits(KIND, self.features))
         return next(fitting, None)
 
 

@@ -55,9 +55,10 @@ class Machine:
 _KB = 1024
 
 
-def _rates(half: float, f64: float, byte: float = 2.0) -> dict[str, float]:
-    """From those of f16: as many of bf16, half as many of tf32, and of bytes so many times as many."""
-    return {"f16": half, "bf16": half, "f32": half / 2, "i8": byte * half, "u8": byte * half, "f64": f64}
+def _rates(half: float, f64: float, byte: float = 2.0, octet: float = 2.0) -> dict[str, float]:
+    """From those of f16: as many of bf16, half as many of tf32, and of bytes and floats of 8 bits so many times as many."""
+    bytes_, octets = dict.fromkeys(("i8", "u8"), byte * half), dict.fromkeys(("f8e4m3", "f8e5m2"), octet * half)
+    return {"f16": half, "bf16": half, "f32": half / 2, "f64": f64, **bytes_, **octets}
 
 
 MACHINES = {

@@ -11,8 +11,8 @@ import numpy as np
 from tensorc_dsl.backend.cuda.lower.kernels import ALIGNMENT
 from tensorc_dsl.backend.cuda.runtime.capsule import CUDA, CUDA_MANAGED, Tensor, capsule_of, tensor_in
 from tensorc_dsl.backend.cuda.runtime.driver import Device
-from tensorc_dsl.ir.arrays import Array, stored_dtype
-from tensorc_dsl.ir.dtypes import BF16, DType
+from tensorc_dsl.ir.arrays import Array, dlpack_code, stored_dtype
+from tensorc_dsl.ir.dtypes import DType
 from tensorc_dsl.lower.flat import Param
 
 
@@ -57,7 +57,7 @@ def _by_dlpack(p: Param, name: str, value: Any, stream: int) -> Memory:
         raise ValueError(f"{name}: it is on GPU {number}; kernels run on GPU 0: pass a copy that is there")
     if tensor.element != _element(p.dtype):
         code, bits = tensor.element
-        kinds = {0: "int", 1: "uint", 2: "float", 4: "bfloat", 6: "bool"}
+        kinds = {0: "int", 1: "uint", 2: "float", 4: "bfloat", 6: "bool", 10: "float8_e4m3fn", 12: "float8_e5m2"}
         raise ValueError(f"{p.name}: expected {p.dtype}, got {kinds.get(code, f'kind {code} of ')}{bits}")
     size = p.dtype.bytes
     _require_dense(p, tensor.shape, None if tensor.strides is None else tuple(n * size for n in tensor.strides))
@@ -105,10 +105,7 @@ def _require_dense(p: Param, shape: tuple[int, ...], strides: tuple[int, ...] | 
 
 def _element(t: DType) -> tuple[int, int]:
     """DLPack's kind and bits of an element."""
-    if t == BF16:
-        return 4, 16
-    codes = {"float": 2, "int": 0, "uint": 1, "bool": 6}
-    return codes[t.kind], 8 * t.bytes
+    return dlpack_code(t), 8 * t.bytes
 
 
 class DeviceArray:

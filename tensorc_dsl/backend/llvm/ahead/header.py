@@ -117,7 +117,9 @@ def _function(s: Signature, what: str) -> Iterator[str]:
         yield f"   {argument_name(d.name)}: a size, {f'at least {d.low}' if d.high is None else f'{d.low} to {d.high}'}"
         formals.append(f"int64_t {argument_name(d.name)}")
     for p in s.params:
-        kept = " as its bits" if p.dtype.name in ("f16", "bf16") else ", 0 or 1" if p.dtype.kind == "bool" else ""
+        kept = (
+            " as its bits" if p.dtype.is_float and p.dtype.bits < 32 else ", 0 or 1" if p.dtype.kind == "bool" else ""
+        )
         what = "output" if p.output else "constant input" if p.constant else "input"
         yield f"   {argument_name(p.name)}: {what}, {p.dtype}{format_shape(p.shape) if p.shape else ''}{kept}"
         formals.append(f"{'' if p.output else 'const '}{c_type(p.dtype).name} *{argument_name(p.name)}")

@@ -10,6 +10,7 @@ from typing import Literal
 from tensorc_dsl.backend.llvm.ahead.cpu import required_features
 from tensorc_dsl.backend.llvm.ahead.prepared import LINE, PreparedMemory
 from tensorc_dsl.diagnostic import TschedError, problem
+from tensorc_dsl.ir.arrays import dlpack_code
 from tensorc_dsl.ir.dtypes import DType
 from tensorc_dsl.ir.expr import Dim, constant
 from tensorc_dsl.ir.print import format_expr
@@ -56,23 +57,20 @@ MEANINGS = {
 
 @dataclass(frozen=True, slots=True)
 class CType:
-    """The C type of an element, and DLPack's code for its kind. f16 and bf16 are passed as their bits."""
+    """The C type of an element, and DLPack's code for its kind. Floats of 8 and 16 bits are passed as their bits."""
 
     name: str
     code: int
     bits: int
 
 
-_KINDS = {"int": 0, "uint": 1, "float": 2, "bool": 6}
-_BFLOAT = 4
-_NAMES = {"f16": "uint16_t", "bf16": "uint16_t", "f32": "float", "f64": "double", "bool": "uint8_t"}
+_NAMES = {"f32": "float", "f64": "double", "bool": "uint8_t"}
 
 
 def c_type(t: DType) -> CType:
     """The type in C (`float`, `int8_t`), with DLPack's code and bits; a bool has 8 bits."""
-    code = _BFLOAT if t.name == "bf16" else _KINDS[t.kind]
-    name = _NAMES.get(t.name) or f"{'u' if t.kind == 'uint' else ''}int{t.bits}_t"
-    return CType(name, code, 8 * t.bytes)
+    name = _NAMES.get(t.name) or f"{'' if t.kind == 'int' else 'u'}int{t.bits}_t"
+    return CType(name, dlpack_code(t), 8 * t.bytes)
 
 
 _KEYWORDS = frozenset(

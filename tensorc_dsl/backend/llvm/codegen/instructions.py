@@ -25,7 +25,7 @@ KIND = "llvm"
 
 def code_for(intrinsic: Intrinsic, features: Sequence[str]) -> str | None:
     """The first call for the instruction that a machine with these features has; None if it has none."""
-    fitting = (x.code for x in intrinsic.lowerings if x.target == KIND and set(x.requires) <= set(features))
+    fitting = (x.code for x in intrinsic.lowerings if x.fits(KIND, features))
     return next(fitting, None)
 
 

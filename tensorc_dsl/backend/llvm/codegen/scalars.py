@@ -5,8 +5,9 @@ from __future__ import annotations
 import re
 
 from tensorc_dsl.backend.llvm.codegen.function import Function
+from tensorc_dsl.backend.llvm.codegen.soft_floats import bits, from_f32, is_soft, to_f32
 from tensorc_dsl.backend.llvm.codegen.values import Value, constant_value, element, vector_type, with_dtype
-from tensorc_dsl.ir.dtypes import BF16, BOOL, F32, F64, I32, INDEX, DType
+from tensorc_dsl.ir.dtypes import BOOL, F32, F64, I32, INDEX, DType
 from tensorc_dsl.ir.expr import BinaryOp, CompareOp
 from tensorc_dsl.ir.numbers import limits
 
@@ -20,8 +21,8 @@ def binary(f: Function, op: BinaryOp, a: Value, b: Value) -> Value:
     t = a.dtype
     if op == "%" and t.is_float:
         return convert(f, _remainder(f, convert(f, a, F64), convert(f, b, F64)), t)
-    if t.name == "bf16":
-        return convert(f, binary(f, op, convert(f, a, F32), convert(f, b, F32)), BF16)
+    if is_soft(t):
+        return convert(f, binary(f, op, convert(f, a, F32), convert(f, b, F32)), t)
     if op in ("min", "max"):
         if t.is_float:  # NaN is propagated, as in NumPy; either of two zeros may be returned
             return f.intrinsic("minimum" if op == "min" else "maximum", t, (a, b), flags="nsz ")
@@ -93,7 +94,7 @@ def library(f: Function, name: str, args: tuple[Value, ...]) -> Value:
 
 def compare(f: Function, op: CompareOp, a: Value, b: Value) -> Value:
     t = a.dtype
-    if t.name == "bf16":
+    if is_soft(t):
         return compare(f, op, convert(f, a, F32), convert(f, b, F32))
     if t.is_float:
         return f.value(BOOL, f"fcmp {_FLOAT_COMPARE[op]} {a.type} {a.ref}, {b.ref}", a.lanes)
@@ -123,32 +124,23 @@ def any_lane(f: Function, mask: Value) -> str:
     return f.op(f"call i1 @{name}({mask.typed})")
 
 
-def bits(f: Function, v: Value, t: DType) -> Value:
-    """The same bits as another type of the same width."""
-    to = vector_type(element(t), v.lanes)
-    return with_dtype(Value(t, f.op(f"bitcast {v.typed} to {to}"), v.lanes), t)
-
-
 def convert(f: Function, v: Value, t: DType) -> Value:
     """A conversion as by NumPy's `astype`, except that floats out of an integer's range saturate and NaN becomes 0."""
     s = v.dtype
     if s == t:
         return v
-    if t.is_float and t.bits == 16 and s.bits >= 32:
+    if t.is_float and t.bits <= 16 and s.bits >= 32:
         # The conversion goes through f32. A value that f32 cannot hold is rounded to odd, so that it is rounded only once.
         v = v if s == F32 else _to_odd_f32(f, convert(f, _to_odd_i64(f, v) if s.kind == "int" else v, F64))
         return (
-            _to_bf16(f, v)
-            if t.name == "bf16"
+            from_f32(f, v, t)
+            if is_soft(t)
             else f.value(t, f"fptrunc {v.typed} to {vector_type('half', v.lanes)}", v.lanes)
         )
-    if t.name == "bf16":
-        return _to_bf16(f, convert(f, v, F32))
-    if s.name == "bf16":
-        wide = f.op(f"zext {v.typed} to {vector_type('i32', v.lanes)}")
-        kind = vector_type("i32", v.lanes)
-        shifted = Value(I32, f.op(f"shl {kind} {wide}, {constant_value(I32, 16, v.lanes).ref}"), v.lanes)
-        return convert(f, bits(f, shifted, F32), t)
+    if is_soft(t):
+        return from_f32(f, convert(f, v, F32), t)
+    if is_soft(s):
+        return convert(f, to_f32(f, v), t)
     to = vector_type(element(t), v.lanes)
     if t.kind == "bool":
         return compare(f, "!=", v, constant_value(s, 0, v.lanes))
@@ -231,21 +223,3 @@ def _to_odd_f32(f: Function, v: Value) -> Value:
     inexact = f.value(BOOL, f"fcmp one {size.type} {size_back.ref}, {size.ref}", n)
     odd = f.op(f"zext {inexact.typed} to {raw.type}")
     return bits(f, Value(I32, f.op(f"or {raw.type} {below}, {odd}"), n), F32)
-
-
-def _to_bf16(f: Function, v: Value) -> Value:
-    """Round to nearest, ties to even; NaN stays NaN."""
-    n = v.lanes
-
-    def number(x: int) -> Value:
-        return constant_value(I32, x, n)
-
-    def op(word: str, a: Value, b: Value) -> Value:
-        return f.value(I32, f"{word} {a.type} {a.ref}, {b.ref}", n)
-
-    raw = bits(f, v, I32)
-    odd = op("and", op("lshr", raw, number(16)), number(1))
-    rounded = op("lshr", op("add", op("add", raw, number(0x7FFF)), odd), number(16))
-    is_nan = f.value(BOOL, f"fcmp uno {v.type} {v.ref}, {v.ref}", n)
-    out = select(f, is_nan, number(0x7FC0), rounded)
-    return f.value(BF16, f"trunc {out.typed} to {vector_type('i16', n)}", n)

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import struct
 from dataclasses import dataclass, replace
 
-from tensorc_dsl.ir.dtypes import DType
-from tensorc_dsl.ir.numbers import nearest
+from tensorc_dsl.ir.dtypes import F64, DType
+from tensorc_dsl.ir.numbers import code_of, nearest
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,7 +26,7 @@ class Value:
 
 
 def element(t: DType) -> str:
-    """The type of an element in a register. bf16 is held as bits, since LLVM's bf16 needs a library on most targets."""
+    """The type of an element in a register; of bf16 and floats of 8 bits that of their bits (`soft_floats`)."""
     match t.name:
         case "f32":
             return "float"
@@ -54,11 +53,6 @@ def vector_type(element_type: str, lanes: int) -> str:
     return f"<{lanes} x {element_type}>" if lanes else element_type
 
 
-def _bits(form: str, x: float) -> int:
-    """The bits of a float that a `struct` format holds exactly."""
-    return int.from_bytes(struct.pack(f"<{form}", x), "little")
-
-
 def literal(t: DType, x: int | float | bool) -> str:
     """The text of a scalar constant of type `t`."""
     if t.kind == "bool":
@@ -66,13 +60,13 @@ def literal(t: DType, x: int | float | bool) -> str:
     if t.is_integer:
         return str(int(x))
     x = nearest(x, t)
-    match t.name:
-        case "bf16":
-            return str(_bits("f", x) >> 16)
-        case "f16":
-            return f"0xH{_bits('e', x):04X}"
+    match element(t):
+        case "half":
+            return f"0xH{code_of(x, t):04X}"
+        case "float" | "double":
+            return f"0x{code_of(x, F64):016X}"  # LLVM spells an f32 as the f64 of the same value
         case _:
-            return f"0x{_bits('d', x):016X}"  # LLVM spells an f32 as the f64 of the same value
+            return str(code_of(x, t))
 
 
 def constant_value(t: DType, x: int | float | bool, lanes: int = 0) -> Value:

@@ -8,7 +8,7 @@ from typing import Any, Protocol, cast
 import numpy as np
 
 from tensorc_dsl.backend.llvm.runtime.dlpack import imported
-from tensorc_dsl.ir.arrays import Array, narrow
+from tensorc_dsl.ir.arrays import Array, as_stored, narrow
 from tensorc_dsl.lower.flat import Param
 from tensorc_dsl.syntax.names import did_you_mean
 
@@ -38,6 +38,7 @@ def array_for(p: Param, value: object, want: np.dtype[Any]) -> Array:
         a = _single(p, value, want)
     else:
         raise ValueError(f"{p.name}: expected an array, got {kind.__name__}; `numpy.asarray` makes one of many things")
+    a = as_stored(a, p.dtype)
     if a.dtype != want:
         raise ValueError(f"{p.name}: expected {want} ({p.dtype}), got {a.dtype}")
     return a

@@ -1,8 +1,8 @@
 """Exchanges arrays with other libraries by DLPack: imports them as NumPy arrays, and exports NumPy arrays.
 
 NumPy imports the capsule of an exporter and refuses arrays that it does not support. This module adds two things. NumPy has
-no bf16: the element type in the capsule is replaced by that of the bit patterns, or the reverse, before it is read. And
-NumPy takes a null address for a request for new memory.
+no bf16 and no floats of 8 bits: the element type in the capsule is replaced by that of the bit patterns, or the reverse,
+before it is read. And NumPy takes a null address for a request for new memory.
 """
 
 from __future__ import annotations
@@ -14,15 +14,15 @@ from typing import Any
 
 import numpy as np
 
-from tensorc_dsl.ir.arrays import Array
-from tensorc_dsl.ir.dtypes import BF16, DType
+from tensorc_dsl.ir.arrays import Array, dlpack_code
+from tensorc_dsl.ir.dtypes import BF16, F8E4M3, F8E5M2, U8, U16, DType
 
 _DEVICES = {2: "a CUDA device", 8: "a Metal device", 10: "a ROCm device"}
 _HOST = (1, 3, 11, 13)
 """Device types whose memory the CPU can read: its own, pinned for CUDA or ROCm, or managed by CUDA."""
 
-_UINT, _BFLOAT = 1, 4
-"""DLPack's codes for kinds of element types."""
+_BITS = {BF16: U16, F8E4M3: U8, F8E5M2: U8}
+"""The types that NumPy has not, with those of their bits."""
 
 _TYPE = {b"dltensor": 20, b"dltensor_versioned": 52}
 """The offset of the element type in the struct of each capsule name: 8 bits of kind, 8 of bits, 16 of lanes."""
@@ -34,11 +34,12 @@ _pointer = ctypes.PYFUNCTYPE(ctypes.c_void_p, ctypes.py_object, ctypes.c_char_p)
 
 
 class _Recoded:
-    """Exports the array of another exporter, with one kind of 16-bit elements replaced by another."""
+    """Exports the array of another exporter, with one type of elements called another one of the same width."""
 
-    def __init__(self, exporter: Any, found: int, called: int) -> None:
+    def __init__(self, exporter: Any, found: DType, called: DType) -> None:
         self._exporter = exporter
-        self._kinds = found, called
+        self._found = dlpack_code(found), found.bits
+        self._called = dlpack_code(called)
 
     def __dlpack_device__(self) -> Any:
         return self._exporter.__dlpack_device__()
@@ -51,8 +52,8 @@ class _Recoded:
                 # Another major version may have other offsets. NumPy reports that it does not know the version.
                 known = name == b"dltensor" or ctypes.c_uint32.from_address(start).value == 1
                 kind, bits = (ctypes.c_uint8.from_address(start + offset + n) for n in (0, 1))
-                if known and (kind.value, bits.value) == (self._kinds[0], 16):
-                    kind.value = self._kinds[1]
+                if known and (kind.value, bits.value) == self._found:
+                    kind.value = self._called
         return capsule
 
 
@@ -63,7 +64,7 @@ def imported(name: str, value: Any, dtype: DType) -> Array:
         device = value.__dlpack_device__()[0] if hasattr(value, "__dlpack_device__") else _HOST[0]
         a: Array | None = None
         if int(device) in _HOST:
-            a = np.from_dlpack(_Recoded(value, _BFLOAT, _UINT) if dtype == BF16 else value)
+            a = np.from_dlpack(_Recoded(value, dtype, _BITS[dtype]) if dtype in _BITS else value)
     except Exception as e:
         raise ValueError(f"{where} cannot be read by DLPack: {type(e).__name__}: {e}") from e
     if a is None:
@@ -102,7 +103,7 @@ def _library(value: object) -> FromDLPack | None:
 def exported(name: str, a: Array, dtype: DType, make: FromDLPack) -> Any:
     """A new array as an array of another library over the same memory. Raises ValueError if the library refuses it."""
     try:
-        return make(_Recoded(a, _UINT, _BFLOAT) if dtype == BF16 else a)
+        return make(_Recoded(a, _BITS[dtype], dtype) if dtype in _BITS else a)
     except Exception as e:
         raise ValueError(
             f"{name}: the library of the inputs does not take {dtype} by DLPack: {type(e).__name__}: {e}; pass an output too"

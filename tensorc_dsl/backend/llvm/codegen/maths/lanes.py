@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from typing import Self
 
 from tensorc_dsl.backend.llvm.codegen.function import Function
-from tensorc_dsl.backend.llvm.codegen.scalars import binary, bits, compare, convert, invert, select
+from tensorc_dsl.backend.llvm.codegen.scalars import binary, compare, convert, invert, select
+from tensorc_dsl.backend.llvm.codegen.soft_floats import bits
 from tensorc_dsl.backend.llvm.codegen.values import Value, constant_value, element
 from tensorc_dsl.ir.dtypes import F32, F64, I32, I64, DType
 from tensorc_dsl.ir.expr import BinaryOp, CompareOp
