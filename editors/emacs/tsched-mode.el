@@ -66,11 +66,11 @@ The formatter, `tensorc-dsl fmt', writes 4."
   '("all" "any" "argmax" "argmin" "max" "min" "prod" "sum"))
 
 (defconst tsched--dtypes
-  '("bf16" "bool" "f16" "f32" "f64" "f8e4m3" "f8e5m2" "i16" "i32" "i64" "i8" "u16" "u32" "u8"))
+  '("bf16" "bool" "f16" "f32" "f64" "f8e4m3" "f8e5m2" "i16" "i32" "i64" "i8" "u16" "u32" "u64" "u8"))
 
 (defconst tsched--types
   '("Block" "Buffer" "Instruction" "Loop" "Program" "Target" "bf16" "bool" "f16" "f32" "f64" "f8e4m3" "f8e5m2"
-    "float" "i16" "i32" "i64" "i8" "int" "list" "str" "u16" "u32" "u8"))
+    "float" "i16" "i32" "i64" "i8" "int" "list" "str" "u16" "u32" "u64" "u8"))
 
 (defconst tsched--builtins
   '("abs" "acos" "acosh" "all" "any" "asin" "asinh" "atan" "atan2" "atanh" "bit_and" "bit_not" "bit_or" "cbrt"

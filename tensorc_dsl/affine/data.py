@@ -14,7 +14,7 @@ from typing import TypeGuard
 
 from tensorc_dsl.ir.dtypes import INDEX
 from tensorc_dsl.ir.expr import Cast, Compare, Expr, Var, children, dtype_of, index, rebuild
-from tensorc_dsl.ir.numbers import limits
+from tensorc_dsl.ir.numbers import holds, limits
 
 
 def data_in(e: Expr) -> tuple[Cast, ...]:
@@ -51,8 +51,9 @@ def with_values(e: Expr, values: Mapping[Expr, Expr]) -> Expr:
 
 
 def datum_range(datum: Cast) -> tuple[int, int]:
-    """The least and the greatest value of a datum's type."""
-    return limits(dtype_of(datum.operand))
+    """The least and the greatest index that a datum can be: those of its type, or, since a large u64 wraps around, any."""
+    t = dtype_of(datum.operand)
+    return limits(t if holds(INDEX, t) else INDEX)
 
 
 @dataclass(frozen=True, slots=True)

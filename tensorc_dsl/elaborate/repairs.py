@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from tensorc_dsl.ir.dtypes import BOOL, F32, I32, INDEX, DType
+from tensorc_dsl.ir.dtypes import BOOL, F32, I32, I64, INDEX, U64, DType
 from tensorc_dsl.ir.maths import Takes
 from tensorc_dsl.ir.numbers import largest_finite, limits
 from tensorc_dsl.syntax import tree
@@ -40,8 +40,8 @@ def held(t: DType, value: int | float) -> tuple[str, str]:
     if t == BOOL:
         return "true and false", "i32"
     low, high = limits(t)
-    fits = limits(I32)[0] <= value <= limits(I32)[1]
-    return f"whole numbers from {low} to {high}", "f32" if isinstance(value, float) else "i32" if fits else "i64"
+    wider = next((s for s in (I32, I64) if limits(s)[0] <= value <= limits(s)[1]), U64)
+    return f"whole numbers from {low} to {high}", "f32" if isinstance(value, float) else str(wider)
 
 
 def _operation(op: str, a: tree.Expr, b: tree.Expr, at: tree.Expr) -> tree.Expr:

@@ -25,7 +25,7 @@ from tensorc_dsl.elaborate.problems import Invalid, each
 from tensorc_dsl.ir import expr as ir
 from tensorc_dsl.ir.dtypes import BOOL, F64, I64, INDEX, DType
 from tensorc_dsl.ir.maths import MATHS, Takes
-from tensorc_dsl.ir.numbers import holds_value, limits, wrapped
+from tensorc_dsl.ir.numbers import holds, holds_value, limits, wrapped
 from tensorc_dsl.ir.print import format_expr
 from tensorc_dsl.ir.program import Buffer
 from tensorc_dsl.syntax import tree
@@ -211,6 +211,8 @@ class ValueBuilder(TypeFinder):
         found = ir.dtype_of(made)
         if not found.is_integer:
             raise Invalid(problems.CLAMPED(e.span, text=e.span.text, found=found))
+        if not holds(INDEX, found):  # a number beyond all indices is above every bound, and its bits would be negative
+            made = ir.Binary("min", made, ir.Const(limits(INDEX)[1], found))
         return ir.Cast(made, INDEX)
 
     def _compare(self, e: tree.CompareExpr) -> ir.Expr:

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tensorc_dsl.ir.dtypes import BF16, DType
+from tensorc_dsl.ir.dtypes import BF16, U64, DType
 from tensorc_dsl.ir.numbers import code_of, largest_finite, overflows_above, value_of
 
 Array = NDArray[Any]
@@ -18,6 +18,7 @@ _STORED: dict[str, str] = {
     "f8e4m3": "uint8", "f8e5m2": "uint8",
     "f16": "float16", "bf16": "uint16", "f32": "float32", "f64": "float64", "bool": "bool", "index": "int64",
     "i8": "int8", "i16": "int16", "i32": "int32", "i64": "int64", "u8": "uint8", "u16": "uint16", "u32": "uint32",
+    "u64": "uint64",
 }  # fmt: skip
 
 
@@ -50,7 +51,12 @@ def dlpack_code(t: DType) -> int:
 
 
 def wide_dtype(t: DType) -> np.dtype[Any]:
-    """The type in which references compute: float64, int64 or bool. It holds every value of `t`."""
+    """The type in which references compute: float64, int64, bool, or uint64 for u64. It holds every value of `t`.
+
+    NumPy makes float64 of int64 and uint64 together, so values of u64 never meet others before they are converted.
+    """
+    if t == U64:
+        return np.dtype("uint64")
     return np.dtype("float64" if t.is_float else "bool" if t.kind == "bool" else "int64")
 
 
@@ -106,9 +112,10 @@ def _to_octets(a: Array, t: DType) -> Array:
 def _to_odd_single(a: Array) -> Array:
     """Wide values in float32, rounded to odd: the last bit is set if others are lost, so a second rounding is exact."""
     if a.dtype.kind in "iu":  # 52 bits, so that float64 loses none of them
-        a = a.astype(np.int64)
-        large = (np.abs(a) >> 53 != 0) & (a & 0x7FF != 0)
-        a = np.where(large, a & ~0x7FF | 0x800, a)
+        a = a.astype(np.uint64 if a.dtype == np.uint64 else np.int64)
+        lost = a & a.dtype.type(0x7FF)
+        large = ((a if a.dtype == np.uint64 else np.abs(a)) >> 53 != 0) & (lost != 0)
+        a = np.where(large, a - lost | a.dtype.type(0x800), a)
     wide = a.astype(np.float64)
     near = wide.astype(np.float32)
     back = near.astype(np.float64)
@@ -117,8 +124,8 @@ def _to_odd_single(a: Array) -> Array:
 
 
 def wrap(a: Array, t: DType) -> Array:
-    """int64 values modulo the width of `t`, as arithmetic on `t` wraps them."""
-    return a if t.bits >= 64 or not t.is_integer else a.astype(stored_dtype(t)).astype(np.int64)
+    """Wide values modulo the width of `t`, as arithmetic on `t` wraps them."""
+    return a if not t.is_integer else a.astype(stored_dtype(t), copy=False).astype(wide_dtype(t), copy=False)
 
 
 def unit_roundoff(t: DType) -> float:

@@ -55,11 +55,12 @@ I64 = DType("i64", "int", 64)
 U8 = DType("u8", "uint", 8)
 U16 = DType("u16", "uint", 16)
 U32 = DType("u32", "uint", 32)
+U64 = DType("u64", "uint", 64)
 BOOL = DType("bool", "bool", 1)
 INDEX = DType("index", "int", 64)
 """The type of loop variables, extents and subscripts: signed, 64 bits, with division that rounds down."""
 
 DTYPES: dict[str, DType] = {
-    t.name: t for t in (F8E4M3, F8E5M2, F16, BF16, F32, F64, I8, I16, I32, I64, U8, U16, U32, BOOL)
+    t.name: t for t in (F8E4M3, F8E5M2, F16, BF16, F32, F64, I8, I16, I32, I64, U8, U16, U32, U64, BOOL)
 }
 """The types a user can write, by name (`index` is not among them)."""

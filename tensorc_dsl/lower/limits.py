@@ -15,7 +15,7 @@ from tensorc_dsl.affine.linear import Context, linear
 from tensorc_dsl.affine.simplify import bounds
 from tensorc_dsl.ir.dtypes import INDEX, DType
 from tensorc_dsl.ir.expr import Binary, Cast, Compare, CompareOp, Const, Expr, dims_in, dtype_of, free_vars, index
-from tensorc_dsl.ir.numbers import limits
+from tensorc_dsl.ir.numbers import holds, limits
 from tensorc_dsl.lower.open_partition import cut_at
 
 NEAR = 2**60
@@ -81,6 +81,8 @@ def _reach(position: Expr, ranges: Ranges) -> tuple[int | None, int | None]:
 def _datum(e: Expr, t: DType, low: int, high: int) -> Expr:
     """A number of the data as an index; one that is beyond all positions from `low` to `high` may be another such number."""
     made = Cast(e, INDEX)
+    if t.kind == "uint":
+        return made if t.bits < 64 else Cast(Binary("min", e, Const(max(high + 1, 0), t)), INDEX)
     return made if t.bits < 64 else Binary("min", Binary("max", made, index(low - 1)), index(high + 1))
 
 
@@ -101,8 +103,8 @@ def _position(e: Expr, t: DType, ranges: Ranges) -> Expr | None:
         return None
     low, high = bounds(made, ranges)
     least, most = limits(t)
-    if t.bits == 64 and isinstance(e, Cast):
-        return made  # an index has 64 bits
+    if holds(t, INDEX) and isinstance(e, Cast):
+        return made
     return made if low is not None and high is not None and least <= low and high <= most else None
 
 

@@ -58,7 +58,7 @@ def _matmul(a: Array, b: Array, k: int) -> Array:
     if a.dtype.kind == "f":
         return np.matmul(a, b)
     if _largest(a) * _largest(b) * k < _EXACT:
-        return np.matmul(a.astype(np.float64), b.astype(np.float64)).astype(np.int64)
+        return np.matmul(a.astype(np.float64), b.astype(np.float64)).astype(a.dtype)
     return np.matmul(a, b)
 
 

@@ -1,4 +1,4 @@
-"""Evaluates an unscheduled program with NumPy in float64 and int64: the reference that kernels are compared with.
+"""Evaluates an unscheduled program with NumPy in float64, int64 and uint64: the reference that kernels are compared with.
 
 It is independent of lowering and code generation. A block is evaluated over whole boxes of its instances: an access is a
 strided view if it is linear and proved in bounds, else a gather; a sum of products is a matrix product. The steps of a scan,
@@ -41,7 +41,7 @@ _REDUCE: dict[BinaryOp | LogicOp, Callable[..., Array]] = {
 
 
 def evaluate(program: Program, inputs: Mapping[str, Array]) -> dict[str, Array]:
-    """The outputs of an unscheduled program, by name, in float64, int64 or bool. Raises EvaluateError."""
+    """The outputs of an unscheduled program, by name, in `wide_dtype` of their types. Raises EvaluateError."""
     arrays = bind_inputs(program, inputs)
     with np.errstate(all="ignore"):
         nests = unscheduled_nests(program)

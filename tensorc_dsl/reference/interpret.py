@@ -62,7 +62,7 @@ class InterpretError(Exception):
 
 
 def interpret(program: Program, inputs: Mapping[str, Array], order: Order = "forward") -> dict[str, Array]:
-    """The outputs by name, in float64, int64 or bool. Raises InterpretError.
+    """The outputs by name, in `wide_dtype` of their types. Raises InterpretError.
 
     `order` is the order of the iterations of parallel, vectorized and bound loops, which have none of their own: a result
     that depends on it is a race. Loops along which blocks pass a value on have one, and keep it. "shuffled" is the same
@@ -376,7 +376,7 @@ def _function(f: Callable[..., Any]) -> Callable[..., float]:
 def _whole_function(name: str) -> Callable[..., int]:
     def call(t: DType, *args: int) -> int:
         with np.errstate(all="ignore"):
-            return called(name, t, *(np.array([x], np.int64) for x in args)).item()
+            return called(name, t, *(np.array([x], wide_dtype(t)) for x in args)).item()
 
     return call
 

@@ -1,4 +1,4 @@
-"""Evaluates expressions over whole boxes of block instances, with NumPy in float64, int64 and bool."""
+"""Evaluates expressions over whole boxes of block instances, with NumPy in float64, int64, uint64 and bool."""
 
 from __future__ import annotations
 
@@ -149,8 +149,9 @@ def cast(x: Array, old: DType, new: DType) -> Array:
     if new.is_float:
         return x.astype(np.float64) if holds(new, old) or new == F64 else widen(narrow(x, new), new)
     if not old.is_float:
-        return wrap(x.astype(np.int64), new)
+        return wrap(x.astype(np.int64) if old.kind == "bool" else x, new)
     low, high = limits(new)
     # The ends of the range are handled separately: float64 cannot represent 2**63 - 1.
-    inside = np.where((x > low) & (x < high), x, 0.0).astype(np.int64)
-    return np.where(x <= low, low, np.where(x >= high, high, inside))
+    wide = wide_dtype(new).type
+    inside = np.where((x > low) & (x < high), x, 0.0).astype(wide)
+    return np.where(x <= low, wide(low), np.where(x >= high, wide(high), inside))

@@ -10,7 +10,7 @@ from tensorc_dsl.ir.arrays import Array, stored_dtype
 from tensorc_dsl.ir.program import Program
 from tensorc_dsl.reference.evaluate import shape_of
 
-EDGES = ["i8", "u8", "i16", "i32", "i64", "u32"]
+EDGES = ["i8", "u8", "i16", "i32", "i64", "u32", "u64"]
 FOLDS = {"f32": ["sum", "sum", "max", "min"], "f64": ["sum"], "i32": ["sum", "max", "min"], "bool": ["any", "all"]}
 NEUTRAL = {
     "sum": {"f32": ["0.0", "0.0", "-0.0"], "f64": ["0.0"], "i32": ["0"]},
@@ -99,7 +99,7 @@ class Ragged:
             made = f"{own} {op} {other}"
         else:
             t = self.edge
-            fits = own if t not in ("i8", "u8", "u32") else p
+            fits = own if t not in ("i8", "u8", "u32", "u64") else p
             data = rng.choice(["R[i]", "R[i + 1]", "L[i]", "R[i] / 2", f"R[i] + {t}(1)", "L[i / 2]"])
             made = rng.choice([f"{t}({fits}) {op} {data}", f"{data} {op} {t}({fits})"])
             if rng.random() < 0.2:

@@ -13,7 +13,7 @@ from tensorc_dsl.ir.numbers import highest, lowest
 from tensorc_dsl.ir.program import Program
 from tensorc_dsl.reference.evaluate import shape_of
 
-KEYS = ["u8", "i8", "u16", "i16", "i32", "u32", "i64", "f32", "f64"]
+KEYS = ["u8", "i8", "u16", "i16", "i32", "u32", "i64", "u64", "f32", "f64"]
 FOLDS = {"f32": ["sum", "max", "min"], "i32": ["sum", "max", "min"], "bool": ["any", "all"]}
 
 

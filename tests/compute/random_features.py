@@ -21,10 +21,10 @@ compute weighted(X: f32[P, Q], w: f32; scale: float = 0.5) -> Y: f32[P, Q] {{
 }}
 """
 
-TYPES = ("f16", "bf16", "f32", "f64", "i8", "i16", "i32", "i64", "u8", "u16", "u32")
+TYPES = ("f16", "bf16", "f32", "f64", "i8", "i16", "i32", "i64", "u8", "u16", "u32", "u64")
 _ENDS = {
     **{f"i{n}": (-(2 ** (n - 1)), 2 ** (n - 1) - 1) for n in (8, 16, 32, 64)},
-    **{f"u{n}": (0, 2**n - 1) for n in (8, 16, 32)},
+    **{f"u{n}": (0, 2**n - 1) for n in (8, 16, 32, 64)},
 }
 
 
@@ -81,7 +81,7 @@ class Features:
             f"select({self.condition()}, {a}, {b})", f"abs({self.read()})", f"-({self.read()})",
         ]  # fmt: skip
         if self.exact:
-            other = self.pick("i8", "u16", "i64", "f64")
+            other = self.pick("i8", "u16", "i64", "u64", "f64")
             options += [
                 f"({a} * {b})", f"({a} / 3)", f"({a} % {5 if self.t[0] == 'u' else -5})", f"({a} / {self.read()})",
                 f"({a} % {self.read()})", f"{self.t}(j)", f"{self.t}({other}({self.read()}))",

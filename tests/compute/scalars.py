@@ -16,7 +16,7 @@ from tensorc_dsl.reference.maths import tf32
 Scalar = float | int | bool
 INDEX = "index"
 FLOATS = ("f16", "bf16", "f32", "f64")
-WIDTHS = {"i8": 8, "i16": 16, "i32": 32, "i64": 64, "u8": 8, "u16": 16, "u32": 32}
+WIDTHS = {"i8": 8, "i16": 16, "i32": 32, "i64": 64, "u8": 8, "u16": 16, "u32": 32, "u64": 64}
 TYPES = (*FLOATS, *WIDTHS, "bool")
 ARG = ("argmin", "argmax")
 
@@ -52,7 +52,15 @@ class Tensor:
         return self.elements[at]
 
     def array(self) -> np.ndarray[Any, Any]:
-        kind = np.float64 if self.type in FLOATS else bool if self.type == "bool" else np.int64
+        kind = (
+            np.float64
+            if self.type in FLOATS
+            else bool
+            if self.type == "bool"
+            else np.uint64
+            if self.type == "u64"
+            else np.int64
+        )
         out = np.empty(self.shape, kind)
         for at, value in self.elements.items():
             out[at] = value

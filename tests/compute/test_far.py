@@ -24,7 +24,7 @@ from tests.compute.texts import build, codes, errors, parsed
 
 ENDS = {
     "i8": (-(2**7), 2**7 - 1), "i16": (-(2**15), 2**15 - 1), "i32": (-(2**31), 2**31 - 1), "i64": (-(2**63), 2**63 - 1),
-    "u8": (0, 2**8 - 1), "u16": (0, 2**16 - 1), "u32": (0, 2**32 - 1),
+    "u8": (0, 2**8 - 1), "u16": (0, 2**16 - 1), "u32": (0, 2**32 - 1), "u64": (0, 2**64 - 1),
 }  # fmt: skip
 
 
@@ -168,7 +168,8 @@ def test_schedules_of_them_compute_the_same(seed: int) -> None:
         return
     given = make_inputs(p, seed)
     ends = np.iinfo(given["I"].dtype)
-    given["I"][:] = np.random.default_rng(seed).choice([ends.min, 0, ends.max // 2, ends.max], 10)
+    some = np.array([ends.min, 0, ends.max // 2, ends.max], given["I"].dtype)
+    given["I"][:] = np.random.default_rng(seed).choice(some, 10)
     scheduled, _ = random_schedule(p, random.Random(seed), 12)
     want = evaluate(p, given)["Y"]
     np.testing.assert_array_equal(interpret(scheduled, given)["Y"], want)

@@ -70,7 +70,7 @@ def test_what_may_leave_the_table_is_refused(value: str, code: str, says: str) -
     assert says in errors(rows(value), **SIZES)[0]
 
 
-@pytest.mark.parametrize("dtype", ["i8", "i16", "i32", "i64", "u8", "u16", "u32"])
+@pytest.mark.parametrize("dtype", ["i8", "i16", "i32", "i64", "u8", "u16", "u32", "u64"])
 @pytest.mark.parametrize(
     "subscript",
     ["I[n]", "I[n] + n", "n - I[n]", "n + s", "max(I[n], s) - n", "2 * n + 3 * I[n] - 1", "I[n] / 2 - n % 2"],
@@ -79,7 +79,7 @@ def test_every_integer_clamps_like_an_index(dtype: str, subscript: str) -> None:
     """Data of the middle of the type, where sums do not wrap, and of its ends, where all stays inside the table."""
     text = f"compute f(W: f32[V], I: {dtype}[N], s: {dtype}) -> Y: f32[N] {{ Y[n] = W[clamp({subscript}, 0, V - 1)] }}"
     assert checked(text) == []
-    if dtype == "i64" and subscript != "I[n]":  # a sum of numbers of 64 bits leaves them
+    if dtype in ("i64", "u64") and subscript != "I[n]":  # a sum of numbers of 64 bits leaves them
         assert codes(text, V=9, N=40) == ["E0404"]
         return
     p = build(text, V=9, N=40)
@@ -92,7 +92,7 @@ def test_every_integer_clamps_like_an_index(dtype: str, subscript: str) -> None:
     at = [eval(where, {**names, "n": n}) for n in range(40)]
     assert everywhere(p, given)["Y"].tolist() == given["W"][np.clip(at, 0, 8)].tolist()
     ends = np.iinfo(given["I"].dtype)
-    given["I"][:] = rng.choice([ends.min, ends.max], 40)
+    given["I"][:] = rng.choice(np.array([ends.min, ends.max], given["I"].dtype), 40)
     given["s"] = np.array(ends.max, given["s"].dtype)
     everywhere(p, given)
 

@@ -25,6 +25,7 @@ INTEGERS = {
     "u8": 255,
     "u16": 2**16 - 1,
     "u32": 2**32 - 1,
+    "u64": 2**64 - 1,
 }
 
 
@@ -156,6 +157,14 @@ def test_the_largest_numbers_and_infinity_fit() -> None:
         ("u8", "256", "u8 holds whole numbers from 0 to 255; convert what stands beside it, `i32(…)`"),
         ("u8", "0.5", "u8 holds whole numbers from 0 to 255; convert what stands beside it, `f32(…)`"),
         ("u32", "4294967296", "u32 holds whole numbers from 0 to 4294967295; convert what stands beside it, `i64(…)`"),
+        (
+            "i64",
+            "9223372036854775808",
+            (
+                "i64 holds whole numbers from -9223372036854775808 to 9223372036854775807; convert what stands beside it, "
+                "`u64(…)`"
+            ),
+        ),
         ("f16", "70000.0", "f16 holds numbers up to 65504; convert what stands beside it, `f32(…)`"),
         ("f16", "1e39", "f16 holds numbers up to 65504; convert what stands beside it, `f64(…)`"),
         ("f32", "1e39", "f32 holds numbers up to 3.40282e+38; convert what stands beside it, `f64(…)`"),

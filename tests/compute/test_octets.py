@@ -92,7 +92,7 @@ def test_values_are_passed_on_chosen_and_converted(t: str) -> None:
 
 
 @pytest.mark.parametrize("t", TYPES)
-@pytest.mark.parametrize("of", ["f16", "bf16", "f32", "f64", "i8", "i16", "i32", "i64", "u8", "u16", "u32"])
+@pytest.mark.parametrize("of", ["f16", "bf16", "f32", "f64", "i8", "i16", "i32", "i64", "u8", "u16", "u32", "u64"])
 def test_saturate_keeps_to_finite_numbers(t: str, of: str) -> None:
     dtype, largest = DTYPES[of], {"f8e4m3": 448.0, "f8e5m2": 57344.0}[t]
     if dtype.is_float:

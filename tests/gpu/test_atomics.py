@@ -70,6 +70,7 @@ KINDS: dict[str, tuple[str, str, str, str, Callable[[Array, Array], Array]]] = {
     "i64 +": ("i64", f"H[vv] + {chosen('0')}", "0", "atom.global.add.u64", by_place(np.sum, 0)),
     "i64 min": ("i64", f"min(H[vv], {chosen('9223372036854775807')})", "9223372036854775807", "min.s64",
                 by_place(np.min, 2**63 - 1)),
+    "u64 max": ("u64", f"max(H[vv], {chosen('0')})", "0", "max.u64", by_place(np.max, 0)),
     "i32 *": ("i32", f"H[vv] * {chosen('1')}", "1", "cas.b32", by_place(np.prod, 1)),
     "f32 +": ("f32", f"H[vv] + {chosen('0.0')}", "0.0", "atom.global.add.f32", by_place(np.sum, 0)),
     "f64 +": ("f64", f"H[vv] + {chosen('0.0')}", "0.0", "atom.global.add.f64", by_place(np.sum, 0)),
@@ -84,7 +85,15 @@ def inputs(t: str, terms: int, seed: int = 0) -> dict[str, Array]:
     """Numbers, and their places, some of which are beyond all elements."""
     rng = np.random.default_rng(seed)
     x = rng.integers(-3 if t[0] in "if" else 0, 4, terms)
-    dtype = {"bool": np.bool_, "i32": np.int32, "u32": np.uint32, "i64": np.int64, "f32": np.float32, "f64": np.float64}
+    dtype = {
+        "bool": np.bool_,
+        "i32": np.int32,
+        "u32": np.uint32,
+        "u64": np.uint64,
+        "i64": np.int64,
+        "f32": np.float32,
+        "f64": np.float64,
+    }
     return {"X": x.astype(dtype[t]), "L": rng.integers(-1, PLACES + 2, terms).astype(np.int32)}
 
 

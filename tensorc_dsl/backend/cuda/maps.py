@@ -19,7 +19,7 @@ CACHED = 2
 """The driver's number for lines of 128 bytes, which a copy brings to the second-level cache."""
 
 _TYPES = {
-    "u8": 0, "u16": 1, "u32": 2, "i32": 3, "i64": 5, "f16": 6, "f32": 7, "f64": 8, "bf16": 9, "i8": 0, "i16": 1,
+    "u8": 0, "u16": 1, "u32": 2, "i32": 3, "u64": 4, "i64": 5, "f16": 6, "f32": 7, "f64": 8, "bf16": 9, "i8": 0, "i16": 1,
     "f8e4m3": 0, "f8e5m2": 0,
 }  # fmt: skip
 """The driver's numbers of types of elements; there are none of small signed integers and of floats of 8 bits, and their bits

@@ -71,6 +71,7 @@ _TYPES = {
     "f16": "__half", "bf16": "__nv_bfloat16", "f32": "float", "f64": "double", "bool": "bool", "index": "long long",
     "i8": "signed char", "i16": "short", "i32": "int", "i64": "long long",
     "u8": "unsigned char", "u16": "unsigned short", "u32": "unsigned",
+    "u64": "unsigned long long",
 }  # fmt: skip
 
 _AXES = {THREAD: ("thread_", "threadIdx.x")} | {

@@ -131,7 +131,7 @@ def convert(f: Function, v: Value, t: DType) -> Value:
         return v
     if t.is_float and t.bits <= 16 and s.bits >= 32:
         # The conversion goes through f32. A value that f32 cannot hold is rounded to odd, so that it is rounded only once.
-        v = v if s == F32 else _to_odd_f32(f, convert(f, _to_odd_i64(f, v) if s.kind == "int" else v, F64))
+        v = v if s == F32 else _to_odd_f32(f, convert(f, _to_odd_64(f, v), F64))
         return (
             from_f32(f, v, t)
             if is_soft(t)
@@ -191,9 +191,9 @@ def _whole(f: Function, v: Value, t: DType) -> Value:
     return convert(f, out, t)
 
 
-def _to_odd_i64(f: Function, v: Value) -> Value:
-    """An integer that f64 can hold: of more than 53 bits, the lowest 11 are cleared, and the next is set if one was."""
-    if v.dtype.bits < 64:
+def _to_odd_64(f: Function, v: Value) -> Value:
+    """A number that f64 can hold: of an integer of more than 53 bits the lowest 11 are 0, and the next is 1 if one was."""
+    if v.dtype.is_float or v.dtype.bits < 64:
         return v
 
     def number(x: int) -> Value:
@@ -202,9 +202,10 @@ def _to_odd_i64(f: Function, v: Value) -> Value:
     def op(word: str, a: Value, b: Value) -> Value:
         return f.value(v.dtype, f"{word} {a.type} {a.ref}, {b.ref}", v.lanes)
 
-    # The remaining difference beyond 53 bits is the sign extension of a smaller number.
-    top = op("ashr", v, number(53))
-    wide = compare(f, "!=", top, op("ashr", v, number(63)))
+    # The remaining difference beyond 53 bits is the sign extension of a smaller number; an unsigned one has zeros there.
+    signed = v.dtype.kind == "int"
+    top = op("ashr" if signed else "lshr", v, number(53))
+    wide = compare(f, "!=", top, op("ashr", v, number(63)) if signed else number(0))
     lost = compare(f, "!=", op("and", v, number(0x7FF)), number(0))
     odd = op("or", op("and", v, number(~0x7FF)), number(0x800))
     return select(f, logic(f, "and", wide, lost), odd, v)

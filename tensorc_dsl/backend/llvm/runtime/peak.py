@@ -14,7 +14,7 @@ from tensorc_dsl.backend.llvm.codegen.machine import Machine
 from tensorc_dsl.backend.llvm.codegen.statements import PARALLEL_FOR
 from tensorc_dsl.backend.llvm.host import vector_bits_of
 from tensorc_dsl.backend.llvm.runtime.threads import runtime, time_native
-from tensorc_dsl.ir.dtypes import BF16, F16, F32, F64, I8, I16, I32, I64, U8, U16, U32, DType
+from tensorc_dsl.ir.dtypes import BF16, F16, F32, F64, I8, I16, I32, I64, U8, U16, U32, U64, DType
 from tensorc_dsl.ir.target import Target
 from tensorc_dsl.reference.count import Work
 
@@ -78,13 +78,13 @@ PLAIN = {
     F32: FMA,
     F64: _fma(F64, "f64", "double"),
     F16: _fma(F16, "f16", "half", ("avx512fp16",)),
-    **{t: _integers(t.bits) for t in (I16, U16, I32, U32, I64)},
+    **{t: _integers(t.bits) for t in (I16, U16, I32, U32, I64, U64)},
 }
 """The multiply-add of each type of values. Other types need several instructions, and have no peak."""
 
 MULTIPLIERS: dict[Work, tuple[Instruction, ...]] = {
     **{Work(t): (i,) for t, i in PLAIN.items()},
-    **{Work(t, sums=True): (_sums(t.bits),) for t in (I8, U8, I16, U16, I32, U32, I64)},
+    **{Work(t, sums=True): (_sums(t.bits),) for t in (I8, U8, I16, U16, I32, U32, I64, U64)},
     Work(F32, BF16): (DOT_BF16, FMA),
     Work(F32, F16): (FMA,),
     Work(F64, F32): (PLAIN[F64],),
