@@ -73,9 +73,9 @@ The formatter, `tensorc-dsl fmt', writes 4."
     "float" "i16" "i32" "i64" "i8" "int" "list" "str" "u16" "u32" "u64" "u8"))
 
 (defconst tsched--builtins
-  '("abs" "acos" "acosh" "all" "any" "asin" "asinh" "atan" "atan2" "atanh" "bit_and" "bit_not" "bit_or" "cbrt"
-    "ceil" "clamp" "clz" "concat" "copysign" "cos" "cosh" "ctz" "erf" "erfc" "exp" "exp2" "expm1" "floor" "hypot"
-    "interleave" "isfinite" "isinf" "isnan" "len" "log" "log10" "log1p" "log2" "max" "min" "popcount" "pow"
+  '("abs" "acos" "acosh" "all" "any" "asin" "asinh" "atan" "atan2" "atanh" "bit_and" "bit_not" "bit_or" "bitcast"
+    "cbrt" "ceil" "clamp" "clz" "concat" "copysign" "cos" "cosh" "ctz" "erf" "erfc" "exp" "exp2" "expm1" "floor"
+    "hypot" "interleave" "isfinite" "isinf" "isnan" "len" "log" "log10" "log1p" "log2" "max" "min" "popcount" "pow"
     "product" "range" "reversed" "round" "rsqrt" "saturate" "select" "shift_left" "shift_right" "sigmoid" "sign"
     "sin" "sinh" "so_far" "sqrt" "sum" "tan" "tanh" "tf32" "tile_levels" "trunc" "within" "xor"))
 

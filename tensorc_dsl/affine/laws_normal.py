@@ -34,6 +34,7 @@ from tensorc_dsl.affine.laws_values import (
 from tensorc_dsl.ir.dtypes import BOOL
 from tensorc_dsl.ir.expr import (
     Binary,
+    Bitcast,
     Call,
     Cast,
     Compare,
@@ -88,7 +89,7 @@ class _Form:
                 return told(f, self.value(a))
             case Call(function=f, args=args):
                 return call(f, tuple(map(self.value, args)), dtype_of(args[0]))
-            case Var() | Dim() | Load():
+            case Var() | Dim() | Load() | Bitcast():  # bits are no function of real numbers
                 raise Unknown
             case _:
                 assert_never(e)

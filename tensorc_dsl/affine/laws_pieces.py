@@ -16,6 +16,7 @@ from tensorc_dsl.ir.dtypes import BOOL, INDEX, DType
 from tensorc_dsl.ir.expr import (
     Binary,
     BinaryOp,
+    Bitcast,
     Call,
     Cast,
     Compare,
@@ -111,7 +112,7 @@ class _Pieces:
                 if old.is_integer and t.is_integer and INDEX not in (old, t):
                     return self.wrapped(self.value(a), t)
                 raise NotPieces
-            case Const() | Load() | Call() | Var() | Dim() | Compare() | Logic() | Not():
+            case Const() | Load() | Call() | Bitcast() | Var() | Dim() | Compare() | Logic() | Not():
                 raise NotPieces
             case _:
                 assert_never(e)

@@ -18,6 +18,7 @@ from tensorc_dsl.ir.arrays import Array, wide_dtype
 from tensorc_dsl.ir.dtypes import BOOL, DType
 from tensorc_dsl.ir.expr import (
     Binary,
+    Bitcast,
     Call,
     Cast,
     Compare,
@@ -176,7 +177,7 @@ _CALLS: dict[str, Callable[[Fraction], Fraction]] = {
 
 def _is_algebraic(e: Expr) -> bool:
     """Whether an expression of rational numbers has rational values, so that it can be computed exactly."""
-    if isinstance(e, Call) and e.function not in _CALLS:
+    if isinstance(e, Bitcast) or (isinstance(e, Call) and e.function not in _CALLS):
         return False
     if isinstance(e, Cast) and not (e.dtype.is_float and dtype_of(e.operand).is_float):
         return False
@@ -215,7 +216,7 @@ def _exact(e: Expr, given: Mapping[str, Fraction]) -> Any:
         case Call(function=f, args=(a,)):
             x = _exact(a, given)
             return _CALLS[f](x) if isinstance(x, Fraction) else abs(x) if f == "abs" else x
-        case Call() | Var() | Dim():
+        case Call() | Bitcast() | Var() | Dim():
             raise AssertionError("not algebraic")
         case _:
             assert_never(e)

@@ -24,6 +24,7 @@ from tensorc_dsl.ir.dtypes import INDEX
 from tensorc_dsl.ir.expr import (
     ZERO,
     Binary,
+    Bitcast,
     Call,
     Cast,
     Compare,
@@ -113,7 +114,7 @@ def affine_text(e: Expr) -> str:
             return f"{op}({affine_text(a)}, {affine_text(b)})"
         case Binary(lhs=a, rhs=b):  # xor
             return _xor_text(e, a, b)
-        case Const() | Compare() | Logic() | Not() | Select() | Cast() | Call() | Load():
+        case Const() | Compare() | Logic() | Not() | Select() | Cast() | Bitcast() | Call() | Load():
             raise NotAffine(e)
         case _:
             assert_never(e)

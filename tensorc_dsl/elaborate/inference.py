@@ -46,7 +46,7 @@ class TypeFinder:
                 if name == "clamp":
                     t = next((t for t in map(self.infer, args) if t is not None), None)
                     return t if t is not None and t.is_float else None if t is None and self.is_decimal(e) else INDEX
-                if name == "saturate":
+                if name in ("saturate", "bitcast"):
                     return self.type_named_by(args[0]) if args else None
                 if name in CONDITIONS:
                     return BOOL

@@ -34,6 +34,7 @@ FUNCTIONS: dict[str, int] = {
     "select": 3,
     "clamp": 3,
     "saturate": 2,
+    "bitcast": 2,
 }
 """The functions of the compute layer, with the number of their arguments."""
 

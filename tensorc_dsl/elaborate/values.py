@@ -23,7 +23,7 @@ from tensorc_dsl.elaborate.loads import GuardedLoad
 from tensorc_dsl.elaborate.names import FUNCTIONS
 from tensorc_dsl.elaborate.problems import Invalid, each
 from tensorc_dsl.ir import expr as ir
-from tensorc_dsl.ir.dtypes import BOOL, F64, I64, INDEX, DType
+from tensorc_dsl.ir.dtypes import BOOL, F32, F64, I64, INDEX, U8, U16, U32, U64, DType
 from tensorc_dsl.ir.maths import MATHS, Takes
 from tensorc_dsl.ir.numbers import holds, holds_value, limits, wrapped
 from tensorc_dsl.ir.print import format_expr
@@ -318,6 +318,8 @@ class ValueBuilder(TypeFinder):
             return self._conditional(tree.Conditional(e.args[0], e.args[1], e.args[2], e.span), want)
         if name == "saturate":
             return self._saturate(e.args[0], e.args[1])
+        if name == "bitcast":
+            return self._bitcast(e, e.args[0], e.args[1])
         if name == "min" or name == "max":
             x, y = self._pair(e.args[0], e.args[1], want, name, e)
             return self._index(e) if self._arithmetic(x, name, e) == INDEX else ir.Binary(name, x, y)
@@ -361,6 +363,18 @@ class ValueBuilder(TypeFinder):
             raise Invalid(problems.SATURATES(operand.span, text=operand.span.text, dtype=t))
         self._arithmetic(x, "saturate", operand)
         return saturated(x, t)
+
+    def _bitcast(self, e: tree.CallExpr, to: tree.Expr, operand: tree.Expr) -> ir.Expr:
+        """`bitcast(type, x)`. Literals alone are integers of the width, or f32 and f64."""
+        t = self.type_named_by(to)
+        if t is None:
+            raise Invalid(problems.BITS_OF(e.span, text=to.span.text, found=f"`{operand.span.text}`"))
+        own = [s for s in (U8, U16, U32, U64, F32, F64) if s.has_bits_of(t)]
+        x = self.build(operand, self.infer(operand) or next(iter(own), None))
+        if not t.has_bits_of(found := ir.dtype_of(x)):
+            kind = "an index" if found == INDEX else found
+            raise Invalid(problems.BITS_OF(e.span, text=to.span.text, found=kind))
+        return ir.Bitcast(x, t)
 
     def _cast(self, e: tree.CallExpr, operand: tree.Expr, to: DType) -> ir.Expr:
         if to == BOOL:

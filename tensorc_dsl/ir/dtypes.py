@@ -36,6 +36,10 @@ class DType:
         """Whether there is arithmetic on values of the type. Floats of 8 bits are stored, passed on and converted."""
         return not (self.is_float and self.bits == 8)
 
+    def has_bits_of(self, other: DType) -> bool:
+        """Whether one of the types is a float, and the other the unsigned integer of its width."""
+        return self.bits == other.bits and {self.kind, other.kind} == {"float", "uint"}
+
     def __str__(self) -> str:
         return self.name
 

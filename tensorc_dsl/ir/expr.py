@@ -115,6 +115,14 @@ class Cast(_Node):
 
 
 @node
+class Bitcast(_Node):
+    """The bits of a float as the unsigned integer of its width, or the reverse: `dtype` is the type that they are read in."""
+
+    operand: Expr
+    dtype: DType
+
+
+@node
 class Call(_Node):
     """A maths function (`ir.maths`); its type is that of its first argument, or bool."""
 
@@ -129,12 +137,12 @@ class Load(_Node):
     dtype: DType
 
 
-Expr = Const | Var | Dim | Binary | Compare | Logic | Not | Select | Cast | Call | Load
+Expr = Const | Var | Dim | Binary | Compare | Logic | Not | Select | Cast | Bitcast | Call | Load
 
 
 def dtype_of(e: Expr) -> DType:
     match e:
-        case Const(dtype=t) | Cast(dtype=t) | Load(dtype=t):
+        case Const(dtype=t) | Cast(dtype=t) | Bitcast(dtype=t) | Load(dtype=t):
             return t
         case Var() | Dim():
             return INDEX
@@ -169,6 +177,7 @@ _PARTS: Mapping[type, Callable[[Any], tuple[Expr, ...]]] = {
     Not: lambda e: (e.operand,),
     Select: attrgetter("cond", "then", "other"),
     Cast: lambda e: (e.operand,),
+    Bitcast: lambda e: (e.operand,),
     Call: attrgetter("args"),
     Load: attrgetter("indices"),
 }
@@ -196,6 +205,8 @@ def rebuild(e: Expr, parts: tuple[Expr, ...]) -> Expr:
             return Not(parts[0])
         case Cast(dtype=t):
             return Cast(parts[0], t)
+        case Bitcast(dtype=t):
+            return Bitcast(parts[0], t)
         case Select():
             return Select(parts[0], parts[1], parts[2])
         case Call(function=f):

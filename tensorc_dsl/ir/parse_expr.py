@@ -83,6 +83,8 @@ class VisibleNames:
             case t.CallExpr(function=t.Name(id=name), args=args):
                 if name in CONDITIONS:
                     return BOOL
+                if name == "bitcast":
+                    return _type_in(e)
                 return CASTS.get(name) or next((d for a in args if (d := self._infer(a))), None)
             case _:
                 return None
@@ -212,9 +214,11 @@ class VisibleNames:
         name = e.function.id if isinstance(e.function, t.Name) else ""
         if name in CASTS:
             return self._cast(e, CASTS[name])
+        if name == "bitcast":
+            return self._bitcast(e)
         wanted = {"min": 2, "max": 2, "xor": 2, "clamp": 3, **{f: m.count for f, m in MATHS.items()}}.get(name)
         if wanted is None:
-            known = (*MATHS, *DTYPES, "min", "max", "xor", "clamp")
+            known = (*MATHS, *DTYPES, "min", "max", "xor", "clamp", "bitcast")
             span = e.function.span
             raise TschedError(problems.UNKNOWN_FUNCTION(span, near(name, known), name=span.text))
         _count(e, name, wanted)
@@ -234,6 +238,15 @@ class VisibleNames:
                 raise TschedError(problem(a.span, name=name, found=found))
         return ir.Call(name, args)
 
+    def _bitcast(self, e: t.CallExpr) -> ir.Expr:
+        _count(e, "bitcast", 2)
+        if (to := _type_in(e)) is None:
+            raise TschedError(problems.BITS_OF(e.args[0].span, found=f"`{e.args[0].span.text}`"))
+        value = self._value(e.args[1], self._infer(e.args[1]))
+        if not to.has_bits_of(found := ir.dtype_of(value)):
+            raise TschedError(problems.BITS_OF(e.span, found=f"{found} as {to}"))
+        return ir.Bitcast(value, to)
+
     def _cast(self, e: t.CallExpr, to: DType) -> ir.Expr:
         _count(e, str(to), 1)
         argument = e.args[0]
@@ -246,6 +259,12 @@ class VisibleNames:
                 if to == INDEX and not (found := ir.dtype_of(value)).is_integer:
                     raise TschedError(problems.INDEX_OF_FLOAT(e.span, found=found))
                 return ir.Cast(value, to)
+
+
+def _type_in(e: t.CallExpr) -> DType | None:
+    """The type that the first argument of a call names."""
+    first = e.args[0] if e.args else None
+    return DTYPES.get(first.id) if isinstance(first, t.Name) else None
 
 
 def _computes(t: DType, op: str, span: Span) -> DType:

@@ -9,6 +9,7 @@ from typing import assert_never
 from tensorc_dsl.ir.dtypes import BOOL, INDEX
 from tensorc_dsl.ir.expr import (
     Binary,
+    Bitcast,
     Call,
     Cast,
     Compare,
@@ -79,6 +80,8 @@ def _expr(e: Expr) -> tuple[str, int]:
             # Literals alone would take the type that they are converted to.
             inner = a if _has_type(a) or dtype_of(a) == t else _with_type(a)
             return f"{t}({format_expr(inner)})", _ATOM
+        case Bitcast(operand=a, dtype=t):
+            return f"bitcast({t}, {format_expr(a if _has_type(a) else _with_type(a))})", _ATOM
         case Call(function=f, args=args):
             if f in CONDITIONS and not _has_type(args[0]):
                 args = tuple(map(_with_type, args))  # what a condition is used as says nothing about its arguments

@@ -9,6 +9,7 @@ from tensorc_dsl.ir.axes import axis_problem
 from tensorc_dsl.ir.dtypes import BOOL, INDEX
 from tensorc_dsl.ir.expr import (
     Binary,
+    Bitcast,
     Call,
     Cast,
     Compare,
@@ -226,6 +227,8 @@ def _value(e: Expr, scope: UsableNames, where: str, program: Program) -> None:
             raise ProgramError(f"{where}: `{format_expr(e)}` needs {MATHS[f].takes.value}, all of one type")
         case Cast(operand=x, dtype=t) if t == INDEX and not dtype_of(x).is_integer:
             raise ProgramError(f"{where}: `{format_expr(e)}` makes an index of {dtype_of(x)}")
+        case Bitcast(operand=x, dtype=t) if not t.has_bits_of(dtype_of(x)):
+            raise ProgramError(f"{where}: `{format_expr(e)}` reads bits of {dtype_of(x)} as {t}")
         case Const(value=v, dtype=t) if t.is_integer and not isinstance(v, int):
             raise ProgramError(f"{where}: {v} is not of type {t}")
         case _:

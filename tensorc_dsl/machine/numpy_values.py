@@ -20,6 +20,7 @@ from tensorc_dsl.ir.arrays import in_numpy, stored_dtype
 from tensorc_dsl.ir.dtypes import DType
 from tensorc_dsl.ir.expr import (
     Binary,
+    Bitcast,
     Call,
     Cast,
     Compare,
@@ -166,6 +167,11 @@ class Values:
                 if not in_numpy(t):
                     raise Missing
                 return self.joined(f"np.asarray({{}}).astype(np.{type_name(t)})", self.code(a))
+            case Bitcast(operand=a, dtype=t):
+                if not in_numpy(t) or not in_numpy(dtype_of(a)):
+                    raise Missing
+                old, new = type_name(dtype_of(a)), type_name(t)
+                return self.joined(f"np.asarray({{}}, np.{old}).view(np.{new})", self.code(a))
             case Call(function=f, args=args):
                 if f not in _CALLS:
                     raise Missing

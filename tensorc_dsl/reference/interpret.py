@@ -18,6 +18,7 @@ from tensorc_dsl.ir.arrays import Array, wide_dtype
 from tensorc_dsl.ir.dtypes import DTYPES, INDEX, DType
 from tensorc_dsl.ir.expr import (
     Binary,
+    Bitcast,
     Call,
     Cast,
     Compare,
@@ -35,7 +36,7 @@ from tensorc_dsl.ir.expr import (
 )
 from tensorc_dsl.ir.look_back import passed_along
 from tensorc_dsl.ir.maths import MATHS, Takes
-from tensorc_dsl.ir.numbers import holds, nearest, truncated
+from tensorc_dsl.ir.numbers import code_of, holds, nearest, truncated, value_of
 from tensorc_dsl.ir.pipelines import pipeline
 from tensorc_dsl.ir.print import format_expr
 from tensorc_dsl.ir.program import (
@@ -278,6 +279,9 @@ class _Writer:
                 return f"({self._expr(a)} if {self._expr(c)} else {self._expr(b)})"
             case Cast(operand=a, dtype=t):
                 return _converted(self._expr(a), dtype_of(a), t)
+            case Bitcast(operand=a, dtype=t):
+                x, old = self._expr(a), dtype_of(a)
+                return f"code_of({x}, {old})" if old.is_float else f"value_of({x}, {t})"
             case Call(function=f, args=args):
                 t, given = dtype_of(args[0]), ", ".join(map(self._expr, args))
                 text = f"call_{f}({given})" if t.is_float else f"whole_{f}({t}, {given})"
@@ -390,6 +394,8 @@ _LIBRARY: dict[str, Any] = {
     "unwritten": _unwritten,
     "divide": _divide,
     "nearest": nearest,
+    "code_of": code_of,
+    "value_of": value_of,
     "truncated": truncated,
     **{t.name: t for t in (*DTYPES.values(), INDEX)},
     "modulo": _function(np.mod),

@@ -32,6 +32,7 @@ from tensorc_dsl.ir.arrays import Array, flushed_below, smallest_normal, unit_ro
 from tensorc_dsl.ir.dtypes import DType
 from tensorc_dsl.ir.expr import (
     Binary,
+    Bitcast,
     Call,
     Cast,
     Compare,
@@ -65,7 +66,7 @@ from tensorc_dsl.reference.first_order import Pair, adds_terms, both, propagated
 from tensorc_dsl.reference.matches import matches, placed
 from tensorc_dsl.reference.maths import NUMERICS, Point, steps
 from tensorc_dsl.reference.overflow import Overflows
-from tensorc_dsl.reference.values import arithmetic, cast
+from tensorc_dsl.reference.values import arithmetic, bits_as, cast
 
 LAMBDA = 4.0
 FUNCTION_ROUNDOFFS = 8.0
@@ -337,6 +338,9 @@ class _Errors(Evaluation):
             case Cast(operand=a, dtype=t):
                 x, dx = self.pair(a, box, mask)
                 return self._cast(x, dx, dtype_of(a), t)
+            case Bitcast(operand=a, dtype=t):
+                x, dx = self.pair(a, box, mask)  # bits say nothing about how near numbers are
+                return bits_as(x, dtype_of(a), t), np.where(dx > 0, np.nan if t.is_float else np.inf, 0.0)
             case Call(function=f, args=args):
                 operands = [self.pair(a, box, mask) for a in args]
                 value, known = self.value(e, box, mask), NUMERICS[f]

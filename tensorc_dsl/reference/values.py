@@ -7,11 +7,12 @@ from typing import TypeVar, assert_never
 
 import numpy as np
 
-from tensorc_dsl.ir.arrays import Array, narrow, wide_dtype, widen, wrap
+from tensorc_dsl.ir.arrays import Array, narrow, stored_dtype, wide_dtype, widen, wrap
 from tensorc_dsl.ir.dtypes import F64, DType
 from tensorc_dsl.ir.expr import (
     Binary,
     BinaryOp,
+    Bitcast,
     Call,
     Cast,
     Compare,
@@ -84,6 +85,8 @@ class Values:
                 return self.choice(e, box, mask, lambda branch, part: self.value(branch, box, part), np.where)
             case Cast(operand=a, dtype=t):
                 return cast(self.value(a, box, mask), dtype_of(a), t)
+            case Bitcast(operand=a, dtype=t):
+                return bits_as(self.value(a, box, mask), dtype_of(a), t)
             case Call(function=f, args=args):
                 return wrap(called(f, dtype_of(args[0]), *(self.value(a, box, mask) for a in args)), dtype_of(e))
             case Load(buffer=name, indices=indices):
@@ -140,6 +143,11 @@ def arithmetic(op: BinaryOp, x: Array, y: Array, t: DType) -> Array:
     if op == "/":
         return np.divide(x, y) if t.is_float else wrap(np.floor_divide(x, y), t)
     return wrap(_ARITHMETIC[op](x, y), t)
+
+
+def bits_as(x: Array, old: DType, new: DType) -> Array:
+    """The bits of wide values of a type as those of another one of its width."""
+    return widen(narrow(x, old).view(stored_dtype(new)), new)
 
 
 def cast(x: Array, old: DType, new: DType) -> Array:

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from tensorc_dsl.ir.dtypes import DType
 from tensorc_dsl.ir.expr import (
     Binary,
+    Bitcast,
     Call,
     Cast,
     Compare,
@@ -143,11 +144,14 @@ def number(e: Expr) -> int:
     return value
 
 
+_LARGEST = 2**63 - 1
+
+
 def _value(e: Expr, env: dict[str, Points], count: int) -> Points:
     """A subscript or condition at all points; data read as 0."""
     match e:
         case Const(value=v):
-            return np.full(count, int(v), dtype=np.int64)
+            return np.full(count, min(int(v), _LARGEST), dtype=np.int64)
         case Var(name=name):
             return env[name]
         case Binary(op=op, lhs=a, rhs=b):
@@ -165,7 +169,7 @@ def _value(e: Expr, env: dict[str, Points], count: int) -> Points:
             return x & y if op == "and" else x | y
         case Not(operand=a):
             return 1 - _value(a, env, count)
-        case Load() | Call():
+        case Load() | Call() | Bitcast():
             return np.zeros(count, dtype=np.int64)
         case Dim():
             raise ValueError("a dimension is open")

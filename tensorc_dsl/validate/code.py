@@ -22,6 +22,7 @@ from tensorc_dsl.ir.expr import (
     ONE,
     ZERO,
     Binary,
+    Bitcast,
     Call,
     Cast,
     Compare,
@@ -258,6 +259,8 @@ def label(e: Expr) -> str:
             return "if"
         case Cast(dtype=t):
             return f"{t}"
+        case Bitcast(dtype=t):
+            return f"bits as {t}"
         case Call(function=f):
             return f
         case Load(buffer=b):

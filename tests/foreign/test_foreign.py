@@ -93,6 +93,8 @@ def values(rng: np.random.Generator, b: Buffer) -> Array:
             return rng.random(shape_of(b)) < 0.5
         case "f16" | "bf16":
             return rng.integers(-64, 65, shape_of(b)) / 8
+        case "f8e4m3" | "f8e5m2":
+            return rng.integers(-8, 9, shape_of(b)) / 2
         case "f32":
             return rng.standard_normal(shape_of(b)).astype(np.float32).astype(np.float64)
         case "f64":

@@ -8,6 +8,7 @@ from math import prod
 from tensorc_dsl.ir.dtypes import INDEX
 from tensorc_dsl.ir.expr import (
     Binary,
+    Bitcast,
     Call,
     Cast,
     Compare,
@@ -116,8 +117,8 @@ def _what(e: Expr) -> Hashable:
             return e
         case Binary(op=op) | Compare(op=op) | Logic(op=op):
             return type(e), op
-        case Cast(dtype=t):
-            return Cast, t
+        case Cast(dtype=t) | Bitcast(dtype=t):
+            return type(e), t
         case Call(function=f):
             return Call, f
         case Load(buffer=b):

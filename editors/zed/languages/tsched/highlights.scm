@@ -92,10 +92,10 @@
 
 ((call function: (identifier) @function.builtin)
   (#any-of? @function.builtin
-    "abs" "acos" "acosh" "all" "any" "asin" "asinh" "atan" "atan2" "atanh" "bit_and" "bit_not" "bit_or" "cbrt" "ceil"
-    "clamp" "clz" "concat" "copysign" "cos" "cosh" "ctz" "erf" "erfc" "exp" "exp2" "expm1" "floor" "hypot"
-    "interleave" "isfinite" "isinf" "isnan" "len" "log" "log10" "log1p" "log2" "max" "min" "popcount" "pow" "product"
-    "range" "reversed" "round" "rsqrt" "saturate" "select" "shift_left" "shift_right" "sigmoid" "sign" "sin" "sinh"
-    "so_far" "sqrt" "sum" "tan" "tanh" "tf32" "tile_levels" "trunc" "within" "xor"))
+    "abs" "acos" "acosh" "all" "any" "asin" "asinh" "atan" "atan2" "atanh" "bit_and" "bit_not" "bit_or" "bitcast"
+    "cbrt" "ceil" "clamp" "clz" "concat" "copysign" "cos" "cosh" "ctz" "erf" "erfc" "exp" "exp2" "expm1" "floor"
+    "hypot" "interleave" "isfinite" "isinf" "isnan" "len" "log" "log10" "log1p" "log2" "max" "min" "popcount" "pow"
+    "product" "range" "reversed" "round" "rsqrt" "saturate" "select" "shift_left" "shift_right" "sigmoid" "sign" "sin"
+    "sinh" "so_far" "sqrt" "sum" "tan" "tanh" "tf32" "tile_levels" "trunc" "within" "xor"))
 
 ; end: lists

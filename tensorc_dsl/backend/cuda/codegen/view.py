@@ -44,6 +44,7 @@ from tensorc_dsl.ir.dtypes import INDEX, DType
 from tensorc_dsl.ir.expr import (
     ZERO,
     Binary,
+    Bitcast,
     Call,
     Cast,
     Compare,
@@ -104,13 +105,18 @@ __device__ inline __nv_fp8_e5m2 e5m2(double x) { return octet<__nv_fp8_e5m2>(x, 
 """
 """What is written if there are floats of 8 bits, whose constructors would keep to finite numbers."""
 
+_BITS = """\
+template <class To, class From> __device__ inline To bitcast(From a) { To b; memcpy(&b, &a, sizeof b); return b; }
+"""
+
 
 def cuda_text(p: DeviceProgram) -> str:
     """The kernels as CUDA C++. Raises CompileError for what it has no words for."""
     lines = [line for k in p.kernels for line in (*_kernel(p, k), "")]
     octets = _OCTETS if any(_TYPES[n] in line for n in ("f8e4m3", "f8e5m2") for line in lines) else ""
+    bits = _BITS if any("bitcast<" in line for line in lines) else ""
     about = f"/* {p.name}: kernels that run one after the other. */"
-    head = [about, octets + _HEAD + "".join(f"{x}\n" for x in written(lines))]
+    head = [about, octets + _HEAD + bits + "".join(f"{x}\n" for x in written(lines))]
     return "\n".join([*head, *lines])
 
 
@@ -308,6 +314,8 @@ def _text(e: Expr) -> str:
             return f"({_text(cond)} ? {_text(a)} : {_text(b)})"
         case Cast(operand=a, dtype=t):
             return _cast(a, t)
+        case Bitcast(operand=a, dtype=t):
+            return f"bitcast<{_TYPES[t.name]}>(({_TYPES[dtype_of(a).name]}){_text(a)})"
         case Call(function=f, args=args):
             return _call(f, args)
         case Load(buffer=b, indices=(at,)):

@@ -22,11 +22,13 @@ from tensorc_dsl.backend.llvm.codegen.near import counted, distances, is_counted
 from tensorc_dsl.backend.llvm.codegen.saturating import saturating
 from tensorc_dsl.backend.llvm.codegen.scalars import any_lane, binary, compare, convert, invert, logic, select
 from tensorc_dsl.backend.llvm.codegen.scope import Piece, Place, SymbolTable
+from tensorc_dsl.backend.llvm.codegen.soft_floats import bits
 from tensorc_dsl.backend.llvm.codegen.subscripts import Subscripts
 from tensorc_dsl.backend.llvm.codegen.values import Value, constant_value, in_memory, mangled, vector_type
 from tensorc_dsl.ir.dtypes import BOOL, INDEX, U8, DType
 from tensorc_dsl.ir.expr import (
     Binary,
+    Bitcast,
     Call,
     Cast,
     Compare,
@@ -108,6 +110,8 @@ class Expressions(Subscripts):
                     intrinsic, x, y = found
                     return f.intrinsic(intrinsic, t, self.alike(self.value(x, at), self.value(y, at)))
                 return convert(f, self.value(x, at), t)
+            case Bitcast(operand=x, dtype=t):
+                return bits(f, self.value(x, at), t)
             case Call(function=name, args=args):
                 values = [self.value(a, at) for a in args]
                 width = max(v.lanes for v in values)
