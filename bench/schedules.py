@@ -45,6 +45,7 @@ OUT = Path("build/schedules")
 BATCH = 20
 """Schedules that a process is given at a time."""
 NATIVE = 10
+NESTS_NATIVE = 3
 PROVED = 8
 """Of loops that are written out, every so manyth: a proof takes far longer than a step."""
 STEPS = (1, 9)
@@ -230,7 +231,7 @@ def run(batch: Batch) -> Tally:
     tally = Tally()
     for n in batch.numbers:
         faulthandler.dump_traceback_later(ENDLESS, exit=True)
-        schedule(batch.seed, n, tally, native=n % NATIVE == 0, nests=batch.nests)
+        schedule(batch.seed, n, tally, native=n % (NESTS_NATIVE if batch.nests else NATIVE) == 0, nests=batch.nests)
     faulthandler.cancel_dump_traceback_later()
     tally.failures = [smallest(f) for f in tally.failures]
     return tally

@@ -114,6 +114,9 @@ def _xor(a: Linear, b: Linear, context: Context) -> Linear:
     """The form of `a xor b`. Bits without a counterpart in the other are added; the rest is an atom."""
     if not a.terms and not b.terms:
         return Linear({}, a.constant ^ b.constant)
+    for one, other in ((a, b), (b, a)):
+        if (rest := _without(one, to_expr(other))) is not None:
+            return linear(rest, context)
     ends = [(high, x) for x in (a, b) for low, high in (context.range_of(x),) if low is not None and low >= 0]
     least, small = min(((high, x) for high, x in ends if high is not None), key=lambda t: t[0], default=(0, None))
     if small is None:
@@ -135,6 +138,17 @@ def _xor(a: Linear, b: Linear, context: Context) -> Linear:
         x = Binary("%", x, index(size))
     text = sorted((x, y), key=order_key)
     return above.plus(context.atom(Binary("xor", text[0], text[1]), (0, size - 1)))
+
+
+def _without(form: Linear, operand: Expr) -> Expr | None:
+    """The other operand of an `xor` of which this is one: `(x xor y) xor y` is `x`. None for other forms."""
+    if form.constant or list(form.terms.values()) != [1]:
+        return None
+    match next(iter(form.terms)):
+        case Binary(op="xor", lhs=p, rhs=q) if operand in (p, q):
+            return q if operand == p else p
+        case _:
+            return None
 
 
 def _shows(e: Expr, size: int) -> bool:

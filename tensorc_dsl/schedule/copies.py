@@ -7,7 +7,7 @@ since all of them use the copy instead.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from tensorc_dsl.affine.accesses import touched
@@ -113,9 +113,13 @@ def region_at(
     found: list[RangedSubscripts] = []
     for loops, b in walk(program.body):
         if isinstance(b, Block) and b.name in blocks:
-            # Without loops around, the ranges of iterators apply, which are those of the loops without guarded values.
-            inner = inner_ranges(loops if around else [For(it.name, it.extent, ()) for it in b.iters], outside)
-            values = bindings(b) if around else {}
+            # Without loops around, the ranges of iterators apply, which are those of the loops without guarded values. Those
+            # of different blocks may have one name.
+            own = {it.name: Var(f"{b.name}'{it.name}") for it in b.iters}
+            inner = inner_ranges(
+                loops if around else [For(own[it.name].name, it.extent, ()) for it in b.iters], outside
+            )
+            values: Mapping[str, Expr] = bindings(b) if around else own
             for s in (*b.init, *b.body):
                 indices = [s.indices] if s.buffer == buffer.name else []
                 if not written:

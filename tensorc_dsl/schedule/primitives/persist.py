@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tensorc_dsl.ir.program import PERSISTENT, Program
+from tensorc_dsl.ir.program import PERSISTENT, LoopKind, Program
 from tensorc_dsl.schedule.nests import with_annotations
 from tensorc_dsl.schedule.places import NO_LOOP, the_loop
 from tensorc_dsl.schedule.primitive import primitive
@@ -14,10 +14,10 @@ from tensorc_dsl.schedule.rewrite import Rewrite
 @refusal(
     "E0398",
     "`{loop}` is {kind}: only the iterations of a loop over blocks can be taken in turn",
-    help='bind `{loop}` to "block.x", "block.y" or "block.z" first',
+    help="{repair}",
     at="loop",
 )
-def NOT_A_GRID(*focus: str, loop: str, kind: str) -> None: ...
+def NOT_A_GRID(*focus: str, loop: str, kind: str, repair: str) -> None: ...
 
 
 @primitive(NO_LOOP, NOT_A_GRID)
@@ -32,5 +32,8 @@ def persist(program: Program, loop: LoopRef) -> Rewrite[LoopRef]:
     target = the_loop(program, loop)[1]
     if target.axis is None or target.axis.level != "block":
         kind = target.kind if target.axis is None else f'bound to "{target.axis}"'
-        raise NOT_A_GRID(program, target.var, loop=target.var, kind=kind)
+        repair = "name a loop over blocks"
+        if target.kind is LoopKind.SERIAL:
+            repair = f'bind `{target.var}` to "block.x", "block.y" or "block.z" first'
+        raise NOT_A_GRID(program, target.var, loop=target.var, kind=kind, repair=repair)
     return Rewrite(with_annotations(program, target, {PERSISTENT: True}), LoopRef(target.var))

@@ -11,7 +11,8 @@ from tensorc_dsl.affine.regions import inner_ranges, required_region
 from tensorc_dsl.affine.simplify import extent_ranges
 from tensorc_dsl.ir.expr import Expr, constant
 from tensorc_dsl.ir.memo import by_first
-from tensorc_dsl.ir.program import ALIGN, OFFSET, Axis, Buffer, For, Program, Stmt, walk
+from tensorc_dsl.ir.program import Axis, Buffer, For, Program, Stmt, walk
+from tensorc_dsl.schedule.counted import pitched
 from tensorc_dsl.schedule.places import the_block
 from tensorc_dsl.schedule.query import query
 from tensorc_dsl.schedule.refs import BlockRef
@@ -96,7 +97,7 @@ def _private(
         sizes = _box(around[-1] if around else kernel, b.name, b.shape, tuple((x.var, x.extent) for x in around))
         if any(n is None for n in sizes):
             raise OPEN_BUFFER(program, block.name, b.name, buffer=b.name, block=block.name)
-        out.append((b, _pitched(b, [n or 0 for n in sizes]) * (versions(around[-1], b.name) if around else 1), around))
+        out.append((b, pitched(b, [n or 0 for n in sizes]) * (versions(around[-1], b.name) if around else 1), around))
     return out
 
 
@@ -109,12 +110,3 @@ def _box(inner: Stmt, buffer: str, shape: tuple[Expr, ...], around: tuple[tuple[
     names = {v for v, _ in around}
     at = [(x.indices, inner_ranges(x.loops, names)) for x in accesses(outer, stmts, frozenset((buffer,)))]
     return [constant(n) for _, n in required_region(at, extent_ranges(outer), shape)]
-
-
-def _pitched(b: Buffer, sizes: list[int]) -> int:
-    """The elements of a box of these sizes, with the space between its rows from `storage_align`."""
-    notes, inner = dict(b.annotations), 1
-    for d, n in reversed(list(enumerate(sizes))):
-        factor, offset = (int(notes.get(f"{key}.{d}", least)) for key, least in ((ALIGN, 1), (OFFSET, 0)))
-        inner = n * (-(-(inner - offset) // factor) * factor + offset)
-    return inner

@@ -1,0 +1,50 @@
+"""Refuses a step after which a loop has more iterations, or a buffer more bytes, than kernels count, in 64 bits."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from tensorc_dsl.affine.simplify import bounds
+from tensorc_dsl.ir.dtypes import I64
+from tensorc_dsl.ir.expr import Expr, constant
+from tensorc_dsl.ir.numbers import limits
+from tensorc_dsl.ir.program import ALIGN, OFFSET, Buffer, For, Program, walk
+from tensorc_dsl.schedule.refusal import refusal
+
+
+@refusal(
+    "E0687",
+    "after `{step}` {what}, and kernels count to {most}",
+    help="take smaller numbers",
+)
+def UNCOUNTED(*focus: str, step: str, what: str, most: int) -> None: ...
+
+
+MOST = limits(I64)[1] // 2
+"""Half of what 64 bits count: sums of two such numbers, as conditions compare, are in range."""
+
+
+def refuse_uncounted(step: str, before: Program, after: Program) -> None:
+    """Refuse a loop that is too long, or a buffer that is too large. Indices of kernels have 64 bits."""
+    for _, s in walk(after.body):
+        if isinstance(s, For) and _most(s.extent) > MOST:
+            raise UNCOUNTED(before, step=step, what=f"`{s.var}` has {_most(s.extent)} iterations", most=MOST)
+    known = {id(b) for b in before.buffers}
+    for b in after.buffers:
+        if id(b) not in known and (size := pitched(b, [_most(n) for n in b.shape]) * b.dtype.bytes) > MOST:
+            raise UNCOUNTED(before, step=step, what=f"`{b.name}` has {size} bytes", most=MOST)
+
+
+def _most(e: Expr) -> int:
+    """The greatest value of an extent; 0 if none is known."""
+    n = constant(e)
+    return (bounds(e, {})[1] or 0) if n is None else n
+
+
+def pitched(b: Buffer, sizes: Sequence[int]) -> int:
+    """The elements of a box of these sizes, with the space between its rows from `storage_align`."""
+    notes, inner = dict(b.annotations), 1
+    for d, n in reversed(list(enumerate(sizes))):
+        factor, offset = (int(notes.get(f"{key}.{d}", least)) for key, least in ((ALIGN, 1), (OFFSET, 0)))
+        inner = n * (-(-(inner - offset) // factor) * factor + offset)
+    return inner
