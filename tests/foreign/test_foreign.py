@@ -67,7 +67,7 @@ FILES = {**FULL, **SHORT, **BRIEF}
 CASES = [(file, name) for file, known in FILES.items() for name in known]
 CAMPAIGN = "FOREIGN_DRAWS" in os.environ
 ALL = FILES if CAMPAIGN else FULL
-COUNT = int(os.environ.get("FOREIGN_FUZZ", "15"))
+COUNT = int(os.environ.get("FOREIGN_FUZZ", "10"))
 GROUP = 5
 NOT_OPEN = {
     "qlinear_conv": "H R S", "grouped_conv": "W R S", "seidel_2d": "N", "conv2d_nchwc": "H W R S CI", "block_scaled": "K",
