@@ -10,8 +10,8 @@ import pytest
 from bench.kills import MOMENTS, kill
 
 RESUMED = {"the database", "progress"}
-"""A moment at which nothing is recorded, and one at which some trials are: they stand for the others. `make kills` resumes after
-each."""
+"""A moment at which nothing is recorded, and one at which some trials are: they stand for the others. `make kills` resumes
+after each."""
 
 
 @pytest.mark.parametrize("moment", MOMENTS)
