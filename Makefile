@@ -176,6 +176,10 @@ computes: $(VENV)/.dev ## Random computes, run in each way, against what the lan
 foreign: $(VENV)/.dev ## Random schedules of operators of other libraries, and of random computes (DRAWS=20 COUNT=300)
 	FOREIGN_DRAWS=$(DRAWS) FOREIGN_FUZZ=$(COUNT) $(BIN)/python -m pytest -q -n $(THREADS) tests/foreign
 
+.PHONY: properties
+properties: $(VENV)/.dev ## Property tests with new inputs, twenty times as many as in the other tests (THREADS=2)
+	HYPOTHESIS_PROFILE=explore $(BIN)/python -m pytest -q -n $(THREADS) tests/affine tests/ir tests/lower tests/schedule tests/syntax
+
 .PHONY: scatters
 scatters: $(VENV)/.dev ## Random sums over matches, scattered, against what they mean (COUNT=300)
 	SCATTER_FUZZ=$(COUNT) $(BIN)/python -m pytest -q -n $(THREADS) tests/codegen/test_scatter.py
@@ -189,11 +193,11 @@ suite: $(VENV)/.dev ## Random schedules of TVM's operators at their published si
 	$(BIN)/python -m bench.suite --seed $(SEED) --samples $(SAMPLES) --threads $(THREADS) --ops "$(OPS)"
 
 # The tests that draw schedules, by GPU_DRAWS.
-GPU_TESTS := $(patsubst %,tests/gpu/test_%.py,operators rows barriers tensor_cores tensor_types epilogues swizzles split hopper)
+GPU_TESTS := $(patsubst %,tests/gpu/test_%.py,operators rows barriers tensor_cores tensor_types epilogues swizzles split stream_k hopper)
 
 .PHONY: gpu
 gpu: $(VENV)/.dev ## Random schedules of all operators for GPUs: PTX is made, and they are emulated (DRAWS=20)
-	GPU_DRAWS=$(DRAWS) $(BIN)/python -m pytest -q -n $(THREADS) $(GPU_TESTS)
+	GPU_DRAWS=$(DRAWS) $(BIN)/python -m pytest -q -n $(THREADS) $(GPU_TESTS) tests/stdlib/test_gpu_draws.py
 
 .PHONY: device
 device: $(VENV)/.dev ## Kernels on the GPU of this machine: proved, under compute-sanitizer, beside nvcc and torch (SECONDS=1800)

@@ -24,6 +24,7 @@ from tensorc_dsl.search import drift
 from tensorc_dsl.search.team import Team
 
 settings.register_profile("ci", derandomize=True, deadline=None, print_blob=True)
+settings.register_profile("explore", deadline=None, print_blob=True)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "ci"))
 
 # The command does the same when it is called.

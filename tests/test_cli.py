@@ -199,22 +199,22 @@ def test_show_does_not_ignore_what_decides_a_schedule(folder: Path, stage: str, 
 
 def test_tune_says_what_it_found_as_one_object(folder: Path) -> None:
     status, out, err = finish(
-        start(folder, "tune", "small.tsched", "small", "--trials", "9", "--seed", "3", "--threads", "1", "--json")
+        start(folder, "tune", "small.tsched", "small", "--trials", "4", "--seed", "3", "--threads", "1", "--json")
     )
     assert status == 0, err
     said = json.loads(out)
     assert out.count("\n") == 1
     wanted = "task trials statuses best_seconds gflops peak_gflops elapsed_seconds seed best_file"
     assert set(wanted.split()) <= set(said)
-    assert (said["task"], said["trials"], said["seed"], said["threads"]) == ("small", 9, 3, 1)
-    assert said["statuses"] == {"ok": 9}
+    assert (said["task"], said["trials"], said["seed"], said["threads"]) == ("small", 4, 3, 1)
+    assert said["statuses"] == {"ok": 4}
     assert said["gflops"] > 0 and said["peak_gflops"] > 0
     assert said["gflops"] * said["best_seconds"] * 1e9 == pytest.approx(2 * 32 * 48 * 20)
     assert said["best_file"] == "small.best.tsched"
     assert err.startswith("reading small.tsched\n")
-    assert "[9/9] best " in err
+    assert "[4/4] best " in err
     assert "\x1b[" not in err
-    assert len(rows(folder / "data" / "tensorc-dsl" / "records.sqlite")) == 9
+    assert len(rows(folder / "data" / "tensorc-dsl" / "records.sqlite")) == 4
 
     result = call("replay", "small.tsched", "small", "small.best.tsched", "--threads", "1")
     assert result.exit_code == 0, result.output
@@ -377,14 +377,14 @@ def test_an_interrupted_search_keeps_its_records(folder: Path) -> None:
 
 def test_two_searches_share_a_database(folder: Path) -> None:
     both = [
-        start(folder, "tune", "small.tsched", "small", "--trials", "8", "--seed", str(seed), "--strategy", "random",
+        start(folder, "tune", "small.tsched", "small", "--trials", "3", "--seed", str(seed), "--strategy", "random",
               "--records", "r.sqlite", "--output", f"{seed}.tsched", "--threads", "1", "--json")
         for seed in (1, 2)
     ]  # fmt: skip
     for status, out, err in map(finish, both):
         assert status == 0, err
-        assert json.loads(out)["statuses"] == {"ok": 8}
-    assert sorted(seed for _, seed, _ in rows(folder / "r.sqlite")) == [1] * 8 + [2] * 8
+        assert json.loads(out)["statuses"] == {"ok": 3}
+    assert sorted(seed for _, seed, _ in rows(folder / "r.sqlite")) == [1] * 3 + [2] * 3
 
 
 def test_a_reader_that_goes_away_is_no_bug(folder: Path) -> None:

@@ -22,6 +22,7 @@ from tensorc_dsl.ir.print import format_expr
 from tensorc_dsl.ir.program import Program
 from tensorc_dsl.source import Source
 from tests.affine.test_simplify import value
+from tests.examples import examples
 
 
 def datum(*at: Expr) -> Expr:
@@ -60,7 +61,7 @@ bound = st.integers(-2, 5)
 
 
 @given(bound, bound, st.integers(1, 5), st.integers(-1, 2), st.integers(1, 3))
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(75), deadline=None)
 def test_bounds_are_exact(low: int, high: int, size: int, shift: int, extent: int) -> None:
     """`A[clamp(I[i], low, high - i) + shift]` stays inside exactly where it does for all numbers."""
     e = add(clamp(datum(Var("i")), index(low), sub(index(high), Var("i"))), index(shift))
@@ -105,7 +106,7 @@ program p(A: f32[6], I: i8[6], Y: f32[6]) {{
 
 
 @given(st.integers(0, 3), st.integers(0, 4), st.integers(0, 12), st.integers(0, 12))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 def test_dependences_are_exact(factor: int, start: int, low: int, high: int) -> None:
     """A loop carries what is written in one iteration and may be read in another one."""
     p = program(RACE.format(factor=factor, start=start, low=low, high=high))

@@ -16,6 +16,7 @@ from tensorc_dsl.ir.expr import Binary, Compare, Const, Dim, Expr, Load, Var, in
 from tensorc_dsl.ir.program import Block, Buffer, For, Iter, IterKind, Program, Store, find_loop
 from tensorc_dsl.ir.reductions import is_fold
 from tests.affine.test_simplify import value
+from tests.examples import examples
 from tests.programs import buffer, conv2d, load, matmul, softmax
 
 LOOPS: tuple[str, ...] = ("i", "j", "k")
@@ -78,7 +79,7 @@ def events(body: tuple[Block, ...], sizes: tuple[int, ...]) -> list[tuple[Instan
 
 
 @given(bodies, extents, st.sampled_from(LOOPS))
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(75), deadline=None)
 def test_carried_is_exact(body: tuple[Block, ...], sizes: tuple[int, ...], loop: str) -> None:
     outer = LOOPS[: LOOPS.index(loop)]
     happened = events(body, sizes)
@@ -91,7 +92,7 @@ def test_carried_is_exact(body: tuple[Block, ...], sizes: tuple[int, ...], loop:
 
 
 @given(bodies, extents, st.permutations(LOOPS))
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(75), deadline=None)
 def test_broken_is_exact(body: tuple[Block, ...], sizes: tuple[int, ...], order: list[str]) -> None:
     happened = events(body, sizes)
     expected = any(
@@ -103,7 +104,7 @@ def test_broken_is_exact(body: tuple[Block, ...], sizes: tuple[int, ...], order:
 
 
 @given(two_blocks, extents)
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 def test_happens_before_is_exact(body: tuple[Block, ...], sizes: tuple[int, ...]) -> None:
     program = nest(body, sizes)
     found = accesses((), program.body, written(program.body))

@@ -13,6 +13,7 @@ from tensorc_dsl.affine.sets import NotAffine, feasible
 from tensorc_dsl.ir.dtypes import I32
 from tensorc_dsl.ir.expr import Binary, Compare, Dim, Expr, Load, Logic, Not, Var, index
 from tests.affine.test_simplify import value
+from tests.examples import examples
 
 EXTENTS: dict[str, int] = {"i": 5, "j": 7, "k": 4}
 COMPARISONS = ("<", "<=", "==", "!=", ">", ">=")
@@ -37,7 +38,7 @@ def conditions() -> st.SearchStrategy[Expr]:
     return st.one_of(plain, plain, plain.map(Not), st.builds(Logic, st.sampled_from(["and", "or"]), plain, plain))
 
 
-@settings(max_examples=40)
+@settings(max_examples=examples(40))
 @given(st.lists(conditions(), max_size=4))
 def test_feasible_is_what_brute_force_finds(given_: list[Expr]) -> None:
     points = (dict(zip(EXTENTS, p, strict=True)) for p in product(*map(range, EXTENTS.values())))

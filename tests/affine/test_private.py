@@ -12,6 +12,7 @@ from tensorc_dsl.ir.dtypes import F32
 from tensorc_dsl.ir.expr import Binary, Compare, Const, Expr, Var, index, substitute
 from tensorc_dsl.ir.program import Block, For, Iter, IterKind, Program, Store
 from tests.affine.test_simplify import value
+from tests.examples import examples
 from tests.programs import buffer, load
 
 
@@ -45,7 +46,7 @@ sizes = st.tuples(*[st.integers(1, 3)] * 5)
 
 
 @given(sums(WRITER), guards(WRITER), sums(READER), guards(READER), sizes, st.booleans())
-@settings(max_examples=250, deadline=None)
+@settings(max_examples=examples(125), deadline=None)
 def test_exact(
     target: Expr, when: tuple[Expr, ...], source: Expr, needed: tuple[Expr, ...], size: tuple[int, ...], first: bool
 ) -> None:
@@ -66,7 +67,7 @@ offsets = st.lists(st.integers(-1, 3), min_size=2, max_size=4)
 
 
 @given(sums(WRITER), sums(READER), offsets, st.sampled_from([0, 2, 5]), sizes, st.booleans())
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(75), deadline=None)
 def test_windows(target: Expr, source: Expr, at: list[int], wrap: int, size: tuple[int, ...], twice: bool) -> None:
     """Reads at several offsets are answered together, which may not answer more than each of them."""
     names: tuple[str, ...] = ("h", "x", "y", "u", "z")

@@ -26,6 +26,7 @@ from tensorc_dsl.ir.expr import (
     sub,
     substitute,
 )
+from tests.examples import examples
 
 M, N = Dim("M", 1, 6), Dim("N", 0, 6)
 I, J = Var("i"), Var("j")
@@ -69,7 +70,7 @@ def instances(extents: dict[str, Expr], guards: list[Compare]) -> Iterator[dict[
                 yield at
 
 
-@settings(max_examples=150)
+@settings(max_examples=examples(75))
 @given(SIZES, SIZES, st.lists(GUARDS, max_size=2), linear(*ATOMS), SIZES)
 def test_against_all_instances(a: Expr, b: Expr, guards: list[Compare], subscript: Expr, extent: Expr) -> None:
     extents = {"i": a, "j": b}
@@ -89,7 +90,7 @@ def test_against_all_instances(a: Expr, b: Expr, guards: list[Compare], subscrip
 PRODUCTS = (mul(I, J), mul(I, N), floordiv(add(I, J), add(N, index(1))), floormod(J, add(I, index(1))), floordiv(N, M))
 
 
-@settings(max_examples=150)
+@settings(max_examples=examples(75))
 @given(SIZES, SIZES, st.lists(GUARDS, max_size=1), linear(*ATOMS, *PRODUCTS), SIZES, st.booleans())
 def test_what_is_not_affine_is_anything(
     a: Expr, b: Expr, guards: list[Compare], e: Expr, extent: Expr, clamped: bool

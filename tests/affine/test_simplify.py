@@ -12,6 +12,7 @@ from tensorc_dsl.affine.simplify import bounds, negate, prove, simplify, simplif
 from tensorc_dsl.ir.dtypes import F32
 from tensorc_dsl.ir.expr import Binary, Compare, Const, Expr, Load, Logic, Not, Select, Var, index
 from tensorc_dsl.ir.print import format_expr
+from tests.examples import examples
 
 NAMES = ("i", "j", "k")
 I, J, K = map(Var, NAMES)
@@ -91,7 +92,7 @@ def points(r: dict[str, tuple[int, int]]) -> list[dict[str, int]]:
 
 
 @given(indices, ranges)
-@settings(max_examples=250, deadline=None)
+@settings(max_examples=examples(125), deadline=None)
 def test_indices_keep_their_value(e: Expr, r: dict[str, tuple[int, int]]) -> None:
     short = simplify(e, r)
     low, high = bounds(e, r)
@@ -103,7 +104,7 @@ def test_indices_keep_their_value(e: Expr, r: dict[str, tuple[int, int]]) -> Non
 
 
 @given(conditions, ranges)
-@settings(max_examples=250, deadline=None)
+@settings(max_examples=examples(125), deadline=None)
 def test_conditions_keep_their_value(c: Expr, r: dict[str, tuple[int, int]]) -> None:
     short, opposite, proven = simplify(c, r), negate(c), prove(c, r)
     parts = simplify_where((c,), r)
@@ -116,7 +117,7 @@ def test_conditions_keep_their_value(c: Expr, r: dict[str, tuple[int, int]]) -> 
 
 
 @given(indices)
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(50), deadline=None)
 def test_open_ranges_prove_nothing_false(e: Expr) -> None:
     short = simplify(e, {"i": (0, None), "j": (None, 5)})
     for i, j, k in product((0, 1, 5, 40), (-7, 0, 5), (-20, 0, 3)):

@@ -120,7 +120,7 @@ def trials() -> list[Trial]:
 
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGINT])
 def test_a_search_that_is_killed_goes_on(number: signal.Signals) -> None:
-    command = [sys.executable, "-c", f"{MOMENT}from tensorc_dsl.cli.main import main; main()", *WORDS, "--trials", "12"]
+    command = [sys.executable, "-c", f"{MOMENT}from tensorc_dsl.cli.main import main; main()", *WORDS, "--trials", "7"]
     with subprocess.Popen(
         [*command, "--json-lines"], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
     ) as run:
@@ -128,19 +128,19 @@ def test_a_search_that_is_killed_goes_on(number: signal.Signals) -> None:
         seen = 0
         for line in run.stdout:
             seen += json.loads(line)["event"] == "measured"
-            if seen == 5:
+            if seen == 3:
                 run.send_signal(number)
                 break
         run.communicate()
     before = trials()
-    assert len(before) >= 5
-    resumed = call("--trials", "12", "--resume", "--json-lines")
+    assert len(before) >= 3
+    resumed = call("--trials", "7", "--resume", "--json-lines")
     assert resumed.exit_code == 0, resumed.stderr
     assert next(x["trials"] for x in lines(resumed.stdout) if x["event"] == "resumed") == len(before)
     after = trials()
     assert after[: len(before)] == before
-    assert [t.trial for t in after] == list(range(12))
-    assert len({t.program_key for t in after}) == 12 and len({t.run for t in after}) == 1
+    assert [t.trial for t in after] == list(range(7))
+    assert len({t.program_key for t in after}) == 7 and len({t.run for t in after}) == 1
 
 
 def test_where_nothing_is_recorded_a_search_begins_anew() -> None:

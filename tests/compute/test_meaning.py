@@ -34,7 +34,7 @@ from tests.compute.random_computes import random_compute
 from tests.compute.random_features import random_features
 from tests.compute.texts import parsed
 
-COUNT = int(os.environ.get("COMPUTE_FUZZ", "30"))
+COUNT = int(os.environ.get("COMPUTE_FUZZ", "20"))
 GROUP = 10
 EXAMPLES = sorted((Path(__file__).parents[2] / "examples").glob("*.tsched"))
 STD = load_source(Source("t.tsched", "use std.ops\n"))

@@ -19,7 +19,7 @@ from tests.compute.random_computes import random_compute
 from tests.compute.texts import build, parsed
 from tests.open.random_open import check_everywhere
 
-COUNT = int(os.environ.get("COMPUTE_FUZZ", "40"))
+COUNT = int(os.environ.get("COMPUTE_FUZZ", "25"))
 GROUP = 10
 
 

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from tensorc_dsl.insight import structures, study
 from tests.docs.pages import C_COMPILER, Run, fences
 
 ROOT = Path(__file__).resolve().parent.parent.parent
@@ -14,6 +15,16 @@ PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 
 
 RUN = [p for p in PAGES if p.parent.name != "errors"]
+
+
+@pytest.fixture(autouse=True)
+def few_points_are_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No page shows what a study of records finds, only that it is printed: `tests/insight` has the values. Most of the time
+    of a study goes into expansions of these points.
+    """
+    monkeypatch.setattr(structures, "DRAWN", 8)
+    monkeypatch.setattr(structures, "MOST", 24)
+    monkeypatch.setattr(study, "PRIOR", 256)
 
 
 @pytest.mark.parametrize("path", RUN, ids=lambda p: p.relative_to(ROOT).as_posix())

@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from tensorc_dsl.api import Task, TaskFile
-from tensorc_dsl.check.scope import load_source
+from tensorc_dsl.api import Task
 from tensorc_dsl.ir.program import Block, For, LoopKind, walk
 from tensorc_dsl.ir.target import Target
 from tensorc_dsl.ir.verify import verify
 from tensorc_dsl.machine.host import host_target
-from tensorc_dsl.search.streams import stream
-from tensorc_dsl.source import Source
 from tensorc_dsl.trace.trace import Trace
 from tests.codegen import native
+from tests.drawn import drawn, task_of
 
 TASKS = """
 use std.cpu.chain
@@ -61,11 +59,7 @@ TOGETHER = {
 
 
 def task(name: str, target: Target) -> Task:
-    return TaskFile(load_source(Source("chains.tsched", TASKS)), target)[name]
-
-
-def drawn(t: Task, count: int) -> list[Trace]:
-    return [t.space.sample(stream(n, t.name, "test")) for n in range(count)]
+    return task_of("chains.tsched", TASKS, name, target)
 
 
 def around(trace: Trace) -> dict[str, tuple[For, ...]]:

@@ -5,8 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tensorc_dsl import handlers
-from tensorc_dsl.api import Task, TaskFile
-from tensorc_dsl.check.scope import load_source
+from tensorc_dsl.api import Task
 from tensorc_dsl.ir.expr import constant
 from tensorc_dsl.ir.program import Block, For, LoopKind, walk
 from tensorc_dsl.ir.target import Target
@@ -16,8 +15,8 @@ from tensorc_dsl.schedule.refusal import ScheduleRefusal
 from tensorc_dsl.search.space import neighbours
 from tensorc_dsl.search.streams import stream
 from tensorc_dsl.source import Source
-from tensorc_dsl.trace.trace import Trace
 from tests.codegen import native
+from tests.drawn import drawn, task_of
 
 TASKS = """
 use std.cpu.{default}
@@ -108,11 +107,7 @@ MACHINE = Target(vector_bits=512, cores=2, features="+avx2,+fma,+avx512vnni,+avx
 
 
 def task(name: str, target: Target = MACHINE) -> Task:
-    return TaskFile(load_source(Source("cpu_spaces.tsched", TASKS)), target)[name]
-
-
-def drawn(t: Task, count: int) -> list[Trace]:
-    return [t.space.sample(stream(n, t.name, "test")) for n in range(count)]
+    return task_of("cpu_spaces.tsched", TASKS, name, target)
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -233,7 +228,7 @@ def test_a_long_sum_in_f32_is_made_in_parts_whatever_is_drawn() -> None:
 
 def test_a_reduction_of_open_length_is_never_refused() -> None:
     text = TASKS.replace("norm(N=4000001)", "norm(N=1..4000001)")
-    t = TaskFile(load_source(Source("cpu_spaces.tsched", text)), MACHINE)["huge"]
+    t = task_of("cpu_spaces.tsched", text, "huge", MACHINE)
     assert not any("reduce_in_parts" in trace.text for trace in drawn(t, 8))
 
 

@@ -48,6 +48,7 @@ from tensorc_dsl.ir.program import (
 )
 from tensorc_dsl.ir.verify import ProgramError, verify
 from tensorc_dsl.source import Source
+from tests.examples import examples
 
 M = Dim("M", 1, 4096)
 BUFFERS = (
@@ -180,7 +181,9 @@ def programs(draw: st.DrawFn) -> Program:
 
 
 @given(programs())
-@settings(deadline=None, max_examples=150, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
+@settings(
+    deadline=None, max_examples=examples(75), suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large]
+)
 def test_a_printed_program_parses_back(p: Program) -> None:
     verify(p)
     text = format_program(p)

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.isolated.modules import executed, imported, plant
+from tests.started import MOMENT
 
 FILE = """\
 use std.cpu
@@ -31,12 +32,12 @@ COMMANDS = (
     ("sample", "small.tsched", "small"),
 )
 
-SCRIPT = """\
+SCRIPT = f"""\
 import os, sys
 from pathlib import Path
 sys.path.remove("")
 import tensorc_dsl
-from tensorc_dsl.machine.yardsticks import Measuring
+{MOMENT}from tensorc_dsl.machine.yardsticks import Measuring
 from tests.isolated.modules import plant
 task = tensorc_dsl.load("small.tsched")["small"]
 kernel = task.tune(trials=1, records="warm.sqlite")  # what the parent itself imports is loaded afterwards

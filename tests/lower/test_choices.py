@@ -26,6 +26,7 @@ from tensorc_dsl.ir.expr import (
 )
 from tensorc_dsl.ir.program import LoopKind, Store
 from tensorc_dsl.lower.flat import Flat, If, Loop, format_body, stores
+from tests.examples import examples
 from tests.lower.test_partition import value
 
 ROWS, LANES = 4, 6
@@ -73,7 +74,7 @@ def stored(body: tuple[Flat, ...], env: dict[str, int], out: list[tuple[int, int
     return out
 
 
-@settings(max_examples=40)
+@settings(max_examples=examples(40))
 @given(VALUES, VALUES)
 def test_each_element_gets_what_it_got(one: Expr, other: Expr) -> None:
     read = Load("B", (BEFORE,), INDEX)

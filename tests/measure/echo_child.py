@@ -10,9 +10,12 @@ import time
 import numpy as np
 
 from tensorc_dsl.backend.protocol import Code
+from tensorc_dsl.measure import child
 from tensorc_dsl.measure.child import serve
 from tensorc_dsl.measure.guarded import Guarded
 from tensorc_dsl.measure.messages import Build, Built, Reply, Request, requests
+
+child.GRACE = 0.5  # `test_a_child_ends_by_itself_when_nobody_ends_it` waits for so long
 
 
 def answer(request: Request) -> Reply:

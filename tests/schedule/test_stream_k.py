@@ -16,6 +16,7 @@ from tensorc_dsl.schedule.primitives import stream_k
 from tensorc_dsl.schedule.refs import BlockRef, LoopRef
 from tensorc_dsl.source import Source
 from tests.affine.test_ranges import FAULTS
+from tests.examples import examples
 from tests.programs import proof_fault, random_inputs
 
 PRODUCT = """
@@ -53,7 +54,7 @@ def streamed(program: Program, tile: tuple[int, int, int], ranges: int) -> Progr
 SMALL, TILES, TERMS = st.integers(1, 11), st.integers(1, 5), st.integers(6, 30)
 
 
-@settings(max_examples=25)
+@settings(max_examples=examples(25))
 @given(sizes=st.tuples(SMALL, SMALL, TERMS), tile=st.tuples(TILES, TILES, TILES), ranges=st.integers(1, 30))
 def test_any_product_in_any_ranges_is_exact(
     sizes: tuple[int, int, int], tile: tuple[int, int, int], ranges: int

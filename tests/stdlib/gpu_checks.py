@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from itertools import product
 from pathlib import Path
 
@@ -111,17 +112,19 @@ def task(folder: Path, text: str, space: str = "default", target: str = "sm_80")
     return td.load(path)["t"]
 
 
-def traces(t: Task, count: int, seed: int = 0) -> list[Trace]:
+def traces(t: Task, count: int, seed: int = 0) -> Iterator[Trace]:
     """So many schedules, in at most 40 times as many draws. No rule of the library was refused."""
-    rng, found = stream(seed, t.name, "gpu"), list[Trace]()
+    rng, found = stream(seed, t.name, "gpu"), 0
     for _ in range(40 * count):
         try:
-            found.append(whole(t.model.sample(rng)))
+            trace = whole(t.model.sample(rng))
         except ScheduleRefusal:
             continue
-        if len(found) == count:
-            return found
-    raise AssertionError(f"{len(found)} of {count} schedules")
+        yield trace
+        found += 1
+        if found == count:
+            return
+    raise AssertionError(f"{found} of {count} schedules")
 
 
 def check(t: Task, trace: Trace, inputs: dict[str, Array], expected: Array) -> None:

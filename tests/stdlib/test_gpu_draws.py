@@ -15,9 +15,10 @@ from tensorc_dsl.trace.distribution import Decision
 from tensorc_dsl.trace.draw import PerfectTile
 from tensorc_dsl.trace.factors import Factors, random_tiling
 from tensorc_dsl.trace.model import Site
+from tests.gpu.kernels import DRAWS
 from tests.stdlib.gpu_checks import task
 
-COUNT = 6
+COUNT = max(4, DRAWS)
 """Draws of each task."""
 
 TASKS = [

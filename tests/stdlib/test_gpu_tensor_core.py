@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
+from itertools import islice
 from pathlib import Path
 
 import numpy as np
@@ -40,8 +41,8 @@ def instructions(program: Program) -> list[tuple[tuple[For, ...], For]]:
     return [(around, s) for around, s in walk(program.body) if isinstance(s, For) and intrinsic_of(program, s)]
 
 
-def tensorized(found: list[Trace]) -> list[Trace]:
-    return [t for t in found if instructions(t.program)]
+def tensorized(found: Iterable[Trace]) -> Iterator[Trace]:
+    return (t for t in found if instructions(t.program))
 
 
 @pytest.mark.parametrize("case", CASES)
@@ -49,9 +50,9 @@ def test_schedules_compute_what_the_task_does(case: str, tmp_path: Path) -> None
     text, reference = CASES[case]
     t = task(tmp_path, text, "tensor_core")
     inputs = random_inputs(t.program)
-    found = tensorized(traces(t, 8))
+    found = [*islice(tensorized(traces(t, 8)), 2)]
     assert found
-    for trace in found[:2]:
+    for trace in found:
         check(t, trace, inputs, reference(*inputs.values()))
         check_layouts(trace.program)
 
@@ -73,8 +74,9 @@ def check_layouts(program: Program) -> None:
 
 def test_copies_may_run_ahead_of_the_instructions(tmp_path: Path) -> None:
     t = task(tmp_path, "half_matmul(M=64, N=64, K=64)", "tensor_core")
-    kinds = {
-        any(isinstance(s, For) and s.kind is LoopKind.PIPELINED for _, s in walk(x.program.body))
-        for x in tensorized(traces(t, 12))
-    }
-    assert kinds == {True, False}
+    kinds = set[bool]()
+    for x in tensorized(traces(t, 12)):
+        kinds.add(any(isinstance(s, For) and s.kind is LoopKind.PIPELINED for _, s in walk(x.program.body)))
+        if kinds == {True, False}:
+            return
+    raise AssertionError(f"copies that run ahead: {kinds}")

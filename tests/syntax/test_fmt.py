@@ -16,11 +16,12 @@ from tensorc_dsl.syntax.comments import end, leaves
 from tensorc_dsl.syntax.fmt import WIDTH, format_text
 from tensorc_dsl.syntax.format import format_file
 from tensorc_dsl.syntax.parse import parse, read
+from tests.examples import examples
 from tests.syntax.trees import FILES
 
 SLOW = settings(
     deadline=None,
-    max_examples=100,
+    max_examples=examples(50),
     phases=[Phase.explicit, Phase.reuse, Phase.generate],  # shrinking whole files takes minutes
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
 )

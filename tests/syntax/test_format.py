@@ -9,10 +9,11 @@ from tensorc_dsl.source import Source
 from tensorc_dsl.syntax import tree
 from tensorc_dsl.syntax.format import format_expr, format_file, format_item
 from tensorc_dsl.syntax.parse import parse
+from tests.examples import examples
 from tests.syntax.trees import EXPRS, FILES, ITEMS, parse_expr
 
 SLOW = settings(
-    deadline=None, max_examples=150, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large]
+    deadline=None, max_examples=examples(75), suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large]
 )
 
 
@@ -29,7 +30,7 @@ def test_an_item_parses_back(item: tree.Item) -> None:
 
 
 @given(FILES)
-@settings(SLOW, max_examples=50)
+@settings(SLOW, max_examples=examples(50))
 def test_a_file_parses_back(file: tree.File) -> None:
     text = format_file(file)
     again = parse(Source("f", text))

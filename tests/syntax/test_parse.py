@@ -20,6 +20,7 @@ from tensorc_dsl.syntax import tree
 from tensorc_dsl.syntax.format import format_file
 from tensorc_dsl.syntax.parse import parse
 from tensorc_dsl.syntax.walk import walk
+from tests.examples import examples
 from tests.syntax.trees import items, parse_expr
 
 
@@ -222,7 +223,7 @@ ALPHABET = st.sampled_from(
 @given(
     st.lists(ALPHABET, max_size=30).map("".join), st.sampled_from(["", "module m(b) {", "program p() {", "compute c("])
 )
-@settings(max_examples=300)
+@settings(max_examples=examples(150))
 def test_any_text_is_a_tree_or_a_diagnostic(text: str, prefix: str) -> None:
     try:
         file = parse(Source("x", prefix + text))
