@@ -73,8 +73,14 @@ def test_arguments_of_another_type_are_named() -> None:
         tensorc_dsl.loads(TEXT, include="lib")
     with pytest.raises(TypeError, match="the text of a file is a str, not bytes"):
         tensorc_dsl.loads(TEXT.encode())  # pyright: ignore[reportArgumentType]
-    with pytest.raises(TypeError, match="integer"):
+    with pytest.raises(TypeError, match="threads is a whole number, not '2'"):
         tensorc_dsl.loads(TEXT, threads="2")  # pyright: ignore[reportArgumentType]
+
+
+def test_a_seed_that_is_no_number(file: tensorc_dsl.TaskFile) -> None:
+    with pytest.raises(TypeError, match="seed is a whole number, not '1'"):
+        file["twice"].sample("1")  # pyright: ignore[reportArgumentType]
+    assert file["twice"].sample(np.int64(1)).text == file["twice"].sample(1).text  # pyright: ignore[reportArgumentType]
 
 
 @pytest.mark.parametrize(("options", "error", "message"), [
@@ -87,6 +93,7 @@ def test_arguments_of_another_type_are_named() -> None:
     ({"until": "2%"}, TypeError, "until is a number, a share, such as 0.02, not '2%'"),
     ({"strategy": None}, TypeError, "strategy is the name of one"),
     ({"strategy": "bays"}, KeyError, "did you mean `bayes`"),
+    ({"trial": 3}, TypeError, "a search has no option 'trial'; did you mean `trials`?"),
 ])  # fmt: skip
 def test_options_of_another_type_are_named(
     file: tensorc_dsl.TaskFile, options: dict[str, Any], error: type[Exception], message: str, tmp_path: Path

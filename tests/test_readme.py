@@ -52,7 +52,7 @@ def test_every_command_is_named() -> None:
 
 def snippets() -> list[str]:
     """The first column of the table of the language, what is left out in it filled in."""
-    table = README.partition("\n| you write | it says |\n")[2].partition("\n\n")[0]
+    table = README.partition("\n| you write | it means |\n")[2].partition("\n\n")[0]
     cells = (line.removeprefix("| ").partition(" | ")[0] for line in table.splitlines()[1:])
     codes = [code for cell in cells for code in re.findall(r"`([^`]+)`", cell)]
     filled = (re.sub(r"^…", "let y", re.sub(r"~ …", "~ f()", c)).replace("…", "") for c in codes)

@@ -8,10 +8,10 @@ from docs.generate import (
     decisions,
     errors,
     grammar,
+    layers,
     maths,
     modules,
     operators,
-    rooms,
     schedule,
     vocabulary,
 )
@@ -38,5 +38,5 @@ PARTS: dict[str, Part] = {
     "images": operators.images,
     "operators": operators.operators,
     "decisions": decisions.decisions,
-    "rooms": rooms.rooms,
+    "layers": layers.layers,
 }

@@ -1,4 +1,4 @@
 """Answers questions about index arithmetic with integer sets: bounds, regions, dependences, simplification.
 
-The only room that imports islpy; nothing here changes a program.
+The only layer that imports islpy; nothing here changes a program.
 """

@@ -1,6 +1,6 @@
 """The Python interface: files of tasks, tasks that can be tuned, kernels that can be called.
 
-Printing and the command line are in `cli`; searching and running are in the rooms below.
+Printing and the command line are in `cli`; searching and running are in the layers below.
 """
 
 from __future__ import annotations

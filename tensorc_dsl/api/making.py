@@ -41,7 +41,11 @@ def NOT_EMULATED(*, task: str, kind: str) -> None: ...
 def TOO_LARGE(*, task: str, count: float, most: float) -> None: ...
 
 
-@problem("E0908", "the schedule {how}: {why}")
+@problem(
+    "E0908",
+    "the schedule {how}: {why}",
+    help="take another schedule: `tune` searches for one, `sample --seed N` draws one",
+)
 def FAILED(*, how: str, why: str) -> None: ...
 
 

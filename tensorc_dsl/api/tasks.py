@@ -7,6 +7,7 @@ import warnings
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import closing
 from dataclasses import replace
+from numbers import Integral
 from pathlib import Path
 from typing import Unpack
 
@@ -119,8 +120,14 @@ class Task:
         return trace
 
     def sample(self, seed: int, number: int = 0) -> Trace:
-        """A trace drawn from the space: a function of seed and number. Raises TschedError if all draws are refused."""
-        return sample(self.model, self.name, seed, number)
+        """A trace drawn from the space: a function of seed and number, whole numbers.
+
+        Raises TschedError if all draws are refused, TypeError for a seed or a number of another type.
+        """
+        for name, value in (("seed", seed), ("number", number)):
+            if not isinstance(value, Integral):
+                raise TypeError(f"{name} is a whole number, not {value!r}")
+        return sample(self.model, self.name, int(seed), int(number))
 
     def drawn_from(self, model: Model) -> Task:
         """The same task with another model, for instance `handlers.condition(task.model, {"ks": (64, 16)})`."""

@@ -41,7 +41,7 @@ def problems(call: tree.CallExpr, name: str, s: Signature, kinds: Arguments, giv
             yield GIVEN_TWICE(key.span, name=name, parameter=key, usage=usage(name, s))
         elif key not in known:
             free = [p.name for p in (*own, *s.params) if p.name in known and p.name not in have]
-            yield NO_PARAMETER(key.span, notes=near(key, free), name=name, parameter=key)
+            yield NO_PARAMETER(key.span, notes=near(key, free, "leave it out"), name=name, parameter=key)
         else:
             yield from _kind(value, kind, known[key], name, s)
         have.add(key)

@@ -6,7 +6,7 @@ Kinds are inferred as far as possible; an unknown kind is never an error.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import assert_never
 
@@ -35,7 +35,7 @@ from tensorc_dsl.check.signatures import of_module, usage
 from tensorc_dsl.diagnostic import Diagnostic, Note, help_note
 from tensorc_dsl.source import Span
 from tensorc_dsl.syntax import tree as t
-from tensorc_dsl.syntax.names import near
+from tensorc_dsl.syntax.names import listed, near
 
 
 @dataclass(slots=True)
@@ -70,6 +70,11 @@ class Binding:
 Scope = Mapping[str, Binding]
 
 _NUMBER = (INT, FLOAT)
+
+
+def _all_of(names: Collection[str], what: str) -> str:
+    """What a value has, for the repair of a name that it does not have."""
+    return f"there are {listed(sorted(names))}" if names else f"leave it out: it has no {what}"
 
 
 class Expressions(ABC):
@@ -193,7 +198,7 @@ class Expressions(ABC):
             self.found.append(problems.IS_METHOD(e.span, name=name, kind=show(kind), usage=shape))
             return ANY
         known = {n for table in tables.values() for n in table}
-        notes = near(name, known)
+        notes = near(name, known, _all_of(known, "attributes"))
         if kind == ANY:
             self.found.append(problems.UNKNOWN_ATTRIBUTE(e.span, notes, name=name))
         else:
@@ -284,7 +289,11 @@ class Expressions(ABC):
         if name in v.DISTRIBUTIONS:
             self.found.append(problems.DRAWN(call.span, name=name))
         else:
-            notes = near(name, (*self.modules, *v.STEPS, *v.COMPOUNDS, *v.FUNCTIONS))
+            notes = near(
+                name,
+                (*self.modules, *v.STEPS, *v.COMPOUNDS, *v.FUNCTIONS),
+                f"a module of another file comes with `use FILE.{{{name}}}`",
+            )
             self.found.append(problems.UNKNOWN_CALL(call.function.span, notes=notes, name=name))
         return ANY
 
@@ -303,7 +312,7 @@ class Expressions(ABC):
         if name in v.ATTRIBUTES.get(kind, {}):
             self.found.append(problems.NOT_METHOD(function.span, name=name, kind=show(kind)))
             return v.ATTRIBUTES[kind][name].kind
-        notes = near(name, known)
+        notes = near(name, known, _all_of(known, "methods"))
         if kind == ANY:
             self.found.append(problems.UNKNOWN_METHOD(function.span, notes, name=name))
         else:
@@ -314,7 +323,7 @@ class Expressions(ABC):
 def _instead(name: str, scope: Scope) -> tuple[Note, ...]:
     """The names that may be meant. What a step makes is called after what it is made of, but not in scope by that name."""
     if name.rpartition("_")[0] not in scope:
-        return near(name, scope)
+        return near(name, scope, f"name it first: `let {name} = …`")
     return (
         help_note(f"what a step makes is in scope where it is bound: `let {name} = …`; its buffer is in `….writes`"),
     )

@@ -142,7 +142,7 @@ def _of_another_layer(d: Diagnostic, names: Names) -> Diagnostic:
     name = d.span.text
     match names.constants.get(name):
         case t.ConstDef(value=t.Number(value=value)) if (
-            d.message == UNKNOWN_NAME(d.span, what="name", name=name).message
+            d.message == UNKNOWN_NAME(d.span, (), what="name", name=name).message
         ):
             kind = "float" if isinstance(value, float) else "int"
             said = f"`{name}` is a constant of schedules; a compute has attributes: `; {name}: {kind} = {value}`"
@@ -240,7 +240,7 @@ def _task(task: t.TaskDef, names: Names) -> Iterator[Diagnostic]:
         if name in computed:
             yield COMPUTED_BINDING(name.span, compute=compute.name, name=name)
         else:
-            yield UNKNOWN_BINDING(name.span, notes=near(name, known), compute=compute.name, name=name)
+            yield UNKNOWN_BINDING(name.span, notes=near(name, known, "leave it out"), compute=compute.name, name=name)
     if not wrong and compute.name not in names.broken:
         try:
             names.elaborated[task.name] = compute_layer.elaborate(compute, bindings, str(task.name), names.library)

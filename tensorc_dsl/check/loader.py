@@ -261,7 +261,14 @@ class Loader:
                 unit.missing.add(name)
             else:
                 known = {n for _, n in items}
-                unit.found.append(problems.NOT_IN_FILE(name.span, notes=near(name, known), path=path, name=name))
+                unit.found.append(
+                    problems.NOT_IN_FILE(
+                        name.span,
+                        notes=near(name, known, f"write `{name}` there, or leave it out"),
+                        path=path,
+                        name=name,
+                    )
+                )
         for (table, name), item in items.items():
             if not use.names or name in use.names:
                 self._bring(use, unit, table, name, item)
@@ -283,5 +290,5 @@ class Loader:
         names[name] = item
         if isinstance(item, t.ScheduleDef) and item.compute not in unit.names.computes and use.names:
             if item.compute not in use.names:
-                notes = near(item.compute, unit.names.computes)
+                notes = near(item.compute, unit.names.computes, f"import it, too: `use FILE.{{{item.compute}, …}}`")
                 unit.found.append(problems.UNKNOWN_COMPUTE(place, notes=notes, name=item.compute))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import sys
 import traceback
@@ -13,11 +14,38 @@ import click
 
 from tensorc_dsl.cli.endings import in_order
 from tensorc_dsl.cli.options import settings
-from tensorc_dsl.diagnostic import TschedError
+from tensorc_dsl.diagnostic import Diagnostic, TschedError, problem
 from tensorc_dsl.report.terminal import say, show_diagnostics, show_foreign
 from tensorc_dsl.visible import visible, visible_line
 
 ISSUES = "please report it with the command, the input files and what `--debug` shows"
+
+
+@problem("E0927", "the system gives this process no more {what}", help="{repair}, and run the command again")
+def EXHAUSTED(*, what: str, repair: str) -> None: ...
+
+
+_EXHAUSTED = {
+    errno.EMFILE: ("open files", "raise the limit, `ulimit -n 1024`"),
+    errno.ENFILE: ("open files", "close other programs"),
+    errno.EAGAIN: ("processes or threads", "raise the limit, `ulimit -u`, or use fewer threads, `--threads 1`"),
+    errno.ENOMEM: ("memory", "close other programs, or raise the limit, `ulimit -v`"),
+}
+"""What an error of the system says is used up, and how there is more."""
+
+
+def exhausted(e: BaseException) -> Diagnostic | None:
+    """The finding for an exception that says that a resource of the system is used up; None for any other.
+
+    `RuntimeError` is what Python raises for a thread that cannot be started.
+    """
+    number = errno.ENOMEM if isinstance(e, MemoryError) else e.errno if isinstance(e, OSError) else None
+    if isinstance(e, RuntimeError) and str(e) == "can't start new thread":
+        number = errno.EAGAIN
+    if number not in _EXHAUSTED:
+        return None
+    what, repair = _EXHAUSTED[number]
+    return EXHAUSTED(None, what=what, repair=repair)
 
 
 class ExitCode(IntEnum):
@@ -67,6 +95,9 @@ def guarded(ctx: click.Context) -> Generator[None, None, None]:
         debug = settings(ctx).debug
         if debug:
             show_foreign(traceback.format_exc().rstrip())
+        if (found := exhausted(e)) is not None:
+            show_diagnostics(found)
+            ctx.exit(ExitCode.FINDINGS)
         show_foreign(f"internal error: {type(e).__name__}: {str(e) or 'no message'}")
         say(f"this is a bug in tensorc-dsl; {ISSUES}", err=True)
         ctx.exit(ExitCode.INTERNAL)

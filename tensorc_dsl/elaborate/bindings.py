@@ -130,7 +130,9 @@ def index_expr(
                 return ir.index(value)
             case tree.Name(id=name):
                 if name not in names:
-                    raise Invalid(UNKNOWN_NAME(e.span, what=what, name=name, notes=near(name, names)))
+                    raise Invalid(
+                        UNKNOWN_NAME(e.span, what=what, name=name, notes=near(name, names, f"declare `{name}` first"))
+                    )
                 return names[name]
             case tree.Negate(operand=a):
                 return ir.sub(ir.ZERO, go(a))
@@ -219,7 +221,7 @@ def bind(
         if name in computed:
             found.append(COMPUTED_BINDING(defn.span, compute=defn.name, name=name))
         elif name not in dims and name not in attributes:
-            notes = near(name, [*dims, *attributes])
+            notes = near(name, [*dims, *attributes], "leave it out")
             found.append(UNKNOWN_BINDING(None, compute=defn.name, name=name, notes=notes))
     still_open: list[ir.Dim] = []
     for name, use in dims.items():
@@ -319,7 +321,13 @@ def _dtype(a: tree.Param, value: Bound | None, env: Environment) -> DType:
         if not isinstance(a.default, tree.Name):
             raise Invalid(NOT_A_KIND(a.span, name=a.name, wanted="a type", value=f"`{a.span.text}`"))
         if a.default.id not in known:
-            raise Invalid(UNKNOWN_TYPE(a.default.span, name=a.default.id, notes=near(a.default.id, known)))
+            raise Invalid(
+                UNKNOWN_TYPE(
+                    a.default.span,
+                    name=a.default.id,
+                    notes=near(a.default.id, known, f"the types are {', '.join(DTYPES)}"),
+                )
+            )
         return known[a.default.id]
     if not isinstance(value, str) or value not in DTYPES:
         notes = near(str(value), DTYPES)

@@ -78,7 +78,7 @@ def _given(callee: tree.ComputeDef, call: tree.CallExpr) -> dict[str, tree.Expr]
     out: dict[str, tree.Expr] = {}
     for name, value in call.kwargs:
         if name not in known:
-            notes = near(name, known)
+            notes = near(name, known, "leave it out")
             raise Invalid(problems.UNKNOWN_BINDING(name.span, compute=callee.name, name=name, notes=notes))
         out[name] = value
     return out
@@ -142,7 +142,11 @@ def param_type(p: tree.TensorParam, env: Environment) -> DType:
     """The element type of a parameter. Raises Invalid."""
     known = {**DTYPES, **env.dtypes}
     if p.type.dtype not in known:
-        raise Invalid(problems.UNKNOWN_TYPE(p.type.span, name=p.type.dtype, notes=near(p.type.dtype, known)))
+        raise Invalid(
+            problems.UNKNOWN_TYPE(
+                p.type.span, name=p.type.dtype, notes=near(p.type.dtype, known, f"the types are {', '.join(DTYPES)}")
+            )
+        )
     return known[p.type.dtype]
 
 

@@ -294,7 +294,9 @@ class _Elaboration:
         """Add the stages of a call. Returns the buffer of the result, which is `output` if that is given."""
         assert isinstance(e.function, tree.Name)  # checked by the parser or the callers
         if e.function.id not in self.defined.computes:
-            notes = near(e.function.id, self.defined.computes)
+            notes = near(
+                e.function.id, self.defined.computes, f"write `compute {e.function.id}`, or import it with `use`"
+            )
             raise Invalid(problems.UNKNOWN_NAME(e.span, what="compute", name=e.function.id, notes=notes))
         callee = self.defined.computes[e.function.id]
         if len(callee.outputs) != 1:
@@ -328,7 +330,11 @@ class _Elaboration:
             case tree.Name(id=name) if name not in self.env:
                 if name in {s.name for s in self.defn.stages}:
                     raise Invalid(problems.TOO_EARLY(e.span, name=name))
-                raise Invalid(problems.UNKNOWN_NAME(e.span, what="tensor", name=name, notes=near(name, self.known)))
+                raise Invalid(
+                    problems.UNKNOWN_NAME(
+                        e.span, what="tensor", name=name, notes=near(name, self.known, f"declare `{name}` first")
+                    )
+                )
             case tree.CallExpr(function=tree.Name(id=name)) if name in self.defined.computes:
                 return Argument(self.known[self._call_value(e)], e.span)
             case _:

@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from typing import Literal
 
-from tensorc_dsl.diagnostic import Diagnostic, help_note
+from tensorc_dsl.diagnostic import Diagnostic
 from tensorc_dsl.elaborate.bindings import Environment
 from tensorc_dsl.elaborate.library import Definitions
 from tensorc_dsl.elaborate.problems import (
@@ -112,7 +112,9 @@ def _wrong(x: tree.Expr, scope: StageNames, part: Literal["", "init", "step"], w
         case tree.IndexExpr(base=tree.Name(id=name, span=span)) if name in scope.later:
             yield TOO_EARLY(span, name=name)
         case tree.IndexExpr(base=tree.Name(id=name, span=span)) if name not in scope.tensors:
-            yield UNKNOWN_NAME(span, what="tensor", name=name, notes=near(name, scope.tensors))
+            yield UNKNOWN_NAME(
+                span, what="tensor", name=name, notes=near(name, scope.tensors, f"declare `{name}` first")
+            )
         case tree.CallExpr(function=tree.Name(id=name)) if name in FUNCTIONS or name in DTYPES:
             pass
         case tree.CallExpr(function=tree.Name(id=name)) if name in scope.env.dtypes:
@@ -122,11 +124,16 @@ def _wrong(x: tree.Expr, scope: StageNames, part: Literal["", "init", "step"], w
             yield NO_INDEX_LIST(x.span, name=x.span.text, indices=", ".join("ijklmnop"[:rank]))
         case tree.CallExpr(function=tree.Name(id=name, span=span)):
             known = {*FUNCTIONS, *DTYPES, *scope.env.dtypes, *scope.defined.computes}
-            every = help_note("there are " + ", ".join(f"`{f}`" for f in sorted(FUNCTIONS)))
-            yield UNKNOWN_FUNCTION(span, name=name, notes=near(name, known) or (every,))
+            every = "there are " + ", ".join(f"`{f}`" for f in sorted(FUNCTIONS))
+            yield UNKNOWN_FUNCTION(span, name=name, notes=near(name, known, every))
         case tree.CallExpr(function=base) | tree.IndexExpr(base=base) if not isinstance(base, tree.Name):
             yield NOT_IN_COMPUTE(base.span, what=f"`{base.span.text}`")
         case tree.Reduce(reducer=name) if name not in {*REDUCERS, *ARG_REDUCERS, *scope.defined.reducers}:
-            yield UNKNOWN_NAME(x.span, what="reducer", name=name, notes=near(name, scope.defined.reducers))
+            yield UNKNOWN_NAME(
+                x.span,
+                what="reducer",
+                name=name,
+                notes=near(name, scope.defined.reducers, f"declare it: `reducer {name}(a, b) = … identity …`"),
+            )
         case _:
             pass

@@ -120,7 +120,9 @@ class ValueBuilder(TypeFinder):
         if name == "inf":
             return self._literal(float("inf"), want, e)
         known = [*self.scope, *self.buffers, *self.env.names()]
-        raise Invalid(problems.UNKNOWN_NAME(e.span, what="name", name=name, notes=near(name, known)))
+        raise Invalid(
+            problems.UNKNOWN_NAME(e.span, what="name", name=name, notes=near(name, known, f"declare `{name}` first"))
+        )
 
     def _arithmetic(self, x: ir.Expr, op: str, at: tree.Expr) -> DType:
         t = ir.dtype_of(x)

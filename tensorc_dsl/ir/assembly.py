@@ -123,7 +123,7 @@ def assembly_faults(i: Intrinsic, code: str, span: Span) -> Iterator[Diagnostic]
     used = dict.fromkeys(x.name for line in lines for x in line.refs)
     unknown = [name for name in used if name not in operands]
     for name in unknown:
-        yield UNKNOWN_WORD(span, near(name, operands), name=name)
+        yield UNKNOWN_WORD(span, near(name, operands, f"declare `{name}` first"), name=name)
     for name in dict.fromkeys((i.store.buffer, *(x.buffer for x in loads(i.store.value)))):
         if name not in used:
             yield NOT_NAMED(span, name=name)

@@ -158,7 +158,7 @@ class _Reader:
         if o.name in operands:
             raise TschedError(problems.TWO_OPERANDS(o.span, name=o.name))
         if o.type.dtype not in DTYPES or o.type.dtype == "bool":
-            notes = near(o.type.dtype, DTYPES)
+            notes = near(o.type.dtype, DTYPES, f"the types are {', '.join(DTYPES)}")
             raise TschedError(problems.NO_NUMBERS(o.type.span, notes, name=o.name, dtype=o.type.dtype))
         sizes = [e.value for e in o.type.shape if isinstance(e, t.Number) and isinstance(e.value, int) and e.value > 0]
         if len(sizes) != len(o.type.shape) or prod(sizes) > LARGEST:
@@ -169,7 +169,9 @@ class _Reader:
 
     def _effect(self, e: t.Effect, operands: dict[str, Buffer]) -> tuple[Store, tuple[TileAxis, ...]]:
         if e.name not in operands:
-            raise TschedError(problems.UNKNOWN_OPERAND(e.name.span, near(e.name, operands), name=e.name))
+            raise TschedError(
+                problems.UNKNOWN_OPERAND(e.name.span, near(e.name, operands, f"declare `{e.name}` first"), name=e.name)
+            )
         stored = operands[e.name]
         body, reduced = e.value, tuple[t.IndexSpec, ...]()
         if isinstance(body, t.Reduce):
@@ -236,7 +238,13 @@ class _Reader:
                     )
             elif b.scope not in known:
                 if not any(x.name == b.scope for x in self.item.layouts):
-                    self.found.append(problems.UNKNOWN_LAYOUT(o.span, near(b.scope, known), name=b.scope))
+                    self.found.append(
+                        problems.UNKNOWN_LAYOUT(
+                            o.span,
+                            near(b.scope, known, f'declare it: `layout "{b.scope}" (i, j) -> (lane: …, reg: …)`'),
+                            name=b.scope,
+                        )
+                    )
             elif len(known[b.scope].params) != len(b.shape):
                 count, rank = len(known[b.scope].params), len(b.shape)
                 self.found.append(problems.LAYOUT_RANK(o.span, layout=b.scope, count=count, name=o.name, rank=rank))
@@ -269,7 +277,9 @@ class _Reader:
             if name in operands:
                 self._size(type_, operands[name], x, repeated=True)
             elif not re.fullmatch(r"\d+", name):
-                self.found.append(problems.UNKNOWN_ARGUMENT(x.span, near(name, operands), name=name))
+                self.found.append(
+                    problems.UNKNOWN_ARGUMENT(x.span, near(name, operands, f"declare `{name}` first"), name=name)
+                )
         named = {name for _, name in call.args}
         for b in dict.fromkeys(y.buffer for y in loads(store.value)):
             if b not in named:

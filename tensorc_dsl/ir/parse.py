@@ -100,7 +100,8 @@ class _Reader:
         try:
             verify(program)
         except ProgramError as e:
-            raise TschedError(problems.NOT_WELL_FORMED(d.name.span, reason=str(e))) from None
+            notes = (help_note(e.repair),) if e.repair else ()
+            raise TschedError(problems.NOT_WELL_FORMED(d.name.span, notes, reason=str(e))) from None
         return program
 
     def attempt(self, make: Callable[[], T]) -> T | None:
@@ -122,7 +123,7 @@ class _Reader:
                 case _ if name in seen:
                     self.found.append(problems.SIZES_TWICE(e.span, name=name))
                 case _ if name not in self.dims:
-                    self.found.append(problems.NO_DIMENSION(e.span, near(name, self.dims), name=name))
+                    self.found.append(problems.NO_DIMENSION(e.span, near(name, self.dims, "leave it out"), name=name))
                 case t.RangeExpr(low=t.Number(value=int(low)), high=t.Number(value=int(high))) if 0 <= low <= high:
                     self.dims[name] = ir.Dim(name, low, high, tuple(map(self.timed, e.at)))
                     seen.add(name)
@@ -151,7 +152,11 @@ class _Reader:
             if name in self.buffers:
                 raise TschedError(problems.TWO_BUFFERS(span, name=name))
             if type_.dtype not in DTYPES:
-                raise TschedError(problems.UNKNOWN_TYPE(type_.span, near(type_.dtype, DTYPES), name=type_.dtype))
+                raise TschedError(
+                    problems.UNKNOWN_TYPE(
+                        type_.span, near(type_.dtype, DTYPES, f"the types are {', '.join(DTYPES)}"), name=type_.dtype
+                    )
+                )
             shape = tuple(self.scope({}).index(e) for e in type_.shape)
             return Buffer(str(name), DTYPES[type_.dtype], shape, scope, annotations_of(annotations), constant)
 
@@ -268,7 +273,7 @@ def _axis(s: t.LoopStmt) -> Axis:
         return Axis(name)
     except ValueError:
         names = [str(a) for a in Axis]
-        notes = near(name, names) or (help_note(f"the axes are {', '.join(names)}"),)
+        notes = near(name, names, f"the axes are {', '.join(names)}")
         raise TschedError(problems.UNKNOWN_AXIS(s.span, notes, name=name)) from None
 
 

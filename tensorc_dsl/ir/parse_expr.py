@@ -64,7 +64,8 @@ class VisibleNames:
             if _is_cast(want):
                 text = format_expr(value)
                 raise TschedError(problems.CONVERTIBLE(e.span, why=why, found=found, wanted=want, value=text))
-            raise TschedError(problems.OTHER_TYPE(e.span, why=why, found=found))
+            repair = _compared_or_converted(format_expr(value), found, want)
+            raise TschedError(problems.OTHER_TYPE(e.span, why=why, found=found, repair=repair))
         return value
 
     def _infer(self, e: t.Expr) -> DType | None:
@@ -142,7 +143,9 @@ class VisibleNames:
             raise TschedError(problems.IS_BUFFER(span, name=name, subscripts=subscripts))
         if name in self.hidden:
             raise TschedError(problems.HIDDEN(span, name=name, reason=self.hidden[name]))
-        raise TschedError(problems.UNKNOWN_NAME(span, near(name, (*self.variables, *self.dims)), name=name))
+        raise TschedError(
+            problems.UNKNOWN_NAME(span, near(name, (*self.variables, *self.dims), f"declare `{name}` first"), name=name)
+        )
 
     def _single(self, name: str) -> bool:
         """Whether the name is that of a buffer without dimensions, which is a value."""
@@ -163,7 +166,9 @@ class VisibleNames:
 
     def buffer(self, name: str, span: Span) -> Buffer:
         if name not in self.buffers:
-            raise TschedError(problems.UNKNOWN_BUFFER(span, near(name, self.buffers), name=name))
+            raise TschedError(
+                problems.UNKNOWN_BUFFER(span, near(name, self.buffers, f"declare `{name}` first"), name=name)
+            )
         return self.buffers[name]
 
     def subscripts(self, buffer: Buffer, indices: tuple[t.Expr, ...], span: Span) -> tuple[ir.Expr, ...]:
@@ -220,7 +225,7 @@ class VisibleNames:
         if wanted is None:
             known = (*MATHS, *DTYPES, "min", "max", "xor", "clamp", "bitcast")
             span = e.function.span
-            raise TschedError(problems.UNKNOWN_FUNCTION(span, near(name, known), name=span.text))
+            raise TschedError(problems.UNKNOWN_FUNCTION(span, near(name, known, _WRITTEN_OUT), name=span.text))
         _count(e, name, wanted)
         if name == "min" or name == "max" or name == "xor":
             return self._arithmetic(name, e.args[0], e.args[1], want, e.span)
@@ -267,6 +272,9 @@ def _type_in(e: t.CallExpr) -> DType | None:
     return DTYPES.get(first.id) if isinstance(first, t.Name) else None
 
 
+_WRITTEN_OUT = "write what it comes to with the operators and functions of programs"
+
+
 def _computes(t: DType, op: str, span: Span) -> DType:
     """The type, if there is arithmetic on it. Raises TschedError otherwise."""
     if not t.has_arithmetic:
@@ -277,6 +285,15 @@ def _computes(t: DType, op: str, span: Span) -> DType:
 def _is_cast(to: DType) -> bool:
     """Whether a value can be converted by writing the name of the type around it, without an effect on its meaning."""
     return to in DTYPES.values() and to != BOOL
+
+
+def _compared_or_converted(value: str, found: DType, want: DType) -> str:
+    """How a bool or an index is made of a value of another type."""
+    if want == BOOL:
+        return f"compare it with something: `{value} != 0`"
+    if found == BOOL:
+        return f"choose an index by it: `1 if {value} else 0`"
+    return f"convert it: `index({value if found.is_integer else f'i32({value})'})`"
 
 
 def _known(e: ir.Expr, span: Span, repair: str) -> ir.Expr:

@@ -49,7 +49,11 @@ UsableNames = set[str | Dim]
 
 
 class ProgramError(ValueError):
-    """The program is not well formed. The message names the place."""
+    """The program is not well formed. The message names the place; `repair` says how to mend a program that is a text."""
+
+    def __init__(self, message: str, repair: str = "") -> None:
+        super().__init__(message)
+        self.repair = repair
 
 
 def verify(program: Program) -> None:
@@ -70,7 +74,10 @@ def verify(program: Program) -> None:
     inputs = {p.name for p in program.inputs}
     for b in buffers.values():
         if b.constant and b.name not in inputs:
-            raise ProgramError(f"{b.name} is constant, but no input: a block writes it, or it is an intermediate")
+            raise ProgramError(
+                f"{b.name} is constant, but not an input: a block writes it, or it is an intermediate",
+                f"remove `const` from `{b.name}`",
+            )
     seen: set[str] = set()
     for around, s in walk(program.body):
         name = s.var if isinstance(s, For) else s.name
@@ -88,15 +95,19 @@ def verify(program: Program) -> None:
             _index(s.extent, dims, f"extent of loop {name}")
             if s.kind is LoopKind.PIPELINED and pipeline(s) is None:
                 raise ProgramError(
-                    f"loop {name} is pipelined, but has no stage and place in the order for each statement"
+                    f"loop {name} is pipelined, but has no stage and place in the order for each statement",
+                    "write the loop without `pipelined`, and pipeline it by a step: `software_pipeline(…)`",
                 )
             inside = bool(around) and around[-1].kind is LoopKind.TENSORIZED
             if s.kind is LoopKind.TENSORIZED and not inside and intrinsic_of(program, s) is None:
-                raise ProgramError(f"loop {name} is tensorized, but names no intrinsic that there is")
+                raise ProgramError(
+                    f"loop {name} is tensorized, but names no intrinsic of this file or of one that it uses",
+                    'import the intrinsic with `use`, and name it: `@("intrinsic", "NAME")`',
+                )
         else:
             _block(s, around, scope, program)
     if problem := axis_problem(program):
-        raise ProgramError(f"loop {problem.loop} cannot be bound as it is: {problem.reason}")
+        raise ProgramError(f"loop {problem.loop} cannot be bound as it is: {problem.reason}", problem.repair)
 
 
 def _dims(program: Program, buffers: Collection[str]) -> UsableNames:
@@ -109,7 +120,11 @@ def _dims(program: Program, buffers: Collection[str]) -> UsableNames:
         if d.low < 0 or (d.low > 0 if d.high is None else d.high < d.low):
             raise ProgramError(f"program {program.name}: {d.name!r} has no sizes from {d.low} to {d.high}")
         if d.at and (d.high is None or not all(d.low <= n <= d.high for n in d.at)):
-            raise ProgramError(f"program {program.name}: {d.name!r} is timed at sizes that it does not have")
+            high = "" if d.high is None else f" to {d.high}"
+            raise ProgramError(
+                f"program {program.name}: {d.name!r} is timed at sizes that it does not have",
+                f"write sizes from {d.low}{high} after `at`",
+            )
     return set(program.dims)
 
 
@@ -129,7 +144,10 @@ def _block(b: Block, around: tuple[For, ...], scope: UsableNames, program: Progr
             at_once = [x for x in around if x.kind in AT_ONCE and x.kind is not apart]
             racing = [x.var for x in at_once if it.kind is not IterKind.SCAN or b not in passed_along(x)]
             if clash := free_vars(it.binding) & set(racing):
-                raise ProgramError(f"{where}: {it.kind} iterator {it.name} runs over parallel loop {min(clash)}")
+                raise ProgramError(
+                    f"{where}: {it.kind} iterator {it.name} runs over parallel loop {min(clash)}",
+                    f"write `{min(clash)}` as a plain `for` loop, or bind `{it.name}` to another loop",
+                )
     for c in b.where:
         _variables(c, scope, f"{where}, where")
         _without_data(c, f"{where}, where")
@@ -138,9 +156,14 @@ def _block(b: Block, around: tuple[For, ...], scope: UsableNames, program: Progr
     if not b.body:
         raise ProgramError(f"{where} stores nothing")
     if (reducer := reducer_name(b)) is not None and not is_whole_update(b):
-        raise ProgramError(f"{where}: its stores are not the update of a reduction by {reducer!r}")
+        raise ProgramError(
+            f"{where}: its stores are not the update of a reduction by {reducer!r}",
+            f'remove the annotation "reducer" of `{b.name}`, or write each store as a call of the reducer',
+        )
     if is_atomic(b) and (why := not_atomic(b, order_of(b))) is not None:
-        raise ProgramError(f"{where} cannot be atomic: it {why.reason}")
+        raise ProgramError(
+            f"{where} cannot be atomic: it {why.reason}", f'remove the annotation "atomic" of `{b.name}`'
+        )
     spatial: UsableNames = dims | {it.name for it in b.iters if it.kind is not IterKind.REDUCE}
     for s in b.init:
         _store(s, spatial, f"{where}, init", program)

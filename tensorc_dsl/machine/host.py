@@ -23,7 +23,10 @@ def host_target(threads: int | None = None) -> Target:
     """
     cores = usable_cores()
     if threads is not None:
-        threads = index(threads)
+        try:
+            threads = index(threads)
+        except TypeError:
+            raise TypeError(f"threads is a whole number, not {threads!r}") from None
         if threads < 1:
             raise ValueError(f"a target needs at least one thread, not {threads}")
         cores = threads

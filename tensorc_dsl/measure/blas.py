@@ -45,7 +45,10 @@ def _controls() -> dict[str, _Control]:
     """For each OpenBLAS in this process now, by its path, the functions that get and set its number of threads."""
     if sys.platform != "linux":
         return {}
-    maps = Path("/proc/self/maps").read_text().splitlines()
+    try:
+        maps = Path("/proc/self/maps").read_text().splitlines()
+    except OSError:  # `/proc` is not mounted, or hidden
+        return {}
     paths = sorted({line.split(maxsplit=5)[5] for line in maps if "openblas" in line.rpartition("/")[2]})
     return {path: control for path in paths if (control := _control_of(path)) is not None}
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import resource
 from collections.abc import Iterator
 from pathlib import Path, PurePosixPath
@@ -18,7 +19,15 @@ def available(root: Path = _ROOT) -> int:
     """
     own = [resource.getrlimit(which)[0] for which in (resource.RLIMIT_DATA, resource.RLIMIT_AS)]
     limits = [n for n in own if n != resource.RLIM_INFINITY]
-    return max(0, min([psutil.virtual_memory().available, *limits, *_left_in_groups(root)]))
+    return max(0, min([_free(), *limits, *_left_in_groups(root)]))
+
+
+def _free() -> int:
+    """The machine's free memory. Where `/proc` is not mounted, memory that caches use does not count as free."""
+    try:
+        return psutil.virtual_memory().available
+    except OSError:
+        return os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
 
 
 def _left_in_groups(root: Path) -> Iterator[int]:

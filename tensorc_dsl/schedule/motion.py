@@ -101,6 +101,15 @@ def readers(program: Program, buffer: str, but: str = "") -> tuple[Nest, ...]:
     )
 
 
+def copy_step(program: Program, buffer: str) -> str:
+    """The step that copies a tensor of the caller, for a repair: what a block writes, else what one reads."""
+    for _, b in writers(program, buffer):
+        return f"cache_write({b.name})"
+    for _, b in readers(program, buffer):
+        return f"cache_read({b.name}, {buffer})"
+    return f"cache_read(…, {buffer})"
+
+
 @by_identity(512)
 def own_buffers(block: Block) -> frozenset[str]:
     """The buffers that a block writes."""

@@ -6,6 +6,8 @@ from dataclasses import dataclass, replace
 from numbers import Integral, Real
 from typing import TypedDict, Unpack
 
+from tensorc_dsl.syntax.names import did_you_mean
+
 LAST_SEED = 2**63 - 1
 """The largest seed: the database keeps seeds as integers of 64 bits."""
 
@@ -60,5 +62,9 @@ class SearchOptions:
             raise ValueError(f"the search ends at a share above 0, not {self.until}")
 
     def but(self, **changes: Unpack[SearchChanges]) -> SearchOptions:
-        """The same options but for these."""
+        """The same options but for these. Raises TypeError for a name that is none of theirs."""
+        for name in changes:
+            if name not in SearchChanges.__annotations__:
+                close = did_you_mean(name, SearchChanges.__annotations__)
+                raise TypeError(f"a search has no option {name!r}; {close}")
         return replace(self, **changes)

@@ -136,7 +136,17 @@ def unexpected(source: Source, e: Unexpected, arranged: Arranged, end: int) -> D
         notes.append(help_note(advice))
     if previous is not None and _CUT.match(source.text, previous.end_pos - 1):
         notes.append(_QUOTIENT)
+    if all(n.kind != "help" for n in notes):
+        notes.append(help_note(_write(expected(accepts), token, previous)))
     return problems.UNEXPECTED(span, tuple(notes), wanted=expected(accepts), found=_found(token))
+
+
+def _write(wanted: str, token: Token, previous: Token | None) -> str:
+    """The repair that follows from the words that can stand at a place: write one of them after the word before it."""
+    behind = "" if previous is None or previous.type in ("_NL", "DOC") else f" after `{previous}`"
+    if token.type == "$END" or previous is None:
+        return f"write {wanted}{behind}"
+    return f"write {wanted}{behind}, or leave out {_found(token)}"
 
 
 _CUT = re.compile(r"[\w)\]][ \t]*//(?!/)")

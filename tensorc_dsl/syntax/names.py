@@ -58,9 +58,9 @@ def did_you_mean(name: str, candidates: Iterable[str]) -> str:
     return _said(*nearest(name, candidates))
 
 
-def near(name: str, candidates: Iterable[str]) -> tuple[Note, ...]:
-    """`did_you_mean` as a note; none if it has nothing to say."""
-    text = did_you_mean(name, candidates)
+def near(name: str, candidates: Iterable[str], otherwise: str = "") -> tuple[Note, ...]:
+    """`did_you_mean` as a note; `otherwise` where no candidate is similar and all of them are none or not few."""
+    text = did_you_mean(name, candidates) or otherwise
     return (help_note(text),) if text else ()
 
 

@@ -88,5 +88,5 @@ def draw(result: object) -> Callable[[F], F]:
     return register
 
 
-@problem("E0503", "`{parameter}` of `{draw}` is {wanted}; this is {found}")
+@problem("E0503", "`{parameter}` of `{draw}` is {wanted}; this is {found}", help="pass {wanted}")
 def BAD_ARGUMENT(*, parameter: str, draw: str, wanted: str, found: object) -> None: ...

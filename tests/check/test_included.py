@@ -61,8 +61,8 @@ def test_of_several_spaces_a_task_takes_the_one_that_holds_the_others() -> None:
 @pytest.mark.parametrize(
     ("spaces", "code", "says"),
     [
-        ("space a for llvm { b }\nspace b for llvm { a }", "E0228", "space `a` holds itself: a > b > a"),
-        ("space a for llvm { one; a }", "E0228", "space `a` holds itself: a > a"),
+        ("space a for llvm { b }\nspace b for llvm { a }", "E0228", "space `a` contains itself: a > b > a"),
+        ("space a for llvm { one; a }", "E0228", "space `a` contains itself: a > a"),
         ("space a for llvm { b; c }\nspace b for llvm { one }\nspace c for llvm { b }", "E0238", "rules of space `c`"),
         ("space a for llvm { b }\nspace b for cuda { one }", "E0227", "space `b` is for `cuda`, and `a` for `llvm`"),
         ("space a for llvm { b() }\nspace b for llvm { one }", "E0224", "space `b` takes no arguments"),

@@ -75,7 +75,7 @@ def test_so_are_sizes_and_what_becomes_a_value() -> None:
 def test_the_message_says_what_to_write() -> None:
     (error,) = errors(gather("clamp(I[i] + i, 0, N - 1)"), N=10)
     assert error == (
-        "error[E0404]: `I[i] + i` may be more than 64 bits leave room for\n"
+        "error[E0404]: `I[i] + i` may not fit in 64 bits\n"
         " --> t.tsched:1:63\n"
         "  |\n"
         "1 | compute f(X: f32[N], I: i64[N]) -> Y: f32[N] { Y[i] = X[clamp(I[i] + i, 0, N - 1)] }\n"

@@ -1,4 +1,4 @@
-"""Whoever copies a command installs what lies here: a bare name would be fetched, and may be a stranger's."""
+"""Whoever copies a command installs what lies here: a bare name would be fetched, and may be somebody else's package."""
 
 from __future__ import annotations
 

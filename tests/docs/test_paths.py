@@ -35,7 +35,7 @@ FILES = {
 FIRST = {part for file in FILES for part in PurePosixPath(file).parent.parts} - {"."}
 """The names of folders: a path that begins with one of them is a path of the repository."""
 
-ROOMS = {p.name for p in (ROOT / "tensorc_dsl").iterdir() if (p / "__init__.py").is_file()}
+LAYERS = {p.name for p in (ROOT / "tensorc_dsl").iterdir() if (p / "__init__.py").is_file()}
 
 _PATH = re.compile(r"(?<![\w/.*<{:-])((?:\.\./)*[\w-]+(?:/[\w-]+)*(?:\.[a-z]+)?)(?![\w/<{*])")
 
@@ -111,9 +111,9 @@ def test_comments_are_those_of_the_tokenizer(source: str) -> None:
 
 
 def modules(text: str) -> Iterator[str]:
-    """The names in backticks that begin with a room and a dot, `affine.isl` or `api.Task`."""
+    """The names in backticks that begin with a layer and a dot, `affine.isl` or `api.Task`."""
     for found in re.finditer(r"`([a-z_]+)((?:\.[A-Za-z_]+)+)`", text):
-        if found[1] in ROOMS and found[2] not in {".py", ".sqlite"}:
+        if found[1] in LAYERS and found[2] not in {".py", ".sqlite"}:
             yield f"{found[1]}{found[2]}"
 
 

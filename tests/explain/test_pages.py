@@ -250,6 +250,17 @@ def no_pygls() -> Iterator[None]:
         yield
 
 
+def _too_many_files(*_: object, **__: object) -> None:
+    raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
+
+
+@contextmanager
+def few_files() -> Iterator[None]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Database, "reading", _too_many_files)
+        yield
+
+
 def _in_use(*_: object) -> None:
     raise OSError(errno.EADDRINUSE, os.strerror(errno.EADDRINUSE))
 
@@ -302,6 +313,7 @@ FAULTS: dict[str, Callable[[], AbstractContextManager[None]]] = {
     "E0919": no_tools,
     "E0922": fake_gpu,
     "E0926": no_pygls,
+    "E0927": few_files,
     "E0930": broken_package,
     "E0931": taken_port,
     "W0701": edited_records,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import resource
 import subprocess
 import sys
@@ -89,3 +90,11 @@ def test_builders_share_what_there_is() -> None:
     assert memory_of(3000 * MB, 2) == limits.Memory(1500 * MB, 3000 * MB)
     assert memory_of(64 << 30, 2) == limits.Memory(4 << 30, 64 << 30)
     assert memory_of(10 * MB, 2) == limits.Memory(512 * MB, 512 * MB)
+
+
+def test_without_proc_the_system_is_asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def missing() -> None:
+        raise FileNotFoundError(2, "No such file or directory", "/proc/meminfo")
+
+    monkeypatch.setattr(psutil, "virtual_memory", missing)
+    assert 0 < available(tmp_path) <= os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")

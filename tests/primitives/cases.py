@@ -7,10 +7,9 @@ out, as a fenced `tsched` program or a fenced `error`.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
-import tensorc_dsl.schedule.primitives  # noqa: F401 - declares them
 from tensorc_dsl.diagnostic import render
 from tensorc_dsl.interp.arguments import bind_primitive
 from tensorc_dsl.interp.evaluate import Env, evaluate
@@ -20,6 +19,7 @@ from tensorc_dsl.ir.parse import parse_program
 from tensorc_dsl.ir.print import format_program
 from tensorc_dsl.ir.program import For, Program, walk
 from tensorc_dsl.schedule.primitive import apply
+from tensorc_dsl.schedule.primitives import PRIMITIVES
 from tensorc_dsl.schedule.refs import BlockRef, BufferRef, LoopRef
 from tensorc_dsl.schedule.refusal import ScheduleRefusal
 from tensorc_dsl.schedule.render import refusal_diagnostic
@@ -133,3 +133,28 @@ def write_back(case: Case, kind: str, text: str) -> None:
     else:
         new = content[: fences[1].end()] + f"\n\n{block}" + content[fences[1].end() :]
     case.page.write_text(new, encoding="utf-8")
+
+
+_QUOTED = re.compile(r"(?P<before>[^`]*)`(?P<step>(?P<name>[a-z_]+)?[^`]*)`")
+
+
+def repairs(case: Case) -> list[tuple[str, ...]]:
+    """The steps that the repair of a refused case names with all of their arguments; those joined by "then" together."""
+    found: list[tuple[str, ...]] = []
+    for part in _QUOTED.finditer(case.expected.partition(" = help: ")[2]):
+        step = part["step"]
+        if part["name"] not in PRIMITIVES or not step.endswith(")") or "…" in step:
+            continue
+        if part["before"].endswith(("before ", "after ", "of ")):  # a step that was made
+            continue
+        if part["before"] == ", then " and found:
+            found[-1] += (step,)
+        else:
+            found.append((step,))
+    return found
+
+
+def with_repair(case: Case, steps: tuple[str, ...], *, again: bool = False) -> Case:
+    """The case with `steps` in place of the refused one, and with the refused one behind them if it is tried `again`."""
+    *before, refused = case.call.splitlines()
+    return replace(case, call="".join(f"{line}\n" for line in (*before, *steps, *((refused,) if again else ()))))

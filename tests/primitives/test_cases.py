@@ -11,7 +11,17 @@ from tensorc_dsl.ir.verify import verify
 from tensorc_dsl.reference.interpret import interpret
 from tensorc_dsl.schedule.primitives import PRIMITIVES
 from tensorc_dsl.source import Source
-from tests.primitives.cases import FOLDER, Case, all_cases, before_program, outcome, run, write_back
+from tests.primitives.cases import (
+    FOLDER,
+    Case,
+    all_cases,
+    before_program,
+    outcome,
+    repairs,
+    run,
+    with_repair,
+    write_back,
+)
 from tests.programs import proof_fault, random_inputs
 
 CASES = all_cases()
@@ -55,6 +65,18 @@ def test_result_is_proved_without_the_primitive(case: Case) -> None:
         assert "E0807" in fault, f"take it off the list: {fault}"
     else:
         assert not fault
+
+
+@pytest.mark.parametrize(
+    ("case", "steps"),
+    [(c, steps) for c in CASES for steps in repairs(c)],
+    ids=lambda x: x.name if isinstance(x, Case) else ", ".join(x),
+)
+def test_the_steps_that_a_repair_names_are_accepted(case: Case, steps: tuple[str, ...]) -> None:
+    run(with_repair(case, steps))
+    same = steps[-1].partition("(")[0] == case.call.splitlines()[-1].partition("(")[0]
+    if not same and " first" in case.expected.partition(" = help: ")[2]:
+        run(with_repair(case, steps, again=True))
 
 
 @pytest.mark.parametrize("name", sorted(PRIMITIVES))

@@ -81,7 +81,8 @@ def _open_extent(program: Program, outer: For, inner: For) -> Exception:
     """The refusal of an inner loop of an open extent. Behind a loop with a number of iterations, the two can trade places."""
     extent = format_expr(inner.extent)
     if constant(outer.extent) is not None:
-        repair = f"`reorder({inner.var}, {outer.var})` first, and fuse them in that order"
+        order = f"{inner.var}, {outer.var}"
+        repair = f"`reorder({order})`, then `fuse({order})`"
     else:
         repair = f"give `{extent}` one size in the task, or leave the loops as they are"
     return OPEN_EXTENT(program, inner.var, inner=inner.var, extent=extent, repair=repair)

@@ -9,7 +9,7 @@ from tensorc_dsl.affine.dependence import carried
 from tensorc_dsl.affine.private import is_private
 from tensorc_dsl.ir.program import LoopKind, Program
 from tensorc_dsl.schedule.kinds import RACE
-from tensorc_dsl.schedule.motion import is_param
+from tensorc_dsl.schedule.motion import copy_step, is_param
 from tensorc_dsl.schedule.nests import replace_buffer
 from tensorc_dsl.schedule.places import NO_BUFFER, the_buffer
 from tensorc_dsl.schedule.primitive import primitive
@@ -22,10 +22,10 @@ from tensorc_dsl.schedule.scopes import NO_SCOPE, require_scope
 @refusal(
     "E0623",
     "`{buffer}` lives where the caller put it",
-    help="give a scope to a copy of it: `cache_read(b, {buffer})` or `cache_write(b)` makes one",
+    help="give a scope to a copy of it: `{copy}` makes one",
     at="buffer",
 )
-def OF_CALLER(*focus: str, buffer: str) -> None: ...
+def OF_CALLER(*focus: str, buffer: str, copy: str) -> None: ...
 @refusal(
     "E0624",
     "an iteration of `{loop}` may read what an earlier one left in `{buffer}`, so it cannot have a copy of its own",
@@ -47,7 +47,7 @@ def set_scope(program: Program, buffer: BufferRef, scope: str) -> Rewrite[None]:
     """
     old = the_buffer(program, buffer)
     if is_param(program, old.name):
-        raise OF_CALLER(program, buffer=old.name)
+        raise OF_CALLER(program, buffer=old.name, copy=copy_step(program, old.name))
     require_scope(program, scope)
     result = replace_buffer(program, old.name, (replace(old, scope=scope),))
     around = home(result, replace(old, scope="local")) or ()

@@ -31,11 +31,11 @@ def BAD_FACTORS(*focus: str, factors: str, why: str) -> None: ...
 @refusal(
     "E0312",
     "{factors} cannot make exactly {extent} iterations of `{loop}`",
-    help="use factors that {divide} {extent}, or `split({loop}, {factors}, partial=true)` to guard the last tile",
+    help="{exact}`split({loop}, {guarded}, partial=true)` to guard the last tile",
     at="factors",
     label="{why}",
 )
-def NOT_EXACT(*focus: str, factors: str, extent: str, loop: str, divide: str, why: str) -> None: ...
+def NOT_EXACT(*focus: str, factors: str, extent: str, loop: str, exact: str, guarded: str, why: str) -> None: ...
 @refusal(
     "E0313",
     "{factors} make {product} iterations, `{loop}` has {extent}",
@@ -46,9 +46,9 @@ def TOO_FEW(*focus: str, factors: str, product: int, loop: str, extent: str) -> 
 @refusal(
     "E0600",
     "{factors} make {product} iterations, and `{loop}` {count}, so there is no whole tile to cut off",
-    help="use smaller factors, or `split({loop}, {factors}, partial=true)` to guard the last tile",
+    help="{smaller}`split({loop}, {guarded}, partial=true)` to guard the last tile",
 )
-def NO_TILE(*focus: str, factors: str, product: int, loop: str, count: str) -> None: ...
+def NO_TILE(*focus: str, factors: str, product: int, loop: str, count: str, smaller: str, guarded: str) -> None: ...
 @refusal(
     "E0601",
     'the last tile of `{loop}` cannot be "{partial}"',
@@ -89,7 +89,7 @@ def split(
         raise BAD_FACTORS(program, target.var, factors=text, why=why)
     exact = is_multiple(target.extent, product, ranges) if is_open else constant(target.extent) == product
     if not exact and not partial:
-        raise _not_exact(program, target, factors)
+        raise _not_exact(program, target, factors, ranges)
     tail: tuple[For, ...] = ()
     buffers: tuple[Buffer, ...] = ()
     used = used_names(program)
@@ -131,14 +131,23 @@ def _product(factors: Factors) -> int:
     return prod(f for f in factors if f is not None)
 
 
-def _not_exact(program: Program, target: For, factors: Factors) -> Exception:
+def _guarded(target: For, factors: Factors, ranges: Ranges) -> str:
+    """Factors that make enough iterations with a guard: those given, the first of them left open if they make too few."""
+    most = bounds(target.extent, ranges)[1]
+    enough = None in factors or (most is not None and most <= _product(factors))
+    return _text(factors if enough else (None, *factors[1:]))
+
+
+def _not_exact(program: Program, target: For, factors: Factors, ranges: Ranges) -> Exception:
     product, is_open, extent = _product(factors), None in factors, format_expr(target.extent)
-    may = "does" if constant(target.extent) is not None else "may"
-    why = f"{product} {may} not divide {extent}" if is_open else f"{product}, not {extent}"
-    divide = "divide" if is_open else "multiply to"
+    is_number = constant(target.extent) is not None
+    why = f"{product} {'does' if is_number else 'may'} not divide {extent}" if is_open else f"{product}, not {extent}"
+    exact = f"use factors that {'divide' if is_open else 'multiply to'} {extent}, or " if is_number else "use "
+    guarded = _guarded(target, factors, ranges)
     return NOT_EXACT(
-        program, target.var, factors=_text(factors), extent=extent, loop=target.var, divide=divide, why=why
-    )
+        program, target.var, factors=_text(factors), extent=extent, loop=target.var, exact=exact, guarded=guarded,
+        why=why,
+    )  # fmt: skip
 
 
 def _last_tile(program: Program, target: For, factors: Factors, ranges: Ranges, used: set[str]) -> Part:
@@ -148,7 +157,10 @@ def _last_tile(program: Program, target: For, factors: Factors, ranges: Ranges, 
     # With `_`, an open extent has a number of tiles that may be 0.
     if least < product and not (is_open and number is None):
         count = f"may have only {least}" if number is None else f"has {least}"
-        raise NO_TILE(program, target.var, factors=_text(factors), product=product, count=count, loop=target.var)
+        raise NO_TILE(
+            program, target.var, factors=_text(factors), product=product, count=count, loop=target.var,
+            smaller="use smaller factors, or " if least else "use ", guarded=_guarded(target, factors, ranges),
+        )  # fmt: skip
     size = index(product)
     whole = simplify(mul(floordiv(target.extent, size), size), ranges) if is_open else size
     rest = floormod(target.extent, size) if is_open else sub(target.extent, size)

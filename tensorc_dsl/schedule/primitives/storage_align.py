@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from tensorc_dsl.ir.program import ALIGN, OFFSET, Program
-from tensorc_dsl.schedule.motion import is_param
+from tensorc_dsl.schedule.motion import copy_step, is_param
 from tensorc_dsl.schedule.nests import replace_buffer
 from tensorc_dsl.schedule.places import NO_BUFFER, the_buffer
 from tensorc_dsl.schedule.primitive import primitive
@@ -17,10 +17,10 @@ from tensorc_dsl.schedule.rewrite import Rewrite
 @refusal(
     "E0634",
     "the rows of `{buffer}` lie where the caller put them",
-    help="align those of a copy: `cache_read(b, {buffer})` or `cache_write(b)` makes one",
+    help="align those of a copy: `{copy}` makes one",
     at="buffer",
 )
-def OF_CALLER(*focus: str, buffer: str) -> None: ...
+def OF_CALLER(*focus: str, buffer: str, copy: str) -> None: ...
 @refusal(
     "E0635",
     "{reason}",
@@ -41,7 +41,7 @@ def storage_align(program: Program, buffer: BufferRef, axis: int, factor: int, o
     """
     old = the_buffer(program, buffer)
     if is_param(program, old.name):
-        raise OF_CALLER(program, buffer=old.name)
+        raise OF_CALLER(program, buffer=old.name, copy=copy_step(program, old.name))
     last = len(old.shape) - 1
     for wrong, reason in (
         (not 0 <= axis <= last, f"`{old.name}` has no dimension {axis}"),

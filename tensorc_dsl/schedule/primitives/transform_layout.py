@@ -35,7 +35,7 @@ from tensorc_dsl.ir.program import (
     used_names,
 )
 from tensorc_dsl.ir.reductions import is_whole_update
-from tensorc_dsl.schedule.motion import is_param, own_buffers, read_indices, top_statement, writers
+from tensorc_dsl.schedule.motion import copy_step, is_param, own_buffers, read_indices, top_statement, writers
 from tensorc_dsl.schedule.nests import map_accesses, nest_over, replace_buffer, stmt_name
 from tensorc_dsl.schedule.places import NO_BUFFER, the_buffer
 from tensorc_dsl.schedule.primitive import primitive
@@ -47,10 +47,10 @@ from tensorc_dsl.schedule.rewrite import Rewrite
 @refusal(
     "E0374",
     "cannot change the layout of `{buffer}`: the caller passes it",
-    help="change that of a copy: `cache_read(b, {buffer})` or `cache_write(b)` first",
+    help="change that of a copy: `{copy}` makes one",
     at="buffer",
 )
-def PARAMETER(*focus: str, buffer: str) -> None: ...
+def PARAMETER(*focus: str, buffer: str, copy: str) -> None: ...
 @refusal(
     "E0375",
     "`{layout}` is no layout for `{buffer}`: {reason}",
@@ -107,7 +107,7 @@ def transform_layout(
     """
     old = the_buffer(program, buffer)
     if is_param(program, old.name):
-        raise PARAMETER(program, buffer=old.name)
+        raise PARAMETER(program, buffer=old.name, copy=copy_step(program, old.name))
     shape = _new_shape(program, old, layout)
     fill = _fill(program, old, pad_value, reorder_block)
     back = inverted(layout.params, layout.results, old.shape, tuple(Var(f"v{d}") for d in range(len(shape))))

@@ -27,6 +27,7 @@ def NOT_AROUND(*focus: str, loop: str, block: str, loops: str) -> None: ...
 @refusal(
     "E0385",
     "how much of `{buffer}` an iteration of `{loop}` touches is open: {extent} elements",
+    help="bind the size in the task, or ask `is_open` of the buffer first",
     at="loop",
 )
 def OPEN_REGION(*focus: str, buffer: str, loop: str, extent: str) -> None: ...

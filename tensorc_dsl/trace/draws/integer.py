@@ -20,7 +20,7 @@ LIMIT = 1 << 62
 
 @problem("E0503", "the range {low}..{high} is empty", help="the smaller end comes first; both are included")
 def EMPTY(*, low: int, high: int) -> None: ...
-@problem("E0503", "the range {low}..{high} goes beyond ±2^62")
+@problem("E0503", "the range {low}..{high} goes beyond ±2^62", help="choose smaller numbers")
 def TOO_LARGE(*, low: int, high: int) -> None: ...
 
 

@@ -17,7 +17,11 @@ if TYPE_CHECKING:
 MAX_ITEMS = 32
 
 
-@problem("E0503", "`sample_permutation` orders up to {most} elements; these are {count}")
+@problem(
+    "E0503",
+    "`sample_permutation` orders up to {most} elements; these are {count}",
+    help="draw the order of at most {most} of them",
+)
 def TOO_MANY(*, most: int, count: int) -> None: ...
 
 

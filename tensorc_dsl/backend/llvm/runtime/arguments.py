@@ -40,8 +40,20 @@ def array_for(p: Param, value: object, want: np.dtype[Any]) -> Array:
         raise ValueError(f"{p.name}: expected an array, got {kind.__name__}; `numpy.asarray` makes one of many things")
     a = as_stored(a, p.dtype)
     if a.dtype != want:
-        raise ValueError(f"{p.name}: expected {want} ({p.dtype}), got {a.dtype}")
+        raise ValueError(f"{p.name}: expected {want} ({p.dtype}), got {a.dtype}; {_of_type(p, want)}")
     return a
+
+
+_COPIED_BACK = "leave the output out, and copy the result into it"
+
+
+def _of_type(p: Param, want: np.dtype[Any]) -> str:
+    """The repair for an array of another type."""
+    if p.output:
+        return "leave the output out, and convert the result"
+    if want.kind == "u" and str(p.dtype) != f"u{8 * want.itemsize}":  # a type that NumPy does not have
+        return f"pass the bits of its elements as {want}"
+    return f"convert it first, in NumPy by `.astype(numpy.{want})`"
 
 
 def _speaks_dlpack(value: object) -> bool:
@@ -77,14 +89,13 @@ def check_array(a: Array, p: Param, shape: tuple[int, ...], address: int) -> Non
         raise ValueError(f"{p.name}: expected shape {shape}, got {a.shape}")
     if not a.flags.c_contiguous:
         # A copy of an output would be filled in its place, and the caller's array would keep its old values.
-        repair = (
-            "leave the output out, and copy the result into it" if p.output else "pass numpy.ascontiguousarray of it"
-        )
+        repair = _COPIED_BACK if p.output else "pass numpy.ascontiguousarray of it"
         raise ValueError(f"{p.name}: the array is not C-contiguous (strides {a.strides}); {repair}")
     if address % a.itemsize:
-        raise ValueError(f"{p.name}: the data is not aligned to its {a.itemsize}-byte elements")
+        repair = _COPIED_BACK if p.output else "pass a copy of it"
+        raise ValueError(f"{p.name}: the data is not aligned to its {a.itemsize}-byte elements; {repair}")
     if p.output and not a.flags.writeable:
-        raise ValueError(f"{p.name}: the array is read-only, but the kernel writes it")
+        raise ValueError(f"{p.name}: the array is read-only, but the kernel writes it; pass another one, or none")
 
 
 def in_order(params: Sequence[Param], arrays: tuple[Any, ...], named: dict[str, Any]) -> tuple[Any, ...]:

@@ -1,4 +1,4 @@
-"""The rooms of the package in the order of their imports, each as its `__init__` describes it."""
+"""The layers of the package in the order of their imports, each as its `__init__` describes it."""
 
 from __future__ import annotations
 
@@ -10,16 +10,17 @@ ROOT = Path(__file__).resolve().parent.parent.parent
 PACKAGE = ROOT / "tensorc_dsl"
 
 
-def layers() -> list[str]:
-    """The layers that import-linter holds, from the top; those that stand beside each other are one line."""
+def names() -> list[str]:
+    """The layers that import-linter holds, from the top; those beside each other follow each other."""
     settings = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["tool"]["importlinter"]
-    return next(c["layers"] for c in settings["contracts"] if c["type"] == "layers")
+    lines = next(c["layers"] for c in settings["contracts"] if c["type"] == "layers")
+    return [name.strip() for line in lines for name in line.split("|")]
 
 
-def rooms() -> str:
-    """A table: what is in a room, and what may not be. A module that is a layer has its first sentence only."""
-    rows = ["| room | holds | rule |", "|---|---|---|"]
-    for name in (n.strip() for line in layers() for n in line.split("|")):
+def layers() -> str:
+    """A table: what a layer contains, and what it must not. Of a module that is a layer only the first sentence is taken."""
+    rows = ["| layer | contains | rule |", "|---|---|---|"]
+    for name in names():
         folder = PACKAGE / name
         file = folder / "__init__.py" if folder.is_dir() else folder.with_suffix(".py")
         first, _, rest = (ast.get_docstring(ast.parse(file.read_text(encoding="utf-8"))) or "").partition("\n\n")
