@@ -27,7 +27,7 @@ def _sobel(a: Arrays, _: Problem) -> Array:
 def corners(down: Array, across: Array) -> Array:
     """What Harris's detector makes of two gradients, where windows of 3 × 3 are inside."""
     products = (down * down, across * across, down * across)
-    dd, aa, da = (9 * ndimage.uniform_filter(x, 3)[1:-1, 1:-1] for x in products)
+    dd, aa, da = (9 * ndimage.uniform_filter(x, 3, mode="nearest")[1:-1, 1:-1] for x in products)
     return dd * aa - da * da - 0.04 * (dd + aa) ** 2
 
 
@@ -191,8 +191,8 @@ TAPS = np.array([0.07, 0.131, 0.191, 0.216, 0.191, 0.131, 0.07])
 
 def _gauss(x: Array, t: Array) -> Array:
     """By 7 taps along columns and rows, where all of them are inside."""
-    across = ndimage.correlate1d(x, t, 1)[:, 3:-3]
-    return ndimage.correlate1d(across, t, 0)[3:-3]
+    across = ndimage.correlate1d(x, t, 1, mode="nearest")[:, 3:-3]
+    return ndimage.correlate1d(across, t, 0, mode="nearest")[3:-3]
 
 
 def _brightness(x: Array) -> Array:
@@ -207,7 +207,7 @@ def _unsharp_planes(a: Arrays, _: Problem) -> Array:
 
 def _harris_planes(a: Arrays, _: Problem) -> Array:
     g = _brightness(a["X"])
-    return corners(*(ndimage.sobel(g, axis)[1:-1, 1:-1] / 12 for axis in (0, 1)))
+    return corners(*(ndimage.sobel(g, axis, mode="nearest")[1:-1, 1:-1] / 12 for axis in (0, 1)))
 
 
 def _laplacian_pyramid(a: Arrays, _: Problem) -> tuple[Array, ...]:
