@@ -130,6 +130,7 @@ FEW = (
     "e4m3, boxes",
     "e5m2, 128 columns at once",
     "e4m3 and e5m2, odd",
+    "e5m2 and e4m3, boxes",
     "e4m3, rows of both",
 )
 """The cases in tests; a campaign has all."""
