@@ -101,7 +101,8 @@ def test_saturate_keeps_to_finite_numbers(t: str, of: str) -> None:
         low, high = (
             (0, 2**dtype.bits - 1) if dtype.kind == "uint" else (-(2 ** (dtype.bits - 1)), 2 ** (dtype.bits - 1) - 1)
         )
-        x = narrow(np.array([low, high, 3, 100, min(high, 449), min(high, 60000), max(low, -449), 7]), dtype)
+        some = [low, high, 3, 100, min(high, 449), min(high, 60000), max(low, -449), 7]
+        x = np.array(some, stored_dtype(dtype))
     wide = widen(x, dtype).astype(np.float64)
     expected = widen(narrow(np.clip(wide, -largest, largest), DTYPES[t]), DTYPES[t])
     p = build(f"compute c(X: {of}[M]) -> Y: {t}[M] {{ Y[i] = saturate({t}, X[i]) }}", M=8)
