@@ -373,7 +373,7 @@ def test_constant_inputs_are_written_and_read() -> None:
         ("program p(A: f32[4]) { for i in 4 {} }", "has no body"),
         ("program p(A: f32[4]) { block b {} }", "stores nothing"),
         ("program p(A: f32[4], A: f32[4]) {}", "two buffers"),
-        ("program p(A: const f32[4]) { block b { A[0] = 1 } }", "A is constant, but no input"),
+        ("program p(A: const f32[4]) { block b { A[0] = 1 } }", "A is constant, but not an input"),
         ("program p(A: f32[4]) { block b @(\"k\", [1]) { A[0] = 1 } }", "an annotation is"),
         ("program p(A: f32[4]) { parallel for i in 4 { block b { reduce v in 4 = i; A[0] = 1 } } }", "parallel loop"),
     ],
