@@ -14,7 +14,7 @@ from tensorc_dsl.diagnostic import TschedError
 from tensorc_dsl.records.database import Database
 from tests.cli.test_endings import COMMAND, FILE
 from tests.cli.test_start import HEAVY, loaded
-from tests.started import MOMENT
+from tests.started import ALONE
 
 NEEDED = {"msgspec", "sqlite3", "importlib.metadata"}
 """Of what is heavy, that which a database takes."""
@@ -97,7 +97,7 @@ from tensorc_dsl.records.database import Database
 def full(path):
     raise errors.disk_full(path)
 Database.open = Database.require_place = full
-{MOMENT}from tensorc_dsl.cli.main import main; main()
+{ALONE}from tensorc_dsl.cli.main import main; main()
 """
 
 
@@ -138,7 +138,7 @@ from tensorc_dsl.api import searching
 def never(*_):
     raise AssertionError("the machine was measured twice before the search")
 searching.roof_of = never
-{MOMENT}from tensorc_dsl.cli.main import main; main()
+{ALONE}from tensorc_dsl.cli.main import main; main()
 """
 
 
