@@ -173,8 +173,9 @@ computes: $(VENV)/.dev ## Random computes, run in each way, against what the lan
 	COMPUTE_FUZZ=$(COUNT) $(BIN)/python -m pytest -q -n $(THREADS) tests/compute/test_meaning.py tests/compute/test_random.py
 
 .PHONY: foreign
-foreign: $(VENV)/.dev ## Random schedules of operators of other libraries, and of random computes (DRAWS=20 COUNT=300)
-	FOREIGN_DRAWS=$(DRAWS) FOREIGN_FUZZ=$(COUNT) $(BIN)/python -m pytest -q -n $(THREADS) tests/foreign
+foreign: $(VENV)/.dev ## Random schedules of operators, ours and of other libraries, and of random computes (DRAWS=20 COUNT=300)
+	FOREIGN_DRAWS=$(DRAWS) FOREIGN_FUZZ=$(COUNT) $(BIN)/python -m pytest -q -n $(THREADS) tests/foreign \
+		tests/stdlib/test_ops.py
 
 .PHONY: properties
 properties: $(VENV)/.dev ## Property tests with new inputs, twenty times as many as in the other tests (THREADS=2)
