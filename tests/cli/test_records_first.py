@@ -61,8 +61,9 @@ def test_a_folder_that_takes_no_file_is_told_before_the_file_is_read(folder: Pat
 
 
 def tuned(folder: Path, file_bytes: int) -> tuple[int, str]:
-    command = [sys.executable, "-c", COMMAND.format(patched="", moment=ALONE), str(file_bytes), "tune", "f.tsched", "--trials", "1",
-               "--threads", "1", "--records", "r.sqlite"]  # fmt: skip
+    program = COMMAND.format(patched="", moment=ALONE)
+    command = [sys.executable, "-c", program, str(file_bytes), "tune", "f.tsched", "--trials", "1", "--threads", "1",
+               "--records", "r.sqlite"]  # fmt: skip
     done = subprocess.run(command, cwd=folder, text=True, capture_output=True, check=False, timeout=300)
     return done.returncode, done.stderr
 
