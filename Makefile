@@ -173,8 +173,9 @@ computes: $(VENV)/.dev ## Random computes, run in each way, against what the lan
 	COMPUTE_FUZZ=$(COUNT) $(BIN)/python -m pytest -q -n $(THREADS) tests/compute/test_meaning.py tests/compute/test_random.py
 
 .PHONY: foreign
-foreign: $(VENV)/.dev ## Random schedules of operators of other libraries, and of random computes (DRAWS=20 COUNT=300)
-	FOREIGN_DRAWS=$(DRAWS) FOREIGN_FUZZ=$(COUNT) $(BIN)/python -m pytest -q -n $(THREADS) tests/foreign
+foreign: $(VENV)/.dev ## Random schedules of operators, ours and of other libraries, and of random computes (DRAWS=20 COUNT=300)
+	FOREIGN_DRAWS=$(DRAWS) FOREIGN_FUZZ=$(COUNT) $(BIN)/python -m pytest -q -n $(THREADS) tests/foreign \
+		tests/stdlib/test_ops.py
 
 .PHONY: properties
 properties: $(VENV)/.dev ## Property tests with new inputs, twenty times as many as in the other tests (THREADS=2)
@@ -193,7 +194,7 @@ suite: $(VENV)/.dev ## Random schedules of TVM's operators at their published si
 	$(BIN)/python -m bench.suite --seed $(SEED) --samples $(SAMPLES) --threads $(THREADS) --ops "$(OPS)"
 
 # The tests that draw schedules, by GPU_DRAWS.
-GPU_TESTS := $(patsubst %,tests/gpu/test_%.py,operators rows barriers tensor_cores tensor_types epilogues swizzles split stream_k hopper)
+GPU_TESTS := $(patsubst %,tests/gpu/test_%.py,operators rows barriers tensor_cores tensor_types epilogues swizzles split stream_k online hopper)
 
 .PHONY: gpu
 gpu: $(VENV)/.dev ## Random schedules of all operators for GPUs: PTX is made, and they are emulated (DRAWS=20)

@@ -16,6 +16,12 @@ baseline.SECONDS, roof.CREDIBLE, drift.PATIENCE = 0.005, 0.0, 0.0
 """A program that begins with this measures the machine and NumPy for a moment, as searches in the process of a test do
 (`tests/conftest.py`). Else NumPy alone is timed for a second."""
 
+ALONE = f"""\
+{MOMENT}from tensorc_dsl.machine import yardsticks
+yardsticks.has_numpy = lambda program: False
+"""
+"""One that begins with this starts no process for NumPy either, which takes a third of a second of a core."""
+
 
 class Commands:
     """A process that runs one command of the package after another: each start takes half a second of a core.

@@ -26,7 +26,7 @@ from tensorc_dsl.measure.local import LocalRunner
 from tensorc_dsl.measure.outcome import Outcome, Status
 from tensorc_dsl.source import Source
 from tensorc_dsl.validate.validate import Invalid, Report, Unproved
-from tests.started import MOMENT
+from tests.started import ALONE
 
 SMALL = """\
 /// C = A · B
@@ -63,7 +63,7 @@ schedule never for matmul {
 
 COMMAND = f"""\
 import signal; signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background jobs are deaf to it
-{MOMENT}from tensorc_dsl.cli.main import main; main()
+{ALONE}from tensorc_dsl.cli.main import main; main()
 """
 
 ENVIRONMENT = {k: v for k, v in os.environ.items() if k not in ("NO_COLOR", "FORCE_COLOR")}

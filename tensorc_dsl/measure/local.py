@@ -176,13 +176,13 @@ class LocalRunner:
         """The builds of the first programs: of all, or of those that were begun within `seconds`."""
         begun, done = 0, dict[int, _Build]()
         busy: dict[Worker[Reply], tuple[int, float]] = {}
-        until = (began := time.monotonic()) + seconds
+        until, queued = time.monotonic() + seconds, math.inf
         speaking: list[Worker[Reply]] = []
         while busy or (begun < len(programs) and (not begun or time.monotonic() < until)):
             for w in self._builders:
                 if begun < len(programs) and w not in busy and (not begun or time.monotonic() < until):
                     if busy and not w.greeted and w not in speaking:
-                        if time.monotonic() >= began + QUEUED_SECONDS:
+                        if time.monotonic() >= queued:
                             w.start()
                         continue
                     number, begun = begun, begun + 1
@@ -192,6 +192,7 @@ class LocalRunner:
                         continue
                     w.ready()
                     started = time.monotonic()
+                    queued = min(queued, started + QUEUED_SECONDS)
                     try:
                         w.send(request, self._build_seconds)
                         busy[w] = (number, started)
@@ -203,8 +204,8 @@ class LocalRunner:
             first_deadline = min(started for _, started in busy.values()) + self._build_seconds
             # Another builder is waited for as well: until it may start, and then until it has.
             others = [w for w in self._builders if w not in busy and not w.greeted] if begun < len(programs) else []
-            if others and now < began + QUEUED_SECONDS:
-                first_deadline = min(first_deadline, began + QUEUED_SECONDS)
+            if others and now < queued:
+                first_deadline = min(first_deadline, queued)
             speaking = wait_any([*busy, *(w for w in others if w.pid)], first_deadline - now)
             for w, (number, started) in list(busy.items()):
                 taken = time.monotonic() - started

@@ -179,13 +179,11 @@ def test_names_bound_in_every_branch_are_bound_after() -> None:
     assert codes(load(f"module m(b: Block) {{ {one} }}")) == ["E0220"]
 
 
-def test_the_standard_library_is_right() -> None:
+def test_the_standard_library_is_found() -> None:
+    """`tests/stdlib/test_digests.py` checks its files."""
     user = Source("x", "")
     for folder in ("cpu", "ops"):
-        sources = standard(("std", folder), user).sources
-        assert sources
-        for source in sources:
-            assert load_file(source).diagnostics == ()
+        assert standard(("std", folder), user).sources
     with pytest.raises(TschedError, match=r"`std\.nothing` is not found"):
         standard(("std", "nothing"), user)
     assert standard(("other",), user).sources == ()

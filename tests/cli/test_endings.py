@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 
 from bench.kills import alive, marked, wait_for
-from tests.started import MOMENT
+from tests.started import ALONE, MOMENT
 
 FILE = """\
 use std.ops.{matmul}
@@ -47,10 +47,10 @@ def folder(tmp_path: Path) -> Path:
 
 
 def start(
-    folder: Path, *arguments: str, trials: int = 100_000, file_bytes: int = 0, patched: str = ""
+    folder: Path, *arguments: str, trials: int = 100_000, file_bytes: int = 0, patched: str = "", moment: str = ALONE
 ) -> subprocess.Popen[str]:
     command = [
-        sys.executable, "-c", COMMAND.format(patched=patched, moment=MOMENT), str(file_bytes), "tune", "f.tsched", "endless",
+        sys.executable, "-c", COMMAND.format(patched=patched, moment=moment), str(file_bytes), "tune", "f.tsched", "endless",
         "--strategy", "random", "--trials", str(trials), "--threads", "1", "--records", "r.sqlite", *arguments,
     ]  # fmt: skip
     return subprocess.Popen(
@@ -277,7 +277,7 @@ baseline.Worker = Endless
 
 def test_a_signal_behind_the_search_keeps_what_was_found(folder: Path) -> None:
     """NumPy is timed then, which nobody need wait for."""
-    process = start(folder, trials=2, patched=ENDLESS_NUMPY)
+    process = start(folder, trials=2, patched=ENDLESS_NUMPY, moment=MOMENT)
     hear(process, "timing NumPy")
     process.terminate()
     out, err = process.communicate(timeout=120)

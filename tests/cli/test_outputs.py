@@ -13,7 +13,7 @@ from click.testing import CliRunner
 
 from bench.first_seconds import written
 from tensorc_dsl.cli.main import main
-from tests.started import MOMENT
+from tests.started import ALONE
 
 FILE = """\
 use std.cpu
@@ -38,7 +38,7 @@ def folder(tmp_path: Path) -> Path:
 def ended(folder: Path, command: str) -> tuple[int, str, str]:
     """The command in a shell: its status, and both outputs as far as they come here."""
     environment = {**os.environ, "XDG_DATA_HOME": str(folder / "data")}
-    program = (MOMENT if command.startswith("tune") else "") + COMMAND[2].replace("'", '"')
+    program = (ALONE if command.startswith("tune") else "") + COMMAND[2].replace("'", '"')
     line = " ".join(["exec", *(f"'{c}'" for c in (*COMMAND[:2], program))]) + f" {command}"
     done = subprocess.run(
         ["sh", "-c", line], cwd=folder, env=environment, text=True, capture_output=True, check=False, timeout=300

@@ -14,7 +14,7 @@ from tensorc_dsl.diagnostic import TschedError
 from tensorc_dsl.records.database import Database
 from tests.cli.test_endings import COMMAND, FILE
 from tests.cli.test_start import HEAVY, loaded
-from tests.started import MOMENT
+from tests.started import ALONE
 
 NEEDED = {"msgspec", "sqlite3", "importlib.metadata"}
 """Of what is heavy, that which a database takes."""
@@ -61,8 +61,9 @@ def test_a_folder_that_takes_no_file_is_told_before_the_file_is_read(folder: Pat
 
 
 def tuned(folder: Path, file_bytes: int) -> tuple[int, str]:
-    command = [sys.executable, "-c", COMMAND.format(patched=""), str(file_bytes), "tune", "f.tsched", "--trials", "1",
-               "--threads", "1", "--records", "r.sqlite"]  # fmt: skip
+    program = COMMAND.format(patched="", moment=ALONE)
+    command = [sys.executable, "-c", program, str(file_bytes), "tune", "f.tsched", "--trials", "1", "--threads", "1",
+               "--records", "r.sqlite"]  # fmt: skip
     done = subprocess.run(command, cwd=folder, text=True, capture_output=True, check=False, timeout=300)
     return done.returncode, done.stderr
 
@@ -97,7 +98,7 @@ from tensorc_dsl.records.database import Database
 def full(path):
     raise errors.disk_full(path)
 Database.open = Database.require_place = full
-{MOMENT}from tensorc_dsl.cli.main import main; main()
+{ALONE}from tensorc_dsl.cli.main import main; main()
 """
 
 
@@ -138,7 +139,7 @@ from tensorc_dsl.api import searching
 def never(*_):
     raise AssertionError("the machine was measured twice before the search")
 searching.roof_of = never
-{MOMENT}from tensorc_dsl.cli.main import main; main()
+{ALONE}from tensorc_dsl.cli.main import main; main()
 """
 
 

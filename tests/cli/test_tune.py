@@ -16,7 +16,7 @@ from click.testing import CliRunner, Result
 from tensorc_dsl.cli.main import main
 from tensorc_dsl.records.database import Database
 from tensorc_dsl.records.trial import Trial
-from tests.started import MOMENT
+from tests.started import ALONE
 
 FILE = """\
 use std.cpu
@@ -120,7 +120,7 @@ def trials() -> list[Trial]:
 
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGINT])
 def test_a_search_that_is_killed_goes_on(number: signal.Signals) -> None:
-    command = [sys.executable, "-c", f"{MOMENT}from tensorc_dsl.cli.main import main; main()", *WORDS, "--trials", "7"]
+    command = [sys.executable, "-c", f"{ALONE}from tensorc_dsl.cli.main import main; main()", *WORDS, "--trials", "7"]
     with subprocess.Popen(
         [*command, "--json-lines"], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
     ) as run:

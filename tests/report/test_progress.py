@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
+from bench import first_seconds
 from bench.first_seconds import new_text, written
 from tensorc_dsl.machine.roof import Roof
 from tensorc_dsl.measure.outcome import Outcome, Status
@@ -32,6 +33,7 @@ from tensorc_dsl.search.events import (
 from tensorc_dsl.search.regret import Regret
 from tensorc_dsl.trace.trace import Trace
 from tests import programs
+from tests.started import MOMENT
 
 TRACE = Trace("s", "matmul", (), (), programs.matmul(2, 2, 2))
 ROOF = Roof(400_000, 1, True, "f32 FMA peak", 1e9, 0.0)
@@ -212,6 +214,12 @@ def tuned(folder: Path, columns: int | None) -> str:
     arguments = ("tune", "f.tsched", "--trials", "64", "--threads", "1")
     found = written(arguments, columns=columns, seconds=300, folder=folder, environment=environment)
     return "".join(text for _, text in found)
+
+
+@pytest.fixture(autouse=True)
+def numpy_is_timed_for_a_moment(monkeypatch: pytest.MonkeyPatch) -> None:
+    python, option, program = first_seconds.COMMAND
+    monkeypatch.setattr(first_seconds, "COMMAND", (python, option, MOMENT + program))
 
 
 @pytest.mark.parametrize("columns", [40, 80])

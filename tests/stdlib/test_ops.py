@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections import Counter
 from pathlib import Path
@@ -10,7 +11,7 @@ import numpy as np
 import pytest
 
 from tensorc_dsl.api.drawing import sample
-from tensorc_dsl.check.scope import load_file, load_source
+from tensorc_dsl.check.scope import load_source
 from tensorc_dsl.interp.space import Space
 from tensorc_dsl.ir.arrays import widen
 from tensorc_dsl.ir.expr import Const
@@ -26,6 +27,8 @@ from tests.stdlib.references import CASES, OPERATORS
 
 ROOT = Path(__file__).parents[2]
 FILES = sorted((ROOT / "stdlib" / "ops").glob("*.tsched"))
+DRAWS = int(os.environ.get("FOREIGN_DRAWS", "1"))
+"""Schedules of each operator; more in `make foreign DRAWS=20`."""
 
 
 def test_there_is_a_reference_for_every_operator() -> None:
@@ -46,7 +49,7 @@ def is_rounded(c: Const) -> bool:
     return c.dtype.is_float and nearest(c.value, c.dtype) != c.value
 
 
-@pytest.mark.parametrize("seed", [0, 1])
+@pytest.mark.parametrize("seed", range(DRAWS))
 @pytest.mark.parametrize("name", OPERATORS)
 def test_an_operator_under_the_default_space_is_what_its_reference_is(name: str, seed: int) -> None:
     c = case(name, -1)
@@ -56,11 +59,6 @@ def test_an_operator_under_the_default_space_is_what_its_reference_is(name: str,
     scheduled = trace.program
     found = run(scheduled, c.inputs)
     c.check({output: widen(array, scheduled.buffer(output).dtype) for output, array in found.items()})
-
-
-@pytest.mark.parametrize("file", FILES, ids=lambda f: f.stem)
-def test_a_file_has_no_findings(file: Path) -> None:
-    assert load_file(Source.read(file)).diagnostics == ()
 
 
 def test_the_page_lists_every_operator_with_its_file() -> None:
