@@ -61,6 +61,8 @@ class Shortcut(Enum):
     only where that is needed."""
     JOINED = auto()
     """More elements are asked for than are needed: those of one function in place of many pieces of it."""
+    WHOLE = auto()
+    """What the updates of two reductions add is compared as a whole, where it is a reduction or made by a scan itself."""
 
 
 class Comparison:
@@ -284,9 +286,21 @@ class Comparison:
         if found:
             self.taken.add(Shortcut.IN_ORDER)
             return found
+        if Shortcut.WHOLE in self._allowed and isinstance(a, Total) and isinstance(b, Total):
+            try:
+                found = self._matched(a, b, pairs, whole=True)
+            except (Refuted, Undecided, NotAffine):
+                pass
+            else:
+                self.taken.add(Shortcut.WHOLE)
+                return found
+        return self._matched(a, b, pairs)
+
+    def _matched(self, a: Node, b: Node, pairs: isl.Map, whole: bool = False) -> list[Obligation]:
+        """The obligations of two reductions whose terms are matched one to one."""
         kind = a.kind if isinstance(a, Total) else b.kind if isinstance(b, Total) else ""
-        left = terms_of(a, kind, self.original, pairs.domain())
-        right = terms_of(b, kind, self.scheduled, pairs.range())
+        left = terms_of(a, kind, self.original, pairs.domain(), whole)
+        right = terms_of(b, kind, self.scheduled, pairs.range(), whole)
         if left.starts != right.starts and left.starts and right.starts:
             raise self._different(a, b, pairs)
         alone = all(t.node is n for found, n in ((left, a), (right, b)) for t in found.found)
