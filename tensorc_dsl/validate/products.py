@@ -28,7 +28,6 @@ from tensorc_dsl.ir.expr import (
     dtype_of,
     rebuild,
     sub,
-    transform,
 )
 from tensorc_dsl.ir.program import Block
 
@@ -52,6 +51,13 @@ def products_as_data(b: Block, shapes: Mapping[str, tuple[Expr, ...]], dims: tup
         positive = x.op == "%" and (bounds(x.rhs, ranges)[0] or 0) > 0
         return limited(made, x.rhs) if positive else made
 
+    def arithmetic(i: Expr) -> Expr:
+        """Without what is computed of values that are read: a stage may hold it as well, and there it is no subscript."""
+        if isinstance(i, Cast) or not (old := children(i)):
+            return i
+        new = tuple(map(arithmetic, old))
+        return datum(i if all(map(is_, old, new)) else rebuild(i, new))
+
     def inside(i: Expr, extent: Expr) -> bool:
         low, high = bounds(i, ranges)
         return low is not None and high is not None and low >= 0 and high < (constant(extent) or 0)
@@ -60,7 +66,7 @@ def products_as_data(b: Block, shapes: Mapping[str, tuple[Expr, ...]], dims: tup
         return inside(i, extent) or check_access(extents, given, (i,), (extent,), dims) is None
 
     def subscript(i: Expr, extent: Expr, given: tuple[Expr, ...]) -> Expr:
-        if (made := transform(i, datum)) == i:
+        if (made := arithmetic(i)) == i:
             return i
         return limited(made, extent) if not inside(made, extent) and stays(i, extent, given) else made
 
