@@ -63,6 +63,15 @@ schedule s for it { let [r, t, d, u] = o.loops; split(u, [_, 4], partial=true) }
 task t = it(R=2, T=7, D=3) with s
 """
 
+WRITTEN_OUT = """
+compute it(V: f32[4, W]) -> Y: f32[W] {
+    let h[j in 7] = i32(sqrt(f64(9 - (j - 3) * (j - 3)) + 0.25))
+    Y[x in W] = max[j in 7] V[clamp(h[j], 0, 3), clamp(x + j - 3, 0, W - 1)]
+}
+schedule s for it { compute_inline(h); expand_reduction(Y, most=49) }
+task t = it(W=7) with s
+"""
+
 OPEN_GROUPS = """
 compute it(X: f32[G * C, H], F: f32[G * O, C]; G: int = 2) -> Y: f32[G * O, H] {
     Y[o in G * O, h] = sum[c] X[o / O * C + c, h] * F[o, c]
@@ -87,10 +96,11 @@ task t = it(N=1..64) with s
         (GATHERED_MAXIMUM, "* 4 + vo", "* 4 + 3 - vo"),
         (SUM_OF_A_SCAN, " % 4", " % 5"),
         (EITHER_MASK, "< 2", "< 1"),
+        (WRITTEN_OUT, "index(9)", "index(3)"),
         (OPEN_GROUPS, "* 3 + vc", "* 3 + 2 - vc"),
         (OPEN_REMAINDER, "X[vt % N - 1]", "X[vt % N]"),
     ],
-    ids=["inlined", "gathered maximum", "sum of a scan", "either mask", "open groups", "open remainder"],
+    ids=["inlined", "gathered maximum", "sum of a scan", "either mask", "written out", "open groups", "open remainder"],
 )
 def test_a_schedule_is_proved_and_another_program_is_not(text: str, word: str, other: str) -> None:
     checked = load_source(Source("hard.tsched", text))
