@@ -12,6 +12,7 @@ from typing import assert_never
 
 from tensorc_dsl.ir.expr import (
     Binary,
+    Call,
     Compare,
     Const,
     Expr,
@@ -202,7 +203,12 @@ def _ordered(e: Expr) -> Expr:
 
     def order(x: Expr) -> Expr:
         match x:
-            case Binary(op="+" | "*" | "min" | "max" | "xor") | Logic() | Compare(op="==" | "!="):
+            case (
+                Binary(op="+" | "*" | "min" | "max" | "xor")
+                | Logic()
+                | Compare(op="==" | "!=")
+                | Call(function="bit_and" | "bit_or" | "hypot")
+            ):
                 return rebuild(x, tuple(sorted(children(x), key=repr)))
             case _:
                 return x

@@ -14,7 +14,6 @@ from tensorc_dsl.affine.safety import below
 from tensorc_dsl.affine.simplify import bounds, simplify
 from tensorc_dsl.diagnostic import Diagnostic
 from tensorc_dsl.elaborate.problems import (
-    CHOSEN_INDEX,
     COMPUTED_BINDING,
     DIVISION_BY_ZERO,
     MISSING_BINDING,
@@ -166,9 +165,6 @@ def index_expr(
             case tree.CallExpr(function=tree.Name(id="clamp"), args=(x, low, high), kwargs=()):
                 above = tree.CallExpr(tree.Name("max", e.span), (x, low), (), e.span)
                 return go(tree.CallExpr(tree.Name("min", e.span), (above, high), (), e.span))
-            case tree.Conditional(cond=c, then=a, other=b) if what != "size":
-                texts = (" ".join(x.span.text.split()) for x in (a, c, b))
-                raise Invalid(CHOSEN_INDEX(e.span, **dict(zip(("then", "cond", "other"), texts, strict=True))))
             case _:
                 raise Invalid(NOT_AN_INDEX(e.span, what=f"`{e.span.text}`"))
 

@@ -258,7 +258,8 @@ class StageBuilder(ValueBuilder):
         """The reductions of a scan: first those that do not read it, then those that each step but the first computes, in
         order. A scan with a single step has none of the latter.
         """
-        before = [c for c in self.lifted if c.within is None]
+        # What simplification leaves out of a value, as `x` in `clamp(x, 0, 0)`, may be an element of an earlier step.
+        before = [replace(c, loads=self._behind(begins, c.loads)) for c in self.lifted if c.within is None]
         if begins == TRUE:
             return before
         for c in self.lifted:
@@ -268,6 +269,13 @@ class StageBuilder(ValueBuilder):
             loads = tuple(replace(a, conditions=(*a.conditions, negate(begins))) for a in c.loads)
             before.append(replace(c, value=ir.Select(begins, nothing, c.value), loads=loads))
         return before
+
+    def _behind(self, begins: ir.Expr, loads: tuple[GuardedLoad, ...]) -> tuple[GuardedLoad, ...]:
+        """The loads, those of the scan's own elements at each step but the first."""
+        own = None if self.own is None else self.own.buffer
+        return tuple(
+            replace(a, conditions=(*a.conditions, negate(begins))) if a.load.buffer == own else a for a in loads
+        )
 
     def load(self, e: tree.IndexExpr) -> ir.Load:
         """A load of a tensor's element; a scan may load its own elements of earlier steps. Raises Invalid."""

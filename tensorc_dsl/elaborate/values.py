@@ -15,7 +15,7 @@ from tensorc_dsl.affine.reach import too_far
 from tensorc_dsl.affine.safety import ranges_of, without_open_quotients
 from tensorc_dsl.affine.sets import affine_only
 from tensorc_dsl.affine.simplify import FALSE, negate, simplify
-from tensorc_dsl.elaborate import problems, repairs
+from tensorc_dsl.elaborate import choices, problems, repairs
 from tensorc_dsl.elaborate.bindings import LARGEST, Environment, index_expr
 from tensorc_dsl.elaborate.inference import Extents, TypeFinder
 from tensorc_dsl.elaborate.limited import kept, saturated
@@ -82,7 +82,8 @@ class ValueBuilder(TypeFinder):
             case tree.BinaryExpr():
                 return self._binary(e, want)
             case tree.CompareExpr():
-                return self._compare(e)
+                choice = choices.of_comparisons(e, self.infer)
+                return self._conditional(choice, BOOL) if choice else self._compare(e)
             case tree.LogicExpr(op=op, lhs=a, rhs=b):
                 return self._logic(op, a, b)
             case tree.NotExpr(operand=a):
@@ -92,7 +93,8 @@ class ValueBuilder(TypeFinder):
             case tree.CallExpr():
                 return self._call(e, want)
             case tree.IndexExpr():
-                return self.load(e)
+                choice = choices.of_elements(e, self.infer)
+                return self._conditional(choice, want) if choice else self.load(e)
             case tree.Reduce():
                 return self.reduction(e, want)
             case (
@@ -148,7 +150,8 @@ class ValueBuilder(TypeFinder):
         if e.op in "/%" and not t.is_float and isinstance(y, ir.Const) and y.value == 0:
             raise Invalid(problems.DIVISION_BY_ZERO(e.rhs.span, value=0))
         if t == INDEX:
-            return self._index(e)
+            choice = choices.of_arithmetic(e, self.infer)
+            return self._conditional(choice, want) if choice else self._index(e)
         return ir.Binary(e.op, x, y)
 
     def _index(self, e: tree.Expr, extent: ir.Expr | None = None, clamped: bool = False) -> ir.Expr:
@@ -381,6 +384,8 @@ class ValueBuilder(TypeFinder):
     def _cast(self, e: tree.CallExpr, operand: tree.Expr, to: DType) -> ir.Expr:
         if to == BOOL:
             raise Invalid(problems.NO_BOOL_CAST(e.span, repair=repairs.not_zero(operand)))
+        if choice := choices.of_conversions(e, self.infer):
+            return self._conditional(choice, to)
         x = self.build(operand, to)
         t = ir.dtype_of(x)
         if t == to:

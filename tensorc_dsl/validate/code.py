@@ -134,7 +134,7 @@ class Code:
 
     def _block(self, path: tuple[tuple[For, int], ...], b: Block) -> None:
         renew()
-        b = products_as_data(b, self.shapes)
+        b = products_as_data(b, self.shapes, self.program.dims)
         around = digits_around((x for x, _ in path), self.digits)
         digits = tuple(d for x in around for d in x.digits)
         within = [c for x in around for c in x.within]

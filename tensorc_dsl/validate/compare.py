@@ -17,8 +17,10 @@ from heapq import heappop, heappush
 from tensorc_dsl.affine import isl
 from tensorc_dsl.affine.budget import renew
 from tensorc_dsl.affine.sets import NotAffine, mapping
+from tensorc_dsl.affine.simplify import simplify
 from tensorc_dsl.diagnostic import Note, problem
-from tensorc_dsl.ir.expr import Const, Expr, Load, children, dtype_of
+from tensorc_dsl.ir.dtypes import INDEX
+from tensorc_dsl.ir.expr import Const, Expr, Load, children, dtype_of, index, loads, substitute
 from tensorc_dsl.ir.program import IterKind
 from tensorc_dsl.validate.asked import Asked, Obligation
 from tensorc_dsl.validate.code import Code, Statement, label
@@ -61,6 +63,8 @@ class Shortcut(Enum):
     only where that is needed."""
     JOINED = auto()
     """More elements are asked for than are needed: those of one function in place of many pieces of it."""
+    WHOLE = auto()
+    """What the updates of two reductions add is compared as a whole, where it is a reduction or made by a scan itself."""
 
 
 class Comparison:
@@ -221,6 +225,10 @@ class Comparison:
         x, y = a.expr, b.expr
         if is_index(x) and is_index(y):
             return self._subscripts(a, b, (x,), (y,), pairs)
+        if dtype_of(x) == dtype_of(y) == INDEX and not loads(x) and not loads(y):
+            pairs = self._unequal_numbers(a, b, pairs)
+            if pairs.is_empty():
+                return []
         if label(x) != label(y) or len(children(x)) != len(children(y)) or dtype_of(x) != dtype_of(y):
             raise self._different(a, b, pairs)
         if isinstance(x, Load) and isinstance(y, Load) and all(map(is_index, (*x.indices, *y.indices))):
@@ -230,6 +238,19 @@ class Comparison:
             (p, q) for p, q in zip(children(x), children(y), strict=True) if not (isinstance(p, Const) and p == q)
         ]
         return [Obligation(At(a.statement, p), At(b.statement, q), pairs) for p, q in together]
+
+    def _unequal_numbers(self, a: At, b: At, pairs: isl.Map) -> isl.Map:
+        """The pairs without those at which both numbers are affine, once the loops that have a single value there are
+        numbers, and are equal: a product of two loops, and the number that it is where a step has written it out.
+        """
+        for piece in map(isl.Map.from_basic_map, pairs.get_basic_maps()):
+            renew()
+            x, y = fixed(a, piece.domain()), fixed(b, piece.range())
+            if is_index(x) and is_index(y):
+                ours, theirs = self.original.subscripts(a.statement, (x,)), self.scheduled.subscripts(b.statement, (y,))
+                if piece.is_subset(ours.apply_range(theirs.reverse())):
+                    pairs = pairs.subtract(piece)
+        return pairs
 
     def _gathered(self, a: Node, b: Node, pairs: isl.Map) -> list[Obligation]:
         """For elements that depend on data: the data are equal, and the elements are equal for each value of the data."""
@@ -284,9 +305,21 @@ class Comparison:
         if found:
             self.taken.add(Shortcut.IN_ORDER)
             return found
+        if Shortcut.WHOLE in self._allowed and isinstance(a, Total) and isinstance(b, Total):
+            try:
+                found = self._matched(a, b, pairs, whole=True)
+            except (Refuted, Undecided, NotAffine):
+                pass
+            else:
+                self.taken.add(Shortcut.WHOLE)
+                return found
+        return self._matched(a, b, pairs)
+
+    def _matched(self, a: Node, b: Node, pairs: isl.Map, whole: bool = False) -> list[Obligation]:
+        """The obligations of two reductions whose terms are matched one to one."""
         kind = a.kind if isinstance(a, Total) else b.kind if isinstance(b, Total) else ""
-        left = terms_of(a, kind, self.original, pairs.domain())
-        right = terms_of(b, kind, self.scheduled, pairs.range())
+        left = terms_of(a, kind, self.original, pairs.domain(), whole)
+        right = terms_of(b, kind, self.scheduled, pairs.range(), whole)
         if left.starts != right.starts and left.starts and right.starts:
             raise self._different(a, b, pairs)
         alone = all(t.node is n for found, n in ((left, a), (right, b)) for t in found.found)
@@ -333,6 +366,16 @@ def _rank(o: Obligation, count: int) -> tuple[int, int, int, Key, Key]:
     is asked of it at once.
     """
     return -place(o.a).number, -place(o.b).number, count, key(o.a), key(o.b)
+
+
+def fixed(node: At, instances: isl.Set) -> Expr:
+    """The expression of a node with numbers in place of the loops that have one value at all of these instances."""
+    hull = isl.Set.from_basic_set(instances.affine_hull())
+    values: dict[str, Expr] = {}
+    for k, name in enumerate(node.statement.names):
+        if not (value := hull.plain_get_val_if_fixed(isl.dim_type.set, k)).is_nan():
+            values[name] = index(int(str(value)))
+    return simplify(substitute(node.expr, values), {})
 
 
 def is_load(node: Node) -> bool:

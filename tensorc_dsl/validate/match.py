@@ -40,6 +40,9 @@ from tensorc_dsl.validate.values import TAKEN, Signature, Values
 def TERMS(*, what: str, operator: str, element: str, sizes: ExampleSizes) -> None: ...
 
 
+SEVERAL = 4
+"""The pieces of a map beyond which a hull of them is asked first."""
+
 _OPENED = re.compile(r"…((?:\+|\*|min|max|and|or) \w+)")
 """The kinds of the reductions in a signature that operations may stand for."""
 
@@ -92,8 +95,13 @@ def match(
         apart = ours.keys() ^ theirs.keys()
     if any("…" in text for text in apart):  # or operations instead of a reduction, or a scan whose loop is cut
         opened = frozenset(k for text in apart for k in _OPENED.findall(text))
-        one, other = by(lambda v: partial(v.broad_signature, kinds=opened))
-        ours, theirs = (one, other) if one.keys() == other.keys() else (ours, theirs)
+        # Or what a stage computes instead of the element of the stage that data select.
+        taken = [opened | {TAKEN}] if any(TAKEN in text for text in apart) else []
+        for kinds in (opened, *taken):
+            one, other = by(lambda v, kinds=kinds: partial(v.broad_signature, kinds=kinds))
+            if one.keys() == other.keys():
+                ours, theirs = one, other
+                break
     sides = _Sides(kind, pairs, a, b, s, t)
     asked = [sides.question(text, ours.get(text, []), theirs.get(text, [])) for text in dict.fromkeys([*ours, *theirs])]
     known: list[isl.Map] = []
@@ -262,18 +270,25 @@ class _Question:
         # Equal terms may be matched in any one-to-one way, or in any way at all if terms may be repeated. If signatures
         # leave equality open, equal iterators decide.
         if not self.is_told:
+            repeated: isl.Map | None = None
             for relation in (
                 self._told, self._counted, self._named, lambda: _union(known) if known else None, self._read, self._made
             ):  # fmt: skip
                 finer = relation()
-                if finer is not None and _covered(self.first, self.second, finer := equal.intersect(finer)):
-                    if self._free or _one_to_one(self.first, self.second, finer):
-                        equal, guessed = finer, relation != self._told
-                        break
+                if finer is None or not _covered(self.first, self.second, finer := equal.intersect(finer)):
+                    continue
+                if _one_to_one(self.first, self.second, finer):
+                    equal, guessed = finer, relation != self._told
+                    break
+                if self._free and repeated is None:
+                    # Terms may be repeated, but what is told of them may leave out what data select: the next relation says.
+                    equal = repeated = finer
+                    guessed = relation != self._told
             else:
-                if self.whole and self._as_many():
-                    return
-                raise self._ambiguous() if self._free else self._too_often()
+                if repeated is None:
+                    if self.whole and self._as_many():
+                        return
+                    raise self._ambiguous() if self._free else self._too_often()
         points = self._together(equal).range().unwrap()
         for p in self.ours:
             for q in self.theirs:
@@ -373,6 +388,15 @@ def _one_to_one(first: isl.Map, second: isl.Map, equal: isl.Map) -> bool:
     """Whether each point of either side has at most one counterpart, for each pair of instances."""
     for x, y, e in ((first, second, equal), (second, first, equal.reverse())):
         renew()
-        if not x.range_product(y).intersect_range(e.wrap()).uncurry().is_single_valued():
+        if not _is_single_valued(x.range_product(y).intersect_range(e.wrap()).uncurry()):
             return False
     return True
+
+
+def _is_single_valued(m: isl.Map) -> bool:
+    """Whether the map gives each point one at most. isl compares all pairs of its pieces, and conditions joined by `or` make
+    many; mostly what all pieces have in common decides.
+    """
+    return (
+        m.n_basic_map() > SEVERAL and isl.Map.from_basic_map(m.unshifted_simple_hull()).is_single_valued()
+    ) or m.is_single_valued()

@@ -52,3 +52,5 @@ class Terms:
     found: list[Term] = field(default_factory=list[Term])
     starts: set[str] = field(default_factory=set[str])
     """Initial values of declared reductions, which are neutral because the file says so."""
+    whole: bool = False
+    """Whether what an update adds is one term, although it is a reduction of that kind itself."""

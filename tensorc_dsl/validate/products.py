@@ -9,21 +9,38 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
+from operator import is_
 
-from tensorc_dsl.affine.safety import ranges_of
-from tensorc_dsl.affine.simplify import bounds
+from tensorc_dsl.affine.safety import check_access, ranges_of
+from tensorc_dsl.affine.simplify import bounds, negate
 from tensorc_dsl.ir.dtypes import I64, INDEX
-from tensorc_dsl.ir.expr import ONE, ZERO, Binary, Cast, Expr, Load, constant, dtype_of, sub, transform
+from tensorc_dsl.ir.expr import (
+    ONE,
+    ZERO,
+    Binary,
+    Cast,
+    Dim,
+    Expr,
+    Load,
+    Select,
+    children,
+    constant,
+    dtype_of,
+    rebuild,
+    sub,
+)
 from tensorc_dsl.ir.program import Block
 
 
-def products_as_data(b: Block, shapes: Mapping[str, tuple[Expr, ...]]) -> Block:
+def products_as_data(b: Block, shapes: Mapping[str, tuple[Expr, ...]], dims: tuple[Dim, ...]) -> Block:
     """The block, where products, quotients and remainders of two variables in the subscripts of loads are data.
 
-    A subscript that stays inside of its array by the ranges of iterators is one that is limited to it. That tells the sets
-    what the product would, and it is the same on both sides of a proof, however loops are cut.
+    A subscript that stays inside of its array by the ranges of iterators and the conditions around it is one that is limited
+    to it, for all sizes of the open dimensions `dims`. That tells the sets what the product would, and it is the same on
+    both sides of a proof, however loops are cut.
     """
-    ranges = ranges_of({it.name: it.extent for it in b.iters})
+    extents = {it.name: it.extent for it in b.iters}
+    ranges = ranges_of(extents)
 
     def datum(x: Expr) -> Expr:
         if not isinstance(x, Binary) or x.op not in "*/%" or dtype_of(x) != INDEX:
@@ -34,21 +51,40 @@ def products_as_data(b: Block, shapes: Mapping[str, tuple[Expr, ...]]) -> Block:
         positive = x.op == "%" and (bounds(x.rhs, ranges)[0] or 0) > 0
         return limited(made, x.rhs) if positive else made
 
+    def arithmetic(i: Expr) -> Expr:
+        """Without what is computed of values that are read: a stage may hold it as well, and there it is no subscript."""
+        if isinstance(i, Cast) or not (old := children(i)):
+            return i
+        new = tuple(map(arithmetic, old))
+        return datum(i if all(map(is_, old, new)) else rebuild(i, new))
+
     def inside(i: Expr, extent: Expr) -> bool:
         low, high = bounds(i, ranges)
         return low is not None and high is not None and low >= 0 and high < (constant(extent) or 0)
 
-    def subscript(i: Expr, extent: Expr) -> Expr:
-        if (made := transform(i, datum)) == i:
+    def stays(i: Expr, extent: Expr, given: tuple[Expr, ...]) -> bool:
+        return inside(i, extent) or check_access(extents, given, (i,), (extent,), dims) is None
+
+    def subscript(i: Expr, extent: Expr, given: tuple[Expr, ...]) -> Expr:
+        if (made := arithmetic(i)) == i:
             return i
-        return limited(made, extent) if inside(i, extent) and not inside(made, extent) else made
+        return limited(made, extent) if not inside(made, extent) and stays(i, extent, given) else made
 
-    def load(x: Expr) -> Expr:
-        if not isinstance(x, Load):
-            return x
-        return replace(x, indices=tuple(map(subscript, x.indices, shapes[x.buffer])))
+    def value(e: Expr, given: tuple[Expr, ...]) -> Expr:
+        if not (old := children(e)):
+            return e
+        around = (given,) * len(old)
+        if isinstance(e, Select):
+            around = (given, (*given, e.cond), (*given, negate(e.cond)))
+        new = tuple(map(value, old, around))
+        e = e if all(map(is_, old, new)) else rebuild(e, new)
+        if not isinstance(e, Load):
+            return e
+        return replace(
+            e, indices=tuple(subscript(i, n, given) for i, n in zip(e.indices, shapes[e.buffer], strict=True))
+        )
 
-    init, body = (tuple(replace(s, value=transform(s.value, load)) for s in stores) for stores in (b.init, b.body))
+    init, body = (tuple(replace(s, value=value(s.value, b.where)) for s in stores) for stores in (b.init, b.body))
     return b if (init, body) == (b.init, b.body) else replace(b, init=init, body=body)
 
 

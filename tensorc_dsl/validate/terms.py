@@ -47,9 +47,11 @@ def is_neutral(kind: str, *constants: Const) -> bool:
             return False
 
 
-def terms_of(node: Node, kind: str, values: Values, domain: isl.Set) -> Terms:
-    """The node's value at `domain` as a reduction of that kind; any other value is a single term."""
-    out = Terms()
+def terms_of(node: Node, kind: str, values: Values, domain: isl.Set, whole: bool = False) -> Terms:
+    """The node's value at `domain` as a reduction of that kind; any other value is a single term. What an update adds is
+    taken apart if it is a reduction of that kind itself, unless it is left `whole`.
+    """
+    out = Terms(whole=whole)
     same = joined(domain).identity()  # the domain was joined case by case, and the map is used squared
     _collect(Term(node, same, same, None), kind, values, out)
     if (times := values.scales.get(kind)) is not None:
@@ -61,7 +63,7 @@ def _collect(t: Term, kind: str, values: Values, out: Terms) -> None:
     if t.path.is_empty():
         return
     node = t.node
-    if (stage := _of_stage(node, kind, values)) is not None:
+    if not out.whole and (stage := _of_stage(node, kind, values)) is not None:
         for x in stage.found:
             further = _further(t, x.node, x.path, None)
             if further.path.is_empty():
@@ -112,7 +114,11 @@ def _take_apart(t: Term, kind: str, values: Values, out: Terms) -> None:
             _start(_further(t, At(s, s.store.value), m, None), kind, values, out)
         for u, m in node.terms:
             assert u.accumulates is not None
-            _collect(_further(t, At(u, u.accumulates.term), m, u), kind, values, out)
+            term = _further(t, At(u, u.accumulates.term), m, u)
+            if out.whole and not term.path.is_empty():
+                out.found.append(term)
+            elif not out.whole:
+                _collect(term, kind, values, out)
         for total, m in node.totals:
             _collect(_further(t, total, m, None), kind, values, out)
         return

@@ -259,7 +259,8 @@ class Values:
     def broad_signature(self, node: Node, kinds: frozenset[str] = frozenset()) -> Signature:
         """As `signature`, but a choice that depends on data is as imprecise as an element that does, an operation of one of
         these kinds as a reduction, which may be written out as such operations, and what a scan makes of its own elements as
-        those: its loop may be cut.
+        those: its loop may be cut. With `TAKEN` among the kinds an operation on an element that depends on data counts
+        as that element.
         """
         return self._known(node, self._broad.setdefault(kinds, {}), self._total_unsaid, kinds)
 
@@ -348,7 +349,14 @@ class Values:
                 return self._opaque(node, f"…{label(e)}")
         if taken:
             return [Case(f"{TAKEN}({', '.join(c.text for c in cases)})", m) for cases, m in parts]
+        if broad and TAKEN in broad and (made := self._of_taken(s, children(e), known)):
+            return made
         return [_joined(e, cases, m) for cases, m in parts]
+
+    def _of_taken(self, s: Statement, operands: Sequence[Expr], known: Callable[[Node], Signature]) -> Signature:
+        """The first operand that depends on an element that data select, in place of the operation; none without one."""
+        found = (known(At(s, x)) for x in operands)
+        return next((cases for cases in found if any(c.text.startswith(TAKEN) for c in cases)), ())
 
 
 def _joined(e: Expr, cases: tuple[Case, ...], subscripts: isl.Map) -> Case:

@@ -72,13 +72,6 @@ def test_a_condition_guards_what_stands_behind_it_alone() -> None:
     assert codes(data, N=4) == ["E0411"]
 
 
-def test_a_choice_in_a_subscript_is_one_between_elements() -> None:
-    text = "compute f(X: f32[N]) -> Y: f32[N] { Y[i in N] = X[clamp(i + 2 if i % 4 < 2 else i - 2, 0, N - 1)] }"
-    (found,) = errors(text, N=8)
-    assert "E0418" in found
-    assert "`A[i + 2] if i % 4 < 2 else A[i - 2]`" in found
-
-
 # --- reductions inside of conditions ----------------------------------------------------------------------------------
 
 

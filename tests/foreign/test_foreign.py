@@ -35,21 +35,31 @@ from tests.foreign.apps import APPS
 from tests.foreign.bits import BITS
 from tests.foreign.blas import BLAS
 from tests.foreign.contractions import CONTRACTIONS
+from tests.foreign.decoding import DECODING
+from tests.foreign.fields import FIELDS
+from tests.foreign.filters import FILTERS
 from tests.foreign.functions import FUNCTIONS
+from tests.foreign.hlo import HLO
+from tests.foreign.learners import LEARNERS
 from tests.foreign.loops import LOOPS
 from tests.foreign.models import MODELS
 from tests.foreign.networks import NETWORKS
 from tests.foreign.npbench import NPBENCH
 from tests.foreign.onnx import ONNX
+from tests.foreign.orders import ORDERS
 from tests.foreign.pictures import PICTURES
 from tests.foreign.polybench import POLYBENCH
 from tests.foreign.random_stages import random_stages
 from tests.foreign.references import Foreign
 from tests.foreign.sequences import SEQUENCES
+from tests.foreign.shapes import SHAPES
 from tests.foreign.signals import SIGNALS
+from tests.foreign.solvers import SOLVERS
 from tests.foreign.sparse import SPARSE
 from tests.foreign.tables import TABLES
 from tests.foreign.topi import TOPI
+from tests.foreign.torch import TORCH
+from tests.foreign.vision import VISION
 from tests.foreign.widths import WIDTHS
 from tests.foreign.words import WORDS
 
@@ -59,10 +69,15 @@ SHORT = {"topi": TOPI, "npbench": NPBENCH, "apps": APPS, "sequences": SEQUENCES,
 """Files whose computes have one schedule in tests, at their first size, and the rest in campaigns."""
 BRIEF = {
     "blas": BLAS, "loops": LOOPS, "signals": SIGNALS, "tables": TABLES, "sparse": SPARSE, "networks": NETWORKS,
-    "words": WORDS, "pictures": PICTURES, "widths": WIDTHS,
+    "words": WORDS, "pictures": PICTURES, "widths": WIDTHS, "hlo": HLO, "torch": TORCH, "decoding": DECODING,
+    "vision": VISION, "filters": FILTERS, "fields": FIELDS, "solvers": SOLVERS, "orders": ORDERS, "shapes": SHAPES,
+    "learners": LEARNERS,
 }  # fmt: skip
 """Files whose computes are compared with their references in tests, and drawn in campaigns."""
-DRAWN = ("spmv", "toeplitz_band", "own", "wkv", "seam", "fnv", "cic", "number_theoretic", "cg")
+DRAWN = (
+    "spmv", "toeplitz_band", "own", "wkv", "seam", "fnv", "cic", "number_theoretic", "cg", "sketches", "radix_sort", "sinks",
+    "block_sparse", "gauss_jordan",
+)  # fmt: skip
 """Computes of these that have schedules in tests, too: findings."""
 FILES = {**FULL, **SHORT, **BRIEF}
 CASES = [(file, name) for file, known in FILES.items() for name in known]

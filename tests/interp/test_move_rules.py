@@ -26,6 +26,7 @@ compute channels_first(X: f32[N, H, W, C]) -> Y: f32[N, C, H, W] { Y[n, c, h, w]
 compute added(A: f32[M, N], B: f32[N, M]) -> Y: f32[M, N] { Y[i, j] = A[i, j] + B[j, i] }
 compute copied(A: f32[M, N]) -> Y: f32[M, N] { Y[i, j] = A[i, j] }
 compute spread(v: f32[M]) -> Y: f32[M, N] { Y[i, j in N] = v[i] }
+compute pairs(X: f32[V, 3], I: i32[N]) -> Y: f32[N, 2, 3] { Y[n, i, c] = X[clamp(clamp(I[n], 0, V) + i, 0, V - 1), c] }
 compute gathered(W: f32[V, D], I: i32[N]) -> Y: f32[D, N] { Y[d, n] = W[clamp(I[n], 0, V - 1), d] }
 
 task turned = transpose(M=37, N=53) with default
@@ -40,6 +41,7 @@ task copy = copied(M=37, N=64) with default
 task rows = spread(M=20, N=33) with default
 task table = gather_rows(V=9, D=20, N=33) with default
 task columns = gathered(V=9, D=20, N=33) with default
+task open_pairs = pairs(V=1..64, N=9) with default
 task open = transpose(M=1..64, N=53) with default
 task padded_rgb = pad_nhwc(N=2, H=5, W=21, C=3) with default
 task padded = pad_nhwc(N=2, H=5, W=21, C=32) with default
@@ -66,6 +68,7 @@ SHORT = {"padded_rgb"}
 @pytest.mark.parametrize("name", [line.split()[1] for line in TASKS.splitlines() if line.startswith("task")])
 def test_each_rule_takes_its_own_blocks(name: str) -> None:
     t = task(name, Target(vector_bits=512, cores=2))
+    assert t.sample(0).refused == ()
     assert taken(t, "turn_read") == (name in TURNED)
     assert taken(t, "fuse_short_rows") == (name in SHORT)
     assert not taken(t, "stream_results")

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_left
+from functools import reduce
 
 from tensorc_dsl.affine.regions import inner_ranges, required_region
 from tensorc_dsl.affine.sets import bindings
 from tensorc_dsl.affine.simplify import extent_ranges, simplify
-from tensorc_dsl.ir.expr import ONE, ZERO, Expr, Var, add, constant, loads, sub, substitute
+from tensorc_dsl.ir.expr import ONE, ZERO, Expr, Var, add, constant, loads, mul, sub, substitute
 from tensorc_dsl.ir.print import format_expr
 from tensorc_dsl.ir.program import Block, For, Program
 from tensorc_dsl.schedule.places import the_block, the_buffer
@@ -149,6 +150,6 @@ def _box(
     sizes = tuple(n for e in extents if (n := constant(e)) is not None)
     if len(sizes) < len(extents):
         block, loop = refs
-        extent = " * ".join(map(format_expr, extents))
+        extent = format_expr(reduce(mul, extents))
         raise OPEN_REGION(program, block.name, loop.name, buffer=buffer, loop=loop.name, extent=extent)
     return sizes
