@@ -20,6 +20,7 @@ OPS ?=
 SIZES ?=
 PEERS ?=
 JOBS ?= 2
+OPEN ?=
 TSGEN ?=
 
 # Tests and campaigns start some hundred processes of the package; without bytecode, each would compile it again.
@@ -186,8 +187,8 @@ scatters: $(VENV)/.dev ## Random sums over matches, scattered, against what they
 	SCATTER_FUZZ=$(COUNT) $(BIN)/python -m pytest -q -n $(THREADS) tests/codegen/test_scatter.py
 
 .PHONY: pipelines
-pipelines: $(VENV)/.dev ## Random pipelines of stencils, each draw run and proved; goes on where it was (SEED=0 COUNT=300)
-	$(BIN)/python -m bench.pipelines --seed $(SEED) --count $(COUNT)
+pipelines: $(VENV)/.dev ## Random pipelines of stencils, each draw run and proved; goes on where it was (SEED=0 COUNT=300 OPEN=1)
+	$(BIN)/python -m bench.pipelines --seed $(SEED) --count $(COUNT) $(if $(OPEN),--open)
 
 .PHONY: suite
 suite: $(VENV)/.dev ## Random schedules of TVM's operators at their published sizes (SEED=0 SAMPLES=20 OPS=c1d,c2d_0)

@@ -42,6 +42,17 @@ class Verdict:
     unproved: str = ""
 
 
+def proof(original: Program, scheduled: Program) -> str:
+    """What the validator finds, as text; "" if it proves the program, and `UNPROVED` before what it cannot decide."""
+    match validate(original, scheduled):
+        case Valid():
+            return ""
+        case Invalid(diagnostic=d):
+            return render(d)
+        case Unproved(diagnostic=d):
+            return f"{UNPROVED}{d.message}"
+
+
 @dataclass(slots=True)
 class Judge:
     """Compares scheduled programs with the original.
@@ -118,13 +129,7 @@ class Judge:
 
     def proof(self, scheduled: Program) -> str:
         """What the validator finds, as text; "" if it proves the program, and `UNPROVED` before what it cannot decide."""
-        match validate(self.original, scheduled):
-            case Valid():
-                return ""
-            case Invalid(diagnostic=d):
-                return render(d)
-            case Unproved(diagnostic=d):
-                return f"{UNPROVED}{d.message}"
+        return proof(self.original, scheduled)
 
     def ran(self, scheduled: Program, compiled: Compiled) -> str:
         """What is wrong with the results of the kernel, which runs in a process of its own; "" if nothing is."""

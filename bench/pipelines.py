@@ -13,14 +13,15 @@ import re
 import signal
 import sys
 import traceback
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import reduce
 from pathlib import Path
 from time import process_time
 from typing import TypeVar
 
-from bench.judge import UNPROVED, Judge, isolated
+from bench.judge import UNPROVED, Judge, isolated, proof
+from bench.random_open import SIZES, open_pipeline, sizes_to_ask
 from bench.random_pipelines import in_a_file, pipeline
 from tensorc_dsl.api import Task, TaskFile
 from tensorc_dsl.backend.llvm.codegen.compile import compile_kernel
@@ -29,13 +30,16 @@ from tensorc_dsl.backend.llvm.runtime.doorway import prepared
 from tensorc_dsl.check.items import FORGETFUL
 from tensorc_dsl.check.scope import Versions
 from tensorc_dsl.check.uses import standard
+from tensorc_dsl.ir.bind import Sizes, bind
 from tensorc_dsl.ir.verify import verify
 from tensorc_dsl.machine.host import host_target
+from tensorc_dsl.reference.open_sizes import describe
 from tensorc_dsl.search.streams import stream
 from tensorc_dsl.source import Source
 from tensorc_dsl.syntax.parse import parse_items
 
 OUT = Path("build/pipelines.txt")
+OPEN_OUT = Path("build/open_pipelines.txt")
 BATCH = 100
 """The number of pipelines of one line."""
 ENDLESS = 300
@@ -91,15 +95,20 @@ def read(lines: Iterator[str]) -> dict[range, Tally]:
     return found
 
 
-def task(compute: str) -> Task:
-    """The task of a compute `pipeline` over the library's space."""
-    checked = FILES.load(Source("pipeline.tsched", in_a_file(compute)))
+def task(compute: str, sizes: str = "") -> Task:
+    """The task of a compute `pipeline` with these sizes over the library's space."""
+    checked = FILES.load(Source("pipeline.tsched", in_a_file(compute, sizes)))
     assert not checked.errors, (checked.errors, compute)
     return TaskFile(checked, host_target(2))["p"]
 
 
-def draw(t: Task, number: int, judge: Judge, name: str) -> tuple[Tally, str]:
-    """A draw of the space, and what is wrong with it; "" if it is proved and its kernel is right."""
+def judges(t: Task, sizes: Sequence[Sizes] = ({},)) -> list[tuple[Sizes, Judge]]:
+    """What compares kernels of a task at each of these sizes."""
+    return [(s, Judge(bind(t.program, s), 3)) for s in sizes]
+
+
+def draw(t: Task, number: int, at: Sequence[tuple[Sizes, Judge]], name: str) -> tuple[Tally, str]:
+    """A draw of the space, and what is wrong with it; "" if it is proved and its kernel is right at all sizes."""
     found = Tally(draws=1)
 
     def timed(part: str, what: Callable[[], T]) -> T:
@@ -111,9 +120,10 @@ def draw(t: Task, number: int, judge: Judge, name: str) -> tuple[Tally, str]:
     try:
         trace = timed("expansion", lambda: t.space.sample(stream(number, t.name, "test")))
         verify(trace.program)
-        fault = "".join(map(str, trace.refused)) or timed("proof", lambda: judge.proof(trace.program))
+        fault = "".join(map(str, trace.refused)) or timed("proof", lambda: proof(t.program, trace.program))
         compiled = timed("build", lambda: compile_kernel(lower_cpu(trace.program), t.target, 2))
-        wrong = judge.ran(trace.program, compiled)
+        every = ((s, judge.ran(bind(trace.program, s), compiled)) for s, judge in at)
+        wrong = next((f"{describe(s)} {found}".strip() for s, found in every if found), "")
     except Exception:
         fault, wrong = "", traceback.format_exc()
     found.wrong = int(bool(wrong or (fault and not fault.startswith(UNPROVED))))
@@ -126,28 +136,28 @@ def told(seeds: range, tally: Tally) -> str:
     return f"{seeds[0]} to {seeds[-1]}: {tally}"
 
 
-def one(seed: int, draws: int) -> Tally:
-    """What becomes of draws of a pipeline; each that is not as it should be is printed."""
+def one(seed: int, draws: int, is_open: bool = False) -> Tally:
+    """What becomes of draws of a pipeline, of open size or not; each that is not as it should be is printed."""
     signal.alarm(ENDLESS)  # ends the process
     total = Tally()
-    t = task(pipeline(seed))
-    judge = Judge(t.program, 3)
+    t = task(open_pipeline(seed), SIZES) if is_open else task(pipeline(seed))
+    at = judges(t, sizes_to_ask(seed) if is_open else ({},))
     for n in range(draws):
-        found, fault = draw(t, n, judge, f"{seed}:{n}")
+        found, fault = draw(t, n, at, f"{seed}:{n}")
         total = total.plus(found)
         if fault:
             print(f"pipeline {seed}, draw {n}: {fault.strip()}", flush=True)
     return total
 
 
-def pipelines(seeds: range, draws: int) -> Tally:
+def pipelines(seeds: range, draws: int, is_open: bool = False) -> Tally:
     """What becomes of draws of the pipelines, each in a process of its own: a crash is one that is wrong."""
     prepared()  # what all kernels share is compiled here, once
     Judge(task(pipeline(seeds[0])).program, 3)  # the library, and what makes inputs, is loaded here, once
     total = Tally()
     for seed in seeds:
         alone = range(seed, seed + 1)
-        text = isolated(lambda alone=alone: told(alone, one(alone[0], draws)))
+        text = isolated(lambda alone=alone: told(alone, one(alone[0], draws, is_open)))
         found = read(iter([text])).get(alone)
         if found is None:
             print(f"pipeline {seed}: {text.strip()}", flush=True)
@@ -161,17 +171,18 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=0, help="the first pipeline")
     parser.add_argument("--count", type=int, default=300)
     parser.add_argument("--draws", type=int, default=2, help="of each pipeline")
-    parser.add_argument("--out", type=Path, default=OUT, help="the file that the lines are added to")
+    parser.add_argument("--open", action="store_true", help="of open size: a kernel for all images")
+    parser.add_argument("--out", type=Path, help="the file that the lines are added to")
     arguments = parser.parse_args()
     faulthandler.enable()
-    out: Path = arguments.out
+    out: Path = arguments.out or (OPEN_OUT if arguments.open else OUT)
     out.parent.mkdir(parents=True, exist_ok=True)
     done = read(iter(out.read_text(encoding="utf-8").splitlines() if out.exists() else ()))
     end = arguments.seed + arguments.count
     for at in range(arguments.seed, end, BATCH):
         seeds = range(at, min(at + BATCH, end))
         if seeds not in done:
-            done[seeds] = pipelines(seeds, arguments.draws)
+            done[seeds] = pipelines(seeds, arguments.draws, arguments.open)
             line = told(seeds, done[seeds])
             print(line, flush=True)
             with out.open("a", encoding="utf-8") as file:

@@ -52,9 +52,9 @@ def pipeline(seed: int) -> str:
     return f"compute pipeline(X: {first.type}) -> {told} {{\n{text}\n}}"
 
 
-def in_a_file(compute: str) -> str:
-    """A file with one task, `p`, of a compute `pipeline` over the library's space."""
-    return f"use std.cpu.{{default}}\n\n{compute}\n\ntask p = pipeline() with default\n"
+def in_a_file(compute: str, sizes: str = "") -> str:
+    """A file with one task, `p`, of a compute `pipeline` with these sizes over the library's space."""
+    return f"use std.cpu.{{default}}\n\n{compute}\n\ntask p = pipeline({sizes}) with default\n"
 
 
 def _stage(rng: Random, name: str, sources: list[Stage]) -> tuple[str, str, Stage]:
@@ -76,8 +76,8 @@ def _stage(rng: Random, name: str, sources: list[Stage]) -> tuple[str, str, Stag
             guard = " and ".join(g for g in (outside, beyond) if g)
             read = f"{source.name}[{i}, {j}]"
             value = f"({read} if {guard} else {rng.choice([0, 1])})" if guard else read
-            terms.append(f"{_factor(rng, made.dtype)} * {_as(source.dtype, made.dtype, value)}")
-    return f"{name}[y in {made.rows}, x in {made.columns}]", _combined(rng, list(dict.fromkeys(terms))), made
+            terms.append(f"{factor(rng, made.dtype)} * {as_type(source.dtype, made.dtype, value)}")
+    return f"{name}[y in {made.rows}, x in {made.columns}]", combined(rng, list(dict.fromkeys(terms))), made
 
 
 def _size(rng: Random, n: int) -> int:
@@ -129,18 +129,18 @@ def _subscript(way: Way, shift: int) -> tuple[str, str]:
             return f"clamp({last} - {place} + {shift}, 0, {last})", ""
 
 
-def _as(dtype: str, to: str, value: str) -> str:
+def as_type(dtype: str, to: str, value: str) -> str:
     if dtype == to:
         return value
     # What is beyond a narrow type ends at its ends: a rounded number that wraps around has no tolerance.
     return f"saturate({to}, {value})" if to not in FLOATS else f"{to}({value})"
 
 
-def _factor(rng: Random, dtype: str) -> str:
+def factor(rng: Random, dtype: str) -> str:
     return rng.choice(["0.5", "0.25", "1.5"] if dtype in FLOATS else ["1", "2", "3"])
 
 
-def _combined(rng: Random, terms: list[str]) -> str:
+def combined(rng: Random, terms: list[str]) -> str:
     if len(terms) > 1 and rng.random() < 0.15:
         found = terms[0]
         for t in terms[1:]:

@@ -32,11 +32,6 @@ def undecided(s: Loop, ranges: Ranges) -> Iterator[tuple[Compare, Ranges]]:
     return ((c, r) for c, r in _inside((s,), ranges, own) if s.var in free_vars(c))
 
 
-def undecided_vectors(body: tuple[Flat, ...], ranges: Ranges) -> Iterator[tuple[Compare, Ranges]]:
-    """The conditions that decide the choices of vectors, with the ranges of all loops around them."""
-    return _inside(body, ranges, frozenset())
-
-
 def on_whole_lines(cuts: list[int], begin: int, end: int) -> list[int]:
     """The places moved to multiples of `LINE`, each away from the nearer end, so that short pieces have the borders."""
     return sorted({-(-c // LINE) * LINE if c - begin <= end - c else c // LINE * LINE for c in cuts})
@@ -46,9 +41,9 @@ def _inside(body: tuple[Flat, ...], ranges: Ranges, lanes: frozenset[str]) -> It
     for s in body:
         match s:
             case Store():
-                for c in _choices(s) if lanes else ():
+                for c in choices(s) if lanes else ():
                     if not lanes.isdisjoint(free_vars(c)):
-                        yield from ((x, ranges) for x in _conditions(c, ranges))
+                        yield from ((x, ranges) for x in conditions(c, ranges))
             case Loop():
                 own = {s.var} if s.kind is LoopKind.VECTORIZED else set[str]()
                 yield from _inside(s.body, within(ranges, s), lanes | own)
@@ -56,7 +51,7 @@ def _inside(body: tuple[Flat, ...], ranges: Ranges, lanes: frozenset[str]) -> It
                 yield from _inside(s.body, within(ranges, s), lanes)
 
 
-def _conditions(e: Expr, ranges: Ranges) -> Iterator[Compare]:
+def conditions(e: Expr, ranges: Ranges) -> Iterator[Compare]:
     """The conditions on which the value of a choice depends."""
     match e:
         case Compare():
@@ -83,7 +78,7 @@ def _operands(e: Expr) -> tuple[Expr, ...]:
 
 
 @by_identity(4096)
-def _choices(s: Store) -> tuple[Expr, ...]:
+def choices(s: Store) -> tuple[Expr, ...]:
     """The extremes, remainders and comparisons of indices in a store, each once. None if it adds to what it stores: the tile
     of a reduction stays whole, since it is in registers. A step of a scan reads other elements of its buffer."""
     if any((x.buffer, x.indices) == (s.buffer, s.indices) for x in store_loads(s)):

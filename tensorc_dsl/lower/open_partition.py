@@ -44,6 +44,7 @@ from tensorc_dsl.lower.flat import (
     body_of,
     substituted,
 )
+from tensorc_dsl.lower.open_rows import holds_rows, is_row, kept
 from tensorc_dsl.lower.ranges import within
 
 SHORT_NEST = 2048
@@ -74,35 +75,44 @@ class Cut:
         return self.width <= 1
 
 
-def partition_open(body: tuple[Flat, ...], ranges: Ranges | None = None, copies: int = 1) -> tuple[Flat, ...]:
-    """The same stores in the same order, with loops cut where a guard over open dimensions changes."""
-    known: Ranges = ranges or {}
+def partition_open(body: tuple[Flat, ...]) -> tuple[Flat, ...]:
+    """The same stores in the same order, with loops cut where a guard over open dimensions changes.
+
+    The masks of rows are left to `cut_open_rows`.
+    """
+    return _partition(body, {}, 1, kept(body))
+
+
+def _partition(body: tuple[Flat, ...], known: Ranges, copies: int, registers: frozenset[str]) -> tuple[Flat, ...]:
     out: list[Flat] = []
     for s in body:
         match s:
             case Store():
                 out.append(s)
             case If() | Alloc() | Instruction() | Collective() | Shuffle():
-                out.append(replace(s, body=partition_open(s.body, known, copies)))
+                out.append(replace(s, body=_partition(s.body, known, copies, registers)))
             case Loop():
-                out.extend(_loop(s, known, copies))
+                out.extend(_loop(s, known, copies, registers))
             case Parallel():
-                out.append(_parallel(s, known, copies))
+                out.append(_parallel(s, known, copies, registers))
     return tuple(out)
 
 
-def _loop(s: Loop, ranges: Ranges, copies: int, tried: frozenset[Expr] = frozenset()) -> tuple[Flat, ...]:
+def _loop(
+    s: Loop, ranges: Ranges, copies: int, registers: frozenset[str], tried: frozenset[Expr] = frozenset()
+) -> tuple[Flat, ...]:
     inside = within(ranges, s)
-    cut = _find(s.var, s.body, inside, tried) if copies * 2 <= COPIES and _worth_cutting(s) else None
+    cut = _find(s.var, s.body, inside, registers, tried) if copies * 2 <= COPIES and _worth_cutting(s) else None
     if cut is None:
-        return (replace(s, body=partition_open(s.body, inside, copies)),)
+        return (replace(s, body=_partition(s.body, inside, copies, registers)),)
     out: list[Flat] = []
     for begin, end, body, single in _pieces(cut, s.begin, s.end, s.body, inside):
         if single:
             here = tuple(substituted(x, {s.var: begin}) for x in body)
-            out.append(If(Compare("<", begin, end), partition_open(here, ranges, copies * 2)))
+            out.append(If(Compare("<", begin, end), _partition(here, ranges, copies * 2, registers)))
         else:
-            out.extend(_loop(replace(s, begin=begin, end=end, body=body), ranges, copies * 2, tried | cut.conds))
+            piece = replace(s, begin=begin, end=end, body=body)
+            out.extend(_loop(piece, ranges, copies * 2, registers, tried | cut.conds))
     return tuple(out)
 
 
@@ -125,9 +135,9 @@ def _iterations(s: Flat) -> int | None:
     return most_inside
 
 
-def _parallel(s: Parallel, ranges: Ranges, copies: int) -> Parallel:
+def _parallel(s: Parallel, ranges: Ranges, copies: int, registers: frozenset[str]) -> Parallel:
     """A parallel loop stays one loop, and its pieces become branches inside it, so that threads start and join once."""
-    branches = _branches(list(zip(s.vars, s.extents, strict=True)), s.body, within(ranges, s), copies)
+    branches = _branches(list(zip(s.vars, s.extents, strict=True)), s.body, within(ranges, s), copies, registers)
     return replace(s, body=branches)
 
 
@@ -136,20 +146,21 @@ def _branches(
     body: tuple[Flat, ...],
     ranges: Ranges,
     copies: int,
+    registers: frozenset[str],
     tried: frozenset[Expr] = frozenset(),
 ) -> tuple[Flat, ...]:
     if not loops:
-        return partition_open(body, ranges, copies)
+        return _partition(body, ranges, copies, registers)
     (var, extent), *rest = loops
-    cut = _find(var, body, ranges, tried) if copies * 2 <= COPIES else None
+    cut = _find(var, body, ranges, registers, tried) if copies * 2 <= COPIES else None
     if cut is None:
-        return _branches(rest, body, ranges, copies)
+        return _branches(rest, body, ranges, copies, registers)
     out: list[Flat] = []
     for begin, end, part, single in _pieces(cut, ZERO, extent, body, ranges):
         conds = [Compare(">=", Var(var), begin)] if begin != ZERO else []
         conds += [Compare("<", Var(var), end)] if end != extent else []
         here = tuple(substituted(x, {var: begin}) for x in part) if single else part
-        inner = _branches(rest if single else loops, here, ranges, copies * 2, tried | cut.conds)
+        inner = _branches(rest if single else loops, here, ranges, copies * 2, registers, tried | cut.conds)
         guard = conjunction(tuple(conds))
         out.extend(inner if guard is None else (If(guard, inner),))
     return tuple(out)
@@ -213,10 +224,12 @@ def _assume(body: tuple[Flat, ...], known: frozenset[Expr], holds: bool) -> tupl
     return tuple(out)
 
 
-def _find(var: str, body: tuple[Flat, ...], ranges: Ranges, tried: frozenset[Expr]) -> Cut | None:
+def _find(
+    var: str, body: tuple[Flat, ...], ranges: Ranges, registers: frozenset[str], tried: frozenset[Expr]
+) -> Cut | None:
     """The first guard in the body, not in `tried`, that depends on open dimensions and the variable; with similar ones."""
     seen: dict[Expr, dict[str, Interval]] = {}
-    for cond, inner in _guards(body, {}):
+    for cond, inner in _guards(body, {}, registers, frozenset()):
         if cond not in tried and var in free_vars(cond) and dims_in(cond):
             hull = seen.setdefault(cond, dict(inner))
             for v, own in inner.items():
@@ -261,15 +274,21 @@ def _names(a: str | Expr) -> frozenset[str]:
     return frozenset((a,)) if isinstance(a, str) else free_vars(a)
 
 
-def _guards(body: tuple[Flat, ...], inner: Ranges) -> Iterator[tuple[Expr, Ranges]]:
-    """Each guard in the body with the ranges of the loops in between."""
+def _guards(
+    body: tuple[Flat, ...], inner: Ranges, registers: frozenset[str], later: frozenset[str]
+) -> Iterator[tuple[Expr, Ranges]]:
+    """Each guard in the body with the ranges of the loops in between, without those that are cut `later`: at a serial loop
+    over rows inside, or as the mask of a row."""
     for s in body:
         match s:
             case Store():
                 continue
             case If():
                 for c in conjuncts(s.cond):
-                    yield c, inner
-                yield from _guards(s.body, inner)
+                    if later.isdisjoint(free_vars(c)):
+                        yield c, inner
+                yield from _guards(s.body, inner, registers, later)
+            case Loop() if is_row(s, registers) or holds_rows(s, registers):
+                yield from _guards(s.body, within(inner, s), registers, later | {s.var})
             case _:
-                yield from _guards(s.body, within(inner, s))
+                yield from _guards(s.body, within(inner, s), registers, later)

@@ -9,6 +9,7 @@ from tensorc_dsl.ir.expr import constant
 from tensorc_dsl.ir.print import format_expr
 from tensorc_dsl.ir.program import Program
 from tensorc_dsl.schedule import motion
+from tensorc_dsl.schedule.nominal import nominal
 from tensorc_dsl.schedule.places import the_buffer
 from tensorc_dsl.schedule.query import query
 from tensorc_dsl.schedule.refs import BlockRef, BufferRef
@@ -53,6 +54,12 @@ def shape(program: Program, buffer: BufferRef) -> tuple[int, ...]:
             raise OPEN_SHAPE(program, buffer=buffer.name, extent=format_expr(e))
         sizes.append(size)
     return tuple(sizes)
+
+
+@query
+def nominal_shape(program: Program, buffer: BufferRef) -> tuple[int, ...]:
+    """The sizes of its dimensions at the nominal sizes of open ones, as in `l.nominal_extent`."""
+    return shape(nominal(program), buffer)
 
 
 @query

@@ -25,6 +25,7 @@ from tensorc_dsl.ir.expr import (
     loads,
 )
 from tensorc_dsl.ir.program import Block, Program, blocks
+from tensorc_dsl.schedule.nominal import nominal
 from tensorc_dsl.schedule.places import the_block
 from tensorc_dsl.schedule.primitive import apply
 from tensorc_dsl.schedule.queries.block import extents, is_injective
@@ -65,8 +66,10 @@ def work(program: Program, block: BlockRef) -> int:
 def inlined_work(program: Program, block: BlockRef) -> int:
     """How much more work its consumers have after `compute_inline`, for each of its elements: at most its own work if none
     is computed twice. What an element of it is read for in all values of an iterator of fewer than 16, such as that of
-    channels, is computed once: such loops are unrolled. Refused if `compute_inline` is, or if an iterator is open.
+    channels, is computed once: such loops are unrolled. Open sizes count as in `l.nominal_extent`. Refused if
+    `compute_inline` is.
     """
+    program = nominal(program)
     b = the_block(program, block)[1]
     after = apply(program, "compute_inline", block).program
     more = 0

@@ -5,6 +5,7 @@ from __future__ import annotations
 from tensorc_dsl.ir.expr import constant, free_vars
 from tensorc_dsl.ir.print import format_expr
 from tensorc_dsl.ir.program import Block, For, IterKind, LoopKind, Program, walk
+from tensorc_dsl.schedule.nominal import nominal
 from tensorc_dsl.schedule.places import mode_of, the_loop
 from tensorc_dsl.schedule.query import query
 from tensorc_dsl.schedule.refs import BlockRef, LoopRef
@@ -39,6 +40,14 @@ def extent(program: Program, loop: LoopRef) -> int:
     if count is None:
         raise OPEN_EXTENT(program, loop.name, loop=loop.name, extent=format_expr(found))
     return count
+
+
+@query
+def nominal_extent(program: Program, loop: LoopRef) -> int:
+    """The number of its iterations at the nominal sizes of open dimensions: the largest size that the task is timed at, as
+    far as it says so, else the largest that there is, else 1024. As `extent` if that is a number.
+    """
+    return extent(nominal(program), loop)
 
 
 @query

@@ -12,6 +12,7 @@ from tensorc_dsl.affine.simplify import extent_ranges, simplify
 from tensorc_dsl.ir.expr import ONE, ZERO, Expr, Var, add, constant, loads, mul, sub, substitute
 from tensorc_dsl.ir.print import format_expr
 from tensorc_dsl.ir.program import Block, For, Program
+from tensorc_dsl.schedule.nominal import nominal
 from tensorc_dsl.schedule.places import the_block, the_buffer
 from tensorc_dsl.schedule.query import query
 from tensorc_dsl.schedule.refs import BlockRef, BufferRef, LoopRef
@@ -46,6 +47,12 @@ def region(program: Program, block: BlockRef, buffer: BufferRef, loop: LoopRef) 
     around, b, outside = _at(program, block, loop)
     name = the_buffer(program, buffer).name
     return _box(program, (block, loop), name, _touched(b).get(name, ()), (around, b, outside))
+
+
+@query
+def nominal_region(program: Program, block: BlockRef, buffer: BufferRef, loop: LoopRef) -> tuple[int, ...]:
+    """As `region`, at the nominal sizes of open dimensions, as in `l.nominal_extent`."""
+    return region(nominal(program), block, buffer, loop)
 
 
 @query

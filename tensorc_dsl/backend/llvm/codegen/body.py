@@ -12,10 +12,11 @@ from dataclasses import replace
 from functools import partial
 from typing import assert_never
 
+from tensorc_dsl.affine.form import Linear, to_expr
 from tensorc_dsl.affine.simplify import prove
 from tensorc_dsl.backend.llvm.codegen.extremes import NEEDS, extreme, extremes
 from tensorc_dsl.backend.llvm.codegen.function import Function
-from tensorc_dsl.backend.llvm.codegen.gathers import gathered
+from tensorc_dsl.backend.llvm.codegen.gathers import can_mask, gathered
 from tensorc_dsl.backend.llvm.codegen.lanes import moving, period, pick, picked
 from tensorc_dsl.backend.llvm.codegen.maths.call import call
 from tensorc_dsl.backend.llvm.codegen.near import counted, distances, is_counted, pick_near, vectors_of
@@ -205,7 +206,8 @@ class Expressions(Subscripts):
             return self._load_if_any(e, at, at.mask)
         if step == 1:
             return self._load_vector(e, at)
-        if at.mask is None and (found := self._picked(e, at) or self._near(e, at)) is not None:
+        found = self._picked(e, at) or (self._near(e, at) if at.mask is None else None)
+        if found is not None:
             return self.from_memory(found, e.dtype, at.width)
         if step is None or at.mask is not None:
             return self._gather(e, at)
@@ -223,7 +225,9 @@ class Expressions(Subscripts):
             return None
         first = at.offset + (value if isinstance(value, int) else 0)
         lanes = picked(subscript, at.var, first % every, at.width)
-        return lanes and pick(self.f, self._beyond(e, at), partial(self._loaded, e.buffer), e.dtype, lanes)
+        if lanes is None or (at.mask is not None and not can_mask(self.f, e.dtype)):
+            return None
+        return pick(self.f, self._beyond(e, at), partial(self._loaded, e.buffer), e.dtype, lanes, at.mask)
 
     def _near(self, e: Load, at: Piece) -> str | None:
         """The lanes of a load, picked from vectors that begin at lane 0; None if the lanes may be too far apart."""
@@ -324,6 +328,12 @@ class Expressions(Subscripts):
     def pointers(self, buffer: str, e: Expr, at: Piece) -> str:
         """The addresses of a piece's lanes, as a vector of pointers."""
         base, dtype = self.scope.buffers[buffer]
+        form = self.form(e)
+        if self.picks and any(self.row(a) for a in form.terms):
+            # The row is a part of the address, so that rows which are written out share what they gather.
+            own = {a: c for a, c in form.terms.items() if at.var in (free_vars(a) if isinstance(a, Expr) else (a,))}
+            rest = {a: c for a, c in form.terms.items() if a not in own}
+            base, e = self.pointer(buffer, to_expr(Linear(rest, form.constant)), None), to_expr(Linear(own, 0))
         offsets = self.f.splat(self.value(e, at), at.width)
         return self.f.cached(f"getelementptr {in_memory(dtype)}, ptr {base}, {offsets.typed}")
 

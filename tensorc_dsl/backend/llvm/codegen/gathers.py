@@ -17,11 +17,16 @@ WORDS = (4, 8)
 """The sizes in bytes of elements that an instruction gathers."""
 
 
+def can_mask(f: Function, t: DType) -> bool:
+    """Whether processors load lanes of a type under a mask, adjacent ones or from anywhere."""
+    return t.bytes in WORDS and "avx2" in f.module.features
+
+
 def gathered(f: Function, pointers: str, t: DType, lanes: int, mask: Value | None, loaded: Callable[[str], str]) -> str:
     """The elements at a vector of pointers as they are in memory; 0 in lanes that are masked off, which access no memory of
     the caller. `loaded` writes an instruction that loads."""
     kind, places = vector_type(in_memory(t), lanes), f"<{lanes} x ptr>"
-    if mask is not None and (t.bytes not in WORDS or "avx2" not in f.module.features):
+    if mask is not None and not can_mask(f, t):
         return _one_by_one(f, pointers, t, mask, loaded)
     mask = mask or constant_value(BOOL, True, lanes)
     name = f"llvm.masked.gather.{mangled(t, lanes)}.v{lanes}p0"

@@ -11,7 +11,7 @@ from math import lcm
 
 from tensorc_dsl.affine.linear import Context, linear
 from tensorc_dsl.backend.llvm.codegen.function import Function
-from tensorc_dsl.backend.llvm.codegen.values import in_memory, vector_type
+from tensorc_dsl.backend.llvm.codegen.values import Value, in_memory, mangled, vector_type
 from tensorc_dsl.ir.dtypes import DType
 from tensorc_dsl.ir.expr import Binary, Expr, Var, add, children, constant, free_vars, index, mul, substitute
 
@@ -88,12 +88,27 @@ def picked(e: Expr, var: str, first: int, lanes: int) -> Picked | None:
     return Picked(width, tuple(s + low for s in starts), of)
 
 
-def pick(f: Function, place: Callable[[int], str], read: Callable[[str], str], dtype: DType, lanes: Picked) -> str:
+def pick(
+    f: Function,
+    place: Callable[[int], str],
+    read: Callable[[str], str],
+    dtype: DType,
+    lanes: Picked,
+    mask: Value | None = None,
+) -> str:
     """Write loads of whole vectors and the choice of the lanes. `place(n)` is the address n elements from lane 0, and
-    `read` writes a load."""
+    `read` writes a load. With a mask, only elements of lanes for which it holds are loaded."""
     kind, count = in_memory(dtype), len(lanes.of)
     loaded = vector_type(kind, lanes.width)
-    refs = [read(f"load {loaded}, ptr {place(s)}, align {dtype.bytes}") for s in lanes.starts]
+    refs: list[str] = []
+    for n, s in enumerate(lanes.starts):
+        if mask is None:
+            refs.append(read(f"load {loaded}, ptr {place(s)}, align {dtype.bytes}"))
+            continue
+        some = f"<{lanes.width} x i1> {_wanted(f, lanes, n, mask)}"
+        name = f"llvm.masked.load.{mangled(dtype, lanes.width)}.p0"
+        f.module.declare(loaded, name, ("ptr", "i32", f"<{lanes.width} x i1>", loaded))
+        refs.append(read(f"call {loaded} @{name}(ptr {place(s)}, i32 {dtype.bytes}, {some}, {loaded} zeroinitializer)"))
     out, second = refs[0], refs[1] if len(refs) > 1 else "poison"
     first = [str(p) if n == 0 else str(lanes.width + p) if n == 1 else "poison" for n, p in lanes.of]
     # Until the last shuffle the lanes are in vectors as long as those that are loaded.
@@ -103,6 +118,22 @@ def pick(f: Function, place: Callable[[int], str], read: Callable[[str], str], d
         among = [str(k) if n < v else str(lanes.width + p) if n == v else "poison" for k, (n, p) in enumerate(lanes.of)]
         more = beyond if ref is not refs[-1] else ()
         out = f.cached(f"shufflevector {loaded} {out}, {loaded} {ref}, {_mask([*among, *more])}")
+    return out
+
+
+def _wanted(f: Function, lanes: Picked, vector: int, mask: Value) -> str:
+    """Which elements of one of the vectors are those of lanes for which a mask holds."""
+    users: dict[int, list[int]] = {}
+    for k, (n, p) in enumerate(lanes.of):
+        if n == vector:
+            users.setdefault(p, []).append(k)
+    count, rounds = len(lanes.of), max(map(len, users.values()))
+    none = f"<{count} x i1> zeroinitializer"
+    out = ""
+    for turn in range(rounds):
+        own = [users[p][turn] if len(users.get(p, ())) > turn else count for p in range(lanes.width)]
+        more = f.cached(f"shufflevector {mask.typed}, {none}, {_mask([str(k) for k in own])}")
+        out = more if not out else f.cached(f"or <{lanes.width} x i1> {out}, {more}")
     return out
 
 

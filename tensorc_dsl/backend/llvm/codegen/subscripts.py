@@ -10,7 +10,7 @@ from tensorc_dsl.backend.llvm.codegen.scalars import binary
 from tensorc_dsl.backend.llvm.codegen.scope import Piece, Scalar, SymbolTable
 from tensorc_dsl.backend.llvm.codegen.values import Value, in_memory
 from tensorc_dsl.ir.dtypes import INDEX
-from tensorc_dsl.ir.expr import Binary, Const, Expr, free_vars
+from tensorc_dsl.ir.expr import Binary, Const, Dim, Expr, Var, free_vars
 
 
 class Subscripts(ABC):
@@ -44,8 +44,12 @@ class Subscripts(ABC):
     def split(self, form: Linear, piece: Piece | None) -> tuple[list[tuple[str, int]], int]:
         """Named terms with factors, and the constant; the lane variable has its value in lane 0 of the piece."""
         terms: list[tuple[str, int]] = []
+        rows: dict[str, int] = {}
         constant = form.constant
         for atom, c in form.terms.items():
+            if (row := self.row(atom)) is not None:
+                rows[row[0]] = rows.get(row[0], 0) + c * row[1]
+                continue
             value = self.scope.vars[atom] if isinstance(atom, str) else self._atom(atom)
             if isinstance(value, int):
                 constant += c * value
@@ -53,7 +57,19 @@ class Subscripts(ABC):
                 terms.append((value, c))
             if piece is not None and atom == piece.var:
                 constant += c * piece.offset
-        return terms, constant
+        return [*terms, *((name, c) for name, c in sorted(rows.items()) if c)], constant
+
+    def row(self, e: str | Expr) -> tuple[str, int] | None:
+        """An open size, or a product of one with the number of a row that is written out, as a name and a factor; None for
+        others. Whatever row an element is read from, `(y + 1) * W` with y = 2 and `y * W` with y = 3 are one address then.
+        """
+        factor = 1
+        if isinstance(e, Binary) and e.op == "*" and isinstance(e.lhs, Var) and isinstance(e.rhs, Dim):
+            number = self.scope.vars[e.lhs.name]
+            if not isinstance(number, int):
+                return None
+            factor, e = number, e.rhs
+        return (str(self.scope.vars[e.name]), factor) if isinstance(e, Dim) else None
 
     def _atom(self, e: Expr) -> Scalar:
         if isinstance(e, Binary) and e.op in ("/", "%", "*", "min", "max", "xor"):
