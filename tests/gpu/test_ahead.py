@@ -125,14 +125,39 @@ def test_as_much_is_counted(text: str, seed: int, tmp_path: Path, monkeypatch: p
     trace = t.sample(seed)
     found = t.lower(trace)
     assert isinstance(found, DeviceProgram) and AHEAD in emulation_module(found, ahead=True)[0]
+    assert_counts_agree(found, trace.program, monkeypatch)
+
+
+def test_a_read_that_is_made_twice_is_counted_twice(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each thread adds up squares of elements of S."""
+    square = mul(get("S", J), get("S", J))
+    body = Phase(
+        (
+            Store("L", (index(0),), Const(0.0, F32)),
+            loop("j", 4, Store("L", (index(0),), add(Load("L", (index(0),), F32), square))),
+        )
+    )
+    p = with_sum(FILL, Barrier(), body)
     counts: list[object] = []
     for least in (0, 10**9):
         monkeypatch.setattr(emulate, "_LEAST", least)
-        arrays = arrays_of(trace.program)
+        x = aligned_empty((2 * N,), np.dtype(np.float32))
+        x[...] = np.arange(2 * N)
+        fault, (count,) = emulation(p).count({"X": x}, {})
+        assert fault == "" and x[0] == 14
+        counts.append(sorted(map(str, count.traffic)))
+    assert counts[0] == counts[1]
+
+
+def assert_counts_agree(found: DeviceProgram, program: Program, patch: pytest.MonkeyPatch) -> None:
+    counts: list[object] = []
+    for least in (0, 10**9):
+        patch.setattr(emulate, "_LEAST", least)
+        arrays = arrays_of(program)
         fault, (count, *_) = emulation(found).count(arrays, {})
         assert fault == ""
         counts.append(
-            (count.barriers, sorted(map(str, count.traffic)), [arrays[b.name].tobytes() for b in trace.program.outputs])
+            (count.barriers, sorted(map(str, count.traffic)), [arrays[b.name].tobytes() for b in program.outputs])
         )
     assert counts[0] == counts[1]
 

@@ -7,9 +7,9 @@ subscript is linear in the loops, and these have constant bounds, its elements a
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass
-from math import prod
 
 from tensorc_dsl.affine.form import Linear
 from tensorc_dsl.ir.expr import (
@@ -34,14 +34,15 @@ _KINDS = (LoopKind.SERIAL, LoopKind.UNROLLED, LoopKind.VECTORIZED)
 
 @dataclass(frozen=True, slots=True)
 class Ahead:
-    """A read that is made in each iteration of a nest. `loops` are those of the nest around it, and `moves` the elements from
-    one iteration of each to the next. `first` is the subscript of the lowest element."""
+    """A read that is made in each iteration of a nest, so many `times` in each. `loops` are those of the nest around it, and
+    `moves` the elements from one iteration of each to the next. `first` is the subscript of the lowest element."""
 
     store: Store
     load: Load
     loops: tuple[Loop, ...]
     moves: tuple[int, ...]
     first: Expr
+    times: int
 
     @property
     def steps(self) -> tuple[tuple[int, int], ...]:
@@ -59,11 +60,6 @@ class Ahead:
     def vector(self) -> Loop | None:
         """The vectorized loop, if there is one."""
         return next((x for x in self.loops if x.kind is LoopKind.VECTORIZED), None)
-
-    @property
-    def times(self) -> int:
-        """The iterations of all loops but the vectorized one."""
-        return prod(count_of(x) for x in self.loops if x.kind is not LoopKind.VECTORIZED)
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,7 +119,7 @@ def _reads(
     if any(x.kind is LoopKind.VECTORIZED and x.var not in free_vars(s.indices[0]) for x in loops):
         return  # its lanes are folded
     names = {x.var for x in loops}
-    for load in dict.fromkeys(x for e in (*s.indices, s.value) for x in _certain(e)):
+    for load, times in Counter(_certain(s.value)).items():
         at = load.indices[0]
         terms = form(at).terms
         if load.buffer not in known or loads(at) or any(not isinstance(a, str) and names & free_vars(a) for a in terms):
@@ -134,14 +130,15 @@ def _reads(
         }
         if any(m not in (0, 1) and x.kind is LoopKind.VECTORIZED for x, m in zip(loops, moves, strict=True)):
             continue
-        yield Ahead(s, load, loops, moves, substitute(at, lowest))
+        yield Ahead(s, load, loops, moves, substitute(at, lowest), times)
 
 
 def _certain(e: Expr) -> Iterator[Load]:
-    """The loads that are made whenever an expression is evaluated; those of conditions are left out."""
+    """The loads that are made whenever an expression is evaluated; those of conditions and subscripts are left out."""
     if isinstance(e, Select | Logic | Not | Compare):
         return
     if isinstance(e, Load):
         yield e
+        return
     for x in children(e):
         yield from _certain(x)

@@ -188,7 +188,7 @@ class Watched(Expressions):
         if a.load.buffer in self._kernel.params:
             return None
         size = a.load.dtype.bytes
-        places = {0: (0, 1)}
+        places = {0: (0, a.times)}
         """By the bytes within a word: how far a place there is behind the first, and how often it is read."""
         for move, x in zip(a.moves, a.loops, strict=True):
             if x is not a.vector:
