@@ -1,8 +1,8 @@
 """Writes what runs the coroutines of a kernel: block by block, or blocks side by side, and the threads of a block in turns.
 
-In a turn each thread runs to its next barrier or instruction of its warp, in a given order. Threads that wait for an arrival
+In a turn each thread runs to its next barrier or instruction of its warp, in a given order. Threads that wait for an mbarrier
 ask again first, until none does or nothing comes any more. Threads at an instruction run on when all lanes of their warp are
-there, threads at a barrier when all threads of the block, or of their role, are. Then those that wait for an arrival ask
+there, threads at a barrier when all threads of the block, or of their role, are. Then those that wait for an mbarrier ask
 again. Where nobody runs on any more, they wait for ever, which is a fault, or for another block, if blocks run side by
 side. Shared memory has no numbers at the start of a block.
 """
@@ -22,7 +22,17 @@ from tensorc_dsl.backend.cuda.codegen.watch import (
     STUCK,
     now,
 )
-from tensorc_dsl.backend.cuda.lower.kernels import DeviceKernel, chains_in, users_of
+from tensorc_dsl.backend.cuda.lower.kernels import (
+    CommitGroup,
+    DeviceKernel,
+    ProxyFence,
+    WaitGroup,
+    WgmmaFence,
+    WgmmaWait,
+    chains_in,
+    consumers_of,
+    inside,
+)
 from tensorc_dsl.ir.warp import LANES
 
 POISON = -1
@@ -65,7 +75,7 @@ grid:
   br label %make
 make:
   %t = phi i64 [ 0, %grid ], [ %t.next, %make ]
-  call void @tensorc_forget(ptr %state, i64 %t)
+  {"call void @tensorc_forget(ptr %state, i64 %t)" if _queues(k) else ""}
   %made = call ptr @{k.name}(ptr %state, ptr %rows, ptr %shared, i64 %b0, i64 %b1, i64 %b2, i64 %t{more})
   %slot = getelementptr ptr, ptr %handles, i64 %t
   store ptr %made, ptr %slot
@@ -78,8 +88,13 @@ out:
 """
 
 
+def _queues(k: DeviceKernel) -> bool:
+    """Whether threads have something under way: copies, or instructions of warpgroups."""
+    return any(isinstance(s, CommitGroup | WaitGroup | WgmmaWait | ProxyFence | WgmmaFence) for s in inside(k.body))
+
+
 def _go(k: DeviceKernel) -> str:
-    threads, users = k.threads, users_of(k) or k.threads
+    threads, users = k.threads, consumers_of(k) or k.threads
     wait = f"""store i64 %epoch, ptr %epoch.at
   {now("%b", "%epoch", "still")}
   ret i64 {WAITS}"""
@@ -273,6 +288,7 @@ def _released(k: DeviceKernel) -> str:
     return f"""release:
   %a = phi i64 [ 0, %out ], [ %a.next, %release ]
   call void @tensorc_release(ptr %state, i64 %a)
+  call void @tensorc_unframe(ptr %state, i64 %a)
   %a.next = add i64 %a, 1
   %a.more = icmp slt i64 %a.next, {k.threads}
   br i1 %a.more, label %release, label %return
