@@ -177,7 +177,7 @@ def sketches(k: Array, q: Array, a: Array) -> tuple[Array, ...]:
     h, g = places(k, a), places(q, a)
     c = np.array([np.bincount(row, minlength=32) for row in h])
     found = np.take_along_axis(c, g, 1)
-    return ((c > 0) << np.arange(32)).sum(1), c, (found > 0).all(0), found.min(0)
+    return ((c > 0) << np.arange(32)).sum(1), c, found.min(0) > 0, found.min(0)
 
 
 def distinct(k: Array, a: Array) -> tuple[Array, ...]:
