@@ -192,16 +192,17 @@ def _guards(
 
 
 def _require_begun(program: Program, b: Block, split: _Split) -> None:
-    """Refuse if conditions may leave out the first step of an element, which initialises it, and not all others.
+    """Refuse if conditions on steps may leave out the first step of an element, which initialises it.
 
-    The block would go on with what it finds there, and what combines partial results initialises each element.
+    The block goes on with what it finds there, or has no step, and what combines partial results initialises each element.
     """
     first: dict[str, Expr] = dict.fromkeys(split.counting, ZERO)
     extents, ranges = {x.var: x.extent for x in split.around}, extent_ranges(split.around)
+    of_elements = affine_only(c for c in b.where if not free_vars(c) & set(split.counting))
     for c in (c for c in b.where if free_vars(c) & set(split.counting)):
         begins = simplify(substitute(c, first), ranges)
         try:
-            stray = begins != TRUE and feasible(extents, [*affine_only(b.where), negate(begins)])
+            stray = begins != TRUE and feasible(extents, [*of_elements, negate(begins)])
         except NotAffine:
             stray = True
         if stray:
