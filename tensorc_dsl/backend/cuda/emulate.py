@@ -13,7 +13,6 @@ import numpy as np
 
 from tensorc_dsl.backend.cuda.codegen.coroutine import emulation_module
 from tensorc_dsl.backend.cuda.codegen.tally import TALLY_WORDS
-from tensorc_dsl.backend.cuda.codegen.threads import Site
 from tensorc_dsl.backend.cuda.codegen.watch import (
     APART,
     ASTRAY,
@@ -45,6 +44,7 @@ from tensorc_dsl.backend.cuda.codegen.watch import (
     UNSEEN,
     stamp,
 )
+from tensorc_dsl.backend.cuda.codegen.watched import Site
 from tensorc_dsl.backend.cuda.lower.kernels import DeviceKernel, DeviceProgram, chains_in, users_of
 from tensorc_dsl.backend.cuda.lower.work import most_statements
 from tensorc_dsl.backend.cuda.residents import RESIDENTS, Kernel, Memory, side_by_side
@@ -231,11 +231,16 @@ _SHORT = 40
 were optimised: a character takes about 2 µs, and without that a statement takes 50 ns longer in three orders of threads."""
 
 
+_LEAST = 50_000
+"""The characters that the text of any kernel has."""
+
+
 def emulation(p: DeviceProgram) -> Emulation:
     """The kernels, compiled for this CPU. Raises CompileError."""
-    text, sites = emulation_module(p)
+    statements = most_statements(p)
+    text, sites = emulation_module(p, ahead=statements > _SHORT * _LEAST)
     target = Target(features=",".join({*host_processor().features.split(",")} & {_CONVERSIONS}))
-    machine = Machine(target, optimises=most_statements(p) > _SHORT * len(text))
+    machine = Machine(target, optimises=statements > _SHORT * len(text))
     try:
         jit = llvm.create_lljit_compiler(machine.machine)
         library = llvm.JITLibraryBuilder().add_object_img(machine.object_code(text)).add_current_process()

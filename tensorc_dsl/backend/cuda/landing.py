@@ -10,12 +10,13 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import reduce
 from typing import Any
 
 import numpy as np
 
+from tensorc_dsl.backend.cuda.codegen.phases import COPIES, MET, OF, OVER, PHASE_WORDS, TOLD, WAITED
 from tensorc_dsl.backend.cuda.codegen.watch import (
     AT_BLOCK,
     AT_THREAD,
@@ -41,7 +42,7 @@ from tensorc_dsl.backend.cuda.codegen.watch import (
     UNMET,
     same_epoch,
 )
-from tensorc_dsl.backend.cuda.lower.kernels import Shared
+from tensorc_dsl.backend.cuda.lower.kernels import MOST_ARRIVALS, Shared
 from tensorc_dsl.backend.cuda.maps import Encoding
 from tensorc_dsl.ir.arrays import Array
 from tensorc_dsl.ir.bind import Sizes, evaluate_size
@@ -84,37 +85,43 @@ class _Copy:
     elements: Array
 
 
-@dataclass(slots=True)
 class _Arrival:
-    """An arrival: how many come in a phase, of warps or one that tells the bytes, how many of these still have to, how many
-    bytes are to come, how many phases are over, and since which barrier it was set up, or another thread than the first has
-    waited for it. `known` says how often the warps that came had released something, `last` the same of the phase before,
-    and `waited` how often each warp that has waited for that phase had."""
+    """An arrival: how many come in a phase, of warps or one that tells the bytes, how many of these still have to, how
+    many bytes are to come. `known` says how often the warps that came had released something, `last` the same of the phase
+    before. `words` are those that `phases` reads."""
 
-    met: int
-    expected: int = 1
-    pending: int = 1
-    bytes: int = 0
-    over: int = 0
-    copies: list[_Copy] = field(default_factory=list[_Copy])
-    known: dict[int, int] = field(default_factory=dict[int, int])
-    last: dict[int, int] = field(default_factory=dict[int, int])
-    waited: dict[int, int] = field(default_factory=dict[int, int])
+    def __init__(self, words: Array, of: int, met: int, expected: int = 1) -> None:
+        self.expected = self.pending = expected
+        self.bytes = 0
+        self.copies: list[_Copy] = []
+        self.known: dict[int, int] = {}
+        self.last: dict[int, int] = {}
+        self.words = words
+        words[:] = -1
+        words[OF], words[OVER], words[MET], words[TOLD], words[COPIES] = of + 1, 0, met, 0, 0
+
+    @property
+    def over(self) -> int:
+        """How many phases are over."""
+        return int(self.words[OVER])
 
     def settle(self) -> bool:
         """Whether the phase ends here, if nothing is to come to it any more."""
+        self.words[COPIES] = len(self.copies)
         if self.pending or self.bytes:
             return False
-        self.pending, self.over = self.expected, self.over + 1
-        self.last, self.known, self.waited = self.known, {}, {}
+        self.pending = self.expected
+        self.words[OVER] += 1
+        self.last, self.known = self.known, {}
+        self.words[TOLD], self.words[WAITED:] = bool(self.last), -1
         return True
 
 
 @dataclass(frozen=True, slots=True)
 class Released:
     """What passes between roles: the first `users` threads, 0 without roles, read what others fetch. `counts` has how often
-    each warp has released something; `times`, of the buffers that are fetched, one more than that as of the last read of each
-    element by each warp."""
+    each warp has released something; `times`, of the buffers that are fetched, one more than that as of the last read by each
+    warp of each element."""
 
     users: int
     counts: Array
@@ -147,6 +154,8 @@ class Landing:
         self._stamps = stamps
         self._tally = tally
         self._arrivals: list[_Arrival] = []
+        self.phases: Array = np.zeros(MOST_ARRIVALS * PHASE_WORDS, np.int64)
+        """The words of each mbarrier."""
         self._armed = -1
         kinds: tuple[tuple[Callable[..., Any], Any, int], ...] = (
             (self._arm, None, 2),
@@ -180,6 +189,7 @@ class Landing:
         if any(a.copies or a.bytes for a in self._arrivals):
             self._fault(STILL, 0, 0, 0, 0)
         self._arrivals = []
+        self.phases.fill(0)
 
     def _arm(self, number: int, warps: int) -> None:
         if number == 0:
@@ -188,7 +198,12 @@ class Landing:
             for each in (self._known, self._released.counts, *self._released.times.values()):
                 each.fill(0)
         each = max(warps, 1)
-        self._arrivals[number:] = [_Arrival(int(self._state[EPOCH]), each, each)]
+        self._arrivals[number:] = [self._new(number, int(self._state[EPOCH]), each)]
+
+    def _new(self, number: int, met: int, expected: int) -> _Arrival:
+        known = number < MOST_ARRIVALS
+        words = self.phases[number * PHASE_WORDS :][:PHASE_WORDS] if known else np.zeros(PHASE_WORDS, np.int64)
+        return _Arrival(words, int(self._state[BLOCK]), met, expected)
 
     def _at(self, number: int) -> _Arrival:
         """An arrival; one that nobody has set up is told of."""
@@ -197,7 +212,7 @@ class Landing:
             self._arm(0, 0)
         while number >= len(self._arrivals):
             self._fault(UNARMED, 0, 0, 0, 0)
-            self._arrivals.append(_Arrival(-1))
+            self._arrivals.append(self._new(len(self._arrivals), -1, 1))
         return self._arrivals[number]
 
     def _expect(self, number: int, size: int, thread: int) -> None:
@@ -205,9 +220,10 @@ class Landing:
         if not self._is_user(thread):
             warps = self._released.users // LANES
             # Who has not waited for the last phase would wait for the next but one, which has its parity.
-            if a.over and not all(a.waited.get(w, self._known[w]) < self._known[w] for w in range(warps)):
+            waited, known = a.words[WAITED:][:warps], self._known[:warps]
+            if a.over and not ((waited >= 0) & (waited < known)).all():
                 self._fault(LATE, 0, 0, 0, 0)
-        elif a.over and a.met == self._state[EPOCH]:
+        elif a.over and a.words[MET] == self._state[EPOCH]:
             self._fault(UNMET, 0, 0, 0, 0)
         a.pending -= 1
         a.bytes += size
@@ -218,16 +234,16 @@ class Landing:
         """Whether the phase with a parity is over: if not, what is under way lands, box by box, until it is."""
         a = self._at(number)
         own = self._is_user(thread)
-        if own and thread and not a.over and a.met == self._state[EPOCH]:
+        if own and thread and not a.over and a.words[MET] == self._state[EPOCH]:
             self._fault(UNMET, 0, 0, 0, 0)
         while a.over % 2 == parity:
             if not a.copies:
                 return 0
             self._land(a)
         if own and thread:
-            a.met = int(self._state[EPOCH])
+            a.words[MET] = self._state[EPOCH]
         if own:
-            a.waited[thread // LANES] = int(self._released.counts[thread // LANES])
+            a.words[WAITED + thread // LANES] = self._released.counts[thread // LANES]
         for warp, count in a.last.items():
             self._known[warp] = max(self._known[warp], count)
         self._state[PROGRESS] += 1
@@ -269,10 +285,20 @@ class Landing:
         self._start(row, write, elements)
         if self._tally is not None:
             self._tally[write] += np.array([1, values.size // _LINE, values.size // _LINE])
-        self._at(at).copies.append(_Copy(values, units, row, elements))
+        a = self._at(at)
+        a.copies.append(_Copy(values, units, row, elements))
+        a.words[COPIES] = len(a.copies)
 
     def _read(self, m: Rectangle, corner: Sequence[int], site: int) -> Array:
         """The units of a box: zeros where it is outside of the array."""
+        if self._tally is None and all(
+            c >= 0 and c + n <= size for c, n, size in zip(corner, m.box, m.sizes, strict=False)
+        ):
+            begin = sum(c * n for c, n in zip(corner, m.steps, strict=False))
+            if begin >= 0 and begin + sum((n - 1) * x for n, x in zip(m.box, m.steps, strict=True)) < m.array.size:
+                steps = [n * m.array.itemsize for n in m.steps[::-1]]
+                whole = np.lib.stride_tricks.as_strided(m.array[begin:], m.box[::-1], steps)
+                return np.ascontiguousarray(whole).reshape(-1).view(np.uint8).reshape(-1, _UNIT)
         at = [c + np.arange(n) for c, n in zip(corner, m.box, strict=False)][::-1]
         inside = reduce(np.logical_and.outer, ((x >= 0) & (x < n) for x, n in zip(at, m.sizes[::-1], strict=True)))
         place = reduce(np.add.outer, (x * n for x, n in zip(at, m.steps[::-1], strict=True)))
@@ -289,28 +315,34 @@ class Landing:
 
     def _start(self, row: int, site: int, elements: Array) -> None:
         """Look at the stamps of elements to which a box is started, and mark them."""
-        stamps, block = self._stamps[row], int(self._state[BLOCK])
+        block, epoch = int(self._state[BLOCK]), int(self._state[EPOCH])
+        first, last = int(elements.min()), int(elements.max()) + 1
+        which = slice(first, last) if last - first == elements.size else elements
+        """The elements in any order: those of a tile mostly follow each other."""
+        numbers = np.arange(first, last) if isinstance(which, slice) else elements
+        stamps = self._stamps[row][: 2 * self._buffers[row - self._first].size].reshape(-1, 2)
         for n in (0, 1):
-            found = stamps[2 * elements + n]
+            found = stamps[which, n]
             plain = found & PLAIN
             flying = (found < 0) & (n == 0) & ((plain >> 40) == block + 1)
             if flying.any():
-                self._fault(UNDER_WAY, site, row, int(elements[flying.argmax()]), 0)
+                self._fault(UNDER_WAY, site, row, int(numbers[flying.argmax()]), 0)
                 return
             if row in self._released.times:
                 continue
-            met = same_epoch(plain, block, int(self._state[EPOCH])) & (((plain >> 1) & 0x7FF != 0) | (plain & 1 != 0))
+            met = same_epoch(plain, block, epoch) & (((plain >> 1) & 0x7FF != 0) | (plain & 1 != 0))
             if met.any():
-                first = int(met.argmax())
-                self._fault(RACE, site, row, int(elements[first]), int(plain[first]))
+                at = int(met.argmax())
+                self._fault(RACE, site, row, int(numbers[at]), int(plain[at]))
                 return
         if row in self._released.times:
-            late = self._released.times[row][elements] > self._known
+            times = self._released.times[row]
+            late = times[:, which] > self._known[: len(times), None].astype(np.int32)
             if late.any():
-                self._fault(HELD, site, row, int(elements[late.any(axis=1).argmax()]), 0)
+                self._fault(HELD, site, row, int(numbers[late.any(axis=0).argmax()]), 0)
                 return
-            stamps[2 * elements + 1] = 0  # what they say is older than what was released
-        stamps[2 * elements] = np.int64((block + 1) << 40 | int(self._state[EPOCH]) << 12) | np.int64(FLAG)
+            stamps[which, 1] = 0  # what they say is older than what was released
+        stamps[which, 0] = np.int64((block + 1) << 40 | epoch << 12) | np.int64(FLAG)
 
     def _fault(self, kind: int, site: int, row: int, element: int, other: int) -> None:
         s = self._state

@@ -14,9 +14,11 @@ from tensorc_dsl.backend.cuda.codegen.tally import LOG_WORDS
 from tensorc_dsl.backend.cuda.codegen.under_way import QUEUE_WORDS
 from tensorc_dsl.backend.cuda.codegen.watch import (
     BESIDE,
+    FRAMES,
     LANDING,
     LOGS,
     MARKS,
+    PHASES,
     QUEUES,
     RELEASED,
     ROW_WORDS,
@@ -78,7 +80,14 @@ class Room:
         warps = aligned_empty((2 * -(-k.threads // LANES) * warp_bytes(k) + 1,), np.dtype(np.uint8))
         queues, beside = np.zeros(QUEUE_WORDS * k.threads, np.int64), np.zeros(BESIDE_WORDS * k.threads, np.int64)
         logs = np.zeros(LOG_WORDS * LANES, np.int64)
-        words = {MARKS: marks, SPARE: spare, WARPS: warps, QUEUES: queues, BESIDE: beside}
+        words = {
+            MARKS: marks,
+            SPARE: spare,
+            WARPS: warps,
+            QUEUES: queues,
+            BESIDE: beside,
+            FRAMES: np.zeros(k.threads, np.int64),
+        }
         if call.tally is not None:
             words |= {LOGS: logs, TALLY: call.tally}
         rows, stamps, times = self._rows(shared, start)
@@ -92,7 +101,7 @@ class Room:
         maps = [rectangle(encoding_of(m), call.arrays, k.params, call.sizes) for m in k.maps]
         released = Released(users_of(k), np.zeros(WARPS_OF_BLOCK, np.int64), times)
         self.landing = Landing(maps, self.state, shared[start:], k.shared, len(k.params), stamps, call.tally, released)
-        words |= {RELEASED: released.counts, LANDING: self.landing.table}
+        words |= {RELEASED: released.counts, LANDING: self.landing.table, PHASES: self.landing.phases}
         for word, a in words.items():
             self.state[word] = a.ctypes.data
         self._kept = [*words.values(), *stamps, *times.values(), table, handles, turns, shared]
@@ -109,7 +118,7 @@ class Room:
         slots = slots_of(k.body)
         for b in k.shared:
             if b.name in slots:
-                times[len(stamps)] = np.zeros((b.size, WARPS_OF_BLOCK), np.int32)
+                times[len(stamps)] = np.zeros((-(-k.threads // LANES), b.size), np.int32)
             stamps.append(np.zeros(STAMPS * b.size, np.int64))
             rows += [
                 shared.ctypes.data + start + b.offset,

@@ -8,14 +8,18 @@ from __future__ import annotations
 
 from tensorc_dsl.backend.cuda.codegen.beside import BESIDE_CODE
 from tensorc_dsl.backend.cuda.codegen.device import storage
-from tensorc_dsl.backend.cuda.codegen.factors import FACTORS_CODE
+from tensorc_dsl.backend.cuda.codegen.factors import FACTORS_CODE, UNIT_CODE
+from tensorc_dsl.backend.cuda.codegen.fast import FAST_CODE
+from tensorc_dsl.backend.cuda.codegen.phases import PHASES_CODE
 from tensorc_dsl.backend.cuda.codegen.rendezvous import Instructions, warp_bytes
 from tensorc_dsl.backend.cuda.codegen.slots import SLOTS_CODE
 from tensorc_dsl.backend.cuda.codegen.tally import TALLY_CODE, declare_tally
-from tensorc_dsl.backend.cuda.codegen.threads import Lanes, Site, Threads
+from tensorc_dsl.backend.cuda.codegen.threads import Lanes, Threads
 from tensorc_dsl.backend.cuda.codegen.turns import runner
 from tensorc_dsl.backend.cuda.codegen.under_way import UNDER_WAY_CODE
-from tensorc_dsl.backend.cuda.codegen.watch import ENDED, FAST_CODE, MARKS, WARPS, watch_code
+from tensorc_dsl.backend.cuda.codegen.used import used
+from tensorc_dsl.backend.cuda.codegen.watch import ENDED, FRAMES, MARKS, WARPS, watch_code, word
+from tensorc_dsl.backend.cuda.codegen.watched import Site
 from tensorc_dsl.backend.cuda.lower.kernels import BLOCK_AXES, THREAD, DeviceKernel, DeviceProgram, atomics_in
 from tensorc_dsl.backend.llvm.codegen.function import Function, Module
 from tensorc_dsl.ir.warp import LANES
@@ -35,33 +39,76 @@ declare void @llvm.memset.p0.i64(ptr, i8, i64, i1)
 declare void @llvm.memcpy.p0.p0.i64(ptr, ptr, i64, i1)
 """
 
+_FRAMES = f"""
+define internal ptr @tensorc_frame(ptr %s, i64 %t, i64 %size) nounwind {{
+entry:
+  {word("frames", "s", FRAMES, "ptr")}
+  %place = getelementptr ptr, ptr %frames, i64 %t
+  %old = load ptr, ptr %place
+  %none = icmp eq ptr %old, null
+  br i1 %none, label %make, label %out
+make:
+  %new = call ptr @aligned_alloc(i64 64, i64 %size)
+  store ptr %new, ptr %place
+  br label %out
+out:
+  %frame = phi ptr [ %old, %entry ], [ %new, %make ]
+  ret ptr %frame
+}}
 
-def emulation_module(p: DeviceProgram) -> tuple[str, tuple[Site, ...]]:
-    """The LLVM code of all kernels as coroutines, and their accesses to memory that threads share, by their numbers."""
+define internal void @tensorc_unframe(ptr %s, i64 %t) nounwind {{
+  {word("frames", "s", FRAMES, "ptr")}
+  %place = getelementptr ptr, ptr %frames, i64 %t
+  %frame = load ptr, ptr %place
+  call void @free(ptr %frame)
+  ret void
+}}
+"""
+"""`tensorc_frame(state, thread, bytes)`: memory for a coroutine, which the thread of that number in a later block gets, too;
+`tensorc_unframe` frees it."""
+
+
+def emulation_module(p: DeviceProgram, *, ahead: bool) -> tuple[str, tuple[Site, ...]]:
+    """The LLVM code of all kernels as coroutines, and their accesses to memory that threads share, by their numbers.
+
+    If `ahead`, reads are checked before nests of loops, which makes the code longer, and faster once it is optimised.
+    """
     module = Module(rolled=True)
     instructions = Instructions(module)
     sites: list[Site] = []
-    runs = [_write_kernel(instructions, p, k, sites) for k in p.kernels]
+    runs = [_write_kernel(instructions, p, k, sites, ahead) for k in p.kernels]
     watch = watch_code(any(atomics_in(k.body) for k in p.kernels))
     declare_tally(module)
-    fixed = (_COROUTINES, watch, FAST_CODE, UNDER_WAY_CODE, SLOTS_CODE, FACTORS_CODE, BESIDE_CODE, TALLY_CODE)
-    return "".join((*fixed, *instructions.tables, module.text(), *runs)), tuple(sites)
+    fixed = (
+        _FRAMES,
+        watch,
+        FAST_CODE,
+        UNDER_WAY_CODE,
+        PHASES_CODE,
+        SLOTS_CODE,
+        FACTORS_CODE,
+        UNIT_CODE,
+        BESIDE_CODE,
+        TALLY_CODE,
+    )
+    text = "".join((*instructions.tables, module.text(), *runs))
+    return "".join((_COROUTINES, *used(fixed, text), text)), tuple(sites)
 
 
-def _write_kernel(instructions: Instructions, p: DeviceProgram, k: DeviceKernel, sites: list[Site]) -> str:
+def _write_kernel(instructions: Instructions, p: DeviceProgram, k: DeviceKernel, sites: list[Site], ahead: bool) -> str:
     """Write a thread of the kernel as a coroutine. Returns the function that runs them."""
     f = Function(instructions.module)
     table = storage(f, p, k, "%shared")
     table.vars[THREAD] = "%thread"
     table.vars.update({axis: f"%b{n}" for n, axis in enumerate(BLOCK_AXES)})
     lanes = Lanes(instructions, warp_bytes(k))
-    threads = Threads(f, table, k, sites, lanes)
+    threads = Threads(f, table, k, sites, lanes, ahead=ahead)
     f.prologue(
         "%id = call token @llvm.coro.id(i32 64, ptr null, ptr null, ptr null)",
         "%size = call i64 @llvm.coro.size.i64()",
         "%more = add i64 %size, 63",
         "%whole = and i64 %more, -64",
-        "%memory = call ptr @aligned_alloc(i64 64, i64 %whole)",
+        "%memory = call ptr @tensorc_frame(ptr %state, i64 %thread, i64 %whole)",
         "%handle = call ptr @llvm.coro.begin(token %id, ptr %memory)",
         f"%marks.at = getelementptr i64, ptr %state, i64 {MARKS}",
         "%marks = load ptr, ptr %marks.at",
@@ -80,8 +127,7 @@ def _write_kernel(instructions: Instructions, p: DeviceProgram, k: DeviceKernel,
     threads.suspend(ENDED, last=True)
     f.line("unreachable")
     f.start_block("cleanup")
-    f.line("%freed = call ptr @llvm.coro.free(token %id, ptr %handle)")
-    f.line("call void @free(ptr %freed)")
+    f.line("%freed = call ptr @llvm.coro.free(token %id, ptr %handle)")  # it is kept for the next block
     f.branch("suspend")
     f.start_block("suspend")
     f.line("call void @llvm.coro.end(ptr %handle, i1 false, token none)")

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from tensorc_dsl.backend.cuda.codegen.watch import BESIDE, BLOCK, CHANGED, PLAIN, PROXY, ROW_WORDS, UNKNOWN, word
+from tensorc_dsl.backend.cuda.codegen.watch import BESIDE, BLOCK, CHANGED, NOW, PLAIN, PROXY, ROW_WORDS, UNKNOWN, word
 from tensorc_dsl.ir.warp import GROUP, UNIT, Described
 
 KNOWN, BESIDE_WORDS = 4, 7
@@ -119,6 +119,75 @@ out:
 """`tensorc_described(descriptor, line, byte, deep)`: where in shared memory a byte of a line is. `tensorc_seen` looks at the
 stamps of a unit: as an instruction is started (`since` is negative), or as it is waited for."""
 
+UNIT_CODE = f"""
+define internal i1 @tensorc_unit(ptr %s, ptr %rows, i64 %row, ptr %a, i64 %since, i64 %who, i64 %t) noinline nounwind {{
+entry:
+  %skip = mul i64 %row, {ROW_WORDS}
+  %r0 = getelementptr i64, ptr %rows, i64 %skip
+  %base = load i64, ptr %r0
+  {word("size", "r0", 1)}
+  {word("bytes", "r0", 2)}
+  {word("shadow", "r0", 3, "ptr")}
+  {word("times", "r0", 5, "ptr")}
+  {word("now", "s", NOW)}
+  %ai = ptrtoint ptr %a to i64
+  %off = sub i64 %ai, %base
+  %room = sub i64 %size, {UNIT}
+  %inside = icmp ule i64 %off, %room
+  %fits = icmp uge i64 %size, {UNIT}
+  %rest = and i64 %ai, {UNIT - 1}
+  %straight = icmp eq i64 %rest, 0
+  %ok0 = and i1 %inside, %fits
+  %ok = and i1 %ok0, %straight
+  br i1 %ok, label %some, label %no
+some:
+  %shift = call i64 @llvm.cttz.i64(i64 %bytes, i1 true)
+  %first = lshr i64 %off, %shift
+  %many = lshr i64 {UNIT}, %shift
+  %stop = add i64 %first, %many
+  %own = and i64 %now, {-1 << 40}
+  %later = add i64 %since, 4096
+  %upto = call i64 @llvm.umin.i64(i64 %later, i64 %now)
+  %starts = icmp slt i64 %since, 0
+  %limit = select i1 %starts, i64 %own, i64 %upto
+  %ts = shl i64 %who, 1
+  %cur = or i64 %now, %ts
+  br label %each
+each:
+  %e = phi i64 [ %first, %some ], [ %e1, %next ]
+  %e2 = shl i64 %e, 1
+  %wp = getelementptr i64, ptr %shadow, i64 %e2
+  %rp = getelementptr i64, ptr %wp, i64 1
+  %w = load i64, ptr %wp
+  %r = load i64, ptr %rp
+  %old = icmp ult i64 %w, %limit
+  br i1 %old, label %next, label %no
+next:
+  %rold = icmp ult i64 %r, %now
+  %rown = icmp eq i64 %r, %cur
+  %also = or i64 %r, 1
+  %same = select i1 %rown, i64 %r, i64 %also
+  %new = select i1 %rold, i64 %cur, i64 %same
+  store i64 %new, ptr %rp
+  %e1 = add i64 %e, 1
+  %more = icmp ult i64 %e1, %stop
+  br i1 %more, label %each, label %read
+read:
+  %noted = icmp ne ptr %times, null
+  br i1 %noted, label %took, label %yes
+took:
+  call void @tensorc_took(ptr %s, ptr %rows, i64 %row, ptr %a, i64 {UNIT}, i64 %t)
+  br label %yes
+yes:
+  ret i1 true
+no:
+  ret i1 false
+}}
+"""
+
+"""`tensorc_unit(state, rows, row, address, since, reader, thread)` notes the read of a unit whose stores are all from
+before, and says whether it is one; others are for `tensorc_watch` and `tensorc_seen`."""
+
 
 @dataclass(frozen=True, slots=True)
 class Factor:
@@ -155,12 +224,18 @@ each:
   %byte = mul i64 %part, {UNIT}
   %off = call i64 @tensorc_described(i64 %desc, i64 %line, i64 %byte, i1 {"true" if d.deep else "false"})
   %a = getelementptr i8, ptr %shared, i64 %off
-  %p = call ptr @tensorc_watch(ptr %s, ptr %rows, i64 %row, ptr %a, i64 {UNIT}, i64 {UNIT}, i1 false, i64 %site, i64 %who)
-  call void @tensorc_seen(ptr %s, ptr %rows, i64 %row, ptr %p, i64 %since, i64 %site, i64 %who)
-  call void @tensorc_took(ptr %s, ptr %rows, i64 %row, ptr %p, i64 {UNIT}, i64 %t)
+  %good = call i1 @tensorc_unit(ptr %s, ptr %rows, i64 %row, ptr %a, i64 %since, i64 %who, i64 %t)
+  br i1 %good, label %found, label %look
+look:
+  %q = call ptr @tensorc_watch(ptr %s, ptr %rows, i64 %row, ptr %a, i64 {UNIT}, i64 {UNIT}, i1 false, i64 %site, i64 %who)
+  call void @tensorc_seen(ptr %s, ptr %rows, i64 %row, ptr %q, i64 %since, i64 %site, i64 %who)
+  call void @tensorc_took(ptr %s, ptr %rows, i64 %row, ptr %q, i64 {UNIT}, i64 %t)
+  br label %found
+found:
+  %p = phi ptr [ %a, %each ], [ %q, %look ]
   br i1 %none, label %next, label %copy
 copy:
-  %k = phi i64 [ 0, %each ], [ %k1, %copy ]
+  %k = phi i64 [ 0, %found ], [ %k1, %copy ]
   %whole = mul i64 %u, {each}
   %nth = add i64 %whole, %k
   %n.at = getelementptr i16, ptr @{name}.order, i64 %nth

@@ -7,7 +7,7 @@ may come there (`landing`). An instruction of a warpgroup reads where it starts,
 
 from __future__ import annotations
 
-from tensorc_dsl.backend.cuda.codegen.watch import RELEASED, ROW_WORDS, WARPS_OF_BLOCK, word
+from tensorc_dsl.backend.cuda.codegen.watch import RELEASED, ROW_WORDS, word
 from tensorc_dsl.ir.warp import LANES
 
 SLOTS_CODE = f"""
@@ -32,15 +32,16 @@ some:
   %count = load i64, ptr %count.at
   %next = add i64 %count, 1
   %time = trunc i64 %next to i32
-  %first = udiv i64 %off, %bytes
+  %all = udiv i64 %size, %bytes
+  %own = mul i64 %warp, %all
+  %nth = udiv i64 %off, %bytes
+  %first = add i64 %own, %nth
   %many = udiv i64 %n, %bytes
   %stop = add i64 %first, %many
   br label %each
 each:
   %e = phi i64 [ %first, %some ], [ %e1, %each ]
-  %own = mul i64 %e, {WARPS_OF_BLOCK}
-  %nth = add i64 %own, %warp
-  %p = getelementptr i32, ptr %times, i64 %nth
+  %p = getelementptr i32, ptr %times, i64 %e
   store i32 %time, ptr %p
   %e1 = add i64 %e, 1
   %more = icmp ult i64 %e1, %stop

@@ -21,9 +21,14 @@ TALLY_WORDS = 3
 """The words of an access: its requests, what they move, and what they would move at least."""
 
 
-def key(access: int, shared: bool, size: int) -> int:
-    """What a log notes of an access of a statement, besides its address."""
-    return access << 16 | shared << 8 | size
+MOST_TIMES = 1 << 23
+"""How often an access is made at most that has one entry."""
+
+
+def key(access: int, shared: bool, size: int, times: int = 1) -> int:
+    """What a log notes of an access of a statement, besides its address: its number, its bytes, and how often it is made in
+    the same banks."""
+    return (times - 1) << 40 | access << 16 | shared << 8 | size
 
 
 TALLY_CODE = f"""
@@ -83,7 +88,10 @@ entry:
   %k8 = lshr i64 %key, 8
   %own = and i64 %k8, 1
   %shared = icmp ne i64 %own, 0
-  %access = lshr i64 %key, 16
+  %k16 = lshr i64 %key, 16
+  %access = and i64 %k16, 16777215
+  %k40 = lshr i64 %key, 40
+  %times = add i64 %k40, 1
   %log = select i1 %shared, i64 2, i64 5
   %wide = udiv i64 128, %n
   %few = icmp ult i64 %wide, {LANES}
@@ -191,14 +199,16 @@ note:
   %bytes = mul i64 %d.out, %n
   %round = add i64 %bytes, 31
   %sectors = lshr i64 %round, 5
-  %moves = select i1 %shared, i64 %passes1, i64 %m3
-  %least = select i1 %shared, i64 %groups, i64 %sectors
+  %moves1 = select i1 %shared, i64 %passes1, i64 %m3
+  %least1 = select i1 %shared, i64 %groups, i64 %sectors
+  %moves = mul i64 %moves1, %times
+  %least = mul i64 %least1, %times
   %tally.at = getelementptr i64, ptr %s, i64 {TALLY}
   %tally = load ptr, ptr %tally.at
   %row = mul i64 %access, {TALLY_WORDS}
   %q0 = getelementptr i64, ptr %tally, i64 %row
   %v0 = load i64, ptr %q0
-  %w0 = add i64 %v0, 1
+  %w0 = add i64 %v0, %times
   store i64 %w0, ptr %q0
   %q1 = getelementptr i64, ptr %q0, i64 1
   %v1 = load i64, ptr %q1
@@ -333,6 +343,11 @@ them; `tensorc_unlog(state)` frees the logs. None does anything if the state has
 
 
 def declare_tally(module: Module) -> None:
-    """Declare the intrinsics of `TALLY_CODE`, which kernels may use, too."""
-    for name, count in (("umax", 2), ("ctpop", 1)):
-        module.declare("i64", f"llvm.{name}.i64", ("i64",) * count)
+    """Declare the intrinsics of `TALLY_CODE` and of `factors`, which kernels may use, too."""
+    for name, kinds in (
+        ("umax", ("i64", "i64")),
+        ("umin", ("i64", "i64")),
+        ("ctpop", ("i64",)),
+        ("cttz", ("i64", "i1")),
+    ):
+        module.declare("i64", f"llvm.{name}.i64", kinds)

@@ -13,6 +13,7 @@ from tensorc_dsl.backend.cuda.codegen.look_back import CALLS, SEEN, Seen
 from tensorc_dsl.backend.cuda.codegen.rendezvous import Instructions, offsets
 from tensorc_dsl.backend.cuda.codegen.tally import key
 from tensorc_dsl.backend.cuda.codegen.watch import COLLECTIVE, LANDING, OF_ROLE, PASSING, SPINNING
+from tensorc_dsl.backend.cuda.codegen.watched import Site, Watched
 from tensorc_dsl.backend.cuda.lower.beside import described_in, results_in
 from tensorc_dsl.backend.cuda.lower.collectives import (
     Access,
@@ -24,16 +25,15 @@ from tensorc_dsl.backend.cuda.lower.collectives import (
     register_of,
 )
 from tensorc_dsl.backend.cuda.lower.descriptors import descriptors_of
-from tensorc_dsl.backend.cuda.lower.kernels import DeviceKernel, Finish, Role, atomics_in, collectives_in, slots_of
-from tensorc_dsl.backend.llvm.codegen.body import Expressions
+from tensorc_dsl.backend.cuda.lower.kernels import DeviceKernel, Finish, Role, collectives_in, users_of
 from tensorc_dsl.backend.llvm.codegen.function import Function
 from tensorc_dsl.backend.llvm.codegen.scope import Piece, SymbolTable
 from tensorc_dsl.backend.llvm.codegen.values import in_memory
-from tensorc_dsl.ir.expr import ZERO, Expr, index, substitute
+from tensorc_dsl.ir.expr import ZERO, Load, index, substitute
 from tensorc_dsl.ir.print import format_store
 from tensorc_dsl.ir.program import Store
 from tensorc_dsl.ir.warp import LANES
-from tensorc_dsl.lower.flat import Collective, Shuffle, buffers_of
+from tensorc_dsl.lower.flat import Collective, Loop, Shuffle, buffers_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,107 +50,25 @@ class Lanes:
         return f.op(f"getelementptr i8, ptr %pair, i64 {f.op(f'mul i64 {turn}, {self.size}')}")
 
 
-@dataclass(frozen=True, slots=True)
-class Site:
-    """An access to memory that threads share: the kernel, the statement, as text and by the buffer that it writes, and the
-    buffer that is accessed."""
-
-    kernel: str
-    statement: str
-    into: str
-    buffer: str
-    write: bool
-    shared: bool
-
-
-class _Watched(Expressions):
-    """Expressions whose accesses to memory that threads share are watched, and noted to be counted."""
-
-    def __init__(self, f: Function, scope: SymbolTable, k: DeviceKernel, sites: list[Site]) -> None:
-        super().__init__(f, scope)
-        self.rows = {name: n for n, name in enumerate((*k.params, *(b.name for b in k.shared)))}
-        self._kernel = k
-        self._sites = sites
-        self._slots = slots_of(k.body)
-        self._atomic = atomics_in(k.body)
-        self._updates = False
-        self.statement = self.into = ""
-        self.starts_copies = False
-        """Whether accesses are those of copies, which are aligned to their sizes."""
-
-    def pointer(self, buffer: str, e: Expr, piece: Piece | None) -> str:
-        return self._watched(buffer, e, piece, False)
-
-    def target(self, buffer: str, e: Expr, piece: Piece | None) -> str:
-        return self._watched(buffer, e, piece, True)
-
-    def _watched(self, buffer: str, e: Expr, piece: Piece | None, write: bool) -> str:
-        place = super().pointer(buffer, e, piece)
-        if buffer not in self.rows:
-            return place
-        size, align = self.scope.buffers[buffer][1].bytes, 1
-        if piece is not None and self.stride(e, piece) == 1:
-            align, size = self.alignment(buffer, e, piece, size), size * piece.width
-        return self._checked(buffer, place, size, size if self.starts_copies else align, write)
-
-    def update(self, buffer: str, e: Expr) -> str:
-        """The address of an element that is updated atomically, as other threads may do at once."""
-        self._updates = True
-        place = self._watched(buffer, e, None, True)
-        self._updates = False
-        return place
-
-    def together(self, buffer: str, e: Expr, size: int, write: bool) -> str:
-        """The address of an element, from which on so many bytes are accessed at once."""
-        place = super().pointer(buffer, e, None)
-        return place if buffer not in self.rows else self._checked(buffer, place, size, size, write)
-
-    def place(self, buffer: str, e: Expr) -> str:
-        """The address of an element, which is not accessed."""
-        return super().pointer(buffer, e, None)
-
-    def site(self, buffer: str, *, write: bool = False, shared: bool = True) -> int:
-        """The number of an access by the present statement that no thread makes itself."""
-        self._sites.append(Site(self._kernel.name, self.statement, self.into, buffer, write, shared))
-        return len(self._sites) - 1
-
-    def _checked(self, buffer: str, place: str, size: int, align: int, write: bool) -> str:
-        shared, number = self.rows[buffer] >= len(self._kernel.params), len(self._sites)
-        self._sites.append(Site(self._kernel.name, self.statement, self.into, buffer, write, shared))
-        how, width = self._watch(shared, buffer, write), self.scope.buffers[buffer][1].bytes.bit_length() - 1
-        shift = "" if how in ("tensorc_watch", "tensorc_update") else f"i64 {width}, "
-        what = f"i64 {size}, {shift}i64 {align}, i1 {'true' if write else 'false'}, i64 {number}, i64 %thread"
-        place = self.f.op(f"call ptr @{how}(ptr %state, ptr %rows, i64 {self.rows[buffer]}, ptr {place}, {what})")
-        noted = f"i64 {key(number, shared, size)}, ptr {place}, i64 %thread"
-        self.f.line(f"call void @tensorc_note(ptr %state, {noted})")
-        if buffer in self._slots and not write:
-            took = f"i64 {self.rows[buffer]}, ptr {place}, i64 {size}, i64 %thread"
-            self.f.line(f"call void @tensorc_took(ptr %state, ptr %rows, {took})")
-        return place
-
-    def _watch(self, shared: bool, buffer: str, write: bool) -> str:
-        """The function that watches such accesses."""
-        if self._updates:
-            return "tensorc_update"
-        if buffer in self._atomic:
-            return "tensorc_watch"
-        if shared:
-            return "tensorc_write" if write else "tensorc_read"
-        return "tensorc_watch" if buffer in self._kernel.written else "tensorc_within"
-
-
 class Threads(DeviceStatements):
     """Statements of a thread as a coroutine: each has a text for reports, and it suspends where it waits for others."""
 
-    def __init__(self, f: Function, scope: SymbolTable, k: DeviceKernel, sites: list[Site], lanes: Lanes) -> None:
+    def __init__(
+        self, f: Function, scope: SymbolTable, k: DeviceKernel, sites: list[Site], lanes: Lanes, *, ahead: bool
+    ) -> None:
         super().__init__(f, scope, k)
-        self.expressions = self._watched = _Watched(f, scope, k, sites)
+        self.expressions = self._watched = Watched(f, scope, k, sites)
         self._sums = frozenset(results_in(k.body))
         self._described = described_in(collectives_in(k.body))
         self._maps = k.maps
+        self._users = users_of(k)
         self._sites = sites
         self._lanes = lanes
         self._waits = 0
+        self._ahead = ahead
+        """Whether reads are checked before nests of loops: such a nest is written twice."""
+        self._done: dict[int, frozenset[Load]] = {}
+        """The reads of stores, by their identity, that were checked before the nest that is written."""
 
     def barrier(self) -> None:
         self._waits += 1
@@ -239,10 +157,10 @@ class Threads(DeviceStatements):
             self._state("stored")
 
     def arm(self, number: int, warps: int) -> None:
-        self._landing(0, "void", str(number), str(warps))
+        self._landing(0, str(number), str(warps))
 
     def expect(self, at: str, size: int) -> None:
-        self._landing(1, "void", at, str(size), "%thread")
+        self._landing(1, at, str(size), "%thread")
 
     def release(self, at: str) -> None:
         f = self.f
@@ -251,7 +169,7 @@ class Threads(DeviceStatements):
         f.branch_if(f.op("icmp eq i64 %lane, 0"), first, after)
         f.start_block(first)
         with f.region():
-            self._landing(4, "void", at, "%thread")
+            self._landing(4, at, "%thread")
         f.branch(after)
         f.start_block(after)
 
@@ -268,7 +186,7 @@ class Threads(DeviceStatements):
         corner = [str(self._watched.index(x)) for x in reversed(box.origin)]
         corner += ["0"] * (MOST_DIMENSIONS - len(corner))
         numbers = (str(self._maps.index(box.map)), within, at, str(self._watched.rows[d.buffer]), str(read), str(write))
-        self._landing(2, "void", *numbers, *corner)
+        self._landing(2, *numbers, *corner)
 
     def rejoin(self) -> None:
         pass  # lanes that wait for each other say so themselves
@@ -279,7 +197,7 @@ class Threads(DeviceStatements):
         wide = f.op(f"zext i32 {parity} to i64")
         f.branch(again)
         f.start_block(again)
-        passed = self._landing(3, "i64", at, wide, "%thread")
+        passed = f.op(f"call i64 @tensorc_passed(ptr %state, i64 {at}, i64 {wide}, i64 {self._users}, i64 %thread)")
         f.branch_if(f.op(f"icmp ne i64 {passed}, 0"), done, wait)
         f.start_block(wait)
         with f.region():
@@ -287,16 +205,12 @@ class Threads(DeviceStatements):
         f.branch(again)
         f.start_block(done)
 
-    def _landing(self, number: int, result: str, *args: str) -> str:
+    def _landing(self, number: int, *args: str) -> None:
         """Write a call of a function of `Landing`, by its number."""
         f = self.f
         table = f.op(f"load ptr, ptr {f.op(f'getelementptr i64, ptr %state, i64 {LANDING}')}")
         called = f.op(f"load ptr, ptr {f.op(f'getelementptr i64, ptr {table}, i64 {number}')}")
-        text = f"call {result} {called}({', '.join(f'i64 {a}' for a in args)})"
-        if result != "void":
-            return f.op(text)
-        f.line(text)
-        return ""
+        f.line(f"call void {called}({', '.join(f'i64 {a}' for a in args)})")
 
     def publish(self) -> None:
         self._state("publish")
@@ -334,10 +248,37 @@ class Threads(DeviceStatements):
         """Write a call about what the thread has done."""
         self.f.line(f"call void @tensorc_{name}({', '.join(('ptr %state', 'i64 %thread', *args))})")
 
+    def _loop(self, s: Loop, pieces: tuple[Piece, ...]) -> None:
+        nest = self._watched.nest(s) if self._ahead and not pieces and not self._starts_copies else None
+        if nest is None:
+            super()._loop(s, pieces)
+            return
+        f, stores = self.f, {id(a.store): a.store for a in nest.ahead}
+        self._ahead = False
+        good, notes = self._watched.checked_ahead(nest, self._width)
+        fast, slow, after = f.label("fast"), f.label("slow"), f.label("after")
+        f.branch_if(good, fast, slow)
+        f.start_block(fast)
+        for note in notes:
+            f.line(note)
+        self._done = {n: frozenset(a.load for a in nest.ahead if a.store is x) for n, x in stores.items()}
+        with f.region():
+            super()._loop(s, pieces)
+        self._done = {}
+        f.branch(after)
+        f.start_block(slow)
+        with f.region():
+            super()._loop(s, pieces)
+        f.branch(after)
+        f.start_block(after)
+        self._ahead = True
+
     def _store(self, s: Store, at: Piece | None) -> None:
         self._here(format_store(s), s.buffer)
         self._watched.starts_copies = self._starts_copies
+        self._watched.done = self._done.get(id(s), frozenset())
         super()._store(s, at)
+        self._watched.done = frozenset()
         if s.buffer in self._described and not self._starts_copies:
             self._state("stored")
         if not self._sums.isdisjoint(buffers_of(s)):

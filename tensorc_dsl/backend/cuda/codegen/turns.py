@@ -22,7 +22,17 @@ from tensorc_dsl.backend.cuda.codegen.watch import (
     STUCK,
     now,
 )
-from tensorc_dsl.backend.cuda.lower.kernels import DeviceKernel, chains_in, users_of
+from tensorc_dsl.backend.cuda.lower.kernels import (
+    Commit,
+    DeviceKernel,
+    Engage,
+    Finish,
+    Publish,
+    Wait,
+    chains_in,
+    inside,
+    users_of,
+)
 from tensorc_dsl.ir.warp import LANES
 
 POISON = -1
@@ -65,7 +75,7 @@ grid:
   br label %make
 make:
   %t = phi i64 [ 0, %grid ], [ %t.next, %make ]
-  call void @tensorc_forget(ptr %state, i64 %t)
+  {"call void @tensorc_forget(ptr %state, i64 %t)" if _queues(k) else ""}
   %made = call ptr @{k.name}(ptr %state, ptr %rows, ptr %shared, i64 %b0, i64 %b1, i64 %b2, i64 %t{more})
   %slot = getelementptr ptr, ptr %handles, i64 %t
   store ptr %made, ptr %slot
@@ -76,6 +86,11 @@ out:
   ret void
 }}
 """
+
+
+def _queues(k: DeviceKernel) -> bool:
+    """Whether threads have something under way: copies, or instructions of warpgroups."""
+    return any(isinstance(s, Commit | Wait | Finish | Publish | Engage) for s in inside(k.body))
 
 
 def _go(k: DeviceKernel) -> str:
@@ -273,6 +288,7 @@ def _released(k: DeviceKernel) -> str:
     return f"""release:
   %a = phi i64 [ 0, %out ], [ %a.next, %release ]
   call void @tensorc_release(ptr %state, i64 %a)
+  call void @tensorc_unframe(ptr %state, i64 %a)
   %a.next = add i64 %a, 1
   %a.more = icmp slt i64 %a.next, {k.threads}
   br i1 %a.more, label %release, label %return

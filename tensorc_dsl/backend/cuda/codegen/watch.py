@@ -34,16 +34,18 @@ from tensorc_dsl.ir.arrays import Array
     PROGRESS,
     RELEASED,
     PASSING,
-) = range(22)
+    PHASES,
+    FRAMES,
+) = range(24)
 """The words of the state: how many faults there were; of the first its kind, statement, buffer, element, thread, the stamp
 that it met, or the alignment that it lacks, and block; what runs: block and barrier; memory for accesses that are not
 made; the last barrier of each thread; the copies that each thread has under way; the accesses of each lane of a warp, if they
 are counted, and the counts; the stamp of the block and barrier, without a thread; memory of the warps for
 their instructions; the instructions of warpgroups that each thread has under way; what boxes are copied by, how often
 something has come of that, and how often each warp has released what it has read; what words that blocks pass on are
-accessed by."""
+accessed by; the words of the mbarriers (`phases`); the memory of each thread's coroutine."""
 
-STATE_WORDS = 24
+STATE_WORDS = 32
 
 OUTSIDE, RACE, APART, UNDER_WAY, MISALIGNED, CHANGED, UNKNOWN, TOUCHED, EARLY, UNARMED, STUCK, STILL, UNMET = range(
     1, 14
@@ -88,8 +90,6 @@ _BLOCK_BITS, _EPOCH_BITS = 40, 12
 FLAG, PLAIN = -(1 << 63), (1 << 63) - 1
 """The bit of a write's stamp that says that it is under way, with which a stamp is above all others; and all other bits."""
 
-FAST = "ptr %s, ptr %rows, i64 %row, ptr %a, i64 %n, i64 %shift, i64 %align, i1 %write, i64 %site, i64 %t"
-
 
 def now(block: str, epoch: str, name: str) -> str:
     """Code that notes the stamp of a block that runs since its barrier of that number, with names that begin with `name`."""
@@ -123,89 +123,6 @@ def _word(n: int) -> str:
 _FAULT = "ptr %s, i64 %kind, i64 %site, i64 %row, i64 %element, i64 %thread, i64 %other"
 _ACCESS = "ptr %s, ptr %rows, i64 %row, ptr %a, i64 %n, i64 %align, i1 %write, i64 %site, i64 %t"
 
-
-def _fast(name: str, each: str) -> str:
-    """A function that does what `tensorc_watch` does where nothing is wrong, and else calls it."""
-    return f"""
-define internal ptr @{name}({FAST}) noinline nounwind {{
-entry:
-  %at = mul i64 %row, {ROW_WORDS}
-  %q0 = getelementptr i64, ptr %rows, i64 %at
-  %base = load i64, ptr %q0
-  %q1 = getelementptr i64, ptr %q0, i64 1
-  %size = load i64, ptr %q1
-  %ai = ptrtoint ptr %a to i64
-  %off = sub i64 %ai, %base
-  %room = sub i64 %size, %n
-  %inside = icmp ule i64 %off, %room
-  %fits = icmp ule i64 %n, %size
-  %low = sub i64 %align, 1
-  %rest = and i64 %ai, %low
-  %straight = icmp eq i64 %rest, 0
-  %ok0 = and i1 %inside, %straight
-  %ok = and i1 %ok0, %fits
-  br i1 %ok, label %within, label %slow
-{each}slow:
-  %there = call ptr @tensorc_watch(ptr %s, ptr %rows, i64 %row, ptr %a, i64 %n, i64 %align, i1 %write, i64 %site, i64 %t)
-  ret ptr %there
-}}
-"""
-
-
-def _stamps(ok: str, update: str) -> str:
-    """The stamps of each element, looked at and renewed: `%w` and `%r`, with `%now` of the block and barrier, `%cur` of the
-    thread in it; `%wold` and `%rold` say that they are from before the barrier, `%wown` and `%rown` from this thread."""
-    return f"""within:
-  %q3 = getelementptr i64, ptr %q0, i64 3
-  %shadow = load ptr, ptr %q3
-  %np = {_word(NOW)}
-  %now = load i64, ptr %np
-  %ts = shl i64 %t, 1
-  %cur = or i64 %now, %ts
-  %first = lshr i64 %off, %shift
-  %many = lshr i64 %n, %shift
-  %stop = add i64 %first, %many
-  br label %each
-each:
-  %e = phi i64 [ %first, %within ], [ %e1, %next ]
-  %e2 = shl i64 %e, 1
-  %wp = getelementptr i64, ptr %shadow, i64 %e2
-  %rp = getelementptr i64, ptr %wp, i64 1
-  %w = load i64, ptr %wp
-  %r = load i64, ptr %rp
-  %wold = icmp ult i64 %w, %now
-  %wown = icmp eq i64 %w, %cur
-  %wok = or i1 %wold, %wown
-  %rold = icmp ult i64 %r, %now
-  %rown = icmp eq i64 %r, %cur
-  %rok = or i1 %rold, %rown
-  {ok}
-  br i1 %go, label %next, label %slow
-next:
-  {update}
-  %e1 = add i64 %e, 1
-  %more = icmp slt i64 %e1, %stop
-  br i1 %more, label %each, label %done
-done:
-  ret ptr %a
-"""
-
-
-_READ = """%also = or i64 %r, 1
-  %same = select i1 %rown, i64 %r, i64 %also
-  %new = select i1 %rold, i64 %cur, i64 %same
-  store i64 %new, ptr %rp"""
-
-FAST_CODE = "".join(
-    (
-        _fast("tensorc_within", "within:\n  ret ptr %a\n"),
-        _fast("tensorc_read", _stamps("%go = and i1 %wok, true", _READ)),
-        _fast("tensorc_write", _stamps("%go = and i1 %wok, %rok", "store i64 %cur, ptr %wp")),
-    )
-)
-"""As `tensorc_watch`, with the logarithm of the size of an element, for nearly all accesses: `tensorc_within` of arrays that
-a kernel only reads, where no thread can meet another; `tensorc_read` and `tensorc_write` of shared memory, whose older stamps
-are all from before a barrier."""
 
 WATCH = f"""
 define internal void @tensorc_fault({_FAULT}) noinline nounwind {{

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from typing import assert_never
 
+from tensorc_dsl.backend.cuda.lower.collectives import is_of_group
 from tensorc_dsl.backend.cuda.lower.kernels import (
     Arm,
     Arrived,
@@ -27,7 +28,11 @@ from tensorc_dsl.backend.cuda.lower.kernels import (
 )
 from tensorc_dsl.ir.expr import Const, Expr
 from tensorc_dsl.ir.program import Store
+from tensorc_dsl.ir.warp import GROUP, LANES
 from tensorc_dsl.lower.flat import Alloc, Collective, Flat, If, Instruction, Loop, Parallel, Shuffle
+
+_TERMS = 4
+"""The terms of an instruction's sums that take as long as a statement."""
 
 
 def most_statements(p: DeviceProgram) -> float:
@@ -61,8 +66,11 @@ def _most(body: tuple[Device | Flat, ...]) -> float:
                 count += _most(inner)
             case Instruction(body=inner) | Shuffle(body=inner):
                 count += _most(inner)
-            case Collective(body=inner):  # a lane loads and stores its elements, and the sums are one call
-                count += _elements(inner)
+            case Collective(
+                intrinsic=i, body=inner
+            ):  # a lane loads and stores its elements, and has a part of the sums
+                lanes = GROUP if is_of_group(i) else LANES
+                count += _elements(inner) + math.prod(a.extent for a in i.axes) / lanes / _TERMS
             case Steps(end=end, body=inner):
                 count += _number(end) * _most(inner)
             case Loop(begin=begin, end=end, body=inner):
