@@ -15,11 +15,11 @@ from itertools import combinations_with_replacement
 
 from tensorc_dsl.affine import isl
 from tensorc_dsl.affine.accesses import home
-from tensorc_dsl.affine.boxed import no_box
 from tensorc_dsl.affine.form import Ranges
 from tensorc_dsl.affine.instruction import Match, Mismatch, Tile
 from tensorc_dsl.affine.sets import NotAffine, loop_conditions, mapping
 from tensorc_dsl.affine.simplify import ranges_below, simplify
+from tensorc_dsl.affine.tensor_maps import no_tensor_map
 from tensorc_dsl.ir.expr import (
     ZERO,
     Expr,
@@ -36,7 +36,7 @@ from tensorc_dsl.ir.expr import (
 )
 from tensorc_dsl.ir.print import format_expr
 from tensorc_dsl.ir.program import For, Intrinsic, Layout, Program, fresh
-from tensorc_dsl.ir.warp import is_box, is_fragment
+from tensorc_dsl.ir.warp import is_fragment, is_tma
 
 _MEMORY = frozenset(("global", "shared", "shared.dyn", "local"))
 """Scopes in memory, whose elements have addresses."""
@@ -64,7 +64,7 @@ class Disagreement:
 
 def misplaced(program: Program, intrinsic: Intrinsic, match: Match) -> Mismatch | None:
     """A mismatch unless each operand is where the instruction requires it: in a fragment of that scope, in memory, or, if a
-    box is copied, in an array that has it."""
+    tile is copied, in an array that has it."""
     for tile in match.tiles:
         scope, wanted = program.buffer(tile.buffer).scope, tile.operand.scope
         wanted = wanted if is_fragment(wanted) else wanted.partition(".")[0]
@@ -73,7 +73,7 @@ def misplaced(program: Program, intrinsic: Intrinsic, match: Match) -> Mismatch 
             where = "in memory" if wanted == "global" else f'in "{wanted}"'
             why = f'`{tile.operand.name}` of {intrinsic.name} is {where}; `{tile.buffer}` is in "{scope}"'
             return Mismatch(why, f"put it {where} (`set_scope`), or a copy (`read_at`, `cache_read`, `cache_write`)")
-    return no_box(program, intrinsic, match) if is_box(intrinsic) else None
+    return no_tensor_map(program, intrinsic, match) if is_tma(intrinsic) else None
 
 
 def disagreement(program: Program, units: Iterable[Unit]) -> Disagreement | None:

@@ -38,7 +38,7 @@ from tensorc_dsl.ir.memo import by_first
 from tensorc_dsl.ir.node import node
 from tensorc_dsl.ir.print import format_expr, format_store
 from tensorc_dsl.ir.program import Block, Buffer, For, Intrinsic, Store, store_at
-from tensorc_dsl.ir.warp import is_box
+from tensorc_dsl.ir.warp import is_tma
 
 _COMMUTES = ("+", "*", "min", "max")
 
@@ -64,8 +64,8 @@ class Filling:
 
 @dataclass(frozen=True, slots=True)
 class Match:
-    """A nest that computes what an instruction does. `axes` are the instruction's, each with the loop that counts it. A box
-    is zero outside of its array: a nest with `filling` does the same if it stores zeros just there, as `no_box` asks."""
+    """A nest that computes what an instruction does. `axes` are the instruction's, each with the loop that counts it. A tile
+    is zero outside of its array: a nest with `filling` does the same if it stores zeros just there (`no_tensor_map`)."""
 
     axes: tuple[tuple[str, str], ...]
     tiles: tuple[Tile, ...]
@@ -119,7 +119,7 @@ def _matched(nest: For, outer: tuple[tuple[str, Expr], ...], intrinsic: Intrinsi
     found = match_store(extents, bound, intrinsic, extent_ranges((*around, *loops)))
     if isinstance(found, Match) and (clash := _overlap(found, intrinsic)) is not None:
         return clash
-    copied = filled(bound.value) if is_box(intrinsic) else None
+    copied = filled(bound.value) if is_tma(intrinsic) else None
     if isinstance(found, Match) and copied is not None and copied.cond is not None:
         found = replace(found, filling=Filling(copied, (*outer, *((x.var, x.extent) for x in loops))))
     return found
@@ -133,7 +133,7 @@ def match_store(
     The elements of the result are assumed to be distinct, which was proved before lowering joined several subscripts to one.
     """
     first: Mismatch | None = None
-    if is_box(intrinsic) and (copied := filled(store.value)) is not None:
+    if is_tma(intrinsic) and (copied := filled(store.value)) is not None:
         store = replace(store, value=copied.load)
     pairs = list(unify(intrinsic.store.value, store.value))
     if not pairs:

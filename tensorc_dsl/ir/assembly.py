@@ -12,11 +12,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from tensorc_dsl.diagnostic import Diagnostic, problem
-from tensorc_dsl.ir.bulk import box_difference
 from tensorc_dsl.ir.expr import loads
 from tensorc_dsl.ir.program import Buffer, Intrinsic
 from tensorc_dsl.ir.ptx import difference
-from tensorc_dsl.ir.warp import GROUP, LANES, MEMORY, SWIZZLES, Described, Held, described, held, is_box, is_described
+from tensorc_dsl.ir.tma import tma_difference
+from tensorc_dsl.ir.warp import GROUP, LANES, MEMORY, SWIZZLES, Described, Held, described, held, is_described, is_tma
 from tensorc_dsl.ir.wgmma import wgmma_difference
 from tensorc_dsl.source import Span
 from tensorc_dsl.syntax.names import near
@@ -151,7 +151,7 @@ def assembly_faults(i: Intrinsic, code: str, span: Span) -> Iterator[Diagnostic]
         if len(warps) == len(found):
             yield from _meanings(i, lines, warps, span)
         else:
-            known = box_difference if is_box(i) else wgmma_difference
+            known = tma_difference if is_tma(i) else wgmma_difference
             other = known(i, [_plain(x) for x in lines if x.opcode], found)
             if other is not None:
                 yield OTHER_MEANING(span, opcode=lines[-1].opcode or lines[-2].opcode, why=other[0], repair=other[1])

@@ -109,8 +109,8 @@ def is_described(scope: str) -> bool:
     return scope not in MEMORY and not is_fragment(scope)
 
 
-def is_box(i: Intrinsic) -> bool:
-    """Whether an instruction moves a box of an array, of which it gets a tensor map: a scope that begins with `global.`."""
+def is_tma(i: Intrinsic) -> bool:
+    """Whether an instruction moves a tile of an array, of which it gets a tensor map: a scope that begins with `global.`."""
     return any(is_described(b.scope) and b.scope.partition(".")[0] == "global" for b in i.operands)
 
 

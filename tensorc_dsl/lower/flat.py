@@ -84,8 +84,8 @@ class Instruction:
 
 @node
 class TensorMap:
-    """Boxes of an array of some shape: the elements of each along every dimension, and the bytes of a swizzle, by which their
-    units of 16 bytes are permuted where they are copied to."""
+    """The tensor map of an array of some shape: the elements of a tile along every dimension, and the bytes of the swizzle by
+    which its units of 16 bytes are permuted in shared memory."""
 
     array: str
     dtype: DType
@@ -95,8 +95,8 @@ class TensorMap:
 
 
 @node
-class Box:
-    """A box of an array, with the subscripts of its first element. Elements outside of the array are zeros."""
+class TmaTile:
+    """A tile that TMA loads, with the subscripts of its first element. Elements outside of the array are zeros."""
 
     map: TensorMap
     origin: tuple[Expr, ...]
@@ -106,13 +106,13 @@ class Box:
 class Collective:
     """An instruction that the lanes of a warp do together, by the assembly `code`. `body` is what one lane accesses: loops
     over the elements that it has of each operand, of a kind that no pass changes, around a store of the instruction's form.
-    One that moves a box is started by one thread, and accesses it whole.
+    A TMA load is started by one thread, and accesses its tile whole.
     """
 
     intrinsic: Intrinsic
     code: str
     body: tuple[Flat, ...]
-    box: Box | None = None
+    tile: TmaTile | None = None
 
 
 @node
@@ -213,8 +213,8 @@ def map_exprs(s: Flat, new: Callable[[Expr], Expr]) -> Flat:
             return replace(s, cond=new(s.cond))
         case Instruction():
             return replace(s, tiles=tuple(_mapped_tile(t, new) for t in s.tiles))
-        case Collective(box=Box() as box):
-            return replace(s, box=replace(box, origin=tuple(map(new, box.origin))))
+        case Collective(tile=TmaTile() as tile):
+            return replace(s, tile=replace(tile, origin=tuple(map(new, tile.origin))))
         case Alloc() | Collective() | Shuffle():
             return s
         case _:
@@ -258,8 +258,8 @@ def _lines(body: tuple[Flat, ...], pad: str) -> Iterator[str]:
                 yield f'{pad}with {name}: {dtype}[{format_expr(size)}] in "{space}" {{'
             case Instruction(intrinsic=intrinsic, tiles=tiles):
                 yield f"{pad}{intrinsic.name}({', '.join(map(_tile, tiles))}) or {{"
-            case Collective(intrinsic=intrinsic, code=code, box=box):
-                yield f'{pad}{intrinsic.name}{"" if box is None else _box(box)} by "{code}" {{'
+            case Collective(intrinsic=intrinsic, code=code, tile=tile):
+                yield f'{pad}{intrinsic.name}{"" if tile is None else _tma_tile(tile)} by "{code}" {{'
             case Shuffle(move=move, by=by):
                 yield f"{pad}shuffle {move} {by} {{"
             case _:
@@ -268,8 +268,8 @@ def _lines(body: tuple[Flat, ...], pad: str) -> Iterator[str]:
         yield f"{pad}}}"
 
 
-def _box(b: Box) -> str:
-    """A box as text, ` of 64 x 64 from A[i * 64, k]`."""
+def _tma_tile(b: TmaTile) -> str:
+    """A tile of an array as text, ` of 64 x 64 from A[i * 64, k]`."""
     return f" of {' x '.join(map(str, b.map.sizes))} from {b.map.array}[{', '.join(map(format_expr, b.origin))}]"
 
 

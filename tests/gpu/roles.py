@@ -21,7 +21,7 @@ STAGES = '@("pipeline.stages", "0, 0, 2")'
 def roles(
     ahead: int = 2, rounds: int = 5, names: str = "fetch, fetch, use", registers: str = ""
 ) -> tuple[tuple[str, str], ...]:
-    """The changes by which the product of `hand` has roles, and boxes come so far ahead in so many rounds."""
+    """The changes by which the product of `hand` has roles, and TMA loads run so far ahead in so many rounds."""
     notes = f'@("specialize.roles", "{names}")' + (f' @("specialize.registers", "{registers}")' if registers else "")
     return (
         (STAGES, f'@("pipeline.stages", "0, 0, {ahead}") {notes}'),
@@ -36,15 +36,15 @@ def lines(found: DeviceProgram, of_interest: tuple[str, ...]) -> list[str]:
     return [x.split("_m64")[0] for x in every if x.startswith(of_interest)]
 
 
-WORDS = ("set", "one", "wait", "release", "barrier", "for s", "for t", "if", "fetch,", "use,", "multiply,")
+WORDS = ("mbarrier.", "one", "barrier", "for s", "for t", "if", "role ")
 
 
 @cache
 def product(rows: int, rounds: int, ahead: int) -> tuple[Program, DeviceProgram]:
-    """A product of `rows` rows by one warpgroup for each 64, whose factors are fetched."""
+    """A product of `rows` rows by one warpgroup for each 64, whose factors TMA loads."""
     with TemporaryDirectory() as folder:
         t = hopper(Path(folder), f"half_transposed(M={rows}, N=64, K={64 * rounds})")
-        both = {"copied": "boxes", "copied_1": "boxes", "beside": True, "ahead": ahead}
+        both = {"copied": "tma", "copied_1": "tma", "beside": True, "ahead": ahead}
         (found,) = drawn(t, {"warpgroups": True, "inner": (1, rows // 64, 1, 64), **both})[:1]
         return found
 

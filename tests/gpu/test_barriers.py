@@ -17,7 +17,7 @@ from tensorc_dsl.backend.cuda.lower.kernels import (
     Guard,
     Phase,
     Steps,
-    Wait,
+    WaitGroup,
     barriers_in,
 )
 from tensorc_dsl.backend.cuda.lower.lower import lower_device
@@ -150,7 +150,7 @@ def check_each_is_needed(kernels: DeviceProgram, p: Program, inputs: dict[str, A
             fewer = (*kernels.kernels[:n], without_barrier(k, number), *kernels.kernels[n + 1 :])
             fault, _ = emulated(replace(kernels, kernels=fewer), p, given)
             # Where a barrier stands behind a wait, a thread meets a copy of another one, whose own wait has not come.
-            assert any(words in fault for words in ("meet without a barrier", "copy is under way")), (k.name, number)
+            assert any(words in fault for words in ("meet without a barrier", "copy is in flight")), (k.name, number)
             count += 1
     return count
 
@@ -191,7 +191,7 @@ def test_a_tiled_product_has_at_most_two_barriers_a_step() -> None:
             for s in k.body:
                 if isinstance(s, Steps) and barriers_in(s.body):
                     steps += 1
-                    ahead = any(isinstance(x, Wait) for x in s.body)
+                    ahead = any(isinstance(x, WaitGroup) for x in s.body)
                     assert sum(isinstance(x, Barrier) for x in s.body) == barriers_in(s.body) == (1 if ahead else 2)
     assert steps
 

@@ -35,20 +35,20 @@ def convolved(x: Array, f: Array, *, pad: int = 0, stride: int = 1, dilation: in
     return out
 
 
-BOXES: dict[str, Decision] = {"copied": "boxes", "copied_1": "boxes"}
+TMA: dict[str, Decision] = {"copied": "tma", "copied_1": "tma"}
 
 CASES: dict[str, tuple[str, str, dict[str, int], dict[str, Decision]]] = {
     "a window of an image": (
         "conv2d_nhwc(N=1, H=9, W=8, CI=64, KH=3, KW=3, CO=64",
         "f16",
         {"pad": 1},
-        {"window": 3, "filled": True, **BOXES},
+        {"window": 3, "filled": True, **TMA},
     ),
     "a window, by roles": (
         "conv2d_nhwc(N=1, H=5, W=14, CI=64, KH=3, KW=3, CO=64",
         "f16",
         {"pad": 1},
-        {"window": 2, "filled": True, "filled_1": True, **BOXES, "beside": True, "ahead": 2},
+        {"window": 2, "filled": True, "filled_1": True, **TMA, "beside": True, "ahead": 2},
     ),
     "a window of two images": (
         "conv1d_nlc(N=2, L=33, CI=64, KL=3, CO=64",

@@ -47,7 +47,7 @@ CASES: dict[str, tuple[str, dict[str, Decision], Callable[..., Array]]] = {
     ),
     "256 columns of rows at once": (
         "any_product(M=64, N=256, K=64, T=bf16, Acc=f32)",
-        {"inner_1": (1, 1, 4, 64), "times": 4, "copied_1": "boxes"},
+        {"inner_1": (1, 1, 4, 64), "times": 4, "copied_1": "tma"},
         lambda a, b: a @ b,
     ),
     "columns of the left, 128 at once": (
@@ -58,35 +58,35 @@ CASES: dict[str, tuple[str, dict[str, Decision], Callable[..., Array]]] = {
     "columns of both": ("any_turned(M=64, N=64, K=64, T=f16, Acc=f32)", {}, lambda a, b: a.T @ b.T),
     "odd": ("half_matmul(M=50, N=70, K=72)", {}, lambda a, b: a @ b),
     "batched": ("half_batched(B=2, M=64, N=64, K=64)", {}, lambda a, b: a @ b),
-    "boxes": (
+    "tma": (
         "half_transposed(M=64, N=64, K=192)",
-        {"copied": "boxes", "copied_1": "boxes", "ahead": 2},
+        {"copied": "tma", "copied_1": "tma", "ahead": 2},
         lambda a, b: a @ b.T,
     ),
     "roles": (
         "half_transposed(M=256, N=64, K=192)",
-        {"inner": (1, 4, 1, 64), "copied": "boxes", "copied_1": "boxes", "beside": True, "ahead": 2},
+        {"inner": (1, 4, 1, 64), "copied": "tma", "copied_1": "tma", "beside": True, "ahead": 2},
         lambda a, b: a @ b.T,
     ),
     "a role beyond the array": (
         "half_matmul(M=50, N=136, K=72)",
-        {"copied": "boxes", "copied_1": "boxes", "filled": True, "filled_1": True, "beside": True, "ahead": 1},
+        {"copied": "tma", "copied_1": "tma", "filled": True, "filled_1": True, "beside": True, "ahead": 1},
         lambda a, b: a @ b,
     ),
-    "boxes beyond the array": (
+    "tiles beyond the array": (
         "half_matmul(M=50, N=72, K=72)",
-        {"copied": "boxes", "copied_1": "boxes", "filled": True, "filled_1": True},
+        {"copied": "tma", "copied_1": "tma", "filled": True, "filled_1": True},
         lambda a, b: a @ b,
     ),
-    "boxes of a batch": (
+    "tiles of a batch": (
         "half_batched(B=2, M=64, N=64, K=64)",
-        {"copied": "boxes", "copied_1": "boxes"},
+        {"copied": "tma", "copied_1": "tma"},
         lambda a, b: a @ b,
     ),
     "e4m3": ("two_types(M=64, N=64, K=256, S=f8e4m3, T=f8e4m3)", {}, lambda a, b: a @ b.T),
     "e4m3, boxes": (
         "two_types(M=128, N=64, K=256, S=f8e4m3, T=f8e4m3)",
-        {"copied": "boxes", "copied_1": "boxes", "ahead": 2},
+        {"copied": "tma", "copied_1": "tma", "ahead": 2},
         lambda a, b: a @ b.T,
     ),
     "e5m2, 128 columns at once": (
@@ -97,7 +97,7 @@ CASES: dict[str, tuple[str, dict[str, Decision], Callable[..., Array]]] = {
     "e4m3 and e5m2, odd": ("two_types(M=50, N=70, K=144, S=f8e4m3, T=f8e5m2)", {}, lambda a, b: a @ b.T),
     "e5m2 and e4m3, boxes": (
         "two_types(M=64, N=64, K=128, S=f8e5m2, T=f8e4m3)",
-        {"copied": "boxes", "copied_1": "boxes"},
+        {"copied": "tma", "copied_1": "tma"},
         lambda a, b: a @ b.T,
     ),
     "e4m3, rows of both": ("any_product(M=64, N=64, K=128, T=f8e4m3, Acc=f32)", {}, lambda a, b: a @ b),
@@ -122,8 +122,8 @@ FEW = (
     "256 columns of rows at once",
     "columns of the left, 128 at once",
     "odd",
-    "boxes",
-    "boxes beyond the array",
+    "tma",
+    "tiles beyond the array",
     "roles",
     "a role beyond the array",
     "bias",

@@ -19,8 +19,8 @@ from tensorc_dsl.backend.cuda.runtime import encode
 from tensorc_dsl.backend.protocol import KernelFault
 from tensorc_dsl.ir.target import Target
 from tests.gpu.pretend import pretended
-from tests.gpu.test_boxes import FEATURES, hand
 from tests.gpu.test_loader import DRIVER
+from tests.gpu.test_tma import FEATURES, hand
 
 TARGET = Target(cpu="sm_90a", features=",".join(FEATURES))
 
@@ -72,7 +72,7 @@ def test_a_launch_has_maps_before_its_arrays(monkeypatch: pytest.MonkeyPatch) ->
 
 
 def test_a_driver_that_makes_no_map_is_a_fault(monkeypatch: pytest.MonkeyPatch) -> None:
-    with pytest.raises(KernelFault, match="the GPU's driver makes no tensor map of boxes of 8 x 32: error 1"):
+    with pytest.raises(KernelFault, match="the GPU's driver makes no tensor map of tiles of 8 x 32: error 1"):
         call(monkeypatch, 1)
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tensorc_dsl.backend.cuda.emulate import emulation
-from tensorc_dsl.backend.cuda.lower.kernels import DeviceProgram, Shared, collectives_in, fetches_in
+from tensorc_dsl.backend.cuda.lower.kernels import DeviceProgram, Shared, collectives_in, tma_loads_in
 from tensorc_dsl.backend.cuda.lower.lower import lower_device
 from tensorc_dsl.backend.cuda.model.counts import counted
 from tensorc_dsl.backend.cuda.model.machines import machine_of
@@ -189,7 +189,7 @@ def test_products_of_warpgroups_take_the_time_of_four_warps(tmp_path: Path) -> N
     assert h100.product_cycles("f16", 2048.0, of_group=True) == 1 < h100.product_cycles("f16", 2048.0, of_group=False)
 
 
-@pytest.mark.parametrize("copied", ["boxes", "threads"])
+@pytest.mark.parametrize("copied", ["tma", "threads"])
 def test_copies_that_run_ahead_hide_their_latency(copied: str, tmp_path: Path) -> None:
     t = hopper(tmp_path, "half_transposed(M=64, N=64, K=512)")
     decided: dict[str, Decision] = {"warpgroups": True, "copied": copied, "copied_1": copied, "width": 8, "width_1": 8}
@@ -197,7 +197,7 @@ def test_copies_that_run_ahead_hide_their_latency(copied: str, tmp_path: Path) -
     for ahead in (1, 3):
         trace = t.drawn_from(condition(t.model, {**decided, "ahead": ahead})).sample(0)
         found = lower_device(trace.program, t.target.feature_names)
-        assert (any(True for k in found.kernels for _ in fetches_in(k.body))) == (copied == "boxes")
+        assert (any(True for k in found.kernels for _ in tma_loads_in(k.body))) == (copied == "tma")
         waits += [e.latency for e in estimates(found, t.target, {})]
     assert waits[1] < 0.8 * waits[0]
 

@@ -13,7 +13,7 @@ import pytest
 import tensorc_dsl as td
 from tensorc_dsl.api.tasks import Task
 from tensorc_dsl.backend.cuda.emulate import emulation
-from tensorc_dsl.backend.cuda.lower.kernels import DeviceProgram, barriers_in, boxes_in, fetches_in
+from tensorc_dsl.backend.cuda.lower.kernels import DeviceProgram, barriers_in, tma_in, tma_loads_in
 from tensorc_dsl.backend.cuda.lower.lower import lower_device
 from tensorc_dsl.backend.cuda.lower.numbers import evaluate
 from tensorc_dsl.backend.cuda.lower.text import format_device
@@ -142,8 +142,8 @@ def task(folder: Path, text: str) -> Task:
 
 @cache
 def product(by: str, beside: bool, rows: int = 2, columns: int = 3, height: int = 1) -> tuple[Program, DeviceProgram]:
-    """A product of some tiles with copies ahead, by boxes or by threads, with a role of their own or none."""
-    boxes: dict[str, Decision] = {"beside": beside} if by == "boxes" else {}
+    """A product of some tiles with copies ahead, by TMA or by threads, with a role of their own or none."""
+    boxes: dict[str, Decision] = {"beside": beside} if by == "tma" else {}
     late: dict[str, Decision] = {} if beside else {"late": True}
     ways: dict[str, Decision] = {"copied": by, "copied_1": by, "ahead": 2, **boxes, **late}
     tiles: dict[str, Decision] = {"inner": (rows, 1, 1, 64), "inner_1": (columns, 1, 1, 64)}
@@ -152,9 +152,9 @@ def product(by: str, beside: bool, rows: int = 2, columns: int = 3, height: int 
         return drawn(t, {"warpgroups": True, "height": height, "persistent": True, **tiles, **ways})[0]
 
 
-@pytest.mark.parametrize(("by", "beside"), [("boxes", True), ("boxes", False), ("threads", False)])
+@pytest.mark.parametrize(("by", "beside"), [("tma", True), ("tma", False), ("threads", False)])
 def test_tiles_of_a_product_are_taken_in_turn(by: str, beside: bool, tmp_path: Path) -> None:
-    """Three tiles for each of two blocks: phases of arrivals, groups of copies and products go on in the next one."""
+    """Three tiles for each of two blocks: phases of mbarriers, groups of copies and products go on in the next one."""
     program, found = product(by, beside)
     assert lines(found, ("for i_0",)) == ["for i_0_j_0.turn in 0 .. 3 {"] * (2 if beside else 1)
     assert exact(program, found) == ("", True)
@@ -164,22 +164,22 @@ def test_tiles_of_a_product_are_taken_in_turn(by: str, beside: bool, tmp_path: P
         assert "C75" not in said
 
 
-def test_the_role_that_fetches_begins_the_next_tile_while_the_last_one_is_stored() -> None:
+def test_the_producer_begins_the_next_tile_while_the_last_one_is_stored() -> None:
     """No barrier is in the turns, and stores of a tile are in the other role alone."""
-    _, found = product("boxes", True)
-    assert lines(found, ("barrier", "fetch,", "multiply,", "for", "one", "wgmma", "vectorized", "release")) == [
+    _, found = product("tma", True)
+    assert lines(found, ("barrier", "role ", "for", "one", "wgmma_", "vectorized", "mbarrier.arrive")) == [
         "barrier",
-        "fetch, one of 32 threads {",
+        "role producer, one of 32 threads {",
         "for i_0_j_0.turn in 0 .. 3 {",
         "for k_0 in 0 .. 2 {",
-        "one thread fetches 16384 bytes, to arrival k_0 % 3 {",
-        "multiply, 128 threads {",
+        "one thread starts TMA loads, expect_tx 16384 bytes at mbarrier k_0 % 3 {",
+        "role consumer, 128 threads {",
         "for i_0_j_0.turn in 0 .. 3 {",
         "vectorized for j_3_init_2 in 0 .. 2 {",
         "for k_0 in 0 .. 2 {",
         "wgmma",
-        "release at arrival (k_0 + 2) % 3 + 3",
-        "release at arrival 4",
+        "mbarrier.arrive (k_0 + 2) % 3 + 3",
+        "mbarrier.arrive 4",
         "vectorized for ax1_2_2 in 0 .. 2 {",
     ]
 
@@ -187,11 +187,11 @@ def test_the_role_that_fetches_begins_the_next_tile_while_the_last_one_is_stored
 @pytest.mark.parametrize("height", [2, 4])
 def test_blocks_that_follow_each_other_share_rows_and_columns(height: int) -> None:
     """The tiles of blocks in their order: `height` rows of a column, then those of the next column."""
-    program, found = product("boxes", True, 4, 2, height)
+    program, found = product("tma", True, 4, 2, height)
     assert exact(program, found) == ("", True)
     (k,) = found.kernels
     (box,) = (
-        s.box for f in fetches_in(k.body) for s in boxes_in(f.body) if s.box is not None and s.box.map.array == "A"
+        s.tile for f in tma_loads_in(k.body) for s in tma_in(f.body) if s.tile is not None and s.tile.map.array == "A"
     )
     (turn,) = (x for x in free_vars(box.origin[0]) if x.endswith(".turn"))
     n = np.arange(8, dtype=np.int64)

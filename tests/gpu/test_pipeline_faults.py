@@ -13,7 +13,7 @@ from tensorc_dsl.affine.pipeline import versions
 from tensorc_dsl.backend.cuda.codegen.device import DeviceStatements
 from tensorc_dsl.backend.cuda.lower import copies as copies_room
 from tensorc_dsl.backend.cuda.lower import stages
-from tensorc_dsl.backend.cuda.lower.kernels import Commit, Device, DeviceProgram, Nested, Phase, Wait
+from tensorc_dsl.backend.cuda.lower.kernels import CommitGroup, Device, DeviceProgram, Nested, Phase, WaitGroup
 from tensorc_dsl.backend.cuda.lower.lower import lower_device
 from tensorc_dsl.backend.llvm.codegen.body import Expressions
 from tensorc_dsl.ir.expr import Expr, Load, Select, Var, add, index, substitute, transform
@@ -44,15 +44,15 @@ def changed(p: DeviceProgram, change: Callable[[Device], Device | None]) -> Devi
 
 
 def late(s: Device) -> Device:
-    return replace(s, groups=s.groups + 1) if isinstance(s, Wait) else s
+    return replace(s, groups=s.groups + 1) if isinstance(s, WaitGroup) else s
 
 
 def no_wait(s: Device) -> Device | None:
-    return None if isinstance(s, Wait) else s
+    return None if isinstance(s, WaitGroup) else s
 
 
 def no_commit(s: Device) -> Device | None:
-    return None if isinstance(s, Commit) else s
+    return None if isinstance(s, CommitGroup) else s
 
 
 def other_version(s: Device) -> Device:
@@ -78,7 +78,8 @@ def test_a_wait_for_too_few_and_a_wrong_version_are_found(
     p = pipe(stage)
     fault, _ = emulated(changed(lower_device(p), change), p, make_inputs(p, 0))
     assert re.search(
-        r"accesses element \d+ of `T` in `C\[.*to which a copy is under way|meet without a barrier.*of `T`", fault
+        r"accesses element \d+ of `T` in `C\[.*to which an asynchronous copy is in flight|meet without a barrier.*of `T`",
+        fault,
     )
 
 
@@ -94,7 +95,7 @@ def test_too_few_versions_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr(stages, "versions", fewer)
     p = pipe("0, 2")
-    assert "to which a copy is under way" in emulated(lower_device(p), p, make_inputs(p, 0))[0]
+    assert "to which an asynchronous copy is in flight" in emulated(lower_device(p), p, make_inputs(p, 0))[0]
 
 
 PADDED = "A[vi, vj - 4] if vj >= 4 else 0.0"

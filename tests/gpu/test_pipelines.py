@@ -8,7 +8,15 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tensorc_dsl.backend.cuda.lower.kernels import Commit, DeviceProgram, Phase, Steps, Wait, barriers_in, inside
+from tensorc_dsl.backend.cuda.lower.kernels import (
+    CommitGroup,
+    DeviceProgram,
+    Phase,
+    Steps,
+    WaitGroup,
+    barriers_in,
+    inside,
+)
 from tensorc_dsl.backend.cuda.lower.lower import lower_device, require_room
 from tensorc_dsl.backend.cuda.lower.text import format_device
 from tensorc_dsl.ir.expr import constant
@@ -78,7 +86,7 @@ def copies(p: DeviceProgram) -> list[Phase]:
 
 
 def waits(p: DeviceProgram) -> list[int]:
-    return [s.groups for k in p.kernels for s in inside(k.body) if isinstance(s, Wait)]
+    return [s.groups for k in p.kernels for s in inside(k.body) if isinstance(s, WaitGroup)]
 
 
 @pytest.mark.parametrize(
@@ -92,7 +100,7 @@ def test_copies_run_ahead_with_one_barrier_a_round(ahead: int, order: str, count
     assert copies(kernels) and waits(kernels) == [ahead - 1]
     (body,) = (s for s in k.body if isinstance(s, Steps) and s.var == "i")
     assert barriers_in((body,)) == barriers_in(k.body) == 1
-    assert any(isinstance(s, Commit) for s in body.body)
+    assert any(isinstance(s, CommitGroup) for s in body.body)
 
 
 @pytest.mark.parametrize("ahead", [1, 2])

@@ -10,7 +10,17 @@ import pytest
 
 from tensorc_dsl.backend.cuda.codegen.threads import Threads
 from tensorc_dsl.backend.cuda.lower import structure
-from tensorc_dsl.backend.cuda.lower.kernels import Arm, Arrived, Device, Fetch, Finish, Guard, Release, Role, Steps
+from tensorc_dsl.backend.cuda.lower.kernels import (
+    ArriveMbarrier,
+    Device,
+    Guard,
+    InitMbarriers,
+    Role,
+    Steps,
+    TmaLoad,
+    WaitMbarrier,
+    WgmmaWait,
+)
 from tensorc_dsl.backend.cuda.lower.lower import lower_device
 from tensorc_dsl.backend.cuda.lower.pipelines import versioned
 from tensorc_dsl.ir.expr import add, index
@@ -18,8 +28,8 @@ from tensorc_dsl.ir.print import format_expr
 from tensorc_dsl.lower.flat import Flat, LowerError
 from tests.gpu.roles import exact, product, roles
 from tests.gpu.tensor_cores import run
-from tests.gpu.test_boxes import FEATURES, hand
 from tests.gpu.test_pipeline_faults import changed
+from tests.gpu.test_tma import FEATURES, hand
 
 
 def of_role(name: str, change: Callable[[Device], Device | None]) -> Callable[[Device], Device | None]:
@@ -41,39 +51,41 @@ def removed(kind: type[Device]) -> Callable[[Device], Device | None]:
 
 
 def awaited(more: int) -> Callable[[Device], Device]:
-    """So many warps more at each arrival of warps."""
-    return lambda s: replace(s, awaited=tuple(n + more if n else 0 for n in s.awaited)) if isinstance(s, Arm) else s
+    """So many warps more at each mbarrier of warps."""
+    return lambda s: (
+        replace(s, awaited=tuple(n + more if n else 0 for n in s.awaited)) if isinstance(s, InitMbarriers) else s
+    )
 
 
-def first_slot(kind: type[Arrived | Release]) -> Callable[[Device], Device]:
-    """The arrival of the first of three slots in each round."""
+def first_slot(kind: type[WaitMbarrier | ArriveMbarrier]) -> Callable[[Device], Device]:
+    """The mbarrier of the first of three slots in each round."""
     return lambda s: replace(s, at=index(3 if "3 +" in format_expr(s.at) else 0)) if isinstance(s, kind) else s
 
 
 def early(s: Device) -> Device:
     """The slot is released before it is used."""
-    if not isinstance(s, Steps) or not isinstance(s.body[-1], Release):
+    if not isinstance(s, Steps) or not isinstance(s.body[-1], ArriveMbarrier):
         return s
     return replace(s, body=(s.body[0], s.body[-1], *s.body[1:-1]))
 
 
-NEVER = r"waits at an arrival for what does not come"
-HELD = r"starts boxes where a warp may still read"
-WAY = r"to which a copy is under way"
-PHASES = r"at different phases of an arrival"
+NEVER = r"waits at an mbarrier whose phase never completes"
+HELD = r"starts a TMA load to shared memory that a warp may still read"
+WAY = r"to which an asynchronous copy is in flight"
+PHASES = r"in different phases of an mbarrier"
 
 FAULTS: dict[str, tuple[Callable[[Device], Device | None], str]] = {
     "released before it is read": (early, rf"{HELD}|{WAY}"),
-    "not released": (of_role("use", removed(Release)), NEVER),
-    "one slot released": (of_role("use", first_slot(Release)), NEVER),
+    "not released": (of_role("use", removed(ArriveMbarrier)), NEVER),
+    "one slot released": (of_role("use", first_slot(ArriveMbarrier)), NEVER),
     "one warp too few": (awaited(-1), rf"{HELD}|{WAY}|{NEVER}|{PHASES}"),
     "one warp too many": (awaited(1), NEVER),
-    "nobody waits for room": (of_role("fetch", removed(Arrived)), rf"{HELD}|{WAY}|{PHASES}"),
-    "room of one slot": (of_role("fetch", first_slot(Arrived)), rf"{HELD}|{WAY}|{NEVER}|{PHASES}"),
-    "nobody waits for bytes": (of_role("use", removed(Arrived)), rf"{HELD}|{WAY}"),
-    "bytes of one slot": (of_role("use", first_slot(Arrived)), rf"{WAY}|{NEVER}"),
-    "nothing is fetched": (of_role("fetch", removed(Fetch)), NEVER),
-    "no role fetches": (lambda s: None if isinstance(s, Role) and s.alone else s, NEVER),
+    "nobody waits for room": (of_role("fetch", removed(WaitMbarrier)), rf"{HELD}|{WAY}|{PHASES}"),
+    "room of one slot": (of_role("fetch", first_slot(WaitMbarrier)), rf"{HELD}|{WAY}|{NEVER}|{PHASES}"),
+    "nobody waits for bytes": (of_role("use", removed(WaitMbarrier)), rf"{HELD}|{WAY}"),
+    "bytes of one slot": (of_role("use", first_slot(WaitMbarrier)), rf"{WAY}|{NEVER}"),
+    "nothing is loaded": (of_role("fetch", removed(TmaLoad)), NEVER),
+    "no role loads": (lambda s: None if isinstance(s, Role) and s.alone else s, NEVER),
 }
 
 
@@ -88,25 +100,27 @@ def test_what_is_wrong_between_roles_is_found(case: str) -> None:
 
 def at_once(s: Device) -> Device:
     """The slot of a round is released in it, while its products are under way."""
-    if not isinstance(s, Steps) or not any(isinstance(x, Finish) for x in s.body):
+    if not isinstance(s, Steps) or not any(isinstance(x, WgmmaWait) for x in s.body):
         return s
     body = [x.body[0] if isinstance(x, Guard) else x for x in s.body]
-    slot = next(x for x in body if isinstance(x, Arrived)).at
-    return replace(s, body=tuple(replace(x, at=add(index(3), slot)) if isinstance(x, Release) else x for x in body))
+    slot = next(x for x in body if isinstance(x, WaitMbarrier)).at
+    return replace(
+        s, body=tuple(replace(x, at=add(index(3), slot)) if isinstance(x, ArriveMbarrier) else x for x in body)
+    )
 
 
 def before_the_wait(s: Device) -> Device:
     """The slot of the round before is released before its products are waited for."""
-    if not isinstance(s, Steps) or not any(isinstance(x, Finish) for x in s.body):
+    if not isinstance(s, Steps) or not any(isinstance(x, WgmmaWait) for x in s.body):
         return s
     return replace(s, body=(s.body[0], s.body[-1], *s.body[1:-1]))
 
 
 BESIDE: dict[str, tuple[Callable[[Device], Device | None], str]] = {
-    "released in its round": (of_role("multiply", at_once), rf"{HELD}|{WAY}|{NEVER}|{PHASES}"),
-    "released before the wait": (of_role("multiply", before_the_wait), rf"{HELD}|{WAY}|{PHASES}"),
+    "released in its round": (of_role("consumer", at_once), rf"{HELD}|{WAY}|{NEVER}|{PHASES}"),
+    "released before the wait": (of_role("consumer", before_the_wait), rf"{HELD}|{WAY}|{PHASES}"),
     "not released in the rounds": (
-        of_role("multiply", lambda s: None if isinstance(s, Guard) and isinstance(s.body[0], Release) else s),
+        of_role("consumer", lambda s: None if isinstance(s, Guard) and isinstance(s.body[0], ArriveMbarrier) else s),
         NEVER,
     ),
 }
@@ -136,7 +150,7 @@ def test_a_wrong_parity_of_room_is_found(turned: bool, monkeypatch: pytest.Monke
     assert re.search(rf"{NEVER}|{HELD}|{WAY}|{PHASES}", fault), fault
 
 
-def test_boxes_that_may_come_to_what_is_read_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_loads_that_may_come_to_what_is_read_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     """Three slots whose buffers have two versions."""
 
     def fewer(body: tuple[Flat, ...], buffer: str, var: str, count: int, size: int) -> tuple[Flat, ...]:
@@ -145,4 +159,4 @@ def test_boxes_that_may_come_to_what_is_read_are_refused(monkeypatch: pytest.Mon
     monkeypatch.setattr(structure, "versioned", fewer)
     with pytest.raises(LowerError) as e:
         lower_device(hand(changes=roles()), FEATURES)
-    assert str(e.value) == "a box of `fetch` may come to an element of `As` that `use` still reads; leave roles out"
+    assert str(e.value) == "a TMA load of `fetch` may write an element of `As` that `use` still reads; leave roles out"

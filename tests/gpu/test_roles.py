@@ -1,4 +1,4 @@
-"""Roles: a warp fetches boxes for those that use them, exact for all numbers of slots, and what is wrong is found."""
+"""Roles: a producer warp starts TMA loads for the consumers, exact for all numbers of slots, and what is wrong is found."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from tensorc_dsl.source import Source
 from tests.gpu.kernels import emulated, ptx
 from tests.gpu.roles import WORDS, exact, lines, product, roles
 from tests.gpu.tensor_cores import run, whole_numbers
-from tests.gpu.test_boxes import BOX, FEATURES, OPEN, PADDED, hand
+from tests.gpu.test_tma import BOX, FEATURES, OPEN, PADDED, hand
 
 
 def test_what_is_outside_of_an_array_is_zero() -> None:
@@ -32,47 +32,48 @@ def test_what_is_outside_of_an_array_is_zero() -> None:
     assert fault == "" and all(np.array_equal(x["C"], expected) for x in outputs)
 
 
-def test_an_array_of_open_size_is_fetched() -> None:
+def test_an_array_of_open_size_is_loaded() -> None:
     assert "has no roles" not in format_device(lower_device(hand(changes=(*OPEN, *roles())), FEATURES))
 
 
 def test_what_stands_around_roles_is_placed() -> None:
-    """No barrier is in the rounds. One warp fetches, and each warp of the others says when it has read."""
+    """No barrier is in the rounds. One warp loads, and each warp of the others says when it has read."""
     assert lines(lower_device(hand(changes=roles()), FEATURES), WORDS) == [
-        "set up 6 arrivals, 3 of 2 warps",
+        "mbarrier.init of 6 mbarriers, arrival counts 1, 1, 1, 2, 2, 2",
         "barrier",
-        "fetch, one of 32 threads {",
+        "role fetch, one of 32 threads {",
         "for s in 0 .. 5 {",
-        "wait for arrival 3 + s % 3",
-        "one thread fetches 3072 bytes, to arrival s % 3 {",
-        "use, 64 threads {",
+        "mbarrier.try_wait 3 + s % 3",
+        "one thread starts TMA loads, expect_tx 3072 bytes at mbarrier s % 3 {",
+        "role use, 64 threads {",
         "for s in 0 .. 5 {",
-        "wait for arrival s % 3",
-        "release at arrival 3 + s % 3",
+        "mbarrier.try_wait s % 3",
+        "mbarrier.arrive 3 + s % 3",
     ]
 
 
 def test_products_are_under_way_while_the_last_slot_is_released(tmp_path: Path) -> None:
-    """Two warpgroups take registers from the one that fetches. The products of a round read its slot until the next round
+    """Two warpgroups take registers from the producer. The products of a round read its slot until the next round
     has waited for them, so it is released there."""
     program, found = product(128, 5, 2)
-    assert lines(found, (*WORDS, "wgmma", "be done", "for k")) == [
-        "set up 6 arrivals, 3 of 8 warps",
+    assert lines(found, (*WORDS, "wgmma", "for k")) == [
+        "mbarrier.init of 6 mbarriers, arrival counts 1, 1, 1, 8, 8, 8",
         "barrier",
-        "fetch, one of 128 threads with 32 registers {",
+        "role producer, one of 128 threads, setmaxnreg 32 {",
         "for k_0 in 0 .. 5 {",
-        "wait for arrival 3 + k_0 % 3",
-        "one thread fetches 24576 bytes, to arrival k_0 % 3 {",
-        "multiply, 256 threads with 232 registers {",
+        "mbarrier.try_wait 3 + k_0 % 3",
+        "one thread starts TMA loads, expect_tx 24576 bytes at mbarrier k_0 % 3 {",
+        "role consumer, 256 threads, setmaxnreg 232 {",
         "for k_0 in 0 .. 5 {",
-        "wait for arrival k_0 % 3",
-        "be done with C_wgmma_c",
+        "mbarrier.try_wait k_0 % 3",
+        "wgmma.fence C_wgmma_c",
         "wgmma",
-        "wait for products, but for 1 group",
+        "wgmma.commit_group",
+        "wgmma.wait_group 1",
         "if k_0 > 0 {",
-        "release at arrival (k_0 + 2) % 3 + 3",
-        "wait for C_wgmma_c",
-        "release at arrival 4",
+        "mbarrier.arrive (k_0 + 2) % 3 + 3",
+        "wgmma.wait_group 0",
+        "mbarrier.arrive 4",
     ]
     assert exact(program, found) == ("", True)
     code = ptx(found, "sm_90a")
@@ -93,9 +94,9 @@ def test_products_are_under_way_while_the_last_slot_is_released(tmp_path: Path) 
         assert machine.count("BAR.SYNC") == 1
 
 
-def test_one_warpgroup_has_a_warp_that_fetches_and_keeps_its_registers() -> None:
+def test_one_warpgroup_has_a_producer_warp_and_keeps_its_registers() -> None:
     program, found = product(64, 3, 1)
-    assert "fetch, one of 32 threads {" in lines(found, ("fetch,",))
+    assert "role producer, one of 32 threads {" in lines(found, ("role ",))
     assert exact(program, found) == ("", True)
 
 
@@ -172,15 +173,15 @@ def test_more_threads_than_a_block_can_have_are_refused() -> None:
 NOTES: dict[str, tuple[tuple[tuple[str, str], ...], str]] = {
     "a copy in another role": (
         roles(names="fetch, use, use"),
-        "one role has to copy boxes that run ahead and nothing else, and a second one all other statements",
+        "one role has to start TMA loads that run ahead and nothing else, and a second one all other statements",
     ),
     "three roles": (
         roles(names="fetch, load, use"),
-        "one role has to copy boxes that run ahead and nothing else, and a second one all other statements",
+        "one role has to start TMA loads that run ahead and nothing else, and a second one all other statements",
     ),
     "waited for at once": (
         (*roles(), ('@("pipeline.asynchronous", "0") ', "")),
-        "one role has to copy boxes that run ahead and nothing else, and a second one all other statements",
+        "one role has to start TMA loads that run ahead and nothing else, and a second one all other statements",
     ),
 }
 
@@ -254,20 +255,20 @@ def test_phases_go_on_in_the_next_tile_and_barriers_are_those_of_a_role() -> Non
     program = tiles()
     found = lower_device(program, FEATURES)
     assert lines(found, tuple(w for w in WORDS if w != "if")) == [
-        "set up 4 arrivals, 2 of 2 warps",
+        "mbarrier.init of 4 mbarriers, arrival counts 1, 1, 2, 2",
         "barrier",
-        "fetch, one of 32 threads {",
+        "role fetch, one of 32 threads {",
         "for tile in 0 .. 3 {",
         "for s in 0 .. 3 {",
-        "wait for arrival 2 + s % 2",
-        "one thread fetches 1024 bytes, to arrival s % 2 {",
-        "use, 64 threads {",
+        "mbarrier.try_wait 2 + s % 2",
+        "one thread starts TMA loads, expect_tx 1024 bytes at mbarrier s % 2 {",
+        "role use, 64 threads {",
         "for tile in 0 .. 3 {",
         "for s in 0 .. 3 {",
-        "wait for arrival s % 2",
+        "mbarrier.try_wait s % 2",
         "barrier",
         "barrier",
-        "release at arrival 2 + s % 2",
+        "mbarrier.arrive 2 + s % 2",
     ]
     rng = np.random.default_rng(0)
     a = rng.integers(-4, 5, (48, 96)).astype(np.float16)

@@ -13,7 +13,7 @@ import pytest
 from tensorc_dsl.backend.cuda.codegen import descriptor as descriptor_room
 from tensorc_dsl.backend.cuda.lower import descriptors as descriptors_room
 from tensorc_dsl.backend.cuda.lower.descriptors import Descriptor
-from tensorc_dsl.backend.cuda.lower.kernels import Device, Engage, Finish, Guard, Publish, Steps
+from tensorc_dsl.backend.cuda.lower.kernels import Device, Guard, ProxyFence, Steps, WgmmaFence, WgmmaWait
 from tensorc_dsl.backend.cuda.lower.lower import lower_device
 from tensorc_dsl.backend.cuda.lower.text import format_device
 from tensorc_dsl.ir.expr import Compare, index
@@ -223,9 +223,10 @@ def test_what_stands_around_products_is_placed() -> None:
     """Stores are made known before the barrier, sums are done with before the first product, and waited for at the end."""
     text = format_device(lower_device(hand(), FEATURES))
     lines = [x.strip() for x in text.splitlines()]
-    of_interest = ("publish", "barrier", "be done", "wait", "for s", "wgmma")
-    assert [x.split("_")[0] for x in lines if x.startswith(of_interest)] == [
-        "for s in 0 .. 2 {", "barrier", "publish stores", "barrier", "be done with Cf", "wgmma", "wait for Cf",
+    of_interest = ("fence", "barrier", "for s", "wgmma")
+    assert [x.split("_m64")[0] for x in lines if x.startswith(of_interest)] == [
+        "for s in 0 .. 2 {", "barrier", "fence.proxy.async", "barrier", "wgmma.fence Cf", "wgmma",
+        "wgmma.commit_group", "wgmma.wait_group 0",
     ]  # fmt: skip
 
 
@@ -238,9 +239,12 @@ HIDDEN = (
 )
 
 MISSING: dict[str, tuple[type[Device], str]] = {
-    "stores are not made known": (Publish, HIDDEN + r" thread \d+ has stored, and not made known to it"),
-    "sums are not done with": (Engage, r"thread \d+ of block 0 starts `wgmma_m64n.*\)`, and is not done with its sums"),
-    "no wait": (Finish, r"runs `C\[.*\] = Cf\[.*\]`, and has not waited for its sums"),
+    "stores are not made known": (ProxyFence, HIDDEN + r" thread \d+ has stored without fence.proxy.async"),
+    "sums are not done with": (
+        WgmmaFence,
+        r"thread \d+ of block 0 starts `wgmma_m64n.*\)`, and has used its accumulators since wgmma.fence",
+    ),
+    "no wait": (WgmmaWait, r"runs `C\[.*\] = Cf\[.*\]`, and has not waited for its accumulators"),
 }
 
 
@@ -266,13 +270,11 @@ def test_a_store_before_the_wait_is_found() -> None:
     def late(s: Device) -> Device:
         if not isinstance(s, Steps):
             return s
-        inner = tuple(x for x in s.body if not isinstance(x, Finish))
-        return Guard(Compare("==", index(0), index(0)), (replace(s, body=inner), Finish(("Cf",))))
+        inner = tuple(x for x in s.body if not isinstance(x, WgmmaWait))
+        return Guard(Compare("==", index(0), index(0)), (replace(s, body=inner), WgmmaWait(("Cf",))))
 
     fault, _ = run(program, changed(found, late))
-    assert re.search(
-        r"reads element \d+ of `As` .*which thread \d+ has stored before the instruction was waited for", fault
-    )
+    assert re.search(r"reads element \d+ of `As` .*which thread \d+ has stored before wgmma.wait_group", fault)
 
 
 @pytest.mark.parametrize("mode", [0, 2, 3])

@@ -322,14 +322,14 @@ WRITE = f"write `{BOX} [D], [S];`"
 
 BOXES = {
     "operands in another order": ([("[D], [S];", "[S], [D];")], f"its operands are `[S], [D]`; {WRITE}"),
-    "another rank": ([("tensor.2d", "tensor.3d")], f"a tensor map is for one copy of a box of 2 dimensions; {WRITE}"),
+    "another rank": ([("tensor.2d", "tensor.3d")], f"a tensor map is for one copy of a tile of 2 dimensions; {WRITE}"),
     "an instruction that is not known": (
         [("complete_tx::bytes", "other")],
-        f"a tensor map is for one copy of a box of 2 dimensions; {WRITE}",
+        f"a tensor map is for one copy of a tile of 2 dimensions; {WRITE}",
     ),
     "a value that is computed": (
         [("= S[i, j]", "= S[i, j] + S[i, j]")],
-        "a box is copied as it is; let the effect store elements of one operand",
+        "TMA copies a tile as it is; let the effect store elements of one operand",
     ),
     "lines of other bytes than the swizzle": (
         [("swizzle: 128", "swizzle: 64")],
@@ -340,22 +340,22 @@ BOXES = {
     ),
     "an array with a swizzle": (
         [("swizzle: 0", "swizzle: 128")],
-        'the elements of an array are in plain order; write `swizzle: 0` in the layout "global.box"',
+        'the elements of an array are in plain order; write `swizzle: 0` in the layout "global.tile"',
     ),
     "a box that is too long": (
         [("[64, 64]", "[264, 8]"), ("swizzle: 128", "swizzle: 0")],
-        "a box has 264 elements along a dimension; let it have up to 256",
+        "a tile has 264 elements along a dimension; let it have up to 256",
     ),
     "lines along another dimension": (
         [("(line: i, element: j, swizzle: 0)", "(line: j, element: i, swizzle: 0)")],
-        "`S` has lines along its last dimension, in the order of the others; mend the layout \"global.box\"",
+        "`S` has lines along its last dimension, in the order of the others; mend the layout \"global.tile\"",
     ),
     "lines that are turned": (
         [("(line: i, element: j, swizzle: 128)", "(line: j, element: i, swizzle: 128)")],
-        'a line of `D` is not the line of `S` that it is copied from; mend the layout "shared.box"',
+        'a line of `D` is not the line of `S` that it is copied from; mend the layout "shared.tile"',
     ),
     "a target that is not shared": (
-        [('"shared.box"', '"global.other"')],
+        [('"shared.tile"', '"global.other"')],
         "it copies from global to shared memory, and both have lines; declare `in` a scope `shared.…`",
     ),
 }  # fmt: skip

@@ -45,7 +45,7 @@ from tensorc_dsl.backend.cuda.codegen.watch import (
     stamp,
 )
 from tensorc_dsl.backend.cuda.codegen.watched import Site
-from tensorc_dsl.backend.cuda.lower.kernels import DeviceKernel, DeviceProgram, chains_in, users_of
+from tensorc_dsl.backend.cuda.lower.kernels import DeviceKernel, DeviceProgram, chains_in, consumers_of
 from tensorc_dsl.backend.cuda.lower.work import most_statements
 from tensorc_dsl.backend.cuda.residents import RESIDENTS, Kernel, Memory, side_by_side
 from tensorc_dsl.backend.cuda.room import Call, Room
@@ -140,13 +140,15 @@ class Emulation:
             return f"{where} and thread {other} come to different barriers or instructions{more}"
         if kind == STUCK and chains_in(k.body):
             return f"in `{k.name}`, block {block} waits for what no other block makes known{more}"
-        if kind == STUCK and users_of(k):
-            return f"{where} waits at an arrival for what does not come, boxes or the release of others{more}"
-        if kind in _OF_ARRIVALS:
-            return f"{where} {_OF_ARRIVALS[kind]}{more}"
+        if kind == STUCK and consumers_of(k):
+            return f"{where} waits at an mbarrier whose phase never completes{more}"
+        if kind in _OF_MBARRIERS:
+            return f"{where} {_OF_MBARRIERS[kind]}{more}"
         if kind in (TOUCHED, EARLY):
             does, lacks = (
-                ("starts", "is not done with its sums") if kind == TOUCHED else ("runs", "has not waited for its sums")
+                ("starts", "has used its accumulators since wgmma.fence")
+                if kind == TOUCHED
+                else ("runs", "has not waited for its accumulators (wgmma.wait_group)")
             )
             return f"{where} {does} `{self.sites[site].statement}`, and {lacks}{more}"
         name = (*k.params, *(b.name for b in k.shared))[row]
@@ -157,14 +159,14 @@ class Emulation:
         if kind == OUTSIDE:
             return f"{where} accesses {at}, which is out of bounds{more}"
         if kind == UNDER_WAY:
-            return f"{where} accesses {at}, to which a copy is under way{more}"
+            return f"{where} accesses {at}, to which an asynchronous copy is in flight{more}"
         if kind == MISALIGNED:
             return f"{where} accesses {at}, whose address is not a multiple of {other}{more}"
         theirs, mate = stamp(other)
         if kind == CHANGED:
-            return f"{where} reads {at}, which thread {mate} has stored before the instruction was waited for{more}"
+            return f"{where} reads {at}, which thread {mate} has stored before wgmma.wait_group{more}"
         if kind == UNKNOWN:
-            return f"{where} reads {at}, which thread {mate} has stored, and not made known to it{more}"
+            return f"{where} reads {at}, which thread {mate} has stored without fence.proxy.async{more}"
         who = "others" if other == -1 else _who(mate) + (f" of block {theirs}" if theirs != block else "")
         return f"{where} and {who} meet without a barrier between them at {at}{more}"
 
@@ -207,13 +209,13 @@ def _function(address: int, result: Any, kinds: list[Any]) -> Callable[..., Any]
     return ctypes.CFUNCTYPE(result, *[ctypes.c_void_p] * 5, *kinds)(address)
 
 
-_OF_ARRIVALS = {
-    UNARMED: "uses an arrival for boxes that is not set up",
-    STUCK: "waits for boxes, and not all the bytes that it was told of come",
-    HELD: "starts boxes where a warp may still read what has come before",
-    LATE: "and others are at different phases of an arrival",
-    UNMET: "and others meet without a barrier between them at an arrival for boxes",
-    STILL: "ends while boxes are under way",
+_OF_MBARRIERS = {
+    UNARMED: "uses an mbarrier that is not initialised",
+    STUCK: "waits at an mbarrier, and not all the bytes of its expect_tx come",
+    HELD: "starts a TMA load to shared memory that a warp may still read",
+    LATE: "and others are in different phases of an mbarrier",
+    UNMET: "and others meet without a barrier between them at an mbarrier",
+    STILL: "ends while TMA loads are in flight",
 }
 
 

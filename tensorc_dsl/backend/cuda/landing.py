@@ -1,8 +1,8 @@
-"""Boxes that an emulated kernel copies, and the arrivals that count their bytes: what the machine does, in Python.
+"""Tiles that an emulated kernel copies, and the mbarriers that count their bytes: what the machine does, in Python.
 
-A box lands as late as it may: when a thread waits for its arrival. What a tensor map means is written here once more, from
+A tile lands as late as it may: when a thread waits for its mbarrier. What a tensor map means is written here once more, from
 what the driver is told, apart from the code that makes it; so is the order of units in shared memory, by bits of addresses.
-Whoever accesses elements of a box before it has landed is told, and so is a box that starts where a thread has accessed
+Whoever accesses elements of a tile before it has landed is told, and so is a tile that starts where a thread has accessed
 elements since the last barrier.
 """
 
@@ -42,7 +42,7 @@ from tensorc_dsl.backend.cuda.codegen.watch import (
     UNMET,
     same_epoch,
 )
-from tensorc_dsl.backend.cuda.lower.kernels import MOST_ARRIVALS, Shared
+from tensorc_dsl.backend.cuda.lower.kernels import MOST_MBARRIERS, Shared
 from tensorc_dsl.backend.cuda.maps import Encoding
 from tensorc_dsl.ir.arrays import Array
 from tensorc_dsl.ir.bind import Sizes, evaluate_size
@@ -54,8 +54,8 @@ _UNIT, _LINE, _SECTOR = 16, 128, 32
 
 @dataclass(frozen=True, slots=True)
 class Rectangle:
-    """What a box is copied by: the array as the bits of its elements and by its number among the buffers, sizes and distances
-    in elements, the box, and the bytes of the swizzle, 16 without one; the innermost dimension is the first."""
+    """What a tile is copied by: the array as the bits of its elements and by its number among the buffers, sizes and
+    distances in elements, the tile, and the bytes of the swizzle, 16 without one; the innermost dimension is the first."""
 
     array: Array
     row: int
@@ -77,7 +77,7 @@ def rectangle(e: Encoding, arrays: Mapping[str, Array], rows: Sequence[str], siz
 
 @dataclass(slots=True)
 class _Copy:
-    """A box under way: its values, the units of shared memory that they come to, and the elements of the buffer there."""
+    """A tile under way: its values, the units of shared memory that they come to, and the elements of the buffer there."""
 
     values: Array
     units: Array
@@ -85,8 +85,8 @@ class _Copy:
     elements: Array
 
 
-class _Arrival:
-    """An arrival: how many come in a phase, of warps or one that tells the bytes, how many of these still have to, how
+class _Mbarrier:
+    """An mbarrier: how many come in a phase, of warps or one that tells the bytes, how many of these still have to, how
     many bytes are to come. `known` says how often the warps that came had released something, `last` the same of the phase
     before. `words` are those that `phases` reads."""
 
@@ -120,7 +120,7 @@ class _Arrival:
 @dataclass(frozen=True, slots=True)
 class Released:
     """What passes between roles: the first `users` threads, 0 without roles, read what others fetch. `counts` has how often
-    each warp has released something; `times`, of the buffers that are fetched, one more than that as of the last read by each
+    each warp has released something; `times`, of the buffers that are loaded, one more than that as of the last read by each
     warp of each element."""
 
     users: int
@@ -129,8 +129,8 @@ class Released:
 
 
 class Landing:
-    """The arrivals of the block that runs. `state` has the words of the emulation, `stamps` those of each buffer; `shared` is
-    the memory of a block, and `first` the number of the first of its `buffers` among all. `tally` is None if nothing is
+    """The mbarriers of the block that runs. `state` has the words of the emulation, `stamps` those of each buffer; `shared`
+    is the memory of a block, and `first` the number of the first of its `buffers` among all. `tally` is None if nothing is
     counted."""
 
     def __init__(
@@ -153,8 +153,8 @@ class Landing:
         self._first = first
         self._stamps = stamps
         self._tally = tally
-        self._arrivals: list[_Arrival] = []
-        self.phases: Array = np.zeros(MOST_ARRIVALS * PHASE_WORDS, np.int64)
+        self._mbarriers: list[_Mbarrier] = []
+        self.phases: Array = np.zeros(MOST_MBARRIERS * PHASE_WORDS, np.int64)
         """The words of each mbarrier."""
         self._armed = -1
         kinds: tuple[tuple[Callable[..., Any], Any, int], ...] = (
@@ -167,8 +167,8 @@ class Landing:
         self._error: BaseException | None = None
         self._called = [ctypes.CFUNCTYPE(kind, *([ctypes.c_int64] * n))(self._kept(f)) for f, kind, n in kinds]
         self.table = np.array([ctypes.cast(f, ctypes.c_void_p).value for f in self._called], np.int64)
-        """The addresses of the functions: to set up arrivals, to say what is to come, to start a box, to ask whether a phase
-        is over, to say that a warp has read."""
+        """The addresses of the functions: to set up mbarriers, to say what is to come, to start a TMA load, to ask whether a
+        phase is over, to say that a warp has read."""
 
     def _kept(self, f: Callable[..., Any]) -> Callable[..., Any]:
         """A function that compiled code calls: it cannot raise there, so that what it raises is kept for `end`."""
@@ -183,12 +183,12 @@ class Landing:
         return called
 
     def end(self) -> None:
-        """Tell of boxes that are still under way as a block ends. Raises what went wrong in the emulation itself."""
+        """Tell of tiles that are still under way as a block ends. Raises what went wrong in the emulation itself."""
         if self._error is not None:
             raise self._error
-        if any(a.copies or a.bytes for a in self._arrivals):
+        if any(a.copies or a.bytes for a in self._mbarriers):
             self._fault(STILL, 0, 0, 0, 0)
-        self._arrivals = []
+        self._mbarriers = []
         self.phases.fill(0)
 
     def _arm(self, number: int, warps: int) -> None:
@@ -198,22 +198,22 @@ class Landing:
             for each in (self._known, self._released.counts, *self._released.times.values()):
                 each.fill(0)
         each = max(warps, 1)
-        self._arrivals[number:] = [self._new(number, int(self._state[EPOCH]), each)]
+        self._mbarriers[number:] = [self._new(number, int(self._state[EPOCH]), each)]
 
-    def _new(self, number: int, met: int, expected: int) -> _Arrival:
-        known = number < MOST_ARRIVALS
+    def _new(self, number: int, met: int, expected: int) -> _Mbarrier:
+        known = number < MOST_MBARRIERS
         words = self.phases[number * PHASE_WORDS :][:PHASE_WORDS] if known else np.zeros(PHASE_WORDS, np.int64)
-        return _Arrival(words, int(self._state[BLOCK]), met, expected)
+        return _Mbarrier(words, int(self._state[BLOCK]), met, expected)
 
-    def _at(self, number: int) -> _Arrival:
-        """An arrival; one that nobody has set up is told of."""
+    def _at(self, number: int) -> _Mbarrier:
+        """An mbarrier; one that nobody has set up is told of."""
         if self._armed != self._state[BLOCK]:
             self._fault(UNARMED, 0, 0, 0, 0)
             self._arm(0, 0)
-        while number >= len(self._arrivals):
+        while number >= len(self._mbarriers):
             self._fault(UNARMED, 0, 0, 0, 0)
-            self._arrivals.append(self._new(len(self._arrivals), -1, 1))
-        return self._arrivals[number]
+            self._mbarriers.append(self._new(len(self._mbarriers), -1, 1))
+        return self._mbarriers[number]
 
     def _expect(self, number: int, size: int, thread: int) -> None:
         a = self._at(number)
@@ -231,7 +231,7 @@ class Landing:
         a.settle()
 
     def _passed(self, number: int, parity: int, thread: int) -> int:
-        """Whether the phase with a parity is over: if not, what is under way lands, box by box, until it is."""
+        """Whether the phase with a parity is over: if not, what is under way lands, tile by tile, until it is."""
         a = self._at(number)
         own = self._is_user(thread)
         if own and thread and not a.over and a.words[MET] == self._state[EPOCH]:
@@ -250,7 +250,7 @@ class Landing:
         return 1
 
     def _is_user(self, thread: int) -> bool:
-        """Whether a thread uses what is fetched, as all do where there are no roles."""
+        """Whether a thread uses what is loaded, as all do where there are no roles."""
         return not self._released.users or thread < self._released.users
 
     def _release(self, number: int, thread: int) -> None:
@@ -262,7 +262,7 @@ class Landing:
         self._state[PROGRESS] += 1
         a.settle()
 
-    def _land(self, a: _Arrival) -> None:
+    def _land(self, a: _Mbarrier) -> None:
         c = a.copies.pop(0)
         self._units[c.units] = c.values
         self._stamps[c.row][2 * c.elements] = 0  # who waits for it may access it
@@ -290,7 +290,7 @@ class Landing:
         a.words[COPIES] = len(a.copies)
 
     def _read(self, m: Rectangle, corner: Sequence[int], site: int) -> Array:
-        """The units of a box: zeros where it is outside of the array."""
+        """The units of a tile: zeros where it is outside of the array."""
         if self._tally is None and all(
             c >= 0 and c + n <= size for c, n, size in zip(corner, m.box, m.sizes, strict=False)
         ):
@@ -314,7 +314,7 @@ class Landing:
         return np.ascontiguousarray(values).reshape(-1).view(np.uint8).reshape(-1, _UNIT)
 
     def _start(self, row: int, site: int, elements: Array) -> None:
-        """Look at the stamps of elements to which a box is started, and mark them."""
+        """Look at the stamps of elements to which a tile is started, and mark them."""
         block, epoch = int(self._state[BLOCK]), int(self._state[EPOCH])
         first, last = int(elements.min()), int(elements.max()) + 1
         which = slice(first, last) if last - first == elements.size else elements
@@ -350,7 +350,7 @@ class Landing:
         if s[COUNT] == 1:
             for word, value in ((KIND, kind), (SITE, site), (ROW, row), (ELEMENT, element), (OTHER, other)):
                 s[word] = value
-            s[AT_THREAD], s[AT_BLOCK] = self._released.users, s[BLOCK]  # the one that fetches
+            s[AT_THREAD], s[AT_BLOCK] = self._released.users, s[BLOCK]  # the one that loads
 
 
 def _permuted(units: Array, swizzle: int) -> Array:

@@ -1,6 +1,6 @@
 """Tensor maps as the driver makes them: the arguments of `cuTensorMapEncodeTiled`, the innermost dimension first.
 
-CUDA Driver API, "Tensor Map Object Management". Copies of boxes are by elements of their type alone: other bits than those of
+CUDA Driver API, "Tensor Map Object Management". TMA loads are by elements of their type alone: other bits than those of
 the array never appear, and what is outside of it are zeros.
 """
 
@@ -32,7 +32,7 @@ _SWIZZLES = {0: 0, 32: 1, 64: 2, 128: 3}
 @dataclass(frozen=True, slots=True)
 class Encoding:
     """What the driver is told of a map besides the address of the array: numbers of the type and of the swizzle, the elements
-    along each dimension, the bytes between neighbours along each but the innermost, and the elements of a box."""
+    along each dimension, the bytes between neighbours along each but the innermost, and the elements of a tile."""
 
     array: str
     kind: int

@@ -31,7 +31,7 @@ from tensorc_dsl.backend.cuda.codegen.watch import (
 )
 from tensorc_dsl.backend.cuda.landing import Landing, Released, rectangle
 from tensorc_dsl.backend.cuda.lower.descriptors import ALIGNMENT
-from tensorc_dsl.backend.cuda.lower.kernels import DeviceKernel, slots_of, users_of
+from tensorc_dsl.backend.cuda.lower.kernels import DeviceKernel, consumers_of, staged_in
 from tensorc_dsl.backend.cuda.maps import encoding_of
 from tensorc_dsl.backend.memory import aligned_empty
 from tensorc_dsl.ir.arrays import Array
@@ -99,7 +99,7 @@ class Room:
             *(ctypes.c_void_p(a.ctypes.data) for a in (handles, turns)),
         ]
         maps = [rectangle(encoding_of(m), call.arrays, k.params, call.sizes) for m in k.maps]
-        released = Released(users_of(k), np.zeros(WARPS_OF_BLOCK, np.int64), times)
+        released = Released(consumers_of(k), np.zeros(WARPS_OF_BLOCK, np.int64), times)
         self.landing = Landing(maps, self.state, shared[start:], k.shared, len(k.params), stamps, call.tally, released)
         words |= {RELEASED: released.counts, LANDING: self.landing.table, PHASES: self.landing.phases}
         for word, a in words.items():
@@ -107,7 +107,7 @@ class Room:
         self._kept = [*words.values(), *stamps, *times.values(), table, handles, turns, shared]
 
     def _rows(self, shared: Array, start: int) -> tuple[list[int], list[Array], dict[int, Array]]:
-        """The words of each buffer, its stamps, and the times of those that boxes of a role fill."""
+        """The words of each buffer, its stamps, and the times of those that tiles of a role fill."""
         k, call = self.call.kernel, self.call
         rows: list[int] = []
         stamps = list(call.stamps)
@@ -115,7 +115,7 @@ class Room:
             a = call.arrays[name]
             rows += [a.ctypes.data, a.nbytes, a.itemsize, mine.ctypes.data, 0, 0]
         times: dict[int, Array] = {}
-        slots = slots_of(k.body)
+        slots = staged_in(k.body)
         for b in k.shared:
             if b.name in slots:
                 times[len(stamps)] = np.zeros((-(-k.threads // LANES), b.size), np.int32)

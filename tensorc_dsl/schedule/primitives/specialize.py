@@ -58,8 +58,8 @@ def specialize(
     pipelined for i in n: {load; multiply}  ->  pipelined for i in n @("specialize.roles", "producer, consumer"): …
 
     `roles` names the role of each statement; `registers` is the number of registers that a thread of each role may have, in
-    the order in which the roles appear. Data pass between roles in a buffer that both can access. On a GPU one role copies
-    boxes ahead and the other one does all else. A backend may also run all statements in one group of threads, as the CPU
+    the order in which the roles appear. Data pass between roles in a buffer that both can access. On a GPU one role starts
+    TMA loads ahead and the other one does all else. A backend may also run all statements in one group of threads, as the CPU
     does. Known as warp specialization (Bauer et al., "CudaDMA", SC 2011).  Cases: tests/primitives/specialize.md
     """
     target = the_loop(program, loop)[1]

@@ -67,20 +67,20 @@ def write_assembly(f: Function, e: Expressions, s: Collective) -> None:
     _call(f, assembly_text(lines, numbers, registers), out, constraints, arguments, memory)
 
 
-def write_box(f: Function, e: Expressions, s: Collective, tensor: str, arrival: str) -> None:
-    """Write the start of the copy of a box, by the tensor map at a pointer. The opcode has the dimensions of the array."""
-    assert s.box is not None  # it is one of a box
+def write_tma_load(f: Function, e: Expressions, s: Collective, tensor: str, mbarrier: str) -> None:
+    """Write the start of a TMA load, by the tensor map at a pointer. The opcode has the dimensions of the array."""
+    assert s.tile is not None  # it is one of a tile
     (d,) = descriptors_of(s).values()
     (line,) = lines_of(s.intrinsic, s.code)
-    rank = len(s.box.origin)
+    rank = len(s.tile.origin)
     first = rank + 3
     numbers = ", ".join(f"${n}" for n in range(2, first - 1))
     opcode = OPCODE_RANK.sub(f".{rank}d.", line.opcode, count=1)
     given = [f"i32 {_within(f, e.pointer(d.buffer, d.first, None))}", f"i64 {f.op(f'ptrtoint ptr {tensor} to i64')}"]
-    given += [f"i32 {f.op(f'trunc i64 {e.index(x)} to i32')}" for x in reversed(s.box.origin)]
+    given += [f"i32 {f.op(f'trunc i64 {e.index(x)} to i32')}" for x in reversed(s.tile.origin)]
     kinds = ["r", "l", *("r" for _ in range(rank + 1)), "~{memory}"]
     text = f"{opcode} [$0], [$1, {{{numbers}}}], [${first - 1}];"
-    _call(f, text, (), kinds, [*given, f"i32 {arrival}"], True)
+    _call(f, text, (), kinds, [*given, f"i32 {mbarrier}"], True)
 
 
 OPCODE_RANK = re.compile(r"\.[1-5]d\.")

@@ -15,25 +15,25 @@ from tensorc_dsl.backend.cuda.lower.kernels import (
     BLOCK_AXES,
     FIRST,
     THREAD,
-    Arm,
-    Arrived,
+    ArriveMbarrier,
     Barrier,
-    Commit,
+    CommitGroup,
     Device,
     DeviceKernel,
     DeviceProgram,
-    Engage,
-    Fetch,
-    Finish,
     Guard,
+    InitMbarriers,
     LookBack,
     Phase,
-    Publish,
-    Release,
+    ProxyFence,
     Role,
     Steps,
     Ticket,
-    Wait,
+    TmaLoad,
+    WaitGroup,
+    WaitMbarrier,
+    WgmmaFence,
+    WgmmaWait,
 )
 from tensorc_dsl.backend.cuda.lower.look_back import words_of
 from tensorc_dsl.backend.llvm.codegen.function import Function
@@ -59,7 +59,7 @@ class DeviceStatements(Statements, ABC):
         self._grid = k.grid
         self._starts_copies = False
         self._phases = f.alloca(f"i{WORD}", 1)
-        self._arrival = ""
+        self._mbarrier = ""
         self.role: Role | None = None
         """The role whose statements are written."""
 
@@ -103,17 +103,17 @@ class DeviceStatements(Statements, ABC):
 
     @abstractmethod
     def arm(self, number: int, warps: int) -> None:
-        """Write that this thread sets up the arrival of a number, for bytes or for so many warps."""
+        """Write that this thread sets up the mbarrier of a number, for bytes or for so many warps."""
         ...
 
     @abstractmethod
     def expect(self, at: str, size: int) -> None:
-        """Write that so many bytes are to come to an arrival."""
+        """Write that so many bytes are to come to an mbarrier."""
         ...
 
     @abstractmethod
-    def box(self, s: Collective, at: str) -> None:
-        """Write the start of the copy of a box, whose bytes come to an arrival."""
+    def tma_load(self, s: Collective, at: str) -> None:
+        """Write the start of a TMA load, whose bytes come to an mbarrier."""
         ...
 
     @abstractmethod
@@ -123,12 +123,12 @@ class DeviceStatements(Statements, ABC):
 
     @abstractmethod
     def await_phase(self, at: str, parity: str) -> None:
-        """Write that a thread waits until the phase of an arrival with this parity, an integer of 32 bits, is over."""
+        """Write that a thread waits until the phase of an mbarrier with this parity, an integer of 32 bits, is over."""
         ...
 
     @abstractmethod
     def release(self, at: str) -> None:
-        """Write that a warp comes to an arrival when all its lanes have read."""
+        """Write that a warp comes to an mbarrier when all its lanes have read."""
         ...
 
     @abstractmethod
@@ -145,7 +145,7 @@ class DeviceStatements(Statements, ABC):
         ...
 
     @abstractmethod
-    def finish(self, s: Finish) -> None:
+    def finish(self, s: WgmmaWait) -> None:
         """Write that a thread waits for such instructions."""
         ...
 
@@ -158,17 +158,17 @@ class DeviceStatements(Statements, ABC):
                     self._starts_copies = asynchronous
                     self.write(inner)
                     self._starts_copies = False
-                case Arm(awaited=awaited):
+                case InitMbarriers(awaited=awaited):
                     over = sum(1 << n for n, warps in enumerate(awaited) if warps)
                     f.line(f"store i{WORD} {over}, ptr {self._phases}")
                     self.under(FIRST, lambda awaited=awaited: self._arm(awaited))
-                case Fetch(at=at, size=size, body=inner):
+                case TmaLoad(at=at, size=size, body=inner):
                     if self.role is not None and self.role.alone:
                         self._fetch(at, size, inner)
                         continue
                     self.under(FIRST, lambda at=at, size=size, inner=inner: self._fetch(at, size, inner))
                     self.rejoin()
-                case Release(at=at):
+                case ArriveMbarrier(at=at):
                     self.release(str(e.index(at)))
                 case Role(first=first, threads=threads):
                     side = (
@@ -177,8 +177,8 @@ class DeviceStatements(Statements, ABC):
                         else Compare(">=", Var(THREAD), index(first))
                     )
                     self.under(side, lambda s=s: self._within(s))
-                case Arrived(at=at):
-                    self._arrived(str(e.index(at)))
+                case WaitMbarrier(at=at):
+                    self._waited_for(str(e.index(at)))
                 case Barrier():
                     self.barrier()
                 case Ticket():
@@ -187,15 +187,15 @@ class DeviceStatements(Statements, ABC):
                     types = {name: t for name, (_, t) in self.expressions.scope.buffers.items()}
                     look = Looking(self, s, words_of(s, types))
                     self.under(FIRST, look.write)
-                case Commit():
+                case CommitGroup():
                     self.commit()
-                case Wait(groups=groups):
+                case WaitGroup(groups=groups):
                     self.wait(groups)
-                case Publish():
+                case ProxyFence():
                     self.publish()
-                case Engage(buffers=buffers):
+                case WgmmaFence(buffers=buffers):
                     self.engage(buffers)
-                case Finish():
+                case WgmmaWait():
                     self.finish(s)
                 case Steps(var=var, end=end, body=inner):
                     self.counted(var, 0, e.index(end), 1, lambda inner=inner: self.write_device(inner))
@@ -240,12 +240,12 @@ class DeviceStatements(Statements, ABC):
         self.role = None
 
     def _fetch(self, at: Expr, size: int, body: tuple[Flat, ...]) -> None:
-        self._arrival = str(self.expressions.index(at))
-        self.expect(self._arrival, size)
+        self._mbarrier = str(self.expressions.index(at))
+        self.expect(self._mbarrier, size)
         self.write(body)
 
-    def _arrived(self, at: str) -> None:
-        """Write the wait for the next phase of an arrival, after all before it: the bit of the arrival has its parity."""
+    def _waited_for(self, at: str) -> None:
+        """Write the wait for the next phase of an mbarrier, after all before it: the bit of the mbarrier has its parity."""
         f = self.f
         number = f.op(f"trunc i64 {at} to i{WORD}")
         phases = f.op(f"load i{WORD}, ptr {self._phases}")
@@ -254,10 +254,10 @@ class DeviceStatements(Statements, ABC):
         f.line(f"store i{WORD} {turned}, ptr {self._phases}")
 
     def collective(self, s: Collective) -> None:
-        if s.box is None:
+        if s.tile is None:
             self.together(s)
         else:
-            self.box(s, self._arrival)
+            self.tma_load(s, self._mbarrier)
 
     @abstractmethod
     def together(self, s: Collective) -> None:

@@ -16,7 +16,7 @@ from tensorc_dsl.backend.cuda.codegen.watch import (
     WARPS_OF_BLOCK,
     word,
 )
-from tensorc_dsl.backend.cuda.lower.kernels import MOST_ARRIVALS
+from tensorc_dsl.backend.cuda.lower.kernels import MOST_MBARRIERS
 from tensorc_dsl.ir.warp import LANES
 
 OF, OVER, MET, TOLD, COPIES, WAITED = range(6)
@@ -33,7 +33,7 @@ PHASES_CODE = f"""
 define internal i64 @tensorc_passed(ptr %s, i64 %number, i64 %parity, i64 %users, i64 %t) noinline nounwind {{
 entry:
   {word("all", "s", PHASES, "ptr")}
-  %known = icmp ult i64 %number, {MOST_ARRIVALS}
+  %known = icmp ult i64 %number, {MOST_MBARRIERS}
   br i1 %known, label %look, label %slow
 look:
   %skip = mul i64 %number, {PHASE_WORDS}
@@ -98,4 +98,4 @@ slow:
 }}
 """
 """`tensorc_passed(state, number, parity, users, thread)`: whether the phase of an mbarrier with a parity is over, as
-`landing` says. The first `users` threads use what another role fetches; 0 is without roles."""
+`landing` says. The first `users` threads use what another role loads; 0 is without roles."""

@@ -8,7 +8,7 @@ from typing import Any
 
 import llvmlite.binding as llvm
 
-from tensorc_dsl.backend.cuda.codegen.assembly import write_assembly, write_box, write_tied
+from tensorc_dsl.backend.cuda.codegen.assembly import write_assembly, write_tied, write_tma_load
 from tensorc_dsl.backend.cuda.codegen.device import DeviceStatements, storage
 from tensorc_dsl.backend.cuda.codegen.look_back import Seen
 from tensorc_dsl.backend.cuda.codegen.remainder import define_remainder
@@ -20,8 +20,8 @@ from tensorc_dsl.backend.cuda.lower.kernels import (
     THREAD,
     DeviceKernel,
     DeviceProgram,
-    Finish,
     Role,
+    WgmmaWait,
     collectives_in,
 )
 from tensorc_dsl.backend.cuda.lower.structure import TRANSACTION
@@ -68,7 +68,7 @@ class _Lanes(DeviceStatements):
         super().__init__(f, scope, k)
         self._counts = {b.name: b.size for b in k.local}
         self._maps = k.maps
-        self._arrivals, self._count = (0, 0) if k.arrivals is None else (k.arrivals.offset, k.arrivals.count)
+        self._mbarriers, self._count = (0, 0) if k.mbarriers is None else (k.mbarriers.offset, k.mbarriers.count)
 
     def together(self, s: Collective) -> None:
         write_assembly(self.f, self.expressions, s)
@@ -76,14 +76,14 @@ class _Lanes(DeviceStatements):
     def arm(self, number: int, warps: int) -> None:
         self._at(f"mbarrier.init.shared::cta.b64 [$0], {max(warps, 1)};", str(number))
         if number == self._count - 1:
-            write_tied(self.f, "fence.proxy.async.shared::cta;", ())  # copies of boxes access them, too
+            write_tied(self.f, "fence.proxy.async.shared::cta;", ())  # TMA loads access them, too
 
     def expect(self, at: str, size: int) -> None:
         self._at(f"mbarrier.arrive.expect_tx.shared::cta.b64 _, [$0], {size};", at)
 
-    def box(self, s: Collective, at: str) -> None:
-        assert s.box is not None  # only boxes come here
-        write_box(self.f, self.expressions, s, f"%m{self._maps.index(s.box.map)}", self._arrival_at(at))
+    def tma_load(self, s: Collective, at: str) -> None:
+        assert s.tile is not None  # only tiles come here
+        write_tma_load(self.f, self.expressions, s, f"%m{self._maps.index(s.tile.map)}", self._mbarrier_at(at))
 
     def rejoin(self) -> None:
         self._call("llvm.nvvm.bar.warp.sync", "i32 -1", attributes="convergent nounwind")
@@ -94,14 +94,14 @@ class _Lanes(DeviceStatements):
         self._at(text, at, f"i32 {parity}")
 
     def _at(self, text: str, at: str, *others: str) -> None:
-        """Write a text of an arrival, which is neither left out nor moved."""
+        """Write a text of an mbarrier, which is neither left out nor moved."""
         kinds = ",".join("r" for _ in range(1 + len(others)))
-        given = ", ".join((f"i32 {self._arrival_at(at)}", *others))
+        given = ", ".join((f"i32 {self._mbarrier_at(at)}", *others))
         self.f.line(f'call void asm sideeffect "{text}", "{kinds},~{{memory}}"({given}) convergent nounwind')
 
-    def _arrival_at(self, at: str) -> str:
-        """The address of an arrival within shared memory."""
-        first = f"getelementptr (i8, ptr addrspace(3) @shared, i64 {self._arrivals})"
+    def _mbarrier_at(self, at: str) -> str:
+        """The address of an mbarrier within shared memory."""
+        first = f"getelementptr (i8, ptr addrspace(3) @shared, i64 {self._mbarriers})"
         place = self.f.op(f"getelementptr i64, ptr addrspace(3) {first}, i64 {at}")
         return self.f.op(f"ptrtoint ptr addrspace(3) {place} to i32")
 
@@ -191,7 +191,7 @@ class _Lanes(DeviceStatements):
     def engage(self, buffers: Sequence[str]) -> None:
         self._tied("wgmma.fence.sync.aligned;", buffers)
 
-    def finish(self, s: Finish) -> None:
+    def finish(self, s: WgmmaWait) -> None:
         end = "wgmma.commit_group.sync.aligned; " if s.ends_group else ""
         self._tied(f"{end}wgmma.wait_group.sync.aligned {s.groups};", s.buffers)
 

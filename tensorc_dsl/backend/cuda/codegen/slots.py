@@ -1,7 +1,7 @@
-"""LLVM code that notes when each warp has read what boxes of another role have filled.
+"""LLVM code that notes when each warp has read what tiles of another role have filled.
 
 No barrier stands between roles, so stamps do not order them. A warp counts how often it has released something. With each
-element the count is noted at which a warp has read it last. The role that fetches has to know of a later release before a box
+element the count is noted at which a warp has read it last. The role that loads has to know of a later release before a tile
 may come there (`landing`). An instruction of a warpgroup reads where it starts, and where its threads wait for it.
 """
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import assert_never
 
-from tensorc_dsl.affine.boxed import MOST_DIMENSIONS
+from tensorc_dsl.affine.tensor_maps import MOST_DIMENSIONS
 from tensorc_dsl.backend.cuda.codegen.descriptor import write_descriptor
 from tensorc_dsl.backend.cuda.codegen.device import DeviceStatements
 from tensorc_dsl.backend.cuda.codegen.look_back import CALLS, SEEN, Seen
@@ -25,7 +25,7 @@ from tensorc_dsl.backend.cuda.lower.collectives import (
     register_of,
 )
 from tensorc_dsl.backend.cuda.lower.descriptors import descriptors_of
-from tensorc_dsl.backend.cuda.lower.kernels import DeviceKernel, Finish, Role, collectives_in, users_of
+from tensorc_dsl.backend.cuda.lower.kernels import DeviceKernel, Role, WgmmaWait, collectives_in, consumers_of
 from tensorc_dsl.backend.llvm.codegen.function import Function
 from tensorc_dsl.backend.llvm.codegen.scope import Piece, SymbolTable
 from tensorc_dsl.backend.llvm.codegen.values import in_memory
@@ -61,7 +61,7 @@ class Threads(DeviceStatements):
         self._sums = frozenset(results_in(k.body))
         self._described = described_in(collectives_in(k.body))
         self._maps = k.maps
-        self._users = users_of(k)
+        self._users = consumers_of(k)
         self._sites = sites
         self._lanes = lanes
         self._waits = 0
@@ -176,16 +176,23 @@ class Threads(DeviceStatements):
     def begin(self, s: Role) -> None:
         pass  # an emulated thread has no registers
 
-    def box(self, s: Collective, at: str) -> None:
-        f, box, (d,) = self.f, s.box, descriptors_of(s).values()
-        assert box is not None  # only boxes come here
-        self._here(f"{s.intrinsic.name}({d.buffer}, {box.map.array})", d.buffer)
-        read, write = self._watched.site(box.map.array, shared=False), self._watched.site(d.buffer, write=True)
+    def tma_load(self, s: Collective, at: str) -> None:
+        f, tile, (d,) = self.f, s.tile, descriptors_of(s).values()
+        assert tile is not None  # only tiles come here
+        self._here(f"{s.intrinsic.name}({d.buffer}, {tile.map.array})", d.buffer)
+        read, write = self._watched.site(tile.map.array, shared=False), self._watched.site(d.buffer, write=True)
         start = f.op(f"ptrtoint ptr {self._watched.place(d.buffer, d.first)} to i64")
         within = f.op(f"sub i64 {start}, {f.op('ptrtoint ptr %shared to i64')}")
-        corner = [str(self._watched.index(x)) for x in reversed(box.origin)]
+        corner = [str(self._watched.index(x)) for x in reversed(tile.origin)]
         corner += ["0"] * (MOST_DIMENSIONS - len(corner))
-        numbers = (str(self._maps.index(box.map)), within, at, str(self._watched.rows[d.buffer]), str(read), str(write))
+        numbers = (
+            str(self._maps.index(tile.map)),
+            within,
+            at,
+            str(self._watched.rows[d.buffer]),
+            str(read),
+            str(write),
+        )
         self._landing(2, *numbers, *corner)
 
     def rejoin(self) -> None:
@@ -218,7 +225,7 @@ class Threads(DeviceStatements):
     def engage(self, buffers: Sequence[str]) -> None:
         self._state("engage")
 
-    def finish(self, s: Finish) -> None:
+    def finish(self, s: WgmmaWait) -> None:
         f, number = self.f, self.f.alloca("i64", 1)
         ended = f.op(f"call i64 @tensorc_ended(ptr %state, i64 %thread, i64 {int(s.ends_group)})")
         f.line(f"store i64 {ended}, ptr {number}")

@@ -1,8 +1,8 @@
 """Writes what runs the coroutines of a kernel: block by block, or blocks side by side, and the threads of a block in turns.
 
-In a turn each thread runs to its next barrier or instruction of its warp, in a given order. Threads that wait for an arrival
+In a turn each thread runs to its next barrier or instruction of its warp, in a given order. Threads that wait for an mbarrier
 ask again first, until none does or nothing comes any more. Threads at an instruction run on when all lanes of their warp are
-there, threads at a barrier when all threads of the block, or of their role, are. Then those that wait for an arrival ask
+there, threads at a barrier when all threads of the block, or of their role, are. Then those that wait for an mbarrier ask
 again. Where nobody runs on any more, they wait for ever, which is a fault, or for another block, if blocks run side by
 side. Shared memory has no numbers at the start of a block.
 """
@@ -23,15 +23,15 @@ from tensorc_dsl.backend.cuda.codegen.watch import (
     now,
 )
 from tensorc_dsl.backend.cuda.lower.kernels import (
-    Commit,
+    CommitGroup,
     DeviceKernel,
-    Engage,
-    Finish,
-    Publish,
-    Wait,
+    ProxyFence,
+    WaitGroup,
+    WgmmaFence,
+    WgmmaWait,
     chains_in,
+    consumers_of,
     inside,
-    users_of,
 )
 from tensorc_dsl.ir.warp import LANES
 
@@ -90,11 +90,11 @@ out:
 
 def _queues(k: DeviceKernel) -> bool:
     """Whether threads have something under way: copies, or instructions of warpgroups."""
-    return any(isinstance(s, Commit | Wait | Finish | Publish | Engage) for s in inside(k.body))
+    return any(isinstance(s, CommitGroup | WaitGroup | WgmmaWait | ProxyFence | WgmmaFence) for s in inside(k.body))
 
 
 def _go(k: DeviceKernel) -> str:
-    threads, users = k.threads, users_of(k) or k.threads
+    threads, users = k.threads, consumers_of(k) or k.threads
     wait = f"""store i64 %epoch, ptr %epoch.at
   {now("%b", "%epoch", "still")}
   ret i64 {WAITS}"""

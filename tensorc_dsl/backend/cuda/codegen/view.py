@@ -16,25 +16,25 @@ from tensorc_dsl.backend.cuda.lower.kernels import (
     ALIGNMENT,
     BLOCK_AXES,
     THREAD,
-    Arm,
-    Arrived,
+    ArriveMbarrier,
     Barrier,
-    Commit,
+    CommitGroup,
     Device,
     DeviceKernel,
     DeviceProgram,
-    Engage,
-    Fetch,
-    Finish,
     Guard,
+    InitMbarriers,
     LookBack,
     Phase,
-    Publish,
-    Release,
+    ProxyFence,
     Role,
     Steps,
     Ticket,
-    Wait,
+    TmaLoad,
+    WaitGroup,
+    WaitMbarrier,
+    WgmmaFence,
+    WgmmaWait,
 )
 from tensorc_dsl.backend.llvm.ahead.interface import argument_name
 from tensorc_dsl.backend.protocol import CompileError
@@ -157,17 +157,17 @@ def _device(body: tuple[Device, ...], pad: str) -> Iterator[str]:
                 if asynchronous:
                     yield f"{pad}/* cp.async: */"
                 yield from _flat(inner, pad)
-            case Commit():
+            case CommitGroup():
                 yield f"{pad}/* cp.async.commit_group */"
-            case Wait(groups=groups):
+            case WaitGroup(groups=groups):
                 yield f"{pad}/* cp.async.wait_group {groups} */"
             case Barrier():
                 yield f"{pad}__syncthreads();"
-            case Arm() | Fetch() | Arrived() | Release() | Role():
-                raise CompileError("the view in CUDA C++ has no words for copies of boxes; see its PTX")
+            case InitMbarriers() | TmaLoad() | WaitMbarrier() | ArriveMbarrier() | Role():
+                raise CompileError("the view in CUDA C++ has no words for TMA loads; see its PTX")
             case Ticket() | LookBack():
                 raise CompileError("the view in CUDA C++ has no words for scans that blocks pass on; see its PTX")
-            case Publish() | Engage() | Finish():
+            case ProxyFence() | WgmmaFence() | WgmmaWait():
                 raise CompileError("the view in CUDA C++ has no words for instructions of warpgroups; see its PTX")
             case Steps(var=var, end=end, body=inner):
                 yield f"{pad}{_for(var, '0', _value(end))}"

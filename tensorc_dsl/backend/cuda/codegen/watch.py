@@ -41,7 +41,7 @@ from tensorc_dsl.ir.arrays import Array
 that it met, or the alignment that it lacks, and block; what runs: block and barrier; memory for accesses that are not
 made; the last barrier of each thread; the copies that each thread has under way; the accesses of each lane of a warp, if they
 are counted, and the counts; the stamp of the block and barrier, without a thread; memory of the warps for
-their instructions; the instructions of warpgroups that each thread has under way; what boxes are copied by, how often
+their instructions; the instructions of warpgroups that each thread has under way; what tiles are copied by, how often
 something has come of that, and how often each warp has released what it has read; what words that blocks pass on are
 accessed by; the words of the mbarriers (`phases`); the memory of each thread's coroutine."""
 
@@ -54,9 +54,9 @@ HELD, LATE, ASTRAY, UNSEEN = 14, 15, 16, 17
 """Kinds of faults: an element out of bounds, two threads that race, threads at different barriers, an element to which a
 copy is under way, an address that is not aligned. Of instructions that run beside threads: an element that is stored before
 they are waited for, one whose store is not made known, sums that a thread is not done with, or has not waited for. Of
-arrivals: one that nobody has set up, one whose bytes do not come, boxes that are under way as a block ends, and one that is
-set up or used again with no barrier between that and other threads that wait for it. Of roles: a box that starts where it is
-not known that all warps have read, an arrival that is used again where it is not known that all have waited for it.
+mbarriers: one that nobody has set up, one whose bytes do not come, tiles that are under way as a block ends, and one that is
+set up or used again with no barrier between that and other threads that wait for it. Of roles: a tile that starts where it is
+not known that all warps have read, an mbarrier that is used again where it is not known that all have waited for it.
 Of words that blocks pass on: one that is none of the array, and one that no flag has made known."""
 
 PROXY = 1024
@@ -64,7 +64,7 @@ PROXY = 1024
 
 ROW_WORDS = 6
 """The words of a buffer: its address, its size in bytes, the size of an element, its stamps, whether a block has its own, and
-when each warp has read an element last (`slots`), if boxes of another role fill it."""
+when each warp has read an element last (`slots`), if tiles of another role fill it."""
 
 STAMPS = 3
 """The stamps of an element: of its last write, of reads, of atomic updates."""
@@ -79,7 +79,7 @@ OF_ROLE = 1 << 20
 """The first of the marks of barriers at which the threads of one role meet."""
 
 SPINNING = 1 << 40
-"""The mark of a thread that waits for an arrival, and asks again when others have run."""
+"""The mark of a thread that waits for an mbarrier, and asks again when others have run."""
 
 ENDED = -1
 """The barrier at which a thread is that has ended."""

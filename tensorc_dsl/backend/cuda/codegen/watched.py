@@ -9,7 +9,7 @@ from itertools import product
 from tensorc_dsl.backend.cuda.codegen.ahead import Ahead, Nest, count_of, nest_of
 from tensorc_dsl.backend.cuda.codegen.tally import MOST_TIMES, key
 from tensorc_dsl.backend.cuda.codegen.watch import LOGS
-from tensorc_dsl.backend.cuda.lower.kernels import DeviceKernel, atomics_in, slots_of
+from tensorc_dsl.backend.cuda.lower.kernels import DeviceKernel, atomics_in, staged_in
 from tensorc_dsl.backend.llvm.codegen.body import Expressions
 from tensorc_dsl.backend.llvm.codegen.function import Function
 from tensorc_dsl.backend.llvm.codegen.scope import Piece, Scalar, SymbolTable
@@ -42,7 +42,7 @@ class Watched(Expressions):
         self.rows = {name: n for n, name in enumerate((*k.params, *(b.name for b in k.shared)))}
         self._kernel = k
         self._sites = sites
-        self._slots = slots_of(k.body)
+        self._slots = staged_in(k.body)
         self._atomic = atomics_in(k.body)
         self._updates = False
         self.statement = self.into = ""

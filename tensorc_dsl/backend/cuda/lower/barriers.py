@@ -19,24 +19,24 @@ from tensorc_dsl.backend.cuda.lower.kernels import (
     BLOCK_AXES,
     FIRST,
     THREAD,
-    Arm,
-    Arrived,
+    ArriveMbarrier,
     Barrier,
-    Commit,
+    CommitGroup,
     Device,
     DeviceKernel,
-    Engage,
-    Fetch,
-    Finish,
     Guard,
+    InitMbarriers,
     LookBack,
     Phase,
-    Publish,
-    Release,
+    ProxyFence,
     Role,
     Steps,
     Ticket,
-    Wait,
+    TmaLoad,
+    WaitGroup,
+    WaitMbarrier,
+    WgmmaFence,
+    WgmmaWait,
     barriers_in,
 )
 from tensorc_dsl.ir.expr import ONE, ZERO, Compare, Expr, Var, constant, free_vars, index, sub, substitute
@@ -67,8 +67,8 @@ class _Item:
 
 Pending = tuple[_Item, ...]
 
-_ARRIVALS = "arrival."
-"""What stands for the arrivals of a block, as a buffer; no name of a program ends so."""
+_MBARRIERS = "mbarrier."
+"""What stands for the mbarriers of a block, as a buffer; no name of a program ends so."""
 
 
 def with_barriers(kernel: DeviceKernel) -> DeviceKernel:
@@ -121,20 +121,20 @@ class _Placer:
                     pending = self._before(mine, pending, steps, out)
                     out.append(s)
                     pending = _joined(pending, self._under_way(mine, steps))
-                case Wait(landed=landed):
+                case WaitGroup(landed=landed):
                     out.append(s)  # what it makes visible to its own thread, others see behind a barrier
                     pending = _joined(pending, self._under_way(self._of(landed, guards), steps))
-                case Fetch(at=at, body=inner):
-                    mine = (*self._of(inner, (FIRST, *guards)), self._arrival(True, at, guards))
+                case TmaLoad(at=at, body=inner):
+                    mine = (*self._of(inner, (FIRST, *guards)), self._mbarrier(True, at, guards))
                     pending = self._before(mine, pending, steps, out)
                     out.append(s)  # all threads wait for it themselves, before they access what it stores
-                case Arrived(at=at):
-                    mine = (self._arrival(False, at, guards),)
+                case WaitMbarrier(at=at):
+                    mine = (self._mbarrier(False, at, guards),)
                     pending = self._before(mine, pending, steps, out)
                     out.append(s)
                     pending = _joined(pending, self._under_way(mine, steps))
                 case Role(threads=count, body=inner):
-                    # Behind a barrier, and what roles pass each other waits at arrivals: see `roles`.
+                    # Behind a barrier, and what roles pass each other waits at mbarriers: see `roles`.
                     own = _Placer(count, self.grid, self.private)
                     out.append(replace(s, body=own.run(inner, (), steps, guards)[0]))
                 case LookBack():
@@ -142,7 +142,15 @@ class _Placer:
                     pending = self._before(mine, pending, steps, out)
                     out.append(s)
                     pending = _joined(pending, self._under_way(mine, steps))
-                case Arm() | Release() | Commit() | Publish() | Engage() | Finish() | Ticket():
+                case (
+                    InitMbarriers()
+                    | ArriveMbarrier()
+                    | CommitGroup()
+                    | ProxyFence()
+                    | WgmmaFence()
+                    | WgmmaWait()
+                    | Ticket()
+                ):
                     out.append(s)  # all threads know what is set up behind the barrier that stands there
                 case Barrier():
                     out.append(s)
@@ -181,9 +189,9 @@ class _Placer:
             self.found[key] = _Found(body, tuple(replace(a, conds=(*a.conds, *guards)) for a in own))
         return self.found[key].accesses
 
-    def _arrival(self, write: bool, at: Expr, guards: tuple[Expr, ...]) -> Access:
-        """The access to an arrival of the one thread that says what is to come, or of each that waits."""
-        return Access(_ARRIVALS, write, at, (), (FIRST, *guards) if write else guards)
+    def _mbarrier(self, write: bool, at: Expr, guards: tuple[Expr, ...]) -> Access:
+        """The access to an mbarrier of the one thread that says what is to come, or of each that waits."""
+        return Access(_MBARRIERS, write, at, (), (FIRST, *guards) if write else guards)
 
     def _under_way(self, mine: tuple[Access, ...], steps: tuple[tuple[str, Expr], ...]) -> Pending:
         """Accesses at a place inside of these loops, for what follows in the same iteration."""

@@ -16,24 +16,24 @@ from tensorc_dsl.backend.cuda.lower.collectives import accesses_of, is_of_group,
 from tensorc_dsl.backend.cuda.lower.kernels import (
     BLOCK_AXES,
     THREAD,
-    Arm,
-    Arrived,
+    ArriveMbarrier,
     Barrier,
-    Commit,
+    CommitGroup,
     Device,
     DeviceKernel,
-    Engage,
-    Fetch,
-    Finish,
     Guard,
+    InitMbarriers,
     LookBack,
     Phase,
-    Publish,
-    Release,
+    ProxyFence,
     Role,
     Steps,
     Ticket,
-    Wait,
+    TmaLoad,
+    WaitGroup,
+    WaitMbarrier,
+    WgmmaFence,
+    WgmmaWait,
     collectives_in,
 )
 from tensorc_dsl.backend.cuda.lower.overlap import Around, overlapped
@@ -71,7 +71,7 @@ def _waited(body: tuple[Device, ...], around: Around) -> tuple[Device, ...]:
     def end() -> None:
         if run:
             names = results_in(tuple(run))
-            out.extend((Engage(names), *run, Finish(names)))
+            out.extend((WgmmaFence(names), *run, WgmmaWait(names)))
             run.clear()
 
     for s in body:
@@ -119,11 +119,11 @@ def _published(body: tuple[Device, ...], described: Collection[str], stored: boo
             case Phase(body=inner):
                 stored |= not s.asynchronous and _stores(inner, described)
                 out.append(s)
-            case Wait(landed=landed):
+            case WaitGroup(landed=landed):
                 stored |= _stores(landed, described)
                 out.append(s)
             case Barrier():
-                out += [Publish(), s] if stored else [s]
+                out += [ProxyFence(), s] if stored else [s]
                 stored = False
             case Steps() | Guard() | Role():
                 before = stored
@@ -135,7 +135,17 @@ def _published(body: tuple[Device, ...], described: Collection[str], stored: boo
             case LookBack():
                 stored |= _stores(s.shown, described)
                 out.append(s)
-            case Commit() | Publish() | Engage() | Finish() | Arm() | Fetch() | Arrived() | Release() | Ticket():
+            case (
+                CommitGroup()
+                | ProxyFence()
+                | WgmmaFence()
+                | WgmmaWait()
+                | InitMbarriers()
+                | TmaLoad()
+                | WaitMbarrier()
+                | ArriveMbarrier()
+                | Ticket()
+            ):
                 out.append(s)
             case _:
                 assert_never(s)

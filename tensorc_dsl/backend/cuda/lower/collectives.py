@@ -12,15 +12,15 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from tensorc_dsl.affine.boxed import source_of
 from tensorc_dsl.affine.form import Ranges
 from tensorc_dsl.affine.fragments import Unit, cells, disagreement, misplaced
 from tensorc_dsl.affine.instruction import Match, Tile, match_nest, stored_place
 from tensorc_dsl.affine.simplify import is_multiple, simplify
+from tensorc_dsl.affine.tensor_maps import source_of
 from tensorc_dsl.backend.cuda.lower.axes import Axes
-from tensorc_dsl.backend.cuda.lower.boxes import box_of
 from tensorc_dsl.backend.cuda.lower.kernels import THREAD
 from tensorc_dsl.backend.cuda.lower.lanes import by_lanes
+from tensorc_dsl.backend.cuda.lower.tma import tile_of
 from tensorc_dsl.ir.expr import (
     ZERO,
     Expr,
@@ -47,8 +47,8 @@ from tensorc_dsl.ir.warp import (
     WARPS,
     Held,
     held,
-    is_box,
     is_described,
+    is_tma,
     lane_of,
     layout_of,
 )
@@ -139,7 +139,7 @@ class _Maker:
             return replace(s, kind=LoopKind.SERIAL, body=self.run(s.body, within(ranges, s), bound))
         match = None if found is None else match_flat(s, found, ranges)
         code = None if found is None else self._code(found)
-        if found is not None and code is None and (is_of_group(found) or is_box(found)):
+        if found is not None and code is None and (is_of_group(found) or is_tma(found)):
             wanted = " or ".join(" with ".join(x.features) for x in found.lowerings if x.target == KIND)
             raise LowerError(
                 f"{found.name} is for GPUs that are {wanted}, and this one is {', '.join(self.features)}; draw a schedule"
@@ -147,7 +147,7 @@ class _Maker:
             )
         if found is None or match is None or code is None:
             return _serial(s)
-        if is_box(found):
+        if is_tma(found):
             return self._box(found, code, match, bound)
         groups = is_of_group(found)
         allowed = (Axis.WARPGROUP,) if groups else (Axis.WARP, Axis.WARPGROUP)
@@ -186,19 +186,19 @@ class _Maker:
         return Loop(warp, ZERO, index(WARPS), LoopKind.SERIAL, (out,)) if groups else out
 
     def _box(self, found: Intrinsic, code: str, match: Match, bound: tuple[str, ...]) -> Flat:
-        """The nest as the copy of a box, which one thread starts."""
+        """The nest as a TMA load, which one thread starts."""
         if bound:
             raise LowerError(
-                f"{found.name} is inside of `{bound[-1]}`, which counts threads, and one thread copies a box; leave its loops"
-                " unbound"
+                f"{found.name} is inside of `{bound[-1]}`, which counts threads, and one thread starts a TMA load; leave its"
+                " loops unbound"
             )
         loops: list[tuple[str, int]] = []
         places: dict[str, tuple[Expr, ...]] = {}
         for tile in match.tiles:
             own, places[tile.operand.name] = _whole(tile)
             loops += own
-        box = box_of(found, match, self.buffers[source_of(found, match).buffer])
-        return Collective(found, code, _accessed(match, found, loops, places), box)
+        tile = tile_of(found, match, self.buffers[source_of(found, match).buffer])
+        return Collective(found, code, _accessed(match, found, loops, places), tile)
 
     def _code(self, i: Intrinsic) -> str | None:
         """The first text for GPUs with these features."""
@@ -231,7 +231,7 @@ def _serial(s: Flat) -> Flat:
 
 def is_of_group(i: Intrinsic) -> bool:
     """Whether four warps do an instruction together: it gets descriptors, runs beside them, and they wait for it."""
-    return any(is_described(b.scope) for b in i.operands) and not is_box(i)
+    return any(is_described(b.scope) for b in i.operands) and not is_tma(i)
 
 
 def _whole(tile: Tile) -> tuple[list[tuple[str, int]], tuple[Expr, ...]]:

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from tensorc_dsl.affine.form import Ranges
 from tensorc_dsl.affine.simplify import bounds, is_multiple, simplify
 from tensorc_dsl.backend.cuda.lower.collectives import accesses_of, dimension_of
-from tensorc_dsl.backend.cuda.lower.kernels import boxes_in
+from tensorc_dsl.backend.cuda.lower.kernels import tma_in
 from tensorc_dsl.ir.expr import ZERO, Expr, floormod, index, substitute
 from tensorc_dsl.ir.memo import by_first
 from tensorc_dsl.ir.print import format_expr
@@ -125,17 +125,17 @@ def swizzle_of(d: Described) -> Swizzle | None:
 
 
 def require_whole_lines(body: Sequence[Flat], orders: Mapping[str, Swizzle], ranges: Ranges) -> None:
-    """Raises LowerError unless each box is, in shared memory, as the machine writes it."""
-    for s in boxes_in(tuple(body)):
+    """Raises LowerError unless each tile is, in shared memory, as the machine writes it."""
+    for s in tma_in(tuple(body)):
         require_described(s, orders, ranges)
         for d in descriptors_of(s).values():
             if max(d.operand.lines) >= LINES and d.groups != LINES * d.operand.width:
                 raise LowerError(
                     f"{s.intrinsic.name} stores lines of {d.operand.width} bytes one behind the other, and those of"
-                    f" `{d.buffer}` are apart; let a box be of adjacent rows of `{d.buffer}`"
+                    f" `{d.buffer}` are apart; let a tile be of adjacent rows of `{d.buffer}`"
                 )
 
 
 def targets_of(body: Sequence[Flat]) -> Iterator[str]:
-    """The buffers to which boxes are copied."""
-    return (d.buffer for s in boxes_in(tuple(body)) for d in descriptors_of(s).values())
+    """The buffers to which tiles are copied."""
+    return (d.buffer for s in tma_in(tuple(body)) for d in descriptors_of(s).values())

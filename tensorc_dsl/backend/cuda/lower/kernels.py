@@ -21,13 +21,13 @@ THREAD = "thread"
 """The variable that counts the threads of a block."""
 
 FIRST = Compare("==", Var(THREAD), ZERO)
-"""Whether a thread is the one that starts copies of boxes."""
+"""Whether a thread is the one that starts TMA loads."""
 
 STEP = "look.step"
 """The variable that stands for a step of a scan whose value blocks pass on."""
 
-MOST_ARRIVALS = 32
-"""The most arrivals of a block: a thread keeps the phases of all in one register."""
+MOST_MBARRIERS = 32
+"""The most mbarriers of a block: a thread keeps the phases of all in one register."""
 
 BLOCK_AXES = ("block.x", "block.y", "block.z")
 """The variables that count the blocks of a grid, the fastest first."""
@@ -41,7 +41,7 @@ of their versions: that of the widest access of a thread."""
 class Phase:
     """Statements that every thread runs for itself, without waiting for others.
 
-    If `asynchronous`, each store is a copy from global to shared memory that only starts: see `Commit` and `Wait`.
+    If `asynchronous`, each store is a copy from global to shared memory that only starts: see `CommitGroup` and `WaitGroup`.
     """
 
     body: tuple[Flat, ...]
@@ -49,12 +49,12 @@ class Phase:
 
 
 @node
-class Commit:
+class CommitGroup:
     """The copies that a thread has started since its last commit are one group, even if there are none."""
 
 
 @node
-class Wait:
+class WaitGroup:
     """A thread goes on once at most `groups` of its latest groups of copies are under way.
 
     `landed` has the copies on which statements behind it rely: what they write is in memory from here on.
@@ -65,17 +65,17 @@ class Wait:
 
 
 @node
-class Arm:
-    """One thread sets up arrivals, `mbarrier` of PTX. Each says for how many warps it waits (`Release`); 0 is one that waits
-    for bytes, of which none are awaited yet. That of warps begins as if they had come."""
+class InitMbarriers:
+    """One thread initialises mbarriers. Each says for how many warps it waits (`ArriveMbarrier`); 0 is one that waits for
+    bytes, of which none are awaited yet. That of warps begins as if they had come."""
 
     awaited: tuple[int, ...]
 
 
 @node
-class Fetch:
-    """One thread starts copies of boxes, and says that `size` bytes are to come to the arrival `at`. The copies run beside
-    all threads, and nothing else is under way to that arrival."""
+class TmaLoad:
+    """One thread starts TMA loads, and says that `size` bytes are to come to the mbarrier `at`. The copies run beside
+    all threads, and nothing else is under way to that mbarrier."""
 
     at: Expr
     size: int
@@ -83,16 +83,16 @@ class Fetch:
 
 
 @node
-class Arrived:
-    """A thread goes on when all has come that was to come to an arrival: the bytes of a `Fetch`, once for each, or the
-    `Release` of all warps."""
+class WaitMbarrier:
+    """A thread goes on when all has come that was to come to an mbarrier: the bytes of a `TmaLoad`, once for each, or the
+    `ArriveMbarrier` of all warps."""
 
     at: Expr
 
 
 @node
-class Release:
-    """A warp comes to the arrival `at`: its threads have read what one of so many `slots` has, and it may be filled again."""
+class ArriveMbarrier:
+    """A warp arrives at the mbarrier `at`: its threads have read one of so many `slots`, which may be filled again."""
 
     at: Expr
     slots: int
@@ -104,19 +104,19 @@ class Barrier:
 
 
 @node
-class Publish:
+class ProxyFence:
     """What a thread has stored in shared memory is known, from the next barrier on, to instructions beside threads."""
 
 
 @node
-class Engage:
+class WgmmaFence:
     """What a thread has done with its elements of `buffers` is done before instructions that run beside it."""
 
     buffers: tuple[str, ...]
 
 
 @node
-class Finish:
+class WgmmaWait:
     """A thread goes on when the instructions that run beside it, and add to `buffers`, are done, but for its latest `groups`.
     What it has started since the last such wait is a group, unless this wait is for groups alone."""
 
@@ -193,16 +193,16 @@ Nested = Steps | Guard | Role
 
 Device = (
     Phase
-    | Commit
-    | Wait
-    | Arm
-    | Fetch
-    | Arrived
-    | Release
+    | CommitGroup
+    | WaitGroup
+    | InitMbarriers
+    | TmaLoad
+    | WaitMbarrier
+    | ArriveMbarrier
     | Barrier
-    | Publish
-    | Engage
-    | Finish
+    | ProxyFence
+    | WgmmaFence
+    | WgmmaWait
     | Ticket
     | LookBack
     | Nested
@@ -230,8 +230,8 @@ class Shared:
 
 
 @node
-class Arrivals:
-    """The arrivals of a block: how many, and how many bytes from the start of its shared memory the first one is."""
+class Mbarriers:
+    """The mbarriers of a block: how many, and how many bytes from the start of its shared memory the first one is."""
 
     count: int
     offset: int
@@ -250,11 +250,11 @@ class DeviceKernel:
     local: tuple[Local, ...]
     shared: tuple[Shared, ...]
     shared_bytes: int
-    """The bytes of shared memory, arrivals included."""
+    """The bytes of shared memory, mbarriers included."""
     body: tuple[Device, ...]
-    arrivals: Arrivals | None = None
+    mbarriers: Mbarriers | None = None
     maps: tuple[TensorMap, ...] = ()
-    """The boxes that are copied; each map is an argument of the kernel."""
+    """The tiles that are copied; each map is an argument of the kernel."""
     cleared: tuple[str, ...] = ()
     """The arrays whose bytes are 0 when the kernel starts."""
     notes: tuple[str, ...] = ()
@@ -285,19 +285,19 @@ def roles_in(body: tuple[Device, ...]) -> tuple[Role, ...]:
     return tuple(s for s in body if isinstance(s, Role))
 
 
-def fetches_in(body: tuple[Device, ...]) -> Iterator[Fetch]:
-    """The starts of copies of boxes in statements."""
-    return (s for s in inside(body) if isinstance(s, Fetch))
+def tma_loads_in(body: tuple[Device, ...]) -> Iterator[TmaLoad]:
+    """The TMA loads in statements."""
+    return (s for s in inside(body) if isinstance(s, TmaLoad))
 
 
-def users_of(k: DeviceKernel) -> int:
-    """The threads that use what another role fetches, which are the first ones; 0 if there are no roles."""
+def consumers_of(k: DeviceKernel) -> int:
+    """The threads that use what another role loads, which are the first ones; 0 if there are no roles."""
     return next((r.threads for r in roles_in(k.body) if not r.alone), 0)
 
 
-def slots_of(body: tuple[Device, ...]) -> frozenset[str]:
-    """The buffers that boxes of a role fill beside those who read them."""
-    every = (s for r in roles_in(body) if r.alone for s in fetches_in(r.body))
+def staged_in(body: tuple[Device, ...]) -> frozenset[str]:
+    """The buffers that tiles of a role fill beside those who read them."""
+    every = (s for r in roles_in(body) if r.alone for s in tma_loads_in(r.body))
     return frozenset(x.buffer for s in every for x in stores(s.body))
 
 
@@ -306,9 +306,9 @@ def chains_in(body: tuple[Device, ...]) -> frozenset[str]:
     return frozenset(s.chain for s in body if isinstance(s, LookBack))
 
 
-def boxes_in(body: tuple[Flat, ...]) -> Iterator[Collective]:
-    """The copies of boxes in what one thread does."""
-    return (s for s in inside_flat(body) if isinstance(s, Collective) and s.box is not None)
+def tma_in(body: tuple[Flat, ...]) -> Iterator[Collective]:
+    """The TMA loads in what one thread does."""
+    return (s for s in inside_flat(body) if isinstance(s, Collective) and s.tile is not None)
 
 
 def collectives_in(body: tuple[Device, ...]) -> Iterator[Collective]:

@@ -7,7 +7,6 @@ from dataclasses import dataclass, field, replace
 
 from tensorc_dsl.affine.accesses import touched_in
 from tensorc_dsl.affine.solve_sizes import told_by
-from tensorc_dsl.backend.cuda.lower.arrivals import with_arrivals
 from tensorc_dsl.backend.cuda.lower.axes import Axes, axes_of
 from tensorc_dsl.backend.cuda.lower.barriers import with_barriers
 from tensorc_dsl.backend.cuda.lower.beside import with_waits
@@ -23,6 +22,7 @@ from tensorc_dsl.backend.cuda.lower.kernels import (
     roles_in,
 )
 from tensorc_dsl.backend.cuda.lower.look_back import chains_of, with_words, words_in
+from tensorc_dsl.backend.cuda.lower.mbarriers import with_mbarriers
 from tensorc_dsl.backend.cuda.lower.owners import own
 from tensorc_dsl.backend.cuda.lower.pipelines import versioned
 from tensorc_dsl.backend.cuda.lower.roles import threads_of
@@ -245,7 +245,7 @@ def _phases(n: Nest) -> Nest:
                 notes=tuple(storage.notes),
             )
         )
-        kernels[-1] = with_arrivals(kernels[-1], storage.awaited)
+        kernels[-1] = with_mbarriers(kernels[-1], storage.awaited)
     _require_one_kernel(kernels)
     return replace(n, kernels=tuple(kernels))
 

@@ -1,7 +1,7 @@
 """Which loops may leave the products of a round under way while they begin the next.
 
 Behind the products of a round a thread then waits for those of the round before. So what these have read may be overwritten
-from there on, behind a barrier, and what those of the round read may not. Where another role fetches, it is released there,
+from there on, behind a barrier, and what those of the round read may not. Where another role loads, it is released there,
 one round late. In the part of a round before its products, nothing that products read is written. Whether a write meets what
 is being read is asked of integer sets, for all threads.
 """
@@ -16,15 +16,15 @@ from tensorc_dsl.affine.simplify import conjuncts, prove, simplify
 from tensorc_dsl.backend.cuda.lower.accesses import Access, accesses
 from tensorc_dsl.backend.cuda.lower.kernels import (
     THREAD,
+    ArriveMbarrier,
     Barrier,
     Device,
-    Engage,
-    Fetch,
-    Finish,
     Guard,
     Phase,
-    Release,
     Steps,
+    TmaLoad,
+    WgmmaFence,
+    WgmmaWait,
     inside,
 )
 from tensorc_dsl.ir.expr import ONE, ZERO, Compare, Expr, Var, index, sub, substitute
@@ -45,14 +45,14 @@ class Around:
 
 def overlapped(s: Steps, around: Around) -> tuple[Device, ...] | None:
     """The loop with the products of a round under way in the next; None if it has none, or that is not known to be right."""
-    ends = [n for n, x in enumerate(s.body) if isinstance(x, Finish)]
-    if len(ends) != 1 or sum(isinstance(x, Finish) for x in inside(s.body)) != 1:
+    ends = [n for n, x in enumerate(s.body) if isinstance(x, WgmmaWait)]
+    if len(ends) != 1 or sum(isinstance(x, WgmmaWait) for x in inside(s.body)) != 1:
         return None
     (end,) = ends
-    begin = next(n for n, x in enumerate(s.body) if isinstance(x, Engage))
+    begin = next(n for n, x in enumerate(s.body) if isinstance(x, WgmmaFence))
     head, run, tail = s.body[:begin], s.body[begin + 1 : end], s.body[end + 1 :]
     finish = s.body[end]
-    assert isinstance(finish, Finish)
+    assert isinstance(finish, WgmmaWait)
     others = [*head, *tail]
     if any(not set(finish.buffers).isdisjoint(buffers_of(x)) for x in _stores(others)):
         return None
@@ -66,24 +66,24 @@ def overlapped(s: Steps, around: Around) -> tuple[Device, ...] | None:
     reads = [replace(a, loops=(*loops, *a.loops)) for a in reads if a.buffer in around.described]
     if not _apart(tail, reads, inner, (), False):
         return None
-    if any(isinstance(x, Release) and x.slots == 1 for x in tail):
+    if any(isinstance(x, ArriveMbarrier) and x.slots == 1 for x in tail):
         return None
-    released = [x for x in tail if isinstance(x, Release)]
-    rest = [x for x in tail if not isinstance(x, Release)]
+    released = [x for x in tail if isinstance(x, ArriveMbarrier)]
+    rest = [x for x in tail if not isinstance(x, ArriveMbarrier)]
     late = tuple(_released(x, sub(Var(s.var), ONE), Compare(">", Var(s.var), ZERO), s.var) for x in released)
     last = tuple(_released(x, sub(s.end, ONE), Compare(">", s.end, ZERO), s.var) for x in released)
-    body = (*head, Engage(finish.buffers), *run, Finish((), 1), *late, *rest)
+    body = (*head, WgmmaFence(finish.buffers), *run, WgmmaWait((), 1), *late, *rest)
     return (replace(s, body=body), replace(finish, ends_group=False), *last)
 
 
-def _released(x: Release, iteration: Expr, cond: Expr, var: str) -> Device:
+def _released(x: ArriveMbarrier, iteration: Expr, cond: Expr, var: str) -> Device:
     """The release of an iteration, if there is one."""
     own = replace(x, at=simplify(substitute(x.at, {var: iteration}), {}))
     return own if prove(cond, {}) else Guard(cond, (own,))
 
 
 def _stores(body: Sequence[Device]) -> list[Store]:
-    flat = [x.body for x in inside(tuple(body)) if isinstance(x, Phase | Fetch)]
+    flat = [x.body for x in inside(tuple(body)) if isinstance(x, Phase | TmaLoad)]
     return [x for one in flat for x in stores(one)]
 
 
@@ -102,7 +102,7 @@ def _apart(
                 deeper = replace(around, extents=(*around.extents, (var, end)))
                 if not _apart(inner, reads, deeper, guards, cleared):
                     return False
-            case Phase(body=inner) | Fetch(body=inner):
+            case Phase(body=inner) | TmaLoad(body=inner):
                 for a in accesses(inner, ()):
                     if a.write and a.buffer in around.described:
                         mine = replace(a, conds=(*a.conds, *guards))

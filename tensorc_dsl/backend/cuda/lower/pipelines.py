@@ -16,7 +16,16 @@ from dataclasses import dataclass, replace
 from itertools import pairwise
 
 from tensorc_dsl.affine.simplify import prove, simplify
-from tensorc_dsl.backend.cuda.lower.kernels import Arrived, Commit, Device, Fetch, Guard, Phase, Steps, Wait
+from tensorc_dsl.backend.cuda.lower.kernels import (
+    CommitGroup,
+    Device,
+    Guard,
+    Phase,
+    Steps,
+    TmaLoad,
+    WaitGroup,
+    WaitMbarrier,
+)
 from tensorc_dsl.backend.cuda.lower.stages import Pipeline
 from tensorc_dsl.backend.cuda.lower.threads import of_thread, plain, with_values
 from tensorc_dsl.ir.expr import ZERO, Compare, Expr, Load, Var, add, conjunction, floormod, index, mul, sub, transform
@@ -27,11 +36,11 @@ from tensorc_dsl.lower.flat import Flat, If, buffers_of, stores
 @dataclass(frozen=True, slots=True)
 class Part:
     """A statement of a pipeline: what all threads do for one iteration, and, if it only starts copies, these: of threads, or
-    of boxes."""
+    of tiles."""
 
     body: tuple[Device, ...]
     copies: tuple[Flat, ...] | None
-    boxes: Fetch | None = None
+    tiles: TmaLoad | None = None
 
 
 def versioned(body: tuple[Flat, ...], buffer: str, var: str, count: int, size: int) -> tuple[Flat, ...]:
@@ -57,12 +66,12 @@ def versioned(body: tuple[Flat, ...], buffer: str, var: str, count: int, size: i
 
 
 def in_rounds(
-    var: str, end: Expr, pipeline: Pipeline, parts: Mapping[int, Part], arrive: Callable[[int, int], int]
+    var: str, end: Expr, pipeline: Pipeline, parts: Mapping[int, Part], mbarriers: Callable[[int, int], int]
 ) -> tuple[Device, ...]:
-    """The rounds of the pipeline of the loop `var`. Each part is over `var`, the iteration that it runs for. `arrive` gives
-    the first of so many new arrivals, here for bytes."""
+    """The rounds of the pipeline of the loop `var`. Each part is over `var`, the iteration that it runs for. `mbarriers`
+    gives the first of so many new ones, here for bytes."""
     last = pipeline.last
-    trips = tuple(_trip(run, pipeline, parts, arrive) for run in _adjacent(pipeline, parts))
+    trips = tuple(_trip(run, pipeline, parts, mbarriers) for run in _adjacent(pipeline, parts))
     r = _Rounds(end, pipeline, parts, trips)
     first = Steps(f"{var}.first", index(last), tuple(r.round(var, Var(f"{var}.first"), False)))
     main = Steps(var, end, tuple(r.round(var, add(Var(var), index(last)), True)))
@@ -77,8 +86,8 @@ def in_rounds(
 
 @dataclass(frozen=True, slots=True)
 class _Trip:
-    """Adjacent parts of one stage that start copies of boxes, which come to one arrival, and the part that waits for it: the
-    first that uses them. Iteration i has the arrival `first` + i % `count`."""
+    """Adjacent parts of one stage that start TMA loads, which come to one mbarrier, and the part that waits for it: the
+    first that uses them. Iteration i has the mbarrier `first` + i % `count`."""
 
     parts: tuple[int, ...]
     waits: int
@@ -90,11 +99,11 @@ class _Trip:
 
 
 def _adjacent(pipeline: Pipeline, parts: Mapping[int, Part]) -> list[tuple[int, ...]]:
-    """The parts that start copies of boxes; those of one stage that follow each other are together."""
+    """The parts that start TMA loads; those of one stage that follow each other are together."""
     out: list[tuple[int, ...]] = []
     every = sorted(parts, key=pipeline.order.__getitem__)
     for before, n in pairwise([-1, *every]):
-        if parts[n].boxes is not None:
+        if parts[n].tiles is not None:
             if out and before == out[-1][-1] and pipeline.stages[before] == pipeline.stages[n]:
                 out[-1] = (*out[-1], n)
             else:
@@ -103,13 +112,13 @@ def _adjacent(pipeline: Pipeline, parts: Mapping[int, Part]) -> list[tuple[int, 
 
 
 def _trip(
-    run: tuple[int, ...], pipeline: Pipeline, parts: Mapping[int, Part], arrive: Callable[[int, int], int]
+    run: tuple[int, ...], pipeline: Pipeline, parts: Mapping[int, Part], mbarriers: Callable[[int, int], int]
 ) -> _Trip:
     targets = {s.buffer for n in run for s in stores(of_thread(parts[n].body))}
     users = [n for n in parts if n not in run and not targets.isdisjoint(_used(parts[n]))]
     count = max((pipeline.versions[b] for b in targets), default=1)
     waits = min(users, key=lambda n: (pipeline.stages[n], pipeline.order[n]), default=run[-1])
-    return _Trip(run, waits, arrive(count, 0), count)
+    return _Trip(run, waits, mbarriers(count, 0), count)
 
 
 def _used(part: Part) -> set[str]:
@@ -129,7 +138,7 @@ class _Rounds:
         early = [(n, p) for n, p in self._reads(main) if stages[n] > stages[p]]
         if early:
             count = min((every - 1 - groups[p]) + (stages[n] - stages[p] - 1) * every for n, p in early)
-            yield Wait(count, tuple(x for n, p in early for x in self._landed(p, var, self._iteration(n, number))))
+            yield WaitGroup(count, tuple(x for n, p in early for x in self._landed(p, var, self._iteration(n, number))))
         done = 0
         for starts, run in self._runs():
             for n in run:
@@ -137,16 +146,16 @@ class _Rounds:
                 if late:
                     at = self._iteration(n, number)
                     landed = tuple(x for p in late for x in self._landed(p, var, at))
-                    yield Wait(min(done - 1 - groups[p] for p in late), landed)
+                    yield WaitGroup(min(done - 1 - groups[p] for p in late), landed)
                 if main or stages[n] < self.pipeline.last:
                     for t in self.trips:
                         if t.waits == n:
                             at = self._iteration(n, number)
-                            yield from self._within(n, var, number, main, (Arrived(simplify(t.at(at), {})),))
+                            yield from self._within(n, var, number, main, (WaitMbarrier(simplify(t.at(at), {})),))
                     yield from self._run(n, var, number, main)
             if starts:
                 done += 1
-                yield Commit()
+                yield CommitGroup()
 
     def _runs(self) -> list[tuple[bool, list[int]]]:
         """The parts in the order of a round; adjacent ones that start copies are together, and all others are alone."""
@@ -185,13 +194,13 @@ class _Rounds:
         return plain(copies, {var: iteration})
 
     def _run(self, n: int, var: str, number: Expr, main: bool) -> Iterator[Device]:
-        """A part, if its iteration is one of the loop's. Of parts whose boxes come to one arrival the first starts all."""
+        """A part, if its iteration is one of the loop's. Of parts whose tiles come to one mbarrier the first starts all."""
         part, at = self.parts[n], self._iteration(n, number)
         body: tuple[Device, ...] = part.body if part.copies is None else (Phase(part.copies, asynchronous=True),)
-        if part.boxes is not None:
+        if part.tiles is not None:
             (trip,) = (t for t in self.trips if n in t.parts)
-            every = [x for x in (self.parts[m].boxes for m in trip.parts) if x is not None]
-            together = Fetch(trip.at(Var(var)), sum(x.size for x in every), tuple(s for x in every for s in x.body))
+            every = [x for x in (self.parts[m].tiles for m in trip.parts) if x is not None]
+            together = TmaLoad(trip.at(Var(var)), sum(x.size for x in every), tuple(s for x in every for s in x.body))
             body = (together,) if n == trip.parts[0] else ()
         yield from self._within(n, var, number, main, with_values(body, {var: at}))
 

@@ -1,8 +1,8 @@
-"""Runs the statements of a pipeline that copy boxes in a warp of their own, beside those that use what comes.
+"""Runs the statements of a pipeline that copy tiles in a warp of their own, beside those that use what comes.
 
-An iteration has a slot: the versions of the buffers that its boxes fill, and two arrivals. The role that fetches waits until
-all warps have released the slot, and starts its boxes; the others wait for the bytes, use them, and release the slot. No
-barrier stands between the roles. Uses of one slot follow each other at its arrivals. That boxes never come to what another
+An iteration has a slot: the versions of the buffers that its tiles fill, and two mbarriers. The role that loads waits until
+all warps have released the slot, and starts its tiles; the others wait for the bytes, use them, and release the slot. No
+barrier stands between the roles. Uses of one slot follow each other at its mbarriers. That tiles never come to what another
 slot holds is proved by integer sets, for all iterations and threads.
 """
 
@@ -18,17 +18,17 @@ from tensorc_dsl.backend.cuda.lower.descriptors import targets_of
 from tensorc_dsl.backend.cuda.lower.kernels import (
     BLOCK_AXES,
     THREAD,
-    Arrived,
+    ArriveMbarrier,
     Device,
-    Fetch,
     Guard,
     Phase,
-    Release,
     Role,
     Steps,
-    fetches_in,
+    TmaLoad,
+    WaitMbarrier,
     inside,
     roles_in,
+    tma_loads_in,
 )
 from tensorc_dsl.backend.cuda.lower.pipelines import Part
 from tensorc_dsl.backend.cuda.lower.stages import Pipeline
@@ -48,24 +48,29 @@ class NoRoles(Exception):
 
 
 def in_roles(
-    var: str, end: Expr, pipeline: Pipeline, parts: Mapping[int, Part], threads: int, arrive: Callable[[int, int], int]
+    var: str,
+    end: Expr,
+    pipeline: Pipeline,
+    parts: Mapping[int, Part],
+    threads: int,
+    mbarriers: Callable[[int, int], int],
 ) -> tuple[Role, Role]:
-    """The pipeline of the loop `var` as two roles, the one that fetches first; `threads` run the other one. `arrive` gives
-    the first of so many new arrivals, for bytes or for so many warps. Raises NoRoles."""
+    """The pipeline of the loop `var` as two roles, the one that loads first; `threads` run the other one. `mbarriers` gives
+    the first of so many new mbarriers, for bytes or for so many warps. Raises NoRoles."""
     names = tuple(dict.fromkeys(pipeline.roles))
-    boxed = tuple(n for n, part in parts.items() if part.boxes is not None)
-    used = tuple(sorted((n for n in parts if n not in boxed), key=pipeline.order.__getitem__))
-    fetching, using = ({pipeline.roles[n] for n in some} for some in (boxed, used))
-    if len(names) != 2 or len(fetching) != 1 or len(using) != 1 or fetching == using:
+    loading = tuple(n for n, part in parts.items() if part.tiles is not None)
+    used = tuple(sorted((n for n in parts if n not in loading), key=pipeline.order.__getitem__))
+    loading_roles, other_roles = ({pipeline.roles[n] for n in some} for some in (loading, used))
+    if len(names) != 2 or len(loading_roles) != 1 or len(other_roles) != 1 or loading_roles == other_roles:
         raise NoRoles(
-            "one role has to copy boxes that run ahead and nothing else, and a second one all other statements"
+            "one role has to start TMA loads that run ahead and nothing else, and a second one all other statements"
         )
-    if any(len({pipeline.stages[n] for n in some}) != 1 for some in (boxed, used)):
+    if any(len({pipeline.stages[n] for n in some}) != 1 for some in (loading, used)):
         raise NoRoles("the statements of a role have different stages")
     if any(parts[n].copies is not None for n in used):
         raise NoRoles("threads copy ahead, too")
-    boxes = [x for n in boxed if (x := parts[n].boxes) is not None]
-    counts = {pipeline.versions[b] for x in boxes for b in targets_of(x.body)}
+    tiles = [x for n in loading if (x := parts[n].tiles) is not None]
+    counts = {pipeline.versions[b] for x in tiles for b in targets_of(x.body)}
     if len(counts) != 1:
         raise NoRoles("its buffers have different numbers of versions")
     if threads % LANES:
@@ -76,11 +81,11 @@ def in_roles(
         raise LowerError(
             f"the {threads} threads of `{var}` are no whole warpgroups, which change their registers together"
         )
-    full, room = arrive(count, 0), arrive(count, threads // LANES)
+    full, room = mbarriers(count, 0), mbarriers(count, threads // LANES)
     slot = floormod(Var(var), index(count))
-    fetch = Fetch(add(index(full), slot), sum(x.size for x in boxes), tuple(s for x in boxes for s in x.body))
+    producer = TmaLoad(add(index(full), slot), sum(x.size for x in tiles), tuple(s for x in tiles for s in x.body))
     body = tuple(s for n in used for s in parts[n].body)
-    own, theirs = pipeline.roles[boxed[0]], pipeline.roles[used[0]]
+    own, theirs = pipeline.roles[loading[0]], pipeline.roles[used[0]]
     free = add(index(room), slot)
     return (
         Role(
@@ -89,7 +94,7 @@ def in_roles(
             GROUP if pipeline.registers else LANES,
             registers[own],
             True,
-            (Steps(var, end, (Arrived(free), fetch)),),
+            (Steps(var, end, (WaitMbarrier(free), producer)),),
         ),
         Role(
             theirs,
@@ -97,28 +102,28 @@ def in_roles(
             threads,
             registers[theirs],
             False,
-            (Steps(var, end, (Arrived(fetch.at), *body, Release(free, count))),),
+            (Steps(var, end, (WaitMbarrier(producer.at), *body, ArriveMbarrier(free, count))),),
         ),
     )
 
 
 def lifted(body: tuple[Device, ...], grid: Sequence[Expr]) -> tuple[Device, ...]:
-    """The statements of a kernel with each role as a whole: the one that fetches has the loops around its boxes alone, and
-    the other one all else. Raises LowerError if what one fetches may meet what the other still reads, or registers do not
+    """The statements of a kernel with each role as a whole: the one that loads has the loops around its tiles alone, and
+    the other one all else. Raises LowerError if what one loads may meet what the other still reads, or registers do not
     add up."""
     found = [s for s in inside(body) if isinstance(s, Role)]
     if not found:
         return body
-    fetch, use = (replace(s, body=_of_role(body, s.name, not s.alone)) for s in found)
-    for s in inside(fetch.body):
+    producer, consumer = (replace(s, body=_of_role(body, s.name, not s.alone)) for s in found)
+    for s in inside(producer.body):
         told = [s.cond] if isinstance(s, Guard) else [s.end] if isinstance(s, Steps) else []
         if any(loads(e) for e in told):
             raise LowerError(
-                f"when `{fetch.name}` fetches depends on an array, which `{use.name}` may write; leave roles out"
+                f"when `{producer.name}` loads depends on an array, which `{consumer.name}` may write; leave roles out"
             )
-    _require_registers(fetch, use)
-    _require_apart(fetch, use, grid)
-    return (fetch, use)
+    _require_registers(producer, consumer)
+    _require_apart(producer, consumer, grid)
+    return (producer, consumer)
 
 
 def _of_role(body: tuple[Device, ...], name: str, others: bool) -> tuple[Device, ...]:
@@ -146,67 +151,70 @@ def first_registers(threads: int) -> int:
     return _MOST if most > _MOST else most // _STEP * _STEP
 
 
-def _require_registers(fetch: Role, use: Role) -> None:
-    if not fetch.registers:
+def _require_registers(producer: Role, consumer: Role) -> None:
+    if not producer.registers:
         return
-    threads = fetch.threads + use.threads
+    threads = producer.threads + consumer.threads
     first = first_registers(threads)
-    total, most = fetch.registers * fetch.threads + use.registers * use.threads, first * threads
-    if not fetch.registers <= first <= use.registers or total > most:
-        fits = min(_LATER, (most - fetch.registers * fetch.threads) // use.threads // _STEP * _STEP)
-        repair = f"give `{use.name}` {first} to {fits}" if first <= fits else "leave `registers` out, or give others"
+    total, most = producer.registers * producer.threads + consumer.registers * consumer.threads, first * threads
+    if not producer.registers <= first <= consumer.registers or total > most:
+        fits = min(_LATER, (most - producer.registers * producer.threads) // consumer.threads // _STEP * _STEP)
+        repair = (
+            f"give `{consumer.name}` {first} to {fits}" if first <= fits else "leave `registers` out, or give others"
+        )
         raise LowerError(
-            f"{fetch.registers} registers for each of {fetch.threads} threads of `{fetch.name}` and {use.registers} for each"
-            f" of {use.threads} of `{use.name}` do not add up: all begin with {first}, {most} together, which a thread of"
-            f" `{fetch.name}` gives and one of `{use.name}` takes; {repair}"
+            f"{producer.registers} registers for each of {producer.threads} threads of `{producer.name}` and"
+            f" {consumer.registers} for each of {consumer.threads} of `{consumer.name}` do not add up: all begin with"
+            f" {first}, {most} together, which a thread of `{producer.name}` gives and one of"
+            f" `{consumer.name}` takes; {repair}"
         )
 
 
 @dataclass(frozen=True, slots=True)
 class _Use:
-    """An access to what boxes fill, and the arrival at which its slot is free; the loops around are those of `access`."""
+    """An access to what tiles fill, and the mbarrier at which its slot is free; the loops around are those of `access`."""
 
     access: Access
     at: Expr
 
 
-def _require_apart(fetch: Role, use: Role, grid: Sequence[Expr]) -> None:
-    """Raises LowerError if a box may come to an element that is used with another slot."""
-    targets = {b for s in fetches_in(fetch.body) for b in targets_of(s.body)}
-    extents = (*zip(BLOCK_AXES, grid, strict=True), (THREAD, index(use.threads)))
-    used = list(_uses(use.body, targets, (), None))
-    for a in _fetched(fetch.body, (), (), None):
+def _require_apart(producer: Role, consumer: Role, grid: Sequence[Expr]) -> None:
+    """Raises LowerError if a tile may come to an element that is used with another slot."""
+    targets = {b for s in tma_loads_in(producer.body) for b in targets_of(s.body)}
+    extents = (*zip(BLOCK_AXES, grid, strict=True), (THREAD, index(consumer.threads)))
+    used = list(_uses(consumer.body, targets, (), None))
+    for a in _loaded(producer.body, (), (), None):
         for b in used:
             if a.access.buffer == b.access.buffer and _meet(a, b, dict(extents)):
                 raise LowerError(
-                    f"a box of `{fetch.name}` may come to an element of `{a.access.buffer}` that `{use.name}` still reads;"
-                    " leave roles out"
+                    f"a TMA load of `{producer.name}` may write an element of `{a.access.buffer}` that"
+                    f" `{consumer.name}` still reads; leave roles out"
                 )
 
 
-def _fetched(
+def _loaded(
     body: tuple[Device, ...], loops: tuple[tuple[str, Expr], ...], conds: tuple[Expr, ...], at: Expr | None
 ) -> Iterator[_Use]:
     for s in body:
         match s:
-            case Arrived():
+            case WaitMbarrier():
                 at = s.at
-            case Fetch(body=inner) if at is not None:
+            case TmaLoad(body=inner) if at is not None:
                 for a in accesses(inner, ()):
                     if a.write:
                         yield _Use(replace(a, loops=(*loops, *a.loops), conds=(*conds, *a.conds)), at)
             case Steps(var=var, end=end, body=inner):
-                yield from _fetched(inner, (*loops, (var, end)), conds, at)
+                yield from _loaded(inner, (*loops, (var, end)), conds, at)
             case Guard(cond=cond, body=inner):
-                yield from _fetched(inner, loops, (*conds, *conjuncts(cond)), at)
+                yield from _loaded(inner, loops, (*conds, *conjuncts(cond)), at)
             case _:
-                raise AssertionError("a role that fetches does nothing else")
+                raise AssertionError("a role that loads does nothing else")
 
 
 def _uses(
     body: tuple[Device, ...], targets: set[str], loops: tuple[tuple[str, Expr], ...], at: Expr | None
 ) -> Iterator[_Use]:
-    at = next((s.at for s in body if isinstance(s, Release)), at)
+    at = next((s.at for s in body if isinstance(s, ArriveMbarrier)), at)
     for s in body:
         match s:
             case Phase(body=inner):

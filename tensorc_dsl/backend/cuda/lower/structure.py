@@ -6,11 +6,9 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 
 from tensorc_dsl.affine.simplify import conjuncts
-from tensorc_dsl.backend.cuda.lower.arrivals import boxes_of, in_place, unnumbered
 from tensorc_dsl.backend.cuda.lower.axes import Axes, turn_of
 from tensorc_dsl.backend.cuda.lower.barriers import needs_barrier
 from tensorc_dsl.backend.cuda.lower.beside import described_in
-from tensorc_dsl.backend.cuda.lower.boxes import fetched_bytes, maps_of
 from tensorc_dsl.backend.cuda.lower.collectives import require_uniform
 from tensorc_dsl.backend.cuda.lower.copies import Copying, NoCopy, as_copies
 from tensorc_dsl.backend.cuda.lower.descriptors import ALIGNMENT as ALIGNED
@@ -18,16 +16,16 @@ from tensorc_dsl.backend.cuda.lower.descriptors import targets_of
 from tensorc_dsl.backend.cuda.lower.kernels import (
     ALIGNMENT,
     THREAD,
-    Arrived,
     Device,
-    Fetch,
     Guard,
     Local,
     Phase,
     Shared,
     Steps,
     Ticket,
-    boxes_in,
+    TmaLoad,
+    WaitMbarrier,
+    tma_in,
 )
 from tensorc_dsl.backend.cuda.lower.look_back import (
     Chain,
@@ -37,11 +35,13 @@ from tensorc_dsl.backend.cuda.lower.look_back import (
     ticket_of,
     with_ticket,
 )
+from tensorc_dsl.backend.cuda.lower.mbarriers import in_place, load_of, unnumbered
 from tensorc_dsl.backend.cuda.lower.pipelines import Part, in_rounds, versioned
 from tensorc_dsl.backend.cuda.lower.roles import NoRoles, in_roles, lifted
 from tensorc_dsl.backend.cuda.lower.shuffles import guarded
 from tensorc_dsl.backend.cuda.lower.stages import Pipeline
 from tensorc_dsl.backend.cuda.lower.threads import of_thread, plain, size_of
+from tensorc_dsl.backend.cuda.lower.tma import loaded_bytes, maps_of
 from tensorc_dsl.ir.dtypes import DType
 from tensorc_dsl.ir.expr import (
     ZERO,
@@ -75,12 +75,12 @@ class Storage:
     notes: list[str] = field(default_factory=list[str])
     """What of a schedule is done in another way than it says, and why."""
     awaited: list[int] = field(default_factory=list[int])
-    """The arrivals of pipelines, each with the warps that it waits for, or 0 where it waits for bytes."""
+    """The mbarriers of pipelines, each with the warps that it waits for, or 0 where it waits for bytes."""
     roles: bool = False
     """Whether a pipeline has roles."""
 
-    def arrive(self, count: int, warps: int) -> int:
-        """The first of so many arrivals that nothing else uses, each for bytes or for so many warps."""
+    def mbarriers(self, count: int, warps: int) -> int:
+        """The first of so many mbarriers that nothing else uses, each for bytes or for so many warps."""
         first = len(self.awaited)
         self.awaited += [warps] * count
         return first
@@ -186,10 +186,10 @@ class _Cutter:
         return (Steps(turn_of(var), ceildiv(end, index(count)), mine),)
 
     def _divided(self, s: Flat) -> bool:
-        """Whether bound loops are inside a statement, or boxes under conditions or in loops of an open length."""
+        """Whether bound loops are inside a statement, or tiles under conditions or in loops of an open length."""
         if any(isinstance(x, Loop) and x.var in self.axes.loops for x in inside((s,))):
             return True
-        return any(boxes_in((s,))) and fetched_bytes((s,)) is None
+        return any(tma_in((s,))) and loaded_bytes((s,)) is None
 
     def _pipeline(
         self, s: Loop, values: dict[str, Expr], bound: tuple[str, ...], conds: tuple[Expr, ...]
@@ -226,25 +226,25 @@ class _Cutter:
         devices = {n: tuple(self.cut(body, values, bound, conds)) for n, body in sorted(parts.items())}
         made: dict[int, Part] = {}
         for n, body in devices.items():
-            boxes = self._boxes(s.var, n, devices, own)
-            made[n] = Part(body, None if boxes else self._copies(s.var, n, devices, own), boxes)
+            tiles = self._tma_loads(s.var, n, devices, own)
+            made[n] = Part(body, None if tiles else self._copies(s.var, n, devices, own), tiles)
         end = substitute(s.end, values)
         if pipeline.roles:
             try:
                 if self.storage.roles:
                     raise NoRoles("another loop of the kernel has roles")
-                both = in_roles(s.var, end, pipeline, made, self.axes.threads, self.storage.arrive)
+                both = in_roles(s.var, end, pipeline, made, self.axes.threads, self.storage.mbarriers)
                 self.storage.roles = True
                 return both
             except NoRoles as e:
                 self.storage.notes.append(f"`{s.var}` has no roles: {e}")
-        return in_rounds(s.var, end, pipeline, made, self.storage.arrive)
+        return in_rounds(s.var, end, pipeline, made, self.storage.mbarriers)
 
-    def _boxes(
+    def _tma_loads(
         self, var: str, number: int, parts: Mapping[int, tuple[Device, ...]], own: Mapping[str, DType]
-    ) -> Fetch | None:
-        """The boxes of a statement that its pipeline only starts; None if it copies none, or they are waited for at once."""
-        pipeline, found = self.pipelines[var], boxes_of(parts[number])
+    ) -> TmaLoad | None:
+        """The tiles of a statement that its pipeline only starts; None if it copies none, or they are waited for at once."""
+        pipeline, found = self.pipelines[var], load_of(parts[number])
         if found is None or pipeline.stages[number] not in pipeline.asynchronous:
             return None
         return found if set(targets_of(found.body)) <= _filled_alone(number, parts, own) else None
@@ -296,7 +296,7 @@ class _Cutter:
         if (chain := next((self.chains[x.buffer] for x in stores((s,)) if x.buffer in self.chains), None)) is not None:
             return self._look_back(s, chain, values, bound)
         body = plain((s,), values)
-        if (size := fetched_bytes((s,))) is not None:
+        if (size := loaded_bytes((s,))) is not None:
             return self._fetch(body, size)
         mine = (*conds, *self.axes.conditions(bound))
         if isinstance(s, Collective):
@@ -316,14 +316,12 @@ class _Cutter:
         return (found,)
 
     def _fetch(self, body: tuple[Flat, ...], size: int) -> tuple[Device, ...]:
-        """The start of copies of boxes, and the wait for them."""
+        """The start of TMA loads, and the wait for them."""
         for m in maps_of([body]):
             if m.array in self.written:
-                raise LowerError(
-                    f"a box of `{m.array}` is copied by a tensor map, and the kernel writes `{m.array}`; copy by threads"
-                )
+                raise LowerError(f"TMA loads tiles of `{m.array}`, and the kernel writes `{m.array}`; copy by threads")
         at = Var(unnumbered(next(targets_of(body))))
-        return (Fetch(at, size, body), Arrived(at))
+        return (TmaLoad(at, size, body), WaitMbarrier(at))
 
 
 def _filled_alone(number: int, parts: Mapping[int, tuple[Device, ...]], own: Collection[str]) -> set[str]:

@@ -17,27 +17,27 @@ from tensorc_dsl.backend.cuda.lower.collectives import element_of, is_of_group, 
 from tensorc_dsl.backend.cuda.lower.descriptors import descriptors_of, require_described, require_whole_lines
 from tensorc_dsl.backend.cuda.lower.kernels import (
     THREAD,
-    Arm,
-    Arrived,
+    ArriveMbarrier,
     Barrier,
-    Commit,
+    CommitGroup,
     Device,
     DeviceKernel,
-    Engage,
-    Fetch,
-    Finish,
     Guard,
+    InitMbarriers,
     LookBack,
     Phase,
-    Publish,
-    Release,
+    ProxyFence,
     Role,
     Steps,
     Ticket,
-    Wait,
+    TmaLoad,
+    WaitGroup,
+    WaitMbarrier,
+    WgmmaFence,
+    WgmmaWait,
     collectives_in,
-    fetches_in,
     launch_ranges,
+    tma_loads_in,
 )
 from tensorc_dsl.ir.expr import ZERO, Expr, Load, Var, add, constant, free_vars, substitute, transform
 from tensorc_dsl.ir.program import LoopKind
@@ -66,7 +66,7 @@ def with_swizzles(k: DeviceKernel) -> DeviceKernel:
     """The kernel with the elements of its shared buffers in their orders. Raises LowerError if an instruction takes more
     adjacent elements than an order keeps together."""
     orders = {b.name: b.swizzle for b in k.shared if b.swizzle is not None}
-    described = any(fetches_in(k.body)) or any(is_of_group(s.intrinsic) for s in collectives_in(k.body))
+    described = any(tma_loads_in(k.body)) or any(is_of_group(s.intrinsic) for s in collectives_in(k.body))
     return replace(k, body=_device(k.body, orders, launch_ranges(k))) if orders or described else k
 
 
@@ -80,9 +80,9 @@ def _device(body: tuple[Device, ...], orders: Orders, ranges: Ranges) -> tuple[D
                 out.append(replace(s, body=_device(s.body, orders, {**ranges, var: span(end)})))
             case Guard(cond=cond):
                 out.append(Guard(_expr(cond, orders, ranges, ()), _device(s.body, orders, ranges)))
-            case Wait():
+            case WaitGroup():
                 out.append(replace(s, landed=_flat(s.landed, orders, ranges, ())))
-            case Fetch(body=inner):
+            case TmaLoad(body=inner):
                 require_whole_lines(inner, orders, ranges)
                 out.append(s)
             case Role(first=first, threads=threads, body=inner):
@@ -90,7 +90,17 @@ def _device(body: tuple[Device, ...], orders: Orders, ranges: Ranges) -> tuple[D
                 out.append(replace(s, body=_device(inner, orders, mine)))
             case LookBack():
                 out.append(replace(s, terms=_flat(s.terms, orders, ranges, ())))
-            case Arm() | Arrived() | Release() | Barrier() | Commit() | Publish() | Engage() | Finish() | Ticket():
+            case (
+                InitMbarriers()
+                | WaitMbarrier()
+                | ArriveMbarrier()
+                | Barrier()
+                | CommitGroup()
+                | ProxyFence()
+                | WgmmaFence()
+                | WgmmaWait()
+                | Ticket()
+            ):
                 out.append(s)
             case _:
                 assert_never(s)

@@ -6,24 +6,24 @@ from collections.abc import Iterator
 from typing import assert_never
 
 from tensorc_dsl.backend.cuda.lower.kernels import (
-    Arm,
-    Arrived,
+    ArriveMbarrier,
     Barrier,
-    Commit,
+    CommitGroup,
     Device,
     DeviceProgram,
-    Engage,
-    Fetch,
-    Finish,
     Guard,
+    InitMbarriers,
     LookBack,
     Phase,
-    Publish,
-    Release,
+    ProxyFence,
     Role,
     Steps,
     Ticket,
-    Wait,
+    TmaLoad,
+    WaitGroup,
+    WaitMbarrier,
+    WgmmaFence,
+    WgmmaWait,
 )
 from tensorc_dsl.ir.print import format_expr
 from tensorc_dsl.lower.flat import format_body, format_shape
@@ -50,33 +50,34 @@ def _lines(body: tuple[Device, ...], pad: str) -> Iterator[str]:
     for s in body:
         match s:
             case Phase(body=inner, asynchronous=asynchronous):
-                yield f"{pad}threads start copies {{" if asynchronous else f"{pad}threads {{"
+                yield f"{pad}threads cp.async {{" if asynchronous else f"{pad}threads {{"
                 yield from (f"{pad}    {line}" for line in format_body(inner).splitlines())
                 yield f"{pad}}}"
-            case Commit():
-                yield f"{pad}commit copies"
-            case Wait(groups=groups):
-                yield f"{pad}wait for copies" + (f", but for {counted(groups, 'group')}" if groups else "")
-            case Arm(awaited=awaited):
-                warps = "".join(f", {awaited.count(n)} of {counted(n, 'warp')}" for n in sorted({*awaited} - {0}))
-                yield f"{pad}set up {counted(len(awaited), 'arrival')}{warps}"
-            case Fetch(at=at, size=size, body=inner):
-                yield f"{pad}one thread fetches {size} bytes, to arrival {format_expr(at)} {{"
+            case CommitGroup():
+                yield f"{pad}cp.async.commit_group"
+            case WaitGroup(groups=groups):
+                yield f"{pad}cp.async.wait_group {groups}"
+            case InitMbarriers(awaited=awaited):
+                counts = ", ".join(str(max(n, 1)) for n in awaited)
+                yield f"{pad}mbarrier.init of {counted(len(awaited), 'mbarrier')}, arrival counts {counts}"
+            case TmaLoad(at=at, size=size, body=inner):
+                yield f"{pad}one thread starts TMA loads, expect_tx {size} bytes at mbarrier {format_expr(at)} {{"
                 yield from (f"{pad}    {line}" for line in format_body(inner).splitlines())
                 yield f"{pad}}}"
-            case Arrived(at=at):
-                yield f"{pad}wait for arrival {format_expr(at)}"
-            case Release(at=at):
-                yield f"{pad}release at arrival {format_expr(at)}"
+            case WaitMbarrier(at=at):
+                yield f"{pad}mbarrier.try_wait {format_expr(at)}"
+            case ArriveMbarrier(at=at):
+                yield f"{pad}mbarrier.arrive {format_expr(at)}"
             case Barrier():
                 yield f"{pad}barrier"
-            case Publish():
-                yield f"{pad}publish stores"
-            case Engage(buffers=buffers):
-                yield f"{pad}be done with {', '.join(buffers) or 'products'}"
-            case Finish(buffers=buffers, groups=groups):
-                but = f", but for {counted(groups, 'group')}" if groups else ""
-                yield f"{pad}wait for {', '.join(buffers) or 'products'}{but}"
+            case ProxyFence():
+                yield f"{pad}fence.proxy.async"
+            case WgmmaFence(buffers=buffers):
+                yield f"{pad}wgmma.fence{''.join(f' {b}' for b in buffers)}"
+            case WgmmaWait(groups=groups, ends_group=ends_group):
+                if ends_group:
+                    yield f"{pad}wgmma.commit_group"
+                yield f"{pad}wgmma.wait_group {groups}"
             case Ticket(chain=chain):
                 yield f"{pad}be the block of the next number of {chain}"
             case LookBack(chain=chain, step=step, conds=conds, made=made):
@@ -93,9 +94,9 @@ def _lines(body: tuple[Device, ...], pad: str) -> Iterator[str]:
                 yield from _lines(inner, pad + "    ")
                 yield f"{pad}}}"
             case Role(name=name, threads=threads, registers=registers, alone=alone, body=inner):
-                room = f" with {registers} registers" if registers else ""
+                own = f", setmaxnreg {registers}" if registers else ""
                 who = f"one of {counted(threads, 'thread')}" if alone else counted(threads, "thread")
-                yield f"{pad}{name}, {who}{room} {{"
+                yield f"{pad}role {name}, {who}{own} {{"
                 yield from _lines(inner, pad + "    ")
                 yield f"{pad}}}"
             case _:

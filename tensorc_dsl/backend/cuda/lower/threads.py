@@ -7,28 +7,39 @@ from dataclasses import replace
 from typing import assert_never
 
 from tensorc_dsl.backend.cuda.lower.kernels import (
-    Arm,
-    Arrived,
+    ArriveMbarrier,
     Barrier,
-    Commit,
+    CommitGroup,
     Device,
-    Engage,
-    Fetch,
-    Finish,
     Guard,
+    InitMbarriers,
     LookBack,
     Phase,
-    Publish,
-    Release,
+    ProxyFence,
     Role,
     Steps,
     Ticket,
-    Wait,
+    TmaLoad,
+    WaitGroup,
+    WaitMbarrier,
+    WgmmaFence,
+    WgmmaWait,
 )
 from tensorc_dsl.ir.expr import ZERO, Expr, constant, substitute
 from tensorc_dsl.ir.print import format_expr
 from tensorc_dsl.ir.program import LoopKind, Store, store_at
-from tensorc_dsl.lower.flat import Alloc, Box, Collective, Flat, If, Instruction, Loop, LowerError, Parallel, Shuffle
+from tensorc_dsl.lower.flat import (
+    Alloc,
+    Collective,
+    Flat,
+    If,
+    Instruction,
+    Loop,
+    LowerError,
+    Parallel,
+    Shuffle,
+    TmaTile,
+)
 
 
 def size_of(s: Alloc) -> int:
@@ -58,9 +69,9 @@ def plain(body: Sequence[Flat], values: Mapping[str, Expr]) -> tuple[Flat, ...]:
                 out.append(If(substitute(s.cond, values), plain(s.body, values)))
             case Alloc():
                 out.append(replace(s, size=_count(s), space="stack", body=plain(s.body, values)))
-            case Collective(box=Box() as box):
-                origin = tuple(substitute(e, values) for e in box.origin)
-                out.append(replace(s, body=plain(s.body, values), box=replace(box, origin=origin)))
+            case Collective(tile=TmaTile() as tile):
+                origin = tuple(substitute(e, values) for e in tile.origin)
+                out.append(replace(s, body=plain(s.body, values), tile=replace(tile, origin=origin)))
             case Collective() | Shuffle():
                 out.append(replace(s, body=plain(s.body, values)))
             case Parallel() | Instruction():
@@ -84,11 +95,11 @@ def with_values(body: tuple[Device, ...], values: Mapping[str, Expr]) -> tuple[D
                 out.append(Steps(s.var, substitute(s.end, values), with_values(s.body, values)))
             case Guard():
                 out.append(Guard(substitute(s.cond, values), with_values(s.body, values)))
-            case Wait():
+            case WaitGroup():
                 out.append(replace(s, landed=plain(s.landed, values)))
-            case Fetch(at=at, body=inner):
+            case TmaLoad(at=at, body=inner):
                 out.append(replace(s, at=substitute(at, values), body=plain(inner, values)))
-            case Arrived(at=at) | Release(at=at):
+            case WaitMbarrier(at=at) | ArriveMbarrier(at=at):
                 out.append(replace(s, at=substitute(at, values)))
             case Role():
                 out.append(replace(s, body=with_values(s.body, values)))
@@ -96,7 +107,7 @@ def with_values(body: tuple[Device, ...], values: Mapping[str, Expr]) -> tuple[D
                 numbers = tuple(substitute(e, values) for e in (s.step, s.slot, *s.conds))
                 made, before = (x for x in plain((s.made, s.before), values) if isinstance(x, Store))
                 out.append(LookBack(s.chain, numbers[0], numbers[2:], numbers[1], plain(s.terms, values), made, before))
-            case Arm() | Barrier() | Commit() | Publish() | Engage() | Finish() | Ticket():
+            case InitMbarriers() | Barrier() | CommitGroup() | ProxyFence() | WgmmaFence() | WgmmaWait() | Ticket():
                 out.append(s)
             case _:
                 assert_never(s)
@@ -108,9 +119,9 @@ def of_thread(body: tuple[Device, ...]) -> tuple[Flat, ...]:
     out: list[Flat] = []
     for s in body:
         match s:
-            case Phase(body=inner) | Fetch(body=inner):
+            case Phase(body=inner) | TmaLoad(body=inner):
                 out += inner
-            case Arrived():
+            case WaitMbarrier():
                 pass
             case Steps(var=var, end=end, body=inner):
                 out.append(Loop(var, ZERO, end, LoopKind.SERIAL, of_thread(inner)))
@@ -119,7 +130,16 @@ def of_thread(body: tuple[Device, ...]) -> tuple[Flat, ...]:
             case LookBack(terms=terms, before=before):
                 out += (*terms, before)
             case (
-                Arm() | Release() | Role() | Barrier() | Commit() | Wait() | Publish() | Engage() | Finish() | Ticket()
+                InitMbarriers()
+                | ArriveMbarrier()
+                | Role()
+                | Barrier()
+                | CommitGroup()
+                | WaitGroup()
+                | ProxyFence()
+                | WgmmaFence()
+                | WgmmaWait()
+                | Ticket()
             ):
                 raise AssertionError("statements are made plain before barriers and waits are in them")
             case _:

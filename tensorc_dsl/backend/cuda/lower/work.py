@@ -7,24 +7,24 @@ from typing import assert_never
 
 from tensorc_dsl.backend.cuda.lower.collectives import is_of_group
 from tensorc_dsl.backend.cuda.lower.kernels import (
-    Arm,
-    Arrived,
+    ArriveMbarrier,
     Barrier,
-    Commit,
+    CommitGroup,
     Device,
     DeviceProgram,
-    Engage,
-    Fetch,
-    Finish,
     Guard,
+    InitMbarriers,
     LookBack,
     Phase,
-    Publish,
-    Release,
+    ProxyFence,
     Role,
     Steps,
     Ticket,
-    Wait,
+    TmaLoad,
+    WaitGroup,
+    WaitMbarrier,
+    WgmmaFence,
+    WgmmaWait,
 )
 from tensorc_dsl.ir.expr import Const, Expr
 from tensorc_dsl.ir.program import Store
@@ -47,20 +47,20 @@ def _most(body: tuple[Device | Flat, ...]) -> float:
         match s:
             case (
                 Store()
-                | Commit()
-                | Wait()
+                | CommitGroup()
+                | WaitGroup()
                 | Barrier()
-                | Publish()
-                | Engage()
-                | Finish()
-                | Arm()
-                | Arrived()
-                | Release()
+                | ProxyFence()
+                | WgmmaFence()
+                | WgmmaWait()
+                | InitMbarriers()
+                | WaitMbarrier()
+                | ArriveMbarrier()
             ):
                 count += 1
             case Ticket() | LookBack():
                 count += 1
-            case Fetch():  # one thread starts it
+            case TmaLoad():  # one thread starts it
                 count += 1
             case Phase(body=inner) | Guard(body=inner) | Role(body=inner) | If(body=inner) | Alloc(body=inner):
                 count += _most(inner)

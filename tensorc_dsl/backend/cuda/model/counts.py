@@ -19,24 +19,24 @@ from tensorc_dsl.backend.cuda.lower.collectives import is_of_group
 from tensorc_dsl.backend.cuda.lower.kernels import (
     BLOCK_AXES,
     THREAD,
-    Arm,
-    Arrived,
+    ArriveMbarrier,
     Barrier,
-    Commit,
+    CommitGroup,
     Device,
     DeviceKernel,
-    Engage,
-    Fetch,
-    Finish,
     Guard,
+    InitMbarriers,
     LookBack,
     Phase,
-    Publish,
-    Release,
+    ProxyFence,
     Role,
     Steps,
     Ticket,
-    Wait,
+    TmaLoad,
+    WaitGroup,
+    WaitMbarrier,
+    WgmmaFence,
+    WgmmaWait,
 )
 from tensorc_dsl.backend.cuda.lower.numbers import Numbers, evaluate
 from tensorc_dsl.ir.bind import Sizes
@@ -118,8 +118,8 @@ class _Counter:
     params: Mapping[str, int]
     rng: np.random.Generator
     warps: int
-    arrivals: int
-    """Copies of boxes that are under way at one time, at most."""
+    mbarriers: int
+    """TMA loads that are under way at one time, at most."""
     found: dict[str, float] = field(default_factory=dict[str, float])
     products: dict[tuple[str, bool], float] = field(default_factory=dict[tuple[str, bool], float])
 
@@ -134,23 +134,23 @@ class _Counter:
                     self.device(inner, here.under(cond))
                 case Barrier():
                     self._does(here, OF_BARRIER)
-                case Fetch(size=size):  # one thread of the block starts it, and no lane moves its bytes
+                case TmaLoad(size=size):  # one thread of the block starts it, and no lane moves its bytes
                     self._does(here, OF_INSTRUCTION)
                     self._add("sectors", here, size / SECTOR / self.warps)
                     self._add("passes", here, size / WIDEST / self.warps)
                 case Role(first=first, threads=threads, body=inner):
                     self.device(inner, here.among(first, threads))
-                case Wait(groups=groups):  # so many more are under way, and each has been for as long
+                case WaitGroup(groups=groups):  # so many more are under way, and each has been for as long
                     self._does(here, OF_MEMORY / (groups + 1))
-                case Arrived():
-                    self._does(here, OF_MEMORY / max(1, self.arrivals))
-                case Finish(groups=groups):
+                case WaitMbarrier():
+                    self._does(here, OF_MEMORY / max(1, self.mbarriers))
+                case WgmmaWait(groups=groups):
                     self._does(here, OF_INSTRUCTION if groups else OF_PRODUCT)
                 case Ticket():
                     self._does(here, OF_MEMORY + OF_BARRIER)
                 case LookBack():
                     self._look_back(s, here.among(0, 1))
-                case Arm() | Release() | Commit() | Publish() | Engage():
+                case InitMbarriers() | ArriveMbarrier() | CommitGroup() | ProxyFence() | WgmmaFence():
                     self._does(here, OF_INSTRUCTION)
 
     def flat(self, body: tuple[Flat, ...], here: _Here) -> None:
@@ -268,9 +268,9 @@ def counted(k: DeviceKernel, sizes: Sizes, bytes_of: Mapping[str, int]) -> Count
         values[axis] = rng.integers(0, max(n, 1), SAMPLES)[:, None] * one
         blocks *= n
     here = _Here(values, values[THREAD] < k.threads, np.full(SAMPLES, blocks * warps / SAMPLES))
-    arrivals = 0 if k.arrivals is None else k.arrivals.count
+    mbarriers = 0 if k.mbarriers is None else k.mbarriers.count
     sizes_of = {b.name: b.dtype.bytes for b in k.shared}
-    counter = _Counter(sizes_of, {n: bytes_of[n] for n in k.params}, rng, warps, arrivals)
+    counter = _Counter(sizes_of, {n: bytes_of[n] for n in k.params}, rng, warps, mbarriers)
     if blocks:
         counter.device(k.body, here)
     return Counted(**counter.found, products=counter.products)

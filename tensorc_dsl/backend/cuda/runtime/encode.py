@@ -42,6 +42,6 @@ def encoded(
         ctypes.c_int(0),  # zeros outside
     )
     if code:
-        boxes = " x ".join(map(str, reversed(box)))
-        raise KernelFault(f"the GPU's driver makes no tensor map of boxes of {boxes}: error {code}", lost=False)
+        tiles = " x ".join(map(str, reversed(box)))
+        raise KernelFault(f"the GPU's driver makes no tensor map of tiles of {tiles}: error {code}", lost=False)
     return ctypes.string_at(start, MAP_BYTES)

@@ -1,6 +1,6 @@
-"""What an instruction that copies a box asks of the array: a tensor map has to be able to say what the box is.
+"""What an instruction that copies a tile asks of the array: a tensor map has to be able to say what the box is.
 
-A map has the sizes and distances of an array and of a box, so each dimension of a box is one of the array's, and rows are
+A map has the sizes and distances of an array and of a tile, so each dimension of a tile is one of the array's, and rows are
 whole units of 16 bytes apart. What is outside of the array is zero, so a copy may fill in that, and nothing else.
 """
 
@@ -25,14 +25,14 @@ def source_of(i: Intrinsic, match: Match) -> Tile:
     return source
 
 
-def no_box(program: Program, i: Intrinsic, match: Match) -> Mismatch | None:
+def no_tensor_map(program: Program, i: Intrinsic, match: Match) -> Mismatch | None:
     """A mismatch unless a tensor map can say what the nest copies."""
     source = source_of(i, match)
     array = program.buffer(source.buffer)
     rank = len(array.shape)
     if array.scope != "global":
         return Mismatch(
-            f'{i.name} copies a box of an array, and `{array.name}` is in "{array.scope}"', "copy it from an array"
+            f'{i.name} loads a tile of an array, and `{array.name}` is in "{array.scope}"', "copy it from an array"
         )
     if rank > MOST_DIMENSIONS:
         return Mismatch(
@@ -42,7 +42,7 @@ def no_box(program: Program, i: Intrinsic, match: Match) -> Mismatch | None:
     along = dimensions_of(source)
     if along is None or sorted(set(along)) != along or along[-1] != rank - 1:
         return Mismatch(
-            f"`{source.operand.name}` of {i.name} is no box of `{array.name}`: each dimension has to be one of the array, in"
+            f"`{source.operand.name}` of {i.name} is no tile of `{array.name}`: each dimension has to be one of the array, in"
             " its order and with steps of 1, and the last one its last",
             "split and reorder the loops so, or copy by threads",
         )
@@ -62,8 +62,8 @@ def no_box(program: Program, i: Intrinsic, match: Match) -> Mismatch | None:
 
 
 def dimensions_of(source: Tile) -> list[int] | None:
-    """The dimension of the array along which each dimension of a box lies; None if one moves along several, or by other steps
-    than 1."""
+    """The dimension of the array along which each dimension of a tile lies; None if one moves along several, or by steps
+    other than 1."""
     moved = [[n for n, step in enumerate(steps) if step != ZERO] for steps in source.steps]
     straight = all(len(own) == 1 and steps[own[0]] == ONE for steps, own in zip(source.steps, moved, strict=True))
     return [own[0] for own in moved] if straight else None

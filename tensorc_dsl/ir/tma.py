@@ -1,10 +1,10 @@
-"""What PTX says of `cp.async.bulk.tensor`, the copy of a box of an array to shared memory, beside what a declaration says.
+"""What PTX says of `cp.async.bulk.tensor`, the copy of a tile of an array to shared memory, beside what a declaration says.
 
 One thread starts it, and it runs beside all: lowering knows what its bytes are waited for by, and the map of the array. So an
 instruction with an operand in a scope that begins with `global.` has this text, and no other.
 
 PTX ISA 9.2, sections 9.7.9.27: "Data Movement and Conversion Instructions: Tensor copy", and 5.5: "Tensors"; the CUDA
-driver's interface, `cuTensorMapEncodeTiled`, for the limits of boxes.
+driver's interface, `cuTensorMapEncodeTiled`, for the limits of tiles.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ OPCODE = re.compile(
 )
 
 WIDEST = 256
-"""The most elements of a box along a dimension."""
+"""The most elements of a tile along a dimension."""
 
 _FORM = "write `cp.async.bulk.tensor.{}d.shared::cluster.global.mbarrier::complete_tx::bytes [{}], [{}];`"
 
 
-def box_difference(
+def tma_difference(
     i: Intrinsic, statements: Sequence[str], operands: Mapping[str, Held | Described]
 ) -> tuple[str, str] | None:
     """Why the text of an instruction with a tensor map is not the copy that `i` declares, and a repair; None if it is.
@@ -35,12 +35,12 @@ def box_difference(
     """
     value, stored = i.store.value, i.store.buffer
     if not isinstance(value, Load) or len(i.operands) != 2:
-        return "a box is copied as it is", "let the effect store elements of one operand"
+        return "TMA copies a tile as it is", "let the effect store elements of one operand"
     to, source = operands[stored], operands[value.buffer]
     rank = len(source.operand.shape)
     form = _FORM.format(rank, stored, value.buffer)
     if len(statements) != 1 or (m := OPCODE.match(statements[0])) is None or int(m[1]) != rank:
-        return f"a tensor map is for one copy of a box of {rank} dimensions", form
+        return f"a tensor map is for one copy of a tile of {rank} dimensions", form
     if statements[0][m.end() :].strip() != f"[{stored}], [{value.buffer}]":
         return f"its operands are `{statements[0][m.end() :].strip()}`", form
     if (
@@ -68,7 +68,7 @@ def _lines(i: Intrinsic, value: Load, to: Described, source: Described) -> tuple
         )
     extents = [constant(n) or 0 for n in source.operand.shape]
     if max(extents) > WIDEST:
-        return f"a box has {max(extents)} elements along a dimension", f"let it have up to {WIDEST}"
+        return f"a tile has {max(extents)} elements along a dimension", f"let it have up to {WIDEST}"
     number = {name: n for n, name in enumerate(_names(value.indices))}
     turned = [number[name] for name in _names(i.store.indices)]
     at = dict(zip(points(source.operand.shape), zip(source.lines, source.numbers, strict=True), strict=True))

@@ -1,4 +1,4 @@
-"""Copies of boxes: kernels that wait for them at arrivals are exact, and what is wrong with one is found."""
+"""TMA loads: kernels that wait for them at mbarriers are exact, and what is wrong with one is found."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import pytest
 from tensorc_dsl.backend.cuda import room as emulate_room
 from tensorc_dsl.backend.cuda.codegen.threads import Threads
 from tensorc_dsl.backend.cuda.emulate import emulation
-from tensorc_dsl.backend.cuda.lower.kernels import Arm, Arrived, Device, Fetch, Steps, fetches_in
+from tensorc_dsl.backend.cuda.lower.kernels import Device, InitMbarriers, Steps, TmaLoad, WaitMbarrier, tma_loads_in
 from tensorc_dsl.backend.cuda.lower.lower import lower_device
 from tensorc_dsl.backend.cuda.lower.text import format_device
 from tensorc_dsl.backend.cuda.maps import Encoding, encoding_of
@@ -33,9 +33,9 @@ FEATURES = ("sm_80", "sm_90", "sm_90a")
 
 BOX = """
 intrinsic box
-    desc (D: f16[8, COLUMNS] in "shared.box", S: f16[8, COLUMNS] in "global.box") { D[i, j] = S[i, j] }
-    layout "shared.box" (i, j) -> (line: i, element: j, swizzle: SWIZZLE)
-    layout "global.box" (i, j) -> (line: i, element: j, swizzle: 0)
+    desc (D: f16[8, COLUMNS] in "shared.tile", S: f16[8, COLUMNS] in "global.tile") { D[i, j] = S[i, j] }
+    layout "shared.tile" (i, j) -> (line: i, element: j, swizzle: SWIZZLE)
+    layout "global.tile" (i, j) -> (line: i, element: j, swizzle: 0)
     lower cuda requires "sm_90a" asm "cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes [D], [S];"
 """
 
@@ -86,7 +86,7 @@ PIPELINE = re.compile(r'pipelined (for s in 5).*"0, 0, 2"\)')
 
 
 def hand(swizzle: int = 64, *, ahead: bool = True, changes: tuple[tuple[str, str], ...] = ()) -> Program:
-    """A product whose factors come in boxes, two iterations ahead or at once. Lines have the bytes of the swizzle."""
+    """A product whose factors TMA loads, two iterations ahead or at once. Lines have the bytes of the swizzle."""
     columns = max(swizzle, 16) // 2
     text = BOX + HAND
     for old, new in changes:
@@ -101,7 +101,7 @@ def hand(swizzle: int = 64, *, ahead: bool = True, changes: tuple[tuple[str, str
 
 
 @pytest.mark.parametrize(("swizzle", "ahead"), [(0, True), (32, False), (64, True), (64, False), (128, True)])
-def test_boxes_are_exact_in_each_order_of_memory(swizzle: int, ahead: bool) -> None:
+def test_tma_loads_are_exact_in_each_order_of_memory(swizzle: int, ahead: bool) -> None:
     program = hand(swizzle, ahead=ahead)
     assert run(program, lower_device(program, FEATURES)) == ("", True)
 
@@ -157,54 +157,54 @@ def test_an_array_that_may_be_empty_has_no_map() -> None:
 
 
 @pytest.mark.parametrize("other", ["vi < 10", "vi < 12", "vi >= 1 and vi < 11", "vi * vi < 121"])
-def test_other_zeros_are_no_box(other: str) -> None:
+def test_other_zeros_are_no_tile(other: str) -> None:
     """Fewer rows, one that would be outside, others, and those of which it is not known."""
     with pytest.raises(LowerError) as e:
         lower_device(hand(changes=(*PADDED, ("vi < 11", other))), FEATURES)
     assert str(e.value) == "it is not known to store zeros where it is outside of `A`, and only there"
 
 
-def test_what_stands_around_boxes_is_placed() -> None:
-    """Those of a round come to one arrival, with the bytes of all; the next are fetched before those of this round are
-    waited for, behind one barrier. The first one is for what sets arrivals up."""
+def test_what_stands_around_tma_loads_is_placed() -> None:
+    """Those of a round come to one mbarrier, with the bytes of all; the next are loaded before those of this round are
+    waited for, behind one barrier. The first one is for what initialises mbarriers."""
     text = format_device(lower_device(hand(), FEATURES))
     lines = [x.strip() for x in text.splitlines()]
-    said = [x for x in lines if x.startswith(("set", "one", "wait", "barrier", "for s", "if s"))]
+    said = [x for x in lines if x.startswith(("mbarrier.", "one", "barrier", "for s", "if s"))]
     assert said == [
-        "set up 3 arrivals",
+        "mbarrier.init of 3 mbarriers, arrival counts 1, 1, 1",
         "barrier",
         "for s.first in 0 .. 2 {",
-        "one thread fetches 3072 bytes, to arrival s.first % 3 {",
+        "one thread starts TMA loads, expect_tx 3072 bytes at mbarrier s.first % 3 {",
         "for s in 0 .. 5 {",
         "if s + 2 < 5 {",
         "barrier",
-        "one thread fetches 3072 bytes, to arrival (s + 2) % 3 {",
-        "wait for arrival s % 3",
+        "one thread starts TMA loads, expect_tx 3072 bytes at mbarrier (s + 2) % 3 {",
+        "mbarrier.try_wait s % 3",
     ]
 
 
-def test_what_is_not_run_ahead_is_fetched_together_and_waited_for_at_once() -> None:
+def test_what_is_not_run_ahead_is_loaded_together_and_waited_for_at_once() -> None:
     text = format_device(lower_device(hand(ahead=False), FEATURES))
-    said = [x for x in map(str.strip, text.splitlines()) if x.startswith(("set", "one", "wait", "barrier"))]
+    said = [x for x in map(str.strip, text.splitlines()) if x.startswith(("mbarrier.", "one", "barrier"))]
     assert said == [
-        "set up 2 arrivals",
+        "mbarrier.init of 2 mbarriers, arrival counts 1, 1",
         "barrier",
         "barrier",
-        "one thread fetches 1024 bytes, to arrival 0 {",
-        "one thread fetches 2048 bytes, to arrival 1 {",
-        "wait for arrival 0",
-        "wait for arrival 1",
+        "one thread starts TMA loads, expect_tx 1024 bytes at mbarrier 0 {",
+        "one thread starts TMA loads, expect_tx 2048 bytes at mbarrier 1 {",
+        "mbarrier.try_wait 0",
+        "mbarrier.try_wait 1",
     ]
 
 
-UNDER_WAY = r"to which a copy is under way"
-NOTHING = r"waits for boxes, and not all the bytes that it was told of come"
+UNDER_WAY = r"to which an asynchronous copy is in flight"
+NOTHING = r"waits at an mbarrier, and not all the bytes of its expect_tx come"
 
 
-@pytest.mark.parametrize(("steps", "number", "said"), [(5, 1, NOTHING), (2, 0, "not set up")])
+@pytest.mark.parametrize(("steps", "number", "said"), [(5, 1, NOTHING), (2, 0, "not initialised")])
 def test_a_missing_barrier_is_found(steps: int, number: int, said: str) -> None:
-    """That in the loop is for what is fetched where threads still read, or wait: one that is late waits for a phase with the
-    parity of the next. The first one is for what sets arrivals up."""
+    """That in the loop is for what is loaded where threads still read, or wait: one that is late waits for a phase with the
+    parity of the next. The first one is for what initialises mbarriers."""
     program = hand(changes=(("in 5 @", f"in {steps} @"), ("vs in 5", f"vs in {steps}"), ("STEPS", str(steps))))
     found = lower_device(program, FEATURES)
     assert run(program, found) == ("", True)
@@ -217,13 +217,13 @@ def removed(kind: type[Device]) -> Callable[[Device], Device | None]:
 
 
 def fetch(**changes: Callable[[Any], Any]) -> Callable[[Device], Device | None]:
-    """What fetches, with other values of its fields."""
-    return lambda s: replace(s, **{k: f(getattr(s, k)) for k, f in changes.items()}) if isinstance(s, Fetch) else s
+    """What loads, with other values of its fields."""
+    return lambda s: replace(s, **{k: f(getattr(s, k)) for k, f in changes.items()}) if isinstance(s, TmaLoad) else s
 
 
 def elsewhere(s: Device) -> Device:
-    """What is waited for is the next iteration's arrival."""
-    return replace(s, at=other(s.at)) if isinstance(s, Arrived) else s
+    """What is waited for is the next iteration's mbarrier."""
+    return replace(s, at=other(s.at)) if isinstance(s, WaitMbarrier) else s
 
 
 def other(at: Expr) -> Expr:
@@ -231,19 +231,19 @@ def other(at: Expr) -> Expr:
 
 
 FAULTS: dict[str, tuple[Callable[[Device], Device | None], str]] = {
-    "no wait": (removed(Arrived), UNDER_WAY),
-    "another arrival": (elsewhere, rf"{UNDER_WAY}|{NOTHING}"),
+    "no wait": (removed(WaitMbarrier), UNDER_WAY),
+    "another mbarrier": (elsewhere, rf"{UNDER_WAY}|{NOTHING}"),
     "too few bytes": (fetch(size=lambda n: n - 512), UNDER_WAY),
     "half of the bytes": (fetch(size=lambda n: n // 2), UNDER_WAY),
     "too many bytes": (fetch(size=lambda n: n + 512), NOTHING),
-    "one box less": (fetch(body=lambda body: body[:1]), NOTHING),
-    "not set up": (removed(Arm), r"uses an arrival for boxes that is not set up"),
-    "nothing is fetched": (removed(Fetch), NOTHING),
+    "one tile less": (fetch(body=lambda body: body[:1]), NOTHING),
+    "not set up": (removed(InitMbarriers), r"uses an mbarrier that is not initialised"),
+    "nothing is loaded": (removed(TmaLoad), NOTHING),
 }
 
 
 @pytest.mark.parametrize("case", FAULTS)
-def test_what_is_wrong_around_boxes_is_found(case: str) -> None:
+def test_what_is_wrong_around_tma_loads_is_found(case: str) -> None:
     change, said = FAULTS[case]
     program = hand()
     fault, _ = run(program, changed(lower_device(program, FEATURES), change))
@@ -252,7 +252,7 @@ def test_what_is_wrong_around_boxes_is_found(case: str) -> None:
 
 @pytest.mark.parametrize("first", [True, False])
 def test_a_wrong_parity_is_found(first: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The other one, which is that of the phase before, and always that of the first phase, which is over when an arrival is
+    """The other one, which is that of the phase before, and always that of the first phase, which is over when an mbarrier is
     used again."""
     plain = Threads.await_phase
 
@@ -266,7 +266,7 @@ def test_a_wrong_parity_is_found(first: bool, monkeypatch: pytest.MonkeyPatch) -
 
 
 MAPS: dict[str, Callable[[Encoding], Encoding]] = {
-    "a longer box": lambda e: replace(e, box=(e.box[0], 2 * e.box[1])),
+    "a longer tile": lambda e: replace(e, box=(e.box[0], 2 * e.box[1])),
     "a wider row": lambda e: replace(e, strides=tuple(add(x, index(16)) for x in e.strides)),
     "a smaller array": lambda e: replace(e, sizes=(index(16), *e.sizes[1:])),
     "a wider swizzle": lambda e: replace(e, swizzle=3),
@@ -286,8 +286,8 @@ def test_a_wrong_map_is_found(case: str, monkeypatch: pytest.MonkeyPatch) -> Non
     assert fault or not right
 
 
-def test_what_boxes_move_is_counted() -> None:
-    """Five rounds fetch two boxes of the one factor and four of the other: eight rows of two sectors each."""
+def test_what_tma_loads_move_is_counted() -> None:
+    """Five rounds load two tiles of the one factor and four of the other: eight rows of two sectors each."""
     program = hand()
     (k,) = lower_device(program, FEATURES).kernels
     inputs, _ = whole_numbers(program)
@@ -299,7 +299,7 @@ def test_what_boxes_move_is_counted() -> None:
     assert found == {
         ("As", "A"): (10, 160, 160), ("As", "As"): (10, 40, 40), ("Bs", "B"): (20, 320, 320), ("Bs", "Bs"): (20, 80, 80),
     }  # fmt: skip
-    only = replace(k, body=tuple(replace(x, body=tuple(fetches_in(x.body))) for x in k.body if isinstance(x, Steps)))
+    only = replace(k, body=tuple(replace(x, body=tuple(tma_loads_in(x.body))) for x in k.body if isinstance(x, Steps)))
     bytes_of = {"A": 2, "B": 2, "C": 4}
     model = counted(only, {}, bytes_of)  # without the guards, in two rounds before the loop and five in it
     assert (model.sectors, model.passes) == (7 * 3072 / 32, 7 * 3072 / 128)
@@ -318,14 +318,14 @@ def test_ptxas_takes_it(swizzle: int, tmp_path: Any) -> None:
 
 
 NO_BOX = (
-    "`S` of box is no box of `A`: each dimension has to be one of the array, in its order and with steps of 1, and the last"
+    "`S` of box is no tile of `A`: each dimension has to be one of the array, in its order and with steps of 1, and the last"
     " one its last"
 )
 
 REFUSED: dict[str, tuple[tuple[tuple[str, str], ...], str]] = {
     "threads around": (
         (("for r in 2 {", 'bound("thread.y") for r in 2 {'),),
-        "box is inside of `r`, which counts threads, and one thread copies a box; leave its loops unbound",
+        "box is inside of `r`, which counts threads, and one thread starts a TMA load; leave its loops unbound",
     ),
     "no swizzle": (
         (("SWIZZLED\n    buffer Bs", "\n    buffer Bs"),),
@@ -363,14 +363,14 @@ REFUSED: dict[str, tuple[tuple[tuple[str, str], ...], str]] = {
 
 
 @pytest.mark.parametrize("case", REFUSED)
-def test_what_no_box_can_be_is_refused(case: str) -> None:
+def test_what_no_tile_can_be_is_refused(case: str) -> None:
     changes, message = REFUSED[case]
     with pytest.raises(LowerError) as e:
         lower_device(hand(changes=changes), FEATURES)
     assert str(e.value) == message
 
 
-def test_a_gpu_without_boxes_is_told() -> None:
+def test_a_gpu_without_tma_is_told() -> None:
     with pytest.raises(LowerError) as e:
         lower_device(hand(), FEATURES[:2])
     assert str(e.value) == "box is for GPUs that are sm_90a, and this one is sm_80, sm_90; draw a schedule for it"
