@@ -9,7 +9,7 @@ import pytest
 
 from tensorc_dsl.backend.llvm.codegen.compile import compile_kernel
 from tensorc_dsl.backend.llvm.lower.passes import lower_cpu
-from tensorc_dsl.ir.arrays import narrow, stored_dtype, widen
+from tensorc_dsl.ir.arrays import narrow, stored_dtype, wide_dtype, widen
 from tensorc_dsl.ir.dtypes import DTYPES
 from tensorc_dsl.ir.numbers import limits
 from tensorc_dsl.ir.print import format_program
@@ -32,7 +32,7 @@ def in_vectors(p: Program) -> Program:
 
 def nearest(x: np.ndarray, to: str) -> np.ndarray:
     low, high = limits(DTYPES[to])
-    return np.array([0 if v != v else int(min(max(v, low), high)) for v in x.tolist()])
+    return np.array([0 if v != v else int(min(max(v, low), high)) for v in x.tolist()], wide_dtype(DTYPES[to]))
 
 
 def some(t: str) -> np.ndarray:
@@ -45,7 +45,7 @@ def some(t: str) -> np.ndarray:
     if WIDTHS[t] == 8:
         return np.arange(low, high + 1).astype(stored_dtype(DTYPES[t]))
     near = {v + d for w in WIDTHS for v in limits(DTYPES[w]) for d in (-1, 0, 1)}
-    return np.array(sorted(v for v in near if low <= v <= high)).astype(stored_dtype(DTYPES[t]))
+    return np.array(sorted(v for v in near if low <= v <= high), stored_dtype(DTYPES[t]))
 
 
 @pytest.mark.parametrize("t", [*FLOATS, *WIDTHS])
