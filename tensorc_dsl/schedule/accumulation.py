@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 from tensorc_dsl.affine.form import Context, Ranges
-from tensorc_dsl.affine.linear import linear
-from tensorc_dsl.affine.sets import NotAffine, feasible
-from tensorc_dsl.affine.simplify import extent_ranges, prove, simplify
+from tensorc_dsl.affine.linear import linear, negate
+from tensorc_dsl.affine.sets import NotAffine, affine_only, feasible
+from tensorc_dsl.affine.simplify import TRUE, extent_ranges, prove, simplify
 from tensorc_dsl.ir.expr import ONE, ZERO, Compare, Expr, Var, add, free_vars, substitute
 from tensorc_dsl.ir.print import format_expr
 from tensorc_dsl.ir.program import Block, For, Iter, IterKind, Program
@@ -85,3 +85,20 @@ def _at_least_one(e: Expr, loop: str, ranges: Ranges) -> bool:
 def _not_at_zero(program: Program, b: Block, it: Iter) -> Exception:
     facts = {"block": b.name, "iterator": it.name, "binding": format_expr(it.binding)}
     return NOT_AT_ZERO(program, b.name, **facts)
+
+
+def without_first_step(b: Block, around: Sequence[For], counting: Collection[str]) -> Expr | None:
+    """The first condition of a block that may leave out the step of an element at which the loops in `counting` are 0, and
+    which initialises it; None if there is no such condition.
+    """
+    first: dict[str, Expr] = dict.fromkeys(counting, ZERO)
+    extents, ranges = {x.var: x.extent for x in around}, extent_ranges(around)
+    of_elements = affine_only(c for c in b.where if free_vars(c).isdisjoint(counting))
+    for c in (c for c in b.where if not free_vars(c).isdisjoint(counting)):
+        begins = simplify(substitute(c, first), ranges)
+        try:
+            if begins != TRUE and feasible(extents, [*of_elements, negate(begins)]):
+                return c
+        except NotAffine:
+            return c
+    return None

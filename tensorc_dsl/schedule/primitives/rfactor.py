@@ -5,11 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from tensorc_dsl.affine.linear import negate
 from tensorc_dsl.affine.parts import Element, Part
-from tensorc_dsl.affine.sets import NotAffine, affine_only, feasible
-from tensorc_dsl.affine.simplify import TRUE, extent_ranges, simplify
-from tensorc_dsl.ir.expr import ZERO, Expr, Load, Select, Var, conjunction, free_vars, substitute
+from tensorc_dsl.affine.simplify import extent_ranges, simplify
+from tensorc_dsl.ir.expr import Expr, Load, Select, Var, conjunction, free_vars, substitute
 from tensorc_dsl.ir.print import format_expr
 from tensorc_dsl.ir.program import (
     Block,
@@ -26,7 +24,7 @@ from tensorc_dsl.ir.program import (
     walk,
 )
 from tensorc_dsl.ir.reductions import REDUCER
-from tensorc_dsl.schedule.accumulation import MIXED_LOOP, NOT_AT_ZERO, spatial
+from tensorc_dsl.schedule.accumulation import MIXED_LOOP, NOT_AT_ZERO, spatial, without_first_step
 from tensorc_dsl.schedule.nests import stmt_name
 from tensorc_dsl.schedule.partials import (
     IN_BETWEEN,
@@ -196,19 +194,10 @@ def _require_begun(program: Program, b: Block, split: _Split) -> None:
 
     The block goes on with what it finds there, or has no step, and what combines partial results initialises each element.
     """
-    first: dict[str, Expr] = dict.fromkeys(split.counting, ZERO)
-    extents, ranges = {x.var: x.extent for x in split.around}, extent_ranges(split.around)
-    of_elements = affine_only(c for c in b.where if not free_vars(c) & set(split.counting))
-    for c in (c for c in b.where if free_vars(c) & set(split.counting)):
-        begins = simplify(substitute(c, first), ranges)
-        try:
-            stray = begins != TRUE and feasible(extents, [*of_elements, negate(begins)])
-        except NotAffine:
-            stray = True
-        if stray:
-            reason = f"may go on with what it finds: `{format_expr(c)}` leaves out its first step"
-            repair = "take this step before the one that made the condition"
-            raise NO_PARTS(program, b.name, block=b.name, reason=reason, repair=repair)
+    if (c := without_first_step(b, split.around, split.counting)) is not None:
+        reason = f"may go on with what it finds: `{format_expr(c)}` leaves out its first step"
+        repair = "take this step before the one that made the condition"
+        raise NO_PARTS(program, b.name, block=b.name, reason=reason, repair=repair)
 
 
 def _combined(b: Block, parts: Sequence[Part], split: _Split, inner: Sequence[For], used: set[str]) -> Stmt:

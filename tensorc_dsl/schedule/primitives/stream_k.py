@@ -5,10 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from tensorc_dsl.affine.linear import negate
 from tensorc_dsl.affine.parts import Element, Part
 from tensorc_dsl.affine.ranges import EqualRanges
-from tensorc_dsl.affine.sets import NotAffine, affine_only, feasible
 from tensorc_dsl.affine.simplify import bounds, extent_ranges, simplify, simplify_where
 from tensorc_dsl.ir.expr import ZERO, Expr, Load, Var, add, constant, free_vars, index, sub, substitute
 from tensorc_dsl.ir.print import format_expr
@@ -26,7 +24,7 @@ from tensorc_dsl.ir.program import (
     used_names,
 )
 from tensorc_dsl.ir.reductions import REDUCER
-from tensorc_dsl.schedule.accumulation import MIXED_LOOP, NOT_AT_ZERO, spatial
+from tensorc_dsl.schedule.accumulation import MIXED_LOOP, NOT_AT_ZERO, spatial, without_first_step
 from tensorc_dsl.schedule.nests import stmt_name
 from tensorc_dsl.schedule.partials import (
     IN_BETWEEN,
@@ -274,25 +272,16 @@ class _Shares:
         """Refuse if conditions may leave out the first step that a range has of a tile, which initialises its part."""
         loops = self._loops()
         counting = {self.new[2].var if v == self.inner.var else v for v in self.counting}
-        first: dict[str, Expr] = dict.fromkeys(counting, ZERO)
-        known = affine_only(c for c in made.where if counting.isdisjoint(free_vars(c)))
-        extents = {x.var: x.extent for x in loops if x.var not in counting}
-        asked = (c for c in made.where if not counting.isdisjoint(free_vars(c)))
-        for c in simplify_where((substitute(c, first) for c in asked), extent_ranges(loops)):
-            try:
-                stray = feasible(extents, [*known, negate(c)])
-            except NotAffine:
-                stray = True
-            if stray:
-                raise NO_TILES(
-                    program,
-                    self.outer.var,
-                    self.block.name,
-                    tile=self.outer.var,
-                    step=self.inner.var,
-                    reason=f"a condition of `{self.block.name}` may leave out the first step of a part",
-                    repair="take this step before the one that makes the condition",
-                )
+        if without_first_step(made, loops, counting) is not None:
+            raise NO_TILES(
+                program,
+                self.outer.var,
+                self.block.name,
+                tile=self.outer.var,
+                step=self.inner.var,
+                reason=f"a condition of `{self.block.name}` may leave out the first step of a part",
+                repair="take this step before the one that makes the condition",
+            )
 
     def combined(self, parts: Sequence[Part], buffers: Mapping[str, str], inner: Iterable[For], used: set[str]) -> Stmt:
         """The nest that adds up the parts of each tile, in the loops of the block without those of the reduction."""

@@ -17,10 +17,12 @@ from tensorc_dsl.ir.program import (
     LoopKind,
     Program,
     Store,
+    find_block,
     map_store,
     replace_stmt,
     used_names,
 )
+from tensorc_dsl.schedule.accumulation import without_first_step
 from tensorc_dsl.schedule.circular import computes_the_same
 from tensorc_dsl.schedule.motion import top_statement
 from tensorc_dsl.schedule.nests import guarded, nest_over, only_block, stmt_name
@@ -77,6 +79,7 @@ def transform_block_layout(program: Program, block: BlockRef, layout: IndexMap) 
     bound: dict[str, Expr] = {it.name: x.binding for it, x in zip(iters, only_block(nest).iters, strict=True)}
     inside = simplify_where(back.inside, ranges)
     result = replace_stmt(program, top, (guarded(nest, tuple(substitute(c, bound) for c in inside)),))
+    _require_begun(program, result, b)
     _require_order(program, around, b, result)
     return Rewrite(result, None)
 
@@ -102,6 +105,16 @@ def _require_plain(program: Program, around: tuple[For, ...], b: Block) -> None:
             raise refuse(f"`{it.name}` is not a loop")
     if b.where or any(constant(n) != 1 for n in free.values()):
         raise refuse("it does not run once for each combination of its iterators")
+
+
+def _require_begun(program: Program, result: Program, b: Block) -> None:
+    """Refuse if a condition leaves out the instance at which the reduction of an element begins, and which initialises it."""
+    around, new = find_block(result, b.name)
+    counting = frozenset[str]().union(*(free_vars(it.binding) for it in new.iters if it.kind is IterKind.REDUCE))
+    if b.init and (c := without_first_step(new, around, counting)) is not None:
+        reason = f"its reduction would begin where `{format_expr(c)}` leaves it out"
+        repair = "let the layout map the first step of the reduction to 0"
+        raise NOT_PLAIN(program, b.name, block=b.name, reason=reason, repair=repair)
 
 
 def _require_order(program: Program, around: tuple[For, ...], b: Block, result: Program) -> None:
