@@ -4,9 +4,9 @@ Terms are matched by their signatures: what they compute from the inputs, subscr
 result have the same signature (a sum of ones, or of values that contain other reductions), terms with the same fingerprint
 are tried, then those with equal reduction iterators of the same names, then the matching of the other terms of the same
 reduction, continued: of a row with a mask the terms in it tell which iterations are the same, and those outside, all equal,
-follow them. At last those are tried that read the same elements. Terms that are equal throughout need only be as many. The
-search need not be trusted: the matching is checked to be one to one, and parts that signatures leave open become
-obligations. A failed obligation of a guess refutes nothing.
+follow them. At last those are tried that read the same elements. Terms that are equal throughout need only be as many, and
+where signatures leave parts open, each must be equal to each. The search need not be trusted: the matching is checked to be
+one to one, and parts that signatures leave open become obligations. A failed obligation of a guess refutes nothing.
 """
 
 from __future__ import annotations
@@ -286,9 +286,12 @@ class _Question:
                     guessed = relation != self._told
             else:
                 if repeated is None:
-                    if self.whole and self._as_many():
+                    # As many equal terms on both sides are matched in any way, if each is equal to each.
+                    if not self._as_many():
+                        raise self._ambiguous() if self._free else self._too_often()
+                    if self.whole:
                         return
-                    raise self._ambiguous() if self._free else self._too_often()
+                    guessed = True
         points = self._together(equal).range().unwrap()
         for p in self.ours:
             for q in self.theirs:

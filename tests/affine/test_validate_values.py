@@ -301,6 +301,35 @@ MIRRORED_BEFORE = MIRRORED_IN_PARTS.replace(
     "for t in 3 {\n        for i in 9 {", "for t in 3 {\n        for i in 0 {"
 ).replace("* 2.0 } }", "* 2.0 } }\n for k in 9 { block E_2 { spatial vi in 9 = k\n E[vi] = exp(A[vi]) } }")
 
+EQUAL = """
+program equal(A: f32[6, 9], S: f32[6]) {
+    buffer M: f32[6]
+    for i in 6, k in 9 { block M { spatial vi in 6 = i; reduce vk in 9 = k
+        init { M[vi] = -inf }
+        M[vi] = max(M[vi], A[vi, vk]) } }
+    for i_1 in 6, k_1 in 8 { block S { spatial vi in 6 = i_1; reduce vk in 8 = k_1
+        init { S[vi] = 0.0 }
+        S[vi] = S[vi] + exp(1.0 - M[vi]) } }
+}
+"""
+"""Each term of a sum is the same, and has a maximum in it."""
+
+EQUAL_IN_PARTS = """
+program equal(A: f32[6, 9], S: f32[6]) {
+    buffer M: f32[6]
+    buffer P: f32[6, 2]
+    for k in 9, i in 6 { block M { spatial vi in 6 = i; reduce vk in 9 = k
+        init { M[vi] = -inf }
+        M[vi] = max(M[vi], A[vi, vk]) } }
+    for i_1 in 6, h in 2, l in 4 { block P { spatial vi in 6 = i_1; spatial vh in 2 = h; reduce vl in 4 = l
+        init { P[vi, vh] = 0.0 }
+        P[vi, vh] = P[vi, vh] + exp(1.0 - M[vi]) } }
+    for i_2 in 6, h_1 in 2 { block S { spatial vi in 6 = i_2; reduce vh in 2 = h_1
+        init { S[vi] = 0.0 }
+        S[vi] = S[vi] + P[vi, vh] } }
+}
+"""
+
 RIGHT = {
     "mirrored": (MIRRORED, MIRRORED_IN_PARTS),
     "a stencil of many steps": (STENCIL, STENCIL.replace("i in 9, j in 9 { block S", "j in 9, i in 9 { block S")),
@@ -315,6 +344,7 @@ RIGHT = {
     "rolling buffer": (CHAIN, ROLLING),
     "scan, turned": (SCAN, SCAN_TURNED),
     "scan of which the end is read": (LAST, LAST_ROLLED),
+    "equal terms with a maximum in them": (EQUAL, EQUAL_IN_PARTS),
     "a sum of equal terms": (ONES, ONES.replace("i in 6, k in 5", "k in 5, i in 6")),
     "open size": (OPEN, OPEN_TILED),
     "padded with zeros": (PADDED, PADDED_TO_8),
@@ -375,6 +405,12 @@ def test_wrong(name: str) -> None:
 
 
 UNDECIDED = {
+    "equal terms, one too few": (EQUAL, EQUAL_IN_PARTS.replace("l in 4", "l in 3"), "told apart"),
+    "equal terms of which some have another maximum": (
+        EQUAL, EQUAL_IN_PARTS.replace("exp(1.0 - M[vi])", "exp(1.0 - (M[vi] if vl < 3 else M[5 - vi]))"),
+        "matched by a guess",
+    ),
+    "equal terms whose maximum leaves out an element": (EQUAL, EQUAL_IN_PARTS.replace("k in 9,", "k in 8,"), "matched by a guess"),
     "a stencil on two arrays, the older of which is read": (
         STENCIL, STENCIL_IN_TWO.replace("S[0", "S[1"), "a recurrence is not understood",
     ),
