@@ -410,7 +410,9 @@ UNDECIDED = {
         EQUAL, EQUAL_IN_PARTS.replace("exp(1.0 - M[vi])", "exp(1.0 - (M[vi] if vl < 3 else M[5 - vi]))"),
         "matched by a guess",
     ),
-    "equal terms whose maximum leaves out an element": (EQUAL, EQUAL_IN_PARTS.replace("k in 9,", "k in 8,"), "matched by a guess"),
+    "equal terms whose maximum leaves out an element": (
+        EQUAL, EQUAL_IN_PARTS.replace("k in 9,", "k in 8,"), "matched by a guess",
+    ),
     "a stencil on two arrays, the older of which is read": (
         STENCIL, STENCIL_IN_TWO.replace("S[0", "S[1"), "a recurrence is not understood",
     ),
