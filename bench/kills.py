@@ -109,7 +109,9 @@ class Run:
         return max((int(n) for n in re.findall(r"^\[(\d+)/", self.said, re.MULTILINE)), default=0)
 
     def children(self) -> list[str]:
-        return [" ".join(p.cmdline()) for p in psutil.Process(self.process.pid).children(recursive=True)]
+        """Name and command line of each; one of the fork server has the server's command line."""
+        children = psutil.Process(self.process.pid).children(recursive=True)
+        return [" ".join([p.name(), *p.cmdline()]) for p in children]
 
     def has_child(self, word: str) -> bool:
         try:
@@ -144,7 +146,7 @@ MOMENTS = {
     "start": Moment(lambda run: run.process.pid > 0),
     "the database": Moment(lambda run: (run.folder / "r.sqlite-wal").exists()),
     "a child": Moment(lambda run: run.has_child("")),
-    "a builder": Moment(lambda run: run.has_child("tensorc_dsl.measure.builder")),
+    "a builder": Moment(lambda run: run.has_child("builder")),
     "progress": Moment(lambda run: run.told() > 0),
     "the comparison": Moment(lambda run: "comparing the best" in run.said, FEW),
     "NumPy": Moment(lambda run: run.has_child("tensorc_dsl.machine.baseline"), FEW),

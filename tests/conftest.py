@@ -12,14 +12,17 @@ os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 from collections.abc import Iterator
 from functools import partial
 
+import numpy as np
 import pytest
 from hypothesis import settings
 
 from tensorc_dsl.api import searching
+from tensorc_dsl.ir.bind import bind
 from tensorc_dsl.ir.print import format_program
 from tensorc_dsl.ir.program import Program
 from tensorc_dsl.machine import baseline, roof, yardsticks
 from tensorc_dsl.measure.local import LocalRunner
+from tensorc_dsl.reference.open_sizes import sizing
 from tensorc_dsl.search import drift
 from tensorc_dsl.search.team import Team
 
@@ -64,18 +67,18 @@ def a_busy_machine_is_not_waited_for() -> Iterator[None]:
 
 @pytest.fixture(scope="session", autouse=True)
 def searches_start_few_processes() -> Iterator[None]:
-    """A search that a test runs in its own process has one builder, no team, and the time of NumPy for a program once.
+    """A search that a test runs in its own process has one builder and no team, and times NumPy here, once for a program.
 
-    Each child takes a third of a second of a core to start, and the cores have tests to run. Searches propose and find the
-    same without them. `tests/measure/test_local.py` has several builders, `tests/search/test_team.py` teams,
+    A process for NumPy takes a third of a second of a core to start, and the cores have tests to run. Searches propose and
+    find the same without them. `tests/measure/test_local.py` has several builders, `tests/search/test_team.py` teams,
     `tests/report/test_numpy.py` a child for each time; commands in processes of their own have all of these.
     """
-    known: dict[tuple[str, int], float | None] = {}
+    known: dict[str, float | None] = {}
 
-    def once(program: Program, threads: int) -> float | None:
-        key = format_program(program), threads
+    def once(program: Program, _threads: int) -> float | None:
+        key = format_program(program)
         if key not in known:
-            known[key] = baseline.numpy_seconds(program, threads)
+            known[key] = _numpy_seconds(program)
         return known[key]
 
     with pytest.MonkeyPatch.context() as m:
@@ -83,6 +86,18 @@ def searches_start_few_processes() -> Iterator[None]:
         m.setattr(searching, "Team", partial(Team, 0))
         m.setattr(yardsticks, "numpy_seconds", once)
         yield
+
+
+def _numpy_seconds(program: Program) -> float | None:
+    """As `baseline.numpy_seconds`, in this process."""
+    found, total = sizing(program), 0.0
+    for sizes, weight in zip(found.timed, found.weights, strict=True):
+        with np.errstate(all="ignore"):
+            calls, _ = baseline.right_calls(bind(program, sizes))
+            if not calls:
+                return None
+            total += weight * baseline.fastest(calls, baseline.SECONDS)
+    return total
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
 
 from tensorc_dsl.check import problems
+from tensorc_dsl.check.digests import is_checked
 from tensorc_dsl.check.expressions import Binding
 from tensorc_dsl.check.priors import check_prior
 from tensorc_dsl.check.spaces import check_constant, check_module, check_schedule, check_space, outer_names
@@ -27,16 +28,27 @@ from tensorc_dsl.syntax.names import near, near_or_elsewhere
 
 @dataclass(slots=True)
 class Instructions:
-    """The instructions that the items of several files define. Each item is read once."""
+    """The instructions that the items of several files define. Each item is read once.
+
+    In a file of the library whose text was checked, an item that is only used is read, and its layouts and lowerings are
+    not compared with its operands again: for all instructions of a GPU that takes seconds.
+    """
 
     _read: dict[Span, Intrinsic | tuple[Diagnostic, ...]] = field(
         default_factory=dict[Span, Intrinsic | tuple[Diagnostic, ...]]
     )
     """By the place of the item: the instruction, or its findings."""
+    _used: dict[Span, Intrinsic] = field(default_factory=dict[Span, Intrinsic])
+    """Those of items that are known to be right."""
 
-    def read(self, item: t.IntrinsicDef) -> Intrinsic | tuple[Diagnostic, ...]:
-        """The instruction, or its findings."""
+    def read(self, item: t.IntrinsicDef, right: bool = False) -> Intrinsic | tuple[Diagnostic, ...]:
+        """The instruction, or its findings; of an item that is known to be `right` the instruction."""
+        if right and item.span in self._used:
+            return self._used[item.span]
         if item.span not in self._read:
+            if right:
+                self._used[item.span] = intrinsic_from_tree(item, right=True)
+                return self._used[item.span]
             try:
                 self._read[item.span] = intrinsic_from_tree(item)
             except TschedError as e:
@@ -44,11 +56,19 @@ class Instructions:
         return self._read[item.span]
 
     def copy(self) -> Instructions:
-        return Instructions(dict(self._read))
+        return Instructions(dict(self._read), dict(self._used))
 
     def of(self, items: Iterable[t.IntrinsicDef]) -> tuple[Intrinsic, ...]:
         """The instructions of the items, without those that have findings."""
-        return tuple(i for item in items if isinstance(i := self.read(item), Intrinsic))
+        known: dict[str, bool] = {}
+        found: list[Intrinsic] = []
+        for item in items:
+            source = item.span.source
+            if source.name not in known:
+                known[source.name] = is_checked(source)
+            if isinstance(i := self.read(item, known[source.name]), Intrinsic):
+                found.append(i)
+        return tuple(found)
 
 
 @dataclass(slots=True)

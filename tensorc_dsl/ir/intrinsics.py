@@ -113,14 +113,18 @@ def meaning(i: Intrinsic) -> Program:
     return Program(i.name, tuple(params), (), (nest,), intrinsics=(i,))
 
 
-def intrinsic_from_tree(item: t.IntrinsicDef) -> Intrinsic:
-    """The instruction that an `intrinsic` item describes. Raises TschedError with every finding."""
-    return _Reader(item).read()
+def intrinsic_from_tree(item: t.IntrinsicDef, *, right: bool = False) -> Intrinsic:
+    """The instruction that an `intrinsic` item describes. Raises TschedError with every finding.
+
+    If its text is known to be `right`, its layouts and lowerings are taken as they are.
+    """
+    return _Reader(item, right).read()
 
 
 @dataclass(slots=True)
 class _Reader:
     item: t.IntrinsicDef
+    right: bool
     found: list[Diagnostic] = field(default_factory=list[Diagnostic])
 
     def read(self) -> Intrinsic:
@@ -136,7 +140,8 @@ class _Reader:
         for a, b in pairwise(self.item.layouts):
             if a.name in [x.name for x in self.item.layouts[self.item.layouts.index(b) :]]:
                 self.found.append(problems.TWO_LAYOUTS(b.span, name=a.name))
-        self._layouts_fit(layouts, operands)
+        if not self.right:
+            self._layouts_fit(layouts, operands)
         plain = Intrinsic(str(self.item.name), tuple(operands.values()), axes, store, layouts)
         lowerings = tuple(x for x in (self._lowering(x, plain) for x in self.item.lowerings) if x is not None)
         self._stop()
@@ -255,6 +260,8 @@ class _Reader:
                 )
 
     def _lowering(self, x: t.Lowering, i: Intrinsic) -> Lowering | None:
+        if self.right:
+            return Lowering(x.target, x.requires, x.kind, x.code)
         before = len(self.found)
         forms = FORMS_OF.get(x.target, FORMS)
         if not is_kind(x.target):

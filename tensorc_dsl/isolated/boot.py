@@ -41,6 +41,12 @@ class Orders(TypedDict):
 def main() -> None:
     """Run the program of the orders in this process, with its own arguments."""
     orders: Orders = json.loads(sys.argv[1])
+    confine(orders)
+    execute(orders)
+
+
+def confine(orders: Orders) -> None:
+    """From here on this process ends with its parent, has its limits, and ignores the signals that end a command."""
     die_with(orders["parent"])
     _limit(resource.RLIMIT_CORE, 0)
     if orders["bytes"]:
@@ -50,13 +56,18 @@ def main() -> None:
         signal.signal(ending, signal.SIG_IGN)
     # The alarm ends the process even while native code runs, and stays set after `exec`.
     signal.setitimer(signal.ITIMER_REAL, orders["seconds"])
+
+
+def execute(orders: Orders) -> None:
+    """Run the program of the orders; a package that is loaded already stays."""
     name, *arguments = orders["program"]
     if orders["paths"] is None:
         _limit(resource.RLIMIT_CPU, math.ceil(orders["seconds"]))  # its own children inherit it
         os.execvp(name, [name, *arguments])
     sys.path[:] = orders["paths"]
     for package, folder in orders["packages"].items():
-        _load(package, folder)
+        if package not in sys.modules:
+            _load(package, folder)
     sys.argv = [name, *arguments]
     runpy.run_module(name, run_name="__main__", alter_sys=True)
 

@@ -13,9 +13,14 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import IO
 
-from tensorc_dsl.isolated import boot
+from tensorc_dsl.isolated import boot, forked
 
 _HOME = __name__.partition(".")[0]
+
+_SERVER = f"{_HOME}.isolated.server"
+
+Process = subprocess.Popen[bytes] | forked.Forked
+"""A child process, with pipes for its input and output."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,21 +37,34 @@ def start_module(
     limits: Limits,
     stderr: IO[bytes] | int,
     environment: Mapping[str, str] | None = None,
-) -> subprocess.Popen[bytes]:
+    loaded: Mapping[str, str] | None = None,
+) -> Process:
     """A process that runs a module, as this one would import it, with pipes for its input and output.
 
     It leads a process group of its own, which a terminal's Ctrl-C does not reach, and dies with the thread that started it
     (on other systems than Linux with the process, if it reads its input). Nothing in the working folder is imported.
+    It is a new interpreter; with `loaded` it may be a child of the fork server, whose libraries were loaded in this
+    environment.
     """
+    orders = _module_orders(module, *arguments, limits=limits)
+    if loaded is not None and not isinstance(stderr, int):
+        server = _module_orders(_SERVER, limits=Limits())
+        served = forked.start(orders, _with(environment), server, _with(loaded), stderr.fileno())
+        if served is not None:
+            return served
+    return _start(orders, subprocess.PIPE, stderr, environment)
+
+
+def _module_orders(module: str, *arguments: str, limits: Limits) -> boot.Orders:
     packages = {name: _folder(name) for name in (_HOME, module.partition(".")[0])}
     found = {name: folder for name, folder in packages.items() if folder is not None}
-    orders = _orders([module, *arguments], limits, paths(), found)
-    return _start(orders, subprocess.PIPE, stderr, environment)
+    return _orders([module, *arguments], limits, paths(), found)
 
 
 def run_module(module: str, *arguments: str, limits: Limits) -> subprocess.CompletedProcess[str]:
     """The output of a module, which gets no input; the status is -9 if it takes longer than the limit."""
-    return _finish(start_module(module, *arguments, limits=limits, stderr=subprocess.PIPE), limits)
+    orders = _module_orders(module, *arguments, limits=limits)
+    return _finish(_start(orders, subprocess.PIPE, subprocess.PIPE, None), limits)
 
 
 def run_program(program: list[str], limits: Limits) -> subprocess.CompletedProcess[str]:
@@ -54,14 +72,17 @@ def run_program(program: list[str], limits: Limits) -> subprocess.CompletedProce
     return _finish(_start(_orders(program, limits, None, {}), subprocess.DEVNULL, subprocess.PIPE, None), limits)
 
 
-def end(process: subprocess.Popen[bytes]) -> None:
+def end(process: Process) -> None:
     """End the process and all processes in its group."""
-    try:
-        # The child leads its group; its number is not reused before it is waited for.
-        os.killpg(process.pid, signal.SIGKILL)
-    except (ProcessLookupError, PermissionError):
-        process.kill()
+    if process.pid > 0:
+        try:
+            # The child leads its group; its number is not reused before it is waited for.
+            os.killpg(process.pid, signal.SIGKILL)
+        except (ProcessLookupError, PermissionError):
+            process.kill()
     process.wait()
+    if isinstance(process, forked.Forked):
+        process.release()
 
 
 def paths() -> list[str]:
@@ -97,12 +118,16 @@ def _orders(program: list[str], limits: Limits, paths: list[str] | None, package
     }  # fmt: skip
 
 
+def _with(environment: Mapping[str, str] | None) -> dict[str, str]:
+    return {**os.environ, **(environment or {})}
+
+
 def _start(
     orders: boot.Orders, stdin: int, stderr: IO[bytes] | int, environment: Mapping[str, str] | None
 ) -> subprocess.Popen[bytes]:
     return subprocess.Popen(
         [sys.executable, "-I", boot.__file__, json.dumps(orders)],
-        stdin=stdin, stdout=subprocess.PIPE, stderr=stderr, env={**os.environ, **(environment or {})},
+        stdin=stdin, stdout=subprocess.PIPE, stderr=stderr, env=_with(environment),
         start_new_session=True, bufsize=0,
     )  # fmt: skip
 

@@ -41,6 +41,12 @@ def all_alike() -> None:
         set_(fewest)
 
 
+def use_blas_threads(count: int) -> None:
+    """From here on linear algebra has so many threads, of the libraries that are loaded."""
+    for _, set_ in _controls().values():
+        set_(count)
+
+
 def _controls() -> dict[str, _Control]:
     """For each OpenBLAS in this process now, by its path, the functions that get and set its number of threads."""
     if sys.platform != "linux":

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tensorc_dsl.backend.find import require_backend
+from tensorc_dsl.backend.find import native, require_backend
 from tensorc_dsl.backend.once import Packed
 from tensorc_dsl.backend.protocol import CompileError
 from tensorc_dsl.measure.child import serve
@@ -22,6 +22,11 @@ def build(request: Request) -> Reply:
     if spilled:
         return Failed("refused", f"the schedule spills registers: {spilled}; make the tiles of a thread smaller")
     return Built(compiled.code)
+
+
+def preload() -> None:
+    """Load what most requests need: the fork server does, before it forks."""
+    native()
 
 
 if __name__ == "__main__":

@@ -23,6 +23,7 @@ from tensorc_dsl.measure.outcome import Outcome, Status
 from tensorc_dsl.measure.timing import seconds_of
 from tensorc_dsl.measure.turns import Turns, Use
 from tensorc_dsl.measure.worker import (
+    LOADED,
     Worker,
     WorkerCrash,
     WorkerExhausted,
@@ -91,19 +92,19 @@ class LocalRunner:
         self._known: OrderedDict[str, _Build] = OrderedDict()
         self._on_preparing = on_preparing
         self._program = program
-        self._task = Prepare(format_program(program), target.kind, seed)
+        # One thread for libraries in the builders; the runner has what the kernels may use.
+        libraries = min(threads, usable_cores())
+        self._task = Prepare(format_program(program), target.kind, seed, libraries)
         self._target = target
         self._threads = threads
         self._build_seconds = build_seconds
         self._run_seconds = run_seconds
-        # One thread for libraries in the builders; the runner has what the kernels may use.
         most = memory_of(there, builders)
         self._builders = [
-            Worker("tensorc_dsl.measure.builder", replies, library_threads(1), most.builder) for _ in range(builders)
+            Worker("tensorc_dsl.measure.builder", replies, library_threads(1), most.builder, LOADED)
+            for _ in range(builders)
         ]
-        self._runner = Worker(
-            "tensorc_dsl.measure.runner", replies, library_threads(min(threads, usable_cores())), most.runner
-        )
+        self._runner = Worker("tensorc_dsl.measure.runner", replies, library_threads(libraries), most.runner, LOADED)
         self._prepared = 0
 
     def measure(self, programs: Sequence[Program], best: float | None) -> Iterator[Outcome]:

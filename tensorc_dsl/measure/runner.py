@@ -8,12 +8,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tensorc_dsl.backend.find import require_backend
+from tensorc_dsl.backend.find import native, require_backend
 from tensorc_dsl.backend.protocol import Backend, CompileError, KernelFault, LoadedKernel
 from tensorc_dsl.ir.arrays import stored_dtype
 from tensorc_dsl.ir.bind import Sizes, bind
 from tensorc_dsl.ir.parse import parse_program
 from tensorc_dsl.ir.program import Program
+from tensorc_dsl.measure.blas import use_blas_threads
 from tensorc_dsl.measure.check import Verdict, compare
 from tensorc_dsl.measure.child import serve
 from tensorc_dsl.measure.guarded import Guarded, frozen, poison
@@ -140,13 +141,19 @@ def _timed(
     return taken, again.max_error
 
 
+def preload() -> None:
+    """Load what most requests need: the fork server does, before it forks."""
+    native()
+
+
 def main() -> None:
     job: Job | None = None
 
     def answer(request: Request) -> Reply:
         nonlocal job
         match request:
-            case Prepare(program=text, kind=kind, seed=seed):
+            case Prepare(program=text, kind=kind, seed=seed, threads=threads):
+                use_blas_threads(threads)
                 job = Job.of(parse_program(Source("task", text)), kind, seed)
                 return Ready()
             case Run():

@@ -20,7 +20,7 @@ from typing import BinaryIO, Generic, TypeVar, cast
 
 import msgspec
 
-from tensorc_dsl.isolated.start import Limits, end, start_module
+from tensorc_dsl.isolated.start import Limits, Process, end, start_module
 from tensorc_dsl.measure import messages
 from tensorc_dsl.measure.messages import Bug, Exhausted
 
@@ -33,6 +33,15 @@ _NO_MEMORY = re.compile(
     r"memory allocation (still )?failed|cannot allocate memory|out of memory|bad_alloc", re.IGNORECASE
 )
 """What OpenBLAS, libc, LLVM and libstdc++ say before they end a process that gets no more memory."""
+
+
+def library_threads(count: int) -> dict[str, str]:
+    """The environment variables that set the number of threads of a child's libraries; these read them when they load."""
+    return {name: str(count) for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")}
+
+
+LOADED = library_threads(1)
+"""The environment of the fork server for our own modules. A library of several threads would start them when it is loaded."""
 
 Answer = TypeVar("Answer")
 
@@ -56,7 +65,8 @@ class WorkerBug(Exception):
 class Worker(Generic[Answer]):
     """One child process at a time, running `python -m <module>`; it answers each request with one reply.
 
-    `replies` decodes its replies, `Ready`, `Exhausted` and `Bug` included. `memory` is its limit in bytes.
+    `replies` decodes its replies, `Ready`, `Exhausted` and `Bug` included. `memory` is its limit in bytes. Each child is a
+    new interpreter; with `loaded` one of the fork server, whose libraries were loaded in this environment.
     """
 
     def __init__(
@@ -65,12 +75,14 @@ class Worker(Generic[Answer]):
         replies: msgspec.msgpack.Decoder[Answer],
         environment: Mapping[str, str] | None = None,
         memory: int | None = None,
+        loaded: Mapping[str, str] | None = None,
     ) -> None:
         self._module = module
         self._replies = replies
         self._environment = dict(environment or {})
         self._memory = memory
-        self._process: subprocess.Popen[bytes] | None = None
+        self._loaded = loaded
+        self._process: Process | None = None
         self._stderr: BinaryIO | None = None
         self._inbox = bytearray()
         self._greeted = False
@@ -93,7 +105,9 @@ class Worker(Generic[Answer]):
         self.kill()
         self._stderr = cast(BinaryIO, tempfile.TemporaryFile())  # noqa: SIM115 (lives as long as the process)
         limits = Limits(START_SECONDS, self._memory)
-        self._process = start_module(self._module, limits=limits, stderr=self._stderr, environment=self._environment)
+        self._process = start_module(
+            self._module, limits=limits, stderr=self._stderr, environment=self._environment, loaded=self._loaded
+        )
         self._inbox.clear()
         self._greeted = False
         self.generation += 1
@@ -251,11 +265,6 @@ def _signal_name(number: int) -> str:
         return signal.Signals(number).name
     except ValueError:
         return f"signal {number}"
-
-
-def library_threads(count: int) -> dict[str, str]:
-    """The environment variables that set the number of threads of a child's libraries; these read them when they load."""
-    return {name: str(count) for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")}
 
 
 def wait_any(workers: Sequence[Worker[Answer]], seconds: float) -> list[Worker[Answer]]:

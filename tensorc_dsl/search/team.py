@@ -18,7 +18,7 @@ from tensorc_dsl.interp.space import Space
 from tensorc_dsl.measure.cores import usable_cores
 from tensorc_dsl.measure.memory import available
 from tensorc_dsl.measure.turns import Turns, Use
-from tensorc_dsl.measure.worker import Worker, WorkerBug, WorkerCrash, WorkerTimeout, library_threads, wait_any
+from tensorc_dsl.measure.worker import LOADED, Worker, WorkerBug, WorkerCrash, WorkerTimeout, library_threads, wait_any
 from tensorc_dsl.search.errands import Answer, Done, Expand, Ground, Learn, answers, expanded, expanded_of, packed
 from tensorc_dsl.search.expansion import Expander, Order, SpaceLike, here, remember
 from tensorc_dsl.search.modelled import remember_cycles
@@ -44,7 +44,7 @@ class Member:
 
     def __init__(self) -> None:
         self.worker: Worker[Answer] = Worker(
-            "tensorc_dsl.search.member", answers, library_threads(1), min(BYTES, available())
+            "tensorc_dsl.search.member", answers, library_threads(1), min(BYTES, available()), LOADED
         )
         self.grounds: set[int] = set()
         self.ready = False

@@ -189,9 +189,9 @@ def test_each_task_is_elaborated_once(monkeypatch: pytest.MonkeyPatch) -> None:
         runs.append("compute")
         run(self)
 
-    def counted_read(definition: tree.IntrinsicDef) -> Intrinsic:
+    def counted_read(definition: tree.IntrinsicDef, *, right: bool = False) -> Intrinsic:
         runs.append("instruction")
-        return read(definition)
+        return read(definition, right=right)
 
     monkeypatch.setattr(compute._Elaboration, "run", counted)
     monkeypatch.setattr(items, "intrinsic_from_tree", counted_read)

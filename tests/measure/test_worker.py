@@ -16,7 +16,7 @@ import pytest
 from tensorc_dsl.backend.protocol import Code
 from tensorc_dsl.ir.target import Target
 from tensorc_dsl.measure.messages import Build, Built, Reply, replies
-from tensorc_dsl.measure.worker import Worker, WorkerBug, WorkerCrash, WorkerExhausted, WorkerTimeout, wait_any
+from tensorc_dsl.measure.worker import LOADED, Worker, WorkerBug, WorkerCrash, WorkerExhausted, WorkerTimeout, wait_any
 
 HERE = Path(__file__).parent
 
@@ -26,7 +26,8 @@ PATIENCE = 60.0
 
 @pytest.fixture
 def worker() -> Iterator[Worker[Reply]]:
-    w = Worker("echo_child", replies)
+    """One of the fork server, as our own are."""
+    w = Worker("echo_child", replies, loaded=LOADED)
     yield w
     w.kill()
 
@@ -163,7 +164,8 @@ def test_a_child_killed_between_requests_is_replaced(worker: Worker[Reply]) -> N
     worker.ready()
     assert worker.pid is not None
     os.kill(worker.pid, signal.SIGKILL)
-    os.waitid(os.P_PID, worker.pid, os.WEXITED | os.WNOWAIT)  # all threads of it, and not the first alone
+    assert worker._process is not None
+    worker._process.wait()  # all threads of it, and not the first alone
     assert worker.ask(say("hello"), PATIENCE) == Built(Code(b"hello", "echo", frozenset()))
 
 

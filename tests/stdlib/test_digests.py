@@ -12,9 +12,11 @@ from tensorc_dsl.check import digests, kept
 from tensorc_dsl.check.items import Memory
 from tensorc_dsl.check.scope import CheckedFile, load_file
 from tensorc_dsl.check.uses import Found, standard
-from tensorc_dsl.diagnostic import TschedError
+from tensorc_dsl.diagnostic import Diagnostic, TschedError
+from tensorc_dsl.ir import intrinsics
+from tensorc_dsl.ir.program import Buffer, Intrinsic, Layout
 from tensorc_dsl.resources import stdlib_root
-from tensorc_dsl.source import Source
+from tensorc_dsl.source import Source, Span
 from tensorc_dsl.syntax import tree as t
 
 FILES = sorted(stdlib_root().rglob("*.tsched"))
@@ -75,6 +77,39 @@ def test_a_check_that_is_left_out_changes_nothing(forgotten: None, monkeypatch: 
     whole = _loaded(USES)
     assert len({*asked}) > 20
     assert quick == whole
+
+
+def test_instructions_that_are_only_used_are_not_compared_again(
+    forgotten: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Those of other texts are, and those of a file that is loaded itself."""
+    compared: list[str] = []
+    faults, collision = intrinsics.assembly_faults, intrinsics._collision
+
+    def counted(i: Intrinsic, code: str, span: Span) -> list[Diagnostic]:
+        compared.append(i.name)
+        return list(faults(i, code, span))
+
+    def counted_too(layout: Layout, b: Buffer) -> object:
+        compared.append(b.name)
+        return collision(layout, b)
+
+    monkeypatch.setattr(intrinsics, "assembly_faults", counted)
+    monkeypatch.setattr(intrinsics, "_collision", counted_too)
+    text = "use std.intrinsics.cuda\nuse std.intrinsics.x86\n"
+    quick = _loaded(text)
+    assert compared == [] and len(quick.instructions) > 20
+    kept._kept.clear()
+    monkeypatch.setattr(digests, "stdlib_digests", dict)
+    whole = _loaded(text)
+    assert len(compared) > 20
+    assert quick == whole
+    monkeypatch.undo()
+    monkeypatch.setattr(intrinsics, "assembly_faults", counted)
+    compared.clear()
+    path = stdlib_root() / "intrinsics" / "cuda.tsched"
+    load_file(Source.read(path, _name(path)))
+    assert len(compared) > 20
 
 
 def test_what_uses_a_changed_file_is_checked(forgotten: None) -> None:
