@@ -202,9 +202,9 @@ gpu: $(VENV)/.dev ## Random schedules of all operators for GPUs: PTX is made, an
 	GPU_DRAWS=$(DRAWS) $(BIN)/python -m pytest -q -n $(THREADS) $(GPU_TESTS) tests/stdlib/test_gpu_draws.py
 
 .PHONY: device
-device: $(VENV)/.dev ## Kernels on the GPU of this machine: proved, under compute-sanitizer, beside nvcc and torch (SECONDS=1800)
+device: $(VENV)/.dev ## Kernels on the GPU of this machine: proved, beside torch and nvcc, under compute-sanitizer; goes on where it was (SECONDS=1800)
 	@mkdir -p $(OUT)
-	$(BIN)/python -m bench.gpu --seconds $(SECONDS) --json $(OUT)/gpu.json
+	$(BIN)/python -m bench.gpu --seconds $(SECONDS) --json $(OUT)/gpu.json --resume
 
 .PHONY: fuzz
 fuzz: $(VENV)/.dev ## Strange inputs for parser, checker and formatter (SEED=0 INPUTS=10000 JOBS=2)

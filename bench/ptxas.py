@@ -7,7 +7,8 @@ are refused by ptxas, how many spill registers, the most registers and bytes of 
 time of lowering with PTX, and of ptxas. Where `nvdisasm` is installed, the machine code has an HMMA, QMMA, IMMA or DMMA for
 each `mma.sync` of the PTX, an HGMMA or QGMMA for each `wgmma`, an LDSM for each `ldmatrix`, an LDGSTS for each copy that
 only starts, a UTMALDG for each box, a SHFL for each shuffle, and a RED, ATOMG or ATOMS for each `atom`; loops that ptxas
-unrolls have more. The status is 1 if one is refused, or has fewer.
+unrolls have more. The status is 1 if one is refused, or has fewer, or if ptxas warns: that it ignores `setmaxnreg`, or that
+a `wgmma` waits for the one before.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ from statistics import median
 from tensorc_dsl.api import load
 from tensorc_dsl.backend.cuda.compiled import compile_device
 from tensorc_dsl.backend.cuda.lower.lower import lower_device
-from tensorc_dsl.backend.cuda.sass import assemble, sass_of, tool
+from tensorc_dsl.backend.cuda.sass import assemble, remarks, sass_of, tool
 from tensorc_dsl.backend.protocol import CompileError
 from tensorc_dsl.lower.flat import LowerError
 from tensorc_dsl.schedule.refusal import ScheduleRefusal
@@ -135,6 +136,7 @@ class Found:
     draws: int = 0
     tensors: int = 0
     refused: list[str] = field(default_factory=list[str])
+    remarks: list[str] = field(default_factory=list[str])
     opcodes: Counter[str] = field(default_factory=Counter[str])
     spilled: int = 0
     registers: int = 0
@@ -173,6 +175,7 @@ def assembled(text: str, space: str, draws: int, seed: int, folder: Path) -> Fou
                 begin = _children()
                 said = assemble(ptx, target, folder / "t.cubin")
                 out.theirs.append(_children() - begin)
+                out.remarks += remarks(said)
                 if tool("nvdisasm") is not None:
                     out.opcodes += machine_instructions(ptx, target)
             except (LowerError, CompileError) as e:
@@ -220,12 +223,12 @@ def main(argv: Sequence[str] | None = None) -> int:
                 counts += f" {found.registers:9} {found.stack:5}"
                 opcodes = " ".join(f"{n} {op}" for op, n in sorted(found.opcodes.items()))
                 print(f"{name:17} {counts} {seconds}  {opcodes}".rstrip(), flush=True)
-                for why in found.refused:
+                for why in (*found.refused, *found.remarks):
                     print(f"    {why}")
     own = [x for f in every for x in f.own]
     total = f"{sum(f.draws for f in every)} schedules, {sum(len(f.refused) for f in every)} refused, "
     print(f"{total}{sum(f.spilled for f in every)} spill; PTX takes {median(own or [0.0]):.3f} s (median)")
-    return int(any(f.refused for f in every))
+    return int(any(f.refused or f.remarks for f in every))
 
 
 if __name__ == "__main__":

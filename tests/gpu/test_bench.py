@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import json
-import subprocess
 import sys
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
@@ -13,39 +16,85 @@ import pytest
 import tensorc_dsl as td
 from bench import gpu
 from bench.gpu import Ended, planned, printed, run_part
-from bench.gpu_parts import COMPARED, HEAD, PARTS, PEERS, SMALL, CannotRun, Row, definition
+from bench.gpu_case import HEAD, Asked, CannotRun, Row, definition, task_of
+from bench.gpu_instructions import CASES, found
+from bench.gpu_instructions import COMPUTES as OF_INSTRUCTIONS
+from bench.gpu_parts import CANNOT, COMPARED, PARTS, SMALL
+from bench.gpu_torch import COMPUTES, LEAST, PEERS
 from tests.gpu.pretend import pretended, without_pycuda
+
+EVER = Asked(1e18)
+
+HANGS = "sys.stdout.flush()\nimport time\ntime.sleep(60)"
 
 
 def test_each_part_has_its_share_of_what_is_left() -> None:
-    plan = planned([], 900.0)
+    plan = planned([], 1050.0)
     assert plan.parts == tuple(PARTS)
-    assert plan.share(0, 900.0) == pytest.approx(100.0)
-    assert plan.share(3, 500.0) == 500.0, "the last part has the rest"
+    assert plan.share(0, 1050.0) == pytest.approx(150.0)
+    assert plan.share(4, 500.0) == 500.0, "the last part has the rest"
     assert plan.share(1, -5.0) == gpu.LEAST, "a part is tried even if those before it took too long"
     assert planned(["torch", "proofs"], 60.0).parts == ("proofs", "torch")
-    with pytest.raises(ValueError, match="there is no part 'cuda'; the parts are proofs, sanitizer, nvcc, torch"):
+    assert planned(["torch", "proofs"], 60.0, ["proofs"]).parts == ("torch",), "one that is done is left out"
+    with pytest.raises(ValueError, match="there is no part 'cuda'; the parts are instructions, proofs, torch"):
         planned(["cuda"], 60.0)
 
 
-def python(text: str) -> list[str]:
-    return [sys.executable, "-c", text]
+def says(*lines: str, then: str = "") -> Callable[[float, Sequence[str]], list[str]]:
+    """A part that says lines, and ends as told."""
+    return lambda _seconds, _done: [sys.executable, "-c", f"import sys\nfor x in {lines!r}: print(x)\n{then}"]
 
 
-def test_rows_before_a_fault_are_kept_and_its_reason_is_told() -> None:
-    row = msgspec.json.encode(Row("softmax 0", ours=1e-5)).decode()
-    ended = run_part("proofs", 5.0, python(f"import sys; print({row!r}); sys.exit('an illegal memory access')"))
-    assert (ended.rows, ended.trouble, ended.ok) == ((Row("softmax 0", ours=1e-5),), "an illegal memory access", False)
+def row(case: str, **more: Any) -> str:
+    return msgspec.json.encode(Row(case, **more)).decode()
+
+
+def test_rows_before_a_lack_are_kept_and_its_reason_is_told() -> None:
+    said = says(row("softmax 0", ours=1e-5), then=f"sys.stderr.write('there is no time'); sys.exit({CANNOT})")
+    ended = run_part("proofs", 5.0, command=said)
+    assert (ended.rows, ended.trouble, ended.ok) == ((Row("softmax 0", ours=1e-5),), "there is no time", False)
+
+
+def test_a_case_that_ends_its_process_is_wrong_and_the_next_one_runs() -> None:
+    told: list[Ended] = []
+
+    def part(_seconds: float, done: Sequence[str]) -> Sequence[str]:
+        if "b" in done:
+            return says("> c", row("c"))(0.0, ())
+        return says("> a", row("a"), "> b", then="sys.exit('an illegal memory access')")(0.0, ())
+
+    ended = run_part("proofs", 5.0, told=told.append, command=part)
+    assert ended.rows == (Row("a"), Row("b", wrong="it ended the part: an illegal memory access"), Row("c"))
+    assert ended.trouble == ""
+    assert [[r.case for r in x.rows] for x in told[:2]] == [["a"], ["a", "b"]], "each row is told as it comes"
 
 
 def test_a_part_that_hangs_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
-    def hangs(command: list[str], *, timeout: float, **_: object) -> None:
-        raise subprocess.TimeoutExpired(command, timeout, msgspec.json.encode(Row("a")) + b"\n")
+    monkeypatch.setattr(gpu, "SPARE", 1.0)
+    ended = run_part("proofs", -1e9, command=says("> a", row("a"), "> b", then=HANGS))
+    assert ended.rows == (Row("a"), Row("b", wrong="it ended the part: it did not end within 1 s"))
 
-    monkeypatch.setattr(subprocess, "run", hangs)
-    ended = run_part("proofs", 8.0)
-    assert ended.rows == (Row("a"),)
-    assert ended.trouble == "it did not end within 40 s"
+
+def test_what_was_found_is_there_after_each_row_and_is_gone_on_from(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file, asked = tmp_path / "found.json", list[tuple[str, list[str]]]()
+
+    def command(name: str, _seconds: float, done: Sequence[str]) -> Sequence[str]:
+        asked.append((name, list(done)))
+        if not done:
+            return says("> a", row("a"), "> b", then=f"sys.exit({CANNOT})")(0.0, ())
+        return says("> b", row("b"))(0.0, ())
+
+    monkeypatch.setattr(gpu, "_command", command)
+    given = ["--only", "proofs", "--json", str(file), "--resume"]
+    assert gpu.main(given) == 1
+    assert [r["case"] for r in json.loads(file.read_text())["proofs"]["rows"]] == ["a"]
+    assert gpu.main(given) == 0
+    assert [r["case"] for r in json.loads(file.read_text())["proofs"]["rows"]] == ["a", "b"]
+    assert gpu.main(given) == 0, "what is done is not done again"
+    assert asked == [("proofs", []), ("proofs", ["a"])]
+    capsys.readouterr()
 
 
 def test_what_is_printed() -> None:
@@ -61,10 +110,9 @@ def test_what_is_printed() -> None:
 
 def test_without_a_gpu_every_part_says_what_is_missing(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     with without_pycuda():
-        ended = {name: part.run(1e18) for name, part in PARTS.items()}
-        for rows in ended.values():
+        for part in PARTS.values():
             with pytest.raises(CannotRun, match="PyCUDA is not installed"):
-                next(rows)
+                next(part.run(EVER))
     assert gpu.main(["--only", "proofs", "--seconds", "1", "--json", str(tmp_path / "found.json")]) == 1
     assert "proofs: 0 done, 0 wrong" in capsys.readouterr().out
     assert json.loads((tmp_path / "found.json").read_text())["proofs"]["ok"] is False
@@ -73,11 +121,32 @@ def test_without_a_gpu_every_part_says_what_is_missing(tmp_path: Path, capsys: p
 def test_every_case_is_a_task_on_the_gpu() -> None:
     texts = [*SMALL.values(), *COMPARED.values(), *(p.text for p in PEERS.values())]
     with pretended():
-        tasks = td.loads(HEAD + "".join(definition(f"t{n}", x) for n, x in enumerate(texts)), target="native-cuda")
+        every = HEAD + COMPUTES + "".join(definition(f"t{n}", x) for n, x in enumerate(texts))
+        tasks = td.loads(every, target="native-cuda")
         assert all(t.target.device for t in tasks.values())
+        cases = (
+            HEAD + OF_INSTRUCTIONS + "".join(definition(f"t{n}", c.text, c.space) for n, c in enumerate(CASES.values()))
+        )
+        assert len(td.loads(cases, target="native-cuda")) == len(CASES)
     assert len(tasks) == len(texts)
 
 
+@pytest.mark.parametrize("name", ["wgmma, TMA", "roles with registers", "look-back"])
+def test_a_case_has_the_instructions_that_it_is_named_after(name: str) -> None:
+    case = CASES[name]
+    with pretended():
+        trace = found(task_of(case.text, OF_INSTRUCTIONS, case.space), case)
+        assert trace is not None
+        missing = replace(case, has=(*case.has, "no such instruction"))
+        assert found(task_of(case.text, OF_INSTRUCTIONS, case.space), missing, 2) is None
+
+
 def test_what_there_was_no_time_for_is_told() -> None:
-    with pretended(), pytest.raises(CannotRun, match="there was no time for `matmul f32` and what comes after it"):
-        next(PARTS["proofs"].run(0.0))
+    with pretended(), pytest.raises(CannotRun, match="there was no time for `matmul f32 0` and what comes after it"):
+        next(PARTS["proofs"].run(Asked(0.0)))
+
+
+def test_a_search_that_would_be_too_short_is_not_begun(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "torch", object())
+    with pretended(), pytest.raises(CannotRun, match="no time for `matmul bf16 4096`"):
+        next(PARTS["torch"].run(Asked(time.monotonic() + LEAST)))

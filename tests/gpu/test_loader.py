@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+import tensorc_dsl as td
 from tensorc_dsl.api import Task
 from tensorc_dsl.backend.cuda.lower.lower import lower_device
 from tensorc_dsl.trace.trace import Trace
@@ -102,3 +103,17 @@ def test_sizes_are_arguments_and_an_error_of_the_driver_is_returned(tmp_path: Pa
     (launch,) = (x for x in lines if x.startswith("launch"))
     assert launch.endswith(" 16 32 48 20")
     assert lines[-5:-2] == ["700", "-2", "-2"]
+
+
+def test_more_blocks_than_a_grid_has_are_not_launched(tmp_path: Path) -> None:
+    text = """
+use std.gpu.targets.{sm_80}
+compute doubled(X: f32[M, N]) -> Y: f32[M, N] { Y[i, j] = 2 * X[i, j] }
+schedule rows for doubled { let [i, j] = Y.loops; bind(i, "block.y"); bind(j, "thread.x") }
+task t = doubled(M=1..100000, N=4) with rows
+"""
+    (tmp_path / "t.tsched").write_text(text)
+    t = td.load(tmp_path / "t.tsched", target="sm_80")["t"]
+    lines = told(tmp_path, t, t.sample(0), ["t(&m, 0, 16, 32, 65535)", "t(&m, 0, 16, 32, 65536)"], 3)
+    assert [x.split()[2:5] for x in lines if x.startswith("launch")] == [["1", "65535", "1"]]
+    assert lines[-4:-2] == ["0", "-2"]

@@ -112,6 +112,21 @@ def test_open_sizes_come_after_the_addresses(gpu: Any) -> None:
         kernel(np.zeros((65, 16), np.float32), np.zeros((16, 33), np.float32))
 
 
+def test_more_blocks_than_a_grid_has_are_not_launched(gpu: Any) -> None:
+    text = """
+compute doubled(X: f32[M, N]) -> Y: f32[M, N] { Y[i, j] = 2 * X[i, j] }
+schedule rows for doubled { let [i, j] = Y.loops; bind(i, "block.y"); bind(j, "thread.x") }
+task t = doubled(M=1..100000, N=4) with rows
+"""
+    t = td.loads(text, target="native-cuda")["t"]
+    kernel = t.replay(t.sample(0))
+    kernel(np.zeros((65535, 4), np.float32))
+    before = len(calls(gpu, "cuLaunchKernel"))
+    with pytest.raises(ValueError, match=r"a grid has 65536 blocks along `block\.y`, and up to 65535 are there"):
+        kernel(np.zeros((65536, 4), np.float32))
+    assert len(calls(gpu, "cuLaunchKernel")) == before == 1
+
+
 def test_intermediate_arrays_have_memory_of_their_size(gpu: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("FAKE_PRODUCT")
     kernel = kernel_of("softmax(M=3, N=64)")

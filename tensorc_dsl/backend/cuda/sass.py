@@ -59,6 +59,16 @@ def assemble(ptx: str, cpu: str, cubin: Path) -> str:
     return done.stderr
 
 
+_REMARK = re.compile(r"\(C\d{4}\)|\bwarning\b", re.IGNORECASE)
+"""Words of ptxas about what it does in another way than PTX says: C7508 that it ignores `setmaxnreg`, C7510 to C7519 that
+each `wgmma` waits for the one before."""
+
+
+def remarks(said: str) -> tuple[str, ...]:
+    """The lines of what ptxas says that tell of a loss."""
+    return tuple(line.strip() for line in said.splitlines() if _REMARK.search(line))
+
+
 _KERNEL = re.compile(
     r"Compiling entry function '(\w+)'|(\d+) bytes spill stores, (\d+) bytes spill loads|Used (\d+) registers"
 )

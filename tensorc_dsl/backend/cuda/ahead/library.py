@@ -7,12 +7,12 @@ from dataclasses import dataclass
 
 from tensorc_dsl.backend.cuda.codegen.view import cuda_text
 from tensorc_dsl.backend.cuda.compiled import CudaKernel
-from tensorc_dsl.backend.cuda.lower.kernels import ALIGNMENT, DeviceKernel
+from tensorc_dsl.backend.cuda.lower.kernels import ALIGNMENT, MOST_BLOCKS, DeviceKernel
 from tensorc_dsl.backend.cuda.maps import CACHED, MAP_ALIGNMENT, MAP_BYTES, Encoding, encoding_of
 from tensorc_dsl.backend.cuda.sass import sass_of
 from tensorc_dsl.backend.llvm.ahead.interface import argument_name
 from tensorc_dsl.backend.protocol import Form
-from tensorc_dsl.ir.expr import ZERO, Dim, Expr, Var, add, ceildiv, index, mul, transform
+from tensorc_dsl.ir.expr import ZERO, Dim, Expr, Var, add, ceildiv, constant, index, mul, transform
 from tensorc_dsl.ir.print import format_expr
 from tensorc_dsl.lower.flat import Prepared, format_shape
 
@@ -127,6 +127,9 @@ class CudaLibrary:
             v = argument_name(d.name)
             above = f" || {v} > {d.high}" if d.high is not None else ""
             yield f"    if ({v} < {d.low}{above}) return -2;"
+        for size, most in dict.fromkeys(x for k in p.kernels for x in zip(k.grid, MOST_BLOCKS, strict=True)):
+            if constant(size) is None:
+                yield f"    if ({_c(size, self._names())} > {most}) return -2;"
         arrays = [*(argument_name(x.name) for x in p.params), *(["scratch_"] if p.scratch else [])]
         yield f"    if ({' || '.join(f'!{v} || {v} % {ALIGNMENT}' for v in arrays)}) return -1;"
         for x, place in zip(p.scratch, _places(p.scratch)[0], strict=True):

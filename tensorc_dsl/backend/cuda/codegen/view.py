@@ -284,8 +284,8 @@ def _for(var: str, begin: str, end: str) -> str:
 
 
 def _name(name: str) -> str:
-    """A name of the program in C: dots, which it has in names of pieces, become underscores."""
-    return argument_name(name.replace(".", "_"))
+    """A name of the program in C. `x.1`, as names of pieces are, must not become `x_1`, which another one may have."""
+    return f"{name.replace('_', '__').replace('.', '_0')}_" if "." in name else argument_name(name)
 
 
 def _value(e: Expr) -> str:

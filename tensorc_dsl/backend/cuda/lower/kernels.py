@@ -32,6 +32,9 @@ MOST_MBARRIERS = 32
 BLOCK_AXES = ("block.x", "block.y", "block.z")
 """The variables that count the blocks of a grid, the fastest first."""
 
+MOST_BLOCKS = (2**31 - 1, 2**16 - 1, 2**16 - 1)
+"""The most blocks along each axis. CUDA C++ Programming Guide, "Technical Specifications per Compute Capability"."""
+
 ALIGNMENT = 16
 """The alignment in bytes of every array in global memory, which the launch checks, and of buffers in shared memory and each
 of their versions: that of the widest access of a thread."""

@@ -14,6 +14,7 @@ from tensorc_dsl.backend.cuda.lower.bodies import finished
 from tensorc_dsl.backend.cuda.lower.collectives import collected, require_adjacent, with_lanes
 from tensorc_dsl.backend.cuda.lower.kernels import (
     BLOCK_AXES,
+    MOST_BLOCKS,
     DeviceKernel,
     DeviceProgram,
     Local,
@@ -87,13 +88,6 @@ def lower_device(program: Program, features: tuple[str, ...] = (OLDEST,), cores:
     return DeviceProgram(program.name, params, scratch, program.dims, tuple(kernels))
 
 
-_GRID = (2**31 - 1, 2**16 - 1, 2**16 - 1)
-"""The most blocks along each axis of a grid.
-
-CUDA C++ Programming Guide, "Technical Specifications per Compute Capability".
-"""
-
-
 def require_room(p: DeviceProgram, target: Target) -> None:
     """Raises LowerError if a kernel has more blocks along an axis than a grid can have, more threads, those of all roles
     together, than a block of the target, or more shared memory; 0 says nothing of these."""
@@ -104,7 +98,7 @@ def require_room(p: DeviceProgram, target: Target) -> None:
                 f"a block has {k.threads} threads{' with those of all roles' * bool(parts)}, and up to {target.threads} are"
                 f" there{f': {parts}' * bool(parts)}; make tiles smaller{', or leave roles out' * bool(parts)}"
             )
-        for axis, size, most in zip(BLOCK_AXES, k.grid, _GRID, strict=True):
+        for axis, size, most in zip(BLOCK_AXES, k.grid, MOST_BLOCKS, strict=True):
             if (constant(size) or 0) > most:
                 raise LowerError(
                     f"a grid has {constant(size)} blocks along `{axis}`, and up to {most} are there; split what is bound to"

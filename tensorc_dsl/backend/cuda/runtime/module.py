@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 from weakref import WeakValueDictionary
 
+from tensorc_dsl.backend.cuda.lower.kernels import BLOCK_AXES, MOST_BLOCKS
 from tensorc_dsl.backend.cuda.maps import MAP_BYTES
 from tensorc_dsl.backend.cuda.runtime.driver import Device
 from tensorc_dsl.backend.cuda.runtime.encode import encoded
@@ -46,8 +47,17 @@ class Module:
         return self._extents.bound(sizes)[1]
 
     def launch(self, addresses: dict[str, int], sizes: Sizes, stream: Any) -> None:
-        """Queue all kernels on a stream. `addresses` has those of arguments and of scratch arrays. The context is current."""
+        """Queue all kernels on a stream. `addresses` has those of arguments and of scratch arrays. The context is current.
+
+        Raises ValueError if sizes ask for more blocks than a grid can have.
+        """
         grids, bytes_of = self._extents.bound(sizes)
+        for grid in grids:
+            for axis, size, most in zip(BLOCK_AXES, grid, MOST_BLOCKS, strict=True):
+                if size > most:
+                    raise ValueError(
+                        f"with these sizes a grid has {size} blocks along `{axis}`, and up to {most} are there"
+                    )
         room = dict(zip(self.image.scratch, bytes_of, strict=True))
         numbers: Sequence[int] = [sizes[d] for d in self.image.dims]
         extents = iter(self._extents.of_maps(sizes))
