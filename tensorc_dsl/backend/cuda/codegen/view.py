@@ -31,8 +31,10 @@ from tensorc_dsl.backend.cuda.lower.kernels import (
     Steps,
     Ticket,
     TmaLoad,
+    TmaStore,
     WaitGroup,
     WaitMbarrier,
+    WaitTmaStores,
     WgmmaFence,
     WgmmaWait,
 )
@@ -163,7 +165,9 @@ def _device(body: tuple[Device, ...], pad: str) -> Iterator[str]:
                 yield f"{pad}/* cp.async.wait_group {groups} */"
             case Barrier():
                 yield f"{pad}__syncthreads();"
-            case InitMbarriers() | TmaLoad() | WaitMbarrier() | ArriveMbarrier() | Role():
+            case (
+                InitMbarriers() | TmaLoad() | TmaStore() | WaitTmaStores() | WaitMbarrier() | ArriveMbarrier() | Role()
+            ):
                 raise CompileError("the view in CUDA C++ has no words for TMA loads; see its PTX")
             case Ticket() | LookBack():
                 raise CompileError("the view in CUDA C++ has no words for scans that blocks pass on; see its PTX")
