@@ -34,7 +34,7 @@ from tensorc_dsl.backend.memory import aligned_copy
 from tensorc_dsl.ir.arrays import Array
 from tensorc_dsl.ir.expr import ONE, Compare, Var, add, index, substitute
 from tensorc_dsl.ir.program import Program
-from tensorc_dsl.lower.flat import Collective, Flat, LowerError, TensorMap, TmaTile
+from tensorc_dsl.lower.flat import Collective, Flat, Loop, LowerError, TensorMap, TmaTile
 from tensorc_dsl.reference.evaluate import shape_of
 from tests.gpu.kernels import emulated, ptx, without_barrier
 from tests.gpu.test_pipeline_faults import changed
@@ -129,7 +129,7 @@ def in_steps(change: Callable[[tuple[Device, ...]], tuple[Device, ...]]) -> Call
 
 def fence_behind(body: tuple[Device, ...]) -> tuple[Device, ...]:
     """The fence stands behind the barrier."""
-    out = [s for s in body if not isinstance(s, ProxyFence)]
+    out: list[Device] = [s for s in body if not isinstance(s, ProxyFence)]
     out.insert([n for n, s in enumerate(out) if isinstance(s, Barrier)][-1] + 1, ProxyFence())
     return tuple(out)
 
@@ -196,6 +196,7 @@ def moved(change: Callable[[TmaTile], TmaTile]) -> Callable[[Device], Device]:
         if isinstance(s, Collective):
             assert s.tile is not None
             return replace(s, tile=change(s.tile))
+        assert isinstance(s, Loop)  # around what is stored
         return replace(s, body=tuple(map(flat, s.body)))
 
     return lambda s: replace(s, body=tuple(map(flat, s.body))) if isinstance(s, TmaStore) else s
