@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tensorc_dsl.backend.cuda import room as emulate_room
 from tensorc_dsl.backend.cuda.codegen.threads import Threads
+from tensorc_dsl.backend.cuda.codegen.view import cuda_text
 from tensorc_dsl.backend.cuda.emulate import emulation
 from tensorc_dsl.backend.cuda.lower import tma_stores
 from tensorc_dsl.backend.cuda.lower.kernels import (
@@ -27,18 +27,18 @@ from tensorc_dsl.backend.cuda.lower.kernels import (
 )
 from tensorc_dsl.backend.cuda.lower.lower import lower_device
 from tensorc_dsl.backend.cuda.lower.text import format_device
-from tensorc_dsl.backend.cuda.maps import Encoding, encoding_of
 from tensorc_dsl.backend.cuda.model.counts import counted
 from tensorc_dsl.backend.cuda.sass import assemble, sass_of, tool
 from tensorc_dsl.backend.memory import aligned_copy
+from tensorc_dsl.backend.protocol import CompileError
 from tensorc_dsl.ir.arrays import Array
-from tensorc_dsl.ir.expr import ONE, Compare, Var, add, index, substitute
+from tensorc_dsl.ir.expr import ONE, Compare, Var, add, substitute
 from tensorc_dsl.ir.program import Program
-from tensorc_dsl.lower.flat import Collective, Flat, Loop, LowerError, TensorMap, TmaTile
+from tensorc_dsl.lower.flat import Collective, Flat, Loop, LowerError, TmaTile
 from tensorc_dsl.reference.evaluate import shape_of
 from tests.gpu.kernels import emulated, ptx, without_barrier
 from tests.gpu.test_pipeline_faults import changed
-from tests.gpu.test_tma import FEATURES, removed
+from tests.gpu.test_tma import FEATURES, MAPS, encode_wrongly, removed
 from tests.gpu.tma_stores import hand
 
 
@@ -222,21 +222,11 @@ def test_wrong_coordinates_are_found(case: str) -> None:
     assert re.search(said, fault) and (fault or not right), fault
 
 
-MAPS: dict[str, Callable[[Encoding], Encoding]] = {
-    "a longer tile": lambda e: replace(e, box=(e.box[0], 2 * e.box[1])),
-    "a wider row": lambda e: replace(e, strides=tuple(add(x, index(16)) for x in e.strides)),
-    "a smaller array": lambda e: replace(e, sizes=(index(16), *e.sizes[1:])),
-    "another swizzle": lambda e: replace(e, swizzle=2),
-}
-
-
 @pytest.mark.parametrize("case", MAPS)
 def test_a_wrong_map_is_found(case: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    def wrong(m: TensorMap) -> Encoding:
-        return MAPS[case](encoding_of(m))
-
-    monkeypatch.setattr(emulate_room, "encoding_of", wrong)
-    program = hand()
+    """By a fault, or by the result."""
+    encode_wrongly(case, monkeypatch)
+    program = hand(64)
     fault, right = run(program, lower_device(program, FEATURES))
     assert fault or not right
 
@@ -374,6 +364,14 @@ def test_what_tma_stores_move_is_counted() -> None:
 def in_all(body: tuple[Device, ...], change: Callable[[Device], Device | None]) -> tuple[Device, ...]:
     out = (change(replace(s, body=in_all(s.body, change)) if isinstance(s, Steps) else s) for s in body)
     return tuple(s for s in out if s is not None)
+
+
+@pytest.mark.parametrize("loop", [True, False])
+def test_the_view_has_no_words_for_it(loop: bool) -> None:
+    """Where threads wait for the tile before, and where only a store stands."""
+    program = hand(width=32, changes=() if loop else (("for s in 2", "for s in 1"),))
+    with pytest.raises(CompileError, match=r"no words for TMA stores; see its PTX"):
+        cuda_text(lower_device(program, FEATURES))
 
 
 @pytest.mark.parametrize("swizzle", [0, 128])

@@ -165,13 +165,15 @@ def _device(body: tuple[Device, ...], pad: str) -> Iterator[str]:
                 yield f"{pad}/* cp.async.wait_group {groups} */"
             case Barrier():
                 yield f"{pad}__syncthreads();"
-            case (
-                InitMbarriers() | TmaLoad() | TmaStore() | WaitTmaStores() | WaitMbarrier() | ArriveMbarrier() | Role()
-            ):
+            case InitMbarriers() | TmaLoad() | WaitMbarrier() | ArriveMbarrier() | Role():
                 raise CompileError("the view in CUDA C++ has no words for TMA loads; see its PTX")
+            case TmaStore() | WaitTmaStores():
+                raise CompileError("the view in CUDA C++ has no words for TMA stores; see its PTX")
+            case ProxyFence():
+                yield f"{pad}/* fence.proxy.async */"
             case Ticket() | LookBack():
                 raise CompileError("the view in CUDA C++ has no words for scans that blocks pass on; see its PTX")
-            case ProxyFence() | WgmmaFence() | WgmmaWait():
+            case WgmmaFence() | WgmmaWait():
                 raise CompileError("the view in CUDA C++ has no words for instructions of warpgroups; see its PTX")
             case Steps(var=var, end=end, body=inner):
                 yield f"{pad}{_for(var, '0', _value(end))}"
