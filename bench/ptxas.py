@@ -6,9 +6,9 @@ with instructions of warpgroups. For each it prints how many there were, how man
 are refused by ptxas, how many spill registers, the most registers and bytes of stack, and the median seconds of processor
 time of lowering with PTX, and of ptxas. Where `nvdisasm` is installed, the machine code has an HMMA, QMMA, IMMA or DMMA for
 each `mma.sync` of the PTX, an HGMMA or QGMMA for each `wgmma`, an LDSM for each `ldmatrix`, an LDGSTS for each copy that
-only starts, a UTMALDG for each box, a SHFL for each shuffle, and a RED, ATOMG or ATOMS for each `atom`; loops that ptxas
-unrolls have more. The status is 1 if one is refused, or has fewer, or if ptxas warns: that it ignores `setmaxnreg`, or that
-a `wgmma` waits for the one before.
+only starts, a UTMALDG for each TMA load, a UTMASTG for each TMA store, a SHFL for each shuffle, and a RED, ATOMG or ATOMS for
+each `atom`; loops that ptxas unrolls have more. The status is 1 if one is refused, or has fewer, or if ptxas warns: that it
+ignores `setmaxnreg`, or that a `wgmma` waits for the one before.
 """
 
 from __future__ import annotations
@@ -120,7 +120,8 @@ OPCODES = {
     r"\bmma\.sync\S+\.col\.f64": "DMMA",
     "ldmatrix": "LDSM",
     r"cp\.async\.c[ag]": "LDGSTS",
-    r"cp\.async\.bulk\.tensor": "UTMALDG",
+    r"cp\.async\.bulk\.tensor\.\dd\.shared": "UTMALDG",
+    r"cp\.async\.bulk\.tensor\.\dd\.global": "UTMASTG",
     r"shfl\.sync": "SHFL",
     r"\batom\.global\.(?:add|min|max)": "REDG?",
     r"\batom\S*\.global\.cas": "ATOMG",

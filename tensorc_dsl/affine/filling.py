@@ -37,16 +37,16 @@ def _is_zero(e: Expr) -> bool:
     return isinstance(e, Const) and e.value == 0 and math.copysign(1.0, e.value) > 0
 
 
-def is_inside(f: Filled, shape: Sequence[Expr], extents: Mapping[str, Expr]) -> bool:
-    """Whether a copy, in loops of these extents, is proved to store the elements that are inside of an array of a shape, and
-    zeros for all others."""
+def is_inside(f: Filled, shape: Sequence[Expr], extents: Mapping[str, Expr], given: Sequence[Expr] = ()) -> bool:
+    """Whether a copy, in loops of these extents, is proved to copy the elements inside of an array of a shape, and to fill in
+    or leave out all others, where all of `given` hold."""
     within = tuple(
         c for i, n in zip(f.load.indices, shape, strict=True) for c in (Compare(">=", i, ZERO), Compare("<", i, n))
     )
     conds = () if f.cond is None else tuple(conjuncts(f.cond))
     try:
-        return not any(feasible(extents, (*conds, negate(c))) for c in within) and not any(
-            feasible(extents, (*within, negate(c))) for c in conds
+        return not any(feasible(extents, (*given, *conds, negate(c))) for c in within) and not any(
+            feasible(extents, (*given, *within, negate(c))) for c in conds
         )
     except NotAffine:
         return False

@@ -13,7 +13,7 @@ from itertools import permutations
 
 from tensorc_dsl.affine.filling import Filled, filled
 from tensorc_dsl.affine.form import Ranges
-from tensorc_dsl.affine.simplify import extent_ranges, simplify
+from tensorc_dsl.affine.simplify import conjuncts, extent_ranges, simplify
 from tensorc_dsl.ir.dtypes import INDEX
 from tensorc_dsl.ir.expr import (
     ONE,
@@ -24,6 +24,7 @@ from tensorc_dsl.ir.expr import (
     Var,
     add,
     children,
+    conjunction,
     constant,
     dtype_of,
     free_vars,
@@ -38,7 +39,7 @@ from tensorc_dsl.ir.memo import by_first
 from tensorc_dsl.ir.node import node
 from tensorc_dsl.ir.print import format_expr, format_store
 from tensorc_dsl.ir.program import Block, Buffer, For, Intrinsic, Store, store_at
-from tensorc_dsl.ir.warp import is_tma
+from tensorc_dsl.ir.warp import is_tma, is_tma_store
 
 _COMMUTES = ("+", "*", "min", "max")
 
@@ -56,16 +57,19 @@ class Tile:
 
 @dataclass(frozen=True, slots=True)
 class Filling:
-    """What a nest copies that fills in padding, in loops of these extents."""
+    """What a nest copies that fills in padding, or leaves out elements, in loops of these extents and where all of `given`
+    hold."""
 
     copied: Filled
     extents: tuple[tuple[str, Expr], ...]
+    given: tuple[Expr, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class Match:
     """A nest that computes what an instruction does. `axes` are the instruction's, each with the loop that counts it. A tile
-    is zero outside of its array: a nest with `filling` does the same if it stores zeros just there (`no_tensor_map`)."""
+    that is loaded is zero outside of its array, and one that is stored is left out there: a nest with `filling` does the same
+    if it stores zeros, or nothing, just there (`no_tensor_map`)."""
 
     axes: tuple[tuple[str, str], ...]
     tiles: tuple[Tile, ...]
@@ -106,22 +110,29 @@ def _matched(nest: For, outer: tuple[tuple[str, Expr], ...], intrinsic: Intrinsi
         )
     if len(b.body) != 1:
         return Mismatch(f"`{b.name}` stores {len(b.body)} values; an instruction stores one")
+    values = {it.name: it.binding for it in b.iters}
+    stores_tile = is_tma_store(intrinsic)
     for c in b.where:
-        if counted & free_vars(c):
+        if counted & free_vars(c) and not stores_tile:
             return Mismatch(
                 f"the tile is not always whole: `{b.name}` runs where `{format_expr(c)}`",
                 "pad the axis to a multiple of the tile (`pad_einsum`), or split it exactly",
             )
-    values = {it.name: it.binding for it in b.iters}
     bound = store_at(b.body[0], values)
     extents = [(x.var, constant(x.extent)) for x in loops]
     around = (For(v, n, ()) for v, n in outer)
     found = match_store(extents, bound, intrinsic, extent_ranges((*around, *loops)))
     if isinstance(found, Match) and (clash := _overlap(found, intrinsic)) is not None:
         return clash
-    copied = filled(bound.value) if is_tma(intrinsic) else None
+    copied = filled(bound.value) if is_tma(intrinsic) and not stores_tile else None
+    inner = (*outer, *((x.var, x.extent) for x in loops))
     if isinstance(found, Match) and copied is not None and copied.cond is not None:
-        found = replace(found, filling=Filling(copied, (*outer, *((x.var, x.extent) for x in loops))))
+        found = replace(found, filling=Filling(copied, inner))
+    every = tuple(c for x in b.where for c in conjuncts(x))
+    cut = tuple(c for c in every if counted & free_vars(c))
+    if isinstance(found, Match) and cut:  # elsewhere a whole tile is stored, or none of it
+        whole = tuple(c for c in every if not counted & free_vars(c))
+        found = replace(found, filling=Filling(Filled(stored_place(bound), conjunction(cut)), inner, whole))
     return found
 
 
@@ -133,7 +144,7 @@ def match_store(
     The elements of the result are assumed to be distinct, which was proved before lowering joined several subscripts to one.
     """
     first: Mismatch | None = None
-    if is_tma(intrinsic) and (copied := filled(store.value)) is not None:
+    if is_tma(intrinsic) and not is_tma_store(intrinsic) and (copied := filled(store.value)) is not None:
         store = replace(store, value=copied.load)
     pairs = list(unify(intrinsic.store.value, store.value))
     if not pairs:

@@ -16,7 +16,7 @@ from tensorc_dsl.affine.filling import filled
 from tensorc_dsl.affine.instruction import stored_place, unify
 from tensorc_dsl.ir.expr import Load, constant, free_vars
 from tensorc_dsl.ir.program import Block, Intrinsic, TileAxis
-from tensorc_dsl.ir.warp import is_tma
+from tensorc_dsl.ir.warp import is_tma, is_tma_store
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +54,7 @@ def _operands(b: Block, intrinsic: Intrinsic) -> Iterator[Pairs]:
     if len(b.body) != 1:
         return
     place, stored = stored_place(b.body[0]), stored_place(intrinsic.store)
-    copied = filled(b.body[0].value) if is_tma(intrinsic) else None
+    copied = filled(b.body[0].value) if is_tma(intrinsic) and not is_tma_store(intrinsic) else None
     for found in unify(intrinsic.store.value, b.body[0].value if copied is None else copied.load):
         pairs = ((stored, place), *found)
         of = {wanted.buffer: own for wanted, own in pairs}

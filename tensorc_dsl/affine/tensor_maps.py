@@ -1,7 +1,8 @@
 """What an instruction that copies a tile asks of the array: a tensor map has to be able to say what the box is.
 
 A map has the sizes and distances of an array and of a tile, so each dimension of a tile is one of the array's, and rows are
-whole units of 16 bytes apart. What is outside of the array is zero, so a copy may fill in that, and nothing else.
+whole units of 16 bytes apart. What is outside of the array is loaded as zero and not stored, so a load may fill in that, and
+a store may leave it out, and nothing else.
 """
 
 from __future__ import annotations
@@ -13,52 +14,53 @@ from tensorc_dsl.affine.simplify import bounds
 from tensorc_dsl.ir.expr import ONE, ZERO
 from tensorc_dsl.ir.print import format_expr
 from tensorc_dsl.ir.program import Buffer, Intrinsic, Program
-from tensorc_dsl.ir.warp import UNIT
+from tensorc_dsl.ir.warp import UNIT, is_tma_store
 
 MOST_DIMENSIONS = 5
 """The most dimensions of a tensor map."""
 
 
-def source_of(i: Intrinsic, match: Match) -> Tile:
+def array_of(i: Intrinsic, match: Match) -> Tile:
     """The operand that is in an array."""
-    (source,) = (t for t in match.tiles if t.operand.name != i.store.buffer)
-    return source
+    (array,) = (t for t in match.tiles if (t.operand.name == i.store.buffer) == is_tma_store(i))
+    return array
 
 
 def no_tensor_map(program: Program, i: Intrinsic, match: Match) -> Mismatch | None:
     """A mismatch unless a tensor map can say what the nest copies."""
-    source = source_of(i, match)
-    array = program.buffer(source.buffer)
+    tile, stores = array_of(i, match), is_tma_store(i)
+    array, other = program.buffer(tile.buffer), f"{'store' if stores else 'copy'} by threads"
     rank = len(array.shape)
     if array.scope != "global":
         return Mismatch(
-            f'{i.name} loads a tile of an array, and `{array.name}` is in "{array.scope}"', "copy it from an array"
+            f'{i.name} {"stores" if stores else "loads"} a tile of an array, and `{array.name}` is in "{array.scope}"',
+            f"copy it {'to' if stores else 'from'} an array",
         )
     if rank > MOST_DIMENSIONS:
         return Mismatch(
             f"{i.name} takes arrays of up to {MOST_DIMENSIONS} dimensions, and `{array.name}` has {rank}",
-            "copy by threads",
+            other,
         )
-    along = dimensions_of(source)
+    along = dimensions_of(tile)
     if along is None or sorted(set(along)) != along or along[-1] != rank - 1:
         return Mismatch(
-            f"`{source.operand.name}` of {i.name} is no tile of `{array.name}`: each dimension has to be one of the array, in"
+            f"`{tile.operand.name}` of {i.name} is no tile of `{array.name}`: each dimension has to be one of the array, in"
             " its order and with steps of 1, and the last one its last",
-            "split and reorder the loops so, or copy by threads",
+            f"split and reorder the loops so, or {other}",
         )
     if any((bounds(n, {})[0] or 0) < 1 for n in array.shape):
         return Mismatch(
             f"{i.name} takes arrays that have elements, and `{array.name}` may have none",
-            "let its sizes be at least 1, or copy by threads",
+            f"let its sizes be at least 1, or {other}",
         )
     if (row := uneven_row(array)) is not None:
         size = array.dtype.bytes
         return Mismatch(
             f"{i.name} takes arrays whose rows are multiples of {UNIT} bytes apart, and those of `{array.name}` are"
             f" `{format_expr(row)}` elements of {size} bytes apart",
-            f"pad them to a multiple of {UNIT // size}, or copy by threads",
+            f"pad them to a multiple of {UNIT // size}, or {other}",
         )
-    return _other_zeros(array, match)
+    return _other_elements(array, match, stores)
 
 
 def dimensions_of(source: Tile) -> list[int] | None:
@@ -69,10 +71,12 @@ def dimensions_of(source: Tile) -> list[int] | None:
     return [own[0] for own in moved] if straight else None
 
 
-def _other_zeros(array: Buffer, match: Match) -> Mismatch | None:
-    if match.filling is None or is_inside(match.filling.copied, array.shape, dict(match.filling.extents)):
+def _other_elements(array: Buffer, match: Match, stores: bool) -> Mismatch | None:
+    f = match.filling
+    if f is None or is_inside(f.copied, array.shape, dict(f.extents), f.given):
         return None
+    what, which = ("leave out what", "that") if stores else ("store zeros where it", "there")
     return Mismatch(
-        f"it is not known to store zeros where it is outside of `{array.name}`, and only there",
-        "let it fill in what is outside of the array and nothing else",
+        f"it is not known to {what} is outside of `{array.name}`, and only {which}",
+        f"let it {'leave out' if stores else 'fill in'} what is outside of the array and nothing else",
     )

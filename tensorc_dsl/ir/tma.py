@@ -1,7 +1,8 @@
-"""What PTX says of `cp.async.bulk.tensor`, the copy of a tile of an array to shared memory, beside what a declaration says.
+"""What PTX says of `cp.async.bulk.tensor`, the copy of a tile of an array to shared memory or back, beside what a declaration
+says.
 
-One thread starts it, and it runs beside all: lowering knows what its bytes are waited for by, and the map of the array. So an
-instruction with an operand in a scope that begins with `global.` has this text, and no other.
+One thread starts it, and it runs beside all: lowering knows what it is waited for by, and the map of the array. So an
+instruction with an operand in a scope that begins with `global.` has one of these two texts, and no other.
 
 PTX ISA 9.2, sections 9.7.9.27: "Data Movement and Conversion Instructions: Tensor copy", and 5.5: "Tensors"; the CUDA
 driver's interface, `cuTensorMapEncodeTiled`, for the limits of tiles.
@@ -14,16 +15,21 @@ from collections.abc import Mapping, Sequence
 
 from tensorc_dsl.ir.expr import Load, Var, constant
 from tensorc_dsl.ir.program import Intrinsic
-from tensorc_dsl.ir.warp import Described, Held, points
+from tensorc_dsl.ir.warp import Described, Held, is_tma_store, points
 
-OPCODE = re.compile(
+LOAD = re.compile(
     r"cp\.async\.bulk\.tensor\.([1-5])d\.shared::cluster\.global(?:\.tile)?\.mbarrier::complete_tx::bytes"
 )
+
+STORE = re.compile(r"cp\.async\.bulk\.tensor\.([1-5])d\.global\.shared::cta(?:\.tile)?\.bulk_group")
 
 WIDEST = 256
 """The most elements of a tile along a dimension."""
 
-_FORM = "write `cp.async.bulk.tensor.{}d.shared::cluster.global.mbarrier::complete_tx::bytes [{}], [{}];`"
+_FORM = {
+    LOAD: "write `cp.async.bulk.tensor.{}d.shared::cluster.global.mbarrier::complete_tx::bytes [{}], [{}];`",
+    STORE: "write `cp.async.bulk.tensor.{}d.global.shared::cta.bulk_group [{}], [{}];`",
+}
 
 
 def tma_difference(
@@ -36,56 +42,58 @@ def tma_difference(
     value, stored = i.store.value, i.store.buffer
     if not isinstance(value, Load) or len(i.operands) != 2:
         return "TMA copies a tile as it is", "let the effect store elements of one operand"
-    to, source = operands[stored], operands[value.buffer]
-    rank = len(source.operand.shape)
-    form = _FORM.format(rank, stored, value.buffer)
-    if len(statements) != 1 or (m := OPCODE.match(statements[0])) is None or int(m[1]) != rank:
+    pair = (operands[stored], _names(i.store.indices)), (operands[value.buffer], _names(value.indices))
+    (tile, here), (array, there) = reversed(pair) if is_tma_store(i) else pair
+    if (
+        not isinstance(tile, Described)
+        or not isinstance(array, Described)
+        or tile.operand.scope.partition(".")[0] != "shared"
+    ):
+        return "it copies between global and shared memory, and both have lines", "declare `in` a scope `shared.…`"
+    rank, opcode = len(operands[stored].operand.shape), STORE if is_tma_store(i) else LOAD
+    form = _FORM[opcode].format(rank, stored, value.buffer)
+    if len(statements) != 1 or (m := opcode.match(statements[0])) is None or int(m[1]) != rank:
         return f"a tensor map is for one copy of a tile of {rank} dimensions", form
     if statements[0][m.end() :].strip() != f"[{stored}], [{value.buffer}]":
         return f"its operands are `{statements[0][m.end() :].strip()}`", form
-    if (
-        not isinstance(to, Described)
-        or not isinstance(source, Described)
-        or to.operand.scope.partition(".")[0] != "shared"
-    ):
-        return "it copies from global to shared memory, and both have lines", "declare `in` a scope `shared.…`"
-    if source.swizzle:
+    if array.swizzle:
         return (
             "the elements of an array are in plain order",
-            f'write `swizzle: 0` in the layout "{source.operand.scope}"',
+            f'write `swizzle: 0` in the layout "{array.operand.scope}"',
         )
-    return _lines(i, value, to, source)
+    return _lines(tile, here, array, there)
 
 
-def _lines(i: Intrinsic, value: Load, to: Described, source: Described) -> tuple[str, str] | None:
-    """Lines have the bytes of the swizzle, follow each other in the order of the array, and are the same on both sides."""
-    size = to.operand.dtype.bytes
-    length = (max(to.numbers) + 1) * size
-    if length != to.width:
+def _lines(tile: Described, here: list[str], array: Described, there: list[str]) -> tuple[str, str] | None:
+    """Lines have the bytes of the swizzle, follow each other in the order of the array, and are the same on both sides.
+    `here` and `there` are the axes of the dimensions of both."""
+    size = tile.operand.dtype.bytes
+    length = (max(tile.numbers) + 1) * size
+    if length != tile.width:
         return (
-            f"lines of `{to.operand.name}` have {length} bytes, and those of its swizzle {to.width}",
+            f"lines of `{tile.operand.name}` have {length} bytes, and those of its swizzle {tile.width}",
             "let a line have as many bytes as the swizzle, or 16 without one",
         )
-    extents = [constant(n) or 0 for n in source.operand.shape]
+    extents = [constant(n) or 0 for n in array.operand.shape]
     if max(extents) > WIDEST:
         return f"a tile has {max(extents)} elements along a dimension", f"let it have up to {WIDEST}"
-    number = {name: n for n, name in enumerate(_names(value.indices))}
-    turned = [number[name] for name in _names(i.store.indices)]
-    at = dict(zip(points(source.operand.shape), zip(source.lines, source.numbers, strict=True), strict=True))
-    for point, line, element in zip(points(to.operand.shape), to.lines, to.numbers, strict=True):
+    number = {name: n for n, name in enumerate(there)}
+    turned = [number[name] for name in here]
+    at = dict(zip(points(array.operand.shape), zip(array.lines, array.numbers, strict=True), strict=True))
+    for point, line, element in zip(points(tile.operand.shape), tile.lines, tile.numbers, strict=True):
         theirs = tuple(point[turned.index(n)] for n in range(len(extents)))
         count = 0
         for x, n in zip(theirs[:-1], extents[:-1], strict=True):
             count = count * n + x
         if at[theirs] != (count, theirs[-1]):
             return (
-                f"`{source.operand.name}` has lines along its last dimension, in the order of the others",
-                f'mend the layout "{source.operand.scope}"',
+                f"`{array.operand.name}` has lines along its last dimension, in the order of the others",
+                f'mend the layout "{array.operand.scope}"',
             )
         if (line, element) != at[theirs]:
             return (
-                f"a line of `{to.operand.name}` is not the line of `{source.operand.name}` that it is copied from",
-                f'mend the layout "{to.operand.scope}"',
+                f"a line of `{tile.operand.name}` is not the line of `{array.operand.name}` that it is a copy of",
+                f'mend the layout "{tile.operand.scope}"',
             )
     return None
 

@@ -96,17 +96,19 @@ class TensorMap:
 
 @node
 class TmaTile:
-    """A tile that TMA loads, with the subscripts of its first element. Elements outside of the array are zeros."""
+    """A tile that TMA loads or `stores`, with the subscripts of its first element. Elements outside of the array are loaded
+    as zeros, and not stored."""
 
     map: TensorMap
     origin: tuple[Expr, ...]
+    stores: bool = False
 
 
 @node
 class Collective:
     """An instruction that the lanes of a warp do together, by the assembly `code`. `body` is what one lane accesses: loops
     over the elements that it has of each operand, of a kind that no pass changes, around a store of the instruction's form.
-    A TMA load is started by one thread, and accesses its tile whole.
+    A copy by TMA is started by one thread, and accesses its tile whole.
     """
 
     intrinsic: Intrinsic
@@ -270,7 +272,8 @@ def _lines(body: tuple[Flat, ...], pad: str) -> Iterator[str]:
 
 def _tma_tile(b: TmaTile) -> str:
     """A tile of an array as text, ` of 64 x 64 from A[i * 64, k]`."""
-    return f" of {' x '.join(map(str, b.map.sizes))} from {b.map.array}[{', '.join(map(format_expr, b.origin))}]"
+    way = "to" if b.stores else "from"
+    return f" of {' x '.join(map(str, b.map.sizes))} {way} {b.map.array}[{', '.join(map(format_expr, b.origin))}]"
 
 
 def _tile(t: Tile) -> str:

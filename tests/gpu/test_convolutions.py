@@ -116,4 +116,4 @@ def test_warpgroups_are_exact_on_small_integers(case: str, tmp_path: Path) -> No
         if tool("ptxas") is not None and tool("nvdisasm") is not None:
             machine = sass_of(code, "sm_90a")
             assert machine.count("HGMMA") >= code.count("wgmma.mma_async")
-            assert machine.count("UTMALDG") >= code.count("cp.async.bulk.tensor")
+            assert machine.count("UTMALDG") >= code.count(".shared::cluster.global")

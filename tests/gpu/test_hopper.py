@@ -180,7 +180,7 @@ def test_kernels_are_exact_on_small_integers(case: str, tmp_path: Path) -> None:
     (name,) = (b.name for b in t.program.outputs)
     for program, found in drawn(t, {"warpgroups": True, **decisions}):
         code = ptx(found, "sm_90a")
-        assert ("cp.async.bulk.tensor" in code and "cp.async.c" not in code) or not {
+        assert (".shared::cluster.global" in code and "cp.async.c" not in code) or not {
             "copied",
             "copied_1",
         } <= decisions.keys()
@@ -199,4 +199,5 @@ def test_kernels_are_exact_on_small_integers(case: str, tmp_path: Path) -> None:
             machine = sass_of(code, "sm_90a")
             opcode = r"QGMMA\.64x\d+x32\.F32" if octets else r"HGMMA\.64x\d+x16\.F32"
             assert len(re.findall(opcode, machine)) >= code.count("wgmma.mma_async")
-            assert machine.count("UTMALDG") >= code.count("cp.async.bulk.tensor")
+            assert machine.count("UTMALDG") >= code.count(".shared::cluster.global")
+            assert machine.count("UTMASTG") >= code.count(".global.shared::cta")

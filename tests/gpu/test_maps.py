@@ -17,7 +17,11 @@ from tensorc_dsl.backend.cuda.compiled import compile_device
 from tensorc_dsl.backend.cuda.lower.lower import lower_device
 from tensorc_dsl.backend.cuda.runtime import encode
 from tensorc_dsl.backend.protocol import KernelFault
+from tensorc_dsl.ir.arrays import stored_dtype
+from tensorc_dsl.ir.program import Program
 from tensorc_dsl.ir.target import Target
+from tensorc_dsl.reference.evaluate import shape_of
+from tests.gpu import tma_stores
 from tests.gpu.pretend import pretended
 from tests.gpu.test_loader import DRIVER
 from tests.gpu.test_tma import FEATURES, hand
@@ -51,14 +55,14 @@ class _Driver:
         return self._result
 
 
-def call(monkeypatch: pytest.MonkeyPatch, result: int) -> tuple[_Driver, list[Any]]:
+def call(monkeypatch: pytest.MonkeyPatch, result: int, program: Program | None = None) -> tuple[_Driver, list[Any]]:
     """The maps that a call of the kernel makes, and its launches."""
     made = _Driver(result)
     monkeypatch.setattr(encode, "library", lambda: made)
-    program = hand()
+    program = program or hand()
     with pretended() as fake:
         kernel = BACKEND.load(compile_device(lower_device(program, FEATURES), TARGET).code, program, 1)
-        kernel(np.zeros((16, 160), np.float16), np.zeros((160, 32), np.float16))
+        kernel(*(np.zeros(shape_of(b), stored_dtype(b.dtype)) for b in program.inputs))
         return made, [x for x in fake.CALLS if x[0] == "cuLaunchKernel"]
 
 
@@ -69,6 +73,13 @@ def test_a_launch_has_maps_before_its_arrays(monkeypatch: pytest.MonkeyPatch) ->
     assert packed[:256] == b"A" * 128 + b"B" * 128
     a, b, _ = struct.unpack("QQQ", packed[256:])
     assert made.calls == [(a, *OF_A), (b, *OF_B)]
+
+
+def test_a_map_of_what_is_stored_has_the_address_of_the_result(monkeypatch: pytest.MonkeyPatch) -> None:
+    made, launches = call(monkeypatch, 0, tma_stores.hand(128, 41, 44))
+    (launch,) = launches
+    _, c = struct.unpack("QQ", launch[5][128:])
+    assert made.calls == [(c, 7, 2, [44, 41], [176], [32, 8], 3)]
 
 
 def test_a_driver_that_makes_no_map_is_a_fault(monkeypatch: pytest.MonkeyPatch) -> None:

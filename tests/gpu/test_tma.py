@@ -273,14 +273,19 @@ MAPS: dict[str, Callable[[Encoding], Encoding]] = {
 }
 
 
-@pytest.mark.parametrize("case", MAPS)
-def test_a_wrong_map_is_found(case: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """By a fault, or by the result."""
+def encode_wrongly(case: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Maps are others than those of the kernel."""
 
     def wrong(m: TensorMap) -> Encoding:
         return MAPS[case](encoding_of(m))
 
     monkeypatch.setattr(emulate_room, "encoding_of", wrong)
+
+
+@pytest.mark.parametrize("case", MAPS)
+def test_a_wrong_map_is_found(case: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By a fault, or by the result."""
+    encode_wrongly(case, monkeypatch)
     program = hand()
     fault, right = run(program, lower_device(program, FEATURES))
     assert fault or not right

@@ -352,11 +352,11 @@ BOXES = {
     ),
     "lines that are turned": (
         [("(line: i, element: j, swizzle: 128)", "(line: j, element: i, swizzle: 128)")],
-        'a line of `D` is not the line of `S` that it is copied from; mend the layout "shared.tile"',
+        'a line of `D` is not the line of `S` that it is a copy of; mend the layout "shared.tile"',
     ),
     "a target that is not shared": (
         [('"shared.tile"', '"global.other"')],
-        "it copies from global to shared memory, and both have lines; declare `in` a scope `shared.…`",
+        "it copies between global and shared memory, and both have lines; declare `in` a scope `shared.…`",
     ),
 }  # fmt: skip
 

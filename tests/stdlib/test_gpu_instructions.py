@@ -15,7 +15,7 @@ from tensorc_dsl.ir.expr import constant
 from tensorc_dsl.ir.intrinsics import intrinsic_from_tree
 from tensorc_dsl.ir.print import format_expr
 from tensorc_dsl.ir.program import Intrinsic
-from tensorc_dsl.ir.warp import LANES, MEMORY, held, is_fragment, is_tma
+from tensorc_dsl.ir.warp import LANES, MEMORY, held, is_fragment, is_tma, is_tma_store
 from tensorc_dsl.source import Source
 from tensorc_dsl.syntax import tree
 from tensorc_dsl.syntax.parse import parse
@@ -115,8 +115,10 @@ def test_fragments_lie_as_in_cutlass(name: str) -> None:
 def ptx(i: Intrinsic) -> str:
     """The text of an instruction with registers of a kernel in place of its operands."""
     text = i.lowerings[0].code
-    if is_tma(i):  # a map with subscripts, and the arrival that is not in the text
+    if is_tma(i):  # a map with subscripts, and the mbarrier that is not in the text
         corner = ", ".join("%s" for _ in i.operands[1].shape)
+        if is_tma_store(i):
+            return text.replace("[D], [S]", f"[%p, {{{corner}}}], [%s]")
         return text.replace("[D], [S]", f"[%s], [%p, {{{corner}}}], [%s]")
     for b in i.operands:
         if b.scope in MEMORY:

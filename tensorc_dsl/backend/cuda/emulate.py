@@ -31,6 +31,7 @@ from tensorc_dsl.backend.cuda.codegen.watch import (
     OUTSIDE,
     PASSING,
     PROXY,
+    REUSED,
     ROW,
     SITE,
     STAMPS,
@@ -41,6 +42,7 @@ from tensorc_dsl.backend.cuda.codegen.watch import (
     UNDER_WAY,
     UNKNOWN,
     UNMET,
+    UNREAD,
     UNSEEN,
     stamp,
 )
@@ -165,6 +167,11 @@ class Emulation:
         theirs, mate = stamp(other)
         if kind == CHANGED:
             return f"{where} reads {at}, which thread {mate} has stored before wgmma.wait_group{more}"
+        if kind == REUSED:
+            return (
+                f"{where} has a TMA store in flight that reads {at}, and {_who(mate)} stores it before"
+                f" cp.async.bulk.wait_group.read{more}"
+            )
         if kind == UNKNOWN:
             return f"{where} reads {at}, which thread {mate} has stored without fence.proxy.async{more}"
         who = "others" if other == -1 else _who(mate) + (f" of block {theirs}" if theirs != block else "")
@@ -216,6 +223,7 @@ _OF_MBARRIERS = {
     LATE: "and others are in different phases of an mbarrier",
     UNMET: "and others meet without a barrier between them at an mbarrier",
     STILL: "ends while TMA loads are in flight",
+    UNREAD: "ends while TMA stores still read shared memory",
 }
 
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 import ctypes
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import reduce
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -44,25 +44,10 @@ from tensorc_dsl.backend.cuda.codegen.watch import (
 )
 from tensorc_dsl.backend.cuda.lower.kernels import MOST_MBARRIERS, Shared
 from tensorc_dsl.backend.cuda.maps import Encoding
+from tensorc_dsl.backend.cuda.storing import LINE, SECTOR, UNIT, Rectangle, Storing
 from tensorc_dsl.ir.arrays import Array
 from tensorc_dsl.ir.bind import Sizes, evaluate_size
 from tensorc_dsl.ir.warp import LANES
-
-_UNIT, _LINE, _SECTOR = 16, 128, 32
-"""The bytes that a swizzle keeps together, those that begin each line, and those of a sector of global memory."""
-
-
-@dataclass(frozen=True, slots=True)
-class Rectangle:
-    """What a tile is copied by: the array as the bits of its elements and by its number among the buffers, sizes and
-    distances in elements, the tile, and the bytes of the swizzle, 16 without one; the innermost dimension is the first."""
-
-    array: Array
-    row: int
-    sizes: tuple[int, ...]
-    steps: tuple[int, ...]
-    box: tuple[int, ...]
-    swizzle: int
 
 
 def rectangle(e: Encoding, arrays: Mapping[str, Array], rows: Sequence[str], sizes: Sizes) -> Rectangle:
@@ -143,16 +128,18 @@ class Landing:
         stamps: Sequence[Array],
         tally: Array | None,
         released: Released,
+        known: Array,
     ) -> None:
         self._released = released
         self._known = np.zeros_like(released.counts)
         self._maps = maps
         self._state = state
-        self._units = shared[: len(shared) // _UNIT * _UNIT].reshape(-1, _UNIT)
+        self._units = shared[: len(shared) // UNIT * UNIT].reshape(-1, UNIT)
         self._buffers = buffers
         self._first = first
         self._stamps = stamps
         self._tally = tally
+        self._storing = Storing(state, self._units, stamps, tally, known)
         self._mbarriers: list[_Mbarrier] = []
         self.phases: Array = np.zeros(MOST_MBARRIERS * PHASE_WORDS, np.int64)
         """The words of each mbarrier."""
@@ -163,12 +150,14 @@ class Landing:
             (self._box, None, 11),
             (self._passed, ctypes.c_int64, 3),
             (self._release, None, 2),
+            (self._put_out, None, 11),
+            *self._storing.functions,
         )
         self._error: BaseException | None = None
         self._called = [ctypes.CFUNCTYPE(kind, *([ctypes.c_int64] * n))(self._kept(f)) for f, kind, n in kinds]
         self.table = np.array([ctypes.cast(f, ctypes.c_void_p).value for f in self._called], np.int64)
         """The addresses of the functions: to set up mbarriers, to say what is to come, to start a TMA load, to ask whether a
-        phase is over, to say that a warp has read."""
+        phase is over, to say that a warp has read; to start a TMA store, to commit those of a thread, to wait for them."""
 
     def _kept(self, f: Callable[..., Any]) -> Callable[..., Any]:
         """A function that compiled code calls: it cannot raise there, so that what it raises is kept for `end`."""
@@ -186,6 +175,7 @@ class Landing:
         """Tell of tiles that are still under way as a block ends. Raises what went wrong in the emulation itself."""
         if self._error is not None:
             raise self._error
+        self._storing.end()
         if any(a.copies or a.bytes for a in self._mbarriers):
             self._fault(STILL, 0, 0, 0, 0)
         self._mbarriers = []
@@ -271,23 +261,40 @@ class Landing:
         a.settle()
 
     def _box(self, number: int, place: int, at: int, row: int, read: int, write: int, *corner: int) -> None:
-        m, b = self._maps[number], self._buffers[row - self._first]
+        m = self._maps[number]
         values = self._read(m, corner, read)
-        units = _permuted(place // _UNIT + np.arange(len(values)), m.swizzle)
-        each = _UNIT // b.dtype.bytes
-        elements = ((units - b.offset // _UNIT)[:, None] * each + np.arange(each)).reshape(-1)
-        if place % _LINE:
-            self._fault(MISALIGNED, write, row, int(elements[0]), _LINE)
-            return
-        if elements.min() < 0 or elements.max() >= b.size:
-            self._fault(OUTSIDE, write, row, int(elements.max()), 0)
+        units, elements = self._places(m, place, row)
+        if not self._is_there(place, row, write, elements):
             return
         self._start(row, write, elements)
         if self._tally is not None:
-            self._tally[write] += np.array([1, values.size // _LINE, values.size // _LINE])
+            self._tally[write] += np.array([1, values.size // LINE, values.size // LINE])
         a = self._at(at)
         a.copies.append(_Copy(values, units, row, elements))
         a.words[COPIES] = len(a.copies)
+
+    def _put_out(self, number: int, place: int, thread: int, row: int, read: int, write: int, *corner: int) -> None:
+        m = self._maps[number]
+        units, elements = self._places(m, place, row)
+        if self._is_there(place, row, read, elements):
+            self._storing.start(m, units, row, elements, (read, write), thread, corner)
+
+    def _places(self, m: Rectangle, place: int, row: int) -> tuple[Array, Array]:
+        """The units of shared memory of a tile at a place, and the elements of the buffer of a row there."""
+        b, count = self._buffers[row - self._first], prod(m.box) * m.array.itemsize // UNIT
+        units = _permuted(place // UNIT + np.arange(count), m.swizzle)
+        each = UNIT // b.dtype.bytes
+        return units, ((units - b.offset // UNIT)[:, None] * each + np.arange(each)).reshape(-1)
+
+    def _is_there(self, place: int, row: int, site: int, elements: Array) -> bool:
+        """Whether a tile begins where it may, and is inside of its buffer; one that is not is told of."""
+        if place % LINE:
+            self._fault(MISALIGNED, site, row, int(elements[0]), LINE)
+        elif elements.min() < 0 or elements.max() >= self._buffers[row - self._first].size:
+            self._fault(OUTSIDE, site, row, int(elements.max()), 0)
+        else:
+            return True
+        return False
 
     def _read(self, m: Rectangle, corner: Sequence[int], site: int) -> Array:
         """The units of a tile: zeros where it is outside of the array."""
@@ -298,10 +305,8 @@ class Landing:
             if begin >= 0 and begin + sum((n - 1) * x for n, x in zip(m.box, m.steps, strict=True)) < m.array.size:
                 steps = [n * m.array.itemsize for n in m.steps[::-1]]
                 whole = np.lib.stride_tricks.as_strided(m.array[begin:], m.box[::-1], steps)
-                return np.ascontiguousarray(whole).reshape(-1).view(np.uint8).reshape(-1, _UNIT)
-        at = [c + np.arange(n) for c, n in zip(corner, m.box, strict=False)][::-1]
-        inside = reduce(np.logical_and.outer, ((x >= 0) & (x < n) for x, n in zip(at, m.sizes[::-1], strict=True)))
-        place = reduce(np.add.outer, (x * n for x, n in zip(at, m.steps[::-1], strict=True)))
+                return np.ascontiguousarray(whole).reshape(-1).view(np.uint8).reshape(-1, UNIT)
+        place, inside = m.elements(corner)
         wild = inside & ((place < 0) | (place >= m.array.size))
         if wild.any():
             self._fault(OUTSIDE, site, m.row, int(place[wild][0]), 0)
@@ -309,9 +314,9 @@ class Landing:
         values = np.where(inside, m.array[found], m.array.dtype.type(0))
         if self._tally is not None:
             size = m.array.itemsize
-            moved = np.unique(place[inside] * size // _SECTOR).size
-            self._tally[site] += np.array([1, moved, -(-int(inside.sum()) * size // _SECTOR)])
-        return np.ascontiguousarray(values).reshape(-1).view(np.uint8).reshape(-1, _UNIT)
+            moved = np.unique(place[inside] * size // SECTOR).size
+            self._tally[site] += np.array([1, moved, -(-int(inside.sum()) * size // SECTOR)])
+        return np.ascontiguousarray(values).reshape(-1).view(np.uint8).reshape(-1, UNIT)
 
     def _start(self, row: int, site: int, elements: Array) -> None:
         """Look at the stamps of elements to which a tile is started, and mark them."""
@@ -355,4 +360,4 @@ class Landing:
 
 def _permuted(units: Array, swizzle: int) -> Array:
     """The places of units of 16 bytes: bits 7 and up of an address are added to bits 4 and up, as many as a swizzle has."""
-    return units ^ (units >> 3 & swizzle // _UNIT - 1)
+    return units ^ (units >> 3 & swizzle // UNIT - 1)

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from tensorc_dsl.backend.cuda.codegen.factors import BESIDE_WORDS
+from tensorc_dsl.backend.cuda.codegen.factors import BESIDE_WORDS, KNOWN
 from tensorc_dsl.backend.cuda.codegen.rendezvous import warp_bytes
 from tensorc_dsl.backend.cuda.codegen.tally import LOG_WORDS
 from tensorc_dsl.backend.cuda.codegen.under_way import QUEUE_WORDS
@@ -99,8 +99,11 @@ class Room:
             *(ctypes.c_void_p(a.ctypes.data) for a in (handles, turns)),
         ]
         maps = [rectangle(encoding_of(m), call.arrays, k.params, call.sizes) for m in k.maps]
+        known = beside.reshape(-1, BESIDE_WORDS)[:, KNOWN]
         released = Released(consumers_of(k), np.zeros(WARPS_OF_BLOCK, np.int64), times)
-        self.landing = Landing(maps, self.state, shared[start:], k.shared, len(k.params), stamps, call.tally, released)
+        self.landing = Landing(
+            maps, self.state, shared[start:], k.shared, len(k.params), stamps, call.tally, released, known
+        )
         words |= {RELEASED: released.counts, LANDING: self.landing.table, PHASES: self.landing.phases}
         for word, a in words.items():
             self.state[word] = a.ctypes.data

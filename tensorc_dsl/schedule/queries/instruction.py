@@ -7,7 +7,7 @@ from tensorc_dsl.affine.rows import uneven_row
 from tensorc_dsl.ir.expr import constant, loads
 from tensorc_dsl.ir.program import Program
 from tensorc_dsl.ir.target import Target
-from tensorc_dsl.ir.warp import is_tma
+from tensorc_dsl.ir.warp import is_tma, is_tma_store
 from tensorc_dsl.schedule.places import the_block
 from tensorc_dsl.schedule.queries.applicable import can_pad_einsum
 from tensorc_dsl.schedule.query import query
@@ -103,11 +103,9 @@ def players(program: Program, intrinsic: IntrinsicRef, block: BlockRef) -> tuple
 def fits(program: Program, intrinsic: IntrinsicRef, target: Target, block: BlockRef) -> bool:
     """Whether the target has it and it can do the innermost tile of a block, perhaps after padding. Boxes are of arrays whose
     rows are whole units of 16 bytes apart."""
-    if is_tma(the_intrinsic(program, intrinsic)) and any(
-        uneven_row(program.buffer(x.buffer)) is not None
-        for s in the_block(program, block)[1].body
-        for x in loads(s.value)
-    ):
+    named, body = the_intrinsic(program, intrinsic), the_block(program, block)[1].body
+    arrays = {x for s in body for x in ([s.buffer] if is_tma_store(named) else [y.buffer for y in loads(s.value)])}
+    if is_tma(named) and any(uneven_row(program.buffer(x)) is not None for x in arrays):
         return False
     return runs(program, intrinsic, target) and bool(mappings(program, intrinsic, block))
 

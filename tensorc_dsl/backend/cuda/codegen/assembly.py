@@ -16,7 +16,7 @@ from tensorc_dsl.ir.assembly import Line, Ref, lines_of
 from tensorc_dsl.ir.dtypes import DType
 from tensorc_dsl.ir.expr import ZERO, index, loads, substitute
 from tensorc_dsl.ir.warp import REGISTER_BITS
-from tensorc_dsl.lower.flat import Collective
+from tensorc_dsl.lower.flat import Collective, TmaTile
 
 CONSTRAINTS = {"float": "f", "double": "d", "i32": "r", "i64": "l"}
 """The letters of registers in inline assembly, of LLVM and of CUDA C++, by LLVM's types."""
@@ -70,17 +70,31 @@ def write_assembly(f: Function, e: Expressions, s: Collective) -> None:
 def write_tma_load(f: Function, e: Expressions, s: Collective, tensor: str, mbarrier: str) -> None:
     """Write the start of a TMA load, by the tensor map at a pointer. The opcode has the dimensions of the array."""
     assert s.tile is not None  # it is one of a tile
+    opcode, coordinates, kinds, given = _tensor(f, e, s, s.tile, tensor)
+    text = f"{opcode} [$0], [$1, {coordinates}], [${len(given)}];"
+    _call(f, text, (), [*kinds, "r", "~{memory}"], [*given, f"i32 {mbarrier}"], True)
+
+
+def write_tma_store(f: Function, e: Expressions, s: Collective, tensor: str) -> None:
+    """Write the start of a TMA store, by the tensor map at a pointer. The opcode has the dimensions of the array."""
+    assert s.tile is not None  # it is one of a tile
+    opcode, coordinates, kinds, given = _tensor(f, e, s, s.tile, tensor)
+    _call(f, f"{opcode} [$1, {coordinates}], [$0];", (), [*kinds, "~{memory}"], given, True)
+
+
+def _tensor(
+    f: Function, e: Expressions, s: Collective, tile: TmaTile, tensor: str
+) -> tuple[str, str, list[str], list[str]]:
+    """The opcode of a copy of a tile, its coordinates in the array as text, and the constraints and values of its operands:
+    the address in shared memory, the tensor map, the coordinates."""
     (d,) = descriptors_of(s).values()
     (line,) = lines_of(s.intrinsic, s.code)
-    rank = len(s.tile.origin)
-    first = rank + 3
-    numbers = ", ".join(f"${n}" for n in range(2, first - 1))
+    rank = len(tile.origin)
     opcode = OPCODE_RANK.sub(f".{rank}d.", line.opcode, count=1)
     given = [f"i32 {_within(f, e.pointer(d.buffer, d.first, None))}", f"i64 {f.op(f'ptrtoint ptr {tensor} to i64')}"]
-    given += [f"i32 {f.op(f'trunc i64 {e.index(x)} to i32')}" for x in reversed(s.tile.origin)]
-    kinds = ["r", "l", *("r" for _ in range(rank + 1)), "~{memory}"]
-    text = f"{opcode} [$0], [$1, {{{numbers}}}], [${first - 1}];"
-    _call(f, text, (), kinds, [*given, f"i32 {mbarrier}"], True)
+    given += [f"i32 {f.op(f'trunc i64 {e.index(x)} to i32')}" for x in reversed(tile.origin)]
+    coordinates = ", ".join(f"${n}" for n in range(2, rank + 2))
+    return opcode, f"{{{coordinates}}}", ["r", "l", *("r" for _ in range(rank))], given
 
 
 OPCODE_RANK = re.compile(r"\.[1-5]d\.")

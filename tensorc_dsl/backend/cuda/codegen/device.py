@@ -30,8 +30,10 @@ from tensorc_dsl.backend.cuda.lower.kernels import (
     Steps,
     Ticket,
     TmaLoad,
+    TmaStore,
     WaitGroup,
     WaitMbarrier,
+    WaitTmaStores,
     WgmmaFence,
     WgmmaWait,
 )
@@ -117,6 +119,21 @@ class DeviceStatements(Statements, ABC):
         ...
 
     @abstractmethod
+    def tma_store(self, s: Collective) -> None:
+        """Write the start of a TMA store."""
+        ...
+
+    @abstractmethod
+    def commit_tma_stores(self) -> None:
+        """Write that the TMA stores that this thread has started since it last did so are one group."""
+        ...
+
+    @abstractmethod
+    def wait_tma_stores(self) -> None:
+        """Write that this thread waits until all groups of its TMA stores have read shared memory."""
+        ...
+
+    @abstractmethod
     def rejoin(self) -> None:
         """Write that a warp is together again, one lane of which has started copies."""
         ...
@@ -167,6 +184,12 @@ class DeviceStatements(Statements, ABC):
                         self._fetch(at, size, inner)
                         continue
                     self.under(FIRST, lambda at=at, size=size, inner=inner: self._fetch(at, size, inner))
+                    self.rejoin()
+                case TmaStore(body=inner):
+                    self.under(FIRST, lambda inner=inner: self._put_out(inner))
+                    self.rejoin()
+                case WaitTmaStores():
+                    self.under(FIRST, self.wait_tma_stores)
                     self.rejoin()
                 case ArriveMbarrier(at=at):
                     self.release(str(e.index(at)))
@@ -244,6 +267,10 @@ class DeviceStatements(Statements, ABC):
         self.expect(self._mbarrier, size)
         self.write(body)
 
+    def _put_out(self, body: tuple[Flat, ...]) -> None:
+        self.write(body)
+        self.commit_tma_stores()
+
     def _waited_for(self, at: str) -> None:
         """Write the wait for the next phase of an mbarrier, after all before it: the bit of the mbarrier has its parity."""
         f = self.f
@@ -256,6 +283,8 @@ class DeviceStatements(Statements, ABC):
     def collective(self, s: Collective) -> None:
         if s.tile is None:
             self.together(s)
+        elif s.tile.stores:
+            self.tma_store(s)
         else:
             self.tma_load(s, self._mbarrier)
 

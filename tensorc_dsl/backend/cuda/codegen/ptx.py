@@ -8,7 +8,7 @@ from typing import Any
 
 import llvmlite.binding as llvm
 
-from tensorc_dsl.backend.cuda.codegen.assembly import write_assembly, write_tied, write_tma_load
+from tensorc_dsl.backend.cuda.codegen.assembly import write_assembly, write_tied, write_tma_load, write_tma_store
 from tensorc_dsl.backend.cuda.codegen.device import DeviceStatements, storage
 from tensorc_dsl.backend.cuda.codegen.look_back import Seen
 from tensorc_dsl.backend.cuda.codegen.remainder import define_remainder
@@ -84,6 +84,16 @@ class _Lanes(DeviceStatements):
     def tma_load(self, s: Collective, at: str) -> None:
         assert s.tile is not None  # only tiles come here
         write_tma_load(self.f, self.expressions, s, f"%m{self._maps.index(s.tile.map)}", self._mbarrier_at(at))
+
+    def tma_store(self, s: Collective) -> None:
+        assert s.tile is not None  # only tiles come here
+        write_tma_store(self.f, self.expressions, s, f"%m{self._maps.index(s.tile.map)}")
+
+    def commit_tma_stores(self) -> None:
+        write_tied(self.f, "cp.async.bulk.commit_group;", ())
+
+    def wait_tma_stores(self) -> None:
+        write_tied(self.f, "cp.async.bulk.wait_group.read 0;", ())
 
     def rejoin(self) -> None:
         self._call("llvm.nvvm.bar.warp.sync", "i32 -1", attributes="convergent nounwind")

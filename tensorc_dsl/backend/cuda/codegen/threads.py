@@ -25,7 +25,14 @@ from tensorc_dsl.backend.cuda.lower.collectives import (
     register_of,
 )
 from tensorc_dsl.backend.cuda.lower.descriptors import descriptors_of
-from tensorc_dsl.backend.cuda.lower.kernels import DeviceKernel, Role, WgmmaWait, collectives_in, consumers_of
+from tensorc_dsl.backend.cuda.lower.kernels import (
+    DeviceKernel,
+    Role,
+    WgmmaWait,
+    collectives_in,
+    consumers_of,
+    outgoing_in,
+)
 from tensorc_dsl.backend.llvm.codegen.function import Function
 from tensorc_dsl.backend.llvm.codegen.scope import Piece, SymbolTable
 from tensorc_dsl.backend.llvm.codegen.values import in_memory
@@ -59,7 +66,7 @@ class Threads(DeviceStatements):
         super().__init__(f, scope, k)
         self.expressions = self._watched = Watched(f, scope, k, sites)
         self._sums = frozenset(results_in(k.body))
-        self._described = described_in(collectives_in(k.body))
+        self._known = described_in(collectives_in(k.body)) | outgoing_in(k.body).keys()
         self._maps = k.maps
         self._users = consumers_of(k)
         self._sites = sites
@@ -153,7 +160,7 @@ class Threads(DeviceStatements):
 
     def wait(self, groups: int) -> None:
         self.f.line(f"call void @tensorc_wait(ptr %state, ptr %rows, i64 %thread, i64 {groups})")
-        if self._described:
+        if self._known:
             self._state("stored")
 
     def arm(self, number: int, warps: int) -> None:
@@ -177,23 +184,32 @@ class Threads(DeviceStatements):
         pass  # an emulated thread has no registers
 
     def tma_load(self, s: Collective, at: str) -> None:
+        self._landing(2, *self._tile(s, at))
+
+    def tma_store(self, s: Collective) -> None:
+        self._landing(5, *self._tile(s, "%thread"))
+
+    def commit_tma_stores(self) -> None:
+        self._landing(6, "%thread")
+
+    def wait_tma_stores(self) -> None:
+        self._landing(7, "%thread")
+
+    def _tile(self, s: Collective, by: str) -> list[str]:
+        """The arguments of the function that starts a copy of a tile: its map, the place in shared memory, what it is known
+        by, the buffer there, the statements that read and write, and the corner of the tile."""
         f, tile, (d,) = self.f, s.tile, descriptors_of(s).values()
         assert tile is not None  # only tiles come here
-        self._here(f"{s.intrinsic.name}({d.buffer}, {tile.map.array})", d.buffer)
-        read, write = self._watched.site(tile.map.array, shared=False), self._watched.site(d.buffer, write=True)
+        to, source = (tile.map.array, d.buffer) if tile.stores else (d.buffer, tile.map.array)
+        self._here(f"{s.intrinsic.name}({to}, {source})", to)
+        read = self._watched.site(source, shared=tile.stores)
+        write = self._watched.site(to, write=True, shared=not tile.stores)
         start = f.op(f"ptrtoint ptr {self._watched.place(d.buffer, d.first)} to i64")
         within = f.op(f"sub i64 {start}, {f.op('ptrtoint ptr %shared to i64')}")
         corner = [str(self._watched.index(x)) for x in reversed(tile.origin)]
         corner += ["0"] * (MOST_DIMENSIONS - len(corner))
-        numbers = (
-            str(self._maps.index(tile.map)),
-            within,
-            at,
-            str(self._watched.rows[d.buffer]),
-            str(read),
-            str(write),
-        )
-        self._landing(2, *numbers, *corner)
+        row = str(self._watched.rows[d.buffer])
+        return [str(self._maps.index(tile.map)), within, by, row, str(read), str(write), *corner]
 
     def rejoin(self) -> None:
         pass  # lanes that wait for each other say so themselves
@@ -286,7 +302,7 @@ class Threads(DeviceStatements):
         self._watched.done = self._done.get(id(s), frozenset())
         super()._store(s, at)
         self._watched.done = frozenset()
-        if s.buffer in self._described and not self._starts_copies:
+        if s.buffer in self._known and not self._starts_copies:
             self._state("stored")
         if not self._sums.isdisjoint(buffers_of(s)):
             self._state("touch", f"i64 {self._watched.site(s.buffer)}")

@@ -26,6 +26,7 @@ from tensorc_dsl.backend.cuda.lower.kernels import (
     CommitGroup,
     DeviceKernel,
     ProxyFence,
+    TmaStore,
     WaitGroup,
     WgmmaFence,
     WgmmaWait,
@@ -89,8 +90,10 @@ out:
 
 
 def _queues(k: DeviceKernel) -> bool:
-    """Whether threads have something under way: copies, or instructions of warpgroups."""
-    return any(isinstance(s, CommitGroup | WaitGroup | WgmmaWait | ProxyFence | WgmmaFence) for s in inside(k.body))
+    """Whether threads have something under way: copies, instructions of warpgroups, TMA stores."""
+    return any(
+        isinstance(s, CommitGroup | WaitGroup | WgmmaWait | ProxyFence | WgmmaFence | TmaStore) for s in inside(k.body)
+    )
 
 
 def _go(k: DeviceKernel) -> str:

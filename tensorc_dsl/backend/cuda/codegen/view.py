@@ -31,8 +31,10 @@ from tensorc_dsl.backend.cuda.lower.kernels import (
     Steps,
     Ticket,
     TmaLoad,
+    TmaStore,
     WaitGroup,
     WaitMbarrier,
+    WaitTmaStores,
     WgmmaFence,
     WgmmaWait,
 )
@@ -165,9 +167,13 @@ def _device(body: tuple[Device, ...], pad: str) -> Iterator[str]:
                 yield f"{pad}__syncthreads();"
             case InitMbarriers() | TmaLoad() | WaitMbarrier() | ArriveMbarrier() | Role():
                 raise CompileError("the view in CUDA C++ has no words for TMA loads; see its PTX")
+            case TmaStore() | WaitTmaStores():
+                raise CompileError("the view in CUDA C++ has no words for TMA stores; see its PTX")
+            case ProxyFence():
+                yield f"{pad}/* fence.proxy.async */"
             case Ticket() | LookBack():
                 raise CompileError("the view in CUDA C++ has no words for scans that blocks pass on; see its PTX")
-            case ProxyFence() | WgmmaFence() | WgmmaWait():
+            case WgmmaFence() | WgmmaWait():
                 raise CompileError("the view in CUDA C++ has no words for instructions of warpgroups; see its PTX")
             case Steps(var=var, end=end, body=inner):
                 yield f"{pad}{_for(var, '0', _value(end))}"

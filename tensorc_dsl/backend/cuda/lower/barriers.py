@@ -33,8 +33,10 @@ from tensorc_dsl.backend.cuda.lower.kernels import (
     Steps,
     Ticket,
     TmaLoad,
+    TmaStore,
     WaitGroup,
     WaitMbarrier,
+    WaitTmaStores,
     WgmmaFence,
     WgmmaWait,
     barriers_in,
@@ -66,6 +68,9 @@ class _Item:
 
 
 Pending = tuple[_Item, ...]
+
+_ELEMENT = "tma.element"
+"""The variable that counts the elements of a buffer that TMA stores have read."""
 
 _MBARRIERS = "mbarrier."
 """What stands for the mbarriers of a block, as a buffer; no name of a program ends so."""
@@ -128,6 +133,16 @@ class _Placer:
                     mine = (*self._of(inner, (FIRST, *guards)), self._mbarrier(True, at, guards))
                     pending = self._before(mine, pending, steps, out)
                     out.append(s)  # all threads wait for it themselves, before they access what it stores
+                case TmaStore(body=inner):
+                    pending = self._before(self._of(inner, (FIRST, *guards)), pending, steps, out)
+                    out.append(s)  # its thread waits for it itself, before others write what it reads
+                case WaitTmaStores(buffers=buffers):
+                    out.append(s)
+                    mine = tuple(
+                        Access(name, False, Var(_ELEMENT), ((_ELEMENT, index(size)),), (FIRST, *guards))
+                        for name, size in buffers
+                    )
+                    pending = _joined(pending, self._under_way(mine, steps))
                 case WaitMbarrier(at=at):
                     mine = (self._mbarrier(False, at, guards),)
                     pending = self._before(mine, pending, steps, out)

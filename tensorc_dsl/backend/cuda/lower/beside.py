@@ -30,11 +30,14 @@ from tensorc_dsl.backend.cuda.lower.kernels import (
     Steps,
     Ticket,
     TmaLoad,
+    TmaStore,
     WaitGroup,
     WaitMbarrier,
+    WaitTmaStores,
     WgmmaFence,
     WgmmaWait,
     collectives_in,
+    outgoing_in,
 )
 from tensorc_dsl.backend.cuda.lower.overlap import Around, overlapped
 from tensorc_dsl.ir.expr import index
@@ -44,11 +47,12 @@ from tensorc_dsl.lower.flat import Collective, Flat, stores
 
 
 def with_waits(k: DeviceKernel) -> DeviceKernel:
-    """The kernel with what its instructions of warpgroups need around them."""
+    """The kernel with what its instructions of warpgroups and its TMA stores need around them."""
     described = described_in(collectives_in(k.body))
-    if not described:
+    known = described | outgoing_in(k.body).keys()
+    if not known:
         return k
-    _, body = _published(k.body, described, False)
+    _, body = _published(k.body, known, False)
     sizes = (*zip(BLOCK_AXES, k.grid, strict=True), (THREAD, index(k.threads)))
     return replace(k, body=_waited(body, Around(sizes, described)))
 
@@ -135,6 +139,9 @@ def _published(body: tuple[Device, ...], described: Collection[str], stored: boo
             case LookBack():
                 stored |= _stores(s.shown, described)
                 out.append(s)
+            case TmaStore():  # what its own thread has stored needs no barrier
+                out += [ProxyFence(), s] if stored else [s]
+                stored = False
             case (
                 CommitGroup()
                 | ProxyFence()
@@ -142,6 +149,7 @@ def _published(body: tuple[Device, ...], described: Collection[str], stored: boo
                 | WgmmaWait()
                 | InitMbarriers()
                 | TmaLoad()
+                | WaitTmaStores()
                 | WaitMbarrier()
                 | ArriveMbarrier()
                 | Ticket()

@@ -15,8 +15,8 @@ from dataclasses import dataclass, replace
 from tensorc_dsl.affine.form import Ranges
 from tensorc_dsl.affine.fragments import Unit, cells, disagreement, misplaced
 from tensorc_dsl.affine.instruction import Match, Tile, match_nest, stored_place
-from tensorc_dsl.affine.simplify import is_multiple, simplify
-from tensorc_dsl.affine.tensor_maps import source_of
+from tensorc_dsl.affine.simplify import conjuncts, is_multiple, simplify
+from tensorc_dsl.affine.tensor_maps import array_of
 from tensorc_dsl.backend.cuda.lower.axes import Axes
 from tensorc_dsl.backend.cuda.lower.kernels import THREAD
 from tensorc_dsl.backend.cuda.lower.lanes import by_lanes
@@ -27,6 +27,7 @@ from tensorc_dsl.ir.expr import (
     Load,
     Var,
     add,
+    conjunction,
     constant,
     free_vars,
     index,
@@ -49,6 +50,7 @@ from tensorc_dsl.ir.warp import (
     held,
     is_described,
     is_tma,
+    is_tma_store,
     lane_of,
     layout_of,
 )
@@ -137,7 +139,9 @@ class _Maker:
         found = self.named.get(s.var)
         if found is None and constant(s.end) == 1:  # the instruction has the name of the first loop that counts
             return replace(s, kind=LoopKind.SERIAL, body=self.run(s.body, within(ranges, s), bound))
-        match = None if found is None else match_flat(s, found, ranges)
+        # What conditions leave out of the tile of a TMA store is outside of the array, as was proved.
+        nest, conds = _unguarded(s) if found is not None and is_tma_store(found) else (s, ())
+        match = None if found is None else match_flat(nest, found, ranges)
         code = None if found is None else self._code(found)
         if found is not None and code is None and (is_of_group(found) or is_tma(found)):
             wanted = " or ".join(" with ".join(x.features) for x in found.lowerings if x.target == KIND)
@@ -148,7 +152,8 @@ class _Maker:
         if found is None or match is None or code is None:
             return _serial(s)
         if is_tma(found):
-            return self._box(found, code, match, bound)
+            tile, whole = self._tile(found, code, match, bound), conjunction(conds)
+            return tile if whole is None else If(whole, (tile,))
         groups = is_of_group(found)
         allowed = (Axis.WARPGROUP,) if groups else (Axis.WARP, Axis.WARPGROUP)
         for v in bound:
@@ -185,19 +190,20 @@ class _Maker:
         )
         return Loop(warp, ZERO, index(WARPS), LoopKind.SERIAL, (out,)) if groups else out
 
-    def _box(self, found: Intrinsic, code: str, match: Match, bound: tuple[str, ...]) -> Flat:
-        """The nest as a TMA load, which one thread starts."""
+    def _tile(self, found: Intrinsic, code: str, match: Match, bound: tuple[str, ...]) -> Flat:
+        """The nest as a copy by TMA, which one thread starts."""
         if bound:
+            copy = "store" if is_tma_store(found) else "load"
             raise LowerError(
-                f"{found.name} is inside of `{bound[-1]}`, which counts threads, and one thread starts a TMA load; leave its"
-                " loops unbound"
+                f"{found.name} is inside of `{bound[-1]}`, which counts threads, and one thread starts a TMA {copy}; leave"
+                " its loops unbound"
             )
         loops: list[tuple[str, int]] = []
         places: dict[str, tuple[Expr, ...]] = {}
         for tile in match.tiles:
             own, places[tile.operand.name] = _whole(tile)
             loops += own
-        tile = tile_of(found, match, self.buffers[source_of(found, match).buffer])
+        tile = tile_of(found, match, self.buffers[array_of(found, match).buffer])
         return Collective(found, code, _accessed(match, found, loops, places), tile)
 
     def _code(self, i: Intrinsic) -> str | None:
@@ -220,6 +226,23 @@ def _accessed(
     for v, n in reversed(loops):
         body = (Loop(v, ZERO, index(n), LoopKind.TENSORIZED, body),)
     return body
+
+
+def _unguarded(nest: Loop) -> tuple[Loop, tuple[Expr, ...]]:
+    """A nest of loops around one statement without the conditions inside of it, and those that no loop of it changes."""
+    loops, conds = [nest], list[Expr]()
+    (inner,) = nest.body
+    while isinstance(inner, Loop | If):
+        if isinstance(inner, Loop):
+            loops.append(inner)
+        else:
+            conds += conjuncts(inner.cond)
+        (inner,) = inner.body
+    for x in reversed(loops):
+        inner = replace(x, body=(inner,))
+    assert isinstance(inner, Loop)  # the nest is one
+    counted = {x.var for x in loops}
+    return inner, tuple(c for c in conds if not counted & free_vars(c))
 
 
 def _serial(s: Flat) -> Flat:

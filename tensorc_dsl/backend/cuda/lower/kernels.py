@@ -13,7 +13,7 @@ from tensorc_dsl.ir.expr import ZERO, Compare, Dim, Expr, Var
 from tensorc_dsl.ir.node import node
 from tensorc_dsl.ir.program import Store
 from tensorc_dsl.ir.swizzle import Swizzle
-from tensorc_dsl.lower.flat import Collective, Flat, Param, Prepared, TensorMap, stores
+from tensorc_dsl.lower.flat import Collective, Flat, Param, Prepared, TensorMap, store_loads, stores
 from tensorc_dsl.lower.flat import inside as inside_flat
 from tensorc_dsl.lower.ranges import span
 
@@ -21,7 +21,7 @@ THREAD = "thread"
 """The variable that counts the threads of a block."""
 
 FIRST = Compare("==", Var(THREAD), ZERO)
-"""Whether a thread is the one that starts TMA loads."""
+"""Whether a thread is the one that starts TMA loads and stores."""
 
 STEP = "look.step"
 """The variable that stands for a step of a scan whose value blocks pass on."""
@@ -83,6 +83,21 @@ class TmaLoad:
     at: Expr
     size: int
     body: tuple[Flat, ...]
+
+
+@node
+class TmaStore:
+    """One thread starts TMA stores, which are one bulk async-group. They run beside all threads: see `WaitTmaStores`."""
+
+    body: tuple[Flat, ...]
+
+
+@node
+class WaitTmaStores:
+    """The thread that has started TMA stores goes on when all of them have read shared memory, of these buffers with so many
+    elements."""
+
+    buffers: tuple[tuple[str, int], ...]
 
 
 @node
@@ -200,6 +215,8 @@ Device = (
     | WaitGroup
     | InitMbarriers
     | TmaLoad
+    | TmaStore
+    | WaitTmaStores
     | WaitMbarrier
     | ArriveMbarrier
     | Barrier
@@ -293,6 +310,16 @@ def tma_loads_in(body: tuple[Device, ...]) -> Iterator[TmaLoad]:
     return (s for s in inside(body) if isinstance(s, TmaLoad))
 
 
+def tma_stores_in(body: tuple[Device, ...]) -> Iterator[TmaStore]:
+    """The TMA stores in statements."""
+    return (s for s in inside(body) if isinstance(s, TmaStore))
+
+
+def outgoing_in(body: tuple[Device, ...]) -> dict[str, None]:
+    """The shared buffers that TMA stores read, in their order."""
+    return dict.fromkeys(x.buffer for s in tma_stores_in(body) for y in stores(s.body) for x in store_loads(y))
+
+
 def consumers_of(k: DeviceKernel) -> int:
     """The threads that use what another role loads, which are the first ones; 0 if there are no roles."""
     return next((r.threads for r in roles_in(k.body) if not r.alone), 0)
@@ -310,7 +337,7 @@ def chains_in(body: tuple[Device, ...]) -> frozenset[str]:
 
 
 def tma_in(body: tuple[Flat, ...]) -> Iterator[Collective]:
-    """The TMA loads in what one thread does."""
+    """The copies by TMA in what one thread does."""
     return (s for s in inside_flat(body) if isinstance(s, Collective) and s.tile is not None)
 
 

@@ -33,6 +33,7 @@ from tensorc_dsl.backend.cuda.lower.stages import Pipeline, marked
 from tensorc_dsl.backend.cuda.lower.structure import Storage, phases
 from tensorc_dsl.backend.cuda.lower.swizzles import with_swizzles
 from tensorc_dsl.backend.cuda.lower.text import format_device
+from tensorc_dsl.backend.cuda.lower.tma_stores import with_tma_stores
 from tensorc_dsl.backend.cuda.lower.uniform import with_uniform_ends
 from tensorc_dsl.backend.llvm.lower.passes import max_step
 from tensorc_dsl.ir.expr import constant
@@ -239,7 +240,7 @@ def _phases(n: Nest) -> Nest:
                 notes=tuple(storage.notes),
             )
         )
-        kernels[-1] = with_mbarriers(kernels[-1], storage.awaited)
+        kernels[-1] = with_mbarriers(with_tma_stores(kernels[-1]), storage.awaited)
     _require_one_kernel(kernels)
     return replace(n, kernels=tuple(kernels))
 

@@ -19,6 +19,7 @@ from tensorc_dsl.backend.cuda.lower.kernels import (
     TmaLoad,
     WaitMbarrier,
     tma_loads_in,
+    tma_stores_in,
 )
 from tensorc_dsl.backend.cuda.lower.threads import with_values
 from tensorc_dsl.backend.cuda.lower.tma import maps_of
@@ -61,8 +62,9 @@ def with_mbarriers(k: DeviceKernel, awaited: Sequence[int]) -> DeviceKernel:
     """The kernel with memory for its mbarriers, which are set up first, and the maps of its tiles; those with
     numbers are `awaited`. Raises LowerError if there are too many."""
     loads = list(tma_loads_in(k.body))
+    maps = maps_of([s.body for s in (*loads, *tma_stores_in(k.body))])
     if not loads:
-        return k
+        return replace(k, maps=maps)
     others = dict.fromkeys(s.at.name for s in loads if isinstance(s.at, Var))
     numbers: dict[str, Expr] = {name: index(len(awaited) + n) for n, name in enumerate(others)}
     every = (*awaited, *(0 for _ in numbers))
@@ -76,5 +78,5 @@ def with_mbarriers(k: DeviceKernel, awaited: Sequence[int]) -> DeviceKernel:
         body=(InitMbarriers(every), Barrier(), *with_values(k.body, numbers)),
         mbarriers=Mbarriers(count, k.shared_bytes),
         shared_bytes=k.shared_bytes + count * MBARRIER_BYTES,
-        maps=maps_of([s.body for s in loads]),
+        maps=maps,
     )

@@ -24,6 +24,7 @@ from tensorc_dsl.backend.cuda.lower.kernels import (
     Steps,
     Ticket,
     TmaLoad,
+    TmaStore,
     WaitMbarrier,
     tma_in,
 )
@@ -41,7 +42,7 @@ from tensorc_dsl.backend.cuda.lower.roles import NoRoles, in_roles, lifted
 from tensorc_dsl.backend.cuda.lower.shuffles import guarded
 from tensorc_dsl.backend.cuda.lower.stages import Pipeline
 from tensorc_dsl.backend.cuda.lower.threads import of_thread, plain, size_of
-from tensorc_dsl.backend.cuda.lower.tma import loaded_bytes, maps_of
+from tensorc_dsl.backend.cuda.lower.tma import loaded_bytes, maps_of, only_stores
 from tensorc_dsl.ir.dtypes import DType
 from tensorc_dsl.ir.expr import (
     ZERO,
@@ -186,10 +187,11 @@ class _Cutter:
         return (Steps(turn_of(var), ceildiv(end, index(count)), mine),)
 
     def _divided(self, s: Flat) -> bool:
-        """Whether bound loops are inside a statement, or tiles under conditions or in loops of an open length."""
+        """Whether bound loops are inside a statement, or tiles under conditions or in loops of an open length, or loads of
+        tiles and stores."""
         if any(isinstance(x, Loop) and x.var in self.axes.loops for x in inside((s,))):
             return True
-        return any(tma_in((s,))) and loaded_bytes((s,)) is None
+        return any(tma_in((s,))) and loaded_bytes((s,)) is None and not only_stores((s,))
 
     def _pipeline(
         self, s: Loop, values: dict[str, Expr], bound: tuple[str, ...], conds: tuple[Expr, ...]
@@ -298,6 +300,8 @@ class _Cutter:
         body = plain((s,), values)
         if (size := loaded_bytes((s,))) is not None:
             return self._fetch(body, size)
+        if any(tma_in((s,))):
+            return (TmaStore(body),)
         mine = (*conds, *self.axes.conditions(bound))
         if isinstance(s, Collective):
             require_uniform(s, mine)

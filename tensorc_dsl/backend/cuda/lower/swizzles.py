@@ -31,13 +31,14 @@ from tensorc_dsl.backend.cuda.lower.kernels import (
     Steps,
     Ticket,
     TmaLoad,
+    TmaStore,
     WaitGroup,
     WaitMbarrier,
+    WaitTmaStores,
     WgmmaFence,
     WgmmaWait,
     collectives_in,
     launch_ranges,
-    tma_loads_in,
 )
 from tensorc_dsl.ir.expr import ZERO, Expr, Load, Var, add, constant, free_vars, substitute, transform
 from tensorc_dsl.ir.program import LoopKind
@@ -66,7 +67,7 @@ def with_swizzles(k: DeviceKernel) -> DeviceKernel:
     """The kernel with the elements of its shared buffers in their orders. Raises LowerError if an instruction takes more
     adjacent elements than an order keeps together."""
     orders = {b.name: b.swizzle for b in k.shared if b.swizzle is not None}
-    described = any(tma_loads_in(k.body)) or any(is_of_group(s.intrinsic) for s in collectives_in(k.body))
+    described = bool(k.maps) or any(is_of_group(s.intrinsic) for s in collectives_in(k.body))
     return replace(k, body=_device(k.body, orders, launch_ranges(k))) if orders or described else k
 
 
@@ -82,7 +83,7 @@ def _device(body: tuple[Device, ...], orders: Orders, ranges: Ranges) -> tuple[D
                 out.append(Guard(_expr(cond, orders, ranges, ()), _device(s.body, orders, ranges)))
             case WaitGroup():
                 out.append(replace(s, landed=_flat(s.landed, orders, ranges, ())))
-            case TmaLoad(body=inner):
+            case TmaLoad(body=inner) | TmaStore(body=inner):
                 require_whole_lines(inner, orders, ranges)
                 out.append(s)
             case Role(first=first, threads=threads, body=inner):
@@ -93,6 +94,7 @@ def _device(body: tuple[Device, ...], orders: Orders, ranges: Ranges) -> tuple[D
             case (
                 InitMbarriers()
                 | WaitMbarrier()
+                | WaitTmaStores()
                 | ArriveMbarrier()
                 | Barrier()
                 | CommitGroup()

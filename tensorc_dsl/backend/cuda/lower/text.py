@@ -20,8 +20,10 @@ from tensorc_dsl.backend.cuda.lower.kernels import (
     Steps,
     Ticket,
     TmaLoad,
+    TmaStore,
     WaitGroup,
     WaitMbarrier,
+    WaitTmaStores,
     WgmmaFence,
     WgmmaWait,
 )
@@ -64,6 +66,12 @@ def _lines(body: tuple[Device, ...], pad: str) -> Iterator[str]:
                 yield f"{pad}one thread starts TMA loads, expect_tx {size} bytes at mbarrier {format_expr(at)} {{"
                 yield from (f"{pad}    {line}" for line in format_body(inner).splitlines())
                 yield f"{pad}}}"
+            case TmaStore(body=inner):
+                yield f"{pad}one thread starts TMA stores, cp.async.bulk.commit_group {{"
+                yield from (f"{pad}    {line}" for line in format_body(inner).splitlines())
+                yield f"{pad}}}"
+            case WaitTmaStores():
+                yield f"{pad}cp.async.bulk.wait_group.read 0"
             case WaitMbarrier(at=at):
                 yield f"{pad}mbarrier.try_wait {format_expr(at)}"
             case ArriveMbarrier(at=at):

@@ -20,8 +20,10 @@ from tensorc_dsl.backend.cuda.lower.kernels import (
     Steps,
     Ticket,
     TmaLoad,
+    TmaStore,
     WaitGroup,
     WaitMbarrier,
+    WaitTmaStores,
     WgmmaFence,
     WgmmaWait,
 )
@@ -97,6 +99,8 @@ def with_values(body: tuple[Device, ...], values: Mapping[str, Expr]) -> tuple[D
                 out.append(Guard(substitute(s.cond, values), with_values(s.body, values)))
             case WaitGroup():
                 out.append(replace(s, landed=plain(s.landed, values)))
+            case TmaStore(body=inner):
+                out.append(replace(s, body=plain(inner, values)))
             case TmaLoad(at=at, body=inner):
                 out.append(replace(s, at=substitute(at, values), body=plain(inner, values)))
             case WaitMbarrier(at=at) | ArriveMbarrier(at=at):
@@ -107,7 +111,16 @@ def with_values(body: tuple[Device, ...], values: Mapping[str, Expr]) -> tuple[D
                 numbers = tuple(substitute(e, values) for e in (s.step, s.slot, *s.conds))
                 made, before = (x for x in plain((s.made, s.before), values) if isinstance(x, Store))
                 out.append(LookBack(s.chain, numbers[0], numbers[2:], numbers[1], plain(s.terms, values), made, before))
-            case InitMbarriers() | Barrier() | CommitGroup() | ProxyFence() | WgmmaFence() | WgmmaWait() | Ticket():
+            case (
+                InitMbarriers()
+                | WaitTmaStores()
+                | Barrier()
+                | CommitGroup()
+                | ProxyFence()
+                | WgmmaFence()
+                | WgmmaWait()
+                | Ticket()
+            ):
                 out.append(s)
             case _:
                 assert_never(s)
@@ -119,7 +132,7 @@ def of_thread(body: tuple[Device, ...]) -> tuple[Flat, ...]:
     out: list[Flat] = []
     for s in body:
         match s:
-            case Phase(body=inner) | TmaLoad(body=inner):
+            case Phase(body=inner) | TmaLoad(body=inner) | TmaStore(body=inner):
                 out += inner
             case WaitMbarrier():
                 pass
@@ -133,6 +146,7 @@ def of_thread(body: tuple[Device, ...]) -> tuple[Flat, ...]:
                 InitMbarriers()
                 | ArriveMbarrier()
                 | Role()
+                | WaitTmaStores()
                 | Barrier()
                 | CommitGroup()
                 | WaitGroup()

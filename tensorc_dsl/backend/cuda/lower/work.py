@@ -21,8 +21,10 @@ from tensorc_dsl.backend.cuda.lower.kernels import (
     Steps,
     Ticket,
     TmaLoad,
+    TmaStore,
     WaitGroup,
     WaitMbarrier,
+    WaitTmaStores,
     WgmmaFence,
     WgmmaWait,
 )
@@ -60,7 +62,7 @@ def _most(body: tuple[Device | Flat, ...]) -> float:
                 count += 1
             case Ticket() | LookBack():
                 count += 1
-            case TmaLoad():  # one thread starts it
+            case TmaLoad() | TmaStore() | WaitTmaStores():  # of one thread
                 count += 1
             case Phase(body=inner) | Guard(body=inner) | Role(body=inner) | If(body=inner) | Alloc(body=inner):
                 count += _most(inner)

@@ -33,12 +33,15 @@ from tensorc_dsl.backend.cuda.lower.kernels import (
     Steps,
     Ticket,
     TmaLoad,
+    TmaStore,
     WaitGroup,
     WaitMbarrier,
+    WaitTmaStores,
     WgmmaFence,
     WgmmaWait,
 )
 from tensorc_dsl.backend.cuda.lower.numbers import Numbers, evaluate
+from tensorc_dsl.backend.cuda.lower.tma import bytes_of
 from tensorc_dsl.ir.bind import Sizes
 from tensorc_dsl.ir.expr import ZERO, Binary, Call, Expr, Load, children, free_vars, loads
 from tensorc_dsl.ir.program import Intrinsic, IterKind, LoopKind, Store, store_at
@@ -138,6 +141,10 @@ class _Counter:
                     self._does(here, OF_INSTRUCTION)
                     self._add("sectors", here, size / SECTOR / self.warps)
                     self._add("passes", here, size / WIDEST / self.warps)
+                case TmaStore(body=inner):
+                    self._tma_stores(inner, here)
+                case WaitTmaStores():  # what was started a tile ago has mostly read
+                    self._does(here, OF_SHARED)
                 case Role(first=first, threads=threads, body=inner):
                     self.device(inner, here.among(first, threads))
                 case WaitGroup(groups=groups):  # so many more are under way, and each has been for as long
@@ -185,6 +192,18 @@ class _Counter:
                     self._does(here, OF_SHARED)
                 case Parallel() | Instruction():
                     raise AssertionError("no pass of GPUs makes them")
+
+    def _tma_stores(self, body: tuple[Flat, ...], here: _Here) -> None:
+        for s in body:
+            if isinstance(s, Collective) and s.tile is not None:
+                size = bytes_of(s.tile)
+                self._does(here, OF_INSTRUCTION)
+                self._add("sectors", here, size / SECTOR / self.warps)
+                self._add("passes", here, size / WIDEST / self.warps)
+            elif isinstance(s, Loop):
+                self._tma_stores(s.body, self._inside(s.var, s.begin, s.end, here))
+            elif isinstance(s, If):
+                self._tma_stores(s.body, here.under(s.cond))
 
     def _look_back(self, s: LookBack, here: _Here) -> None:
         """One thread makes two words known, and finds those of a block that is done behind a few that are not."""
