@@ -10,6 +10,7 @@ import sqlite3
 import subprocess
 import sys
 from collections.abc import Iterator, Sequence
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 
@@ -99,7 +100,7 @@ def finish(process: subprocess.Popen[str]) -> tuple[int, str, str]:
 
 
 def rows(database: Path) -> list[tuple[str, int, str]]:
-    with sqlite3.connect(database) as connection:
+    with closing(sqlite3.connect(database)) as connection:
         return connection.execute("SELECT status, seed, task FROM trials WHERE phase = 'trial'").fetchall()
 
 

@@ -312,12 +312,26 @@ class Expressions(ABC):
         if name in v.ATTRIBUTES.get(kind, {}):
             self.found.append(problems.NOT_METHOD(function.span, name=name, kind=show(kind)))
             return v.ATTRIBUTES[kind][name].kind
-        notes = near(name, known, _all_of(known, "methods"))
+        notes = _as_call(name) or near(name, known, _all_of(known, "methods"))
         if kind == ANY:
             self.found.append(problems.UNKNOWN_METHOD(function.span, notes, name=name))
         else:
             self.found.append(problems.NO_METHOD(function.span, notes, kind=show(kind), name=name))
         return ANY
+
+
+def _as_call(name: str) -> tuple[Note, ...]:
+    """How what is called as a method is written, if it is a step, a function or a draw."""
+    for table, what, begins in (
+        (v.STEPS, "a step", ""),
+        (v.COMPOUNDS, "a step", ""),
+        (v.FUNCTIONS, "a function", ""),
+        (v.DISTRIBUTIONS, "a draw", "let x ~ "),
+    ):
+        if name in table:
+            written = usage(name, table[name]).strip("`")
+            return (help_note(f"`{name}` is {what}, not a method: `{begins}{written}`"),)
+    return ()
 
 
 def _instead(name: str, scope: Scope) -> tuple[Note, ...]:

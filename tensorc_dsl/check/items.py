@@ -166,6 +166,11 @@ def _of_another_layer(d: Diagnostic, names: Names) -> Diagnostic:
         ):
             kind = "float" if isinstance(value, float) else "int"
             said = f"`{name}` is a constant of schedules; a compute has attributes: `; {name}: {kind} = {value}`"
+        case _ if d.code == problems.UNKNOWN_COMPUTE.code and name in names.schedules:
+            written = f"task … = {names.schedules[name].compute}(…) with {name}"
+            said = f"`{name}` is a schedule: a task computes what it is for, `{written}`"
+        case _ if d.code == problems.UNKNOWN_COMPUTE.code and name in names.spaces:
+            said = f"`{name}` is a space: a task names a compute, and what it is scheduled by after it, `… with {name}`"
         case _ if d.code == problems.UNKNOWN_COMPUTE.code and name in names.programs:
             said = f"`{name}` is a program, with its loops as they are; schedules and tasks are of a `compute`"
         case _:

@@ -21,6 +21,12 @@ class Group(click.Group):
     def _meant(self, ctx: click.Context, name: str) -> Iterator[str]:
         from tensorc_dsl.syntax.names import did_you_mean  # only where something is misspelt
 
+        if name.endswith(".tsched") or "/" in name:
+            yield f"A file is given to a command: `{ctx.command_path} check {name}`"
+            return
+        if name == "help":
+            yield f"`{ctx.command_path} --help` lists the commands"
+            return
         near = did_you_mean(name, self.list_commands(ctx))
         if near:
             yield f"{near[0].upper()}{near[1:]}"

@@ -11,7 +11,7 @@ from typing import Any
 import click
 
 from tensorc_dsl.cli import commands
-from tensorc_dsl.cli.failures import guarded, spelled_out
+from tensorc_dsl.cli.failures import guarded, printed, spelled_out
 from tensorc_dsl.cli.groups import Group
 from tensorc_dsl.cli.options import common_options
 from tensorc_dsl.report.terminal import say
@@ -32,7 +32,7 @@ class Commands(Group):
         return getattr(importlib.import_module(f"{commands.__name__}.{cmd_name}"), cmd_name)
 
     def make_context(self, *args: Any, **kwargs: Any) -> click.Context:
-        with spelled_out():
+        with spelled_out(), printed():
             return super().make_context(*args, **kwargs)
 
     def invoke(self, ctx: click.Context) -> Any:

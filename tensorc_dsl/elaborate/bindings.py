@@ -116,7 +116,6 @@ def dimensions(defn: tree.ComputeDef) -> dict[str, tree.Name]:
 def index_expr(
     e: tree.Expr,
     names: Mapping[str, ir.Expr],
-    what: str = "size",
     known: Callable[[tree.Expr], ir.Expr | None] = lambda _: None,
 ) -> ir.Expr:
     """An extent or a subscript as IR, with constants folded; `known` converts some subexpressions. Raises Invalid."""
@@ -129,9 +128,8 @@ def index_expr(
                 return ir.index(value)
             case tree.Name(id=name):
                 if name not in names:
-                    raise Invalid(
-                        UNKNOWN_NAME(e.span, what=what, name=name, notes=near(name, names, f"declare `{name}` first"))
-                    )
+                    notes = near(name, names, f"declare `{name}` first")
+                    raise Invalid(UNKNOWN_NAME(e.span, what="size", name=name, notes=notes))
                 return names[name]
             case tree.Negate(operand=a):
                 return ir.sub(ir.ZERO, go(a))

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Literal
 
-from tensorc_dsl.diagnostic import Diagnostic
+from tensorc_dsl.diagnostic import Diagnostic, Note, help_note
 from tensorc_dsl.elaborate.bindings import Environment
 from tensorc_dsl.elaborate.library import Definitions
 from tensorc_dsl.elaborate.problems import (
+    CHAINED,
     NO_INDEX_LIST,
     NOT_IN_COMPUTE,
     SCAN_INIT,
@@ -23,6 +24,7 @@ from tensorc_dsl.elaborate.problems import (
 from tensorc_dsl.elaborate.reducers import ARG_REDUCERS, REDUCERS
 from tensorc_dsl.ir.dtypes import DTYPES
 from tensorc_dsl.ir.maths import MATHS
+from tensorc_dsl.source import Span
 from tensorc_dsl.syntax import tree
 from tensorc_dsl.syntax.names import near
 
@@ -97,6 +99,28 @@ def check_names(value: tree.Expr, scope: StageNames) -> None:
         raise Invalid(*dict.fromkeys(found))
 
 
+def unknown_index(span: Span, name: str, known: Iterable[str]) -> Diagnostic:
+    """The finding for a name in a subscript that is none of the `known` indices and dimensions.
+
+    A dimension that differs in case is not what was meant: `A[i, K]` is out of bounds.
+    """
+    repair = f"an index is one of the stage's left side, or goes over a reduction: `sum[{name}] …`"
+    notes = near(name, (n for n in known if n.lower() != name.lower()))
+    texts = tuple(n for n in notes if n.text.startswith("did you mean"))
+    return UNKNOWN_NAME(span, what="index or dimension", name=name, notes=(*texts, help_note(repair)))
+
+
+def _called(call: tree.CallExpr, name: str, scope: StageNames) -> tuple[Note, ...]:
+    """What is written in place of a call of `name`, which is no function."""
+    if name in {*REDUCERS, *ARG_REDUCERS}:
+        return (help_note(f"a reduction names the indices that it goes over: `{name}[k] …`"),)
+    if name in scope.tensors:
+        subscripts = ", ".join(a.span.text for a in call.args) or "i"
+        return (help_note(f"an element of a tensor is read with brackets: `{name}[{subscripts}]`"),)
+    known = {*FUNCTIONS, *DTYPES, *scope.env.dtypes, *scope.defined.computes}
+    return near(name, known, "there are " + ", ".join(f"`{f}`" for f in sorted(FUNCTIONS)))
+
+
 def _wrong(x: tree.Expr, scope: StageNames, part: Literal["", "init", "step"], whole: bool) -> Iterator[Diagnostic]:
     """The findings about `x` itself; `part` is the part of a scan in which it stands."""
     match x:
@@ -123,9 +147,9 @@ def _wrong(x: tree.Expr, scope: StageNames, part: Literal["", "init", "step"], w
             rank = len(scope.defined.computes[name].outputs[0].type.shape)
             yield NO_INDEX_LIST(x.span, name=x.span.text, indices=", ".join("ijklmnop"[:rank]))
         case tree.CallExpr(function=tree.Name(id=name, span=span)):
-            known = {*FUNCTIONS, *DTYPES, *scope.env.dtypes, *scope.defined.computes}
-            every = "there are " + ", ".join(f"`{f}`" for f in sorted(FUNCTIONS))
-            yield UNKNOWN_FUNCTION(span, name=name, notes=near(name, known, every))
+            yield UNKNOWN_FUNCTION(span, name=name, notes=_called(x, name, scope))
+        case tree.IndexExpr(base=tree.IndexExpr(base=tree.Name(id=name), indices=first), indices=more):
+            yield CHAINED(x.span, name=name, subscripts=", ".join(i.span.text for i in (*first, *more)))
         case tree.CallExpr(function=base) | tree.IndexExpr(base=base) if not isinstance(base, tree.Name):
             yield NOT_IN_COMPUTE(base.span, what=f"`{base.span.text}`")
         case tree.Reduce(reducer=name) if name not in {*REDUCERS, *ARG_REDUCERS, *scope.defined.reducers}:

@@ -203,6 +203,12 @@ def DIVISION_BY_ZERO(*, value: int) -> None: ...
 def NOT_IN_COMPUTE(*, what: str) -> None: ...
 @problem(
     "E0418",
+    "an element has all its subscripts in one pair of brackets",
+    help="write `{name}[{subscripts}]`",
+)
+def CHAINED(*, name: str, subscripts: str) -> None: ...
+@problem(
+    "E0418",
     "{what} cannot stand in an extent or a subscript",
     help="these are whole numbers: iterators, dimensions and integers, and `+ - * / %`, `min`, `max` and `abs` of them",
 )

@@ -20,7 +20,7 @@ from tensorc_dsl.elaborate.bindings import LARGEST, Environment, index_expr
 from tensorc_dsl.elaborate.inference import Extents, TypeFinder
 from tensorc_dsl.elaborate.limited import kept, saturated
 from tensorc_dsl.elaborate.loads import GuardedLoad
-from tensorc_dsl.elaborate.names import FUNCTIONS
+from tensorc_dsl.elaborate.names import FUNCTIONS, unknown_index
 from tensorc_dsl.elaborate.problems import Invalid, each
 from tensorc_dsl.ir import expr as ir
 from tensorc_dsl.ir.dtypes import BOOL, F32, F64, I64, INDEX, U8, U16, U32, U64, DType
@@ -174,10 +174,12 @@ class ValueBuilder(TypeFinder):
                     high = "…" if extent is None else format_expr(ir.sub(extent, ir.ONE))
                     text = e.span.text if self.buffers[name].dtype.is_integer else f"i32({e.span.text})"
                     raise Invalid(problems.DATA_SUBSCRIPT(span, name=name, text=text, low=0, high=high))
+                case tree.Name(id=name) if name not in names:
+                    raise Invalid(unknown_index(x.span, name, names))
                 case _:
                     return None
 
-        made = index_expr(e, names, "index or dimension", known)
+        made = index_expr(e, names, known)
         self._stays(made, e)
         # An index of extent 1 is always 0, but primitives can use a plain `n` better than `0`.
         if not isinstance(made, ir.Var):

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import replace
 
 from tensorc_dsl.check.scope import CheckedFile
 from tensorc_dsl.check.targets import target_of
+from tensorc_dsl.diagnostic import help_note
 from tensorc_dsl.interp.problems import (
     NO_SPACE,
     SEVERAL_SCHEDULES,
@@ -20,7 +22,7 @@ from tensorc_dsl.ir.target import Target
 from tensorc_dsl.resources import stdlib_files, stdlib_names
 from tensorc_dsl.source import Source, Span
 from tensorc_dsl.syntax import tree
-from tensorc_dsl.syntax.names import listed, near
+from tensorc_dsl.syntax.names import listed, near, nearest
 from tensorc_dsl.syntax.parse import parse
 
 NATIVE = "native"
@@ -57,14 +59,33 @@ def _written(file: CheckedFile, definition: tree.SpaceDef | tree.ScheduleDef, na
     return found[0]
 
 
-def _describe(kind: str) -> str:
-    """How to get a target of a kind, as a sentence: by an item, or from the standard library if it describes one."""
+def _in_library() -> Iterator[tuple[str, tree.TargetDef]]:
+    """The targets that the standard library describes, with the paths of their files."""
     for name, path in stdlib_files(()) + tuple(f for folder in stdlib_names(()) for f in stdlib_files((folder,))):
         for item in parse(Source.read(path, name)).items:
-            if isinstance(item, tree.TargetDef) and item.kind == kind:
-                place = name.removesuffix(".tsched").replace("/", ".")
-                return f"describe one, or `use {place}.{{{item.name}}}`"
+            if isinstance(item, tree.TargetDef):
+                yield name.removesuffix(".tsched").replace("/", "."), item
+
+
+def _describe(kind: str) -> str:
+    """How to get a target of a kind, as a sentence: by an item, or from the standard library if it describes one."""
+    for place, item in _in_library():
+        if item.kind == kind:
+            return f"describe one, or `use {place}.{{{item.name}}}`"
     return f"describe one: `target mine = {kind}(cores=4)`"
+
+
+def _described(name: str) -> str:
+    """How a file gets a target of that name: from the library, which has it or another one of that kind, or by an item."""
+    library = list(_in_library())
+    for place, item in library:
+        if item.name == name:
+            return f"bring it: `use {place}.{{{name}}}`"
+    for place, item in library:
+        if item.kind == name:
+            return f"targets of kind `{name}` are brought by name: `use {place}.{{{item.name}}}`, and `--target {item.name}`"
+    place, item = library[0]
+    return f"a file has the targets that it describes or uses: `use {place}.{{{item.name}}}`"
 
 
 def _target(file: CheckedFile, name: str, native: Target) -> Target:
@@ -72,7 +93,9 @@ def _target(file: CheckedFile, name: str, native: Target) -> Target:
         return native
     if name not in file.targets:
         known = (NATIVE, *(n for n in file.targets if "." not in n))
-        raise fail(UNKNOWN_TARGET, None, near(name, known), file=file.source.name, name=name)
+        close, _ = nearest(name, known)
+        notes = near(name, known) if close else (*near(name, known), help_note(_described(name)))
+        raise fail(UNKNOWN_TARGET, None, notes, file=file.source.name, name=name)
     return target_of(file.targets[name])
 
 

@@ -26,6 +26,12 @@ def UNREADABLE(*, name: str, reason: str, repair: str) -> None: ...
 def NO_FILES(*, folder: Path) -> None: ...
 @problem("E0902", "`{name}` is not UTF-8 text: byte {byte:#04x} at offset {offset}", help="save the file as UTF-8")
 def NOT_UTF8(*, name: str, byte: int, offset: int) -> None: ...
+@problem(
+    "E0902",
+    "`{name}` is text in {encoding}, and not in UTF-8",
+    help="save the file as UTF-8: `iconv -f {encoding} -t UTF-8 OLD >NEW`",
+)
+def OTHER_ENCODING(*, name: str, encoding: str) -> None: ...
 @problem("E0903", "cannot make `{path}`: {reason}", help="give a path that you may write to")
 def NO_FOLDER(*, path: Path, reason: str) -> None: ...
 @problem("E0903", "cannot write `{path}`: {reason}", help="give a path that you may write to")
@@ -39,6 +45,8 @@ def read_text(path: StrPath) -> bytes:
     name = os.fspath(path)
     try:
         data = read_bytes(name)
+        if encoding := _encoding(data):
+            raise TschedError(OTHER_ENCODING(None, name=name, encoding=encoding))
         data.decode()
     except TooLarge as e:
         raise TschedError(TOO_LARGE(None, name=name, limit=MAX_BYTES >> 20)) from e
@@ -58,6 +66,22 @@ def source_of(data: bytes, path: StrPath, shown: str | None = None) -> Source:
     """The source for data that were read from a path; `shown` is its name in messages."""
     name = os.fspath(path)
     return Source.of(data, "<stdin>" if name == STDIN else shown or name)
+
+
+_MARKS = {b"\xff\xfe\0\0": "UTF-32", b"\0\0\xfe\xff": "UTF-32", b"\xff\xfe": "UTF-16", b"\xfe\xff": "UTF-16"}
+"""How a text in another encoding begins. The longer ones stand first: UTF-16's is the beginning of one of UTF-32's."""
+
+
+def _encoding(data: bytes) -> str:
+    """The encoding of a text with a zero byte in each of its first characters or a mark at its start; empty for others."""
+    for mark, name in _MARKS.items():
+        if data.startswith(mark):
+            return name
+    begin = data[:64]
+    zeros = [{k % 4 for k, byte in enumerate(begin) if (byte == 0) == is_zero} for is_zero in (True, False)]
+    layouts = {"UTF-16LE": {1, 3}, "UTF-16BE": {0, 2}, "UTF-32LE": {1, 2, 3}, "UTF-32BE": {0, 1, 2}}
+    found = (name for name, at in layouts.items() if zeros == [at, {0, 1, 2, 3} - at])
+    return next(found, "") if len(begin) >= 4 else ""
 
 
 def read_source(path: StrPath, shown: str | None = None) -> Source:

@@ -1,4 +1,4 @@
-"""Messages of syntax errors: the word that was found, the words that could stand there, and repairs for common slips."""
+"""Messages of syntax errors: the word that was found, and the words that could stand there."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ from tensorc_dsl.diagnostic import Diagnostic, Note, help_note
 from tensorc_dsl.source import Source, Span
 from tensorc_dsl.syntax import problems
 from tensorc_dsl.syntax.engine import Unexpected
-from tensorc_dsl.syntax.layout import LOOP_KINDS, REDUCERS, SOFT_WORDS, Arranged, Mismatch
+from tensorc_dsl.syntax.layout import LOOP_KINDS, SOFT_WORDS, Arranged, Mismatch
+from tensorc_dsl.syntax.slips import CHARACTERS, ITEMS, Place, advice
 from tensorc_dsl.syntax.words import Token
 
 _SIGNS = {
@@ -22,20 +23,7 @@ _STARTS = frozenset(
     "NAME INT FLOAT STRING INF NAN TRUE FALSE WILDCARD MINUS NOT LPAR LSQB LBRACE REDUCE_OF REDUCE_BY SCAN_OF FOR".split()
 )
 """The kinds of words with which an expression begins."""
-_DESCRIBED = (
-    "COMPUTE",
-    "REDUCER",
-    "INTRINSIC",
-    "TARGET",
-    "CONST",
-    "MODULE",
-    "SPACE",
-    "SCHEDULE",
-    "PRIOR",
-    "TASK",
-    "PROGRAM",
-)
-_ITEMS = (*_DESCRIBED, "USE")
+_DESCRIBED = tuple(kind for kind in ITEMS if kind != "USE")
 
 # Sets of kinds and their description for a message. The first set that is contained in the accepted kinds is used. No
 # kind in these sets is a name at that position.
@@ -43,7 +31,6 @@ _GROUPS: tuple[tuple[frozenset[str], str], ...] = (
     (frozenset({"BUFFER", "FOR", "BLOCK"}), "a buffer, a loop or a block"),
     (frozenset({"FOR", "BLOCK"}), "a loop or a block"),
 )
-_RESERVED = frozenset("LET IF ELSE FOR YIELD EITHER MAYBE OR AND NOT TRUE FALSE IN INF NAN WHERE".split())
 
 
 def _or(words: Iterable[str]) -> str:
@@ -58,8 +45,8 @@ def expected(accepts: set[str]) -> str:
         rest.discard("COLON")  # a slice is rarely meant
     out: list[str] = []
     if "NAME" not in rest:
-        if rest >= set(_ITEMS) - {"USE"}:
-            return "an item (" + _or(f"`{w.lower()}`" for w in _ITEMS if w in rest) + ")"
+        if rest >= set(ITEMS) - {"USE"}:
+            return "an item (" + _or(f"`{w.lower()}`" for w in ITEMS if w in rest) + ")"
         for words, say in _GROUPS:
             if words <= rest:
                 out.append(say)
@@ -124,7 +111,8 @@ def unexpected(source: Source, e: Unexpected, arranged: Arranged, end: int) -> D
     span = _span(source, token, end)
     if previous is not None and previous.type == "DOC" and token.type not in _DESCRIBED:
         return problems.DESCRIBES_NOTHING(_span(source, previous, end))
-    if token.type in LOOP_KINDS | {"FOR"} and "SPATIAL" in accepts:
+    header = arranged.header(e.n)
+    if token.type in LOOP_KINDS | {"FOR"} and "SPATIAL" in accepts and "COMPUTE" not in header:
         return _loop_in_block(source, span, end)
     notes: list[Note] = []
     if open_ and (token.type == "$END" or not _same_line(source, open_[-1], span)):
@@ -132,8 +120,8 @@ def unexpected(source: Source, e: Unexpected, arranged: Arranged, end: int) -> D
         closing = {"(": ")", "[": "]", "{": "}"}[str(open_[-1])]
         if token.type == "$END" or str(open_[-1]) != "{":
             notes.append(Note("note", f"no `{closing}` closes the `{open_[-1]}` of line {line}, column {column}"))
-    if advice := _advice(source, token, accepts):
-        notes.append(help_note(advice))
+    if said := advice(Place(source, token, accepts, header, arranged.statement(e.n))):
+        notes.append(help_note(said))
     if previous is not None and _CUT.match(source.text, previous.end_pos - 1):
         notes.append(_QUOTIENT)
     if all(n.kind != "help" for n in notes):
@@ -167,79 +155,6 @@ def _same_line(source: Source, token: Token, span: Span) -> bool:
     return source.line_column(token.start_pos)[0] == source.line_column(span.start)[0]
 
 
-def _advice(source: Source, token: Token, accepts: set[str]) -> str:
-    """The right spelling of the probable intent; empty if none is known."""
-    text = source.text
-    start = token.start_pos
-    before = text[:start].rstrip()[-1:]
-    statement = "LET" in accepts
-    match token.type:
-        case "TILDE":
-            return "a draw begins with `let`: `let x ~ sample_categorical([…])`"
-        case "ADDS" if "_NL" not in accepts:
-            return "write it out, `C[i] = C[i] + …`, or in a compute as a reduction, `C[i] = sum[k] …`"
-        case "PLUS" | "MINUS" | "STAR" | "SLASH" if text[start + 1 : start + 2] == "=":
-            return f"write it out: `C[i] = C[i] {token} …`"
-        case "REDUCE_OF" if accepts == {"NAME", *SOFT_WORDS}:
-            return f"`{token}` is built in: `{token}[k] …`"
-        case "COMPARE" if before in "<>":
-            return "there are no shifts: write `x * 4`, or `x / 4`, which floors on integers"
-        case "WHERE" if text[token.end_pos : token.end_pos + 1] == "(":
-            return "a choice is `a if condition else b`, or `select(condition, a, b)`"
-        case "NAME" if (word := _REDUCER.search(text, 0, start)) and "PLUS" in accepts:
-            return f"say over which indices: `{word[1]}[k] …`"
-        case "NAME" if text[:start].rstrip(" ").endswith("]") and "PLUS" in accepts:
-            return "a reducer of your own is used as `reduce name[k] …`"
-        case "EQUAL" if "_NL" in accepts:
-            return "a name for a value begins with `let`: `let x = …`"
-        case "COLON" if before == ",":
-            return "a tensor is read element by element: `A[i, k]`"
-        case "LBRACE" if accepts == {"ARROW"}:
-            return "a compute names what it makes: `-> C: f32[M, N] { … }`"
-        case "IF" if "NAME" in accepts:
-            return "a value is chosen by `a if condition else b`"
-        case reserved if reserved in _RESERVED and "NAME" in accepts and "INT" not in accepts:
-            return f"`{token}` is a word of the language and cannot be a name"
-        case "STAR" if before == "*":
-            return "a power is `pow(x, y)`"
-        case "EQUAL" if before == "=" or "COMPARE" in accepts:
-            return "`==` compares"
-        case "NAME" if str(token) in ("def", "fn", "func", "function") and "COMPUTE" in accepts:
-            return "a `compute` says what is computed, a `module` how"
-        case "NAME" if str(token) == "elif":
-            return "write `else if`"
-        case "NAME" if str(token) in ("while", "return", "import") and statement:
-            return f"there is no `{token}` in this language"
-        case "NAME" if str(token) == "import" and "USE" in accepts:
-            return "write `use std.cpu.{name}`"
-        case _:
-            return ""
-
-
-_REDUCER = re.compile(rf"\b({'|'.join(REDUCERS)})\s+$")
-
-_CHARACTERS = {
-    "'": "strings stand in double quotes",
-    "#": "comments begin with `//`",
-    "&": "write `and`",
-    "|": "write `or`",
-    "!": "write `not`",
-    "^": "a power is `pow(x, y)`",
-    "?": "a choice is `a if condition else b`",
-    "`": "names stand without quotes",
-    "“": 'strings stand in straight quotes: `"…"`',
-    "”": 'strings stand in straight quotes: `"…"`',
-    "·": "write `*`",
-    "×": "write `*`",
-    "≤": "write `<=`",
-    "≥": "write `>=`",
-    "≠": "write `!=`",
-    "→": "write `->`",
-    "∞": "write `inf`",
-    "\u00a0": "this is a no-break space; write an ordinary one",
-}
-
-
 def bad_character(source: Source, offset: int) -> Diagnostic:
     """The error for a character that begins no word."""
     ch = source.text[offset]
@@ -248,12 +163,7 @@ def bad_character(source: Source, offset: int) -> Diagnostic:
         span = Span(source, offset, line_end if line_end >= 0 else len(source.text))
         return problems.OPEN_STRING(span)
     shown = f"`{ch}`" if ch.isprintable() else f"the character U+{ord(ch):04X}"
-    notes = (help_note(_CHARACTERS[ch]),) if ch in _CHARACTERS else ()
-    if ch in "&|":
-        notes = (
-            *notes,
-            help_note("there are no operations on bits; the low ones of an integer are a remainder, `x % 4`"),
-        )
+    notes = (help_note(CHARACTERS.get(ch, "leave it out")),)
     if ch.isalpha():
         notes = (help_note("names are made of the letters a–z and A–Z, digits and `_`"), *notes)
     return problems.NO_MEANING(Span(source, offset, offset + 1), notes, character=shown)

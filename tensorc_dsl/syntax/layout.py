@@ -77,6 +77,29 @@ class Arranged:
                 stack.pop()
         return [self.words.token(k) for k in stack]
 
+    def header(self, n: int) -> frozenset[str]:
+        """The kinds of the words between the innermost brace that is open before word number `n` and what it belongs to."""
+        kinds = self.words.kinds
+        depth = 0
+        for k in range(n - 1, -1, -1):
+            if kinds[k] == "LBRACE":
+                if depth == 0:
+                    return frozenset(kinds[self._begins(k) : k])
+                depth -= 1
+            elif kinds[k] == "RBRACE":
+                depth += 1
+        return frozenset()
+
+    def statement(self, n: int) -> list[Token]:
+        """The words of the statement or the item up to word number `n`, without it."""
+        return [self.words.token(k) for k in range(self._begins(n), n)]
+
+    def _begins(self, n: int) -> int:
+        """The number of the first word of the statement in which word number `n` stands."""
+        kinds = self.words.kinds
+        before = (k for k in range(n - 1, -1, -1) if kinds[k] in ("_NL", "DOC", "LBRACE", "RBRACE"))
+        return next(before, -1) + 1
+
 
 def arrange(words: Words) -> Arranged:
     """The words with each newline that counts as `_NL`, each description as one word, and the kinds of reduction headers."""

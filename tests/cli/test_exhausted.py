@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -18,7 +19,9 @@ from tensorc_dsl.cli.failures import exhausted
         (OSError(errno.EMFILE, "Too many open files"), "open files"),
         (BlockingIOError(errno.EAGAIN, "Resource temporarily unavailable"), "processes or threads"),
         (OSError(errno.ENOMEM, "Cannot allocate memory"), "memory"),
+        (OSError(errno.ENOSPC, "No space left on device"), "room on a disk"),
         (MemoryError(), "memory"),
+        (ImportError("/x/_isl.so: failed to map segment from shared object"), "memory"),
         (RuntimeError("can't start new thread"), "processes or threads"),
     ],
 )
@@ -28,7 +31,24 @@ def test_what_is_used_up(raised: BaseException, what: str) -> None:
     assert found.message == f"the system gives this process no more {what}" and found.notes
 
 
-@pytest.mark.parametrize("raised", [OSError(errno.ENOENT, "gone"), RuntimeError("else"), ValueError("x"), OSError("x")])
+def test_the_reason_of_an_import_that_fails_is_looked_for() -> None:
+    """NumPy and llvmlite raise errors of their own, with a page of advice."""
+    told = ImportError("IMPORTANT: PLEASE READ THIS")
+    told.__cause__ = ImportError("libx.so: cannot allocate memory in static TLS block")
+    assert exhausted(told) is not None
+
+
+@pytest.mark.parametrize(
+    "raised",
+    [
+        OSError(errno.ENOENT, "gone"),
+        RuntimeError("else"),
+        ValueError("failed to map segment"),
+        OSError("x"),
+        ImportError("no module named `x`"),
+        OSError("Could not find/load shared object file 'libllvmlite.so'"),  # where memory is not limited
+    ],
+)
 def test_other_exceptions_are_bugs(raised: BaseException) -> None:
     assert exhausted(raised) is None
 
@@ -50,3 +70,35 @@ def test_a_search_with_too_few_open_files(tmp_path: Path) -> None:
     done = subprocess.run(command, check=False, capture_output=True, text=True, cwd=tmp_path, timeout=120)
     assert done.returncode == 1, done.stderr
     assert "error[E0927]: the system gives this process no more open files" in done.stderr
+
+
+def test_a_search_with_too_little_address_space(tmp_path: Path) -> None:
+    """LLVM cannot be loaded into it."""
+    (tmp_path / "a.tsched").write_text(TASK)
+    limited = (
+        "import resource; resource.setrlimit(resource.RLIMIT_AS, (200 << 20, 200 << 20));"
+        "from tensorc_dsl.cli.main import main; main()"
+    )
+    environment = {**os.environ, "OPENBLAS_NUM_THREADS": "1"}
+    command = [sys.executable, "-c", limited, "run", "a.tsched", "--records", "r.sqlite"]
+    done = subprocess.run(
+        command, check=False, capture_output=True, text=True, cwd=tmp_path, env=environment, timeout=120
+    )
+    assert done.returncode == 1, done.stderr
+    assert "error[E0927]: the system gives this process no more memory" in done.stderr
+    assert "ulimit -v" in done.stderr
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="the system has no device that is always full")
+@pytest.mark.parametrize("words", [["--help"], ["--version"], ["tune", "--help"], ["db", "list", "--help"], ["db"]])
+def test_a_page_of_help_that_cannot_be_printed(words: list[str]) -> None:
+    program = "from tensorc_dsl.cli.main import main; main()"
+    command = [sys.executable, "-c", program, *words]
+    with open("/dev/full", "w") as full:
+        done = subprocess.run(command, check=False, stdout=full, stderr=subprocess.PIPE, text=True, timeout=120)
+    if words == ["db"]:  # a command that is missing: the page is on standard error
+        assert (done.returncode, "Commands:" in done.stderr) == (2, True)
+        return
+    assert done.returncode == 1, done.stderr
+    assert done.stderr.startswith("error[E09"), done.stderr
+    assert "make room" in done.stderr

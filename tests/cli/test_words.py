@@ -42,6 +42,9 @@ def call(*arguments: str, text: str | None = None) -> Result:
         (("Verify",), "Did you mean `verify`?"),
         (("module", "lst"), "Did you mean `list`?"),
         (("module", "q"), "No such command 'q'. There are `list`, `new`, `which`"),
+        (("one.tsched",), "A file is given to a command: `main check one.tsched`"),
+        (("./one",), "A file is given to a command: `main check ./one`"),
+        (("help",), "`main --help` lists the commands"),
         (("tune", "one.tsched", "--trails", "3"), "'--trials'"),
         (("check", "--deny-warning", "x"), "--deny-warnings"),
         (("--colour", "never", "check", "x"), "--color"),
@@ -50,6 +53,20 @@ def call(*arguments: str, text: str | None = None) -> Result:
 def test_the_nearest_word_is_named(folder: Path, words: Sequence[str], said: str) -> None:
     result = call(*words)
     assert (result.exit_code, said in result.stderr) == (2, True), result.stderr
+
+
+@pytest.mark.parametrize(
+    ("target", "said"),
+    [
+        ("cuda", "targets of kind `cuda` are brought by name: `use std.gpu.targets.{sm_80}`, and `--target sm_80`"),
+        ("sm_90", "bring it: `use std.gpu.targets.{sm_90}`"),
+        ("h100", "a file has the targets that it describes or uses: `use std."),
+        ("natve", "did you mean `native`?"),
+    ],
+)
+def test_a_target_that_the_file_lacks(folder: Path, target: str, said: str) -> None:
+    result = call("show", "one.tsched", "--target", target)
+    assert (result.exit_code, said in result.stderr) == (1, True), result.stderr
 
 
 def test_what_is_like_nothing_is_not_guessed() -> None:

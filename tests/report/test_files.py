@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import io
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -151,3 +152,25 @@ def test_reading(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(TschedError, match="0xff at offset 2") as e:
         read_source(path)
     assert code_of(e) == "E0902"
+
+
+TEXT = "compute f(A: f32[N]) -> B: f32[N] { B[i] = A[i] }  // größer\n"
+
+
+@pytest.mark.parametrize("encoding", ["utf-16", "utf-16-le", "utf-16-be", "utf-32", "utf-32-le", "utf-32-be"])
+def test_the_encoding_of_a_text_is_named(tmp_path: Path, encoding: str) -> None:
+    path = tmp_path / "f.tsched"
+    path.write_bytes(TEXT.encode(encoding))
+    with pytest.raises(TschedError) as e:
+        read_source(path)
+    (found,) = e.value.diagnostics
+    said = re.search("text in (UTF-[0-9LBE]+)", found.message)
+    assert found.code == "E0902" and said is not None
+    assert path.read_bytes().decode(said[1]) == TEXT  # `iconv -f` reads it
+
+
+@pytest.mark.parametrize("data", [b"", b"//", b"// \0\0", b"\xef\xbb\xbf// a mark\n", TEXT.encode(), b"a\0b"])
+def test_other_texts_are_in_utf_8(tmp_path: Path, data: bytes) -> None:
+    path = tmp_path / "f.tsched"
+    path.write_bytes(data)
+    read_source(path)

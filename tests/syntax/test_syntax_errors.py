@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
 from tensorc_dsl.diagnostic import Diagnostic, TschedError
+from tensorc_dsl.elaborate.names import FUNCTIONS
 from tensorc_dsl.source import Source
 from tensorc_dsl.syntax import parse as parse_module
 from tensorc_dsl.syntax import tree
 from tensorc_dsl.syntax.format import format_expr
 from tensorc_dsl.syntax.parse import MAX_DEPTH, MAX_FINDINGS, parse
+from tensorc_dsl.syntax.slips import CHARACTERS
 from tests.syntax.trees import items, parse_expr
 
 
@@ -94,9 +98,13 @@ C = "compute c(A: i32[M]) -> B: i32[M] {{ B[i] = {} }}"
 @pytest.mark.parametrize(
     ("text", "help"),
     [
-        (C.format("A[i] >> 2"), "there are no shifts: write `x * 4`, or `x / 4`, which floors on integers"),
-        (C.format("A[i] << 2"), "there are no shifts: write `x * 4`, or `x / 4`, which floors on integers"),
-        (C.format("A[i] & 3"), "there are no operations on bits; the low ones of an integer are a remainder, `x % 4`"),
+        (C.format("A[i] >> 2"), "write `shift_right(x, n)`, or `x / 4`; a quotient of integers is floored"),
+        (C.format("A[i] << 2"), "write `shift_left(x, n)`, or `x * 4`; a quotient of integers is floored"),
+        (C.format("A[i] & 3"), "write `and`; in a compute, `bit_and(x, y)` is of bits"),
+        (C.format("A[i] | 3"), "write `or`; in a compute, `bit_or(x, y)` is of bits"),
+        (C.format("~A[i]"), "in a compute, `bit_not(x)` is of bits"),
+        (C.format("A[i] − 3"), "write `-`"),
+        (C.format("$A[i]"), "leave it out"),
         (C.format("where(A[i] > 0, 1, 0)"), "a choice is `a if condition else b`, or `select(condition, a, b)`"),
         (C.format("sum A[i]"), "say over which indices: `sum[k] …`"),
         (C.format("A[i] // 2"), "`//` begins a comment; a quotient is `/`, which floors on integers"),
@@ -104,10 +112,42 @@ C = "compute c(A: i32[M]) -> B: i32[M] {{ B[i] = {} }}"
             "module m(l) { split(l, [_, n // 2])\n}",
             "`//` begins a comment; a quotient is `/`, which floors on integers",
         ),
+        ("compue f(A: f32[M]) -> B: f32[M] { B[i] = A[i] }", "did you mean `compute`?"),
+        ("def f(A): return A", "a `compute` says what is computed, a `schedule` or a `module` how"),
+        ("from std.cpu import tiling", "names of another file are brought by `use`: `use std.cpu.{name}`"),
+        (
+            "@T.prim_func",
+            "an item begins with its kind: `compute f(A: f32[N]) -> B: f32[N] { … }`, `task small = f(N=64)`",
+        ),
+        ("task t = f(N=4);", "an item ends with its line: leave out the `;`"),
+        ("task t = f(4)", "a task binds sizes by name: `N=4`"),
+        ("task t = f(M=2, 4)", "a task binds sizes by name: `N=4`"),
+        ("task t = f(N=4) with std.cpu.cpu", "bring it by `use std.cpu.{cpu}`, and write `with cpu`"),
+        ("compute f(A: f32[M][K]) -> B: f32[M] { B[i] = 1 }", "all dimensions stand in one pair of brackets: `[M, K]`"),
+        ("compute f(A: f32[M]) -> B: f32[M]: B[i] = A[i]", "a body stands in braces: `{ … }`"),
+        (
+            "compute f(A: f32[M]) -> B: f32[M] { for i in M { B[i] = A[i] } }",
+            "a compute has no loops: `B[i] = …` holds for every `i`, and `sum[k] …` goes over every `k`",
+        ),
+        ("compute f(A: f32[M]) -> B: f32[M] { return A[i] }", "a compute assigns to its outputs: `C[i, j] = …`"),
+        ("module m(b) { lett x = 3 }", "did you mean `let`?"),
+        ("module m(b) { while x { f(b) } }", "there is no `while` in this language"),
+        ("module m(b) { for i in b.loops: f(i) }", "a body stands in braces: `{ … }`"),
     ],
-)
+)  # fmt: skip
 def test_slips_of_other_languages_have_a_repair(text: str, help: str) -> None:
     assert [n.text for d in findings(text) for n in d.notes if n.kind == "help"][-1:] == [help]
+
+
+def test_repairs_name_functions_that_there_are() -> None:
+    said = " ".join(CHARACTERS.values())
+    called = set(re.findall(r"`(\w+)\(", said))
+    assert called and called <= set(FUNCTIONS)
+
+
+def test_a_text_of_zeros_is_no_text_in_utf_8() -> None:
+    (d,) = findings("c\0o\0m\0")
+    assert d.notes[-1].text == "the file is binary, or text in UTF-16: save it as UTF-8"
 
 
 def test_every_item_is_reported() -> None:
