@@ -34,7 +34,10 @@ from tensorc_dsl.validate.validate import Valid, validate
 from tests.codegen.native import check, compiled, program, run
 
 STANDARD: dict[str, Intrinsic] = {
-    i.name: i for name, path in stdlib_files(("intrinsics",)) for i in load_source(Source.read(path, name)).instructions
+    i.name: i
+    for i in load_source(
+        Source("all", "".join(f"use std.intrinsics.{path.stem}\n" for _, path in stdlib_files(("intrinsics",))))
+    ).instructions
 }
 HOST = host_target(1)
 
