@@ -145,9 +145,9 @@ CASES = {
     ),
     "parts of a sum": Case(f"matmul(M=64, N=64, K=16384, {_HALF})", "tensor_core", ("mma",), (), (("in_parts", True),)),
     "a scan by shuffles": Case("cumsum(N=999, M=2)", "default", (r"shfl\.sync\.up",)),
-    "look-back": Case("cumsum(N=100000, M=2)", "default", (r"look_back\(", r"ld\.relaxed\.gpu")),
+    "look-back": Case("cumsum(N=20000, M=2)", "default", (r"look_back\(", r"ld\.relaxed\.gpu")),
     "look-back, f64": Case(
-        "cumsum(N=100000, M=2, T=f64)", "default", (r"look_back\(", r"ld\.acquire\.gpu", r"st\.release\.gpu")
+        "cumsum(N=20000, M=2, T=f64)", "default", (r"look_back\(", r"ld\.acquire\.gpu", r"st\.release\.gpu")
     ),
     "atomic counts": Case("counts(H=256, W=256)", "default", (r"(?:atom|red)\.shared\.add",)),
     "atomic counts in global memory": Case("counts(H=256, W=256)", "default", (r"(?:atom|red)\.global\.add",)),
