@@ -41,6 +41,9 @@ LEAST = 20.0
 SPARE = 30.0
 """The seconds that a part has beyond its share: it looks at its clock between kernels, and one that hangs is ended."""
 
+ENDED = "it was ended before it was done"
+"""What is kept of a part while it runs: all that there is if this command is killed."""
+
 
 @dataclass(frozen=True, slots=True)
 class Ended:
@@ -128,7 +131,7 @@ def _once(now: Ended, seconds: float, command: Command) -> Iterator[Ended]:
                 elif line.startswith("{"):
                     row = msgspec.json.decode(line, type=Row)
                     case = "" if row.case == case else case
-                    now = replace(now, rows=(*now.rows, row), trouble="")
+                    now = replace(now, rows=(*now.rows, row), trouble=ENDED)
                     yield now
             status = process.wait()
         finally:

@@ -137,7 +137,7 @@ COMPARED = {
 
 
 PARTS = {
-    "instructions": Part(instructions, 1.5),
+    "instructions": Part(instructions, 2.5),
     "proofs": Part(proofs, 1.0),
     "torch": Part(torch_beside, 6.0),
     "nvcc": Part(nvcc, 0.5),

@@ -19,6 +19,9 @@ from tensorc_dsl.ir.warp import UNIT, is_tma_store
 MOST_DIMENSIONS = 5
 """The most dimensions of a tensor map."""
 
+LONGEST = 2**31 - 1
+"""The most elements along a dimension whose numbers an instruction can name: they are signed, of 32 bits."""
+
 
 def array_of(i: Intrinsic, match: Match) -> Tile:
     """The operand that is in an array."""
@@ -52,6 +55,11 @@ def no_tensor_map(program: Program, i: Intrinsic, match: Match) -> Mismatch | No
         return Mismatch(
             f"{i.name} takes arrays that have elements, and `{array.name}` may have none",
             f"let its sizes be at least 1, or {other}",
+        )
+    if any((bounds(n, {})[0] or 0) > LONGEST for n in array.shape):
+        return Mismatch(
+            f"{i.name} takes arrays of up to {LONGEST} elements along a dimension, and `{array.name}` has more",
+            "copy by threads",
         )
     if (row := uneven_row(array)) is not None:
         size = array.dtype.bytes

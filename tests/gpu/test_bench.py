@@ -29,9 +29,9 @@ HANGS = "sys.stdout.flush()\nimport time\ntime.sleep(60)"
 
 
 def test_each_part_has_its_share_of_what_is_left() -> None:
-    plan = planned([], 1050.0)
+    plan = planned([], 1150.0)
     assert plan.parts == tuple(PARTS)
-    assert plan.share(0, 1050.0) == pytest.approx(150.0)
+    assert plan.share(0, 1150.0) == pytest.approx(250.0)
     assert plan.share(4, 500.0) == 500.0, "the last part has the rest"
     assert plan.share(1, -5.0) == gpu.LEAST, "a part is tried even if those before it took too long"
     assert planned(["torch", "proofs"], 60.0).parts == ("proofs", "torch")
@@ -67,6 +67,7 @@ def test_a_case_that_ends_its_process_is_wrong_and_the_next_one_runs() -> None:
     assert ended.rows == (Row("a"), Row("b", wrong="it ended the part: an illegal memory access"), Row("c"))
     assert ended.trouble == ""
     assert [[r.case for r in x.rows] for x in told[:2]] == [["a"], ["a", "b"]], "each row is told as it comes"
+    assert all(told[n].trouble for n in range(2)), "a part that is killed now is not one that is done"
 
 
 def test_a_part_that_hangs_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:

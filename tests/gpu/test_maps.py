@@ -87,6 +87,11 @@ def test_a_driver_that_makes_no_map_is_a_fault(monkeypatch: pytest.MonkeyPatch) 
         call(monkeypatch, 1)
 
 
+def test_numbers_of_rows_have_32_bits() -> None:
+    with pytest.raises(KernelFault, match="an array with 2147483648 elements along a dimension"):
+        encode.encoded(6, 2, 1024, (32, 2**31), (64,), (32, 8))
+
+
 ENCODE = """
 #include <stdint.h>
 int cuTensorMapEncodeTiled(void *map, int kind, uint32_t rank, void *address, const uint64_t *sizes, const uint64_t *strides,

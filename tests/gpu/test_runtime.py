@@ -39,6 +39,7 @@ def test_the_gpu_of_the_machine_is_a_target(gpu: Any) -> None:
     [
         ("no pycuda", "PyCUDA is not installed"),
         ("no driver", "NVIDIA's driver is not there (libcuda.so.1: cannot open shared object file"),
+        ("no curand", "PyCUDA cannot be loaded (libcurand.so.10: cannot open shared object file"),
         ("no device", "the driver shows no GPU (cuInit failed: no CUDA-capable device is detected)"),
     ],
 )
@@ -54,11 +55,12 @@ def test_what_is_missing_is_named(said: str, what: str, tmp_path: Path, monkeypa
             package = tmp_path / "pycuda"
             package.mkdir()
             (package / "__init__.py").touch()
-            error = "libcuda.so.1: cannot open shared object file: No such file or directory"
+            library = {"no driver": "libcuda.so.1", "no curand": "libcurand.so.10"}[said]
+            error = f"{library}: cannot open shared object file: No such file or directory"
             (package / "driver.py").write_text(f"raise ImportError({error!r})")
             context = without_pycuda()
     with context:
-        if said == "no driver":
+        if said in ("no driver", "no curand"):
             del sys.modules["pycuda"]
             monkeypatch.syspath_prepend(tmp_path)
         for target in (None, "native-cuda"):

@@ -346,6 +346,10 @@ REFUSED: dict[str, tuple[tuple[tuple[str, str], ...], str]] = {
             " apart"
         ),
     ),
+    "more rows than numbers of 32 bits": (
+        (("A: f16[16, STEPS * COLUMNS]", "A: f16[2147483648, STEPS * COLUMNS]"),),
+        "box takes arrays of up to 2147483647 elements along a dimension, and `A` has more",
+    ),
     "rows that are not adjacent": (
         (("As: f16[16,", "As: f16[32,"), ("As[vi, vk] =", "As[vi * 2, vk] ="), ("As[vi, vk %", "As[vi * 2, vk %")),
         (

@@ -91,7 +91,11 @@ def find() -> Device | Missing:
             "install tensorc-dsl with its extra `cuda`, which compiles PyCUDA with the CUDA toolkit",
         )
     except ImportError as e:
-        return Missing(f"NVIDIA's driver is not there ({e})", "install the driver, or let a container see it")
+        if "libcuda.so" in str(e):
+            return Missing(f"NVIDIA's driver is not there ({e})", "install the driver, or let a container see it")
+        return Missing(
+            f"PyCUDA cannot be loaded ({e})", "build PyCUDA again, with this Python and the CUDA toolkit that is here"
+        )
     try:
         driver.init()
         if not driver.Device.count():

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from functools import cache
 from typing import Any
 
+from tensorc_dsl.affine.tensor_maps import LONGEST
 from tensorc_dsl.backend.cuda.maps import CACHED, MAP_ALIGNMENT, MAP_BYTES
 from tensorc_dsl.backend.protocol import KernelFault
 
@@ -24,6 +25,10 @@ def encoded(
 
     Raises KernelFault if the driver makes none.
     """
+    if max(sizes) > LONGEST:
+        raise KernelFault(
+            f"a tile of an array with {max(sizes)} elements along a dimension has numbers beyond 32 bits", lost=False
+        )
     rank = len(sizes)
     room = ctypes.create_string_buffer(MAP_BYTES + MAP_ALIGNMENT)
     start = ctypes.addressof(room) + -ctypes.addressof(room) % MAP_ALIGNMENT
