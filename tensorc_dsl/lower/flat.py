@@ -17,6 +17,7 @@ from tensorc_dsl.ir.memo import by_identity
 from tensorc_dsl.ir.node import node, replace
 from tensorc_dsl.ir.print import format_expr, format_store
 from tensorc_dsl.ir.program import Intrinsic, LoopKind, Store, map_store
+from tensorc_dsl.ir.warp import LANES
 
 Space = Literal["stack", "shared", "worker"]
 Move = Literal["down", "up", "xor", "lane"]
@@ -122,11 +123,13 @@ class Shuffle:
     """What the lanes of a warp give each other: `body` stores a value, and each lane gets that of another one.
 
     "down" and "up" are so many lanes further or before, itself where that is beyond the warp; "xor" is the lane whose number
-    differs in the bits of `by`; "lane" is the lane of that number. All lanes of a warp run it together.
+    differs in the bits of `by`; "lane" is the lane of that number, in each group of `width` lanes. All lanes of a warp run it
+    together.
     """
 
     move: Move
     by: int
+    width: int
     body: tuple[Flat, ...]
 
 
@@ -262,8 +265,8 @@ def _lines(body: tuple[Flat, ...], pad: str) -> Iterator[str]:
                 yield f"{pad}{intrinsic.name}({', '.join(map(_tile, tiles))}) or {{"
             case Collective(intrinsic=intrinsic, code=code, tile=tile):
                 yield f'{pad}{intrinsic.name}{"" if tile is None else _tma_tile(tile)} by "{code}" {{'
-            case Shuffle(move=move, by=by):
-                yield f"{pad}shuffle {move} {by} {{"
+            case Shuffle(move=move, by=by, width=width):
+                yield f"{pad}shuffle {move} {by}{f' of {width}' * (width < LANES)} {{"
             case _:
                 assert_never(s)
         yield from _lines(s.body, pad + "    ")

@@ -10,6 +10,7 @@ import tensorc_dsl as td
 from tensorc_dsl.api.tasks import Task
 from tensorc_dsl.backend.cuda.lower.lower import lower_device
 from tensorc_dsl.backend.cuda.sass import registers_of, tool
+from tensorc_dsl.measure.emulation import Emulated
 from tensorc_dsl.trace.distribution import Decision
 from tensorc_dsl.trace.handlers import condition
 from tensorc_dsl.trace.trace import Trace
@@ -102,7 +103,7 @@ def online(t: Task, seed: int, **decisions: Decision) -> Trace:
     return trace
 
 
-def check_kernel(t: Task, trace: Trace, products: int) -> None:
+def check_kernel(t: Task, trace: Trace, products: int) -> Emulated:
     kernels = lower_device(trace.program)
     assert len(kernels.kernels) == 1 and not kernels.scratch
     code = ptx(kernels, "sm_80")
@@ -111,13 +112,14 @@ def check_kernel(t: Task, trace: Trace, products: int) -> None:
         assert registers_of(code, "sm_80").spilled == ""
     found = t.emulate(trace)
     assert (found.fault, found.max_error <= 1) == ("", True), trace.text
+    return found
 
 
 @pytest.mark.parametrize("case", CASES if DRAWS > 1 else FEW)
 def test_rows_are_one_kernel(case: str, tmp_path: Path) -> None:
     t = task(tmp_path, CASES[case])
     for seed in range(DRAWS):
-        trace = online(t, seed)
+        trace = online(t, seed, **({"scores": "shared"} if "tensor" in case else {}))
         check_kernel(t, trace, 4 if "tensor" in case else 0)
         assert proof_fault(t.program, trace.program) == ""
 

@@ -320,7 +320,8 @@ def test_what_threads_keep_has_versions_for_the_stages_that_use_it(
 ) -> None:
     text = THROUGH_REGISTERS.replace("STAGES", stage).replace("ORDER", order)
     (k,) = check(parse_program(Source("p.tsched", text))).kernels
-    assert [b.size for b in k.local] == [4 * local] and [b.size for b in k.shared] == [64 * shared]
+    kept = [b for b in k.local if ".version" not in b.name]  # what is chosen among is beside the versions themselves
+    assert [b.size for b in kept] == [4 * local] and [b.size for b in k.shared] == [64 * shared]
 
 
 def test_a_pipeline_inside_of_threads_runs_in_order() -> None:

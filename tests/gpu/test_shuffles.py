@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from dataclasses import replace
 from functools import cache
@@ -164,6 +165,9 @@ def lanes(place: str, dtype: str = "f32") -> str:
     [
         ("vj / 32 * 32 + (vj + 3) % 32", None),  # around the end: two distances
         ("vj / 32 * 32 + 7", "shuffle lane 7"),
+        ("vj / 16 * 16 + 5", "shuffle lane 5 of 16"),
+        ("vj / 4 * 4 + 3", "shuffle lane 3 of 4"),
+        ("vj / 32 * 32 + vj % 32 / 3 * 3", None),  # groups of three lanes
         ("vj / 2 * 2 + 1 - vj % 2", "shuffle xor 1"),
         ("vj / 32 * 32 + 31 - vj % 32", "shuffle xor 31"),
         ("vj", ""),
@@ -179,6 +183,61 @@ def test_lanes_read_any_lane_by_one_shuffle_or_are_refused(place: str, move: str
     (k,) = check(lanes(place))
     text = format_device(lower_device(program(lanes(place))))
     assert (move in text if move else "shuffle" not in text) and not barriers_in(k.body)
+
+
+def test_a_group_of_lanes_is_named_in_ptx_and_in_cuda() -> None:
+    """The bits above the end of a warp say which lanes are a group (PTX ISA 9.2, section 9.7.9.6)."""
+    kernels = lower_device(program(lanes("vj / 4 * 4 + 3")))
+    assert re.search(r"shfl\.sync\.idx\.b32\s+%r\d+, %r\d+, 3, 7199, -1;", ptx(kernels, "sm_80"))  # (32 - 4) << 8 | 31
+    assert "__shfl_sync(0xffffffffu, T[0], 3, 4)" in cuda_text(kernels)
+
+
+ROWS = """
+program p(A: f32[4, 64], C: f32[4, 64]) {
+    buffer T: f32[64] in "warp"
+    bound("block.x") for i in 4 {
+        bound("thread.x") for j in 32 {
+            for r in 2 {
+                block T {
+                    spatial vi in 4 = i; spatial vj in 64 = r * FAR + j
+                    where j % 4 < LANES
+                    T[vj] = A[vi, vj] + 1.0
+                }
+            }
+        }
+        bound("thread.x") for j_1 in 32 {
+            for r_1 in 2 {
+                block C {
+                    spatial vi in 4 = i; spatial vr in 2 = r_1; spatial vl in 32 = j_1
+                    C[vi, vr * 32 + vl] = T[PLACE]
+                }
+            }
+        }
+    }
+}
+"""
+
+
+def rows(place: str, lanes: int = 4, far: int = 32) -> str:
+    return ROWS.replace("PLACE", place).replace("LANES", str(lanes)).replace("FAR", str(far))
+
+
+def test_a_dimension_may_count_lanes_and_what_each_has() -> None:
+    check(rows("vr * 32 + 31 - vl"))
+    assert "shuffle xor 31" in format_device(lower_device(program(rows("vr * 32 + 31 - vl"))))
+
+
+def test_lanes_without_an_element_give_what_nobody_uses() -> None:
+    """One lane of four has an element, and all of these get it."""
+    (k,) = check(rows("vr * 32 + vl / 4 * 4", lanes=1))
+    assert "shuffle lane 0 of 4" in format_device(lower_device(program(rows("vr * 32 + vl / 4 * 4", lanes=1))))
+    assert [b.size for b in k.local if b.name == "T"] == [2]
+
+
+def test_rows_of_a_lane_that_another_lane_has_too_are_refused() -> None:
+    """The second row of a lane begins among the first ones of others, so a step along rows leads to another lane."""
+    with pytest.raises(LowerError, match="no lane has stored it"):
+        lower_device(program(rows("vr * 16 + vl", far=16)))
 
 
 @pytest.mark.parametrize("dtype", ["f64", "i64", "f16", "i8", "u16"])

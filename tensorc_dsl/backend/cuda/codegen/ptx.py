@@ -117,8 +117,10 @@ class _Lanes(DeviceStatements):
 
     def exchange(self, word: str, s: Shuffle) -> str:
         name = f"llvm.nvvm.shfl.sync.{_SHUFFLES[s.move]}.i32"
-        # All lanes take part; the last number is the end of a warp, its beginning for lanes before.
-        args = ("i32 -1", f"i32 {word}", f"i32 {s.by}", f"i32 {0 if s.move == 'up' else LANES - 1}")
+        # All lanes take part; the last number is the end of a warp, its beginning for lanes before, and above it the bits
+        # of a lane's number that say in which group it is (PTX ISA 9.2, section 9.7.9.6: "shfl.sync").
+        groups = (LANES - s.width) << 8
+        args = ("i32 -1", f"i32 {word}", f"i32 {s.by}", f"i32 {groups + (0 if s.move == 'up' else LANES - 1)}")
         self.f.module.declare("i32", name, ("i32",) * 4, "convergent nounwind")
         return self.f.op(f"call i32 @{name}({', '.join(args)})")
 

@@ -93,7 +93,7 @@ class Threads(DeviceStatements):
             case "xor":
                 source = f.op(f"xor i64 %lane, {s.by}")
             case "lane":
-                source = str(s.by)
+                source = f.op(f"add i64 {f.op(f'and i64 %lane, {LANES - s.width}')}, {s.by}")
             case _:
                 assert_never(s.move)
         return f.op(f"load i32, ptr {f.op(f'getelementptr i32, ptr {memory}, i64 {source}')}")

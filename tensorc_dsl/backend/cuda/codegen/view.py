@@ -67,6 +67,7 @@ from tensorc_dsl.ir.expr import (
 from tensorc_dsl.ir.maths import CONDITIONS
 from tensorc_dsl.ir.program import LoopKind, Store
 from tensorc_dsl.ir.reductions import fold_of
+from tensorc_dsl.ir.warp import LANES
 from tensorc_dsl.lower.flat import Alloc, Collective, Flat, If, Instruction, Loop, Move, Parallel, Shuffle, format_shape
 
 _TYPES = {
@@ -213,8 +214,9 @@ def _flat(body: tuple[Flat, ...], pad: str) -> Iterator[str]:
                 yield f"{pad}}}"
             case Collective():
                 yield from _assembly(s, pad)
-            case Shuffle(move=move, by=by, body=(Store(buffer=b, indices=(at,), value=e),)):
-                given = f"__shfl_{_SHUFFLES[move]}sync(0xffffffffu, {_value(e)}, {by})"
+            case Shuffle(move=move, by=by, width=width, body=(Store(buffer=b, indices=(at,), value=e),)):
+                group = f", {width}" * (width < LANES)
+                given = f"__shfl_{_SHUFFLES[move]}sync(0xffffffffu, {_value(e)}, {by}{group})"
                 yield f"{pad}{_name(b)}[{_value(at)}] = ({_TYPES[dtype_of(e).name]}){given};"
             case Shuffle():
                 raise TypeError("a shuffle gives one value")

@@ -35,6 +35,7 @@ from tensorc_dsl.backend.cuda.lower.swizzles import with_swizzles
 from tensorc_dsl.backend.cuda.lower.text import format_device
 from tensorc_dsl.backend.cuda.lower.tma_stores import with_tma_stores
 from tensorc_dsl.backend.cuda.lower.uniform import with_uniform_ends
+from tensorc_dsl.backend.cuda.lower.versions import with_choices
 from tensorc_dsl.backend.llvm.lower.passes import max_step
 from tensorc_dsl.ir.expr import constant
 from tensorc_dsl.ir.program import Block, Buffer, Program, Stmt, walk
@@ -292,6 +293,10 @@ def _known(n: Nest) -> Known:
     return known_of(program, (*program.params, *_globals(program)))
 
 
+def _versions(n: Nest) -> Nest:
+    return replace(n, kernels=tuple(map(with_choices, n.kernels)))
+
+
 def _bodies(n: Nest) -> Nest:
     step = max_step(n.unit.whole)
     for k in n.kernels:
@@ -322,6 +327,7 @@ PASSES = (
     _Pass("waits", _waits, "what runs beside threads is waited for"),
     _Pass("scatter", _scatter, "scattered loops run the iteration that data choose"),
     _Pass("bounds", _bounds, "loops of a thread begin and end where the conditions of their work do"),
+    _Pass("versions", _versions, "what the number of a step chooses of private storage is a choice among registers"),
     _Pass("bodies", _bodies, "vectors of whole lanes, unrolled loops over private buffers"),
     _Pass("swizzles", _swizzles, "elements of swizzled buffers get their places"),
 )

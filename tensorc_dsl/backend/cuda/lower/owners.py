@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tensorc_dsl.affine.form import Ranges
-from tensorc_dsl.affine.simplify import bounds, linear_form, simplify
+from tensorc_dsl.affine.simplify import bounds, conjuncts, linear_form, simplify
 from tensorc_dsl.backend.cuda.lower.axes import Axes
 from tensorc_dsl.backend.cuda.lower.kernels import THREAD, Local
 from tensorc_dsl.backend.cuda.lower.numbers import Numbers, evaluate
@@ -35,7 +35,7 @@ from tensorc_dsl.ir.expr import floordiv as div
 from tensorc_dsl.ir.expr import floormod as mod
 from tensorc_dsl.ir.print import format_expr
 from tensorc_dsl.ir.program import Buffer
-from tensorc_dsl.lower.flat import Flat, If, Loop, LowerError, Store, buffers_of, store_loads
+from tensorc_dsl.lower.flat import Flat, If, Loop, LowerError, Shuffle, Store, buffers_of, store_loads
 from tensorc_dsl.lower.ranges import within
 
 MOST_VALUES = 1 << 16
@@ -45,13 +45,14 @@ MOST_VALUES = 1 << 16
 @dataclass(frozen=True, slots=True)
 class _Access:
     """Subscripts over `thread`, with the ranges of the loops around, the bound loops among them, and the conditions on the
-    thread alone.
+    thread alone. All lanes of a warp give a value to a shuffle, and nobody uses it if the thread has no element.
     """
 
     indices: tuple[Expr, ...]
     ranges: Ranges
     bound: tuple[str, ...]
     conditions: tuple[Expr, ...]
+    gives: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +87,7 @@ def own(body: tuple[Flat, ...], b: Buffer, home: Collection[str], axes: Axes) ->
 
     `home` are the loops each of whose iterations has a buffer of its own. Raises LowerError if two threads touch an element.
     """
-    found = _accesses(body, b.name, axes)
+    found = sorted(_accesses(body, b.name, axes), key=lambda a: a.gives)
     outer = {THREAD, *axes.of_grid, *home}
     split = [_split(a, outer, b.name) for a in found]
     columns = [[parts[d] for _, parts in split] for d in range(len(b.shape))]
@@ -111,21 +112,25 @@ def _accesses(body: tuple[Flat, ...], name: str, axes: Axes) -> list[_Access]:
     out: list[_Access] = []
     values = {v: axes.value(v) for v in axes.loops}
 
-    def go(part: tuple[Flat, ...], ranges: Ranges, bound: tuple[str, ...], met: tuple[Expr, ...]) -> None:
+    def go(
+        part: tuple[Flat, ...], ranges: Ranges, bound: tuple[str, ...], met: tuple[Expr, ...], gives: bool = False
+    ) -> None:
         for s in part:
             if isinstance(s, Store):
                 if name in buffers_of(s):
                     used = [s.indices] if s.buffer == name else []
                     used += [x.indices for x in store_loads(s) if x.buffer == name]
-                    out.extend(_Access(tuple(substitute(i, values) for i in u), ranges, bound, met) for u in used)
+                    out.extend(
+                        _Access(tuple(substitute(i, values) for i in u), ranges, bound, met, gives) for u in used
+                    )
             elif isinstance(s, Loop):
                 inner = (*bound, s.var) if s.var in axes.loops else bound
                 go(s.body, within(ranges, s), inner, met)
             elif isinstance(s, If):
-                condition = substitute(s.cond, values)
-                go(s.body, ranges, bound, (*met, condition) if _is_of_thread(condition) else met)
+                conditions = (substitute(c, values) for c in conjuncts(s.cond))
+                go(s.body, ranges, bound, (*met, *filter(_is_of_thread, conditions)))
             else:
-                go(s.body, ranges, bound, met)
+                go(s.body, ranges, bound, met, isinstance(s, Shuffle))
 
     go(body, {THREAD: (0, axes.threads - 1)}, (), ())
     return out
@@ -199,7 +204,7 @@ def _parts_of_threads(
     parts = [np.zeros(axes.threads, np.int64) for _ in b.shape]
     known: dict[frozenset[tuple[Expr, int]], Numbers] = {}  # most accesses have the same part
     for n, (a, terms) in enumerate(zip(found, around, strict=True)):
-        own = _runs(a, axes)
+        own = _runs(a, axes) & on if a.gives else _runs(a, axes)
         for d, x in enumerate(terms):
             key = frozenset(x.items())
             if key not in known:

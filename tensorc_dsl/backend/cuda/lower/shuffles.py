@@ -4,6 +4,9 @@ The lane that stores an element of a buffer in "warp" has it. A lane that reads 
 which all lanes of the warp run together, whether they use the value or not. So a shuffle stands outside of all conditions
 that differ between threads, and only what uses its value is inside. Which lane has an element is counted for all
 threads of a block. Apart from that such a buffer is private to threads like a "local" one.
+
+A dimension may count lanes and, in steps that lead to no other lane, what a lane has itself: rows `r * 8 + lane / 4` of a
+fragment.
 """
 
 from __future__ import annotations
@@ -21,7 +24,20 @@ from tensorc_dsl.backend.cuda.lower.axes import Axes
 from tensorc_dsl.backend.cuda.lower.kernels import THREAD, Local
 from tensorc_dsl.backend.cuda.lower.numbers import Numbers, evaluate
 from tensorc_dsl.backend.cuda.lower.owners import of_block, of_threads, running
-from tensorc_dsl.ir.expr import ZERO, Expr, Load, constant, free_vars, index, loads, substitute, transform
+from tensorc_dsl.ir.expr import (
+    ZERO,
+    Expr,
+    Load,
+    Var,
+    add,
+    constant,
+    free_vars,
+    index,
+    loads,
+    mul,
+    substitute,
+    transform,
+)
 from tensorc_dsl.ir.print import format_expr, format_store
 from tensorc_dsl.ir.program import Buffer, Store, map_store
 from tensorc_dsl.ir.warp import LANES
@@ -29,6 +45,9 @@ from tensorc_dsl.lower.flat import Flat, If, Loop, LowerError, Move, Shuffle, st
 from tensorc_dsl.lower.ranges import within
 
 SCOPE = "warp"
+
+WIDTHS = (16, 8, 4, 2)
+"""The lanes of a group in which each gets what one of them has, where the whole warp is no such group."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,12 +63,20 @@ class _Place:
 
 @dataclass(frozen=True, slots=True)
 class _Owner:
-    """A store of a buffer, whose threads have its elements: the subscripts, and of each thread that runs it the values of
-    those that depend on the thread."""
+    """A store of a buffer, whose threads have its elements: the numbers of the subscripts that depend on the thread, these
+    subscripts, and of each thread that runs it the values of their parts that do.
 
-    indices: tuple[Expr, ...]
+    What loops of a thread add to such a part is its own: that no two threads touch an element is counted later (`own`).
+    """
+
     lanes: tuple[int, ...]
+    parts: tuple[_Part, ...]
     threads: Mapping[tuple[int, ...], int]
+
+    def moves_lane(self, d: int, step: int, count: int) -> bool:
+        """Whether so many steps along a subscript lead from what one thread has to what another one has."""
+        values = {key[self.lanes.index(d)] for key in self.threads}
+        return any(v + k * step in values for v in values for k in range(1, count))
 
 
 def shuffled(body: tuple[Flat, ...], buffers: Mapping[str, Buffer], axes: Axes) -> tuple[tuple[Flat, ...], list[Local]]:
@@ -87,6 +114,24 @@ def _shuffles(s: Flat) -> bool:
 
 
 @dataclass(frozen=True, slots=True)
+class _Part:
+    """A subscript in two parts: what depends on the thread, with its value in each, and what is the same in all of them."""
+
+    numbers: Numbers
+    of_thread: Expr
+    rest: Expr
+    of_block: Mapping[Expr, int]
+    """Of the rest what depends on the block."""
+
+
+def _sum(terms: Mapping[Expr, int], first: int) -> Expr:
+    total: Expr = index(first)
+    for atom, factor in terms.items():
+        total = add(total, mul(atom, index(factor)))
+    return total
+
+
+@dataclass(frozen=True, slots=True)
 class _Maker:
     axes: Axes
     buffers: Mapping[str, Buffer]
@@ -103,16 +148,11 @@ class _Maker:
 
     def _owner(self, s: Store, at: _Place) -> _Owner:
         indices = tuple(substitute(i, self._values()) for i in s.indices)
-        parts = [self._part(e, at) for e in indices]
         lanes = tuple(d for d, e in enumerate(indices) if THREAD in free_vars(e))
-        for d in lanes:
-            if any(v in at.ranges for atom in parts[d][1] for v in free_vars(atom)):
-                raise LowerError(
-                    f'`{s.buffer}` is in "warp", and `{format_expr(indices[d])}` does not say which lane has an element: a'
-                    " loop inside of the thread counts lanes; give it a dimension of its own"
-                )
+        found = [self._part(indices[d], at) for d in lanes]
         rows = np.flatnonzero(self._active(at))
-        return _Owner(indices, lanes, {tuple(int(parts[d][0][t]) for d in lanes): int(t) for t in rows})
+        threads = {tuple(int(p.numbers[t]) for p in found): int(t) for t in rows}
+        return _Owner(lanes, tuple(found), threads)
 
     def run(self, body: tuple[Flat, ...], at: _Place) -> Iterator[Flat]:
         """The statements with shuffles."""
@@ -123,7 +163,7 @@ class _Maker:
                 yield s
             elif isinstance(s, Loop) and constant(s.end) == 0:
                 continue  # in a loop without iterations no lane has stored what is read
-            elif isinstance(s, Loop) and s.var not in self.axes.loops and s.var in self._counting_lanes(s):
+            elif isinstance(s, Loop) and s.var not in self.axes.loops and self._counts_lanes(s, at):
                 for k in range(_count(s)):
                     yield from self.run(tuple(substituted(x, {s.var: index(k)}) for x in s.body), at)
             elif isinstance(s, If):
@@ -161,16 +201,31 @@ class _Maker:
             case _:
                 return at
 
-    def _counting_lanes(self, loop: Loop) -> frozenset[str]:
-        """The variables in subscripts of reads that say which lane has an element."""
-        found = (x for s in stores(loop.body) for x in store_loads(s) if x.buffer in self.owners)
-        return frozenset(v for x in found for d in self.owners[x.buffer].lanes for v in free_vars(x.indices[d]))
+    def _counts_lanes(self, loop: Loop, at: _Place) -> bool:
+        """Whether the variable of a loop says which lane has what is read in it."""
+        inner = self._inside(loop, at)
+        return any(self._counts_in(s, loop, inner) for s in loop.body)
 
-    def _part(self, e: Expr, at: _Place) -> tuple[Numbers, dict[Expr, int]]:
-        """The value of a subscript in each thread, without the part that is the same in all of them, and that part."""
+    def _counts_in(self, s: Flat, loop: Loop, at: _Place) -> bool:
+        if not isinstance(s, Store):
+            return any(self._counts_in(x, loop, self._inside(s, at)) for x in s.body)
+        for x in store_loads(s):
+            owner = self.owners.get(x.buffer)
+            for d in () if owner is None else owner.lanes:
+                terms, _ = linear_form(substitute(x.indices[d], self._values()), at.ranges)
+                mine = {atom: step for atom, step in terms.items() if loop.var in free_vars(atom)}
+                step, count = mine.pop(Var(loop.var), 0), constant(loop.end)
+                if mine or (step and (count is None or (owner is not None and owner.moves_lane(d, step, count)))):
+                    return True
+        return False
+
+    def _part(self, e: Expr, at: _Place) -> _Part:
         terms, first = linear_form(e, at.ranges)
         rest = {x: n for x, n in terms.items() if THREAD not in free_vars(x)}
-        return of_threads({x: n for x, n in terms.items() if x not in rest}, self.axes.threads) + first, rest
+        mine = {x: n for x, n in terms.items() if x not in rest}
+        numbers = of_threads(mine, self.axes.threads) + first
+        of_block = {x: n for x, n in rest.items() if free_vars(x).isdisjoint(at.ranges)}
+        return _Part(numbers, _sum(mine, first), _sum(rest, 0), of_block)
 
     def _active(self, at: _Place) -> NDArray[np.bool_]:
         """The threads that run a statement, as far as their numbers say so."""
@@ -216,7 +271,7 @@ class _Maker:
 
         yield map_store(s, lambda e: transform(e, here))
 
-    def _move(self, s: Store, x: Load, at: _Place) -> tuple[Load, tuple[Move, int] | None]:
+    def _move(self, s: Store, x: Load, at: _Place) -> tuple[Load, tuple[Move, int, int] | None]:
         """What a thread has itself of what it reads, and the shuffle by which it gets another one's, if there is one."""
         owner = self.owners[x.buffer]
         indices = tuple(substitute(i, self._values()) for i in x.indices)
@@ -224,16 +279,17 @@ class _Maker:
             if d not in owner.lanes and THREAD in free_vars(e):
                 raise self._refused(s, x, "one lane has what is read of several")
         parts = [self._part(indices[d], at) for d in owner.lanes]
-        theirs = [self._part(owner.indices[d], at) for d in owner.lanes]
-        if any(mine[1] != other[1] for mine, other in zip(parts, theirs, strict=True)):
+        if any(mine.of_block != other.of_block for mine, other in zip(parts, owner.parts, strict=True)):
             raise self._refused(s, x, "which lane has it is not known")
         rows = np.flatnonzero(self._active(at) & self._reading(s, x))
-        keys = [tuple(int(p[0][t]) for p in parts) for t in rows]
+        keys = [tuple(int(p.numbers[t]) for p in parts) for t in rows]
         if any(key not in owner.threads for key in keys):
             raise self._refused(s, x, "no lane has stored it")
         sources = np.array([owner.threads[key] for key in keys], np.int64)
-        own = Load(x.buffer, tuple(o if d in owner.lanes else i for d, (o, i) in
-                                   enumerate(zip(owner.indices, indices, strict=True))), x.dtype)  # fmt: skip
+        given = dict(
+            zip(owner.lanes, (add(o.of_thread, p.rest) for o, p in zip(owner.parts, parts, strict=True)), strict=True)
+        )
+        own = Load(x.buffer, tuple(given.get(d, i) for d, i in enumerate(indices)), x.dtype)
         if not len(rows) or np.array_equal(sources, rows):
             return own, None
         if np.any(sources // LANES != rows // LANES):
@@ -245,7 +301,11 @@ class _Maker:
         }  # fmt: skip
         for move, by in by_move.items():
             if by[0] >= 0 and np.all(by == by[0]):
-                return own, (move, int(by[0]))
+                return own, (move, int(by[0]), LANES)
+        for width in (w for w in WIDTHS if np.array_equal(sources // w, rows // w)):
+            by = sources % width
+            if np.all(by == by[0]):
+                return own, ("lane", int(by[0]), width)
         raise self._refused(s, x, "its lanes are at several distances")
 
     def _refused(self, s: Store, x: Load, why: str) -> LowerError:

@@ -1,0 +1,117 @@
+"""Scores of attention in fragments: each warp has whole rows, reduces them by shuffles, and multiplies what it has."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from tensorc_dsl.api.tasks import Task
+from tensorc_dsl.backend.cuda.emulate import emulation
+from tensorc_dsl.backend.cuda.lower.kernels import Device, DeviceProgram, Local, Nested, Phase, barriers_in
+from tensorc_dsl.backend.cuda.lower.lower import lower_device
+from tensorc_dsl.backend.cuda.lower.text import format_device
+from tensorc_dsl.ir.program import Store
+from tensorc_dsl.lower.flat import Flat, Shuffle
+from tensorc_dsl.measure.emulation import emulate
+from tensorc_dsl.trace.distribution import Decision
+from tensorc_dsl.trace.trace import Trace
+from tests.gpu.kernels import DRAWS, ptx
+from tests.gpu.test_online import check_kernel, online, task
+from tests.programs import proof_fault
+
+CASES: Mapping[str, tuple[str, dict[str, Decision]]] = {
+    "one step of two warps": ("half(B=1, H=2, M=32, N=64, D=32, E=16) with tensor_rows", {"length": 32}),
+    "copies run ahead": (
+        "half(B=1, H=1, M=32, N=96, D=16, E=32) with tensor_rows",
+        {"length": 32, "ahead": 2, "width_1": 8, "width_2": 8, "width_3": 8},
+    ),
+    "bf16": ("half(B=2, H=1, M=16, N=32, D=16, E=16, T=bf16) with tensor_rows", {}),
+    "primes": ("half(B=1, H=2, M=17, N=96, D=19, E=16) with tensor_rows", {"tall": 2}),
+    "the last rows in part": ("half(B=1, H=1, M=37, N=48, D=16, E=16) with tensor_rows", {"tall": 1, "width": 64}),
+    "a mask": ("causal(M=64, N=64, D=16, E=16) with tensor_rows", {}),
+    "a mask, primes, bf16": ("causal(M=37, N=96, D=11, E=16, T=bf16) with tensor_rows", {"tall": 1}),
+    "64 numbers of a head, a mask": ("causal(M=32, N=128, D=64, E=64) with tensor_rows", {"length": 64}),
+    "128 numbers of a head": ("half(B=1, H=1, M=33, N=96, D=128, E=128, T=bf16) with tensor_rows", {"length": 32}),
+}
+
+
+def in_fragments(t: Task, seed: int, **decisions: Decision) -> Trace:
+    return online(t, seed, scores="fragments", **decisions)
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_scores_stay_in_registers(case: str, tmp_path: Path) -> None:
+    """Nothing but copies of the inputs is in shared memory, and reading them has no conflicts."""
+    text, decisions = CASES[case]
+    t = task(tmp_path, text)
+    for seed in range(DRAWS):
+        trace = in_fragments(t, seed, **decisions)
+        found = check_kernel(t, trace, 4)
+        (k,) = lower_device(trace.program).kernels
+        assert {b.name.split("_")[0] for b in k.shared} == {"Q", "K", "V"}
+        loads = [x for c in found.counts for x in c.traffic if x.shared and not x.write]
+        assert loads and all(x.moves == x.least for x in loads)
+        if "causal" not in text:  # terms behind a mask are all equal, and are not matched one to one
+            assert proof_fault(t.program, trace.program) == ""
+
+
+def test_warps_wait_for_copies_alone(tmp_path: Path) -> None:
+    text, decisions = CASES["copies run ahead"]
+    t = task(tmp_path, text)
+    kernels = lower_device(in_fragments(t, 0, **decisions).program)
+    (k,) = kernels.kernels
+    assert barriers_in(k.body) == 1 and not k.notes
+    lowered = format_device(kernels)
+    assert re.search(r"U_part\[.*f32\(e_run\[", lowered)  # the left operand is where the exponentials were stored
+    assert lowered.count("shuffle down") == 4 and lowered.count("shuffle lane 0 of 4") == 4
+    assert ptx(kernels, "sm_80").count("ldmatrix") == 2 * 1 + 2 + 2 * 2  # scores: both operands; then values alone
+
+
+def test_what_no_fragment_holds_is_in_shared_memory(tmp_path: Path) -> None:
+    """Sums of columns that are no whole instructions, one row alone, and more steps than are folded."""
+    for text in ("M=17, N=96, D=19, E=11", "M=1, N=48, D=16, E=16", "M=16, N=592, D=16, E=16"):
+        t = task(tmp_path, f"half(B=1, H=1, {text}) with tensor_rows")
+        trace = online(t, 0, length=16) if "592" in text else online(t, 0)
+        assert 'scores ~ sample_categorical(["shared"])' in trace.text
+
+
+def changed(p: DeviceProgram, wanted: str, by: Mapping[str, object]) -> DeviceProgram:
+    """The kernels with other shuffles in the place of those of one kind."""
+
+    def flat(s: Flat) -> Flat:
+        if isinstance(s, Store):
+            return s
+        s = replace(s, body=tuple(map(flat, s.body)))
+        return replace(s, **by) if isinstance(s, Shuffle) and s.move == wanted else s
+
+    def device(s: Device) -> Device:
+        if isinstance(s, Nested):
+            return replace(s, body=tuple(map(device, s.body)))
+        return replace(s, body=tuple(map(flat, s.body))) if isinstance(s, Phase) else s
+
+    return replace(p, kernels=tuple(replace(k, body=tuple(map(device, k.body))) for k in p.kernels))
+
+
+@pytest.mark.parametrize(
+    ("move", "by"), [("lane", {"width": 8}), ("lane", {"by": 1}), ("lane", {"width": 32}), ("down", {"by": 4})]
+)
+def test_seeded_faults_of_shuffles_are_caught(move: str, by: Mapping[str, object], tmp_path: Path) -> None:
+    text, decisions = CASES["one step of two warps"]
+    t = task(tmp_path, text)
+    kernels = lower_device(in_fragments(t, 0, **decisions).program)
+    assert emulate(t.program, emulation(kernels)).fault == ""
+    assert emulate(t.program, emulation(changed(kernels, move, by))).fault != ""
+
+
+def test_steps_choose_among_registers(tmp_path: Path) -> None:
+    """The maximum before and the one so far are two registers of each row."""
+    t = task(tmp_path, "half(B=1, H=1, M=16, N=80, D=16, E=16) with tensor_rows")
+    kernels = lower_device(in_fragments(t, 0, length=16, tall=1).program)
+    (k,) = kernels.kernels
+    assert Local("m_run", k.local[0].dtype, 4) in k.local
+    lowered = format_device(kernels)
+    assert not re.search(r"\bm_run\[[^\]]*\bp\b", lowered) and "% 2" in lowered
