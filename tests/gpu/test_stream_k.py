@@ -10,7 +10,7 @@ import pytest
 
 import tensorc_dsl as td
 from tensorc_dsl.api.tasks import Task
-from tensorc_dsl.backend.cuda.lower.kernels import Barrier, DeviceKernel, DeviceProgram, Steps, collectives_in, inside
+from tensorc_dsl.backend.cuda.lower.kernels import DeviceKernel, DeviceProgram, Steps, collectives_in, inside
 from tensorc_dsl.backend.cuda.lower.lower import lower_device
 from tensorc_dsl.backend.cuda.model.time import estimates
 from tensorc_dsl.backend.cuda.sass import registers_of, tool
@@ -75,8 +75,8 @@ def check(t: Task, trace: Trace, cores: int) -> DeviceProgram:
 
 
 def main(found: DeviceProgram) -> DeviceKernel:
-    """The kernel that computes parts: the only one whose threads share what they copy."""
-    return next(k for k in found.kernels if any(isinstance(s, Barrier) for s in inside(k.body)))
+    """The kernel that computes parts: the only one that copies to shared memory."""
+    return next(k for k in found.kernels if k.shared)
 
 
 @pytest.mark.parametrize("case", SIZES)
