@@ -167,7 +167,11 @@ schedules: $(VENV)/.dev ## Random steps of every primitive on small programs, ea
 
 .PHONY: nests
 nests: $(VENV)/.dev ## Random steps on random loops that are written out, which no compute gives (SEED=0 COUNT=300)
-	$(BIN)/python -m bench.schedules --nests --seed $(SEED) --count $(COUNT) --jobs $(THREADS)
+	$(BIN)/python -m bench.schedules --kind nests --seed $(SEED) --count $(COUNT) --jobs $(THREADS)
+
+.PHONY: behind
+behind: $(VENV)/.dev ## Random steps behind the schedules on pages of tests, or those with a step AIM="split_scan …" (COUNT=300)
+	$(BIN)/python -m bench.schedules --kind pages --aim $(AIM) --seed $(SEED) --count $(COUNT) --jobs $(THREADS)
 
 .PHONY: computes
 computes: $(VENV)/.dev ## Random computes, run in each way, against what the language's pages say they mean (COUNT=300)

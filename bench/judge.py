@@ -10,16 +10,20 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from bench.bound import run_both
+from bench.emulated import emulated, is_bound
+from tensorc_dsl.backend.cuda.lower.lower import lower_device
 from tensorc_dsl.backend.llvm.codegen.compile import Compiled, compile_kernel
 from tensorc_dsl.backend.llvm.lower.passes import lower_cpu
 from tensorc_dsl.backend.llvm.runtime.doorway import prepared
 from tensorc_dsl.backend.llvm.runtime.kernel import NativeKernel, load
 from tensorc_dsl.diagnostic import render
 from tensorc_dsl.ir.arrays import Array, stored_dtype, widen
+from tensorc_dsl.ir.dtypes import DType
 from tensorc_dsl.ir.parse import parse_program
 from tensorc_dsl.ir.print import format_program
 from tensorc_dsl.ir.program import Program
 from tensorc_dsl.ir.verify import verify
+from tensorc_dsl.lower.flat import LowerError
 from tensorc_dsl.machine.host import host_target
 from tensorc_dsl.measure.check import compare
 from tensorc_dsl.measure.guarded import Guarded, frozen, poison
@@ -73,7 +77,7 @@ class Judge:
             self.expected, self.allowed = bounded(self.original, self.inputs)
         else:
             self.expected = interpret(self.original, self.inputs)
-            self.allowed = {name: np.zeros(a.shape) for name, a in self.expected.items()}
+            self.allowed = {n: _rounding(self.original.buffer(n).dtype, a) for n, a in self.expected.items()}
 
     def judge(self, scheduled: Program, native: bool = False, proved: bool = True) -> Verdict:
         """The first rule that the program breaks: as machine code where `native`, and by its proof where `proved`. An
@@ -87,6 +91,8 @@ class Judge:
             checks.append(("proof", self.proof))
         if native:
             checks.append(("machine code", lambda p: self.ran(p, compile_kernel(lower_cpu(p), host_target(2), 2))))
+            if is_bound(scheduled):
+                checks.append(("emulation", self._emulated))
         for kind, check in checks:
             try:
                 fault = check(scheduled)
@@ -137,6 +143,16 @@ class Judge:
         kernel = load(compiled)
         return isolated(lambda: self._run(scheduled, kernel))
 
+    def _emulated(self, scheduled: Program) -> str:
+        """What is wrong with the results in the emulation of a GPU, if it has code for the program."""
+        try:
+            device = lower_device(scheduled)
+        except LowerError:
+            return ""
+        fault, found = emulated(device, scheduled, self.inputs)
+        faults = [fault, *(self._compared(outputs) for outputs in found)]
+        return next((f for f in faults if f), "")
+
     def _run(self, scheduled: Program, kernel: NativeKernel) -> str:
         """The kernel's results, in memory that ends at unreadable pages."""
         outs = {
@@ -156,6 +172,12 @@ class Judge:
 
 
 UNPROVED = "unproved: "
+
+
+def _rounding(dtype: DType, values: Array) -> Array:
+    """The errors that the rounding of a few terms explains: none of integers."""
+    share = {8: 0.5, 16: 0.05, 32: 1e-5, 64: 1e-12}[dtype.bits] if dtype.is_float else 0.0
+    return share * (1 + np.abs(np.asarray(values, np.float64)))
 
 
 def isolated(what: Callable[[], str]) -> str:

@@ -1,11 +1,13 @@
 """Random schedules of small programs of odd sizes: `python -m bench.schedules --seed 1 --count 20000 --jobs 2`.
 
-The programs are those of computes, or with `--nests` loops that are written out (`random_nests`).
+The programs are those of computes, or with `--kind nests` loops that are written out (`random_nests`), or with `--kind
+pages` what the schedules on pages of tests make of theirs (`scheduled_pages`): steps on what steps that rarely apply have
+made. `--aim NAME` takes sections with a step of that primitive.
 
 A schedule is a sequence of steps of random primitives with random arguments of the right kinds. Either a step is refused,
 with a refusal that its primitive declares, or the program after it is right: well formed, the same when printed and parsed,
-equal to the reference in every order of the loops that run at once, and proved so by `validate.validate`. Every NATIVE-th
-is compiled and run. Failures are reduced to few steps and written to build/schedules/.
+equal to the reference in every order of the loops that run at once, and proved so by `validate.validate`. Some are compiled
+and run. Failures are reduced to few steps and written to build/schedules/.
 """
 
 from __future__ import annotations
@@ -21,18 +23,20 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from multiprocessing import get_context
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, Literal, cast, get_args
 
 from bench.judge import Judge, Verdict
 from bench.random_nests import random_nests
 from bench.random_programs import computes, random_program
 from bench.random_steps import NothingToName, Step, random_step, random_way
+from bench.scheduled_pages import random_start, scheduled
 from tensorc_dsl.diagnostic import render
 from tensorc_dsl.interp.record import Recorder
 from tensorc_dsl.interp.values import OpenFactor, ProgramRef, Value
+from tensorc_dsl.ir.bind import bind
 from tensorc_dsl.ir.print import format_program
 from tensorc_dsl.ir.program import Program
 from tensorc_dsl.schedule.primitives import PRIMITIVES
@@ -44,10 +48,10 @@ from tensorc_dsl.source import Span
 OUT = Path("build/schedules")
 BATCH = 20
 """Schedules that a process is given at a time."""
-NATIVE = 10
-NESTS_NATIVE = 3
-PROVED = 8
-"""Of loops that are written out, every so manyth: a proof takes far longer than a step."""
+NATIVE: dict[Kind, int] = {"computes": 10, "nests": 3, "pages": 3}
+"""Every so manyth is compiled and run."""
+PROVED: dict[Kind, int] = {"computes": 1, "nests": 8, "pages": 4}
+"""Every so manyth is proved: of loops that are written out, a proof takes far longer than a step."""
 STEPS = (1, 9)
 """Accepted steps of a schedule."""
 ENDLESS = 300
@@ -60,16 +64,39 @@ class Internal(Exception):
     """A step raised what is no refusal of its primitive; the text is what it raised."""
 
 
-@dataclass(frozen=True, slots=True)
-class Failure:
-    """A schedule that went wrong: `kind` as in `Verdict`, or "step" where a step raised what it must not.
+Kind = Literal["computes", "nests", "pages"]
 
-    `task` is empty for a program that no compute gives.
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """The schedules of these numbers; of pages, those with a step of one of the primitives `aims`, if there are any."""
+
+    seed: int
+    numbers: range
+    kind: Kind = "computes"
+    aims: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class First:
+    """What steps are drawn for: the program `start`, which computes what `original` does.
+
+    `task` is its line if a compute of `schedules.tsched` gives it; `page` names the section of a page that made `start`.
     """
 
-    number: int
-    task: str
     original: Program
+    start: Program
+    stages: bool
+    task: str = ""
+    page: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """A schedule that went wrong: `kind` as in `Verdict`, or "step" where a step raised what it must not."""
+
+    number: int
+    first: First
     steps: tuple[Step, ...]
     kind: str
     fault: str
@@ -112,13 +139,27 @@ def applied(program: Program, step: Step) -> Program:
         raise Internal(traceback.format_exc()) from None
 
 
-def schedule(
-    seed: int, number: int, tally: Tally, compute: str | None = None, native: bool = False, nests: bool = False
-) -> None:
+def drawn(rng: random.Random, batch: Batch) -> First:
+    """A program of the kind that the batch is of."""
+    match batch.kind:
+        case "computes":
+            program, task = random_program(rng)
+            return First(program, program, True, task)
+        case "nests":
+            program = random_nests(rng)
+            return First(program, program, False)
+        case "pages":
+            page = random_start(rng, batch.aims)
+            original, start = scheduled(page.text, page.steps)
+            sizes = {d.name: rng.randint(d.low, min(d.high or d.low + 12, d.low + 12)) for d in original.dims}
+            return First(bind(original, sizes), bind(start, sizes), page.is_compute, page=page.name)
+
+
+def schedule(batch: Batch, number: int, tally: Tally) -> None:
     """Make the schedule of that number, judge it, and count what happened."""
-    rng = random.Random(f"{seed}/{number}")
-    original, task = (random_nests(rng), "") if nests else random_program(rng, compute)
-    program, steps = original, list[Step]()
+    rng = random.Random(f"{batch.seed}/{number}")
+    first = drawn(rng, batch)
+    program, steps = first.start, list[Step]()
     wanted = rng.randint(*STEPS)
     tally.schedules += 1
     for _ in range(wanted * TRIES):
@@ -134,18 +175,21 @@ def schedule(
                 tally.refused[step.name, e.refusal.code] += 1
                 continue
             except Internal as e:
-                tally.failures.append(Failure(number, task, original, (*steps, step), "step", str(e)))
+                tally.failures.append(Failure(number, first, (*steps, step), "step", str(e)))
                 return
             tally.accepted[step.name] += 1
             steps.append(step)
         if len(steps) >= wanted:
             break
-    verdict = Judge(original, number, stages=not nests).judge(program, native, proved=not nests or number % PROVED == 0)
+    native = number % NATIVE[batch.kind] == 0
+    verdict = Judge(first.original, number, first.stages).judge(
+        program, native, proved=number % PROVED[batch.kind] == 0
+    )
     tally.natives += native
     if verdict.unproved:
         tally.unproved.append((verdict.unproved, number))
     if verdict.kind:
-        tally.failures.append(Failure(number, task, original, tuple(steps), verdict.kind, verdict.fault))
+        tally.failures.append(Failure(number, first, tuple(steps), verdict.kind, verdict.fault))
 
 
 # --- what went wrong --------------------------------------------------------------------------------------------------
@@ -153,7 +197,7 @@ def schedule(
 
 def ending(failure: Failure, steps: Sequence[Step]) -> Verdict:
     """How the steps end; those that are refused are left out."""
-    program = failure.original
+    program = failure.first.start
     for step in steps:
         try:
             program = applied(program, step)
@@ -161,7 +205,7 @@ def ending(failure: Failure, steps: Sequence[Step]) -> Verdict:
             continue
         except Internal as e:
             return Verdict("step", str(e))
-    return Judge(failure.original, failure.number, stages=bool(failure.task)).judge(program, native=True)
+    return Judge(failure.first.original, failure.number, failure.first.stages).judge(program, native=True)
 
 
 def smallest(failure: Failure) -> Failure:
@@ -174,14 +218,15 @@ def smallest(failure: Failure) -> Failure:
             steps, fault = fewer, verdict.fault
         else:
             at += 1
-    return Failure(failure.number, failure.task, failure.original, tuple(steps), failure.kind, fault)
+    return replace(failure, steps=tuple(steps), fault=fault)
 
 
 def written(failure: Failure) -> str:
     """The schedule as a file: the computes and the task, or the program; the steps; what is wrong, and the program after
     them, as comments.
     """
-    program, recorder = failure.original, Recorder()
+    first = failure.first
+    program, recorder = first.start, Recorder()
     recorder.start(program)
     span = Span(computes().source, 0, 0)
     for step in failure.steps:
@@ -198,12 +243,13 @@ def written(failure: Failure) -> str:
             break
         recorder.step(text, rewrite.results, span)
         program = rewrite.program
-    compute = failure.original.name
-    given = f"{computes().source.text}\n{failure.task}" if failure.task else format_program(failure.original)
+    given = f"{computes().source.text}\n{first.task}" if first.task else format_program(first.start)
     body = "".join(f"    {line}\n" for line in recorder.lines)
-    notes = "\n".join([f"{failure.kind}: {failure.fault}", "", format_program(program)])
+    notes = "\n".join(
+        [*([first.page] if first.page else []), f"{failure.kind}: {failure.fault}", "", format_program(program)]
+    )
     comment = "".join(f"// {line}".rstrip() + "\n" for line in notes.splitlines())
-    return f"{given}\n\nschedule it for {compute} {{\n{body}}}\n\n{comment}"
+    return f"{given}\n\nschedule it for {first.start.name} {{\n{body}}}\n\n{comment}"
 
 
 def _value(argument: Any, inside: bool = False) -> Value:
@@ -219,27 +265,20 @@ def _value(argument: Any, inside: bool = False) -> Value:
 # --- many of them -----------------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
-class Batch:
-    seed: int
-    numbers: range
-    nests: bool = False
-
-
 def run(batch: Batch) -> Tally:
     """The schedules of these numbers; failures as short as can be."""
     tally = Tally()
     for n in batch.numbers:
         faulthandler.dump_traceback_later(ENDLESS, exit=True)
-        schedule(batch.seed, n, tally, native=n % (NESTS_NATIVE if batch.nests else NATIVE) == 0, nests=batch.nests)
+        schedule(batch, n, tally)
     faulthandler.cancel_dump_traceback_later()
     tally.failures = [smallest(f) for f in tally.failures]
     return tally
 
 
-def _batches(seed: int, start: int, count: int, nests: bool) -> Iterator[Batch]:
-    for at in range(start, start + count, BATCH):
-        yield Batch(seed, range(at, min(at + BATCH, start + count)), nests)
+def _batches(whole: Batch) -> Iterator[Batch]:
+    for at in range(whole.numbers.start, whole.numbers.stop, BATCH):
+        yield replace(whole, numbers=range(at, min(at + BATCH, whole.numbers.stop)))
 
 
 def _tell(tally: Tally, seed: int) -> None:
@@ -277,15 +316,14 @@ def main() -> None:
     parser.add_argument("--start", type=int, default=0, help="the number of the first schedule")
     parser.add_argument("--count", type=int, default=1000)
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1)
-    parser.add_argument(
-        "--nests", action="store_true", help="programs of loops that are written out, not those of computes"
-    )
+    parser.add_argument("--kind", choices=get_args(Kind), default="computes", help="where the programs are from")
+    parser.add_argument("--aim", nargs="*", default=[], choices=sorted(PRIMITIVES), help="primitives that pages have")
     arguments = parser.parse_args()
+    numbers = range(arguments.start, arguments.start + arguments.count)
+    whole = Batch(arguments.seed, numbers, arguments.kind, tuple(arguments.aim))
     total, began = Tally(), time.monotonic()
     with ProcessPoolExecutor(arguments.jobs, get_context("spawn")) as pool:
-        batches = {
-            pool.submit(run, b): b for b in _batches(arguments.seed, arguments.start, arguments.count, arguments.nests)
-        }
+        batches = {pool.submit(run, b): b for b in _batches(whole)}
         for done in as_completed(batches):
             try:
                 _tell(tally := done.result(), arguments.seed)

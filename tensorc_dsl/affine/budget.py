@@ -34,15 +34,17 @@ class _Left:
 
 
 @contextmanager
-def bounded() -> Generator[None]:
+def bounded(questions: int | None = None) -> Generator[None]:
     """Within this context, questions take at most OPERATIONS between two calls of `renew`, and all of them, with those of
-    contexts inside of it, QUESTIONS times as many. Raises Exhausted, isl.Error."""
+    contexts inside of it, `questions` times as many, by default QUESTIONS, if no context around it has a limit.
+    Raises Exhausted, isl.Error.
+    """
     context = isl.DEFAULT_CONTEXT
     around = context.get_max_operations()
     if around:
         _charge()
     else:
-        _Left.operations = QUESTIONS * OPERATIONS
+        _Left.operations = (questions or QUESTIONS) * OPERATIONS
     context.set_max_operations(OPERATIONS)
     context.reset_operations()
     try:

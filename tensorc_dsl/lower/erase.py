@@ -6,14 +6,12 @@ below it. If this is not proved to be equivalent, it stays in place under "all r
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
-from tensorc_dsl.affine.coverage import Digit, apart, digit, missing_digits
-from tensorc_dsl.affine.form import Context, Ranges
-from tensorc_dsl.affine.linear import linear
+from tensorc_dsl.affine.form import Ranges
+from tensorc_dsl.affine.once import begins_once
 from tensorc_dsl.affine.simplify import bounds, linear_form, prove, simplify
-from tensorc_dsl.ir.expr import ZERO, Compare, Expr, Var, conjunction, constant, dims_in, free_vars, loads, substitute
+from tensorc_dsl.ir.expr import ZERO, Compare, Expr, Var, conjunction, dims_in, free_vars, loads, substitute
 from tensorc_dsl.ir.node import replace
 from tensorc_dsl.ir.program import (
     Block,
@@ -121,7 +119,7 @@ def _separable(path: tuple[For, ...], b: Block, ranges: Ranges) -> bool:
     for it in b.iters:
         if it.kind is not IterKind.REDUCE and free_vars(simplify(it.binding, ranges)) & reduction:
             return False
-    if not _begins_once(path, b, reduction, ranges):
+    if not begins_once(path, b, reduction, ranges):  # a block that runs again begins again between its steps
         return False
     initialised = {s.buffer for s in b.init}
     sources = {x.buffer for s in b.init for x in loads(s.value)}
@@ -132,41 +130,6 @@ def _separable(path: tuple[For, ...], b: Block, ranges: Ranges) -> bool:
             if written & sources or (other is not b and (written | read) & initialised):
                 return False
     return True
-
-
-def _begins_once(path: tuple[For, ...], b: Block, reduction: frozenset[str], ranges: Ranges) -> bool:
-    """Whether no element is initialised in two iterations of the loops of `path` that do not run the reduction.
-
-    A block that runs again in such a loop begins again between its steps.
-    """
-    counted = [x for x in path if x.var not in reduction and constant(x.extent) != 1]
-    values = {it.name: it.binding for it in b.iters}
-    places = [[simplify(substitute(i, values), ranges) for i in s.indices] for s in b.init]
-    if not counted or all(_told(indices, counted, ranges) for indices in places):
-        return True
-    outer = [x.var for x in path if x.var in reduction]
-    return all(apart([((path, b), indices)], outer, [x.var for x in counted]) for indices in places)
-
-
-def _told(indices: Sequence[Expr], loops: Sequence[For], ranges: Ranges) -> bool:
-    """Whether the subscripts differ in any two iterations of the loops, by a theorem.
-
-    Sums of multiples of digits tell these digits if each factor exceeds what the smaller terms reach, and a loop if none of
-    its digits is missing.
-    """
-    context = Context(ranges)
-    used: list[Digit] = []
-    for i in indices:
-        reach = 0
-        terms = [(abs(c), digit(atom, context)) for atom, c in linear(i, context).terms.items()]
-        if any(d is None for _, d in terms):
-            return False
-        for c, d in sorted(((c, d) for c, d in terms if d is not None), key=lambda t: t[0]):
-            if c <= reach:
-                return False
-            reach += c * (d.size - 1)
-            used.append(d)
-    return all((n := constant(x.extent)) is not None and missing_digits(used, x.var, n) is False for x in loops)
 
 
 def _init_nest(path: tuple[For, ...], b: Block, ranges: Ranges) -> tuple[Flat, ...]:

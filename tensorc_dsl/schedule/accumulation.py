@@ -44,15 +44,23 @@ def reduction_loops(program: Program, b: Block, around: tuple[For, ...]) -> froz
     for it in spatial(b):
         for v in sorted(counting & free_vars(it.binding)):
             raise MIXED_LOOP(program, v, b.name, mixed=v, block=b.name)
-    if not b.init:
-        return counting
+    if b.init and (it := not_at_zero(b, around, counting)) is not None:
+        raise _not_at_zero(program, b, it)
+    return counting
+
+
+def not_at_zero(b: Block, around: tuple[For, ...], counting: frozenset[str]) -> Iter | None:
+    """An iterator of the reduction that is not 0 where the loops in `counting` are, or may be 0 elsewhere with the others;
+    None if there is none, so that the block initialises where these loops begin, and only there.
+    """
+    reductions = [it for it in b.iters if it.kind is IterKind.REDUCE]
     zero: dict[str, Expr] = dict.fromkeys(counting, ZERO)
     ranges = extent_ranges(around)
     for it in reductions:
         if simplify(substitute(it.binding, zero), ranges) != ZERO:
-            raise _not_at_zero(program, b, it)
+            return it
     if _are_sums([it.binding for it in reductions], [v for v in counting if ranges[v][1] != 0], Context(ranges)):
-        return counting
+        return None
     extents = {x.var: x.extent for x in around}
     at_zero = [Compare("==", it.binding, ZERO) for it in reductions]
     for v in sorted(counting):
@@ -61,8 +69,8 @@ def reduction_loops(program: Program, b: Block, around: tuple[For, ...]) -> froz
         except NotAffine:  # such as a loop times an open extent
             stray = not any(_at_least_one(it.binding, v, ranges) for it in reductions)
         if stray:
-            raise _not_at_zero(program, b, next(it for it in reductions if v in free_vars(it.binding)))
-    return counting
+            return next(it for it in reductions if v in free_vars(it.binding))
+    return None
 
 
 def _are_sums(bindings: Sequence[Expr], loops: Sequence[str], context: Context) -> bool:

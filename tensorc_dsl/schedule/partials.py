@@ -6,9 +6,10 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from tensorc_dsl.affine.accesses import touched
+from tensorc_dsl.affine.once import begins_once
 from tensorc_dsl.affine.parts import Element, NotApart, Part, parts_of
-from tensorc_dsl.affine.simplify import bounds
-from tensorc_dsl.ir.expr import Expr, free_vars
+from tensorc_dsl.affine.simplify import bounds, extent_ranges
+from tensorc_dsl.ir.expr import Dim, Expr, free_vars
 from tensorc_dsl.ir.program import Block, For, IterKind, Program, Store, walk
 from tensorc_dsl.schedule.accumulation import reduction_loops
 from tensorc_dsl.schedule.motion import own_buffers
@@ -69,10 +70,23 @@ def counting_loops(program: Program, around: tuple[For, ...], b: Block, loop: Lo
     for x in around:
         low = bounds(x.extent, {})[0]
         if x.var in counting and (low is None or low < 1):
-            repair = "give the task sizes from 1 up, as in `K=1..4096`"
+            repair = (
+                "give the task sizes from 1 up, as in `K=1..4096`"
+                if isinstance(x.extent, Dim)
+                else f"give the task sizes at which `{x.var}` runs, or split with `partial=true` in place of what made it"
+            )
             reason = f"reduces nothing where `{x.var}` does not run"
             raise NO_PARTS(program, x.var, b.name, block=b.name, reason=reason, repair=repair)
     return counting
+
+
+def require_begun_once(program: Program, around: tuple[For, ...], b: Block, counting: Sequence[str]) -> None:
+    """Refuse if loops inside of the reduction run the block again for an element: its parts would begin again there."""
+    path = around[next(n for n, x in enumerate(around) if x.var in counting) :]
+    if not begins_once(path, b, counting, extent_ranges(around)):
+        reason = f"runs again for the same element inside of `{path[0].var}`"
+        repair = f"move `{path[0].var}` and the other loops of its reduction inside of those that repeat it"
+        raise NO_PARTS(program, b.name, block=b.name, reason=reason, repair=repair)
 
 
 def require_alone(program: Program, b: Block, top: For) -> None:

@@ -105,6 +105,10 @@ STEP_PIECES = 64
 """The pieces of a question up to which a step of a schedule is worth a proof. Lines of Harris's detector and pyramids have up
 to 32, tiles of a wave over time up to 48; with a thousand a refusal took a minute."""
 
+STEP_QUESTIONS = 1
+"""The questions of a proof that a step of a schedule is worth, together: those of the steps in tests take less than half of
+one. Operations on the terms of chunks of counts take 7 µs each, and with the limit of other proofs a refusal took minutes."""
+
 
 def proves(original: Program, scheduled: Program) -> bool:
     """Whether `scheduled` is proved to compute what `original` does, with the effort that a step of a schedule is worth."""
@@ -112,7 +116,7 @@ def proves(original: Program, scheduled: Program) -> bool:
         return False
     for a, b in filter(None, (differing(original, scheduled), (original, scheduled))):
         try:
-            with bounded():
+            with bounded(STEP_QUESTIONS):
                 _prove(a, b, ("the program", "the result"), STEP_PIECES)
         except (Refuted, Undecided, NotAffine, Exhausted):
             continue

@@ -9,6 +9,7 @@ from itertools import islice
 
 import numpy as np
 
+from bench.emulated import emulated, is_bound
 from tensorc_dsl.backend.cuda.lower.lower import lower_device
 from tensorc_dsl.backend.llvm.runtime.kernel import NativeKernel, load
 from tensorc_dsl.ir.arrays import Array, stored_dtype, widen
@@ -25,8 +26,6 @@ from tensorc_dsl.reference.interpret import Order, interpret
 from tensorc_dsl.reference.tolerance import bounded
 from tensorc_dsl.source import Source
 from tests.codegen.native import compiled
-from tests.foreign.steps import is_bound
-from tests.gpu.kernels import emulated
 from tests.programs import proof_fault
 
 ORDERS: tuple[Order, ...] = ("forward", "reversed", "shuffled", "together")

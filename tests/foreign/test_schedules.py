@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.foreign.judged import faults
+from tests.foreign.own import differences
 from tests.foreign.steps import Case, all_cases, write_back
 
 CASES = all_cases()
@@ -20,3 +21,4 @@ def test_a_schedule_is_refused_or_right(case: Case, accept: bool) -> None:
     assert refused == case.refused
     if not isinstance(found, str):
         assert list(faults(found.before, found.after, case.is_compute)) == []
+        assert list(differences(found.before, found.after, case.numpy)) == []

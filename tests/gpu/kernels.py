@@ -3,25 +3,17 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
 from functools import cache
 
-import numpy as np
-
+from bench.emulated import emulated  # noqa: F401 - the tests of GPUs import it from here
 from tensorc_dsl.api.drawing import sample
 from tensorc_dsl.backend.cuda.codegen.ptx import device_module, ptx_of, version_of
-from tensorc_dsl.backend.cuda.emulate import emulation
 from tensorc_dsl.backend.cuda.lower.kernels import Barrier, Device, DeviceKernel, DeviceProgram, Nested
-from tensorc_dsl.backend.memory import aligned_copy, aligned_empty
-from tensorc_dsl.backend.protocol import ORDERS
 from tensorc_dsl.check.scope import CheckedFile, load_source
 from tensorc_dsl.check.targets import target_of
 from tensorc_dsl.interp.space import Space
-from tensorc_dsl.ir.arrays import Array, stored_dtype, widen
 from tensorc_dsl.ir.node import replace
 from tensorc_dsl.ir.program import Program
-from tensorc_dsl.measure.guarded import poison
-from tensorc_dsl.reference.evaluate import shape_of
 from tensorc_dsl.source import Source
 from tensorc_dsl.trace.model import Model
 from tensorc_dsl.trace.trace import Trace
@@ -58,21 +50,6 @@ def whole(trace: Trace) -> Trace:
 def ptx(p: DeviceProgram, cpu: str) -> str:
     """The PTX of kernels."""
     return ptx_of(device_module(p), cpu, version_of(p))
-
-
-def emulated(p: DeviceProgram, program: Program, inputs: Mapping[str, Array]) -> tuple[str, list[dict[str, Array]]]:
-    """The first fault, or "", and the outputs for each order of threads."""
-    kernels = emulation(p)
-    found: list[dict[str, Array]] = []
-    for order in ORDERS:
-        arrays = {n: aligned_copy(np.ascontiguousarray(a)) for n, a in inputs.items()}
-        for b in program.outputs:
-            arrays[b.name] = aligned_empty(shape_of(b), stored_dtype(b.dtype))
-            poison(arrays[b.name])
-        if fault := kernels.run(arrays, {}, order):
-            return f"{fault}; {order}", found
-        found.append({b.name: widen(arrays[b.name], b.dtype) for b in program.outputs})
-    return "", found
 
 
 def without_barrier(kernel: DeviceKernel, number: int) -> DeviceKernel:

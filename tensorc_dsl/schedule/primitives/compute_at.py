@@ -6,6 +6,7 @@ from dataclasses import replace
 
 from tensorc_dsl.affine.coverage import instances_within
 from tensorc_dsl.affine.inverse import instances_writing
+from tensorc_dsl.affine.once import OUT_OF_ORDER, runs_in_order
 from tensorc_dsl.affine.regions import Region, inner_ranges, required_region
 from tensorc_dsl.affine.sets import bindings
 from tensorc_dsl.affine.simplify import extent_ranges
@@ -142,6 +143,8 @@ def compute_at(
     outer, at = the_loop(program, loop)
     around = (*outer, at)
     buffer = sole_buffer(program, nest[1]) if is_scan(nest[1]) else pure_buffer(program, nest[1])
+    if nest[1].init and not runs_in_order(nest):
+        raise _impure(program, nest[1], OUT_OF_ORDER, _stay(nest[1]))
     consumers = _consumers_below(program, nest[1], buffer.name, at)
     require_no_vector(program, around, at.var)
 

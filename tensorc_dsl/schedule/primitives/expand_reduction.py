@@ -8,11 +8,12 @@ from itertools import product
 from math import prod
 
 from tensorc_dsl.affine.form import Ranges
-from tensorc_dsl.affine.simplify import iter_ranges, simplify
+from tensorc_dsl.affine.once import begins_once
+from tensorc_dsl.affine.simplify import extent_ranges, iter_ranges, simplify
 from tensorc_dsl.ir.expr import Expr, Load, constant, dtype_of, free_vars, index, substitute, transform
 from tensorc_dsl.ir.program import Block, For, IterKind, LoopKind, Program, blocks_in, find_loop, replace_stmt
 from tensorc_dsl.ir.reductions import Fold, combine, fold_of, identity
-from tensorc_dsl.schedule.accumulation import spatial
+from tensorc_dsl.schedule.accumulation import not_at_zero, spatial
 from tensorc_dsl.schedule.motion import writers
 from tensorc_dsl.schedule.places import NO_BLOCK, the_block
 from tensorc_dsl.schedule.primitive import primitive
@@ -65,6 +66,11 @@ def expand_reduction(program: Program, block: BlockRef, most: int = 64) -> Rewri
     fixed = (*(it.binding for it in spatial(b)), *b.where)
     if shared := sorted(counting & frozenset[str]().union(*map(free_vars, fixed))):
         raise refuse(f"`{shared[0]}` decides more than the term")
+    if (it := not_at_zero(b, around, counting)) is not None:
+        raise refuse(f"`{it.name}` is not 0 where its loops begin, and only there")
+    first = next((n for n, x in enumerate(around) if x.var in counting), len(around))
+    if not begins_once(around[first:], b, counting, extent_ranges(around)):
+        raise refuse(f"loops inside of `{around[first].var}` run it again for the same element")
     count = prod(constant(x.extent) or 0 for x in steps)
     if count > most:
         raise refuse(f"it has {count} terms, and at most {most} are asked for")

@@ -8,6 +8,7 @@ from dataclasses import replace
 from tensorc_dsl.affine.coverage import axis, full_domain, instances_within, partition, repeating_loop
 from tensorc_dsl.affine.cuts import cuts
 from tensorc_dsl.affine.inverse import instances_reading
+from tensorc_dsl.affine.once import OUT_OF_ORDER, runs_in_order
 from tensorc_dsl.affine.regions import RangedSubscripts, Region, inner_ranges, required_region
 from tensorc_dsl.affine.simplify import extent_ranges, simplify_where
 from tensorc_dsl.ir.expr import Expr, free_vars, substitute
@@ -99,6 +100,8 @@ def reverse_compute_at(program: Program, block: BlockRef, loop: LoopRef) -> Rewr
     require_no_vector(program, around, at.var)
     produced = _produced(program, b, at)
     _check_alone(program, b)
+    if b.init and not runs_in_order(nest):
+        raise ORDER(program, b.name, block=b.name, reason=OUT_OF_ORDER)
     if not full_domain(*nest):
         raise beyond(program, nest, at.var)
     box, cut = _completed(program, b, around, produced)

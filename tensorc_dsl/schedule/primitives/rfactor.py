@@ -33,6 +33,7 @@ from tensorc_dsl.schedule.partials import (
     counting_loops,
     parts_to_combine,
     require_alone,
+    require_begun_once,
     stored,
 )
 from tensorc_dsl.schedule.places import NO_BLOCK, NO_LOOP, NOT_SERIAL, require_serial, the_block
@@ -67,6 +68,8 @@ def rfactor(program: Program, block: BlockRef, loop: LoopRef, axis: int = 0) -> 
     around, b = the_block(program, block)
     parts = parts_to_combine(program, b)
     counting = counting_loops(program, around, b, loop)
+    if len(counting) > 1:  # otherwise a part is one term
+        require_begun_once(program, around, b, counting)
     factor = next(x for x in around if x.var == loop.name)
     require_serial(program, factor, "make partial results of")
     places = _axes(program, parts, axis)

@@ -33,6 +33,7 @@ from tensorc_dsl.schedule.partials import (
     counting_loops,
     parts_to_combine,
     require_alone,
+    require_begun_once,
     stored,
 )
 from tensorc_dsl.schedule.places import NO_BLOCK, NO_LOOP, NOT_SERIAL, require_serial, the_block, the_loop
@@ -80,6 +81,7 @@ def stream_k(program: Program, block: BlockRef, tile: LoopRef, step: LoopRef, ra
     the_loop(program, tile)
     parts = parts_to_combine(program, b)
     counting = counting_loops(program, around, b, step)
+    require_begun_once(program, around, b, counting)
     outer, inner = _tiles(program, around, counting, tile, step)
     for x in (outer, inner):
         require_serial(program, x, "share the steps of")
