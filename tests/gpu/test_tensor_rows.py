@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from tensorc_dsl.api.tasks import Task
@@ -17,9 +18,12 @@ from tensorc_dsl.backend.cuda.lower.text import format_device
 from tensorc_dsl.ir.program import Store
 from tensorc_dsl.lower.flat import Flat, Shuffle
 from tensorc_dsl.measure.emulation import emulate
+from tensorc_dsl.reference.evaluate import shape_of
+from tensorc_dsl.reference.inputs import make_inputs
 from tensorc_dsl.trace.distribution import Decision
 from tensorc_dsl.trace.trace import Trace
-from tests.gpu.kernels import DRAWS, ptx
+from tests.gpu.kernels import DRAWS, emulated, ptx
+from tests.gpu.test_barriers import check_each_is_needed
 from tests.gpu.test_online import check_kernel, online, task
 from tests.programs import proof_fault
 
@@ -77,6 +81,30 @@ def test_what_no_fragment_holds_is_in_shared_memory(tmp_path: Path) -> None:
         t = task(tmp_path, f"half(B=1, H=1, {text}) with tensor_rows")
         trace = online(t, 0, length=16) if "592" in text else online(t, 0)
         assert 'scores ~ sample_categorical(["shared"])' in trace.text
+
+
+@pytest.mark.parametrize("text", ["half(B=1, H=1, M=37, N=96, D=32, E=32)", "causal(M=37, N=64, D=32, E=32)"])
+def test_attention_is_that_of_numpy(text: str, tmp_path: Path) -> None:
+    t = task(tmp_path, f"{text} with tensor_rows")
+    rng = np.random.default_rng(0)
+    inputs = {b.name: rng.standard_normal(shape_of(b)).astype(np.float16) for b in t.program.inputs}
+    q, k, v = (inputs[name].astype(np.float64) for name in "QKV")
+    scores = q @ k.swapaxes(-1, -2) / np.sqrt(q.shape[-1])
+    if "causal" in text:
+        scores[np.triu_indices(scores.shape[0], 1, scores.shape[1])] = -np.inf
+    weights = np.exp(scores - scores.max(-1, keepdims=True))
+    fault, outputs = emulated(lower_device(in_fragments(t, 1, tall=1).program), t.program, inputs)
+    assert fault == ""
+    for out in outputs:
+        np.testing.assert_allclose(out["O"], weights @ v / weights.sum(-1, keepdims=True), atol=2e-3)
+
+
+@pytest.mark.parametrize("ahead", [0, 1])
+def test_each_barrier_is_needed(ahead: int, tmp_path: Path) -> None:
+    text, decisions = CASES["copies run ahead"]
+    t = task(tmp_path, text)
+    kernels = lower_device(in_fragments(t, 0, **{**decisions, "ahead": ahead}).program)
+    assert check_each_is_needed(kernels, t.program, make_inputs(t.program, 0)) == 2 - ahead
 
 
 def changed(p: DeviceProgram, wanted: str, by: Mapping[str, object]) -> DeviceProgram:
