@@ -85,9 +85,12 @@ def test_a_picture_is_copied_and_no_page(root: Path) -> None:
     (root / "mkdocs.yml").write_text("site_name: a\n", encoding="utf-8")
     (root / "docs" / "page.md").write_text("![what it shows](a.png)", encoding="utf-8")
     (root / "docs" / "a.png").write_bytes(b"\x89PNG")
+    (root / "docs" / "gallery").mkdir()  # a folder without a page
+    (root / "docs" / "gallery" / "b.png").write_bytes(b"\x89PNG")
     assert pages(root)["docs/page.md"] == "![what it shows](a.png)" and "docs/a.png.md" not in pages(root)
     write(root, root / "site")
-    assert (root / "site" / "pages" / "docs" / "a.png").read_bytes() == b"\x89PNG"
+    for name in ("a.png", "gallery/b.png"):
+        assert (root / "site" / "pages" / "docs" / name).read_bytes() == b"\x89PNG"
 
 
 def test_the_pages_of_this_repository_lead_somewhere() -> None:
