@@ -12,7 +12,7 @@ from docs.generate.site import MAP, REFERENCE, ROOT, START, LostLinkError, navig
 
 FILES = {
     START: "# Start\n\n[map](docs/README.md#a-heading), [room](room), [other host](https://example.org/x)\n",
-    MAP: "# A heading\n\n| to | read |\n|---|---|\n| look | [Pages](page.md), [Code](../room/a.py) |\n",
+    MAP: "# A heading\n\n| to | read |\n|---|---|\n| look | [Pages](page.md), [`Code`](../room/a.py) |\n",
     REFERENCE: "| [Errors](../page.md) |\n",
     "docs/page.md": "```tsched error=E0312\n[a](b)\n```\n\n`[a](b)` [up](../README.md)\n",
     "room/a.py": 'TEXT = """\n```\n"""\n',
