@@ -115,7 +115,10 @@ def navigation(site: Pages) -> list[dict[str, str | list[dict[str, str]]]]:
     def named(path: str) -> list[dict[str, str]]:
         folder = posixpath.dirname(path)
         # Only a page's text is Markdown; in the navigation a label stands as it is.
-        return [{label.replace("`", ""): posixpath.normpath(posixpath.join(folder, file))} for label, file in rows(site[path])]
+        return [
+            {label.replace("`", ""): posixpath.normpath(posixpath.join(folder, file))}
+            for label, file in rows(site[path])
+        ]
 
     return [{"Start": START}, {"Map": MAP}, {"Pages": named(MAP)}, {"Reference": named(REFERENCE)}]
 
