@@ -114,7 +114,11 @@ def navigation(site: Pages) -> list[dict[str, str | list[dict[str, str]]]]:
 
     def named(path: str) -> list[dict[str, str]]:
         folder = posixpath.dirname(path)
-        return [{label: posixpath.normpath(posixpath.join(folder, file))} for label, file in rows(site[path])]
+        # Only a page's text is Markdown; in the navigation a label stands as it is.
+        return [
+            {label.replace("`", ""): posixpath.normpath(posixpath.join(folder, file))}
+            for label, file in rows(site[path])
+        ]
 
     return [{"Start": START}, {"Map": MAP}, {"Pages": named(MAP)}, {"Reference": named(REFERENCE)}]
 
@@ -127,7 +131,9 @@ def write(root: Path, folder: Path) -> int:
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_text(text, encoding="utf-8")
     for picture in (root / "docs").rglob(f"*{PICTURE}"):
-        shutil.copy(picture, folder / "pages" / picture.relative_to(root))
+        copy = folder / "pages" / picture.relative_to(root)
+        copy.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(picture, copy)
     # The background is the theme's; only the rules inside of `.codehilite` are wanted.
     formatter = cast("Any", HtmlFormatter(style="friendly", nobackground=True))  # Pygments has few types
     (folder / "pages" / "pygments.css").write_text(formatter.get_style_defs(".codehilite") + "\n", encoding="utf-8")

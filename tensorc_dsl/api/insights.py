@@ -16,8 +16,8 @@ from tensorc_dsl.units import counted
 
 @problem(
     "E0712",
-    "`{task}` has {valid} of today's space on this machine, and {needed} are needed",
-    help="tune it first: `tensorc-dsl tune` records what it tries",
+    "`{task}` has {valid} of today's space on this machine, each schedule counted once, and {needed} are needed",
+    help="tune it, with more trials or another `--seed`; nothing is learnt of a space with fewer schedules",
 )
 def TOO_FEW(*, task: str, valid: str, needed: int) -> None: ...
 

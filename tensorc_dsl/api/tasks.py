@@ -94,6 +94,16 @@ class Task:
         return f"Task({self.name}({inputs}) -> {outputs}, {self.target.workers(self.threads)} of {self.target.cpu})"
 
     @property
+    def file(self) -> CheckedFile:
+        """The file that has the task."""
+        return self._checked
+
+    @property
+    def definition(self) -> tree.TaskDef:
+        """The task as its file says it."""
+        return self._checked.tasks[self.name]
+
+    @property
     def backend(self) -> Backend:
         """The backend for the target. Raises TschedError (E0910) if there is none."""
         return require_backend(self.target.kind, self.name)

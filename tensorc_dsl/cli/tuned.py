@@ -11,9 +11,12 @@ from typing import TYPE_CHECKING
 
 from tensorc_dsl.diagnostic import Diagnostic, TschedError
 from tensorc_dsl.report.terminal import say, show, show_diagnostics, show_object
+from tensorc_dsl.visible import visible_line
 
 if TYPE_CHECKING:
+    from tensorc_dsl.api.tasks import Task
     from tensorc_dsl.report.ended import Ended
+    from tensorc_dsl.trace.trace import Trace
 
 
 class Form(Enum):
@@ -36,24 +39,35 @@ class Written:
     problems: Problems
 
 
-def write_best(ended: Sequence[Ended], files: Sequence[Path]) -> Written:
-    """Write the best schedules to their files."""
+def write_best(ended: Sequence[Ended], files: Sequence[Path], tasks: Sequence[Task], file: str) -> Written:
+    """Write the best schedules of the tasks, which are in `file`, to their files."""
     from tensorc_dsl.report.files import write_text
 
     problems: list[tuple[Diagnostic, ...]] = []
     written: list[Path | None] = []
-    for one, path in zip(ended, files, strict=True):
+    for one, path, task in zip(ended, files, tasks, strict=True):
         problem: tuple[Diagnostic, ...] = ()
         found: Path | None = None
         if one.result.best is not None:
             try:
-                write_text(path, one.header() + one.result.best.text)
+                write_text(path, one.header() + _body(task, one.result.best, path, file))
                 found = path
             except TschedError as e:
                 problem = e.diagnostics
         problems.append(problem)
         written.append(found)
     return Written(written, problems)
+
+
+def _body(task: Task, best: Trace, path: Path, file: str) -> str:
+    """The schedule as a file of its own, or else with the command that says which compute it is of."""
+    from tensorc_dsl.api.alone import alone
+
+    whole = alone(task, best, path)
+    if whole is not None:
+        return whole
+    command = shlex.join(("tensorc-dsl", "replay", file, task.name, str(path)))
+    return f"// {visible_line(command)}\n{best.text}"
 
 
 def show_results(

@@ -99,8 +99,9 @@ def test_too_few_trials_are_an_error(task: Task) -> None:
     found = call(*WORDS)
     assert found.exit_code == 1
     assert found.stderr == (
-        "error[E0712]: `t` has 3 valid trials of today's space on this machine, and 8 are needed\n"
-        "  = help: tune it first: `tensorc-dsl tune` records what it tries\n"
+        "error[E0712]: `t` has 3 valid trials of today's space on this machine, "
+        "each schedule counted once, and 8 are needed\n"
+        "  = help: tune it, with more trials or another `--seed`; nothing is learnt of a space with fewer schedules\n"
     )
 
 

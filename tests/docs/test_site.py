@@ -12,7 +12,7 @@ from docs.generate.site import MAP, REFERENCE, ROOT, START, LostLinkError, navig
 
 FILES = {
     START: "# Start\n\n[map](docs/README.md#a-heading), [room](room), [other host](https://example.org/x)\n",
-    MAP: "# A heading\n\n| to | read |\n|---|---|\n| look | [Pages](page.md), [Code](../room/a.py) |\n",
+    MAP: "# A heading\n\n| to | read |\n|---|---|\n| look | [Pages](page.md), [`Code`](../room/a.py) |\n",
     REFERENCE: "| [Errors](../page.md) |\n",
     "docs/page.md": "```tsched error=E0312\n[a](b)\n```\n\n`[a](b)` [up](../README.md)\n",
     "room/a.py": 'TEXT = """\n```\n"""\n',
@@ -85,9 +85,12 @@ def test_a_picture_is_copied_and_no_page(root: Path) -> None:
     (root / "mkdocs.yml").write_text("site_name: a\n", encoding="utf-8")
     (root / "docs" / "page.md").write_text("![what it shows](a.png)", encoding="utf-8")
     (root / "docs" / "a.png").write_bytes(b"\x89PNG")
+    (root / "docs" / "gallery").mkdir()  # a folder without a page
+    (root / "docs" / "gallery" / "b.png").write_bytes(b"\x89PNG")
     assert pages(root)["docs/page.md"] == "![what it shows](a.png)" and "docs/a.png.md" not in pages(root)
     write(root, root / "site")
-    assert (root / "site" / "pages" / "docs" / "a.png").read_bytes() == b"\x89PNG"
+    for name in ("a.png", "gallery/b.png"):
+        assert (root / "site" / "pages" / "docs" / name).read_bytes() == b"\x89PNG"
 
 
 def test_the_pages_of_this_repository_lead_somewhere() -> None:

@@ -146,8 +146,9 @@ def tune(
 
     Every schedule is compiled, checked against a reference and timed in a process of its own, and recorded. Without a name,
     all tasks of the file are searched. Several tasks share their trials: the next batch goes to the task that is expected to
-    gain the most. Each task has a file of its own, TASK.best.tsched. Ctrl-C, SIGTERM and SIGHUP end the search early
-    and keep its results; a second Ctrl-C ends at once. Exit status 3: no schedule works; 4: a schedule that was as fast
+    gain the most. Each task has a file of its own, TASK.best.tsched, with the `use` of its compute: it is checked, run,
+    edited and tuned by itself. Ctrl-C, SIGTERM and SIGHUP end the search early and keep its results; a second Ctrl-C ends
+    at once. Exit status 3: no schedule works; 4: a schedule that was as fast
     as the best is proved to be wrong, and the best of the others is written.
 
     With --emulate no GPU is needed. Schedules are drawn, run on the CPU thread by thread, checked, and ranked by the cycles
@@ -208,7 +209,7 @@ def tune(
         for one, result, yards in zip(found, results, yardsticks, strict=True)
     ]
     with finishing(ending):
-        written = write_best(ended, files)
+        written = write_best(ended, files, found, file)
         taught = frozenset(names) if beside is None else beside.write(found, records)
         priors = [beside.path if beside is not None and name in taught else None for name in names]
         show_results(ended, written.files, priors, form)

@@ -253,8 +253,9 @@
         c.beginPath();
         c.arc(px, py, 5.5, 0, 7);
         c.fill();
-        // Labels stand to the side that has more room, and not on each other.
-        const at = Math.max(py + 4, last + 15);
+        // Labels stand to the side that has more room, not on each other, and below the roof rather than across it.
+        const across = Math.abs(py - y(limit(roof.intensity))) < 12;
+        const at = Math.max(py + (across ? 19 : 4), last + 15);
         last = at;
         const onLeft = px > (left + right) / 2;
         const words = fitting(c, p.label + ": " + digits(p.rate / 1e9) + " G" + roof.unit + "/s, " + p.time, (onLeft ? px - left : right - px) - 14);
