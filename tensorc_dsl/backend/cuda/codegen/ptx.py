@@ -246,7 +246,8 @@ def _machine(cpu: str, version: int) -> Any:
     if llvm.llvm_version_info[0] < OLDEST_LLVM:
         has = ".".join(map(str, llvm.llvm_version_info))
         raise CompileError(
-            f"code for GPUs needs LLVM {OLDEST_LLVM}, and the llvmlite that is here has LLVM {has}; install llvmlite 0.48 or later"
+            f"code for GPUs needs LLVM {OLDEST_LLVM}, and the llvmlite that is here has LLVM {has}; install llvmlite 0.48 or"
+            " later"
         )
     llvm.initialize_all_targets()
     llvm.initialize_all_asmprinters()
