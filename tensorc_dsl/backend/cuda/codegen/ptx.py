@@ -38,8 +38,8 @@ VERSION = 80
 """The version of PTX, 8.0, if no instruction requires a later one: that of drivers for CUDA 12.0 and later."""
 
 OLDEST_LLVM = 22
-"""The first LLVM with what kernels need. LLVM 20 calls barriers as functions, and leaves out the threads of a block and that a
-tensor map is a constant of the launch, without a word."""
+"""The first LLVM with what kernels need. LLVM 20 calls barriers as functions, and leaves out the threads of a block, and that
+a tensor map is a constant of the launch, without a word."""
 
 _SHARED = "@shared = external addrspace(3) global [0 x i8], align {}\n"
 """The shared memory of a block, whose size is an argument of the launch."""
