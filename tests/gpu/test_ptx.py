@@ -5,10 +5,12 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+import llvmlite.binding as llvm
 import pytest
 
 from tensorc_dsl.backend.cuda.lower.lower import lower_device
 from tensorc_dsl.backend.cuda.sass import assemble, tool
+from tensorc_dsl.backend.protocol import CompileError
 from tensorc_dsl.ir.parse import parse_program
 from tensorc_dsl.ir.program import Program
 from tensorc_dsl.reference.inputs import make_inputs
@@ -86,3 +88,12 @@ def test_ptxas_takes_the_code(text: str, tmp_path: Path) -> None:
     for seed in range(2):
         said = assemble(t.compile(t.sample(seed)).view("ptx"), "sm_80", tmp_path / "k.cubin")
         assert "Used" in said
+
+
+def test_an_llvm_without_what_kernels_need_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    """LLVM 20 makes PTX without a word: barriers are calls of a function that is nowhere, and blocks have any size."""
+    program = lower_device(copy("f32", 4, 512))
+    assert ".maxntid" in ptx(program, "sm_80")
+    monkeypatch.setattr(llvm, "llvm_version_info", (20, 1, 8))
+    with pytest.raises(CompileError, match=r"needs LLVM 22, and the llvmlite that is here has LLVM 20\.1\.8; install"):
+        ptx(program, "sm_80")

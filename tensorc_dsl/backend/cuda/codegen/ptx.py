@@ -37,6 +37,10 @@ TRIPLE = "nvptx64-nvidia-cuda"
 VERSION = 80
 """The version of PTX, 8.0, if no instruction requires a later one: that of drivers for CUDA 12.0 and later."""
 
+OLDEST_LLVM = 22
+"""The first LLVM with what kernels need. LLVM 20 calls barriers as functions, and leaves out the threads of a block, and that
+a tensor map is a constant of the launch, without a word."""
+
 _SHARED = "@shared = external addrspace(3) global [0 x i8], align {}\n"
 """The shared memory of a block, whose size is an argument of the launch."""
 
@@ -251,6 +255,12 @@ def version_of(p: DeviceProgram) -> int:
 
 
 def _machine(cpu: str, version: int) -> Any:
+    if llvm.llvm_version_info[0] < OLDEST_LLVM:
+        has = ".".join(map(str, llvm.llvm_version_info))
+        raise CompileError(
+            f"code for GPUs needs LLVM {OLDEST_LLVM}, and the llvmlite that is here has LLVM {has}; install llvmlite 0.48 or"
+            " later"
+        )
     llvm.initialize_all_targets()
     llvm.initialize_all_asmprinters()
     try:
