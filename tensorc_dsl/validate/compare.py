@@ -93,7 +93,8 @@ class Comparison:
         self._kept: list[Node] = []
         self._same: dict[tuple[str, int, tuple[str, ...], int, tuple[str, ...]], isl.Map | None] = {}
         self._lifted = Lifted(original), Lifted(scheduled)
-        self._widened = False
+        self._widened = set[tuple[Key, Key]]()
+        """What was widened already: each recurrence is, once."""
         self._guess = ""
         """The reason why a failed obligation refutes nothing; empty if it does."""
 
@@ -211,8 +212,8 @@ class Comparison:
         if new.is_empty():
             return None
         self._grown[k] = self._grown.get(k, 0) + 1
-        if self._grown[k] >= PATIENCE and not self._widened and is_whole(o.a) and is_whole(o.b):
-            self._widened = True
+        if self._grown[k] >= PATIENCE and k not in self._widened and is_whole(o.a) and is_whole(o.b):
+            self._widened.add(k)
             self._guess = "a recurrence is not understood: its invariant was guessed, and does not hold"
             hull = isl.Map.from_basic_map(known.union(o.pairs).affine_hull())
             new = hull.intersect_domain(place(o.a).domain).intersect_range(place(o.b).domain)

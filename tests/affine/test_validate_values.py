@@ -330,6 +330,27 @@ program equal(A: f32[6, 9], S: f32[6]) {
 }
 """
 
+RECURRENCES = """
+program both(A: f32[50], B: f32[50], Y: f32[1]) {
+    buffer S: f32[50]
+    buffer P: f32[50]
+    for t in 50 {
+        block S { scan vt in 50 = t
+            S[vt] = A[vt] if vt < 1 else sin(S[vt - 1]) + A[vt] }
+        block P { scan vt in 50 = t
+            P[vt] = B[vt] if vt < 1 else cos(P[vt - 1]) + B[vt] }
+    }
+    block Y { spatial v in 1 = 0
+        Y[v] = P[49] * S[49] }
+}
+"""
+"""Two recurrences of more steps than are followed one by one."""
+
+RECURRENCES_IN_TWO = (
+    RECURRENCES.replace("S: f32[50]", "S: f32[2]").replace("P: f32[50]", "P: f32[2]").replace("[49]", "[1]")
+    .replace("S[vt]", "S[vt % 2]").replace("P[vt]", "P[vt % 2]").replace("[vt - 1]", "[(vt + 1) % 2]")
+)  # fmt: skip
+
 RIGHT = {
     "mirrored": (MIRRORED, MIRRORED_IN_PARTS),
     "a stencil of many steps": (STENCIL, STENCIL.replace("i in 9, j in 9 { block S", "j in 9, i in 9 { block S")),
@@ -344,6 +365,7 @@ RIGHT = {
     "rolling buffer": (CHAIN, ROLLING),
     "scan, turned": (SCAN, SCAN_TURNED),
     "scan of which the end is read": (LAST, LAST_ROLLED),
+    "two recurrences of many steps": (RECURRENCES, RECURRENCES_IN_TWO),
     "equal terms with a maximum in them": (EQUAL, EQUAL_IN_PARTS),
     "a sum of equal terms": (ONES, ONES.replace("i in 6, k in 5", "k in 5, i in 6")),
     "open size": (OPEN, OPEN_TILED),
@@ -405,6 +427,10 @@ def test_wrong(name: str) -> None:
 
 
 UNDECIDED = {
+    "two recurrences, of which one reads the wrong step": (
+        RECURRENCES, RECURRENCES_IN_TWO.replace("sin(S[(vt + 1) % 2])", "sin(S[vt % 2])"),
+        "its invariant was guessed, and does not hold",
+    ),
     "equal terms, one too few": (EQUAL, EQUAL_IN_PARTS.replace("l in 4", "l in 3"), "told apart"),
     "equal terms of which some have another maximum": (
         EQUAL, EQUAL_IN_PARTS.replace("exp(1.0 - M[vi])", "exp(1.0 - (M[vi] if vl < 3 else M[5 - vi]))"),

@@ -39,6 +39,7 @@ CASES: Mapping[str, tuple[str, dict[str, Decision]]] = {
     "a mask": ("causal(M=64, N=64, D=16, E=16) with tensor_rows", {}),
     "a mask, primes, bf16": ("causal(M=37, N=96, D=11, E=16, T=bf16) with tensor_rows", {"tall": 1}),
     "64 numbers of a head, a mask": ("causal(M=32, N=128, D=64, E=64) with tensor_rows", {"length": 64}),
+    "many steps": ("half(B=1, H=1, M=16, N=656, D=16, E=16) with tensor_rows", {"length": 16}),
     "128 numbers of a head": ("half(B=1, H=1, M=33, N=96, D=128, E=128, T=bf16) with tensor_rows", {"length": 32}),
 }
 
@@ -59,8 +60,7 @@ def test_scores_stay_in_registers(case: str, tmp_path: Path) -> None:
         assert {b.name.split("_")[0] for b in k.shared} == {"Q", "K", "V"}
         loads = [x for c in found.counts for x in c.traffic if x.shared and not x.write]
         assert loads and all(x.moves == x.least for x in loads)
-        if "causal" not in text:  # terms behind a mask are all equal, and are not matched one to one
-            assert proof_fault(t.program, trace.program) == ""
+        assert proof_fault(t.program, trace.program) == ""
 
 
 def test_warps_wait_for_copies_alone(tmp_path: Path) -> None:
@@ -76,10 +76,10 @@ def test_warps_wait_for_copies_alone(tmp_path: Path) -> None:
 
 
 def test_what_no_fragment_holds_is_in_shared_memory(tmp_path: Path) -> None:
-    """Sums of columns that are no whole instructions, one row alone, and more steps than are folded."""
-    for text in ("M=17, N=96, D=19, E=11", "M=1, N=48, D=16, E=16", "M=16, N=592, D=16, E=16"):
+    """Sums of columns that are no whole instructions, and one row alone."""
+    for text in ("M=17, N=96, D=19, E=11", "M=1, N=48, D=16, E=16"):
         t = task(tmp_path, f"half(B=1, H=1, {text}) with tensor_rows")
-        trace = online(t, 0, length=16) if "592" in text else online(t, 0)
+        trace = online(t, 0)
         assert 'scores ~ sample_categorical(["shared"])' in trace.text
 
 
