@@ -7,6 +7,7 @@
 //     there (tensorc_dsl/syntax/layout.py).
 //   * The generator takes a reserved word for a name wherever no rule can begin with the word. So each reserved word may begin
 //     a `_name`, and then comes `_never`, a word that no text has.
+//   * A type with the name of a reduction, `A: sum[M]`, is taken for a name. The language refuses it.
 //   * In programs, `sum`, `reduce` and `scan` begin nothing, so expressions have their rules twice: `_p_…` are those of programs.
 
 const RESERVED = ["and", "either", "else", "for", "if", "in", "let", "maybe", "not", "or", "where", "yield"];
