@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import tensorc_dsl as td
-from tensorc_dsl.backend.cuda.codegen.view import _name, cuda_text  # pyright: ignore[reportPrivateUsage]
+from tensorc_dsl.backend.cuda.codegen.view import c_name, cuda_text
 from tensorc_dsl.backend.cuda.lower.kernels import DeviceProgram, barriers_in
 from tensorc_dsl.backend.cuda.lower.lower import lower_device
 from tensorc_dsl.ir.expr import constant
@@ -143,4 +143,4 @@ def test_an_instruction_of_a_warp_is_assembly_over_the_elements_that_a_lane_has(
 
 
 def test_a_dot_and_an_underscore_are_told_apart() -> None:
-    assert len({_name(n) for n in ("x_1", "x.1", "x__1", "x_.1", "x._1", "x.1.2", "x.1_2")}) == 7
+    assert len({c_name(n) for n in ("x_1", "x.1", "x__1", "x_.1", "x._1", "x.1.2", "x.1_2")}) == 7

@@ -129,11 +129,11 @@ def _kernel(p: DeviceProgram, k: DeviceKernel) -> Iterator[str]:
     grid = ", ".join(_value(n) for n in k.grid)
     yield f"/* On a grid of ({grid}) blocks, with {k.shared_bytes} bytes of dynamic shared memory. */"
     arrays = [
-        f"{_TYPES[types[n].name]} *{'' if n in k.written else '__restrict__ '}{_name(n)} /* {shapes.get(n, 'scratch')} */"
+        f"{_TYPES[types[n].name]} *{'' if n in k.written else '__restrict__ '}{c_name(n)} /* {shapes.get(n, 'scratch')} */"
         for n in k.params
     ]
     params = [f"{'' if n in k.written else 'const '}{a}" for n, a in zip(k.params, arrays, strict=True)]
-    params += [f"long long {_name(d.name)}" for d in p.dims]
+    params += [f"long long {c_name(d.name)}" for d in p.dims]
     yield f'extern "C" __global__ void __launch_bounds__({k.threads}, 1) {k.name}('
     yield from (f"    {x}{',' if n + 1 < len(params) else ''}" for n, x in enumerate(params))
     yield ") {"
@@ -141,9 +141,9 @@ def _kernel(p: DeviceProgram, k: DeviceKernel) -> Iterator[str]:
         yield "    extern __shared__ __align__(128) unsigned char shared_[];"
     for b in k.shared:
         kind = _TYPES[b.dtype.name]
-        yield f"    {kind} *{_name(b.name)} = ({kind} *)(shared_ + {b.offset}); /* {b.size} elements */"
+        yield f"    {kind} *{c_name(b.name)} = ({kind} *)(shared_ + {b.offset}); /* {b.size} elements */"
     for b in k.local:
-        yield f"    __align__({ALIGNMENT}) {_TYPES[b.dtype.name]} {_name(b.name)}[{b.size}];"
+        yield f"    __align__({ALIGNMENT}) {_TYPES[b.dtype.name]} {c_name(b.name)}[{b.size}];"
     body = list(_device(k.body, "    "))
     for name, theirs in _AXES.values():
         if any(name in line for line in body):
@@ -194,7 +194,7 @@ def _flat(body: tuple[Flat, ...], pad: str) -> Iterator[str]:
             case Store() if s.atomic:
                 yield f"{pad}{_update(s)}"
             case Store(buffer=b, indices=(at,), value=e):
-                yield f"{pad}{_name(b)}[{_value(at)}] = {_value(e)};"
+                yield f"{pad}{c_name(b)}[{_value(at)}] = {_value(e)};"
             case Store():
                 raise TypeError("a flat store has one subscript")
             case Loop(var=var, begin=begin, end=end, kind=kind, body=inner):
@@ -209,7 +209,7 @@ def _flat(body: tuple[Flat, ...], pad: str) -> Iterator[str]:
                 yield f"{pad}}}"
             case Alloc(name=name, dtype=t, size=size, body=inner):
                 yield f"{pad}{{"
-                yield f"{pad}    __align__({ALIGNMENT}) {_TYPES[t.name]} {_name(name)}[{_value(size)}];"
+                yield f"{pad}    __align__({ALIGNMENT}) {_TYPES[t.name]} {c_name(name)}[{_value(size)}];"
                 yield from _flat(inner, pad + "    ")
                 yield f"{pad}}}"
             case Collective():
@@ -217,7 +217,7 @@ def _flat(body: tuple[Flat, ...], pad: str) -> Iterator[str]:
             case Shuffle(move=move, by=by, width=width, body=(Store(buffer=b, indices=(at,), value=e),)):
                 group = f", {width}" * (width < LANES)
                 given = f"__shfl_{_SHUFFLES[move]}sync(0xffffffffu, {_value(e)}, {by}{group})"
-                yield f"{pad}{_name(b)}[{_value(at)}] = ({_TYPES[dtype_of(e).name]}){given};"
+                yield f"{pad}{c_name(b)}[{_value(at)}] = ({_TYPES[dtype_of(e).name]}){given};"
             case Shuffle():
                 raise TypeError("a shuffle gives one value")
             case Instruction(intrinsic=i):
@@ -237,7 +237,7 @@ _UPDATES: Mapping[Change, str] = {
 def _update(s: Store) -> str:
     """An atomic store. Raises CompileError if it is a loop that compares and exchanges."""
     fold, change, t = fold_of(s), change_of(s), dtype_of(s.value)
-    place = f"&{_name(s.buffer)}[{_value(s.indices[0])}]"
+    place = f"&{c_name(s.buffer)}[{_value(s.indices[0])}]"
     if fold is not None and is_switch(s):
         changes = fold.value if fold.op == "or" else Not(fold.value)
         return f"if ({_value(changes)}) *(volatile bool *){place} = {'true' if fold.op == 'or' else 'false'};"
@@ -283,15 +283,15 @@ def _assembly(s: Collective, pad: str) -> Iterator[str]:
 
 
 def _place(a: Access, at: dict[str, Expr]) -> str:
-    return f"&{_name(a.buffer)}[{_value(substitute(a.index, at))}]"
+    return f"&{c_name(a.buffer)}[{_value(substitute(a.index, at))}]"
 
 
 def _for(var: str, begin: str, end: str) -> str:
-    name = _name(var)
+    name = c_name(var)
     return f"for (long long {name} = {begin}; {name} < {end}; ++{name}) {{"
 
 
-def _name(name: str) -> str:
+def c_name(name: str) -> str:
     """A name of the program in C. `x.1`, as names of pieces are, must not become `x_1`, which another one may have."""
     return f"{name.replace('_', '__').replace('.', '_0')}_" if "." in name else argument_name(name)
 
@@ -307,9 +307,9 @@ def _text(e: Expr) -> str:
         case Const(value=v, dtype=t):
             return _number(v, t)
         case Var(name=name):
-            return _AXES[name][0] if name in _AXES else _name(name)
+            return _AXES[name][0] if name in _AXES else c_name(name)
         case Dim(name=name):
-            return _name(name)
+            return c_name(name)
         case Binary(op=op, lhs=a, rhs=b):
             return _binary(op, a, b)
         case Compare(op=op, lhs=a, rhs=b):
@@ -327,7 +327,7 @@ def _text(e: Expr) -> str:
         case Call(function=f, args=args):
             return _call(f, args)
         case Load(buffer=b, indices=(at,)):
-            return f"{_name(b)}[{_value(at)}]"
+            return f"{c_name(b)}[{_value(at)}]"
         case Load():
             raise TypeError("a flat load has one subscript")
         case _:
