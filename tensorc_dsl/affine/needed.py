@@ -8,7 +8,7 @@ are. `docs/decisions/0092-loop-bounds-from-conditions.md` has the whole argument
 
 from __future__ import annotations
 
-from tensorc_dsl.affine.linear import negate
+from tensorc_dsl.affine.conditions import negate
 from tensorc_dsl.ir.dtypes import BOOL, INDEX, DType
 from tensorc_dsl.ir.expr import Binary, Cast, Const, Expr, Load, Logic, Not, Select, dtype_of
 from tensorc_dsl.ir.memo import by_identity
