@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator
 
-from tensorc_dsl.affine.simplify import negate
+from tensorc_dsl.affine.conditions import negate
 from tensorc_dsl.ir.expr import ZERO, Compare, Expr, Load, Select, children, free_vars, loads, substitute
 from tensorc_dsl.ir.memo import by_identity
 from tensorc_dsl.ir.node import node

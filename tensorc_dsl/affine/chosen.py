@@ -11,8 +11,9 @@ from collections.abc import Iterable, Iterator, Sequence
 from functools import reduce
 from math import isfinite
 
+from tensorc_dsl.affine.conditions import negate
 from tensorc_dsl.affine.form import Context, Linear, Ranges, to_expr
-from tensorc_dsl.affine.linear import linear, negate
+from tensorc_dsl.affine.linear import linear
 from tensorc_dsl.affine.simplify import bounds, conjuncts, extent_ranges, prove
 from tensorc_dsl.ir.dtypes import BOOL, I64, INDEX, DType
 from tensorc_dsl.ir.expr import (

@@ -14,8 +14,9 @@ from functools import lru_cache
 from math import prod
 
 from tensorc_dsl.affine import isl
+from tensorc_dsl.affine.conditions import negate
 from tensorc_dsl.affine.form import Atom, Context
-from tensorc_dsl.affine.linear import linear, negate
+from tensorc_dsl.affine.linear import linear
 from tensorc_dsl.affine.sets import NotAffine, feasible, instance_map, loop_conditions, mapping, points
 from tensorc_dsl.affine.simplify import extent_ranges, simplify_where
 from tensorc_dsl.ir.expr import ZERO, Binary, Compare, Const, Expr, Var, add, constant, index

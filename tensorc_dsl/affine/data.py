@@ -3,7 +3,7 @@
 A *datum* is a conversion to `index` of a value that is read, or computed from such values. Proofs hold for every value of a
 datum: it is replaced by a variable of which only the type is known, and the subscript around it, `min(max(x, 0), 9)`, is
 affine again. So an access is taken to access every element that its clamp allows, and no other.
-`docs/decisions/0016-a-datum-is-any-number.md` explains why.
+`docs/decisions/0016-values-as-subscripts-are-unconstrained.md` explains why.
 """
 
 from __future__ import annotations

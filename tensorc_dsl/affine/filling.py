@@ -6,8 +6,9 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from tensorc_dsl.affine.conditions import negate
 from tensorc_dsl.affine.sets import NotAffine, feasible
-from tensorc_dsl.affine.simplify import conjuncts, negate
+from tensorc_dsl.affine.simplify import conjuncts
 from tensorc_dsl.ir.expr import ZERO, Compare, Const, Expr, Load, Select, conjunction
 
 

@@ -13,10 +13,11 @@ from __future__ import annotations
 
 from math import gcd
 
+from tensorc_dsl.affine.conditions import FALSE, TRUE, logic, negate
 from tensorc_dsl.affine.data import datum_range, is_datum
 from tensorc_dsl.affine.form import FAR, OPEN, Atom, Context, Interval, Linear, decide, joined, order_key, to_expr
 from tensorc_dsl.affine.nonlinear import extreme, product, quotient_range
-from tensorc_dsl.ir.dtypes import BOOL, INDEX
+from tensorc_dsl.ir.dtypes import INDEX
 from tensorc_dsl.ir.expr import (
     Binary,
     Compare,
@@ -35,11 +36,7 @@ from tensorc_dsl.ir.expr import (
     rebuild,
 )
 
-TRUE = Const(True, BOOL)
-FALSE = Const(False, BOOL)
-
 _SWAPPED: dict[CompareOp, CompareOp] = {"<": ">", "<=": ">=", ">": "<", ">=": "<=", "==": "==", "!=": "!="}
-_NEGATED: dict[CompareOp, CompareOp] = {"<": ">=", "<=": ">", ">": "<=", ">=": "<", "==": "!=", "!=": "=="}
 
 
 def linear(e: Expr, context: Context) -> Linear:
@@ -348,30 +345,6 @@ def comparison(op: CompareOp, d: Linear, context: Context) -> Expr:
     if op == ">" and not right.terms:  # `i > 1` becomes `i >= 2`: the number is the first value that satisfies it
         op, right = ">=", Linear({}, right.constant + 1)
     return Compare(op, to_expr(left), to_expr(right))
-
-
-def logic(both: bool, a: Expr, b: Expr) -> Expr:
-    unit, zero = (TRUE, FALSE) if both else (FALSE, TRUE)
-    if zero in (a, b):
-        return zero
-    if a in (unit, b):
-        return b
-    return a if b == unit else Logic("and" if both else "or", a, b)
-
-
-def negate(cond: Expr) -> Expr:
-    """The opposite condition, with `not` pushed inwards."""
-    match cond:
-        case Const(value=value):
-            return FALSE if value else TRUE
-        case Compare(op=op, lhs=a, rhs=b) if dtype_of(a) == INDEX:
-            return Compare(_NEGATED[op], a, b)
-        case Logic(op=op, lhs=a, rhs=b):
-            return Logic("or" if op == "and" else "and", negate(a), negate(b))
-        case Not(operand=a):
-            return a
-        case _:
-            return Not(cond)
 
 
 def simplified(e: Expr, context: Context) -> Expr:

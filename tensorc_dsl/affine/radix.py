@@ -10,8 +10,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from tensorc_dsl.affine.conditions import TRUE
 from tensorc_dsl.affine.form import Context, Linear, Ranges
-from tensorc_dsl.affine.linear import TRUE, comparison, difference
+from tensorc_dsl.affine.linear import comparison, difference
 from tensorc_dsl.ir.dtypes import INDEX
 from tensorc_dsl.ir.expr import Compare, Expr, dtype_of
 

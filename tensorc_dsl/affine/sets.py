@@ -15,8 +15,8 @@ from functools import lru_cache
 from typing import assert_never
 
 from tensorc_dsl.affine import isl
+from tensorc_dsl.affine.conditions import FALSE
 from tensorc_dsl.affine.form import Ranges
-from tensorc_dsl.affine.linear import FALSE
 from tensorc_dsl.affine.radix import by_digits
 from tensorc_dsl.affine.rows_of_sets import linear_set
 from tensorc_dsl.affine.simplify import bounds, conjuncts, ranges_below, simplify, simplify_where

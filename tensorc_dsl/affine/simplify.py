@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from tensorc_dsl.affine.form import Context, Interval, Linear, Ranges, to_expr
-from tensorc_dsl.affine.linear import FALSE, TRUE, linear, negate, simplified, truth
+from tensorc_dsl.affine.linear import linear, simplified, truth
 from tensorc_dsl.ir.dtypes import INDEX
 from tensorc_dsl.ir.expr import (
     ZERO,
@@ -27,11 +27,6 @@ from tensorc_dsl.ir.expr import (
     dtype_of,
 )
 from tensorc_dsl.ir.program import For, Iter
-
-__all__ = [
-    "FALSE", "TRUE", "bounds", "conjuncts", "essential", "extent_ranges", "is_multiple", "iter_ranges", "linear_form",
-    "negate", "prove", "ranges_below", "simplify", "simplify_where",
-]  # fmt: skip
 
 
 def ranges_below(extents: Iterable[tuple[str, Expr]]) -> dict[str, Interval]:

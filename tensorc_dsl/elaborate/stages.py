@@ -9,10 +9,11 @@ import functools
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
+from tensorc_dsl.affine.conditions import TRUE, negate
 from tensorc_dsl.affine.data import freed
 from tensorc_dsl.affine.safety import ranges_of
 from tensorc_dsl.affine.sets import NotAffine, affine_only, feasible
-from tensorc_dsl.affine.simplify import TRUE, negate, simplify
+from tensorc_dsl.affine.simplify import simplify
 from tensorc_dsl.diagnostic import Diagnostic, Problem
 from tensorc_dsl.elaborate import problems
 from tensorc_dsl.elaborate.bindings import Environment

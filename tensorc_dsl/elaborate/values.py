@@ -6,33 +6,32 @@ only through a cast.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import assert_never
 
-from tensorc_dsl.affine.data import outermost
-from tensorc_dsl.affine.reach import too_far
-from tensorc_dsl.affine.safety import ranges_of, without_open_quotients
+from tensorc_dsl.affine.conditions import FALSE, negate
+from tensorc_dsl.affine.safety import ranges_of
 from tensorc_dsl.affine.sets import affine_only
-from tensorc_dsl.affine.simplify import FALSE, negate, simplify
+from tensorc_dsl.affine.simplify import simplify
 from tensorc_dsl.elaborate import choices, problems, repairs
-from tensorc_dsl.elaborate.bindings import LARGEST, Environment, index_expr
-from tensorc_dsl.elaborate.inference import Extents, TypeFinder
+from tensorc_dsl.elaborate.bindings import Environment
+from tensorc_dsl.elaborate.indices import IndexBuilder
+from tensorc_dsl.elaborate.inference import Extents
 from tensorc_dsl.elaborate.limited import kept, saturated
 from tensorc_dsl.elaborate.loads import GuardedLoad
-from tensorc_dsl.elaborate.names import FUNCTIONS, unknown_index
+from tensorc_dsl.elaborate.names import FUNCTIONS
 from tensorc_dsl.elaborate.problems import Invalid, each
 from tensorc_dsl.ir import expr as ir
 from tensorc_dsl.ir.dtypes import BOOL, F32, F64, I64, INDEX, U8, U16, U32, U64, DType
 from tensorc_dsl.ir.maths import MATHS, Takes
-from tensorc_dsl.ir.numbers import holds, holds_value, limits, wrapped
-from tensorc_dsl.ir.print import format_expr
+from tensorc_dsl.ir.numbers import holds_value, limits, wrapped
 from tensorc_dsl.ir.program import Buffer
 from tensorc_dsl.syntax import tree
 from tensorc_dsl.syntax.names import near
 
 
-class ValueBuilder(TypeFinder):
+class ValueBuilder(IndexBuilder):
     """Builds the expressions of one stage. Findings in parts that do not depend on each other are reported together."""
 
     def __init__(self, env: Environment, buffers: Mapping[str, Buffer]) -> None:
@@ -151,76 +150,8 @@ class ValueBuilder(TypeFinder):
             raise Invalid(problems.DIVISION_BY_ZERO(e.rhs.span, value=0))
         if t == INDEX:
             choice = choices.of_arithmetic(e, self.infer)
-            return self._conditional(choice, want) if choice else self._index(e)
+            return self._conditional(choice, want) if choice else self.index(e)
         return ir.Binary(e.op, x, y)
-
-    def _index(self, e: tree.Expr, extent: ir.Expr | None = None, clamped: bool = False) -> ir.Expr:
-        """A subscript of a dimension with an extent, or the index operand of a comparison or cast: simplified
-        under the ranges in scope. If it is `clamped`, it may contain integers that are read.
-        """
-        if isinstance(e, tree.Name) and e.id in self.scope:
-            return ir.Var(str(e.id))
-        names: Extents = {**self.env.sizes, **{n: ir.Var(str(n)) for n in self.scope}}
-
-        def known(x: tree.Expr) -> ir.Expr | None:
-            match x:
-                case tree.CallExpr(function=tree.Name(id="clamp")):
-                    return self._clamp(x)
-                case _ if clamped and self._of_data(x):
-                    return self._datum(x)
-                case tree.Name(id=name, span=span) | tree.IndexExpr(base=tree.Name(id=name, span=span)) if (
-                    name in self.buffers and name not in names
-                ):
-                    high = "…" if extent is None else format_expr(ir.sub(extent, ir.ONE))
-                    text = e.span.text if self.buffers[name].dtype.is_integer else f"i32({e.span.text})"
-                    raise Invalid(problems.DATA_SUBSCRIPT(span, name=name, text=text, low=0, high=high))
-                case tree.Name(id=name) if name not in names:
-                    raise Invalid(unknown_index(x.span, name, names))
-                case _:
-                    return None
-
-        made = index_expr(e, names, known)
-        self._stays(made, e)
-        # An index of extent 1 is always 0, but primitives can use a plain `n` better than `0`.
-        if not isinstance(made, ir.Var):
-            made = simplify(without_open_quotients(made, self.scope), ranges_of(self.scope))
-        _small(made, e)
-        return made
-
-    def _stays(self, made: ir.Expr, at: tree.Expr) -> None:
-        """Raise Invalid where index arithmetic may leave 64 bits. Nobody knows before sizes are bound."""
-        if self.env.unbound or (far := too_far(made, ranges_of(self.scope))) is None:
-            return
-        data, dims = outermost((far,)), ir.dims_in(far)
-        repair = "use smaller numbers"
-        if data:
-            repair = f"keep what is read between two indices before: `clamp({format_expr(data[0].operand)}, …, …)`"
-        elif dims:
-            repair = "let the open dimensions end at smaller sizes"
-        raise Invalid(problems.TOO_FAR(at.span, text=at.span.text, repair=repair))
-
-    def _clamp(self, e: tree.CallExpr) -> ir.Expr:
-        """`clamp(x, low, high)`: an index, or an integer that is read, limited to two indices."""
-        if e.kwargs or len(e.args) != FUNCTIONS["clamp"]:
-            count = len(e.args) + len(e.kwargs)
-            raise Invalid(problems.ARITY(e.span, name="clamp", wanted="3 values", count=count))
-        made = each(*(lambda a=a, n=n: self._index(a, clamped=n == 0) for n, a in enumerate(e.args)))
-        return kept(*made)
-
-    def _of_data(self, e: tree.Expr) -> bool:
-        """Whether `e` consists of values that are read, without indices and sizes."""
-        types = {self.infer(x) for x in _operands(e)} - {None}
-        return bool(types) and INDEX not in types
-
-    def _datum(self, e: tree.Expr) -> ir.Expr:
-        """An integer that is read, converted to an index."""
-        made = self.build(e, self.infer(e))
-        found = ir.dtype_of(made)
-        if not found.is_integer:
-            raise Invalid(problems.CLAMPED(e.span, text=e.span.text, found=found))
-        if not holds(INDEX, found):  # a number beyond all indices is above every bound, and its bits would be negative
-            made = ir.Binary("min", made, ir.Const(limits(INDEX)[1], found))
-        return ir.Cast(made, INDEX)
 
     def _compare(self, e: tree.CompareExpr) -> ir.Expr:
         parts: list[ir.Expr] = []
@@ -230,7 +161,7 @@ class ValueBuilder(TypeFinder):
             if ir.dtype_of(x) != BOOL or op not in ("==", "!="):
                 self._arithmetic(x, op, e)
             parts.append(ir.Compare(op, x, y))
-            self._stays(parts[-1], e)
+            self.require_64_bits(parts[-1], e)
         out = ir.conjunction(tuple(parts))
         assert out is not None  # the parser returns at least two operands
         return out
@@ -303,7 +234,7 @@ class ValueBuilder(TypeFinder):
         if len(buffer.shape) != len(e.indices):
             raise Invalid(problems.RANK(e.span, name=name, rank=len(buffer.shape), count=len(e.indices)))
         subscripts = zip(e.indices, buffer.shape, strict=True)
-        indices = each(*(lambda i=i, size=size: self._index(i, size) for i, size in subscripts))
+        indices = each(*(lambda i=i, size=size: self.index(i, size) for i, size in subscripts))
         load = ir.Load(buffer.name, indices, buffer.dtype)
         self.loads.append(GuardedLoad(load, self.conditions, tuple(i.span for i in e.indices)))
         return load
@@ -320,7 +251,7 @@ class ValueBuilder(TypeFinder):
             return self._cast(e, e.args[0], cast)
         if name == "clamp":
             t = self.infer(e)
-            return self._index(e) if t == INDEX else self._clamped_value(e, t or want)
+            return self.index(e) if t == INDEX else self._clamped_value(e, t or want)
         if name == "select":
             return self._conditional(tree.Conditional(e.args[0], e.args[1], e.args[2], e.span), want)
         if name == "saturate":
@@ -329,15 +260,15 @@ class ValueBuilder(TypeFinder):
             return self._bitcast(e, e.args[0], e.args[1])
         if name == "min" or name == "max":
             x, y = self._pair(e.args[0], e.args[1], want, name, e)
-            return self._index(e) if self._arithmetic(x, name, e) == INDEX else ir.Binary(name, x, y)
+            return self.index(e) if self._arithmetic(x, name, e) == INDEX else ir.Binary(name, x, y)
         if name == "xor":
             _whole(name, e.args)
             x, y = self._pair(e.args[0], e.args[1], want, name, e)
             if (t := self._arithmetic(x, name, e)).is_float:
                 raise self._wrong(name, Takes.INTEGERS, t, e)
-            return self._index(e) if t == INDEX else ir.Binary(name, x, y)
+            return self.index(e) if t == INDEX else ir.Binary(name, x, y)
         if name == "abs" and self.infer(e) == INDEX:
-            return self._index(e)  # as a choice of two, which conditions on indices are proved with
+            return self.index(e)  # as a choice of two, which conditions on indices are proved with
         known = MATHS[name]
         if known.takes is Takes.INTEGERS:
             _whole(name, e.args)
@@ -395,27 +326,6 @@ class ValueBuilder(TypeFinder):
         if isinstance(x, ir.Const) and not isinstance(x.value, bool) and isinstance(x.value, int):
             return self._literal(x.value, to, e)
         return ir.Cast(x, to)
-
-
-def _operands(e: tree.Expr) -> Iterator[tree.Expr]:
-    """The operands of the arithmetic in `e`."""
-    match e:
-        case tree.BinaryExpr(lhs=a, rhs=b):
-            yield from (*_operands(a), *_operands(b))
-        case tree.Negate(operand=a):
-            yield from _operands(a)
-        case tree.CallExpr(function=tree.Name(id="min" | "max"), args=args):
-            for a in args:
-                yield from _operands(a)
-        case _:
-            yield e
-
-
-def _small(e: ir.Expr, at: tree.Expr) -> None:
-    if isinstance(e, ir.Const) and abs(e.value) > LARGEST:
-        raise Invalid(problems.TOO_LARGE(at.span, what=f"`{at.span.text}`", value=e.value))
-    for c in ir.children(e):
-        _small(c, at)
 
 
 def _whole(name: str, args: Sequence[tree.Expr]) -> None:

@@ -18,7 +18,7 @@ CHUNK = 2048
 
 SLOW = 3.0
 """A schedule more than so many times as slow as the best, and slower than half of them, counts as that slow: how bad a bad
-one must not shape what is said of the good ones (docs/decisions/0044-what-records-say-of-draws.md)."""
+one must not shape what is said of the good ones (docs/decisions/0044-importance-of-draws.md)."""
 
 FOLDS = 4
 """Parts of the trials, each of which is predicted from the others: so hyperparameters that fit noise are found out."""

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from tensorc_dsl.affine.linear import Context, linear
+from tensorc_dsl.affine.form import Context
+from tensorc_dsl.affine.linear import linear
 from tensorc_dsl.ir.expr import Expr, free_vars
 
 

@@ -6,8 +6,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from tensorc_dsl.affine.data import depends_on_data
-from tensorc_dsl.affine.form import Ranges
-from tensorc_dsl.affine.linear import Atom, Context, Linear, linear, to_expr
+from tensorc_dsl.affine.form import Atom, Context, Linear, Ranges, to_expr
+from tensorc_dsl.affine.linear import linear
 from tensorc_dsl.affine.sets import extremes
 from tensorc_dsl.affine.simplify import conjuncts, simplify
 from tensorc_dsl.ir.expr import ZERO, Compare, Expr, constant, free_vars, sub

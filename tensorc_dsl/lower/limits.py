@@ -10,8 +10,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from tensorc_dsl.affine.data import depends_on_data
-from tensorc_dsl.affine.form import Ranges
-from tensorc_dsl.affine.linear import Context, linear
+from tensorc_dsl.affine.form import Context, Ranges
+from tensorc_dsl.affine.linear import linear
 from tensorc_dsl.affine.simplify import bounds
 from tensorc_dsl.ir.dtypes import INDEX, DType
 from tensorc_dsl.ir.expr import Binary, Cast, Compare, CompareOp, Const, Expr, dims_in, dtype_of, free_vars, index

@@ -13,8 +13,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
+from tensorc_dsl.affine.conditions import FALSE, TRUE, logic, negate
 from tensorc_dsl.affine.form import Ranges
-from tensorc_dsl.affine.linear import FALSE, TRUE, logic, negate
 from tensorc_dsl.affine.needed import never_negative_zero
 from tensorc_dsl.affine.simplify import bounds, conjuncts, linear_form, simplify, simplify_where
 from tensorc_dsl.ir.dtypes import INDEX

@@ -11,8 +11,9 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import reduce
 
+from tensorc_dsl.affine.conditions import FALSE, TRUE, negate
 from tensorc_dsl.affine.form import Context, Interval, Linear, Ranges
-from tensorc_dsl.affine.linear import FALSE, TRUE, linear, negate
+from tensorc_dsl.affine.linear import linear
 from tensorc_dsl.affine.simplify import conjuncts, follows, simplify
 from tensorc_dsl.ir.dtypes import INDEX
 from tensorc_dsl.ir.expr import (

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from itertools import pairwise
 
-from tensorc_dsl.affine.form import Ranges
-from tensorc_dsl.affine.linear import Context, linear
+from tensorc_dsl.affine.form import Context, Ranges
+from tensorc_dsl.affine.linear import linear
 from tensorc_dsl.affine.simplify import conjuncts, prove, simplify
 from tensorc_dsl.ir.dtypes import INDEX
 from tensorc_dsl.ir.expr import Compare, Const, Expr, Logic, Var, constant, dims_in, dtype_of, free_vars, index

@@ -35,8 +35,7 @@ from tensorc_dsl.ir.expr import (
     loads,
 )
 from tensorc_dsl.ir.look_back import passed_along
-from tensorc_dsl.ir.maths import MATHS, Takes
-from tensorc_dsl.ir.numbers import code_of, holds, nearest, truncated, value_of
+from tensorc_dsl.ir.numbers import holds, nearest
 from tensorc_dsl.ir.pipelines import pipeline
 from tensorc_dsl.ir.print import format_expr
 from tensorc_dsl.ir.program import (
@@ -53,7 +52,7 @@ from tensorc_dsl.ir.program import (
     walk,
 )
 from tensorc_dsl.reference.evaluate import bind_inputs, shape_of
-from tensorc_dsl.reference.maths import NUMERICS, called
+from tensorc_dsl.reference.scalars import SCALARS
 
 Order = Literal["forward", "reversed", "shuffled", "together"]
 
@@ -354,37 +353,6 @@ def _in_stages(
                 yield from iterations[turn - stages[k]][k]()
 
 
-def _min(a: float, b: float) -> float:
-    return a if a < b or math.isnan(a) else b
-
-
-def _max(a: float, b: float) -> float:
-    return a if a > b or math.isnan(a) else b
-
-
-def _divide(a: float, b: float) -> float:
-    if b:
-        return a / b
-    return math.nan if a == 0 or math.isnan(a) else math.copysign(math.inf, a) * math.copysign(1.0, b)
-
-
-def _function(f: Callable[..., Any]) -> Callable[..., float]:
-    def call(*args: float) -> float:
-        with np.errstate(all="ignore"):
-            # Arrays: NumPy computes a scalar power 0.5 as a square root, which is NaN for -inf, whereas C's `pow` is inf.
-            return f(*(np.array([x], np.float64) for x in args)).item()
-
-    return call
-
-
-def _whole_function(name: str) -> Callable[..., int]:
-    def call(t: DType, *args: int) -> int:
-        with np.errstate(all="ignore"):
-            return called(name, t, *(np.array([x], wide_dtype(t)) for x in args)).item()
-
-    return call
-
-
 _DONE = object()
 
 _LIBRARY: dict[str, Any] = {
@@ -392,15 +360,6 @@ _LIBRARY: dict[str, Any] = {
     "in_stages": _in_stages,
     "outside": _outside,
     "unwritten": _unwritten,
-    "divide": _divide,
-    "nearest": nearest,
-    "code_of": code_of,
-    "value_of": value_of,
-    "truncated": truncated,
     **{t.name: t for t in (*DTYPES.values(), INDEX)},
-    "modulo": _function(np.mod),
-    "min_float": _min,
-    "max_float": _max,
-    **{f"call_{name}": _function(n.value) for name, n in NUMERICS.items()},
-    **{f"whole_{name}": _whole_function(name) for name, m in MATHS.items() if m.takes is not Takes.FLOATS},
+    **SCALARS,
 }

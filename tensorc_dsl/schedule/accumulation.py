@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 
+from tensorc_dsl.affine.conditions import TRUE, negate
 from tensorc_dsl.affine.form import Context, Ranges
-from tensorc_dsl.affine.linear import linear, negate
+from tensorc_dsl.affine.linear import linear
 from tensorc_dsl.affine.sets import NotAffine, affine_only, feasible
-from tensorc_dsl.affine.simplify import TRUE, extent_ranges, prove, simplify
+from tensorc_dsl.affine.simplify import extent_ranges, prove, simplify
 from tensorc_dsl.ir.expr import ONE, ZERO, Compare, Expr, Var, add, free_vars, substitute
 from tensorc_dsl.ir.print import format_expr
 from tensorc_dsl.ir.program import Block, For, Iter, IterKind, Program

@@ -12,23 +12,22 @@ one to one, and parts that signatures leave open become obligations. A failed ob
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Iterator, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 
 from tensorc_dsl.affine import isl
 from tensorc_dsl.affine.budget import renew
-from tensorc_dsl.affine.sets import NotAffine, mapping
+from tensorc_dsl.affine.sets import mapping
 from tensorc_dsl.diagnostic import Note, problem
-from tensorc_dsl.ir.expr import Expr, loads
 from tensorc_dsl.ir.program import IterKind
 from tensorc_dsl.validate.code import Statement
 from tensorc_dsl.validate.counting import counts
 from tensorc_dsl.validate.facts import ExampleSizes, Refuted, Undecided, at, example, point, written_by
-from tensorc_dsl.validate.nodes import At, Node, Term, Terms, place
+from tensorc_dsl.validate.nodes import Node, Terms, place
 from tensorc_dsl.validate.plain import require_simple
-from tensorc_dsl.validate.terms import IDEMPOTENT, fingerprint, is_neutral, operator
+from tensorc_dsl.validate.signed_terms import SignedTerms, by_signature, elements_read, whole_elements
+from tensorc_dsl.validate.terms import IDEMPOTENT, fingerprint, operator
 from tensorc_dsl.validate.values import TAKEN, Signature, Values
 
 
@@ -57,18 +56,6 @@ class Match:
     guessed: bool
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class _Part:
-    """The terms of one signature; points of different parts of one side never coincide."""
-
-    term: Term
-    path: isl.Map
-    point: isl.Map
-    """The map from a point among all terms of the side to the point of the term's own path."""
-    signature: isl.Map
-    """The map from a point to the subscripts."""
-
-
 def match(
     left: Terms,
     right: Terms,
@@ -85,8 +72,8 @@ def match(
     """
     starts = left.starts | right.starts
 
-    def by(told: Callable[[Values], Callable[[Node], Signature]]) -> list[dict[str, list[_Part]]]:
-        return [_by_signature(x.found, kind, starts, v, told(v)) for x, v in ((left, a), (right, b))]
+    def by(told: Callable[[Values], Callable[[Node], Signature]]) -> list[dict[str, list[SignedTerms]]]:
+        return [by_signature(x.found, kind, starts, v, told(v)) for x, v in ((left, a), (right, b))]
 
     ours, theirs = by(lambda v: v.signature)
     apart = ours.keys() ^ theirs.keys()
@@ -109,66 +96,11 @@ def match(
         yield from question.matched(known)
 
 
-def _by_signature(
-    terms: Sequence[Term], kind: str, starts: Collection[str], values: Values, told: Callable[[Node], Signature]
-) -> dict[str, list[_Part]]:
-    width = max((t.path.dim(isl.dim_type.out) for t in terms), default=0)
-    found: dict[str, list[_Part]] = {}
-    for n, term in enumerate(terms):
-        own = term.path.dim(isl.dim_type.out)
-        names = [f"p{k}" for k in range(own)]
-        head = [str(n)] if len(terms) > 1 else []
-        padded = ", ".join([*head, *names, *("0" for _ in range(width - own))])
-        tag = isl.Map(f"{{ [{', '.join(names)}] -> [{padded}] }}")
-        point = tag.reverse()
-        leaf = point.apply_range(term.leaf)
-        path = term.path.apply_range(tag)
-        unsigned = path
-        for case in told(term.node):
-            renew()
-            signature = leaf.apply_range(case.subscripts)
-            part = path.intersect_range(signature.domain())
-            if part.is_empty():
-                continue
-            unsigned = unsigned.subtract(part)
-            declared = [f"{c.value}" for c in case.constants]  # neutral because the file says so
-            if not is_neutral(kind, *case.constants) and not (len(declared) == 1 and declared[0] in starts):
-                found.setdefault(case.text, []).append(_Part(term, part, point, signature))
-        if not unsigned.is_empty():
-            values.require_all_written(term.node, unsigned.range().apply(leaf))
-            raise Undecided("what a term of a reduction reads is not understood")
-    return found
-
-
 def _union(maps: Sequence[isl.Map]) -> isl.Map:
     out = maps[0]
     for m in maps[1:]:
         out = out.union(m)
     return out
-
-
-def _elements(p: _Part) -> tuple[tuple[str, ...], isl.Map]:
-    """The buffers that terms read, as far as their subscripts are affine, and the map from points to these subscripts."""
-    leaf = p.point.apply_range(p.term.leaf)
-    if not isinstance(p.term.node, At):
-        return (), leaf
-    names, indices = p.term.node.statement.names, list[Expr]()
-    read: list[str] = []
-    for buffer, i in ((x.buffer, i) for x in loads(p.term.node.expr) for i in x.indices):
-        with suppress(NotAffine):
-            mapping(names, [i])
-            indices.append(i)
-            read.append(buffer)
-    return tuple(read), leaf.apply_range(mapping(names, indices))
-
-
-def _element(p: _Part) -> tuple[tuple[str, ...], isl.Map]:
-    """The buffer that terms are whole elements of, and the map from points to these; none for other terms."""
-    s, leaf = place(p.term.node), p.point.apply_range(p.term.leaf)
-    if not isinstance(p.term.node, At) or p.term.node.expr is s.store.value:
-        with suppress(NotAffine):
-            return (s.store.buffer,), leaf.apply_range(mapping(s.names, s.store.indices))
-    return (), leaf
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,7 +114,7 @@ class _Sides:
     s: Statement
     t: Statement
 
-    def question(self, text: str, ours: list[_Part], theirs: list[_Part]) -> _Question | None:
+    def question(self, text: str, ours: list[SignedTerms], theirs: list[SignedTerms]) -> _Question | None:
         """How the terms of one signature are matched; None without terms. Each has a counterpart on the other side.
 
         Raises Refuted if one has none.
@@ -211,7 +143,7 @@ class _Sides:
         q.require_counterparts()
         return q
 
-    def unmatched(self, what: str, rest: isl.Map, parts: list[_Part], side: Values) -> Exception:
+    def unmatched(self, what: str, rest: isl.Map, parts: list[SignedTerms], side: Values) -> Exception:
         """The error for unmatched terms: `rest` maps pairs of instances to points of these terms."""
         n, m = len(self.s.names), len(self.t.names)
         part, own = next((p, x) for p in parts if not (x := rest.intersect_range(p.path.range())).is_empty())
@@ -232,8 +164,8 @@ class _Question:
 
     sides: _Sides
     whole: bool
-    ours: list[_Part]
-    theirs: list[_Part]
+    ours: list[SignedTerms]
+    theirs: list[SignedTerms]
     first: isl.Map
     """The map from pairs of instances to points of the original, and `second` that to points of the scheduled program."""
     second: isl.Map
@@ -355,13 +287,13 @@ class _Question:
         """Terms that read the same elements of buffers of one name, one after another: what a scan makes of its own earlier
         elements has no other signature.
         """
-        return self._alike(_elements)
+        return self._alike(elements_read)
 
     def _made(self) -> isl.Map | None:
         """Terms that are the same elements of buffers of one name, such as those of a stage that is an output as well."""
-        return self._alike(_element)
+        return self._alike(whole_elements)
 
-    def _alike(self, told: Callable[[_Part], tuple[tuple[str, ...], isl.Map]]) -> isl.Map | None:
+    def _alike(self, told: Callable[[SignedTerms], tuple[tuple[str, ...], isl.Map]]) -> isl.Map | None:
         """The map from points of the original to points of the scheduled program of which the same is told."""
         ours, theirs = ([told(p) for p in parts] for parts in (self.ours, self.theirs))
         found = [x.apply_range(y.reverse()) for one, x in ours for other, y in theirs if one and one == other]

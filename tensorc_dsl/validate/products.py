@@ -11,8 +11,9 @@ from collections.abc import Mapping
 from dataclasses import replace
 from operator import is_
 
+from tensorc_dsl.affine.conditions import negate
 from tensorc_dsl.affine.safety import check_access, ranges_of
-from tensorc_dsl.affine.simplify import bounds, negate
+from tensorc_dsl.affine.simplify import bounds
 from tensorc_dsl.ir.dtypes import I64, INDEX
 from tensorc_dsl.ir.expr import (
     ONE,

@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tensorc_dsl.affine.simplify import bounds, negate, prove, simplify, simplify_where
+from tensorc_dsl.affine.conditions import negate
+from tensorc_dsl.affine.simplify import bounds, prove, simplify, simplify_where
 from tensorc_dsl.ir.dtypes import F32
 from tensorc_dsl.ir.expr import Binary, Compare, Const, Expr, Load, Logic, Not, Select, Var, index
 from tensorc_dsl.ir.print import format_expr

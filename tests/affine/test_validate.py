@@ -9,7 +9,7 @@ from tensorc_dsl.ir.parse import parse_program
 from tensorc_dsl.ir.program import Program
 from tensorc_dsl.ir.verify import verify
 from tensorc_dsl.source import Source
-from tensorc_dsl.validate.validate import Invalid, Report, Valid, validate
+from tensorc_dsl.validate.validate import Invalid, Report, Unproved, Valid, validate
 
 
 def program(text: str) -> Program:
@@ -20,6 +20,24 @@ def program(text: str) -> Program:
 
 def compared(original: str, scheduled: str) -> Report:
     return validate(program(original), program(scheduled))
+
+
+def edited(text: str, *changes: tuple[str, str]) -> str:
+    for old, new in changes:
+        assert old in text
+        text = text.replace(old, new)
+    return text
+
+
+def assert_valid(original: str, scheduled: str) -> None:
+    report = compared(original, scheduled)
+    assert not isinstance(report, Invalid | Unproved), render(report.diagnostic)
+
+
+def assert_reported(original: str, scheduled: str, kind: type[Invalid | Unproved], said: str) -> None:
+    report = compared(original, scheduled)
+    assert isinstance(report, kind), report
+    assert said in render(report.diagnostic)
 
 
 MATMUL = """

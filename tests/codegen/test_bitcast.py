@@ -7,6 +7,7 @@ import re
 import numpy as np
 import pytest
 
+from bench.emulated import emulated
 from tensorc_dsl.backend.cuda.codegen.view import cuda_text
 from tensorc_dsl.backend.cuda.lower.lower import lower_device
 from tensorc_dsl.diagnostic import TschedError
@@ -21,7 +22,7 @@ from tensorc_dsl.source import Source
 from tests.codegen.native import program, run
 from tests.codegen.test_types import elementwise
 from tests.compute.texts import build, codes, errors
-from tests.gpu.kernels import emulated, ptx
+from tests.gpu.kernels import ptx
 
 PAIRS = [
     (f, u) for f in DTYPES.values() if f.is_float for u in DTYPES.values() if u.kind == "uint" and u.bits == f.bits

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
-from tensorc_dsl.affine.simplify import TRUE
+from tensorc_dsl.affine.conditions import TRUE
 from tensorc_dsl.ir.dtypes import F32
 from tensorc_dsl.ir.expr import ONE, Compare, Const, add, constant, floordiv, index
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 from functools import cache
 
-from bench.emulated import emulated  # noqa: F401 - the tests of GPUs import it from here
 from tensorc_dsl.api.drawing import sample
 from tensorc_dsl.backend.cuda.codegen.ptx import device_module, ptx_of, version_of
 from tensorc_dsl.backend.cuda.lower.kernels import Barrier, Device, DeviceKernel, DeviceProgram, Nested

@@ -8,10 +8,10 @@ from tempfile import TemporaryDirectory
 
 import numpy as np
 
+from bench.emulated import emulated
 from tensorc_dsl.backend.cuda.lower.kernels import DeviceProgram
 from tensorc_dsl.backend.cuda.lower.text import format_device
 from tensorc_dsl.ir.program import Program
-from tests.gpu.kernels import emulated
 from tests.gpu.tensor_cores import whole_numbers
 from tests.gpu.test_hopper import drawn, hopper
 

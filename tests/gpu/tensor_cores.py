@@ -9,6 +9,7 @@ from pathlib import Path
 
 import numpy as np
 
+from bench.emulated import emulated
 from tensorc_dsl.api.tasks import Task
 from tensorc_dsl.backend.cuda.lower.kernels import Device, DeviceProgram, Nested, Phase, collectives_in
 from tensorc_dsl.backend.cuda.lower.lower import lower_device
@@ -20,7 +21,7 @@ from tensorc_dsl.reference.evaluate import shape_of
 from tensorc_dsl.source import Source
 from tensorc_dsl.trace.distribution import Decision
 from tensorc_dsl.trace.handlers import condition
-from tests.gpu.kernels import emulated, whole
+from tests.gpu.kernels import whole
 
 DRAWS = int(os.environ.get("GPU_DRAWS", "1"))
 

@@ -8,6 +8,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from bench.emulated import emulated
 from tensorc_dsl.backend.cuda.codegen.view import cuda_text
 from tensorc_dsl.backend.cuda.lower.kernels import Device, DeviceProgram, Nested, Phase, atomics_in, barriers_in
 from tensorc_dsl.backend.cuda.lower.lower import lower_device
@@ -18,7 +19,7 @@ from tensorc_dsl.ir.parse import parse_program
 from tensorc_dsl.ir.program import Program, Store
 from tensorc_dsl.lower.flat import Flat, LowerError
 from tensorc_dsl.source import Source
-from tests.gpu.kernels import emulated, ptx, without_barrier
+from tests.gpu.kernels import ptx, without_barrier
 from tests.programs import proof_fault
 
 PLACES = 5

@@ -7,6 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from bench.emulated import emulated
 from tensorc_dsl.backend.cuda.lower.accesses import accesses
 from tensorc_dsl.backend.cuda.lower.barriers import with_barriers
 from tensorc_dsl.backend.cuda.lower.kernels import (
@@ -30,7 +31,7 @@ from tensorc_dsl.ir.program import Program, Store
 from tensorc_dsl.lower.flat import If
 from tensorc_dsl.reference.interpret import interpret
 from tensorc_dsl.source import Source
-from tests.gpu.kernels import DRAWS, drawn, emulated, gpu_space, without_barrier
+from tests.gpu.kernels import DRAWS, drawn, gpu_space, without_barrier
 from tests.programs import random_inputs
 from tests.stdlib.cases import case, library
 from tests.stdlib.references import CASES

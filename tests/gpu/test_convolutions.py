@@ -12,11 +12,12 @@ import numpy as np
 import pytest
 
 import tensorc_dsl as td
+from bench.emulated import emulated
 from tensorc_dsl.api.tasks import Task
 from tensorc_dsl.backend.cuda.sass import assemble, sass_of, tool
 from tensorc_dsl.ir.arrays import Array
 from tensorc_dsl.trace.distribution import Decision
-from tests.gpu.kernels import emulated, ptx
+from tests.gpu.kernels import ptx
 from tests.gpu.tensor_cores import DRAWS, whole_numbers
 from tests.gpu.test_hopper import drawn
 

@@ -9,10 +9,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from bench.emulated import emulated
 from tensorc_dsl.backend.cuda.lower.lower import lower_device
 from tensorc_dsl.ir.arrays import Array
 from tensorc_dsl.lower.flat import LowerError
-from tests.gpu.kernels import emulated, ptx
+from tests.gpu.kernels import ptx
 from tests.gpu.tensor_cores import DRAWS, drawn, hand, whole_numbers
 from tests.stdlib.gpu_checks import task
 

@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 
 import tensorc_dsl as td
+from bench.emulated import emulated
 from tensorc_dsl.api.tasks import Task
 from tensorc_dsl.backend.cuda.lower.kernels import DeviceProgram
 from tensorc_dsl.backend.cuda.sass import assemble, sass_of, tool
@@ -21,7 +22,7 @@ from tensorc_dsl.ir.program import Program
 from tensorc_dsl.schedule.refusal import ScheduleRefusal
 from tensorc_dsl.trace.distribution import Decision
 from tensorc_dsl.trace.handlers import condition
-from tests.gpu.kernels import emulated, ptx, whole
+from tests.gpu.kernels import ptx, whole
 from tests.gpu.tensor_cores import DRAWS, whole_numbers
 from tests.stdlib.gpu_checks import COMPUTES
 

@@ -12,6 +12,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from bench.emulated import emulated
 from tensorc_dsl.api import loads
 from tensorc_dsl.backend.cuda.codegen.look_back import ADDS, Looking
 from tensorc_dsl.backend.cuda.codegen.threads import Threads
@@ -27,7 +28,7 @@ from tensorc_dsl.lower.flat import LowerError
 from tensorc_dsl.reference.interpret import interpret
 from tensorc_dsl.source import Source
 from tensorc_dsl.trace.handlers import condition
-from tests.gpu.kernels import emulated, ptx, whole, without_barrier
+from tests.gpu.kernels import ptx, whole, without_barrier
 from tests.gpu.pretend import pretended
 from tests.gpu.test_loader import told
 from tests.gpu.test_scans import task

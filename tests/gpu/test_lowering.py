@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from bench.emulated import emulated
 from tensorc_dsl.backend.cuda.lower.kernels import DeviceKernel
 from tensorc_dsl.backend.cuda.lower.lower import lower_device, require_room
 from tensorc_dsl.ir.expr import constant
@@ -18,7 +19,7 @@ from tensorc_dsl.ir.target import Target
 from tensorc_dsl.lower.flat import LowerError
 from tensorc_dsl.reference.interpret import interpret
 from tensorc_dsl.source import Source
-from tests.gpu.kernels import emulated, ptx, whole
+from tests.gpu.kernels import ptx, whole
 from tests.programs import random_inputs
 from tests.stdlib.gpu_checks import task
 

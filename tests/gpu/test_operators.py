@@ -12,6 +12,7 @@ from collections.abc import Iterator, Mapping
 
 import pytest
 
+from bench.emulated import emulated
 from tensorc_dsl.backend.cuda.emulate import emulation
 from tensorc_dsl.backend.cuda.lower.kernels import DeviceProgram
 from tensorc_dsl.backend.cuda.lower.lower import lower_device
@@ -20,7 +21,7 @@ from tensorc_dsl.diagnostic import TschedError
 from tensorc_dsl.elaborate.compute import elaborate
 from tensorc_dsl.ir.program import Program
 from tensorc_dsl.measure.emulation import emulate
-from tests.gpu.kernels import DRAWS, drawn, emulated, gpu_library, gpu_space, ptx
+from tests.gpu.kernels import DRAWS, drawn, gpu_library, gpu_space, ptx
 from tests.stdlib.cases import case
 from tests.stdlib.images import COMPUTES
 from tests.stdlib.numerics import Sizes

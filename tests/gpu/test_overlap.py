@@ -12,11 +12,12 @@ from tempfile import TemporaryDirectory
 import numpy as np
 import pytest
 
+from bench.emulated import emulated
 from tensorc_dsl.backend.cuda.lower.kernels import Barrier, Device, DeviceProgram, Guard, Steps, WgmmaWait
 from tensorc_dsl.backend.cuda.lower.text import format_device
 from tensorc_dsl.backend.cuda.sass import assemble, sass_of, tool
 from tensorc_dsl.ir.program import Program
-from tests.gpu.kernels import emulated, ptx
+from tests.gpu.kernels import ptx
 from tests.gpu.tensor_cores import whole_numbers
 from tests.gpu.test_hopper import drawn, hopper
 from tests.gpu.test_pipeline_faults import changed

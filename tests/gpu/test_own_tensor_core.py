@@ -7,12 +7,13 @@ from pathlib import Path
 import numpy as np
 
 import tensorc_dsl as td
+from bench.emulated import emulated
 from bench.module_sizes import code_lines, equal_lines, modules_of
 from tensorc_dsl.api.tasks import Task
 from tensorc_dsl.backend.cuda.lower.kernels import DeviceProgram
 from tensorc_dsl.ir.arrays import narrow
 from tensorc_dsl.reference.evaluate import shape_of
-from tests.gpu.kernels import emulated, ptx, whole
+from tests.gpu.kernels import ptx, whole
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "use_tensor_core.tsched"
 

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 import tensorc_dsl as td
+from bench.emulated import emulated
 from tensorc_dsl.api.tasks import Task
 from tensorc_dsl.backend.cuda.emulate import emulation
 from tensorc_dsl.backend.cuda.lower.kernels import DeviceProgram, barriers_in, tma_in, tma_loads_in
@@ -24,7 +25,7 @@ from tensorc_dsl.ir.parse import parse_program
 from tensorc_dsl.ir.program import Program
 from tensorc_dsl.source import Source
 from tensorc_dsl.trace.distribution import Decision
-from tests.gpu.kernels import emulated, ptx, without_barrier
+from tests.gpu.kernels import ptx, without_barrier
 from tests.gpu.roles import exact, lines
 from tests.gpu.test_hopper import drawn
 from tests.stdlib.gpu_checks import COMPUTES

@@ -9,6 +9,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from bench.emulated import emulated
 from tensorc_dsl.affine.pipeline import versions
 from tensorc_dsl.backend.cuda.codegen.device import DeviceStatements
 from tensorc_dsl.backend.cuda.lower import copies as copies_room
@@ -23,7 +24,6 @@ from tensorc_dsl.lower.flat import Flat
 from tensorc_dsl.reference.inputs import make_inputs
 from tensorc_dsl.reference.interpret import interpret
 from tensorc_dsl.source import Source
-from tests.gpu.kernels import emulated
 from tests.gpu.test_barriers import check_each_is_needed
 from tests.gpu.test_pipelines import COLUMNS, pipe, product
 

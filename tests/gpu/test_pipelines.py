@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from bench.emulated import emulated
 from tensorc_dsl.backend.cuda.lower.kernels import (
     CommitGroup,
     DeviceProgram,
@@ -27,7 +28,7 @@ from tensorc_dsl.lower.flat import LowerError
 from tensorc_dsl.reference.inputs import make_inputs
 from tensorc_dsl.reference.interpret import interpret
 from tensorc_dsl.source import Source
-from tests.gpu.kernels import emulated, ptx, whole
+from tests.gpu.kernels import ptx, whole
 from tests.stdlib.gpu_checks import task, traces
 
 PIPE = """

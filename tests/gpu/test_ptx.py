@@ -8,6 +8,7 @@ from pathlib import Path
 import llvmlite.binding as llvm
 import pytest
 
+from bench.emulated import emulated
 from tensorc_dsl.backend.cuda.lower.lower import lower_device
 from tensorc_dsl.backend.cuda.sass import assemble, tool
 from tensorc_dsl.backend.protocol import CompileError
@@ -15,7 +16,7 @@ from tensorc_dsl.ir.parse import parse_program
 from tensorc_dsl.ir.program import Program
 from tensorc_dsl.reference.inputs import make_inputs
 from tensorc_dsl.source import Source
-from tests.gpu.kernels import emulated, ptx
+from tests.gpu.kernels import ptx
 from tests.stdlib.gpu_checks import task
 
 COPY = """

@@ -8,13 +8,14 @@ import numpy as np
 import pytest
 
 import tensorc_dsl as td
+from bench.emulated import emulated
 from tensorc_dsl.backend.cuda.lower.kernels import Phase, Steps, barriers_in, inside
 from tensorc_dsl.backend.cuda.lower.lower import lower_device
 from tensorc_dsl.ir.expr import constant, loads
 from tensorc_dsl.lower.flat import Loop
 from tensorc_dsl.lower.flat import inside as inside_flat
 from tensorc_dsl.reference.interpret import interpret
-from tests.gpu.kernels import emulated, ptx
+from tests.gpu.kernels import ptx
 from tests.stdlib.gpu_checks import target_of_few
 
 TEXT = """

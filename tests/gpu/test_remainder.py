@@ -12,6 +12,7 @@ from itertools import product
 import llvmlite.binding as llvm
 import pytest
 
+from bench.emulated import emulated
 from tensorc_dsl.backend.cuda.codegen.ptx import device_module, ptx_of
 from tensorc_dsl.backend.cuda.codegen.remainder import define_remainder
 from tensorc_dsl.backend.cuda.lower.lower import lower_device
@@ -22,7 +23,6 @@ from tensorc_dsl.machine.host import host_target
 from tensorc_dsl.reference.inputs import make_inputs
 from tensorc_dsl.reference.tolerance import bounded
 from tensorc_dsl.source import Source
-from tests.gpu.kernels import emulated
 
 EDGES = [
     0.0, 1.0, 0.1, 3.0, 5e-324, 1.5e-323, 2.2250738585072014e-308, 2.225073858507201e-308, 1e-300, 1e300, 2.0**53,

@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from bench.emulated import emulated
 from tensorc_dsl.backend.cuda.lower.kernels import Role, inside
 from tensorc_dsl.backend.cuda.lower.lower import lower_device, require_room
 from tensorc_dsl.backend.cuda.lower.text import format_device
@@ -17,7 +18,7 @@ from tensorc_dsl.ir.program import Program
 from tensorc_dsl.ir.target import Target
 from tensorc_dsl.lower.flat import LowerError
 from tensorc_dsl.source import Source
-from tests.gpu.kernels import emulated, ptx
+from tests.gpu.kernels import ptx
 from tests.gpu.roles import WORDS, exact, lines, product, roles
 from tests.gpu.tensor_cores import run, whole_numbers
 from tests.gpu.test_tma import BOX, FEATURES, OPEN, PADDED, hand

@@ -8,6 +8,7 @@ from functools import cache
 import numpy as np
 import pytest
 
+from bench.emulated import emulated
 from tensorc_dsl.api import Task, loads
 from tensorc_dsl.backend.cuda.emulate import emulation
 from tensorc_dsl.backend.cuda.lower.lower import lower_device
@@ -18,7 +19,7 @@ from tensorc_dsl.ir.arrays import Array, stored_dtype
 from tensorc_dsl.ir.expr import constant
 from tensorc_dsl.reference.evaluate import shape_of
 from tensorc_dsl.trace.handlers import condition
-from tests.gpu.kernels import emulated, ptx, whole
+from tests.gpu.kernels import ptx, whole
 
 TEXT = """
 use std.gpu.default

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 import tensorc_dsl as td
+from bench.emulated import emulated
 from tensorc_dsl.api.tasks import Task
 from tensorc_dsl.backend.cuda.lower.kernels import atomics_in
 from tensorc_dsl.backend.cuda.lower.lower import lower_device
@@ -18,7 +19,7 @@ from tensorc_dsl.ir.arrays import Array
 from tensorc_dsl.reference.interpret import interpret
 from tensorc_dsl.trace.handlers import condition
 from tests.codegen.scatters import Scatter, exact
-from tests.gpu.kernels import DRAWS, emulated, ptx, whole
+from tests.gpu.kernels import DRAWS, ptx, whole
 from tests.programs import proof_fault
 from tests.stdlib.gpu_checks import target_of_few
 

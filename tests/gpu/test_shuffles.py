@@ -10,6 +10,7 @@ from functools import cache
 import numpy as np
 import pytest
 
+from bench.emulated import emulated
 from tensorc_dsl.backend.cuda.codegen.view import cuda_text
 from tensorc_dsl.backend.cuda.emulate import emulation
 from tensorc_dsl.backend.cuda.lower.kernels import THREAD, Device, DeviceProgram, Phase, barriers_in
@@ -30,7 +31,7 @@ from tensorc_dsl.source import Source
 from tensorc_dsl.trace.distribution import Decision
 from tensorc_dsl.trace.model import Site
 from tensorc_dsl.trace.trace import Trace
-from tests.gpu.kernels import emulated, ptx
+from tests.gpu.kernels import ptx
 from tests.gpu.test_lowering import check, program
 from tests.programs import proof_fault
 

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import tensorc_dsl as td
+from bench.emulated import emulated
 from tensorc_dsl.api.tasks import Task
 from tensorc_dsl.backend.cuda.emulate import emulation
 from tensorc_dsl.backend.cuda.lower.kernels import DeviceKernel, collectives_in
@@ -18,7 +19,7 @@ from tensorc_dsl.backend.protocol import ORDERS
 from tensorc_dsl.ir.arrays import stored_dtype
 from tensorc_dsl.ir.expr import constant
 from tensorc_dsl.trace.handlers import condition
-from tests.gpu.kernels import emulated, ptx, whole
+from tests.gpu.kernels import ptx, whole
 from tests.gpu.tensor_cores import DRAWS, drawn, whole_numbers
 from tests.programs import proof_fault
 from tests.stdlib.gpu_checks import target_of_few, task

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 import tensorc_dsl as td
+from bench.emulated import emulated
 from tensorc_dsl.api.tasks import Task
 from tensorc_dsl.backend.cuda.emulate import emulation
 from tensorc_dsl.backend.cuda.lower.kernels import (
@@ -32,7 +33,7 @@ from tensorc_dsl.ir.node import replace
 from tensorc_dsl.ir.program import Program
 from tensorc_dsl.reference.evaluate import shape_of
 from tensorc_dsl.trace.distribution import Decision
-from tests.gpu.kernels import emulated, ptx, without_barrier
+from tests.gpu.kernels import ptx, without_barrier
 from tests.gpu.tensor_cores import DRAWS, whole_numbers
 from tests.gpu.test_hopper import drawn
 from tests.gpu.test_persist import TARGET

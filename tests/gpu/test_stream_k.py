@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import tensorc_dsl as td
+from bench.emulated import emulated
 from tensorc_dsl.api.tasks import Task
 from tensorc_dsl.backend.cuda.lower.kernels import DeviceKernel, DeviceProgram, Steps, collectives_in, inside
 from tensorc_dsl.backend.cuda.lower.lower import lower_device
@@ -18,7 +19,7 @@ from tensorc_dsl.ir.expr import constant
 from tensorc_dsl.ir.target import Target
 from tensorc_dsl.trace.handlers import condition
 from tensorc_dsl.trace.trace import Trace
-from tests.gpu.kernels import emulated, ptx, whole
+from tests.gpu.kernels import ptx, whole
 from tests.gpu.tensor_cores import DRAWS, whole_numbers
 from tests.gpu.test_split import blocks
 from tests.programs import proof_fault

@@ -11,6 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from bench.emulated import emulated
 from tensorc_dsl.backend.cuda.emulate import emulation
 from tensorc_dsl.backend.cuda.lower.kernels import DeviceProgram
 from tensorc_dsl.backend.cuda.lower.lower import lower_device, lower_device_until
@@ -26,7 +27,7 @@ from tensorc_dsl.lower.flat import Collective, Flat, LowerError
 from tensorc_dsl.reference.evaluate import shape_of
 from tensorc_dsl.source import Source
 from tensorc_dsl.trace.distribution import Decision
-from tests.gpu.kernels import emulated, ptx
+from tests.gpu.kernels import ptx
 from tests.gpu.tensor_cores import CASES, DRAWS, changed, drawn, hand, run, whole_numbers
 from tests.stdlib.gpu_checks import task
 

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import tensorc_dsl as td
+from bench.emulated import emulated
 from tensorc_dsl.api.tasks import Task
 from tensorc_dsl.backend.cuda.lower.lower import lower_device
 from tensorc_dsl.backend.cuda.sass import registers_of, tool
@@ -15,7 +16,7 @@ from tensorc_dsl.ir.expr import Expr, Var, substitute
 from tensorc_dsl.trace.distribution import Decision
 from tensorc_dsl.trace.handlers import condition
 from tensorc_dsl.trace.trace import Trace
-from tests.gpu.kernels import DRAWS, emulated, ptx, whole
+from tests.gpu.kernels import DRAWS, ptx, whole
 from tests.gpu.tensor_cores import hand, whole_numbers
 from tests.gpu.test_barriers import check_each_is_needed
 from tests.programs import proof_fault

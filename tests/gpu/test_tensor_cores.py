@@ -12,6 +12,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from bench.emulated import emulated
 from tensorc_dsl.backend.cuda.lower.kernels import (
     THREAD,
     Guard,
@@ -29,7 +30,7 @@ from tensorc_dsl.schedule.refs import BlockRef, LoopRef
 from tensorc_dsl.schedule.refusal import ScheduleRefusal
 from tensorc_dsl.source import Source
 from tensorc_dsl.trace.handlers import condition
-from tests.gpu.kernels import emulated, ptx
+from tests.gpu.kernels import ptx
 from tests.gpu.tensor_cores import CASES, DRAWS, HAND, STDLIB, changed, hand, kernels, run, whole_numbers
 from tests.gpu.test_barriers import check_each_is_needed
 from tests.stdlib.gpu_checks import task

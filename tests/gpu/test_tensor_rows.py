@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from bench.emulated import emulated
 from tensorc_dsl.api.tasks import Task
 from tensorc_dsl.backend.cuda.emulate import emulation
 from tensorc_dsl.backend.cuda.lower.kernels import Device, DeviceProgram, Local, Nested, Phase, barriers_in
@@ -22,7 +23,7 @@ from tensorc_dsl.reference.evaluate import shape_of
 from tensorc_dsl.reference.inputs import make_inputs
 from tensorc_dsl.trace.distribution import Decision
 from tensorc_dsl.trace.trace import Trace
-from tests.gpu.kernels import DRAWS, emulated, ptx
+from tests.gpu.kernels import DRAWS, ptx
 from tests.gpu.test_barriers import check_each_is_needed
 from tests.gpu.test_online import check_kernel, online, task
 from tests.programs import proof_fault

@@ -11,9 +11,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from bench.emulated import emulated
 from tensorc_dsl.backend.cuda.sass import assemble, sass_of, tool
 from tensorc_dsl.reference.maths import tf32
-from tests.gpu.kernels import emulated, ptx
+from tests.gpu.kernels import ptx
 from tests.gpu.tensor_cores import DRAWS, STDLIB, drawn, whole_numbers
 from tests.gpu.test_swizzles import SWIZZLES, traffic
 from tests.ir.test_assembly import read, said

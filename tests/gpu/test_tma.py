@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from bench.emulated import emulated
 from tensorc_dsl.backend.cuda import room as emulate_room
 from tensorc_dsl.backend.cuda.codegen.threads import Threads
 from tensorc_dsl.backend.cuda.emulate import emulation
@@ -25,7 +26,7 @@ from tensorc_dsl.ir.parse import parse_program
 from tensorc_dsl.ir.program import Program
 from tensorc_dsl.lower.flat import LowerError, TensorMap
 from tensorc_dsl.source import Source
-from tests.gpu.kernels import emulated, ptx, without_barrier
+from tests.gpu.kernels import ptx, without_barrier
 from tests.gpu.tensor_cores import run, whole_numbers
 from tests.gpu.test_pipeline_faults import changed
 

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from bench.emulated import emulated
 from tensorc_dsl.backend.cuda.codegen.threads import Threads
 from tensorc_dsl.backend.cuda.codegen.view import cuda_text
 from tensorc_dsl.backend.cuda.emulate import emulation
@@ -36,7 +37,7 @@ from tensorc_dsl.ir.expr import ONE, Compare, Var, add, substitute
 from tensorc_dsl.ir.program import Program
 from tensorc_dsl.lower.flat import Collective, Flat, Loop, LowerError, TmaTile
 from tensorc_dsl.reference.evaluate import shape_of
-from tests.gpu.kernels import emulated, ptx, without_barrier
+from tests.gpu.kernels import ptx, without_barrier
 from tests.gpu.test_pipeline_faults import changed
 from tests.gpu.test_tma import FEATURES, MAPS, encode_wrongly, removed
 from tests.gpu.tma_stores import hand

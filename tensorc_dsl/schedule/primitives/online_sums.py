@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 
+from tensorc_dsl.affine.conditions import TRUE
 from tensorc_dsl.affine.shifts import Exponential, Extreme, outermost_finite
-from tensorc_dsl.affine.simplify import TRUE, bounds, extent_ranges, simplify
+from tensorc_dsl.affine.simplify import bounds, extent_ranges, simplify
 from tensorc_dsl.ir.dtypes import DType
 from tensorc_dsl.ir.expr import (
     ONE,

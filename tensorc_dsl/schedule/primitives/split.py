@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from math import prod
 
+from tensorc_dsl.affine.conditions import TRUE
 from tensorc_dsl.affine.form import Ranges
-from tensorc_dsl.affine.simplify import TRUE, bounds, extent_ranges, is_multiple, simplify
+from tensorc_dsl.affine.simplify import bounds, extent_ranges, is_multiple, simplify
 from tensorc_dsl.ir.dtypes import I64
 from tensorc_dsl.ir.expr import Compare, Expr, Var, add, ceildiv, constant, floordiv, floormod, index, mul, sub
 from tensorc_dsl.ir.node import replace

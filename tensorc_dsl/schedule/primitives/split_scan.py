@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from tensorc_dsl.affine.conditions import TRUE
 from tensorc_dsl.affine.running import Scale
-from tensorc_dsl.affine.simplify import TRUE, extent_ranges, iter_ranges, simplify
+from tensorc_dsl.affine.simplify import extent_ranges, iter_ranges, simplify
 from tensorc_dsl.ir.dtypes import I64
 from tensorc_dsl.ir.expr import (
     ONE,

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from tensorc_dsl.backend.cuda.codegen.watch import BESIDE, BLOCK, CHANGED, NOW, PLAIN, PROXY, ROW_WORDS, UNKNOWN, word
+from tensorc_dsl.backend.cuda.codegen.watch import BESIDE, BLOCK, CHANGED, NOW, OFFSET, PLAIN, PROXY, UNKNOWN, word
 from tensorc_dsl.ir.warp import GROUP, UNIT, Described
 
 KNOWN, BESIDE_WORDS = 4, 7
@@ -59,14 +59,9 @@ define internal i64 @tensorc_described(i64 %desc, i64 %line, i64 %byte, i1 %deep
 
 define internal void @tensorc_seen(ptr %s, ptr %rows, i64 %row, ptr %a, i64 %since, i64 %site, i64 %t) noinline nounwind {{
 entry:
-  %skip = mul i64 %row, {ROW_WORDS}
-  %r = getelementptr i64, ptr %rows, i64 %skip
-  %base = load i64, ptr %r
-  {word("size", "r", 1)}
-  {word("bytes", "r", 2)}
-  {word("shadow", "r", 3, "ptr")}
-  %ai = ptrtoint ptr %a to i64
-  %off = sub i64 %ai, %base
+  {OFFSET}
+  {word("bytes", "buffer", 2)}
+  {word("shadow", "buffer", 3, "ptr")}
   %within = icmp ult i64 %off, %size
   br i1 %within, label %some, label %out
 some:
@@ -122,16 +117,11 @@ stamps of a unit: as an instruction is started (`since` is negative), or as it i
 UNIT_CODE = f"""
 define internal i1 @tensorc_unit(ptr %s, ptr %rows, i64 %row, ptr %a, i64 %since, i64 %who, i64 %t) noinline nounwind {{
 entry:
-  %skip = mul i64 %row, {ROW_WORDS}
-  %r0 = getelementptr i64, ptr %rows, i64 %skip
-  %base = load i64, ptr %r0
-  {word("size", "r0", 1)}
-  {word("bytes", "r0", 2)}
-  {word("shadow", "r0", 3, "ptr")}
-  {word("times", "r0", 5, "ptr")}
+  {OFFSET}
+  {word("bytes", "buffer", 2)}
+  {word("shadow", "buffer", 3, "ptr")}
+  {word("times", "buffer", 5, "ptr")}
   {word("now", "s", NOW)}
-  %ai = ptrtoint ptr %a to i64
-  %off = sub i64 %ai, %base
   %room = sub i64 %size, {UNIT}
   %inside = icmp ule i64 %off, %room
   %fits = icmp uge i64 %size, {UNIT}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tensorc_dsl.backend.cuda.codegen.watch import NOW, ROW_WORDS
+from tensorc_dsl.backend.cuda.codegen.watch import NOW, OFFSET, word
 
 _ACCESS = "ptr %s, ptr %rows, i64 %row, ptr %a, i64 %n, i64 %shift, i64 %align, i1 %write, i64 %site, i64 %t"
 
@@ -12,13 +12,7 @@ def _fast(name: str, each: str) -> str:
     return f"""
 define internal ptr @{name}({_ACCESS}) noinline nounwind {{
 entry:
-  %at = mul i64 %row, {ROW_WORDS}
-  %q0 = getelementptr i64, ptr %rows, i64 %at
-  %base = load i64, ptr %q0
-  %q1 = getelementptr i64, ptr %q0, i64 1
-  %size = load i64, ptr %q1
-  %ai = ptrtoint ptr %a to i64
-  %off = sub i64 %ai, %base
+  {OFFSET}
   %room = sub i64 %size, %n
   %inside = icmp ule i64 %off, %room
   %fits = icmp ule i64 %n, %size
@@ -39,10 +33,8 @@ def _stamps(ok: str, update: str) -> str:
     """The stamps of each element, looked at and renewed: `%w` and `%r`, with `%now` of the block and barrier, `%cur` of the
     thread in it; `%wold` and `%rold` say that they are from before the barrier, `%wown` and `%rown` from this thread."""
     return f"""within:
-  %q3 = getelementptr i64, ptr %q0, i64 3
-  %shadow = load ptr, ptr %q3
-  %np = getelementptr i64, ptr %s, i64 {NOW}
-  %now = load i64, ptr %np
+  {word("shadow", "buffer", 3, "ptr")}
+  {word("now", "s", NOW)}
   %ts = shl i64 %t, 1
   %cur = or i64 %now, %ts
   %first = lshr i64 %off, %shift
@@ -84,19 +76,11 @@ _ROWS = "ptr %s, ptr %rows, i64 %row, ptr %a, i64 %n, i64 %step, i64 %m, i64 %mo
 _TOGETHER = f"""
 define internal i1 @tensorc_ahead({_ROWS}) noinline nounwind {{
 entry:
-  %at = mul i64 %row, {ROW_WORDS}
-  %q0 = getelementptr i64, ptr %rows, i64 %at
-  %base = load i64, ptr %q0
-  %q1 = getelementptr i64, ptr %q0, i64 1
-  %size = load i64, ptr %q1
-  %q3 = getelementptr i64, ptr %q0, i64 3
-  %shadow = load ptr, ptr %q3
-  %np = getelementptr i64, ptr %s, i64 {NOW}
-  %now = load i64, ptr %np
+  {OFFSET}
+  {word("shadow", "buffer", 3, "ptr")}
+  {word("now", "s", NOW)}
   %ts = shl i64 %t, 1
   %cur = or i64 %now, %ts
-  %ai = ptrtoint ptr %a to i64
-  %off = sub i64 %ai, %base
   %first = lshr i64 %off, %shift
   %all = lshr i64 %size, %shift
   %n1 = sub i64 %n, 1
@@ -142,13 +126,7 @@ no:
 }}
 
 define internal i1 @tensorc_spans(ptr %rows, i64 %row, ptr %a, i64 %n) nounwind {{
-  %at = mul i64 %row, {ROW_WORDS}
-  %q0 = getelementptr i64, ptr %rows, i64 %at
-  %base = load i64, ptr %q0
-  %q1 = getelementptr i64, ptr %q0, i64 1
-  %size = load i64, ptr %q1
-  %ai = ptrtoint ptr %a to i64
-  %off = sub i64 %ai, %base
+  {OFFSET}
   %room = sub i64 %size, %n
   %inside = icmp ule i64 %off, %room
   %fits = icmp ule i64 %n, %size

@@ -7,20 +7,15 @@ may come there (`landing`). An instruction of a warpgroup reads where it starts,
 
 from __future__ import annotations
 
-from tensorc_dsl.backend.cuda.codegen.watch import RELEASED, ROW_WORDS, word
+from tensorc_dsl.backend.cuda.codegen.watch import OFFSET, RELEASED, word
 from tensorc_dsl.ir.warp import LANES
 
 SLOTS_CODE = f"""
 define internal void @tensorc_took(ptr %s, ptr %rows, i64 %row, ptr %a, i64 %n, i64 %t) noinline nounwind {{
 entry:
-  %at = mul i64 %row, {ROW_WORDS}
-  %r = getelementptr i64, ptr %rows, i64 %at
-  {word("times", "r", 5, "ptr")}
-  %base = load i64, ptr %r
-  {word("size", "r", 1)}
-  {word("bytes", "r", 2)}
-  %ai = ptrtoint ptr %a to i64
-  %off = sub i64 %ai, %base
+  {OFFSET}
+  {word("times", "buffer", 5, "ptr")}
+  {word("bytes", "buffer", 2)}
   %within = icmp ult i64 %off, %size
   %noted = icmp ne ptr %times, null
   %both = and i1 %within, %noted

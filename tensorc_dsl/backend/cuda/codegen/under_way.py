@@ -7,7 +7,7 @@ stamp says that a copy is under way.
 
 from __future__ import annotations
 
-from tensorc_dsl.backend.cuda.codegen.watch import FLAG, PLAIN, QUEUES, ROW_WORDS, word
+from tensorc_dsl.backend.cuda.codegen.watch import FLAG, OFFSET, PLAIN, QUEUES, word
 
 ENTRIES, HEAD, LENGTH, ROOM, GROUP, QUEUE_WORDS = range(6)
 """The words of a queue: its entries, the first that has not landed, how many there are and may be, how many groups there
@@ -28,14 +28,9 @@ declare ptr @realloc(ptr, i64)
 
 define internal void @tensorc_flag(ptr %rows, i64 %row, ptr %a, i64 %n, i64 %flag) nounwind {{
 entry:
-  %at = mul i64 %row, {ROW_WORDS}
-  %r = getelementptr i64, ptr %rows, i64 %at
-  %base = load i64, ptr %r
-  {word("bytes", "r", 2)}
-  {word("shadow", "r", 3, "ptr")}
-  {word("size", "r", 1)}
-  %ai = ptrtoint ptr %a to i64
-  %off = sub i64 %ai, %base
+  {OFFSET}
+  {word("bytes", "buffer", 2)}
+  {word("shadow", "buffer", 3, "ptr")}
   %within = icmp ult i64 %off, %size
   br i1 %within, label %some, label %out
 some:

@@ -117,6 +117,16 @@ def word(name: str, base: str, n: int, kind: str = "i64") -> str:
     return f"%{name}.at = getelementptr i64, ptr %{base}, i64 {n}\n  %{name} = load {kind}, ptr %{name}.at"
 
 
+OFFSET = f"""%skip = mul i64 %row, {ROW_WORDS}
+  %buffer = getelementptr i64, ptr %rows, i64 %skip
+  %base = load i64, ptr %buffer
+  {word("size", "buffer", 1)}
+  %ai = ptrtoint ptr %a to i64
+  %off = sub i64 %ai, %base"""
+"""Code for the offset `%off` of the address `%a` in the buffer of number `%row`, in bytes, as `%size`. `%buffer` is where the
+words of the buffer are."""
+
+
 def _word(n: int) -> str:
     return f"getelementptr i64, ptr %s, i64 {n}"
 
@@ -205,19 +215,10 @@ def _watching(name: str, meets: str, met: str, update: bool) -> str:
     return f"""
 define internal ptr @{name}({_ACCESS}) noinline nounwind {{
 entry:
-  %at = mul i64 %row, {ROW_WORDS}
-  %q0 = getelementptr i64, ptr %rows, i64 %at
-  %base = load i64, ptr %q0
-  %q1 = getelementptr i64, ptr %q0, i64 1
-  %size = load i64, ptr %q1
-  %q2 = getelementptr i64, ptr %q0, i64 2
-  %bytes = load i64, ptr %q2
-  %q3 = getelementptr i64, ptr %q0, i64 3
-  %shadow = load ptr, ptr %q3
-  %q4 = getelementptr i64, ptr %q0, i64 4
-  %own = load i64, ptr %q4
-  %ai = ptrtoint ptr %a to i64
-  %off = sub i64 %ai, %base
+  {OFFSET}
+  {word("bytes", "buffer", 2)}
+  {word("shadow", "buffer", 3, "ptr")}
+  {word("own", "buffer", 4)}
   %end = add i64 %off, %n
   %first = sdiv i64 %off, %bytes
   %below = icmp slt i64 %off, 0

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field
 
-from tensorc_dsl.affine.simplify import conjuncts, negate
+from tensorc_dsl.affine.conditions import negate
+from tensorc_dsl.affine.simplify import conjuncts
 from tensorc_dsl.ir.expr import Expr, Load, Logic, Select, children
 from tensorc_dsl.ir.program import Store
 from tensorc_dsl.lower.flat import Alloc, Collective, Flat, If, Loop, Shuffle

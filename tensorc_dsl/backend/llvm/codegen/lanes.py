@@ -9,7 +9,8 @@ from dataclasses import dataclass
 from functools import lru_cache
 from math import lcm
 
-from tensorc_dsl.affine.linear import Context, linear
+from tensorc_dsl.affine.form import Context
+from tensorc_dsl.affine.linear import linear
 from tensorc_dsl.backend.llvm.codegen.function import Function
 from tensorc_dsl.backend.llvm.codegen.values import Value, in_memory, mangled, vector_type
 from tensorc_dsl.ir.dtypes import DType

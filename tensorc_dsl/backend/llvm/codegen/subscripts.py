@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 
-from tensorc_dsl.affine.linear import Context, Linear, linear
+from tensorc_dsl.affine.form import Context, Linear
+from tensorc_dsl.affine.linear import linear
 from tensorc_dsl.backend.llvm.codegen.function import Function
 from tensorc_dsl.backend.llvm.codegen.scalars import binary
 from tensorc_dsl.backend.llvm.codegen.scope import Piece, Scalar, SymbolTable
