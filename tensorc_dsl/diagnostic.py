@@ -19,12 +19,29 @@ class Severity(StrEnum):
     WARNING = "warning"
 
 
+IN_FILE, BY_FILE = "line {line}, column {column}", "{file}:{line}:{column}"
+"""The words for a place in the same file, and in any file."""
+
+
 @dataclass(frozen=True, slots=True)
 class Note:
-    """A line (or several) below the excerpt: `= help: …`."""
+    """A line (or several) below the excerpt: `= help: …`.
+
+    A note that refers to a place has it as `at`, and its text ends with it, in the words of `style`. The line is looked up
+    when the text is asked for, since in an editor a place moves with the text above it.
+    """
 
     kind: str
-    text: str
+    words: str
+    at: Span | None = None
+    style: str = BY_FILE
+
+    @property
+    def text(self) -> str:
+        if self.at is None:
+            return self.words
+        line, column = self.at.source.line_column(self.at.start)
+        return f"{self.words}{self.style.format(file=self.at.source.name, line=line, column=column)}"
 
 
 @dataclass(frozen=True, slots=True)

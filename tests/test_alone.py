@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 import re
 from pathlib import Path
 
@@ -9,7 +10,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 import tensorc_dsl
-from tensorc_dsl.api.alone import alone
+from tensorc_dsl.api.alone import alone, written
 from tensorc_dsl.cli.main import main
 
 EXAMPLES = sorted((Path(__file__).parent.parent / "examples").glob("*.tsched"))
@@ -81,6 +82,51 @@ def test_where_no_use_reaches_the_compute_the_command_is_told(
     assert lines[2] == f"// tensorc-dsl replay {file} small small.best.tsched"
     assert lines[3].startswith("schedule rows for add")
     assert call(*lines[2].split()[2:]).exit_code == 0
+
+
+@pytest.mark.parametrize("options", [("--target", "native"), ("--threads", "1"), ("-I", "inner")])
+def test_the_command_has_the_options_of_the_search(folder: Path, options: tuple[str, ...]) -> None:
+    name = "not-a-name.tsched"
+    assert call("tune", name, "--trials", "1", "--records", "r.sqlite", *options).exit_code == 0
+    command = Path("small.best.tsched").read_text().splitlines()[2].split()[2:]
+    assert command == ["replay", name, "small", "small.best.tsched", *options]
+    assert call(*command).exit_code == 0
+
+
+def test_the_command_names_the_target_of_another_machine(folder: Path) -> None:
+    """A schedule for it is not of this machine, so the file cannot stand by itself."""
+    (folder / "wide.tsched").write_text('target wide = llvm(cpu="haswell", cores=1)\n' + OWN)
+    task = tensorc_dsl.load("wide.tsched", threads=1, target="wide")["small"]
+    text = written(task, task.sample(0), folder / "x.tsched")
+    assert text.startswith(f"// tensorc-dsl replay wide.tsched small {folder}/x.tsched --target wide --threads 1\n")
+
+
+@pytest.mark.parametrize(("file", "task"), [("own.tsched", "small"), ("library.tsched", "product")])
+def test_a_kernel_is_saved_as_the_command_writes_it(folder: Path, file: str, task: str) -> None:
+    home = tensorc_dsl.load(file, threads=1)[task]
+    home.replay(home.sample(0)).save("saved.tsched")
+    (again,) = tensorc_dsl.load("saved.tsched", threads=1).values()
+    assert again.sample(0).text == home.sample(0).text
+    assert home.replay("saved.tsched").trace.text == home.sample(0).text
+
+
+def test_a_kernel_of_a_text_or_a_pickle_is_saved_as_its_schedule(folder: Path) -> None:
+    home = tensorc_dsl.loads(OWN, threads=1)["small"]
+    kernel = home.replay(home.sample(0))
+    for one in (kernel, pickle.loads(pickle.dumps(kernel))):
+        one.save("saved.tsched")
+        assert Path("saved.tsched").read_text() == home.sample(0).text
+        assert home.replay("saved.tsched").trace.text == home.sample(0).text
+
+
+def test_two_schedules_of_one_name_are_no_trace(folder: Path) -> None:
+    task = tensorc_dsl.load("own.tsched", threads=1)["small"]
+    text = task.sample(0).text
+    Path("two.tsched").write_text(text + text.replace("[2, 4]", "[4]"))
+    with pytest.raises(tensorc_dsl.TschedError) as caught:
+        task.frozen("two.tsched")
+    (found,) = caught.value.diagnostics
+    assert found.code == "E0221" and found.notes[0].text == "the first one: two.tsched:1:10"
 
 
 def test_what_reads_back_as_something_else_is_not_written(folder: Path) -> None:

@@ -4,19 +4,20 @@ For accesses a and b in loops x, `d = x_b - x_a` is the distance. Accessing the 
 subscript. Bounds are propagated through these equations, which removes only values for which one of them cannot hold.
 So an interval contains every possible distance, and [0, 0] proves that the iterations are the same: for
 `x0*14 + x1` with x1 in 0..13, 14*d0 = -d1 with |d1| <= 13 leaves only d0 = 0, then d1 = 0. In addition, `y / c` and `y % c`
-together determine `y`.
+together determine `y`, and `x0*Q + x1` with an open size Q and x1 in 0..Q-1 determines x0.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from tensorc_dsl.affine.accesses import Access
-from tensorc_dsl.affine.form import Atom, Context, Interval, Linear
+from tensorc_dsl.affine.form import Atom, Context, Interval, Linear, expr_of
 from tensorc_dsl.affine.linear import linear
+from tensorc_dsl.affine.nonlinear import by_open_size
 from tensorc_dsl.affine.simplify import extent_ranges
-from tensorc_dsl.ir.expr import Binary, Compare, Const, Dim, Expr, free_vars, loads
+from tensorc_dsl.ir.expr import Binary, Compare, Const, Expr, dims_in, free_vars, loads
 from tensorc_dsl.ir.program import For
 
 Equation = tuple[list[tuple[str, int]], int]
@@ -141,12 +142,12 @@ class _Pair:
         if isinstance(atom, str):
             return atom if atom in self.shared else None
         known = self.atoms.get(atom)
-        if known is None and (isinstance(atom, Dim) or free_vars(atom) <= self.shared) and not loads(atom):
+        if known is None and _loops_in(atom) <= self.shared and not loads(atom):
             known = f"atom'{len(self.atoms)}"
             self.atoms[atom] = known
             interval = self.context.atom_range(atom)
             self.system.ranges[known] = interval
-            self._link(known, interval, isinstance(atom, Dim) or free_vars(atom) <= self.same)
+            self._link(known, interval, _loops_in(atom) <= self.same)
         return known
 
     def equate(self, a: Expr, b: Expr) -> None:
@@ -185,6 +186,19 @@ class _Pair:
             if name in self.unlinked:  # the value of the atom on the other side matters only if that side occurs alone
                 self.unlinked.discard(name)
                 self.system.equations.append(([(f"{name}'b", 1), (name, -1), (f"{name}'d", -1)], 0))
+
+    def parts(self, e: Expr, loops: Sequence[For], guards: Sequence[Sequence[Expr]]) -> None:
+        """Use that both sides have the same number `e` of parts of an open size, if it is one."""
+        form = linear(e, self.context)
+        found = _part(form, loops, guards, self.same, self.context)
+        if found is None:
+            return
+        atom, x = found
+        number = linear(x, self.context)
+        names = [self._unknown(atom), *map(self._unknown, number.terms)]
+        for name in names if len(number.terms) == 1 else names[:1]:
+            if name is not None:
+                self.system.narrow(f"{name}'d", 0, 0)
 
     def zero(self, e: Expr, side: str) -> None:
         """Add the equation `e = 0` on one side."""
@@ -268,6 +282,45 @@ def keeps_apart(a: Access, b: Access, loop: For, depth: int) -> bool:
     return False
 
 
+def _part(
+    form: Linear, loops: Sequence[For], guards: Sequence[Sequence[Expr]], same: Collection[str], context: Context
+) -> tuple[Atom, Expr] | None:
+    """The product `x * Q` of a form `x * Q + r` with an open size Q, and x, if r is from 0 on and below Q, so that the value
+    of the form determines x. Terms over loops with the `same` values do not count. r is a sum of positive multiples of loops,
+    and below Q by the extent of its only loop, or by a condition in each of the guards.
+    """
+    found: tuple[Atom, tuple[Expr, Expr]] | None = None
+    rest = Linear({}, 0)
+    for atom, c in form.terms.items():
+        e = expr_of(atom)
+        if _loops_in(e) <= set(same) and not loads(e):
+            continue
+        if isinstance(atom, str) and c > 0:
+            rest = rest.plus(Linear({atom: c}, 0))
+        elif found is None and c == 1 and (product := by_open_size(e)) is not None:
+            found = atom, product
+        else:
+            return None
+    if found is None:
+        return None
+    atom, (x, size) = found
+    below = linear(size, context).minus(rest)
+
+    def says(guard: Sequence[Expr]) -> bool:
+        return any(
+            isinstance(g, Compare) and g.op == "<" and linear(g.rhs, context).minus(linear(g.lhs, context)) == below
+            for g in guard
+        )
+
+    fits = any(loop.extent == size and (not rest.terms or rest.terms == {loop.var: 1}) for loop in loops)
+    return (atom, x) if fits or all(map(says, guards)) else None
+
+
+def _loops_in(e: Expr) -> frozenset[str]:
+    """The loops that an expression depends on: all variables but open dimensions, which have one value."""
+    return free_vars(e) - {d.name for d in dims_in(e)}
+
+
 def distances(a: Access, b: Access, equal: int) -> tuple[Interval, ...] | None:
     """For each common loop an interval that contains `x_b - x_a` whenever both accesses access one element in the same
     iteration of the first `equal` common loops; None if they never do. Of guards, only comparisons of sums are used.
@@ -276,6 +329,8 @@ def distances(a: Access, b: Access, equal: int) -> tuple[Interval, ...] | None:
     pair = _Pair(a, b, common, equal)
     for i, j in zip(a.indices, b.indices, strict=True):
         pair.equate(i, j)
+        if i == j and a.loops == b.loops:
+            pair.parts(i, a.loops, (a.guard, b.guard))
     for e in a.zero:
         pair.zero(e, "a")
     for e in b.zero:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from functools import reduce
 from typing import Literal
 
 from tensorc_dsl.affine.form import OPEN, Atom, Context, Interval, Linear, expr_of, order_key, to_expr
-from tensorc_dsl.ir.expr import Binary, Expr, Var
+from tensorc_dsl.ir.expr import Binary, Expr, Var, constant, dims_in, free_vars, loads, mul
 
 
 def product(a: Linear, b: Linear, context: Context) -> Linear:
@@ -25,6 +26,18 @@ def product(a: Linear, b: Linear, context: Context) -> Linear:
                 context.atom(atom, _product_range(context.atom_range(x), context.atom_range(y))).times(m * n)
             )
     return out
+
+
+def by_open_size(e: Expr) -> tuple[Expr, Expr] | None:
+    """`x` and `Q` of a product `x * Q` of an expression over variables and a size that is open; None if `e` is none."""
+    if not isinstance(e, Binary) or e.op != "*" or loads(e):
+        return None
+    factors = [expr_of(a) for a in _factors(e)]
+    sizes = [f for f in factors if free_vars(f) == frozenset(d.name for d in dims_in(f))]
+    others = [f for f in factors if f not in sizes]
+    if not others or all(constant(f) is not None for f in sizes):
+        return None
+    return reduce(mul, others), reduce(mul, sizes)
 
 
 def _factors(a: Atom) -> tuple[Atom, ...]:

@@ -283,22 +283,26 @@ def _have_solution(variables: Sequence[str], conditions: list[Expr]) -> bool:
 
 
 def extremes(e: Expr, ranges: Ranges, given: Sequence[Expr] = ()) -> tuple[int, int] | None:
-    """The least and the greatest value of an index expression over the ranges of its variables, where `given` holds as far as
-    it is affine. None if the expression is not affine, or not known to have both.
+    """The least and the greatest value of an index expression over the ranges of its variables and of open dimensions, where
+    `given` holds as far as it is affine. None if the expression is not affine, or not known to have both.
     """
     kept = affine_only(given)
     names = sorted(free_vars(e).union(*map(free_vars, kept)))
-    known = [(n, *ranges.get(n, (None, None))) for n in names]
-    limits = tuple((n, low, high) for n, low, high in known if low is not None and high is not None)
-    return _extremes(e, limits, kept) if len(limits) == len(names) else None
+    return _extremes(e, tuple((n, *ranges.get(n, (None, None))) for n in names), kept)
+
+
+_Limits = tuple[tuple[str, int | None, int | None], ...]
+"""Variables with the least and the greatest of their values, as far as these are known."""
 
 
 @lru_cache(maxsize=4096)
-def _extremes(e: Expr, limits: tuple[tuple[str, int, int], ...], given: tuple[Expr, ...]) -> tuple[int, int] | None:
+def _extremes(e: Expr, limits: _Limits, given: tuple[Expr, ...]) -> tuple[int, int] | None:
+    dims = frozenset[Dim]().union(*map(dims_in, (e, *given)))
+    if not dims and any(low is None or high is None for _, low, high in limits):
+        return None
     value = Var("value'")  # no loop of a program has a name with a quote
-    within = [
-        c for n, low, high in limits for c in (Compare("<=", index(low), Var(n)), Compare("<=", Var(n), index(high)))
-    ]
+    within = [Compare("<=", index(low), Var(n)) for n, low, _ in limits if low is not None]
+    within += [Compare("<=", Var(n), index(high)) for n, _, high in limits if high is not None]
     every = _without_quotients([Compare("==", value, e), *within, *given])
     names = sorted(frozenset[str]().union(*map(free_vars, every)) - {value.name})
     # Callers' names may be unreadable for isl.
@@ -307,6 +311,7 @@ def _extremes(e: Expr, limits: tuple[tuple[str, int, int], ...], given: tuple[Ex
         found = points([value.name, *(f"x{k}" for k in range(len(names)))], [substitute(c, plain) for c in every])
     except NotAffine:
         return None
+    found = found.project_out_all_params()
     least, most = found.dim_min_val(0), found.dim_max_val(0)
     return (least.to_python(), most.to_python()) if least.is_int() and most.is_int() else None
 

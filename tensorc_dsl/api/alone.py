@@ -7,14 +7,29 @@ from collections import defaultdict
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tensorc_dsl.api.files import loads
+from tensorc_dsl.api.drawing import sample
+from tensorc_dsl.check.scope import load_source
 from tensorc_dsl.diagnostic import TschedError
+from tensorc_dsl.interp.tasks import task_space
 from tensorc_dsl.ir.print import format_program
+from tensorc_dsl.machine.host import host_target
+from tensorc_dsl.packages.resolve import Resolver
 from tensorc_dsl.source import Source
 from tensorc_dsl.trace.trace import Trace
+from tensorc_dsl.visible import visible_line
 
 if TYPE_CHECKING:
     from tensorc_dsl.api.tasks import Task
+
+
+def written(task: Task, trace: Trace, path: Path, *options: str) -> str:
+    """The text of a file at `path` with the schedule: alone, where it can be; else with the command that replays it, with
+    these options; a task of no file has no command."""
+    text = alone(task, trace, path)
+    if text is not None:
+        return text
+    command = task.command("replay", str(path), *options)
+    return f"// {visible_line(command)}\n{trace.text}" if command else trace.text
 
 
 def alone(task: Task, trace: Trace, path: Path) -> str | None:
@@ -31,9 +46,10 @@ def alone(task: Task, trace: Trace, path: Path) -> str | None:
     bindings = ", ".join(f"{name}={value.span.text}" for name, value in definition.bindings)
     text = f"{uses}\n{trace.text}\ntask {task.name} = {trace.compute}({bindings}) with {trace.name}\n"
     try:
-        again = loads(text, name=str(path), threads=task.threads)[task.name]
+        source = Source.of(text.encode(), str(path))
+        again = task_space(load_source(source, Resolver(path)), task.name, host_target(task.threads), None)
         same = again.target == task.target and format_program(again.program) == format_program(task.program)
-        return text if same and again.sample(0).text == trace.text else None
+        return text if same and sample(again, task.name, 0).text == trace.text else None
     except TschedError:
         return None
 

@@ -7,8 +7,9 @@ from contextlib import suppress
 from dataclasses import replace
 
 from tensorc_dsl.check.items import Names, check_items
+from tensorc_dsl.check.problems import DUPLICATE_ITEM, where
 from tensorc_dsl.check.scope import CheckedFile
-from tensorc_dsl.diagnostic import Severity, TschedError, problem
+from tensorc_dsl.diagnostic import Diagnostic, Severity, TschedError, problem
 from tensorc_dsl.interp.problems import UNKNOWN_DRAW
 from tensorc_dsl.schedule.refusal import ScheduleRefusal
 from tensorc_dsl.schedule.render import refusal_diagnostic
@@ -33,10 +34,15 @@ def schedules_of(source: Source, home: CheckedFile) -> CheckedFile:
     """The schedules in a text, which use the computes and modules of another file. Raises TschedError."""
     file = parse(source)
     names = Names(computes=home.computes, modules=home.modules, intrinsics=home.intrinsics, library=home.library)
+    twice: list[Diagnostic] = []
     for item in file.items:
-        if isinstance(item, tree.ScheduleDef):
-            names.schedules[item.name] = item
-    found = check_items(tuple(names.schedules.values()), names)
+        if not isinstance(item, tree.ScheduleDef):
+            continue
+        first = names.schedules.setdefault(item.name, item)
+        if first is not item:
+            note = where("the first one", first.name.span)
+            twice.append(DUPLICATE_ITEM(item.name.span, (note,), kind="schedule", name=item.name))
+    found = [*twice, *check_items(tuple(names.schedules.values()), names)]
     if any(d.severity is Severity.ERROR for d in found):
         raise TschedError(*found)
     return replace(home, file=file, schedules=names.schedules)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from os import PathLike
+from os import PathLike, fspath
 from pathlib import Path
 
 from tensorc_dsl.api.tasks import StrPath, Task
@@ -48,7 +48,7 @@ def load(
     _require_folders(include)
     files = files or Disk()
     checked = load_source(files.read(path), Resolver(path, include, files))
-    return TaskFile(checked, host_target(threads), target, mcpu)
+    return TaskFile(checked, host_target(threads), target, mcpu, _words(threads, include, target, mcpu))
 
 
 def loads(
@@ -65,7 +65,14 @@ def loads(
     if not isinstance(text, str):  # pyright: ignore[reportUnnecessaryIsInstance]
         raise TypeError(f"the text of a file is a str, not {type(text).__name__}")
     source = Source.of(text.encode(), name)
-    return TaskFile(load_source(source, Resolver(name, include)), host_target(threads), target, mcpu)
+    checked = load_source(source, Resolver(name, include))
+    return TaskFile(checked, host_target(threads), target, mcpu, _words(threads, include, target, mcpu))
+
+
+def _words(threads: int | None, include: Sequence[StrPath], target: str | None, mcpu: str | None) -> tuple[str, ...]:
+    """The options of a command that loads a file in the same way."""
+    named = (("--target", target), ("--mcpu", mcpu), ("--threads", threads), *(("-I", fspath(i)) for i in include))
+    return tuple(str(word) for option, value in named if value is not None for word in (option, value))
 
 
 def _require_folders(include: Sequence[StrPath]) -> None:
@@ -78,12 +85,18 @@ class TaskFile(Mapping[str, "Task"]):
     """The tasks of one file by name, in the order of the file."""
 
     def __init__(
-        self, checked: CheckedFile, native: Target, target: str | None = None, mcpu: str | None = None
+        self,
+        checked: CheckedFile,
+        native: Target,
+        target: str | None = None,
+        mcpu: str | None = None,
+        words: tuple[str, ...] = (),
     ) -> None:
         self.checked = checked
         self.native = native
         self._target = target
         self._mcpu = mcpu
+        self._words = words
 
     def __getitem__(self, name: str) -> Task:
         """The task of that name. Raises UnknownTask with the nearest name if there is none, TschedError (E0910, E0915) for
@@ -102,7 +115,7 @@ class TaskFile(Mapping[str, "Task"]):
         if self._mcpu is not None:
             backend = require_backend(space.target.kind, name)
             space = replace(space, target=backend.with_cpu(space.target, self._mcpu))
-        return Task(name, space, self.checked)
+        return Task(name, space, self.checked, words=self._words)
 
     def __iter__(self) -> Iterator[str]:
         return map(str, self.checked.tasks)

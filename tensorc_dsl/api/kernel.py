@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -35,6 +36,7 @@ class Kernel:
         seconds: float | None = None,
         search: TuneResult | None = None,
         origin: Origin | None = None,
+        text_at: Callable[[Path], str] | None = None,
     ) -> None:
         self._native = native
         self.task = task
@@ -44,6 +46,7 @@ class Kernel:
         self.seconds = seconds
         self.search = search
         self.origin = origin
+        self._text_at = text_at
 
     def __call__(self, /, *arrays: Any, **named: Any) -> Any:
         """The output, or a tuple of several.
@@ -70,8 +73,14 @@ class Kernel:
         return self._native.bind(**constants)
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the schedule to a file, for `Task.replay`. Raises TschedError if the file cannot be written."""
-        write_text(Path(path), self.trace.text)
+        """Write the schedule to a file, as the command `tune` does: with the `use` of its compute and with its task, so that
+        it is loaded, run and edited by itself; `Task.replay` takes it too.
+
+        The file has the schedule alone where no `use` reaches the compute from its folder, as that of a text, and for a
+        kernel from a pickle. Raises TschedError (E0903, E0904) if it cannot be written.
+        """
+        place = Path(path)
+        write_text(place, self.trace.text if self._text_at is None else self._text_at(place))
 
     def __copy__(self) -> Kernel:
         return self

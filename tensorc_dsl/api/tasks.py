@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 import warnings
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import closing
@@ -11,6 +12,7 @@ from numbers import Integral
 from pathlib import Path
 from typing import Unpack
 
+from tensorc_dsl.api.alone import written
 from tensorc_dsl.api.drawing import require_draws, sample, schedules_of
 from tensorc_dsl.api.export import write_files
 from tensorc_dsl.api.failures import NoValidCandidate, WrongSchedule
@@ -36,7 +38,6 @@ from tensorc_dsl.backend.protocol import (
     Backend,
     CompiledKernel,
     KernelLibrary,
-    LoadedKernel,
     LoweredKernel,
 )
 from tensorc_dsl.check.scope import CheckedFile
@@ -58,6 +59,7 @@ from tensorc_dsl.reference.open_sizes import mean_flops, sizing
 from tensorc_dsl.report.files import read_source
 from tensorc_dsl.search.events import Listener
 from tensorc_dsl.search.options import SearchChanges, SearchOptions
+from tensorc_dsl.search.tune import TuneResult
 from tensorc_dsl.source import Source
 from tensorc_dsl.syntax import tree
 from tensorc_dsl.trace.model import Model
@@ -80,8 +82,11 @@ class Task:
     `model` is the model that schedules are drawn from: the space, or the space with handlers.
     """
 
-    def __init__(self, name: str, space: Space, checked: CheckedFile, model: Model | None = None) -> None:
+    def __init__(
+        self, name: str, space: Space, checked: CheckedFile, model: Model | None = None, words: tuple[str, ...] = ()
+    ) -> None:
         self._checked = checked
+        self._words = words
         self.name = str(name)  # names from a file are words of the tree
         self.model = model or space
         self.program = space.program
@@ -102,6 +107,14 @@ class Task:
     def definition(self) -> tree.TaskDef:
         """The task as its file says it."""
         return self._checked.tasks[self.name]
+
+    def command(self, verb: str, *more: str) -> str:
+        """The command line that does `verb` with the task, and with `more` words, on the same machine; empty for a task of no
+        file."""
+        file = self._checked.source.name
+        if file.startswith("<") and file != "<stdin>":
+            return ""
+        return shlex.join(("tensorc-dsl", verb, "-" if file == "<stdin>" else file, self.name, *more, *self._words))
 
     @property
     def backend(self) -> Backend:
@@ -141,11 +154,11 @@ class Task:
 
     def drawn_from(self, model: Model) -> Task:
         """The same task with another model, for instance `handlers.condition(task.model, {"ks": (64, 16)})`."""
-        return Task(self.name, self.space, self._checked, model)
+        return Task(self.name, self.space, self._checked, model, self._words)
 
     def over_space(self, space: Space) -> Task:
         """The same task with another space, without handlers."""
-        return Task(self.name, space, self._checked)
+        return Task(self.name, space, self._checked, words=self._words)
 
     def over(self, trace: StrPath) -> Task:
         """The same task with the schedule in a file as its space: only its open draws are drawn or searched."""
@@ -236,13 +249,12 @@ class Task:
             warnings.warn(f"{WrongSchedule(trace, report.diagnostic)}", RuntimeWarning, stacklevel=2)
         if result.best is None:
             raise NoValidCandidate(result)
-        return Kernel(self._loaded(result.best), self.name, self.target, result.best, result.best_seconds, result)
+        return self._kernel(result.best, result.best_seconds, result)
 
     def replay(self, trace: StrPath | Trace) -> Kernel:
         """The kernel of a frozen schedule. Raises TschedError if it does not fit this task or machine."""
         self.require_machine()
-        found = self.frozen(trace)
-        return Kernel(self._loaded(found), self.name, self.target, found)
+        return self._kernel(self.frozen(trace))
 
     def recorded(
         self, records: Path | None = None, *, on_warning: Callable[[Diagnostic], None] = warn_of
@@ -270,7 +282,7 @@ class Task:
         """The kernel of the best schedule that is known, see `known`; its `origin` says where the schedule is from."""
         self.require_machine()
         found = self.known(Path(records) if records else None)
-        return Kernel(self._loaded(found.trace), self.name, self.target, found.trace, origin=found.origin)
+        return self._kernel(found.trace, origin=found.origin)
 
     def verify(self, trace: Trace) -> Report:
         """Whether the schedule's program computes what the task does, proved from the two programs alone."""
@@ -340,6 +352,15 @@ class Task:
         """The text of a stage of the machine code, as `ptx`. Raises TschedError (E0908, E0910, E0919) if there is none."""
         return viewed(self.compile(trace), stage)
 
-    def _loaded(self, trace: Trace) -> LoadedKernel:
+    def _kernel(
+        self,
+        trace: Trace,
+        seconds: float | None = None,
+        search: TuneResult | None = None,
+        origin: Origin | None = None,
+    ) -> Kernel:
         require_code(self.target, self.name)
-        return loaded(trace.program, self.target, self.threads)
+        native = loaded(trace.program, self.target, self.threads)
+        return Kernel(
+            native, self.name, self.target, trace, seconds, search, origin, lambda path: written(self, trace, path)
+        )

@@ -8,8 +8,7 @@ from tensorc_dsl.source import Span
 
 def where(what: str, span: Span) -> Note:
     """A note that refers to another place: `= note: what: file:line:column`."""
-    line, column = span.source.line_column(span.start)
-    return Note("note", f"{what}: {span.source.name}:{line}:{column}")
+    return Note("note", f"{what}: ", span)
 
 
 @problem("E0220", "there is no `{name}` here")

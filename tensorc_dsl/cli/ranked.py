@@ -5,7 +5,6 @@ Nothing is timed: the numbers are recorded in a file of their own.
 
 from __future__ import annotations
 
-import shlex
 from collections import Counter
 from collections.abc import Callable, Sequence
 from contextlib import suppress
@@ -95,9 +94,7 @@ def require_no_times(ctx: click.Context) -> None:
             raise click.UsageError(f"`{option}` is about times, and `--emulate` counts")
 
 
-def rank_and_show(
-    tasks: Sequence[Task], files: Sequence[Path], asked: Asked, ending: Ending, file: str
-) -> list[Ranking]:
+def rank_and_show(tasks: Sequence[Task], files: Sequence[Path], asked: Asked, ending: Ending) -> list[Ranking]:
     """Emulate, print the best schedules of each task by the model, and write the first to its file; how it went.
 
     A signal ends it early, with what there is. Raises TschedError (E0703, E0708, E0903).
@@ -115,7 +112,7 @@ def rank_and_show(
                 _emulate(task, asked, found, _telling(task.name, asked.form))
         found.interrupted = ending.told
     with finishing(ending):
-        facts = [_finish(*x, asked, file) for x in zip(tasks, out, files, strict=True)]
+        facts = [_finish(*x, asked) for x in zip(tasks, out, files, strict=True)]
         if asked.form is Form.OBJECT:
             show_object(facts[0] if len(facts) == 1 else facts)
         elif asked.form is Form.LINES:
@@ -175,8 +172,9 @@ def _emulate(task: Task, asked: Asked, out: Ranking, tell: Tell) -> None:
             tell("refused", {"draw": number, "why": one.refused})
 
 
-def _finish(task: Task, found: Ranking, path: Path, asked: Asked, file: str) -> dict[str, Any]:
+def _finish(task: Task, found: Ranking, path: Path, asked: Asked) -> dict[str, Any]:
     """Write the best schedule and the first wrong one, tell people, and return what JSON has of all."""
+    from tensorc_dsl.api.alone import written
     from tensorc_dsl.report.files import write_text
     from tensorc_dsl.units import counted
 
@@ -188,11 +186,11 @@ def _finish(task: Task, found: Ranking, path: Path, asked: Asked, file: str) -> 
         if number == found.wrong[0][0]:
             other = Path(f"{task.name}.wrong.tsched")
             write_text(other, trace.text)
-            command = shlex.join(("tensorc-dsl", "replay", file, task.name, str(other), "--emulate"))
+            command = task.command("replay", str(other), "--emulate")
             say(f"{other} holds a schedule that is wrong: `{command}`", err=True)
     if best:
         origin = f"counted in an emulation, never timed; seed {asked.seed}, draw {best[0].number}"
-        write_text(path, f"// {task.name}: {origin}\n{best[0].trace.text}")
+        write_text(path, f"// {task.name}: {origin}\n{written(task, best[0].trace, path, '--emulate')}")
     if asked.form is Form.TABLE and best:
         show(_table(task, found, path, asked))
     return {

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum, auto
@@ -11,12 +10,10 @@ from typing import TYPE_CHECKING
 
 from tensorc_dsl.diagnostic import Diagnostic, TschedError
 from tensorc_dsl.report.terminal import say, show, show_diagnostics, show_object
-from tensorc_dsl.visible import visible_line
 
 if TYPE_CHECKING:
     from tensorc_dsl.api.tasks import Task
     from tensorc_dsl.report.ended import Ended
-    from tensorc_dsl.trace.trace import Trace
 
 
 class Form(Enum):
@@ -39,8 +36,9 @@ class Written:
     problems: Problems
 
 
-def write_best(ended: Sequence[Ended], files: Sequence[Path], tasks: Sequence[Task], file: str) -> Written:
-    """Write the best schedules of the tasks, which are in `file`, to their files."""
+def write_best(ended: Sequence[Ended], files: Sequence[Path], tasks: Sequence[Task]) -> Written:
+    """Write the best schedules of the tasks to their files."""
+    from tensorc_dsl.api.alone import written as text_of
     from tensorc_dsl.report.files import write_text
 
     problems: list[tuple[Diagnostic, ...]] = []
@@ -50,24 +48,13 @@ def write_best(ended: Sequence[Ended], files: Sequence[Path], tasks: Sequence[Ta
         found: Path | None = None
         if one.result.best is not None:
             try:
-                write_text(path, one.header() + _body(task, one.result.best, path, file))
+                write_text(path, one.header() + text_of(task, one.result.best, path))
                 found = path
             except TschedError as e:
                 problem = e.diagnostics
         problems.append(problem)
         written.append(found)
     return Written(written, problems)
-
-
-def _body(task: Task, best: Trace, path: Path, file: str) -> str:
-    """The schedule as a file of its own, or else with the command that says which compute it is of."""
-    from tensorc_dsl.api.alone import alone
-
-    whole = alone(task, best, path)
-    if whole is not None:
-        return whole
-    command = shlex.join(("tensorc-dsl", "replay", file, task.name, str(path)))
-    return f"// {visible_line(command)}\n{best.text}"
 
 
 def show_results(
@@ -104,15 +91,14 @@ def tell_what_is_lost(ended: Sequence[Ended], problems: Problems) -> None:
         say(str(unkept), err=True)
 
 
-def tell_what_is_wrong(file: str, ended: Sequence[Ended]) -> None:
+def tell_what_is_wrong(ended: Sequence[Ended], tasks: Sequence[Task]) -> None:
     """Raises WrongSchedule, a bug of tensorc-dsl, if a proof refutes a schedule, which is written to a file."""
     from tensorc_dsl.api.failures import WrongSchedule
     from tensorc_dsl.report.files import write_text
 
-    for one in ended:
+    for one, task in zip(ended, tasks, strict=True):
         for trace, report in one.result.wrong[:1]:
             wrong = Path(f"{one.task}.wrong.tsched")
             write_text(wrong, trace.text)
-            command = shlex.join(("tensorc-dsl", "verify", file, one.task, str(wrong)))
-            say(f"{wrong} holds a schedule that is wrong: `{command}`", err=True)
+            say(f"{wrong} holds a schedule that is wrong: `{task.command('verify', str(wrong))}`", err=True)
             raise WrongSchedule(trace, report.diagnostic)

@@ -318,8 +318,7 @@ class _Elaboration:
         made.params, made.prefix = {**given, result.name: target}, f"{target.name}_"
         made.run()
         if made.found:
-            line, column = e.span.source.line_column(e.span.start)
-            note = Note("note", f"in the call `{e.span.text}`: {e.span.source.name}:{line}:{column}")
+            note = Note("note", f"in the call `{e.span.text}`: ", e.span)
             raise Invalid(*(replace(d, notes=(*d.notes, note)) for d in made.found))
         return target
 

@@ -58,8 +58,7 @@ def user_reducer(defn: tree.ReducerDef, dtype: DType, at: tree.Expr) -> UserRedu
     except Invalid as e:
         found = list(e.diagnostics)
     if made is None or found:
-        line, column = at.span.source.line_column(at.span.start)
-        note = Note("note", f"for {dtype}, as used at {at.span.source.name}:{line}:{column}")
+        note = Note("note", f"for {dtype}, as used at ", at.span)
         raise Invalid(*(replace(d, notes=(*d.notes, note)) for d in found))
     return made
 

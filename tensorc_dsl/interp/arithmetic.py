@@ -60,6 +60,10 @@ def binary(op: str, lhs: Value, rhs: Value, span: Span) -> Value:
 def _combine(op: str, lhs: Value, rhs: Value, value: int | float | str, span: Span) -> Value:
     if not isinstance(lhs, Drawn) and not isinstance(rhs, Drawn):
         return value
+    if isinstance(lhs, Drawn) and _is_neutral(rhs, op, behind=True):
+        return lhs
+    if isinstance(rhs, Drawn) and _is_neutral(lhs, op, behind=False):
+        return rhs
 
     call = op in ("min", "max", "xor")
 
@@ -73,6 +77,13 @@ def _combine(op: str, lhs: Value, rhs: Value, value: int | float | str, span: Sp
     if len(code) > MAX_FORMULA:
         raise fail(TOO_LONG, span, what="a formula over draws", count=len(code), parts="characters", most=MAX_FORMULA)
     return Drawn(value, code, draws_of(lhs, rhs), tight=call)
+
+
+def _is_neutral(value: Value, op: str, *, behind: bool) -> bool:
+    """Whether `x op value` (`value op x` unless `behind`) is x, whatever number x is: also -0.0, and of the same type.
+
+    0 is left in sums: -0.0 + 0 is 0.0."""
+    return value == 1 and type(value) is int and (op == "*" or (op == "/" and behind))
 
 
 Ordered = TypeVar("Ordered", float, str)

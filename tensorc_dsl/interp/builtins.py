@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from tensorc_dsl.check.signatures import usage
 from tensorc_dsl.check.vocabulary import FUNCTIONS
 from tensorc_dsl.interp.arithmetic import binary
+from tensorc_dsl.interp.codes import element_code
 from tensorc_dsl.interp.limits import MAX_LIST, Budget
 from tensorc_dsl.interp.problems import FUNCTION_ARGUMENTS, LONELY_SO_FAR, NO_METHOD, NOT_WITHIN, TOO_LONG, fail
 from tensorc_dsl.interp.values import Drawn, Value, as_int, bare, is_number, kind_of, plain
@@ -30,7 +31,7 @@ def elements(value: Value) -> tuple[Value, ...] | None:
     if not isinstance(inner, tuple):
         return None
     if isinstance(value, Drawn):
-        return tuple(Drawn(bare(v), f"{value.code}[{n}]", value.draws) for n, v in enumerate(inner))
+        return tuple(Drawn(bare(v), element_code(value, n), value.draws) for n, v in enumerate(inner))
     return inner
 
 

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, Protocol, get_args
 
 from tensorc_dsl.interp.arithmetic import binary, compare
+from tensorc_dsl.interp.codes import element_code, part_code
 from tensorc_dsl.interp.limits import MAX_DEPTH, MAX_FORMULA, MAX_STEPS, Budget
 from tensorc_dsl.interp.problems import (
     BAD_BOUND,
@@ -200,7 +201,7 @@ def element(base: Value, indices: list[Value], at: tree.IndexExpr) -> Value:
         raise fail(NO_ELEMENT, at.span, position=position, count=len(items))
     if not isinstance(base, Drawn):
         return items[position]
-    return Drawn(bare(items[position]), f"{base.code}[{position}]", base.draws)
+    return Drawn(bare(items[position]), element_code(base, position), base.draws)
 
 
 def part(base: Value, low: int | None, high: int | None, at: tree.SliceExpr) -> Value:
@@ -210,8 +211,7 @@ def part(base: Value, low: int | None, high: int | None, at: tree.SliceExpr) -> 
         raise fail(NO_INDEX, at.span, kind=kind_of(items))
     if not isinstance(base, Drawn):
         return items[low:high]
-    code = ":".join("" if bound is None else str(bound) for bound in (low, high))
-    return Drawn(items[low:high], f"{base.code}[{code}]", base.draws)
+    return Drawn(items[low:high], part_code(base, low, high), base.draws)
 
 
 def _position(bound: tree.Expr, env: Env, machine: Machine) -> int:

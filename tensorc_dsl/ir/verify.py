@@ -26,7 +26,6 @@ from tensorc_dsl.ir.expr import (
     free_vars,
     loads,
 )
-from tensorc_dsl.ir.look_back import passed_along
 from tensorc_dsl.ir.maths import MATHS
 from tensorc_dsl.ir.pipelines import pipeline
 from tensorc_dsl.ir.print import format_expr
@@ -139,11 +138,10 @@ def _block(b: Block, around: tuple[For, ...], scope: UsableNames, program: Progr
         _index(it.binding, scope, f"{where}, binding of {it.name}")
         if it.name in scope:
             raise ProgramError(f"{where}: iterator {it.name} has the name of a loop around it")
-        if it.kind is not IterKind.SPATIAL:
-            apart = LoopKind.PARALLEL if it.kind is IterKind.SCAN else LoopKind.BOUND if is_atomic(b) else None
-            at_once = [x for x in around if x.kind in AT_ONCE and x.kind is not apart]
-            racing = [x.var for x in at_once if it.kind is not IterKind.SCAN or b not in passed_along(x)]
-            if clash := free_vars(it.binding) & set(racing):
+        if it.kind is IterKind.REDUCE:
+            apart = LoopKind.BOUND if is_atomic(b) else None
+            at_once = [x.var for x in around if x.kind in AT_ONCE and x.kind is not apart]
+            if clash := free_vars(it.binding) & set(at_once):
                 raise ProgramError(
                     f"{where}: {it.kind} iterator {it.name} runs over parallel loop {min(clash)}",
                     f"write `{min(clash)}` as a plain `for` loop, or bind `{it.name}` to another loop",

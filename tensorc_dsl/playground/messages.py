@@ -145,7 +145,8 @@ class Checked(msgspec.Struct, tag=True, frozen=True):
 
 class Shown(msgspec.Struct, tag=True, frozen=True):
     """`text` is what was asked for, after so many of the `steps`; `changed` are the lines in it, from 0, that the last step
-    made. `problem` says why the schedule ended early, or why there is no text. `redrawn` says which draws could not keep the
+    made. `problem` says why the schedule ended early, if `early`, or why there is no text; `at` is the place of the step that
+    was refused. `redrawn` says which draws could not keep the
     values that were wanted. `stages` are those that there are, with a description of each. `record` is None without
     records."""
 
@@ -156,6 +157,8 @@ class Shown(msgspec.Struct, tag=True, frozen=True):
     stages: tuple[tuple[str, str], ...]
     text: str
     problem: str
+    early: bool
+    at: Range | None
     redrawn: tuple[str, ...]
     record: Recorded | None
 

@@ -99,6 +99,8 @@ def told(analysis: Analysis, asked: Show, found: Expanded, records: Records) -> 
         ),
         text=text,
         problem=problem,
+        early=watched.failure is not None,
+        at=_refused_at(analysis, watched),
         redrawn=tuple(_redrawn(asked.decisions, [d for _, d in watched.places])),
         record=record,
     )
@@ -110,6 +112,18 @@ def _problem(watched: Watched) -> str:
         return watched.problem
     whole = refusal_diagnostic(watched.failure)
     return render(replace(whole, notes=tuple(n for n in whole.notes if n.kind in ("help", "note"))))
+
+
+def _refused_at(analysis: Analysis, watched: Watched) -> Range | None:
+    """The place in the page's text of what ended the expansion."""
+    match watched.failure:
+        case None:
+            return None
+        case ScheduleRefusal() as refusal:
+            span = refusal_diagnostic(refusal).span
+        case TschedError(diagnostics=diagnostics):
+            span = diagnostics[0].span
+    return None if span is None else _own(analysis, span)
 
 
 def _step(analysis: Analysis, stand: Stand) -> Step:

@@ -88,7 +88,7 @@ class Database:
 
     @classmethod
     def open(cls, path: Path | None = None, *, wait: float = LOCK_SECONDS) -> Database:
-        """Open the file, making it and its folder when they are missing. Raises TschedError (E0701 … E0705).
+        """Open the file, making it and its folder when they are missing. Raises TschedError (E0701 … E0705, E0715).
 
         A file of an earlier format is migrated. A file that is no database of records is left unchanged, and no file is made
         beside it.
@@ -118,7 +118,7 @@ class Database:
     def reading(cls, path: Path | None = None, *, wait: float = LOCK_SECONDS) -> Database | None:
         """The database in the file, opened for reading; None if it has no records. The file and its folder may be read-only.
 
-        Raises TschedError (E0701, E0702, E0705, E0708).
+        Raises TschedError (E0701, E0702, E0705, E0708, E0715).
         """
         path = (path or default_path()).expanduser()
         with errors.explained(path, wait, reading=True), ExitStack() as stack:
@@ -253,11 +253,11 @@ class Database:
         return {str(k): (str(w), str(p)) for k, w, p in workloads}, {str(f): str(x) for f, x in targets}
 
     def trials(self, task_key: str, target_key: str) -> tuple[Trial, ...]:
-        """Every trial of that task on that target, in the order they were recorded. TschedError (E0702) for a damaged one."""
+        """Every trial of that task on that target, in the order they were recorded. TschedError (E0715) for a damaged one."""
         found: list[Trial] = []
         for k in self.of(task_key, target_key):
             if isinstance(k.trial, BadRow):
-                raise errors.not_records(self.path, f"row {k.row} cannot be read: {k.trial}")
+                raise errors.damaged(self.path, f"row {k.row} cannot be read: {k.trial}")
             found.append(k.trial)
         return tuple(found)
 

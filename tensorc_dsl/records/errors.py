@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import shlex
 import shutil
 import sqlite3
 from collections.abc import Callable, Generator, Sequence
@@ -11,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tensorc_dsl.diagnostic import Diagnostic, Note, TschedError, problem
+from tensorc_dsl.records.mark import has_mark
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +49,18 @@ def DISK_FULL(*, path: Path) -> None: ...
     help="wait for the other run to end, or give each run its own file",
 )
 def BUSY(*, path: Path, seconds: float) -> None: ...
+@problem(
+    "E0715",
+    "the database of records `{path}` is damaged: {why}",
+    help="`{command}` copies the records that can be read into a new file; nothing in this one was changed",
+)
+def DAMAGED(*, path: Path, why: str, command: str) -> None: ...
+@problem(
+    "W0704",
+    "`{path}` is damaged: {records} in it can be read, and others may be lost",
+    help="move the file away, and go on with the one that the records were copied to",
+)
+def RESCUED(*, path: Path, records: str) -> None: ...
 @problem("E0708", "cannot read records from `{path}`: {why}", help="give a file that you may read")
 def UNREADABLE(*, path: Path, why: str) -> None: ...
 @problem("W0701", "{records} of `{task}` in `{path}` cannot be used", help="tune the task again, or give another file")
@@ -81,6 +95,20 @@ def newer_schema(path: Path, found: int, known: int) -> TschedError:
 
 def not_records(path: Path, why: str) -> TschedError:
     return TschedError(NOT_RECORDS(None, path=path, why=why))
+
+
+def damaged(path: Path, why: str) -> TschedError:
+    words = ("tensorc-dsl", "db", "merge", str(path), "--records", "NEW.sqlite")
+    return TschedError(DAMAGED(None, path=path, why=why, command=shlex.join(words)))
+
+
+def is_damage(e: TschedError) -> bool:
+    return any(d.code == DAMAGED.code for d in e.diagnostics)
+
+
+def rescue(path: Path, records: str) -> Diagnostic:
+    """A warning: of a damaged database so many records were read."""
+    return RESCUED(None, path=path, records=records)
 
 
 def unwritable(path: Path, why: str) -> TschedError:
@@ -187,6 +215,8 @@ def _explain(path: Path, wait: float, e: Exception, impossible: Callable[[Path, 
             return disk_full(path)  # SQLite has no other code for that where it maps its files
         case sqlite3.SQLITE_READONLY | sqlite3.SQLITE_CANTOPEN | sqlite3.SQLITE_PERM | sqlite3.SQLITE_IOERR:
             return impossible(path, str(e))
+        case sqlite3.SQLITE_NOTADB | sqlite3.SQLITE_CORRUPT if has_mark(path):
+            return damaged(path, str(e))
         # The last three: tables that were changed while we run, and rows that are none.
         case (
             sqlite3.SQLITE_NOTADB

@@ -12,11 +12,9 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 
 from tensorc_dsl.records import errors
-from tensorc_dsl.records.schema import APPLICATION_ID, is_empty
-
-_MAGIC = b"SQLite format 3\0"
-_ID = slice(68, 72)
-"""Where SQLite's header has the application id: https://www.sqlite.org/fileformat.html"""
+from tensorc_dsl.records.mark import HEADER, MAGIC, is_marked
+from tensorc_dsl.records.rescue import holds_records
+from tensorc_dsl.records.schema import is_empty
 
 _KINDS = (
     (stat.S_ISFIFO, "a pipe"),
@@ -30,7 +28,7 @@ _COPIES = 5
 
 
 def look(path: Path, wait: float) -> None:
-    """Raises TschedError (E0702, E0703) if the path cannot be a database of ours. No file is made or changed."""
+    """Raises TschedError (E0702, E0703, E0715) if the path cannot be a database of ours. No file is made or changed."""
     try:
         mode = path.stat()
     except FileNotFoundError:
@@ -41,12 +39,14 @@ def look(path: Path, wait: float) -> None:
         if is_kind(mode.st_mode):
             raise errors.not_records(path, f"it is {kind}")
     with path.open("rb") as file:
-        head = file.read(100)
+        head = file.read(HEADER)
     if not head:
         return
-    if not head.startswith(_MAGIC):
+    if not head.startswith(MAGIC):
+        if holds_records(path):
+            raise errors.damaged(path, "its header is not that of a database")
         raise errors.not_records(path, "file is not a database")
-    if int.from_bytes(head[_ID], "big") == APPLICATION_ID:
+    if is_marked(head):
         return
     # Another program's, or one that a process of ours begins just now: then it is empty, or its log has the rest.
     logged = _log(path).exists()

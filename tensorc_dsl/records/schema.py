@@ -7,10 +7,9 @@ from functools import cache
 from pathlib import Path
 
 from tensorc_dsl.records import errors
+from tensorc_dsl.records.mark import APPLICATION_ID
 
 SCHEMA_VERSION = 2
-APPLICATION_ID = 0x75C4ED01
-"""Marks the file as ours in SQLite's header, so that another program's database is never written to."""
 
 OLD_COLUMNS = (
     "task_key, target_key, task, strategy, seed, trial, status, decisions, trace, program_key, seconds, times, "

@@ -96,7 +96,7 @@ def refuse_clash(program: Program, around: tuple[For, ...], loop: For, kind: Loo
 def refuse_race(program: Program, loop: For, kind: LoopKind) -> None:
     """Refuse a loop whose iterations depend on each other, even within a reduction that is not atomic.
 
-    Steps of a scan that do not depend on each other, such as those of tiles on a wavefront, may run on threads.
+    Steps of a scan that do not depend on each other, such as those of tiles on a wavefront, may run at once.
     """
     dependence = carried(program, loop.var, kind)
     if dependence is not None:
@@ -111,10 +111,7 @@ def refuse_race(program: Program, loop: For, kind: LoopKind) -> None:
         for it in b.iters:
             if kind is LoopKind.BOUND and it.kind is IterKind.REDUCE and is_atomic(b):
                 continue
-            waits = kind is LoopKind.BOUND and b in passed_along(loop)
-            if it.kind is IterKind.SCAN and (kind is LoopKind.PARALLEL or waits):
-                continue
-            if it.kind is not IterKind.SPATIAL and loop.var in free_vars(it.binding):
+            if it.kind is IterKind.REDUCE and loop.var in free_vars(it.binding):
                 what = f"`{b.name}` takes its {it.kind} iterator `{it.name}` from it"
                 raise RACE(
                     program,

@@ -2,7 +2,8 @@
 
 A block may move to a place if each buffer that it reads has the same contents there as at the old place. This holds if three
 conditions do. First, every other writer stands above both places, and either shares no loop with the new one (so it has run
-to its end), or the block runs only instances there that it ran before in the same iteration of the shared loops. Second, no
+to its end), or the block runs only instances there that it ran before in the same iteration of the shared loops; or it stands
+behind both places, and in each iteration of the loops that it shares with both it has not begun. Second, no
 writer stays in a loop that the block leaves and writes an element again in a later iteration of it. Third, a reader of the
 block's result does not get what an earlier iteration of such shared loops computed, from contents that are gone
 (`same_version`).
@@ -151,9 +152,14 @@ def fills(around: Sequence[For], block: Block, buffer: Buffer) -> bool:
     return False
 
 
-def is_carried(block: Block, loops: Sequence[str]) -> bool:
-    """Whether a reduction or scan of the block runs over one of these loops, so that one iteration gives partial results."""
-    return any(it.kind is not IterKind.SPATIAL and not free_vars(it.binding).isdisjoint(loops) for it in block.iters)
+def _is_partial(program: Program, buffer: str, writer: Block, loops: Sequence[str]) -> bool:
+    """Whether an iteration of the outer `loops` around a writer may leave elements of the buffer unfinished: a reduction runs
+    over one of them, or a scan that writes an element in several of its steps.
+    """
+    carried = [it for it in writer.iters if not free_vars(it.binding).isdisjoint(loops)]
+    if any(it.kind is IterKind.REDUCE for it in carried):
+        return True
+    return any(it.kind is IterKind.SCAN for it in carried) and not written_once(program, buffer, loops)
 
 
 def require_no_vector(program: Program, around: Sequence[For], loop: str) -> None:
@@ -183,6 +189,8 @@ class Unready:
     writer: str
     again: str | None = None
     """A loop in a later iteration of which the writer may overwrite the elements that the block reads."""
+    behind: bool = False
+    """Whether the writer stands behind the block as it is, which reads the contents before."""
 
 
 def unready_input(
@@ -191,12 +199,14 @@ def unready_input(
     place: InsertionPoint,
     within: Callable[[tuple[str, ...], str], bool],
     current: Callable[[tuple[str, ...], str], bool] = lambda _shared, _buffer: True,
+    before: Callable[[tuple[str, ...], str], bool] = lambda shared, _buffer: not shared,
 ) -> Unready | None:
     """The first input of a block that may not have its contents at `place`; None if the block may run there.
 
     `within(shared, buffer)` tells whether the elements of `buffer` that the instances at the place read are written in the
     same iteration of the shared loops, for instance since all these instances ran in it at the old place. `current(shared,
     buffer)` tells whether what is read of the block now comes from the same contents of `buffer`, as `same_version` does.
+    `before(shared, buffer)` tells whether both hold for a writer that stands behind both places.
     """
     loops, b = find_block(program, block)
     order = positions(program)
@@ -205,9 +215,12 @@ def unready_input(
             at = order[writer.name]
             common = shared_loops(around, loops)
             there = shared_loops(around, place.loops)
+            if at > max(order[block], place.before) and common == there and before(there, buffer):
+                continue
             above = at < order[block] and at < place.before
-            if not above or is_carried(writer, (*common, *there)) or (there and not within(there, buffer)):
-                return Unready(buffer, writer.name)
+            partial = above and _is_partial(program, buffer, writer, max(common, there, key=len))
+            if not above or partial or (there and not within(there, buffer)):
+                return Unready(buffer, writer.name, behind=at > order[block])
             if there and not current(there, buffer):
                 return Unready(buffer, writer.name, there[-1])
         if found := _overwritten(program, loops, place, buffer):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
-from tensorc_dsl.diagnostic import Diagnostic, Note, help_note
+from tensorc_dsl.diagnostic import IN_FILE, Diagnostic, Note, help_note
 from tensorc_dsl.source import Source, Span
 from tensorc_dsl.syntax import problems
 from tensorc_dsl.syntax.engine import Unexpected
@@ -116,10 +116,9 @@ def unexpected(source: Source, e: Unexpected, arranged: Arranged, end: int) -> D
         return _loop_in_block(source, span, end)
     notes: list[Note] = []
     if open_ and (token.type == "$END" or not _same_line(source, open_[-1], span)):
-        line, column = source.line_column(open_[-1].start_pos)
         closing = {"(": ")", "[": "]", "{": "}"}[str(open_[-1])]
         if token.type == "$END" or str(open_[-1]) != "{":
-            notes.append(Note("note", f"no `{closing}` closes the `{open_[-1]}` of line {line}, column {column}"))
+            notes.append(_opened(source, open_[-1], f"no `{closing}` closes"))
     if said := advice(Place(source, token, accepts, header, arranged.statement(e.n))):
         notes.append(help_note(said))
     if previous is not None and _CUT.match(source.text, previous.end_pos - 1):
@@ -127,6 +126,12 @@ def unexpected(source: Source, e: Unexpected, arranged: Arranged, end: int) -> D
     if all(n.kind != "help" for n in notes):
         notes.append(help_note(_write(expected(accepts), token, previous)))
     return problems.UNEXPECTED(span, tuple(notes), wanted=expected(accepts), found=_found(token))
+
+
+def _opened(source: Source, bracket: Token, said: str) -> Note:
+    """A note about a bracket that is open: what is said of it, and where it is."""
+    at = Span(source, bracket.start_pos, bracket.start_pos + 1)
+    return Note("note", f"{said} the `{bracket}` of ", at, IN_FILE)
 
 
 def _write(wanted: str, token: Token, previous: Token | None) -> str:
@@ -175,9 +180,8 @@ def mismatch(source: Source, e: Mismatch) -> Diagnostic:
     span = Span(source, start, start + 1)
     if e.opener is None:
         return problems.CLOSES_NOTHING(span, closer=e.closer)
-    line, column = source.line_column(e.opener.start_pos)
     closing = {"(": ")", "[": "]", "{": "}"}[str(e.opener)]
-    note = Note("note", f"it would close the `{e.opener}` of line {line}, column {column}")
+    note = _opened(source, e.opener, "it would close")
     cut = _CUT.search(source.text, e.opener.start_pos, start)
     repair = _QUOTIENT if cut else help_note(f"write `{closing}` first")
     return problems.OTHER_BRACKET(span, (note, repair), wanted=closing, closer=e.closer)

@@ -29,6 +29,7 @@ from tensorc_dsl.validate.differing import differing
 from tensorc_dsl.validate.facts import ExampleSizes, Refuted, TooMany, Undecided, element, example
 from tensorc_dsl.validate.memory import verify_memory
 from tensorc_dsl.validate.nodes import At
+from tensorc_dsl.validate.parts import parts_as_loops
 from tensorc_dsl.validate.run import Shown, TooLong, listed, show
 from tensorc_dsl.validate.state import in_one_state
 from tensorc_dsl.validate.values import Values
@@ -153,7 +154,7 @@ def _prove(original: Program, scheduled: Program, names: tuple[str, str], pieces
     for p, which in zip((original, scheduled), names, strict=True):
         if (far := too_far_in(p)) is not None:
             raise Undecided(f"`{format_expr(far)}` in {which} may leave 64 bits")
-    before, after = (in_one_state(Code(p)) for p in (original, scheduled))
+    before, after = (in_one_state(Code(parts_as_loops(p))) for p in (original, scheduled))
     for code, which in zip((before, after), names, strict=True):
         verify_memory(code, which)
 

@@ -14,6 +14,7 @@ import shutil
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
+from dataclasses import replace
 from pathlib import Path
 
 import filelock
@@ -215,6 +216,18 @@ def edited_records() -> Iterator[None]:
 
 
 @contextmanager
+def damaged_records() -> Iterator[None]:
+    """A database of which a page of rows was overwritten."""
+    some = Trial("a", "b", "small", "random", 0, 0, "ok", {}, "schedule s for matmul {}", "", 1.0, created=1.0)
+    with Database.open(Path("damaged.sqlite")) as records:
+        records.add_all(replace(some, trial=n) for n in range(40))
+    data = Path("damaged.sqlite").read_bytes()
+    page = next(n for n in range(4096, len(data), 4096) if data[n] == 0x0D and data[n + 3 : n + 5] != b"\0\0")
+    Path("damaged.sqlite").write_bytes(data[:page] + b"\xa5" * 4096 + data[page + 4096 :])
+    yield
+
+
+@contextmanager
 def edited_export() -> Iterator[None]:
     trial = Trial("a", "b", "small", "random", 0, 0, "ok", {}, "", "", 1.0, created=1.0)
     whole = b"".join(written([trial], {}, {}))
@@ -303,6 +316,7 @@ FAULTS: dict[str, Callable[[], AbstractContextManager[None]]] = {
     "E0705": held_records,
     "E0707": no_patience,
     "E0708": forbidden_records,
+    "E0715": damaged_records,
     "E0904": full_disk,
     "E0908": crashing_kernels,
     "E0910": no_backend,
@@ -319,6 +333,7 @@ FAULTS: dict[str, Callable[[], AbstractContextManager[None]]] = {
     "W0701": edited_records,
     "W0702": edited_export,
     "W0703": records_of_before,
+    "W0704": damaged_records,
     "W0901": one_core,
 }
 

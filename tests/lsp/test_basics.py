@@ -7,6 +7,8 @@ from pathlib import Path
 import pytest
 from lsprotocol import types as lsp
 
+from tensorc_dsl.check.scope import load_source
+from tensorc_dsl.diagnostic import TschedError
 from tensorc_dsl.lsp.text import Text
 from tensorc_dsl.source import Source
 from tensorc_dsl.syntax.fmt import format_text
@@ -53,6 +55,31 @@ def test_the_rest_of_a_torn_file_is_checked(editor: Editor) -> None:
     codes = [x.partition(" ")[0] for x in editor.open("torn.tsched", torn).said()]
     assert len(codes) == 2 and codes == ["E0103", "E0226"]
     assert "with tiled" in torn  # of which nothing is said
+
+
+TORN = {
+    "a bracket": FILE.replace("reorder(i0, j, k, i1)", "reorder(i0, j, k"),
+    "the end": f"{FILE}schedule open for mm {{",
+    "a second item": f"{FILE}compute mm(A: f32[M]) -> B: f32[M] {{ B[i] = A[i] }}\n",
+}
+"""Texts with a finding of which a note names a place."""
+
+
+@pytest.mark.parametrize("name", TORN)
+def test_a_note_names_the_line_in_the_whole_text(editor: Editor, name: str) -> None:
+    """An item is read by itself, and keeps what was read while it moves."""
+    file = editor.open(f"{name}.tsched", TORN[name])
+    for above in ("", "// one\n", "// one\n// two\n\n"):
+        file.edit(above + TORN[name])
+        with pytest.raises(TschedError) as caught:
+            load_source(Source(str(editor.root / f"{name}.tsched"), above + TORN[name]))
+        wanted = next(n for d in caught.value.diagnostics for n in d.notes if n.at)
+        found = next((d for d in file.diagnostics() if f"note: {wanted.text}" in d.message), None)
+        assert found is not None, (wanted.text, [d.message for d in file.diagnostics()])
+        (link,) = found.related_information or [None]
+        assert link is not None and wanted.at is not None
+        assert link.location.uri == file.uri
+        assert file.offset(link.location.range.start) == wanted.at.start
 
 
 @pytest.mark.parametrize("at", range(0, len(FILE), 61))

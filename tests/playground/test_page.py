@@ -131,6 +131,37 @@ def a_refused_step_is_explained(page: browser.Page) -> None:
     until(page, "!document.getElementById('problem').hidden")
     assert "vectorize(k1)" in page.evaluate("document.getElementById('problem').textContent")
     assert "ends early" in page.evaluate(STATUS)
+    assert page.evaluate("document.querySelector('#editor .refused').textContent.trim()") == "vectorize(k1)"
+
+
+def the_page_says_that_it_waits(page: browser.Page) -> None:
+    """It waits for what is wrong in the text and for the program: the end of one is not the end of the other."""
+    page.evaluate(
+        "window.seen = [], new MutationObserver(() => seen.push(document.body.classList.contains('busy')))"
+        ".observe(document.getElementById('problems-title'), { childList: true })"
+    )
+    page.evaluate(
+        "window.ask0 = window.fetch, window.fetch = (...x) => ask0(...x).then(async (r) => {"
+        "if (JSON.parse(x[1].body).type === 'Show') await new Promise((d) => setTimeout(d, 400)); return r; })"
+    )
+    page.evaluate("playground.text.dispatch({ changes: { from: 0, insert: '// slow\\n' } })")
+    until(page, "seen.length")
+    page.evaluate("new Promise((done) => setTimeout(done, 100))")
+    assert page.evaluate("document.body.classList.contains('busy')")
+    until(page, "!document.body.classList.contains('busy')")
+    page.evaluate("window.fetch = ask0")
+
+
+def the_program_of_another_question_is_pale(page: browser.Page) -> None:
+    page.evaluate("window.fetch = () => Promise.reject(new TypeError('Failed to fetch'))")
+    page.evaluate("document.getElementById('redraw').click()")
+    until(page, "document.getElementById('status').classList.contains('failure')")
+    assert page.evaluate(STATUS) == "the playground has ended: copy the text, and start `tensorc-dsl serve` again"
+    assert page.evaluate("document.body.classList.contains('stale')")
+    page.evaluate("window.fetch = ask0")
+    page.evaluate("document.getElementById('reset').click()")
+    until(page, "!document.body.classList.contains('stale')")
+    assert not page.evaluate("document.getElementById('status').classList.contains('failure')")
 
 
 def it_fits_every_window(page: browser.Page) -> None:
@@ -173,6 +204,8 @@ def test_the_page_in_a_browser(playground: Playground, tmp_path: Path) -> None:
         a_slider_redraws_and_the_program_changes(page)
         each_step_and_each_stage_can_be_seen(page)
         a_refused_step_is_explained(page)
+        the_page_says_that_it_waits(page)
+        the_program_of_another_question_is_pale(page)
         it_fits_every_window(page)
         each_word_has_its_class(page)
         assert page.said == []

@@ -27,11 +27,6 @@ from tests.programs import proof_fault, random_inputs
 CASES = all_cases()
 ACCEPTED = [c for c in CASES if c.kind == "tsched"]
 
-UNPROVED: dict[str, str] = {
-    "rfactor: open sizes in so many parts": "a loop times the extent of another one, which depends on a size",
-}
-"""Accepted cases of which validation proves nothing, and why."""
-
 
 @pytest.mark.parametrize("case", CASES, ids=lambda c: c.name)
 def test_case(case: Case, accept: bool) -> None:
@@ -60,11 +55,7 @@ def test_result_is_well_formed_and_computes_the_same(case: Case) -> None:
 
 @pytest.mark.parametrize("case", ACCEPTED, ids=lambda c: c.name)
 def test_result_is_proved_without_the_primitive(case: Case) -> None:
-    fault = proof_fault(before_program(case), run(case))
-    if case.name in UNPROVED:
-        assert "E0807" in fault, f"take it off the list: {fault}"
-    else:
-        assert not fault
+    assert not proof_fault(before_program(case), run(case))
 
 
 @pytest.mark.parametrize(

@@ -16,7 +16,8 @@ from tensorc_dsl.ir.program import Program
 from tensorc_dsl.ir.target import Target
 from tensorc_dsl.records.database import Database, default_path
 from tensorc_dsl.records.keys import program_key, target_key
-from tensorc_dsl.records.schema import APPLICATION_ID, SCHEMA_VERSION
+from tensorc_dsl.records.mark import APPLICATION_ID
+from tensorc_dsl.records.schema import SCHEMA_VERSION
 from tensorc_dsl.records.trial import Trial, decode_decisions, encode_decisions
 from tensorc_dsl.trace.draw import Decision
 
@@ -181,7 +182,7 @@ def test_a_damaged_row_is_an_error(tmp_path: Path) -> None:
         raw.close()
         with pytest.raises(TschedError) as caught:
             db.trials("t1", "m1")
-    assert code_of(caught) == "E0702"
+    assert code_of(caught) == "E0715"
 
 
 def test_a_place_that_cannot_be_written(tmp_path: Path) -> None:

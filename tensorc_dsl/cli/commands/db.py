@@ -21,6 +21,7 @@ from tensorc_dsl.cli.options import (
     task_argument,
     threads_option,
 )
+from tensorc_dsl.diagnostic import TschedError
 from tensorc_dsl.report.terminal import say, show, show_diagnostics, show_object, write
 
 if TYPE_CHECKING:
@@ -29,6 +30,8 @@ if TYPE_CHECKING:
     from tensorc_dsl.records import ranking
     from tensorc_dsl.records.database import Database
     from tensorc_dsl.records.errors import Passed
+    from tensorc_dsl.records.keys import Subject
+    from tensorc_dsl.records.trial import Trial
 
 name_option = click.option("--task", metavar="NAME", help="Records of tasks of this name only.")
 json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON on standard output.")
@@ -129,7 +132,7 @@ def show_(record: int, records: str | None, as_json: bool) -> None:
             raise errors.no_record(_path(records), record)
         assert database is not None
         if isinstance(kept.trial, BadRow):
-            raise errors.not_records(database.path, f"row {record} cannot be read: {kept.trial}")
+            raise errors.damaged(database.path, f"row {record} cannot be read: {kept.trial}")
         workloads, targets = database.subjects()
     text = targets.get(kept.trial.fingerprint)
     facts = None if text is None else msgspec.json.decode(text)
@@ -219,23 +222,42 @@ def _say_added(file: str, added: int, offered: int) -> None:
 @records_option
 @common_options
 def merge(databases: tuple[str, ...], records: str | None) -> None:
-    """Add the records of other databases, which are only read; records that exist are not added twice."""
+    """Add the records of other databases, which are only read; records that exist are not added twice.
+
+    Of a damaged database those are added that can be read.
+    """
+    from tensorc_dsl.records import errors
+    from tensorc_dsl.records.database import Database
+    from tensorc_dsl.records.rescue import rescued
+    from tensorc_dsl.units import counted
+
+    with Database.open(_path(records)) as into:
+        for name in databases:
+            try:
+                trials, subjects = _all_of(Path(name))
+            except TschedError as e:
+                if not errors.is_damage(e):
+                    raise
+                found = rescued(Path(name))
+                trials, subjects = found.trials, found.subjects
+                show_diagnostics(errors.rescue(Path(name), counted(len(trials), "record")))
+            _say_added(name, into.add_all(trials, subjects), len(trials))
+
+
+def _all_of(path: Path) -> tuple[list[Trial], list[Subject]]:
+    """The records of a database, and what it says of their tasks and machines; a warning tells which are skipped."""
     from tensorc_dsl.records.database import Database
     from tensorc_dsl.records.errors import Passed
     from tensorc_dsl.records.keys import Subject
     from tensorc_dsl.records.trial import Trial
 
-    with Database.open(_path(records)) as into:
-        for name in databases:
-            with Database.required(Path(name)) as source:
-                kept = [*source.all()]
-                workloads, targets = source.subjects()
-            passed = [Passed(k.row, str(k.trial)) for k in kept if not isinstance(k.trial, Trial)]
-            _warn(source, passed, None)
-            trials = [k.trial for k in kept if isinstance(k.trial, Trial)]
-            subjects = [Subject(key, *about, "", "") for key, about in workloads.items()]
-            subjects += [Subject("", "", "", key, facts) for key, facts in targets.items()]
-            _say_added(name, into.add_all(trials, subjects), len(trials))
+    with Database.required(path) as source:
+        kept = [*source.all()]
+        workloads, targets = source.subjects()
+    _warn(source, [Passed(k.row, str(k.trial)) for k in kept if not isinstance(k.trial, Trial)], None)
+    subjects = [Subject(key, *about, "", "") for key, about in workloads.items()]
+    subjects += [Subject("", "", "", key, facts) for key, facts in targets.items()]
+    return [k.trial for k in kept if isinstance(k.trial, Trial)], subjects
 
 
 @db.command()

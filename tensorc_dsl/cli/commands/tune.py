@@ -174,7 +174,7 @@ def tune(
         require_no_times(ctx)
         _, found, files = read()
         counts = place(Path(records) if records else None)
-        _rank(ctx, file, found, files, Asked(_trials(trials, None), seed, resume, counts, form))
+        _rank(ctx, found, files, Asked(_trials(trials, None), seed, resume, counts, form))
         return
     from tensorc_dsl.records.queue import Queue
 
@@ -209,7 +209,7 @@ def tune(
         for one, result, yards in zip(found, results, yardsticks, strict=True)
     ]
     with finishing(ending):
-        written = write_best(ended, files, found, file)
+        written = write_best(ended, files, found)
         taught = frozenset(names) if beside is None else beside.write(found, records)
         priors = [beside.path if beside is not None and name in taught else None for name in names]
         show_results(ended, written.files, priors, form)
@@ -217,7 +217,7 @@ def tune(
     tell_what_is_lost(ended, problems)
     if beside is not None and taught:
         say(f"prior: {beside.path}", err=True)
-    tell_what_is_wrong(file, ended)
+    tell_what_is_wrong(ended, found)
     if interrupted:
         unkept = any(r.unkept for r in results)
         recorded = not unkept and any(r.trials for r in results)
@@ -232,10 +232,10 @@ def tune(
         ctx.exit(ExitCode.NO_CANDIDATE)
 
 
-def _rank(ctx: click.Context, file: str, found: list[Task], files: list[Path], asked: Asked) -> None:
+def _rank(ctx: click.Context, found: list[Task], files: list[Path], asked: Asked) -> None:
     """Draw schedules, emulate them, and end the command by what was found."""
     ending = settings(ctx).ending
-    ranked = rank_and_show(found, files, asked, ending, file)
+    ranked = rank_and_show(found, files, asked, ending)
     if ending.told:
         say("interrupted; the schedules so far are recorded", err=True)
         ctx.exit(ending.status)

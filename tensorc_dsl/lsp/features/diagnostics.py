@@ -11,6 +11,7 @@ from tensorc_dsl.diagnostic import Diagnostic, Severity
 from tensorc_dsl.lsp.analysis import Analysis, Place
 from tensorc_dsl.lsp.documents import LARGEST, Document, uri_of
 from tensorc_dsl.lsp.text import Text
+from tensorc_dsl.source import Span
 from tensorc_dsl.syntax import tree as t
 
 _SEVERITY = {Severity.ERROR: lsp.DiagnosticSeverity.Error, Severity.WARNING: lsp.DiagnosticSeverity.Warning}
@@ -32,7 +33,8 @@ def diagnostics(analysis: Analysis, document: Document) -> list[lsp.Diagnostic]:
 
 
 def told(analysis: Analysis, d: Diagnostic, place: Place | None) -> lsp.Diagnostic:
-    """A finding as an editor shows it. One in a used file stands at the `use`, with a link to its place."""
+    """A finding as an editor shows it, with links to the places that its notes name. One in a used file stands at the `use`,
+    with a link to its place."""
     text = analysis.text
     related: list[lsp.DiagnosticRelatedInformation] = []
     if place is not None and place.path is None:
@@ -43,6 +45,9 @@ def told(analysis: Analysis, d: Diagnostic, place: Place | None) -> lsp.Diagnost
             there = Text(place.source, text.encoding).range(place.start, place.end)
             where = lsp.Location(uri_of(place.path), there)
             related.append(lsp.DiagnosticRelatedInformation(where, d.message))
+    for note in d.notes:
+        if note.at is not None and (named := _location(analysis, note.at)) is not None:
+            related.append(lsp.DiagnosticRelatedInformation(named, note.words.strip(" :")))
     return lsp.Diagnostic(
         at,
         "\n".join((d.message, *_more(d))),
@@ -53,6 +58,17 @@ def told(analysis: Analysis, d: Diagnostic, place: Place | None) -> lsp.Diagnost
         related_information=related or None,
         data={"notes": [n.text for n in d.notes if n.kind == "help"]},
     )
+
+
+def _location(analysis: Analysis, span: Span) -> lsp.Location | None:
+    """The place of a span for an editor; None if its file is not known."""
+    place = analysis.place(span)
+    if place is None:
+        return None
+    if place.path is None:
+        return lsp.Location(analysis.uri, analysis.text.range(place.start, place.end))
+    text = Text(place.source, analysis.text.encoding)
+    return lsp.Location(uri_of(place.path), text.range(place.start, place.end))
 
 
 def _more(d: Diagnostic) -> Iterator[str]:

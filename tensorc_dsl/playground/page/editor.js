@@ -93,10 +93,10 @@ const marked = cm.StateField.define({
     for (const effect of change.effects) {
       if (!effect.is(setLines)) continue;
       const builder = new cm.RangeSetBuilder();
-      for (const line of effect.value) {
+      for (const [line, name] of effect.value) {
         if (line >= change.state.doc.lines) continue;
         const { from } = change.state.doc.line(line + 1);
-        builder.add(from, from, cm.Decoration.line({ class: "marked" }));
+        builder.add(from, from, cm.Decoration.line({ class: name }));
       }
       lines = builder.finish();
     }
@@ -105,9 +105,11 @@ const marked = cm.StateField.define({
   provide: (field) => cm.EditorView.decorations.from(field),
 });
 
-export function mark(view, lines, scroll) {
-  const effects = [setLines.of(lines)];
-  if (scroll && lines.length && lines[0] < view.state.doc.lines) {
+/** Mark lines, and those that are refused in another way; the first of `lines` is scrolled to. */
+export function mark(view, lines, refused = []) {
+  const marks = [...lines.map((line) => [line, "marked"]), ...refused.map((line) => [line, "refused"])];
+  const effects = [setLines.of(marks.sort((a, b) => a[0] - b[0]))];
+  if (lines.length && lines[0] < view.state.doc.lines) {
     effects.push(cm.EditorView.scrollIntoView(view.state.doc.line(lines[0] + 1).from, { y: "center" }));
   }
   view.dispatch({ effects });

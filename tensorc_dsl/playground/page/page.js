@@ -40,6 +40,14 @@ async function word(type, where) {
   }
 }
 
+let questions = 0;
+
+/** Count a question that is begun or answered; the page shows that it waits as long as there are any. */
+function count(change) {
+  questions += change;
+  document.body.classList.toggle("busy", questions > 0);
+}
+
 /** A function that asks: one question at a time, and of those that come meanwhile only the last. */
 function asking(take) {
   let next = null;
@@ -48,7 +56,7 @@ function asking(take) {
     next = question;
     if (busy) return;
     busy = true;
-    document.body.classList.add("busy");
+    count(+1);
     while (next) {
       const now = next;
       next = null;
@@ -56,11 +64,13 @@ function asking(take) {
         const answer = await ask(now);
         take(answer, now, next !== null);
       } catch (e) {
-        say(e instanceof TypeError ? "the playground has ended: start `tensorc-dsl serve` again" : e.message);
+        const ended = e instanceof TypeError;
+        say(ended ? "the playground has ended: copy the text, and start `tensorc-dsl serve` again" : e.message, true);
+        document.body.classList.add("stale"); // the program is that of an earlier question
       }
     }
     busy = false;
-    document.body.classList.remove("busy");
+    count(-1);
   };
 }
 
@@ -92,8 +102,9 @@ function program() {
   });
 }
 
-function say(words) {
+function say(words, isFailure = false) {
   at.status.textContent = words;
+  at.status.classList.toggle("failure", isFailure);
 }
 
 // --- findings --------------------------------------------------------------------------------------------------------
@@ -112,13 +123,15 @@ function takeFindings(answer) {
   if (answer.type === "Refused") return say(answer.message.split("\n")[0]);
   const { findings, tasks } = answer;
   show(text, findings);
-  const count = (grade) => findings.filter((f) => f.grade === grade).length;
-  const said = ["error", "warning"].filter(count).map((grade) => counted(count(grade), grade));
+  const ofGrade = (grade) => findings.filter((f) => f.grade === grade).length;
+  const said = ["error", "warning"].filter(ofGrade).map((grade) => counted(ofGrade(grade), grade));
   at["problems-title"].textContent = said.join(", ") || "Nothing is wrong";
   at.problems.replaceChildren(...findings.map(item));
-  state.wrong = count("error") > 0;
+  state.wrong = ofGrade("error") > 0;
   document.body.classList.toggle("stale", state.wrong);
-  if (state.wrong) return say("the program is that of the last text without errors");
+  if (state.wrong) {
+    return say(state.shown ? "the program is that of the last text without errors" : "there is no program of a text with errors");
+  }
   takeTasks(tasks);
   if (!tasks.length) return say("the text has no task: `task small = f(M=64)` makes one of a compute `f`");
   program();
@@ -147,6 +160,7 @@ function takeTasks(tasks) {
   state.tasks = tasks;
   at.task.replaceChildren(...tasks.map((name) => element("option", { value: name }, name)));
   if (tasks.includes(before)) at.task.value = before;
+  else if (before) forget(); // draws of another task have their own values
 }
 
 // --- the program -----------------------------------------------------------------------------------------------------
@@ -155,10 +169,12 @@ function takeProgram(answer, more) {
   if (answer.type === "Refused") {
     at.problem.textContent = answer.message;
     at.problem.hidden = false;
+    document.body.classList.add("stale");
     if (state.shown) keep(state.shown.draws), takeDraws(state.shown.draws); // a value that is none was typed
     return say("there is no program");
   }
   state.shown = answer;
+  document.body.classList.toggle("stale", state.wrong);
   if (!more) keep(answer.draws);
   takeRecord(answer.record);
   takeStages(answer);
@@ -169,8 +185,9 @@ function takeProgram(answer, more) {
   at.problem.hidden = !answer.problem;
   const isProgram = state.stage === "program" || state.stage === "loops";
   put(answer.text.trimEnd(), isProgram);
-  mark(result, answer.changed, true);
-  const ended = answer.problem ? "the schedule ends early: " : "";
+  mark(result, answer.changed);
+  const title = TITLES[state.stage] ?? state.stage;
+  const ended = answer.early ? "the schedule ends early: " : answer.problem ? `there is no ${title} here: ` : "";
   say(`${ended}${counted(answer.steps.length, "step")}, ${counted(answer.draws.length, "draw")}`);
 }
 
@@ -183,7 +200,7 @@ function takeRecord(record) {
   at.best.title = record ? `Take the decisions of the ${record.said}` : "No search has recorded this task on this machine";
 }
 
-const TITLES = { program: "Program", loops: "Loops", llvm: "LLVM", asm: "Assembly", ptx: "PTX", sass: "SASS" };
+const TITLES = { program: "Program", loops: "Loops", llvm: "LLVM", asm: "Assembly", ptx: "PTX", cuda: "CUDA", sass: "SASS" };
 
 function takeStages({ stages }) {
   const names = stages.map(([name]) => name);
@@ -218,7 +235,7 @@ function choose() {
   at.steps.hidden = state.stage !== "program";
 }
 
-function takeSteps({ steps, step }, more) {
+function takeSteps({ steps, step, at: refused }, more) {
   at.step.max = steps.length;
   if (!more) at.step.value = step;
   at["step-of"].textContent = `${step} of ${steps.length}`;
@@ -228,8 +245,11 @@ function takeSteps({ steps, step }, more) {
   at.back.disabled = step === 0;
   at.forth.disabled = step === steps.length;
   const own = state.stage === "program" && state.step !== null && last?.at;
-  const lines = own ? Array.from({ length: last.at.end.line - last.at.start.line + 1 }, (_, n) => last.at.start.line + n) : [];
-  mark(text, lines, true);
+  mark(text, own ? linesOf(last.at) : [], refused ? linesOf(refused) : []);
+}
+
+function linesOf({ start, end }) {
+  return Array.from({ length: end.line - start.line + 1 }, (_, n) => start.line + n);
 }
 
 function toStep(step) {
@@ -272,6 +292,7 @@ function decide(name, value) {
 function row(name, kind, ...inputs) {
   const best = element("button", { type: "button", className: "best" });
   const pin = element("button", { type: "button", className: "pin", title: "Write this value into the text" }, "pin");
+  pin.setAttribute("aria-label", `pin ${name}`);
   const label = element("span", { className: "draw", id: `draw-${name}` }, name);
   const made = element("div", { className: `row ${kind}` }, label, ...inputs, best, pin);
   made.setAttribute("role", "group");
@@ -348,9 +369,14 @@ const KINDS = {
 
 // --- the buttons above -----------------------------------------------------------------------------------------------
 
-at.task.onchange = () => ((state.decisions = {}), (state.step = null), program());
+function forget() {
+  state.decisions = {};
+  state.step = null;
+}
+
+at.task.onchange = () => (forget(), program());
 at.redraw.onclick = () => ((state.decisions = {}), (state.seed = Math.floor(Math.random() * 2 ** 31)), program());
 at.best.onclick = () => ((state.decisions = { ...state.shown.record.decisions }), program());
-at.reset.onclick = () => ((state.decisions = {}), (state.seed = 0), (state.step = null), program());
+at.reset.onclick = () => (forget(), (state.seed = 0), program());
 
 look();

@@ -8,7 +8,7 @@ from tensorc_dsl.affine.coverage import instances_within
 from tensorc_dsl.affine.inverse import instances_writing
 from tensorc_dsl.affine.once import OUT_OF_ORDER, runs_in_order
 from tensorc_dsl.affine.regions import Region, inner_ranges, required_region
-from tensorc_dsl.affine.sets import bindings
+from tensorc_dsl.affine.sets import bindings, loop_conditions
 from tensorc_dsl.affine.simplify import extent_ranges
 from tensorc_dsl.ir.expr import ZERO, Expr, constant, free_vars, index, substitute
 from tensorc_dsl.ir.program import (
@@ -84,11 +84,11 @@ def NOT_INVERTIBLE(*focus: str, block: str, buffer: str, iterator: str) -> None:
 
 @refusal(
     "E0640",
-    "`{block}` reads `{buffer}`, which `{writer}` may write over in a later iteration of `{again}`, before `{loop}`",
-    help="leave `{block}` where it is, or move it before the step that lets `{writer}` use an element again",
+    "`{block}` reads `{buffer}`, which `{writer}` {overwrites}, before `{loop}`",
+    help="{repair}",
     at="loop",
 )
-def OVERWRITTEN(*focus: str, block: str, buffer: str, writer: str, again: str, loop: str) -> None: ...
+def OVERWRITTEN(*focus: str, block: str, buffer: str, writer: str, overwrites: str, loop: str, repair: str) -> None: ...
 @refusal(
     "E0380",
     "`{place}` is no place to compute `{block}` at",
@@ -157,7 +157,9 @@ def compute_at(
         for loops, b in consumers
         for indices in read_indices(b, buffer.name)
     ]
-    region = required_region(reads, extent_ranges(around), buffer.shape, _given(consumers, outside))
+    # Ranges have the ends of the largest size that is open.
+    within = loop_conditions([x for x in around if constant(x.extent) is None])
+    region = required_region(reads, extent_ranges(around), buffer.shape, (*within, *_given(consumers, outside)))
     if multiples:
         region = _rounded(program, nest[1], buffer, region, multiples)
     box = instances_writing(nest[1], nest[1].body[0].indices, region)
@@ -181,14 +183,22 @@ def compute_at(
     def current(shared: tuple[str, ...], source: str) -> bool:
         return same_version(program, buffer.name, [b.name for _, b in consumers], shared, source)
 
+    def before(shared: tuple[str, ...], source: str) -> bool:
+        return not shared or (ran_there(shared, source) and current(shared, source))
+
     place = InsertionPoint(around, positions(program)[stmt_name(child)])
-    if found := unready_input(program, block.name, place, ran_there, current):
+    if found := unready_input(program, block.name, place, ran_there, current, before):
+        facts = {"block": block.name, "loop": at.var, "buffer": found.buffer, "writer": found.writer}
+        focus = (block.name, found.writer)
         if found.again is not None:
-            facts = {"block": block.name, "buffer": found.buffer, "writer": found.writer, "again": found.again}
-            raise OVERWRITTEN(program, block.name, found.writer, loop=at.var, **facts)
-        raise NOT_READY(
-            program, block.name, found.writer, block=block.name, loop=at.var, buffer=found.buffer, writer=found.writer
-        )
+            overwrites = f"may write over in a later iteration of `{found.again}`"
+            repair = f"or move it before the step that lets `{found.writer}` use an element again"
+        elif found.behind:
+            overwrites, repair = "writes behind it", f"or choose a loop that ends before `{found.writer}` begins"
+        else:
+            raise NOT_READY(program, *focus, **facts)
+        repair = f"leave `{block.name}` where it is, {repair}"
+        raise OVERWRITTEN(program, *focus, overwrites=overwrites, repair=repair, **facts)
     now = find_loop(rest, at.var)[1]
     n = next(i for i, s in enumerate(now.body) if stmt_name(s) == stmt_name(child))
     result = replace_stmt(rest, at.var, (replace(now, body=(*now.body[:n], moved, *now.body[n:])),))

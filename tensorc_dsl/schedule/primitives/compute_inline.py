@@ -45,7 +45,7 @@ def PARTIAL(*focus: str, block: str) -> None: ...
 @refusal(
     "E0373",
     "cannot inline `{block}` into `{reader}`: `{buffer}` may differ there, `{writer}` writes it",
-    help="inline before moving `{writer}`",
+    help="leave `{block}` where it is, or inline it before the step that moved `{writer}`",
     at="block",
 )
 def CHANGED(*focus: str, block: str, reader: str, buffer: str, writer: str) -> None: ...
@@ -81,7 +81,11 @@ def compute_inline(program: Program, block: BlockRef) -> Rewrite[None]:
                 return set(shared) <= kept
             return same_version(program, store.buffer, [reader], shared, buffer)
 
-        if found := unready_input(program, b.name, InsertionPoint(loops, order[reader.name]), same_contents):
+        def before(shared: tuple[str, ...], buffer: str) -> bool:
+            return not shared or same_contents(shared, buffer)
+
+        place = InsertionPoint(loops, order[reader.name])
+        if found := unready_input(program, b.name, place, same_contents, before=before):
             facts = {"block": b.name, "reader": reader.name, "buffer": found.buffer, "writer": found.writer}
             raise CHANGED(program, b.name, reader.name, **facts)
         result = replace_stmt(result, reader.name, (_inlined(reader, store, names),))

@@ -90,7 +90,8 @@ def reverse_compute_at(program: Program, block: BlockRef, loop: LoopRef) -> Rewr
                                                       for x in 8: C[t*8 + x] = L[t*8 + x]
 
     Each instance runs once: the parts that the iterations complete are proved to be disjoint and complete; if this needs
-    the producer's guards of partial tiles, the block gets them too. In TVM:
+    the producer's guards of partial tiles, the block gets them too. The producer may be a scan that keeps all of its steps;
+    `fold_scan` comes afterwards. In TVM:
     `reverse_compute_at`; in Halide: `compute_at` of the stage before it; in Exo: `fuse`.
     Cases: tests/primitives/reverse_compute_at.md
     """
@@ -119,9 +120,12 @@ def reverse_compute_at(program: Program, block: BlockRef, loop: LoopRef) -> Rewr
 
     order = positions(program)
     place = InsertionPoint(around, 1 + max(order[stmt_name(s)] for _, s in walk((last,))))
-    if found := unready_input(program, b.name, place, ready):
+    if found := unready_input(program, b.name, place, ready, before=lambda shared, _: same_iteration(shared)):
         if found.again is not None:
             reason = f"`{found.writer}` may write `{found.buffer}` again in a later iteration of `{found.again}`"
+            raise ORDER(program, b.name, found.writer, block=b.name, reason=reason)
+        if found.behind:
+            reason = f"`{found.writer}` writes `{found.buffer}` behind it, and may do so before the new place"
             raise ORDER(program, b.name, found.writer, block=b.name, reason=reason)
         facts = {"block": b.name, "loop": at.var, "buffer": found.buffer, "writer": found.writer}
         raise NOT_READY(program, b.name, found.writer, **facts)

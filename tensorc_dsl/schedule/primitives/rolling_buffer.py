@@ -132,6 +132,9 @@ def _window(program: Program, nest: Nest, depth: int, buffer: Buffer) -> _Window
 
     moving = [it for it in b.iters if at.var in free_vars(it.binding)]
     axes = [d for d, i in enumerate(b.body[0].indices) if moving and i == Var(moving[0].name)]
+    if not moving:
+        reason = f"each of them computes the same elements, as `{b.name}` does not depend on it"
+        raise refuse(reason, f"compute `{b.name}` outside of `{at.var}`, once")
     if len(moving) != 1 or len(axes) != 1:
         raise refuse(f"not just one subscript of `{b.name}` depends on it")
     context = Context(extent_ranges(around))

@@ -1,0 +1,142 @@
+"""Of a damaged database every record is rescued that is not on a lost page, and none that is not as it was written."""
+
+from __future__ import annotations
+
+import random
+import sqlite3
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+import tensorc_dsl
+from tensorc_dsl.cli.main import main
+from tensorc_dsl.diagnostic import TschedError
+from tensorc_dsl.records.database import Database
+from tensorc_dsl.records.keys import subject
+from tensorc_dsl.records.rescue import Rescued, rescued
+from tensorc_dsl.records.trial import Trial
+from tests.records.test_database import TRIAL
+
+PAGE = 4096
+COUNT = 60
+
+TASK = tensorc_dsl.loads("use std.ops.{matmul}\nuse std.cpu\ntask t = matmul(M=8, N=8, K=8)\n", threads=1)["t"]
+
+
+def trials() -> list[Trial]:
+    """Long texts are on pages of their own, and numbers of all sizes are written in several ways."""
+    rng = random.Random(0)
+    found: list[Trial] = []
+    for n in range(COUNT):
+        long = "é" * rng.choice([0, 10, 3000, 9000])
+        trial = replace(
+            TRIAL, trial=n, seed=rng.choice([0, 1, -1, 300, 2**40, 2**63 - 1]), message=long, created=n + 1.0
+        )
+        if n % 5 == 0:
+            trial = replace(trial, status="crash", seconds=None, times=(), max_error=None, build_seconds=2.0)
+        found.append(replace(trial, fingerprint="x", task_key=str(n % 3), version="1"))
+    return found
+
+
+def made(path: Path, *, close: bool = True) -> Database:
+    """A database with all of them, in several transactions."""
+    database = Database.open(path)
+    all_of = trials()
+    for n in range(0, COUNT, 20):
+        database.add_all(all_of[n : n + 20], [subject(TASK.program, TASK.target, 1)])
+    if close:
+        database.close()
+    return database
+
+
+def known(found: Rescued) -> list[Trial]:
+    wanted = {t.trial: t for t in trials()}
+    for t in found.trials:
+        assert (t, t.created, t.version) == (wanted[t.trial], wanted[t.trial].created, "1")
+    return found.trials
+
+
+def call(*words: str) -> Result:
+    return CliRunner().invoke(main, words)
+
+
+def test_nothing_is_lost_without_damage(tmp_path: Path) -> None:
+    made(tmp_path / "r.sqlite")
+    found = rescued(tmp_path / "r.sqlite")
+    assert known(found) == trials()
+    assert {s.program for s in found.subjects} == {"", subject(TASK.program, TASK.target, 1).program}
+
+
+def test_records_in_the_log_are_read(tmp_path: Path) -> None:
+    path = tmp_path / "r.sqlite"
+    with made(path, close=False):
+        assert (tmp_path / "r.sqlite-wal").stat().st_size
+        assert known(rescued(path)) == trials()
+
+
+@pytest.mark.parametrize("size", [512, 1024, 65536])
+def test_pages_of_other_sizes(tmp_path: Path, size: int) -> None:
+    path = tmp_path / "r.sqlite"
+    made(path)
+    raw = sqlite3.connect(path, isolation_level=None)
+    raw.execute("PRAGMA journal_mode = DELETE")
+    raw.execute(f"PRAGMA page_size = {size}")
+    raw.execute("VACUUM")
+    raw.close()
+    assert known(rescued(path)) == trials()
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_a_lost_page_takes_only_its_own_records(tmp_path: Path, seed: int) -> None:
+    path = tmp_path / "r.sqlite"
+    made(path)
+    data = bytearray(path.read_bytes())
+    rng = random.Random(seed)
+    pages = len(data) // PAGE
+    lost = rng.sample(range(pages), rng.choice([1, 1, 3]))
+    for n in lost:
+        kind = rng.choice(["zeros", "noise", "few"])
+        noise = bytes(PAGE) if kind == "zeros" else rng.randbytes(PAGE)
+        start, end = (0, PAGE) if kind != "few" else (at := rng.randrange(PAGE - 40), at + 40)
+        data[n * PAGE + start : n * PAGE + end] = noise[start:end]
+    path.write_bytes(data)
+    found = known(rescued(path))
+    # A row is on one page, or on four with a long text; a page has up to a dozen.
+    assert len(found) >= COUNT - 13 * len(lost)
+
+
+def test_a_damaged_database_is_called_so_and_what_can_be_read_is_copied(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    made(Path("r.sqlite"))
+    whole = Path("r.sqlite").read_bytes()
+    leaf = next(n for n in range(PAGE, len(whole), PAGE) if whole[n] == 0x0D and whole[n + 4] > 3)
+    headless = bytes(PAGE) + whole[PAGE:]
+    for name, data in (("a leaf.sqlite", whole[:leaf] + bytes(PAGE) + whole[leaf + PAGE :]), ("head.sqlite", headless)):
+        Path(name).write_bytes(data)
+        for words in (("db", "list"), ("db", "export")):
+            said = call(*words, "--records", name)
+            assert said.exit_code == 1 and f"error[E0715]: the database of records `{name}` is damaged" in said.stderr
+        command = f"tensorc-dsl db merge {name if name != 'a leaf.sqlite' else repr(name)} --records NEW.sqlite"
+        assert command in said.stderr
+        merged = call("db", "merge", name, "--records", f"new.{name}")
+        assert merged.exit_code == 0 and "W0704" in merged.stderr
+        count = len(rescued(Path(name)).trials)
+        assert 0 < count <= COUNT and f"{count} records added" in merged.stdout
+        assert Path(name).read_bytes() == data
+        assert call("db", "list", "--records", f"new.{name}").exit_code == 0
+        again = call("db", "merge", "r.sqlite", "--records", f"new.{name}")
+        assert f"{COUNT - count} record" in again.stdout or count == COUNT
+
+
+@pytest.mark.parametrize(
+    "data", [bytes(PAGE), bytes(512) + b"\x0d" * 3584, b"x" * 100, random.Random(1).randbytes(1 << 16)]
+)
+def test_what_has_no_records_is_no_damaged_database(tmp_path: Path, data: bytes) -> None:
+    (tmp_path / "r.sqlite").write_bytes(data)
+    with pytest.raises(TschedError, match="E0702"):
+        Database.open(tmp_path / "r.sqlite")
+    assert rescued(tmp_path / "r.sqlite") == Rescued()
