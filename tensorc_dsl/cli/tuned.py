@@ -60,7 +60,7 @@ def write_best(ended: Sequence[Ended], files: Sequence[Path], tasks: Sequence[Ta
 
 
 def _body(task: Task, best: Trace, path: Path, file: str) -> str:
-    """The schedule as a file of its own, or else with the command that says which compute it is of."""
+    """The schedule as a file of its own, or else with the command that names its compute."""
     from tensorc_dsl.api.alone import alone
 
     whole = alone(task, best, path)

@@ -27,7 +27,7 @@ def atomic(program: Program, block: BlockRef, any_order: bool = False) -> Rewrit
 
     for i, v: H[v] += e   ->   for i, v: atomic H[v] += e
 
-    So loops that count terms may be bound to blocks and threads. The updates come in an order that nobody knows. They must be
+    So loops that count terms may be bound to blocks and threads. The order of the updates is not defined. They must be
     folds that are associative and commutative, by a reducer of the language or of the file, of one number of 32 or 64 bits,
     or `any` and `all`. Sums and products of floats round otherwise in each order, so results differ from run to run:
     `any_order` allows that. No other block may access an element while threads update it: `bind` proves this. On a processor
