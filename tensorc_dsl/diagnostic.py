@@ -104,9 +104,9 @@ class Problem(Generic[Facts]):
 def problem(
     code: str, message: str, label: str = "", help: str = ""
 ) -> Callable[[Callable[Facts, None]], Problem[Facts]]:
-    """Declare a finding above a function that says which facts it is told with, `def RANK(*, rank: int) -> None: ...`.
+    """Declare a finding above a function whose parameters are its facts, `def RANK(*, rank: int) -> None: ...`.
 
-    A fact is a parameter of every call that makes the finding, so whoever checks types sees one that is missing, too many
+    A fact is a parameter of every call that makes the finding, so a type checker reports one that is missing, too many
     or of another kind.
     """
 

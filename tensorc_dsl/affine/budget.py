@@ -2,7 +2,7 @@
 
 Usual questions take some thousand operations. If a question contains numbers without common divisors, isl computes with
 integers of hundreds of digits, and an operation may take a thousand times as long: such questions effectively never end.
-A proof asks hundreds of questions, or without a limit any number of them, so all of them together have a limit as well.
+A proof makes hundreds of queries, or without a limit any number of them, so all of them share a limit as well.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 Each names one instance of a write for every instance of a read: the value of each of the write's loops, in terms of the
 read's. What is left to prove is that this instance runs, so each of its conditions must follow from the conditions and
-ranges of the read. A theorem that does not apply says nothing.
+ranges of the read. A theorem that does not apply proves nothing.
 """
 
 from __future__ import annotations

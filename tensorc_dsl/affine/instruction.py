@@ -94,7 +94,7 @@ def match_nest(outer: Sequence[For], nest: For, intrinsic: Intrinsic) -> Match |
 
 @by_first(256)
 def _matched(nest: For, outer: tuple[tuple[str, Expr], ...], intrinsic: Intrinsic) -> Match | Mismatch:
-    """`match_nest` inside loops of these extents. Each step asks again, and most steps leave a nest as it is."""
+    """`match_nest` inside loops of these extents. Cached, since each step needs it and most steps leave a nest as it is."""
     loops, stmt = [nest], nest.body
     while len(stmt) == 1 and isinstance(stmt[0], For):
         loops.append(stmt[0])

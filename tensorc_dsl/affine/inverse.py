@@ -101,7 +101,7 @@ def _by_factor(p: _Part, factor: int, shift: int) -> _Limit:
     """The range of a variable whose multiple, and a constant, are a subscript.
 
     One element of so many as the factor belongs to an instance. If the range is not made of whole groups of as many, where it
-    begins says how many instances it has.
+    begins determines how many instances it has.
     """
     low = sub(p.lower, index(shift)) if factor > 0 else sub(index(shift + 1), add(p.lower, p.extent))
     n = abs(factor)

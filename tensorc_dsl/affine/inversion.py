@@ -1,8 +1,8 @@
-"""Turns a layout round: from the indices of a place to those of the element in it, and the conditions that there is one.
+"""Inverts a layout: from the indices of a place to those of the element in it, and the conditions that there is one.
 
-Each result is read for the indices that it tells. A sum of digits tells all of them, in whatever order and direction:
-`36 - i`, `j*7 + k` with `k` below 5. If other indices are known already, they are subtracted first: `i + j` tells `i`
-beside `j`, and `(i + j) % 5` and `xor(i, j % 4)` too. Sizes may be open, for an index that is a result itself or in
+Each result is solved for the indices that it determines. A sum of digits determines all of them, in any order and direction:
+`36 - i`, `j*7 + k` with `k` below 5. If other indices are known already, they are subtracted first: `i + j` gives `i`
+if `j` is known, and `(i + j) % 5` and `xor(i, j % 4)` too. Sizes may be open, for an index that is a result itself or in
 quotient and remainder.
 """
 
@@ -164,7 +164,7 @@ class _Known:
     """For each index its digits that are known: by their unit, the size and the value."""
 
     def read(self, result: Expr, place: Expr) -> bool:
-        """Learn what a result tells; false if that is nothing as long as no other index is known."""
+        """Solve a result for indices; false if it determines none until another index is known."""
         context = Context(self.ranges)
         form = linear(result, context)
         told = self._remainder(form, place, context) or self._sum(form, place, context)
@@ -193,7 +193,7 @@ class _Known:
         return substitute(to_expr(rest), self.values), unknown
 
     def _remainder(self, form: Linear, place: Expr, context: Context) -> list[tuple[Digit, Expr]] | None:
-        """Of `(known ± p) % n`, which tells `p % n`."""
+        """Of `(known ± p) % n`, which determines `p % n`."""
         match list(form.terms.items()) if form.constant == 0 else []:
             case [(Binary(op="%", lhs=x, rhs=Const(value=int(n))), 1)] if n > 0:
                 base, unknown = self._split(linear(x, context))

@@ -47,7 +47,7 @@ WITH_REDUCER = "write the reduction with a reducer: `sum[k] …`, `reduce mine[k
 
 
 class NotApart(Exception):
-    """The block cannot be taken apart. The message is a phrase with `block` as its subject, and `repair` a repair."""
+    """The block cannot be split into parts. The message is a phrase with `block` as its subject, and `repair` a repair."""
 
     def __init__(self, reason: str, repair: str) -> None:
         super().__init__(reason)

@@ -1,4 +1,4 @@
-"""What an instruction that copies a tile asks of the array: a tensor map has to be able to say what the box is.
+"""What an instruction that copies a tile requires of the array: a tensor map has to be able to express the box.
 
 A map has the sizes and distances of an array and of a tile, so each dimension of a tile is one of the array's, and rows are
 whole units of 16 bytes apart. What is outside of the array is loaded as zero and not stored, so a load may fill in that, and

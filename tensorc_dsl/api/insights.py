@@ -23,7 +23,7 @@ def TOO_FEW(*, task: str, valid: str, needed: int) -> None: ...
 
 
 def recorded_trials(task: Task, database: Database, on_warning: Callable[[Diagnostic], None]) -> list[Trial]:
-    """The records of the task on this machine, in their order; a warning tells of those that cannot be read."""
+    """The records of the task on this machine, in their order; a warning reports those that cannot be read."""
     trials: list[Trial] = []
     passed: list[Passed] = []
     for kept in database.of(program_key(task.program), target_key(task.target, task.threads)):
@@ -45,5 +45,5 @@ def studied(task: Task, trials: list[Trial]) -> Study:
 
 
 def too_few(task: Task, found: TooFew) -> Diagnostic:
-    """What is said where nothing can be learnt."""
+    """The message where nothing can be learnt."""
     return TOO_FEW(None, task=task.name, valid=counted(found.valid, "valid trial"), needed=FEWEST)

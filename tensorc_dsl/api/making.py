@@ -50,7 +50,7 @@ def FAILED(*, how: str, why: str) -> None: ...
 
 
 def failed(how: str, why: str) -> TschedError:
-    """The error for a schedule that was asked for by name and failed."""
+    """The error for a schedule that was requested by name and failed."""
     return TschedError(FAILED(None, how=how, why=why))
 
 

@@ -18,7 +18,7 @@ from tensorc_dsl.trace.trace import Trace
 
 
 def figures(task: Task, records: Sequence[tuple[str, Sequence[Trial]]], command: tuple[str, ...]) -> Figures:
-    """What the page says of one or two named sets of the task's records. `command` is the call of `tune` for the task.
+    """The page about one or two named sets of the task's records. `command` is the call of `tune` for the task.
 
     Takes seconds: the space is expanded some hundred times, and the roof of the machine is measured.
     """

@@ -105,7 +105,7 @@ class Task:
 
     @property
     def definition(self) -> tree.TaskDef:
-        """The task as its file says it."""
+        """The task as in its file."""
         return self._checked.tasks[self.name]
 
     def command(self, verb: str, *more: str) -> str:
@@ -235,7 +235,7 @@ class Task:
 
         Options are those of `search`. Trials are recorded in the file `records`, by default the one in the user's data
         folder. With `progress` the search is shown on standard error; by default it is shown on a
-        terminal or in a notebook. A schedule that is proved wrong is a bug, of which a RuntimeWarning tells.
+        terminal or in a notebook. A schedule that is proved wrong is a bug, which a RuntimeWarning reports.
         """
         self.require_machine()
         with (

@@ -38,7 +38,7 @@ class KernelFault(RuntimeError):
 class Form:
     """A kind of file that can be made from a kernel ahead of time: its suffix, and whether it is text.
 
-    `usual` ones are made if none is asked for.
+    `usual` ones are made by default.
     """
 
     suffix: str
@@ -51,7 +51,7 @@ class Form:
 class Processor:
     """The processor of this kind in the current machine, as the code generator sees it.
 
-    `facts` are further ones of a `Target`, for kinds that the system tells nothing about.
+    `facts` are further ones of a `Target`, for kinds about which the system has no facts.
     """
 
     name: str
@@ -259,7 +259,7 @@ class Backend(Protocol):
         ...
 
     def registers(self, compiled: CompiledKernel) -> Registers:
-        """What an assembler on this machine says of the registers of kernels.
+        """The registers of kernels, as reported by an assembler on this machine.
 
         Raises CompileError.
         """
@@ -277,7 +277,7 @@ class Backend(Protocol):
         ...
 
     def library(self, compiled: CompiledKernel, name: str, origin: str) -> KernelLibrary:
-        """The library of a task, which says that its schedule is `origin`.
+        """The library of a task; its header names the `origin` of the schedule.
 
         Raises TschedError if its name is not allowed, CompileError and LowerError.
         """

@@ -1,4 +1,4 @@
-"""The interface of objects that are told the meanings of names while a body is checked."""
+"""The interface of listeners for the meanings of names while a body is checked."""
 
 from __future__ import annotations
 

@@ -30,7 +30,7 @@ class Entry:
     findings: list[Diagnostic] | None = None
     elaborated: Program | None = None
     references: tuple[Reference, ...] | None = None
-    """The names in it; None before anybody asks for them."""
+    """The names in it; None until they are needed."""
 
 
 def _named(item: t.Item) -> str | None:

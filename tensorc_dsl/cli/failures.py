@@ -38,7 +38,7 @@ _EXHAUSTED = {
 
 
 def exhausted(e: BaseException) -> Diagnostic | None:
-    """The finding for an exception that says that a resource of the system is used up; None for any other.
+    """The finding for an exception about an exhausted resource of the system; None for any other.
 
     `RuntimeError` is what Python raises for a thread that cannot be started.
     """
@@ -54,7 +54,7 @@ def exhausted(e: BaseException) -> Diagnostic | None:
 
 
 _UNMAPPED = re.compile("failed to map segment|cannot allocate memory|cannot apply additional memory", re.IGNORECASE)
-"""What the dynamic linker says of a library for which there is no memory."""
+"""The message of the dynamic linker for a library for which there is no memory."""
 
 
 def _unmapped(e: BaseException) -> bool:

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 def best_known(task: Task, file: str, records: str | None, *, or_draw: bool = True) -> Known:
-    """The schedule of `Task.known`; one that is predicted is told, and with `or_draw` one that is drawn, too."""
+    """The schedule of `Task.known`; one that is predicted is reported, and with `or_draw` one that is drawn, too."""
     from tensorc_dsl.api.known import Drawn, Given, Recorded, describe
     from tensorc_dsl.search.zero import Forecast
 

@@ -48,7 +48,7 @@ class Prior:
         return Prior(to, tasks)
 
     def write(self, searched: Sequence[Task], records: str | None) -> frozenset[str]:
-        """The names of the tasks whose priors are in the file; standard error says what is missing."""
+        """The names of the tasks whose priors are in the file; standard error reports missing ones."""
         from tensorc_dsl.api.insights import recorded_trials, studied
         from tensorc_dsl.api.priors import Lesson, plain, with_priors
         from tensorc_dsl.insight.posterior import posterior

@@ -61,7 +61,7 @@ class Ranked:
     moves: int
 
     def facts(self) -> dict[str, Any]:
-        """What a line of JSON says of it."""
+        """Its fields in a line of JSON."""
         sectors, passes = (sum(c.moves(shared) for c in self.found.counts) for shared in (False, True))
         return {"draw": self.number, "cycles": self.cycles, "moves": self.moves, "sectors": sectors, "passes": passes}
 
@@ -152,7 +152,7 @@ def _emulate(task: Task, asked: Asked, out: Ranking, tell: Tell) -> None:
         if one is None or not recorded:
             one = Emulation(key_of_task, asked.seed, number, key)
             try:
-                found = task.emulate(trace, task.require_registers(trace))  # what spills, the model knows nothing of
+                found = task.emulate(trace, task.require_registers(trace))  # the model does not cover spills
                 one = Emulation(key_of_task, asked.seed, number, key, None if found.fault else found, found.fault)
             except TschedError as e:
                 if e.diagnostics[0].code != FAILED.code:  # not of this schedule, but of the task

@@ -1,4 +1,4 @@
 """Turns a compute into a program: ranges, stages, reductions, scans.
 
-Nothing here knows schedules, nor the checks of names and kinds above.
+Nothing here depends on schedules, or on the checks of names and kinds above.
 """

@@ -1,4 +1,4 @@
-"""Says what the records of a task teach about its draws: which ones matter, and which values are good.
+"""Derives from the records of a task which draws matter, and which of their values are good.
 
 Nothing here prints, measures or writes a record.
 """

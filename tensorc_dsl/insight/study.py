@@ -13,7 +13,7 @@ from tensorc_dsl.records.trial import Trial
 from tensorc_dsl.search.expansion import SpaceLike
 
 FEWEST = 8
-"""Valid trials below which nothing is said."""
+"""The least number of valid trials for a study."""
 
 PRIOR = 1024
 """Points from the prior."""

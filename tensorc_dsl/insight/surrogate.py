@@ -13,12 +13,12 @@ from tensorc_dsl.search.gp import Array
 from tensorc_dsl.search.model import Memory, Model
 
 CHUNK = 2048
-"""Points that are judged at once: the process needs a number for each pair of a point and a trial."""
+"""Points that are predicted at once: the process needs a number for each pair of a point and a trial."""
 
 
 SLOW = 3.0
 """A schedule more than so many times as slow as the best, and slower than half of them, counts as that slow: how bad a bad
-one must not shape what is said of the good ones (docs/decisions/0044-importance-of-draws.md)."""
+one must not influence the predictions for the good ones (docs/decisions/0044-importance-of-draws.md)."""
 
 FOLDS = 4
 """Parts of the trials, each of which is predicted from the others: so hyperparameters that fit noise are found out."""

@@ -193,7 +193,7 @@ def of_known_rank(
 
 @dataclass(frozen=True, slots=True)
 class _Shape:
-    """What binding asks of a signature: the number of parameters that have positions, and of those that need arguments."""
+    """What binding needs of a signature: the number of parameters that have positions, and of those that need arguments."""
 
     parameters: tuple[inspect.Parameter, ...]
     names: tuple[str, ...]

@@ -201,7 +201,7 @@ class Calls(ABC):
         return self._step(name, args, kwargs, replace(call, args=written, kwargs=call.kwargs if kwargs else ()))
 
     def _step(self, name: str, args: list[Value], kwargs: dict[str, Value], call: tree.CallExpr) -> Value:
-        """Apply a primitive, as the call that is written down asks for it."""
+        """Apply a primitive, as in the recorded call."""
         before = self.program
         with self.at(call.span, Step(call, PRIMITIVES[name].signature, args, kwargs)):
             args, kwargs = of_known_rank(args, kwargs, PRIMITIVES[name].signature, before)

@@ -42,4 +42,4 @@ def _tile(args: list[Value], kwargs: dict[str, Value], at: Span, do: Do) -> Valu
 
 
 COMPOUNDS: Mapping[str, Callable[[list[Value], dict[str, Value], Span, Do], Value]] = {"tile": _tile}
-"""What each does; `check.vocabulary` says how it is called."""
+"""What each does; `check.vocabulary` has their signatures."""

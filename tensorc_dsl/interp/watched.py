@@ -36,7 +36,7 @@ class Late(Exception):
 class Watched(Expansion):
     """`start` is the program before all steps, and `stands` are in the order of time; `failure` ended the expansion early.
 
-    `is_late` is asked before each statement; if it is true, Late is raised.
+    `is_late` is called before each statement; if it is true, Late is raised.
     """
 
     def __init__(

@@ -1,7 +1,7 @@
 """Blocks whose instances may update one element at once: which updates a machine can make whole, and which in any order.
 
-An update is atomic if it reads, changes and writes one number while nobody else does. Any number of them may be under way,
-and each is made once, in an order that nobody knows. So only folds that are associative and commutative have one result,
+An update is atomic if it reads, changes and writes one number without interruption. Any number of them may be in flight,
+and each is made once, in an unknown order. So only folds that are associative and commutative have one result,
 and sums and products of floats have it up to rounding.
 """
 
@@ -33,7 +33,7 @@ class NotAtomic:
 def not_atomic(b: Block, order: object) -> NotAtomic | None:
     """Why instances of a block may not update one element at once; None if they may.
 
-    `order` is the value of its annotation: "exact" asks for the same result in any order, "any order" also allows results
+    `order` is the value of its annotation: "exact" requires the same result in any order, "any order" also allows results
     that differ by rounding.
     """
     if order not in ("exact", "any order"):

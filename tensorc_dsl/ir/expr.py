@@ -1,6 +1,6 @@
 """Expressions of a program: one closed union for subscripts, conditions and values.
 
-Nodes are frozen and compare by structure. What is asked of them again and again (`Facts`) is kept with them. Loop
+Nodes are frozen and compare by structure. Facts that are needed often (`Facts`) are cached in them. Loop
 variables and block iterators are `Var`s, open dimensions `Dim`s, both of type `index`. Buffers are referred to by name, and
 a `Load` carries its element type, so every expression has a type.
 """

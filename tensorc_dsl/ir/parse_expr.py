@@ -272,7 +272,7 @@ def _type_in(e: t.CallExpr) -> DType | None:
     return DTYPES.get(first.id) if isinstance(first, t.Name) else None
 
 
-_WRITTEN_OUT = "write what it comes to with the operators and functions of programs"
+_WRITTEN_OUT = "expand it to the operators and functions of programs"
 
 
 def _computes(t: DType, op: str, span: Span) -> DType:

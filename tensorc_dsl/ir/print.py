@@ -84,7 +84,9 @@ def _expr(e: Expr) -> tuple[str, int]:
             return f"bitcast({t}, {format_expr(a if _has_type(a) else _with_type(a))})", _ATOM
         case Call(function=f, args=args):
             if f in CONDITIONS and not _has_type(args[0]):
-                args = tuple(map(_with_type, args))  # what a condition is used as says nothing about its arguments
+                args = tuple(
+                    map(_with_type, args)
+                )  # the use of a condition does not determine the types of its arguments
             return f"{f}({', '.join(map(format_expr, args))})", _ATOM
         case Load(buffer=b, indices=indices):
             return _access(b, indices), _ATOM

@@ -92,7 +92,7 @@ def ARGUMENTS(*, name: str, wanted: str, count: int) -> None: ...
 @problem(
     "E0207",
     "this cannot stand in a program",
-    help="a program is made of elements, iterators, numbers, operators and functions: write what this comes to",
+    help="a program is made of elements, iterators, numbers, operators and functions: expand this to these",
 )
 def NOT_IN_PROGRAM() -> None: ...
 @problem("E0207", "only a buffer has subscripts", help="a size is written as a number")

@@ -1,4 +1,4 @@
-"""What PTX says of the instructions that are known here, beside what a declaration says: `ldmatrix` and `mma`.
+"""Compares declarations of `ldmatrix` and `mma` with their definition in PTX.
 
 An instruction that is not known is taken as declared. One that is known has its fragments where the vendor's manual has them,
 so a `.trans` that is missing, or a layout with a wrong factor, is found without a GPU.

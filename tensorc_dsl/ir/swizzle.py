@@ -1,7 +1,7 @@
 """Orders of elements in the memory of a block of a GPU that keep the rows of a tile in different banks.
 
 The memory has 32 banks of 4 bytes, and gives one word of each at a time: a line of 128 bytes. Rows that are whole lines apart
-begin in one bank, so whoever reads a column waits for each row. A swizzle permutes the units of a line by bits of the line's
+begin in one bank, so reads of a column are serialized. A swizzle permutes the units of a line by bits of the line's
 number, as CUTLASS's `Swizzle<bits, log2(unit), shift>` does, with the bits that the distance of the rows needs. Then as many
 neighbouring rows as a line has units have the same unit in different banks, whatever their distance. A request for a whole
 line still gets a whole line.

@@ -1,7 +1,7 @@
-"""What PTX says of `cp.async.bulk.tensor`, the copy of a tile of an array to shared memory or back, beside what a declaration
-says.
+"""The definition in PTX of `cp.async.bulk.tensor`, the copy of a tile of an array to shared memory or back. Declarations are
+compared with it.
 
-One thread starts it, and it runs beside all: lowering knows what it is waited for by, and the map of the array. So an
+One thread starts it, and it is asynchronous: lowering places the waits for it and makes the map of the array. So an
 instruction with an operand in a scope that begins with `global.` has one of these two texts, and no other.
 
 PTX ISA 9.2, sections 9.7.9.27: "Data Movement and Conversion Instructions: Tensor copy", and 5.5: "Tensors"; the CUDA

@@ -48,7 +48,7 @@ UsableNames = set[str | Dim]
 
 
 class ProgramError(ValueError):
-    """The program is not well formed. The message names the place; `repair` says how to mend a program that is a text."""
+    """The program is not well formed. The message names the place; `repair` is a repair for a program in text form."""
 
     def __init__(self, message: str, repair: str = "") -> None:
         super().__init__(message)

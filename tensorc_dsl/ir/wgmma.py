@@ -1,7 +1,7 @@
-"""What PTX says of `wgmma.mma_async`, the product of a warpgroup, beside what a declaration says.
+"""Compares declarations of `wgmma.mma_async`, the product of a warpgroup, with its definition in PTX.
 
-It is the only instruction that takes descriptors, runs beside the threads that start it, and is done by four warps: lowering
-knows when they may access its operands. So an instruction with such operands has this text, and no other.
+It is the only instruction that takes descriptors, is asynchronous to the threads that start it, and needs four warps:
+lowering decides when they may access its operands. So an instruction with such operands has this text, and no other.
 
 PTX ISA 9.2, section 9.7.15: "Asynchronous Warpgroup Level Matrix Instructions", "Register Fragments and Shared Memory Matrix
 Layouts"; the layouts of sums are those of `CLayout_64xN` in CUTLASS.

@@ -29,7 +29,7 @@ class Forked:
     """A child of the server; as `subprocess.Popen`, but that its number is taken until `release`."""
 
     def __init__(self, stdin: int, stdout: int, answers: socket.socket) -> None:
-        """Of our ends of its pipes, and of the socket on which the server tells of it."""
+        """Of our ends of its pipes, and of the socket for its status from the server."""
         self.stdin = os.fdopen(stdin, "wb", 0)
         self.stdout = os.fdopen(stdout, "rb", 0)
         self.returncode: int | None = None
@@ -76,7 +76,7 @@ class Forked:
                     pass  # the server has ended
 
     def _readable(self, timeout: float | None) -> bool:
-        """Whether its status is told, or the server has ended."""
+        """Whether its status is known, or the server has ended."""
         if self._pid is None:
             if not self._ready(timeout):
                 return False

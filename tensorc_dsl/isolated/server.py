@@ -23,7 +23,7 @@ from tensorc_dsl.isolated import boot
 
 NUMBER = struct.Struct("=q")
 """What a child's socket carries to the parent: the child's process number, and when it has ended its status, negative for a
-signal. A byte from the parent asks to release the number; the end of the stream confirms it."""
+signal. A byte from the parent requests the release of the number; the end of the stream confirms it."""
 
 FILES = 6
 """The descriptors of a request: its text, the working folder, the three standard streams, the child's socket."""
@@ -119,7 +119,7 @@ class _Server:
                 _send(self._children[pid], end.si_status if end.si_code == os.CLD_EXITED else -end.si_status)
 
     def _release(self, pid: int) -> None:
-        """The parent has done with a child: it has ended, or nobody looks at it."""
+        """The parent no longer needs a child: it has ended, or its result is not used."""
         if pid not in self._ended:
             os.kill(pid, signal.SIGKILL)
         os.waitpid(pid, 0)

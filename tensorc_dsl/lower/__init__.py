@@ -1,4 +1,4 @@
 """Turns a scheduled program into flat loops, in named passes.
 
-Nothing here knows a code generator or a processor; a backend does.
+Nothing here depends on a code generator or a processor; a backend does.
 """

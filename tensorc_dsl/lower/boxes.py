@@ -91,8 +91,8 @@ def join(a: Side, b: Side) -> Side | None:
 def reached(found: Sequence[GuardedAccess], d: int, outer: Ranges) -> Side | None:
     """The side along dimension `d` that contains what all accesses reach; None if it is not known.
 
-    The guards of an access are asked where it alone would make the side larger: the last round of a copy by many threads is
-    cut, and has lines behind the box that nobody stores.
+    The guards of an access are used where it alone would make the side larger: the last round of a copy by many threads is
+    cut, and has lines after the box that are not stored.
     """
     own = [side(a.indices[d], a.inner, outer) for a in found]
     box: Side | None = None

@@ -1,4 +1,4 @@
-"""What a condition says of a loop's variable: the least or the greatest value for which it can hold.
+"""Bounds of a loop's variable from a condition: the least or the greatest value for which it can hold.
 
 A condition over numbers of the data, `R[i] <= i32(p)`, is one over indices if each position is a number of its type. A number
 of 64 bits is limited to the positions and one beyond them, so no difference leaves 64 bits.
@@ -41,7 +41,7 @@ class Limit:
 
 
 def limits_of(cond: Expr, var: str, inner: Ranges, ranges: Ranges) -> tuple[Limit, ...]:
-    """What a condition says of `var` for all values of the variables `inner`; nothing if it is not linear in it."""
+    """The bounds of `var` from a condition for all values of the variables `inner`; none if it is not linear in it."""
     found: list[Limit] = []
     for c in over_indices(cond, var, {**ranges, **inner}):
         ops: tuple[CompareOp, ...] = ("<=", ">=") if c.op == "==" else (c.op,)

@@ -154,7 +154,7 @@ def ended(s: Loop, known: Known, ranges: Ranges, lanes: Ranges, always: bool) ->
 
 
 def _joined(s: Loop, facts: Iterable[Expr], ranges: Ranges) -> Iterable[Expr]:
-    """The conditions in a loop that say of the greater of two values what `facts` say of each: `i + max(x, y) < n`."""
+    """The conditions in a loop on the greater of two values that `facts` imply for each: `i + max(x, y) < n`."""
     known = {*simplify_where(facts, ranges)}
     for x in inside(s.body):
         for c in conjuncts(x.cond) if isinstance(x, If) else ():

@@ -162,7 +162,7 @@ def _in_lines(s: Loop, ranges: Ranges, registers: frozenset[str]) -> tuple[Flat,
 def _lines(s: Loop, ranges: Ranges, registers: frozenset[str]) -> tuple[Flat, ...]:
     """The lines of a row: those before the border is passed, those between borders, and those behind. A part may be empty.
 
-    What is at borders is little of an image, so nothing is asked about where it is.
+    Borders are a small part of an image, so their position is not analysed.
     """
     found = _inside(s.body, s.var, ranges, registers)
     if found is None:

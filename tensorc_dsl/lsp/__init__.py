@@ -1,4 +1,4 @@
-"""The language server: what an editor asks about the texts that are open in it, answered from the compiler's own trees.
+"""The language server: answers requests of editors about open texts, from the compiler's own trees.
 
-Each answer is a file of `features`. Nothing here decides what a text means: that is asked of the layers below.
+Each request has a file in `features`. Nothing here defines what a text means: the layers below do.
 """

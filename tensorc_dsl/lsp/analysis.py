@@ -43,7 +43,7 @@ class Found:
 
 @dataclass(slots=True)
 class Analysis:
-    """One version of a document. Offsets are those of its whole text, if nothing else is said."""
+    """One version of a document. Offsets are those of its whole text, unless stated otherwise."""
 
     uri: str
     version: int

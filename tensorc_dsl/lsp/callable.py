@@ -1,4 +1,4 @@
-"""What is called where a call is being written: its parameters, and what is said of it."""
+"""The callee of an incomplete call: its parameters and its documentation."""
 
 from __future__ import annotations
 

@@ -64,7 +64,7 @@ def add_commands(server: Server) -> None:
 
 
 async def _run(server: Server, command: str, uri: str, task: str) -> str:
-    """The end of what a command of the command line said of a task of the saved file; the editor shows it, too."""
+    """The end of the output of a command for a task of the saved file; the editor shows it, too."""
     path = path_of(uri)
     document = server.documents.open.get(uri)
     if not path.is_file():

@@ -34,7 +34,7 @@ MOST_FILES, MOST_CLOSED = 2048, 32
 """The number of files of the editor's folders whose text is kept, and of those of which all is known."""
 
 Stamp = tuple[int, int] | int | None
-"""What tells two versions of a file apart: time and size on the disk, or the version of an open document."""
+"""What distinguishes two versions of a file: time and size on the disk, or the version of an open document."""
 
 
 LONGEST_NAME, LONGEST_PATH = 255, 4095
@@ -145,7 +145,7 @@ class Documents:
         self._places: tuple[int, dict[Path, Document]] | None = None
         self._parsed = lru_cache(KEPT)(parse_items)
 
-    # --- what the editor tells ---------------------------------------------------------------------------------------
+    # --- notifications of the editor -----------------------------------------------------------------------------------
 
     def put(self, uri: str, text: str, version: int) -> Document:
         """The document with its text; it is open afterwards."""

@@ -19,11 +19,11 @@ from pygls.exceptions import (
 from pygls.protocol import LanguageServerProtocol
 
 MOST = 500
-"""Characters of what is said of some parameters."""
+"""The most characters of a message about parameters."""
 
 
 class Answering(LanguageServerProtocol):
-    """The library's protocol, which leaves a request that it cannot read without an answer. This one says what is wrong.
+    """The library's protocol, which leaves a request that it cannot read without an answer. This one replies with the error.
 
     The library reads each JSON object by itself as soon as it ends, so an object among the arguments of a command could be
     taken for a message. Here a message gets its types when all of it is there.
@@ -81,13 +81,13 @@ class Answering(LanguageServerProtocol):
             return
         params = getattr(typed, "params", None)
         if isinstance(params, lsp.ExecuteCommandParams) and params.arguments is None:
-            params.arguments = []  # of which the library says how many are missing
+            params.arguments = []  # the library reports how many are missing
         if isinstance(params, lsp.CancelParams) and not _is_id(params.id):
             return
         super().handle_message(typed)
 
     def cannot_read(self) -> None:
-        """Answer a message that is not JSON; nobody knows which request it was."""
+        """Reply to a message that is not JSON; the request is unknown."""
         self._refuse(None, JsonRpcParseError("the message is not JSON"))
 
     def _refuse(self, number: object, why: JsonRpcException) -> None:

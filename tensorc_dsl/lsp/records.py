@@ -209,7 +209,7 @@ class Records:
                     yield found, span, draw
 
     def told(self, analysis: Analysis, node: Drawing, users: Iterable[Analysis]) -> Iterator[str]:
-        """What the best records say of a draw, and what it can be, as Markdown."""
+        """The values of a draw in the best records, and its support, as Markdown."""
         for here in self.draws(analysis, users):
             if here.start != analysis.start(node.span):
                 continue
@@ -219,7 +219,7 @@ class Records:
             yield _values(draw.name, found.tuned)
 
     def about(self, analysis: Analysis, task: t.TaskDef) -> Iterator[str]:
-        """What the records say of a task."""
+        """A summary of the records of a task."""
         tuned = self.tuned(analysis, task)
         if tuned is not None:
             best, threads = units.seconds(tuned.best.seconds or 0.0), units.counted(tuned.threads, "thread")

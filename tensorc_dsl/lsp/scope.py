@@ -1,4 +1,4 @@
-"""The names that can stand at a place of a text that is being written, and what a value there is asked of."""
+"""The names in scope at a place of an incomplete text, and the receiver of a query there."""
 
 from __future__ import annotations
 

@@ -41,7 +41,7 @@ from tensorc_dsl.machine.roof import Roof
 from tensorc_dsl.report.entries.named import entries
 
 QUIET, LATEST = 0.04, 0.25
-"""Seconds without an edit before diagnostics are told, and seconds of edits after which they are told all the same."""
+"""Seconds without an edit before diagnostics are sent, and seconds of edits after which they are sent anyway."""
 
 
 class Server(LanguageServer):
@@ -90,7 +90,7 @@ class Server(LanguageServer):
         if self._told.get(document.uri) is known:
             return  # nothing has changed, for this document
         if document.uri in self._told and document.uri != self._edited:
-            refresh(self)  # what it says of another document's draws is known now
+            refresh(self)  # facts about another document's draws are known now
         self._told[document.uri] = known
         found = diagnostics(known, document)
         self.text_document_publish_diagnostics(
@@ -98,11 +98,11 @@ class Server(LanguageServer):
         )
 
     def edited(self, uri: str) -> None:
-        """The editor asks by itself what is beside the text of the document that was edited last."""
+        """The editor itself requests the inlay hints of the document that was edited last."""
         self._edited = uri
 
     def forget(self, uri: str) -> None:
-        """Nothing has been told of a document that is closed."""
+        """A closed document has no diagnostics."""
         self._told.pop(uri, None)
 
     def tell_others(self, uri: str) -> None:
@@ -143,7 +143,7 @@ def serve(records: Path | None, include: Sequence[str]) -> None:
 
 
 def _documents(server: Server) -> None:
-    """What the editor tells about its documents and files."""
+    """Notifications of the editor about its documents and files."""
     documents = server.documents
 
     @server.feature(lsp.INITIALIZED)

@@ -1,4 +1,4 @@
 """The current machine: its description, its peak and bandwidth, and the speed of other libraries on it.
 
-Nothing here knows a schedule.
+Nothing here depends on schedules.
 """

@@ -21,7 +21,7 @@ class Yardsticks:
 
 @dataclass(frozen=True, slots=True)
 class Measuring:
-    """Measures both for a task on a number of threads; `begin` is told of each measurement.
+    """Measures both for a task on a number of threads; `begin` is called before each measurement.
 
     A search shows only the roof while it runs, which is measured quickly. NumPy is timed afterwards.
     """

@@ -60,7 +60,7 @@ def _die_with_pipe(source: int) -> None:
     """End the process when the parent has closed its end of the pipe, also where the system does not tell of its death."""
     poll = select.poll()
     poll.register(source, 0)
-    poll.poll()  # it asks for nothing, and so hears of a hang-up only
+    poll.poll()  # it requests no events, so it is notified of a hang-up only
     os._exit(0)
 
 

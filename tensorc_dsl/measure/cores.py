@@ -14,7 +14,7 @@ _OWN = Path("/proc/self/cgroup")
 def usable_cores(groups: Path = _GROUPS, own: Path = _OWN) -> int:
     """At least 1. A quota of 2.5 cores is 2: a third thread would wait half of the time, and the others for it.
 
-    Quotas are read once in a process: each load of a file asks, and they rarely change.
+    Quotas are read once in a process: each load of a file needs them, and they rarely change.
     """
     allowed = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     return max(1, min([allowed, *map(int, _quotas(groups, own))]))

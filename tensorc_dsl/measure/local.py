@@ -49,13 +49,13 @@ QUEUED_SECONDS = 0.3
 
 UNINTERRUPTED_SECONDS = 5.0
 """For how long a batch is built before what is built of it is checked and timed. Most batches are done by then; where builds
-are slow, each of them is told and recorded soon after its end."""
+are slow, each of them is reported and recorded soon after its end."""
 
 KEPT = 32
 """How many programs' machine code is kept for another look."""
 
 ROUNDS = 3
-"""How often each finalist has its turn in a comparison."""
+"""How often each finalist runs in a comparison."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +70,7 @@ class LocalRunner:
     """Measures candidates for one task. Its processes start at the first measurement and end with `close`.
 
     `program` is the unscheduled program; kernels are checked against it on inputs made from `seed`. TschedError when
-    this machine is too small to check them. `on_preparing` is told when the inputs and the reference begin to be
+    this machine is too small to check them. `on_preparing` is called when the inputs and the reference begin to be
     computed (true), and when they are there (false). Kernels are timed in `turns` with other processes.
     """
 
@@ -240,7 +240,7 @@ class LocalRunner:
         return self.run(build.reply, best, build.seconds)
 
     def run(self, built: Built, best: float | None, build_seconds: float = 0.0) -> Outcome:
-        """Check and time one kernel, whoever built it."""
+        """Check and time one kernel."""
         self._prepare()
         started = time.monotonic()
         status, message, max_error = Status.OK, "", None

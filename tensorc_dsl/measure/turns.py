@@ -2,7 +2,7 @@
 
 There are two `flock` locks on files in the user's runtime folder; the system releases them when their process ends. A process
 takes the lock `gate`, then the lock `machine`, and releases the gate: so a process that has just had its turn queues behind
-those that wait, and nobody starves. Builders share the machine with each other, but not with a timed kernel. No process waits
+those that wait, and none starves. Builders share the machine with each other, but not with a timed kernel. No process waits
 for anything else while it holds the machine. If a turn does not end because its process was stopped, the others continue
 after `PATIENCE` seconds and say so.
 """
@@ -24,7 +24,7 @@ PATIENCE = 60.0
 """Seconds that a turn is waited for; building a candidate or timing one takes at most a third of that."""
 
 NOTABLE = 0.5
-"""A wait that is longer is told."""
+"""Seconds from which on a wait is reported."""
 
 _POLL = 0.005
 

@@ -47,7 +47,7 @@ Answer = TypeVar("Answer")
 
 
 class WorkerCrash(Exception):
-    """The child died or sent invalid data; the message says which."""
+    """The child died or sent invalid data; the message states which."""
 
 
 class WorkerExhausted(WorkerCrash):

@@ -1,7 +1,7 @@
 """Resolves the path of a `use` to files, and reports paths with several files.
 
 Places are searched in this order: the folder of the file that says `use`, the project's module paths, `-I`, TSCHED_PATH,
-installed packages. Two different files for one path are an error whatever the order, so that nobody can put a file in front
+installed packages. Two different files for one path are an error whatever the order, so that no file can be put in front
 of another's. `std` is looked up in the standard library only.
 """
 

@@ -1,5 +1,5 @@
-"""The playground: a page in the browser with an editor, what is wrong in its text, and what its schedules make of it.
+"""The playground: a page in the browser with an editor, the errors of its text, and the results of its schedules.
 
-Whatever a text says is worked out in processes that can be killed, `desk.py`. Nothing here decides what a text means: that is
-asked of the layers below.
+Texts are processed in worker processes that can be killed, `desk.py`. Nothing here defines what a text means: the layers
+below do.
 """

@@ -17,7 +17,7 @@ BYTES = 3 << 30
 """The memory of a process; a tenth of it is usual."""
 
 WAITING = 8
-"""Questions that wait for a process. The page asks one after another, so more are those of many pages."""
+"""The most requests that wait for a process. A page sends one after another, so more come from many pages."""
 
 
 class Busy(Exception):

@@ -1,4 +1,4 @@
-"""What the page asks and is told: JSON between the page and the server, MessagePack between the server and its processes.
+"""Requests and replies of the page: JSON between the page and the server, MessagePack between the server and its processes.
 
 Positions are lines and UTF-16 units in them, from 0, as editors count.
 """
@@ -70,7 +70,7 @@ class Choice(msgspec.Struct, frozen=True):
 
 
 class Recorded(msgspec.Struct, frozen=True):
-    """The best record of a task on this machine: what is said of it, and the values of its draws."""
+    """The best record of a task on this machine: its description, and the values of its draws."""
 
     said: str
     decisions: dict[str, str]

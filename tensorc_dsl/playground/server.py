@@ -30,7 +30,7 @@ LARGEST = 8 << 20
 """Bytes of a question: a text of the largest size that is checked, with room for decisions."""
 
 IDLE_SECONDS = 120.0
-"""A connection that says nothing for so long is closed."""
+"""Seconds without data after which a connection is closed."""
 
 _JSON = "application/json"
 

@@ -51,7 +51,7 @@ class Expanded:
 
 
 def expanded(analysis: Analysis, asked: Show) -> Expanded:
-    """The expansion that is asked for. Raises TschedError if the task has no space here, or for decisions that are none."""
+    """The requested expansion. Raises TschedError if the task has no space here, or for decisions that are none."""
     decisions = {name: read_decision(value) for name, value in asked.decisions.items()}
     space = task_space(analysis.checked, asked.task, host_target())
     watched = space.watch(preferring(decisions, prior(np.random.default_rng(asked.seed))))

@@ -144,7 +144,7 @@ def no_record(path: Path, row: int) -> TschedError:
 
 
 SHOWN = 5
-"""Records of which it is said why they are passed over."""
+"""The most records for which the reason is reported why they are skipped."""
 
 
 def _reasons(what: str, passed: Sequence[Passed]) -> list[str]:

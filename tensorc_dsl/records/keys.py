@@ -37,7 +37,7 @@ _NAMELESS = "_"
 class Subject:
     """The task and the machine of trials, as text that later versions can read: the unscheduled `program`, and the `facts`.
 
-    `workload` is equal for tasks that compute the same and are called differently. `fingerprint` tells apart machines that
+    `workload` is equal for tasks that compute the same and are called differently. `fingerprint` distinguishes machines that
     one target key serves, such as two with other caches.
     """
 

@@ -9,7 +9,7 @@ from tensorc_dsl.records.rows import row_digest
 from tensorc_dsl.records.schema import CONTENT, OLD_COLUMNS, SCHEMA_VERSION, replace_tables
 
 _UNKNOWN: tuple[Any, ...] = ("", "", "{}", 0, "", 1.0, "", "[]")
-"""What a row of format 1 says of its search, machine and modules, of being cut short, of caches, of its scale, and of
+"""The facts of a row of format 1 about its search, machine and modules, of being cut short, of caches, of its scale, and of
 its loops."""
 
 _TEXT = "CASE typeof({0}) WHEN 'text' THEN CAST({0} AS BLOB) ELSE {0} END"

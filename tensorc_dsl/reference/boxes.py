@@ -76,7 +76,7 @@ def form(e: Expr, box: Box) -> Form | None:
 
 @lru_cache(maxsize=4096)
 def _everywhere(e: Expr, names: tuple[str, ...]) -> Form | None:
-    """The linear form in any box: the same access is asked for in each part of a nest."""
+    """The linear form in any box: the same access is needed in each part of a nest."""
     return _form(e, names, None)
 
 

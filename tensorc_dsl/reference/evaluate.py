@@ -246,7 +246,7 @@ class Evaluation(Values):
         return (bool(self.scan) and self.update is None) or isinstance(self.update, DeclaredFold)
 
     def steps(self) -> Iterator[tuple[Store, Box]]:
-        """The stores in order, each over all instances of one step; whoever asks stores the values before going on."""
+        """The stores in order, each over all instances of one step; the caller stores the values before it continues."""
         ordered = self.scan if self.update is None else self.reduce
         for at in product(*(range(self.box.size[a]) for a in ordered)):
             start, size = list(self.box.start), list(self.box.size)

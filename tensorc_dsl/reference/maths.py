@@ -111,7 +111,7 @@ def _grown(p: Point, power: Callable[[Array], Array], value: Array, base: float 
 
 
 _LARGE = 0.125
-"""An error from which on a function is asked at both ends of it, which takes time."""
+"""An error from which on a function is evaluated at both ends of it, which takes time."""
 
 
 def _over(p: Point, slope: Array) -> Array:

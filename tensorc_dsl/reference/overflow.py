@@ -2,7 +2,7 @@
 
 The reference computes in float64. In a kernel a number beyond the largest of its type is an infinity, unless it shares a
 rounding with the next operation, and one below the least normal number may be 0. What is computed from it may be anything:
-in f32 `exp(x) / exp(x)` is NaN for x = 100, and `log(exp(x))` -inf for x = -120. A bound of NaN says that the kernel's value
+in f32 `exp(x) / exp(x)` is NaN for x = 100, and `log(exp(x))` -inf for x = -120. A bound of NaN means that the kernel's value
 may be any, NaN and infinities included; one of infinity, that it is some number.
 """
 
@@ -29,7 +29,7 @@ Operand = tuple[Array, Array, DType]
 
 @dataclass(slots=True)
 class Overflows:
-    """The bounds of a program's values. In most programs all keep to their types, and then nothing is asked of operands."""
+    """The bounds of a program's values. In most programs no value overflows, and then operands are not examined."""
 
     seen: bool = False
     """Whether some value so far may be beyond its type, or below its normal numbers."""

@@ -29,7 +29,7 @@ NOTABLE = 0.01
 
 
 def regretted(regret: Regret, enough: bool) -> str:
-    """What the model says of the schedules that were not tried, and what its statements are worth."""
+    """The model's estimate for schedules that were not tried, and its calibration."""
     return (
         f"{'ended by ' if enough else ''}the model's estimate, which is no bound: with probability {units.share(CHANCE)} no "
         f"schedule is more than {percent(regret.share)} faster; {regret.held} of the "

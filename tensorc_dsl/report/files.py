@@ -58,7 +58,7 @@ def read_text(path: StrPath) -> bytes:
 
 
 def unreadable(name: str, e: OSError, repair: str) -> TschedError:
-    """What is said of a file that cannot be read (E0901)."""
+    """The finding for a file that cannot be read (E0901)."""
     return TschedError(UNREADABLE(None, name=name, reason=_reason(e), repair=repair))
 
 

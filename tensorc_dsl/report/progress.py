@@ -41,7 +41,7 @@ from tensorc_dsl.search.events import (
 from tensorc_dsl.search.regret import Regret
 
 SLOW_BUILD = 5.0
-"""From how many seconds on a build is told: most take a tenth of one."""
+"""Builds that take longer, in seconds, are reported: most take a tenth of one."""
 
 
 @dataclass(slots=True)
@@ -147,7 +147,7 @@ class Standing:
     def parts(self, best: bool = True) -> list[tuple[int, str]]:
         """The parts of the line while trials are counted, in order, each with a rank; lower ranks are kept longer.
 
-        Without `best` nothing is said of the best schedule.
+        Without `best` the text does not mention the best schedule.
         """
         left = self.left()
         out = [(0, f"[{self.count()}]")]

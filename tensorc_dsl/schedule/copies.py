@@ -140,7 +140,7 @@ def conditions_of_elements(program: Program, site: Site, buffer: str, copy: Bloc
     """The conditions on elements, without which the only block of a site that writes a buffer writes none, for the block
     `copy` of the same elements, whose iterators are their subscripts.
 
-    A condition on steps of a reduction says nothing of an element, nor does one over a loop that is a part of a subscript.
+    A condition on steps of a reduction does not restrict an element, nor does one over a loop that is a part of a subscript.
     """
     found = [(loops, b) for loops, b in writers(program, buffer) if b.name in block_names(program, site)]
     if len(found) != 1:

@@ -1,4 +1,4 @@
-"""The sizes that rules reckon with where a dimension is open."""
+"""The sizes that rules assume where a dimension is open."""
 
 from __future__ import annotations
 

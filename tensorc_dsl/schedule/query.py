@@ -1,4 +1,4 @@
-"""The declaration of a query: a question that a schedule asks about a block, a loop, a buffer, the program or the target.
+"""The declaration of a query about a block, a loop, a buffer, the program or the target.
 
 A query is a function with annotations and a one-line docstring; its kind in the checker, its meaning and its entry
 in the reference are derived from these. Without further parameters it is an attribute (`b.loops`), otherwise a method
@@ -28,7 +28,7 @@ class Query:
     result: object
     doc: str
     of_target: bool
-    """The answer depends on the target as well, which the function takes behind what is asked."""
+    """The result depends on the target as well, which is the last parameter of the function."""
     is_method: bool
     """Whether it takes arguments."""
 

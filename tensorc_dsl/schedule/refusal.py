@@ -35,7 +35,7 @@ class Refusal(Generic[Facts]):
 def refusal(
     code: str, message: str, help: str = "", at: str = "", label: str = ""
 ) -> Callable[[Callable[Facts, None]], Refusal[Facts]]:
-    """Declare a reason above a function of what it is told with, `def NOT_SERIAL(*focus: str, loop: str) -> None: ...`.
+    """Declare a reason above a function with its facts as parameters, `def NOT_SERIAL(*focus: str, loop: str) -> None: ...`.
 
     `at` selects the argument to underline: the loop, block or buffer that the fact of this name names, else the argument
     of the parameter of this name. Without either, the whole call is underlined. `label` stands beside the underline, if it

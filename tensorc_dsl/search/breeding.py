@@ -1,4 +1,4 @@
-"""Offspring: the draws of good traces, recombined by the hundred and judged unexpanded by a forest over draws."""
+"""Offspring: the draws of good traces, recombined by the hundred and ranked by a forest over draws, without expansion."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tensorc_dsl.trace.draw import Decision
 from tensorc_dsl.trace.trace import Trace
 
 JUDGED = 600
-"""Recombinations that are judged for each request."""
+"""Recombinations that are ranked for each request."""
 
 TREES = 40
 

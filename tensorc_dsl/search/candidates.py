@@ -1,7 +1,7 @@
-"""Candidates that are expanded and described, and wait to be tried.
+"""The reserve: candidates that are expanded and have features, but were not tried.
 
-Expanding one costs tens of milliseconds, so none is thrown away: what a model does not pick today it judges again tomorrow,
-when it knows more.
+Expanding one costs tens of milliseconds, so none is discarded: a candidate that the model does not pick is ranked again for
+the next batch, with an updated model.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class Candidate:
 
 
 class Reserve:
-    """Makes candidates, and keeps those that were not picked: they wait to be judged again."""
+    """Makes candidates, and keeps those that were not picked, to rank them again."""
 
     def __init__(self, explorer: Explorer) -> None:
         self._explorer = explorer

@@ -38,7 +38,7 @@ class Proposed:
 
 @dataclass(frozen=True, slots=True)
 class Learnt:
-    """A batch is over: the strategy was told its outcomes and asked for its regret, which took `seconds`."""
+    """A batch is over: the strategy was updated with its outcomes and has estimated its regret, which took `seconds`."""
 
     seconds: float
 
@@ -120,7 +120,7 @@ class Slowed:
 
 @dataclass(frozen=True, slots=True)
 class Sharing:
-    """Another process of the user's times kernels on this machine, and the two take turns; `given_up` where its turn did not
+    """Another process of the user's times kernels on this machine, and the two take turns; `given_up` if its turn did not
     end, and both go on."""
 
     given_up: bool

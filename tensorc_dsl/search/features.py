@@ -1,6 +1,6 @@
 """Encodes traces as vectors: the features of each open draw, and a bit for whether the draw was made.
 
-Features come from the draws alone, so a candidate can be judged before it is expanded. The distribution of a draw
+Features come from the draws alone, so a candidate can be ranked before it is expanded. The distribution of a draw
 defines its encoding (`Distribution.features`): tiles are log2 of cumulative inner products, not an index into a sorted list,
 whose neighbours need not behave alike on the machine.
 """

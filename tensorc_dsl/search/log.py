@@ -17,7 +17,7 @@ from tensorc_dsl.search.past import Past
 from tensorc_dsl.trace.trace import Trace
 
 DIGITS = 4
-"""Those behind the point of recorded features: more than any model tells apart."""
+"""Decimal places of recorded features: more than any model distinguishes."""
 
 
 class Log:

@@ -104,7 +104,7 @@ class Memory:
 class Model:
     """Beliefs about candidates with the given features, in log speed.
 
-    The mean of the process is `base + slope * prior`, where `prior` is what other tasks say of a candidate (0 without any).
+    The mean of the process is `base + slope * prior`, where `prior` is the prediction from other tasks (0 without any).
     `deviation` is that of a standardized value in log speed. Stated deviations are `widening` times as large, since what few
     trials estimate is uncertain itself. `works` is None while there are too few failures to learn from.
     """

@@ -1,4 +1,4 @@
-"""What a model of a machine's time says of candidates before any of them is measured, where the backend has such a model."""
+"""Predictions of a backend's model of time for candidates before any is measured."""
 
 from __future__ import annotations
 

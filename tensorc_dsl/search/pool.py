@@ -1,4 +1,4 @@
-"""Generates thousands of candidates by recombining draws of known traces, judged by their features without expansion.
+"""Generates thousands of candidates by recombining draws of known traces, ranked by their features without expansion.
 
 A candidate is a known trace (its template) with new decisions for some draws: from the draw's own distribution,
 by one of its moves, or from another good trace. Expanding a candidate takes milliseconds; this takes microseconds.

@@ -1,8 +1,8 @@
 """Simple regret: how much faster the fastest program may be than the fastest that was tried.
 
-The estimate is a quantile of joint draws from the model of a search: the speeds of all candidates that wait, beside those of
-the trials. A space has more than what waits. So each draw also says how fast the fastest of as many further candidates may
-be, from the tail of its speeds (peaks over a threshold: Pickands, Annals of Statistics 1975). Stopping once the regret is
+The estimate is a quantile of joint draws from the model of a search: the speeds of all candidates in the reserve and of
+the trials. A space is larger than the reserve. So each draw also estimates how fast the fastest of as many further candidates
+may be, from the tail of its speeds (peaks over a threshold: Pickands, Annals of Statistics 1975). Stopping once the regret is
 small with a high probability follows Wilson (arXiv:2402.16811). `bench/search/coverage.py` compares it with the true regret.
 """
 

@@ -33,7 +33,7 @@ def gain(search: Search, weight: float) -> float:
 
 def chosen(searches: Sequence[Search], weights: Sequence[float]) -> int | None:
     """The number of the search that has the next batch: the one with the largest gain, then with the fewest trials,
-    then the first. None if all are over. Searches that were resumed first come to where they were."""
+    then the first. None if all are over. Resumed searches first reach their former state."""
     open_ = [n for n, s in enumerate(searches) if not s.over]
     recalling = next((n for n in open_ if searches[n].recalling), None)
     if recalling is not None:

@@ -1,4 +1,4 @@
-"""What the records of other tasks say of a candidate: a forest over the numbers of its loops, before the first trial.
+"""Predictions from the records of other tasks: a forest over the features of loops, used before the first trial.
 
 The numbers are comparable between shapes and computations, since they are shares, ratios and logarithms. Beside each stands
 its distance from the median of the task's own prior draws: what is much for one task is little for another.
@@ -25,7 +25,7 @@ FIRST = 24
 """Trials that stand for a task's prior."""
 
 FEW = 8
-"""Trials of a task from which on its best tells something."""
+"""The least number of trials of a task whose best is used."""
 
 NEAR = 2.0
 """A task counts e times less for each half of a deviation, by root mean square over the columns, between its median and that
@@ -35,7 +35,7 @@ LEAST = 0.25
 """The least deviation of a column in that, in its own units, which are factors of 2 or shares for the most part."""
 
 FOCUS = 0.5
-"""A trial that is e times as slow as its task's best counts e^0.5 times less: slow ones need not be told apart."""
+"""A trial that is e times as slow as its task's best counts e^0.5 times less: slow ones need not be distinguished."""
 
 TREES, SHARE = 150, 0.3
 """Trees of the forest, and the share of the columns that each of them sees."""

@@ -55,7 +55,7 @@ class StatesRegret(Strategy, Protocol):
     """A strategy that can estimate how far the best so far is from the best there is. Its factory is the class itself."""
 
     def regret(self) -> Regret | None:
-        """The estimate after what was told; None before there is one. Asking changes nothing that is proposed later."""
+        """The estimate after the outcomes so far; None before there is one. It does not change later proposals."""
         ...
 
 

@@ -76,7 +76,7 @@ class Team:
         self.close()
 
     def close(self) -> None:
-        """End the processes; what is asked later is done in this one."""
+        """End the processes; later orders are executed in this one."""
         for m in self.members:
             m.worker.kill()
         self.members = []
@@ -84,7 +84,7 @@ class Team:
     def expander(self, ground: Ground, turns: Turns) -> Expander:
         """An expander for the ground's model; in this process alone if others could not make the same of it.
 
-        While the processes work, the search has its turn to build.
+        While the processes work, the search holds its build lock.
         """
         alone = here(ground.model)
         if not self._wanted or not _same_elsewhere(ground.model):

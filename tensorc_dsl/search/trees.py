@@ -16,7 +16,7 @@ Bins = NDArray[np.uint8]
 Nodes = NDArray[np.intp]
 
 BINS = 32
-"""At most as many ranges of values of a feature are told apart."""
+"""The most ranges of values of a feature that are distinguished."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -47,7 +47,7 @@ from tensorc_dsl.trace.trace import Refused, Trace
 from tensorc_dsl.validate.validate import Invalid, Report
 
 BATCH = 8
-"""Candidates per question: they build together, and the model is asked anew after each batch."""
+"""Candidates of a batch: they are built together, and the model is updated after each batch."""
 
 
 @contextmanager
@@ -247,7 +247,7 @@ class Search:
         return self._asked.predicted(trace) if isinstance(self._asked, Predicts) else None
 
     def _estimate(self) -> None:
-        """The strategy's regret is told, where it states one, and counted where it is low enough to end the search."""
+        """Report the strategy's regret, where it states one, and count how often it is low enough to end the search."""
         if not isinstance(self._asked, StatesRegret):
             return
         found = self._asked.regret()

@@ -64,7 +64,7 @@ class Twins:
         self._forget(0)
 
     def expected(self, decisions: Mapping[str, Decision]) -> bool:
-        """Whether the decisions are expected to make the program of others that were asked for or added before."""
+        """Whether the decisions are expected to make the program of others that were proposed or added before."""
         twin = next((known for d, known in self._compared(decisions) if self._alike(d)), None)
         self._keep(_Known(dict(decisions), None if twin is None else twin.program))
         return twin is not None

@@ -2,7 +2,7 @@
 
 The candidates are draws from the task's space, and the best schedules of other tasks, moved to this one: their decisions, and
 where the sizes differ the tile that is nearest (Gibson & Cano, PACT 2022, move whole schedules). How far the pick probably is
-from the best is what the same procedure missed on the recorded tasks, each left out of the forest that judged it.
+from the best is what the same procedure missed on the recorded tasks, each left out of the forest that predicted it.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ PROBABILITY = 0.8
 """That the time is within the stated range, if the task is one of the same kind as the recorded ones."""
 
 FOLDS = 5
-"""Forests that judge left-out tasks; each leaves out as many."""
+"""Forests that predict left-out tasks; each leaves out as many."""
 
 
 @dataclass(frozen=True, slots=True)

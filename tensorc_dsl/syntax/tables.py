@@ -114,7 +114,7 @@ def _shared(rows: list[dict[str, int]]) -> list[dict[str, int]]:
 
 
 class _Always:
-    """Stands for the layout pass: it tells Lark which kinds of words the lexer must know besides those of the grammar."""
+    """Stands for the layout pass: it declares to Lark the kinds of words that the lexer accepts everywhere."""
 
     always_accept = ("NEWLINE", "SEMICOLON", "DOC")
 

@@ -1,4 +1,4 @@
-"""What is asked of two nodes: the pairs of instances at which their values have to be equal, collected from all readers."""
+"""The obligation for two nodes: the pairs of instances at which their values have to be equal, from all readers."""
 
 from __future__ import annotations
 

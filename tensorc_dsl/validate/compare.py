@@ -62,7 +62,7 @@ class Shortcut(Enum):
     """Statements compute the same where their iterators have the same values, or where they write the same element, and not
     only where that is needed."""
     JOINED = auto()
-    """More elements are asked for than are needed: those of one function in place of many pieces of it."""
+    """More elements are compared than are needed: those of one function in place of many pieces of it."""
     WHOLE = auto()
     """What the updates of two reductions add is compared as a whole, where it is a reduction or made by a scan itself."""
 
@@ -198,7 +198,7 @@ class Comparison:
         return self._operations(a, b, pairs)
 
     def _new(self, o: Obligation) -> isl.Map | None:
-        """The pairs that have not been asked for before; None if there are none."""
+        """The pairs that have not been compared before; None if there are none."""
         if o.pairs.is_empty():
             return None
         require_simple(o.pairs)
@@ -357,7 +357,7 @@ def _graph(o: Obligation) -> isl.Map | None:
     graph = isl.Map.from_basic_map(o.pairs.affine_hull().remove_divs())
     if not graph.is_single_valued() and not graph.is_injective():
         return None
-    # Not beyond what is asked for: another function holds there if a border begins.
+    # Not beyond the pairs to compare: another function holds there if a border begins.
     near = isl.Set.from_basic_set(o.pairs.domain().remove_divs().simple_hull())
     return graph.intersect_domain(near.intersect(place(o.a).domain)).intersect_range(place(o.b).domain)
 

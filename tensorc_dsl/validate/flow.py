@@ -132,10 +132,10 @@ class Flow:
         return Pairs(at, made, first, both.identity().project_out(isl.dim_type.out, 0, n))
 
     def follows_writes(self, reader: Statement, read: Load, asked: isl.Set) -> bool:
-        """Theorem: the read has a source at each instance that is asked for, if writes that stand before it in the text write
+        """Theorem: the read has a source at each instance to compare, if writes that stand before it in the text write
         all elements that it reads there, in the same iteration of the loops around both.
 
-        This asks for elements, of which writes make boxes. The sources of mirrored or strided reads have no such form.
+        This compares elements, of which writes cover boxes. The sources of mirrored or strided reads have no such form.
         """
         key = (reader.number, reader.names, read.buffer, read.indices)
         if key not in self._follows:

@@ -1,6 +1,6 @@
 """Where a value comes from: expressions over the inputs, and over reductions and scans by name.
 
-Within one program, values with equal texts and equal coordinates are the same. This tells less than a comparison, since two
+Within one program, values with equal texts and equal coordinates are the same. This decides less than a comparison, since two
 stages that compute the same have different names, and is exact: nothing is left open, as it may be in a signature.
 """
 

@@ -40,7 +40,7 @@ def TERMS(*, what: str, operator: str, element: str, sizes: ExampleSizes) -> Non
 
 
 SEVERAL = 4
-"""The pieces of a map beyond which a hull of them is asked first."""
+"""The pieces of a map beyond which a hull of them is tried first."""
 
 _OPENED = re.compile(r"…((?:\+|\*|min|max|and|or) \w+)")
 """The kinds of the reductions in a signature that operations may stand for."""

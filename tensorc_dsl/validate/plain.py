@@ -2,7 +2,7 @@
 
 A copy through a layout with `i / 2 * 2 + j` and `i % 2` maps each instance to itself, but the map, composed of
 the layout and its inverse, is full of divisions, and the time of the integer set library is exponential in these. So a map
-is simplified at every step from a read to its write, and no question is asked about one that stays too intricate.
+is simplified at every step from a read to its write, and no query is made about one that stays too intricate.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Reductions as sets of terms: partial totals and copies are taken apart, neutral initial values are dropped."""
+"""Reductions as sets of terms: partial totals and copies are expanded, neutral initial values are dropped."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def is_neutral(kind: str, *constants: Const) -> bool:
 
 def terms_of(node: Node, kind: str, values: Values, domain: isl.Set, whole: bool = False) -> Terms:
     """The node's value at `domain` as a reduction of that kind; any other value is a single term. What an update adds is
-    taken apart if it is a reduction of that kind itself, unless it is left `whole`.
+    expanded if it is a reduction of that kind itself, unless it is left `whole`.
     """
     out = Terms(whole=whole)
     same = joined(domain).identity()  # the domain was joined case by case, and the map is used squared
@@ -88,7 +88,7 @@ def _of_stage(node: Node, kind: str, values: Values) -> Terms | None:
         try:
             _take_apart(Term(node, same, same, None), kind, values, found)
         except (Refuted, Undecided):
-            return None  # maybe at instances that nobody asks for
+            return None  # maybe at instances that are not compared
         times = values.scales.get(kind)
         if times is None:
             found.found = joint_sums(found.found)

@@ -179,7 +179,7 @@ FAULTS = (
     Fault(
         "split drops the last tile", P + "split.ceildiv", lambda _: floordiv, MATMUL, "split(i, [_, 2], partial=true)"
     ),
-    Fault("fuse takes quotients for remainders", P + "fuse.floormod", lambda _: floordiv, MATMUL, "fuse(i, j)"),
+    Fault("fuse uses quotients in place of remainders", P + "fuse.floormod", lambda _: floordiv, MATMUL, "fuse(i, j)"),
     Fault("reorder makes no dependence test", P + "reorder.broken", _never, STENCIL, "reorder(j, i)"),
     Fault("parallel makes no dependence test", "tensorc_dsl.schedule.kinds.carried", _never, SHIFTED, "parallel(i)"),
     Fault("vectorize makes no dependence test", "tensorc_dsl.schedule.kinds.carried", _never, SHIFTED, "vectorize(i)"),
@@ -208,10 +208,10 @@ FAULTS = (
         "compute_at computes too small a box", P + "compute_at.required_region", _smaller, WINDOWS, "compute_at(T, t)"
     ),
     Fault(
-        "compute_at computes the box beside it", P + "compute_at.required_region", _one_off, WINDOWS, "compute_at(T, t)"
+        "compute_at computes the neighbouring box", P + "compute_at.required_region", _one_off, WINDOWS, "compute_at(T, t)"
     ),
     Fault(
-        "compute_inline takes what changes in between",
+        "compute_inline inlines a value that changes in between",
         P + "compute_inline.unready_input",
         _never,
         """
@@ -241,14 +241,14 @@ program between(X: f32[5], Y: f32[5], Z: f32[5]) {
         "cache_write copies out before the block has run", P + "cache_write.insert", _reversed, MATMUL, "cache_write(C)"
     ),
     Fault(
-        "cache_inplace reads in behind, writes back before",
+        "cache_inplace reads in after the block and writes back before it",
         P + "cache_inplace.insert",
         _reversed,
         MATMUL,
         "decompose_reduction(C, i)\ncache_inplace(C, C)",
     ),
     Fault(
-        "rfactor does not guard steps that are left out",
+        "rfactor does not guard excluded steps",
         P + "rfactor._guards",
         lambda real: lambda *a: (real(*a)[0], None),
         MATMUL,
@@ -262,7 +262,7 @@ program between(X: f32[5], Y: f32[5], Z: f32[5]) {
         "split(k, [_, 2])\nrfactor(C, k_0)",
     ),
     Fault(
-        "rfactor forgets where parts start",
+        "rfactor omits the initial values of parts",
         P + "rfactor._partial",
         lambda real: lambda *a: replace(real(*a), init=()),
         MATMUL,
@@ -277,7 +277,7 @@ program between(X: f32[5], Y: f32[5], Z: f32[5]) {
         "pad_einsum(C, [4, 1, 1])",
     ),
     Fault(
-        "pad_einsum asks for no written input",
+        "pad_einsum does not require that inputs are written",
         P + "pad_einsum.require_defined",
         _never,
         PARTLY,
@@ -325,14 +325,14 @@ program part(X: f32[5], Y: f32[3]) {
         "transform_layout(T, (i, j) -> (j, i))",
     ),
     Fault(
-        "set_scope makes a copy for each iteration of what passes between",
+        "set_scope makes a buffer private that iterations share",
         P + "set_scope.is_private",
         _always,
         SHIFTED,
         'set_scope(T, "local")',
     ),
     Fault(
-        "loop_partition begins each part one late",
+        "loop_partition begins each part one iteration late",
         P + "loop_partition.Part",
         lambda real: (
             lambda name, begin, extent, suffix: real(name, add(begin, ONE) if suffix else begin, extent, suffix)
@@ -341,7 +341,7 @@ program part(X: f32[5], Y: f32[3]) {
         "loop_partition(i, [2])",
     ),
     Fault(
-        "loop_partition forgets where sums start",
+        "loop_partition omits the initial values of sums",
         "tensorc_dsl.schedule.cut.prove",
         lambda _: lambda *_: False,
         MATMUL,
@@ -390,7 +390,7 @@ program so_far(A: f32[5], S: f32[5]) {
         "skew(i, j)",
     ),
     Fault(
-        "nobody asks whether lanes share a private copy",
+        "steps do not check whether iterations share a private copy",
         "tensorc_dsl.schedule.stale.refuse_races",
         _never,
         MATMUL,

@@ -21,7 +21,7 @@ PAGE = Path(__file__).parents[2] / "docs" / "faults.md"
 ORDERS: tuple[Order, ...] = ("forward", "reversed", "shuffled")
 HEAD = """# Faults
 
-Each line is a fault that was planted in the code of a primitive, and the checks that catch it in the program that the
+Each line is a fault that was seeded in the code of a primitive, and the checks that catch it in the program that the
 primitive then makes: `validate`, the comparison with the reference (for each order of loops that run at once), and the rules
 of `verify` for the form of a program. `tests/faults` repeats this in every run of the tests, and shows that without the fault
 the same steps are refused or right. Written by `pytest tests/faults --accept`.

@@ -1,4 +1,4 @@
-"""Runs kernels of a GPU on the CPU, thread by thread, and says what is wrong with them."""
+"""Runs kernels of a GPU on the CPU, thread by thread, and reports faults."""
 
 from __future__ import annotations
 

@@ -196,7 +196,7 @@ class Landing:
         return _Mbarrier(words, int(self._state[BLOCK]), met, expected)
 
     def _at(self, number: int) -> _Mbarrier:
-        """An mbarrier; one that nobody has set up is told of."""
+        """An mbarrier; one that is not initialised is reported."""
         if self._armed != self._state[BLOCK]:
             self._fault(UNARMED, 0, 0, 0, 0)
             self._arm(0, 0)
@@ -209,7 +209,7 @@ class Landing:
         a = self._at(number)
         if not self._is_user(thread):
             warps = self._released.users // LANES
-            # Who has not waited for the last phase would wait for the next but one, which has its parity.
+            # A warp that has not waited for the last phase would wait for the next but one, which has the same parity.
             waited, known = a.words[WAITED:][:warps], self._known[:warps]
             if a.over and not ((waited >= 0) & (waited < known)).all():
                 self._fault(LATE, 0, 0, 0, 0)
@@ -255,7 +255,7 @@ class Landing:
     def _land(self, a: _Mbarrier) -> None:
         c = a.copies.pop(0)
         self._units[c.units] = c.values
-        self._stamps[c.row][2 * c.elements] = 0  # who waits for it may access it
+        self._stamps[c.row][2 * c.elements] = 0  # threads that wait for it may access it
         a.bytes -= c.values.size
         self._state[PROGRESS] += 1
         a.settle()
@@ -287,7 +287,7 @@ class Landing:
         return units, ((units - b.offset // UNIT)[:, None] * each + np.arange(each)).reshape(-1)
 
     def _is_there(self, place: int, row: int, site: int, elements: Array) -> bool:
-        """Whether a tile begins where it may, and is inside of its buffer; one that is not is told of."""
+        """Whether a tile begins where it may, and is inside of its buffer; one that is not is reported."""
         if place % LINE:
             self._fault(MISALIGNED, site, row, int(elements[0]), LINE)
         elif elements.min() < 0 or elements.max() >= self._buffers[row - self._first].size:

@@ -31,8 +31,8 @@ _SWIZZLES = {0: 0, 32: 1, 64: 2, 128: 3}
 
 @dataclass(frozen=True, slots=True)
 class Encoding:
-    """What the driver is told of a map besides the address of the array: numbers of the type and of the swizzle, the elements
-    along each dimension, the bytes between neighbours along each but the innermost, and the elements of a tile."""
+    """The arguments of the driver for a map besides the address of the array: numbers of the type and of the swizzle, the
+    elements along each dimension, the bytes between neighbours along each but the innermost, and the elements of a tile."""
 
     array: str
     kind: int
@@ -43,7 +43,7 @@ class Encoding:
 
 
 def encoding_of(m: TensorMap) -> Encoding:
-    """What the driver is told of a map."""
+    """The arguments of the driver for a map."""
     size = index(m.dtype.bytes)
     strides = tuple(reduce(mul, m.shape[n:], size) for n in range(len(m.shape) - 1, 0, -1))
     return Encoding(m.array, _TYPES[m.dtype.name], _SWIZZLES[m.swizzle], m.shape[::-1], strides, m.sizes[::-1])

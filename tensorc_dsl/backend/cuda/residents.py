@@ -8,7 +8,7 @@ Words that blocks pass on follow the views of Kang et al. (A Promising Semantics
 without their promises, a stricter reading of PTX's memory model: each word keeps all values that it had, and a block has seen
 each word up to some value. A load returns that value or any later one, whichever is drawn. So stores are seen late, and in
 another order than they were made, unless a release and an acquire of what it stored pass a view on. An old value is drawn a
-few times only, so that who waits for a new one gets it.
+few times only, so that a block that waits for a new one gets it.
 """
 
 from __future__ import annotations
@@ -42,8 +42,7 @@ _OLD = 2
 """How often a block gets an old value of a word."""
 
 _STILL = 8
-"""The rounds in which no block comes further, beside those in which it gets old values, until all are said to wait for
-ever."""
+"""The rounds without progress of any block, besides those with reads of old values, after which a deadlock is reported."""
 
 _BEGINS = 0.7
 """How likely another block begins in a round, if there is room."""

@@ -47,7 +47,7 @@ def _require(name: str) -> Path:
 
 
 def assemble(ptx: str, cpu: str, cubin: Path) -> str:
-    """Machine code for a GPU in a file. Returns what ptxas says of registers, spills and shared memory.
+    """Machine code for a GPU in a file. Returns the report of ptxas on registers, spills and shared memory.
 
     Raises TschedError (E0919) if there is no ptxas, and CompileError if it refuses the code.
     """
@@ -65,7 +65,7 @@ each `wgmma` waits for the one before."""
 
 
 def remarks(said: str) -> tuple[str, ...]:
-    """The lines of what ptxas says that tell of a loss."""
+    """The lines of the output of ptxas that report a loss."""
     return tuple(line.strip() for line in said.splitlines() if _REMARK.search(line))
 
 

@@ -22,7 +22,7 @@ def importance(file: str, task: str | None, threads: int | None, records: str | 
     """Show how much each draw of a task decides about its time, and which draws can be pinned.
 
     The figures come from a model of the trials that are recorded for the task on this machine, so they are as good as the
-    model; the last line of the table says how good that is. Nothing is measured.
+    model; the last line of the table states how good that is. Nothing is measured.
     """
     from tensorc_dsl.api.insights import recorded_trials, studied
     from tensorc_dsl.insight.importance import importance as importances

@@ -25,7 +25,7 @@ def NO_SERVER(*, missing: str) -> None: ...
 def lsp(stdio: bool, records: str | None) -> None:
     """Serve an editor: the language server, over standard input and output. An editor starts it.
 
-    It tells what is wrong while a file is written, and answers what a name is, where it is defined and what can stand here.
+    It reports errors while a file is written, shows what a name is and where it is defined, and completes names.
     It reads the records of searches and changes nothing.
     """
     del stdio  # editors pass it to all servers

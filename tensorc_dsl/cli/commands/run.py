@@ -43,7 +43,7 @@ def run(
     does the same for a schedule in a file.
 
     With --emulate a kernel for a GPU runs on the CPU, in three orders of threads. Its result is checked, and threads that
-    race or come to different barriers and accesses that are out of bounds are told. Nothing is timed.
+    race or reach different barriers and accesses that are out of bounds are reported. Nothing is timed.
     """
     if emulate and as_json:
         raise click.UsageError("`--json` prints a time, and `--emulate` takes none")

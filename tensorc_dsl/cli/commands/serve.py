@@ -33,7 +33,7 @@ def serve(file: str | None, port: int, records: str | None) -> None:
 
     The page is served to this machine only, at an address that nobody can guess.
     """
-    # The processes of the playground import them, and could tell nobody.
+    # The processes of the playground import them, and could not report their absence.
     for missing in ("pygls", "lsprotocol"):
         if find_spec(missing) is None:
             raise TschedError(NO_PLAYGROUND(None, missing=missing))

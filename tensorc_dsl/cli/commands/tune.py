@@ -178,7 +178,7 @@ def tune(
         return
     from tensorc_dsl.records.queue import Queue
 
-    # Checked first, so that nobody waits only to learn that nothing can be recorded.
+    # Checked first, so that a user does not wait for a search that cannot be recorded.
     queue = ctx.with_resource(Queue.at(Path(records) if records else None))
     if (unkept := queue.untold()) is not None:
         say(unkept.waiting(), err=True)

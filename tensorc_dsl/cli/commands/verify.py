@@ -42,7 +42,7 @@ def verify(
     """Prove that a schedule computes what its task does, for all inputs and sizes, without running it.
 
     The schedule is that of TRACE, or drawn with the seed. Of a file with two programs and without TASK those are compared.
-    The proof asks nothing of the steps that made the schedule. Exit status 1: it is wrong, and a run with inputs that are
+    The proof does not rely on the steps that made the schedule. Exit status 1: it is wrong, and a run with inputs that are
     shown says so; 5: nothing is proved.
     """
     from tensorc_dsl.report import verdict

@@ -140,7 +140,7 @@ def _importable(analysis: Analysis, path: tuple[str, ...], listed: frozenset[str
     try:
         sources = analysis.resolver(path, analysis.checked.source).sources if path else ()
     except TschedError:
-        return  # a diagnostic tells that there is no such path
+        return  # a diagnostic reports that there is no such path
     for source in sources:
         for item in parse_items(source).file.items:
             if not isinstance(item, t.UseDecl | t.TaskDef | t.ProgramDef) and item.name not in listed:

@@ -1,4 +1,4 @@
-"""Files that get another name or place: each `use` of them says it, in all files of the editor's folders."""
+"""Files that are renamed or moved: each `use` of them is updated, in all files of the editor's folders."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def _after(resolver: Resolver, user: Path, use: t.UseDecl, new: Mapping[Path, Pa
     try:
         found = [file.resolve() for file in resolver.locate(path)]
     except TschedError:
-        return None  # a diagnostic tells that there is no such path
+        return None  # a diagnostic reports that there is no such path
     # The folder that is meant, or the file without its suffix.
     is_file = len(found) == 1 and found[0].stem == path[-1]
     before = found[0].with_suffix("") if is_file else found[0].parent

@@ -54,7 +54,7 @@ Token = tuple[int, int, lsp.SemanticTokenTypes, int]
 
 
 def all_tokens(documents: Documents, document: Document) -> lsp.SemanticTokens:
-    """The words of a document. What is told is kept, so that only what differs need be told the next time."""
+    """The words of a document. The last reply is kept, so that the next one has only the differences."""
     document.tokens = told = str(next(documents.answers)), semantic_tokens(documents.analysis(document))
     return lsp.SemanticTokens(told[1], told[0])
 

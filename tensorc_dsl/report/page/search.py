@@ -112,7 +112,7 @@ def progress(f: Figures) -> Markup:
 
 
 def chart(name: str, label: str) -> Markup:
-    """The place of a chart that the script draws, with a line that says what is chosen."""
+    """The place of a chart that the script draws, with a line that describes the selection."""
     canvas = element("canvas", role="img", aria_label=label)
     box = element("div", canvas, class_="chart", id=name, tabindex="0", role="group", aria_label=f"{label}; arrow keys")
     return element("figure", box, element("figcaption", "", class_="chosen", role="status", aria_live="polite"))

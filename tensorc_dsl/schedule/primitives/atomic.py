@@ -23,13 +23,13 @@ def NOT_ATOMIC(*focus: str, block: str, reason: str, repair: str) -> None: ...
 
 @primitive(NO_BLOCK, NOT_ATOMIC)
 def atomic(program: Program, block: BlockRef, any_order: bool = False) -> Rewrite[BlockRef]:
-    """Threads may update one element at once: each update reads, adds and writes while no other one does.
+    """Threads may update one element concurrently: each update reads, adds and writes without interruption.
 
     for i, v: H[v] += e   ->   for i, v: atomic H[v] += e
 
-    So loops that count terms may be bound to blocks and threads. The updates come in an order that nobody knows. They must be
+    So loops that count terms may be bound to blocks and threads. The order of the updates is not defined. They must be
     folds that are associative and commutative, by a reducer of the language or of the file, of one number of 32 or 64 bits,
-    or `any` and `all`. Sums and products of floats round otherwise in each order, so results differ from run to run:
+    or `any` and `all`. Sums and products of floats are rounded differently in each order, so results differ from run to run:
     `any_order` allows that. No other block may access an element while threads update it: `bind` proves this. On a processor
     without such axes the updates run one after another.
     In CUDA C++: `atomicAdd`; in Halide: `atomic`.  Cases: tests/primitives/atomic.md

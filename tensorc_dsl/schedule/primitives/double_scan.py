@@ -29,14 +29,14 @@ MOST = 1024
 
 @primitive(NO_BLOCK, NOT_SERIAL, NO_RUNNING, NOT_AT_ONCE)
 def double_scan(program: Program, block: BlockRef) -> Rewrite[tuple[BlockRef, ...]]:
-    """`<block>_last1` is what each step adds, `<block>_last2` the last two of these together, and so on; `block` has all.
+    """`<block>_last1` is the term of each step, `<block>_last2` combines the last two terms, and so on; `block` combines all.
 
     for t in 4: Y[t] = Y[t-1] + e[t]   ->   for t in 4: Y_last1[t] = e[t]
                                             for t in 4: Y_last2[t] = Y_last1[t-1] + Y_last1[t]
                                             for t in 4: Y[t] = Y_last2[t-2] + Y_last2[t]
 
     The blocks `<block>_last…` are the result. Each computes its elements in any order, so the lanes of a warp can hold them.
-    A step that has fewer before it takes what the round before has made. (Hillis and Steele, 1986.) If steps scale the value
+    A step with fewer terms before it takes the value of the round before. (Hillis and Steele, 1986.) If steps scale the value
     before, `<block>_factor1` has their factors, `<block>_factor2` the products of the last two, and so on.
     In Halide and TVM nothing does this; in CUDA's libraries: `WarpScan` of CUB.  Cases: tests/primitives/double_scan.md
     """

@@ -25,13 +25,13 @@ def UNDIVIDED(*focus: str, loop: str, after: str, reason: object, repair: str) -
 
 @primitive(NO_LOOP, NO_BLOCK, NOT_SERIAL, UNDIVIDED)
 def fission(program: Program, loop: LoopRef, after: LoopRef | BlockRef) -> Rewrite[tuple[LoopRef, ...]]:
-    """The statements of the loop up to `after` run in all iterations before those behind it, which get a loop of their own.
+    """The statements of the loop up to `after` run in all iterations before the later ones, which get a loop of their own.
 
     for i in e: (s; t)  ->  for i in e: s;  for i_1 in e: t[i := i_1]
 
-    `after` is a loop or a block at any depth below the loop: the loops between are divided with it. The results are the two
-    loops. An iteration of what comes behind may not access an element that a later one of what comes before writes, nor write
-    one that such a one accesses. A buffer that both use then has the elements of all iterations.
+    `after` is a loop or a block at any depth below the loop: the loops in between are split with it. The results are the two
+    loops. An iteration of the second loop may not access an element that a later one of the first writes, nor write one
+    that such a one accesses. A buffer that both use then has the elements of all iterations.
     In Exo: `fission`; in polyhedral compilers: distribution.  Cases: tests/primitives/fission.md
     """
     target = the_loop(program, loop)[1]

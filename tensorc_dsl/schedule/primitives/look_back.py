@@ -28,9 +28,9 @@ def look_back(program: Program, block: BlockRef) -> Rewrite[BlockRef]:
 
     for c: { S[c] = S[c-1] + T[c]; … S[c-1] … }   ->   for c: { look back: S[c] = S[c-1] + T[c]; … S[c-1] … }
 
-    What follows the scan in that loop reads the value before its own step and no other. A block of the GPU makes known
-    what its step adds, looks back until it finds the value of a step, makes the steps between and its own from there, and
-    makes that value known: in the order of the scan, so each run gives the same floats. `bind` proves that
+    Later statements of that loop read the value before their own step and no other. A block of the GPU publishes the term
+    of its step, looks back until it finds the value of a step, executes the steps in between and its own from there, and
+    publishes that value: in the order of the scan, so each run gives the same floats. `bind` proves that
     iterations depend on each other in no other way. On a processor without blocks they run in order.
     In CUDA's libraries: decoupled look-back (Merrill and Garland, 2016), as in `DeviceScan` of CUB.
     Cases: tests/primitives/look_back.md

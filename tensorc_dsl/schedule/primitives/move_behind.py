@@ -22,12 +22,12 @@ def UNMOVED(*focus: str, statement: str, other: str, reason: str, repair: str) -
 
 @primitive(NO_LOOP, NO_BLOCK, UNMOVED)
 def move_behind(program: Program, statement: LoopRef | BlockRef, other: LoopRef | BlockRef) -> Rewrite[None]:
-    """The statement stands directly behind the other one, earlier or later than before.
+    """The statement is directly after the other one, earlier or later than before.
 
     s; t; u  ->  s; u; t        move_behind(t, u)
 
     Both are loops or blocks of one body. None of the statements that it passes may access an element that it writes, nor
-    write one that it accesses. So loops come to stand beside each other, as `merge` wants them.
+    write one that it accesses. So loops become neighbours, as `merge` requires.
     In Exo: `reorder_stmts`.  Cases: tests/primitives/move_behind.md
     """
     around, stmt = the_statement(program, statement)

@@ -82,10 +82,10 @@ def online_sums(program: Program, block: BlockRef, length: int) -> Rewrite[tuple
 
     The scans need no finished maximum: `merge` joins their loops, and `compute_at` moves all stages there, so that the terms
     are read once. The result are the scans, that of the maximum first. All sums over its terms are changed whose terms are an
-    exponential `exp((x[j] - m) * c)` times other factors, also through stages that map elements; what else reads a stage or
-    the maximum reads it as before. With a `min` the differences are reversed or `c` is negative.
+    exponential `exp((x[j] - m) * c)` times other factors, also through stages that map elements; other readers of a stage
+    or of the maximum read it as before. With a `min` the differences are reversed or `c` is negative.
 
-    Where the maximum so far is infinite, the shift is the least finite number: rows of -inf come out as before, as NaN.
+    Where the maximum so far is infinite, the shift is the least finite number: rows of -inf give NaN as before.
     The law is exp(p) * exp(q) = exp(p + q); floats count as real numbers.
     In Halide and TVM nothing does this; in CUDA: FlashAttention (Dao et al., 2022), after Milakov and Gimelshein (2018).
     Cases: tests/primitives/online_sums.md

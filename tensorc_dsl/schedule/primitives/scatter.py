@@ -23,14 +23,14 @@ def NOT_CHOSEN(*focus: str, loop: str, reason: str, repair: str) -> None: ...
 
 @primitive(NO_LOOP, NOT_SERIAL, NOT_CHOSEN)
 def scatter(program: Program, loop: LoopRef) -> Rewrite[LoopRef]:
-    """Of the loop, only the iteration runs that data choose: each term is added where it belongs, and compared nowhere else.
+    """Only the iteration of the loop that the data select runs: each term is added to its element, without other comparisons.
 
     for i in n: for b in m: H[b] += (v if X[i] == b else 0)   ->   for i in n: let b = X[i]; if 0 <= b < m: H[b] += v
 
-    All other iterations must add the neutral element. A term whose place is outside of the loop's range is added nowhere. The
-    program keeps the loop, so all proofs take it to write every element: parallel iterations around it need parts of
+    All other iterations must add the neutral element. A term whose subscript is outside of the loop's range is dropped. The
+    program keeps the loop, so all proofs assume that it writes every element: parallel iterations around it need parts of
     their own, by `rfactor` before, and bound ones those or atomic updates.
-    In Halide: an update at a place that data decide, `H(X(r)) += 1`.  Cases: tests/primitives/scatter.md
+    In Halide: an update with a data-dependent subscript, `H(X(r)) += 1`.  Cases: tests/primitives/scatter.md
     """
     around, target = the_loop(program, loop)
     require_no_kind(program, target, "scatter")

@@ -53,14 +53,14 @@ def NOT_SHARED(*focus: str, buffer: str, first: str, second: str, loop: str) -> 
 def specialize(
     program: Program, loop: LoopRef, roles: tuple[str, ...], *, registers: tuple[int, ...] = ()
 ) -> Rewrite[LoopRef]:
-    """The statements of a pipelined loop have roles, which a GPU may run side by side in warps of their own.
+    """The statements of a pipelined loop have roles, which a GPU may run concurrently in separate warps.
 
     pipelined for i in n: {load; multiply}  ->  pipelined for i in n @("specialize.roles", "producer, consumer"): …
 
     `roles` names the role of each statement; `registers` is the number of registers that a thread of each role may have, in
     the order in which the roles appear. Data pass between roles in a buffer that both can access. On a GPU one role starts
-    TMA loads ahead and the other one does all else. A backend may also run all statements in one group of threads, as the CPU
-    does. Known as warp specialization (Bauer et al., "CudaDMA", SC 2011).  Cases: tests/primitives/specialize.md
+    TMA loads ahead and the other one does everything else. A backend may also run all statements in one group of threads, as
+    the CPU does. Known as warp specialization (Bauer et al., "CudaDMA", SC 2011).  Cases: tests/primitives/specialize.md
     """
     target = the_loop(program, loop)[1]
     name = target.var

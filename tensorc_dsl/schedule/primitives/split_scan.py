@@ -49,7 +49,7 @@ def NO_CHUNKS(*focus: str, block: str, extent: str, length: int, repair: str) ->
 
 @primitive(NO_BLOCK, NOT_SERIAL, NO_RUNNING, NO_CHUNKS)
 def split_scan(program: Program, block: BlockRef, length: int, *, sums: bool = False) -> Rewrite[tuple[BlockRef, ...]]:
-    """`<block>_chunk` scans each chunk of `length` steps for itself, `<block>_carry` what the chunks come to.
+    """`<block>_chunk` scans each chunk of `length` steps separately, `<block>_carry` the totals of the chunks.
 
     for t: Y[t] = Y[t-1] + e[t]   ->   for c, s: Y_chunk[c, s] = Y_chunk[c, s-1] + e[c*length + s]
                                        for c: Y_carry[c] = Y_carry[c-1] + Y_chunk[c, length-1]

@@ -37,7 +37,7 @@ def storage_align(program: Program, buffer: BufferRef, axis: int, factor: int, o
 
     Here rows are 68 elements apart instead of 64, so that the elements of a column are in different banks of a memory, or
     sets of a cache. Subscripts do not change. A later call for the same dimension replaces the first; a factor of 1 removes
-    the space. In TVM: `storage_align`.  Cases: tests/primitives/storage_align.md
+    the padding. In TVM: `storage_align`.  Cases: tests/primitives/storage_align.md
     """
     old = the_buffer(program, buffer)
     if is_param(program, old.name):

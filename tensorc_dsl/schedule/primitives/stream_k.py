@@ -73,8 +73,8 @@ def stream_k(program: Program, block: BlockRef, tile: LoopRef, step: LoopRef, ra
     has of it, and conditions end it with the last one. The parts of a tile are combined in their order, so each run gives
     the same sum. Where `q` divides `S` this is split-K, and where `S` divides `q` a range has whole tiles.
 
-    `tile` contains the block alone, and `step` counts its reduction. What an iteration of `tile` adds to a subscript
-    is left out of those of `C_rf`. The loops stay around the new block, which is the result.
+    `tile` contains the block alone, and `step` counts its reduction. The part of a subscript that depends on `tile`
+    is omitted in those of `C_rf`. The loops stay around the new block, which is the result.
     After Osama et al., Stream-K (PPoPP 2023); CUTLASS has kernels of it.  Cases: tests/primitives/stream_k.md
     """
     around, b = the_block(program, block)

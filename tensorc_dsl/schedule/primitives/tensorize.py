@@ -27,7 +27,7 @@ def NO_MATCH(*focus: str, loop: str, intrinsic: str, why: str, repair: str) -> N
 
 @primitive(NO_LOOP, NOT_SERIAL, CLASH, NO_INTRINSIC, NO_MATCH, FRAGMENT, APART)
 def tensorize(program: Program, loop: LoopRef, intrinsic: str) -> Rewrite[LoopRef]:
-    """The loop and all statements below it are one instruction, which computes the same; no step takes them apart.
+    """The loop and all statements below it are one instruction, which computes the same; no step splits them.
 
     for i in 16, k in 4: s  ->  tensorized for i in 16 @("intrinsic", "vnni_dot_16x4"): tensorized for k in 4: s
 

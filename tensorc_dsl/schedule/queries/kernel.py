@@ -104,7 +104,7 @@ def _private(
 @by_first(512)
 def _box(inner: Stmt, buffer: str, shape: tuple[Expr, ...], around: tuple[tuple[str, Expr], ...]) -> list[int | None]:
     """The sizes of the box of a buffer's elements for one iteration of the loops `around`, the last of which is `inner`; if
-    there are none, in the whole statement. A rule asks again and again, and most steps leave most buffers as they are."""
+    there are none, in the whole statement. Cached, since rules query it often and steps change few buffers."""
     outer = tuple(For(v, n, ()) for v, n in around)
     stmts = inner.body if around and isinstance(inner, For) else (inner,)
     names = {v for v, _ in around}

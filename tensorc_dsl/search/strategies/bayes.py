@@ -4,7 +4,7 @@ them those of a model of the machine, where the backend has one.
 The first trials are draws from the prior. Where other tasks predict what is fast, there are half as many, and three quarters
 of them follow the prediction; half of them follow a model of the machine. A batch is divided between two ways to choose, and
 whichever found faster candidates lately has more of it: upper confidence bounds of the process over a reserve of candidates,
-and offspring of the fastest that are judged by boosted trees over their draws, as in `evolutionary`. So a wrong prediction
+and offspring of the fastest that are ranked by boosted trees over their draws, as in `evolutionary`. So a wrong prediction
 costs some trials, and not the search. The rest of a batch is drawn from the prior. In the last batches, neighbours of the
 best two join the reserve.
 """
@@ -50,10 +50,10 @@ RICH = 48
 """A quarter as many join a reserve of this size."""
 
 KNOWN = 512
-"""Offspring are judged by at most about so many trials: the fastest half, and some of the others."""
+"""Offspring are ranked by a model of at most about so many trials: the fastest half, and some of the others."""
 
 INITIAL = 16
-"""Trials before the model is asked; fewer in short searches, and half as many where other tasks say what is fast."""
+"""Trials before the model is used; fewer in short searches, and half as many with records of other tasks."""
 
 BLIND = 3
 """Every third of these offspring is expanded without a judgement."""
@@ -62,7 +62,7 @@ FIRST = 24
 """Draws that a search begins with, of which the first trials are some, if anything chooses among them."""
 
 UNABLE = 1e12
-"""The cycles of what a model says nothing of, or that it cannot run, where it has numbers for other candidates."""
+"""The cycles of a candidate that a model does not cover, or that cannot run, where it has numbers for other candidates."""
 
 MORE, MOVED, FORESEEN = 64, 12, 24
 """Where other tasks or a model predict what is fast, the first trials are chosen from so many more draws, at most one for
@@ -151,7 +151,7 @@ class Bayes:
         return regret_of(model, speeds, rows, self._prior(waiting), self._memory)
 
     def _prior(self, candidates: Sequence[Candidate]) -> Array:
-        """What other tasks say of the candidates, or without them a model."""
+        """The predictions from other tasks for the candidates, or without them those of a model."""
         if self._source is not None and candidates:
             return self._source.predict(np.array([c.loops for c in candidates]))
         if not self._modelled:

@@ -16,7 +16,7 @@ from tensorc_dsl.search.strategy import Factory, Setting
 from tensorc_dsl.trace.trace import Trace
 
 INITIAL = 16
-"""Draws from the prior before the trees are asked: the warm start of MetaSchedule at short budgets."""
+"""Draws from the prior before the trees are used: the warm start of MetaSchedule at short budgets."""
 
 PRIOR = 0.1
 """The share of the trials, after those, that are draws from the prior."""

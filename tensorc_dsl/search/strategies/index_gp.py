@@ -22,7 +22,7 @@ from tensorc_dsl.trace.draw import Decision, Distribution, Draw
 from tensorc_dsl.trace.trace import Trace
 
 FIRST, KAPPA = 5, 2.576
-"""Draws from the prior before the model is asked, and the deviations of optimism: those of the Python package
+"""Draws from the prior before the model is used, and the deviations of optimism: those of the Python package
 `bayes_opt`, which his engine uses."""
 
 POINTS = 2000

@@ -161,7 +161,7 @@ class CudaLibrary:
         yield "    }"
 
     def _map(self, n: int, x: Encoding, address: str) -> Iterator[str]:
-        """The tensor map of that number, at a multiple of what the driver asks for."""
+        """The tensor map of that number, at a multiple of the alignment that the driver requires."""
         sizes, strides = (", ".join(_c(e, self._names()) for e in every) for every in (x.sizes, x.strides))
         yield f"        unsigned char room{n}[{MAP_BYTES + MAP_ALIGNMENT}];"
         yield f"        unsigned char *map{n} = room{n} + (-(uintptr_t)room{n} & {MAP_ALIGNMENT - 1});"

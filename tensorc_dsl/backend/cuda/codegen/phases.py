@@ -1,7 +1,7 @@
-"""LLVM code that asks whether a phase of an mbarrier is over, where nothing has to land and nothing is wrong.
+"""LLVM code that tests whether a phase of an mbarrier is complete, if no copy is pending and there is no fault.
 
-Each mbarrier has some words, which `landing` writes. Every thread asks, and mostly there is nothing to do but to note that it
-has. All else is done by the functions of `landing`.
+Each mbarrier has some words, which `landing` writes. Every thread tests its phase, and mostly only has to record the
+test. The functions of `landing` do the rest.
 """
 
 from __future__ import annotations

@@ -151,7 +151,7 @@ class _Lanes(DeviceStatements):
 
     def begin(self, s: Role) -> None:
         if s.registers:
-            how = "dec" if s.alone else "inc"  # as is asked where roles are made
+            how = "dec" if s.alone else "inc"  # as is required where roles are made
             self.f.line(
                 f'call void asm sideeffect "setmaxnreg.{how}.sync.aligned.u32 {s.registers};", ""() convergent nounwind'
             )
@@ -185,7 +185,7 @@ class _Lanes(DeviceStatements):
         return self.f.op(f"call i64 {text}(i64 {self._address(chain, at)}) nounwind")
 
     def pause(self) -> None:
-        pass  # a thread asks again at once
+        pass  # a thread tests again at once
 
     def _word(self, chain: str, at: str) -> str:
         return self.f.op(f"getelementptr i64, ptr {self.expressions.scope.buffers[chain][0]}, i64 {at}")

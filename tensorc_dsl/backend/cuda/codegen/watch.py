@@ -54,7 +54,7 @@ HELD, LATE, ASTRAY, UNSEEN, REUSED, UNREAD = 14, 15, 16, 17, 18, 19
 """Kinds of faults: an element out of bounds, two threads that race, threads at different barriers, an element to which a
 copy is under way, an address that is not aligned. Of instructions that run beside threads: an element that is stored before
 they are waited for, one whose store is not made known, sums that a thread is not done with, or has not waited for. Of
-mbarriers: one that nobody has set up, one whose bytes do not come, tiles that are under way as a block ends, and one that is
+mbarriers: one that is not initialised, one whose bytes do not come, tiles that are under way as a block ends, and one that is
 set up or used again with no barrier between that and other threads that wait for it. Of roles: a tile that starts where it is
 not known that all warps have read, an mbarrier that is used again where it is not known that all have waited for it.
 Of words that blocks pass on: one that is none of the array, and one that no flag has made known. Of TMA stores: an element
@@ -80,7 +80,7 @@ OF_ROLE = 1 << 20
 """The first of the marks of barriers at which the threads of one role meet."""
 
 SPINNING = 1 << 40
-"""The mark of a thread that waits for an mbarrier, and asks again when others have run."""
+"""The mark of a thread that waits for an mbarrier, and tests again when others have run."""
 
 ENDED = -1
 """The barrier at which a thread is that has ended."""

@@ -155,7 +155,7 @@ class Watched(Expressions):
         self.f.line(f"store i1 {self.f.op(f'and i1 {before}, {cond}')}, ptr {good}")
 
     def _aligned(self, a: Ahead, pieces: Sequence[Piece]) -> set[tuple[int, int]] | None:
-        """The alignments that are asked of a read: of addresses so many bytes behind the first; None if that is not all."""
+        """The required alignments of a read, by the offset of an address from the first; None if that is not all."""
         size = a.load.dtype.bytes
         if a.vector is None or not a.moves[a.loops.index(a.vector)]:
             return set()

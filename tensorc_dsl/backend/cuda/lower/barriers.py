@@ -1,7 +1,7 @@
 """Puts barriers between phases, by proof: only where two threads meet at an element.
 
 A barrier is needed before a phase if a thread accesses an element that another thread has accessed since the last barrier,
-and one of them writes it. Whether that can happen is asked of integer sets, access by access; what is not affine may be
+and one of them writes it. Whether that can happen is decided by integer sets, access by access; what is not affine may be
 anything. Phases of a loop also follow those of the iteration before.
 """
 

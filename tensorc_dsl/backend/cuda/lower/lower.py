@@ -92,7 +92,7 @@ def lower_device(program: Program, features: tuple[str, ...] = (OLDEST,), cores:
 
 def require_room(p: DeviceProgram, target: Target) -> None:
     """Raises LowerError if a kernel has more blocks along an axis than a grid can have, more threads, those of all roles
-    together, than a block of the target, or more shared memory; 0 says nothing of these."""
+    together, than a block of the target, or more shared memory; 0 is no limit."""
     for k in p.kernels:
         if k.threads > target.threads > 0:
             parts = ", ".join(f"`{r.name}` {r.threads}" for r in roles_in(k.body))

@@ -3,7 +3,7 @@
 Behind the products of a round a thread then waits for those of the round before. So what these have read may be overwritten
 from there on, behind a barrier, and what those of the round read may not. Where another role loads, it is released there,
 one round late. In the part of a round before its products, nothing that products read is written. Whether a write meets what
-is being read is asked of integer sets, for all threads.
+is being read is decided by integer sets, for all threads.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Gives the elements of swizzled buffers their places: the last step, when all proofs about elements are done.
 
 The place is a permutation of the elements of a buffer, the same in all accesses. So it changes nothing of what threads race
-for, own or copy, and these questions were asked of plain subscripts. What is accessed at once stays adjacent, since it is
+for, own or copy, and these were decided for plain subscripts. Elements of one access stay adjacent, since it is
 aligned and no larger than a unit.
 """
 

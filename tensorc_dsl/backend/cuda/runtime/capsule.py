@@ -44,7 +44,7 @@ _new = ctypes.PYFUNCTYPE(ctypes.py_object, ctypes.c_void_p, ctypes.c_char_p, cty
 
 
 def tensor_in(capsule: Any) -> Tensor:
-    """The array in a capsule that nobody has consumed. The capsule keeps its memory. Raises ValueError for another object."""
+    """The array in an unconsumed capsule, which keeps its memory. Raises ValueError for another object."""
     if not _valid(id(capsule), _NAME):
         raise ValueError("it gives no `dltensor` capsule")
     t = _Managed.from_address(_pointer(id(capsule), _NAME))

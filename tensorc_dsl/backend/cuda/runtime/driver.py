@@ -44,7 +44,7 @@ class Device:
 
     @property
     def described(self) -> str:
-        """Its name, then what tells it apart from others of that name: clocks, memory, and the driver, which compiles."""
+        """Its name, then what distinguishes it from others of that name: clocks, memory, and the driver, which compiles."""
         version = int(self.driver.get_driver_version())
         facts = (
             f"{self.attribute('CLOCK_RATE') // 1000} MHz",

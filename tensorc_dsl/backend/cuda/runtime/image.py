@@ -21,7 +21,7 @@ from tensorc_dsl.source import Source
 
 
 class Map(msgspec.Struct, frozen=True):
-    """A tensor map of an array, as the driver is told of it: see `Encoding`."""
+    """A tensor map of an array, as the driver makes it: see `Encoding`."""
 
     array: str
     kind: int

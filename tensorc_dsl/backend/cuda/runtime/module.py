@@ -35,10 +35,10 @@ class Module:
             self._module = driver.module_from_buffer(image.ptx.encode() + b"\0")
             functions = [self._module.get_function(x.name) for x in image.launches]
             for f, x in zip(functions, image.launches, strict=True):
-                # Up to 48 KB need no leave; above, the driver wants to be asked.
+                # Up to 48 KB need no attribute; above, the driver requires one.
                 if x.shared_bytes:
                     f.set_attribute(driver.function_attribute.MAX_DYNAMIC_SHARED_SIZE_BYTES, x.shared_bytes)
-                # Maps are first: the driver wants them at multiples of 64 bytes, and packing aligns nothing.
+                # Maps are first: the driver requires them at multiples of 64 bytes, and packing aligns nothing.
                 f.prepare(f"{MAP_BYTES}s" * len(x.maps) + "P" * len(x.params) + "q" * len(image.dims))
         return functions
 

@@ -146,7 +146,7 @@ class Expressions(Subscripts):
         return self.f.intrinsic("fmuladd", t, (x, y, z))
 
     def _extreme(self, e: Binary, at: Piece | None) -> Value | None:
-        """A minimum of maxima, or the like, whose leaves are asked for what is no number; else None."""
+        """A minimum of maxima, or the like, whose leaves are tested for NaN; else None."""
         found = extremes(e) if NEEDS in self.f.module.features else None
         if found is None:
             return None

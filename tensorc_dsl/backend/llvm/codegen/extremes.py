@@ -1,4 +1,4 @@
-"""Minima and maxima of minima and maxima, as filters by rank have: they are asked once for what is no number.
+"""Nested minima and maxima, as in rank filters: they are tested for NaN once.
 
 Each propagates NaN, as in NumPy, for which x86 needs a comparison and a choice beside its instruction. The result of an
 expression of nothing else is NaN where one of its leaves is, so the leaves are asked, two with each comparison, and one

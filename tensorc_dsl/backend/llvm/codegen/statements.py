@@ -117,11 +117,11 @@ class Statements:
             write_instruction(self.f, self.expressions, s, code)
 
     def collective(self, s: Collective) -> None:
-        """Write an instruction of a warp; a generator for GPUs says how."""
+        """Write an instruction of a warp; the generator for GPUs implements it."""
         raise AssertionError(f"CPUs have no warps for {s.intrinsic.name}")
 
     def shuffle(self, s: Shuffle) -> None:
-        """Write what lanes of a warp give each other; a generator for GPUs says how."""
+        """Write a shuffle of the lanes of a warp; the generator for GPUs implements it."""
         raise AssertionError(f"CPUs have no lanes for {s.move}")
 
     # Loops

@@ -30,7 +30,7 @@ def bitwise(word: str, f: Function, args: tuple[Value, ...]) -> Value:
 
 
 def inverted(f: Function, args: tuple[Value, ...]) -> Value:
-    """All bits turned round."""
+    """All bits in reversed order."""
     (a,) = args
     return f.value(a.dtype, f"xor {a.type} {a.ref}, {constant_value(a.dtype, -1, a.lanes).ref}", a.lanes)
 
