@@ -2,7 +2,8 @@
 
 Two instances depend on each other if both access one element of a buffer and one of them writes it. Updates of one
 reduction (`C[i] = C[i] + e` by the same store) may run in any order among themselves. All other orders must be kept: an
-`init` before the updates that it starts, an update before reads of the result. A buffer that is private to an iteration
+`init` before the updates that it starts, an update before reads of the result. Statements trade places although they update
+one element, if both do so by one operation. A buffer that is private to an iteration
 of a loop (`affine.private`) causes no dependence between iterations of that loop.
 
 Each question first uses intervals of distances (`affine.distance`), which prove most answers. The others are decided
@@ -26,6 +27,7 @@ from tensorc_dsl.affine.private import is_private
 from tensorc_dsl.affine.sets import NotAffine, affine_only, feasible
 from tensorc_dsl.ir.expr import Compare, Expr, Var, add, constant, free_vars, index, substitute
 from tensorc_dsl.ir.program import For, LoopKind, Program, Stmt, blocks_in, find_loop, is_atomic
+from tensorc_dsl.ir.reductions import fold_of, reducer_name
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +68,21 @@ def pairs(found: Sequence[Access]) -> Iterator[tuple[Access, Access]]:
 
 def _relaxable(a: Access, b: Access) -> bool:
     return a.update is not None and a.update == b.update and a.block is b.block
+
+
+def _commute(a: Access, b: Access) -> bool:
+    """Whether both accesses belong to updates by one operation of two blocks, such as parts of one reduction: a sum has its
+    terms in any order.
+    """
+    return a.block is not b.block and (op := _operation(a)) is not None and op == _operation(b)
+
+
+def _operation(x: Access) -> str | None:
+    """The operation of the fold that an access belongs to."""
+    if x.update is None or reducer_name(x.block) is not None:
+        return None
+    fold = fold_of(x.block.body[x.update])
+    return None if fold is None else fold.op
 
 
 def _at_once(a: Access, b: Access) -> bool:
@@ -224,7 +241,7 @@ def runs_ahead(program: Program, var: str, first: Collection[str]) -> Dependence
     outer, loop = find_loop(program, var)
     depth = len(outer)
     for a, b in pairs(accesses(outer, (loop,), written((loop,)))):
-        if a.block.name in first and b.block.name not in first:
+        if a.block.name in first and b.block.name not in first and not _commute(a, b):
             near = distances(a, b, depth)
             if near is not None and _allows(near[depth], -1) and conflict(a, b, depth, [(var, -1)]):
                 return Dependence(a.buffer, a.block.name, b.block.name, var, False)
@@ -238,7 +255,7 @@ def meeting(outer: tuple[For, ...], stmt: Stmt, others: tuple[Stmt, ...]) -> Dep
     everything = (stmt, *others)
     own = {b.name for b in blocks_in((stmt,))}
     for a, b in pairs(accesses(outer, everything, written(everything))):
-        if a.block.name in own and b.block.name not in own and conflict(a, b, len(outer)):
+        if a.block.name in own and b.block.name not in own and not _commute(a, b) and conflict(a, b, len(outer)):
             loop = outer[-1].var if outer else ""
             return Dependence(a.buffer, a.block.name, b.block.name, loop, False)
     return None

@@ -36,12 +36,16 @@ def spatial(b: Block) -> tuple[Iter, ...]:
     return tuple(it for it in b.iters if it.kind is not IterKind.REDUCE)
 
 
+def steps_of(b: Block) -> frozenset[str]:
+    """The variables in the bindings of the iterators that count the reduction."""
+    return frozenset[str]().union(*(free_vars(it.binding) for it in b.iters if it.kind is IterKind.REDUCE))
+
+
 def reduction_loops(program: Program, b: Block, around: tuple[For, ...]) -> frozenset[str]:
     """The loops that count the reduction: no other iterator uses them, and where the block initialises, all its iterators
     are 0 exactly if these loops are. So the instances that initialise are those of the other loops.
     """
-    reductions = [it for it in b.iters if it.kind is IterKind.REDUCE]
-    counting = frozenset[str]().union(*(free_vars(it.binding) for it in reductions)) & {x.var for x in around}
+    counting = steps_of(b) & {x.var for x in around}
     for it in spatial(b):
         for v in sorted(counting & free_vars(it.binding)):
             raise MIXED_LOOP(program, v, b.name, mixed=v, block=b.name)

@@ -1,16 +1,16 @@
 """Decides which part of a scan can run by itself: all of its steps, for some of its columns.
 
-The *columns* of a scan are its elements at one step. A part of them runs by itself if no step reads another column. All
+The *columns* of a scan are its elements at one step. A part of them runs by itself if no step of it reads another column. All
 steps run where one is needed, since each needs those before it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from tensorc_dsl.affine.coverage import repeating_loop
-from tensorc_dsl.affine.form import Context
+from tensorc_dsl.affine.form import Context, Linear
 from tensorc_dsl.affine.linear import linear
 from tensorc_dsl.affine.simplify import iter_ranges
 from tensorc_dsl.ir.expr import ONE, ZERO, Expr
@@ -34,16 +34,19 @@ def is_scan(b: Block) -> bool:
 
 
 def columns_of(b: Block, box: Ranges, around: Sequence[For]) -> Ranges | Stays:
-    """The ranges of the instances of a scan that compute those in the box: all steps of their columns.
+    """The ranges of the instances of a scan that compute those in the box: all steps of their columns, and all values of an
+    iterator at another value of which a step reads.
 
     In the order of the iterators, each of these instances reads its own buffer only where an earlier one of them stored. Each
     of the loops `around` moves the box, so that its iterations do not run the same steps again.
     """
-    found = [(ZERO, it.extent) if it.kind is IterKind.SCAN else part for it, part in zip(b.iters, box, strict=True)]
-    whole = {it.name for it, part in zip(b.iters, found, strict=True) if part == (ZERO, it.extent)}
-    if b.is_reduction or not all(_is_earlier(b, r, whole) for r in read_indices(b, b.body[0].buffer)):
-        repair = f"leave `{b.name}` where it is, or choose a loop each iteration of which reads all of its columns"
-        return Stays("it is a scan, whose steps read what other columns compute", repair)
+    reads = [_back(b, r) for r in read_indices(b, b.body[0].buffer)]
+    mixed = {name for r in reads if r is not None for name, by in r.items() if by.terms or by.constant}
+    wide = mixed | {it.name for it in b.iters if it.kind is IterKind.SCAN}
+    found = [(ZERO, it.extent) if it.name in wide else part for it, part in zip(b.iters, box, strict=True)]
+    if b.is_reduction or not all(r is not None and _is_earlier(r) for r in reads):
+        repair = f"leave `{b.name}` where it is"
+        return Stays("it is a scan, and what its steps read is not known to be stored by earlier ones", repair)
     extents = [(lower, extent, it.extent) for it, (lower, extent) in zip(b.iters, found, strict=True)]
     if loop := repeating_loop(around, extents):
         repair = f"choose a loop outside of `{loop}`, each iteration of which reads other columns"
@@ -51,24 +54,31 @@ def columns_of(b: Block, box: Ranges, around: Sequence[For]) -> Ranges | Stays:
     return found
 
 
-def _is_earlier(b: Block, indices: Sequence[Expr], whole: Collection[str]) -> bool:
-    """Whether what a step reads at `indices` is stored earlier, by an instance with the same values of the iterators that are
-    not `whole`.
+def _back(b: Block, indices: Sequence[Expr]) -> dict[str, Linear] | None:
+    """How far before its own value of each iterator a step stored what it reads at `indices`; None if that is not known.
+    Iterators with one value are left out.
     """
     context = Context(iter_ranges(b.iters))
     stored = [linear(i, context) for i in b.body[0].indices]
     places = {next(iter(s.terms)): d for d, s in enumerate(stored) if [*map(abs, s.terms.values())] == [1]}
-    earlier = False
+    out: dict[str, Linear] = {}
     for it in b.iters:
         if it.extent == ONE:
             continue
         if it.name not in places:
-            return False
+            return None
         d = places[it.name]
-        back = stored[d].minus(linear(indices[d], context)).times(stored[d].terms[it.name])
-        if it.name not in whole and (back.terms or back.constant):
+        out[it.name] = stored[d].minus(linear(indices[d], context)).times(stored[d].terms[it.name])
+    return out
+
+
+def _is_earlier(back: Mapping[str, Linear]) -> bool:
+    """Whether what is read is stored by an earlier instance, in the order of the iterators: the first of them that is not
+    known to have the same value has a smaller one.
+    """
+    for by in back.values():
+        if by.terms or by.constant < 0:
             return False
-        if not earlier and (back.terms or back.constant < 0):
-            return False
-        earlier = earlier or back.constant > 0
-    return earlier
+        if by.constant > 0:
+            return True
+    return False

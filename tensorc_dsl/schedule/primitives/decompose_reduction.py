@@ -5,11 +5,14 @@ from __future__ import annotations
 from dataclasses import replace
 from functools import reduce as fold
 
+from tensorc_dsl.affine.coverage import instances_within
 from tensorc_dsl.affine.dependence import overtaken
+from tensorc_dsl.affine.regions import inner_ranges, required_region
 from tensorc_dsl.affine.simplify import extent_ranges, simplify, simplify_where
-from tensorc_dsl.ir.expr import ZERO, Compare, Expr, Var, constant, substitute
-from tensorc_dsl.ir.program import Block, For, Program, Stmt, fresh, replace_stmt, used_names
-from tensorc_dsl.schedule.accumulation import MIXED_LOOP, NOT_AT_ZERO, reduction_loops, spatial
+from tensorc_dsl.ir.expr import ZERO, Compare, Expr, Var, constant, free_vars, substitute
+from tensorc_dsl.ir.program import Block, For, IterKind, Program, Stmt, fresh, replace_stmt, used_names
+from tensorc_dsl.schedule.accumulation import MIXED_LOOP, NOT_AT_ZERO, reduction_loops, spatial, steps_of
+from tensorc_dsl.schedule.nests import nest_of, nest_over
 from tensorc_dsl.schedule.places import NO_BLOCK, NO_LOOP, the_block, the_loop
 from tensorc_dsl.schedule.primitive import primitive
 from tensorc_dsl.schedule.refs import BlockRef, LoopRef
@@ -56,7 +59,8 @@ def decompose_reduction(program: Program, block: BlockRef, loop: LoopRef) -> Rew
                                                for i: for k: block C { u }
 
     `loop` is the outermost reduction loop of the block or one around it. The new loops are copies of the spatial loops from
-    `loop` to the block, with the guards that hold where the reduction begins.
+    `loop` to the block, with the guards that hold where the reduction begins. If a loop counts both the reduction and
+    elements, they are loops over these.
     In TVM: `decompose_reduction`.  Cases: tests/primitives/decompose_reduction.md
     """
     around, target = the_block(program, block)
@@ -70,14 +74,22 @@ def decompose_reduction(program: Program, block: BlockRef, loop: LoopRef) -> Rew
         )
     at = names.index(loop.name)
     outer, inner = around[:at], around[at:]
-    counting = reduction_loops(program, target, around)
     for x in outer:
-        if x.var in counting:
+        if x.var in steps_of(target):
             raise BELOW_REDUCTION(program, x.var, target.name, loop=loop.name, block=target.name, reduction=x.var)
+    before = _all_elements(program, target, outer, inner) or _first_steps(program, target, outer, inner)
     dependence = overtaken(outer, (inner[0],), target.name)
     if dependence is not None:
         focus = dict.fromkeys((loop.name, dependence.first, target.name))
         raise OVERTAKES(program, *focus, loop=loop.name, dependence=dependence, block=target.name)
+    without = replace_stmt(program, target.name, (replace(target, init=()),))
+    stmts: tuple[Stmt, ...] = (before, the_loop(without, loop)[1])
+    return Rewrite(replace_stmt(without, loop.name, stmts), BlockRef(nest_of(before, outer)[1].name))
+
+
+def _first_steps(program: Program, target: Block, outer: tuple[For, ...], inner: tuple[For, ...]) -> Stmt:
+    """The initialisation in copies of the loops that count elements, where those that count the reduction begin."""
+    counting = reduction_loops(program, target, (*outer, *inner))
     used = used_names(program)
     first: dict[str, Expr] = dict.fromkeys(counting, ZERO)
     runs = tuple(Compare(">", substitute(x.extent, first), ZERO) for x in inner if x.var in counting)
@@ -92,10 +104,25 @@ def decompose_reduction(program: Program, block: BlockRef, loop: LoopRef) -> Rew
         target.init,
         where=simplify_where((substitute(c, renamed) for c in (*target.where, *runs)), ranges),
     )
-    before = fold(lambda s, x: replace(x, body=(s,)), reversed(nest), init)
-    without = replace_stmt(program, target.name, (replace(target, init=()),))
-    stmts: tuple[Stmt, ...] = (before, the_loop(without, loop)[1])
-    return Rewrite(replace_stmt(without, loop.name, stmts), BlockRef(init.name))
+    return fold(lambda s, x: replace(x, body=(s,)), reversed(nest), init)
+
+
+def _all_elements(program: Program, target: Block, outer: tuple[For, ...], inner: tuple[For, ...]) -> Stmt | None:
+    """The initialisation in loops over the elements, where a loop of `inner` counts both these and the steps of the
+    reduction; None where none does, or the elements whose first step runs in an iteration of the loops `outer` are no box.
+    """
+    elements = spatial(target)
+    if not any(steps_of(target) & free_vars(it.binding) for it in elements):
+        return None
+    outside = {x.var for x in outer}
+    bindings, extents = tuple(it.binding for it in elements), tuple(it.extent for it in elements)
+    box = required_region([(bindings, inner_ranges((*outer, *inner), outside))], extent_ranges(outer), extents)
+    used = used_names(program)
+    init = Block(fresh(f"{target.name}_init", used), elements, target.init)
+    made = nest_over(init, box, outer, used)
+    begins = tuple(Compare("==", it.binding, ZERO) for it in target.iters if it.kind is IterKind.REDUCE)
+    begun = (*outer, *inner), replace(init, where=(*target.where, *begins))
+    return made if instances_within(nest_of(made, outer), begun, [x.var for x in outer]) else None
 
 
 def _name(v: Expr) -> str:

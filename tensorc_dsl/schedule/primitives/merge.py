@@ -53,7 +53,7 @@ def merge(program: Program, first: LoopRef, second: LoopRef, partial: bool = Fal
 
     for i in e: s;  for j in e: t  ->  for i in e: (s; t[j := i])
 
-    Both have the same number of iterations. With `partial` the first may have fewer, and its blocks have a condition then.
+    Both have the same number of iterations. With `partial` one may have fewer, and its blocks have a condition then.
     No iteration of the second loop may access an element that a later one of the first writes, nor write one that a later
     one of the first accesses.
     In TVM: `merge`; in Exo: `fuse`; in Halide: `compute_with`.  Cases: tests/primitives/merge.md
@@ -66,17 +66,21 @@ def merge(program: Program, first: LoopRef, second: LoopRef, partial: bool = Fal
         raise NOT_BESIDE(program, one.var, other.var, first=one.var, second=other.var)
     for loop in (one, other):
         require_serial(program, loop, "merge")
-    mine = one.body
+    whole, mine, theirs = one, one.body, other.body
     if simplify(sub(one.extent, other.extent), extent_ranges(around)) != ZERO:
-        if not partial or not _at_most(one.extent, other.extent, around):
+        first_fewer = _at_most(one.extent, other.extent, around)
+        if not partial or not (first_fewer or _at_most(other.extent, one.extent, around)):
             sizes = format_expr(one.extent), format_expr(other.extent)
             facts = {"first": one.var, "second": other.var, "one": sizes[0], "other": sizes[1]}
-            fewer = _at_most(one.extent, other.extent, around)
-            guard = f"`merge({one.var}, {other.var}, partial=true)` to guard the first one"
-            raise UNEQUAL(program, one.var, other.var, **facts, repair=guard if fewer else _CUT)
-        mine = tuple(guarded(s, (Compare("<", Var(one.var), one.extent),)) for s in mine)
-    whole = replace(one, extent=other.extent)
-    moved = replace_variables(other.body, {other.var: Var(one.var)}, (*around, whole))
+            known = first_fewer or _at_most(other.extent, one.extent, around)
+            guard = f"`merge({one.var}, {other.var}, partial=true)` to guard the shorter one"
+            raise UNEQUAL(program, one.var, other.var, **facts, repair=guard if known else _CUT)
+        if first_fewer:
+            whole = replace(one, extent=other.extent)
+            mine = tuple(guarded(s, (Compare("<", Var(one.var), one.extent),)) for s in mine)
+        else:
+            theirs = tuple(guarded(s, (Compare("<", Var(other.var), other.extent),)) for s in theirs)
+    moved = replace_variables(theirs, {other.var: Var(one.var)}, (*around, whole))
     annotations = tuple(sorted({**dict(other.annotations), **dict(one.annotations)}.items()))
     merged = replace(whole, body=(*mine, *moved), annotations=annotations)
     out = replace_stmt(replace_stmt(program, other.var, ()), one.var, (merged,))

@@ -190,9 +190,10 @@ def _completed(
             if found is None or (box is not None and found != box):
                 what = ", ".join(map(format_expr, indices))
                 reason = f"what it completes of `{buffer}` is not a box of the instances that read `{buffer}[{what}]`"
-                repair = (
-                    f"{f'choose a loop outside of `{loop}`, or' if len(around) > 1 else 'take'} tiles of another size"
+                outside = (
+                    f"choose a loop outside of `{loop}`" if len(around) > 1 else f"leave `{b.name}` behind `{loop}`"
                 )
+                repair = f"{outside}, or tiles of another size"
                 raise NOT_ONCE(program, loop, b.name, loop=loop, block=b.name, reason=reason, repair=repair)
             box = found
             cut = _shared_cuts(b, indices, around, below, buffer)
