@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import fields
 from pathlib import Path
 from typing import Any
@@ -18,6 +18,7 @@ from tensorc_dsl.lower.lower import lower
 from tensorc_dsl.lower.passes import Pass
 from tensorc_dsl.measure.outcome import Status
 from tensorc_dsl.search.options import SearchChanges
+from tensorc_dsl.trace.trace import Trace
 
 FILE = """\
 compute matmul(A: f32[M, K], B: f32[K, N]) -> C: f32[M, N] {
@@ -146,6 +147,25 @@ def test_a_tuned_kernel_computes(tasks: tensorc_dsl.TaskFile, inputs: Any, tmp_p
     recorded = tasks["odd"].recorded(tmp_path / "r.sqlite")
     assert recorded is not None
     assert recorded.text in {t.text for t in kernel.search.traces}
+
+
+USES: dict[str, Callable[[tensorc_dsl.Task, Trace], object]] = {
+    "replay": lambda task, trace: task.replay(trace),
+    "verify": lambda task, trace: task.verify(trace),
+    "measure": lambda task, trace: task.measure(trace),
+    "lower": lambda task, trace: task.lower(trace),
+    "lowered_text": lambda task, trace: task.lowered_text(trace),
+    "compile": lambda task, trace: task.compile(trace),
+    "library": lambda task, trace: task.library(trace),
+    "view": lambda task, trace: task.view(trace, "asm"),
+}
+
+
+@pytest.mark.parametrize("use", USES)
+def test_a_trace_of_another_task_is_expanded_for_this_one(tasks: tensorc_dsl.TaskFile, use: str) -> None:
+    """A kernel must not have the name of one task and compute another."""
+    with pytest.raises(tensorc_dsl.TschedError, match="`double`"):
+        USES[use](tasks["twice"], tasks["odd"].sample(0))
 
 
 def test_arrays_that_do_not_fit_are_refused(tasks: tensorc_dsl.TaskFile, inputs: Any) -> None:

@@ -181,13 +181,18 @@ class Task:
         require_draws(self.model, self.name, names, opened)
 
     def frozen(self, trace: StrPath | Trace) -> Trace:
-        """The trace in a file, expanded for this task; open draws are drawn with seed 0.
+        """The trace in a file, expanded for this task; open draws are drawn with seed 0. So is a trace of another task.
 
-        Raises TschedError if the file is wrong or a step does not apply.
+        Raises TschedError if the file is wrong, it has no schedule for the task's compute, or a step does not apply.
         """
         if isinstance(trace, Trace):
-            return trace
+            return trace if self._has(trace) else self.expand(Source(f"<trace of {trace.program.name}>", trace.text))
         return self.expand(read_source(trace))
+
+    def _has(self, trace: Trace) -> bool:
+        """Whether the trace is of this task: its program has the name and the arrays of the task's, which no step changes."""
+        own = self.program
+        return (own.name, own.params, self.space.compute) == (trace.program.name, trace.program.params, trace.compute)
 
     def expand(self, source: Source) -> Trace:
         """As `frozen`, for a text."""
@@ -286,13 +291,13 @@ class Task:
 
     def verify(self, trace: Trace) -> Report:
         """Whether the schedule's program computes what the task does, proved from the two programs alone."""
-        return validate(self.program, trace.program)
+        return validate(self.program, self.frozen(trace).program)
 
     def measure(self, trace: Trace) -> Outcome:
         """The outcome of the trace's kernel, checked against the reference and timed in a child process."""
         self.require_machine()
         with closing(LocalRunner(self.program, self.target, threads=self.threads, builders=1)) as runner:
-            (outcome,) = runner.measure([trace.program], None)
+            (outcome,) = runner.measure([self.frozen(trace).program], None)
             return outcome
 
     def emulate(self, trace: Trace, registers: Mapping[str, int] | None = None) -> Emulated:
@@ -303,14 +308,14 @@ class Task:
         (E0908, E0910, E0915, E0920, E0921) if the kernel cannot be emulated. `cycles` are of a model of time, which takes
         the `registers` of a thread of each kernel where they are given, as `require_registers` does.
         """
-        return emulated(self.program, trace.program, self.target, registers or {})
+        return emulated(self.program, self.frozen(trace).program, self.target, registers or {})
 
     def require_registers(self, trace: Trace) -> Mapping[str, int]:
         """The registers of a thread of each kernel of the trace, by an assembler of the target; none if it is not here.
 
         Raises TschedError (E0908) if it says that registers do not suffice, and E0910 or E0915 if there is no code.
         """
-        return require_registers(trace.program, self.target)
+        return require_registers(self.frozen(trace).program, self.target)
 
     def library(self, trace: Trace, origin: Origin = GIVEN) -> KernelLibrary:
         """The schedule as a library for C, which says where the schedule is from.
@@ -332,11 +337,11 @@ class Task:
 
         Raises TschedError (E0908) if the program cannot be lowered.
         """
-        return lowered(trace.program, self.target)
+        return lowered(self.frozen(trace).program, self.target)
 
     def lowered_text(self, trace: Trace, after: str | None = None) -> str:
         """The text of `lower`, or that of the program after one of its `passes`. Raises TschedError (E0908)."""
-        return lowered_text(trace.program, self.target, after)
+        return lowered_text(self.frozen(trace).program, self.target, after)
 
     @property
     def passes(self) -> tuple[str, ...]:
@@ -346,7 +351,7 @@ class Task:
     def compile(self, trace: Trace) -> CompiledKernel:
         """The schedule in machine code. Raises TschedError (E0908, E0910) if that fails."""
         require_code(self.target, self.name)
-        return compiled(trace.program, self.target, self.threads)
+        return compiled(self.frozen(trace).program, self.target, self.threads)
 
     def view(self, trace: Trace, stage: str) -> str:
         """The text of a stage of the machine code, as `ptx`. Raises TschedError (E0908, E0910, E0919) if there is none."""

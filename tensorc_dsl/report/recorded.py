@@ -11,15 +11,26 @@ import msgspec
 from tensorc_dsl import units
 from tensorc_dsl.records.ranking import Group
 from tensorc_dsl.records.trial import Trial, encode_decisions
+from tensorc_dsl.report.terminal import terminal_width
 from tensorc_dsl.visible import visible_line
 
 Row = Sequence[str]
 
 
 def table(head: Row, rows: Sequence[Row]) -> str:
-    """A table as plain text, with two spaces between columns."""
+    """A table as plain text, with two spaces between columns.
+
+    On a terminal that is too narrow for it, each row is a block of lines with the names of the columns.
+    """
     lines = [head, *([visible_line(cell) for cell in row] for row in rows)]
     widths = [max(len(line[n]) for line in lines) for n in range(len(head))]
+    most = terminal_width()
+    if most is not None and sum(widths) + 2 * (len(widths) - 1) > most:
+        names = max(map(len, head))
+        return "\n\n".join(
+            "\n".join(f"{name.ljust(names)}  {cell}" for name, cell in zip(head, line, strict=True) if cell)
+            for line in lines[1:]
+        )
     return "\n".join("  ".join(cell.ljust(w) for cell, w in zip(line, widths, strict=True)).rstrip() for line in lines)
 
 

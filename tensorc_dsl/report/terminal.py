@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import sys
 from collections.abc import Generator
 from contextlib import contextmanager, suppress
@@ -77,6 +78,11 @@ def begin(line: str) -> None:
     """Print on standard error what begins and takes a while, if somebody watches on a terminal."""
     if sys.stderr is not None and sys.stderr.isatty():
         say(line, err=True)
+
+
+def terminal_width() -> int | None:
+    """The columns of the terminal that standard output is; None if it is none."""
+    return shutil.get_terminal_size().columns if is_terminal() else None
 
 
 def is_terminal() -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
@@ -236,6 +237,83 @@ def test_it_opens_in_a_browser_offline(shown: browser.Page, tmp_path: Path, figu
         ".getImageData(0, 0, c.width, c.height).data).size > 4)"
     )
     assert shown.evaluate(painted) == [True, True, True]
+
+
+PAINTED = """
+(() => {
+  const paint = CanvasRenderingContext2D.prototype.fillText, begin = HTMLCanvasElement.prototype.getContext;
+  window.painted = new Map();
+  window.roofs = new Map();
+  HTMLCanvasElement.prototype.getContext = function (...x) {
+    painted.set(this, []);
+    roofs.set(this, []);
+    return begin.apply(this, x);
+  };
+  for (const name of ["moveTo", "lineTo"]) {
+    const move = CanvasRenderingContext2D.prototype[name];
+    CanvasRenderingContext2D.prototype[name] = function (x, y) {
+      if (name === "lineTo" && this.lineWidth === 2.5) {
+        const [a, b] = this.at;
+        for (let n = 0; n <= 200; n++) roofs.get(this.canvas).push([a + (x - a) * n / 200, b + (y - b) * n / 200]);
+      }
+      this.at = [x, y];
+      return move.call(this, x, y);
+    };
+  }
+  CanvasRenderingContext2D.prototype.fillText = function (words, x, y) {
+    const width = this.measureText(words).width, turned = this.getTransform().b !== 0;
+    const left = x - { left: 0, start: 0, center: width / 2, right: width, end: width }[this.textAlign];
+    if (!turned && words) painted.get(this.canvas).push([words, left, left + width, y - 8, y + 2]);
+    return paint.call(this, words, x, y);
+  };
+})();
+"""
+"""Keeps the place of each upright text of a canvas that was painted last, and points of the roof, the thick line: a figure
+asks for the context when it begins."""
+
+CROSSING = """
+[...painted].flatMap(([canvas, texts]) => texts.flatMap((a, n) => {
+  const name = canvas.parentElement.id, on = ([x, y]) => a[1] < x && x < a[2] && a[3] < y && y < a[4];
+  const others = texts.slice(n + 1).filter((b) => a[1] < b[2] && b[1] < a[2] && a[3] < b[4] && b[3] < a[4]);
+  return [
+    ...(name === "roofline-chart" && roofs.get(canvas).some(on) ? [`${a[0]} crosses the roof`] : []),
+    ...(a[1] < -1 || a[2] > canvas.clientWidth + 1 ? [`${name}: ${a[0]} is cut`] : []),
+    ...others.map((b) => `${name}: ${a[0]} crosses ${b[0]}`),
+  ];
+}))
+"""
+
+
+@contextmanager
+def painted(shown: browser.Page) -> Iterator[None]:
+    script = shown.call("Page.addScriptToEvaluateOnNewDocument", source=PAINTED)["identifier"]
+    try:
+        yield
+    finally:
+        shown.call("Page.removeScriptToEvaluateOnNewDocument", identifier=script)
+        shown.look(1280)
+
+
+@needs_browser
+@pytest.mark.parametrize("intensity", [0.7, 1.7, 3.0, 300.0])
+def test_no_text_of_a_figure_crosses_another(
+    shown: browser.Page, tmp_path: Path, task: Task, trials: list[Trial], figures: Figures, intensity: float
+) -> None:
+    """Also in a narrow window, with two searches, and whatever limits the task."""
+    two = figures_of(task, [Side.of("random/0", trials), Side.of("bayes/0", searched(task, 30, "b" * 32, "bayes"))])
+    with painted(shown):
+        for n, some in enumerate((figures, two)):
+            assert some.roof is not None
+            moved = round(some.roof.operations / intensity)
+            roof = replace(some.roof, bytes_=moved, moving=moved / 6e10)
+            path = tmp_path / f"{n}.html"
+            path.write_text(page(replace(some, roof=roof)), encoding="utf-8")
+            for width in (320, 400, 560, 1100):
+                shown.look(width)
+                shown.open(path)
+                assert shown.evaluate("[...painted.values()].filter((x) => x.length > 3).length") == 3
+                assert shown.evaluate("roofs.get(document.querySelector('#roofline-chart canvas')).length") > 200
+                assert shown.evaluate(CROSSING) == [], width
 
 
 @needs_browser

@@ -61,7 +61,7 @@ def named(x: Any) -> Named:
 def from_dlpack(x: Any) -> Tensor:
     try:
         return Tensor(np.from_dlpack(x))
-    except RuntimeError:  # NumPy's, of bf16
+    except (RuntimeError, BufferError):  # NumPy's, of bf16: the second one since 2.5
         return Tensor(np.from_dlpack(x._exporter), bits=True)
 
 

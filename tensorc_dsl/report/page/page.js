@@ -222,7 +222,13 @@
         segment(c, left, y(t), right, y(t));
         text(c, String(+(t / 1e9).toPrecision(3)), left - 6, y(t) + 4, "right");
       }
-      for (const t of ticks(xs[0], xs[1])) text(c, String(+t.toPrecision(3)), x(t), bottom + 16, "center");
+      let end = -Infinity;
+      for (const t of ticks(xs[0], xs[1])) {
+        const words = String(+t.toPrecision(3)), half = c.measureText(words).width / 2;
+        if (x(t) - half < end + 6) continue;
+        text(c, words, x(t), bottom + 16, "center");
+        end = x(t) + half;
+      }
       text(c, "G" + roof.unit + "/s", 4, 12, "left");
       text(c, roof.unit + " per byte", right, height - 8, "right");
       c.strokeStyle = colour("text");
@@ -246,6 +252,11 @@
       c.strokeStyle = colour("soft");
       segment(c, x(roof.intensity), top, x(roof.intensity), bottom);
       c.setLineDash([]);
+      // Where the roof is at a height, if it slopes there.
+      const slope = (at) => {
+        const rate = ys[0] * (ys[1] / ys[0]) ** ((bottom - at) / (bottom - top));
+        return roof.bandwidth && rate < (roof.peak || Infinity) ? Math.max(left, x(rate / roof.bandwidth) + 6) : left;
+      };
       let last = -Infinity;
       [...roof.points].sort((a, b) => a.rate - b.rate).reverse().forEach((p) => {
         const n = roof.points.indexOf(p), px = x(roof.intensity), py = y(p.rate);
@@ -253,13 +264,16 @@
         c.beginPath();
         c.arc(px, py, 5.5, 0, 7);
         c.fill();
-        // Labels stand to the side that has more room, not on each other, and below the roof rather than across it.
+        // Labels stand to the side that has more room, not on each other, and below the roof rather than across it; where
+        // there is too little room for the numbers, they are only below the figure.
         const across = Math.abs(py - y(limit(roof.intensity))) < 12;
         const at = Math.max(py + (across ? 19 : 4), last + 15);
         last = at;
         const onLeft = px > (left + right) / 2;
-        const words = fitting(c, p.label + ": " + digits(p.rate / 1e9) + " G" + roof.unit + "/s, " + p.time, (onLeft ? px - left : right - px) - 14);
-        text(c, words, onLeft ? px - 11 : px + 11, at, onLeft ? "right" : "left", colour("text"));
+        const room = (onLeft ? px - slope(at - 12) : right - px) - 14;
+        const whole = p.label + ": " + digits(p.rate / 1e9) + " G" + roof.unit + "/s, " + p.time;
+        const words = c.measureText(whole).width <= room ? whole : fitting(c, p.label, room);
+        label(c, words, onLeft ? px - 11 - c.measureText(words).width : px + 11, at);
       });
     });
     if (!drawn) return;
