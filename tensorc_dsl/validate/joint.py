@@ -9,14 +9,17 @@ one instance of a common factor, and no two have the same.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 
 from tensorc_dsl.affine import isl
 from tensorc_dsl.affine.budget import renew
+from tensorc_dsl.affine.sets import NotAffine, mapping
+from tensorc_dsl.ir.expr import Load
 from tensorc_dsl.validate.code import Accumulation, Statement
 from tensorc_dsl.validate.flow import Flow, Total
 from tensorc_dsl.validate.nodes import At, Key, Node, Term, key
-from tensorc_dsl.validate.plain import joined
+from tensorc_dsl.validate.plain import convex, joined
 
 
 def as_product(node: Node, kind: str) -> Total:
@@ -34,15 +37,33 @@ def joint_sums(terms: Sequence[Term]) -> list[Term]:
     groups: dict[Key, tuple[Node, isl.Map]] = {}
     out: list[Term] = []
     for t in terms:
+        # Each is made case by case, and the rounds of a scan multiply the cases.
+        path = joined(t.path)
+        leaf = joined(t.leaf.intersect_domain(path.range()))
         renew()
-        k, ends = key(t.node), t.path.apply_range(t.leaf)
-        if not _told_by(t.path, t.leaf) or (k in groups and not groups[k][1].is_disjoint(ends)):
+        k, ends = key(t.node), path.apply_range(leaf)
+        if not _told_by(path, leaf) or (k in groups and not groups[k][1].is_disjoint(ends)):
             out.append(t)
         else:
             groups[k] = t.node, ends if k not in groups else joined(groups[k][1].union(ends))
-    for node, ends in groups.values():
+    for node, found in groups.values():
+        ends = _window(node, found)
         out.append(Term(node, ends, ends.range().identity(), None))
     return out
+
+
+def _window(node: Node, ends: isl.Map) -> isl.Map:
+    """The same map from instances to those of a node, of one piece if it is a window of elements that the node reads.
+
+    The instances may be digits of the element: a window is one interval of elements, and in digits it is cut off at tiles.
+    """
+    if ends.n_basic_map() > 1 and isinstance(node, At) and isinstance(node.expr, Load):
+        s = node.statement
+        with suppress(NotAffine):
+            element = mapping(s.names, node.expr.indices).intersect_domain(s.domain)
+            if element.is_injective():
+                return convex(ends.apply_range(element)).apply_range(element.reverse())
+    return convex(ends)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -62,6 +62,21 @@ def joined(m: M) -> M:
         return m
 
 
+def convex(m: isl.Map) -> isl.Map:
+    """An equal map, of one piece if its convex hull is soon found to be equal to it. isl joins two pieces if one constraint
+    of each tells them apart; windows that are cut off at a border and lie in tiles have more.
+    """
+    if m.n_basic_map() < 2:
+        return m
+    renew()
+    try:
+        hull = isl.Map.from_basic_map(m.convex_hull())
+        return hull if hull.is_subset(m) else m
+    except isl.Error:
+        renew()
+        return m
+
+
 def within(m: isl.Map, other: isl.Map) -> bool:
     """Whether all of `m` is seen to lie in `other`; not if that takes too many operations."""
     renew()

@@ -20,6 +20,7 @@ from tensorc_dsl.ir.expr import constant
 from tensorc_dsl.reference.evaluate import shape_of
 from tensorc_dsl.trace.handlers import condition
 from tests.gpu.kernels import ptx, whole
+from tests.programs import proof_fault
 
 TEXT = """
 use std.gpu.default
@@ -53,6 +54,12 @@ CASES = {
     "a filter, one warp": ("filtered(M=3, N=61)", {"each": 2, "width": 32}, 1),
     "a filter of one factor": ("tripled(N=1021, M=3)", {"each": 8, "width": 128}, 1),
     "a filter of two bounds": ("clamped(N=331)", {"each": 2, "width": 256}, 1),
+    "few copied steps": ("rows(M=1, N=101, T=i32)", {"each": 4, "width": 32, "staged": True}, 1),
+    "many copied steps": (
+        "rows(M=1, N=1013, T=i32)",
+        {"each": 4, "width": 32, "passed": False, "staged": True, "staged_1": True},
+        3,
+    ),
     "bytes": ("rows(M=1, N=100, T=u8)", {"each": 4, "width": 32}, 1),
 }
 
@@ -97,6 +104,8 @@ def test_threads_scan_together_exactly(case: str) -> None:
     text, draws, kernels = CASES[case]
     t = task(text)
     trace = whole(t.drawn_from(condition(t.model, {"together": True, **draws})).sample(0))
+    if "filter" not in case:
+        assert proof_fault(t.program, trace.program) == ""
     found = lower_device(trace.program)
     assert len(found.kernels) == kernels
     inputs = inputs_of(t)

@@ -129,6 +129,8 @@ def test_a_narrow_product_occupies_the_device(tmp_path: Path) -> None:
         ("argmax(M=2, N=10000)", True),
         ("argmax(M=2, N=255)", False),
         ("total(M=7, N=1..100000)", True),
+        ("total(M=7, N=1..40)", False),  # a part would be all of it
+        ("argmax(M=2, N=1..255)", False),
         ("any_product(M=1..64, N=32, K=65536, T=f32, Acc=f32)", False),  # how many results there are is open
     ],
 )
