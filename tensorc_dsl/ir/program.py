@@ -96,6 +96,10 @@ INTRINSIC = "intrinsic"
 ALIGN, OFFSET = "align", "offset"
 """`align.0` and `offset.0` annotate a buffer: neighbours along dimension 0 are n * align + offset elements apart."""
 
+FINITE = "finite"
+"""The key of the annotation of a program by which the author of a schedule says that what exponentials are multiplied by is
+finite: where they are 0, so is the product."""
+
 PERSISTENT = "persistent"
 """The annotation of a loop over blocks whose iterations a fixed number of blocks may take in turn."""
 

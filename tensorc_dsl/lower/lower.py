@@ -20,11 +20,12 @@ from tensorc_dsl.lower.erase import erase
 from tensorc_dsl.lower.flat import Flat, Kernel, Loop, LowerError, Parallel, Param, Prepared, Store, body_of
 from tensorc_dsl.lower.guards import hoist_guards
 from tensorc_dsl.lower.instructions import only_proven
-from tensorc_dsl.lower.narrow import known_of, narrow
+from tensorc_dsl.lower.narrow import narrow
 from tensorc_dsl.lower.open_borders import cut_open_rows
 from tensorc_dsl.lower.open_partition import partition_open
 from tensorc_dsl.lower.partition import partition
 from tensorc_dsl.lower.passes import Pass, Unit, format_unit
+from tensorc_dsl.lower.plans import known_of
 from tensorc_dsl.lower.scatter import scatter
 from tensorc_dsl.lower.storage import element_count, flatten_params, homes, place, shape_of
 

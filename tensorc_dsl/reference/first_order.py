@@ -58,13 +58,14 @@ def propagated(op: str, x: Array, dx: Array, y: Array, dy: Array, value: Array) 
         case "+" | "-":
             return both(dx, dy)
         case "*" if exact(dx):
-            return dy if exact(dy) else np.abs(x) * dy
+            return dy if exact(dy) else _unless_infinite(np.abs(x) * dy, value, x, dx, y, dy)
         case "*" if exact(dy):
-            return np.abs(y) * dx
+            return _unless_infinite(np.abs(y) * dx, value, x, dx, y, dy)
         case "*":
-            return np.abs(x) * dy + np.abs(y) * dx + dx * dy
+            return _unless_infinite(np.abs(x) * dy + np.abs(y) * dx + dx * dy, value, x, dx, y, dy)
         case "/":
-            return (dx + np.abs(value) * dy) / np.maximum(np.abs(y) - dy, np.abs(y) * 0.5)
+            error = (dx + np.abs(value) * dy) / np.maximum(np.abs(y) - dy, np.abs(y) * 0.5)
+            return _unless_infinite(error, value, x, dx, y, dy)
         case "min" | "max":
             return _of_greatest(x, dx, y, dy) if op == "max" else _of_greatest(-x, dx, -y, dy)
         case "%":  # it goes on with its operands, up to where their quotient passes a whole number
@@ -73,6 +74,16 @@ def propagated(op: str, x: Array, dx: Array, y: Array, dy: Array, value: Array) 
             return dx + turns * dy + np.where(steps(np.floor, x / y, wide) > 0, np.abs(y) + dy, 0.0)
         case _:
             return dx + dy + np.abs(value)
+
+
+def _unless_infinite(error: Array, value: Array, x: Array, dx: Array, y: Array, dy: Array) -> Array:
+    """The error of a product or quotient; none where an operand is an infinity for certain, and makes the result one: what a
+    mask leaves out is -inf, and -inf times a scale is so, whatever the rounding of the scale.
+    """
+    if np.isfinite(error).all():
+        return error
+    sure = [np.where(np.isinf(v), np.isfinite(d), np.abs(v) > d) for v, d in ((x, dx), (y, dy))]
+    return np.where(np.isinf(value) & (np.isinf(x) | np.isinf(y)) & sure[0] & sure[1], 0.0, error)
 
 
 def _of_greatest(x: Array, dx: Array, y: Array, dy: Array) -> Array:

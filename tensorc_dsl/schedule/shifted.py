@@ -8,7 +8,19 @@ from dataclasses import dataclass
 from tensorc_dsl.affine.parts import NotApart, parts_of
 from tensorc_dsl.affine.shifts import Exponential, Extreme, exponential, homogeneous
 from tensorc_dsl.affine.simplify import iter_ranges, simplify
-from tensorc_dsl.ir.expr import Expr, Load, Var, children, dtype_of, free_vars, loads, rebuild, substitute
+from tensorc_dsl.ir.expr import (
+    Const,
+    Expr,
+    Load,
+    Select,
+    Var,
+    children,
+    dtype_of,
+    free_vars,
+    loads,
+    rebuild,
+    substitute,
+)
 from tensorc_dsl.ir.program import Block, For, Iter, IterKind, Program, walk
 from tensorc_dsl.ir.reductions import Fold, FoldOp, identity
 from tensorc_dsl.schedule.motion import positions, writers
@@ -79,6 +91,8 @@ class Sum(Reduction):
     sources: Sources
     row: tuple[Expr, ...]
     form: Exponential
+    mask: Expr | None = None
+    """The condition over loops without which a term is 0, if it has one."""
 
 
 class NotFresh(Exception):
@@ -148,7 +162,7 @@ class Relative:
             n = reduction(around, b) if b.is_reduction else nest_alone(around, b)
         except NotFresh:
             return
-        value = n.term if isinstance(n, Reduction) else b.body[0].value
+        value, mask = _masked(n.term) if isinstance(n, Reduction) else (b.body[0].value, None)
         found = self._sources(value, [it for it in b.iters if it.extent == self._peak.counts.extent])
         places = {(x.row, x.count) for x, _ in found.values()}
         forms = [f for _, f in found.values()]
@@ -160,7 +174,7 @@ class Relative:
         if isinstance(n, Reduction):
             spatial = {it.name for it in n.spatial}
             if n.fold == "+" and place.count == Var(n.counts.name) and all(free_vars(i) <= spatial for i in place.row):
-                self.sums.append(Sum(n.loops, b, n.fold, n.term, n.counts, found, place.row, form))
+                self.sums.append(Sum(n.loops, b, n.fold, n.term, n.counts, found, place.row, form, mask))
         elif all(it.kind is IterKind.SPATIAL for it in b.iters):
             self.stages[n.target.buffer] = Stage(n.loops, b, found, place, form)
 
@@ -206,6 +220,15 @@ class Relative:
             if name in wanted:
                 wanted |= {x.buffer for e in s.sources for x in loads(e)}
         return [s for name, s in self.stages.items() if name in wanted]
+
+
+def _masked(term: Expr) -> tuple[Expr, Expr | None]:
+    """What a term of a sum is where it is not 0, and the condition over loops for that; None if it is anywhere."""
+    match term:
+        case Select(cond=c, then=x, other=Const(value=0.0)) if dtype_of(term).is_float and not loads(c):
+            return x, c
+        case _:
+            return term, None
 
 
 def exchanged(e: Expr, change: Callable[[Expr], Expr | None]) -> Expr:

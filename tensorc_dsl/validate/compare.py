@@ -21,12 +21,13 @@ from tensorc_dsl.affine.simplify import simplify
 from tensorc_dsl.diagnostic import Note, problem
 from tensorc_dsl.ir.dtypes import INDEX
 from tensorc_dsl.ir.expr import Const, Expr, Load, children, dtype_of, index, loads, substitute
-from tensorc_dsl.ir.program import IterKind
+from tensorc_dsl.ir.program import FINITE, IterKind
 from tensorc_dsl.validate.asked import Asked, Obligation
 from tensorc_dsl.validate.code import Code, Statement, label
 from tensorc_dsl.validate.data import Lifted, Shared, at_all_numbers, deciding, shared_data
 from tensorc_dsl.validate.facts import ExampleSizes, Refuted, Undecided, at, example, written_by
 from tensorc_dsl.validate.flow import Total
+from tensorc_dsl.validate.masked import without_masked
 from tensorc_dsl.validate.match import match
 from tensorc_dsl.validate.nodes import At, Key, Node, key, place
 from tensorc_dsl.validate.plain import joined, require_simple, within
@@ -319,8 +320,9 @@ class Comparison:
     def _matched(self, a: Node, b: Node, pairs: isl.Map, whole: bool = False) -> list[Obligation]:
         """The obligations of two reductions whose terms are matched one to one."""
         kind = a.kind if isinstance(a, Total) else b.kind if isinstance(b, Total) else ""
-        left = terms_of(a, kind, self.original, pairs.domain(), whole)
-        right = terms_of(b, kind, self.scheduled, pairs.range(), whole)
+        finite = (FINITE, True) in self.scheduled.code.program.annotations
+        left = without_masked(terms_of(a, kind, self.original, pairs.domain(), whole), kind, self.original, finite)
+        right = without_masked(terms_of(b, kind, self.scheduled, pairs.range(), whole), kind, self.scheduled, finite)
         if left.starts != right.starts and left.starts and right.starts:
             raise self._different(a, b, pairs)
         alone = all(t.node is n for found, n in ((left, a), (right, b)) for t in found.found)

@@ -37,7 +37,7 @@ from tensorc_dsl.validate.values import Values
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class _Factor:
+class Factor:
     """An exponential that a value has as a factor, with the map from the value's instances to its own."""
 
     node: At
@@ -66,7 +66,7 @@ class _Sum:
     """All values up to an instance of which terms have the exponential, but for the neutral one of the maximum."""
 
 
-class _Unmet(Exception):
+class Unmet(Exception):
     """A condition of the theorem is not met, or not seen to be."""
 
 
@@ -96,7 +96,7 @@ class Corrections:
                 try:
                     self._products[k] = self._last(product.statement, x, y, kind, op)
                     break
-                except _Unmet:
+                except Unmet:
                     pass
         return self._products[k]
 
@@ -109,7 +109,7 @@ class Corrections:
         _require(all(f.form.agrees(total.form) for f in factors))
         old = self._where(factors, s.domain, lambda f: f.value)
         _require(is_within(old, composed(steps, total.shifts)))
-        greatest, values = self._extremes(factors, op, finite=False), composed(steps, total.values)
+        greatest, values = self.extremes(factors, op, finite=False), composed(steps, total.values)
         _require(is_within(greatest, values) and is_within(values, greatest))
         view = _View(self._values, s, factors, op)
         pairs = s.domain.identity()
@@ -145,7 +145,7 @@ class Corrections:
         return found
 
     def _proved(self, s: Statement, kind: str, op: Extreme) -> _Sum:
-        """The corrected sum that a statement makes. Raises _Unmet unless all conditions of the theorem hold."""
+        """The corrected sum that a statement makes. Raises Unmet unless all conditions of the theorem hold."""
         renew()
         c = _recurrence(s)
         _require(c is not None and self._values.code.writers[s.store.buffer] == [s])
@@ -154,9 +154,10 @@ class Corrections:
         same = equal(s, [e for _, k, e in s.iters if k is not IterKind.SCAN])
         before, up_to = (compared(s, c.step, how).intersect(same) for how in ("b = a - 1", "b <= a"))
         later = s.domain.intersect(points(s.names, [Compare(">=", c.step, ONE)]))
-        scan, read = self._scan(At(s, c.read))
-        read = read.intersect_domain(later)
-        _require(scan is s and later.is_subset(read.domain()) and within(read, before))
+        if not later.is_empty():
+            scan, read = self._scan(At(s, c.read))
+            read = read.intersect_domain(later)
+            _require(scan is s and later.is_subset(read.domain()) and within(read, before))
 
         first = self._terms(At(s, c.first), kind, s.domain.subtract(later))
         parts = self._terms(At(s, c.later), kind, later)
@@ -169,18 +170,18 @@ class Corrections:
         _require(bool(every) and all(f.form.agrees(every[0].form) for f in (*every, *changes)))
 
         # The shift of each step: of the terms of the first one, and what the correction of a later one makes.
-        begun = united([composed(m, self._of(f.shift)) for f, m in of_first])
+        begun = united([composed(m, self.of(f.shift)) for f, m in of_first])
         made = self._where(changes, later, lambda f: f.shift)
         shifts = united([begun, made])
         _require(covers(shifts, s.domain) and is_single(shifts))
         for f, m in of_parts:
-            _require(is_within(composed(m, self._of(f.shift)), made))
+            _require(is_within(composed(m, self.of(f.shift)), made))
         _require(is_within(self._where(changes, later, lambda f: f.value), composed(before, shifts)))
 
-        own = united([composed(m, self._of(f.value)) for f, m in (*of_first, *of_parts)])
+        own = united([composed(m, self.of(f.value)) for f, m in (*of_first, *of_parts)])
         values = composed(up_to, own)
-        starts = [_Factor(f.node, f.form, m) for f, m in of_first]
-        greatest = self._extremes([*starts, *changes], op, finite=True)
+        starts = [Factor(f.node, f.form, m) for f, m in of_first]
+        greatest = self.extremes([*starts, *changes], op, finite=True)
         _require(covers(values, s.domain))
         # What is infinite wherever it stands, such as beyond a mask, is no more than any maximum.
         values = {t: m for t, m in values.items() if t != label(identity(op, dtype_of(every[0].form.value)))}
@@ -205,21 +206,21 @@ class Corrections:
             out.append((t.node, instances))
         return out
 
-    def _factors(self, node: Node, op: Extreme, domain: isl.Set, *, alone: bool = False) -> list[_Factor]:
+    def _factors(self, node: Node, op: Extreme, domain: isl.Set, *, alone: bool = False) -> list[Factor]:
         found = factors_of(self._values, node, op, domain, alone=alone)
         _require(bool(found))
         return found or []
 
-    def _of(self, node: Node) -> Location:
+    def of(self, node: Node) -> Location:
         return self._locations.of(node)
 
-    def _where(self, factors: Sequence[_Factor], domain: isl.Set, part: Callable[[_Factor], At]) -> Location:
+    def _where(self, factors: Sequence[Factor], domain: isl.Set, part: Callable[[Factor], At]) -> Location:
         """Where a part of the exponentials comes from, at all instances in `domain`."""
-        found = united([composed(f.instances, self._of(part(f))) for f in factors])
+        found = united([composed(f.instances, self.of(part(f))) for f in factors])
         _require(covers(found, domain) and is_single(found))
         return found
 
-    def _extremes(self, factors: Sequence[_Factor], op: Extreme, finite: bool) -> Location:
+    def extremes(self, factors: Sequence[Factor], op: Extreme, finite: bool) -> Location:
         """The values of which the shifts are the greatest, or the least. With `finite` the outermost finite number is too."""
         out: list[Location] = []
         for f in factors:
@@ -233,7 +234,7 @@ class Corrections:
                     rest = rest.subtract(t.path.domain())
                     continue
                 instances = t.path.apply_range(t.leaf)
-                of_term = self._of(t.node)
+                of_term = self.of(t.node)
                 _require(covers(of_term, instances.range()))
                 out.append(composed(f.instances.apply_range(instances), of_term))
             _require(rest.is_empty() or not finite)
@@ -243,7 +244,7 @@ class Corrections:
 class _View:
     """Statements of which each instance has the shift that an instance of `last` makes: exponentials are relative to that."""
 
-    def __init__(self, values: Values, last: Statement, factors: Sequence[_Factor], op: Extreme) -> None:
+    def __init__(self, values: Values, last: Statement, factors: Sequence[Factor], op: Extreme) -> None:
         self._values = values
         self._last = last
         self._factors = factors
@@ -298,9 +299,7 @@ class _View:
         return Load(self._values.new_name("source"), (), dtype_of(e))
 
 
-def factors_of(
-    values: Values, node: Node, op: Extreme, domain: isl.Set, *, alone: bool = False
-) -> list[_Factor] | None:
+def factors_of(values: Values, node: Node, op: Extreme, domain: isl.Set, *, alone: bool = False) -> list[Factor] | None:
     """The exponentials that the value has as a factor at the instances in `domain`, case by case; None if it has none in some
     case. With `alone` there must not be other factors.
     """
@@ -309,10 +308,10 @@ def factors_of(
     s, e = node.statement, node.expr
     form = exponential(e, op)
     if form is not None:
-        return [_Factor(node, form, domain.identity())]
+        return [Factor(node, form, domain.identity())]
     steps = values.steps(node)
     if steps is not None:
-        out: list[_Factor] = []
+        out: list[Factor] = []
         for n, m in steps:
             own = m.intersect_domain(domain)
             found = [] if own.is_empty() else factors_of(values, n, op, own.range(), alone=alone)
@@ -342,4 +341,4 @@ def _recurrence(s: Statement) -> Chain | None:
 
 def _require(condition: bool) -> None:
     if not condition:
-        raise _Unmet
+        raise Unmet

@@ -21,7 +21,7 @@ from tensorc_dsl.ir.arrays import Array
 from tensorc_dsl.ir.bind import bind
 from tensorc_dsl.ir.expr import Load, Var
 from tensorc_dsl.ir.print import format_buffer, format_expr
-from tensorc_dsl.ir.program import Block, Buffer, Program, Store
+from tensorc_dsl.ir.program import FINITE, Block, Buffer, Program, Store
 from tensorc_dsl.validate.code import Code, Statement
 from tensorc_dsl.validate.compare import Comparison, Obligation, Shortcut
 from tensorc_dsl.validate.corrected import Corrections
@@ -60,7 +60,8 @@ class Valid:
     """The scheduled program computes what the original does, whenever it runs and the assumptions hold."""
 
     assumes: tuple[str, ...] = ()
-    """The unproved laws of the reducers that a file declares, in words: that ``mine` is associative`."""
+    """The unproved laws of the reducers that a file declares, in words: that ``mine` is associative`; and what a schedule
+    says of its inputs."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,16 +100,18 @@ def validate(
         return _unproved(f"`{format_expr(e.expr)}` is not affine")
     except Exhausted:
         return _unproved("it takes more than the operations on integer sets that are allowed")
-    return Valid(assumptions(original))
+    said = ("the factors of exponentials are finite",) if (FINITE, True) in scheduled.annotations else ()
+    return Valid((*assumptions(original), *said))
 
 
 STEP_PIECES = 64
 """The pieces of a question up to which a step of a schedule is worth a proof. Lines of Harris's detector and pyramids have up
 to 32, tiles of a wave over time up to 48; with a thousand a refusal took a minute."""
 
-STEP_QUESTIONS = 1
+STEP_QUESTIONS = 2
 """The questions of a proof that a step of a schedule is worth, together: those of the steps in tests take less than half of
-one. Operations on the terms of chunks of counts take 7 µs each, and with the limit of other proofs a refusal took minutes."""
+one, but for folds of attention whose rows end at a mask, which take between one and two. Operations on the terms of chunks
+of counts take 7 µs each, and with the limit of other proofs a refusal took minutes."""
 
 
 def proves(original: Program, scheduled: Program) -> bool:

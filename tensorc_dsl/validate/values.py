@@ -143,11 +143,12 @@ class Values:
         """The nodes whose signatures are being made, and whether a signature contains itself."""
         self._kept: list[Node] = []
         self._views: dict[tuple[int, tuple[str, ...]], dict[Expr, Sources]] = {}
-        self._corrected = None if corrected is None else corrected(self)
+        self.corrections = None if corrected is None else corrected(self)
+        """What finds corrected sums; None where they are recurrences."""
 
     def corrected(self, node: At, kind: str) -> Sources | None:
         """The terms of a product that corrects a sum, with maps from its instances to theirs; None for other products."""
-        return None if self._corrected is None else self._corrected.terms(node, kind)
+        return None if self.corrections is None else self.corrections.terms(node, kind)
 
     def see(self, made: Statement, sources: Mapping[Expr, Sources]) -> None:
         """Let the loads `sources` of a statement that is not in the program have the values of other nodes."""

@@ -25,6 +25,8 @@ LOWEST = "-3.4028234663852886e+38"
 ONE = "online_sums: a sum of exponentials"
 TWO = "online_sums: two sums through a stage"
 LEAST = "online_sums: a minimum, with differences reversed"
+MASK = "online_sums: parts behind a mask"
+SAID = "online_sums: factors that are said to be finite"
 OLD, NEW = f"max(m_run[vp - 1, vi], {LOWEST})", f"max(m_run[vp, vi], {LOWEST})"
 
 FAULTS: Mapping[str, tuple[str, str, str]] = {
@@ -53,6 +55,16 @@ FAULTS: Mapping[str, tuple[str, str, str]] = {
     "values of another part": (TWO, "V[vp * 3 + vn, vc]", "V[vn, vc]"),
     "a maximum in the place of a minimum": (LEAST, "min(m_run[vp - 1, vi], m_part", "max(m_run[vp - 1, vi], m_part"),
     "the least finite number as the start of a minimum": (LEAST, "3.4028234663852886e+38", LOWEST),
+    "a row that ends a part early": (MASK, "where p_5 <= (i_10 + 2) / 4", "where p_5 <= (i_10 + 1) / 4"),
+    "a sum that ends a part early": (MASK, "where p_1 <= (i_6 + 2) / 4", "where p_1 <= (i_6 + 1) / 4"),
+    "a result that ends a part early": (SAID, "where p_3 <= (i_8 + 2) / 4", "where p_3 <= (i_8 + 1) / 4"),
+    "a result of the part before the last": (SAID, "U_run[(vi + 2) / 4, vi, vc]", "U_run[(vi + 1) / 4, vi, vc]"),
+    "a sum of the first part": (MASK, "s_run[(vi + 2) / 4, vi]", "s_run[0, vi]"),
+    "a maximum of the part before the last": (MASK, "m[vi] = m_run[(vi + 2) / 4, vi]", "m[vi] = m_run[(vi + 1) / 4, vi]"),
+    "an old maximum of the part itself": (MASK, "m_run[min(vp - 1, (vi + 2) / 4), vi]", "m_run[min(vp, (vi + 2) / 4), vi]"),
+    "values behind another mask": (SAID, "x[vi, vj] = W[vi, vj] if vj <= vi + 2", "x[vi, vj] = W[vi, vj] if vj <= vi + 3"),
+    "a mask that is a finite number": (SAID, "if vj <= vi + 2 else -inf", "if vj <= vi + 2 else -1e30"),
+    "factors of which nothing is said": (SAID, ' @("finite", true)', ""),
 }  # fmt: skip
 
 
@@ -115,9 +127,35 @@ def test_a_mask_is_part_of_the_values_and_not_of_the_terms() -> None:
         assert not proves(before, parse_program(Source("faulty", text.replace(right, wrong))))
 
 
+def test_a_row_without_a_term_keeps_those_behind_the_mask() -> None:
+    """There the maximum is -inf, and each term NaN: with a step for each row the proof needs a term that is not masked."""
+    text = (
+        format_program(before_program(CASES[MASK])).replace("vj <= vi + 2", "vj <= vi - 2").replace("vi + 2", "vi - 2")
+    )
+    before = parse_program(Source("empty", text.replace(" if vj <= vi - 2 else 0.0)", ")")))
+    result = apply(before, "online_sums", BlockRef("m"), 4, finite=True).program
+    assert "where" not in format_program(result) and proves(before, result)
+
+
 def _results(p: Program, rows: np.ndarray) -> np.ndarray:
     with np.errstate(all="ignore"):
         return interpret(p, {"X": rows})["Y"]
+
+
+@pytest.mark.parametrize("name", [MASK, SAID])
+def test_a_masked_row_is_as_in_the_compute(name: str) -> None:
+    """Values behind the mask may be anything, and factors there, too, if the sum has the condition."""
+    before, after = before_program(CASES[name]), parse_program(Source("after", CASES[name].expected))
+    rng = np.random.default_rng(0)
+    values = np.array([-np.inf, -3e38, -200.0, 90.0, 0.0, 1.0, np.inf, np.nan], np.float32)
+    for _ in range(8):
+        w = rng.choice(values, (7, 13), p=[0.2, 0.1, 0.2, 0.2, 0.1, 0.16, 0.02, 0.02]).astype(np.float32)
+        v = rng.standard_normal((13, 2)).astype(np.float32)
+        if name == MASK:
+            v[9:] = np.nan
+        with np.errstate(all="ignore"):
+            one, other = (interpret(p, {"W": w, "V": v})["O"] for p in (before, after))
+        np.testing.assert_allclose(other, one, rtol=1e-5)
 
 
 @pytest.mark.parametrize("name", [ONE, "online_sums: steps that are no whole parts"])

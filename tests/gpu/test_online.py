@@ -41,6 +41,14 @@ space rows for cuda {
     limits
 }
 
+space finite_rows for cuda {
+    auto_inline
+    tensor_online(held=few, finite=true, chance=100)
+    auto_bind
+    bind_single
+    limits
+}
+
 space tensor_rows for cuda {
     auto_inline
     tensor_online(held=few, chance=100)
@@ -72,6 +80,16 @@ compute causal(Q: T[M, D], K: T[N, D], V: T[N, E]; T: dtype = f16, after: int = 
     let e[i, j] = T(exp((W[i, j] - m[i]) * rsqrt(f32(D))))
     let s[i] = sum[j] f32(e[i, j])
     let U[i, c] = sum[j] f32(e[i, j]) * f32(V[j, c])
+    O[i, c] = U[i, c] / s[i]
+}
+
+compute masked(Q: f32[M, D], K: f32[N, D], V: f32[N, E]) -> O: f32[M, E] {
+    let S[i, j] = sum[d] Q[i, d] * K[j, d]
+    let W[i, j] = S[i, j] if j <= i else -inf
+    let m[i] = max[j] W[i, j]
+    let e[i, j] = exp((W[i, j] - m[i]) * rsqrt(f32(D)))
+    let s[i] = sum[j] (e[i, j] if j <= i else 0.0)
+    let U[i, c] = sum[j] (e[i, j] * V[j, c] if j <= i else 0.0)
     O[i, c] = U[i, c] / s[i]
 }
 """

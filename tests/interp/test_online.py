@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import numpy as np
@@ -9,6 +10,8 @@ import pytest
 
 import tensorc_dsl as td
 from tensorc_dsl.api.tasks import Task
+from tensorc_dsl.ir.print import format_program
+from tensorc_dsl.lower.lower import COMMON, lower_until
 from tensorc_dsl.reference.evaluate import shape_of
 from tensorc_dsl.trace.handlers import condition
 from tests.gpu.kernels import whole
@@ -28,6 +31,16 @@ space rows for llvm {
     online_rows(terms=[3, 16], rows=[1, 4], packed=25, held=1000000000, chance=100)
     add_rfactor
     parallelize_vectorize_unroll
+}
+
+compute masked(Q: f32[M, D], K: f32[N, D], V: f32[N, E]) -> O: f32[M, E] {
+    let S[i, j] = sum[d] Q[i, d] * K[j, d]
+    let W[i, j] = S[i, j] if j <= i else -inf
+    let m[i] = max[j] W[i, j]
+    let e[i, j] = exp((W[i, j] - m[i]) * rsqrt(f32(D)))
+    let s[i] = sum[j] e[i, j]
+    let U[i, c] = sum[j] (e[i, j] * V[j, c] if j <= i else 0.0)
+    O[i, c] = U[i, c] / s[i]
 }
 
 schedule pieces for softmax { online_loop(online_sums(m, 8), 2) }
@@ -54,6 +67,24 @@ def test_attention_goes_piece_by_piece(size: str, tmp_path: Path) -> None:
         assert "online_sums(" in trace.text
         assert proof_fault(t.program, trace.program) == ""
         np.testing.assert_allclose(t.replay(trace)(q, k, v), want, rtol=2e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("keys", [176, 181])
+def test_steps_behind_a_mask_are_skipped(keys: int, tmp_path: Path) -> None:
+    """The sums say what they are of, so values behind the mask may be infinite."""
+    t = task(tmp_path, f"masked(M=163, N={keys}, D=4, E=8) with rows")
+    trace = whole(t.drawn_from(condition(t.model, {"inline": False, "length": 16})).sample(0))
+    assert "where" in format_program(trace.program) and proof_fault(t.program, trace.program) == ""
+    steps = re.search(r"for p in \S+ \.\. (.*) \{", lower_until(trace.program, COMMON, "bounds"))
+    assert steps and "i_10_0" in steps[1]
+    rng = np.random.default_rng(0)
+    q, k, v = (rng.standard_normal(shape_of(p), np.float32) for p in t.program.inputs)
+    v[163:] = np.inf
+    scores = q @ k.T / 2
+    scores[np.triu_indices(163, 1, keys)] = -np.inf
+    weights = np.exp(scores - scores.max(-1, keepdims=True))
+    want = weights[:, :163] @ v[:163] / weights.sum(-1, keepdims=True)
+    np.testing.assert_allclose(t.replay(trace)(q, k, v), want, rtol=2e-4, atol=1e-5)
 
 
 def test_softmax_reads_a_row_twice(tmp_path: Path) -> None:

@@ -151,6 +151,28 @@ def test_what_is_masked_has_no_error_that_counts(mask: str) -> None:
     assert (np.abs(-s.max(1) - y["B"]) <= tol["B"]).all()
 
 
+@pytest.mark.parametrize("scaled", ["* rsqrt(f32(N))", "* Z[i]", "/ Z[i]", "* -Z[i] * -1.0"])
+def test_a_scaled_mask_of_infinity_has_no_error(scaled: str) -> None:
+    """The scale is rounded, and the infinity is not: the exponential is 0, and those beside it have small errors."""
+    text = f"""compute f(X: f32[M, N], S: f32[M]) -> Y: f32[M, N] {{
+        let Z[i] = S[i] * 0.3
+        let s[i, j] = X[i, j] * 0.3 if j <= i else -inf
+        let m[i] = max[j] s[i, j]
+        let e[i, j] = exp((s[i, j] - m[i]) {scaled})
+        let z[i] = sum[j] e[i, j]
+        Y[i, j] = e[i, j] / z[i]
+    }}"""
+    p = build(text, M=3, N=5)
+    _, y, tol = setup(p, {**make_inputs(p, 1), "S": np.ones(3, np.float32)})
+    assert (tol["Y"] < 1e-5).all() and (y["Y"][0] == [1, 0, 0, 0, 0]).all()
+    if "Z" not in scaled:
+        return
+    # A scale that may be 0 within its error makes NaN of an infinity.
+    q = build(text.replace("S[i] * 0.3", "S[i] * 0.3 - 0.3"), M=3, N=5)
+    _, _, tol = setup(q, {**make_inputs(q, 1), "S": np.ones(3, np.float32)})
+    assert not (tol["Y"][:2] < 1).any()
+
+
 def test_an_error_counts_where_it_may_decide() -> None:
     """A value that may be the greatest within its error gives its error to the result."""
     text = """compute f(X: f32[M], Y: f32[M]) -> A: f32[M], B: f32 {

@@ -6,7 +6,17 @@ from dataclasses import replace
 
 from tensorc_dsl.ir.look_back import LOOK_BACK
 from tensorc_dsl.ir.pipelines import ASYNC, ORDER, REGISTERS, ROLES, STAGES
-from tensorc_dsl.ir.program import ATOMIC, INTRINSIC, PERSISTENT, SCATTER, Annotation, Block, Program, replace_stmt
+from tensorc_dsl.ir.program import (
+    ATOMIC,
+    FINITE,
+    INTRINSIC,
+    PERSISTENT,
+    SCATTER,
+    Annotation,
+    Block,
+    Program,
+    replace_stmt,
+)
 from tensorc_dsl.ir.reductions import REDUCER
 from tensorc_dsl.ir.streams import STREAM, stream_problem
 from tensorc_dsl.schedule.places import NO_BLOCK, NO_LOOP, the_block, the_loop
@@ -103,4 +113,7 @@ def annotate(
             refuse_reserved(program, b, key)
             return Rewrite(replace_stmt(program, b.name, (replace(b, annotations=put(b.annotations)),)), None)
         case None:
+            if key == FINITE:
+                repair = f"`online_sums(…, {FINITE}=true)`"
+                raise RESERVED(program, key=key, what="what a schedule says of factors of exponentials", repair=repair)
             return Rewrite(replace(program, annotations=put(program.annotations)), None)

@@ -9,8 +9,8 @@ from tensorc_dsl.affine.inverse import instances_writing
 from tensorc_dsl.affine.once import OUT_OF_ORDER, runs_in_order
 from tensorc_dsl.affine.regions import Region, inner_ranges, required_region
 from tensorc_dsl.affine.sets import bindings, loop_conditions
-from tensorc_dsl.affine.simplify import extent_ranges
-from tensorc_dsl.ir.expr import ZERO, Expr, constant, free_vars, index, substitute
+from tensorc_dsl.affine.simplify import extent_ranges, simplify_where
+from tensorc_dsl.ir.expr import ZERO, Expr, Var, constant, free_vars, index, substitute
 from tensorc_dsl.ir.program import (
     Block,
     Buffer,
@@ -125,9 +125,10 @@ def compute_at(
         Y[…] += P[t*2 + i + r]              for i in 2, r in 3: Y[…] += P[t*2 + i + r]
 
     If the boxes of two iterations overlap, the overlap is computed twice. If a box leaves the domain of the block, a
-    condition guards it. The buffer becomes private to an iteration of the loop (scope "local"). A scan runs all of its steps
-    there, for the columns that are read; its steps must read no other columns. With `multiples`, one for each dimension of
-    the buffer, known extents of the box are rounded up to these numbers, so that tiles of instructions are whole.
+    condition guards it; conditions that the block has move with it. The buffer becomes private to an iteration of the loop
+    (scope "local"). A scan runs all of its steps there, for the columns that are read; its steps must read no other columns.
+    With `multiples`, one for each dimension of the buffer, known extents of the box are rounded up to these numbers, so that
+    tiles of instructions are whole.
 
     The place may also be one of the words that `sample_compute_location` draws: "root" leaves the block in its place,
     "inline" does the same as `compute_inline`.
@@ -175,6 +176,10 @@ def compute_at(
     moved = nest_over(nest[1], box, around, used_names(rest))
     new = nest_of(moved, around)
     if not instances_within(new, nest):
+        # What ran under a condition runs under it here.
+        moved = _with_block(moved, _guarded(new, nest))
+        new = nest_of(moved, around)
+    if not instances_within(new, nest):
         raise beyond(program, nest, at.var)
 
     def ran_there(shared: tuple[str, ...], _: str) -> bool:
@@ -205,6 +210,20 @@ def compute_at(
     if buffer.scope == "global":
         result = replace_buffer(result, buffer.name, (replace(buffer, scope="local"),))
     return Rewrite(result, None)
+
+
+def _with_block(stmt: Stmt, block: Block) -> Stmt:
+    """The nest with another block."""
+    return replace(stmt, body=(_with_block(stmt.body[0], block),)) if isinstance(stmt, For) else block
+
+
+def _guarded(new: Nest, old: Nest) -> Block:
+    """The block of `new` with the conditions of `old` that can be stated over iterators."""
+    block = new[1]
+    loops = {it.binding.name: n for n, it in enumerate(old[1].iters) if isinstance(it.binding, Var)}
+    own = {x: block.iters[n].binding for x, n in loops.items()}
+    kept = [substitute(c, own) for c in old[1].where if free_vars(c) <= own.keys()]
+    return replace(block, where=(*block.where, *simplify_where(kept, extent_ranges(new[0]))))
 
 
 def _rounded(program: Program, b: Block, buffer: Buffer, region: Region, multiples: tuple[int, ...]) -> Region:

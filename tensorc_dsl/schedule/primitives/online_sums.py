@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 
 from tensorc_dsl.affine.conditions import TRUE
+from tensorc_dsl.affine.form import Ranges
 from tensorc_dsl.affine.shifts import Exponential, Extreme, outermost_finite
-from tensorc_dsl.affine.simplify import bounds, extent_ranges, simplify
+from tensorc_dsl.affine.simplify import bounds, extent_ranges, iter_ranges, simplify
 from tensorc_dsl.ir.dtypes import DType
 from tensorc_dsl.ir.expr import (
     ONE,
+    ZERO,
     Binary,
     Cast,
     Compare,
@@ -31,6 +33,7 @@ from tensorc_dsl.ir.expr import (
 from tensorc_dsl.ir.node import replace
 from tensorc_dsl.ir.print import format_expr
 from tensorc_dsl.ir.program import (
+    FINITE,
     Block,
     Buffer,
     For,
@@ -44,6 +47,8 @@ from tensorc_dsl.ir.program import (
     used_names,
 )
 from tensorc_dsl.ir.reductions import combine, identity
+from tensorc_dsl.schedule.circular import computes_the_same
+from tensorc_dsl.schedule.masked import adds_nothing_behind, last_term
 from tensorc_dsl.schedule.motion import is_param, readers, top_statement
 from tensorc_dsl.schedule.nests import stem
 from tensorc_dsl.schedule.places import NO_BLOCK, the_block
@@ -71,7 +76,7 @@ def NO_LENGTH(*focus: str, block: str, extent: str, length: int, repair: str) ->
 
 
 @primitive(NO_BLOCK, NO_SUMS, NO_LENGTH)
-def online_sums(program: Program, block: BlockRef, length: int) -> Rewrite[tuple[BlockRef, ...]]:
+def online_sums(program: Program, block: BlockRef, length: int, finite: bool = False) -> Rewrite[tuple[BlockRef, ...]]:
     """Sums of exponentials relative to the maximum `block` are made part by part, relative to the maximum so far.
 
     for j: m = max(m, x[j])        ->   for p, j: m_part[p] = max(m_part[p], x[p*length + j])
@@ -84,6 +89,12 @@ def online_sums(program: Program, block: BlockRef, length: int) -> Rewrite[tuple
     are read once. The result are the scans, that of the maximum first. All sums over its terms are changed whose terms are an
     exponential `exp((x[j] - m) * c)` times other factors, also through stages that map elements; other readers of a stage
     or of the maximum read it as before. With a `min` the differences are reversed or `c` is negative.
+
+    Parts in which a mask leaves nothing of a row are skipped: if each `x` behind a condition `j <= f(i)` is -inf, the scans
+    of row `i` end with the part of its last term, so loops end where no row has terms. It is done if the result is proved
+    to be the same, and each sum adds nothing there: its terms are exponentials alone, or stand under that condition.
+    Others, `exp(-inf - m) * v`, are 0 if `v` is finite, and NaN if not. With `finite` the author says that each `v` is, and
+    the program has it as an annotation, so `verify` names it.
 
     Where the maximum so far is infinite, the shift is the least finite number: rows of -inf give NaN as before.
     The law is exp(p) * exp(q) = exp(p + q); floats count as real numbers.
@@ -109,7 +120,21 @@ def online_sums(program: Program, block: BlockRef, length: int) -> Rewrite[tuple
             "take this step before others change the sums, or stage the values that both read",
         )
     _require_parts(program, peak, length)
-    return _Change(program, peak, op, relative, length).result()
+    whole = _Change(program, peak, op, relative, length).result()
+    if any(s.mask for s in relative.sums) and not computes_the_same(program, whole.program):
+        raise refuse(
+            "a sum has a condition, and it is not proved that the terms of the maximum are infinite where that fails",
+            "let the maximum and the sum read values that the same condition makes infinite, in rows with a term",
+        )
+    last = last_term(program, peak, op)
+    exact = last is not None and all(adds_nothing_behind(last, peak, relative, s) for s in relative.sums)
+    if last is None or not (exact or finite):
+        return whole
+    ended = _Change(program, peak, op, relative, length, last).result()
+    if not exact:
+        noted = tuple(sorted({**dict(program.annotations), FINITE: True}.items()))
+        ended = Rewrite(replace(ended.program, annotations=noted), ended.results)
+    return ended if computes_the_same(program, ended.program) else whole
 
 
 def _require_parts(program: Program, peak: Reduction, length: int) -> None:
@@ -130,7 +155,16 @@ def _require_parts(program: Program, peak: Reduction, length: int) -> None:
 class _Change:
     """The new nests and buffers. Where a buffer has a value for each part, its first dimension counts the parts."""
 
-    def __init__(self, program: Program, peak: Reduction, op: Extreme, relative: Relative, length: int) -> None:
+    def __init__(
+        self,
+        program: Program,
+        peak: Reduction,
+        op: Extreme,
+        relative: Relative,
+        length: int,
+        last_term: Expr | None = None,
+    ) -> None:
+        """With `last_term`, over the iterators of the maximum, the scans of a row end with the part that has it."""
         self._program, self._peak, self._relative = program, peak, relative
         self._used = used_names(program)
         self._buffers: list[Buffer] = []
@@ -139,7 +173,10 @@ class _Change:
         self._p, n = Var(fresh("vp", taken)), Var(fresh("vn", taken))
         self._length, extent = index(length), peak.counts.extent
         self._count = simplify(ceildiv(extent, self._length), {})
-        self._last = simplify(sub(self._count, ONE), {})
+        ranges = iter_ranges(peak.spatial)
+        whole = simplify(sub(self._count, ONE), {})
+        self._last = whole if last_term is None else _limited(floordiv(last_term, self._length), whole, ranges)
+        self._ends = last_term is not None
         self._here = add(mul(self._p, self._length), n)
         self._steps = Iter(n.name, IterKind.REDUCE, self._length, n)
         self._ranges = extent_ranges((For(self._p.name, self._count, ()), For(n.name, self._length, ())))
@@ -177,13 +214,22 @@ class _Change:
         peak, row, p = self._peak, self._peak.target.indices, self._p
         part = self._made("part", peak)
         yield self._in_parts(peak, part, peak.term)
-        yield self._scan(peak, self._run, part, lambda old: combine(peak.fold, old, _read(part, p, *row)))
+        yield self._scan(peak, row, self._run, part, lambda old: combine(peak.fold, old, _read(part, p, *row)))
         yield self._whole(peak, _read(self._run, self._last, *row))
+        before = self._shift(sub(p, ONE), row)
+        if self._ends:
+            # A part reads the maximum before from here, so that one place is enough for the maximum so far.
+            old = self._made("old", peak)
+            start = identity(peak.fold, old.dtype)
+            value = Select(Compare("<", p, ONE), start, self._so_far(sub(p, ONE), row))
+            yield self._nest(old, (self._parts(IterKind.SPATIAL), *peak.spatial), (p, *row), value)
+            before = combine(peak.fold, _read(old, p, *row), self._outside)
         for form, step, last in self._factors:
-            factor = form.of(self._shift(sub(p, ONE), row), self._shift(p, row))
+            factor = form.of(before, self._shift(p, row))
             value = Select(Compare("<", p, ONE), Const(1.0, step.dtype), factor)
             yield self._nest(step, (self._parts(IterKind.SPATIAL), *peak.spatial), (p, *row), value)
-            yield self._nest(last, peak.spatial, row, form.of(self._shift(self._last, row), peak.target))
+            so_far = combine(peak.fold, _read(self._run, self._last_of(row), *row), self._outside)
+            yield self._nest(last, peak.spatial, row, form.of(so_far, peak.target))
 
     def _sum(self, s: Sum, run: Buffer) -> Iterator[Stmt]:
         """A sum in parts, the corrected sum so far, and the whole one."""
@@ -193,9 +239,9 @@ class _Change:
         changed, rest = (_in_type(x, run.dtype) for x in (_read(step, p, *s.row), _read(last, *s.row)))
         yield self._in_parts(s, part, self._relative_to_run(s.term, s.sources))
         yield self._scan(
-            s, run, part, lambda old: Binary("+", Binary("*", old, changed), _read(part, p, *at))
+            s, s.row, run, part, lambda old: Binary("+", Binary("*", old, changed), _read(part, p, *at))
         )  # fmt: skip
-        yield self._whole(s, Binary("*", _read(run, self._last, *at), rest))
+        yield self._whole(s, Binary("*", _read(run, self._last_of(s.row), *at), rest))
 
     def _stage(self, s: Stage) -> Stmt:
         """A stage relative to the maximum so far."""
@@ -215,7 +261,11 @@ class _Change:
 
     def _shift(self, part: Expr, row: tuple[Expr, ...]) -> Expr:
         """The maximum so far where it is finite, or at least not the infinity that it starts from."""
-        return combine(self._peak.fold, _read(self._run, part, *row), self._outside)
+        return combine(self._peak.fold, self._so_far(part, row), self._outside)
+
+    def _so_far(self, part: Expr, row: tuple[Expr, ...]) -> Load:
+        """The maximum of all parts up to this one. Behind the last part of a row it is that of the last."""
+        return _read(self._run, Binary("min", part, self._last_of(row)) if self._ends else part, *row)
 
     def _parts(self, kind: IterKind) -> Iter:
         return Iter(self._p.name, kind, self._count, self._p)
@@ -229,10 +279,20 @@ class _Change:
         iters = (self._parts(IterKind.SPATIAL), *n.spatial, self._steps)
         return self._nest(part, iters, at, combine(n.fold, _read(part, *at), value), start)
 
-    def _scan(self, n: Reduction, run: Buffer, part: Buffer, step: Callable[[Expr], Expr]) -> Stmt:
+    def _last_of(self, row: tuple[Expr, ...]) -> Expr:
+        """The number of the last part of a row."""
+        return substitute(self._last, self._peak.by_target(row))
+
+    def _until(self, row: tuple[Expr, ...]) -> Expr | None:
+        """The condition for a part of a row not to be skipped; None if none is."""
+        return Compare("<=", self._p, self._last_of(row)) if self._ends else None
+
+    def _scan(
+        self, n: Reduction, row: tuple[Expr, ...], run: Buffer, part: Buffer, step: Callable[[Expr], Expr]
+    ) -> Stmt:
         at, p = n.target.indices, self._p
         value = Select(Compare("<", p, ONE), _read(part, p, *at), step(_read(run, sub(p, ONE), *at)))
-        return self._nest(run, (self._parts(IterKind.SCAN), *n.spatial), (p, *at), value)
+        return self._nest(run, (self._parts(IterKind.SCAN), *n.spatial), (p, *at), value, where=self._until(row))
 
     def _whole(self, n: Reduction, value: Expr) -> Stmt:
         """The block of the reduction, which keeps its name and stores this value."""
@@ -251,13 +311,21 @@ class _Change:
         return made
 
     def _nest(
-        self, made: Buffer, iters: Sequence[Iter], at: tuple[Expr, ...], value: Expr, start: Expr | None = None
+        self,
+        made: Buffer,
+        iters: Sequence[Iter],
+        at: tuple[Expr, ...],
+        value: Expr,
+        start: Expr | None = None,
+        where: Expr | None = None,
     ) -> Stmt:
-        """New loops over the iterators, around a block that stores the value."""
+        """New loops over the iterators, around a block that stores the value where a condition over them holds."""
         loops = [For(fresh(stem(it.name, k), self._used), it.extent, ()) for k, it in enumerate(iters)]
         bound = tuple(replace(it, binding=Var(x.var)) for it, x in zip(iters, loops, strict=True))
         body = (Store(made.name, at, value),)
-        stmt: Stmt = Block(made.name, bound, body, () if start is None else (Store(made.name, at, start),))
+        inits = () if start is None else (Store(made.name, at, start),)
+        guards = () if where is None else (substitute(where, {it.name: it.binding for it in bound}),)
+        stmt: Stmt = Block(made.name, bound, body, inits, where=guards)
         for loop in reversed(loops):
             stmt = replace(loop, body=(stmt,))
         return stmt
@@ -265,6 +333,16 @@ class _Change:
     def _put(self, program: Program, n: Nest, *stmts: Stmt) -> Program:
         """The program with other statements in the place of a nest."""
         return replace_stmt(program, n.loops[0].var if n.loops else n.block.name, stmts)
+
+
+def _limited(part: Expr, last: Expr, ranges: Ranges) -> Expr:
+    """The part, or the first or the last one if it may lie before or behind."""
+    low, high = bounds(part, ranges)
+    if low is None or low < 0:
+        part = Binary("max", part, ZERO)
+    most = constant(last)
+    inside = high is not None and most is not None and high <= most
+    return simplify(part if inside else Binary("min", part, last), ranges)
 
 
 def _read(b: Buffer, *indices: Expr) -> Load:

@@ -34,7 +34,7 @@ from tensorc_dsl.backend.cuda.lower.structure import Storage, phases
 from tensorc_dsl.backend.cuda.lower.swizzles import with_swizzles
 from tensorc_dsl.backend.cuda.lower.text import format_device
 from tensorc_dsl.backend.cuda.lower.tma_stores import with_tma_stores
-from tensorc_dsl.backend.cuda.lower.uniform import with_uniform_ends
+from tensorc_dsl.backend.cuda.lower.uniform import loops_around, with_uniform_ends
 from tensorc_dsl.backend.cuda.lower.versions import with_choices
 from tensorc_dsl.backend.llvm.lower.passes import max_step
 from tensorc_dsl.ir.expr import constant
@@ -42,8 +42,8 @@ from tensorc_dsl.ir.program import Block, Buffer, Program, Stmt, walk
 from tensorc_dsl.ir.target import Target
 from tensorc_dsl.lower.flat import LowerError, Param, store_loads, stores
 from tensorc_dsl.lower.lower import COMMON
-from tensorc_dsl.lower.narrow import Known, known_of
 from tensorc_dsl.lower.passes import Unit, format_unit
+from tensorc_dsl.lower.plans import Known, known_of
 from tensorc_dsl.lower.storage import flatten_params, homes, place, shape_of
 
 OLDEST = "sm_80"
@@ -204,7 +204,9 @@ def _place(n: Nest) -> Nest:
 
 
 def _ends(n: Nest) -> Nest:
-    known = replace(_known(n), homes=homes(n.unit.program))
+    # What a shuffle brings is stored where it is read, in each iteration of the loops around both.
+    brought = {b.name for b in n.local} - {b.name for b in n.unit.program.buffers}
+    known = replace(_known(n), homes={**homes(n.unit.program), **loops_around(n.unit.loops, brought)})
     return replace(n, unit=replace(n.unit, flat=with_uniform_ends(n.unit.loops, known, n.axes)))
 
 

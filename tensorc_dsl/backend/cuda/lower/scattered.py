@@ -21,7 +21,8 @@ from tensorc_dsl.backend.cuda.lower.kernels import (
     launch_ranges,
 )
 from tensorc_dsl.lower.flat import Flat
-from tensorc_dsl.lower.narrow import Known, narrow
+from tensorc_dsl.lower.narrow import narrow
+from tensorc_dsl.lower.plans import Known
 from tensorc_dsl.lower.ranges import span
 from tensorc_dsl.lower.scatter import scatter
 

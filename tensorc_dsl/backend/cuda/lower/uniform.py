@@ -5,20 +5,38 @@ What such a loop copies to shared memory for an iteration is stored in a buffer 
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import replace
 
 from tensorc_dsl.affine.form import Ranges
 from tensorc_dsl.backend.cuda.lower.axes import Axes
 from tensorc_dsl.ir.expr import constant
 from tensorc_dsl.ir.program import LoopKind, Store
-from tensorc_dsl.lower.flat import Flat, Loop, inside
-from tensorc_dsl.lower.narrow import Known, ended
+from tensorc_dsl.lower.ends import ended
+from tensorc_dsl.lower.flat import Flat, Loop, buffers_of, inside
+from tensorc_dsl.lower.plans import Known
 from tensorc_dsl.lower.ranges import within
 
 
 def with_uniform_ends(body: tuple[Flat, ...], known: Known, axes: Axes) -> tuple[Flat, ...]:
     """The same results, with loops around bound ones that end where no thread of a block has work left."""
     return tuple(_ended(s, known, axes, {}, {}) for s in body)
+
+
+def loops_around(body: tuple[Flat, ...], names: Collection[str]) -> dict[str, frozenset[str]]:
+    """For each of the buffers the loops around all accesses to it."""
+    out: dict[str, frozenset[str]] = {}
+
+    def visit(body: tuple[Flat, ...], around: frozenset[str]) -> None:
+        for s in body:
+            if isinstance(s, Store):
+                for name in buffers_of(s).intersection(names):
+                    out[name] = out.get(name, around) & around
+            else:
+                visit(s.body, around | {s.var} if isinstance(s, Loop) else around)
+
+    visit(body, frozenset())
+    return out
 
 
 def _ended(s: Flat, known: Known, axes: Axes, ranges: Ranges, threads: Ranges) -> Flat:
