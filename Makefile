@@ -199,7 +199,7 @@ suite: $(VENV)/.dev ## Random schedules of TVM's operators at their published si
 	$(BIN)/python -m bench.suite --seed $(SEED) --samples $(SAMPLES) --threads $(THREADS) --ops "$(OPS)"
 
 # The tests that draw schedules, by GPU_DRAWS.
-GPU_TESTS := $(patsubst %,tests/gpu/test_%.py,operators rows barriers tensor_cores tensor_types epilogues swizzles split stream_k online hopper)
+GPU_TESTS := $(patsubst %,tests/gpu/test_%.py,operators rows barriers tensor_cores tensor_types epilogues swizzles split stream_k online tensor_rows hopper)
 
 .PHONY: gpu
 gpu: $(VENV)/.dev ## Random schedules of all operators for GPUs: PTX is made, and they are emulated (DRAWS=20)

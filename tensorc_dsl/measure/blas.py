@@ -7,7 +7,7 @@ import os
 import sys
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
-from functools import cache
+from functools import cache, lru_cache
 from pathlib import Path
 
 _Control = tuple[Callable[[], int], Callable[[int], None]]
@@ -48,7 +48,16 @@ def use_blas_threads(count: int) -> None:
 
 
 def _controls() -> dict[str, _Control]:
-    """For each OpenBLAS in this process now, by its path, the functions that get and set its number of threads."""
+    """For each OpenBLAS in this process now, by its path, the functions that get and set its number of threads.
+
+    Both libraries are loaded by an import, after which there is another module. So `/proc` is read once for each number of
+    modules: a search asks several times a batch, and the list has a line for each part of each kernel too.
+    """
+    return _mapped(len(sys.modules))
+
+
+@lru_cache(maxsize=1)
+def _mapped(_modules: int) -> dict[str, _Control]:
     if sys.platform != "linux":
         return {}
     try:

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from pathlib import Path
+from functools import lru_cache
 
 import pytest
 
 import tensorc_dsl as td
 from tensorc_dsl.api.tasks import Task
+from tensorc_dsl.backend.cuda.lower.kernels import DeviceProgram
 from tensorc_dsl.backend.cuda.lower.lower import lower_device
 from tensorc_dsl.backend.cuda.sass import registers_of, tool
+from tensorc_dsl.ir.memo import by_identity
+from tensorc_dsl.ir.program import Program
 from tensorc_dsl.measure.emulation import Emulated
 from tensorc_dsl.trace.distribution import Decision
 from tensorc_dsl.trace.handlers import condition
@@ -105,24 +108,38 @@ CASES = {
     "tensor cores, a query alone": "half(B=1, H=1, M=1, N=48, D=16, E=5) with tensor_rows",
     "tensor cores, a mask": "causal(M=64, N=64, D=16, E=16) with tensor_rows",
 }
-FEW = [case for case in CASES if case not in ("a query alone", "tensor cores, bf16", "tensor cores, a query alone")]
+FEW = [
+    case
+    for case in CASES
+    if case not in ("a query alone", "tensor cores", "tensor cores, bf16", "tensor cores, a query alone")
+]
 """In tests; `make gpu DRAWS=20` has all cases, and more schedules of each."""
 
 
-def task(folder: Path, text: str) -> Task:
-    file = folder / "t.tsched"
-    file.write_text(f"{RULES}\ntask t = {text}\n")
-    return td.load(file)["t"]
+@lru_cache(maxsize=8)
+def task(text: str) -> Task:
+    """The task of a compute and a space of `RULES`, which several tests look at."""
+    return td.loads(f"{RULES}\ntask t = {text}\n")["t"]
 
 
 def online(t: Task, seed: int, **decisions: Decision) -> Trace:
-    trace = whole(t.drawn_from(condition(t.model, {"inline": False, **decisions})).sample(seed))
+    return _drawn(t, seed, tuple(decisions.items()))
+
+
+@lru_cache(maxsize=8)
+def _drawn(t: Task, seed: int, decisions: tuple[tuple[str, Decision], ...]) -> Trace:
+    trace = whole(t.drawn_from(condition(t.model, {"inline": False, **dict(decisions)})).sample(seed))
     assert "online_sums(" in trace.text
     return trace
 
 
+@by_identity(8)
+def kernels_of(program: Program) -> DeviceProgram:
+    return lower_device(program)
+
+
 def check_kernel(t: Task, trace: Trace, products: int) -> Emulated:
-    kernels = lower_device(trace.program)
+    kernels = kernels_of(trace.program)
     assert len(kernels.kernels) == 1 and not kernels.scratch
     code = ptx(kernels, "sm_80")
     assert code.count("mma.sync") >= products and ".local" not in code
@@ -134,8 +151,8 @@ def check_kernel(t: Task, trace: Trace, products: int) -> Emulated:
 
 
 @pytest.mark.parametrize("case", CASES if DRAWS > 1 else FEW)
-def test_rows_are_one_kernel(case: str, tmp_path: Path) -> None:
-    t = task(tmp_path, CASES[case])
+def test_rows_are_one_kernel(case: str) -> None:
+    t = task(CASES[case])
     for seed in range(DRAWS):
         trace = online(t, seed, **({"scores": "shared"} if "tensor" in case else {}))
         check_kernel(t, trace, 4 if "tensor" in case else 0)
@@ -149,19 +166,19 @@ def test_rows_are_one_kernel(case: str, tmp_path: Path) -> None:
         ("half(B=1, H=1, M=16, N=4096, D=64, E=64) with tensor_core", 4),
     ],
 )
-def test_long_rows_are_one_kernel_by_default(text: str, products: int, tmp_path: Path) -> None:
-    t = task(tmp_path, text)
+def test_long_rows_are_one_kernel_by_default(text: str, products: int) -> None:
+    t = task(text)
     name = "tensor_online" if products else "online"
     trace = online(t, 0, **{name: True})
     check_kernel(t, trace, products)
     assert proof_fault(t.program, trace.program) == ""
 
 
-def test_short_rows_are_left_to_whole_ones(tmp_path: Path) -> None:
-    t = task(tmp_path, "attention(B=1, H=1, M=8, N=512, D=16, E=16) with default")
+def test_short_rows_are_left_to_whole_ones() -> None:
+    t = task("attention(B=1, H=1, M=8, N=512, D=16, E=16) with default")
     assert not any(d.name == "online" for d in whole(t.sample(0)).draws)
 
 
-def test_rows_that_are_masked_as_a_whole_are_as_in_the_compute(tmp_path: Path) -> None:
-    t = task(tmp_path, "causal(M=24, N=40, D=4, E=4, T=f32, after=3) with rows")
+def test_rows_that_are_masked_as_a_whole_are_as_in_the_compute() -> None:
+    t = task("causal(M=24, N=40, D=4, E=4, T=f32, after=3) with rows")
     check_kernel(t, online(t, 0), 0)

@@ -2,14 +2,24 @@
 
 from __future__ import annotations
 
+from functools import cache
 from pathlib import Path
 
 import pytest
 from click.testing import CliRunner, Result
 
 from tensorc_dsl.cli.main import main
-from tensorc_dsl.packages import resolve
+from tensorc_dsl.packages import listing, resolve
 from tensorc_dsl.resources import stdlib_root
+from tensorc_dsl.syntax.parse import parse
+
+PARSED = cache(parse)
+
+
+@pytest.fixture(autouse=True)
+def a_text_is_parsed_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each command reads all files of the library."""
+    monkeypatch.setattr(listing, "parse", PARSED)
 
 
 @pytest.fixture

@@ -5,7 +5,6 @@ from __future__ import annotations
 import gc
 import sys
 import threading
-from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -168,11 +167,9 @@ def test_references_are_counted(kernel: NativeKernel) -> None:
 
 
 @pytest.fixture
-def frozen_heap() -> Iterator[None]:
+def frozen_heap() -> None:
     """What there is now is not looked at by the collector, which in a run of all tests takes half a second each time."""
-    gc.freeze()
-    yield
-    gc.unfreeze()
+    gc.freeze()  # for the tests that follow, too: to unfreeze it would give them back all that was frozen after collection
 
 
 def test_a_kernel_that_is_forgotten(frozen_heap: None) -> None:
