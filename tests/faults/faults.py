@@ -208,7 +208,11 @@ FAULTS = (
         "compute_at computes too small a box", P + "compute_at.required_region", _smaller, WINDOWS, "compute_at(T, t)"
     ),
     Fault(
-        "compute_at computes the neighbouring box", P + "compute_at.required_region", _one_off, WINDOWS, "compute_at(T, t)"
+        "compute_at computes the neighbouring box",
+        P + "compute_at.required_region",
+        _one_off,
+        WINDOWS,
+        "compute_at(T, t)",
     ),
     Fault(
         "compute_inline inlines a value that changes in between",
