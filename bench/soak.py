@@ -32,7 +32,7 @@ MORE_TASKS = {
 
 BATCH = 8
 QUICK = 1e-9
-"""A time to beat that nobody beats: then a right kernel is timed as briefly as can be."""
+"""A best time that no kernel beats, so that a right kernel is timed as briefly as possible."""
 
 
 def tasks(threads: int) -> Iterator[Task]:

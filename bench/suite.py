@@ -32,7 +32,7 @@ TRIES = 16
 """Draws for each schedule that is wanted, before those that are left are given up."""
 
 QUICK = 1e-9
-"""A time to beat that nobody beats: then a right kernel is timed as briefly as can be."""
+"""A best time that no kernel beats, so that a right kernel is timed as briefly as possible."""
 
 RUN_SECONDS = 600.0
 """A search gives a schedule up long before; here a poor one, a thousand times as slow as a good one, must still be right."""

@@ -1,6 +1,6 @@
 """Take the pictures of the documentation: the playground, light and dark, and a file as Pygments colours it.
 
-They need a browser, and look a little different with each, so nobody compares them: `make pictures` takes them anew.
+They need a browser, and look a little different with each, so they are not compared: `make pictures` takes them again.
 """
 
 from __future__ import annotations

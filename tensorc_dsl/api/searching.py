@@ -60,7 +60,7 @@ def search_all(
     """The results of a search of each model for the fastest kernel of its program (unscheduled), on this machine.
 
     The options hold for each search. The searches share the sum of their trials as `search.several` describes. With a folder
-    for `snapshots`, resuming takes seconds after thousands of trials; it has pickles, so nobody else may write to it. A
+    for `snapshots`, resuming takes seconds after thousands of trials; it has pickles, so no other user may write to it. A
     strategy has to be such that it can be pickled between two batches.
     """
     with ExitStack() as stack:
@@ -132,7 +132,7 @@ def _begun(
 
 @contextmanager
 def watching(program: Program, target: Target, progress: bool | None) -> Generator[Listener | None]:
-    """A context with a listener that shows a search on standard error; None if nobody watches, unless `progress` is set."""
+    """A context with a listener that shows a search on standard error; None without a terminal, unless `progress` is set."""
     if progress is False or (progress is None and not watched(sys.stderr)):
         yield None
         return

@@ -276,8 +276,8 @@ class Documents:
         return document.analysis
 
     def users(self, analysis: Analysis) -> Iterator[Analysis]:
-        """What is known of the other open documents that use the files of this one. What has changed since is left out: after
-        an edit, nobody waits for all that uses the file."""
+        """What is known of the other open documents that use the files of this one. Those that have changed
+        since are left out: after an edit, a request does not wait for all users of the file."""
         own = path_of(analysis.uri).resolve()
         for document in self.open.values():
             known, session = document.analysis, document.session

@@ -46,7 +46,7 @@ def shown(decision: Decision) -> str:
     return f"[{', '.join(map(str, decision))}]" if isinstance(decision, tuple) else literal(decision)
 
 
-def nobody(site: Site) -> None:
+def undecided(site: Site) -> None:
     """A decider without decisions."""
     del site
 
@@ -85,7 +85,7 @@ class Model(ABC):
 
     def __call__(self) -> Trace:
         """The trace of a model whose handlers decide everything."""
-        return self.expand(nobody)
+        return self.expand(undecided)
 
     def sample(self, rng: np.random.Generator) -> Trace:
         """A trace with every open draw sampled from its own distribution."""

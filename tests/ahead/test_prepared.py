@@ -264,7 +264,7 @@ def test_what_a_library_offers(tmp_path: Path) -> None:
         "weighted", "weighted_checked", "weighted_metadata", "weighted_prepare", "weighted_prepare_checked",
         "weighted_prepared_bytes", "weighted_run_prepared", "weighted_run_prepared_checked",
     ]  # fmt: skip
-    # From the constant input alone nobody could tell its sizes.
+    # The constant input alone does not determine its sizes.
     assert symbols(export(tmp_path, "untold", "so"), "-D", "--defined-only") == [
         "untold", "untold_checked", "untold_metadata",
     ]  # fmt: skip

@@ -276,7 +276,7 @@ baseline.Worker = Endless
 
 
 def test_a_signal_behind_the_search_keeps_what_was_found(folder: Path) -> None:
-    """NumPy is timed then, which nobody need wait for."""
+    """NumPy is timed then, for which the command need not wait."""
     process = start(folder, trials=2, patched=ENDLESS_NUMPY, moment=MOMENT)
     hear(process, "timing NumPy")
     process.terminate()

@@ -296,7 +296,7 @@ def test_what_leaves_out_other_elements_is_no_tma_store(other: str) -> None:
 
 
 def test_a_condition_of_a_whole_tile_stays() -> None:
-    """The second tiles of the first block are stored by nobody."""
+    """The second tiles of the first block are not stored."""
     changes = ((STORED, STORED.replace("where ", "where b + s < 3 and ")),)
     program = hand(128, 41, 44, changes)
     found = lower_device(program, FEATURES)

@@ -1,4 +1,4 @@
-"""What an instruction requires and takes is asked of it: nobody writes it again."""
+"""Rules query the requirements and operands of an instruction instead of repeating them."""
 
 import pytest
 

@@ -30,7 +30,7 @@ def test_a_new_object_at_the_place_of_an_old_one_is_not_taken_for_it() -> None:
     def number(box: Box) -> int:
         return box.number
 
-    # Each box dies at once if nobody keeps it, and the next is then made at its address.
+    # Each box is freed at once without a reference, and the next is then made at its address.
     assert [number(Box(i)) for i in range(1000)] == list(range(1000))
 
 

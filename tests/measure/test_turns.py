@@ -1,4 +1,4 @@
-"""Tests of turns: one process times at a time, builders share, and a killed or stopped process blocks nobody."""
+"""Tests of turns: one process times at a time, builders share, and a killed or stopped process blocks no other."""
 
 from __future__ import annotations
 

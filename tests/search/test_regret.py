@@ -43,7 +43,7 @@ def test_the_true_regret_is_within_the_stated_one_about_as_often_as_said(tables:
 
 
 class Mute:
-    """`bayes`, which nobody asks for its regret."""
+    """`bayes` without queries of its regret."""
 
     def __init__(self, setting: Setting) -> None:
         asked = strategy_of("bayes")(setting)

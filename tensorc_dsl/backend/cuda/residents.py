@@ -103,7 +103,7 @@ class Memory:
         return called
 
     def _at(self, address: int) -> tuple[_Word, _Block]:
-        """A word, and what the block that runs has seen; a word outside of all arrays is told of, and nobody else's."""
+        """A word, and what the block that runs has seen; a word outside of all arrays is reported."""
         block = self._blocks.setdefault(int(self.state[BLOCK]), _Block())
         if address not in self._words:
             first = 0

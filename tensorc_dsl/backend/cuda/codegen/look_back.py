@@ -103,7 +103,7 @@ class Looking:
         return f.op(f"add i64 {f.op(f'mul i64 {slot}, {self.words.count}')}, {HEAD}")
 
     def _tell(self, first: Expr) -> None:
-        """Write that what the own step adds is made known, unless it is the first, whose value nobody waits for."""
+        """Write code that publishes the term of the own step, unless it is the first, for whose term no block waits."""
         own = str(self.to.expressions.index(self.s.step))
         self._at(own, lambda: self.to.write(self.s.terms))
         self.to.under(first, lambda: self.post(self._first_word(own), terms_of(self.s), self.words.terms, 1, ADDS))

@@ -1,10 +1,10 @@
-"""Writes what runs the coroutines of a kernel: block by block, or blocks side by side, and the threads of a block in turns.
+"""Writes the scheduler of a kernel's coroutines: blocks in order or concurrently, and the threads of a block in turns.
 
 In a turn each thread runs to its next barrier or instruction of its warp, in a given order. Threads that wait for an mbarrier
-ask again first, until none does or nothing comes any more. Threads at an instruction run on when all lanes of their warp are
-there, threads at a barrier when all threads of the block, or of their role, are. Then those that wait for an mbarrier ask
-again. Where nobody runs on any more, they wait for ever, which is a fault, or for another block, if blocks run side by
-side. Shared memory has no numbers at the start of a block.
+test it first, until none waits or nothing arrives any more. Threads at an instruction run on when all lanes of their warp are
+there, threads at a barrier when all threads of the block, or of their role, are. Then those that wait for an mbarrier test
+it again. If no thread makes progress, this is a deadlock, which is a fault, or a wait for another block, if blocks run
+concurrently. Shared memory has no numbers at the start of a block.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
-"""LLVM code that watches the memory of an emulated kernel: who has read and written each element, and since which barrier.
+"""LLVM code that watches the memory of an emulated kernel: which threads have accessed each element since which barrier.
 
 For each element of watched memory there are two stamps, of the last write and of reads: block, barrier, thread. Two accesses
 race if one is a write, their threads differ, and no barrier is between them; threads of different blocks are never ordered. A
-stamp that stands for several readers says so. This finds a race in any order of threads, whether or not it shows in results.
-The stamp of a write by a copy that is under way says so, too: until it has landed, nobody may access the element. Where
-a kernel updates elements atomically, the updates of each have a stamp, too, which stands behind those of all elements.
+stamp of several readers has a bit for this. This finds a race in any order of threads, whether or not it shows in results.
+So has the stamp of a write by a copy in flight: until it completes, no thread may access the element. Where
+a kernel updates elements atomically, the updates of each have a stamp, too, which is stored after those of all elements.
 """
 
 from __future__ import annotations

@@ -45,7 +45,7 @@ MOST_VALUES = 1 << 16
 @dataclass(frozen=True, slots=True)
 class _Access:
     """Subscripts over `thread`, with the ranges of the loops around, the bound loops among them, and the conditions on the
-    thread alone. All lanes of a warp give a value to a shuffle, and nobody uses it if the thread has no element.
+    thread alone. All lanes of a warp contribute a value to a shuffle, which is not used if the thread has no element.
     """
 
     indices: tuple[Expr, ...]

@@ -1,12 +1,12 @@
 """Where the thread that starts TMA stores waits for them, and what a kernel with some may not do.
 
-A TMA store reads shared memory beside all threads, and writes an array at some time until the kernel ends. So nobody may
-write what it reads until the thread that has started it knows that it has read: it waits before the next write, and before
-its block ends. What it writes is for later kernels: no statement of this one reads or writes the array in another way, and
-no element is in two stores of a block, which is proved.
+A TMA store reads shared memory asynchronously to all threads, and writes an array at some time before the kernel ends. So no
+thread may overwrite what it reads until it has read: the thread that has started it waits before the next write, and before
+its block ends. Its result is for later kernels: no statement of this one reads or writes the array in another way, and no
+element is in two stores of a block, which is proved.
 
 PTX ISA 9.2, section 9.7.9.25: "Asynchronous copy", "Bulk async-groups". CUTLASS and the CUDA C++ Programming Guide ("Using
-TMA to transfer multi-dimensional arrays") end a kernel behind the same wait: what is under way is written when it is done.
+TMA to transfer multi-dimensional arrays") end a kernel after the same wait: stores in flight are complete when the kernel is.
 """
 
 from __future__ import annotations

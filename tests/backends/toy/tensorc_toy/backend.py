@@ -129,7 +129,7 @@ def c_text(k: Kernel) -> str:
 
 @dataclass(frozen=True, slots=True)
 class ToyKernel:
-    """Its code is C, which whoever loads it compiles."""
+    """Its code is C, which is compiled when it is loaded."""
 
     c: str
 
