@@ -14,6 +14,7 @@ from tensorc_dsl.cli import commands
 from tensorc_dsl.cli.failures import guarded, printed, spelled_out
 from tensorc_dsl.cli.groups import Group
 from tensorc_dsl.cli.options import common_options
+from tensorc_dsl.cli.room import look_before_imports
 from tensorc_dsl.report.terminal import say
 
 # The interpreter collects garbage once more at exit, in trees that are all alive: a tenth of the time of a large check.
@@ -39,6 +40,7 @@ class Commands(Group):
         # Trees of many small objects are all alive while they grow: a collection every 700 objects takes a third of
         # the time of a large check.
         gc.set_threshold(100_000, 20, 20)
+        look_before_imports()
         with guarded(ctx):
             return super().invoke(ctx)
 

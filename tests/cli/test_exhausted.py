@@ -72,21 +72,24 @@ def test_a_search_with_too_few_open_files(tmp_path: Path) -> None:
     assert "error[E0927]: the system gives this process no more open files" in done.stderr
 
 
-def test_a_search_with_too_little_address_space(tmp_path: Path) -> None:
-    """LLVM cannot be loaded into it."""
+@pytest.mark.parametrize("threads", [1, 4])
+@pytest.mark.parametrize("space", [70, 130, 160, 230])
+@pytest.mark.parametrize("words", [("run",), ("tune", "--trials", "1")])
+def test_too_little_address_space(tmp_path: Path, words: tuple[str, ...], space: int, threads: int) -> None:
+    """NumPy, SciPy or LLVM cannot be loaded into it: OpenBLAS would end the process by itself, or interrupt it."""
     (tmp_path / "a.tsched").write_text(TASK)
     limited = (
-        "import resource; resource.setrlimit(resource.RLIMIT_AS, (200 << 20, 200 << 20));"
+        f"import resource; resource.setrlimit(resource.RLIMIT_AS, ({space} << 20, {space} << 20));"
         "from tensorc_dsl.cli.main import main; main()"
     )
-    environment = {**os.environ, "OPENBLAS_NUM_THREADS": "1"}
-    command = [sys.executable, "-c", limited, "run", "a.tsched", "--records", "r.sqlite"]
+    environment = {**os.environ, "OPENBLAS_NUM_THREADS": str(threads)}
+    command = [sys.executable, "-c", limited, words[0], "a.tsched", "--records", "r.sqlite", *words[1:]]
     done = subprocess.run(
         command, check=False, capture_output=True, text=True, cwd=tmp_path, env=environment, timeout=120
     )
     assert done.returncode == 1, done.stderr
     assert "error[E0927]: the system gives this process no more memory" in done.stderr
-    assert "ulimit -v" in done.stderr
+    assert "ulimit -v" in done.stderr and "OpenBLAS" not in done.stderr
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="the system has no device that is always full")
