@@ -25,7 +25,7 @@ from tensorc_dsl.validate.code import Statement
 from tensorc_dsl.validate.counting import counts
 from tensorc_dsl.validate.facts import ExampleSizes, Refuted, Undecided, at, example, point, written_by
 from tensorc_dsl.validate.nodes import Node, Terms, place
-from tensorc_dsl.validate.plain import require_simple
+from tensorc_dsl.validate.plain import at_points, in_cases, require_simple
 from tensorc_dsl.validate.signed_terms import SignedTerms, by_signature, elements_read, whole_elements
 from tensorc_dsl.validate.terms import IDEMPOTENT, fingerprint, operator
 from tensorc_dsl.validate.values import TAKEN, Signature, Values
@@ -178,6 +178,9 @@ class _Question:
 
     def __post_init__(self) -> None:
         self.equal = self.one.apply_range(self.other.reverse())
+        self.first, self.second = in_cases(self.first), in_cases(self.second)
+        # Of points that no pair has nothing is asked.
+        self.equal = at_points(self.equal, self.first.range(), self.second.range())
         self.is_told = (self.whole and self._free) or _one_to_one(self.first, self.second, self.equal)
 
     @property

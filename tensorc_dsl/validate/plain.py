@@ -20,6 +20,12 @@ INTRICATE = 48
 """The number of divisions in one piece of a map at which a question about it can take minutes. Maps of usual programs have
 fewer than 10."""
 
+SEVERAL = 4
+"""The number of divisions up to which a map is left as it is."""
+
+CASES = 32
+"""The number of cases up to which a map is taken case by case."""
+
 HULL = 4
 """The budget for the equalities of a swizzled layout, as a multiple of that of other questions."""
 
@@ -72,6 +78,45 @@ def convex(m: isl.Map) -> isl.Map:
     try:
         hull = isl.Map.from_basic_map(m.convex_hull())
         return hull if hull.is_subset(m) else m
+    except isl.Error:
+        renew()
+        return m
+
+
+def in_cases(m: isl.Map) -> isl.Map:
+    """An equal map whose pieces have one value each of those coordinates of its range that leaves fewer divisions: where a
+    range of steps begins is a quotient of its number, and of each range it is a number. Divisions that few numbers decide
+    take isl longer than as many pieces.
+    """
+    if divisions(m) <= SEVERAL:
+        return m
+    renew()
+    try:
+        cases, points = [m], m.range()
+        for k in range(points.dim(isl.dim_type.set)):
+            low, high = points.dim_min_val(k), points.dim_max_val(k)
+            if not (low.is_int() and high.is_int()):
+                continue
+            values = range(low.to_python(), high.to_python() + 1)
+            if len(values) * len(cases) > CASES:
+                continue
+            fixed = (c.fix_val(isl.dim_type.out, k, isl.Val(v)) for c in cases for v in values)
+            found = [c for c in fixed if not c.is_empty()]
+            if max(map(divisions, found)) < max(map(divisions, cases)):
+                cases = found
+        return reduce(isl.Map.union, cases)
+    except isl.Error:
+        renew()
+        return m
+
+
+def at_points(m: isl.Map, domain: isl.Set, others: isl.Set) -> isl.Map:
+    """A map that is equal to `m` between these sets, and says less of other points where that saves divisions."""
+    if divisions(m) <= SEVERAL:
+        return m
+    renew()
+    try:
+        return m.gist_domain(domain).gist_range(others)
     except isl.Error:
         renew()
         return m
