@@ -159,7 +159,10 @@ def _is_partial(program: Program, buffer: str, writer: Block, loops: Sequence[st
     carried = [it for it in writer.iters if not free_vars(it.binding).isdisjoint(loops)]
     if any(it.kind is IterKind.REDUCE for it in carried):
         return True
-    return any(it.kind is IterKind.SCAN for it in carried) and not written_once(program, buffer, loops)
+    if not any(it.kind is IterKind.SCAN for it in carried):
+        return False
+    # Of a buffer that is private to the loops of its users, an iteration would lose what the one before made.
+    return program.buffer(buffer).scope != "global" or not written_once(program, buffer, loops)
 
 
 def require_no_vector(program: Program, around: Sequence[For], loop: str) -> None:

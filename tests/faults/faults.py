@@ -199,8 +199,8 @@ FAULTS = (
     ),
     Fault(
         "decompose_reduction begins below the reduction",
-        P + "decompose_reduction.reduction_loops",
-        lambda _: lambda *_: (),
+        P + "decompose_reduction.steps_of",
+        lambda _: lambda *_: frozenset(),
         MATMUL,
         "reorder(k, i)\ndecompose_reduction(C, i)",
     ),
