@@ -40,6 +40,12 @@ CASES: Mapping[str, tuple[str, dict[str, Decision]]] = {
     "a mask, primes, bf16": ("causal(M=37, N=96, D=11, E=16, T=bf16) with tensor_rows", {"tall": 1}),
     "64 numbers of a head, a mask": ("causal(M=32, N=128, D=64, E=64) with tensor_rows", {"length": 64}),
     "many steps": ("half(B=1, H=1, M=16, N=656, D=16, E=16) with tensor_rows", {"length": 16}),
+    "a prime number of keys": ("half(B=1, H=2, M=33, N=37, D=19, E=16) with tensor_rows", {"length": 16, "tall": 1}),
+    "a prime number of keys, long steps": (
+        "half(B=1, H=1, M=16, N=83, D=16, E=16, T=bf16) with tensor_rows",
+        {"length": 64, "ahead": 1},
+    ),
+    "a prime number of keys, a mask": ("causal(M=61, N=61, D=11, E=16) with finite_rows", {"length": 16, "tall": 1}),
     "128 numbers of a head": ("half(B=1, H=1, M=33, N=96, D=128, E=128, T=bf16) with tensor_rows", {"length": 32}),
 }
 

@@ -125,9 +125,10 @@ def compute_at(
         Y[…] += P[t*2 + i + r]              for i in 2, r in 3: Y[…] += P[t*2 + i + r]
 
     If the boxes of two iterations overlap, the overlap is computed twice. If a box leaves the domain of the block, a
-    condition guards it; conditions that the block has move with it. The buffer becomes private to an iteration of the loop (scope "local"). A scan runs all of its steps
-    there, for the columns that are read; its steps must read no other columns. With `multiples`, one for each dimension of
-    the buffer, known extents of the box are rounded up to these numbers, so that tiles of instructions are whole.
+    condition guards it; conditions that the block has move with it. The buffer becomes private to an iteration of the loop
+    (scope "local"). A scan runs all of its steps there, for the columns that are read; its steps must read no other columns.
+    With `multiples`, one for each dimension of the buffer, known extents of the box are rounded up to these numbers, so that
+    tiles of instructions are whole.
 
     The place may also be one of the words that `sample_compute_location` draws: "root" leaves the block in its place,
     "inline" does the same as `compute_inline`.
