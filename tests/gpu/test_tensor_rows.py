@@ -15,11 +15,14 @@ from tensorc_dsl.backend.cuda.emulate import emulation
 from tensorc_dsl.backend.cuda.lower.kernels import Device, DeviceProgram, Local, Nested, Phase, barriers_in
 from tensorc_dsl.backend.cuda.lower.lower import lower_device
 from tensorc_dsl.backend.cuda.lower.text import format_device
+from tensorc_dsl.ir.parse import parse_program
+from tensorc_dsl.ir.print import format_program
 from tensorc_dsl.ir.program import Store
 from tensorc_dsl.lower.flat import Flat, Shuffle
 from tensorc_dsl.measure.emulation import emulate
 from tensorc_dsl.reference.evaluate import shape_of
 from tensorc_dsl.reference.inputs import make_inputs
+from tensorc_dsl.source import Source
 from tensorc_dsl.trace.distribution import Decision
 from tensorc_dsl.trace.trace import Trace
 from tests.gpu.kernels import DRAWS, emulated, ptx
@@ -139,6 +142,18 @@ def test_seeded_faults_of_shuffles_are_caught(move: str, by: Mapping[str, object
     kernels = lower_device(in_fragments(t, 0, **decisions).program)
     assert emulate(t.program, emulation(kernels)).fault == ""
     assert emulate(t.program, emulation(changed(kernels, move, by))).fault != ""
+
+
+@pytest.mark.parametrize(
+    ("right", "wrong"), [("< 37 else -inf", "< 38 else -inf"), ("< 37 else -inf", "< 36 else -inf")]
+)
+def test_a_key_too_many_or_too_few_is_a_fault(right: str, wrong: str, tmp_path: Path) -> None:
+    t = task(tmp_path, "half(B=1, H=1, M=16, N=37, D=16, E=16) with tensor_rows")
+    text = format_program(in_fragments(t, 0, length=16, tall=1).program)
+    assert right in text
+    for seeded in (right, wrong):
+        program = parse_program(Source("seeded", text.replace(right, seeded)))
+        assert (emulate(t.program, emulation(lower_device(program))).fault == "") == (seeded == right)
 
 
 def test_steps_choose_among_registers(tmp_path: Path) -> None:
