@@ -9,12 +9,12 @@ from tensorc_dsl.affine.linear import Context, difference
 from tensorc_dsl.affine.shifts import Extreme
 from tensorc_dsl.affine.simplify import conjuncts, iter_ranges, simplify
 from tensorc_dsl.ir.dtypes import INDEX
-from tensorc_dsl.ir.expr import ONE, Cast, Compare, Const, Expr, Load, Select, dims_in, dtype_of, free_vars, sub
+from tensorc_dsl.ir.expr import ONE, Compare, Const, Expr, Load, Select, dims_in, dtype_of, free_vars, sub
 from tensorc_dsl.ir.expr import substitute as substituted
 from tensorc_dsl.ir.program import Iter, IterKind, Program
 from tensorc_dsl.ir.reductions import identity
 from tensorc_dsl.schedule.motion import writers
-from tensorc_dsl.schedule.shifted import NotFresh, Reduction, Relative, Sources, Sum, nest_alone
+from tensorc_dsl.schedule.shifted import NotFresh, Reduction, Relative, Sum, nest_alone
 
 
 def last_term(program: Program, peak: Reduction, op: Extreme) -> Expr | None:
@@ -29,21 +29,11 @@ def last_term(program: Program, peak: Reduction, op: Extreme) -> Expr | None:
 def adds_nothing_behind(last: Expr, peak: Reduction, relative: Relative, s: Sum) -> bool:
     """Whether a sum adds 0 for each term behind the last one of its row, whatever it multiplies exponentials by."""
     if s.mask is None:
-        return _is_alone(relative, s.term, s.sources)
+        return relative.is_alone(s.term, s.sources)
     own = substituted(last, peak.by_target(s.row))
     ranges = iter_ranges(s.spatial)
     found = [_last(c, s.counts, s.spatial) for c in conjuncts(s.mask)]
     return any(x is not None and simplify(sub(x, own), ranges) == simplify(sub(own, own), ranges) for x in found)
-
-
-def _is_alone(relative: Relative, e: Expr, sources: Sources) -> bool:
-    """Whether a value is an exponential, as it is or converted, and no product with others."""
-    if isinstance(e, Cast):
-        return _is_alone(relative, e.operand, sources)
-    if e in sources and isinstance(e, Load):
-        stage = relative.stages[e.buffer]
-        return _is_alone(relative, stage.block.body[0].value, stage.sources)
-    return e in sources
 
 
 def _finite_where(program: Program, e: Expr, op: Extreme) -> tuple[Expr, ...]:

@@ -9,6 +9,7 @@ from tensorc_dsl.affine.parts import NotApart, parts_of
 from tensorc_dsl.affine.shifts import Exponential, Extreme, exponential, homogeneous
 from tensorc_dsl.affine.simplify import iter_ranges, simplify
 from tensorc_dsl.ir.expr import (
+    Cast,
     Const,
     Expr,
     Load,
@@ -141,7 +142,7 @@ class Relative:
     def __init__(self, program: Program, peak: Reduction, op: Extreme) -> None:
         self._program = program
         self._peak = peak
-        self._op: Extreme = op
+        self.op: Extreme = op
         self.stages: dict[str, Stage] = {}
         """By the name of the buffer."""
         self.sums: list[Sum] = []
@@ -182,7 +183,7 @@ class Relative:
         if isinstance(e, Load) and e.buffer in self.stages:
             s = self.stages[e.buffer]
             return {e: (s.place.at(s.by_target(e.indices)), s.form)}
-        found = exponential(e, self._op)
+        found = exponential(e, self.op)
         if found is not None and (place := self._place(found, steps)) is not None:
             return {e: (place, found)}
         out: dict[Expr, tuple[Place, Exponential]] = {}
@@ -210,8 +211,17 @@ class Relative:
         return sum(x.buffer in names for x in loads(value)) != sum(x.buffer in names for x in inside) or any(
             self._peak.target.buffer in {x.buffer for x in loads(f.value)}
             for e in found
-            if (f := exponential(e, self._op)) is not None
+            if (f := exponential(e, self.op)) is not None
         )
+
+    def is_alone(self, e: Expr, sources: Sources) -> bool:
+        """Whether a value is an exponential, as it is or converted, and no product with others."""
+        if isinstance(e, Cast):
+            return self.is_alone(e.operand, sources)
+        if e in sources and isinstance(e, Load):
+            stage = self.stages[e.buffer]
+            return self.is_alone(stage.block.body[0].value, stage.sources)
+        return e in sources
 
     def needed(self) -> list[Stage]:
         """The stages that sums read, directly or through others, in the order of the text."""

@@ -27,6 +27,7 @@ TWO = "online_sums: two sums through a stage"
 LEAST = "online_sums: a minimum, with differences reversed"
 MASK = "online_sums: parts behind a mask"
 SAID = "online_sums: factors that are said to be finite"
+PAD = "online_sums: parts that are padded"
 OLD, NEW = f"max(m_run[vp - 1, vi], {LOWEST})", f"max(m_run[vp, vi], {LOWEST})"
 
 FAULTS: Mapping[str, tuple[str, str, str]] = {
@@ -64,6 +65,10 @@ FAULTS: Mapping[str, tuple[str, str, str]] = {
     "an old maximum of the part itself": (MASK, "m_run[min(vp - 1, (vi + 2) / 4), vi]", "m_run[min(vp, (vi + 2) / 4), vi]"),
     "values behind another mask": (SAID, "x[vi, vj] = W[vi, vj] if vj <= vi + 2", "x[vi, vj] = W[vi, vj] if vj <= vi + 3"),
     "a mask that is a finite number": (SAID, "if vj <= vi + 2 else -inf", "if vj <= vi + 2 else -1e30"),
+    "padding of infinities": (PAD, "if v0 < 7 else 0.0", "if v0 < 7 else inf"),
+    "padding of another length": (PAD, "if v0 < 7 else 0.0", "if v0 < 6 else 0.0"),
+    "padding of the maximum that is a number": (PAD, "< 7 else -inf", "< 7 else 0.0"),
+    "padding that lacks a term": (PAD, "< 7 else -inf", "< 6 else -inf"),
     "factors of which nothing is said": (SAID, ' @("finite", true)', ""),
 }  # fmt: skip
 

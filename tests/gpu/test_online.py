@@ -105,6 +105,7 @@ CASES = {
     "tensor cores": "half(B=1, H=2, M=32, N=64, D=32, E=16) with tensor_rows",
     "tensor cores, bf16": "half(B=2, H=1, M=16, N=32, D=16, E=16, T=bf16) with tensor_rows",
     "tensor cores, primes": "half(B=1, H=2, M=17, N=96, D=19, E=11) with tensor_rows",
+    "tensor cores, a prime number of keys": "half(B=1, H=2, M=17, N=53, D=19, E=11) with tensor_rows",
     "tensor cores, a query alone": "half(B=1, H=1, M=1, N=48, D=16, E=5) with tensor_rows",
     "tensor cores, a mask": "causal(M=64, N=64, D=16, E=16) with tensor_rows",
 }

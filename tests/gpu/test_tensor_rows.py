@@ -14,11 +14,14 @@ from tensorc_dsl.api.tasks import Task
 from tensorc_dsl.backend.cuda.emulate import emulation
 from tensorc_dsl.backend.cuda.lower.kernels import Device, DeviceProgram, Local, Nested, Phase, barriers_in
 from tensorc_dsl.backend.cuda.lower.text import format_device
+from tensorc_dsl.ir.parse import parse_program
+from tensorc_dsl.ir.print import format_program
 from tensorc_dsl.ir.program import Store
 from tensorc_dsl.lower.flat import Flat, Shuffle
 from tensorc_dsl.measure.emulation import emulate
 from tensorc_dsl.reference.evaluate import shape_of
 from tensorc_dsl.reference.inputs import make_inputs
+from tensorc_dsl.source import Source
 from tensorc_dsl.trace.distribution import Decision
 from tensorc_dsl.trace.trace import Trace
 from tests.gpu.kernels import DRAWS, ptx
@@ -39,6 +42,12 @@ CASES: Mapping[str, tuple[str, dict[str, Decision]]] = {
     "a mask, primes, bf16": ("causal(M=37, N=96, D=11, E=16, T=bf16) with tensor_rows", {"tall": 1}),
     "64 numbers of a head, a mask": ("causal(M=32, N=128, D=64, E=64) with tensor_rows", {"length": 64}),
     "many steps": ("half(B=1, H=1, M=16, N=656, D=16, E=16) with tensor_rows", {"length": 16}),
+    "a prime number of keys": ("half(B=1, H=2, M=33, N=37, D=19, E=16) with tensor_rows", {"length": 16, "tall": 1}),
+    "a prime number of keys, long steps": (
+        "half(B=1, H=1, M=16, N=83, D=16, E=16, T=bf16) with tensor_rows",
+        {"length": 64, "ahead": 1},
+    ),
+    "a prime number of keys, a mask": ("causal(M=61, N=61, D=11, E=16) with finite_rows", {"length": 16, "tall": 1}),
     "128 numbers of a head": ("half(B=1, H=1, M=33, N=96, D=128, E=128, T=bf16) with tensor_rows", {"length": 32}),
 }
 FEW = [case for case in CASES if case not in ("bf16", "a mask, primes, bf16", "64 numbers of a head, a mask")]
@@ -134,6 +143,18 @@ def test_seeded_faults_of_shuffles_are_caught(move: str, by: Mapping[str, object
     kernels = kernels_of(in_fragments(t, 0, **decisions).program)
     assert emulate(t.program, emulation(kernels)).fault == ""
     assert emulate(t.program, emulation(changed(kernels, move, by))).fault != ""
+
+
+@pytest.mark.parametrize(
+    ("right", "wrong"), [("< 37 else -inf", "< 38 else -inf"), ("< 37 else -inf", "< 36 else -inf")]
+)
+def test_a_key_too_many_or_too_few_is_a_fault(right: str, wrong: str) -> None:
+    t = task("half(B=1, H=1, M=16, N=37, D=16, E=16) with tensor_rows")
+    text = format_program(in_fragments(t, 0, length=16, tall=1).program)
+    assert right in text
+    for seeded in (right, wrong):
+        program = parse_program(Source("seeded", text.replace(right, seeded)))
+        assert (emulate(t.program, emulation(kernels_of(program))).fault == "") == (seeded == right)
 
 
 def test_steps_choose_among_registers() -> None:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from tensorc_dsl.affine.conditions import TRUE
 from tensorc_dsl.affine.form import Ranges
 from tensorc_dsl.affine.shifts import Exponential, Extreme, outermost_finite
-from tensorc_dsl.affine.simplify import bounds, extent_ranges, iter_ranges, simplify
+from tensorc_dsl.affine.simplify import bounds, extent_ranges, is_multiple, iter_ranges, simplify
 from tensorc_dsl.ir.dtypes import DType
 from tensorc_dsl.ir.expr import (
     ONE,
@@ -51,6 +51,7 @@ from tensorc_dsl.schedule.circular import computes_the_same
 from tensorc_dsl.schedule.masked import adds_nothing_behind, last_term
 from tensorc_dsl.schedule.motion import is_param, readers, top_statement
 from tensorc_dsl.schedule.nests import stem
+from tensorc_dsl.schedule.padded_terms import with_padded_terms
 from tensorc_dsl.schedule.places import NO_BLOCK, the_block
 from tensorc_dsl.schedule.primitive import primitive
 from tensorc_dsl.schedule.refs import BlockRef
@@ -76,7 +77,9 @@ def NO_LENGTH(*focus: str, block: str, extent: str, length: int, repair: str) ->
 
 
 @primitive(NO_BLOCK, NO_SUMS, NO_LENGTH)
-def online_sums(program: Program, block: BlockRef, length: int, finite: bool = False) -> Rewrite[tuple[BlockRef, ...]]:
+def online_sums(
+    program: Program, block: BlockRef, length: int, finite: bool = False, padded: bool = False
+) -> Rewrite[tuple[BlockRef, ...]]:
     """Sums of exponentials relative to the maximum `block` are made part by part, relative to the maximum so far.
 
     for j: m = max(m, x[j])        ->   for p, j: m_part[p] = max(m_part[p], x[p*length + j])
@@ -95,6 +98,9 @@ def online_sums(program: Program, block: BlockRef, length: int, finite: bool = F
     to be the same, and each sum adds nothing there: its terms are exponentials alone, or stand under that condition.
     Others, `exp(-inf - m) * v`, are 0 if `v` is finite, and NaN if not. With `finite` the author says that each `v` is, and
     the program has it as an annotation, so `verify` names it.
+
+    With `padded`, steps that are no whole parts are followed by others, of which the maximum has its identity, exponentials
+    are 0, and other factors zeros, so that tiles of instructions are whole. It is left out where a sum has other subscripts.
 
     Where the maximum so far is infinite, the shift is the least finite number: rows of -inf give NaN as before.
     The law is exp(p) * exp(q) = exp(p + q); floats count as real numbers.
@@ -120,6 +126,12 @@ def online_sums(program: Program, block: BlockRef, length: int, finite: bool = F
             "take this step before others change the sums, or stage the values that both read",
         )
     _require_parts(program, peak, length)
+    if padded and not is_multiple(peak.counts.extent, length, {}):
+        more = with_padded_terms(program, peak, relative, length)
+        if more is not None:
+            program = more
+            peak = reduction(*the_block(program, block))
+            relative = Relative(program, peak, op)
     whole = _Change(program, peak, op, relative, length).result()
     if any(s.mask for s in relative.sums) and not computes_the_same(program, whole.program):
         raise refuse(
