@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import json
 import os
+import re
 import unicodedata
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -273,7 +274,10 @@ def test_there_is_one_door() -> None:
     package = Path(tensorc_dsl.__file__).parent
     found = set[str]()
     for file in package.rglob("*.py"):
-        for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
+        text = file.read_text(encoding="utf-8")
+        if not re.search(r"\b(print|Console|echo|secho|write)\b", text):
+            continue  # to parse all of the package takes a second
+        for node in ast.walk(ast.parse(text)):
             if not isinstance(node, ast.Call):
                 continue
             match node.func:

@@ -22,19 +22,23 @@ _HELP = {"problem": 3, "refusal": 2}
 
 
 @cache
-def modules() -> dict[str, ast.Module]:
-    """The modules of the package by name, as trees."""
-    found: dict[str, ast.Module] = {}
+def modules() -> dict[str, list[ast.AST]]:
+    """The modules of the package by name, as their functions, imports and calls: a walk of all trees takes a second."""
+    found: dict[str, list[ast.AST]] = {}
     for file in sorted(PACKAGE.rglob("*.py")):
         parts = file.relative_to(PACKAGE.parent).with_suffix("").parts
-        found[".".join(parts[:-1] if parts[-1] == "__init__" else parts)] = ast.parse(file.read_text(encoding="utf-8"))
+        found[".".join(parts[:-1] if parts[-1] == "__init__" else parts)] = [
+            node
+            for node in ast.walk(ast.parse(file.read_text(encoding="utf-8")))
+            if isinstance(node, ast.FunctionDef | ast.ImportFrom | ast.Call)
+        ]
     return found
 
 
 def without_repair(kind: str) -> Iterator[tuple[str, str]]:
     """The declarations of a kind that have no repair, as their module and their name."""
-    for name, tree in modules().items():
-        for node in ast.walk(tree):
+    for name, nodes in modules().items():
+        for node in nodes:
             if not isinstance(node, ast.FunctionDef):
                 continue
             for d in node.decorator_list:
@@ -50,10 +54,10 @@ def made() -> dict[tuple[str, str], list[tuple[str, ast.Call]]]:
     Also those of `fail(FINDING, span, notes, …)`, as calls of the finding.
     """
     found: dict[tuple[str, str], list[tuple[str, ast.Call]]] = {}
-    for own, tree in modules().items():
+    for own, nodes in modules().items():
         imported = {
             a.asname or a.name: (node.module or "", a.name)
-            for node in ast.walk(tree)
+            for node in nodes
             if isinstance(node, ast.ImportFrom)
             for a in node.names
         }
@@ -69,7 +73,7 @@ def made() -> dict[tuple[str, str], list[tuple[str, ast.Call]]]:
                 case _:
                     return None
 
-        for node in ast.walk(tree):
+        for node in nodes:
             if isinstance(node, ast.Call):
                 place = f"{own}:{node.lineno}"
                 if (name := meant(node.func)) is not None:

@@ -14,6 +14,7 @@ from tensorc_dsl.syntax.lexer import BadCharacter, Lexer
 from tensorc_dsl.syntax.parse import read
 from tensorc_dsl.syntax.tables import tables
 from tensorc_dsl.syntax.words import Token, Tree
+from tests.examples import examples
 from tests.syntax.lark_oracle import lark_refusal, lark_tree
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -89,7 +90,7 @@ def test_the_same_place_and_words_of_wrong_texts(path: Path) -> None:
     text = path.read_text(encoding="utf-8")
     paragraphs = text.split("\n\n")
     refused = 0
-    for n in range(40):
+    for n in range(examples(20)):
         first = rng.randrange(len(paragraphs))
         source = Source("x", _broken(text if n % 10 == 0 else "\n\n".join(paragraphs[first : first + 2]), rng))
         found = _refusal(source)
