@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 
@@ -80,9 +79,9 @@ def with_ends(p: DeviceProgram, new: Callable[[Expr], Expr]) -> DeviceProgram:
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_steps_behind_the_mask_are_skipped(case: str, tmp_path: Path) -> None:
+def test_steps_behind_the_mask_are_skipped(case: str) -> None:
     text, decisions, steps = CASES[case]
-    t = task(tmp_path, text)
+    t = task(text)
     for seed in range(DRAWS):
         trace = online(t, seed, **decisions)
         check_kernel(t, trace, 4 if "finite" in text else 0)
@@ -95,21 +94,21 @@ def cost(found: Emulated) -> tuple[int, int]:
     return sum(c.moves(True) for c in found.counts), sum(c.barriers for c in found.counts)
 
 
-def test_a_mask_halves_what_is_done(tmp_path: Path) -> None:
+def test_a_mask_halves_what_is_done() -> None:
     """Without the assumption that values are finite, all steps run: a term behind the mask may be NaN."""
     text, decisions, _ = CASES["in fragments"]
     found = []
     for space in ("finite_rows", "tensor_rows"):
-        t = task(tmp_path, text.replace("finite_rows", space))
+        t = task(text.replace("finite_rows", space))
         found.append(cost(t.emulate(online(t, 0, **decisions))))
     (skipped, few), (whole, all_of) = found
     assert skipped < 0.7 * whole and few <= all_of
 
 
 @pytest.mark.parametrize("case", ["in fragments", "in shared memory", "copies run ahead, primes"])
-def test_one_step_less_is_a_fault(case: str, tmp_path: Path) -> None:
+def test_one_step_less_is_a_fault(case: str) -> None:
     text, decisions, _ = CASES[case]
-    t = task(tmp_path, text)
+    t = task(text)
     kernels = lower_device(online(t, 0, **decisions).program)
     assert emulate(t.program, emulation(kernels)).fault == ""
     for new in (lambda e: sub(e, index(1)), lambda e: substitute(e, {"block.x": index(0)})):
@@ -117,8 +116,8 @@ def test_one_step_less_is_a_fault(case: str, tmp_path: Path) -> None:
         assert wrong != kernels and emulate(t.program, emulation(wrong)).fault != ""
 
 
-def test_each_barrier_is_needed(tmp_path: Path) -> None:
+def test_each_barrier_is_needed() -> None:
     text, decisions, _ = CASES["in fragments"]
-    t = task(tmp_path, text)
+    t = task(text)
     kernels = lower_device(online(t, 0, **{**decisions, "ahead": 1}).program)
     assert check_each_is_needed(kernels, t.program, make_inputs(t.program, 0)) >= 1
