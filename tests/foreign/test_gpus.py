@@ -26,6 +26,7 @@ from tensorc_dsl.diagnostic import Severity, TschedError
 from tensorc_dsl.elaborate.compute import elaborate
 from tensorc_dsl.interp.space import Space
 from tensorc_dsl.ir.arrays import Array
+from tensorc_dsl.ir.node import replace
 from tensorc_dsl.ir.program import Program
 from tensorc_dsl.ir.verify import verify
 from tensorc_dsl.machine.host import host_target
@@ -57,6 +58,7 @@ def spaces() -> CheckedFile:
 def space_of(program: Program, name: str) -> Space:
     """A space for GPUs over a program of a compute."""
     found = spaces()
+    program = replace(program, intrinsics=found.instructions)
     return Space(found.spaces[name], program.name, program, target_of(found.targets[TARGETS[name]]), found.modules)
 
 
