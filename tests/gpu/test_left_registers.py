@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 import re
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from tensorc_dsl.backend.cuda.codegen.ptx import ptx_of
-from tensorc_dsl.backend.cuda.lower.kernels import Device, DeviceProgram, Guard, Phase, Steps, WgmmaFence, WgmmaWait
+from tensorc_dsl.backend.cuda.lower.kernels import DeviceProgram, WgmmaFence, WgmmaWait
 from tensorc_dsl.backend.cuda.lower.lower import lower_device
 from tensorc_dsl.backend.cuda.lower.text import format_device
 from tensorc_dsl.diagnostic import TschedError
-from tensorc_dsl.ir.expr import Compare, index
 from tensorc_dsl.ir.parse import parse_program
 from tensorc_dsl.ir.program import Program
 from tensorc_dsl.source import Source
@@ -52,7 +49,10 @@ def hand(*changes: tuple[str, str]) -> Program:
     """The kernel by hand with its left factor in registers, each lane's own."""
     text = HAND.replace("PRODUCT", PRODUCT).replace("m64n64k16_f16", "m64n64k16_f16_left_registers")
     text = text.replace('As: f16[128, 64] in "shared" @("swizzle.0", 8)', 'As: f16[128, 64] in "wgmma.a"')
-    begin, end = text.index('            bound("thread.x") for t in'), text.index('            bound("thread.x") for t_1 in')
+    begin, end = (
+        text.index('            bound("thread.x") for t in'),
+        text.index('            bound("thread.x") for t_1 in'),
+    )
     text = text[:begin] + OWN + text[end:]
     library = LIBRARY.read_text(encoding="utf-8")
     text = library[: library.index("/// As `wgmma_m64n64k16_f16_left_registers`")] + text
