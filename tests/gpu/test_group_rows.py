@@ -31,7 +31,10 @@ CASES: Mapping[str, tuple[str, dict[str, Decision]]] = {
     "TMA loads": ("half(B=1, H=2, M=64, N=128, D=64, E=64)", {"length": 64, **LOADED}),
     "two groups, a mask": ("causal(M=128, N=128, D=64, E=64, after=-3)", {"length": 64, "width": 256, **BY_THREADS}),
     "odd sizes, 128 columns, bf16": ("causal(M=61, N=83, D=19, E=128, T=bf16)", {"length": 64, "chosen_1": 1}),
-    "roles, two groups": ("half(B=1, H=1, M=128, N=192, D=64, E=64)", {"length": 64, "width": 256, **LOADED, "beside": True}),
+    "roles, two groups": (
+        "half(B=1, H=1, M=128, N=192, D=64, E=64)",
+        {"length": 64, "width": 256, **LOADED, "beside": True},
+    ),
     "128 keys a step": ("half(B=1, H=1, M=33, N=256, D=64, E=64)", {"length": 128, "chosen": 1}),
     "128 numbers, bf16": ("half(B=1, H=1, M=64, N=96, D=128, E=128, T=bf16)", {"length": 64, **LOADED}),
 }

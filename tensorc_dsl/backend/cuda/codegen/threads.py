@@ -357,7 +357,9 @@ class Threads(DeviceStatements):
         for name, d in descriptors_of(s).items():
             start = f.op(f"ptrtoint ptr {self._watched.place(d.buffer, d.first)} to i64")
             within = f.op(f"sub i64 {start}, {f.op('ptrtoint ptr %shared to i64')}")
-            factors[name] = f"i64 {write_descriptor(f, d, within)}, i64 {self._watched.rows[d.buffer]}, i64 {sites[name]}"
+            factors[name] = (
+                f"i64 {write_descriptor(f, d, within)}, i64 {self._watched.rows[d.buffer]}, i64 {sites[name]}"
+            )
         for n, (name, what) in enumerate(factors.items()):
             f.line(f"call void @tensorc_factor(ptr {entry}, i64 {n}, ptr @{called.give[name]}, {what})")
         f.line(f"call void @tensorc_gather(ptr %state, ptr %rows, ptr %shared, i64 %thread, ptr {entry}, ptr null)")
