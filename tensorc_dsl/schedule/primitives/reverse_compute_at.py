@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from tensorc_dsl.affine.coverage import axis, full_domain, instances_within, partition, repeating_loop
@@ -11,7 +11,7 @@ from tensorc_dsl.affine.inverse import instances_reading
 from tensorc_dsl.affine.once import OUT_OF_ORDER, runs_in_order
 from tensorc_dsl.affine.regions import RangedSubscripts, Region, inner_ranges, required_region
 from tensorc_dsl.affine.simplify import extent_ranges, simplify_where
-from tensorc_dsl.ir.expr import Expr, free_vars, substitute
+from tensorc_dsl.ir.expr import ONE, ZERO, Expr, Var, free_vars, substitute
 from tensorc_dsl.ir.print import format_expr
 from tensorc_dsl.ir.program import (
     Block,
@@ -90,7 +90,8 @@ def reverse_compute_at(program: Program, block: BlockRef, loop: LoopRef) -> Rewr
                                                       for x in 8: C[t*8 + x] = L[t*8 + x]
 
     Each instance runs once: the parts that the iterations complete are proved to be disjoint and complete; if this needs
-    the producer's guards of partial tiles, the block gets them too. The producer may be a scan that keeps all of its steps;
+    the producer's guards of partial tiles, the block gets them too. Where both stand in an outer loop, each of its iterations
+    counts by itself. The producer may be a scan that keeps all of its steps;
     `fold_scan` comes afterwards. In TVM:
     `reverse_compute_at`; in Halide: `compute_at` of the stage before it; in Exo: `fuse`.
     Cases: tests/primitives/reverse_compute_at.md
@@ -105,7 +106,7 @@ def reverse_compute_at(program: Program, block: BlockRef, loop: LoopRef) -> Rewr
         raise ORDER(program, b.name, block=b.name, reason=OUT_OF_ORDER)
     if not full_domain(*nest):
         raise beyond(program, nest, at.var)
-    box, cut = _completed(program, b, around, produced)
+    box, cut = _completed(program, nest, around, produced)
 
     last = [s for s in at.body if any(x.name != b.name and own_buffers(x) & produced for x in _blocks((s,)))][-1]
     rest = remove_block(program, b.name)
@@ -171,22 +172,28 @@ def _check_alone(program: Program, b: Block) -> None:
 
 
 def _completed(
-    program: Program, b: Block, around: tuple[For, ...], produced: frozenset[str]
+    program: Program, nest: Nest, around: tuple[For, ...], produced: frozenset[str]
 ) -> tuple[list[tuple[Expr, Expr]], tuple[Expr, ...]]:
     """For each iterator of the block, the values whose inputs an iteration of the innermost of `around` completes.
 
     They form a box. If the boxes of several iterations overlap, the conditions cut them into disjoint parts.
     """
+    b = nest[1]
     loop = around[-1].var
+    again, own = _runs_again_in(nest, around), _own_values(nest, around)
     box: list[tuple[Expr, Expr]] | None = None
     found_cuts: set[tuple[Expr, ...]] = set()
     for buffer in sorted(produced):
         below = _writers_below(program, buffer, around)
         region = _written_region(program, buffer, around, below)
         shape = program.buffer(buffer).shape
-        repeats = repeating_loop(around, [(low, n, size) for (low, n), size in zip(region, shape, strict=True)])
+        apart = again.union(own.values()).difference(*(free_vars(low) for low, _ in region))
+        counted = [x for x in around if x.var not in apart]
+        repeats = repeating_loop(counted, [(low, n, size) for (low, n), size in zip(region, shape, strict=True)])
         for indices in read_indices(b, buffer):
+            cut = _shared_cuts(b, indices, around, below, buffer)
             found = instances_reading(b, indices, region, shape)
+            found = None if found is None else _at_own_values(b, found, own, cut)
             if found is None or (box is not None and found != box):
                 what = ", ".join(map(format_expr, indices))
                 reason = f"what it completes of `{buffer}` is not a box of the instances that read `{buffer}[{what}]`"
@@ -196,7 +203,6 @@ def _completed(
                 repair = f"{outside}, or tiles of another size"
                 raise NOT_ONCE(program, loop, b.name, loop=loop, block=b.name, reason=reason, repair=repair)
             box = found
-            cut = _shared_cuts(b, indices, around, below, buffer)
             if repeats is not None and not any(repeats in free_vars(c) for c in cut):
                 facts = {"loop": loop, "buffer": buffer, "repeats": repeats}
                 raise INCOMPLETE(program, repeats, b.name, **facts, repair=_instead(around, repeats))
@@ -209,15 +215,44 @@ def _completed(
             repair = outside if len(around) > 1 else f"leave it behind `{loop}`"
             raise NOT_ONCE(program, loop, b.name, loop=loop, block=b.name, reason=reason, repair=repair)
     boxes = [(low, n, it.extent) for (low, n), it in zip(box, b.iters, strict=True)]
-    if partition(around, boxes):
-        return box, ()
     # The completed parts of all inputs must be equal: different conditions for another input would break that.
     cut = found_cuts.pop() if len(found_cuts) == 1 else ()
-    if not cut or not partition(around, boxes, cut):
+    used = frozenset[str]().union(*map(free_vars, (*(low for low, _ in box), *cut)))
+    counted = tuple(x for x in around if x.var not in again - used)
+    if partition(counted, boxes):
+        return box, ()
+    if not cut or not partition(counted, boxes, cut):
         reason = "what two of them complete overlaps, or something is left over"
         repair = f"choose a loop whose iterations write separate parts of what `{b.name}` reads"
         raise NOT_ONCE(program, loop, b.name, loop=loop, block=b.name, reason=reason, repair=repair)
     return box, cut
+
+
+def _runs_again_in(nest: Nest, around: tuple[For, ...]) -> frozenset[str]:
+    """The loops around both places in each iteration of which the block runs again, for all that it runs for."""
+    loops, b = nest
+    used = frozenset[str]().union(*map(free_vars, (*(it.binding for it in b.iters), *b.where)))
+    return frozenset(shared_loops(around, loops)) - used
+
+
+def _own_values(nest: Nest, around: tuple[For, ...]) -> dict[int, str]:
+    """The loops around both places that are spatial iterators of the block, by the number of the iterator: an iteration of
+    such a loop runs instances that no other one runs."""
+    loops, b = nest
+    shared = shared_loops(around, loops)
+    spatial = ((n, it.binding) for n, it in enumerate(b.iters) if it.kind is IterKind.SPATIAL)
+    return {n: e.name for n, e in spatial if isinstance(e, Var) and e.name in shared}
+
+
+def _at_own_values(
+    b: Block, box: list[tuple[Expr, Expr]], own: Mapping[int, str], cut: tuple[Expr, ...]
+) -> list[tuple[Expr, Expr]]:
+    """The box with the iterators that loops around both places are, where what is completed does not say which they are."""
+    used = frozenset[str]().union(*map(free_vars, cut))
+    return [
+        (Var(own[n]), ONE) if n in own and own[n] not in used and part == (ZERO, b.iters[n].extent) else part
+        for n, part in enumerate(box)
+    ]
 
 
 def _instead(around: tuple[For, ...], repeats: str) -> str:
