@@ -193,9 +193,14 @@ class _Pair:
         left, right = linear(i, self.context), linear(j, self.context)
         alike = {t: c for t, c in left.terms.items() if right.terms.get(t) == c and self._is_same(t)}
         common = Linear(alike, left.constant if left.constant == right.constant else 0)
-        found = _part(left.minus(common), a, self.context)
-        if found is None or found != _part(right.minus(common), b, self.context):
-            return
+        for shared in (common, Linear({}, 0)):
+            found = _part(left.minus(shared), a, self.context)
+            if found is not None and found == _part(right.minus(shared), b, self.context):
+                self._same_number(found)
+                return
+
+    def _same_number(self, found: _Parts) -> None:
+        """Use that both sides have the same number of parts."""
         number = linear(found.number, self.context)
         names = [self._unknown(found.product), *map(self._unknown, number.terms)]
         for name in names if len(number.terms) == 1 else names[:1]:

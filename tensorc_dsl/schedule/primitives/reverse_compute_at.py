@@ -33,6 +33,7 @@ from tensorc_dsl.schedule.motion import (
     Nest,
     beyond,
     own_buffers,
+    own_values,
     positions,
     read_indices,
     readers,
@@ -180,7 +181,7 @@ def _completed(
     """
     b = nest[1]
     loop = around[-1].var
-    again, own = _runs_again_in(nest, around), _own_values(nest, around)
+    again, own = _runs_again_in(nest, around), own_values(nest, around)
     box: list[tuple[Expr, Expr]] | None = None
     found_cuts: set[tuple[Expr, ...]] = set()
     for buffer in sorted(produced):
@@ -233,15 +234,6 @@ def _runs_again_in(nest: Nest, around: tuple[For, ...]) -> frozenset[str]:
     loops, b = nest
     used = frozenset[str]().union(*map(free_vars, (*(it.binding for it in b.iters), *b.where)))
     return frozenset(shared_loops(around, loops)) - used
-
-
-def _own_values(nest: Nest, around: tuple[For, ...]) -> dict[int, str]:
-    """The loops around both places that are spatial iterators of the block, by the number of the iterator: an iteration of
-    such a loop runs instances that no other one runs."""
-    loops, b = nest
-    shared = shared_loops(around, loops)
-    spatial = ((n, it.binding) for n, it in enumerate(b.iters) if it.kind is IterKind.SPATIAL)
-    return {n: e.name for n, e in spatial if isinstance(e, Var) and e.name in shared}
 
 
 def _at_own_values(
