@@ -23,13 +23,36 @@ def instances_writing(
     Reduction iterators, and iterators that no subscript limits, have their whole range. A range may exceed the iterator's
     extent where the region does.
     """
-    vague = _tells_apart(block, indices, known)
+    vague = undetermined(block, indices, known)
     if vague is not None:
         return vague
     context = Context(iter_ranges(block.iters))
     parts = [_Part(s, *box, None) for s, box in zip(indices, region, strict=True)]
     limits = {name: found[-1].range for name, found in _limits(parts, context)[0].items()}
     return [_clipped(limits.get(it.name), it.extent) for it in block.iters]
+
+
+def undetermined(block: Block, indices: Sequence[Expr], known: Collection[str] = ()) -> str | None:
+    """A spatial iterator whose value the subscripts do not determine, and that is not `known`; None if there is none."""
+    context = Context(iter_ranges(block.iters))
+    used: list[Digit] = []
+    direct = set(known)
+    for subscript in indices:
+        form = linear(subscript, context)
+        if len(form.terms) == 1:
+            ((atom, _),) = form.terms.items()
+            d = digit(atom, context, rounded=True)
+            if isinstance(atom, str):
+                direct.add(atom)
+            elif d is not None:
+                used.append(d)
+    for it in block.iters:
+        extent = constant(it.extent)
+        if it.kind is not IterKind.SPATIAL or it.name in direct or extent == 1:
+            continue
+        if extent is None or missing_digits(used, it.name, extent) is not False:
+            return it.name
+    return None
 
 
 def instances_reading(
@@ -132,29 +155,6 @@ def _by_digits(found: Mapping[_Part, Digit], context: Context) -> _Limit | None:
         exact &= not n or p.size == index(d.size)
         low, size, above = add(low, mul(p.lower, index(d.unit))), mul(p.extent, index(d.unit)), d.unit
     return _Limit((low, size), exact)
-
-
-def _tells_apart(block: Block, indices: Sequence[Expr], known: Collection[str]) -> str | None:
-    """A spatial iterator whose value the subscripts do not determine, and that is not `known`; None if there is none."""
-    context = Context(iter_ranges(block.iters))
-    used: list[Digit] = []
-    direct = set(known)
-    for subscript in indices:
-        form = linear(subscript, context)
-        if len(form.terms) == 1:
-            ((atom, _),) = form.terms.items()
-            d = digit(atom, context, rounded=True)
-            if isinstance(atom, str):
-                direct.add(atom)
-            elif d is not None:
-                used.append(d)
-    for it in block.iters:
-        extent = constant(it.extent)
-        if it.kind is not IterKind.SPATIAL or it.name in direct or extent == 1:
-            continue
-        if extent is None or missing_digits(used, it.name, extent) is not False:
-            return it.name
-    return None
 
 
 def _clipped(limit: tuple[Expr, Expr] | None, extent: Expr) -> tuple[Expr, Expr]:

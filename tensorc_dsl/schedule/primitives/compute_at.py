@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 from tensorc_dsl.affine.coverage import instances_within
+from tensorc_dsl.affine.form import Ranges
 from tensorc_dsl.affine.inverse import instances_writing
 from tensorc_dsl.affine.once import OUT_OF_ORDER, runs_in_order
 from tensorc_dsl.affine.private import follow_writes
-from tensorc_dsl.affine.regions import Region, inner_ranges, required_region
+from tensorc_dsl.affine.regions import RangedSubscripts, Region, inner_ranges, required_region, wrapped_window
 from tensorc_dsl.affine.sets import bindings, loop_conditions
 from tensorc_dsl.affine.simplify import extent_ranges, simplify_where
 from tensorc_dsl.ir.expr import ONE, ZERO, Expr, Var, constant, free_vars, index, substitute
@@ -16,6 +18,7 @@ from tensorc_dsl.ir.program import (
     Block,
     Buffer,
     For,
+    IterKind,
     Program,
     Stmt,
     find_loop,
@@ -167,6 +170,7 @@ def compute_at(
     if multiples:
         region = _rounded(program, nest[1], buffer, region, multiples)
     box = instances_writing(nest[1], nest[1].body[0].indices, region)
+    wrapped: dict[int, tuple[Expr, Expr]] = {}
     if isinstance(box, str) and not is_scan(nest[1]):
         box = _at_own_values(program, nest, around, consumers, region) or box
     if isinstance(box, str):
@@ -175,10 +179,13 @@ def compute_at(
         box = columns_of(nest[1], box, around)
         if isinstance(box, Stays):
             raise _impure(program, nest[1], box.reason, box.repair)
+    elif not multiples:
+        wrapped = _wrapped(nest[1], buffer, reads, region, extent_ranges(around))
+        box = [wrapped.get(n, part) for n, part in enumerate(box)]
 
     child = _first_holding(at, {b.name for _, b in consumers})
     rest = remove_block(program, block.name)
-    moved = nest_over(nest[1], box, around, used_names(rest))
+    moved = nest_over(nest[1], box, around, used_names(rest), wrapped)
     new = nest_of(moved, around)
     if not instances_within(new, nest):
         # What ran under a condition runs under it here.
@@ -237,6 +244,25 @@ def _at_own_values(
         return None
     whole = {n for n in own if found[n] == (ZERO, b.iters[n].extent)}
     return [(Var(own[n]), ONE) if n in whole else part for n, part in enumerate(found)]
+
+
+def _wrapped(
+    b: Block, buffer: Buffer, reads: Sequence[RangedSubscripts], region: Region, outer: Ranges
+) -> dict[int, tuple[Expr, Expr]]:
+    """The windows of iterators, by their numbers, that go on with the first value behind the last one: of dimensions of
+    which no box but the whole is read, as at `(i + 1) % N` and `i`.
+    """
+    out: dict[int, tuple[Expr, Expr]] = {}
+    for d, (subscript, (low, extent), size) in enumerate(
+        zip(b.body[0].indices, region, map(constant, buffer.shape), strict=True)
+    ):
+        if size is None or low != ZERO or constant(extent) != size:
+            continue
+        for n, it in enumerate(b.iters):
+            if it.kind is IterKind.SPATIAL and subscript == Var(it.name) and constant(it.extent) == size:
+                if window := wrapped_window(reads, d, size, outer):
+                    out[n] = window
+    return out
 
 
 def _with_block(stmt: Stmt, block: Block) -> Stmt:

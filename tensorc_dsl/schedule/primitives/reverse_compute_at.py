@@ -11,7 +11,7 @@ from tensorc_dsl.affine.inverse import instances_reading
 from tensorc_dsl.affine.once import OUT_OF_ORDER, runs_in_order
 from tensorc_dsl.affine.regions import RangedSubscripts, Region, inner_ranges, required_region
 from tensorc_dsl.affine.simplify import extent_ranges, simplify_where
-from tensorc_dsl.ir.expr import ONE, ZERO, Expr, Var, free_vars, substitute
+from tensorc_dsl.ir.expr import ONE, ZERO, Compare, Expr, Var, add, free_vars, loads, substitute
 from tensorc_dsl.ir.print import format_expr
 from tensorc_dsl.ir.program import (
     Block,
@@ -49,6 +49,7 @@ from tensorc_dsl.schedule.primitive import primitive
 from tensorc_dsl.schedule.refs import BlockRef, LoopRef
 from tensorc_dsl.schedule.refusal import refusal
 from tensorc_dsl.schedule.rewrite import Rewrite
+from tensorc_dsl.schedule.versions import ORDER, require_one_each, require_versions
 
 
 @refusal(
@@ -58,13 +59,6 @@ from tensorc_dsl.schedule.rewrite import Rewrite
     at="loop",
 )
 def NOTHING_BELOW(*focus: str, block: str, loop: str) -> None: ...
-@refusal(
-    "E0368",
-    "`{block}` cannot move: {reason}",
-    help="leave it where it is, or move it before the step that made it so",
-    at="block",
-)
-def ORDER(*focus: str, block: str, reason: str) -> None: ...
 @refusal(
     "E0369",
     "an iteration of `{loop}` does not complete its part of `{buffer}`: every iteration of `{repeats}` writes that part",
@@ -137,9 +131,10 @@ def reverse_compute_at(program: Program, block: BlockRef, loop: LoopRef) -> Rewr
                 reason = f"`{other.name}` reads `{buffer}` above the new place"
                 raise ORDER(program, b.name, other.name, block=b.name, reason=reason)
     common = shared_loops(around, nest[0])
-    private = any(program.buffer(x).scope != "global" for x in own_buffers(b))
-    if common and private and not same_iteration(common):
+    if common and not same_iteration(common):
         raise ORDER(program, b.name, block=b.name, reason=f"it may run in an earlier iteration of `{common[-1]}`")
+    require_one_each(program, nest, around)
+    require_versions(program, nest, common)
 
     now = find_loop(rest, at.var)[1]
     n = next(i for i, s in enumerate(now.body) if stmt_name(s) == stmt_name(last)) + 1
@@ -192,8 +187,11 @@ def _completed(
         counted = [x for x in around if x.var not in apart]
         repeats = repeating_loop(counted, [(low, n, size) for (low, n), size in zip(region, shape, strict=True)])
         for indices in read_indices(b, buffer):
-            cut = _shared_cuts(b, indices, around, below, buffer)
-            found = instances_reading(b, indices, region, shape)
+            moving, fixed = _moving(b, indices, region)
+            cut = (*fixed, *_shared_cuts(b, indices, around, below, buffer))
+            found = instances_reading(
+                b, [indices[d] for d in moving], tuple(region[d] for d in moving), [shape[d] for d in moving]
+            )
             found = None if found is None else _at_own_values(b, found, own, cut)
             if found is None or (box is not None and found != box):
                 what = ", ".join(map(format_expr, indices))
@@ -234,6 +232,22 @@ def _runs_again_in(nest: Nest, around: tuple[For, ...]) -> frozenset[str]:
     loops, b = nest
     used = frozenset[str]().union(*map(free_vars, (*(it.binding for it in b.iters), *b.where)))
     return frozenset(shared_loops(around, loops)) - used
+
+
+def _moving(b: Block, indices: Sequence[Expr], region: Region) -> tuple[list[int], tuple[Expr, ...]]:
+    """The dimensions in which different instances read different elements, and the conditions under which an iteration
+    completes the element that all of them read in the others: the last step of a scan.
+    """
+    names = {it.name for it in b.iters}
+    moving = [d for d, i in enumerate(indices) if not names.isdisjoint(free_vars(i)) or loads(i)]
+    fixed = [(i, *region[d]) for d, i in enumerate(indices) if d not in moving]
+    return moving, tuple(
+        c
+        for i, low, extent in fixed
+        for c in (
+            [Compare("==", low, i)] if extent == ONE else [Compare("<=", low, i), Compare("<", i, add(low, extent))]
+        )
+    )
 
 
 def _at_own_values(
