@@ -17,9 +17,9 @@ from tensorc_dsl.affine import isl
 from tensorc_dsl.affine.conditions import negate
 from tensorc_dsl.affine.form import Atom, Context
 from tensorc_dsl.affine.linear import linear
-from tensorc_dsl.affine.sets import NotAffine, feasible, instance_map, loop_conditions, mapping, points
+from tensorc_dsl.affine.sets import NotAffine, dim_conditions, feasible, instance_map, loop_conditions, mapping, points
 from tensorc_dsl.affine.simplify import extent_ranges, simplify_where
-from tensorc_dsl.ir.expr import ZERO, Binary, Compare, Const, Expr, Var, add, constant, index
+from tensorc_dsl.ir.expr import ZERO, Binary, Compare, Const, Dim, Expr, Var, add, constant, dims_in, index
 from tensorc_dsl.ir.program import Block, For, Iter
 
 
@@ -246,9 +246,10 @@ def _partition_exactly(loops: Sequence[For], boxes: Boxes, cuts: Sequence[Expr])
     for d, (lower, extent, size) in enumerate(boxes):
         inside += [Compare("<=", lower, axis(d)), Compare("<", axis(d), add(lower, extent))]
         limits += [Compare("<=", ZERO, axis(d)), Compare("<", axis(d), size)]
+    sizes = frozenset[Dim]().union(*(dims_in(e) for e in (*(x.extent for x in loops), *inside)))
     try:
         found = mapping([*axes, *names], [Var(n) for n in names], (*loop_conditions(loops), *inside, *limits))
-        every = points(axes, limits)
+        every = points(axes, (*limits, *dim_conditions(sizes)))
     except NotAffine:
         return False
     found = found.project_out(isl.dim_type.in_, len(axes), len(names))

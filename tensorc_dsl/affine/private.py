@@ -14,7 +14,7 @@ from functools import lru_cache
 from tensorc_dsl.affine.accesses import Access, accesses, home
 from tensorc_dsl.affine.data import freed
 from tensorc_dsl.affine.distance import common_loops
-from tensorc_dsl.affine.fill import fills, starts_itself
+from tensorc_dsl.affine.fill import fills, fills_all, starts_itself
 from tensorc_dsl.affine.sets import NotAffine, covers
 from tensorc_dsl.ir.expr import Binary, Compare, Const, Expr, Var, add, index, substitute
 from tensorc_dsl.ir.program import For, Program, fresh
@@ -25,7 +25,8 @@ def is_private(program: Program, buffer: str, var: str) -> bool:
     around = home(program, program.buffer(buffer))
     if around is None or all(loop.var != var for loop in around):
         return False
-    return _written_first(tuple((x.var, x.extent) for x in around[:-1]), around[-1], buffer)
+    outer = tuple((x.var, x.extent) for x in around[:-1])
+    return _written_first(outer, around[-1], buffer, program.buffer(buffer).shape)
 
 
 def follow_writes(program: Program, buffer: str, block: str, within: int = 0) -> bool:
@@ -37,25 +38,28 @@ def follow_writes(program: Program, buffer: str, block: str, within: int = 0) ->
     found = accesses((), program.body, frozenset((buffer,)))
     writes = [x for x in found if x.is_write]
     reads = [x for x in found if not x.is_write and x.block.name == block]
-    return not writes or _all_follow(reads, writes, max(within, len(home(program, program.buffer(buffer)) or ())))
+    b = program.buffer(buffer)
+    return not writes or _all_follow(reads, writes, max(within, len(home(program, b) or ())), b.shape)
 
 
 @lru_cache(maxsize=4096)
-def _written_first(outer: tuple[tuple[str, Expr], ...], loop: For, buffer: str) -> bool:
+def _written_first(outer: tuple[tuple[str, Expr], ...], loop: For, buffer: str, shape: tuple[Expr, ...]) -> bool:
     """Whether every read of `buffer` in an iteration of `loop` comes after a write of the element in that iteration."""
     around = tuple(For(v, e, ()) for v, e in outer)
     found = accesses(around, (loop,), frozenset((buffer,)))
     writes = [x for x in found if x.is_write]
-    return _all_follow([x for x in found if not x.is_write], writes, len(around) + 1)
+    return _all_follow([x for x in found if not x.is_write], writes, len(around) + 1, shape)
 
 
-def _all_follow(reads: Sequence[Access], writes: Sequence[Access], equal: int) -> bool:
+def _all_follow(reads: Sequence[Access], writes: Sequence[Access], equal: int, shape: Sequence[Expr]) -> bool:
     """Whether each read comes after a write of the element in the same iteration of the first `equal` loops."""
     # A stage that was inlined at several places reads the same elements again and again; the first read decides.
     different = {(r.block.name, r.guard, r.indices, r.update): r for r in reversed(reads)}
     open_: dict[object, list[tuple[Access, list[int]]]] = {}
     for r in different.values():
-        if not starts_itself(r, writes, equal) and not any(fills(w, r) for w in writes):
+        if starts_itself(r, writes, equal):
+            continue
+        if not any(fills(w, r) or fills_all(w, r, shape) for w in writes):
             shapes, offsets = zip(*map(_offset, r.indices), strict=True) if r.indices else ((), ())
             open_.setdefault((r.block.name, r.guard, shapes), []).append((r, list(offsets)))
     return all(
