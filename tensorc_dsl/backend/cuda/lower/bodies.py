@@ -1,4 +1,5 @@
-"""What each phase becomes for one thread: vectors of whole lanes, and unrolled loops that keep private buffers in registers.
+"""What each phase becomes for one thread: vectors of whole lanes, one branch for what the same threads do, and unrolled loops
+that keep private buffers in registers.
 
 Unrolled loops are left to LLVM, which is faster at it than text is at being unrolled.
 """
@@ -15,6 +16,7 @@ from tensorc_dsl.backend.llvm.lower.registers import limit_unrolling, unroll_sma
 from tensorc_dsl.ir.expr import ZERO, free_vars
 from tensorc_dsl.ir.program import LoopKind
 from tensorc_dsl.lower.flat import Alloc, Collective, Flat, If, Loop, Store, buffers_of, inside, store_loads, stores
+from tensorc_dsl.lower.guards import hoist_guards
 
 CODE_LIMIT = 4096
 """The largest code of one unrolled nest, as `code_size` counts: beyond it ptxas takes long, and registers run out before."""
@@ -24,12 +26,13 @@ MOST_STEPS = 32
 
 
 def finished(body: tuple[Device, ...], private: Collection[str], max_step: int) -> tuple[Device, ...]:
-    """The phases with vectors that are whole, and with the loops unrolled that subscript private buffers."""
+    """The phases with vectors that are whole, with guards around loops, and with the loops unrolled that subscript private
+    buffers."""
     out: list[Device] = []
     for s in joined(body):
         if isinstance(s, Phase):
             names = {*private, *(x.name for x in inside(s.body) if isinstance(x, Alloc))}
-            flat = _unrolled(whole_vectors(s.body), _walkers(s.body, names))
+            flat = _unrolled(hoist_guards(whole_vectors(s.body)), _walkers(s.body, names))
             out.append(replace(s, body=_limited(flat, min(max_step, MOST_STEPS))))
         else:
             out.append(replace(s, body=finished(s.body, private, max_step)) if isinstance(s, Nested) else s)
