@@ -355,11 +355,14 @@ class Threads(DeviceStatements):
                 place = f.op(f"ptrtoint ptr {self._own(name, a)} to i64")
                 factors[name] = f"i64 {place}, i64 0, i64 0"
         for name, d in descriptors_of(s).items():
-            start = f.op(f"ptrtoint ptr {self._watched.place(d.buffer, d.first)} to i64")
+            start = f.op(f"ptrtoint ptr {self._watched.place(d.buffer, ZERO)} to i64")
             within = f.op(f"sub i64 {start}, {f.op('ptrtoint ptr %shared to i64')}")
-            factors[name] = (
-                f"i64 {write_descriptor(f, d, within)}, i64 {self._watched.rows[d.buffer]}, i64 {sites[name]}"
+            base = f.op(f"trunc i64 {within} to i32")
+            low, high = write_descriptor(f, d, base, self._watched.index(d.unit))
+            given = f.op(
+                f"or i64 {f.op(f'zext i32 {low} to i64')}, {high << 32 if high < 1 << 31 else (high << 32) - (1 << 64)}"
             )
+            factors[name] = f"i64 {given}, i64 {self._watched.rows[d.buffer]}, i64 {sites[name]}"
         for n, (name, what) in enumerate(factors.items()):
             f.line(f"call void @tensorc_factor(ptr {entry}, i64 {n}, ptr @{called.give[name]}, {what})")
         f.line(f"call void @tensorc_gather(ptr %state, ptr %rows, ptr %shared, i64 %thread, ptr {entry}, ptr null)")
