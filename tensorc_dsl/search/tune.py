@@ -100,7 +100,7 @@ class TuneResult:
         shown |= {name: getattr(self, name) for name in ("verdict", "statuses", "trials", "seed")}
         rare = ("refusals", "refused", "interrupted", "exhausted", "regret", "enough", "unkept")
         shown |= {name: value for name in rare if (value := getattr(self, name))}
-        return f"TuneResult({', '.join(f'{k}={v!r}' for k, v in shown.items())})"
+        return f"{type(self).__name__}({', '.join(f'{k}={v!r}' for k, v in shown.items())})"
 
 
 class Search:
