@@ -52,7 +52,7 @@ def _written_first(outer: tuple[tuple[str, Expr], ...], loop: For, buffer: str, 
     return _all_follow([x for x in found if not x.is_write], writes, len(around) + 1, shape)
 
 
-def _all_follow(reads: Sequence[Access], writes: Sequence[Access], equal: int, shape: Sequence[Expr]) -> bool:
+def _all_follow(reads: Sequence[Access], writes: Sequence[Access], equal: int, shape: tuple[Expr, ...]) -> bool:
     """Whether each read comes after a write of the element in the same iteration of the first `equal` loops."""
     # A stage that was inlined at several places reads the same elements again and again; the first read decides.
     different = {(r.block.name, r.guard, r.indices, r.update): r for r in reversed(reads)}
