@@ -97,11 +97,11 @@ def nvcc(asked: Asked) -> Iterator[Row]:
     compiler = shutil.which("nvcc")
     if compiler is None:
         raise CannotRun("there is no `nvcc` on PATH; `pip install nvidia-cuda-nvcc` or the CUDA toolkit has one")
-    for name, text in COMPARED.items():
+    for name, (text, space) in COMPARED.items():
         if not asked.begins(name):
             continue
         try:
-            task = task_of(text, space="default")  # the view has no words for instructions
+            task = task_of(text, space=space)
             compiled = task.compile(task.sample(1))
             ptx = _by_nvcc(compiler, compiled.view("cuda"), task.target.cpu)
             ours, theirs = loaded(task, compiled), loaded(task, compiled, ptx)
@@ -122,16 +122,16 @@ def _by_nvcc(compiler: str, text: str, cpu: str) -> str:
 
 
 COMPARED = {
-    "matmul f32": "matmul(M=512, N=512, K=512)",
-    "matmul f16": "matmul(M=512, N=512, K=512, T=f16, Acc=f32)",
-    "matmul bf16": "matmul(M=512, N=512, K=512, T=bf16, Acc=f32)",
-    "matmul i8": "matmul(M=512, N=512, K=512, T=i8, Acc=i32)",
-    "matmul f64": "matmul(M=512, N=512, K=512, T=f64)",
-    "batch_matmul": "batch_matmul(G=16, M=256, N=256, K=64)",
-    "conv2d": "conv2d_nhwc(N=1, H=56, W=56, CI=64, KH=3, KW=3, CO=64, pad=1)",
-    "softmax": "softmax(M=1024, N=1024)",
-    "layer_norm": "layer_norm(M=1024, N=1024)",
-    "transpose": "transpose(M=1024, N=1024)",
+    "matmul f32": ("matmul(M=512, N=512, K=512)", "default"),
+    "matmul f16": ("matmul(M=512, N=512, K=512, T=f16, Acc=f32)", "hopper"),
+    "matmul bf16": ("matmul(M=512, N=512, K=512, T=bf16, Acc=f32)", "tensor_core"),
+    "matmul i8": ("matmul(M=512, N=512, K=512, T=i8, Acc=i32)", "default"),
+    "matmul f64": ("matmul(M=512, N=512, K=512, T=f64)", "default"),
+    "batch_matmul": ("batch_matmul(G=16, M=256, N=256, K=64)", "default"),
+    "conv2d": ("conv2d_nhwc(N=1, H=56, W=56, CI=64, KH=3, KW=3, CO=64, pad=1)", "default"),
+    "softmax": ("softmax(M=1024, N=1024)", "default"),
+    "layer_norm": ("layer_norm(M=1024, N=1024)", "default"),
+    "transpose": ("transpose(M=1024, N=1024)", "default"),
 }
 """Ten kernels, long enough to be timed."""
 

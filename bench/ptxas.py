@@ -16,6 +16,7 @@ from __future__ import annotations
 import argparse
 import re
 import resource
+import subprocess
 import sys
 import tempfile
 import time
@@ -26,6 +27,7 @@ from pathlib import Path
 from statistics import median
 
 from tensorc_dsl.api import load
+from tensorc_dsl.backend.cuda.codegen.view import cuda_text
 from tensorc_dsl.backend.cuda.compiled import compile_device
 from tensorc_dsl.backend.cuda.lower.lower import lower_device
 from tensorc_dsl.backend.cuda.sass import assemble, remarks, sass_of, tool
@@ -159,7 +161,7 @@ class Found:
     theirs: list[float] = field(default_factory=list[float])
 
 
-def assembled(text: str, space: str, draws: int, seed: int, folder: Path) -> Found:
+def assembled(text: str, space: str, draws: int, seed: int, folder: Path, *, nvcc: bool = False) -> Found:
     """So many schedules of a task, through ptxas."""
     file, out = folder / "t.tsched", Found()
     name = text.partition("(")[0]
@@ -190,6 +192,8 @@ def assembled(text: str, space: str, draws: int, seed: int, folder: Path) -> Fou
                 said = assemble(ptx, target, folder / "t.cubin")
                 out.theirs.append(_children() - begin)
                 out.remarks += remarks(said)
+                if nvcc:
+                    take_view(cuda_text(lower_device(program, tuple(t.target.feature_names))), target, folder)
                 if tool("nvdisasm") is not None:
                     out.opcodes += machine_instructions(ptx, target)
             except (LowerError, CompileError) as e:
@@ -200,6 +204,16 @@ def assembled(text: str, space: str, draws: int, seed: int, folder: Path) -> Fou
             out.registers = max([out.registers, *(int(x) for x in re.findall(r"Used (\d+) registers", said))])
             out.stack = max([out.stack, *(int(x) for x in re.findall(r"(\d+) bytes stack frame", said))])
     return out
+
+
+def take_view(text: str, cpu: str, folder: Path) -> None:
+    """Raises CompileError unless nvcc takes the view in CUDA C++, without a warning."""
+    source = folder / "view.cu"
+    source.write_text(text, encoding="utf-8")
+    command = [str(tool("nvcc")), f"-arch={cpu}", "-cubin", "-o", str(folder / "view.cubin"), str(source)]
+    done = subprocess.run(command, check=False, capture_output=True, text=True, timeout=300)
+    if done.returncode or remarks(done.stderr):
+        raise CompileError(f"nvcc does not take the view: {done.stderr.strip()}")
 
 
 def machine_instructions(ptx: str, cpu: str) -> Counter[str]:
@@ -230,6 +244,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--draws", type=int, default=6, help="schedules of each task")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--only", default="", help="only tasks whose name begins so")
+    parser.add_argument("--nvcc", action="store_true", help="compile the views in CUDA C++ by nvcc, too")
     given = parser.parse_args(argv)
     every: list[Found] = []
     print(f"{'task':17} draws tensor refused spilled registers stack  PTX s  ptxas s")
@@ -237,7 +252,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         for name, text in TASKS.items():
             if name.startswith(given.only):
                 space = next((s for start, s in SPACES.items() if name.startswith(start)), "default")
-                found = assembled(text, space, given.draws, given.seed, Path(folder))
+                found = assembled(text, space, given.draws, given.seed, Path(folder), nvcc=given.nvcc)
                 every.append(found)
                 seconds = f"{median(found.own or [0.0]):6.3f}  {median(found.theirs or [0.0]):6.3f}"
                 counts = f"{found.draws:5} {found.tensors:6} {len(found.refused):7} {found.spilled:7}"

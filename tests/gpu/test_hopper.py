@@ -164,15 +164,21 @@ def drawn(t: Task, decisions: dict[str, Decision], asked: str = "") -> list[tupl
     return out
 
 
-def test_a_stage_that_has_no_words_for_it_says_so(tmp_path: Path) -> None:
-    t = hopper(tmp_path, "half_matmul(M=64, N=64, K=64)")
-    by_threads: dict[str, Decision] = {"copied": "threads", "copied_1": "threads"}
-    trace = t.drawn_from(condition(t.model, {"warpgroups": True, **by_threads})).sample(0)
-    with pytest.raises(td.TschedError) as e:
-        t.view(trace, "cuda")
-    assert [d.message for d in e.value.diagnostics] == [
-        "the schedule has no stage `cuda`: the view in CUDA C++ has no words for instructions of warpgroups; see its PTX"
-    ]
+def test_the_view_has_what_runs_beside_threads(tmp_path: Path) -> None:
+    """Copies by TMA in a role of their own, and products by descriptors, each as often as in PTX."""
+    t = hopper(tmp_path, "half_matmul(M=128, N=64, K=256)")
+    drawn: dict[str, Decision] = {"copied": "tma", "copied_1": "tma", "beside": True, "ahead": 1, "warpgroups": True}
+    trace = t.drawn_from(condition(t.model, drawn)).sample(0)
+    text, found = t.view(trace, "cuda"), t.lower(trace)
+    assert isinstance(found, DeviceProgram)
+    code = ptx(found, "sm_90a")
+    products = re.findall(r"asm volatile\([^;]*;[^;]*; wgmma\.mma_async[^;]*;", text)
+    assert len(products) and text.count("mbarrier_init(mbarriers_") == code.count("mbarrier.init")
+    assert text.count("const __grid_constant__ CUtensorMap map") == len(found.kernels[0].maps) == 2
+    assert re.search(r"if \(thread_ >= \d+\) \{ /\* producer \*/", text)
+    # What a descriptor says besides the address is what LLVM gets: 128 bytes of swizzle, groups of 1024 bytes.
+    assert {int(x, 16) >> 32 for x in re.findall(r"descriptor\(&[^;]*?, (0x[0-9a-f]+)ull\)", text)} == {0x40000040}
+    assert len(set(re.findall(r"\{%r\d+, (0x[0-9a-f]+|\d+)\};", code)) & {"0x40000040", str(0x40000040)}) == 1
     assert b"for GPUs, sm_90a alone." in t.library(trace).make("header")
 
 

@@ -11,9 +11,11 @@ import numpy as np
 import pytest
 
 import tensorc_dsl as td
-from tensorc_dsl.backend.cuda.codegen.view import c_name, cuda_text
+from tensorc_dsl.backend.cuda.codegen.view import cuda_text
+from tensorc_dsl.backend.cuda.codegen.view_expr import c_name
 from tensorc_dsl.backend.cuda.lower.kernels import DeviceProgram, barriers_in
 from tensorc_dsl.backend.cuda.lower.lower import lower_device
+from tensorc_dsl.backend.cuda.sass import tool
 from tensorc_dsl.ir.expr import constant
 from tensorc_dsl.ir.parse import parse_program
 from tensorc_dsl.ir.program import Program
@@ -21,6 +23,8 @@ from tensorc_dsl.reference.evaluate import shape_of
 from tensorc_dsl.reference.inputs import make_inputs
 from tensorc_dsl.reference.interpret import interpret
 from tensorc_dsl.source import Source
+from tensorc_dsl.trace.distribution import Decision
+from tensorc_dsl.trace.handlers import condition
 from tests.stdlib.gpu_checks import task
 
 SHIM = """
@@ -65,6 +69,26 @@ program p(A: i32[8], X: f32[8], B: i32[8], Y: f32[8]) {
             }
         }
     }
+}
+"""
+
+
+SPACES = """
+use std.gpu.default.{default}
+use std.gpu.hopper.{hopper}
+use std.gpu.targets.{sm_80, sm_90a}
+
+compute half_matmul(A: f16[M, K], B: f16[K, N]) -> C: f32[M, N] { C[i, j] = sum[k] f32(A[i, k]) * f32(B[k, j]) }
+
+compute extremes(X: f32[N], L: i32[N]) -> M: f32[5] { M[c] = max[i] (X[i] if L[i] == i32(c) else -inf) }
+
+compute half(Q: T[B, H, M, D], K: T[B, H, N, D], V: T[B, H, N, E]; T: dtype = f16) -> O: f32[B, H, M, E] {
+    let S[b, h, i, j] = sum[d] f32(Q[b, h, i, d]) * f32(K[b, h, j, d])
+    let m[b, h, i] = max[j] S[b, h, i, j]
+    let e[b, h, i, j] = T(exp((S[b, h, i, j] - m[b, h, i]) * rsqrt(f32(D))))
+    let s[b, h, i] = sum[j] f32(e[b, h, i, j])
+    let U[b, h, i, c] = sum[j] f32(e[b, h, i, j]) * f32(V[b, h, j, c])
+    O[b, h, i, c] = U[b, h, i, c] / s[b, h, i]
 }
 """
 
@@ -140,6 +164,35 @@ def test_an_instruction_of_a_warp_is_assembly_over_the_elements_that_a_lane_has(
     assert (outputs.count('"+&f"'), inputs.count('"r"')) == (8, 8)
     assert clobbered.startswith('"memory"')
     assert '"r"((unsigned)__cvta_generic_to_shared(&' in shown
+
+
+BESIDE = {
+    "roles": "half_matmul(M=128, N=64, K=256) with hopper",
+    "attention": "half(B=1, H=1, M=64, N=512, D=64, E=64) with hopper",
+    "an exchange": "extremes(N=64) with default",
+}
+
+
+@pytest.mark.skipif(tool("nvcc") is None, reason="there is no nvcc")
+@pytest.mark.parametrize("case", BESIDE)
+def test_nvcc_takes_the_view(case: str, tmp_path: Path) -> None:
+    t = td.loads(f"{SPACES}task t = {BESIDE[case]}\n", target="sm_90a")["t"]
+    wanted: dict[str, Decision] = {"warpgroups": True, "copied": "tma", "copied_1": "tma", "beside": True}
+    if case == "attention":
+        wanted = {"tensor_online": True, "inline": False, "inline_1": False, "length": 64, "scores": "groups"}
+    trace = t.drawn_from(condition(t.model, {} if case == "an exchange" else wanted)).sample(0)
+    (tmp_path / "view.cu").write_text(t.view(trace, "cuda"))
+    command = [str(tool("nvcc")), "-arch=sm_90a", "-cubin", "-o", "view.cubin", "view.cu"]
+    done = subprocess.run(command, check=False, cwd=tmp_path, capture_output=True, text=True, timeout=300)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_a_stage_that_has_no_words_for_it_says_so() -> None:
+    t = td.loads(f"{SPACES}use std.ops.{{cumsum}}\ntask t = cumsum(N=20000, M=2) with default\n", target="sm_80")["t"]
+    passed: dict[str, Decision] = {"together": True, "each": 8, "width": 64, "staged": True, "passed": True}
+    trace = t.drawn_from(condition(t.model, passed)).sample(0)
+    with pytest.raises(td.TschedError, match="has no stage `cuda`: the view in CUDA C\\+\\+ has no words for scans"):
+        t.view(trace, "cuda")
 
 
 def test_a_dot_and_an_underscore_are_told_apart() -> None:

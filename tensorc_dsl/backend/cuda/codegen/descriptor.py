@@ -24,10 +24,16 @@ def write_descriptor(f: Function, d: Descriptor, base: str, units: Scalar) -> tu
     Units are added to that of the buffer, as in CUTLASS: then the descriptors of a loop are a constant apart. The sum is
     within the 14 bits of an address, since shared memory has less than 256 KB.
     """
+    leading, high = fields(d)
+    first = f.cached(f"and i32 {f.cached(f'lshr i32 {base}, {UNIT.bit_length() - 1}')}, {_FIELD}")
+    low = f.cached(f"or i32 {first}, {leading}")
+    behind = f.op(f"trunc i64 {units} to i32")
+    return f.op(f"add i32 {low}, {behind}"), high
+
+
+def fields(d: Descriptor) -> tuple[int, int]:
+    """What a descriptor says besides the address, as its low and its high 32 bits."""
     leading, stride = d.beyond, d.groups
     if d.operand.deep and not d.operand.swizzle:  # both are named after the dimension of rows or columns there
         leading, stride = stride, leading
-    first = f.cached(f"and i32 {f.cached(f'lshr i32 {base}, {UNIT.bit_length() - 1}')}, {_FIELD}")
-    low = f.cached(f"or i32 {first}, {(leading // UNIT & _FIELD) << 16}")
-    behind = f.op(f"trunc i64 {units} to i32")
-    return f.op(f"add i32 {low}, {behind}"), stride // UNIT & _FIELD | _MODES[d.operand.swizzle] << 30
+    return (leading // UNIT & _FIELD) << 16, stride // UNIT & _FIELD | _MODES[d.operand.swizzle] << 30
