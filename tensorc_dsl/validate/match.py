@@ -297,8 +297,8 @@ class _Question:
         return self._alike(whole_elements)
 
     def _alike(self, told: Callable[[SignedTerms], tuple[tuple[str, ...], isl.Map]]) -> isl.Map | None:
-        """The map from points of the original to points of the scheduled program of which the same is told. A buffer of another
-        rank has other elements.
+        """The map from points of the original to points of the scheduled program of which the same is told. A buffer of
+        another rank has other elements.
         """
         ours, theirs = ([told(p) for p in parts] for parts in (self.ours, self.theirs))
         found = [
