@@ -10,6 +10,7 @@ from __future__ import annotations
 import random
 from dataclasses import dataclass, field
 
+from bench.random_rounds import round_text
 from tensorc_dsl.ir.parse import parse_program
 from tensorc_dsl.ir.program import Program
 from tensorc_dsl.reference.inputs import make_inputs
@@ -196,9 +197,12 @@ def nest_text(rng: random.Random) -> str:
 
 
 def random_nests(rng: random.Random) -> Program:
-    """A program whose results are known: it reads what has been written, and writes all of its outputs."""
+    """A program whose results are known: it reads what has been written, and writes all of its outputs. Some are rounds of
+    producers and consumers (`random_rounds`).
+    """
     while True:
-        program = parse_program(Source("nests", nest_text(rng)))
+        text = nest_text(rng) if rng.random() < 0.6 else round_text(rng)
+        program = parse_program(Source("nests", text))
         try:
             interpret(program, make_inputs(program, 0))
         except InterpretError:

@@ -4,7 +4,7 @@ A block may move to a place if each buffer that it reads has the same contents t
 conditions do. First, every other writer stands above both places, and either shares no loop with the new one (so it has run
 to its end), or the block runs only instances there that it ran before in the same iteration of the shared loops; or it stands
 behind both places, and in each iteration of the loops that it shares with both it has not begun. Second, no
-writer stays in a loop that the block leaves and writes an element again in a later iteration of it. Third, a reader of the
+writer stays in a loop that the block leaves and writes an element in it after the block has read it. Third, a reader of the
 block's result does not get what an earlier iteration of such shared loops computed, from contents that are gone
 (`same_version`).
 """
@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
-from tensorc_dsl.affine.accesses import accesses, touched
+from tensorc_dsl.affine.accesses import Access, accesses, touched
 from tensorc_dsl.affine.coverage import apart, full_domain, not_affine
 from tensorc_dsl.affine.dependence import happens_before
 from tensorc_dsl.affine.distance import common_loops
@@ -243,33 +243,45 @@ def unready_input(
                 return Unready(buffer, writer.name, behind=at > order[block])
             if there and not current(there, buffer):
                 return Unready(buffer, writer.name, there[-1])
-        if found := _overwritten(program, loops, place, buffer):
+        if found := _overwritten(program, loops, place, buffer, block):
             return found
     return None
 
 
-def _overwritten(program: Program, loops: tuple[For, ...], place: InsertionPoint, buffer: str) -> Unready | None:
-    """Whether an input of a block below `loops` is overwritten before the place, in the loops that the block leaves."""
-    found: list[tuple[Nest, tuple[str, ...], tuple[str, ...]]] = []
+def _overwritten(
+    program: Program, loops: tuple[For, ...], place: InsertionPoint, buffer: str, block: str
+) -> Unready | None:
+    """Whether an input of a block below `loops` is written before the place, in the loops that the block leaves, after the
+    block has read it: in a later iteration, or behind it.
+    """
     for around, w in writers(program, buffer):
-        left = tuple(v for v in shared_loops(around, loops) if v not in place.names)
-        if left:
-            found.append(((around, w), shared_loops(around, place.loops), left))
-    if not found:
-        return None
-    accesses = [((around, w), indices) for (around, w), _, _ in found for indices in stored_at(w, buffer)]
-    (_, w), outer, left = found[-1]
-    same = all((x, y) == (outer, left) for _, x, y in found)
-    return None if same and apart(accesses, outer, left) else Unready(buffer, w.name, left[0])
+        shared = shared_loops(around, loops)
+        left = tuple(v for v in shared if v not in place.names)
+        if left and _reads_before(program, buffer, block, w.name, len(shared) - len(left)):
+            return Unready(buffer, w.name, left[0])
+    return None
+
+
+def _reads_before(program: Program, buffer: str, reader: str, writer: str, equal: int) -> bool:
+    """Whether an instance of one block may read an element of a buffer before an instance of the other one writes it, in one
+    iteration of the outermost `equal` loops."""
+    reads, writes = _reads_and_writes(program, buffer, reader, writer)
+    return any(happens_before(r, w, equal) for r in reads for w in writes)
+
+
+def _reads_and_writes(program: Program, buffer: str, reader: str, writer: str) -> tuple[list[Access], list[Access]]:
+    found = accesses((), program.body, frozenset((buffer,)))
+    return (
+        [x for x in found if not x.is_write and x.block.name == reader],
+        [x for x in found if x.is_write and x.block.name == writer],
+    )
 
 
 def writes_before(program: Program, buffer: str, writer: str, reader: str, equal: int) -> bool:
     """Whether an instance of one block may write an element of a buffer before an instance of the other one reads it, in one
     iteration of the outermost `equal` loops; and always where iterations around both, inside of these, have no order.
     """
-    found = accesses((), program.body, frozenset((buffer,)))
-    writes = [x for x in found if x.is_write and x.block.name == writer]
-    reads = [x for x in found if not x.is_write and x.block.name == reader]
+    reads, writes = _reads_and_writes(program, buffer, reader, writer)
     inside = [x for w in writes[:1] for r in reads[:1] for x in common_loops(w, r)[equal:]]
     if any(x.kind not in (LoopKind.SERIAL, LoopKind.UNROLLED) for x in inside):
         return True

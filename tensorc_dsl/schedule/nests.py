@@ -67,8 +67,9 @@ def nest_over(
 
     The box has a lower bound over `around` and an extent per iterator; a guard excludes values outside an iterator's own
     extent, but those of the iterators with the numbers `wrapped` count modulo it. An iterator with one value has no loop.
-    The names of the loops are added to `used`.
+    The names of the loops are added to `used`, and those of the block.
     """
+    used |= {block.name, *(it.name for it in block.iters)}
     loops: list[For] = []
     bindings: list[Expr] = []
     for n, (it, (lower, extent)) in enumerate(zip(block.iters, box, strict=True)):

@@ -16,6 +16,7 @@ from tensorc_dsl.ir.axes import axis_problem
 from tensorc_dsl.ir.pipelines import pipeline, roles
 from tensorc_dsl.ir.program import Block, For, LoopKind, Program, walk
 from tensorc_dsl.schedule.counted import UNCOUNTED, refuse_uncounted
+from tensorc_dsl.schedule.homes import EMPTIED, refuse_emptied
 from tensorc_dsl.schedule.races import MEET, refuse_races
 from tensorc_dsl.schedule.refusal import refusal
 from tensorc_dsl.schedule.scattered import NOT_SCATTERED, refuse_unscattered
@@ -42,7 +43,7 @@ def MISBOUND(*focus: str, step: str, loop: str, axis: str, reason: str) -> None:
 def SHARED(*focus: str, step: str, buffer: str, loop: str, axis: str) -> None: ...
 
 
-STALE = (NOT_KEPT, MISBOUND, SHARED, MEET, APART, FRAGMENT, NOT_SCATTERED, UNCOUNTED)
+STALE = (NOT_KEPT, MISBOUND, SHARED, MEET, EMPTIED, APART, FRAGMENT, NOT_SCATTERED, UNCOUNTED)
 """The refusals of a step that breaks a declaration of an earlier one; any step can raise them."""
 
 
@@ -50,12 +51,13 @@ def refuse_stale(step: str, before: Program, after: Program) -> None:
     """Refuse a step after which a bound loop is not valid, a pipeline is not legal, a tensorized nest is not its
     instruction, iterations that run at once share an element, or data do not choose the iteration of a scattered loop.
 
-    It also refuses a shared buffer that each thread would fill for itself: one copy serves all threads of a block; and what
-    64 bits do not count.
+    It also refuses a shared buffer that each thread would fill for itself: one copy serves all threads of a block; a private
+    buffer that would lose what it holds; and what 64 bits do not count.
     """
     refuse_uncounted(step, before, after)
     refuse_apart(step, before, after)
     refuse_races(step, before, after)
+    refuse_emptied(step, before, after)
     refuse_unscattered(step, before, after)
     if problem := axis_problem(after):
         focus = [x for x in (problem.loop, problem.other) if x is not None]

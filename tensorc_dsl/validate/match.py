@@ -297,9 +297,16 @@ class _Question:
         return self._alike(whole_elements)
 
     def _alike(self, told: Callable[[SignedTerms], tuple[tuple[str, ...], isl.Map]]) -> isl.Map | None:
-        """The map from points of the original to points of the scheduled program of which the same is told."""
+        """The map from points of the original to points of the scheduled program of which the same is told. A buffer of
+        another rank has other elements.
+        """
         ours, theirs = ([told(p) for p in parts] for parts in (self.ours, self.theirs))
-        found = [x.apply_range(y.reverse()) for one, x in ours for other, y in theirs if one and one == other]
+        found = [
+            x.apply_range(y.reverse())
+            for one, x in ours
+            for other, y in theirs
+            if one and one == other and x.range().get_space() == y.range().get_space()
+        ]
         return _union(found) if found else None
 
     def _ambiguous(self) -> Exception:

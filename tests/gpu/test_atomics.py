@@ -10,6 +10,7 @@ import pytest
 
 from bench.emulated import emulated
 from tensorc_dsl.backend.cuda.codegen.view import cuda_text
+from tensorc_dsl.backend.cuda.lower import lower
 from tensorc_dsl.backend.cuda.lower.kernels import Device, DeviceProgram, Nested, Phase, atomics_in, barriers_in
 from tensorc_dsl.backend.cuda.lower.lower import lower_device
 from tensorc_dsl.diagnostic import TschedError
@@ -217,10 +218,13 @@ def test_only_atomic_blocks_reduce_along_bound_loops() -> None:
             parse_program(Source("wrong", wrong))
 
 
-def test_what_other_blocks_read_while_it_is_updated_is_refuted() -> None:
+def test_what_other_blocks_read_while_it_is_updated_is_refuted(monkeypatch: pytest.MonkeyPatch) -> None:
     """Behind the updates of its own block, others may still go on."""
     program = parse_program(Source("sums", SHARED.replace("Y[vb * 32 + vk] = T[0]", "Y[vb * 32 + vk] = S[0]")))
     assert "`b` touch `S[0]` at once" in proof_fault(program, program)
+    with pytest.raises(LowerError, match="the bound loop `b` cannot run at once"):
+        lower_device(program)
+    monkeypatch.setattr(lower, "require_independent", lambda _: None)
     fault, _ = emulated(lower_device(program), program, {"X": np.arange(96, dtype=np.int32)})
     assert "meet without a barrier between them at element 0 of `S`" in fault
 
