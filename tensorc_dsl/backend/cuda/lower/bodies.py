@@ -11,6 +11,7 @@ from dataclasses import replace
 
 from tensorc_dsl.backend.cuda.lower.collectives import accesses_of, is_of_group
 from tensorc_dsl.backend.cuda.lower.kernels import Device, Nested, Phase, Role, Steps
+from tensorc_dsl.backend.cuda.lower.reuse import with_steps_outside
 from tensorc_dsl.backend.cuda.lower.vectors import whole_vectors
 from tensorc_dsl.backend.llvm.lower.registers import limit_unrolling, unroll_small
 from tensorc_dsl.ir.expr import ZERO, constant, free_vars
@@ -21,7 +22,7 @@ from tensorc_dsl.lower.guards import hoist_guards
 CODE_LIMIT = 8192
 """The largest code of one unrolled nest, as `code_size` counts: beyond it ptxas takes long, and registers run out before."""
 
-FEW_STEPS = 8
+FEW_STEPS = 4
 """The most iterations of a loop around sums in registers that is unrolled, whatever `unroll.max_step` is."""
 
 MOST_STEPS = 32
@@ -35,8 +36,8 @@ def finished(body: tuple[Device, ...], private: Collection[str], max_step: int) 
     for s in joined(body):
         if isinstance(s, Phase):
             names = {*private, *(x.name for x in inside(s.body) if isinstance(x, Alloc))}
-            flat = hoist_guards(whole_vectors(s.body))
-            flat = _unrolled(flat, _walkers(s.body, names))
+            flat = whole_vectors(s.body)
+            flat = hoist_guards(with_steps_outside(_unrolled(flat, _walkers(s.body, names)), names))
             out.append(replace(s, body=_limited(flat, _steps_of_sums(flat, names), min(max_step, MOST_STEPS))))
         else:
             out.append(replace(s, body=finished(s.body, private, max_step)) if isinstance(s, Nested) else s)
