@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from tensorc_dsl.backend.cuda.lower.lower import lower_device
-from tensorc_dsl.backend.cuda.lower.reuse import with_steps_outside
+from tensorc_dsl.backend.cuda.lower.reuse import with_guards_of_steps, with_steps_outside
 from tensorc_dsl.ir.dtypes import F32, INDEX
-from tensorc_dsl.ir.expr import ZERO, Compare, Expr, Load, Var, add, floordiv, index, mul
+from tensorc_dsl.ir.expr import ZERO, Compare, Const, Expr, Load, Select, Var, add, floordiv, index, mul
 from tensorc_dsl.ir.node import replace
 from tensorc_dsl.ir.program import LoopKind, Store
 from tensorc_dsl.lower.flat import Flat, If, Loop
@@ -80,6 +80,42 @@ STAYS: dict[str, Flat] = {
 @pytest.mark.parametrize("case", STAYS)
 def test_other_nests_stay(case: str) -> None:
     assert with_steps_outside((STAYS[case],), {"C"}) == (STAYS[case],)
+
+
+FEW_TERMS = Compare("<", Var("k"), index(3))
+BOTH = rows(rows(sums(ROW), var="j"))
+
+
+def chosen(cond: Expr, other: float = 0.0) -> Flat:
+    """`BOTH`, where terms for which a condition does not hold are another number."""
+    term = mul(load("A", add(mul(Var("i"), index(16)), Var("k"))), load("B", Var("k")))
+    return rows(rows(sums(ROW, Select(cond, term, Const(other, F32))), var="j"))
+
+
+def test_a_condition_of_all_terms_of_a_step_is_a_guard() -> None:
+    assert with_guards_of_steps((terms(chosen(FEW_TERMS)),), {"C"}, frozenset("C")) == (terms(If(FEW_TERMS, (BOTH,))),)
+    below_zero = (terms(chosen(FEW_TERMS, -0.0)),)
+    assert with_guards_of_steps(below_zero, {"C"}, frozenset()) == (terms(If(FEW_TERMS, (BOTH,))),)
+
+
+CHOSEN: dict[str, Flat] = {
+    "a condition of some sums": chosen(Compare("<", I, index(3))),
+    "another number": chosen(FEW_TERMS, 1.0),
+    "a condition over data": chosen(Compare("<", Load("n", (Var("k"),), INDEX), index(3))),
+    "few sums": rows(sums(I, Select(FEW_TERMS, load("B", Var("k")), Const(0.0, F32)))),
+}
+
+
+@pytest.mark.parametrize("case", CHOSEN)
+def test_other_conditions_stay_in_terms(case: str) -> None:
+    nest = (terms(CHOSEN[case]),)
+    assert with_guards_of_steps(nest, {"C"}, frozenset("C")) == nest
+
+
+def test_a_sum_that_may_be_negative_zero_keeps_its_condition() -> None:
+    nest = (terms(chosen(FEW_TERMS)),)
+    assert with_guards_of_steps(nest, {"C"}, frozenset()) == nest
+    assert with_guards_of_steps(nest, {"D"}, frozenset("C")) == nest
 
 
 def test_a_product_loads_what_its_sums_share_once(tmp_path: Path) -> None:
