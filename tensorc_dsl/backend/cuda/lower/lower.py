@@ -42,6 +42,7 @@ from tensorc_dsl.ir.expr import constant
 from tensorc_dsl.ir.program import Block, Buffer, Program, Stmt, walk
 from tensorc_dsl.ir.target import Target
 from tensorc_dsl.lower.flat import LowerError, Param, store_loads, stores
+from tensorc_dsl.lower.independent import require_independent
 from tensorc_dsl.lower.lower import COMMON
 from tensorc_dsl.lower.passes import Unit, format_unit
 from tensorc_dsl.lower.plans import Known, known_of
@@ -83,6 +84,7 @@ def lower_device(program: Program, features: tuple[str, ...] = (OLDEST,), cores:
         names = ", ".join(sorted(d.name for d in untold))
         raise LowerError(f"the shapes of the arguments of {program.name} do not tell {names}")
     _require_memory_that_lasts(program)
+    require_independent(program)
     kernels = [k for n in range(len(program.body)) for k in _run(_nest(program, n, features, cores), PASSES).kernels]
     outputs = program.outputs
     params = tuple(Param(p.name, p.dtype, shape_of(p), p in outputs) for p in program.params)
