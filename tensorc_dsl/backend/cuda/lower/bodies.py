@@ -11,6 +11,7 @@ from dataclasses import replace
 
 from tensorc_dsl.backend.cuda.lower.collectives import accesses_of, is_of_group
 from tensorc_dsl.backend.cuda.lower.kernels import Device, Nested, Phase, Role, Steps
+from tensorc_dsl.backend.cuda.lower.reuse import with_guards_of_steps, with_steps_outside
 from tensorc_dsl.backend.cuda.lower.vectors import whole_vectors
 from tensorc_dsl.backend.llvm.lower.registers import limit_unrolling, unroll_small
 from tensorc_dsl.ir.expr import ZERO, constant, free_vars
@@ -18,28 +19,31 @@ from tensorc_dsl.ir.program import LoopKind
 from tensorc_dsl.lower.flat import Alloc, Collective, Flat, If, Loop, Store, buffers_of, inside, store_loads, stores
 from tensorc_dsl.lower.guards import hoist_guards
 
-CODE_LIMIT = 8192
+CODE_LIMIT = 4096
 """The largest code of one unrolled nest, as `code_size` counts: beyond it ptxas takes long, and registers run out before."""
 
-FEW_STEPS = 8
+FEW_STEPS = 4
 """The most iterations of a loop around sums in registers that is unrolled, whatever `unroll.max_step` is."""
 
 MOST_STEPS = 32
 """The largest `unroll.max_step` that is obeyed: with more, a loop of `exp` takes ptxas half a minute."""
 
 
-def finished(body: tuple[Device, ...], private: Collection[str], max_step: int) -> tuple[Device, ...]:
+def finished(
+    body: tuple[Device, ...], private: Collection[str], above_zero: frozenset[str], max_step: int
+) -> tuple[Device, ...]:
     """The phases with vectors that are whole, with guards around loops, and with the loops unrolled that subscript private
-    buffers."""
+    buffers. `above_zero` are the buffers of `never_negative_zero`."""
     out: list[Device] = []
     for s in joined(body):
         if isinstance(s, Phase):
             names = {*private, *(x.name for x in inside(s.body) if isinstance(x, Alloc))}
-            flat = hoist_guards(whole_vectors(s.body))
-            flat = _unrolled(flat, _walkers(s.body, names))
+            flat = whole_vectors(s.body)
+            flat = with_steps_outside(_unrolled(flat, _walkers(s.body, names)), names)
+            flat = hoist_guards(with_guards_of_steps(flat, names, above_zero))
             out.append(replace(s, body=_limited(flat, _steps_of_sums(flat, names), min(max_step, MOST_STEPS))))
         else:
-            out.append(replace(s, body=finished(s.body, private, max_step)) if isinstance(s, Nested) else s)
+            out.append(replace(s, body=finished(s.body, private, above_zero, max_step)) if isinstance(s, Nested) else s)
     return tuple(out)
 
 

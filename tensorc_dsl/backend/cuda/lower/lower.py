@@ -303,12 +303,15 @@ def _versions(n: Nest) -> Nest:
 
 
 def _bodies(n: Nest) -> Nest:
-    step = max_step(n.unit.whole)
+    step, above_zero = max_step(n.unit.whole), _known(n).above_zero
     for k in n.kernels:
         for s in collectives_in(k.body):
             require_adjacent(s)
     return replace(
-        n, kernels=tuple(replace(k, body=finished(k.body, [b.name for b in k.local], step)) for k in n.kernels)
+        n,
+        kernels=tuple(
+            replace(k, body=finished(k.body, [b.name for b in k.local], above_zero, step)) for k in n.kernels
+        ),
     )
 
 
