@@ -101,8 +101,8 @@ def _dimension(
 
 
 def _around(spans: Sequence[_Span], context: Context, given: Sequence[Expr]) -> _Span | None:
-    """The least interval that contains all of several and begins at a fixed distance from one of the terms that they clamp, or
-    from where one of them begins.
+    """The least interval that contains all of several and begins at a fixed distance from one of the terms that they clamp,
+    or from where one of them begins.
 
     Intervals of values lose what `y`, `max(y - 1, 0)` and `y / 2 + y % 2 * 2` have in common; integer sets keep it.
     """
