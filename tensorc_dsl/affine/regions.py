@@ -134,7 +134,8 @@ def _dimension(
 
 
 def _around(spans: Sequence[_Span], context: Context, given: Sequence[Expr]) -> _Span | None:
-    """The least interval that contains all of several and begins at a fixed distance from one of the terms that they clamp.
+    """The least interval that contains all of several and begins at a fixed distance from one of the terms that they clamp,
+    or from where one of them begins.
 
     Intervals of values lose what `y`, `max(y - 1, 0)` and `y / 2 + y % 2 * 2` have in common; integer sets keep it.
     """
@@ -143,6 +144,7 @@ def _around(spans: Sequence[_Span], context: Context, given: Sequence[Expr]) -> 
         low = to_expr(x.low)
         widths[low] = max(x.width, widths.get(low, 0))
     terms = {to_expr(x): x for span in spans for x in _unclamped(span.low, context) if x.terms}
+    terms |= {low: linear(low, context) for low in widths if low not in terms and constant(low) is None}
     best: _Span | None = None
     for term in [*terms.values()][: DISTANCES // len(widths)]:
         start, end = 0, 0

@@ -14,11 +14,11 @@ import numpy as np
 
 from tensorc_dsl.ir.arrays import Array, wide_dtype, widen, wrap
 from tensorc_dsl.ir.dtypes import DType
-from tensorc_dsl.ir.expr import BinaryOp, Expr, Load, LogicOp, Var, constant, factors_of, free_vars, index, loads, sub
+from tensorc_dsl.ir.expr import BinaryOp, Expr, Load, LogicOp, Var, constant, factors_of, free_vars, loads
 from tensorc_dsl.ir.program import Block, Buffer, For, IterKind, Program, Store, walk
 from tensorc_dsl.ir.reductions import ArgFold, DeclaredFold, Fold, Update, is_whole_update, update_of
 from tensorc_dsl.reference.alive import Alive, alive_steps
-from tensorc_dsl.reference.boxes import Box, linear_parts
+from tensorc_dsl.reference.boxes import Box, form, linear_parts
 from tensorc_dsl.reference.cases import cases
 from tensorc_dsl.reference.contract import contract
 from tensorc_dsl.reference.matches import matches, placed
@@ -164,14 +164,26 @@ class Evaluation(Values):
         """The axis that each subscript of the store is: an unscheduled block stores `C[vi, vj]`, each element once. A scan
         that runs back stores `C[n - 1 - vi, vj]`.
         """
-        backwards = {sub(index(self.box.size[a] - 1), Var(self.box.names[a])): a for a in self.scan}
-        axes = [self.box.names.index(i.name) if isinstance(i, Var) else backwards.get(i, -1) for i in s.indices]
+        axes = [self.box.names.index(i.name) if isinstance(i, Var) else self._backwards(i) for i in s.indices]
         if sorted(axes) != self.spatial:
             raise EvaluateError(f"block {self.block.name} does not store each element once")
         for other, b in zip(self.block.body, self.buffers, strict=True):
             if other.indices != s.indices or shape_of(b) != tuple(self.box.size[a] for a in axes):
                 raise EvaluateError(f"block {self.block.name} does not store all of {b.name}")
         return axes
+
+    def _backwards(self, subscript: Expr) -> int:
+        """The axis of a scan that a subscript runs along from its end, as `1 - vi - 1` does where an open size is 1 now; -1
+        for other subscripts.
+        """
+        linear = form(subscript, self.box)
+        if linear is None:
+            return -1
+        for a in self.scan:
+            turned = tuple(-1 if n == a else 0 for n in range(len(self.box.size)))
+            if (linear.factors, linear.constant) == (turned, self.box.size[a] - 1):
+                return a
+        return -1
 
     def begin(self) -> None:
         """Add the block's buffers to `arrays`, as they are before its first instance."""

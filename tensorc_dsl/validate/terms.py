@@ -289,7 +289,8 @@ def _further(t: Term, node: Node, m: isl.Map, update: Statement | None) -> Term:
     if step.is_injective():  # the new instance alone determines the term
         same = step.range().identity()
         return Term(node, t.path.apply_range(step), same, updated(same, step.reverse()))
-    longer = step.domain().identity().flat_range_product(step)
+    # The domain of a product is that of both: here that of `step`, whose pieces are not paired with each other.
+    longer = isl.Set.universe(step.domain().get_space()).identity().flat_range_product(step)
     path = t.path.apply_range(longer)
     points = path.range()
     skip = step.dim(isl.dim_type.in_)

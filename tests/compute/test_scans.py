@@ -9,7 +9,10 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
+from tensorc_dsl.elaborate.bindings import OpenRange
 from tensorc_dsl.ir.arrays import Array
+from tensorc_dsl.ir.bind import bind
+from tensorc_dsl.reference.evaluate import evaluate
 from tests.compute.native import everywhere
 from tests.compute.texts import build, errors
 
@@ -99,6 +102,16 @@ def test_a_scan_that_reads_later_elements_runs_back(
 def test_a_scan_that_runs_back_along_one_row() -> None:
     text = "compute f(X: f32[M, N]) -> Y: f32[M, N] { Y[i, j] = scan[j] init X[i, N - 1] step X[i, j] + Y[i, j + 1] }"
     assert everywhere(build(text, M=1, N=3), {"X": X[:3].reshape(1, 3)})["Y"].tolist() == [[2.0, 1.0, -1.0]]
+
+
+@pytest.mark.parametrize("n", [1, 2, 7])
+def test_a_scan_that_runs_back_over_an_open_size(n: int) -> None:
+    text = "compute f(X: f32[N]) -> Y: f32[N] { Y[j] = scan[j] init X[N - 1] step X[j] - Y[j + 1] }"
+    want = [float(X[n - 1])]
+    for j in range(n - 2, -1, -1):
+        want.insert(0, float(X[j]) - want[0])
+    p = bind(build(text, N=OpenRange(1, 8)), {"N": n})
+    assert evaluate(p, {"X": X[:n]})["Y"].tolist() == want
 
 
 def test_both_directions_along_both_axes() -> None:

@@ -35,7 +35,7 @@ from tensorc_dsl.measure.emulation import emulate
 from tensorc_dsl.reference.tolerance import bounded
 from tensorc_dsl.source import Source
 from tests.foreign.cases import CAMPAIGN, CASES, EXPANDED, FILES, FULL, library, made, with_open_size
-from tests.foreign.steps import all_cases
+from tests.foreign.steps import Case, all_cases, told
 from tests.gpu.kernels import drawn, ptx
 from tests.programs import proof_fault
 
@@ -129,14 +129,19 @@ def test_schedules_of_a_compute_are_right(file: str, name: str) -> None:
         judge(empty, 1)
 
 
-PAGES = {text: name for case in reversed(all_cases()) if case.is_compute for text, name in [(case.text, case.name)]}
-"""The computes of pages, with the first section of each."""
+PAGES = [*{case.text: case for case in reversed(all_cases()) if case.is_compute}.values()]
+"""The first section of each compute of a page."""
 
 
-@pytest.mark.parametrize("text", PAGES if CAMPAIGN else (), ids=PAGES.get)
-def test_schedules_of_a_page_are_right(text: str) -> None:
-    """At its sizes, and with each of them 0, 1, prime or open."""
-    judge(on_page(text))
+@pytest.mark.parametrize("case", PAGES if CAMPAIGN else (), ids=lambda case: case.name)
+def test_schedules_of_a_page_are_right(case: Case) -> None:
+    """At its sizes, and with each of them 0, 1, prime or open. A compute that the page says is refused has no schedule."""
+    text = case.text
+    found = page_or_refusal(text)
+    if isinstance(found, str):
+        assert found == case.refused
+        return
+    judge(found)
     task = task_in(text)
     for size in re.findall(r"\b\w+=\d+", task):
         for other in ("0", "1", "13", "1..40"):
@@ -146,6 +151,14 @@ def test_schedules_of_a_page_are_right(text: str) -> None:
             except TschedError:
                 continue
             judge(program, 1)
+
+
+def page_or_refusal(text: str) -> Program | str:
+    """The compute of a page, or why there is none, as a page says it."""
+    try:
+        return on_page(text)
+    except TschedError as e:
+        return told(e.diagnostics[0])
 
 
 def on_page(text: str) -> Program:

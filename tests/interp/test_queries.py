@@ -363,6 +363,13 @@ def test_sizes_that_are_open_are_refused_and_can_be_asked_for(question: str, cod
     assert refusal.value.span is not None
 
 
+def test_regions_of_open_size_can_be_asked_for() -> None:
+    source = OPEN.replace("i in M, j in 8", "j in 8, i in M")
+    closed = schedule('annotate(root, "answer", C.is_region_open(A, C.loops[0]))')
+    s = replace(closed, program=parse_program(Source("open", source)))
+    assert dict(s.sample(rng()).program.annotations) == {"answer": True}
+
+
 def test_a_loop_that_is_not_around_the_block_has_no_working_set() -> None:
     with pytest.raises(ScheduleRefusal) as refusal:
         schedule("let x = Y.working_set(E.loops[0])", compute="chain").sample(rng())

@@ -6,9 +6,9 @@ import math
 from bisect import bisect_left
 from functools import reduce
 
-from tensorc_dsl.affine.regions import inner_ranges, open_limits, required_region
+from tensorc_dsl.affine.regions import Region, inner_ranges, open_limits, required_region
 from tensorc_dsl.affine.sets import bindings
-from tensorc_dsl.affine.simplify import extent_ranges, simplify
+from tensorc_dsl.affine.simplify import bounds, extent_ranges, simplify
 from tensorc_dsl.ir.expr import ONE, ZERO, Expr, Var, add, constant, loads, mul, sub, substitute
 from tensorc_dsl.ir.print import format_expr
 from tensorc_dsl.ir.program import Block, For, Program
@@ -51,11 +51,25 @@ def region(program: Program, block: BlockRef, buffer: BufferRef, loop: LoopRef) 
 
 @query
 def is_region_open(program: Program, block: BlockRef, buffer: BufferRef, loop: LoopRef) -> bool:
-    """Whether `region` has a size that is not a number, as where data select an element along an open dimension."""
-    around, b, outside = _at(program, block, loop)
+    """Whether a copy of what it accesses in an iteration has an open size: `region` is not a number, as where data select an
+    element along an open dimension, or along such a dimension the box is as long as that can be, or not a fixed distance
+    from each of its parts.
+    """
+    place = _at(program, block, loop)
     x = the_buffer(program, buffer)
-    accesses = _touched(b).get(x.name, ())
-    return any(constant(n) is None for n in _extents(accesses, x.shape, (around, b, outside)))
+    accesses = _touched(place[1]).get(x.name, ())
+    box = _region(accesses, x.shape, place)
+    parts = [_region((at,), x.shape, place) for at in accesses] if len(accesses) > 1 else []
+    for d, ((low, n), size) in enumerate(zip(box, x.shape, strict=True)):
+        length, most = constant(n), bounds(size, {})[1]
+        if length is None:
+            return True
+        if constant(size) is None and (
+            (most is not None and length >= most)
+            or any(constant(simplify(sub(low, part[d][0]), {})) is None for part in parts)
+        ):
+            return True
+    return False
 
 
 @query
@@ -82,20 +96,27 @@ def fitting_tile(program: Program, block: BlockRef, loop: LoopRef, sizes: tuple[
     """The largest tile of a loop around it for which the data that it reads fit into `capacity` bytes; 0 if none does.
 
     `sizes` are the tiles of the loops outside of that one, outermost first; other loops are fixed. Each buffer counts
-    with the box that the tiles at the start of the loops access, as a copy of it would. At most 2^20.
+    with the box that a tile accesses, as a copy of it would: that around all places where it is read, which are farther
+    apart in some tiles than in others. At most 2^20.
     """
     around, b, outside = _at(program, block, loop)
     tiles = dict(zip((x.var for x in outside[:-1]), sizes, strict=False))
     stored = {s.buffer for s in b.body}
     reads = {name: at for name, at in _touched(b).items() if name not in stored}
+    # Where a tile begins is a variable whose name no loop has. A larger tile, of which there are fewer, takes no less.
+    numbers = {f"{v}'": interval for v, interval in extent_ranges(around).items()}
+    starts: dict[str, Expr] = {x.var: add(Var(f"{x.var}'"), Var(x.var)) for x in around}
 
     def fits(last: int) -> bool:
         ranges = {x.var: (0, (last if x.var == loop.name else tiles.get(x.var, 1)) - 1) for x in around}
         used = 0
         for name, accesses in reads.items():
             buffer = program.buffer(name)
-            at = [(tuple(substitute(i, bindings(b)) for i in indices), ranges) for indices in accesses]
-            extents = [constant(n) for _, n in required_region(at, {}, buffer.shape)]
+            places = [tuple(substitute(i, bindings(b)) for i in indices) for indices in accesses]
+            if len(places) > 1:
+                places = [tuple(substitute(i, starts) for i in indices) for indices in places]
+            at = [(indices, ranges) for indices in places]
+            extents = [constant(n) for _, n in required_region(at, numbers if len(places) > 1 else {}, buffer.shape)]
             # A buffer without a known size may be small: a bound for all sizes counts it as one element.
             used += math.prod(n or 1 for n in extents) * buffer.dtype.bytes
         return used <= capacity
@@ -149,14 +170,14 @@ def _touched(b: Block) -> dict[str, tuple[tuple[Expr, ...], ...]]:
     return {name: tuple(accesses) for name, accesses in found.items()}
 
 
-def _extents(accesses: tuple[tuple[Expr, ...], ...], shape: tuple[Expr, ...], place: BlockInTile) -> tuple[Expr, ...]:
-    """The sizes of the box of a buffer of this shape that the accesses have in an iteration of the fixed loops."""
+def _region(accesses: tuple[tuple[Expr, ...], ...], shape: tuple[Expr, ...], place: BlockInTile) -> Region:
+    """The box of a buffer of this shape that the accesses have in an iteration of the fixed loops."""
     around, b, outside = place
     if not accesses:
-        return (ZERO,) * len(shape)
+        return ((ZERO, ZERO),) * len(shape)
     inner = inner_ranges(around, {x.var for x in outside})
     at = [(tuple(substitute(i, bindings(b)) for i in indices), inner) for indices in accesses]
-    return tuple(size for _, size in required_region(at, extent_ranges(outside), shape, open_limits(outside)))
+    return required_region(at, extent_ranges(outside), shape, open_limits(outside))
 
 
 def _box(
@@ -166,7 +187,7 @@ def _box(
     accesses: tuple[tuple[Expr, ...], ...],
     place: BlockInTile,
 ) -> tuple[int, ...]:
-    extents = _extents(accesses, program.buffer(buffer).shape, place)
+    extents = [size for _, size in _region(accesses, program.buffer(buffer).shape, place)]
     sizes = tuple(n for e in extents if (n := constant(e)) is not None)
     if len(sizes) < len(extents):
         block, loop = refs
