@@ -89,7 +89,8 @@ def check_array(a: Array, p: Param, shape: tuple[int, ...], address: int) -> Non
         raise ValueError(f"{p.name}: expected shape {shape}, got {a.shape}")
     if not a.flags.c_contiguous:
         # A copy of an output would be filled in its place, and the caller's array would keep its old values.
-        repair = _COPIED_BACK if p.output else "pass a copy, in NumPy by `numpy.ascontiguousarray`, in PyTorch by `.contiguous()`"
+        copies = "pass a copy, in NumPy by `numpy.ascontiguousarray`, in PyTorch by `.contiguous()`"
+        repair = _COPIED_BACK if p.output else copies
         raise ValueError(f"{p.name}: the array is not C-contiguous (strides {a.strides}); {repair}")
     if address % a.itemsize:
         repair = _COPIED_BACK if p.output else "pass a copy of it"
