@@ -31,7 +31,7 @@ class Insight:
 
     `importance` has the draws, the most important first, `posterior` the values that they have in schedules that are about as
     fast as the best, and `pins` the draws that can be pinned. `best` has the values of the fastest trial. The model learns
-    from `valid` trials, and `left_out` ones do not fit today's space. `explained` is the share of the variance of the log time
+    from `valid` trials; `left_out` ones do not fit today's space. `explained` is the share of the variance of the log time
     that it explains in trials that it was not fitted to, so a small one means that the rest says little.
     """
 
