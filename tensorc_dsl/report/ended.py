@@ -33,7 +33,8 @@ def regretted(regret: Regret, enough: bool, left: tuple[float, str] | None) -> s
 
     `left` is how much faster the roof allows a schedule to be, and the roof's name; an estimate beyond that is not shown.
     """
-    calibrated = f"{regret.held} of the {units.counted(regret.intervals, 'trial')} that it predicted were in its intervals of 95 %"
+    predicted = units.counted(regret.intervals, "trial")
+    calibrated = f"{regret.held} of the {predicted} that it predicted were in its intervals of 95 %"
     if left is not None and regret.share > left[0]:
         return f"the model's estimate says no more than the {left[1]}, which leaves {percent(left[0])}; {calibrated}"
     return (
