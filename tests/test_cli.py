@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import json
 import os
+import pty
 import signal
 import sqlite3
 import subprocess
@@ -162,6 +163,30 @@ def test_colour_is_for_terminals_and_for_who_asks(folder: Path, monkeypatch: pyt
     assert "\x1b[" not in call(*bad).stderr
     assert "\x1b[" in call(*bad, "--color", "always").stderr
     assert "\x1b[" not in call("--color", "always", *bad, "--color", "never").stderr
+
+
+@pytest.mark.parametrize(("term", "coloured"), [("xterm", True), ("dumb", False), ("unknown", False)])
+def test_a_terminal_without_colours_has_none(folder: Path, term: str, coloured: bool) -> None:
+    terminal, end = pty.openpty()
+    environment = {**ENVIRONMENT, "TERM": term}
+    command = [sys.executable, "-c", COMMAND, "check", "missing.tsched"]
+    done = subprocess.run(command, check=False, stdin=end, stderr=end, env=environment)
+    os.close(end)
+    said = os.read(terminal, 4096).decode()
+    os.close(terminal)
+    assert done.returncode == 1 and "E0901" in said
+    assert ("\x1b[" in said) == coloured
+
+
+@pytest.mark.parametrize(("colours", "theme"), [("0;15", "ansi_light"), ("15;0", "ansi_dark"), ("", "ansi_dark")])
+def test_a_page_has_the_colours_of_the_background(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, colours: str, theme: str
+) -> None:
+    monkeypatch.setenv("COLORFGBG", colours)
+    made = call("explain", "E0312", "--color", "always").stdout
+    bright = "\x1b[94m" in made  # the keywords
+    assert bright == (theme == "ansi_dark")
+    assert ";40m" not in made
 
 
 def test_sample_is_a_function_of_seed_and_number(folder: Path) -> None:

@@ -143,7 +143,7 @@ def test_reprs_are_short_and_tell_no_paths(file: tensorc_dsl.TaskFile, tmp_path:
     assert repr(k) == "Kernel(A: f32[4], W: f32[4], B: f32[4])"
     assert repr(k.bind(W=A[:4])) == "BoundKernel(A: f32[4], B: f32[4]; bound: W)"
     result = file["twice"].search(trials=1, records=tmp_path / "r.sqlite")
-    assert repr(result).startswith("TuneResult(best_seconds=")
+    assert repr(result).startswith("SearchResult(best_seconds=")
     assert "statuses={'ok': 1}" in repr(result)
     assert "secret" not in f"{file!r}{file['any']!r}{k!r}{result!r}"
     assert len(repr(result)) < 200

@@ -16,6 +16,7 @@ from tensorc_dsl.records.database import Database
 from tensorc_dsl.records.errors import Passed, passed_over
 from tensorc_dsl.records.keys import program_key, target_key
 from tensorc_dsl.records.trial import Trial
+from tensorc_dsl.report.importance import percent, trust
 from tensorc_dsl.trace.draw import Decision
 from tensorc_dsl.trace.model import Model
 from tensorc_dsl.units import counted
@@ -24,29 +25,37 @@ if TYPE_CHECKING:
     from tensorc_dsl.api.tasks import Task
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class Insight:
     """What a model of the trials says about the draws of a task.
 
     `importance` has the draws, the most important first, `posterior` the values that they have in schedules that are about as
     fast as the best, and `pins` the draws that can be pinned. `best` has the values of the fastest trial. The model learns
-    from `valid` trials; `explained` is the share of the variance of the log time that it explains in trials that it was not
-    fitted to, so a small one means that the rest says little.
+    from `valid` trials; `left_out` ones do not fit today's space. `explained` is the share of the variance of the log time
+    that it explains in trials that it was not fitted to, so a small one means that the rest says little.
     """
 
     valid: int
+    left_out: int
     explained: float
     best: Mapping[str, Decision]
     importance: tuple[Importance, ...]
     posterior: tuple[Learnt, ...]
     pins: tuple[Pin, ...]
 
+    def __repr__(self) -> str:
+        """The draws with their shares of the variance; the values are too many to print."""
+        shares = ", ".join(f"{i.name} {percent(i.total)}" for i in self.importance)
+        return f"Insight({shares}; {trust(self.explained, self.valid, self.left_out)})"
+
 
 def insight(study: Study) -> Insight:
     """The analysis of a study; nothing is measured."""
     ranked, learnt = importance(study), posterior(study)
     best = decisions_of(study.best)
-    return Insight(study.valid, study.surrogate.explained, best, ranked, learnt, pins(study, ranked, learnt))
+    return Insight(
+        study.valid, study.left_out, study.surrogate.explained, best, ranked, learnt, pins(study, ranked, learnt)
+    )
 
 
 @problem(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from tensorc_dsl.check.kinds import Kind, ListOf, fits, show, show_all
+from tensorc_dsl.check.kinds import INT, LOOP, Kind, ListOf, fits, show, show_all
 from tensorc_dsl.check.problems import GIVEN_TWICE, MISSING, NO_PARAMETER, TOO_MANY, WRONG_KIND
 from tensorc_dsl.check.signatures import Parameter, Signature, usage
 from tensorc_dsl.diagnostic import Diagnostic
@@ -30,7 +30,11 @@ def problems(call: tree.CallExpr, name: str, s: Signature, kinds: Arguments, giv
     if rest and s.rest is None:
         wanted = f"{len(own)} argument{'s' * (len(own) != 1)}" if own else "no arguments"
         wanted = f"{wanted} without a name" if len(s.positional) < len(s.params) else wanted
-        yield TOO_MANY(rest[0].span, name=name, wanted=wanted, count=len(call.args), usage=usage(name, s))
+        shape = usage(name, s)
+        if [p.wanted for p in own] == [(LOOP,)] and kinds.args[1:] == [INT] and isinstance(call.args[0], tree.Name):
+            loop = call.args[0].id
+            shape = f"split it first: `let [outer, inner] = split({loop}, [_, {rest[0].span.text}])`, `{name}(inner)`"
+        yield TOO_MANY(rest[0].span, name=name, wanted=wanted, count=len(call.args), usage=shape)
     elif s.rest is not None:
         for a, kind in zip(rest, kinds.args[len(own) :], strict=True):
             yield from _kind(a, kind, s.rest, name, s, spread=True)
@@ -60,4 +64,7 @@ def _kind(
         inner = inner.element
     if not fits(inner, p.wanted):
         wanted, found = show_all(p.wanted), show(kind)
-        yield WRONG_KIND(at.span, name=name, usage=usage(name, s), wanted=wanted, parameter=p.name, found=found)
+        shape = usage(name, s)
+        if p.name == "factors" and kind == INT:
+            shape = f"write a factor for each loop, `_` for the one that follows from the others: `[_, {at.span.text}]`"
+        yield WRONG_KIND(at.span, name=name, usage=shape, wanted=wanted, parameter=p.name, found=found)

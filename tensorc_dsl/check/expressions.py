@@ -12,6 +12,7 @@ from typing import assert_never
 
 from tensorc_dsl.check import calls, problems
 from tensorc_dsl.check import vocabulary as v
+from tensorc_dsl.check.elsewhere import elsewhere
 from tensorc_dsl.check.kinds import (
     ANY,
     BOOL,
@@ -206,11 +207,13 @@ class Expressions(ABC):
         return ANY
 
     def _index(self, e: t.IndexExpr, scope: Scope) -> Kind:
+        before = len(self.found)
         kind = self.expr(e.base, scope)
+        is_known = len(self.found) == before
         indices = [self.expr(i, scope) for i in e.indices]
         listed = isinstance(kind, ListOf) or kind in (STR, ANY)
         if not listed or len(indices) != 1 or not fits(indices[0], (INT,)):
-            self.found.append(problems.NO_INDEX(e.span, kind=show(kind)))
+            self.found += [problems.NO_INDEX(e.span, kind=show(kind))] if is_known else []
         return element(kind)
 
     def _slice(self, e: t.SliceExpr, scope: Scope) -> Kind:
@@ -289,7 +292,7 @@ class Expressions(ABC):
         if name in v.DISTRIBUTIONS:
             self.found.append(problems.DRAWN(call.span, name=name))
         else:
-            notes = near(
+            notes = elsewhere(name) or near(
                 name,
                 (*self.modules, *v.STEPS, *v.COMPOUNDS, *v.FUNCTIONS),
                 f"a module of another file comes with `use FILE.{{{name}}}`",
@@ -312,7 +315,7 @@ class Expressions(ABC):
         if name in v.ATTRIBUTES.get(kind, {}):
             self.found.append(problems.NOT_METHOD(function.span, name=name, kind=show(kind)))
             return v.ATTRIBUTES[kind][name].kind
-        notes = _as_call(name) or near(name, known, _all_of(known, "methods"))
+        notes = _as_call(name) or elsewhere(name) or near(name, known, _all_of(known, "methods"))
         if kind == ANY:
             self.found.append(problems.UNKNOWN_METHOD(function.span, notes, name=name))
         else:
@@ -336,6 +339,10 @@ def _as_call(name: str) -> tuple[Note, ...]:
 
 def _instead(name: str, scope: Scope) -> tuple[Note, ...]:
     """The names that may be meant. What a step makes is called after what it is made of, but not in scope by that name."""
+    if name == "None":
+        return (help_note("a factor that follows from the others is `_`: `split(i, [_, 32])`"),)
+    if name in ("True", "False"):
+        return (help_note(f"write `{name.lower()}`"),)
     if name.rpartition("_")[0] not in scope:
         return near(name, scope, f"name it first: `let {name} = …`")
     return (

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from tensorc_dsl.cli.endings import Ending
+from tensorc_dsl.report.terminal import is_dumb
 
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
@@ -38,7 +39,7 @@ def _set_color(ctx: click.Context, _param: click.Parameter, value: str | None) -
     if value in ("always", "never"):
         ctx.color = root.color = value == "always"
     elif value == "auto" or (value is None and root.color is None):
-        ctx.color = root.color = False if os.environ.get("NO_COLOR") else None
+        ctx.color = root.color = False if os.environ.get("NO_COLOR") or is_dumb() else None
 
 
 def _set_debug(ctx: click.Context, _param: click.Parameter, value: bool) -> None:
@@ -53,7 +54,7 @@ def common_options(function: F) -> F:
     """`--color`, `-I` and `--debug`, before or after the command's name."""
     function = click.option(
         "--color", type=click.Choice(["auto", "always", "never"]), is_eager=True, expose_value=False,
-        callback=_set_color, help="When to colour messages; auto: on terminals, unless NO_COLOR is set.",
+        callback=_set_color, help="When to colour messages; auto: on terminals, unless NO_COLOR is set or TERM is dumb.",
     )(function)  # fmt: skip
     function = click.option(
         "-I", "include", type=click.Path(exists=True, file_okay=False), multiple=True, expose_value=False,

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from tensorc_dsl.affine.simplify import simplify
-from tensorc_dsl.diagnostic import Diagnostic
+from tensorc_dsl.diagnostic import Diagnostic, Note, help_note
 from tensorc_dsl.elaborate import problems
 from tensorc_dsl.elaborate.bindings import Environment, attribute, attribute_kind, dimensions, extent, index_expr
 from tensorc_dsl.elaborate.library import Library
@@ -138,15 +138,19 @@ def _check_types(callee: tree.ComputeDef, args: Sequence[Argument], inner: Envir
                 )  # fmt: skip
 
 
+def _type_repair(type_: tree.TensorType, known: Collection[str]) -> tuple[Note, ...]:
+    """The repair for a type of elements that there is not; an attribute stands in another place."""
+    name = type_.dtype
+    if name in ("int", "float", "dtype") and not type_.shape:
+        return (help_note(f"attributes stand behind a `;`: `f(A: f32[N]; pad: {name})`"),)
+    return near(name, known, f"the types are {', '.join(DTYPES)}")
+
+
 def param_type(p: tree.TensorParam, env: Environment) -> DType:
     """The element type of a parameter. Raises Invalid."""
     known = {**DTYPES, **env.dtypes}
     if p.type.dtype not in known:
-        raise Invalid(
-            problems.UNKNOWN_TYPE(
-                p.type.span, name=p.type.dtype, notes=near(p.type.dtype, known, f"the types are {', '.join(DTYPES)}")
-            )
-        )
+        raise Invalid(problems.UNKNOWN_TYPE(p.type.span, name=p.type.dtype, notes=_type_repair(p.type, known)))
     return known[p.type.dtype]
 
 

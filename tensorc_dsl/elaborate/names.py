@@ -16,6 +16,7 @@ from tensorc_dsl.elaborate.problems import (
     SCAN_INIT,
     SCAN_PLACE,
     SELF_READ,
+    SIZE_BY_SHAPE,
     TOO_EARLY,
     UNKNOWN_FUNCTION,
     UNKNOWN_NAME,
@@ -151,7 +152,8 @@ def _wrong(x: tree.Expr, scope: StageNames, part: Literal["", "init", "step"], w
         case tree.IndexExpr(base=tree.IndexExpr(base=tree.Name(id=name), indices=first), indices=more):
             yield CHAINED(x.span, name=name, subscripts=", ".join(i.span.text for i in (*first, *more)))
         case tree.CallExpr(function=base) | tree.IndexExpr(base=base) if not isinstance(base, tree.Name):
-            yield NOT_IN_COMPUTE(base.span, what=f"`{base.span.text}`")
+            is_size = isinstance(base, tree.Attribute) and base.name in ("shape", "size")
+            yield (SIZE_BY_SHAPE if is_size else NOT_IN_COMPUTE)(base.span, what=f"`{base.span.text}`")
         case tree.Reduce(reducer=name) if name not in {*REDUCERS, *ARG_REDUCERS, *scope.defined.reducers}:
             yield UNKNOWN_NAME(
                 x.span,

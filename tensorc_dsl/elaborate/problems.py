@@ -112,7 +112,7 @@ def NOT_AN_OUTPUT(*, name: str, compute: str) -> None: ...
     "E0411",
     "subscript {position} of `{name}` can be {value}, but the dimension is {extent}",
     "{value} when {values}",
-    help="say where it is read: `{repair}`",
+    help="{repair}",
 )
 def OUT_OF_BOUNDS(*, position: int, name: str, value: int, extent: int, values: str, repair: str) -> None: ...
 @problem(
@@ -201,6 +201,12 @@ def DIVISION_BY_ZERO(*, value: int) -> None: ...
     help="a compute has names, numbers, elements `A[i]`, operations and calls",
 )
 def NOT_IN_COMPUTE(*, what: str) -> None: ...
+@problem(
+    "E0418",
+    "{what} cannot stand in a compute",
+    help="a size is the name of its dimension, `M` of `A: f32[M]`",
+)
+def SIZE_BY_SHAPE(*, what: str) -> None: ...
 @problem(
     "E0418",
     "an element has all its subscripts in one pair of brackets",

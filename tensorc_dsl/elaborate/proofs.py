@@ -44,7 +44,9 @@ def _check_load(g: GuardedLoad, c: Computed, shape: tuple[ir.Expr, ...], env: En
             early = steps and (value < 0) != c.back
             notes = (problems.SCAN_BEGINS,) if early else ()
             inside = f"{' '.join(g.spans[p].text.split())} {'>= 0' if value < 0 else f'< {format_expr(shape[p])}'}"
-            repair = f"… if {inside} else …"
+            repair = f"say where it is read: `… if {inside} else …`"
+            if value < 0 and isinstance(g.load.indices[p], ir.Const):
+                repair = f"subscripts are counted from 0: the last one is `{format_expr(shape[p])} - 1`"
             return [
                 problems.OUT_OF_BOUNDS(
                     g.spans[p],

@@ -35,10 +35,14 @@ COLOURS: dict[Class, str] = {
 _CLASSES = {kind: cls for cls, kind in TOKENS.items()}
 
 
+MONOSPACE = "margin: 0; line-height: 1.35; overflow-x: auto; font-family: var(--jp-code-font-family, monospace)"
+"""The style of a text below a cell. Pages that nbconvert makes have no font of their own for it."""
+
+
 def coloured(text: str) -> Markup:
     """A text of the language, with its line ends."""
     parts: list[Markup] = []
     for _, kind, word in TschedLexer().get_tokens_unprocessed(text):
         colour = COLOURS.get(_CLASSES.get(kind, Class.NAME))
         parts.append(lines(word) if colour is None else element("span", lines(word), style=f"color: {colour}"))
-    return element("pre", joined(parts), style="margin: 0; line-height: 1.35; overflow-x: auto")
+    return element("pre", joined(parts), style=MONOSPACE)

@@ -7,11 +7,13 @@ from typing import Any
 
 from tensorc_dsl import units
 from tensorc_dsl.api import Kernel, Task, TaskFile
+from tensorc_dsl.api.insights import Insight
 from tensorc_dsl.api.known import describe
 from tensorc_dsl.diagnostic import TschedError, render
 from tensorc_dsl.ir.print import format_buffer, format_program
 from tensorc_dsl.ir.program import Program
-from tensorc_dsl.notebook.colours import coloured
+from tensorc_dsl.notebook.colours import MONOSPACE, coloured
+from tensorc_dsl.report.importance import percent, trust
 from tensorc_dsl.report.page.markup import Markup, element, joined, lines
 from tensorc_dsl.report.verdict import facts, line
 from tensorc_dsl.trace.model import shown
@@ -70,12 +72,27 @@ def kernel_html(kernel: Kernel) -> str:
     return element("div", said, _details("Its schedule", kernel.trace.text))
 
 
+def insight_html(insight: Insight) -> str:
+    """Each draw with its share of the variance, the value of the fastest trial, and the likeliest value of fast schedules."""
+    likeliest = {one.name: one.values[0] for one in insight.posterior if one.values}
+    rows = [
+        (
+            i.name, percent(i.total), percent(i.alone),
+            shown(insight.best[i.name]) if i.name in insight.best else "",
+            f"{shown(v.decision)}, {percent(v.posterior)}" if (v := likeliest.get(i.name)) else "",
+        )
+        for i in insight.importance
+    ]  # fmt: skip
+    found = _table(("draw", "of the variance", "alone", "best", "likeliest in fast schedules"), rows)
+    return element("div", found, element("p", trust(insight.explained, insight.valid, insight.left_out)))
+
+
 def report_html(report: Report) -> str:
     """The verdict of a proof, with the facts if it is not proved."""
     word, found = facts(report)
     if found is None:
         return element("p", element("strong", line(report)))
-    return element("div", element("p", element("strong", word)), element("pre", lines(render(found))))
+    return element("div", element("p", element("strong", word)), element("pre", lines(render(found)), style=MONOSPACE))
 
 
 def _details(title: str, text: str) -> Markup:
@@ -109,6 +126,7 @@ SHOWN: tuple[tuple[type, Callable[[Any], str]], ...] = (
     (Trace, trace_html),
     (Program, program_html),
     (Kernel, kernel_html),
+    (Insight, insight_html),
     *((kind, report_html) for kind in (Valid, Invalid, Unproved)),
 )
 """The types that are shown, with the function that makes the HTML."""

@@ -28,12 +28,18 @@ NOTABLE = 0.01
 """If the final time differs from the fastest trial's by more than this share, the difference is explained."""
 
 
-def regretted(regret: Regret, enough: bool) -> str:
-    """The model's estimate for schedules that were not tried, and its calibration."""
+def regretted(regret: Regret, enough: bool, left: tuple[float, str] | None) -> str:
+    """The model's estimate for schedules that were not tried, and its calibration.
+
+    `left` is how much faster the roof allows a schedule to be, and the roof's name; an estimate beyond that is not shown.
+    """
+    predicted = units.counted(regret.intervals, "trial")
+    calibrated = f"{regret.held} of the {predicted} that it predicted were in its intervals of 95 %"
+    if left is not None and regret.share > left[0]:
+        return f"the model's estimate says no more than the {left[1]}, which leaves {percent(left[0])}; {calibrated}"
     return (
         f"{'ended by ' if enough else ''}the model's estimate, which is no bound: with probability {units.share(CHANCE)} no "
-        f"schedule is more than {percent(regret.share)} faster; {regret.held} of the "
-        f"{units.counted(regret.intervals, 'trial')} that it predicted were in its intervals of 95 %"
+        f"schedule is more than {percent(regret.share)} faster; {calibrated}"
     )
 
 
@@ -49,6 +55,12 @@ class Ended:
     yardsticks: Yardsticks
     timed: tuple[Sizes, ...]
     """The sizes of open dimensions over which times are means; a single empty one if nothing is open."""
+
+    def _left(self) -> tuple[float, str] | None:
+        """How much faster than the best the roof allows a schedule to be, and its name; None if that is unknown."""
+        best, roof = self.result.best_seconds, self.yardsticks.roof
+        share = None if best is None else roof.share(best)
+        return (max(0.0, PLAUSIBLE / share - 1.0), roof.name) if share else None
 
     def facts(self, best_file: Path | None, prior_file: Path | None) -> dict[str, Any]:
         """The object that `--json` prints: times in seconds, rates in units of 1e9 operations or bytes per second."""
@@ -123,7 +135,7 @@ class Ended:
         if r.exhausted is not None:
             yield f"{exhaustion(r.exhausted)}: there was nothing more to try"
         if r.regret is not None:
-            yield regretted(r.regret, r.enough)
+            yield regretted(r.regret, r.enough, self._left())
         seen = min((o.seconds for o in r.outcomes if o.seconds is not None), default=None)
         if r.best_seconds is None or seen is None:
             return

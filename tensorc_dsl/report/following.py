@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-import os
 import sys
 from collections.abc import Generator
 from contextlib import contextmanager
@@ -11,7 +10,7 @@ from importlib import import_module
 from typing import Protocol, TextIO
 
 from tensorc_dsl.report.progress import SLOW_BUILD, Standing
-from tensorc_dsl.report.terminal import follow
+from tensorc_dsl.report.terminal import follow, is_dumb
 from tensorc_dsl.search.events import Event, Measured
 
 PLAIN_SECONDS = 5.0
@@ -19,9 +18,6 @@ PLAIN_SECONDS = 5.0
 slow build."""
 
 PAUSE = 0.5
-
-DUMB = ("dumb", "unknown")
-"""Terminals on which nothing is overwritten."""
 
 
 class Follower(Protocol):
@@ -69,7 +65,7 @@ def following(standing: Standing, out: TextIO | None) -> Generator[Follower, Non
     Without an output, such as a standard error that was closed at the start, nothing is shown.
     """
     out = out or io.StringIO()
-    if (out.isatty() and os.environ.get("TERM") not in DUMB) or (_in_notebook() and _has_widgets()):
+    if (out.isatty() and not is_dumb()) or (_in_notebook() and _has_widgets()):
         from tensorc_dsl.report.live import on_terminal  # only where there is one
 
         with on_terminal(standing, out) as follower:

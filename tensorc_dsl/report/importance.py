@@ -56,21 +56,24 @@ def text(study: Study, found: Sequence[Importance], pinned: Sequence[Pin], comma
         )
         for i in found
     ]  # fmt: skip
-    out = [table(("draw", "of the variance", "alone", "drawn", "best"), rows), "", trust(study)]
+    out = [
+        table(("draw", "of the variance", "alone", "drawn", "best"), rows),
+        "",
+        trust(study.surrogate.explained, study.valid, study.left_out),
+    ]
     if pinned:
         rows = [(p.name, shown(p.decision), REASONS[p.why].format(percent(p.share))) for p in pinned]
         out += ["", "these can be pinned:", table(("draw", "value", "why"), rows), "", pinning(pinned, command)]
     return "\n".join(out)
 
 
-def trust(study: Study) -> str:
-    """How good the figures are, in a sentence or two."""
-    share = study.surrogate.explained
-    told = f"a model of {units.counted(study.valid, 'valid trial')} explains {units.share(share)} of the variance of others"
+def trust(share: float, valid: int, left_out: int = 0) -> str:
+    """How good the figures are, in a sentence or two; `share` is what the model explains."""
+    told = f"a model of {units.counted(valid, 'valid trial')} explains {units.share(share)} of the variance of others"
     poor = (
         ": too little to rely on these figures" if share < POOR else ": the figures are rough" if share < FAIR else ""
     )
-    left = f"; {units.counted(study.left_out, 'trial')} of other spaces left out" if study.left_out else ""
+    left = f"; {units.counted(left_out, 'trial')} of other spaces left out" if left_out else ""
     return told + left + poor
 
 

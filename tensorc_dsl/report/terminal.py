@@ -63,9 +63,17 @@ def show_markdown(page: str) -> None:
     """Print Markdown, formatted and coloured."""
     from rich.console import Console  # slow to load
     from rich.markdown import Markdown
+    from rich.theme import Theme
 
     with _unwritten():
-        Console(force_terminal=True).print(Markdown(visible(page), code_theme="ansi_dark"))
+        theme = Theme({"markdown.code": "bold cyan"})  # of rich's own, the background is black on light terminals too
+        code_theme = "ansi_light" if _is_light() else "ansi_dark"
+        Console(force_terminal=True, theme=theme).print(Markdown(visible(page), code_theme=code_theme))
+
+
+def _is_light() -> bool:
+    """Whether the terminal says that its background is light: COLORFGBG has the numbers of its two colours."""
+    return os.environ.get("COLORFGBG", "").rpartition(";")[2] in ("7", "15")
 
 
 def follow(line: str, out: TextIO) -> None:
@@ -83,6 +91,11 @@ def begin(line: str) -> None:
 def terminal_width() -> int | None:
     """The columns of the terminal that standard output is; None if it is none."""
     return shutil.get_terminal_size().columns if is_terminal() else None
+
+
+def is_dumb() -> bool:
+    """Whether the terminal overwrites nothing and has no colours, by TERM."""
+    return os.environ.get("TERM") in ("dumb", "unknown")
 
 
 def is_terminal() -> bool:

@@ -168,10 +168,9 @@ def bad_character(source: Source, offset: int) -> Diagnostic:
         span = Span(source, offset, line_end if line_end >= 0 else len(source.text))
         return problems.OPEN_STRING(span)
     shown = f"`{ch}`" if ch.isprintable() else f"the character U+{ord(ch):04X}"
-    notes = (help_note(CHARACTERS.get(ch, "leave it out")),)
-    if ch.isalpha():
-        notes = (help_note("names are made of the letters a–z and A–Z, digits and `_`"), *notes)
-    return problems.NO_MEANING(Span(source, offset, offset + 1), notes, character=shown)
+    letters = "names are made of the letters a–z and A–Z, digits and `_`: write it with these"
+    repair = CHARACTERS.get(ch, letters if ch.isalpha() else "leave it out")
+    return problems.NO_MEANING(Span(source, offset, offset + 1), (help_note(repair),), character=shown)
 
 
 def mismatch(source: Source, e: Mismatch) -> Diagnostic:

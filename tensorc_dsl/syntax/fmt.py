@@ -31,6 +31,11 @@ def format_read(text: Text) -> str:
     return render(_file(text.words, Rules(remarks)), WIDTH)
 
 
+def apart(before: str, kind: str) -> bool:
+    """Whether there is an empty line between two items of these kinds, whatever the writer does."""
+    return not (kind == before and kind in _TOGETHER)
+
+
 def _file(file: Tree, rules: Rules) -> Doc:
     out: list[Doc] = []
     remarks = rules.remarks
@@ -40,7 +45,7 @@ def _file(file: Tree, rules: Rules) -> Doc:
         kind, word = item.data, first(item)
         above = remarks.above(word)
         blanks = [r.blank for r in above] + [remarks.blank_above(start(word))]
-        if before and not (kind == before and kind in _TOGETHER):
+        if before and apart(before, kind):
             blanks[0] = True
         for remark, blank in zip(above, blanks, strict=False):
             out += [Line(None, blank)] if out else []

@@ -166,7 +166,21 @@ def _by_kind(at: Place) -> str:
             return "a reducer of your own is used as `reduce name[k] …`"
         case "EQUAL" if "_NL" in accepts:
             return "a name for a value begins with `let`: `let x = …`"
-        case "COLON" if before == ",":
+        case "AT" if "COMPUTE" in at.header and "_NL" in accepts:
+            return "a product of matrices is `C[i, j] = sum[k] A[i, k] * B[k, j]`"
+        case "STAR" if _begins(at, "USE"):
+            return "name what is used, `use std.cpu.{a, b}`, or use the whole file, `use std.cpu`"
+        case "STRING" if _begins(at, "USE"):
+            return "a path has dots and no quotes: `use std.cpu`"
+        case "COMMA" if _begins(at, "LET") and len(at.statement) == 2:
+            return "several names stand in brackets: `let [a, b] = …`"
+        case "COMPARE" if str(token) == "==" and "EQUAL" in accepts:
+            return "`=` says what an element is; `==` compares"
+        case "INT" if before == "[" and accepts <= {"NAME", "RSQB", *SOFT_WORDS} and "COMPUTE" in at.header:
+            return "an index is a name, and the line holds for all its values; a single value is `-> C: f32`, `C = …`"
+        case "LSQB" if accepts == {"COLON"}:
+            return "a tensor has a name and a type: `C: f32[M]`"
+        case "COLON" if before in ("[", ","):
             return "a tensor is read element by element: `A[i, k]`"
         case "COLON" if "LBRACE" in accepts:
             return "a body stands in braces: `{ … }`"
@@ -190,6 +204,10 @@ def _by_kind(at: Place) -> str:
             return _no_such_statement(str(token), at)
         case _:
             return ""
+
+
+def _begins(at: Place, kind: str) -> bool:
+    return bool(at.statement) and at.statement[0].type == kind
 
 
 _REDUCER = re.compile(rf"\b({'|'.join(REDUCERS)})\s+$")

@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+import random
 from itertools import pairwise
 from pathlib import Path
 
 import pytest
 from lsprotocol import types as lsp
 
+from tensorc_dsl.diagnostic import TschedError
+from tensorc_dsl.lsp.features.formatting import formatting
 from tensorc_dsl.lsp.features.semantic_tokens import MODIFIERS, TYPES
+from tensorc_dsl.source import Source
+from tensorc_dsl.syntax.fmt import format_text
+from tensorc_dsl.syntax.parse import Text as ReadText
+from tensorc_dsl.syntax.parse import read
 from tests.lsp.editor import Document, Editor
 from tests.lsp.test_names import FILE
 
@@ -146,3 +153,63 @@ def test_tokens_of_an_answer_that_is_forgotten_are_all_told(editor: Editor) -> N
     asked = lsp.SemanticTokensDeltaParams(file.id, "no such answer")
     found = file.ask("text_document_semantic_tokens_full_delta", asked)
     assert isinstance(found, lsp.SemanticTokens) and found.result_id is not None and len(found.data) > 100
+
+
+TEXTS = sorted((ROOT / "stdlib").rglob("*.tsched")) + sorted((ROOT / "examples").rglob("*.tsched"))
+
+
+def messy(text: str, seed: int) -> str:
+    """The text with blanks, empty lines and comments added or taken away, where that leaves its words."""
+    rng = random.Random(seed)
+    out: list[str] = []
+    for line in text.split("\n"):
+        change = rng.randrange(8)
+        if change == 0 and not line.strip():
+            continue
+        if change == 1 and line and not line.lstrip().startswith("//"):
+            line = f"  {line.strip()}   "
+        out.append(line)
+        if change == 2 and not line.startswith("///"):
+            out += [""] * rng.randrange(1, 3)
+        if change == 3 and not line.startswith("///"):
+            out.append("// a remark")
+    return "\n".join(out)
+
+
+def edited(text: str, edits: list[lsp.TextEdit]) -> str:
+    """The text after the edits. Those at one place are made in their order."""
+    starts = [0, *(n + 1 for n, c in enumerate(text) if c == "\n")]
+    for e in reversed(edits):
+        start, end = (
+            starts[p.line] + p.character if p.line < len(starts) else len(text) for p in (e.range.start, e.range.end)
+        )
+        text = text[:start] + e.new_text + text[end:]
+    return text
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_a_text_is_formatted_item_by_item_as_it_is_as_a_whole(seed: int) -> None:
+    rng = random.Random(seed)
+    for path in rng.sample(TEXTS, 12):
+        text = messy(path.read_text(encoding="utf-8"), seed)
+        try:
+            whole = format_text(Source("<text>", text))
+        except TschedError:
+            assert formatting(text) == []
+            continue
+        assert edited(text, formatting(text)) == whole, path
+
+
+def test_an_edit_formats_one_item(monkeypatch: pytest.MonkeyPatch) -> None:
+    formatted: list[str] = []
+
+    def counted(source: Source) -> ReadText:
+        formatted.append(source.text)
+        return read(source)
+
+    text = format_text(Source("<text>", FILE))
+    assert formatting(text) == []
+    monkeypatch.setattr("tensorc_dsl.lsp.features.formatting.read", counted)
+    (edit,) = formatting(text.replace("    unroll(parts[1])", "  unroll( parts[1] )"))
+    assert edit.new_text == "    unroll(parts[1])\n"
+    assert [text.partition("(")[0] for text in formatted] == ["\nmodule cut"]

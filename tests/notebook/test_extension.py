@@ -12,6 +12,9 @@ from traitlets.config import Config
 
 import tensorc_dsl
 from tensorc_dsl.api import Kernel, Task, TaskFile
+from tensorc_dsl.api.insights import Insight
+from tensorc_dsl.insight.importance import Importance
+from tensorc_dsl.insight.posterior import Learnt, Value
 from tensorc_dsl.notebook.colours import coloured
 from tensorc_dsl.notebook.display import SHOWN_LINES, kernel_html
 from tensorc_dsl.trace.trace import Trace
@@ -121,6 +124,17 @@ def test_a_kernel_is_shown(shell: InteractiveShell, small: Task) -> None:
     assert "small" in html(shell, kernel).shown and "let cut ~" in "".join(t for _, t in html(shell, kernel).texts)
     timed: Any = Kernel(kernel._native, "small", kernel.target, kernel.trace, 2.5e-6)
     assert "small: 2.50 µs" in kernel_html(timed)
+
+
+def test_an_insight_is_a_table(shell: InteractiveShell, small: Task) -> None:
+    cut = Importance("cut", 0.001, 0.75, 1.0)
+    learnt = Learnt("cut", small.sample(0).draws[0].distribution, 1.0, 1.0, (Value((8, 8), 0.1, 0.6),))
+    insight = Insight(12, 2, 0.5, {"cut": (4, 16)}, (cut,), (learnt,), ())
+    shown = html(shell, insight)
+    cells = [data for tag, data in shown.texts if tag == "td"]
+    assert cells == ["cut", "75 %", "< 1 %", "[4, 16]", "[8, 8], 60 %"]
+    trust = "a model of 12 valid trials explains 50 % of the variance of others; 2 trials of other spaces left out"
+    assert trust in shown.shown and repr(insight).startswith(f"Insight(cut 75 %; {trust}")
 
 
 def test_foreign_text_stays_text() -> None:

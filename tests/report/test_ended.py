@@ -71,6 +71,16 @@ def test_a_regret_is_an_estimate_and_says_what_it_is_worth() -> None:
     assert "regret" not in ended(0.002, 0.002).table(None) and ended(0.002, 0.002).facts(None, None)["regret"] is None
 
 
+def test_a_regret_beyond_the_roof_is_not_shown() -> None:
+    best = YARDSTICKS.roof.operations / (YARDSTICKS.roof.limit or 1.0) / 0.84
+    text = ended(best, best, regret=Regret(6.49, 48, 42)).table(None)
+    said = f"the model's estimate says no more than the {YARDSTICKS.roof.name}, which leaves 25 %; 42 of the 48 trials that "
+    assert said in text and "649 %" not in text
+    assert "with probability 90 % no schedule is more than 24 % faster" in ended(
+        best, best, regret=Regret(0.24, 9, 9)
+    ).table(None)
+
+
 def test_a_final_time_that_differs_is_explained() -> None:
     said = (
         "the fastest trial took 2.00 ms; the best 3 were measured again, by turns and for longer, "

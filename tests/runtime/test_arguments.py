@@ -363,7 +363,10 @@ def wide() -> Array:
     [
         (
             np.zeros(N, ">f4"),
-            r"expected float32 \(f32\), got >f4; convert it first, in NumPy by `.astype\(numpy.float32\)`",
+            (
+                r"expected float32 \(f32\), got >f4; convert it first, in NumPy by `.astype\(numpy.float32\)`, "
+                r"in PyTorch by `.to\(torch.float32\)`"
+            ),
         ),
         (np.zeros(N)[::-1].astype(np.float32)[::-1], "not C-contiguous"),
         (np.broadcast_to(np.float32(1), (N,)), "not C-contiguous"),

@@ -1,9 +1,9 @@
 """Tiles that an emulated kernel copies, and the mbarriers that count their bytes: what the machine does, in Python.
 
 A tile lands as late as it may: when a thread waits for its mbarrier. What a tensor map means is written here once more, from
-what the driver is told, apart from the code that makes it; so is the order of units in shared memory, by bits of addresses.
-Whoever accesses elements of a tile before it has landed is told, and so is a tile that starts where a thread has accessed
-elements since the last barrier.
+the arguments of the driver, apart from the code that makes it; so is the order of units in shared memory, by bits of
+addresses. An access to elements of a tile before it has landed is an error, and so is a tile that starts where a thread has
+accessed elements since the last barrier.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ def rectangle(e: Encoding, arrays: Mapping[str, Array], rows: Sequence[str], siz
 
 @dataclass(slots=True)
 class _Copy:
-    """A tile under way: its values, the units of shared memory that they come to, and the elements of the buffer there."""
+    """A tile under way: its values, their units of shared memory, and the elements of the buffer there."""
 
     values: Array
     units: Array
@@ -71,9 +71,9 @@ class _Copy:
 
 
 class _Mbarrier:
-    """An mbarrier: how many come in a phase, of warps or one that tells the bytes, how many of these still have to, how
-    many bytes are to come. `known` says how often the warps that came had released something, `last` the same of the phase
-    before. `words` are those that `phases` reads."""
+    """An mbarrier: the arrivals of a phase, of warps or of the thread that expects bytes, how many of these are missing,
+    and how many bytes are missing. `known` is how often the warps that arrived had released something, `last` the same of
+    the phase before. `words` are those that `phases` reads."""
 
     def __init__(self, words: Array, of: int, met: int, expected: int = 1) -> None:
         self.expected = self.pending = expected
@@ -91,7 +91,7 @@ class _Mbarrier:
         return int(self.words[OVER])
 
     def settle(self) -> bool:
-        """Whether the phase ends here, if nothing is to come to it any more."""
+        """Whether the phase ends here, which is so if no arrival and no byte is missing."""
         self.words[COPIES] = len(self.copies)
         if self.pending or self.bytes:
             return False
@@ -156,7 +156,7 @@ class Landing:
         self._error: BaseException | None = None
         self._called = [ctypes.CFUNCTYPE(kind, *([ctypes.c_int64] * n))(self._kept(f)) for f, kind, n in kinds]
         self.table = np.array([ctypes.cast(f, ctypes.c_void_p).value for f in self._called], np.int64)
-        """The addresses of the functions: to set up mbarriers, to say what is to come, to start a TMA load, to ask whether a
+        """The addresses of the functions: to set up mbarriers, to expect bytes, to start a TMA load, to ask whether a
         phase is over, to say that a warp has read; to start a TMA store, to commit those of a thread, to wait for them."""
 
     def _kept(self, f: Callable[..., Any]) -> Callable[..., Any]:

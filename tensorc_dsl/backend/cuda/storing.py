@@ -1,8 +1,8 @@
 """TMA stores of an emulated kernel: what the machine does, in Python.
 
 A tile is read as late as it may be, when the thread that has started it waits for its group, and is written to the array when
-its block ends. Whoever accesses an element of the array until then is told, as are stores to shared memory that the machine
-may not know of, stores to a tile that is still read, and a block that ends before its tiles were read.
+its block ends. An access to an element of the array until then is an error, and so are stores to shared memory that the
+machine may not see, stores to a tile that is still read, and a block that ends before its tiles were read.
 """
 
 from __future__ import annotations

@@ -44,7 +44,7 @@ def importances(f: Figures) -> Markup:
     return section(
         "importance",
         title,
-        says(f"{told} {_sentence(trust(study))}"),
+        says(f"{told} {_sentence(trust(study.surrogate.explained, study.valid, study.left_out))}"),
         says(
             "A share of the variance of the time over the whole space goes with each draw: together with other draws, and "
             "alone. Shares together may add up to more than 100 %."

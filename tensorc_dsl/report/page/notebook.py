@@ -40,7 +40,10 @@ def fragment(result: TuneResult, learnt: tuple[Study, Sequence[Importance]] | No
             for i in found[:SHOWN]
         ]
         head = element("tr", *(element("th", text) for text in ("draw", "of the variance", "alone")))
-        parts += [element("table", head, *rows), element("p", trust(study))]
+        parts += [
+            element("table", head, *rows),
+            element("p", trust(study.surrogate.explained, study.valid, study.left_out)),
+        ]
     return element("div", *parts)
 
 

@@ -12,8 +12,8 @@ from tensorc_dsl.schedule.refusal import refusal
 from tensorc_dsl.schedule.rewrite import Rewrite
 
 
-@refusal("E0609", 'there is no axis "{axis}"', help="the axes are {axes}")
-def NO_AXIS(*focus: str, axis: str, axes: str) -> None: ...
+@refusal("E0609", 'there is no axis "{axis}"', help="{repair}")
+def NO_AXIS(*focus: str, axis: str, repair: str) -> None: ...
 @refusal("E0610", '`{loop}` cannot be bound to "{axis}": {reason}', help="{repair}")
 def NOT_THERE(*focus: str, loop: str, axis: str, reason: str, repair: str) -> None: ...
 
@@ -34,7 +34,10 @@ def bind(program: Program, loop: LoopRef, axis: str) -> Rewrite[LoopRef]:
     try:
         to = Axis(axis)
     except ValueError:
-        raise NO_AXIS(program, target.var, axis=axis, axes=", ".join(f'"{a}"' for a in Axis)) from None
+        other = axis.replace("Idx.", ".")  # CUDA's name: blockIdx.x
+        axes = ", ".join(f'"{a}"' for a in Axis)
+        known = f'write "{other}"' if other in list(Axis) else f"the axes are {axes}"
+        raise NO_AXIS(program, target.var, axis=axis, repair=known) from None
     bound = at_once(program, around, target, LoopKind.BOUND, to)
     problem = axis_problem(bound.program)
     if problem is not None:

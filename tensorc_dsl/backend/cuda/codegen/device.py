@@ -110,12 +110,12 @@ class DeviceStatements(Statements, ABC):
 
     @abstractmethod
     def expect(self, at: str, size: int) -> None:
-        """Write that so many bytes are to come to an mbarrier."""
+        """Write that an mbarrier expects so many bytes."""
         ...
 
     @abstractmethod
     def tma_load(self, s: Collective, at: str) -> None:
-        """Write the start of a TMA load, whose bytes come to an mbarrier."""
+        """Write the start of a TMA load, whose bytes an mbarrier counts."""
         ...
 
     @abstractmethod
@@ -145,7 +145,7 @@ class DeviceStatements(Statements, ABC):
 
     @abstractmethod
     def release(self, at: str) -> None:
-        """Write that a warp comes to an mbarrier when all its lanes have read."""
+        """Write that a warp arrives at an mbarrier when all its lanes have read."""
         ...
 
     @abstractmethod

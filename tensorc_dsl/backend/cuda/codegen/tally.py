@@ -1,7 +1,7 @@
 """LLVM code that counts what the accesses of a warp cost a GPU: sectors of global memory, passes over the banks of shared
 memory.
 
-Each lane of the warp that runs has a log of its accesses. When all lanes have come to a barrier, the logs are read side by
+Each lane of the warp that runs has a log of its accesses. When all lanes have reached a barrier, the logs are read side by
 side: lanes that do the same access next are one request, where the longest log goes first, so that lanes that have skipped a
 statement meet again behind it. A request to global memory moves every sector of 32 bytes that it touches. Shared memory has
 32 banks of 4 bytes, and a request takes as many passes as it has different words in one bank; accesses of 8 and 16 bytes are

@@ -77,8 +77,8 @@ class InitMbarriers:
 
 @node
 class TmaLoad:
-    """One thread starts TMA loads, and says that `size` bytes are to come to the mbarrier `at`. The copies run beside
-    all threads, and nothing else is under way to that mbarrier."""
+    """One thread starts TMA loads, and has the mbarrier `at` expect `size` bytes. The copies run beside
+    all threads, and no other copy is under way with that mbarrier."""
 
     at: Expr
     size: int
@@ -102,7 +102,7 @@ class WaitTmaStores:
 
 @node
 class WaitMbarrier:
-    """A thread goes on when all has come that was to come to an mbarrier: the bytes of a `TmaLoad`, once for each, or the
+    """A thread goes on when an mbarrier has all that it expects: the bytes of a `TmaLoad`, once for each, or the
     `ArriveMbarrier` of all warps."""
 
     at: Expr
@@ -118,7 +118,7 @@ class ArriveMbarrier:
 
 @node
 class Barrier:
-    """No thread of a block goes on until all have come here."""
+    """No thread of a block goes on until all have reached this barrier."""
 
 
 @node

@@ -86,7 +86,7 @@ def in_rounds(
 
 @dataclass(frozen=True, slots=True)
 class _Trip:
-    """Adjacent parts of one stage that start TMA loads, which come to one mbarrier, and the part that waits for it: the
+    """Adjacent parts of one stage that start TMA loads with one mbarrier, and the part that waits for it: the
     first that uses them. Iteration i has the mbarrier `first` + i % `count`."""
 
     parts: tuple[int, ...]
@@ -194,7 +194,7 @@ class _Rounds:
         return plain(copies, {var: iteration})
 
     def _run(self, n: int, var: str, number: Expr, main: bool) -> Iterator[Device]:
-        """A part, if its iteration is one of the loop's. Of parts whose tiles come to one mbarrier the first starts all."""
+        """A part, if its iteration is one of the loop's. Of parts whose tiles have one mbarrier the first starts all."""
         part, at = self.parts[n], self._iteration(n, number)
         body: tuple[Device, ...] = part.body if part.copies is None else (Phase(part.copies, asynchronous=True),)
         if part.tiles is not None:

@@ -2,8 +2,8 @@
 
 An iteration has a slot: the versions of the buffers that its tiles fill, and two mbarriers. The role that loads waits until
 all warps have released the slot, and starts its tiles; the others wait for the bytes, use them, and release the slot. No
-barrier stands between the roles. Uses of one slot follow each other at its mbarriers. That tiles never come to what another
-slot holds is proved by integer sets, for all iterations and threads.
+barrier is between the roles. Uses of one slot follow each other at its mbarriers. That tiles are never written to what
+another slot holds is proved by integer sets, for all iterations and threads.
 """
 
 from __future__ import annotations
@@ -179,7 +179,7 @@ class _Use:
 
 
 def _require_apart(producer: Role, consumer: Role, grid: Sequence[Expr]) -> None:
-    """Raises LowerError if a tile may come to an element that is used with another slot."""
+    """Raises LowerError if a tile may be written to an element that is used with another slot."""
     targets = {b for s in tma_loads_in(producer.body) for b in targets_of(s.body)}
     extents = (*zip(BLOCK_AXES, grid, strict=True), (THREAD, index(consumer.threads)))
     used = list(_uses(consumer.body, targets, (), None))

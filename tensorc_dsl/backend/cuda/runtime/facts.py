@@ -18,7 +18,7 @@ _FACTS = {
     "l2": "L2_CACHE_SIZE",
 }
 """The facts of a target, and CUDA's names of them. Shared memory and the first-level cache are one memory, of which CUDA
-tells only the part that may be shared."""
+reports only the part that may be shared."""
 
 
 def number_of(cpu: str) -> int:

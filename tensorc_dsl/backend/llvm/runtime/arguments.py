@@ -53,7 +53,7 @@ def _of_type(p: Param, want: np.dtype[Any]) -> str:
         return "leave the output out, and convert the result"
     if want.kind == "u" and str(p.dtype) != f"u{8 * want.itemsize}":  # a type that NumPy does not have
         return f"pass the bits of its elements as {want}"
-    return f"convert it first, in NumPy by `.astype(numpy.{want})`"
+    return f"convert it first, in NumPy by `.astype(numpy.{want})`, in PyTorch by `.to(torch.{want})`"
 
 
 def _speaks_dlpack(value: object) -> bool:
@@ -89,7 +89,8 @@ def check_array(a: Array, p: Param, shape: tuple[int, ...], address: int) -> Non
         raise ValueError(f"{p.name}: expected shape {shape}, got {a.shape}")
     if not a.flags.c_contiguous:
         # A copy of an output would be filled in its place, and the caller's array would keep its old values.
-        repair = _COPIED_BACK if p.output else "pass numpy.ascontiguousarray of it"
+        copies = "pass a copy, in NumPy by `numpy.ascontiguousarray`, in PyTorch by `.contiguous()`"
+        repair = _COPIED_BACK if p.output else copies
         raise ValueError(f"{p.name}: the array is not C-contiguous (strides {a.strides}); {repair}")
     if address % a.itemsize:
         repair = _COPIED_BACK if p.output else "pass a copy of it"

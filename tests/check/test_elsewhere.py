@@ -1,0 +1,129 @@
+"""Mistakes of people who know NumPy, TVM, Halide or Triton: each has a repair, and the repaired text has no error."""
+
+from __future__ import annotations
+
+import pytest
+
+from tensorc_dsl import TschedError, loads
+
+MATMUL = """\
+compute matmul(A: f32[M, K], B: f32[K, N]) -> C: f32[M, N] {
+    C[i, j] = sum[k] A[i, k] * B[k, j]
+}
+"""
+
+
+def compute(head: str, body: str) -> str:
+    return f"compute f({head} {{ {body} }}\n"
+
+
+def schedule(statement: str) -> str:
+    return f"{MATMUL}schedule s for matmul {{\n    let [i, j, k] = C.loops\n    {statement}\n}}\n"
+
+
+PRODUCT = "A: f32[M, K], B: f32[K, N]) -> C: f32[M, N]"
+ROW = "A: f32[M]) -> C: f32[M]"
+
+MISTAKES = {
+    "a product by @": (
+        compute(PRODUCT, "C = A @ B"),
+        "a product of matrices is `C[i, j] = sum[k] A[i, k] * B[k, j]`",
+        compute(PRODUCT, "C[i, j] = sum[k] A[i, k] * B[k, j]"),
+    ),
+    "a slice": (
+        compute(ROW, "C[:] = A[:] * 2.0"),
+        "a tensor is read element by element: `A[i, k]`",
+        compute(ROW, "C[i] = A[i] * 2.0"),
+    ),
+    "a subscript from the end": (
+        compute(ROW, "C[i] = A[-1]"),
+        "subscripts are counted from 0: the last one is `M - 1`",
+        compute(ROW, "C[i] = A[M - 1]"),
+    ),
+    "a size by the shape": (
+        compute(ROW, "C[i] = A[i] / A.shape[0]"),
+        "a size is the name of its dimension, `M` of `A: f32[M]`",
+        compute(ROW, "C[i] = A[i] / f32(M)"),
+    ),
+    "an output without a name": (
+        compute("A: f32[M]) -> f32[M]", "C[i] = A[i]"),
+        "a tensor has a name and a type: `C: f32[M]`",
+        compute(ROW, "C[i] = A[i]"),
+    ),
+    "an attribute among tensors": (
+        compute("A: f32[M], pad: int) -> C: f32[M]", "C[i] = A[i] * pad"),
+        "attributes stand behind a `;`: `f(A: f32[N]; pad: int)`",
+        compute("A: f32[M]; pad: int) -> C: f32[M]", "C[i] = A[i] * f32(pad)"),
+    ),
+    "a comparison for an assignment": (
+        compute(ROW, "C[i] == A[i]"),
+        "`=` says what an element is; `==` compares",
+        compute(ROW, "C[i] = A[i]"),
+    ),
+    "an output of one element": (
+        compute("A: f32[M]) -> C: f32[1]", "C[0] = sum[i] A[i]"),
+        "an index is a name, and the line holds for all its values; a single value is `-> C: f32`, `C = …`",
+        compute("A: f32[M]) -> C: f32", "C = sum[i] A[i]"),
+    ),
+    "a use of everything": (
+        "use std.cpu.*\n",
+        "name what is used, `use std.cpu.{a, b}`, or use the whole file, `use std.cpu`",
+        "use std.cpu\n",
+    ),
+    "a use by a path": ('use "std/cpu"\n', "a path has dots and no quotes: `use std.cpu`", "use std.cpu\n"),
+    "get_loops": (
+        schedule("let [a, b, c] = get_loops(C)\n    parallel(a)"),
+        "the loops of a block are `C.loops`",
+        schedule("let [a, b, c] = C.loops\n    parallel(a)"),
+    ),
+    "a factor of None": (
+        schedule("split(i, [None, 32])"),
+        "a factor that follows from the others is `_`: `split(i, [_, 32])`",
+        schedule("split(i, [_, 32])"),
+    ),
+    "True": (
+        schedule("split(i, [_, 32], partial=True)"),
+        "write `true`",
+        schedule("split(i, [_, 32], partial=true)"),
+    ),
+    "one factor": (
+        schedule("split(i, 32)"),
+        "write a factor for each loop, `_` for the one that follows from the others: `[_, 32]`",
+        schedule("split(i, [_, 32])"),
+    ),
+    "names without brackets": (
+        schedule("let a, b = split(i, [_, 32])"),
+        "several names stand in brackets: `let [a, b] = …`",
+        schedule("let [a, b] = split(i, [_, 32])"),
+    ),
+    "the lanes of vectorize": (
+        schedule("vectorize(j, 8)"),
+        "split it first: `let [outer, inner] = split(j, [_, 8])`, `vectorize(inner)`",
+        schedule("let [outer, inner] = split(j, [_, 8])\n    vectorize(inner)"),
+    ),
+    "compute_root": (
+        schedule("C.compute_root()"),
+        "a stage stays in a nest of its own unless `compute_at` or `compute_inline` moves it",
+        schedule(""),
+    ),
+    "program_id": (
+        schedule("program_id(0)"),
+        'an iteration of a loop is one block or thread of a GPU by `bind(loop, "block.x")`, `bind(loop, "thread.x")`',
+        schedule('bind(i, "block.x")'),
+    ),
+}
+
+
+@pytest.mark.parametrize("mistake", MISTAKES)
+def test_each_mistake_has_a_repair_that_works(mistake: str) -> None:
+    wrong, repair, right = MISTAKES[mistake]
+    with pytest.raises(TschedError) as e:
+        loads(wrong)
+    assert repair in [note.words for note in e.value.diagnostics[0].notes]
+    loads(right)
+
+
+def test_what_is_unknown_is_reported_once() -> None:
+    with pytest.raises(TschedError) as e:
+        loads(schedule("let [a, b] = s[C].split(i, [_, 32])"))
+    assert [d.code for d in e.value.diagnostics] == ["E0220", "E0226"]
