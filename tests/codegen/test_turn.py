@@ -10,6 +10,7 @@ import pytest
 
 from tensorc_dsl.ir.arrays import Array
 from tensorc_dsl.ir.program import Program
+from tensorc_dsl.machine.host import host_target
 from tensorc_dsl.schedule.primitive import apply
 from tensorc_dsl.schedule.refs import LoopRef
 from tests.codegen.native import compiled, program, run
@@ -61,6 +62,20 @@ def test_tiles_of_other_sizes(rows: int, columns: int) -> None:
     a = numbers((50, 45), "f32")
     got = run(tiled("f32", 50, 45, COPY, rows=rows, columns=columns), {"A": a, "V": a[:, 0].copy()})["B"]
     np.testing.assert_array_equal(got, a.T)
+
+
+@pytest.mark.parametrize(("m", "n"), [(128, 32), (67, 35), (130, 17), (61, 7)])
+@pytest.mark.parametrize(("t", "rows"), [("i8", 16), ("bool", 16), ("f16", 8), ("bf16", 8), ("u16", 16)])
+def test_squares_of_short_elements_fill_vectors(t: str, rows: int, m: int, n: int) -> None:
+    a = numbers((m, n), t)
+    got = run(tiled(t, m, n, COPY, rows=rows, columns=64), {"A": a, "V": numbers((m,), t)})["B"]
+    np.testing.assert_array_equal(got, a.T)
+
+
+def test_a_tile_of_bytes_is_stored_as_whole_vectors() -> None:
+    text = compiled(tiled("i8", 128, 32, COPY, columns=64)).llvm_ir
+    assert max(map(int, re.findall(r"store <(\d+) x i8>", text))) == host_target().vector_bits // 8
+    assert not re.search(r"(load|store) i8|masked", text)
 
 
 def relu(a: Array, v: Array) -> Array:

@@ -89,6 +89,7 @@ task best = argmax(M=9, N=20) with default
 task long = norm(N=100) with much
 task huge = norm(N=4000001) with default
 task quantized = bytes(M=9, N=33, K=22) with vnni
+task quantized_primes = bytes(M=29, N=260, K=22) with vnni
 task quantized_conv = byte_conv(H=6, W=6, C=8, R=2, S=3, K=32) with vnni
 task summed = halves(M=9, N=33, K=22) with bf16
 task other = matmul(M=9, N=20, K=11) with vnni
@@ -149,6 +150,12 @@ def test_machines_without_the_instruction_tile_as_usual(name: str) -> None:
     plain = Target(vector_bits=256, cores=2, features="+avx2,+fma")
     assert all("tensorize" in trace.text for trace in drawn(task(name), 3))
     assert not any("tensorize" in trace.text for trace in drawn(task(name, plain), 3))
+
+
+def test_prime_numbers_of_instructions_are_padded_to_tiles() -> None:
+    """29 rows and 17 panels have no tile of several accumulators; 30 and 18 have, and 32 and 20 are too many more."""
+    assert {t.decisions["several"] for t in drawn(task("quantized_primes"), 12)} == {1, 6}
+    assert not any("several" in t.decisions for t in drawn(task("quantized"), 3))
 
 
 @pytest.mark.parametrize("name", ["turned_2", "turned_3", "turned_4"])

@@ -23,6 +23,7 @@ use std.ops.{gather_rows, matmul, pad_nhwc, softmax, transpose}
 
 compute channels_last(X: f32[N, C, H, W]) -> Y: f32[N, H, W, C] { Y[n, h, w, c] = X[n, c, h, w] }
 compute channels_first(X: f32[N, H, W, C]) -> Y: f32[N, C, H, W] { Y[n, c, h, w] = X[n, h, w, c] }
+compute back_to_front(X: T[A, B, C, D]; T: dtype) -> Y: T[D, C, B, A] { Y[d, c, b, a] = X[a, b, c, d] }
 compute added(A: f32[M, N], B: f32[N, M]) -> Y: f32[M, N] { Y[i, j] = A[i, j] + B[j, i] }
 compute copied(A: f32[M, N]) -> Y: f32[M, N] { Y[i, j] = A[i, j] }
 compute spread(v: f32[M]) -> Y: f32[M, N] { Y[i, j in N] = v[i] }
@@ -36,6 +37,8 @@ task last = channels_last(N=2, C=19, H=5, W=21) with default
 task last_rgb = channels_last(N=2, C=3, H=5, W=21) with default
 task first = channels_first(N=2, C=19, H=5, W=21) with default
 task first_rgb = channels_first(N=2, C=3, H=5, W=21) with default
+task reversed = back_to_front(A=19, B=7, C=3, D=23, T=f32) with default
+task reversed_bytes = back_to_front(A=67, B=5, C=2, D=19, T=u8) with default
 task both = added(M=37, N=53) with default
 task copy = copied(M=37, N=64) with default
 task rows = spread(M=20, N=33) with default
@@ -61,7 +64,7 @@ def taken(t: Task, module: str) -> bool:
     return any(found)
 
 
-TURNED = {"turned", "doubles", "last", "last_rgb", "first", "first_rgb", "both"}
+TURNED = {"turned", "doubles", "last", "last_rgb", "first", "first_rgb", "reversed", "reversed_bytes", "both"}
 SHORT = {"padded_rgb"}
 
 
@@ -95,6 +98,10 @@ def test_results(name: str) -> None:
             case "first" | "first_rgb":
                 x = rng.standard_normal((2, 5, 21, 3 if name == "first_rgb" else 19)).astype(np.float32)
                 got, want = kernel(x), x.transpose(0, 3, 1, 2)
+            case "reversed" | "reversed_bytes":
+                shape = (19, 7, 3, 23) if name == "reversed" else (67, 5, 2, 19)
+                x = rng.integers(0, 200, shape).astype(np.float32 if name == "reversed" else np.uint8)
+                got, want = kernel(x), x.T
             case "both":
                 a = rng.standard_normal((37, 53)).astype(np.float32)
                 b = rng.standard_normal((53, 37)).astype(np.float32)

@@ -2,7 +2,8 @@
 
 If a vectorized loop runs down the columns of its input, and an unrolled loop directly around it along the rows, both
 together access a tile, each row of which is one load. Transposing n × n elements takes log2 n steps, in each of which pairs
-of registers exchange half of their elements (Eklundh, A fast computer method for matrix transposing, 1972).
+of registers exchange half of their elements (Eklundh, A fast computer method for matrix transposing, 1972). Elements of 8 or
+16 bits are transposed in squares of 16 bytes, several of which lie side by side in a vector.
 """
 
 from __future__ import annotations
@@ -19,6 +20,9 @@ from tensorc_dsl.ir.expr import Load, constant
 from tensorc_dsl.ir.program import LoopKind, Store
 from tensorc_dsl.lower.bounds import stride
 from tensorc_dsl.lower.flat import Loop, store_loads
+
+_SQUARE = 16
+"""The bytes of a row of a square of short elements: those that an instruction interleaves with another row."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,16 +72,21 @@ def _is_column(x: Load, along: str, across: str) -> bool:
 
 
 def write_turned(e: Expressions, s: Turn, width: int, write: Callable[[Store, Piece], None]) -> None:
-    """Write the tile in square pieces of `width` elements; `write` writes their stores."""
+    """Write the tile in square pieces of `width` elements; `write` writes their stores.
+
+    Pieces of short elements alone are as wide as a vector, and a square high.
+    """
     along, across = s.along.var, s.across.var
     if s.pitch == len(s.lanes) < width:
         _write_narrow(e, s, width)
         return
+    short = s.store.value.dtype.bytes if isinstance(s.store.value, Load) and s.store.value.dtype.bytes < 4 else None
+    side, lanes = (width, width) if short is None else (_SQUARE // short, width * 4 // short)
     with e.scope.bound({across: s.lanes.start}):
-        for offset in range(0, len(s.lanes), width):
-            at = Piece(across, offset, min(width, len(s.lanes) - offset))
-            for first in s.rows[::width]:
-                count = min(width, s.rows.stop - first)
+        for offset in range(0, len(s.lanes), lanes):
+            at = Piece(across, offset, min(lanes, len(s.lanes) - offset))
+            for first in s.rows[::side]:
+                count = min(side, s.rows.stop - first)
                 with e.scope.bound({along: first}):
                     columns = {x: _columns(e, x, at, count) for x in s.loads}
                 for k in range(count):
@@ -108,14 +117,13 @@ def _columns(e: Expressions, x: Load, at: Piece, count: int) -> list[Value]:
         whole = e.f.op(f"load {kind}, ptr {e.pointer(x.buffer, x.indices[0], at)}, align {x.dtype.bytes}")
         found = [_picked(e.f, kind, whole, "poison", [k + count * n for n in lanes]) for k in range(count)]
         return [e.from_memory(ref, x.dtype, at.width) for ref in found]
-    kind = vector_type(in_memory(x.dtype), count)
+    if x.dtype.bytes < 4 and count <= _SQUARE // x.dtype.bytes < at.width:
+        return _squares(e, x, at, count)
     size = 1 << (max(count, at.width) - 1).bit_length()
     wide = vector_type(in_memory(x.dtype), size)
     rows = ["poison"] * size
     for k in lanes:
-        pointer = e.pointer(x.buffer, x.indices[0], Piece(at.var, at.offset + k, 1))
-        row = e.f.op(f"load {kind}, ptr {pointer}, align {x.dtype.bytes}")
-        rows[k] = _picked(e.f, kind, row, "poison", [*range(count), *[-1] * (size - count)])
+        rows[k] = _row(e, x, Piece(at.var, at.offset + k, 1), count, size)
     half = size // 2
     while half:
         for k in range(size):
@@ -124,6 +132,51 @@ def _columns(e: Expressions, x: Load, at: Piece, count: int) -> list[Value]:
         half //= 2
     found = [_picked(e.f, wide, row, "poison", lanes) for row in rows[:count]]
     return [e.from_memory(ref, x.dtype, at.width) for ref in found]
+
+
+def _squares(e: Expressions, x: Load, at: Piece, count: int) -> list[Value]:
+    """As `_columns`, of elements shorter than 32 bits: squares of 16 bytes lie side by side in vectors of `at.width` lanes.
+
+    Each step interleaves the elements of rows that are half a square apart, in each square. It rotates the bits of the row
+    and the column of an element by one, so that the two have changed places after as many steps as either has bits.
+    """
+    side = _SQUARE // x.dtype.bytes
+    squares = -(-at.width // side)
+    one, wide = vector_type(in_memory(x.dtype), side), vector_type(in_memory(x.dtype), side * squares)
+    rows: list[str] = []
+    for k in range(side):
+        whole = "poison"
+        for n in range(squares):
+            lane = k + n * side
+            if lane < at.width:
+                part = _row(e, x, Piece(at.var, at.offset + lane, 1), count, side)
+                spread = _picked(
+                    e.f, one, part, "poison", [m - n * side if m // side == n else -1 for m in range(side * squares)]
+                )
+                kept = [m + side * squares if m // side == n else m for m in range(side * squares)]
+                whole = spread if n == 0 else _picked(e.f, wide, whole, spread, kept)
+        rows.append(whole)
+    half = side // 2
+    for _ in range(half.bit_length()):
+        pairs = [(rows[k], rows[k + half]) for k in range(half)]
+        rows = [_mixed(e.f, wide, pair, side, squares, begin) for pair in pairs for begin in (0, half)]
+    found = [_picked(e.f, wide, row, "poison", list(range(at.width))) for row in rows[:count]]
+    return [e.from_memory(ref, x.dtype, at.width) for ref in found]
+
+
+def _mixed(f: Function, kind: str, pair: tuple[str, str], side: int, squares: int, begin: int) -> str:
+    """Half of the elements of each square of two vectors, from the position `begin`, in turns."""
+    lanes = side * squares
+    return _picked(
+        f, kind, *pair, [n * side + begin + k // 2 + k % 2 * lanes for n in range(squares) for k in range(side)]
+    )
+
+
+def _row(e: Expressions, x: Load, at: Piece, count: int, size: int) -> str:
+    """`count` elements from a lane on, in a vector of `size` of them."""
+    kind = vector_type(in_memory(x.dtype), count)
+    row = e.f.op(f"load {kind}, ptr {e.pointer(x.buffer, x.indices[0], at)}, align {x.dtype.bytes}")
+    return _picked(e.f, kind, row, "poison", [*range(count), *[-1] * (size - count)])
 
 
 def _exchanged(f: Function, kind: str, pair: tuple[str, str], size: int, half: int) -> tuple[str, str]:

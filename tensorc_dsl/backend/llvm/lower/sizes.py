@@ -32,9 +32,33 @@ def code_size(body: tuple[Flat, ...]) -> int:
 
 
 def written_stores(body: tuple[Flat, ...]) -> int:
-    """The number of stores of a body; a vectorized loop whose lanes are not contiguous is written lane by lane."""
+    """The number of stores of a body; a vectorized loop whose lanes are not contiguous is written lane by lane, unless the
+    tile is transposed in registers."""
     apart = _LANES * _PIECES
-    return _size(body, lambda _: 1, lambda s: min(apart, _iterations(s)) if _lanes_lie_apart(s) else _vectors(s))
+    turned = frozenset(
+        s.body[0].var for s in inside(body) if isinstance(s, Loop) and isinstance(s.body[0], Loop) and _turns(s)
+    )
+
+    def written(s: Loop) -> int:
+        return min(apart, _iterations(s)) if _lanes_lie_apart(s) and s.var not in turned else _vectors(s)
+
+    return _size(body, lambda _: 1, written)
+
+
+def _turns(s: Loop) -> bool:
+    """Whether an unrolled loop around a vectorized one has the form of a tile that is transposed: what does not lie along the
+    lanes of one loop lies along the other."""
+    (across,) = s.body if len(s.body) == 1 else (None,)
+    if s.kind is not LoopKind.UNROLLED or not isinstance(across, Loop) or across.kind is not LoopKind.VECTORIZED:
+        return False
+    (x,) = across.body if len(across.body) == 1 else (None,)
+    if not isinstance(x, Store) or stride(x.indices[0], across.var) != 1:
+        return False
+    loads = store_loads(x)
+    return all(
+        x.buffer != r.buffer and (stride(r.indices[0], across.var) in (0, 1) or stride(r.indices[0], s.var) == 1)
+        for r in loads
+    )
 
 
 def steps(body: tuple[Flat, ...]) -> int:
