@@ -351,7 +351,9 @@ def covers(
     some values of that entry's own loops satisfy its conditions. Raises NotAffine if anything is not affine.
     """
     names = [*(loop.var for loop in loops), *numbers]
-    rest = points(names, (*loop_conditions(loops), *needed))
+    entries = [c for own, conditions in given for c in (*(x.extent for x in own), *conditions)]
+    sizes = frozenset[Dim]().union(*map(dims_in, entries))
+    rest = points(names, (*loop_conditions(loops), *needed, *dim_conditions(sizes)))
     for own, conditions in given:
         if rest.is_empty():
             return True
