@@ -23,9 +23,9 @@ def starts_itself(r: Access, writes: Sequence[Access], equal: int) -> bool:
     """Theorem: the running value of a reduction has been initialised if the reduction iterators are sums of positive
     multiples of loops within the home on which the element does not depend. For then the iteration with those loops at 0 is
     the same or an earlier one of the same home iteration, and runs `init` for that element if its conditions hold there.
-    Extents are positive constants.
+    Where the read runs, each of its loops has an iteration, so extents may be open.
     """
-    if r.update is None or any((n := constant(x.extent)) is None or n <= 0 for x in r.loops):
+    if r.update is None:
         return False
     inside = {x.var for x in r.loops[equal:]} - frozenset[str]().union(*map(free_vars, r.indices))
     context = Context(extent_ranges(r.loops))

@@ -84,8 +84,8 @@ def lower_device(program: Program, features: tuple[str, ...] = (OLDEST,), cores:
         names = ", ".join(sorted(d.name for d in untold))
         raise LowerError(f"the shapes of the arguments of {program.name} do not tell {names}")
     _require_memory_that_lasts(program)
-    require_independent(program)
     kernels = [k for n in range(len(program.body)) for k in _run(_nest(program, n, features, cores), PASSES).kernels]
+    require_independent(program)  # last, since the passes say more of what threads share
     outputs = program.outputs
     params = tuple(Param(p.name, p.dtype, shape_of(p), p in outputs) for p in program.params)
     words = {c: w for k in kernels for c, w in words_in(k).items()}
