@@ -14,7 +14,7 @@ from functools import lru_cache
 from tensorc_dsl.affine.accesses import Access, accesses, home
 from tensorc_dsl.affine.data import freed
 from tensorc_dsl.affine.distance import common_loops
-from tensorc_dsl.affine.fill import fills, starts_itself
+from tensorc_dsl.affine.fill import fills, fills_all, starts_itself
 from tensorc_dsl.affine.sets import NotAffine, affine_only, affine_text, covers
 from tensorc_dsl.affine.simplify import bounds, extent_ranges
 from tensorc_dsl.ir.expr import Binary, Compare, Const, Expr, Var, add, index, substitute
@@ -58,7 +58,9 @@ def _all_follow(reads: Sequence[Access], writes: Sequence[Access], equal: int, s
     different = {(r.block.name, r.guard, r.indices, r.update): r for r in reversed(reads)}
     open_: dict[object, list[tuple[Access, list[int]]]] = {}
     for r in different.values():
-        if not starts_itself(r, writes, equal) and not any(fills(w, r) for w in writes):
+        if starts_itself(r, writes, equal):
+            continue
+        if not any(fills(w, r) or fills_all(w, r, shape) for w in writes):
             shapes, offsets = zip(*map(_offset, r.indices), strict=True) if r.indices else ((), ())
             open_.setdefault((r.block.name, r.guard, shapes), []).append((r, list(offsets)))
     return all(
