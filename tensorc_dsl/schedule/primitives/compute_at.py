@@ -256,7 +256,7 @@ def _wrapped(
     for d, (subscript, (low, extent), size) in enumerate(
         zip(b.body[0].indices, region, map(constant, buffer.shape), strict=True)
     ):
-        if size is None or low != ZERO or constant(extent) != size:
+        if not size or low != ZERO or constant(extent) != size:
             continue
         for n, it in enumerate(b.iters):
             if it.kind is IterKind.SPATIAL and subscript == Var(it.name) and constant(it.extent) == size:
