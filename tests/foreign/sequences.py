@@ -65,6 +65,13 @@ def pooled_dense(x: Array, f: Array, w: Array) -> Array:
     return p.reshape(len(x), -1) @ w
 
 
+def decayed(x: Array, a: Array) -> Array:
+    y = x.copy()
+    for t in range(1, x.shape[-1]):
+        y[..., t] += a[..., t] * y[..., t - 1]
+    return y
+
+
 def eighths(given: Given) -> Given:
     return {n: a / 8 for n, a in given.items()}
 
@@ -78,5 +85,7 @@ SEQUENCES = {
     "catalan": Foreign(catalan, sized("N", (17,), (33,), (1,)), eighths),
     "collatz": Foreign(collatz, N),
     "pooled_dense": Foreign(pooled_dense, sized("B C H K O", (1, 2, 4, 3, 5), (2, 3, 9, 5, 17))),
+    "decayed": Foreign(decayed, sized("B T", (3, 33), (1, 7), (2, 1)), eighths),
+    "decayed_back": Foreign(lambda x, a: decayed(x[::-1] ** 2, a[::-1])[::-1], sized("T", (29,), (1,)), eighths),
     "logistic": Foreign(lambda x: (expit(60 * x), 60 * x), sized("N", (20,), (100,))),
 }
