@@ -25,7 +25,8 @@ from tensorc_dsl.affine.form import Interval
 from tensorc_dsl.affine.passing import passed_on
 from tensorc_dsl.affine.private import is_private
 from tensorc_dsl.affine.sets import NotAffine, affine_only, feasible
-from tensorc_dsl.ir.expr import Compare, Expr, Var, add, constant, free_vars, index, substitute
+from tensorc_dsl.ir.expr import ZERO, Compare, Expr, Var, add, constant, free_vars, index, loads, substitute
+from tensorc_dsl.ir.print import format_expr
 from tensorc_dsl.ir.program import For, LoopKind, Program, Stmt, blocks_in, find_loop, is_atomic
 from tensorc_dsl.ir.reductions import fold_of, reducer_name
 
@@ -40,13 +41,26 @@ class Dependence:
     loop: str
     reduction: bool
     """Whether both belong to one reduction, so that an atomic reduction or partial results would remove the conflict."""
+    product: str = ""
+    """A subscript that no integer set has, if there is one: then it is only not known that the elements differ."""
 
     def __str__(self) -> str:
         if self.reduction:
             return f"`{self.first}` accumulates into `{self.buffer}` over `{self.loop}`"
+        touch = "may touch" if self.product else "touch"
+        why = f": `{self.product}` is not a sum of multiples of loops" if self.product else ""
         if self.first == self.second:
-            return f"iterations of `{self.loop}` touch the same elements of `{self.buffer}` in `{self.first}`"
-        return f"`{self.second}` and `{self.first}` touch the same elements of `{self.buffer}` across `{self.loop}`"
+            return f"iterations of `{self.loop}` {touch} the same elements of `{self.buffer}` in `{self.first}`{why}"
+        return (
+            f"`{self.second}` and `{self.first}` {touch} the same elements of `{self.buffer}` across `{self.loop}`{why}"
+        )
+
+
+def _dependence(a: Access, b: Access, loop: str, reduction: bool = False) -> Dependence:
+    """The dependence of two accesses to one element, which may be one only as far as is known."""
+    unknown = (i for x in (a, b) for i in x.indices if not loads(i) and not affine_only((Compare("==", i, ZERO),)))
+    product = next(map(format_expr, unknown), "")
+    return Dependence(a.buffer, a.block.name, b.block.name, loop, reduction, product)
 
 
 def pairs(found: Sequence[Access]) -> Iterator[tuple[Access, Access]]:
@@ -190,7 +204,7 @@ def carried(program: Program, var: str, kind: LoopKind | None = None) -> Depende
             continue
         signs = [s for s in ((1,) if a is b else (1, -1)) if _allows(near[depth], s)]
         if _certain(a, b, loop) or any(conflict(a, b, depth, [(var, s)]) for s in signs):
-            here = Dependence(a.buffer, a.block.name, b.block.name, var, reduction)
+            here = _dependence(a, b, var, reduction)
             if not reduction:
                 return here
             weak = here
@@ -228,7 +242,7 @@ def broken(program: Program, order: Sequence[str]) -> Dependence | None:
             for sign in signs:
                 asked = [*((x, 0) for x in level), (u, sign), (w, -sign)]
                 if conflict(a, b, depth, asked):
-                    return Dependence(a.buffer, a.block.name, b.block.name, u, False)
+                    return _dependence(a, b, u)
     return None
 
 
@@ -244,7 +258,7 @@ def runs_ahead(program: Program, var: str, first: Collection[str]) -> Dependence
         if a.block.name in first and b.block.name not in first and not _commute(a, b):
             near = distances(a, b, depth)
             if near is not None and _allows(near[depth], -1) and conflict(a, b, depth, [(var, -1)]):
-                return Dependence(a.buffer, a.block.name, b.block.name, var, False)
+                return _dependence(a, b, var)
     return None
 
 
@@ -257,7 +271,7 @@ def meeting(outer: tuple[For, ...], stmt: Stmt, others: tuple[Stmt, ...]) -> Dep
     for a, b in pairs(accesses(outer, everything, written(everything))):
         if a.block.name in own and b.block.name not in own and not _commute(a, b) and conflict(a, b, len(outer)):
             loop = outer[-1].var if outer else ""
-            return Dependence(a.buffer, a.block.name, b.block.name, loop, False)
+            return _dependence(a, b, loop)
     return None
 
 

@@ -9,15 +9,16 @@ together determine `y`, and `x0*Q + x1` with an open size Q and x1 in 0..Q-1 det
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from tensorc_dsl.affine.accesses import Access
-from tensorc_dsl.affine.form import Atom, Context, Interval, Linear, expr_of
+from tensorc_dsl.affine.form import Atom, Context, Interval, Linear, expr_of, to_expr
 from tensorc_dsl.affine.linear import linear
 from tensorc_dsl.affine.nonlinear import by_open_size
+from tensorc_dsl.affine.sets import NotAffine, affine_only, feasible
 from tensorc_dsl.affine.simplify import extent_ranges
-from tensorc_dsl.ir.expr import Binary, Compare, Const, Expr, dims_in, free_vars, loads
+from tensorc_dsl.ir.expr import ONE, ZERO, Binary, Compare, Const, Expr, Var, dims_in, free_vars, loads
 from tensorc_dsl.ir.program import For
 
 Equation = tuple[list[tuple[str, int]], int]
@@ -187,18 +188,29 @@ class _Pair:
                 self.unlinked.discard(name)
                 self.system.equations.append(([(f"{name}'b", 1), (name, -1), (f"{name}'d", -1)], 0))
 
-    def parts(self, e: Expr, loops: Sequence[For], guards: Sequence[Sequence[Expr]]) -> None:
-        """Use that both sides have the same number `e` of parts of an open size, if it is one."""
-        form = linear(e, self.context)
-        found = _part(form, loops, guards, self.same, self.context)
-        if found is None:
-            return
-        atom, x = found
-        number = linear(x, self.context)
-        names = [self._unknown(atom), *map(self._unknown, number.terms)]
+    def parts(self, i: Expr, j: Expr, a: Access, b: Access) -> None:
+        """Use that both sides have the same number of parts of an open size, if subscripts `i` and `j` are such numbers."""
+        left, right = linear(i, self.context), linear(j, self.context)
+        alike = {t: c for t, c in left.terms.items() if right.terms.get(t) == c and self._is_same(t)}
+        common = Linear(alike, left.constant if left.constant == right.constant else 0)
+        for shared in (common, Linear({}, 0)):
+            found = _part(left.minus(shared), a, self.context)
+            if found is not None and found == _part(right.minus(shared), b, self.context):
+                self._same_number(found)
+                return
+
+    def _same_number(self, found: _Parts) -> None:
+        """Use that both sides have the same number of parts."""
+        number = linear(found.number, self.context)
+        names = [self._unknown(found.product), *map(self._unknown, number.terms)]
         for name in names if len(number.terms) == 1 else names[:1]:
             if name is not None:
                 self.system.narrow(f"{name}'d", 0, 0)
+
+    def _is_same(self, atom: Atom) -> bool:
+        """Whether an atom has one value on both sides, as its loops have."""
+        e = expr_of(atom)
+        return _loops_in(e) <= self.same and not loads(e)
 
     def zero(self, e: Expr, side: str) -> None:
         """Add the equation `e = 0` on one side."""
@@ -282,38 +294,45 @@ def keeps_apart(a: Access, b: Access, loop: For, depth: int) -> bool:
     return False
 
 
-def _part(
-    form: Linear, loops: Sequence[For], guards: Sequence[Sequence[Expr]], same: Collection[str], context: Context
-) -> tuple[Atom, Expr] | None:
-    """The product `x * Q` of a form `x * Q + r` with an open size Q, and x, if r is from 0 on and below Q, so that the value
-    of the form determines x. Terms over loops with the `same` values do not count. r is a sum of positive multiples of loops,
-    and below Q by the extent of its only loop, or by a condition in each of the guards.
+@dataclass(frozen=True, slots=True)
+class _Parts:
+    """A form `number * unit + r`, where the unit has an open size and r is from 0 on and below it: so the value of the form
+    determines the number. `product` is the product of both in which the size stands.
     """
-    found: tuple[Atom, tuple[Expr, Expr]] | None = None
-    rest = Linear({}, 0)
+
+    product: Atom
+    number: Expr
+    unit: Linear
+
+
+def _part(form: Linear, x: Access, context: Context) -> _Parts | None:
+    """The parts of an open size that a subscript of an access counts, if it does."""
     for atom, c in form.terms.items():
-        e = expr_of(atom)
-        if _loops_in(e) <= set(same) and not loads(e):
-            continue
-        if isinstance(atom, str) and c > 0:
-            rest = rest.plus(Linear({atom: c}, 0))
-        elif found is None and c == 1 and (product := by_open_size(e)) is not None:
-            found = atom, product
-        else:
-            return None
-    if found is None:
-        return None
-    atom, (x, size) = found
-    below = linear(size, context).minus(rest)
+        if c > 0 and (product := by_open_size(expr_of(atom))) is not None:
+            number, size = product
+            # x * (Q + 1) is written as x * Q + x.
+            more = form.terms.get(number.name, 0) if isinstance(number, Var) else 0
+            unit = linear(size, context).times(c).plus_constant(more)
+            rest = form.minus(Linear({atom: c}, 0)).minus(linear(number, context).times(more))
+            return _Parts(atom, number, unit) if _is_below(rest, unit, x, context) else None
+    return None
 
-    def says(guard: Sequence[Expr]) -> bool:
-        return any(
-            isinstance(g, Compare) and g.op == "<" and linear(g.rhs, context).minus(linear(g.lhs, context)) == below
-            for g in guard
-        )
 
-    fits = any(loop.extent == size and (not rest.terms or rest.terms == {loop.var: 1}) for loop in loops)
-    return (atom, x) if fits or all(map(says, guards)) else None
+def _is_below(rest: Linear, unit: Linear, x: Access, context: Context) -> bool:
+    """Whether `rest` is from 0 on and below `unit`, as its only loop, a condition or integer sets tell."""
+    below = unit.minus(rest)
+    if rest.constant >= 0 and all(isinstance(a, str) and c > 0 for a, c in rest.terms.items()):
+        if any(rest == Linear({y.var: 1}, 0) and linear(y.extent, context) == unit for y in x.loops):
+            return True
+        for g in x.guard:
+            if isinstance(g, Compare) and g.op == "<":
+                if linear(g.rhs, context).minus(linear(g.lhs, context)) == below:
+                    return True
+    outside = (Compare("<", to_expr(rest), ZERO), Compare("<", to_expr(below), ONE))
+    try:
+        return not any(feasible({y.var: y.extent for y in x.loops}, affine_only([*x.guard, c])) for c in outside)
+    except NotAffine:
+        return False
 
 
 def _loops_in(e: Expr) -> frozenset[str]:
@@ -329,8 +348,7 @@ def distances(a: Access, b: Access, equal: int) -> tuple[Interval, ...] | None:
     pair = _Pair(a, b, common, equal)
     for i, j in zip(a.indices, b.indices, strict=True):
         pair.equate(i, j)
-        if i == j and a.loops == b.loops:
-            pair.parts(i, a.loops, (a.guard, b.guard))
+        pair.parts(i, j, a, b)
     for e in a.zero:
         pair.zero(e, "a")
     for e in b.zero:

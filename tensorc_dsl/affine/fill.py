@@ -15,7 +15,7 @@ from tensorc_dsl.affine.form import Context, Linear, decide
 from tensorc_dsl.affine.linear import difference, linear, recombine
 from tensorc_dsl.affine.simplify import conjuncts, extent_ranges
 from tensorc_dsl.ir.dtypes import INDEX
-from tensorc_dsl.ir.expr import ZERO, Compare, CompareOp, Expr, constant, dtype_of, free_vars, loads, substitute
+from tensorc_dsl.ir.expr import ZERO, Compare, CompareOp, Expr, Var, constant, dtype_of, free_vars, loads, substitute
 from tensorc_dsl.ir.program import IterKind
 
 
@@ -84,6 +84,19 @@ def fills(w: Access, r: Access) -> bool:
         seen |= dict.fromkeys(steps, (steps, wanted))
     idle: Mapping[str, Expr] = {x: ZERO for x in own if x not in seen}
     return all(_follows(substitute(c, idle), seen, r, facts, context) for c in w.guard)
+
+
+def fills_all(w: Access, r: Access, shape: Sequence[Expr]) -> bool:
+    """Theorem: an earlier write fills the whole buffer, and so what is read of it, in one iteration of the loops around both.
+
+    Its subscripts are its own loops, each once and over a whole dimension, and no condition leaves an element out. Extents
+    may be open; all that is read is in the buffer.
+    """
+    if w.seq >= r.seq or w.guard or w.zero:
+        return False
+    own = {x.var: x.extent for x in w.loops[len(common_loops(w, r)) :]}
+    names = [i.name for i in w.indices if isinstance(i, Var)]
+    return sorted(names) == sorted(own) and tuple(own[n] for n in names) == tuple(shape)
 
 
 def _follows(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 from tensorc_dsl.affine.coverage import Digit, digit, is_last, missing_digits
@@ -14,20 +14,45 @@ from tensorc_dsl.ir.expr import ZERO, Expr, add, ceildiv, constant, index, mul, 
 from tensorc_dsl.ir.program import Block, IterKind
 
 
-def instances_writing(block: Block, indices: Sequence[Expr], region: Region) -> list[tuple[Expr, Expr]] | str:
+def instances_writing(
+    block: Block, indices: Sequence[Expr], region: Region, known: Collection[str] = ()
+) -> list[tuple[Expr, Expr]] | str:
     """For each iterator a range `(lower, extent)` that contains all instances whose subscripts lie in the region.
 
-    Returns the name of a spatial iterator instead if the subscripts do not determine its value. Reduction iterators, and
-    iterators that no subscript limits, have their whole range. A range may exceed the iterator's extent where the region
-    does.
+    Returns the name of a spatial iterator instead if the subscripts do not determine its value, nor is it `known`.
+    Reduction iterators, and iterators that no subscript limits, have their whole range. A range may exceed the iterator's
+    extent where the region does.
     """
-    vague = _tells_apart(block, indices)
+    vague = undetermined(block, indices, known)
     if vague is not None:
         return vague
     context = Context(iter_ranges(block.iters))
     parts = [_Part(s, *box, None) for s, box in zip(indices, region, strict=True)]
     limits = {name: found[-1].range for name, found in _limits(parts, context)[0].items()}
     return [_clipped(limits.get(it.name), it.extent) for it in block.iters]
+
+
+def undetermined(block: Block, indices: Sequence[Expr], known: Collection[str] = ()) -> str | None:
+    """A spatial iterator whose value the subscripts do not determine, and that is not `known`; None if there is none."""
+    context = Context(iter_ranges(block.iters))
+    used: list[Digit] = []
+    direct = set(known)
+    for subscript in indices:
+        form = linear(subscript, context)
+        if len(form.terms) == 1:
+            ((atom, _),) = form.terms.items()
+            d = digit(atom, context, rounded=True)
+            if isinstance(atom, str):
+                direct.add(atom)
+            elif d is not None:
+                used.append(d)
+    for it in block.iters:
+        extent = constant(it.extent)
+        if it.kind is not IterKind.SPATIAL or it.name in direct or extent == 1:
+            continue
+        if extent is None or missing_digits(used, it.name, extent) is not False:
+            return it.name
+    return None
 
 
 def instances_reading(
@@ -130,29 +155,6 @@ def _by_digits(found: Mapping[_Part, Digit], context: Context) -> _Limit | None:
         exact &= not n or p.size == index(d.size)
         low, size, above = add(low, mul(p.lower, index(d.unit))), mul(p.extent, index(d.unit)), d.unit
     return _Limit((low, size), exact)
-
-
-def _tells_apart(block: Block, indices: Sequence[Expr]) -> str | None:
-    """A spatial iterator whose value the subscripts do not determine; None if there is none."""
-    context = Context(iter_ranges(block.iters))
-    used: list[Digit] = []
-    direct: set[str] = set()
-    for subscript in indices:
-        form = linear(subscript, context)
-        if len(form.terms) == 1:
-            ((atom, _),) = form.terms.items()
-            d = digit(atom, context, rounded=True)
-            if isinstance(atom, str):
-                direct.add(atom)
-            elif d is not None:
-                used.append(d)
-    for it in block.iters:
-        extent = constant(it.extent)
-        if it.kind is not IterKind.SPATIAL or it.name in direct or extent == 1:
-            continue
-        if extent is None or missing_digits(used, it.name, extent) is not False:
-            return it.name
-    return None
 
 
 def _clipped(limit: tuple[Expr, Expr] | None, extent: Expr) -> tuple[Expr, Expr]:

@@ -18,7 +18,7 @@ from tensorc_dsl.affine.form import Atom, Context, Interval, Linear, Ranges, to_
 from tensorc_dsl.affine.linear import divide, linear, modulo
 from tensorc_dsl.affine.sets import extremes
 from tensorc_dsl.affine.simplify import extent_ranges
-from tensorc_dsl.ir.expr import ZERO, Binary, Const, Expr, Select, constant, free_vars, index
+from tensorc_dsl.ir.expr import ZERO, Binary, Compare, Const, Expr, Select, Var, constant, free_vars, index
 from tensorc_dsl.ir.program import For
 
 RangedSubscripts = tuple[tuple[Expr, ...], Ranges]
@@ -53,11 +53,51 @@ def required_region(
     number is known, the answer is the whole dimension, `(0, shape[d])`. The box is not cut at the edges of the buffer: a
     lower bound may be negative, and a box may end beyond the last element.
     """
+    # What is read twice in one place would widen the box: each interval is joined with those before it.
+    accesses = [*{(indices, *inner.items()): (indices, inner) for indices, inner in accesses}.values()]
     ranges = dict(outer)
     for _, inner in accesses:
         ranges.update(inner)
     context = Context(ranges)
     return tuple(_dimension(accesses, d, size, context, given) for d, size in enumerate(shape))
+
+
+def wrapped_window(accesses: Sequence[RangedSubscripts], d: int, size: int, outer: Ranges) -> tuple[Expr, Expr] | None:
+    """The lower bound and the extent of the smallest window that contains what the accesses touch of a dimension, where the
+    elements behind the last one are the first ones again: each is an element modulo the size. None if no window that is
+    smaller than the dimension is known.
+    """
+    ranges = dict(outer)
+    for _, inner in accesses:
+        ranges.update(inner)
+    context = Context(ranges)
+    spans = [_unwrapped(linear(indices[d], context), size, frozenset(inner), context) for indices, inner in accesses]
+    arcs: list[tuple[int, int]] = []
+    for span in spans:
+        if span is None or spans[0] is None or (apart := span.low.minus(spans[0].low)).terms:
+            return None
+        arcs.append((apart.constant % size, span.width))
+    extents = {start: 1 + max((begin - start) % size + width for begin, width in arcs) for start, _ in arcs}
+    start = min(extents, key=lambda x: extents[x])
+    if spans[0] is None or extents[start] >= size:
+        return None
+    return to_expr(spans[0].low.plus_constant(start)), index(extents[start])
+
+
+def _unwrapped(form: Linear, size: int, inner: frozenset[str], context: Context) -> _Span | None:
+    """The interval of a subscript that is a remainder by `size`, before the remainder is taken; or of one that is below."""
+    match [*form.terms.items()]:
+        case [(Binary(op="%", lhs=lhs, rhs=Const(value=int(c))), 1)] if c == size and not form.constant:
+            return _span(linear(lhs, context), inner, context)
+        case _:
+            low, high = context.range_of(form)
+            inside = low is not None and low >= 0 and high is not None and high < size
+            return _span(form, inner, context) if inside else None
+
+
+def open_limits(around: Iterable[For]) -> tuple[Expr, ...]:
+    """What is known of fixed loops of open extent, for `required_region`: no tile starts beyond the end."""
+    return tuple(Compare("<", Var(x.var), x.extent) for x in around if constant(x.extent) is None)
 
 
 DISTANCES = 32

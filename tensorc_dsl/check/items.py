@@ -9,6 +9,7 @@ from tensorc_dsl.check import problems
 from tensorc_dsl.check.digests import is_checked
 from tensorc_dsl.check.expressions import Binding
 from tensorc_dsl.check.priors import check_prior
+from tensorc_dsl.check.programs import check_program
 from tensorc_dsl.check.spaces import check_constant, check_module, check_schedule, check_space, outer_names
 from tensorc_dsl.check.targets import check_target, check_target_name
 from tensorc_dsl.diagnostic import Diagnostic, TschedError, help_note
@@ -19,7 +20,6 @@ from tensorc_dsl.elaborate.library import Library
 from tensorc_dsl.elaborate.problems import COMPUTED_BINDING, UNKNOWN_BINDING, UNKNOWN_NAME
 from tensorc_dsl.elaborate.user_reducers import check_reducer
 from tensorc_dsl.ir.intrinsics import intrinsic_from_tree
-from tensorc_dsl.ir.parse import program_from_tree
 from tensorc_dsl.ir.program import Intrinsic, Program
 from tensorc_dsl.source import Span
 from tensorc_dsl.syntax import tree as t
@@ -141,7 +141,7 @@ def _check(item: t.Item, names: Names, outer: dict[str, Binding]) -> list[Diagno
         case t.TaskDef():
             return list(_task(item, names))
         case t.ProgramDef():
-            return _program(item, names)
+            return check_program(item, names.instructions.of(names.intrinsics.values()))
         case t.TargetDef():
             return list(check_target(item))
         case t.ConstDef():
@@ -176,14 +176,6 @@ def _of_another_layer(d: Diagnostic, names: Names) -> Diagnostic:
         case _:
             return d
     return replace(d, notes=(help_note(said),))
-
-
-def _program(item: t.ProgramDef, names: Names) -> list[Diagnostic]:
-    try:
-        program_from_tree(item, names.instructions.of(names.intrinsics.values()))
-    except TschedError as e:
-        return list(e.diagnostics)
-    return []
 
 
 # --- schedules ---------------------------------------------------------------------------------------------------------

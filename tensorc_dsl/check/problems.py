@@ -1,4 +1,4 @@
-"""The findings of the schedule layer and of files, E0220–E0247 and W0201–W0205: each declared with message and repair."""
+"""The findings of the schedule layer and of files, E0213–E0247 and W0201–W0205: each declared with message and repair."""
 
 from __future__ import annotations
 
@@ -205,6 +205,30 @@ def WEIGHED_TWICE(*, draw: str) -> None: ...
     help="write a default of that kind, or change the type",
 )
 def DEFAULT_KIND(*, name: str, wanted: str, found: str) -> None: ...
+
+
+@problem(
+    "E0213",
+    "the iterations of the {kind} loop `{loop}` cannot run at once: {why}",
+    help="write `for {loop}` in place of `{written} {loop}`, or give each iteration elements of its own",
+)
+def AT_ONCE(*, kind: str, loop: str, why: object, written: str) -> None: ...
+@problem(
+    "E0214",
+    "iterator `{name}` of `{block}` is {value}{at}, and its extent is {extent}",
+    help="guard the block with `where`, or bind `{name}` to a loop of {extent} iterations",
+)
+def ITERATOR_LEAVES(*, block: str, name: str, value: int, extent: str, at: str) -> None: ...
+@problem(
+    "E0214",
+    "`{block}` {does} `{buffer}` outside of it: subscript {position} is {value}{at}, and its size there is {extent}",
+    help="guard the block with `where`, or the read with `… if … else …`",
+)
+def BLOCK_LEAVES(*, block: str, does: str, buffer: str, position: int, value: int, extent: int, at: str) -> None: ...
+
+
+PROVED_BY_VERIFY = frozenset((AT_ONCE.code, ITERATOR_LEAVES.code))
+"""Findings about programs that are written out which `verify` finds as well, and shows by a run."""
 
 
 @problem("W0201", "`{name}` is never used", help="{repair}")

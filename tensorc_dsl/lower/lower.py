@@ -19,6 +19,7 @@ from tensorc_dsl.lower.defuse import defuse
 from tensorc_dsl.lower.erase import erase
 from tensorc_dsl.lower.flat import Flat, Kernel, Loop, LowerError, Parallel, Param, Prepared, Store, body_of
 from tensorc_dsl.lower.guards import hoist_guards
+from tensorc_dsl.lower.independent import require_independent
 from tensorc_dsl.lower.instructions import only_proven
 from tensorc_dsl.lower.narrow import narrow
 from tensorc_dsl.lower.open_borders import cut_open_rows
@@ -38,7 +39,7 @@ def lower(program: Program, passes: Sequence[Pass]) -> Kernel:
 
     Serial loops keep their order; the order of parallel and vectorized loops does not matter. Nests that depend on
     constant inputs alone run once, before. Open dimensions stay open: one kernel serves all their sizes. Raises LowerError
-    if the shapes of its arguments do not determine a size, or there are too many buffers.
+    if the shapes of its arguments do not determine a size, there are too many buffers, or a loop without an order needs one.
     """
     if untold := set(program.dims) - told_by([p.shape for p in program.params]):
         names = ", ".join(sorted(d.name for d in untold))
@@ -46,6 +47,7 @@ def lower(program: Program, passes: Sequence[Pass]) -> Kernel:
     if len(program.buffers) > MOST_BUFFERS:
         count = len(program.buffers)
         raise LowerError(f"{program.name} has {count} intermediate buffers, and at most {MOST_BUFFERS} are lowered")
+    require_independent(program)
     found = preparation(program)
     outputs = {p.name for p in program.outputs}
     params = tuple(Param(p.name, p.dtype, shape_of(p), p.name in outputs, p.constant) for p in program.params)

@@ -14,8 +14,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
-from tensorc_dsl.affine.accesses import touched
+from tensorc_dsl.affine.accesses import accesses, touched
 from tensorc_dsl.affine.coverage import apart, full_domain, not_affine
+from tensorc_dsl.affine.dependence import happens_before
+from tensorc_dsl.affine.distance import common_loops
 from tensorc_dsl.affine.private import follow_writes
 from tensorc_dsl.affine.sets import bindings
 from tensorc_dsl.ir.expr import Expr, Var, free_vars, loads, substitute
@@ -142,6 +144,15 @@ def shared_loops(a: Sequence[For], b: Sequence[For]) -> tuple[str, ...]:
     return tuple(out)
 
 
+def own_values(nest: Nest, around: Sequence[For]) -> dict[int, str]:
+    """The loops around a block and the place below `around` that are spatial iterators of the block, by the number of the
+    iterator: in one iteration of such a loop all instances of the block have that value.
+    """
+    shared = shared_loops(around, nest[0])
+    spatial = ((n, it.binding) for n, it in enumerate(nest[1].iters) if it.kind is IterKind.SPATIAL)
+    return {n: e.name for n, e in spatial if isinstance(e, Var) and e.name in shared}
+
+
 def fills(around: Sequence[For], block: Block, buffer: Buffer) -> bool:
     """Whether the block is proved to write every element of a buffer: its subscripts are iterators over the whole shape."""
     extents = {it.name: it.extent for it in block.iters}
@@ -203,13 +214,16 @@ def unready_input(
     within: Callable[[tuple[str, ...], str], bool],
     current: Callable[[tuple[str, ...], str], bool] = lambda _shared, _buffer: True,
     before: Callable[[tuple[str, ...], str], bool] = lambda shared, _buffer: not shared,
+    overtakes: Callable[[tuple[str, ...], str, str], bool] = lambda _shared, _buffer, _writer: True,
 ) -> Unready | None:
     """The first input of a block that may not have its contents at `place`; None if the block may run there.
 
     `within(shared, buffer)` tells whether the elements of `buffer` that the instances at the place read are written in the
     same iteration of the shared loops, for instance since all these instances ran in it at the old place. `current(shared,
     buffer)` tells whether what is read of the block now comes from the same contents of `buffer`, as `same_version` does.
-    `before(shared, buffer)` tells whether both hold for a writer that stands behind both places.
+    `before(shared, buffer)` tells whether both hold for a writer that stands behind both places. `overtakes(shared, buffer,
+    writer)` tells whether such a writer, in one iteration of the loops that it shares with the old place, may write at the
+    new one what is read there.
     """
     loops, b = find_block(program, block)
     order = positions(program)
@@ -220,6 +234,9 @@ def unready_input(
             there = shared_loops(around, place.loops)
             if at > max(order[block], place.before) and common == there and before(there, buffer):
                 continue
+            if at > order[block] and len(common) <= len(there) and before(common, buffer):
+                if not overtakes(common, buffer, writer.name):
+                    continue
             above = at < order[block] and at < place.before
             partial = above and _is_partial(program, buffer, writer, max(common, there, key=len))
             if not above or partial or (there and not within(there, buffer)):
@@ -244,6 +261,19 @@ def _overwritten(program: Program, loops: tuple[For, ...], place: InsertionPoint
     (_, w), outer, left = found[-1]
     same = all((x, y) == (outer, left) for _, x, y in found)
     return None if same and apart(accesses, outer, left) else Unready(buffer, w.name, left[0])
+
+
+def writes_before(program: Program, buffer: str, writer: str, reader: str, equal: int) -> bool:
+    """Whether an instance of one block may write an element of a buffer before an instance of the other one reads it, in one
+    iteration of the outermost `equal` loops; and always where iterations around both, inside of these, have no order.
+    """
+    found = accesses((), program.body, frozenset((buffer,)))
+    writes = [x for x in found if x.is_write and x.block.name == writer]
+    reads = [x for x in found if not x.is_write and x.block.name == reader]
+    inside = [x for w in writes[:1] for r in reads[:1] for x in common_loops(w, r)[equal:]]
+    if any(x.kind not in (LoopKind.SERIAL, LoopKind.UNROLLED) for x in inside):
+        return True
+    return any(happens_before(w, r, equal) for w in writes for r in reads)
 
 
 def written_once(program: Program, buffer: str, loops: Sequence[str]) -> bool:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 
 from tensorc_dsl.affine.simplify import extent_ranges, simplify, simplify_where
-from tensorc_dsl.ir.expr import ZERO, Compare, Expr, Load, Var, add, constant, transform
+from tensorc_dsl.ir.expr import ZERO, Binary, Compare, Expr, Load, Var, add, constant, transform
 from tensorc_dsl.ir.node import replace
 from tensorc_dsl.ir.program import Block, Buffer, For, Iter, IterKind, Program, Stmt, Store, fresh, replace_stmt
 
@@ -56,27 +56,34 @@ def stem(iterator: str, n: int) -> str:
     return rest if iterator.startswith("v") and rest.isidentifier() else f"ax{n}"
 
 
-def nest_over(block: Block, box: Sequence[tuple[Expr, Expr]], around: Sequence[For], used: set[str]) -> Stmt:
+def nest_over(
+    block: Block,
+    box: Sequence[tuple[Expr, Expr]],
+    around: Sequence[For],
+    used: set[str],
+    wrapped: Collection[int] = (),
+) -> Stmt:
     """A nest of new loops, inside `around`, that runs `block` for the iterator values in a box.
 
     The box has a lower bound over `around` and an extent per iterator; a guard excludes values outside an iterator's own
-    extent. An iterator with one value has no loop. The names of the loops are added to `used`.
+    extent, but those of the iterators with the numbers `wrapped` count modulo it. An iterator with one value has no loop.
+    The names of the loops are added to `used`.
     """
     loops: list[For] = []
     bindings: list[Expr] = []
     for n, (it, (lower, extent)) in enumerate(zip(block.iters, box, strict=True)):
-        if constant(extent) == 1:
-            bindings.append(lower)
-            continue
-        loop = For(fresh(stem(it.name, n), used), extent, ())
-        loops.append(loop)
-        bindings.append(add(lower, Var(loop.var)))
+        value = lower
+        if constant(extent) != 1:
+            loop = For(fresh(stem(it.name, n), used), extent, ())
+            loops.append(loop)
+            value = add(lower, Var(loop.var))
+        bindings.append(Binary("%", value, it.extent) if n in wrapped else value)
     ranges = extent_ranges((*around, *loops))
     iters = tuple(replace(it, binding=simplify(b, ranges)) for it, b in zip(block.iters, bindings, strict=True))
     guards = [
         c
-        for it, (lower, extent) in zip(iters, box, strict=True)
-        if not (lower == ZERO and extent == it.extent)
+        for n, (it, (lower, extent)) in enumerate(zip(iters, box, strict=True))
+        if n not in wrapped and not (lower == ZERO and extent == it.extent)
         for c in (Compare("<=", ZERO, it.binding), Compare("<", it.binding, it.extent))
     ]
     open_loops = [x for x in (*around, *loops) if constant(x.extent) is None]

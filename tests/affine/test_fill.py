@@ -164,4 +164,4 @@ CUT_OFF = {
 def test_tiles_that_are_cut_off_need_no_integer_set(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(private, "covers", lambda *_: pytest.fail("asked for an integer set"))
     read, writes = _accesses(_program(*CUT_OFF[name]))
-    assert private._all_follow([read], writes, 1)  # pyright: ignore[reportPrivateUsage]
+    assert private._all_follow([read], writes, 1, ())  # pyright: ignore[reportPrivateUsage]

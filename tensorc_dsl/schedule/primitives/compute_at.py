@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 from tensorc_dsl.affine.coverage import instances_within
+from tensorc_dsl.affine.form import Ranges
 from tensorc_dsl.affine.inverse import instances_writing
 from tensorc_dsl.affine.once import OUT_OF_ORDER, runs_in_order
-from tensorc_dsl.affine.regions import Region, inner_ranges, required_region
+from tensorc_dsl.affine.private import follow_writes
+from tensorc_dsl.affine.regions import RangedSubscripts, Region, inner_ranges, required_region, wrapped_window
 from tensorc_dsl.affine.sets import bindings, loop_conditions
 from tensorc_dsl.affine.simplify import extent_ranges, simplify_where
-from tensorc_dsl.ir.expr import ZERO, Expr, Var, constant, free_vars, index, substitute
+from tensorc_dsl.ir.expr import ONE, ZERO, Expr, Var, constant, free_vars, index, substitute
 from tensorc_dsl.ir.program import (
     Block,
     Buffer,
     For,
+    IterKind,
     Program,
     Stmt,
     find_loop,
@@ -34,6 +38,7 @@ from tensorc_dsl.schedule.motion import (
     is_param,
     own_buffer,
     own_buffers,
+    own_values,
     positions,
     read_indices,
     readers,
@@ -41,6 +46,7 @@ from tensorc_dsl.schedule.motion import (
     same_version,
     unready_input,
     writers,
+    writes_before,
 )
 from tensorc_dsl.schedule.nests import nest_of, nest_over, remove_block, replace_buffer, stmt_name
 from tensorc_dsl.schedule.places import NO_BLOCK, NO_LOOP, the_block, the_loop
@@ -164,16 +170,22 @@ def compute_at(
     if multiples:
         region = _rounded(program, nest[1], buffer, region, multiples)
     box = instances_writing(nest[1], nest[1].body[0].indices, region)
+    wrapped: dict[int, tuple[Expr, Expr]] = {}
+    if isinstance(box, str) and not is_scan(nest[1]):
+        box = _at_own_values(program, nest, around, consumers, region) or box
     if isinstance(box, str):
         raise NOT_INVERTIBLE(program, block.name, block=block.name, buffer=buffer.name, iterator=box)
     if is_scan(nest[1]):
         box = columns_of(nest[1], box, around)
         if isinstance(box, Stays):
             raise _impure(program, nest[1], box.reason, box.repair)
+    elif not multiples:
+        wrapped = _wrapped(nest[1], buffer, reads, region, extent_ranges(around))
+        box = [wrapped.get(n, part) for n, part in enumerate(box)]
 
     child = _first_holding(at, {b.name for _, b in consumers})
     rest = remove_block(program, block.name)
-    moved = nest_over(nest[1], box, around, used_names(rest))
+    moved = nest_over(nest[1], box, around, used_names(rest), wrapped)
     new = nest_of(moved, around)
     if not instances_within(new, nest):
         # What ran under a condition runs under it here.
@@ -191,8 +203,15 @@ def compute_at(
     def before(shared: tuple[str, ...], source: str) -> bool:
         return not shared or (ran_there(shared, source) and current(shared, source))
 
+    now = find_loop(rest, at.var)[1]
+    n = next(i for i, s in enumerate(now.body) if stmt_name(s) == stmt_name(child))
+    result = replace_stmt(rest, at.var, (replace(now, body=(*now.body[:n], moved, *now.body[n:])),))
+
+    def overtakes(shared: tuple[str, ...], source: str, writer: str) -> bool:
+        return writes_before(result, source, writer, block.name, len(shared))
+
     place = InsertionPoint(around, positions(program)[stmt_name(child)])
-    if found := unready_input(program, block.name, place, ran_there, current, before):
+    if found := unready_input(program, block.name, place, ran_there, current, before, overtakes):
         facts = {"block": block.name, "loop": at.var, "buffer": found.buffer, "writer": found.writer}
         focus = (block.name, found.writer)
         if found.again is not None:
@@ -204,12 +223,46 @@ def compute_at(
             raise NOT_READY(program, *focus, **facts)
         repair = f"leave `{block.name}` where it is, {repair}"
         raise OVERWRITTEN(program, *focus, overwrites=overwrites, repair=repair, **facts)
-    now = find_loop(rest, at.var)[1]
-    n = next(i for i, s in enumerate(now.body) if stmt_name(s) == stmt_name(child))
-    result = replace_stmt(rest, at.var, (replace(now, body=(*now.body[:n], moved, *now.body[n:])),))
     if buffer.scope == "global":
         result = replace_buffer(result, buffer.name, (replace(buffer, scope="local"),))
     return Rewrite(result, None)
+
+
+def _at_own_values(
+    program: Program, nest: Nest, around: tuple[For, ...], consumers: tuple[Nest, ...], region: Region
+) -> list[tuple[Expr, Expr]] | None:
+    """The instances that write the box in an iteration of loops that are iterators of the block, and stay around it: if what
+    the consumers read is written in the iteration in which they read it, other values of these iterators do not matter.
+    """
+    b, own = nest[1], own_values(nest, around)
+    found = instances_writing(b, b.body[0].indices, region, [b.iters[n].name for n in own])
+    if not own or isinstance(found, str):
+        return None
+    within = 1 + max(n for n, x in enumerate(around) if x.var in own.values())
+    buffer = b.body[0].buffer
+    if not all(follow_writes(program, buffer, consumer.name, within) for _, consumer in consumers):
+        return None
+    whole = {n for n in own if found[n] == (ZERO, b.iters[n].extent)}
+    return [(Var(own[n]), ONE) if n in whole else part for n, part in enumerate(found)]
+
+
+def _wrapped(
+    b: Block, buffer: Buffer, reads: Sequence[RangedSubscripts], region: Region, outer: Ranges
+) -> dict[int, tuple[Expr, Expr]]:
+    """The windows of iterators, by their numbers, that go on with the first value behind the last one: of dimensions of
+    which no box but the whole is read, as at `(i + 1) % N` and `i`.
+    """
+    out: dict[int, tuple[Expr, Expr]] = {}
+    for d, (subscript, (low, extent), size) in enumerate(
+        zip(b.body[0].indices, region, map(constant, buffer.shape), strict=True)
+    ):
+        if size is None or low != ZERO or constant(extent) != size:
+            continue
+        for n, it in enumerate(b.iters):
+            if it.kind is IterKind.SPATIAL and subscript == Var(it.name) and constant(it.extent) == size:
+                if window := wrapped_window(reads, d, size, outer):
+                    out[n] = window
+    return out
 
 
 def _with_block(stmt: Stmt, block: Block) -> Stmt:

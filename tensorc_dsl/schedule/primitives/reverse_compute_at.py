@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from tensorc_dsl.affine.coverage import axis, full_domain, instances_within, partition, repeating_loop
@@ -11,7 +11,7 @@ from tensorc_dsl.affine.inverse import instances_reading
 from tensorc_dsl.affine.once import OUT_OF_ORDER, runs_in_order
 from tensorc_dsl.affine.regions import RangedSubscripts, Region, inner_ranges, required_region
 from tensorc_dsl.affine.simplify import extent_ranges, simplify_where
-from tensorc_dsl.ir.expr import Expr, free_vars, substitute
+from tensorc_dsl.ir.expr import ONE, ZERO, Compare, Expr, Var, add, free_vars, loads, substitute
 from tensorc_dsl.ir.print import format_expr
 from tensorc_dsl.ir.program import (
     Block,
@@ -33,6 +33,7 @@ from tensorc_dsl.schedule.motion import (
     Nest,
     beyond,
     own_buffers,
+    own_values,
     positions,
     read_indices,
     readers,
@@ -48,6 +49,7 @@ from tensorc_dsl.schedule.primitive import primitive
 from tensorc_dsl.schedule.refs import BlockRef, LoopRef
 from tensorc_dsl.schedule.refusal import refusal
 from tensorc_dsl.schedule.rewrite import Rewrite
+from tensorc_dsl.schedule.versions import ORDER, require_one_each, require_versions
 
 
 @refusal(
@@ -57,13 +59,6 @@ from tensorc_dsl.schedule.rewrite import Rewrite
     at="loop",
 )
 def NOTHING_BELOW(*focus: str, block: str, loop: str) -> None: ...
-@refusal(
-    "E0368",
-    "`{block}` cannot move: {reason}",
-    help="leave it where it is, or move it before the step that made it so",
-    at="block",
-)
-def ORDER(*focus: str, block: str, reason: str) -> None: ...
 @refusal(
     "E0369",
     "an iteration of `{loop}` does not complete its part of `{buffer}`: every iteration of `{repeats}` writes that part",
@@ -90,7 +85,8 @@ def reverse_compute_at(program: Program, block: BlockRef, loop: LoopRef) -> Rewr
                                                       for x in 8: C[t*8 + x] = L[t*8 + x]
 
     Each instance runs once: the parts that the iterations complete are proved to be disjoint and complete; if this needs
-    the producer's guards of partial tiles, the block gets them too. The producer may be a scan that keeps all of its steps;
+    the producer's guards of partial tiles, the block gets them too. Where both stand in an outer loop, each of its iterations
+    counts by itself. The producer may be a scan that keeps all of its steps;
     `fold_scan` comes afterwards. In TVM:
     `reverse_compute_at`; in Halide: `compute_at` of the stage before it; in Exo: `fuse`.
     Cases: tests/primitives/reverse_compute_at.md
@@ -105,7 +101,7 @@ def reverse_compute_at(program: Program, block: BlockRef, loop: LoopRef) -> Rewr
         raise ORDER(program, b.name, block=b.name, reason=OUT_OF_ORDER)
     if not full_domain(*nest):
         raise beyond(program, nest, at.var)
-    box, cut = _completed(program, b, around, produced)
+    box, cut = _completed(program, nest, around, produced)
 
     last = [s for s in at.body if any(x.name != b.name and own_buffers(x) & produced for x in _blocks((s,)))][-1]
     rest = remove_block(program, b.name)
@@ -135,9 +131,10 @@ def reverse_compute_at(program: Program, block: BlockRef, loop: LoopRef) -> Rewr
                 reason = f"`{other.name}` reads `{buffer}` above the new place"
                 raise ORDER(program, b.name, other.name, block=b.name, reason=reason)
     common = shared_loops(around, nest[0])
-    private = any(program.buffer(x).scope != "global" for x in own_buffers(b))
-    if common and private and not same_iteration(common):
+    if common and not same_iteration(common):
         raise ORDER(program, b.name, block=b.name, reason=f"it may run in an earlier iteration of `{common[-1]}`")
+    require_one_each(program, nest, around)
+    require_versions(program, nest, common)
 
     now = find_loop(rest, at.var)[1]
     n = next(i for i, s in enumerate(now.body) if stmt_name(s) == stmt_name(last)) + 1
@@ -171,22 +168,31 @@ def _check_alone(program: Program, b: Block) -> None:
 
 
 def _completed(
-    program: Program, b: Block, around: tuple[For, ...], produced: frozenset[str]
+    program: Program, nest: Nest, around: tuple[For, ...], produced: frozenset[str]
 ) -> tuple[list[tuple[Expr, Expr]], tuple[Expr, ...]]:
     """For each iterator of the block, the values whose inputs an iteration of the innermost of `around` completes.
 
     They form a box. If the boxes of several iterations overlap, the conditions cut them into disjoint parts.
     """
+    b = nest[1]
     loop = around[-1].var
+    again, own = _runs_again_in(nest, around), own_values(nest, around)
     box: list[tuple[Expr, Expr]] | None = None
     found_cuts: set[tuple[Expr, ...]] = set()
     for buffer in sorted(produced):
         below = _writers_below(program, buffer, around)
         region = _written_region(program, buffer, around, below)
         shape = program.buffer(buffer).shape
-        repeats = repeating_loop(around, [(low, n, size) for (low, n), size in zip(region, shape, strict=True)])
+        apart = again.union(own.values()).difference(*(free_vars(low) for low, _ in region))
+        counted = [x for x in around if x.var not in apart]
+        repeats = repeating_loop(counted, [(low, n, size) for (low, n), size in zip(region, shape, strict=True)])
         for indices in read_indices(b, buffer):
-            found = instances_reading(b, indices, region, shape)
+            moving, fixed = _moving(b, indices, region)
+            cut = (*fixed, *_shared_cuts(b, indices, around, below, buffer))
+            found = instances_reading(
+                b, [indices[d] for d in moving], tuple(region[d] for d in moving), [shape[d] for d in moving]
+            )
+            found = None if found is None else _at_own_values(b, found, own, cut)
             if found is None or (box is not None and found != box):
                 what = ", ".join(map(format_expr, indices))
                 reason = f"what it completes of `{buffer}` is not a box of the instances that read `{buffer}[{what}]`"
@@ -196,7 +202,6 @@ def _completed(
                 repair = f"{outside}, or tiles of another size"
                 raise NOT_ONCE(program, loop, b.name, loop=loop, block=b.name, reason=reason, repair=repair)
             box = found
-            cut = _shared_cuts(b, indices, around, below, buffer)
             if repeats is not None and not any(repeats in free_vars(c) for c in cut):
                 facts = {"loop": loop, "buffer": buffer, "repeats": repeats}
                 raise INCOMPLETE(program, repeats, b.name, **facts, repair=_instead(around, repeats))
@@ -209,15 +214,51 @@ def _completed(
             repair = outside if len(around) > 1 else f"leave it behind `{loop}`"
             raise NOT_ONCE(program, loop, b.name, loop=loop, block=b.name, reason=reason, repair=repair)
     boxes = [(low, n, it.extent) for (low, n), it in zip(box, b.iters, strict=True)]
-    if partition(around, boxes):
-        return box, ()
     # The completed parts of all inputs must be equal: different conditions for another input would break that.
     cut = found_cuts.pop() if len(found_cuts) == 1 else ()
-    if not cut or not partition(around, boxes, cut):
+    used = frozenset[str]().union(*map(free_vars, (*(low for low, _ in box), *cut)))
+    counted = tuple(x for x in around if x.var not in again - used)
+    if partition(counted, boxes):
+        return box, ()
+    if not cut or not partition(counted, boxes, cut):
         reason = "what two of them complete overlaps, or something is left over"
         repair = f"choose a loop whose iterations write separate parts of what `{b.name}` reads"
         raise NOT_ONCE(program, loop, b.name, loop=loop, block=b.name, reason=reason, repair=repair)
     return box, cut
+
+
+def _runs_again_in(nest: Nest, around: tuple[For, ...]) -> frozenset[str]:
+    """The loops around both places in each iteration of which the block runs again, for all that it runs for."""
+    loops, b = nest
+    used = frozenset[str]().union(*map(free_vars, (*(it.binding for it in b.iters), *b.where)))
+    return frozenset(shared_loops(around, loops)) - used
+
+
+def _moving(b: Block, indices: Sequence[Expr], region: Region) -> tuple[list[int], tuple[Expr, ...]]:
+    """The dimensions in which different instances read different elements, and the conditions under which an iteration
+    completes the element that all of them read in the others: the last step of a scan.
+    """
+    names = {it.name for it in b.iters}
+    moving = [d for d, i in enumerate(indices) if not names.isdisjoint(free_vars(i)) or loads(i)]
+    fixed = [(i, *region[d]) for d, i in enumerate(indices) if d not in moving]
+    return moving, tuple(
+        c
+        for i, low, extent in fixed
+        for c in (
+            [Compare("==", low, i)] if extent == ONE else [Compare("<=", low, i), Compare("<", i, add(low, extent))]
+        )
+    )
+
+
+def _at_own_values(
+    b: Block, box: list[tuple[Expr, Expr]], own: Mapping[int, str], cut: tuple[Expr, ...]
+) -> list[tuple[Expr, Expr]]:
+    """The box with the iterators that loops around both places are, where what is completed does not say which they are."""
+    used = frozenset[str]().union(*map(free_vars, cut))
+    return [
+        (Var(own[n]), ONE) if n in own and own[n] not in used and part == (ZERO, b.iters[n].extent) else part
+        for n, part in enumerate(box)
+    ]
 
 
 def _instead(around: tuple[For, ...], repeats: str) -> str:

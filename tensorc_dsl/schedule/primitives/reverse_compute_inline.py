@@ -29,10 +29,10 @@ from tensorc_dsl.schedule.nests import remove_block, replace_buffer
 from tensorc_dsl.schedule.places import NO_BLOCK, the_block
 from tensorc_dsl.schedule.primitive import primitive
 from tensorc_dsl.schedule.primitives.compute_inline import CHANGED
-from tensorc_dsl.schedule.primitives.reverse_compute_at import ORDER
 from tensorc_dsl.schedule.refs import BlockRef
 from tensorc_dsl.schedule.refusal import refusal
 from tensorc_dsl.schedule.rewrite import Rewrite
+from tensorc_dsl.schedule.versions import ORDER, require_one_each
 
 
 @refusal(
@@ -177,6 +177,7 @@ def _check_order(
         if other.name != b.name:
             raise ORDER(program, b.name, other.name, block=b.name, reason=f"`{other.name}` writes `{target}` too")
     _require_current(program, b, consumer, producer, between)
+    require_one_each(program, consumer, producer[0])
     for around, other in readers(program, target, but=b.name):
         if order[other.name] < order[b.name] or not follow_writes(result, target, other.name):
             reason = f"`{other.name}` reads `{target}` above the new place"

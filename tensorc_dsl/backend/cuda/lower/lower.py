@@ -12,6 +12,7 @@ from tensorc_dsl.backend.cuda.lower.barriers import with_barriers
 from tensorc_dsl.backend.cuda.lower.beside import with_waits
 from tensorc_dsl.backend.cuda.lower.bodies import finished
 from tensorc_dsl.backend.cuda.lower.collectives import collected, require_adjacent, with_lanes
+from tensorc_dsl.backend.cuda.lower.idle import with_idle_defined
 from tensorc_dsl.backend.cuda.lower.kernels import (
     BLOCK_AXES,
     MOST_BLOCKS,
@@ -41,6 +42,7 @@ from tensorc_dsl.ir.expr import constant
 from tensorc_dsl.ir.program import Block, Buffer, Program, Stmt, walk
 from tensorc_dsl.ir.target import Target
 from tensorc_dsl.lower.flat import LowerError, Param, store_loads, stores
+from tensorc_dsl.lower.independent import require_independent
 from tensorc_dsl.lower.lower import COMMON
 from tensorc_dsl.lower.passes import Unit, format_unit
 from tensorc_dsl.lower.plans import Known, known_of
@@ -82,6 +84,7 @@ def lower_device(program: Program, features: tuple[str, ...] = (OLDEST,), cores:
         names = ", ".join(sorted(d.name for d in untold))
         raise LowerError(f"the shapes of the arguments of {program.name} do not tell {names}")
     _require_memory_that_lasts(program)
+    require_independent(program)
     kernels = [k for n in range(len(program.body)) for k in _run(_nest(program, n, features, cores), PASSES).kernels]
     outputs = program.outputs
     params = tuple(Param(p.name, p.dtype, shape_of(p), p in outputs) for p in program.params)
@@ -309,6 +312,10 @@ def _bodies(n: Nest) -> Nest:
     )
 
 
+def _idle(n: Nest) -> Nest:
+    return replace(n, kernels=tuple(map(with_idle_defined, n.kernels)))
+
+
 def _swizzles(n: Nest) -> Nest:
     return replace(n, kernels=tuple(map(with_swizzles, n.kernels)))
 
@@ -331,6 +338,7 @@ PASSES = (
     _Pass("bounds", _bounds, "loops of a thread begin and end where the conditions of their work do"),
     _Pass("versions", _versions, "what the number of a step chooses of private storage is a choice among registers"),
     _Pass("bodies", _bodies, "vectors of whole lanes, unrolled loops over private buffers"),
+    _Pass("idle", _idle, "threads without work define private storage, too"),
     _Pass("swizzles", _swizzles, "elements of swizzled buffers get their places"),
 )
 """The passes of GPUs, in order."""
