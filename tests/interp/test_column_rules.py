@@ -82,6 +82,11 @@ task heads = heads(H=3, M=29, N=67) with default
 task lowest = lowest(M=31, N=259) with default
 task centred = centred(M=31, N=259) with default
 task wide = sums(M=19, N=1031) with default
+task few = sums(M=2111, N=5) with default
+task few_bytes = bytes(M=1024, N=3) with default
+task few_pixels = pooled(B=1, H=37, W=67, C=3) with default
+task few_images = pooled(B=2, H=37, W=67, C=3) with default
+task few_rows = sums(M=67, N=5) with default
 task across = rows(M=37, N=53) with default
 task best_of_rows = argmax(M=37, N=53) with default
 task colours = colours(M=37) with default
@@ -90,7 +95,8 @@ task soft = softmax(M=13, N=35) with default
 task product = matmul(M=33, N=37, K=19) with default
 """
 NAMES = [line.split()[1] for line in TASKS.splitlines() if line.startswith("task")]
-COLUMNS = NAMES[: NAMES.index("across")]
+COLUMNS = NAMES[: NAMES.index("few")]
+FEW = ("few", "few_bytes", "few_pixels", "few_images")
 MACHINE = Target(vector_bits=512, cores=2, features="+avx2,+fma")
 
 
@@ -106,6 +112,23 @@ def test_the_rule_is_for_reductions_down_columns(name: str) -> None:
     assert applied == (
         name in (*COLUMNS, "row_of_product") and name not in ("one_row", "no_row", "one_weight", "no_weight")
     )
+
+
+@pytest.mark.parametrize("name", COLUMNS[:3] + NAMES[len(COLUMNS) :])
+def test_few_columns_run_several_rows_at_a_time(name: str) -> None:
+    assert any("few_columns" in t.decisions for t in drawn(task(name), 4)) == (name in FEW)
+
+
+@pytest.mark.parametrize("name", FEW)
+def test_kernels_of_few_columns_compute_what_the_task_does(name: str) -> None:
+    t = task(name, host_target(2))
+    traces = [x for x in drawn(t, 6) if x.decisions.get("few_columns")][:3]
+    assert traces
+    for trace in traces:
+        assert trace.refused == ()
+        verify(trace.program)
+        assert t.expand(Source("trace", trace.text)).program == trace.program
+    native.require_right(t, traces)
 
 
 @pytest.mark.parametrize("name", COLUMNS)

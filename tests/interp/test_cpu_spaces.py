@@ -99,6 +99,7 @@ task turned_4 = turned_4(G=2, H=3, M=5, N=32, K=7) with default
 task transforms = conv2d_winograd_2x2_nhwc(N=1, H=5, W=4, CI=3, CO=5, pad=1) with default
 task narrow = conv2d_transpose_nhwc(N=1, H=5, W=17, CI=4, CO=3, KH=4, KW=4, stride=2, pad=1) with default
 task narrow_rows = conv2d_nhwc(N=1, H=19, W=7, CI=5, CO=2, KH=3, KW=3, pad=1) with default
+task small_batch = batch_matmul(G=33, M=5, N=3, K=4) with default
 task uneven = matmul(M=11, N=93, K=7) with default
 task deep = matmul(M=5, N=48, K=5003) with default
 """
@@ -184,6 +185,11 @@ def test_vectors_of_a_narrow_block_run_along_its_longest_loop(name: str) -> None
             turned = "(a, c, j, k)" if name == "narrow" else "(a, j, c, k)"
             assert f"{turned} -> (a, c, k, j)" in trace.text
     assert wide >= 5
+
+
+def test_vectors_of_a_batch_of_small_products_run_along_their_rows() -> None:
+    """All operands would have to be turned, and each is read in one product only."""
+    assert sum(trace.decisions["vectors"] == "along_last" for trace in drawn(task("small_batch"), 8)) >= 6
 
 
 def test_rows_of_no_whole_vectors_end_in_a_part_of_a_tile() -> None:
