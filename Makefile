@@ -199,11 +199,11 @@ suite: $(VENV)/.dev ## Random schedules of TVM's operators at their published si
 	$(BIN)/python -m bench.suite --seed $(SEED) --samples $(SAMPLES) --threads $(THREADS) --ops "$(OPS)"
 
 # The tests that draw schedules, by GPU_DRAWS.
-GPU_TESTS := $(patsubst %,tests/gpu/test_%.py,operators rows barriers tensor_cores tensor_types epilogues swizzles split stream_k online tensor_rows hopper)
+GPU_TESTS = $(shell grep -lw DRAWS tests/gpu/test_*.py) tests/stdlib/test_gpu_draws.py
 
 .PHONY: gpu
 gpu: $(VENV)/.dev ## Random schedules of all operators for GPUs: PTX is made, and they are emulated (DRAWS=20)
-	GPU_DRAWS=$(DRAWS) $(BIN)/python -m pytest -q -n $(THREADS) $(GPU_TESTS) tests/stdlib/test_gpu_draws.py
+	GPU_DRAWS=$(DRAWS) $(BIN)/python -m pytest -q -n $(THREADS) $(GPU_TESTS)
 
 .PHONY: device
 device: $(VENV)/.dev ## Kernels on the GPU of this machine: proved, beside torch and nvcc, under compute-sanitizer; goes on where it was (SECONDS=1800)

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from bench.gpu_case import Asked, CannotRun, Row, by_turns, device, loaded, task_of
+from bench.ptxas import COMPUTES
 from tensorc_dsl.backend.cuda.runtime.driver import Device
 from tensorc_dsl.backend.cuda.runtime.timing import time_launches
 from tensorc_dsl.diagnostic import TschedError
@@ -30,18 +31,6 @@ LEAST = 30.0
 
 SHARE = 0.8
 """The part of a case's time that is for its search; the rest is for checking and for turns."""
-
-COMPUTES = """
-compute half_attention(Q: T[B, H, M, D], K: T[B, H, N, D], V: T[B, H, N, E]; T: dtype = f16) -> O: f32[B, H, M, E] {
-    let S[b, h, i, j] = sum[d] f32(Q[b, h, i, d]) * f32(K[b, h, j, d])
-    let m[b, h, i] = max[j] S[b, h, i, j]
-    let e[b, h, i, j] = T(exp((S[b, h, i, j] - m[b, h, i]) * rsqrt(f32(D))))
-    let s[b, h, i] = sum[j] f32(e[b, h, i, j])
-    let U[b, h, i, c] = sum[j] f32(e[b, h, i, j]) * f32(V[b, h, j, c])
-    O[b, h, i, c] = U[b, h, i, c] / s[b, h, i]
-}
-"""
-"""Attention of halves, which is on tensor cores."""
 
 
 def _product(torch: Any, a: Any, b: Any) -> Callable[[], Any]:

@@ -33,6 +33,7 @@ from tensorc_dsl.backend.protocol import CompileError
 from tensorc_dsl.lower.flat import LowerError
 from tensorc_dsl.schedule.refusal import ScheduleRefusal
 from tensorc_dsl.search.streams import stream
+from tensorc_dsl.trace.distribution import Decision
 from tensorc_dsl.trace.handlers import condition
 
 TENSOR = "tensor "
@@ -51,6 +52,8 @@ TASKS = {
     "hopper conv2d": "conv2d_nhwc(N=1, H=56, W=56, CI=64, KH=3, KW=3, CO=64, pad=1, T=f16, Acc=f32)",
     "hopper strided": "conv2d_nhwc(N=1, H=56, W=56, CI=64, KH=3, KW=3, CO=128, pad=1, stride=2, T=f16, Acc=f32)",
     "hopper conv3d": "conv3d_ndhwc(N=1, D=8, H=28, W=28, CI=64, KD=3, KH=3, KW=3, CO=64, pad=1, T=bf16, Acc=f32)",
+    "hopper attention": "half_attention(B=1, H=2, M=200, N=1000, D=64, E=64)",
+    "hopper attention bf16": "half_attention(B=1, H=2, M=256, N=1024, D=128, E=128, T=bf16)",
     "tensor matmul": "matmul(M=1024, N=1024, K=1024, T=f16, Acc=f32)",
     "tensor bf16": "matmul(M=1024, N=1024, K=1024, T=bf16, Acc=f32)",
     "tensor odd": "matmul(M=1000, N=777, K=513, T=f16, Acc=f32)",
@@ -84,6 +87,16 @@ TASKS = {
 
 
 COMPUTES = """
+/// Attention of halves, which is on tensor cores.
+compute half_attention(Q: T[B, H, M, D], K: T[B, H, N, D], V: T[B, H, N, E]; T: dtype = f16) -> O: f32[B, H, M, E] {
+    let S[b, h, i, j] = sum[d] f32(Q[b, h, i, d]) * f32(K[b, h, j, d])
+    let m[b, h, i] = max[j] S[b, h, i, j]
+    let e[b, h, i, j] = T(exp((S[b, h, i, j] - m[b, h, i]) * rsqrt(f32(D))))
+    let s[b, h, i] = sum[j] f32(e[b, h, i, j])
+    let U[b, h, i, c] = sum[j] f32(e[b, h, i, j]) * f32(V[b, h, j, c])
+    O[b, h, i, c] = U[b, h, i, c] / s[b, h, i]
+}
+
 /// A layer of a network, whose bias and activation are computed before sums are stored.
 compute dense_gelu(X: f16[M, K], W: f16[N, K], b: f32[N]) -> Y: f16[M, N] {
     let C[i, j] = sum[k] f32(X[i, k]) * f32(W[j, k])
@@ -160,7 +173,7 @@ def assembled(text: str, space: str, draws: int, seed: int, folder: Path) -> Fou
     for target in targets:
         file.write_text(f"{head}{COMPUTES}task t = {text} with {space}\n", encoding="utf-8")
         t = load(file, target=target)["t"]
-        model = condition(t.model, {"warpgroups": True}) if space == "hopper" else t.model
+        model = condition(t.model, _decided(name)) if space == "hopper" else t.model
         rng = stream(seed, text, target)
         for _ in range(draws // len(targets) + (draws % len(targets) if target == targets[0] else 0)):
             try:
@@ -203,6 +216,13 @@ def _children() -> float:
     """The processor time of the processes that have ended."""
     used = resource.getrusage(resource.RUSAGE_CHILDREN)
     return used.ru_utime + used.ru_stime
+
+
+def _decided(name: str) -> dict[str, Decision]:
+    """What schedules with instructions of warpgroups have in common."""
+    if name == "half_attention":
+        return {"inline": False, "tensor_online": True, "length": 64, "scores": "groups"}
+    return {"warpgroups": True}
 
 
 def main(argv: Sequence[str] | None = None) -> int:

@@ -5,7 +5,8 @@
     kernel = tensorc_dsl.load("matmul.tsched")["mm_1k"].tune(trials=64)
     c = kernel(a, b)
 
-`loads` takes a text where `load` takes a file.
+`loads` takes a text where `load` takes a file. Each type that a call takes or returns is here by its name, so that it can be
+written in annotations. `events` has the events of a search, `handlers` the functions that decide draws.
 
 Importing this package is cheap: the modules that compile and measure are loaded at their first use.
 """
@@ -17,37 +18,158 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from tensorc_dsl.api import (
+        Backend,
+        Bound,
+        CheckedFile,
+        Code,
+        CompiledKernel,
+        Counts,
+        Decider,
+        Decision,
+        Diagnostic,
+        Distribution,
+        Draw,
+        Drawn,
+        Emulated,
+        Files,
+        Forecast,
+        Given,
+        Importance,
+        Insight,
+        Invalid,
         Kernel,
+        KernelLibrary,
+        Known,
+        Learnt,
+        LoadedKernel,
+        LoweredKernel,
+        Model,
+        Note,
         NoValidCandidate,
+        Origin,
+        Outcome,
+        Param,
+        Pin,
+        Plan,
+        Prediction,
+        Program,
+        Queue,
+        Recorded,
+        Refused,
+        Regret,
+        Report,
+        Roof,
+        ScheduleRefusal,
+        SearchChanges,
         SearchOptions,
+        SearchResult,
+        Severity,
+        Site,
+        Sizes,
+        Source,
+        Space,
+        Span,
+        Status,
+        StrPath,
+        Target,
         Task,
+        TaskDef,
         TaskFile,
+        Trace,
+        Trial,
         TuneResult,
+        Unkept,
+        UnknownTask,
+        Unproved,
+        Valid,
+        Value,
         WrongSchedule,
         load,
         loads,
     )
     from tensorc_dsl.diagnostic import TschedError
+    from tensorc_dsl.search import events
     from tensorc_dsl.trace import handlers
 
     __version__: str
 
 __all__ = [
+    "Backend",
+    "Bound",
+    "CheckedFile",
+    "Code",
+    "CompiledKernel",
+    "Counts",
+    "Decider",
+    "Decision",
+    "Diagnostic",
+    "Distribution",
+    "Draw",
+    "Drawn",
+    "Emulated",
+    "Files",
+    "Forecast",
+    "Given",
+    "Importance",
+    "Insight",
+    "Invalid",
     "Kernel",
+    "KernelLibrary",
+    "Known",
+    "Learnt",
+    "LoadedKernel",
+    "LoweredKernel",
+    "Model",
     "NoValidCandidate",
+    "Note",
+    "Origin",
+    "Outcome",
+    "Param",
+    "Pin",
+    "Plan",
+    "Prediction",
+    "Program",
+    "Queue",
+    "Recorded",
+    "Refused",
+    "Regret",
+    "Report",
+    "Roof",
+    "ScheduleRefusal",
+    "SearchChanges",
     "SearchOptions",
+    "SearchResult",
+    "Severity",
+    "Site",
+    "Sizes",
+    "Source",
+    "Space",
+    "Span",
+    "Status",
+    "StrPath",
+    "Target",
     "Task",
+    "TaskDef",
     "TaskFile",
+    "Trace",
+    "Trial",
     "TschedError",
     "TuneResult",
+    "Unkept",
+    "UnknownTask",
+    "Unproved",
+    "Valid",
+    "Value",
     "WrongSchedule",
     "__version__",
+    "events",
     "handlers",
     "load",
     "loads",
 ]
 
 _HOMES = {"TschedError": "tensorc_dsl.diagnostic"}
+_MODULES = {"events": "tensorc_dsl.search.events", "handlers": "tensorc_dsl.trace.handlers"}
 
 if not TYPE_CHECKING:  # a type checker sees only the names above
 
@@ -56,8 +178,8 @@ if not TYPE_CHECKING:  # a type checker sees only the names above
             return import_module("importlib.metadata").version("tensorc-dsl")
         if name not in __all__:
             raise AttributeError(f"module 'tensorc_dsl' has no attribute {name!r}")
-        if name == "handlers":
-            return import_module("tensorc_dsl.trace.handlers")
+        if name in _MODULES:
+            return import_module(_MODULES[name])
         return getattr(import_module(_HOMES.get(name, "tensorc_dsl.api")), name)
 
 

@@ -62,6 +62,14 @@ class TschedError(Exception):
     def __init__(self, *diagnostics: Diagnostic) -> None:
         super().__init__(visible("; ".join(f"{d.code}: {d.message}{_place(d)}" for d in diagnostics)))
         self.diagnostics = diagnostics
+        self._notes: list[str] | None = None
+
+    @property
+    def __notes__(self) -> list[str]:  # pyright: ignore[reportIncompatibleVariableOverride]
+        """What a traceback prints below the message: each diagnostic with its excerpt and its repair."""
+        if self._notes is None:
+            self._notes = [render(d) for d in self.diagnostics]
+        return self._notes
 
     def __reduce__(self) -> tuple[type[TschedError], tuple[Diagnostic, ...]]:
         return type(self), self.diagnostics

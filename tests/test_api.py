@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pickle
+import traceback
 from collections.abc import Callable, Sequence
 from dataclasses import fields
 from pathlib import Path
@@ -215,3 +217,14 @@ def test_the_package_lists_what_it_has() -> None:
     assert tensorc_dsl.__version__
     with pytest.raises(AttributeError, match="lod"):
         tensorc_dsl.lod  # type: ignore[attr-defined] # noqa: B018
+
+
+def test_a_traceback_shows_the_excerpt_and_the_repair() -> None:
+    with pytest.raises(TschedError) as e:
+        tensorc_dsl.loads("compute d(A: f32[N]) -> B: f32[N] { B[i] = A[j] * 2.0 }\n")
+    e.value.add_note("while the model is read")
+    shown = "".join(traceback.format_exception_only(e.value))
+    assert "error[E0405]: there is no index or dimension `j` here\n --> <text>:1:46\n" in shown
+    assert "  = help: an index is one of the stage's left side" in shown
+    assert shown.endswith("while the model is read\n")
+    assert pickle.loads(pickle.dumps(e.value)).diagnostics == e.value.diagnostics

@@ -12,6 +12,7 @@ from docs.generate import (
     maths,
     modules,
     operators,
+    python,
     schedule,
     vocabulary,
 )
@@ -32,6 +33,7 @@ PARTS: dict[str, Part] = {
     "dtypes": vocabulary.dtypes,
     "commands": commands.commands,
     "common-options": commands.common_options,
+    "python": python.interface,
     "errors": errors.errors,
     "only-here": beside.only_here,
     "modules": modules.modules,

@@ -17,9 +17,9 @@ from tensorc_dsl.affine import isl
 from tensorc_dsl.affine.conditions import negate
 from tensorc_dsl.affine.form import Atom, Context
 from tensorc_dsl.affine.linear import linear
-from tensorc_dsl.affine.sets import NotAffine, dim_conditions, feasible, instance_map, loop_conditions, mapping, points
+from tensorc_dsl.affine.sets import NotAffine, facts_of, feasible, instance_map, loop_conditions, mapping, points
 from tensorc_dsl.affine.simplify import extent_ranges, simplify_where
-from tensorc_dsl.ir.expr import ZERO, Binary, Compare, Const, Dim, Expr, Var, add, constant, dims_in, index
+from tensorc_dsl.ir.expr import ZERO, Binary, Compare, Const, Expr, Var, add, constant, index
 from tensorc_dsl.ir.program import Block, For, Iter
 
 
@@ -114,7 +114,8 @@ def full_domain(loops: Sequence[For], block: Block) -> bool:
         c for it in block.iters for c in (Compare("<=", ZERO, Var(it.name)), Compare("<", Var(it.name), it.extent))
     ]
     try:
-        return points(names, limits).is_subset(instance_map(loops, block).range())
+        known = facts_of((*(loop.extent for loop in loops), *block.where, *(it.binding for it in block.iters)))
+        return points(names, (*limits, *known)).is_subset(instance_map(loops, block).range())
     except NotAffine:
         return False
 
@@ -196,7 +197,13 @@ def repeating_loop(loops: Sequence[For], boxes: Boxes) -> str | None:
         for atom in linear(lower, context).terms:
             d = digit(atom, context)
             mentioned |= {d.var} if d is not None else {loop.var for loop in loops}
-    return next((loop.var for loop in loops if loop.var not in mentioned and constant(loop.extent) != 1), None)
+    return next((loop.var for loop in loops if loop.var not in mentioned and not is_single(loop.var, context)), None)
+
+
+def is_single(var: str, context: Context) -> bool:
+    """Whether a loop has one iteration at most, as a tile that is as long as an open dimension can be has."""
+    high = context.atom_range(var)[1]
+    return high is not None and high <= 0
 
 
 def axis(d: int) -> Var:
@@ -246,10 +253,9 @@ def _partition_exactly(loops: Sequence[For], boxes: Boxes, cuts: Sequence[Expr])
     for d, (lower, extent, size) in enumerate(boxes):
         inside += [Compare("<=", lower, axis(d)), Compare("<", axis(d), add(lower, extent))]
         limits += [Compare("<=", ZERO, axis(d)), Compare("<", axis(d), size)]
-    sizes = frozenset[Dim]().union(*(dims_in(e) for e in (*(x.extent for x in loops), *inside)))
     try:
         found = mapping([*axes, *names], [Var(n) for n in names], (*loop_conditions(loops), *inside, *limits))
-        every = points(axes, (*limits, *dim_conditions(sizes)))
+        every = points(axes, (*limits, *facts_of((*loop_conditions(loops), *inside))))
     except NotAffine:
         return False
     found = found.project_out(isl.dim_type.in_, len(axes), len(names))
@@ -309,7 +315,9 @@ def _instances(nest: Nest, shared: Sequence[str]) -> _Map:
 @lru_cache(maxsize=4096)
 def _range_within(a: _Map, b: _Map) -> bool:
     """Whether the range of the first map is contained in the range of the second."""
+    names, results, conditions = a
     try:
-        return mapping(*a).range().is_subset(mapping(*b).range())
+        known = facts_of((*b[1], *b[2]))
+        return mapping(names, results, (*conditions, *known)).range().is_subset(mapping(*b).range())
     except NotAffine:
         return False

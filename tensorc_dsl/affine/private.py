@@ -15,7 +15,8 @@ from tensorc_dsl.affine.accesses import Access, accesses, home
 from tensorc_dsl.affine.data import freed
 from tensorc_dsl.affine.distance import common_loops
 from tensorc_dsl.affine.fill import fills, fills_all, starts_itself
-from tensorc_dsl.affine.sets import NotAffine, covers
+from tensorc_dsl.affine.sets import NotAffine, affine_only, affine_text, covers
+from tensorc_dsl.affine.simplify import bounds, extent_ranges
 from tensorc_dsl.ir.expr import Binary, Compare, Const, Expr, Var, add, index, substitute
 from tensorc_dsl.ir.program import For, Program, fresh
 
@@ -44,14 +45,14 @@ def follow_writes(program: Program, buffer: str, block: str, within: int = 0) ->
 
 @lru_cache(maxsize=4096)
 def _written_first(outer: tuple[tuple[str, Expr], ...], loop: For, buffer: str, shape: tuple[Expr, ...]) -> bool:
-    """Whether every read of `buffer` in an iteration of `loop` comes after a write of the element in that iteration."""
+    """Whether every read of a buffer of this shape in an iteration of `loop` comes after a write of the element in it."""
     around = tuple(For(v, e, ()) for v, e in outer)
     found = accesses(around, (loop,), frozenset((buffer,)))
     writes = [x for x in found if x.is_write]
     return _all_follow([x for x in found if not x.is_write], writes, len(around) + 1, shape)
 
 
-def _all_follow(reads: Sequence[Access], writes: Sequence[Access], equal: int, shape: Sequence[Expr]) -> bool:
+def _all_follow(reads: Sequence[Access], writes: Sequence[Access], equal: int, shape: tuple[Expr, ...]) -> bool:
     """Whether each read comes after a write of the element in the same iteration of the first `equal` loops."""
     # A stage that was inlined at several places reads the same elements again and again; the first read decides.
     different = {(r.block.name, r.guard, r.indices, r.update): r for r in reversed(reads)}
@@ -63,8 +64,8 @@ def _all_follow(reads: Sequence[Access], writes: Sequence[Access], equal: int, s
             shapes, offsets = zip(*map(_offset, r.indices), strict=True) if r.indices else ((), ())
             open_.setdefault((r.block.name, r.guard, shapes), []).append((r, list(offsets)))
     return all(
-        (len(window) > 1 and _covered(_window(window), writes, equal))
-        or all(_covered(r, writes, equal) for r, _ in window)
+        (len(window) > 1 and _covered(_window(window), writes, equal, shape))
+        or all(_covered(r, writes, equal, shape) for r, _ in window)
         for window in open_.values()
     )
 
@@ -99,12 +100,17 @@ def _window(reads: Sequence[tuple[Access, list[int]]]) -> Access:
     return replace(first, indices=tuple(indices), loops=(*first.loops, *loops))
 
 
-def _covered(r: Access, writes: Sequence[Access], equal: int) -> bool:
+def _covered(r: Access, writes: Sequence[Access], equal: int, shape: tuple[Expr, ...]) -> bool:
     """Exactly: each instance of the read, for any value of its data, has an earlier instance of a write to its element, in
-    one home iteration.
+    one home iteration. A condition of the read that is not affine leaves no instance out, and a subscript that is not has
+    all values of its interval inside the buffer.
     """
     used = {x.var for x in r.loops} | {x.var for w in writes for x in w.loops}
     read = freed(r.indices)
+    ranges = {**extent_ranges(r.loops), **read.intervals}
+    rough = {d: f"any{d}'" for d, e in enumerate(read.exprs) if not _is_affine(e)}
+    limits = [c for d, name in rough.items() for c in _within(name, shape[d], bounds(read.exprs[d], ranges))]
+    places = [Var(rough[d]) if d in rough else e for d, e in enumerate(read.exprs)]
     given: list[tuple[list[For], list[Expr]]] = []
     later: list[tuple[list[For], list[Expr]]] = []
     for w in writes:
@@ -112,7 +118,7 @@ def _covered(r: Access, writes: Sequence[Access], equal: int) -> bool:
         names = {x.var: Var(fresh(f"{x.var}_w", used)) for x in w.loops[equal:]}
         own = [For(names[x.var].name, substitute(x.extent, names), ()) for x in w.loops[equal:]]
         base = [substitute(c, names) for c in w.guard]
-        base += [Compare("==", substitute(i, names), j) for i, j in zip(w.indices, read.exprs, strict=True)]
+        base += [Compare("==", substitute(i, names), j) for i, j in zip(w.indices, places, strict=True)]
         same: list[Expr] = []
         for x in common:
             later.append((own, [*base, *same, Compare("<", names[x.var], Var(x.var))]))
@@ -120,6 +126,22 @@ def _covered(r: Access, writes: Sequence[Access], equal: int) -> bool:
         if w.seq < r.seq:
             given.append((own, [*base, *same]))
     try:
-        return covers(r.loops, (*r.guard, *read.ranges), [*given, *later], tuple(read.data))
+        needed = (*affine_only((*r.guard, *limits)), *read.ranges)
+        return covers(r.loops, needed, [*given, *later], (*read.data, *rough.values()))
     except NotAffine:
         return False
+
+
+def _is_affine(e: Expr) -> bool:
+    try:
+        affine_text(e)
+    except NotAffine:
+        return False
+    return True
+
+
+def _within(name: str, size: Expr, interval: tuple[int | None, int | None]) -> tuple[Expr, ...]:
+    """The conditions that keep a subscript in a dimension of this size and in an interval, as far as that has ends."""
+    low, high = interval
+    most = () if high is None else (Compare("<=", Var(name), index(high)),)
+    return Compare("<=", index(max(0, low or 0)), Var(name)), Compare("<", Var(name), size), *most

@@ -18,7 +18,7 @@ from tensorc_dsl.affine.form import Atom, Context, Interval, Linear, Ranges, to_
 from tensorc_dsl.affine.linear import divide, linear, modulo
 from tensorc_dsl.affine.sets import extremes
 from tensorc_dsl.affine.simplify import extent_ranges
-from tensorc_dsl.ir.expr import ZERO, Binary, Const, Expr, Select, constant, free_vars, index
+from tensorc_dsl.ir.expr import ZERO, Binary, Compare, Const, Expr, Select, Var, constant, free_vars, index
 from tensorc_dsl.ir.program import For
 
 RangedSubscripts = tuple[tuple[Expr, ...], Ranges]
@@ -53,6 +53,8 @@ def required_region(
     number is known, the answer is the whole dimension, `(0, shape[d])`. The box is not cut at the edges of the buffer: a
     lower bound may be negative, and a box may end beyond the last element.
     """
+    # What is read twice in one place would widen the box: each interval is joined with those before it.
+    accesses = [*{(indices, *inner.items()): (indices, inner) for indices, inner in accesses}.values()]
     ranges = dict(outer)
     for _, inner in accesses:
         ranges.update(inner)
@@ -91,6 +93,11 @@ def _unwrapped(form: Linear, size: int, inner: frozenset[str], context: Context)
             low, high = context.range_of(form)
             inside = low is not None and low >= 0 and high is not None and high < size
             return _span(form, inner, context) if inside else None
+
+
+def open_limits(around: Iterable[For]) -> tuple[Expr, ...]:
+    """What is known of fixed loops of open extent, for `required_region`: no tile starts beyond the end."""
+    return tuple(Compare("<", Var(x.var), x.extent) for x in around if constant(x.extent) is None)
 
 
 DISTANCES = 32

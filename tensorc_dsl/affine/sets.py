@@ -179,6 +179,13 @@ def dim_conditions(dims: Iterable[Dim]) -> tuple[Expr, ...]:
     return tuple(out)
 
 
+def facts_of(exprs: Iterable[Expr]) -> tuple[Expr, ...]:
+    """What is known of the open dimensions in expressions. A set that is compared with one in which they occur needs it, too,
+    since that one has no points at other sizes.
+    """
+    return dim_conditions(sorted(frozenset[Dim]().union(*map(dims_in, exprs)), key=lambda d: d.name))
+
+
 def _tuple(names: Iterable[str]) -> str:
     return f"[{', '.join(map(set_name, names))}]"
 
@@ -188,8 +195,7 @@ def _header(bound: Sequence[str], used: Sequence[Expr]) -> tuple[str, tuple[Expr
     free = frozenset[str]().union(*map(free_vars, used)) - set(bound)
     if not free:
         return "", ()
-    dims = frozenset[Dim]().union(*map(dims_in, used))
-    return f"{_tuple(sorted(free))} -> ", dim_conditions(sorted(dims, key=lambda d: d.name))
+    return f"{_tuple(sorted(free))} -> ", facts_of(used)
 
 
 def points(variables: Sequence[str], conditions: Sequence[Expr]) -> isl.Set:
@@ -351,9 +357,8 @@ def covers(
     some values of that entry's own loops satisfy its conditions. Raises NotAffine if anything is not affine.
     """
     names = [*(loop.var for loop in loops), *numbers]
-    entries = [c for own, conditions in given for c in (*(x.extent for x in own), *conditions)]
-    sizes = frozenset[Dim]().union(*map(dims_in, entries))
-    rest = points(names, (*loop_conditions(loops), *needed, *dim_conditions(sizes)))
+    known = facts_of(e for own, conditions in given for e in (*conditions, *(loop.extent for loop in own)))
+    rest = points(names, (*loop_conditions(loops), *needed, *known))
     for own, conditions in given:
         if rest.is_empty():
             return True
@@ -365,6 +370,6 @@ def covers(
 
 __all__ = [
     "NotAffine", "access_map", "affine_only", "affine_text", "bindings", "condition_text", "covers",
-    "dim_conditions", "domain", "extremes",
+    "dim_conditions", "domain", "extremes", "facts_of",
     "feasible", "instance_map", "loop_access_map", "loop_conditions", "mapping", "points", "set_name",
 ]  # fmt: skip

@@ -7,19 +7,118 @@ from __future__ import annotations
 
 from tensorc_dsl.api import pickled
 from tensorc_dsl.api.failures import NoValidCandidate, WrongSchedule
-from tensorc_dsl.api.files import TaskFile, load, loads
+from tensorc_dsl.api.files import TaskFile, UnknownTask, load, loads
+from tensorc_dsl.api.insights import Insight
 from tensorc_dsl.api.kernel import Kernel
-from tensorc_dsl.api.tasks import Task
-from tensorc_dsl.search.options import SearchOptions
+from tensorc_dsl.api.known import Drawn, Forecast, Given, Known, Origin, Recorded
+from tensorc_dsl.api.results import SearchResult
+from tensorc_dsl.api.searching import Plan
+from tensorc_dsl.api.tasks import StrPath, Task
+from tensorc_dsl.backend.protocol import (
+    Backend,
+    Bound,
+    Code,
+    CompiledKernel,
+    Counts,
+    KernelLibrary,
+    LoadedKernel,
+    LoweredKernel,
+)
+from tensorc_dsl.check.scope import CheckedFile
+from tensorc_dsl.diagnostic import Diagnostic, Note, Severity
+from tensorc_dsl.insight.importance import Importance
+from tensorc_dsl.insight.pins import Pin
+from tensorc_dsl.insight.posterior import Learnt, Value
+from tensorc_dsl.interp.space import Space
+from tensorc_dsl.ir.bind import Sizes
+from tensorc_dsl.ir.program import Program
+from tensorc_dsl.ir.target import Target
+from tensorc_dsl.lower.flat import Param
+from tensorc_dsl.machine.roof import Roof
+from tensorc_dsl.measure.emulation import Emulated
+from tensorc_dsl.measure.outcome import Outcome, Status
+from tensorc_dsl.packages.files import Files
+from tensorc_dsl.records.queue import Queue, Unkept
+from tensorc_dsl.records.trial import Trial
+from tensorc_dsl.schedule.refusal import ScheduleRefusal
+from tensorc_dsl.search.options import SearchChanges, SearchOptions
+from tensorc_dsl.search.prediction import Prediction
+from tensorc_dsl.search.regret import Regret
 from tensorc_dsl.search.tune import TuneResult
+from tensorc_dsl.source import Source, Span
+from tensorc_dsl.syntax.tree import TaskDef
+from tensorc_dsl.trace.distribution import Decision, Distribution
+from tensorc_dsl.trace.draw import Draw
+from tensorc_dsl.trace.model import Decider, Model, Site
+from tensorc_dsl.trace.trace import Refused, Trace
+from tensorc_dsl.validate.validate import Invalid, Report, Unproved, Valid
 
 __all__ = [
+    "Backend",
+    "Bound",
+    "CheckedFile",
+    "Code",
+    "CompiledKernel",
+    "Counts",
+    "Decider",
+    "Decision",
+    "Diagnostic",
+    "Distribution",
+    "Draw",
+    "Drawn",
+    "Emulated",
+    "Files",
+    "Forecast",
+    "Given",
+    "Importance",
+    "Insight",
+    "Invalid",
     "Kernel",
+    "KernelLibrary",
+    "Known",
+    "Learnt",
+    "LoadedKernel",
+    "LoweredKernel",
+    "Model",
     "NoValidCandidate",
+    "Note",
+    "Origin",
+    "Outcome",
+    "Param",
+    "Pin",
+    "Plan",
+    "Prediction",
+    "Program",
+    "Queue",
+    "Recorded",
+    "Refused",
+    "Regret",
+    "Report",
+    "Roof",
+    "ScheduleRefusal",
+    "SearchChanges",
     "SearchOptions",
+    "SearchResult",
+    "Severity",
+    "Site",
+    "Sizes",
+    "Source",
+    "Space",
+    "Span",
+    "Status",
+    "StrPath",
+    "Target",
     "Task",
+    "TaskDef",
     "TaskFile",
+    "Trace",
+    "Trial",
     "TuneResult",
+    "Unkept",
+    "UnknownTask",
+    "Unproved",
+    "Valid",
+    "Value",
     "WrongSchedule",
     "load",
     "loads",

@@ -2,16 +2,51 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-from tensorc_dsl.api.tasks import Task
 from tensorc_dsl.diagnostic import Diagnostic, TschedError, problem
+from tensorc_dsl.insight.importance import Importance, importance
+from tensorc_dsl.insight.pins import Pin, pins
+from tensorc_dsl.insight.posterior import Learnt, posterior
+from tensorc_dsl.insight.structures import decisions_of
 from tensorc_dsl.insight.study import FEWEST, Study, TooFew, study
 from tensorc_dsl.records.database import Database
 from tensorc_dsl.records.errors import Passed, passed_over
 from tensorc_dsl.records.keys import program_key, target_key
 from tensorc_dsl.records.trial import Trial
+from tensorc_dsl.trace.draw import Decision
+from tensorc_dsl.trace.model import Model
 from tensorc_dsl.units import counted
+
+if TYPE_CHECKING:
+    from tensorc_dsl.api.tasks import Task
+
+
+@dataclass(frozen=True, slots=True)
+class Insight:
+    """What a model of the trials says about the draws of a task.
+
+    `importance` has the draws, the most important first, `posterior` the values that they have in schedules that are about as
+    fast as the best, and `pins` the draws that can be pinned. `best` has the values of the fastest trial. The model learns
+    from `valid` trials; `explained` is the share of the variance of the log time that it explains in trials that it was not
+    fitted to, so a small one means that the rest says little.
+    """
+
+    valid: int
+    explained: float
+    best: Mapping[str, Decision]
+    importance: tuple[Importance, ...]
+    posterior: tuple[Learnt, ...]
+    pins: tuple[Pin, ...]
+
+
+def insight(study: Study) -> Insight:
+    """The analysis of a study; nothing is measured."""
+    ranked, learnt = importance(study), posterior(study)
+    best = decisions_of(study.best)
+    return Insight(study.valid, study.surrogate.explained, best, ranked, learnt, pins(study, ranked, learnt))
 
 
 @problem(
@@ -36,14 +71,14 @@ def recorded_trials(task: Task, database: Database, on_warning: Callable[[Diagno
     return trials
 
 
-def studied(task: Task, trials: list[Trial]) -> Study:
+def studied(model: Model, task: str, trials: list[Trial]) -> Study:
     """What the trials teach. Raises TschedError (E0712) if they are too few."""
-    found = study(task.model, task.name, trials)
+    found = study(model, task, trials)
     if isinstance(found, TooFew):
         raise TschedError(too_few(task, found))
     return found
 
 
-def too_few(task: Task, found: TooFew) -> Diagnostic:
+def too_few(task: str, found: TooFew) -> Diagnostic:
     """The message where nothing can be learnt."""
-    return TOO_FEW(None, task=task.name, valid=counted(found.valid, "valid trial"), needed=FEWEST)
+    return TOO_FEW(None, task=task, valid=counted(found.valid, "valid trial"), needed=FEWEST)

@@ -24,7 +24,7 @@ def figures(task: Task, records: Sequence[tuple[str, Sequence[Trial]]], command:
     """
     sides = tuple(Side.of(label, trials) for label, trials in records)
     found = study(task.model, task.name, [t for _, trials in records for t in trials])
-    no_insight = too_few(task, found).message if isinstance(found, TooFew) else ""
+    no_insight = too_few(task.name, found).message if isinstance(found, TooFew) else ""
     roof, no_roof = _roof(task)
     fastest = min((s.best for s in sides if s.best), key=lambda t: t.seconds or 0.0, default=None)
     best = None if fastest is None else _expanded(task, fastest)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, fields
 
+from tensorc_dsl.api.insights import Insight, insight, studied
 from tensorc_dsl.insight.importance import importance
 from tensorc_dsl.insight.study import Study, study
 from tensorc_dsl.records.keys import program_key
@@ -24,6 +25,10 @@ class SearchResult(TuneResult):
     def of(found: TuneResult, model: Model, task: str) -> SearchResult:
         same = {f.name: getattr(found, f.name) for f in fields(TuneResult)}
         return SearchResult(**same, model=model, task=task)
+
+    def insight(self) -> Insight:
+        """What the trials of this search say about the draws. Raises TschedError (E0712) if they are too few."""
+        return insight(studied(self.model, self.task, self._trials()))
 
     def _repr_html_(self) -> str:
         """The best time, how the search got there, and which draws matter, as a notebook shows it."""

@@ -16,6 +16,7 @@ from tensorc_dsl.api.alone import written
 from tensorc_dsl.api.drawing import require_draws, sample, schedules_of
 from tensorc_dsl.api.export import write_files
 from tensorc_dsl.api.failures import NoValidCandidate, WrongSchedule
+from tensorc_dsl.api.insights import Insight, insight, recorded_trials, studied
 from tensorc_dsl.api.kernel import Kernel
 from tensorc_dsl.api.known import Given, Known, Origin, describe, known, recorded
 from tensorc_dsl.api.making import (
@@ -205,7 +206,7 @@ class Task:
         self,
         options: SearchOptions | None = None,
         *,
-        records: Path | Queue | None = None,
+        records: StrPath | Queue | None = None,
         on_event: Listener | None = None,
         **changes: Unpack[SearchChanges],
     ) -> SearchResult:
@@ -217,7 +218,8 @@ class Task:
         """
         self.require_machine()
         asked = (options or SearchOptions()).but(**changes)
-        (result,) = search_all([self.plan(on_event)], asked, records=records)
+        where = records if records is None or isinstance(records, Queue) else Path(records)
+        (result,) = search_all([self.plan(on_event)], asked, records=where)
         return SearchResult.of(result, self.model, self.name)
 
     def plan(self, on_event: Listener | None = None, weight: float = 1.0, roof: Roof | None = None) -> Plan:
@@ -262,7 +264,7 @@ class Task:
         return self._kernel(self.frozen(trace))
 
     def recorded(
-        self, records: Path | None = None, *, on_warning: Callable[[Diagnostic], None] = warn_of
+        self, records: StrPath | None = None, *, on_warning: Callable[[Diagnostic], None] = warn_of
     ) -> Trace | None:
         """The best schedule in the database for this task on this machine; None if there is none.
 
@@ -270,24 +272,33 @@ class Task:
         record made by other versions of modules gets a warning, too (W0703). The database is only read. Raises TschedError
         (E0701, E0702, E0705, E0708).
         """
-        database = Database.reading(records)
+        database = Database.reading(None if records is None else Path(records))
         if database is None:
             return None
         with database:
             found = recorded(self, database, on_warning)
         return None if found is None else found.trace
 
-    def known(self, records: Path | None = None, *, on_warning: Callable[[Diagnostic], None] = warn_of) -> Known:
+    def known(self, records: StrPath | None = None, *, on_warning: Callable[[Diagnostic], None] = warn_of) -> Known:
         """The best schedule that is known for this machine, with its origin: recorded, predicted from records of other tasks,
         or drawn. The database is only read. Raises TschedError as `recorded`.
         """
-        return known(self, records, on_warning)
+        return known(self, None if records is None else Path(records), on_warning)
 
     def best(self, records: StrPath | None = None) -> Kernel:
         """The kernel of the best schedule that is known, see `known`; its `origin` says where the schedule is from."""
         self.require_machine()
-        found = self.known(Path(records) if records else None)
+        found = self.known(records)
         return self._kernel(found.trace, origin=found.origin)
+
+    def insight(self, records: StrPath | None = None, *, on_warning: Callable[[Diagnostic], None] = warn_of) -> Insight:
+        """What the recorded trials of this task on this machine say about its draws. The database is only read.
+
+        Records that cannot be read are skipped with a warning (W0701). Raises TschedError (E0712) if the trials are too few,
+        and E0701, E0702, E0705 or E0708 if there is no database that can be read.
+        """
+        with Database.required(None if records is None else Path(records)) as database:
+            return insight(studied(self.model, self.name, recorded_trials(self, database, on_warning)))
 
     def verify(self, trace: Trace) -> Report:
         """Whether the schedule's program computes what the task does, proved from the two programs alone."""

@@ -62,7 +62,8 @@ class Prior:
             with Database.required(Path(records) if records else None) as database:
                 for task in searched:
                     try:
-                        study = studied(plain(task), recorded_trials(task, database, show_diagnostics))
+                        trials = recorded_trials(task, database, show_diagnostics)
+                        study = studied(plain(task).model, task.name, trials)
                         lessons.append(Lesson(task, study.valid, posterior(study)))
                     except TschedError as e:
                         problems.append(e)

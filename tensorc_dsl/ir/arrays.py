@@ -31,6 +31,11 @@ _EXTENSIONS = {"bf16": "bfloat16", "f8e4m3": "float8_e4m3fn", "f8e5m2": "float8_
 """The names of types that the package `ml_dtypes` adds to NumPy: those of JAX, TensorFlow and others."""
 
 
+def library_name(t: DType) -> str:
+    """The name that array libraries have for the type."""
+    return _EXTENSIONS.get(t.name) or _STORED[t.name]
+
+
 def in_numpy(t: DType) -> bool:
     """Whether NumPy has the type by itself."""
     return t.name not in _EXTENSIONS

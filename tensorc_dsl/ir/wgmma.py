@@ -1,10 +1,12 @@
 """Compares declarations of `wgmma.mma_async`, the product of a warpgroup, with its definition in PTX.
 
 It is the only instruction that takes descriptors, is asynchronous to the threads that start it, and needs four warps:
-lowering decides when they may access its operands. So an instruction with such operands has this text, and no other.
+lowering decides when they may access its operands. So an instruction with such operands has this text, and no other. Its
+left factor has a descriptor too, or is in registers.
 
 PTX ISA 9.2, section 9.7.15: "Asynchronous Warpgroup Level Matrix Instructions", "Register Fragments and Shared Memory Matrix
-Layouts"; the layouts of sums are those of `CLayout_64xN` in CUTLASS.
+Layouts"; the layouts of sums are those of `CLayout_64xN` in CUTLASS, and of left factors in registers those of
+`ALayout_64x16` and `ALayout_64x32`.
 """
 
 from __future__ import annotations
@@ -17,7 +19,7 @@ from math import prod
 
 from tensorc_dsl.ir.expr import Load, Var, loads
 from tensorc_dsl.ir.program import Intrinsic, IterKind, TileAxis
-from tensorc_dsl.ir.warp import GROUP, LANES, Described, Held, points
+from tensorc_dsl.ir.warp import GROUP, LANES, REGISTER_BITS, Described, Held, points
 
 OPCODE = re.compile(r"wgmma\.mma_async\.sync\.aligned\.m64n(\d+)k(\d+)\.f32\.(\w+)\.(\w+)")
 
@@ -27,9 +29,9 @@ _TYPES = {"f16": "f16", "bf16": "bf16", "e4m3": "f8e4m3", "e5m2": "f8e5m2"}
 _DEPTH = 256
 """The bits of a row of the left factor."""
 
-_ENDING = re.compile(r"\s*,\s*(\w+)\s*,\s*1\s*,\s*1\s*(?:,\s*([01])\s*,\s*([01])\s*)?")
-"""What follows the operands: whether the old sums count, no changed signs, and which operands have their lines along k. Those
-of 8 bits always have them along the sum.
+_ENDING = re.compile(r"\s*,\s*(\w+)\s*,\s*1\s*,\s*1\s*((?:,\s*[01]\s*)*)")
+"""What follows the operands: whether the old sums count, no changed signs, and of each operand with a descriptor whether its
+lines are along k. Those of 8 bits always have them along the sum, without a number.
 """
 
 FORM = "{ .reg .pred p; setp.eq.b32 p, 0, 0; wgmma… C, A, B, p, 1, 1, 0, 0; }"
@@ -48,29 +50,39 @@ def wgmma_difference(
     names = (i.store.buffer, *(x.buffer for x in loads(i.store.value) if x.buffer != i.store.buffer))
     rest = ours[1][m.end() :].strip()
     ending = _ENDING.fullmatch(rest[len(", ".join(names)) :]) if rest.startswith(", ".join(names)) else None
-    octets = m[3] in ("e4m3", "e5m2")
-    if ending is None or len(names) != 3 or (ending[2] is None) != octets:
-        without = ", without the last two numbers" if octets else ""
-        return f"its operands are `{rest}`", f"write `{FORM}`{without}"
+    if ending is None or len(names) != 3:
+        return f"its operands are `{rest}`", f"write `{FORM}`"
     if ours[0] != f"setp.eq.b32 {ending[1]}, 0, 0":
         return f"it adds to the old sums where `{ending[1]}` is true, which `{ours[0]}` does not say", f"write `{FORM}`"
     c, a, b = (operands[n] for n in names)
-    if not isinstance(c, Held) or not isinstance(a, Described) or not isinstance(b, Described):
-        return "its sums are in registers of four warps, and its factors have descriptors", f"write `{FORM}`"
+    if not isinstance(c, Held) or not isinstance(b, Described):
+        return (
+            "its sums are in registers of four warps, its right factor has a descriptor, and its left factor is in either",
+            f"write `{FORM}`",
+        )
+    turned = re.findall("[01]", ending[2])
+    wanted = 0 if m[3] in ("e4m3", "e5m2") else 1 + isinstance(a, Described)
+    if len(turned) != wanted:
+        which = f"with {wanted} of the last two numbers" if wanted else "without the last two numbers"
+        return f"its operands are `{rest}`", f"write `{FORM}`, {which}"
     types = (c.operand.dtype.name, a.operand.dtype.name, b.operand.dtype.name)
     wanted = ("f32", *(_TYPES.get(x, x) for x in (m[3], m[4])))
     if types != wanted:
         return f"its types are {', '.join(wanted)}, those of `desc` are {', '.join(types)}", "let both be the same"
     if m[3] != m[4] and not {m[3], m[4]} <= {"e4m3", "e5m2"}:
         return f"it has no factors of {m[3]} and {m[4]}", "let both be of one type"
-    rows, columns, depth = axes = _axes(i, a)
+    rows, columns, depth = axes = _axes(i, a.operand.name)
     sizes = [64, int(m[1]), _DEPTH // a.operand.dtype.bits]
     if [x.extent for x in axes] != sizes or int(m[2]) != sizes[2] or int(m[1]) % 8 or not 8 <= int(m[1]) <= 256:
         return f"it is a product of {' x '.join(map(str, sizes))}", "let the sizes of `desc` be those of the opcode"
     return (
-        _sums(c, _at(i, c.operand.name), rows, columns)
-        or _factor(i, a, rows, depth, ending[2])
-        or _factor(i, b, columns, depth, ending[3])
+        _lanes(c, _at(i, c.operand.name), rows, columns, ("row", "column"), 2)
+        or (
+            _lanes(a, _at(i, a.operand.name), rows, depth, ("row", "term"), REGISTER_BITS // a.operand.dtype.bits)
+            if isinstance(a, Held)
+            else _factor(i, a, rows, depth, turned[0] if turned else None)
+        )
+        or _factor(i, b, columns, depth, turned[-1] if turned else None)
     )
 
 
@@ -96,9 +108,9 @@ class _Axis:
         return " + ".join(x.name if n == 1 else f"{x.name} * {n}" for x, n in zip(self.parts, inner, strict=True))
 
 
-def _axes(i: Intrinsic, left: Described) -> tuple[_Axis, _Axis, _Axis]:
+def _axes(i: Intrinsic, left: str) -> tuple[_Axis, _Axis, _Axis]:
     """Rows, which are of the left operand, columns, which are not, and the depth."""
-    own = {*_at(i, left.operand.name)}
+    own = {*_at(i, left)}
     spatial = [x for x in i.axes if x.kind is IterKind.SPATIAL]
     rows, columns = ([x for x in spatial if (x.name in own) == of_left] for of_left in (True, False))
     return _Axis(tuple(rows)), _Axis(tuple(columns)), _Axis(tuple(x for x in i.axes if x not in spatial))
@@ -111,22 +123,26 @@ def _at(i: Intrinsic, name: str) -> tuple[str, ...]:
 
 
 @lru_cache(maxsize=64)
-def _sums(c: Held, names: tuple[str, ...], rows: _Axis, columns: _Axis) -> tuple[str, str] | None:
-    """The same sums are those of several instructions."""
-    every = points(c.operand.shape)
-    if len(c.elements) != GROUP:
-        return f"`{c.operand.name}` is spread over four warps", "count them: `(warp: …, lane: …, reg: …)`"
-    for lane, own in enumerate(c.elements):
+def _lanes(
+    x: Held, names: tuple[str, ...], rows: _Axis, along: _Axis, called: tuple[str, str], adjacent: int
+) -> tuple[str, str] | None:
+    """Four lanes have a row, each `adjacent` elements of it after the other: sums two, a factor those of a register. Every
+    second such group of a lane is of the eighth row after. The same sums are those of several instructions."""
+    every = points(x.operand.shape)
+    if len(x.elements) != GROUP:
+        return f"`{x.operand.name}` is spread over four warps", "count them: `(warp: …, lane: …, reg: …)`"
+    for lane, own in enumerate(x.elements):
         for n, number in enumerate(own):
             warp, one = divmod(lane, LANES)
-            wanted = (16 * warp + one // 4 + 8 * (n // 2 % 2), 8 * (n // 4) + 2 * (one % 4) + n % 2)
+            group, last = divmod(n, adjacent)
+            wanted = (16 * warp + one // 4 + 8 * (group % 2), adjacent * (4 * (group // 2) + one % 4) + last)
             values = dict(zip(names, every[number], strict=True))
-            found = (rows.of(values), columns.of(values))
+            found = (rows.of(values), along.of(values))
             if found != wanted:
-                first, other = (f"row {r}, column {k}" for r, k in (wanted, found))
+                first, other = (f"{called[0]} {r}, {called[1]} {k}" for r, k in (wanted, found))
                 return (
                     f"lane {one} of warp {warp} has {first} as element {n}, and {other} by the layout",
-                    f'mend the layout "{c.operand.scope}"',
+                    f'mend the layout "{x.operand.scope}"',
                 )
     return None
 

@@ -1,11 +1,14 @@
-"""Moves guards outwards: a condition is tested in the outermost loop that has its variables."""
+"""Moves guards outwards: a condition is tested in the outermost loop that has its variables.
+
+All lanes of a warp run a shuffle, so no guard leaves one. A condition over data stays where a store may change them.
+"""
 
 from __future__ import annotations
 
 from tensorc_dsl.affine.simplify import conjuncts
-from tensorc_dsl.ir.expr import Expr, conjunction, free_vars
+from tensorc_dsl.ir.expr import Expr, conjunction, free_vars, loads
 from tensorc_dsl.ir.node import replace
-from tensorc_dsl.lower.flat import Alloc, Flat, If, Loop, Parallel, Store
+from tensorc_dsl.lower.flat import Alloc, Flat, If, Loop, Parallel, Shuffle, Store, stores
 
 
 def hoist_guards(body: tuple[Flat, ...]) -> tuple[Flat, ...]:
@@ -17,15 +20,15 @@ def hoist_guards(body: tuple[Flat, ...]) -> tuple[Flat, ...]:
     for s in body:
         for new in _hoist(s):
             last = out[-1] if out else None
-            if isinstance(new, If) and isinstance(last, If) and last.cond == new.cond:
-                out[-1] = If(new.cond, (*last.body, *new.body))  # no store changes a condition over loop variables
+            if isinstance(new, If) and isinstance(last, If) and last.cond == new.cond and _lasts(new.cond, last.body):
+                out[-1] = If(new.cond, (*last.body, *new.body))
             else:
                 out.append(new)
     return tuple(out)
 
 
 def _hoist(s: Flat) -> tuple[Flat, ...]:
-    if isinstance(s, Store):
+    if isinstance(s, Store | Shuffle):
         return (s,)
     inner = hoist_guards(s.body)
     if isinstance(s, If):
@@ -37,10 +40,16 @@ def _hoist(s: Flat) -> tuple[Flat, ...]:
         return (replace(s, body=inner),)
     own = {s.var} if isinstance(s, Loop) else set(s.vars) if isinstance(s, Parallel) else set[str]()
     conds = conjuncts(inner[0].cond)
-    here = tuple(c for c in conds if not free_vars(c) & own)
-    kept = tuple(c for c in conds if free_vars(c) & own)
+    here = tuple(c for c in conds if not free_vars(c) & own and _lasts(c, inner))
+    kept = tuple(c for c in conds if c not in here)
     return _guarded(conjunction(here), (replace(s, body=_guarded(conjunction(kept), inner[0].body)),))
 
 
 def _guarded(cond: Expr | None, body: tuple[Flat, ...]) -> tuple[Flat, ...]:
     return body if cond is None else (If(cond, body),)
+
+
+def _lasts(cond: Expr, body: tuple[Flat, ...]) -> bool:
+    """Whether no store of a body changes what a condition reads."""
+    read = {x.buffer for x in loads(cond)}
+    return not read or read.isdisjoint(s.buffer for s in stores(body))

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import lru_cache
 from itertools import count
@@ -274,6 +275,26 @@ class Documents:
             session.resolver,
         )
         return document.analysis
+
+    @contextmanager
+    def tried(self, analysis: Analysis, text: str) -> Generator[Analysis]:
+        """What would be known of a document with another text: an edit that is taken back at the end.
+
+        The parts that are the same are not read again. They are moved, so nobody else may ask about the document meanwhile.
+        Afterwards the places of `analysis` hold again, and the next request checks the text as it stands again.
+        """
+        closed = (d for d in self._closed.values() if d.uri == analysis.uri)
+        document = self.open.get(analysis.uri) or next(closed, None)
+        if document is None or document.analysis is not analysis:
+            yield self.analysis(Document(analysis.uri, path_of(analysis.uri), text, analysis.version))
+            return
+        was, pieces = document.text, document.pieces.last
+        document.text = text
+        try:
+            yield self.analysis(document)
+        finally:
+            document.text, document.analysis = was, None
+            document.pieces.restore(pieces)
 
     def users(self, analysis: Analysis) -> Iterator[Analysis]:
         """What is known of the other open documents that use the files of this one. Those that have changed

@@ -143,6 +143,15 @@ class Pieces:
         self.last = tuple(found)
         return self.last
 
+    def restore(self, pieces: tuple[Piece, ...]) -> None:
+        """Have the pieces of an earlier version again, at their places in it."""
+        offset = above = 0
+        for piece in pieces:
+            piece.move(offset, above)
+            offset += len(piece.part.text)
+            above += piece.part.text.count("\n")
+        self.last = pieces
+
     def _piece(self, name: str, text: str) -> Piece:
         known = self._by_text.get(text)
         return known.pop() if known else read_part(name, text)

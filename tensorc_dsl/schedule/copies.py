@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from tensorc_dsl.affine.accesses import touched
 from tensorc_dsl.affine.dependence import carried
 from tensorc_dsl.affine.private import follow_writes
-from tensorc_dsl.affine.regions import RangedSubscripts, Region, inner_ranges, required_region
+from tensorc_dsl.affine.regions import RangedSubscripts, Region, inner_ranges, open_limits, required_region
 from tensorc_dsl.affine.sets import bindings
 from tensorc_dsl.affine.simplify import extent_ranges
 from tensorc_dsl.ir.expr import ZERO, Expr, Load, Var, constant, free_vars, loads, substitute
@@ -125,7 +125,7 @@ def region_at(
                 if not written:
                     indices += [x.indices for e in (s.value, *s.indices) for x in loads(e) if x.buffer == buffer.name]
                 found += [(tuple(substitute(i, values) for i in x), inner) for x in indices]
-    return required_region(found, extent_ranges(around), buffer.shape)
+    return required_region(found, extent_ranges(around), buffer.shape, open_limits(around))
 
 
 def box_copy(name: str, target: str, source: Buffer, region: Region, around: Sequence[For], used: set[str]) -> Stmt:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from tensorc_dsl.search.tune import Search, TuneResult
+from tensorc_dsl.search.tune import BATCH, Search, TuneResult
 
 LATELY = 3
 """Batches over which it is seen how fast a task gets better."""
@@ -43,6 +43,12 @@ def chosen(searches: Sequence[Search], weights: Sequence[float]) -> int | None:
     )  # fmt: skip
 
 
+def owed(searches: Sequence[Search], number: int) -> int:
+    """The trials of the first batches of the other searches that have had none."""
+    waiting = (s for n, s in enumerate(searches) if n != number and not s.over and not s.log.outcomes)
+    return sum(min(BATCH, s.options.trials) for s in waiting)
+
+
 def tune_all(
     searches: Sequence[Search], weights: Sequence[float], on_turn: Callable[[int], None] = lambda _: None
 ) -> list[TuneResult]:
@@ -59,7 +65,7 @@ def tune_all(
             if number is None:
                 break
             on_turn(number)
-            searches[number].step(left, total)
+            searches[number].step(left, total, max(1, left - owed(searches, number)))
     except KeyboardInterrupt:
         interrupted = True
     results: list[TuneResult] = []

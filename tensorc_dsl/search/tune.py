@@ -100,7 +100,7 @@ class TuneResult:
         shown |= {name: getattr(self, name) for name in ("verdict", "statuses", "trials", "seed")}
         rare = ("refusals", "refused", "interrupted", "exhausted", "regret", "enough", "unkept")
         shown |= {name: value for name in rare if (value := getattr(self, name))}
-        return f"TuneResult({', '.join(f'{k}={v!r}' for k, v in shown.items())})"
+        return f"{type(self).__name__}({', '.join(f'{k}={v!r}' for k, v in shown.items())})"
 
 
 class Search:
@@ -219,11 +219,11 @@ class Search:
     def _late(self) -> bool:
         return self.options.budget is not None and self._given.clock() - self._started >= self.options.budget
 
-    def step(self, left: int, total: int) -> None:
-        """Try a batch, where `left` trials are left of the `total` ones that the tasks of the run share."""
+    def step(self, left: int, total: int, most: int) -> None:
+        """Try a batch of at most `most` trials, where `left` are left of the `total` ones that the tasks of the run share."""
         log, before = self.log, self._given.clock()
         with one_blas_thread(), _no_collection():
-            batch = self._asked.propose(min(BATCH, left), left / total)
+            batch = self._asked.propose(min(BATCH, left, most), left / total)
             predictions = tuple(map(self._predicted, batch))
         if not batch:
             self._exhausted = Exhausted(len(log.traces), self._explorer.followed(log.traces))

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TypeGuard
 
 from tensorc_dsl.source import Source
 from tensorc_dsl.syntax.words import Node, Token, Tree
@@ -35,22 +34,30 @@ def leaves(node: Node) -> Iterator[Token]:
                 stack.extend(reversed(tree.children))
 
 
+_NO_PART = frozenset(("_NL", "DOC"))
+"""Kinds of words that begin no node: the end of a statement, and the description of an item."""
+
+
 def first(node: Node) -> Token:
-    return next(leaves(node))
+    while not isinstance(node, Token):
+        for child in node.children:
+            if child is not None and not (isinstance(child, Token) and child.type in _NO_PART):
+                node = child
+                break
+        else:
+            return next(leaves(node))
+    return node
 
 
 def last(node: Node) -> Token:
-    while True:
-        match node:
-            case Token():
-                return node
-            case Tree():
-                node = next(c for c in reversed(node.children) if _is_there(c))
-
-
-def _is_there(child: Node | None) -> TypeGuard[Node]:
-    """Whether an optional part is present. The end of a statement does not count as a part."""
-    return child is not None and not (isinstance(child, Token) and child.type == "_NL")
+    while not isinstance(node, Token):
+        for child in reversed(node.children):
+            if child is not None and not (isinstance(child, Token) and child.type == "_NL"):
+                node = child
+                break
+        else:
+            raise ValueError(f"`{node.data}` has no words")
+    return node
 
 
 def start(token: Token) -> int:

@@ -22,7 +22,7 @@ from tensorc_dsl.trace.distribution import Decision
 from tensorc_dsl.trace.model import Decider, Model, Site, Undecided, shown
 from tensorc_dsl.trace.trace import Trace
 
-__all__ = ["Model", "block", "condition", "replay", "seed", "trace"]
+__all__ = ["Model", "Traced", "block", "condition", "replay", "seed", "trace"]
 
 
 @refusal(

@@ -144,8 +144,9 @@ def hopper(folder: Path, text: str) -> Task:
     return td.load(path)["t"]
 
 
-def drawn(t: Task, decisions: dict[str, Decision]) -> list[tuple[Program, DeviceProgram]]:
-    """The first `DRAWS` programs with some draws decided, and their kernels for the target of the task."""
+def drawn(t: Task, decisions: dict[str, Decision], asked: str = "") -> list[tuple[Program, DeviceProgram]]:
+    """The first `DRAWS` programs with some draws decided, and their kernels for the target of the task; those alone in which
+    a draw of the name `asked` is made."""
     from_here = t.drawn_from(condition(t.model, decisions))
     out: list[tuple[Program, DeviceProgram]] = []
     for seed in range(20 * DRAWS):
@@ -153,6 +154,8 @@ def drawn(t: Task, decisions: dict[str, Decision]) -> list[tuple[Program, Device
             try:
                 trace = whole(from_here.sample(seed))
             except ScheduleRefusal:
+                continue
+            if asked and all(d.name != asked for d in trace.draws):
                 continue
             found = t.lower(trace)
             assert isinstance(found, DeviceProgram)

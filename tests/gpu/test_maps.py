@@ -108,29 +108,45 @@ MAIN = """
 #include <stdio.h>
 int main(void) {
     t_module m = {0, {0}};
-    printf("%d\\n", t(&m, 0, 1024, 2048, 4096));
+    printf("%d\\n", t(&m, 0, ADDRESSES));
     return 0;
 }
 """
 
 
-@pytest.mark.parametrize("result", [0, 1])
-def test_the_loader_makes_the_same_maps(result: int, tmp_path: Path) -> None:
-    library = CudaLibrary(compile_device(lower_device(hand(), FEATURES), TARGET), "t", "by hand")
+def loaded(program: Program, addresses: str, result: int, folder: Path) -> list[str]:
+    """What the driver and a call of the loader in C write, where the driver's answer to each map and launch is `result`."""
+    library = CudaLibrary(compile_device(lower_device(program, FEATURES), TARGET), "t", "by hand")
     for name, text in (
         ("t.h", library.make("header").decode()),
         ("t.c", library.make("loader").decode()),
         ("driver.c", (DRIVER + ENCODE).replace("COUNT", "0").replace("RESULT", str(result))),
-        ("main.c", MAIN),
+        ("main.c", MAIN.replace("ADDRESSES", addresses)),
     ):
-        (tmp_path / name).write_text(text)
+        (folder / name).write_text(text)
     flags = ["-std=c99", "-Wall", "-Wextra", "-Wno-unused-parameter", "-Werror"]
-    subprocess.run(["cc", *flags, "-o", "main", "t.c", "driver.c", "main.c"], cwd=tmp_path, check=True, timeout=120)
-    done = subprocess.run(["./main"], cwd=tmp_path, check=True, capture_output=True, text=True, timeout=120)
-    said = done.stdout.splitlines()
+    subprocess.run(["cc", *flags, "-o", "main", "t.c", "driver.c", "main.c"], cwd=folder, check=True, timeout=120)
+    done = subprocess.run(["./main"], cwd=folder, check=True, capture_output=True, text=True, timeout=120)
+    return done.stdout.splitlines()
+
+
+@pytest.mark.parametrize("result", [0, 1])
+def test_the_loader_makes_the_same_maps(result: int, tmp_path: Path) -> None:
+    said = loaded(hand(), "1024, 2048, 4096", result, tmp_path)
     assert said[0] == "map 0 1024 6 2 160 16 320 32 8 1 1 0 2 2 0"
     if result:
         assert said[1:] == ["1"]
     else:
         assert said[1] == "map 0 2048 6 2 32 160 64 32 8 1 1 0 2 2 0"
         assert [said[2].split()[2:8], said[3]] == [["1", "1", "1", "64", "1", "1"], "0"]
+
+
+@pytest.mark.parametrize("result", [0, 1])
+def test_the_loader_makes_the_map_of_what_is_stored(result: int, tmp_path: Path) -> None:
+    """Of the result alone, at its address, with the arguments that the runtime gives."""
+    said = loaded(tma_stores.hand(128, 41, 44), "1024, 2048", result, tmp_path)
+    assert said[0] == "map 0 2048 7 2 44 41 176 32 8 1 1 0 3 2 0"
+    if result:
+        assert said[1:] == ["1"]
+    else:
+        assert [said[1].split()[2:8], said[2]] == [["3", "1", "1", "64", "1", "1"], "0"]

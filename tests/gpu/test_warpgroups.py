@@ -21,6 +21,7 @@ from tensorc_dsl.ir.parse import parse_program
 from tensorc_dsl.ir.program import Program
 from tensorc_dsl.lower.flat import LowerError
 from tensorc_dsl.source import Source
+from tests.gpu.kernels import ptx
 from tests.gpu.tensor_cores import run, whole_numbers
 from tests.gpu.test_barriers import check_each_is_needed
 from tests.gpu.test_pipeline_faults import changed
@@ -189,6 +190,17 @@ def test_a_kernel_by_hand_is_right() -> None:
     assert found.kernels[0].threads == 256
     assert [(b.name, b.size) for b in found.kernels[0].local] == [("Cf", 32)]
     assert run(program, found) == ("", True)
+
+
+@pytest.mark.parametrize("lines", ["long", "short"])
+def test_descriptors_of_a_step_are_a_constant_apart(lines: str) -> None:
+    """Between two products stand at most an addition of 32 bits for each factor, and the constant half of its descriptor."""
+    code = ptx(lower_device(hand() if lines == "long" else short_lines(), FEATURES), "sm_90a")
+    _, *between, _ = code.split("wgmma.mma_async")
+    assert len(between) == 3
+    for part in between:
+        opcodes = [x.split()[0] for x in map(str.strip, part.splitlines()[1:]) if x and not x.startswith(("//", "{"))]
+        assert [x for x in opcodes if x != "add.s32"] == ["mov.b64"] * 2 and len(opcodes) <= 4
 
 
 def narrow(depth: int) -> tuple[tuple[str, str], ...]:

@@ -51,6 +51,7 @@ ANSWERS = {
         "len(C.loops[2].children)": 0,
         "C.loops[0].extent": 32,
         "C.loops[0].nominal_extent": 32,
+        "C.is_region_open(A, C.loops[0])": False,
         "A.nominal_shape == A.shape and C.nominal_region(A, C.loops[0]) == C.region(A, C.loops[0])": True,
         "C.loops[2].kind": "R",
         "C.loops[1].mode": "serial",
@@ -346,6 +347,7 @@ program open(A: f32[M, 8], C: f32[M, 8]) {
         ("C.loops[0].is_open and A.is_open and not C.loops[1].is_open", ""),
         ("C.loops[0].nominal_extent == 1024 and A.nominal_shape == [1024, 8]", ""),
         ("C.nominal_region(A, C.loops[0]) == [1, 8]", ""),
+        ("not C.is_region_open(A, C.loops[0])", ""),
         ("C.loops[1].extent == 8 and C.working_set(C.loops[0]) == 64", ""),
     ],
 )

@@ -152,16 +152,17 @@ def test_a_server_that_ends_while_nobody_looks() -> None:
 def test_what_libraries_read_when_they_load_is_another_server(
     variable: str, same: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    other = "Nehalem" if os.environ.get(variable) == "Haswell" else "Haswell"
     with told():
         before = server()
-        monkeypatch.setenv(variable, "Haswell")
+        monkeypatch.setenv(variable, other)
         with told() as (process, found):  # a child of the first lives, so there is no other server
-            assert found["environment"][variable] == "Haswell"
+            assert found["environment"][variable] == other
             assert served(process) == same
     with told() as (process, found):
         assert served(process)
         assert (server() == before) == same
-        assert found["environment"][variable] == "Haswell"
+        assert found["environment"][variable] == other
 
 
 def test_a_server_with_threads_does_not_fork() -> None:

@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 from lsprotocol import types as lsp
 from pygls.exceptions import JsonRpcException
 
+from tensorc_dsl.lsp.analysis import Analysis
+from tensorc_dsl.lsp.documents import Documents
+from tensorc_dsl.lsp.features.rename import rename
+from tensorc_dsl.lsp.parts import Piece, read_part
 from tests.lsp.editor import Document, Editor
 
 FILE = """\
@@ -210,3 +216,37 @@ def test_call_hierarchy(editor: Editor) -> None:
     (both,) = [c.from_ for c in callers if c.from_.name == "both"]
     called = file.ask("call_hierarchy_outgoing_calls", lsp.CallHierarchyOutgoingCallsParams(both))
     assert [(c.to.name, len(c.from_ranges)) for c in called] == [("cut", 2)]
+
+
+@pytest.mark.parametrize(("word", "new", "refused"), [("mm(M", "a_longer_name", False), ("cut(b, ", "both", True)])
+def test_a_rename_reads_what_changes_and_leaves_the_document_as_it_is(
+    word: str, new: str, refused: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    documents = Documents()
+    document = documents.put((tmp_path / "a.tsched").as_uri(), FILE, 1)
+    before = facts(documents.analysis(document))
+    read: list[str] = []
+
+    def counted(name: str, text: str) -> Piece:
+        read.append(text)
+        return read_part(name, text)
+
+    monkeypatch.setattr("tensorc_dsl.lsp.parts.read_part", counted)
+    analysis = documents.analysis(document)
+    place = analysis.text.position(FILE.index(word))
+    if refused:
+        with pytest.raises(JsonRpcException, match="something would mean something else"):
+            rename(documents, analysis, place, new)
+    else:
+        rename(documents, analysis, place, new)
+    assert 0 < len(read) < len(analysis.pieces)
+    assert all(new in text for text in read)
+    assert facts(documents.analysis(document)) == before
+    rename(documents, documents.analysis(document), place, "other")
+    assert facts(documents.analysis(document)) == before
+
+
+def facts(analysis: Analysis) -> list[object]:
+    """What is known of a document: its findings, and each name with where it is defined."""
+    names = [(f.start, f.end, analysis.places(f.definition)) for i in analysis.items for f in analysis.found_in(i)]
+    return [*((d.code, d.message) for d, _ in analysis.findings()), *names]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, ClassVar
@@ -298,6 +299,38 @@ def test_exporters_that_fail(kernel: NativeKernel, members: dict[str, Any]) -> N
     with pytest.raises(ValueError, match=r"^X: ") as e:
         kernel(x)
     assert "Broken" in str(e.value)
+
+
+def failing(home: str, name: str, dtype: str) -> Any:
+    """An array of a class of that name and module, which its library does not export."""
+
+    def dlpack(*_: object, **__: object) -> object:
+        raise TypeError("not exported.\nSee the manual.")
+
+    members = {"__module__": home, "dtype": dtype, "__dlpack__": dlpack, "__dlpack_device__": lambda _: (1, 0)}
+    return type(name, (), members)()
+
+
+@pytest.mark.parametrize(
+    ("home", "name", "dtype", "repair"),
+    [
+        (
+            "jax._src",
+            "DynamicJaxprTracer",
+            "float32",
+            "call kernels outside of jit, grad and vmap, or by jax.pure_callback",
+        ),
+        ("jaxlib", "Array", "bfloat16", "it has elements bfloat16, the kernel takes float32 (f32): convert it first"),
+        ("torch", "Tensor", "torch.half", "it has elements half, the kernel takes float32 (f32): convert it first"),
+    ],
+)
+def test_an_array_that_is_not_exported_comes_with_a_repair(
+    kernel: NativeKernel, home: str, name: str, dtype: str, repair: str
+) -> None:
+    value = failing(home, name, dtype)
+    what = f"{name} cannot be read by DLPack: TypeError: not exported; {repair}"
+    with pytest.raises(ValueError, match=f"{re.escape(what)}$"):
+        kernel(value)
 
 
 def test_an_interrupt_is_no_fault(kernel: NativeKernel) -> None:

@@ -138,7 +138,7 @@ def test_what_is_refused(kernel: NativeKernel) -> None:
     with pytest.raises(ValueError, match="W: the array is not C-contiguous"):
         kernel.bind(W=np.asfortranarray(w), b=b)
     bound = kernel.bind(W=w, b=b)
-    with pytest.raises(ValueError, match=r"takes 2 arrays \(X, C\), or its 1 inputs; 3 given"):
+    with pytest.raises(ValueError, match=r"takes 2 arrays \(X, C\), or its 1 input; 3 given"):
         bound(x, w, b)
     with pytest.raises(ValueError, match=r"C: dimension 1 is 8, expected N \(N = 9 from W\)"):
         bound(x, np.empty((4, 8), np.float32))

@@ -80,6 +80,15 @@ def test_all_have_a_first_batch_and_all_trials_are_used() -> None:
     assert sum(trials_of(results)) == 48
 
 
+def test_the_first_batches_leave_trials_for_each_task() -> None:
+    """Fewer trials than fill the first batches are shared: no task is without one."""
+    results, turns = searched([Scaled(times=100.0), Scaled(), Scaled()], trials=3)
+    assert turns[:3] == [0, 1, 2]
+    assert [r.trials for r in results] == [3, 3, 3]
+    results, _ = searched([Scaled(times=100.0), Scaled(), Scaled()], trials=1)
+    assert [r.trials for r in results] == [1, 1, 1]
+
+
 def test_a_task_that_takes_longer_has_more_trials() -> None:
     results, _ = searched([Scaled(times=1.0), Scaled(times=10.0)])
     few, many = trials_of(results)

@@ -36,7 +36,7 @@ def importance(file: str, task: str | None, threads: int | None, records: str | 
     with Database.required(Path(records) if records else None) as database:
         trials = recorded_trials(found, database, show_diagnostics)
     begin(f"learning from {counted(len(trials), 'record')}")
-    study = studied(found, trials)
+    study = studied(found.model, found.name, trials)
     ranked = importances(study)
     pinned = pins(study, ranked, posterior(study))
     if as_json:

@@ -6,6 +6,7 @@ import sys
 from collections import Counter
 from collections.abc import Sequence
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -40,6 +41,7 @@ if TYPE_CHECKING:
     from tensorc_dsl.api import Task, TaskFile
     from tensorc_dsl.machine.yardsticks import Yardsticks
     from tensorc_dsl.records.queue import Queue
+    from tensorc_dsl.report.following import Follower
     from tensorc_dsl.search.events import Event, Listener
     from tensorc_dsl.search.tune import TuneResult
 
@@ -259,7 +261,10 @@ def _search(
 
     standing, names = Standing(), [one.name for one in found]
     with following(standing, sys.stderr) as follower:
-        measuring = [Measuring(one.program, one.target, one.threads, follower.begin) for one in found]
+        begins = [follower.begin if len(found) == 1 else partial(_begin_for, follower, name) for name in names]
+        measuring = [
+            Measuring(one.program, one.target, one.threads, begin) for one, begin in zip(found, begins, strict=True)
+        ]
         yardsticks = [m.first() for m in measuring]
         together = Together(standing, follower, [y.roof for y in yardsticks], names, options.trials)
         listeners = [together.listener(n) for n in range(len(found))]
@@ -279,6 +284,10 @@ def _search(
                     yardsticks[n] = measuring[n].beside_numpy(yardsticks[n])
                     yardsticks[n] = measuring[n].again(yardsticks[n])
     return results, yardsticks
+
+
+def _begin_for(follower: Follower, task: str, line: str) -> None:
+    follower.begin(f"{task}: {line}")
 
 
 MANY = 1_000_000

@@ -23,7 +23,8 @@ def formatting(text: str, within: lsp.Range | None = None) -> list[lsp.TextEdit]
     edits: list[lsp.TextEdit] = []
     # Lines that only change are edits of their own, so that one of them can be formatted alone. Most change in blanks.
     before, then = (["".join(x.split()) for x in lines] for lines in (old, new))
-    for _, a, b, c, d in SequenceMatcher(None, before, then).get_opcodes():
+    same = [("equal", 0, len(old), 0, len(new))] if before == then else None
+    for _, a, b, c, d in same or SequenceMatcher(None, before, then).get_opcodes():
         parts = [(n, n + 1, n - a + c, n - a + c + 1) for n in range(a, b)] if b - a == d - c else [(a, b, c, d)]
         changed = [part for part in parts if old[part[0] : part[1]] != new[part[2] : part[3]]]
         edits += (lsp.TextEdit(_range(text, old, a, b), "".join(new[c:d])) for a, b, c, d in changed)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from bisect import bisect_left
 from collections import Counter
 from pathlib import Path
 
@@ -12,7 +13,7 @@ from pygls.exceptions import JsonRpcException
 from tensorc_dsl.check.meanings import Written
 from tensorc_dsl.diagnostic import Severity
 from tensorc_dsl.lsp.analysis import Analysis, Found
-from tensorc_dsl.lsp.documents import Document, Documents, path_of
+from tensorc_dsl.lsp.documents import Documents, path_of
 from tensorc_dsl.lsp.features.references import Mention, key_of, mentions
 from tensorc_dsl.resources import stdlib_root
 from tensorc_dsl.syntax.parse import all_words
@@ -84,22 +85,26 @@ def _require_same(documents: Documents, own: list[Mention], old: str, new: str) 
     text, shift, moved = before.source.text, len(new) - len(old), sorted(m.start for m in own)
     for start in reversed(moved):
         text = text[:start] + new + text[start + len(old) :]
-    after = documents.analysis(Document(before.uri, path_of(before.uri), text, before.version))
 
     def there(offset: int) -> int:
-        return offset + shift * sum(start < offset for start in moved)
+        return offset + shift * bisect_left(moved, offset)
 
-    errors = Counter(d.code for d, _ in before.findings() if d.severity is Severity.ERROR)
-    now = Counter(d.code for d, _ in after.findings() if d.severity is Severity.ERROR)
-    is_bound_here = any(m.is_definition for m in own)
-    wrong = is_bound_here and now - errors
-    names = {there(f.start): _starts(before, f) for i in before.items for f in before.found_in(i)}
-    again = {f.start: _starts(after, f) for i in after.items for f in after.found_in(i)}
-    for start, meant in names.items():
-        if is_bound_here and (start not in again or again[start] != tuple(there(s) for s in meant)):
-            wrong = True
-    if wrong:
+    errors, is_bound_here = _errors(before), any(m.is_definition for m in own)
+    names = _meant(before) if is_bound_here else {}
+    with documents.tried(before, text) as after:
+        wrong = is_bound_here and _errors(after) - errors
+        again = _meant(after) if is_bound_here else {}
+    if wrong or any(again.get(there(n)) != tuple(map(there, meant)) for n, meant in names.items()):
         raise refuse(f"with `{new}` for `{old}`, something would mean something else: the name is taken")
+
+
+def _errors(analysis: Analysis) -> Counter[str]:
+    return Counter(d.code for d, _ in analysis.findings() if d.severity is Severity.ERROR)
+
+
+def _meant(analysis: Analysis) -> dict[int, tuple[int, ...]]:
+    """Of each name of the document, by its place, where the document defines it."""
+    return {f.start: _starts(analysis, f) for i in analysis.items for f in analysis.found_in(i)}
 
 
 def _starts(analysis: Analysis, f: Found) -> tuple[int, ...]:

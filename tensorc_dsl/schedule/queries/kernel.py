@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable
 
 from tensorc_dsl.affine.accesses import accesses, home, touched_in
 from tensorc_dsl.affine.pipeline import versions
-from tensorc_dsl.affine.regions import inner_ranges, required_region
+from tensorc_dsl.affine.regions import inner_ranges, open_limits, required_region
 from tensorc_dsl.affine.simplify import extent_ranges
 from tensorc_dsl.ir.expr import Expr, constant
 from tensorc_dsl.ir.memo import by_first
@@ -109,4 +109,4 @@ def _box(inner: Stmt, buffer: str, shape: tuple[Expr, ...], around: tuple[tuple[
     stmts = inner.body if around and isinstance(inner, For) else (inner,)
     names = {v for v, _ in around}
     at = [(x.indices, inner_ranges(x.loops, names)) for x in accesses(outer, stmts, frozenset((buffer,)))]
-    return [constant(n) for _, n in required_region(at, extent_ranges(outer), shape)]
+    return [constant(n) for _, n in required_region(at, extent_ranges(outer), shape, open_limits(outer))]

@@ -6,7 +6,7 @@ import math
 from bisect import bisect_left
 from functools import reduce
 
-from tensorc_dsl.affine.regions import inner_ranges, required_region
+from tensorc_dsl.affine.regions import inner_ranges, open_limits, required_region
 from tensorc_dsl.affine.sets import bindings
 from tensorc_dsl.affine.simplify import extent_ranges, simplify
 from tensorc_dsl.ir.expr import ONE, ZERO, Expr, Var, add, constant, loads, mul, sub, substitute
@@ -47,6 +47,15 @@ def region(program: Program, block: BlockRef, buffer: BufferRef, loop: LoopRef) 
     around, b, outside = _at(program, block, loop)
     name = the_buffer(program, buffer).name
     return _box(program, (block, loop), name, _touched(b).get(name, ()), (around, b, outside))
+
+
+@query
+def is_region_open(program: Program, block: BlockRef, buffer: BufferRef, loop: LoopRef) -> bool:
+    """Whether `region` has a size that is not a number, as where data select an element along an open dimension."""
+    around, b, outside = _at(program, block, loop)
+    x = the_buffer(program, buffer)
+    accesses = _touched(b).get(x.name, ())
+    return any(constant(n) is None for n in _extents(accesses, x.shape, (around, b, outside)))
 
 
 @query
@@ -140,6 +149,16 @@ def _touched(b: Block) -> dict[str, tuple[tuple[Expr, ...], ...]]:
     return {name: tuple(accesses) for name, accesses in found.items()}
 
 
+def _extents(accesses: tuple[tuple[Expr, ...], ...], shape: tuple[Expr, ...], place: BlockInTile) -> tuple[Expr, ...]:
+    """The sizes of the box of a buffer of this shape that the accesses have in an iteration of the fixed loops."""
+    around, b, outside = place
+    if not accesses:
+        return (ZERO,) * len(shape)
+    inner = inner_ranges(around, {x.var for x in outside})
+    at = [(tuple(substitute(i, bindings(b)) for i in indices), inner) for indices in accesses]
+    return tuple(size for _, size in required_region(at, extent_ranges(outside), shape, open_limits(outside)))
+
+
 def _box(
     program: Program,
     refs: tuple[BlockRef, LoopRef],
@@ -147,13 +166,7 @@ def _box(
     accesses: tuple[tuple[Expr, ...], ...],
     place: BlockInTile,
 ) -> tuple[int, ...]:
-    around, b, outside = place
-    shape = program.buffer(buffer).shape
-    if not accesses:
-        return (0,) * len(shape)
-    inner = inner_ranges(around, {x.var for x in outside})
-    at = [(tuple(substitute(i, bindings(b)) for i in indices), inner) for indices in accesses]
-    extents = [size for _, size in required_region(at, extent_ranges(outside), shape)]
+    extents = _extents(accesses, program.buffer(buffer).shape, place)
     sizes = tuple(n for e in extents if (n := constant(e)) is not None)
     if len(sizes) < len(extents):
         block, loop = refs

@@ -58,9 +58,12 @@ def write_assembly(f: Function, e: Expressions, s: Collective) -> None:
             arguments.append(f"{kind} {value}")
     for name, d in descriptors_of(s).items():
         numbers[Ref(name, 0)] = len(constraints)
-        within = f.op(f"zext i32 {_within(f, e.pointer(d.buffer, d.first, None))} to i64")
         constraints.append("l")
-        arguments.append(f"i64 {write_descriptor(f, d, within)}")
+        base = _within(f, e.pointer(d.buffer, ZERO, None))
+        low, high = write_descriptor(f, d, base, e.index(d.unit))
+        # LLVM would add 64 bits in place of 32, with constants that ptxas 13.5 crashes at.
+        joined = f.op(f'call i64 asm "mov.b64 $0, {{$1, {high:#x}}};", "=l,r"(i32 {low}) nounwind memory(none)')
+        arguments.append(f"i64 {joined}")
     memory = any(a.held.addresses for a in operands.values()) or len(operands) < len(s.intrinsic.operands)
     if memory:
         constraints.append("~{memory}")

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from tensorc_dsl.backend.cuda.lower.descriptors import Descriptor
 from tensorc_dsl.backend.llvm.codegen.function import Function
+from tensorc_dsl.backend.llvm.codegen.scope import Scalar
 from tensorc_dsl.ir.warp import UNIT
 
 _MODES = {0: 0, 128: 1, 64: 2, 32: 3}
@@ -16,12 +17,17 @@ _FIELD = (1 << 14) - 1
 """The largest number of an address or a distance."""
 
 
-def write_descriptor(f: Function, d: Descriptor, address: str) -> str:
-    """The descriptor, of 64 bits, of an operand at an address of 64 bits within shared memory."""
+def write_descriptor(f: Function, d: Descriptor, base: str, units: Scalar) -> tuple[str, int]:
+    """The low and the high 32 bits of the descriptor of an operand that begins so many units, of 64 bits, behind an address
+    of 32 bits within shared memory. The high ones are the same for all operands of a kind.
+
+    Units are added to that of the buffer, as in CUTLASS: then the descriptors of a loop are a constant apart. The sum is
+    within the 14 bits of an address, since shared memory has less than 256 KB.
+    """
     leading, stride = d.beyond, d.groups
     if d.operand.deep and not d.operand.swizzle:  # both are named after the dimension of rows or columns there
         leading, stride = stride, leading
-    fixed = (leading // UNIT & _FIELD) << 16 | (stride // UNIT & _FIELD) << 32 | _MODES[d.operand.swizzle] << 62
-    units = f.op(f"lshr i64 {address}, {UNIT.bit_length() - 1}")
-    signed = fixed - (1 << 64) if fixed >> 63 else fixed
-    return f.op(f"or i64 {f.op(f'and i64 {units}, {_FIELD}')}, {signed}")
+    first = f.cached(f"and i32 {f.cached(f'lshr i32 {base}, {UNIT.bit_length() - 1}')}, {_FIELD}")
+    low = f.cached(f"or i32 {first}, {(leading // UNIT & _FIELD) << 16}")
+    behind = f.op(f"trunc i64 {units} to i32")
+    return f.op(f"add i32 {low}, {behind}"), stride // UNIT & _FIELD | _MODES[d.operand.swizzle] << 30

@@ -1,4 +1,4 @@
-"""LLVM code that gathers a factor of a product of a warpgroup from shared memory, by the descriptor that the kernel gives.
+"""LLVM code that gathers a factor of a product of a warpgroup: from registers, or by the descriptor that the kernel gives.
 
 What a descriptor means is written here once more, apart from the code that makes it: so a distance, a mode or an address
 that is wrong is read as the machine would. Each unit is looked at as it is read: whether its stores are known, and none came
@@ -243,6 +243,27 @@ next:
   %u1 = add i64 %u, %step
   %more = icmp ult i64 %u1, {len(order) // each}
   br i1 %more, label %each, label %out
+out:
+  ret void
+}}
+"""
+    return Factor(name, text)
+
+
+def held_factor(name: str, give: str, place: int) -> Factor:
+    """`void (…)`: as `factor`, of an operand in registers: where a thread waits, its lane gives what it has of it by then, as
+    `give` writes it. Its address stands in place of a descriptor."""
+    text = f"""
+define internal void @{name}({_FACTOR}) noinline nounwind {{
+entry:
+  {word("own", "f", DESC, "ptr")}
+  %none = icmp eq ptr %to, null
+  br i1 %none, label %out, label %copy
+copy:
+  %one = urem i64 %t, {GROUP}
+  %target = getelementptr i8, ptr %to, i64 {place}
+  call void @{give}(ptr %own, ptr %target, i64 %one)
+  br label %out
 out:
   ret void
 }}

@@ -13,7 +13,7 @@ from functools import reduce
 from math import prod
 
 from tensorc_dsl.backend.cuda.codegen.device import PLAN
-from tensorc_dsl.backend.cuda.codegen.factors import factor
+from tensorc_dsl.backend.cuda.codegen.factors import factor, held_factor
 from tensorc_dsl.backend.cuda.lower.collectives import is_of_group, operands_of
 from tensorc_dsl.backend.cuda.lower.descriptors import descriptors_of
 from tensorc_dsl.backend.cuda.lower.kernels import DeviceKernel, collectives_in
@@ -91,11 +91,12 @@ class Instructions:
             found = {name: a.held for name, a in operands_of(s).items()}
             name = f"{i.name}.{len(self.known)}"
             give = {x: self._give(f"{name}.{x}", found[x]) for x in read_operands(i) if x in found}
-            places, _ = offsets(i)
-            for x, d in descriptors_of(s).items():
-                gather = factor(f"{name}.{x}", d.operand, places[x])
-                self.tables.append(gather.text)
-                give[x] = gather.name
+            if is_of_group(i):
+                places, _ = offsets(i)
+                gather = [held_factor(f"{x}.late", x, places[y]) for y, x in give.items()]
+                gather += [factor(f"{name}.{x}", d.operand, places[x]) for x, d in descriptors_of(s).items()]
+                self.tables += [x.text for x in gather]
+                give = dict(zip((*give, *descriptors_of(s)), (x.name for x in gather), strict=True))
             self.known[i] = Emulated(give, self._take(f"{name}.take", i, found[i.store.buffer]))
         return self.known[i]
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import assert_never
 
@@ -14,7 +14,7 @@ from tensorc_dsl.backend.cuda.codegen.rendezvous import Instructions, offsets
 from tensorc_dsl.backend.cuda.codegen.tally import key
 from tensorc_dsl.backend.cuda.codegen.watch import COLLECTIVE, LANDING, OF_ROLE, PASSING, SPINNING
 from tensorc_dsl.backend.cuda.codegen.watched import Site, Watched
-from tensorc_dsl.backend.cuda.lower.beside import described_in, results_in
+from tensorc_dsl.backend.cuda.lower.beside import described_in, registers_in
 from tensorc_dsl.backend.cuda.lower.collectives import (
     Access,
     accesses_of,
@@ -40,7 +40,7 @@ from tensorc_dsl.ir.expr import ZERO, Load, index, substitute
 from tensorc_dsl.ir.print import format_store
 from tensorc_dsl.ir.program import Store
 from tensorc_dsl.ir.warp import LANES
-from tensorc_dsl.lower.flat import Collective, Loop, Shuffle, buffers_of
+from tensorc_dsl.lower.flat import Collective, Loop, Shuffle, buffers_of, stores
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +65,7 @@ class Threads(DeviceStatements):
     ) -> None:
         super().__init__(f, scope, k)
         self.expressions = self._watched = Watched(f, scope, k, sites)
-        self._sums = frozenset(results_in(k.body))
+        self._beside = frozenset(registers_in(k.body))
         self._known = described_in(collectives_in(k.body)) | outgoing_in(k.body).keys()
         self._maps = k.maps
         self._users = consumers_of(k)
@@ -304,20 +304,31 @@ class Threads(DeviceStatements):
         self._watched.done = frozenset()
         if s.buffer in self._known and not self._starts_copies:
             self._state("stored")
-        if not self._sums.isdisjoint(buffers_of(s)):
-            self._state("touch", f"i64 {self._watched.site(s.buffer)}")
+        self._touches(buffers_of(s))
+
+    def _touches(self, buffers: frozenset[str]) -> None:
+        """Write that the thread accesses these buffers, if some are registers of instructions of warpgroups."""
+        for name in sorted(self._beside & buffers)[:1]:
+            self._state("touch", f"i64 {self._watched.site(name)}")
 
     def _here(self, text: str, into: str) -> None:
         self._watched.statement, self._watched.into = text, into
         self._watched.starts_copies = False
+
+    def shuffle(self, s: Shuffle) -> None:
+        (store,) = stores(s.body)
+        self._here(format_store(store), store.buffer)
+        self._touches(buffers_of(store))
+        super().shuffle(s)
 
     def together(self, s: Collective) -> None:
         f, operands = self.f, operands_of(s)
         text = f"{s.intrinsic.name}({', '.join(dict.fromkeys(x.buffer for _, x in accesses_of(s)))})"
         self._here(text, operands[s.intrinsic.store.buffer].buffer)
         if is_of_group(s.intrinsic):
-            self._start(s, operands[s.intrinsic.store.buffer])
+            self._start(s, operands)
             return
+        self._touches(frozenset(a.buffer for a in operands.values()))
         called, memory = self._lanes.instructions.of(s), self._lanes.memory(f)
         for name, place in offsets(s.intrinsic)[0].items():
             own = self._own(name, operands[name])
@@ -330,17 +341,29 @@ class Threads(DeviceStatements):
         f.line(f"call void @{called.take}(ptr {memory}, ptr {own}, i64 %lane)")
         self._move(stored, operands[stored], own, write=True)
 
-    def _start(self, s: Collective, sums: Access) -> None:
+    def _start(self, s: Collective, operands: Mapping[str, Access]) -> None:
         """Write that an instruction of a warpgroup is started, and that its factors are looked at."""
-        f, called = self.f, self._lanes.instructions.of(s)
-        own, size = self._own(s.intrinsic.store.buffer, sums), sums.held.count * sums.held.operand.dtype.bytes
+        f, called, stored = self.f, self._lanes.instructions.of(s), s.intrinsic.store.buffer
+        sums = operands[stored]
+        own, size = self._own(stored, sums), sums.held.count * sums.held.operand.dtype.bytes
         sites = {name: self._watched.site(d.buffer) for name, d in descriptors_of(s).items()}
         what = f"ptr @{called.take}, ptr {own}, i64 {size}, i64 {min(sites.values())}"
         entry = f.op(f"call ptr @tensorc_beside(ptr %state, i64 %thread, {what})")
-        for n, (name, d) in enumerate(descriptors_of(s).items()):
-            start = f.op(f"ptrtoint ptr {self._watched.place(d.buffer, d.first)} to i64")
+        factors: dict[str, str] = {}
+        for name, a in operands.items():
+            if name != stored:
+                place = f.op(f"ptrtoint ptr {self._own(name, a)} to i64")
+                factors[name] = f"i64 {place}, i64 0, i64 0"
+        for name, d in descriptors_of(s).items():
+            start = f.op(f"ptrtoint ptr {self._watched.place(d.buffer, ZERO)} to i64")
             within = f.op(f"sub i64 {start}, {f.op('ptrtoint ptr %shared to i64')}")
-            what = f"i64 {write_descriptor(f, d, within)}, i64 {self._watched.rows[d.buffer]}, i64 {sites[name]}"
+            base = f.op(f"trunc i64 {within} to i32")
+            low, high = write_descriptor(f, d, base, self._watched.index(d.unit))
+            given = f.op(
+                f"or i64 {f.op(f'zext i32 {low} to i64')}, {high << 32 if high < 1 << 31 else (high << 32) - (1 << 64)}"
+            )
+            factors[name] = f"i64 {given}, i64 {self._watched.rows[d.buffer]}, i64 {sites[name]}"
+        for n, (name, what) in enumerate(factors.items()):
             f.line(f"call void @tensorc_factor(ptr {entry}, i64 {n}, ptr @{called.give[name]}, {what})")
         f.line(f"call void @tensorc_gather(ptr %state, ptr %rows, ptr %shared, i64 %thread, ptr {entry}, ptr null)")
 

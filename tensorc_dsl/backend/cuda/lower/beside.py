@@ -62,10 +62,10 @@ def described_in(every: Iterable[Collective]) -> frozenset[str]:
     return frozenset(x.buffer for s in every for b, x in accesses_of(s) if is_described(b.scope))
 
 
-def results_in(body: tuple[Device, ...]) -> tuple[str, ...]:
-    """The buffers to which instructions of warpgroups add."""
+def registers_in(body: tuple[Device, ...]) -> tuple[str, ...]:
+    """The buffers in registers that instructions of warpgroups access: sums, and factors without a descriptor."""
     every = (s for s in collectives_in(body) if is_of_group(s.intrinsic))
-    return tuple(dict.fromkeys(operands_of(s)[s.intrinsic.store.buffer].buffer for s in every))
+    return tuple(dict.fromkeys(x.buffer for s in every for x in operands_of(s).values()))
 
 
 def _waited(body: tuple[Device, ...], around: Around) -> tuple[Device, ...]:
@@ -74,7 +74,7 @@ def _waited(body: tuple[Device, ...], around: Around) -> tuple[Device, ...]:
 
     def end() -> None:
         if run:
-            names = results_in(tuple(run))
+            names = registers_in(tuple(run))
             out.extend((WgmmaFence(names), *run, WgmmaWait(names)))
             run.clear()
 

@@ -1,4 +1,5 @@
-"""What each phase becomes for one thread: vectors of whole lanes, and unrolled loops that keep private buffers in registers.
+"""What each phase becomes for one thread: vectors of whole lanes, one branch for what the same threads do, and unrolled loops
+that keep private buffers in registers.
 
 Unrolled loops are left to LLVM, which is faster at it than text is at being unrolled.
 """
@@ -12,35 +13,46 @@ from tensorc_dsl.backend.cuda.lower.collectives import accesses_of, is_of_group
 from tensorc_dsl.backend.cuda.lower.kernels import Device, Nested, Phase, Role, Steps
 from tensorc_dsl.backend.cuda.lower.vectors import whole_vectors
 from tensorc_dsl.backend.llvm.lower.registers import limit_unrolling, unroll_small
-from tensorc_dsl.ir.expr import ZERO, free_vars
+from tensorc_dsl.ir.expr import ZERO, constant, free_vars
 from tensorc_dsl.ir.program import LoopKind
 from tensorc_dsl.lower.flat import Alloc, Collective, Flat, If, Loop, Store, buffers_of, inside, store_loads, stores
+from tensorc_dsl.lower.guards import hoist_guards
 
-CODE_LIMIT = 4096
+CODE_LIMIT = 8192
 """The largest code of one unrolled nest, as `code_size` counts: beyond it ptxas takes long, and registers run out before."""
+
+FEW_STEPS = 8
+"""The most iterations of a loop around sums in registers that is unrolled, whatever `unroll.max_step` is."""
 
 MOST_STEPS = 32
 """The largest `unroll.max_step` that is obeyed: with more, a loop of `exp` takes ptxas half a minute."""
 
 
 def finished(body: tuple[Device, ...], private: Collection[str], max_step: int) -> tuple[Device, ...]:
-    """The phases with vectors that are whole, and with the loops unrolled that subscript private buffers."""
+    """The phases with vectors that are whole, with guards around loops, and with the loops unrolled that subscript private
+    buffers."""
     out: list[Device] = []
     for s in joined(body):
         if isinstance(s, Phase):
             names = {*private, *(x.name for x in inside(s.body) if isinstance(x, Alloc))}
-            flat = _unrolled(whole_vectors(s.body), _walkers(s.body, names))
-            out.append(replace(s, body=_limited(flat, min(max_step, MOST_STEPS))))
+            flat = hoist_guards(whole_vectors(s.body))
+            flat = _unrolled(flat, _walkers(s.body, names))
+            out.append(replace(s, body=_limited(flat, _steps_of_sums(flat, names), min(max_step, MOST_STEPS))))
         else:
             out.append(replace(s, body=finished(s.body, private, max_step)) if isinstance(s, Nested) else s)
     return tuple(out)
 
 
-def _limited(body: tuple[Flat, ...], max_step: int) -> tuple[Flat, ...]:
-    """The body with short loops unrolled, unless others would be too long then, and with these in order if they are."""
+def _limited(body: tuple[Flat, ...], steps: Collection[str], max_step: int) -> tuple[Flat, ...]:
+    """The body with the loops of `steps` and short loops unrolled, as far as no other loop would be too long then, and with
+    these in order if they are."""
     plain = limit_unrolling(body, CODE_LIMIT)
-    short = limit_unrolling(unroll_small(body, max_step), CODE_LIMIT)
-    return short if _in_order(short) <= _in_order(plain) else plain
+    reused = _unrolled(body, steps)
+    for more in (unroll_small(reused, max_step), reused, unroll_small(body, max_step)):
+        short = limit_unrolling(more, CODE_LIMIT)
+        if _in_order(short) <= _in_order(plain):
+            return short
+    return plain
 
 
 def _in_order(body: tuple[Flat, ...]) -> frozenset[str]:
@@ -79,6 +91,20 @@ def _walkers(body: tuple[Flat, ...], private: Collection[str]) -> frozenset[str]
             used += [i for x in store_loads(s) if x.buffer in private for i in x.indices]
             out.update(v for i in used for v in free_vars(i))
     return frozenset(out)
+
+
+def _steps_of_sums(body: tuple[Flat, ...], private: Collection[str]) -> frozenset[str]:
+    """The variables of short loops around sums in private storage. Where they are unrolled, what several sums have in common
+    is loaded once and in vectors, and ptxas loads the fragments of the next step of an instruction while it multiplies those
+    of this one, as CUTLASS does by hand."""
+    return frozenset(
+        s.var
+        for s in inside(body)
+        if isinstance(s, Loop)
+        and s.kind is LoopKind.SERIAL
+        and (constant(s.end) or FEW_STEPS + 1) - (constant(s.begin) or 0) <= FEW_STEPS
+        and any(x.buffer in private and any(y.buffer == x.buffer for y in store_loads(x)) for x in stores(s.body))
+    )
 
 
 def _unrolled(body: tuple[Flat, ...], walkers: Collection[str]) -> tuple[Flat, ...]:

@@ -14,7 +14,7 @@ from tensorc_dsl.affine.form import Ranges
 from tensorc_dsl.affine.simplify import bounds, is_multiple, simplify
 from tensorc_dsl.backend.cuda.lower.collectives import accesses_of, dimension_of
 from tensorc_dsl.backend.cuda.lower.kernels import tma_in
-from tensorc_dsl.ir.expr import ZERO, Expr, floormod, index, substitute
+from tensorc_dsl.ir.expr import ZERO, Expr, floordiv, floormod, index, substitute
 from tensorc_dsl.ir.memo import by_first
 from tensorc_dsl.ir.print import format_expr
 from tensorc_dsl.ir.swizzle import Swizzle
@@ -36,6 +36,11 @@ class Descriptor:
     first: Expr
     groups: int
     beyond: int
+
+    @property
+    def unit(self) -> Expr:
+        """The number of the unit of 16 bytes in the buffer with which it begins: see `require_described`."""
+        return simplify(floordiv(self.first, index(UNIT // self.operand.operand.dtype.bytes)), {})
 
 
 def descriptors_of(s: Collective) -> dict[str, Descriptor]:

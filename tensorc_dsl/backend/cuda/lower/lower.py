@@ -12,6 +12,7 @@ from tensorc_dsl.backend.cuda.lower.barriers import with_barriers
 from tensorc_dsl.backend.cuda.lower.beside import with_waits
 from tensorc_dsl.backend.cuda.lower.bodies import finished
 from tensorc_dsl.backend.cuda.lower.collectives import collected, require_adjacent, with_lanes
+from tensorc_dsl.backend.cuda.lower.idle import with_idle_defined
 from tensorc_dsl.backend.cuda.lower.kernels import (
     BLOCK_AXES,
     MOST_BLOCKS,
@@ -311,6 +312,10 @@ def _bodies(n: Nest) -> Nest:
     )
 
 
+def _idle(n: Nest) -> Nest:
+    return replace(n, kernels=tuple(map(with_idle_defined, n.kernels)))
+
+
 def _swizzles(n: Nest) -> Nest:
     return replace(n, kernels=tuple(map(with_swizzles, n.kernels)))
 
@@ -333,6 +338,7 @@ PASSES = (
     _Pass("bounds", _bounds, "loops of a thread begin and end where the conditions of their work do"),
     _Pass("versions", _versions, "what the number of a step chooses of private storage is a choice among registers"),
     _Pass("bodies", _bodies, "vectors of whole lanes, unrolled loops over private buffers"),
+    _Pass("idle", _idle, "threads without work define private storage, too"),
     _Pass("swizzles", _swizzles, "elements of swizzled buffers get their places"),
 )
 """The passes of GPUs, in order."""

@@ -20,6 +20,7 @@ from tensorc_dsl.ir.bind import Sizes
 from tensorc_dsl.ir.dtypes import U8
 from tensorc_dsl.ir.expr import Dim
 from tensorc_dsl.lower.flat import Param
+from tensorc_dsl.units import counted
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,7 +145,7 @@ class GpuKernel:
         if len(arrays) != len(named):
             raise ValueError(
                 f"the kernel takes {len(self._free)} arrays ({', '.join(p.name for p in self._free)}), "
-                f"or its {len(named)} inputs; {len(arrays)} given"
+                f"or its {counted(len(named), 'input')}; {len(arrays)} given"
             )
         given: dict[str, Any] = self._fixed | {p.name: value for p, value in zip(named, arrays, strict=True)}
         there = {n: value for n, value in given.items() if is_on_gpu(value)}

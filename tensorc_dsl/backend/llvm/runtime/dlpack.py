@@ -10,11 +10,12 @@ from __future__ import annotations
 import ctypes
 import sys
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from typing import Any
 
 import numpy as np
 
-from tensorc_dsl.ir.arrays import Array, dlpack_code
+from tensorc_dsl.ir.arrays import Array, dlpack_code, library_name
 from tensorc_dsl.ir.dtypes import BF16, F8E4M3, F8E5M2, U8, U16, DType
 
 _DEVICES = {2: "a CUDA device", 8: "a Metal device", 10: "a ROCm device"}
@@ -66,13 +67,29 @@ def imported(name: str, value: Any, dtype: DType) -> Array:
         if int(device) in _HOST:
             a = np.from_dlpack(_Recoded(value, dtype, _BITS[dtype]) if dtype in _BITS else value)
     except Exception as e:
-        raise ValueError(f"{where} cannot be read by DLPack: {type(e).__name__}: {e}") from e
+        said = str(e).partition("\n")[0].rstrip(".")
+        raise ValueError(f"{where} cannot be read by DLPack: {type(e).__name__}: {said}{_repair(value, dtype)}") from e
     if a is None:
         known = _DEVICES.get(int(device), f"device type {device}")
         raise ValueError(f"{where}: it is on {known}; kernels run on the CPU: pass a copy that is there")
     if a.size and a.flags.owndata:
         raise ValueError(f"{where}: it has no memory")
     return a
+
+
+def _repair(value: object, dtype: DType) -> str:
+    """What else can be passed for an array that its library does not export."""
+    kind = type(value)
+    if "Tracer" in kind.__name__ and kind.__module__.partition(".")[0] in ("jax", "jaxlib"):
+        return "; call kernels outside of jit, grad and vmap, or by jax.pure_callback"
+    found, takes = "", library_name(dtype)
+    with suppress(Exception):  # of an attribute of the library's
+        found = str(getattr(value, "dtype", "")).removeprefix("torch.")
+    return (
+        f"; it has elements {found}, the kernel takes {takes} ({dtype}): convert it first"
+        if found not in ("", takes)
+        else ""
+    )
 
 
 FromDLPack = Callable[[Any], Any]

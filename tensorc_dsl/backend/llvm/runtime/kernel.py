@@ -23,6 +23,7 @@ from tensorc_dsl.backend.llvm.runtime.threads import runtime, time_native
 from tensorc_dsl.backend.memory import ALIGNMENT, aligned_copy, aligned_empty
 from tensorc_dsl.ir.arrays import Array, stored_dtype
 from tensorc_dsl.lower.flat import format_shape
+from tensorc_dsl.units import counted
 
 _numbers = itertools.count()
 _BYTE = np.dtype(np.uint8)
@@ -234,7 +235,7 @@ class BoundKernel:
         if len(arrays) != len(named):
             raise ValueError(
                 f"the kernel takes {len(self._params)} arrays ({', '.join(p.name for p in self._params)}), "
-                f"or its {len(named)} inputs; {len(arrays)} given"
+                f"or its {counted(len(named), 'input')}; {len(arrays)} given"
             )
         dtypes = self._code.dtypes
         given = {p.name: array_for(p, value, dtypes[p.name]) for p, value in zip(named, arrays, strict=True)}
