@@ -200,7 +200,7 @@ def test_nothing_is_kept_of_messages_that_were_handled(tmp_path: Path) -> None:
 
     kept: list[int] = []
     asyncio.run(edits())
-    assert kept[1] <= kept[0]
+    assert 0 < kept[1] <= kept[0]
 
 
 class _Unread:
@@ -213,7 +213,8 @@ class _Unread:
 
 def _futures() -> int:
     gc.collect()
-    return sum(isinstance(x, Future) for x in gc.get_objects())
+    # Millions of objects of other tests: `isinstance` takes seconds to look at each.
+    return list(map(type, gc.get_objects())).count(Future)
 
 
 def test_the_server_ends_when_the_editor_is_gone(tmp_path: Path) -> None:
