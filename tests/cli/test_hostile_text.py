@@ -124,7 +124,7 @@ COMMANDS: list[Sequence[str]] = [
     ("serve", NAME),
     ("verify", F),
     ("verify", F, "t"),
-    ("verify", F, "t", "--json"),
+    ("verify", F, "t", "--output-format", "json"),
     ("verify", F, NAME),
     ("verify", f"{NAME}.programs.tsched"),
     ("compile", F, "t", "--emit", "llvm"),

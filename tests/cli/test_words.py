@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -105,7 +106,7 @@ def test_what_is_measured_need_not_be_named_either(folder: Path) -> None:
     assert Path("only.best.tsched").is_file()
 
 
-@pytest.mark.parametrize("command", ["sample", "show", "verify", "compile", "run"])
+@pytest.mark.parametrize("command", ["sample", "show", "compile", "run"])
 def test_which_task_is_meant_is_asked(folder: Path, command: str) -> None:
     several = call(command, "two.tsched")
     assert (several.exit_code, "E0925" in several.stderr) == (1, True), several.output
@@ -135,3 +136,27 @@ def test_two_programs_are_compared_still(folder: Path) -> None:
     assert call("verify", "pair.tsched").stdout == "a and b: valid\n"
     assert call("verify", "-", text=Path("pair.tsched").read_text()).stdout == "a and b: valid\n"
     assert "E0809" in call("verify", "none.tsched").stderr
+
+
+def test_all_tasks_of_files_and_folders_are_proved(folder: Path) -> None:
+    assert call("verify", "two.tsched").stdout == "only: valid\nother: valid\n"
+    Path("none.tsched").rename("library.txt")
+    both = call("verify", "one.tsched", "two.tsched").stdout
+    assert both == "one.tsched: only: valid\ntwo.tsched: only: valid\ntwo.tsched: other: valid\n"
+    every = call("verify", ".", "one.tsched").stdout.splitlines()
+    assert every == ["one.tsched: only: valid", "pair.tsched: a and b: valid", *both.splitlines()[1:]]
+
+
+def test_verify_tells_a_workflow_the_line_of_the_task(folder: Path) -> None:
+    assert call("verify", ".", "--output-format", "github").stdout == ""
+    wrong = PROGRAM.format("b").replace("A[v] }", "0.0 }")
+    Path("pair.tsched").write_text(PROGRAM.format("a") + wrong)
+    Path("broken.tsched").write_text("task t = nothing(M=1)\n")
+    found = call("verify", ".", "--output-format", "github")
+    assert found.exit_code == 1
+    broken, pair = found.stdout.splitlines()
+    assert broken.startswith("::error file=broken.tsched,line=1,col=10,")
+    assert pair.startswith("::error file=pair.tsched,line=3,col=9,endLine=3,endColumn=10,title=tensorc-dsl E08")
+    facts = json.loads(call("verify", "one.tsched", "pair.tsched", "--output-format", "json").stdout)
+    assert [(r["what"], r["result"]) for r in facts["results"]] == [("only", "valid"), ("a and b", "invalid")]
+    assert "A" in facts["results"][1]["inputs"]

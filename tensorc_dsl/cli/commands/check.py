@@ -5,29 +5,25 @@ from __future__ import annotations
 import gc
 from collections.abc import Iterator
 from dataclasses import replace
-from typing import TYPE_CHECKING, Literal, assert_never, get_args
+from typing import TYPE_CHECKING
 
 import click
 
 from tensorc_dsl.cli.failures import ExitCode
+from tensorc_dsl.cli.findings import Format, format_option, sources, tell
 from tensorc_dsl.cli.options import common_options, files_argument, settings
 from tensorc_dsl.diagnostic import Diagnostic, Note, Severity, TschedError
-from tensorc_dsl.report.terminal import say, show, show_diagnostics, show_object
+from tensorc_dsl.report.terminal import say
 
 if TYPE_CHECKING:
     from tensorc_dsl.check.scope import CheckedFile
     from tensorc_dsl.report.findings import Finding
     from tensorc_dsl.trace.trace import Refused
 
-Format = Literal["text", "json", "sarif", "github"]
-
 
 @click.command()
 @files_argument
-@click.option(
-    "--output-format", "output", type=click.Choice(get_args(Format)), default="text", show_default=True,
-    help="How to tell the findings; all but `text` do so on standard output.",
-)  # fmt: skip
+@format_option
 @click.option("--deny-warnings", is_flag=True, help="Exit with status 1 for warnings too.")
 @click.option("--expand", is_flag=True, help="Draw a schedule for each task and apply it: slower, and finds more.")
 @common_options
@@ -45,7 +41,7 @@ def check(ctx: click.Context, files: tuple[str, ...], output: Format, deny_warni
     seen: set[Diagnostic] = set()
     for name in files:
         try:
-            for file in _below(name):
+            for file in sources(name):
                 names.append(file)
                 for d in _findings(file, settings(ctx).include, expand, output == "text"):
                     if d not in seen:  # a finding in a file that several others use
@@ -55,18 +51,9 @@ def check(ctx: click.Context, files: tuple[str, ...], output: Format, deny_warni
             if name not in names:  # a folder without files
                 names.append(name)
             found += [Finding(name, d) for d in e.diagnostics]
-    _tell(names, found, output)
+    tell(names, found, output)
     if count(found, Severity.ERROR) or (deny_warnings and found):
         ctx.exit(ExitCode.FINDINGS)
-
-
-def _below(name: str) -> tuple[str, ...]:
-    """The file itself, or the files in a folder."""
-    from pathlib import Path
-
-    from tensorc_dsl.report.files import sources_below
-
-    return tuple(map(str, sources_below(Path(name)))) if Path(name).is_dir() else (name,)
 
 
 def _findings(file: str, include: tuple[str, ...], expand: bool, aloud: bool) -> Iterator[Diagnostic]:
@@ -119,35 +106,3 @@ def _left_out(rule: Refused) -> Diagnostic:
     found = refusal_diagnostic(rule.refusal)
     note = Note("note", f"rule `{rule.rule}` is left out on `{rule.subject}`; a rule asks first, in its `when`")
     return replace(found, notes=(*found.notes, note), severity=Severity.WARNING)
-
-
-def _tell(names: list[str], found: list[Finding], output: Format) -> None:
-    from tensorc_dsl.report.findings import count
-
-    match output:
-        case "text":
-            if found:
-                show_diagnostics(*(f.diagnostic for f in found))
-                numbers = [(count(found, s), s) for s in (Severity.ERROR, Severity.WARNING)]
-                counts = " and ".join(f"{n} {s}{'s' * (n != 1)}" for n, s in numbers if n)
-                show(f"\n{counts} in {len(names)} file{'s' * (len(names) != 1)}", err=True)
-                errors = [f.diagnostic.code for f in found if f.diagnostic.severity is Severity.ERROR]
-                if errors:
-                    say(f"for more: tensorc-dsl explain {errors[0]}", err=True)
-        case "json":
-            from tensorc_dsl.report.formats import as_json
-
-            show_object(as_json(names, found), indent=2)
-        case "sarif":
-            from importlib.metadata import version
-
-            from tensorc_dsl.report.formats import as_sarif
-
-            show_object(as_sarif(found, version("tensorc-dsl")), indent=2)
-        case "github":
-            from tensorc_dsl.report.formats import as_github
-
-            if found:
-                show(as_github(found))
-        case _:
-            assert_never(output)
