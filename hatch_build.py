@@ -1,7 +1,8 @@
 """Build hooks: what the wheel holds besides code, and what the page of the package says.
 
-The wheel holds `grammar/`, `stdlib/` and `docs/errors/` as `tensorc_dsl/_data/…`. They stand in the repository where people
-read them. An editable install adds nothing: there, `tensorc_dsl/resources.py` finds them beside the package.
+The wheel holds `grammar/`, `stdlib/`, `docs/errors/` and `docs/glossary.md` as `tensorc_dsl/_data/…`. They stand in the
+repository where people read them. An editable install adds nothing: there, `tensorc_dsl/resources.py` finds them beside the
+package.
 
 The page of the package is the README. Its links into the repository lead nowhere from there, so each becomes the name of
 the file, which the source archive holds.
@@ -16,7 +17,7 @@ from typing import Any
 from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 from hatchling.metadata.plugin.interface import MetadataHookInterface
 
-FOLDERS = ("grammar", "stdlib", "docs/errors")
+DATA = ("grammar", "stdlib", "docs/errors", "docs/glossary.md")
 
 _LINK = re.compile(r"\[([^\]]+)\]\((?!\w+:)([^)\s#]+)(?:#[^)\s]*)?\)")
 """A link of Markdown to a file beside the page."""
@@ -32,13 +33,13 @@ class PageHook(MetadataHookInterface):
 
 
 class DataHook(BuildHookInterface[Any]):
-    """Maps the folders into a standard wheel."""
+    """Maps the data into a standard wheel."""
 
     def initialize(self, version: str, build_data: dict[str, Any]) -> None:
         if version == "editable":
             return
-        for name in FOLDERS:
-            folder = Path(self.root, name)
-            if not folder.is_dir():
-                raise FileNotFoundError(f"{folder} is missing: the wheel would lack tensorc_dsl/_data/{folder.name}")
-            build_data["force_include"][str(folder)] = f"tensorc_dsl/_data/{folder.name}"
+        for name in DATA:
+            place = Path(self.root, name)
+            if not place.exists():
+                raise FileNotFoundError(f"{place} is missing: the wheel would lack tensorc_dsl/_data/{place.name}")
+            build_data["force_include"][str(place)] = f"tensorc_dsl/_data/{place.name}"

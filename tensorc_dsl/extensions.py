@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import importlib
 import pkgutil
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
@@ -55,6 +56,17 @@ class Extensions:
     def module(self, name: str) -> str | None:
         """The module of that name; None if there is none."""
         return self.own().get(name) or self._installed().get(name)
+
+    def summary(self, name: str) -> str:
+        """The first sentence of the docstring of its module, without the name in front; the reason if it is broken."""
+        module = self.module(name)
+        assert module is not None
+        try:
+            self.load(name)
+        except TschedError as e:
+            return e.diagnostics[0].message
+        text = " ".join((importlib.import_module(module).__doc__ or "").split("\n\n")[0].split())
+        return re.split(r"(?<=[.!?]) ", text.removeprefix(f"`{name}`: "))[0]
 
     def load(self, name: str) -> Any:
         """The object of that name; None if there is none. Raises TschedError (E0930) if another package's is broken."""

@@ -6,23 +6,31 @@ of the repository.
 
 from __future__ import annotations
 
+import re
 from functools import cache
 from os.path import isdir, isfile
 from pathlib import Path
 
 
 @cache
-def _data(folder: str) -> Path:
-    """The folder of the checkout; in a wheel, the folder of its data with the same last part."""
+def _data(path: str) -> Path:
+    """The file or folder of the checkout; in a wheel, that of its data with the same last part."""
     package = Path(__file__).resolve().parent
-    shipped = package / "_data" / Path(folder).name
-    return shipped if shipped.is_dir() else package.parent / folder
+    shipped = package / "_data" / Path(path).name
+    return shipped if shipped.exists() else package.parent / path
 
 
 @cache
 def grammar_text() -> str:
     """The text of `tsched.lark`."""
     return (_data("grammar") / "tsched.lark").read_text(encoding="utf-8")
+
+
+@cache
+def glossary() -> tuple[tuple[tuple[str, ...], str], ...]:
+    """The rows of `docs/glossary.md`: the terms that a row defines, and its text."""
+    rows = re.findall(r"^\| (\*.+?) \| (.+) \|$", _data("docs/glossary.md").read_text(encoding="utf-8"), re.MULTILINE)
+    return tuple((tuple(re.findall(r"\*([^*]+)\*", head)), text.replace(r"\|", "|")) for head, text in rows)
 
 
 def stdlib_root() -> Path:

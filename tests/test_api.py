@@ -97,6 +97,7 @@ def test_samples_are_functions_of_seed_and_number(tasks: tensorc_dsl.TaskFile) -
     assert texts == [task.sample(1, n).text for n in range(20)]
     assert len(set(texts)) > 5
     assert texts != [task.sample(2, n).text for n in range(20)]
+    assert str(task.sample(1)) == texts[0]
 
 
 def test_a_search_is_a_function_of_its_options(tasks: tensorc_dsl.TaskFile, tmp_path: Path) -> None:

@@ -55,7 +55,8 @@ def files_below(*folders: str) -> set[str]:
 def test_the_wheel_holds_the_package_the_grammar_and_the_library(built: Path) -> None:
     (wheel,) = built.glob("*.whl")
     names = {n for n in zipfile.ZipFile(wheel).namelist() if ".dist-info/" not in n}
-    data = {f"tensorc_dsl/_data/{n.removeprefix('docs/')}" for n in files_below("grammar", "stdlib", "docs/errors")}
+    shipped = files_below("grammar", "stdlib", "docs/errors") | {"docs/glossary.md"}
+    data = {f"tensorc_dsl/_data/{n.removeprefix('docs/')}" for n in shipped}
     assert names == files_below("tensorc_dsl") | data
     assert "tensorc_dsl/py.typed" in names
 

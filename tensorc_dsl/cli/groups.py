@@ -6,9 +6,22 @@ from collections.abc import Iterator
 
 import click
 
+WHOLE = 1_000
+"""Characters that are more than any first sentence has."""
+
 
 class Group(click.Group):
     """A group that suggests the nearest command for an unknown name."""
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """List the commands, each with the first sentence of its help as a whole: click cuts it at the end of a line."""
+        rows = [
+            (name, command.get_short_help_str(limit=WHOLE))
+            for name in self.list_commands(ctx)
+            if (command := self.get_command(ctx, name)) is not None
+        ]
+        with formatter.section("Commands"):
+            formatter.write_dl(rows)
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]

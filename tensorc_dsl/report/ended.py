@@ -36,10 +36,13 @@ def regretted(regret: Regret, enough: bool, left: tuple[float, str] | None) -> s
     predicted = units.counted(regret.intervals, "trial")
     calibrated = f"{regret.held} of the {predicted} that it predicted were in its intervals of 95 %"
     if left is not None and regret.share > left[0]:
-        return f"the model's estimate says no more than the {left[1]}, which leaves {percent(left[0])}; {calibrated}"
+        return (
+            f"no schedule can be more than {percent(left[0])} faster, by the {left[1]}; the model's estimate says no more; "
+            f"{calibrated} (`tensorc-dsl explain regret`)"
+        )
     return (
         f"{'ended by ' if enough else ''}the model's estimate, which is no bound: with probability {units.share(CHANCE)} no "
-        f"schedule is more than {percent(regret.share)} faster; {calibrated}"
+        f"schedule is more than {percent(regret.share)} faster; {calibrated} (`tensorc-dsl explain regret`)"
     )
 
 

@@ -40,6 +40,9 @@ class Trace:
         body = "".join(f"    {line}\n" for line in self.lines)
         return f"schedule {self.name} for {self.compute} {{\n{body}}}\n"
 
+    def __str__(self) -> str:
+        return self.text
+
     @property
     def decisions(self) -> Mapping[str, Decision]:
         return {d.name: d.decision for d in self.draws}

@@ -94,3 +94,9 @@ def test_words_that_there_are_not() -> None:
     assert "did you mean `split`?" in result.stderr
     assert "module list" in call("zzzzzz").stderr
     assert "`tensorc-dsl tune --help`" in call("tune").stderr
+
+
+def test_terms_that_messages_use() -> None:
+    assert call("regret").stdout.startswith("### regret\n\nThe share by which the best schedule so far may be slower")
+    assert call("open size").stdout == call("open dimension").stdout
+    assert "95 %" in call("interval of 95 %").stdout

@@ -160,3 +160,9 @@ def test_verify_tells_a_workflow_the_line_of_the_task(folder: Path) -> None:
     facts = json.loads(call("verify", "one.tsched", "pair.tsched", "--output-format", "json").stdout)
     assert [(r["what"], r["result"]) for r in facts["results"]] == [("only", "valid"), ("a and b", "invalid")]
     assert "A" in facts["results"][1]["inputs"]
+
+
+def test_help_lists_commands_with_whole_sentences(folder: Path) -> None:
+    text = call("--help").stdout
+    assert "..." not in text.partition("Commands:")[2]
+    assert "Prove that a schedule computes what its task does" in " ".join(text.split())

@@ -58,13 +58,13 @@ def test_a_regret_is_an_estimate_and_says_what_it_is_worth() -> None:
     text = ended(0.002, 0.002, regret=Regret(0.1349, 56, 52)).table(None)
     said = (
         "the model's estimate, which is no bound: with probability 90 % no schedule is more than 13 % faster; 52 of the 56 "
-        "trials that it predicted were in its intervals of 95 %"
+        "trials that it predicted were in its intervals of 95 % (`tensorc-dsl explain regret`)"
     )
     assert said in text.splitlines()
     early = ended(0.002, 0.002, regret=Regret(0.0123, 1, 1), enough=True)
     said = (
         "ended by the model's estimate, which is no bound: with probability 90 % no schedule is more than 1.2 % faster; 1 of "
-        "the 1 trial that it predicted were in its intervals of 95 %"
+        "the 1 trial that it predicted were in its intervals of 95 % (`tensorc-dsl explain regret`)"
     )
     assert said in early.table(None).splitlines()
     assert early.facts(None, None)["regret"] == 0.0123 and early.facts(None, None)["enough"] is True
@@ -74,7 +74,7 @@ def test_a_regret_is_an_estimate_and_says_what_it_is_worth() -> None:
 def test_a_regret_beyond_the_roof_is_not_shown() -> None:
     best = YARDSTICKS.roof.operations / (YARDSTICKS.roof.limit or 1.0) / 0.84
     text = ended(best, best, regret=Regret(6.49, 48, 42)).table(None)
-    said = f"the model's estimate says no more than the {YARDSTICKS.roof.name}, which leaves 25 %; 42 of the 48 trials that "
+    said = f"no schedule can be more than 25 % faster, by the {YARDSTICKS.roof.name}; the model's estimate says no more; "
     assert said in text and "649 %" not in text
     assert "with probability 90 % no schedule is more than 24 % faster" in ended(
         best, best, regret=Regret(0.24, 9, 9)

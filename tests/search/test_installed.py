@@ -54,7 +54,12 @@ def call(*arguments: str) -> tuple[int, str]:
 
 def test_they_are_listed_and_ours_cannot_be_replaced(package: Path) -> None:
     assert strategies() == ("bayes", "broken", "descent", "evolutionary", "first", "index-gp", "random")
-    assert call("tune", "--strategy", "help") == (0, "bayes\nbroken\ndescent\nevolutionary\nfirst\nindex-gp\nrandom\n")
+    status, listed = call("tune", "--strategy", "help")
+    rows = [line.split(None, 1) for line in listed.splitlines() if line[0] != " "]
+    assert (status, [row[0] for row in rows]) == (0, list(strategies()))
+    said = {row[0]: row[1] for row in rows if row[1:]}
+    assert said["random"] == "draws from the prior, each program once."
+    assert said["broken"].startswith("`broken` of `tensorc_dsl.strategies` cannot be loaded")
     assert strategy_of("random").__module__ == "tensorc_dsl.search.strategies.random"
     assert strategy_of("first").__module__ == "tsched_firsts"
 

@@ -31,7 +31,7 @@ def explain(ctx: click.Context, name: str | None, every: bool) -> None:
     """Say what NAME means: the code of an error, such as E0312, or a word of the language.
 
     Of an error: the cause, an example, and how to repair it. Words are primitives (`split`), draws, queries (`b.loops`),
-    functions, reducers, and what the standard library has (`matmul`, `std.cpu.default`).
+    functions, reducers, what the standard library has (`matmul`, `std.cpu.default`), and terms of messages (`regret`).
     """
     if every == (name is not None):
         raise click.UsageError("give a name, or --list")
@@ -50,7 +50,7 @@ def explain(ctx: click.Context, name: str | None, every: bool) -> None:
 def NO_CODE(*, name: str) -> None: ...
 @problem(
     "E0906",
-    "there is no primitive, draw, query, function or item of `std` called `{name}`",
+    "there is no primitive, draw, query, function, item of `std` or term called `{name}`",
     help="`tensorc-dsl module list` shows what a `use` can bring, and `explain --list` the codes of errors",
 )
 def NO_NAME(*, name: str) -> None: ...

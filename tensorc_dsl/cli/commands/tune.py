@@ -51,7 +51,9 @@ def _strategy(ctx: click.Context, _param: click.Parameter, value: str) -> str:
     from tensorc_dsl.extensions import STRATEGIES  # a late import: only this command looks up what is installed
 
     if value == HELP:
-        write("\n".join((*STRATEGIES.names(), "")))
+        formatter = ctx.make_formatter()
+        formatter.write_dl([(name, STRATEGIES.summary(name)) for name in STRATEGIES.names()])
+        write(formatter.getvalue())
         ctx.exit()
     if STRATEGIES.module(value) is None:
         from tensorc_dsl.syntax.names import did_you_mean

@@ -97,7 +97,7 @@ def _named(paths: Sequence[str], found: list[Finding]) -> dict[str, bool]:
 
 
 def _are_files(words: Sequence[str]) -> bool:
-    """Whether each word is a folder or a file that claims something: the second of two files may be a schedule for the first."""
+    """Whether each word is a folder or a file that claims something. Of two files, the second may be a schedule instead."""
     if not all(w.endswith(SUFFIX) or os.path.isdir(w) for w in words):
         return False
     return len(words) != 2 or any(map(os.path.isdir, words)) or _claims_something(words[1])

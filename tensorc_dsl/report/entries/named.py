@@ -1,4 +1,4 @@
-"""Finds the entries for a name: of a primitive, a draw, a query, a function, or an item of the standard library."""
+"""Finds the entries for a name: of a primitive, a draw, a query, a function, an item of the standard library, or a term."""
 
 from __future__ import annotations
 
@@ -19,6 +19,7 @@ from tensorc_dsl.report.entries.vocabulary import (
     reducer_rows,
     signature_rows,
 )
+from tensorc_dsl.resources import glossary
 from tensorc_dsl.schedule.primitives import PRIMITIVES
 from tensorc_dsl.schedule.queries import QUERIES
 from tensorc_dsl.trace.draws import DRAWS
@@ -42,7 +43,7 @@ def names() -> set[str]:
 @cache
 def _all() -> tuple[tuple[tuple[str, ...], str], ...]:
     """Every entry, with the names that select it."""
-    return (*_declared(), *_words(), *_library())
+    return (*_declared(), *_words(), *_library(), *_terms())
 
 
 def _declared() -> Iterator[tuple[tuple[str, ...], str]]:
@@ -79,6 +80,11 @@ def _library() -> Iterator[tuple[tuple[str, ...], str]]:
             path, folder = f"{file.path}.{item.name}", file.path.rpartition(".")[0]
             text = f"{item_entry(item)}\n\n`use {file.path}.{{{item.name}}}`, from `stdlib/{file.place}`."
             yield (item.name, path, f"{folder}.{item.name}"), text
+
+
+def _terms() -> Iterator[tuple[tuple[str, ...], str]]:
+    for terms, text in glossary():
+        yield terms, f"### {terms[0]}\n\n{text[0].upper()}{text[1:]}."
 
 
 def _asked(letter: str, name: str) -> tuple[str, str]:
