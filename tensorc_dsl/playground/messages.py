@@ -5,6 +5,8 @@ Positions are lines and UTF-16 units in them, from 0, as editors count.
 
 from __future__ import annotations
 
+from typing import Annotated
+
 import msgspec
 
 from tensorc_dsl.measure.messages import Bug, Exhausted, Ready
@@ -12,9 +14,13 @@ from tensorc_dsl.measure.messages import Bug, Exhausted, Ready
 PROGRAM, LOOPS = "program", "loops"
 
 
+Count = Annotated[int, msgspec.Meta(ge=0, le=2**31 - 1)]
+"""A whole number as the protocol of editors has it."""
+
+
 class Position(msgspec.Struct, frozen=True):
-    line: int
-    character: int
+    line: Count
+    character: Count
 
 
 class Range(msgspec.Struct, frozen=True):
@@ -103,9 +109,9 @@ class Show(msgspec.Struct, tag=True, frozen=True, forbid_unknown_fields=True):
     text: str
     task: str
     decisions: dict[str, str]
-    seed: int
+    seed: Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)]
     stage: str
-    step: int | None = None
+    step: Count | None = None
 
 
 class Complete(msgspec.Struct, tag=True, frozen=True, forbid_unknown_fields=True):

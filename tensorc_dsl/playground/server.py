@@ -132,7 +132,7 @@ class _Handler(BaseHTTPRequestHandler):
         """Answer a question."""
         try:
             answer = self.playground.desks.ask(questions.decode(asked))
-        except (msgspec.DecodeError, UnicodeDecodeError) as e:
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as e:
             return self._refuse(HTTPStatus.BAD_REQUEST, f"this is no question: {e}")
         except Busy:
             return self._refuse(HTTPStatus.SERVICE_UNAVAILABLE, "too many questions wait")

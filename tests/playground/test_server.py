@@ -170,3 +170,27 @@ def test_it_serves_a_file_until_ctrl_c(tmp_path: Path) -> None:
     assert (process.returncode, said) == (130, "interrupted\n")
     with pytest.raises(ConnectionRefusedError):
         socket.create_connection(("127.0.0.1", port), timeout=60)
+
+
+def test_a_question_of_many_brackets_is_none(playground: Playground) -> None:
+    body = b'{"more": ' + b"[" * 100_000 + b"]" * 100_000 + b', "type": "Check", "text": ""}'
+    status, text, _ = ask(playground, "ask", body, **JSON)
+    assert status == 400 and text.startswith("this is no question: ")
+
+
+@pytest.mark.parametrize(
+    "number", ["2147483648", str(2**62), str(2**63), str(2**64), "1" + "0" * 400, "-1", "1.5", "1e300"]
+)
+@pytest.mark.parametrize(
+    "question",
+    [
+        '"type": "Describe", "at": {"line": N, "character": 0}',
+        '"type": "Complete", "at": {"line": 0, "character": N}',
+        '"type": "Show", "task": "small", "decisions": {}, "seed": 0, "stage": "program", "step": N',
+        f'"type": "Show", "task": "small", "decisions": {{}}, "seed": {2**64}N, "stage": "program"',
+    ],
+)
+def test_numbers_of_no_text_are_no_question(playground: Playground, question: str, number: str) -> None:
+    body = f'{{"text": "", {question.replace("N", number)}}}'
+    status, text, _ = ask(playground, "ask", body.encode(), **JSON)
+    assert status == 400 and text.startswith("this is no question: "), text
