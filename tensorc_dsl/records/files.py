@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import os
-import shutil
 import sqlite3
 import stat
+import struct
 import tempfile
 from collections.abc import Generator
 from contextlib import closing, contextmanager
@@ -70,16 +70,16 @@ def for_reading(path: Path, wait: float) -> Generator[sqlite3.Connection]:
         connection = _connect(path, "mode=ro", wait)
         connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
     except sqlite3.OperationalError as e:
-        # SQLite keeps an index beside the file for as long as it reads, which a folder may not allow.
-        if e.sqlite_errorcode & 0xFF not in (sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_READONLY):
+        # SQLite keeps an index beside the file for as long as it reads, which a folder or a full disk may not allow.
+        if e.sqlite_errorcode & 0xFF not in _NO_INDEX:
             raise
-        with tempfile.TemporaryDirectory() as folder:
-            copy = _copied(path, Path(folder))
-            with closing(_connect(copy, "mode=rw", wait)) as connection:
-                yield connection
-        return
+        connection = sqlite3.connect(":memory:", isolation_level=None)
+        connection.deserialize(_copied(path))
     with closing(connection):
         yield connection
+
+
+_NO_INDEX = (sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_READONLY, sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR)
 
 
 def _connect(path: Path, options: str, wait: float) -> sqlite3.Connection:
@@ -91,17 +91,58 @@ def _log(path: Path) -> Path:
     return path.with_name(f"{path.name}-wal")
 
 
-def _copied(path: Path, folder: Path) -> Path:
-    """A consistent copy of the database with its log."""
-    copy = folder / "records.sqlite"
+def _copied(path: Path) -> bytes:
+    """The database with all that its log has committed, as a database without a log."""
     for _ in range(_COPIES):
         before = _state(path)
-        shutil.copyfile(path, copy)
-        if _log(path).exists():
-            shutil.copyfile(_log(path), _log(copy))
+        data = path.read_bytes()
+        log = _log(path).read_bytes() if _log(path).exists() else b""
         if _state(path) == before:
-            return copy
+            return without_log(data, log)
     raise TimeoutError
+
+
+_JOURNAL = slice(18, 20)
+"""The bytes of the header that say whether there is a log: 2 and 2, else 1 and 1."""
+
+_ORDERS = {0x377F0682: "<", 0x377F0683: ">"}
+"""The order of the bytes in the checksums of a log by the number at its start."""
+
+
+def without_log(data: bytes, log: bytes) -> bytes:
+    """The pages of a database as the last commit in its log leaves them: https://www.sqlite.org/fileformat2.html#walformat.
+
+    A frame counts if its salts are those of the log and its checksum, which goes on from frame to frame, is right.
+    """
+    pages, size = bytearray(data), int.from_bytes(log[8:12], "big")
+    order = _ORDERS.get(int.from_bytes(log[:4], "big"))
+    sums = (0, 0) if order is None else _checksum(log[:24], order, (0, 0))
+    waiting: list[tuple[int, bytes]] = []
+    valid = order is not None and sums == struct.unpack(">2I", log[24:32])
+    for at in range(32, len(log) - size - 23, size + 24) if valid and order is not None else ():
+        head, page = log[at : at + 24], log[at + 24 : at + 24 + size]
+        sums = _checksum(head[:8] + page, order, sums)
+        number, after = struct.unpack(">2I", head[:8])
+        if head[8:16] != log[16:24] or sums != struct.unpack(">2I", head[16:]) or after * size > len(data) + len(log):
+            break
+        waiting.append((number, page))
+        if after:  # the number of pages after a commit
+            pages += bytes(max(0, after * size - len(pages)))
+            for n, written in waiting:
+                pages[(n - 1) * size : n * size] = written
+            del pages[after * size :]
+            waiting.clear()
+    pages[_JOURNAL] = b"\1\1"[: len(pages[_JOURNAL])]
+    return bytes(pages)
+
+
+def _checksum(data: bytes, order: str, before: tuple[int, int]) -> tuple[int, int]:
+    a, b = before
+    words = iter(struct.unpack(f"{order}{len(data) // 4}I", data))
+    for x, y in zip(words, words, strict=True):
+        a = (a + x + b) & 0xFFFFFFFF
+        b = (b + y + a) & 0xFFFFFFFF
+    return a, b
 
 
 def _state(path: Path) -> list[tuple[int, int]]:

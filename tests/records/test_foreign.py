@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import multiprocessing
 import os
+import random
 import re
+import resource
 import socket
 import sqlite3
 from collections.abc import Iterator
@@ -341,8 +343,84 @@ def test_a_file_that_may_not_be_read(task: Task, open_folder: Path) -> None:
 def test_a_copy_of_no_one_moment_is_none(task: Task, database: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     states = iter(range(100))
     monkeypatch.setattr(files, "_state", lambda _: next(states))
-    with TemporaryDirectory() as folder, pytest.raises(TimeoutError):
-        files._copied(database, Path(folder))
+    with pytest.raises(TimeoutError):
+        files._copied(database)
+
+
+@contextmanager
+def full_disk() -> Iterator[None]:
+    """No file of this process can grow; existing ones are read."""
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (0, limits[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+
+
+@pytest.mark.parametrize("logged", [True, False])
+def test_a_full_disk_is_read(task: Task, tmp_path: Path, logged: bool) -> None:
+    path = tmp_path / "r.sqlite"
+    with Database.open(Path("w.sqlite")) as db:
+        db.add(record(task, 1, 1e-6, trace(1)))
+        for end in ("", "-wal") if logged else ():
+            (tmp_path / f"r.sqlite{end}").write_bytes(Path(f"w.sqlite{end}").read_bytes())
+    if not logged:
+        path.write_bytes(Path("w.sqlite").read_bytes())
+    with full_disk():
+        assert 'annotate(B, "mark", 1)' in used(task, path)[0]
+        listed = run("db", "list", "--records", str(path))
+        assert listed.exit_code == 0 and "1.00 µs" in listed.stdout, listed.output
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_a_log_is_applied_as_sqlite_does(tmp_path: Path, seed: int) -> None:
+    """Logs of several commits, that begin again after a checkpoint, are cut off anywhere, or have a bit turned over."""
+    draw = random.Random(seed)
+    path, copy = tmp_path / "w.sqlite", tmp_path / "r.sqlite"
+    log = tmp_path / "w.sqlite-wal"
+    with closing(sqlite3.connect(path, isolation_level=None)) as db:
+        db.execute(f"PRAGMA page_size = {draw.choice((512, 4096, 65536))}")
+        db.execute("PRAGMA journal_mode = WAL")
+        db.execute("CREATE TABLE t (a INTEGER PRIMARY KEY, b TEXT)")
+        for _ in range(draw.randrange(1, 30)):
+            match draw.randrange(6):
+                case 0:
+                    db.execute("DELETE FROM t WHERE a % 3 = ?", (draw.randrange(3),))
+                case 1:
+                    db.execute("PRAGMA wal_checkpoint(RESTART)")
+                case 2:
+                    db.execute("VACUUM")
+                case _:
+                    rows = [("x" * draw.randrange(3000),) for _ in range(draw.randrange(1, 20))]
+                    db.execute("BEGIN")
+                    db.executemany("INSERT INTO t (b) VALUES (?)", rows)
+                    db.execute("COMMIT")
+        data, written = path.read_bytes(), bytearray(log.read_bytes())
+    match draw.randrange(3):
+        case 0:
+            del written[draw.randrange(len(written) + 1) :]
+        case 1 if written:
+            written[draw.randrange(len(written))] ^= 1 << draw.randrange(8)
+        case _:
+            pass
+    copy.write_bytes(data)
+    copy.with_name("r.sqlite-wal").write_bytes(written)
+    query = "SELECT * FROM t ORDER BY a"
+    found: list[object] = []
+    with closing(sqlite3.connect(":memory:")) as memory:
+        memory.deserialize(files.without_log(data, bytes(written)))
+        try:
+            found += memory.execute(query)
+        except sqlite3.Error as e:
+            found = [str(e)]
+    wanted: list[object] = []
+    with closing(sqlite3.connect(copy)) as sure:
+        try:
+            wanted += sure.execute(query)
+        except sqlite3.Error as e:
+            wanted = [str(e)]
+    assert found == wanted
 
 
 def _reader(path: Path, task_key: str, machine: str, rounds: int) -> None:
