@@ -26,9 +26,9 @@ from pathlib import Path
 
 import psutil
 
+from tensorc_dsl.outputs import Output
 from tensorc_dsl.records.database import Database
 from tensorc_dsl.records.trial import Trial
-from tensorc_dsl.report.files import check_writable
 
 SECONDS = 1.0
 """The seconds for which processes may live after the kill."""
@@ -188,7 +188,7 @@ def kill(folder: Path, moment: str, later: float, number: signal.Signals, *, res
             wrong += [f"left: {' '.join(p.cmdline())[-120:]}" for p in alive(mark)]
         if (records := run.records()) < told:
             wrong.append(f"{told} trials were told, {records} are recorded")
-        check_writable(folder / "best.tsched")  # as the next run does first, which clears away what was being written
+        Output(folder / "best.tsched").check()  # as the next run does first, which clears away what was being written
         if lying := {p.name for p in folder.iterdir()} - KEPT | {p.name for p in (folder / "tmp").iterdir()}:
             wrong.append(f"left behind: {', '.join(sorted(lying))}")
         if resume:

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from pathlib import Path
 
 from tensorc_dsl.backend.protocol import KernelLibrary
-from tensorc_dsl.report.files import check_writable, write_bytes
+from tensorc_dsl.outputs import Output
 
 
-def write_files(library: KernelLibrary, paths: Mapping[Path, str]) -> None:
-    """Write each path's form of the library. Raises TschedError, in most cases before anything is written."""
-    for path in paths:
-        check_writable(path)
-    made = {path: library.make(form) for path, form in paths.items()}
-    for path, data in made.items():
-        write_bytes(path, data)
+def write_files(library: KernelLibrary, outputs: Mapping[Output, str]) -> None:
+    """Write each output's form of the library. Raises TschedError, in most cases before anything is written."""
+    for output in outputs:
+        output.check()
+    made = {output: library.make(form) for output, form in outputs.items()}
+    for output, data in made.items():
+        output.write(data)

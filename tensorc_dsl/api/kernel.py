@@ -11,7 +11,7 @@ from tensorc_dsl.api.known import Origin, describe
 from tensorc_dsl.backend.protocol import Bound, LoadedKernel
 from tensorc_dsl.ir.target import Target
 from tensorc_dsl.lower.flat import format_shape
-from tensorc_dsl.report.files import write_text
+from tensorc_dsl.outputs import Output
 from tensorc_dsl.search.tune import TuneResult
 from tensorc_dsl.trace.trace import Trace
 
@@ -80,7 +80,8 @@ class Kernel:
         kernel from a pickle. Raises TschedError (E0903, E0904) if it cannot be written.
         """
         place = Path(path)
-        write_text(place, self.trace.text if self._text_at is None else self._text_at(place))
+        text = self.trace.text if self._text_at is None else self._text_at(place)
+        Output(place, typed=True).write(text)
 
     def __copy__(self) -> Kernel:
         return self

@@ -54,6 +54,7 @@ from tensorc_dsl.machine.roof import Roof
 from tensorc_dsl.measure.emulation import Emulated
 from tensorc_dsl.measure.local import LocalRunner
 from tensorc_dsl.measure.outcome import Outcome
+from tensorc_dsl.outputs import Output
 from tensorc_dsl.records.database import Database
 from tensorc_dsl.records.queue import Queue
 from tensorc_dsl.reference.open_sizes import mean_flops, sizing
@@ -341,7 +342,7 @@ class Task:
 
     def export(self, trace: Trace, path: StrPath, form: str) -> None:
         """Write the schedule's library to a file, in that form. Raises TschedError as `library`, and E0903."""
-        write_files(self.library(trace), {Path(path): form})
+        write_files(self.library(trace), {Output(Path(path), typed=True): form})
 
     def lower(self, trace: Trace) -> LoweredKernel:
         """The schedule's kernel before code generation; for a target without a backend, that of a CPU.

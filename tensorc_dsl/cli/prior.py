@@ -17,21 +17,26 @@ from tensorc_dsl.report.terminal import show_diagnostics
 
 if TYPE_CHECKING:
     from tensorc_dsl.api import Task, TaskFile
+    from tensorc_dsl.outputs import Output
 
 
 @dataclass(frozen=True, slots=True)
 class Prior:
     """Where the tasks of a file are written with their priors."""
 
-    path: Path
+    output: Output
     tasks: TaskFile
+
+    @property
+    def path(self) -> Path:
+        return self.output.path
 
     @staticmethod
     def at(path: str, file: str, tasks: TaskFile, replayed: str | None) -> Prior:
         """At the path, or in this folder. Raises UsageError, and TschedError if the file would fail there."""
         from tensorc_dsl.check.scope import load_source
+        from tensorc_dsl.outputs import Output
         from tensorc_dsl.packages.resolve import Resolver
-        from tensorc_dsl.report.files import check_writable
         from tensorc_dsl.source import Source
 
         if replayed is not None:
@@ -41,11 +46,12 @@ class Prior:
         to = Path(path or f"{'tasks' if file == '-' else Path(file).stem}_prior{SUFFIX}")
         if to.exists() and os.path.exists(file) and to.samefile(file):
             raise click.UsageError("--write-prior would replace FILE: give another path")
-        check_writable(to)
+        output = Output(to, typed=bool(path))
+        output.check()
         # What the text uses may be beside FILE, and not there.
         text = Source(str(to), tasks.checked.source.text)
         load_source(text, Resolver(to, settings(click.get_current_context()).include))
-        return Prior(to, tasks)
+        return Prior(output, tasks)
 
     def write(self, searched: Sequence[Task], records: str | None) -> frozenset[str]:
         """The names of the tasks whose priors are in the file; standard error reports missing ones."""
@@ -53,7 +59,6 @@ class Prior:
         from tensorc_dsl.api.priors import Lesson, plain, with_priors
         from tensorc_dsl.insight.posterior import posterior
         from tensorc_dsl.records.database import Database
-        from tensorc_dsl.report.files import write_text
 
         lessons: list[Lesson] = []
         written: frozenset[str] = frozenset()
@@ -68,7 +73,7 @@ class Prior:
                     except TschedError as e:
                         problems.append(e)
             if lessons:
-                write_text(self.path, with_priors(self.tasks.checked, lessons))
+                self.output.write(with_priors(self.tasks.checked, lessons))
                 written = frozenset(lesson.task.name for lesson in lessons)
         except TschedError as e:
             problems.append(e)

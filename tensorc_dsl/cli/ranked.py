@@ -23,6 +23,7 @@ from tensorc_dsl.report.terminal import say, show, show_object
 if TYPE_CHECKING:
     from tensorc_dsl.api import Task
     from tensorc_dsl.measure.emulation import Emulated
+    from tensorc_dsl.outputs import Output
     from tensorc_dsl.trace.trace import Trace
 
 TIMED = {
@@ -94,15 +95,13 @@ def require_no_times(ctx: click.Context) -> None:
             raise click.UsageError(f"`{option}` is about times, and `--emulate` counts")
 
 
-def rank_and_show(tasks: Sequence[Task], files: Sequence[Path], asked: Asked, ending: Ending) -> list[Ranking]:
+def rank_and_show(tasks: Sequence[Task], files: Sequence[Output], asked: Asked, ending: Ending) -> list[Ranking]:
     """Emulate, print the best schedules of each task by the model, and write the first to its file; how it went.
 
-    A signal ends it early, with what there is. Raises TschedError (E0703, E0708, E0903).
+    A signal ends it early, with what there is. Raises TschedError (E0703, E0708, E0903, E0932).
     """
-    from tensorc_dsl.report.files import check_writable
-
-    for path in files:
-        check_writable(path)
+    for file in files:
+        file.check()
     out: list[Ranking] = []
     for task in tasks:
         found = Ranking()
@@ -172,10 +171,10 @@ def _emulate(task: Task, asked: Asked, out: Ranking, tell: Tell) -> None:
             tell("refused", {"draw": number, "why": one.refused})
 
 
-def _finish(task: Task, found: Ranking, path: Path, asked: Asked) -> dict[str, Any]:
+def _finish(task: Task, found: Ranking, file: Output, asked: Asked) -> dict[str, Any]:
     """Write the best schedule and the first wrong one, tell people, and return what JSON has of all."""
     from tensorc_dsl.api.alone import written
-    from tensorc_dsl.report.files import write_text
+    from tensorc_dsl.outputs import Output
     from tensorc_dsl.units import counted
 
     best = found.best
@@ -185,18 +184,18 @@ def _finish(task: Task, found: Ranking, path: Path, asked: Asked) -> dict[str, A
         say(f"{task.name}: draw {number} with seed {asked.seed} makes a kernel that is wrong: {fault}", err=True)
         if number == found.wrong[0][0]:
             other = Path(f"{task.name}.wrong.tsched")
-            write_text(other, trace.text)
+            Output(other).write(trace.text)
             command = task.command("replay", str(other), "--emulate")
             say(f"{other} holds a schedule that is wrong: `{command}`", err=True)
     if best:
         origin = f"counted in an emulation, never timed; seed {asked.seed}, draw {best[0].number}"
-        write_text(path, f"// {task.name}: {origin}\n{written(task, best[0].trace, path, '--emulate')}")
+        file.write(f"// {task.name}: {origin}\n{written(task, best[0].trace, file.path, '--emulate')}")
     if asked.form is Form.TABLE and best:
-        show(_table(task, found, path, asked))
+        show(_table(task, found, file.path, asked))
     return {
         "task": task.name,
         "best": best[0].facts() if best else None,
-        "file": str(path) if best else None,
+        "file": str(file.path) if best else None,
         "valid": len(best),
         "recorded": found.recorded,
         "wrong": [number for number, _, _ in found.wrong],

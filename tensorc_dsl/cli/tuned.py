@@ -13,6 +13,7 @@ from tensorc_dsl.report.terminal import say, show, show_diagnostics, show_object
 
 if TYPE_CHECKING:
     from tensorc_dsl.api.tasks import Task
+    from tensorc_dsl.outputs import Output
     from tensorc_dsl.report.ended import Ended
 
 
@@ -36,20 +37,19 @@ class Written:
     problems: Problems
 
 
-def write_best(ended: Sequence[Ended], files: Sequence[Path], tasks: Sequence[Task]) -> Written:
+def write_best(ended: Sequence[Ended], outputs: Sequence[Output], tasks: Sequence[Task]) -> Written:
     """Write the best schedules of the tasks to their files."""
     from tensorc_dsl.api.alone import written as text_of
-    from tensorc_dsl.report.files import write_text
 
     problems: list[tuple[Diagnostic, ...]] = []
     written: list[Path | None] = []
-    for one, path, task in zip(ended, files, tasks, strict=True):
+    for one, output, task in zip(ended, outputs, tasks, strict=True):
         problem: tuple[Diagnostic, ...] = ()
         found: Path | None = None
         if one.result.best is not None:
             try:
-                write_text(path, one.header() + text_of(task, one.result.best, path))
-                found = path
+                output.write(one.header() + text_of(task, one.result.best, output.path))
+                found = output.path
             except TschedError as e:
                 problem = e.diagnostics
         problems.append(problem)
@@ -94,11 +94,14 @@ def tell_what_is_lost(ended: Sequence[Ended], problems: Problems) -> None:
 def tell_what_is_wrong(ended: Sequence[Ended], tasks: Sequence[Task]) -> None:
     """Raises WrongSchedule, a bug of tensorc-dsl, if a proof refutes a schedule, which is written to a file."""
     from tensorc_dsl.api.failures import WrongSchedule
-    from tensorc_dsl.report.files import write_text
+    from tensorc_dsl.outputs import Output
 
     for one, task in zip(ended, tasks, strict=True):
         for trace, report in one.result.wrong[:1]:
             wrong = Path(f"{one.task}.wrong.tsched")
-            write_text(wrong, trace.text)
-            say(f"{wrong} holds a schedule that is wrong: `{task.command('verify', str(wrong))}`", err=True)
+            try:
+                Output(wrong).write(trace.text)
+                say(f"{wrong} holds a schedule that is wrong: `{task.command('verify', str(wrong))}`", err=True)
+            except TschedError as e:
+                show_diagnostics(*e.diagnostics)
             raise WrongSchedule(trace, report.diagnostic)

@@ -16,6 +16,7 @@ import msgspec
 from tensorc_dsl.ir.program import Program
 from tensorc_dsl.ir.target import Target
 from tensorc_dsl.measure.emulation import Emulated
+from tensorc_dsl.outputs import open_regular
 from tensorc_dsl.records.database import default_path
 from tensorc_dsl.records.errors import unreadable, unwritable
 from tensorc_dsl.records.keys import package_key, subject, target_key
@@ -51,7 +52,8 @@ def place(records: Path | None) -> Path:
 def kept(path: Path, about: str, seed: int) -> Mapping[int, Emulation]:
     """The records of a seed by the numbers of their draws, the last ones. Raises TschedError (E0708)."""
     try:
-        lines = path.read_bytes().split(b"\n")
+        with os.fdopen(open_regular(path, os.O_RDONLY), "rb") as file:
+            lines = file.read().split(b"\n")
     except FileNotFoundError:
         return {}
     except OSError as e:
@@ -71,7 +73,7 @@ def keep(path: Path, one: Emulation) -> None:
     """The record is the last line of the file. Raises TschedError (E0703)."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o666)
+        file = open_regular(path, os.O_RDWR | os.O_CREAT | os.O_APPEND)
         try:
             size = os.fstat(file).st_size
             whole = not size or os.pread(file, 1, size - 1) == b"\n"

@@ -1,15 +1,12 @@
-"""Reads files as text, and writes them as a whole or not at all. Errors are diagnostics."""
+"""Reads files as text, and makes folders. Errors are diagnostics."""
 
 from __future__ import annotations
 
-import contextlib
-import errno
-import fcntl
-import glob
 import os
 from pathlib import Path
 
 from tensorc_dsl.diagnostic import TschedError, problem
+from tensorc_dsl.outputs import reason
 from tensorc_dsl.report.inputs import MAX_BYTES, STDIN, TooLarge, read_bytes
 from tensorc_dsl.source import Source
 
@@ -34,10 +31,6 @@ def NOT_UTF8(*, name: str, byte: int, offset: int) -> None: ...
 def OTHER_ENCODING(*, name: str, encoding: str) -> None: ...
 @problem("E0903", "cannot make `{path}`: {reason}", help="give a path that you may write to")
 def NO_FOLDER(*, path: Path, reason: str) -> None: ...
-@problem("E0903", "cannot write `{path}`: {reason}", help="give a path that you may write to")
-def UNWRITABLE(*, path: Path, reason: str) -> None: ...
-@problem("E0904", "no room to write `{path}`", help="make room, or give a path on another disk")
-def NO_ROOM(*, path: Path) -> None: ...
 
 
 def read_text(path: StrPath) -> bytes:
@@ -59,7 +52,7 @@ def read_text(path: StrPath) -> bytes:
 
 def unreadable(name: str, e: OSError, repair: str) -> TschedError:
     """The finding for a file that cannot be read (E0901)."""
-    return TschedError(UNREADABLE(None, name=name, reason=_reason(e), repair=repair))
+    return TschedError(UNREADABLE(None, name=name, reason=reason(e), repair=repair))
 
 
 def source_of(data: bytes, path: StrPath, shown: str | None = None) -> Source:
@@ -103,105 +96,9 @@ def sources_below(folder: Path) -> list[Path]:
     return sorted(found)
 
 
-def check_writable(path: Path) -> None:
-    """Raises TschedError (E0903, E0904) if writing to the path would, as far as that can be checked without writing."""
-    _write(path, None)
-
-
 def make_folder(path: Path) -> None:
     """Create the folder and those above it, unless they exist. Raises TschedError (E0903)."""
     try:
         path.mkdir(parents=True, exist_ok=True)
     except OSError as e:
-        raise TschedError(NO_FOLDER(None, path=path, reason=_reason(e))) from e
-
-
-def write_text(path: Path, text: str) -> None:
-    """Write the text to the file, which keeps its old content on failure. Raises TschedError (E0903, E0904)."""
-    _write(path, text.encode())
-
-
-def write_bytes(path: Path, data: bytes) -> None:
-    """Write the data to the file, which keeps its old content on failure. Raises TschedError (E0903, E0904)."""
-    _write(path, data)
-
-
-def _write(path: Path, data: bytes | None) -> None:
-    try:
-        if path.is_dir():
-            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
-        if path.exists() and not path.is_file():
-            _write_into(path, data)
-        else:
-            _replace(Path(os.path.realpath(path)), data)
-    except OSError as e:
-        if e.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
-            raise TschedError(NO_ROOM(None, path=path)) from e
-        raise TschedError(UNWRITABLE(None, path=path, reason=_reason(e))) from e
-
-
-def _write_into(path: Path, data: bytes | None) -> None:
-    """Write the data into a device or a pipe, which stays what it is."""
-    if data is None:
-        # A pipe is not opened for a check: closing it would look like the end of the data to its reader.
-        if not os.access(path, os.W_OK):
-            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
-        return
-    # A pipe without a reader is an error; the write must not block.
-    file = os.open(path, os.O_WRONLY | os.O_NONBLOCK | os.O_NOCTTY)
-    os.set_blocking(file, True)
-    with os.fdopen(file, "wb") as out:
-        out.write(data)
-
-
-def _replace(path: Path, data: bytes | None) -> None:
-    """Write the data to a file beside the target, which then takes the target's name in one step."""
-    _sweep(path)
-    fd, temporary = _beside(path)
-    try:
-        with os.fdopen(fd, "wb") as out:
-            if data is not None:
-                out.write(data)
-                out.flush()
-                os.fsync(out.fileno())
-                os.fchmod(out.fileno(), _mode(path))
-                os.replace(temporary, path)
-    finally:
-        with contextlib.suppress(FileNotFoundError):
-            os.unlink(temporary)
-
-
-def _beside(path: Path) -> tuple[int, str]:
-    """A new file beside another, with a lock that the system releases when the process ends."""
-    import tempfile  # slow to load, and a check writes nothing
-
-    while True:
-        fd, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=".tmp")
-        with contextlib.suppress(
-            OSError
-        ):  # without locks on this file system, no process removes the file as abandoned
-            fcntl.flock(fd, fcntl.LOCK_EX)
-        if os.fstat(fd).st_nlink:
-            return fd, temporary
-        os.close(fd)  # another process removed it as abandoned before it was locked
-
-
-def _sweep(path: Path) -> None:
-    """Remove the files of processes that were killed while they wrote."""
-    for left in path.parent.glob(f".{glob.escape(path.name)}.*.tmp"):
-        with contextlib.suppress(OSError), left.open("rb") as file:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            left.unlink()
-
-
-def _mode(path: Path) -> int:
-    """The permissions for the new file: those of the file that it replaces, or those of a plain `open`."""
-    with contextlib.suppress(OSError):
-        return path.stat().st_mode & 0o777
-    umask = os.umask(0)
-    os.umask(umask)
-    return 0o666 & ~umask
-
-
-def _reason(e: OSError) -> str:
-    return (e.strerror or str(e)).lower()
+        raise TschedError(NO_FOLDER(None, path=path, reason=reason(e))) from e

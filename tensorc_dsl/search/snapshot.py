@@ -7,7 +7,6 @@ only where nothing could have come out differently: the same package, options, r
 from __future__ import annotations
 
 import io
-import os
 import pickle
 from collections.abc import Callable, Sequence
 from contextlib import suppress
@@ -18,6 +17,7 @@ from pathlib import Path
 import numpy as np
 
 from tensorc_dsl.measure.outcome import Outcome
+from tensorc_dsl.outputs import replace_file
 from tensorc_dsl.records.keys import package_key
 from tensorc_dsl.schedule.refusal import ScheduleRefusal
 from tensorc_dsl.search.expansion import SpaceLike
@@ -83,10 +83,8 @@ class Keeper:
         """The file has the snapshot, or what it had before where there is no room: a snapshot only saves time."""
         made = io.BytesIO()
         _Writer(made, self._shared.get).dump(snapshot)
-        temporary = self._path.with_suffix(".part")
         with suppress(OSError):
-            temporary.write_bytes(self._head(made.getvalue()) + made.getvalue())
-            os.replace(temporary, self._path)
+            replace_file(self._path, self._head(made.getvalue()) + made.getvalue())
 
     def read(self) -> Snapshot | None:
         """The snapshot of this search by this package; None where there is none."""

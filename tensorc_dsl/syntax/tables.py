@@ -6,14 +6,15 @@ Later starts read the tables from a cache.
 from __future__ import annotations
 
 import marshal
-import os
 import re
 import sys
+from contextlib import suppress
 from operator import itemgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 from zlib import crc32
 
+from tensorc_dsl.outputs import replace_file
 from tensorc_dsl.resources import cache_path, grammar_text
 
 if TYPE_CHECKING:
@@ -61,12 +62,8 @@ def tables() -> Tables:
             pass  # missing or incomplete
     made = _made()
     if file is not None:
-        try:
-            temporary = file.with_name(f"{file.name}.{os.getpid()}")
-            temporary.write_bytes(marshal.dumps((recipe, *made)))
-            os.replace(temporary, file)
-        except OSError:
-            pass  # without a cache the next start is slower, nothing else
+        with suppress(OSError):  # without a cache the next start is slower, nothing else
+            replace_file(file, marshal.dumps((recipe, *made)))
     return made
 
 

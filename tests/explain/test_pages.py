@@ -263,6 +263,12 @@ def no_pygls() -> Iterator[None]:
         yield
 
 
+@contextmanager
+def planted_link() -> Iterator[None]:
+    Path("small.best.tsched").symlink_to("notes.txt")
+    yield
+
+
 def _too_many_files(*_: object, **__: object) -> None:
     raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
 
@@ -330,6 +336,7 @@ FAULTS: dict[str, Callable[[], AbstractContextManager[None]]] = {
     "E0927": few_files,
     "E0930": broken_package,
     "E0931": taken_port,
+    "E0932": planted_link,
     "W0701": edited_records,
     "W0702": edited_export,
     "W0703": records_of_before,

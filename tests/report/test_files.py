@@ -15,7 +15,16 @@ from types import SimpleNamespace
 import pytest
 
 from tensorc_dsl.diagnostic import TschedError
-from tensorc_dsl.report.files import check_writable, read_source, write_text
+from tensorc_dsl.outputs import Output
+from tensorc_dsl.report.files import read_source
+
+
+def write_text(path: Path, text: str, *, typed: bool = True) -> None:
+    Output(path, typed).write(text)
+
+
+def check_writable(path: Path, *, typed: bool = True) -> None:
+    Output(path, typed).check()
 
 
 def code_of(e: pytest.ExceptionInfo[TschedError]) -> str:
@@ -95,8 +104,8 @@ WRITER = """\
 import os, signal, sys
 from pathlib import Path
 os.replace = lambda *_: os.kill(os.getpid(), int(sys.argv[2]))
-from tensorc_dsl.report.files import write_text
-write_text(Path(sys.argv[1]), "new")
+from tensorc_dsl.outputs import Output
+Output(Path(sys.argv[1])).write("new")
 """
 
 

@@ -13,6 +13,7 @@ from tensorc_dsl.cli.known import best_known
 from tensorc_dsl.cli.loading import load_task
 from tensorc_dsl.cli.options import common_options, file_argument, records_option, target_options, task_argument
 from tensorc_dsl.diagnostic import TschedError, problem
+from tensorc_dsl.outputs import Output
 from tensorc_dsl.report.terminal import write
 
 if TYPE_CHECKING:
@@ -124,7 +125,9 @@ def _open(task: Task, trace: Trace) -> TschedError:
     return TschedError(NOT_FROZEN(None, task=task.name, draws=f"its {many}: {listed}", first=names[0]))
 
 
-def _paths(task: str, kinds: tuple[str, ...], output: str | None, forms: Mapping[str, Form]) -> dict[Path, str] | None:
+def _paths(
+    task: str, kinds: tuple[str, ...], output: str | None, forms: Mapping[str, Form]
+) -> dict[Output, str] | None:
     """The file for each kind; None where the only one is printed."""
     for kind in kinds:
         if kind not in forms:
@@ -133,9 +136,9 @@ def _paths(task: str, kinds: tuple[str, ...], output: str | None, forms: Mapping
     if others:
         if output == "-":
             raise click.UsageError("`-o -` prints one text: give one `--emit`")
-        return {Path(output or "", f"{task}{forms[kind].suffix}"): kind for kind in kinds}
+        return {Output(Path(output or "", f"{task}{forms[kind].suffix}")): kind for kind in kinds}
     if output == "-" and not forms[kind].text:
         raise click.UsageError(f"`--emit {kind}` makes no text: give `-o` a path")
     if output == "-" or (output is None and forms[kind].text):
         return None
-    return {Path(output or f"{task}{forms[kind].suffix}"): kind}
+    return {Output.at(output, f"{task}{forms[kind].suffix}"): kind}

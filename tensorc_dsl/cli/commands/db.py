@@ -152,16 +152,16 @@ def show_(record: int, records: str | None, as_json: bool) -> None:
 @common_options
 def export(output: str | None, task: str | None, records: str | None) -> None:
     """Print the records as JSON Lines, which `db import` takes; docs/records.md describes their fields."""
+    from tensorc_dsl.outputs import Output
     from tensorc_dsl.records.database import Database
     from tensorc_dsl.records.lines import written
-    from tensorc_dsl.report.files import write_bytes
 
     with Database.required(_path(records)) as database:
         groups = _grouped(database, task)
         trials = dict(sorted((row, t) for g in groups for row, t in g.trials.items()))
         lines = b"".join(written(trials.values(), *database.subjects()))
     if output is not None:
-        write_bytes(Path(output), lines)
+        Output(Path(output), typed=True).write(lines)
     else:
         write(lines.decode())
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
@@ -11,6 +12,9 @@ from tensorc_dsl.cli.options import common_options, files_argument
 from tensorc_dsl.diagnostic import Diagnostic, TschedError, problem
 from tensorc_dsl.report.terminal import say, show_diagnostics, write
 from tensorc_dsl.visible import visible_line
+
+if TYPE_CHECKING:
+    from tensorc_dsl.outputs import Output
 
 
 @problem(
@@ -33,15 +37,19 @@ def fmt(ctx: click.Context, files: tuple[str, ...], check: bool, diff: bool) -> 
     Words and comments stay as they are; a file that does not parse is left alone. With --check or --diff the exit status is
     1 when a file would change.
     """
+    from tensorc_dsl.outputs import Output
     from tensorc_dsl.report.files import sources_below
 
     found: list[Diagnostic] = []
     changes = 0
     for name in files:
         try:
-            for file in sources_below(Path(name)) if Path(name).is_dir() else (name,):
+            is_folder = Path(name).is_dir()
+            for file in sources_below(Path(name)) if is_folder else (Path(name),):
+                # A link in a folder is followed as far as the folder reaches: nobody named what is outside.
+                inside = not is_folder or file.resolve().is_relative_to(Path(name).resolve())
                 try:
-                    changes += _format(str(file), check, diff)
+                    changes += _format(Output(file, typed=inside), check, diff)
                 except TschedError as e:
                     found += e.diagnostics
         except TschedError as e:
@@ -52,12 +60,13 @@ def fmt(ctx: click.Context, files: tuple[str, ...], check: bool, diff: bool) -> 
         ctx.exit(ExitCode.FINDINGS)
 
 
-def _format(name: str, check: bool, diff: bool) -> bool:
+def _format(file: Output, check: bool, diff: bool) -> bool:
     """Whether the file was, or would be, changed. Raises TschedError."""
-    from tensorc_dsl.report.files import read_text, source_of, write_text
+    from tensorc_dsl.report.files import read_text, source_of
     from tensorc_dsl.report.inputs import STDIN
     from tensorc_dsl.syntax.fmt import format_text
 
+    name = str(file.path)
     data = read_text(name)
     source = source_of(data, name)
     after = format_text(source)
@@ -72,7 +81,7 @@ def _format(name: str, check: bool, diff: bool) -> bool:
     elif before != after:
         if not Path(name).is_file():
             raise TschedError(IN_PLACE(None, name=name))
-        write_text(Path(name).resolve(), after)
+        file.write(after)
         say(f"{name}: formatted")
     return before != after
 

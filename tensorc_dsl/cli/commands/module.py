@@ -92,8 +92,9 @@ def which(ctx: click.Context, name: str) -> None:
 @common_options
 def new(name: str, folder: Path | None) -> None:
     """Write a package of modules to begin with: it can be installed, and then `use NAME.tiles` finds it."""
+    from tensorc_dsl.outputs import Output
     from tensorc_dsl.packages.skeleton import good_name, skeleton
-    from tensorc_dsl.report.files import make_folder, write_text
+    from tensorc_dsl.report.files import make_folder
 
     if not good_name(name):
         raise click.BadParameter(f"{name!r} is no name for a package: use letters, digits and _", param_hint="NAME")
@@ -102,7 +103,7 @@ def new(name: str, folder: Path | None) -> None:
         raise TschedError(NOT_EMPTY(None, folder=root))
     for path, text in skeleton(name).items():
         make_folder((root / path).parent)
-        write_text(root / path, text)
+        Output(root / path).write(text)
         say(str(root / path))
     say("", err=True)
     # A bare name would be that of a package to be fetched.

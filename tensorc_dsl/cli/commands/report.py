@@ -52,16 +52,16 @@ def report(file: str, words: tuple[str, ...], threads: int | None, records: str 
     """
     from tensorc_dsl.api.insights import recorded_trials
     from tensorc_dsl.api.reporting import figures
+    from tensorc_dsl.outputs import Output
     from tensorc_dsl.records.database import Database
-    from tensorc_dsl.report.files import check_writable, write_text
     from tensorc_dsl.report.page.page import page
     from tensorc_dsl.units import counted
 
     tasks = load(file, threads)
     name, wanted = _parted(tasks, file, words)
     task = tasks[name]
-    path = Path(output or f"{name}.report.html")
-    check_writable(path)
+    out = Output.at(output, f"{name}.report.html")
+    out.check()
     trials: list[Trial] = []
     if any(not Path(w).is_file() for w in wanted) or not wanted:
         with Database.required(Path(records) if records else None) as database:
@@ -70,8 +70,8 @@ def report(file: str, words: tuple[str, ...], threads: int | None, records: str 
                 raise TschedError(NO_TRIALS(None, task=name, path=database.path))
     sides = [_side(task, w, trials) for w in wanted] or [("all trials", trials)]
     begin(f"learning from {counted(sum(len(some) for _, some in sides), 'record')}")
-    write_text(path, page(figures(task, sides, ("tensorc-dsl", "tune", file, name))))
-    say(f"report: {path}")
+    out.write(page(figures(task, sides, ("tensorc-dsl", "tune", file, name))))
+    say(f"report: {out.path}")
 
 
 def _parted(tasks: Collection[str], file: str, words: tuple[str, ...]) -> tuple[str, tuple[str, ...]]:

@@ -32,6 +32,7 @@ from tensorc_dsl.cli.prior import Prior
 from tensorc_dsl.cli.ranked import Asked, rank_and_show, require_no_times
 from tensorc_dsl.cli.tuned import Form, show_results, tell_what_is_lost, tell_what_is_wrong, write_best
 from tensorc_dsl.diagnostic import TschedError
+from tensorc_dsl.outputs import Output
 from tensorc_dsl.report.terminal import say, show_diagnostics, show_foreign, show_object, write
 from tensorc_dsl.search.options import SearchOptions
 
@@ -163,13 +164,13 @@ def tune(
         raise click.UsageError("--json prints one object, and --json-lines many: give one of them")
     say(f"reading {file}", err=True)  # before imports that take a while
 
-    def read() -> tuple[TaskFile, list[Task], list[Path]]:
+    def read() -> tuple[TaskFile, list[Task], list[Output]]:
         there = load(file, threads, target, mcpu)
         names = tuple(dict.fromkeys(tasks)) or tuple(there) or (only(there, file),)
         found = [handled(chosen(there, name, mcpu), replayed, conditions, hidden) for name in names]
         if output is not None and len(found) > 1:
             raise click.UsageError("--output names the file of one task: give one task")
-        return there, found, [Path(output or f"{one.name}.best.tsched") for one in found]
+        return there, found, [Output.at(output, f"{one.name}.best.tsched") for one in found]
 
     form = _form(as_json, as_lines)
     if emulate:
@@ -187,15 +188,14 @@ def tune(
     if (unkept := queue.untold()) is not None:
         say(unkept.waiting(), err=True)
     from tensorc_dsl.report.ended import Ended
-    from tensorc_dsl.report.files import check_writable
     from tensorc_dsl.search.strategy import states_regret, strategy_of
 
     there, found, files = read()
     names = [one.name for one in found]
     beside = None if prior is None else Prior.at(prior, file, there, replayed)
     shares = _weights(weights, names)
-    for path in files:
-        check_writable(path)
+    for out in files:
+        out.check()
     for one in found:
         one.require_machine()
     # A broken strategy, or one that cannot tell when to end, is reported before anything is measured.
@@ -236,7 +236,7 @@ def tune(
         ctx.exit(ExitCode.NO_CANDIDATE)
 
 
-def _rank(ctx: click.Context, found: list[Task], files: list[Path], asked: Asked) -> None:
+def _rank(ctx: click.Context, found: list[Task], files: list[Output], asked: Asked) -> None:
     """Draw schedules, emulate them, and end the command by what was found."""
     ending = settings(ctx).ending
     ranked = rank_and_show(found, files, asked, ending)
