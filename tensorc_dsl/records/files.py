@@ -115,11 +115,11 @@ def without_log(data: bytes, log: bytes) -> bytes:
     A frame counts if its salts are those of the log and its checksum, which goes on from frame to frame, is right.
     """
     pages, size = bytearray(data), int.from_bytes(log[8:12], "big")
-    order = _ORDERS.get(int.from_bytes(log[:4], "big"))
-    sums = (0, 0) if order is None else _checksum(log[:24], order, (0, 0))
+    order = _ORDERS.get(int.from_bytes(log[:4], "big"), "") if len(log) >= 32 else ""
+    sums = _checksum(log[:24], order, (0, 0)) if order else (0, 0)
     waiting: list[tuple[int, bytes]] = []
-    valid = order is not None and sums == struct.unpack(">2I", log[24:32])
-    for at in range(32, len(log) - size - 23, size + 24) if valid and order is not None else ():
+    valid = order and sums == struct.unpack(">2I", log[24:32])
+    for at in range(32, len(log) - size - 23, size + 24) if valid else ():
         head, page = log[at : at + 24], log[at + 24 : at + 24 + size]
         sums = _checksum(head[:8] + page, order, sums)
         number, after = struct.unpack(">2I", head[:8])
