@@ -10,7 +10,7 @@ from tensorc_dsl.check import vocabulary as v
 from tensorc_dsl.check.expressions import Binding, Expressions, Scope
 from tensorc_dsl.check.kinds import ANY, LIST, Base, Kind, ListOf, element, fits, join_all, show
 from tensorc_dsl.check.listener import NOBODY, Listener
-from tensorc_dsl.diagnostic import Diagnostic
+from tensorc_dsl.diagnostic import Diagnostic, Severity
 from tensorc_dsl.source import Span
 from tensorc_dsl.syntax import tree as t
 from tensorc_dsl.syntax.names import near
@@ -40,7 +40,9 @@ class BodyChecker(Expressions):
         self._yields: list[list[Kind]] = []
 
     def finish(self) -> list[Diagnostic]:
-        """All findings, with a warning for each unused name."""
+        """All findings, with a warning for each unused name if there is no error: what is wrong may be its use."""
+        if any(d.severity is Severity.ERROR for d in self.found):
+            return self.found
         return self.found + [b.unused for b in self._made if b.unused is not None]
 
     def run(self, body: tuple[t.Stmt, ...], scope: Scope) -> dict[str, Binding]:

@@ -14,7 +14,7 @@ from tensorc_dsl.check.listener import NOBODY, Listener
 from tensorc_dsl.check.signatures import of_module
 from tensorc_dsl.diagnostic import Diagnostic
 from tensorc_dsl.syntax import tree as t
-from tensorc_dsl.syntax.names import near, near_or_elsewhere
+from tensorc_dsl.syntax.names import near, near_of_few, near_or_elsewhere
 from tensorc_dsl.syntax.walk import walk
 
 _SUBJECTS = ("Block", "Program")
@@ -67,7 +67,9 @@ def check_module(
     for n, p in enumerate(m.params):
         wanted = PARAM_TYPES.get(p.type or "", ANY)
         if p.type is not None and p.type not in PARAM_TYPES:
-            checker.found.append(problems.UNKNOWN_TYPE(p.span, notes=near(p.type, PARAM_TYPES), name=p.type))
+            checker.found.append(
+                problems.UNKNOWN_TYPE(p.span, notes=near_of_few(p.type, tuple(PARAM_TYPES)), name=p.type)
+            )
         kind = checker.expr(p.default, scope) if p.default is not None else ANY
         if p.default is not None and not fits(kind, (wanted,)):
             wrong = problems.DEFAULT_KIND(p.default.span, name=p.name, wanted=show(wanted), found=show(kind))

@@ -19,6 +19,7 @@ from tensorc_dsl.elaborate.problems import (
     MISSING_BINDING,
     NEGATIVE,
     NEGATIVE_SIZE,
+    NO_ATTRIBUTE_TYPE,
     NOT_A_KIND,
     NOT_AN_INDEX,
     TAKEN,
@@ -32,7 +33,7 @@ from tensorc_dsl.elaborate.problems import (
 from tensorc_dsl.ir import expr as ir
 from tensorc_dsl.ir.dtypes import DTYPES, F32, DType
 from tensorc_dsl.syntax import tree
-from tensorc_dsl.syntax.names import near
+from tensorc_dsl.syntax.names import near, near_of_few
 
 LARGEST = 2**63 - 1
 
@@ -265,6 +266,9 @@ def _dimension(name: str, value: Bound, use: tree.Name) -> ir.Expr:
     return ir.index(value)
 
 
+ATTRIBUTE_TYPES = ("int", "float", "dtype")
+
+
 def attribute_kind(a: tree.Param) -> str:
     """The kind of value that an attribute takes, "int", "float" or "dtype": the declared one, else that of its default."""
     is_float = isinstance(a.default, tree.Number) and isinstance(a.default.value, float)
@@ -301,8 +305,7 @@ def attribute(
         case "float":
             env.floats[a.name] = 1.0 if missing else _float(a, value)
         case _:
-            known = ["int", "float", "dtype"]
-            raise Invalid(UNKNOWN_TYPE(a.span, name=kind, notes=near(kind, known)))
+            raise Invalid(NO_ATTRIBUTE_TYPE(a.span, name=kind, notes=near_of_few(kind, ATTRIBUTE_TYPES)))
 
 
 def _text(value: Bound) -> str:

@@ -82,6 +82,8 @@ class TypeFinder:
             self.no_value(at, want)
         if want == BOOL:
             raise Invalid(problems.NOT_BOOL(at.span, what=what, found=found, repair=repairs.not_zero(at)))
+        if isinstance(at, tree.CallExpr) and self.type_named_by(at.function) == found and len(at.args) == 1:
+            text = at.args[0].span.text  # one conversion is enough
         raise Invalid(problems.WRONG_TYPE(at.span, what=what, found=found, dtype=want, text=text))
 
     def no_value(self, e: tree.Expr, want: DType | None) -> NoReturn:

@@ -233,13 +233,14 @@ class _Reader:
 
     def _layouts_fit(self, layouts: tuple[Layout, ...], operands: dict[str, Buffer]) -> None:
         known = {x.name: x for x in layouts}
+        places = {x.name: x.span for x in self.item.layouts}
         for o in self.item.operands:
             b = operands[o.name]
             if b.scope in MEMORY:
                 if b.scope in known and addressed(known[b.scope], b) is None:
-                    places = ", ".join(f"{d}: …" for d in "ijklmnop"[: len(b.shape)])
+                    form = ", ".join(f"{d}: …" for d in "ijklmnop"[: len(b.shape)])
                     self.found.append(
-                        problems.NOT_REACHED(o.span, layout=b.scope, name=b.name, last=LANES - 1, places=places)
+                        problems.NOT_REACHED(places[b.scope], layout=b.scope, name=b.name, last=LANES - 1, places=form)
                     )
             elif b.scope not in known:
                 if not any(x.name == b.scope for x in self.item.layouts):
@@ -252,11 +253,13 @@ class _Reader:
                     )
             elif len(known[b.scope].params) != len(b.shape):
                 count, rank = len(known[b.scope].params), len(b.shape)
-                self.found.append(problems.LAYOUT_RANK(o.span, layout=b.scope, count=count, name=o.name, rank=rank))
+                self.found.append(
+                    problems.LAYOUT_RANK(places[b.scope], layout=b.scope, count=count, name=o.name, rank=rank)
+                )
             elif (twice := _collision(known[b.scope], b)) is not None:
                 (one, other), place = twice
                 self.found.append(
-                    problems.COLLISION(o.span, layout=b.scope, one=one, other=other, name=o.name, place=place)
+                    problems.COLLISION(places[b.scope], layout=b.scope, one=one, other=other, name=o.name, place=place)
                 )
 
     def _lowering(self, x: t.Lowering, i: Intrinsic) -> Lowering | None:

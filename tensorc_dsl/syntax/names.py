@@ -64,6 +64,13 @@ def near(name: str, candidates: Iterable[str], otherwise: str = "") -> tuple[Not
     return (help_note(text),) if text else ()
 
 
+def near_of_few(name: str, candidates: Sequence[str]) -> tuple[Note, ...]:
+    """The nearest candidate, and all of them, which are few."""
+    best, _ = nearest(name, candidates)
+    meant = f"did you mean `{best}`? " if best is not None else ""
+    return (help_note(f"{meant}{'T' if meant else 't'}here are {', '.join(f'`{n}`' for n in candidates)}"),)
+
+
 def near_or_elsewhere(name: str, candidates: Iterable[str]) -> tuple[Note, ...]:
     """As `near`, for an item of a file; if no candidate is similar, also how one of another file is brought."""
     close, known = nearest(name, candidates)

@@ -74,7 +74,9 @@ def test_a_regret_is_an_estimate_and_says_what_it_is_worth() -> None:
 def test_a_regret_beyond_the_roof_is_not_shown() -> None:
     best = YARDSTICKS.roof.operations / (YARDSTICKS.roof.limit or 1.0) / 0.84
     text = ended(best, best, regret=Regret(6.49, 48, 42)).table(None)
-    said = f"no schedule can be more than 25 % faster, by the {YARDSTICKS.roof.name}; the model's estimate says no more; "
+    said = (
+        f"no schedule can be more than 25 % faster, by the {YARDSTICKS.roof.name}; the model's estimate says no more; "
+    )
     assert said in text and "649 %" not in text
     assert "with probability 90 % no schedule is more than 24 % faster" in ended(
         best, best, regret=Regret(0.24, 9, 9)

@@ -335,7 +335,9 @@ def sole_buffer(program: Program, b: Block) -> Buffer:
         begun = [w.name for w in makers if w.is_reduction and not w.init]
         if begun:
             raise _impure(program, b, reason, f"do this before `decompose_reduction({begun[0]}, …)`")
-        raise _impure(program, b, reason, f"do this while one block writes all of `{name}`")
+        sums = any(w.is_reduction for w in makers)
+        parts = "; a sum over parts is cut by `rfactor`, as `tensorc-dsl explain E0621` shows" if sums else ""
+        raise _impure(program, b, reason, f"do this while one block writes all of `{name}`{parts}")
     return program.buffer(name)
 
 

@@ -22,7 +22,8 @@ def NOT_ONE_PATH(*focus: str, first: str, second: str) -> None: ...
 @refusal(
     "E0322",
     "`{loop}`, between the loops to reorder, holds {count} statements",
-    help="only loops with nothing between them can trade places",
+    help="only loops with nothing between them can trade places: `merge` makes one loop of its inner loops, and `fission` "
+    "gives each of its statements a loop",
     at="loop",
 )
 def NOT_PERFECT(*focus: str, loop: str, count: int) -> None: ...

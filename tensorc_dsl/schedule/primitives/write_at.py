@@ -21,7 +21,8 @@ from tensorc_dsl.schedule.scopes import NO_SCOPE, require_scope
 @refusal(
     "E0621",
     "`{block}` reads elements of `{buffer}` that were not written in the same iteration of `{loop}`",
-    help="choose a loop whose iterations start and finish what they write, or use `cache_inplace`",
+    help="choose a loop whose iterations start and finish what they write; a sum that goes on across them is cut by "
+    "`rfactor`, as `tensorc-dsl explain E0621` shows",
     at="loop",
 )
 def EARLIER(*focus: str, block: str, buffer: str, loop: str) -> None: ...
