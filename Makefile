@@ -20,6 +20,7 @@ OPS ?=
 SIZES ?=
 PEERS ?=
 JOBS ?= 2
+MINUTES ?=
 OPEN ?=
 TSGEN ?=
 
@@ -34,9 +35,13 @@ PYTHON ?= $(shell for p in python3 python3.14 python3.13 python3.12 python3.11 p
 PIP := PIP_CONSTRAINT=constraints.txt PIP_BUILD_CONSTRAINT=constraints.txt PIP_DISABLE_PIP_VERSION_CHECK=1 \
 	$(BIN)/python -m pip install --quiet
 
+# pip is quiet: what it says of each package is of no use to whoever starts a demo.
+WAIT := what is not in its cache is downloaded, which takes a minute
+
 .PHONY: help
 help: ## Show this list
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^## / { printf "\n%s\n", substr($$0, 4) } /^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' \
+		$(MAKEFILE_LIST)
 
 $(BIN)/python:
 	@if [ -z "$(PYTHON)" ]; then \
@@ -50,24 +55,26 @@ $(BIN)/python:
 
 # Stamps: set-up runs again only when what it depends on has changed.
 $(VENV)/.core: pyproject.toml hatch_build.py constraints.txt | $(BIN)/python
-	@echo "Installing tensorc-dsl into $(VENV)"
+	@echo "Installing tensorc-dsl into $(VENV) with pip: $(WAIT)"
 	@$(PIP) --editable .
 	@touch $@
 
 $(VENV)/.dev: pyproject.toml hatch_build.py constraints.txt | $(BIN)/python
-	@echo "Installing tensorc-dsl and the development tools into $(VENV)"
+	@echo "Installing tensorc-dsl and the development tools into $(VENV) with pip: $(WAIT)"
 	@$(PIP) --editable '.[dev]'
 	@touch $@ $(VENV)/.core
 
 $(VENV)/.bench: pyproject.toml hatch_build.py constraints.txt | $(BIN)/python
-	@echo "Installing tensorc-dsl, the development tools and the libraries to measure beside into $(VENV)"
+	@echo "Installing tensorc-dsl, the development tools and the libraries to measure beside into $(VENV) with pip: $(WAIT)"
 	@$(PIP) --editable '.[dev,bench]'
 	@touch $@ $(VENV)/.dev $(VENV)/.core
 
 $(VENV)/.docs: pyproject.toml hatch_build.py constraints.txt | $(BIN)/python
-	@echo "Installing tensorc-dsl and what makes the site into $(VENV)"
+	@echo "Installing tensorc-dsl and what makes the site into $(VENV) with pip: $(WAIT)"
 	@$(PIP) --editable '.[docs]'
 	@touch $@ $(VENV)/.core
+
+## Begin
 
 .PHONY: venv
 venv: $(VENV)/.dev ## Make .venv with the package and the development tools
@@ -78,17 +85,19 @@ demo: $(VENV)/.core ## Install, tune the matmul example and show the result besi
 	$(BIN)/tensorc-dsl tune examples/matmul.tsched mm_512 --trials $(TRIALS) --seed $(SEED) --threads $(THREADS) \
 		--output $(OUT)/demo/mm_512.best.tsched --records $(OUT)/demo/records.sqlite
 
+## Test a change
+
 # Each process has one half of the tests, in their order, and helps the other at the end: what tests of a folder share is made once.
 BOTH := -n 2 --dist worksteal
 
 .PHONY: test
-test: style ## Everything that must hold: lint, format, types, layers, tests
+test: style ## Everything that must hold: lint, format, types, layers, tests (MINUTES=5: as many as there is time for)
 	@$(MAKE) --no-print-directory --jobs 2 types tests
 
 # Types are checked by one process, for a tenth of the time of all tests: it runs beside them, or a core would wait.
 .PHONY: tests
 tests: $(VENV)/.dev
-	$(BIN)/python -m pytest $(BOTH) -q
+	$(BIN)/python -m pytest $(BOTH) $(if $(MINUTES),--minutes $(MINUTES))
 
 .PHONY: coverage
 coverage: $(VENV)/.dev ## Which branches the tests take; fewer than the share in pyproject.toml are an error
@@ -111,6 +120,8 @@ types: $(VENV)/.dev
 format: $(VENV)/.dev ## Format the code and repair what the linter can
 	$(BIN)/ruff check --fix-only
 	$(BIN)/ruff format
+
+## Make what is committed or published
 
 .PHONY: reference
 reference: $(VENV)/.dev ## Make the generated parts of docs/ and editors/ from grammar and declarations
@@ -156,6 +167,8 @@ site: $(VENV)/.docs ## Make the documentation's site in build/site/html; a link 
 	$(BIN)/python -m mkdocs build --strict --config-file $(OUT)/site/mkdocs.yml
 	@! grep -rEl '<(script|link|img)[^>]* (src|href)="?(https?:)?//' $(OUT)/site/html --include='*.html' || { \
 		echo "These pages load something from another host." >&2; exit 1; }
+
+## Search for mistakes, each with a seed
 
 .PHONY: soak
 soak: $(VENV)/.dev ## Random schedules of the examples against the reference (SEED=0 COUNT=300)
@@ -205,11 +218,6 @@ GPU_TESTS = $(shell grep -lw DRAWS tests/gpu/test_*.py) tests/stdlib/test_gpu_dr
 gpu: $(VENV)/.dev ## Random schedules of all operators for GPUs: PTX is made, and they are emulated (DRAWS=20)
 	GPU_DRAWS=$(DRAWS) $(BIN)/python -m pytest -q -n $(THREADS) $(GPU_TESTS)
 
-.PHONY: device
-device: $(VENV)/.dev ## Kernels on the GPU of this machine: proved, beside torch and nvcc, under compute-sanitizer; goes on where it was (SECONDS=1800)
-	@mkdir -p $(OUT)
-	$(BIN)/python -m bench.gpu --seconds $(SECONDS) --json $(OUT)/gpu.json --resume
-
 .PHONY: fuzz
 fuzz: $(VENV)/.dev ## Strange inputs for parser, checker and formatter (SEED=0 INPUTS=10000 JOBS=2)
 	$(BIN)/python -m bench.fuzz --seed $(SEED) --count $(INPUTS) --jobs $(JOBS)
@@ -218,10 +226,19 @@ fuzz: $(VENV)/.dev ## Strange inputs for parser, checker and formatter (SEED=0 I
 kills: $(VENV)/.dev ## `tune` killed at random moments: nothing is left, nothing is lost (SEED=0 KILLS=50 SIGNAL=KILL)
 	$(BIN)/python -m bench.kills --seed $(SEED) --count $(KILLS) --signal $(SIGNAL)
 
+## Measure
+
+.PHONY: device
+device: $(VENV)/.dev ## Kernels on the GPU of this machine: proved, beside torch and nvcc, under compute-sanitizer; goes on where it was (SECONDS=1800)
+	@mkdir -p $(OUT)
+	$(BIN)/python -m bench.gpu --seconds $(SECONDS) --json $(OUT)/gpu.json --resume
+
 .PHONY: bench
 bench: $(VENV)/.bench ## Operators tuned, beside other libraries (OPS=gemm SIZES=512 PEERS=torch TRIALS=64)
 	$(BIN)/python -m bench --ops "$(OPS)" --sizes "$(SIZES)" --peers "$(PEERS)" --trials $(TRIALS) --seed $(SEED) \
 		--threads $(THREADS) --records $(OUT)/bench/records.sqlite
+
+## End
 
 .PHONY: clean
 clean: ## Remove what was built, and .venv

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import gc
 import os
+import time
+import zlib
 
 # The processes of one run of all tests take all cores: threads of NumPy's and SciPy's libraries would wait for each other,
 # which they do by spinning. Both read this when they are loaded, here and in what tests start.
@@ -102,6 +104,48 @@ def _numpy_seconds(program: Program) -> float | None:
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--accept", action="store_true", help="write what comes out into the golden files")
+    parser.addoption(
+        "--minutes", type=float, help="start no test after that time: files in another order, a part of all"
+    )
+
+
+def pytest_report_header(config: pytest.Config) -> list[str]:
+    """How long all tests take, and what to do where that is too long."""
+    cores, load = len(os.sched_getaffinity(0)), os.getloadavg()[0]
+    lines = ["all tests take about 10 minutes on two idle cores; `make test MINUTES=5` starts none after five minutes"]
+    if load > cores / 2:
+        times = f"{1 + load / cores:.1f}"
+        lines.append(
+            f"this machine is busy, {load:.1f} processes on {cores} cores: they take {times} times as long, and still pass"
+        )
+    return lines
+
+
+BEGUN = time.monotonic()
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """With a limit of time the files stand in an order that mixes the folders, the same in each run and process."""
+    if config.getoption("--minutes") is not None:
+        items.sort(key=lambda item: zlib.crc32(item.nodeid.partition("::")[0].encode()))
+
+
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    minutes = item.config.getoption("--minutes")
+    if minutes is not None and time.monotonic() - BEGUN > 60.0 * minutes:
+        pytest.skip(OUT_OF_TIME)
+
+
+OUT_OF_TIME = "there was no time left"
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    skipped = [r for r in terminalreporter.stats.get("skipped", []) if OUT_OF_TIME in str(r.longrepr)]
+    if skipped:
+        terminalreporter.write_line(
+            f"{len(skipped)} tests were not run for want of time: `make test` runs all", yellow=True
+        )
 
 
 @pytest.fixture

@@ -5,6 +5,9 @@ reason.
 from __future__ import annotations
 
 import ast
+import re
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -18,6 +21,7 @@ LEAST = 60
 """Seconds after which a test may say that something hangs."""
 
 ALLOWED = {
+    "conftest.py: monotonic": "ends a run that is given minutes, which asserts nothing about what it left out",
     "measure/test_worker.py: monotonic": "ends the wait for a process that hangs, after a minute",
     "gpu/test_bench.py: monotonic": "is a deadline that is too close on any machine",
     "runtime/test_threads.py: monotonic": "ends the wait for threads that never sleep, after a minute",
@@ -74,3 +78,10 @@ def test_the_scan_sees_clocks(tmp_path: Path) -> None:
         "f(deadline=None)\nLocalRunner(run_seconds=0.5)\nTrial(run_seconds=0.5)\ntime.time() - a\n"
     )
     assert sorted(uses(file)) == ["monotonic", "perf_counter", "run_seconds=0.5", "sleep", "time", "timeout=5"]
+
+
+def test_a_run_with_a_limit_of_time_says_what_it_left_out() -> None:
+    command = [sys.executable, "-m", "pytest", "--minutes", "0", "-p", "no:cacheprovider", "tests/syntax/test_names.py"]
+    done = subprocess.run(command, cwd=TESTS.parent, capture_output=True, text=True, check=True)
+    assert re.search(r"^\d+ tests were not run for want of time: `make test` runs all$", done.stdout, re.MULTILINE)
+    assert "all tests take about 10 minutes" in done.stdout
