@@ -98,7 +98,7 @@ def _begun(
             return validate(program, trace.program)
         except Exception as e:
             reason = f"the proof broke off, which is a bug: {type(e).__name__}: {e}"
-            return Unproved(UNPROVED(None, reason=reason))
+            return Unproved(UNPROVED(None, reason=reason, repair="report it with the best file"))
 
     turns = Turns(lambda given_up: tell(Sharing(given_up)))
     local = stack.enter_context(

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Collection
+from enum import Enum, auto
+
 import numpy as np
 
-from tensorc_dsl.ir.arrays import Array, narrow, stored_dtype
+from tensorc_dsl.ir.arrays import Array, narrow, smallest_normal, stored_dtype, wide_dtype
 from tensorc_dsl.ir.dtypes import DType
 from tensorc_dsl.ir.expr import Call, Compare, Expr, Load, children, constant, free_vars, loads
 from tensorc_dsl.ir.maths import MATHS, Domain
+from tensorc_dsl.ir.numbers import largest_finite, limits
 from tensorc_dsl.ir.program import Buffer, IterKind, Program, blocks
 from tensorc_dsl.reference.evaluate import shape_of
 
@@ -31,6 +36,43 @@ def make_inputs(program: Program, seed: int) -> dict[str, Array]:
         domain = domains.get(p.name, Domain.ALL)
         out[p.name] = _random(rng, shape_of(p), p.dtype, domain) if size is None else _around(rng, p, size)
     return out
+
+
+class Special(Enum):
+    """Values of floats at which laws of real numbers fail, beside 0, 1 and -1."""
+
+    NONFINITE = auto()
+    """NaN and both infinities."""
+    EXTREME = auto()
+    """The ends of the type, and its smallest normal number."""
+    NEGATIVE_ZERO = auto()
+
+
+def special_inputs(program: Program, seed: int, share: float, kinds: Collection[Special]) -> dict[str, Array]:
+    """The inputs of `make_inputs`, with special values in place of about this share of the elements: of floats those of
+    `kinds`, of integers the ends of the type and what is next to them.
+    """
+    out = make_inputs(program, seed)
+    rng = np.random.Generator(np.random.Philox(np.random.SeedSequence((seed, 1))))
+    for p in program.inputs:
+        values = _special_values(p.dtype, kinds)
+        drawn = values[rng.integers(0, len(values), shape_of(p))]
+        out[p.name] = np.where(rng.random(shape_of(p)) < share, narrow(drawn, p.dtype), out[p.name])
+    return out
+
+
+def _special_values(t: DType, kinds: Collection[Special]) -> Array:
+    if t.is_integer:
+        low, high = limits(t)
+        return np.array([0, 1, low, low + 1, high - 1, high, *((-1,) if low else ())], wide_dtype(t))
+    if not t.is_float:
+        return np.array([False, True])
+    values = {
+        Special.NONFINITE: (math.nan, math.inf, -math.inf),
+        Special.EXTREME: (largest_finite(t), -largest_finite(t), smallest_normal(t)),
+        Special.NEGATIVE_ZERO: (-0.0,),
+    }
+    return np.array([0.0, 1.0, -1.0, *(v for kind in Special if kind in kinds for v in values[kind])])
 
 
 def _places(program: Program) -> dict[str, int]:

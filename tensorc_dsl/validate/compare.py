@@ -125,9 +125,10 @@ class Comparison:
 
     def _named(self, o: Obligation) -> Obligation:
         """An obligation that `o` follows from, for all instances of two statements with the same values of iterators, or that
-        write the same element of a buffer, if it has several pieces that lie there.
+        write the same element of a buffer, if it has several pieces that lie there, or leads back to earlier instances.
         """
-        if Shortcut.NAMED in self._allowed and is_whole(o.a) and is_whole(o.b) and o.pairs.n_basic_map() > 1:
+        several = o.pairs.n_basic_map() > 1 or is_recurrence(o.a)
+        if Shortcut.NAMED in self._allowed and is_whole(o.a) and is_whole(o.b) and several:
             for by, found in (("iterators", self._same_iterators), ("element", self._same_element)):
                 s, t = place(o.a), place(o.b)
                 k = by, s.number, s.names, t.number, t.names
@@ -388,6 +389,12 @@ def is_load(node: Node) -> bool:
 def is_own(node: Node) -> bool:
     """Whether the node reads the buffer that its statement stores into."""
     return isinstance(node, At) and isinstance(node.expr, Load) and node.expr.buffer == node.statement.store.buffer
+
+
+def is_recurrence(node: Node) -> bool:
+    """Whether the statement of the node reads what its other instances store."""
+    s = place(node)
+    return bool(s.iters) and any(x.buffer == s.store.buffer for x in loads(s.store.value))
 
 
 def is_whole(node: Node) -> bool:

@@ -17,10 +17,11 @@ import numpy as np
 from tensorc_dsl.affine.simplify import bounds, extent_ranges
 from tensorc_dsl.ir.arrays import Array, narrow, unit_roundoff, widen
 from tensorc_dsl.ir.bind import bind
-from tensorc_dsl.ir.expr import Cast, Expr, children
-from tensorc_dsl.ir.program import AT_ONCE, Block, For, LoopKind, Program, blocks, walk
+from tensorc_dsl.ir.expr import Binary, Cast, Expr, children, dtype_of
+from tensorc_dsl.ir.program import AT_ONCE, FINITE, Block, For, IterKind, LoopKind, Program, Store, blocks, walk
+from tensorc_dsl.ir.reductions import ArgFold, DeclaredFold, update_of
 from tensorc_dsl.reference.evaluate import shape_of
-from tensorc_dsl.reference.inputs import make_inputs
+from tensorc_dsl.reference.inputs import Special, make_inputs, special_inputs
 from tensorc_dsl.reference.interpret import InterpretError, Order, interpret
 from tensorc_dsl.validate.facts import element
 
@@ -29,6 +30,9 @@ STEPS = 1 << 21
 
 SEEDS, ENOUGH = 32, 1 << 21
 """The number of inputs that are tried for each choice of sizes, and the number of steps after which no more are tried."""
+
+SHARES = (0.5, 1.0, 0.1)
+"""The shares of special values among the elements. Many in one reduction hide each other."""
 
 ORDERS: dict[Order, str] = {
     "forward": "", "reversed": ", where loops without an order run backwards",
@@ -73,8 +77,7 @@ def show(
         if steps > STEPS:
             continue
         ran = True
-        for seed in range(min(SEEDS, 1 + ENOUGH // steps)):
-            inputs = _inputs(pair[0], seed)
+        for inputs in _inputs(*pair, min(SEEDS, 1 + ENOUGH // steps)):
             told = _difference(*pair, names, inputs)
             if told is not None:
                 return Shown(told, sizes, inputs)
@@ -88,14 +91,54 @@ def _choices(p: Program, met: Mapping[str, int]) -> Iterator[dict[str, int]]:
         yield {d.name: max(d.low, n if d.high is None else min(n, d.high)) for d in p.dims}
 
 
-def _inputs(p: Program, seed: int) -> dict[str, Array]:
-    """Random inputs, every second time of one sign, since some differences show only for a least or greatest value."""
-    found = make_inputs(p, seed // 2)
-    if seed % 2 == 0:
-        return found
-    sign = -1 if seed % 4 == 1 else 1
-    signed = {b.name: b.dtype for b in p.inputs if b.dtype.kind in ("float", "int")}
-    return {n: narrow(sign * np.abs(widen(a, signed[n])), signed[n]) if n in signed else a for n, a in found.items()}
+def _inputs(a: Program, b: Program, count: int) -> Iterator[dict[str, Array]]:
+    """So many random inputs, every second time of one sign, since some differences show only for a least or greatest value;
+    then half as many with special values, at least one for each share of them.
+    """
+    signed = {p.name: p.dtype for p in a.inputs if p.dtype.kind in ("float", "int")}
+    for seed in range(count):
+        found = make_inputs(a, seed // 2)
+        if seed % 2:
+            sign = -1 if seed % 4 == 1 else 1
+            found |= {n: narrow(sign * np.abs(widen(found[n], t)), t) for n, t in signed.items()}
+        yield found
+    kinds = _special_kinds(a) & _special_kinds(b)
+    for seed in range(max(len(SHARES), count // 2)):
+        yield special_inputs(a, seed, SHARES[seed % len(SHARES)], kinds)
+
+
+def _special_kinds(p: Program) -> frozenset[Special]:
+    """The special values for which a program has one result in every order that the language allows.
+
+    Large floats of both signs have another sum in another order, and `min` and `max` may return either of two zeros. The
+    factors of a running sum are multiplied first, and laws of declared reducers and of `FINITE` exponentials may be about
+    finite numbers only. A position is compared as the program likes.
+    """
+    updates = [update_of(b) for b in blocks(p)]
+    stores = [s for b in blocks(p) for s in b.body]
+    operations = {(e.op, dtype_of(e).is_float) for s in stores for e in _within(s.value) if isinstance(e, Binary)}
+    kinds = set(Special)
+    if any(it.kind is IterKind.SCAN for b in blocks(p) for it in b.iters) or (FINITE, True) in p.annotations:
+        kinds.clear()
+    if any(isinstance(u, ArgFold | DeclaredFold) for u in updates):
+        kinds.clear()
+    if any(update_of(b) is not None for b in blocks(p)) or any(map(_adds_several, stores)):
+        kinds -= {Special.EXTREME, Special.NEGATIVE_ZERO}
+    if {("min", True), ("max", True)} & operations:
+        kinds.discard(Special.NEGATIVE_ZERO)
+    return frozenset(kinds)
+
+
+def _adds_several(s: Store) -> bool:
+    """Whether the store adds three floats or more."""
+    sums = [e for e in _within(s.value) if isinstance(e, Binary) and e.op in ("+", "-") and dtype_of(e).is_float]
+    return len(sums) > 1
+
+
+def _within(e: Expr) -> Iterator[Expr]:
+    yield e
+    for c in children(e):
+        yield from _within(c)
 
 
 def _steps(p: Program) -> int:
@@ -123,8 +166,8 @@ def _difference(a: Program, b: Program, names: tuple[str, str], inputs: Mapping[
         for p in a.outputs:
             at = _apart(first[p.name], second[p.name], slack)
             if at is not None:
-                x, y = first[p.name][at], second[p.name][at]
-                return f"{element(p.name, at)} is {x:.9g} by {names[0]}, and {y:.9g} by {names[1]}{how}"
+                x, y = first[p.name][at].item(), second[p.name][at].item()
+                return f"{element(p.name, at)} is {_row(x)} by {names[0]}, and {_row(y)} by {names[1]}{how}"
     return None
 
 
@@ -152,15 +195,9 @@ def _slack(p: Program) -> float:
 
     Nothing adds up in a type without arithmetic, so values of it are apart by two neighbours at most.
     """
-    narrow = [x.dtype for b in blocks(p) for s in b.body for x in _casts(s.value) if x.dtype.is_float]
+    casts = [x.dtype for b in blocks(p) for s in b.body for x in _within(s.value) if isinstance(x, Cast)]
+    narrow = [t for t in casts if t.is_float]
     return max([RELATIVE, *((64 if t.has_arithmetic else 4) * unit_roundoff(t) for t in narrow)])
-
-
-def _casts(e: Expr) -> Iterator[Cast]:
-    if isinstance(e, Cast):
-        yield e
-    for c in children(e):
-        yield from _casts(c)
 
 
 def listed(p: Program, inputs: Mapping[str, Array]) -> str:
@@ -170,7 +207,8 @@ def listed(p: Program, inputs: Mapping[str, Array]) -> str:
 
 def _text(a: Array) -> str:
     if a.size > LISTED:
-        return f"{' × '.join(map(str, a.shape))} numbers"
+        beyond = "" if a.dtype.kind != "f" or np.isfinite(a).all() else ", some of them nan or infinite"
+        return f"{' × '.join(map(str, a.shape))} numbers{beyond}"
     return _row(a.tolist())
 
 

@@ -50,9 +50,9 @@ def MISSING(*, which: str, element: str, sizes: ExampleSizes) -> None: ...
 @problem(
     "E0807",
     "it is not proved that the programs compute the same: {reason}",
-    help="write indices with constant factors where that can be; `replay` compares results with the reference",
+    help="{repair}",
 )
-def UNPROVED(*, reason: str) -> None: ...
+def UNPROVED(*, reason: str, repair: str) -> None: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +88,8 @@ def validate(
     """Whether `scheduled` computes what `original` does. `names` are their names in messages."""
     for reducer, v in reducer_laws(original):
         if isinstance(v, Broken):
-            return _unproved(f"not that {law_text(reducer, v)}, as reductions in any order need")
+            why = f"not that {law_text(reducer, v)}, as reductions in any order need"
+            return _unproved(why, "declare a reducer that keeps the law, or write a `scan`, which has an order")
     try:
         with bounded():
             _prove(original, scheduled, names)
@@ -97,9 +98,10 @@ def validate(
     except Undecided as e:
         return _unproved(str(e))
     except NotAffine as e:
-        return _unproved(f"`{format_expr(e.expr)}` is not affine")
+        return _unproved(f"`{format_expr(e.expr)}` is not affine", "write it with constant factors; or: " + BY_RUNS)
     except Exhausted:
-        return _unproved("it takes more than the operations on integer sets that are allowed")
+        why = "it takes more than the operations on integer sets that are allowed"
+        return _unproved(why, "fixed sizes in place of open ones, or fewer steps, may be decided; or: " + BY_RUNS)
     said = ("the factors of exponentials are finite",) if (FINITE, True) in scheduled.annotations else ()
     return Valid((*assumptions(original), *said))
 
@@ -128,8 +130,11 @@ def proves(original: Program, scheduled: Program) -> bool:
     return False
 
 
-def _unproved(reason: str, notes: tuple[Note, ...] = ()) -> Unproved:
-    return Unproved(UNPROVED(None, reason=reason, notes=notes))
+BY_RUNS = "`replay` compares the results of a schedule with the reference"
+
+
+def _unproved(reason: str, repair: str = BY_RUNS, notes: tuple[Note, ...] = ()) -> Unproved:
+    return Unproved(UNPROVED(None, reason=reason, repair=repair, notes=notes))
 
 
 def _shown(original: Program, scheduled: Program, names: tuple[str, str], found: Refuted) -> Invalid | Unproved:
@@ -146,9 +151,11 @@ def _shown(original: Program, scheduled: Program, names: tuple[str, str], found:
             return Invalid(replace(d, notes=(*facts, *notes, *(n for n in d.notes if n.kind == "help"))), inputs)
         case TooLong():
             why = "the programs are too long for a run to show what was found"
+            repair = f"at smaller sizes a run can show it, or that there is nothing; or: {BY_RUNS}"
         case None:
             why = "no inputs that were tried show what was found"
-    return _unproved(why, (Note("found", f"{d.code}: {d.message}"), *facts))
+            repair = f"both may still be equal: let them compute it by the same operations; or: {BY_RUNS}"
+    return _unproved(why, repair, (Note("found", f"{d.code}: {d.message}"), *facts))
 
 
 def _prove(original: Program, scheduled: Program, names: tuple[str, str], pieces: int | None = None) -> None:

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
-from tensorc_dsl.validate.validate import Invalid, Unproved
+from tensorc_dsl.ir.program import For
+from tensorc_dsl.validate.validate import Invalid, Unproved, Valid, validate
 from tests.affine.test_validate import assert_reported, assert_valid, edited
+from tests.compute.texts import build
 
 SCAN = """
 program scan(A: f32[20, 3], Y: f32[20, 3]) {
@@ -118,3 +122,38 @@ def test_wrong(name: str) -> None:
 def test_undecided(name: str) -> None:
     original, scheduled, said = UNDECIDED[name]
     assert_reported(original, scheduled, Unproved, said)
+
+
+STREAMING = """
+compute stream(X: f32[T]) -> M: f32, V: f32 {
+    let S[t, c in 2] = scan[t]
+        init (X[0] if c == 0 else 0.0)
+        step (S[t - 1, 0] + (X[t] - S[t - 1, 0]) / f32(t + 1) if c == 0
+              else S[t - 1, 1] + (X[t] - S[t - 1, 0]) * (X[t] - (S[t - 1, 0] + (X[t] - S[t - 1, 0]) / f32(t + 1))))
+    M = S[T - 1, 0] if T >= 1 else 0.0
+    V = S[T - 1, 1] / f32(T) if T >= 1 else 0.0
+}
+"""
+"""Welford's mean and sum of squares: two outputs from the last step of a scan of two values."""
+
+
+@pytest.mark.parametrize("steps", [1, 2, 7, 100, 4096])
+def test_a_scan_of_two_values_is_equal_to_itself(steps: int) -> None:
+    program = build(STREAMING, T=steps)
+    assert validate(program, program) == Valid()
+
+
+def test_its_values_may_be_the_outer_loop() -> None:
+    program = build(STREAMING, T=100)
+    (loop,) = (s for s in program.body if isinstance(s, For) and len(s.body) == 1 and isinstance(s.body[0], For))
+    (inner,) = loop.body
+    assert isinstance(inner, For)
+    turned = replace(inner, body=(replace(loop, body=inner.body),))
+    assert validate(program, replace(program, body=tuple(turned if s is loop else s for s in program.body))) == Valid()
+
+
+@pytest.mark.parametrize("wrong", [("c == 0\n", "c == 1\n"), ("(X[t] - S[t - 1, 0]) *", "(X[t] - S[t - 1, 1]) *")])
+def test_a_scan_of_two_other_values_is_not(wrong: tuple[str, str]) -> None:
+    assert wrong[0] in STREAMING
+    report = validate(build(STREAMING, T=100), build(STREAMING.replace(*wrong), T=100))
+    assert not isinstance(report, Valid)

@@ -124,3 +124,51 @@ program p(A: f32[6], C: f32[6]) {
 
 def parsed(text: str) -> Program:
     return parse_program(Source("p.tsched", text))
+
+
+MAP = """program p(X: {0}[9], Z: {0}[9], Y: {1}[9]) {{
+    for i in 9 {{ block Y {{ spatial v in 9 = i; Y[v] = {2} }} }}
+}}"""
+
+FALSE_LAWS = {
+    "a quotient of NaN": ("f32", "f32", "X[v] / X[v]", "1.0"),
+    "NaN is not itself": ("f32", "bool", "X[v] == X[v]", "true"),
+    "NaN has no order": ("f32", "bool", "not X[v] < Z[v]", "X[v] >= Z[v]"),
+    "a difference of infinities": ("f64", "f64", "X[v] - X[v]", "0.0"),
+    "0 times infinity": ("bf16", "bf16", "X[v] * 0.0", "0.0"),
+    "a sign of zero": ("f32", "f32", "1.0 / (X[v] + 0.0)", "1.0 / X[v]"),
+    "a product beyond f64": ("f64", "f64", "X[v] * 2.0 / 2.0", "X[v]"),
+    "i8 wraps": ("i8", "i8", "X[v] * 2 / 2", "X[v]"),
+    "u64 wraps": ("u64", "bool", "X[v] + 1 > X[v]", "true"),
+    "the least i32 has no opposite": ("i32", "bool", "abs(X[v]) >= 0", "true"),
+    "a quotient of 0": ("i32", "i32", "X[v] / X[v]", "1"),
+}
+
+
+@pytest.mark.parametrize("law", FALSE_LAWS.values(), ids=list(FALSE_LAWS))
+def test_special_values_refute_laws_of_real_numbers(law: tuple[str, str, str, str]) -> None:
+    given, made, one, other = law
+    a, b = (parsed(MAP.format(given, made, e)) for e in (one, other))
+    report = validate(a, b)
+    assert isinstance(report, Invalid), report
+    x, y = (interpret(p, report.inputs)["Y"] for p in (a, b))
+    assert any(m != n and not (m != m and n != n) for m, n in zip(x, y, strict=True))
+
+
+SUMS = """program p(X: f64[6], Y: f64[1], Z: f64[1]) {{
+    for i in 6 {{ block Y {{ spatial v in 1 = 0; reduce k in 6 = i; init {{ Y[v] = 0.0 }}; Y[v] = Y[v] + {0} }} }}
+    for i in 6 {{ block Z {{ spatial v in 1 = 0; reduce k in 6 = i; init {{ Z[v] = -inf }}; Z[v] = max(Z[v], {0}) }} }}
+}}"""
+
+
+def test_special_values_do_not_refute_another_order() -> None:
+    # Equal, though integer sets have two expressions: no sum of these may overflow in one order alone.
+    a, b = (parsed(SUMS.format(e)) for e in ("(X[k] + X[5 - k])", "(X[(k + 4) % 6] + X[(7 - k) % 6])"))
+    assert not isinstance(validate(a, b), Invalid)
+
+
+def test_the_help_is_about_what_is_there() -> None:
+    a, b = (parsed(MAP.format("f32", "f32", e)) for e in ("X[v] + X[v]", "X[v] * 2.0"))
+    report = validate(a, b)
+    assert isinstance(report, Unproved)
+    assert "= help: both may still be equal" in render(report.diagnostic)
