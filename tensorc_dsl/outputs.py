@@ -48,6 +48,27 @@ class Output:
         """Raises TschedError (E0903, E0904, E0932) if a write would, as far as that can be checked without writing."""
         self._write(None)
 
+    @contextlib.contextmanager
+    def locked(self) -> Generator[None]:
+        """A context in which no other process is in one of an output in the same folder, where the file system has locks."""
+        folder = -1
+        try:
+            with contextlib.suppress(OSError):
+                folder = os.open(self.path.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+                fcntl.flock(folder, fcntl.LOCK_EX)
+            yield
+        finally:
+            if folder >= 0:
+                os.close(folder)
+
+    @property
+    def content(self) -> bytes:
+        """What is in the file; empty if there is none, or it is a pipe or a device."""
+        with contextlib.suppress(OSError):
+            if self.path.is_file():
+                return self.path.read_bytes()
+        return b""
+
     def write(self, data: str | bytes) -> None:
         """Write the data. The file keeps its old content on failure. Raises TschedError (E0903, E0904, E0932)."""
         self._write(data.encode() if isinstance(data, str) else data)

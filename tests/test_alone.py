@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import pickle
 import re
 from pathlib import Path
@@ -12,6 +13,7 @@ from click.testing import CliRunner, Result
 import tensorc_dsl
 from tensorc_dsl.api.alone import alone, written
 from tensorc_dsl.cli.main import main
+from tensorc_dsl.records.keys import program_key
 
 EXAMPLES = sorted((Path(__file__).parent.parent / "examples").glob("*.tsched"))
 
@@ -71,25 +73,133 @@ def test_the_best_schedule_is_a_file_of_its_own(folder: Path, file: str, task: s
     assert use in Path("again.best.tsched").read_text()
 
 
-@pytest.mark.parametrize("file", ["not-a-name.tsched", "../own.tsched"])
-def test_where_no_use_reaches_the_compute_the_command_is_told(
-    folder: Path, file: str, monkeypatch: pytest.MonkeyPatch
+HELPERS = """\
+use std.ops.{gelu}
+reducer most(x, y) = max(x, y) identity -inf
+compute twice(A: f32[N]) -> B: f32[N] { B[i] = A[i] * 2.0 }
+compute both(A: f32[M, N]) -> C: f32[M] {
+    let R = gelu(A)
+    C[i] = reduce most[j] R[i, j]
+}
+"""
+MANY = """\
+use helpers.{both, twice}
+/// Doubles what `both` makes.
+compute all(A: f32[M, N]; times: int = 1) -> C: f32[M] {
+    let V = both(A)
+    let W = twice(V)
+    C[i] = W[i] * f32(times)
+}
+schedule rows for all {
+    let wide ~ sample_categorical([2, 4])
+    split(C.loops[0], [_, wide], partial=true)
+}
+task small = all(M=6, N=5, times=2) with rows
+"""
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Path:
+    """Sources in several folders, of which some are on no path of a `use`."""
+    (tmp_path / "src" / "modules").mkdir(parents=True)
+    (tmp_path / "elsewhere").mkdir()
+    (tmp_path / "src" / "own.tsched").write_text(OWN)
+    (tmp_path / "src" / "many.tsched").write_text(MANY)
+    (tmp_path / "src" / "helpers.tsched").write_text(HELPERS)
+    (tmp_path / "src" / "not-a-name.tsched").write_text(OWN)
+    (tmp_path / "src" / "modules" / "listed.tsched").write_text(OWN)
+    (tmp_path / "elsewhere" / "far.tsched").write_text(LIBRARY.replace("product", "small"))
+    (tmp_path / "pyproject.toml").write_text('[tool.tensorc-dsl]\nmodule-paths = ["src/modules"]\n')
+    return tmp_path
+
+
+@pytest.mark.parametrize("place", [".", "src", "src/modules", "elsewhere", "/"])
+@pytest.mark.parametrize(
+    "file", ["src/own", "src/many", "src/not-a-name", "src/modules/listed", "elsewhere/far"]
+)  # fmt: skip
+def test_every_best_file_is_one_of_its_own_in_every_folder(
+    project: Path, file: str, place: str, monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
-    if file.startswith(".."):
-        monkeypatch.chdir(folder / "inner")
-    assert call("tune", file, "--trials", "2", "--records", "r.sqlite").exit_code == 0
+    """It is checked, verified, replayed and run by itself. So are those of other folders, also outside of the project."""
+    folder = tmp_path_factory.mktemp("outside") if place == "/" else project / place
+    monkeypatch.chdir(folder)
+    source = os.path.relpath(project / f"{file}.tsched")
+    done = call("tune", source, "small", "--trials", "1", "--threads", "1", "--records", str(project / "r.sqlite"))
+    assert done.exit_code == 0, done.output
+    best = "small.best.tsched"
+    for words in (
+        ("check", best),
+        ("verify", best, "small"),
+        ("fmt", "--check", best),
+        ("replay", best, "small", best),
+    ):
+        done = call(*words)
+        assert done.exit_code == 0, done.output
+    assert call("replay", source, "small", best).exit_code == 0
+    here = tensorc_dsl.load(best, threads=1)["small"]
+    there = tensorc_dsl.load(source, threads=1)["small"]
+    assert here.sample(0).text == there.frozen(best).text
+    assert program_key(here.program) == program_key(there.program)  # so it has the same records
+
+
+def test_a_use_is_written_where_one_reaches_the_compute(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(project / "elsewhere")
+    for file, beginning in (
+        ("../src/modules/listed.tsched", "use listed.{add}\n"),
+        ("../src/many.tsched", "use std.ops.gelu.{gelu}\n\n/// Doubles what `both` makes.\ncompute all("),
+        ("../src/own.tsched", "compute add("),
+    ):
+        task = tensorc_dsl.load(file, threads=1)["small"]
+        text = alone(task, task.sample(0), Path("x.tsched"))
+        assert text is not None and text.startswith(beginning)
+
+
+def test_a_file_that_is_replaced_is_not_used(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(project / "src")
+    task = tensorc_dsl.load("own.tsched", threads=1)["small"]
+    task.replay(task.sample(0)).save("own.tsched")
+    again = tensorc_dsl.load("own.tsched", threads=1)["small"]
+    assert again.sample(0).text == task.sample(0).text
+
+
+def test_a_folder_of_an_option_is_not_relied_upon(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    far = OWN.replace("add", "far_add")
+    compute, _, schedule = far.partition("schedule")
+    (project / "elsewhere" / "far.tsched").write_text(compute)
+    (project / "src" / "user.tsched").write_text(f"use far.{{far_add}}\nschedule{schedule}")
+    monkeypatch.chdir(project)
+    task = tensorc_dsl.load("src/user.tsched", threads=1, include=["elsewhere"])["small"]
+    text = alone(task, task.sample(0), Path("x.tsched"))
+    assert text is not None and "use elsewhere.far.{far_add}\n" in text
+    text = alone(task, task.sample(0), Path("src/x.tsched"))
+    assert text is not None and text.startswith("compute far_add(")
+
+
+def test_two_computes_of_one_name_are_not_written_out(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The command that replays the schedule is written in place of the task."""
+    inner = "compute add(A: f32[N]) -> B: f32[N] { B[i] = A[i] + 1.0 }\n"
+    (project / "src" / "helpers.tsched").write_text(
+        inner + "compute more(A: f32[N]) -> B: f32[N] { let V = add(A); B[i] = V[i] }\n"
+    )
+    outer = "compute add(A: f32[N]) -> B: f32[N] { let V = more(A); B[i] = V[i] * 2.0 }\n"
+    end = "schedule rows for add { parallel(B.loops[0]) }\ntask small = add(N=8) with rows\n"
+    (project / "src" / "two.tsched").write_text("use helpers.{more}\n" + outer + end)
+    monkeypatch.chdir(project / "elsewhere")
+    assert call("tune", "../src/two.tsched", "--trials", "1", "--records", "r.sqlite").exit_code == 0
     lines = Path("small.best.tsched").read_text().splitlines()
-    assert lines[2] == f"// tensorc-dsl replay {file} small small.best.tsched"
+    assert lines[2] == "// tensorc-dsl replay ../src/two.tsched small small.best.tsched"
     assert lines[3].startswith("schedule rows for add")
     assert call(*lines[2].split()[2:]).exit_code == 0
 
 
-@pytest.mark.parametrize("options", [("--target", "native"), ("--threads", "1"), ("-I", "inner")])
+@pytest.mark.parametrize("options", [("--threads", "1"), ("-I", "inner"), ()])
 def test_the_command_has_the_options_of_the_search(folder: Path, options: tuple[str, ...]) -> None:
-    name = "not-a-name.tsched"
-    assert call("tune", name, "--trials", "1", "--records", "r.sqlite", *options).exit_code == 0
+    (folder / "wide.tsched").write_text('target wide = llvm(cpu="x86-64-v2", cores=1)\n' + OWN)
+    options = (*options, "--target", "wide")
+    assert call("tune", "wide.tsched", "--trials", "1", "--records", "r.sqlite", *options).exit_code == 0
     command = Path("small.best.tsched").read_text().splitlines()[2].split()[2:]
-    assert command == ["replay", name, "small", "small.best.tsched", *options]
+    assert command[:4] == ["replay", "wide.tsched", "small", "small.best.tsched"]
+    assert sorted(command[4:]) == sorted(options)
     assert call(*command).exit_code == 0
 
 
@@ -110,13 +220,15 @@ def test_a_kernel_is_saved_as_the_command_writes_it(folder: Path, file: str, tas
     assert home.replay("saved.tsched").trace.text == home.sample(0).text
 
 
-def test_a_kernel_of_a_text_or_a_pickle_is_saved_as_its_schedule(folder: Path) -> None:
+def test_a_kernel_of_a_text_is_saved_with_its_compute_and_one_of_a_pickle_as_its_schedule(folder: Path) -> None:
     home = tensorc_dsl.loads(OWN, threads=1)["small"]
     kernel = home.replay(home.sample(0))
-    for one in (kernel, pickle.loads(pickle.dumps(kernel))):
-        one.save("saved.tsched")
-        assert Path("saved.tsched").read_text() == home.sample(0).text
-        assert home.replay("saved.tsched").trace.text == home.sample(0).text
+    kernel.save("saved.tsched")
+    assert tensorc_dsl.load("saved.tsched", threads=1)["small"].sample(0).text == home.sample(0).text
+    assert home.replay("saved.tsched").trace.text == home.sample(0).text
+    pickle.loads(pickle.dumps(kernel)).save("saved.tsched")
+    assert Path("saved.tsched").read_text() == home.sample(0).text
+    assert home.replay("saved.tsched").trace.text == home.sample(0).text
 
 
 def test_two_schedules_of_one_name_are_no_trace(folder: Path) -> None:

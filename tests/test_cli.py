@@ -338,9 +338,9 @@ def test_run_and_replay_say_which_sizes_an_open_dimension_took(folder: Path) -> 
         "schedule plain for twice { let [i] = Y.loops }\ntask t = twice(N=1..64 at [3, 17]) with plain\n"
     )
     Path("t.trace.tsched").write_text(call("sample", "open.tsched").stdout)
-    for args in (("run", "open.tsched", "--records", "r.sqlite"), ("replay", "open.tsched", "t.trace.tsched")):
+    for args in (("run", "open.tsched"), ("replay", "open.tsched", "t.trace.tsched")):
         assert "timed at N = 3, 17; checked at N = 1, " in call(*args, "--threads", "1").stdout
-    assert "checked at" not in call("run", "small.tsched", "small", "--records", "r.sqlite", "--threads", "1").stdout
+    assert "checked at" not in call("run", "small.tsched", "small", "--threads", "1").stdout
 
 
 def test_a_finalist_that_is_proved_wrong_is_a_bug(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -73,11 +73,11 @@ class Kernel:
         return self._native.bind(**constants)
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the schedule to a file, as the command `tune` does: with the `use` of its compute and with its task, so that
+        """Write the schedule to a file, as the command `tune` does: with its task and its compute or the `use` of it, so that
         it is loaded, run and edited by itself; `Task.replay` takes it too.
 
-        The file has the schedule alone where no `use` reaches the compute from its folder, as that of a text, and for a
-        kernel from a pickle. Raises TschedError (E0903, E0904) if it cannot be written.
+        The file has the schedule alone for a kernel from a pickle, and for another machine than this one. What was in it is
+        replaced. Raises TschedError (E0903, E0904) if it cannot be written.
         """
         place = Path(path)
         text = self.trace.text if self._text_at is None else self._text_at(place)

@@ -12,7 +12,7 @@ from tensorc_dsl.api.drawing import TRIES
 from tensorc_dsl.diagnostic import Diagnostic, TschedError
 from tensorc_dsl.interp.versions import others, versions
 from tensorc_dsl.records.database import Database
-from tensorc_dsl.records.errors import Passed, other_version, passed_over
+from tensorc_dsl.records.errors import UNTUNED, Passed, other_version, passed_over
 from tensorc_dsl.records.keys import program_key, target_key
 from tensorc_dsl.search.zero import PROBABILITY, Forecast, guess
 from tensorc_dsl.source import Source
@@ -80,14 +80,22 @@ def known(task: Task, records: Path | None, on_warning: Callable[[Diagnostic], N
     """The fastest recorded schedule; without one the schedule that records of other tasks predict to be the fastest; with too
     few of them the draw with seed 0. The task's own schedule, if it has no open draws and none is recorded.
 
-    Raises TschedError (E0701, E0702, E0705, E0708), and if the space has no schedule.
+    Raises TschedError (E0701, E0702, E0705, E0708), E0711 if there are no records where `records` says, and if the space
+    has no schedule.
     """
-    database = Database.reading(records)
+    database = Database.reading() if records is None else Database.required(records)
     if database is None:
         return _default(task)
     with database:
         found = recorded(task, database, on_warning)
         return found or _predicted(task, database)
+
+
+def untuned(task: Task, origin: Origin) -> Diagnostic | None:
+    """A warning (W0705) where the schedule is neither recorded nor given."""
+    if isinstance(origin, Recorded | Given):
+        return None
+    return UNTUNED(None, task=task.name, origin=describe(origin))
 
 
 def recorded(task: Task, database: Database, on_warning: Callable[[Diagnostic], None]) -> Known | None:

@@ -18,7 +18,7 @@ from tensorc_dsl.api.export import write_files
 from tensorc_dsl.api.failures import NoValidCandidate, WrongSchedule
 from tensorc_dsl.api.insights import Insight, insight, recorded_trials, studied
 from tensorc_dsl.api.kernel import Kernel
-from tensorc_dsl.api.known import Given, Known, Origin, describe, known, recorded
+from tensorc_dsl.api.known import Given, Known, Origin, describe, known, recorded, untuned
 from tensorc_dsl.api.making import (
     compiled,
     emulated,
@@ -267,13 +267,13 @@ class Task:
     def recorded(
         self, records: StrPath | None = None, *, on_warning: Callable[[Diagnostic], None] = warn_of
     ) -> Trace | None:
-        """The best schedule in the database for this task on this machine; None if there is none.
+        """The best schedule in the database for this task on this machine; None if there is none in it.
 
         Records that no search can have written, or with a schedule that does not fit, are skipped with a warning (W0701). A
         record made by other versions of modules gets a warning, too (W0703). The database is only read. Raises TschedError
-        (E0701, E0702, E0705, E0708).
+        (E0701, E0702, E0705, E0708), and E0711 if there are no records where `records` says.
         """
-        database = Database.reading(None if records is None else Path(records))
+        database = Database.reading() if records is None else Database.required(Path(records))
         if database is None:
             return None
         with database:
@@ -287,9 +287,14 @@ class Task:
         return known(self, None if records is None else Path(records), on_warning)
 
     def best(self, records: StrPath | None = None) -> Kernel:
-        """The kernel of the best schedule that is known, see `known`; its `origin` says where the schedule is from."""
+        """The kernel of the best schedule that is known, see `known`; its `origin` says where the schedule is from.
+
+        A schedule that is not recorded gets a warning (W0705).
+        """
         self.require_machine()
         found = self.known(records)
+        if (warning := untuned(self, found.origin)) is not None:
+            warn_of(warning)
         return self._kernel(found.trace, origin=found.origin)
 
     def insight(self, records: StrPath | None = None, *, on_warning: Callable[[Diagnostic], None] = warn_of) -> Insight:
@@ -311,6 +316,12 @@ class Task:
         with closing(LocalRunner(self.program, self.target, threads=self.threads, builders=1)) as runner:
             (outcome,) = runner.measure([self.frozen(trace).program], None)
             return outcome
+
+    def compare(self, traces: Sequence[Trace]) -> list[Outcome]:
+        """The outcomes of the traces' kernels, checked against the reference and timed by turns in a child process."""
+        self.require_machine()
+        with closing(LocalRunner(self.program, self.target, threads=self.threads)) as runner:
+            return runner.compare([self.frozen(trace).program for trace in traces])
 
     def emulate(self, trace: Trace, registers: Mapping[str, int] | None = None) -> Emulated:
         """What the trace's kernel does, run on this machine's CPU thread by thread: for targets of other kinds, such as GPUs.

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 def best_known(task: Task, file: str, records: str | None, *, or_draw: bool = True) -> Known:
     """The schedule of `Task.known`; one that is predicted is reported, and with `or_draw` one that is drawn, too."""
-    from tensorc_dsl.api.known import Drawn, Given, Recorded, describe
+    from tensorc_dsl.api.known import Drawn, Given, Recorded, describe, untuned
     from tensorc_dsl.search.zero import Forecast
 
     found = task.known(Path(records) if records else None, on_warning=show_diagnostics)
@@ -27,7 +27,9 @@ def best_known(task: Task, file: str, records: str | None, *, or_draw: bool = Tr
         case Drawn() if not or_draw:
             pass
         case Drawn():
-            say("no recorded schedule for this task on this machine: one is drawn with seed 0", err=True)
+            warning = untuned(task, found.origin)
+            assert warning is not None
+            show_diagnostics(warning)
         case _:
             assert_never(found.origin)
     return found

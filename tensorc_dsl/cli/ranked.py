@@ -9,6 +9,7 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,7 +17,7 @@ import click
 from click.core import ParameterSource
 
 from tensorc_dsl.cli.endings import Ending, finishing
-from tensorc_dsl.cli.tuned import Form
+from tensorc_dsl.cli.tuned import Form, Written, replace_schedule
 from tensorc_dsl.diagnostic import TschedError
 from tensorc_dsl.report.terminal import say, show, show_object
 
@@ -42,13 +43,15 @@ SHOWN = 5
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """What is to be emulated: so many draws of a seed, anew or with what `path` has of them, told in a form."""
+    """What is to be emulated: so many draws of a seed, anew or with what `path` has of them, told in a form.
+    With `keep_better`, a schedule in the output that is faster by the model is kept."""
 
     trials: int
     seed: int
     resume: bool
     path: Path
     form: Form
+    keep_better: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -187,15 +190,20 @@ def _finish(task: Task, found: Ranking, file: Output, asked: Asked) -> dict[str,
             Output(other).write(trace.text)
             command = task.command("replay", str(other), "--emulate")
             say(f"{other} holds a schedule that is wrong: `{command}`", err=True)
+    became = Written()
     if best:
         origin = f"counted in an emulation, never timed; seed {asked.seed}, draw {best[0].number}"
-        file.write(f"// {task.name}: {origin}\n{written(task, best[0].trace, file.path, '--emulate')}")
+        text = f"// {task.name}: {origin}\n{written(task, best[0].trace, file.path, '--emulate')}"
+        judge = partial(_judged, task, best[0]) if asked.keep_better else None
+        became = replace_schedule(file, task, best[0].trace, text, judge)
     if asked.form is Form.TABLE and best:
-        show(_table(task, found, file.path, asked))
+        show("\n".join(filter(None, (_table(task, found, file.path, asked), became.note))))
     return {
         "task": task.name,
         "best": best[0].facts() if best else None,
         "file": str(file.path) if best else None,
+        "kept": became.kept,
+        "note": became.note or None,
         "valid": len(best),
         "recorded": found.recorded,
         "wrong": [number for number, _, _ in found.wrong],
@@ -203,6 +211,19 @@ def _finish(task: Task, found: Ranking, file: Output, asked: Asked) -> dict[str,
         "interrupted": found.interrupted,
         "counts": str(asked.path),
     }
+
+
+def _judged(task: Task, found: Ranked, held: Trace) -> tuple[bool, str]:
+    """Whether a schedule that a file has is faster by the model than the one that was found, and what both take."""
+    try:
+        counted = task.emulate(held, task.require_registers(held))
+    except TschedError as e:
+        return False, f"the schedule in it has no kernel: {e.diagnostics[0].message}"
+    if counted.fault:
+        return False, f"the kernel of the schedule in it is wrong: {counted.fault}"
+    old, new = (round(counted.cycles or 0), counted.busiest(task.target.cores)), (found.cycles or 0, found.moves)
+    takes = [f"{cycles} cycles and {moves} moves" for cycles, moves in (old, new)]
+    return old < new, f"its schedule takes {takes[0]} of the model, and the one found {takes[1]}"
 
 
 def _table(task: Task, found: Ranking, path: Path, asked: Asked) -> str:

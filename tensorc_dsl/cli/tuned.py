@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from enum import Enum, auto
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from tensorc_dsl.cli.endings import Ending, waiting
 from tensorc_dsl.diagnostic import Diagnostic, TschedError
 from tensorc_dsl.report.terminal import say, show, show_diagnostics, show_object
 
 if TYPE_CHECKING:
     from tensorc_dsl.api.tasks import Task
     from tensorc_dsl.outputs import Output
+    from tensorc_dsl.records.queue import Queue
     from tensorc_dsl.report.ended import Ended
+    from tensorc_dsl.trace.trace import Trace
 
 
 class Form(Enum):
@@ -25,46 +30,118 @@ class Form(Enum):
     LINES = auto()
 
 
-Problems = Sequence[tuple[Diagnostic, ...]]
-"""For each search, the errors that prevented its file from being written."""
-
-
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Written:
-    """The files of the best schedules, None where there is none, and the errors of each."""
+    """What became of a search's file: where the best schedule is, None where it is in none; whether that is the one that the
+    file had before; what there is to be said of it; the errors that prevented it from being written."""
 
-    files: Sequence[Path | None]
-    problems: Problems
+    path: Path | None = None
+    kept: bool = False
+    note: str = ""
+    problem: tuple[Diagnostic, ...] = ()
 
 
-def write_best(ended: Sequence[Ended], outputs: Sequence[Output], tasks: Sequence[Task]) -> Written:
-    """Write the best schedules of the tasks to their files."""
+Judge = Callable[["Trace"], tuple[bool, str]]
+"""Whether a file keeps the schedule that it has, and the reason."""
+
+
+def replace_schedule(output: Output, task: Task, found: Trace, text: str, judge: Judge | None) -> Written:
+    """Write the text with the schedule that was found, unless the output has one for the task that is kept.
+
+    Without a `judge` none is kept. What another process writes meanwhile is judged, too.
+    Raises TschedError (E0903, E0904, E0932).
+    """
+    from tensorc_dsl.api.alone import schedule_in
+
+    while True:
+        before = output.content
+        held = schedule_in(before, task, output.path) if before.strip() else None
+        note = ""
+        if isinstance(held, str):
+            note = f"replaced: the file held {held}"
+        elif held is not None and held.text != found.text:
+            kept, reason = judge(held) if judge is not None else (False, "the file held another schedule for the task")
+            if kept:
+                return Written(output.path, kept=True, note=f"kept: {reason}; `--no-keep-better` replaces it")
+            note = f"replaced: {reason}"
+        with output.locked():
+            if output.content == before:
+                output.write(text)
+                return Written(output.path, note=note)
+
+
+def write_best(
+    ended: Sequence[Ended], outputs: Sequence[Output], tasks: Sequence[Task], queue: Queue | None, ending: Ending
+) -> list[Written]:
+    """Write the best schedules of the tasks to their files.
+
+    With a queue, a schedule in a file that is faster is kept: the two are timed by turns. After an interruption nothing is
+    timed, and the records in the queue say which is faster.
+    """
     from tensorc_dsl.api.alone import written as text_of
 
-    problems: list[tuple[Diagnostic, ...]] = []
-    written: list[Path | None] = []
+    out: list[Written] = []
     for one, output, task in zip(ended, outputs, tasks, strict=True):
-        problem: tuple[Diagnostic, ...] = ()
-        found: Path | None = None
-        if one.result.best is not None:
+        best = one.result.best
+        found = Written()
+        if best is not None:
+            judge = None if queue is None else partial(_judged, task, best, queue, ending, one.result.interrupted)
             try:
-                output.write(one.header() + text_of(task, one.result.best, output.path))
-                found = output.path
+                found = replace_schedule(output, task, best, one.header() + text_of(task, best, output.path), judge)
             except TschedError as e:
-                problem = e.diagnostics
-        problems.append(problem)
-        written.append(found)
-    return Written(written, problems)
+                found = Written(problem=e.diagnostics)
+        out.append(found)
+    return out
 
 
-def show_results(
-    ended: Sequence[Ended], files: Sequence[Path | None], priors: Sequence[Path | None], form: Form
-) -> None:
+def _judged(task: Task, found: Trace, queue: Queue, ending: Ending, interrupted: bool, held: Trace) -> tuple[bool, str]:
+    """Whether a file keeps the schedule that it has, where a search has found another; and the reason."""
+    from tensorc_dsl.records.keys import program_key
+    from tensorc_dsl.units import seconds
+    from tensorc_dsl.validate.validate import Invalid
+
+    if not (interrupted or ending.told):
+        with suppress(KeyboardInterrupt), waiting(ending):
+            say("comparing the best one with the one in its file", err=True)
+            if isinstance(task.verify(held), Invalid):
+                return False, "the schedule in it computes something else"
+            old, new = task.compare((held, found))
+            takes = ["fails" if o.seconds is None else f"takes {seconds(o.seconds)}" for o in (old, new)]
+            kept = old.seconds is not None and (new.seconds is None or old.seconds < new.seconds)
+            return kept, f"its schedule {takes[0]}, and the one found {takes[1]}, by turns"
+    order = _recorded(task, queue)
+    old_key, new_key = (program_key(trace.program) for trace in (held, found))
+    if old_key not in order:
+        return True, "its schedule was not compared with the one found, since the search was interrupted"
+    if new_key in order and order.index(new_key) < order.index(old_key):
+        return False, "by the records, its schedule is slower than the one found"
+    return True, "by the records, its schedule is faster than the one found"
+
+
+def _recorded(task: Task, queue: Queue) -> list[str]:
+    """The keys of the recorded programs of the task, fastest first."""
+    from tensorc_dsl.records.keys import program_key, target_key
+    from tensorc_dsl.records.ranking import rank
+    from tensorc_dsl.records.trial import Trial
+
+    kept = [*queue.kept(program_key(task.program), target_key(task.target, task.threads))]
+    keys = {k.row: k.trial.program_key for k in kept if isinstance(k.trial, Trial)}
+    return [keys[row] for row in rank(kept).rows]
+
+
+def show_results(ended: Sequence[Ended], files: Sequence[Written], priors: Sequence[Path | None], form: Form) -> None:
     """Print the results on standard output, with the files of the best schedules and of the priors."""
-    facts = [one.facts(best, prior) for one, best, prior in zip(ended, files, priors, strict=True)]
+    facts = [
+        one.facts(file.path, prior) | {"kept": file.kept, "best_note": file.note or None}
+        for one, file, prior in zip(ended, files, priors, strict=True)
+    ]
     match form:
         case Form.TABLE:
-            show("\n\n".join(one.table(path) for one, path in zip(ended, files, strict=True)))
+            tables = [
+                "\n".join(filter(None, (one.table(file.path), file.note)))
+                for one, file in zip(ended, files, strict=True)
+            ]
+            show("\n\n".join(tables))
         case Form.OBJECT if len(facts) == 1:
             show_object(facts[0])
         case Form.OBJECT:
@@ -74,12 +151,13 @@ def show_results(
                 show_object({"event": "result"} | fact)
 
 
-def tell_what_is_lost(ended: Sequence[Ended], problems: Problems) -> None:
+def tell_what_is_lost(ended: Sequence[Ended], files: Sequence[Written]) -> None:
     """Report schedules and records that could not be written, and print where else they are."""
-    for one, problem in zip(ended, problems, strict=True):
+    for one, file in zip(ended, files, strict=True):
         result = one.result
-        if problem:
-            show_diagnostics(*problem)
+        if file.problem:
+            show_diagnostics(*file.problem)
+        if file.problem or (file.kept and result.unkept is not None):
             if result.unkept is None:
                 say("the schedule is among the records: `tensorc-dsl run` uses it", err=True)
             elif result.best is not None:

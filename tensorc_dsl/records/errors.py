@@ -73,7 +73,11 @@ def PASSED_OVER(*, records: str, task: str, path: Path) -> None: ...
 def NOT_EXPORTED(*, path: str, why: str) -> None: ...
 @problem("E0710", "`{path}` has no record {row}", help="`tensorc-dsl db best` names the rows of the best ones")
 def NO_RECORD(*, path: Path, row: int) -> None: ...
-@problem("E0711", "there are no records in `{path}`", help="`tensorc-dsl tune` records what it tries")
+@problem(
+    "E0711",
+    "there are no records in `{path}`",
+    help="give the path of a database with records; `tensorc-dsl tune` records what it tries there",
+)
 def NO_DATABASE(*, path: Path) -> None: ...
 @problem(
     "W0702",
@@ -87,6 +91,12 @@ def LINES_PASSED(*, lines: str, path: str, be: str) -> None: ...
     help="tune the task again: a faster one may be found",
 )
 def OTHER_VERSION(*, task: str, versions: str, which: str) -> None: ...
+@problem(
+    "W0705",
+    "no recorded schedule of `{task}` on this machine: it is {origin}",
+    help="tune the task: `tensorc-dsl tune`, in Python `task.tune()`",
+)
+def UNTUNED(*, task: str, origin: str) -> None: ...
 
 
 def newer_schema(path: Path, found: int, known: int) -> TschedError:

@@ -42,11 +42,15 @@ class Log:
         number = len(self.outcomes)
         if not recorded:
             self.record([(number, trace, outcome)], "trial")
+        self.add(trace, outcome)
+        self.emit(Measured(number, trace, outcome, self.best_seconds))
+
+    def add(self, trace: Trace, outcome: Outcome) -> None:
+        """Add a trial that is recorded, and report nothing."""
         self.traces.append(trace)
         self.outcomes.append(outcome)
         if outcome.seconds is not None:
             self.best_seconds = min(outcome.seconds, self.best_seconds or outcome.seconds)
-        self.emit(Measured(number, trace, outcome, self.best_seconds))
 
     def corrected(self, number: int, outcome: Outcome) -> None:
         """Replace the outcome of a trial."""

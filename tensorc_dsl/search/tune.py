@@ -9,11 +9,14 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import assert_never
 
+import numpy as np
+
 from tensorc_dsl.measure.blas import one_blas_thread
 from tensorc_dsl.measure.outcome import Outcome
 from tensorc_dsl.records.keys import digest, program_key, target_key
 from tensorc_dsl.records.queue import Unkept
 from tensorc_dsl.reference.open_sizes import sizing
+from tensorc_dsl.schedule.refusal import ScheduleRefusal
 from tensorc_dsl.search.drift import Recovered, Slower, Steady, Watch
 from tensorc_dsl.search.events import (
     Diverged,
@@ -29,7 +32,7 @@ from tensorc_dsl.search.events import (
     Started,
 )
 from tensorc_dsl.search.expansion import here
-from tensorc_dsl.search.finals import final, judged
+from tensorc_dsl.search.finals import FINALISTS, final, judged
 from tensorc_dsl.search.gp import Array
 from tensorc_dsl.search.input import SearchInput
 from tensorc_dsl.search.log import Log
@@ -302,9 +305,25 @@ class Search:
         for _, n in log.ranked()[:1]:
             watch.follow(log.traces[n].program, log.outcomes[n])
 
+    def _recall(self) -> None:
+        """The best recorded trials of the resumed search that it did not choose again are among its trials, too.
+
+        It chooses fewer than there are where it has fewer trials than before, or is interrupted, or chooses differently.
+        """
+        for seconds, key in self._past.fastest():
+            if len(ahead := self.log.ranked()) >= FINALISTS and ahead[FINALISTS - 1][0] <= seconds:
+                break
+            try:
+                trace = self._given.space.replay(self._past.decisions[key], np.random.default_rng(0))
+            except ScheduleRefusal:
+                continue  # recorded under other conditions, or before the space was changed
+            if program_key(trace.program) == key and (outcome := self._past.take(key)) is not None:
+                self.log.add(trace, outcome)
+
     def finish(self, interrupted: bool) -> TuneResult:
         """Compare and prove the best few. An interrupted search gives its result so far."""
         log = self.log
+        self._recall()
         compared: list[tuple[float, int]] = []
         if not interrupted:
             try:

@@ -68,6 +68,8 @@ def test_list_and_best(records: Path) -> None:
     assert [(g["task"], g["records"], g["best"]["seconds"], g["best"]["record"]) for g in found] == [
         ("t", 5, 1.5e-6, 5)
     ]
+    # `list` has of each task what `best` has.
+    assert json.loads(call("db", "list", "--json", "--task", "t", "--records", "r.sqlite").stdout) == found
     assert "random, seed 7" in call("db", "best", "--records", "r.sqlite").stdout
     assert call("db", "list", "--json", "--task", "gone", "--records", "r.sqlite").stdout == "[]\n"
 
@@ -142,12 +144,15 @@ def test_verify_runs_what_is_recorded(records: Path, task: Task) -> None:
 
 
 @pytest.mark.parametrize("command", ["list", "best"])
-def test_where_there_are_no_records_nothing_is_listed(task: Task, command: str) -> None:
-    found = call("db", command, "--records", "gone.sqlite")
+def test_where_there_are_no_records_nothing_is_listed(
+    task: Task, command: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_DATA_HOME", "gone")
+    found = call("db", command)
     assert (found.exit_code, found.stdout) == (0, "")
     assert "there are no records" in found.stderr
-    assert call("db", command, "--json", "--records", "gone.sqlite").stdout == "[]\n"
-    assert not Path("gone.sqlite").exists()
+    assert call("db", command, "--json").stdout == "[]\n"
+    assert not Path("gone").exists()
 
 
 @pytest.mark.parametrize("words", [("export",), ("prune", "--keep", "1"), ("merge", "gone.sqlite")])

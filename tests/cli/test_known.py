@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import warnings
 from pathlib import Path
 
 import pytest
@@ -61,13 +62,13 @@ def test_compile_of_an_untuned_task_says_where_its_schedule_is_from(folder: Path
     assert r"\22schedule\22: \22drawn with seed 3\22" in done.stdout
 
 
-def test_compile_takes_what_is_asked_for_before_what_is_known(folder: Path) -> None:
+def test_compile_takes_what_is_asked_for_before_what_is_known(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     done = call("compile", "f.tsched", "a", "--emit", "header", "--condition", "rows=[16, 4]")
     assert "E0911" in done.stderr and done.exit_code == 1
-    Path("none").mkdir()
-    done = CliRunner().invoke(main, ["compile", "f.tsched", "a", "--emit", "header", "--records", "none/r.sqlite"])
+    monkeypatch.setenv("XDG_DATA_HOME", str(folder / "none"))
+    done = CliRunner().invoke(main, ["compile", "f.tsched", "a", "--emit", "header"])
     assert "E0911" in done.stderr and done.exit_code == 1
-    assert list(Path("none").iterdir()) == []
+    assert not Path("none").exists()
 
 
 def test_compile_warns_of_records_of_another_version(folder: Path) -> None:
@@ -135,3 +136,46 @@ def test_too_few_trials_write_no_prior(folder: Path) -> None:
     assert done.exit_code == 1 and "E0712" in done.stderr
     assert json.loads(done.stdout)["prior_file"] is None
     assert not Path("p.tsched").exists()
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ("run", "f.tsched", "a"),
+        ("run", "f.tsched", "fixed"),
+        ("compile", "f.tsched", "a", "--emit", "header"),
+        ("db", "list"),
+        ("db", "best", "--json"),
+        ("db", "show", "1"),
+        ("db", "verify", "f.tsched", "a"),
+    ],
+)
+def test_a_database_that_is_named_and_not_there_is_an_error(folder: Path, command: tuple[str, ...]) -> None:
+    for typo in ("typo.sqlite", "none/typo.sqlite", "empty.sqlite"):
+        Path("empty.sqlite").touch()
+        done = CliRunner().invoke(main, [*command, "--records", typo])
+        assert done.exit_code == 1 and f"error[E0711]: there are no records in `{typo}`" in done.stderr, done.output
+        assert done.stdout == "" and not Path("typo.sqlite").exists() and not Path("none").exists()
+
+
+def test_a_schedule_that_is_not_recorded_is_told_of(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_DATA_HOME", str(folder / "data"))
+    done = CliRunner().invoke(main, ["run", "f.tsched", "a", "--threads", "1"])
+    assert done.exit_code == 0
+    assert "warning[W0705]: no recorded schedule of `a` on this machine: it is drawn with seed 0" in done.stderr
+    tasks = tensorc_dsl.load("f.tsched", threads=1)
+    for records, task, said in (
+        (None, "a", "it is drawn with seed 0"),
+        ("r.sqlite", "e", "it is predicted from 4 other tasks on this machine"),
+    ):
+        with pytest.warns(UserWarning, match=f"W0705.*no recorded schedule of `{task}` on this machine: {said}"):
+            tasks[task].best(records)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        tasks["a"].best("r.sqlite")
+        tasks["fixed"].best()
+    for read in (tasks["a"].best, tasks["a"].known, tasks["a"].recorded):
+        with pytest.raises(tensorc_dsl.TschedError) as caught:
+            read("typo.sqlite")
+        assert caught.value.diagnostics[0].code == "E0711"
+    assert tasks["a"].recorded() is None

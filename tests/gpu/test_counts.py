@@ -157,6 +157,24 @@ def test_tune_ranks_by_a_model_and_keeps_them_apart_from_times(tmp_path: Path) -
     assert not list(tmp_path.rglob("*.sqlite")) and len((tmp_path / "emulated.jsonl").read_bytes().splitlines()) == 3
 
 
+def test_the_faster_one_of_the_model_is_kept(tmp_path: Path) -> None:
+    t = task(tmp_path, "matmul(M=32, N=32, K=8)")
+    seen: list[tuple[int, int]] = []
+    for seed in range(4):
+        facts = json.loads(tuned(tmp_path, "--seed", str(seed), "--trials", "1", "--json").stdout)
+        here = (facts["best"]["cycles"], facts["best"]["moves"])
+        assert facts["kept"] == any(before < here for before in seen)
+        assert facts["note"] is None or facts["note"].startswith("kept: " if facts["kept"] else "replaced: ")
+        seen.append(here)
+        held = t.frozen(tmp_path / "b.tsched")
+        found = t.emulate(held, t.require_registers(held))
+        assert (round(found.cycles or 0), found.busiest(t.target.cores)) == min(seen)
+    assert len(set(seen)) > 1
+    worst = str(max(range(4), key=seen.__getitem__))
+    again = tuned(tmp_path, "--seed", worst, "--trials", "1", "--no-keep-better").stdout
+    assert "\nreplaced: the file held another schedule for the task\n" in again
+
+
 def test_events_of_an_emulated_search_are_lines_of_json(tmp_path: Path) -> None:
     task(tmp_path, "matmul(M=32, N=32, K=8)")
     lines = [json.loads(x) for x in tuned(tmp_path, "--json-lines").stdout.splitlines()]
@@ -181,7 +199,7 @@ def test_what_was_counted_is_not_emulated_again(tmp_path: Path, monkeypatch: pyt
     assert len(calls) == 1 and json.loads(again.stdout) == json.loads(first.stdout) | {"recorded": 2}
     assert len(kept(path, msgspec.json.decode(path.read_bytes().splitlines()[0])["about"], 0)) == 3
     tuned(tmp_path, "--resume", "--seed", "1")
-    assert len(calls) == 4
+    assert len(calls) == 5  # three draws, and the schedule that the file has from seed 0
 
 
 def test_a_signal_leaves_what_was_counted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -278,3 +278,28 @@ def test_what_is_recorded_is_not_measured_again_whatever_was_asked_before_it(tmp
         result, events = run(runner, db, trials=16, resume=True)
     assert [e.trials for e in events if isinstance(e, Diverged)] == [8]
     assert result.trials == 16 and len(runner.seen) == 8
+
+
+@pytest.mark.parametrize("strategy", ["bayes", "random"])
+@pytest.mark.parametrize("trials", [1, 8, 39, 60])
+def test_no_recorded_trial_is_lost_to_the_best(tmp_path: Path, strategy: str, trials: int) -> None:
+    """A resumed search of fewer trials, or one that chooses differently, has the best of those before among its own."""
+    with Database.open(tmp_path / "r.sqlite") as db:
+        whole, _ = run(Dying(), db, strategy=strategy, trials=40, seed=5)
+        runner = Dying()
+        resumed, _ = run(runner, db, strategy=strategy, trials=trials, seed=5, resume=True)
+    assert whole.best_seconds is not None and resumed.best_seconds is not None
+    assert resumed.best_seconds <= whole.best_seconds
+    assert not set(runner.seen) & {program_key(t.program) for t in whole.traces}  # nothing is measured twice
+    assert trials <= resumed.trials <= trials + 5
+
+
+def test_records_of_other_conditions_are_not_among_the_trials(tmp_path: Path) -> None:
+    with Database.open(tmp_path / "r.sqlite") as db:
+        run(Dying(), db, trials=20)
+        db.add_all(
+            replace(r, program_key="other", seconds=1e-9, times=(1e-9,), created=0.0, trial=99)
+            for r in db.trials(*KEYS)[:1]
+        )
+        resumed, _ = run(Dying(), db, trials=4, resume=True)
+    assert resumed.best_seconds is not None and resumed.best_seconds > 1e-8

@@ -51,10 +51,13 @@ def _path(records: str | None) -> Path:
 
 @contextmanager
 def _read(records: str | None) -> Generator[Database | None]:
-    """The database, opened for reading; None, with a message, if there is none."""
+    """The database, opened for reading; None, with a message, if the user has none yet.
+
+    Raises TschedError (E0711) if there is none where `records` says.
+    """
     from tensorc_dsl.records.database import Database
 
-    database = Database.reading(_path(records))
+    database = Database.required(_path(records)) if records else Database.reading(_path(records))
     if database is None:
         say(f"there are no records in {_path(records)}", err=True)
         yield None
@@ -91,7 +94,7 @@ def list_(task: str | None, records: str | None, as_json: bool) -> None:
     with _read(records) as database:
         groups = _grouped(database, task) if database else ()
     if as_json:
-        show_object([recorded.group_facts(g) | {"best": None} for g in groups])
+        show_object([recorded.group_facts(g) for g in groups])
     elif groups:
         show(recorded.listed(groups))
 

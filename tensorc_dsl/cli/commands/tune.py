@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections import Counter
 from collections.abc import Sequence
@@ -108,6 +109,12 @@ def _strategy(ctx: click.Context, _param: click.Parameter, value: str) -> str:
 @target_options
 @click.option("--output", type=click.Path(), metavar="PATH", help="The file to write, in place of the usual one.")
 @click.option(
+    "--keep-better/--no-keep-better",
+    default=True,
+    show_default=True,
+    help="Keep the schedule that the output file has if it is faster than the best that was found; or replace it.",
+)
+@click.option(
     "--write-prior",
     "prior",
     is_flag=False,
@@ -141,6 +148,7 @@ def tune(
     mcpu: str | None,
     threads: int | None,
     output: str | None,
+    keep_better: bool,
     prior: str | None,
     records: str | None,
     emulate: bool,
@@ -151,10 +159,12 @@ def tune(
 
     Every schedule is compiled, checked against a reference and timed in a process of its own, and recorded. Without a name,
     all tasks of the file are searched. Several tasks share their trials: the next batch goes to the task that is expected to
-    gain the most. Each task has a file of its own, TASK.best.tsched, with the `use` of its compute: it is checked, run,
-    edited and tuned by itself. Ctrl-C, SIGTERM and SIGHUP end the search early and keep its results; a second Ctrl-C ends
-    at once. Exit status 3: no schedule works; 4: a schedule that was as fast
-    as the best is proved to be wrong, and the best of the others is written.
+    gain the most. Each task has a file of its own, TASK.best.tsched, with its compute or the `use` of it: it is checked, run,
+    edited and tuned by itself. If the file has a schedule for the task already, the two are timed by turns, and the faster
+    one is kept. Ctrl-C, SIGTERM and SIGHUP end the search early and keep its results; a second Ctrl-C ends at once.
+
+    Exit status 3: no schedule works; 4: a schedule that was as fast as the best is proved to be wrong, and the best of the
+    others is written.
 
     With --emulate no GPU is needed. Schedules are drawn, run on the CPU thread by thread, checked, and ranked by the cycles
     of a model of the GPU. They are recorded apart from times, in `emulated.jsonl` beside the database, where `--resume` finds
@@ -170,7 +180,11 @@ def tune(
         found = [handled(chosen(there, name, mcpu), replayed, conditions, hidden) for name in names]
         if output is not None and len(found) > 1:
             raise click.UsageError("--output names the file of one task: give one task")
-        return there, found, [Output.at(output, f"{one.name}.best.tsched") for one in found]
+        outputs = [Output.at(output, f"{one.name}.best.tsched") for one in found]
+        for to in outputs:
+            if to.path.is_file() and os.path.exists(file) and to.path.samefile(file):
+                raise click.UsageError(f"the best schedule would replace {file}: give another path with --output")
+        return there, found, outputs
 
     form = _form(as_json, as_lines)
     if emulate:
@@ -179,7 +193,7 @@ def tune(
         require_no_times(ctx)
         _, found, files = read()
         counts = place(Path(records) if records else None)
-        _rank(ctx, found, files, Asked(_trials(trials, None), seed, resume, counts, form))
+        _rank(ctx, found, files, Asked(_trials(trials, None), seed, resume, counts, form, keep_better))
         return
     from tensorc_dsl.records.queue import Queue
 
@@ -213,12 +227,11 @@ def tune(
         for one, result, yards in zip(found, results, yardsticks, strict=True)
     ]
     with finishing(ending):
-        written = write_best(ended, files, found)
+        written = write_best(ended, files, found, queue if keep_better else None, ending)
         taught = frozenset(names) if beside is None else beside.write(found, records)
         priors = [beside.path if beside is not None and name in taught else None for name in names]
-        show_results(ended, written.files, priors, form)
-    problems = written.problems
-    tell_what_is_lost(ended, problems)
+        show_results(ended, written, priors, form)
+    tell_what_is_lost(ended, written)
     if beside is not None and taught:
         say(f"prior: {beside.path}", err=True)
     tell_what_is_wrong(ended, found)
@@ -227,7 +240,7 @@ def tune(
         recorded = not unkept and any(r.trials for r in results)
         say("interrupted; the trials so far are recorded" if recorded else "interrupted", err=True)
         ctx.exit(ending.status)
-    if not taught.issuperset(names) or any(problems) or any(r.unkept is not None for r in results):
+    if not taught.issuperset(names) or any(w.problem for w in written) or any(r.unkept is not None for r in results):
         ctx.exit(ExitCode.FINDINGS)
     for one, result in zip(found, results, strict=True):
         if result.best is None:
