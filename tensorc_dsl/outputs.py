@@ -61,12 +61,12 @@ class Output:
             if folder >= 0:
                 os.close(folder)
 
-    @property
-    def content(self) -> bytes:
-        """What is in the file; empty if there is none, or it is a pipe or a device."""
+    def content(self, most: int) -> bytes:
+        """What is in the file, up to so many bytes; empty if there is none, or it is a pipe or a device."""
         with contextlib.suppress(OSError):
             if self.path.is_file():
-                return self.path.read_bytes()
+                with self.path.open("rb") as file:
+                    return file.read(most)
         return b""
 
     def write(self, data: str | bytes) -> None:

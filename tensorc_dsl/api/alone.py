@@ -64,20 +64,22 @@ def schedule_in(text: bytes, task: Task, path: Path) -> Trace | str:
     """The schedule for the task in the text of such a file at `path`; else what is in it, in words.
 
     It is that of a task of the file with the same program and target; in a file without tasks, the schedule for the compute.
+    Only instructions of the task's own file are in it: nobody has vouched for those that the text may declare.
     """
     others: list[str] = []
     try:
         source = Source.of(text, str(path))
         names = [item.name for item in parse(source).items if isinstance(item, tree.TaskDef)]
-        found = None if names else task.expand(source)
+        same = not names
         checked = load_source(source, Resolver(path)) if names else task.file
         for name in names:
             space = task_space(checked, name, host_target(task.threads), None)
             if program_key(space.program) == program_key(task.program) and space.target == task.target:
-                found = sample(space, name, 0)
+                same = True
             else:
                 arrays = (", ".join(map(format_buffer, some)) for some in (space.program.inputs, space.program.outputs))
                 others.append(f"{name}({next(arrays)}) -> {next(arrays)}")
+        found = task.expand(source) if same else None
     except (TschedError, UnicodeDecodeError) as e:
         first = e.diagnostics[0] if isinstance(e, TschedError) else None
         return f"no schedule for this task ({first.code}: {first.message})" if first else "no text"

@@ -52,9 +52,10 @@ def replace_schedule(output: Output, task: Task, found: Trace, text: str, judge:
     Raises TschedError (E0903, E0904, E0932).
     """
     from tensorc_dsl.api.alone import schedule_in
+    from tensorc_dsl.report.inputs import MAX_BYTES
 
     while True:
-        before = output.content
+        before = output.content(MAX_BYTES)
         held = schedule_in(before, task, output.path) if before.strip() else None
         note = ""
         if isinstance(held, str):
@@ -65,7 +66,7 @@ def replace_schedule(output: Output, task: Task, found: Trace, text: str, judge:
                 return Written(output.path, kept=True, note=f"kept: {reason}; `--no-keep-better` replaces it")
             note = f"replaced: {reason}"
         with output.locked():
-            if output.content == before:
+            if output.content(MAX_BYTES) == before:
                 output.write(text)
                 return Written(output.path, note=note)
 

@@ -209,3 +209,28 @@ def test_outputs_of_other_kinds_have_no_schedule(folder: Path, place: str) -> No
         assert Path("link").is_symlink() and "matmul(M=96" in Path("there.tsched").read_text()
     else:
         assert note(call("--output", place)) == ""
+
+
+def test_code_that_a_file_declares_is_not_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Another user may have put the file there."""
+    compute = "compute twice(A: f32[N]) -> B: f32[N] { B[i] = A[i] * 2.0 }\n"
+    end = "schedule plain for twice { parallel(B.loops[0]) }\ntask small = twice(N=16) with plain\n"
+    Path("f.tsched").write_text(compute + end)
+    instruction = (
+        "intrinsic evil\n    desc (A: f32[16], B: f32[16]) {\n        B[i] = A[i] * 2.0\n    }\n"
+        '    lower llvm call "<16 x float> llvm.sqrt.v16f32(<16 x float> A)"\n'
+    )
+    Path(BEST).write_text(
+        "use f.{twice}\n" + instruction + end.replace("parallel(B.loops[0])", 'tensorize(B.loops[0], "evil")')
+    )
+    assert CliRunner().invoke(main, ["check", BEST]).exit_code == 0
+    times = Times(monkeypatch)
+    line = note(call())
+    assert line == "replaced: the file held no schedule for this task (E0680: there is no instruction `evil`)"
+    assert not times.asked
+
+
+def test_a_file_of_any_length_is_looked_at(folder: Path) -> None:
+    with Path(BEST).open("wb") as file:
+        file.truncate(1 << 40)
+    assert note(call()).startswith("replaced: the file held no schedule for this task (E01")
