@@ -46,7 +46,7 @@ def _lifted(e: tree.Expr, found: Iterator[tree.Expr]) -> tree.Conditional | None
 
 def _choices(e: tree.Expr, infer: Infer) -> Iterator[tree.Expr]:
     """The choices in the index arithmetic of `e`."""
-    if infer(e) not in (None, INDEX):
+    if infer(e) not in (None, INDEX) and INDEX not in map(infer, operands(e)):
         return
     match e:
         case tree.Conditional() | tree.CallExpr(function=tree.Name(id="select"), args=(_, _, _)):
@@ -60,6 +60,22 @@ def _choices(e: tree.Expr, infer: Infer) -> Iterator[tree.Expr]:
                 yield from _choices(a, infer)
         case _:
             pass
+
+
+def operands(e: tree.Expr) -> Iterator[tree.Expr]:
+    """The operands of the arithmetic in `e`: that of an integer that is read with an index is arithmetic of indices."""
+    match e:
+        case tree.BinaryExpr(lhs=a, rhs=b):
+            yield from (*operands(a), *operands(b))
+        case tree.Negate(operand=a):
+            yield from operands(a)
+        case tree.CallExpr(function=tree.Name(id="min" | "max"), args=args):
+            for a in args:
+                yield from operands(a)
+        case tree.Conditional(then=a, other=b) | tree.CallExpr(function=tree.Name(id="select"), args=(_, a, b)):
+            yield from (*operands(a), *operands(b))
+        case _:
+            yield e
 
 
 def _parts(choice: tree.Expr) -> tuple[tree.Expr, tree.Expr, tree.Expr]:

@@ -11,9 +11,10 @@ from tensorc_dsl.affine.safety import ranges_of, without_open_quotients
 from tensorc_dsl.affine.simplify import simplify
 from tensorc_dsl.elaborate import problems
 from tensorc_dsl.elaborate.bindings import LARGEST, index_expr
+from tensorc_dsl.elaborate.choices import operands
 from tensorc_dsl.elaborate.inference import Extents, TypeFinder
 from tensorc_dsl.elaborate.limited import kept
-from tensorc_dsl.elaborate.names import FUNCTIONS, unknown_index
+from tensorc_dsl.elaborate.names import FUNCTIONS, parts, unknown_index
 from tensorc_dsl.elaborate.problems import Invalid, each
 from tensorc_dsl.ir import expr as ir
 from tensorc_dsl.ir.dtypes import INDEX, DType
@@ -31,24 +32,23 @@ class IndexBuilder(TypeFinder, ABC):
 
     def index(self, e: tree.Expr, extent: ir.Expr | None = None, clamped: bool = False) -> ir.Expr:
         """A subscript of a dimension with an extent, or the index operand of a comparison or cast: simplified
-        under the ranges in scope. If it is `clamped`, it may contain integers that are read.
+        under the ranges in scope. It may contain integers that are read, if it is a subscript or `clamped`.
         """
         if isinstance(e, tree.Name) and e.id in self.scope:
             return ir.Var(str(e.id))
+        data = clamped or extent is not None
         names: Extents = {**self.env.sizes, **{n: ir.Var(str(n)) for n in self.scope}}
 
         def known(x: tree.Expr) -> ir.Expr | None:
             match x:
                 case tree.CallExpr(function=tree.Name(id="clamp")):
                     return self._clamp(x)
-                case _ if clamped and self._of_data(x):
+                case _ if data and self._of_data(x):
                     return self._datum(x)
                 case tree.Name(id=name, span=span) | tree.IndexExpr(base=tree.Name(id=name, span=span)) if (
                     name in self.buffers and name not in names
                 ):
-                    high = "…" if extent is None else format_expr(ir.sub(extent, ir.ONE))
-                    text = e.span.text if self.buffers[name].dtype.is_integer else f"i32({e.span.text})"
-                    raise Invalid(problems.DATA_SUBSCRIPT(span, name=name, text=text, low=0, high=high))
+                    raise Invalid(problems.DATA_SUBSCRIPT(span, name=name, text=e.span.text, low=0, high="…"))
                 case tree.Name(id=name) if name not in names:
                     raise Invalid(unknown_index(x.span, name, names))
                 case _:
@@ -82,9 +82,21 @@ class IndexBuilder(TypeFinder, ABC):
         made = each(*(lambda a=a, n=n: self.index(a, clamped=n == 0) for n, a in enumerate(e.args)))
         return kept(*made)
 
+    def unclamped(self, e: tree.Expr) -> Iterator[str]:
+        """The tensors whose values a subscript takes without `clamp`."""
+        match e:
+            case tree.CallExpr(function=tree.Name(id="clamp")):
+                return
+            case tree.Name(id=name) | tree.IndexExpr(base=tree.Name(id=name)):
+                if name in self.buffers and name not in self.scope:
+                    yield name
+            case _:
+                for x in parts(e):
+                    yield from self.unclamped(x)
+
     def _of_data(self, e: tree.Expr) -> bool:
         """Whether `e` consists of values that are read, without indices and sizes."""
-        types = {self.infer(x) for x in _operands(e)} - {None}
+        types = {self.infer(x) for x in operands(e)} - {None}
         return bool(types) and INDEX not in types
 
     def _datum(self, e: tree.Expr) -> ir.Expr:
@@ -96,20 +108,6 @@ class IndexBuilder(TypeFinder, ABC):
         if not holds(INDEX, found):  # a number beyond all indices is above every bound, and its bits would be negative
             made = ir.Binary("min", made, ir.Const(limits(INDEX)[1], found))
         return ir.Cast(made, INDEX)
-
-
-def _operands(e: tree.Expr) -> Iterator[tree.Expr]:
-    """The operands of the arithmetic in `e`."""
-    match e:
-        case tree.BinaryExpr(lhs=a, rhs=b):
-            yield from (*_operands(a), *_operands(b))
-        case tree.Negate(operand=a):
-            yield from _operands(a)
-        case tree.CallExpr(function=tree.Name(id="min" | "max"), args=args):
-            for a in args:
-                yield from _operands(a)
-        case _:
-            yield e
 
 
 def _small(e: ir.Expr, at: tree.Expr) -> None:

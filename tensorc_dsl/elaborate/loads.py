@@ -11,6 +11,9 @@ from tensorc_dsl.elaborate.bindings import Environment
 from tensorc_dsl.ir import expr as ir
 from tensorc_dsl.source import Span
 
+LARGE = 2**40
+"""A size beyond the integers that subscripts are taken from, where it is not known."""
+
 
 @dataclass(frozen=True, slots=True)
 class GuardedLoad:
@@ -19,12 +22,15 @@ class GuardedLoad:
     load: ir.Load
     conditions: tuple[ir.Expr, ...]
     spans: tuple[Span, ...]
+    data: tuple[str | None, ...] = ()
+    """For each subscript a tensor whose values it takes without `clamp`; None without one."""
 
     def leaves(
         self, extents: Mapping[str, ir.Expr], shape: tuple[ir.Expr, ...], env: Environment
     ) -> Outside | Unproven | None:
         """Where it leaves an array of `shape` for some sizes, or that it is not proved to stay inside; None if it is."""
         conditions = self.conditions
-        if env.unbound and depends_on_data(self.load.indices):  # whether the clamp has an element depends on sizes
-            conditions = (*conditions, *(ir.Compare(">", n, ir.ZERO) for n in shape))
+        if env.unbound and depends_on_data(self.load.indices):  # whether there are as many elements depends on sizes
+            least = ir.index(LARGE if any(self.data) else 1)
+            conditions = (*conditions, *(ir.Compare(">=", n, least) for n in shape if ir.constant(n) is None))
         return check_access(extents, conditions, self.load.indices, shape, env.open)

@@ -126,7 +126,7 @@ def OUT_OF_BOUNDS(*, position: int, name: str, value: int, extent: int, values: 
 def UNPROVEN(*, position: int, name: str, extent: str, interval: str) -> None: ...
 @problem(
     "E0412",
-    "a subscript that the values of `{name}` decide can be any number",
+    "a subscript that the values of `{name}` decide may leave its dimension",
     "a value",
     help="say between which two it stays: `clamp({text}, {low}, {high})`",
 )
@@ -218,7 +218,7 @@ def CHAINED(*, name: str, subscripts: str) -> None: ...
 @problem(
     "E0418",
     "{what} cannot stand in an extent or a subscript",
-    help="these are whole numbers: iterators, dimensions and integers, and `+ - * / %`, `min`, `max` and `abs` of them",
+    help="these are whole numbers: indices, sizes, integers, and `+ - * / %`, `min`, `max`, `abs`, `clamp`, choices of them",
 )
 def NOT_AN_INDEX(*, what: str) -> None: ...
 @problem("E0418", "`{name}` is a tensor", help="say which element: `{name}[{indices}]`")

@@ -38,6 +38,11 @@ def _check_load(g: GuardedLoad, c: Computed, shape: tuple[ir.Expr, ...], env: En
     match g.leaves({**c.spatial, **c.reduce}, shape, env):
         case None:
             return []
+        case Unproven() if env.unbound:
+            return []
+        case Outside(position=p) | Unproven(position=p) if (of := g.data[p]) is not None:
+            high = format_expr(ir.sub(shape[p], ir.ONE))
+            return [problems.DATA_SUBSCRIPT(g.spans[p], name=of, text=g.spans[p].text, low=0, high=high)]
         case Outside(position=p, value=value, extent=limit, at=at):
             values = ", ".join(f"{n} = {v}" for n, v in at) or "always"
             steps = c.scan is not None and name == c.name and list(c.spatial)[p] == c.scan
@@ -60,8 +65,6 @@ def _check_load(g: GuardedLoad, c: Computed, shape: tuple[ir.Expr, ...], env: En
                 )
             ]
         case Unproven(position=p, interval=(low, high)):
-            if env.unbound:
-                return []
             known = f"{low} to {high}" if low is not None and high is not None else "any number"
             limit = format_expr(shape[p])
             return [problems.UNPROVEN(g.spans[p], position=p + 1, name=name, extent=limit, interval=known)]

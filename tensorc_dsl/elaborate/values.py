@@ -236,7 +236,8 @@ class ValueBuilder(IndexBuilder):
         subscripts = zip(e.indices, buffer.shape, strict=True)
         indices = each(*(lambda i=i, size=size: self.index(i, size) for i, size in subscripts))
         load = ir.Load(buffer.name, indices, buffer.dtype)
-        self.loads.append(GuardedLoad(load, self.conditions, tuple(i.span for i in e.indices)))
+        data = tuple(next(self.unclamped(i), None) for i in e.indices)
+        self.loads.append(GuardedLoad(load, self.conditions, tuple(i.span for i in e.indices), data))
         return load
 
     def _call(self, e: tree.CallExpr, want: DType | None) -> ir.Expr:

@@ -5,10 +5,12 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from tensorc_dsl.affine.data import value_range
 from tensorc_dsl.ir.expr import Load, loads
 from tensorc_dsl.ir.print import format_expr
 from tensorc_dsl.ir.program import Program, blocks
 from tensorc_dsl.reference.inputs import make_inputs
+from tensorc_dsl.reference.interpret import interpret
 from tests.codegen.native import program
 from tests.compute.native import everywhere
 from tests.compute.texts import build, checked, codes, errors
@@ -142,3 +144,66 @@ def test_inputs_name_rows_everywhere_and_a_little_outside() -> None:
     assert made["I"].max() > 999
     assert np.unique(made["I"]).size > 200
     assert made["Q"].max() > 200
+
+
+RANGED = {
+    "an index from the end": ("f32[N]", "i32", "clamp(I[i] + (N if I[i] < 0 else 0), 0, N - 1)"),
+    "all numbers of a type": ("f32[256]", "u8", "I[i]"),
+    "all numbers of a signed type": ("f32[256]", "i8", "I[i] + i - i + 128"),
+    "min and max": ("f32[N]", "i32", "min(max(I[i], 0), N - 1)"),
+    "max and min": ("f32[N]", "i64", "max(min(N - 1, I[i]), 0)"),
+    "a remainder": ("f32[N]", "i32", "I[i] % N"),
+    "a remainder in the type": ("f32[8]", "u64", "I[i] % 8"),
+    "a quotient": ("f32[16]", "u8", "I[i] / 16"),
+    "bits": ("f32[8]", "i32", "bit_and(I[i], 7)"),
+    "a shifted table": ("f32[512]", "u8", "i32(I[i]) * 2 + 1"),
+    "of two the one that is meant": ("f32[N]", "i32", "(I[i] % N) if I[i] < 0 else min(max(I[i], 0), N - 1)"),
+}
+
+
+@pytest.mark.parametrize("case", RANGED.values(), ids=list(RANGED))
+@pytest.mark.parametrize("n", [1, 7])
+def test_the_range_of_a_subscript_follows_from_its_expression(case: tuple[str, str, str], n: int) -> None:
+    shape, dtype, subscript = case
+    text = f"compute f(X: {shape}, I: {dtype}[M]) -> Y: f32[M] {{ Y[i] = X[{subscript}] }}"
+    assert checked(text) == []
+    if "N" in shape or n > 1:
+        everywhere(build(text, M=5, **({"N": n} if "N" in shape else {})), seed=n)
+
+
+@pytest.mark.parametrize(
+    "subscript",
+    ["I[i] + 1", "I[i] % (N + 1)", "min(I[i], N - 1)", "max(I[i], 0)", "min(max(I[i], 0), N)", "abs(I[i])", "I[i] / 2"],
+)
+def test_a_range_that_leaves_the_dimension_is_refused(subscript: str) -> None:
+    text = f"compute f(X: f32[N], I: i32[M]) -> Y: f32[M] {{ Y[i] = X[{subscript}] }}"
+    assert codes(text, N=9, M=3) == ["E0412"]
+    assert f"`clamp({subscript}, 0, 8)`" in errors(text, N=9, M=3)[0]
+
+
+def test_all_numbers_of_a_type_need_as_many_elements() -> None:
+    text = "compute f(X: f32[N], I: u8[M]) -> Y: f32[M] { Y[i] = X[I[i]] }"
+    assert checked(text) == []
+    assert codes(text, N=255, M=3) == ["E0412"]
+    everywhere(build(text, N=256, M=3), seed=0)
+
+
+def test_ranges_of_values_hold_for_all_numbers_of_i8_and_u8() -> None:
+    """Against all pairs of values, by the interpreter's arithmetic."""
+    for dtype in ("i8", "u8"):
+        for text in ("X[0] % Z[0]", "X[0] % 7", "Z[0] / 3", "X[0] + Z[0]", "max(X[0], 3) - 3", "bit_and(X[0], Z[0])",
+                     "min(max(X[0], 3), 9) % max(Z[0], 2)", "(X[0] if Z[0] > 3 else 5) / 2", "max(X[0], 1) * 3"):  # fmt: skip
+            p = build(f"compute f(X: {dtype}[1], Z: {dtype}[1]) -> Y: {dtype}[1] {{ Y[i in 1] = {text} }}")
+            (value,) = (s.value for b in blocks(p) for s in b.body)
+            low, high = value_range(value)
+            values = np.arange(-128, 128) if dtype == "i8" else np.arange(256)
+            for x in values[::3]:
+                for z in values[::5]:
+                    (y,) = interpret(p, {"X": np.array([x], values_of(dtype)), "Z": np.array([z], values_of(dtype))})[
+                        "Y"
+                    ]
+                    assert low <= y <= high, (text, x, z)
+
+
+def values_of(dtype: str) -> type[np.int8 | np.uint8]:
+    return np.int8 if dtype == "i8" else np.uint8

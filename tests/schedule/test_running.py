@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import numpy as np
 import pytest
 
@@ -9,8 +11,11 @@ from tensorc_dsl.api import Task, loads
 from tensorc_dsl.ir.parse import parse_program
 from tensorc_dsl.reference.inputs import make_inputs
 from tensorc_dsl.reference.interpret import interpret
+from tensorc_dsl.schedule.primitives.split_scan import split_scan
+from tensorc_dsl.schedule.refs import BlockRef
 from tensorc_dsl.source import Source
 from tensorc_dsl.validate.validate import Invalid, Valid, validate
+from tests.compute.texts import build
 from tests.primitives.cases import all_cases, before_program
 
 CASES = {c.name: c for c in all_cases()}
@@ -120,3 +125,23 @@ def test_other_steps_are_refused(step: str, dtype: str) -> None:
     t = scheduled(step, dtype, "split_scan(Y, 8)", "64")
     with pytest.raises(Exception, match="E0646"):
         t.sample(0)
+
+
+@pytest.mark.parametrize(
+    ("step", "sums", "made"),
+    [
+        ("Y[t - 1] + X[t]", False, ["chunk", "carry"]),
+        ("Y[t - 1] + X[t]", True, ["chunk", "carry", "sum"]),
+        ("0.5 * Y[t - 1] + X[t]", False, ["chunk", "carry", "factor"]),
+        ("0.5 * Y[t - 1] + X[t]", True, ["chunk", "carry", "sum", "factor"]),
+        ("A[t] * Y[t - 1] + X[t]", True, ["chunk", "carry", "sum", "factor", "factor_sum"]),
+    ],
+)
+def test_the_reference_counts_the_blocks_of_split_scan(step: str, sums: bool, made: list[str]) -> None:
+    program = build(f"compute f(X: f32[T], A: f32[T]) -> Y: f32[T] {{ Y[t] = scan[t] init X[0] step {step} }}", T=12)
+    assert [b.name for b in split_scan(program, BlockRef("Y"), 4, sums=sums).results] == [f"Y_{n}" for n in made]
+    said = " ".join((split_scan.__doc__ or "").split()).partition("The result is the list of the blocks that are made")[
+        2
+    ]
+    named = re.findall(r"`<block>_(\w+)`", said.partition(". ")[0])
+    assert [n for n in named if n in made] == made

@@ -55,15 +55,18 @@ def split_scan(program: Program, block: BlockRef, length: int, *, sums: bool = F
                                        for c: Y_carry[c] = Y_carry[c-1] + Y_chunk[c, length-1]
                                        for t: Y[t] = Y_carry[t/length - 1] + Y_chunk[t/length, t%length]
 
-    The two blocks are the result. They are scans, which may be cut again; `block` computes each element for itself. Steps
-    beyond the last one add the neutral value. With `sums=true` a third block, `<block>_sum`, reduces each chunk, and the
-    carries are of its results: they do not wait for the chunks' scans, which can then be computed where they are used.
+    The two blocks are scans, which may be cut again; `block` computes each element for itself. Steps beyond the last one add
+    the neutral value. With `sums=true` another block, `<block>_sum`, reduces each chunk, and the carries are of its
+    results: they do not wait for the chunks' scans, which can then be computed where they are used.
 
     The step combines the value before with one term, by `+`, `*`, `min`, `max`, `and` or `or`; floats count as associative.
     It may scale the value before by a factor: `Y[t] = f[t]*Y[t-1] + e[t]`, or by `+` under `min` and `max` of floats. What
-    comes before a chunk is then scaled by the product of the chunk's factors so far, which a last block, `<block>_factor`,
+    comes before a chunk is then scaled by the product of the chunk's factors so far, which the block `<block>_factor`
     computes: for each step, or once for all chunks if the factor is the same in all steps. With `sums=true`,
     `<block>_sum` is a scan, and `<block>_factor_sum` the product of all factors of a chunk where they differ.
+
+    The result is the list of the blocks that are made, from 2 to 5, in this order: `<block>_chunk`, `<block>_carry`,
+    `<block>_sum`, `<block>_factor`, `<block>_factor_sum`.
     In Halide and TVM nothing does this; in CUDA's libraries: `DeviceScan` of CUB.  Cases: tests/primitives/split_scan.md
     """
     used = used_names(program)
