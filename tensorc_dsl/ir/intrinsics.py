@@ -8,7 +8,7 @@ shapes of the operands that they subscript.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from itertools import pairwise
@@ -52,26 +52,78 @@ FORMS_OF = {"llvm": ("call",), "cuda": ("asm",)}
 
 
 @dataclass(frozen=True, slots=True)
-class Signature:
-    """`<16 x i32> llvm.x86.f(<16 x i32> C, i8 3)`: a call of an LLVM function; an argument is an operand or a number."""
+class Call:
+    """`<16 x i32> llvm.x86.f(<16 x i32> C, i8 3)`: a call of an LLVM function, or an operation, `<16 x i32> sub(…)`."""
 
     result: str
     function: str
-    args: tuple[tuple[str, str], ...]
+    args: tuple[Argument, ...]
 
+
+@dataclass(frozen=True, slots=True)
+class Value:
+    """`<16 x i32> A`: an operand; `<16 x i32> 7`: a number, in each lane of a vector."""
+
+    type: str
+    name: str
+
+
+Argument = Call | Value
+
+OPERATIONS = ("add", "sub", "mul", "and", "or", "xor", "fadd", "fsub", "fmul")
+"""The operations of LLVM that can be written like calls: of two values of their own type."""
+
+SPLAT = "splat"
+"""A vector of which each lane is the argument."""
 
 _TYPE = r"(?:i\d+|half|bfloat|float|double|<\d+ x (?:i\d+|half|bfloat|float|double)>)"
-_CALL = re.compile(rf"\s*({_TYPE})\s+(llvm\.[\w.]+)\s*\(\s*({_TYPE} \w+(?:\s*,\s*{_TYPE} \w+)*)\s*\)\s*")
+_PART = re.compile(rf"\s*({_TYPE})\s+(llvm\.[\w.]+|-?\d+|\w+)\s*(\(?)")
+_NEXT = re.compile(r"\s*([,)])")
 _BITS = {"half": 16, "bfloat": 16, "float": 32, "double": 64}
 
 
-def signature_of(code: str) -> Signature | None:
-    """The call that a lowering for LLVM spells; None if its syntax is wrong. Only LLVM intrinsics can be called."""
-    found = _CALL.fullmatch(code)
-    if found is None:
+def call_of(code: str) -> Call | None:
+    """The call that a lowering for LLVM spells, whose arguments may be calls; None if its syntax is wrong.
+
+    Only LLVM intrinsics, `OPERATIONS` and `SPLAT` can be called.
+    """
+    found = _argument(code, 0)
+    return found[0] if found is not None and isinstance(found[0], Call) and not code[found[1] :].strip() else None
+
+
+def _argument(code: str, start: int) -> tuple[Argument, int] | None:
+    """The argument at `start`, and where it ends."""
+    part = _PART.match(code, start)
+    if part is None:
         return None
-    args = (a.strip().rsplit(" ", 1) for a in found[3].split(","))
-    return Signature(found[1], found[2], tuple((type_, name) for type_, name in args))
+    type_, name, at = part[1], part[2], part.end()
+    if not part[3]:
+        return None if name.startswith("llvm.") else (Value(type_, name), at)
+    args: list[Argument] = []
+    mark = ","
+    while mark == ",":
+        found = _argument(code, at)
+        follows = None if found is None else _NEXT.match(code, found[1])
+        if found is None or follows is None:
+            return None
+        args.append(found[0])
+        mark, at = follows[1], follows.end()
+    types = [a.type if isinstance(a, Value) else a.result for a in args]
+    fits = (
+        types == [type_, type_]
+        if name in OPERATIONS
+        else name == SPLAT and [type_.rpartition(" x ")[2].strip("<>")] == types
+    )
+    return (Call(type_, name, tuple(args)), at) if fits or name.startswith("llvm.") else None
+
+
+def values_of(call: Call) -> Iterator[Value]:
+    """The operands and numbers in a call, from left to right."""
+    for a in call.args:
+        if isinstance(a, Value):
+            yield a
+        else:
+            yield from values_of(a)
 
 
 def bits_of(type_: str) -> int:
@@ -279,18 +331,20 @@ class _Reader:
         return Lowering(x.target, x.requires, x.kind, x.code) if len(self.found) == before else None
 
     def _call(self, x: t.Lowering, operands: dict[str, Buffer], store: Store) -> None:
-        call = signature_of(x.code)
+        call = call_of(x.code)
         if call is None:
             self.found.append(problems.NO_CALL(x.span))
             return
-        for type_, name in call.args:
+        values = tuple(values_of(call))
+        for v in values:
+            type_, name = v.type, v.name
             if name in operands:
                 self._size(type_, operands[name], x, repeated=True)
-            elif not re.fullmatch(r"\d+", name):
+            elif not re.fullmatch(r"-?\d+", name):
                 self.found.append(
                     problems.UNKNOWN_ARGUMENT(x.span, near(name, operands, f"declare `{name}` first"), name=name)
                 )
-        named = {name for _, name in call.args}
+        named = {v.name for v in values}
         for b in dict.fromkeys(y.buffer for y in loads(store.value)):
             if b not in named:
                 self.found.append(problems.NOT_PASSED(x.span, name=b))

@@ -48,6 +48,7 @@ compute turned(X: f32[M, N]) -> Y: f32[N, M] {
     Y[j, i] = R[i, j] + 1.0
 }
 
+compute signed_bytes(A: i8[M, K], B: i8[K, N]) -> C: i32[M, N] { C[i, j] = sum[k] i32(A[i, k]) * i32(B[k, j]) }
 compute bytes(A: u8[M, K], B: i8[N, K], s: f32[N]) -> C: f32[M, N] {
     let S[i, j] = sum[k] i32(A[i, k]) * i32(B[j, k])
     C[i, j] = f32(S[i, j]) * s[j]
@@ -90,6 +91,7 @@ task long = norm(N=100) with much
 task huge = norm(N=4000001) with default
 task quantized = bytes(M=9, N=33, K=22) with vnni
 task quantized_primes = bytes(M=29, N=260, K=22) with vnni
+task signed = signed_bytes(M=9, N=33, K=22) with vnni
 task quantized_conv = byte_conv(H=6, W=6, C=8, R=2, S=3, K=32) with vnni
 task summed = halves(M=9, N=33, K=22) with bf16
 task other = matmul(M=9, N=20, K=11) with vnni

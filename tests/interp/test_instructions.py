@@ -129,3 +129,25 @@ def test_the_old_call_with_the_features_says_what_is_wrong() -> None:
     )
     with pytest.raises(TschedError, match="takes an int for `max_unrolled`; this is a string"):
         load_source(Source("t.tsched", text))
+
+
+@pytest.mark.parametrize(
+    ("code", "found"),
+    [
+        ("<8 x i32> add(<8 x i32> A, <8 x i32> -3)", []),
+        ("<8 x i32> add(<8 x i32> llvm.abs.v8i32(<8 x i32> A, i1 0), <8 x i32> A)", []),
+        ("<8 x i32> add(<8 x i32> llvm.abs.v8i32(<8 x i32> A, i1 0))", ["E0673"]),
+        ("<8 x i32> add(<8 x i32> A, <8 x i64> A)", ["E0673"]),
+        ("<8 x i32> add(<8 x i32> A, <8 x i32> splat(i32 3))", []),
+        ("<8 x i32> add(<8 x i32> A, <8 x i32> splat(i16 3))", ["E0673"]),
+        ("<8 x i32> udiv(<8 x i32> A, <8 x i32> A)", ["E0673"]),
+        ("<8 x i32> add(<8 x i32> A, <8 x i32> llvm.abs)", ["E0673"]),
+        ("<8 x i32> add(<8 x i32> A, <8 x i32> A) + 1", ["E0673"]),
+        ("<8 x i32> A", ["E0673"]),
+        ("<8 x i32> add(<8 x i32> A, <8 x i32> Q)", ["E0673"]),
+        ("<8 x i32> add(<8 x i32> 1, <8 x i32> 2)", ["E0673"]),
+    ],
+)
+def test_calls_have_calls_as_arguments(code: str, found: list[str]) -> None:
+    item = f'intrinsic x desc (A: i32[8], B: i32[8]) {{ B[i] = A[i] }} lower llvm call "{code}"\n'
+    assert [d.code for d in load_file(Source("t.tsched", item)).diagnostics] == found

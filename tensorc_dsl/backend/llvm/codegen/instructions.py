@@ -7,7 +7,7 @@ both take as many loads as there are contiguous runs.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import product
 
@@ -16,7 +16,7 @@ from tensorc_dsl.backend.llvm.codegen.body import Expressions
 from tensorc_dsl.backend.llvm.codegen.function import Function
 from tensorc_dsl.backend.llvm.codegen.values import in_memory, vector_type
 from tensorc_dsl.ir.expr import Expr, add, constant, index, mul
-from tensorc_dsl.ir.intrinsics import bits_of, operand_bits, signature_of
+from tensorc_dsl.ir.intrinsics import OPERATIONS, SPLAT, Call, Value, bits_of, call_of, operand_bits, values_of
 from tensorc_dsl.ir.program import Intrinsic
 from tensorc_dsl.lower.flat import Instruction
 
@@ -64,13 +64,29 @@ def _runs(tile: Tile) -> list[_Run]:
 
 def write_instruction(f: Function, e: Expressions, s: Instruction, code: str) -> None:
     """Write the instruction by the call that `code` spells."""
-    call = signature_of(code)
+    call = call_of(code)
     assert call is not None  # an `intrinsic` with another form is refused
     tiles = {t.operand.name: t for t in s.tiles}
-    args = [f"{type_} {_argument(f, e, tiles[name], type_) if name in tiles else name}" for type_, name in call.args]
-    f.module.declare(call.result, call.function, tuple(type_ for type_, _ in call.args))
-    result = f.op(f"call {call.result} @{call.function}({', '.join(args)})")
-    _store(f, e, tiles[s.intrinsic.store.buffer], call.result, result)
+    known = {v: _argument(f, e, tiles[v.name], v.type) for v in dict.fromkeys(values_of(call)) if v.name in tiles}
+    _store(f, e, tiles[s.intrinsic.store.buffer], call.result, _call(f, call, known))
+
+
+def _call(f: Function, call: Call, known: Mapping[Value, str]) -> str:
+    """The result of a call; `known` has the values of operands."""
+    args: list[tuple[str, str]] = []
+    for a in call.args:
+        match a:
+            case Call():
+                args.append((a.result, _call(f, a, known)))
+            case Value():
+                number = f"splat ({a.type.rpartition(' x ')[2].strip('<>')} {a.name})" if "<" in a.type else a.name
+                args.append((a.type, known.get(a, number)))
+    if call.function == SPLAT:
+        return _splat(f, args[0][0], args[0][1], bits_of(call.result) // bits_of(args[0][0]))
+    if call.function in OPERATIONS:
+        return f.op(f"{call.function} {call.result} {', '.join(ref for _, ref in args)}")
+    f.module.declare(call.result, call.function, tuple(type_ for type_, _ in args))
+    return f.op(f"call {call.result} @{call.function}({', '.join(f'{type_} {ref}' for type_, ref in args)})")
 
 
 def _cast(f: Function, ref: str, old: str, new: str) -> str:
@@ -88,11 +104,14 @@ def _argument(f: Function, e: Expressions, tile: Tile, type_: str) -> str:
     ref, vector = _load(f, e, tile), vector_type(in_memory(tile.operand.dtype), _lanes(tile))
     if times == 1:
         return _cast(f, ref, vector, type_)
-    whole = _cast(f, ref, vector, f"i{own}")
-    repeated = vector_type(f"i{own}", times)
-    one = f.op(f"insertelement {repeated} poison, i{own} {whole}, i64 0")
-    all_ = f.op(f"shufflevector {repeated} {one}, {repeated} poison, <{times} x i32> zeroinitializer")
-    return _cast(f, all_, repeated, type_)
+    repeated = _splat(f, f"i{own}", _cast(f, ref, vector, f"i{own}"), times)
+    return _cast(f, repeated, vector_type(f"i{own}", times), type_)
+
+
+def _splat(f: Function, element: str, ref: str, times: int) -> str:
+    vector = vector_type(element, times)
+    one = f.op(f"insertelement {vector} poison, {element} {ref}, i64 0")
+    return f.op(f"shufflevector {vector} {one}, {vector} poison, <{times} x i32> zeroinitializer")
 
 
 def _mask(indices: Sequence[int | None]) -> str:

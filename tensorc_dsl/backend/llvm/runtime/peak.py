@@ -64,7 +64,7 @@ def _sums(bits: int) -> Instruction:
 FMA = _fma(F32, "f32", "float")
 
 DOT_U8I8 = Instruction(
-    "u8·i8 VNNI peak", "llvm.x86.avx512.vpdpbusd.512", "i32", 32, "<16 x i32>", 8, ("avx512f", "avx512vnni")
+    "8-bit VNNI peak", "llvm.x86.avx512.vpdpbusd.512", "i32", 32, "<16 x i32>", 8, ("avx512f", "avx512vnni")
 )
 """Four products of bytes added to 32 bits (AVX-512 VNNI)."""
 
