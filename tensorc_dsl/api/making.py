@@ -9,7 +9,7 @@ from tensorc_dsl.backend.find import require_backend
 from tensorc_dsl.backend.once import lowered_once, lowering_for
 from tensorc_dsl.backend.protocol import Backend, CompiledKernel, CompileError, LoadedKernel, LoweredKernel
 from tensorc_dsl.diagnostic import TschedError, problem
-from tensorc_dsl.ir.program import Program
+from tensorc_dsl.ir.program import IN_RANGE, Program
 from tensorc_dsl.ir.target import Target
 from tensorc_dsl.lower.flat import LowerError
 from tensorc_dsl.measure.emulation import MOST_FLOPS, Emulated, emulate, too_large
@@ -89,7 +89,7 @@ def emulated(program: Program, scheduled: Program, target: Target, registers: Ma
         raise failed("does not compile", str(e)) from e
     if kernel is None:
         raise TschedError(NOT_EMULATED(None, task=program.name, kind=target.kind))
-    found = emulate(program, kernel)
+    found = emulate(program, kernel, extremes=(IN_RANGE, True) not in scheduled.annotations)
     return replace(found, cycles=None if found.fault else backend.cycles(lower, target, found.counted_at, registers))
 
 

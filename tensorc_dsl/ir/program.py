@@ -100,6 +100,10 @@ FINITE = "finite"
 """The key of the annotation of a program by which the author of a schedule says that what exponentials are multiplied by is
 finite: where they are 0, so is the product."""
 
+IN_RANGE = "in_range"
+"""The key of the annotation of a program by which the author of a schedule says that where scans are regrouped, no product of
+their factors leaves the range of its type (`affine.in_range`)."""
+
 PERSISTENT = "persistent"
 """The annotation of a loop over blocks whose iterations a fixed number of blocks may take in turn."""
 

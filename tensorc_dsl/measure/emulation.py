@@ -54,12 +54,20 @@ def too_large(program: Program) -> int | None:
     return count if count > MOST_FLOPS else None
 
 
-def emulate(program: Program, kernel: EmulatedKernel) -> Emulated:
-    """The kernel of an unscheduled program, run at all sizes at which kernels are checked, in each order of threads."""
+def emulate(program: Program, kernel: EmulatedKernel, *, extremes: bool = True) -> Emulated:
+    """The kernel of an unscheduled program, run at all sizes at which kernels are checked, in each order of threads. It is
+    run at `extremes`, too, unless its schedule says that inputs have none.
+    """
     worst, every, counts = 0.0, sizing(program).checked, tuple[Counts, ...]()
     largest = max(every, key=lambda sizes: flops(bind(program, sizes)))
     for sizes in every:
         task = Task.of(bind(program, sizes), SEED)
+        at_extremes = Task.at_extremes(task.program, SEED) if extremes and sizes is every[0] else None
+        if at_extremes is not None:
+            arrays = {p.name: _array(at_extremes, p.name) for p in at_extremes.program.params}
+            fault = kernel.run(arrays, sizes, ORDERS[0]) or at_extremes.verdict(arrays).fault
+            if fault:
+                return Emulated(np.inf, f"where factors of the scan undo each other, and a term is infinite: {fault}")
         for order in ORDERS:
             arrays = {p.name: _array(task, p.name) for p in task.program.params}
             where = ", ".join(x for x in (describe(sizes), f"threads {order}") if x)

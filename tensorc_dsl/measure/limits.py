@@ -11,6 +11,7 @@ from tensorc_dsl.ir.program import Program
 from tensorc_dsl.measure.memory import available
 from tensorc_dsl.reference.alive import alive_steps
 from tensorc_dsl.reference.evaluate import shape_of, unscheduled_nests
+from tensorc_dsl.reference.extremes import has_extremes
 from tensorc_dsl.reference.open_sizes import sizing
 
 _FLOAT64_COPIES = 4
@@ -73,6 +74,7 @@ def memory_needed(program: Program) -> int:
     """An estimate of the bytes that checking one kernel takes, at all the sizes at which it is checked."""
     found = sizing(program)
     every = [*found.checked, *(x for x in found.timed if x not in found.checked)]
+    every += every[:1] if has_extremes(program) else []
     total = 0
     for bound in (bind(program, x) for x in every):
         alive = alive_steps(bound, unscheduled_nests(bound))

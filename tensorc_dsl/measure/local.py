@@ -6,14 +6,14 @@ import math
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import takewhile
 from types import TracebackType
 from typing import Self
 
 from tensorc_dsl.backend.once import lowered_once
 from tensorc_dsl.ir.print import format_program
-from tensorc_dsl.ir.program import Program
+from tensorc_dsl.ir.program import IN_RANGE, Program
 from tensorc_dsl.ir.target import Target
 from tensorc_dsl.lower.flat import LowerError
 from tensorc_dsl.measure.cores import usable_cores
@@ -64,6 +64,8 @@ class _Build:
 
     reply: Built | Outcome
     seconds: float
+    extremes: bool = True
+    """Whether it has to be right for factors of scans whose products leave their type: the schedule says nothing else."""
 
 
 class LocalRunner:
@@ -217,7 +219,7 @@ class LocalRunner:
                 if ended is not None:
                     done[number] = _Build(ended, taken)
                     del busy[w]
-        return [done[n] for n in range(begun)]
+        return [replace(done[n], extremes=(IN_RANGE, True) not in programs[n].annotations) for n in range(begun)]
 
     @staticmethod
     def _hear(builder: Worker[Reply]) -> Built | Outcome | None:
@@ -237,9 +239,9 @@ class LocalRunner:
         if isinstance(build.reply, Outcome):
             o = build.reply
             return Outcome(o.status, message=o.message, build_seconds=build.seconds)
-        return self.run(build.reply, best, build.seconds)
+        return self.run(build.reply, best, build.seconds, build.extremes)
 
-    def run(self, built: Built, best: float | None, build_seconds: float = 0.0) -> Outcome:
+    def run(self, built: Built, best: float | None, build_seconds: float = 0.0, extremes: bool = True) -> Outcome:
         """Check and time one kernel."""
         self._prepare()
         started = time.monotonic()
@@ -249,7 +251,7 @@ class LocalRunner:
         try:
             with self._turns.use(Use.TIMING):
                 started = time.monotonic()
-                reply = self._ask(Run(built.code, self._threads, best))
+                reply = self._ask(Run(built.code, self._threads, best, extremes))
             match reply:
                 case Ran():
                     times, max_error, censored = reply.times, reply.max_error, reply.censored

@@ -46,11 +46,14 @@ class Prepare(msgspec.Struct, tag=True, frozen=True):
 
 
 class Run(msgspec.Struct, tag=True, frozen=True):
-    """To a runner: check and time a kernel; `best` is the time to beat, if there is one."""
+    """To a runner: check and time a kernel; `best` is the time to beat, if there is one. It is checked at `extremes`,
+    too, unless its schedule says that inputs have none.
+    """
 
     code: Code
     threads: int
     best: float | None
+    extremes: bool = True
 
 
 Request = Build | Prepare | Run

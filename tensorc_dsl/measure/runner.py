@@ -21,6 +21,7 @@ from tensorc_dsl.measure.guarded import Guarded, frozen, poison
 from tensorc_dsl.measure.messages import Failed, Prepare, Ran, Ready, Reply, Request, Run, requests
 from tensorc_dsl.measure.timing import ENOUGH_SECONDS, Taken, take_times, weighted_times
 from tensorc_dsl.reference.evaluate import shape_of
+from tensorc_dsl.reference.extremes import extreme_inputs
 from tensorc_dsl.reference.inputs import make_inputs
 from tensorc_dsl.reference.open_sizes import describe, sizing
 from tensorc_dsl.reference.tolerance import bounded
@@ -43,7 +44,16 @@ class Task:
 
     @staticmethod
     def of(program: Program, seed: int) -> Task:
-        inputs = make_inputs(program, seed)
+        return Task._on(program, make_inputs(program, seed))
+
+    @staticmethod
+    def at_extremes(program: Program, seed: int) -> Task | None:
+        """The task at infinities and factors that undo each other, where a scan with factors may be regrouped."""
+        inputs = extreme_inputs(program, seed)
+        return None if inputs is None else Task._on(program, inputs)
+
+    @staticmethod
+    def _on(program: Program, inputs: dict[str, Array]) -> Task:
         expected, allowed = bounded(program, inputs)
         return Task(program, *({n: frozen(a) for n, a in arrays.items()} for arrays in (inputs, expected, allowed)))
 
@@ -70,6 +80,8 @@ class Job:
     checked: tuple[Task, ...]
     names: tuple[str, ...]
     timed: tuple[tuple[Task, float], ...]
+    extremes: tuple[Task, ...]
+    """The task at inputs that products of a scan's factors do not pass through, at the first size; none without factors."""
 
     @staticmethod
     def of(program: Program, kind: str, seed: int) -> Job:
@@ -77,7 +89,15 @@ class Job:
         every: list[Sizes] = [*found.checked, *(x for x in found.timed if x not in found.checked)]
         tasks = [Task.of(bind(program, x), seed) for x in every]
         timed = tuple((tasks[every.index(x)], w) for x, w in zip(found.timed, found.weights, strict=True))
-        return Job(program, require_backend(kind, program.name), tuple(tasks), tuple(map(describe, every)), timed)
+        at_extremes = Task.at_extremes(tasks[0].program, seed)
+        return Job(
+            program,
+            require_backend(kind, program.name),
+            tuple(tasks),
+            tuple(map(describe, every)),
+            timed,
+            () if at_extremes is None else (at_extremes,),
+        )
 
 
 def _checked(task: Task, kernel: LoadedKernel) -> Verdict:
@@ -109,6 +129,11 @@ def run(job: Job, request: Run) -> Reply:
             fault = f"for {name}: {verdict.fault}" if name else verdict.fault
             return Failed("wrong_result", fault, verdict.max_error)
         worst = max(worst, verdict.max_error)
+    for task in job.extremes if request.extremes else ():
+        verdict = _checked(task, kernel)
+        if verdict.fault:
+            fault = f"where factors of the scan undo each other, and a term is infinite: {verdict.fault}"
+            return Failed("wrong_result", fault, verdict.max_error)
     of_sizes: list[tuple[float, ...]] = []
     censored = False
     for task, weight in job.timed:

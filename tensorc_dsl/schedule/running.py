@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from tensorc_dsl.affine.in_range import Products, factors_of
 from tensorc_dsl.affine.running import Running, running
 from tensorc_dsl.affine.simplify import simplify
 from tensorc_dsl.ir.expr import ONE, ZERO, Compare, Expr, Load, Select, Var, dtype_of, free_vars, sub, substitute
 from tensorc_dsl.ir.node import replace
 from tensorc_dsl.ir.program import (
+    IN_RANGE,
     Block,
     Buffer,
     For,
@@ -35,6 +37,15 @@ from tensorc_dsl.schedule.refusal import refusal
     at="block",
 )
 def NO_RUNNING(*focus: str, block: str, reason: str, repair: str) -> None: ...
+
+
+@refusal(
+    "E0648",
+    "the steps of `{block}` cannot be regrouped: {what} of its factors may leave the range of {dtype} where no step does",
+    help="if your inputs keep them in it, say so, `{step}(…, {key}=true)`: `verify` names it. Or take fewer steps at once",
+    at="block",
+)
+def OUT_OF_RANGE(*focus: str, block: str, what: str, dtype: str, step: str, key: str) -> None: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,6 +161,26 @@ class Nest:
         result = replace_stmt(program, b.name, (replace(b, iters=iters, body=(replace(store, value=value),)),))
         top = self.around[0].var
         return replace_stmt(result, top, (*before, find_loop(result, top)[1]))
+
+    def regrouped(
+        self, program: Program, result: Program, step: str, products: Sequence[Buffer], *, in_range: bool
+    ) -> Program:
+        """The result of a step after which `products` have factors that are combined apart from the value before.
+
+        Those are proved to be in range. If they are not, the author has said so, and the result has an annotation; otherwise
+        it raises ScheduleRefusal.
+        """
+        found = factors_of(self.scan)
+        if found is None:
+            return result
+        by, _ = found
+        known = Products(result, by, self.element.dtype)
+        if all(known.holds(x.name) for x in products):
+            return result
+        if in_range:
+            return replace(result, annotations=tuple(sorted({**dict(result.annotations), IN_RANGE: True}.items())))
+        what, name = "a product" if by == "*" else "a sum", self.block.name
+        raise OUT_OF_RANGE(program, name, block=name, what=what, dtype=str(self.element.dtype), step=step, key=IN_RANGE)
 
     @staticmethod
     def _loop(it: Iter) -> str:

@@ -13,6 +13,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 
 from tensorc_dsl.affine.budget import Exhausted, bounded, renew
+from tensorc_dsl.affine.in_range import regroups_in_range
 from tensorc_dsl.affine.laws import Broken, assumptions, law_text, reducer_laws
 from tensorc_dsl.affine.reach import too_far_in
 from tensorc_dsl.affine.sets import NotAffine
@@ -21,7 +22,7 @@ from tensorc_dsl.ir.arrays import Array
 from tensorc_dsl.ir.bind import bind
 from tensorc_dsl.ir.expr import Load, Var
 from tensorc_dsl.ir.print import format_buffer, format_expr
-from tensorc_dsl.ir.program import FINITE, Block, Buffer, Program, Store
+from tensorc_dsl.ir.program import FINITE, IN_RANGE, Block, Buffer, Program, Store
 from tensorc_dsl.validate.code import Code, Statement
 from tensorc_dsl.validate.compare import Comparison, Obligation, Shortcut
 from tensorc_dsl.validate.corrected import Corrections
@@ -92,7 +93,7 @@ def validate(
             return _unproved(why, "declare a reducer that keeps the law, or write a `scan`, which has an order")
     try:
         with bounded():
-            _prove(original, scheduled, names)
+            regrouped = _prove(original, scheduled, names)
     except Refuted as e:
         return _shown(original, scheduled, names, e)
     except Undecided as e:
@@ -102,7 +103,9 @@ def validate(
     except Exhausted:
         why = "it takes more than the operations on integer sets that are allowed"
         return _unproved(why, "fixed sizes in place of open ones, or fewer steps, may be decided; or: " + BY_RUNS)
-    said = ("the factors of exponentials are finite",) if (FINITE, True) in scheduled.annotations else ()
+    said = ["the factors of exponentials are finite"] if (FINITE, True) in scheduled.annotations else []
+    if (IN_RANGE, True) in scheduled.annotations or (regrouped and not regroups_in_range(original, scheduled)):
+        said.append("no product of the factors of a scan leaves the range of its type where the steps do not")
     return Valid((*assumptions(original), *said))
 
 
@@ -158,8 +161,10 @@ def _shown(original: Program, scheduled: Program, names: tuple[str, str], found:
     return _unproved(why, repair, (Note("found", f"{d.code}: {d.message}"), *facts))
 
 
-def _prove(original: Program, scheduled: Program, names: tuple[str, str], pieces: int | None = None) -> None:
-    """Raises Refuted, Undecided, NotAffine or Exhausted unless the programs compute the same."""
+def _prove(original: Program, scheduled: Program, names: tuple[str, str], pieces: int | None = None) -> bool:
+    """Whether the proof takes scans of the original as sums of terms, and not step by step. Raises Refuted, Undecided,
+    NotAffine or Exhausted unless the programs compute the same.
+    """
     _same_interface(original, scheduled)
     for p, which in zip((original, scheduled), names, strict=True):
         if (far := too_far_in(p)) is not None:
@@ -175,9 +180,10 @@ def _prove(original: Program, scheduled: Program, names: tuple[str, str], pieces
 
     if after.scales and not before.scales:  # no schedule makes a linear recurrence but as a corrected sum
         _equal(original.outputs, *values({}, Corrections), pieces)
-        return
+        return False
     try:
         _equal(original.outputs, *values(), pieces)
+        return False
     except TooMany:
         raise
     except (Refuted, Undecided, NotAffine, Exhausted) as e:
@@ -190,6 +196,7 @@ def _prove(original: Program, scheduled: Program, names: tuple[str, str], pieces
             if isinstance(e, Refuted):
                 raise e from None  # inputs may show what it found
             raise
+        return True
 
 
 def _equal(outputs: Sequence[Buffer], before: Values, after: Values, pieces: int | None) -> None:

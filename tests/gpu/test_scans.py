@@ -23,9 +23,19 @@ from tests.gpu.kernels import ptx, whole
 from tests.programs import proof_fault
 
 TEXT = """
-use std.gpu.default
+use std.cpu.parallel.{unroll_root}
+use std.gpu.bind
+use std.gpu.limits
+use std.gpu.scan.{scan_together}
 use std.gpu.targets.{sm_80}
 use std.ops.{cumsum}
+
+space scans for cuda {
+    scan_together(filters=true)
+    auto_bind
+    unroll_root
+    limits
+}
 
 compute rows(X: T[M, N]; T: dtype) -> Y: T[M, N] { Y[i, t] = scan[t] init X[i, 0] step Y[i, t - 1] + X[i, t] }
 compute back(X: i32[N]) -> Y: i32[N] { Y[t] = scan[t] init X[N - 1] step max(X[t], Y[t + 1]) }
@@ -66,7 +76,7 @@ CASES = {
 
 @cache
 def task(text: str) -> Task:
-    return loads(f"{TEXT}\ntask t = {text}\n")["t"]
+    return loads(f"{TEXT}\ntask t = {text} with scans\n")["t"]
 
 
 def inputs_of(t: Task) -> dict[str, Array]:

@@ -10,7 +10,9 @@ from pathlib import Path
 
 import psutil
 import pytest
+from numpy import isfinite
 
+from tensorc_dsl.api import loads
 from tensorc_dsl.backend.protocol import Code
 from tensorc_dsl.diagnostic import TschedError
 from tensorc_dsl.ir.expr import Dim, floordiv, index
@@ -21,6 +23,8 @@ from tensorc_dsl.measure.local import LocalRunner
 from tensorc_dsl.measure.messages import Build, Built, Reply, Request, replies
 from tensorc_dsl.measure.outcome import Outcome, Status
 from tensorc_dsl.measure.worker import Worker, WorkerBug
+from tensorc_dsl.reference.extremes import extreme_inputs
+from tensorc_dsl.reference.tolerance import bounded
 from tests.measure.faults import kernel, task
 from tests.programs import buffer, matmul
 
@@ -213,3 +217,45 @@ def test_an_interrupted_runner_can_go_on(monkeypatch: pytest.MonkeyPatch) -> Non
             with pytest.raises(KeyboardInterrupt):
                 r.run(kernel("wrong"), None)
         assert r.run(kernel("none"), None).status is Status.OK
+
+
+STEPS = {
+    "a constant factor": "0.1 * Y[t - 1] + X[t]",
+    "factors": "X[t] + A[t] * Y[t - 1]",
+    "sums under a maximum": "max(Y[t - 1] + A[t], X[t])",
+    "sums under a minimum": "min(X[t], Y[t - 1] - A[t])",
+    "products": "Y[t - 1] * X[t]",
+    "columns": "X[t] + A[t] * Y[t - 1]",
+}
+
+
+@pytest.mark.parametrize("case", STEPS)
+def test_a_scan_is_checked_where_its_factors_undo_each_other(case: str) -> None:
+    text = f"""
+compute scanned(X: f32[T], A: f32[T]) -> Y: f32[T] {{ Y[t] = scan[t] init X[0] step {STEPS[case]} }}
+schedule chunks for scanned {{ split_scan(Y, 64, in_range=true) }}
+schedule in_order for scanned {{ }}
+"""
+    if case == "columns":
+        text = text.replace("[T]", "[T, N]").replace("Y[t]", "Y[t, i]").replace("[t - 1]", "[t - 1, i]")
+        text = text.replace("X[0]", "X[0, i]").replace("X[t]", "X[t, i]").replace("A[t]", "A[t, i]")
+    size = "T=400, N=3" if case == "columns" else "T=400"
+    t = loads(f"{text}task t = scanned({size}) with chunks\ntask u = scanned({size}) with in_order\n")
+    regrouped, in_order = (t[name].sample(0).program for name in "tu")
+    with LocalRunner(t["t"].program, Target(), threads=1, run_seconds=PATIENCE) as r:
+        outcomes = list(r.measure([in_order, replace(regrouped, annotations=()), regrouped], None))
+    assert [x.status for x in outcomes] == [Status.OK, Status.WRONG_RESULT, Status.OK], [x.message for x in outcomes]
+    assert "undo each other" in outcomes[1].message
+    expected, allowed = (x["Y"] for x in bounded(t["t"].program, extreme_inputs(t["t"].program, 0) or {}))
+    assert isfinite(allowed).all()
+    assert isfinite(expected).mean() >= 0.7
+
+
+def test_a_sum_and_whole_numbers_have_no_factors() -> None:
+    for dtype, step in (("f32", "Y[t - 1] + X[t]"), ("i32", "3 * Y[t - 1] + X[t]")):
+        text = f"""
+compute scanned(X: {dtype}[T]) -> Y: {dtype}[T] {{ Y[t] = scan[t] init X[0] step {step} }}
+schedule in_order for scanned {{ }}
+task t = scanned(T=9) with in_order
+"""
+        assert extreme_inputs(loads(text)["t"].program, 0) is None

@@ -9,6 +9,7 @@ from tensorc_dsl.ir.pipelines import ASYNC, ORDER, REGISTERS, ROLES, STAGES
 from tensorc_dsl.ir.program import (
     ATOMIC,
     FINITE,
+    IN_RANGE,
     INTRINSIC,
     PERSISTENT,
     SCATTER,
@@ -116,4 +117,7 @@ def annotate(
             if key == FINITE:
                 repair = f"`online_sums(…, {FINITE}=true)`"
                 raise RESERVED(program, key=key, what="what a schedule says of factors of exponentials", repair=repair)
+            if key == IN_RANGE:
+                repair = f"`split_scan(…, {IN_RANGE}=true)` or `double_scan(…, {IN_RANGE}=true)`"
+                raise RESERVED(program, key=key, what="what a schedule says of the factors of scans", repair=repair)
             return Rewrite(replace(program, annotations=put(program.annotations)), None)

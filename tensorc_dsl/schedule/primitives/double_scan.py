@@ -11,7 +11,7 @@ from tensorc_dsl.schedule.primitive import primitive
 from tensorc_dsl.schedule.refs import BlockRef
 from tensorc_dsl.schedule.refusal import refusal
 from tensorc_dsl.schedule.rewrite import Rewrite
-from tensorc_dsl.schedule.running import NO_RUNNING, the_running
+from tensorc_dsl.schedule.running import NO_RUNNING, OUT_OF_RANGE, the_running
 
 
 @refusal(
@@ -27,8 +27,8 @@ MOST = 1024
 """The steps that are computed at once at most: the work grows with their number's logarithm."""
 
 
-@primitive(NO_BLOCK, NOT_SERIAL, NO_RUNNING, NOT_AT_ONCE)
-def double_scan(program: Program, block: BlockRef) -> Rewrite[tuple[BlockRef, ...]]:
+@primitive(NO_BLOCK, NOT_SERIAL, NO_RUNNING, NOT_AT_ONCE, OUT_OF_RANGE)
+def double_scan(program: Program, block: BlockRef, in_range: bool = False) -> Rewrite[tuple[BlockRef, ...]]:
     """`<block>_last1` is the term of each step, `<block>_last2` combines the last two terms, and so on; `block` combines all.
 
     for t in 4: Y[t] = Y[t-1] + e[t]   ->   for t in 4: Y_last1[t] = e[t]
@@ -37,7 +37,8 @@ def double_scan(program: Program, block: BlockRef) -> Rewrite[tuple[BlockRef, ..
 
     The blocks `<block>_last…` are the result. Each computes its elements in any order, so the lanes of a warp can hold them.
     A step with fewer terms before it takes the value of the round before. (Hillis and Steele, 1986.) If steps scale the value
-    before, `<block>_factor1` has their factors, `<block>_factor2` the products of the last two, and so on.
+    before, `<block>_factor1` has their factors, `<block>_factor2` the products of the last two, and so on. Those of
+    floats, and running products, have to stay in the range of their type, as for `split_scan`: proved, or said by `in_range`.
     In Halide and TVM nothing does this; in CUDA's libraries: `WarpScan` of CUB.  Cases: tests/primitives/double_scan.md
     """
     used = used_names(program)
@@ -77,7 +78,10 @@ def double_scan(program: Program, block: BlockRef) -> Rewrite[tuple[BlockRef, ..
         value = _from(v, back, here, n.after(before, here, scaled))
         back *= 2
     result = n.mapped(program, value, tuple(stmts))
-    return Rewrite(replace(result, buffers=(*result.buffers, *made)), tuple(BlockRef(x.name) for x in made))
+    result = replace(result, buffers=(*result.buffers, *made))
+    products = made if scale is None else [x for k, x in enumerate(made) if k % 2]
+    result = n.regrouped(program, result, "double_scan", products, in_range=in_range)
+    return Rewrite(result, tuple(BlockRef(x.name) for x in made))
 
 
 def _from(v: Var, step: int, before: Expr, then: Expr) -> Expr:

@@ -35,7 +35,7 @@ from tensorc_dsl.schedule.primitive import primitive
 from tensorc_dsl.schedule.refs import BlockRef
 from tensorc_dsl.schedule.refusal import refusal
 from tensorc_dsl.schedule.rewrite import Rewrite
-from tensorc_dsl.schedule.running import NO_RUNNING, Nest, the_running
+from tensorc_dsl.schedule.running import NO_RUNNING, OUT_OF_RANGE, Nest, the_running
 
 
 @refusal(
@@ -47,8 +47,10 @@ from tensorc_dsl.schedule.running import NO_RUNNING, Nest, the_running
 def NO_CHUNKS(*focus: str, block: str, extent: str, length: int, repair: str) -> None: ...
 
 
-@primitive(NO_BLOCK, NOT_SERIAL, NO_RUNNING, NO_CHUNKS)
-def split_scan(program: Program, block: BlockRef, length: int, *, sums: bool = False) -> Rewrite[tuple[BlockRef, ...]]:
+@primitive(NO_BLOCK, NOT_SERIAL, NO_RUNNING, NO_CHUNKS, OUT_OF_RANGE)
+def split_scan(
+    program: Program, block: BlockRef, length: int, in_range: bool = False, *, sums: bool = False
+) -> Rewrite[tuple[BlockRef, ...]]:
     """`<block>_chunk` scans each chunk of `length` steps separately, `<block>_carry` the totals of the chunks.
 
     for t: Y[t] = Y[t-1] + e[t]   ->   for c, s: Y_chunk[c, s] = Y_chunk[c, s-1] + e[c*length + s]
@@ -65,6 +67,10 @@ def split_scan(program: Program, block: BlockRef, length: int, *, sums: bool = F
     computes: for each step, or once for all chunks if the factor is the same in all steps. With `sums=true`,
     `<block>_sum` is a scan, and `<block>_factor_sum` the product of all factors of a chunk where they differ.
 
+    Products of floats that the steps do not form have to stay in the range of their type: with a factor of 0.1, a chunk of 64
+    steps scales by 0.1^64, which f32 does not have, and 0 times infinity is NaN. It is proved for constant factors. For
+    others, and for running products, `in_range` says it of the inputs; the program has it as an annotation, and `verify`
+    names it. So it is with sums under `min` and `max`. Terms that are added up may leave it as those of a reduction.
     The result is the list of the blocks that are made, from 2 to 5, in this order: `<block>_chunk`, `<block>_carry`,
     `<block>_sum`, `<block>_factor`, `<block>_factor_sum`.
     In Halide and TVM nothing does this; in CUDA's libraries: `DeviceScan` of CUB.  Cases: tests/primitives/split_scan.md
@@ -104,9 +110,12 @@ def split_scan(program: Program, block: BlockRef, length: int, *, sums: bool = F
     so_far = None if powers is None else powers.so_far(floordiv(v, size), floormod(v, size))
     value = Select(Compare("<", v, size), here, n.after(far, here, so_far))
     stmts = (*(powers.stmts if powers else ()), *before, carried, *((scanned,) if sums else ()))
+    products = powers.buffers if powers else tuple(x for x in made if x != carry)
     made += powers.buffers if powers else ()
     result = n.mapped(program, value, stmts)
-    return Rewrite(replace(result, buffers=(*result.buffers, *made)), tuple(BlockRef(x.name) for x in made))
+    result = replace(result, buffers=(*result.buffers, *made))
+    result = n.regrouped(program, result, "split_scan", products, in_range=in_range)
+    return Rewrite(result, tuple(BlockRef(x.name) for x in made))
 
 
 @dataclass(frozen=True, slots=True)

@@ -92,9 +92,9 @@ def can_fold_scan(program: Program, block: BlockRef, steps: int = 2) -> bool:
 
 
 @query
-def can_split_scan(program: Program, block: BlockRef, length: int) -> bool:
+def can_split_scan(program: Program, block: BlockRef, length: int, in_range: bool = False) -> bool:
     """Whether `split_scan` would scan chunks of that many steps by themselves."""
-    return _accepted("split_scan", program, block, length)
+    return _accepted("split_scan", program, block, length, in_range)
 
 
 @query
