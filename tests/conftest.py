@@ -75,9 +75,9 @@ def searches_start_few_processes() -> Iterator[None]:
     find the same without them. `tests/measure/test_local.py` has several builders, `tests/search/test_team.py` teams,
     `tests/report/test_numpy.py` a child for each time; commands in processes of their own have all of these.
     """
-    known: dict[str, float | None] = {}
+    known: dict[str, baseline.Fastest | None] = {}
 
-    def once(program: Program, _threads: int) -> float | None:
+    def once(program: Program, _threads: int) -> baseline.Fastest | None:
         key = format_program(program)
         if key not in known:
             known[key] = _numpy_seconds(program)
@@ -90,7 +90,7 @@ def searches_start_few_processes() -> Iterator[None]:
         yield
 
 
-def _numpy_seconds(program: Program) -> float | None:
+def _numpy_seconds(program: Program) -> baseline.Fastest | None:
     """As `baseline.numpy_seconds`, in this process."""
     found, total = sizing(program), 0.0
     for sizes, weight in zip(found.timed, found.weights, strict=True):
@@ -98,8 +98,8 @@ def _numpy_seconds(program: Program) -> float | None:
             calls, _ = baseline.right_calls(bind(program, sizes))
             if not calls:
                 return None
-            total += weight * baseline.fastest(calls, baseline.SECONDS)
-    return total
+            total += weight * baseline.fastest(calls, baseline.SECONDS).seconds
+    return baseline.Fastest(total, False)  # the machine of the tests is as it is
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

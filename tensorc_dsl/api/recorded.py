@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from pathlib import Path
 
 from tensorc_dsl.api.tasks import Task
 from tensorc_dsl.diagnostic import TschedError
+from tensorc_dsl.machine.roof import roof_of
 from tensorc_dsl.measure.outcome import Outcome, Status
 from tensorc_dsl.records.database import Database
 from tensorc_dsl.records.keys import program_key, target_key
 from tensorc_dsl.records.trial import Trial
+from tensorc_dsl.search.plausible import BEYOND, least_seconds
 from tensorc_dsl.source import Source
 
 
@@ -22,6 +25,24 @@ class Review:
     trial: Trial
     problem: str
     outcome: Outcome | None = None
+
+
+def repaired(task: Task, path: Path) -> int:
+    """How many records of the task on this machine had times that were divided by wrong factors, and have them as they were
+    measured now: the factors compounded, or made a time shorter than the machine allows."""
+    keys = program_key(task.program), target_key(task.target, task.threads)
+    database = Database.reading(path)
+    if database is None:
+        return 0
+    with database:
+        if not database.scaled(*keys):
+            return 0
+        task.require_machine()
+        found = database.wrong_factors(*keys, least_seconds(roof_of(task.program, task.target, task.threads)) / BEYOND)
+    if found:
+        with Database.open(path) as writable:
+            writable.repair(found)
+    return len(found)
 
 
 def reviewed(task: Task, database: Database, most: int) -> Iterator[Review]:

@@ -123,7 +123,7 @@ def _begun(
         on_event=tell,
         verify=judge,
         made_by=plan.made_by,
-        watch=Watch(runner.again),
+        watch=Watch(runner.again, least=runner.least),
         expander=team.expander(Ground(plan.model, target, sizing(program).timed[-1]), turns),
         snapshots=snapshots,
     )

@@ -37,6 +37,9 @@ ROUNDS, SECONDS, PAUSE = 12, 0.1, 0.03
 LEAST, ALIKE, AGREE = 4, 3, 0.01
 """After so many rounds, the fastest calls of so many of them differ by no more than this share: no other round is needed."""
 
+DISTURBED = 1.1
+"""NumPy was disturbed if the fastest calls of no so many rounds were within this factor."""
+
 LIMIT = 60.0
 """The time limit in seconds of the child process for one size, including the check."""
 
@@ -51,9 +54,14 @@ class Question(msgspec.Struct, tag=True, frozen=True):
 
 
 class Fastest(msgspec.Struct, tag=True, frozen=True):
-    """The answer: seconds of the fastest call; None if NumPy computes another result."""
+    """Seconds of the fastest call; `disturbed` if too few rounds met about the same one, since other work slowed it down."""
 
-    seconds: float | None
+    seconds: float
+    disturbed: bool
+
+
+class Unlike(msgspec.Struct, tag=True, frozen=True):
+    """NumPy computes another result."""
 
 
 def has_numpy(program: Program) -> bool:
@@ -61,29 +69,30 @@ def has_numpy(program: Program) -> bool:
     return all(numpy_texts(bind(program, sizes)) for sizes in sizing(program).timed)
 
 
-def numpy_seconds(program: Program, threads: int) -> float | None:
+def numpy_seconds(program: Program, threads: int) -> Fastest | None:
     """The time of a call in seconds; for open sizes the mean, at the sizes and with the weights of a kernel's time.
 
     The program must have NumPy functions. None if they compute another result, or take longer than the limit.
     """
-    found, total = sizing(program), 0.0
+    found, total, disturbed = sizing(program), 0.0, False
     for sizes, weight in zip(found.timed, found.weights, strict=True):
-        seconds = _seconds_in_child(bind(program, sizes), threads)
-        if seconds is None:
+        timed = _timed_in_child(bind(program, sizes), threads)
+        if timed is None:
             return None
-        total += weight * seconds
-    return total
+        total += weight * timed.seconds
+        disturbed |= timed.disturbed
+    return Fastest(total, disturbed)
 
 
-def _seconds_in_child(program: Program, threads: int) -> float | None:
-    replies = msgspec.msgpack.Decoder(Ready | Exhausted | Bug | Fastest)
+def _timed_in_child(program: Program, threads: int) -> Fastest | None:
+    replies = msgspec.msgpack.Decoder(Ready | Exhausted | Bug | Fastest | Unlike)
     worker = Worker("tensorc_dsl.machine.baseline", replies, library_threads(threads), available())
     with closing(worker):
         try:
             reply = worker.ask(Question(format_program(program), SECONDS), LIMIT)
         except (WorkerBug, WorkerCrash, WorkerTimeout):
             return None
-    return reply.seconds if isinstance(reply, Fastest) else None
+    return reply if isinstance(reply, Fastest) else None
 
 
 def right_calls(program: Program) -> tuple[list[Callable[[], object]], list[str]]:
@@ -117,13 +126,13 @@ def _fault(
     return ""
 
 
-def _time(what: Question) -> Fastest:
+def _time(what: Question) -> Fastest | Unlike:
     calls, _ = right_calls(parse_program(Source("task", what.program)))
-    return Fastest(fastest(calls, what.seconds) if calls else None)
+    return fastest(calls, what.seconds) if calls else Unlike()
 
 
-def fastest(calls: Sequence[Callable[[], object]], seconds: float = SECONDS) -> float:
-    """The seconds of the fastest call of all, in rounds of so many seconds.
+def fastest(calls: Sequence[Callable[[], object]], seconds: float = SECONDS) -> Fastest:
+    """The fastest call of all, in rounds of so many seconds.
 
     Other load only slows calls down, and pauses let the system redistribute the threads. Rounds go on until several of them
     have met about the same fastest call.
@@ -133,7 +142,7 @@ def fastest(calls: Sequence[Callable[[], object]], seconds: float = SECONDS) -> 
         found.append(_fastest_of_a_round(calls, seconds))
         found.sort()
         if len(found) == ROUNDS or (len(found) >= LEAST and found[ALIKE - 1] <= (1 + AGREE) * found[0]):
-            return found[0]
+            return Fastest(found[0], found[ALIKE - 1] > DISTURBED * found[0])
         time.sleep(PAUSE)
 
 

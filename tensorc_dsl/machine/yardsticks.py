@@ -10,13 +10,18 @@ from tensorc_dsl.ir.target import Target
 from tensorc_dsl.machine.baseline import has_numpy, numpy_seconds
 from tensorc_dsl.machine.roof import GLANCE, MEASURING, PATIENCE, Roof, roof_of
 
+BUSY = 1.3
+"""A machine with this many times less than the highest peak or bandwidth that was seen is busy. Both vary by some percent."""
+
 
 @dataclass(frozen=True, slots=True)
 class Yardsticks:
-    """`numpy_seconds` is per call; None if NumPy has no functions for the task, or was not timed."""
+    """`numpy_seconds` is per call; None if NumPy has no functions for the task, or was not timed. It is `numpy_disturbed` if
+    its calls did not agree, or the machine was busy."""
 
     roof: Roof
     numpy_seconds: float | None = None
+    numpy_disturbed: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +46,11 @@ class Measuring:
         if self.target.device or not has_numpy(self.program):
             return known
         self.begin("timing NumPy")
-        return replace(known, numpy_seconds=numpy_seconds(self.program, self.threads))
+        timed = numpy_seconds(self.program, self.threads)
+        if timed is None:
+            return known
+        busy = _slower(self._roof(GLANCE), known.roof) > BUSY
+        return replace(known, numpy_seconds=timed.seconds, numpy_disturbed=busy or timed.disturbed)
 
     def again(self, known: Yardsticks) -> Yardsticks:
         """The higher of two roofs, since other load can only lower a measured one."""
@@ -50,3 +59,9 @@ class Measuring:
 
     def _roof(self, patience: float) -> Roof:
         return roof_of(self.program, self.target, self.threads, patience)
+
+
+def _slower(now: Roof, best: Roof) -> float:
+    """How many times slower the machine is than it was at its best, at computing or at moving data."""
+    computing = best.peak / now.peak if best.peak and now.peak else 1.0
+    return max(computing, now.moving / best.moving if best.moving else 1.0)

@@ -125,10 +125,11 @@ class LocalRunner:
                     best = min(outcome.seconds, best or outcome.seconds)
                 yield outcome
 
-    def again(self, program: Program) -> Outcome:
-        """The outcome of a program that was measured lately, checked and timed once more."""
+    def again(self, program: Program, best: float | None = None) -> Outcome:
+        """The outcome of a program that was measured lately, checked and timed once more; briefly if it is far slower than
+        `best`."""
         (build,) = self._build([program])
-        return self._finish(build, None)
+        return self._finish(build, best)
 
     def compare(self, programs: Sequence[Program]) -> list[Outcome]:
         """The programs measured in turns, several times round; one that fails in any round has failed."""

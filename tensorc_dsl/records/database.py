@@ -3,6 +3,9 @@
 Writers take a file lock, so that two runs wait for each other instead of failing on SQLite's own lock; readers need none
 (the journal is a write-ahead log). A row belongs to one task on one target, and queries never mix these: a time
 measured on one machine says nothing about another.
+
+Earlier searches divided times by factors that were measured against divided times, so that they compounded. All factors of a
+search with one beyond `LARGEST` are wrong: its times are read as they were measured, and `repair` writes them so.
 """
 
 from __future__ import annotations
@@ -27,9 +30,9 @@ from tensorc_dsl.records.files import for_reading, look, try_place
 from tensorc_dsl.records.keys import Subject
 from tensorc_dsl.records.migrate import migrate
 from tensorc_dsl.records.ranking import Kept, Ranking, rank
-from tensorc_dsl.records.rows import MAX_TEXT, READ, SHORTEST, BadRow, from_row, to_row
+from tensorc_dsl.records.rows import LARGEST, MAX_TEXT, READ, SHORTEST, BadRow, from_row, to_row
 from tensorc_dsl.records.schema import COLUMNS, SCHEMA_VERSION, create, is_empty, verify_schema, write_again
-from tensorc_dsl.records.trial import Trial, decode_decisions, decode_times
+from tensorc_dsl.records.trial import Trial, as_measured, decode_decisions, decode_times
 from tensorc_dsl.trace.draw import Decision
 
 LOCK_SECONDS = 60.0
@@ -58,6 +61,11 @@ def stamped(trials: Iterable[Trial]) -> list[Trial]:
         t if t.created else replace(t, created=now + n * _TICK, version=version) for n, t in enumerate(trials)
     ]  # fmt: skip
 
+
+_COMPOUNDED = f"SELECT run FROM trials WHERE scale > {LARGEST}"
+"""The searches whose factors compounded."""
+
+_TRUSTED = f"(scale = 1.0 OR run NOT IN ({_COMPOUNDED}))"
 
 _TICK = 1e-6
 """Seconds between the dates of records that are made at once."""
@@ -195,17 +203,24 @@ class Database:
         return self._kept(query, (task_key, target_key))
 
     def others(self, task_key: str, target_key: str, columns: str, before: float) -> Iterator[Measured]:
-        """The measured trials of other tasks on that target, latest first; unreadable rows are left out.
+        """The measured trials of other tasks on that target, latest first; unreadable rows are left out, as are those that a
+        later measurement of the same search replaces.
 
         `columns` identifies the definition of the loop features; only records from before the date `before` count.
         """
         query = (
-            "SELECT task_key, seconds, features FROM trials WHERE target_key = ? AND columns = ? AND task_key <> ? "
-            "AND status = 'ok' AND phase <> 'final' AND created < ? AND length(features) <= ? ORDER BY id DESC LIMIT ?"
+            "SELECT run, program_key, task_key, seconds, features FROM trials WHERE target_key = ? AND columns = ? "
+            f"AND task_key <> ? AND status = 'ok' AND phase <> 'final' AND {_TRUSTED} AND created < ? "
+            "AND length(features) <= ? ORDER BY id DESC LIMIT ?"
         )
+        replaced: set[tuple[str, str]] = set()
         values = (target_key, columns, task_key, before, MAX_TEXT, MOST)
         with errors.explained(self.path, self._wait):
-            for task, seconds, features in self._connection.execute(query, values):
+            for run, program, task, seconds, features in self._connection.execute(query, values):
+                if run:
+                    if (run, program) in replaced:
+                        continue
+                    replaced.add((run, program))
                 try:
                     found = Measured(str(task), seconds, decode_times(features))
                 except (msgspec.DecodeError, TypeError):
@@ -223,7 +238,7 @@ class Database:
         query = (
             # With a single `min`, SQLite takes other columns from its row: https://www.sqlite.org/lang_select.html#bareagg
             "SELECT decisions, min(seconds) FROM trials WHERE target_key = ? AND task_key <> ? "
-            "AND status = 'ok' AND seconds >= ? AND created < ? AND length(decisions) <= ? "
+            f"AND status = 'ok' AND {_TRUSTED} AND seconds >= ? AND created < ? AND length(decisions) <= ? "
             "GROUP BY task_key ORDER BY id DESC"
         )
         found: list[Mapping[str, Decision]] = []
@@ -239,11 +254,39 @@ class Database:
 
     def _kept(self, query: str, values: tuple[str, ...]) -> Iterator[Kept]:
         with errors.explained(self.path, self._wait):
+            wrong = {run for (run,) in self._connection.execute(_COMPOUNDED)}
             for number, *row in self._connection.execute(query, values):
                 try:
-                    yield Kept(number, from_row(tuple(row)))
+                    trial = from_row(tuple(row))
+                    yield Kept(number, as_measured(trial) if trial.run in wrong else trial)
                 except BadRow as e:
                     yield Kept(number, e)
+
+    def scaled(self, task_key: str, target_key: str) -> bool:
+        """Whether any time of that task on that target is recorded as divided."""
+        query = "SELECT 1 FROM trials WHERE task_key = ? AND target_key = ? AND scale <> 1.0 LIMIT 1"
+        with errors.explained(self.path, self._wait):
+            return self._connection.execute(query, (task_key, target_key)).fetchone() is not None
+
+    def wrong_factors(self, task_key: str, target_key: str, least: float) -> dict[int, Trial]:
+        """The trials of that task on that target whose times were divided by wrong factors, by row, with their times as they
+        were measured: those of searches whose factors compounded, or with a divided time below `least`."""
+        found = {k.row: k.trial for k in self.of(task_key, target_key) if isinstance(k.trial, Trial)}
+        low = {t.run for t in found.values() if t.scale != 1.0 and t.seconds is not None and t.seconds < least}
+        query = "SELECT id FROM trials WHERE task_key = ? AND target_key = ? AND scale <> 1.0"
+        with errors.explained(self.path, self._wait):
+            scaled = [row for (row,) in self._connection.execute(query, (task_key, target_key)) if row in found]
+        return {row: as_measured(found[row]) for row in scaled if found[row].scale == 1.0 or found[row].run in low}
+
+    def repair(self, trials: Mapping[int, Trial]) -> None:
+        """The rows have these trials, in one transaction. What is there already in another row is not there twice."""
+        marks = ", ".join("?" * (COLUMNS.count(",") + 2))
+        with self._changing():
+            self._connection.executemany("DELETE FROM trials WHERE id = ?", [(n,) for n in trials])
+            self._connection.executemany(
+                f"INSERT INTO trials (id, {COLUMNS}) VALUES ({marks}) ON CONFLICT (digest) DO NOTHING",
+                [(n, *to_row(t)) for n, t in trials.items()],
+            )
 
     def subjects(self) -> tuple[dict[str, tuple[str, str]], dict[str, str]]:
         """The workload and the program of each task by its key, and the facts of each machine by its fingerprint."""

@@ -26,6 +26,9 @@ MAX_TEXT = 1 << 20
 SHORTEST = 1e-10
 """Seconds that no call of a kernel undercuts: less than one step of a processor's clock."""
 
+LARGEST = 8.0
+"""By how much a time is divided at most. Beside so much other work, one program's factor says nothing of another's."""
+
 _NAMES = CONTENT.split(", ")
 _TEXTS = frozenset(
     "task_key target_key task strategy status decisions trace program_key times message phase version "

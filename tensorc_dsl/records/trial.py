@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
 import msgspec
 
+from tensorc_dsl.measure.timing import seconds_of
 from tensorc_dsl.trace.draw import Decision
 
 Phase = Literal["trial", "again", "final"]
@@ -54,6 +55,13 @@ class Trial:
     scale: float = 1.0
     columns: str = ""
     features: tuple[float, ...] = ()
+
+
+def as_measured(t: Trial) -> Trial:
+    """The trial with its time as the summary of its samples, divided by nothing."""
+    if t.seconds is None or t.scale == 1.0:
+        return t
+    return replace(t, seconds=seconds_of(t.times) if t.times else t.seconds * t.scale, scale=1.0)
 
 
 _NUMBER = "number"

@@ -91,6 +91,8 @@ class Ended:
             "bound_by": "memory" if roof.by_memory else "computing" if roof.peak is not None else None,
             "of_bound": None if best is None else roof.share(best),
             "numpy_seconds": self.yardsticks.numpy_seconds,
+            "numpy_disturbed": self.yardsticks.numpy_disturbed,
+            "scale": self.result.scale,
             "elapsed_seconds": self.result.elapsed_seconds,
             "seed": self.result.seed,
             "strategy": self.strategy,
@@ -117,7 +119,7 @@ class Ended:
         kinds = f": {tally(r.statuses)}" if r.trials else ""
         out = [
             f"{self.task} on {self.target.cpu}, {self._state()}{self._sizes()}\n",
-            comparison(y.roof, r.best_seconds, y.numpy_seconds),
+            comparison(y.roof, r.best_seconds, y.numpy_seconds, y.numpy_disturbed),
             f"\n{units.counted(r.trials, 'trial')} in {units.seconds(r.elapsed_seconds)}{kinds}",
             *self._notes(),
         ]
@@ -147,6 +149,16 @@ class Ended:
             yield (
                 f"the fastest trial took {units.seconds(seen)}; {again} measured again, by turns and for longer, and the "
                 f"winner takes {units.seconds(r.best_seconds)} there"
+            )
+        if r.scale != 1.0:
+            yield (
+                f"the machine was {r.scale:.2f} times slower there than in the search, and the times of that comparison are "
+                "divided by this: other work disturbed it"
+            )
+        if self.yardsticks.numpy_disturbed:
+            yield (
+                "other work disturbed NumPy while it was timed: its calls did not agree, or the machine was slower than "
+                "before; on a quiet machine it may be far faster"
             )
         share = self.yardsticks.roof.share(r.best_seconds)
         if share is not None and share > PLAUSIBLE:

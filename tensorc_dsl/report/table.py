@@ -12,15 +12,17 @@ _NOUNS = {"timeout": "timeout", "crash": "crash", "wrong_result": "wrong result"
 """Statuses with a plural form."""
 
 
-def comparison(roof: Roof, seconds: float | None, numpy_seconds: float | None) -> str:
+def comparison(roof: Roof, seconds: float | None, numpy_seconds: float | None, numpy_disturbed: bool = False) -> str:
     """The table as plain text, with names to the left and numbers to the right.
 
-    `seconds` is the time of our kernel; rows and columns of unknown values are left out.
+    `seconds` is the time of our kernel; `numpy_disturbed` if other work made NumPy's too long. Rows and columns of unknown
+    values are left out.
     """
     limit = roof.limit
     head = ("", "time", roof.unit, "of bandwidth" if roof.by_memory else "of peak")
     rows: list[tuple[str, ...]] = [head]
-    for name, time in (("tensorc-dsl", seconds), ("NumPy", numpy_seconds)):
+    numpy = "NumPy, disturbed" if numpy_disturbed else "NumPy"
+    for name, time in (("tensorc-dsl", seconds), (numpy, numpy_seconds)):
         if time is not None:
             share = roof.share(time)
             rows.append(

@@ -36,6 +36,8 @@ class Log:
         self.outcomes: list[Outcome] = []
         self.best_seconds: float | None = None
         self.finalists: list[int] = []
+        self.hopes: dict[int, float] = {}
+        """The least time that a trial may have, where its true one is uncertain by the machine's changes of speed."""
 
     def measured(self, trace: Trace, outcome: Outcome, *, recorded: bool = False) -> None:
         """Add a trial: report it, and record it unless it is `recorded`."""
@@ -62,6 +64,14 @@ class Log:
     def ranked(self) -> list[tuple[float, int]]:
         """(seconds, number) of the valid trials, fastest first."""
         return sorted((o.seconds, n) for n, o in enumerate(self.outcomes) if o.seconds is not None)
+
+    def ranked_as_measured(self) -> list[tuple[float, int]]:
+        """The same by the times as they were measured: none is divided by a factor of the machine's."""
+        return sorted((o.seconds * o.scale, n) for n, o in enumerate(self.outcomes) if o.seconds is not None)
+
+    def ranked_by_hope(self) -> list[tuple[float, int]]:
+        """The valid trials whose time is uncertain, by the least that it may be."""
+        return sorted((hope, n) for n, hope in self.hopes.items() if self.outcomes[n].seconds is not None)
 
     def record(self, rows: list[tuple[int, Trace, Outcome]], phase: Phase) -> None:
         if self._given.records is not None:

@@ -24,7 +24,7 @@ BEYOND = 2.0
 class Repeats(RunnerLike, Protocol):
     """A runner that can run again what it ran lately; `measure.local.LocalRunner` is one."""
 
-    def again(self, program: Program) -> Outcome: ...
+    def again(self, program: Program, best: float | None = None) -> Outcome: ...
 
 
 def least_seconds(roof: Roof) -> float:
@@ -50,8 +50,12 @@ class Plausible:
         found = self._runner.compare(programs)
         return [self._held(p, o) for p, o in zip(programs, found, strict=True)]
 
-    def again(self, program: Program) -> Outcome:
-        return self._held(program, self._runner.again(program))
+    def again(self, program: Program, best: float | None = None) -> Outcome:
+        return self._held(program, self._runner.again(program, best))
+
+    def least(self) -> float:
+        """The least time of a call, by the highest roof so far."""
+        return least_seconds(self._roof)
 
     def _held(self, program: Program, outcome: Outcome) -> Outcome:
         if not self._too_fast(outcome):

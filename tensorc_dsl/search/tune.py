@@ -7,17 +7,17 @@ from collections import Counter
 from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from typing import assert_never
 
 import numpy as np
 
 from tensorc_dsl.measure.blas import one_blas_thread
 from tensorc_dsl.measure.outcome import Outcome
+from tensorc_dsl.measure.timing import GIVE_UP
 from tensorc_dsl.records.keys import digest, program_key, target_key
 from tensorc_dsl.records.queue import Unkept
 from tensorc_dsl.reference.open_sizes import sizing
 from tensorc_dsl.schedule.refusal import ScheduleRefusal
-from tensorc_dsl.search.drift import Recovered, Slower, Steady, Watch
+from tensorc_dsl.search.drift import Look, Watch
 from tensorc_dsl.search.events import (
     Diverged,
     Drifted,
@@ -52,6 +52,9 @@ from tensorc_dsl.validate.validate import Invalid, Report
 BATCH = 8
 """Candidates of a batch: they are built together, and the model is updated after each batch."""
 
+TURNS = 3
+"""How often a trial that may be the best is measured again, at most, until the machine is as fast before as after it."""
+
 
 @contextmanager
 def _no_collection() -> Generator[None]:
@@ -75,6 +78,7 @@ class TuneResult:
     `refused` counts the schedules in which a rule of the space was refused and left out. `exhausted` is the reason for fewer
     trials than requested, or None. `regret` is the last one that the strategy stated, if it stated one; `enough` if the
     search ended by it. `unkept` are the records that could not be written to a database.
+    `scale` is how many times slower than in the search the machine was in the comparison; its times are divided by that.
     """
 
     best: Trace | None
@@ -95,14 +99,15 @@ class TuneResult:
     regret: Regret | None = None
     enough: bool = False
     unkept: Unkept | None = None
+    scale: float = 1.0
 
     def __repr__(self) -> str:
         """The main fields, and the others that differ from their usual values."""
         time = None if self.best_seconds is None else float(f"{self.best_seconds:.4g}")
         shown: dict[str, object] = {"best_seconds": time}
         shown |= {name: getattr(self, name) for name in ("verdict", "statuses", "trials", "seed")}
-        rare = ("refusals", "refused", "interrupted", "exhausted", "regret", "enough", "unkept")
-        shown |= {name: value for name in rare if (value := getattr(self, name))}
+        rare = ("refusals", "refused", "interrupted", "exhausted", "regret", "enough", "unkept", "scale")
+        shown |= {name: value for name in rare if (value := getattr(self, name)) and value != 1.0}
         return f"{type(self).__name__}({', '.join(f'{k}={v!r}' for k, v in shown.items())})"
 
 
@@ -145,6 +150,8 @@ class Search:
         if options.until is not None and not isinstance(self._asked, StatesRegret):
             raise ValueError(f"the strategy {options.strategy!r} states no regret that could end the search")
         self._exhausted: Exhausted | None = None
+        self._unfollowed: set[int] = set()
+        """The trials whose second times did not agree with the first."""
         self._regret: Regret | None = None
         self._low = 0
         self.curve: list[tuple[int, float | None]] = []
@@ -235,13 +242,15 @@ class Search:
         log.emit(Proposed(tuple(batch), self._given.clock() - before + self._writing, predictions))
         self.curve.append((len(log.outcomes), log.best_seconds))
         first = len(log.outcomes)
-        fresh = self._measured(batch)
-        if fresh and self._given.watch is not None:
-            self._settle(self._given.watch, fresh)
+        self._measure(batch)
         learning = self._given.clock()
+        unit = 1.0 if self._given.watch is None else self._given.watch.unit
         with one_blas_thread():
             for n in range(first, len(log.outcomes)):
-                self._asked.tell(log.traces[n], log.outcomes[n])
+                outcome = log.outcomes[n]
+                # What was told before the machine became faster was told in times of the machine as it was at first.
+                told = outcome if outcome.seconds is None else replace(outcome, seconds=unit * outcome.seconds)
+                self._asked.tell(log.traces[n], told)
             self._estimate()
         log.emit(Learnt(self._given.clock() - learning))
         self._snapshot()
@@ -261,49 +270,115 @@ class Search:
         self._low = self._low + 1 if until is not None and found.share <= until else 0
         self.log.emit(found)
 
-    def _measured(self, batch: Sequence[Trace]) -> list[int]:
-        """Log the trials of the batch, as many as the budget allows. Returns the numbers of the newly measured ones."""
+    def _measure(self, batch: Sequence[Trace]) -> None:
+        """Log the trials of the batch, as many as the budget allows, and settle the new ones."""
+        log, watch = self.log, self._given.watch
         known = [self._past.take(program_key(t.program)) for t in batch]
         new = [t.program for t, outcome in zip(batch, known, strict=True) if outcome is None]
         if new and self._past.outcomes and not self._diverged:
             self._diverged = True
-            self.log.emit(Diverged(len(self._past.outcomes)))
-        scale = 1.0 if self._given.watch is None else self._given.watch.scale
-        best = None if self.log.best_seconds is None else scale * self.log.best_seconds
+            log.emit(Diverged(len(self._past.outcomes)))
+        if new and watch is not None:
+            for _, n in [x for x in log.ranked_as_measured() if log.outcomes[x[1]].scale == 1.0][:1]:
+                watch.begin(log.traces[n].program, log.outcomes[n])
+        scale = 1.0 if watch is None else watch.scale
+        best = None if log.best_seconds is None else scale * log.best_seconds
         answers = self._given.runner.measure(new, best) if new else iter(())
-        fresh: list[int] = []
+        fresh, open_ = 0, list[int]()
         for trace, outcome in zip(batch, known, strict=True):
+            if outcome is None and fresh and self._late():
+                break
+            log.measured(trace, outcome or next(answers), recorded=outcome is not None)
             if outcome is None:
-                if fresh and self._late():
-                    break
-                fresh.append(len(self.log.outcomes))
-            self.log.measured(trace, outcome or next(answers), recorded=outcome is not None)
-        return fresh
+                fresh += 1
+                open_.append(len(log.outcomes) - 1)
+                if watch is not None and watch.due:
+                    self._settle(watch, open_)
+                    open_ = []
+        if watch is not None:
+            self._settle(watch, open_)
 
-    def _settle(self, watch: Watch, fresh: Sequence[int]) -> None:
-        """Correct the new outcomes if the machine has become slower since the batch before."""
+    def _settle(self, watch: Watch, numbers: Sequence[int]) -> None:
+        """Correct these outcomes if the machine was slow in a part of the time since the last look."""
         log = self.log
-        look = watch.look(lambda factor: log.emit(Drifted(factor)))
-        valid = [n for n in fresh if log.outcomes[n].seconds is not None]
-        match look:
-            case Steady():
-                pass
-            case Recovered(factor=factor, waited=waited):
-                log.emit(Settled(factor, waited, len(valid)))
-                for n in valid:
-                    log.corrected(n, watch.again(log.traces[n].program))
-            case Slower(factor=factor, waited=waited):
-                if waited:
-                    log.emit(Slowed(factor))
-                for n in valid:
-                    # Some of the batch may have been measured before the machine became slow.
-                    outcome = watch.again(log.traces[n].program) if waited else log.outcomes[n]
-                    scaled = None if outcome.seconds is None else outcome.seconds / factor
-                    log.corrected(n, replace(outcome, seconds=scaled, scale=factor))
-            case _:
-                assert_never(look)
+        valid = [n for n in numbers if log.outcomes[n].seconds is not None]
+        if valid and watch.yardstick is None:
+            first = valid.pop(0)
+            watch.begin(log.traces[first].program, log.outcomes[first])
+        if not valid:
+            return
+        look = self._look(watch, valid)
+        best = log.best_seconds or 0.0
+        for n in valid:
+            if look.same:
+                self._correct(n, self._divided(watch, n, log.outcomes[n], look))
+            else:
+                contends = (log.outcomes[n].seconds or 0.0) / look.worst <= GIVE_UP * best
+                self._settle_alone(watch, n, TURNS if contends else 1)
+        self._follow(watch)
+
+    def _settle_alone(self, watch: Watch, number: int, most: int) -> None:
+        """Measure a trial again until the machine is as fast before as after it, or `most` times."""
+        log = self.log
+        first = log.outcomes[number]
+        assert first.seconds is not None
+        settled, turns, same = first, 0, False
+        while not same and settled.seconds is not None and turns < most:
+            outcome = watch.again(log.traces[number].program)
+            look = self._look(watch, [number])
+            turns, same = turns + 1, look.same
+            settled = self._divided(watch, number, outcome, look)
+        # Other work only adds time: a longer one says nothing new.
+        self._correct(number, first if settled.seconds is not None and settled.seconds > first.seconds else settled)
+
+    def _divided(self, watch: Watch, number: int, outcome: Outcome, look: Look) -> Outcome:
+        """The outcome of a trial between two looks. If they differ, the factor is the less of them: its time is no less than
+        the true one, which remains uncertain."""
+        found = watch.corrected(outcome, min(look.before, look.after))
+        self.log.hopes.pop(number, None)
+        if found.seconds is not None and found.scale < look.worst:
+            self.log.hopes[number] = found.seconds * found.scale / look.worst
+        return found
+
+    def _correct(self, number: int, outcome: Outcome) -> None:
+        if outcome != self.log.outcomes[number]:
+            self.log.corrected(number, outcome)
+
+    def _look(self, watch: Watch, unsettled: Sequence[int]) -> Look:
+        """Look at the machine, and tell what has changed. If it is faster than ever before, all settled trials were measured
+        on a slower one."""
+        log, told = self.log, list[float]()
+
+        def tell(factor: float) -> None:
+            told.append(factor)
+            log.emit(Drifted(factor))
+
+        look = watch.look(tell)
+        if told and look.after == 1.0:
+            log.emit(Settled(told[0], look.waited, len(unsettled)))
+        elif not look.same:
+            log.emit(Settled(look.before, 0.0, len(unsettled)) if look.after == 1.0 else Slowed(look.after))
+        if look.revised != 1.0:
+            log.hopes = {n: hope / look.revised for n, hope in log.hopes.items()}
+            for _, n in log.ranked():
+                if n not in unsettled:
+                    outcome = log.outcomes[n]
+                    self._correct(n, watch.corrected(outcome, outcome.scale * look.revised))
+        return look
+
+    def _follow(self, watch: Watch) -> None:
+        """Make the best trial the yardstick, if it can be. One whose time was divided, or was longer than need be, has its
+        second time from now on."""
+        log = self.log
         for _, n in log.ranked()[:1]:
-            watch.follow(log.traces[n].program, log.outcomes[n])
+            was = log.outcomes[n]
+            again = None if n in self._unfollowed else watch.follow(log.traces[n].program, was)
+            if again is None:
+                return
+            if watch.yardstick is not log.traces[n].program:
+                self._unfollowed.add(n)
+                if again.seconds is None or was.scale != 1.0 or again.seconds < (was.seconds or 0.0):
+                    self._correct(n, again)
 
     def _recall(self) -> None:
         """The best recorded trials of the resumed search that it did not choose again are among its trials, too.
@@ -325,9 +400,10 @@ class Search:
         log = self.log
         self._recall()
         compared: list[tuple[float, int]] = []
+        scale = 1.0
         if not interrupted:
             try:
-                compared = final(log, self._given.runner)
+                compared, scale = final(log, self._given.runner, self._given.watch)
             except KeyboardInterrupt:
                 interrupted = True
         # Whoever interrupts waits for nothing: what was found is right by the reference, and is not given up for a proof.
@@ -357,4 +433,5 @@ class Search:
             regret=self._regret,
             enough=self._enough,
             unkept=None if records is None else records.unkept,
+            scale=scale,
         )

@@ -143,6 +143,48 @@ def test_verify_runs_what_is_recorded(records: Path, task: Task) -> None:
     assert "another program" in wrong.stdout and "E0" in wrong.stdout
 
 
+def _divided(task: Task, mark: int, seconds: float, scale: float) -> Trial:
+    """A trial that took so many seconds, recorded as earlier versions did."""
+    t = trial(task, mark, seconds / scale)
+    return replace(
+        t, times=(seconds, seconds, seconds), scale=scale, run="noisy", phase="again", features=(1.0,), columns="c"
+    )
+
+
+def test_times_that_were_divided_by_compounding_factors_are_repaired(task: Task) -> None:
+    noisy = [_divided(task, mark, s, f) for mark, s, f in [(1, 2e-3, 2.74), (2, 5e-3, 40.7), (3, 25.6e-3, 107.0)]]
+    first = replace(noisy[0], seconds=1.5e-3, times=(1.5e-3,), scale=1.0, phase="trial")
+    kept = replace(_divided(task, 1, 4e-3, 2.0), run="quiet")
+    with Database.open(Path("r.sqlite")) as db:
+        db.add_all([first, *noisy, kept])
+        # What is read before the repair is as it was measured, and no model learns from it.
+        keys = noisy[0].task_key, noisy[0].target_key
+        assert sorted(t.seconds or 0.0 for t in db.trials(*keys) if t.run == "noisy") == [1.5e-3, 2e-3, 5e-3, 25.6e-3]
+        learnt = [m.seconds for m in db.others("another", keys[1], "c", float("inf"))]
+        assert learnt == [2e-3, 1.5e-3]
+        best = db.best(*keys)
+        assert best is not None and best.seconds == 1.5e-3
+    done = call("db", "verify", "f.tsched", "t", "--threads", "1", "--records", "r.sqlite")
+    assert done.exit_code == 0
+    assert done.stderr == "t: 3 records had times divided by wrong factors, and now have them as measured\n"
+    with Database.open(Path("r.sqlite")) as db:
+        stored = db.trials(*keys)
+    assert [(t.seconds, t.scale) for t in stored] == [
+        (1.5e-3, 1.0), (2e-3, 1.0), (5e-3, 1.0), (25.6e-3, 1.0), (2e-3, 2.0)
+    ]  # fmt: skip
+    assert [t.times for t in stored[1:4]] == [t.times for t in noisy]
+    assert not call("db", "verify", "f.tsched", "t", "--threads", "1", "--records", "r.sqlite").stderr
+
+
+def test_a_divided_time_below_the_roof_is_repaired(task: Task) -> None:
+    low = _divided(task, 1, 1e-9, 2.0)
+    with Database.open(Path("r.sqlite")) as db:
+        db.add(low)
+        assert db.wrong_factors(low.task_key, low.target_key, 0.4e-9) == {}
+        (found,) = db.wrong_factors(low.task_key, low.target_key, 0.6e-9).values()
+    assert (found.seconds, found.scale) == (1e-9, 1.0)
+
+
 @pytest.mark.parametrize("command", ["list", "best"])
 def test_where_there_are_no_records_nothing_is_listed(
     task: Task, command: str, monkeypatch: pytest.MonkeyPatch

@@ -10,6 +10,7 @@ from tensorc_dsl import units
 from tensorc_dsl.ir.program import Program
 from tensorc_dsl.ir.target import Target
 from tensorc_dsl.machine import yardsticks
+from tensorc_dsl.machine.baseline import Fastest
 from tensorc_dsl.machine.roof import Roof
 from tensorc_dsl.machine.yardsticks import Measuring, Yardsticks
 from tensorc_dsl.report.table import comparison, tally
@@ -69,7 +70,7 @@ def test_of_two_measurements_the_better_counts() -> None:
 def test_a_search_waits_for_the_roof_only(monkeypatch: pytest.MonkeyPatch) -> None:
     """NumPy is timed behind it, once, and the roof again, of which the better counts."""
     said: list[str] = []
-    roofs = iter((COMPUTING, replace(COMPUTING, peak=230e9, moving=2e-4)))
+    roofs = iter((COMPUTING, COMPUTING, replace(COMPUTING, peak=230e9, moving=2e-4)))
     waited: list[float] = []
 
     def measured(_program: Program, _target: Target, _threads: int, patience: float) -> Roof:
@@ -77,7 +78,7 @@ def test_a_search_waits_for_the_roof_only(monkeypatch: pytest.MonkeyPatch) -> No
         return next(roofs)
 
     monkeypatch.setattr(yardsticks, "roof_of", measured)
-    monkeypatch.setattr(yardsticks, "numpy_seconds", lambda *_: said.append("NumPy") or 0.5)
+    monkeypatch.setattr(yardsticks, "numpy_seconds", lambda *_: said.append("NumPy") or Fastest(0.5, False))
     measuring = Measuring(programs.matmul(4, 4, 4), Target(), 2, said.append)
     first = measuring.first()
     assert (first, said) == (Yardsticks(COMPUTING), ["measuring what this machine can do on 2 threads"])
@@ -85,7 +86,29 @@ def test_a_search_waits_for_the_roof_only(monkeypatch: pytest.MonkeyPatch) -> No
     assert (known, said[1:]) == (Yardsticks(COMPUTING, 0.5), ["timing NumPy", "NumPy"])
     assert measuring.again(known) == Yardsticks(replace(COMPUTING, peak=230e9), 0.5)
     assert said[3:] == ["measuring the machine again"]
-    assert waited[0] < waited[1]
+    assert waited[0] == waited[1] < waited[2]
+
+
+@pytest.mark.parametrize(
+    ("then", "disturbed", "told"),
+    [
+        (COMPUTING, False, False),
+        (COMPUTING, True, True),  # its calls did not agree
+        (replace(COMPUTING, peak=(COMPUTING.peak or 0.0) / 2), False, True),  # a busy core
+        (replace(COMPUTING, moving=COMPUTING.moving * 2), False, True),  # a busy memory
+    ],
+)
+def test_a_disturbed_time_of_numpy_is_told(
+    then: Roof, disturbed: bool, told: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    roofs = iter((COMPUTING, then))
+    monkeypatch.setattr(yardsticks, "roof_of", lambda *_: next(roofs))
+    monkeypatch.setattr(yardsticks, "numpy_seconds", lambda *_: Fastest(0.068, disturbed))
+    measuring = Measuring(programs.matmul(4, 4, 4), Target(), 2, lambda _: None)
+    known = measuring.beside_numpy(measuring.first())
+    assert known.numpy_disturbed == told
+    table = comparison(known.roof, 0.00131, known.numpy_seconds, known.numpy_disturbed)
+    assert ("NumPy, disturbed" in table) == told
 
 
 @pytest.mark.parametrize(

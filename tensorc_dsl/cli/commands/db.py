@@ -308,15 +308,21 @@ def verify(
 ) -> None:  # fmt: skip
     """Replay the best records of a task, or of all tasks of a file, and run their kernels against the reference.
 
+    Times that an earlier version divided by wrong factors are first replaced by the times as they were measured.
+
     Exit status 1: a record makes another program than the recorded one, or a kernel that fails.
     """
-    from tensorc_dsl.api.recorded import reviewed
+    from tensorc_dsl.api.recorded import repaired, reviewed
     from tensorc_dsl.report.recorded import table
-    from tensorc_dsl.units import seconds
+    from tensorc_dsl.units import counted, seconds
 
     tasks = load(file, threads)
     chosen = [tasks[task]] if task is not None else [*tasks.values()]
     found: list[dict[str, object]] = []
+    for one in chosen if _path(records).exists() else ():
+        if count := repaired(one, _path(records)):
+            what = counted(count, "record")
+            say(f"{one.name}: {what} had times divided by wrong factors, and now have them as measured", err=True)
     with _read(records) as database:
         for one in chosen if database else ():
             assert database is not None
