@@ -9,7 +9,7 @@ from tensorc_dsl.affine.accesses import touched
 from tensorc_dsl.affine.once import begins_once
 from tensorc_dsl.affine.parts import Element, NotApart, Part, parts_of
 from tensorc_dsl.affine.simplify import bounds, extent_ranges
-from tensorc_dsl.ir.expr import Dim, Expr, free_vars
+from tensorc_dsl.ir.expr import Dim, Expr, constant, free_vars
 from tensorc_dsl.ir.program import Block, For, IterKind, Program, Store, walk
 from tensorc_dsl.schedule.accumulation import reduction_loops
 from tensorc_dsl.schedule.motion import own_buffers
@@ -59,10 +59,16 @@ def parts_to_combine(program: Program, b: Block) -> tuple[Part, ...]:
     return parts
 
 
-def counting_loops(program: Program, around: tuple[For, ...], b: Block, loop: LoopRef) -> tuple[str, ...]:
-    """The loops that count the reduction, outermost first; each is proved to have an iteration."""
+def counting_loops(
+    program: Program, around: tuple[For, ...], b: Block, loop: LoopRef, *, single: bool = False
+) -> tuple[str, ...]:
+    """The loops that count the reduction, outermost first; each is proved to have an iteration. With `single`, the loop may
+    be one of a single iteration that counts nothing: all steps are in its only part."""
     the_loop(program, loop)
     found = reduction_loops(program, b, around)
+    if single:
+        named = {v for e in (*b.where, *(it.binding for it in b.iters)) for v in free_vars(e)}
+        found = {*found, *(x.var for x in around if x.var == loop.name not in named and constant(x.extent) == 1)}
     counting = tuple(x.var for x in around if x.var in found)
     if loop.name not in counting:
         text = ", ".join(counting) or "none"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+from collections.abc import Hashable, Iterable
 from math import prod
 
 from tensorc_dsl.ir.dtypes import INDEX
@@ -20,11 +20,12 @@ from tensorc_dsl.ir.expr import (
     Select,
     Var,
     children,
+    constant,
     dtype_of,
     free_vars,
     loads,
 )
-from tensorc_dsl.ir.program import Block, Program, blocks
+from tensorc_dsl.ir.program import Block, Program, blocks, walk
 from tensorc_dsl.schedule.nominal import nominal
 from tensorc_dsl.schedule.places import the_block
 from tensorc_dsl.schedule.primitive import apply
@@ -81,6 +82,23 @@ def inlined_work(program: Program, block: BlockRef) -> int:
         times = prod(n for name, n in sizes if n >= _SHORT or name in moving)
         more += times * (work(after, reader) - _work(o))
     return -(-more // max(1, prod(extents(program, block))))
+
+
+def executed_work(program: Program) -> int:
+    """The work of all blocks, as often as their loops run them. Open sizes count as in `l.nominal_extent`, and conditions as
+    if they held."""
+    found = walk(nominal(program).body)
+    return sum(_times(x.extent for x in loops) * (1 + _work(b)) for loops, b in found if isinstance(b, Block))
+
+
+def own_work(program: Program) -> int:
+    """The same, if each block computed each of its elements once."""
+    return sum(_times(it.extent for it in b.iters) * (1 + _work(b)) for b in blocks(nominal(program)))
+
+
+def _times(sizes: Iterable[Expr]) -> int:
+    """Those that data decide count as 1."""
+    return prod(constant(x) or 1 for x in sizes)
 
 
 def _readers(program: Program, b: Block) -> list[Block]:

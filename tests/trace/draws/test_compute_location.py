@@ -4,6 +4,7 @@ from tensorc_dsl.ir.parse import parse_program
 from tensorc_dsl.ir.program import Program
 from tensorc_dsl.schedule.primitive import apply
 from tensorc_dsl.schedule.primitives import PRIMITIVES
+from tensorc_dsl.schedule.queries.inlining import executed_work, own_work
 from tensorc_dsl.schedule.refs import BlockRef, LoopRef
 from tensorc_dsl.source import Source
 from tensorc_dsl.trace.draws.compute_location import ComputeLocation, sample_compute_location
@@ -110,3 +111,41 @@ program counts(X: u8[6], C: i32[4]) {
     assert places(program, "P") == ("root", "q", "v", "inline")
     scattered = apply(program, "scatter", LoopRef("v")).program
     assert places(scattered, "P") == ("root", "q", "inline")
+
+
+ROWS = """
+program rows(A: f32[M, N], Y: f32[M, N]) {
+    buffer T: f32[M]
+    for i in M, j in N {
+        block T { spatial vi in M = i; reduce vj in N = j
+            init { T[vi] = 0.0 }
+            T[vi] = T[vi] + A[vi, vj]
+        }
+    }
+    for yi in M, yj in N {
+        block Y { spatial vi in M = yi; spatial vj in N = yj
+            Y[vi, vj] = A[vi, vj] / T[vi]
+        }
+    }
+}
+"""
+
+
+def rows(n: int) -> Program:
+    return parse_program(Source("rows", ROWS.replace("M", "64").replace("N", str(n))))
+
+
+def test_what_would_be_computed_far_too_often_is_no_place() -> None:
+    """A sum of a row, for each element of the row: N times the work of the sum."""
+    assert places(rows(4), "T") == ("root", "yi", "yj")
+    assert places(rows(512), "T") == ("root", "yi")
+    among = sample_compute_location(rows(512), BlockRef("T"), most=1000).distribution
+    assert isinstance(among, ComputeLocation) and among.places == ("root", "yi", "yj")
+
+
+def test_work_is_counted_by_what_runs() -> None:
+    program = rows(512)
+    own = own_work(program)
+    assert executed_work(program) == own
+    moved = apply(program, "compute_at", BlockRef("T"), LoopRef("yj")).program
+    assert executed_work(moved) > 50 * own == 50 * own_work(moved)
