@@ -129,7 +129,7 @@ module.exports = grammar({
     compute: ($) =>
       seq(
         optional($.doc), "compute", field("name", $._name), "(", optional($.tensor_params), optional($.attributes), ")", "->",
-        $.outputs, optional($.dims), lines($, $.stage),
+        $.outputs, optional($.dims), optional($.assumptions), lines($, $.stage),
       ),
     tensor_params: ($) => listed($.tensor_param),
     tensor_param: ($) => seq(field("name", $._name), ":", optional("const"), $.tensor_type),
@@ -137,8 +137,10 @@ module.exports = grammar({
     tensor_type: ($) => seq(field("type", $._name), optional($.shape)),
     shape: ($) => seq("[", $._exprs, "]"),
     attributes: ($) => seq(";", $._params),
-    dims: ($) => seq("where", list($.dim)),
+    dims: ($) => seq("where", list(choice($.dim, $._disjunction))),
     dim: ($) => seq(field("name", $._name), "=", $._expr),
+    assumptions: ($) => seq("assume", list($.assumption)),
+    assumption: ($) => seq(field("name", $._name), choice(field("property", $._name), seq("in", $.range))),
 
     stage: ($) =>
       seq(

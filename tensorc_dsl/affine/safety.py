@@ -12,6 +12,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from tensorc_dsl.affine import isl
+from tensorc_dsl.affine.conditions import negate
 from tensorc_dsl.affine.data import Freed, freed
 from tensorc_dsl.affine.form import Interval, Ranges
 from tensorc_dsl.affine.quotients import Divided, divided, smallest
@@ -214,12 +215,18 @@ def below(e: Expr, limit: int, open_dims: tuple[Dim, ...]) -> tuple[tuple[str, i
     The answer is empty if there may be such sizes but none are known.
     """
     low = bounds(e, {})[0]
-    if low is not None and low >= limit:
-        return None
-    found, point = _smallest_point({}, (Compare("<", e, index(limit)),), open_dims)
+    return None if low is not None and low >= limit else broken_by(Compare(">=", e, index(limit)), open_dims)
+
+
+def broken_by(condition: Expr, open_dims: tuple[Dim, ...]) -> tuple[tuple[str, int], ...] | None:
+    """Sizes of open dimensions for which a condition on sizes does not hold; None if there are none.
+
+    The answer is empty if there may be such sizes but none are known.
+    """
+    found, point = _smallest_point({}, (negate(condition),), open_dims)
     if found is False:
         return None
-    used = free_vars(e)
+    used = free_vars(condition) | {d.name for d in dims_in(condition)}
     return tuple((n, v) for n, v in point.items() if n in used)
 
 

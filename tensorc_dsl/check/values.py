@@ -66,6 +66,12 @@ class Values:
         for name, value in c.where:
             self.refer(name, known[name])
             self.expr(value, known)
+        for condition in c.conditions:
+            self.expr(condition, known)
+        for a in c.assumes:
+            self.refer(a.name, known.get(a.name))
+            if not isinstance(a.says, t.Word):
+                self.expr(a.says, known)
         for s in c.stages:
             self.refer(s.name, known.get(s.name))
             self.expr(s.value, self._indices(s.indices, known))

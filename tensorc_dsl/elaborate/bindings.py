@@ -9,8 +9,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 
+from tensorc_dsl.affine.conditions import FALSE, TRUE, negate
 from tensorc_dsl.affine.reach import too_far
-from tensorc_dsl.affine.safety import below
+from tensorc_dsl.affine.safety import below, broken_by
 from tensorc_dsl.affine.simplify import bounds, simplify
 from tensorc_dsl.diagnostic import Diagnostic
 from tensorc_dsl.elaborate.problems import (
@@ -20,8 +21,10 @@ from tensorc_dsl.elaborate.problems import (
     NEGATIVE,
     NEGATIVE_SIZE,
     NO_ATTRIBUTE_TYPE,
+    NOT_A_CONDITION,
     NOT_A_KIND,
     NOT_AN_INDEX,
+    REFUSED_SIZES,
     TAKEN,
     TOO_FAR,
     TOO_LARGE,
@@ -32,6 +35,8 @@ from tensorc_dsl.elaborate.problems import (
 )
 from tensorc_dsl.ir import expr as ir
 from tensorc_dsl.ir.dtypes import DTYPES, F32, DType
+from tensorc_dsl.ir.print import format_expr
+from tensorc_dsl.source import Span
 from tensorc_dsl.syntax import tree
 from tensorc_dsl.syntax.names import near, near_of_few
 
@@ -71,6 +76,8 @@ class Environment:
     dtypes: dict[str, DType] = field(default_factory=dict[str, DType])
     open: tuple[ir.Dim, ...] = ()
     """The open dimensions."""
+    conditions: tuple[ir.Expr, ...] = ()
+    """What `where` says of the sizes. Without bindings, proofs rely on it; with them, it holds."""
     unbound: bool = False
     """Whether the compute is checked without bindings: then questions that need sizes are not asked."""
 
@@ -199,6 +206,59 @@ def extent(e: tree.Expr, env: Environment, what: str) -> ir.Expr:
     return value
 
 
+def size_condition(e: tree.Expr, env: Environment) -> ir.Expr:
+    """A condition on sizes. Raises Invalid."""
+    match e:
+        case tree.CompareExpr(ops=ops, operands=operands):
+            values = [index_expr(x, env.sizes) for x in operands]
+            found = ir.conjunction(tuple(map(ir.Compare, ops, values, values[1:])))
+            assert found is not None  # the parser returns at least two operands
+            return found
+        case tree.LogicExpr(op=op, lhs=a, rhs=b):
+            return ir.Logic(op, size_condition(a, env), size_condition(b, env))
+        case tree.NotExpr(operand=a):
+            return negate(size_condition(a, env))
+        case _:
+            raise Invalid(NOT_A_CONDITION(e.span, text=e.span.text))
+
+
+def require_conditions(defn: tree.ComputeDef, env: Environment, at: Span | None = None) -> None:
+    """Add what `where` says of the sizes to the environment. Raises Invalid if it does not hold for all of them; without
+    bindings, if it holds for none. `at` is the call that gives the sizes, if one does.
+    """
+    for e in defn.conditions:
+        cond = size_condition(e, env)
+        known = simplify(cond, {})
+        broken = None
+        if known == FALSE:
+            broken = ()
+        elif known != TRUE and not env.unbound:
+            broken = broken_by(cond, env.open)
+        if broken is not None:
+            names = {n.id for part in sizes_in(e) for n in names_in(part)}
+            at_sizes = {n: ir.index(v) for n, v in broken}
+            said = {n: v for n, v in env.sizes.items() if n in names} | at_sizes
+            values = ", ".join(f"{n} = {format_expr(v)}" for n, v in said.items())
+            raise Invalid(
+                REFUSED_SIZES(at or e.span, compute=defn.name, text=" ".join(e.span.text.split()), values=values)
+            )
+        if known != TRUE:
+            env.conditions = (*env.conditions, cond)
+
+
+def sizes_in(e: tree.Expr) -> Iterator[tree.Expr]:
+    """The sizes that a condition compares."""
+    match e:
+        case tree.CompareExpr(operands=operands):
+            yield from operands
+        case tree.LogicExpr(lhs=a, rhs=b):
+            yield from (*sizes_in(a), *sizes_in(b))
+        case tree.NotExpr(operand=a):
+            yield from sizes_in(a)
+        case _:
+            pass
+
+
 def bind(
     defn: tree.ComputeDef, bindings: Mapping[str, Bound], *, open_dims: bool
 ) -> tuple[Environment, list[Diagnostic]]:
@@ -245,6 +305,11 @@ def bind(
             except Invalid as problem:
                 _note(problem, found)
                 break
+    if not found:
+        try:
+            require_conditions(defn, env)
+        except Invalid as problem:
+            _note(problem, found)
     return env, found
 
 

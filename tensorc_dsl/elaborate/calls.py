@@ -10,7 +10,15 @@ from typing import Any
 from tensorc_dsl.affine.simplify import simplify
 from tensorc_dsl.diagnostic import Diagnostic, Note, help_note
 from tensorc_dsl.elaborate import problems
-from tensorc_dsl.elaborate.bindings import Environment, attribute, attribute_kind, dimensions, extent, index_expr
+from tensorc_dsl.elaborate.bindings import (
+    Environment,
+    attribute,
+    attribute_kind,
+    dimensions,
+    extent,
+    index_expr,
+    require_conditions,
+)
 from tensorc_dsl.elaborate.library import Library
 from tensorc_dsl.elaborate.names import inside
 from tensorc_dsl.elaborate.problems import Invalid
@@ -69,6 +77,8 @@ def call_environment(
             attribute(a, None, inner, callee, outer.unbound, [])
     for name, e in callee.where:
         inner.sizes[name] = extent(e, inner, f"`{name}`")
+    inner.conditions = outer.conditions
+    require_conditions(callee, inner, call.span)
     _check_types(callee, args, inner)
     return inner
 

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, replace
 from tensorc_dsl.affine.simplify import bounds
 from tensorc_dsl.diagnostic import Diagnostic, Note, TschedError
 from tensorc_dsl.elaborate import problems
+from tensorc_dsl.elaborate.assumptions import assumptions
 from tensorc_dsl.elaborate.bindings import LARGEST, Bound, Environment, bind, extent
 from tensorc_dsl.elaborate.calls import (
     Argument,
@@ -67,6 +68,7 @@ def elaborate(
         raise TschedError(endless)
     elaboration = _Elaboration(defn, env, library, _Parts())
     elaboration.run()
+    elaboration.assume()
     if elaboration.found:
         raise TschedError(*elaboration.found)
     return elaboration.program(name or defn.name)
@@ -87,6 +89,7 @@ def check(defn: tree.ComputeDef, library: Library | None = None) -> list[Diagnos
         return [endless] if endless.span is not None and endless.span.source is defn.span.source else []
     elaboration = _Elaboration(defn, env, library, _Parts())
     elaboration.run()
+    elaboration.assume()
     return elaboration.found
 
 
@@ -132,6 +135,7 @@ class _Elaboration:
         """The tensors that the next stage may read, by their names in this compute."""
         self.calls: list[tuple[tree.CallExpr, str]] = []
         """Calls inside expressions, with the names of their values in `known`."""
+        self.assumed: tuple[Annotation, ...] = ()
         self.broken: set[str] = set()
         """Stages and tensors with findings. Stages that read them are skipped, so that one mistake is one finding."""
 
@@ -155,6 +159,13 @@ class _Elaboration:
             if p.name not in written:
                 indices = ", ".join("ijklmnop"[: len(p.type.shape)])
                 self.found.append(problems.UNWRITTEN(p.span, name=p.name, indices=indices))
+
+    def assume(self) -> None:
+        """Note what the compute assumes of its inputs. A call of it assumes nothing: its arguments are computed."""
+        try:
+            self.assumed = assumptions(self.defn, self.params, self.env)
+        except Invalid as e:
+            self.found.extend(e.diagnostics)
 
     def _guard(self, name: str, work: Callable[[], None]) -> None:
         try:
@@ -344,7 +355,7 @@ class _Elaboration:
         used = {*p.buffers, *(c.name for c in p.stages), *(d.name for d in self.env.open)}
         body = nests(p.stages, used, p.best)
         params = tuple(self.params[x.name] for x in (*self.defn.inputs, *self.defn.outputs))
-        return Program(str(name), params, tuple(p.lets.values()), body, self.env.open)
+        return Program(str(name), params, tuple(p.lets.values()), body, self.env.open, self.assumed)
 
 
 def _annotations(s: tree.Stage) -> tuple[Annotation, ...]:

@@ -29,7 +29,7 @@ class GuardedLoad:
         self, extents: Mapping[str, ir.Expr], shape: tuple[ir.Expr, ...], env: Environment
     ) -> Outside | Unproven | None:
         """Where it leaves an array of `shape` for some sizes, or that it is not proved to stay inside; None if it is."""
-        conditions = self.conditions
+        conditions = (*self.conditions, *(env.conditions if env.unbound else ()))
         if env.unbound and depends_on_data(self.load.indices):  # whether there are as many elements depends on sizes
             least = ir.index(LARGE if any(self.data) else 1)
             conditions = (*conditions, *(ir.Compare(">=", n, least) for n in shape if ir.constant(n) is None))

@@ -44,6 +44,25 @@ def COMPUTED_BINDING(*, name: str, compute: str) -> None: ...
     "E0402", "`{name}` of `{compute}` has no value", "bound here", help="give it one: `{compute}({name}={example})`"
 )
 def MISSING_BINDING(*, name: str, compute: str, example: int | str) -> None: ...
+@problem(
+    "E0444",
+    "`{compute}` is for sizes with `{text}`",
+    "here {values}",
+    help="choose sizes for which this holds",
+)
+def REFUSED_SIZES(*, compute: str, text: str, values: str) -> None: ...
+@problem(
+    "E0444",
+    "`{text}` is no condition on sizes",
+    help="`where` compares sizes, `W >= 3, D % 2 == 0`, or names one, `H = N / 2`",
+)
+def NOT_A_CONDITION(*, text: str) -> None: ...
+@problem(
+    "E0445",
+    "{text}",
+    help="an input is assumed `positive_definite`, `symmetric`, `sorted`, `distinct`, `positive`, or `in 0..9`",
+)
+def ASSUMED(*, text: str) -> None: ...
 @problem("E0403", "`{name}` is {wanted}, but was given {value}", help="give `{name}` {wanted}")
 def NOT_A_KIND(*, name: str, wanted: str, value: str) -> None: ...
 @problem("E0403", "there is no type `{name}`")

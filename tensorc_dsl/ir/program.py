@@ -103,6 +103,22 @@ finite: where they are 0, so is the product."""
 IN_RANGE = "in_range"
 """The key of the annotation of a program by which the author of a schedule says that where scans are regrouped, no product of
 their factors leaves the range of its type (`affine.in_range`)."""
+ASSUMED = "assume."
+"""What the keys of annotations of a program begin with that say of an input, whose name follows, what it contains."""
+
+
+class Property(StrEnum):
+    """What an input can be assumed to be."""
+
+    POSITIVE_DEFINITE = "positive_definite"
+    """Symmetric, with positive eigenvalues: each matrix of the last two dimensions."""
+    SYMMETRIC = "symmetric"
+    SORTED = "sorted"
+    """Along the last dimension, the least element first."""
+    DISTINCT = "distinct"
+    """No two elements along the last dimension are equal."""
+    POSITIVE = "positive"
+
 
 PERSISTENT = "persistent"
 """The annotation of a loop over blocks whose iterations a fixed number of blocks may take in turn."""

@@ -13,7 +13,7 @@ from tensorc_dsl.ir.expr import Binary, Expr, Load, children, dtype_of, free_var
 from tensorc_dsl.ir.numbers import largest_finite
 from tensorc_dsl.ir.program import Buffer, IterKind, Program, blocks
 from tensorc_dsl.reference.evaluate import shape_of
-from tensorc_dsl.reference.inputs import make_inputs
+from tensorc_dsl.reference.inputs import assumed, make_inputs
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +60,11 @@ def _used(program: Program) -> tuple[list[tuple[Buffer, _Role, int]], set[str]]:
                 axis = next((d for d, i in enumerate(x.indices) if free_vars(i) & steps), None)
                 if axis is not None and (x.buffer not in roles or role.kind == "factor"):
                     roles[x.buffer] = role, axis
-    used = [(p, *roles[p.name]) for p in program.inputs if p.name in roles and p.dtype.is_float]
+    used = [
+        (p, *roles[p.name])
+        for p in program.inputs
+        if p.name in roles and p.dtype.is_float and not assumed(program, p.name)
+    ]
     return ([], kinds) if kinds <= {"term"} else (used, kinds)
 
 

@@ -13,7 +13,7 @@ from tensorc_dsl.ir.dtypes import DType
 from tensorc_dsl.ir.expr import Call, Compare, Expr, Load, children, constant, free_vars, loads
 from tensorc_dsl.ir.maths import MATHS, Domain
 from tensorc_dsl.ir.numbers import largest_finite, limits
-from tensorc_dsl.ir.program import Buffer, IterKind, Program, blocks
+from tensorc_dsl.ir.program import ASSUMED, Buffer, IterKind, Program, Property, blocks
 from tensorc_dsl.reference.evaluate import shape_of
 
 
@@ -23,7 +23,7 @@ def make_inputs(program: Program, seed: int) -> dict[str, Array]:
     Floats are uniform on (-1, 1) but at least 1/64 in magnitude, integers at most 9 in magnitude. So a wrong kernel that
     skips an element or returns zeros gives another result. An input that is a direct argument of `log`, a root or `pow` is
     positive, and one of `acosh` above 1. An integer that is used in a subscript, or that chooses the element that a term is
-    added to, is any valid position, or a little out of bounds.
+    added to, is any valid position, or a little out of bounds. What a compute assumes of an input is true of it.
     """
     places = _places(program)
     asked = sorted({x for b in blocks(program) for s in b.body for x in _restricted(s.value)}, key=lambda x: x[1])
@@ -34,8 +34,73 @@ def make_inputs(program: Program, seed: int) -> dict[str, Array]:
         rng = np.random.Generator(np.random.Philox(child))
         size = places.get(p.name)
         domain = domains.get(p.name, Domain.ALL)
-        out[p.name] = _random(rng, shape_of(p), p.dtype, domain) if size is None else _around(rng, p, size)
+        said = assumed(program, p.name)
+        out[p.name] = (
+            _as_assumed(rng, p, said, size)
+            if said
+            else _random(rng, shape_of(p), p.dtype, domain)
+            if size is None
+            else _around(rng, p, size)
+        )
     return out
+
+
+Range = tuple[float, float]
+
+
+def assumed(program: Program, name: str) -> tuple[Property | Range, ...]:
+    """What the compute assumes of an input: properties, and the range of its elements."""
+    found: list[Property | Range] = []
+    text = dict(program.annotations).get(f"{ASSUMED}{name}")
+    for part in str(text).split(", ") if text else ():
+        low, dots, high = part.partition("..")
+        found.append((_number(low), _number(high)) if dots else Property(part))
+    return tuple(found)
+
+
+def _number(text: str) -> float:
+    return int(text) if text.lstrip("-").isdigit() else float(text)
+
+
+def default_range(t: DType, count: int, said: Collection[Property | Range], size: int | None) -> Range:
+    """The range of elements of which none is assumed: for integers wide enough to have `count` distinct ones."""
+    if t.is_float:
+        return -1.0, 1.0
+    least, most = limits(t)
+    span = max(count, 9) if Property.DISTINCT in said else 9
+    return (0, max(size - 1, 0)) if size is not None else (max(-span, least), min(span, most))
+
+
+def _as_assumed(rng: np.random.Generator, p: Buffer, said: Collection[Property | Range], size: int | None) -> Array:
+    """Random elements of which all that is `said` is true; those of a subscript of `size` values begin at 0."""
+    shape, t = shape_of(p), p.dtype
+    low, high = next((x for x in said if isinstance(x, tuple)), (None, None))
+    if low is None or high is None:
+        low, high = default_range(t, shape[-1], said, size)
+    if Property.POSITIVE in said:
+        low = max(low, 1 if t.is_integer else high / 64)
+    if Property.DISTINCT in said:
+        x = _distinct(rng, shape, t, low, high)
+    elif t.is_integer:
+        x = rng.integers(int(low), int(high), shape, endpoint=True, dtype=wide_dtype(t).type)
+    else:
+        x = low + (high - low) * rng.random(shape)
+    if Property.SYMMETRIC in said:
+        x = np.tril(x) + np.swapaxes(np.tril(x, -1), -1, -2)
+    if Property.POSITIVE_DEFINITE in said:
+        x = x @ np.swapaxes(x, -1, -2) / max(1, shape[-1]) + np.eye(shape[-1])
+    return narrow(np.sort(x, axis=-1) if Property.SORTED in said else x, t)
+
+
+def _distinct(rng: np.random.Generator, shape: tuple[int, ...], t: DType, low: float, high: float) -> Array:
+    """Elements no two of which are equal along the last dimension, as far as the range has so many."""
+    count = shape[-1]
+    if t.is_integer:
+        places = int(high) - int(low) + 1
+        order = np.argsort(rng.random((*shape[:-1], count)), axis=-1)
+        return int(low) + order * max(1, places // max(1, count)) % max(1, places)
+    steps = (np.argsort(rng.random(shape), axis=-1) + 0.5 * rng.random((*shape[:-1], 1))) / max(1, count)
+    return low + (high - low) * steps
 
 
 class Special(Enum):
@@ -50,11 +115,13 @@ class Special(Enum):
 
 def special_inputs(program: Program, seed: int, share: float, kinds: Collection[Special]) -> dict[str, Array]:
     """The inputs of `make_inputs`, with special values in place of about this share of the elements: of floats those of
-    `kinds`, of integers the ends of the type and what is next to them.
+    `kinds`, of integers the ends of the type and what is next to them. An input of which something is assumed is as it was.
     """
     out = make_inputs(program, seed)
     rng = np.random.Generator(np.random.Philox(np.random.SeedSequence((seed, 1))))
     for p in program.inputs:
+        if assumed(program, p.name):
+            continue
         values = _special_values(p.dtype, kinds)
         drawn = values[rng.integers(0, len(values), shape_of(p))]
         out[p.name] = np.where(rng.random(shape_of(p)) < share, narrow(drawn, p.dtype), out[p.name])

@@ -73,6 +73,10 @@ class Init(Seq[t.StoreStmt]):
     pass
 
 
+class NamedSize(Seq[Any]):
+    """`M = N / 2`, behind `where`."""
+
+
 class Guard(Seq[t.Expr]):
     pass
 
@@ -86,10 +90,13 @@ class FileBuilder(StmtBuilder):
 
     @rule
     def compute(self, span: Span, parts: Parts) -> t.ComputeDef:
-        doc, (name, inputs, attributes, outputs, dims, *stages) = _docs(parts)
+        doc, (name, inputs, attributes, outputs, dims, assumptions, *stages) = _docs(parts)
+        sizes: tuple[Any, ...] = items(dims)
+        named = tuple(x.items for x in _of(list(sizes), NamedSize))
+        conditions = tuple(x for x in sizes if type(x) is not NamedSize)
         return t.ComputeDef(
-            name, items(inputs), items(attributes), outputs.items, items(dims), tuple(stages), doc,
-            _after_doc(span, parts),
+            name, items(inputs), items(attributes), outputs.items, named, conditions, items(assumptions), tuple(stages),
+            doc, _after_doc(span, parts),
         )  # fmt: skip
 
     @rule
@@ -118,12 +125,20 @@ class FileBuilder(StmtBuilder):
         return Seq(parts[0].items, span)
 
     @rule
-    def dims(self, span: Span, parts: Parts) -> Seq[tuple[str, t.Expr]]:
-        return Seq(tuple(p.items for p in parts), span)
+    def dims(self, span: Span, parts: Parts) -> Seq[Any]:
+        return Seq(tuple(parts), span)
 
     @rule
-    def dim(self, span: Span, parts: Parts) -> Seq[Any]:
-        return Seq((parts[0], parts[1]), span)
+    def assumptions(self, span: Span, parts: Parts) -> Seq[t.Assumption]:
+        return Seq(tuple(parts), span)
+
+    @rule
+    def assumption(self, span: Span, parts: Parts) -> t.Assumption:
+        return t.Assumption(parts[0], parts[1], span)
+
+    @rule
+    def dim(self, span: Span, parts: Parts) -> NamedSize:
+        return NamedSize((parts[0], parts[1]), span)
 
     def _stage(self, span: Span, parts: Parts, is_let: bool) -> t.Stage:
         name, indices, *annotations, value = parts
@@ -309,7 +324,9 @@ class FileBuilder(StmtBuilder):
             _annotations(lines), doc, _after_doc(span, parts),
         )  # fmt: skip
 
-    sizes = dims
+    @rule
+    def sizes(self, span: Span, parts: Parts) -> Seq[Any]:
+        return Seq(tuple(p.items for p in parts), span)
 
     @rule
     def size(self, span: Span, parts: Parts) -> Seq[Any]:

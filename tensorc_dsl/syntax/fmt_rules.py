@@ -58,7 +58,8 @@ class Rules:
     def __init__(self, remarks: Remarks) -> None:
         self.remarks = remarks
         self._methods: dict[str, Callable[[Nodes], Doc]] = {
-            "compute": self._compute, "dims": self._dims, "reducer": self._reducer, "intrinsic": self._intrinsic,
+            "compute": self._compute, "dims": self._dims, "assumptions": self._dims, "reducer": self._reducer,
+            "intrinsic": self._intrinsic,
             "desc": self._headed, "module": self._module, "space": self._headed, "prior": self._headed,
             "program": self._headed, "use_names": self._map, "body": self._braces, "init": self._headed, "loop": self._headed,
             "block": self._headed, "buffer": self._headed, "map": self._map,
@@ -219,16 +220,17 @@ class Rules:
 
     def _compute(self, nodes: Nodes) -> Doc:
         head, braces = _split(nodes, "LBRACE")
-        words, dims = _split(head, "dims")
-        if not dims:
+        words, clauses = _split(head, "dims", "assumptions")
+        if not clauses:
             return join(self._plain(words), SPACE, self._braces(braces))
-        return join(self._plain(words), HARD, self.doc(dims[0]), HARD, self._braces(braces))
+        below = [part for c in clauses for part in (HARD, self.doc(c))]
+        return join(self._plain(words), *below, HARD, self._braces(braces))
 
     def _dims(self, nodes: Nodes) -> Doc:
         where, *rest = nodes
         parts = [HARD if _kind(n) == "COMMA" else join() for n in (where, *rest)]
         below = [part for br, n in zip(parts, rest, strict=False) for part in (br, self.doc(n))]
-        return join(self.doc(where), SPACE, indent(*below, columns=len("where ")))
+        return join(self.doc(where), SPACE, indent(*below, columns=6 + (_kind(where) == "ASSUME")))
 
     def _module(self, nodes: Nodes) -> Doc:
         *head, body = nodes

@@ -6,7 +6,17 @@ from collections.abc import Iterable
 from typing import assert_never
 
 from tensorc_dsl.syntax import tree as t
-from tensorc_dsl.syntax.format_expr import INDENT, arguments, block, expr, index_specs, postfix_level, quoted, sum_level
+from tensorc_dsl.syntax.format_expr import (
+    INDENT,
+    arguments,
+    block,
+    condition_level,
+    expr,
+    index_specs,
+    postfix_level,
+    quoted,
+    sum_level,
+)
 
 
 def format_expr(e: t.Expr) -> str:
@@ -92,8 +102,13 @@ def _tensors(params: Iterable[t.TensorParam]) -> str:
 def _compute(c: t.ComputeDef) -> str:
     inputs, attributes, outputs = _tensors(c.inputs), _params(c.attributes), _tensors(c.outputs)
     head = f"compute {c.name}({inputs}{'; ' if attributes else ''}{attributes}) -> {outputs}"
-    dims = ",\n      ".join(f"{name} = {expr(value)}" for name, value in c.where)
-    head += f"\nwhere {dims}\n" if dims else " "
+    sizes = [*(f"{name} = {expr(value)}" for name, value in c.where), *map(condition_level, c.conditions)]
+    said = [
+        f"{a.name} in {expr(a.says)}" if isinstance(a.says, t.RangeExpr) else f"{a.name} {a.says}" for a in c.assumes
+    ]
+    head += "\nwhere " + ",\n      ".join(sizes) if sizes else ""
+    head += "\nassume " + ",\n       ".join(said) if said else ""
+    head += "\n" if sizes or said else " "
     lines = "".join(f"{INDENT}{_stage(s)}\n" for s in c.stages)
     return f"{head}{{\n{lines}}}" if lines else f"{head}{{}}"
 

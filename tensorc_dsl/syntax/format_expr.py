@@ -59,6 +59,11 @@ def sum_level(e: t.Expr) -> str:
     return at(e, _ADD, "")
 
 
+def condition_level(e: t.Expr) -> str:
+    """The text of `e` as a condition among others."""
+    return at(e, _OR, "", open_end=False)
+
+
 def postfix_level(e: t.Expr, pad: str) -> str:
     return at(e, _POSTFIX, pad)
 

@@ -146,7 +146,8 @@ def test_other_steps_are_refused(step: str, dtype: str) -> None:
 )
 def test_the_reference_counts_the_blocks_of_split_scan(step: str, sums: bool, made: list[str]) -> None:
     program = build(f"compute f(X: f32[T], A: f32[T]) -> Y: f32[T] {{ Y[t] = scan[t] init X[0] step {step} }}", T=12)
-    assert [b.name for b in split_scan(program, BlockRef("Y"), 4, in_range=True, sums=sums).results] == [f"Y_{n}" for n in made]
+    blocks = split_scan(program, BlockRef("Y"), 4, in_range=True, sums=sums).results
+    assert [b.name for b in blocks] == [f"Y_{n}" for n in made]
     said = " ".join((split_scan.__doc__ or "").split()).partition("The result is the list of the blocks that are made")[
         2
     ]

@@ -169,8 +169,8 @@ def _of_a_name(call: t.CallExpr) -> t.CallExpr:
 
 ITEMS = st.one_of(
     node(
-        t.ComputeDef, NAMES, many(_TENSOR), many(_PARAM), many(_TENSOR, 1), pairs(NAMES, SMALL),
-        many(_STAGE), DOCS,
+        t.ComputeDef, NAMES, many(_TENSOR), many(_PARAM), many(_TENSOR, 1), pairs(NAMES, SMALL), many(SMALL),
+        many(node(t.Assumption, NAMES, st.one_of(NAMES, node(t.RangeExpr, PLAIN, PLAIN, st.just(()))))), many(_STAGE), DOCS,
     ),
     node(t.ModuleDef, NAMES, many(_PARAM), _MAYBE_EXPR, stmts(SMALL, 2), DOCS),
     node(t.SpaceDef, NAMES, NAMES, many(st.one_of(node(t.Name, NAMES), _call(SMALL).map(_of_a_name))), DOCS),

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from tensorc_dsl.source import Span
-from tensorc_dsl.syntax.tree.expressions import Expr, IndexSpec, Name
+from tensorc_dsl.syntax.tree.expressions import Expr, IndexSpec, Name, RangeExpr
 from tensorc_dsl.syntax.tree.parameters import Param, TensorParam, TensorType
 from tensorc_dsl.syntax.tree.span import span_field
 from tensorc_dsl.syntax.tree.word import Word
@@ -28,14 +28,26 @@ class Stage:
 
 
 @dataclass(frozen=True, slots=True)
+class Assumption:
+    """`name property` or `name in low..high`, behind `assume`: what an input contains."""
+
+    name: Word
+    says: Word | RangeExpr
+    span: Span = span_field()
+
+
+@dataclass(frozen=True, slots=True)
 class ComputeDef:
-    """`compute name(inputs; attributes) -> outputs where dim = e, … { stages }`."""
+    """`compute name(inputs; attributes) -> outputs where dim = e, condition, … assume input property, … { stages }`."""
 
     name: Word
     inputs: tuple[TensorParam, ...]
     attributes: tuple[Param, ...]
     outputs: tuple[TensorParam, ...]
     where: tuple[tuple[Word, Expr], ...]
+    conditions: tuple[Expr, ...]
+    """What `where` says of the sizes."""
+    assumes: tuple[Assumption, ...]
     stages: tuple[Stage, ...]
     doc: str
     span: Span = span_field()
