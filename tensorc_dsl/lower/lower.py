@@ -6,9 +6,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from math import prod
 
 from tensorc_dsl.affine.constants import preparation
-from tensorc_dsl.affine.form import Interval
+from tensorc_dsl.affine.form import FAR, Interval
 from tensorc_dsl.affine.simplify import essential, extent_ranges
 from tensorc_dsl.affine.solve_sizes import told_by
 from tensorc_dsl.ir.expr import constant
@@ -27,6 +28,7 @@ from tensorc_dsl.lower.open_partition import partition_open
 from tensorc_dsl.lower.partition import partition
 from tensorc_dsl.lower.passes import Pass, Unit, format_unit
 from tensorc_dsl.lower.plans import known_of
+from tensorc_dsl.lower.ranges import most
 from tensorc_dsl.lower.scatter import scatter
 from tensorc_dsl.lower.storage import element_count, flatten_params, homes, place, shape_of
 
@@ -117,7 +119,8 @@ def _partition_open(u: Unit) -> Unit:
 
 
 def collapse_parallel(body: tuple[Flat, ...], *, inside: bool) -> tuple[Flat, ...]:
-    """The body with parallel loops as `Parallel`, perfectly nested ones as one; inside another one they become serial."""
+    """The body with parallel loops as `Parallel`, perfectly nested ones as one as far as 64 bits count their iterations;
+    inside another one they become serial."""
     out: list[Flat] = []
     for s in body:
         if isinstance(s, Store):
@@ -131,6 +134,8 @@ def collapse_parallel(body: tuple[Flat, ...], *, inside: bool) -> tuple[Flat, ..
             while len(loops[-1].body) == 1:
                 only = loops[-1].body[0]
                 if not isinstance(only, Loop) or only.kind is not LoopKind.PARALLEL or constant(only.begin) != 0:
+                    break
+                if prod(most(x.end) or FAR for x in (*loops, only)) > FAR:
                     break
                 loops.append(only)
             inner = collapse_parallel(loops[-1].body, inside=True)

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from click.testing import CliRunner
 
+from tensorc_dsl.api import loads
 from tensorc_dsl.backend.cuda.emulate import emulation
 from tensorc_dsl.backend.cuda.lower import lower
 from tensorc_dsl.backend.cuda.lower.kernels import (
@@ -149,3 +150,48 @@ def test_run_tells_what_is_wrong_with_a_kernel(tmp_path: Path, monkeypatch: pyte
     assert t.emulate(t.sample(0)).fault
     refused = CliRunner().invoke(main, [*command, "--json"])
     assert refused.exit_code == 2 and "`--emulate` takes none" in refused.output
+
+
+EMPTY = """
+use std.gpu.targets
+
+compute f(A: f32[M, N], B: f32[M]) -> C: f32[M, N], D: f32[M] {
+    C[i, j] = A[i, j] + 1.0
+    D[i] = B[i] * 2.0
+}
+
+schedule threads for f {
+    let [i, j] = C.loops
+    bind(j, "thread.x")
+    let [k] = D.loops
+    bind(k, "block.x")
+}
+
+schedule both for f {
+    let [i, j] = C.loops
+    bind(i, "block.x")
+    bind(j, "thread.x")
+}
+
+schedule plane for f {
+    let [i, j] = C.loops
+    bind(i, "thread.y")
+    bind(j, "thread.x")
+}
+
+schedule warps for f {
+    let [i, j] = C.loops
+    bind(i, "warp")
+    bind(j, "lane")
+}
+"""
+
+
+@pytest.mark.parametrize("schedule", ["threads", "both", "plane", "warps"])
+@pytest.mark.parametrize(("m", "n"), [(0, 0), (0, 5), (3, 0), (3, 5)])
+def test_a_loop_without_iterations_may_be_bound(schedule: str, m: int, n: int) -> None:
+    """A block of no threads, or a grid of no blocks: in its emulation the process ended by a signal."""
+    text = f"{EMPTY}\ntask t = f(M={m}, N={n}) with {schedule}"
+    found = loads(text, target="sm_80")["t"]
+    emulated = found.emulate(found.sample(0))
+    assert emulated.fault == ""

@@ -11,8 +11,9 @@ from tensorc_dsl.backend.cuda.lower.kernels import ALIGNMENT, MOST_BLOCKS, Devic
 from tensorc_dsl.backend.cuda.maps import CACHED, MAP_ALIGNMENT, MAP_BYTES, Encoding, encoding_of
 from tensorc_dsl.backend.cuda.sass import sass_of
 from tensorc_dsl.backend.llvm.ahead.interface import argument_name
+from tensorc_dsl.backend.memory import MOST_BYTES
 from tensorc_dsl.backend.protocol import Form
-from tensorc_dsl.ir.expr import ZERO, Dim, Expr, Var, add, ceildiv, constant, index, mul, transform
+from tensorc_dsl.ir.expr import ZERO, Binary, Dim, Expr, Var, add, ceildiv, constant, index, mul, transform
 from tensorc_dsl.ir.print import format_expr
 from tensorc_dsl.lower.flat import Prepared, format_shape
 
@@ -81,12 +82,14 @@ class CudaLibrary:
         yield ""
         if p.scratch:
             sizes = ", ".join(f"int64_t {argument_name(d.name)}" for d in p.dims)
-            yield "/* How many bytes of memory on the device the intermediate results take. */"
+            yield "/* How many bytes of memory on the device the intermediate results take; -1: more than any has. */"
             yield f"int64_t {name}_scratch_bytes({sizes or 'void'});"
             yield ""
         yield "/* Launches the kernels on a stream (CUstream) and does not wait for them. Arrays are addresses on the device"
         yield f"   (CUdeviceptr), dense, the last dimension fastest, aligned to {ALIGNMENT} bytes. Outputs overlap no other."
         yield "   Returns 0, an error of the driver, or -1: an array is null or not aligned; -2: a size is out of its range."
+        if p.scratch:
+            yield "   -3: no memory is large enough for the intermediate results of these sizes."
         for d in p.dims:
             yield f"   {argument_name(d.name)}: a size, {f'at least {d.low}' if d.high is None else f'{d.low} to {d.high}'}"
         for x in p.params:
@@ -104,7 +107,12 @@ class CudaLibrary:
         name, p = self.name, self.kernel.program
         yield f'#include "{name}.h"'
         yield ""
-        yield _DRIVER + (_MAPS if any(k.maps for k in p.kernels) else "") + _CLEAR * any(k.cleared for k in p.kernels)
+        yield (
+            _DRIVER
+            + (_MAPS if any(k.maps for k in p.kernels) else "")
+            + _CLEAR * any(k.cleared for k in p.kernels)
+            + (_COUNTS if p.scratch else "")
+        )
         yield "static const char ptx[] ="
         yield from (f'    "{_escaped(line)}\\n"' for line in self.kernel.ptx.splitlines())
         yield "    ;"
@@ -120,7 +128,8 @@ class CudaLibrary:
         if p.scratch:
             sizes = ", ".join(f"int64_t {argument_name(d.name)}" for d in p.dims)
             yield f"int64_t {name}_scratch_bytes({sizes or 'void'}) {{"
-            yield f"    return {_c(_places(p.scratch)[1], self._names())};"
+            yield f"    int64_t n = {_counted(_places(p.scratch)[1], self._names())};"
+            yield "    return n > MOST_BYTES ? -1 : n;"
             yield from ("}", "")
         yield f"{self._launch()} {{"
         for d in p.dims:
@@ -130,6 +139,8 @@ class CudaLibrary:
         for size, most in dict.fromkeys(x for k in p.kernels for x in zip(k.grid, MOST_BLOCKS, strict=True)):
             if constant(size) is None:
                 yield f"    if ({_c(size, self._names())} > {most}) return -2;"
+        if p.scratch:
+            yield f"    if ({name}_scratch_bytes({', '.join(argument_name(d.name) for d in p.dims)}) < 0) return -3;"
         arrays = [*(argument_name(x.name) for x in p.params), *(["scratch_"] if p.scratch else [])]
         yield f"    if ({' || '.join(f'!{v} || {v} % {ALIGNMENT}' for v in arrays)}) return -1;"
         for x, place in zip(p.scratch, _places(p.scratch)[0], strict=True):
@@ -195,6 +206,22 @@ _CLEAR = """\
 extern int cuMemsetD8Async(uint64_t, unsigned char, size_t, void *);
 """
 
+_COUNTS = f"""\
+/* Numbers of bytes; from one beyond MOST_BYTES on, all that follow are. */
+#define MOST_BYTES INT64_C({MOST_BYTES})
+static inline int64_t plus(int64_t a, int64_t b) {{
+    return a > MOST_BYTES || b > MOST_BYTES ? MOST_BYTES + 1 : a + b;
+}}
+static inline int64_t minus(int64_t a, int64_t b) {{
+    return a > MOST_BYTES || b > MOST_BYTES ? MOST_BYTES + 1 : a - b;
+}}
+static inline int64_t times(int64_t a, int64_t b) {{
+    int64_t x = a < 0 ? -a : a, y = b < 0 ? -b : b;
+    return x > MOST_BYTES || y > MOST_BYTES || (x && y > MOST_BYTES / x) ? MOST_BYTES + 1 : a * b;
+}}
+static inline int64_t over(int64_t a, int64_t b) {{ return a > MOST_BYTES ? a : a / b; }}
+"""
+
 _MAPS = """\
 extern int cuTensorMapEncodeTiled(void *, int, uint32_t, void *, const uint64_t *, const uint64_t *, const uint32_t *,
     const uint32_t *, int, int, int, int);
@@ -215,6 +242,22 @@ def _places(scratch: tuple[Prepared, ...]) -> tuple[list[Expr], Expr]:
 def _c(e: Expr, names: dict[str, str]) -> str:
     """A size as C: sizes are never negative, so C divides as the language does."""
     return format_expr(transform(e, lambda x: Var(names[x.name]) if isinstance(x, Dim) else x))
+
+
+def _counted(e: Expr, names: dict[str, str]) -> str:
+    """A number of bytes as C, in arithmetic that says where it is more than `MOST_BYTES`."""
+    if not isinstance(e, Binary):
+        return _c(e, names)
+    x, y = _counted(e.lhs, names), _counted(e.rhs, names)
+    match e.op:
+        case "+" | "-" | "*" | "/":
+            return f"{ {'+': 'plus', '-': 'minus', '*': 'times', '/': 'over'}[e.op] }({x}, {y})"
+        case "min" | "max":
+            return f"{e.op}({x}, {y})"
+        case "%":
+            return f"({x}) % ({y})"
+        case "xor":
+            return f"({x}) ^ ({y})"
 
 
 def _escaped(text: str) -> str:

@@ -107,7 +107,8 @@ class Axes:
 
 
 def _digits(sizes: Mapping[Axis, Expr], family: Sequence[Axis]) -> list[tuple[Axis, int]]:
-    """The axes of a family that a kernel has, with their sizes, the fastest first."""
+    """The axes of a family that a kernel has, with their sizes, the fastest first. A block has a thread even along an axis
+    whose loops have no iterations: it runs what is outside of these."""
     out: list[tuple[Axis, int]] = []
     for axis in family:
         n = constant(sizes[axis]) if axis in sizes else None
@@ -116,7 +117,7 @@ def _digits(sizes: Mapping[Axis, Expr], family: Sequence[Axis]) -> list[tuple[Ax
         elif axis is Axis.WARP and Axis.WARPGROUP in sizes:
             n = _WARPS
         if n is not None:
-            out.append((axis, n))
+            out.append((axis, max(n, 1)))
     return out
 
 

@@ -11,6 +11,7 @@ import numpy as np
 from tensorc_dsl.backend.cuda.lower.kernels import ALIGNMENT
 from tensorc_dsl.backend.cuda.runtime.capsule import CUDA, CUDA_MANAGED, Tensor, capsule_of, tensor_in
 from tensorc_dsl.backend.cuda.runtime.driver import Device
+from tensorc_dsl.backend.memory import MOST_BYTES, out_of_memory
 from tensorc_dsl.ir.arrays import Array, dlpack_code, stored_dtype
 from tensorc_dsl.ir.dtypes import DType
 from tensorc_dsl.lower.flat import Param
@@ -115,9 +116,11 @@ class DeviceArray:
     """
 
     def __init__(self, device: Device, shape: tuple[int, ...], dtype: DType, stream: int = 0) -> None:
-        """Uninitialised memory. Raises KernelFault if the GPU has too little."""
+        """Uninitialised memory. Raises KernelFault if the GPU has too little, OutOfMemory if every machine has."""
         self.shape = shape
         self.nbytes = prod(shape) * dtype.bytes
+        if self.nbytes > MOST_BYTES:
+            raise out_of_memory("an array on the GPU", self.nbytes)
         self._dtype = dtype
         self._device = device
         self._stream = stream

@@ -175,7 +175,7 @@ class GpuKernel:
                 made[p.name] = new = DeviceArray(self._device, shape, p.dtype, stream)
                 memory[p.name] = new.memory
             else:
-                made[p.name] = ours[p.name] = aligned_empty(shape, stored_dtype(p.dtype))
+                made[p.name] = ours[p.name] = aligned_empty(shape, stored_dtype(p.dtype), f"the output `{p.name}`")
         host = [p for p in self.params if p.name in ours]
         require_apart(host, [ours[p.name] for p in host], [ours[p.name].ctypes.data for p in host])
         for p in host:

@@ -11,6 +11,7 @@ from tensorc_dsl.backend.llvm.ahead.entry import MEMORY, Entry, Span
 from tensorc_dsl.backend.llvm.ahead.interface import Interface, Signature, Status
 from tensorc_dsl.backend.llvm.ahead.prepared import LINE, WORD, PreparedMemory
 from tensorc_dsl.backend.llvm.codegen.body import Expressions
+from tensorc_dsl.backend.llvm.codegen.byte_counts import UNCOUNTED, byte_count
 from tensorc_dsl.backend.llvm.codegen.compile import Compiled, workspace_symbol
 from tensorc_dsl.backend.llvm.codegen.function import Function, Module
 from tensorc_dsl.backend.llvm.codegen.scope import Scalar, SymbolTable
@@ -49,7 +50,9 @@ def _write_plain(module: Module, api: Interface, s: Signature, kernel: Compiled,
     formal = [f"i64 {d}" for d in sizes.values()] + [f"ptr {p}" for p in data.values()]
     m = api.memory if s.memory != "no" else None
     if m is not None:
-        spans.append(Span(MEMORY, expressions.index(m.bytes), LINE, s.memory == "writes"))
+        size = byte_count(entry.f, m.bytes, sizes)
+        entry.fail_if(entry.f.op(f"icmp eq i64 {size}, {UNCOUNTED}"), Status.MEMORY)
+        spans.append(Span(MEMORY, size, LINE, s.memory == "writes"))
         formal.append(f"ptr {MEMORY}")
     entry.check_spans(spans)
     if m is not None and s.memory == "reads":
@@ -144,7 +147,8 @@ def _finish(entry: Entry, m: PreparedMemory, data: Mapping[str, str], expression
 
 
 def _write_prepared_bytes(module: Module, api: Interface, m: PreparedMemory, attributes: str) -> None:
-    """Add a function of the sizes that returns the size of prepared memory, or −1 if a size is out of its range."""
+    """Add a function of the sizes that returns the size of prepared memory, or −1 if a size is out of its range or no memory
+    is as large."""
     f = Function(module)
     inside = "true"
     for k, d in enumerate(m.dims):
@@ -152,6 +156,8 @@ def _write_prepared_bytes(module: Module, api: Interface, m: PreparedMemory, att
             if limit is not None:
                 inside = f.op(f"and i1 {inside}, {f.op(f'icmp {order} i64 %d{k}, {limit}')}")
     sizes: dict[str, Scalar] = {d.name: f"%d{k}" for k, d in enumerate(m.dims)}
-    size = f.op(f"select i1 {inside}, i64 {Expressions(f, SymbolTable(vars=sizes)).index(m.bytes)}, i64 -1")
+    total = byte_count(f, m.bytes, sizes)
+    inside = f.op(f"and i1 {inside}, {f.op(f'icmp ne i64 {total}, {UNCOUNTED}')}")
+    size = f.op(f"select i1 {inside}, i64 {total}, i64 -1")
     formal = ", ".join(f"i64 {d}" for d in sizes.values())
     f.define(f"define i64 @{api.prepared_bytes}({formal}) nounwind {attributes}", f"i64 {size}")

@@ -96,7 +96,7 @@ def _functions(api: Interface) -> Iterator[str]:
         return
     constants = ", ".join(p.name for p in api.memory.constants)
     sizes = ", ".join(f"int64_t {argument_name(d.name)}" for d in api.memory.dims)
-    otherwise = "; -1 where a size is out of its range" if sizes else ""
+    otherwise = "; -1 where a size is out of its range, or no memory has as many" if sizes else ""
     yield f"/* How many bytes of prepared memory there have to be{otherwise}. */"
     if (size := constant(api.memory.bytes)) is not None:
         yield f"#define {api.name}_PREPARED_BYTES INT64_C({size})"

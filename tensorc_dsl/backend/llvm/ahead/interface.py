@@ -43,7 +43,7 @@ MEANINGS = {
     Status.MISALIGNED: f"the data is not aligned to its elements, prepared memory not to {LINE} bytes",
     Status.SIZE: "a size is out of its range (the argument is the position of the size)",
     Status.OVERLAP: "an output shares memory with another array",
-    Status.MEMORY: "there is no memory for intermediate results",
+    Status.MEMORY: "there is no memory for intermediate results, or these sizes need more than any has",
     Status.COUNT: "not the number of arrays that the function takes",
     Status.DEVICE: "the data is not in the memory of the CPU",
     Status.DTYPE: "not the type of the elements",

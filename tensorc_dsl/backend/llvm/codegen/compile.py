@@ -7,13 +7,15 @@ from functools import reduce
 
 from tensorc_dsl.affine.simplify import simplify
 from tensorc_dsl.backend.llvm.codegen.body import Expressions
+from tensorc_dsl.backend.llvm.codegen.byte_counts import byte_count, fixed_bytes
 from tensorc_dsl.backend.llvm.codegen.function import Function, Module
 from tensorc_dsl.backend.llvm.codegen.machine import Machine, native_triple
 from tensorc_dsl.backend.llvm.codegen.rows import in_rows
 from tensorc_dsl.backend.llvm.codegen.scope import Past, Scalar, SymbolTable
 from tensorc_dsl.backend.llvm.codegen.statements import Plan, Statements, whole_lines
 from tensorc_dsl.backend.llvm.lower.sizes import code_size
-from tensorc_dsl.backend.protocol import Code
+from tensorc_dsl.backend.memory import MOST_BYTES
+from tensorc_dsl.backend.protocol import Code, CompileError
 from tensorc_dsl.ir.expr import ZERO, Binary, Dim, Expr, add, index, mul
 from tensorc_dsl.ir.target import Target, architecture_of
 from tensorc_dsl.lower.flat import Alloc, Flat, Kernel, Param, Space, body_of
@@ -35,7 +37,8 @@ class Compiled:
 
     The symbol is `void (ptr arguments, ptr workspace)`: an array of pointers, one per parameter, followed by the sizes of
     the open dimensions (i64); and scratch memory, aligned to 64. `workspace_symbol`, an `i64 (ptr arguments)`, returns the
-    number of bytes that a call needs. The kernel calls `tensorc_parallel_for` if `threads` > 1.
+    number of bytes that a call needs, `byte_counts.UNCOUNTED` if it is more than memory has; it is asked before a call.
+    The kernel calls `tensorc_parallel_for` if `threads` > 1.
 
     With constant inputs the last argument, after the sizes, is a pointer to prepared memory, aligned to 64;
     `prepared_symbol` returns its size. `prepare_symbol`, with scratch memory of its own size, fills it before the first
@@ -88,7 +91,8 @@ def _prepare_symbol(symbol: str) -> str:
 def compile_kernel(kernel: Kernel, target: Target, threads: int) -> Compiled:
     """Machine code of `kernel` for `target`; parallel loops run on up to `threads` threads.
 
-    Raises CompileError if LLVM refuses the code, ValueError if `threads` is not positive.
+    Raises CompileError if LLVM refuses the code, or if fixed sizes need more memory than there is, ValueError if `threads` is
+    not positive.
     """
     if threads < 1:
         raise ValueError(f"a kernel needs at least one thread, not {threads}")
@@ -205,8 +209,12 @@ def _write_work(
 
 def _write_size(module: Module, kernel: Kernel, symbol: str, size: Expr) -> None:
     """Write a function of the arguments that returns a number of bytes."""
+    if (fixed := fixed_bytes(size) or 0) > MOST_BYTES:
+        raise CompileError(
+            f"its intermediate results take {fixed:,} bytes at once, and no memory has more than {MOST_BYTES:,}"
+        )
     f = Function(module)
-    bytes_ = Expressions(f, SymbolTable(vars=_sizes(f, kernel))).index(size)
+    bytes_ = byte_count(f, size, _sizes(f, kernel))
     f.define(f"define i64 @{symbol}(ptr %arguments) nounwind", result=f"i64 {bytes_}")
 
 

@@ -61,6 +61,7 @@ class _Code:
         rt = runtime()
         library = llvm.JITLibraryBuilder().add_object_img(compiled.object_code).add_current_process()
         library.import_symbol(PARALLEL_FOR, rt.parallel_for)
+        self.name = compiled.symbol.removeprefix("tensorc_")
         self.params = compiled.params
         self.dims = compiled.dims
         self.kept = compiled.kept
@@ -146,7 +147,7 @@ class BoundKernel:
         """The given arrays, with new arrays in the positions of the outputs."""
         given = iter(arrays)
         return tuple(
-            aligned_empty(shape, self._code.dtypes[p.name]) if p.output else next(given)
+            aligned_empty(shape, self._code.dtypes[p.name], f"the output `{p.name}`") if p.output else next(given)
             for p, shape in zip(self._params, self._shapes or (), strict=True)
         )
 
@@ -160,7 +161,12 @@ class BoundKernel:
             Wanted(dtypes[p.name], shape, place, p.output)
             for p, shape, place in zip(self._params, self._shapes, self._places, strict=True)
         ]
-        return doorway(self._code.main.address, aligned_empty((self._bytes[0],), _BYTE), self._values, wanted)
+        scratch = aligned_empty((self._bytes[0],), _BYTE, self._scratch)
+        return doorway(self._code.main.address, scratch, self._values, wanted)
+
+    @property
+    def _scratch(self) -> str:
+        return f"the intermediate results of `{self._code.name}`"
 
     def _call(self, arrays: tuple[Any, ...]) -> Any:
         bound, arguments = self._bind(arrays)
@@ -213,7 +219,7 @@ class BoundKernel:
         try:
             memory = self._memory if locked else None
             if memory is None or memory.size < scratch + prepared:
-                memory = aligned_empty((scratch + prepared,), _BYTE)
+                memory = aligned_empty((scratch + prepared,), _BYTE, self._scratch)
             if locked:
                 self._memory = memory
             if prepared and self._preparation is not None:
@@ -253,7 +259,7 @@ class BoundKernel:
         for p, place, shape in zip(self._params, self._places, shapes, strict=True):
             a = given.get(p.name)
             if a is None:
-                a = aligned_empty(shape, dtypes[p.name])
+                a = aligned_empty(shape, dtypes[p.name], f"the output `{p.name}`")
             address = values[place] = a.ctypes.data
             check_array(a, p, shape, address)
             bound.append(a)
@@ -284,8 +290,8 @@ class NativeKernel:
         Returns the output, or a tuple of several: the arrays that were given for them, else new ones of the library of
         all input arrays, or of NumPy if there are several libraries.
         Raises ValueError if a dtype, a shape or a layout is not the declared one, an array has a mask or cannot be read,
-        sizes contradict each other or are out of their range, or an output overlaps another argument. Constant inputs
-        are prepared in each call; see `bind`.
+        sizes contradict each other or are out of their range, or an output overlaps another argument; OutOfMemory if there
+        is no memory for new outputs or for intermediate results. Constant inputs are prepared in each call; see `bind`.
         """
         return self._unbound(*arrays, **named)
 
@@ -316,8 +322,9 @@ class NativeKernel:
         prepared = aligned_empty((0,), _BYTE)
         if code.preparation is not None:
             arguments = code.arguments(*values)
-            prepared = aligned_empty((code.preparation.prepared_bytes(arguments),), _BYTE)
-            workspace = aligned_empty((code.preparation.workspace_bytes(arguments),), _BYTE)
+            what = f"what `{code.name}` computes from constant inputs"
+            prepared = aligned_empty((code.preparation.prepared_bytes(arguments),), _BYTE, what)
+            workspace = aligned_empty((code.preparation.workspace_bytes(arguments),), _BYTE, what)
             arguments[-1] = prepared.ctypes.data
             code.preparation.run(arguments, workspace.ctypes.data)
         shapes = {name: a.shape for name, a in arrays.items()}
