@@ -88,7 +88,7 @@ CURVES: dict[str, Callable[[float], float]] = {
     "steps up and down": lambda t: (1.0, 2.0, 7.0, 1.5, 13.0, 1.0)[int(t / 5.0) % 6],
     "oscillates slowly": lambda t: 1.0 if math.sin(t / 3.0) > 0.0 else 2.5,
     "oscillates": lambda t: 1.0 if math.sin(2.5 * t) > 0.0 else 2.0,
-    "is slow at the end": jumps(24.0, 4.0),
+    "is slow at the end": jumps(11.0, 4.0),
 }
 SEEDS = range(4)
 TRIALS = 96
@@ -187,3 +187,17 @@ def test_factors_do_not_compound() -> None:
         result = search(lambda t: (1.0, 3.0)[int(t * 7.3) % 2], seed)
         worst = max(worst, *(o.scale for o in result.outcomes))
     assert worst <= 3.2
+
+
+def test_a_comparison_on_a_slow_machine_says_so(tmp_path: Path) -> None:
+    class Slow(Machine):
+        def compare(self, programs: Sequence[Program]) -> list[Outcome]:
+            self.curve = jumps(0.0, 4.0)
+            return super().compare(programs)
+
+    with Database.open(tmp_path / "r.sqlite") as database:
+        result = searched(Slow(), 0, database)
+        finals = [r for r in rows(database) if r.phase == "final"]
+    assert result.best is not None and result.scale == pytest.approx(4.0, rel=0.02)
+    assert result.best_seconds == pytest.approx(true_time(result.best.program), rel=0.02)
+    assert {r.scale for r in finals} == {result.scale}

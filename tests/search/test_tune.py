@@ -232,6 +232,29 @@ def test_a_disturbed_comparison_is_repeated(slow: int, looks: int, factor: float
     assert result.best_seconds == factor * time_of(result.best.program)
 
 
+def test_a_disturbance_of_the_best_finalist_does_not_select_another() -> None:
+    """Others took as long as in their trials, so the comparison was taken for an undisturbed one."""
+
+    @dataclass
+    class Disturbed(FakeRunner):
+        def compare(self, programs: Sequence[Program]) -> list[Outcome]:
+            found = super().compare(programs)
+            if len(self.compared) > 1:
+                return found
+            least = min(map(time_of, programs))
+            return [
+                replace(o, seconds=4.0 * (o.seconds or 0.0)) if time_of(p) == least else o
+                for p, o in zip(programs, found, strict=True)
+            ]
+
+    quiet, _ = run(FakeRunner())
+    runner = Disturbed()
+    result, _ = run(runner)
+    assert len(runner.compared) == 2
+    assert quiet.best is not None and result.best is not None and result.best.text == quiet.best.text
+    assert result.best_seconds == quiet.best_seconds
+
+
 def test_where_nothing_works_there_is_no_best() -> None:
     result, events = run(FakeRunner(fail=tuple(range(20))))
     assert (result.best, result.best_seconds, result.statuses) == (None, None, {"crash": 20})
