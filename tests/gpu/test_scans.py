@@ -183,3 +183,19 @@ def test_machine_code_keeps_a_scan_in_registers(case: str) -> None:
 def test_many_columns_have_a_thread_each(text: str) -> None:
     t = task(text)
     assert not any("split_scan" in t.sample(seed).text for seed in range(4))
+
+
+@pytest.mark.parametrize("steps", [128, 256, 512, 1024])
+@pytest.mark.parametrize("factor", ["0.5", "A[t, i]"])
+def test_the_default_space_proves_its_filters(steps: int, factor: str) -> None:
+    """Threads that scan a filter together were drawn; the proof took up to 51 s, and mostly failed."""
+    t = loads(f"""use std.gpu.default
+use std.gpu.targets.{{sm_80}}
+compute filtered(A: f32[T, N], X: f32[T, N]) -> Y: f32[T, N] {{
+    Y[t, i] = scan[t] init X[0, i] step {factor} * Y[t - 1, i] + X[t, i]
+}}
+task t = filtered(T={steps}, N=64) with default
+""")["t"]
+    traces = {x.text: x for x in map(t.sample, range(6))}
+    assert not any("split_scan" in text for text in traces)
+    assert all(proof_fault(t.program, x.program) == "" for x in traces.values())

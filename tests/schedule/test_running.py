@@ -148,9 +148,8 @@ def test_the_reference_counts_the_blocks_of_split_scan(step: str, sums: bool, ma
     program = build(f"compute f(X: f32[T], A: f32[T]) -> Y: f32[T] {{ Y[t] = scan[t] init X[0] step {step} }}", T=12)
     blocks = split_scan(program, BlockRef("Y"), 4, in_range=True, sums=sums).results
     assert [b.name for b in blocks] == [f"Y_{n}" for n in made]
-    said = " ".join((split_scan.__doc__ or "").split()).partition("The result is the list of the blocks that are made")[
-        2
-    ]
+    words = " ".join((split_scan.__doc__ or "").split())
+    _, _, said = words.partition("The result is the list of the blocks that are made")
     named = re.findall(r"`<block>_(\w+)`", said.partition(". ")[0])
     assert [n for n in named if n in made] == made
 

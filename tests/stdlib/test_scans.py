@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from math import prod
+
 import pytest
 
 from tensorc_dsl.api import Task, loads
-from tensorc_dsl.ir.expr import index
+from tensorc_dsl.ir.expr import constant, index
 from tensorc_dsl.ir.program import For, LoopKind, walk
 from tensorc_dsl.trace.handlers import condition
 from tensorc_dsl.validate.validate import Valid, validate
@@ -129,3 +131,65 @@ task t = scanned({sizes}) with default
     assert trace.refused == ()
     assert isinstance(validate(t.program, trace.program), Valid)
     require_right(t, [trace])
+
+
+STEPS = {
+    "a recurrent layer": (
+        """compute f(X: f32[T, B, N], W: f32[N, N]) -> H: f32[T, B, N] {
+    H[t, b, j] = scan[t] init X[0, b, j] step tanh(X[t, b, j] + (sum[k] H[t - 1, b, k] * W[k, j]))
+}""",
+        "T=7, B=13, N=37",
+        13 * 37,
+    ),
+    "the last state": (
+        """compute f(X: f32[T, B, N], W: f32[N, N]) -> Y: f32[B, N] {
+    let H[t, b, j] = scan[t] init X[0, b, j] step tanh(X[t, b, j] + (sum[k] H[t - 1, b, k] * W[k, j]))
+    Y[b, j] = H[T - 1, b, j] if T >= 1 else 0.0
+}""",
+        "T=9, B=1, N=32",
+        3 * 32,
+    ),
+    "a triangular solve": (
+        """compute f(L: f64[N, N], B: f64[N, M]) -> X: f64[N, M] {
+    X[i, j] = scan[i]
+        init B[0, j] / (8.0 + abs(L[0, 0]))
+        step (B[i, j] - (sum[k in N] (L[i, k] * X[k, j] if k < i else 0.0))) / (8.0 + abs(L[i, i]))
+}""",
+        "N=31, M=19",
+        19,
+    ),
+}
+
+
+@pytest.mark.parametrize("case", STEPS)
+def test_sums_in_the_steps_of_a_scan_are_tiled_and_kept_for_one_step(case: str) -> None:
+    """All steps were kept, and the lanes of a sum for each of them."""
+    compute, sizes, most = STEPS[case]
+    t = loads(f"use std.cpu.{{default}}\n{compute}\ntask t = f({sizes}) with default\n", threads=2)["t"]
+    traces = [t.drawn_from(condition(t.model, {"tiles": True})).sample(seed) for seed in range(3)]
+    for trace in traces:
+        assert trace.refused == ()
+        assert isinstance(validate(t.program, trace.program), Valid)
+        assert sum(prod(constant(d) or 0 for d in b.shape) for b in trace.program.buffers) <= most
+    require_right(t, traces)
+
+
+def test_parts_of_the_sums_in_a_step_are_combined_in_it() -> None:
+    """A column of Cholesky's factor: lanes of the sums of all columns were kept, which took twenty times as long."""
+    t = loads(
+        """use std.cpu.{default}
+compute cholesky(A: f64[N, N]) -> L: f64[N, N] {
+    L[i, j] = scan[j]
+        init A[i, 0] / (8.0 + abs(A[0, 0]))
+        step (A[i, j] - (sum[k in N] (L[i, k] * L[j, k] if k < j else 0.0)))
+            / (8.0 + abs(A[j, j] - (sum[k in N] (L[j, k] * L[j, k] if k < j else 0.0))))
+}
+task t = cholesky(N=67) with default
+""",
+        threads=1,
+    )["t"]
+    traces = [t.drawn_from(condition(t.model, {"in_lanes": True})).sample(seed) for seed in range(3)]
+    for trace in traces:
+        assert isinstance(validate(t.program, trace.program), Valid)
+        assert sum(prod(constant(d) or 0 for d in b.shape) for b in trace.program.buffers) <= 67 + 1 + (67 + 1) * 64
+    require_right(t, traces)
