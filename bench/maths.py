@@ -1,26 +1,18 @@
-"""Measures the speed and the errors of the maths functions of kernels, over all float32 if wanted.
-
-    python -m bench.maths                                   ns per element, beside NumPy and the C library's function
-    python -m bench.maths --exhaustive [--functions log …]  the largest error of all 2**32 arguments (a minute each)
-    python -m bench.maths --exhaustive 61                   of every 61st
-    python -m bench.maths --double 4                        of float64, at 4 times 2**20 arguments
-
-The error is in ulps, units in the last place of the exact result (`ulps`). Of functions of two arguments `--exhaustive` draws
-2**27 pairs or a part of them, from all float32 and from where the results are finite, seeded.
+"""Measures the speed of the maths functions of kernels: `python -m bench.maths` prints ns per element, beside NumPy and the C
+library's function. `bench.maths_errors` searches for the largest errors.
 """
 
 from __future__ import annotations
 
 import argparse
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from bench.exact import exact
 from tensorc_dsl.backend.llvm.codegen.compile import Compiled, compile_kernel
 from tensorc_dsl.backend.llvm.codegen.machine import Machine
 from tensorc_dsl.backend.llvm.codegen.maths.call import CODES
@@ -44,7 +36,6 @@ FORMATS = {"f32": (np.float32, np.float64, -126, 127, 23), "f64": (np.float64, n
 """By the type of a kernel its arrays, what exact values are in, the exponents of normal numbers, the bits of a fraction."""
 
 LANES = 16
-BLOCK = 2**20
 SPEED_COUNT = 4096
 """Elements of an array of 16 KB."""
 
@@ -92,56 +83,6 @@ def ulps(got: Array, exact: Array, t: str = "f32") -> Array:
         same = (g == e.astype(stored)) | np.isnan(g) & np.isnan(e)
     error[strange] = np.where(same, 0.0, np.inf)
     return error
-
-
-def blocks(function: str, step: int, seed: int) -> Iterator[tuple[Array, ...]]:
-    """Every `step`-th argument, `BLOCK` at a time; of functions of two many pairs."""
-    if MATHS[function].count == 1:
-        for start in range(0, 2**32, BLOCK * step):
-            yield (np.arange(start, start + BLOCK * step, step).astype(np.uint32).view(np.float32),)
-        return
-    rng = np.random.default_rng(seed)
-    for k in range(-(-128 // step)):
-        x, y = rng.integers(0, 2**32, (2, BLOCK), dtype=np.uint64).astype(np.uint32).view(np.float32)
-        if k % 2 and function != "pow":
-            y = (x * rng.uniform(-3, 3, BLOCK)).astype(np.float32)
-        elif k % 2:
-            x = np.where(np.isfinite(x) & (x != 0), x, np.float32(3))
-            limit = np.log2(np.abs(x.astype(np.float64)))
-            y = (rng.uniform(-150, 129, BLOCK) / np.where(limit == 0, 1, limit)).astype(np.float32)
-            whole = np.abs(y) < 2**24
-            y = np.where(whole & (rng.random(BLOCK) < 0.5), np.rint(y), y)
-        yield x, y
-
-
-def drawn(function: str, count: int, seed: int) -> Iterator[tuple[Array, ...]]:
-    """Blocks of float64: of all bits, around 0 and 1, and up to where `exp` ends; their second arguments are as far apart, or
-    give finite powers."""
-    rng = np.random.default_rng(seed)
-    for _ in range(count):
-        a = rng.integers(0, 2**64, BLOCK // 4, dtype=np.uint64).view(np.float64)
-        b = rng.standard_normal(BLOCK // 4) * 2.0 ** rng.integers(-40, 8, BLOCK // 4)
-        c = 1 + rng.uniform(-1, 1, BLOCK // 4) * 2.0 ** rng.integers(-40, 1, BLOCK // 4)
-        x = np.concatenate([a, b, c, rng.uniform(-760, 760, BLOCK // 4)])
-        with np.errstate(all="ignore"):
-            limit = np.log2(np.abs(x))
-            near = rng.uniform(-1080, 1030, BLOCK) / np.where(limit == 0, 1, limit) if function == "pow" else x
-            y = np.where(rng.random(BLOCK) < 0.7, near * rng.uniform(0.1, 1, BLOCK), rng.permutation(x))
-        yield (x, y)[: MATHS[function].count]
-
-
-def exhaustive(function: str, step: int, seed: int, t: str = "f32") -> tuple[float, tuple[float, ...]]:
-    """The largest error in ulps, and an argument that has it. Of f64 `step` is the number of blocks."""
-    kernel = load(compiled(function, BLOCK, LANES, t=t))
-    out = np.empty(BLOCK, FORMATS[t][0])
-    worst, at = -1.0, ()
-    for arguments in blocks(function, step, seed) if t == "f32" else drawn(function, step, seed):
-        kernel(*arguments, out)
-        error = ulps(out, exact(function, *arguments), t)
-        k = int(np.argmax(error))
-        if error[k] > worst:
-            worst, at = float(error[k]), tuple(float(a[k]) for a in arguments)
-    return worst, at
 
 
 def library_kernel(function: str, count: int) -> NativeKernel:
@@ -204,17 +145,8 @@ def speed(function: str) -> tuple[float, float, float | None]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--exhaustive", nargs="?", type=int, const=1, metavar="STEP")
-    parser.add_argument("--double", type=int, metavar="N")
     parser.add_argument("--functions", nargs="+", choices=FUNCTIONS, default=FUNCTIONS)
-    parser.add_argument("--seed", type=int, default=0)
     arguments = parser.parse_args()
-    step: int = arguments.exhaustive or arguments.double or 0
-    if step:
-        for function in arguments.functions:
-            worst, at = exhaustive(function, step, arguments.seed, "f32" if arguments.double is None else "f64")
-            print(f"{function:<8} {worst:.3f} ulp at {', '.join(map(repr, at))}", flush=True)
-        return
     print(f"{'':<8}{'ours':>9}{'NumPy':>9}{'C':>9}   ns per element, {SPEED_COUNT} float32 on one thread")
     for function in arguments.functions:
         ours, numpy, c = speed(function)

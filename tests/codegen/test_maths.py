@@ -1,6 +1,6 @@
-"""The maths functions: within 2 ulp of exact values, special values exactly, the same in any number of lanes.
+"""The maths functions: within their bounds of exact values, special values exactly, the same in any number of lanes.
 
-`python -m bench.maths --exhaustive` goes through all 2**32 arguments; this is a sample of every exponent.
+`python -m bench.maths_errors` searches for the largest errors; this is a sample of every exponent, and what that has found.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ import pytest
 
 from bench.exact import exact
 from bench.maths import FUNCTIONS, Array, compiled, ulps
+from bench.maths_errors import search
 from tensorc_dsl.backend.llvm.codegen.maths.call import CODES
 from tensorc_dsl.backend.llvm.runtime.kernel import load
 from tensorc_dsl.ir.maths import MATHS
@@ -82,7 +83,7 @@ def assert_equal(got: Array, want: Array) -> None:
 
 
 def assert_within_bound(function: str, *arguments: Array, widths: tuple[int, ...] = WIDTHS) -> None:
-    """Within 2 ulp, or what the page of the functions says; in vectors of these widths the results are the same."""
+    """Within what the page of the functions says; in vectors of these widths the results are the same."""
     want = exact(function, *arguments)
     results = [run(function, lanes, *arguments) for lanes in widths]
     for got in results[1:]:
@@ -92,7 +93,7 @@ def assert_within_bound(function: str, *arguments: Array, widths: tuple[int, ...
     worst = int(np.argmax(error))
     print(f"{function}: {error[worst]:.3f} ulp at {', '.join(str(a[worst]) for a in arguments)}")
     stated = CODES[function].ulps
-    assert stated is not None and error[worst] <= max(2.0, stated[double])
+    assert stated is not None and error[worst] <= stated[double]
     zero = found == 0
     assert not (np.signbit(found[zero]) != np.signbit(want[zero])).any()
 
@@ -336,3 +337,52 @@ def test_tf32_is_exact_for_every_exponent_in_any_number_of_lanes() -> None:
         assert_equal(run("tf32", lanes, x), want)
     with np.errstate(over="ignore", invalid="ignore"):
         assert_equal(NUMERICS["tf32"].value(x.astype(np.float64)).astype(np.float32), want)
+
+
+WORST = {
+    "exp": ((-5.849122524261475,), (3.847461927425038,)),
+    "exp2": ((-126.47622680664062,), (-1022.4538729120237,)),
+    "expm1": ((17.133060455322266,), (37.12191501465571,)),
+    "log": ((1.399021029472351,), (1.4116673522012968,)),
+    "log2": ((1.4140859842300415,), (1.3986990598274096,)),
+    "log10": ((0.7070636749267578,), (1.3317082420801338,)),
+    "log1p": ((0.4141949713230133,), (0.4105906653640334,)),
+    "tanh": ((0.6310442090034485,), (-0.12506935465744093,)),
+    "sinh": ((0.12248392403125763,), (-0.4080764716073656,)),
+    "cosh": ((17.149869918823242,), (37.087634424783744,)),
+    "asinh": ((4.190057943791567e+18,), (0.517992270672839,)),
+    "acosh": ((4.190057943791567e+18,), (1.0072210478691672,)),
+    "atanh": ((0.0009227935806848109,), (0.1235492578554101,)),
+    "erf": ((1.0594182014465332,), (-0.9987016279446136,)),
+    "erfc": ((-1.4103805369813927e-05,), (13.66564866258868,)),
+    "sigmoid": ((-1.1205679178237915,), (-1.1177041657452174,)),
+    "rsqrt": ((8.559682898860616e+37,), (8.811074699867684e-134,)),
+    "cbrt": ((2.540233242372351e+27,), (2.4260573879798565e+306,)),
+    "hypot": ((2577321290629120.0, 1932990967971840.0), (1.025966857441885, 1.0051353813491584)),
+    "sin": ((3948633.5,), (-2.3593628916381415,)),
+    "cos": ((6.879170608606872e+23,), (-0.7911548883899148,)),
+    "tan": ((1642.267578125,), (-0.7848961464630585,)),
+    "asin": ((0.5287935137748718,), (-0.5238662956634725,)),
+    "acos": ((0.4996946454048157,), (-0.5216491565227817,)),
+    "atan": ((0.4340488612651825,), (0.4179699723711969,)),
+    "atan2": ((197.18101501464844, 453.9427795410156), (189.6413592719933, 457.59849172904546)),
+    "pow": ((0.997188925743103, 30785.30078125), (1.401151875743497, 1735.4990648131932)),
+}  # fmt: skip
+"""For f32 and f64 the arguments of the largest errors that `python -m bench.maths_errors --effort 8` has found."""
+
+
+@pytest.mark.parametrize("function", FUNCTIONS)
+def test_the_largest_errors_that_were_found_are_within_their_bounds(function: str) -> None:
+    """And near them: a bound says how good a function is."""
+    stated = CODES[function].ulps
+    assert stated is not None
+    for arguments, bound, t in zip(WORST[function], stated, (np.float32, np.float64), strict=True):
+        given = tuple(np.full(64, x, t) for x in arguments)
+        error = ulps(run(function, 8, *given), exact(function, *given), f"f{8 * np.dtype(t).itemsize}").max()
+        assert bound - 0.2 < error <= bound
+
+
+def test_a_search_finds_what_a_sample_does_not() -> None:
+    """The bounds were 1.80 and 1.75, from every 61st f32 and from two million f64."""
+    assert search("sinh").error > 1.9
+    assert search("atan", "f64").error > 1.8
