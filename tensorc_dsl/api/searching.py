@@ -106,7 +106,7 @@ def _begun(
             program,
             target,
             threads=target.cores,
-            on_preparing=lambda begins: tell(Preparing() if begins else Prepared()),
+            on_preparing=lambda begins: tell(Preparing() if begins else Prepared(local.compared)),
             turns=turns,
         )
     )

@@ -32,8 +32,8 @@ def warn_of_threads(target: Target) -> None:
         show_diagnostics(TOO_MANY_THREADS(None, threads=many, cores=few, count=cores))
 
 
-def measured(task: Task, trace: Trace) -> tuple[float, float]:
-    """The seconds of a call, and the largest error as a share of what is allowed.
+def measured(task: Task, trace: Trace) -> tuple[float, float, float]:
+    """The seconds of a call, the largest error as a share of what is allowed, and the share of the results that is compared.
 
     Raises TschedError (E0908) if the schedule does not work.
     """
@@ -43,7 +43,7 @@ def measured(task: Task, trace: Trace) -> tuple[float, float]:
     warn_of_threads(task.target)
     if outcome.seconds is None:
         raise failed(f"makes no valid kernel ({outcome.status.replace('_', ' ')})", outcome.message)
-    return outcome.seconds, outcome.max_error or 0.0
+    return outcome.seconds, outcome.max_error or 0.0, outcome.compared
 
 
 def emulate_and_show(task: Task, trace: Trace) -> None:
@@ -56,7 +56,7 @@ def emulate_and_show(task: Task, trace: Trace) -> None:
         raise failed("makes a kernel that is wrong", found.fault)
     show("emulated on the CPU, in three orders of threads: no races, nothing out of bounds\n")
     show(traffic(found, trace.program))
-    show(f"\nthe result is right: largest error {found.max_error:.2g} of what is allowed")
+    _show_error(found.max_error, found.compared)
 
 
 def measure_and_show(task: Task, trace: Trace) -> None:
@@ -65,9 +65,18 @@ def measure_and_show(task: Task, trace: Trace) -> None:
     from tensorc_dsl.reference.open_sizes import describe_all, sizing
     from tensorc_dsl.report.table import comparison
 
-    seconds, error = measured(task, trace)
+    seconds, error, compared = measured(task, trace)
     show(comparison(roof_of(task.program, task.target, task.threads), seconds, None))
     if any(task.timed_at):
         sizes = sizing(task.program)
         show(f"\ntimed at {describe_all(sizes.timed)}; checked at {describe_all(sizes.checked)}")
+    _show_error(error, compared)
+
+
+def _show_error(error: float, compared: float) -> None:
+    """Print the largest error, and warn where little is compared."""
+    from tensorc_dsl.measure.limits import little_compared
+
     show(f"\nthe result is right: largest error {error:.2g} of what is allowed")
+    if (little := little_compared(compared)) is not None:
+        show_diagnostics(little)

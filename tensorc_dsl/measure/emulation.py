@@ -37,6 +37,8 @@ class Emulated:
     counts: tuple[Counts, ...] = ()
     counted_at: Sizes = field(default_factory=dict[str, int])
     cycles: float | None = None
+    compared: float = 1.0
+    """The share of the results of which the reference is a number or an infinity within a bound."""
 
     def busiest(self, multiprocessors: int) -> int:
         """What the multiprocessor with the most blocks moves, kernel after kernel: sectors of global memory and passes over
@@ -58,10 +60,12 @@ def emulate(program: Program, kernel: EmulatedKernel, *, extremes: bool = True) 
     """The kernel of an unscheduled program, run at all sizes at which kernels are checked, in each order of threads. It is
     run at `extremes`, too, unless its schedule says that inputs have none.
     """
+    compared = 1.0
     worst, every, counts = 0.0, sizing(program).checked, tuple[Counts, ...]()
     largest = max(every, key=lambda sizes: flops(bind(program, sizes)))
     for sizes in every:
         task = Task.of(bind(program, sizes), SEED)
+        compared = min(compared, task.compared)
         at_extremes = Task.at_extremes(task.program, SEED) if extremes and sizes is every[0] else None
         if at_extremes is not None:
             arrays = {p.name: _array(at_extremes, p.name) for p in at_extremes.program.params}
@@ -81,7 +85,7 @@ def emulate(program: Program, kernel: EmulatedKernel, *, extremes: bool = True) 
             worst = max(worst, verdict.max_error)
             if verdict.fault:
                 return Emulated(worst, f"{verdict.fault}; {where}")
-    return Emulated(worst, "", counts, largest)
+    return Emulated(worst, "", counts, largest, compared=compared)
 
 
 def _array(task: Task, name: str) -> Array:

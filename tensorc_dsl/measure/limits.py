@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from math import prod
+from math import floor, prod
 
-from tensorc_dsl.diagnostic import TschedError, problem
+from tensorc_dsl.diagnostic import Diagnostic, TschedError, problem
 from tensorc_dsl.ir.bind import bind
 from tensorc_dsl.ir.program import Program
 from tensorc_dsl.measure.memory import available
@@ -30,6 +30,16 @@ _MOST_TO_BUILD = 4 << 30
 """Most candidates take a tenth of this, LLVM included."""
 
 
+ENOUGH_COMPARED = 0.9
+"""The share of the results that a check compares at least, or a warning says how many."""
+
+
+@problem(
+    "W0706",
+    "a right result says little: {share:.0%} of the elements are compared, and the reference has no numbers for the others",
+    help="say what the inputs contain, so that they are drawn so: `assume A positive_definite`, `assume X in 0..1`",
+)
+def LITTLE_COMPARED(*, share: float) -> None: ...
 @problem(
     "E0706",
     "checking `{task}` takes about {needed:.3g} GB; this machine has {there:.3g} GB to spare",
@@ -91,6 +101,11 @@ def require_memory(program: Program) -> int:
     if needed > there:
         raise TschedError(TOO_MUCH_MEMORY(None, task=program.name, needed=needed / 1e9, there=there / 1e9))
     return there
+
+
+def little_compared(share: float) -> Diagnostic | None:
+    """A warning where a check compares less than nine tenths of the results."""
+    return LITTLE_COMPARED(None, share=floor(share * 100) / 100) if share < ENOUGH_COMPARED else None
 
 
 def too_large(program: Program, why: str) -> TschedError:

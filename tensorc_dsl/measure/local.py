@@ -108,6 +108,8 @@ class LocalRunner:
         ]
         self._runner = Worker("tensorc_dsl.measure.runner", replies, library_threads(libraries), most.runner, LOADED)
         self._prepared = 0
+        self.compared = 1.0
+        """The share of the results that checks compare with numbers, once the reference is there."""
 
     def measure(self, programs: Sequence[Program], best: float | None) -> Iterator[Outcome]:
         """An outcome per program, in order: all are built first, then each is checked and timed alone.
@@ -273,6 +275,7 @@ class LocalRunner:
             build_seconds,
             time.monotonic() - started,
             censored,
+            compared=self.compared,
         )
 
     def _ask(self, request: Run) -> Reply:
@@ -300,7 +303,7 @@ class LocalRunner:
                 raise
             if not isinstance(reply, Ready):
                 raise TypeError(f"a runner answers a task with {type(reply).__name__}")
-            self._prepared = self._runner.generation
+            self._prepared, self.compared = self._runner.generation, reply.compared
             self._tell(False)
 
     def _tell(self, begins: bool) -> None:
@@ -344,4 +347,5 @@ def _merge(rounds: list[Outcome]) -> Outcome:
         max(o.max_error or 0.0 for o in rounds),
         rounds[0].build_seconds,
         sum(o.run_seconds for o in rounds),
+        compared=rounds[0].compared,
     )

@@ -60,7 +60,9 @@ Request = Build | Prepare | Run
 
 
 class Ready(msgspec.Struct, tag=True, frozen=True):
-    """From any child: started, or prepared."""
+    """From any child: started, or prepared. `compared` is the share of the results that checks compare with numbers."""
+
+    compared: float = 1.0
 
 
 class Built(msgspec.Struct, tag=True, frozen=True):

@@ -28,6 +28,7 @@ class Outcome:
     result came back.
     `censored`: timing was cut short, since the kernel is far slower than the best. `scale` is how many times slower the
     machine was than before, by which the summary is divided, and the times are not.
+    `compared` is the share of the results of which the reference is a number or an infinity within a bound.
     `build_seconds` and `run_seconds` are what lowering with compiling and what checking with timing took.
     """
 
@@ -40,6 +41,7 @@ class Outcome:
     run_seconds: float = 0.0
     censored: bool = False
     scale: float = 1.0
+    compared: float = 1.0
 
     def __post_init__(self) -> None:
         if (self.seconds is not None) != (self.status is Status.OK):

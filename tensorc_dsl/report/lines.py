@@ -65,8 +65,8 @@ def _facts(event: Event) -> tuple[str, Facts]:
             return "learnt", {"seconds": seconds}
         case Preparing():
             return "preparing", {}
-        case Prepared():
-            return "prepared", {}
+        case Prepared(compared=share):
+            return "prepared", {"compared": share}
         case Measured():
             return "measured", _trial(event)
         case Corrected():

@@ -13,6 +13,7 @@ from typing import assert_never
 
 from tensorc_dsl import units
 from tensorc_dsl.machine.roof import Roof
+from tensorc_dsl.measure.limits import little_compared
 from tensorc_dsl.report.pace import Pace
 from tensorc_dsl.report.table import tally
 from tensorc_dsl.report.tasks import Row, percent
@@ -107,6 +108,8 @@ class Standing:
                 self.regret = share
             case Waiting(unkept=unkept):
                 return unkept.waiting()
+            case Prepared(compared=share) if (little := little_compared(share)) is not None:
+                return f"warning[{little.code}]: {little.message}: {', '.join(n.text for n in little.notes)}"
             case Proposed() | Learnt() | Preparing() | Prepared() | Comparing() | Verifying() | Finished():
                 pass
             case Resumed() | Informed() | Diverged() | Drifted() | Settled() | Slowed() | Sharing():

@@ -38,7 +38,7 @@ def test_run_of_an_untuned_task_takes_the_predicted_schedule(folder: Path) -> No
 
 def test_run_has_the_origin_of_a_schedule_as_data(folder: Path) -> None:
     found = json.loads(call("run", "f.tsched", "e", "--json").stdout)
-    assert found.keys() == {"task", "seconds", "max_error", "schedule"} and found["seconds"] > 0
+    assert found.keys() == {"task", "seconds", "max_error", "compared", "schedule"} and found["seconds"] > 0
     schedule = found["schedule"]
     assert (schedule["from"], schedule["tasks"], schedule["trials"], schedule["probability"]) == (
         "predicted",

@@ -57,6 +57,6 @@ def run(
         return
     from tensorc_dsl.api.known import facts
 
-    seconds, error = measured(found, known.trace)
+    seconds, error, compared = measured(found, known.trace)
     origin = facts(known.origin) | {"trace": known.trace.text}
-    show_object({"task": found.name, "seconds": seconds, "max_error": error, "schedule": origin})
+    show_object({"task": found.name, "seconds": seconds, "max_error": error, "compared": compared, "schedule": origin})
