@@ -82,8 +82,11 @@ class NotAffine(Exception):
     """The expression has no exact counterpart as an integer set; `expr` is the subexpression at fault."""
 
     def __init__(self, expr: Expr) -> None:
-        super().__init__(f"not affine: {expr}")
+        super().__init__(expr)
         self.expr = expr
+
+    def __str__(self) -> str:
+        return f"not affine: {self.expr}"
 
 
 def set_name(name: str) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
 from tensorc_dsl.check import problems
@@ -15,7 +15,7 @@ from tensorc_dsl.check.targets import check_target, check_target_name
 from tensorc_dsl.diagnostic import Diagnostic, TschedError, help_note
 from tensorc_dsl.elaborate import compute as compute_layer
 from tensorc_dsl.elaborate.bindings import Bound, OpenRange, dimensions
-from tensorc_dsl.elaborate.calls import block_names, recursion
+from tensorc_dsl.elaborate.calls import block_names
 from tensorc_dsl.elaborate.library import Library
 from tensorc_dsl.elaborate.problems import COMPUTED_BINDING, UNKNOWN_BINDING, UNKNOWN_NAME
 from tensorc_dsl.elaborate.user_reducers import check_reducer
@@ -24,6 +24,7 @@ from tensorc_dsl.ir.program import Intrinsic, Program
 from tensorc_dsl.source import Span
 from tensorc_dsl.syntax import tree as t
 from tensorc_dsl.syntax.names import near, near_or_elsewhere
+from tensorc_dsl.syntax.walk import walk
 
 
 @dataclass(slots=True)
@@ -134,7 +135,8 @@ def _check(item: t.Item, names: Names, outer: dict[str, Binding]) -> list[Diagno
                 *check_space(item, names.modules, names.spaces, outer),
             ]
         case t.ScheduleDef():
-            found = check_schedule(item, names.computes, names.modules, _blocks_of(item.compute, names), outer)
+            blocks = blocks_of(item, names.computes, names.library)
+            found = check_schedule(item, names.computes, names.modules, blocks, outer)
             return [_of_another_layer(d, names) for d in found]
         case t.PriorDef():
             return list(check_prior(item, (*names.spaces, *names.schedules)))
@@ -181,12 +183,12 @@ def _of_another_layer(d: Diagnostic, names: Names) -> Diagnostic:
 # --- schedules ---------------------------------------------------------------------------------------------------------
 
 
-def _blocks_of(name: str, names: Names) -> list[str]:
-    """The possible names of a compute's blocks."""
-    compute = names.computes.get(name)
-    if compute is None or recursion(compute, names.library) is not None:
+def blocks_of(schedule: t.ScheduleDef, computes: Mapping[str, t.ComputeDef], library: Library) -> list[str]:
+    """The possible names of the blocks that a schedule has in scope."""
+    compute = computes.get(schedule.compute)
+    if compute is None:
         return []
-    return block_names(compute, names.library)
+    return block_names(compute, library, [n.id for n in walk(schedule) if isinstance(n, t.Name)])
 
 
 # --- tasks -----------------------------------------------------------------------------------------------------------

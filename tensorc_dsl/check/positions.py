@@ -7,6 +7,7 @@ from typing import assert_never
 
 from tensorc_dsl.check import vocabulary as v
 from tensorc_dsl.check.included import rule_name
+from tensorc_dsl.check.items import blocks_of
 from tensorc_dsl.check.kinds import PARAM_TYPES, Kind
 from tensorc_dsl.check.listener import Listener
 from tensorc_dsl.check.meanings import (
@@ -25,7 +26,6 @@ from tensorc_dsl.check.signatures import Signature
 from tensorc_dsl.check.spaces import check_module, check_schedule, check_space, outer_names
 from tensorc_dsl.check.targets import FACTS
 from tensorc_dsl.check.values import Known, Values, computes_names
-from tensorc_dsl.elaborate.calls import block_names, recursion
 from tensorc_dsl.elaborate.library import Definitions
 from tensorc_dsl.schedule.queries import QUERIES
 from tensorc_dsl.source import Span
@@ -59,14 +59,10 @@ def listen(checked: CheckedFile, item: t.ModuleDef | t.SpaceDef | t.ScheduleDef,
             for _ in check_space(item, c.modules, c.spaces, outer, listener):
                 pass
         case t.ScheduleDef():
-            compute = c.computes.get(item.compute)
-            check_schedule(item, c.computes, c.modules, () if compute is None else _blocks(c, compute), outer, listener)
+            blocks = blocks_of(item, c.computes, c.library)
+            check_schedule(item, c.computes, c.modules, blocks, outer, listener)
         case _:
             assert_never(item)
-
-
-def _blocks(checked: CheckedFile, compute: t.ComputeDef) -> list[str]:
-    return [] if recursion(compute, checked.library) is not None else block_names(compute, checked.library)
 
 
 def _found(checked: CheckedFile, items: Iterable[t.Item]) -> list[Reference]:
@@ -204,7 +200,8 @@ class _Finder:
             return
         tensors = computes_names(compute)
         # The block of a nested reduction or call is not written in the text; its compute is.
-        given = {name: tensors.get(name, written(compute.name)) for name in _blocks(c, compute)} | tensors
+        blocks = blocks_of(s, c.computes, c.library)
+        given = {name: tensors.get(name, written(compute.name)) for name in blocks} | tensors
         listen(c, s, self._heard(given))
 
     def _heard(self, given: Known) -> _Heard:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Collection, Iterator, Sequence
+import re
+from collections import Counter, deque
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -214,49 +215,80 @@ def stage_call(s: tree.Stage, computes: Collection[str]) -> tree.CallExpr | None
             return None
 
 
-def recursion(defn: tree.ComputeDef, library: Library) -> Diagnostic | None:
-    """The finding for a compute that calls itself, directly or through others; None if it does not."""
-    done: list[tree.ComputeDef] = []
+MOST_STAGES = 1024
+"""The largest number of stages: calls multiply them, so a few lines could ask for any number."""
 
-    def visit(c: tree.ComputeDef, chain: tuple[tree.ComputeDef, ...]) -> Diagnostic | None:
+MOST_CALLS = 64
+"""The largest number of computes each of which calls the next one."""
+
+
+def recursion(defn: tree.ComputeDef, library: Library) -> Diagnostic | None:
+    """The finding for a compute that calls itself, directly or through others, or that reaches others through more calls than
+    MOST_CALLS; None if all is well. Each compute of the library is looked into once."""
+
+    def visit(c: tree.ComputeDef, chain: tuple[tree.ComputeDef, ...]) -> int | Diagnostic:
+        """The number of calls below a compute, one in the other."""
+        known = library.heights.get(id(c))
+        if known is not None and known[0] is c:
+            return known[1]
+        height = 0
         for target, span in called(c, library):
-            path = (*chain, target)
             if any(target is x for x in chain):
-                cycle = path[next(n for n, x in enumerate(path) if x is target) :]
+                cycle = (*chain, target)[next(n for n, x in enumerate(chain) if x is target) :]
                 text = " > ".join(x.name for x in cycle)
                 return problems.RECURSIVE(span, name=target.name, chain=text)
-            if all(target is not x for x in done) and (found := visit(target, path)) is not None:
-                return found
-        done.append(c)
-        return None
+            below = visit(target, (*chain, target)) if len(chain) <= MOST_CALLS else MOST_CALLS
+            if not isinstance(below, int):
+                return below
+            if below >= MOST_CALLS:
+                return problems.CALLS_TOO_DEEP(span, most=MOST_CALLS)
+            height = max(height, below + 1)
+        library.heights[id(c)] = c, height
+        return height
 
-    return visit(defn, (defn,))
+    found = visit(defn, (defn,))
+    return None if isinstance(found, int) else found
 
 
-def block_names(defn: tree.ComputeDef, library: Library, prefix: str = "") -> list[str]:
+_NUMBERS = re.compile(r"(?:_\d+)+(?=_|$)")
+"""What `fresh` appends to names that are equal otherwise, also inside of the names that are made from them."""
+
+
+def block_names(defn: tree.ComputeDef, library: Library, used: Iterable[str]) -> list[str]:
     """The possible names of a compute's blocks: its stages, reductions inside expressions, and the blocks of the computes
-    that it calls. The compute must not reach itself.
+    that it calls.
+
+    Of the names that have a number because another block has the name without it, those in `used`. Behind as many names as
+    there may be stages, there are no more.
     """
-    computes = library.seen_by(defn).computes
-    outputs = {p.name for p in defn.outputs}
-    out: list[str] = []
-    inner: list[str] = []
-    calls: Counter[str] = Counter()
-    for s in defn.stages:
-        own = s.name if not prefix else prefix[:-1] if s.name in outputs else prefix + s.name
-        out += [own] if stage_call(s, computes) is None else []
-        for e in inside(s.value):
-            match e:
-                case tree.Reduce() if e is not s.value:
-                    inner.append(f"{prefix}{e.reducer}_{e.indices[0].name}")
-                case tree.CallExpr(function=tree.Name(id=name)) if name in computes:
-                    stem = own
-                    if e is not stage_call(s, computes):
-                        stem = f"{prefix}{name}_{calls[name]}" if calls[name] else f"{prefix}{name}"
-                        calls[name] += 1
-                    inner += block_names(computes[name], library, f"{stem}_")
-                case _:
-                    pass
-    for base in inner:
-        out += [base, *(f"{base}_{n}" for n in range(1, len(inner) + 1))]
-    return list(dict.fromkeys(out))
+    own: list[str] = []
+    inner: dict[str, None] = {}
+    left = deque([(defn, "")])
+    for _ in range(MOST_STAGES):
+        if not left or len(own) + len(inner) >= MOST_STAGES:
+            break
+        compute, prefix = left.popleft()
+        computes = library.seen_by(compute).computes
+        outputs = {p.name for p in compute.outputs}
+        calls: Counter[str] = Counter()
+        for s in compute.stages:
+            name = s.name if not prefix else prefix[:-1] if s.name in outputs else prefix + s.name
+            whole = stage_call(s, computes)
+            if whole is None and prefix:
+                inner[name] = None
+            elif whole is None:
+                own.append(name)
+            for e in inside(s.value):
+                match e:
+                    case tree.Reduce() if e is not s.value:
+                        inner[f"{prefix}{e.reducer}_{e.indices[0].name}"] = None
+                    case tree.CallExpr(function=tree.Name(id=callee)) if callee in computes:
+                        stem = name
+                        if e is not whole:
+                            stem = f"{prefix}{callee}_{calls[callee]}" if calls[callee] else f"{prefix}{callee}"
+                            calls[callee] += 1
+                        left.append((computes[callee], f"{stem}_"))
+                    case _:
+                        pass
+    plain = {_NUMBERS.sub("", n) for n in inner}
+    return list(dict.fromkeys((*own, *inner, *(n for n in used if _NUMBERS.sub("", n) in plain))))

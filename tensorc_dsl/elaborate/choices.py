@@ -3,17 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from math import prod
 
+from tensorc_dsl.elaborate.names import parts
+from tensorc_dsl.elaborate.problems import TOO_MANY_CASES, Invalid
 from tensorc_dsl.ir.dtypes import INDEX, DType
 from tensorc_dsl.syntax import tree
 from tensorc_dsl.syntax.walk import rewrite
 
 Infer = Callable[[tree.Expr], DType | None]
 
+MOST_CASES = 256
+"""The largest number of cases of one expression: each choice doubles them."""
+FAR_TOO_MANY = 1_000_000
+"""A number of cases that is not told exactly."""
+
 
 def of_elements(e: tree.IndexExpr, infer: Infer) -> tree.Conditional | None:
     """A choice between elements, if a subscript of `e` has a choice between indices: of several the first."""
-    return _lifted(e, (c for p in e.indices for c in _choices(p, infer)))
+    return _lifted(e, (c for p in e.indices for c in _choices(p, infer)), infer)
 
 
 def of_comparisons(e: tree.CompareExpr, infer: Infer) -> tree.Conditional | None:
@@ -21,12 +29,12 @@ def of_comparisons(e: tree.CompareExpr, infer: Infer) -> tree.Conditional | None
     types = {infer(p) for p in e.operands}
     if INDEX not in types or types - {None, INDEX}:
         return None
-    return _lifted(e, (c for p in e.operands for c in _choices(p, infer)))
+    return _lifted(e, (c for p in e.operands for c in _choices(p, infer)), infer)
 
 
 def of_arithmetic(e: tree.BinaryExpr, infer: Infer) -> tree.Conditional | None:
     """A choice between numbers, if `e` is computed with an index that is chosen."""
-    return _lifted(e, _choices(e, infer))
+    return _lifted(e, _choices(e, infer), infer)
 
 
 def of_conversions(e: tree.CallExpr, infer: Infer) -> tree.Conditional | None:
@@ -34,12 +42,16 @@ def of_conversions(e: tree.CallExpr, infer: Infer) -> tree.Conditional | None:
     operand = e.args[0]
     if infer(operand) != INDEX:
         return None
-    return _lifted(e, (c for c in _choices(operand, infer) if c is not operand))
+    return _lifted(e, (c for c in _choices(operand, infer) if c is not operand), infer)
 
 
-def _lifted(e: tree.Expr, found: Iterator[tree.Expr]) -> tree.Conditional | None:
+def _lifted(e: tree.Expr, found: Iterator[tree.Expr], infer: Infer) -> tree.Conditional | None:
+    """`e` for one value of the choice, and for the other. Raises Invalid if all choices together make too many cases."""
     if (choice := next(found, None)) is None:
         return None
+    if (count := _cases(e, infer)) > MOST_CASES:
+        said = count if count < FAR_TOO_MANY else f"more than {FAR_TOO_MANY}"
+        raise Invalid(TOO_MANY_CASES(e.span, count=said, most=MOST_CASES))
     cond, then, other = _parts(choice)
     return tree.Conditional(cond, _with(e, choice, then), _with(e, choice, other), e.span)
 
@@ -76,6 +88,19 @@ def operands(e: tree.Expr) -> Iterator[tree.Expr]:
             yield from (*operands(a), *operands(b))
         case _:
             yield e
+
+
+def _cases(e: tree.Expr, infer: Infer) -> int:
+    """How many expressions `e` becomes once no index in it is chosen; where nothing is lifted out, its parts add up."""
+    match e:
+        case tree.Conditional() | tree.CallExpr(function=tree.Name(id="select"), args=(_, _, _)):
+            return sum(_cases(p, infer) for p in _parts(e)) - 1
+        case tree.IndexExpr(indices=several) | tree.CompareExpr(operands=several) | tree.CallExpr(args=several):
+            return prod(_cases(p, infer) for p in several)
+        case tree.BinaryExpr(lhs=a, rhs=b) if infer(e) in (None, INDEX) or INDEX in map(infer, operands(e)):
+            return _cases(a, infer) * _cases(b, infer)
+        case _:
+            return 1 + sum(_cases(p, infer) - 1 for p in parts(e))
 
 
 def _parts(choice: tree.Expr) -> tuple[tree.Expr, tree.Expr, tree.Expr]:

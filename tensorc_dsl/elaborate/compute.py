@@ -14,6 +14,7 @@ from tensorc_dsl.elaborate import problems
 from tensorc_dsl.elaborate.assumptions import assumptions
 from tensorc_dsl.elaborate.bindings import LARGEST, Bound, Environment, bind, extent
 from tensorc_dsl.elaborate.calls import (
+    MOST_STAGES,
     Argument,
     call_environment,
     equal,
@@ -40,9 +41,6 @@ from tensorc_dsl.source import Span
 from tensorc_dsl.syntax import tree
 from tensorc_dsl.syntax.names import near
 from tensorc_dsl.syntax.walk import rewrite
-
-MOST_STAGES = 1024
-"""The largest number of stages: calls could multiply them, so a few lines could ask for any number."""
 
 MOST_LOOPS = 64
 """The largest number of loops of one stage, which is also the largest number of loops around a block in a schedule."""
@@ -102,6 +100,7 @@ class _Parts:
     best: dict[str, Buffer] = field(default_factory=dict[str, Buffer])
     stages: list[Computed] = field(default_factory=list[Computed])
     used: set[str] = field(default_factory=set[str])
+    calls: int = 0
 
     def let(self, b: Buffer) -> Buffer:
         self.buffers[b.name] = self.lets[b.name] = b
@@ -228,6 +227,8 @@ class _Elaboration:
             loops = len(c.spatial) + len(c.reduce)
             if loops > MOST_LOOPS:
                 raise Invalid(problems.TOO_MANY_LOOPS(s.span, name=s.name, count=loops, most=MOST_LOOPS))
+            if (found := ir.too_large(c.value)) is not None:
+                raise Invalid(problems.LONG_VALUE(s.value.span, name=s.name, found=found))
             require_steps(c, self.env, s.span)
             buffer = output
             if c is not computed or buffer is None:
@@ -310,6 +311,9 @@ class _Elaboration:
             )
             raise Invalid(problems.UNKNOWN_NAME(e.span, what="compute", name=e.function.id, notes=notes))
         callee = self.defined.computes[e.function.id]
+        self.parts.calls += 1
+        if self.parts.calls > 4 * MOST_STAGES:  # called computes that fail have no stages that are counted
+            raise Invalid(problems.TOO_MANY_STAGES(e.span, most=MOST_STAGES))
         if len(callee.outputs) != 1:
             raise Invalid(problems.SEVERAL_OUTPUTS(e.span, compute=callee.name, count=len(callee.outputs)))
         args = each(*(lambda a=a: self._argument(a, callee) for a in e.args))

@@ -26,9 +26,18 @@ class TypeFinder:
         self.env = env
         self.buffers = buffers
         self.scope = Extents()
+        self._inferred: dict[int, tuple[tree.Expr, Extents, Mapping[str, Buffer], DType | None]] = {}
+        """By the identity of an expression, its type in a scope: those around it ask again."""
 
     def infer(self, e: tree.Expr) -> DType | None:
         """The type of `e` as far as names determine it; None for literals and expressions of literals only."""
+        if (known := self._inferred.get(id(e))) is not None and known[1] is self.scope and known[2] is self.buffers:
+            return known[3]
+        found = self._infer(e)
+        self._inferred[id(e)] = e, self.scope, self.buffers, found
+        return found
+
+    def _infer(self, e: tree.Expr) -> DType | None:
         match e:
             case tree.Name(id=name):
                 if name in self.env.floats or name == "inf":

@@ -27,6 +27,10 @@ class Library:
     """
 
     files: dict[str, Definitions] = field(default_factory=dict[str, Definitions])
+    heights: dict[int, tuple[tree.ComputeDef, int]] = field(
+        default_factory=dict[int, tuple[tree.ComputeDef, int]], compare=False, repr=False
+    )
+    """By the identity of a compute, which is kept, how many calls are below it, one in the other (`calls.recursion`)."""
 
     def seen_by(self, item: tree.ComputeDef | tree.ReducerDef) -> Definitions:
         return self.files.get(item.span.source.name, _NONE)

@@ -346,6 +346,24 @@ def RECURSIVE(*, name: str, chain: str) -> None: ...
 @problem("E0425", "this is more than {most} stages", help="call fewer computes, or write several tasks")
 def TOO_MANY_STAGES(*, most: int) -> None: ...
 @problem(
+    "E0425",
+    "computes call each other more than {most} deep",
+    help="call fewer computes, one in the other, or write several tasks",
+)
+def CALLS_TOO_DEEP(*, most: int) -> None: ...
+@problem(
+    "E0442",
+    "the choices between indices here make {count} cases, and may make {most}",
+    help="write the choice of a value in their place, or a stage for a part of them: `let t[i] = A[…] if … else A[…]`",
+)
+def TOO_MANY_CASES(*, count: int | str, most: int) -> None: ...
+@problem(
+    "E0443",
+    "the value of `{name}` is {found}",
+    help="name parts of it, as stages of their own: `let t[i] = …`",
+)
+def LONG_VALUE(*, name: str, found: str) -> None: ...
+@problem(
     "E0430", "`{name}` runs over {count} indices, and a stage over at most {most}", help="write some of them as one"
 )
 def TOO_MANY_LOOPS(*, name: str, count: int, most: int) -> None: ...

@@ -183,8 +183,8 @@ class ValueBuilder(IndexBuilder):
         self.loads, self.around = [], (*around, open_yet)
         second = self._condition(b)
         loads, self.loads, self.around = self.loads, before, around
-        undecided = affine_only((open_yet,))
-        if not undecided or all(self.stays_inside(g, self.scope) for g in loads):
+        # The conditions are asked last: in a chain, the first of two has all that are before.
+        if all(self.stays_inside(g, self.scope) for g in loads) or not (undecided := affine_only((open_yet,))):
             self.loads += loads
             return ir.Logic(op, first, second)
         self.loads += (replace(g, conditions=(*g.conditions, *undecided)) for g in loads)

@@ -15,6 +15,7 @@ from typing import Any, Literal, NamedTuple, assert_never, get_args
 from tensorc_dsl.ir.dtypes import BOOL, INDEX, DType
 from tensorc_dsl.ir.maths import CONDITIONS
 from tensorc_dsl.ir.node import Hashed, node
+from tensorc_dsl.syntax.layout import MOST_LEVELS
 
 BinaryOp = Literal["+", "-", "*", "/", "%", "min", "max", "xor"]
 CompareOp = Literal["<", "<=", ">", ">=", "==", "!="]
@@ -24,8 +25,10 @@ LogicOp = Literal["and", "or"]
 class _Node(Hashed):
     """A place for the facts about an expression, which are computed at the first question and take no part in equality."""
 
-    __slots__ = ("facts",)
+    __slots__ = ("extent", "facts", "known_type")
     facts: Facts
+    extent: Extent
+    known_type: DType
 
 
 @node(eq=False)
@@ -141,21 +144,32 @@ Expr = Const | Var | Dim | Binary | Compare | Logic | Not | Select | Cast | Bitc
 
 
 def dtype_of(e: Expr) -> DType:
-    match e:
-        case Const(dtype=t) | Cast(dtype=t) | Bitcast(dtype=t) | Load(dtype=t):
-            return t
-        case Var() | Dim():
-            return INDEX
-        case Binary(lhs=lhs):
-            return dtype_of(lhs)
-        case Compare() | Logic() | Not():
-            return BOOL
-        case Select(then=then):
-            return dtype_of(then)
-        case Call(function=f, args=args):
-            return BOOL if f in CONDITIONS else dtype_of(args[0])
-        case _:
-            assert_never(e)
+    """The type of the values of `e`."""
+    unknown: list[Expr] = []
+    while True:
+        match e:
+            case Const(dtype=t) | Cast(dtype=t) | Bitcast(dtype=t) | Load(dtype=t):
+                break
+            case Var() | Dim():
+                t = INDEX
+                break
+            case Compare() | Logic() | Not():
+                t = BOOL
+                break
+            case Call(function=f) if f in CONDITIONS:
+                t = BOOL
+                break
+            case Binary() | Select() | Call():
+                if hasattr(e, "known_type"):
+                    t = e.known_type
+                    break
+                unknown.append(e)
+                e = e.lhs if isinstance(e, Binary) else e.then if isinstance(e, Select) else e.args[0]
+            case _:
+                assert_never(e)
+    for x in unknown:
+        object.__setattr__(x, "known_type", t)
+    return t
 
 
 def index(value: int) -> Const:
@@ -251,17 +265,17 @@ _NO_DIMS: frozenset[Dim] = frozenset()
 _NOTHING = Facts(_NO_NAMES, _NO_DIMS, ())
 
 
-def _facts(e: Expr) -> Facts:
-    """The facts about `e`, kept with it and with all expressions in it."""
-    unknown: list[Expr] = []
+def _settle(e: Expr, slot: str, own: Callable[[Expr], object]) -> None:
+    """Keep in `slot` what `own` computes, of `e` and all expressions in it: parts before what is made of them, each once."""
     stack = [e]
     while stack:
-        if not hasattr(top := stack.pop(), "facts"):
-            unknown.append(top)
-            stack += children(top)
-    for x in reversed(unknown):  # parts before what is made of them
-        object.__setattr__(x, "facts", _own_facts(x))
-    return e.facts
+        top = stack[-1]
+        if not hasattr(top, slot):
+            if left := [c for c in children(top) if not hasattr(c, slot)]:
+                stack += left
+                continue
+            object.__setattr__(top, slot, own(top))
+        stack.pop()
 
 
 def _own_facts(e: Expr) -> Facts:
@@ -287,7 +301,8 @@ def free_vars(e: Expr) -> frozenset[str]:
     try:
         return e.facts.names
     except AttributeError:
-        return _facts(e).names
+        _settle(e, "facts", _own_facts)
+        return e.facts.names
 
 
 def dims_in(e: Expr) -> frozenset[Dim]:
@@ -295,7 +310,8 @@ def dims_in(e: Expr) -> frozenset[Dim]:
     try:
         return e.facts.dims
     except AttributeError:
-        return _facts(e).dims
+        _settle(e, "facts", _own_facts)
+        return e.facts.dims
 
 
 def loads(e: Expr) -> tuple[Load, ...]:
@@ -303,7 +319,41 @@ def loads(e: Expr) -> tuple[Load, ...]:
     try:
         return e.facts.loads
     except AttributeError:
-        return _facts(e).loads
+        _settle(e, "facts", _own_facts)
+        return e.facts.loads
+
+
+class Extent(NamedTuple):
+    """How long the text of an expression is, in nodes, those of shared parts wherever they stand; and how deep."""
+
+    nodes: int
+    levels: int
+
+
+MOST_NODES = 16_384
+"""The most nodes of an expression of a program."""
+
+
+def extent_of(e: Expr) -> Extent:
+    """The extent of `e`. Parts that it shares are looked into once, so that this takes no longer than `e` took to make."""
+    try:
+        return e.extent
+    except AttributeError:
+        _settle(e, "extent", _own_extent)
+        return e.extent
+
+
+def _own_extent(e: Expr) -> Extent:
+    parts = [c.extent for c in children(e)]
+    return Extent(1 + sum(x.nodes for x in parts), 1 + max((x.levels for x in parts), default=0))
+
+
+def too_large(e: Expr) -> str | None:
+    """What is too large about an expression, with the limit: functions over it would take too long, or recurse too deep."""
+    nodes, levels = extent_of(e)
+    if levels > MOST_LEVELS:
+        return f"{levels} operations deep, and may be {MOST_LEVELS} deep"
+    return f"{nodes} operands and operations long, and may be {MOST_NODES} long" if nodes > MOST_NODES else None
 
 
 def factors_of(e: Expr) -> list[Expr]:

@@ -1,14 +1,17 @@
-"""Refuses a step after which a loop has more iterations, or a buffer more bytes, than kernels count, in 64 bits."""
+"""Refuses a step after which a loop, a buffer or an expression is too large.
+
+Kernels count iterations and bytes in 64 bits, and functions over expressions have limits of their own.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from tensorc_dsl.affine.simplify import bounds
 from tensorc_dsl.ir.dtypes import I64
-from tensorc_dsl.ir.expr import Expr, constant
+from tensorc_dsl.ir.expr import Expr, constant, too_large
 from tensorc_dsl.ir.numbers import limits
-from tensorc_dsl.ir.program import ALIGN, OFFSET, Buffer, For, Program, walk
+from tensorc_dsl.ir.program import ALIGN, OFFSET, Block, Buffer, For, Program, blocks, walk
 from tensorc_dsl.schedule.refusal import refusal
 
 
@@ -18,6 +21,14 @@ from tensorc_dsl.schedule.refusal import refusal
     help="take smaller numbers",
 )
 def UNCOUNTED(*focus: str, step: str, what: str, most: int) -> None: ...
+
+
+@refusal(
+    "E0692",
+    "after `{step}` an expression of `{block}` would be {found}",
+    help="leave a stage in a buffer, with its block where it is or moved by `compute_at`; then others read its elements",
+)
+def TOO_LONG(*focus: str, step: str, block: str, found: str) -> None: ...
 
 
 MOST = limits(I64)[1] // 2
@@ -33,6 +44,16 @@ def refuse_uncounted(step: str, before: Program, after: Program) -> None:
     for b in after.buffers:
         if id(b) not in known and (size := pitched(b, [_most(n) for n in b.shape]) * b.dtype.bytes) > MOST:
             raise UNCOUNTED(before, step=step, what=f"`{b.name}` has {size} bytes", most=MOST)
+
+
+def refuse_long(step: str, before: Program, made: Iterable[Block]) -> None:
+    """Refuse blocks with an expression that is too large, before anything else is asked about them."""
+    for b in made:
+        stored = (e for s in (*b.init, *b.body) for e in (*s.indices, s.value))
+        for e in (*stored, *b.where, *(it.binding for it in b.iters)):
+            if (found := too_large(e)) is not None:
+                focus = [x.name for x in blocks(before) if x.name == b.name]
+                raise TOO_LONG(before, *focus, step=step, block=b.name, found=found)
 
 
 def _most(e: Expr) -> int:

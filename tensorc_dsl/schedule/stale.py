@@ -14,8 +14,8 @@ from tensorc_dsl.affine.accesses import home, private_loops, touched, written
 from tensorc_dsl.affine.pipeline import overtakes
 from tensorc_dsl.ir.axes import axis_problem
 from tensorc_dsl.ir.pipelines import pipeline, roles
-from tensorc_dsl.ir.program import Block, For, LoopKind, Program, walk
-from tensorc_dsl.schedule.counted import UNCOUNTED, refuse_uncounted
+from tensorc_dsl.ir.program import Block, For, LoopKind, Program, blocks, walk
+from tensorc_dsl.schedule.counted import TOO_LONG, UNCOUNTED, refuse_long, refuse_uncounted
 from tensorc_dsl.schedule.homes import EMPTIED, refuse_emptied
 from tensorc_dsl.schedule.races import MEET, refuse_races
 from tensorc_dsl.schedule.refusal import refusal
@@ -43,7 +43,7 @@ def MISBOUND(*focus: str, step: str, loop: str, axis: str, reason: str) -> None:
 def SHARED(*focus: str, step: str, buffer: str, loop: str, axis: str) -> None: ...
 
 
-STALE = (NOT_KEPT, MISBOUND, SHARED, MEET, EMPTIED, APART, FRAGMENT, NOT_SCATTERED, UNCOUNTED)
+STALE = (NOT_KEPT, MISBOUND, SHARED, MEET, EMPTIED, APART, FRAGMENT, NOT_SCATTERED, UNCOUNTED, TOO_LONG)
 """The refusals of a step that breaks a declaration of an earlier one; any step can raise them."""
 
 
@@ -52,8 +52,9 @@ def refuse_stale(step: str, before: Program, after: Program) -> None:
     instruction, iterations that run at once share an element, or data do not choose the iteration of a scattered loop.
 
     It also refuses a shared buffer that each thread would fill for itself: one copy serves all threads of a block; a private
-    buffer that would lose what it holds; and what 64 bits do not count.
+    buffer that would lose what it holds; what 64 bits do not count; and expressions that are too large.
     """
+    refuse_long(step, before, blocks(after))
     refuse_uncounted(step, before, after)
     refuse_apart(step, before, after)
     refuse_races(step, before, after)

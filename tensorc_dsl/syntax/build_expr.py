@@ -12,7 +12,6 @@ from tensorc_dsl.source import Span
 from tensorc_dsl.syntax import problems
 from tensorc_dsl.syntax import tree as t
 from tensorc_dsl.syntax.build import Parts, Seq, items, rule
-from tensorc_dsl.syntax.layout import MAX_DEPTH
 from tensorc_dsl.syntax.words import Token
 
 
@@ -28,15 +27,6 @@ class Keyword:
 def no_subscripts(span: Span) -> Diagnostic:
     """The finding for `x[]`: a single value is written by its name alone."""
     return problems.NO_SUBSCRIPTS(span, name=span.text.partition("[")[0].strip())
-
-
-def _require_shallow(lhs: t.Expr, span: Span) -> None:
-    """Raises TschedError as soon as a chain of operators is too deep, before the rest of it is read."""
-    for _ in range(MAX_DEPTH):
-        if not isinstance(lhs, t.BinaryExpr | t.LogicExpr):
-            return
-        lhs = lhs.lhs
-    raise TschedError(problems.TOO_DEEP(span, most=MAX_DEPTH))
 
 
 _new = str.__new__
@@ -129,13 +119,11 @@ class ExprBuilder:
     @rule
     def binary(self, span: Span, parts: Parts) -> t.BinaryExpr:
         lhs, op, rhs = parts
-        _require_shallow(lhs, span)
         return t.BinaryExpr(cast(Any, str(op)), lhs, rhs, span)
 
     @rule
     def logic(self, span: Span, parts: Parts) -> t.LogicExpr:
         lhs, op, rhs = parts
-        _require_shallow(lhs, span)
         return t.LogicExpr(cast(Any, str(op)), lhs, rhs, span)
 
     @rule

@@ -5,6 +5,7 @@ Both need to look ahead further than an LALR parser does. The rules are written 
 
 from __future__ import annotations
 
+import sys
 from dataclasses import dataclass
 
 from tensorc_dsl.syntax.words import Token, Words
@@ -21,7 +22,17 @@ SOFT_WORDS = LOOP_KINDS | frozenset(
 """Words that are names where a name is expected."""
 
 MAX_DEPTH = 100
-"""The largest depth of brackets and trees, so that recursive functions over them do not overflow the stack."""
+"""The largest depth of brackets and trees, of which a chain of operators, as `a + b - c`, is one level."""
+
+MOST_TERMS = 400
+"""The operands that chains of operators may have, those inside of each other added: each is a level of the tree."""
+
+MOST_LEVELS = 512
+"""The largest depth of an expression of a program. Steps make deep ones of others."""
+
+FRAMES = 10_000
+"""Python's limit of recursion: functions over expressions recurse, and take up to this many frames for MOST_LEVELS."""
+sys.setrecursionlimit(max(sys.getrecursionlimit(), FRAMES))
 
 _REDUCERS = frozenset(REDUCERS)
 _NAMES = SOFT_WORDS | {"NAME"}

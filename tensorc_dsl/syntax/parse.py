@@ -13,15 +13,18 @@ from tensorc_dsl.syntax import tree
 from tensorc_dsl.syntax.build_items import FileBuilder
 from tensorc_dsl.syntax.engine import Engine, Unexpected
 from tensorc_dsl.syntax.errors import bad_character, mismatch, unexpected
-from tensorc_dsl.syntax.layout import MAX_DEPTH, Mismatch, TooDeep, arrange
+from tensorc_dsl.syntax.layout import MAX_DEPTH, MOST_TERMS, Mismatch, TooDeep, arrange
 from tensorc_dsl.syntax.lexer import BadCharacter, Lexer
-from tensorc_dsl.syntax.problems import TOO_DEEP
+from tensorc_dsl.syntax.problems import TOO_DEEP, TOO_LONG
 from tensorc_dsl.syntax.tables import tables
 from tensorc_dsl.syntax.walk import first_deeper_than
 from tensorc_dsl.syntax.words import Token, Tree, Words
 
 MAX_FINDINGS = 100
 """The number of syntax errors of one file that are reported."""
+
+CHAINS = {tree.BinaryExpr: "lhs", tree.LogicExpr: "lhs"}
+"""Operators whose chains are not nested, with the operand that is the rest of the chain."""
 
 _ITEM = re.compile(
     r"^(?:compute|reducer|intrinsic|target|const|module|space|schedule|prior|task|use|program)\b", re.MULTILINE
@@ -78,8 +81,10 @@ def _parse(source: Source, start: int, end: int) -> tree.File:
         raise TschedError(mismatch(source, e)) from None
     except TooDeep as e:
         raise TschedError(TOO_DEEP(Span(source, e.opener.start_pos, e.opener.end_pos), most=MAX_DEPTH)) from None
-    if deep := first_deeper_than(file, MAX_DEPTH):
+    if deep := first_deeper_than(file, MAX_DEPTH, CHAINS):
         raise TschedError(TOO_DEEP(deep.span, most=MAX_DEPTH))
+    if long := first_deeper_than(file, MAX_DEPTH + MOST_TERMS, {}):
+        raise TschedError(TOO_LONG(long.span, most=MOST_TERMS))
     return file
 
 

@@ -33,6 +33,12 @@ def TOO_LARGE() -> None: ...
 )
 def TOO_DEEP(*, most: int) -> None: ...
 @problem(
+    "E0107",
+    "this chain of operators has more than {most} terms",
+    help="name parts of it with `let`, as stages of the compute, or write a reduction: `sum[k] …`",
+)
+def TOO_LONG(*, most: int) -> None: ...
+@problem(
     "E0108",
     "an argument without a name follows one with a name",
     help="name it too, or put it in front of the others",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import fields, is_dataclass, replace
 from functools import cache
 from typing import Any, cast
@@ -56,16 +56,24 @@ def walk(node: Node) -> Iterator[Node]:
         stack += reversed([*children(top)])
 
 
-def first_deeper_than(node: Node, limit: int) -> Node | None:
-    """A node `limit + 1` levels below `node`, if there is one."""
+def first_deeper_than(node: Node, limit: int, chains: Mapping[type[Any], str]) -> Node | None:
+    """A node `limit + 1` levels below `node`, if there is one.
+
+    A chain, as `a + b - c + d`, is one level: in a node of a class in `chains`, the node of that class in the field that is
+    named there goes on with the chain.
+    """
     level = [node]
     for _ in range(limit + 1):
         below: list[Node] = []
-        for top in level:
-            for name in node_fields(top.__class__):
+        for top in level:  # grows by the links of its chains
+            kind = top.__class__
+            link = chains.get(kind)
+            for name in node_fields(kind):
                 value = getattr(top, name)
                 if value.__class__ is tuple:
                     below += _nodes(value)
+                elif name == link and value.__class__ is kind:
+                    level.append(value)
                 elif is_node(value.__class__):
                     below.append(value)
         if not (level := below):

@@ -52,6 +52,8 @@ TAKEN = "…[]"
 
 PIECES = 64
 """The number of cases beyond which a signature becomes less precise."""
+SUBSCRIPTS = 128
+"""The number of subscripts in a case beyond which it does too: a value that each stage reads twice has 2^n of them."""
 
 
 class Corrected(Protocol):
@@ -346,7 +348,7 @@ class Values:
                 ((*cases, c), m.flat_range_product(c.subscripts)) for cases, m in parts for c in known(At(s, child))
             ]
             parts = [(cases, m) for cases, m in pairs if not m.is_empty()]
-            if len(parts) > PIECES:
+            if len(parts) > PIECES or any(m.dim(isl.dim_type.out) > SUBSCRIPTS for _, m in parts):
                 return self._opaque(node, f"…{label(e)}")
         if taken:
             return [Case(f"{TAKEN}({', '.join(c.text for c in cases)})", m) for cases, m in parts]

@@ -9,6 +9,7 @@ from tensorc_dsl.affine.coverage import full_domain
 from tensorc_dsl.affine.simplify import iter_ranges, simplify
 from tensorc_dsl.ir.expr import Expr, Load, Var, substitute, transform
 from tensorc_dsl.ir.program import Block, IterKind, Program, Store, map_store, replace_stmt
+from tensorc_dsl.schedule.counted import refuse_long
 from tensorc_dsl.schedule.motion import (
     NO_CONSUMER,
     InsertionPoint,
@@ -88,7 +89,9 @@ def compute_inline(program: Program, block: BlockRef) -> Rewrite[None]:
         if found := unready_input(program, b.name, place, same_contents, before=before):
             facts = {"block": b.name, "reader": reader.name, "buffer": found.buffer, "writer": found.writer}
             raise CHANGED(program, b.name, reader.name, **facts)
-        result = replace_stmt(result, reader.name, (_inlined(reader, store, names),))
+        inlined = _inlined(reader, store, names)
+        refuse_long("compute_inline", program, (inlined,))
+        result = replace_stmt(result, reader.name, (inlined,))
     return Rewrite(replace_buffer(remove_block(result, b.name), store.buffer, ()), None)
 
 

@@ -20,6 +20,7 @@ from tensorc_dsl.schedule.primitive import primitive
 from tensorc_dsl.schedule.refs import BlockRef
 from tensorc_dsl.schedule.refusal import refusal
 from tensorc_dsl.schedule.rewrite import Rewrite
+from tensorc_dsl.syntax.layout import MOST_LEVELS
 
 
 @refusal(
@@ -74,6 +75,8 @@ def expand_reduction(program: Program, block: BlockRef, most: int = 64) -> Rewri
     count = prod(constant(x.extent) or 0 for x in steps)
     if count > most:
         raise refuse(f"it has {count} terms, and at most {most} are asked for")
+    if count > MOST_LEVELS:
+        raise refuse(f"it has {count} terms, and no expression has more than {MOST_LEVELS}")
 
     whole = replace(b, iters=spatial(b), init=(), body=(replace(store, value=_terms(b, fold, steps, reduced)),))
     result = replace_stmt(program, b.name, (whole,))

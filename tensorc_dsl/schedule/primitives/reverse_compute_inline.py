@@ -12,6 +12,7 @@ from tensorc_dsl.affine.simplify import extent_ranges, iter_ranges, simplify, si
 from tensorc_dsl.affine.solve import solve
 from tensorc_dsl.ir.expr import ZERO, Compare, Expr, Load, loads, substitute, transform
 from tensorc_dsl.ir.program import Block, IterKind, LoopKind, Program, map_store, replace_stmt
+from tensorc_dsl.schedule.counted import refuse_long
 from tensorc_dsl.schedule.kinds import RACE
 from tensorc_dsl.schedule.motion import (
     InsertionPoint,
@@ -99,6 +100,7 @@ def reverse_compute_inline(program: Program, block: BlockRef) -> Rewrite[None]:
     bound = map_store(s, lambda e: simplify(substitute(e, values), ranges))
     store = replace(bound, value=transform(bound.value, element))
     merged = replace(producer[1], body=(store,), where=where)
+    refuse_long("reverse_compute_inline", program, (merged,))
     result = replace_stmt(remove_block(program, b.name), merged.name, (merged,))
     result = replace_buffer(result, buffer, ())
     _check_order(program, result, consumer, producer, new, s.buffer, buffer)

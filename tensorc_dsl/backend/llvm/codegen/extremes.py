@@ -37,37 +37,39 @@ def extremes(e: Expr) -> Extremes | None:
     """The minima and maxima of f32 or f64 that `e` is made of, if it takes fewer instructions to ask their leaves."""
     if not _is_extreme(e):
         return None
-    nodes: dict[Binary, None] = {}
-    leaves: dict[Expr, None] = {}
-    _collect(e, nodes, leaves)
-    asked = tuple(x for x in leaves if not _is_number(x))
-    apart = sum(1 if _is_number(n.lhs) or _is_number(n.rhs) else 3 for n in nodes)
+    numbers: dict[Expr, bool] = {}
+    _collect(e, numbers)
+    nodes = tuple(n for n in numbers if isinstance(n, Binary) and _is_extreme(n))
+    leaves = tuple(x for x in numbers if not _is_extreme(x))
+    asked = tuple(x for x in leaves if not numbers[x])
+    apart = sum(1 if numbers[n.lhs] or numbers[n.rhs] else 3 for n in nodes)
     once = len(nodes) + (len(asked) + 1) // 2 + bool(asked)
-    return Extremes(tuple(nodes), tuple(leaves), asked) if once < apart else None
+    return Extremes(nodes, leaves, asked) if once < apart else None
 
 
 def _is_extreme(e: Expr) -> bool:
     return isinstance(e, Binary) and e.op in ("min", "max") and dtype_of(e).name in ("f32", "f64")
 
 
-def _collect(e: Expr, nodes: dict[Binary, None], leaves: dict[Expr, None]) -> None:
-    if not isinstance(e, Binary) or not _is_extreme(e):
-        leaves[e] = None
-    elif e not in nodes:
-        _collect(e.lhs, nodes, leaves)
-        _collect(e.rhs, nodes, leaves)
-        nodes[e] = None
+def _collect(e: Expr, numbers: dict[Expr, bool]) -> None:
+    """Add the minima and maxima, each behind its operands, and the leaves, with whether each is known not to be NaN."""
+    if e in numbers:
+        return
+    if isinstance(e, Binary) and _is_extreme(e):
+        _collect(e.lhs, numbers)
+        _collect(e.rhs, numbers)
+        numbers[e] = numbers[e.lhs] and numbers[e.rhs]
+    else:
+        numbers[e] = _is_number(e)
 
 
 def _is_number(e: Expr) -> bool:
-    """Whether a value is known not to be NaN: a constant, or one that was an integer."""
+    """Whether the value of a leaf is known not to be NaN: a constant, or one that was an integer."""
     match e:
         case Const(value=value):
             return value == value
         case Cast(operand=x):
             return not dtype_of(x).is_float
-        case Binary() if _is_extreme(e):
-            return _is_number(e.lhs) and _is_number(e.rhs)
         case _:
             return False
 
