@@ -190,6 +190,10 @@ behind: $(VENV)/.dev ## Random steps behind the schedules on pages of tests, or 
 computes: $(VENV)/.dev ## Random computes, run in each way, against what the language's pages say they mean (COUNT=300)
 	COMPUTE_FUZZ=$(COUNT) $(BIN)/python -m pytest -q -n $(THREADS) tests/compute/test_meaning.py tests/compute/test_random.py
 
+.PHONY: sizes
+sizes: $(VENV)/.dev ## Random programs of sizes near 2**31, 2**53 and 2**63, refused or right, from C too (SEED=0 COUNT=300)
+	$(BIN)/python -m bench.random_sizes --seed $(SEED) --count $(COUNT)
+
 .PHONY: foreign
 foreign: $(VENV)/.dev ## Random schedules of operators, ours and of other libraries, and of random computes (DRAWS=20 COUNT=300)
 	FOREIGN_DRAWS=$(DRAWS) FOREIGN_FUZZ=$(COUNT) $(BIN)/python -m pytest -q -n $(THREADS) tests/foreign \
