@@ -74,7 +74,7 @@ def parts(text: str, folder: Path) -> dict[str, Part]:
 
     def expand() -> Iterable[str]:
         if (t := task()) is not None:
-            t.view(t.check(), "ir")
+            str(t.check())
         return ()
 
     def verify() -> Iterable[str]:
