@@ -36,7 +36,7 @@ The formatter, `tensorc-dsl fmt', writes 4."
 ;; generated: lists
 
 (defconst tsched--reserved
-  '("and" "either" "else" "for" "if" "in" "let" "maybe" "not" "or" "where" "yield"))
+  '("and" "either" "else" "for" "if" "in" "let" "maybe" "not" "or" "strides" "where" "yield"))
 
 (defconst tsched--constants
   '("_" "false" "inf" "nan" "true"))

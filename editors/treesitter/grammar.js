@@ -16,7 +16,7 @@ const SOFT = [
   "compute", "reducer", "intrinsic", "target", "module", "space", "schedule", "task", "use", "program", "prior",
   "identity", "assume", "desc", "layout", "lower", "requires", "asm", "call", "when", "with",
   "init", "step", "scan", "spatial", "reduce", "block", "buffer", "parallel", "vectorized", "unrolled",
-  "pipelined", "tensorized", "bound", "const", "at",
+  "pipelined", "tensorized", "bound", "const", "at", "strides",
 ];
 
 const list = (rule) => seq(rule, repeat(seq(",", rule)));
@@ -132,7 +132,8 @@ module.exports = grammar({
         $.outputs, optional($.dims), optional($.assumptions), lines($, $.stage),
       ),
     tensor_params: ($) => listed($.tensor_param),
-    tensor_param: ($) => seq(field("name", $._name), ":", optional("const"), $.tensor_type),
+    tensor_param: ($) => seq(field("name", $._name), ":", optional("const"), $.tensor_type, optional($.strides)),
+    strides: ($) => seq("strides", "[", $._exprs, "]"),
     outputs: ($) => list($.tensor_param),
     tensor_type: ($) => seq(field("type", $._name), optional($.shape)),
     shape: ($) => seq("[", $._exprs, "]"),
@@ -233,7 +234,12 @@ module.exports = grammar({
         optional($.sizes), repeat(alias($._p_annotation, $.annotation)), lines($, choice($.buffer, $._program_stmt)),
       ),
     _p_tensor_params: ($) => listed(alias($._p_tensor_param, $.tensor_param)),
-    _p_tensor_param: ($) => seq(field("name", $._name), ":", optional("const"), alias($._p_tensor_type, $.tensor_type)),
+    _p_tensor_param: ($) =>
+      seq(
+        field("name", $._name), ":", optional("const"), alias($._p_tensor_type, $.tensor_type),
+        optional(alias($._p_strides, $.strides)),
+      ),
+    _p_strides: ($) => seq("strides", "[", $._p_exprs, "]"),
     _p_tensor_type: ($) => seq(field("type", $._name), optional(alias($._p_shape, $.shape))),
     _p_shape: ($) => seq("[", $._p_exprs, "]"),
     sizes: ($) => seq("where", list($.size)),

@@ -46,7 +46,7 @@ def preparation(program: Program) -> Preparation:
     if not constants:
         return Preparation(frozenset(), (), frozenset(), frozenset())
     nests = [_nest(s, program) for s in program.body]
-    told = told_by([p.shape for p in program.params if p.constant])
+    told = told_by([p.described for p in program.params if p.constant])
     params = frozenset(p.name for p in program.params)
     passing = frozenset(b.name for b in program.buffers if b.scope == "global")
     inside = [n for n, x in enumerate(nests) if x.dims <= told and not x.writes & params]
@@ -72,7 +72,7 @@ def preparation(program: Program) -> Preparation:
 
 def _nest(s: Stmt, program: Program) -> _Nest:
     own = _in_text(s)
-    shapes = [e for name in own.reads | own.writes for e in program.buffer(name).shape]
+    shapes = [e for name in own.reads | own.writes for e in program.buffer(name).described]
     return _Nest(own.reads, own.writes, own.dims.union(*map(dims_in, shapes)))
 
 

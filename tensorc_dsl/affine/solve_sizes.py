@@ -16,7 +16,8 @@ Extents = tuple[Expr, ...]
 class Step:
     """`dim` is (the extent of an array's axis − `rest`) / `factor`, if that is defined; both are over sizes found before.
 
-    After all steps, every extent has to be compared with its value for the sizes that were found.
+    After all steps, every extent has to be compared with its value for the sizes that were found. Strides that an array
+    declares are further extents: axes beyond its dimensions.
     """
 
     dim: Dim
@@ -54,6 +55,13 @@ def told_by(shapes: Sequence[Extents]) -> frozenset[Dim]:
     steps = solve_sizes(shapes)
     sure = next((n for n, s in enumerate(steps) if not s.is_sure), len(steps))
     return frozenset(s.dim for s in steps[:sure])
+
+
+def alternatives(shapes: Sequence[Extents], dims: Iterable[Dim]) -> tuple[Step, ...]:
+    """A step for each open dimension in each extent that is linear in it, over all other ones."""
+    every = {*dims}
+    places = [(array, axis, e) for array, shape in enumerate(shapes) for axis, e in enumerate(shape)]
+    return tuple(s for at in places for d in dims_in(at[2]) if (s := _solved(*at, every - {d})) is not None)
 
 
 def _solved(array: int, axis: int, e: Expr, known: set[Dim]) -> Step | None:

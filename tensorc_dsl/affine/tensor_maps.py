@@ -44,6 +44,11 @@ def no_tensor_map(program: Program, i: Intrinsic, match: Match) -> Mismatch | No
             f"{i.name} takes arrays of up to {MOST_DIMENSIONS} dimensions, and `{array.name}` has {rank}",
             other,
         )
+    if array.strides:
+        return Mismatch(
+            f"{i.name} takes dense arrays, and `{array.name}` has strides [{', '.join(map(format_expr, array.strides))}]",
+            f"declare `{array.name}` without strides, or {other}",
+        )
     along = dimensions_of(tile)
     if along is None or sorted(set(along)) != along or along[-1] != rank - 1:
         return Mismatch(

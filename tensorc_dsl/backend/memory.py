@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from math import prod
 from typing import Any
 
@@ -9,6 +10,7 @@ import numpy as np
 
 from tensorc_dsl.diagnostic import TschedError, problem
 from tensorc_dsl.ir.arrays import Array
+from tensorc_dsl.ir.strides import dense_strides, elements_spanned
 
 ALIGNMENT = 64
 """The size in bytes of a cache line, and of the widest vector."""
@@ -49,8 +51,21 @@ def aligned_empty(shape: tuple[int, ...], dtype: np.dtype[Any], what: str = "an 
     return raw[start : start + size].view(dtype).reshape(shape)
 
 
+def strided_empty(
+    shape: tuple[int, ...], strides: Sequence[int], dtype: np.dtype[Any], what: str = "an array"
+) -> Array:
+    """As `aligned_empty`, with strides in elements, none of them negative."""
+    memory = aligned_empty((elements_spanned(shape, strides),), dtype, what)
+    return np.ndarray(shape, dtype, memory, 0, tuple(n * dtype.itemsize for n in strides))
+
+
 def aligned_copy(a: Array) -> Array:
-    """A C-contiguous aligned copy."""
-    out = aligned_empty(a.shape, a.dtype)
+    """An aligned copy with the strides of the array."""
+    return laid_out(a, dense_strides(a.shape) if a.flags.c_contiguous else [n // a.itemsize for n in a.strides])
+
+
+def laid_out(a: Array, strides: Sequence[int]) -> Array:
+    """An aligned copy with these strides in elements."""
+    out = strided_empty(a.shape, strides, a.dtype)
     out[...] = a
     return out

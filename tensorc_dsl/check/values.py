@@ -57,6 +57,8 @@ class Values:
         for p in (*c.inputs, *c.outputs):
             self.refer(p.name, known[p.name])
             self._type(p.type, known)
+            for e in p.strides:
+                self.expr(e, known)
         for a in c.attributes:
             self.refer(a.name, known[a.name])
             if a.type is not None:
@@ -101,7 +103,7 @@ class Values:
     def program(self, p: t.ProgramDef) -> None:
         known: Known = {}
         for param in p.params:
-            for e in param.type.shape:
+            for e in (*param.type.shape, *param.strides):
                 for name in walk(e):
                     if isinstance(name, t.Name):
                         known.setdefault(name.id, written(name))

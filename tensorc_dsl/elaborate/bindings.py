@@ -114,7 +114,7 @@ def dimensions(defn: tree.ComputeDef) -> dict[str, tree.Name]:
     known = {a.name for a in defn.attributes} | {name for name, _ in defn.where}
     out: dict[str, tree.Name] = {}
     for p in (*defn.inputs, *defn.outputs):
-        for e in p.type.shape:
+        for e in (*p.type.shape, *p.strides):
             for n in names_in(e):
                 if n.id not in known:
                     out.setdefault(n.id, n)

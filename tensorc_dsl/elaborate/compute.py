@@ -37,6 +37,7 @@ from tensorc_dsl.ir.parse import annotations_of
 from tensorc_dsl.ir.print import format_buffer
 from tensorc_dsl.ir.program import ATOMIC, Annotation, Buffer, Program, fresh
 from tensorc_dsl.ir.reductions import REDUCER
+from tensorc_dsl.ir.strides import apart, elements_spanned, is_dense
 from tensorc_dsl.source import Span
 from tensorc_dsl.syntax import tree
 from tensorc_dsl.syntax.names import near
@@ -176,10 +177,30 @@ class _Elaboration:
     def _param(self, p: tree.TensorParam) -> None:
         if p.name in self.params or p.name in self.env:
             raise Invalid(problems.TAKEN(p.span, name=p.name, what="a tensor, a dimension or an attribute"))
-        dtype = param_type(p, self.env)
-        self.params[p.name] = self.parts.buffers[p.name] = replace(
-            _buffer(p.name, dtype, self.shape_of(p), p.span), constant=p.constant
-        )
+        made = _buffer(p.name, param_type(p, self.env), self.shape_of(p), p.span)
+        made = replace(made, constant=p.constant, strides=self._strides(p, made))
+        self.params[p.name] = self.parts.buffers[p.name] = made
+
+    def _strides(self, p: tree.TensorParam, b: Buffer) -> tuple[ir.Expr, ...]:
+        """The declared strides of a parameter; none where they are those of a dense array. Raises Invalid."""
+        if not p.strides:
+            return ()
+        if len(p.strides) != len(b.shape):
+            raise Invalid(problems.STRIDES_RANK(p.span, name=p.name, rank=len(b.shape), count=len(p.strides)))
+        strides = tuple(extent(e, self.env, f"stride {k + 1} of `{p.name}`") for k, e in enumerate(p.strides))
+        if is_dense(b.shape, strides):
+            return ()
+        made = replace(b, strides=strides)
+        most = [bounds(e, {})[1] or 1 for e in made.described]
+        size = elements_spanned(most[: len(b.shape)], most[len(b.shape) :]) * b.dtype.bytes
+        if size > LARGEST:
+            raise Invalid(problems.TOO_LARGE(p.span, what=f"what `{p.name}` spans in bytes", value=size))
+        if not self.env.unbound and any(p is x for x in self.defn.outputs):
+            try:
+                apart(made)
+            except ValueError as e:
+                raise Invalid(problems.SHARED_PLACES(p.span, reason=str(e))) from None
+        return strides
 
     def shape_of(self, p: tree.TensorParam) -> tuple[ir.Expr, ...]:
         return tuple(extent(e, self.env, f"dimension {k + 1} of `{p.name}`") for k, e in enumerate(p.type.shape))

@@ -377,3 +377,16 @@ def CONSTANT_OUTPUT(*, name: str) -> None: ...
     help="choose another key; how values are combined is said by the reduction",
 )
 def RESERVED(*, stage: str, key: str) -> None: ...
+@problem(
+    "E0440",
+    "`{name}` has {rank} dimensions, and {count} strides",
+    help="write one stride for each dimension, in elements: `A: f32[M, K] strides [S, 1]`",
+)
+def STRIDES_RANK(*, name: str, rank: int, count: int) -> None: ...
+@problem(
+    "E0440",
+    "{reason}",
+    "an output needs a place for each element",
+    help="let each stride be at least what the closer dimensions span: `C: f32[M, N] strides [S, 1]` with S of N or more",
+)
+def SHARED_PLACES(*, reason: str) -> None: ...

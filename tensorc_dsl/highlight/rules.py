@@ -88,7 +88,7 @@ WORDS: tuple[Rule, ...] = (
     _one(Class.KEYWORD, rf'{one_of(w.BEFORE_VALUE)}(?=[ \t]+{_NO_VALUE}(?:[A-Za-z0-9_"(\[]|-[^ \t]))'),
     _one(Class.KEYWORD, rf"\bdesc\b(?=[ \t]*\([ \t]*{NAME}[ \t]*:)"),
     _one(Class.KEYWORD, r"(?<![A-Za-z] )\binit\b(?=[ \t]*\{)"),
-    _one(Class.KEYWORD, r"(?<=[A-Za-z0-9_)\]] )\bat\b(?=[ \t]*\[)"),
+    _one(Class.KEYWORD, r"(?<=[A-Za-z0-9_)\]] )\b(?:at|strides)\b(?=[ \t]*\[)"),
     # The formatter breaks a long scan in front of `init`.
     _one(Class.KEYWORD, rf"\bscan\b(?=[ \t]*{_SUBSCRIPT}[ \t]*(?:init\b|//|$))"),
     _one(Class.CONSTANT, one_of(w.CONSTANTS)),

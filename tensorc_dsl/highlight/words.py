@@ -1,7 +1,7 @@
 """The words of the language by class. `make reference` writes this file from the grammar and the declarations."""
 
 RESERVED: tuple[str, ...] = (
-    "and", "either", "else", "for", "if", "in", "let", "maybe", "not", "or", "where", "yield",
+    "and", "either", "else", "for", "if", "in", "let", "maybe", "not", "or", "strides", "where", "yield",
 )  # fmt: skip
 """Words that are no names."""
 

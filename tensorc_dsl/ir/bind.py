@@ -75,7 +75,7 @@ class _Binder:
         return e
 
     def buffer(self, b: Buffer) -> Buffer:
-        return replace(b, shape=tuple(map(self.expr, b.shape)))
+        return replace(b, shape=tuple(map(self.expr, b.shape)), strides=tuple(map(self.expr, b.strides)))
 
     def store(self, s: Store) -> Store:
         return map_store(s, self.expr)

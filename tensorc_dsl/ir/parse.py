@@ -79,10 +79,10 @@ class _Reader:
     def program(self) -> Program:
         d = self.definition
         for p in d.params:
-            for shape in p.type.shape:
-                self.dims |= {n.id: ir.Dim(n.id) for n in walk(shape) if isinstance(n, t.Name)}
+            for e in (*p.type.shape, *p.strides):
+                self.dims |= {n.id: ir.Dim(n.id) for n in walk(e) if isinstance(n, t.Name)}
         self.ranges(d.sizes)
-        params = [self.buffer(p.name, p.type, "global", (), p.span, p.constant) for p in d.params]
+        params = [self.buffer(p.name, p.type, "global", (), p.span, p.constant, p.strides) for p in d.params]
         buffers = [self.buffer(b.name, b.type, b.scope or "global", b.annotations, b.span) for b in d.buffers]
         body = self.stmts(d.body, {})
         annotations = self.attempt(lambda: annotations_of(d.annotations))
@@ -147,6 +147,7 @@ class _Reader:
         annotations: tuple[tuple[str, t.Expr], ...],
         span: Span,
         constant: bool = False,
+        strides: tuple[t.Expr, ...] = (),
     ) -> Buffer | None:
         def make() -> Buffer:
             if name in self.buffers:
@@ -158,7 +159,8 @@ class _Reader:
                     )
                 )
             shape = tuple(self.scope({}).index(e) for e in type_.shape)
-            return Buffer(str(name), DTYPES[type_.dtype], shape, scope, annotations_of(annotations), constant)
+            apart = tuple(self.scope({}).index(e) for e in strides)
+            return Buffer(str(name), DTYPES[type_.dtype], shape, scope, annotations_of(annotations), constant, apart)
 
         made = self.attempt(make)
         if made is not None:

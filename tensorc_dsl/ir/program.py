@@ -135,6 +135,7 @@ class Buffer:
     It is dense, unless an annotation gives the stride of a dimension (`ALIGN`), and in that order, unless one permutes it
     (`SWIZZLE`). A `constant` input is the same in many
     calls, so values that depend on it alone need not be computed in each call; the result does not depend on the flag.
+    An argument that is not dense declares its `strides`, the distances of neighbours along each dimension in elements.
     """
 
     name: str
@@ -143,6 +144,12 @@ class Buffer:
     scope: str = "global"
     annotations: tuple[Annotation, ...] = ()
     constant: bool = False
+    strides: tuple[Expr, ...] = ()
+
+    @property
+    def described(self) -> tuple[Expr, ...]:
+        """What a description of the array tells: its extents, then its strides if it declares them."""
+        return (*self.shape, *self.strides)
 
 
 @node

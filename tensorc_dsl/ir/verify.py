@@ -22,6 +22,7 @@ from tensorc_dsl.ir.expr import (
     Select,
     Var,
     children,
+    constant,
     dtype_of,
     free_vars,
     loads,
@@ -32,6 +33,7 @@ from tensorc_dsl.ir.print import format_expr
 from tensorc_dsl.ir.program import (
     AT_ONCE,
     Block,
+    Buffer,
     For,
     IterKind,
     LoopKind,
@@ -42,6 +44,7 @@ from tensorc_dsl.ir.program import (
     walk,
 )
 from tensorc_dsl.ir.reductions import is_whole_update, reducer_name
+from tensorc_dsl.ir.strides import apart
 
 UsableNames = set[str | Dim]
 """Names that may be used: variables by name, open dimensions as values, so that each has a single range."""
@@ -70,6 +73,7 @@ def verify(program: Program) -> None:
     for b in buffers.values():
         for e in b.shape:
             _index(e, dims, f"shape of {b.name}")
+        _strides(b, dims, b in program.outputs)
     inputs = {p.name for p in program.inputs}
     for b in buffers.values():
         if b.constant and b.name not in inputs:
@@ -125,6 +129,21 @@ def _dims(program: Program, buffers: Collection[str]) -> UsableNames:
                 f"write sizes from {d.low}{high} after `at`",
             )
     return set(program.dims)
+
+
+def _strides(b: Buffer, dims: UsableNames, written: bool) -> None:
+    """Check the declared strides: one for each dimension, none negative, and elements that are written apart."""
+    for e in b.strides:
+        _index(e, dims, f"strides of {b.name}")
+        if (n := constant(e)) is not None and n < 0:
+            raise ProgramError(f"{b.name} has the stride {n}; strides are not negative")
+    if b.strides and len(b.strides) != len(b.shape):
+        raise ProgramError(f"{b.name} has {len(b.shape)} dimensions, {len(b.strides)} strides")
+    if written:
+        try:
+            apart(b)
+        except ValueError as e:
+            raise ProgramError(str(e)) from None
 
 
 def _block(b: Block, around: tuple[For, ...], scope: UsableNames, program: Program) -> None:

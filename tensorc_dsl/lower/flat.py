@@ -11,12 +11,14 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Literal, assert_never
 
 from tensorc_dsl.affine.instruction import Tile
+from tensorc_dsl.affine.simplify import simplify
 from tensorc_dsl.ir.dtypes import DType
 from tensorc_dsl.ir.expr import Dim, Expr, Load, loads, substitute
 from tensorc_dsl.ir.memo import by_identity
 from tensorc_dsl.ir.node import node, replace
 from tensorc_dsl.ir.print import format_expr, format_store
-from tensorc_dsl.ir.program import Intrinsic, LoopKind, Store, map_store
+from tensorc_dsl.ir.program import Buffer, Intrinsic, LoopKind, Store, map_store
+from tensorc_dsl.ir.strides import apart
 from tensorc_dsl.ir.warp import LANES
 
 Space = Literal["stack", "shared", "worker"]
@@ -138,7 +140,7 @@ Flat = Loop | Parallel | If | Alloc | Instruction | Collective | Shuffle | Store
 
 @node
 class Param:
-    """An argument: a dense row-major array, with a shape over the open dimensions of the kernel."""
+    """An argument, with a shape over the open dimensions of the kernel. Without `strides` it is dense and row-major."""
 
     name: str
     dtype: DType
@@ -146,6 +148,20 @@ class Param:
     output: bool
     constant: bool = False
     """Whether it is an input that is the same in many calls."""
+    strides: tuple[Expr, ...] = ()
+    apart: Expr | None = None
+    """The condition on sizes under which no two elements of an output share a place; None if it always holds."""
+
+    @staticmethod
+    def of(b: Buffer, *, output: bool) -> Param:
+        """The argument for a buffer of a program."""
+        shape = tuple(simplify(e, {}) for e in b.shape)
+        return Param(b.name, b.dtype, shape, output, b.constant, b.strides, apart(b) if output else None)
+
+    @property
+    def described(self) -> tuple[Expr, ...]:
+        """What a description of the array tells: its extents, then its strides if it declares them."""
+        return (*self.shape, *self.strides)
 
 
 @node

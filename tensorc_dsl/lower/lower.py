@@ -30,7 +30,7 @@ from tensorc_dsl.lower.passes import Pass, Unit, format_unit
 from tensorc_dsl.lower.plans import known_of
 from tensorc_dsl.lower.ranges import most
 from tensorc_dsl.lower.scatter import scatter
-from tensorc_dsl.lower.storage import element_count, flatten_params, homes, place, shape_of
+from tensorc_dsl.lower.storage import element_count, flatten_params, homes, place
 
 MOST_BUFFERS = 256
 """The largest number of buffers: flat loops may be nested as deep as there are buffers, and pairs of buffers are compared."""
@@ -43,16 +43,16 @@ def lower(program: Program, passes: Sequence[Pass]) -> Kernel:
     constant inputs alone run once, before. Open dimensions stay open: one kernel serves all their sizes. Raises LowerError
     if the shapes of its arguments do not determine a size, there are too many buffers, or a loop without an order needs one.
     """
-    if untold := set(program.dims) - told_by([p.shape for p in program.params]):
+    if untold := set(program.dims) - told_by([p.described for p in program.params]):
         names = ", ".join(sorted(d.name for d in untold))
-        raise LowerError(f"the shapes of the arguments of {program.name} do not tell {names}")
+        raise LowerError(f"the shapes and strides of the arguments of {program.name} do not tell {names}")
     if len(program.buffers) > MOST_BUFFERS:
         count = len(program.buffers)
         raise LowerError(f"{program.name} has {count} intermediate buffers, and at most {MOST_BUFFERS} are lowered")
     require_independent(program)
     found = preparation(program)
-    outputs = {p.name for p in program.outputs}
-    params = tuple(Param(p.name, p.dtype, shape_of(p), p.name in outputs, p.constant) for p in program.params)
+    outputs = program.outputs
+    params = tuple(Param.of(p, output=p in outputs) for p in program.params)
     body, before = (_run(u, passes).loops for u in _units(program, found.nests, found.prepared))
     made = tuple(Prepared(b.name, b.dtype, element_count(b)) for b in found.prepared)
     return Kernel(program.name, params, body, program.dims, before, made, found.kept, streamed(program))

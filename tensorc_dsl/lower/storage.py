@@ -14,6 +14,7 @@ from tensorc_dsl.ir.expr import ONE, ZERO, Expr, Load, Var, add, ceildiv, consta
 from tensorc_dsl.ir.memo import by_identity
 from tensorc_dsl.ir.node import replace
 from tensorc_dsl.ir.program import ALIGN, OFFSET, SWIZZLE, Block, Buffer, LoopKind, Program, walk
+from tensorc_dsl.ir.strides import span_of
 from tensorc_dsl.lower.boxes import Side, accesses, bounds_own_index, clip, corner, join, reached, side
 from tensorc_dsl.lower.flat import Alloc, Flat, Loop, Space, Store, buffers_of, store_loads
 from tensorc_dsl.lower.ranges import most, span
@@ -89,13 +90,15 @@ def place(
 
 def flatten_params(body: tuple[Flat, ...], params: tuple[Buffer, ...]) -> tuple[Flat, ...]:
     """The body with row-major subscripts for the arguments and for prepared buffers."""
-    strides = {b.name: _strides(shape_of(b), _pitches(b)) for b in params}
+    strides = {b.name: b.strides or _strides(shape_of(b), _pitches(b)) for b in params}
     return _rewrite(body, strides.keys(), lambda name, indices: _offset(indices, strides[name]))
 
 
 def element_count(b: Buffer) -> Expr:
     """The number of elements that a whole buffer spans, including the space between rows."""
     shape = shape_of(b)
+    if b.strides:
+        return simplify(span_of(shape, b.strides), {})
     return simplify(mul(shape[0], _strides(shape, _pitches(b))[0]), {}) if shape else ONE
 
 

@@ -16,10 +16,12 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
+from tensorc_dsl.backend.memory import laid_out
 from tensorc_dsl.ir.bind import bind
 from tensorc_dsl.ir.parse import parse_program
 from tensorc_dsl.ir.print import format_program
 from tensorc_dsl.ir.program import Program
+from tensorc_dsl.ir.strides import strides_of
 from tensorc_dsl.machine.numpy_text import numpy_texts
 from tensorc_dsl.measure.check import compare
 from tensorc_dsl.measure.child import serve
@@ -104,7 +106,7 @@ def right_calls(program: Program) -> tuple[list[Callable[[], object]], list[str]
     for text in numpy_texts(program):
         names: dict[str, Any] = {"np": np}
         exec(compile(text, "<numpy>", "exec"), names)
-        arguments = [inputs[p.name] for p in program.inputs]
+        arguments = [laid_out(inputs[p.name], strides_of(p)) for p in program.inputs]
         function: Callable[..., tuple[Array, ...]] = names["call"]
         fault = _fault(program, function(*arguments), expected, allowed)
         if fault:

@@ -6,11 +6,12 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from tensorc_dsl.backend.memory import aligned_empty
+from tensorc_dsl.backend.memory import strided_empty
 from tensorc_dsl.backend.protocol import ORDERS, Counts, EmulatedKernel
 from tensorc_dsl.ir.arrays import Array, stored_dtype
 from tensorc_dsl.ir.bind import Sizes, bind
 from tensorc_dsl.ir.program import Program
+from tensorc_dsl.ir.strides import strides_of
 from tensorc_dsl.measure.guarded import poison
 from tensorc_dsl.measure.runner import Task
 from tensorc_dsl.reference.count import flops
@@ -91,7 +92,7 @@ def emulate(program: Program, kernel: EmulatedKernel, *, extremes: bool = True) 
 def _array(task: Task, name: str) -> Array:
     """An argument: the values of an input, poison for an output."""
     p = task.program.buffer(name)
-    out = aligned_empty(shape_of(p), stored_dtype(p.dtype))
+    out = strided_empty(shape_of(p), strides_of(p), stored_dtype(p.dtype))
     if name in task.inputs:
         out[...] = task.inputs[name]
     else:

@@ -14,6 +14,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from tensorc_dsl.ir.strides import dense_strides, elements_spanned
+
 ALIGNMENT = 64
 """Arrays start at multiples of this, as kernels may expect (a cache line, the widest vector)."""
 
@@ -32,8 +34,11 @@ def _protect(address: int, length: int, protection: int) -> None:
 class Guarded:
     """One array in its own guarded memory. The memory lives as long as this object or a view of `array` does."""
 
-    def __init__(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> None:
-        size = int(np.prod(shape, dtype=np.int64)) * dtype.itemsize
+    def __init__(self, shape: tuple[int, ...], dtype: np.dtype[Any], strides: tuple[int, ...] | None = None) -> None:
+        """`strides` are in elements; without them the array is dense."""
+        strides = dense_strides(shape) if strides is None else strides
+        count = elements_spanned(shape, strides)
+        size = count * dtype.itemsize
         padded = -(-max(size, 1) // ALIGNMENT) * ALIGNMENT
         guard = _GUARD_PAGES * mmap.PAGESIZE
         inner = -(-(padded + ALIGNMENT) // mmap.PAGESIZE) * mmap.PAGESIZE
@@ -46,15 +51,22 @@ class Guarded:
         self._after = self._pages[start + size :]
         self._before[:] = _PATTERN
         self._after[:] = _PATTERN
-        self.array: NDArray[Any] = self._pages[start : start + size].view(dtype).reshape(shape)
+        inside = self._pages[start : start + size]
+        self.array: NDArray[Any] = np.ndarray(shape, dtype, inside, 0, tuple(n * dtype.itemsize for n in strides))
+        self._elements = inside.reshape(count, dtype.itemsize)
+        self._between = np.ones(count, bool)
+        np.ndarray(shape, bool, self._between, 0, strides)[...] = False
+        self._elements[self._between] = _PATTERN
         base = everything.ctypes.data
         _protect(base, guard, _PROT_NONE)
         _protect(base + guard + inner, guard, _PROT_NONE)
 
     def trespassed(self) -> str | None:
-        """Where the kernel wrote beside the array: "before" or "after" it; None when it did not."""
+        """Where the kernel wrote beside the array: "before", "after" or "between" its elements; None when it did not."""
         if (self._before != _PATTERN).any():
             return "before"
+        if (self._elements[self._between] != _PATTERN).any():
+            return "between"
         return "after" if (self._after != _PATTERN).any() else None
 
     def freeze(self) -> None:
@@ -76,4 +88,4 @@ def poison(array: NDArray[Any]) -> None:
     if array.dtype.kind == "f":
         array[...] = np.nan
     else:
-        array.reshape(-1).view(np.uint8)[...] = 0x5A
+        array[...] = np.frombuffer(bytes([0x5A] * array.itemsize), array.dtype)[0]

@@ -13,7 +13,8 @@ from tensorc_dsl.backend.protocol import Backend, CompileError, KernelFault, Loa
 from tensorc_dsl.ir.arrays import stored_dtype
 from tensorc_dsl.ir.bind import Sizes, bind
 from tensorc_dsl.ir.parse import parse_program
-from tensorc_dsl.ir.program import Program
+from tensorc_dsl.ir.program import Buffer, Program
+from tensorc_dsl.ir.strides import elements_spanned, strides_of
 from tensorc_dsl.measure.blas import use_blas_threads
 from tensorc_dsl.measure.check import Verdict, compare
 from tensorc_dsl.measure.child import serve
@@ -110,7 +111,7 @@ class Job:
 
 def _checked(task: Task, kernel: LoadedKernel) -> Verdict:
     """Run the kernel once on guarded arrays, after filling the outputs with poison."""
-    guarded = {p.name: Guarded(shape_of(p), stored_dtype(p.dtype)) for p in task.program.params}
+    guarded = {p.name: Guarded(shape_of(p), stored_dtype(p.dtype), strides_of(p)) for p in task.program.params}
     for name, g in guarded.items():
         if name in task.inputs:
             g.array[...] = task.inputs[name]
@@ -119,7 +120,8 @@ def _checked(task: Task, kernel: LoadedKernel) -> Verdict:
     kernel(*(g.array for g in guarded.values()))
     for name, g in guarded.items():
         if side := g.trespassed():
-            return Verdict(np.inf, f"it writes outside of `{name}`: {side} its first or last element")
+            where = "its elements" if side == "between" else "its first or last element"
+            return Verdict(np.inf, f"it writes outside of `{name}`: {side} {where}")
     return task.verdict({name: g.array for name, g in guarded.items()})
 
 
@@ -157,12 +159,19 @@ def run(job: Job, request: Run) -> Reply:
     return Ran(weighted_times(of_sizes, [w for _, w in job.timed]), worst, censored)
 
 
+def empty_for(p: Buffer, backend: Backend) -> Array:
+    """An uninitialised array for a parameter, laid out as declared, in memory that the backend prefers."""
+    shape, strides, dtype = shape_of(p), strides_of(p), stored_dtype(p.dtype)
+    memory = backend.empty((elements_spanned(shape, strides),), dtype)
+    return np.ndarray(shape, dtype, memory, 0, tuple(n * dtype.itemsize for n in strides))
+
+
 def _timed(
     task: Task, kernel: LoadedKernel, backend: Backend, best: float | None, enough: float
 ) -> tuple[Taken, float] | Failed:
     """The times of the kernel, and the largest error of its last run."""
     # Timed where a caller's arrays would be: the page at whose end a guarded array lies decides about its cache sets.
-    arrays = {p.name: backend.empty(shape_of(p), stored_dtype(p.dtype)) for p in task.program.params}
+    arrays = {p.name: empty_for(p, backend) for p in task.program.params}
     for name, values in task.inputs.items():
         arrays[name][...] = values
     in_order = [arrays[p.name] for p in task.program.params]

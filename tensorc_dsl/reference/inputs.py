@@ -14,6 +14,7 @@ from tensorc_dsl.ir.expr import Call, Compare, Expr, Load, children, constant, f
 from tensorc_dsl.ir.maths import MATHS, Domain
 from tensorc_dsl.ir.numbers import largest_finite, limits
 from tensorc_dsl.ir.program import ASSUMED, Buffer, IterKind, Program, Property, blocks
+from tensorc_dsl.ir.strides import always_apart, elements_spanned, strides_of
 from tensorc_dsl.reference.evaluate import shape_of
 
 
@@ -35,13 +36,14 @@ def make_inputs(program: Program, seed: int) -> dict[str, Array]:
         size = places.get(p.name)
         domain = domains.get(p.name, Domain.ALL)
         said = assumed(program, p.name)
-        out[p.name] = (
+        values = (
             _as_assumed(rng, p, said, size)
             if said
             else _random(rng, shape_of(p), p.dtype, domain)
             if size is None
             else _around(rng, p, size)
         )
+        out[p.name] = _shared(values, strides_of(p))
     return out
 
 
@@ -124,7 +126,8 @@ def special_inputs(program: Program, seed: int, share: float, kinds: Collection[
             continue
         values = _special_values(p.dtype, kinds)
         drawn = values[rng.integers(0, len(values), shape_of(p))]
-        out[p.name] = np.where(rng.random(shape_of(p)) < share, narrow(drawn, p.dtype), out[p.name])
+        mixed = np.where(rng.random(shape_of(p)) < share, narrow(drawn, p.dtype), out[p.name])
+        out[p.name] = _shared(mixed, strides_of(p))
     return out
 
 
@@ -140,6 +143,16 @@ def _special_values(t: DType, kinds: Collection[Special]) -> Array:
         Special.NEGATIVE_ZERO: (-0.0,),
     }
     return np.array([0.0, 1.0, -1.0, *(v for kind in Special if kind in kinds for v in values[kind])])
+
+
+def _shared(values: Array, strides: tuple[int, ...]) -> Array:
+    """The values, with one for all elements that share a place, as those along a stride of 0 do."""
+    if always_apart(values.shape, strides):
+        return values
+    memory = np.zeros(elements_spanned(values.shape, strides), values.dtype)
+    laid = np.ndarray(values.shape, values.dtype, memory, 0, tuple(n * values.itemsize for n in strides))
+    laid[...] = values
+    return laid.copy()
 
 
 def _places(program: Program) -> dict[str, int]:

@@ -14,8 +14,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from tensorc_dsl.ir.bind import Sizes, bind
-from tensorc_dsl.ir.expr import Dim
+from tensorc_dsl.ir.expr import Dim, dims_in
 from tensorc_dsl.ir.program import Program
+from tensorc_dsl.ir.strides import fitting
 from tensorc_dsl.reference.count import bytes_moved, flops
 
 COST = 3 * 10**9
@@ -45,18 +46,32 @@ def sizing(program: Program) -> Sizing:
     top = _top(program)
     points = {d.name: _points(d, top[d.name]) for d in program.dims}
     checked = [{n: p[(k + turn) % CHECKED] for turn, (n, p) in enumerate(points.items())} for k in range(CHECKED)]
+    if longest := _longest_strides(program):
+        checked.append({**{d.name: d.low for d in program.dims}, **longest})
     count = max(len(d.at) for d in program.dims) or TIMED
     timed = [
         {d.name: d.at[k] if d.at else _along(d.low, top[d.name], (k + 1) / count) for d in program.dims}
         for k in range(count)
     ]
-    timed = [x for n, x in enumerate(timed) if x not in timed[:n]]
+    timed, checked = (_distinct(program, some) for some in (timed, checked))
     inverse = [1 / _work(program, x) for x in timed]
     return Sizing(
-        tuple(x for n, x in enumerate(checked) if x not in checked[:n]),
-        tuple(timed),
+        checked,
+        timed,
         tuple(w / sum(inverse) for w in inverse),
     )
+
+
+def _longest_strides(program: Program) -> Sizes:
+    """The sizes that are told by strides alone, at their largest."""
+    extents = {d for b in program.params for e in b.shape for d in dims_in(e)}
+    return {d.name: d.high for d in program.dims if d not in extents and d.high is not None}
+
+
+def _distinct(program: Program, every: Sequence[Sizes]) -> tuple[Sizes, ...]:
+    """The sizes without repetitions, at which elements of outputs are apart."""
+    fit = [sizes for x in every if (sizes := fitting(program, x)) is not None]
+    return tuple(x for n, x in enumerate(fit) if x not in fit[:n])
 
 
 def mean_flops(program: Program) -> int:

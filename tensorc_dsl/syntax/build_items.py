@@ -107,8 +107,8 @@ class FileBuilder(StmtBuilder):
 
     @rule
     def tensor_param(self, span: Span, parts: Parts) -> t.TensorParam:
-        name, constant, type_ = parts
-        return t.TensorParam(name, type_, constant is not None, span)
+        name, constant, type_, strides = parts
+        return t.TensorParam(name, type_, constant is not None, items(strides), span)
 
     @rule
     def tensor_type(self, span: Span, parts: Parts) -> t.TensorType:
@@ -119,6 +119,8 @@ class FileBuilder(StmtBuilder):
     @rule
     def shape(self, span: Span, parts: Parts) -> Seq[t.Expr]:
         return Seq(tuple(parts), span)
+
+    strides = shape
 
     @rule
     def attributes(self, span: Span, parts: Parts) -> Seq[t.Param]:

@@ -96,7 +96,11 @@ def _type(tensor: t.TensorType) -> str:
 
 
 def _tensors(params: Iterable[t.TensorParam]) -> str:
-    return ", ".join(f"{p.name}: {'const ' * p.constant}{_type(p.type)}" for p in params)
+    def one(p: t.TensorParam) -> str:
+        strides = f" strides [{', '.join(map(expr, p.strides))}]" if p.strides else ""
+        return f"{p.name}: {'const ' * p.constant}{_type(p.type)}{strides}"
+
+    return ", ".join(map(one, params))
 
 
 def _compute(c: t.ComputeDef) -> str:

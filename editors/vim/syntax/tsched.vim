@@ -9,7 +9,7 @@ syntax case match
 syntax iskeyword @,48-57,_
 
 " generated: lists
-let s:reserved = 'and|either|else|for|if|in|let|maybe|not|or|where|yield'
+let s:reserved = 'and|either|else|for|if|in|let|maybe|not|or|strides|where|yield'
 let s:constants = '_|false|inf|nan|true'
 let s:soft = 'asm|assume|at|block|bound|buffer|call|compute|const|desc|identity|init|intrinsic|layout|lower|'
       \ . 'module|parallel|pipelined|prior|program|reduce|reducer|requires|scan|schedule|space|spatial|step|'

@@ -155,7 +155,7 @@ class CudaBackend:
     def load(self, code: Code, program: Program, threads: int) -> GpuKernel:
         """Raises TschedError (E0918)."""
         device, outputs = _gpu(f"`{program.name}`"), program.outputs
-        params = tuple(Param(p.name, p.dtype, p.shape, p in outputs, p.constant) for p in program.params)
+        params = tuple(Param.of(p, output=p in outputs) for p in program.params)
         return GpuKernel(device, module_of(device, code.object_code), params, program.dims)
 
     def empty(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array:

@@ -57,7 +57,16 @@ from tensorc_dsl.backend.memory import aligned_empty
 from tensorc_dsl.backend.protocol import ORDERS, CompileError, Counts, Traffic
 from tensorc_dsl.ir.arrays import Array, stored_dtype
 from tensorc_dsl.ir.bind import Sizes, evaluate_size
+from tensorc_dsl.ir.strides import elements_spanned
 from tensorc_dsl.ir.target import Target
+
+
+def _in_memory(a: Array) -> Array:
+    """All that an array spans, from its first to its last element, as it lies in memory."""
+    if a.flags.c_contiguous:
+        return a
+    count = elements_spanned(a.shape, [n // a.itemsize for n in a.strides])
+    return np.lib.stride_tricks.as_strided(a, (count,), (a.itemsize,))
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +94,7 @@ class Emulation:
         return fault, tuple(counts)
 
     def _all(self, arrays: Mapping[str, Array], sizes: Sizes, order: str, counts: list[Counts] | None) -> str:
-        every = dict(arrays)
+        every = {name: _in_memory(a) for name, a in arrays.items()}
         for s in self.program.scratch:
             every[s.name] = aligned_empty((evaluate_size(s.size, sizes),), stored_dtype(s.dtype))
             every[s.name].view(np.uint8).fill(0xFF)

@@ -120,7 +120,7 @@ class CpuBackend:
 
     def load(self, code: Code, program: Program, threads: int) -> NativeKernel:
         outputs = program.outputs
-        params = tuple(Param(p.name, p.dtype, p.shape, p in outputs, p.constant) for p in program.params)
+        params = tuple(Param.of(p, output=p in outputs) for p in program.params)
         compiled = Compiled(
             code.object_code, code.symbol, params, program.dims, threads, Target(), llvm_ir="", kept=code.kept
         )

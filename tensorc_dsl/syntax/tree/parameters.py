@@ -21,11 +21,15 @@ class TensorType:
 
 @dataclass(frozen=True, slots=True)
 class TensorParam:
-    """`W: const f32[K, N]`; without `const` the tensor may differ in each call."""
+    """`W: const f32[K, N]`; without `const` the tensor may differ in each call.
+
+    `strides [1, S]` are the distances of neighbours in elements; none are those of a dense array.
+    """
 
     name: Word
     type: TensorType
     constant: bool
+    strides: tuple[Expr, ...]
     span: Span = span_field()
 
 

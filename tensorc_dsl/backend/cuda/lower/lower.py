@@ -46,7 +46,7 @@ from tensorc_dsl.lower.independent import require_independent
 from tensorc_dsl.lower.lower import COMMON
 from tensorc_dsl.lower.passes import Unit, format_unit
 from tensorc_dsl.lower.plans import Known, known_of
-from tensorc_dsl.lower.storage import flatten_params, homes, place, shape_of
+from tensorc_dsl.lower.storage import flatten_params, homes, place
 
 OLDEST = "sm_80"
 """The oldest GPU that there is code for, and that of a target that names none. Later ones run its PTX, too."""
@@ -80,14 +80,14 @@ def lower_device(program: Program, features: tuple[str, ...] = (OLDEST,), cores:
 
     Raises LowerError if there is none that does the same.
     """
-    if untold := set(program.dims) - told_by([p.shape for p in program.params]):
+    if untold := set(program.dims) - told_by([p.described for p in program.params]):
         names = ", ".join(sorted(d.name for d in untold))
-        raise LowerError(f"the shapes of the arguments of {program.name} do not tell {names}")
+        raise LowerError(f"the shapes and strides of the arguments of {program.name} do not tell {names}")
     _require_memory_that_lasts(program)
     kernels = [k for n in range(len(program.body)) for k in _run(_nest(program, n, features, cores), PASSES).kernels]
     require_independent(program)  # last, since the passes say more of what threads share
     outputs = program.outputs
-    params = tuple(Param(p.name, p.dtype, shape_of(p), p in outputs) for p in program.params)
+    params = tuple(Param.of(replace(p, constant=False), output=p in outputs) for p in program.params)
     words = {c: w for k in kernels for c, w in words_in(k).items()}
     scratch = tuple(with_words(b, words) for b in _globals(program))
     return DeviceProgram(program.name, params, scratch, program.dims, tuple(kernels))

@@ -14,6 +14,7 @@ from tensorc_dsl.backend.cuda.runtime.driver import Device
 from tensorc_dsl.backend.memory import MOST_BYTES, out_of_memory
 from tensorc_dsl.ir.arrays import Array, dlpack_code, stored_dtype
 from tensorc_dsl.ir.dtypes import DType
+from tensorc_dsl.ir.strides import dense_strides, elements_spanned
 from tensorc_dsl.lower.flat import Param
 
 
@@ -25,6 +26,8 @@ class Memory:
     shape: tuple[int, ...]
     nbytes: int
     owner: object
+    strides: tuple[int, ...]
+    """In bytes."""
 
 
 def is_on_gpu(value: Any) -> bool:
@@ -61,8 +64,8 @@ def _by_dlpack(p: Param, name: str, value: Any, stream: int) -> Memory:
         kinds = {0: "int", 1: "uint", 2: "float", 4: "bfloat", 6: "bool", 10: "float8_e4m3fn", 12: "float8_e5m2"}
         raise ValueError(f"{p.name}: expected {p.dtype}, got {kinds.get(code, f'kind {code} of ')}{bits}")
     size = p.dtype.bytes
-    _require_dense(p, tensor.shape, None if tensor.strides is None else tuple(n * size for n in tensor.strides))
-    return _memory(p, tensor.address, tensor.shape, (value, capsule))
+    strides = None if tensor.strides is None else tuple(n * size for n in tensor.strides)
+    return _memory(p, tensor.address, tensor.shape, strides, (value, capsule))
 
 
 def _by_interface(p: Param, name: str, interface: dict[str, Any]) -> Memory:
@@ -76,19 +79,24 @@ def _by_interface(p: Param, name: str, interface: dict[str, Any]) -> Memory:
     if read_only and p.output:
         raise ValueError(f"{p.name}: the array is read-only, but the kernel writes it")
     shape = tuple(map(int, interface["shape"]))
-    _require_dense(p, shape, interface.get("strides"))
-    return _memory(p, int(address or 0), shape, interface)
+    return _memory(p, int(address or 0), shape, interface.get("strides"), interface)
 
 
-def _memory(p: Param, address: int, shape: tuple[int, ...], owner: object) -> Memory:
+def _memory(p: Param, address: int, shape: tuple[int, ...], strides: tuple[int, ...] | None, owner: object) -> Memory:
+    size = p.dtype.bytes
+    if not p.strides:
+        _require_dense(p, shape, strides)
+        strides = None
+    if strides is None:
+        strides = tuple(n * size for n in dense_strides(shape))
     if address % ALIGNMENT:
         raise ValueError(
             f"{p.name}: the data is not aligned to {ALIGNMENT} bytes, as kernels for GPUs need; pass a copy"
         )
-    nbytes = prod(shape) * p.dtype.bytes
+    nbytes = elements_spanned(shape, [n // size for n in strides]) * size
     if nbytes and not address:
         raise ValueError(f"{p.name}: the array has no memory")
-    return Memory(address, shape, nbytes, owner)
+    return Memory(address, shape, nbytes, owner, strides)
 
 
 def _require_dense(p: Param, shape: tuple[int, ...], strides: tuple[int, ...] | None) -> None:
@@ -131,7 +139,8 @@ class DeviceArray:
 
     @property
     def memory(self) -> Memory:
-        return Memory(self.address, self.shape, self.nbytes, self)
+        strides = tuple(n * self._dtype.bytes for n in dense_strides(self.shape))
+        return Memory(self.address, self.shape, self.nbytes, self, strides)
 
     @property
     def __cuda_array_interface__(self) -> dict[str, Any]:

@@ -11,9 +11,16 @@ from tensorc_dsl.backend.cuda.runtime.driver import Device
 from tensorc_dsl.backend.cuda.runtime.module import Module
 from tensorc_dsl.backend.cuda.runtime.streams import current_stream, ordered
 from tensorc_dsl.backend.cuda.runtime.timing import time_launches
-from tensorc_dsl.backend.llvm.runtime.arguments import array_for, check_array, in_order, is_number, require_apart
+from tensorc_dsl.backend.llvm.runtime.arguments import (
+    array_for,
+    check_array,
+    check_strides,
+    in_order,
+    is_number,
+    require_apart,
+)
 from tensorc_dsl.backend.llvm.runtime.dlpack import library_of
-from tensorc_dsl.backend.llvm.runtime.shapes import ShapeSolver, shape_for
+from tensorc_dsl.backend.llvm.runtime.shapes import Described, ShapeSolver, shape_for
 from tensorc_dsl.backend.memory import aligned_empty
 from tensorc_dsl.ir.arrays import Array, stored_dtype
 from tensorc_dsl.ir.bind import Sizes
@@ -108,6 +115,10 @@ class GpuKernel:
             raise ValueError(
                 f"the constant inputs of this kernel are {wanted}; given: {', '.join(constants) or 'none'}"
             )
+        if apart := [p.name for p in named if p.strides]:
+            raise ValueError(
+                f"{', '.join(apart)}: constant inputs with strides are not kept on the GPU; pass them in calls"
+            )
         kept: dict[str, Any] = {}
         for p in named:
             value = constants[p.name]
@@ -157,9 +168,11 @@ class GpuKernel:
                 memory[p.name] = memory_of(p, given[p.name], stream)
             elif p.name in given:
                 ours[p.name] = array_for(p, given[p.name], stored_dtype(p.dtype))
-        shapes = {n: m.shape for n, m in memory.items()} | {n: a.shape for n, a in ours.items()}
-        known = [p for p in self.params if p.name in shapes]
-        sizes = ShapeSolver(self._dims, known).all_sizes([shapes[p.name] for p in known])
+        arrays_given = {n: Described(a.shape, a.strides) for n, a in (*memory.items(), *ours.items())}
+        known = [p for p in self.params if p.name in arrays_given]
+        sizes = ShapeSolver(self._dims, known).all_sizes([arrays_given[p.name] for p in known])
+        if apart := [p.name for p in self.params if p.strides and p.name not in memory]:
+            raise ValueError(f"{', '.join(apart)}: arrays with strides have to be on the GPU; none is copied or made")
         copies: dict[str, tuple[DeviceArray, Array]] = {}
         made: dict[str, DeviceArray | Array] = {}
         on_gpu = bool(there.keys() - self._fixed.keys())
@@ -168,6 +181,8 @@ class GpuKernel:
             if p.name in memory:
                 if memory[p.name].shape != shape:
                     raise ValueError(f"{p.name}: expected shape {shape}, got {memory[p.name].shape}")
+                if p.strides:
+                    check_strides(p, shape, memory[p.name].strides, sizes)
             elif p.name in ours:
                 a = ours[p.name]
                 check_array(a, p, shape, a.ctypes.data)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from functools import reduce
 
 from tensorc_dsl.backend.llvm.ahead.cpu import Check, add_check
 from tensorc_dsl.backend.llvm.ahead.described import write_checked
@@ -16,6 +15,7 @@ from tensorc_dsl.backend.llvm.codegen.compile import Compiled, workspace_symbol
 from tensorc_dsl.backend.llvm.codegen.function import Function, Module
 from tensorc_dsl.backend.llvm.codegen.scope import Scalar, SymbolTable
 from tensorc_dsl.ir.expr import Expr, index, mul
+from tensorc_dsl.ir.strides import span_of
 from tensorc_dsl.lower.flat import Param
 
 
@@ -31,7 +31,7 @@ def write_entries(module: Module, api: Interface, kernel: Compiled) -> None:
 
 
 def _bytes(p: Param) -> Expr:
-    return mul(reduce(mul, p.shape, index(1)), index(p.dtype.bytes))
+    return mul(span_of(p.shape, p.strides), index(p.dtype.bytes))
 
 
 def _cache(api: Interface) -> str:
@@ -45,6 +45,10 @@ def _write_plain(module: Module, api: Interface, s: Signature, kernel: Compiled,
     expressions = Expressions(entry.f, SymbolTable(vars=sizes))
     for k, d in enumerate(s.dims):
         entry.outside(d, f"%d{k}", k)
+    for k, p in enumerate(s.params):
+        if p.apart is not None:
+            meets = entry.f.op(f"xor i1 {expressions.value(p.apart, None).ref}, true")
+            entry.fail_if(meets, Status.STRIDES, k)
     data = {p.name: f"%p{k}" for k, p in enumerate(s.params)}
     spans = [Span(data[p.name], expressions.index(_bytes(p)), p.dtype.bytes, p.output) for p in s.params]
     formal = [f"i64 {d}" for d in sizes.values()] + [f"ptr {p}" for p in data.values()]

@@ -112,6 +112,8 @@ def _function(s: Signature, what: str) -> Iterator[str]:
     memory = {"no": [], "writes": [f"void *{prepared}"], "reads": [f"const void *{prepared}"]}[s.memory]
     yield f"/* {what}. Returns 0, or a status and writes nothing."
     yield "   Arrays are dense, the last dimension fastest, aligned to their elements; outputs overlap no other array."
+    if any(p.strides for p in s.params):
+        yield "   Of arrays with strides these are the distances of neighbours along each dimension, in elements."
     formals: list[str] = []
     for d in s.dims:
         yield f"   {argument_name(d.name)}: a size, {f'at least {d.low}' if d.high is None else f'{d.low} to {d.high}'}"
@@ -121,7 +123,8 @@ def _function(s: Signature, what: str) -> Iterator[str]:
             " as its bits" if p.dtype.is_float and p.dtype.bits < 32 else ", 0 or 1" if p.dtype.kind == "bool" else ""
         )
         what = "output" if p.output else "constant input" if p.constant else "input"
-        yield f"   {argument_name(p.name)}: {what}, {p.dtype}{format_shape(p.shape) if p.shape else ''}{kept}"
+        strides = f" strides {format_shape(p.strides)}" if p.strides else ""
+        yield f"   {argument_name(p.name)}: {what}, {p.dtype}{format_shape(p.shape) if p.shape else ''}{strides}{kept}"
         formals.append(f"{'' if p.output else 'const '}{c_type(p.dtype).name} *{argument_name(p.name)}")
     if memory:
         owner = "the caller's; it may be copied, other builds refuse it"
@@ -160,6 +163,10 @@ def _shape_of(prefix: str, p: Param) -> Iterator[str]:
     given = f"({', '.join(names)})" if names else ""
     if p.shape:
         yield f"#define {prefix}_SHAPE{given} {{{', '.join(map(_extent, p.shape))}}}"
+    if p.strides and all(isinstance(e, Dim) or constant(e) is not None for e in p.strides):
+        told = sorted({d.name for e in p.strides for d in dims_in(e)})
+        over = f"({', '.join(told)})" if told else ""
+        yield f"#define {prefix}_STRIDES{over} {{{', '.join(map(_extent, p.strides))}}}"
     count = constant(reduce(mul, p.shape, index(1)))
     product = f"({' * '.join(map(_extent, p.shape))})" if count is None else f"INT64_C({count})"
     yield f"#define {prefix}_COUNT{given} {product}"

@@ -12,7 +12,7 @@ from tensorc_dsl.backend.llvm.ahead.prepared import LINE, PreparedMemory
 from tensorc_dsl.diagnostic import TschedError, problem
 from tensorc_dsl.ir.arrays import dlpack_code
 from tensorc_dsl.ir.dtypes import DType
-from tensorc_dsl.ir.expr import Dim, constant
+from tensorc_dsl.ir.expr import Dim, Expr, constant
 from tensorc_dsl.ir.print import format_expr
 from tensorc_dsl.ir.target import Target
 from tensorc_dsl.lower.flat import Param
@@ -49,7 +49,7 @@ MEANINGS = {
     Status.DTYPE: "not the type of the elements",
     Status.RANK: "not the number of dimensions",
     Status.SHAPE: "not the shape, or shapes that do not fit each other",
-    Status.STRIDES: "the elements do not lie side by side, the last dimension fastest",
+    Status.STRIDES: "not the strides, or elements of an output that share a place",
     Status.UNPREPARED: "the memory holds nothing that this library prepared for these sizes",
     Status.CPU: "the processor lacks a feature that the code is made for",
 }
@@ -182,13 +182,18 @@ def argument_name(name: str) -> str:
     return f"{name}_" if name in _KEYWORDS else name
 
 
+def _written(sizes: tuple[Expr, ...]) -> list[int | str]:
+    return [format_expr(e) if (n := constant(e)) is None else n for e in sizes]
+
+
 def describe(api: Interface, target: Target, triple: str, threads: int, origin: str, version: str) -> str:
     """The metadata as JSON on one line, for programs that have the library without its header."""
     arrays = [
         {
             "name": p.name,
             "dtype": p.dtype.name,
-            "shape": [format_expr(e) if (n := constant(e)) is None else n for e in p.shape],
+            "shape": _written(p.shape),
+            **({"strides": _written(p.strides)} if p.strides else {}),
             "output": p.output,
             "constant": p.constant,
         }

@@ -9,7 +9,8 @@ from hashlib import sha256
 from tensorc_dsl.affine.solve_sizes import told_by
 from tensorc_dsl.backend.llvm.codegen.compile import Compiled
 from tensorc_dsl.backend.llvm.codegen.statements import whole_lines
-from tensorc_dsl.ir.expr import Dim, Expr, add, dims_in, index, mul
+from tensorc_dsl.ir.expr import Dim, Expr, add, dims_in, index
+from tensorc_dsl.ir.strides import span_of
 from tensorc_dsl.lower.flat import Param, Prepared
 
 WORD = 8
@@ -60,9 +61,9 @@ class PreparedMemory:
 def prepared_memory(kernel: Compiled) -> PreparedMemory | None:
     """The layout for a kernel; None without constant inputs, or if their shapes do not determine their open sizes."""
     constants = tuple(p for p in kernel.params if p.constant)
-    mentioned = {d for p in constants for e in p.shape for d in dims_in(e)}
+    mentioned = {d for p in constants for e in p.described for d in dims_in(e)}
     dims = tuple(d for d in kernel.dims if d in mentioned)
-    if not constants or not told_by([p.shape for p in constants]) >= mentioned:
+    if not constants or not told_by([p.described for p in constants]) >= mentioned:
         return None
     kept = tuple(p for p in constants if p.name in kernel.kept)
     mark = int.from_bytes(sha256(kernel.llvm_ir.encode()).digest()[:WORD], "little", signed=True)
@@ -70,4 +71,4 @@ def prepared_memory(kernel: Compiled) -> PreparedMemory | None:
 
 
 def _lines(p: Param) -> Expr:
-    return whole_lines(Prepared(p.name, p.dtype, reduce(mul, p.shape, index(1))))
+    return whole_lines(Prepared(p.name, p.dtype, span_of(p.shape, p.strides)))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 from typing import Any, Protocol, cast
 
@@ -9,7 +10,10 @@ import numpy as np
 
 from tensorc_dsl.backend.llvm.runtime.dlpack import imported
 from tensorc_dsl.ir.arrays import Array, as_stored, narrow
-from tensorc_dsl.lower.flat import Param
+from tensorc_dsl.ir.bind import Sizes
+from tensorc_dsl.ir.expr import dims_in
+from tensorc_dsl.ir.strides import always_apart, elements_spanned, number_strides
+from tensorc_dsl.lower.flat import Param, format_shape
 from tensorc_dsl.syntax.names import did_you_mean
 
 
@@ -18,6 +22,15 @@ class Sized(Protocol):
 
     @property
     def nbytes(self) -> int: ...
+
+
+def spanned_bytes(a: Sized) -> int:
+    """The bytes from the first element of an array to the end of the last, with those between that are not its own."""
+    if not isinstance(a, np.ndarray):
+        return a.nbytes
+    array = cast(Array, a)
+    size = array.itemsize
+    return elements_spanned(array.shape, [n // size for n in array.strides]) * size
 
 
 def array_for(p: Param, value: object, want: np.dtype[Any]) -> Array:
@@ -44,6 +57,7 @@ def array_for(p: Param, value: object, want: np.dtype[Any]) -> Array:
     return a
 
 
+_NO_SIZES: Sizes = {}
 _COPIED_BACK = "leave the output out, and copy the result into it"
 
 
@@ -83,20 +97,52 @@ def _single(p: Param, value: Any, want: np.dtype[Any]) -> Array:
     return narrow(given, p.dtype)
 
 
-def check_array(a: Array, p: Param, shape: tuple[int, ...], address: int) -> None:
-    """Raises ValueError unless the array is dense, aligned, of that shape, and writeable for an output."""
+def check_array(a: Array, p: Param, shape: tuple[int, ...], address: int, sizes: Sizes = _NO_SIZES) -> None:
+    """Raises ValueError unless the array is laid out as declared, aligned, of that shape, and writeable for an output."""
     if a.shape != shape:
         raise ValueError(f"{p.name}: expected shape {shape}, got {a.shape}")
-    if not a.flags.c_contiguous:
+    if p.strides:
+        check_strides(p, shape, a.strides, sizes)
+    elif not a.flags.c_contiguous:
         # A copy of an output would be filled in its place, and the caller's array would keep its old values.
         copies = "pass a copy, in NumPy by `numpy.ascontiguousarray`, in PyTorch by `.contiguous()`"
         repair = _COPIED_BACK if p.output else copies
-        raise ValueError(f"{p.name}: the array is not C-contiguous (strides {a.strides}); {repair}")
+        raise ValueError(
+            f"{p.name}: the array is not C-contiguous (strides {a.strides}); {repair}, or declare its layout:"
+            f" {declared(p, a)}"
+        )
     if address % a.itemsize:
         repair = _COPIED_BACK if p.output else "pass a copy of it"
         raise ValueError(f"{p.name}: the data is not aligned to its {a.itemsize}-byte elements; {repair}")
     if p.output and not a.flags.writeable:
         raise ValueError(f"{p.name}: the array is read-only, but the kernel writes it; pass another one, or none")
+
+
+def declared(p: Param, a: Array) -> str:
+    """A declaration of a parameter that takes arrays of the layout of `a`: `A: f32[M, K] strides [1, S]`."""
+    steps = [n // a.itemsize if n % a.itemsize == 0 else None for n in a.strides]
+    if any(n is None or n < 0 for n in steps):
+        return "strides are whole elements and not negative, so there is none"
+    used = {d.name for e in p.shape for d in dims_in(e)}
+    names = (n for n in ("S", "S1", "S2", *(f"S{k}" for k in itertools.count(3))) if n not in used)
+    return f"`{p.name}: {p.dtype}[…] strides [{', '.join(str(n) if n in (0, 1) else next(names) for n in steps)}]`"
+
+
+def check_strides(p: Param, shape: tuple[int, ...], strides: tuple[int, ...], sizes: Sizes) -> None:
+    """Raises ValueError unless these strides, in bytes, are the declared ones, and elements of an output are apart.
+
+    Along an extent of 1, and in an array without elements, any stride is right.
+    """
+    want, size = number_strides(shape, p.strides, sizes), p.dtype.bytes
+    told = ", ".join(f"{d.name} = {sizes[d.name]}" for d in sorted({d for e in p.strides for d in dims_in(e)}, key=str))
+    text = f"strides {format_shape(p.strides)}{f' ({told})' * bool(told)}"
+    if 0 not in shape and any(n > 1 and s != w * size for n, s, w in zip(shape, strides, want, strict=True)):
+        raise ValueError(
+            f"{p.name}: expected {text} in elements of {size} bytes, got {strides} in bytes; pass an array of that layout, or"
+            " declare another one"
+        )
+    if p.output and not always_apart(shape, want):
+        raise ValueError(f"{p.name}: with {text} elements of shape {shape} share a place; an output has one for each")
 
 
 def in_order(params: Sequence[Param], arrays: tuple[Any, ...], named: dict[str, Any]) -> tuple[Any, ...]:
@@ -127,7 +173,7 @@ def in_order(params: Sequence[Param], arrays: tuple[Any, ...], named: dict[str, 
 
 def require_apart(params: Sequence[Param], bound: Sequence[Sized], addresses: Sequence[int]) -> None:
     """Raises ValueError if an output shares memory with another argument."""
-    ends = [address + a.nbytes for address, a in zip(addresses, bound, strict=True)]
+    ends = [address + spanned_bytes(a) for address, a in zip(addresses, bound, strict=True)]
     for i, p in enumerate(params):
         if not p.output:
             continue

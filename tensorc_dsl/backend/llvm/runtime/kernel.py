@@ -18,10 +18,11 @@ from tensorc_dsl.backend.llvm.codegen.statements import PARALLEL_FOR
 from tensorc_dsl.backend.llvm.runtime.arguments import array_for, check_array, in_order, is_number, require_apart
 from tensorc_dsl.backend.llvm.runtime.dlpack import exported, library_of
 from tensorc_dsl.backend.llvm.runtime.doorway import Doorway, Wanted, doorway
-from tensorc_dsl.backend.llvm.runtime.shapes import Shape, ShapeSolver, shape_for
+from tensorc_dsl.backend.llvm.runtime.shapes import Described, ShapeSolver, new_array, shape_for
 from tensorc_dsl.backend.llvm.runtime.threads import runtime, time_native
 from tensorc_dsl.backend.memory import ALIGNMENT, aligned_copy, aligned_empty
 from tensorc_dsl.ir.arrays import Array, stored_dtype
+from tensorc_dsl.ir.bind import Sizes
 from tensorc_dsl.lower.flat import format_shape
 from tensorc_dsl.units import counted
 
@@ -82,7 +83,7 @@ class _Constants:
     """The constants of a bound kernel: the shapes of all constant inputs, copies of those that calls read, and the
     prepared memory."""
 
-    shapes: dict[str, Shape]
+    shapes: dict[str, Described]
     copies: dict[str, Array]
     prepared: Array
 
@@ -112,6 +113,7 @@ class BoundKernel:
             self._values.append(0 if fixed is None else fixed.prepared.ctypes.data)
         self._preparation = code.preparation if fixed is None else None
         self._shapes = None if code.dims else tuple(shape_for(p, {}) for p in self._params)
+        self._strided = any(p.strides for p in code.params)
         self._bytes = None if code.dims else self._needed(code.arguments())
         self._memory: Array | None = None
         self._memory_lock = threading.Lock()
@@ -154,7 +156,7 @@ class BoundKernel:
     @cached_property
     def _door(self) -> Doorway | None:
         """The fast path for calls with all arrays; None if sizes are open, or if each call prepares constant inputs."""
-        if self._shapes is None or self._bytes is None or self._preparation is not None:
+        if self._shapes is None or self._bytes is None or self._preparation is not None or self._strided:
             return None
         dtypes = self._code.dtypes
         wanted = [
@@ -247,10 +249,11 @@ class BoundKernel:
         given = {p.name: array_for(p, value, dtypes[p.name]) for p, value in zip(named, arrays, strict=True)}
         values = self._values.copy()
         shapes = self._shapes
+        sizes: Sizes = {}
         if shapes is None:
             solver = self._of_all if named is self._params else self._of_inputs
             assert solver is not None  # some dimensions are open
-            sizes = solver.all_sizes([*self._known.values(), *(a.shape for a in given.values())])
+            sizes = solver.all_sizes([*self._known.values(), *map(Described.of, given.values())])
             shapes = tuple(shape_for(p, sizes) for p in self._params)
             first = len(self._code.params)
             values[first : first + len(sizes)] = [sizes[d.name] for d in self._code.dims]
@@ -259,9 +262,9 @@ class BoundKernel:
         for p, place, shape in zip(self._params, self._places, shapes, strict=True):
             a = given.get(p.name)
             if a is None:
-                a = aligned_empty(shape, dtypes[p.name], f"the output `{p.name}`")
+                a = new_array(p, shape, dtypes[p.name], sizes)
             address = values[place] = a.ctypes.data
-            check_array(a, p, shape, address)
+            check_array(a, p, shape, address, sizes)
             bound.append(a)
             addresses.append(address)
         require_apart(self._params, bound, addresses)
@@ -312,12 +315,13 @@ class NativeKernel:
             named = ", ".join(p.name for p in code.constants) or "none"
             raise ValueError(f"the constant inputs of this kernel are {named}; given: {', '.join(constants) or 'none'}")
         arrays = {p.name: array_for(p, constants[p.name], code.dtypes[p.name]) for p in code.constants}
-        sizes = ShapeSolver(code.dims, code.constants).told_sizes([a.shape for a in arrays.values()])
+        known = {name: Described.of(a) for name, a in arrays.items()}
+        sizes = ShapeSolver(code.dims, code.constants).told_sizes([*known.values()])
         values: list[int] = []
         for p in code.params:
             values.append(arrays[p.name].ctypes.data if p.constant else 0)
             if p.constant:
-                check_array(arrays[p.name], p, arrays[p.name].shape, values[-1])
+                check_array(arrays[p.name], p, arrays[p.name].shape, values[-1], sizes)
         values += [sizes.get(d.name, 0) for d in code.dims]
         prepared = aligned_empty((0,), _BYTE)
         if code.preparation is not None:
@@ -327,8 +331,7 @@ class NativeKernel:
             workspace = aligned_empty((code.preparation.workspace_bytes(arguments),), _BYTE, what)
             arguments[-1] = prepared.ctypes.data
             code.preparation.run(arguments, workspace.ctypes.data)
-        shapes = {name: a.shape for name, a in arrays.items()}
-        return BoundKernel(code, _Constants(shapes, {n: aligned_copy(arrays[n]) for n in code.kept}, prepared))
+        return BoundKernel(code, _Constants(known, {n: aligned_copy(arrays[n]) for n in code.kept}, prepared))
 
 
 def load(compiled: Compiled) -> NativeKernel:

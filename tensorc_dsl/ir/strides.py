@@ -1,0 +1,198 @@
+"""The strides of arrays: where the element of each subscript is in memory, and whether two elements can share a place.
+
+A stride is the distance of neighbours along a dimension, in elements. An array that declares none is dense and row-major.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from functools import reduce
+from itertools import permutations
+
+from tensorc_dsl.ir.bind import Sizes, evaluate_size
+from tensorc_dsl.ir.expr import (
+    ONE,
+    ZERO,
+    Binary,
+    Compare,
+    Dim,
+    Expr,
+    Logic,
+    add,
+    constant,
+    dims_in,
+    mul,
+    sub,
+)
+from tensorc_dsl.ir.program import Buffer, Program
+
+MOST_STRIDES = 4
+"""The largest number of strides of an output that are no numbers: its dimensions are tried in each order of these."""
+
+
+def dense_strides(shape: Sequence[int]) -> tuple[int, ...]:
+    """The strides of a dense row-major array."""
+    out: list[int] = []
+    inner = 1
+    for n in reversed(shape):
+        out.append(inner)
+        inner *= n
+    return tuple(reversed(out))
+
+
+def elements_spanned(shape: Sequence[int], strides: Sequence[int]) -> int:
+    """The number of elements from the first to the last, both included, with what is between; 0 for an array of none."""
+    return 0 if 0 in shape else 1 + sum((n - 1) * s for n, s in zip(shape, strides, strict=True))
+
+
+def span_of(shape: Sequence[Expr], strides: Sequence[Expr]) -> Expr:
+    """`elements_spanned` as an expression over open dimensions; without declared strides those of a dense array count."""
+    if not strides:
+        return reduce(mul, shape, ONE)
+    last = reduce(add, (mul(sub(n, ONE), s) for n, s in zip(shape, strides, strict=True)), ZERO)
+    span = add(last, ONE)
+    for n in shape:
+        least = constant(n)
+        if least == 0:
+            return ZERO
+        if least is None and any(d.low < 1 for d in dims_in(n)):
+            span = mul(span, Binary("min", n, ONE))  # of no elements nothing is spanned
+    return span
+
+
+def always_apart(shape: Sequence[int], strides: Sequence[int]) -> bool:
+    """Whether no two elements share a place: along each dimension a step leaves behind all that the closer ones span."""
+    if 0 in shape:
+        return True
+    span = 1
+    for s, n in sorted((s, n) for n, s in zip(shape, strides, strict=True) if n > 1):
+        if s < span:
+            return False
+        span += (n - 1) * s
+    return True
+
+
+def apart(b: Buffer) -> Expr | None:
+    """The condition on open dimensions under which `always_apart` holds; None if it always does, as for a dense array.
+
+    Raises ValueError if it holds for no sizes, or more than `MOST_STRIDES` strides are no numbers.
+    """
+    if not b.strides:
+        return None
+    pairs = list(zip(b.strides, b.shape, strict=True))
+    numbers = sorted(
+        (p for p in pairs if constant(p[0]) is not None and constant(p[1]) != 1), key=lambda p: constant(p[0]) or 0
+    )
+    others = [p for p in pairs if constant(p[0]) is None and constant(p[1]) != 1]
+    if len(others) > MOST_STRIDES:
+        raise ValueError(f"{len(others)} strides of {b.name} are no numbers, and at most {MOST_STRIDES} are compared")
+    choices = list[Expr]()
+    for order in _merged(numbers, others):
+        conditions = _nested(order)
+        if conditions is None:
+            continue
+        if not conditions:
+            return None
+        choices.append(reduce(lambda x, y: Logic("and", x, y), conditions))
+    if not choices:
+        raise ValueError(f"elements of {b.name} share a place for all sizes")
+    return reduce(lambda x, y: Logic("or", x, y), choices)
+
+
+_Pair = tuple[Expr, Expr]
+
+
+def _merged(numbers: list[_Pair], others: list[_Pair]) -> Iterator[list[_Pair]]:
+    """All orders of the dimensions, the closest first, in which the numbers ascend; a usual one first."""
+    for some in permutations(reversed(others)):
+        for places in _places(len(numbers), len(some)):
+            mine, rest = iter(numbers), iter(some)
+            yield [next(mine) if number else next(rest) for number in places]
+
+
+def _places(numbers: int, others: int) -> Iterator[tuple[bool, ...]]:
+    if not numbers or not others:
+        yield (True,) * numbers + (False,) * others
+        return
+    for rest in _places(numbers - 1, others):
+        yield (True, *rest)
+    for rest in _places(numbers, others - 1):
+        yield (False, *rest)
+
+
+def _nested(order: Sequence[_Pair]) -> list[Expr] | None:
+    """What has to hold of each stride so that it leaves the closer dimensions behind; None if a number does not."""
+    span: Expr = ONE
+    out: list[Expr] = []
+    for stride, extent in order:
+        s, least = constant(stride), constant(span)
+        if s is not None and least is not None:
+            n = constant(extent)
+            if s < least and n is not None and n > 1:
+                return None
+            if s < least:
+                out.append(Compare("<=", extent, ONE))
+        else:
+            fits: Expr = Compare("<=", span, stride)
+            n = constant(extent)
+            out.append(fits if n is not None and n > 1 else Logic("or", Compare("<=", extent, ONE), fits))
+        span = add(span, mul(sub(extent, ONE), stride))
+    return out
+
+
+def holds(e: Expr, sizes: Sizes) -> bool:
+    """The value of a condition on open dimensions."""
+    match e:
+        case Logic(op=op, lhs=a, rhs=b):
+            return (holds(a, sizes) and holds(b, sizes)) if op == "and" else (holds(a, sizes) or holds(b, sizes))
+        case Compare(op="<=", lhs=a, rhs=b):
+            return evaluate_size(a, sizes) <= evaluate_size(b, sizes)
+        case _:
+            raise ValueError(f"{e} is no condition on strides")
+
+
+def fitting(program: Program, sizes: Mapping[str, int]) -> Sizes | None:
+    """The sizes with strides of outputs that keep elements apart: those that do not are made as large as a dense array's.
+
+    None if the range of a stride ends before that.
+    """
+    if not any(b.strides for b in program.params):
+        return sizes
+    own = {d for b in program.params for e in b.shape for d in dims_in(e)}
+    out = dict(sizes)
+    for b in program.outputs:
+        condition = apart(b)
+        if condition is None or holds(condition, out):
+            continue
+        span = 1
+        pairs = list(reversed([*zip(b.strides, b.shape, strict=True)]))
+        pairs.sort(key=lambda p: (constant(p[0]) is None, constant(p[0]) or 0))
+        for stride, extent in pairs:
+            if isinstance(stride, Dim) and stride not in own:
+                out[stride.name] = max(out[stride.name], span)
+                if stride.high is not None and out[stride.name] > stride.high:
+                    return None
+            span += (evaluate_size(extent, out) - 1) * evaluate_size(stride, out)
+        if not holds(condition, out):
+            return None
+    return out
+
+
+def is_dense(shape: Sequence[Expr], strides: Sequence[Expr]) -> bool:
+    """Whether the strides are those of a dense row-major array, whatever the sizes are."""
+    inner: Expr = ONE
+    for n, s in reversed([*zip(shape, strides, strict=True)]):
+        if s != inner and constant(n) != 1:
+            return False
+        inner = mul(inner, n)
+    return True
+
+
+def strides_of(b: Buffer) -> tuple[int, ...]:
+    """The strides of an array of a program without open dimensions."""
+    return number_strides([evaluate_size(e, {}) for e in b.shape], b.strides, {})
+
+
+def number_strides(shape: Sequence[int], strides: Sequence[Expr], sizes: Sizes) -> tuple[int, ...]:
+    """The strides of an array of a shape as numbers; without declared ones those of a dense array."""
+    return tuple(evaluate_size(e, sizes) for e in strides) if strides else dense_strides(shape)
