@@ -36,7 +36,7 @@ The formatter, `tensorc-dsl fmt', writes 4."
 ;; generated: lists
 
 (defconst tsched--reserved
-  '("and" "either" "else" "for" "if" "in" "let" "maybe" "not" "or" "strides" "where" "yield"))
+  '("and" "either" "else" "for" "if" "in" "let" "maybe" "not" "or" "where" "yield"))
 
 (defconst tsched--constants
   '("_" "false" "inf" "nan" "true"))
@@ -44,7 +44,8 @@ The formatter, `tensorc-dsl fmt', writes 4."
 (defconst tsched--soft
   '("asm" "assume" "at" "block" "bound" "buffer" "call" "compute" "const" "desc" "identity" "init" "intrinsic"
     "layout" "lower" "module" "parallel" "pipelined" "prior" "program" "reduce" "reducer" "requires" "scan"
-    "schedule" "space" "spatial" "step" "target" "task" "tensorized" "unrolled" "use" "vectorized" "when" "with"))
+    "schedule" "space" "spatial" "step" "strides" "target" "task" "tensorized" "unrolled" "use" "vectorized" "when"
+    "with"))
 
 (defconst tsched--defining
   '("block" "buffer" "compute" "intrinsic" "module" "prior" "program" "reducer" "schedule" "space" "target" "task"))

@@ -109,12 +109,13 @@ def names_in(e: tree.Expr) -> Iterator[tree.Name]:
             pass
 
 
-def dimensions(defn: tree.ComputeDef) -> dict[str, tree.Name]:
-    """The names that a task binds, each at its first use."""
+def dimensions(defn: tree.ComputeDef, *, strides: bool = True) -> dict[str, tree.Name]:
+    """The names that a task binds, each at its first use; without `strides` those that a call binds, whose arguments are
+    tensors of the caller, where they are."""
     known = {a.name for a in defn.attributes} | {name for name, _ in defn.where}
     out: dict[str, tree.Name] = {}
     for p in (*defn.inputs, *defn.outputs):
-        for e in (*p.type.shape, *p.strides):
+        for e in (*p.type.shape, *(p.strides if strides else ())):
             for n in names_in(e):
                 if n.id not in known:
                     out.setdefault(n.id, n)

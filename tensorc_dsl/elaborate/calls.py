@@ -55,7 +55,7 @@ def call_environment(
     given = _given(callee, call)
     _check_arguments(callee, args, call)
     inner = Environment(open=outer.open, unbound=outer.unbound)
-    dims = dimensions(callee)
+    dims = dimensions(callee, strides=False)
     for p, a in zip(callee.inputs, args, strict=True):
         for e, size in zip(p.type.shape, a.buffer.shape, strict=True):
             if isinstance(e, tree.Name) and e.id in dims:
@@ -85,7 +85,7 @@ def call_environment(
 
 
 def _given(callee: tree.ComputeDef, call: tree.CallExpr) -> dict[str, tree.Expr]:
-    known = [*dimensions(callee), *(a.name for a in callee.attributes)]
+    known = [*dimensions(callee, strides=False), *(a.name for a in callee.attributes)]
     out: dict[str, tree.Expr] = {}
     for name, value in call.kwargs:
         if name not in known:

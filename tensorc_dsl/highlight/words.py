@@ -1,7 +1,7 @@
 """The words of the language by class. `make reference` writes this file from the grammar and the declarations."""
 
 RESERVED: tuple[str, ...] = (
-    "and", "either", "else", "for", "if", "in", "let", "maybe", "not", "or", "strides", "where", "yield",
+    "and", "either", "else", "for", "if", "in", "let", "maybe", "not", "or", "where", "yield",
 )  # fmt: skip
 """Words that are no names."""
 
@@ -13,11 +13,11 @@ CONSTANTS: tuple[str, ...] = (
 SOFT: tuple[str, ...] = (
     "asm", "assume", "at", "block", "bound", "buffer", "call", "compute", "const", "desc", "identity", "init",
     "intrinsic", "layout", "lower", "module", "parallel", "pipelined", "prior", "program", "reduce", "reducer",
-    "requires", "scan", "schedule", "space", "spatial", "step", "target", "task", "tensorized", "unrolled", "use",
-    "vectorized", "when", "with",
+    "requires", "scan", "schedule", "space", "spatial", "step", "strides", "target", "task", "tensorized",
+    "unrolled", "use", "vectorized", "when", "with",
 )  # fmt: skip
 """Words that are names where a name is expected. Each is in one of the four lists `BEFORE_…`,
-or is the first of a form of its own: `desc (`, `bound (`, `at [`, `scan [`, `init {`."""
+or is the first of a form of its own: `desc (`, `bound (`, `at [`, `strides [`, `scan [`, `init {`."""
 
 DEFINING: tuple[str, ...] = (
     "block", "buffer", "compute", "intrinsic", "module", "prior", "program", "reducer", "schedule", "space",

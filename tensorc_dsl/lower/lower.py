@@ -45,7 +45,7 @@ def lower(program: Program, passes: Sequence[Pass]) -> Kernel:
     """
     if untold := set(program.dims) - told_by([p.described for p in program.params]):
         names = ", ".join(sorted(d.name for d in untold))
-        raise LowerError(f"the shapes and strides of the arguments of {program.name} do not tell {names}")
+        raise LowerError(f"the shapes of the arguments of {program.name} do not tell {names}")
     if len(program.buffers) > MOST_BUFFERS:
         count = len(program.buffers)
         raise LowerError(f"{program.name} has {count} intermediate buffers, and at most {MOST_BUFFERS} are lowered")

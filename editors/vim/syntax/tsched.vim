@@ -9,11 +9,11 @@ syntax case match
 syntax iskeyword @,48-57,_
 
 " generated: lists
-let s:reserved = 'and|either|else|for|if|in|let|maybe|not|or|strides|where|yield'
+let s:reserved = 'and|either|else|for|if|in|let|maybe|not|or|where|yield'
 let s:constants = '_|false|inf|nan|true'
 let s:soft = 'asm|assume|at|block|bound|buffer|call|compute|const|desc|identity|init|intrinsic|layout|lower|'
       \ . 'module|parallel|pipelined|prior|program|reduce|reducer|requires|scan|schedule|space|spatial|step|'
-      \ . 'target|task|tensorized|unrolled|use|vectorized|when|with'
+      \ . 'strides|target|task|tensorized|unrolled|use|vectorized|when|with'
 let s:defining = 'block|buffer|compute|intrinsic|module|prior|program|reducer|schedule|space|target|task'
 let s:before_name = 'assume|block|buffer|compute|const|intrinsic|lower|module|prior|program|reduce|reducer|scan|'
       \ . 'schedule|space|spatial|target|task|use|with'

@@ -82,7 +82,7 @@ def lower_device(program: Program, features: tuple[str, ...] = (OLDEST,), cores:
     """
     if untold := set(program.dims) - told_by([p.described for p in program.params]):
         names = ", ".join(sorted(d.name for d in untold))
-        raise LowerError(f"the shapes and strides of the arguments of {program.name} do not tell {names}")
+        raise LowerError(f"the shapes of the arguments of {program.name} do not tell {names}")
     _require_memory_that_lasts(program)
     kernels = [k for n in range(len(program.body)) for k in _run(_nest(program, n, features, cores), PASSES).kernels]
     require_independent(program)  # last, since the passes say more of what threads share

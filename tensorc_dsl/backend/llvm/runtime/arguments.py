@@ -124,7 +124,8 @@ def declared(p: Param, a: Array) -> str:
     if any(n is None or n < 0 for n in steps):
         return "strides are whole elements and not negative, so there is none"
     used = {d.name for e in p.shape for d in dims_in(e)}
-    names = (n for n in ("S", "S1", "S2", *(f"S{k}" for k in itertools.count(3))) if n not in used)
+    free = itertools.chain(["S"], (f"S{k}" for k in itertools.count(1)))
+    names = (n for n in free if n not in used)
     return f"`{p.name}: {p.dtype}[…] strides [{', '.join(str(n) if n in (0, 1) else next(names) for n in steps)}]`"
 
 
