@@ -186,6 +186,11 @@ nests: $(VENV)/.dev ## Random steps on random loops that are written out, which 
 behind: $(VENV)/.dev ## Random steps behind the schedules on pages of tests, or those with a step AIM="split_scan …" (COUNT=300)
 	$(BIN)/python -m bench.schedules --kind pages --aim $(AIM) --seed $(SEED) --count $(COUNT) --jobs $(THREADS)
 
+.PHONY: mutants
+mutants: $(VENV)/.dev ## One place of right programs and kernels changed: proved, refuted, emulated, and run (SEED=0 COUNT=300)
+	$(BIN)/python -m bench.mutants --kind kernels --seed $(SEED) --count $(COUNT) --jobs $(THREADS)
+	$(BIN)/python -m bench.mutants --kind programs --seed $(SEED) --count $(COUNT) --jobs $(THREADS)
+
 .PHONY: computes
 computes: $(VENV)/.dev ## Random computes, run in each way, against what the language's pages say they mean (COUNT=300)
 	COMPUTE_FUZZ=$(COUNT) $(BIN)/python -m pytest -q -n $(THREADS) tests/compute/test_meaning.py tests/compute/test_random.py

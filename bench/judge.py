@@ -59,7 +59,7 @@ def proof(original: Program, scheduled: Program) -> str:
 
 @dataclass(slots=True)
 class Judge:
-    """Compares scheduled programs with the original.
+    """Compares scheduled programs with the original, on inputs that are `given` or random, in these orders.
 
     The reference of one without `stages`, since no compute gives it, is the interpreter.
     """
@@ -67,12 +67,14 @@ class Judge:
     original: Program
     seed: int = 0
     stages: bool = True
+    given: Mapping[str, Array] | None = None
+    orders: tuple[Order, ...] = ORDERS
     inputs: Mapping[str, Array] = field(init=False)
     expected: Mapping[str, Array] = field(init=False)
     allowed: Mapping[str, Array] = field(init=False)
 
     def __post_init__(self) -> None:
-        self.inputs = make_inputs(self.original, self.seed)
+        self.inputs = make_inputs(self.original, self.seed) if self.given is None else self.given
         if self.stages:
             self.expected, self.allowed = bounded(self.original, self.inputs)
         else:
@@ -116,16 +118,16 @@ class Judge:
 
     def differs(self, scheduled: Program) -> str:
         """The difference between the interpreter's result, in any order of loops that run at once, and the expected one."""
-        for order in ORDERS:
+        for order in self.orders:
             try:
                 found = interpret(scheduled, self.inputs, order)
             except InterpretError as e:
                 return f"{order}: {e}"
-            if fault := self._compared(found):
+            if fault := self.compared(found):
                 return f"{order}: {fault}"
         return ""
 
-    def _compared(self, found: Mapping[str, Array]) -> str:
+    def compared(self, found: Mapping[str, Array]) -> str:
         if found.keys() != self.expected.keys():
             return f"it has results {', '.join(found)}"
         for name, want in self.expected.items():
@@ -150,7 +152,7 @@ class Judge:
         except LowerError:
             return ""
         fault, found = emulated(device, scheduled, self.inputs)
-        faults = [fault, *(self._compared(outputs) for outputs in found)]
+        faults = [fault, *(self.compared(outputs) for outputs in found)]
         return next((f for f in faults if f), "")
 
     def _run(self, scheduled: Program, kernel: NativeKernel) -> str:
@@ -168,7 +170,7 @@ class Judge:
         for name, out in outs.items():
             if where := out.trespassed():
                 return f"{name}: written {where} it"
-        return self._compared({n: widen(o.array, scheduled.buffer(n).dtype) for n, o in outs.items()})
+        return self.compared({n: widen(o.array, scheduled.buffer(n).dtype) for n, o in outs.items()})
 
 
 UNPROVED = "unproved: "

@@ -7,12 +7,13 @@ and those of a reduction by a declared reducer, run one after another; of a scan
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import product
 
 import numpy as np
 
 from tensorc_dsl.ir.arrays import Array, wide_dtype, widen, wrap
+from tensorc_dsl.ir.bind import SizeError, evaluate_size
 from tensorc_dsl.ir.dtypes import DType
 from tensorc_dsl.ir.expr import BinaryOp, Expr, Load, LogicOp, Var, constant, factors_of, free_vars, loads
 from tensorc_dsl.ir.program import Block, Buffer, For, IterKind, Program, Store, walk
@@ -67,10 +68,15 @@ def run_nest(together: Sequence[Evaluation]) -> None:
 
 def shape_of(b: Buffer) -> tuple[int, ...]:
     """The shape as numbers. Raises EvaluateError if a dimension is open."""
-    sizes = [constant(e) for e in b.shape]
-    if any(n is None for n in sizes):
-        raise EvaluateError(f"a dimension of {b.name} is open: `ir.bind.bind` gives it a size")
-    return tuple(n for n in sizes if n is not None)
+    return _numbers(b.shape, f"a dimension of {b.name}")
+
+
+def _numbers(extents: Iterable[Expr], which: str) -> tuple[int, ...]:
+    """The extents as numbers, for which there may be sums of numbers in the text. Raises EvaluateError if one is open."""
+    try:
+        return tuple([evaluate_size(e, {}) if (n := constant(e)) is None else n for e in extents])
+    except SizeError:
+        raise EvaluateError(f"{which} is open: `ir.bind.bind` gives it a size") from None
 
 
 def bind_inputs(program: Program, inputs: Mapping[str, Array]) -> dict[str, Array]:
@@ -139,11 +145,9 @@ class Evaluation(Values):
         self.block = block
         self.buffers = tuple(program.buffer(s.buffer) for s in block.body)
         self.buffer = self.buffers[0]
-        sizes = [constant(it.extent) for it in block.iters]
-        if any(n is None for n in sizes):
-            raise EvaluateError(f"an extent of block {block.name} is open: `ir.bind.bind` gives it a size")
         names = tuple(it.name for it in block.iters)
-        self.box = Box(names, (0,) * len(names), tuple(n for n in sizes if n is not None))
+        sizes = _numbers((it.extent for it in block.iters), f"an extent of block {block.name}")
+        self.box = Box(names, (0,) * len(names), sizes)
         self.reduce = [a for a, it in enumerate(block.iters) if it.kind is IterKind.REDUCE]
         self.scan = [a for a, it in enumerate(block.iters) if it.kind is IterKind.SCAN]
         self.spatial = [a for a in range(len(names)) if a not in self.reduce]

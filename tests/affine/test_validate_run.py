@@ -172,3 +172,17 @@ def test_the_help_is_about_what_is_there() -> None:
     report = validate(a, b)
     assert isinstance(report, Unproved)
     assert "= help: both may still be equal" in render(report.diagnostic)
+
+
+@pytest.mark.parametrize(("extent", "report"), [("5 - 1", Valid), ("4 - 1", Invalid)])
+def test_sums_of_numbers_are_extents_that_a_run_knows(extent: str, report: type[Valid | Invalid]) -> None:
+    text = (
+        "program p(A: f32[4], B: f32[4]) { buffer T: f32[EXTENT]\n"
+        "for i in 5 - 1 { block T { spatial v in 5 - 1 = i; T[v] = A[v] } }\n"
+        "for i_1 in 4 { block B { spatial v in 4 = i_1; B[v] = T[v] } } }"
+    )
+    plain, other = parsed(text.replace("EXTENT", "4")), parsed(text.replace("EXTENT", extent))
+    assert isinstance(validate(plain, other), report)
+    if report is Valid:
+        x = {"A": np.arange(4, dtype=np.float32)}
+        assert (interpret(other, x)["B"] == x["A"]).all()
