@@ -182,7 +182,7 @@ class _Writer:
             return
         # Python allows 20 nested loops in one function; a deeper nest continues in a function of its own.
         self.nesting += 1
-        function = f"f{len(self.lines)}" if self.nesting % 16 == 0 else None
+        function = f"go{len(self.lines)}" if self.nesting % 16 == 0 else None
         outer = depth
         if function is not None:
             self._line(depth, f"def {function}():")
@@ -196,7 +196,7 @@ class _Writer:
         self.nesting -= 1
 
     def _in_turns(self, s: For, depth: int) -> None:
-        function = f"f{len(self.lines)}"
+        function = f"go{len(self.lines)}"
         self._line(depth, f"def {function}({self._variable(s.var)}):")
         self._reset(s.var, depth + 1)
         self._body(s.body, depth + 1)
@@ -204,7 +204,7 @@ class _Writer:
         self._line(depth, f"yield from in_turns([{function}(i) for i in range({self._expr(s.extent)})])")
 
     def _in_stages(self, s: For, stages: tuple[int, ...], order: tuple[int, ...], depth: int) -> None:
-        function = f"f{len(self.lines)}"
+        function = f"go{len(self.lines)}"
         self._line(depth, f"def {function}({self._variable(s.var)}):")
         self._reset(s.var, depth + 1)
         for k, inner in enumerate(s.body):

@@ -16,7 +16,7 @@ from tensorc_dsl.affine.sets import mapping, points
 from tensorc_dsl.ir.expr import ONE, Compare, Expr, Load, Var
 from tensorc_dsl.ir.program import IterKind
 from tensorc_dsl.validate.code import Accumulation, Code, Statement, common_loops
-from tensorc_dsl.validate.plain import joined, plain, within
+from tensorc_dsl.validate.plain import joined, last_of, plain, within
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -216,7 +216,7 @@ class Flow:
             if earlier.is_empty():
                 continue
             if not earlier.is_single_valued():
-                earlier = earlier.lexmax()
+                earlier = last_of(earlier)
             found.append((w, joined(earlier)))
         out: list[tuple[Statement, isl.Map]] = []
         for k, (w, m) in enumerate(found):

@@ -25,7 +25,7 @@ from tensorc_dsl.validate.code import Statement
 from tensorc_dsl.validate.counting import counts
 from tensorc_dsl.validate.facts import ExampleSizes, Refuted, Undecided, at, example, point, written_by
 from tensorc_dsl.validate.nodes import Node, Terms, place
-from tensorc_dsl.validate.plain import at_points, in_cases, require_simple
+from tensorc_dsl.validate.plain import at_points, first_of, in_cases, require_simple
 from tensorc_dsl.validate.signed_terms import SignedTerms, by_signature, elements_read, whole_elements
 from tensorc_dsl.validate.terms import IDEMPOTENT, fingerprint, operator
 from tensorc_dsl.validate.values import TAKEN, Signature, Values
@@ -319,7 +319,7 @@ class _Question:
         if not told_apart.uncurry().is_single_valued():
             return self._ambiguous()
         by_ours = self._together(self.equal).uncurry()
-        again = by_ours.subtract(by_ours.lexmin()).curry().range_factor_range()
+        again = by_ours.subtract(first_of(by_ours)).curry().range_factor_range()
         return self.sides.unmatched("a term comes more than once: one", again, self.theirs, self.sides.b)
 
 

@@ -68,6 +68,26 @@ def joined(m: M) -> M:
         return m
 
 
+def last_of(m: isl.Map) -> isl.Map:
+    """The greatest image of each point in lexicographic order. isl 2026.2.2 fails at some maps with redundant
+    constraints, "affine expression involves some of the domain dimensions", and not at equal ones without.
+    """
+    try:
+        return m.lexmax()
+    except isl.Error:
+        renew()
+        return m.remove_redundancies().lexmax()
+
+
+def first_of(m: isl.Map) -> isl.Map:
+    """The least image of each point; see `last_of`."""
+    try:
+        return m.lexmin()
+    except isl.Error:
+        renew()
+        return m.remove_redundancies().lexmin()
+
+
 def convex(m: isl.Map) -> isl.Map:
     """An equal map, of one piece if its convex hull is soon found to be equal to it. isl joins two pieces if one constraint
     of each tells them apart; windows that are cut off at a border and lie in tiles have more.

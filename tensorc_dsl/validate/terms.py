@@ -15,7 +15,7 @@ from tensorc_dsl.validate.facts import Refuted, Undecided
 from tensorc_dsl.validate.flow import Total
 from tensorc_dsl.validate.joint import as_product, joint_products, joint_sums
 from tensorc_dsl.validate.nodes import At, Key, Node, Term, Terms, key, place
-from tensorc_dsl.validate.plain import joined
+from tensorc_dsl.validate.plain import first_of, joined
 from tensorc_dsl.validate.values import Case, Signature, Values, step_of
 
 IDEMPOTENT = ("min", "max", "and", "or", "argmin", "argmax")
@@ -227,7 +227,7 @@ def fingerprint(term: Term, values: Values, counted: bool = False) -> Signature:
     out = [Case("", isl.Map.from_domain(asked))]
     for text, found in sorted(by_text.items()):
         renew()
-        least, there = found.intersect_domain(asked).lexmin(), found.domain()
+        least, there = first_of(found.intersect_domain(asked)), found.domain()
         if (count := numbers.get(text)) is not None:
             text, least = f"{text} counted", least.flat_range_product(isl.Map.from_pw_aff(count))
         more = [Case(f"{c.text} {text}", c.subscripts.flat_range_product(least)) for c in out]

@@ -37,6 +37,7 @@ from tensorc_dsl.validate.code import PAIR, Code, Statement, label, where
 from tensorc_dsl.validate.facts import ExampleSizes, Refuted, Undecided, at, element, element_at, example, point
 from tensorc_dsl.validate.flow import Flow, Total
 from tensorc_dsl.validate.nodes import At, Key, Node, Sources, Terms, key, place
+from tensorc_dsl.validate.plain import first_of
 
 
 @problem(
@@ -306,7 +307,7 @@ class Values:
         out: list[Case] = []
         rest = node.at.domain
         for c in sorted(self._merged([c for c in found if not c.subscripts.is_empty()]), key=lambda c: c.text):
-            least = c.subscripts.intersect_domain(rest).lexmin()
+            least = first_of(c.subscripts.intersect_domain(rest))
             rest = rest.subtract(c.subscripts.domain())
             # A partial result of a reduction is described by its terms.
             out.append(Case(c.text if c.text.startswith(whole) else f"{whole}{c.text}", least))

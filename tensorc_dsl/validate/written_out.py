@@ -11,6 +11,7 @@ from tensorc_dsl.affine.budget import renew
 from tensorc_dsl.ir.expr import Const
 from tensorc_dsl.validate.flow import Total
 from tensorc_dsl.validate.nodes import At
+from tensorc_dsl.validate.plain import first_of
 from tensorc_dsl.validate.terms import is_neutral
 from tensorc_dsl.validate.values import step_of
 
@@ -33,7 +34,7 @@ def in_order(total: Total, written: At) -> list[tuple[At, isl.Map, At]] | None:
     steps: list[isl.Map] = []
     while not rest.is_empty():
         renew()
-        first = rest.lexmin()
+        first = first_of(rest)
         if len(steps) == MOST or not domain.is_subset(first.domain()):
             return None
         steps.append(first)

@@ -186,3 +186,46 @@ def test_sums_of_numbers_are_extents_that_a_run_knows(extent: str, report: type[
     if report is Valid:
         x = {"A": np.arange(4, dtype=np.float32)}
         assert (interpret(other, x)["B"] == x["A"]).all()
+
+
+@pytest.mark.parametrize("before", [1, 2, 5, 6])
+def test_no_name_of_the_text_that_is_interpreted_is_a_type(before: int) -> None:
+    """Iterations in turns are functions of that text, wherever in it they begin."""
+    stores = "; ".join(["T[v] = 1.0"] * before)
+    text = f"""program p(A: f32[2], B: f32[2]) {{ buffer T: f32[2]
+        for j in 2 {{ block T0 {{ spatial v in 2 = j; {stores} }} }}
+        parallel for i in 2 {{ parallel for k in 1 {{
+            block B {{ spatial v in 2 = i; B[v] = f32(f16(A[v])) + f32(A[v]) }} }} }} }}"""
+    x = {"A": np.array([0.5, 2.0], np.float32)}
+    assert (interpret(parsed(text), x, "together")["B"] == 2 * x["A"]).all()
+
+
+def test_the_last_write_before_a_read_is_found_behind_redundant_constraints() -> None:
+    """isl fails at the order of these writes with the constraints that others imply."""
+    p = parsed(
+        """program p(W: i32[9, 5], Y: i32[7]) {
+            buffer S: i32[5]
+            buffer T: i32[7]
+            for i9 in 7 { block B10 { spatial v in 7 = i9; T[v] = i32(v) } }
+            for i1 in 5, i2 in 3 {
+                for i3 in 5 {
+                    block B2 {
+                        spatial vi1 in 5 = i1; spatial vi2 in 3 = i2; spatial vi3 in 5 = i3
+                        S[vi3] = W[vi3 * 2, vi3 / 2] + S[vi3 % 2]
+                    }
+                }
+                for i4 in 5 {
+                    block B3 {
+                        spatial vi1 in 5 = i1; spatial vi2 in 3 = i2; spatial vi4 in 5 = i4
+                        where i4 <= i2
+                        S[vi2] = T[vi1 + vi2] - S[vi1]
+                    }
+                }
+            }
+            for i5 in 3, i8_0 in 2, i8_1 in 1, i8_2 in 2 {
+                block B9 { spatial v5 in 3 = i5; spatial v8 in 4 = i8_0 * 2 + i8_2; T[v8] = T[v8] - S[v5 / 2] }
+            }
+            for y in 7 { block Y { spatial v in 7 = y; Y[v] = T[v] } }
+        }"""
+    )
+    assert not isinstance(validate(p, p), Valid)  # S is read before it is written
