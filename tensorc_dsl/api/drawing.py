@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from tensorc_dsl.check.items import Names, check_items
 from tensorc_dsl.check.problems import DUPLICATE_ITEM, where
 from tensorc_dsl.check.scope import CheckedFile
 from tensorc_dsl.diagnostic import Diagnostic, Severity, TschedError, problem
 from tensorc_dsl.interp.problems import UNKNOWN_DRAW
+from tensorc_dsl.interp.space import Space
 from tensorc_dsl.schedule.refusal import ScheduleRefusal
 from tensorc_dsl.schedule.render import refusal_diagnostic
 from tensorc_dsl.search.streams import stream
@@ -18,7 +19,7 @@ from tensorc_dsl.source import Source
 from tensorc_dsl.syntax import tree
 from tensorc_dsl.syntax.names import near
 from tensorc_dsl.syntax.parse import parse
-from tensorc_dsl.trace.model import Decision, Model, Site, prior, shown
+from tensorc_dsl.trace.model import Decider, Decision, Model, Site, prior, shown
 from tensorc_dsl.trace.trace import Draw, Trace
 
 
@@ -65,6 +66,34 @@ def sample(model: Model, task: str, seed: int, number: int = 0) -> Trace:
             if not left or not drawn:  # without a draw each further try would be the same
                 raise TschedError(refusal_diagnostic(e)) from e
     raise AssertionError("the last try returns or raises")
+
+
+@dataclass(frozen=True, slots=True)
+class _InTime(Model):
+    """A space whose expansions raise Late when `is_late` says so."""
+
+    space: Space
+    is_late: Callable[[], bool]
+
+    def expand(self, decide: Decider) -> Trace:
+        watched = self.space.watch(decide, self.is_late)
+        if watched.failure is not None:
+            raise watched.failure
+        assert watched.trace is not None
+        return watched.trace
+
+
+def refusals(space: Space, task: str, is_late: Callable[[], bool] = lambda: False) -> tuple[Diagnostic, ...]:
+    """What is refused in the schedule that `sample` draws first: the error, if there is no schedule or a pin is illegal, else
+    a warning for each rule that is left out.
+
+    Raises Late if `is_late` becomes true.
+    """
+    try:
+        trace = sample(_InTime(space, is_late), task, 0)
+    except TschedError as e:
+        return e.diagnostics
+    return tuple(rule.diagnostic() for rule in trace.refused)
 
 
 def require_draws(model: Model, task: str, names: Sequence[str], opened: Sequence[str]) -> None:

@@ -31,6 +31,8 @@ class Entry:
     elaborated: Program | None = None
     references: tuple[Reference, ...] | None = None
     """The names in it; None until they are needed."""
+    refusals: tuple[object, tuple[Diagnostic, ...] | None] | None = None
+    """Of a task: what stands for its schedule, and what is refused of it, None if that takes too long to know."""
 
 
 def _named(item: t.Item) -> str | None:

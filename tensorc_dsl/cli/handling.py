@@ -1,14 +1,18 @@
-"""The options that decide draws: `--replay`, `--condition` and `--block`, named after their handlers."""
+"""The options that decide draws: `--replay`, `--condition` and `--block`, named after their handlers; and rules left out."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
+from tensorc_dsl.report.terminal import show_diagnostics
+
 if TYPE_CHECKING:
     from tensorc_dsl.api import Task
+    from tensorc_dsl.trace.trace import Trace
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -59,3 +63,16 @@ def handled(task: Task, replayed: str | None, conditions: tuple[tuple[str, str],
     model = handlers.condition(task.model, decisions) if decisions else task.model
     model = handlers.block(model, hidden) if hidden else model
     return task.drawn_from(model)
+
+
+@dataclass(slots=True)
+class LeftOut:
+    """Tells on standard error which rules were refused and left out of schedules; each reason once."""
+
+    told: set[tuple[str, str, str]] = field(default_factory=set[tuple[str, str, str]])
+
+    def tell(self, trace: Trace) -> None:
+        for rule in trace.refused:
+            if (key := (rule.rule, rule.subject, str(rule.refusal))) not in self.told:
+                self.told.add(key)
+                show_diagnostics(rule.diagnostic())

@@ -41,11 +41,11 @@ class Space(Model):
     def watch(self, decide: Decider, is_late: Callable[[], bool] = lambda: False) -> Watched:
         """The expansion with these decisions, step by step. One that fails is kept up to there.
 
-        Raises Late if `is_late` was true before a statement.
+        Raises Late if `is_late` was true before a statement or a call.
         """
         watched = Watched(self.program, self.target, self.modules, decide, is_late)
         try:
-            self._expanded(watched)
+            watched.trace = self._expanded(watched)
         except (ScheduleRefusal, TschedError) as e:
             watched.failure = e
         return watched

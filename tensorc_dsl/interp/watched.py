@@ -19,6 +19,7 @@ from tensorc_dsl.trace.declare import Offer
 from tensorc_dsl.trace.distribution import Decision
 from tensorc_dsl.trace.draw import Draw
 from tensorc_dsl.trace.model import Decider
+from tensorc_dsl.trace.trace import Trace
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +37,7 @@ class Late(Exception):
 class Watched(Expansion):
     """`start` is the program before all steps, and `stands` are in the order of time; `failure` ended the expansion early.
 
-    `is_late` is called before each statement; if it is true, Late is raised.
+    `trace` is that of one that was not. `is_late` is called before each statement and call; if it is true, Late is raised.
     """
 
     def __init__(
@@ -53,6 +54,7 @@ class Watched(Expansion):
         self.stands: list[Stand] = []
         self.places: list[tuple[Span, Draw]] = []
         self.failure: ScheduleRefusal | TschedError | None = None
+        self.trace: Trace | None = None
 
     @property
     def problem(self) -> str:
@@ -67,10 +69,17 @@ class Watched(Expansion):
 
     def run(self, body: tuple[tree.Stmt, ...], env: Env) -> None:
         for s in body:
-            if self._is_late():
-                raise Late
+            self._hurry()
             super().run((s,), env)
             self.stands.append(Stand(s.span, self.program))
+
+    def call(self, call: tree.CallExpr, env: Env) -> Value:
+        self._hurry()
+        return super().call(call, env)
+
+    def _hurry(self) -> None:
+        if self._is_late():
+            raise Late
 
     def _rule(self, module: tree.ModuleDef, call: tree.CallExpr, subject: list[Value], env: Env) -> None:
         """As in every expansion; the steps and draws of a rule that is left out are taken back with it."""

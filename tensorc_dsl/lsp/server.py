@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from importlib.metadata import version
 from pathlib import Path
 
@@ -31,6 +31,7 @@ from tensorc_dsl.lsp.features.pins import KIND as PIN
 from tensorc_dsl.lsp.features.pins import pins
 from tensorc_dsl.lsp.features.quick_fixes import quick_fixes
 from tensorc_dsl.lsp.features.references import highlights, references
+from tensorc_dsl.lsp.features.refusals import refused, try_task, untried
 from tensorc_dsl.lsp.features.selection import selection
 from tensorc_dsl.lsp.features.semantic_tokens import LEGEND, all_tokens, changed_tokens, semantic_tokens
 from tensorc_dsl.lsp.features.signature_help import signature_help
@@ -39,9 +40,13 @@ from tensorc_dsl.lsp.protocol import Answering
 from tensorc_dsl.lsp.records import Records
 from tensorc_dsl.machine.roof import Roof
 from tensorc_dsl.report.entries.named import entries
+from tensorc_dsl.syntax.tree import TaskDef
 
 QUIET, LATEST = 0.04, 0.25
 """Seconds without an edit before diagnostics are sent, and seconds of edits after which they are sent anyway."""
+
+PAUSE = 0.5
+"""Seconds without an edit before schedules are drawn, to find what is refused."""
 
 
 class Server(LanguageServer):
@@ -62,6 +67,7 @@ class Server(LanguageServer):
         self._told: dict[str, Analysis] = {}
         self._edited = ""
         self._waiting: dict[str, tuple[float, asyncio.TimerHandle]] = {}
+        self._trying: dict[str, asyncio.TimerHandle] = {}
 
     def analysis(self, uri: str) -> Analysis | None:
         """What is known of an open document as it stands; None for others."""
@@ -92,10 +98,33 @@ class Server(LanguageServer):
         if document.uri in self._told and document.uri != self._edited:
             refresh(self)  # facts about another document's draws are known now
         self._told[document.uri] = known
-        found = diagnostics(known, document)
+        self._publish(document, known)
+        self._try_soon(document.uri, known, untried(known), PAUSE)
+
+    def _publish(self, document: Document, known: Analysis) -> None:
+        found = [*diagnostics(known, document), *refused(known)]
         self.text_document_publish_diagnostics(
             lsp.PublishDiagnosticsParams(document.uri, found, version=document.version)
         )
+
+    def _try_soon(self, uri: str, known: Analysis, tasks: Iterator[TaskDef], seconds: float) -> None:
+        """Draw a schedule of the next of some tasks of a document; that of an older version is not drawn any more."""
+        if (handle := self._trying.pop(uri, None)) is not None:
+            handle.cancel()
+        self._trying[uri] = asyncio.get_running_loop().call_later(seconds, self._try, uri, known, tasks)
+
+    def _try(self, uri: str, known: Analysis, tasks: Iterator[TaskDef]) -> None:
+        """As above, now; other requests are answered before that of the one after it."""
+        self._trying.pop(uri, None)
+        document = self.documents.open.get(uri)
+        if document is None or uri in self._waiting or self.documents.analysis(document) is not known:
+            return
+        task = next(tasks, None)
+        if task is not None:
+            try_task(known, task)
+            self._try_soon(uri, known, tasks, 0)
+        elif refused(known):
+            self._publish(document, known)
 
     def edited(self, uri: str) -> None:
         """The editor itself requests the inlay hints of the document that was edited last."""
@@ -104,6 +133,8 @@ class Server(LanguageServer):
     def forget(self, uri: str) -> None:
         """A closed document has no diagnostics."""
         self._told.pop(uri, None)
+        if (handle := self._trying.pop(uri, None)) is not None:
+            handle.cancel()
 
     def tell_others(self, uri: str) -> None:
         """Tell the diagnostics of the other documents, which may use this one."""

@@ -56,7 +56,8 @@ def trace_html(trace: Trace) -> str:
     rows = [(d.name, shown(d.decision), "pinned" if d.pinned else d.distribution.describe()) for d in trace.draws]
     draws = _table(("draw", "value", "can be"), rows) if rows else element("p", "no draws")
     made = _details("The program that it makes", format_program(trace.program))
-    return element("div", draws, coloured(_cut(trace.text)), made)
+    left_out = [element("pre", lines(render(rule.diagnostic())), style=MONOSPACE) for rule in trace.refused]
+    return element("div", draws, coloured(_cut(trace.text)), *left_out, made)
 
 
 def program_html(program: Program) -> str:

@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 import keyword
+import time
 from typing import Any
 
 from IPython.core.error import UsageError
 
 from tensorc_dsl.api import TaskFile, loads
-from tensorc_dsl.diagnostic import Severity, TschedError, render
+from tensorc_dsl.api.drawing import refusals
+from tensorc_dsl.diagnostic import Diagnostic, Severity, TschedError, render
+from tensorc_dsl.interp.watched import Late
 from tensorc_dsl.notebook.display import SHOWN
-from tensorc_dsl.report.terminal import show_diagnostics
+from tensorc_dsl.report.terminal import say, show_diagnostics
+
+SECONDS = 2.0
+"""The processor time in which the first schedules of a cell's tasks are drawn."""
 
 Shell = Any
 """IPython's `InteractiveShell`, which has few types."""
@@ -43,7 +49,10 @@ def unload(shell: Shell) -> None:
 
 
 def read_cell(shell: Shell, line: str, cell: str) -> TaskFile:
-    """The tasks of a cell; warnings are printed. Raises CellError with all errors, and UsageError for what is no name."""
+    """The tasks of a cell; warnings are printed, and what the first schedules of the tasks are refused.
+
+    Raises CellError with all errors, and UsageError for what is no name.
+    """
     name = line.strip()
     if name and (not name.isidentifier() or keyword.iskeyword(name)):
         raise UsageError(f"%%tsched takes the name of a variable, and {name!r} is none")
@@ -51,11 +60,27 @@ def read_cell(shell: Shell, line: str, cell: str) -> TaskFile:
         file = loads(cell, name=f"In[{shell.execution_count}]")
     except TschedError as e:
         raise CellError(*e.diagnostics) from None
-    if warnings := [d for d in file.checked.diagnostics if d.severity is Severity.WARNING]:
-        show_diagnostics(*warnings)
+    warnings = [d for d in file.checked.diagnostics if d.severity is Severity.WARNING]
+    if found := [*warnings, *_refusals(file)]:
+        show_diagnostics(*found)
     if name:
         shell.user_ns[name] = file
     return file
+
+
+def _refusals(file: TaskFile) -> list[Diagnostic]:
+    """What the first schedule of each task is refused, each place and reason once. Which tasks take longer than SECONDS
+    is printed."""
+    until = time.process_time() + SECONDS
+    found: dict[Diagnostic, None] = {}
+    for name in file:
+        try:
+            found |= dict.fromkeys(refusals(file[name].space, name, lambda: time.process_time() > until))
+        except Late:
+            say(f"a schedule of `{name}` takes long to make, and is not tried; `print(….sample(0))` does it", err=True)
+        except TschedError:
+            continue  # it has no space or no target, which its row says
+    return list(found)
 
 
 def _formatter(shell: Shell) -> Any:

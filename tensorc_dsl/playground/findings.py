@@ -8,7 +8,11 @@ from tensorc_dsl.lsp.analysis import Analysis
 from tensorc_dsl.lsp.documents import Document
 from tensorc_dsl.lsp.features.diagnostics import diagnostics
 from tensorc_dsl.lsp.features.quick_fixes import quick_fixes
+from tensorc_dsl.lsp.features.refusals import refused, try_all
 from tensorc_dsl.playground.messages import Checked, Edit, Finding, Fix, Position, Range
+
+SECONDS = 2.0
+"""The processor time in which the first schedules of a text are drawn, to find what is refused."""
 
 _GRADE = {lsp.DiagnosticSeverity.Error: "error", lsp.DiagnosticSeverity.Warning: "warning"}
 
@@ -18,6 +22,8 @@ def checked(analysis: Analysis, document: Document) -> Checked:
     whole = analysis.text.range(0, len(analysis.source.text))
     asked = lsp.CodeActionParams(lsp.TextDocumentIdentifier(analysis.uri), whole, lsp.CodeActionContext([]))
     fixes = [(d, f) for a in quick_fixes(analysis, asked) if (f := _fix(a, analysis.uri)) for d in a.diagnostics or ()]
+    told = diagnostics(analysis, document)
+    try_all(analysis, SECONDS)
     found = [
         Finding(
             range_of(d.range),
@@ -26,10 +32,11 @@ def checked(analysis: Analysis, document: Document) -> Checked:
             d.message,
             tuple(fix for about, fix in fixes if about == d),
         )
-        for d in diagnostics(analysis, document)
+        for d in (*told, *refused(analysis))
     ]
     own = [x.name for x in analysis.checked.tasks.values() if analysis.is_own(x.span)]
-    return Checked(tuple(found), tuple(str(n) for n in own if str(n) in analysis.checked.elaborated))
+    tasks = tuple(str(n) for n in own if str(n) in analysis.checked.elaborated)
+    return Checked(tuple(found), tasks, any(d.severity is lsp.DiagnosticSeverity.Error for d in told))
 
 
 def range_of(at: lsp.Range) -> Range:

@@ -145,16 +145,19 @@ class Opened(msgspec.Struct, tag=True, frozen=True):
 
 
 class Checked(msgspec.Struct, tag=True, frozen=True):
+    """The findings about the text, and its tasks that have a program. What their first schedules are refused is found, too,
+    but nothing is `wrong` with the text then: the page shows the program up to there."""
+
     findings: tuple[Finding, ...]
     tasks: tuple[str, ...]
+    wrong: bool
 
 
 class Shown(msgspec.Struct, tag=True, frozen=True):
     """`text` is what was asked for, after so many of the `steps`; `changed` are the lines in it, from 0, that the last step
     made. `problem` says why the schedule ended early, if `early`, or why there is no text; `at` is the place of the step that
-    was refused. `redrawn` says which draws could not keep the
-    values that were wanted. `stages` are those that there are, with a description of each. `record` is None without
-    records."""
+    was refused. `redrawn` says which draws could not keep the values that were wanted, and which rules were refused and left
+    out. `stages` are those that there are, with a description of each. `record` is None without records."""
 
     steps: tuple[Step, ...]
     step: int

@@ -101,7 +101,7 @@ def told(analysis: Analysis, asked: Show, found: Expanded, records: Records) -> 
         problem=problem,
         early=watched.failure is not None,
         at=_refused_at(analysis, watched),
-        redrawn=tuple(_redrawn(asked.decisions, [d for _, d in watched.places])),
+        redrawn=(*_redrawn(asked.decisions, [d for _, d in watched.places]), *_left_out(watched)),
         record=record,
     )
 
@@ -179,6 +179,12 @@ def _redrawn(wanted: Mapping[str, str], draws: list[Draw]) -> Iterator[str]:
             continue
         legal = "the text pins it" if d.pinned else f"it can be {d.distribution.describe()}"
         yield f"{d.name} is {shown(d.decision)} now, since {value} is not legal beside the others: {legal}"
+
+
+def _left_out(watched: Watched) -> Iterator[str]:
+    """Which rules are not part of the schedule, and why."""
+    for rule in watched.refused:
+        yield f"rule {rule.rule} is refused on {rule.subject or 'the program'} and left out: {rule.refusal.message}"
 
 
 def _same(value: str, decision: Decision) -> bool:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
+from tensorc_dsl.diagnostic import Diagnostic, Note, Severity
 from tensorc_dsl.ir.program import Program
 from tensorc_dsl.schedule.refusal import ScheduleRefusal
+from tensorc_dsl.schedule.render import refusal_diagnostic
 from tensorc_dsl.trace.draw import Decision, Draw
 
 
@@ -17,6 +19,12 @@ class Refused:
     rule: str
     subject: str
     refusal: ScheduleRefusal = field(compare=False, repr=False)
+
+    def diagnostic(self) -> Diagnostic:
+        """The warning at the refused step, which says that the rule is left out."""
+        found = refusal_diagnostic(self.refusal)
+        note = Note("note", f"rule `{self.rule}` is left out on `{self.subject}`; a rule asks first, in its `when`")
+        return replace(found, notes=(*found.notes, note), severity=Severity.WARNING)
 
 
 @dataclass(frozen=True, slots=True)

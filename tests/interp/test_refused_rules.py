@@ -123,6 +123,17 @@ def test_check_warns_of_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
     assert told(tmp_path, monkeypatch, "check", "--expand", "--deny-warnings", "rules.tsched")[0] == 1
 
 
+@pytest.mark.parametrize("command", [("sample", "-n", "5"), ("show", "--stage", "trace"), ("show", "--scheduled")])
+def test_sample_and_show_warn_of_it_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: tuple[str, ...]
+) -> None:
+    name, *options = command
+    code, out, err = told(tmp_path, monkeypatch, name, "rules.tsched", "t", *options)
+    assert code == 0 and out
+    assert err.count("warning[E0330]: the iterations of `k` cannot run at once") == 1
+    assert "rule `bad` is left out on `C`" in err
+
+
 def test_it_comes_from_another_process_as_it_was() -> None:
     (refused,) = space(RULES).sample(rng()).refused
     (copy,) = pickle.loads(pickle.dumps([refused]))

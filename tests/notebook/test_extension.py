@@ -87,6 +87,19 @@ def test_a_wrong_cell_shows_its_findings_alone(shell: InteractiveShell, capsys: 
     assert "Traceback" not in said and ".py" not in said
 
 
+def test_what_the_first_schedules_are_refused_is_told(
+    shell: InteractiveShell, capsys: pytest.CaptureFixture[str]
+) -> None:
+    refused = TEXT.replace("vectorize(b)", "parallel(a); parallel(a)")
+    assert run(shell, f"%%tsched\n{refused}").success
+    assert capsys.readouterr().err.count("error[E0310]") == 1
+    rule = "module twice_parallel(b: Block) { for n in [0, 1] { parallel(b.loops[0]) } } space r for llvm { twice_parallel }"
+    assert run(shell, f"%%tsched made\n{TEXT.splitlines()[0]}\n{rule}\ntask small = twice(M=64) with r").success
+    assert "warning[E0310]" in capsys.readouterr().err
+    shown = html(shell, shell.user_ns["made"]["small"].sample(0))
+    assert "rule `twice_parallel` is left out on `B`" in shown.shown
+
+
 def test_warnings_are_told_and_the_cell_counts(shell: InteractiveShell, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(shell, f"%%tsched\n{TEXT.replace('    vectorize(b)', '    let x = 1')}").success
     assert "warning[W0201]" in capsys.readouterr().err

@@ -69,7 +69,33 @@ def draw(found: Shown, name: str) -> Choice:
 
 
 def test_a_text_without_errors_has_its_tasks(desks: Desks) -> None:
-    assert checked(desks, TEXT) == Checked((), ("small",))
+    assert checked(desks, TEXT) == Checked((), ("small",), False)
+
+
+REFUSED = """
+compute mm(A: f32[M, K], B: f32[K, N]) -> C: f32[M, N] { C[i, j] = sum[k] A[i, k] * B[k, j] }
+module race(b: Block) { parallel(b.loops[-1]) }
+space rules for llvm { race }
+schedule refused for mm {
+    let [i, j, k] = C.loops
+    parallel(k)
+}
+schedule pinned for mm { let f ~ sample_perfect_tile(C.loops[0], parts=2) := [4, 17]; split(C.loops[0], f) }
+task small = mm(M=16, N=16, K=8) with rules
+task one = mm(M=16, N=16, K=8) with refused
+task two = mm(M=16, N=16, K=8) with pinned
+"""
+
+
+def test_what_the_first_schedules_are_refused_is_found_and_the_program_is_shown_up_to_there(desks: Desks) -> None:
+    answer = checked(desks, REFUSED)
+    assert {(f.at.start.line, f.grade, f.code) for f in answer.findings} == {
+        (2, "warning", "E0330"), (6, "error", "E0330"), (8, "error", "E0504"),
+    }  # fmt: skip
+    assert not answer.wrong and answer.tasks == ("small", "one", "two")
+    assert checked(desks, REFUSED.replace("parallel", "paralel")).wrong
+    (told,) = shown(desks, REFUSED).redrawn
+    assert told.startswith("rule race is refused on C and left out: the iterations of `k` cannot run at once")
 
 
 def test_a_finding_has_its_place_and_its_repair(desks: Desks) -> None:
@@ -104,7 +130,7 @@ def test_what_a_text_uses_is_looked_for_beside_it_and_in_the_folders_that_are_na
         file.write_text(f"const {file.stem}_value = {value}\n", encoding="utf-8")
     text = "use beside.{beside_value}\nuse apart.{apart_value}\n"
     opened = Open(str(tmp_path / "mine.tsched"), (str(tmp_path / "elsewhere"),), None)
-    assert Desk(opened).check(Check(text)) == Checked((), ())
+    assert Desk(opened).check(Check(text)) == Checked((), (), False)
     found = Desk(Open(opened.path, (), None)).check(Check(text))
     assert isinstance(found, Checked) and len(found.findings) == 1
 

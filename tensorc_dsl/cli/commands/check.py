@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gc
 from collections.abc import Iterator
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import click
@@ -12,13 +11,12 @@ import click
 from tensorc_dsl.cli.failures import ExitCode
 from tensorc_dsl.cli.findings import Format, format_option, sources, tell
 from tensorc_dsl.cli.options import common_options, files_argument, settings
-from tensorc_dsl.diagnostic import Diagnostic, Note, Severity, TschedError
+from tensorc_dsl.diagnostic import Diagnostic, Severity, TschedError
 from tensorc_dsl.report.terminal import say
 
 if TYPE_CHECKING:
     from tensorc_dsl.check.scope import CheckedFile
     from tensorc_dsl.report.findings import Finding
-    from tensorc_dsl.trace.trace import Refused
 
 
 @click.command()
@@ -96,13 +94,4 @@ def _expanded(checked: CheckedFile) -> Iterator[Diagnostic]:
         except TschedError as e:
             yield from e.diagnostics
         else:
-            yield from map(_left_out, found.refused)
-
-
-def _left_out(rule: Refused) -> Diagnostic:
-    """The warning for a rule that was refused and left out."""
-    from tensorc_dsl.schedule.render import refusal_diagnostic
-
-    found = refusal_diagnostic(rule.refusal)
-    note = Note("note", f"rule `{rule.rule}` is left out on `{rule.subject}`; a rule asks first, in its `when`")
-    return replace(found, notes=(*found.notes, note), severity=Severity.WARNING)
+            yield from (rule.diagnostic() for rule in found.refused)

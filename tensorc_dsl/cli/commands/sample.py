@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from tensorc_dsl.cli.handling import handled, handler_options
+from tensorc_dsl.cli.handling import LeftOut, handled, handler_options
 from tensorc_dsl.cli.loading import load_task
 from tensorc_dsl.cli.options import common_options, file_argument, seed_option, target_options, task_argument
 from tensorc_dsl.report.terminal import write
@@ -26,8 +26,12 @@ def sample(
 ) -> None:  # fmt: skip
     """Print schedules drawn from a task's space, every decision pinned.
 
-    What is printed can be edited and given to `replay`. The k-th schedule depends on the seed and k only.
+    What is printed can be edited and given to `replay`. The k-th schedule depends on the seed and k only. A rule of the space
+    that was refused is left out of it, and told on standard error, once for each reason.
     """
     found = handled(load_task(file, task, threads, target, mcpu), replayed, conditions, hidden)
+    left_out = LeftOut()
     for number in range(count):
-        write(("\n" if number else "") + found.sample(seed, number).text)
+        trace = found.sample(seed, number)
+        write(("\n" if number else "") + trace.text)
+        left_out.tell(trace)

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from tensorc_dsl.cli.handling import handled, handler_options
+from tensorc_dsl.cli.handling import LeftOut, handled, handler_options
 from tensorc_dsl.cli.loading import load_task, only
 from tensorc_dsl.cli.options import common_options, file_argument, seed_option, target_options
 from tensorc_dsl.diagnostic import TschedError
@@ -50,7 +50,8 @@ def show(
     sass     the machine code of a GPU; needs NVIDIA's ptxas and nvdisasm
 
     What schedules assume of a reducer of the file, as `verify` names it, is a comment before `ir`, `space` and `trace`.
-    Targets of other kinds have stages of their own behind `lowered`.
+    A rule that was refused, and left out, is told on standard error. Targets of other kinds have stages of their own behind
+    `lowered`.
     """
     from tensorc_dsl.affine.laws import assumptions
     from tensorc_dsl.ir.print import format_program
@@ -76,6 +77,8 @@ def show(
         write(assumed + format_program(task.program))
         return
     found = handled(task, replayed, conditions, hidden).sample(seed)
+    if stage != "space":  # which has a line for each rule
+        LeftOut().tell(found)
     match stage:
         case "ir":
             text = assumed + format_program(found.program)

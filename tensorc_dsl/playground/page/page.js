@@ -121,13 +121,14 @@ function element(tag, properties = {}, ...children) {
 
 function takeFindings(answer) {
   if (answer.type === "Refused") return say(answer.message.split("\n")[0]);
-  const { findings, tasks } = answer;
+  const { findings, tasks, wrong } = answer;
   show(text, findings);
   const ofGrade = (grade) => findings.filter((f) => f.grade === grade).length;
-  const said = ["error", "warning"].filter(ofGrade).map((grade) => counted(ofGrade(grade), grade));
+  const grades = [["error", "error"], ["warning", "warning"], ["info", "note"]].filter(([grade]) => ofGrade(grade));
+  const said = grades.map(([grade, word]) => counted(ofGrade(grade), word));
   at["problems-title"].textContent = said.join(", ") || "Nothing is wrong";
   at.problems.replaceChildren(...findings.map(item));
-  state.wrong = ofGrade("error") > 0;
+  state.wrong = wrong;
   document.body.classList.toggle("stale", state.wrong);
   if (state.wrong) {
     return say(state.shown ? "the program is that of the last text without errors" : "there is no program of a text with errors");
