@@ -211,11 +211,14 @@ def task_bindings(task: t.TaskDef) -> dict[str, Bound]:
                 out[name] = -number
             case t.Name(id=dtype):
                 out[name] = dtype
-            case t.RangeExpr(low=t.Number(value=int(low)), high=t.Number(value=int(high))) if 1 <= low <= high:
+            case t.RangeExpr(low=t.Number(value=int(low)), high=t.Number(value=int(high))) if 0 <= low <= high:
                 at = [e.value for e in value.at if isinstance(e, t.Number) and isinstance(e.value, int)]
-                if wrong := [e for e in value.at if not (isinstance(e, t.Number) and e.value in range(low, high + 1))]:
+                first = max(low, 1)
+                if wrong := [
+                    e for e in value.at if not (isinstance(e, t.Number) and e.value in range(first, high + 1))
+                ]:
                     found += (
-                        problems.NOT_TIMED(e.span, name=name, value=e.span.text, low=low, high=high) for e in wrong
+                        problems.NOT_TIMED(e.span, name=name, value=e.span.text, low=first, high=high) for e in wrong
                     )
                 else:
                     out[name] = OpenRange(low, high, tuple(at))

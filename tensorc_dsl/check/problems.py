@@ -82,7 +82,7 @@ def NOT_A_SIZE(*, name: str) -> None: ...
 @problem(
     "E0229",
     "`{range}` is no range of sizes for `{name}`",
-    help="write the smallest, at least 1, and the largest: `{name}=1..4096`",
+    help="write the smallest, 0 or more, and the largest: `{name}=1..4096`",
 )
 def NO_SIZES(*, range: str, name: str) -> None: ...
 @problem(

@@ -47,7 +47,7 @@ LARGEST = 2**63 - 1
 class OpenRange:
     """The range of sizes of an open dimension, both ends included, and the sizes at which it is timed.
 
-    Raises ValueError unless 1 <= low <= high and all of `at` are in the range.
+    Raises ValueError unless 0 <= low <= high and all of `at` are in the range, from 1 on: nothing is timed without work.
     """
 
     low: int
@@ -55,11 +55,11 @@ class OpenRange:
     at: tuple[int, ...] = ()
 
     def __post_init__(self) -> None:
-        if not 1 <= self.low <= self.high:
+        if not 0 <= self.low <= self.high:
             raise ValueError(f"there is no size from {self.low} to {self.high}")
         for n in self.at:
-            if not self.low <= n <= self.high:
-                raise ValueError(f"{n} is no size from {self.low} to {self.high}")
+            if not max(self.low, 1) <= n <= self.high:
+                raise ValueError(f"{n} is no size from {max(self.low, 1)} to {self.high}")
 
 
 Bound = int | float | str | OpenRange

@@ -122,11 +122,11 @@ def _dims(program: Program, buffers: Collection[str]) -> UsableNames:
         names.add(d.name)
         if d.low < 0 or (d.low > 0 if d.high is None else d.high < d.low):
             raise ProgramError(f"program {program.name}: {d.name!r} has no sizes from {d.low} to {d.high}")
-        if d.at and (d.high is None or not all(d.low <= n <= d.high for n in d.at)):
+        if d.at and (d.high is None or not all(max(d.low, 1) <= n <= d.high for n in d.at)):
             high = "" if d.high is None else f" to {d.high}"
             raise ProgramError(
                 f"program {program.name}: {d.name!r} is timed at sizes that it does not have",
-                f"write sizes from {d.low}{high} after `at`",
+                f"write sizes from {max(d.low, 1)}{high} after `at`",
             )
     return set(program.dims)
 
