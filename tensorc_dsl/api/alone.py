@@ -35,7 +35,7 @@ def written(task: Task, trace: Trace, path: Path, *options: str) -> str:
     if text is not None:
         return text
     command = task.command("replay", str(path), *options)
-    return f"// {visible_line(command)}\n{trace.text}" if command else trace.text
+    return f"// {visible_line(command)}\n{trace.titled}" if command else trace.titled
 
 
 def alone(task: Task, trace: Trace, path: Path) -> str | None:
@@ -51,7 +51,7 @@ def alone(task: Task, trace: Trace, path: Path) -> str | None:
         needed = _needed(task, trace, path)
         if needed is None:
             return None
-        text = f"{needed}\n{trace.text}\ntask {task.name} = {trace.compute}({bindings}) with {trace.name}\n"
+        text = f"{needed}\n{trace.titled}\ntask {task.name} = {trace.compute}({bindings}) with {trace.name}\n"
         source = Source.of(text.encode(), str(path))
         again = task_space(load_source(source, Resolver(path)), task.name, host_target(task.threads), None)
         same = again.target == task.target and format_program(again.program) == format_program(task.program)

@@ -29,9 +29,10 @@ TREES, DEPTH = 30, 3
 class Importance:
     """Shares of the variance of the log time over the space. `alone` is what the draw explains by itself, whether it is made
     at all included (a Sobol index of first order); `total` adds its interplay with the other draws (a total Sobol index).
-    `made` is the probability that the draw is made."""
+    `made` is the probability that the draw is made. `title` says whose draw it is."""
 
     name: str
+    title: str
     alone: float
     total: float
     made: float
@@ -44,14 +45,14 @@ def importance(study: Study) -> tuple[Importance, ...]:
     y, _ = study.surrogate.log_seconds(points)
     variance = float(y.var())
     found: list[Importance] = []
-    for name in study.names():
+    for name, title in study.titles().items():
         made = sum(any(d.name == name for d in p) for p in points) / len(points)
         if variance < 1e-12 or not made:
-            found.append(Importance(name, 0.0, 0.0, made))
+            found.append(Importance(name, title, 0.0, 0.0, made))
             continue
         alone = _alone(name, points, y) / variance
         total = _total(study, name, points[:MOVED], y[:MOVED]) / variance
-        found.append(Importance(name, min(1.0, alone), min(1.0, max(alone, total)), made))
+        found.append(Importance(name, title, min(1.0, alone), min(1.0, max(alone, total)), made))
     return tuple(sorted(found, key=lambda i: (-round(i.total, 6), study.names().index(i.name))))
 
 

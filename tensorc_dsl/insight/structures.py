@@ -8,7 +8,7 @@ distributions.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TypeVar
 
 import numpy as np
@@ -151,7 +151,7 @@ class Structures:
 
 
 def _decided(draw: Draw, value: Decision) -> Draw:
-    return Draw(draw.name, draw.distribution, value)
+    return replace(draw, decision=value, pinned=False)
 
 
 def _others(point: Point, name: str) -> dict[str, Distribution]:

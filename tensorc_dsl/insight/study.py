@@ -49,7 +49,14 @@ class Study:
 
     def names(self) -> list[str]:
         """The draws, in the order of the space."""
-        return list(dict.fromkeys(d.name for p in (*self.prior, *self.points) for d in p))
+        return list(self.titles())
+
+    def titles(self) -> dict[str, str]:
+        """What to call each draw, in the order of the space. Other structures may give a name to a draw of another module."""
+        found: dict[str, dict[str, None]] = {}
+        for d in (d for p in (*self.prior, *self.points) for d in p):
+            found.setdefault(d.name, {}).setdefault(d.title)
+        return {name: " or ".join(titles) for name, titles in found.items()}
 
 
 @one_blas_thread()

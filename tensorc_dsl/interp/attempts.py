@@ -21,6 +21,7 @@ class Attempt:
     `refusal` is the reason if one of its steps, or of a module that it called, was refused; then the rule was left out.
 
     `module` is its name or, if a space or schedule calls it directly, the call as it is written there.
+    `owner` is the module's name without its path; empty for the schedule or space itself.
     `draws` are its own draws, without those of modules that it called.
     """
 
@@ -29,6 +30,7 @@ class Attempt:
     depth: int
     reasons: tuple[str, ...] = ()
     refusal: str = ""
+    owner: str = ""
     draws: list[Draw] = field(default_factory=list[Draw])
 
 

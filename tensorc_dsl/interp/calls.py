@@ -240,7 +240,8 @@ class Calls(ABC):
         self._steps.append(0)
         on = value_shown(scope[module.params[0].name]) if module.params else ""
         outermost = len(self._stack) == 1
-        self.asked.append(Attempt(call.span.text if outermost else module.name, on, len(self._stack) - 1))
+        told = call.span.text if outermost else module.name
+        self.asked.append(Attempt(told, on, len(self._stack) - 1, owner=module.name.rpartition(".")[2]))
         self.attempts.append(self.asked[-1])
         if module.when is None or truth(evaluate(module.when, scope, self), module.when):
             self.applied.setdefault(str(module.name))

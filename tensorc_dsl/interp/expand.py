@@ -207,10 +207,19 @@ class Expansion(Calls):
         if not distribution.contains(decision):
             raise AssertionError(f"a handler decided {decision!r} for {name}, outside {distribution}")
         value = cast("Scalar | tuple[Value, ...]", offer.value(decision))  # of the kind that its draw declares
-        draw = Draw(name, distribution, decision, pin is not None)
+        draw = Draw(name, distribution, decision, pin is not None, self._owner(base))
         if self.asked:
             self.asked[-1].draws.append(draw)
         return self.recorder.draw(draw, code, value, self.program, at.span)
+
+    def _owner(self, base: str) -> str:
+        """The module that draws, with the name there and what it was applied to; empty outside of modules."""
+        if not self.asked or not self.asked[-1].owner:
+            return ""
+        by = self.asked[-1]
+        own, of = f"{by.owner}.{base}", f" of {by.subject}" if by.subject else ""
+        again = sum(d.owner == f"{own}{of}" or d.owner.startswith(f"{own}[") for d in by.draws)
+        return f"{own}{f'[{again}]' if again else ''}{of}"
 
     def _ask(self, site: Site, span: Span) -> Decision:
         try:

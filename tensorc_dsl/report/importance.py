@@ -35,6 +35,7 @@ def facts(study: Study, found: Sequence[Importance], pinned: Sequence[Pin]) -> d
         "draws": [
             {
                 "draw": i.name,
+                "title": i.title,
                 "total": i.total,
                 "alone": i.alone,
                 "made": i.made,
@@ -51,13 +52,13 @@ def text(study: Study, found: Sequence[Importance], pinned: Sequence[Pin], comma
     best = decisions_of(study.best)
     rows: list[Row] = [
         (
-            i.name, units.share(i.total), units.share(i.alone), units.share(i.made),
-            shown(best[i.name]) if i.name in best else "",
+            i.title, units.share(i.total), units.share(i.alone), units.share(i.made),
+            shown(best[i.name]) if i.name in best else "", i.name,
         )
         for i in found
     ]  # fmt: skip
     out = [
-        table(("draw", "of the variance", "alone", "drawn", "best"), rows),
+        table(("draw", "of the variance", "alone", "drawn", "best", "name"), rows),
         "",
         trust(study.surrogate.explained, study.valid, study.left_out),
     ]

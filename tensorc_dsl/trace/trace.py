@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
 from tensorc_dsl.diagnostic import Diagnostic, Note, Severity
@@ -45,7 +45,20 @@ class Trace:
 
     @property
     def text(self) -> str:
-        body = "".join(f"    {line}\n" for line in self.lines)
+        return self._text(self.lines)
+
+    @property
+    def titled(self) -> str:
+        """The text with a comment behind each draw of a module, which says whose it is."""
+        owners = {f"let {d.name} ~": d.owner for d in self.draws if d.owner}
+        begins = [" ".join(line.split(" ", 3)[:3]) for line in self.lines]
+        return self._text(
+            f"{line}  // {owners[begin]}" if begin in owners else line
+            for begin, line in zip(begins, self.lines, strict=True)
+        )
+
+    def _text(self, lines: Iterable[str]) -> str:
+        body = "".join(f"    {line}\n" for line in lines)
         return f"schedule {self.name} for {self.compute} {{\n{body}}}\n"
 
     def __str__(self) -> str:

@@ -140,7 +140,7 @@ def test_a_kernel_is_shown(shell: InteractiveShell, small: Task) -> None:
 
 
 def test_an_insight_is_a_table(shell: InteractiveShell, small: Task) -> None:
-    cut = Importance("cut", 0.001, 0.75, 1.0)
+    cut = Importance("cut", "cut", 0.001, 0.75, 1.0)
     learnt = Learnt("cut", small.sample(0).draws[0].distribution, 1.0, 1.0, (Value((8, 8), 0.1, 0.6),))
     insight = Insight(12, 2, 0.5, {"cut": (4, 16)}, (cut,), (learnt,), ())
     shown = html(shell, insight)

@@ -33,5 +33,5 @@ def sample(
     left_out = LeftOut()
     for number in range(count):
         trace = found.sample(seed, number)
-        write(("\n" if number else "") + trace.text)
+        write(("\n" if number else "") + trace.titled)
         left_out.tell(trace)

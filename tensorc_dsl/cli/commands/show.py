@@ -87,7 +87,7 @@ def show(
             title = f"{kind} {task.space.definition.name} for {task.space.compute}"
             text = assumed + format_attempts(title, task.space.explain(found))
         case "trace":
-            text = assumed + found.text
+            text = assumed + found.titled
         case "lowered":
             text = task.lowered_text(found, after)
         case _:

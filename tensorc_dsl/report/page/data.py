@@ -24,17 +24,17 @@ def chart_data(f: Figures) -> dict[str, Any]:
     return {
         "statuses": [s.replace("_", " ") for s in statuses],
         "sides": [_side(s, statuses) for s in f.sides],
-        "draws": [_axis(f, name) for name in axes(f)],
+        "draws": [_axis(f, name, title) for name, title in axes(f).items()],
         "roof": None if f.roof is None else _roof(f, f.roof),
     }
 
 
-def axes(f: Figures) -> list[str]:
-    """The names of the draws that have an axis."""
+def axes(f: Figures) -> dict[str, str]:
+    """The draws that have an axis, with what they are called there."""
     if f.insight is not None:
-        return [i.name for i in f.insight.importance[:AXES]]
+        return {i.name: i.title for i in f.insight.importance[:AXES]}
     seen = dict.fromkeys(n for s in f.sides for t in s.trials for n in t.decisions)
-    return list(seen)[:AXES]
+    return {name: name for name in list(seen)[:AXES]}
 
 
 def _side(s: Side, statuses: list[str]) -> dict[str, Any]:
@@ -45,14 +45,14 @@ def _side(s: Side, statuses: list[str]) -> dict[str, Any]:
     }
 
 
-def _axis(f: Figures, name: str) -> dict[str, Any]:
+def _axis(f: Figures, name: str, title: str) -> dict[str, Any]:
     """The values of a draw in order, and which one each trial has: -1 where it was not drawn."""
     decided = [t.decisions.get(name) for s in f.sides for t in s.trials]
     values = {value_key(d): d for d in decided if d is not None}
     order = sorted(values, key=lambda k: by_size(values[k]))
     place = {key: n for n, key in enumerate(order)}
     return {
-        "name": visible_line(name),
+        "name": visible_line(title),
         "values": [visible_line(shown(values[k])) for k in order],
         "of": [-1 if d is None else place[value_key(d)] for d in decided],
     }

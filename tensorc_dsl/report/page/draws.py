@@ -30,11 +30,11 @@ def importances(f: Figures) -> Markup:
     if f.insight is None:
         return section("importance", title, says(f"{f.no_insight}."))
     found, study = f.insight.importance, f.insight.study
-    first = [i.name for i in found if i.total >= 0.1][:3]
+    first = [i.title for i in found if i.total >= 0.1][:3]
     told = f"Most of all: {', '.join(first)}." if first else "No draw decides much by itself."
     rows = [
         (
-            i.name,
+            i.title,
             joined([bar(i.total, "total"), Markup(" "), element("span", percent(i.total))]),
             joined([bar(i.alone, "alone"), Markup(" "), element("span", percent(i.alone))]),
             units.share(i.made),
@@ -79,7 +79,7 @@ def draws(f: Figures) -> Markup:
     span = _span(f.insight)
     cards = [
         details(
-            f"{i.name}: {percent(i.total)} of the variance",
+            f"{i.title}: {percent(i.total)} of the variance",
             _draw(i, known[i.name], cuts.get(i.name), span),
             opened=n < OPENED,
         )
@@ -134,7 +134,7 @@ def _draw(i: Importance, learnt: Learnt, cut: Slice | None, span: tuple[float, f
         )
     left = len(values.keys() - decisions.keys())
     more = [says(f"{units.counted(left, 'other value')} of fast schedules are not listed.")] if left else []
-    found = table(f"Values of {i.name}", ("value", "of the space", "of fast schedules", "predicted time"), rows, (1,))
+    found = table(f"Values of {i.title}", ("value", "of the space", "of fast schedules", "predicted time"), rows, (1,))
     return joined([*([says(made)] if made else []), found, *more])
 
 

@@ -174,11 +174,11 @@ def changes(f: Figures) -> Markup:
             "changes", title, says("There is no schedule to compare with: the space refused all that were drawn.")
         )
     before, after = f.default, f.best
-    names = dict.fromkeys(d.name for d in (*before.draws, *after.draws))
+    titles = {d.name: d.title for d in (*before.draws, *after.draws)}
     a, b = before.decisions, after.decisions
     rows = [
-        (n, shown(a[n]) if n in a else "not drawn", shown(b[n]) if n in b else "not drawn")
-        for n in names
+        (title, shown(a[n]) if n in a else "not drawn", shown(b[n]) if n in b else "not drawn")
+        for n, title in titles.items()
         if n not in a or n not in b or a[n] != b[n]
     ]
     return section(
