@@ -111,6 +111,7 @@ style: $(VENV)/.dev
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check
 	$(BIN)/lint-imports
+	$(BIN)/python -m tools.size
 
 .PHONY: types
 types: $(VENV)/.dev
