@@ -1,4 +1,4 @@
-"""The function that fills each marker."""
+"""The function that fills each marker, of the repository's pages and of the site's."""
 
 from __future__ import annotations
 
@@ -34,11 +34,15 @@ PARTS: dict[str, Part] = {
     "commands": commands.commands,
     "common-options": commands.common_options,
     "python": python.interface,
-    "errors": errors.errors,
     "only-here": beside.only_here,
-    "modules": modules.modules,
     "images": operators.images,
     "operators": operators.operators,
     "decisions": decisions.decisions,
     "layers": layers.layers,
 }
+
+SITE_PARTS: dict[str, Part] = {
+    "errors": errors.errors,
+    "modules": modules.modules,
+}
+"""Long lists of what `explain` and the sources have too."""

@@ -3,6 +3,8 @@
 <!-- generated: name -->
 …
 <!-- end: name -->
+
+A long list is made for the site only, and its page in the repository has one marker, `<!-- on the site: name -->`.
 """
 
 from __future__ import annotations
@@ -29,6 +31,8 @@ Part = Callable[[], str]
 
 _PART = re.compile(r"(<!-- generated: ([\w-]+) -->\n).*?(<!-- end: \2 -->)", re.DOTALL)
 
+_ON_SITE = re.compile(r"<!-- on the site: ([\w-]+) -->")
+
 
 def filled(page: str, parts: Mapping[str, Part]) -> str:
     """The page with every generated part as it is now. Raises KeyError for a marker that has no function."""
@@ -38,3 +42,13 @@ def filled(page: str, parts: Mapping[str, Part]) -> str:
 def markers(page: str) -> list[str]:
     """The names of the generated parts of a page, in order."""
     return [m[2] for m in _PART.finditer(page)]
+
+
+def with_lists(page: str, parts: Mapping[str, Part]) -> str:
+    """The page as the site has it: with the lists that are made for the site only. Raises KeyError for an unknown marker."""
+    return _ON_SITE.sub(lambda m: parts[m[1]]().strip(), page)
+
+
+def site_markers(page: str) -> list[str]:
+    """The names of the lists that the site adds to a page, in order."""
+    return _ON_SITE.findall(page)

@@ -21,7 +21,9 @@ from typing import Any, cast
 
 from pygments.formatters import HtmlFormatter
 
+from docs.generate.all import SITE_PARTS
 from docs.generate.links import relinked
+from docs.generate.pages import with_lists
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 START, MAP, REFERENCE = "README.md", "docs/README.md", "docs/reference/README.md"
@@ -69,7 +71,7 @@ def _page(root: Path, path: str) -> tuple[str, list[str]]:
 
     file, folder = root / path, root / posixpath.dirname(path)
     if file.is_file():
-        text = without_options(file.read_text(encoding="utf-8"))
+        text = with_lists(without_options(file.read_text(encoding="utf-8")), SITE_PARTS)
     elif posixpath.basename(path) == "README.md":
         text = listing(posixpath.dirname(path), folder)
     else:

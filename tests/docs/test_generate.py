@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from docs.generate.errors import raised
-from docs.generate.pages import filled, markers
+from docs.generate.pages import filled, markers, with_lists
 from tensorc_dsl.report.entries.markdown import table
 from tensorc_dsl.report.entries.schedule import plain, prose
 from tensorc_dsl.report.entries.signatures import parameters
@@ -28,6 +28,14 @@ def test_a_part_is_filled_once_and_stays() -> None:
 def test_a_marker_that_nothing_fills_is_an_error() -> None:
     with pytest.raises(KeyError, match="x"):
         filled(PAGE, {})
+
+
+def test_a_list_of_the_site_is_in_its_page_only_there() -> None:
+    page = "before\n\n<!-- on the site: x -->\n"
+    assert filled(page, {}) == page
+    assert with_lists(page, {"x": lambda: "new\n"}) == "before\n\nnew\n"
+    with pytest.raises(KeyError, match="x"):
+        with_lists(page, {})
 
 
 def test_a_bar_in_a_cell_is_escaped() -> None:

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from docs.generate.all import PARTS
+from docs.generate.all import PARTS, SITE_PARTS
 from docs.generate.editors import FILES
 from docs.generate.links import anchors, links
-from docs.generate.pages import PAGES, filled, markers
+from docs.generate.pages import PAGES, filled, markers, site_markers
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 ABOUT = ("README.md", "CONTRIBUTING.md", "CHANGELOG.md", "SECURITY.md")
@@ -30,6 +30,8 @@ def test_generated_files_are_fresh(path: Path) -> None:
 def test_every_part_stands_on_one_page() -> None:
     found = [name for path in PAGES for name in markers(path.read_text(encoding="utf-8"))]
     assert sorted(found) == sorted(PARTS)
+    listed = [name for path in PAGES for name in site_markers(path.read_text(encoding="utf-8"))]
+    assert sorted(listed) == sorted(SITE_PARTS)
 
 
 @pytest.mark.parametrize("path", DOCS, ids=lambda p: p.relative_to(ROOT).as_posix())

@@ -51,7 +51,7 @@ def plain(message: str) -> str:
 
 
 def _error(name: str) -> str:
-    return f"[{name}](errors.md#{name.lower()})"
+    return f"[{name}](../errors/{name}.md)"
 
 
 def draw_entry(d: DrawKind) -> str:
