@@ -3,7 +3,7 @@
 Elsewhere the fold adds the neutral element of its operation. That is exact for integers, and for minima, maxima and products
 of floats, NaN among them: `x * 1.0`, `min(x, inf)` are `x`. A sum of floats differs in one case, `-0.0 + 0.0` is `0.0`. So a
 sum counts only if what it adds to is never -0.0: it begins with another number, and a sum is -0.0 only if both of its terms
-are. `docs/decisions/0092-loop-bounds-from-conditions.md` has the whole argument.
+are. `docs/decisions/0092-loop-bounds-from-conditions.md` has the argument.
 """
 
 from __future__ import annotations

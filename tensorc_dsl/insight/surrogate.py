@@ -18,7 +18,7 @@ CHUNK = 2048
 
 SLOW = 3.0
 """A schedule more than so many times as slow as the best, and slower than half of them, counts as that slow: how bad a bad
-one must not influence the predictions for the good ones (docs/decisions/0044-importance-of-draws.md)."""
+one must not influence the predictions for the good ones."""
 
 FOLDS = 4
 """Parts of the trials, each of which is predicted from the others: so hyperparameters that fit noise are found out."""

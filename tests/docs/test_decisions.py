@@ -8,6 +8,8 @@ import pytest
 
 from docs.generate.decisions import DECISIONS, files, row
 
+MOST_WORDS = 320
+"""Three hundred, and the title and status."""
 GOOD = "# 3. Draws\n\nStatus: accepted, 2026-11-21\n\nText.\n"
 
 
@@ -16,6 +18,11 @@ def test_a_decision_has_a_number_a_status_and_a_date(path: Path) -> None:
     _, status, _ = row(path.name, path.read_text(encoding="utf-8"))
     if status != "accepted":
         assert (DECISIONS / status.partition("(")[2].rstrip(")")).exists()
+
+
+@pytest.mark.parametrize("path", files(), ids=lambda p: p.stem)
+def test_a_decision_is_short(path: Path) -> None:
+    assert len(path.read_text(encoding="utf-8").split()) <= MOST_WORDS
 
 
 def test_numbers_are_given_once() -> None:

@@ -20,7 +20,7 @@ def test_every_draw_is_right_and_proved(seed: int) -> None:
 
 @pytest.mark.parametrize("seed", [5, 7])
 def test_a_kernel_for_all_sizes_is_right_and_proved(seed: int) -> None:
-    """The validator proves these. It leaves some others undecided, which ran right (decision 110). The code of these two is
+    """The validator proves these. It leaves some others undecided, which ran right. The code of these two is
     short: that of the first pipelines takes ten times as long. `make pipelines OPEN=1` has those."""
     found = pipelines(range(seed, seed + 1), 1, is_open=True)
     assert (found.draws, found.unproved, found.wrong) == (1, 0, 0)
