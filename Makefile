@@ -253,4 +253,4 @@ bench: $(VENV)/.bench ## Operators tuned, beside other libraries (OPS=gemm SIZES
 .PHONY: clean
 clean: ## Remove what was built, and .venv
 	rm -rf $(VENV) $(OUT) dist editors/vscode/node_modules editors/vscode/LICENSE editors/playground/node_modules .pytest_cache .ruff_cache .hypothesis .import_linter_cache
-	find tensorc_dsl tests bench docs -name __pycache__ -type d -exec rm -rf {} +
+	find tensorc_dsl tests bench tools docs -name __pycache__ -type d -exec rm -rf {} +
