@@ -44,15 +44,15 @@ The formatter, `tensorc-dsl fmt', writes 4."
 (defconst tsched--soft
   '("asm" "assume" "at" "block" "bound" "buffer" "call" "compute" "const" "desc" "identity" "init" "intrinsic"
     "layout" "lower" "module" "parallel" "pipelined" "prior" "program" "reduce" "reducer" "requires" "scan"
-    "schedule" "space" "spatial" "step" "strides" "target" "task" "tensorized" "unrolled" "use" "vectorized" "when"
-    "with"))
+    "schedule" "space" "spatial" "step" "strides" "target" "task" "tensorized" "unrolled" "updates" "use"
+    "vectorized" "when" "with"))
 
 (defconst tsched--defining
   '("block" "buffer" "compute" "intrinsic" "module" "prior" "program" "reducer" "schedule" "space" "target" "task"))
 
 (defconst tsched--before-name
   '("assume" "block" "buffer" "compute" "const" "intrinsic" "lower" "module" "prior" "program" "reduce" "reducer"
-    "scan" "schedule" "space" "spatial" "target" "task" "use" "with"))
+    "scan" "schedule" "space" "spatial" "target" "task" "updates" "use" "with"))
 
 (defconst tsched--before-string
   '("asm" "call" "layout" "requires"))

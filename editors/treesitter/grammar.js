@@ -16,7 +16,7 @@ const SOFT = [
   "compute", "reducer", "intrinsic", "target", "module", "space", "schedule", "task", "use", "program", "prior",
   "identity", "assume", "desc", "layout", "lower", "requires", "asm", "call", "when", "with",
   "init", "step", "scan", "spatial", "reduce", "block", "buffer", "parallel", "vectorized", "unrolled",
-  "pipelined", "tensorized", "bound", "const", "at", "strides",
+  "pipelined", "tensorized", "bound", "const", "at", "strides", "updates",
 ];
 
 const list = (rule) => seq(rule, repeat(seq(",", rule)));
@@ -132,7 +132,8 @@ module.exports = grammar({
         $.outputs, optional($.dims), optional($.assumptions), lines($, $.stage),
       ),
     tensor_params: ($) => listed($.tensor_param),
-    tensor_param: ($) => seq(field("name", $._name), ":", optional("const"), $.tensor_type, optional($.strides)),
+    tensor_param: ($) => seq(field("name", $._name), ":", optional("const"), $.tensor_type, optional($.strides), optional($.updates)),
+    updates: ($) => seq("updates", field("input", $._name)),
     strides: ($) => seq("strides", "[", $._exprs, "]"),
     outputs: ($) => list($.tensor_param),
     tensor_type: ($) => seq(field("type", $._name), optional($.shape)),
@@ -237,7 +238,7 @@ module.exports = grammar({
     _p_tensor_param: ($) =>
       seq(
         field("name", $._name), ":", optional("const"), alias($._p_tensor_type, $.tensor_type),
-        optional(alias($._p_strides, $.strides)),
+        optional(alias($._p_strides, $.strides)), optional($.updates),
       ),
     _p_strides: ($) => seq("strides", "[", $._p_exprs, "]"),
     _p_tensor_type: ($) => seq(field("type", $._name), optional(alias($._p_shape, $.shape))),

@@ -38,6 +38,7 @@ from tensorc_dsl.ir.print import format_buffer
 from tensorc_dsl.ir.program import ATOMIC, Annotation, Buffer, Program, fresh
 from tensorc_dsl.ir.reductions import REDUCER
 from tensorc_dsl.ir.strides import apart, elements_spanned, is_dense
+from tensorc_dsl.ir.verify import update_fault
 from tensorc_dsl.source import Span
 from tensorc_dsl.syntax import tree
 from tensorc_dsl.syntax.names import near
@@ -146,6 +147,7 @@ class _Elaboration:
             self.parts.used |= {s.name for s in self.defn.stages}
             for p in (*self.defn.inputs, *self.defn.outputs):
                 self._guard(p.name, lambda p=p: self._param(p))
+            self._updates()
             self.found += [problems.CONSTANT_OUTPUT(p.span, name=p.name) for p in self.defn.outputs if p.constant]
         self.known = {name: b for name, b in self.params.items() if name not in outputs}
         for s in self.defn.stages:
@@ -180,6 +182,21 @@ class _Elaboration:
         made = _buffer(p.name, param_type(p, self.env), self.shape_of(p), p.span)
         made = replace(made, constant=p.constant, strides=self._strides(p, made))
         self.params[p.name] = self.parts.buffers[p.name] = made
+
+    def _updates(self) -> None:
+        """Note which inputs the outputs update."""
+        for p in (*self.defn.inputs, *self.defn.outputs):
+            if p.updates is None or p.name not in self.params:
+                continue
+            made = replace(self.params[p.name], updates=str(p.updates))
+            self.params[p.name] = self.parts.buffers[p.name] = made
+        inputs = [str(p.name) for p in self.defn.inputs]
+        every = [self.params[p.name] for p in (*self.defn.inputs, *self.defn.outputs) if p.name in self.params]
+        for p in (*self.defn.inputs, *self.defn.outputs):
+            if p.updates is not None and p.name in self.params and p.updates not in self.broken:
+                reason = update_fault(self.params[p.name], every, inputs)
+                if reason and not self.env.unbound:
+                    self.found.append(problems.NO_UPDATE(p.span, reason=reason))
 
     def _strides(self, p: tree.TensorParam, b: Buffer) -> tuple[ir.Expr, ...]:
         """The declared strides of a parameter; none where they are those of a dense array. Raises Invalid."""

@@ -390,3 +390,9 @@ def STRIDES_RANK(*, name: str, rank: int, count: int) -> None: ...
     help="let each stride be at least what the closer dimensions span: `C: f32[M, N] strides [S, 1]` with S of N or more",
 )
 def SHARED_PLACES(*, reason: str) -> None: ...
+@problem(
+    "E0441",
+    "an output cannot update this input: {reason}",
+    help="name an input of the same type, shape and strides, which no other output updates: `-> Z: f32[N] updates Y`",
+)
+def NO_UPDATE(*, reason: str) -> None: ...

@@ -14,7 +14,7 @@ SOFT: tuple[str, ...] = (
     "asm", "assume", "at", "block", "bound", "buffer", "call", "compute", "const", "desc", "identity", "init",
     "intrinsic", "layout", "lower", "module", "parallel", "pipelined", "prior", "program", "reduce", "reducer",
     "requires", "scan", "schedule", "space", "spatial", "step", "strides", "target", "task", "tensorized",
-    "unrolled", "use", "vectorized", "when", "with",
+    "unrolled", "updates", "use", "vectorized", "when", "with",
 )  # fmt: skip
 """Words that are names where a name is expected. Each is in one of the four lists `BEFORE_…`,
 or is the first of a form of its own: `desc (`, `bound (`, `at [`, `strides [`, `scan [`, `init {`."""
@@ -27,7 +27,7 @@ DEFINING: tuple[str, ...] = (
 
 BEFORE_NAME: tuple[str, ...] = (
     "assume", "block", "buffer", "compute", "const", "intrinsic", "lower", "module", "prior", "program", "reduce",
-    "reducer", "scan", "schedule", "space", "spatial", "target", "task", "use", "with",
+    "reducer", "scan", "schedule", "space", "spatial", "target", "task", "updates", "use", "with",
 )  # fmt: skip
 """Soft words that a name follows."""
 

@@ -82,7 +82,7 @@ class _Reader:
             for e in (*p.type.shape, *p.strides):
                 self.dims |= {n.id: ir.Dim(n.id) for n in walk(e) if isinstance(n, t.Name)}
         self.ranges(d.sizes)
-        params = [self.buffer(p.name, p.type, "global", (), p.span, p.constant, p.strides) for p in d.params]
+        params = [self.buffer(p.name, p.type, "global", (), p.span, p.constant, p.strides, p.updates) for p in d.params]
         buffers = [self.buffer(b.name, b.type, b.scope or "global", b.annotations, b.span) for b in d.buffers]
         body = self.stmts(d.body, {})
         annotations = self.attempt(lambda: annotations_of(d.annotations))
@@ -148,6 +148,7 @@ class _Reader:
         span: Span,
         constant: bool = False,
         strides: tuple[t.Expr, ...] = (),
+        updates: str | None = None,
     ) -> Buffer | None:
         def make() -> Buffer:
             if name in self.buffers:
@@ -160,7 +161,16 @@ class _Reader:
                 )
             shape = tuple(self.scope({}).index(e) for e in type_.shape)
             apart = tuple(self.scope({}).index(e) for e in strides)
-            return Buffer(str(name), DTYPES[type_.dtype], shape, scope, annotations_of(annotations), constant, apart)
+            return Buffer(
+                str(name),
+                DTYPES[type_.dtype],
+                shape,
+                scope,
+                annotations_of(annotations),
+                constant,
+                apart,
+                str(updates or ""),
+            )
 
         made = self.attempt(make)
         if made is not None:

@@ -176,7 +176,8 @@ def _stmt(s: Stmt, pad: str) -> list[str]:
 
 def format_buffer(b: Buffer) -> str:
     strides = f" strides [{', '.join(map(format_expr, b.strides))}]" if b.strides else ""
-    return f"{b.name}: {'const ' * b.constant}{_access(str(b.dtype), b.shape)}{strides}"
+    updates = f" updates {b.updates}" if b.updates else ""
+    return f"{b.name}: {'const ' * b.constant}{_access(str(b.dtype), b.shape)}{strides}{updates}"
 
 
 def _ranges(dims: tuple[Dim, ...]) -> str:

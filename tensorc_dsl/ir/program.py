@@ -145,6 +145,8 @@ class Buffer:
     annotations: tuple[Annotation, ...] = ()
     constant: bool = False
     strides: tuple[Expr, ...] = ()
+    updates: str = ""
+    """The input in whose memory an output is for those who call; in the program the two are apart."""
 
     @property
     def described(self) -> tuple[Expr, ...]:

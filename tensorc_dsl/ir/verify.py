@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Sequence
 
 from tensorc_dsl.ir.atomics import not_atomic, order_of
 from tensorc_dsl.ir.axes import axis_problem
@@ -81,6 +81,9 @@ def verify(program: Program) -> None:
                 f"{b.name} is constant, but not an input: a block writes it, or it is an intermediate",
                 f"remove `const` from `{b.name}`",
             )
+    for b in buffers.values():
+        if b.updates and (reason := update_fault(b, program.params, inputs)):
+            raise ProgramError(reason, f"remove `updates {b.updates}` from `{b.name}`")
     seen: set[str] = set()
     for around, s in walk(program.body):
         name = s.var if isinstance(s, For) else s.name
@@ -111,6 +114,22 @@ def verify(program: Program) -> None:
             _block(s, around, scope, program)
     if problem := axis_problem(program):
         raise ProgramError(f"loop {problem.loop} cannot be bound as it is: {problem.reason}", problem.repair)
+
+
+def update_fault(b: Buffer, params: Sequence[Buffer], inputs: Collection[str]) -> str:
+    """Why an output cannot be in the memory of the input that it names; empty if it can."""
+    read = {p.name: p for p in params if p.name in inputs}.get(b.updates)
+    if b.name in inputs or all(p.name != b.name for p in params):
+        return f"{b.name} is no output, and outputs alone update an input"
+    if read is None:
+        return f"{b.name} updates {b.updates}, which is no input"
+    if read.constant:
+        return f"{b.name} updates {read.name}, which is constant"
+    if (read.dtype, *read.described) != (b.dtype, *b.described):
+        return f"{b.name} updates {read.name}, which has another type, shape or strides"
+    if any(p.updates == read.name and p.name != b.name for p in params):
+        return f"two outputs update {read.name}"
+    return ""
 
 
 def _dims(program: Program, buffers: Collection[str]) -> UsableNames:

@@ -152,11 +152,21 @@ class Param:
     apart: Expr | None = None
     """The condition on sizes under which no two elements of an output share a place; None if it always holds."""
 
+    updated: bool = False
+    """Whether it is an input that the kernel overwrites with an output."""
+
+    @property
+    def given(self) -> bool:
+        """Whether a caller gives its values."""
+        return self.updated or not self.output
+
     @staticmethod
     def of(b: Buffer, *, output: bool) -> Param:
         """The argument for a buffer of a program."""
         shape = tuple(simplify(e, {}) for e in b.shape)
-        return Param(b.name, b.dtype, shape, output, b.constant, b.strides, apart(b) if output else None)
+        return Param(
+            b.name, b.dtype, shape, output, b.constant, b.strides, apart(b) if output else None, bool(b.updates)
+        )
 
     @property
     def described(self) -> tuple[Expr, ...]:
@@ -312,7 +322,7 @@ def format_body(body: tuple[Flat, ...]) -> str:
 
 def format_kernel(k: Kernel) -> str:
     """The kernel as text, for people and golden tests; it is not parsed back."""
-    args = [f"{'out ' * p.output}{p.name}: {'const ' * p.constant}{p.dtype}{format_shape(p.shape)}" for p in k.params]
+    args = [f"{'in ' * p.updated}{'out ' * p.output}{p.name}: {'const ' * p.constant}{p.dtype}{format_shape(p.shape)}" for p in k.params]
     args += [d.name for d in k.dims]
     lines = [f"kernel {k.name}({', '.join(args)}) {{"]
     if k.preparation:

@@ -31,6 +31,7 @@ from tensorc_dsl.lower.plans import known_of
 from tensorc_dsl.lower.ranges import most
 from tensorc_dsl.lower.scatter import scatter
 from tensorc_dsl.lower.storage import element_count, flatten_params, homes, place
+from tensorc_dsl.lower.updates import in_place
 
 MOST_BUFFERS = 256
 """The largest number of buffers: flat loops may be nested as deep as there are buffers, and pairs of buffers are compared."""
@@ -43,6 +44,7 @@ def lower(program: Program, passes: Sequence[Pass]) -> Kernel:
     constant inputs alone run once, before. Open dimensions stay open: one kernel serves all their sizes. Raises LowerError
     if the shapes of its arguments do not determine a size, there are too many buffers, or a loop without an order needs one.
     """
+    program = in_place(program)
     if untold := set(program.dims) - told_by([p.described for p in program.params]):
         names = ", ".join(sorted(d.name for d in untold))
         raise LowerError(f"the shapes of the arguments of {program.name} do not tell {names}")
@@ -60,6 +62,7 @@ def lower(program: Program, passes: Sequence[Pass]) -> Kernel:
 
 def lower_until(program: Program, passes: Sequence[Pass], last: str) -> str:
     """The program after the pass `last`, as text: the part that runs in each call, and the part that is prepared before."""
+    program = in_place(program)
     names = [p.name for p in passes]
     found = preparation(program)
     body, before = (_run(u, passes[: names.index(last) + 1]) for u in _units(program, found.nests, found.prepared))

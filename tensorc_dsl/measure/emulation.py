@@ -12,6 +12,7 @@ from tensorc_dsl.ir.arrays import Array, stored_dtype
 from tensorc_dsl.ir.bind import Sizes, bind
 from tensorc_dsl.ir.program import Program
 from tensorc_dsl.ir.strides import strides_of
+from tensorc_dsl.lower.updates import callers_params
 from tensorc_dsl.measure.guarded import poison
 from tensorc_dsl.measure.runner import Task
 from tensorc_dsl.reference.count import flops
@@ -69,12 +70,12 @@ def emulate(program: Program, kernel: EmulatedKernel, *, extremes: bool = True) 
         compared = min(compared, task.compared)
         at_extremes = Task.at_extremes(task.program, SEED) if extremes and sizes is every[0] else None
         if at_extremes is not None:
-            arrays = {p.name: _array(at_extremes, p.name) for p in at_extremes.program.params}
+            arrays = {p.name: _array(at_extremes, p.name) for p in callers_params(at_extremes.program)}
             fault = kernel.run(arrays, sizes, ORDERS[0]) or at_extremes.verdict(arrays).fault
             if fault:
                 return Emulated(np.inf, f"where factors of the scan undo each other, and a term is infinite: {fault}")
         for order in ORDERS:
-            arrays = {p.name: _array(task, p.name) for p in task.program.params}
+            arrays = {p.name: _array(task, p.name) for p in callers_params(task.program)}
             where = ", ".join(x for x in (describe(sizes), f"threads {order}") if x)
             if sizes is largest and order == ORDERS[0]:
                 fault, counts = kernel.count(arrays, sizes)

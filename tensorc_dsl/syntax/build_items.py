@@ -107,8 +107,12 @@ class FileBuilder(StmtBuilder):
 
     @rule
     def tensor_param(self, span: Span, parts: Parts) -> t.TensorParam:
-        name, constant, type_, strides = parts
-        return t.TensorParam(name, type_, constant is not None, items(strides), span)
+        name, constant, type_, strides, updates = parts
+        return t.TensorParam(name, type_, constant is not None, items(strides), updates, span)
+
+    @rule
+    def updates(self, span: Span, parts: Parts) -> t.Word:
+        return parts[0]
 
     @rule
     def tensor_type(self, span: Span, parts: Parts) -> t.TensorType:

@@ -98,7 +98,9 @@ def _type(tensor: t.TensorType) -> str:
 def _tensors(params: Iterable[t.TensorParam]) -> str:
     def one(p: t.TensorParam) -> str:
         strides = f" strides [{', '.join(map(expr, p.strides))}]" if p.strides else ""
-        return f"{p.name}: {'const ' * p.constant}{_type(p.type)}{strides}"
+        return (
+            f"{p.name}: {'const ' * p.constant}{_type(p.type)}{strides}{f' updates {p.updates}' if p.updates else ''}"
+        )
 
     return ", ".join(map(one, params))
 

@@ -10,12 +10,12 @@ from hypothesis import strategies as st
 
 from tensorc_dsl.affine.in_place import overwritten
 from tensorc_dsl.ir.dtypes import F32
-from tensorc_dsl.ir.expr import Binary, Compare, Dim, Expr, Var, index
+from tensorc_dsl.ir.expr import Binary, Compare, Dim, Expr, Var, index, loads
 from tensorc_dsl.ir.program import AT_ONCE, Block, Buffer, For, Iter, IterKind, LoopKind, Program, Stmt, Store
 from tests.affine.test_simplify import value
 from tests.programs import load
 
-LOOPS = ("i", "j")
+LOOPS: tuple[str, ...] = ("i", "j")
 Step = tuple[dict[str, int], int, Block]
 kinds = st.sampled_from([LoopKind.SERIAL, LoopKind.UNROLLED, LoopKind.PARALLEL, LoopKind.VECTORIZED])
 
@@ -43,7 +43,9 @@ def block(name: str, target: Expr, source: Expr, where: tuple[Expr, ...]) -> Blo
     return Block(name, iters, (Store("Z", (target,), load("Y", source)),), where=where)
 
 
-def nest(body: tuple[Stmt, ...], sizes: tuple[Expr, ...], how: tuple[LoopKind, ...], dims: tuple[Dim, ...] = ()) -> Program:
+def nest(
+    body: tuple[Stmt, ...], sizes: tuple[Expr, ...], how: tuple[LoopKind, ...], dims: tuple[Dim, ...] = ()
+) -> Program:
     for var, size, kind in reversed(list(zip(LOOPS, sizes, how, strict=True))):
         body = (For(var, size, body, kind),)
     arrays = tuple(Buffer(n, F32, (index(99),)) for n in ("Y", "Z"))
@@ -58,7 +60,8 @@ def lost(blocks: tuple[Block, ...], sizes: tuple[int, ...], how: tuple[LoopKind,
         every += [(at, n, b) for n, b in enumerate(blocks) if all(value(c, at) for c in b.where)]
     for (w_at, w_n, w), (r_at, r_n, r) in product(every, every):
         inside_w, inside_r = ({f"v{k}": v for k, v in at.items()} for at in (w_at, r_at))
-        (source,) = r.body[0].value.indices  # pyright: ignore
+        (read,) = loads(r.body[0].value)
+        (source,) = read.indices
         if value(w.body[0].indices[0], inside_w) != value(source, inside_r):
             continue
         differs = next((k for k, var in enumerate(LOOPS) if w_at[var] != r_at[var]), None)

@@ -37,7 +37,7 @@ from tensorc_dsl.diagnostic import TschedError, problem
 from tensorc_dsl.ir.arrays import Array
 from tensorc_dsl.ir.program import Program
 from tensorc_dsl.ir.target import Target
-from tensorc_dsl.lower.flat import Param
+from tensorc_dsl.lower.updates import params_of
 from tensorc_dsl.reference.count import Work
 from tensorc_dsl.syntax.names import near
 
@@ -154,8 +154,7 @@ class CudaBackend:
 
     def load(self, code: Code, program: Program, threads: int) -> GpuKernel:
         """Raises TschedError (E0918)."""
-        device, outputs = _gpu(f"`{program.name}`"), program.outputs
-        params = tuple(Param.of(p, output=p in outputs) for p in program.params)
+        device, params = _gpu(f"`{program.name}`"), params_of(program)
         return GpuKernel(device, module_of(device, code.object_code), params, program.dims)
 
     def empty(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array:

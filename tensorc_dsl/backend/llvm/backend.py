@@ -35,9 +35,10 @@ from tensorc_dsl.diagnostic import TschedError, problem
 from tensorc_dsl.ir.arrays import Array
 from tensorc_dsl.ir.program import Program
 from tensorc_dsl.ir.target import Target, architecture_of
-from tensorc_dsl.lower.flat import Kernel, Param, format_kernel
+from tensorc_dsl.lower.flat import Kernel, format_kernel
 from tensorc_dsl.lower.lower import lower, lower_until
 from tensorc_dsl.lower.nameless import nameless
+from tensorc_dsl.lower.updates import params_of
 from tensorc_dsl.reference.count import Work
 
 
@@ -119,8 +120,7 @@ class CpuBackend:
         return None
 
     def load(self, code: Code, program: Program, threads: int) -> NativeKernel:
-        outputs = program.outputs
-        params = tuple(Param.of(p, output=p in outputs) for p in program.params)
+        params = params_of(program)
         compiled = Compiled(
             code.object_code, code.symbol, params, program.dims, threads, Target(), llvm_ir="", kept=code.kept
         )

@@ -30,6 +30,8 @@ class TensorParam:
     type: TensorType
     constant: bool
     strides: tuple[Expr, ...]
+    updates: Word | None
+    """The input in whose memory this output is."""
     span: Span = span_field()
 
 

@@ -47,6 +47,7 @@ from tensorc_dsl.lower.lower import COMMON
 from tensorc_dsl.lower.passes import Unit, format_unit
 from tensorc_dsl.lower.plans import Known, known_of
 from tensorc_dsl.lower.storage import flatten_params, homes, place
+from tensorc_dsl.lower.updates import in_place
 
 OLDEST = "sm_80"
 """The oldest GPU that there is code for, and that of a target that names none. Later ones run its PTX, too."""
@@ -80,6 +81,7 @@ def lower_device(program: Program, features: tuple[str, ...] = (OLDEST,), cores:
 
     Raises LowerError if there is none that does the same.
     """
+    program = in_place(program)
     if untold := set(program.dims) - told_by([p.described for p in program.params]):
         names = ", ".join(sorted(d.name for d in untold))
         raise LowerError(f"the shapes of the arguments of {program.name} do not tell {names}")

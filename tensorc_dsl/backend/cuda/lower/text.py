@@ -34,7 +34,7 @@ from tensorc_dsl.units import counted
 
 def format_device(p: DeviceProgram) -> str:
     """The kernels as text, for people and golden tests; it is not parsed back."""
-    args = [f"{'out ' * x.output}{x.name}: {x.dtype}{format_shape(x.shape)}" for x in p.params]
+    args = [f"{'in ' * x.updated}{'out ' * x.output}{x.name}: {x.dtype}{format_shape(x.shape)}" for x in p.params]
     lines = [f"program {p.name}({', '.join((*args, *(d.name for d in p.dims)))}) {{"]
     lines += [f"    scratch {x.name}: {x.dtype}[{format_expr(x.size)}]" for x in p.scratch]
     for k in p.kernels:

@@ -62,7 +62,7 @@ class GpuKernel:
         self._dims = dims
         self._fixed = dict(fixed or {})
         self._free = tuple(p for p in params if p.name not in self._fixed)
-        self._inputs = tuple(p for p in self._free if not p.output)
+        self._inputs = tuple(p for p in self._free if p.given)
 
     def __call__(self, /, *arrays: Any, **named: Any) -> Any:
         """Run once. Pass all parameters, in order or by name, or the inputs only: then new output arrays are made.
@@ -81,7 +81,8 @@ class GpuKernel:
             if p.output and p.name in call.copies:
                 on_gpu, ours = call.copies[p.name]
                 on_gpu.copy_to(ours)
-        given = dict(zip((p.name for p in self._free), arrays, strict=False)) if len(arrays) == len(self._free) else {}
+        named_arrays = self._free if len(arrays) == len(self._free) else self._inputs
+        given = {p.name: a for p, a in zip(named_arrays, arrays, strict=True)}
         there = [a for a in arrays if not is_number(a) and is_on_gpu(a)]
         make = library_of(there) if there else None
         outs = [

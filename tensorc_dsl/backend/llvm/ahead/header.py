@@ -123,6 +123,7 @@ def _function(s: Signature, what: str) -> Iterator[str]:
             " as its bits" if p.dtype.is_float and p.dtype.bits < 32 else ", 0 or 1" if p.dtype.kind == "bool" else ""
         )
         what = "output" if p.output else "constant input" if p.constant else "input"
+        what = "input and output" if p.updated else what
         strides = f" strides {format_shape(p.strides)}" if p.strides else ""
         yield f"   {argument_name(p.name)}: {what}, {p.dtype}{format_shape(p.shape) if p.shape else ''}{strides}{kept}"
         formals.append(f"{'' if p.output else 'const '}{c_type(p.dtype).name} *{argument_name(p.name)}")

@@ -165,7 +165,7 @@ def in_order(params: Sequence[Param], arrays: tuple[Any, ...], named: dict[str, 
         if name in given:
             raise ValueError(f"{name}: given twice, without its name and with it")
     given |= named
-    outputs = [p.name for p in params if p.output]
+    outputs = [p.name for p in params if not p.given]
     wanted = names if any(name in given for name in outputs) else [n for n in names if n not in outputs]
     if missing := [name for name in wanted if name not in given]:
         raise ValueError(f"{', '.join(missing)}: not given; the kernel takes all its inputs, and all outputs or none")

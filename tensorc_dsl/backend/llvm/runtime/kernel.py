@@ -100,7 +100,7 @@ class BoundKernel:
         self._fixed = fixed
         self._known = {} if fixed is None else fixed.shapes
         self._params = tuple(p for p in code.params if p.name not in self._known)
-        self._inputs = tuple(p for p in self._params if not p.output)
+        self._inputs = tuple(p for p in self._params if p.given)
         known = tuple(p for p in code.params if p.name in self._known)
         self._of_inputs, self._of_all = (
             ShapeSolver(code.dims, (*known, *given)) if code.dims else None for given in (self._inputs, self._params)
@@ -149,7 +149,7 @@ class BoundKernel:
         """The given arrays, with new arrays in the positions of the outputs."""
         given = iter(arrays)
         return tuple(
-            aligned_empty(shape, self._code.dtypes[p.name], f"the output `{p.name}`") if p.output else next(given)
+            aligned_empty(shape, self._code.dtypes[p.name], f"the output `{p.name}`") if not p.given else next(given)
             for p, shape in zip(self._params, self._shapes or (), strict=True)
         )
 
@@ -184,9 +184,11 @@ class BoundKernel:
     def _made(self, inputs: tuple[Any, ...], bound: list[Array]) -> Sequence[Any]:
         """The bound arrays, with new ones converted to the inputs' library."""
         make = library_of(a for a in inputs if not is_number(a))
-        if make is None:
-            return bound
-        return [exported(p.name, a, p.dtype, make) if p.output else a for p, a in zip(self._params, bound, strict=True)]
+        given = iter(inputs)
+        return [
+            next(given) if p.given else a if make is None else exported(p.name, a, p.dtype, make)
+            for p, a in zip(self._params, bound, strict=True)
+        ]
 
     def time(self, arrays: Sequence[Any], repeats: int) -> list[float]:
         """Seconds of each of `repeats` runs in a row on the same arrays, measured in native code.
@@ -281,7 +283,7 @@ class NativeKernel:
         self._code = _Code(compiled)
         self._unbound = BoundKernel(self._code, None)
         self.params = compiled.params
-        self.inputs = tuple(p for p in self.params if not p.output)
+        self.inputs = tuple(p for p in self.params if p.given)
         self.outputs = tuple(p for p in self.params if p.output)
         self.constants = self._code.constants
         self.dims = compiled.dims
