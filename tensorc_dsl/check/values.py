@@ -59,6 +59,8 @@ class Values:
             self._type(p.type, known)
             for e in p.strides:
                 self.expr(e, known)
+            if p.updates is not None:
+                self.refer(p.updates, known.get(p.updates))
         for a in c.attributes:
             self.refer(a.name, known[a.name])
             if a.type is not None:
@@ -112,6 +114,9 @@ class Values:
         for b in (*p.params, *p.buffers):
             self._type(b.type, known)
         known |= self.define(b.name for b in (*p.params, *p.buffers))
+        for param in p.params:
+            if param.updates is not None:
+                self.refer(param.updates, known.get(param.updates))
         for s in p.body:
             self._statement(s, known)
 

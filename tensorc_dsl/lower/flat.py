@@ -322,7 +322,10 @@ def format_body(body: tuple[Flat, ...]) -> str:
 
 def format_kernel(k: Kernel) -> str:
     """The kernel as text, for people and golden tests; it is not parsed back."""
-    args = [f"{'in ' * p.updated}{'out ' * p.output}{p.name}: {'const ' * p.constant}{p.dtype}{format_shape(p.shape)}" for p in k.params]
+    args = [
+        f"{'in ' * p.updated}{'out ' * p.output}{p.name}: {'const ' * p.constant}{p.dtype}{format_shape(p.shape)}"
+        for p in k.params
+    ]
     args += [d.name for d in k.dims]
     lines = [f"kernel {k.name}({', '.join(args)}) {{"]
     if k.preparation:
