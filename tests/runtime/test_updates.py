@@ -45,7 +45,7 @@ schedule at_once for front {
     vectorize(i)
 }
 task fixed = axpy(N=1009, a=2.0) with wide
-task any = axpy(N=1..5000, a=2.0) with wide
+task any = axpy(N=0..5000, a=2.0) with wide
 task plain = apart(N=1009, a=2.0)
 task front = front(N=37) with in_order
 task front_at_once = front(N=37) with at_once
@@ -68,7 +68,7 @@ def numbers(n: int) -> Array:
     return np.random.default_rng(n).random(n, np.float32)
 
 
-@pytest.mark.parametrize(("name", "n"), [("fixed", 1009), ("any", 1), ("any", 7), ("any", 4999)])
+@pytest.mark.parametrize(("name", "n"), [("fixed", 1009), ("any", 0), ("any", 1), ("any", 7), ("any", 4999)])
 def test_a_call_updates_its_array_and_returns_it(name: str, n: int) -> None:
     y, x = numbers(n), numbers(n) + 1
     want, kept = y + 2 * x, x.copy()

@@ -195,7 +195,7 @@ def describe(api: Interface, target: Target, triple: str, threads: int, origin: 
             "shape": _written(p.shape),
             **({"strides": _written(p.strides)} if p.strides else {}),
             "output": p.output,
-            "updated": p.updated,
+            **({"updated": True} if p.updated else {}),
             "constant": p.constant,
         }
         for p in api.params
