@@ -8,13 +8,12 @@ Questions that integer sets do not decide are answered with a conflict.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import product
 
-from tensorc_dsl.affine.accesses import Access, accesses
+from tensorc_dsl.affine.accesses import accesses
 from tensorc_dsl.affine.dependence import conflict, happens_before
 from tensorc_dsl.affine.distance import common_loops
-from tensorc_dsl.ir.node import replace
 from tensorc_dsl.ir.program import AT_ONCE, LoopKind, Program
 
 _OWN_ORDER = (LoopKind.PIPELINED, LoopKind.TENSORIZED)
@@ -38,16 +37,10 @@ class Overwritten:
 
 def overwritten(program: Program, written: str, read: str) -> Overwritten | None:
     """An element of the input `read` that may be lost if the output `written` is in its memory; None if there is none."""
-    shared = [replace(x, buffer=written) for x in accesses((), program.body, frozenset((read, written)))]
-    original = accesses((), program.body, frozenset((read, written)))
-    pairs: Sequence[tuple[Access, Access]] = [
-        (w, r)
-        for w, x in zip(shared, original, strict=True)
-        if x.is_write and x.buffer == written
-        for r, y in zip(shared, original, strict=True)
-        if not y.is_write and y.buffer == read
-    ]
-    for w, r in pairs:
+    found = accesses((), program.body, frozenset((read, written)))
+    writes = [x for x in found if x.is_write and x.buffer == written]
+    reads = [x for x in found if not x.is_write and x.buffer == read]
+    for w, r in product(writes, reads):
         around = common_loops(w, r)
         for depth, loop in enumerate(around):
             lost = (
