@@ -19,10 +19,9 @@ from math import inf, isfinite, log2, prod
 from typing import Literal, TypeGuard
 
 from tensorc_dsl.affine.running import Running, running
-from tensorc_dsl.ir.arrays import smallest_normal, unit_roundoff
 from tensorc_dsl.ir.dtypes import DType
 from tensorc_dsl.ir.expr import Binary, Const, Expr, Load, Select, children, constant, dtype_of, loads
-from tensorc_dsl.ir.numbers import largest_finite
+from tensorc_dsl.ir.numbers import largest_finite, smallest_normal, unit_roundoff
 from tensorc_dsl.ir.program import Block, IterKind, Program, Store, blocks
 from tensorc_dsl.ir.reductions import Fold, FoldOp, update_of
 

@@ -60,8 +60,9 @@ def strided_empty(
 
 
 def aligned_copy(a: Array) -> Array:
-    """An aligned copy with the strides of the array."""
-    return laid_out(a, dense_strides(a.shape) if a.flags.c_contiguous else [n // a.itemsize for n in a.strides])
+    """An aligned copy with the strides of the array; dense where one is negative, as of a reversed view."""
+    strides = [n // a.itemsize for n in a.strides]
+    return laid_out(a, dense_strides(a.shape) if a.flags.c_contiguous or min(strides) < 0 else strides)
 
 
 def laid_out(a: Array, strides: Sequence[int]) -> Array:

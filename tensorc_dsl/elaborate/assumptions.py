@@ -9,8 +9,7 @@ from tensorc_dsl.affine.simplify import bounds
 from tensorc_dsl.elaborate.bindings import Environment, index_expr
 from tensorc_dsl.elaborate.problems import ASSUMED, Invalid
 from tensorc_dsl.ir import expr as ir
-from tensorc_dsl.ir.arrays import unit_roundoff
-from tensorc_dsl.ir.numbers import holds_value, limits
+from tensorc_dsl.ir.numbers import holds_value, limits, unit_roundoff
 from tensorc_dsl.ir.program import ASSUMED as KEY
 from tensorc_dsl.ir.program import Annotation, Buffer, Property
 from tensorc_dsl.syntax import tree

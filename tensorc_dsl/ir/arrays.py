@@ -131,20 +131,3 @@ def _to_odd_single(a: Array) -> Array:
 def wrap(a: Array, t: DType) -> Array:
     """Wide values modulo the width of `t`, as arithmetic on `t` wraps them."""
     return a if not t.is_integer else a.astype(stored_dtype(t), copy=False).astype(wide_dtype(t), copy=False)
-
-
-def unit_roundoff(t: DType) -> float:
-    """Half the distance from 1 to the next larger number of the type; 0 for integers."""
-    bits = {"f8e4m3": 4, "f8e5m2": 3, "f16": 11, "bf16": 8, "f32": 24, "f64": 53}.get(t.name)
-    return 0.0 if bits is None else 2.0**-bits
-
-
-def smallest_normal(t: DType) -> float:
-    """The smallest normal value of a float type; 0 for integers."""
-    exponent = {"f8e4m3": -6, "f8e5m2": -14, "f16": -14, "bf16": -126, "f32": -126, "f64": -1022}.get(t.name)
-    return 0.0 if exponent is None else 2.0**exponent
-
-
-def flushed_below(t: DType) -> float:
-    """The size below which a result of a type may be flushed to zero, as machines do: of types that have arithmetic."""
-    return smallest_normal(t) if t.has_arithmetic else 0.0

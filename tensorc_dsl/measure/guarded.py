@@ -9,6 +9,7 @@ from __future__ import annotations
 import ctypes
 import mmap
 import os
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -54,9 +55,11 @@ class Guarded:
         inside = self._pages[start : start + size]
         self.array: NDArray[Any] = np.ndarray(shape, dtype, inside, 0, tuple(n * dtype.itemsize for n in strides))
         self._elements = inside.reshape(count, dtype.itemsize)
-        self._between = np.ones(count, bool)
-        np.ndarray(shape, bool, self._between, 0, strides)[...] = False
-        self._elements[self._between] = _PATTERN
+        self._between: NDArray[np.bool_] | None = None
+        if count > prod(shape):
+            self._between = np.ones(count, bool)
+            np.ndarray(shape, bool, self._between, 0, strides)[...] = False
+            self._elements[self._between] = _PATTERN
         base = everything.ctypes.data
         _protect(base, guard, _PROT_NONE)
         _protect(base + guard + inner, guard, _PROT_NONE)
@@ -65,7 +68,7 @@ class Guarded:
         """Where the kernel wrote beside the array: "before", "after" or "between" its elements; None when it did not."""
         if (self._before != _PATTERN).any():
             return "before"
-        if (self._elements[self._between] != _PATTERN).any():
+        if self._between is not None and (self._elements[self._between] != _PATTERN).any():
             return "between"
         return "after" if (self._after != _PATTERN).any() else None
 

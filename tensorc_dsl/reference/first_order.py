@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from tensorc_dsl.ir.arrays import Array, unit_roundoff
+from tensorc_dsl.ir.arrays import Array
 from tensorc_dsl.ir.dtypes import F64, DType
 from tensorc_dsl.ir.expr import Binary, Expr, Load, Select, dtype_of, loads
+from tensorc_dsl.ir.numbers import unit_roundoff
 from tensorc_dsl.ir.program import Store
 from tensorc_dsl.reference.maths import steps
 

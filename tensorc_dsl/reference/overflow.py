@@ -14,9 +14,9 @@ from itertools import product
 
 import numpy as np
 
-from tensorc_dsl.ir.arrays import Array, smallest_normal
+from tensorc_dsl.ir.arrays import Array
 from tensorc_dsl.ir.dtypes import DType
-from tensorc_dsl.ir.numbers import largest_finite
+from tensorc_dsl.ir.numbers import largest_finite, smallest_normal
 
 HALF = 0.5
 """The share of the largest number from which on values are looked at, so that errors are below the rest."""

@@ -28,7 +28,7 @@ from typing import assert_never
 
 import numpy as np
 
-from tensorc_dsl.ir.arrays import Array, flushed_below, smallest_normal, unit_roundoff
+from tensorc_dsl.ir.arrays import Array
 from tensorc_dsl.ir.dtypes import DType
 from tensorc_dsl.ir.expr import (
     Binary,
@@ -48,7 +48,7 @@ from tensorc_dsl.ir.expr import (
     loads,
 )
 from tensorc_dsl.ir.maths import CONDITIONS
-from tensorc_dsl.ir.numbers import holds
+from tensorc_dsl.ir.numbers import flushed_below, holds, smallest_normal, unit_roundoff
 from tensorc_dsl.ir.program import Block, Program, Store
 from tensorc_dsl.ir.reductions import ArgFold, Fold
 from tensorc_dsl.reference.alive import Alive, alive_steps

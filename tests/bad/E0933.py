@@ -1,4 +1,5 @@
 import numpy as np
+
 import tensorc_dsl as td
 
 task = td.load("total.tsched")["any"]
