@@ -200,6 +200,10 @@ computes: $(VENV)/.dev ## Random computes, run in each way, against what the lan
 sizes: $(VENV)/.dev ## Random programs of sizes near 2**31, 2**53 and 2**63, refused or right, from C too (SEED=0 COUNT=300)
 	$(BIN)/python -m bench.random_sizes --seed $(SEED) --count $(COUNT)
 
+.PHONY: graphs
+graphs: $(VENV)/.dev ## Random graphs of calls through check, expand, verify and the language server, a second each (SEED=0 COUNT=300)
+	$(BIN)/python -m bench.call_graphs --seed $(SEED) --count $(COUNT)
+
 .PHONY: foreign
 foreign: $(VENV)/.dev ## Random schedules of operators, ours and of other libraries, and of random computes (DRAWS=20 COUNT=300)
 	FOREIGN_DRAWS=$(DRAWS) FOREIGN_FUZZ=$(COUNT) $(BIN)/python -m pytest -q -n $(THREADS) tests/foreign \
