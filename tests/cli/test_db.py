@@ -189,7 +189,7 @@ def test_a_divided_time_below_the_roof_is_repaired(task: Task) -> None:
 def test_where_there_are_no_records_nothing_is_listed(
     task: Task, command: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("XDG_DATA_HOME", "gone")
+    monkeypatch.setenv("XDG_DATA_HOME", str(Path("gone").absolute()))
     found = call("db", command)
     assert (found.exit_code, found.stdout) == (0, "")
     assert "there are no records" in found.stderr
