@@ -116,11 +116,11 @@ class Judge:
             "" if parse_program(Source("printed", text)) == scheduled else f"it reads back as something else:\n{text}"
         )
 
-    def differs(self, scheduled: Program) -> str:
+    def differs(self, scheduled: Program, fill: tuple[int, float] | None = None) -> str:
         """The difference between the interpreter's result, in any order of loops that run at once, and the expected one."""
         for order in self.orders:
             try:
-                found = interpret(scheduled, self.inputs, order)
+                found = interpret(scheduled, self.inputs, order, fill)
             except InterpretError as e:
                 return f"{order}: {e}"
             if fault := self.compared(found):

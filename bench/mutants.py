@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import argparse
 import faulthandler
-import math
 import os
 import random
 import sys
@@ -46,30 +45,15 @@ from tensorc_dsl.backend.cuda.lower.text import format_device
 from tensorc_dsl.diagnostic import render
 from tensorc_dsl.ir.arrays import Array, narrow
 from tensorc_dsl.ir.bind import bind
-from tensorc_dsl.ir.dtypes import BOOL
-from tensorc_dsl.ir.expr import Const, Var, loads
-from tensorc_dsl.ir.node import replace
 from tensorc_dsl.ir.print import format_program
 from tensorc_dsl.ir.program import (
-    Block,
-    For,
-    Iter,
-    IterKind,
     Program,
-    Stmt,
-    Store,
-    find_loop,
-    fresh,
-    replace_stmt,
-    used_names,
-    walk,
-    with_body,
 )
 from tensorc_dsl.ir.verify import ProgramError, verify
 from tensorc_dsl.lower.flat import LowerError
 from tensorc_dsl.reference.evaluate import shape_of
 from tensorc_dsl.reference.inputs import Special, make_inputs, special_inputs
-from tensorc_dsl.reference.interpret import InterpretError, Order, interpret
+from tensorc_dsl.reference.interpret import FILLS, InterpretError, Order, interpret
 from tensorc_dsl.trace.distribution import Decision
 from tensorc_dsl.trace.handlers import condition
 from tensorc_dsl.validate.validate import Invalid, Unproved, Valid, validate
@@ -84,8 +68,6 @@ Kind = Literal["programs", "kernels"]
 Outcome = Literal["equivalent", "refuted", "unproved", "wrong accept", "false refutation", "crash", "found", "silent"]
 UNWRITTEN = "is read before it is written"
 ALL_ORDERS: tuple[Order, ...] = (*ORDERS, "together")
-FILLS = ((85, math.nan), (106, -7777.0))
-"""What memory may hold, of integers and of floats."""
 WRONG: tuple[Outcome, ...] = ("wrong accept", "false refutation", "crash")
 
 
@@ -233,41 +215,8 @@ def _difference(judge: Judge, mutant: Program) -> str:
     fault = judge.differs(mutant)
     if UNWRITTEN not in fault:
         return fault
-    every = (judge.differs(filled(mutant, *numbers)) for numbers in FILLS)
+    every = (judge.differs(mutant, fill) for fill in FILLS)
     return next((f"with memory that was not cleared: {f}" for f in every if f), "")
-
-
-def filled(program: Program, whole: int, real: float) -> Program:
-    """The program, of fixed sizes, whose memory holds a number from the start: in each iteration of the innermost loop around
-    all uses of a buffer, if it is not global."""
-    used, inputs = used_names(program), {p.name for p in program.inputs}
-    for b in reversed([x for x in (*program.params, *program.buffers) if x.name not in inputs]):
-        around = [
-            [loop.var for loop in loops]
-            for loops, s in walk(program.body)
-            if isinstance(s, Block) and b.name in _names(s)
-        ]
-        if not around:
-            continue
-        common = [v for v in around[0] if all(v in path for path in around)] if b.scope != "global" else []
-        iters = [fresh(f"fill_{d}", used) for d in range(len(b.shape))]
-        value = Const(real if b.dtype.is_float else whole, b.dtype) if b.dtype != BOOL else Const(whole % 2 == 1, BOOL)
-        own = tuple(Iter(f"v{v}", IterKind.SPATIAL, n, Var(v)) for v, n in zip(iters, b.shape, strict=True))
-        s: Stmt = Block(fresh("fill", used), own, (Store(b.name, tuple(Var(it.name) for it in own), value),))
-        for v, n in reversed(list(zip(iters, b.shape, strict=True))):
-            s = For(v, n, (s,))
-        if common:
-            loop = find_loop(program, common[-1])[1]
-            program = replace_stmt(program, loop.var, (with_body(loop, (s, *loop.body)),))
-        else:
-            program = replace(program, body=(s, *program.body))
-    return program
-
-
-def _names(b: Block) -> set[str]:
-    """The buffers that a block stores to or loads."""
-    every = (*b.init, *b.body)
-    return {s.buffer for s in every} | {x.buffer for s in every for e in (*s.indices, s.value) for x in loads(e)}
 
 
 def program_mutant(rng: random.Random, number: int) -> Mutant:

@@ -30,13 +30,13 @@ class IndexBuilder(TypeFinder, ABC):
     def build(self, e: tree.Expr, want: DType | None) -> ir.Expr:
         """`e` as IR; `want` gives literals a type."""
 
-    def index(self, e: tree.Expr, extent: ir.Expr | None = None, clamped: bool = False) -> ir.Expr:
+    def index(self, e: tree.Expr, extent: ir.Expr | None = None, clamp: tree.CallExpr | None = None) -> ir.Expr:
         """A subscript of a dimension with an extent, or the index operand of a comparison or cast: simplified
-        under the ranges in scope. It may contain integers that are read, if it is a subscript or `clamped`.
+        under the ranges in scope. It may contain integers that are read, if it is a subscript or in a `clamp`.
         """
         if isinstance(e, tree.Name) and e.id in self.scope:
             return ir.Var(str(e.id))
-        data = clamped or extent is not None
+        data = clamp is not None or extent is not None
         names: Extents = {**self.env.sizes, **{n: ir.Var(str(n)) for n in self.scope}}
 
         def known(x: tree.Expr) -> ir.Expr | None:
@@ -44,7 +44,7 @@ class IndexBuilder(TypeFinder, ABC):
                 case tree.CallExpr(function=tree.Name(id="clamp")):
                     return self._clamp(x)
                 case _ if data and self._of_data(x):
-                    return self._datum(x)
+                    return self._datum(x, clamp or e, extent)
                 case tree.Name(id=name, span=span) | tree.IndexExpr(base=tree.Name(id=name, span=span)) if (
                     name in self.buffers and name not in names
                 ):
@@ -79,7 +79,7 @@ class IndexBuilder(TypeFinder, ABC):
         if e.kwargs or len(e.args) != FUNCTIONS["clamp"]:
             count = len(e.args) + len(e.kwargs)
             raise Invalid(problems.ARITY(e.span, name="clamp", wanted="3 values", count=count))
-        made = each(*(lambda a=a, n=n: self.index(a, clamped=n == 0) for n, a in enumerate(e.args)))
+        made = each(*(lambda a=a, n=n: self.index(a, clamp=None if n else e) for n, a in enumerate(e.args)))
         return kept(*made)
 
     def unclamped(self, e: tree.Expr) -> Iterator[str]:
@@ -99,12 +99,18 @@ class IndexBuilder(TypeFinder, ABC):
         types = {self.infer(x) for x in operands(e)} - {None}
         return bool(types) and INDEX not in types
 
-    def _datum(self, e: tree.Expr) -> ir.Expr:
-        """An integer that is read, converted to an index."""
+    def _datum(self, e: tree.Expr, place: tree.Expr, extent: ir.Expr | None) -> ir.Expr:
+        """An integer that is read, converted to an index. `place` is the subscript or `clamp` that it is a part of; a
+        subscript has an extent.
+        """
         made = self.build(e, self.infer(e))
         found = ir.dtype_of(made)
         if not found.is_integer:
-            raise Invalid(problems.CLAMPED(e.span, text=e.span.text, found=found))
+            at, text = e.span.start - place.span.start, place.span.text
+            repair = f"{text[:at]}i32({e.span.text}){text[at + len(e.span.text) :]}"
+            if extent is not None:
+                repair = f"clamp({repair}, 0, {format_expr(ir.sub(extent, ir.ONE))})"
+            raise Invalid(problems.CLAMPED(e.span, text=e.span.text, found=found, repair=" ".join(repair.split())))
         if not holds(INDEX, found):  # a number beyond all indices is above every bound, and its bits would be negative
             made = ir.Binary("min", made, ir.Const(limits(INDEX)[1], found))
         return ir.Cast(made, INDEX)

@@ -152,11 +152,11 @@ def UNPROVEN(*, position: int, name: str, extent: str, interval: str) -> None: .
 def DATA_SUBSCRIPT(*, name: str, text: str, low: int, high: str) -> None: ...
 @problem(
     "E0413",
-    "`clamp` makes an index of an integer; `{text}` is {found}",
+    "an index is made of an integer; `{text}` is {found}",
     "{found}",
-    help="convert it: `clamp(i32({text}), …)`",
+    help="convert it, and say between which two it stays: `{repair}`",
 )
-def CLAMPED(*, text: str, found: object) -> None: ...
+def CLAMPED(*, text: str, found: object, repair: str) -> None: ...
 @problem("E0413", "`{op}` mixes {lhs} and {rhs}", "{lhs} {op} {rhs}", help="convert one: `{cast}`")
 def MIXED_TYPES(*, op: str, lhs: object, rhs: object, cast: str) -> None: ...
 @problem("E0413", "an index is not a value of type {dtype}", "an index", help="convert it: `{dtype}({text})`")

@@ -61,8 +61,21 @@ class InterpretError(Exception):
     """The program makes an access that is not allowed. The message names the place and the values."""
 
 
-def interpret(program: Program, inputs: Mapping[str, Array], order: Order = "forward") -> dict[str, Array]:
+class Uninitialised(InterpretError):
+    """The program reads an element that nothing has written. This is wrong only where a result depends on it."""
+
+
+FILLS: tuple[tuple[int, float], ...] = ((85, math.nan), (106, -7777.0))
+"""What memory may hold, of integers and of floats. A result that differs between the two depends on it."""
+
+
+def interpret(
+    program: Program, inputs: Mapping[str, Array], order: Order = "forward", fill: tuple[int, float] | None = None
+) -> dict[str, Array]:
     """The outputs by name, in `wide_dtype` of their types. Raises InterpretError.
+
+    Intermediates and outputs have `fill`, a value of integers and one of floats, before they are written. Without it a read
+    of such an element raises Uninitialised.
 
     `order` is the order of the iterations of parallel, vectorized and bound loops, which have none of their own: a result
     that depends on it is a race. Loops along which blocks pass a value on have one, and keep it. "shuffled" is the same
@@ -71,8 +84,8 @@ def interpret(program: Program, inputs: Mapping[str, Array], order: Order = "for
     """
     memory: dict[str, list[Any]] = {name: a.reshape(-1).tolist() for name, a in bind_inputs(program, inputs).items()}
     for b in (*program.params, *program.buffers):
-        memory.setdefault(b.name, [None] * math.prod(shape_of(b)))
-    run = _compile(source(program, order == "together"))
+        memory.setdefault(b.name, [_unset(b, fill)] * math.prod(shape_of(b)))
+    run = _compile(source(program, order == "together", fill))
     for _ in run(memory, _orders(order)) or ():
         pass
     out: dict[str, Array] = {}
@@ -97,6 +110,13 @@ def _orders(order: Order) -> Callable[[int], Iterable[int]]:
             assert_never(order)
 
 
+def _unset(b: Buffer, fill: tuple[int, float] | None) -> float | None:
+    """The value of an element that nothing has written."""
+    if fill is None:
+        return None
+    return nearest(fill[1], b.dtype) if b.dtype.is_float else fill[0] if b.dtype.is_integer else fill[0] % 2 == 1
+
+
 def _element(b: Buffer, offset: int) -> str:
     return f"{b.name}[{', '.join(map(str, map(int, np.unravel_index(offset, shape_of(b)))))}]"
 
@@ -107,14 +127,15 @@ def _compile(text: str) -> Callable[[dict[str, list[Any]], Callable[[int], Itera
     return space["run"]
 
 
-def source(program: Program, together: bool = False) -> str:
+def source(program: Program, together: bool = False, fill: tuple[int, float] | None = None) -> str:
     """The text of the Python function `run(memory, order)`; with `together` it is a generator, for iterations in turns."""
-    return _Writer(program, together).text()
+    return _Writer(program, together, fill).text()
 
 
 class _Writer:
-    def __init__(self, program: Program, together: bool) -> None:
+    def __init__(self, program: Program, together: bool, fill: tuple[int, float] | None) -> None:
         self.program = program
+        self.unset = {b.name: _literal(_unset(b, fill)) for b in program.buffers}
         self.together = together
         self.lines: list[str] = []
         self.temporaries = 0
@@ -163,7 +184,7 @@ class _Writer:
         for name in self.private.get(loop, ()):
             # Iterations in turns have memory of their own: local variables of their function.
             every = "" if self.together else "[:]"
-            self._line(depth, f"{self.arrays[name]}{every} = [None] * {math.prod(self.shapes[name])}")
+            self._line(depth, f"{self.arrays[name]}{every} = [{self.unset[name]}] * {math.prod(self.shapes[name])}")
 
     def _body(self, body: tuple[Stmt, ...], depth: int) -> None:
         for s in body:
@@ -263,7 +284,7 @@ class _Writer:
         match e:
             case Const(value=value, dtype=t):
                 value = nearest(value, t) if t.is_float else value
-                return f"({value!r})" if math.isfinite(value) else f"float({str(value)!r})"
+                return f"({_literal(value)})"
             case Var(name=name):
                 return self.names[name]
             case Dim(name=name):
@@ -306,6 +327,10 @@ class _Writer:
         return text if t == INDEX else _wrapped(text, t)
 
 
+def _literal(value: float | None) -> str:
+    return repr(value) if value is None or math.isfinite(value) else f"float({str(value)!r})"
+
+
 def _wrapped(text: str, t: DType) -> str:
     if not t.is_integer:
         return text
@@ -332,7 +357,7 @@ def _outside(what: str, value: int, extent: int) -> NoReturn:
 
 def _unwritten(name: str, shape: tuple[int, ...], offset: int) -> NoReturn:
     at = ", ".join(map(str, map(int, np.unravel_index(offset, shape)))) if shape else ""
-    raise InterpretError(f"{name}[{at}] is read before it is written")
+    raise Uninitialised(f"{name}[{at}] is read before it is written")
 
 
 def _in_turns(iterations: list[Iterator[None]]) -> Iterator[None]:

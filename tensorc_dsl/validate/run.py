@@ -23,7 +23,7 @@ from tensorc_dsl.ir.program import AT_ONCE, FINITE, Block, For, IterKind, LoopKi
 from tensorc_dsl.ir.reductions import ArgFold, DeclaredFold, update_of
 from tensorc_dsl.reference.evaluate import shape_of
 from tensorc_dsl.reference.inputs import Special, assumed, make_inputs, special_inputs
-from tensorc_dsl.reference.interpret import InterpretError, Order, interpret
+from tensorc_dsl.reference.interpret import FILLS, InterpretError, Order, Uninitialised, interpret
 from tensorc_dsl.validate.facts import element
 
 STEPS = 1 << 21
@@ -173,9 +173,18 @@ def _difference(a: Program, b: Program, names: tuple[str, str], inputs: Mapping[
 
 
 def _outcome(p: Program, inputs: Mapping[str, Array], order: Order) -> dict[str, Array] | str:
-    """The outputs, or the interpreter's error as text."""
+    """The outputs, or the interpreter's error as text. A read of an element that nothing has written is an error if the
+    outputs depend on what memory holds.
+    """
     try:
         return interpret(p, inputs, order)
+    except Uninitialised as e:
+        try:
+            found, other = (interpret(p, inputs, order, fill) for fill in FILLS)
+        except InterpretError:  # what is read is a subscript
+            return str(e)
+        same = all(np.array_equal(found[n], other[n], equal_nan=True) for n in found)
+        return found if same else str(e)
     except InterpretError as e:
         return str(e)
 

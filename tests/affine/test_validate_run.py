@@ -54,6 +54,21 @@ program g(X: f32[2, 2], p: i32[4], q: i32[4], Y: f32[4, 2]) {
     assert "= inputs: X = [[" in render(report.diagnostic)
 
 
+@pytest.mark.parametrize(("last", "wrong"), [("A[v] * 2.0", False), ("A[v] * 2.0 + min(B[v], 0.0) * 0.0", True)])
+def test_a_read_of_what_nothing_has_written_refutes_where_a_result_depends_on_it(last: str, wrong: bool) -> None:
+    """The sums of equal terms are two expressions for integer sets, so that only a run can tell."""
+    a = parsed("program p(A: f32[4], B: f32[4]) { for i in 4 { block B { spatial v in 4 = i; B[v] = A[v] + A[v] } } }")
+    dead = "for j in 4 { block B0 { spatial v in 4 = j; B[v] = B[v] + A[v] } }; " if not wrong else ""
+    block = f"block B {{ spatial v in 4 = i; B[v] = {last} }}"
+    b = parsed(f"program p(A: f32[4], B: f32[4]) {{ {dead}for i in 4 {{ {block} }} }}")
+    report = validate(a, b)
+    if wrong:
+        assert isinstance(report, Invalid) and "read before it is written" in render(report.diagnostic)
+    else:
+        assert isinstance(report, Unproved), report
+        assert "no inputs that were tried show what was found" in render(report.diagnostic)
+
+
 def test_what_no_inputs_show_is_not_called_wrong() -> None:
     # Equal, though integer sets have two expressions.
     a = parsed("program p(A: f32[4], B: f32[4]) { for i in 4 { block B { spatial v in 4 = i; B[v] = A[v] + A[v] } } }")

@@ -181,10 +181,17 @@ def test_a_size_below_zero_without_other_sizes_has_a_repair() -> None:
 
 
 @pytest.mark.parametrize(
-    ("t", "told", "repair"),
-    [("f32", "clamp(i32(X[i]), …)", "clamp(i32(X[i]), 0, 7)"), ("i16", "clamp(X[i], 0, 7)", "clamp(X[i], 0, 7)")],
+    ("t", "subscript", "repair"),
+    [
+        ("f32", "X[i]", "clamp(i32(X[i]), 0, 7)"),
+        ("i16", "X[i]", "clamp(X[i], 0, 7)"),
+        ("f32", "min(X[i], 3.0)", "clamp(i32(min(X[i], 3.0)), 0, 7)"),
+        ("f32", "i + X[i]", "clamp(i + i32(X[i]), 0, 7)"),
+        ("f32", "clamp(X[i], 1, 3) + i / 2", "clamp(i32(X[i]), 1, 3)"),
+        ("f32", "clamp(i * X[i], 1, 3)", "clamp(i * i32(X[i]), 1, 3)"),
+    ],
 )
-def test_the_repair_of_a_subscript_that_data_decide_is_one(t: str, told: str, repair: str) -> None:
-    (found,) = errors(text(t, "X[X[i]]"), M=8)
-    assert f"`{told}`" in found
+def test_the_repair_of_a_subscript_that_data_decide_is_one(t: str, subscript: str, repair: str) -> None:
+    (found,) = errors(text(t, f"X[{subscript}]"), M=8)
+    assert f"`{repair}`" in found
     assert build(text(t, f"X[{repair}]"), M=8).outputs

@@ -11,7 +11,7 @@ import random
 import numpy as np
 import pytest
 
-from bench.mutants import WRONG, Right, Truth, filled, judged, kernel_mutant, report, run
+from bench.mutants import WRONG, Right, Truth, judged, kernel_mutant, report, run
 from bench.mutations import OPERATORS
 from bench.scheduled_pages import random_start, scheduled
 from tensorc_dsl.ir.parse import parse_program
@@ -83,5 +83,5 @@ def test_memory_that_was_not_cleared_shows_only_in_what_depends_on_it() -> None:
     for p in (dead, early):
         with pytest.raises(InterpretError, match="read before it is written"):
             interpret(p, inputs)
-    np.testing.assert_array_equal(interpret(filled(dead, 1, math.nan), inputs)["B"], inputs["A"].astype(float) * 2)
-    assert np.isnan(interpret(filled(early, 1, math.nan), inputs)["B"]).all()
+    np.testing.assert_array_equal(interpret(dead, inputs, fill=(1, math.nan))["B"], inputs["A"].astype(float) * 2)
+    assert np.isnan(interpret(early, inputs, fill=(1, math.nan))["B"]).all()
