@@ -2,7 +2,7 @@
 
 The layers share the trials, weighted by how often the network runs them. The folder has the records, and a line for each
 batch in `batches.jsonl`. After Ctrl-C or a kill, the same command goes on where it was: what is recorded is not measured
-again, and what came after the last snapshot of a task is chosen again.
+again, but is chosen again.
 """
 
 from __future__ import annotations
@@ -130,9 +130,6 @@ class Watching:
         first, done = len(seconds) - len(proposed.traces), self.journal.done[task]
         if first < done:
             return  # measured before a resumption
-        if done < first:
-            # A power failure took the lines of trials that a snapshot has.
-            self._add(task, [Tried(s) for s in seconds[done:first]], first - done, (0.0, 0.0, 0.0))
         tried = [
             Tried(s, *((None, None) if p is None else (p.mean, p.deviation)))
             for s, p in zip(seconds[first:], proposed.predictions, strict=True)
@@ -186,7 +183,7 @@ def main() -> None:
     watching = Watching(weights, Journal(chosen.into / LOG))
     plans = [tasks[n].plan(watching.listener(n), w) for n, w in weights.items()]
     options = SearchOptions(math.ceil(chosen.trials / len(names)), chosen.seed, resume=True)
-    results = search_all(plans, options, records=chosen.into / "records.sqlite", snapshots=chosen.into / "snapshots")
+    results = search_all(plans, options, records=chosen.into / "records.sqlite")
     if any(r.interrupted for r in results):
         raise SystemExit("interrupted: the same command goes on")
     final = {n: r.best_seconds for n, r in zip(names, results, strict=True)}

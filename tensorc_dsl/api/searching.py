@@ -55,20 +55,15 @@ def search_all(
     options: SearchOptions,
     *,
     records: Path | Queue | None = None,
-    snapshots: Path | None = None,
 ) -> list[TuneResult]:
     """The results of a search of each model for the fastest kernel of its program (unscheduled), on this machine.
 
-    The options hold for each search. The searches share the sum of their trials as `search.several` describes. With a folder
-    for `snapshots`, resuming takes seconds after thousands of trials; it has pickles, so no other user may write to it. A
-    strategy has to be such that it can be pickled between two batches.
+    The options hold for each search. The searches share the sum of their trials as `search.several` describes.
     """
     with ExitStack() as stack:
         queue = records if isinstance(records, Queue) else stack.enter_context(Queue.at(records))
-        if snapshots is not None:
-            snapshots.mkdir(parents=True, exist_ok=True)
         team = stack.enter_context(Team())
-        begun = [_begun(plan, options, queue, team, snapshots, stack) for plan in plans]
+        begun = [_begun(plan, options, queue, team, stack) for plan in plans]
         recent: list[int] = []
 
         def turn(number: int) -> None:
@@ -83,7 +78,7 @@ def search_all(
 
 
 def _begun(
-    plan: Plan, options: SearchOptions, queue: Queue, team: Team, snapshots: Path | None, stack: ExitStack
+    plan: Plan, options: SearchOptions, queue: Queue, team: Team, stack: ExitStack
 ) -> tuple[Search, LocalRunner]:
     """A search and the runner with its processes; the stack closes the runner."""
     program, target = plan.program, plan.target
@@ -125,7 +120,6 @@ def _begun(
         made_by=plan.made_by,
         watch=Watch(runner.again, least=runner.least),
         expander=team.expander(Ground(plan.model, target, sizing(program).timed[-1]), turns),
-        snapshots=snapshots,
     )
     return Search(given), local
 

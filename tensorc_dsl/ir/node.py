@@ -2,7 +2,7 @@
 
 Steps and passes make tens of thousands of nodes for a schedule. The `__init__` of a frozen dataclass looks up
 `object.__setattr__` and the name of each field again and again; this one calls the slot of each field. The same goes for a
-pickle's state, in which a schedule goes from one process to another and into a snapshot.
+pickle's state, in which a schedule goes from one process to another.
 
 A dataclass hashes all that it holds at each question. A class of trees that are keys of tables inherits a slot `hashed`
 (`Hashed`), where the hash is kept at the first one. It is not in a pickle: another process hashes strings otherwise.

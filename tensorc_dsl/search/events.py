@@ -26,7 +26,7 @@ class Started:
 
 @dataclass(frozen=True, slots=True)
 class Proposed:
-    """A batch is about to be measured; choosing and expanding it, and a snapshot before, took `ask_seconds`.
+    """A batch is about to be measured; choosing and expanding it took `ask_seconds`.
 
     `predictions` has one for each trace, None where the strategy predicts nothing.
     """

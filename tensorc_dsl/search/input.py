@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from pathlib import Path
 
 from tensorc_dsl.ir.program import Program
 from tensorc_dsl.ir.target import Target
@@ -34,9 +33,8 @@ class SearchInput:
     `runner` measures its candidates, and `records` keeps the trials, if it is given. `on_event` hears of each event.
     `verify` proves a schedule or refutes it; one that it refutes does not win, and is recorded as wrong. `made_by` gives the
     versions of the modules that made a trace, for its record. `watch` detects that the machine became slower. `expander`
-    makes the traces of `space`; by default, this process does. With a folder for `snapshots`, a resumed search need not
-    choose its recorded trials again. Given the measured times and the `clock`, in seconds, the search is a function of the
-    other fields.
+    makes the traces of `space`; by default, this process does. Given the measured times and the `clock`, in seconds,
+    the search is a function of the other fields.
     """
 
     space: SpaceLike
@@ -52,4 +50,3 @@ class SearchInput:
     watch: Watch | None = None
     expander: Expander | None = None
     clock: Callable[[], float] = time.perf_counter
-    snapshots: Path | None = None

@@ -13,7 +13,7 @@ import numpy as np
 from tensorc_dsl.measure.blas import one_blas_thread
 from tensorc_dsl.measure.outcome import Outcome
 from tensorc_dsl.measure.timing import GIVE_UP
-from tensorc_dsl.records.keys import digest, program_key, target_key
+from tensorc_dsl.records.keys import program_key, target_key
 from tensorc_dsl.records.queue import Unkept
 from tensorc_dsl.reference.open_sizes import sizing
 from tensorc_dsl.schedule.refusal import ScheduleRefusal
@@ -41,7 +41,6 @@ from tensorc_dsl.search.options import SearchOptions
 from tensorc_dsl.search.past import Past, latest
 from tensorc_dsl.search.prediction import Prediction
 from tensorc_dsl.search.regret import TWICE, Regret
-from tensorc_dsl.search.snapshot import Keeper, Snapshot, due
 from tensorc_dsl.search.source import Source, experience
 from tensorc_dsl.search.space import Explorer
 from tensorc_dsl.search.strategy import Predicts, Setting, StatesRegret, strategy_of
@@ -157,56 +156,12 @@ class Search:
         self.curve: list[tuple[int, float | None]] = []
         """How many trials there were, and the best time, before each batch."""
         self.log = Log(given, self._explorer.describe, self._past)
-        self._keeper: Keeper | None = None
-        if given.snapshots is not None:
-            path = given.snapshots / f"{digest(f'{task} {target} {options.strategy} {options.seed}')}.pickle"
-            self._keeper = Keeper(path, options, self.log.run, (given.space, expander, given.target, source, bests))
-        self._kept = 0
-        """How many trials there were at the last snapshot."""
-        self._writing = 0.0
-        """How long the last batch waited for one."""
         self.log.emit(
             Started(program.name, options.strategy, options.trials, options.seed, options.budget, options.until)
         )
         self.log.tell_what_waits()
         if options.resume:
             self.log.emit(Resumed(len(self._past.outcomes)))
-            self._restore()
-
-    def _restore(self) -> None:
-        """The search is as it was at its last snapshot, if there is one that fits."""
-        found = None if self._keeper is None or not self._past.outcomes else self._keeper.read()
-        if found is None or not found.fits(self._past, self._given.space):
-            return
-        self._explorer, self._asked = found.explorer, found.strategy
-        self._regret, self._low, self._kept = found.regret, found.low, len(found.traces)
-        self.curve = list(found.curve)
-        for trace, key in zip(found.traces, found.keys, strict=True):
-            outcome = self._past.take(key)
-            assert outcome is not None
-            self.log.measured(trace, outcome, recorded=True)
-
-    def _snapshot(self) -> None:
-        """Take a snapshot, if it is time for one."""
-        log, self._writing = self.log, 0.0
-        if self._keeper is None or not due(len(log.traces), self._kept):
-            return
-        before = self._given.clock()
-        self._kept = len(log.traces)
-        keys = tuple(program_key(t.program) for t in log.traces)
-        self._keeper.write(
-            Snapshot(
-                self._explorer,
-                self._asked,
-                tuple(log.traces),
-                keys,
-                tuple(log.outcomes),
-                tuple(self.curve),
-                self._regret,
-                self._low,
-            )
-        )
-        self._writing = self._given.clock() - before
 
     @property
     def recalling(self) -> bool:
@@ -239,7 +194,7 @@ class Search:
             self._exhausted = Exhausted(len(log.traces), self._explorer.followed(log.traces))
             log.emit(self._exhausted)
             return
-        log.emit(Proposed(tuple(batch), self._given.clock() - before + self._writing, predictions))
+        log.emit(Proposed(tuple(batch), self._given.clock() - before, predictions))
         self.curve.append((len(log.outcomes), log.best_seconds))
         first = len(log.outcomes)
         self._measure(batch)
@@ -253,7 +208,6 @@ class Search:
                 self._asked.tell(log.traces[n], told)
             self._estimate()
         log.emit(Learnt(self._given.clock() - learning))
-        self._snapshot()
 
     def _predicted(self, trace: Trace) -> Prediction | None:
         return self._asked.predicted(trace) if isinstance(self._asked, Predicts) else None

@@ -86,7 +86,6 @@ def searched(folder: Path, dies_at: int = 1 << 30) -> bool:
                     records=queue,
                     on_event=watching.listener(name),
                     clock=lambda: 0.0,
-                    snapshots=folder,
                 )
             )
             for name in weights

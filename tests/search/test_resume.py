@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import suppress
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache
 from pathlib import Path
@@ -19,7 +18,6 @@ from tensorc_dsl.records.trial import Trial
 from tensorc_dsl.search.events import Diverged, Event, Finished, Measured, Resumed
 from tensorc_dsl.search.strategy import strategies
 from tensorc_dsl.search.tune import TuneResult
-from tests.search.landscape import TileSpace
 from tests.search.test_tune import TARGET, TASK, FakeRunner, run
 
 KEYS = program_key(TASK), target_key(TARGET, 2)
@@ -137,105 +135,6 @@ def test_damaged_and_old_records_do_not_stop_a_search(tmp_path: Path) -> None:
         result, events = run(FakeRunner(), db, resume=True)
     assert result.trials == 20
     assert [e.trials for e in events if isinstance(e, Resumed)] == [0]
-
-
-# --- snapshots -------------------------------------------------------------------------------------------------------
-
-
-def killed(folder: Path, strategy: str, dies_at: int, space: TileSpace | None = None) -> Dying:
-    """A search of 60 trials that takes snapshots, and ends before that measurement."""
-    runner = Dying(dies_at=dies_at)
-    with Database.open(folder / "r.sqlite") as db, pytest.raises(SystemExit):
-        run(runner, db, strategy=strategy, trials=60, seed=5, snapshots=folder, space=space)
-    return runner
-
-
-def goes_on(folder: Path, strategy: str, space: TileSpace, trials: int = 60) -> tuple[Dying, TuneResult, list[Event]]:
-    runner = Dying()
-    with Database.open(folder / "r.sqlite") as db:
-        result, events = run(
-            runner, db, strategy=strategy, trials=trials, seed=5, resume=True, snapshots=folder, space=space
-        )
-    return runner, result, events
-
-
-@pytest.mark.parametrize("strategy", strategies())
-@pytest.mark.parametrize("dies_at", [17, 59])
-def test_a_search_goes_on_from_its_snapshot_as_if_it_had_not_been_killed(
-    tmp_path: Path, strategy: str, dies_at: int
-) -> None:
-    whole, events = uncut(strategy, 60)
-    first, space = killed(tmp_path, strategy, dies_at), TileSpace()
-    assert len(list(tmp_path.glob("*.pickle"))) == 1
-    second, resumed, later = goes_on(tmp_path, strategy, space)
-    assert told(later) == told(events)
-    assert [t.text for t in resumed.traces] == [t.text for t in whole.traces]
-    assert first.seen + second.seen == [program_key(t.program) for t in whole.traces]
-    assert resumed.best is not None and whole.best is not None and resumed.best.text == whole.best.text
-    assert (resumed.regret, resumed.refusals) == (whole.regret, whole.refusals)
-
-
-def test_a_snapshot_spares_the_choosing_of_what_came_before_it(tmp_path: Path) -> None:
-    anew, again = TileSpace(), TileSpace()
-    killed(tmp_path, "bayes", 59, anew)
-    goes_on(tmp_path, "bayes", again)
-    assert again.expansions < anew.expansions / 2
-
-
-def test_a_search_killed_again_and_again_takes_snapshots_each_time(tmp_path: Path) -> None:
-    whole, _ = run(FakeRunner(), strategy="bayes", trials=60, seed=5)
-    seen: list[str] = []
-    with Database.open(tmp_path / "r.sqlite") as db:
-        for _ in range(30):
-            runner = Dying(dies_at=7)
-            with suppress(SystemExit):
-                run(runner, db, strategy="bayes", trials=60, seed=5, resume=True, snapshots=tmp_path)
-            seen += runner.seen
-            if len(runner.seen) < 7:
-                break
-    assert seen == [program_key(t.program) for t in whole.traces]
-
-
-def of_another_package(folder: Path) -> None:
-    (path,) = folder.glob("*.pickle")
-    path.write_bytes(b"another" + path.read_bytes())
-
-
-def cut_off(folder: Path) -> None:
-    (path,) = folder.glob("*.pickle")
-    path.write_bytes(path.read_bytes()[:-100])
-
-
-def of_other_records(folder: Path) -> None:
-    with Database.open(folder / "r.sqlite") as db:
-        fifth = next(t for t in db.trials(*KEYS) if t.trial == 5)
-        db.add(replace(fifth, phase="again", seconds=7.0, times=(7.0,), created=0.0))
-
-
-@pytest.mark.parametrize("change", [of_another_package, cut_off, of_other_records])
-def test_a_snapshot_that_does_not_fit_is_not_used(tmp_path: Path, change: Callable[[Path], None]) -> None:
-    killed(tmp_path, "random", 40)
-    change(tmp_path)
-    space = TileSpace()
-    runner, result, _ = goes_on(tmp_path, "random", space)
-    assert space.expansions >= 60 and len(runner.seen) == 20 and result.trials == 60
-
-
-def test_a_snapshot_of_another_space_or_number_of_trials_is_not_used(tmp_path: Path) -> None:
-    killed(tmp_path, "random", 40)
-    runner, result, _ = goes_on(tmp_path, "random", TileSpace(extents=(256, 256, 256)))
-    assert len(runner.seen) == 60
-    assert result.trials == 60
-    killed(tmp_path, "random", 40)
-    space = TileSpace()
-    runner, _, _ = goes_on(tmp_path, "random", space, trials=61)
-    assert space.expansions >= 61 and len(runner.seen) == 21
-
-
-def test_a_snapshot_that_cannot_be_written_stops_no_search(tmp_path: Path) -> None:
-    with Database.open(tmp_path / "r.sqlite") as db:
-        result, _ = run(FakeRunner(), db, trials=40, snapshots=tmp_path / "missing")
-    assert result.trials == 40
 
 
 # --- time ------------------------------------------------------------------------------------------------------------

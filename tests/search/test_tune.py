@@ -101,7 +101,6 @@ def run(
     made_by: Callable[[Trace], Mapping[str, str]] = lambda _: {},
     watch: Watch | None = None,
     task: Program = TASK,
-    snapshots: Path | None = None,
     space: SpaceLike | None = None,
     **options: Unpack[SearchChanges],
 ) -> tuple[TuneResult, list[Event]]:
@@ -120,7 +119,6 @@ def run(
             made_by=made_by,
             watch=watch,
             clock=clock,
-            snapshots=snapshots,
         )
     )
     return result, events
