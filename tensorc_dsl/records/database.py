@@ -19,7 +19,7 @@ from dataclasses import dataclass, replace
 from importlib import metadata
 from pathlib import Path
 from types import TracebackType
-from typing import Self
+from typing import Any, Self
 
 import msgspec
 from filelock import FileLock
@@ -27,10 +27,10 @@ from platformdirs import user_data_path
 
 from tensorc_dsl.records import errors
 from tensorc_dsl.records.files import for_reading, look, try_place
-from tensorc_dsl.records.keys import Subject
+from tensorc_dsl.records.keys import Subject, digest
 from tensorc_dsl.records.migrate import migrate
 from tensorc_dsl.records.ranking import Kept, Ranking, rank
-from tensorc_dsl.records.rows import LARGEST, MAX_TEXT, READ, SHORTEST, BadRow, from_row, to_row
+from tensorc_dsl.records.rows import LARGEST, MAX_TEXT, READ, SHORTEST, BadRow, from_row, row_digest, to_row
 from tensorc_dsl.records.schema import COLUMNS, SCHEMA_VERSION, create, is_empty, verify_schema, write_again
 from tensorc_dsl.records.trial import Trial, as_measured, decode_decisions, decode_times
 from tensorc_dsl.trace.draw import Decision
@@ -336,6 +336,54 @@ class Database:
 
     def __exit__(self, kind: type[BaseException] | None, e: BaseException | None, tb: TracebackType | None) -> None:
         self.close()
+
+
+def salvaged(path: Path) -> tuple[list[Trial], list[Subject]]:
+    """The records of a damaged database before and after what cannot be read, and what it says of their tasks and machines.
+
+    A record counts if its digest is that of its values, so nothing in it was made up by the damage. Raises TschedError.
+    """
+    trials: dict[int, Trial] = {}
+    subjects: list[Subject] = []
+    with (
+        errors.explained(path, LOCK_SECONDS, reading=True),
+        suppress(sqlite3.DatabaseError),
+        for_reading(path, LOCK_SECONDS) as connection,
+    ):
+        connection.text_factory = _leniently
+        for number, *row, key in _from_both_ends(connection, f"id, {COLUMNS}", "trials"):
+            if row_digest(tuple(row)) == key:
+                with suppress(BadRow):
+                    trials[number] = from_row(tuple(v.encode() if isinstance(v, str) else v for v in row))
+        for key, workload, program in _from_both_ends(connection, "task_key, workload, program", "workloads"):
+            if digest(program) == key:
+                subjects.append(Subject(key, workload, program, "", ""))
+        for key, facts in _from_both_ends(connection, "fingerprint, facts", "targets"):
+            if digest(facts) == key:
+                subjects.append(Subject("", "", "", key, facts))
+    return [trials[n] for n in sorted(trials)], subjects
+
+
+def _leniently(text: bytes) -> str:
+    return text.decode("utf-8", "replace")
+
+
+def _from_both_ends(connection: sqlite3.Connection, columns: str, table: str) -> Iterator[tuple[Any, ...]]:
+    """The rows of a table until the first that SQLite cannot read, from the first on and from the last on."""
+    for begin, beyond, order in ((-_END, ">", "ASC"), (_END, "<", "DESC")):
+        # One row a query: a cursor reads a row ahead, and loses the one before a row that it cannot read.
+        query = (
+            f"SELECT rowid, {columns} FROM {table} NOT INDEXED WHERE rowid {beyond} ? ORDER BY rowid {order} LIMIT 1"
+        )
+        number = begin
+        with suppress(sqlite3.DatabaseError):
+            while row := connection.execute(query, (number,)).fetchone():
+                number, *values = row
+                yield tuple(values)
+
+
+_END = (1 << 63) - 1
+"""No row has this number or its negative."""
 
 
 def _in_memory() -> sqlite3.Connection:

@@ -60,7 +60,7 @@ def DAMAGED(*, path: Path, why: str, command: str) -> None: ...
     "`{path}` is damaged: {records} in it can be read, and others may be lost",
     help="move the file away, and go on with the one that the records were copied to",
 )
-def RESCUED(*, path: Path, records: str) -> None: ...
+def SALVAGED(*, path: Path, records: str) -> None: ...
 @problem("E0708", "cannot read records from `{path}`: {why}", help="give a file that you may read")
 def UNREADABLE(*, path: Path, why: str) -> None: ...
 @problem("W0701", "{records} of `{task}` in `{path}` cannot be used", help="tune the task again, or give another file")
@@ -116,9 +116,9 @@ def is_damage(e: TschedError) -> bool:
     return any(d.code == DAMAGED.code for d in e.diagnostics)
 
 
-def rescue(path: Path, records: str) -> Diagnostic:
+def salvage(path: Path, records: str) -> Diagnostic:
     """A warning: of a damaged database so many records were read."""
-    return RESCUED(None, path=path, records=records)
+    return SALVAGED(None, path=path, records=records)
 
 
 def unwritable(path: Path, why: str) -> TschedError:

@@ -13,7 +13,6 @@ from pathlib import Path
 
 from tensorc_dsl.records import errors
 from tensorc_dsl.records.mark import HEADER, MAGIC, is_marked
-from tensorc_dsl.records.rescue import holds_records
 from tensorc_dsl.records.schema import is_empty
 
 _KINDS = (
@@ -43,8 +42,6 @@ def look(path: Path, wait: float) -> None:
     if not head:
         return
     if not head.startswith(MAGIC):
-        if holds_records(path):
-            raise errors.damaged(path, "its header is not that of a database")
         raise errors.not_records(path, "file is not a database")
     if is_marked(head):
         return

@@ -230,8 +230,7 @@ def merge(databases: tuple[str, ...], records: str | None) -> None:
     Of a damaged database those are added that can be read.
     """
     from tensorc_dsl.records import errors
-    from tensorc_dsl.records.database import Database
-    from tensorc_dsl.records.rescue import rescued
+    from tensorc_dsl.records.database import Database, salvaged
     from tensorc_dsl.units import counted
 
     with Database.open(_path(records)) as into:
@@ -241,9 +240,8 @@ def merge(databases: tuple[str, ...], records: str | None) -> None:
             except TschedError as e:
                 if not errors.is_damage(e):
                     raise
-                found = rescued(Path(name))
-                trials, subjects = found.trials, found.subjects
-                show_diagnostics(errors.rescue(Path(name), counted(len(trials), "record")))
+                trials, subjects = salvaged(Path(name))
+                show_diagnostics(errors.salvage(Path(name), counted(len(trials), "record")))
             _say_added(name, into.add_all(trials, subjects), len(trials))
 
 
