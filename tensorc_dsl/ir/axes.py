@@ -12,7 +12,7 @@ from tensorc_dsl.ir.expr import constant
 from tensorc_dsl.ir.print import format_expr
 from tensorc_dsl.ir.program import Axis, For, LoopKind, Program, walk
 
-_RANKS = {"block": 0, "cluster": 1, "warpgroup": 2, "warp": 3, "lane": 4, "thread": 2}
+_RANKS = {"block": 0, "warpgroup": 1, "warp": 2, "lane": 3, "thread": 1}
 """The nesting of levels: a level stands inside levels of a smaller rank."""
 
 _SAME_THREADS = tuple({"thread", level} for level in ("warpgroup", "warp", "lane"))
@@ -62,7 +62,7 @@ def _problems(around: tuple[For, ...], loop: For, axis: Axis, first: For) -> Ite
             yield problem(reason, "count threads by dimensions, or by warpgroups, warps and lanes", other)
         elif other.axis is not None and _RANKS[other.axis.level] > _RANKS[axis.level]:
             reason = f'it is inside `{other.var}`, which is bound to "{other.axis}"'
-            yield problem(reason, "bind loops from the outside in: block, cluster, then what counts threads", other)
+            yield problem(reason, "bind loops from the outside in: blocks, then what counts threads", other)
         elif not axis.counts_threads and other.kind is not LoopKind.BOUND and constant(other.extent) != 1:
             reason = f"it is inside `{other.var}`, and a grid starts once"
             yield problem(reason, f"reorder the loops so that `{loop.var}` is outside of `{other.var}`", other)

@@ -45,17 +45,13 @@ AT_ONCE = (LoopKind.PARALLEL, LoopKind.VECTORIZED, LoopKind.BOUND)
 class Axis(StrEnum):
     """The hardware level over which the iterations of a bound loop are distributed, outermost level first.
 
-    A kernel runs on a grid of clusters of blocks; without clusters a block is one. A block has threads: counted in up to
-    three dimensions, or as warpgroups of warps of lanes. `cluster` counts the blocks in a cluster, and then `block` counts
-    the clusters; `warp` counts the warps in a warpgroup where it stands inside one, otherwise in the block.
+    A kernel runs on a grid of blocks. A block has threads: counted in up to three dimensions, or as warpgroups of warps of
+    lanes. `warp` counts the warps in a warpgroup where it stands inside one, otherwise in the block.
     """
 
     BLOCK_X = "block.x"
     BLOCK_Y = "block.y"
     BLOCK_Z = "block.z"
-    CLUSTER_X = "cluster.x"
-    CLUSTER_Y = "cluster.y"
-    CLUSTER_Z = "cluster.z"
     WARPGROUP = "warpgroup"
     WARP = "warp"
     LANE = "lane"
@@ -71,7 +67,7 @@ class Axis(StrEnum):
     @property
     def counts_threads(self) -> bool:
         """Whether the iterations are threads, or groups of them, of one block."""
-        return self.level not in ("block", "cluster")
+        return self.level != "block"
 
 
 Annotation = tuple[str, int | float | str | bool]

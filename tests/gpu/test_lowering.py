@@ -255,12 +255,6 @@ program p(A: f32[4, 8], C: f32[4, 8]) {{
     check(text.replace(f' in "{scope}"', ""))
 
 
-def test_clusters_are_refused() -> None:
-    text = AXES.replace("SHAPE", "2, 2").replace("OUTER", "block.x").replace("INNER", "cluster.x")
-    with pytest.raises(LowerError, match=r'`j` is bound to "cluster.x": clusters have no code yet'):
-        lower_device(program(text.replace(" M", " 2").replace(" N", " 2")))
-
-
 @pytest.mark.parametrize("text", ["matmul(M=1..40, N=9, K=8)", "softmax(M=1..20, N=33)", "cumsum(N=1..9, M=5)"])
 def test_open_sizes_are_arguments_of_a_kernel(text: str, tmp_path: Path) -> None:
     t = task(tmp_path, text)

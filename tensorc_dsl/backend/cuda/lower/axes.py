@@ -134,8 +134,6 @@ def axes_of(kernel: Stmt, cores: int) -> Axes:
     turns: dict[str, int] = {}
     for _, s in walk((kernel,)):
         if isinstance(s, For) and s.axis is not None:
-            if s.axis.level == "cluster":
-                raise LowerError(f'`{s.var}` is bound to "{s.axis}": clusters have no code yet; bind it to "block.y"')
             loops[s.var] = s.axis
             sizes[s.axis] = s.extent
             if (PERSISTENT, True) in s.annotations and 0 < cores < (constant(s.extent) or cores + 1):
