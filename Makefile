@@ -173,24 +173,24 @@ site: $(VENV)/.docs ## Make the documentation's site in build/site/html; a link 
 
 .PHONY: soak
 soak: $(VENV)/.dev ## Random schedules of the examples against the reference (SEED=0 COUNT=300)
-	$(BIN)/python -m bench.soak --seed $(SEED) --count $(COUNT)
+	$(BIN)/python -m campaigns.soak --seed $(SEED) --count $(COUNT)
 
 .PHONY: schedules
 schedules: $(VENV)/.dev ## Random steps of every primitive on small programs, each result proved and run (SEED=0 COUNT=300)
-	$(BIN)/python -m bench.schedules --seed $(SEED) --count $(COUNT) --jobs $(THREADS)
+	$(BIN)/python -m campaigns.schedules --seed $(SEED) --count $(COUNT) --jobs $(THREADS)
 
 .PHONY: nests
 nests: $(VENV)/.dev ## Random steps on random loops that are written out, which no compute gives (SEED=0 COUNT=300)
-	$(BIN)/python -m bench.schedules --kind nests --seed $(SEED) --count $(COUNT) --jobs $(THREADS)
+	$(BIN)/python -m campaigns.schedules --kind nests --seed $(SEED) --count $(COUNT) --jobs $(THREADS)
 
 .PHONY: behind
 behind: $(VENV)/.dev ## Random steps behind the schedules on pages of tests, or those with a step AIM="split_scan …" (COUNT=300)
-	$(BIN)/python -m bench.schedules --kind pages --aim $(AIM) --seed $(SEED) --count $(COUNT) --jobs $(THREADS)
+	$(BIN)/python -m campaigns.schedules --kind pages --aim $(AIM) --seed $(SEED) --count $(COUNT) --jobs $(THREADS)
 
 .PHONY: mutants
 mutants: $(VENV)/.dev ## One place of right programs and kernels changed: proved, refuted, emulated, and run (SEED=0 COUNT=300)
-	$(BIN)/python -m bench.mutants --kind kernels --seed $(SEED) --count $(COUNT) --jobs $(THREADS)
-	$(BIN)/python -m bench.mutants --kind programs --seed $(SEED) --count $(COUNT) --jobs $(THREADS)
+	$(BIN)/python -m campaigns.mutants --kind kernels --seed $(SEED) --count $(COUNT) --jobs $(THREADS)
+	$(BIN)/python -m campaigns.mutants --kind programs --seed $(SEED) --count $(COUNT) --jobs $(THREADS)
 
 .PHONY: computes
 computes: $(VENV)/.dev ## Random computes, run in each way, against what the language's pages say they mean (COUNT=300)
@@ -198,11 +198,11 @@ computes: $(VENV)/.dev ## Random computes, run in each way, against what the lan
 
 .PHONY: sizes
 sizes: $(VENV)/.dev ## Random programs of sizes near 2**31, 2**53 and 2**63, refused or right, from C too (SEED=0 COUNT=300)
-	$(BIN)/python -m bench.random_sizes --seed $(SEED) --count $(COUNT)
+	$(BIN)/python -m campaigns.random_sizes --seed $(SEED) --count $(COUNT)
 
 .PHONY: graphs
 graphs: $(VENV)/.dev ## Random graphs of calls through check, expand, verify and the language server, a second each (SEED=0 COUNT=300)
-	$(BIN)/python -m bench.call_graphs --seed $(SEED) --count $(COUNT)
+	$(BIN)/python -m campaigns.call_graphs --seed $(SEED) --count $(COUNT)
 
 .PHONY: foreign
 foreign: $(VENV)/.dev ## Random schedules of operators, ours and of other libraries, and of random computes (DRAWS=20 COUNT=300)
@@ -219,7 +219,7 @@ scatters: $(VENV)/.dev ## Random sums over matches, scattered, against what they
 
 .PHONY: pipelines
 pipelines: $(VENV)/.dev ## Random pipelines of stencils, each draw run and proved; goes on where it was (SEED=0 COUNT=300 OPEN=1)
-	$(BIN)/python -m bench.pipelines --seed $(SEED) --count $(COUNT) $(if $(OPEN),--open)
+	$(BIN)/python -m campaigns.pipelines --seed $(SEED) --count $(COUNT) $(if $(OPEN),--open)
 
 .PHONY: suite
 suite: $(VENV)/.dev ## Random schedules of TVM's operators at their published sizes (SEED=0 SAMPLES=20 OPS=c1d,c2d_0)
@@ -234,11 +234,11 @@ gpu: $(VENV)/.dev ## Random schedules of all operators for GPUs: PTX is made, an
 
 .PHONY: fuzz
 fuzz: $(VENV)/.dev ## Strange inputs for parser, checker and formatter (SEED=0 INPUTS=10000 JOBS=2)
-	$(BIN)/python -m bench.fuzz --seed $(SEED) --count $(INPUTS) --jobs $(JOBS)
+	$(BIN)/python -m campaigns.fuzz --seed $(SEED) --count $(INPUTS) --jobs $(JOBS)
 
 .PHONY: kills
 kills: $(VENV)/.dev ## `tune` killed at random moments: nothing is left, nothing is lost (SEED=0 KILLS=50 SIGNAL=KILL)
-	$(BIN)/python -m bench.kills --seed $(SEED) --count $(KILLS) --signal $(SIGNAL)
+	$(BIN)/python -m campaigns.kills --seed $(SEED) --count $(KILLS) --signal $(SIGNAL)
 
 ## Measure
 
@@ -257,4 +257,4 @@ bench: $(VENV)/.bench ## Operators tuned, beside other libraries (OPS=gemm SIZES
 .PHONY: clean
 clean: ## Remove what was built, and .venv
 	rm -rf $(VENV) $(OUT) dist editors/vscode/node_modules editors/vscode/LICENSE editors/playground/node_modules .pytest_cache .ruff_cache .hypothesis .import_linter_cache
-	find tensorc_dsl tests bench tools docs -name __pycache__ -type d -exec rm -rf {} +
+	find tensorc_dsl tests bench campaigns tools docs -name __pycache__ -type d -exec rm -rf {} +

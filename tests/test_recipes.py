@@ -20,7 +20,7 @@ import pytest
 from tests.started import Commands
 
 ROOT = Path(__file__).resolve().parents[1]
-FOLDERS = ("bench", "docs", "editors", "examples", "grammar", "stdlib", "tensorc_dsl", "tests", "tools")
+FOLDERS = ("bench", "campaigns", "docs", "editors", "examples", "grammar", "stdlib", "tensorc_dsl", "tests", "tools")
 FILES = ("CHANGELOG.md", "CONTRIBUTING.md", "LICENSE", "README.md", "pyproject.toml")
 TOY = ROOT / "tests" / "backends" / "toy" / "tensorc_toy"
 

@@ -76,7 +76,7 @@ def test_what_the_toy_needs_outside_of_its_folder_is_nothing() -> None:
         "tensorc_toy-1.0.dist-info/METADATA",
         "tensorc_toy-1.0.dist-info/entry_points.txt",
     }
-    places = ("tensorc_dsl", "stdlib", "grammar", "docs", "bench", "examples")
+    places = ("tensorc_dsl", "stdlib", "grammar", "docs", "bench", "campaigns", "examples")
     files = [f for place in places for f in (ROOT / place).rglob("*") if f.suffix in (".py", ".tsched", ".lark", ".md")]
     files += [
         ROOT / name for name in ("pyproject.toml", "Makefile", "hatch_build.py", "README.md", "tests/conftest.py")

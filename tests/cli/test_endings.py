@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from bench.kills import alive, marked, wait_for
+from campaigns.kills import alive, marked, wait_for
 from tests.started import ALONE, MOMENT
 
 FILE = """\

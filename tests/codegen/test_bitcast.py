@@ -7,7 +7,7 @@ import re
 import numpy as np
 import pytest
 
-from bench.emulated import emulated
+from campaigns.emulated import emulated
 from tensorc_dsl.backend.cuda.codegen.view import cuda_text
 from tensorc_dsl.backend.cuda.lower.lower import lower_device
 from tensorc_dsl.diagnostic import TschedError

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import tensorc_dsl.schedule.primitives  # noqa: F401 - declares them
-from bench.random_steps import random_schedule
+from campaigns.random_steps import random_schedule
 from tensorc_dsl.backend.llvm.lower.passes import lower_cpu
 from tensorc_dsl.ir.print import format_program
 from tensorc_dsl.ir.program import Program

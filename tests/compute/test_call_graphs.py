@@ -9,7 +9,7 @@ from types import FrameType
 
 import pytest
 
-from bench.call_graphs import call_graph, parts
+from campaigns.call_graphs import call_graph, parts
 
 MOST_CALLS = 3_000_000
 """Calls of functions for one part of the work on a graph: a second's work, about."""

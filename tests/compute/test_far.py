@@ -7,7 +7,7 @@ import random
 import numpy as np
 import pytest
 
-from bench.random_steps import random_schedule
+from campaigns.random_steps import random_schedule
 from tensorc_dsl.affine.reach import too_far
 from tensorc_dsl.affine.simplify import simplify
 from tensorc_dsl.diagnostic import TschedError

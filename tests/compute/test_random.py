@@ -11,7 +11,7 @@ import random
 import pytest
 
 import tensorc_dsl.schedule.primitives  # noqa: F401 - declares them
-from bench.random_steps import random_schedule
+from campaigns.random_steps import random_schedule
 from tensorc_dsl.diagnostic import render
 from tensorc_dsl.elaborate.compute import check
 from tests.compute.native import everywhere

@@ -7,7 +7,7 @@ import random
 import numpy as np
 import pytest
 
-from bench.random_steps import random_schedule
+from campaigns.random_steps import random_schedule
 from tensorc_dsl.elaborate.bindings import OpenRange
 from tensorc_dsl.ir.bind import bind
 from tensorc_dsl.ir.print import format_program

@@ -13,7 +13,7 @@ from pathlib import Path, PurePosixPath
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
-FOLDERS = ("tensorc_dsl", "stdlib", "grammar", "docs", "bench", "tests", "examples")
+FOLDERS = ("tensorc_dsl", "stdlib", "grammar", "docs", "bench", "campaigns", "tests", "examples")
 SOURCES = (".py", ".ll", ".lark", ".md")
 FOREIGN = {"string.py", "te_workload.py"}
 """A file of a working folder that must not be imported, and one of TVM's sources."""

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from bench.kills import MOMENTS, kill
+from campaigns.kills import MOMENTS, kill
 
 RESUMED = {"the database", "progress"}
 """A moment at which nothing is recorded, and one at which some trials are: they stand for the others. `make kills` resumes

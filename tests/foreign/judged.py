@@ -9,7 +9,7 @@ from itertools import islice
 
 import numpy as np
 
-from bench.emulated import emulated, is_bound
+from campaigns.emulated import emulated, is_bound
 from tensorc_dsl.backend.cuda.lower.lower import lower_device
 from tensorc_dsl.backend.llvm.runtime.kernel import NativeKernel, load
 from tensorc_dsl.ir.arrays import Array, stored_dtype, widen

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from bench.emulated import emulated, is_bound
+from campaigns.emulated import emulated, is_bound
 from tensorc_dsl.backend.cuda.lower.lower import lower_device
 from tensorc_dsl.backend.llvm.runtime.kernel import load
 from tensorc_dsl.ir.arrays import Array, narrow, stored_dtype, widen

@@ -15,8 +15,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from bench.emulated import is_bound
-from bench.scheduled_pages import FENCE, is_compute, scheduled
+from campaigns.emulated import is_bound
+from campaigns.scheduled_pages import FENCE, is_compute, scheduled
 from tensorc_dsl.api.making import failed
 from tensorc_dsl.backend.cuda.lower.lower import lower_device
 from tensorc_dsl.diagnostic import Diagnostic, TschedError

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from bench.fuzz import MEGABYTES, digest, fuzz, generate
+from campaigns.fuzz import MEGABYTES, digest, fuzz, generate
 
 SEEDS = Path(__file__).parent / "seeds"
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from bench.fuzz import generate
+from campaigns.fuzz import generate
 
 ROOT = Path(__file__).resolve().parents[2]
 

@@ -8,7 +8,7 @@ from tempfile import TemporaryDirectory
 
 import numpy as np
 
-from bench.emulated import emulated
+from campaigns.emulated import emulated
 from tensorc_dsl.backend.cuda.lower.kernels import DeviceProgram
 from tensorc_dsl.backend.cuda.lower.text import format_device
 from tensorc_dsl.ir.program import Program

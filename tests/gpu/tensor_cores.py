@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 
-from bench.emulated import emulated
+from campaigns.emulated import emulated
 from tensorc_dsl.api.tasks import Task
 from tensorc_dsl.backend.cuda.lower.kernels import Device, DeviceProgram, Nested, Phase, collectives_in
 from tensorc_dsl.backend.cuda.lower.lower import lower_device

@@ -8,7 +8,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from bench.emulated import emulated
+from campaigns.emulated import emulated
 from tensorc_dsl.backend.cuda.codegen.view import cuda_text
 from tensorc_dsl.backend.cuda.lower import lower
 from tensorc_dsl.backend.cuda.lower.kernels import Device, DeviceProgram, Nested, Phase, atomics_in, barriers_in

@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from bench.emulated import emulated
+from campaigns.emulated import emulated
 from tensorc_dsl.backend.cuda.lower.accesses import accesses
 from tensorc_dsl.backend.cuda.lower.barriers import with_barriers
 from tensorc_dsl.backend.cuda.lower.kernels import (

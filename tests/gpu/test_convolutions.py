@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 import tensorc_dsl as td
-from bench.emulated import emulated
+from campaigns.emulated import emulated
 from tensorc_dsl.api.tasks import Task
 from tensorc_dsl.backend.cuda.sass import assemble, sass_of, tool
 from tensorc_dsl.ir.arrays import Array

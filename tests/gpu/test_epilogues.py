@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from bench.emulated import emulated
+from campaigns.emulated import emulated
 from tensorc_dsl.backend.cuda.lower.lower import lower_device
 from tensorc_dsl.ir.arrays import Array
 from tensorc_dsl.lower.flat import LowerError

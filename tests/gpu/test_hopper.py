@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 import tensorc_dsl as td
-from bench.emulated import emulated
+from campaigns.emulated import emulated
 from tensorc_dsl.api.tasks import Task
 from tensorc_dsl.backend.cuda.lower.kernels import DeviceProgram
 from tensorc_dsl.backend.cuda.sass import assemble, sass_of, tool

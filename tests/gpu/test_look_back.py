@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from bench.emulated import emulated
+from campaigns.emulated import emulated
 from tensorc_dsl.api import loads
 from tensorc_dsl.backend.cuda.codegen.look_back import ADDS, Looking
 from tensorc_dsl.backend.cuda.codegen.threads import Threads

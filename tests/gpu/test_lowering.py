@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from bench.emulated import emulated
+from campaigns.emulated import emulated
 from tensorc_dsl.backend.cuda.lower.kernels import DeviceKernel
 from tensorc_dsl.backend.cuda.lower.lower import lower_device, require_room
 from tensorc_dsl.ir.expr import constant

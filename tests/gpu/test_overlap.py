@@ -12,7 +12,7 @@ from tempfile import TemporaryDirectory
 import numpy as np
 import pytest
 
-from bench.emulated import emulated
+from campaigns.emulated import emulated
 from tensorc_dsl.backend.cuda.lower.kernels import Barrier, Device, DeviceProgram, Guard, Steps, WgmmaWait
 from tensorc_dsl.backend.cuda.lower.text import format_device
 from tensorc_dsl.backend.cuda.sass import assemble, sass_of, tool

@@ -7,8 +7,8 @@ from pathlib import Path
 import numpy as np
 
 import tensorc_dsl as td
-from bench.emulated import emulated
 from bench.module_sizes import code_lines, equal_lines, modules_of
+from campaigns.emulated import emulated
 from tensorc_dsl.api.tasks import Task
 from tensorc_dsl.backend.cuda.lower.kernels import DeviceProgram
 from tensorc_dsl.ir.arrays import narrow

@@ -9,7 +9,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from bench.emulated import emulated
+from campaigns.emulated import emulated
 from tensorc_dsl.affine.pipeline import versions
 from tensorc_dsl.backend.cuda.codegen.device import DeviceStatements
 from tensorc_dsl.backend.cuda.lower import copies as copies_room

@@ -8,7 +8,7 @@ from pathlib import Path
 import llvmlite.binding as llvm
 import pytest
 
-from bench.emulated import emulated
+from campaigns.emulated import emulated
 from tensorc_dsl.backend.cuda.lower import lower
 from tensorc_dsl.backend.cuda.lower.lower import lower_device
 from tensorc_dsl.backend.cuda.sass import assemble, tool

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import tensorc_dsl as td
-from bench.emulated import emulated
+from campaigns.emulated import emulated
 from tensorc_dsl.backend.cuda.lower.kernels import Phase, Steps, barriers_in, inside
 from tensorc_dsl.backend.cuda.lower.lower import lower_device
 from tensorc_dsl.ir.expr import constant, loads

@@ -12,7 +12,7 @@ from itertools import product
 import llvmlite.binding as llvm
 import pytest
 
-from bench.emulated import emulated
+from campaigns.emulated import emulated
 from tensorc_dsl.backend.cuda.codegen.ptx import device_module, ptx_of
 from tensorc_dsl.backend.cuda.codegen.remainder import define_remainder
 from tensorc_dsl.backend.cuda.lower.lower import lower_device

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import tensorc_dsl as td
-from bench.emulated import emulated
+from campaigns.emulated import emulated
 from tensorc_dsl.api.tasks import Task
 from tensorc_dsl.backend.cuda.emulate import emulation
 from tensorc_dsl.backend.cuda.lower.kernels import DeviceKernel, collectives_in

@@ -9,7 +9,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from bench.emulated import emulated
+from campaigns.emulated import emulated
 from tensorc_dsl.api.tasks import Task
 from tensorc_dsl.backend.cuda.emulate import emulation
 from tensorc_dsl.backend.cuda.lower.kernels import Device, DeviceProgram, Local, Nested, Phase, barriers_in

@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from bench.emulated import emulated
+from campaigns.emulated import emulated
 from tensorc_dsl.backend.cuda.sass import assemble, sass_of, tool
 from tensorc_dsl.reference.maths import tf32
 from tests.gpu.kernels import ptx

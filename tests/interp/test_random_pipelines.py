@@ -6,8 +6,8 @@ import os
 
 import pytest
 
-from bench.judge import proof
-from bench.pipelines import Tally, draw, judges, pipelines, read, task, told
+from campaigns.judge import proof
+from campaigns.pipelines import Tally, draw, judges, pipelines, read, task, told
 from tensorc_dsl.search.streams import stream
 from tests.interp.hard_pipelines import HARD
 
@@ -41,7 +41,7 @@ def test_a_process_that_ends_is_wrong_and_the_others_go_on(monkeypatch: pytest.M
             os._exit(1)
         return Tally(draws)
 
-    monkeypatch.setattr("bench.pipelines.one", one)
+    monkeypatch.setattr("campaigns.pipelines.one", one)
     found = pipelines(range(12, 14), 3)
     assert (found.draws, found.unproved, found.wrong) == (6, 0, 3)
 

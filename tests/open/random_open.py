@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from bench.bound import run_both
-from bench.random_steps import random_schedule
+from campaigns.random_steps import random_schedule
 from tensorc_dsl.backend.llvm.codegen.compile import Compiled
 from tensorc_dsl.backend.llvm.lower.passes import lower_cpu
 from tensorc_dsl.backend.llvm.runtime.kernel import NativeKernel, load

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from bench.random_sizes import TOGETHER, faults
+from campaigns.random_sizes import TOGETHER, faults
 from tests.ahead.made import needs_compiler
 
 

@@ -11,9 +11,9 @@ import random
 import numpy as np
 import pytest
 
-from bench.mutants import WRONG, Right, Truth, judged, kernel_mutant, report, run
-from bench.mutations import OPERATORS
-from bench.scheduled_pages import random_start, scheduled
+from campaigns.mutants import WRONG, Right, Truth, judged, kernel_mutant, report, run
+from campaigns.mutations import OPERATORS
+from campaigns.scheduled_pages import random_start, scheduled
 from tensorc_dsl.ir.parse import parse_program
 from tensorc_dsl.ir.program import Program
 from tensorc_dsl.reference.inputs import make_inputs
@@ -67,7 +67,7 @@ def test_a_proof_and_a_refutation_that_are_wrong_are_told(monkeypatch: pytest.Mo
     def contrary(_: Program, mutant: Program) -> Report:
         return validate(plain, turned if mutant == plain else plain)
 
-    monkeypatch.setattr("bench.mutants.validate", contrary)
+    monkeypatch.setattr("campaigns.mutants.validate", contrary)
     assert judged(right, turned, Truth(right, 0))[0] == "wrong accept"
     assert judged(right, plain, Truth(right, 0))[0] == "false refutation"
 

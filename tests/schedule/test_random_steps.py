@@ -6,10 +6,10 @@ import random
 
 import pytest
 
-from bench.random_hints import HINTS, LEADS, TOWARDS
-from bench.random_programs import SIZES, random_program
-from bench.random_steps import NothingToName, random_step, random_way
-from bench.schedules import Batch, report, run, written
+from campaigns.random_hints import HINTS, LEADS, TOWARDS
+from campaigns.random_programs import SIZES, random_program
+from campaigns.random_steps import NothingToName, random_step, random_way
+from campaigns.schedules import Batch, report, run, written
 from tensorc_dsl.schedule.primitives import PRIMITIVES
 from tensorc_dsl.schedule.refusal import ScheduleRefusal
 

@@ -8,8 +8,8 @@ from __future__ import annotations
 import typing
 from collections.abc import Callable
 
-from bench import random_loops as loops
-from bench.random_site import NothingToName, Site, any_block, any_loop
+from campaigns import random_loops as loops
+from campaigns.random_site import NothingToName, Site, any_block, any_loop
 from tensorc_dsl.affine.accesses import touched
 from tensorc_dsl.affine.passing import not_passed
 from tensorc_dsl.ir.expr import Binary, Logic, Select, free_vars, loads

@@ -1,4 +1,4 @@
-"""Fuzzes the front end with strange inputs: `python -m bench.fuzz --seed 1 --count 100000 [--jobs 2] [--bytes | --grammar]`.
+"""Fuzzes the front end: `python -m campaigns.fuzz --seed 1 --count 100000 [--jobs 2] [--bytes | --grammar]`.
 
 Each input is read, checked and, if there are no findings, elaborated, expanded and drawn from; inputs that parse are
 formatted. Bad input must end in findings or a refusal, never in another exception; each stage must take less than
@@ -28,7 +28,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Literal, TypeVar
 
-from bench.mutate import mutated_bytes, mutated_words
+from campaigns.mutate import mutated_bytes, mutated_words
 from tensorc_dsl.check.scope import CheckedFile, load_file, load_source
 from tensorc_dsl.diagnostic import TschedError, render
 from tensorc_dsl.interp.tasks import task_space

@@ -15,9 +15,9 @@ import typing
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from bench.random_hints import HINTS, LEADS, TOWARDS
-from bench.random_pages import examples, ways
-from bench.random_site import NothingToName, Site, any_block, any_buffer, layout, serial_loop
+from campaigns.random_hints import HINTS, LEADS, TOWARDS
+from campaigns.random_pages import examples, ways
+from campaigns.random_site import NothingToName, Site, any_block, any_buffer, layout, serial_loop
 from tensorc_dsl.ir.program import Program
 from tensorc_dsl.schedule.primitive import apply
 from tensorc_dsl.schedule.primitives import PRIMITIVES

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from bench.bound import run_both
-from bench.emulated import emulated, is_bound
+from campaigns.emulated import emulated, is_bound
 from tensorc_dsl.backend.cuda.lower.lower import lower_device
 from tensorc_dsl.backend.llvm.codegen.compile import Compiled, compile_kernel
 from tensorc_dsl.backend.llvm.lower.passes import lower_cpu

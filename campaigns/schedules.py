@@ -1,4 +1,4 @@
-"""Random schedules of small programs of odd sizes: `python -m bench.schedules --seed 1 --count 20000 --jobs 2`.
+"""Random schedules of small programs of odd sizes: `python -m campaigns.schedules --seed 1 --count 20000 --jobs 2`.
 
 The programs are those of computes, or with `--kind nests` loops that are written out (`random_nests`), or with `--kind
 pages` what the schedules on pages of tests make of theirs (`scheduled_pages`): steps on what steps that rarely apply have
@@ -28,11 +28,11 @@ from multiprocessing import get_context
 from pathlib import Path
 from typing import Any, Literal, cast, get_args
 
-from bench.judge import Judge, Verdict
-from bench.random_nests import random_nests
-from bench.random_programs import computes, random_program
-from bench.random_steps import NothingToName, Step, random_step, random_way
-from bench.scheduled_pages import random_start, scheduled
+from campaigns.judge import Judge, Verdict
+from campaigns.random_nests import random_nests
+from campaigns.random_programs import computes, random_program
+from campaigns.random_steps import NothingToName, Step, random_step, random_way
+from campaigns.scheduled_pages import random_start, scheduled
 from tensorc_dsl.diagnostic import render
 from tensorc_dsl.interp.record import Recorder
 from tensorc_dsl.interp.values import OpenFactor, ProgramRef, Value

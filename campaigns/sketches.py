@@ -1,4 +1,4 @@
-"""Distinct samples of every sketch of a task: `python -m bench.sketches FILE TASK [--count 100] [--prove 1] [--jobs 2]`.
+"""Distinct samples of every sketch of a task: `python -m campaigns.sketches FILE TASK [--count 100] [--prove 1] [--jobs 2]`.
 
 A sketch is a choice for every `either` of a space; its other draws are open. Sketches are found by changing each choice of
 each known sketch to its other branches, until no new ones are found. For every sketch `--count`

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from random import Random
 
-from bench.random_pipelines import FLOATS, as_type, combined, factor
+from campaigns.random_pipelines import FLOATS, as_type, combined, factor
 from tensorc_dsl.ir.bind import Sizes
 
 TYPES = ("f32", "f32", "f32", "f64", "i32", "i16", "u8")

@@ -1,4 +1,4 @@
-"""Mutants of right programs, one place changed in each, are found: `python -m bench.mutants --seed 1 --count 300 --jobs 2`.
+"""Mutants of right programs, one place changed in each, are found: `python -m campaigns.mutants --seed 1 --count 300`.
 
 A scheduled program is that of random steps (`schedules`), of a page of tests (`scheduled_pages`), or of a space for GPUs. A
 mutant of it (`mutations`) is proved or refuted by `validate.validate`, and both programs are interpreted in every order of
@@ -31,14 +31,14 @@ from typing import Literal, get_args
 import numpy as np
 
 import tensorc_dsl as td
-from bench.emulated import emulated, is_bound
-from bench.judge import ORDERS, Judge
-from bench.kernel_mutations import kernel_mutants
-from bench.mutations import OPERATORS
-from bench.random_nests import random_nests
-from bench.random_programs import random_program
-from bench.random_steps import random_schedule
-from bench.scheduled_pages import random_start, scheduled
+from campaigns.emulated import emulated, is_bound
+from campaigns.judge import ORDERS, Judge
+from campaigns.kernel_mutations import kernel_mutants
+from campaigns.mutations import OPERATORS
+from campaigns.random_nests import random_nests
+from campaigns.random_programs import random_program
+from campaigns.random_steps import random_schedule
+from campaigns.scheduled_pages import random_start, scheduled
 from tensorc_dsl.backend.cuda.lower.kernels import DeviceProgram
 from tensorc_dsl.backend.cuda.lower.lower import lower_device
 from tensorc_dsl.backend.cuda.lower.text import format_device

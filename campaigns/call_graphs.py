@@ -1,4 +1,4 @@
-"""Random graphs of computes that call each other, on every path: `python -m bench.call_graphs --seed 0 --count 100`.
+"""Random graphs of computes that call each other, on every path: `python -m campaigns.call_graphs --seed 0 --count 100`.
 
 Each graph is up to 12 calls deep, and each compute of it calls up to three of those below, as whole stages and inside of
 expressions. It is checked, expanded and proved, and its findings, names and completions are asked for as an editor asks. Each

@@ -2,7 +2,7 @@
 
 From Python and from C, under a limit of memory.
 
-    python -m bench.random_sizes --seed 0 --count 1000
+    python -m campaigns.random_sizes --seed 0 --count 1000
 
 Sizes come from arrays of no elements, `A: i8[N, 0]`, so that a call with any size needs no memory of its own. A child process
 runs some programs at a time; if it ends by a signal, its programs are named.
@@ -153,7 +153,16 @@ def faults(seed: int, count: int) -> tuple[list[str], list[str]]:
     wrong: list[str] = []
     for first in range(seed, seed + count, TOGETHER):
         some = min(TOGETHER, seed + count - first)
-        command = [sys.executable, "-m", "bench.random_sizes", "--child", "--seed", str(first), "--count", str(some)]
+        command = [
+            sys.executable,
+            "-m",
+            "campaigns.random_sizes",
+            "--child",
+            "--seed",
+            str(first),
+            "--count",
+            str(some),
+        ]
         done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=1200)
         lines += done.stdout.splitlines()
         if done.returncode:

@@ -1,4 +1,4 @@
-"""Random pipelines of stencils under the library's rules: `python -m bench.pipelines --seed 80000 --count 1000`.
+"""Random pipelines of stencils under the library's rules: `python -m campaigns.pipelines --seed 80000 --count 1000`.
 
 Each draw of each pipeline is proved, built as it is for users, run in guarded memory, and compared with the reference. After
 each hundred pipelines a line says what became of them, with the slowest expansion, proof and build in processor time. The
@@ -20,9 +20,9 @@ from pathlib import Path
 from time import process_time
 from typing import TypeVar
 
-from bench.judge import UNPROVED, Judge, isolated, proof
-from bench.random_open import SIZES, open_pipeline, sizes_to_ask
-from bench.random_pipelines import in_a_file, pipeline
+from campaigns.judge import UNPROVED, Judge, isolated, proof
+from campaigns.random_open import SIZES, open_pipeline, sizes_to_ask
+from campaigns.random_pipelines import in_a_file, pipeline
 from tensorc_dsl.api import Task, TaskFile
 from tensorc_dsl.backend.llvm.codegen.compile import compile_kernel
 from tensorc_dsl.backend.llvm.lower.passes import lower_cpu

@@ -10,7 +10,7 @@ from __future__ import annotations
 import random
 from dataclasses import dataclass, field
 
-from bench.random_rounds import round_text
+from campaigns.random_rounds import round_text
 from tensorc_dsl.ir.parse import parse_program
 from tensorc_dsl.ir.program import Program
 from tensorc_dsl.reference.inputs import make_inputs

@@ -1,7 +1,7 @@
 """Kills `tune` at random moments, and checks that no process is left a second later, no reported trial is lost, and
 `--resume` continues from the records and measures nothing twice.
 
-    python -m bench.kills --count 50 --seed 1 --signal KILL
+    python -m campaigns.kills --count 50 --seed 1 --signal KILL
 
 A moment is an observable event of the run (its start, the database, its first child, a builder, a line of progress, the
 comparison at the end, NumPy's child) and a random delay after it.

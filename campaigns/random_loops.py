@@ -5,7 +5,7 @@ from __future__ import annotations
 import typing
 from itertools import pairwise
 
-from bench.random_site import NothingToName, Site
+from campaigns.random_site import NothingToName, Site
 from tensorc_dsl.affine.instruction import Match, match_nest
 from tensorc_dsl.ir.expr import constant, free_vars, loads
 from tensorc_dsl.ir.program import For, IterKind, LoopKind, Stmt, walk
