@@ -1,4 +1,4 @@
-"""What this language writes for calls of other schedule languages: TVM's, Halide's, Triton's."""
+"""What this language writes for names of other schedule languages, TVM's, Halide's, Triton's, and of its version 0.1.0."""
 
 from __future__ import annotations
 
@@ -7,6 +7,11 @@ from tensorc_dsl.diagnostic import Note, help_note
 _AXIS = 'an iteration of a loop is one block or thread of a GPU by `bind(loop, "block.x")`, `bind(loop, "thread.x")`'
 _ROOT = "a stage stays in a nest of its own unless `compute_at` or `compute_inline` moves it"
 _INSIDE = "`compute_at(block, loop)` moves a stage into the loop that reads it"
+
+_STEPS_NOW = {
+    "can_inline": "can_compute_inline", "can_reverse_inline": "can_reverse_compute_inline",
+    "can_roll": "can_rolling_buffer", "can_leave": "can_reorder",
+}  # fmt: skip
 
 _WRITTEN = {
     "get_loops": "the loops of a block are `C.loops`",
@@ -22,10 +27,12 @@ _WRITTEN = {
     **dict.fromkeys(("compute_with", "store_at"), _INSIDE),
     "gpu_tile": "`tile` makes the loops, and `bind` gives them to blocks and threads",
     "bound": "extents are those of the task's sizes, and need no step",
+    **{old: f"it is `{new}` now, as the step is" for old, new in _STEPS_NOW.items()},
+    "can_compute_once_at": "it is `is_computed_once_at` now: it asks for more than that `compute_at` is accepted",
     "estimate": "sizes are those of the task: `task small = f(N=64)`",
 }
 
 
 def elsewhere(name: str) -> tuple[Note, ...]:
-    """The repair for a call of another language; none for other names."""
+    """The repair for a name of another language or version; none for other names."""
     return (help_note(_WRITTEN[name]),) if name in _WRITTEN else ()

@@ -199,7 +199,7 @@ class Expressions(ABC):
             self.found.append(problems.IS_METHOD(e.span, name=name, kind=show(kind), usage=shape))
             return ANY
         known = {n for table in tables.values() for n in table}
-        notes = near(name, known, _all_of(known, "attributes"))
+        notes = elsewhere(name) or _of_others(name) or near(name, known, _all_of(known, "attributes"))
         if kind == ANY:
             self.found.append(problems.UNKNOWN_ATTRIBUTE(e.span, notes, name=name))
         else:
@@ -315,7 +315,7 @@ class Expressions(ABC):
         if name in v.ATTRIBUTES.get(kind, {}):
             self.found.append(problems.NOT_METHOD(function.span, name=name, kind=show(kind)))
             return v.ATTRIBUTES[kind][name].kind
-        notes = _as_call(name) or elsewhere(name) or near(name, known, _all_of(known, "methods"))
+        notes = _as_call(name) or elsewhere(name) or _of_others(name) or near(name, known, _all_of(known, "methods"))
         if kind == ANY:
             self.found.append(problems.UNKNOWN_METHOD(function.span, notes, name=name))
         else:
@@ -335,6 +335,14 @@ def _as_call(name: str) -> tuple[Note, ...]:
             written = usage(name, table[name]).strip("`")
             return (help_note(f"`{name}` is {what}, not a method: `{begins}{written}`"),)
     return ()
+
+
+def _of_others(name: str) -> tuple[Note, ...]:
+    """What has a query or method of that name, and how it is written; none for a name that nothing has."""
+    asked = {kind: f"`….{name}`" for kind, table in v.ATTRIBUTES.items() if name in table}
+    asked |= {kind: usage(f"….{name}", table[name]) for kind, table in v.METHODS.items() if name in table}
+    owners = " or ".join(show(kind) for kind in asked)
+    return (help_note(f"{owners} has it: {next(iter(asked.values()))}"),) if asked else ()
 
 
 def _instead(name: str, scope: Scope) -> tuple[Note, ...]:

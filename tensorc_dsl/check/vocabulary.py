@@ -7,7 +7,7 @@ fails if the two differ. The reference pages are made from these tables.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from tensorc_dsl.check.kinds import (
     ANY,
@@ -159,10 +159,13 @@ COMPOUNDS: dict[str, Signature] = {
         ListOf(LOOP),
         "Each loop is `split`, and all outer parts go around all inner ones: `let [i0, j0, i1, j1] = tile(i, j, [4, 16])`. "
         "A size is that of the inner part, or the factors of a `split`, as many for each loop; with `partial=true` it need "
-        "not divide. The steps of a trace are those of `split` and `reorder`.",
+        "not divide. The steps of a trace are those of `split` and `reorder`; `i.can_tile(j, [4, 16])` asks whether all "
+        "would be accepted.",
     ),
 }  # fmt: skip
 """Steps that stand for several. `interp.compounds` gives them their meaning. A module of such a name goes before it."""
+
+METHODS[LOOP] |= {f"can_{name}": replace(s, result=BOOL) for name, s in COMPOUNDS.items()}
 
 STEPS: dict[str, Signature] = {p.name: of_function(p.signature, p.result, p.doc) for p in PRIMITIVES.values()}
 

@@ -14,7 +14,7 @@ from tensorc_dsl.interp.arguments import Bound, bind, bind_primitive, convert, d
 from tensorc_dsl.interp.attempts import Attempt, reasons
 from tensorc_dsl.interp.attempts import shown as value_shown
 from tensorc_dsl.interp.builtins import Builtins, method
-from tensorc_dsl.interp.compounds import COMPOUNDS
+from tensorc_dsl.interp.compounds import COMPOUNDS, Compound
 from tensorc_dsl.interp.evaluate import Env, evaluate, truth
 from tensorc_dsl.interp.limits import MAX_LOOPS, Budget
 from tensorc_dsl.interp.problems import fail
@@ -24,6 +24,7 @@ from tensorc_dsl.interp.values import Drawn, ProgramRef, Value, bare, kind_of
 from tensorc_dsl.ir.memo import by_identity
 from tensorc_dsl.ir.program import Block, Program, walk
 from tensorc_dsl.ir.target import Target
+from tensorc_dsl.schedule.places import the_loop
 from tensorc_dsl.schedule.primitive import apply
 from tensorc_dsl.schedule.primitives import PRIMITIVES
 from tensorc_dsl.schedule.queries import QUERIES
@@ -150,10 +151,18 @@ class Calls(ABC):
     def _method(self, function: tree.Attribute, call: tree.CallExpr, env: Env) -> Value:
         base = evaluate(function.base, env, self)
         args, kwargs = self._arguments(call, env)
+        if function.name in _ASKING and isinstance(loop := bare(base), LoopRef):
+            with self.at(call.span):
+                the_loop(self.program, loop)
+                return self._accepts(_ASKING[function.name], [base, *args], kwargs, call)
         query = self._query(bare(base), function.name)
         if query is None or not query.is_method:
             return method(base, function.name, args, kwargs, call, self.budget)
         with self.at(call.span, Step(call, query.signature, args, kwargs)):
+            if query.step:
+                (_, *args), kwargs = of_known_rank(
+                    [base, *args], kwargs, PRIMITIVES[query.step].signature, self.program
+                )
             found = bind(function.name, query.signature, args, kwargs, self.program, call, problems.STEP_ARGUMENTS)
             return self._answer(query, bare(base), found.args, found.kwargs)
 
@@ -196,9 +205,25 @@ class Calls(ABC):
         return self._step(name, args, kwargs, call)
 
     def _part(self, call: tree.CallExpr, name: str, args: list[Value], kwargs: dict[str, Value]) -> Value:
-        """Apply a primitive that a call stands for: what is wrong with it is wrong with the call."""
-        written = tuple(tree.Wildcard(call.span) for _ in args)
-        return self._step(name, args, kwargs, replace(call, args=written, kwargs=call.kwargs if kwargs else ()))
+        """Apply a primitive that a call stands for."""
+        return self._step(name, args, kwargs, _standing_for(call, args, kwargs))
+
+    def _accepts(self, compound: Compound, args: list[Value], kwargs: dict[str, Value], call: tree.CallExpr) -> bool:
+        """Whether all steps of a compound would be accepted, one after another."""
+        program = self.program
+
+        def do(name: str, args: list[Value], kwargs: dict[str, Value]) -> Value:
+            nonlocal program
+            bound = bind_primitive(name, args, kwargs, program, _standing_for(call, args, kwargs))
+            rewrite: Any = apply(program, name, *bound.args, **bound.kwargs)
+            program = rewrite.program
+            return rewrite.results
+
+        try:
+            compound(args, kwargs, call.span, do)
+        except ScheduleRefusal:
+            return False
+        return True
 
     def _step(self, name: str, args: list[Value], kwargs: dict[str, Value], call: tree.CallExpr) -> Value:
         """Apply a primitive, as in the recorded call."""
@@ -312,6 +337,14 @@ class Calls(ABC):
             return replace(value, value=converted)
         return converted if isinstance(converted, BlockRef | BufferRef | IntrinsicRef) else value
 
+
+def _standing_for(call: tree.CallExpr, args: list[Value], kwargs: dict[str, Value]) -> tree.CallExpr:
+    """The call of a primitive that a call stands for: what is wrong with it is wrong with that call."""
+    written = tuple(tree.Wildcard(call.span) for _ in args)
+    return replace(call, args=written, kwargs=call.kwargs if kwargs else ())
+
+
+_ASKING = {f"can_{name}": compound for name, compound in COMPOUNDS.items()}
 
 _OF_PROGRAM = (BlockRef, LoopRef, BufferRef)
 

@@ -14,6 +14,8 @@ from tensorc_dsl.source import Span
 Do = Callable[[str, list[Value], dict[str, Value]], Value]
 """Applies a primitive to arguments; what it gives."""
 
+Compound = Callable[[list[Value], dict[str, Value], Span, Do], Value]
+
 _USAGE = "`tile(i, j, [4, 16])`: a size for each loop, or the factors of a `split`"
 
 
@@ -41,5 +43,5 @@ def _tile(args: list[Value], kwargs: dict[str, Value], at: Span, do: Do) -> Valu
     return order
 
 
-COMPOUNDS: Mapping[str, Callable[[list[Value], dict[str, Value], Span, Do], Value]] = {"tile": _tile}
+COMPOUNDS: Mapping[str, Compound] = {"tile": _tile}
 """What each does; `check.vocabulary` has their signatures."""

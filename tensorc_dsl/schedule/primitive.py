@@ -13,8 +13,8 @@ from typing import Any, TypeVar, cast, get_args
 
 from tensorc_dsl.ir.memo import by_identity
 from tensorc_dsl.ir.program import Program
-from tensorc_dsl.schedule.refs import BlockRef, BufferRef, LoopRef
-from tensorc_dsl.schedule.refusal import Refusal
+from tensorc_dsl.schedule.refs import BlockRef, BufferRef, IndexMap, LoopRef
+from tensorc_dsl.schedule.refusal import Refusal, ScheduleRefusal
 from tensorc_dsl.schedule.rewrite import Result, Rewrite
 from tensorc_dsl.schedule.stale import refuse_stale
 
@@ -76,13 +76,37 @@ def apply(program: Program, name: str, *args: Any, **kwargs: Any) -> Rewrite[Res
     return rewrite
 
 
+def accepts(program: Program, name: str, *args: Any, **kwargs: Any) -> bool:
+    """Whether the step would be accepted: it is tried, since its conditions are proved, and a few facts do not decide them.
+
+    Only a ScheduleRefusal means that it would not; any other exception propagates.
+    """
+    key = _key(name, args, kwargs)
+    known = _accepted(program)
+    if key is None or key not in known:
+        try:
+            apply(program, name, *args, **kwargs)
+            answer = True
+        except ScheduleRefusal:
+            answer = False
+        if key is None:
+            return answer
+        known[key] = answer
+    return known[key]
+
+
 @by_identity(KEPT)
 def _made(_program: Program) -> dict[Hashable, Rewrite[Any]]:
     return {}
 
 
+@by_identity(KEPT)
+def _accepted(_program: Program) -> dict[Hashable, bool]:
+    return {}
+
+
 def _key(name: str, args: tuple[object, ...], kwargs: dict[str, object]) -> Hashable | None:
-    """Equal for calls with equal arguments, true and 1 being two; None if one is neither a name nor numbers."""
+    """Equal for calls with equal arguments, true and 1 being two; None if one is neither a name, a number nor a map."""
     if not all(map(_is_simple, (*args, *kwargs.values()))):
         return None
     return name, repr(args), repr(kwargs)
@@ -91,4 +115,4 @@ def _key(name: str, args: tuple[object, ...], kwargs: dict[str, object]) -> Hash
 def _is_simple(value: object) -> bool:
     if isinstance(value, tuple):
         return all(map(_is_simple, cast("tuple[object, ...]", value)))
-    return value is None or isinstance(value, BlockRef | LoopRef | BufferRef | str | int)
+    return value is None or isinstance(value, BlockRef | LoopRef | BufferRef | IndexMap | str | int | float)

@@ -27,16 +27,29 @@ class Query:
     """The parameters in parentheses; annotations are resolved types."""
     result: object
     doc: str
-    of_target: bool
+    of_target: bool = False
     """The result depends on the target as well, which is the last parameter of the function."""
-    is_method: bool
-    """Whether it takes arguments."""
+    step: str = ""
+    """The primitive that it asks about, if that is what it is derived from."""
+
+    @property
+    def is_method(self) -> bool:
+        """Whether it takes arguments."""
+        return bool(self.signature.parameters)
 
 
 QUERIES: dict[type, dict[str, Query]] = {}
 """All queries by subject and name, filled by importing `tensorc_dsl.schedule.queries`."""
 
 F = TypeVar("F", bound=Callable[..., Any])
+
+
+def declare(asked: Query) -> None:
+    """Add a query to the table."""
+    table = QUERIES.setdefault(asked.subject, {})
+    if asked.name in table:
+        raise ValueError(f"query {asked.name!r} is declared twice")
+    table[asked.name] = asked
 
 
 def query(function: F) -> F:
@@ -50,13 +63,7 @@ def query(function: F) -> F:
     subject: type = params[1].annotation if first is Program and len(params) > 1 else first
     own = params[1:] if subject in (Program, Target) else params[2:]
     of_target = bool(own) and own[0].annotation is Target
-    table = QUERIES.setdefault(subject, {})
-    name = function.__name__
-    if name in table:
-        raise ValueError(f"query {name!r} is declared twice")
     doc = inspect.getdoc(function) or ""
     given = signature.replace(parameters=own[1:] if of_target else own)
-    table[name] = Query(
-        name, subject, function, given, signature.return_annotation, doc, of_target, bool(given.parameters)
-    )
+    declare(Query(function.__name__, subject, function, given, signature.return_annotation, doc, of_target))
     return function

@@ -11,7 +11,7 @@ from tensorc_dsl.diagnostic import Note, help_note
 FEW = 8
 """The number of names that a message lists at most."""
 
-MOST = 2_000
+MOST = 4_000
 """Among more names than these nothing is suggested, so that a file with as many mistakes as names is checked in seconds."""
 
 AROUND = 16

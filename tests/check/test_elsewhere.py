@@ -106,6 +106,41 @@ MISTAKES = {
         "a stage stays in a nest of its own unless `compute_at` or `compute_inline` moves it",
         schedule(""),
     ),
+    "can_inline": (
+        schedule("let x = C.can_inline"),
+        "it is `can_compute_inline` now, as the step is",
+        schedule("let x = C.can_compute_inline"),
+    ),
+    "can_reverse_inline": (
+        schedule("let x = C.can_reverse_inline"),
+        "it is `can_reverse_compute_inline` now, as the step is",
+        schedule("let x = C.can_reverse_compute_inline"),
+    ),
+    "can_roll": (
+        schedule("let x = C.can_roll(i)"),
+        "it is `can_rolling_buffer` now, as the step is",
+        schedule("let x = C.can_rolling_buffer(i)"),
+    ),
+    "can_leave": (
+        schedule("let x = k.can_leave(i)"),
+        "it is `can_reorder` now, as the step is",
+        schedule("let x = k.can_reorder(i)"),
+    ),
+    "can_compute_once_at": (
+        schedule("let x = C.can_compute_once_at(i)"),
+        "it is `is_computed_once_at` now: it asks for more than that `compute_at` is accepted",
+        schedule("let x = C.is_computed_once_at(i)"),
+    ),
+    "a query of a block that is one of a loop": (
+        schedule("let x = C.can_write_at(i)"),
+        "a loop has it: `….can_write_at(block, scope=…)`",
+        schedule("let x = i.can_write_at(C)"),
+    ),
+    "a query of a loop that is one of a block": (
+        schedule("let x = i.can_compute_inline"),
+        "a block has it: `….can_compute_inline`",
+        schedule("let x = C.can_compute_inline"),
+    ),
     "program_id": (
         schedule("program_id(0)"),
         'an iteration of a loop is one block or thread of a GPU by `bind(loop, "block.x")`, `bind(loop, "thread.x")`',

@@ -1,15 +1,14 @@
 """Results of steps are kept: a rule asks whether a step would be accepted before it makes it."""
 
 from tensorc_dsl.ir.program import blocks
-from tensorc_dsl.schedule.primitive import apply
-from tensorc_dsl.schedule.queries.applicable import can_inline
+from tensorc_dsl.schedule.primitive import accepts, apply
 from tensorc_dsl.schedule.refs import BlockRef
 from tests.interp.spaces import schedule
 
 
 def test_a_step_that_was_asked_about_is_not_made_again() -> None:
     program = schedule("", compute="chain").program
-    assert can_inline(program, BlockRef("E"))
+    assert accepts(program, "compute_inline", BlockRef("E"))
     made = apply(program, "compute_inline", BlockRef("E"))
     assert apply(program, "compute_inline", BlockRef("E")) is made
 

@@ -8,9 +8,8 @@ from inspect import Parameter
 from itertools import permutations, product
 
 from tensorc_dsl.ir.program import For, Program, blocks, walk
-from tensorc_dsl.schedule.primitive import PRIMITIVES, Primitive, apply
+from tensorc_dsl.schedule.primitive import PRIMITIVES, Primitive, accepts
 from tensorc_dsl.schedule.refs import BlockRef, BufferRef, LoopRef, Ref
-from tensorc_dsl.schedule.refusal import ScheduleRefusal
 
 SECONDS = 0.03
 """For so long primitives are tried: an editor waits for the answer."""
@@ -30,12 +29,9 @@ def applicable(program: Program, clock: Callable[[], float] = time.monotonic) ->
         for arguments in choices:
             if clock() > until:
                 return found
-            try:
-                apply(program, name, *arguments)
-            except ScheduleRefusal:
-                continue
-            found[name] = True
-            break
+            if accepts(program, name, *arguments):
+                found[name] = True
+                break
         else:
             found[name] = False
     return found

@@ -22,6 +22,7 @@ from tensorc_dsl.report.entries.vocabulary import (
 from tensorc_dsl.resources import glossary
 from tensorc_dsl.schedule.primitives import PRIMITIVES
 from tensorc_dsl.schedule.queries import QUERIES
+from tensorc_dsl.schedule.queries.applicable import asking
 from tensorc_dsl.trace.draws import DRAWS
 
 _LINK = re.compile(r"\[([^\]]+)\]\((?:\.\./|errors\.md)[^)]*\)")
@@ -48,12 +49,13 @@ def _all() -> tuple[tuple[tuple[str, ...], str], ...]:
 
 def _declared() -> Iterator[tuple[tuple[str, ...], str]]:
     for p in PRIMITIVES.values():
-        yield (p.name,), f"{primitive_entry(p)}\n\nA step of schedules and modules."
+        asked = (n for q in asking(p) for n in _asked(SUBJECTS[q.subject][1], q.name))
+        yield (p.name, *asked), f"{primitive_entry(p)}\n\nA step of schedules and modules."
     for d in DRAWS.values():
         yield (d.name,), f"{draw_entry(d)}\n\nA draw of schedules and modules."
     for subject, (title, letter) in SUBJECTS.items():
-        for q in QUERIES[subject].values():
-            rows = [query_row(subject, q)]
+        for q in (q for q in QUERIES[subject].values() if not q.step):
+            rows = [query_row(q)]
             yield _asked(letter, q.name), _rows(q.name, f"{title}: a query", ("query", *SIGNATURES_HEAD), rows)
 
 
@@ -63,7 +65,10 @@ def _words() -> Iterator[tuple[tuple[str, ...], str]]:
         yield (name,), _rows(name, "A function of schedules and modules", ("function", *SIGNATURES_HEAD), rows)
     for name, signature in v.COMPOUNDS.items():
         rows = signature_rows({name: signature})
-        yield (name,), _rows(name, "Several steps of schedules and modules", ("call", *SIGNATURES_HEAD), rows)
+        yield (
+            (name, f"can_{name}"),
+            _rows(name, "Several steps of schedules and modules", ("call", *SIGNATURES_HEAD), rows),
+        )
     for kind, letter in ((STR, "s"), (LIST, "list")):
         for name, signature in v.METHODS[kind].items():
             rows = signature_rows({name: signature}, f"{letter}.")

@@ -9,6 +9,7 @@ from tensorc_dsl.ir.target import Target
 from tensorc_dsl.report.entries.markdown import code, fence, table
 from tensorc_dsl.report.entries.signatures import parameters, type_text
 from tensorc_dsl.schedule.primitive import Primitive
+from tensorc_dsl.schedule.queries.applicable import asking
 from tensorc_dsl.schedule.query import Query
 from tensorc_dsl.schedule.refs import BlockRef, BufferRef, IntrinsicRef, LoopRef
 from tensorc_dsl.trace.declare import Choices, DrawKind, Items
@@ -38,7 +39,8 @@ def prose(doc: str) -> str:
 
 def primitive_entry(p: Primitive) -> str:
     result = "" if p.result is type(None) else f" -> {type_text(p.result)}"
-    head = f"### `{p.name}`\n\n{fence(f'{p.name}({parameters(p.signature)}){result}')}"
+    asked = "".join(f"\n{query_call(q)} -> bool" for q in asking(p))
+    head = f"### `{p.name}`\n\n{fence(f'{p.name}({parameters(p.signature)}){result}{asked}')}"
     declared = sorted({(r.code, r.message) for r in p.refusals})
     refusals = table(["refused with", "because"], [[_error(c), plain(message)] for c, message in declared])
     return f"{head}\n\n{prose(p.doc)}\n\n{refusals}"
@@ -65,7 +67,11 @@ def draw_entry(d: DrawKind) -> str:
     return f"### `{d.name}`\n\n{fence(f'{d.name}({parameters(d.signature)}) ~> {drawn}')}\n\n{prose(d.doc)}"
 
 
-def query_row(subject: type, q: Query) -> list[str]:
+def query_call(q: Query) -> str:
+    """How a query is asked: `l.tiles(size: int)`."""
+    return f"{SUBJECTS[q.subject][1]}.{q.name}" + (f"({parameters(q.signature)})" if q.is_method else "")
+
+
+def query_row(q: Query) -> list[str]:
     """The row of a query: its call, the kind of the answer, and its description."""
-    call = f"({parameters(q.signature)})" if q.is_method else ""
-    return [code(f"{SUBJECTS[subject][1]}.{q.name}{call}"), type_text(q.result), " ".join(q.doc.split())]
+    return [code(query_call(q)), type_text(q.result), " ".join(q.doc.split())]

@@ -1,138 +1,60 @@
-"""Whether a step would be accepted: `b.can_inline`, `b.can_reverse_inline`, `b.can_reverse_compute_at(l)`, ….
+"""Whether a step would be accepted: `b.can_compute_inline`, `l.can_reorder(m)`, …, for each primitive; and what it then does.
 
-A module that asks these queries in its `when` is never refused, so no draw of its space fails. The conditions of a step are
-proved, and a few facts do not decide them, so a query tries the step.
+A module that asks these queries in its `when` is never refused, so no draw of its space fails.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import lru_cache
+from inspect import Parameter
 from math import prod
+from typing import get_args
 
 from tensorc_dsl.ir.expr import constant
-from tensorc_dsl.ir.memo import by_identity
 from tensorc_dsl.ir.print import format_expr
 from tensorc_dsl.ir.program import For, Program
-from tensorc_dsl.schedule.places import the_block, the_loop
-from tensorc_dsl.schedule.primitive import apply
-from tensorc_dsl.schedule.query import query
-from tensorc_dsl.schedule.refs import BlockRef, LoopRef
+from tensorc_dsl.schedule.places import the_block, the_buffer, the_loop, the_statement
+from tensorc_dsl.schedule.primitive import Primitive, accepts, apply
+from tensorc_dsl.schedule.primitives import PRIMITIVES
+from tensorc_dsl.schedule.query import Query, declare, query
+from tensorc_dsl.schedule.refs import BlockRef, BufferRef, LoopRef, Ref
 from tensorc_dsl.schedule.refusal import ScheduleRefusal
 
 
-@by_identity(256)
-def _answers(_program: Program) -> dict[tuple[object, ...], bool]:
-    return {}
+def asking(step: Primitive) -> tuple[Query, ...]:
+    """The queries `can_<step>`: one of each type that the first argument of the step may have. The other arguments are the
+    step's.
+    """
+    first, *others = step.signature.parameters.values()
+    rest = step.signature.replace(parameters=[first, *others] if first.kind is Parameter.VAR_POSITIONAL else others)
+    what, name = step.doc.split("\n\n")[0], f"can_{step.name}"
+    doc = f"Whether `{step.name}` would be accepted: {what[0].lower()}{what[1:]}"
+    # If a step takes a block or None, None means the whole program.
+    subjects = [Program if t is type(None) else t for t in get_args(first.annotation) or (first.annotation,)]
+    return tuple(Query(name, t, _asked(step.name, t), rest, bool, doc, step=step.name) for t in subjects)
 
 
-def _accepted(step: str, program: Program, subject: BlockRef | LoopRef, *rest: object) -> bool:
-    known = _answers(program)
-    if (found := known.get((step, subject, *rest))) is not None:
-        return found
-    if isinstance(subject, BlockRef):
-        the_block(program, subject)
-    else:
-        the_loop(program, subject)
-    try:
-        apply(program, step, subject, *rest)
-        answer = True
-    except ScheduleRefusal:
-        answer = False
-    known[step, subject, *rest] = answer
-    return answer
+def _asked(step: str, subject: type) -> Callable[..., bool]:
+    def of_program(program: Program, *args: object, **kwargs: object) -> bool:
+        return accepts(program, step, None, *args, **kwargs)
+
+    def of_part(program: Program, part: Ref, *args: object, **kwargs: object) -> bool:
+        the_buffer(program, part) if isinstance(part, BufferRef) else the_statement(program, part)
+        return accepts(program, step, part, *args, **kwargs)
+
+    return of_program if subject is Program else of_part
 
 
-@query
-def can_inline(program: Program, block: BlockRef) -> bool:
-    """Whether `compute_inline` would be accepted: its consumers can compute its elements where they read them."""
-    return _accepted("compute_inline", program, block)
-
-
-@query
-def can_reverse_inline(program: Program, block: BlockRef) -> bool:
-    """Whether `reverse_compute_inline` would be accepted: its producer can compute and store its result."""
-    return _accepted("reverse_compute_inline", program, block)
+for _step in PRIMITIVES.values():
+    for _query in asking(_step):
+        declare(_query)
 
 
 @query
-def can_compute_at(program: Program, block: BlockRef, loop: LoopRef) -> bool:
-    """Whether `compute_at` would move it below a loop around all its consumers."""
-    return _accepted("compute_at", program, block, loop)
-
-
-@query
-def can_compute_once_at(program: Program, block: BlockRef, loop: LoopRef) -> bool:
+def is_computed_once_at(program: Program, block: BlockRef, loop: LoopRef) -> bool:
     """Whether `compute_at` would move it below a loop around all its consumers, and then computes nothing twice."""
     return _is_once(program, block, loop)
-
-
-@query
-def can_reverse_compute_at(program: Program, block: BlockRef, loop: LoopRef) -> bool:
-    """Whether `reverse_compute_at` would move it below a loop around its producer."""
-    return _accepted("reverse_compute_at", program, block, loop)
-
-
-@query
-def can_write_at(program: Program, block: BlockRef, loop: LoopRef) -> bool:
-    """Whether `write_at` would be accepted: an iteration of a loop around it writes all that a copy of its results would."""
-    the_block(program, block)
-    return _accepted("write_at", program, loop, block)
-
-
-@query
-def can_roll(program: Program, block: BlockRef, loop: LoopRef) -> bool:
-    """Whether `rolling_buffer` would keep what the next iteration of a loop around it reads again."""
-    return _accepted("rolling_buffer", program, block, loop)
-
-
-@query
-def can_fold_scan(program: Program, block: BlockRef, steps: int = 2) -> bool:
-    """Whether `fold_scan` would keep that many steps of it only."""
-    return _accepted("fold_scan", program, block, steps)
-
-
-@query
-def can_split_scan(program: Program, block: BlockRef, length: int, in_range: bool = False) -> bool:
-    """Whether `split_scan` would scan chunks of that many steps by themselves."""
-    return _accepted("split_scan", program, block, length, in_range)
-
-
-@query
-def can_online_sums(program: Program, block: BlockRef, length: int) -> bool:
-    """Whether `online_sums` would keep sums relative to this maximum so far, in parts of that many steps."""
-    return _accepted("online_sums", program, block, length)
-
-
-@query
-def can_pad_einsum(program: Program, block: BlockRef, padding: tuple[int, ...]) -> bool:
-    """Whether its extents are multiples of these numbers, or `pad_einsum` would make them so."""
-    return _accepted("pad_einsum", program, block, padding)
-
-
-@query
-def can_parallel(program: Program, loop: LoopRef) -> bool:
-    """Whether `parallel` would be accepted at its place: within one iteration of the loops around it, none of its own
-    iterations needs an element that another one stores.
-    """
-    return _accepted("parallel", program, loop)
-
-
-@query
-def can_tensorize(program: Program, loop: LoopRef, intrinsic: str) -> bool:
-    """Whether `tensorize` would be accepted: the nest of a loop is proved to compute what an instruction does."""
-    return _accepted("tensorize", program, loop, intrinsic)
-
-
-@query
-def can_vectorize(program: Program, loop: LoopRef) -> bool:
-    """Whether `vectorize` would be accepted at its place."""
-    return _accepted("vectorize", program, loop)
-
-
-@query
-def can_leave(program: Program, loop: LoopRef, other: LoopRef) -> bool:
-    """Whether `reorder` could move it outside of another loop around it."""
-    return _accepted("reorder", program, loop, other)
 
 
 @lru_cache(maxsize=256)
@@ -169,9 +91,3 @@ def _is_independent(program: Program, loop: LoopRef) -> bool:
     except ScheduleRefusal:
         return False
     return True
-
-
-@query
-def can_rfactor(program: Program, block: BlockRef, loop: LoopRef) -> bool:
-    """Whether `rfactor` would make partial results for the iterations of this loop."""
-    return _accepted("rfactor", program, block, loop)

@@ -9,7 +9,7 @@ from tensorc_dsl.ir.program import Program
 from tensorc_dsl.ir.target import Target
 from tensorc_dsl.ir.warp import is_tma, is_tma_store
 from tensorc_dsl.schedule.places import the_block
-from tensorc_dsl.schedule.queries.applicable import can_pad_einsum
+from tensorc_dsl.schedule.primitive import accepts
 from tensorc_dsl.schedule.query import query
 from tensorc_dsl.schedule.refs import BlockRef, IntrinsicRef
 from tensorc_dsl.schedule.refusal import refusal
@@ -87,7 +87,7 @@ def mappings(program: Program, intrinsic: IntrinsicRef, block: BlockRef) -> tupl
     whole instructions is possible.
     """
     found = (m for m in tensor_mappings(program, block, intrinsic) if "*" not in m)
-    return tuple(m for m in found if can_pad_einsum(program, block, tensor_tile(program, block, intrinsic, m)))
+    return tuple(m for m in found if accepts(program, "pad_einsum", block, tensor_tile(program, block, intrinsic, m)))
 
 
 @query
