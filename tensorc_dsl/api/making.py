@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Generator, Mapping
+from contextlib import contextmanager
 from dataclasses import replace
 
 from tensorc_dsl.backend.find import require_backend
@@ -13,6 +14,7 @@ from tensorc_dsl.ir.program import IN_RANGE, Program
 from tensorc_dsl.ir.target import Target
 from tensorc_dsl.lower.flat import LowerError
 from tensorc_dsl.measure.emulation import MOST_FLOPS, Emulated, emulate, too_large
+from tensorc_dsl.syntax.tree import TaskDef
 
 
 def require_code(target: Target, task: str) -> Backend:
@@ -49,9 +51,20 @@ def TOO_LARGE(*, task: str, count: float, most: float) -> None: ...
 def FAILED(*, how: str, why: str) -> None: ...
 
 
-def failed(how: str, why: str) -> TschedError:
-    """The error for a schedule that was requested by name and failed."""
-    return TschedError(FAILED(None, how=how, why=why))
+def failed(how: str, why: str, task: TaskDef | None = None) -> TschedError:
+    """The error for a schedule that was requested by name and failed, at its task if that is known."""
+    return TschedError(FAILED(task and task.name.span, how=how, why=why))
+
+
+@contextmanager
+def failing_at(task: TaskDef) -> Generator[None]:
+    """Schedules that fail, without a place, do so at the task."""
+    try:
+        yield
+    except TschedError as e:
+        if e.diagnostics[0].code != "E0908" or e.diagnostics[0].span is not None:
+            raise
+        raise TschedError(replace(e.diagnostics[0], span=task.name.span)) from e.__cause__
 
 
 def lowered(program: Program, target: Target) -> LoweredKernel:

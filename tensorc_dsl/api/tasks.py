@@ -23,6 +23,7 @@ from tensorc_dsl.api.making import (
     compiled,
     emulated,
     failed,
+    failing_at,
     loaded,
     lowered,
     lowered_text,
@@ -331,14 +332,16 @@ class Task:
         (E0908, E0910, E0915, E0920, E0921) if the kernel cannot be emulated. `cycles` are of a model of time, which takes
         the `registers` of a thread of each kernel where they are given, as `require_registers` does.
         """
-        return emulated(self.program, self.frozen(trace).program, self.target, registers or {})
+        with failing_at(self.definition):
+            return emulated(self.program, self.frozen(trace).program, self.target, registers or {})
 
     def require_registers(self, trace: Trace) -> Mapping[str, int]:
         """The registers of a thread of each kernel of the trace, by an assembler of the target; none if it is not here.
 
         Raises TschedError (E0908) if it says that registers do not suffice, and E0910 or E0915 if there is no code.
         """
-        return require_registers(self.frozen(trace).program, self.target)
+        with failing_at(self.definition):
+            return require_registers(self.frozen(trace).program, self.target)
 
     def library(self, trace: Trace, origin: Origin = GIVEN) -> KernelLibrary:
         """The schedule as a library for C, which says where the schedule is from.
@@ -349,7 +352,7 @@ class Task:
         try:
             return self.backend.library(compiled, self.name, describe(origin))
         except LowerError as e:
-            raise failed("cannot be called from C", str(e)) from e
+            raise failed("cannot be called from C", str(e), self.definition) from e
 
     def export(self, trace: Trace, path: StrPath, form: str) -> None:
         """Write the schedule's library to a file, in that form. Raises TschedError as `library`, and E0903."""
@@ -360,11 +363,13 @@ class Task:
 
         Raises TschedError (E0908) if the program cannot be lowered.
         """
-        return lowered(self.frozen(trace).program, self.target)
+        with failing_at(self.definition):
+            return lowered(self.frozen(trace).program, self.target)
 
     def lowered_text(self, trace: Trace, after: str | None = None) -> str:
         """The text of `lower`, or that of the program after one of its `passes`. Raises TschedError (E0908)."""
-        return lowered_text(self.frozen(trace).program, self.target, after)
+        with failing_at(self.definition):
+            return lowered_text(self.frozen(trace).program, self.target, after)
 
     @property
     def passes(self) -> tuple[str, ...]:
@@ -374,11 +379,13 @@ class Task:
     def compile(self, trace: Trace) -> CompiledKernel:
         """The schedule in machine code. Raises TschedError (E0908, E0910) if that fails."""
         require_code(self.target, self.name)
-        return compiled(self.frozen(trace).program, self.target, self.threads)
+        with failing_at(self.definition):
+            return compiled(self.frozen(trace).program, self.target, self.threads)
 
     def view(self, trace: Trace, stage: str) -> str:
         """The text of a stage of the machine code, as `ptx`. Raises TschedError (E0908, E0910, E0919) if there is none."""
-        return viewed(self.compile(trace), stage)
+        with failing_at(self.definition):
+            return viewed(self.compile(trace), stage)
 
     def _kernel(
         self,
@@ -388,7 +395,8 @@ class Task:
         origin: Origin | None = None,
     ) -> Kernel:
         require_code(self.target, self.name)
-        native = loaded(trace.program, self.target, self.threads)
+        with failing_at(self.definition):
+            native = loaded(trace.program, self.target, self.threads)
         return Kernel(
             native, self.name, self.target, trace, seconds, search, origin, lambda path: written(self, trace, path)
         )

@@ -42,7 +42,7 @@ def measured(task: Task, trace: Trace) -> tuple[float, float, float]:
     outcome = task.measure(trace)
     warn_of_threads(task.target)
     if outcome.seconds is None:
-        raise failed(f"makes no valid kernel ({outcome.status.replace('_', ' ')})", outcome.message)
+        raise failed(f"makes no valid kernel ({outcome.status.replace('_', ' ')})", outcome.message, task.definition)
     return outcome.seconds, outcome.max_error or 0.0, outcome.compared
 
 
@@ -53,7 +53,7 @@ def emulate_and_show(task: Task, trace: Trace) -> None:
 
     found = task.emulate(trace)
     if found.fault:
-        raise failed("makes a kernel that is wrong", found.fault)
+        raise failed("makes a kernel that is wrong", found.fault, task.definition)
     show("emulated on the CPU, in three orders of threads: no races, nothing out of bounds\n")
     show(traffic(found, trace.program))
     _show_error(found.max_error, found.compared)

@@ -35,7 +35,7 @@ from tensorc_dsl.ir import expr as ir
 from tensorc_dsl.ir.dtypes import DType
 from tensorc_dsl.ir.parse import annotations_of
 from tensorc_dsl.ir.print import format_buffer
-from tensorc_dsl.ir.program import ATOMIC, Annotation, Buffer, Program, fresh
+from tensorc_dsl.ir.program import ASSUMED, ATOMIC, Annotation, Buffer, Program, fresh
 from tensorc_dsl.ir.reductions import REDUCER
 from tensorc_dsl.ir.strides import apart, elements_spanned, is_dense
 from tensorc_dsl.ir.verify import update_fault
@@ -68,7 +68,6 @@ def elaborate(
         raise TschedError(endless)
     elaboration = _Elaboration(defn, env, library, _Parts())
     elaboration.run()
-    elaboration.assume()
     if elaboration.found:
         raise TschedError(*elaboration.found)
     return elaboration.program(name or defn.name)
@@ -89,7 +88,6 @@ def check(defn: tree.ComputeDef, library: Library | None = None) -> list[Diagnos
         return [endless] if endless.span is not None and endless.span.source is defn.span.source else []
     elaboration = _Elaboration(defn, env, library, _Parts())
     elaboration.run()
-    elaboration.assume()
     return elaboration.found
 
 
@@ -102,6 +100,8 @@ class _Parts:
     best: dict[str, Buffer] = field(default_factory=dict[str, Buffer])
     stages: list[Computed] = field(default_factory=list[Computed])
     used: set[str] = field(default_factory=set[str])
+    assumed: dict[str, str] = field(default_factory=dict[str, str])
+    """What the first call that assumes something of a buffer assumes."""
     calls: int = 0
 
     def let(self, b: Buffer) -> Buffer:
@@ -136,7 +136,6 @@ class _Elaboration:
         """The tensors that the next stage may read, by their names in this compute."""
         self.calls: list[tuple[tree.CallExpr, str]] = []
         """Calls inside expressions, with the names of their values in `known`."""
-        self.assumed: tuple[Annotation, ...] = ()
         self.broken: set[str] = set()
         """Stages and tensors with findings. Stages that read them are skipped, so that one mistake is one finding."""
 
@@ -149,6 +148,7 @@ class _Elaboration:
                 self._guard(p.name, lambda p=p: self._param(p))
             self._updates()
             self.found += [problems.CONSTANT_OUTPUT(p.span, name=p.name) for p in self.defn.outputs if p.constant]
+        self._assume()
         self.known = {name: b for name, b in self.params.items() if name not in outputs}
         for s in self.defn.stages:
             if any(isinstance(e, tree.Name) and e.id in self.broken for e in inside(s.value)):
@@ -162,12 +162,16 @@ class _Elaboration:
                 indices = ", ".join("ijklmnop"[: len(p.type.shape)])
                 self.found.append(problems.UNWRITTEN(p.span, name=p.name, indices=indices))
 
-    def assume(self) -> None:
-        """Note what the compute assumes of its inputs. A call of it assumes nothing: its arguments are computed."""
+    def _assume(self) -> None:
+        """Note what the compute assumes of its inputs. Of other inputs it assumes what the computes do that they are passed
+        to; of what is computed nothing, since nobody draws it."""
         try:
-            self.assumed = assumptions(self.defn, self.params, self.env)
+            own = assumptions(self.defn, self.params, self.env)
         except Invalid as e:
             self.found.extend(e.diagnostics)
+            return
+        for name, what in own:
+            self.parts.assumed.setdefault(self.params[name.removeprefix(ASSUMED)].name, str(what))
 
     def _guard(self, name: str, work: Callable[[], None]) -> None:
         try:
@@ -397,7 +401,9 @@ class _Elaboration:
         used = {*p.buffers, *(c.name for c in p.stages), *(d.name for d in self.env.open)}
         body = nests(p.stages, used, p.best)
         params = tuple(self.params[x.name] for x in (*self.defn.inputs, *self.defn.outputs))
-        return Program(str(name), params, tuple(p.lets.values()), body, self.env.open, self.assumed)
+        inputs = {x.name for x in self.defn.inputs}
+        assumed = tuple((f"{ASSUMED}{name}", what) for name, what in sorted(p.assumed.items()) if name in inputs)
+        return Program(str(name), params, tuple(p.lets.values()), body, self.env.open, assumed)
 
 
 def _annotations(s: tree.Stage) -> tuple[Annotation, ...]:

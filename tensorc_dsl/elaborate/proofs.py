@@ -50,6 +50,11 @@ def _check_load(g: GuardedLoad, c: Computed, shape: tuple[ir.Expr, ...], env: En
             notes = (problems.SCAN_BEGINS,) if early else ()
             inside = f"{' '.join(g.spans[p].text.split())} {'>= 0' if value < 0 else f'< {format_expr(shape[p])}'}"
             repair = f"say where it is read: `… if {inside} else …`"
+            of_sizes = ir.free_vars(g.load.indices[p]) <= {d.name for d in env.open}
+            if of_sizes and at and (value < 0 or isinstance(g.load.indices[p], ir.Const)):
+                repair = (
+                    f"say which sizes the compute is for, `where {inside}`, or where it is read: `… if {inside} else …`"
+                )
             if value < 0 and isinstance(g.load.indices[p], ir.Const):
                 repair = f"subscripts are counted from 0: the last one is `{format_expr(shape[p])} - 1`"
             return [

@@ -160,6 +160,13 @@ class Param:
         """Whether a caller gives its values."""
         return self.updated or not self.output
 
+    @property
+    def role(self) -> str:
+        """What the argument is to a caller, in words."""
+        if self.updated:
+            return "input and output"
+        return "output" if self.output else "constant input" if self.constant else "input"
+
     @staticmethod
     def of(b: Buffer, *, output: bool) -> Param:
         """The argument for a buffer of a program."""

@@ -119,3 +119,31 @@ def test_a_cholesky_factor_is_of_numbers() -> None:
     inputs = make_inputs(p, 0)
     factor = evaluate(p, inputs)["L"]
     np.testing.assert_allclose(factor @ factor.T, inputs["A"], rtol=1e-9)
+
+
+def test_inputs_that_are_passed_on_are_what_the_called_computes_assume() -> None:
+    text = """
+compute root(A: f32[N, N]) -> Y: f32[N, N]
+assume A positive_definite
+{{ Y[i, j] = A[i, j] }}
+compute middle(B: f32[M, M]) -> Y: f32[M, M]
+assume B {inner}
+{{
+    let R = root(B)
+    Y[i, j] = R[i, j]
+}}
+compute outer(C: f32[K, K], D: f32[K, K]) -> Y: f32[K, K]{outer}
+{{
+    let E[i, j] = D[i, j] * 2.0
+    let R = root(E)
+    let S = {called}(C)
+    Y[i, j] = R[i, j] + S[i, j]
+}}
+"""
+
+    def assumed(inner: str, called: str, outer: str = "\n") -> dict[str, object]:
+        return dict(build(text.format(inner=inner, called=called, outer=outer), K=4).annotations)
+
+    assert assumed("sorted", "root") == {"assume.C": "positive_definite"}
+    assert assumed("symmetric", "middle") == {"assume.C": "symmetric"}
+    assert assumed("symmetric", "middle", "\nassume C in 0..1\n") == {"assume.C": "0..1"}

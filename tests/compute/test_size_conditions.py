@@ -77,3 +77,10 @@ def test_what_is_no_condition_on_sizes_is_refused() -> None:
     assert "`N + 1` is no condition on sizes" in checked(text.format("N + 1"))[0]
     assert "E0415" in checked(text.format("X >= 1"))[0] or "E0405" in checked(text.format("X >= 1"))[0]
     assert checked(text.format("M = N, M >= 1")) == []
+
+
+@pytest.mark.parametrize(("subscript", "condition"), [("N - 1", "N - 1 >= 0"), ("3", "3 < N")])
+def test_an_access_that_sizes_decide_has_a_condition_as_its_repair(subscript: str, condition: str) -> None:
+    text = "compute f(X: f32[N]) -> Y: f32[4]\n{0}{{\n    Y[i] = X[{1}]\n}}"
+    assert f"`where {condition}`" in checked(text.format("", subscript))[0]
+    assert checked(text.format(f"where {condition}\n", subscript)) == []

@@ -117,3 +117,28 @@ task t = doubled(M=1..100000, N=4) with rows
     lines = told(tmp_path, t, t.sample(0), ["t(&m, 0, 16, 32, 65535)", "t(&m, 0, 16, 32, 65536)"], 3)
     assert [x.split()[2:5] for x in lines if x.startswith("launch")] == [["1", "65535", "1"]]
     assert lines[-4:-2] == ["0", "-2"]
+
+
+def test_strides_and_updated_arrays_are_declared_and_checked(tmp_path: Path) -> None:
+    text = """
+use std.gpu.targets.{sm_80}
+compute scaled(Y: f32[M, 4], X: f32[M, 4]) -> Z: f32[M, 4] updates Y, W: f32[M, 4] strides [1, S] {
+    Z[i, j] = Y[i, j] + X[i, j]
+    W[i, j] = X[i, j]
+}
+schedule rows for scaled {
+    for s in [Z, W] {
+        let [i, j] = s.loops
+        bind(i, "block.x")
+        bind(j, "thread.x")
+    }
+}
+task t = scaled(M=10, S=1..100) with rows
+"""
+    (tmp_path / "t.tsched").write_text(text)
+    t = td.load(tmp_path / "t.tsched", target="sm_80")["t"]
+    lines = told(tmp_path, t, t.sample(0), [f"t(&m, 0, 16, 32, 48, {s})" for s in (10, 9, 100)], 3)
+    assert [x for x in lines if x.lstrip("-").isdigit()] == ["0", "0", "-4", "0", "0"]  # load, calls, unload
+    header = (tmp_path / "t.h").read_text()
+    for argument in ("Y: input and output, f32[10, 4]", "X: input, f32[10, 4]", "W: output, f32[10, 4] strides [1, S]"):
+        assert f"   {argument}\n" in header

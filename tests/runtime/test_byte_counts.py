@@ -97,8 +97,12 @@ def test_prepared_memory_is_counted() -> None:
 def test_fixed_sizes_are_refused_by_the_compiler(sizes: tuple[int, int, int]) -> None:
     """The size of 2**63 bytes was 0."""
     t = made("total(N={}, M={}, K={}) with empty".format(*sizes))
-    with pytest.raises(TschedError, match="E0908: the schedule does not compile: its intermediate results take"):
+    with pytest.raises(
+        TschedError, match="E0908: the schedule does not compile: its intermediate results take"
+    ) as found:
         t.replay(t.sample(0))
+    (at,) = (d.span for d in found.value.diagnostics)
+    assert at is not None and at.text == "t" and at.source.text[at.end :].startswith(" = total(")
 
 
 MAIN = """

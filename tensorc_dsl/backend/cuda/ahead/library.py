@@ -10,12 +10,27 @@ from tensorc_dsl.backend.cuda.compiled import CudaKernel
 from tensorc_dsl.backend.cuda.lower.kernels import ALIGNMENT, MOST_BLOCKS, DeviceKernel
 from tensorc_dsl.backend.cuda.maps import CACHED, MAP_ALIGNMENT, MAP_BYTES, Encoding, encoding_of
 from tensorc_dsl.backend.cuda.sass import sass_of
+from tensorc_dsl.backend.llvm.ahead.header import STRIDES, described
 from tensorc_dsl.backend.llvm.ahead.interface import argument_name
 from tensorc_dsl.backend.memory import MOST_BYTES
 from tensorc_dsl.backend.protocol import Form
-from tensorc_dsl.ir.expr import ZERO, Binary, Dim, Expr, Var, add, ceildiv, constant, index, mul, transform
+from tensorc_dsl.ir.expr import (
+    ZERO,
+    Binary,
+    Compare,
+    Dim,
+    Expr,
+    Logic,
+    Var,
+    add,
+    ceildiv,
+    constant,
+    index,
+    mul,
+    transform,
+)
 from tensorc_dsl.ir.print import format_expr
-from tensorc_dsl.lower.flat import Prepared, format_shape
+from tensorc_dsl.lower.flat import Prepared
 
 FORMS = {
     "ptx": Form(".ptx", True, "the PTX, which any driver for CUDA 12 loads", usual=True),
@@ -90,10 +105,14 @@ class CudaLibrary:
         yield "   Returns 0, an error of the driver, or -1: an array is null or not aligned; -2: a size is out of its range."
         if p.scratch:
             yield "   -3: no memory is large enough for the intermediate results of these sizes."
+        if any(x.apart is not None for x in p.params):
+            yield "   -4: elements of an output would share a place."
+        if any(x.strides for x in p.params):
+            yield STRIDES
         for d in p.dims:
             yield f"   {argument_name(d.name)}: a size, {f'at least {d.low}' if d.high is None else f'{d.low} to {d.high}'}"
         for x in p.params:
-            yield f"   {argument_name(x.name)}: {'output' if x.output else 'input'}, {x.dtype}{format_shape(x.shape)}"
+            yield f"   {argument_name(x.name)}: {x.role}, {described(x)}"
         if p.scratch:
             yield f"   scratch_: {name}_scratch_bytes() bytes that nothing else uses until the kernels have ended"
         yield "*/"
@@ -136,6 +155,9 @@ class CudaLibrary:
             v = argument_name(d.name)
             above = f" || {v} > {d.high}" if d.high is not None else ""
             yield f"    if ({v} < {d.low}{above}) return -2;"
+        for x in p.params:
+            if x.apart is not None:
+                yield f"    if (!{_c(x.apart, self._names())}) return -4;"
         for size, most in dict.fromkeys(x for k in p.kernels for x in zip(k.grid, MOST_BLOCKS, strict=True)):
             if constant(size) is None:
                 yield f"    if ({_c(size, self._names())} > {most}) return -2;"
@@ -240,7 +262,11 @@ def _places(scratch: tuple[Prepared, ...]) -> tuple[list[Expr], Expr]:
 
 
 def _c(e: Expr, names: dict[str, str]) -> str:
-    """A size as C: sizes are never negative, so C divides as the language does."""
+    """A size, or a condition on sizes, as C: sizes are never negative, so C divides as the language does."""
+    if isinstance(e, Logic):
+        return f"({_c(e.lhs, names)} {'&&' if e.op == 'and' else '||'} {_c(e.rhs, names)})"
+    if isinstance(e, Compare):
+        return f"({_c(e.lhs, names)} {e.op} {_c(e.rhs, names)})"
     return format_expr(transform(e, lambda x: Var(names[x.name]) if isinstance(x, Dim) else x))
 
 

@@ -14,6 +14,8 @@ from tensorc_dsl.ir.print import format_expr
 from tensorc_dsl.ir.target import Target
 from tensorc_dsl.lower.flat import Param, format_shape
 
+STRIDES = "   Of arrays with strides these are the distances of neighbours along each dimension, in elements."
+
 _SHARED = """\
 #ifndef TENSORC_STATUS_DECLARED
 #define TENSORC_STATUS_DECLARED
@@ -113,7 +115,7 @@ def _function(s: Signature, what: str) -> Iterator[str]:
     yield f"/* {what}. Returns 0, or a status and writes nothing."
     yield "   Arrays are dense, the last dimension fastest, aligned to their elements; outputs overlap no other array."
     if any(p.strides for p in s.params):
-        yield "   Of arrays with strides these are the distances of neighbours along each dimension, in elements."
+        yield STRIDES
     formals: list[str] = []
     for d in s.dims:
         yield f"   {argument_name(d.name)}: a size, {f'at least {d.low}' if d.high is None else f'{d.low} to {d.high}'}"
@@ -122,10 +124,7 @@ def _function(s: Signature, what: str) -> Iterator[str]:
         kept = (
             " as its bits" if p.dtype.is_float and p.dtype.bits < 32 else ", 0 or 1" if p.dtype.kind == "bool" else ""
         )
-        what = "output" if p.output else "constant input" if p.constant else "input"
-        what = "input and output" if p.updated else what
-        strides = f" strides {format_shape(p.strides)}" if p.strides else ""
-        yield f"   {argument_name(p.name)}: {what}, {p.dtype}{format_shape(p.shape) if p.shape else ''}{strides}{kept}"
+        yield f"   {argument_name(p.name)}: {p.role}, {described(p)}{kept}"
         formals.append(f"{'' if p.output else 'const '}{c_type(p.dtype).name} *{argument_name(p.name)}")
     if memory:
         owner = "the caller's; it may be copied, other builds refuse it"
@@ -137,6 +136,12 @@ def _function(s: Signature, what: str) -> Iterator[str]:
     yield "   before all of them are found right. */"
     yield f"int32_t {s.checked}({', '.join(['const tensorc_array *arrays', 'int32_t count', *memory])});"
     yield ""
+
+
+def described(p: Param) -> str:
+    """The type of an argument in a comment, with its shape and its declared strides."""
+    strides = f" strides {format_shape(p.strides)}" if p.strides else ""
+    return f"{p.dtype}{format_shape(p.shape) if p.shape else ''}{strides}"
 
 
 def _free_name(name: str, s: Signature) -> str:
