@@ -70,7 +70,7 @@ class Copy:
 def page(code: str, title: str, example: str, repair: str) -> str:
     """A page about an error."""
     wrong, right = f"```tsched error={code}\n{example}```", f"```tsched\n{repair}```"
-    return f"# {code}: {title}\n\nIt is only here to be there.\n\n## Example\n\n{wrong}\n\n## Repair\n\n{right}\n"
+    return f"# {code}: {title}\n\nIt is only here to be there.\n\n{wrong}\n\n## Repair\n\n{right}\n"
 
 
 # --- the recipes -----------------------------------------------------------------------------------------------------

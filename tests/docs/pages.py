@@ -11,6 +11,8 @@ Inside a page, in order, in one folder of the page's own:
     ```python               a program
     ```c                    a program, built by the system's C compiler from C99 and the objects of the folder, and run
     ```toml                 the folder's `pyproject.toml`
+    ```diff                 lines of the last of these files or programs, `-` as they were and `+` as they are from here on;
+                            what stands between two `@@` has one place; the whole is then taken as a fence without options
 
 Other fences (`text`, `sh`, …) are shown and not run. `pytest --accept` writes what is printed now into the page.
 """
@@ -22,7 +24,7 @@ import shlex
 import subprocess
 from collections.abc import Callable, Iterator
 from contextlib import redirect_stdout
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from io import StringIO
 from pathlib import Path
 
@@ -37,6 +39,9 @@ _ANY_LINES = "…\n"
 
 C_COMPILER = "cc"
 """A page with programs in C needs it."""
+
+CHANGED = ("tsched", "python", "toml")
+"""The languages of fences that a `diff` can change."""
 
 NO_SCHEDULE = "E0552"
 """What a task is told whose schedule nothing says."""
@@ -86,6 +91,30 @@ def fences(page: str) -> list[Fence]:
     return out
 
 
+def example(page: str) -> Fence:
+    """The block of a page about an error that fails: the last of those that can, above its repair."""
+    return [
+        f
+        for f in fences(page[: page.index("## Repair")])
+        if f.language in ("console", "sh", "python") or "error" in f.options
+    ][-1]
+
+
+def applied(text: str, diff: str) -> str:
+    """The text with the changes of a `diff` fence. Raises ValueError if the old lines have no place, or several."""
+    done: list[str] = []
+    rest = text.splitlines()
+    for part in re.split(r"^@@\n", diff, flags=re.MULTILINE):
+        lines = part.splitlines()
+        old = [line[1:] for line in lines if not line.startswith("+")]
+        places = [n for n in range(len(rest) - len(old) + 1) if rest[n : n + len(old)] == old]
+        if len(places) != 1:
+            raise ValueError(f"{len(places)} places have the lines\n" + "\n".join(old))
+        done += rest[: places[0]] + [line[1:] for line in lines if not line.startswith("-")]
+        rest = rest[places[0] + len(old) :]
+    return "\n".join([*done, *rest, ""])
+
+
 def sessions(fence: Fence) -> list[Session]:
     """The commands of a console block."""
     parts = re.split(r"^\$ ", fence.text, flags=re.MULTILINE)[1:]
@@ -128,6 +157,8 @@ class Run:
         """What is wrong with the last file."""
         self.said: list[tuple[str, int]] = []
         """The output and the status of each of the last commands, or of the last program."""
+        self.last: Fence | None = None
+        """The last file or program, which a `diff` changes."""
         shift = 0
         for fence in fences(page):
             before = len(self.text)
@@ -140,6 +171,11 @@ class Run:
         self.failures.append(f"line {fence.line}: {what}")
 
     def _fence(self, fence: Fence, shift: int) -> None:
+        if fence.language == "diff":
+            assert self.last is not None, f"line {fence.line}: there is nothing that this changes"
+            fence = replace(self.last, text=applied(self.last.text, fence.text), options={}, line=fence.line)
+        if fence.language in CHANGED:
+            self.last = fence
         match fence.language:
             case "tsched":
                 self._file(fence)

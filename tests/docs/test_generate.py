@@ -13,7 +13,7 @@ from tensorc_dsl.report.entries.markdown import table
 from tensorc_dsl.report.entries.schedule import plain, prose
 from tensorc_dsl.report.entries.signatures import parameters
 from tensorc_dsl.schedule.primitives import PRIMITIVES
-from tests.docs.pages import Run, fences, sessions
+from tests.docs.pages import Run, applied, fences, sessions
 
 PAGE = "before\n\n<!-- generated: x -->\nold\n<!-- end: x -->\n\nafter\n"
 
@@ -94,3 +94,32 @@ def test_a_line_of_three_dots_stands_for_any_lines() -> None:
     (session,) = sessions(fence)
     assert session.fits("a\nb\nc\nd\n") and session.fits("a\nd\n")
     assert not session.fits("a\nb\n")
+
+
+def test_a_diff_changes_the_file_above(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    wrong = "```tsched error=E0101\n// a.tsched\ncompute f(X: f32[N]) -> Y: f32[N] {\n    Y[i] = X[i] +\n}\n```\n"
+    right = (
+        "```diff\n-    Y[i] = X[i] +\n+    Y[i] = X[i] + 1\n```\n\n```console\n$ tensorc-dsl check a.tsched\n…\n```\n"
+    )
+    result = run(f"{wrong}\n{right}", tmp_path, monkeypatch)
+    assert not result.failures and "+ 1" in (tmp_path / "a.tsched").read_text(encoding="utf-8")
+    (failure,) = run(f"{wrong}\n```diff\n-    Y[i] = X[i] +\n+    Y[i] = X[i] -\n```\n", tmp_path, monkeypatch).failures
+    assert failure.startswith("line 8: error[E0101]")
+
+
+@pytest.mark.parametrize(
+    ("diff", "text"),
+    [
+        ("-b\n+B\n", "a\nB\nc\na\n"),
+        (" c\n-a\n", "a\nb\nc\n"),
+        ("+0\n a\n b\n@@\n-c\n+C\n+D\n", "0\na\nb\nC\nD\na\n"),
+    ],
+)
+def test_a_diff_is_applied(diff: str, text: str) -> None:
+    assert applied("a\nb\nc\na\n", diff) == text
+
+
+@pytest.mark.parametrize("diff", ["-a\n", "-x\n", "-c\n@@\n-b\n"])
+def test_a_diff_without_one_place_is_refused(diff: str) -> None:
+    with pytest.raises(ValueError, match="places"):
+        applied("a\nb\nc\na\n", diff)

@@ -1,8 +1,9 @@
 """Every error code has a page whose example gives that code, and `tests/bad` has its message.
 
 The example of a page is the last block above `## Repair` that fails: a `tsched` file, the commands of a `console`, a
-`python` program, or the commands of an `sh`, which fail on a machine in trouble only; `FAULTS` makes the trouble. Its text
-stands in `tests/bad/CODE.*` again, with all that is printed. The rest of a page runs as other pages do, so repairs pass.
+`python` program, or the commands of an `sh`, which fail on a machine in trouble only; `FAULTS` makes the trouble.
+`tests/bad/CODE.expected`, of commands `CODE.console`, has what is printed; the example itself stands in the page alone.
+The rest of a page runs as other pages do, so repairs pass.
 """
 
 from __future__ import annotations
@@ -41,21 +42,13 @@ from tensorc_dsl.records.keys import program_key, target_key
 from tensorc_dsl.records.lines import written
 from tensorc_dsl.records.trial import Trial
 from tensorc_dsl.source import Source
-from tests.docs.pages import Fence, Run, fences, run_command, sessions
+from tests.docs.pages import Fence, Run, example, run_command, sessions
 from tests.gpu.pretend import pretended, without_pycuda
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 PAGES = {p.stem: p for p in sorted((ROOT / "docs" / "errors").glob("[EW]*.md"))}
 BAD = ROOT / "tests" / "bad"
-_FILES = {"tsched": ".tsched", "console": ".console", "sh": ".console", "python": ".py"}
-
-
-def example(page: str) -> Fence:
-    return [
-        f
-        for f in fences(page[: page.index("## Repair")])
-        if f.language in ("console", "sh", "python") or "error" in f.options
-    ][-1]
+_SUFFIXES = {"tsched": ".expected", "python": ".expected", "console": ".console", "sh": ".console"}
 
 
 # --- what is printed -------------------------------------------------------------------------------------------------
@@ -357,7 +350,7 @@ def test_every_code_has_a_page_and_every_page_a_code() -> None:
 def test_page(code: str) -> None:
     page = PAGES[code].read_text(encoding="utf-8")
     assert re.match(rf"# {code}: .+\n\n\S", page)
-    assert re.findall(r"^## (.*)$", page, re.MULTILINE) == ["Example", "Repair"]
+    assert re.findall(r"^## (.*)$", page, re.MULTILINE) == ["Repair"]
     assert max(map(len, page.splitlines())) <= 120
 
 
@@ -368,32 +361,32 @@ def test_bad(code: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, accept:
     monkeypatch.delenv("TSCHED_PATH", raising=False)
     page = PAGES[code].read_text(encoding="utf-8")
     wrong = example(page)
-    bad = BAD / f"{code}{_FILES[wrong.language]}"
-    texts: dict[Path, str] = {}
+    path = BAD / f"{code}{_SUFFIXES[wrong.language]}"
+    texts: list[str] = []
 
     def look(run: Run, fence: Fence) -> None:
         if fence != wrong:
             return
         match fence.language:
             case "tsched":
-                texts.update({bad: fence.text, bad.with_suffix(".expected"): of_file(code, fence, run.found)})
+                texts.append(of_file(code, fence, run.found))
             case "python":
-                texts.update({bad: fence.text, bad.with_suffix(".expected"): of_program(code, run.said)})
+                texts.append(of_program(code, run.said))
             case _:
-                texts[bad] = of_commands(code, fence, run.said)
+                texts.append(of_commands(code, fence, run.said))
 
     run = Run(page, f"{code}.tsched", look)
     if accept and run.text != page:
         PAGES[code].write_text(run.text, encoding="utf-8")
     assert accept or not run.failures, "\n\n".join(run.failures)
-    assert texts
-    for path, text in texts.items():
-        if accept:
-            path.write_text(text, encoding="utf-8")
-        assert path.is_file(), f"no {path.name}: run pytest --accept and read what it wrote"
-        assert text == path.read_text(encoding="utf-8")
+    (text,) = texts
+    if accept:
+        path.write_text(text, encoding="utf-8")
+    assert path.is_file(), f"no {path.name}: run pytest --accept and read what it wrote"
+    assert text == path.read_text(encoding="utf-8")
 
 
 def test_no_bad_file_is_left_over() -> None:
-    stems = {p.stem for p in BAD.iterdir() if re.fullmatch(r"[EW]\d+", p.stem)}
-    assert stems == set(PAGES)
+    """A code has one file here, with what is printed: the example is in the page."""
+    wanted = {code + _SUFFIXES[example(page.read_text(encoding="utf-8")).language] for code, page in PAGES.items()}
+    assert {p.name for p in BAD.iterdir() if re.fullmatch(r"[EW]\d+", p.stem)} == wanted

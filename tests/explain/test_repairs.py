@@ -1,7 +1,4 @@
-"""Every finding has a repair: its declaration has one, or each place that makes it passes one along.
-
-The second half of this file applies the repairs of the pages in `docs/errors` that are edits of the text.
-"""
+"""Every finding has a repair: its declaration has one, or each place that makes it passes one along."""
 
 from __future__ import annotations
 

@@ -14,10 +14,17 @@ from tensorc_dsl.lsp.parts import Pieces, read_part
 from tensorc_dsl.packages.resolve import Resolver
 from tensorc_dsl.source import Source
 from tensorc_dsl.syntax.parse import parse_items
+from tests.docs.pages import example
 
 ROOT = Path(__file__).resolve().parents[2]
 FILES = [*sorted((ROOT / "examples").glob("*.tsched")), *sorted((ROOT / "stdlib/cpu").glob("*.tsched"))[:4]]
-BAD = sorted((ROOT / "tests/bad").glob("*.tsched"))[::9]
+BAD = {
+    page.with_suffix(".tsched"): wrong.text
+    for page in sorted((ROOT / "docs/errors").glob("[EW]*.md"))[::9]
+    if (wrong := example(page.read_text())).language == "tsched"
+}
+"""Examples of pages about errors, by the path that such a file would have."""
+TEXTS = {**{f: f.read_text() for f in FILES}, **BAD}
 
 
 def known(analysis: Analysis) -> list[tuple[str, str, int, int]]:
@@ -60,7 +67,7 @@ def edited(text: str, rng: random.Random) -> str:
 def test_edits_lead_to_what_a_fresh_look_sees(seed: int, tmp_path: Path) -> None:
     rng = random.Random(seed)
     path = tmp_path / "edited.tsched"
-    whole = "\n".join(f.read_text() for f in rng.sample([*FILES[:7], *BAD], 3))
+    whole = "\n".join(TEXTS[f] for f in rng.sample([*FILES[:7], *BAD], 3))
     documents = Documents()
     document = documents.put(uri_of(path), whole, 0)
     documents.analysis(document)
@@ -94,10 +101,10 @@ def test_what_is_not_in_the_text_of_an_item_counts(before: str, after: str, tmp_
         assert known(documents.analysis(document)) == known(fresh(path, document.text))
 
 
-@pytest.mark.parametrize("file", [*FILES, *BAD], ids=lambda f: f.name)
+@pytest.mark.parametrize("file", TEXTS, ids=lambda f: f.name)
 def test_the_findings_are_those_of_check(file: Path) -> None:
     documents = Documents()
-    source = Source(str(file), file.read_text())
+    source = Source(str(file), TEXTS[file])
     found = documents.analysis(documents.put(uri_of(file), source.text, 1)).findings()
     told = [(d.code, d.message) for d, place in found if place is None or place.path is None]
     checked = load_file(source, Resolver(file))
