@@ -365,6 +365,8 @@ def test_bad(code: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, accept:
     texts: list[str] = []
 
     def look(run: Run, fence: Fence) -> None:
+        if fence.start > wrong.start and run.last is not None and run.last.language == "python":
+            assert not any(output.startswith(code) for output, _ in run.said), "the repair fails as the example does"
         if fence != wrong:
             return
         match fence.language:
