@@ -190,7 +190,7 @@ def _wrapped(words: list[str], at: int, rng: random.Random) -> list[str]:
     before, after = rng.choice((
         ("(", ")"), ("[", "]"), ("-", ""), ("not ", ""), ("f(", ")"), ("a + ", ""), ("sum[k] ", ""), ("x if y else ", ""),
         ("for l in b.loops { yield ", " }"), ("{1: ", "}"), ("", ".a"), ("", "[0]"), ("", "[1:]"), ("either { ", " } or {}"),
-        ("if a { ", " }"), ("block b { ", " }"), ("for i in 4 { ", " }"), ("(i) -> (", ")"),
+        ("try { ", " }"), ("if a { ", " }"), ("block b { ", " }"), ("for i in 4 { ", " }"), ("(i) -> (", ")"),
     ))  # fmt: skip
     times = rng.choice((1, 1, 2, 2, 3, 20, 60, 99, 101, 101, 3000))
     return [*words[:at], before * times, words[at], after * times, *words[at + 1 :]]

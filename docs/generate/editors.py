@@ -46,7 +46,8 @@ SAID: dict[str, str] = {
     "RESERVED": "Words that are no names.",
     "CONSTANTS": "Words that are values.",
     "SOFT": "Words that are names where a name is expected. Each is in one of the four lists `BEFORE_…`,\n"
-    "or is the first of a form of its own: `desc (`, `bound (`, `at [`, `strides [`, `scan [`, `init {`.",
+    "or is the first of a form of its own: `desc (`, `bound (`, `at [`, `strides [`, `scan [`, `init {`, `try {`,\n"
+    "`otherwise {`.",
     "DEFINING": "Soft words that the name of what they define follows. `const` is not among them: types follow it, too.",
     "BEFORE_NAME": "Soft words that a name follows.",
     "BEFORE_STRING": "Soft words that a string follows.",

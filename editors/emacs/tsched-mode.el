@@ -43,9 +43,9 @@ The formatter, `tensorc-dsl fmt', writes 4."
 
 (defconst tsched--soft
   '("asm" "assume" "at" "block" "bound" "buffer" "call" "compute" "const" "desc" "identity" "init" "intrinsic"
-    "layout" "lower" "module" "parallel" "pipelined" "prior" "program" "reduce" "reducer" "requires" "scan"
-    "schedule" "space" "spatial" "step" "strides" "target" "task" "tensorized" "unrolled" "updates" "use"
-    "vectorized" "when" "with"))
+    "layout" "lower" "module" "otherwise" "parallel" "pipelined" "prior" "program" "reduce" "reducer" "requires"
+    "scan" "schedule" "space" "spatial" "step" "strides" "target" "task" "tensorized" "try" "unrolled" "updates"
+    "use" "vectorized" "when" "with"))
 
 (defconst tsched--defining
   '("block" "buffer" "compute" "intrinsic" "module" "prior" "program" "reducer" "schedule" "space" "target" "task"))
@@ -165,7 +165,7 @@ The formatter, `tensorc-dsl fmt', writes 4."
     (,(tsched--before tsched--before-value "[ \t]+\\(?:[A-Za-z0-9_\"([]\\|-[^ \t]\\)" tsched--no-value)
      . font-lock-keyword-face)
     (,(tsched--before '("desc") (concat "[ \t]*([ \t]*" tsched--name "[ \t]*:")) . font-lock-keyword-face)
-    (,(tsched--matcher "\\_<init\\_>" (lambda () (and (looking-at "[ \t]*{") (not (tsched--follows "A-Za-z")))))
+    (,(tsched--matcher (tsched--any '("init" "otherwise" "try")) (lambda () (and (looking-at "[ \t]*{") (not (tsched--follows "A-Za-z")))))
      . font-lock-keyword-face)
     (,(tsched--matcher "\\_<at\\_>" (lambda () (and (looking-at "[ \t]*\\[") (tsched--follows "])A-Za-z0-9_"))))
      . font-lock-keyword-face)
@@ -202,7 +202,7 @@ The formatter, `tensorc-dsl fmt', writes 4."
 
 ;; Indentation
 
-(defconst tsched--goes-on "[ \t]*\\(?:\\_<\\(?:and\\|or\\|else\\)\\_>\\|[-+*%<>=.~]\\|/[^/]\\|:=\\|!=\\)"
+(defconst tsched--goes-on "[ \t]*\\(?:\\_<\\(?:and\\|or\\|else\\)\\_>\\|otherwise[ \t]*{\\|[-+*%<>=.~]\\|/[^/]\\|:=\\|!=\\)"
   "The beginning of a line that goes on with the one above.")
 
 (defconst tsched--unfinished

@@ -16,7 +16,7 @@ const SOFT = [
   "compute", "reducer", "intrinsic", "target", "module", "space", "schedule", "task", "use", "program", "prior",
   "identity", "assume", "desc", "layout", "lower", "requires", "asm", "call", "when", "with",
   "init", "step", "scan", "spatial", "reduce", "block", "buffer", "parallel", "vectorized", "unrolled",
-  "pipelined", "tensorized", "bound", "const", "at", "strides", "updates",
+  "pipelined", "tensorized", "bound", "const", "at", "strides", "updates", "try", "otherwise",
 ];
 
 const list = (rule) => seq(rule, repeat(seq(",", rule)));
@@ -206,7 +206,7 @@ module.exports = grammar({
     use_names: ($) => seq("{", listed($._name), "}"),
 
     body: ($) => lines($, $._statement),
-    _statement: ($) => choice($.let, $.draw, $.either, $.maybe, $.if, $.yield, $.action),
+    _statement: ($) => choice($.let, $.draw, $.either, $.maybe, $.try, $.if, $.yield, $.action),
     let: ($) => seq("let", $._pattern, "=", $._expr),
     draw: ($) => seq("let", $._name_pattern, "~", $._distribution, optional($.pin)),
     _distribution: ($) => choice($.call, seq("(", $._distribution, optional(","), ")")),
@@ -222,6 +222,8 @@ module.exports = grammar({
     branch: ($) => seq(field("name", $._name), optional($.weight), $.body),
     maybe: ($) => seq("maybe", optional(seq($.weight, optional($._broken))), field("name", $._name), $.body),
     weight: ($) => seq("(", $._expr, ")"),
+    try: ($) => seq("try", $.body, optional($.otherwise)),
+    otherwise: ($) => seq("otherwise", $.body),
     if: ($) => seq("if", $._expr, $.body, optional($.else)),
     else: ($) => seq("else", choice($.body, $.if)),
     yield: ($) => seq("yield", $._expr),

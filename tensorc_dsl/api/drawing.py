@@ -104,7 +104,7 @@ def require_draws(model: Model, task: str, names: Sequence[str], opened: Sequenc
     rng = stream(0, task, "names")
     for _ in range(TRIES if names else 0):
         with suppress(ScheduleRefusal):
-            for d in model.sample(rng).draws:
+            for d in model.sample(rng).decided:
                 if d.name not in met or met[d.name].pinned:
                     met[d.name] = d
         if met.keys() >= set(names) and not any(met[n].pinned for n in opened):

@@ -110,6 +110,8 @@ class BodyChecker(Expressions):
                 if chance is not None:
                     self.number(chance, scope)
                 return _after([self.run(body, scope), {}])
+            case t.Try(body=body, other=other):
+                return _after([self.run(body, scope), self.run(other, scope)])
             case t.If(cond=cond, then=then, other=other):
                 self.condition(cond, scope)
                 return _after([self.run(then, scope), self.run(other, scope)])

@@ -87,7 +87,7 @@ WORDS: tuple[Rule, ...] = (
     # A name stands here after an operator or a bracket: two values in a row are none.
     _one(Class.KEYWORD, rf'{one_of(w.BEFORE_VALUE)}(?=[ \t]+{_NO_VALUE}(?:[A-Za-z0-9_"(\[]|-[^ \t]))'),
     _one(Class.KEYWORD, rf"\bdesc\b(?=[ \t]*\([ \t]*{NAME}[ \t]*:)"),
-    _one(Class.KEYWORD, r"(?<![A-Za-z] )\binit\b(?=[ \t]*\{)"),
+    _one(Class.KEYWORD, r"(?<![A-Za-z] )\b(?:init|otherwise|try)\b(?=[ \t]*\{)"),
     _one(Class.KEYWORD, r"(?<=[A-Za-z0-9_)\]] )\b(?:at|strides)\b(?=[ \t]*\[)"),
     # The formatter breaks a long scan in front of `init`.
     _one(Class.KEYWORD, rf"\bscan\b(?=[ \t]*{_SUBSCRIPT}[ \t]*(?:init\b|//|$))"),

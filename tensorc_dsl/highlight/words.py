@@ -12,12 +12,13 @@ CONSTANTS: tuple[str, ...] = (
 
 SOFT: tuple[str, ...] = (
     "asm", "assume", "at", "block", "bound", "buffer", "call", "compute", "const", "desc", "identity", "init",
-    "intrinsic", "layout", "lower", "module", "parallel", "pipelined", "prior", "program", "reduce", "reducer",
-    "requires", "scan", "schedule", "space", "spatial", "step", "strides", "target", "task", "tensorized",
-    "unrolled", "updates", "use", "vectorized", "when", "with",
+    "intrinsic", "layout", "lower", "module", "otherwise", "parallel", "pipelined", "prior", "program", "reduce",
+    "reducer", "requires", "scan", "schedule", "space", "spatial", "step", "strides", "target", "task",
+    "tensorized", "try", "unrolled", "updates", "use", "vectorized", "when", "with",
 )  # fmt: skip
 """Words that are names where a name is expected. Each is in one of the four lists `BEFORE_…`,
-or is the first of a form of its own: `desc (`, `bound (`, `at [`, `strides [`, `scan [`, `init {`."""
+or is the first of a form of its own: `desc (`, `bound (`, `at [`, `strides [`, `scan [`, `init {`, `try {`,
+`otherwise {`."""
 
 DEFINING: tuple[str, ...] = (
     "block", "buffer", "compute", "intrinsic", "module", "prior", "program", "reducer", "schedule", "space",

@@ -1,4 +1,4 @@
-"""The outcome of each rule in an expansion: applied, with its draws, or left alone, with the reason."""
+"""The outcome of each rule and each `try` in an expansion: applied, with its draws, or left alone, with the reason."""
 
 from __future__ import annotations
 
@@ -16,13 +16,14 @@ from tensorc_dsl.trace.draw import Draw
 
 @dataclass(slots=True)
 class Attempt:
-    """A module that was tried. `depth` counts the modules around it; `reasons` is empty if it was applied.
+    """A module or the first part of a `try`. `depth` counts those around it; `reasons` is empty if it was applied.
 
-    `refusal` is the reason if one of its steps, or of a module that it called, was refused; then the rule was left out.
+    `refusal` is the reason if one of its steps, or of a module that it called, was refused; then all that it did was undone.
 
     `module` is its name or, if a space or schedule calls it directly, the call as it is written there.
     `owner` is the module's name without its path; empty for the schedule or space itself.
-    `draws` are its own draws, without those of modules that it called.
+    `draws` are its own draws, without those of modules that it called, and `names` those of all draws of the module.
+    A `try` begins in `line`, which is 0 for a module; the others are as in the module around it.
     """
 
     module: str
@@ -32,6 +33,8 @@ class Attempt:
     refusal: str = ""
     owner: str = ""
     draws: list[Draw] = field(default_factory=list[Draw])
+    names: list[str] = field(default_factory=list[str])
+    line: int = 0
 
 
 def reasons(condition: tree.Expr, ask: Callable[[tree.Expr], Value]) -> tuple[str, ...]:

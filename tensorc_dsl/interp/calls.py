@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -30,7 +30,7 @@ from tensorc_dsl.schedule.primitives import PRIMITIVES
 from tensorc_dsl.schedule.queries import QUERIES
 from tensorc_dsl.schedule.query import Query
 from tensorc_dsl.schedule.refs import BlockRef, BufferRef, IntrinsicRef, LoopRef
-from tensorc_dsl.schedule.refusal import ScheduleRefusal
+from tensorc_dsl.schedule.refusal import Refusal, ScheduleRefusal
 from tensorc_dsl.source import Span
 from tensorc_dsl.syntax import tree
 from tensorc_dsl.trace.declare import DrawKind, Offer
@@ -264,9 +264,9 @@ class Calls(ABC):
         self._stack.append(module.name)
         self._steps.append(0)
         on = value_shown(scope[module.params[0].name]) if module.params else ""
-        outermost = len(self._stack) == 1
-        told = call.span.text if outermost else module.name
-        self.asked.append(Attempt(told, on, len(self._stack) - 1, owner=module.name.rpartition(".")[2]))
+        depth = self._inside()
+        told = module.name if depth else call.span.text
+        self.asked.append(Attempt(told, on, depth, owner=module.name.rpartition(".")[2]))
         self.attempts.append(self.asked[-1])
         if module.when is None or truth(evaluate(module.when, scope, self), module.when):
             self.applied.setdefault(str(module.name))
@@ -277,10 +277,37 @@ class Calls(ABC):
         self._stack.pop()
         self._steps.pop()
 
-    def leave_modules(self) -> None:
-        """Clear the stack of modules, after an error that ended them."""
-        for under_way in (self.asked, self._stack, self._steps, self._yields):
-            under_way.clear()
+    def _inside(self) -> int:
+        """The number of modules and parts of `try` that are under way; a schedule is none."""
+        around = self.asked[-1:]
+        return around[0].depth + 1 if around and (around[0].owner or around[0].line) else 0
+
+    def attempt(self, act: Callable[[], None], passing: Sequence[Refusal[...]]) -> ScheduleRefusal | None:
+        """Do it. If one of its steps is refused, all that it did is undone, and the reason is returned.
+
+        Refusals in `passing` are raised, and so is every other error. The first of the attempts that it adds stands for all.
+        Its draws stay decided, under their names: with the same decisions, the same steps are refused.
+        """
+        program, mark, applied, depth = self.program, self.recorder.mark(), dict(self.applied), self.budget.depth
+        asked, stack, steps, tried = len(self.asked), len(self._stack), list(self._steps), len(self.attempts)
+        yields = [len(y) for y in self._yields]
+        try:
+            act()
+        except ScheduleRefusal as refusal:
+            if refusal.refusal in passing or len(self.attempts) == tried:
+                raise
+            self.program, self.applied, self.budget.depth = program, applied, depth
+            self.recorder.back_to(mark)
+            del self.asked[asked:], self._stack[stack:], self._yields[len(yields) :]
+            self._steps[:] = steps
+            for values, count in zip(self._yields, yields, strict=True):
+                del values[count:]
+            whole, *inside = self.attempts[tried:]
+            whole.draws += [d for a in inside for d in a.draws]
+            whole.refusal = str(refusal)
+            del self.attempts[tried + 1 :]
+            return refusal
+        return None
 
     def _scope(self, module: tree.ModuleDef, call: tree.CallExpr, subject: list[Value], env: Env) -> Env:
         """The names in a module's body: its parameters, each of its declared type."""

@@ -20,7 +20,6 @@ from tensorc_dsl.interp.values import ProgramRef, Scalar, Value, bare, kind_of, 
 from tensorc_dsl.ir.program import Block, Program, blocks, walk
 from tensorc_dsl.ir.target import Target
 from tensorc_dsl.schedule.refs import BlockRef, BufferRef, LoopRef
-from tensorc_dsl.schedule.refusal import ScheduleRefusal
 from tensorc_dsl.schedule.scopes import require_kernels_apart
 from tensorc_dsl.source import Span
 from tensorc_dsl.syntax import tree
@@ -84,22 +83,9 @@ class Expansion(Calls):
         """Apply a rule of a space. If one of its steps is refused, the program is restored and the next rule is tried, so
         there always is a schedule. A refused decision refuses the whole trace instead: another draw may be accepted.
         """
-        program, mark, depth, asked = self.program, self.recorder.mark(), self.budget.depth, len(self.attempts)
-        applied = dict(self.applied)
-        try:
-            self.module(module, call, subject, env)
-        except ScheduleRefusal as refusal:
-            if refusal.refusal in _OF_DECISIONS or len(self.attempts) == asked:
-                raise  # a refused decision, or a refusal in the arguments that the space gives the rule
-            self.program = program
-            self.recorder.back_to(mark)
-            self.applied = applied
-            self.budget.depth = depth
-            self.leave_modules()
-            rule, *called = self.attempts[asked:]
-            rule.draws += [d for a in called for d in a.draws]
-            rule.refusal = str(refusal)
-            del self.attempts[asked + 1 :]
+        refusal = self.attempt(lambda: self.module(module, call, subject, env), _OF_DECISIONS)
+        if refusal is not None:
+            rule = self.attempts[-1]
             self.refused.append(Refused(rule.module, rule.subject, refusal))
 
     def _trace(self, name: str, compute: str, span: Span) -> Trace:
@@ -108,7 +94,8 @@ class Expansion(Calls):
                 require_kernels_apart(self.program)
         r = self.recorder
         made, refused = tuple(self.applied), tuple(self.refused)
-        return Trace(str(name), str(compute), tuple(r.lines), tuple(r.draws), self.program, refused, made)
+        lines, draws, undone = tuple(r.lines), tuple(r.draws), tuple(r.undone)
+        return Trace(str(name), str(compute), lines, draws, self.program, refused, made, undone)
 
     # --- statements --------------------------------------------------------------------------------------------------
 
@@ -127,6 +114,8 @@ class Expansion(Calls):
                     self._either(s, env)
                 case tree.Maybe():
                     self._maybe(s, env)
+                case tree.Try():
+                    self._try(s, env)
                 case tree.If(cond=cond, then=then, other=other):
                     self.run(then if truth(evaluate(cond, env, self), cond) else other, env)
                 case tree.Yield(value=value):
@@ -136,6 +125,23 @@ class Expansion(Calls):
                 case _:
                     assert_never(s)
             self.budget.depth -= 1
+
+    def _try(self, s: tree.Try, env: Env) -> None:
+        """Run the body, or the other part if one of its steps is refused. A refused decision refuses the whole trace."""
+        by, scope = self.asked[-1], dict(env)
+        line, _ = s.span.source.line_column(s.span.start)
+        tried = Attempt(by.module, by.subject, self._inside(), owner=by.owner, names=by.names, line=line)
+
+        def body() -> None:
+            self.attempts.append(tried)
+            self.asked.append(tried)
+            self.run(s.body, scope)
+            self.asked.pop()
+
+        if self.attempt(body, (problems.ILLEGAL,)) is None:
+            env |= scope
+        else:
+            self.run(s.other, env)
 
     def _bind(self, pattern: tree.Pattern, value: Value, env: Env) -> None:
         match pattern:
@@ -217,9 +223,9 @@ class Expansion(Calls):
         if not self.asked or not self.asked[-1].owner:
             return ""
         by = self.asked[-1]
-        own, of = f"{by.owner}.{base}", f" of {by.subject}" if by.subject else ""
-        again = sum(d.owner == f"{own}{of}" or d.owner.startswith(f"{own}[") for d in by.draws)
-        return f"{own}{f'[{again}]' if again else ''}{of}"
+        again = by.names.count(base)
+        by.names.append(base)
+        return f"{by.owner}.{base}{f'[{again}]' if again else ''}{f' of {by.subject}' if by.subject else ''}"
 
     def _ask(self, site: Site, span: Span) -> Decision:
         try:

@@ -37,19 +37,24 @@ def _is_written_first(ref: BufferRef, block: str, program: Program) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Mark:
-    """A state of the recorder: the number of lines, the named things, and the names that are taken."""
+    """A state of the recorder: the numbers of lines and draws, the named things, and the names that are taken."""
 
     lines: int
+    draws: int
     bound: dict[Ref, str]
     taken: set[str]
 
 
 @dataclass(slots=True)
 class Recorder:
-    """The growing trace. `bound` maps loops, blocks and buffers to their names in the text."""
+    """The growing trace. `bound` maps loops, blocks and buffers to their names in the text.
+
+    `undone` are the draws of parts that were undone, which are in no line.
+    """
 
     lines: list[str] = field(default_factory=list[str])
     draws: list[Draw] = field(default_factory=list[Draw])
+    undone: list[Draw] = field(default_factory=list[Draw])
     bound: dict[Ref, str] = field(default_factory=dict[Ref, str])
     _taken: set[str] = field(default_factory=lambda: set(GIVEN))
     _drawn: set[str] = field(default_factory=set[str])
@@ -57,11 +62,12 @@ class Recorder:
 
     def mark(self) -> Mark:
         """The current state, for `back_to`."""
-        return Mark(len(self.lines), dict(self.bound), set(self._taken))
+        return Mark(len(self.lines), len(self.draws), dict(self.bound), set(self._taken))
 
     def back_to(self, mark: Mark) -> None:
-        """Restore the text of the mark. Later draws stay decided, and their names taken."""
-        del self.lines[mark.lines :]
+        """Restore the text and the draws of the mark. Later draws are undone; each decision keeps a name of its own."""
+        self.undone += self.draws[mark.draws :]
+        del self.lines[mark.lines :], self.draws[mark.draws :]
         self.bound, self._taken = mark.bound, mark.taken
 
     def start(self, program: Program) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from tensorc_dsl.diagnostic import TschedError, render
@@ -11,7 +11,7 @@ from tensorc_dsl.interp.expand import Expansion
 from tensorc_dsl.interp.values import Value
 from tensorc_dsl.ir.program import Program
 from tensorc_dsl.ir.target import Target
-from tensorc_dsl.schedule.refusal import ScheduleRefusal
+from tensorc_dsl.schedule.refusal import Refusal, ScheduleRefusal
 from tensorc_dsl.schedule.render import refusal_diagnostic
 from tensorc_dsl.source import Span
 from tensorc_dsl.syntax import tree
@@ -81,12 +81,13 @@ class Watched(Expansion):
         if self._is_late():
             raise Late
 
-    def _rule(self, module: tree.ModuleDef, call: tree.CallExpr, subject: list[Value], env: Env) -> None:
-        """As in every expansion; the steps and draws of a rule that is left out are taken back with it."""
-        stands, places, refused = len(self.stands), len(self.places), len(self.refused)
-        super()._rule(module, call, subject, env)
-        if len(self.refused) > refused:
+    def attempt(self, act: Callable[[], None], passing: Sequence[Refusal[...]]) -> ScheduleRefusal | None:
+        """As in every expansion; what is undone is not kept, either."""
+        stands, places = len(self.stands), len(self.places)
+        refusal = super().attempt(act, passing)
+        if refusal is not None:
             del self.stands[stands:], self.places[places:]
+        return refusal
 
     def _decide(
         self, base: str, offer: Offer, pin: Decision | None, code: str, at: tree.DrawStmt | tree.Either | tree.Maybe

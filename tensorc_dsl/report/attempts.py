@@ -14,11 +14,14 @@ def format_attempts(title: str, attempts: Iterable[Attempt]) -> str:
     lines = [title]
     rule = ""
     for a in attempts:
-        if a.depth == 0 and a.module != rule:
+        if a.depth == 0 and not a.line and a.module != rule:
             rule = a.module
             lines += ["", rule]
         pad = "    " * (a.depth + 1)
-        what = a.subject or "the task" if a.depth == 0 else f"{a.module}({a.subject})"
+        if a.line:
+            what = f"try in line {a.line}"
+        else:
+            what = a.subject or "the task" if a.depth == 0 else f"{a.module}({a.subject})"
         lines.append(f"{pad}{what}: {_end(a)}")
         lines += [f"{pad}    {_draw(d)}" for d in a.draws]
     return "\n".join(lines)
@@ -26,7 +29,7 @@ def format_attempts(title: str, attempts: Iterable[Attempt]) -> str:
 
 def _end(a: Attempt) -> str:
     if a.refusal:
-        return f"refused and left out, {a.refusal}"
+        return f"refused and {'undone' if a.line else 'left out'}, {a.refusal}"
     return f"not applied, {', '.join(a.reasons)}" if a.reasons else "applied"
 
 

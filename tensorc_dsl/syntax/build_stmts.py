@@ -80,6 +80,15 @@ class StmtBuilder(ExprBuilder):
         return t.Maybe(name, chance, body.items, span)
 
     @rule
+    def try_(self, span: Span, parts: Parts) -> t.Try:
+        body, other = parts
+        return t.Try(body.items, items(other), span)
+
+    @rule
+    def otherwise(self, span: Span, parts: Parts) -> Seq[t.Stmt]:
+        return parts[0]
+
+    @rule
     def if_(self, span: Span, parts: Parts) -> t.If:
         cond, then, other = parts
         return t.If(cond, then.items, items(other), span)

@@ -174,6 +174,9 @@ def stmt(s: t.Stmt, pad: str = "") -> str:
             )
         case t.Maybe(name=name, chance=chance, body=body):
             return f"maybe{_weight(chance, pad)} {name} {block(body, pad)}"
+        case t.Try(body=body, other=other):
+            text = f"try {block(body, pad)}"
+            return f"{text} otherwise {block(other, pad)}" if other else text
         case t.If(cond=cond, then=then, other=other):
             text = f"if {expr(cond, pad)} {block(then, pad)}"
             if len(other) == 1 and isinstance(other[0], t.If):

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import sys
 from dataclasses import dataclass
+from itertools import islice
 
 from tensorc_dsl.syntax.words import Token, Words
 
@@ -17,7 +18,8 @@ LOOP_KINDS = frozenset("PARALLEL VECTORIZED UNROLLED PIPELINED TENSORIZED BOUND"
 
 SOFT_WORDS = LOOP_KINDS | frozenset(
     "COMPUTE REDUCER INTRINSIC TARGET MODULE SPACE SCHEDULE TASK USE PROGRAM IDENTITY ASSUME DESC LAYOUT LOWER REQUIRES ASM "
-    "CALL WHEN WITH INIT STEP SCAN SPATIAL REDUCE BLOCK BUFFER CONST PRIOR TIMED_AT STRIDES UPDATES".split()
+    "CALL WHEN WITH INIT STEP SCAN SPATIAL REDUCE BLOCK BUFFER CONST PRIOR TIMED_AT STRIDES UPDATES "
+    "TRY OTHERWISE".split()
 )
 """Words that are names where a name is expected."""
 
@@ -153,6 +155,7 @@ def arrange(words: Words) -> Arranged:
             last, doc = "DOC", None
         if newline >= 0:
             goes_on = kind in _CONTINUES or (kind == "STEP" and scans[-1] > 0) or i in conditionals
+            goes_on = goes_on or (kind == "OTHERWISE" and _next(kinds, i) == "LBRACE")
             if kind != "RBRACE" and (forced or not goes_on):
                 out.append("_NL")
                 order.append(newline)
@@ -236,6 +239,11 @@ def _nesting(kinds: list[str]) -> tuple[dict[int, int], set[int]]:
     return match, conditionals
 
 
+def _next(kinds: list[str], i: int) -> str:
+    """The kind of the word after word `i`, in whatever line; "" behind the last one."""
+    return next((kind for kind in islice(kinds, i + 1, None) if kind != "NEWLINE"), "")
+
+
 def _header(words: Words, i: int, match: dict[int, int]) -> str:
     """The kind of header that the name at `i` begins: REDUCE_OF, REDUCE_BY, SCAN_OF, or "" for none."""
     kinds = words.kinds
@@ -246,10 +254,7 @@ def _header(words: Words, i: int, match: dict[int, int]) -> str:
         return "REDUCE_BY" if named and kinds[i + 2] == "LSQB" and i + 2 in match else ""
     if i + 1 >= len(kinds) or kinds[i + 1] != "LSQB" or i + 1 not in match:
         return ""
-    after = match[i + 1] + 1
-    while after < len(kinds) and kinds[after] == "NEWLINE":
-        after += 1
-    follows = kinds[after] if after < len(kinds) else ""
+    follows = _next(kinds, match[i + 1])
     if kinds[i] == "SCAN":
         return "SCAN_OF" if follows == "INIT" else ""
     # `let sum[i] = …` and `let sum[i] @("key", 1) = …` define a stage of that name.

@@ -26,7 +26,7 @@ ITEMS = (
 )
 """The kinds of words with which an item of a file begins."""
 
-_STATEMENTS = frozenset("LET IF ELSE FOR YIELD EITHER MAYBE WHERE SPATIAL REDUCE BLOCK BUFFER INIT".split())
+_STATEMENTS = frozenset("LET IF ELSE FOR YIELD EITHER MAYBE TRY WHERE SPATIAL REDUCE BLOCK BUFFER INIT".split())
 """The kinds of words with which a statement begins."""
 
 _RESERVED = frozenset("LET IF ELSE FOR YIELD EITHER MAYBE OR AND NOT TRUE FALSE IN INF NAN WHERE".split())

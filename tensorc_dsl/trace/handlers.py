@@ -69,7 +69,7 @@ class Conditioned(Model):
             return decision
 
         trace = self.model.expand(fixed)
-        for d in trace.draws:
+        for d in trace.decided:
             if d.name in self.decisions and d.name not in asked and d.decision != (value := self.decisions[d.name]):
                 raise PINNED(trace.program, name=d.name, pin=shown(d.decision), value=shown(value))
         return _pinned(trace, self.decisions)
@@ -78,7 +78,8 @@ class Conditioned(Model):
 def _pinned(trace: Trace, names: Iterable[str]) -> Trace:
     """The trace with the draws of these names marked as pinned."""
     fixed = frozenset(names)
-    return replace(trace, draws=tuple(replace(d, pinned=True) if d.name in fixed else d for d in trace.draws))
+    draws, undone = ([replace(d, pinned=d.pinned or d.name in fixed) for d in of] for of in (trace.draws, trace.undone))
+    return replace(trace, draws=tuple(draws), undone=tuple(undone))
 
 
 def condition(model: Model, decisions: Mapping[str, Decision]) -> Model:

@@ -31,7 +31,8 @@ class Refused:
 class Trace:
     """`text` is a `schedule` item that expands to the same program, byte for byte; `program` is the scheduled program.
 
-    `draws` has all draws that were decided. Draws of a rule in `refused` are not in the text, which does not depend on them.
+    `draws` are those of the text. `undone` are those of steps that were undone since one of them was refused, of a rule or in
+    a `try`. The text does not depend on them, but which steps were undone may, so they are among the `decisions`.
     `modules` are the names of the modules that were applied, each once, in order.
     """
 
@@ -42,6 +43,7 @@ class Trace:
     program: Program = field(repr=False)
     refused: tuple[Refused, ...] = ()
     modules: tuple[str, ...] = field(default=(), compare=False)
+    undone: tuple[Draw, ...] = ()
 
     @property
     def text(self) -> str:
@@ -65,10 +67,16 @@ class Trace:
         return self.text
 
     @property
+    def decided(self) -> tuple[Draw, ...]:
+        """All draws that were decided."""
+        return (*self.draws, *self.undone)
+
+    @property
     def decisions(self) -> Mapping[str, Decision]:
-        return {d.name: d.decision for d in self.draws}
+        """With these, the space makes this trace again."""
+        return {d.name: d.decision for d in self.decided}
 
     @property
     def open_draws(self) -> tuple[Draw, ...]:
         """The draws that a search may decide, since they are not pinned."""
-        return tuple(d for d in self.draws if not d.pinned)
+        return tuple(d for d in self.decided if not d.pinned)

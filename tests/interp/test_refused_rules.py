@@ -34,13 +34,15 @@ space rules for llvm { bad; good }
 """
 
 
-def test_nothing_of_a_refused_rule_is_left_but_its_draws() -> None:
+def test_nothing_of_a_refused_rule_is_left_but_its_decisions() -> None:
     s = space(RULES)
     trace = s.sample(rng())
     verify(trace.program)
     (refused,) = trace.refused
     assert (refused.rule, refused.subject, refused.refusal.refusal.code) == ("bad", "C", "E0330")
-    assert [d.name for d in trace.draws] == ["factors", "never", "factors_1"]
+    assert [d.name for d in trace.draws] == ["factors_1"]
+    assert [d.name for d in trace.undone] == ["factors", "never"]
+    assert trace.decisions.keys() == {"factors", "never", "factors_1"}
     factors = trace.decisions["factors_1"]
     assert trace.text == (
         "schedule rules for matmul {\n"

@@ -29,7 +29,7 @@ SPAN = Span(Source("generated", ""), 0, 0)
 
 NAMES = st.sampled_from(
     "a b x1 Long_name _y i f32 sum max scan init step block reduce program use compute task when with parallel "
-    "reducer intrinsic target identity bound desc layout lower requires asm call const".split()
+    "reducer intrinsic target identity bound desc layout lower requires asm call const try otherwise".split()
 )
 NUMBERS = st.one_of(
     st.integers(0, 2**256 - 1),
@@ -94,7 +94,8 @@ def stmts(e: st.SearchStrategy[Any], depth: int = 1) -> st.SearchStrategy[tuple[
         )
     )
     maybe = node(t.Maybe, NAMES, weight, inner)
-    return many(st.one_of(*simple, unnamed, named, maybe, node(t.If, e, inner, inner)), 0, 2)
+    parts = node(t.Try, inner, inner), node(t.If, e, inner, inner)
+    return many(st.one_of(*simple, unnamed, named, maybe, *parts), 0, 2)
 
 
 def _more(e: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:

@@ -148,6 +148,7 @@ static bool goes_on(TSLexer *lexer, const bool *valid) {
   read_name(lexer, word);
   static const char *const WORDS[] = {"and", "or", "else", "in"};
   if (strcmp(word, "if") == 0) return is_conditional(lexer);
+  if (strcmp(word, "otherwise") == 0) return !over_space(lexer) && lexer->lookahead == '{';
   return among(word, WORDS, COUNT(WORDS)) || (strcmp(word, "step") == 0 && valid[STEP] && !valid[ERROR_SENTINEL]);
 }
 

@@ -4,7 +4,7 @@ if exists('b:did_indent')
 endif
 let b:did_indent = 1
 
-setlocal indentexpr=TschedIndent(v:lnum) indentkeys=0{,0},0),0],!^F,o,O,0=and\ ,0=or\ ,0=else,0=when,0=where
+setlocal indentexpr=TschedIndent(v:lnum) indentkeys=0{,0},0),0],!^F,o,O,0=and\ ,0=or\ ,0=else,0=otherwise,0=when,0=where
 setlocal autoindent nosmartindent nolisp
 let b:undo_indent = 'setlocal indentexpr< indentkeys< autoindent< smartindent< lisp<'
 
@@ -12,7 +12,7 @@ if exists('*TschedIndent')
   finish
 endif
 
-let s:goes_on = '\v^\s*%(<%(and|or|else)>|[-+*/%<>=.~]|:\=|!\=)'
+let s:goes_on = '\v^\s*%(<%(and|or|else)>|<otherwise>\s*\{|[-+*/%<>=.~]|:\=|!\=)'
 
 " generated: lists
 let s:reducers = 'all|any|argmax|argmin|max|min|prod|sum'

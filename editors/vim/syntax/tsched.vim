@@ -12,8 +12,8 @@ syntax iskeyword @,48-57,_
 let s:reserved = 'and|either|else|for|if|in|let|maybe|not|or|where|yield'
 let s:constants = '_|false|inf|nan|true'
 let s:soft = 'asm|assume|at|block|bound|buffer|call|compute|const|desc|identity|init|intrinsic|layout|lower|'
-      \ . 'module|parallel|pipelined|prior|program|reduce|reducer|requires|scan|schedule|space|spatial|step|'
-      \ . 'strides|target|task|tensorized|unrolled|updates|use|vectorized|when|with'
+      \ . 'module|otherwise|parallel|pipelined|prior|program|reduce|reducer|requires|scan|schedule|space|'
+      \ . 'spatial|step|strides|target|task|tensorized|try|unrolled|updates|use|vectorized|when|with'
 let s:defining = 'block|buffer|compute|intrinsic|module|prior|program|reducer|schedule|space|target|task'
 let s:before_name = 'assume|block|buffer|compute|const|intrinsic|lower|module|prior|program|reduce|reducer|scan|'
       \ . 'schedule|space|spatial|target|task|updates|use|with'
@@ -70,7 +70,7 @@ call s:word('Keyword', '<%(' . s:reserved . ')>')
 call s:word('Constant', '<%(' . s:constants . ')>')
 call s:word('Keyword', '<scan>%(\s*' . s:subscript . '\s*%(<init>|//|$))@=')
 call s:word('Keyword', '%([A-Za-z0-9_)\]] )@2<=<at>%(\s*\[)@=')
-call s:word('Keyword', '%(\a )@2<!<init>%(\s*\{)@=')
+call s:word('Keyword', '%(\a )@2<!<%(init|otherwise|try)>%(\s*\{)@=')
 call s:word('Keyword', '<desc>%(\s*\(\s*\h\w*\s*:)@=')
 call s:word('Keyword', '<%(' . s:before_value . ')>%(\s+' . s:no_value . '%([A-Za-z0-9_"([]|-\S))@=')
 call s:word('Keyword', '<bound>%(\("[^"]*"\)\s+<for>)@=')

@@ -51,7 +51,7 @@ ITEMS: dict[str, str] = {
 }
 """The items of a file, each as a text with places to fill in."""
 
-STATEMENTS = ("let", "if", "either", "maybe", "for", "yield")
+STATEMENTS = ("let", "if", "either", "maybe", "try", "for", "yield")
 EXPRESSIONS = ("true", "false", "not", "if", "else", "and", "or", "for")
 
 Items = Iterator[lsp.CompletionItem]

@@ -58,6 +58,7 @@ from tensorc_dsl.syntax.tree.expressions import (
     SliceExpr,
     Stmt,
     String,
+    Try,
     Wildcard,
     Yield,
 )
@@ -155,6 +156,7 @@ __all__ = [
     "TaskDef",
     "TensorParam",
     "TensorType",
+    "Try",
     "UseDecl",
     "Weighing",
     "Wildcard",

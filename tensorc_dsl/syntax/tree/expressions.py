@@ -300,6 +300,15 @@ class Maybe:
 
 
 @dataclass(frozen=True, slots=True)
+class Try:
+    """`try { … } otherwise { … }`: the steps of `body`; if one is refused, those of `other` instead, and none of `body`."""
+
+    body: tuple[Stmt, ...]
+    other: tuple[Stmt, ...]
+    span: Span = span_field()
+
+
+@dataclass(frozen=True, slots=True)
 class If:
     """`if cond { … } else { … }` over values known at expansion."""
 
@@ -317,4 +326,4 @@ class Yield:
     span: Span = span_field()
 
 
-Stmt = Let | DrawStmt | ExprStmt | Either | Maybe | If | Yield
+Stmt = Let | DrawStmt | ExprStmt | Either | Maybe | Try | If | Yield
