@@ -91,13 +91,13 @@ demo: $(VENV)/.core ## Install, tune the matmul example and show the result besi
 BOTH := -n 2 --dist worksteal
 
 .PHONY: test
-test: style ## Everything that must hold: lint, format, types, layers, tests (MINUTES=5: as many as there is time for)
+test: style ## Everything that must hold: lint, format, types, layers, tests (MINUTES=5: as many as there is time for; ALL=1: whole corpora)
 	@$(MAKE) --no-print-directory --jobs 2 types tests
 
 # Types are checked by one process, for a tenth of the time of all tests: it runs beside them, or a core would wait.
 .PHONY: tests
 tests: $(VENV)/.dev
-	$(BIN)/python -m pytest $(BOTH) $(if $(MINUTES),--minutes $(MINUTES))
+	$(BIN)/python -m pytest $(BOTH) $(if $(MINUTES),--minutes $(MINUTES)) $(if $(ALL),--all)
 
 .PHONY: coverage
 coverage: $(VENV)/.dev ## Which branches the tests take; fewer than the share in pyproject.toml are an error

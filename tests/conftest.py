@@ -27,6 +27,7 @@ from tensorc_dsl.measure.local import LocalRunner
 from tensorc_dsl.reference.open_sizes import sizing
 from tensorc_dsl.search import drift
 from tensorc_dsl.search.team import Team
+from tests.corpus import in_sample
 
 settings.register_profile("ci", derandomize=True, deadline=None, print_blob=True)
 settings.register_profile("explore", deadline=None, print_blob=True)
@@ -107,6 +108,14 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
         "--minutes", type=float, help="start no test after that time: files in another order, a part of all"
     )
+    parser.addoption("--all", action="store_true", help="the whole corpora, of which a part is run otherwise")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.addinivalue_line(
+        "markers",
+        "corpus: one of many cases of a corpus; without `--all` every fourth is run, and what a change touches",
+    )
 
 
 def pytest_report_header(config: pytest.Config) -> list[str]:
@@ -126,7 +135,14 @@ BEGUN = time.monotonic()
 
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """With a limit of time the files stand in an order that mixes the folders, the same in each run and process."""
+    """Of a corpus some tests are left. With a limit of time the files stand in an order that mixes the folders, the same in
+    each run and process.
+    """
+    if not config.getoption("--all") and not config.getoption("--accept"):
+        kept = [i for i in items if i.get_closest_marker("corpus") is None or in_sample(i)]
+        if len(kept) < len(items):
+            config.hook.pytest_deselected(items=[i for i in items if i not in set(kept)])
+            items[:] = kept
     if config.getoption("--minutes") is not None:
         items.sort(key=lambda item: zlib.crc32(item.nodeid.partition("::")[0].encode()))
 

@@ -62,6 +62,7 @@ def require_schedules(space: Space, name: str, inputs: dict[str, Array], count: 
     return want
 
 
+@pytest.mark.corpus
 @pytest.mark.parametrize(("file", "name"), CASES, ids=[name for _, name in CASES])
 def test_a_compute_has_schedules_and_is_what_its_reference_is(file: str, name: str) -> None:
     lib = library(file)
@@ -85,6 +86,7 @@ SIZED = [(file, name) for file, name in CASES if file in ALL and FILES[file][nam
 """Those with a size that can be left open."""
 
 
+@pytest.mark.corpus
 @pytest.mark.parametrize(("file", "name"), SIZED, ids=[name for _, name in SIZED])
 def test_a_compute_with_an_open_size_has_schedules(file: str, name: str) -> None:
     lib = library(file)

@@ -11,6 +11,7 @@ from tests.foreign.steps import Case, all_cases, write_back
 CASES = all_cases()
 
 
+@pytest.mark.corpus
 @pytest.mark.parametrize("case", CASES, ids=lambda c: c.name)
 def test_a_schedule_is_refused_or_right(case: Case, accept: bool) -> None:
     found = case.outcome()
