@@ -21,6 +21,7 @@ from docs.generate.pages import Part
 PARTS: dict[str, Part] = {
     "syntax": grammar.syntax,
     "primitives": schedule.primitives,
+    "shared-refusals": schedule.shared_refusals,
     "compounds": vocabulary.compounds,
     "primitive-names": schedule.primitive_names,
     "draws": schedule.draws,
@@ -33,6 +34,7 @@ PARTS: dict[str, Part] = {
     "dtypes": vocabulary.dtypes,
     "commands": commands.commands,
     "common-options": commands.common_options,
+    "shared-options": commands.shared_options,
     "python": python.interface,
     "only-here": beside.only_here,
     "images": operators.images,

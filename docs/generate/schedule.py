@@ -2,17 +2,29 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from textwrap import fill
 
 from tensorc_dsl.report.entries.markdown import code, table
-from tensorc_dsl.report.entries.schedule import SUBJECTS, draw_entry, primitive_entry, query_row
+from tensorc_dsl.report.entries.schedule import SUBJECTS, draw_entry, primitive_entry, query_row, refusal_table
 from tensorc_dsl.schedule.primitives import PRIMITIVES
 from tensorc_dsl.schedule.queries import QUERIES
 from tensorc_dsl.trace.draws import DRAWS
 
 
+def _shared() -> set[tuple[str, str]]:
+    """The refusals that several primitives declare: codes with messages."""
+    counts = Counter(key for p in PRIMITIVES.values() for key in {(r.code, r.message) for r in p.refusals})
+    return {key for key, count in counts.items() if count > 1}
+
+
 def primitives() -> str:
-    return "\n\n".join(primitive_entry(p) for _, p in sorted(PRIMITIVES.items()))
+    shared = _shared()
+    return "\n\n".join(primitive_entry(p, shared) for _, p in sorted(PRIMITIVES.items()))
+
+
+def shared_refusals() -> str:
+    return refusal_table(_shared())
 
 
 def primitive_names() -> str:

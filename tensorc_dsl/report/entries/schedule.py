@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Collection
 
 from tensorc_dsl.ir.program import Program
 from tensorc_dsl.ir.target import Target
@@ -37,13 +38,21 @@ def prose(doc: str) -> str:
     return "\n\n".join(out)
 
 
-def primitive_entry(p: Primitive) -> str:
+def primitive_entry(p: Primitive, shared: Collection[tuple[str, str]] = ()) -> str:
+    """The entry of a primitive. Refusals in `shared`, codes with messages, are named; the page describes them once."""
     result = "" if p.result is type(None) else f" -> {type_text(p.result)}"
     asked = "".join(f"\n{query_call(q)} -> bool" for q in asking(p))
     head = f"### `{p.name}`\n\n{fence(f'{p.name}({parameters(p.signature)}){result}{asked}')}"
-    declared = sorted({(r.code, r.message) for r in p.refusals})
-    refusals = table(["refused with", "because"], [[_error(c), plain(message)] for c, message in declared])
-    return f"{head}\n\n{prose(p.doc)}\n\n{refusals}"
+    declared = {(r.code, r.message) for r in p.refusals}
+    own = refusal_table(declared.difference(shared))
+    more = ", ".join(map(_error, sorted({c for c, _ in declared.intersection(shared)})))
+    return "\n\n".join(filter(None, [head, prose(p.doc), own, more and f"Refused as other steps are: {more}."]))
+
+
+def refusal_table(refusals: Collection[tuple[str, str]]) -> str:
+    """The codes with their messages, in order; empty for none."""
+    rows = [[_error(c), plain(message)] for c, message in sorted(refusals)]
+    return table(["refused with", "because"], rows) if rows else ""
 
 
 def plain(message: str) -> str:
