@@ -178,7 +178,7 @@ def queries() -> str:
         f"[\n{quoted(keywords)}\n] @keyword\n",
         f'((string) @attribute\n  (#match? @attribute "^\\"({keys})\\"$"))\n',
         f'((string) @string\n  (#not-match? @string "^\\"({keys})\\"$"))\n',
-        any_of("[\n  (tensor_type type: (identifier) @type.builtin)\n  (param_type type: (identifier) @type.builtin)\n]",
+        any_of("[\n  (tensor_type type: (identifier) @type.builtin)\n  (type name: (identifier) @type.builtin)\n]",
                "@type.builtin", found["TYPES"]),
         *(any_of(f"(call function: (identifier) {c})", c, found[name]) for c, name in calls.items()),
         any_of("(call function: (identifier) @function.builtin)", "@function.builtin",

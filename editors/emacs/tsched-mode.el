@@ -70,8 +70,8 @@ The formatter, `tensorc-dsl fmt', writes 4."
   '("bf16" "bool" "f16" "f32" "f64" "f8e4m3" "f8e5m2" "i16" "i32" "i64" "i8" "u16" "u32" "u64" "u8"))
 
 (defconst tsched--types
-  '("Block" "Buffer" "Instruction" "Loop" "Program" "Target" "bf16" "bool" "f16" "f32" "f64" "f8e4m3" "f8e5m2"
-    "float" "i16" "i32" "i64" "i8" "int" "list" "str" "u16" "u32" "u64" "u8"))
+  '("Block" "Buffer" "Instruction" "Loop" "Module" "Program" "Target" "bf16" "bool" "f16" "f32" "f64" "f8e4m3"
+    "f8e5m2" "float" "i16" "i32" "i64" "i8" "int" "list" "str" "u16" "u32" "u64" "u8"))
 
 (defconst tsched--builtins
   '("abs" "acos" "acosh" "all" "any" "asin" "asinh" "atan" "atan2" "atanh" "bit_and" "bit_not" "bit_or" "bitcast"
@@ -138,9 +138,13 @@ The formatter, `tensorc-dsl fmt', writes 4."
 (defun tsched--type-p ()
   "Whether the word in front of point is a type there."
   (let ((word (buffer-substring-no-properties (save-excursion (skip-chars-backward "A-Za-z0-9_") (point)) (point)))
-        (call (eq (char-after) ?\()))
+        (call (eq (char-after) ?\())
+        (follows (memq (char-after) '(?, ?\( ?\)))))
     (skip-chars-backward "A-Za-z0-9_")
     (or (looking-back ": " (- (point) 2))
+        (looking-back "\\_<\\(?:Module\\|list\\)(" (line-beginning-position))
+        (let ((case-fold-search nil))
+          (and (string-match-p "\\`[A-Z]" word) follows (looking-back "(\\|, " (- (point) 2))))
         (and (member word tsched--dtypes) (or call (looking-back "\\_<const " (line-beginning-position)))))))
 
 (defvar tsched-font-lock-keywords

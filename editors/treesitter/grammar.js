@@ -181,7 +181,9 @@ module.exports = grammar({
     when: ($) => seq("when", $._expr),
     _params: ($) => listed($.param),
     param: ($) => seq(field("name", $._name), optional($.param_type), optional(seq("=", $._expr))),
-    param_type: ($) => seq(":", field("type", $._name)),
+    param_type: ($) => seq(":", $.type),
+    type: ($) => seq(field("name", $._name), optional(seq("(", optional($.types), ")"))),
+    types: ($) => listed($.type),
     space: ($) =>
       seq(optional($.doc), "space", field("name", $._name), "for", $._name, lines($, $.rule)),
     rule: ($) => choice($._bare, $._rule),

@@ -8,8 +8,9 @@ from typing import assert_never
 from tensorc_dsl.check import calls, problems
 from tensorc_dsl.check import vocabulary as v
 from tensorc_dsl.check.expressions import Binding, Expressions, Scope
-from tensorc_dsl.check.kinds import ANY, LIST, Base, Kind, ListOf, element, fits, join_all, show
+from tensorc_dsl.check.kinds import ANY, LIST, Base, Kind, ListOf, ModuleOf, element, fits, join_all, show
 from tensorc_dsl.check.listener import NOBODY, Listener
+from tensorc_dsl.check.signatures import Signature, usage
 from tensorc_dsl.diagnostic import Diagnostic, Severity
 from tensorc_dsl.source import Span
 from tensorc_dsl.syntax import tree as t
@@ -34,8 +35,10 @@ def _after(branches: list[dict[str, Binding]]) -> dict[str, Binding]:
 class BodyChecker(Expressions):
     """Checks one body; `modules` are those that it can call. Findings are added to `found`; `finish` adds warnings."""
 
-    def __init__(self, modules: Mapping[str, t.ModuleDef], listener: Listener = NOBODY) -> None:
-        super().__init__(modules, listener)
+    def __init__(
+        self, modules: Mapping[str, t.ModuleDef], listener: Listener = NOBODY, binds: frozenset[str] = frozenset()
+    ) -> None:
+        super().__init__(modules, listener, binds)
         self._made: list[Binding] = []
         self._yields: list[list[Kind]] = []
 
@@ -89,7 +92,10 @@ class BodyChecker(Expressions):
             case t.DrawStmt():
                 return self._draw(s, scope)
             case t.ExprStmt(value=value):
-                self.expr(value, scope)
+                kind = self._call(value, scope, True) if isinstance(value, t.CallExpr) else self.expr(value, scope)
+                if isinstance(kind, ModuleOf):
+                    shape = usage(value.span.text, Signature(kind.params, None, kind.keywords))
+                    self.found.append(problems.NOT_APPLIED(value.span, name=value.span.text, usage=shape))
                 return {}
             case t.Yield(value=value):
                 kind = self.expr(value, scope)
@@ -123,6 +129,18 @@ class BodyChecker(Expressions):
         if name is not None:
             self.listener.named(name.span, name, (name.span,), ANY)
 
+    def can_be_called(self, name: str, span: Span, kind: Kind, item: str) -> None:
+        """Report a name for a module that calls something else already."""
+        if not isinstance(kind, ModuleOf):
+            return
+        tables = (
+            ("a module", self.modules), ("a primitive", {**v.STEPS, **v.COMPOUNDS}), ("a function", v.FUNCTIONS),
+            ("a distribution", v.DISTRIBUTIONS),
+        )  # fmt: skip
+        for what, taken in tables:
+            if name in taken:
+                self.found.append(problems.TAKEN_NAME(span, name=name, what=what, item=item))
+
     def _listed(self, kind: Kind, at: t.Pattern | t.Expr, what: str) -> Kind:
         """The kind of the elements of a value that must be a list."""
         if kind == Base.RANGE:
@@ -137,6 +155,7 @@ class BodyChecker(Expressions):
             if pattern.name == "_":
                 return {}
             self.shadows(pattern.name, pattern.span, scope)
+            self.can_be_called(pattern.name, pattern.span, kind, "value")
             self.listener.named(pattern.span, pattern.name, (pattern.span,), kind)
             return {pattern.name: Binding(kind, None, pattern.span)}
         part = self._listed(kind, pattern, "only a list has parts")
@@ -146,6 +165,7 @@ class BodyChecker(Expressions):
                 self.found.append(problems.SAME_NAMES(i.span, name=i.name))
             elif i.name != "_":
                 self.shadows(i.name, i.span, scope)
+                self.can_be_called(i.name, i.span, part, "value")
                 self.listener.named(i.span, i.name, (i.span,), part)
                 out[i.name] = Binding(part, None, i.span)
         return out

@@ -25,14 +25,16 @@ from tensorc_dsl.check.kinds import (
     Kind,
     ListOf,
     MapOf,
+    ModuleOf,
     element,
     fits,
     join,
     join_all,
     show,
+    solved_parameter,
 )
 from tensorc_dsl.check.listener import NOBODY, Listener
-from tensorc_dsl.check.signatures import of_module, usage
+from tensorc_dsl.check.signatures import Signature, of_module, usage
 from tensorc_dsl.diagnostic import Diagnostic, Note, help_note
 from tensorc_dsl.source import Span
 from tensorc_dsl.syntax import tree as t
@@ -81,8 +83,12 @@ def _all_of(names: Collection[str], what: str) -> str:
 class Expressions(ABC):
     """Checks expressions; `modules` can be called. Findings are added to `found`, and the listener is told of names."""
 
-    def __init__(self, modules: Mapping[str, t.ModuleDef], listener: Listener = NOBODY) -> None:
+    def __init__(
+        self, modules: Mapping[str, t.ModuleDef], listener: Listener = NOBODY, binds: frozenset[str] = frozenset()
+    ) -> None:
         self.modules = modules
+        self.binds = binds
+        """The names that the item binds: as values, they never mean modules of these names."""
         self.listener = listener
         self.found: list[Diagnostic] = []
 
@@ -173,9 +179,14 @@ class Expressions(ABC):
     # --- names and parts ---------------------------------------------------------------------------------------------
 
     def _name(self, e: t.Name, name: str, scope: Scope) -> Kind:
+        if name not in scope and name in self.modules and name not in self.binds:
+            module = self.modules[name]
+            kind = ModuleOf(tuple(solved_parameter(p, {}) for p in of_module(module).params))
+            self.listener.named(e.span, name, (module.name.span,), kind)
+            return kind
         if name not in scope:
             self.listener.unknown(e.span, scope)
-            self.found.append(problems.UNKNOWN_NAME(e.span, notes=_instead(name, scope), name=name))
+            self.found.append(problems.UNKNOWN_NAME(e.span, notes=_instead(name, scope, self.modules), name=name))
             return ANY
         binding = scope[name]
         self.listener.named(e.span, name, binding.places, binding.kind)
@@ -270,7 +281,8 @@ class Expressions(ABC):
         """Check the arguments by themselves. Returns their kinds."""
         return calls.Arguments([self.expr(a, scope) for a in call.args], [self.expr(a, scope) for _, a in call.kwargs])
 
-    def _call(self, call: t.CallExpr, scope: Scope) -> Kind:
+    def _call(self, call: t.CallExpr, scope: Scope, is_statement: bool = False) -> Kind:
+        """The kind of a call. One of a module that is no statement, and lacks arguments, makes a module of what it has."""
         if isinstance(call.function, t.Attribute):
             return self._method(call, call.function, scope)
         kinds = self.arguments(call, scope)
@@ -287,8 +299,11 @@ class Expressions(ABC):
             return signature.result_for(kinds.args)
         if name in self.modules:
             self.listener.called(call, call.function.span, name, self.modules[name])
-            self.found.extend(calls.problems(call, name, of_module(self.modules[name]), kinds))
-            return NOTHING
+            return self._applied(
+                call, name, calls.solved(call, of_module(self.modules[name]), kinds), kinds, is_statement
+            )
+        if name in scope:
+            return self._local_call(call, name, self._name(call.function, name, scope), kinds, is_statement)
         if name in v.DISTRIBUTIONS:
             self.found.append(problems.DRAWN(call.span, name=name))
         else:
@@ -299,6 +314,26 @@ class Expressions(ABC):
             )
             self.found.append(problems.UNKNOWN_CALL(call.function.span, notes=notes, name=name))
         return ANY
+
+    def _local_call(self, call: t.CallExpr, name: str, of: Kind, kinds: calls.Arguments, is_statement: bool) -> Kind:
+        """The kind of a call of what a name of the body stands for."""
+        if isinstance(of, ModuleOf):
+            places = {p.name: (p, p.place) for p in of.params}
+            for key, _ in call.kwargs:
+                p, place = places.get(key, (None, None))
+                if p is not None and place is not None:
+                    self.listener.named(key.span, key, (place,), p.wanted[0])
+            return self._applied(call, name, Signature(of.params, None, of.keywords, NOTHING), kinds, is_statement)
+        if of != ANY:
+            self.found.append(problems.NOT_A_MODULE(call.function.span, name=name, kind=show(of)))
+        return ANY
+
+    def _applied(self, call: t.CallExpr, name: str, s: Signature, kinds: calls.Arguments, is_statement: bool) -> Kind:
+        given = {key for key, _ in call.kwargs}
+        left = tuple(p for p in s.params if p.name not in given)
+        is_whole = is_statement or bool(call.args) or not given or not any(p.required for p in left)
+        self.found.extend(calls.problems(call, name, s, kinds, whole=is_whole))
+        return NOTHING if is_whole else ModuleOf(left, s.keywords)
 
     def _method(self, call: t.CallExpr, function: t.Attribute, scope: Scope) -> Kind:
         kind = self.expr(function.base, scope)
@@ -345,14 +380,19 @@ def _of_others(name: str) -> tuple[Note, ...]:
     return (help_note(f"{owners} has it: {next(iter(asked.values()))}"),) if asked else ()
 
 
-def _instead(name: str, scope: Scope) -> tuple[Note, ...]:
+def _instead(name: str, scope: Scope, modules: Collection[str]) -> tuple[Note, ...]:
     """The names that may be meant. What a step makes is called after what it is made of, but not in scope by that name."""
     if name == "None":
         return (help_note("a factor that follows from the others is `_`: `split(i, [_, 32])`"),)
     if name in ("True", "False"):
         return (help_note(f"write `{name.lower()}`"),)
+    if name in modules:
+        return (help_note(f"this item binds `{name}` elsewhere, so it does not mean the module: rename one of them"),)
+    if name in v.STEPS or name in v.COMPOUNDS:
+        written = usage(name, v.STEPS.get(name) or v.COMPOUNDS[name]).strip("`")
+        return (help_note(f"a step is passed on in a module that applies it: `module m(…) {{ {written} }}`"),)
     if name.rpartition("_")[0] not in scope:
-        return near(name, scope, f"name it first: `let {name} = …`")
+        return near(name, (*scope, *modules), f"name it first: `let {name} = …`")
     return (
         help_note(f"what a step makes is in scope where it is bound: `let {name} = …`; its buffer is in `….writes`"),
     )

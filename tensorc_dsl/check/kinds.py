@@ -7,13 +7,15 @@ from __future__ import annotations
 
 import types
 import typing
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from enum import Enum
 from typing import assert_never
 
 from tensorc_dsl.ir.program import Program
 from tensorc_dsl.ir.target import Target
 from tensorc_dsl.schedule.refs import BlockRef, BufferRef, IndexMap, IntrinsicRef, LoopRef
+from tensorc_dsl.source import Span
 from tensorc_dsl.trace.declare import Choices, Interval, Items
 
 
@@ -51,7 +53,34 @@ class MapOf:
     key: Kind
 
 
-Kind = Base | ListOf | MapOf
+@dataclass(frozen=True, slots=True)
+class Variable:
+    """A kind that each call of a module chooses, the same wherever its letter stands in the parameters."""
+
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class Parameter:
+    name: str
+    wanted: tuple[Kind, ...] = (Base.ANY,)
+    required: bool = True
+    named: bool = False
+    """Whether it is given by keyword only."""
+    place: Span | None = field(default=None, compare=False)
+    """Where it is declared, if in a file."""
+
+
+@dataclass(frozen=True, slots=True)
+class ModuleOf:
+    """A module, with the parameters that have no values yet."""
+
+    params: tuple[Parameter, ...]
+    keywords: bool = True
+    """Whether arguments can be given by name; a type of a parameter has no names."""
+
+
+Kind = Base | ListOf | MapOf | Variable | ModuleOf
 
 ANY, BLOCK, LOOP, BUFFER = Base.ANY, Base.BLOCK, Base.LOOP, Base.BUFFER
 PROGRAM, TARGET, INT, FLOAT = Base.PROGRAM, Base.TARGET, Base.INT, Base.FLOAT
@@ -62,8 +91,9 @@ LIST = ListOf(ANY)
 PARAM_TYPES: dict[str, Kind] = {
     "Block": BLOCK, "Loop": LOOP, "Buffer": BUFFER, "Program": PROGRAM, "Target": TARGET, "int": INT, "float": FLOAT,
     "bool": BOOL, "str": STR, "list": LIST, "Instruction": INSTRUCTION,
+    "Module": ModuleOf((Parameter(BLOCK.value, (BLOCK,)),), False),
 }  # fmt: skip
-"""The types that a parameter of a module can be declared with."""
+"""The types that a parameter of a module can be declared with. A module is applied to one block unless its type says more."""
 
 _OF_TYPES: dict[object, tuple[Kind, ...]] = {
     LoopRef: (LOOP,), BlockRef: (BLOCK,), BufferRef: (BUFFER,), IntrinsicRef: (INSTRUCTION,),
@@ -109,8 +139,62 @@ def _fits(kind: Kind, wanted: Kind) -> bool:
             return True
         case (Base.INSTRUCTION, Base.STR) | (Base.STR, Base.INSTRUCTION):
             return True
+        case ModuleOf(), ModuleOf():
+            return not misfit(kind, wanted)
         case _:
             return kind == wanted
+
+
+def misfit(module: ModuleOf, wanted: ModuleOf) -> str:
+    """Why a module cannot be applied to arguments of the wanted kinds; empty if it can."""
+    for n, (p, given) in enumerate(zip(module.params, wanted.params, strict=False), 1):
+        if not any(fits(kind, p.wanted) for kind in given.wanted):
+            own = f"its `{p.name}`" if module.keywords else f"its argument {n}"
+            return f"{own} is {show_all(p.wanted)}, not {show_all(given.wanted)}"
+    if len(module.params) < len(wanted.params):
+        return f"it takes {arguments(len(module.params))}, not {len(wanted.params)}"
+    more = next((p.name for p in module.params[len(wanted.params) :] if p.required), None)
+    return f"it needs `{more}` besides" if more is not None else ""
+
+
+def arguments(count: int) -> str:
+    """So many arguments, in words."""
+    return f"{count} argument{'s' * (count != 1)}" if count else "no arguments"
+
+
+def solve(kind: Kind, wanted: Kind, known: dict[str, Kind]) -> None:
+    """Add to `known` what the variables of a wanted kind are, by the kind that is given for it."""
+    match kind, wanted:
+        case (Base.ANY, _):
+            pass
+        case (_, Variable(name=name)):
+            known.setdefault(name, kind)
+        case (ListOf(element=a), ListOf(element=b)):
+            solve(a, b, known)
+        case (ModuleOf(), ModuleOf()):
+            for own, given in zip(kind.params, wanted.params, strict=False):
+                for a, b in zip(own.wanted, given.wanted, strict=False):
+                    solve(a, b, known)
+        case _:
+            pass
+
+
+def solved(kind: Kind, known: Mapping[str, Kind]) -> Kind:
+    """The kind with its variables replaced; one that is not known may be anything."""
+    match kind:
+        case Variable(name=name):
+            return known.get(name, ANY)
+        case ListOf(element=inner):
+            return ListOf(solved(inner, known))
+        case ModuleOf(params=params):
+            return replace(kind, params=tuple(solved_parameter(p, known) for p in params))
+        case _:
+            return kind
+
+
+def solved_parameter(p: Parameter, known: Mapping[str, Kind]) -> Parameter:
+    """The parameter with the variables of its kinds replaced."""
+    return replace(p, wanted=tuple(solved(w, known) for w in p.wanted))
 
 
 def join(a: Kind, b: Kind) -> Kind:
@@ -119,6 +203,10 @@ def join(a: Kind, b: Kind) -> Kind:
         return a
     if isinstance(a, ListOf) and isinstance(b, ListOf):
         return ListOf(join(a.element, b.element))
+    if isinstance(a, ModuleOf) and isinstance(b, ModuleOf):
+        needed = max(sum(p.required for p in m.params) for m in (a, b))
+        both = ModuleOf(tuple(Parameter(show_all(p.wanted), p.wanted) for p in a.params[:needed]), False)
+        return both if not misfit(a, both) and not misfit(b, both) else ANY
     return ANY
 
 
@@ -156,8 +244,15 @@ def show(kind: Kind) -> str:
             return "a list"
         case ListOf(element=ListOf() | MapOf()):
             return "a list of lists"
+        case ListOf(element=ModuleOf()):
+            return "a list of modules"
         case ListOf(element=inner):
             return f"a list of {_PLURAL.get(inner, 'values')}"
+        case Variable(name=name):
+            return f"`{name}`"
+        case ModuleOf(params=params):
+            taken = [show_all(p.wanted) for p in params if p.required]
+            return f"a module of {' and '.join(taken)}" if taken else "a module of nothing"
         case _:
             assert_never(kind)
 

@@ -9,13 +9,13 @@ from itertools import chain, count
 from tensorc_dsl.check import problems
 from tensorc_dsl.check.digests import is_checked
 from tensorc_dsl.check.included import Inclusion
-from tensorc_dsl.check.items import FORGETFUL, Instructions, Memory, Names, check_items
+from tensorc_dsl.check.items import FORGETFUL, Instructions, Memory, Names, blocks_of, check_items
 from tensorc_dsl.check.priors import with_prior
 from tensorc_dsl.check.problems import where
 from tensorc_dsl.check.quotients import cut_off
 from tensorc_dsl.check.spaces import recursion
-from tensorc_dsl.check.uses import Resolve, with_full_names, with_values
-from tensorc_dsl.check.vocabulary import COMPOUNDS
+from tensorc_dsl.check.uses import Resolve, bound_names, with_full_names, with_values
+from tensorc_dsl.check.vocabulary import COMPOUNDS, GIVEN
 from tensorc_dsl.diagnostic import Diagnostic, Severity, TschedError
 from tensorc_dsl.elaborate.library import Definitions, Library
 from tensorc_dsl.ir.target import is_kind
@@ -212,7 +212,7 @@ class Loader:
         full |= {name: _full_name(prefix, name, self.used_modules) for table, name in unit.own if table == "modules"}
         for key, item in unit.own.items():
             if isinstance(item, t.ModuleDef | t.SpaceDef | t.ScheduleDef):
-                unit.own[key] = item = with_full_names(item, full)
+                unit.own[key] = item = with_full_names(item, full, self._values(item, unit))
             if isinstance(item, t.SpaceDef) and item.target in unit.names.targets:
                 # The user need not be able to name the target of a used space.
                 target = _full_name(prefix, item.target, self.used_targets)
@@ -221,6 +221,16 @@ class Loader:
             if isinstance(item, t.ModuleDef):
                 name = t.Word(full[item.name], item.name.span)
                 unit.own[key] = self.used_modules[name] = replace(item, name=name)
+
+    def _values(self, item: t.ModuleDef | t.SpaceDef | t.ScheduleDef, unit: Unit) -> set[str]:
+        """The names that mean other values than modules in an item."""
+        n, found = unit.names, {*GIVEN, *unit.names.intrinsics}
+        if not isinstance(item, t.SpaceDef):
+            found |= bound_names(item)
+        if isinstance(item, t.ScheduleDef) and (compute := n.computes.get(item.compute)) is not None:
+            found |= {p.name for p in (*compute.inputs, *compute.outputs)}
+            found.update(blocks_of(item, n.computes, self.library))
+        return found
 
     # --- uses --------------------------------------------------------------------------------------------------------
 

@@ -22,7 +22,7 @@ from tensorc_dsl.check.meanings import (
     written,
 )
 from tensorc_dsl.check.scope import CheckedFile
-from tensorc_dsl.check.signatures import Signature
+from tensorc_dsl.check.signatures import Signature, is_variable
 from tensorc_dsl.check.spaces import check_module, check_schedule, check_space, outer_names
 from tensorc_dsl.check.targets import FACTS
 from tensorc_dsl.check.values import Known, Values, computes_names
@@ -30,6 +30,7 @@ from tensorc_dsl.elaborate.library import Definitions
 from tensorc_dsl.schedule.queries import QUERIES
 from tensorc_dsl.source import Span
 from tensorc_dsl.syntax import tree as t
+from tensorc_dsl.syntax.walk import walk
 
 
 def name_at(checked: CheckedFile, offset: int) -> Reference | None:
@@ -178,9 +179,13 @@ class _Finder:
 
     def _module(self, m: t.ModuleDef) -> None:
         self.define(p.name for p in m.params)
-        for p in m.params:
-            if p.type is not None:
-                self.refer(p.type, entry("type", p.type, PARAM_TYPES))
+        types = [x.name for p in m.params if p.type is not None for x in walk(p.type) if isinstance(x, t.ParamType)]
+        letters: Known = {}
+        for name in types:
+            if is_variable(name):
+                self.refer(name, letters.setdefault(name, written(name)))
+            else:
+                self.refer(name, entry("type", name, PARAM_TYPES))
         listen(self.checked, m, self._heard({}))
 
     def _space(self, s: t.SpaceDef) -> None:

@@ -6,7 +6,22 @@ import inspect
 from dataclasses import dataclass
 from enum import Enum, auto
 
-from tensorc_dsl.check.kinds import ANY, FLOAT, INT, PARAM_TYPES, Kind, ListOf, element, kind_of, kinds_of
+from tensorc_dsl.check.kinds import (
+    ANY,
+    FLOAT,
+    INT,
+    NOTHING,
+    PARAM_TYPES,
+    Kind,
+    ListOf,
+    ModuleOf,
+    Parameter,
+    Variable,
+    element,
+    kind_of,
+    kinds_of,
+    show,
+)
 from tensorc_dsl.syntax import tree as t
 from tensorc_dsl.trace.declare import Choices, Items
 
@@ -20,15 +35,6 @@ class Rule(Enum):
     """The kind of the first argument's elements."""
     NUMBER = auto()
     """An int if all arguments (or the elements of the only one) are ints, otherwise a number."""
-
-
-@dataclass(frozen=True, slots=True)
-class Parameter:
-    name: str
-    wanted: tuple[Kind, ...] = (ANY,)
-    required: bool = True
-    named: bool = False
-    """Whether it is given by keyword only."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,8 +83,26 @@ def of_function(signature: inspect.Signature, result: object, doc: str = "") -> 
 
 def of_module(m: t.ModuleDef) -> Signature:
     """The signature of a module; parameters without a type accept any kind."""
-    params = tuple(Parameter(p.name, (PARAM_TYPES.get(p.type or "", ANY),), p.default is None) for p in m.params)
-    return Signature(params, doc=m.doc)
+    params = (Parameter(p.name, (of_type(p.type),), p.default is None, False, p.name.span) for p in m.params)
+    return Signature(tuple(params), result=NOTHING, doc=m.doc)
+
+
+def of_type(p: t.ParamType | None) -> Kind:
+    """The kind that a type stands for; `ANY` for no type, and for one that there is not."""
+    match p:
+        case t.ParamType(name="Module", parts=tuple() as parts):
+            return ModuleOf(tuple(Parameter(show(k), (k,)) for k in map(of_type, parts)), False)
+        case t.ParamType(name="list", parts=(part,)):
+            return ListOf(of_type(part))
+        case t.ParamType(name=name, parts=None):
+            return Variable(name) if is_variable(name) else PARAM_TYPES.get(name, ANY)
+        case _:
+            return ANY
+
+
+def is_variable(name: str) -> bool:
+    """Whether a type is a letter that stands for any kind."""
+    return len(name) == 1 and name.isupper()
 
 
 def usage(name: str, s: Signature) -> str:

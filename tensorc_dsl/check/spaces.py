@@ -9,16 +9,20 @@ from tensorc_dsl.check import vocabulary as v
 from tensorc_dsl.check.bodies import BodyChecker, given
 from tensorc_dsl.check.expressions import Binding
 from tensorc_dsl.check.included import rule_name
-from tensorc_dsl.check.kinds import ANY, BLOCK, BUFFER, INSTRUCTION, PARAM_TYPES, fits, show
+from tensorc_dsl.check.kinds import ANY, BLOCK, BUFFER, INSTRUCTION, PARAM_TYPES, ModuleOf, Parameter, fits, show
 from tensorc_dsl.check.listener import NOBODY, Listener
-from tensorc_dsl.check.signatures import of_module
-from tensorc_dsl.diagnostic import Diagnostic
+from tensorc_dsl.check.signatures import is_variable, of_module, of_type
+from tensorc_dsl.check.uses import bound_names
+from tensorc_dsl.diagnostic import Diagnostic, help_note
 from tensorc_dsl.syntax import tree as t
 from tensorc_dsl.syntax.names import near, near_of_few, near_or_elsewhere
 from tensorc_dsl.syntax.walk import walk
 
-_SUBJECTS = ("Block", "Program")
-"""The types of the first parameter of a rule: it is tried on each block, or on the program."""
+
+def subject_of(m: t.ModuleDef) -> str:
+    """The type of the first parameter of a rule, which is tried on each `Block`, or on the `Program`; else empty."""
+    first = m.params[0].type if m.params else None
+    return str(first) if str(first) in ("Block", "Program") else ""
 
 
 def outer_names(intrinsics: Iterable[str], constants: Mapping[str, t.ConstDef]) -> dict[str, Binding]:
@@ -60,18 +64,16 @@ def check_module(
     listener: Listener = NOBODY,
 ) -> list[Diagnostic]:
     """The findings about a module."""
-    checker = BodyChecker(modules, listener)
-    checker.found += _taken_names(m.name, "module")
+    checker = BodyChecker(modules, listener, bound_names(m))
+    checker.found += [*_taken_names(m.name, "module"), *_wrong_types(m.params)]
     scope = given() | outer
     seen: set[str] = set()
     for n, p in enumerate(m.params):
-        wanted = PARAM_TYPES.get(p.type or "", ANY)
-        if p.type is not None and p.type not in PARAM_TYPES:
-            checker.found.append(
-                problems.UNKNOWN_TYPE(p.span, notes=near_of_few(p.type, tuple(PARAM_TYPES)), name=p.type)
-            )
+        wanted = of_type(p.type)
         kind = checker.expr(p.default, scope) if p.default is not None else ANY
-        if p.default is not None and not fits(kind, (wanted,)):
+        if p.default is not None and isinstance(wanted, ModuleOf) and isinstance(kind, ModuleOf):
+            checker.found += calls.kind_problems(p.default, kind, Parameter(p.name, (wanted,)), m.name, of_module(m))
+        elif p.default is not None and not fits(kind, (wanted,)):
             wrong = problems.DEFAULT_KIND(p.default.span, name=p.name, wanted=show(wanted), found=show(kind))
             checker.found.append(wrong)
         if p.name in seen:
@@ -80,12 +82,28 @@ def check_module(
         seen.add(p.name)
         checker.shadows(p.name, p.span, scope)
         scope[p.name] = Binding(kind if wanted == ANY else wanted, None, p.name.span)
-        if not p.name.startswith("_") and not (n == 0 and p.type in _SUBJECTS):
+        checker.can_be_called(p.name, p.name.span, scope[p.name].kind, "parameter")
+        if not p.name.startswith("_") and not (n == 0 and subject_of(m)):
             checker.watch(scope[p.name], problems.UNUSED_PARAMETER(p.span, name=p.name))
     if m.when is not None:
         checker.condition(m.when, scope)
     checker.run(m.body, scope)
     return checker.finish()
+
+
+def _wrong_types(params: tuple[t.Param, ...]) -> Iterator[Diagnostic]:
+    """What is wrong with the types of parameters."""
+    types = [x for p in params if p.type is not None for x in walk(p.type) if isinstance(x, t.ParamType)]
+    letters = [str(x.name) for x in types]
+    for x in types:
+        counts = {"Module": None, "list": 1}.get(x.name, 0)
+        if is_variable(x.name) and letters.count(x.name) < 2:
+            said = f"`{x.name}` stands for one kind in two places or more: leave the type out where any kind will do"
+            yield problems.UNKNOWN_TYPE(x.span, notes=(help_note(said),), name=x.name)
+        elif x.name not in PARAM_TYPES and not is_variable(x.name):
+            yield problems.UNKNOWN_TYPE(x.span, notes=near_of_few(x.name, tuple(PARAM_TYPES)), name=x.name)
+        elif x.parts is not None and counts is not None and counts != len(x.parts):
+            yield problems.NO_SUCH_PARTS(x.span, name=x.name)
 
 
 def check_space(
@@ -110,8 +128,9 @@ def check_space(
             continue
         module = modules[name]
         listener.called(call, call.function.span, name, module)
-        subject = 1 if module.params and module.params[0].type in _SUBJECTS else 0
-        yield from calls.problems(call, name, of_module(module), kinds, given=subject)
+        subject = 1 if subject_of(module) else 0
+        signature = calls.solved(call, of_module(module), kinds, subject)
+        yield from calls.problems(call, name, signature, kinds, given=subject)
     yield from checker.finish()
 
 
@@ -130,7 +149,7 @@ def check_schedule(
         return [problems.UNKNOWN_COMPUTE(place, notes=near_or_elsewhere(s.compute, computes), name=s.compute)]
     scope = given() | outer | {p.name: Binding(BUFFER) for p in (*compute.inputs, *compute.outputs)}
     scope |= {name: Binding(BLOCK) for name in blocks}
-    checker = BodyChecker(modules, listener)
+    checker = BodyChecker(modules, listener, bound_names(s))
     for name in scope:
         checker.hides_constant(name, s.name.span, {} if scope[name].constant else outer)
     checker.run(s.body, scope)

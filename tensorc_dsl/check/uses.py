@@ -6,7 +6,7 @@ user can write has that form.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Container, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, TypeVar
@@ -17,7 +17,7 @@ from tensorc_dsl.resources import stdlib_files, stdlib_names
 from tensorc_dsl.source import Source
 from tensorc_dsl.syntax import tree as t
 from tensorc_dsl.syntax.names import near
-from tensorc_dsl.syntax.walk import rewrite
+from tensorc_dsl.syntax.walk import rewrite, walk
 
 T = TypeVar("T")
 
@@ -75,8 +75,27 @@ def with_values(item: T, values: Mapping[str, t.Expr]) -> T:
     return rewrite(item, new)
 
 
-def with_full_names(item: T, names: Mapping[str, str]) -> T:
-    """The item with full names in every call of a module and every rule of a space."""
+def bound_names(item: t.ModuleDef | t.ScheduleDef) -> frozenset[str]:
+    """The names that an item binds anywhere: as values, they do not mean modules in it."""
+    found: set[str] = set()
+    for node in walk(item):
+        match node:
+            case t.Param(name=name) | t.DrawStmt(name=t.NamePattern(name=name)):
+                found.add(name)
+            case t.Let(pattern=pattern) | t.ForList(target=pattern):
+                found |= {n.name for n in (pattern.items if isinstance(pattern, t.ListPattern) else (pattern,))}
+            case t.Lambda(params=params):
+                found |= {p for p in params if not isinstance(p, t.Rest)}
+            case _:
+                pass
+    return frozenset(found)
+
+
+def with_full_names(item: T, names: Mapping[str, str], bound: Container[str] = ()) -> T:
+    """The item with full names in every call of a module, every rule of a space, and for every module that is a value.
+
+    `bound` are names that mean something else as values.
+    """
 
     def named(e: t.Expr) -> t.Expr:
         return replace(e, id=names.get(e.id, e.id)) if isinstance(e, t.Name) else rewrite(e, new)
@@ -85,6 +104,8 @@ def with_full_names(item: T, names: Mapping[str, str]) -> T:
         match node:
             case t.CallExpr(function=function):
                 return _called(node, named(function), new)
+            case t.Name(id=name) if name in names and name not in bound:
+                return replace(node, id=names[name])
             case t.SpaceDef(rules=rules):
                 return replace(node, rules=tuple(map(named, rules)))
             case _:

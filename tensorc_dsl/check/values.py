@@ -64,7 +64,7 @@ class Values:
         for a in c.attributes:
             self.refer(a.name, known[a.name])
             if a.type is not None:
-                self.refer(a.type, entry("type", a.type, ATTRIBUTE_TYPES))
+                self.refer(a.type.name, entry("type", str(a.type), ATTRIBUTE_TYPES))
             if a.default is not None:
                 self.expr(a.default, known)
         for name, value in c.where:

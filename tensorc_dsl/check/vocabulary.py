@@ -25,9 +25,10 @@ from tensorc_dsl.check.kinds import (
     Base,
     Kind,
     ListOf,
+    Parameter,
     kind_of,
 )
-from tensorc_dsl.check.signatures import Parameter, Rule, Signature, of_function
+from tensorc_dsl.check.signatures import Rule, Signature, of_function
 from tensorc_dsl.ir.program import Program
 from tensorc_dsl.ir.target import Target
 from tensorc_dsl.schedule.primitives import PRIMITIVES

@@ -338,7 +338,7 @@ ATTRIBUTE_TYPES = ("int", "float", "dtype")
 def attribute_kind(a: tree.Param) -> str:
     """The kind of value that an attribute takes, "int", "float" or "dtype": the declared one, else that of its default."""
     is_float = isinstance(a.default, tree.Number) and isinstance(a.default.value, float)
-    return a.type or ("float" if is_float else "int")
+    return str(a.type) if a.type else "float" if is_float else "int"
 
 
 def attribute(

@@ -95,6 +95,11 @@ WORDS: tuple[Rule, ...] = (
     _one(Class.KEYWORD, one_of(w.RESERVED)),
     _one(Class.BUILTIN, rf"{one_of(w.REDUCERS)}(?=[ \t]*\[)(?![ \t]*{_SUBSCRIPT}[ \t]*(?:\+=|=(?!=)|@))"),
     _one(Class.TYPE, rf"(?<=: ){one_of(w.TYPES)}|(?<=const ){one_of(w.DTYPES)}|{one_of(w.DTYPES)}(?=\()"),
+    # Types in parentheses: no value is called as one that begins with a capital is, and `int` stands there first.
+    _one(
+        Class.TYPE,
+        rf"(?:(?<=\()|(?<=, ))(?=[A-Z]){one_of(w.TYPES)}(?=[,()])|(?:(?<=Module\()|(?<=list\()){one_of(w.TYPES)}",
+    ),
     _one(Class.DRAW, rf"{one_of(w.DRAWS)}(?=[ \t]*\()"),
     _one(Class.PRIMITIVE, rf"{one_of(w.PRIMITIVES)}(?=[ \t]*\()"),
     _one(Class.BUILTIN, rf"{one_of(w.BUILTINS)}(?=[ \t]*\()"),

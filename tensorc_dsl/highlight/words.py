@@ -58,8 +58,8 @@ DTYPES: tuple[str, ...] = (
 """Element types."""
 
 TYPES: tuple[str, ...] = (
-    "Block", "Buffer", "Instruction", "Loop", "Program", "Target", "bf16", "bool", "f16", "f32", "f64", "f8e4m3",
-    "f8e5m2", "float", "i16", "i32", "i64", "i8", "int", "list", "str", "u16", "u32", "u64", "u8",
+    "Block", "Buffer", "Instruction", "Loop", "Module", "Program", "Target", "bf16", "bool", "f16", "f32", "f64",
+    "f8e4m3", "f8e5m2", "float", "i16", "i32", "i64", "i8", "int", "list", "str", "u16", "u32", "u64", "u8",
 )  # fmt: skip
 """All types: of elements, and of parameters."""
 

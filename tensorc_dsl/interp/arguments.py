@@ -13,7 +13,7 @@ from typing import Any, Protocol
 from tensorc_dsl.diagnostic import Diagnostic, TschedError
 from tensorc_dsl.interp.builtins import elements
 from tensorc_dsl.interp.problems import ARGUMENT_KIND, STEP_ARGUMENTS, fail
-from tensorc_dsl.interp.values import AnyRankMap, OpenFactor, ProgramRef, Value, Weights, bare, kind_of
+from tensorc_dsl.interp.values import AnyRankMap, ModuleRef, OpenFactor, ProgramRef, Value, Weights, bare, kind_of
 from tensorc_dsl.ir.expr import Const, index
 from tensorc_dsl.ir.memo import by_identity
 from tensorc_dsl.ir.program import Program, blocks
@@ -48,7 +48,7 @@ _NAMES: dict[object, str] = {
     LoopRef: "a loop", BlockRef: "a block", BufferRef: "a buffer", IndexMap: "an index map", int: "an int",
     float: "a float", str: "a string", bool: "a bool", type(None): "`_`", Const: "an int", ProgramRef: "the program",
     Target: "a target", IntrinsicRef: "an instruction", Interval: "a range `lo..hi`", Items: "a list", list: "a list",
-    Choices: "a list of numbers, strings or bools, or a map from them to weights",
+    Choices: "a list of numbers, strings or bools, or a map from them to weights", ModuleRef: "a module",
 }  # fmt: skip
 
 
@@ -76,7 +76,7 @@ def convert(value: Value, annotation: object, program: Program) -> object:
         case BufferRef(name=name) if BufferRef not in members and BlockRef in members:
             writers = [b.name for b in blocks(program) if any(s.buffer == name for s in b.body)]
             return BlockRef(writers[0]) if len(writers) == 1 else _NO
-        case LoopRef() | BlockRef() | BufferRef() | IndexMap() | AnyRankMap() | Interval() | Target():
+        case LoopRef() | BlockRef() | BufferRef() | IndexMap() | AnyRankMap() | Interval() | Target() | ModuleRef():
             return value if type(value) in members else _NO
         case IntrinsicRef():
             return value if IntrinsicRef in members else convert(str(value), annotation, program)

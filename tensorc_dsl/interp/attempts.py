@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
-from tensorc_dsl.interp.values import ProgramRef, Value, bare, plain
+from tensorc_dsl.interp.values import ModuleRef, ProgramRef, Value, bare, plain
 from tensorc_dsl.ir.target import Target
 from tensorc_dsl.schedule.refs import BlockRef, BufferRef, LoopRef
 from tensorc_dsl.syntax import tree
@@ -78,5 +78,7 @@ def shown(value: Value) -> str:
             return literal(scalar)
         case Target(kind=kind):
             return kind
+        case ModuleRef(name=name):
+            return name
         case other:
             return str(other)

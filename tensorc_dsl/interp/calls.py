@@ -8,6 +8,8 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
+from tensorc_dsl.check.kinds import ModuleOf, misfit, solved
+from tensorc_dsl.check.signatures import of_module, of_type
 from tensorc_dsl.diagnostic import TschedError
 from tensorc_dsl.interp import problems
 from tensorc_dsl.interp.arguments import Bound, bind, bind_primitive, convert, describe, of_known_rank, unfit
@@ -20,7 +22,7 @@ from tensorc_dsl.interp.limits import MAX_LOOPS, Budget
 from tensorc_dsl.interp.problems import fail
 from tensorc_dsl.interp.record import Recorder
 from tensorc_dsl.interp.steps import Step
-from tensorc_dsl.interp.values import Drawn, ProgramRef, Value, bare, kind_of
+from tensorc_dsl.interp.values import Drawn, ModuleRef, ProgramRef, Value, bare, kind_of
 from tensorc_dsl.ir.memo import by_identity
 from tensorc_dsl.ir.program import Block, Program, walk
 from tensorc_dsl.ir.target import Target
@@ -39,9 +41,21 @@ from tensorc_dsl.trace.model import shown
 
 PARAM_TYPES: Mapping[str, type] = {
     "Block": BlockRef, "Loop": LoopRef, "Buffer": BufferRef, "Program": ProgramRef, "Target": Target, "int": int,
-    "float": float, "bool": bool, "str": str, "list": list, "Instruction": IntrinsicRef,
+    "float": float, "bool": bool, "str": str, "list": list, "Instruction": IntrinsicRef, "Module": ModuleRef,
 }  # fmt: skip
 """The Python types for the types of a module's parameters."""
+
+
+def _annotation(p: tree.ParamType | None) -> object:
+    """The Python type for a type, with those of the elements of lists; None where any value will do."""
+    match p:
+        case tree.ParamType(name="list", parts=(part,)):
+            inner: Any = _annotation(part)
+            return list if inner is None else tuple[inner, ...]
+        case tree.ParamType(name=name):
+            return PARAM_TYPES.get(name)
+        case None:
+            return None
 
 
 class _At:
@@ -74,7 +88,8 @@ class Calls(ABC):
         self._instructions: Env = {i.name: IntrinsicRef(str(i.name)) for i in program.intrinsics}
         self._yields: list[list[Value]] = []
         self._builtins = Builtins(self.budget, self._yields)
-        self._stack: list[str] = []
+        self._stack: list[tuple[str, tuple[tuple[str, ModuleRef], ...]]] = []
+        """The modules that are under way: the name of each, and the modules that it was given."""
         self._steps: list[int] = []
         """The number of steps of each module on the stack, without those of modules that it called."""
         self.attempts: list[Attempt] = []
@@ -106,7 +121,7 @@ class Calls(ABC):
     def _origin(self, names: frozenset[str]) -> str:
         """The position of the step, as text: `step 4 of std.cpu.tiling, where `factors` drew [4, 8]`."""
         drawn = [f"`{d.name}` drew {shown(d.decision)}" for d in self.recorder.draws if d.name in names]
-        here = [f"step {self._steps[-1] + 1} of {self._stack[-1]}"] if self._stack else []
+        here = [f"step {self._steps[-1] + 1} of {self._stack[-1][0]}"] if self._stack else []
         return ", ".join([*here, f"{'where ' * bool(here)}{' and '.join(drawn)}"] if drawn else here)
 
     def at(self, span: Span, step: Step | None = None) -> _At:
@@ -179,8 +194,17 @@ class Calls(ABC):
             self.budget.use(value, call.span)
         return args, kwargs
 
-    def call(self, call: tree.CallExpr, env: Env) -> Value:
-        """The value of a call, after its effect on the program."""
+    def named(self, e: tree.Name) -> Value:
+        """The value of a name that the body does not bind: that of a module."""
+        if e.id not in self.modules:
+            raise fail(problems.UNKNOWN_NAME, e.span, name=e.id)
+        return ModuleRef(e.id)
+
+    def call(self, call: tree.CallExpr, env: Env, is_statement: bool = False) -> Value:
+        """The value of a call, after its effect on the program.
+
+        A call of a module that lacks arguments, and is no statement, is the module with the options that it has.
+        """
         if isinstance(call.function, tree.Attribute):
             return self._method(call.function, call, env)
         if not isinstance(call.function, tree.Name):
@@ -193,9 +217,16 @@ class Calls(ABC):
             with self.at(call.span):
                 return self._builtins.call(name, args, self.program, call)
         if name in self.modules:
-            return self.module(self.modules[name], call, [], env)
+            return self._apply(ModuleRef(name), call, env, is_statement)
         if (compound := COMPOUNDS.get(name.removeprefix("std."))) is not None:
             return compound(*self._arguments(call, env), call.span, partial(self._part, call))
+        match bare(env[name]) if name in env else None:
+            case None:
+                pass
+            case ModuleRef() as module:
+                return self._apply(module, call, env, is_statement)
+            case value:
+                raise fail(problems.NOT_A_MODULE, call.function.span, name=name, kind=kind_of(value))
         if name in DRAWS:
             raise fail(problems.DRAWN, call.span, name=name)
         raise fail(problems.UNKNOWN_CALL, call.function.span, name=name)
@@ -255,15 +286,47 @@ class Calls(ABC):
 
     # --- modules -----------------------------------------------------------------------------------------------------
 
-    def module(self, module: tree.ModuleDef, call: tree.CallExpr, subject: list[Value], env: Env) -> None:
-        """Apply a module; if its `when` is false, nothing changes."""
-        if module.name in self._stack:
-            chain = " > ".join((*self._stack, module.name))
+    def _apply(self, ref: ModuleRef, call: tree.CallExpr, env: Env, is_statement: bool) -> Value:
+        """Apply a module that a name stands for, or give it the options of the call, if it lacks others."""
+        module, given = self.modules[ref.name], {name for name, _ in ref.options} | {key for key, _ in call.kwargs}
+        lacks = any(p.default is None and p.name not in given for p in module.params)
+        if is_statement or call.args or not call.kwargs or not lacks:
+            return self.module(module, call, [], env, ref.options)
+        names = [p.name for p in module.params if p.name not in dict(ref.options)]
+        options = dict(ref.options)
+        for key, argument in call.kwargs:
+            if key not in names or key in options:
+                reason = f"has no parameter `{key}` left to give"
+                raise fail(
+                    problems.MODULE_ARGUMENTS, argument.span, name=module.name, reason=reason, usage=_usage(module)
+                )
+            options[key] = evaluate(argument, env, self)
+        made = ModuleRef(ref.name, tuple(options.items()))
+        self.budget.use(made, call.span)
+        return made
+
+    def module(
+        self,
+        module: tree.ModuleDef,
+        call: tree.CallExpr,
+        subject: list[Value],
+        env: Env,
+        options: Sequence[tuple[str, Value]] = (),
+    ) -> None:
+        """Apply a module; if its `when` is false, nothing changes.
+
+        `subject` are its first arguments, before those of the call; `options` were given by name where it was passed on.
+        """
+        scope = self._scope(module, call, subject, env, options)
+        # A module that is applied by modules that were passed to it is no recursion: each time, it has others.
+        passed = tuple((p.name, v) for p in module.params if isinstance(v := bare(scope[p.name]), ModuleRef))
+        if (module.name, passed) in self._stack:
+            chain = " > ".join((*(name for name, _ in self._stack), module.name))
             raise fail(problems.RECURSION, call.span, name=module.name, chain=chain)
-        scope = self._scope(module, call, subject, env)
-        self._stack.append(module.name)
+        self._stack.append((module.name, passed))
         self._steps.append(0)
-        on = value_shown(scope[module.params[0].name]) if module.params else ""
+        values = [v for p in module.params if not isinstance(bare(v := scope[p.name]), ModuleRef)]
+        on = value_shown(values[0]) if values else ""
         depth = self._inside()
         told = module.name if depth else call.span.text
         self.asked.append(Attempt(told, on, depth, owner=module.name.rpartition(".")[2]))
@@ -309,33 +372,39 @@ class Calls(ABC):
             return refusal
         return None
 
-    def _scope(self, module: tree.ModuleDef, call: tree.CallExpr, subject: list[Value], env: Env) -> Env:
+    def _scope(
+        self,
+        module: tree.ModuleDef,
+        call: tree.CallExpr,
+        subject: list[Value],
+        env: Env,
+        options: Sequence[tuple[str, Value]] = (),
+    ) -> Env:
         """The names in a module's body: its parameters, each of its declared type."""
-        parameters = module.params
-
-        def usage() -> str:
-            return f"module {module.name}({', '.join(p.name for p in parameters)})"
-
+        given = dict(options)
+        parameters = [p for p in module.params if p.name not in given]
         args = [*subject, *(evaluate(a, env, self) for a in call.args)]
         if len(args) > len(parameters):
             reason = f"takes {len(parameters)} arguments; given: {len(args)}"
-            raise fail(problems.MODULE_ARGUMENTS, call.span, name=module.name, reason=reason, usage=usage())
-        given = {p.name: a for p, a in zip(parameters, args, strict=False)}
+            raise fail(problems.MODULE_ARGUMENTS, call.span, name=module.name, reason=reason, usage=_usage(module))
+        given |= {p.name: a for p, a in zip(parameters, args, strict=False)}
         spans = {p.name: a.span for p, a in zip(parameters[len(subject) :], call.args, strict=False)}
         for key, argument in call.kwargs:
             if all(p.name != key for p in parameters) or key in given:
                 reason = f"has no parameter `{key}` left to give"
-                raise fail(problems.MODULE_ARGUMENTS, argument.span, name=module.name, reason=reason, usage=usage())
+                raise fail(
+                    problems.MODULE_ARGUMENTS, argument.span, name=module.name, reason=reason, usage=_usage(module)
+                )
             given[key] = evaluate(argument, env, self)
             spans[key] = argument.span
         scope = self.given()
-        for p in parameters:
+        for p in module.params:
             if p.name in given:
                 value, span = given[p.name], spans.get(p.name, call.span)
             elif p.default is not None:
                 value, span = evaluate(p.default, scope, self), p.default.span
             else:
-                raise fail(problems.MISSING, call.span, name=module.name, parameter=p.name, usage=usage())
+                raise fail(problems.MISSING, call.span, name=module.name, parameter=p.name, usage=_usage(module))
             scope[p.name] = self._typed(module, p, value, span)
         return scope
 
@@ -343,8 +412,8 @@ class Calls(ABC):
         """The value converted to the parameter's type; a block stands for the buffer that it writes, and a name for an
         instruction.
         """
-        wanted = PARAM_TYPES.get(p.type or "")
-        if wanted is None or type(value) is wanted:
+        wanted = _annotation(p.type)
+        if wanted is None or (type(value) in (wanted,) and wanted is not ModuleRef):
             return value
         try:
             converted = convert(value, wanted, self.program)
@@ -360,9 +429,23 @@ class Calls(ABC):
                 parameter=p.name,
                 found=kind_of(value),
             )
+        if isinstance(converted, ModuleRef):
+            self._require_fit(module, p, converted, span)
         if isinstance(converted, IntrinsicRef) and isinstance(value, Drawn):
             return replace(value, value=converted)
         return converted if isinstance(converted, BlockRef | BufferRef | IntrinsicRef) else value
+
+    def _require_fit(self, module: tree.ModuleDef, p: tree.Param, ref: ModuleRef, span: Span) -> None:
+        """Raises TschedError if a module that is passed cannot be applied as its parameter declares."""
+        given, kind = {name for name, _ in ref.options}, of_type(p.type)
+        left = tuple(q for q in of_module(self.modules[ref.name]).params if q.name not in given)
+        wanted = solved(kind, {})  # what its letters stand for, the checker compares
+        if isinstance(wanted, ModuleOf) and (reason := misfit(ModuleOf(left), wanted)):
+            raise fail(problems.MISFIT, span, module=ref.name, name=module.name, parameter=p.name, reason=reason)
+
+
+def _usage(module: tree.ModuleDef) -> str:
+    return f"module {module.name}({', '.join(p.name for p in module.params)})"
 
 
 def _standing_for(call: tree.CallExpr, args: list[Value], kwargs: dict[str, Value]) -> tree.CallExpr:

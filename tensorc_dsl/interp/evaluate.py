@@ -20,7 +20,6 @@ from tensorc_dsl.interp.problems import (
     NO_RESULT,
     OPERANDS,
     TOO_LONG,
-    UNKNOWN_NAME,
     fail,
 )
 from tensorc_dsl.interp.values import (
@@ -49,6 +48,7 @@ class Machine(Protocol):
     def budget(self) -> Budget: ...
     def attribute(self, base: Value, at: tree.Attribute) -> Value: ...
     def call(self, call: tree.CallExpr, env: Env) -> Value: ...
+    def named(self, e: tree.Name) -> Value: ...
     def for_list(self, loop: tree.ForList, env: Env) -> Value: ...
 
 
@@ -74,10 +74,8 @@ def _wildcard(_e: tree.Wildcard, _env: Env, _machine: Machine) -> Value:
     return OpenFactor()
 
 
-def _name(e: tree.Name, env: Env, _machine: Machine) -> Value:
-    if e.id in env:
-        return env[e.id]
-    raise fail(UNKNOWN_NAME, e.span, name=e.id)
+def _name(e: tree.Name, env: Env, machine: Machine) -> Value:
+    return env[e.id] if e.id in env else machine.named(e)
 
 
 def _list(e: tree.ListExpr, env: Env, machine: Machine) -> Value:

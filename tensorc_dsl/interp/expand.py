@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import assert_never, cast
 
+from tensorc_dsl.check.spaces import subject_of
 from tensorc_dsl.interp import problems
 from tensorc_dsl.interp.attempts import Attempt
 from tensorc_dsl.interp.builtins import elements
@@ -69,7 +70,7 @@ class Expansion(Calls):
             if module is None:
                 raise fail(problems.UNKNOWN_RULE, call.span, name=name)
             env = self.given()
-            kind = module.params[0].type if module.params else None
+            kind = subject_of(module)
             if kind == "Block":
                 names = [b.name for b in blocks(self.program)]
                 for block in reversed(names):
@@ -108,6 +109,10 @@ class Expansion(Calls):
                     self._bind(pattern, evaluate(value, env, self), env)
                 case tree.DrawStmt():
                     self._draw(s, env)
+                case tree.ExprStmt(value=tree.CallExpr() as call):
+                    self.budget.enter(call.span)
+                    self.call(call, env, is_statement=True)
+                    self.budget.depth -= 1
                 case tree.ExprStmt(value=value):
                     evaluate(value, env, self)
                 case tree.Either():

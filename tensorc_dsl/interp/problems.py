@@ -26,6 +26,12 @@ def NO_DISTRIBUTION(*, name: str) -> None: ...
 @problem("E0502", "`{name}`: {reason}", help="{usage}")
 def DRAW_ARGUMENTS(*, name: str, reason: str, usage: str) -> None: ...
 @problem(
+    "E0502",
+    "a draw cannot have {kind} among its values: a trace has no text for it",
+    help="draw a number, and choose with it: `if n == 0 {{ … }} else {{ … }}`",
+)
+def NO_TEXT(*, kind: str) -> None: ...
+@problem(
     "E0503",
     "a weight is a finite number from 0; this is {found}",
     help="write such a number: `either first(0.7) {{ … }} or second(0.3) {{ … }}`",
@@ -108,8 +114,8 @@ def INDEX_MAP() -> None: ...
 def TOO_LONG(*, what: str, count: int | str, parts: str, most: int) -> None: ...
 @problem(
     "E0529",
-    "a list of lists that is more than {most} levels deep",
-    help="make one list of all elements, or several lists",
+    "a list of lists, or a module with modules as options, that is more than {most} levels deep",
+    help="make one list of all elements, or several lists; pass a module on as it is",
 )
 def NESTED_LIST(*, most: int) -> None: ...
 @problem("E0530", "`{name}` does not take {found}", help="{usage}")
@@ -174,6 +180,14 @@ def UNKNOWN_CALL(*, name: str) -> None: ...
     "E0539", "module `{name}` reaches itself: {chain}", "modules cannot recurse", help="repeat with a `for` over a list"
 )
 def RECURSION(*, name: str, chain: str) -> None: ...
+@problem("E0538", "`{name}` is {kind}, and cannot be called", help="call a primitive, a module or a function")
+def NOT_A_MODULE(*, name: str, kind: str) -> None: ...
+@problem(
+    "E0540",
+    "`{module}` cannot be the `{parameter}` of `{name}`: {reason}",
+    help="pass a module that takes what the parameter declares; what else it needs is given by name where it is passed",
+)
+def MISFIT(*, module: str, parameter: str, name: str, reason: str) -> None: ...
 @problem("E0540", "`{name}` {reason}", help="{usage}")
 def MODULE_ARGUMENTS(*, name: str, reason: str, usage: str) -> None: ...
 @problem("E0541", "`{name}` needs `{parameter}`", help="{usage}")

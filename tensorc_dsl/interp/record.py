@@ -9,8 +9,18 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from tensorc_dsl.interp.limits import MAX_LINES
-from tensorc_dsl.interp.problems import TAKEN_NAME, TOO_MANY_LINES, fail
-from tensorc_dsl.interp.values import AnyRankMap, Drawn, OpenFactor, ProgramRef, Scalar, Value, Weights
+from tensorc_dsl.interp.problems import NO_TEXT, TAKEN_NAME, TOO_MANY_LINES, fail
+from tensorc_dsl.interp.values import (
+    AnyRankMap,
+    Drawn,
+    ModuleRef,
+    OpenFactor,
+    ProgramRef,
+    Scalar,
+    Value,
+    Weights,
+    kind_of,
+)
 from tensorc_dsl.ir.print import format_expr
 from tensorc_dsl.ir.program import Block, Program, blocks, find_block, find_loop, fresh, used_names, walk
 from tensorc_dsl.ir.target import Target
@@ -161,8 +171,10 @@ class Recorder:
                 return f"[{', '.join([self.code(v, program, span) for v in value])}]"
             case bool() | int() | float() | str():
                 return literal(value)
-            case Target() | None:
-                raise AssertionError(f"{value!r} cannot be an argument")
+            case Target() | ModuleRef():
+                raise fail(NO_TEXT, span, kind=kind_of(value))
+            case None:
+                raise AssertionError("nothing cannot be an argument")
 
     def call_code(
         self, name: str, args: tuple[Value, ...], kwargs: dict[str, Value], program: Program, span: Span

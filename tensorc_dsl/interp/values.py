@@ -32,6 +32,14 @@ class Weights:
 
 
 @dataclass(frozen=True, slots=True)
+class ModuleRef:
+    """A module, with values for some of its parameters."""
+
+    name: str
+    options: tuple[tuple[str, Value], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class AnyRankMap:
     """`(..., k, j) -> (..., j / 4, k, j % 4)`: an index map, but for how many indices `...` is; None stands for it.
 
@@ -63,7 +71,7 @@ class AnyRankMap:
 
 Scalar = (
     Plain | IntrinsicRef | OpenFactor | LoopRef | BlockRef | BufferRef | ProgramRef | Target | IndexMap | AnyRankMap
-    | Interval | Weights | None
+    | Interval | Weights | ModuleRef | None
 )  # fmt: skip
 
 
@@ -122,15 +130,20 @@ def plain(value: Value) -> Value:
 
 
 def extent_of(value: Value, most: int) -> tuple[int, int]:
-    """The number of values in a list with all nested ones, and its depth; counting stops beyond `most` of either."""
+    """The number of values in a list with all nested ones, and its depth; counting stops beyond `most` of either.
+
+    So of a module, which has its options.
+    """
     inner = bare(value)
+    if isinstance(inner, ModuleRef):
+        inner = tuple(v for _, v in inner.options)
     if not isinstance(inner, tuple):
         return 1, 0
     count, depth = 1, 0
     for v in inner:
         if count > most or depth > most:
             break
-        if isinstance(v, tuple | Drawn):
+        if isinstance(v, tuple | Drawn | ModuleRef):
             n, d = extent_of(v, most - count)
             count, depth = count + n, max(depth, d)
         else:
@@ -182,5 +195,7 @@ def kind_of(value: Value) -> str:
             return "a map of weights"
         case OpenFactor():
             return "`_`"
+        case ModuleRef():
+            return "a module"
         case None:
             return "nothing"

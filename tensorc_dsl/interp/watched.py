@@ -73,9 +73,9 @@ class Watched(Expansion):
             super().run((s,), env)
             self.stands.append(Stand(s.span, self.program))
 
-    def call(self, call: tree.CallExpr, env: Env) -> Value:
+    def call(self, call: tree.CallExpr, env: Env, is_statement: bool = False) -> Value:
         self._hurry()
-        return super().call(call, env)
+        return super().call(call, env, is_statement)
 
     def _hurry(self) -> None:
         if self._is_late():

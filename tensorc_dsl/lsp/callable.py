@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from tensorc_dsl.check import vocabulary as v
-from tensorc_dsl.check.kinds import ANY, show_all
-from tensorc_dsl.check.signatures import Parameter, Signature
+from tensorc_dsl.check.kinds import ANY, Kind, ModuleOf, Parameter, show_all
+from tensorc_dsl.check.signatures import Signature
 from tensorc_dsl.elaborate.bindings import dimensions
 from tensorc_dsl.ir.maths import MATHS
 from tensorc_dsl.lsp.analysis import Analysis
@@ -32,8 +32,8 @@ class Callee:
     doc: str
 
 
-def callee(analysis: Analysis, call: Call) -> Callee | None:
-    """What an open call calls; None for a name that nothing has."""
+def callee(analysis: Analysis, call: Call, local: Kind | None = None) -> Callee | None:
+    """What an open call calls; None for a name that nothing has. `local` is the kind of the name in the body."""
     name, c = call.name, analysis.checked
     if call.is_method:
         known = v.methods_of(ANY).get(name)
@@ -46,6 +46,8 @@ def callee(analysis: Analysis, call: Call) -> Callee | None:
     signature = signature or v.COMPOUNDS.get(name)
     if signature is not None:
         return _of_signature(name, signature)
+    if isinstance(local, ModuleOf):
+        return _of_signature(name, Signature(local.params, None, local.keywords))
     compute = c.computes.get(name)
     if compute is not None:
         return _of_compute(compute)

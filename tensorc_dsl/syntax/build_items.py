@@ -260,8 +260,19 @@ class FileBuilder(StmtBuilder):
         return t.Param(name, type_, default.items[0] if default else None, span)
 
     @rule
-    def param_type(self, span: Span, parts: Parts) -> t.Word:
+    def param_type(self, span: Span, parts: Parts) -> t.ParamType:
         return parts[0]
+
+    @rule
+    def type(self, span: Span, parts: Parts) -> t.ParamType:
+        # Parentheses without types in them leave no node of their own.
+        name, *types = parts
+        empty = () if span.text.endswith(")") else None
+        return t.ParamType(name, types[0].items if types and types[0] is not None else empty, span)
+
+    @rule
+    def types(self, span: Span, parts: Parts) -> Seq[t.ParamType]:
+        return Seq(tuple(parts), span)
 
     @rule
     def param_default(self, span: Span, parts: Parts) -> Seq[t.Expr]:

@@ -23,7 +23,7 @@ _CHAINS = frozenset(("binary", "logic", "compare"))
 _LEVELS = {"PLUS": 0, "MINUS": 0, "STAR": 1, "SLASH": 1, "PERCENT": 1, "OR": 2, "AND": 3, "COMPARE": 4}
 """Operators of one level form one chain, which is broken before every operator or before none."""
 _FLUSH = _CHAINS | {"conditional"}
-_LISTS = frozenset(("arguments", "params", "tensor_params", "attributes", "bindings", "index_specs"))
+_LISTS = frozenset(("arguments", "params", "types", "tensor_params", "attributes", "bindings", "index_specs"))
 _NO_LAST_COMMA = frozenset(("weight", "scan", "reducer", "annotation", "bound"))
 
 Nodes = Sequence[Node]

@@ -90,7 +90,7 @@ def _name(name: Token, tree: Tree, i: int, above: Tree | None) -> Class:
             return Class.ATTRIBUTE
         if before in (*w.DEFINING, "const") and tree.data == before:
             return Class.DEFINITION
-    if tree.data in ("tensor_type", "param_type") and name in w.TYPES:
+    if tree.data in ("tensor_type", "type") and name in w.TYPES:
         return Class.TYPE
     if tree.data == "name_expr" and above is not None and above.data == "call" and above.children[0] is tree:
         lists = {Class.TYPE: w.DTYPES, Class.PRIMITIVE: w.PRIMITIVES, Class.DRAW: w.DRAWS, Class.BUILTIN: w.BUILTINS}

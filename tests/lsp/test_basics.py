@@ -206,6 +206,14 @@ def test_completion_in_a_body(editor: Editor, line: str, has: list[str], lacks: 
         ("compute f(A: |", ["f32", "bf16"], []),
         ("compute f(A: f32[M]) -> B: f32[M] {\n    B[i] = ex|\n}", ["exp", "sum", "A"], ["split"]),
         ("module m(b: |", ["Block", "Loop"], []),
+        ("module m(b: Module(Block, |", ["Block", "Loop"], ["split"]),
+        (
+            f"{FILE}module m(f: Module, b: Block) {{ f(b) }}\nmodule n(b: Block) {{\n    m(|\n}}",
+            ["cut", "f="],
+            ["split"],
+        ),
+        (f"{FILE}module m(b: Block, f: Module) {{ f(b) }}\nmodule n(b: Block) {{\n    m(b, f=|\n}}", ["cut"], []),
+        (f"{FILE}module m(b: Block, f: Module) {{ f(b) }}\nmodule n(b: Block) {{\n    m(|\n}}", ["b"], ["cut"]),
     ],
 )
 def test_completion_of_items(editor: Editor, text: str, has: list[str], lacks: list[str]) -> None:
@@ -224,6 +232,7 @@ def test_completion_of_items(editor: Editor, text: str, has: list[str], lacks: l
         ("split(i, partial=|)", "split(", "partial"),
         ("let x ~ sample_categorical(|", "sample_categorical(", "values"),
         ("cut(C, |)", "cut(b: Block, width = 4)", "width"),
+        ("let e = cut(width=8)\n    e(|)", "e(b: a block)", "b"),
     ],
 )
 def test_signature_help(editor: Editor, line: str, label: str, active: str) -> None:

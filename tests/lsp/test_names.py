@@ -174,6 +174,65 @@ def test_the_name_that_would_be_changed(editor: Editor) -> None:
     assert file.ask("text_document_prepare_rename", lsp.PrepareRenameParams(file.id, file.place("split(i"))) is None
 
 
+PASSED = """\
+module cut(b: Block, width: int = 4) {
+    split(b.loops[0], [_, width])
+}
+module both(b: Block, epilogue: Module(Block) = cut) {
+    let narrow = cut(width=2)
+    narrow(b, width=3)
+    epilogue(b)
+}
+module outer(b: Block, f: Module(T), x: T) {
+    both(b, epilogue=cut)
+    both(b, cut(width=8))
+    f(x)
+}
+"""
+
+
+@pytest.mark.parametrize(
+    ("place", "old", "new", "count"),
+    [
+        ("cut(b: ", "cut", "shorten", 5),
+        ("cut)\n", "cut", "shorten", 5),
+        ("epilogue(b)", "epilogue", "last", 3),
+        ("epilogue=cut)\n", "epilogue", "last", 3),
+        ("narrow(b", "narrow", "thin", 2),
+        ("f(x)", "f", "apply_it", 2),
+        ("T), x", "T", "U", 2),
+    ],
+)
+def test_what_is_passed_on_is_renamed(editor: Editor, place: str, old: str, new: str, count: int) -> None:
+    file = editor.open("passed.tsched", PASSED.replace("narrow(b, width=3)", "narrow(b)"))
+    edit = file.ask("text_document_rename", lsp.RenameParams(file.id, file.place(place), new))
+    changes = edit.changes[file.uri]
+    assert [file.cut(c.range) for c in changes] == [old] * count
+    assert editor.open("passed.tsched", file.changed(changes)).said() == []
+
+
+def test_a_parameter_is_renamed_where_a_passed_module_gets_it(editor: Editor) -> None:
+    file = editor.open("passed.tsched", PASSED.replace("    narrow(b, width=3)\n", ""))
+    edit = file.ask("text_document_rename", lsp.RenameParams(file.id, file.place("width: int"), "size"))
+    after = file.changed(edit.changes[file.uri])
+    assert "cut(size=2)" in after and "cut(size=8)" in after and "width" not in after
+
+
+def test_a_passed_module_is_found(editor: Editor) -> None:
+    file = editor.open("passed.tsched", PASSED)
+    assert "module cut(b: Block, width: int = 4)" in file.hover(file.place("cut)\n"))
+    assert "epilogue: Module(Block)" in file.hover(file.place("epilogue(b)"))
+    assert "a module of a block" in file.hover(file.place("narrow(b"))
+    assert file.definition(file.place("cut)\n")) == file.definition(file.place("cut(b: "))
+    assert file.definition(file.place("epilogue(b)")) == file.definition(file.place("epilogue: "))
+    params = lsp.ReferenceParams(lsp.ReferenceContext(False), file.id, file.place("cut(b: "))
+    assert len(file.ask("text_document_references", params)) == 4
+    params = lsp.CallHierarchyPrepareParams(file.id, file.place("cut(b: "))
+    (cut,) = file.ask("text_document_prepare_call_hierarchy", params)
+    callers = file.ask("call_hierarchy_incoming_calls", lsp.CallHierarchyIncomingCallsParams(cut))
+    assert {c.from_.name: len(c.from_ranges) for c in callers} == {"both": 2, "outer": 2}
+
+
 # --- symbols -----------------------------------------------------------------------------------------------------------
 
 

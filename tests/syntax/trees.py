@@ -141,7 +141,10 @@ _MAYBE_NAME = st.one_of(st.none(), NAMES)
 _MAYBE_EXPR = st.one_of(st.none(), SMALL)
 _TYPE = node(t.TensorType, st.sampled_from("f32 T bool step".split()), many(PLAIN, 0, 2))
 _TENSOR = node(t.TensorParam, NAMES, _TYPE, st.booleans(), many(PLAIN, 0, 2), _MAYBE_NAME)
-_PARAM = node(t.Param, NAMES, _MAYBE_NAME, _MAYBE_EXPR)
+_PARAM_TYPE = st.recursive(
+    node(t.ParamType, NAMES, st.none()), lambda inner: node(t.ParamType, NAMES, many(inner, 0, 2)), max_leaves=3
+)
+_PARAM = node(t.Param, NAMES, st.one_of(st.none(), _PARAM_TYPE), _MAYBE_EXPR)
 _ANNOTATIONS = pairs(st.text(max_size=3), PLAIN)
 _STAGE = node(t.Stage, NAMES, many(_specs(SMALL)), SMALL, _ANNOTATIONS, st.booleans())
 _OPERAND = node(t.Operand, NAMES, _TYPE, st.one_of(st.none(), st.text(max_size=3)))

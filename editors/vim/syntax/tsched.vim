@@ -22,8 +22,8 @@ let s:before_for = 'parallel|pipelined|tensorized|unrolled|vectorized'
 let s:before_value = 'identity|init|step|when'
 let s:reducers = 'all|any|argmax|argmin|max|min|prod|sum'
 let s:dtypes = 'bf16|bool|f16|f32|f64|f8e4m3|f8e5m2|i16|i32|i64|i8|u16|u32|u64|u8'
-let s:types = 'Block|Buffer|Instruction|Loop|Program|Target|bf16|bool|f16|f32|f64|f8e4m3|f8e5m2|float|i16|i32|'
-      \ . 'i64|i8|int|list|str|u16|u32|u64|u8'
+let s:types = 'Block|Buffer|Instruction|Loop|Module|Program|Target|bf16|bool|f16|f32|f64|f8e4m3|f8e5m2|float|'
+      \ . 'i16|i32|i64|i8|int|list|str|u16|u32|u64|u8'
 let s:builtins = 'abs|acos|acosh|all|any|asin|asinh|atan|atan2|atanh|bit_and|bit_not|bit_or|bitcast|cbrt|ceil|'
       \ . 'clamp|clz|concat|copysign|cos|cosh|ctz|erf|erfc|exp|exp2|expm1|floor|hypot|interleave|isfinite|'
       \ . 'isinf|isnan|len|log|log10|log1p|log2|max|min|popcount|pow|product|range|reversed|round|rsqrt|'
@@ -65,6 +65,8 @@ call s:word('Draw', '<%(' . s:draws . ')>%(\s*\()@=')
 call s:word('Type', '<%(' . s:dtypes . ')>\(@=')
 call s:word('Type', '%(<const )@7<=<%(' . s:dtypes . ')>')
 call s:word('Type', '%(: )@2<=<%(' . s:types . ')>')
+call s:word('Type', '%(\(|, )@2<=\u@=<%(' . s:types . ')>[,()]@=')
+call s:word('Type', '%(Module\(|list\()@7<=<%(' . s:types . ')>')
 call s:word('Builtin', '<%(' . s:reducers . ')>%(\s*\[)@=%(\s*' . s:subscript . '\s*%(\+\=|\=\=@!|\@))@!')
 call s:word('Keyword', '<%(' . s:reserved . ')>')
 call s:word('Constant', '<%(' . s:constants . ')>')

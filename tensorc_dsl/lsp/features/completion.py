@@ -8,8 +8,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from lsprotocol import types as lsp
 
 from tensorc_dsl.check import vocabulary as v
-from tensorc_dsl.check.kinds import ANY, PARAM_TYPES, Kind, show
-from tensorc_dsl.check.signatures import usage
+from tensorc_dsl.check.kinds import ANY, PARAM_TYPES, Kind, ModuleOf, show
+from tensorc_dsl.check.signatures import of_module, usage
 from tensorc_dsl.check.targets import FACTS
 from tensorc_dsl.check.values import ATTRIBUTE_TYPES, computes_names
 from tensorc_dsl.diagnostic import TschedError
@@ -99,7 +99,9 @@ def _all(
         case "prior" if "for" in line and not at.in_body:
             c = analysis.checked
             return (*_named(c.spaces, _K.Class), *_named(c.schedules, _K.Class))
-        case "module" if at.last == ":":
+        case "module" if at.last == ":" or (
+            at.last in "(," and at.call is not None and at.call.name in ("Module", "list")
+        ):
             return _words(PARAM_TYPES, _K.Class)
         case "module":
             return (*_words(("when",), _K.Keyword), *_in_body(analysis, piece, at, offset, records))
@@ -193,6 +195,8 @@ def _in_body(analysis: Analysis, piece: Piece | None, at: Cursor, offset: int, r
         yield from _words(STATEMENTS, _K.Keyword)
     else:
         yield from _words(EXPRESSIONS, _K.Keyword)
+    if _wants_module(analysis, at):
+        yield from _rules(analysis, modules_only=True)
     if at.call is None or line[:1] == ("let",):
         yield from _steps(analysis, piece, offset, records)
         yield from _rules(analysis, modules_only=True)
@@ -227,6 +231,18 @@ def _arguments(analysis: Analysis, at: Cursor) -> Items:
     for p in target.parameters:
         if p.can_be_named and p.name not in call.named and not (p.position is not None and p.position < call.given):
             yield lsp.CompletionItem(f"{p.name}=", kind=_K.Property, detail=p.text, sort_text=f"0{p.name}")
+
+
+def _wants_module(analysis: Analysis, at: Cursor) -> bool:
+    """Whether the argument that is written is a module, by the parameters of the module that is called."""
+    call = at.call
+    if call is None or call.is_method or call.name not in analysis.checked.modules:
+        return False
+    params = of_module(analysis.checked.modules[call.name]).params
+    by_name = (
+        [p for p in params if p.name == call.keyword] if call.keyword else list(params[call.given : call.given + 1])
+    )
+    return any(isinstance(kind, ModuleOf) for p in by_name for kind in p.wanted)
 
 
 def _rules(analysis: Analysis, modules_only: bool = False) -> Items:

@@ -7,6 +7,7 @@ from lsprotocol import types as lsp
 from tensorc_dsl.lsp.analysis import Analysis
 from tensorc_dsl.lsp.callable import Callee, callee
 from tensorc_dsl.lsp.cursor import Call, cursor
+from tensorc_dsl.lsp.scope import around
 
 
 def signature_help(analysis: Analysis, position: lsp.Position) -> lsp.SignatureHelp | None:
@@ -17,7 +18,8 @@ def signature_help(analysis: Analysis, position: lsp.Position) -> lsp.SignatureH
         return None
     at = cursor(piece.part.text, offset - piece.start)
     call = None if at.silent else at.call
-    target = None if call is None else callee(analysis, call)
+    local = None if call is None else around(analysis, piece, at, offset - piece.start).names.get(call.name)
+    target = None if call is None else callee(analysis, call, local)
     if call is None or target is None:
         return None
     label, parameters = f"{target.name}(", list[lsp.ParameterInformation]()

@@ -64,6 +64,7 @@ from tensorc_dsl.syntax.tree.expressions import (
 )
 from tensorc_dsl.syntax.tree.parameters import (
     Param,
+    ParamType,
     TensorParam,
     TensorType,
 )
@@ -136,6 +137,7 @@ __all__ = [
     "Number",
     "Operand",
     "Param",
+    "ParamType",
     "Pattern",
     "PriorDef",
     "ProgramDef",

@@ -36,10 +36,22 @@ class TensorParam:
 
 
 @dataclass(frozen=True, slots=True)
+class ParamType:
+    """`Module(Block, Loop)`; without parentheses, `parts` is None."""
+
+    name: Word
+    parts: tuple[ParamType, ...] | None
+    span: Span = span_field()
+
+    def __str__(self) -> str:
+        return self.name if self.parts is None else f"{self.name}({', '.join(map(str, self.parts))})"
+
+
+@dataclass(frozen=True, slots=True)
 class Param:
     """`structure: str = "SSRSRS"`; both the type and the default may be missing."""
 
     name: Word
-    type: Word | None
+    type: ParamType | None
     default: Expr | None
     span: Span = span_field()
