@@ -24,6 +24,7 @@ from tensorc_dsl.check.kinds import (
 from tensorc_dsl.check.problems import GIVEN_TWICE, MISFIT, MISSING, NO_PARAMETER, TOO_MANY, WRONG_KIND
 from tensorc_dsl.check.signatures import Signature, usage
 from tensorc_dsl.diagnostic import Diagnostic
+from tensorc_dsl.schedule.patterns import findings
 from tensorc_dsl.syntax import tree
 from tensorc_dsl.syntax.names import near
 
@@ -94,6 +95,8 @@ def kind_problems(
     at: tree.Expr, kind: Kind, p: Parameter, name: str, s: Signature, spread: bool = False
 ) -> Iterator[Diagnostic]:
     """The finding for an argument of a kind that the parameter does not accept; `spread` accepts lists of the kind."""
+    if p.pattern is not None and isinstance(at, tree.String):
+        yield from findings(at, p.pattern)
     inner = kind
     while spread and isinstance(inner, ListOf) and not fits(inner, p.wanted):
         inner = inner.element

@@ -16,6 +16,7 @@ _STEPS_NOW = {
 _WRITTEN = {
     "get_loops": "the loops of a block are `C.loops`",
     **dict.fromkeys(("get_block", "get_sblock"), "blocks are in scope by their names; `C` is one"),
+    "find": "`find_loop(pattern)` and `find_block(pattern)` give the first one, `find_loops` and `find_blocks` all",
     "get_child_blocks": "the blocks in a loop are `l.blocks`",
     "get_producers": "the producers of a block are `b.producers`",
     "get_consumers": "the consumers of a block are `b.consumers`",

@@ -14,7 +14,7 @@ from typing import assert_never
 
 from tensorc_dsl.ir.program import Program
 from tensorc_dsl.ir.target import Target
-from tensorc_dsl.schedule.refs import BlockRef, BufferRef, IndexMap, IntrinsicRef, LoopRef
+from tensorc_dsl.schedule.refs import BlockPattern, BlockRef, BufferRef, IndexMap, IntrinsicRef, LoopPattern, LoopRef
 from tensorc_dsl.source import Span
 from tensorc_dsl.trace.declare import Choices, Interval, Items
 
@@ -69,6 +69,8 @@ class Parameter:
     """Whether it is given by keyword only."""
     place: Span | None = field(default=None, compare=False)
     """Where it is declared, if in a file."""
+    pattern: type[LoopPattern | BlockPattern] | None = None
+    """What a string is a pattern of."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,7 +99,7 @@ PARAM_TYPES: dict[str, Kind] = {
 
 _OF_TYPES: dict[object, tuple[Kind, ...]] = {
     LoopRef: (LOOP,), BlockRef: (BLOCK,), BufferRef: (BUFFER,), IntrinsicRef: (INSTRUCTION,),
-    Program: (PROGRAM,), Target: (TARGET,), int: (INT,),
+    LoopPattern: (STR,), BlockPattern: (STR,), Program: (PROGRAM,), Target: (TARGET,), int: (INT,),
     float: (FLOAT,), bool: (BOOL,), str: (STR,), IndexMap: (Base.INDEX_MAP,), Interval: (Base.RANGE,), Items: (LIST,),
     Choices: (ListOf(INT), ListOf(FLOAT), ListOf(BOOL), ListOf(STR), MapOf(ANY)), type(None): (OPEN, NOTHING),
 }  # fmt: skip

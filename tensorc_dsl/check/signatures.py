@@ -22,6 +22,7 @@ from tensorc_dsl.check.kinds import (
     kinds_of,
     show,
 )
+from tensorc_dsl.schedule.refs import BlockPattern, LoopPattern
 from tensorc_dsl.syntax import tree as t
 from tensorc_dsl.trace.declare import Choices, Items
 
@@ -71,7 +72,10 @@ def of_function(signature: inspect.Signature, result: object, doc: str = "") -> 
     params: list[Parameter] = []
     rest: Parameter | None = None
     for p in signature.parameters.values():
-        mine = Parameter(p.name, kinds_of(p.annotation), p.default is p.empty, p.kind is p.KEYWORD_ONLY)
+        pattern = p.annotation if p.annotation in (LoopPattern, BlockPattern) else None
+        mine = Parameter(
+            p.name, kinds_of(p.annotation), p.default is p.empty, p.kind is p.KEYWORD_ONLY, pattern=pattern
+        )
         if p.kind is p.VAR_POSITIONAL:
             rest = Parameter(p.name, mine.wanted, False)
         else:

@@ -20,7 +20,7 @@ from tensorc_dsl.ir.program import Program, blocks
 from tensorc_dsl.ir.target import Target
 from tensorc_dsl.schedule.places import the_block, the_buffer
 from tensorc_dsl.schedule.primitives import PRIMITIVES
-from tensorc_dsl.schedule.refs import BlockRef, BufferRef, IndexMap, IntrinsicRef, LoopRef
+from tensorc_dsl.schedule.refs import BlockPattern, BlockRef, BufferRef, IndexMap, IntrinsicRef, LoopPattern, LoopRef
 from tensorc_dsl.source import Span
 from tensorc_dsl.syntax import tree
 from tensorc_dsl.trace.declare import Choices, Interval, Items
@@ -49,6 +49,7 @@ _NAMES: dict[object, str] = {
     float: "a float", str: "a string", bool: "a bool", type(None): "`_`", Const: "an int", ProgramRef: "the program",
     Target: "a target", IntrinsicRef: "an instruction", Interval: "a range `lo..hi`", Items: "a list", list: "a list",
     Choices: "a list of numbers, strings or bools, or a map from them to weights", ModuleRef: "a module",
+    LoopPattern: "a pattern", BlockPattern: "a pattern",
 }  # fmt: skip
 
 
@@ -64,6 +65,8 @@ def describe(annotation: object) -> str:
 
 
 _NO = object()
+_TEXTS = (IntrinsicRef, LoopPattern, BlockPattern)
+"""Types of strings that have a meaning of their own."""
 
 
 def convert(value: Value, annotation: object, program: Program) -> object:
@@ -95,8 +98,8 @@ def convert(value: Value, annotation: object, program: Program) -> object:
             if Const in members:
                 return index(value)
             return float(value) if float in members and abs(value) < 1 << 1000 else _NO
-        case str() if str not in members and IntrinsicRef in members:
-            return IntrinsicRef(value)
+        case str() if str not in members and (named := [m for m in _TEXTS if m in members]):
+            return named[0](value)
         case float() | str():
             return value if type(value) in members else _NO
         case Weights(items=items):

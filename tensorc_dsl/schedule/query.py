@@ -14,6 +14,7 @@ from typing import Any, TypeVar
 
 from tensorc_dsl.ir.program import Program
 from tensorc_dsl.ir.target import Target
+from tensorc_dsl.schedule.refs import BlockRef, BufferRef, IntrinsicRef, LoopRef
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +39,9 @@ class Query:
         return bool(self.signature.parameters)
 
 
+PARTS = (BlockRef, LoopRef, BufferRef, IntrinsicRef)
+"""What can be asked of a program beside itself."""
+
 QUERIES: dict[type, dict[str, Query]] = {}
 """All queries by subject and name, filled by importing `tensorc_dsl.schedule.queries`."""
 
@@ -60,7 +64,7 @@ def query(function: F) -> F:
     signature = inspect.signature(function, eval_str=True)
     params = list(signature.parameters.values())
     first = params[0].annotation
-    subject: type = params[1].annotation if first is Program and len(params) > 1 else first
+    subject: type = params[1].annotation if first is Program and params[1:] and params[1].annotation in PARTS else first
     own = params[1:] if subject in (Program, Target) else params[2:]
     of_target = bool(own) and own[0].annotation is Target
     doc = inspect.getdoc(function) or ""

@@ -33,6 +33,18 @@ class IntrinsicRef(str):
     __slots__ = ()
 
 
+class LoopPattern(str):
+    """The text of a pattern of loops (`patterns`)."""
+
+    __slots__ = ()
+
+
+class BlockPattern(str):
+    """The text of a pattern of blocks."""
+
+    __slots__ = ()
+
+
 @node
 class IndexMap:
     """`(i, j) -> (i / 4, j, i % 4)`: the results are index expressions over the parameters."""

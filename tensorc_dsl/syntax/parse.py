@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cache, lru_cache
 
@@ -66,17 +66,66 @@ def all_words(text: str) -> Words:
     return _reader()[0].everything(text)
 
 
-def _parse(source: Source, start: int, end: int) -> tree.File:
-    """The tree of a part of a text. Raises TschedError with the first finding."""
-    lexer, engine = _reader()
+def _words(source: Source, start: int, end: int) -> Words:
+    """The words of a part of a text. Raises TschedError."""
     try:
-        arranged = arrange(lexer.words(source.text, start, end))
+        return _reader()[0].words(source.text, start, end)
     except BadCharacter as e:
         raise TschedError(bad_character(source, e.offset)) from None
+
+
+def words_of(source: Source, start: int, end: int) -> list[Token]:
+    """The words of a part of a text, of which `…` is one, the same as `...`. Raises TschedError for what begins no word."""
+    out: list[Token] = []
+    for part in re.finditer("[^…]+|…", source.text[start:end]):
+        begin, stop = start + part.start(), start + part.end()
+        words = Words(["REST"], ["…"], [begin], [stop]) if part[0] == "…" else _words(source, begin, stop)
+        out += map(words.token, range(len(words.kinds)))
+    return out
+
+
+class NoExpression(Exception):
+    """Words that begin an expression; `wanted` would have to stand before word number `n`, or behind the last word."""
+
+    def __init__(self, n: int, wanted: str) -> None:
+        super().__init__(f"{wanted} at word {n}")
+        self.n = n
+        self.wanted = wanted
+
+
+def expression(source: Source, words: Sequence[Token]) -> tree.Expr:
+    """The expression that some words of a text are: the value of a constant. Raises TschedError, or NoExpression."""
+    start, end = words[0].start_pos, words[-1].end_pos
+    head = [Token(kind, word, start, start) for kind, word in (("CONST", "const"), ("NAME", "_"), ("EQUAL", "="))]
+    every = [*head, *words]
+    columns = [w.type for w in every], [*map(str, every)], [w.start_pos for w in every], [w.end_pos for w in every]
+    try:
+        (item,) = _tree(source, start, end, Words(*columns)).items
+    except TschedError as error:
+        match error.__cause__:
+            case Unexpected(n=n, accepts=accepts) if n == len(every):
+                wanted = "an expression" if "NAME" in accepts else "a closing bracket"
+            case Unexpected(n=n, accepts=accepts) if "COMPUTE" in accepts and "NAME" not in accepts:  # the next item
+                wanted = "an operator, or the end of the expression,"
+            case _:
+                raise
+        raise NoExpression(n - len(head), wanted) from None
+    assert isinstance(item, tree.ConstDef)
+    return item.value
+
+
+def _parse(source: Source, start: int, end: int) -> tree.File:
+    """The tree of a part of a text. Raises TschedError with the first finding."""
+    return _tree(source, start, end, _words(source, start, end))
+
+
+def _tree(source: Source, start: int, end: int, words: Words) -> tree.File:
+    """The tree of some words, which stand between two offsets of a text. Raises TschedError with the first finding."""
+    engine, arranged = _reader()[1], arrange(words)
     try:
         file: tree.File = engine.parse(source, start, end, arranged)
     except Unexpected as e:
-        raise TschedError(unexpected(source, e, arranged, end)) from None
+        raise TschedError(unexpected(source, e, arranged, end)) from e
     except Mismatch as e:
         raise TschedError(mismatch(source, e)) from None
     except TooDeep as e:

@@ -131,6 +131,16 @@ MISTAKES = {
         "it is `is_computed_once_at` now: it asks for more than that `compute_at` is accepted",
         schedule("let x = C.is_computed_once_at(i)"),
     ),
+    "find of Exo": (
+        schedule('parallel(root.find("for i in _"))'),
+        "`find_loop(pattern)` and `find_block(pattern)` give the first one, `find_loops` and `find_blocks` all",
+        schedule('parallel(root.find_loop("for i in _"))'),
+    ),
+    "a pattern of Exo": (
+        schedule('parallel(root.find_loop("for i in _: _"))'),
+        "a loop is `for i in _ { … }`, a block `block C`, or what it stores: `C[_, _] = _`, `C += _`, `C = … A …`",
+        schedule('parallel(root.find_loop("for i in _ { … }"))'),
+    ),
     "a query of a block that is one of a loop": (
         schedule("let x = C.can_write_at(i)"),
         "a loop has it: `….can_write_at(block, scope=…)`",

@@ -111,6 +111,20 @@ def test_hover(editor: Editor, place: str, says: str) -> None:
     assert says.lower() in file.hover(file.place(place)).lower()
 
 
+@pytest.mark.parametrize(
+    ("asked", "says"),
+    [
+        ("i.can_split([_, 4], partial=true)", "l.can_split(factors: [int or _], *, partial"),
+        ("k.can_reorder(i)", "The named loops trade places"),
+        ("i.can_tile(j, [4, 4])", "Each loop is `split`"),
+        ('root.find_block("C += _")', "p.find_block(pattern: pattern)"),
+    ],
+)
+def test_hover_of_a_question(editor: Editor, asked: str, says: str) -> None:
+    file = editor.open("asked.tsched", FILE.replace("    reorder(", f'    annotate(C, "x", {asked})\n    reorder('))
+    assert says in file.hover(file.place(asked.partition(".")[2]))
+
+
 def test_hover_says_nothing_between_names(editor: Editor) -> None:
     file = editor.open("hover.tsched", FILE)
     assert file.hover(file.place("= sum[k]")) == ""
@@ -171,7 +185,13 @@ HEAD = FILE.partition("schedule")[0]
     [
         ("|", ["let", "split", "i", "C"], ["compute"]),
         ("spl|", ["split"], []),
-        ("let x = i.|", ["extent", "can_vectorize"], ["loops"]),
+        (
+            "let x = i.|",
+            ["extent", "can_vectorize", "can_split", "can_tile", "find_block"],
+            ["loops", "can_cache_write"],
+        ),
+        ("let x = root.|", ["find_loops", "can_annotate"], ["can_split"]),
+        ("let x = i.can_split(factors=[_, 4], |)", ["partial="], ["factors=", "loop="]),
         ("let x = C.loops[0].|", ["extent"], ["loops"]),
         ("let x = C.|", ["loops", "is_injective"], ["extent"]),
         ("let x ~ |", ["sample_perfect_tile", "sample_categorical"], ["split"]),

@@ -8,14 +8,14 @@ import typing
 
 from tensorc_dsl.ir.expr import Const
 from tensorc_dsl.ir.program import Program
-from tensorc_dsl.schedule.refs import BlockRef, BufferRef, IndexMap, LoopRef
+from tensorc_dsl.schedule.refs import BlockPattern, BlockRef, BufferRef, IndexMap, LoopPattern, LoopRef
 from tensorc_dsl.syntax.format_expr import quoted
 from tensorc_dsl.trace.declare import Choices, Interval, Items
 
 _NAMES: dict[object, str] = {
     LoopRef: "Loop", BlockRef: "Block", BufferRef: "Buffer", Program: "Program", IndexMap: "index map",
     int: "int", float: "float", str: "str", bool: "bool", Const: "int", Interval: "lo..hi",
-    Choices: "list or map of weights", Items: "list", type(None): "Program",
+    LoopPattern: "pattern", BlockPattern: "pattern", Choices: "list or map of weights", Items: "list", type(None): "Program",
 }  # fmt: skip
 
 

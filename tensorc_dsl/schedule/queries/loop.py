@@ -6,9 +6,10 @@ from tensorc_dsl.ir.expr import constant, free_vars
 from tensorc_dsl.ir.print import format_expr
 from tensorc_dsl.ir.program import Block, For, IterKind, LoopKind, Program, walk
 from tensorc_dsl.schedule.nominal import nominal
+from tensorc_dsl.schedule.patterns import first, found, name_of
 from tensorc_dsl.schedule.places import mode_of, the_loop
 from tensorc_dsl.schedule.query import query
-from tensorc_dsl.schedule.refs import BlockRef, LoopRef
+from tensorc_dsl.schedule.refs import BlockPattern, BlockRef, LoopPattern, LoopRef
 from tensorc_dsl.schedule.refusal import refusal
 
 
@@ -126,3 +127,27 @@ def blocks(program: Program, loop: LoopRef) -> tuple[BlockRef, ...]:
 def children(program: Program, loop: LoopRef) -> tuple[LoopRef, ...]:
     """The loops directly inside it, in the order of the text."""
     return tuple(LoopRef(s.var) for s in the_loop(program, loop)[1].body if isinstance(s, For))
+
+
+@query
+def find_loop(program: Program, loop: LoopRef, pattern: LoopPattern) -> LoopRef:
+    """The first loop below it that is like a pattern, `for _ in 8 { … C += _ … }`; refused if there is none."""
+    return LoopRef(first(program, the_loop(program, loop)[1].body, pattern))
+
+
+@query
+def find_loops(program: Program, loop: LoopRef, pattern: LoopPattern) -> tuple[LoopRef, ...]:
+    """All loops below it that are like a pattern, in the order of the text."""
+    return tuple(LoopRef(name_of(s)) for s in found(the_loop(program, loop)[1].body, pattern))
+
+
+@query
+def find_block(program: Program, loop: LoopRef, pattern: BlockPattern) -> BlockRef:
+    """The first block below it that is like a pattern, `_ = exp(_)`; refused if there is none."""
+    return BlockRef(first(program, the_loop(program, loop)[1].body, pattern))
+
+
+@query
+def find_blocks(program: Program, loop: LoopRef, pattern: BlockPattern) -> tuple[BlockRef, ...]:
+    """All blocks below it that are like a pattern, in the order of the text."""
+    return tuple(BlockRef(name_of(s)) for s in found(the_loop(program, loop)[1].body, pattern))
