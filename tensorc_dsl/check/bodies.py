@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import assert_never
 
 from tensorc_dsl.check import calls, problems
@@ -15,6 +16,7 @@ from tensorc_dsl.diagnostic import Diagnostic, Severity
 from tensorc_dsl.source import Span
 from tensorc_dsl.syntax import tree as t
 from tensorc_dsl.syntax.names import near
+from tensorc_dsl.syntax.walk import walk
 
 
 def given() -> dict[str, Binding]:
@@ -117,6 +119,9 @@ class BodyChecker(Expressions):
                     self.number(chance, scope)
                 return _after([self.run(body, scope), {}])
             case t.Try(body=body, other=other):
+                if not any(isinstance(n, t.CallExpr | t.Attribute) for inner in body for n in walk(inner)):
+                    word = replace(s.span, end=s.span.start + len("try"))
+                    self.found.append(problems.NEVER_REFUSED(word))
                 return _after([self.run(body, scope), self.run(other, scope)])
             case t.If(cond=cond, then=then, other=other):
                 self.condition(cond, scope)

@@ -1,4 +1,4 @@
-"""The findings of the schedule layer and of files, E0213–E0247 and W0201–W0205: each declared with message and repair."""
+"""The findings of the schedule layer and of files, E0213–E0247 and W0201–W0206: each declared with message and repair."""
 
 from __future__ import annotations
 
@@ -261,3 +261,9 @@ def SHADOWED(*, name: str) -> None: ...
     help="a quotient is `… / {divisor}`, which floors on integers; a comment that is meant begins with a word",
 )
 def CUT_OFF(*, comment: str, divisor: str) -> None: ...
+@problem(
+    "W0206",
+    "no step of this `try` can be refused",
+    help="write what is in it without `try`; only steps, draws and queries can be refused",
+)
+def NEVER_REFUSED() -> None: ...

@@ -18,7 +18,7 @@ from tensorc_dsl.interp.attempts import shown as value_shown
 from tensorc_dsl.interp.builtins import Builtins, method
 from tensorc_dsl.interp.compounds import COMPOUNDS, Compound
 from tensorc_dsl.interp.evaluate import Env, evaluate, truth
-from tensorc_dsl.interp.limits import MAX_LOOPS, Budget
+from tensorc_dsl.interp.limits import MAX_LOOPS, REFUSAL_STEPS, Budget
 from tensorc_dsl.interp.problems import fail
 from tensorc_dsl.interp.record import Recorder
 from tensorc_dsl.interp.steps import Step
@@ -361,6 +361,7 @@ class Calls(ABC):
                 raise
             self.program, self.applied, self.budget.depth = program, applied, depth
             self.recorder.back_to(mark)
+            self.budget.steps += REFUSAL_STEPS
             del self.asked[asked:], self._stack[stack:], self._yields[len(yields) :]
             self._steps[:] = steps
             for values, count in zip(self._yields, yields, strict=True):

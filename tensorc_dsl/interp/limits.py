@@ -30,7 +30,10 @@ MAX_DEPTH = 120
 """The nesting depth of calls, blocks and expressions, so that the recursive interpreter does not overflow."""
 
 MAX_LINES = 5_000
-"""The number of lines of a trace: draws, and steps that change the program."""
+"""The number of lines of a trace, with those that were undone: draws, and steps that change the program."""
+
+REFUSAL_STEPS = 100
+"""A refusal that is undone counts as so many of MAX_STEPS: a step that changes nothing makes no line."""
 
 MAX_LOOPS = 64
 """The number of loops around a block."""

@@ -131,7 +131,11 @@ def UNKNOWN_RULE(*, name: str) -> None: ...
     "E0532", "the expansion takes more than {most} steps", help="write the result of the loops instead of the loops"
 )
 def TOO_MANY_STEPS(*, most: int) -> None: ...
-@problem("E0532", "the trace has more than {most} lines", help="write the result of the loops instead of the loops")
+@problem(
+    "E0532",
+    "the trace has more than {most} lines, with those that were undone",
+    help="write the result of the loops instead of the loops",
+)
 def TOO_MANY_LINES(*, most: int) -> None: ...
 @problem(
     "E0532",

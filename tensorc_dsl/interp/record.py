@@ -65,6 +65,8 @@ class Recorder:
     lines: list[str] = field(default_factory=list[str])
     draws: list[Draw] = field(default_factory=list[Draw])
     undone: list[Draw] = field(default_factory=list[Draw])
+    _made: int = 0
+    """The number of lines, with those that were undone."""
     bound: dict[Ref, str] = field(default_factory=dict[Ref, str])
     _taken: set[str] = field(default_factory=lambda: set(GIVEN))
     _drawn: set[str] = field(default_factory=set[str])
@@ -97,8 +99,9 @@ class Recorder:
         return self.bound[ref]
 
     def _line(self, text: str, span: Span) -> None:
-        if len(self.lines) >= MAX_LINES:
+        if self._made == MAX_LINES:
             raise fail(TOO_MANY_LINES, span, most=MAX_LINES)
+        self._made += 1
         self.lines.append(text)
 
     def draw_name(self, base: str, program: Program) -> str:

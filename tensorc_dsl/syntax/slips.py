@@ -198,6 +198,8 @@ def _by_kind(at: Place) -> str:
             return "`==` compares"
         case "INT" | "FLOAT" | "MINUS" if at.statement[:1] and at.statement[0].type == "TASK" and before in ("(", ","):
             return f"a task binds sizes by name: `N={token}`"
+        case "NAME" | "ELSE" if "OTHERWISE" in accepts and "NAME" not in accepts:
+            return "what is done if a step of a `try` is refused stands in `otherwise { … }`"
         case "NAME" if str(token) == "elif":
             return "write `else if`"
         case "NAME" if str(token) in _STATEMENTS_ELSEWHERE and "LET" in accepts:

@@ -37,6 +37,11 @@ def lines(first: str, line: str, count: int) -> list[str]:
         (['for a in range(6000) { annotate(root, "x", a) }'], "E0532"),
         (["for a in range(6000) { let x ~ sample_categorical([1, 2]) }"], "E0532"),
         (["for a in range(100) { split(C.loops[0], [_, 1]) }"], "E0532"),
+        (["for a in range(40000) { try { parallel(C.loops[2]) } }"], "E0532"),
+        (
+            ['for a in range(300) { try { for b in range(300) { annotate(C, "x", b) }; parallel(C.loops[2]) } }'],
+            "E0532",
+        ),
         (["let x = 1e308 * 10 - 1e308 * 10"], "E0524"),
         (["let x = 1.0 / 0"], "E0524"),
         (["let x = 5 % 0"], "E0524"),

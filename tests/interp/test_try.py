@@ -2,16 +2,25 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
+from click.testing import CliRunner
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tensorc_dsl import handlers
+from tensorc_dsl import handlers, load
+from tensorc_dsl.check.scope import load_file
+from tensorc_dsl.cli.main import main
 from tensorc_dsl.diagnostic import TschedError
 from tensorc_dsl.interp import calls
 from tensorc_dsl.interp.space import Space
 from tensorc_dsl.ir.verify import verify
+from tensorc_dsl.records.database import Database
+from tensorc_dsl.records.trial import Trial
 from tensorc_dsl.schedule.refusal import ScheduleRefusal
+from tensorc_dsl.source import Source
+from tensorc_dsl.syntax.parse import parse
 from tensorc_dsl.trace.trace import Trace
 from tests.interp.spaces import again, rng, schedule, space
 
@@ -264,3 +273,163 @@ def test_replaying_a_trace_gives_the_same_program(steps: str, seed: int) -> None
     assert s.replay(trace.decisions, rng(seed + 1)) == trace
     assert handlers.replay(s, trace)().text == trace.text
     assert s.watch(lambda site: trace.decisions[site.name]).trace == trace
+
+
+# --- what is told ----------------------------------------------------------------------------------------------------
+
+FILE = """
+compute matmul(A: f32[M, K], B: f32[K, N]) -> C: f32[M, N] { C[i, j] = sum[k] A[i, k] * B[k, j] }
+
+module cut(b: Block) {
+    let n ~ sample_categorical([3, 4])
+    try {
+        let size ~ sample_categorical([5, 6])
+        inner(b, size)
+    } otherwise {
+        let size ~ sample_categorical([7, 8])
+        try { split(b.loops[0], [_, size]) }
+    }
+    annotate(b, "n", n)
+}
+
+module inner(b: Block, size: int) {
+    let m ~ sample_categorical([1, 2])
+    split(b.loops[0], [_, size * m])
+}
+
+schedule by_hand for matmul {
+    try { cut(C); parallel(C.loops[-1]) }
+    otherwise { unroll(C.loops[-1]) }
+}
+
+space rules for llvm { cut }
+task t = matmul(M=8, N=8, K=8) with rules
+task hand = matmul(M=8, N=8, K=8) with by_hand
+"""
+
+SHOWN = """\
+space rules for matmul
+
+cut
+    C: applied
+        n = 3, of 2: one of 3, 4
+        size_1 = 8, of 2: one of 7, 8
+        try in line 6: refused and undone, E0312: [_, 5] cannot make exactly 8 iterations of `i`
+            size = 5, of 2: one of 5, 6
+            m = 1, of 2: one of 1, 2
+        try in line 11: applied
+"""
+
+SHOWN_BY_HAND = """\
+schedule by_hand for matmul
+
+by_hand
+    matmul: applied
+    try in line 22: refused and undone, E0330: the iterations of `k` cannot run at once: `C` accumulates into `C` over `k`
+        n = 3, of 2: one of 3, 4
+        size_1 = 8, of 2: one of 7, 8
+        size = 5, of 2: one of 5, 6
+        m = 1, of 2: one of 1, 2
+"""
+
+
+def told(tmp_path: Path, *arguments: str) -> tuple[int, str, str]:
+    path = tmp_path / "steps.tsched"
+    path.write_text(FILE)
+    command, *rest = arguments
+    result = CliRunner().invoke(main, [command, str(path), *rest])
+    return result.exit_code, result.stdout, result.stderr
+
+
+PINS = [x for pin in ("n=3", "size=5", "size_1=8", "m=1") for x in ("--condition", pin)]
+
+
+@pytest.mark.parametrize(("task", "text"), [("t", SHOWN), ("hand", SHOWN_BY_HAND)])
+def test_show_tells_what_was_taken(tmp_path: Path, task: str, text: str) -> None:
+    assert told(tmp_path, "show", task, "--stage", "space", *PINS) == (0, text, "")
+
+
+def test_sample_prints_what_was_taken_and_warns_of_nothing(tmp_path: Path) -> None:
+    code, out, err = told(tmp_path, "sample", "t", *PINS)
+    assert (code, err) == (0, "")
+    assert out == (
+        "schedule rules for matmul {\n"
+        "    let n ~ sample_categorical([3, 4]) := 3  // cut.n of C\n"
+        "    let size_1 ~ sample_categorical([7, 8]) := 8  // cut.size[1] of C\n"
+        "    let [i, j, k] = C.loops\n"
+        "    let [i_0, i_1] = split(i, [_, size_1])\n"
+        '    annotate(C, "n", n)\n'
+        "}\n"
+    )
+
+
+def test_check_warns_of_nothing(tmp_path: Path) -> None:
+    assert told(tmp_path, "check", "--expand") == (0, f"{tmp_path / 'steps.tsched'}: ok, 2 tasks\n", "")
+
+
+@pytest.mark.parametrize("task", ["t", "hand"])
+def test_the_best_of_a_search_is_replayed_proved_and_recorded(tmp_path: Path, task: str) -> None:
+    best, records = tmp_path / "best.tsched", tmp_path / "records.sqlite"
+    options = ["--threads", "1", "--records", str(records), "--output", str(best), "--strategy", "evolutionary"]
+    code, _, err = told(tmp_path, "tune", task, "--trials", "4", *options)
+    assert code == 0, err
+    assert "try" not in best.read_text()
+    for command in (["replay", task, str(best)], ["verify", task, str(best)]):
+        assert told(tmp_path, *command)[0] == 0
+    whole = load(tmp_path / "steps.tsched", threads=1)[task].space
+    with Database.required(records) as database:
+        trials = [kept.trial for kept in database.all()]
+    assert trials
+    for trial in trials:
+        assert isinstance(trial, Trial)
+        assert whole.replay(trial.decisions, rng(7)).text == trial.trace
+
+
+# --- what is checked -------------------------------------------------------------------------------------------------
+
+
+def codes(steps: str) -> list[str]:
+    text = f"compute f(A: f32[N]) -> B: f32[N] {{ B[i] = A[i] }}\nschedule s for f {{\n{steps}\n}}\n"
+    return [d.code for d in load_file(Source("x.tsched", text)).diagnostics]
+
+
+@pytest.mark.parametrize(
+    ("steps", "found"),
+    [
+        ("try { let a = split(B.loops[0], [_, 2]) } otherwise { let a = B.loops }\nunroll(a[0])", []),
+        ("try { let a = split(B.loops[0], [_, 2]) }\nunroll(a[0])", ["E0220"]),
+        ("try { let a = B.loops; unroll(a[0]) } otherwise { unroll(a[0]) }", ["E0220"]),
+        ("try { unroll(nothing) }", ["E0220"]),
+        ("try { let x ~ sample_categorical([1, 2]) }", ["W0202"]),
+        ("try { unroll(B.loops[0]) } otherwise { unrol(B.loops[0]) }", ["E0223"]),
+        ("let a = for l in B.loops { try { yield l } otherwise { unroll(l) } }\nunroll(a[0])", ["W0206"]),
+        ("try { }", ["W0206"]),
+        ("try { } otherwise { unroll(B.loops[0]) }", ["W0206"]),
+        ("try { try { unroll(B.loops[0]) } }", []),
+    ],
+)
+def test_names_and_steps_are_checked(steps: str, found: list[str]) -> None:
+    assert codes(steps) == found
+
+
+OTHERWISE = "what is done if a step of a `try` is refused stands in `otherwise { … }`"
+
+
+@pytest.mark.parametrize(
+    ("text", "help"),
+    [
+        (
+            "try { unroll(i) } else { unroll(j) }",
+            "what is done if a step of a `try` is refused stands in `otherwise { … }`",
+        ),
+        (
+            "try { unroll(i) } except { unroll(j) }",
+            "what is done if a step of a `try` is refused stands in `otherwise { … }`",
+        ),
+        ("tri { unroll(i) }", "did you mean `try`?"),
+    ],
+)
+def test_other_words_are_repaired(text: str, help: str) -> None:
+    with pytest.raises(TschedError) as error:
+        parse(Source("x.tsched", f"schedule s for f {{ {text} }}"))
+    assert [n.text for n in error.value.diagnostics[0].notes if n.kind == "help"] == [help]

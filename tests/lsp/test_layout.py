@@ -84,6 +84,25 @@ def test_semantic_tokens(editor: Editor) -> None:
     assert ("rows", "variable", frozenset({"declaration"})) in tokens(file)
 
 
+def test_a_try_is_folded_and_its_words_are_classed(editor: Editor) -> None:
+    lines = (
+        "module m(try: Block) {",
+        "    try {",
+        "        unroll(try)",
+        "    }",
+        "    otherwise {",
+        "        unroll(try)",
+        "    }",
+        "}",
+    )
+    file = editor.open("try.tsched", "\n".join(lines))
+    assert folds(file) == [(1, 7), (2, 3), (5, 6)]
+    words = [(w, k) for w, k, _ in tokens(file) if w in ("try", "otherwise")]
+    assert words == [
+        ("try", "parameter"), ("try", "keyword"), ("try", "parameter"), ("otherwise", "keyword"), ("try", "parameter"),
+    ]  # fmt: skip
+
+
 def test_tokens_of_a_range_are_some_of_all(editor: Editor) -> None:
     file = editor.open("tokens.tsched", FILE)
     some = tokens(file, lsp.Range(file.place("space rules"), file.place("schedule tiled")))

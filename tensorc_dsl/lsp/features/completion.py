@@ -52,6 +52,8 @@ ITEMS: dict[str, str] = {
 """The items of a file, each as a text with places to fill in."""
 
 STATEMENTS = ("let", "if", "either", "maybe", "try", "for", "yield")
+PARTS = ("else", "or", "otherwise")
+"""Words with which a statement goes on behind a `}`."""
 EXPRESSIONS = ("true", "false", "not", "if", "else", "and", "or", "for")
 
 Items = Iterator[lsp.CompletionItem]
@@ -193,6 +195,8 @@ def _in_body(analysis: Analysis, piece: Piece | None, at: Cursor, offset: int, r
             yield lsp.CompletionItem(name, kind=_K.Variable, detail=detail, sort_text=f"1{name}")
     if not line:
         yield from _words(STATEMENTS, _K.Keyword)
+        if at.last == "}":
+            yield from _words(PARTS, _K.Keyword)
     else:
         yield from _words(EXPRESSIONS, _K.Keyword)
     if _wants_module(analysis, at):
