@@ -94,5 +94,8 @@ def _modules(home: str, inside: str) -> Mapping[str, str]:
 BACKENDS = Extensions("tensorc_dsl.backends", "tensorc_dsl.backend", "BACKEND", "backend")
 """The code generators, by the kind of their targets."""
 
+KINDS = Extensions("tensorc_dsl.kinds", "tensorc_dsl.backend", "KIND", "kind")
+"""What backends declare of the kind of their targets."""
+
 STRATEGIES = Extensions("tensorc_dsl.strategies", "tensorc_dsl.search.strategies", "STRATEGY")
 """The search strategies."""

@@ -18,7 +18,7 @@ from tensorc_dsl.check.uses import Resolve, bound_names, with_full_names, with_v
 from tensorc_dsl.check.vocabulary import COMPOUNDS, GIVEN
 from tensorc_dsl.diagnostic import Diagnostic, Severity, TschedError
 from tensorc_dsl.elaborate.library import Definitions, Library
-from tensorc_dsl.ir.target import is_kind
+from tensorc_dsl.ir.kinds import is_kind
 from tensorc_dsl.source import Source, Span
 from tensorc_dsl.syntax import tree as t
 from tensorc_dsl.syntax.names import near

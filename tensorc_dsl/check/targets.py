@@ -8,15 +8,13 @@ from typing import Any
 
 from tensorc_dsl.check import problems
 from tensorc_dsl.diagnostic import Diagnostic, TschedError
-from tensorc_dsl.ir.target import Target, is_kind, kinds, own_kinds
+from tensorc_dsl.ir.kinds import is_kind, kind_of, kinds, own_kinds
+from tensorc_dsl.ir.target import Target
 from tensorc_dsl.syntax import tree as t
 from tensorc_dsl.syntax.names import listed, near
 
 FACTS = tuple(f.name for f in fields(Target) if f.name not in ("kind", "device"))
 """The facts that a target item may state; other facts are those of a plain machine, wherever the file is read."""
-
-_OF_GPUS = ("threads", "shared_memory", "registers")
-"""Facts of GPUs, which are 0 for other machines. A GPU says them all: within limits of 0 there is no schedule."""
 
 _MOST = 1 << 48
 
@@ -37,7 +35,7 @@ def target_of(item: t.TargetDef) -> Target:
             if isinstance(known, Diagnostic):
                 found.append(known)
             facts[name] = 0 if isinstance(known, Diagnostic) else known
-    missing = [f for f in _OF_GPUS if f not in facts] if item.kind == "cuda" else []
+    missing = [f for f in kind_of(str(item.kind)).facts if f not in facts]
     if missing and not found:
         found.append(problems.MISSING_FACTS(item.kind.span, name=item.name, facts=listed(missing)))
     if found:

@@ -90,7 +90,7 @@ class Expansion(Calls):
             self.refused.append(Refused(rule.module, rule.subject, refusal))
 
     def _trace(self, name: str, compute: str, span: Span) -> Trace:
-        if self.target.kind == "cuda":
+        if self.target.starts_grids:
             with self.at(span):
                 require_kernels_apart(self.program)
         r = self.recorder

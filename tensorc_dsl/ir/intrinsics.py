@@ -7,8 +7,7 @@ shapes of the operands that they subscript.
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from itertools import pairwise
@@ -16,9 +15,9 @@ from math import prod
 
 from tensorc_dsl.diagnostic import Diagnostic, TschedError
 from tensorc_dsl.ir import problems
-from tensorc_dsl.ir.assembly import assembly_faults
 from tensorc_dsl.ir.dtypes import DTYPES
 from tensorc_dsl.ir.expr import Binary, Expr, Load, Var, children, constant, index, loads, transform
+from tensorc_dsl.ir.kinds import is_kind, kind_of, kinds
 from tensorc_dsl.ir.parse_expr import VisibleNames
 from tensorc_dsl.ir.program import (
     Block,
@@ -35,7 +34,6 @@ from tensorc_dsl.ir.program import (
     TileAxis,
     fresh,
 )
-from tensorc_dsl.ir.target import is_kind, kinds
 from tensorc_dsl.ir.warp import LANES, MEMORY, addressed, column, points
 from tensorc_dsl.source import Span
 from tensorc_dsl.syntax import tree as t
@@ -43,98 +41,6 @@ from tensorc_dsl.syntax.names import near
 
 LARGEST = 1 << 14
 """The largest number of elements of an operand. No real instruction has more, and checking a larger one would be slow."""
-
-FORMS = ("asm", "call")
-"""The forms that the code of a lowering can have, for any kind of target."""
-
-FORMS_OF = {"llvm": ("call",), "cuda": ("asm",)}
-"""The allowed forms of kinds of targets that do not take all of them."""
-
-
-@dataclass(frozen=True, slots=True)
-class Call:
-    """`<16 x i32> llvm.x86.f(<16 x i32> C, i8 3)`: a call of an LLVM function, or an operation, `<16 x i32> sub(…)`."""
-
-    result: str
-    function: str
-    args: tuple[Argument, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Value:
-    """`<16 x i32> A`: an operand; `<16 x i32> 7`: a number, in each lane of a vector."""
-
-    type: str
-    name: str
-
-
-Argument = Call | Value
-
-OPERATIONS = ("add", "sub", "mul", "and", "or", "xor", "fadd", "fsub", "fmul")
-"""The operations of LLVM that can be written like calls: of two values of their own type."""
-
-SPLAT = "splat"
-"""A vector of which each lane is the argument."""
-
-_TYPE = r"(?:i\d+|half|bfloat|float|double|<\d+ x (?:i\d+|half|bfloat|float|double)>)"
-_PART = re.compile(rf"\s*({_TYPE})\s+(llvm\.[\w.]+|-?\d+|\w+)\s*(\(?)")
-_NEXT = re.compile(r"\s*([,)])")
-_BITS = {"half": 16, "bfloat": 16, "float": 32, "double": 64}
-
-
-def call_of(code: str) -> Call | None:
-    """The call that a lowering for LLVM spells, whose arguments may be calls; None if its syntax is wrong.
-
-    Only LLVM intrinsics, `OPERATIONS` and `SPLAT` can be called.
-    """
-    found = _argument(code, 0)
-    return found[0] if found is not None and isinstance(found[0], Call) and not code[found[1] :].strip() else None
-
-
-def _argument(code: str, start: int) -> tuple[Argument, int] | None:
-    """The argument at `start`, and where it ends."""
-    part = _PART.match(code, start)
-    if part is None:
-        return None
-    type_, name, at = part[1], part[2], part.end()
-    if not part[3]:
-        return None if name.startswith("llvm.") else (Value(type_, name), at)
-    args: list[Argument] = []
-    mark = ","
-    while mark == ",":
-        found = _argument(code, at)
-        follows = None if found is None else _NEXT.match(code, found[1])
-        if found is None or follows is None:
-            return None
-        args.append(found[0])
-        mark, at = follows[1], follows.end()
-    types = [a.type if isinstance(a, Value) else a.result for a in args]
-    fits = (
-        types == [type_, type_]
-        if name in OPERATIONS
-        else name == SPLAT and [type_.rpartition(" x ")[2].strip("<>")] == types
-    )
-    return (Call(type_, name, tuple(args)), at) if fits or name.startswith("llvm.") else None
-
-
-def values_of(call: Call) -> Iterator[Value]:
-    """The operands and numbers in a call, from left to right."""
-    for a in call.args:
-        if isinstance(a, Value):
-            yield a
-        else:
-            yield from values_of(a)
-
-
-def bits_of(type_: str) -> int:
-    """The size in bits of a type of a signature."""
-    count, _, element = type_.strip("<>").rpartition(" x ")
-    return int(count or 1) * (_BITS.get(element) or int(element[1:]))
-
-
-def operand_bits(b: Buffer) -> int:
-    """The size in bits of an operand."""
-    return prod(constant(n) or 0 for n in b.shape) * b.dtype.bits
 
 
 def is_update(i: Intrinsic) -> bool:
@@ -318,43 +224,15 @@ class _Reader:
         if self.right:
             return Lowering(x.target, x.requires, x.kind, x.code)
         before = len(self.found)
-        forms = FORMS_OF.get(x.target, FORMS)
+        kind = kind_of(x.target)
         if not is_kind(x.target):
             self.found.append(problems.UNKNOWN_KIND(x.span, near(x.target, kinds()), kind=x.target))
-        elif x.kind not in forms:
-            allowed = " or ".join(f"`{k}`" for k in forms)
+        elif x.kind not in kind.forms:
+            allowed = " or ".join(f"`{k}`" for k in kind.forms)
             self.found.append(problems.OTHER_FORM(x.span, form=x.kind, target=x.target, forms=allowed))
-        elif x.target == "llvm":
-            self._call(x, {b.name: b for b in i.operands}, i.store)
-        elif x.target == "cuda" and not self.found:
-            self.found.extend(assembly_faults(i, x.code, x.span))
+        elif kind.faults is not None and not self.found:
+            self.found.extend(kind.faults(i, x.code, x.span))
         return Lowering(x.target, x.requires, x.kind, x.code) if len(self.found) == before else None
-
-    def _call(self, x: t.Lowering, operands: dict[str, Buffer], store: Store) -> None:
-        call = call_of(x.code)
-        if call is None:
-            self.found.append(problems.NO_CALL(x.span))
-            return
-        values = tuple(values_of(call))
-        for v in values:
-            type_, name = v.type, v.name
-            if name in operands:
-                self._size(type_, operands[name], x, repeated=True)
-            elif not re.fullmatch(r"-?\d+", name):
-                self.found.append(
-                    problems.UNKNOWN_ARGUMENT(x.span, near(name, operands, f"declare `{name}` first"), name=name)
-                )
-        named = {v.name for v in values}
-        for b in dict.fromkeys(y.buffer for y in loads(store.value)):
-            if b not in named:
-                self.found.append(problems.NOT_PASSED(x.span, name=b))
-        self._size(call.result, operands[store.buffer], x, repeated=False)
-
-    def _size(self, type_: str, b: Buffer, x: t.Lowering, repeated: bool) -> None:
-        """Check an argument's size: it holds its operand once, or several times over; a result holds it once."""
-        own, bits = operand_bits(b), bits_of(type_)
-        if bits != own and not (repeated and bits % own == 0):
-            self.found.append(problems.OTHER_SIZE(x.span, name=b.name, bits=own, type=type_, other=bits))
 
 
 def _index_value(e: Expr) -> bool:

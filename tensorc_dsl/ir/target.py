@@ -4,23 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from tensorc_dsl.extensions import BACKENDS
 from tensorc_dsl.units import counted
-
-
-def kinds() -> tuple[str, ...]:
-    """All kinds of targets, sorted: those of the backends that are installed."""
-    return BACKENDS.names()
-
-
-def own_kinds() -> tuple[str, ...]:
-    """The kinds of targets that exist whatever is installed, sorted."""
-    return tuple(sorted(BACKENDS.own()))
-
-
-def is_kind(name: str) -> bool:
-    """Whether `name` is a kind of targets."""
-    return BACKENDS.module(name) is not None
 
 
 def architecture_of(triple: str) -> str:
@@ -62,6 +46,11 @@ class Target:
         machine = f"{self.triple}:" if self.triple else ""
         name = self.device.partition(",")[0]
         return f"{self.kind}:{machine}{self.cpu}:{self.vector_bits}:{self.cores}" + (f":{name}" if name else "")
+
+    @property
+    def starts_grids(self) -> bool:
+        """Whether a kernel is a grid of blocks of threads: on a GPU."""
+        return self.threads > 0
 
     def workers(self, count: int) -> str:
         """So many of what a kernel runs on: `2 threads`, or `132 multiprocessors` of a GPU that was found."""

@@ -15,8 +15,8 @@ from tensorc_dsl.check.values import ATTRIBUTE_TYPES, computes_names
 from tensorc_dsl.diagnostic import TschedError
 from tensorc_dsl.elaborate.bindings import dimensions
 from tensorc_dsl.ir.dtypes import DTYPES
+from tensorc_dsl.ir.kinds import kinds
 from tensorc_dsl.ir.maths import MATHS
-from tensorc_dsl.ir.target import kinds
 from tensorc_dsl.lsp.analysis import Analysis
 from tensorc_dsl.lsp.callable import callee
 from tensorc_dsl.lsp.cursor import Cursor, cursor

@@ -7,12 +7,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from tensorc_dsl.backend.cuda.codegen.descriptor import write_descriptor
+from tensorc_dsl.backend.cuda.isa.assembly import Line, Ref, lines_of
 from tensorc_dsl.backend.cuda.lower.collectives import Access, address_of, element_of, operands_of, register_of
 from tensorc_dsl.backend.cuda.lower.descriptors import descriptors_of
 from tensorc_dsl.backend.llvm.codegen.body import Expressions
 from tensorc_dsl.backend.llvm.codegen.function import Function
 from tensorc_dsl.backend.llvm.codegen.values import in_memory
-from tensorc_dsl.ir.assembly import Line, Ref, lines_of
 from tensorc_dsl.ir.dtypes import DType
 from tensorc_dsl.ir.expr import ZERO, index, loads, substitute
 from tensorc_dsl.ir.warp import REGISTER_BITS

@@ -29,6 +29,7 @@ from tensorc_dsl.backend.cuda.codegen.view_beside import (
 from tensorc_dsl.backend.cuda.codegen.view_expr import AXES, TYPES, c_name, value
 from tensorc_dsl.backend.cuda.codegen.view_maths import written
 from tensorc_dsl.backend.cuda.codegen.view_update import update
+from tensorc_dsl.backend.cuda.isa.assembly import Ref, lines_of
 from tensorc_dsl.backend.cuda.lower.collectives import (
     Access,
     address_of,
@@ -65,7 +66,6 @@ from tensorc_dsl.backend.cuda.lower.kernels import (
     collectives_in,
 )
 from tensorc_dsl.backend.protocol import CompileError
-from tensorc_dsl.ir.assembly import Ref, lines_of
 from tensorc_dsl.ir.expr import ZERO, Expr, dtype_of, index, loads, substitute
 from tensorc_dsl.ir.program import LoopKind, Store
 from tensorc_dsl.ir.warp import LANES

@@ -10,9 +10,9 @@ from collections.abc import Iterable, Iterator
 from tensorc_dsl.backend.cuda.codegen.assembly import OPCODE_RANK
 from tensorc_dsl.backend.cuda.codegen.descriptor import fields
 from tensorc_dsl.backend.cuda.codegen.view_expr import c_name, value
+from tensorc_dsl.backend.cuda.isa.assembly import lines_of
 from tensorc_dsl.backend.cuda.lower.descriptors import Descriptor, descriptors_of
 from tensorc_dsl.backend.cuda.lower.kernels import DeviceKernel, InitMbarriers, Role, WgmmaWait
-from tensorc_dsl.ir.assembly import lines_of
 from tensorc_dsl.ir.expr import Expr
 from tensorc_dsl.ir.warp import LANES
 from tensorc_dsl.lower.flat import Collective, TensorMap
