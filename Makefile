@@ -184,7 +184,7 @@ nests: $(VENV)/.dev ## Random steps on random loops that are written out, which 
 	$(BIN)/python -m campaigns.schedules --kind nests --seed $(SEED) --count $(COUNT) --jobs $(THREADS)
 
 .PHONY: behind
-behind: $(VENV)/.dev ## Random steps behind the schedules on pages of tests, or those with a step AIM="split_scan …" (COUNT=300)
+behind: $(VENV)/.dev ## Random steps behind the schedules on pages of tests, or those with a step AIM="split_scan …" (SEED=0 COUNT=300)
 	$(BIN)/python -m campaigns.schedules --kind pages --aim $(AIM) --seed $(SEED) --count $(COUNT) --jobs $(THREADS)
 
 .PHONY: mutants
@@ -193,8 +193,8 @@ mutants: $(VENV)/.dev ## One place of right programs and kernels changed: proved
 	$(BIN)/python -m campaigns.mutants --kind programs --seed $(SEED) --count $(COUNT) --jobs $(THREADS)
 
 .PHONY: computes
-computes: $(VENV)/.dev ## Random computes, run in each way, against what the language's pages say they mean (COUNT=300)
-	COMPUTE_FUZZ=$(COUNT) $(BIN)/python -m pytest -q -n $(THREADS) tests/compute/test_meaning.py tests/compute/test_random.py
+computes: $(VENV)/.dev ## Random computes, run in each way, against what the language's pages say they mean (SEED=0 COUNT=300)
+	FIRST_SEED=$(SEED) COMPUTE_FUZZ=$(COUNT) $(BIN)/python -m pytest -q -n $(THREADS) tests/compute/test_meaning.py tests/compute/test_random.py
 
 .PHONY: sizes
 sizes: $(VENV)/.dev ## Random programs of sizes near 2**31, 2**53 and 2**63, refused or right, from C too (SEED=0 COUNT=300)
@@ -205,17 +205,18 @@ graphs: $(VENV)/.dev ## Random graphs of calls through check, expand, verify and
 	$(BIN)/python -m campaigns.call_graphs --seed $(SEED) --count $(COUNT)
 
 .PHONY: foreign
-foreign: $(VENV)/.dev ## Random schedules of operators, ours and of other libraries, and of random computes (DRAWS=20 COUNT=300)
-	FOREIGN_DRAWS=$(DRAWS) FOREIGN_FUZZ=$(COUNT) $(BIN)/python -m pytest -q -n $(THREADS) tests/foreign \
+foreign: $(VENV)/.dev ## Random schedules of operators, ours and of other libraries, and of random computes (SEED=0 DRAWS=20 COUNT=300)
+	FIRST_SEED=$(SEED) FOREIGN_DRAWS=$(DRAWS) FOREIGN_FUZZ=$(COUNT) $(BIN)/python -m pytest -q -n $(THREADS) tests/foreign \
 		tests/stdlib/test_ops.py
 
 .PHONY: properties
-properties: $(VENV)/.dev ## Property tests with new inputs, twenty times as many as in the other tests (THREADS=2)
-	HYPOTHESIS_PROFILE=explore $(BIN)/python -m pytest -q -n $(THREADS) tests/affine tests/ir tests/lower tests/schedule tests/syntax
+properties: $(VENV)/.dev ## Property tests with new inputs, twenty times as many as in the other tests (SEED=new)
+	HYPOTHESIS_PROFILE=explore $(BIN)/python -m pytest -q -n $(THREADS) $(if $(filter-out 0,$(SEED)),--hypothesis-seed=$(SEED)) \
+		tests/affine tests/ir tests/lower tests/schedule tests/syntax
 
 .PHONY: scatters
-scatters: $(VENV)/.dev ## Random sums over matches, scattered, against what they mean (COUNT=300)
-	SCATTER_FUZZ=$(COUNT) $(BIN)/python -m pytest -q -n $(THREADS) tests/codegen/test_scatter.py
+scatters: $(VENV)/.dev ## Random sums over matches, scattered, against what they mean (SEED=0 COUNT=300)
+	FIRST_SEED=$(SEED) SCATTER_FUZZ=$(COUNT) $(BIN)/python -m pytest -q -n $(THREADS) tests/codegen/test_scatter.py tests/gpu/test_scatter.py
 
 .PHONY: pipelines
 pipelines: $(VENV)/.dev ## Random pipelines of stencils, each draw run and proved; goes on where it was (SEED=0 COUNT=300 OPEN=1)
@@ -229,8 +230,8 @@ suite: $(VENV)/.dev ## Random schedules of TVM's operators at their published si
 GPU_TESTS = $(shell grep -lw DRAWS tests/gpu/test_*.py) tests/stdlib/test_gpu_draws.py
 
 .PHONY: gpu
-gpu: $(VENV)/.dev ## Random schedules of all operators for GPUs: PTX is made, and they are emulated (DRAWS=20)
-	GPU_DRAWS=$(DRAWS) $(BIN)/python -m pytest -q -n $(THREADS) $(GPU_TESTS)
+gpu: $(VENV)/.dev ## Random schedules of all operators for GPUs: PTX is made, and they are emulated (SEED=0 DRAWS=20)
+	FIRST_SEED=$(SEED) GPU_DRAWS=$(DRAWS) $(BIN)/python -m pytest -q -n $(THREADS) $(GPU_TESTS)
 
 .PHONY: fuzz
 fuzz: $(VENV)/.dev ## Strange inputs for parser, checker and formatter (SEED=0 INPUTS=10000 JOBS=2)

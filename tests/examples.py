@@ -1,4 +1,4 @@
-"""How many inputs property tests draw."""
+"""How many inputs tests draw, and from which seed on."""
 
 from __future__ import annotations
 
@@ -6,6 +6,9 @@ import os
 
 EXPLORES = os.environ.get("HYPOTHESIS_PROFILE") == "explore"
 """Whether new inputs are drawn, as `make properties` does it; otherwise a test draws the same ones in every run."""
+
+FIRST = int(os.environ.get("FIRST_SEED", "0"))
+"""The first seed of random programs and schedules, by `make computes SEED=…` and others; tests begin at 0."""
 
 
 def examples(count: int) -> int:

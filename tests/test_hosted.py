@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import shutil
 import subprocess
@@ -26,9 +27,9 @@ def steps() -> list[dict[str, Any]]:
     return [step for path in WORKFLOWS for job in read(path)["jobs"].values() for step in job["steps"]]
 
 
-def test_nothing_of_others_runs_but_checkout_and_python() -> None:
+def test_nothing_of_others_runs_but_checkout_python_and_the_upload_of_findings() -> None:
     used = {step["uses"].partition("@")[0] for step in steps() if "uses" in step}
-    assert used == {"actions/checkout", "actions/setup-python"}
+    assert used == {"actions/checkout", "actions/setup-python", "actions/upload-artifact"}
 
 
 def test_workflows_run_targets_that_exist() -> None:
@@ -37,10 +38,54 @@ def test_workflows_run_targets_that_exist() -> None:
     assert {"test", "coverage", "site"} <= run <= targets
 
 
+def matrices() -> list[dict[str, Any]]:
+    return [job["strategy"]["matrix"] for path in WORKFLOWS for job in read(path)["jobs"].values() if "strategy" in job]
+
+
+def test_every_campaign_of_the_makefile_runs_each_night() -> None:
+    """With a seed, and with arguments that it has."""
+    text = (ROOT / "Makefile").read_text(encoding="utf-8")
+    section = text.partition("## Search for mistakes")[2].partition("\n## ")[0]
+    (matrix,) = [m for m in matrices() if "campaign" in m]
+    runs = {words[0]: words[1:] for words in map(str.split, matrix["campaign"])}
+    assert list(runs) == re.findall(r"^([a-z]+):.*##", section, re.MULTILINE)
+    for name, arguments in runs.items():
+        (recipe,) = re.findall(rf"^{name}:.*\n((?:\t.*\n)+)", section, re.MULTILINE)
+        named = set(re.findall(r"\$\((?:filter-out 0,\$\()?([A-Z]+)\)", recipe))
+        assert {"SEED", *(a.partition("=")[0] for a in arguments)} <= named, name
+
+
+def rounds() -> str:
+    """The commands of a night that run a campaign."""
+    (step,) = [s for s in steps() if s.get("name") == "Rounds"]
+    return step["run"]
+
+
+@pytest.mark.parametrize(("only", "status", "ran"), [("7", 0, 1), ("13", 1, 1), ("", 3, 3)])
+def test_a_night_keeps_the_rounds_that_fail(only: str, status: int, ran: int, tmp_path: Path) -> None:
+    """By a `make` that fails for each seed but 7: a seed is one round, and a night ends with the third finding."""
+    fails = 'echo "$@"; case "$*" in *SEED=7\\ *) exit 0;; esac; exit 2'
+    (tmp_path / "make").write_text(f"#!{shutil.which('bash')}\n{fails}\n")
+    (tmp_path / "make").chmod(0o755)
+    done = subprocess.run(
+        ["bash", "-e", "-c", rounds()],
+        check=False,
+        cwd=tmp_path,
+        env={**os.environ, "PATH": f"{tmp_path}:{os.environ['PATH']}", "CAMPAIGN": "soak COUNT=1", "ONLY": only,
+             "FOR": "3600", "LIMIT": "60s"},
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )  # fmt: skip
+    assert done.returncode == status, done.stderr
+    commands = re.findall(r"^make (soak COUNT=1 SEED=\d+ THREADS=4 JOBS=4)$", done.stdout, re.MULTILINE)
+    assert len(commands) == len(set(commands)) == ran
+    logs = sorted((tmp_path / "build" / "night").glob("finding-*.log"))
+    assert [log.read_text().splitlines() for log in logs] == [[f"make {c}", c] for c in commands if status]
+
+
 def test_every_supported_python_is_tested_on_both_processors() -> None:
-    (matrix,) = [
-        job["strategy"]["matrix"] for path in WORKFLOWS for job in read(path)["jobs"].values() if "strategy" in job
-    ]
+    (matrix,) = [m for m in matrices() if "campaign" not in m]
     said = [c.rpartition(" :: ")[2] for c in PROJECT["classifiers"] if "Python :: 3." in c]
     assert matrix["python"] == said
     assert PROJECT["requires-python"] == f">={said[0]}"

@@ -1,12 +1,11 @@
-"""Write the generated parts of the reference and of the editors; with `--check`, only say which are stale."""
+"""Write the generated parts of pages and all generated files; with `--check`, only say which are stale."""
 
 from __future__ import annotations
 
 import sys
 from functools import partial
 
-from docs.generate.all import PARTS
-from docs.generate.editors import FILES
+from docs.generate.all import FILES, PARTS
 from docs.generate.pages import PAGES, filled
 
 

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from pathlib import Path
+
 from docs.generate import (
+    architecture,
     beside,
     commands,
     decisions,
+    editors,
     errors,
     grammar,
     layers,
@@ -48,3 +53,6 @@ SITE_PARTS: dict[str, Part] = {
     "modules": modules.modules,
 }
 """Long lists of what `explain` and the sources have too."""
+
+FILES: dict[Path, Callable[[], str]] = {**editors.FILES, architecture.PICTURE: architecture.picture}
+"""Files that are generated as a whole."""

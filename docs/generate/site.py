@@ -28,7 +28,7 @@ from docs.generate.pages import with_lists
 ROOT = Path(__file__).resolve().parent.parent.parent
 START, MAP, REFERENCE = "README.md", "docs/README.md", "docs/reference/README.md"
 
-PICTURE = ".png"
+PICTURES = (".png", ".svg")
 
 LANGUAGES = {"py": "python", "ll": "llvm", "yml": "yaml"}
 """The languages of fences by suffix; other suffixes name the language themselves."""
@@ -64,7 +64,7 @@ def _page(root: Path, path: str) -> tuple[str, list[str]]:
         place = posixpath.normpath(posixpath.join(posixpath.dirname(path), file))
         if place.startswith("..") or not (root / place).exists():
             raise LostLinkError(f"{path}: the link to {target} leads nowhere")
-        if place.endswith(PICTURE):
+        if place.endswith(PICTURES):
             return target
         reached.append(page_of(root, place))
         return f"{posixpath.relpath(reached[-1], posixpath.dirname(path) or '.')}{mark}{heading}"
@@ -132,7 +132,7 @@ def write(root: Path, folder: Path) -> int:
         file = folder / "pages" / path
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_text(text, encoding="utf-8")
-    for picture in (root / "docs").rglob(f"*{PICTURE}"):
+    for picture in (p for p in (root / "docs").rglob("*") if p.suffix in PICTURES):
         copy = folder / "pages" / picture.relative_to(root)
         copy.parent.mkdir(parents=True, exist_ok=True)
         shutil.copy(picture, copy)

@@ -17,11 +17,12 @@ from tensorc_dsl.reference.interpret import interpret
 from tensorc_dsl.source import Source
 from tests.codegen import native
 from tests.codegen.scatters import Scatter, exact
+from tests.examples import FIRST
 
 COUNT = int(os.environ.get("SCATTER_FUZZ", "10"))
 
 
-@pytest.mark.parametrize("seed", range(COUNT))
+@pytest.mark.parametrize("seed", range(FIRST, FIRST + COUNT))
 def test_random_sums_over_matches(seed: int) -> None:
     made = Scatter(random.Random(seed))
     task = TaskFile(load_source(Source("random.tsched", made.text())), Target())["t"]

@@ -33,6 +33,7 @@ from tests.compute.meaning import meaning
 from tests.compute.random_computes import random_compute
 from tests.compute.random_features import random_features
 from tests.compute.texts import parsed
+from tests.examples import FIRST
 
 COUNT = int(os.environ.get("COMPUTE_FUZZ", "20"))
 GROUP = 10
@@ -113,6 +114,6 @@ def test_examples(path: Path) -> None:
 @pytest.mark.parametrize("group", range(-(-COUNT // GROUP)))
 @pytest.mark.parametrize("drawn", [random_compute, random_features])
 def test_random_computes(drawn: Callable[[int], tuple[str, dict[str, int]]], group: int) -> None:
-    for seed in range(group * GROUP, min(COUNT, (group + 1) * GROUP)):
+    for seed in range(FIRST + group * GROUP, FIRST + min(COUNT, (group + 1) * GROUP)):
         text, sizes = drawn(seed)
         hold(*parsed(text), sizes, seed)

@@ -17,6 +17,7 @@ from tensorc_dsl.elaborate.compute import check
 from tests.compute.native import everywhere
 from tests.compute.random_computes import random_compute
 from tests.compute.texts import build, parsed
+from tests.examples import FIRST
 from tests.open.random_open import check_everywhere
 
 COUNT = int(os.environ.get("COMPUTE_FUZZ", "25"))
@@ -25,7 +26,7 @@ GROUP = 10
 
 @pytest.mark.parametrize("group", range(-(-COUNT // GROUP)))
 def test_random_computes(group: int) -> None:
-    for seed in range(group * GROUP, min(COUNT, (group + 1) * GROUP)):
+    for seed in range(FIRST + group * GROUP, FIRST + min(COUNT, (group + 1) * GROUP)):
         text, sizes = random_compute(seed)
         assert not [render(d) for d in check(*parsed(text))], text
         everywhere(build(text, **sizes), seed=seed)
@@ -33,7 +34,7 @@ def test_random_computes(group: int) -> None:
 
 @pytest.mark.parametrize("group", range(-(-COUNT // (5 * GROUP))))
 def test_random_computes_under_random_schedules(group: int) -> None:
-    for seed in range(group * GROUP, min(COUNT // 5, (group + 1) * GROUP)):
+    for seed in range(FIRST + group * GROUP, FIRST + min(COUNT // 5, (group + 1) * GROUP)):
         text, sizes = random_compute(seed)
         original = build(text, **sizes)
         program, history = random_schedule(original, random.Random(seed), 16)

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import ast
+import re
+from graphlib import CycleError
 from pathlib import Path
 
 import pytest
 
+from docs.generate.architecture import drawn, edges, levels, picture, reduced
 from docs.generate.layers import PACKAGE, names
 
 PACKAGES = sorted(p.parent for p in PACKAGE.glob("*/__init__.py"))
@@ -21,3 +24,35 @@ def test_a_package_says_what_it_contains_and_what_it_must_not(package: Path) -> 
 
 def test_every_package_is_a_layer() -> None:
     assert {p.name for p in PACKAGES} <= set(names())
+
+
+def test_the_picture_has_every_room_and_its_arrows_point_down() -> None:
+    height = {room: int(y) for y, room in re.findall(r'y="(\d+)">(\w+)</text>', picture())}
+    assert len(height) == picture().count("</text>")
+    assert height.keys() == {f.stem for f in PACKAGE.iterdir() if f.suffix == ".py" or (f / "__init__.py").exists()} - {
+        "__init__"
+    }
+    assert all(height[a] < height[b] for a, targets in edges().items() for b in targets)
+    assert picture().count("marker-end") == sum(map(len, reduced(edges()).values()))
+
+
+def below(arrows: dict[str, set[str]], room: str) -> set[str]:
+    return arrows[room].union(*(below(arrows, t) for t in arrows[room]))
+
+
+def test_an_arrow_is_left_out_exactly_if_it_follows_from_others() -> None:
+    arrows, few = edges(), reduced(edges())
+    assert all(below(arrows, room) == below(few, room) for room in arrows)
+    for room in few:
+        for target in few[room]:
+            less = {**few, room: few[room] - {target}}
+            assert target not in below(less, room)
+
+
+def test_imports_in_a_circle_have_no_picture() -> None:
+    with pytest.raises(CycleError):
+        drawn(reduced({"a": {"b"}, "b": {"a"}}), {})
+
+
+def test_a_level_is_the_length_of_the_longest_way_down() -> None:
+    assert levels({"a": {"b", "c"}, "b": {"c"}, "c": set(), "d": {"c"}}) == {"a": 2, "b": 1, "c": 0, "d": 1}

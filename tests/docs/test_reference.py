@@ -6,8 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from docs.generate.all import PARTS, SITE_PARTS
-from docs.generate.editors import FILES
+from docs.generate.all import FILES, PARTS, SITE_PARTS
 from docs.generate.links import anchors, links
 from docs.generate.pages import PAGES, filled, markers, site_markers
 

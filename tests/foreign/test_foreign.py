@@ -25,6 +25,7 @@ from tensorc_dsl.search.streams import stream
 from tensorc_dsl.source import Source
 from tensorc_dsl.syntax.fmt import format_text
 from tests.codegen.native import run
+from tests.examples import FIRST
 from tests.foreign.cases import ALL, BRIEF, CAMPAIGN, CASES, EXPANDED, FILES, HERE, library, made, with_open_size
 from tests.foreign.random_stages import random_stages
 
@@ -51,7 +52,7 @@ def require_schedules(space: Space, name: str, inputs: dict[str, Array], count: 
     """
     want, allowed = bounded(space.program, inputs)
     for n in range(count):
-        trace = space.sample(stream(n, name, "foreign"))
+        trace = space.sample(stream(FIRST + n, name, "foreign"))
         assert trace.refused == ()
         verify(trace.program)
         if n == 0:
@@ -108,7 +109,7 @@ def test_a_compute_with_an_open_size_has_schedules(file: str, name: str) -> None
 @pytest.mark.parametrize("group", range(-(-COUNT // GROUP)))
 def test_random_computes_have_schedules(group: int) -> None:
     rules = library("onnx")
-    for seed in range(group * GROUP, min(COUNT, (group + 1) * GROUP)):
+    for seed in range(FIRST + group * GROUP, FIRST + min(COUNT, (group + 1) * GROUP)):
         text = random_stages(seed)
         found = load_source(Source("random.tsched", text))
         program = elaborate(found.computes["f"], {}, "f", found.library)

@@ -22,6 +22,7 @@ from tensorc_dsl.ir.program import Program
 from tensorc_dsl.schedule.refusal import ScheduleRefusal
 from tensorc_dsl.trace.distribution import Decision
 from tensorc_dsl.trace.handlers import condition
+from tests.examples import FIRST
 from tests.gpu.kernels import ptx, whole
 from tests.gpu.tensor_cores import DRAWS, whole_numbers
 from tests.stdlib.gpu_checks import COMPUTES
@@ -152,7 +153,7 @@ def drawn(t: Task, decisions: dict[str, Decision], asked: str = "") -> list[tupl
     for seed in range(20 * DRAWS):
         if len(out) < DRAWS:
             try:
-                trace = whole(from_here.sample(seed))
+                trace = whole(from_here.sample(FIRST + seed))
             except ScheduleRefusal:
                 continue
             if asked and all(d.name != asked for d in trace.draws):

@@ -17,6 +17,7 @@ from tensorc_dsl.measure.emulation import Emulated
 from tensorc_dsl.trace.distribution import Decision
 from tensorc_dsl.trace.handlers import condition
 from tensorc_dsl.trace.trace import Trace
+from tests.examples import FIRST
 from tests.gpu.kernels import DRAWS, ptx, whole
 from tests.programs import proof_fault
 
@@ -150,7 +151,7 @@ def check_kernel(t: Task, trace: Trace, products: int) -> Emulated:
 @pytest.mark.parametrize("case", CASES if DRAWS > 1 else FEW)
 def test_rows_are_one_kernel(case: str) -> None:
     t = task(CASES[case])
-    for seed in range(DRAWS):
+    for seed in range(FIRST, FIRST + DRAWS):
         trace = online(t, seed, **({"scores": "shared"} if "tensor" in case else {}))
         check_kernel(t, trace, 4 if "tensor" in case else 0)
         assert proof_fault(t.program, trace.program) == ""

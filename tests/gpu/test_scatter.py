@@ -19,6 +19,7 @@ from tensorc_dsl.ir.arrays import Array
 from tensorc_dsl.reference.interpret import interpret
 from tensorc_dsl.trace.handlers import condition
 from tests.codegen.scatters import Scatter, exact
+from tests.examples import FIRST
 from tests.gpu.kernels import DRAWS, ptx, whole
 from tests.programs import proof_fault
 from tests.stdlib.gpu_checks import target_of_few
@@ -149,7 +150,7 @@ space loose for cuda {
 """
 
 
-@pytest.mark.parametrize("seed", range(COUNT))
+@pytest.mark.parametrize("seed", range(FIRST, FIRST + COUNT))
 def test_random_sums_over_matches(seed: int, tmp_path: Path) -> None:
     made = Scatter(random.Random(seed))
     compute = made.text().partition("schedule ")[0]

@@ -22,6 +22,7 @@ from tensorc_dsl.source import Source
 from tests.codegen.native import run
 from tests.compute.native import everywhere
 from tests.compute.texts import literals
+from tests.examples import FIRST
 from tests.stdlib.cases import case, library
 from tests.stdlib.references import CASES, OPERATORS
 
@@ -49,7 +50,7 @@ def is_rounded(c: Const) -> bool:
     return c.dtype.is_float and nearest(c.value, c.dtype) != c.value
 
 
-@pytest.mark.parametrize("seed", range(DRAWS))
+@pytest.mark.parametrize("seed", range(FIRST, FIRST + DRAWS))
 @pytest.mark.parametrize("name", OPERATORS)
 def test_an_operator_under_the_default_space_is_what_its_reference_is(name: str, seed: int) -> None:
     c = case(name, -1)
