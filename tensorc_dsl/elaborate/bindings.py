@@ -17,6 +17,7 @@ from tensorc_dsl.diagnostic import Diagnostic
 from tensorc_dsl.elaborate.problems import (
     COMPUTED_BINDING,
     DIVISION_BY_ZERO,
+    LONG_INDEX,
     MISSING_BINDING,
     NEGATIVE,
     NEGATIVE_SIZE,
@@ -122,6 +123,14 @@ def dimensions(defn: tree.ComputeDef, *, strides: bool = True) -> dict[str, tree
     return out
 
 
+MOST_NODES = 4096
+"""The most nodes of an index that is an absolute value: it has its operand twice, so that nested ones double."""
+
+
+MOST_OF_SIZE = 512
+"""The most nodes of a size: each after `where` may have those before it several times."""
+
+
 def index_expr(
     e: tree.Expr,
     names: Mapping[str, ir.Expr],
@@ -167,8 +176,11 @@ def index_expr(
                 return ir.xor(go(a), go(b))
             case tree.CallExpr(function=tree.Name(id="abs"), args=(a,), kwargs=()):
                 x = go(a)
-                n = ir.constant(x)
-                return ir.Binary("max", x, ir.sub(ir.ZERO, x)) if n is None else ir.index(abs(n))
+                if (n := ir.constant(x)) is not None:
+                    return ir.index(abs(n))
+                made = ir.Binary("max", x, ir.sub(ir.ZERO, x))
+                _require_short(made, "abs(…)", MOST_NODES, e.span)
+                return made
             case tree.CallExpr(function=tree.Name(id="clamp"), args=(x, low, high), kwargs=()):
                 above = tree.CallExpr(tree.Name("max", e.span), (x, low), (), e.span)
                 return go(tree.CallExpr(tree.Name("min", e.span), (above, high), (), e.span))
@@ -176,6 +188,13 @@ def index_expr(
                 raise Invalid(NOT_AN_INDEX(e.span, what=f"`{e.span.text}`"))
 
     return go(e)
+
+
+def _require_short(e: ir.Expr, name: str, most: int, at: Span) -> None:
+    """Raise Invalid if an index or a size is longer, written out, than proofs about it can be."""
+    if (count := ir.extent_of(e).nodes) > most:
+        found = f"{count} operands and operations long, and may be {most} long"
+        raise Invalid(LONG_INDEX(at, name=name, found=found))
 
 
 def _least(e: ir.Expr) -> int | None:
@@ -189,6 +208,7 @@ def extent(e: tree.Expr, env: Environment, what: str) -> ir.Expr:
     """A size: an index expression over the environment, nonnegative and within 64 bits. Raises Invalid otherwise."""
     value = index_expr(e, env.sizes)
     n = ir.constant(value)
+    _require_short(value, what.strip("`"), MOST_OF_SIZE, e.span)
     if n is None and not env.unbound and too_far(value, {}) is not None:
         raise Invalid(TOO_FAR(e.span, text=e.span.text, repair="let the open dimensions end at smaller sizes"))
     if n is None:

@@ -114,6 +114,8 @@ MANY: dict[str, Callable[[int], str]] = {
     "calls in a chain": lambda n: called("let X = c#-(A); B[i] = X[i] * 2.0", n),
     "calls in pairs": lambda n: called("let X = c#-(A); let Y = c#-(X); B[i] = Y[i] * 2.0", n),
     "choices": lambda n: COPY.replace("A[i]", f"A[{join('(0 if i == # else 0)', n, ' + ')}]") + EMPTY,
+    "absolute values": lambda n: COPY.replace("A[i]", f"A[{'abs(' * n}i{join(' - #)', n)} % M] if M > 0 else 0.0") + EMPTY,
+    "squares of sizes": lambda n: COPY.replace("{", f"where X0 = M, {join('X# = X#- * X#-', n, ', ')} {{", 1) + EMPTY,
     "doubled by inlining": lambda n: inlined("x#-[i] * x#-[i]", n),
     "inlined": lambda n: inlined("1.5 + abs(x#-[i] * 2.0)", n),
     "a reduction written out": lambda n: (
@@ -126,7 +128,7 @@ MANY: dict[str, Callable[[int], str]] = {
 LIMITED = {"calls in a chain": 30}
 """Where fewer than 120 are allowed, how many are compared with twice as many."""
 
-GROWING = {"calls in pairs", "choices", "doubled by inlining", "inlined"}
+GROWING = {"calls in pairs", "choices", "absolute values", "squares of sizes", "doubled by inlining", "inlined"}
 """What is written in few lines and means much: its work grows with what it means, up to a bound."""
 
 BOUNDED = {"growing spaces", "unknown names", "unknown tasks", "names alike"}
@@ -195,6 +197,11 @@ def test_twice_as_much_is_about_twice_the_work(warm: None, name: str) -> None:
         ("choices", 7, set[str]()),
         ("choices", 9, {"E0442"}),
         ("choices", 90, {"E0442"}),
+        ("absolute values", 7, set[str]()),
+        ("absolute values", 12, {"E0443"}),
+        ("absolute values", 40, {"E0443"}),
+        ("squares of sizes", 3, set[str]()),
+        ("squares of sizes", 60, {"E0443"}),
         ("doubled by inlining", 10, set[str]()),
         ("doubled by inlining", 60, {"E0692"}),
         ("inlined", 150, set[str]()),
