@@ -38,14 +38,16 @@ def prose(doc: str) -> str:
     return "\n\n".join(out)
 
 
-def primitive_entry(p: Primitive, shared: Collection[tuple[str, str]] = ()) -> str:
-    """The entry of a primitive. Refusals in `shared`, codes with messages, are named; the page describes them once."""
+def primitive_entry(p: Primitive, shared: Collection[tuple[str, str]] | None = None) -> str:
+    """The entry of a primitive. A page of all describes once the queries that try steps, which are left out there, and the
+    refusals `shared` by several steps, codes with messages, which are named.
+    """
     result = "" if p.result is type(None) else f" -> {type_text(p.result)}"
-    asked = "".join(f"\n{query_call(q)} -> bool" for q in asking(p))
+    asked = "" if shared is not None else "".join(f"\n{query_call(q)} -> bool" for q in asking(p))
     head = f"### `{p.name}`\n\n{fence(f'{p.name}({parameters(p.signature)}){result}{asked}')}"
     declared = {(r.code, r.message) for r in p.refusals}
-    own = refusal_table(declared.difference(shared))
-    more = ", ".join(map(_error, sorted({c for c, _ in declared.intersection(shared)})))
+    own = refusal_table(declared.difference(shared or ()))
+    more = ", ".join(map(_error, sorted({c for c, _ in declared.intersection(shared or ())})))
     return "\n\n".join(filter(None, [head, prose(p.doc), own, more and f"Refused as other steps are: {more}."]))
 
 
