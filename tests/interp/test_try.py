@@ -129,6 +129,28 @@ def test_a_module_that_was_left_can_be_applied_again() -> None:
     assert (one.text, one.modules) == (other.text, other.modules)
 
 
+def test_a_rule_is_left_out_with_the_parts_that_it_took() -> None:
+    text = """
+    module m(b: Block) when len(b.loops) == 3 {
+        if b.has_reuse { try { let n ~ sample_categorical([5, 7]); split(b.loops[0], [_, n]) } }
+        try { let n ~ sample_categorical([4, 8]); split(b.loops[0], [_, n]) }
+        parallel(b.loops[-1])
+    }
+    module after(b: Block) { try { parallel(b.loops[-1]) } otherwise { unroll(b.loops[-1]) } }
+    space s for llvm { m; after }
+    """
+    s = space(text)
+    trace = s.sample(rng())
+    assert body(trace) == ["let [i, j, k] = C.loops", "unroll(k)"]
+    assert [d.name for d in trace.undone] == ["n", "n_1"] and trace.draws == ()
+    assert [(r.rule, r.subject) for r in trace.refused] == [("m", "C")]
+    assert [(a.module, a.line, bool(a.refusal)) for a in s.explain(trace)] == [
+        ("m", 0, True),
+        ("after", 0, False),
+        ("after", 24, True),
+    ]
+
+
 def test_names_of_the_part_taken_are_bound_afterwards() -> None:
     both = "try { let a = split(i, [_, 5]) } otherwise { let a = split(i, [_, 8]) }"
     assert made(LOOPS, both, "unroll(a[1])") == made(LOOPS, "let a = split(i, [_, 8]); unroll(a[1])")
@@ -272,7 +294,10 @@ def test_replaying_a_trace_gives_the_same_program(steps: str, seed: int) -> None
     assert back.decisions == {d.name: d.decision for d in trace.draws}
     assert s.replay(trace.decisions, rng(seed + 1)) == trace
     assert handlers.replay(s, trace)().text == trace.text
-    assert s.watch(lambda site: trace.decisions[site.name]).trace == trace
+    watched = s.watch(lambda site: trace.decisions[site.name])
+    assert watched.trace == trace
+    assert [d for _, d in watched.places] == list(trace.draws)
+    assert watched.stands == [] or watched.stands[-1].program == trace.program
 
 
 # --- what is told ----------------------------------------------------------------------------------------------------

@@ -196,6 +196,16 @@ def test_a_step_that_is_refused_is_told(file: Document) -> None:
     file.edit(FILE)
 
 
+def test_a_step_that_was_undone_has_the_program_after_its_try(file: Document) -> None:
+    ordered = "reorder(i0, j0, k, i1, j1)"
+    file.edit(FILE.replace(ordered, f"try {{ unroll(i1); parallel(k) }} otherwise {{ {ordered} }}"))
+    found = after(file, file.place("unroll(i1)"))
+    assert found["problem"] == ""
+    assert "unrolled" not in found["program"] and "i_0 in 8, j_0 in 4, k in 8, i_1 in 2" in found["program"]
+    assert found["program"] == after(file, file.place(ordered))["program"]
+    file.edit(FILE)
+
+
 def test_the_program_of_a_task(file: Document) -> None:
     params = lsp.ExecuteCommandParams("tensorc-dsl.show", [file.uri, "small"])
     assert "vectorized" in file.ask("workspace_execute_command", params)["program"]
