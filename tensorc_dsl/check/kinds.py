@@ -90,6 +90,9 @@ BOOL, STR, OPEN, NOTHING = Base.BOOL, Base.STR, Base.OPEN, Base.NOTHING
 INSTRUCTION = Base.INSTRUCTION
 LIST = ListOf(ANY)
 
+MOST_LEVELS = 8
+"""The depth of a kind that a variable stands for: so deep are lists, and a file can make kinds of kinds without an end."""
+
 PARAM_TYPES: dict[str, Kind] = {
     "Block": BLOCK, "Loop": LOOP, "Buffer": BUFFER, "Program": PROGRAM, "Target": TARGET, "int": INT, "float": FLOAT,
     "bool": BOOL, "str": STR, "list": LIST, "Instruction": INSTRUCTION,
@@ -170,7 +173,7 @@ def solve(kind: Kind, wanted: Kind, known: dict[str, Kind]) -> None:
         case (Base.ANY, _):
             pass
         case (_, Variable(name=name)):
-            known.setdefault(name, kind)
+            known.setdefault(name, ANY if _is_deeper(kind, MOST_LEVELS) else kind)
         case (ListOf(element=a), ListOf(element=b)):
             solve(a, b, known)
         case (ModuleOf(), ModuleOf()):
@@ -179,6 +182,17 @@ def solve(kind: Kind, wanted: Kind, known: dict[str, Kind]) -> None:
                     solve(a, b, known)
         case _:
             pass
+
+
+def _is_deeper(kind: Kind, levels: int) -> bool:
+    """Whether a kind has more than so many kinds in each other."""
+    match kind:
+        case ListOf(element=inner):
+            return levels == 0 or _is_deeper(inner, levels - 1)
+        case ModuleOf(params=params):
+            return levels == 0 or any(_is_deeper(w, levels - 1) for p in params for w in p.wanted)
+        case _:
+            return False
 
 
 def solved(kind: Kind, known: Mapping[str, Kind]) -> Kind:

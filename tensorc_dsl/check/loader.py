@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Container
 from dataclasses import dataclass, field, replace
+from functools import cache, partial
 from itertools import chain, count
 
 from tensorc_dsl.check import problems
@@ -212,7 +213,7 @@ class Loader:
         full |= {name: _full_name(prefix, name, self.used_modules) for table, name in unit.own if table == "modules"}
         for key, item in unit.own.items():
             if isinstance(item, t.ModuleDef | t.SpaceDef | t.ScheduleDef):
-                unit.own[key] = item = with_full_names(item, full, self._values(item, unit))
+                unit.own[key] = item = with_full_names(item, full, cache(partial(self._values, item, unit)))
             if isinstance(item, t.SpaceDef) and item.target in unit.names.targets:
                 # The user need not be able to name the target of a used space.
                 target = _full_name(prefix, item.target, self.used_targets)

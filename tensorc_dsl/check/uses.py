@@ -91,10 +91,10 @@ def bound_names(item: t.ModuleDef | t.ScheduleDef) -> frozenset[str]:
     return frozenset(found)
 
 
-def with_full_names(item: T, names: Mapping[str, str], bound: Container[str] = ()) -> T:
+def with_full_names(item: T, names: Mapping[str, str], bound: Callable[[], Container[str]]) -> T:
     """The item with full names in every call of a module, every rule of a space, and for every module that is a value.
 
-    `bound` are names that mean something else as values.
+    `bound` gives the names that mean something else as values. It is asked if one of `names` is a value: few items have one.
     """
 
     def named(e: t.Expr) -> t.Expr:
@@ -104,7 +104,7 @@ def with_full_names(item: T, names: Mapping[str, str], bound: Container[str] = (
         match node:
             case t.CallExpr(function=function):
                 return _called(node, named(function), new)
-            case t.Name(id=name) if name in names and name not in bound:
+            case t.Name(id=name) if name in names and name not in bound():
                 return replace(node, id=names[name])
             case t.SpaceDef(rules=rules):
                 return replace(node, rules=tuple(map(named, rules)))

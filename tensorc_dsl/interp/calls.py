@@ -8,7 +8,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
-from tensorc_dsl.check.kinds import ModuleOf, misfit, solved
+from tensorc_dsl.check.kinds import ModuleOf, misfit, solved, solved_parameter
 from tensorc_dsl.check.signatures import of_module, of_type
 from tensorc_dsl.diagnostic import TschedError
 from tensorc_dsl.interp import problems
@@ -438,9 +438,9 @@ class Calls(ABC):
 
     def _require_fit(self, module: tree.ModuleDef, p: tree.Param, ref: ModuleRef, span: Span) -> None:
         """Raises TschedError if a module that is passed cannot be applied as its parameter declares."""
-        given, kind = {name for name, _ in ref.options}, of_type(p.type)
-        left = tuple(q for q in of_module(self.modules[ref.name]).params if q.name not in given)
-        wanted = solved(kind, {})  # what its letters stand for, the checker compares
+        given, passed = {name for name, _ in ref.options}, of_module(self.modules[ref.name])
+        left = tuple(solved_parameter(q, {}) for q in passed.params if q.name not in given)
+        wanted = solved(of_type(p.type), {})  # what letters stand for, the checker compares
         if isinstance(wanted, ModuleOf) and (reason := misfit(ModuleOf(left), wanted)):
             raise fail(problems.MISFIT, span, module=ref.name, name=module.name, parameter=p.name, reason=reason)
 

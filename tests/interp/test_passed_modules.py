@@ -73,10 +73,15 @@ def computes_the_same(found: Trace, checked: CheckedFile, task: str = "t") -> bo
         ("let [a, b] = [near, near(width=4)]\n    b(Y)\n    a(T)", "near(Y, 4)\n    near(T)"),
         ("for f in [below, near(width=4)] { f(Y) }", "below(Y)\n    near(Y, 4)"),
         ("beside(T, at, i_1)", "compute_at(T, i_1)"),
+        (
+            "let size ~ sample_categorical([2, 4])\n    once(with_end(epilogue=near(width=size)), Y)",
+            "let size ~ sample_categorical([2, 4])\n    with_end(Y, near(width=size))",
+        ),
         ("each(near, [T, Y])", "near(T)\n    near(Y)"),
         ("each(rows, [i_1])", "parallel(i_1)"),
         ("each(at(b=T), [i_1])", "compute_at(T, i_1)"),
         ("once(whole, root)", "whole(root)"),
+        ("with_end(T, once(f=near))", "unroll(T.loops[0])\n    near(T)"),
         ("once(once(f=near), Y)", "near(Y)"),
         (
             "once(each(f=with_end(epilogue=near(width=4))), [T, Y])",
@@ -243,6 +248,16 @@ def test_modules_that_hold_each_other_are_bounded_however_they_are_made() -> Non
         assert [d.code for d in e.value.diagnostics] == ["E0529"]
 
 
+@pytest.mark.parametrize("taken", ["list(T)", "Module(T)"])
+def test_kinds_of_kinds_do_not_grow_without_an_end(taken: str) -> None:
+    module = f'module grow(f: Module(T), x: {taken}) {{ annotate(root, "unroll.max_step", 1); once(f=f, x=x) }}\n'
+    lines = "\n".join(f"    let f{n + 1} = grow(f=f{n})" for n in range(400))
+    found = load(schedule(f"    let f0 = below\n{lines}\n    f400(4)", MODULES + module)).errors
+    kinds = {d.code for d in found}
+    assert kinds <= {"E0240", "E0248"}
+    assert all(len(d.message) < 1000 for d in found)
+
+
 LIBRARY = """\
 use parts.{strip}
 module near(b: Block) { vectorize(b.loops[-1]) }
@@ -276,12 +291,15 @@ task u = maps(M=7, N=40) with by_block
     assert "parallel(" in trace(checked, "u").text
 
 
-def test_a_module_is_no_value_of_a_draw() -> None:
-    checked = load(schedule("    let order ~ sample_permutation([near, with_end])\n    for f in order { f(Y) }"))
+@pytest.mark.parametrize(("values", "kind"), [("[below, with_end]", "a module"), ("[target, target]", "the target")])
+def test_what_has_no_text_is_no_value_of_a_draw(values: str, kind: str) -> None:
+    checked = load(
+        schedule(f'    let order ~ sample_permutation({values})\n    for x in order {{ annotate(root, "n", 1) }}')
+    )
     with pytest.raises(TschedError) as e:
         trace(checked)
     assert [d.code for d in e.value.diagnostics] == ["E0502"]
-    assert "a module" in e.value.diagnostics[0].message
+    assert kind in e.value.diagnostics[0].message
 
 
 def test_a_choice_of_modules_is_a_choice_of_structure() -> None:
