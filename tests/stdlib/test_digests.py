@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ from tensorc_dsl.check.scope import CheckedFile, load_file
 from tensorc_dsl.check.uses import Found, standard
 from tensorc_dsl.diagnostic import Diagnostic, TschedError
 from tensorc_dsl.ir import intrinsics
+from tensorc_dsl.ir.kinds import TargetKind
 from tensorc_dsl.ir.program import Buffer, Intrinsic, Layout
 from tensorc_dsl.resources import stdlib_root
 from tensorc_dsl.source import Source, Span
@@ -84,17 +86,22 @@ def test_instructions_that_are_only_used_are_not_compared_again(
 ) -> None:
     """Those of other texts are, and those of a file that is loaded itself."""
     compared: list[str] = []
-    faults, collision = intrinsics.assembly_faults, intrinsics._collision
+    kind_of, collision = intrinsics.kind_of, intrinsics._collision
 
-    def counted(i: Intrinsic, code: str, span: Span) -> list[Diagnostic]:
-        compared.append(i.name)
-        return list(faults(i, code, span))
+    def counting(name: str) -> TargetKind:
+        kind = kind_of(name)
+
+        def counted(i: Intrinsic, code: str, span: Span) -> list[Diagnostic]:
+            compared.append(i.name)
+            return list(kind.faults(i, code, span)) if kind.faults else []
+
+        return replace(kind, faults=counted)
 
     def counted_too(layout: Layout, b: Buffer) -> object:
         compared.append(b.name)
         return collision(layout, b)
 
-    monkeypatch.setattr(intrinsics, "assembly_faults", counted)
+    monkeypatch.setattr(intrinsics, "kind_of", counting)
     monkeypatch.setattr(intrinsics, "_collision", counted_too)
     text = "use std.intrinsics.cuda\nuse std.intrinsics.x86\n"
     quick = _loaded(text)
@@ -105,7 +112,7 @@ def test_instructions_that_are_only_used_are_not_compared_again(
     assert len(compared) > 20
     assert quick == whole
     monkeypatch.undo()
-    monkeypatch.setattr(intrinsics, "assembly_faults", counted)
+    monkeypatch.setattr(intrinsics, "kind_of", counting)
     compared.clear()
     path = stdlib_root() / "intrinsics" / "cuda.tsched"
     load_file(Source.read(path, _name(path)))
