@@ -128,7 +128,7 @@ def _check(item: t.Item, names: Names, outer: dict[str, Binding]) -> list[Diagno
                 names.broken.add(item.name)
             return found
         case t.ModuleDef():
-            return check_module(item, names.modules, outer)
+            return [_of_another_layer(d, names) for d in check_module(item, names.modules, outer)]
         case t.SpaceDef():
             return [
                 *check_target_name(item, names.targets),
@@ -175,9 +175,22 @@ def _of_another_layer(d: Diagnostic, names: Names) -> Diagnostic:
             said = f"`{name}` is a space: a task names a compute, and what it is scheduled by after it, `… with {name}`"
         case _ if d.code == problems.UNKNOWN_COMPUTE.code and name in names.programs:
             said = f"`{name}` is a program, with its loops as they are; schedules and tasks are of a `compute`"
+        case _ if d.message == problems.UNKNOWN_NAME(d.span, name=name).message and (what := _other_item(name, names)):
+            said = f"`{name}` is a {what}: the items that are passed on, and applied, are modules"
         case _:
             return d
     return replace(d, notes=(help_note(said),))
+
+
+def _other_item(name: str, names: Names) -> str:
+    """What the file has by that name that is no value in a schedule; empty for nothing."""
+    tables = (
+        ("compute", names.computes),
+        ("space", names.spaces),
+        ("schedule", names.schedules),
+        ("task", names.tasks),
+    )
+    return next((what for what, table in tables if name in table), "")
 
 
 # --- schedules ---------------------------------------------------------------------------------------------------------

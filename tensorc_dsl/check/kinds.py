@@ -260,8 +260,8 @@ def show(kind: Kind) -> str:
             return "a list"
         case ListOf(element=ListOf() | MapOf()):
             return "a list of lists"
-        case ListOf(element=ModuleOf()):
-            return "a list of modules"
+        case ListOf(element=ModuleOf() as inner):
+            return f"a list of {show(inner).replace('a module', 'modules', 1)}"
         case ListOf(element=inner):
             return f"a list of {_PLURAL.get(inner, 'values')}"
         case Variable(name=name):

@@ -34,6 +34,7 @@ module whole(p: Program) { annotate(p, "unroll.max_step", 16) }
 module with_end(b: Block, epilogue: Module = near) { unroll(b.loops[0]); epilogue(b) }
 module beside(b: Block, put: Module(Block, Loop), l: Loop) { put(b, l) }
 module each(f: Module(T), xs: list(T)) { for x in xs { f(x) } }
+module in_turn(fs: list(Module), b: Block) { for f in fs { f(b) } }
 module once(f: Module(T), x: T) { f(x) }
 """
 
@@ -72,6 +73,7 @@ def computes_the_same(found: Trace, checked: CheckedFile, task: str = "t") -> bo
         ("let e = near(width=2) if target.vector_bits > 0 else with_end\n    e(Y)", "near(Y, 2)"),
         ("let [a, b] = [near, near(width=4)]\n    b(Y)\n    a(T)", "near(Y, 4)\n    near(T)"),
         ("for f in [below, near(width=4)] { f(Y) }", "below(Y)\n    near(Y, 4)"),
+        ("in_turn([below, near(width=4)], Y)", "below(Y)\n    near(Y, 4)"),
         ("beside(T, at, i_1)", "compute_at(T, i_1)"),
         (
             "let size ~ sample_categorical([2, 4])\n    once(with_end(epilogue=near(width=size)), Y)",
@@ -137,6 +139,11 @@ def test_a_space_gives_its_rules_modules() -> None:
         ("each(near, Y.loops)", "E0248", "its `b` is a block, not a loop"),
         ("once(rows, Y)", "E0248", "its `l` is a loop, not a block"),
         ("once(f=rows, x=Y)", "E0248", "its `l` is a loop, not a block"),
+        (
+            "in_turn([at], Y)",
+            "E0240",
+            "takes a list of modules of a block for `fs`; this is a list of modules of a block and a loop",
+        ),
         ("with_end(Y, nearr)", "E0220", "there is no `nearr` here"),
         ("with_end(Y, vectorize)", "E0220", "there is no `vectorize` here"),
         ("with_end(Y, near(widht=4))", "E0224", "`near` has no parameter `widht`"),
@@ -158,6 +165,24 @@ def test_what_does_not_fit_is_found_before_anything_is_expanded(body: str, code:
     assert [d.code for d in found] == [code], found
     assert says in found[0].message
     assert found[0].span is not None and found[0].notes
+
+
+@pytest.mark.parametrize(
+    ("name", "repair"),
+    [
+        ("maps", "`maps` is a compute: the items that are passed on, and applied, are modules"),
+        ("s", "`s` is a schedule: the items that are passed on, and applied, are modules"),
+        ("vectorize", "a step is passed on in a module that applies it"),
+        ("nera", "did you mean `near`?"),
+        ("near(b=Y)", "pass it as `near`, with options by name if it has any"),
+    ],
+)
+def test_what_is_no_module_has_a_repair(name: str, repair: str) -> None:
+    (in_schedule,) = load(schedule(f"    with_end(Y, {name})")).errors
+    assert any(repair in note.words for note in in_schedule.notes)
+    rule = f"module rule(Y: Block) {{ with_end(Y, {name}) }}\n"
+    (in_module,) = load(schedule("    rule(Y)", MODULES + rule)).errors
+    assert any(repair in note.words for note in in_module.notes)
 
 
 @pytest.mark.parametrize(

@@ -233,6 +233,21 @@ def test_a_passed_module_is_found(editor: Editor) -> None:
     assert {c.from_.name: len(c.from_ranges) for c in callers} == {"both": 2, "outer": 2}
 
 
+def test_what_is_passed_on_is_found_across_files(editor: Editor) -> None:
+    (editor.root / "leaf.tsched").write_text("module leaf(b: Block, width = 4) { split(b.loops[0], [_, width]) }\n")
+    (editor.root / "mid.tsched").write_text(
+        "use leaf.{leaf}\nmodule mid(b: Block, end: Module = leaf(width=2)) { end(b) }\n"
+    )
+    file = editor.open("top.tsched", "use leaf.{leaf}\nuse mid.{mid}\n\nmodule top(b: Block) { mid(b, end=leaf) }\n")
+    assert file.said() == []
+    assert places(file, file.place("leaf) }")) == [
+        "leaf.tsched:1", "mid.tsched:1", "mid.tsched:2", "top.tsched:1", "top.tsched:4",
+    ]  # fmt: skip
+    edit = file.ask("text_document_rename", lsp.RenameParams(file.id, file.place("end=leaf"), "last"))
+    assert {uri.rpartition("/")[2]: len(x) for uri, x in edit.changes.items()} == {"mid.tsched": 2, "top.tsched": 1}
+    assert "leaf(b: Block, width = 4)" in file.hover(file.place("leaf) }"))
+
+
 # --- symbols -----------------------------------------------------------------------------------------------------------
 
 
