@@ -14,6 +14,7 @@ from tensorc_dsl.check.scope import load_file
 from tensorc_dsl.cli.main import main
 from tensorc_dsl.diagnostic import TschedError
 from tensorc_dsl.interp import calls
+from tensorc_dsl.interp.limits import MAX_DEPTH
 from tensorc_dsl.interp.space import Space
 from tensorc_dsl.ir.verify import verify
 from tensorc_dsl.records.database import Database
@@ -109,6 +110,7 @@ def test_a_part_is_cut_back_to_where_it_began() -> None:
         annotate(b, "first", 1)
         let made = for l in b.loops[:2] { try { inner(b, 5) } otherwise { yield l } }
         inner(b, 2)
+        try { annotate(b, "undone", 1); parallel(b.loops[-1]) }
         let [_, x] = made
         annotate(b, "kind", x.kind)
         parallel(b.loops[-1])
@@ -127,6 +129,18 @@ def test_a_module_that_was_left_can_be_applied_again() -> None:
     one = space(f"{module}schedule s for matmul {{ try {{ m(C, 5) }} otherwise {{ m(C, 8) }} }}").sample(rng())
     other = space(f"{module}schedule s for matmul {{ m(C, 8) }}").sample(rng())
     assert (one.text, one.modules) == (other.text, other.modules)
+    assert space(f"{module}schedule s for matmul {{ try {{ m(C, 8); {NO} }} }}").sample(rng()).modules == ()
+
+
+def test_parts_are_refused_again_and_again() -> None:
+    """More often than calls may be nested."""
+    again_and_again = f"for n in range({2 * MAX_DEPTH}) {{ try {{ for l in [1] {{ {NO} }} }} }}"
+    assert made(again_and_again, "unroll(C.loops[0])") == made("unroll(C.loops[0])")
+
+
+def test_a_draw_has_the_name_of_a_loop_that_was_undone() -> None:
+    drawn = 'let i_0 ~ sample_categorical([1]); annotate(C, "n", i_0)'
+    assert made(LOOPS, f"try {{ split(i, [_, 4]); {NO} }}", drawn) == made(LOOPS, drawn)
 
 
 def test_a_rule_is_left_out_with_the_parts_that_it_took() -> None:
