@@ -1,11 +1,11 @@
-"""The table of primitives and draws that the tables beside TensorIR do not name."""
+"""The primitives and draws that the tables beside TensorIR do not name."""
 
 from __future__ import annotations
 
 import re
 
 from docs.generate.pages import FOLDER
-from tensorc_dsl.report.entries.markdown import code, table
+from tensorc_dsl.report.entries.markdown import code
 from tensorc_dsl.schedule.primitives import PRIMITIVES
 from tensorc_dsl.trace.draws import DRAWS
 
@@ -20,6 +20,6 @@ def named(page: str) -> list[str]:
 
 def only_here() -> str:
     known = set(named(PAGE.read_text(encoding="utf-8")))
-    docs = {name: declared.doc for kind in (PRIMITIVES, DRAWS) for name, declared in kind.items()}
-    first = {name: " ".join(doc.partition("\n\n")[0].split()) for name, doc in sorted(docs.items())}
-    return table(["here", "says"], [[code(name), says] for name, says in first.items() if name not in known])
+    pages = {name: page for page, kind in (("primitives", PRIMITIVES), ("draws", DRAWS)) for name in kind}
+    found = [f"[{code(n)}](reference/{page}.md#{n})" for n, page in sorted(pages.items()) if n not in known]
+    return "\n".join(f"{link}," for link in found).removesuffix(",") + "."
