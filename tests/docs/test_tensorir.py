@@ -19,7 +19,7 @@ def ours() -> list[str]:
 
 
 def test_every_step_and_draw_is_on_the_page_once() -> None:
-    names = [*ours(), *re.findall(r"^\| `(\w+)` \| [^|]* \|$", PAGE.partition("## Only here")[2], re.MULTILINE)]
+    names = [*ours(), *re.findall(r"^\[`(\w+)`\]", PAGE.partition("## Only here")[2], re.MULTILINE)]
     for name in (*PRIMITIVES, *DRAWS):
         assert names.count(name) == 1, name
 
