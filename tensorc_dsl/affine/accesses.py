@@ -10,7 +10,8 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator
 
 from tensorc_dsl.affine.conditions import negate
-from tensorc_dsl.ir.expr import ZERO, Compare, Expr, Load, Select, children, free_vars, loads, substitute
+from tensorc_dsl.affine.once import begun_without_steps, where_begun
+from tensorc_dsl.ir.expr import ONE, ZERO, Compare, Expr, Load, Select, children, free_vars, loads, substitute
 from tensorc_dsl.ir.memo import by_identity
 from tensorc_dsl.ir.node import node
 from tensorc_dsl.ir.program import Block, Buffer, For, IterKind, Program, Stmt
@@ -32,6 +33,12 @@ class Access:
     update: int | None
     """The reduction update of the block that this access belongs to: the position of its store, or 0 for a block whose
     stores are one update. None if it belongs to no update."""
+    begun: frozenset[str] = frozenset()
+    """The loops that have one iteration for an `init` at least, at 0."""
+
+    def extent(self, loop: For) -> Expr:
+        """The extent of one of the loops, for this access."""
+        return ONE if loop.var in self.begun else loop.extent
 
     @property
     def zero(self) -> tuple[Expr, ...]:
@@ -93,7 +100,8 @@ def accesses(outer: tuple[For, ...], stmts: tuple[Stmt, ...], buffers: frozenset
         stores = [(s, None, True) for s in b.init]
         stores += [(s, 0 if whole else n if is_fold(s) else None, False) for n, s in enumerate(b.body)]
         for s, update, is_init in stores:
-            base = (*b.where, *first) if is_init else b.where
+            base = (*where_begun(b), *first) if is_init else b.where
+            begun = begun_without_steps(b) if is_init else frozenset[str]()
             reads = [x for e in (s.value, *s.indices) for x in guarded_loads(e)]
             for x, conditions in reads:
                 if x.buffer in buffers:
@@ -101,10 +109,10 @@ def accesses(outer: tuple[For, ...], stmts: tuple[Stmt, ...], buffers: frozenset
                     # A condition on data may hold in any instance, so it excludes none.
                     guard = (*base, *(substitute(c, values) for c in conditions if not loads(c)))
                     own = update if x.buffer == s.buffer or x.buffer in whole else None
-                    out.append(Access(x.buffer, indices, guard, False, is_init, b, loops, len(out), own))
+                    out.append(Access(x.buffer, indices, guard, False, is_init, b, loops, len(out), own, begun))
             if s.buffer in buffers:
                 indices = tuple(substitute(i, values) for i in s.indices)
-                out.append(Access(s.buffer, indices, base, True, is_init, b, loops, len(out), update))
+                out.append(Access(s.buffer, indices, base, True, is_init, b, loops, len(out), update, begun))
     return tuple(out)
 
 

@@ -126,10 +126,10 @@ def conflict(
     """
     common = common_loops(a, b)
     rename: dict[str, Expr] = {loop.var: Var(_other(loop.var)) for loop in common[equal:]}
-    extents = {loop.var: loop.extent for loop in a.loops}
+    extents = {loop.var: a.extent(loop) for loop in a.loops}
     for loop in b.loops[equal:]:
         name = _other(loop.var) if loop.var in rename else loop.var
-        extents[name] = substitute(loop.extent, rename)
+        extents[name] = substitute(b.extent(loop), rename)
     conditions: list[Expr] = [*a.guard, *(substitute(c, rename) for c in b.guard)]
     here, there = freed(a.indices, "a"), freed([substitute(j, rename) for j in b.indices], "b")
     conditions += [Compare("==", i, j) for i, j in zip(here.exprs, there.exprs, strict=True)]

@@ -330,7 +330,7 @@ def _is_below(rest: Linear, unit: Linear, x: Access, context: Context) -> bool:
                     return True
     outside = (Compare("<", to_expr(rest), ZERO), Compare("<", to_expr(below), ONE))
     try:
-        return not any(feasible({y.var: y.extent for y in x.loops}, affine_only([*x.guard, c])) for c in outside)
+        return not any(feasible({y.var: x.extent(y) for y in x.loops}, affine_only([*x.guard, c])) for c in outside)
     except NotAffine:
         return False
 

@@ -7,17 +7,43 @@ begins again. A step that goes through the iterators in place of the loops would
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
+from functools import lru_cache
 
 from tensorc_dsl.affine.coverage import Digit, Nest, apart, digit, missing_digits
 from tensorc_dsl.affine.form import Context, Ranges
 from tensorc_dsl.affine.linear import linear
+from tensorc_dsl.affine.safety import below
 from tensorc_dsl.affine.sets import NotAffine, affine_only, loop_conditions, mapping, points
 from tensorc_dsl.affine.simplify import extent_ranges, simplify
-from tensorc_dsl.ir.expr import ZERO, Compare, Expr, Var, constant, free_vars, substitute
+from tensorc_dsl.ir.expr import ZERO, Compare, Expr, Var, constant, dims_in, free_vars, substitute
 from tensorc_dsl.ir.program import Block, For, IterKind
 
 OUT_OF_ORDER = "its loops run a step of its reduction again, or begin with another one than that at 0"
 """Why a block is refused that does not run in order."""
+
+
+def may_be_empty(b: Block) -> bool:
+    """Whether a reduction has no steps at some sizes. Its `init` runs at these too."""
+    return any(it.kind is IterKind.REDUCE and _may_be_zero(it.extent) for it in b.iters)
+
+
+@lru_cache(maxsize=4096)
+def _may_be_zero(extent: Expr) -> bool:
+    return below(extent, 1, tuple(sorted(dims_in(extent), key=lambda d: d.name))) is not None
+
+
+def begun_without_steps(b: Block) -> frozenset[str]:
+    """The loops that count a reduction which may be empty: its `init` runs where these are 0, whether or not they have this
+    iteration, and whatever conditions on them are (`schedule.accumulation.refuse_unbegun`). None for other blocks.
+    """
+    steps = (it.binding for it in b.iters if it.kind is IterKind.REDUCE)
+    return frozenset[str]().union(*map(free_vars, steps)) if may_be_empty(b) else frozenset()
+
+
+def where_begun(b: Block) -> tuple[Expr, ...]:
+    """The conditions under which `init` runs where the reduction iterators are 0."""
+    begun = begun_without_steps(b)
+    return tuple(c for c in b.where if free_vars(c).isdisjoint(begun))
 
 
 def begins_once(path: Sequence[For], b: Block, counting: Collection[str], ranges: Ranges) -> bool:

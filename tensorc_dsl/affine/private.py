@@ -116,7 +116,7 @@ def _covered(r: Access, writes: Sequence[Access], equal: int, shape: tuple[Expr,
     for w in writes:
         common = common_loops(w, r)[equal:]
         names = {x.var: Var(fresh(f"{x.var}_w", used)) for x in w.loops[equal:]}
-        own = [For(names[x.var].name, substitute(x.extent, names), ()) for x in w.loops[equal:]]
+        own = [For(names[x.var].name, substitute(w.extent(x), names), ()) for x in w.loops[equal:]]
         base = [substitute(c, names) for c in w.guard]
         base += [Compare("==", substitute(i, names), j) for i, j in zip(w.indices, places, strict=True)]
         same: list[Expr] = []

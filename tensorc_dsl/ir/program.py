@@ -5,7 +5,8 @@ three), so a name is a reference and the printed text is the program's identity.
 
 A *block instance* is a block with a value for each iterator. An instance runs for each iteration of the loops around the
 block in which every condition of `where` (over loop variables) holds; the binding expressions give its iterators' values.
-`init` runs just before the first instance along the reduction iterators, i.e. when all of them are 0.
+`init` runs just before the first instance along the reduction iterators, i.e. when all of them are 0. If one of these has the
+extent 0, and no instance runs, it runs where the loops that count them begin, once in each iteration of the other loops.
 """
 
 from __future__ import annotations

@@ -1,17 +1,31 @@
 """Turns blocks into plain stores: bindings replace iterators, guards replace `where`, stores of their own replace `init`.
 
 The initialiser of a reduction stands before the outermost loop that runs its reduction, in a copy of the spatial loops
-below it. If this is not proved to be equivalent, it stays in place under "all reduction iterators are 0".
+below it. If this is not proved to be equivalent, it stays in place under "all reduction iterators are 0", and stands before
+that loop for the sizes at which the reduction is empty.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import reduce
 
 from tensorc_dsl.affine.form import Ranges
-from tensorc_dsl.affine.once import begins_once
+from tensorc_dsl.affine.once import begins_once, may_be_empty, where_begun
 from tensorc_dsl.affine.simplify import bounds, linear_form, prove, simplify
-from tensorc_dsl.ir.expr import ZERO, Compare, Expr, Var, conjunction, dims_in, free_vars, loads, substitute
+from tensorc_dsl.ir.expr import (
+    ZERO,
+    Compare,
+    Expr,
+    Logic,
+    Var,
+    conjunction,
+    constant,
+    dims_in,
+    free_vars,
+    loads,
+    substitute,
+)
 from tensorc_dsl.ir.node import replace
 from tensorc_dsl.ir.program import (
     Block,
@@ -63,9 +77,12 @@ def _stmts(body: tuple[Stmt, ...], ranges: Ranges, done: frozenset[str]) -> tupl
         if starting:
             below: Ranges = {**inner, **{x.var: span(x.extent) for _, x in walk(s.body) if isinstance(x, For)}}
             for around, b in starting:
-                if _separable((s, *around), b, below):
-                    out.extend(_init_nest((s, *around), b, below))
+                path = (s, *around)
+                if _separable(path, b, below):
+                    out.extend(_init_nest(path, b, below))
                     hoisted.append(b.name)
+                elif may_be_empty(b) and s.var in (counting := _counting(b)) and counting.isdisjoint(ranges):
+                    out.append(If(_empty(b), _init_nest(path, b, below)))
         below_it = _stmts(s.body, inner, done | set(hoisted))
         out.append(Loop(s.var, ZERO, s.extent, _kind(s), below_it, is_scattered(s)))
     return tuple(out)
@@ -92,9 +109,20 @@ def _block(b: Block, ranges: Ranges, with_init: bool) -> tuple[Flat, ...]:
     return _guard(b.where, body)
 
 
-def _runs(loop: For) -> bool:
-    """Whether a loop over an open extent is proved to run at all; otherwise there may be nothing to initialise."""
-    return not dims_in(loop.extent) or (bounds(loop.extent, {})[0] or 0) >= 1
+def _runs(loop: For, b: Block) -> bool:
+    """Whether a loop over an open extent is proved to run at all; otherwise there may be nothing to initialise, unless the
+    reduction may be empty."""
+    return not dims_in(loop.extent) or (bounds(loop.extent, {})[0] or 0) >= 1 or may_be_empty(b)
+
+
+def _counting(b: Block) -> frozenset[str]:
+    return frozenset[str]().union(*(free_vars(it.binding) for it in b.iters if it.kind is IterKind.REDUCE))
+
+
+def _empty(b: Block) -> Expr:
+    """The condition on sizes under which the reduction has no steps."""
+    extents = [it.extent for it in b.iters if it.kind is IterKind.REDUCE and constant(it.extent) is None]
+    return reduce(lambda a, c: Logic("or", a, c), (Compare("==", e, ZERO) for e in extents))
 
 
 def _reduction_vars(b: Block, ranges: Ranges) -> frozenset[str] | None:
@@ -106,13 +134,15 @@ def _reduction_vars(b: Block, ranges: Ranges) -> frozenset[str] | None:
             if rest or any(not isinstance(a, Var) or c < 0 for a, c in terms.items()):
                 return None
             out.update(a.name for a in terms if isinstance(a, Var))
+    if may_be_empty(b):  # a loop of at most one iteration may have none
+        out |= _counting(b)
     return frozenset(out)
 
 
 def _separable(path: tuple[For, ...], b: Block, ranges: Ranges) -> bool:
     """Whether `b`, inside the loops of `path`, may be initialised before the first of them, which runs its reduction."""
     reduction = _reduction_vars(b, ranges)
-    if reduction is None or path[0].var not in reduction or not all(_runs(x) for x in path if x.var in reduction):
+    if reduction is None or path[0].var not in reduction or not all(_runs(x, b) for x in path if x.var in reduction):
         return False
     if not reduction <= {x.var for x in path}:
         return False  # a loop further out runs it too, and is handled there
@@ -134,11 +164,12 @@ def _separable(path: tuple[For, ...], b: Block, ranges: Ranges) -> bool:
 
 def _init_nest(path: tuple[For, ...], b: Block, ranges: Ranges) -> tuple[Flat, ...]:
     """The loops of `path` that do not run the reduction, around the initialiser."""
-    reduction = _reduction_vars(b, ranges) or frozenset()
+    reduction = _reduction_vars(b, ranges)
+    reduction = _counting(b) if reduction is None else reduction
     zero: dict[str, Expr] = dict.fromkeys(reduction, ZERO)
     values = {it.name: substitute(it.binding, zero) for it in b.iters}
     body: tuple[Flat, ...] = tuple(store_at(s, values) for s in b.init)
-    body = _guard(tuple(substitute(c, zero) for c in b.where), body)
+    body = _guard(tuple(substitute(c, zero) for c in where_begun(b)), body)
     for loop in reversed(path):
         if loop.var not in reduction:
             body = (Loop(loop.var, ZERO, loop.extent, _kind(loop), body),)

@@ -17,6 +17,7 @@ import numpy as np
 from tensorc_dsl.ir.arrays import Array, wide_dtype
 from tensorc_dsl.ir.dtypes import DTYPES, INDEX, DType
 from tensorc_dsl.ir.expr import (
+    ZERO,
     Binary,
     Bitcast,
     Call,
@@ -31,10 +32,14 @@ from tensorc_dsl.ir.expr import (
     Select,
     Var,
     conjunction,
+    constant,
     dtype_of,
+    free_vars,
     loads,
+    substitute,
 )
 from tensorc_dsl.ir.look_back import passed_along
+from tensorc_dsl.ir.node import replace
 from tensorc_dsl.ir.numbers import holds, nearest
 from tensorc_dsl.ir.pipelines import pipeline
 from tensorc_dsl.ir.print import format_expr
@@ -129,7 +134,38 @@ def _compile(text: str) -> Callable[[dict[str, list[Any]], Callable[[int], Itera
 
 def source(program: Program, together: bool = False, fill: tuple[int, float] | None = None) -> str:
     """The text of the Python function `run(memory, order)`; with `together` it is a generator, for iterations in turns."""
-    return _Writer(program, together, fill).text()
+    return _Writer(replace(program, body=_begun(program.body, frozenset())), together, fill).text()
+
+
+def _begun(body: tuple[Stmt, ...], outer: frozenset[str]) -> tuple[Stmt, ...]:
+    """The statements with the `init` of each reduction that has no steps before the outermost loop that counts it, in the
+    loops below that count elements. No instance of such a block runs.
+    """
+    out: list[Stmt] = []
+    for s in body:
+        if isinstance(s, For):
+            for around, b in walk((s,)):
+                counting = _counting_nothing(b) if isinstance(b, Block) and b.init else frozenset[str]()
+                if isinstance(b, Block) and s.var in counting and counting.isdisjoint(outer):
+                    zero: dict[str, Expr] = dict.fromkeys(counting, ZERO)
+                    places = (it for it in b.iters if it.kind is not IterKind.REDUCE)
+                    iters = tuple(replace(it, binding=substitute(it.binding, zero)) for it in places)
+                    where = tuple(c for c in b.where if free_vars(c).isdisjoint(counting))
+                    nest: Stmt = replace(b, iters=iters, body=b.init, init=(), where=where)
+                    for x in reversed(around):
+                        nest = nest if x.var in counting else replace(x, body=(nest,))
+                    out.append(nest)
+            s = replace(s, body=_begun(s.body, outer | {s.var}))
+        out.append(s)
+    return tuple(out)
+
+
+def _counting_nothing(b: Block) -> frozenset[str]:
+    """The loops that count a reduction without steps; none if it has steps."""
+    steps = [it for it in b.iters if it.kind is IterKind.REDUCE]
+    if all(constant(it.extent) != 0 for it in steps):
+        return frozenset()
+    return frozenset[str]().union(*(free_vars(it.binding) for it in steps))
 
 
 class _Writer:

@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from tensorc_dsl.affine.accesses import touched
-from tensorc_dsl.affine.once import begins_once
+from tensorc_dsl.affine.once import begins_once, may_be_empty
 from tensorc_dsl.affine.parts import Element, NotApart, Part, parts_of
 from tensorc_dsl.affine.simplify import bounds, extent_ranges
-from tensorc_dsl.ir.expr import Dim, Expr, constant, free_vars
+from tensorc_dsl.ir.expr import Expr, constant, free_vars
 from tensorc_dsl.ir.program import Block, For, IterKind, Program, Store, walk
 from tensorc_dsl.schedule.accumulation import reduction_loops
 from tensorc_dsl.schedule.motion import own_buffers
@@ -62,8 +62,8 @@ def parts_to_combine(program: Program, b: Block) -> tuple[Part, ...]:
 def counting_loops(
     program: Program, around: tuple[For, ...], b: Block, loop: LoopRef, *, single: bool = False
 ) -> tuple[str, ...]:
-    """The loops that count the reduction, outermost first; each is proved to have an iteration. With `single`, the loop may
-    be one of a single iteration that counts nothing: all steps are in its only part."""
+    """The loops that count the reduction, outermost first; each has an iteration, or the reduction begins without one.
+    With `single`, the loop may be one of a single iteration that counts nothing: all steps are in its only part."""
     the_loop(program, loop)
     found = reduction_loops(program, b, around)
     if single:
@@ -75,11 +75,9 @@ def counting_loops(
         raise NOT_COUNTING(program, loop.name, b.name, loop=loop.name, block=b.name, loops=text)
     for x in around:
         low = bounds(x.extent, {})[0]
-        if x.var in counting and (low is None or low < 1):
+        if x.var in counting and (low is None or low < 1) and not may_be_empty(b):
             repair = (
-                "give the task sizes from 1 up, as in `K=1..4096`"
-                if isinstance(x.extent, Dim)
-                else f"give the task sizes at which `{x.var}` runs, or split with `partial=true` in place of what made it"
+                f"give the task sizes at which `{x.var}` runs, or split with `partial=true` in place of what made it"
             )
             reason = f"reduces nothing where `{x.var}` does not run"
             raise NO_PARTS(program, x.var, b.name, block=b.name, reason=reason, repair=repair)

@@ -15,6 +15,7 @@ from tensorc_dsl.affine.pipeline import overtakes
 from tensorc_dsl.ir.axes import axis_problem
 from tensorc_dsl.ir.pipelines import pipeline, roles
 from tensorc_dsl.ir.program import Block, For, LoopKind, Program, blocks, walk
+from tensorc_dsl.schedule.accumulation import UNBEGUN, refuse_unbegun
 from tensorc_dsl.schedule.counted import TOO_LONG, UNCOUNTED, refuse_long, refuse_uncounted
 from tensorc_dsl.schedule.homes import EMPTIED, refuse_emptied
 from tensorc_dsl.schedule.races import MEET, refuse_races
@@ -43,13 +44,14 @@ def MISBOUND(*focus: str, step: str, loop: str, axis: str, reason: str) -> None:
 def SHARED(*focus: str, step: str, buffer: str, loop: str, axis: str) -> None: ...
 
 
-STALE = (NOT_KEPT, MISBOUND, SHARED, MEET, EMPTIED, APART, FRAGMENT, NOT_SCATTERED, UNCOUNTED, TOO_LONG)
+STALE = (NOT_KEPT, MISBOUND, SHARED, MEET, EMPTIED, APART, FRAGMENT, NOT_SCATTERED, UNCOUNTED, TOO_LONG, UNBEGUN)
 """The refusals of a step that breaks a declaration of an earlier one; any step can raise them."""
 
 
 def refuse_stale(step: str, before: Program, after: Program) -> None:
     """Refuse a step after which a bound loop is not valid, a pipeline is not legal, a tensorized nest is not its
-    instruction, iterations that run at once share an element, or data do not choose the iteration of a scattered loop.
+    instruction, iterations that run at once share an element, data do not choose the iteration of a scattered loop, or
+    something is not written where a reduction has no steps.
 
     It also refuses a shared buffer that each thread would fill for itself: one copy serves all threads of a block; a private
     buffer that would lose what it holds; what 64 bits do not count; and expressions that are too large.
@@ -60,6 +62,7 @@ def refuse_stale(step: str, before: Program, after: Program) -> None:
     refuse_races(step, before, after)
     refuse_emptied(step, before, after)
     refuse_unscattered(step, before, after)
+    refuse_unbegun(step, before, after)
     if problem := axis_problem(after):
         focus = [x for x in (problem.loop, problem.other) if x is not None]
         facts = {"loop": problem.loop, "axis": problem.axis, "reason": problem.reason}

@@ -9,12 +9,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import reduce
 from typing import assert_never
 
 from tensorc_dsl.affine import isl
 from tensorc_dsl.affine.accesses import guarded_loads, home
 from tensorc_dsl.affine.budget import renew
 from tensorc_dsl.affine.data import type_conditions, with_values
+from tensorc_dsl.affine.once import may_be_empty
 from tensorc_dsl.affine.parts import contributions
 from tensorc_dsl.affine.running import running
 from tensorc_dsl.affine.sets import dim_conditions, mapping, points
@@ -36,6 +38,7 @@ from tensorc_dsl.ir.expr import (
     Var,
     children,
     dtype_of,
+    free_vars,
     loads,
     substitute,
 )
@@ -140,7 +143,8 @@ class Code:
         within = [c for x in around for c in x.within]
         values = {it.name: in_digits(it.binding, self.digits) for it in b.iters}
         where = [in_digits(c, self.digits) for c in b.where]
-        first = [Compare("==", values[it.name], ZERO) for it in b.iters if it.kind is IterKind.REDUCE]
+        steps = [values[it.name] for it in b.iters if it.kind is IterKind.REDUCE]
+        first = [Compare("==", e, ZERO) for e in steps]
         names = tuple(d.name for d in digits)
         inside = (
             *extent_conditions(names, [d.extent for d in digits]),
@@ -148,10 +152,18 @@ class Code:
             *where,
             *dim_conditions(self.program.dims),
         )
+        nothing = [Compare("<=", it.extent, ZERO) for it in b.iters if it.kind is IterKind.REDUCE]
         for is_init, stores in ((True, b.init), (False, b.body)):
             if not stores:
                 continue
             domain = points(names, (*inside, *(first if is_init else ())))
+            if is_init and may_be_empty(b):
+                counting = frozenset[str]().union(*map(free_vars, steps))
+                extents = [ONE if d.name in counting else d.extent for d in digits]
+                others = [c for c in (*within, *where) if free_vars(c).isdisjoint(counting)]
+                empty = reduce(lambda c, d: Logic("or", c, d), nothing)
+                begun = (*extent_conditions(names, extents), *others, *dim_conditions(self.program.dims), empty)
+                domain = domain.union(points(names, begun))
             for n, s in enumerate(stores):
                 own = store_at(s, values)
                 made = Statement(

@@ -19,7 +19,7 @@ from tensorc_dsl.diagnostic import Note, problem
 from tensorc_dsl.ir.atomics import not_atomic, order_of
 from tensorc_dsl.ir.expr import Expr
 from tensorc_dsl.ir.pipelines import pipeline
-from tensorc_dsl.ir.program import For, LoopKind, is_atomic
+from tensorc_dsl.ir.program import For, IterKind, LoopKind, is_atomic
 from tensorc_dsl.validate.choices import is_condition
 from tensorc_dsl.validate.code import Code, Statement, extent_conditions, relation, where
 from tensorc_dsl.validate.digits import Counted, Digits
@@ -70,12 +70,15 @@ def verify_memory(code: Code, which: str) -> None:
 
 def _inside(code: Code, s: Statement, which: str) -> None:
     renew()
-    names = [it.name for it in s.block.iters]
-    values = mapping(s.names, [e for _, _, e in s.iters]).intersect_domain(s.domain)
-    rest = values.subtract_range(points(names, extent_conditions(names, [it.extent for it in s.block.iters])))
+    # Those of a reduction are 0 for its `init`, which runs where their extents are 0, too.
+    iters = [it for it in s.block.iters if not (s.is_init and it.kind is IterKind.REDUCE)]
+    names = [it.name for it in iters]
+    bound = {n: e for n, _, e in s.iters}
+    values = mapping(s.names, [bound[n] for n in names]).intersect_domain(s.domain)
+    inside = points(names, extent_conditions(names, [it.extent for it in iters]))
+    rest = values.subtract_range(inside)
     if not rest.is_empty():
         (x, v), sizes = example(rest.wrap(), [len(s.names), len(names)])
-        inside = points(names, extent_conditions(names, [it.extent for it in s.block.iters]))
         for k, n in enumerate(names):
             one = inside.project_out(isl.dim_type.set, k + 1, len(names) - k - 1).project_out(isl.dim_type.set, 0, k)
             if isl.Set(f"{{ [{v[k]}] }}").intersect(one).is_empty():

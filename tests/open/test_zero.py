@@ -22,7 +22,13 @@ TASKS = {
     "softmax": ("ops.softmax", "softmax(M=0..40, N=9)"),
     "conv2d": ("ops.conv2d", "conv2d_nhwc(N=0..3, H=0..9, W=5, CI=2, CO=9, KH=3, KW=3, pad=1)"),
     "cumsum": ("ops.cumsum", "cumsum(N=0..70, M=0..9)"),
+    "products of nothing": ("ops.matmul", "matmul(M=9, N=0..20, K=0..40)"),
+    "rows of nothing": ("ops.softmax", "softmax(M=7, N=0..40)"),
+    "histogram": ("image.histogram", "histogram(H=0..20, W=0..20)"),
 }
+GPU = """
+target gpu = cuda(cpu="sm_80", cores=4, threads=1024, shared_memory=49152, registers=65536)
+"""
 SCALE = """
 compute scale(X: f32[M, N]) -> Y: f32[M, N] { Y[i, j] = X[i, j] * 2.0 }
 task t = scale(M=0..40, N=0..9)
@@ -90,7 +96,6 @@ print(json.dumps([scaled(*s) for s in ((0, 0), (0, 9), (40, 0), (5, 3), (41, 0))
 
 def test_arrays_without_elements_on_gpus() -> None:
     text = """
-target gpu = cuda(cpu="sm_80", cores=4, threads=1024, shared_memory=49152, registers=65536)
 schedule bound for scale {
     let [i, j] = Y.loops
     bind(i, "block.x")
@@ -98,5 +103,105 @@ schedule bound for scale {
     bind(j1, "thread.x")
 }
 """
-    t = loads(f"use std.cpu\n{SCALE.replace('9)', '9) with bound')}{text}", target="gpu")["t"]
+    t = loads(f"use std.cpu\n{SCALE.replace('9)', '9) with bound')}{text}{GPU}", target="gpu")["t"]
     assert t.emulate(t.sample(0)).fault == ""
+
+
+DTYPES = {"f32": np.float32, "i32": np.int32, "bool": np.bool_}
+REDUCED = """
+compute f(A: {t}[M, K]) -> B: {t}[M] {{ B[i] = {reducer}[k in K - {less}] A[i, k] }}
+task t = f(M=0..5, K={less}..9)
+"""
+
+
+@pytest.mark.parametrize(
+    ("reducer", "t"), [("sum", "f32"), ("prod", "i32"), ("max", "f32"), ("min", "i32"), ("all", "bool")]
+)
+@pytest.mark.parametrize("less", [0, 3])
+def test_a_reduction_of_nothing_is_what_it_is_at_fixed_sizes(reducer: str, t: str, less: int) -> None:
+    text = REDUCED.format(reducer=reducer, t=t, less=less)
+    found = loads(f"use std.cpu\n{text}", threads=1)["t"]
+    kernel = found.replay(found.sample(0))
+    fixed = loads(f"use std.cpu\n{text.replace(f'M=0..5, K={less}..9', f'M=5, K={less}')}", threads=1)["t"]
+    a = np.ones((5, less), kernel(np.ones((1, 9), DTYPES[t])).dtype)
+    np.testing.assert_array_equal(kernel(a), fixed.replay(fixed.sample(0))(a))
+    check_everywhere(
+        found.program, found.program, [{"M": m, "K": k} for m in (0, 1, 5) for k in (less, less + 1, 9)], 0, True
+    )
+
+
+BY_HAND = """
+compute f(A: f32[M, K], B: f32[K, N]) -> C: f32[M, N] { C[i, j] = sum[k] A[i, k] * B[k, j] }
+task t = f(M=8, N=0..9, K=0..9) with s
+schedule s for f {
+    let [i, j, k] = C.loops
+"""
+TAKEN = (
+    "reorder(k, j)",
+    "let [k0, k1] = split(k, [_, 4], partial=true)\nrfactor(C, k0)",
+    "let [k0, k1] = split(k, [_, 16], partial=true)\nrfactor(C, k1)",
+    "rfactor(C, k)",
+    "decompose_reduction(C, i)",
+    'decompose_reduction(C, j)\nsplit(k, [_, 4], partial="cut")',
+    'let o = cache_write(C, "local")\nreverse_compute_at(o, i)',
+    "write_at(j, C)",
+)
+REFUSED = {
+    'write_at(k, C, "global")': "`K` limits its instances",
+    "reorder(k, j)\nskew(k, j)": "counts its elements too",
+    'split(k, [_, 4], partial="cut")': "`k_0` may have no iteration where there is a step",
+}
+
+
+@pytest.mark.parametrize("steps", TAKEN)
+def test_steps_keep_what_a_reduction_of_nothing_is(steps: str) -> None:
+    t = loads(f"use std.cpu\n{BY_HAND}{steps}\n}}\n", threads=1)["t"]
+    trace = t.sample(0)
+    check_everywhere(t.program, trace.program, [{"N": n, "K": k} for n in (0, 1, 7) for k in (0, 1, 5, 9)], 0, True)
+    assert isinstance(t.verify(trace), Valid)
+
+
+@pytest.mark.parametrize("steps", REFUSED)
+def test_steps_that_would_lose_it_are_refused(steps: str) -> None:
+    t = loads(f"use std.cpu\n{BY_HAND}{steps}\n}}\n", threads=1)["t"]
+    with pytest.raises(TschedError, match="E0694") as e:
+        t.sample(0)
+    assert REFUSED[steps] in e.value.diagnostics[0].message
+
+
+def test_a_spatial_loop_that_a_reduction_makes_shorter_is_refused() -> None:
+    text = BY_HAND.replace("K=0..9", "K=0..1").replace("N=0..9", "N=8")
+    t = loads(f"use std.cpu\n{text}reorder(k, j)\nskew(k, j)\n}}\n", threads=1)["t"]
+    with pytest.raises(TschedError, match="E0694"):
+        t.sample(0)
+
+
+def test_a_sum_in_the_step_of_a_scan_may_be_empty() -> None:
+    step = "scan[t] init 1 step 1 + sum[k] A[t, k] * B[t - 1]"
+    t = loads(f"use std.cpu\ncompute f(A: f32[M, K]) -> B: f32[M] {{ B[t] = {step} }}\ntask t = f(M=0..9, K=0..9)")["t"]
+    trace = t.sample(0)
+    check_everywhere(t.program, trace.program, [{"M": m, "K": k} for m in (0, 1, 9) for k in (0, 1, 9)], 0, True)
+    assert isinstance(t.verify(trace), Valid)
+
+
+def test_a_mean_of_nothing_is_nan_as_in_numpy() -> None:
+    text = "compute f(A: f32[K]) -> B: f32 { let S = sum[k] A[k]\n B = S / f32(K) }\ntask t = f(K=0..9)"
+    t = loads(f"use std.cpu\n{text}", threads=1)["t"]
+    kernel = t.replay(t.sample(0))
+    assert np.isnan(kernel(np.zeros(0, np.float32)))
+    assert kernel(np.full(4, 3, np.float32)) == 3
+
+
+def test_positions_of_nothing_are_refused() -> None:
+    text = "compute f(A: f32[M, K]) -> B: i64[M] { B[i] = argmax[k] A[i, k] }\ntask t = f(M=3, K=0..9)"
+    with pytest.raises(TschedError, match="the reduction over `k` may have no steps"):
+        loads(f"use std.cpu\n{text}")
+
+
+def test_reductions_of_nothing_on_gpus() -> None:
+    t = loads(
+        f"use std.ops.matmul\nuse std.gpu.default\n{GPU}task t = matmul(M=5, N=0..9, K=0..20) with default\n",
+        target="gpu",
+    )["t"]
+    for seed in range(2):
+        assert t.emulate(t.sample(seed)).fault == ""

@@ -7,6 +7,7 @@ from functools import reduce as fold
 
 from tensorc_dsl.affine.coverage import instances_within
 from tensorc_dsl.affine.dependence import overtaken
+from tensorc_dsl.affine.once import may_be_empty, where_begun
 from tensorc_dsl.affine.regions import inner_ranges, required_region
 from tensorc_dsl.affine.simplify import extent_ranges, simplify, simplify_where
 from tensorc_dsl.ir.expr import ZERO, Compare, Expr, Var, constant, free_vars, substitute
@@ -92,7 +93,9 @@ def _first_steps(program: Program, target: Block, outer: tuple[For, ...], inner:
     counting = reduction_loops(program, target, (*outer, *inner))
     used = used_names(program)
     first: dict[str, Expr] = dict.fromkeys(counting, ZERO)
-    runs = tuple(Compare(">", substitute(x.extent, first), ZERO) for x in inner if x.var in counting)
+    where = where_begun(target)
+    if not may_be_empty(target):
+        where += tuple(Compare(">", x.extent, ZERO) for x in inner if x.var in counting)
     kept = [x for x in inner if x.var not in counting and constant(x.extent) != 1]
     first.update((x.var, ZERO) for x in inner if constant(x.extent) == 1)
     renamed: dict[str, Expr] = {**first, **{x.var: Var(fresh(f"{x.var}_init", used)) for x in kept}}
@@ -102,7 +105,7 @@ def _first_steps(program: Program, target: Block, outer: tuple[For, ...], inner:
         fresh(f"{target.name}_init", used),
         tuple(replace(it, binding=simplify(substitute(it.binding, renamed), ranges)) for it in spatial(target)),
         target.init,
-        where=simplify_where((substitute(c, renamed) for c in (*target.where, *runs)), ranges),
+        where=simplify_where((substitute(c, renamed) for c in where), ranges),
     )
     return fold(lambda s, x: replace(x, body=(s,)), reversed(nest), init)
 

@@ -8,7 +8,7 @@ from tensorc_dsl.affine.conditions import TRUE
 from tensorc_dsl.affine.form import Ranges
 from tensorc_dsl.affine.simplify import bounds, extent_ranges, is_multiple, simplify
 from tensorc_dsl.ir.dtypes import I64
-from tensorc_dsl.ir.expr import Compare, Expr, Var, add, ceildiv, constant, floordiv, floormod, index, mul, sub
+from tensorc_dsl.ir.expr import ONE, Compare, Expr, Var, add, ceildiv, constant, floordiv, floormod, index, mul, sub
 from tensorc_dsl.ir.node import replace
 from tensorc_dsl.ir.numbers import limits
 from tensorc_dsl.ir.print import format_expr
@@ -106,6 +106,8 @@ def split(
             raise TOO_FEW(program, target.var, factors=text, product=product, extent=extent, loop=target.var)
     whole = floordiv(target.extent, index(product)) if exact else ceildiv(target.extent, index(product))
     rest = simplify(whole, ranges)
+    if not exact and bounds(rest, ranges)[1] == 1:
+        rest = ONE  # the guard holds nowhere if there is no iteration
     nest = [For(v, rest if f is None else index(f), ()) for v, f in zip(names, factors, strict=True)]
     position: Expr = Var(names[0])
     for inner in nest[1:]:
