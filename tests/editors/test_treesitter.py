@@ -18,6 +18,7 @@ from tensorc_dsl.highlight.rules import Class
 from tensorc_dsl.source import Source
 from tensorc_dsl.syntax import tree as t
 from tensorc_dsl.syntax.parse import parse
+from tests.docs.pages import fences
 from tests.editors import treesitter
 from tests.editors.oracle import CORPUS, LIBRARY, ROOT, differences
 
@@ -89,8 +90,12 @@ def accepts(parser: Any, text: str) -> bool:
 
 def test_all_files_here_are_accepted_exactly_where_the_language_accepts_them(parser: Any) -> None:
     found = {p.relative_to(ROOT).as_posix(): t for p in files() if (t := text_of(p)) is not None}
+    for page in (ROOT / "docs" / "errors").glob("*.md"):
+        for fence in fences(page.read_text(encoding="utf-8")):
+            if fence.language == "tsched":
+                found[f"{page.name}:{fence.line}"] = fence.text
     said = {path: refusal(text) for path, text in found.items()}
-    assert len(found) > 300 and sum(map(bool, said.values())) > 10
+    assert len(found) > 500 and sum(map(bool, said.values())) > 10
     wrong = {p: s for p, s in said.items() if accepts(parser, found[p]) != (not s) and s not in FACTS}
     assert wrong == {}
 
