@@ -8,7 +8,7 @@ import numpy as np
 
 from tensorc_dsl.backend.llvm.runtime.kernel import NativeKernel
 from tensorc_dsl.ir.arrays import Array
-from tensorc_dsl.measure.guarded import poison
+from tensorc_dsl.tuning.measure.check import poison
 
 
 def run_both(kernel: NativeKernel, arrays: Mapping[str, Array]) -> str:

@@ -24,7 +24,7 @@ from datetime import date
 from pathlib import Path
 
 from bench.against.machine import described
-from tensorc_dsl.machine.host import host_target
+from tensorc_dsl.tuning.machine.host import host_target
 
 COMMAND = (sys.executable, "-c", "from tensorc_dsl.cli.main import main; main(prog_name='tensorc-dsl')")
 DEMO = ("examples/matmul.tsched", "mm_512")

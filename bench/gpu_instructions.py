@@ -14,10 +14,10 @@ from bench import ptxas
 from bench.gpu_case import Asked, Row, device, task_of
 from tensorc_dsl.api import Task
 from tensorc_dsl.diagnostic import TschedError
-from tensorc_dsl.measure.outcome import Status
 from tensorc_dsl.trace.distribution import Decision
 from tensorc_dsl.trace.handlers import condition
 from tensorc_dsl.trace.trace import Trace
+from tensorc_dsl.tuning.measure.outcome import Status
 
 DRAWS = 60
 """How many draws are looked at for one that has the instructions."""

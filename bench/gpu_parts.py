@@ -18,9 +18,9 @@ from bench.gpu_case import Asked, CannotRun, Part, Row, arrays_of, by_turns, dev
 from bench.gpu_instructions import instructions
 from bench.gpu_torch import torch_beside
 from tensorc_dsl.diagnostic import TschedError
-from tensorc_dsl.isolated.boot import die_with
-from tensorc_dsl.measure.outcome import Status
+from tensorc_dsl.processes.boot import die_with
 from tensorc_dsl.reference.inputs import make_inputs
+from tensorc_dsl.tuning.measure.outcome import Status
 
 CANNOT = 2
 """The status of a part that lacks a tool or time; any other is that of a fault."""

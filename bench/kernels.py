@@ -20,7 +20,7 @@ from tensorc_dsl.backend.memory import aligned_copy
 from tensorc_dsl.ir.dtypes import F32
 from tensorc_dsl.ir.expr import Binary, Compare, Const, Expr, Load, Var, add, index, mul
 from tensorc_dsl.ir.program import Block, Buffer, For, Iter, IterKind, LoopKind, Program, Stmt, Store
-from tensorc_dsl.machine.host import host_target
+from tensorc_dsl.tuning.machine.host import host_target
 
 S, P, V, U = LoopKind.SERIAL, LoopKind.PARALLEL, LoopKind.VECTORIZED, LoopKind.UNROLLED
 

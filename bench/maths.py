@@ -22,9 +22,9 @@ from tensorc_dsl.ir.maths import MATHS
 from tensorc_dsl.ir.parse import parse_program
 from tensorc_dsl.ir.target import Target
 from tensorc_dsl.ir.verify import verify
-from tensorc_dsl.machine.host import host_target
 from tensorc_dsl.reference.maths import NUMERICS
 from tensorc_dsl.source import Source
+from tensorc_dsl.tuning.machine.host import host_target
 
 Array = NDArray[Any]
 

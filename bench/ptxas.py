@@ -34,9 +34,9 @@ from tensorc_dsl.backend.cuda.sass import assemble, remarks, sass_of, tool
 from tensorc_dsl.backend.protocol import CompileError
 from tensorc_dsl.lower.flat import LowerError
 from tensorc_dsl.schedule.refusal import ScheduleRefusal
-from tensorc_dsl.search.streams import stream
 from tensorc_dsl.trace.distribution import Decision
 from tensorc_dsl.trace.handlers import condition
+from tensorc_dsl.tuning.search.expansion import stream
 
 TENSOR = "tensor "
 """What the names of tasks with tensor cores begin with."""

@@ -25,8 +25,8 @@ from tensorc_dsl.backend.llvm.lower.passes import lower_cpu
 from tensorc_dsl.backend.llvm.runtime.kernel import load as load_kernel
 from tensorc_dsl.backend.memory import aligned_copy
 from tensorc_dsl.ir.arrays import Array
-from tensorc_dsl.machine.host import host_target
 from tensorc_dsl.reference.evaluate import shape_of
+from tensorc_dsl.tuning.machine.host import host_target
 
 FILE = Path(__file__).with_name("ragged.tsched")
 

@@ -21,9 +21,9 @@ from tensorc_dsl.interp.space import Space
 from tensorc_dsl.interp.tasks import task_space
 from tensorc_dsl.ir.target import Target
 from tensorc_dsl.schedule.primitive import apply
-from tensorc_dsl.search.streams import stream
 from tensorc_dsl.source import Source
 from tensorc_dsl.trace.trace import Trace
+from tensorc_dsl.tuning.search.expansion import stream
 
 ROOT = Path(__file__).resolve().parent.parent
 SCHEDULE = """

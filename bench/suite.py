@@ -19,12 +19,12 @@ from pathlib import Path
 
 from tensorc_dsl.api import Task, load
 from tensorc_dsl.diagnostic import TschedError, render
-from tensorc_dsl.measure.local import LocalRunner
-from tensorc_dsl.measure.outcome import Outcome, Status
 from tensorc_dsl.schedule.refusal import ScheduleRefusal
-from tensorc_dsl.search.streams import stream
 from tensorc_dsl.trace.draw import Branch, Decision, Draw
 from tensorc_dsl.trace.trace import Trace
+from tensorc_dsl.tuning.measure.local import LocalRunner
+from tensorc_dsl.tuning.measure.outcome import Outcome, Status
+from tensorc_dsl.tuning.search.expansion import stream
 
 FILE = Path(__file__).with_name("suite.tsched")
 

@@ -12,8 +12,8 @@ from tensorc_dsl.backend.memory import aligned_copy, aligned_empty
 from tensorc_dsl.backend.protocol import ORDERS
 from tensorc_dsl.ir.arrays import Array, stored_dtype, widen
 from tensorc_dsl.ir.program import For, Program, walk
-from tensorc_dsl.measure.guarded import poison
 from tensorc_dsl.reference.evaluate import shape_of
+from tensorc_dsl.tuning.measure.check import poison
 
 
 def is_bound(program: Program) -> bool:

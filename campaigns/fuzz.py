@@ -37,10 +37,10 @@ from tensorc_dsl.ir.print import format_program
 from tensorc_dsl.ir.target import Target
 from tensorc_dsl.report.files import read_source
 from tensorc_dsl.schedule.refusal import ScheduleRefusal
-from tensorc_dsl.search.streams import stream
 from tensorc_dsl.source import Source
 from tensorc_dsl.syntax.fmt import format_read
 from tensorc_dsl.syntax.parse import read
+from tensorc_dsl.tuning.search.expansion import stream
 
 Kind = Literal["bytes", "grammar"]
 T = TypeVar("T")

@@ -27,8 +27,8 @@ from pathlib import Path
 import psutil
 
 from tensorc_dsl.outputs import Output
-from tensorc_dsl.records.database import Database
-from tensorc_dsl.records.trial import Trial
+from tensorc_dsl.tuning.records.database import Database
+from tensorc_dsl.tuning.records.trial import Trial
 
 SECONDS = 1.0
 """The seconds for which processes may live after the kill."""
@@ -149,7 +149,7 @@ MOMENTS = {
     "a builder": Moment(lambda run: run.has_child("builder")),
     "progress": Moment(lambda run: run.told() > 0),
     "the comparison": Moment(lambda run: "comparing the best" in run.said, FEW),
-    "NumPy": Moment(lambda run: run.has_child("tensorc_dsl.machine.baseline"), FEW),
+    "NumPy": Moment(lambda run: run.has_child("tensorc_dsl.tuning.machine.baseline"), FEW),
 }
 
 

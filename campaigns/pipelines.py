@@ -32,11 +32,11 @@ from tensorc_dsl.check.scope import Versions
 from tensorc_dsl.check.uses import standard
 from tensorc_dsl.ir.bind import Sizes, bind
 from tensorc_dsl.ir.verify import verify
-from tensorc_dsl.machine.host import host_target
 from tensorc_dsl.reference.open_sizes import describe
-from tensorc_dsl.search.streams import stream
 from tensorc_dsl.source import Source
 from tensorc_dsl.syntax.parse import parse_items
+from tensorc_dsl.tuning.machine.host import host_target
+from tensorc_dsl.tuning.search.expansion import stream
 
 OUT = Path("build/pipelines.txt")
 OPEN_OUT = Path("build/open_pipelines.txt")

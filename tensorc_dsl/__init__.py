@@ -88,8 +88,8 @@ if TYPE_CHECKING:
         loads,
     )
     from tensorc_dsl.diagnostic import TschedError
-    from tensorc_dsl.search import events
     from tensorc_dsl.trace import handlers
+    from tensorc_dsl.tuning.search import events
 
     __version__: str
 
@@ -169,7 +169,7 @@ __all__ = [
 ]
 
 _HOMES = {"TschedError": "tensorc_dsl.diagnostic"}
-_MODULES = {"events": "tensorc_dsl.search.events", "handlers": "tensorc_dsl.trace.handlers"}
+_MODULES = {"events": "tensorc_dsl.tuning.search.events", "handlers": "tensorc_dsl.trace.handlers"}
 
 if not TYPE_CHECKING:  # a type checker sees only the names above
 

@@ -97,5 +97,5 @@ BACKENDS = Extensions("tensorc_dsl.backends", "tensorc_dsl.backend", "BACKEND", 
 KINDS = Extensions("tensorc_dsl.kinds", "tensorc_dsl.backend", "KIND", "kind")
 """What backends declare of the kind of their targets."""
 
-STRATEGIES = Extensions("tensorc_dsl.strategies", "tensorc_dsl.search.strategies", "STRATEGY")
+STRATEGIES = Extensions("tensorc_dsl.strategies", "tensorc_dsl.tuning.search.strategies", "STRATEGY")
 """The search strategies."""

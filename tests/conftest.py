@@ -22,11 +22,11 @@ from tensorc_dsl.api import searching
 from tensorc_dsl.ir.bind import bind
 from tensorc_dsl.ir.print import format_program
 from tensorc_dsl.ir.program import Program
-from tensorc_dsl.machine import baseline, roof, yardsticks
-from tensorc_dsl.measure.local import LocalRunner
 from tensorc_dsl.reference.open_sizes import sizing
-from tensorc_dsl.search import drift
-from tensorc_dsl.search.team import Team
+from tensorc_dsl.tuning.machine import baseline, roof, yardsticks
+from tensorc_dsl.tuning.measure.local import LocalRunner
+from tensorc_dsl.tuning.search import drift
+from tensorc_dsl.tuning.search.team import Team
 from tests.corpus import in_sample
 
 settings.register_profile("ci", derandomize=True, deadline=None, print_blob=True)

@@ -8,9 +8,9 @@ from tensorc_dsl.api.files import TaskFile
 from tensorc_dsl.api.tasks import Task
 from tensorc_dsl.check.scope import CheckedFile, load_source
 from tensorc_dsl.ir.target import Target
-from tensorc_dsl.search.streams import stream
 from tensorc_dsl.source import Source
 from tensorc_dsl.trace.trace import Trace
+from tensorc_dsl.tuning.search.expansion import stream
 
 
 @lru_cache(maxsize=8)

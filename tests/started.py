@@ -9,15 +9,15 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 MOMENT = """\
-from tensorc_dsl.machine import baseline, roof
-from tensorc_dsl.search import drift
+from tensorc_dsl.tuning.machine import baseline, roof
+from tensorc_dsl.tuning.search import drift
 baseline.SECONDS, roof.CREDIBLE, drift.PATIENCE = 0.005, 0.0, 0.0
 """
 """A program that begins with this measures the machine and NumPy for a moment, as searches in the process of a test do
 (`tests/conftest.py`). Else NumPy alone is timed for a second."""
 
 ALONE = f"""\
-{MOMENT}from tensorc_dsl.machine import yardsticks
+{MOMENT}from tensorc_dsl.tuning.machine import yardsticks
 yardsticks.has_numpy = lambda program: False
 """
 """One that begins with this starts no process for NumPy either, which takes a third of a second of a core."""

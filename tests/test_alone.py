@@ -13,7 +13,7 @@ from click.testing import CliRunner, Result
 import tensorc_dsl
 from tensorc_dsl.api.alone import alone, written
 from tensorc_dsl.cli.main import main
-from tensorc_dsl.records.keys import program_key
+from tensorc_dsl.tuning.records.trial import program_key
 
 EXAMPLES = sorted((Path(__file__).parent.parent / "examples").glob("*.tsched"))
 

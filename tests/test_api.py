@@ -18,9 +18,9 @@ from tensorc_dsl.ir.program import Program
 from tensorc_dsl.lower.flat import Kernel
 from tensorc_dsl.lower.lower import lower
 from tensorc_dsl.lower.passes import Pass
-from tensorc_dsl.measure.outcome import Status
-from tensorc_dsl.search.options import SearchChanges
 from tensorc_dsl.trace.trace import Trace
+from tensorc_dsl.tuning.measure.outcome import Status
+from tensorc_dsl.tuning.search.options import SearchChanges
 
 FILE = """\
 compute matmul(A: f32[M, K], B: f32[K, N]) -> C: f32[M, N] {

@@ -24,9 +24,9 @@ from tensorc_dsl.diagnostic import Diagnostic
 from tensorc_dsl.ir.parse import parse_program
 from tensorc_dsl.ir.print import format_program
 from tensorc_dsl.ir.program import Program
-from tensorc_dsl.measure.local import LocalRunner
-from tensorc_dsl.measure.outcome import Outcome, Status
 from tensorc_dsl.source import Source
+from tensorc_dsl.tuning.measure.local import LocalRunner
+from tensorc_dsl.tuning.measure.outcome import Outcome, Status
 from tensorc_dsl.validate.validate import Invalid, Report, Unproved
 from tests.started import ALONE
 

@@ -17,7 +17,7 @@ import tensorc_dsl
 from tensorc_dsl.cli.main import main
 from tensorc_dsl.diagnostic import TschedError
 from tensorc_dsl.outputs import Output
-from tensorc_dsl.records import emulations
+from tensorc_dsl.tuning.records import emulated_counts
 from tests.started import ALONE
 
 PACKAGE = Path(tensorc_dsl.__file__).parent
@@ -36,8 +36,8 @@ OTHERS = {
     "backend/llvm/ahead/link.py": "a temporary folder of its own, for the C compiler",
     "cli/endings.py": "/dev/null in place of a closed output",
     "cli/failures.py": "/dev/null in place of a closed output",
-    "isolated/server.py": "the name of the process, in /proc",
-    "measure/turns.py": "locks in the user's runtime folder, opened with O_NOFOLLOW and never written",
+    "processes/server.py": "the name of the process, in /proc",
+    "processes/machine_lock.py": "locks in the user's runtime folder, opened with O_NOFOLLOW and never written",
     "report/terminal.py": "/dev/null in place of a closed output",
 }
 """Modules that open something for writing by themselves, and what."""
@@ -130,14 +130,14 @@ def test_names_of_temporary_files_may_be_taken(tmp_path: Path, name: str, plant:
 
 @pytest.mark.parametrize("plant", OBSTACLES)
 def test_counts_are_not_kept_in_what_is_in_the_way(tmp_path: Path, plant: Callable[[Path], None]) -> None:
-    path = tmp_path / emulations.NAME
+    path = tmp_path / emulated_counts.NAME
     plant(path)
-    one = emulations.Emulation("about", 0, 0, "schedule")
+    one = emulated_counts.Emulation("about", 0, 0, "schedule")
     with pytest.raises(TschedError) as e:
-        emulations.keep(path, one)
+        emulated_counts.keep(path, one)
     assert code(e) == "E0703"
     with pytest.raises(TschedError) as e:
-        emulations.kept(path, "about", 0)
+        emulated_counts.kept(path, "about", 0)
     assert code(e) == "E0708"
 
 

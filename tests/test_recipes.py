@@ -232,10 +232,11 @@ def maths(copy: Copy) -> None:
 def strategy(copy: Copy) -> None:
     text = (
         '"""`again`: as `random`."""\n\nfrom __future__ import annotations\n\n'
-        "from tensorc_dsl.search.strategies.random import Random\nfrom tensorc_dsl.search.strategy import Factory\n\n"
+        "from tensorc_dsl.tuning.search.strategies.random import Random\n"
+        "from tensorc_dsl.tuning.search.strategy import Factory\n\n"
         "STRATEGY: Factory = Random\n"
     )
-    copy.write("tensorc_dsl/search/strategies/again.py", text)
+    copy.write("tensorc_dsl/tuning/search/strategies/again.py", text)
 
 
 RAISING = "tensorc_dsl/check/targets.py"

@@ -35,6 +35,9 @@ FIGURES = {
     "shared_stems": "modules of a room whose name has the stem of another's",
 }
 
+PARTED = {"faces", "tuning"}
+"""Rooms of rooms."""
+
 _NO_CODE = {
     tokenize.COMMENT,
     tokenize.NL,
@@ -69,10 +72,11 @@ def words(text: str) -> int:
 
 
 def room(path: str) -> str:
-    """The room of a file: the folder below the package, or `docs/FOLDER`."""
+    """The room of a file: the folder below the package, of some rooms the one below that, or `docs/FOLDER`."""
     parts = path.split("/")
     if parts[0] == PACKAGE:
-        return parts[1] if len(parts) > 2 else PACKAGE
+        depth = 3 if parts[1] in PARTED and len(parts) > 3 else 2
+        return "/".join(parts[1:depth]) if len(parts) > 2 else PACKAGE
     return "/".join(parts[:2]) if len(parts) > 2 else parts[0]
 
 

@@ -1,11 +1,11 @@
-"""The messages between the harness and a library's process, in the frames of `tensorc_dsl.measure.messages`."""
+"""The messages between the harness and a library's process, in the frames of `tensorc_dsl.tuning.measure.messages`."""
 
 from __future__ import annotations
 
 import msgspec
 
 from bench.against.problem import Problem
-from tensorc_dsl.measure.messages import Bug, Ready
+from tensorc_dsl.processes.messages import Bug, Ready
 
 
 class Prepare(msgspec.Struct, tag=True, frozen=True):

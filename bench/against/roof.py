@@ -9,7 +9,7 @@ from functools import reduce
 import msgspec
 
 from tensorc_dsl import Task
-from tensorc_dsl.machine import roof
+from tensorc_dsl.tuning.machine import roof
 
 FIRST_SECONDS = 1.0
 """The seconds for which peaks are measured before the first row, since other load may hold a core, or the system keep both

@@ -22,8 +22,8 @@ from bench.against import messages
 from bench.against.contenders import Contender, environment
 from bench.against.messages import NotOffered, Prepare, Prepared, Reply, Times, Turn
 from bench.against.problem import Array, Problem
-from tensorc_dsl.measure.timing import seconds_of
-from tensorc_dsl.measure.worker import Worker, WorkerBug, WorkerCrash, WorkerTimeout
+from tensorc_dsl.processes.worker import Worker, WorkerBug, WorkerCrash, WorkerTimeout
+from tensorc_dsl.tuning.measure.timing import seconds_of
 
 TURN_SECONDS = 0.05
 """The seconds of a turn."""

@@ -13,7 +13,7 @@ from bench.against import messages
 from bench.against.messages import NotOffered, Prepare, Prepared, Times, Turn
 from bench.against.problem import Job, Ready, several
 from tensorc_dsl.backend.memory import aligned_copy
-from tensorc_dsl.measure.child import serve
+from tensorc_dsl.processes.child import serve
 
 BATCH_SECONDS = 0.001
 """The approximate seconds of a batch of calls that is timed, long compared with reading the clock."""

@@ -14,10 +14,10 @@ import numpy as np
 
 from bench.search.tables import FOLDER, Table, read, write
 from tensorc_dsl.api import Task, load
-from tensorc_dsl.measure.local import LocalRunner
-from tensorc_dsl.search.loop_features import MEANING
-from tensorc_dsl.search.space import Explorer
 from tensorc_dsl.trace.trace import Trace
+from tensorc_dsl.tuning.measure.local import LocalRunner
+from tensorc_dsl.tuning.search.loop_features import MEANING
+from tensorc_dsl.tuning.search.space import Explorer
 
 WORKLOADS = Path(__file__).parent / "workloads.tsched"
 

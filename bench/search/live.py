@@ -18,12 +18,12 @@ import numpy as np
 
 from bench.search.replay import chance, compared
 from tensorc_dsl.api import Task, load
-from tensorc_dsl.measure.local import LocalRunner
-from tensorc_dsl.records.database import Database
-from tensorc_dsl.records.trial import Trial
-from tensorc_dsl.search.events import Event, Learnt, Proposed
-from tensorc_dsl.search.options import SearchOptions
 from tensorc_dsl.source import Source
+from tensorc_dsl.tuning.measure.local import LocalRunner
+from tensorc_dsl.tuning.records.database import Database
+from tensorc_dsl.tuning.records.trial import Trial
+from tensorc_dsl.tuning.search.events import Event, Learnt, Proposed
+from tensorc_dsl.tuning.search.options import SearchOptions
 
 WORKLOADS = Path(__file__).parent / "workloads.tsched"
 

@@ -21,8 +21,8 @@ import msgspec
 
 from tensorc_dsl.api import load
 from tensorc_dsl.api.searching import search_all
-from tensorc_dsl.search.events import Corrected, Event, Learnt, Measured, Proposed, Resumed
-from tensorc_dsl.search.options import SearchOptions
+from tensorc_dsl.tuning.search.events import Corrected, Event, Learnt, Measured, Proposed, Resumed
+from tensorc_dsl.tuning.search.options import SearchOptions
 
 LAYERS = Path(__file__).parent / "mobilenet.tsched"
 

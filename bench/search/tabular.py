@@ -10,14 +10,14 @@ from typing import cast
 import numpy as np
 
 from bench.search.tables import Array, Table
-from tensorc_dsl.measure.outcome import Outcome, Status
-from tensorc_dsl.search.regret import Regret
-from tensorc_dsl.search.source import Experience, Source
-from tensorc_dsl.search.space import Explorer, neighbours
-from tensorc_dsl.search.strategy import Setting, StatesRegret, strategy_of
-from tensorc_dsl.search.streams import stream
 from tensorc_dsl.trace.draw import Decision
 from tensorc_dsl.trace.trace import Trace
+from tensorc_dsl.tuning.measure.outcome import Outcome, Status
+from tensorc_dsl.tuning.search.expansion import stream
+from tensorc_dsl.tuning.search.regret import Regret
+from tensorc_dsl.tuning.search.source import Experience, Source
+from tensorc_dsl.tuning.search.space import Explorer, neighbours
+from tensorc_dsl.tuning.search.strategy import Setting, StatesRegret, strategy_of
 
 BATCH = 8
 

@@ -15,10 +15,10 @@ import numpy as np
 
 from bench.search.live import WORKLOADS, Journal
 from tensorc_dsl.api import Task, load
-from tensorc_dsl.measure.local import LocalRunner
-from tensorc_dsl.records.database import Database
-from tensorc_dsl.search.zero import PROBABILITY, guess
 from tensorc_dsl.source import Source
+from tensorc_dsl.tuning.measure.local import LocalRunner
+from tensorc_dsl.tuning.records.database import Database
+from tensorc_dsl.tuning.search.zero_shot import PROBABILITY, guess
 
 
 @dataclass(frozen=True, slots=True)

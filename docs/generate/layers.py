@@ -11,17 +11,25 @@ PACKAGE = ROOT / "tensorc_dsl"
 
 
 def names() -> list[str]:
-    """The layers that import-linter holds, from the top; those beside each other follow each other."""
+    """The layers that import-linter holds, from the top, each before the layers inside it, as `tuning.search`."""
     settings = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["tool"]["importlinter"]
-    lines = next(c["layers"] for c in settings["contracts"] if c["type"] == "layers")
-    return [name.strip() for line in lines for name in line.split("|")]
+    inside = {c["containers"][0]: c["layers"] for c in settings["contracts"] if c["type"] == "layers"}
+
+    def of(container: str) -> list[str]:
+        room = container.partition(".")[2]
+        out: list[str] = []
+        for name in (name.strip() for line in inside.get(container, ()) for name in line.split("|")):
+            out += [f"{room}.{name}" if room else name, *of(f"{container}.{name}")]
+        return out
+
+    return of(PACKAGE.name)
 
 
 def layers() -> str:
     """A table: what a layer contains, and what it must not. Of a module that is a layer only the first sentence is taken."""
     rows = ["| layer | contains | rule |", "|---|---|---|"]
     for name in names():
-        folder = PACKAGE / name
+        folder = PACKAGE / name.replace(".", "/")
         file = folder / "__init__.py" if folder.is_dir() else folder.with_suffix(".py")
         first, _, rest = (ast.get_docstring(ast.parse(file.read_text(encoding="utf-8"))) or "").partition("\n\n")
         limits = " ".join(rest.split()) if folder.is_dir() else ""

@@ -26,31 +26,30 @@ from tensorc_dsl.backend.protocol import (
 )
 from tensorc_dsl.check.scope import CheckedFile
 from tensorc_dsl.diagnostic import Diagnostic, Note, Severity
-from tensorc_dsl.insight.importance import Importance
-from tensorc_dsl.insight.pins import Pin
-from tensorc_dsl.insight.posterior import Learnt, Value
 from tensorc_dsl.interp.space import Space
 from tensorc_dsl.ir.bind import Sizes
 from tensorc_dsl.ir.program import Program
 from tensorc_dsl.ir.target import Target
 from tensorc_dsl.lower.flat import Param
-from tensorc_dsl.machine.roof import Roof
-from tensorc_dsl.measure.emulation import Emulated
-from tensorc_dsl.measure.outcome import Outcome, Status
 from tensorc_dsl.packages.files import Files
-from tensorc_dsl.records.queue import Queue, Unkept
-from tensorc_dsl.records.trial import Trial
 from tensorc_dsl.schedule.refusal import ScheduleRefusal
-from tensorc_dsl.search.options import SearchChanges, SearchOptions
-from tensorc_dsl.search.prediction import Prediction
-from tensorc_dsl.search.regret import Regret
-from tensorc_dsl.search.tune import TuneResult
 from tensorc_dsl.source import Source, Span
 from tensorc_dsl.syntax.tree import TaskDef
 from tensorc_dsl.trace.distribution import Decision, Distribution
 from tensorc_dsl.trace.draw import Draw
 from tensorc_dsl.trace.model import Decider, Model, Site
 from tensorc_dsl.trace.trace import Refused, Trace
+from tensorc_dsl.tuning.insight.importance import Importance
+from tensorc_dsl.tuning.insight.posterior import Learnt, Pin, Value
+from tensorc_dsl.tuning.machine.roof import Roof
+from tensorc_dsl.tuning.measure.emulation import Emulated
+from tensorc_dsl.tuning.measure.outcome import Outcome, Status
+from tensorc_dsl.tuning.records.database import Queue, Unkept
+from tensorc_dsl.tuning.records.trial import Trial
+from tensorc_dsl.tuning.search.options import SearchChanges, SearchOptions
+from tensorc_dsl.tuning.search.regret import Regret
+from tensorc_dsl.tuning.search.strategy import Prediction
+from tensorc_dsl.tuning.search.tune import TuneResult
 from tensorc_dsl.validate.validate import Invalid, Report, Unproved, Valid
 
 __all__ = [

@@ -14,13 +14,13 @@ from tensorc_dsl.interp.problems import UNKNOWN_DRAW
 from tensorc_dsl.interp.space import Space
 from tensorc_dsl.schedule.refusal import ScheduleRefusal
 from tensorc_dsl.schedule.render import refusal_diagnostic
-from tensorc_dsl.search.streams import stream
 from tensorc_dsl.source import Source
 from tensorc_dsl.syntax import tree
 from tensorc_dsl.syntax.names import near
 from tensorc_dsl.syntax.parse import parse
 from tensorc_dsl.trace.model import Decider, Decision, Model, Site, prior, shown
 from tensorc_dsl.trace.trace import Draw, Trace
+from tensorc_dsl.tuning.search.expansion import stream
 
 
 @problem("E0560", "`{name}` is pinned to {pin}: it cannot be open", help="take the pin out of the module that has it")

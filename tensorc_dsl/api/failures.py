@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from tensorc_dsl.diagnostic import Diagnostic
-from tensorc_dsl.search.tune import TuneResult
 from tensorc_dsl.trace.trace import Trace
+from tensorc_dsl.tuning.search.tune import TuneResult
 from tensorc_dsl.units import counted
 
 

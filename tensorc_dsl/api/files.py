@@ -13,11 +13,11 @@ from tensorc_dsl.check.scope import CheckedFile, load_source
 from tensorc_dsl.diagnostic import TschedError
 from tensorc_dsl.interp.tasks import NATIVE, task_space
 from tensorc_dsl.ir.target import Target
-from tensorc_dsl.machine.host import host_target, machine_target
 from tensorc_dsl.packages.files import Disk, Files
 from tensorc_dsl.packages.resolve import Resolver
 from tensorc_dsl.report.missing import no_such_task
 from tensorc_dsl.source import Source
+from tensorc_dsl.tuning.machine.host import host_target, machine_target
 
 OF_KIND = f"{NATIVE}-"
 """What the name of a kind comes after in the name of the machine's own target of that kind, `native-cuda`."""

@@ -7,18 +7,15 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from tensorc_dsl.diagnostic import Diagnostic, TschedError, problem
-from tensorc_dsl.insight.importance import Importance, importance
-from tensorc_dsl.insight.pins import Pin, pins
-from tensorc_dsl.insight.posterior import Learnt, posterior
-from tensorc_dsl.insight.structures import decisions_of
-from tensorc_dsl.insight.study import FEWEST, Study, TooFew, study
-from tensorc_dsl.records.database import Database
-from tensorc_dsl.records.errors import Passed, passed_over
-from tensorc_dsl.records.keys import program_key, target_key
-from tensorc_dsl.records.trial import Trial
 from tensorc_dsl.report.importance import percent, trust
 from tensorc_dsl.trace.draw import Decision
 from tensorc_dsl.trace.model import Model
+from tensorc_dsl.tuning.insight.importance import Importance, importance
+from tensorc_dsl.tuning.insight.posterior import Learnt, Pin, pins, posterior
+from tensorc_dsl.tuning.insight.study import FEWEST, Study, TooFew, decisions_of, study
+from tensorc_dsl.tuning.records.database import Database
+from tensorc_dsl.tuning.records.errors import Passed, passed_over
+from tensorc_dsl.tuning.records.trial import Trial, program_key, target_key
 from tensorc_dsl.units import counted
 
 if TYPE_CHECKING:

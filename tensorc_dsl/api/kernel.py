@@ -12,8 +12,8 @@ from tensorc_dsl.backend.protocol import Bound, LoadedKernel
 from tensorc_dsl.ir.target import Target
 from tensorc_dsl.lower.flat import format_shape
 from tensorc_dsl.outputs import Output
-from tensorc_dsl.search.tune import TuneResult
 from tensorc_dsl.trace.trace import Trace
+from tensorc_dsl.tuning.search.tune import TuneResult
 
 
 class Kernel:

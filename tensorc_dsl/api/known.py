@@ -11,12 +11,12 @@ from tensorc_dsl import units
 from tensorc_dsl.api.drawing import TRIES
 from tensorc_dsl.diagnostic import Diagnostic, TschedError
 from tensorc_dsl.interp.versions import others, versions
-from tensorc_dsl.records.database import Database
-from tensorc_dsl.records.errors import UNTUNED, Passed, other_version, passed_over
-from tensorc_dsl.records.keys import program_key, target_key
-from tensorc_dsl.search.zero import PROBABILITY, Forecast, guess
 from tensorc_dsl.source import Source
 from tensorc_dsl.trace.trace import Trace
+from tensorc_dsl.tuning.records.database import Database
+from tensorc_dsl.tuning.records.errors import UNTUNED, Passed, other_version, passed_over
+from tensorc_dsl.tuning.records.trial import program_key, target_key
+from tensorc_dsl.tuning.search.zero_shot import PROBABILITY, Forecast, guess
 
 if TYPE_CHECKING:
     from tensorc_dsl.api.tasks import Task

@@ -13,8 +13,8 @@ from tensorc_dsl.diagnostic import TschedError, problem
 from tensorc_dsl.ir.program import IN_RANGE, Program
 from tensorc_dsl.ir.target import Target
 from tensorc_dsl.lower.flat import LowerError
-from tensorc_dsl.measure.emulation import MOST_FLOPS, Emulated, emulate, too_large
 from tensorc_dsl.syntax.tree import TaskDef
+from tensorc_dsl.tuning.measure.emulation import MOST_FLOPS, Emulated, emulate, too_large
 
 
 def require_code(target: Target, task: str) -> Backend:

@@ -8,12 +8,12 @@ from dataclasses import dataclass, replace
 from tensorc_dsl.api.tasks import Task
 from tensorc_dsl.check.priors import literal_of
 from tensorc_dsl.check.scope import CheckedFile
-from tensorc_dsl.insight.posterior import Learnt
 from tensorc_dsl.source import Source, Span
 from tensorc_dsl.syntax import tree
 from tensorc_dsl.syntax.fmt import format_text
 from tensorc_dsl.trace.distribution import Decision
 from tensorc_dsl.trace.model import shown
+from tensorc_dsl.tuning.insight.posterior import Learnt
 from tensorc_dsl.units import counted
 
 FLOOR = 20

@@ -8,13 +8,12 @@ from pathlib import Path
 
 from tensorc_dsl.api.tasks import Task
 from tensorc_dsl.diagnostic import TschedError
-from tensorc_dsl.machine.roof import roof_of
-from tensorc_dsl.measure.outcome import Outcome, Status
-from tensorc_dsl.records.database import Database
-from tensorc_dsl.records.keys import program_key, target_key
-from tensorc_dsl.records.trial import Trial
-from tensorc_dsl.search.plausible import BEYOND, least_seconds
 from tensorc_dsl.source import Source
+from tensorc_dsl.tuning.machine.roof import roof_of
+from tensorc_dsl.tuning.measure.outcome import Outcome, Status
+from tensorc_dsl.tuning.records.database import Database
+from tensorc_dsl.tuning.records.trial import Trial, program_key, target_key
+from tensorc_dsl.tuning.search.plausible import BEYOND, least_seconds
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,13 +8,13 @@ from functools import partial
 from tensorc_dsl.api.insights import too_few
 from tensorc_dsl.api.tasks import Task
 from tensorc_dsl.diagnostic import TschedError
-from tensorc_dsl.insight.study import TooFew, study
 from tensorc_dsl.ir.print import format_program
-from tensorc_dsl.machine.roof import Roof, roof_of
-from tensorc_dsl.records.trial import Trial
 from tensorc_dsl.report.page.figures import Figures, Insight, Side, Stage
 from tensorc_dsl.source import Source
 from tensorc_dsl.trace.trace import Trace
+from tensorc_dsl.tuning.insight.study import TooFew, study
+from tensorc_dsl.tuning.machine.roof import Roof, roof_of
+from tensorc_dsl.tuning.records.trial import Trial
 
 
 def figures(task: Task, records: Sequence[tuple[str, Sequence[Trial]]], command: tuple[str, ...]) -> Figures:

@@ -5,13 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass, field, fields
 
 from tensorc_dsl.api.insights import Insight, insight, studied
-from tensorc_dsl.insight.importance import importance
-from tensorc_dsl.insight.study import Study, study
-from tensorc_dsl.records.keys import program_key
-from tensorc_dsl.records.trial import Trial
 from tensorc_dsl.report.page.notebook import fragment
-from tensorc_dsl.search.tune import TuneResult
 from tensorc_dsl.trace.model import Model
+from tensorc_dsl.tuning.insight.importance import importance
+from tensorc_dsl.tuning.insight.study import Study, study
+from tensorc_dsl.tuning.records.trial import Trial, program_key
+from tensorc_dsl.tuning.search.tune import TuneResult
 
 
 @dataclass(frozen=True, slots=True, repr=False)

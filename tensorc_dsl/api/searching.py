@@ -10,24 +10,23 @@ from pathlib import Path
 
 from tensorc_dsl.ir.program import Program
 from tensorc_dsl.ir.target import Target
-from tensorc_dsl.machine.roof import GLANCE, MEASURING, Roof, roof_of
-from tensorc_dsl.measure.local import LocalRunner
-from tensorc_dsl.measure.turns import Turns
-from tensorc_dsl.records.queue import Queue
+from tensorc_dsl.processes.machine_lock import Turns
 from tensorc_dsl.reference.open_sizes import sizing
 from tensorc_dsl.report.following import following, watched
 from tensorc_dsl.report.progress import Standing
-from tensorc_dsl.search.drift import Watch
-from tensorc_dsl.search.errands import Ground
-from tensorc_dsl.search.events import Event, Listener, Prepared, Preparing, Sharing
-from tensorc_dsl.search.input import SearchInput
-from tensorc_dsl.search.options import SearchOptions
-from tensorc_dsl.search.plausible import Plausible
-from tensorc_dsl.search.several import tune_all
-from tensorc_dsl.search.team import Team
-from tensorc_dsl.search.tune import Search, TuneResult
 from tensorc_dsl.trace.model import Model
 from tensorc_dsl.trace.trace import Trace
+from tensorc_dsl.tuning.machine.roof import GLANCE, MEASURING, Roof, roof_of
+from tensorc_dsl.tuning.measure.local import LocalRunner
+from tensorc_dsl.tuning.records.database import Queue
+from tensorc_dsl.tuning.search.drift import Watch
+from tensorc_dsl.tuning.search.events import Event, Listener, Prepared, Preparing, Sharing
+from tensorc_dsl.tuning.search.input import SearchInput
+from tensorc_dsl.tuning.search.options import SearchOptions
+from tensorc_dsl.tuning.search.plausible import Plausible
+from tensorc_dsl.tuning.search.team import Team
+from tensorc_dsl.tuning.search.tune import Search, TuneResult, tune_all
+from tensorc_dsl.tuning.search.worker_messages import Ground
 from tensorc_dsl.validate.validate import UNPROVED, Report, Unproved, validate
 
 ALIVE = 4
@@ -58,7 +57,7 @@ def search_all(
 ) -> list[TuneResult]:
     """The results of a search of each model for the fastest kernel of its program (unscheduled), on this machine.
 
-    The options hold for each search. The searches share the sum of their trials as `search.several` describes.
+    The options hold for each search. The searches share the sum of their trials as `tuning.search.tune` describes.
     """
     with ExitStack() as stack:
         queue = records if isinstance(records, Queue) else stack.enter_context(Queue.at(records))

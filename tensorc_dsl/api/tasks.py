@@ -51,22 +51,21 @@ from tensorc_dsl.interp.versions import versions
 from tensorc_dsl.ir.bind import Sizes
 from tensorc_dsl.ir.print import format_buffer
 from tensorc_dsl.lower.flat import LowerError
-from tensorc_dsl.machine.roof import Roof
-from tensorc_dsl.measure.emulation import Emulated
-from tensorc_dsl.measure.local import LocalRunner
-from tensorc_dsl.measure.outcome import Outcome
 from tensorc_dsl.outputs import Output
-from tensorc_dsl.records.database import Database
-from tensorc_dsl.records.queue import Queue
 from tensorc_dsl.reference.open_sizes import mean_flops, sizing
 from tensorc_dsl.report.files import read_source
-from tensorc_dsl.search.events import Listener
-from tensorc_dsl.search.options import SearchChanges, SearchOptions
-from tensorc_dsl.search.tune import TuneResult
 from tensorc_dsl.source import Source
 from tensorc_dsl.syntax import tree
 from tensorc_dsl.trace.model import Model
 from tensorc_dsl.trace.trace import Trace
+from tensorc_dsl.tuning.machine.roof import Roof
+from tensorc_dsl.tuning.measure.emulation import Emulated
+from tensorc_dsl.tuning.measure.local import LocalRunner
+from tensorc_dsl.tuning.measure.outcome import Outcome
+from tensorc_dsl.tuning.records.database import Database, Queue
+from tensorc_dsl.tuning.search.events import Listener
+from tensorc_dsl.tuning.search.options import SearchChanges, SearchOptions
+from tensorc_dsl.tuning.search.tune import TuneResult
 from tensorc_dsl.validate.validate import Report, validate
 
 StrPath = str | os.PathLike[str]

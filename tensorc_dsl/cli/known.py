@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 def best_known(task: Task, file: str, records: str | None, *, or_draw: bool = True) -> Known:
     """The schedule of `Task.known`; one that is predicted is reported, and with `or_draw` one that is drawn, too."""
     from tensorc_dsl.api.known import Drawn, Given, Recorded, describe, untuned
-    from tensorc_dsl.search.zero import Forecast
+    from tensorc_dsl.tuning.search.zero_shot import Forecast
 
     found = task.known(Path(records) if records else None, on_warning=show_diagnostics)
     match found.origin:

@@ -23,7 +23,7 @@ def TOO_MANY_THREADS(*, threads: str, cores: str, count: int) -> None: ...
 
 def warn_of_threads(target: Target) -> None:
     """Warn on standard error if kernels of CPUs have more threads than there are cores for this process."""
-    from tensorc_dsl.measure.cores import usable_cores
+    from tensorc_dsl.processes.cores import usable_cores
     from tensorc_dsl.units import counted
 
     cores, threads = usable_cores(), target.cores
@@ -61,9 +61,9 @@ def emulate_and_show(task: Task, trace: Trace) -> None:
 
 def measure_and_show(task: Task, trace: Trace) -> None:
     """Print the time beside the roof. Raises TschedError (E0908) if the schedule does not work."""
-    from tensorc_dsl.machine.roof import roof_of
     from tensorc_dsl.reference.open_sizes import describe_all, sizing
     from tensorc_dsl.report.table import comparison
+    from tensorc_dsl.tuning.machine.roof import roof_of
 
     seconds, error, compared = measured(task, trace)
     show(comparison(roof_of(task.program, task.target, task.threads), seconds, None))
@@ -75,7 +75,7 @@ def measure_and_show(task: Task, trace: Trace) -> None:
 
 def _show_error(error: float, compared: float) -> None:
     """Print the largest error, and warn where little is compared."""
-    from tensorc_dsl.measure.limits import little_compared
+    from tensorc_dsl.tuning.measure.limits import little_compared
 
     show(f"\nthe result is right: largest error {error:.2g} of what is allowed")
     if (little := little_compared(compared)) is not None:

@@ -57,8 +57,8 @@ class Prior:
         """The names of the tasks whose priors are in the file; standard error reports missing ones."""
         from tensorc_dsl.api.insights import recorded_trials, studied
         from tensorc_dsl.api.priors import Lesson, plain, with_priors
-        from tensorc_dsl.insight.posterior import posterior
-        from tensorc_dsl.records.database import Database
+        from tensorc_dsl.tuning.insight.posterior import posterior
+        from tensorc_dsl.tuning.records.database import Database
 
         lessons: list[Lesson] = []
         written: frozenset[str] = frozenset()

@@ -23,9 +23,9 @@ from tensorc_dsl.report.terminal import say, show, show_object
 
 if TYPE_CHECKING:
     from tensorc_dsl.api import Task
-    from tensorc_dsl.measure.emulation import Emulated
     from tensorc_dsl.outputs import Output
     from tensorc_dsl.trace.trace import Trace
+    from tensorc_dsl.tuning.measure.emulation import Emulated
 
 TIMED = {
     "budget": "--budget",
@@ -136,8 +136,8 @@ def _telling(task: str, form: Form) -> Tell:
 def _emulate(task: Task, asked: Asked, out: Ranking, tell: Tell) -> None:
     """Emulate the different schedules among the draws, and keep each as soon as it is known."""
     from tensorc_dsl.api.making import FAILED
-    from tensorc_dsl.records.emulations import Emulation, about, keep, kept
-    from tensorc_dsl.records.keys import digest
+    from tensorc_dsl.tuning.records.emulated_counts import Emulation, about, keep, kept
+    from tensorc_dsl.tuning.records.trial import digest
 
     key_of_task = about(task.program, task.target)
     known = kept(asked.path, key_of_task, asked.seed) if asked.resume else dict[int, Emulation]()

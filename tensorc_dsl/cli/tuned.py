@@ -17,9 +17,9 @@ from tensorc_dsl.report.terminal import say, show, show_diagnostics, show_object
 if TYPE_CHECKING:
     from tensorc_dsl.api.tasks import Task
     from tensorc_dsl.outputs import Output
-    from tensorc_dsl.records.queue import Queue
     from tensorc_dsl.report.ended import Ended
     from tensorc_dsl.trace.trace import Trace
+    from tensorc_dsl.tuning.records.database import Queue
 
 
 class Form(Enum):
@@ -97,7 +97,7 @@ def write_best(
 
 def _judged(task: Task, found: Trace, queue: Queue, ending: Ending, interrupted: bool, held: Trace) -> tuple[bool, str]:
     """Whether a file keeps the schedule that it has, where a search has found another; and the reason."""
-    from tensorc_dsl.records.keys import program_key
+    from tensorc_dsl.tuning.records.trial import program_key
     from tensorc_dsl.units import seconds
     from tensorc_dsl.validate.validate import Invalid
 
@@ -121,9 +121,8 @@ def _judged(task: Task, found: Trace, queue: Queue, ending: Ending, interrupted:
 
 def _recorded(task: Task, queue: Queue) -> list[str]:
     """The keys of the recorded programs of the task, fastest first."""
-    from tensorc_dsl.records.keys import program_key, target_key
-    from tensorc_dsl.records.ranking import rank
-    from tensorc_dsl.records.trial import Trial
+    from tensorc_dsl.tuning.records.database import rank
+    from tensorc_dsl.tuning.records.trial import Trial, program_key, target_key
 
     kept = [*queue.kept(program_key(task.program), target_key(task.target, task.threads))]
     keys = {k.row: k.trial.program_key for k in kept if isinstance(k.trial, Trial)}

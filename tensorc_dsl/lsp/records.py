@@ -16,16 +16,15 @@ from tensorc_dsl.interp.tasks import task_space
 from tensorc_dsl.interp.watched import Watched
 from tensorc_dsl.lsp.analysis import Analysis
 from tensorc_dsl.lsp.documents import path_of
-from tensorc_dsl.machine.host import host_target
-from tensorc_dsl.records.database import Database, default_path
-from tensorc_dsl.records.keys import program_key, target_key
-from tensorc_dsl.records.trial import Trial
 from tensorc_dsl.report.entries.markdown import table
 from tensorc_dsl.source import Span
 from tensorc_dsl.syntax import tree as t
 from tensorc_dsl.trace.distribution import Decision
 from tensorc_dsl.trace.draw import Draw
 from tensorc_dsl.trace.model import preferring, prior, shown
+from tensorc_dsl.tuning.machine.host import host_target
+from tensorc_dsl.tuning.records.database import Database, default_path
+from tensorc_dsl.tuning.records.trial import Trial, program_key, target_key
 
 MOST_VALUES = 8
 """The number of values of a draw that are listed, fastest first."""

@@ -38,9 +38,9 @@ from tensorc_dsl.lsp.features.signature_help import signature_help
 from tensorc_dsl.lsp.features.symbols import symbols, workspace_symbols
 from tensorc_dsl.lsp.protocol import Answering
 from tensorc_dsl.lsp.records import Records
-from tensorc_dsl.machine.roof import Roof
 from tensorc_dsl.report.entries.named import entries
 from tensorc_dsl.syntax.tree import TaskDef
+from tensorc_dsl.tuning.machine.roof import Roof
 
 QUIET, LATEST = 0.04, 0.25
 """Seconds without an edit before diagnostics are sent, and seconds of edits after which they are sent anyway."""

@@ -9,7 +9,6 @@ from tensorc_dsl.diagnostic import TschedError, render
 from tensorc_dsl.lsp.analysis import Analysis
 from tensorc_dsl.lsp.documents import Document, Documents, uri_of
 from tensorc_dsl.lsp.records import Records
-from tensorc_dsl.measure.child import serve
 from tensorc_dsl.playground.findings import checked
 from tensorc_dsl.playground.messages import (
     Answer,
@@ -25,6 +24,7 @@ from tensorc_dsl.playground.messages import (
 )
 from tensorc_dsl.playground.steps import Expanded, expanded, told
 from tensorc_dsl.playground.words import completed, described
+from tensorc_dsl.processes.child import serve
 
 _Key = tuple[str, dict[str, str], int]
 """What an expansion of a text depends on: the task, the decisions and the seed."""

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Self
 
-from tensorc_dsl.measure.memory import available
-from tensorc_dsl.measure.worker import Worker, WorkerBug, WorkerCrash, WorkerTimeout
 from tensorc_dsl.playground.messages import Answer, Open, Opened, Question, Refused, Show, answers
+from tensorc_dsl.processes.memory import available
+from tensorc_dsl.processes.worker import Worker, WorkerBug, WorkerCrash, WorkerTimeout
 
 CHECK_SECONDS, SHOW_SECONDS = 10.0, 30.0
 """How long an answer may take: a large file of the library takes a tenth of a second."""

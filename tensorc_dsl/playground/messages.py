@@ -9,7 +9,7 @@ from typing import Annotated
 
 import msgspec
 
-from tensorc_dsl.measure.messages import Bug, Exhausted, Ready
+from tensorc_dsl.processes.messages import Bug, Exhausted, Ready
 
 PROGRAM, LOOPS = "program", "loops"
 

@@ -12,7 +12,6 @@ import numpy as np
 from tensorc_dsl.api.making import compiled, lowered_text, require_code, viewed
 from tensorc_dsl.backend.find import backend_of
 from tensorc_dsl.diagnostic import TschedError, render
-from tensorc_dsl.insight.slices import nearest
 from tensorc_dsl.interp.pins import read_decision
 from tensorc_dsl.interp.space import Space
 from tensorc_dsl.interp.tasks import task_space
@@ -20,7 +19,6 @@ from tensorc_dsl.interp.watched import Stand, Watched
 from tensorc_dsl.ir.print import format_program
 from tensorc_dsl.lsp.analysis import Analysis
 from tensorc_dsl.lsp.records import Records
-from tensorc_dsl.machine.host import host_target
 from tensorc_dsl.playground.findings import range_of
 from tensorc_dsl.playground.messages import LOOPS, PROGRAM, Choice, Range, Recorded, Show, Shown, Step
 from tensorc_dsl.report.page.data import by_size
@@ -30,6 +28,8 @@ from tensorc_dsl.source import Span
 from tensorc_dsl.trace.distribution import Decision, Distribution
 from tensorc_dsl.trace.draw import Draw
 from tensorc_dsl.trace.model import preferring, prior, shown
+from tensorc_dsl.tuning.insight.posterior import nearest
+from tensorc_dsl.tuning.machine.host import host_target
 
 MOST_VALUES, NEAR = 1_000, 200
 """A draw with more values than the first has a slider over so many, those nearest to the present one; others are typed."""

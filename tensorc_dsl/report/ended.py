@@ -10,15 +10,15 @@ from typing import Any
 from tensorc_dsl import units
 from tensorc_dsl.ir.bind import Sizes
 from tensorc_dsl.ir.target import Target
-from tensorc_dsl.machine.yardsticks import Yardsticks
-from tensorc_dsl.measure.timing import cache_of
 from tensorc_dsl.reference.open_sizes import describe_all
 from tensorc_dsl.report import verdict
 from tensorc_dsl.report.progress import exhaustion
 from tensorc_dsl.report.table import comparison, tally
 from tensorc_dsl.report.tasks import percent
-from tensorc_dsl.search.regret import CHANCE, Regret
-from tensorc_dsl.search.tune import TuneResult
+from tensorc_dsl.tuning.machine.yardsticks import Yardsticks
+from tensorc_dsl.tuning.measure.timing import cache_of
+from tensorc_dsl.tuning.search.regret import CHANCE, Regret
+from tensorc_dsl.tuning.search.tune import TuneResult
 from tensorc_dsl.visible import visible_line
 
 PLAUSIBLE = 1.05

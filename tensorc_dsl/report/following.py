@@ -11,7 +11,7 @@ from typing import Protocol, TextIO
 
 from tensorc_dsl.report.progress import SLOW_BUILD, Standing
 from tensorc_dsl.report.terminal import follow, is_dumb
-from tensorc_dsl.search.events import Event, Measured
+from tensorc_dsl.tuning.search.events import Event, Measured
 
 PLAIN_SECONDS = 5.0
 """Without a terminal, a line is printed at least this often, one for each improvement after `PAUSE`, and one for each

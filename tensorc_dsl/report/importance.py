@@ -7,13 +7,11 @@ from collections.abc import Sequence
 from typing import Any
 
 from tensorc_dsl import units
-from tensorc_dsl.insight.importance import Importance
-from tensorc_dsl.insight.pins import Pin
-from tensorc_dsl.insight.posterior import NEAR
-from tensorc_dsl.insight.structures import decisions_of
-from tensorc_dsl.insight.study import Study
 from tensorc_dsl.report.recorded import Row, table
 from tensorc_dsl.trace.model import shown
+from tensorc_dsl.tuning.insight.importance import Importance
+from tensorc_dsl.tuning.insight.posterior import NEAR, Pin
+from tensorc_dsl.tuning.insight.study import Study, decisions_of
 
 FAIR, POOR = 0.7, 0.3
 """Shares of the variance that the surrogate explains: below the first one its figures are rough, below the second one they

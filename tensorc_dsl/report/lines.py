@@ -7,9 +7,9 @@ from typing import Any, assert_never
 
 import msgspec
 
-from tensorc_dsl.measure.outcome import Outcome
-from tensorc_dsl.records.trial import encode_decisions
-from tensorc_dsl.search.events import (
+from tensorc_dsl.tuning.measure.outcome import Outcome
+from tensorc_dsl.tuning.records.trial import encode_decisions
+from tensorc_dsl.tuning.search.events import (
     Comparing,
     Corrected,
     Diverged,
@@ -31,7 +31,7 @@ from tensorc_dsl.search.events import (
     Verifying,
     Waiting,
 )
-from tensorc_dsl.search.regret import CHANCE, Regret
+from tensorc_dsl.tuning.search.regret import CHANCE, Regret
 
 Facts = dict[str, Any]
 

@@ -17,7 +17,7 @@ from rich.text import Text
 
 from tensorc_dsl.report.progress import Standing
 from tensorc_dsl.report.tasks import shown
-from tensorc_dsl.search.events import Event
+from tensorc_dsl.tuning.search.events import Event
 from tensorc_dsl.visible import visible_line
 
 BAR, BAR_FROM = 24, 140

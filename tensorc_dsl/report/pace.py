@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from tensorc_dsl.measure.local import BUILDERS, ROUNDS
-from tensorc_dsl.search.events import Event, Measured, Proposed
-from tensorc_dsl.search.finals import FINALISTS
+from tensorc_dsl.tuning.measure.local import BUILDERS, ROUNDS
+from tensorc_dsl.tuning.search.events import Event, Measured, Proposed
+from tensorc_dsl.tuning.search.finals import FINALISTS
 
 
 @dataclass(slots=True)

@@ -12,12 +12,12 @@ from dataclasses import dataclass, field
 from typing import assert_never
 
 from tensorc_dsl import units
-from tensorc_dsl.machine.roof import Roof
-from tensorc_dsl.measure.limits import little_compared
 from tensorc_dsl.report.pace import Pace
 from tensorc_dsl.report.table import tally
 from tensorc_dsl.report.tasks import Row, percent
-from tensorc_dsl.search.events import (
+from tensorc_dsl.tuning.machine.roof import Roof
+from tensorc_dsl.tuning.measure.limits import little_compared
+from tensorc_dsl.tuning.search.events import (
     Comparing,
     Corrected,
     Diverged,
@@ -39,7 +39,7 @@ from tensorc_dsl.search.events import (
     Verifying,
     Waiting,
 )
-from tensorc_dsl.search.regret import Regret
+from tensorc_dsl.tuning.search.regret import Regret
 
 SLOW_BUILD = 5.0
 """Builds that take longer, in seconds, are reported: most take a tenth of one."""

@@ -9,9 +9,9 @@ from typing import Any
 import msgspec
 
 from tensorc_dsl import units
-from tensorc_dsl.records.ranking import Group
-from tensorc_dsl.records.trial import Trial, encode_decisions
 from tensorc_dsl.report.terminal import terminal_width
+from tensorc_dsl.tuning.records.database import Group
+from tensorc_dsl.tuning.records.trial import Trial, encode_decisions
 from tensorc_dsl.visible import visible_line
 
 Row = Sequence[str]

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from tensorc_dsl import units
-from tensorc_dsl.machine.roof import Roof
-from tensorc_dsl.measure.outcome import Status
+from tensorc_dsl.tuning.machine.roof import Roof
+from tensorc_dsl.tuning.measure.outcome import Status
 
 _NOUNS = {"timeout": "timeout", "crash": "crash", "wrong_result": "wrong result", "compile_error": "compile error"}
 """Statuses with a plural form."""

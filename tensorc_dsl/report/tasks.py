@@ -7,10 +7,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from tensorc_dsl import units
-from tensorc_dsl.machine.roof import Roof
 from tensorc_dsl.report.table import tally
-from tensorc_dsl.search.events import Corrected, Event, Measured
-from tensorc_dsl.search.regret import Regret
+from tensorc_dsl.tuning.machine.roof import Roof
+from tensorc_dsl.tuning.search.events import Corrected, Event, Measured
+from tensorc_dsl.tuning.search.regret import Regret
 
 GAP = 2
 """Blanks between cells."""

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from tensorc_dsl.machine.roof import Roof
 from tensorc_dsl.report.following import Follower
 from tensorc_dsl.report.progress import Standing
 from tensorc_dsl.report.tasks import Row
-from tensorc_dsl.search.events import Event, Exhausted, Finished, Listener, Measured, Proposed, Started
+from tensorc_dsl.tuning.machine.roof import Roof
+from tensorc_dsl.tuning.search.events import Event, Exhausted, Finished, Listener, Measured, Proposed, Started
 
 
 class Together:

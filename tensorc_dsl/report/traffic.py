@@ -7,9 +7,9 @@ from collections.abc import Iterator
 from tensorc_dsl.affine.accesses import touched
 from tensorc_dsl.backend.protocol import Counts, Traffic
 from tensorc_dsl.ir.program import Block, Program, walk
-from tensorc_dsl.measure.emulation import Emulated
 from tensorc_dsl.reference.open_sizes import describe
 from tensorc_dsl.report.table import columns
+from tensorc_dsl.tuning.measure.emulation import Emulated
 
 MOST = 5
 """The largest number of accesses that are listed."""

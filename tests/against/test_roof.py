@@ -13,7 +13,7 @@ from tensorc_dsl import TaskFile
 from tensorc_dsl.backend.llvm import backend
 from tensorc_dsl.backend.llvm.runtime.peak import Instruction
 from tensorc_dsl.ir.target import Target
-from tensorc_dsl.machine.roof import roof_of
+from tensorc_dsl.tuning.machine.roof import roof_of
 
 FILE = """\
 use std.cpu

@@ -11,8 +11,8 @@ import pytest
 from tensorc_dsl.api import Task, load
 from tensorc_dsl.diagnostic import TschedError
 from tensorc_dsl.ir.target import Target
-from tensorc_dsl.machine.host import host_target
-from tensorc_dsl.records.keys import target_key
+from tensorc_dsl.tuning.machine.host import host_target
+from tensorc_dsl.tuning.records.trial import target_key
 
 FILE = Path(__file__).with_name("targets.tsched")
 

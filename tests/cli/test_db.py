@@ -12,9 +12,8 @@ from click.testing import CliRunner, Result
 import tensorc_dsl
 from tensorc_dsl.api import Task
 from tensorc_dsl.cli.main import main
-from tensorc_dsl.records.database import Database
-from tensorc_dsl.records.keys import program_key, target_key
-from tensorc_dsl.records.trial import Trial
+from tensorc_dsl.tuning.records.database import Database
+from tensorc_dsl.tuning.records.trial import Trial, program_key, target_key
 
 FILE = """\
 compute copy(A: f32[M]) -> B: f32[M] { B[i] = A[i] }

@@ -34,7 +34,7 @@ import resource, signal, sys, time; signal.signal(signal.SIGINT, signal.default_
 limit = int(sys.argv.pop(1)); limit and resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit))
 from tensorc_dsl.cli import endings
 from tensorc_dsl.cli.main import main
-{moment}from tensorc_dsl.machine import yardsticks
+{moment}from tensorc_dsl.tuning.machine import yardsticks
 {patched}
 main()
 """
@@ -117,7 +117,7 @@ def test_a_signal_before_the_search_ends_it_with_the_same_status(folder: Path) -
 
 DROPPED = """\
 import signal, sys, time
-from tensorc_dsl.search.space import Explorer
+from tensorc_dsl.tuning.search.space import Explorer
 from tensorc_dsl.cli.main import main
 class Slow:
     def __del__(self):
@@ -291,7 +291,7 @@ def test_a_signal_behind_the_search_keeps_what_was_found(folder: Path) -> None:
 CLOSING = """\
 import signal, sys, time
 signal.signal(signal.SIGINT, signal.default_int_handler)
-from tensorc_dsl.measure.local import LocalRunner
+from tensorc_dsl.tuning.measure.local import LocalRunner
 close = LocalRunner.close
 def slow(self):
     close(self)

@@ -21,10 +21,9 @@ from tensorc_dsl.api import tasks
 from tensorc_dsl.api.tasks import Task
 from tensorc_dsl.cli.main import main
 from tensorc_dsl.ir.program import Program
-from tensorc_dsl.measure.outcome import Outcome, Status
-from tensorc_dsl.records.database import Database
-from tensorc_dsl.records.keys import program_key, target_key
-from tensorc_dsl.records.trial import Trial
+from tensorc_dsl.tuning.measure.outcome import Outcome, Status
+from tensorc_dsl.tuning.records.database import Database
+from tensorc_dsl.tuning.records.trial import Trial, program_key, target_key
 
 TEXT = "\x1b[31m\x1b]0;t\x07\x08\x9b1m\x7f\u202e\u2066\u200b\u2028\U000e0041[red]"
 """Colours, titles, bells, the other way to begin an escape, turns of writing, and what shows nothing; for Rich, markup."""

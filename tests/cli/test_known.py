@@ -72,7 +72,7 @@ def test_compile_takes_what_is_asked_for_before_what_is_known(folder: Path, monk
 
 
 def test_compile_warns_of_records_of_another_version(folder: Path) -> None:
-    from tensorc_dsl.records.database import Database
+    from tensorc_dsl.tuning.records.database import Database
 
     with Database.open(folder / "r.sqlite") as db:
         db._connection.execute('UPDATE trials SET modules = \'{"schedule tiled": "old"}\'')

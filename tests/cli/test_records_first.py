@@ -11,7 +11,7 @@ import pytest
 
 import tensorc_dsl
 from tensorc_dsl.diagnostic import TschedError
-from tensorc_dsl.records.database import Database
+from tensorc_dsl.tuning.records.database import Database
 from tests.cli.test_endings import COMMAND, FILE
 from tests.cli.test_start import HEAVY, loaded
 from tests.started import ALONE
@@ -93,8 +93,8 @@ def test_a_file_that_may_only_be_read_takes_no_record(tmp_path: Path, monkeypatc
 
 FULL = f"""\
 import sys
-from tensorc_dsl.records import errors
-from tensorc_dsl.records.database import Database
+from tensorc_dsl.tuning.records import errors
+from tensorc_dsl.tuning.records.database import Database
 def full(path):
     raise errors.disk_full(path)
 Database.open = Database.require_place = full

@@ -10,8 +10,8 @@ from click.testing import CliRunner, Result
 
 from tensorc_dsl.api import Task
 from tensorc_dsl.cli.main import main
-from tensorc_dsl.insight.searches import meant, searches
-from tensorc_dsl.records.database import Database
+from tensorc_dsl.tuning.insight.study import meant, searches
+from tensorc_dsl.tuning.records.database import Database
 from tests.page.known import searched, task_in
 
 WORDS = ("--threads", "1", "--records", "r.sqlite")

@@ -65,7 +65,7 @@ def test_what_is_wrong_and_what_is_tried_load_little(text: str, status: int, tmp
 def test_what_fits_no_model_loads_no_part_of_scipy(tmp_path: Path) -> None:
     status, modules = loaded(tmp_path, "sample", str(ROOT / "examples" / "softmax.tsched"))
     assert status == 0
-    assert "tensorc_dsl.search.gp" in modules
+    assert "tensorc_dsl.tuning.search.gp" in modules
     assert not {"scipy.linalg", "scipy.optimize", "scipy.special"} & modules
 
 

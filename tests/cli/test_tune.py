@@ -14,8 +14,8 @@ import pytest
 from click.testing import CliRunner, Result
 
 from tensorc_dsl.cli.main import main
-from tensorc_dsl.records.database import Database
-from tensorc_dsl.records.trial import Trial
+from tensorc_dsl.tuning.records.database import Database
+from tensorc_dsl.tuning.records.trial import Trial
 from tests.started import ALONE
 
 FILE = """\

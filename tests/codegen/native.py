@@ -16,14 +16,14 @@ from tensorc_dsl.ir.arrays import Array, stored_dtype, widen
 from tensorc_dsl.ir.parse import parse_program
 from tensorc_dsl.ir.program import Program
 from tensorc_dsl.ir.verify import verify
-from tensorc_dsl.machine.host import host_target
-from tensorc_dsl.measure.guarded import Guarded, frozen, poison
 from tensorc_dsl.reference.evaluate import shape_of
 from tensorc_dsl.reference.inputs import make_inputs
 from tensorc_dsl.reference.interpret import interpret
 from tensorc_dsl.reference.tolerance import bounded
 from tensorc_dsl.source import Source
 from tensorc_dsl.trace.trace import Trace
+from tensorc_dsl.tuning.machine.host import host_target
+from tensorc_dsl.tuning.measure.check import Guarded, frozen, poison
 
 
 def program(text: str) -> Program:

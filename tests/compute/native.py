@@ -10,11 +10,11 @@ from tensorc_dsl.ir.arrays import Array, widen
 from tensorc_dsl.ir.parse import parse_program
 from tensorc_dsl.ir.print import format_program
 from tensorc_dsl.ir.program import Program
-from tensorc_dsl.measure.check import compare
 from tensorc_dsl.reference.inputs import make_inputs
 from tensorc_dsl.reference.interpret import interpret
 from tensorc_dsl.reference.tolerance import bounded
 from tensorc_dsl.source import Source
+from tensorc_dsl.tuning.measure.check import compare
 from tests.codegen.native import run
 
 

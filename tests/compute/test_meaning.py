@@ -22,12 +22,12 @@ from tensorc_dsl.elaborate.library import Library
 from tensorc_dsl.ir.arrays import Array, widen
 from tensorc_dsl.ir.print import format_program
 from tensorc_dsl.ir.program import Program
-from tensorc_dsl.measure.check import compare
 from tensorc_dsl.reference.inputs import make_inputs
 from tensorc_dsl.reference.interpret import interpret
 from tensorc_dsl.reference.tolerance import bounded
 from tensorc_dsl.source import Source
 from tensorc_dsl.syntax import tree
+from tensorc_dsl.tuning.measure.check import compare
 from tests.codegen.native import run
 from tests.compute.meaning import meaning
 from tests.compute.random_computes import random_compute

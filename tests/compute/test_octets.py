@@ -11,12 +11,12 @@ from tensorc_dsl.ir.dtypes import DTYPES, F8E4M3, F32
 from tensorc_dsl.ir.parse import parse_program
 from tensorc_dsl.ir.print import format_program
 from tensorc_dsl.ir.program import Program
-from tensorc_dsl.measure.check import compare
 from tensorc_dsl.reference.evaluate import evaluate
 from tensorc_dsl.reference.inputs import make_inputs
 from tensorc_dsl.reference.interpret import interpret
 from tensorc_dsl.reference.tolerance import bounded
 from tensorc_dsl.source import Source
+from tensorc_dsl.tuning.measure.check import compare
 from tests.codegen.native import run
 from tests.compute.texts import build, codes, errors
 

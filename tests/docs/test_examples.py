@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from tensorc_dsl.insight import structures, study
+from tensorc_dsl.tuning.insight import study
+from tensorc_dsl.tuning.insight import study as structures
 from tests.docs.pages import C_COMPILER, Run, fences
 
 ROOT = Path(__file__).resolve().parent.parent.parent

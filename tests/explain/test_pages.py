@@ -32,16 +32,16 @@ from tensorc_dsl.diagnostic import Diagnostic, TschedError, render
 from tensorc_dsl.extensions import BACKENDS, STRATEGIES
 from tensorc_dsl.ir.program import Program
 from tensorc_dsl.ir.target import Target
-from tensorc_dsl.measure import cores, local
-from tensorc_dsl.measure.outcome import Outcome, Status
 from tensorc_dsl.packages.resolve import Resolver
 from tensorc_dsl.playground.server import Playground
-from tensorc_dsl.records import database
-from tensorc_dsl.records.database import Database
-from tensorc_dsl.records.keys import program_key, target_key
-from tensorc_dsl.records.lines import written
-from tensorc_dsl.records.trial import Trial
+from tensorc_dsl.processes import cores
 from tensorc_dsl.source import Source
+from tensorc_dsl.tuning.measure import local
+from tensorc_dsl.tuning.measure.outcome import Outcome, Status
+from tensorc_dsl.tuning.records import database
+from tensorc_dsl.tuning.records.database import Database
+from tensorc_dsl.tuning.records.lines import written
+from tensorc_dsl.tuning.records.trial import Trial, program_key, target_key
 from tests.docs.pages import Fence, Run, example, run_command, sessions
 from tests.gpu.pretend import pretended, without_pycuda
 

@@ -18,13 +18,12 @@ from tensorc_dsl.ir.parse import parse_program
 from tensorc_dsl.ir.print import format_program
 from tensorc_dsl.ir.program import Program
 from tensorc_dsl.ir.verify import verify
-from tensorc_dsl.measure.check import compare
-from tensorc_dsl.measure.guarded import Guarded, frozen, poison
 from tensorc_dsl.reference.evaluate import shape_of
 from tensorc_dsl.reference.inputs import make_inputs
 from tensorc_dsl.reference.interpret import Order, interpret
 from tensorc_dsl.reference.tolerance import bounded
 from tensorc_dsl.source import Source
+from tensorc_dsl.tuning.measure.check import Guarded, compare, frozen, poison
 from tests.codegen.native import compiled
 from tests.programs import proof_fault
 

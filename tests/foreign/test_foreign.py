@@ -16,14 +16,14 @@ from tensorc_dsl.elaborate.compute import elaborate
 from tensorc_dsl.interp.space import Space
 from tensorc_dsl.ir.arrays import Array, widen
 from tensorc_dsl.ir.verify import verify
-from tensorc_dsl.machine.host import host_target
-from tensorc_dsl.measure.check import compare
 from tensorc_dsl.reference.evaluate import evaluate
 from tensorc_dsl.reference.inputs import make_inputs
 from tensorc_dsl.reference.tolerance import bounded
-from tensorc_dsl.search.streams import stream
 from tensorc_dsl.source import Source
 from tensorc_dsl.syntax.fmt import format_text
+from tensorc_dsl.tuning.machine.host import host_target
+from tensorc_dsl.tuning.measure.check import compare
+from tensorc_dsl.tuning.search.expansion import stream
 from tests.codegen.native import run
 from tests.examples import FIRST
 from tests.foreign.cases import ALL, BRIEF, CAMPAIGN, CASES, EXPANDED, FILES, HERE, library, made, with_open_size

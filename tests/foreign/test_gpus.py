@@ -29,11 +29,11 @@ from tensorc_dsl.ir.arrays import Array
 from tensorc_dsl.ir.node import replace
 from tensorc_dsl.ir.program import Program
 from tensorc_dsl.ir.verify import verify
-from tensorc_dsl.machine.host import host_target
-from tensorc_dsl.measure.check import compare
-from tensorc_dsl.measure.emulation import emulate
 from tensorc_dsl.reference.tolerance import bounded
 from tensorc_dsl.source import Source
+from tensorc_dsl.tuning.machine.host import host_target
+from tensorc_dsl.tuning.measure.check import compare
+from tensorc_dsl.tuning.measure.emulation import emulate
 from tests.foreign.cases import CAMPAIGN, CASES, EXPANDED, FILES, FULL, library, made, with_open_size
 from tests.foreign.steps import Case, all_cases, told
 from tests.gpu.kernels import drawn, ptx

@@ -27,7 +27,7 @@ from tensorc_dsl.packages.resolve import Resolver
 from tensorc_dsl.report.files import read_source
 from tensorc_dsl.schedule.refusal import ScheduleRefusal
 from tensorc_dsl.schedule.render import refusal_diagnostic
-from tensorc_dsl.search.streams import stream
+from tensorc_dsl.tuning.search.expansion import stream
 from tensorc_dsl.source import Source
 from tensorc_dsl.syntax.parse import parse
 

@@ -12,9 +12,9 @@ from tensorc_dsl.backend.cuda.emulate import emulation
 from tensorc_dsl.backend.cuda.lower.kernels import Device, DeviceProgram, Nested, Steps
 from tensorc_dsl.backend.cuda.lower.lower import lower_device
 from tensorc_dsl.ir.expr import Expr, constant, free_vars, index, sub, substitute
-from tensorc_dsl.measure.emulation import Emulated, emulate
 from tensorc_dsl.reference.inputs import make_inputs
 from tensorc_dsl.trace.distribution import Decision
+from tensorc_dsl.tuning.measure.emulation import Emulated, emulate
 from tests.examples import FIRST
 from tests.gpu.kernels import DRAWS
 from tests.gpu.test_barriers import check_each_is_needed

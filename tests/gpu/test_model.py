@@ -16,9 +16,9 @@ from tensorc_dsl.backend.cuda.model.machines import machine_of
 from tensorc_dsl.backend.cuda.model.time import Estimate, estimates
 from tensorc_dsl.ir.expr import constant
 from tensorc_dsl.ir.target import Target
-from tensorc_dsl.measure.emulation import emulate
 from tensorc_dsl.trace.distribution import Decision
 from tensorc_dsl.trace.handlers import condition
+from tensorc_dsl.tuning.measure.emulation import emulate
 from tests.gpu.tensor_cores import drawn
 from tests.gpu.test_hopper import hopper
 from tests.gpu.test_lowering import program

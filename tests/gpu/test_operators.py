@@ -20,7 +20,7 @@ from tensorc_dsl.backend.cuda.sass import registers_of, tool
 from tensorc_dsl.diagnostic import TschedError
 from tensorc_dsl.elaborate.compute import elaborate
 from tensorc_dsl.ir.program import Program
-from tensorc_dsl.measure.emulation import emulate
+from tensorc_dsl.tuning.measure.emulation import emulate
 from tests.gpu.kernels import DRAWS, drawn, gpu_library, gpu_space, ptx
 from tests.stdlib.cases import case
 from tests.stdlib.images import COMPUTES

@@ -19,10 +19,10 @@ from tensorc_dsl.backend.cuda.lower.lower import lower_device
 from tensorc_dsl.backend.llvm.codegen.function import Module
 from tensorc_dsl.backend.llvm.codegen.machine import Machine
 from tensorc_dsl.ir.parse import parse_program
-from tensorc_dsl.machine.host import host_target
 from tensorc_dsl.reference.inputs import make_inputs
 from tensorc_dsl.reference.tolerance import bounded
 from tensorc_dsl.source import Source
+from tensorc_dsl.tuning.machine.host import host_target
 
 EDGES = [
     0.0, 1.0, 0.1, 3.0, 5e-324, 1.5e-323, 2.2250738585072014e-308, 2.225073858507201e-308, 1e-300, 1e300, 2.0**53,

@@ -23,14 +23,14 @@ from tensorc_dsl.interp.space import Space
 from tensorc_dsl.ir.expr import Compare, Const, Var, index
 from tensorc_dsl.ir.program import Program, Store
 from tensorc_dsl.lower.flat import Flat, If, LowerError, Shuffle, inside
-from tensorc_dsl.measure.emulation import emulate
 from tensorc_dsl.reference.inputs import make_inputs
 from tensorc_dsl.reference.interpret import interpret
-from tensorc_dsl.search.streams import stream
 from tensorc_dsl.source import Source
 from tensorc_dsl.trace.distribution import Decision
 from tensorc_dsl.trace.model import Site
 from tensorc_dsl.trace.trace import Trace
+from tensorc_dsl.tuning.measure.emulation import emulate
+from tensorc_dsl.tuning.search.expansion import stream
 from tests.gpu.kernels import ptx
 from tests.gpu.test_lowering import check, program
 from tests.programs import proof_fault

@@ -8,11 +8,10 @@ from typing import Any
 import numpy as np
 
 from tensorc_dsl.api import Task
-from tensorc_dsl.records.keys import program_key, target_key
-from tensorc_dsl.records.trial import Trial
 from tensorc_dsl.schedule.refusal import ScheduleRefusal
-from tensorc_dsl.search.expansion import SpaceLike
 from tensorc_dsl.trace.trace import Trace
+from tensorc_dsl.tuning.records.trial import Trial, program_key, target_key
+from tensorc_dsl.tuning.search.expansion import SpaceLike
 
 
 def trials_of(space: SpaceLike, seconds: Callable[[Trace], float | None], count: int, seed: int = 0) -> list[Trial]:

@@ -9,15 +9,12 @@ from dataclasses import dataclass, replace
 import numpy as np
 import pytest
 
-from tensorc_dsl.insight.importance import Importance, importance
-from tensorc_dsl.insight.pins import pins
-from tensorc_dsl.insight.posterior import Learnt, posterior
-from tensorc_dsl.insight.slices import slices
-from tensorc_dsl.insight.structures import Structures, decisions_of
-from tensorc_dsl.insight.study import Study, TooFew, study
 from tensorc_dsl.ir.program import Program
 from tensorc_dsl.trace.draw import Branch, Categorical, Decision, Draw, PerfectTile
 from tensorc_dsl.trace.trace import Trace
+from tensorc_dsl.tuning.insight.importance import Importance, importance
+from tensorc_dsl.tuning.insight.posterior import Learnt, pins, posterior, slices
+from tensorc_dsl.tuning.insight.study import Structures, Study, TooFew, decisions_of, study
 from tests.insight.known import trial_of, trials_of
 from tests.search.landscape import DOES_NOT_FIT, TileSpace, make_trace, seconds
 

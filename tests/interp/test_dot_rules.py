@@ -8,9 +8,9 @@ from tensorc_dsl.api import Task
 from tensorc_dsl.ir.program import Block, LoopKind, walk
 from tensorc_dsl.ir.target import Target
 from tensorc_dsl.ir.verify import verify
-from tensorc_dsl.machine.host import host_target
-from tensorc_dsl.search.streams import stream
 from tensorc_dsl.source import Source
+from tensorc_dsl.tuning.machine.host import host_target
+from tensorc_dsl.tuning.search.expansion import stream
 from tests.codegen import native
 from tests.drawn import drawn, task_of
 

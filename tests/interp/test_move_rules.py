@@ -13,9 +13,9 @@ from tensorc_dsl.check.scope import load_source
 from tensorc_dsl.ir.arrays import Array
 from tensorc_dsl.ir.expr import constant
 from tensorc_dsl.ir.target import Target
-from tensorc_dsl.machine.host import host_target
-from tensorc_dsl.search.streams import stream
 from tensorc_dsl.source import Source
+from tensorc_dsl.tuning.machine.host import host_target
+from tensorc_dsl.tuning.search.expansion import stream
 
 TASKS = """
 use std.cpu.{default}

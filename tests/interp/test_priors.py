@@ -10,7 +10,6 @@ import pytest
 import tensorc_dsl
 from tensorc_dsl.api.priors import FLOOR, Lesson, plain, weights_of, with_priors
 from tensorc_dsl.diagnostic import TschedError
-from tensorc_dsl.insight.posterior import Learnt, Value
 from tensorc_dsl.source import Source
 from tensorc_dsl.syntax.fmt import format_text
 from tensorc_dsl.syntax.format import format_file
@@ -18,6 +17,7 @@ from tensorc_dsl.syntax.parse import parse
 from tensorc_dsl.trace.distribution import Decision, Distribution
 from tensorc_dsl.trace.draw import Branch, Categorical, PerfectTile
 from tensorc_dsl.trace.weighted import Weighted
+from tensorc_dsl.tuning.insight.posterior import Learnt, Value
 
 FILE = """\
 use std.ops.{matmul}

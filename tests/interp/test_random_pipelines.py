@@ -8,7 +8,7 @@ import pytest
 
 from campaigns.judge import proof
 from campaigns.pipelines import Tally, draw, judges, pipelines, read, task, told
-from tensorc_dsl.search.streams import stream
+from tensorc_dsl.tuning.search.expansion import stream
 from tests.interp.hard_pipelines import HARD
 
 

@@ -8,9 +8,9 @@ from tensorc_dsl.api import TaskFile
 from tensorc_dsl.check.scope import load_source
 from tensorc_dsl.ir.program import Block, For, IterKind, LoopKind, walk
 from tensorc_dsl.ir.target import Target
-from tensorc_dsl.search.streams import stream
 from tensorc_dsl.source import Source
 from tensorc_dsl.trace.trace import Trace
+from tensorc_dsl.tuning.search.expansion import stream
 
 TEXT = """
 use std.cpu.{default}

@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 
 from tensorc_dsl.ir.program import Program
-from tensorc_dsl.measure.limits import memory_needed
 from tensorc_dsl.reference import cases as cases_module
 from tensorc_dsl.reference import values
 from tensorc_dsl.reference.alive import alive_steps
@@ -18,6 +17,7 @@ from tensorc_dsl.reference.evaluate import evaluate, unscheduled_nests
 from tensorc_dsl.reference.inputs import make_inputs
 from tensorc_dsl.reference.interpret import interpret
 from tensorc_dsl.reference.tolerance import bounded
+from tensorc_dsl.tuning.measure.limits import memory_needed
 from tests.compute.texts import build
 
 HEAT = """compute heat(X: f32[N, M]; T: int = 60) -> Y: f32[N, M] {

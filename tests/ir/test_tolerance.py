@@ -10,10 +10,10 @@ import pytest
 from tensorc_dsl.ir.arrays import Array
 from tensorc_dsl.ir.dtypes import F16, F32
 from tensorc_dsl.ir.program import Program
-from tensorc_dsl.measure.check import compare
 from tensorc_dsl.reference.evaluate import evaluate
 from tensorc_dsl.reference.inputs import make_inputs
 from tensorc_dsl.reference.tolerance import bounded
+from tensorc_dsl.tuning.measure.check import compare
 from tests.compute.texts import OPS, build, made, std
 
 

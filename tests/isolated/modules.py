@@ -8,8 +8,8 @@ from functools import cache
 from pathlib import Path
 
 _CHILDREN = (
-    "tensorc_dsl.isolated.boot", "tensorc_dsl.measure.builder", "tensorc_dsl.backend.llvm.known",
-    "tensorc_dsl.measure.runner", "tensorc_dsl.machine.baseline", "tensorc_dsl.cli.main", "tensorc_dsl.api",
+    "tensorc_dsl.processes.boot", "tensorc_dsl.tuning.measure.builder", "tensorc_dsl.backend.llvm.known",
+    "tensorc_dsl.tuning.measure.runner", "tensorc_dsl.tuning.machine.baseline", "tensorc_dsl.cli.main", "tensorc_dsl.api",
 )  # fmt: skip
 
 _PRINT = f"import runpy, sys, {', '.join(_CHILDREN)}\nprint(*(name for name in sys.modules))"

@@ -17,10 +17,10 @@ from typing import Any
 import psutil
 import pytest
 
-from tensorc_dsl.isolated import forked
-from tensorc_dsl.isolated.start import Limits, Process, end, start_module
-from tensorc_dsl.measure.messages import Reply, replies
-from tensorc_dsl.measure.worker import LOADED, Worker, WorkerBug, WorkerCrash, library_threads
+from tensorc_dsl.processes import start
+from tensorc_dsl.processes.start import Limits, Process, end, start_module
+from tensorc_dsl.processes.worker import LOADED, Worker, WorkerBug, WorkerCrash, library_threads
+from tensorc_dsl.tuning.measure.messages import Reply, replies
 
 HERE = Path(__file__).parent
 ROOT = HERE.parents[1]
@@ -60,7 +60,7 @@ def told(
 
 @contextmanager
 def builder() -> Iterator[Worker[Reply]]:
-    worker = Worker("tensorc_dsl.measure.builder", replies, library_threads(1), loaded=LOADED)
+    worker = Worker("tensorc_dsl.tuning.measure.builder", replies, library_threads(1), loaded=LOADED)
     try:
         worker.ready()
         yield worker
@@ -69,12 +69,12 @@ def builder() -> Iterator[Worker[Reply]]:
 
 
 def served(process: Process) -> bool:
-    return isinstance(process, forked.Forked)
+    return isinstance(process, start.Forked)
 
 
 def server() -> int:
     """The process number of this process's server."""
-    return forked._servers[os.getpid()]._process.pid
+    return start._servers[os.getpid()]._process.pid
 
 
 def test_a_served_child_is_as_one_of_a_new_interpreter(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -143,7 +143,7 @@ def test_a_server_that_ends_while_nobody_looks() -> None:
     with told():
         before = server()
     os.kill(before, signal.SIGKILL)
-    forked._servers[os.getpid()]._process.wait(60.0)
+    start._servers[os.getpid()]._process.wait(60.0)
     with told() as (process, found):
         assert served(process) and found["parent"] == server() != before
 
@@ -168,7 +168,7 @@ def test_what_libraries_read_when_they_load_is_another_server(
 def test_a_server_with_threads_does_not_fork() -> None:
     """What another thread holds at the moment of a fork stays locked in the child."""
     threads = {**LOADED, "OPENBLAS_NUM_THREADS": "3"}
-    worker = Worker("tensorc_dsl.measure.builder", replies, library_threads(1), loaded=threads)
+    worker = Worker("tensorc_dsl.tuning.measure.builder", replies, library_threads(1), loaded=threads)
     try:
         worker.ready()
         # The least that a library may make of 3 is the number of cores.
@@ -197,23 +197,23 @@ def test_another_thread_starts_an_interpreter() -> None:
 
 
 def test_a_module_of_ours_that_does_not_load_tells_why() -> None:
-    worker = Worker("tensorc_dsl.measure.nothing", replies, loaded=LOADED)
-    with pytest.raises(WorkerBug, match=r"No module named tensorc_dsl\.measure\.nothing"):
+    worker = Worker("tensorc_dsl.tuning.measure.nothing", replies, loaded=LOADED)
+    with pytest.raises(WorkerBug, match=r"No module named tensorc_dsl\.tuning\.measure\.nothing"):
         worker.ready()
     worker.kill()
 
 
 PARENT = """
 import os, sys
-from tensorc_dsl.isolated import forked
-from tensorc_dsl.measure.messages import replies
-from tensorc_dsl.measure.worker import LOADED, Worker
-workers = [Worker("tensorc_dsl.measure.builder", replies, loaded=LOADED) for _ in range(2)]
+from tensorc_dsl.processes import start as forked
+from tensorc_dsl.tuning.measure.messages import replies
+from tensorc_dsl.processes.worker import LOADED, Worker
+workers = [Worker("tensorc_dsl.tuning.measure.builder", replies, loaded=LOADED) for _ in range(2)]
 for w in workers:
     w.ready()
 print(*(w.pid for w in workers), forked._servers[os.getpid()]._process.pid, flush=True)
 if (pid := os.fork()) == 0:
-    other = Worker("tensorc_dsl.measure.builder", replies, loaded=LOADED)
+    other = Worker("tensorc_dsl.tuning.measure.builder", replies, loaded=LOADED)
     other.ready()
     assert forked._servers[os.getpid()]._process.pid != forked._servers[os.getppid()]._process.pid
     other.kill()

@@ -11,8 +11,8 @@ from tensorc_dsl.backend.llvm.lower.passes import lower_cpu
 from tensorc_dsl.backend.llvm.runtime.kernel import load
 from tensorc_dsl.ir.bind import bind
 from tensorc_dsl.lower.flat import format_body
-from tensorc_dsl.measure.guarded import Guarded, frozen, poison
 from tensorc_dsl.reference.interpret import interpret
+from tensorc_dsl.tuning.measure.check import Guarded, frozen, poison
 from tests.codegen.native import compiled, program
 
 ROW = """

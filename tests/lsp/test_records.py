@@ -10,9 +10,8 @@ import pytest
 from lsprotocol import types as lsp
 
 from tensorc_dsl.api.files import load
-from tensorc_dsl.records.database import Database
-from tensorc_dsl.records.keys import program_key, target_key
-from tensorc_dsl.records.trial import Trial
+from tensorc_dsl.tuning.records.database import Database
+from tensorc_dsl.tuning.records.trial import Trial, program_key, target_key
 from tests.lsp.editor import Document, Editor
 
 FILE = """\

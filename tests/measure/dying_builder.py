@@ -6,9 +6,9 @@ import os
 import signal
 import time
 
-from tensorc_dsl.measure.builder import build
-from tensorc_dsl.measure.child import serve
-from tensorc_dsl.measure.messages import Build, Reply, Request, requests
+from tensorc_dsl.processes.child import serve
+from tensorc_dsl.tuning.measure.builder import build
+from tensorc_dsl.tuning.measure.messages import Build, Reply, Request, requests
 
 
 def answer(request: Request) -> Reply:

@@ -10,10 +10,10 @@ import time
 import numpy as np
 
 from tensorc_dsl.backend.protocol import Code
-from tensorc_dsl.measure import child
-from tensorc_dsl.measure.child import serve
-from tensorc_dsl.measure.guarded import Guarded
-from tensorc_dsl.measure.messages import Build, Built, Reply, Request, requests
+from tensorc_dsl.processes import child
+from tensorc_dsl.processes.child import serve
+from tensorc_dsl.tuning.measure.check import Guarded
+from tensorc_dsl.tuning.measure.messages import Build, Built, Reply, Request, requests
 
 child.GRACE = 0.5  # `test_a_child_ends_by_itself_when_nobody_ends_it` waits for so long
 

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from tensorc_dsl.machine import host
-from tensorc_dsl.measure.cores import usable_cores
+from tensorc_dsl.processes.cores import usable_cores
+from tensorc_dsl.tuning.machine import host
 
 
 @pytest.fixture(autouse=True)

@@ -10,9 +10,9 @@ from tensorc_dsl.diagnostic import TschedError
 from tensorc_dsl.ir.expr import index
 from tensorc_dsl.ir.program import Buffer, Program
 from tensorc_dsl.ir.target import Target
-from tensorc_dsl.measure import local
-from tensorc_dsl.measure.limits import memory_needed
-from tensorc_dsl.measure.local import LocalRunner
+from tensorc_dsl.tuning.measure import local
+from tensorc_dsl.tuning.measure.limits import memory_needed
+from tensorc_dsl.tuning.measure.local import LocalRunner
 from tests import programs
 
 

@@ -18,13 +18,13 @@ from tensorc_dsl.diagnostic import TschedError
 from tensorc_dsl.ir.expr import Dim, floordiv, index
 from tensorc_dsl.ir.program import For, LoopKind, Program
 from tensorc_dsl.ir.target import Target
-from tensorc_dsl.measure import local
-from tensorc_dsl.measure.local import LocalRunner
-from tensorc_dsl.measure.messages import Build, Built, Reply, Request, replies
-from tensorc_dsl.measure.outcome import Outcome, Status
-from tensorc_dsl.measure.worker import Worker, WorkerBug
+from tensorc_dsl.processes.worker import Worker, WorkerBug
 from tensorc_dsl.reference.extremes import extreme_inputs
 from tensorc_dsl.reference.tolerance import bounded
+from tensorc_dsl.tuning.measure import local
+from tensorc_dsl.tuning.measure.local import LocalRunner
+from tensorc_dsl.tuning.measure.messages import Build, Built, Reply, Request, replies
+from tensorc_dsl.tuning.measure.outcome import Outcome, Status
 from tests.measure.faults import kernel, task
 from tests.programs import buffer, matmul
 
@@ -200,7 +200,7 @@ def test_a_kernel_that_fills_the_memory_costs_its_candidate_only(runner: LocalRu
 def test_a_reference_that_does_not_fit_is_no_bug() -> None:
     """The estimate may be too low."""
     with LocalRunner(matmul(512, 1 << 13, 512), Target(), threads=1, builders=1) as r:
-        r._runner = Worker("tensorc_dsl.measure.runner", replies, memory=180 << 20)
+        r._runner = Worker("tensorc_dsl.tuning.measure.runner", replies, memory=180 << 20)
         with pytest.raises(TschedError, match=r"E0706.*0.189 GB that it may have"):
             r.run(kernel("none"), None)
 

@@ -13,10 +13,10 @@ import pytest
 
 from tensorc_dsl.diagnostic import TschedError
 from tensorc_dsl.ir.target import Target
-from tensorc_dsl.measure import limits
-from tensorc_dsl.measure.limits import memory_of
-from tensorc_dsl.measure.local import LocalRunner
-from tensorc_dsl.measure.memory import available
+from tensorc_dsl.processes.memory import available
+from tensorc_dsl.tuning.measure import limits
+from tensorc_dsl.tuning.measure.limits import memory_of
+from tensorc_dsl.tuning.measure.local import LocalRunner
 from tests.programs import matmul
 
 MB = 1 << 20
@@ -72,7 +72,7 @@ def test_groups_of_version_1(tmp_path: Path) -> None:
 
 def test_a_limit_of_ones_own_counts() -> None:
     text = "import resource as r; r.setrlimit(r.RLIMIT_DATA, (123 << 20,) * 2)\n"
-    text += "from tensorc_dsl.measure.memory import available; print(available())"
+    text += "from tensorc_dsl.processes.memory import available; print(available())"
     said = subprocess.run([sys.executable, "-c", text], check=True, capture_output=True, text=True, timeout=120).stdout
     assert int(said) == 123 * MB
     assert resource.getrlimit(resource.RLIMIT_DATA)[0] == resource.RLIM_INFINITY

@@ -15,8 +15,16 @@ import pytest
 
 from tensorc_dsl.backend.protocol import Code
 from tensorc_dsl.ir.target import Target
-from tensorc_dsl.measure.messages import Build, Built, Reply, replies
-from tensorc_dsl.measure.worker import LOADED, Worker, WorkerBug, WorkerCrash, WorkerExhausted, WorkerTimeout, wait_any
+from tensorc_dsl.processes.worker import (
+    LOADED,
+    Worker,
+    WorkerBug,
+    WorkerCrash,
+    WorkerExhausted,
+    WorkerTimeout,
+    wait_any,
+)
+from tensorc_dsl.tuning.measure.messages import Build, Built, Reply, replies
 
 HERE = Path(__file__).parent
 
@@ -200,8 +208,8 @@ def test_two_workers_at_once(worker: Worker[Reply]) -> None:
 PARENT = """
 import sys
 from tensorc_dsl.ir.target import Target
-from tensorc_dsl.measure.messages import Build, replies
-from tensorc_dsl.measure.worker import Worker
+from tensorc_dsl.tuning.measure.messages import Build, replies
+from tensorc_dsl.processes.worker import Worker
 w = Worker("echo_child", replies)
 w.ready()
 print(w.pid, flush=True)

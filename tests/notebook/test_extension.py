@@ -13,11 +13,11 @@ from traitlets.config import Config
 import tensorc_dsl
 from tensorc_dsl.api import Kernel, Task, TaskFile
 from tensorc_dsl.api.insights import Insight
-from tensorc_dsl.insight.importance import Importance
-from tensorc_dsl.insight.posterior import Learnt, Value
 from tensorc_dsl.notebook.colours import coloured
 from tensorc_dsl.notebook.display import SHOWN_LINES, kernel_html
 from tensorc_dsl.trace.trace import Trace
+from tensorc_dsl.tuning.insight.importance import Importance
+from tensorc_dsl.tuning.insight.posterior import Learnt, Value
 from tests.docs.pages import fences
 from tests.editors.oracle import ROOT
 from tests.page.test_page import Parts

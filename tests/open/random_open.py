@@ -19,13 +19,12 @@ from tensorc_dsl.ir.print import format_program
 from tensorc_dsl.ir.program import Program
 from tensorc_dsl.ir.verify import verify
 from tensorc_dsl.lower.flat import format_kernel
-from tensorc_dsl.measure.check import compare
-from tensorc_dsl.measure.guarded import Guarded, frozen, poison
 from tensorc_dsl.reference.count import flops
 from tensorc_dsl.reference.evaluate import shape_of
 from tensorc_dsl.reference.inputs import make_inputs
 from tensorc_dsl.reference.interpret import interpret
 from tensorc_dsl.reference.tolerance import bounded
+from tensorc_dsl.tuning.measure.check import Guarded, compare, frozen, poison
 from tests.codegen.native import compiled
 from tests.compute.random_computes import random_compute
 from tests.compute.random_features import random_features

@@ -13,10 +13,10 @@ from pathlib import Path
 import pytest
 
 from tensorc_dsl.api import Task
-from tensorc_dsl.insight.study import Study, study
-from tensorc_dsl.records.trial import Trial
 from tensorc_dsl.report.page.figures import Figures, Insight, Side, Stage
 from tensorc_dsl.report.page.page import page
+from tensorc_dsl.tuning.insight.study import Study, study
+from tensorc_dsl.tuning.records.trial import Trial
 from tests.page import browser
 from tests.page.known import figures_of, searched, task_in
 

@@ -8,10 +8,9 @@ import pytest
 from tensorc_dsl.api.files import loads
 from tensorc_dsl.playground.page import first
 from tensorc_dsl.playground.server import Playground
-from tensorc_dsl.records.database import Database
-from tensorc_dsl.records.keys import program_key, target_key
-from tensorc_dsl.records.trial import Trial
 from tensorc_dsl.trace.distribution import Decision
+from tensorc_dsl.tuning.records.database import Database
+from tensorc_dsl.tuning.records.trial import Trial, program_key, target_key
 
 RECORD: dict[str, Decision] = {"rows": (32, 2), "columns": (3, 32), "depth": 8, "in_registers": True}
 """What the only record of the text that a page begins with has decided."""

@@ -13,9 +13,8 @@ from click.testing import CliRunner, Result
 import tensorc_dsl
 from tensorc_dsl.cli.main import main
 from tensorc_dsl.diagnostic import TschedError
-from tensorc_dsl.records.database import Database, salvaged
-from tensorc_dsl.records.keys import subject
-from tensorc_dsl.records.trial import Trial
+from tensorc_dsl.tuning.records.database import Database, salvaged
+from tensorc_dsl.tuning.records.trial import Trial, subject
 from tests.records.test_database import TRIAL
 
 PAGE = 4096

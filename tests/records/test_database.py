@@ -14,12 +14,11 @@ import pytest
 from tensorc_dsl.diagnostic import TschedError
 from tensorc_dsl.ir.program import Program
 from tensorc_dsl.ir.target import Target
-from tensorc_dsl.records.database import Database, default_path
-from tensorc_dsl.records.keys import program_key, target_key
-from tensorc_dsl.records.mark import APPLICATION_ID
-from tensorc_dsl.records.schema import SCHEMA_VERSION
-from tensorc_dsl.records.trial import Trial, decode_decisions, encode_decisions
 from tensorc_dsl.trace.draw import Decision
+from tensorc_dsl.tuning.records.database import Database, default_path
+from tensorc_dsl.tuning.records.errors import APPLICATION_ID
+from tensorc_dsl.tuning.records.schema import SCHEMA_VERSION
+from tensorc_dsl.tuning.records.trial import Trial, decode_decisions, encode_decisions, program_key, target_key
 
 TRIAL = Trial(
     task_key="t1", target_key="m1", task="mm", strategy="random", seed=3, trial=0, status="ok",

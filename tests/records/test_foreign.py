@@ -22,11 +22,10 @@ import tensorc_dsl
 from tensorc_dsl.api import Task
 from tensorc_dsl.cli.main import main
 from tensorc_dsl.diagnostic import Diagnostic, TschedError
-from tensorc_dsl.records import files
-from tensorc_dsl.records.database import Database
-from tensorc_dsl.records.keys import program_key, target_key
-from tensorc_dsl.records.rows import MAX_TEXT
-from tensorc_dsl.records.trial import Trial
+from tensorc_dsl.tuning.records import files
+from tensorc_dsl.tuning.records.database import Database
+from tensorc_dsl.tuning.records.schema import MAX_TEXT
+from tensorc_dsl.tuning.records.trial import Trial, program_key, target_key
 
 FILE = """\
 compute copy(A: f32[M]) -> B: f32[M] { B[i] = A[i] }

@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from tensorc_dsl.diagnostic import TschedError
-from tensorc_dsl.records.database import Database
-from tensorc_dsl.records.schema import SCHEMA_VERSION
-from tensorc_dsl.records.trial import Trial
+from tensorc_dsl.tuning.records.database import Database
+from tensorc_dsl.tuning.records.schema import SCHEMA_VERSION
+from tensorc_dsl.tuning.records.trial import Trial
 from tests.records.test_database import TRIAL
 
 FORMAT_1 = (Path(__file__).parent / "old" / "1.sql").read_text(encoding="utf-8")

@@ -14,11 +14,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tensorc_dsl.ir.target import Target
-from tensorc_dsl.records.database import Database
-from tensorc_dsl.records.keys import subject
-from tensorc_dsl.records.lines import MAX_LINE, Read, read, written
-from tensorc_dsl.records.rows import MAX_TEXT, to_row
-from tensorc_dsl.records.trial import Trial
+from tensorc_dsl.tuning.records.database import Database
+from tensorc_dsl.tuning.records.lines import MAX_LINE, Read, read, written
+from tensorc_dsl.tuning.records.schema import MAX_TEXT, to_row
+from tensorc_dsl.tuning.records.trial import Trial, subject
 from tests.programs import matmul
 from tests.records.test_formats import FULL
 

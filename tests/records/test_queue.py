@@ -14,9 +14,8 @@ import filelock
 import pytest
 
 from tensorc_dsl.diagnostic import TschedError
-from tensorc_dsl.records import errors
-from tensorc_dsl.records.database import Database
-from tensorc_dsl.records.queue import Queue, Unkept
+from tensorc_dsl.tuning.records import errors
+from tensorc_dsl.tuning.records.database import Database, Queue, Unkept
 from tests.records.test_database import TRIAL
 
 BIG = replace(TRIAL, trace="x" * 40_000)
@@ -132,7 +131,7 @@ def test_a_folder_without_room_is_opened_when_there_is_room(tmp_path: Path, monk
     def full(_: Path) -> None:
         raise OSError(errno.ENOSPC, "No space left on device")
 
-    monkeypatch.setattr("tensorc_dsl.records.database.try_place", full)
+    monkeypatch.setattr("tensorc_dsl.tuning.records.database.try_place", full)
     with Queue.at(path) as queue:
         assert queue.unkept is not None and [d.code for d in queue.unkept.why] == ["E0704"]
         queue.add_all([TRIAL])

@@ -8,14 +8,14 @@ import pytest
 
 from tensorc_dsl.ir.bind import Sizes
 from tensorc_dsl.ir.target import Target
-from tensorc_dsl.machine.roof import Roof
-from tensorc_dsl.machine.yardsticks import Yardsticks
-from tensorc_dsl.measure.outcome import Outcome, Status
 from tensorc_dsl.report.ended import Ended
-from tensorc_dsl.search.events import Exhausted
-from tensorc_dsl.search.regret import Regret
-from tensorc_dsl.search.tune import TuneResult
 from tensorc_dsl.trace.trace import Trace
+from tensorc_dsl.tuning.machine.roof import Roof
+from tensorc_dsl.tuning.machine.yardsticks import Yardsticks
+from tensorc_dsl.tuning.measure.outcome import Outcome, Status
+from tensorc_dsl.tuning.search.events import Exhausted
+from tensorc_dsl.tuning.search.regret import Regret
+from tensorc_dsl.tuning.search.tune import TuneResult
 from tests import programs
 
 TRACE = Trace("s", "matmul", (), (), programs.matmul(2, 2, 2))

@@ -9,11 +9,11 @@ import pytest
 from tensorc_dsl import units
 from tensorc_dsl.ir.program import Program
 from tensorc_dsl.ir.target import Target
-from tensorc_dsl.machine import yardsticks
-from tensorc_dsl.machine.baseline import Fastest
-from tensorc_dsl.machine.roof import Roof
-from tensorc_dsl.machine.yardsticks import Measuring, Yardsticks
 from tensorc_dsl.report.table import comparison, tally
+from tensorc_dsl.tuning.machine import yardsticks
+from tensorc_dsl.tuning.machine.baseline import Fastest
+from tensorc_dsl.tuning.machine.roof import Roof
+from tensorc_dsl.tuning.machine.yardsticks import Measuring, Yardsticks
 from tests import programs
 
 

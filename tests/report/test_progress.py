@@ -13,12 +13,13 @@ from rich.console import Console
 
 from bench import first_seconds
 from bench.first_seconds import new_text, written
-from tensorc_dsl.machine.roof import Roof
-from tensorc_dsl.measure.outcome import Outcome, Status
 from tensorc_dsl.report.following import following
 from tensorc_dsl.report.live import Line
 from tensorc_dsl.report.progress import Standing
-from tensorc_dsl.search.events import (
+from tensorc_dsl.trace.trace import Trace
+from tensorc_dsl.tuning.machine.roof import Roof
+from tensorc_dsl.tuning.measure.outcome import Outcome, Status
+from tensorc_dsl.tuning.search.events import (
     Comparing,
     Event,
     Exhausted,
@@ -30,8 +31,7 @@ from tensorc_dsl.search.events import (
     Started,
     Verifying,
 )
-from tensorc_dsl.search.regret import Regret
-from tensorc_dsl.trace.trace import Trace
+from tensorc_dsl.tuning.search.regret import Regret
 from tests import programs
 from tests.started import MOMENT
 

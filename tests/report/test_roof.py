@@ -12,11 +12,11 @@ from tensorc_dsl.backend.llvm.runtime.peak import DOT_BF16, DOT_U8I8, FMA, MULTI
 from tensorc_dsl.ir.bind import bind
 from tensorc_dsl.ir.dtypes import F16, F32, F64, I32, DType
 from tensorc_dsl.ir.target import Target
-from tensorc_dsl.machine import roof
-from tensorc_dsl.machine.host import host_target
-from tensorc_dsl.machine.roof import roof_of
 from tensorc_dsl.reference.count import bytes_needed
 from tensorc_dsl.reference.open_sizes import sizing
+from tensorc_dsl.tuning.machine import roof
+from tensorc_dsl.tuning.machine.host import host_target
+from tensorc_dsl.tuning.machine.roof import roof_of
 from tests.compute.texts import build, made, std
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"

@@ -7,16 +7,16 @@ import io
 import pytest
 from rich.console import Console
 
-from tensorc_dsl.machine.roof import Roof
-from tensorc_dsl.measure.outcome import Outcome, Status
 from tensorc_dsl.report.following import following
 from tensorc_dsl.report.live import Line
 from tensorc_dsl.report.progress import Standing
 from tensorc_dsl.report.tasks import shown
 from tensorc_dsl.report.together import Together
-from tensorc_dsl.search.events import Event, Measured, Preparing, Proposed, Started
-from tensorc_dsl.search.regret import Regret
 from tensorc_dsl.trace.trace import Trace
+from tensorc_dsl.tuning.machine.roof import Roof
+from tensorc_dsl.tuning.measure.outcome import Outcome, Status
+from tensorc_dsl.tuning.search.events import Event, Measured, Preparing, Proposed, Started
+from tensorc_dsl.tuning.search.regret import Regret
 from tests import programs
 
 TRACE = Trace("s", "matmul", (), (), programs.matmul(2, 2, 2))

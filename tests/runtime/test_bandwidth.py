@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tensorc_dsl.backend.llvm.runtime.bandwidth import bandwidth
-from tensorc_dsl.machine.host import host_target
+from tensorc_dsl.tuning.machine.host import host_target
 
 
 @pytest.mark.parametrize("size", [1, 100_000, 30_000_000])

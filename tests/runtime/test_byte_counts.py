@@ -22,7 +22,7 @@ from tensorc_dsl.ir.expr import ZERO, Binary, BinaryOp, Const, Dim, Expr, index
 from tensorc_dsl.ir.program import LoopKind
 from tensorc_dsl.lower.flat import Loop, Parallel, inside
 from tensorc_dsl.lower.lower import collapse_parallel
-from tensorc_dsl.machine.host import host_target
+from tensorc_dsl.tuning.machine.host import host_target
 from tests.ahead.made import needs_compiler, run_c
 
 STAGES = """

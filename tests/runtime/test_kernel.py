@@ -16,7 +16,7 @@ from tensorc_dsl.backend.llvm.codegen.compile import Compiled, compile_kernel
 from tensorc_dsl.backend.llvm.lower.passes import lower_cpu
 from tensorc_dsl.backend.llvm.runtime.kernel import NativeKernel, load
 from tensorc_dsl.backend.memory import aligned_copy, aligned_empty
-from tensorc_dsl.machine.host import host_target
+from tensorc_dsl.tuning.machine.host import host_target
 from tests.codegen.native import program
 
 ROWS, COLUMNS = 24, 700

@@ -11,8 +11,8 @@ from tensorc_dsl.api import TaskFile
 from tensorc_dsl.backend.find import native
 from tensorc_dsl.backend.protocol import LoadedKernel
 from tensorc_dsl.check.scope import load_source
-from tensorc_dsl.machine.host import host_target
 from tensorc_dsl.source import Source
+from tensorc_dsl.tuning.machine.host import host_target
 
 TEXT = """
 use std.cpu.{default}

@@ -6,8 +6,8 @@ import pytest
 
 from tensorc_dsl.api import TaskFile
 from tensorc_dsl.check.scope import load_source
-from tensorc_dsl.machine.host import host_target
 from tensorc_dsl.source import Source
+from tensorc_dsl.tuning.machine.host import host_target
 from tensorc_dsl.validate.validate import Valid, validate
 
 TEXT = """

@@ -9,14 +9,14 @@ from pathlib import Path
 import pytest
 
 from tensorc_dsl.ir.program import Program
-from tensorc_dsl.machine.roof import Roof
-from tensorc_dsl.measure.outcome import Outcome, Status
-from tensorc_dsl.records.database import Database
-from tensorc_dsl.records.keys import program_key, target_key
-from tensorc_dsl.search import drift
-from tensorc_dsl.search.drift import PATIENCE, Look, Watch
-from tensorc_dsl.search.events import Corrected, Drifted, Event, Settled, Slowed
-from tensorc_dsl.search.plausible import Plausible
+from tensorc_dsl.tuning.machine.roof import Roof
+from tensorc_dsl.tuning.measure.outcome import Outcome, Status
+from tensorc_dsl.tuning.records.database import Database
+from tensorc_dsl.tuning.records.trial import program_key, target_key
+from tensorc_dsl.tuning.search import drift
+from tensorc_dsl.tuning.search.drift import PATIENCE, Look, Watch
+from tensorc_dsl.tuning.search.events import Corrected, Drifted, Event, Settled, Slowed
+from tensorc_dsl.tuning.search.plausible import Plausible
 from tests.search.test_tune import TARGET, TASK, FakeRunner, run, time_of
 
 

@@ -7,7 +7,7 @@ import math
 import numpy as np
 import pytest
 
-from tensorc_dsl.search.gp import Hyper, Posterior, Prior, fit, kernel, objective
+from tensorc_dsl.tuning.search.gp import Hyper, Posterior, Prior, fit, kernel, objective
 
 
 def matern(r: float) -> float:

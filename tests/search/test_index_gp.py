@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 from tensorc_dsl.ir.target import Target
-from tensorc_dsl.search.space import Explorer
-from tensorc_dsl.search.strategies.index_gp import LISTED, List
 from tensorc_dsl.trace.draw import Branch, Categorical, Decision, Distribution, Integer, PerfectTile, Permutation
+from tensorc_dsl.tuning.search.space import Explorer
+from tensorc_dsl.tuning.search.strategies.index_gp import LISTED, List
 from tests.search.landscape import TileSpace
 
 

@@ -8,10 +8,10 @@ import pytest
 from click.testing import CliRunner
 
 from tensorc_dsl.cli.main import main
-from tensorc_dsl.search.strategy import strategies, strategy_of
+from tensorc_dsl.tuning.search.strategy import strategies, strategy_of
 
 FIRST = '''
-from tensorc_dsl.search.strategy import Factory
+from tensorc_dsl.tuning.search.strategy import Factory
 class First:
     """What the space draws first, and nothing else."""
     def __init__(self, setting): self.explorer, self.done = setting.explorer, False
@@ -60,7 +60,7 @@ def test_they_are_listed_and_ours_cannot_be_replaced(package: Path) -> None:
     said = {row[0]: row[1] for row in rows if row[1:]}
     assert said["random"] == "draws from the prior, each program once."
     assert said["broken"].startswith("`broken` of `tensorc_dsl.strategies` cannot be loaded")
-    assert strategy_of("random").__module__ == "tensorc_dsl.search.strategies.random"
+    assert strategy_of("random").__module__ == "tensorc_dsl.tuning.search.strategies.random"
     assert strategy_of("first").__module__ == "tsched_firsts"
 
 

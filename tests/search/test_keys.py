@@ -6,8 +6,8 @@ import pytest
 
 from tensorc_dsl.ir.parse import parse_program
 from tensorc_dsl.ir.target import Target
-from tensorc_dsl.search.space import kernel_key
 from tensorc_dsl.source import Source
+from tensorc_dsl.tuning.search.space import kernel_key
 
 PROGRAM = """\
 program f(A: f32[8, 8], C: f32[8, 8]) {

@@ -14,12 +14,11 @@ from bench.search.long import LAYERS, LOG, Batch, Journal, Tried, Watching, read
 from tensorc_dsl.api import load
 from tensorc_dsl.ir.expr import Const
 from tensorc_dsl.ir.program import Buffer
-from tensorc_dsl.records.queue import Queue
-from tensorc_dsl.search.events import Learnt, Measured, Proposed
-from tensorc_dsl.search.input import SearchInput
-from tensorc_dsl.search.options import SearchOptions
-from tensorc_dsl.search.several import tune_all
-from tensorc_dsl.search.tune import Search
+from tensorc_dsl.tuning.records.database import Queue
+from tensorc_dsl.tuning.search.events import Learnt, Measured, Proposed
+from tensorc_dsl.tuning.search.input import SearchInput
+from tensorc_dsl.tuning.search.options import SearchOptions
+from tensorc_dsl.tuning.search.tune import Search, tune_all
 from tests.search.landscape import TileSpace
 from tests.search.test_resume import Dying
 from tests.search.test_tune import TARGET, TASK, run

@@ -11,9 +11,8 @@ from tensorc_dsl.ir.parse import parse_program
 from tensorc_dsl.ir.program import Program
 from tensorc_dsl.ir.target import Target
 from tensorc_dsl.reference.open_sizes import sizing
-from tensorc_dsl.search.loop_features import COLUMNS, loop_features
-from tensorc_dsl.search.nests import Nest, nests
 from tensorc_dsl.source import Source
+from tensorc_dsl.tuning.search.loop_features import COLUMNS, Nest, loop_features, nests
 
 GEMM = """program mm(A: f32[8, 12], B: f32[12, 16], C: f32[8, 16]) {
     for i in 8 {

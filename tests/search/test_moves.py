@@ -5,13 +5,13 @@ from __future__ import annotations
 import pytest
 
 from tensorc_dsl.ir.target import Target
-from tensorc_dsl.measure.outcome import Outcome, Status
 from tensorc_dsl.schedule.refusal import ScheduleRefusal
-from tensorc_dsl.search.space import Explorer, neighbours
-from tensorc_dsl.search.strategy import Setting, strategies, strategy_of
 from tensorc_dsl.trace import handlers
 from tensorc_dsl.trace.distribution import Decision
 from tensorc_dsl.trace.trace import Trace
+from tensorc_dsl.tuning.measure.outcome import Outcome, Status
+from tensorc_dsl.tuning.search.space import Explorer, neighbours
+from tensorc_dsl.tuning.search.strategy import Setting, strategies, strategy_of
 from tests.interp.spaces import rng, schedule, space
 
 MODULE = """

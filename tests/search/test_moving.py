@@ -8,12 +8,12 @@ from pathlib import Path
 import numpy as np
 
 from tensorc_dsl.api import load
-from tensorc_dsl.search.moving import alike
-from tensorc_dsl.search.source import Experience, Source
-from tensorc_dsl.search.space import Explorer
-from tensorc_dsl.search.strategy import Setting, strategy_of
 from tensorc_dsl.trace.draw import Categorical, Decision, Draw
 from tensorc_dsl.trace.trace import Trace
+from tensorc_dsl.tuning.search.expansion import alike
+from tensorc_dsl.tuning.search.source import Experience, Source
+from tensorc_dsl.tuning.search.space import Explorer
+from tensorc_dsl.tuning.search.strategy import Setting, strategy_of
 from tests.search.landscape import make_trace
 
 FILE = """\

@@ -12,12 +12,12 @@ import pytest
 from bench.search.coverage import by_goal, by_trials, ended, true_regret
 from bench.search.tables import Table, read_all
 from bench.search.tabular import Played, TableExplorer, others, play
-from tensorc_dsl.measure.blas import one_blas_thread
-from tensorc_dsl.measure.outcome import Outcome, Status
-from tensorc_dsl.search.model import Memory, Model
-from tensorc_dsl.search.regret import CHANCE, DRAWS, Regret, regret_of
-from tensorc_dsl.search.strategies.random import Random
-from tensorc_dsl.search.strategy import Setting, states_regret, strategy_of
+from tensorc_dsl.processes.cores import one_blas_thread
+from tensorc_dsl.tuning.measure.outcome import Outcome, Status
+from tensorc_dsl.tuning.search.model import Memory, Model
+from tensorc_dsl.tuning.search.regret import CHANCE, DRAWS, Regret, regret_of
+from tensorc_dsl.tuning.search.strategies.random import Random
+from tensorc_dsl.tuning.search.strategy import Setting, states_regret, strategy_of
 from tests.search.test_tune import FakeRunner, run
 
 
@@ -132,7 +132,7 @@ class Saying(Random):
     ],
 )
 def test_a_search_ends_when_the_regret_was_low_twice_running(says: list[float | None], trials: int) -> None:
-    with patch.object(Saying, "says", says), patch("tensorc_dsl.search.tune.strategy_of", lambda _: Saying):
+    with patch.object(Saying, "says", says), patch("tensorc_dsl.tuning.search.tune.strategy_of", lambda _: Saying):
         result, events = run(FakeRunner(), trials=48, until=0.02)
         endless, _ = run(FakeRunner(), trials=48)
     assert result.trials == trials and result.enough == (trials < 48)

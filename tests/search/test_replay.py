@@ -11,7 +11,7 @@ from bench.search.replay import chance, trials_to
 from bench.search.tables import FOLDER, Table, read, read_all, write
 from bench.search.tabular import others, play
 from bench.search.zero import Picked, told
-from tensorc_dsl.search.loop_features import COLUMNS
+from tensorc_dsl.tuning.search.loop_features import COLUMNS
 
 
 @pytest.fixture(scope="module")

@@ -11,13 +11,12 @@ from pathlib import Path
 import pytest
 
 from tensorc_dsl.ir.program import Program
-from tensorc_dsl.measure.outcome import Outcome
-from tensorc_dsl.records.database import Database
-from tensorc_dsl.records.keys import program_key, target_key
-from tensorc_dsl.records.trial import Trial
-from tensorc_dsl.search.events import Diverged, Event, Finished, Measured, Resumed
-from tensorc_dsl.search.strategy import strategies
-from tensorc_dsl.search.tune import TuneResult
+from tensorc_dsl.tuning.measure.outcome import Outcome
+from tensorc_dsl.tuning.records.database import Database
+from tensorc_dsl.tuning.records.trial import Trial, program_key, target_key
+from tensorc_dsl.tuning.search.events import Diverged, Event, Finished, Measured, Resumed
+from tensorc_dsl.tuning.search.strategy import strategies
+from tensorc_dsl.tuning.search.tune import TuneResult
 from tests.search.test_tune import TARGET, TASK, FakeRunner, run
 
 KEYS = program_key(TASK), target_key(TARGET, 2)

@@ -8,14 +8,13 @@ from dataclasses import dataclass, replace
 import pytest
 
 from tensorc_dsl.ir.program import Program
-from tensorc_dsl.measure.outcome import Outcome, Status
-from tensorc_dsl.search.expansion import SpaceLike
-from tensorc_dsl.search.input import SearchInput
-from tensorc_dsl.search.options import SearchOptions
-from tensorc_dsl.search.several import tune_all
-from tensorc_dsl.search.strategies.random import Random
-from tensorc_dsl.search.tune import Search, TuneResult
 from tensorc_dsl.trace.trace import Trace
+from tensorc_dsl.tuning.measure.outcome import Outcome, Status
+from tensorc_dsl.tuning.search.expansion import SpaceLike
+from tensorc_dsl.tuning.search.input import SearchInput
+from tensorc_dsl.tuning.search.options import SearchOptions
+from tensorc_dsl.tuning.search.strategies.random import Random
+from tensorc_dsl.tuning.search.tune import Search, TuneResult, tune_all
 from tests.search.landscape import FewSpace, TileSpace
 from tests.search.test_tune import TARGET, TASK, FakeRunner, time_of
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from tensorc_dsl.search.gp import Array
-from tensorc_dsl.search.model import Memory, Model
-from tensorc_dsl.search.source import Experience, Source
+from tensorc_dsl.tuning.search.gp import Array
+from tensorc_dsl.tuning.search.model import Memory, Model
+from tensorc_dsl.tuning.search.source import Experience, Source
 
 
 def task(seed: int, count: int, offset: float, sign: float = 1.0) -> Experience:

@@ -12,15 +12,14 @@ from pathlib import Path
 import pytest
 
 from tensorc_dsl.ir.program import Program
-from tensorc_dsl.measure.outcome import Outcome, Status
-from tensorc_dsl.measure.timing import GIVE_UP
-from tensorc_dsl.records.database import Database
-from tensorc_dsl.records.keys import program_key, target_key
-from tensorc_dsl.records.rows import LARGEST
-from tensorc_dsl.records.trial import Trial
-from tensorc_dsl.search import drift
-from tensorc_dsl.search.drift import PATIENCE, Watch
-from tensorc_dsl.search.tune import TuneResult
+from tensorc_dsl.tuning.measure.outcome import Outcome, Status
+from tensorc_dsl.tuning.measure.timing import GIVE_UP
+from tensorc_dsl.tuning.records.database import Database
+from tensorc_dsl.tuning.records.schema import LARGEST
+from tensorc_dsl.tuning.records.trial import Trial, program_key, target_key
+from tensorc_dsl.tuning.search import drift
+from tensorc_dsl.tuning.search.drift import PATIENCE, Watch
+from tensorc_dsl.tuning.search.tune import TuneResult
 from tests.search.landscape import FewSpace
 from tests.search.test_tune import TARGET, TASK, FakeRunner, run
 

@@ -9,17 +9,17 @@ import numpy as np
 import pytest
 
 from tensorc_dsl.ir.target import Target
-from tensorc_dsl.measure.blas import one_blas_thread
-from tensorc_dsl.measure.outcome import Outcome, Status
-from tensorc_dsl.records.keys import program_key
-from tensorc_dsl.search.expansion import SpaceLike
-from tensorc_dsl.search.features import Layout, Scaler
-from tensorc_dsl.search.gp import Array
-from tensorc_dsl.search.source import Experience, Source
-from tensorc_dsl.search.space import Explorer, neighbours
-from tensorc_dsl.search.strategies.bayes import FIRST
-from tensorc_dsl.search.strategy import Setting, strategies, strategy_of
+from tensorc_dsl.processes.cores import one_blas_thread
 from tensorc_dsl.trace.trace import Trace
+from tensorc_dsl.tuning.measure.outcome import Outcome, Status
+from tensorc_dsl.tuning.records.trial import program_key
+from tensorc_dsl.tuning.search.expansion import SpaceLike
+from tensorc_dsl.tuning.search.gp import Array
+from tensorc_dsl.tuning.search.model import Layout, Scaler
+from tensorc_dsl.tuning.search.source import Experience, Source
+from tensorc_dsl.tuning.search.space import Explorer, neighbours
+from tensorc_dsl.tuning.search.strategies.bayes import FIRST
+from tensorc_dsl.tuning.search.strategy import Setting, strategies, strategy_of
 from tests.search.landscape import FewSpace, TileSpace, seconds
 from tests.steps import calls
 

@@ -14,15 +14,15 @@ import pytest
 from tensorc_dsl.api import Task, load
 from tensorc_dsl.backend import once
 from tensorc_dsl.backend.once import lowered_once
-from tensorc_dsl.measure.turns import Turns
-from tensorc_dsl.search import team as teams
-from tensorc_dsl.search.errands import Ground
-from tensorc_dsl.search.expansion import Order, described, here
-from tensorc_dsl.search.space import Explorer
-from tensorc_dsl.search.team import Team
+from tensorc_dsl.processes.machine_lock import Turns
 from tensorc_dsl.trace.handlers import block, condition, trace
 from tensorc_dsl.trace.model import Decider, Model
 from tensorc_dsl.trace.trace import Trace
+from tensorc_dsl.tuning.search import team as teams
+from tensorc_dsl.tuning.search.expansion import Order, described, here
+from tensorc_dsl.tuning.search.space import Explorer
+from tensorc_dsl.tuning.search.team import Team
+from tensorc_dsl.tuning.search.worker_messages import Ground
 
 FILE = """\
 use std.cpu.default

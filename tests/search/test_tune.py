@@ -13,12 +13,12 @@ from tensorc_dsl.diagnostic import Diagnostic
 from tensorc_dsl.ir.print import format_program
 from tensorc_dsl.ir.program import Program
 from tensorc_dsl.ir.target import Target
-from tensorc_dsl.measure.outcome import Outcome, Status
-from tensorc_dsl.records.database import Database
-from tensorc_dsl.records.keys import program_key, target_key, workload_key
-from tensorc_dsl.records.queue import Queue
-from tensorc_dsl.search.drift import Watch
-from tensorc_dsl.search.events import (
+from tensorc_dsl.trace.trace import Trace
+from tensorc_dsl.tuning.measure.outcome import Outcome, Status
+from tensorc_dsl.tuning.records.database import Database, Queue
+from tensorc_dsl.tuning.records.trial import program_key, target_key, workload_key
+from tensorc_dsl.tuning.search.drift import Watch
+from tensorc_dsl.tuning.search.events import (
     Comparing,
     Event,
     Exhausted,
@@ -29,14 +29,12 @@ from tensorc_dsl.search.events import (
     Proposed,
     Started,
 )
-from tensorc_dsl.search.expansion import SpaceLike
-from tensorc_dsl.search.input import SearchInput
-from tensorc_dsl.search.options import SearchChanges, SearchOptions
-from tensorc_dsl.search.several import tune_all
-from tensorc_dsl.search.space import Explorer
-from tensorc_dsl.search.strategy import strategies
-from tensorc_dsl.search.tune import Search, TuneResult
-from tensorc_dsl.trace.trace import Trace
+from tensorc_dsl.tuning.search.expansion import SpaceLike
+from tensorc_dsl.tuning.search.input import SearchInput
+from tensorc_dsl.tuning.search.options import SearchChanges, SearchOptions
+from tensorc_dsl.tuning.search.space import Explorer
+from tensorc_dsl.tuning.search.strategy import strategies
+from tensorc_dsl.tuning.search.tune import Search, TuneResult, tune_all
 from tensorc_dsl.validate.validate import Invalid, Report, Valid
 from tests.search.landscape import FewSpace, TileSpace
 

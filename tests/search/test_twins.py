@@ -8,8 +8,8 @@ from itertools import islice, product
 
 import numpy as np
 
-from tensorc_dsl.search.twins import KEPT, Twins
 from tensorc_dsl.trace.draw import Decision
+from tensorc_dsl.tuning.search.duplicate_predictor import KEPT, Twins
 
 
 def program(decisions: Mapping[str, Decision]) -> str:

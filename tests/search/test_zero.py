@@ -13,16 +13,16 @@ import pytest
 
 import tensorc_dsl
 from tensorc_dsl.api.known import Drawn, Given, Recorded, describe, facts
-from tensorc_dsl.records.database import Database
-from tensorc_dsl.records.keys import program_key, target_key
-from tensorc_dsl.search.loop_features import MEANING
-from tensorc_dsl.search.moving import nearest
-from tensorc_dsl.search.source import Experience
-from tensorc_dsl.search.space import Explorer
-from tensorc_dsl.search.zero import Forecast, bound, guess, missed
 from tensorc_dsl.source import Source as Text
 from tensorc_dsl.trace.draw import Branch, Categorical, Integer, PartialTile, PerfectTile, Permutation
 from tensorc_dsl.trace.model import Site
+from tensorc_dsl.tuning.records.database import Database
+from tensorc_dsl.tuning.records.trial import program_key, target_key
+from tensorc_dsl.tuning.search.expansion import nearest
+from tensorc_dsl.tuning.search.loop_features import MEANING
+from tensorc_dsl.tuning.search.source import Experience
+from tensorc_dsl.tuning.search.space import Explorer
+from tensorc_dsl.tuning.search.zero_shot import Forecast, bound, guess, missed
 from tests.records.test_database import TRIAL
 
 FILE = """\

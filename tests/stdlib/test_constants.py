@@ -10,7 +10,7 @@ import tensorc_dsl
 from tensorc_dsl.affine.constants import preparation
 from tensorc_dsl.api.drawing import sample
 from tensorc_dsl.interp.space import Space
-from tensorc_dsl.machine.host import host_target
+from tensorc_dsl.tuning.machine.host import host_target
 from tests.stdlib.cases import case, library
 
 

@@ -16,9 +16,9 @@ from tensorc_dsl.interp.space import Space
 from tensorc_dsl.ir.arrays import widen
 from tensorc_dsl.ir.expr import Const
 from tensorc_dsl.ir.numbers import nearest
-from tensorc_dsl.machine.host import host_target
 from tensorc_dsl.reference.evaluate import evaluate
 from tensorc_dsl.source import Source
+from tensorc_dsl.tuning.machine.host import host_target
 from tests.codegen.native import run
 from tests.compute.native import everywhere
 from tests.compute.texts import literals

@@ -11,16 +11,15 @@ from tensorc_dsl.backend.llvm.lower.passes import lower_cpu
 from tensorc_dsl.diagnostic import TschedError
 from tensorc_dsl.ir.target import Target
 from tensorc_dsl.lower.flat import Alloc, Flat, body_of
-from tensorc_dsl.measure.local import LocalRunner
-from tensorc_dsl.measure.outcome import Status
-from tensorc_dsl.records.database import Database
-from tensorc_dsl.records.keys import program_key, target_key
-from tensorc_dsl.records.trial import Trial
 from tensorc_dsl.reference.inputs import make_inputs
 from tensorc_dsl.reference.tolerance import bounded
 from tensorc_dsl.schedule.primitive import apply
 from tensorc_dsl.schedule.refs import LoopRef
-from tensorc_dsl.search.space import neighbours
+from tensorc_dsl.tuning.measure.local import LocalRunner
+from tensorc_dsl.tuning.measure.outcome import Status
+from tensorc_dsl.tuning.records.database import Database
+from tensorc_dsl.tuning.records.trial import Trial, program_key, target_key
+from tensorc_dsl.tuning.search.space import neighbours
 from tests.codegen import native
 from tests.interp.spaces import again, rng, schedule
 from tests.measure.faults import kernel, task

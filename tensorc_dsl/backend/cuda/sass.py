@@ -10,7 +10,7 @@ from pathlib import Path
 
 from tensorc_dsl.backend.protocol import CompileError, Registers
 from tensorc_dsl.diagnostic import TschedError, problem
-from tensorc_dsl.isolated.start import Limits, run_program
+from tensorc_dsl.processes.start import Limits, run_program
 
 
 @problem(

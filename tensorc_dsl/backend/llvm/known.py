@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 import llvmlite.binding as llvm
 
-from tensorc_dsl.isolated.boot import die_with
+from tensorc_dsl.processes.boot import die_with
 
 
 def _names(triple: str) -> None:

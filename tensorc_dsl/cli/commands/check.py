@@ -85,7 +85,7 @@ def _assumed(checked: CheckedFile) -> Iterator[str]:
 def _expanded(checked: CheckedFile) -> Iterator[Diagnostic]:
     """The findings of expanding each task once."""
     from tensorc_dsl.api.files import TaskFile
-    from tensorc_dsl.machine.host import host_target
+    from tensorc_dsl.tuning.machine.host import host_target
 
     tasks = TaskFile(checked, host_target())
     for task in tasks:

@@ -27,11 +27,10 @@ from tensorc_dsl.report.terminal import say, show, show_diagnostics, show_object
 if TYPE_CHECKING:
     from collections.abc import Generator
 
-    from tensorc_dsl.records import ranking
-    from tensorc_dsl.records.database import Database
-    from tensorc_dsl.records.errors import Passed
-    from tensorc_dsl.records.keys import Subject
-    from tensorc_dsl.records.trial import Trial
+    from tensorc_dsl.tuning.records import database
+    from tensorc_dsl.tuning.records.database import Database
+    from tensorc_dsl.tuning.records.errors import Passed
+    from tensorc_dsl.tuning.records.trial import Subject, Trial
 
 name_option = click.option("--task", metavar="NAME", help="Records of tasks of this name only.")
 json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON on standard output.")
@@ -44,7 +43,7 @@ def db() -> None:
 
 
 def _path(records: str | None) -> Path:
-    from tensorc_dsl.records.database import default_path
+    from tensorc_dsl.tuning.records.database import default_path
 
     return Path(records) if records else default_path()
 
@@ -55,7 +54,7 @@ def _read(records: str | None) -> Generator[Database | None]:
 
     Raises TschedError (E0711) if there is none where `records` says.
     """
-    from tensorc_dsl.records.database import Database
+    from tensorc_dsl.tuning.records.database import Database
 
     database = Database.required(_path(records)) if records else Database.reading(_path(records))
     if database is None:
@@ -66,9 +65,9 @@ def _read(records: str | None) -> Generator[Database | None]:
         yield database
 
 
-def _grouped(database: Database, task: str | None) -> tuple[ranking.Group, ...]:
+def _grouped(database: Database, task: str | None) -> tuple[database.Group, ...]:
     """The records grouped by task and target; unreadable ones are skipped with a warning."""
-    from tensorc_dsl.records.ranking import grouped
+    from tensorc_dsl.tuning.records.database import grouped
 
     groups, passed = grouped(database.all(), task)
     _warn(database, passed, task)
@@ -76,7 +75,7 @@ def _grouped(database: Database, task: str | None) -> tuple[ranking.Group, ...]:
 
 
 def _warn(database: Database, passed: Sequence[Passed], task: str | None) -> None:
-    from tensorc_dsl.records.errors import passed_over
+    from tensorc_dsl.tuning.records.errors import passed_over
 
     if passed:
         show_diagnostics(passed_over(database.path, task or "all tasks", passed))
@@ -125,9 +124,9 @@ def show_(record: int, records: str | None, as_json: bool) -> None:
     """Show all fields of the record of that number. The output is a file that `replay` takes."""
     import msgspec
 
-    from tensorc_dsl.records import errors
-    from tensorc_dsl.records.rows import BadRow
     from tensorc_dsl.report import recorded
+    from tensorc_dsl.tuning.records import errors
+    from tensorc_dsl.tuning.records.schema import BadRow
 
     with _read(records) as database:
         kept = database.row(record) if database else None
@@ -156,8 +155,8 @@ def show_(record: int, records: str | None, as_json: bool) -> None:
 def export(output: str | None, task: str | None, records: str | None) -> None:
     """Print the records as JSON Lines, which `db import` takes; docs/records.md describes their fields."""
     from tensorc_dsl.outputs import Output
-    from tensorc_dsl.records.database import Database
-    from tensorc_dsl.records.lines import written
+    from tensorc_dsl.tuning.records.database import Database
+    from tensorc_dsl.tuning.records.lines import written
 
     with Database.required(_path(records)) as database:
         groups = _grouped(database, task)
@@ -178,8 +177,8 @@ def import_(files: tuple[str, ...], records: str | None) -> None:
 
     Each line is checked; a line that is no valid record is skipped with a warning.
     """
-    from tensorc_dsl.records import errors, lines
-    from tensorc_dsl.records.database import Database
+    from tensorc_dsl.tuning.records import errors, lines
+    from tensorc_dsl.tuning.records.database import Database
 
     found: list[tuple[str, lines.Read]] = []
     for file in files:
@@ -229,8 +228,8 @@ def merge(databases: tuple[str, ...], records: str | None) -> None:
 
     Of a damaged database those are added that can be read.
     """
-    from tensorc_dsl.records import errors
-    from tensorc_dsl.records.database import Database, salvaged
+    from tensorc_dsl.tuning.records import errors
+    from tensorc_dsl.tuning.records.database import Database, salvaged
     from tensorc_dsl.units import counted
 
     with Database.open(_path(records)) as into:
@@ -247,10 +246,9 @@ def merge(databases: tuple[str, ...], records: str | None) -> None:
 
 def _all_of(path: Path) -> tuple[list[Trial], list[Subject]]:
     """The records of a database, and what it says of their tasks and machines; a warning tells which are skipped."""
-    from tensorc_dsl.records.database import Database
-    from tensorc_dsl.records.errors import Passed
-    from tensorc_dsl.records.keys import Subject
-    from tensorc_dsl.records.trial import Trial
+    from tensorc_dsl.tuning.records.database import Database
+    from tensorc_dsl.tuning.records.errors import Passed
+    from tensorc_dsl.tuning.records.trial import Subject, Trial
 
     with Database.required(path) as source:
         kept = [*source.all()]
@@ -274,7 +272,7 @@ def prune(keep: int, dry_run: bool, task: str | None, records: str | None) -> No
 
     Searches learn from the removed records, also from failures.
     """
-    from tensorc_dsl.records.database import Database
+    from tensorc_dsl.tuning.records.database import Database
     from tensorc_dsl.units import counted
 
     path = _path(records)

@@ -25,11 +25,10 @@ def importance(file: str, task: str | None, threads: int | None, records: str | 
     model; the last line of the table states how good that is. Nothing is measured.
     """
     from tensorc_dsl.api.insights import recorded_trials, studied
-    from tensorc_dsl.insight.importance import importance as importances
-    from tensorc_dsl.insight.pins import pins
-    from tensorc_dsl.insight.posterior import posterior
-    from tensorc_dsl.records.database import Database
     from tensorc_dsl.report import importance as report
+    from tensorc_dsl.tuning.insight.importance import importance as importances
+    from tensorc_dsl.tuning.insight.posterior import pins, posterior
+    from tensorc_dsl.tuning.records.database import Database
     from tensorc_dsl.units import counted
 
     found = load_task(file, task, threads)

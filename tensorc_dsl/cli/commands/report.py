@@ -15,8 +15,8 @@ from tensorc_dsl.report.terminal import begin, say, show_diagnostics
 
 if TYPE_CHECKING:
     from tensorc_dsl.api import Task
-    from tensorc_dsl.insight.searches import Search
-    from tensorc_dsl.records.trial import Trial
+    from tensorc_dsl.tuning.insight.study import Search
+    from tensorc_dsl.tuning.records.trial import Trial
 
 MOST = 2
 """Searches that a page compares."""
@@ -53,8 +53,8 @@ def report(file: str, words: tuple[str, ...], threads: int | None, records: str 
     from tensorc_dsl.api.insights import recorded_trials
     from tensorc_dsl.api.reporting import figures
     from tensorc_dsl.outputs import Output
-    from tensorc_dsl.records.database import Database
     from tensorc_dsl.report.page.page import page
+    from tensorc_dsl.tuning.records.database import Database
     from tensorc_dsl.units import counted
 
     tasks = load(file, threads)
@@ -88,8 +88,8 @@ def _parted(tasks: Collection[str], file: str, words: tuple[str, ...]) -> tuple[
 def _side(task: Task, word: str, trials: Sequence[Trial]) -> tuple[str, Sequence[Trial]]:
     """The trials that a word means. Raises TschedError (E0713, E0714) if there are none."""
     from tensorc_dsl.api.insights import recorded_trials
-    from tensorc_dsl.insight.searches import meant, searches
-    from tensorc_dsl.records.database import Database
+    from tensorc_dsl.tuning.insight.study import meant, searches
+    from tensorc_dsl.tuning.records.database import Database
 
     if Path(word).is_file():
         with Database.required(Path(word)) as database:

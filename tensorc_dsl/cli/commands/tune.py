@@ -35,17 +35,17 @@ from tensorc_dsl.cli.tuned import Form, show_results, tell_what_is_lost, tell_wh
 from tensorc_dsl.diagnostic import TschedError
 from tensorc_dsl.outputs import Output
 from tensorc_dsl.report.terminal import say, show_diagnostics, show_foreign, show_object, write
-from tensorc_dsl.search.options import SearchOptions
+from tensorc_dsl.tuning.search.options import SearchOptions
 
 DEFAULTS = SearchOptions()
 
 if TYPE_CHECKING:
     from tensorc_dsl.api import Task, TaskFile
-    from tensorc_dsl.machine.yardsticks import Yardsticks
-    from tensorc_dsl.records.queue import Queue
     from tensorc_dsl.report.following import Follower
-    from tensorc_dsl.search.events import Event, Listener
-    from tensorc_dsl.search.tune import TuneResult
+    from tensorc_dsl.tuning.machine.yardsticks import Yardsticks
+    from tensorc_dsl.tuning.records.database import Queue
+    from tensorc_dsl.tuning.search.events import Event, Listener
+    from tensorc_dsl.tuning.search.tune import TuneResult
 
 
 def _strategy(ctx: click.Context, _param: click.Parameter, value: str) -> str:
@@ -188,21 +188,21 @@ def tune(
 
     form = _form(as_json, as_lines)
     if emulate:
-        from tensorc_dsl.records.emulations import place
+        from tensorc_dsl.tuning.records.emulated_counts import place
 
         require_no_times(ctx)
         _, found, files = read()
         counts = place(Path(records) if records else None)
         _rank(ctx, found, files, Asked(_trials(trials, None), seed, resume, counts, form, keep_better))
         return
-    from tensorc_dsl.records.queue import Queue
+    from tensorc_dsl.tuning.records.database import Queue
 
     # Checked first, so that a user does not wait for a search that cannot be recorded.
     queue = ctx.with_resource(Queue.at(Path(records) if records else None))
     if (unkept := queue.untold()) is not None:
         say(unkept.waiting(), err=True)
     from tensorc_dsl.report.ended import Ended
-    from tensorc_dsl.search.strategy import states_regret, strategy_of
+    from tensorc_dsl.tuning.search.strategy import states_regret, strategy_of
 
     there, found, files = read()
     names = [one.name for one in found]
@@ -268,11 +268,11 @@ def _search(
 ) -> tuple[list[TuneResult], list[Yardsticks]]:
     """The results of a search of all tasks, which is shown on standard error, and what each is compared with."""
     from tensorc_dsl.api.searching import search_all
-    from tensorc_dsl.machine.yardsticks import Measuring
     from tensorc_dsl.report.following import following
     from tensorc_dsl.report.lines import printing
     from tensorc_dsl.report.progress import Standing
     from tensorc_dsl.report.together import Together
+    from tensorc_dsl.tuning.machine.yardsticks import Measuring
 
     standing, names = Standing(), [one.name for one in found]
     with following(standing, sys.stderr) as follower:
@@ -348,7 +348,7 @@ def _holding(listeners: Sequence[Listener], ending: Ending) -> list[Listener]:
     Python drops an exception in a destructor, and so the KeyboardInterrupt of a signal that arrives there: a search
     that goes on after it is interrupted again.
     """
-    from tensorc_dsl.search.events import Finished, Measured, Proposed
+    from tensorc_dsl.tuning.search.events import Finished, Measured, Proposed
 
     running = len(listeners)
 

@@ -8,8 +8,8 @@ from tensorc_dsl import units
 from tensorc_dsl.diagnostic import TschedError
 from tensorc_dsl.lsp.analysis import Analysis
 from tensorc_dsl.lsp.records import Records, space_of
-from tensorc_dsl.machine.roof import GLANCE, Roof, roof_of
 from tensorc_dsl.syntax import tree as t
+from tensorc_dsl.tuning.machine.roof import GLANCE, Roof, roof_of
 
 TUNE, RUN, SHOW = "tensorc-dsl.tune", "tensorc-dsl.run", "tensorc-dsl.show"
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 from tensorc_dsl import units
-from tensorc_dsl.insight.structures import value_key
-from tensorc_dsl.machine.roof import Roof
 from tensorc_dsl.report.page.figures import Figures, Side
 from tensorc_dsl.trace.distribution import Decision
 from tensorc_dsl.trace.model import shown
+from tensorc_dsl.tuning.insight.study import value_key
+from tensorc_dsl.tuning.machine.roof import Roof
 from tensorc_dsl.visible import visible_line
 
 AXES = 8

@@ -5,10 +5,6 @@ from __future__ import annotations
 import math
 
 from tensorc_dsl import units
-from tensorc_dsl.insight.importance import Importance
-from tensorc_dsl.insight.posterior import NEAR, Learnt, Value
-from tensorc_dsl.insight.slices import Slice, Step
-from tensorc_dsl.insight.structures import value_key
 from tensorc_dsl.report.importance import REASONS, percent, pinning, trust
 from tensorc_dsl.report.page.data import axes
 from tensorc_dsl.report.page.figures import Figures, Insight
@@ -16,6 +12,9 @@ from tensorc_dsl.report.page.markup import Markup, bar, element, joined, table
 from tensorc_dsl.report.page.search import chart, details, says, section
 from tensorc_dsl.trace.distribution import Decision
 from tensorc_dsl.trace.model import shown
+from tensorc_dsl.tuning.insight.importance import Importance
+from tensorc_dsl.tuning.insight.posterior import NEAR, Learnt, Slice, Step, Value
+from tensorc_dsl.tuning.insight.study import value_key
 
 OPENED = 3
 """Draws whose tables are open at first: the most important ones."""

@@ -6,15 +6,13 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from tensorc_dsl.insight.importance import Importance, importance
-from tensorc_dsl.insight.pins import Pin, pins
-from tensorc_dsl.insight.posterior import Learnt, posterior
-from tensorc_dsl.insight.slices import Slice, slices
-from tensorc_dsl.insight.study import Study, told_by
-from tensorc_dsl.machine.roof import Roof
-from tensorc_dsl.records.ranking import Kept, rank
-from tensorc_dsl.records.trial import Trial
 from tensorc_dsl.trace.trace import Trace
+from tensorc_dsl.tuning.insight.importance import Importance, importance
+from tensorc_dsl.tuning.insight.posterior import Learnt, Pin, Slice, pins, posterior, slices
+from tensorc_dsl.tuning.insight.study import Study, told_by
+from tensorc_dsl.tuning.machine.roof import Roof
+from tensorc_dsl.tuning.records.database import Kept, rank
+from tensorc_dsl.tuning.records.trial import Trial
 
 
 @dataclass(frozen=True, slots=True)

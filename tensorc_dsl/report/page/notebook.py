@@ -6,13 +6,13 @@ import math
 from collections.abc import Sequence
 
 from tensorc_dsl import units
-from tensorc_dsl.insight.importance import Importance
-from tensorc_dsl.insight.study import Study
-from tensorc_dsl.measure.outcome import Outcome
 from tensorc_dsl.report.importance import percent, trust
 from tensorc_dsl.report.page.markup import Markup, element
 from tensorc_dsl.report.table import tally
-from tensorc_dsl.search.tune import TuneResult
+from tensorc_dsl.tuning.insight.importance import Importance
+from tensorc_dsl.tuning.insight.study import Study
+from tensorc_dsl.tuning.measure.outcome import Outcome
+from tensorc_dsl.tuning.search.tune import TuneResult
 
 SHOWN = 6
 """Draws that are listed, the most important ones."""

@@ -30,9 +30,9 @@ from tensorc_dsl.ir.dtypes import F32
 from tensorc_dsl.ir.expr import Binary, Call, Compare, Const, Expr, Load, Logic, Not, Select, Var, constant, dtype_of
 from tensorc_dsl.ir.program import Program, Store, blocks
 from tensorc_dsl.ir.target import Target
-from tensorc_dsl.isolated.start import Limits, run_program
 from tensorc_dsl.lower.flat import Flat, If, Kernel, Loop, LowerError, Parallel, Param, format_kernel
 from tensorc_dsl.lower.lower import COMMON, lower, lower_until
+from tensorc_dsl.processes.start import Limits, run_program
 from tensorc_dsl.reference.count import Work
 
 COMPILER = "cc"

@@ -1,0 +1,354 @@
+"""Builds and measures candidates on this machine: several builders at once, then one kernel at a time."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections import OrderedDict
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from itertools import takewhile
+from types import TracebackType
+from typing import Self
+
+from tensorc_dsl.backend.once import lowered_once
+from tensorc_dsl.ir.print import format_program
+from tensorc_dsl.ir.program import IN_RANGE, Program
+from tensorc_dsl.ir.target import Target
+from tensorc_dsl.lower.flat import LowerError
+from tensorc_dsl.processes.cores import usable_cores
+from tensorc_dsl.processes.machine_lock import Turns, Use
+from tensorc_dsl.processes.worker import (
+    LOADED,
+    Worker,
+    WorkerCrash,
+    WorkerExhausted,
+    WorkerTimeout,
+    library_threads,
+    wait_any,
+)
+from tensorc_dsl.tuning.measure.limits import memory_of, require_memory, too_large, too_slow
+from tensorc_dsl.processes.messages import Ready
+from tensorc_dsl.tuning.measure.messages import Build, Built, Failed, Prepare, Ran, Reply, Run, replies
+from tensorc_dsl.tuning.measure.outcome import Outcome, Status
+from tensorc_dsl.tuning.measure.timing import seconds_of
+
+BUILD_SECONDS = 20.0
+"""How long a candidate may take to compile; most take a tenth of a second."""
+
+RUN_SECONDS = 20.0
+"""How long checking and timing a candidate may take."""
+
+PREPARE_SECONDS = 300.0
+"""How long the inputs and the float64 reference may take to make."""
+
+BUILDERS = 2
+"""How many candidates are built at once."""
+
+QUEUED_SECONDS = 0.3
+"""For how long candidates wait for a builder before another one starts, which takes about as long."""
+
+UNINTERRUPTED_SECONDS = 5.0
+"""For how long a batch is built before what is built of it is checked and timed. Most batches are done by then; where builds
+are slow, each of them is reported and recorded soon after its end."""
+
+KEPT = 32
+"""How many programs' machine code is kept for another look."""
+
+ROUNDS = 3
+"""How often each finalist runs in a comparison."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Build:
+    """The result of a build, and its duration."""
+
+    reply: Built | Outcome
+    seconds: float
+    extremes: bool = True
+    """Whether it has to be right for factors of scans whose products leave their type: the schedule says nothing else."""
+
+
+class LocalRunner:
+    """Measures candidates for one task. Its processes start at the first measurement and end with `close`.
+
+    `program` is the unscheduled program; kernels are checked against it on inputs made from `seed`. TschedError when
+    this machine is too small to check them. `on_preparing` is called when the inputs and the reference begin to be
+    computed (true), and when they are there (false). Kernels are timed in `turns` with other processes.
+    """
+
+    def __init__(
+        self,
+        program: Program,
+        target: Target,
+        *,
+        threads: int,
+        seed: int = 0,
+        builders: int = BUILDERS,
+        build_seconds: float = BUILD_SECONDS,
+        run_seconds: float = RUN_SECONDS,
+        on_preparing: Callable[[bool], None] | None = None,
+        turns: Turns | None = None,
+    ) -> None:
+        there = require_memory(program)
+        self._turns = turns or Turns()
+        self._known: OrderedDict[str, _Build] = OrderedDict()
+        self._on_preparing = on_preparing
+        self._program = program
+        # One thread for libraries in the builders; the runner has what the kernels may use.
+        libraries = min(threads, usable_cores())
+        self._task = Prepare(format_program(program), target.kind, seed, libraries)
+        self._target = target
+        self._threads = threads
+        self._build_seconds = build_seconds
+        self._run_seconds = run_seconds
+        most = memory_of(there, builders)
+        self._builders = [
+            Worker("tensorc_dsl.tuning.measure.builder", replies, library_threads(1), most.builder, LOADED)
+            for _ in range(builders)
+        ]
+        self._runner = Worker(
+            "tensorc_dsl.tuning.measure.runner", replies, library_threads(libraries), most.runner, LOADED
+        )
+        self._prepared = 0
+        self.compared = 1.0
+        """The share of the results that checks compare with numbers, once the reference is there."""
+
+    def measure(self, programs: Sequence[Program], best: float | None) -> Iterator[Outcome]:
+        """An outcome per program, in order: all are built first, then each is checked and timed alone.
+
+        Where that takes long, those that are built are timed before others are begun. `best` is the time to beat; a far
+        slower candidate is timed briefly. Raises WorkerBug for our mistakes.
+        """
+        waiting = list(programs)
+        while waiting:
+            builds = self._build(waiting, UNINTERRUPTED_SECONDS)
+            del waiting[: len(builds)]
+            for build in builds:
+                outcome = self._finish(build, best)
+                if outcome.seconds is not None:
+                    best = min(outcome.seconds, best or outcome.seconds)
+                yield outcome
+
+    def again(self, program: Program, best: float | None = None) -> Outcome:
+        """The outcome of a program that was measured lately, checked and timed once more; briefly if it is far slower than
+        `best`."""
+        (build,) = self._build([program])
+        return self._finish(build, best)
+
+    def compare(self, programs: Sequence[Program]) -> list[Outcome]:
+        """The programs measured in turns, several times round; one that fails in any round has failed."""
+        builds = self._build(programs)
+        rounds = [[self._finish(b, None) for b in builds] for _ in range(ROUNDS)]
+        return [_merge([r[i] for r in rounds]) for i in range(len(builds))]
+
+    def _build(self, programs: Sequence[Program], seconds: float = math.inf) -> list[_Build]:
+        """The programs compiled, several at once, each within its own time limit; those that were lately are not again.
+
+        After so many `seconds` no other build begins: those of the first few programs are returned, of one at least.
+        """
+        for w in (self._builders[0], self._runner):
+            w.start()
+        new = {format_program(p): p for p in programs}
+        texts = [*new]
+        for known in self._known.keys() & new.keys():
+            del new[known]
+        if new:
+            with self._turns.use(Use.BUILDING):
+                self._known |= zip(new, self._all_built([*new.values()], seconds), strict=False)
+        texts = [*takewhile(self._known.__contains__, texts)]
+        for text in texts:
+            self._known.move_to_end(text)
+        found = [self._known[text] for text in takewhile(self._known.__contains__, map(format_program, programs))]
+        while len(self._known) > max(KEPT, len(texts)):
+            self._known.popitem(last=False)
+        return found
+
+    def _all_built(self, programs: Sequence[Program], seconds: float) -> list[_Build]:
+        try:
+            return self._build_all(programs, seconds)
+        except BaseException:
+            # Interrupted: what the builders still say would answer the next request.
+            for w in self._builders:
+                w.kill()
+            raise
+
+    def _request(self, program: Program) -> Build | Outcome:
+        """The request to a builder; an outcome if the lowering refuses the program."""
+        try:
+            packed = lowered_once(program, self._target).packed
+        except LowerError as e:
+            return Outcome(Status.REFUSED, message=str(e))
+        return Build(program.name, packed.data, packed.parts, self._target, self._threads)
+
+    def _build_all(self, programs: Sequence[Program], seconds: float) -> list[_Build]:
+        """The builds of the first programs: of all, or of those that were begun within `seconds`."""
+        begun, done = 0, dict[int, _Build]()
+        busy: dict[Worker[Reply], tuple[int, float]] = {}
+        until, queued = time.monotonic() + seconds, math.inf
+        speaking: list[Worker[Reply]] = []
+        while busy or (begun < len(programs) and (not begun or time.monotonic() < until)):
+            for w in self._builders:
+                if begun < len(programs) and w not in busy and (not begun or time.monotonic() < until):
+                    if busy and not w.greeted and w not in speaking:
+                        if time.monotonic() >= queued:
+                            w.start()
+                        continue
+                    number, begun = begun, begun + 1
+                    request = self._request(programs[number])
+                    if isinstance(request, Outcome):
+                        done[number] = _Build(request, 0.0)
+                        continue
+                    w.ready()
+                    started = time.monotonic()
+                    queued = min(queued, started + QUEUED_SECONDS)
+                    try:
+                        w.send(request, self._build_seconds)
+                        busy[w] = (number, started)
+                    except (WorkerCrash, WorkerTimeout) as e:
+                        done[number] = _Build(_lost(e), time.monotonic() - started)
+            if not busy:
+                continue
+            now = time.monotonic()
+            first_deadline = min(started for _, started in busy.values()) + self._build_seconds
+            # Another builder is waited for as well: until it may start, and then until it has.
+            others = [w for w in self._builders if w not in busy and not w.greeted] if begun < len(programs) else []
+            if others and now < queued:
+                first_deadline = min(first_deadline, queued)
+            speaking = wait_any([*busy, *(w for w in others if w.pid)], first_deadline - now)
+            for w, (number, started) in list(busy.items()):
+                taken = time.monotonic() - started
+                ended = self._hear(w) if w in speaking else None
+                if ended is None and taken >= self._build_seconds:
+                    w.kill()
+                    ended = Outcome(Status.TIMEOUT, message=f"compiling takes more than {self._build_seconds:g} s")
+                if ended is not None:
+                    done[number] = _Build(ended, taken)
+                    del busy[w]
+        return [replace(done[n], extremes=(IN_RANGE, True) not in programs[n].annotations) for n in range(begun)]
+
+    @staticmethod
+    def _hear(builder: Worker[Reply]) -> Built | Outcome | None:
+        try:
+            reply = builder.poll()
+        except (WorkerCrash, WorkerTimeout) as e:
+            return _lost(e)
+        match reply:
+            case None | Built():
+                return reply
+            case Failed(status=status, message=message):
+                return Outcome(Status(status), message=message)
+            case _:
+                raise TypeError(f"a builder answers with {type(reply).__name__}")
+
+    def _finish(self, build: _Build, best: float | None) -> Outcome:
+        if isinstance(build.reply, Outcome):
+            o = build.reply
+            return Outcome(o.status, message=o.message, build_seconds=build.seconds)
+        return self.run(build.reply, best, build.seconds, build.extremes)
+
+    def run(self, built: Built, best: float | None, build_seconds: float = 0.0, extremes: bool = True) -> Outcome:
+        """Check and time one kernel."""
+        self._prepare()
+        started = time.monotonic()
+        status, message, max_error = Status.OK, "", None
+        times: tuple[float, ...] = ()
+        censored = False
+        try:
+            with self._turns.use(Use.TIMING):
+                started = time.monotonic()
+                reply = self._ask(Run(built.code, self._threads, best, extremes))
+            match reply:
+                case Ran():
+                    times, max_error, censored = reply.times, reply.max_error, reply.censored
+                case Failed():
+                    status, message, max_error = Status(reply.status), reply.message, reply.max_error
+                case _:
+                    raise TypeError(f"a runner answers with {type(reply).__name__}")
+        except WorkerTimeout:
+            status, message = Status.TIMEOUT, f"running takes more than {self._run_seconds:g} s"
+        except WorkerCrash as e:
+            status, message = Status.CRASH, str(e)
+        return Outcome(
+            status,
+            seconds_of(times) if status is Status.OK else None,
+            times,
+            message,
+            None if max_error is None or math.isnan(max_error) else max_error,
+            build_seconds,
+            time.monotonic() - started,
+            censored,
+            compared=self.compared,
+        )
+
+    def _ask(self, request: Run) -> Reply:
+        try:
+            return self._runner.ask(request, self._run_seconds)
+        except (WorkerCrash, WorkerTimeout):
+            raise
+        except BaseException:
+            self._runner.kill()  # a late answer must not be taken for that to the next request
+            raise
+
+    def _prepare(self) -> None:
+        """Send the task to the current runner, unless it has it."""
+        self._runner.ready()
+        if self._prepared != self._runner.generation:
+            self._tell(True)
+            try:
+                reply = self._runner.ask(self._task, PREPARE_SECONDS)
+            except WorkerTimeout:
+                raise too_slow(self._program, PREPARE_SECONDS) from None
+            except WorkerExhausted as e:
+                raise too_large(self._program, str(e)) from None
+            except BaseException:
+                self._runner.kill()
+                raise
+            if not isinstance(reply, Ready):
+                raise TypeError(f"a runner answers a task with {type(reply).__name__}")
+            self._prepared, self.compared = self._runner.generation, reply.compared
+            self._tell(False)
+
+    def _tell(self, begins: bool) -> None:
+        if self._on_preparing is not None:
+            self._on_preparing(begins)
+
+    def close(self) -> None:
+        """End all processes of this runner."""
+        for w in (*self._builders, self._runner):
+            w.kill()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, e: BaseException | None, tb: TracebackType | None) -> None:
+        self.close()
+
+
+def _lost(e: WorkerCrash | WorkerTimeout) -> Outcome:
+    """The outcome of a candidate whose builder died."""
+    match e:
+        case WorkerExhausted():
+            return Outcome(Status.COMPILE_ERROR, message=f"compiling fails: {e}")
+        case WorkerCrash():
+            return Outcome(Status.COMPILE_ERROR, message=f"the compiler crashed: {e}")
+        case WorkerTimeout():
+            return Outcome(Status.TIMEOUT, message="compiling takes too long")
+
+
+def _merge(rounds: list[Outcome]) -> Outcome:
+    """One outcome for several of the same kernel: the first failure, or all the times together."""
+    for o in rounds:
+        if o.status is not Status.OK:
+            return o
+    times = tuple(t for o in rounds for t in o.times)
+    return Outcome(
+        Status.OK,
+        seconds_of(times),
+        times,
+        "",
+        max(o.max_error or 0.0 for o in rounds),
+        rounds[0].build_seconds,
+        sum(o.run_seconds for o in rounds),
+        compared=rounds[0].compared,
+    )

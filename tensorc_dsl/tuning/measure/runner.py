@@ -1,0 +1,231 @@
+"""The child process that runs kernels: it checks each one against the reference, in guarded memory, and then times it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tensorc_dsl.backend.find import native, require_backend
+from tensorc_dsl.backend.protocol import Backend, CompileError, KernelFault, LoadedKernel
+from tensorc_dsl.ir.arrays import stored_dtype
+from tensorc_dsl.ir.bind import Sizes, bind
+from tensorc_dsl.ir.parse import parse_program
+from tensorc_dsl.ir.program import Buffer, Program
+from tensorc_dsl.ir.strides import elements_spanned, strides_of
+from tensorc_dsl.lower.updates import callers_params
+from tensorc_dsl.processes.child import serve
+from tensorc_dsl.processes.cores import use_blas_threads
+from tensorc_dsl.reference.evaluate import shape_of
+from tensorc_dsl.reference.extremes import extreme_inputs
+from tensorc_dsl.reference.inputs import make_inputs
+from tensorc_dsl.reference.open_sizes import describe, sizing
+from tensorc_dsl.reference.tolerance import bounded
+from tensorc_dsl.source import Source
+from tensorc_dsl.tuning.measure.check import Guarded, Verdict, compare, frozen, poison
+from tensorc_dsl.processes.messages import Ready
+from tensorc_dsl.tuning.measure.messages import Failed, Prepare, Ran, Reply, Request, Run, requests
+from tensorc_dsl.tuning.measure.timing import ENOUGH_SECONDS, Taken, take_times, weighted_times
+
+Array = NDArray[Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Task:
+    """The task of the kernels at one size: inputs, reference and tolerance.
+
+    The arrays are write-protected, so that no kernel can change the reference.
+    """
+
+    program: Program
+    inputs: dict[str, Array]
+    expected: dict[str, Array]
+    allowed: dict[str, Array]
+
+    @staticmethod
+    def of(program: Program, seed: int) -> Task:
+        return Task._on(program, make_inputs(program, seed))
+
+    @staticmethod
+    def at_extremes(program: Program, seed: int) -> Task | None:
+        """The task at infinities and factors that undo each other, where a scan with factors may be regrouped."""
+        inputs = extreme_inputs(program, seed)
+        return None if inputs is None else Task._on(program, inputs)
+
+    @staticmethod
+    def _on(program: Program, inputs: dict[str, Array]) -> Task:
+        expected, allowed = bounded(program, inputs)
+        return Task(program, *({n: frozen(a) for n, a in arrays.items()} for arrays in (inputs, expected, allowed)))
+
+    @property
+    def compared(self) -> float:
+        """The share of the results that are compared with numbers or infinities: not where the reference is NaN, nor where
+        rounding explains every value."""
+        found = [~np.isnan(self.expected[p.name]) & np.isfinite(self.allowed[p.name]) for p in self.program.outputs]
+        count = sum(x.size for x in found)
+        return sum(int(x.sum()) for x in found) / count if count else 1.0
+
+    def verdict(self, arrays: dict[str, Array]) -> Verdict:
+        """Compare the outputs with the reference, and the inputs with their old values."""
+        updated = {p.updates for p in self.program.params}
+        for name, before in self.inputs.items():
+            if name not in updated and arrays[name].tobytes() != before.tobytes():
+                return Verdict(np.inf, f"it changes its input `{name}`")
+        worst = 0.0
+        for p in self.program.outputs:
+            verdict = compare(p.name, arrays[p.updates or p.name], self.expected[p.name], self.allowed[p.name], p.dtype)
+            worst = max(worst, verdict.max_error)
+            if verdict.fault:
+                return verdict
+        return Verdict(worst)
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """A task at all the sizes at which its kernels are checked, and for each at which they are timed its weight."""
+
+    program: Program
+    backend: Backend
+    checked: tuple[Task, ...]
+    names: tuple[str, ...]
+    timed: tuple[tuple[Task, float], ...]
+    extremes: tuple[Task, ...]
+    """The task at inputs that products of a scan's factors do not pass through, at the first size; none without factors."""
+
+    @staticmethod
+    def of(program: Program, kind: str, seed: int) -> Job:
+        found = sizing(program)
+        every: list[Sizes] = [*found.checked, *(x for x in found.timed if x not in found.checked)]
+        tasks = [Task.of(bind(program, x), seed) for x in every]
+        timed = tuple((tasks[every.index(x)], w) for x, w in zip(found.timed, found.weights, strict=True))
+        at_extremes = Task.at_extremes(tasks[0].program, seed)
+        return Job(
+            program,
+            require_backend(kind, program.name),
+            tuple(tasks),
+            tuple(map(describe, every)),
+            timed,
+            () if at_extremes is None else (at_extremes,),
+        )
+
+
+def _checked(task: Task, kernel: LoadedKernel) -> Verdict:
+    """Run the kernel once on guarded arrays, after filling the outputs with poison."""
+    guarded = {p.name: Guarded(shape_of(p), stored_dtype(p.dtype), strides_of(p)) for p in callers_params(task.program)}
+    for name, g in guarded.items():
+        if name in task.inputs:
+            g.array[...] = task.inputs[name]
+        else:
+            poison(g.array)
+    kernel(*(g.array for g in guarded.values()))
+    for name, g in guarded.items():
+        if side := g.trespassed():
+            where = "its elements" if side == "between" else "its first or last element"
+            return Verdict(np.inf, f"it writes outside of `{name}`: {side} {where}")
+    return task.verdict({name: g.array for name, g in guarded.items()})
+
+
+def run(job: Job, request: Run) -> Reply:
+    """Check at all sizes, then time, and check again."""
+    try:
+        # Its parameters are the task's, whatever it was built from.
+        kernel = job.backend.load(request.code, job.program, request.threads)
+    except CompileError as e:
+        return Failed("compile_error", str(e))
+    worst = 0.0
+    for task, name in zip(job.checked, job.names, strict=True):
+        verdict = _checked(task, kernel)
+        if verdict.fault:
+            fault = f"for {name}: {verdict.fault}" if name else verdict.fault
+            return Failed("wrong_result", fault, verdict.max_error)
+        worst = max(worst, verdict.max_error)
+    for task in job.extremes if request.extremes else ():
+        verdict = _checked(task, kernel)
+        if verdict.fault:
+            fault = f"where factors of the scan undo each other, and a term is infinite: {verdict.fault}"
+            return Failed("wrong_result", fault, verdict.max_error)
+    of_sizes: list[tuple[float, ...]] = []
+    censored = False
+    for task, weight in job.timed:
+        # Alone, a size makes the mean at least its weighted time.
+        best = None if request.best is None else request.best / weight
+        timed = _timed(task, kernel, job.backend, best, ENOUGH_SECONDS / len(job.timed))
+        if isinstance(timed, Failed):
+            return timed
+        taken, error = timed
+        of_sizes.append(taken.times)
+        censored |= taken.censored
+        worst = max(worst, error)
+    return Ran(weighted_times(of_sizes, [w for _, w in job.timed]), worst, censored)
+
+
+def empty_for(p: Buffer, backend: Backend) -> Array:
+    """An uninitialised array for a parameter, laid out as declared, in memory that the backend prefers."""
+    shape, strides, dtype = shape_of(p), strides_of(p), stored_dtype(p.dtype)
+    memory = backend.empty((elements_spanned(shape, strides),), dtype)
+    return np.ndarray(shape, dtype, memory, 0, tuple(n * dtype.itemsize for n in strides))
+
+
+def _timed(
+    task: Task, kernel: LoadedKernel, backend: Backend, best: float | None, enough: float
+) -> tuple[Taken, float] | Failed:
+    """The times of the kernel, and the largest error of its last run."""
+    # Timed where a caller's arrays would be: the page at whose end a guarded array lies decides about its cache sets.
+    arrays = {p.name: empty_for(p, backend) for p in callers_params(task.program)}
+    for name, values in task.inputs.items():
+        arrays[name][...] = values
+    in_order = list(arrays.values())
+    updated = [p.updates for p in task.program.params if p.updates]
+
+    def time_calls(calls: int) -> list[float]:
+        if not updated:
+            return kernel.time(in_order, calls)
+        times: list[float] = []
+        for _ in range(calls):
+            # Outside of the timed part: updated again and again, values would reach infinity or stay denormal.
+            for name in updated:
+                arrays[name][...] = task.inputs[name]
+            times += kernel.time(in_order, 1)
+        return times
+
+    taken = take_times(time_calls, best, enough)
+    # Once more: a kernel that is right only on its first run, or only most of the time, is wrong.
+    again = task.verdict(arrays)
+    if again.fault:
+        return Failed("wrong_result", f"after {len(taken.times)} runs, {again.fault}", again.max_error)
+    return taken, again.max_error
+
+
+def preload() -> None:
+    """Load what most requests need: the fork server does, before it forks."""
+    native()
+
+
+def main() -> None:
+    job: Job | None = None
+
+    def answer(request: Request) -> Reply:
+        nonlocal job
+        match request:
+            case Prepare(program=text, kind=kind, seed=seed, threads=threads):
+                use_blas_threads(threads)
+                job = Job.of(parse_program(Source("task", text)), kind, seed)
+                return Ready(min(task.compared for task in job.checked))
+            case Run():
+                assert job is not None
+                try:
+                    return run(job, request)
+                except KernelFault as e:
+                    if e.lost:
+                        raise
+                    return Failed("crash", str(e))
+            case _:
+                raise TypeError(f"a runner does not {type(request).__name__}")
+
+    serve(requests, answer, crashes=(KernelFault,))
+
+
+if __name__ == "__main__":
+    main()

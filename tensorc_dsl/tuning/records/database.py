@@ -1,0 +1,605 @@
+"""The database of trials: one SQLite file to which several runs may add rows at once. Rows are never changed.
+Below it: the ranking of its records, and the queue of trials that could not be written yet.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import sqlite3
+import time
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, closing, contextmanager, suppress
+from dataclasses import dataclass, field, replace
+from functools import partial
+from importlib import metadata
+from itertools import groupby
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+import msgspec
+from filelock import FileLock
+from platformdirs import user_data_path
+
+from tensorc_dsl.diagnostic import Diagnostic, TschedError
+from tensorc_dsl.trace.draw import Decision
+from tensorc_dsl.tuning.records import errors
+from tensorc_dsl.tuning.records.errors import Passed, is_disk_full
+from tensorc_dsl.tuning.records.files import for_reading, look, try_place
+from tensorc_dsl.tuning.records.schema import (
+    COLUMNS,
+    LARGEST,
+    MAX_TEXT,
+    READ,
+    SCHEMA_VERSION,
+    SHORTEST,
+    BadRow,
+    create,
+    from_row,
+    is_empty,
+    migrate,
+    row_digest,
+    to_row,
+    verify_schema,
+    write_again,
+)
+from tensorc_dsl.tuning.records.trial import Subject, Trial, as_measured, decode_decisions, decode_times, digest
+
+# Ranks the records of a task, and selects those to be pruned.
+
+
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """A record by the number of its row: a trial, or the reason why it cannot be read."""
+
+    row: int
+    trial: Trial | BadRow
+
+
+@dataclass(frozen=True, slots=True)
+class Ranking:
+    """The rows of the valid trials of a task on a target, one for each program, fastest first; and what is none."""
+
+    rows: tuple[int, ...]
+    passed: tuple[Passed, ...]
+
+
+def rank(kept: Iterable[Kept]) -> Ranking:
+    """The valid ones among the records of one task on one target.
+
+    The time of a finalist replaces its earlier times: the least of many first measurements is mostly too good to be true.
+    So the time of a program that was no finalist counts as longer, by the largest factor between the final and the first time
+    of a finalist: it was slower than these when they were measured alike. A program that failed as a finalist does not count.
+    """
+    finals: dict[str, tuple[float, int]] = {}
+    firsts: dict[str, tuple[float, int]] = {}
+    failed: set[str] = set()
+    passed: list[Passed] = []
+    for k in kept:
+        t = k.trial
+        if isinstance(t, BadRow):
+            passed.append(Passed(k.row, str(t)))
+        elif t.seconds is not None:
+            held = finals if t.phase == "final" else firsts
+            held[t.program_key] = min(held.get(t.program_key, (t.seconds, k.row)), (t.seconds, k.row))
+        elif t.phase == "final":
+            failed.add(t.program_key)
+    factor = max((s / firsts[key][0] for key, (s, _) in finals.items() if key in firsts), default=1.0)
+    alike = {key: (max(1.0, factor) * s, row) for key, (s, row) in firsts.items()} | finals
+    valid = sorted(place for key, place in alike.items() if key not in failed)
+    return Ranking(tuple(number for _, number in valid), tuple(passed))
+
+
+@dataclass(slots=True)
+class Group:
+    """The records of one task on one target, in the order they were recorded."""
+
+    task: str
+    task_key: str
+    target_key: str
+    kept: list[Kept] = field(default_factory=list[Kept])
+
+    @property
+    def trials(self) -> dict[int, Trial]:
+        """Those that can be read, by row."""
+        return {k.row: k.trial for k in self.kept if isinstance(k.trial, Trial)}
+
+    def ranked(self) -> tuple[tuple[int, Trial], ...]:
+        """The valid ones with their rows, one for each program, fastest first."""
+        trials = self.trials
+        return tuple((row, trials[row]) for row in rank(self.kept).rows)
+
+    def beyond(self, most: int) -> tuple[int, ...]:
+        """The rows of all programs but the `most` best."""
+        best = {t.program_key for _, t in self.ranked()[:most]}
+        return tuple(row for row, t in self.trials.items() if t.program_key not in best)
+
+
+def grouped(kept: Iterable[Kept], task: str | None = None) -> tuple[tuple[Group, ...], tuple[Passed, ...]]:
+    """The records by task and target, sorted, of the task of that name or of all; and those that cannot be read."""
+    found: dict[tuple[str, str, str], Group] = {}
+    passed: list[Passed] = []
+    for k in kept:
+        t = k.trial
+        if isinstance(t, BadRow):
+            passed.append(Passed(k.row, str(t)))
+        elif task is None or t.task == task:
+            key = (t.task, t.task_key, t.target_key)
+            found.setdefault(key, Group(*key)).kept.append(k)
+    return tuple(found[key] for key in sorted(found)), tuple(passed)
+
+
+LOCK_SECONDS = 60.0
+"""How long a writer waits for another; one holds the lock for milliseconds."""
+
+
+def default_path() -> Path:
+    """Where records go unless told otherwise: the user's data folder."""
+    return user_data_path("tensorc-dsl", appauthor=False) / "records.sqlite"
+
+
+def package_version() -> str:
+    """The installed version; "unknown" when the package runs from a bare source tree."""
+    try:
+        return metadata.version("tensorc-dsl")
+    except metadata.PackageNotFoundError:
+        return "unknown"
+
+
+def stamped(trials: Iterable[Trial]) -> list[Trial]:
+    """The trials, each with a time and a version. A trial without a time gets the current one, distinct within the batch.
+
+    A trial with a time is the same record in every database, however often it is added."""
+    now, version = time.time(), package_version()
+    return [
+        t if t.created else replace(t, created=now + n * _TICK, version=version) for n, t in enumerate(trials)
+    ]  # fmt: skip
+
+
+_COMPOUNDED = f"SELECT run FROM trials WHERE scale > {LARGEST}"
+"""The searches whose factors compounded."""
+
+_TRUSTED = f"(scale = 1.0 OR run NOT IN ({_COMPOUNDED}))"
+
+_TICK = 1e-6
+"""Seconds between the dates of records that are made at once."""
+
+
+MOST = 20_000
+"""Trials of other tasks that are read: those of months."""
+
+
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """A time of another task's program, and the numbers of its loops."""
+
+    task_key: str
+    seconds: float
+    features: tuple[float, ...]
+
+
+class Database:
+    """An open database. Use `Database.open`, or `Database.reading` to change nothing; close it or use it in a `with`."""
+
+    def __init__(self, path: Path, connection: sqlite3.Connection, wait: float, open_: ExitStack) -> None:
+        self.path = path
+        self._connection = connection
+        self._open = open_
+        self._wait = wait
+        self._lock = FileLock(f"{path}.lock", timeout=wait)
+
+    @classmethod
+    def open(cls, path: Path | None = None, *, wait: float = LOCK_SECONDS) -> Database:
+        """Open the file, making it and its folder when they are missing. Raises TschedError (E0701 … E0705, E0715).
+
+        A file of an earlier format is migrated. A file that is no database of records is left unchanged, and no file is made
+        beside it.
+        """
+        path = (path or default_path()).expanduser()
+        with errors.explained(path, wait):
+            look(path, wait)
+            path.parent.mkdir(parents=True, exist_ok=True)
+            # Autocommit: each statement stands alone and `add_all` groups what belongs together.
+            with ExitStack() as stack:
+                connection = stack.enter_context(closing(sqlite3.connect(path, timeout=wait, isolation_level=None)))
+                with FileLock(f"{path}.lock", timeout=wait):
+                    if is_empty(connection):
+                        create(connection)
+                    if verify_schema(connection, path) != SCHEMA_VERSION:
+                        migrate(connection)
+                    write_again(connection)
+                return cls(path, connection, wait, stack.pop_all())
+
+    @staticmethod
+    def require_place(path: Path, *, wait: float = LOCK_SECONDS) -> None:
+        """Raises TschedError (E0703, E0704) if `open` cannot make the missing file; nothing is made."""
+        with errors.explained(path, wait):
+            try_place(path)
+
+    @classmethod
+    def reading(cls, path: Path | None = None, *, wait: float = LOCK_SECONDS) -> Database | None:
+        """The database in the file, opened for reading; None if it has no records. The file and its folder may be read-only.
+
+        Raises TschedError (E0701, E0702, E0705, E0708, E0715).
+        """
+        path = (path or default_path()).expanduser()
+        with errors.explained(path, wait, reading=True), ExitStack() as stack:
+            if not path.exists():
+                return None
+            look(path, wait)
+            connection = stack.enter_context(for_reading(path, wait))
+            if is_empty(connection):
+                return None
+            if verify_schema(connection, path) != SCHEMA_VERSION:
+                old, connection = connection, stack.enter_context(closing(_in_memory()))
+                old.backup(connection)
+                migrate(connection)
+            return cls(path, connection, wait, stack.pop_all())
+
+    @classmethod
+    def required(cls, path: Path | None = None) -> Database:
+        """As `reading`, but raises TschedError (E0711) if there are no records."""
+        database = cls.reading(path)
+        if database is None:
+            raise errors.no_database(path or default_path())
+        return database
+
+    def add(self, trial: Trial) -> None:
+        """Write the trial to disk, stamped with the time and the version. Raises TschedError, and writes nothing then."""
+        self.add_all((trial,))
+
+    def add_all(self, trials: Iterable[Trial], subjects: Iterable[Subject] = ()) -> int:
+        """Record all of the trials in one transaction, or none. Returns the number of those that were new.
+
+        The `subjects` of the trials are recorded with them.
+        """
+        rows = [to_row(t) for t in stamped(trials)]
+        marks = ", ".join("?" * (COLUMNS.count(",") + 1))
+        about = [(s.task_key, s.workload, s.program, s.fingerprint, s.facts) for s in subjects]
+        with self._changing():
+            before = self._connection.total_changes
+            self._connection.executemany(
+                f"INSERT INTO trials ({COLUMNS}) VALUES ({marks}) ON CONFLICT (digest) DO NOTHING", rows
+            )
+            added = self._connection.total_changes - before
+            for key, workload, program, fingerprint, facts in about:
+                if key:
+                    self._connection.execute(
+                        "INSERT OR IGNORE INTO workloads VALUES (?, ?, ?)", (key, workload, program)
+                    )
+                if fingerprint:
+                    self._connection.execute("INSERT OR IGNORE INTO targets VALUES (?, ?)", (fingerprint, facts))
+        return added
+
+    @contextmanager
+    def _changing(self) -> Generator[None]:
+        """A transaction: its writes are on disk afterwards, or none of them if it fails."""
+        with errors.explained(self.path, self._wait), self._lock:
+            self._connection.execute("BEGIN IMMEDIATE")
+            try:
+                yield
+                self._connection.execute("COMMIT")
+            except BaseException:
+                if self._connection.in_transaction:
+                    self._connection.execute("ROLLBACK")
+                raise
+
+    def remove(self, rows: Sequence[int]) -> None:
+        """Delete the rows, and shrink the file."""
+        with self._changing():
+            self._connection.executemany("DELETE FROM trials WHERE id = ?", [(n,) for n in rows])
+        with errors.explained(self.path, self._wait), self._lock:
+            self._connection.execute("VACUUM")
+
+    def of(self, task_key: str, target_key: str) -> Iterator[Kept]:
+        """The records of that task on that target, in the order they were recorded."""
+        query = f"SELECT id, {READ} FROM trials WHERE task_key = ? AND target_key = ? ORDER BY id"
+        return self._kept(query, (task_key, target_key))
+
+    def others(self, task_key: str, target_key: str, columns: str, before: float) -> Iterator[Measured]:
+        """The measured trials of other tasks on that target, latest first; unreadable rows are left out, as are those that a
+        later measurement of the same search replaces.
+
+        `columns` identifies the definition of the loop features; only records from before the date `before` count.
+        """
+        query = (
+            "SELECT run, program_key, task_key, seconds, features FROM trials WHERE target_key = ? AND columns = ? "
+            f"AND task_key <> ? AND status = 'ok' AND phase <> 'final' AND {_TRUSTED} AND created < ? "
+            "AND length(features) <= ? ORDER BY id DESC LIMIT ?"
+        )
+        replaced: set[tuple[str, str]] = set()
+        values = (target_key, columns, task_key, before, MAX_TEXT, MOST)
+        with errors.explained(self.path, self._wait):
+            for run, program, task, seconds, features in self._connection.execute(query, values):
+                if run:
+                    if (run, program) in replaced:
+                        continue
+                    replaced.add((run, program))
+                try:
+                    found = Measured(str(task), seconds, decode_times(features))
+                except (msgspec.DecodeError, TypeError):
+                    continue
+                if (
+                    isinstance(seconds, float)
+                    and SHORTEST <= seconds < math.inf
+                    and all(map(math.isfinite, found.features))
+                ):
+                    yield found
+
+    def best_decisions(self, task_key: str, target_key: str, before: float) -> list[Mapping[str, Decision]]:
+        """The decisions of the fastest schedule of each other task on that target, those that were recorded last first; what
+        cannot be read is left out. Only records from before the date `before` count."""
+        query = (
+            # With a single `min`, SQLite takes other columns from its row: https://www.sqlite.org/lang_select.html#bareagg
+            "SELECT decisions, min(seconds) FROM trials WHERE target_key = ? AND task_key <> ? "
+            f"AND status = 'ok' AND {_TRUSTED} AND seconds >= ? AND created < ? AND length(decisions) <= ? "
+            "GROUP BY task_key ORDER BY id DESC"
+        )
+        found: list[Mapping[str, Decision]] = []
+        with errors.explained(self.path, self._wait):
+            for text, _ in self._connection.execute(query, (target_key, task_key, SHORTEST, before, MAX_TEXT)):
+                with suppress(msgspec.DecodeError, TypeError, ValueError):
+                    found.append(decode_decisions(text))
+        return found
+
+    def all(self) -> Iterator[Kept]:
+        """Every record of every task on every target, in the order they were recorded."""
+        return self._kept(f"SELECT id, {READ} FROM trials ORDER BY id", ())
+
+    def _kept(self, query: str, values: tuple[str, ...]) -> Iterator[Kept]:
+        with errors.explained(self.path, self._wait):
+            wrong = {run for (run,) in self._connection.execute(_COMPOUNDED)}
+            for number, *row in self._connection.execute(query, values):
+                try:
+                    trial = from_row(tuple(row))
+                    yield Kept(number, as_measured(trial) if trial.run in wrong else trial)
+                except BadRow as e:
+                    yield Kept(number, e)
+
+    def scaled(self, task_key: str, target_key: str) -> bool:
+        """Whether any time of that task on that target is recorded as divided."""
+        query = "SELECT 1 FROM trials WHERE task_key = ? AND target_key = ? AND scale <> 1.0 LIMIT 1"
+        with errors.explained(self.path, self._wait):
+            return self._connection.execute(query, (task_key, target_key)).fetchone() is not None
+
+    def wrong_factors(self, task_key: str, target_key: str, least: float) -> dict[int, Trial]:
+        """The trials of that task on that target whose times were divided by wrong factors, by row, with their times as they
+        were measured: those of searches whose factors compounded, or with a divided time below `least`."""
+        found = {k.row: k.trial for k in self.of(task_key, target_key) if isinstance(k.trial, Trial)}
+        low = {t.run for t in found.values() if t.scale != 1.0 and t.seconds is not None and t.seconds < least}
+        query = "SELECT id FROM trials WHERE task_key = ? AND target_key = ? AND scale <> 1.0"
+        with errors.explained(self.path, self._wait):
+            scaled = [row for (row,) in self._connection.execute(query, (task_key, target_key)) if row in found]
+        return {row: as_measured(found[row]) for row in scaled if found[row].scale == 1.0 or found[row].run in low}
+
+    def repair(self, trials: Mapping[int, Trial]) -> None:
+        """The rows have these trials, in one transaction. What is there already in another row is not there twice."""
+        marks = ", ".join("?" * (COLUMNS.count(",") + 2))
+        with self._changing():
+            self._connection.executemany("DELETE FROM trials WHERE id = ?", [(n,) for n in trials])
+            self._connection.executemany(
+                f"INSERT INTO trials (id, {COLUMNS}) VALUES ({marks}) ON CONFLICT (digest) DO NOTHING",
+                [(n, *to_row(t)) for n, t in trials.items()],
+            )
+
+    def subjects(self) -> tuple[dict[str, tuple[str, str]], dict[str, str]]:
+        """The workload and the program of each task by its key, and the facts of each machine by its fingerprint."""
+        with errors.explained(self.path, self._wait):
+            workloads = self._connection.execute("SELECT task_key, workload, program FROM workloads").fetchall()
+            targets = self._connection.execute("SELECT fingerprint, facts FROM targets").fetchall()
+        return {str(k): (str(w), str(p)) for k, w, p in workloads}, {str(f): str(x) for f, x in targets}
+
+    def trials(self, task_key: str, target_key: str) -> tuple[Trial, ...]:
+        """Every trial of that task on that target, in the order they were recorded. TschedError (E0715) for a damaged one."""
+        found: list[Trial] = []
+        for k in self.of(task_key, target_key):
+            if isinstance(k.trial, BadRow):
+                raise errors.damaged(self.path, f"row {k.row} cannot be read: {k.trial}")
+            found.append(k.trial)
+        return tuple(found)
+
+    def trial(self, row: int) -> Trial:
+        """The trial of a row that a ranking named."""
+        kept = self.row(row)
+        assert kept is not None and isinstance(kept.trial, Trial)
+        return kept.trial
+
+    def row(self, number: int) -> Kept | None:
+        """The record in the row of that number; None where there is no such row."""
+        return next(self._kept(f"SELECT id, {READ} FROM trials WHERE id = ?", (str(number),)), None)
+
+    def ranking(self, task_key: str, target_key: str) -> Ranking:
+        """The valid trials of that task on that target."""
+        return rank(self.of(task_key, target_key))
+
+    def best(self, task_key: str, target_key: str) -> Trial | None:
+        """The fastest valid trial of that task on that target; None when there is none."""
+        return next(map(self.trial, self.ranking(task_key, target_key).rows), None)
+
+    def tasks(self) -> tuple[tuple[str, str, str, int], ...]:
+        """(task, task_key, target_key, number of trials) for each task on each target, sorted."""
+        query = "SELECT task, task_key, target_key, count(*) FROM trials GROUP BY 1, 2, 3 ORDER BY 1, 2, 3"
+        with errors.explained(self.path, self._wait):
+            return tuple((str(a), str(b), str(c), int(n)) for a, b, c, n in self._connection.execute(query))
+
+    def close(self) -> None:
+        self._open.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, e: BaseException | None, tb: TracebackType | None) -> None:
+        self.close()
+
+
+def salvaged(path: Path) -> tuple[list[Trial], list[Subject]]:
+    """The records of a damaged database before and after what cannot be read, and what it says of their tasks and machines.
+
+    A record counts if its digest is that of its values, so nothing in it was made up by the damage. Raises TschedError.
+    """
+    trials: dict[int, Trial] = {}
+    subjects: list[Subject] = []
+    with (
+        errors.explained(path, LOCK_SECONDS, reading=True),
+        suppress(sqlite3.DatabaseError),
+        for_reading(path, LOCK_SECONDS) as connection,
+    ):
+        connection.text_factory = _leniently
+        for number, *row, key in _from_both_ends(connection, f"id, {COLUMNS}", "trials"):
+            if row_digest(tuple(row)) == key:
+                with suppress(BadRow):
+                    trials[number] = from_row(tuple(v.encode() if isinstance(v, str) else v for v in row))
+        for key, workload, program in _from_both_ends(connection, "task_key, workload, program", "workloads"):
+            if digest(program) == key:
+                subjects.append(Subject(key, workload, program, "", ""))
+        for key, facts in _from_both_ends(connection, "fingerprint, facts", "targets"):
+            if digest(facts) == key:
+                subjects.append(Subject("", "", "", key, facts))
+    return [trials[n] for n in sorted(trials)], subjects
+
+
+def _leniently(text: bytes) -> str:
+    return text.decode("utf-8", "replace")
+
+
+def _from_both_ends(connection: sqlite3.Connection, columns: str, table: str) -> Iterator[tuple[Any, ...]]:
+    """The rows of a table until the first that SQLite cannot read, from the first on and from the last on."""
+    for begin, beyond, order in ((-_END, ">", "ASC"), (_END, "<", "DESC")):
+        # One row a query: a cursor reads a row ahead, and loses the one before a row that it cannot read.
+        query = (
+            f"SELECT rowid, {columns} FROM {table} NOT INDEXED WHERE rowid {beyond} ? ORDER BY rowid {order} LIMIT 1"
+        )
+        number = begin
+        with suppress(sqlite3.DatabaseError):
+            while row := connection.execute(query, (number,)).fetchone():
+                number, *values = row
+                yield tuple(values)
+
+
+_END = (1 << 63) - 1
+"""No row has this number or its negative."""
+
+
+def _in_memory() -> sqlite3.Connection:
+    return sqlite3.connect(":memory:", isolation_level=None)
+
+
+# A queue of trials for the database: a trial that cannot be written now is retried with the next one, so that none is lost
+# while the run lasts.
+
+
+@dataclass(frozen=True, slots=True)
+class Unkept:
+    """Trials that could not be written to a database, with the reason."""
+
+    trials: tuple[Trial, ...]
+    why: tuple[Diagnostic, ...]
+
+    def __str__(self) -> str:
+        """`4 records could not be kept: trials 3 to 5, and of the comparison at the end 4`; trials are counted from 1."""
+        parts = [
+            f"{before}{'trial' if len(numbers) == 1 else 'trials'} {_ranges(numbers)}"
+            for phase, before in _PHASES
+            if (numbers := sorted(t.trial + 1 for t in self.trials if t.phase == phase))
+        ]
+        many = "1 record" if len(self.trials) == 1 else f"{len(self.trials)} records"
+        return f"{many} could not be kept: {', and '.join(parts)}"
+
+    def waiting(self) -> str:
+        """The message about trials that may still be written."""
+        why = "; ".join(d.message for d in self.why)
+        return f"records wait, and are offered again with each trial: {why}"
+
+
+_PHASES = (("trial", ""), ("again", "measured again "), ("final", "in the comparison at the end "))
+
+
+class Queue:
+    """Use it in a `with`. `opened` opens the database, which is closed at the end.
+
+    With `tried`, which raises TschedError if `opened` would, the database is opened with the first record.
+    """
+
+    def __init__(self, opened: Callable[[], Database], tried: Callable[[], None] | None = None) -> None:
+        """Raises TschedError as `opened` or `tried` does, but for a full disk: there, it is opened later."""
+        self._opened = opened
+        self._database: Database | None = None
+        self._waiting: list[Trial] = []
+        self._subjects: list[Subject] = []
+        self._problem: TschedError | None = None
+        self._told: tuple[Diagnostic, ...] = ()
+        try:
+            if tried is None:
+                self._database = opened()
+            else:
+                tried()
+        except TschedError as e:
+            if not is_disk_full(e):
+                raise
+            self._problem = e
+
+    @staticmethod
+    def at(path: Path | None) -> Queue:
+        """Into the database in that file, by default the user's. A missing file is made with the first record.
+
+        Raises TschedError as `Database.open` does.
+        """
+        path = (path or default_path()).expanduser()
+        missing = not os.path.lexists(path)
+        return Queue(partial(Database.open, path), partial(Database.require_place, path) if missing else None)
+
+    def introduce(self, subject: Subject) -> None:
+        """Set the subject of the trials that follow. It is recorded with the first of them."""
+        self._subjects.append(subject)
+
+    def add_all(self, trials: Iterable[Trial]) -> None:
+        """Write the trials to disk, or queue them behind those that wait. An empty list makes no database."""
+        self._waiting += stamped(trials)
+        if self._database is None and self._problem is None and not self._waiting:
+            return
+        try:
+            self._database = self._database or self._opened()
+            self._database.add_all(self._waiting, self._subjects)
+        except TschedError as e:
+            self._problem = e
+        else:
+            self._waiting, self._subjects, self._problem, self._told = [], [], None, ()
+
+    def kept(self, task_key: str, target_key: str) -> Iterator[Kept]:
+        """The records of a task on a target that are on disk, in the order they were made."""
+        return iter(()) if self._database is None else self._database.of(task_key, target_key)
+
+    def others(self, task_key: str, target_key: str, columns: str, before: float) -> Iterator[Measured]:
+        """The recorded trials of other tasks; see `Database.others`."""
+        return iter(()) if self._database is None else self._database.others(task_key, target_key, columns, before)
+
+    def best_decisions(self, task_key: str, target_key: str, before: float) -> list[Mapping[str, Decision]]:
+        """The best schedules of other tasks; see `Database.best_decisions`."""
+        return [] if self._database is None else self._database.best_decisions(task_key, target_key, before)
+
+    @property
+    def unkept(self) -> Unkept | None:
+        """The trials that wait; None if none waits and the database is open."""
+        return Unkept(tuple(self._waiting), self._problem.diagnostics) if self._problem is not None else None
+
+    def untold(self) -> Unkept | None:
+        """`unkept`, but None if it was returned before for the same reason."""
+        unkept = self.unkept
+        if unkept is None or unkept.why == self._told:
+            return None
+        self._told = unkept.why
+        return unkept
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, e: BaseException | None, tb: TracebackType | None) -> None:
+        if self._database is not None:
+            self._database.close()
+
+
+def _ranges(numbers: list[int]) -> str:
+    """`1 to 3, 7`."""
+    found = [[n for _, n in run] for _, run in groupby(enumerate(numbers), lambda x: x[1] - x[0])]
+    return ", ".join(f"{run[0]} to {run[-1]}" if len(run) > 1 else f"{run[0]}" for run in found)

@@ -1,0 +1,218 @@
+"""Records as JSON Lines, for other programs and other machines: one object a line, each with its `kind`.
+
+A `workload` or a `target` precedes the first trial that refers to it. Lines may be removed, and files concatenated: existing
+records are not added again. Input is untrusted: each line is checked, and an invalid one is skipped.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import BinaryIO, Literal, TypeVar
+
+import msgspec
+
+from tensorc_dsl.diagnostic import TschedError
+from tensorc_dsl.ir.parse import parse_program
+from tensorc_dsl.source import Source
+from tensorc_dsl.tuning.measure.outcome import Status
+from tensorc_dsl.tuning.records.errors import Passed
+from tensorc_dsl.tuning.records.schema import MAX_TEXT, SCHEMA_VERSION, BadRow, verify_trial
+from tensorc_dsl.tuning.records.trial import (
+    Phase,
+    Subject,
+    Trial,
+    decode_decisions,
+    digest,
+    encode_decisions,
+    facts_text,
+    program_key,
+    workload_key,
+)
+
+MAX_LINE = 4 * MAX_TEXT
+"""Bytes of a line that is read."""
+
+_Times = list[float]
+
+
+class _Format(msgspec.Struct, tag_field="kind", tag="format", forbid_unknown_fields=True):
+    """The first line."""
+
+    version: int
+    name: Literal["tensorc-dsl records"] = "tensorc-dsl records"
+
+
+class _Workload(msgspec.Struct, tag_field="kind", tag="workload", forbid_unknown_fields=True):
+    task_key: str
+    workload: str
+    program: str
+
+
+class _Target(msgspec.Struct, tag_field="kind", tag="target", forbid_unknown_fields=True):
+    fingerprint: str
+    facts: dict[str, int | str]
+
+
+class _Trial(msgspec.Struct, tag_field="kind", tag="trial", forbid_unknown_fields=True):
+    task_key: str
+    target_key: str
+    task: str
+    strategy: str
+    seed: int
+    trial: int
+    status: Status
+    decisions: msgspec.Raw
+    trace: str
+    program_key: str
+    seconds: float | None
+    times: _Times
+    message: str
+    max_error: float | Literal["inf"] | None
+    build_seconds: float
+    run_seconds: float
+    phase: Phase
+    created: float
+    version: str
+    run: str
+    fingerprint: str
+    modules: dict[str, str]
+    censored: bool
+    cache: str
+    scale: float
+    columns: str
+    features: list[float]
+
+
+_Line = _Format | _Workload | _Target | _Trial
+
+_decoder = msgspec.json.Decoder(_Line)
+
+
+@dataclass(slots=True)
+class Read:
+    """The content of a file of lines: the trials with their subjects, and the lines that are skipped.
+
+    `newer` is the format of the file if this version does not know it; then no line is read.
+    """
+
+    trials: list[Trial] = field(default_factory=list[Trial])
+    subjects: list[Subject] = field(default_factory=list[Subject])
+    passed: list[Passed] = field(default_factory=list[Passed])
+    newer: int | None = None
+
+
+def written(
+    trials: Iterable[Trial], workloads: Mapping[str, tuple[str, str]], targets: Mapping[str, str]
+) -> Iterator[bytes]:
+    """The lines of the trials and their subjects, each with its line end."""
+    yield _line(_Format(SCHEMA_VERSION))
+    told: set[str] = set()
+    for t in trials:
+        if t.task_key in workloads and t.task_key not in told:
+            yield _line(_Workload(t.task_key, *workloads[t.task_key]))
+        if t.fingerprint in targets and t.fingerprint not in told:
+            yield _line(_Target(t.fingerprint, msgspec.json.decode(targets[t.fingerprint], type=dict[str, int | str])))
+        told |= {t.task_key, t.fingerprint}
+        yield _line(
+            _Trial(
+                t.task_key, t.target_key, t.task, t.strategy, t.seed, t.trial, Status(t.status),
+                msgspec.Raw(encode_decisions(t.decisions).encode()), t.trace, t.program_key, t.seconds, list(t.times),
+                t.message, "inf" if t.max_error == math.inf else t.max_error, t.build_seconds, t.run_seconds, t.phase,
+                t.created, t.version, t.run, t.fingerprint, dict(t.modules), t.censored, t.cache, t.scale,
+                t.columns, list(t.features),
+            )
+        )  # fmt: skip
+
+
+def _line(line: _Line) -> bytes:
+    return msgspec.json.encode(line) + b"\n"
+
+
+def read(file: BinaryIO) -> Read:
+    """The records in the lines. No content of a line makes it raise."""
+    found = Read()
+    number = 0
+    while raw := file.readline(MAX_LINE + 1):
+        number += 1
+        try:
+            if len(raw) > MAX_LINE:
+                while raw and not raw.endswith(b"\n"):
+                    raw = file.readline(MAX_LINE)
+                raise BadRow(f"it is longer than {MAX_LINE} bytes")
+            if raw.strip():
+                _take(_decoded(raw, _decoder), found)
+        except BadRow as e:
+            found.passed.append(Passed(number, str(e)))
+        if found.newer is not None:
+            break
+    return found
+
+
+def _take(line: _Line, found: Read) -> None:
+    match line:
+        case _Format(version=version):
+            if version > SCHEMA_VERSION:
+                found.newer = version
+        case _Workload():
+            found.subjects.append(_workload(line))
+        case _Target(fingerprint=fingerprint, facts=facts):
+            text = facts_text(facts)
+            if digest(text) != fingerprint:
+                raise BadRow("its fingerprint is not that of its facts")
+            found.subjects.append(Subject("", "", "", fingerprint, text))
+        case _Trial():
+            found.trials.append(_trial(line))
+
+
+def _workload(line: _Workload) -> Subject:
+    _short(line.program, "program")
+    try:
+        program = parse_program(Source("workload", line.program))
+    except TschedError as e:
+        raise BadRow(f"its program cannot be read: {e.diagnostics[0].message}") from e
+    if program_key(program) != line.task_key or workload_key(program) != line.workload:
+        raise BadRow("its keys are not those of its program")
+    return Subject(line.task_key, line.workload, line.program, "", "")
+
+
+def _trial(line: _Trial) -> Trial:
+    values = msgspec.structs.asdict(line)
+    for name, value in values.items():
+        if isinstance(value, str):
+            _short(value, name)
+        elif isinstance(value, float) and not math.isfinite(value):
+            raise BadRow(f"its {name} is {value}")
+        elif isinstance(value, int) and not -(2**63) <= value < 2**63:
+            raise BadRow(f"its {name} has more than 64 bits")
+    if not line.created > 0:
+        raise BadRow("it has no date")
+    if sum(len(k) + len(v) for k, v in line.modules.items()) > MAX_TEXT:
+        raise BadRow("its modules are too many")
+    values["status"] = str(line.status)
+    values["max_error"] = math.inf if line.max_error == "inf" else line.max_error
+    values["times"] = tuple(line.times)
+    values["features"] = tuple(line.features)
+    try:
+        values["decisions"] = decode_decisions(bytes(line.decisions).decode())
+    except (msgspec.DecodeError, ValueError, RecursionError) as e:
+        raise BadRow(f"its decisions cannot be read: {e}") from e
+    trial = Trial(**values)
+    verify_trial(trial)
+    return trial
+
+
+def _short(text: str, name: str) -> None:
+    if len(text.encode("utf-8", "replace")) > MAX_TEXT:
+        raise BadRow(f"its {name} is longer than {MAX_TEXT} bytes")
+
+
+_Any = TypeVar("_Any")
+
+
+def _decoded(raw: bytes, decoder: msgspec.json.Decoder[_Any]) -> _Any:
+    try:
+        return decoder.decode(raw)
+    except (msgspec.DecodeError, RecursionError, ValueError) as e:
+        raise BadRow(str(e)) from e

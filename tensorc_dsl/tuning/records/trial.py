@@ -1,0 +1,180 @@
+"""One recorded trial: the candidate, its outcome, and its key, the task and the target together."""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, replace
+from functools import cache
+from pathlib import Path
+from typing import Literal
+
+import msgspec
+
+from tensorc_dsl.ir.print import format_program
+from tensorc_dsl.ir.program import Program
+from tensorc_dsl.ir.target import Target
+from tensorc_dsl.trace.draw import Decision
+
+# One recorded trial: the candidate, its task and target, and its outcome.
+
+
+Phase = Literal["trial", "again", "final"]
+"""An `again` row is a trial that was measured once more, since the machine was disturbed the first time. A `final` row is
+a re-measurement of an earlier trial's program, side by side with the other finalists."""
+
+
+@dataclass(frozen=True, slots=True)
+class Trial:
+    """A row of the database. `seconds` is None unless `status` is "ok"; `created` is Unix time.
+
+    `run` is the search, by a name that no other one has. `fingerprint` names the machine, and `modules` the versions of what
+    made the schedule. `times` are all samples as they were taken: of a kernel that is far slower than the best they are few
+    (`censored`), and where the machine was slow for long, `seconds` is their summary divided by `scale`. `cache` is the
+    state of the caches before a timed call. `features` are the numbers of the program's loops, and `columns` identifies their
+    definition (`tuning.search.loop_features.MEANING`). Records of format 1 have none of these.
+    """
+
+    task_key: str
+    target_key: str
+    task: str
+    strategy: str
+    seed: int
+    trial: int
+    status: str
+    decisions: Mapping[str, Decision]
+    trace: str
+    program_key: str
+    seconds: float | None = None
+    times: tuple[float, ...] = ()
+    message: str = ""
+    max_error: float | None = None
+    build_seconds: float = 0.0
+    run_seconds: float = 0.0
+    phase: Phase = "trial"
+    created: float = field(default=0.0, compare=False)
+    version: str = field(default="", compare=False)
+    run: str = ""
+    fingerprint: str = ""
+    modules: Mapping[str, str] = field(default_factory=dict[str, str])
+    censored: bool = False
+    cache: str = ""
+    scale: float = 1.0
+    columns: str = ""
+    features: tuple[float, ...] = ()
+
+
+def as_measured(t: Trial) -> Trial:
+    """The trial with its time as the summary of its samples, divided by nothing."""
+    if t.seconds is None or t.scale == 1.0:
+        return t
+    from tensorc_dsl.tuning.measure.timing import seconds_of  # a late import: it loads NumPy, and few records need it
+
+    return replace(t, seconds=seconds_of(t.times) if t.times else t.seconds * t.scale, scale=1.0)
+
+
+_NUMBER = "number"
+"""The key of a number as text: JSON has no infinities, and whole numbers of 64 bits are all that is read everywhere."""
+
+_decisions = msgspec.json.Decoder(dict[str, int | float | str | bool | tuple[int, ...] | dict[Literal["number"], str]])
+_times = msgspec.json.Decoder(tuple[float, ...])
+_modules = msgspec.json.Decoder(dict[str, str])
+
+
+def encode_decisions(decisions: Mapping[str, Decision]) -> str:
+    return msgspec.json.encode({name: _plain(d) for name, d in decisions.items()}).decode()
+
+
+def _plain(d: Decision) -> Decision | dict[str, str]:
+    beyond = isinstance(d, int) and not -(2**63) <= d < 2**63
+    return {_NUMBER: str(d)} if beyond or (isinstance(d, float) and math.isinf(d)) else d
+
+
+def decode_decisions(text: str) -> Mapping[str, Decision]:
+    """Inverse of `encode_decisions`: tuples come back as tuples. Raises msgspec.DecodeError."""
+    return {name: _number(d[_NUMBER]) if isinstance(d, dict) else d for name, d in _decisions.decode(text).items()}
+
+
+def _number(text: str) -> int | float:
+    return float(text) if text.endswith("inf") else int(text)
+
+
+def encode_times(times: tuple[float, ...]) -> str:
+    return msgspec.json.encode(times).decode()
+
+
+def decode_times(text: str) -> tuple[float, ...]:
+    return _times.decode(text)
+
+
+def encode_modules(modules: Mapping[str, str]) -> str:
+    return msgspec.json.encode(modules, order="sorted").decode()
+
+
+def decode_modules(text: str) -> Mapping[str, str]:
+    return _modules.decode(text)
+
+
+# The key of a record: its task and the target it was measured on, always together.
+
+
+def digest(text: str) -> str:
+    """Sixteen bytes of BLAKE2b in hex: equal texts have equal digests, unequal ones do not collide by accident."""
+    return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
+
+
+def program_key(program: Program) -> str:
+    """The program's identity: the digest of its text."""
+    return digest(format_program(program))
+
+
+def target_key(target: Target, threads: int) -> str:
+    """The key of the machine, its instruction set and the number of threads: a time depends on these besides the program."""
+    return f"{target.key}:{digest(target.features)[:8]}:t{threads}"
+
+
+_NAMELESS = "_"
+
+
+@dataclass(frozen=True, slots=True)
+class Subject:
+    """The task and the machine of trials, as text that later versions can read: the unscheduled `program`, and the `facts`.
+
+    `workload` is equal for tasks that compute the same and are called differently. `fingerprint` distinguishes machines that
+    one target key serves, such as two with other caches.
+    """
+
+    task_key: str
+    workload: str
+    program: str
+    fingerprint: str
+    facts: str
+
+
+def subject(program: Program, target: Target, threads: int) -> Subject:
+    known = asdict(target)
+    if not target.device:
+        del known["device"]  # CPUs have the fingerprints that they had before there was such a fact
+    facts = facts_text(known | {"with_threads": threads})
+    return Subject(program_key(program), workload_key(program), format_program(program), digest(facts), facts)
+
+
+def workload_key(program: Program) -> str:
+    """The identity of what an unscheduled program computes, whatever the task is called."""
+    return program_key(replace(program, name=_NAMELESS))
+
+
+def facts_text(facts: Mapping[str, int | str]) -> str:
+    """The facts of a machine as text; its fingerprint is the digest of that text."""
+    return msgspec.json.encode(facts, order="sorted").decode()
+
+
+@cache
+def package_key() -> str:
+    """A digest of the package's code."""
+    root = Path(__file__).parents[2]
+    made = hashlib.blake2b(digest_size=16)
+    for path in sorted(root.rglob("*.py")):
+        made.update(path.read_bytes())
+    return made.hexdigest()

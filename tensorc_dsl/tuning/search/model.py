@@ -1,0 +1,283 @@
+"""The surrogate model of a search: the speed of candidates from the features of their draws, and the chance that they
+fail.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+import numpy as np
+import scipy
+from numpy.typing import NDArray
+
+from tensorc_dsl.trace.distribution import Distribution
+from tensorc_dsl.trace.draw import Draw
+from tensorc_dsl.trace.trace import Trace
+from tensorc_dsl.tuning.search.gp import Array, Beliefs, Hyper, Posterior, fit, kernel
+
+# Encodes traces as vectors: the features of each open draw, and a bit for whether the draw was made.
+#
+# Features come from the draws alone, so a candidate can be ranked before it is expanded. The distribution of a draw defines
+# its encoding (`Distribution.features`): tiles are log2 of cumulative inner products, not an index into a sorted list,
+# whose neighbours need not behave alike on the machine.
+
+
+class Layout:
+    """Which columns belong to which draw. Columns are added as draws are met, in order, and never move."""
+
+    def __init__(self) -> None:
+        self._columns: dict[tuple[str, tuple[object, ...]], tuple[int, int]] = {}
+        self.width = 0
+
+    def columns(self, name: str, distribution: Distribution, length: int) -> tuple[int, int]:
+        """First and last-plus-one column of a draw with `length` features; the first one is its activity bit."""
+        slot = (name, distribution.meaning())
+        if slot not in self._columns:
+            self._columns[slot] = (self.width, self.width + 1 + length)
+            self.width += 1 + length
+        return self._columns[slot]
+
+    def vector(self, trace: Trace) -> Array:
+        """The trace's features; columns of draws that it did not make are 0. Later draws may make vectors longer."""
+        return self.of_draws(trace.open_draws)
+
+    def of_draws(self, draws: Iterable[Draw]) -> Array:
+        """As `vector`, for the draws of a schedule that need not be expanded."""
+        parts: list[tuple[int, tuple[float, ...]]] = []
+        for d in draws:
+            values = d.distribution.features(d.decision)
+            parts.append((self.columns(d.name, d.distribution, len(values))[0], values))
+        out = np.zeros(self.width)
+        for start, values in parts:
+            out[start] = 1.0
+            out[start + 1 : start + 1 + len(values)] = values
+        return out
+
+    def matrix(self, vectors: list[Array]) -> Array:
+        """Vectors of different ages as rows of one matrix, the missing columns 0."""
+        out = np.zeros((len(vectors), self.width))
+        for row, v in zip(out, vectors, strict=True):
+            row[: len(v)] = v
+        return out
+
+
+@dataclass(frozen=True, slots=True)
+class Scaler:
+    """Standardizes the columns that vary among the given rows and drops the others."""
+
+    kept: np.ndarray[tuple[int], np.dtype[np.intp]]
+    mean: Array
+    deviation: Array
+
+    @staticmethod
+    def of(rows: Array) -> Scaler:
+        deviation = rows.std(0)
+        kept = np.flatnonzero(deviation > 1e-9)
+        return Scaler(kept, rows[:, kept].mean(0), deviation[kept])
+
+    def __call__(self, rows: Array) -> Array:
+        return (rows[:, self.kept] - self.mean) / self.deviation
+
+
+# The surrogate model of a search: the speed of candidates, how sure that is, and the probability that they fail.
+#
+# "RW" is Rasmussen & Williams, Gaussian Processes for Machine Learning (2006).
+
+
+RANGE = math.log(20.0)
+"""Speeds below a twentieth of the best count as a twentieth: how bad a bad one is must not shape the model."""
+
+FAILURES = 3
+"""With fewer failures than this the classifier stays silent."""
+
+MOST, TOP = 320, 160
+"""A process is fitted to at most so many trials: the fastest `TOP`, and of the others the latest. So its cost is bounded,
+whatever the length of the search (Rocke's runs have 20,000 trials)."""
+
+REFIT = 1.2
+"""Hyperparameters are fitted anew once there are so many times the trials of the last fit; between, they are kept."""
+
+INTERVAL = 1.96
+"""Deviations to either side between which a normal value lies with probability 0.95."""
+
+ESTIMATED = 4
+"""Numbers that the trials estimate beside those of columns: the mean, the scale, the noise and the share of the prior."""
+
+SLOPES = (1.0, 0.75, 0.5, 0.25, 0.0)
+"""How much of the prediction from other tasks may be taken as the mean: the one that predicts the trials best counts."""
+
+
+@dataclass(slots=True)
+class Fitting:
+    """The hyperparameters of the last fit, with length scales by column, and how many trials there were."""
+
+    lengths: dict[int, float] = field(default_factory=dict[int, float])
+    signal: float = 0.0
+    noise: float = math.log(2e-2)
+    trials: int = 0
+
+    def known(self, scaler: Scaler) -> Hyper:
+        """The hyperparameters, those of the prior for columns that are new."""
+        start = Hyper.initial(len(scaler.kept))
+        columns = map(int, scaler.kept)
+        lengths = np.array([self.lengths.get(c, float(s)) for c, s in zip(columns, start.log_lengths, strict=True)])
+        return Hyper(lengths, self.signal, self.noise)
+
+    def of(self, x: Array, y: Array, scaler: Scaler, trials: int) -> Hyper:
+        """The hyperparameters for these rows and values, when there are so many trials: fitted if these are `REFIT` times as
+        many as at the last fit."""
+        hyper = self.known(scaler)
+        if trials < REFIT * self.trials:
+            return hyper
+        hyper = fit(x, y, hyper, iterations=20 if self.trials else 60)
+        self.lengths.update(zip(map(int, scaler.kept), map(float, hyper.log_lengths), strict=True))
+        self.signal, self.noise, self.trials = hyper.log_signal, hyper.log_noise, trials
+        return hyper
+
+
+@dataclass(slots=True)
+class Memory:
+    """What one model leaves for the next."""
+
+    speed: Fitting = field(default_factory=Fitting)
+    works: Fitting = field(default_factory=Fitting)
+    errors: list[float] = field(default_factory=list[float])
+    """Errors of predictions, made before the trial, in their own deviations."""
+
+    intervals: int = 0
+    held: int = 0
+    """How many trials were predicted with an interval for 95 %, and how many of them were in theirs."""
+
+    def missed(self, error: float, model: Model) -> None:
+        """A trial differed from the model's prediction by so many calibrated deviations."""
+        self.errors.append(error * model.calibration)
+        self.intervals += 1
+        self.held += abs(error) <= INTERVAL
+
+    @property
+    def calibration(self) -> float:
+        """What deviations have to be multiplied by so that errors are as large as they say: root mean square, from the last
+        64, held to 1 by the weight of 8."""
+        last = self.errors[-64:]
+        return math.sqrt((8.0 + sum(min(e * e, 25.0) for e in last)) / (8.0 + len(last)))
+
+    @property
+    def optimism(self) -> float:
+        """What deviations to the fast side have to be multiplied by; it is less, since machines have roofs: root mean square
+        of such errors, of which half are expected, held to 1/2 by the weight of 8."""
+        last = self.errors[-64:]
+        return math.sqrt((8.0 * 0.25 + sum(min(e, 5.0) ** 2 for e in last if e > 0)) / (8.0 + 0.5 * len(last)))
+
+
+@dataclass(frozen=True, slots=True)
+class Model:
+    """Beliefs about candidates with the given features, in log speed.
+
+    The mean of the process is `base + slope * prior`, where `prior` is the prediction from other tasks (0 without any).
+    `deviation` is that of a standardized value in log speed. Stated deviations are `widening` times as large, since what few
+    trials estimate is uncertain itself. `works` is None while there are too few failures to learn from.
+    """
+
+    scaler: Scaler
+    posterior: Posterior
+    base: float
+    slope: float
+    deviation: float
+    calibration: float
+    widening: float
+    works: _Works | None
+
+    @staticmethod
+    def of(rows: Array, seconds: list[float | None], prior: Array, memory: Memory) -> Model:
+        """The model after these trials: of each a row of features, a time, and what other tasks predicted.
+
+        The time of a failure is None; at least one has a time.
+        """
+        good = np.array([s is not None for s in seconds])
+        speed = np.array([-math.log(s) for s in seconds if s is not None])
+        speed = np.maximum(speed, speed.max() - RANGE)
+        kept = _local(speed)
+        scaler = Scaler.of(rows[good][kept])
+        x = scaler(rows[good][kept])
+        slope = _slope(x, speed[kept], prior[good][kept], memory.speed.known(scaler))
+        left = speed - slope * prior[good]
+        base, deviation = float(left.mean()), max(float(left.std()), 1e-3)
+        y = (left[kept] - base) / deviation
+        hyper = memory.speed.of(x, y, scaler, len(speed))
+        works = _Works.of(rows, good, memory.works) if len(good) - good.sum() >= FAILURES else None
+        widening = _widening(len(kept))
+        return Model(scaler, Posterior.of(x, y, hyper), base, slope, deviation, memory.calibration, widening, works)
+
+    def beliefs(self, rows: Array, prior: Array) -> Beliefs:
+        """Mean and variance of the log speed of each row, in deviations, the prior's part included."""
+        found = self.posterior.at(self.scaler(rows))
+        return found.shifted((self.base + self.slope * prior) / self.deviation)
+
+    def log_speed(self, rows: Array, prior: Array) -> tuple[Array, Array]:
+        """Means and calibrated deviations of the log speed, noise of a measurement included."""
+        found = self.beliefs(rows, prior)
+        spread = np.sqrt(found.variance + math.exp(self.posterior.hyper.log_noise))
+        return found.mean * self.deviation, spread * self.deviation * self.calibration * self.widening
+
+    def log_feasible(self, rows: Array) -> Array:
+        """Log probability that each row compiles, runs and is right; 0 while there is little to go by."""
+        return np.zeros(len(rows)) if self.works is None else self.works.log_probability(rows)
+
+
+@dataclass(frozen=True, slots=True)
+class _Works:
+    """Least-squares classification, squashed by the normal distribution function (RW section 6.5 and eq. 6.42).
+
+    A regression on +1 (valid) and -1 (failed), standardized; `even` is the value midway between.
+    """
+
+    scaler: Scaler
+    posterior: Posterior
+    even: float
+
+    @staticmethod
+    def of(rows: Array, good: NDArray[np.bool_], fitting: Fitting) -> _Works:
+        trials = len(rows)
+        rows, label = rows[-MOST:], np.where(good[-MOST:], 1.0, -1.0)
+        mean, deviation = float(label.mean()), max(float(label.std()), 1e-3)
+        scaler = Scaler.of(rows)
+        x, z = scaler(rows), (label - mean) / deviation
+        return _Works(scaler, Posterior.of(x, z, fitting.of(x, z, scaler, trials)), -mean / deviation)
+
+    def log_probability(self, rows: Array) -> Array:
+        beliefs = self.posterior.at(self.scaler(rows))
+        spread = np.sqrt(beliefs.variance + math.exp(self.posterior.hyper.log_noise))
+        return scipy.special.log_ndtr((beliefs.mean - self.even) / spread)
+
+
+def _widening(trials: int) -> float:
+    """How much wider an interval for 95 % is if so many trials estimate it: Student's over the normal distribution's."""
+    return float(scipy.special.stdtrit(max(1, trials - ESTIMATED), 0.975)) / INTERVAL
+
+
+def _slope(x: Array, speed: Array, prior: Array, hyper: Hyper) -> float:
+    """The share of the prior with which trials are predicted best by the other trials (RW section 5.4.2, eq. 5.12).
+
+    A prior from other tasks that is wrong here loses its say as trials come in.
+    """
+    if float(prior.std()) < 1e-9:
+        return 0.0
+    inverse = np.linalg.inv(kernel(x, x, hyper) + math.exp(hyper.log_noise) * np.eye(len(x)))
+    errors: list[float] = []
+    for slope in SLOPES:
+        left = speed - slope * prior
+        y = left - left.mean()
+        missed = (inverse @ y) / np.diag(inverse)
+        errors.append(float((missed**2).mean()))
+    return SLOPES[int(np.argmin(errors))]
+
+
+def _local(speed: Array) -> NDArray[np.intp]:
+    """The trials that a process is fitted to, in their order."""
+    if len(speed) <= MOST:
+        return np.arange(len(speed))
+    fast = np.argsort(-speed, kind="stable")[:TOP]
+    others = np.setdiff1d(np.arange(len(speed)), fast)
+    return np.union1d(fast, others[len(fast) - MOST :])

@@ -1,0 +1,286 @@
+"""`bayes`: a Gaussian process over the loops of expanded candidates; predictions from other tasks are its mean, or without
+them those of a model of the machine, where the backend has one.
+
+The first trials are draws from the prior. Where other tasks predict what is fast, there are half as many, and three quarters
+of them follow the prediction; half of them follow a model of the machine. A batch is divided between two ways to choose, and
+whichever found faster candidates lately has more of it: upper confidence bounds of the process over a reserve of candidates,
+and offspring of the fastest that are ranked by boosted trees over their draws, as in `evolutionary`. So a wrong prediction
+costs some trials, and not the search. The rest of a batch is drawn from the prior. In the last batches, neighbours of the
+best two join the reserve.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from tensorc_dsl.trace.trace import Trace
+from tensorc_dsl.tuning.measure.outcome import Outcome
+from tensorc_dsl.tuning.search.expansion import alike
+from tensorc_dsl.tuning.search.gp import Array
+from tensorc_dsl.tuning.search.model import Memory, Model
+from tensorc_dsl.tuning.search.offspring import Candidate, Reserve, parents_of
+from tensorc_dsl.tuning.search.regret import FEW, Regret, regret_of
+from tensorc_dsl.tuning.search.source import Source
+from tensorc_dsl.tuning.search.space import neighbours
+from tensorc_dsl.tuning.search.strategy import Factory, Prediction, Setting
+
+KAPPAS = (0.0, 0.25, 0.0, 0.5, 1.0)
+"""The portfolio: how many deviations of optimism each pick adds to the mean, in turn."""
+
+PRIOR = 0.125
+"""The share of a batch that is drawn from the prior, unjudged."""
+
+LEAST, LEANING, RECENT = 0.25, 1.0, 16
+"""The rest of a batch is divided between the model and evolution: half each at first, then more for the one whose last
+`RECENT` candidates were faster, by `LEANING` times the difference of their mean shares of the best speed. Each has at least
+`LEAST`."""
+
+LAST = 0.15
+"""The share of the budget, at its end, that goes to the neighbours of the best two."""
+
+DRAWN, BRED = 0.5, 1.0
+"""How many candidates join the reserve for each trial of a batch: draws from the prior, and offspring."""
+
+RICH = 48
+"""A quarter as many join a reserve of this size."""
+
+KNOWN = 512
+"""Offspring are ranked by a model of at most about so many trials: the fastest half, and some of the others."""
+
+INITIAL = 16
+"""Trials before the model is used; fewer in short searches, and half as many with records of other tasks."""
+
+BLIND = 3
+"""Every third of these offspring is expanded without a judgement."""
+
+FIRST = 24
+"""Draws that a search begins with, of which the first trials are some, if anything chooses among them."""
+
+UNABLE = 1e12
+"""The cycles of a candidate that a model does not cover, or that cannot run, where it has numbers for other candidates."""
+
+MORE, MOVED, FORESEEN = 64, 12, 24
+"""Where other tasks or a model predict what is fast, the first trials are chosen from so many more draws, at most one for
+each trial to come, and from schedules of the other tasks, and from offspring of both."""
+
+
+@dataclass(slots=True)
+class _Arm:
+    """A way to choose candidates, with the shares of the best speed so far that these reached."""
+
+    shares: list[float] = field(default_factory=list[float])
+
+    @property
+    def worth(self) -> float | None:
+        last = self.shares[-RECENT:]
+        return sum(last) / len(last) if len(last) >= RECENT // 2 else None
+
+
+@dataclass(frozen=True, slots=True)
+class _Tried:
+    candidate: Candidate
+    seconds: float | None
+
+
+class Bayes:
+    def __init__(self, setting: Setting) -> None:
+        self._explorer = setting.explorer
+        self._setting = setting
+        self._source: Source | None = None
+        self._modelled = False
+        self._defaults = list(setting.defaults)
+        self._initial = min(INITIAL, max(4, setting.trials // 4))
+        self._reserve = Reserve(setting.explorer)
+        self._design: list[Candidate] | None = None
+        self._tried: list[_Tried] = []
+        self._asked: dict[int, Candidate] = {}
+        self._predictions: dict[int, Prediction] = {}
+        self._model_arm, self._evolution_arm = _Arm(), _Arm()
+        self._arms: dict[int, _Arm] = {}
+        self._memory = Memory()
+        self._model: Model | None = None
+        self._fitted = 0
+
+    def propose(self, count: int, left: float) -> list[Trace]:
+        """The next traces; fewer than `count` only when the space has no more."""
+        if self._design is None:
+            self._design = self._plan()
+        out = self._design[:count]
+        del self._design[:count]
+        if len(out) < count and any(t.seconds is not None for t in self._tried):
+            out += self._batch(count - len(out), left)
+        while len(out) < count:
+            found = self._anything([t.candidate.trace for t in self._tried] + [c.trace for c in out])
+            if not found:
+                break
+            out += found
+        self._asked |= {id(c.trace): c for c in out}
+        if out and self._model is not None:
+            means, deviations = self._model.log_speed(self._reserve.rows(out), self._prior(out))
+            for c, mean, deviation in zip(out, means, deviations, strict=True):
+                self._predictions[id(c.trace)] = Prediction(float(mean), max(float(deviation), 1e-9))
+        return [c.trace for c in out]
+
+    def predicted(self, trace: Trace) -> Prediction | None:
+        return self._predictions.get(id(trace))
+
+    def tell(self, trace: Trace, outcome: Outcome) -> None:
+        candidate = self._asked.pop(id(trace))
+        predicted = self._predictions.pop(id(trace), None)
+        if predicted is not None and self._model is not None and outcome.seconds is not None:
+            self._memory.missed(predicted.error(outcome.seconds) / predicted.deviation, self._model)
+        self._tried.append(_Tried(candidate, outcome.seconds))
+        arm = self._arms.pop(id(trace), None)
+        if arm is not None:
+            best = min((t.seconds for t in self._tried if t.seconds is not None), default=0.0)
+            arm.shares.append(0.0 if outcome.seconds is None else best / outcome.seconds)
+
+    def regret(self) -> Regret | None:
+        """How far the best may be from the best there is; None before the model has chosen trials."""
+        speeds = np.array([-float(np.log(t.seconds or 1.0)) for t in self._ranked()])
+        if self._model is None or len(speeds) < FEW:
+            return None
+        model = self._model = self._fit()
+        waiting = self._reserve.waiting
+        rows = self._reserve.rows(waiting) if waiting else np.zeros((0, 0))
+        return regret_of(model, speeds, rows, self._prior(waiting), self._memory)
+
+    def _prior(self, candidates: Sequence[Candidate]) -> Array:
+        """The predictions from other tasks for the candidates, or without them those of a model."""
+        if self._source is not None and candidates:
+            return self._source.predict(np.array([c.loops for c in candidates]))
+        if not self._modelled:
+            return np.zeros(len(candidates))
+        return np.array([-np.log(UNABLE if c.cycles is None else min(c.cycles, UNABLE)) for c in candidates])
+
+    def _anything(self, seen: list[Trace]) -> list[Candidate]:
+        """One candidate, or none when the space has no more."""
+        if self._reserve.waiting:
+            return self._reserve.take([0])
+        return self._reserve.drawn(1) or self._reserve.beside(seen)
+
+    def _plan(self) -> list[Candidate]:
+        """The defaults, then draws from the prior; most of the plan is what other tasks predict to be fast, if they do, or
+        half of it what a model does, if there is one."""
+        planned = self._reserve.replayed(self._defaults, len(self._defaults), len(self._defaults))
+        # Where no trial is left for the model, only what other tasks know can choose among more draws than there are trials.
+        chosen = self._setting.trials > self._initial
+        drawn = self._reserve.drawn(FIRST if chosen else self._initial)
+        if not drawn:
+            return planned
+
+        def median() -> Array:
+            drawn.extend(self._reserve.drawn(FIRST - len(drawn)))
+            return np.median(np.array([c.loops for c in drawn]), axis=0)
+
+        self._source = self._setting.source(median)
+        self._modelled = any(c.cycles is not None for c in drawn)
+        self._reserve.keep(drawn)
+        wanted = max(0, self._initial - len(planned))
+        if self._source is not None or self._modelled:
+            more = self._reserve.drawn(min(MORE, self._setting.trials))
+            self._reserve.keep(more)
+            if self._source is not None:
+                wanted = max(0, self._initial // 2 - len(planned))
+            foreseen = self._foreseen([*drawn, *more], wanted - wanted // (2 if self._source is None else 4))
+            planned += foreseen
+            wanted -= len(foreseen)
+        return planned + self._reserve.take(range(min(wanted, len(self._reserve.waiting))))
+
+    def _foreseen(self, drawn: Sequence[Candidate], count: int) -> list[Candidate]:
+        """Candidates that are predicted to be fast; schedules of other tasks, where there are any, are a third."""
+        moved = self._reserve.moved(alike(self._setting.bests(), [c.trace for c in drawn])[:MOVED])
+        known = self._said([*drawn, *moved])
+        parents = parents_of([c.trace for c, _ in known])
+        self._reserve.keep(moved)
+        self._reserve.keep(self._reserve.bred(parents, known, FORESEEN, BLIND))
+        kept = min(count // 3, len(moved))
+        said = self._reserve.taken([c for c, _ in self._said(self._reserve.waiting)[: count - kept]])
+        still = [c for c, _ in self._said(moved) if any(c is w for w in self._reserve.waiting)]
+        return said + self._reserve.taken(still[:kept])
+
+    def _said(self, candidates: Sequence[Candidate]) -> list[tuple[Candidate, float]]:
+        """Candidates with what is predicted of them, the fastest first."""
+        return sorted(zip(candidates, self._prior(candidates).tolist(), strict=True), key=lambda one: -one[1])
+
+    def _ranked(self) -> list[_Tried]:
+        """The successes, fastest first; equal times in the order they were tried."""
+        good = [t for t in self._tried if t.seconds is not None]
+        return sorted(good, key=lambda t: t.seconds or 0.0)
+
+    def _batch(self, count: int, left: float) -> list[Candidate]:
+        ranked = self._ranked()
+        known = (
+            ranked if len(ranked) <= KNOWN else [*ranked[: KNOWN // 2], *ranked[KNOWN // 2 :: len(ranked) // KNOWN + 1]]
+        )
+        speeds = [(t.candidate, -float(np.log(t.seconds or 1.0))) for t in known]
+        parents = parents_of([t.candidate.trace for t in ranked])
+        model = self._model = self._fit()
+        plain = round(count * PRIOR)
+        share = round((count - plain) * self._evolution_share())
+        joining = count * (0.25 if len(self._reserve.waiting) >= RICH else 1.0)
+        bred = self._reserve.bred(parents, speeds, share + round(joining * BRED))
+        evolved = bred[:share]
+        last = left <= LAST
+        drawn = self._reserve.drawn(plain + (0 if last else round(joining * DRAWN)))
+        self._reserve.keep(bred[share:])
+        self._reserve.keep(drawn[plain:])
+        if last:
+            self._reserve.keep(self._beside([t.candidate.trace for t in ranked[:2]], count))
+        picked = self._reserve.take(self._picks(model, count - len(evolved) - len(drawn[:plain])))
+        self._arms |= {id(c.trace): self._model_arm for c in picked}
+        self._arms |= {id(c.trace): self._evolution_arm for c in evolved}
+        return picked + evolved + drawn[:plain]
+
+    def _evolution_share(self) -> float:
+        """The share of evolution in what the model and evolution choose."""
+        ours, theirs = self._model_arm.worth, self._evolution_arm.worth
+        if ours is None or theirs is None:
+            return 0.5
+        return min(1 - LEAST, max(LEAST, 0.5 + LEANING * (theirs - ours)))
+
+    def _fit(self) -> Model:
+        """The model after all trials. It is fitted once: a fit starts from the one before, so another would change it."""
+        if self._model is not None and self._fitted == len(self._tried):
+            return self._model
+        self._fitted = len(self._tried)
+        tried = [t.candidate for t in self._tried]
+        times = [t.seconds for t in self._tried]
+        return Model.of(self._reserve.rows(tried), times, self._prior(tried), self._memory)
+
+    def _picks(self, model: Model, count: int) -> list[int]:
+        """Places in the reserve, by upper confidence bounds, each believing that those before it turned out as expected."""
+        waiting = self._reserve.waiting
+        if not waiting:
+            return []
+        rows = self._reserve.rows(waiting)
+        beliefs = model.beliefs(rows, self._prior(waiting))
+        worth = model.log_feasible(rows)
+        open_ = np.ones(len(waiting), dtype=bool)
+        out: list[int] = []
+        while len(out) < min(count, len(waiting)):
+            kappa = KAPPAS[len(out) % len(KAPPAS)] * model.calibration
+            i = int(np.argmax(np.where(open_, beliefs.mean + kappa * beliefs.deviation + worth, -np.inf)))
+            open_[i] = False
+            out.append(i)
+            beliefs = beliefs.believing(i)
+        return out
+
+    def _beside(self, traces: list[Trace], count: int) -> list[Candidate]:
+        """Up to `count` new neighbours of the traces, in turns."""
+        rng = self._explorer.rng("local")
+        lists = [neighbours(t) for t in traces]
+        orders: list[list[int]] = [rng.permutation(len(near)).tolist() for near in lists]
+        turns = (
+            near[order[turn]]
+            for turn in range(max(map(len, lists), default=0))
+            for near, order in zip(lists, orders, strict=True)
+            if turn < len(order)
+        )
+        return self._reserve.replayed(turns, count, sum(map(len, lists)))
+
+
+STRATEGY: Factory = Bayes

@@ -1,0 +1,467 @@
+"""The tuning loop: a strategy proposes candidates, a runner measures them, the database records them; for one task or
+several.
+"""
+
+from __future__ import annotations
+
+import gc
+from collections import Counter
+from collections.abc import Callable, Generator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from tensorc_dsl.processes.cores import one_blas_thread
+from tensorc_dsl.reference.open_sizes import sizing
+from tensorc_dsl.schedule.refusal import ScheduleRefusal
+from tensorc_dsl.trace.draw import Decision
+from tensorc_dsl.trace.trace import Refused, Trace
+from tensorc_dsl.tuning.measure.outcome import Outcome
+from tensorc_dsl.tuning.measure.timing import GIVE_UP
+from tensorc_dsl.tuning.records.database import Unkept
+from tensorc_dsl.tuning.records.trial import program_key, target_key
+from tensorc_dsl.tuning.search.drift import Look, Watch
+from tensorc_dsl.tuning.search.events import (
+    Diverged,
+    Drifted,
+    Exhausted,
+    Finished,
+    Informed,
+    Learnt,
+    Proposed,
+    Resumed,
+    Settled,
+    Slowed,
+    Started,
+)
+from tensorc_dsl.tuning.search.expansion import here
+from tensorc_dsl.tuning.search.finals import FINALISTS, final, judged
+from tensorc_dsl.tuning.search.gp import Array
+from tensorc_dsl.tuning.search.input import SearchInput
+from tensorc_dsl.tuning.search.log import Log, Past, latest
+from tensorc_dsl.tuning.search.loop_features import MEANING
+from tensorc_dsl.tuning.search.options import SearchOptions
+from tensorc_dsl.tuning.search.regret import TWICE, Regret
+from tensorc_dsl.tuning.search.source import Source, experience
+from tensorc_dsl.tuning.search.space import Explorer
+from tensorc_dsl.tuning.search.strategy import Prediction, Predicts, Setting, StatesRegret, strategy_of
+from tensorc_dsl.validate.validate import Invalid, Report
+
+# The tuning loop: a strategy proposes candidates, a runner measures them, the database records them.
+
+
+BATCH = 8
+"""Candidates of a batch: they are built together, and the model is updated after each batch."""
+
+TURNS = 3
+"""How often a trial that may be the best is measured again, at most, until the machine is as fast before as after it."""
+
+
+@contextmanager
+def _no_collection() -> Generator[None]:
+    """No garbage is collected meanwhile: expansions make many objects and few cycles, and took a quarter longer with it."""
+    was = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was:
+            gc.enable()
+
+
+@dataclass(frozen=True, slots=True)
+class TuneResult:
+    """The result of a search. `best` is None if no candidate was valid.
+
+    `best_seconds` comes from the comparison of the `finalists`, if there was one. `verdict` is the proof of the best, None if
+    none was made; `wrong` are trials that a proof refutes, which are bugs. `outcomes` and `traces` are those of the
+    trials, in order; `statuses` counts them. `refusals` counts expansions that a refused step ended; they are no trials.
+    `refused` counts the schedules in which a rule of the space was refused and left out. `exhausted` is the reason for fewer
+    trials than requested, or None. `regret` is the last one that the strategy stated, if it stated one; `enough` if the
+    search ended by it. `unkept` are the records that could not be written to a database.
+    `scale` is how many times slower than in the search the machine was in the comparison; its times are divided by that.
+    """
+
+    best: Trace | None
+    best_seconds: float | None
+    verdict: Report | None
+    wrong: tuple[tuple[Trace, Invalid], ...]
+    finalists: tuple[Trace, ...]
+    traces: tuple[Trace, ...]
+    outcomes: tuple[Outcome, ...]
+    statuses: dict[str, int]
+    elapsed_seconds: float
+    trials: int
+    seed: int
+    refusals: int
+    refused: Mapping[Refused, int]
+    interrupted: bool
+    exhausted: Exhausted | None = None
+    regret: Regret | None = None
+    enough: bool = False
+    unkept: Unkept | None = None
+    scale: float = 1.0
+
+    def __repr__(self) -> str:
+        """The main fields, and the others that differ from their usual values."""
+        time = None if self.best_seconds is None else float(f"{self.best_seconds:.4g}")
+        shown: dict[str, object] = {"best_seconds": time}
+        shown |= {name: getattr(self, name) for name in ("verdict", "statuses", "trials", "seed")}
+        rare = ("refusals", "refused", "interrupted", "exhausted", "regret", "enough", "unkept", "scale")
+        shown |= {name: value for name in rare if (value := getattr(self, name)) and value != 1.0}
+        return f"{type(self).__name__}({', '.join(f'{k}={v!r}' for k, v in shown.items())})"
+
+
+class Search:
+    """A search under way. `step` tries one batch; `finish` compares and proves the best of all batches.
+
+    Refused steps and failed candidates are counted and recorded; any other exception propagates.
+    """
+
+    def __init__(self, given: SearchInput) -> None:
+        """The search begins, with the past of the one that it resumes.
+
+        Raises KeyError for an unknown strategy, and ValueError for one that states no regret where one is to end the search.
+        """
+        program, options, records = given.program, given.options, given.records
+        task, target = program_key(program), target_key(given.target, given.threads)
+        self._given = given
+        sizes = sizing(program).timed[-1]
+        expander = given.expander or here(given.space)
+        self._explorer = Explorer(given.space, options.seed, program.name, given.target, sizes, expander)
+        self._started = given.clock()
+        self._past = Past()
+        if options.resume and records is not None:
+            self._past = latest(records.kept(task, target), options)
+        self._diverged = False
+
+        def source(median: Callable[[], Array]) -> Source | None:
+            found = () if records is None else records.others(task, target, MEANING, self._past.began)
+            tasks = experience(found)
+            if not tasks:
+                return None
+            self.log.emit(Informed(sum(len(t.speeds) for t in tasks), len(tasks)))
+            return Source.of(tasks, median())
+
+        def bests() -> Sequence[Mapping[str, Decision]]:
+            return () if records is None else records.best_decisions(task, target, self._past.began)
+
+        setting = Setting(self._explorer, options.trials, source=source, bests=bests)
+        self._asked = strategy_of(options.strategy)(setting)
+        if options.until is not None and not isinstance(self._asked, StatesRegret):
+            raise ValueError(f"the strategy {options.strategy!r} states no regret that could end the search")
+        self._exhausted: Exhausted | None = None
+        self._unfollowed: set[int] = set()
+        """The trials whose second times did not agree with the first."""
+        self._regret: Regret | None = None
+        self._low = 0
+        self.curve: list[tuple[int, float | None]] = []
+        """How many trials there were, and the best time, before each batch."""
+        self.log = Log(given, self._explorer.describe, self._past)
+        self.log.emit(
+            Started(program.name, options.strategy, options.trials, options.seed, options.budget, options.until)
+        )
+        self.log.tell_what_waits()
+        if options.resume:
+            self.log.emit(Resumed(len(self._past.outcomes)))
+
+    @property
+    def recalling(self) -> bool:
+        """Whether it has recorded trials before it that it is expected to choose again."""
+        return bool(self._past.outcomes) and not self._diverged
+
+    @property
+    def options(self) -> SearchOptions:
+        return self._given.options
+
+    @property
+    def over(self) -> bool:
+        """Whether the space is exhausted, the time is up, or the regret is low enough."""
+        return self._exhausted is not None or self._late() or self._enough
+
+    @property
+    def _enough(self) -> bool:
+        return self._low >= TWICE
+
+    def _late(self) -> bool:
+        return self.options.budget is not None and self._given.clock() - self._started >= self.options.budget
+
+    def step(self, left: int, total: int, most: int) -> None:
+        """Try a batch of at most `most` trials, where `left` are left of the `total` ones that the tasks of the run share."""
+        log, before = self.log, self._given.clock()
+        with one_blas_thread(), _no_collection():
+            batch = self._asked.propose(min(BATCH, left, most), left / total)
+            predictions = tuple(map(self._predicted, batch))
+        if not batch:
+            self._exhausted = Exhausted(len(log.traces), self._explorer.followed(log.traces))
+            log.emit(self._exhausted)
+            return
+        log.emit(Proposed(tuple(batch), self._given.clock() - before, predictions))
+        self.curve.append((len(log.outcomes), log.best_seconds))
+        first = len(log.outcomes)
+        self._measure(batch)
+        learning = self._given.clock()
+        unit = 1.0 if self._given.watch is None else self._given.watch.unit
+        with one_blas_thread():
+            for n in range(first, len(log.outcomes)):
+                outcome = log.outcomes[n]
+                # What was told before the machine became faster was told in times of the machine as it was at first.
+                told = outcome if outcome.seconds is None else replace(outcome, seconds=unit * outcome.seconds)
+                self._asked.tell(log.traces[n], told)
+            self._estimate()
+        log.emit(Learnt(self._given.clock() - learning))
+
+    def _predicted(self, trace: Trace) -> Prediction | None:
+        return self._asked.predicted(trace) if isinstance(self._asked, Predicts) else None
+
+    def _estimate(self) -> None:
+        """Report the strategy's regret, where it states one, and count how often it is low enough to end the search."""
+        if not isinstance(self._asked, StatesRegret):
+            return
+        found = self._asked.regret()
+        if found is None:
+            return
+        self._regret = found
+        until = self.options.until
+        self._low = self._low + 1 if until is not None and found.share <= until else 0
+        self.log.emit(found)
+
+    def _measure(self, batch: Sequence[Trace]) -> None:
+        """Log the trials of the batch, as many as the budget allows, and settle the new ones."""
+        log, watch = self.log, self._given.watch
+        known = [self._past.take(program_key(t.program)) for t in batch]
+        new = [t.program for t, outcome in zip(batch, known, strict=True) if outcome is None]
+        if new and self._past.outcomes and not self._diverged:
+            self._diverged = True
+            log.emit(Diverged(len(self._past.outcomes)))
+        if new and watch is not None:
+            for _, n in [x for x in log.ranked_as_measured() if log.outcomes[x[1]].scale == 1.0][:1]:
+                watch.begin(log.traces[n].program, log.outcomes[n])
+        scale = 1.0 if watch is None else watch.scale
+        best = None if log.best_seconds is None else scale * log.best_seconds
+        answers = self._given.runner.measure(new, best) if new else iter(())
+        fresh, open_ = 0, list[int]()
+        for trace, outcome in zip(batch, known, strict=True):
+            if outcome is None and fresh and self._late():
+                break
+            log.measured(trace, outcome or next(answers), recorded=outcome is not None)
+            if outcome is None:
+                fresh += 1
+                open_.append(len(log.outcomes) - 1)
+                if watch is not None and watch.due:
+                    self._settle(watch, open_)
+                    open_ = []
+        if watch is not None:
+            self._settle(watch, open_)
+
+    def _settle(self, watch: Watch, numbers: Sequence[int]) -> None:
+        """Correct these outcomes if the machine was slow in a part of the time since the last look."""
+        log = self.log
+        valid = [n for n in numbers if log.outcomes[n].seconds is not None]
+        if valid and watch.yardstick is None:
+            first = valid.pop(0)
+            watch.begin(log.traces[first].program, log.outcomes[first])
+        if not valid:
+            return
+        look = self._look(watch, valid)
+        best = log.best_seconds or 0.0
+        for n in valid:
+            if look.same:
+                self._correct(n, self._divided(watch, n, log.outcomes[n], look))
+            else:
+                contends = (log.outcomes[n].seconds or 0.0) / look.worst <= GIVE_UP * best
+                self._settle_alone(watch, n, TURNS if contends else 1)
+        self._follow(watch)
+
+    def _settle_alone(self, watch: Watch, number: int, most: int) -> None:
+        """Measure a trial again until the machine is as fast before as after it, or `most` times."""
+        log = self.log
+        first = log.outcomes[number]
+        assert first.seconds is not None
+        settled, turns, same = first, 0, False
+        while not same and settled.seconds is not None and turns < most:
+            outcome = watch.again(log.traces[number].program)
+            look = self._look(watch, [number])
+            turns, same = turns + 1, look.same
+            settled = self._divided(watch, number, outcome, look)
+        # Other work only adds time: a longer one says nothing new.
+        self._correct(number, first if settled.seconds is not None and settled.seconds > first.seconds else settled)
+
+    def _divided(self, watch: Watch, number: int, outcome: Outcome, look: Look) -> Outcome:
+        """The outcome of a trial between two looks. If they differ, the factor is the less of them: its time is no less than
+        the true one, which remains uncertain."""
+        found = watch.corrected(outcome, min(look.before, look.after))
+        self.log.hopes.pop(number, None)
+        if found.seconds is not None and found.scale < look.worst:
+            self.log.hopes[number] = found.seconds * found.scale / look.worst
+        return found
+
+    def _correct(self, number: int, outcome: Outcome) -> None:
+        if outcome != self.log.outcomes[number]:
+            self.log.corrected(number, outcome)
+
+    def _look(self, watch: Watch, unsettled: Sequence[int]) -> Look:
+        """Look at the machine, and tell what has changed. If it is faster than ever before, all settled trials were measured
+        on a slower one."""
+        log, told = self.log, list[float]()
+
+        def tell(factor: float) -> None:
+            told.append(factor)
+            log.emit(Drifted(factor))
+
+        look = watch.look(tell)
+        if told and look.after == 1.0:
+            log.emit(Settled(told[0], look.waited, len(unsettled)))
+        elif not look.same:
+            log.emit(Settled(look.before, 0.0, len(unsettled)) if look.after == 1.0 else Slowed(look.after))
+        if look.revised != 1.0:
+            log.hopes = {n: hope / look.revised for n, hope in log.hopes.items()}
+            for _, n in log.ranked():
+                if n not in unsettled:
+                    outcome = log.outcomes[n]
+                    self._correct(n, watch.corrected(outcome, outcome.scale * look.revised))
+        return look
+
+    def _follow(self, watch: Watch) -> None:
+        """Make the best trial the yardstick, if it can be. One whose time was divided, or was longer than need be, has its
+        second time from now on."""
+        log = self.log
+        for _, n in log.ranked()[:1]:
+            was = log.outcomes[n]
+            again = None if n in self._unfollowed else watch.follow(log.traces[n].program, was)
+            if again is None:
+                return
+            if watch.yardstick is not log.traces[n].program:
+                self._unfollowed.add(n)
+                if again.seconds is None or was.scale != 1.0 or again.seconds < (was.seconds or 0.0):
+                    self._correct(n, again)
+
+    def _recall(self) -> None:
+        """The best recorded trials of the resumed search that it did not choose again are among its trials, too.
+
+        It chooses fewer than there are where it has fewer trials than before, or is interrupted, or chooses differently.
+        """
+        for seconds, key in self._past.fastest():
+            if len(ahead := self.log.ranked()) >= FINALISTS and ahead[FINALISTS - 1][0] <= seconds:
+                break
+            try:
+                trace = self._given.space.replay(self._past.decisions[key], np.random.default_rng(0))
+            except ScheduleRefusal:
+                continue  # recorded under other conditions, or before the space was changed
+            if program_key(trace.program) == key and (outcome := self._past.take(key)) is not None:
+                self.log.add(trace, outcome)
+
+    def finish(self, interrupted: bool) -> TuneResult:
+        """Compare and prove the best few. An interrupted search gives its result so far."""
+        log = self.log
+        self._recall()
+        compared: list[tuple[float, int]] = []
+        scale = 1.0
+        if not interrupted:
+            try:
+                compared, scale = final(log, self._given.runner, self._given.watch)
+            except KeyboardInterrupt:
+                interrupted = True
+        # Whoever interrupts waits for nothing: what was found is right by the reference, and is not given up for a proof.
+        best, verdict, wrong, cut = judged(log, compared, None if interrupted else self._given.verify)
+        interrupted = interrupted or cut
+        records = self._given.records
+        if records is not None and records.unkept is not None:
+            records.add_all(())  # there may be room by now
+        elapsed = self._given.clock() - self._started
+        log.emit(Finished(len(log.outcomes), best[1] if best else None, elapsed, interrupted))
+        return TuneResult(
+            best=best[0] if best else None,
+            best_seconds=best[1] if best else None,
+            verdict=verdict,
+            wrong=wrong,
+            finalists=tuple(log.traces[n] for n in log.finalists),
+            traces=tuple(log.traces),
+            outcomes=tuple(log.outcomes),
+            statuses=dict(Counter(str(o.status) for o in log.outcomes)),
+            elapsed_seconds=elapsed,
+            trials=len(log.outcomes),
+            seed=self.options.seed,
+            refusals=self._explorer.refusals,
+            refused=self._explorer.refused,
+            interrupted=interrupted,
+            exhausted=self._exhausted,
+            regret=self._regret,
+            enough=self._enough,
+            unkept=None if records is None else records.unkept,
+            scale=scale,
+        )
+
+
+# Runs several searches at once: the next batch goes to the search with the largest expected gain.
+#
+# As in Ansor (Zheng et al., OSDI 2020, section 6.2) and MetaSchedule, the objective is the weighted sum of the best times,
+# and the next trials go to the task with the steepest expected slope. The expected slope is a mix of two estimates: the
+# recent improvement of the task per trial, and the improvement if its time fell as one over the number of trials.
+
+
+LATELY = 3
+"""Batches over which it is seen how fast a task gets better."""
+
+BACKWARD = 0.2
+"""The weight of that; the rest is of what may be to come. Ansor's alpha."""
+
+
+def gain(search: Search, weight: float) -> float:
+    """How many seconds of the weighted sum a further trial is expected to save. A task without a
+    trial comes first, one without a valid trial last."""
+    trials, best = len(search.log.outcomes), search.log.best_seconds
+    if not trials:
+        return float("inf")
+    if best is None:
+        return 0.0
+    then, before = search.curve[-min(LATELY, len(search.curve))]
+    slope = 0.0 if before is None or trials == then else max(0.0, before - best) / (trials - then)
+    return weight * (BACKWARD * slope + (1.0 - BACKWARD) * best / trials)
+
+
+def chosen(searches: Sequence[Search], weights: Sequence[float]) -> int | None:
+    """The number of the search that has the next batch: the one with the largest gain, then with the fewest trials,
+    then the first. None if all are over. Resumed searches first reach their former state."""
+    open_ = [n for n, s in enumerate(searches) if not s.over]
+    recalling = next((n for n in open_ if searches[n].recalling), None)
+    if recalling is not None:
+        return recalling
+    return max(
+        open_, key=lambda n: (gain(searches[n], weights[n]), -len(searches[n].log.outcomes), -n), default=None
+    )  # fmt: skip
+
+
+def owed(searches: Sequence[Search], number: int) -> int:
+    """The trials of the first batches of the other searches that have had none."""
+    waiting = (s for n, s in enumerate(searches) if n != number and not s.over and not s.log.outcomes)
+    return sum(min(BATCH, s.options.trials) for s in waiting)
+
+
+def tune_all(
+    searches: Sequence[Search], weights: Sequence[float], on_turn: Callable[[int], None] = lambda _: None
+) -> list[TuneResult]:
+    """The results of the searches, which share their trials. Ctrl-C ends them all, and each keeps its trials.
+
+    `on_turn` is called with the number of the search that has the next batch. Given the measured times, the order is a
+    function of the options.
+    """
+    total = sum(s.options.trials for s in searches)
+    interrupted = False
+    try:
+        while (left := total - sum(len(s.log.outcomes) for s in searches)) > 0:
+            number = chosen(searches, weights)
+            if number is None:
+                break
+            on_turn(number)
+            searches[number].step(left, total, max(1, left - owed(searches, number)))
+    except KeyboardInterrupt:
+        interrupted = True
+    results: list[TuneResult] = []
+    for number, search in enumerate(searches):
+        if not interrupted:
+            on_turn(number)
+        results.append(search.finish(interrupted))
+        interrupted |= results[-1].interrupted
+    return results
