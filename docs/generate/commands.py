@@ -9,7 +9,7 @@ from collections.abc import Iterator
 import click
 
 from tensorc_dsl.cli.main import main
-from tensorc_dsl.report.entries.markdown import code, fence, table
+from tensorc_dsl.report.entries import code, fence, table
 
 COMMON = {p.name for p in main.params}
 """Options of every command, described once."""

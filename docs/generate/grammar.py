@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from tensorc_dsl.report.entries.markdown import fence
+from tensorc_dsl.report.entries import fence
 from tensorc_dsl.resources import grammar_text
 
 _TITLE = re.compile(r"^// --- (.+?) -+$", re.MULTILINE)

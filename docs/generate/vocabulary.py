@@ -5,8 +5,8 @@ from __future__ import annotations
 from tensorc_dsl.check import vocabulary as v
 from tensorc_dsl.check.kinds import LIST, STR
 from tensorc_dsl.ir.dtypes import DTYPES
-from tensorc_dsl.report.entries import vocabulary as rows
-from tensorc_dsl.report.entries.markdown import code, table
+from tensorc_dsl.report import entries as rows
+from tensorc_dsl.report.entries import code, table
 
 
 def functions() -> str:

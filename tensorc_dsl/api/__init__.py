@@ -5,14 +5,10 @@ Printing and the command line are in `cli`; searching and running are in the lay
 
 from __future__ import annotations
 
-from tensorc_dsl.api import pickled
-from tensorc_dsl.api.failures import NoValidCandidate, WrongSchedule
 from tensorc_dsl.api.files import TaskFile, UnknownTask, load, loads
-from tensorc_dsl.api.insights import Insight
-from tensorc_dsl.api.kernel import Kernel
-from tensorc_dsl.api.known import Drawn, Forecast, Given, Known, Origin, Recorded
-from tensorc_dsl.api.results import SearchResult
-from tensorc_dsl.api.searching import Plan
+from tensorc_dsl.api.insights import Insight, SearchResult
+from tensorc_dsl.api.kernel import Drawn, Forecast, Given, Kernel, Known, Origin, Recorded
+from tensorc_dsl.api.searching import NoValidCandidate, Plan, WrongSchedule
 from tensorc_dsl.api.tasks import StrPath, Task
 from tensorc_dsl.backend.protocol import (
     Backend,
@@ -121,5 +117,4 @@ __all__ = [
     "WrongSchedule",
     "load",
     "loads",
-    "pickled",
 ]

@@ -15,7 +15,7 @@ from tensorc_dsl.interp.tasks import NATIVE, task_space
 from tensorc_dsl.ir.target import Target
 from tensorc_dsl.packages.files import Disk, Files
 from tensorc_dsl.packages.resolve import Resolver
-from tensorc_dsl.report.missing import no_such_task
+from tensorc_dsl.report.files import no_such_task
 from tensorc_dsl.source import Source
 from tensorc_dsl.tuning.machine.host import host_target, machine_target
 

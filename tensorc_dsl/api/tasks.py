@@ -14,34 +14,32 @@ from typing import Unpack
 
 from tensorc_dsl.api.alone import written
 from tensorc_dsl.api.drawing import require_draws, sample, schedules_of
-from tensorc_dsl.api.export import write_files
-from tensorc_dsl.api.failures import NoValidCandidate, WrongSchedule
-from tensorc_dsl.api.insights import Insight, insight, recorded_trials, studied
-from tensorc_dsl.api.kernel import Kernel
-from tensorc_dsl.api.known import Given, Known, Origin, describe, known, recorded, untuned
-from tensorc_dsl.api.making import (
+from tensorc_dsl.api.insights import Insight, SearchResult, insight, recorded_trials, studied
+from tensorc_dsl.api.kernel import (
+    Given,
+    Kernel,
+    Known,
+    Origin,
     compiled,
+    describe,
     emulated,
     failed,
     failing_at,
+    known,
     loaded,
     lowered,
     lowered_text,
+    recorded,
     require_code,
     require_machine,
     require_registers,
+    untuned,
     viewed,
 )
-from tensorc_dsl.api.results import SearchResult
-from tensorc_dsl.api.searching import Plan, search_all, watching
+from tensorc_dsl.api.searching import NoValidCandidate, Plan, WrongSchedule, search_all, watching
 from tensorc_dsl.backend.find import require_backend
 from tensorc_dsl.backend.once import lowering_for
-from tensorc_dsl.backend.protocol import (
-    Backend,
-    CompiledKernel,
-    KernelLibrary,
-    LoweredKernel,
-)
+from tensorc_dsl.backend.protocol import Backend, CompiledKernel, KernelLibrary, LoweredKernel
 from tensorc_dsl.check.scope import CheckedFile
 from tensorc_dsl.diagnostic import Diagnostic, render
 from tensorc_dsl.interp.pins import opened
@@ -67,6 +65,18 @@ from tensorc_dsl.tuning.search.events import Listener
 from tensorc_dsl.tuning.search.options import SearchChanges, SearchOptions
 from tensorc_dsl.tuning.search.tune import TuneResult
 from tensorc_dsl.validate.validate import Report, validate
+
+# Writes ahead-of-time output to files: all of them or none, each as a whole.
+
+
+def write_files(library: KernelLibrary, outputs: Mapping[Output, str]) -> None:
+    """Write each output's form of the library. Raises TschedError, in most cases before anything is written."""
+    for output in outputs:
+        output.check()
+    made = {output: library.make(form) for output, form in outputs.items()}
+    for output, data in made.items():
+        output.write(data)
+
 
 StrPath = str | os.PathLike[str]
 

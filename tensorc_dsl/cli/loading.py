@@ -1,19 +1,24 @@
-"""Loads a file of tasks with the settings of the whole call."""
+"""Loads a file of tasks with the settings of the whole call, and tells the findings of a run."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Collection
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Collection, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, TypeVar, assert_never, get_args
 
 import click
 
 from tensorc_dsl.cli.options import settings
-from tensorc_dsl.diagnostic import TschedError, problem
-from tensorc_dsl.report.terminal import show
+from tensorc_dsl.diagnostic import Severity, TschedError, problem
+from tensorc_dsl.report.terminal import say, show, show_diagnostics, show_object
 
 if TYPE_CHECKING:
     from tensorc_dsl.api import Task, TaskFile
+    from tensorc_dsl.report.findings import Finding
+
+
+# Loads a file of tasks with the settings of the whole call.
 
 
 @problem("E0925", "`{file}` has no task", help="add one: `task small = f(M=64, N=64)`, for a compute `f`")
@@ -88,3 +93,63 @@ def task_and_trace(tasks: Collection[str], file: str, words: tuple[str, ...]) ->
             return task, trace
         case _:
             raise click.UsageError(f"Got unexpected extra argument ({words[2]})")
+
+
+# Tells the findings of a run: as text, or in a format for other programs (`--output-format`).
+
+
+F = TypeVar("F", bound=Callable[..., Any])
+Format = Literal["text", "json", "sarif", "github"]
+
+
+def format_option(function: F) -> F:
+    """`--output-format`."""
+    return click.option(
+        "--output-format", "output", type=click.Choice(get_args(Format)), default="text", show_default=True,
+        help="How to tell the findings; all but `text` do so on standard output.",
+    )(function)  # fmt: skip
+
+
+def sources(name: str) -> tuple[str, ...]:
+    """The file itself, or the files in a folder. Raises TschedError (E0901) for a folder without any."""
+    from tensorc_dsl.report.files import sources_below
+
+    return tuple(map(str, sources_below(Path(name)))) if Path(name).is_dir() else (name,)
+
+
+def tell(names: Sequence[str], found: Sequence[Finding], output: Format, more: Mapping[str, Any] | None = None) -> None:
+    """Print the findings of these files; `more` is added to the object that `json` prints."""
+    match output:
+        case "text":
+            _tell_people(names, found)
+        case "json":
+            from tensorc_dsl.report.findings import as_json
+
+            show_object(as_json(names, found) | dict(more or {}), indent=2)
+        case "sarif":
+            from importlib.metadata import version
+
+            from tensorc_dsl.report.findings import as_sarif
+
+            show_object(as_sarif(found, version("tensorc-dsl")), indent=2)
+        case "github":
+            from tensorc_dsl.report.findings import as_github
+
+            if found:
+                show(as_github(found))
+        case _:
+            assert_never(output)
+
+
+def _tell_people(names: Sequence[str], found: Sequence[Finding]) -> None:
+    from tensorc_dsl.report.findings import count
+
+    if not found:
+        return
+    show_diagnostics(*(f.diagnostic for f in found))
+    numbers = [(count(found, s), s) for s in (Severity.ERROR, Severity.WARNING)]
+    counts = " and ".join(f"{n} {s}{'s' * (n != 1)}" for n, s in numbers if n)
+    show(f"\n{counts} in {len(names)} file{'s' * (len(names) != 1)}", err=True)
+    errors = [f.diagnostic.code for f in found if f.diagnostic.severity is Severity.ERROR]
+    if errors:
+        say(f"for more: tensorc-dsl explain {errors[0]}", err=True)

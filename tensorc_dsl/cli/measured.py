@@ -1,16 +1,21 @@
-"""Builds, checks and times one schedule, and prints the result."""
+"""Builds, checks and times one schedule, the best known one or a given one, and prints the result."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from pathlib import Path
+from typing import TYPE_CHECKING, assert_never
 
 from tensorc_dsl.diagnostic import problem
-from tensorc_dsl.report.terminal import show, show_diagnostics
+from tensorc_dsl.report.terminal import say, show, show_diagnostics
 
 if TYPE_CHECKING:
     from tensorc_dsl.api import Task
+    from tensorc_dsl.api.kernel import Known
     from tensorc_dsl.ir.target import Target
     from tensorc_dsl.trace.trace import Trace
+
+
+# Builds, checks and times one schedule, and prints the result.
 
 
 @problem(
@@ -37,7 +42,7 @@ def measured(task: Task, trace: Trace) -> tuple[float, float, float]:
 
     Raises TschedError (E0908) if the schedule does not work.
     """
-    from tensorc_dsl.api.making import failed
+    from tensorc_dsl.api.kernel import failed
 
     outcome = task.measure(trace)
     warn_of_threads(task.target)
@@ -48,8 +53,8 @@ def measured(task: Task, trace: Trace) -> tuple[float, float, float]:
 
 def emulate_and_show(task: Task, trace: Trace) -> None:
     """Print what an emulation found. Raises TschedError (E0908) if something is wrong, and as `Task.emulate`."""
-    from tensorc_dsl.api.making import failed
-    from tensorc_dsl.report.traffic import traffic
+    from tensorc_dsl.api.kernel import failed
+    from tensorc_dsl.report.results import traffic
 
     found = task.emulate(trace)
     if found.fault:
@@ -62,7 +67,7 @@ def emulate_and_show(task: Task, trace: Trace) -> None:
 def measure_and_show(task: Task, trace: Trace) -> None:
     """Print the time beside the roof. Raises TschedError (E0908) if the schedule does not work."""
     from tensorc_dsl.reference.open_sizes import describe_all, sizing
-    from tensorc_dsl.report.table import comparison
+    from tensorc_dsl.report.results import comparison
     from tensorc_dsl.tuning.machine.roof import roof_of
 
     seconds, error, compared = measured(task, trace)
@@ -80,3 +85,29 @@ def _show_error(error: float, compared: float) -> None:
     show(f"\nthe result is right: largest error {error:.2g} of what is allowed")
     if (little := little_compared(compared)) is not None:
         show_diagnostics(little)
+
+
+# The best known schedule of a task, of which standard error says where it is from.
+
+
+def best_known(task: Task, file: str, records: str | None, *, or_draw: bool = True) -> Known:
+    """The schedule of `Task.known`; one that is predicted is reported, and with `or_draw` one that is drawn, too."""
+    from tensorc_dsl.api.kernel import Drawn, Given, Recorded, describe, untuned
+    from tensorc_dsl.tuning.search.zero_shot import Forecast
+
+    found = task.known(Path(records) if records else None, on_warning=show_diagnostics)
+    match found.origin:
+        case Recorded() | Given():
+            pass
+        case Forecast() as forecast:
+            found_out = f"`tensorc-dsl tune {file} {task.name}` finds out"
+            say(f"not tuned: schedule {describe(forecast)}; {found_out}", err=True)
+        case Drawn() if not or_draw:
+            pass
+        case Drawn():
+            warning = untuned(task, found.origin)
+            assert warning is not None
+            show_diagnostics(warning)
+        case _:
+            assert_never(found.origin)
+    return found

@@ -1,20 +1,27 @@
-"""Options and arguments that several commands share."""
+"""Options and arguments that several commands share, those that decide draws, and groups that suggest a misspelt name."""
 
 from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
 from tensorc_dsl.cli.endings import Ending
-from tensorc_dsl.report.terminal import is_dumb
+from tensorc_dsl.report.terminal import is_dumb, show_diagnostics
 
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
+
+    from tensorc_dsl.api import Task
+    from tensorc_dsl.trace.trace import Trace
+
+
+# Options and arguments that several commands share.
+
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -140,3 +147,109 @@ records_option = click.option(
     "--records", type=click.Path(), metavar="PATH",
     help="The database of trials; by default records.sqlite in the user's data folder.",
 )  # fmt: skip
+
+
+# The options that decide draws: `--replay`, `--condition` and `--block`, named after their handlers; and rules left out.
+
+
+def pairs(_ctx: click.Context, _param: click.Parameter, values: tuple[str, ...]) -> tuple[tuple[str, str], ...]:
+    """What `NAME=VALUE` says, of each."""
+    found = tuple((name.strip(), value.strip()) for name, _, value in (v.partition("=") for v in values))
+    for given, (name, value) in zip(values, found, strict=True):
+        if not name or not value:
+            raise click.BadParameter(f"{given!r} is not NAME=VALUE")
+    return found
+
+
+def condition_option(function: F) -> F:
+    """`--condition NAME=VALUE`, any number of times."""
+    return click.option(
+        "--condition", "conditions", multiple=True, metavar="NAME=VALUE", callback=pairs,
+        help="Pin a draw, as `:= VALUE` does in the text, whatever that pins it to: ks=[64, 16]. With _ it is open: ks=_.",
+    )(function)  # fmt: skip
+
+
+def replay_option(function: F) -> F:
+    """`--replay TRACE`."""
+    return click.option(
+        "--replay", "replayed", metavar="TRACE",
+        help="Use the schedule in the file TRACE; only what it leaves open is drawn or searched.",
+    )(function)  # fmt: skip
+
+
+def handler_options(function: F) -> F:
+    """`--replay TRACE`, `--condition NAME=VALUE` and `--block NAME`, the last two any number of times."""
+    function = click.option(
+        "--block", "hidden", multiple=True, metavar="NAME",
+        help="Hide a draw: it is drawn from its own distribution, and no search decides it.",
+    )(function)  # fmt: skip
+    return replay_option(condition_option(function))
+
+
+def handled(task: Task, replayed: str | None, conditions: tuple[tuple[str, str], ...], hidden: tuple[str, ...]) -> Task:
+    """The task with these handlers. Raises TschedError for names without a draw and for invalid values."""
+    from tensorc_dsl.interp.pins import OPEN, read_decision
+    from tensorc_dsl.trace import handlers
+
+    names = [name for name, _ in conditions]
+    task = (task if replayed is None else task.over(replayed)).opened(names)
+    decisions = {name: read_decision(value) for name, value in conditions if value != OPEN}
+    task.require_draws([*names, *hidden], [name for name, value in conditions if value == OPEN])
+    model = handlers.condition(task.model, decisions) if decisions else task.model
+    model = handlers.block(model, hidden) if hidden else model
+    return task.drawn_from(model)
+
+
+@dataclass(slots=True)
+class LeftOut:
+    """Tells on standard error which rules were refused and left out of schedules; each reason once."""
+
+    told: set[tuple[str, str, str]] = field(default_factory=set[tuple[str, str, str]])
+
+    def tell(self, trace: Trace) -> None:
+        for rule in trace.refused:
+            if (key := (rule.rule, rule.subject, str(rule.refusal))) not in self.told:
+                self.told.add(key)
+                show_diagnostics(rule.diagnostic())
+
+
+# Groups of commands with suggestions for misspelt names.
+
+
+WHOLE = 1_000
+"""Characters that are more than any first sentence has."""
+
+
+class Group(click.Group):
+    """A group that suggests the nearest command for an unknown name."""
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """List the commands, each with the first sentence of its help as a whole: click cuts it at the end of a line."""
+        rows = [
+            (name, command.get_short_help_str(limit=WHOLE))
+            for name in self.list_commands(ctx)
+            if (command := self.get_command(ctx, name)) is not None
+        ]
+        with formatter.section("Commands"):
+            formatter.write_dl(rows)
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        name = args[0]
+        if ctx.resilient_parsing or name.startswith("-") or self.get_command(ctx, name) is not None:
+            return super().resolve_command(ctx, args)
+        raise click.UsageError(" ".join([f"No such command {name!r}.", *self._meant(ctx, name)]), ctx)
+
+    def _meant(self, ctx: click.Context, name: str) -> Iterator[str]:
+        from tensorc_dsl.syntax.names import did_you_mean  # only where something is misspelt
+
+        if name.endswith(".tsched") or "/" in name:
+            yield f"A file is given to a command: `{ctx.command_path} check {name}`"
+            return
+        if name == "help":
+            yield f"`{ctx.command_path} --help` lists the commands"
+            return
+        near = did_you_mean(name, self.list_commands(ctx))
+        if near:
+            yield f"{near[0].upper()}{near[1:]}"

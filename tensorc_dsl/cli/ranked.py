@@ -135,7 +135,7 @@ def _telling(task: str, form: Form) -> Tell:
 
 def _emulate(task: Task, asked: Asked, out: Ranking, tell: Tell) -> None:
     """Emulate the different schedules among the draws, and keep each as soon as it is known."""
-    from tensorc_dsl.api.making import FAILED
+    from tensorc_dsl.api.kernel import FAILED
     from tensorc_dsl.tuning.records.emulated_counts import Emulation, about, keep, kept
     from tensorc_dsl.tuning.records.trial import digest
 
@@ -227,8 +227,7 @@ def _judged(task: Task, found: Ranked, held: Trace) -> tuple[bool, str]:
 
 
 def _table(task: Task, found: Ranking, path: Path, asked: Asked) -> str:
-    from tensorc_dsl.report.table import columns
-    from tensorc_dsl.report.traffic import traffic
+    from tensorc_dsl.report.results import columns, traffic
     from tensorc_dsl.units import counted
 
     best = found.best

@@ -16,7 +16,7 @@ from tensorc_dsl.interp.tasks import task_space
 from tensorc_dsl.interp.watched import Watched
 from tensorc_dsl.lsp.analysis import Analysis
 from tensorc_dsl.lsp.documents import path_of
-from tensorc_dsl.report.entries.markdown import table
+from tensorc_dsl.report.entries import table
 from tensorc_dsl.source import Span
 from tensorc_dsl.syntax import tree as t
 from tensorc_dsl.trace.distribution import Decision

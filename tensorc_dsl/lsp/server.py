@@ -38,7 +38,7 @@ from tensorc_dsl.lsp.features.signature_help import signature_help
 from tensorc_dsl.lsp.features.symbols import symbols, workspace_symbols
 from tensorc_dsl.lsp.protocol import Answering
 from tensorc_dsl.lsp.records import Records
-from tensorc_dsl.report.entries.named import entries
+from tensorc_dsl.report.entries import entries
 from tensorc_dsl.syntax.tree import TaskDef
 from tensorc_dsl.tuning.machine.roof import Roof
 

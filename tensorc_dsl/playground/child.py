@@ -9,7 +9,7 @@ from tensorc_dsl.diagnostic import TschedError, render
 from tensorc_dsl.lsp.analysis import Analysis
 from tensorc_dsl.lsp.documents import Document, Documents, uri_of
 from tensorc_dsl.lsp.records import Records
-from tensorc_dsl.playground.findings import checked
+from tensorc_dsl.playground.answers import Expanded, checked, completed, described, expanded, told
 from tensorc_dsl.playground.messages import (
     Answer,
     Check,
@@ -22,8 +22,6 @@ from tensorc_dsl.playground.messages import (
     Show,
     errands,
 )
-from tensorc_dsl.playground.steps import Expanded, expanded, told
-from tensorc_dsl.playground.words import completed, described
 from tensorc_dsl.processes.child import serve
 
 _Key = tuple[str, dict[str, str], int]

@@ -11,10 +11,9 @@ from tensorc_dsl import units
 from tensorc_dsl.ir.bind import Sizes
 from tensorc_dsl.ir.target import Target
 from tensorc_dsl.reference.open_sizes import describe_all
-from tensorc_dsl.report import verdict
-from tensorc_dsl.report.progress import exhaustion
-from tensorc_dsl.report.table import comparison, tally
-from tensorc_dsl.report.tasks import percent
+from tensorc_dsl.report import results
+from tensorc_dsl.report.progress import exhaustion, percent
+from tensorc_dsl.report.results import comparison, tally
 from tensorc_dsl.tuning.machine.yardsticks import Yardsticks
 from tensorc_dsl.tuning.measure.timing import cache_of
 from tensorc_dsl.tuning.search.regret import CHANCE, Regret
@@ -105,7 +104,7 @@ class Ended:
             "regret": None if self.result.regret is None else self.result.regret.share,
             "enough": self.result.enough,
             "unrecorded": 0 if self.result.unkept is None else len(self.result.unkept.trials),
-            "verdict": None if self.result.verdict is None else verdict.facts(self.result.verdict)[0],
+            "verdict": None if self.result.verdict is None else results.facts(self.result.verdict)[0],
             "best_file": None if best_file is None else str(best_file),
             "prior_file": None if prior_file is None else str(prior_file),
         }
@@ -129,7 +128,7 @@ class Ended:
                 f"rule `{refused.rule}` was refused on `{refused.subject}` and left out in {count}: {refused.refusal}"
             )
         if r.verdict is not None:
-            out.append(f"verified: {verdict.line(r.verdict)}")
+            out.append(f"verified: {results.line(r.verdict)}")
         if best_file is not None:
             out.append(f"best schedule: {visible_line(str(best_file))}")
         return "\n".join(out)

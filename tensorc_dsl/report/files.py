@@ -1,14 +1,98 @@
-"""Reads files as text, and makes folders. Errors are diagnostics."""
+"""Reads files, pipes and standard input as text, with limits, and makes folders. Errors are diagnostics, with the nearest
+known name.
+"""
 
 from __future__ import annotations
 
+import errno
 import os
+import select
+import stat
+import sys
+from collections.abc import Sequence
+from difflib import get_close_matches
 from pathlib import Path
 
-from tensorc_dsl.diagnostic import TschedError, problem
+from tensorc_dsl.diagnostic import Diagnostic, TschedError, problem
 from tensorc_dsl.outputs import reason
-from tensorc_dsl.report.inputs import MAX_BYTES, STDIN, TooLarge, read_bytes
 from tensorc_dsl.source import Source
+from tensorc_dsl.syntax.names import listed
+
+# Reads the bytes of files, pipes and standard input, with a limit on their size and on waiting.
+
+
+STDIN = "-"
+"""The path that means standard input."""
+
+MAX_BYTES = 4 << 20
+"""The largest text that is read, some 70,000 computes, which take a minute to check and a gigabyte of memory."""
+
+NOBODY, SILENT = 5.0, 60.0
+"""Seconds to wait for a writer of a pipe, and for its next data."""
+
+_PIECE = 1 << 16
+
+
+class TooLarge(Exception):
+    """The input has more than MAX_BYTES."""
+
+
+def read_bytes(name: str) -> bytes:
+    """The content of a file, a pipe or, for `-`, standard input. Raises OSError and TooLarge."""
+    if name == STDIN:
+        data = sys.stdin.buffer.read(MAX_BYTES + 1)
+    else:
+        # Without O_NONBLOCK, opening a pipe waits for a writer.
+        file = os.open(name, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC)
+        try:
+            data = _read(file)
+        finally:
+            os.close(file)
+    if len(data) > MAX_BYTES:
+        raise TooLarge
+    return data
+
+
+def _read(file: int) -> bytes:
+    mode = os.fstat(file).st_mode
+    if stat.S_ISDIR(mode):
+        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
+    if stat.S_ISFIFO(mode):
+        return _from_pipe(file)
+    if not stat.S_ISREG(mode):
+        raise OSError(errno.EINVAL, "it is a device")
+    data = bytearray()
+    while len(data) <= MAX_BYTES and (piece := os.read(file, _PIECE)):
+        data += piece
+    return bytes(data)
+
+
+def _from_pipe(file: int) -> bytes:
+    """All data until the last writer has closed the pipe."""
+    data = bytearray()
+    try:
+        data += os.read(file, _PIECE)
+        seconds = SILENT if data else NOBODY  # a pipe without a writer yet looks like one at its end
+    except BlockingIOError:
+        seconds = SILENT
+    poll = select.poll()
+    poll.register(file, select.POLLIN)
+    while len(data) <= MAX_BYTES:
+        if not poll.poll(seconds * 1000):
+            what = (
+                "nobody writes to this pipe" if seconds == NOBODY else f"nothing came from this pipe for {seconds:g} s"
+            )
+            raise TimeoutError(errno.ETIMEDOUT, what)
+        piece = os.read(file, _PIECE)
+        if not piece:
+            break
+        data += piece
+        seconds = SILENT
+    return bytes(data)
+
+
+# Reads files as text, and makes folders. Errors are diagnostics.
+
 
 StrPath = str | os.PathLike[str]
 
@@ -102,3 +186,30 @@ def make_folder(path: Path) -> None:
         path.mkdir(parents=True, exist_ok=True)
     except OSError as e:
         raise TschedError(NO_FOLDER(None, path=path, reason=reason(e))) from e
+
+
+# Errors for unknown names, with the nearest known one.
+
+
+@problem("E0905", "`{file}` has no task `{name}`", help="{repair}")
+def NO_TASK(*, file: str, name: str, repair: str) -> None: ...
+@problem("E0906", "`{file}` has no item `{name}`", help="{repair}")
+def NO_ITEM(*, file: str, name: str, repair: str) -> None: ...
+
+
+def no_such_task(name: str, known: Sequence[str], file: str) -> Diagnostic:
+    """`file` has no task of that name."""
+    return NO_TASK(None, file=file, name=name, repair=_nearest("task", name, known))
+
+
+def no_such_item(name: str, known: Sequence[str], file: str) -> Diagnostic:
+    """`file` has no item of that name."""
+    return NO_ITEM(None, file=file, name=name, repair=_nearest("item", name, known))
+
+
+def _nearest(kind: str, name: str, known: Sequence[str]) -> str:
+    """The nearest known name, or the list of known names."""
+    near = get_close_matches(name, known, 1)
+    if near:
+        return f"did you mean `{near[0]}`?"
+    return f"it has {listed(known)}" if known else f"it has no {kind} at all"

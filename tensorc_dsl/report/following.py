@@ -1,17 +1,24 @@
-"""Shows the progress of a search: one line that is updated on a terminal, or occasional lines elsewhere."""
+"""Shows the progress of a search, or of several as one: a line that is updated on a terminal, or occasional lines
+elsewhere.
+"""
 
 from __future__ import annotations
 
 import io
 import sys
-from collections.abc import Generator
+from collections.abc import Generator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from importlib import import_module
 from typing import Protocol, TextIO
 
-from tensorc_dsl.report.progress import SLOW_BUILD, Standing
+from tensorc_dsl.report.progress import SLOW_BUILD, Row, Standing
 from tensorc_dsl.report.terminal import follow, is_dumb
-from tensorc_dsl.tuning.search.events import Event, Measured
+from tensorc_dsl.tuning.machine.roof import Roof
+from tensorc_dsl.tuning.search.events import Event, Exhausted, Finished, Listener, Measured, Proposed, Started
+
+# Shows the progress of a search: one line that is updated on a terminal, or occasional lines elsewhere.
+
 
 PLAIN_SECONDS = 5.0
 """Without a terminal, a line is printed at least this often, one for each improvement after `PAUSE`, and one for each
@@ -102,3 +109,40 @@ class _Lines:
             if slow or s.clock() - self._shown_at >= pause or s.done == s.trials:
                 self._shown_at, self._shown_best = s.clock(), s.best
                 follow(s.text(), self._out)
+
+
+# Shows several searches as one: trials are counted over all of them, and the current task is named.
+
+
+class Together:
+    """Passes the events of several searches to one follower. The events of a single search are passed unchanged."""
+
+    def __init__(
+        self, standing: Standing, follower: Follower, roofs: Sequence[Roof], names: Sequence[str], trials: int
+    ) -> None:
+        self._standing = standing
+        self._follower = follower
+        self._total = trials * len(names)
+        self._done = 0
+        standing.roof = roofs[0]
+        if len(names) > 1:
+            standing.tasks = [Row(name, roof) for name, roof in zip(names, roofs, strict=True)]
+
+    def listener(self, number: int) -> Listener:
+        """The listener for the search of that number."""
+        return self._follower if not self._standing.tasks else lambda event: self._take(number, event)
+
+    def _take(self, number: int, event: Event) -> None:
+        if number != self._standing.task and not isinstance(event, Started | Finished):
+            self._follower.turn(number)
+        self._standing.tasks[number].take(event)
+        match event:
+            case Started():
+                self._follower(replace(event, trials=self._total))
+            case Measured():
+                self._done += 1
+                self._follower(replace(event, trial=self._done - 1))
+            case Exhausted() | Proposed():
+                pass  # the end or beginning of one search, not of all
+            case _:
+                self._follower(event)

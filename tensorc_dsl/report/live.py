@@ -15,8 +15,7 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
-from tensorc_dsl.report.progress import Standing
-from tensorc_dsl.report.tasks import shown
+from tensorc_dsl.report.progress import Standing, shown
 from tensorc_dsl.tuning.search.events import Event
 from tensorc_dsl.visible import visible_line
 

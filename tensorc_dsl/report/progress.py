@@ -1,22 +1,18 @@
-"""Describes the state of a search in words.
-
-Work without trials to count is announced when it begins, so the longest silence is that of its longest part.
-"""
+"""Describes the state of a search in words, of several in a row of cells, with an estimate of the time left."""
 
 from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import assert_never
 
 from tensorc_dsl import units
-from tensorc_dsl.report.pace import Pace
-from tensorc_dsl.report.table import tally
-from tensorc_dsl.report.tasks import Row, percent
+from tensorc_dsl.report.results import tally
 from tensorc_dsl.tuning.machine.roof import Roof
 from tensorc_dsl.tuning.measure.limits import little_compared
+from tensorc_dsl.tuning.measure.local import BUILDERS, ROUNDS
 from tensorc_dsl.tuning.search.events import (
     Comparing,
     Corrected,
@@ -39,7 +35,143 @@ from tensorc_dsl.tuning.search.events import (
     Verifying,
     Waiting,
 )
+from tensorc_dsl.tuning.search.finals import FINALISTS
 from tensorc_dsl.tuning.search.regret import Regret
+
+# Estimates the time left of a search from the times of its parts so far.
+
+
+@dataclass(slots=True)
+class Pace:
+    """The times of batches. The first one includes one-time work: starting processes, the reference."""
+
+    batches: int = 0
+    began: float = 0.0
+    """The time at which the current batch was requested."""
+
+    before: int = 0
+    """The number of trials before the current batch."""
+
+    done: int = 0
+    valid: int = 0
+    running: float = 0.0
+    """Seconds for checking and timing the trials of all batches, and in `building` for building them, one by one."""
+
+    building: float = 0.0
+    later: float = 0.0
+    """Seconds of the complete batches without the first, and in `later_trials` the number of their trials."""
+
+    later_trials: int = 0
+
+    def take(self, event: Event, now: float) -> None:
+        match event:
+            case Proposed(ask_seconds=ask_seconds):
+                if self.batches > 1:
+                    self.later += now - ask_seconds - self.began
+                    self.later_trials += self.done - self.before
+                self.batches, self.before, self.began = self.batches + 1, self.done, now - ask_seconds
+            case Measured(trial=trial, outcome=outcome):
+                self.done = trial + 1
+                self.valid += outcome.seconds is not None
+                self.running += outcome.run_seconds
+                self.building += outcome.build_seconds
+            case _:
+                pass
+
+    def left(self, trials: int, now: float) -> float | None:
+        """Seconds until that many trials and the final comparison are done; None before a batch is complete."""
+        if self.batches < 2:
+            return None
+        run, build = self.running / self.done, self.building / self.done / BUILDERS
+        each = self.later / self.later_trials if self.later_trials else run + build
+        last = min(FINALISTS, self.valid) * (ROUNDS * run + build)
+        return max(each * (trials - self.before) - (now - self.began), each * (trials - self.done) / 2) + last
+
+
+# The state of each of several searches that run together: a row of cells, of which as many are shown as fit.
+
+
+GAP = 2
+"""Blanks between cells."""
+
+KEPT = (0, 2, 3, 1, 5, 4)
+"""The cells in the order in which they are given room: name, best time, share of the roof, trials, regret, failures."""
+
+NAME = 24
+"""The most columns of a name, the mark before it included, and at most half of the line; a longer one is cut."""
+
+
+@dataclass(slots=True)
+class Row:
+    """One task: its trials and what came of them."""
+
+    name: str
+    roof: Roof
+    trials: int = 0
+    best: float | None = None
+    regret: float | None = None
+    failures: Counter[str] = field(default_factory=Counter[str])
+
+    def take(self, event: Event) -> None:
+        match event:
+            case Measured(trial=trial, outcome=outcome, best_seconds=best):
+                self.trials, self.best = trial + 1, best
+                if outcome.seconds is None:
+                    self.failures[outcome.status] += 1
+            case Corrected(best_seconds=best):
+                self.best = best
+            case Regret(share=share):
+                self.regret = share
+            case _:
+                pass
+
+    def cells(self, current: bool, widest: int) -> tuple[str, ...]:
+        """What there is to say, empty where nothing is known."""
+        name = f"{'›' if current else ' '} {self.name}"
+        share = None if self.best is None else self.roof.share(self.best)
+        return (
+            name if len(name) <= widest else f"{name[: widest - 1]}…",
+            units.counted(self.trials, "trial"),
+            "" if self.best is None else units.seconds(self.best),
+            "" if share is None else f"{units.share(share)} of roof",
+            tally(dict(self.failures)),
+            "" if self.regret is None else f"regret {percent(self.regret)}",
+        )
+
+
+def percent(regret: float) -> str:
+    """A regret as a percentage, with a digit behind the point where it is small."""
+    return units.share(regret) if regret >= 0.095 else f"{100 * regret:.1f} %"
+
+
+def shown(rows: Sequence[Row], current: int | None, width: int, height: int) -> list[str]:
+    """At most `height` lines of at most `width` columns, their cells below each other, the current task among them.
+
+    There is height for two lines.
+    """
+    if len(rows) > height:
+        first = min(max(0, (current or 0) - (height - 1) // 2), len(rows) - height + 1)
+        some = range(first, first + height - 1)
+    else:
+        some = range(len(rows))
+    table = [rows[n].cells(n == current, min(NAME, width // 2)) for n in some]
+    widths = [max(len(cells[m]) for cells in table) for m in range(len(KEPT))]
+    kept: list[int] = []
+    used = -GAP
+    for m in KEPT:
+        if widths[m] and used + GAP + widths[m] <= width:
+            kept.append(m)
+            used += GAP + widths[m]
+    kept.sort()
+    lines = [(" " * GAP).join(cells[m].ljust(widths[m]) for m in kept).rstrip() for cells in table]
+    hidden = len(rows) - len(table)
+    return [*lines, f"  and {units.counted(hidden, 'more task')}"[:width]] if hidden else lines
+
+
+# Describes the state of a search in words.
+#
+# Work without trials to count is announced when it begins, so the longest silence is that of its longest part.
+
 
 SLOW_BUILD = 5.0
 """Builds that take longer, in seconds, are reported: most take a tenth of one."""

@@ -1,13 +1,10 @@
-"""The only way to print: all output goes through here, and no text can control the terminal.
-
-Only the control sequences of `paint` are emitted; control characters in names, files and output of other programs are spelled
-out. The content of a file is written unchanged into files and pipes, and spelled out on a terminal.
-"""
+"""The only way to print: all output goes through here, and no text can control the terminal."""
 
 from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import sys
 from collections.abc import Generator
@@ -16,9 +13,40 @@ from typing import Any, TextIO
 
 import click
 
-from tensorc_dsl.diagnostic import Diagnostic, TschedError, problem
-from tensorc_dsl.report.paint import paint
+from tensorc_dsl.diagnostic import Diagnostic, TschedError, problem, render
 from tensorc_dsl.visible import visible, visible_line
+
+# Colours rendered diagnostics: the text is unchanged, and control sequences surround its parts.
+
+
+_RESET = "\x1b[0m"
+_BOLD, _RED, _YELLOW, _BLUE, _CYAN = "\x1b[1m", "\x1b[1;31m", "\x1b[1;33m", "\x1b[1;34m", "\x1b[36m"
+
+
+def paint(diagnostic: Diagnostic) -> str:
+    """The diagnostic as rendered by `render`, in the colours of rustc."""
+    head, *rest = render(diagnostic).split("\n")
+    severity, _, message = head.partition(":")
+    signal = _YELLOW if diagnostic.severity == "warning" else _RED
+    return "\n".join([f"{signal}{severity}{_RESET}{_BOLD}:{message}{_RESET}", *(_line(line, signal) for line in rest)])
+
+
+def _line(line: str, signal: str) -> str:
+    if match := re.match(r"^( *)(-->)(.*)$", line):
+        return f"{match[1]}{_BLUE}{match[2]}{_RESET}{match[3]}"
+    if match := re.match(r"^( *\|)(\s*)(\^+)(.*)$", line):
+        return f"{_BLUE}{match[1]}{_RESET}{match[2]}{signal}{match[3]}{match[4]}{_RESET}"
+    if match := re.match(r"^( *\d* \|)(.*)$", line):
+        return f"{_BLUE}{match[1]}{_RESET}{match[2]}"
+    if match := re.match(r"^( *)(= [^:]+:)(.*)$", line):
+        return f"{match[1]}{_CYAN}{match[2]}{_RESET}{match[3]}"
+    return line
+
+
+# The only way to print: all output goes through here, and no text can control the terminal.
+#
+# Only the control sequences of `paint` are emitted; control characters in names, files and output of other programs are
+# spelled out. The content of a file is written unchanged into files and pipes, and spelled out on a terminal.
 
 
 @problem("E0903", "cannot write to standard output: {reason}", help="make room, or let it go to a file on another disk")

@@ -10,7 +10,7 @@ from tensorc_dsl.check.vocabulary import FUNCTIONS
 from tensorc_dsl.cli.main import main
 from tensorc_dsl.elaborate.reducers import ARG_REDUCERS, REDUCERS
 from tensorc_dsl.ir.maths import MATHS
-from tensorc_dsl.report.entries.named import entries, names
+from tensorc_dsl.report.entries import entries, names
 from tensorc_dsl.schedule.primitives import PRIMITIVES
 from tensorc_dsl.schedule.queries import QUERIES
 from tensorc_dsl.trace.draws import DRAWS

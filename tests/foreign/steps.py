@@ -17,7 +17,7 @@ from pathlib import Path
 
 from campaigns.emulated import is_bound
 from campaigns.scheduled_pages import FENCE, is_compute, scheduled
-from tensorc_dsl.api.making import failed
+from tensorc_dsl.api.kernel import failed
 from tensorc_dsl.backend.cuda.lower.lower import lower_device
 from tensorc_dsl.diagnostic import Diagnostic, TschedError
 from tensorc_dsl.ir.program import Program

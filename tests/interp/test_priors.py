@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 import tensorc_dsl
-from tensorc_dsl.api.priors import FLOOR, Lesson, plain, weights_of, with_priors
+from tensorc_dsl.api.recorded import FLOOR, Lesson, plain, weights_of, with_priors
 from tensorc_dsl.diagnostic import TschedError
 from tensorc_dsl.source import Source
 from tensorc_dsl.syntax.fmt import format_text

@@ -14,7 +14,7 @@ import pytest
 
 from tensorc_dsl.api import Task
 from tensorc_dsl.report.page.figures import Figures, Insight, Side, Stage
-from tensorc_dsl.report.page.page import page
+from tensorc_dsl.report.page.sections import page
 from tensorc_dsl.tuning.insight.study import Study, study
 from tensorc_dsl.tuning.records.trial import Trial
 from tests.page import browser

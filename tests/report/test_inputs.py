@@ -14,8 +14,8 @@ import pytest
 from click.testing import CliRunner, Result
 
 from tensorc_dsl.cli.main import main
-from tensorc_dsl.report import inputs
-from tensorc_dsl.report.inputs import MAX_BYTES, TooLarge, read_bytes
+from tensorc_dsl.report import files
+from tensorc_dsl.report.files import MAX_BYTES, TooLarge, read_bytes
 
 TEXT = "compute copy(A: f32[M]) -> B: f32[M] { B[i] = A[i] }\n"
 
@@ -23,8 +23,8 @@ TEXT = "compute copy(A: f32[M]) -> B: f32[M] { B[i] = A[i] }\n"
 @pytest.fixture(autouse=True)
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(inputs, "NOBODY", 0.2)
-    monkeypatch.setattr(inputs, "SILENT", 0.4)
+    monkeypatch.setattr(files, "NOBODY", 0.2)
+    monkeypatch.setattr(files, "SILENT", 0.4)
     return tmp_path
 
 
@@ -113,8 +113,8 @@ def test_a_pipe_that_stays_silent_is_an_error() -> None:
 
 
 def test_a_pipe_is_read_to_its_end(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(inputs, "NOBODY", 60.0)
-    monkeypatch.setattr(inputs, "SILENT", 61.0)
+    monkeypatch.setattr(files, "NOBODY", 60.0)
+    monkeypatch.setattr(files, "SILENT", 61.0)
     data = TEXT.encode() * 10_000  # many times what a pipe holds
     os.mkfifo("pipe")
 

@@ -9,7 +9,7 @@ import pytest
 from tensorc_dsl import units
 from tensorc_dsl.ir.program import Program
 from tensorc_dsl.ir.target import Target
-from tensorc_dsl.report.table import comparison, tally
+from tensorc_dsl.report.results import comparison, tally
 from tensorc_dsl.tuning.machine import yardsticks
 from tensorc_dsl.tuning.machine.baseline import Fastest
 from tensorc_dsl.tuning.machine.roof import Roof

@@ -7,11 +7,9 @@ import io
 import pytest
 from rich.console import Console
 
-from tensorc_dsl.report.following import following
+from tensorc_dsl.report.following import Together, following
 from tensorc_dsl.report.live import Line
-from tensorc_dsl.report.progress import Standing
-from tensorc_dsl.report.tasks import shown
-from tensorc_dsl.report.together import Together
+from tensorc_dsl.report.progress import Standing, shown
 from tensorc_dsl.trace.trace import Trace
 from tensorc_dsl.tuning.machine.roof import Roof
 from tensorc_dsl.tuning.measure.outcome import Outcome, Status

@@ -8,17 +8,25 @@ from typing import TYPE_CHECKING
 
 import click
 
-from tensorc_dsl.cli.handling import condition_option, handled, replay_option
-from tensorc_dsl.cli.known import best_known
 from tensorc_dsl.cli.loading import load_task
-from tensorc_dsl.cli.options import common_options, file_argument, records_option, target_options, task_argument
+from tensorc_dsl.cli.measured import best_known
+from tensorc_dsl.cli.options import (
+    common_options,
+    condition_option,
+    file_argument,
+    handled,
+    records_option,
+    replay_option,
+    target_options,
+    task_argument,
+)
 from tensorc_dsl.diagnostic import TschedError, problem
 from tensorc_dsl.outputs import Output
 from tensorc_dsl.report.terminal import write
 
 if TYPE_CHECKING:
     from tensorc_dsl.api import Task
-    from tensorc_dsl.api.known import Known
+    from tensorc_dsl.api.kernel import Known
     from tensorc_dsl.backend.protocol import Form
     from tensorc_dsl.trace.trace import Trace
 
@@ -75,7 +83,7 @@ def compile(  # noqa: A001 (a command is called as it is typed)
     fastest recorded one, or the one that records of other tasks predict to be the fastest; the header says which. C calls
     `TASK` on pointers, or `TASK_checked` on arrays with their types and shapes.
     """
-    from tensorc_dsl.api.export import write_files
+    from tensorc_dsl.api.tasks import write_files
     from tensorc_dsl.report.files import make_folder
 
     found = handled(load_task(file, task, threads, target, mcpu), replayed, conditions, ())
@@ -95,7 +103,7 @@ def compile(  # noqa: A001 (a command is called as it is typed)
 
 def _frozen(task: Task, seed: int | None) -> Known:
     """The task's schedule, drawn if a seed is given. Raises TschedError (E0911) if it has open draws and there is no seed."""
-    from tensorc_dsl.api.known import Drawn, Given, Known
+    from tensorc_dsl.api.kernel import Drawn, Given, Known
 
     trace = task.sample(seed or 0)
     if not trace.open_draws:
@@ -107,7 +115,7 @@ def _frozen(task: Task, seed: int | None) -> Known:
 
 def _best(task: Task, file: str, records: str | None) -> Known:
     """The task's schedule if it has no open draws, or the best that is known. Raises TschedError (E0911) if there is none."""
-    from tensorc_dsl.api.known import Drawn, Given, Known
+    from tensorc_dsl.api.kernel import Drawn, Given, Known
 
     trace = task.sample(0)
     if not trace.open_draws:

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, BinaryIO
 import click
 
 from tensorc_dsl.cli.failures import ExitCode
-from tensorc_dsl.cli.groups import Group
 from tensorc_dsl.cli.loading import load
 from tensorc_dsl.cli.options import (
+    Group,
     common_options,
     file_argument,
     files_argument,

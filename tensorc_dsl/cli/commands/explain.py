@@ -16,7 +16,7 @@ _CODE = re.compile(r"[EW]?\d+")
 
 
 def _complete(_ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[CompletionItem]:
-    from tensorc_dsl.report.entries.named import names  # only when a shell asks
+    from tensorc_dsl.report.entries import names  # only when a shell asks
 
     codes = [CompletionItem(c, help=title) for c, title in error_titles().items() if c.startswith(incomplete.upper())]
     return codes + [CompletionItem(n) for n in sorted(names()) if n.startswith(incomplete)]
@@ -68,7 +68,7 @@ def _page(ctx: click.Context, name: str) -> str:
     if _CODE.fullmatch(code):
         near = did_you_mean(code, [c for c in titles if c[:4] == code[:4]] or titles)
         raise TschedError(NO_CODE(None, _meant(near), name=name))
-    from tensorc_dsl.report.entries.named import entries, names
+    from tensorc_dsl.report.entries import entries, names
 
     if found := entries(name):
         return "\n\n".join(found) + "\n"

@@ -62,8 +62,7 @@ def fmt(ctx: click.Context, files: tuple[str, ...], check: bool, diff: bool) -> 
 
 def _format(file: Output, check: bool, diff: bool) -> bool:
     """Whether the file was, or would be, changed. Raises TschedError."""
-    from tensorc_dsl.report.files import read_text, source_of
-    from tensorc_dsl.report.inputs import STDIN
+    from tensorc_dsl.report.files import STDIN, read_text, source_of
     from tensorc_dsl.syntax.fmt import format_text
 
     name = str(file.path)

@@ -51,9 +51,9 @@ def report(file: str, words: tuple[str, ...], threads: int | None, records: str 
     and nothing is measured but what the machine can do at most.
     """
     from tensorc_dsl.api.insights import recorded_trials
-    from tensorc_dsl.api.reporting import figures
+    from tensorc_dsl.api.recorded import figures
     from tensorc_dsl.outputs import Output
-    from tensorc_dsl.report.page.page import page
+    from tensorc_dsl.report.page.sections import page
     from tensorc_dsl.tuning.records.database import Database
     from tensorc_dsl.units import counted
 

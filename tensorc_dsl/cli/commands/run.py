@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import click
 
-from tensorc_dsl.cli.known import best_known
 from tensorc_dsl.cli.loading import load_task
-from tensorc_dsl.cli.measured import emulate_and_show, measure_and_show, measured
+from tensorc_dsl.cli.measured import best_known, emulate_and_show, measure_and_show, measured
 from tensorc_dsl.cli.options import (
     common_options,
     emulate_option,
@@ -55,7 +54,7 @@ def run(
     if not as_json:
         measure_and_show(found, known.trace)
         return
-    from tensorc_dsl.api.known import facts
+    from tensorc_dsl.api.kernel import facts
 
     seconds, error, compared = measured(found, known.trace)
     origin = facts(known.origin) | {"trace": known.trace.text}

@@ -4,9 +4,17 @@ from __future__ import annotations
 
 import click
 
-from tensorc_dsl.cli.handling import LeftOut, handled, handler_options
 from tensorc_dsl.cli.loading import load_task
-from tensorc_dsl.cli.options import common_options, file_argument, seed_option, target_options, task_argument
+from tensorc_dsl.cli.options import (
+    LeftOut,
+    common_options,
+    file_argument,
+    handled,
+    handler_options,
+    seed_option,
+    target_options,
+    task_argument,
+)
 from tensorc_dsl.report.terminal import write
 
 

@@ -2,21 +2,31 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
+from dataclasses import fields, is_dataclass
+from typing import TYPE_CHECKING, cast
 
 import click
 
-from tensorc_dsl.cli.handling import LeftOut, handled, handler_options
 from tensorc_dsl.cli.loading import load_task, only
-from tensorc_dsl.cli.options import common_options, file_argument, seed_option, target_options
+from tensorc_dsl.cli.options import (
+    LeftOut,
+    common_options,
+    file_argument,
+    handled,
+    handler_options,
+    seed_option,
+    target_options,
+)
 from tensorc_dsl.diagnostic import TschedError
 from tensorc_dsl.report.terminal import write
-
-STAGES = ("ast", "ir", "space", "trace", "lowered")
-
+from tensorc_dsl.source import Source, Span
 
 if TYPE_CHECKING:
     from tensorc_dsl.api import Task
+
+
+STAGES = ("ast", "ir", "space", "trace", "lowered")
 
 
 @click.command()
@@ -55,7 +65,7 @@ def show(
     """
     from tensorc_dsl.affine.laws import assumptions
     from tensorc_dsl.ir.print import format_program
-    from tensorc_dsl.report.attempts import format_attempts
+    from tensorc_dsl.report.results import format_attempts
     from tensorc_dsl.syntax import tree
 
     if (replayed or conditions or hidden) and (stage == "ast" or (stage == "ir" and not scheduled)):
@@ -107,9 +117,7 @@ def _check_pass(task: Task, stage: str, after: str) -> None:
 
 
 def _ast(file: str, name: str | None) -> str:
-    from tensorc_dsl.report.files import read_source
-    from tensorc_dsl.report.missing import no_such_item
-    from tensorc_dsl.report.outline import outline
+    from tensorc_dsl.report.files import no_such_item, read_source
     from tensorc_dsl.syntax import tree
     from tensorc_dsl.syntax.parse import parse
 
@@ -121,3 +129,41 @@ def _ast(file: str, name: str | None) -> str:
     if name not in items:
         raise TschedError(no_such_item(name, list(items), file))
     return outline(items[name])
+
+
+# Formats a syntax tree as an indented outline, for `show --stage ast`.
+
+
+def outline(node: object) -> str:
+    """One line per node with its plain fields; children below it, indented. Spans are left out."""
+    return "\n".join(_lines("", node, "")) + "\n"
+
+
+def _lines(label: str, node: object, indent: str) -> Iterator[str]:
+    if is_dataclass(node):
+        plain: list[str] = []
+        children: list[tuple[str, object]] = []
+        for f in fields(node):
+            value: object = getattr(node, f.name)
+            if isinstance(value, Span | Source) or value in (None, (), ""):
+                continue
+            if isinstance(value, str | int | float):
+                plain.append(f"{f.name}={value!r}")
+            else:
+                children.append((f.name, value))
+        yield f"{indent}{label}{type(node).__name__}{' ' if plain else ''}{' '.join(plain)}"
+        for name, child in children:
+            yield from _lines(f"{name}: ", child, indent + "  ")
+    elif isinstance(node, tuple):
+        items = cast(tuple[object, ...], node)
+        match items:
+            case (str(name), value) if is_dataclass(value):
+                yield from _lines(f"{label}{name} = ", value, indent)
+            case _ if all(isinstance(i, str) for i in items):
+                yield f"{indent}{label}{', '.join(map(repr, items))}"
+            case _:
+                yield f"{indent}{label.rstrip()}"
+                for item in items:
+                    yield from _lines("", item, indent + "  ")
+    else:
+        yield f"{indent}{label}{node!r}"

@@ -15,7 +15,6 @@ import click
 
 from tensorc_dsl.cli.endings import Ending, finishing, waiting
 from tensorc_dsl.cli.failures import ExitCode
-from tensorc_dsl.cli.handling import handled, handler_options, pairs
 from tensorc_dsl.cli.loading import HELP, chosen, load, only
 from tensorc_dsl.cli.measured import warn_of_threads
 from tensorc_dsl.cli.options import (
@@ -23,15 +22,17 @@ from tensorc_dsl.cli.options import (
     duration,
     emulate_option,
     file_argument,
+    handled,
+    handler_options,
+    pairs,
     records_option,
     seed_option,
     settings,
     share,
     target_options,
 )
-from tensorc_dsl.cli.prior import Prior
 from tensorc_dsl.cli.ranked import Asked, rank_and_show, require_no_times
-from tensorc_dsl.cli.tuned import Form, show_results, tell_what_is_lost, tell_what_is_wrong, write_best
+from tensorc_dsl.cli.tuned import Form, Prior, show_results, tell_what_is_lost, tell_what_is_wrong, write_best
 from tensorc_dsl.diagnostic import TschedError
 from tensorc_dsl.outputs import Output
 from tensorc_dsl.report.terminal import say, show_diagnostics, show_foreign, show_object, write
@@ -268,10 +269,9 @@ def _search(
 ) -> tuple[list[TuneResult], list[Yardsticks]]:
     """The results of a search of all tasks, which is shown on standard error, and what each is compared with."""
     from tensorc_dsl.api.searching import search_all
-    from tensorc_dsl.report.following import following
+    from tensorc_dsl.report.following import Together, following
     from tensorc_dsl.report.lines import printing
     from tensorc_dsl.report.progress import Standing
-    from tensorc_dsl.report.together import Together
     from tensorc_dsl.tuning.machine.yardsticks import Measuring
 
     standing, names = Standing(), [one.name for one in found]

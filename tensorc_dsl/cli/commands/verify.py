@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from tensorc_dsl.cli.failures import ExitCode
-from tensorc_dsl.cli.findings import Format, format_option, sources, tell
-from tensorc_dsl.cli.loading import SUFFIX, chosen, load, task_and_trace
+from tensorc_dsl.cli.loading import SUFFIX, Format, chosen, format_option, load, sources, task_and_trace, tell
 from tensorc_dsl.cli.options import common_options, seed_option, target_options
 from tensorc_dsl.diagnostic import TschedError, problem
 from tensorc_dsl.report.terminal import say
@@ -137,7 +136,7 @@ def _claims(
 
 def _proved(claim: Claim, aloud: bool, several: bool) -> tuple[list[dict[str, Any]], list[Finding]]:
     """The facts of the verdict, and its findings. A claim that holds is printed if `aloud`, with its file if `several`."""
-    from tensorc_dsl.report import verdict
+    from tensorc_dsl.report import results
     from tensorc_dsl.report.findings import Finding
     from tensorc_dsl.validate.validate import Invalid
 
@@ -145,12 +144,12 @@ def _proved(claim: Claim, aloud: bool, several: bool) -> tuple[list[dict[str, An
         report = claim.prove()
     except TschedError as e:
         return [], [Finding(claim.file, d) for d in e.diagnostics]
-    result, found = verdict.facts(report)
+    result, found = results.facts(report)
     facts: dict[str, Any] = {"file": claim.file, "what": claim.what, "result": result}
     if found is None:
         if aloud:
-            say(f"{f'{claim.file}: ' if several else ''}{claim.what}: {verdict.line(report)}")
-        return [facts | {"assumes": verdict.assumed(report)}], []
+            say(f"{f'{claim.file}: ' if several else ''}{claim.what}: {results.line(report)}")
+        return [facts | {"assumes": results.assumed(report)}], []
     inputs = {name: a.tolist() for name, a in report.inputs.items()} if isinstance(report, Invalid) else {}
     found = replace(found, span=found.span or claim.place)
     return [facts | {"code": found.code, "inputs": inputs}], [Finding(claim.file, found)]

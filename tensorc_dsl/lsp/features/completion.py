@@ -25,8 +25,7 @@ from tensorc_dsl.lsp.features.program_after import program_before
 from tensorc_dsl.lsp.parts import Piece
 from tensorc_dsl.lsp.records import Records
 from tensorc_dsl.lsp.scope import around
-from tensorc_dsl.packages.places import SearchFolder
-from tensorc_dsl.packages.resolve import Resolver
+from tensorc_dsl.packages.resolve import Resolver, SearchFolder
 from tensorc_dsl.resources import stdlib_names
 from tensorc_dsl.syntax import tree as t
 from tensorc_dsl.syntax.layout import REDUCERS

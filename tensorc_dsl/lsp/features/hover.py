@@ -13,8 +13,7 @@ from tensorc_dsl.ir.print import format_buffer
 from tensorc_dsl.lsp.analysis import Analysis, Found
 from tensorc_dsl.lsp.meaning import Meaning, kind_of, meaning
 from tensorc_dsl.lsp.records import Records
-from tensorc_dsl.report.entries.library import head
-from tensorc_dsl.report.entries.named import entries
+from tensorc_dsl.report.entries import entries, head
 from tensorc_dsl.syntax import tree as t
 
 MOST_TASKS = 4

@@ -78,7 +78,7 @@ def _without_name(analysis: Analysis, place: Place) -> lsp.TextEdit | None:
 
 def _library(name: str) -> Iterator[str]:
     """The paths of the files of the library that have an item of that name."""
-    from tensorc_dsl.report.entries.library import library  # parses all of it, once something is missing
+    from tensorc_dsl.report.entries import library  # parses all of it, once something is missing
 
     for file in library():
         if any(i.name == name for i in file.items):

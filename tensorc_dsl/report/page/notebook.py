@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from tensorc_dsl import units
 from tensorc_dsl.report.importance import percent, trust
 from tensorc_dsl.report.page.markup import Markup, element
-from tensorc_dsl.report.table import tally
+from tensorc_dsl.report.results import tally
 from tensorc_dsl.tuning.insight.importance import Importance
 from tensorc_dsl.tuning.insight.study import Study
 from tensorc_dsl.tuning.measure.outcome import Outcome

@@ -1,4 +1,4 @@
-"""What a task becomes under some decisions: its program after each step, what each draw can be, and the code."""
+"""Answers to the page: what is wrong in its text, what its words are, and what a task becomes under some decisions."""
 
 from __future__ import annotations
 
@@ -8,8 +8,10 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 
 import numpy as np
+from lsprotocol import types as lsp
+from markdown_it import MarkdownIt
 
-from tensorc_dsl.api.making import compiled, lowered_text, require_code, viewed
+from tensorc_dsl.api.kernel import compiled, lowered_text, require_code, viewed
 from tensorc_dsl.backend.find import backend_of
 from tensorc_dsl.diagnostic import TschedError, render
 from tensorc_dsl.interp.pins import read_decision
@@ -18,10 +20,32 @@ from tensorc_dsl.interp.tasks import task_space
 from tensorc_dsl.interp.watched import Stand, Watched
 from tensorc_dsl.ir.print import format_program
 from tensorc_dsl.lsp.analysis import Analysis
+from tensorc_dsl.lsp.documents import Document
+from tensorc_dsl.lsp.features.completion import completion
+from tensorc_dsl.lsp.features.diagnostics import diagnostics
+from tensorc_dsl.lsp.features.hover import hover
+from tensorc_dsl.lsp.features.quick_fixes import quick_fixes
+from tensorc_dsl.lsp.features.refusals import refused, try_all
 from tensorc_dsl.lsp.records import Records
-from tensorc_dsl.playground.findings import range_of
-from tensorc_dsl.playground.messages import LOOPS, PROGRAM, Choice, Range, Recorded, Show, Shown, Step
-from tensorc_dsl.report.page.data import by_size
+from tensorc_dsl.playground.messages import (
+    LOOPS,
+    PROGRAM,
+    Checked,
+    Choice,
+    Completed,
+    Described,
+    Edit,
+    Finding,
+    Fix,
+    Offer,
+    Position,
+    Range,
+    Recorded,
+    Show,
+    Shown,
+    Step,
+)
+from tensorc_dsl.report.page.figures import by_size
 from tensorc_dsl.schedule.refusal import ScheduleRefusal
 from tensorc_dsl.schedule.render import refusal_diagnostic
 from tensorc_dsl.source import Span
@@ -30,6 +54,50 @@ from tensorc_dsl.trace.draw import Draw
 from tensorc_dsl.trace.model import preferring, prior, shown
 from tensorc_dsl.tuning.insight.posterior import nearest
 from tensorc_dsl.tuning.machine.host import host_target
+
+# What is wrong in the page's text, with its repairs, in the page's own words.
+
+
+SECONDS = 2.0
+"""The processor time in which the first schedules of a text are drawn, to find what is refused."""
+
+_GRADE = {lsp.DiagnosticSeverity.Error: "error", lsp.DiagnosticSeverity.Warning: "warning"}
+
+
+def checked(analysis: Analysis, document: Document) -> Checked:
+    """The findings in the order of the text, and the tasks that have a program."""
+    whole = analysis.text.range(0, len(analysis.source.text))
+    asked = lsp.CodeActionParams(lsp.TextDocumentIdentifier(analysis.uri), whole, lsp.CodeActionContext([]))
+    fixes = [(d, f) for a in quick_fixes(analysis, asked) if (f := _fix(a, analysis.uri)) for d in a.diagnostics or ()]
+    told = diagnostics(analysis, document)
+    try_all(analysis, SECONDS)
+    found = [
+        Finding(
+            range_of(d.range),
+            _GRADE.get(d.severity or lsp.DiagnosticSeverity.Error, "info"),
+            str(d.code or ""),
+            d.message,
+            tuple(fix for about, fix in fixes if about == d),
+        )
+        for d in (*told, *refused(analysis))
+    ]
+    own = [x.name for x in analysis.checked.tasks.values() if analysis.is_own(x.span)]
+    tasks = tuple(str(n) for n in own if str(n) in analysis.checked.elaborated)
+    return Checked(tuple(found), tasks, any(d.severity is lsp.DiagnosticSeverity.Error for d in told))
+
+
+def range_of(at: lsp.Range) -> Range:
+    return Range(Position(at.start.line, at.start.character), Position(at.end.line, at.end.character))
+
+
+def _fix(action: lsp.CodeAction, uri: str) -> Fix | None:
+    """The repair; None for one that changes nothing in the text."""
+    edits = ((action.edit.changes if action.edit is not None else None) or {}).get(uri, ())
+    return Fix(action.title, tuple(Edit(range_of(e.range), e.new_text) for e in edits)) if edits else None
+
+
+# What a task becomes under some decisions: its program after each step, what each draw can be, and the code.
+
 
 MOST_VALUES, NEAR = 1_000, 200
 """A draw with more values than the first has a slider over so many, those nearest to the present one; others are typed."""
@@ -213,3 +281,43 @@ def _code(found: Expanded, stage: str) -> tuple[str, str]:
         return viewed(compiled(program, space.target, space.target.cores), stage), ""
     except TschedError as e:
         return "", "\n".join(map(render, e.diagnostics))
+
+
+# What can stand at a place of the page's text, and what a word of it is: the answers of the language server, for a page.
+
+
+_MARKDOWN = MarkdownIt("commonmark", {"html": False}).enable("table")
+"""A description is of the page's text, too: its HTML is text."""
+
+MIDDLE = 3
+"""The order of what no step says anything about."""
+
+
+def completed(analysis: Analysis, at: Position, records: Records) -> Completed:
+    """What can stand at the place."""
+    found = completion(analysis, _position(at), snippets=False, records=records)
+    return Completed(tuple(map(_offer, found.items)))
+
+
+def described(analysis: Analysis, at: Position, records: Records) -> Described:
+    """What the name at the place is."""
+    found = hover(analysis, _position(at), records)
+    if found is None or found.range is None:
+        return Described("", None)
+    return Described(_html(found.contents), range_of(found.range))
+
+
+def _position(at: Position) -> lsp.Position:
+    return lsp.Position(max(0, at.line), max(0, at.character))
+
+
+def _offer(item: lsp.CompletionItem) -> Offer:
+    order = item.sort_text or ""
+    kind = "" if item.kind is None else lsp.CompletionItemKind(item.kind).name.lower()
+    about = "" if item.documentation is None else _html(item.documentation)
+    return Offer(str(item.label), kind, item.detail or "", about, int(order[0]) if order[:1].isdecimal() else MIDDLE)
+
+
+def _html(text: object) -> str:
+    """A description as HTML."""
+    return str(_MARKDOWN.render(text.value if isinstance(text, lsp.MarkupContent) else str(text)))
