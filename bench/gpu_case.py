@@ -11,7 +11,7 @@ import numpy as np
 
 from tensorc_dsl.api import Task, loads
 from tensorc_dsl.backend.cuda.runtime.driver import Device, Missing, find
-from tensorc_dsl.backend.cuda.runtime.image import Image, unpack
+from tensorc_dsl.backend.cuda.runtime.module import Image, unpack
 from tensorc_dsl.backend.find import require_backend
 from tensorc_dsl.backend.protocol import Code, CompiledKernel, LoadedKernel
 from tensorc_dsl.ir.arrays import Array, stored_dtype

@@ -23,7 +23,7 @@ import msgspec
 
 from tensorc_dsl.api import Task, load
 from tensorc_dsl.backend.llvm.ahead.library import FORMS
-from tensorc_dsl.backend.llvm.host import host_lacks
+from tensorc_dsl.backend.llvm.codegen.machine import host_lacks
 
 FILE = Path(__file__).with_suffix(".tsched")
 RECORDED = Path(__file__).with_suffix(".json")

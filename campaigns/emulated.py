@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from tensorc_dsl.backend.cuda.emulate import emulation
+from tensorc_dsl.backend.cuda.emulation.run import emulation
 from tensorc_dsl.backend.cuda.lower.kernels import DeviceProgram
 from tensorc_dsl.backend.memory import aligned_copy, aligned_empty
 from tensorc_dsl.backend.protocol import ORDERS

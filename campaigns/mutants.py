@@ -39,9 +39,8 @@ from campaigns.random_nests import random_nests
 from campaigns.random_programs import random_program
 from campaigns.random_steps import random_schedule
 from campaigns.scheduled_pages import random_start, scheduled
-from tensorc_dsl.backend.cuda.lower.kernels import DeviceProgram
+from tensorc_dsl.backend.cuda.lower.kernels import DeviceProgram, format_device
 from tensorc_dsl.backend.cuda.lower.lower import lower_device
-from tensorc_dsl.backend.cuda.lower.text import format_device
 from tensorc_dsl.diagnostic import render
 from tensorc_dsl.ir.arrays import Array, narrow
 from tensorc_dsl.ir.bind import bind

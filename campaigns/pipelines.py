@@ -26,7 +26,7 @@ from campaigns.random_pipelines import in_a_file, pipeline
 from tensorc_dsl.api import Task, TaskFile
 from tensorc_dsl.backend.llvm.codegen.compile import compile_kernel
 from tensorc_dsl.backend.llvm.lower.passes import lower_cpu
-from tensorc_dsl.backend.llvm.runtime.doorway import prepared
+from tensorc_dsl.backend.llvm.runtime.fast_call import prepared
 from tensorc_dsl.check.items import FORGETFUL
 from tensorc_dsl.check.scope import Versions
 from tensorc_dsl.check.uses import standard

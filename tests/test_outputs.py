@@ -32,8 +32,8 @@ task small = matmul(M=16, N=16, K=16)
 # --- one writer ------------------------------------------------------------------------------------------------------
 
 OTHERS = {
-    "backend/cuda/sass.py": "a temporary folder of its own, for NVIDIA's tools",
-    "backend/llvm/ahead/link.py": "a temporary folder of its own, for the C compiler",
+    "backend/cuda/compiled.py": "a temporary folder of its own, for NVIDIA's tools",
+    "backend/llvm/ahead/library.py": "a temporary folder of its own, for the C compiler",
     "cli/endings.py": "/dev/null in place of a closed output",
     "cli/failures.py": "/dev/null in place of a closed output",
     "processes/server.py": "the name of the process, in /proc",

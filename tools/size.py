@@ -35,7 +35,7 @@ FIGURES = {
     "shared_stems": "modules of a room whose name has the stem of another's",
 }
 
-PARTED = {"faces", "tuning"}
+PARTED = {"backend", "faces", "tuning"}
 """Rooms of rooms."""
 
 _NO_CODE = {

@@ -20,9 +20,9 @@ from typing import BinaryIO, Generic, TypeVar, cast
 
 import msgspec
 
-from tensorc_dsl.processes.start import Limits, Process, end, start_module
 from tensorc_dsl.processes import messages
 from tensorc_dsl.processes.messages import Bug, Exhausted
+from tensorc_dsl.processes.start import Limits, Process, end, start_module
 
 START_SECONDS = 60.0
 """A child that has not reported for duty after this long will not; starting one takes well under a second."""

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from tensorc_dsl.affine.radix import by_digits
-from tensorc_dsl.backend.cuda.lower.numbers import evaluate
+from tensorc_dsl.backend.cuda.lower.private_storage import evaluate
 from tensorc_dsl.ir.expr import ZERO, Compare, Expr, Var, add, floormod, index, mul
 from tensorc_dsl.ir.print import format_expr
 

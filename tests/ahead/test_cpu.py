@@ -13,8 +13,7 @@ import llvmlite.binding as llvm
 import pytest
 
 from tensorc_dsl.api import Task, load
-from tensorc_dsl.backend.llvm.ahead.cpu import required_features, write_cpu_check
-from tensorc_dsl.backend.llvm.codegen.cpuid import ARM, AVX10, X86
+from tensorc_dsl.backend.llvm.ahead.cpu import ARM, AVX10, X86, required_features, write_cpu_check
 from tensorc_dsl.backend.llvm.codegen.function import Module
 from tensorc_dsl.backend.llvm.codegen.machine import Machine
 from tensorc_dsl.diagnostic import TschedError

@@ -7,7 +7,7 @@ import re
 import numpy as np
 import pytest
 
-from tensorc_dsl.backend.llvm.codegen.lanes import moving
+from tensorc_dsl.backend.llvm.codegen.lane_loads import moving
 from tensorc_dsl.ir.expr import Binary, Var, add, index, mul, sub
 from tensorc_dsl.ir.program import Program
 from tests.codegen.native import compiled, program, run

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from tensorc_dsl.backend.llvm.codegen.compile import compile_kernel
-from tensorc_dsl.backend.llvm.codegen.near import growth
+from tensorc_dsl.backend.llvm.codegen.lane_loads import growth
 from tensorc_dsl.backend.llvm.lower.passes import lower_cpu
 from tensorc_dsl.ir.expr import Binary, Var, add, index, mul, sub
 from tensorc_dsl.ir.print import format_expr

@@ -12,7 +12,9 @@ import pytest
 from docs.generate.architecture import drawn, edges, levels, picture, reduced
 from docs.generate.layers import PACKAGE, names
 
-PACKAGES = sorted({PACKAGE.joinpath(*name.split(".")) for name in names()} & {p.parent for p in PACKAGE.rglob("__init__.py")})
+PACKAGES = sorted(
+    {PACKAGE.joinpath(*name.split(".")) for name in names()} & {p.parent for p in PACKAGE.rglob("__init__.py")}
+)
 
 
 @pytest.mark.parametrize("package", PACKAGES, ids=lambda p: p.name)

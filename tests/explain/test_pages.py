@@ -26,7 +26,7 @@ from tensorc_dsl.api import load
 from tensorc_dsl.api.drawing import sample
 from tensorc_dsl.api.files import TaskFile
 from tensorc_dsl.backend import find
-from tensorc_dsl.backend.cuda import sass
+from tensorc_dsl.backend.cuda import compiled
 from tensorc_dsl.check.scope import load_file
 from tensorc_dsl.diagnostic import Diagnostic, TschedError, render
 from tensorc_dsl.extensions import BACKENDS, STRATEGIES
@@ -295,7 +295,7 @@ def no_backend() -> Iterator[None]:
 @contextmanager
 def no_tools() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(sass, "tool", lambda _: None)
+        patch.setattr(compiled, "tool", lambda _: None)
         yield
 
 

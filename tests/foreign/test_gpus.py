@@ -16,10 +16,10 @@ import pytest
 
 from campaigns.emulated import emulated
 from tensorc_dsl.api import TaskFile
-from tensorc_dsl.backend.cuda.emulate import emulation
+from tensorc_dsl.backend.cuda.compiled import registers_of, tool
+from tensorc_dsl.backend.cuda.emulation.run import emulation
 from tensorc_dsl.backend.cuda.lower.kernels import DeviceProgram
 from tensorc_dsl.backend.cuda.lower.lower import lower_device, require_room
-from tensorc_dsl.backend.cuda.sass import registers_of, tool
 from tensorc_dsl.check.scope import CheckedFile, load_source
 from tensorc_dsl.check.targets import target_of
 from tensorc_dsl.diagnostic import Severity, TschedError

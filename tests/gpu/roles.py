@@ -9,8 +9,7 @@ from tempfile import TemporaryDirectory
 import numpy as np
 
 from campaigns.emulated import emulated
-from tensorc_dsl.backend.cuda.lower.kernels import DeviceProgram
-from tensorc_dsl.backend.cuda.lower.text import format_device
+from tensorc_dsl.backend.cuda.lower.kernels import DeviceProgram, format_device
 from tensorc_dsl.ir.program import Program
 from tests.gpu.tensor_cores import whole_numbers
 from tests.gpu.test_hopper import drawn, hopper

@@ -9,10 +9,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tensorc_dsl.backend.cuda import emulate
-from tensorc_dsl.backend.cuda.codegen.coroutine import emulation_module
-from tensorc_dsl.backend.cuda.codegen.watched import Watched
-from tensorc_dsl.backend.cuda.emulate import emulation
+from tensorc_dsl.backend.cuda.emulation import run
+from tensorc_dsl.backend.cuda.emulation.coroutine import emulation_module
+from tensorc_dsl.backend.cuda.emulation.expressions import Watched
+from tensorc_dsl.backend.cuda.emulation.run import emulation
 from tensorc_dsl.backend.cuda.lower.kernels import THREAD, Barrier, Device, DeviceProgram, Local, Phase
 from tensorc_dsl.backend.memory import aligned_copy, aligned_empty
 from tensorc_dsl.ir.arrays import Array, stored_dtype
@@ -33,7 +33,7 @@ def both(p: DeviceProgram, patch: pytest.MonkeyPatch, order: str = "forward") ->
     """The faults of a kernel on X, with reads checked before nests and without."""
     out: list[str] = []
     for least in (0, 10**9):
-        patch.setattr(emulate, "_LEAST", least)
+        patch.setattr(run, "_LEAST", least)
         x = aligned_empty((2 * N,), np.dtype(np.float32))
         x[...] = np.arange(2 * N)
         out.append(emulation(p).run({"X": x}, {}, order))
@@ -140,7 +140,7 @@ def test_a_read_that_is_made_twice_is_counted_twice(monkeypatch: pytest.MonkeyPa
     p = with_sum(FILL, Barrier(), body)
     counts: list[object] = []
     for least in (0, 10**9):
-        monkeypatch.setattr(emulate, "_LEAST", least)
+        monkeypatch.setattr(run, "_LEAST", least)
         x = aligned_empty((2 * N,), np.dtype(np.float32))
         x[...] = np.arange(2 * N)
         fault, (count,) = emulation(p).count({"X": x}, {})
@@ -152,7 +152,7 @@ def test_a_read_that_is_made_twice_is_counted_twice(monkeypatch: pytest.MonkeyPa
 def assert_counts_agree(found: DeviceProgram, program: Program, patch: pytest.MonkeyPatch) -> None:
     counts: list[object] = []
     for least in (0, 10**9):
-        patch.setattr(emulate, "_LEAST", least)
+        patch.setattr(run, "_LEAST", least)
         arrays = arrays_of(program)
         fault, (count, *_) = emulation(found).count(arrays, {})
         assert fault == ""

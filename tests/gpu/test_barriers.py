@@ -8,8 +8,7 @@ import numpy as np
 import pytest
 
 from campaigns.emulated import emulated
-from tensorc_dsl.backend.cuda.lower.accesses import accesses
-from tensorc_dsl.backend.cuda.lower.barriers import with_barriers
+from tensorc_dsl.backend.cuda.lower.barriers import accesses, with_barriers
 from tensorc_dsl.backend.cuda.lower.kernels import (
     THREAD,
     Barrier,

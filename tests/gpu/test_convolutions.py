@@ -14,7 +14,7 @@ import pytest
 import tensorc_dsl as td
 from campaigns.emulated import emulated
 from tensorc_dsl.api.tasks import Task
-from tensorc_dsl.backend.cuda.sass import assemble, sass_of, tool
+from tensorc_dsl.backend.cuda.compiled import assemble, sass_of, tool
 from tensorc_dsl.ir.arrays import Array
 from tensorc_dsl.trace.distribution import Decision
 from tests.gpu.kernels import ptx

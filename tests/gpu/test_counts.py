@@ -15,7 +15,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from tensorc_dsl.api import Task
-from tensorc_dsl.backend.cuda.emulate import emulation
+from tensorc_dsl.backend.cuda.emulation.run import emulation
 from tensorc_dsl.backend.cuda.lower.kernels import THREAD, Barrier, Device, DeviceKernel, DeviceProgram, Phase, Shared
 from tensorc_dsl.backend.memory import aligned_empty
 from tensorc_dsl.backend.protocol import Counts, Traffic

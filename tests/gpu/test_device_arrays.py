@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tensorc_dsl.backend.cuda.runtime import capsule, driver, streams
+from tensorc_dsl.backend.cuda.runtime import arrays, driver
+from tensorc_dsl.backend.cuda.runtime import driver as streams
 from tensorc_dsl.backend.cuda.runtime.arrays import DeviceArray
 from tensorc_dsl.ir.dtypes import BF16, F8E4M3, F8E5M2, F32
 from tests.gpu.products import PRODUCT, calls, kernel_of, operands
@@ -102,8 +103,8 @@ def test_a_capsule_is_what_numpy_reads() -> None:
             return 1, 0
 
         def __dlpack__(self, **_: Any) -> Any:
-            tensor = capsule.Tensor(a.ctypes.data, a.shape, None, (2, 32))
-            return capsule.capsule_of(tensor, owner, device=1)
+            tensor = arrays.Tensor(a.ctypes.data, a.shape, None, (2, 32))
+            return arrays.capsule_of(tensor, owner, device=1)
 
     before = sys.getrefcount(owner)
     read = np.from_dlpack(OnCpu())  # type: ignore[arg-type]
@@ -119,11 +120,11 @@ def test_bf16_has_a_type_in_dlpack_alone(gpu: Any) -> None:
     device = driver.find()
     assert isinstance(device, driver.Device)
     a = DeviceArray(device, (2, 4), BF16)
-    assert capsule.tensor_in(a.__dlpack__()).element == (4, 16)
+    assert arrays.tensor_in(a.__dlpack__()).element == (4, 16)
     assert a.__cuda_array_interface__["typestr"] == "<u2"
     for t, code in ((F8E4M3, 10), (F8E5M2, 12)):
         a = DeviceArray(device, (2, 4), t)
-        assert capsule.tensor_in(a.__dlpack__()).element == (code, 8)
+        assert arrays.tensor_in(a.__dlpack__()).element == (code, 8)
         assert a.__cuda_array_interface__["typestr"] == "|u1"
 
 

@@ -10,7 +10,7 @@ import pytest
 from click.testing import CliRunner
 
 from tensorc_dsl.api import loads
-from tensorc_dsl.backend.cuda.emulate import emulation
+from tensorc_dsl.backend.cuda.emulation.run import emulation
 from tensorc_dsl.backend.cuda.lower import lower
 from tensorc_dsl.backend.cuda.lower.kernels import (
     THREAD,

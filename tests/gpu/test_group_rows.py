@@ -11,9 +11,9 @@ import pytest
 
 import tensorc_dsl as td
 from tensorc_dsl.api.tasks import Task
+from tensorc_dsl.backend.cuda.compiled import assemble, remarks, tool
 from tensorc_dsl.backend.cuda.lower.kernels import DeviceProgram
 from tensorc_dsl.backend.cuda.lower.lower import lower_device
-from tensorc_dsl.backend.cuda.sass import assemble, remarks, tool
 from tensorc_dsl.reference.inputs import make_inputs
 from tensorc_dsl.trace.distribution import Decision
 from tensorc_dsl.trace.handlers import condition

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from tensorc_dsl.backend.cuda.lower.idle import with_idle_defined
-from tensorc_dsl.backend.cuda.lower.kernels import THREAD, Device, DeviceKernel, Local, Phase, Steps
+from tensorc_dsl.backend.cuda.lower.kernels import THREAD, Device, DeviceKernel, Local, Phase, Steps, format_device
 from tensorc_dsl.backend.cuda.lower.lower import lower_device
-from tensorc_dsl.backend.cuda.lower.text import format_device
+from tensorc_dsl.backend.cuda.lower.private_storage import with_idle_defined
 from tensorc_dsl.ir.dtypes import F32, INDEX
 from tensorc_dsl.ir.expr import ONE, ZERO, Compare, Const, Expr, Load, Logic, Var, index
 from tensorc_dsl.ir.program import Store

@@ -7,9 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from tensorc_dsl.backend.cuda.lower.kernels import DeviceProgram, WgmmaFence, WgmmaWait
+from tensorc_dsl.backend.cuda.lower.kernels import DeviceProgram, WgmmaFence, WgmmaWait, format_device
 from tensorc_dsl.backend.cuda.lower.lower import lower_device
-from tensorc_dsl.backend.cuda.lower.text import format_device
 from tensorc_dsl.diagnostic import TschedError
 from tensorc_dsl.ir.parse import parse_program
 from tensorc_dsl.ir.program import Program

@@ -14,12 +14,12 @@ import pytest
 
 from campaigns.emulated import emulated
 from tensorc_dsl.api import loads
-from tensorc_dsl.backend.cuda.codegen.look_back import ADDS, Looking
-from tensorc_dsl.backend.cuda.codegen.threads import Threads
-from tensorc_dsl.backend.cuda.emulate import emulation
+from tensorc_dsl.backend.cuda.codegen.device import ADDS, Looking
+from tensorc_dsl.backend.cuda.compiled import registers_of, tool
+from tensorc_dsl.backend.cuda.emulation.run import emulation
+from tensorc_dsl.backend.cuda.emulation.statements import Threads
 from tensorc_dsl.backend.cuda.lower.kernels import STEP, DeviceProgram, LookBack, Ticket
 from tensorc_dsl.backend.cuda.lower.lower import lower_device
-from tensorc_dsl.backend.cuda.sass import registers_of, tool
 from tensorc_dsl.backend.memory import aligned_copy, aligned_empty
 from tensorc_dsl.backend.protocol import ORDERS
 from tensorc_dsl.ir.expr import Compare, Var, add, floormod, index

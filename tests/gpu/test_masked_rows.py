@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from tensorc_dsl.affine.simplify import simplify
-from tensorc_dsl.backend.cuda.emulate import emulation
+from tensorc_dsl.backend.cuda.emulation.run import emulation
 from tensorc_dsl.backend.cuda.lower.kernels import Device, DeviceProgram, Nested, Steps
 from tensorc_dsl.backend.cuda.lower.lower import lower_device
 from tensorc_dsl.ir.expr import Expr, constant, free_vars, index, sub, substitute

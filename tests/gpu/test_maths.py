@@ -10,8 +10,8 @@ import pytest
 from campaigns.emulated import emulated
 from tensorc_dsl.backend.cuda.codegen.ptx import device_module, ptx_of
 from tensorc_dsl.backend.cuda.codegen.view import cuda_text
+from tensorc_dsl.backend.cuda.compiled import assemble, tool
 from tensorc_dsl.backend.cuda.lower.lower import lower_device
-from tensorc_dsl.backend.cuda.sass import assemble, tool
 from tensorc_dsl.ir.dtypes import DTYPES
 from tensorc_dsl.ir.maths import MATHS
 from tensorc_dsl.ir.parse import parse_program

@@ -8,12 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from tensorc_dsl.backend.cuda.emulate import emulation
+from tensorc_dsl.backend.cuda.emulation.run import emulation
 from tensorc_dsl.backend.cuda.lower.kernels import DeviceProgram, Shared, collectives_in, tma_loads_in
 from tensorc_dsl.backend.cuda.lower.lower import lower_device
 from tensorc_dsl.backend.cuda.model.counts import counted
-from tensorc_dsl.backend.cuda.model.machines import machine_of
-from tensorc_dsl.backend.cuda.model.time import Estimate, estimates
+from tensorc_dsl.backend.cuda.model.time import Estimate, estimates, machine_of
 from tensorc_dsl.ir.expr import constant
 from tensorc_dsl.ir.target import Target
 from tensorc_dsl.trace.distribution import Decision

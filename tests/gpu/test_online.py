@@ -8,9 +8,9 @@ import pytest
 
 import tensorc_dsl as td
 from tensorc_dsl.api.tasks import Task
+from tensorc_dsl.backend.cuda.compiled import registers_of, tool
 from tensorc_dsl.backend.cuda.lower.kernels import DeviceProgram
 from tensorc_dsl.backend.cuda.lower.lower import lower_device
-from tensorc_dsl.backend.cuda.sass import registers_of, tool
 from tensorc_dsl.ir.memo import by_identity
 from tensorc_dsl.ir.program import Program
 from tensorc_dsl.trace.distribution import Decision

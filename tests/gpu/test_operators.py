@@ -13,10 +13,10 @@ from collections.abc import Iterator, Mapping
 import pytest
 
 from campaigns.emulated import emulated
-from tensorc_dsl.backend.cuda.emulate import emulation
+from tensorc_dsl.backend.cuda.compiled import registers_of, tool
+from tensorc_dsl.backend.cuda.emulation.run import emulation
 from tensorc_dsl.backend.cuda.lower.kernels import DeviceProgram
 from tensorc_dsl.backend.cuda.lower.lower import lower_device
-from tensorc_dsl.backend.cuda.sass import registers_of, tool
 from tensorc_dsl.diagnostic import TschedError
 from tensorc_dsl.elaborate.compute import elaborate
 from tensorc_dsl.ir.program import Program

@@ -13,9 +13,16 @@ import numpy as np
 import pytest
 
 from campaigns.emulated import emulated
-from tensorc_dsl.backend.cuda.lower.kernels import Barrier, Device, DeviceProgram, Guard, Steps, WgmmaWait
-from tensorc_dsl.backend.cuda.lower.text import format_device
-from tensorc_dsl.backend.cuda.sass import assemble, sass_of, tool
+from tensorc_dsl.backend.cuda.compiled import assemble, sass_of, tool
+from tensorc_dsl.backend.cuda.lower.kernels import (
+    Barrier,
+    Device,
+    DeviceProgram,
+    Guard,
+    Steps,
+    WgmmaWait,
+    format_device,
+)
 from tensorc_dsl.ir.program import Program
 from tests.gpu.kernels import ptx
 from tests.gpu.tensor_cores import whole_numbers

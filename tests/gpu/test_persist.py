@@ -13,12 +13,11 @@ import pytest
 import tensorc_dsl as td
 from campaigns.emulated import emulated
 from tensorc_dsl.api.tasks import Task
-from tensorc_dsl.backend.cuda.emulate import emulation
-from tensorc_dsl.backend.cuda.lower.kernels import DeviceProgram, barriers_in, tma_in, tma_loads_in
+from tensorc_dsl.backend.cuda.compiled import assemble, tool
+from tensorc_dsl.backend.cuda.emulation.run import emulation
+from tensorc_dsl.backend.cuda.lower.kernels import DeviceProgram, barriers_in, format_device, tma_in, tma_loads_in
 from tensorc_dsl.backend.cuda.lower.lower import lower_device
-from tensorc_dsl.backend.cuda.lower.numbers import evaluate
-from tensorc_dsl.backend.cuda.lower.text import format_device
-from tensorc_dsl.backend.cuda.sass import assemble, tool
+from tensorc_dsl.backend.cuda.lower.private_storage import evaluate
 from tensorc_dsl.backend.memory import aligned_copy
 from tensorc_dsl.ir.expr import free_vars, index
 from tensorc_dsl.ir.parse import parse_program

@@ -12,8 +12,8 @@ import pytest
 from campaigns.emulated import emulated
 from tensorc_dsl.affine.pipeline import versions
 from tensorc_dsl.backend.cuda.codegen.device import DeviceStatements
-from tensorc_dsl.backend.cuda.lower import copies as copies_room
-from tensorc_dsl.backend.cuda.lower import stages
+from tensorc_dsl.backend.cuda.lower import async_instructions as copies_room
+from tensorc_dsl.backend.cuda.lower import pipelines
 from tensorc_dsl.backend.cuda.lower.kernels import CommitGroup, Device, DeviceProgram, Nested, Phase, WaitGroup
 from tensorc_dsl.backend.cuda.lower.lower import lower_device
 from tensorc_dsl.backend.llvm.codegen.body import Expressions
@@ -93,7 +93,7 @@ def test_too_few_versions_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
     def fewer(loop: For, buffer: str) -> int:
         return versions(loop, buffer) - 1
 
-    monkeypatch.setattr(stages, "versions", fewer)
+    monkeypatch.setattr(pipelines, "versions", fewer)
     p = pipe("0, 2")
     assert "to which an asynchronous copy is in flight" in emulated(lower_device(p), p, make_inputs(p, 0))[0]
 

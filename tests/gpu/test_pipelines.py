@@ -16,10 +16,10 @@ from tensorc_dsl.backend.cuda.lower.kernels import (
     Steps,
     WaitGroup,
     barriers_in,
+    format_device,
     inside,
 )
 from tensorc_dsl.backend.cuda.lower.lower import lower_device, require_room
-from tensorc_dsl.backend.cuda.lower.text import format_device
 from tensorc_dsl.ir.expr import constant
 from tensorc_dsl.ir.parse import parse_program
 from tensorc_dsl.ir.program import Block, LoopKind, Program, walk

@@ -9,9 +9,9 @@ import llvmlite.binding as llvm
 import pytest
 
 from campaigns.emulated import emulated
+from tensorc_dsl.backend.cuda.compiled import assemble, tool
 from tensorc_dsl.backend.cuda.lower import lower
 from tensorc_dsl.backend.cuda.lower.lower import lower_device
-from tensorc_dsl.backend.cuda.sass import assemble, tool
 from tensorc_dsl.backend.protocol import CompileError
 from tensorc_dsl.ir.parse import parse_program
 from tensorc_dsl.ir.program import Program

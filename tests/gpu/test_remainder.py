@@ -13,8 +13,7 @@ import llvmlite.binding as llvm
 import pytest
 
 from campaigns.emulated import emulated
-from tensorc_dsl.backend.cuda.codegen.ptx import device_module, ptx_of
-from tensorc_dsl.backend.cuda.codegen.remainder import define_remainder
+from tensorc_dsl.backend.cuda.codegen.ptx import define_remainder, device_module, ptx_of
 from tensorc_dsl.backend.cuda.lower.lower import lower_device
 from tensorc_dsl.backend.llvm.codegen.function import Module
 from tensorc_dsl.backend.llvm.codegen.machine import Machine

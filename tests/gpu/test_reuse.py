@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from tensorc_dsl.backend.cuda.lower.bodies import with_guards_of_steps, with_steps_outside
 from tensorc_dsl.backend.cuda.lower.lower import lower_device
-from tensorc_dsl.backend.cuda.lower.reuse import with_guards_of_steps, with_steps_outside
 from tensorc_dsl.ir.dtypes import F32, INDEX
 from tensorc_dsl.ir.expr import ZERO, Compare, Const, Expr, Load, Select, Var, add, floordiv, index, mul
 from tensorc_dsl.ir.node import replace

@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import pytest
 
-from tensorc_dsl.backend.cuda.codegen.threads import Threads
+from tensorc_dsl.backend.cuda.emulation.statements import Threads
 from tensorc_dsl.backend.cuda.lower import structure
 from tensorc_dsl.backend.cuda.lower.kernels import (
     ArriveMbarrier,

@@ -9,10 +9,9 @@ import numpy as np
 import pytest
 
 from campaigns.emulated import emulated
-from tensorc_dsl.backend.cuda.lower.kernels import Role, inside
+from tensorc_dsl.backend.cuda.compiled import assemble, remarks, sass_of, tool
+from tensorc_dsl.backend.cuda.lower.kernels import Role, format_device, inside
 from tensorc_dsl.backend.cuda.lower.lower import lower_device, require_room
-from tensorc_dsl.backend.cuda.lower.text import format_device
-from tensorc_dsl.backend.cuda.sass import assemble, remarks, sass_of, tool
 from tensorc_dsl.ir.parse import parse_program
 from tensorc_dsl.ir.program import Program
 from tensorc_dsl.ir.target import Target

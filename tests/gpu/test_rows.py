@@ -8,8 +8,8 @@ import pytest
 
 import tensorc_dsl as td
 from tensorc_dsl.api.tasks import Task
+from tensorc_dsl.backend.cuda.compiled import registers_of, tool
 from tensorc_dsl.backend.cuda.lower.lower import lower_device
-from tensorc_dsl.backend.cuda.sass import registers_of, tool
 from tensorc_dsl.trace.distribution import Decision
 from tensorc_dsl.trace.handlers import condition
 from tensorc_dsl.trace.trace import Trace

@@ -10,9 +10,9 @@ import pytest
 
 from campaigns.emulated import emulated
 from tensorc_dsl.api import Task, loads
-from tensorc_dsl.backend.cuda.emulate import emulation
+from tensorc_dsl.backend.cuda.compiled import registers_of, tool
+from tensorc_dsl.backend.cuda.emulation.run import emulation
 from tensorc_dsl.backend.cuda.lower.lower import lower_device
-from tensorc_dsl.backend.cuda.sass import registers_of, tool
 from tensorc_dsl.backend.memory import aligned_copy, aligned_empty
 from tensorc_dsl.backend.protocol import ORDERS
 from tensorc_dsl.ir.arrays import Array, stored_dtype

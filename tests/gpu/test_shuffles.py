@@ -12,10 +12,9 @@ import pytest
 
 from campaigns.emulated import emulated
 from tensorc_dsl.backend.cuda.codegen.view import cuda_text
-from tensorc_dsl.backend.cuda.emulate import emulation
-from tensorc_dsl.backend.cuda.lower.kernels import THREAD, Device, DeviceProgram, Phase, barriers_in
+from tensorc_dsl.backend.cuda.emulation.run import emulation
+from tensorc_dsl.backend.cuda.lower.kernels import THREAD, Device, DeviceProgram, Phase, barriers_in, format_device
 from tensorc_dsl.backend.cuda.lower.lower import lower_device
-from tensorc_dsl.backend.cuda.lower.text import format_device
 from tensorc_dsl.check.scope import CheckedFile, load_source
 from tensorc_dsl.check.targets import target_of
 from tensorc_dsl.elaborate.compute import elaborate

@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 
 import tensorc_dsl as td
-from tensorc_dsl.backend.cuda import backend, sass
+from tensorc_dsl.backend.cuda import backend, compiled
+from tensorc_dsl.backend.cuda.compiled import registers_of, tool
 from tensorc_dsl.backend.cuda.lower.kernels import DeviceProgram
 from tensorc_dsl.backend.cuda.lower.lower import lower_device
 from tensorc_dsl.backend.cuda.model.time import Estimate
-from tensorc_dsl.backend.cuda.sass import registers_of, tool
 from tensorc_dsl.ir.bind import Sizes
 from tensorc_dsl.ir.target import Target
 from tests.gpu.kernels import ptx
@@ -109,7 +109,7 @@ def test_a_search_that_times_kernels_passes_over_what_spills(
 
 def test_without_an_assembler_draws_are_ranked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     task(tmp_path, "matmul(M=32, N=32, K=8)")
-    for room in (backend, sass):
+    for room in (backend, compiled):
         monkeypatch.setattr(room, "tool", lambda _: None)
     said = tuned(tmp_path)
     assert said.exit_code == 0 and "t: 3 schedules, by the cycles of a model" in said.stdout

@@ -11,7 +11,7 @@ import pytest
 import tensorc_dsl as td
 from campaigns.emulated import emulated
 from tensorc_dsl.api.tasks import Task
-from tensorc_dsl.backend.cuda.emulate import emulation
+from tensorc_dsl.backend.cuda.emulation.run import emulation
 from tensorc_dsl.backend.cuda.lower.kernels import DeviceKernel, collectives_in
 from tensorc_dsl.backend.cuda.lower.lower import lower_device
 from tensorc_dsl.backend.memory import aligned_copy

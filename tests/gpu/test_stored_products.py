@@ -14,7 +14,8 @@ import pytest
 import tensorc_dsl as td
 from campaigns.emulated import emulated
 from tensorc_dsl.api.tasks import Task
-from tensorc_dsl.backend.cuda.emulate import emulation
+from tensorc_dsl.backend.cuda.compiled import assemble, sass_of, tool
+from tensorc_dsl.backend.cuda.emulation.run import emulation
 from tensorc_dsl.backend.cuda.lower.kernels import (
     Barrier,
     DeviceKernel,
@@ -28,7 +29,6 @@ from tensorc_dsl.backend.cuda.lower.kernels import (
     tma_in,
     tma_stores_in,
 )
-from tensorc_dsl.backend.cuda.sass import assemble, sass_of, tool
 from tensorc_dsl.ir.arrays import Array, narrow, widen
 from tensorc_dsl.ir.node import replace
 from tensorc_dsl.ir.program import Program

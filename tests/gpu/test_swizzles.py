@@ -12,10 +12,10 @@ import numpy as np
 import pytest
 
 from campaigns.emulated import emulated
-from tensorc_dsl.backend.cuda.emulate import emulation
+from tensorc_dsl.backend.cuda.emulation.run import emulation
 from tensorc_dsl.backend.cuda.lower.kernels import DeviceProgram
 from tensorc_dsl.backend.cuda.lower.lower import lower_device, lower_device_until
-from tensorc_dsl.backend.cuda.lower.numbers import evaluate
+from tensorc_dsl.backend.cuda.lower.private_storage import evaluate
 from tensorc_dsl.backend.memory import aligned_copy, aligned_empty
 from tensorc_dsl.backend.protocol import Traffic
 from tensorc_dsl.ir.arrays import Array, stored_dtype

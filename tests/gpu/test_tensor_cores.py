@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 
 from campaigns.emulated import emulated
+from tensorc_dsl.backend.cuda.compiled import assemble, sass_of, tool
 from tensorc_dsl.backend.cuda.lower.kernels import (
     THREAD,
     Guard,
@@ -20,7 +21,6 @@ from tensorc_dsl.backend.cuda.lower.kernels import (
     collectives_in,
 )
 from tensorc_dsl.backend.cuda.lower.lower import lower_device
-from tensorc_dsl.backend.cuda.sass import assemble, sass_of, tool
 from tensorc_dsl.ir.expr import ONE, Compare, Load, Var, add, index, transform
 from tensorc_dsl.ir.parse import parse_program
 from tensorc_dsl.ir.program import Block, For, Program, Store, walk

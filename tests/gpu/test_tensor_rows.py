@@ -11,9 +11,16 @@ import pytest
 
 from campaigns.emulated import emulated
 from tensorc_dsl.api.tasks import Task
-from tensorc_dsl.backend.cuda.emulate import emulation
-from tensorc_dsl.backend.cuda.lower.kernels import Device, DeviceProgram, Local, Nested, Phase, barriers_in
-from tensorc_dsl.backend.cuda.lower.text import format_device
+from tensorc_dsl.backend.cuda.emulation.run import emulation
+from tensorc_dsl.backend.cuda.lower.kernels import (
+    Device,
+    DeviceProgram,
+    Local,
+    Nested,
+    Phase,
+    barriers_in,
+    format_device,
+)
 from tensorc_dsl.ir.parse import parse_program
 from tensorc_dsl.ir.print import format_program
 from tensorc_dsl.ir.program import Store

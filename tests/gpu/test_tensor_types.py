@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from campaigns.emulated import emulated
-from tensorc_dsl.backend.cuda.sass import assemble, sass_of, tool
+from tensorc_dsl.backend.cuda.compiled import assemble, sass_of, tool
 from tensorc_dsl.reference.maths import tf32
 from tests.gpu.kernels import ptx
 from tests.gpu.tensor_cores import DRAWS, STDLIB, drawn, whole_numbers

@@ -11,15 +11,22 @@ import numpy as np
 import pytest
 
 from campaigns.emulated import emulated
-from tensorc_dsl.backend.cuda import room as emulate_room
-from tensorc_dsl.backend.cuda.codegen.threads import Threads
-from tensorc_dsl.backend.cuda.emulate import emulation
-from tensorc_dsl.backend.cuda.lower.kernels import Device, InitMbarriers, Steps, TmaLoad, WaitMbarrier, tma_loads_in
+from tensorc_dsl.backend.cuda.compiled import assemble, sass_of, tool
+from tensorc_dsl.backend.cuda.emulation import block_memory as emulate_room
+from tensorc_dsl.backend.cuda.emulation.run import emulation
+from tensorc_dsl.backend.cuda.emulation.statements import Threads
+from tensorc_dsl.backend.cuda.lower.kernels import (
+    Device,
+    InitMbarriers,
+    Steps,
+    TmaLoad,
+    WaitMbarrier,
+    format_device,
+    tma_loads_in,
+)
 from tensorc_dsl.backend.cuda.lower.lower import lower_device
-from tensorc_dsl.backend.cuda.lower.text import format_device
 from tensorc_dsl.backend.cuda.maps import Encoding, encoding_of
 from tensorc_dsl.backend.cuda.model.counts import counted
-from tensorc_dsl.backend.cuda.sass import assemble, sass_of, tool
 from tensorc_dsl.backend.memory import aligned_copy
 from tensorc_dsl.ir.expr import ZERO, Expr, add, index
 from tensorc_dsl.ir.parse import parse_program

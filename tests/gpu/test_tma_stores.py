@@ -11,10 +11,11 @@ import numpy as np
 import pytest
 
 from campaigns.emulated import emulated
-from tensorc_dsl.backend.cuda.codegen.threads import Threads
 from tensorc_dsl.backend.cuda.codegen.view import cuda_text
-from tensorc_dsl.backend.cuda.emulate import emulation
-from tensorc_dsl.backend.cuda.lower import tma_stores
+from tensorc_dsl.backend.cuda.compiled import assemble, sass_of, tool
+from tensorc_dsl.backend.cuda.emulation.run import emulation
+from tensorc_dsl.backend.cuda.emulation.statements import Threads
+from tensorc_dsl.backend.cuda.lower import tma
 from tensorc_dsl.backend.cuda.lower.kernels import (
     Barrier,
     Device,
@@ -25,12 +26,11 @@ from tensorc_dsl.backend.cuda.lower.kernels import (
     Steps,
     TmaStore,
     WaitTmaStores,
+    format_device,
     inside,
 )
 from tensorc_dsl.backend.cuda.lower.lower import lower_device
-from tensorc_dsl.backend.cuda.lower.text import format_device
 from tensorc_dsl.backend.cuda.model.counts import counted
-from tensorc_dsl.backend.cuda.sass import assemble, sass_of, tool
 from tensorc_dsl.backend.memory import aligned_copy
 from tensorc_dsl.ir.arrays import Array
 from tensorc_dsl.ir.expr import ONE, Compare, Var, add, substitute
@@ -259,7 +259,7 @@ def test_other_accesses_to_the_array_are_refused_and_found(statement: str, monke
         lower_device(program, FEATURES)
     does = "reads" if statement == READS else "writes"
     assert str(e.value) == f"TMA stores tiles of `C`, and the kernel {does} `C` in other statements; store by threads"
-    monkeypatch.setattr(tma_stores, "_require_alone", anything)
+    monkeypatch.setattr(tma, "_require_alone", anything)
     fault, _ = run(program, lower_device(program, FEATURES))
     assert re.search(rf"{RACE}|{WAY}", fault), fault
 
@@ -271,7 +271,7 @@ def test_two_stores_of_one_element_are_refused_and_found(monkeypatch: pytest.Mon
     with pytest.raises(LowerError) as e:
         lower_device(program, FEATURES)
     assert str(e.value) == "TMA stores of `C` may write one element twice, in no order; store by threads"
-    monkeypatch.setattr(tma_stores, "_require_alone", anything)
+    monkeypatch.setattr(tma, "_require_alone", anything)
     fault, _ = run(program, lower_device(program, FEATURES))
     assert re.search(WAY, fault), fault
 

@@ -11,11 +11,10 @@ import numpy as np
 import pytest
 
 import tensorc_dsl as td
-from tensorc_dsl.backend.cuda.codegen.view import cuda_text
-from tensorc_dsl.backend.cuda.codegen.view_expr import c_name
+from tensorc_dsl.backend.cuda.codegen.view import c_name, cuda_text
+from tensorc_dsl.backend.cuda.compiled import tool
 from tensorc_dsl.backend.cuda.lower.kernels import DeviceProgram, barriers_in
 from tensorc_dsl.backend.cuda.lower.lower import lower_device
-from tensorc_dsl.backend.cuda.sass import tool
 from tensorc_dsl.ir.expr import constant
 from tensorc_dsl.ir.parse import parse_program
 from tensorc_dsl.ir.program import Program

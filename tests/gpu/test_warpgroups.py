@@ -10,12 +10,19 @@ from typing import Any
 
 import pytest
 
-from tensorc_dsl.backend.cuda.codegen import descriptor as descriptor_room
-from tensorc_dsl.backend.cuda.lower import descriptors as descriptors_room
-from tensorc_dsl.backend.cuda.lower.descriptors import Descriptor
-from tensorc_dsl.backend.cuda.lower.kernels import Device, Guard, ProxyFence, Steps, WgmmaFence, WgmmaWait
+from tensorc_dsl.backend.cuda.codegen import assembly as descriptor_room
+from tensorc_dsl.backend.cuda.lower import shared_layout as descriptors_room
+from tensorc_dsl.backend.cuda.lower.kernels import (
+    Device,
+    Guard,
+    ProxyFence,
+    Steps,
+    WgmmaFence,
+    WgmmaWait,
+    format_device,
+)
 from tensorc_dsl.backend.cuda.lower.lower import lower_device
-from tensorc_dsl.backend.cuda.lower.text import format_device
+from tensorc_dsl.backend.cuda.lower.shared_layout import Descriptor
 from tensorc_dsl.ir.expr import Compare, index
 from tensorc_dsl.ir.parse import parse_program
 from tensorc_dsl.ir.program import Program

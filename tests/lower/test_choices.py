@@ -7,7 +7,7 @@ from itertools import product
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tensorc_dsl.backend.llvm.lower.choices import MOST, take_out_choices
+from tensorc_dsl.backend.llvm.lower.passes import MOST, take_out_choices
 from tensorc_dsl.ir.dtypes import F32, INDEX
 from tensorc_dsl.ir.expr import (
     Binary,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tensorc_dsl.backend.llvm.runtime.bandwidth import bandwidth
+from tensorc_dsl.backend.llvm.runtime.peak import bandwidth
 from tensorc_dsl.tuning.machine.host import host_target
 
 

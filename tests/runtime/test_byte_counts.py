@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from tensorc_dsl.api import Task, loads
-from tensorc_dsl.backend.llvm.codegen.byte_counts import UNCOUNTED, byte_count
+from tensorc_dsl.backend.llvm.codegen.compile import UNCOUNTED, byte_count
 from tensorc_dsl.backend.llvm.codegen.function import Function, Module
 from tensorc_dsl.backend.llvm.codegen.machine import Machine
 from tensorc_dsl.backend.llvm.runtime.threads import runtime

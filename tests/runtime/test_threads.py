@@ -12,9 +12,17 @@ from pathlib import Path
 
 import pytest
 
-from tensorc_dsl.backend.llvm.codegen.features import has_features
-from tensorc_dsl.backend.llvm.runtime.bandwidth import bandwidth
-from tensorc_dsl.backend.llvm.runtime.peak import DOT_BF16, DOT_U8I8, INSTRUCTIONS, Instruction, fma_peak, peak, widest
+from tensorc_dsl.backend.llvm.codegen.machine import has_features
+from tensorc_dsl.backend.llvm.runtime.peak import (
+    DOT_BF16,
+    DOT_U8I8,
+    INSTRUCTIONS,
+    Instruction,
+    bandwidth,
+    fma_peak,
+    peak,
+    widest,
+)
 from tensorc_dsl.backend.llvm.runtime.threads import fork_join_seconds
 from tensorc_dsl.tuning.machine.host import host_target
 

@@ -12,14 +12,11 @@ from tensorc_dsl.backend.llvm.ahead.cpu import required_features
 from tensorc_dsl.backend.llvm.ahead.interface import require_free
 from tensorc_dsl.backend.llvm.ahead.library import FORMS, Library, make_library
 from tensorc_dsl.backend.llvm.codegen.compile import Compiled, compile_kernel
-from tensorc_dsl.backend.llvm.codegen.machine import native_triple
-from tensorc_dsl.backend.llvm.host import host_lacks, host_processor
-from tensorc_dsl.backend.llvm.listing import format_processors
+from tensorc_dsl.backend.llvm.codegen.machine import host_lacks, host_processor, native_triple
 from tensorc_dsl.backend.llvm.lower.passes import PASSES
-from tensorc_dsl.backend.llvm.processors import require_known, with_cpu
-from tensorc_dsl.backend.llvm.runtime.bandwidth import bandwidth
+from tensorc_dsl.backend.llvm.processors import processors, require_known, usable, with_cpu
 from tensorc_dsl.backend.llvm.runtime.kernel import NativeKernel, load
-from tensorc_dsl.backend.llvm.runtime.peak import INSTRUCTIONS, multipliers, peak
+from tensorc_dsl.backend.llvm.runtime.peak import INSTRUCTIONS, bandwidth, multipliers, peak
 from tensorc_dsl.backend.memory import aligned_empty
 from tensorc_dsl.backend.protocol import (
     Backend,
@@ -40,6 +37,18 @@ from tensorc_dsl.lower.lower import lower, lower_until
 from tensorc_dsl.lower.nameless import nameless
 from tensorc_dsl.lower.updates import params_of
 from tensorc_dsl.reference.count import Work
+
+# Formats the CPUs and features that LLVM knows for a kind of machine.
+
+
+def format_processors(target: Target) -> str:
+    """The CPUs that `--mcpu` takes, and the features that a `target` item may list, one per line."""
+    triple = target.triple or native_triple()
+    known = processors(triple)
+    width = max(map(len, known.features), default=0)
+    features = (f"  {name:{width}}  {text}".rstrip() for name, text in known.features.items())
+    lines = [f"CPUs of {triple}:", *(f"  {cpu}" for cpu in usable(triple, known.cpus)), "", "Features:", *features]
+    return "\n".join(lines)
 
 
 @problem(

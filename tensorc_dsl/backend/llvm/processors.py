@@ -7,9 +7,14 @@ from dataclasses import dataclass, replace
 from functools import cache
 from subprocess import CompletedProcess
 
-from tensorc_dsl.backend.llvm.codegen.features import ARCHITECTURES, has_features, instruction_sets
-from tensorc_dsl.backend.llvm.codegen.machine import native_triple
-from tensorc_dsl.backend.llvm.host import host_processor, vector_bits_of
+from tensorc_dsl.backend.llvm.codegen.machine import (
+    ARCHITECTURES,
+    has_features,
+    host_processor,
+    instruction_sets,
+    native_triple,
+    vector_bits_of,
+)
 from tensorc_dsl.diagnostic import Diagnostic, TschedError, problem
 from tensorc_dsl.ir.target import Target, architecture_of
 from tensorc_dsl.processes.start import Limits, run_module

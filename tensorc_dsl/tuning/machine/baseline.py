@@ -24,6 +24,7 @@ from tensorc_dsl.ir.program import Program
 from tensorc_dsl.ir.strides import strides_of
 from tensorc_dsl.processes.child import serve
 from tensorc_dsl.processes.memory import available
+from tensorc_dsl.processes.messages import Bug, Exhausted, Ready
 from tensorc_dsl.processes.worker import Worker, WorkerBug, WorkerCrash, WorkerTimeout, library_threads
 from tensorc_dsl.reference.inputs import make_inputs
 from tensorc_dsl.reference.open_sizes import sizing
@@ -31,7 +32,6 @@ from tensorc_dsl.reference.tolerance import bounded
 from tensorc_dsl.source import Source
 from tensorc_dsl.tuning.machine.numpy_text import numpy_texts
 from tensorc_dsl.tuning.measure.check import compare
-from tensorc_dsl.processes.messages import Bug, Exhausted, Ready
 
 ROUNDS, SECONDS, PAUSE = 12, 0.1, 0.03
 """The number of rounds of timed calls at most, the seconds of a round, and the pause after each."""

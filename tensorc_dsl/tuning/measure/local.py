@@ -18,6 +18,7 @@ from tensorc_dsl.ir.target import Target
 from tensorc_dsl.lower.flat import LowerError
 from tensorc_dsl.processes.cores import usable_cores
 from tensorc_dsl.processes.machine_lock import Turns, Use
+from tensorc_dsl.processes.messages import Ready
 from tensorc_dsl.processes.worker import (
     LOADED,
     Worker,
@@ -28,7 +29,6 @@ from tensorc_dsl.processes.worker import (
     wait_any,
 )
 from tensorc_dsl.tuning.measure.limits import memory_of, require_memory, too_large, too_slow
-from tensorc_dsl.processes.messages import Ready
 from tensorc_dsl.tuning.measure.messages import Build, Built, Failed, Prepare, Ran, Reply, Run, replies
 from tensorc_dsl.tuning.measure.outcome import Outcome, Status
 from tensorc_dsl.tuning.measure.timing import seconds_of

@@ -10,6 +10,7 @@ from tensorc_dsl.backend.protocol import Code
 from tensorc_dsl.ir.target import Target
 from tensorc_dsl.processes.messages import Bug, Exhausted, Ready
 
+
 class Build(msgspec.Struct, tag=True, frozen=True):
     """To a builder: compile a kernel of a task, packed as `backend.once` does it."""
 

@@ -18,6 +18,7 @@ from tensorc_dsl.ir.strides import elements_spanned, strides_of
 from tensorc_dsl.lower.updates import callers_params
 from tensorc_dsl.processes.child import serve
 from tensorc_dsl.processes.cores import use_blas_threads
+from tensorc_dsl.processes.messages import Ready
 from tensorc_dsl.reference.evaluate import shape_of
 from tensorc_dsl.reference.extremes import extreme_inputs
 from tensorc_dsl.reference.inputs import make_inputs
@@ -25,7 +26,6 @@ from tensorc_dsl.reference.open_sizes import describe, sizing
 from tensorc_dsl.reference.tolerance import bounded
 from tensorc_dsl.source import Source
 from tensorc_dsl.tuning.measure.check import Guarded, Verdict, compare, frozen, poison
-from tensorc_dsl.processes.messages import Ready
 from tensorc_dsl.tuning.measure.messages import Failed, Prepare, Ran, Reply, Request, Run, requests
 from tensorc_dsl.tuning.measure.timing import ENOUGH_SECONDS, Taken, take_times, weighted_times
 

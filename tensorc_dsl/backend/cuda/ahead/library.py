@@ -6,10 +6,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from tensorc_dsl.backend.cuda.codegen.view import cuda_text
-from tensorc_dsl.backend.cuda.compiled import CudaKernel
+from tensorc_dsl.backend.cuda.compiled import CudaKernel, sass_of
 from tensorc_dsl.backend.cuda.lower.kernels import ALIGNMENT, MOST_BLOCKS, DeviceKernel
 from tensorc_dsl.backend.cuda.maps import CACHED, MAP_ALIGNMENT, MAP_BYTES, Encoding, encoding_of
-from tensorc_dsl.backend.cuda.sass import sass_of
 from tensorc_dsl.backend.llvm.ahead.header import STRIDES, described
 from tensorc_dsl.backend.llvm.ahead.interface import argument_name
 from tensorc_dsl.backend.memory import MOST_BYTES

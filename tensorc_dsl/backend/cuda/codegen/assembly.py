@@ -6,17 +6,49 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from tensorc_dsl.backend.cuda.codegen.descriptor import write_descriptor
 from tensorc_dsl.backend.cuda.isa.assembly import Line, Ref, lines_of
 from tensorc_dsl.backend.cuda.lower.collectives import Access, address_of, element_of, operands_of, register_of
-from tensorc_dsl.backend.cuda.lower.descriptors import descriptors_of
+from tensorc_dsl.backend.cuda.lower.shared_layout import Descriptor, descriptors_of
 from tensorc_dsl.backend.llvm.codegen.body import Expressions
-from tensorc_dsl.backend.llvm.codegen.function import Function
-from tensorc_dsl.backend.llvm.codegen.values import in_memory
+from tensorc_dsl.backend.llvm.codegen.function import Function, Scalar, in_memory
 from tensorc_dsl.ir.dtypes import DType
 from tensorc_dsl.ir.expr import ZERO, index, loads, substitute
-from tensorc_dsl.ir.warp import REGISTER_BITS
+from tensorc_dsl.ir.warp import REGISTER_BITS, UNIT
 from tensorc_dsl.lower.flat import Collective, TmaTile
+
+# Writes the descriptor of an operand in shared memory, as `wgmma` takes it.
+#
+# PTX ISA 9.2, section 9.7.15: "Matrix Descriptor Format". Addresses and distances are in units of 16 bytes.
+
+
+_MODES = {0: 0, 128: 1, 64: 2, 32: 3}
+"""What a descriptor calls the bytes of a swizzle."""
+
+_FIELD = (1 << 14) - 1
+"""The largest number of an address or a distance."""
+
+
+def write_descriptor(f: Function, d: Descriptor, base: str, units: Scalar) -> tuple[str, int]:
+    """The low and the high 32 bits of the descriptor of an operand that begins so many units, of 64 bits, behind an address
+    of 32 bits within shared memory. The high ones are the same for all operands of a kind.
+
+    Units are added to that of the buffer, as in CUTLASS: then the descriptors of a loop are a constant apart. The sum is
+    within the 14 bits of an address, since shared memory has less than 256 KB.
+    """
+    leading, high = fields(d)
+    first = f.cached(f"and i32 {f.cached(f'lshr i32 {base}, {UNIT.bit_length() - 1}')}, {_FIELD}")
+    low = f.cached(f"or i32 {first}, {leading}")
+    behind = f.op(f"trunc i64 {units} to i32")
+    return f.op(f"add i32 {low}, {behind}"), high
+
+
+def fields(d: Descriptor) -> tuple[int, int]:
+    """What a descriptor says besides the address, as its low and its high 32 bits."""
+    leading, stride = d.beyond, d.groups
+    if d.operand.deep and not d.operand.swizzle:  # both are named after the dimension of rows or columns there
+        leading, stride = stride, leading
+    return (leading // UNIT & _FIELD) << 16, stride // UNIT & _FIELD | _MODES[d.operand.swizzle] << 30
+
 
 CONSTRAINTS = {"float": "f", "double": "d", "i32": "r", "i64": "l"}
 """The letters of registers in inline assembly, of LLVM and of CUDA C++, by LLVM's types."""

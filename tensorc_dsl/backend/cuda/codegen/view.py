@@ -5,30 +5,12 @@ Nothing is compiled from this text. It is complete, so that a compiler of NVIDIA
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+import math
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import assert_never
 
-from tensorc_dsl.backend.cuda.codegen.assembly import CONSTRAINTS, assembly_text, kind_of
-from tensorc_dsl.backend.cuda.codegen.view_beside import (
-    awaited,
-    beginning,
-    descriptor,
-    finished,
-    functions,
-    held_fast,
-    initialised,
-    map_param,
-    mbarrier,
-    meets,
-    registers_of,
-    released,
-    side_of,
-    tile_copy,
-)
-from tensorc_dsl.backend.cuda.codegen.view_expr import AXES, TYPES, c_name, value
-from tensorc_dsl.backend.cuda.codegen.view_maths import written
-from tensorc_dsl.backend.cuda.codegen.view_update import update
+from tensorc_dsl.backend.cuda.codegen.assembly import CONSTRAINTS, OPCODE_RANK, assembly_text, fields, kind_of
 from tensorc_dsl.backend.cuda.isa.assembly import Ref, lines_of
 from tensorc_dsl.backend.cuda.lower.collectives import (
     Access,
@@ -38,10 +20,10 @@ from tensorc_dsl.backend.cuda.lower.collectives import (
     operands_of,
     register_of,
 )
-from tensorc_dsl.backend.cuda.lower.descriptors import ALIGNMENT as DESCRIBED
-from tensorc_dsl.backend.cuda.lower.descriptors import descriptors_of
 from tensorc_dsl.backend.cuda.lower.kernels import (
     ALIGNMENT,
+    BLOCK_AXES,
+    THREAD,
     ArriveMbarrier,
     Barrier,
     CommitGroup,
@@ -65,11 +47,449 @@ from tensorc_dsl.backend.cuda.lower.kernels import (
     WgmmaWait,
     collectives_in,
 )
+from tensorc_dsl.backend.cuda.lower.shared_layout import ALIGNMENT as DESCRIBED
+from tensorc_dsl.backend.cuda.lower.shared_layout import Descriptor, descriptors_of
+from tensorc_dsl.backend.llvm.ahead.interface import argument_name
 from tensorc_dsl.backend.protocol import CompileError
-from tensorc_dsl.ir.expr import ZERO, Expr, dtype_of, index, loads, substitute
+from tensorc_dsl.ir.atomics import Change, change_of, is_switch
+from tensorc_dsl.ir.dtypes import INDEX, DType
+from tensorc_dsl.ir.expr import (
+    ZERO,
+    Binary,
+    Bitcast,
+    Call,
+    Cast,
+    Compare,
+    Const,
+    Dim,
+    Expr,
+    Load,
+    Logic,
+    Not,
+    Select,
+    Var,
+    constant,
+    dtype_of,
+    index,
+    loads,
+    substitute,
+    transform,
+)
+from tensorc_dsl.ir.maths import CONDITIONS
 from tensorc_dsl.ir.program import LoopKind, Store
+from tensorc_dsl.ir.reductions import fold_of
 from tensorc_dsl.ir.warp import LANES
-from tensorc_dsl.lower.flat import Alloc, Collective, Flat, If, Instruction, Loop, Move, Parallel, Shuffle, format_shape
+from tensorc_dsl.lower.flat import (
+    Alloc,
+    Collective,
+    Flat,
+    If,
+    Instruction,
+    Loop,
+    Move,
+    Parallel,
+    Shuffle,
+    TensorMap,
+    format_shape,
+)
+
+# The maths functions in the view in CUDA C++: CUDA's own, and texts that the view has for the others.
+
+
+_FUNCTIONS = {
+    **{
+        f: f
+        for f in (
+            "sqrt", "rsqrt", "exp", "exp2", "expm1", "log", "log2", "log10", "log1p", "tanh", "sinh", "cosh", "asinh",
+            "acosh", "atanh", "erf", "erfc", "cbrt", "hypot", "floor", "ceil", "trunc", "copysign", "sin", "cos", "tan",
+            "asin", "acos", "atan", "atan2", "pow",
+        )
+    },
+    "round": "rint", "abs": "fabs",
+}  # fmt: skip
+"""CUDA's functions of doubles; those of floats end in `f`."""
+
+_TESTS = ("isnan", "isinf", "isfinite")
+"""CUDA's functions of both."""
+
+_VIEW_MATHS_BITS = {"bit_and": "{} & {}", "bit_or": "{} | {}", "bit_not": "~{}"}
+
+_TEMPLATE = "template <class T> __device__ inline T {}("
+
+_WRITTEN = {
+    "sign": "T a) { return a != a ? a : (T)(a > 0) - (T)(a < 0); }",
+    "shift_left": "T a, T n) { return n >= 0 && n < (T)(8 * sizeof(T)) ? (T)((unsigned long long)a << n) : (T)0; }",
+    "shift_right": "T a, T n) { return n >= 0 && n < (T)(8 * sizeof(T)) ? (T)(a >> n) : (T)(a < 0 ? -1 : 0); }",
+    "popcount": "T a) { T n = 0; for (int k = 0; k < 8 * (int)sizeof(T); k++) n += (a >> k) & 1; return n; }",
+    "clz": "T a) { T n = 0; for (int k = 8 * sizeof(T) - 1; k >= 0 && !((a >> k) & 1); k--) n++; return n; }",
+    "ctz": "T a) { T n = 0; for (int k = 0; k < 8 * (int)sizeof(T) && !((a >> k) & 1); k++) n++; return n; }",
+}
+"""Templates: their arguments and bodies."""
+
+
+def written(lines: Sequence[str]) -> Iterable[str]:
+    """The templates that some lines call."""
+    used = [name for name in _WRITTEN if any(f"{name}(" in line for line in lines)]
+    yield from (_TEMPLATE.format(name) + _WRITTEN[name] for name in used)
+
+
+def call_text(f: str, given: Sequence[str], t: DType, kind: str) -> str:
+    """A call of a function with the texts of its arguments, whose type is `kind` in C; half precisions are floats."""
+    wide = t.bits == 64
+    if f == "abs" and not t.is_float:
+        return f"most({given[0]}, ({kind})-({given[0]}))"
+    if f == "tf32":
+        return _tf32(given[0], wide)
+    if f == "sigmoid":
+        one = "1.0" if wide else "1.0f"
+        return f"({one} / ({one} + exp{'' if wide else 'f'}(-({given[0]}))))"
+    if f in _VIEW_MATHS_BITS:
+        return f"({kind})({_VIEW_MATHS_BITS[f].format(*(f'({x})' for x in given))})"
+    if f in _WRITTEN:
+        # The arguments of a template are of its type; C makes an int of what is narrower.
+        return f"{f}({', '.join(x if t.is_float else f'({kind})({x})' for x in given)})"
+    if f in _TESTS:
+        return f"{f}({given[0]})"
+    return f"{_FUNCTIONS[f]}{'' if wide else 'f'}({', '.join(given)})"
+
+
+def _tf32(x: str, wide: bool) -> str:
+    """The rounding of the least bits of a float, as an integer; that of a double also of what is below the normal floats."""
+    if not wide:
+        return f"({x} == {x} ? __uint_as_float((__float_as_uint({x}) + 0x1000u) & 0xffffe000u) : {x})"
+    found = f"__longlong_as_double((__double_as_longlong({x}) + (1ll << 41)) & -(1ll << 42))"
+    small = f"copysign(floor(fabs({x}) * 0x1p136 + 0.5) * 0x1p-136, {x})"
+    return f"({x} == {x} ? fabs({x}) < 0x1p-126 ? {small} : {found} : {x})"
+
+
+# Expressions of kernels as CUDA C++, for `view`.
+
+
+TYPES = {
+    "f8e4m3": "__nv_fp8_e4m3", "f8e5m2": "__nv_fp8_e5m2",
+    "f16": "__half", "bf16": "__nv_bfloat16", "f32": "float", "f64": "double", "bool": "bool", "index": "long long",
+    "i8": "signed char", "i16": "short", "i32": "int", "i64": "long long",
+    "u8": "unsigned char", "u16": "unsigned short", "u32": "unsigned",
+    "u64": "unsigned long long",
+}  # fmt: skip
+
+AXES = {THREAD: ("thread_", "threadIdx.x")} | {
+    name: (f"block_{name[-1]}_", f"blockIdx.{name[-1]}") for name in BLOCK_AXES
+}
+"""The names of axes in the text, and CUDA's."""
+
+
+def c_name(name: str) -> str:
+    """A name of the program in C. `x.1`, as names of pieces are, must not become `x_1`, which another one may have."""
+    return f"{name.replace('_', '__').replace('.', '_0')}_" if "." in name else argument_name(name)
+
+
+def value(e: Expr) -> str:
+    """An expression. Those with operators are in parentheses, unless they are a subscript or an argument alone."""
+    text = text_of(e)
+    return text[1:-1] if isinstance(e, Binary | Compare | Logic) and text.startswith("(") else text
+
+
+def text_of(e: Expr) -> str:
+    match e:
+        case Const(value=v, dtype=t):
+            return _number(v, t)
+        case Var(name=name):
+            return AXES[name][0] if name in AXES else c_name(name)
+        case Dim(name=name):
+            return c_name(name)
+        case Binary(op=op, lhs=a, rhs=b):
+            return _binary(op, a, b)
+        case Compare(op=op, lhs=a, rhs=b):
+            return f"({text_of(a)} {op} {text_of(b)})"
+        case Logic(op=op, lhs=a, rhs=b):
+            return f"({text_of(a)} {'&&' if op == 'and' else '||'} {text_of(b)})"
+        case Not(operand=a):
+            return f"!{text_of(a)}"
+        case Select(cond=cond, then=a, other=b):
+            return f"({text_of(cond)} ? {text_of(a)} : {text_of(b)})"
+        case Cast(operand=a, dtype=t):
+            return _cast(a, t)
+        case Bitcast(operand=a, dtype=t):
+            return f"bitcast<{TYPES[t.name]}>(({TYPES[dtype_of(a).name]}){text_of(a)})"
+        case Call(function=f, args=args):
+            return _call(f, args)
+        case Load(buffer=b, indices=(at,)):
+            return f"{c_name(b)}[{value(at)}]"
+        case Load():
+            raise TypeError("a flat load has one subscript")
+        case _:
+            assert_never(e)
+
+
+def _binary(op: str, a: Expr, b: Expr) -> str:
+    x, y, t = text_of(a), text_of(b), dtype_of(a)
+    if op in ("min", "max"):
+        return f"{'least' if op == 'min' else 'most'}({_argument(a)}, {_argument(b)})"
+    if op in ("/", "%") and not t.is_float and not _rounds_down(a, b):
+        return f"{'quotient' if op == '/' else 'remainder_'}({_argument(a)}, {_argument(b)})"
+    if op == "%" and t.is_float:
+        raise CompileError("the view in CUDA C++ has no words for `%` of floats; see its PTX")
+    result = f"({x} {'^' if op == 'xor' else op} {y})"
+    # C computes in int what is narrower.
+    return f"({TYPES[t.name]}){result}" if t.is_integer and t.bits < 32 else result
+
+
+def _argument(e: Expr) -> str:
+    """An argument of a template, whose type must be that of the other one."""
+    return f"{e.value}LL" if isinstance(e, Const) and e.dtype == INDEX else value(e)
+
+
+def _rounds_down(a: Expr, b: Expr) -> bool:
+    """Whether C's division does: of an axis or an unsigned number, by a positive one."""
+    if dtype_of(a).kind == "uint":
+        return True
+    return isinstance(a, Var) and a.name in AXES and (constant(b) or 0) > 0
+
+
+def _cast(a: Expr, t: DType) -> str:
+    x, of = text_of(a), dtype_of(a)
+    if t.kind == "bool":
+        return f"({x} != 0)"
+    half = of.is_float and of.bits <= 16
+    if not t.has_arithmetic:
+        return f"{t.name[2:]}({'(float)' * half}{x})"
+    return f"({TYPES[t.name]})" + (f"(float){x}" if half and t.name != "f32" else x)
+
+
+def _call(f: str, args: tuple[Expr, ...]) -> str:
+    t = dtype_of(args[0])
+    half = t.is_float and t.bits == 16
+    found = call_text(f, [f"(float){text_of(a)}" if half else value(a) for a in args], t, TYPES[t.name])
+    return f"({TYPES[t.name]}){found}" if half and f not in CONDITIONS else found
+
+
+def _number(number: float, t: DType) -> str:
+    if t.kind == "bool":
+        return "true" if number else "false"
+    if not t.is_float:
+        if t in (INDEX,) or t.bits < 32:
+            return f"{number}" if t == INDEX else f"({TYPES[t.name]}){number}"
+        return f"{number}{'u' * (t.kind == 'uint')}{'LL' * (t.bits == 64)}"
+    if math.isnan(number):
+        text = "NAN"
+    elif math.isinf(number):
+        text = "INFINITY" if number > 0 else "(-INFINITY)"
+    else:
+        text = f"{number!r}" + "f" * (t.bits < 64)
+    if not t.has_arithmetic:
+        return f"{t.name[2:]}({text})"
+    return f"({TYPES[t.name]}){text}" if t.bits == 16 else text
+
+
+# Atomic updates as CUDA C++, for `view`.
+
+
+_UPDATES: Mapping[Change, str] = {
+    "add": "Add", "fadd": "Add", "min": "Min", "umin": "Min", "max": "Max", "umax": "Max",
+}  # fmt: skip
+"""What CUDA C++ calls the updates of one number."""
+
+_WORDS = {2: "unsigned short", 4: "unsigned", 8: "unsigned long long"}
+"""The numbers that CUDA C++ compares and exchanges, by their bytes."""
+
+_OLD = ".old"
+"""The buffer of the value that an update changes, under a name that none of a program can have."""
+
+
+def update(s: Store, pad: str) -> Iterator[str]:
+    """An atomic store. Raises CompileError if it compares and exchanges single bytes."""
+    fold, change, t = fold_of(s), change_of(s), dtype_of(s.value)
+    place = f"&{c_name(s.buffer)}[{value(s.indices[0])}]"
+    if fold is not None and is_switch(s):
+        changes = fold.value if fold.op == "or" else Not(fold.value)
+        yield f"{pad}if ({value(changes)}) *(volatile bool *){place} = {'true' if fold.op == 'or' else 'false'};"
+    elif fold is None or change is None:
+        yield from _exchange(s, place, pad)
+    elif change == "add" and t.bytes == 8:  # which there is for unsigned numbers, and is the same
+        yield f"{pad}atomicAdd((unsigned long long *){place}, (unsigned long long){text_of(fold.value)});"
+    else:
+        yield f"{pad}atomic{_UPDATES[change]}({place}, {value(fold.value)});"
+
+
+def _exchange(s: Store, place: str, pad: str) -> Iterator[str]:
+    """An update as a loop: the value is computed from what is there, and stored if that is there still."""
+    t = dtype_of(s.value)
+    word, kind, old = _WORDS.get(t.bytes), TYPES[t.name], c_name(_OLD)
+    if word is None:
+        raise CompileError(f"the view in CUDA C++ has no words for the atomic update of `{s.buffer}`; see its PTX")
+    new = value(transform(s.value, lambda x: _from_old(x, s)))
+    yield f"{pad}for ({word} *at_ = ({word} *){place}, was_ = *(volatile {word} *)at_;;) {{"
+    yield f"{pad}    const {kind} {old}[1] = {{bitcast<{kind}>(was_)}};"
+    yield f"{pad}    const {word} found_ = atomicCAS(at_, was_, bitcast<{word}>(({kind}){new}));"
+    yield f"{pad}    if (found_ == was_) break;"
+    yield f"{pad}    was_ = found_;"
+    yield f"{pad}}}"
+
+
+def _from_old(x: Expr, s: Store) -> Expr:
+    """A load of the element that is updated, as one of the value that was there."""
+    return Load(_OLD, (ZERO,), x.dtype) if isinstance(x, Load) and x.buffer == s.buffer else x
+
+
+# What runs beside the threads of a kernel as CUDA C++, for `view`: mbarriers, copies by TMA, products of warpgroups.
+#
+# CUDA has no words of its own for these, so functions of the text have those of PTX, by names that say what they do.
+
+
+_PLACE = "__device__ inline unsigned place(const void *p) { return (unsigned)__cvta_generic_to_shared(p); }"
+"""An address within the shared memory of a block."""
+
+
+def _ptx(name: str, params: str, text: str, operands: str) -> str:
+    return f'__device__ inline void {name}({params}) {{ asm volatile("{text}" :: {operands} : "memory"); }}'
+
+
+_NAMED = {
+    "mbarrier_init": _ptx(
+        "mbarrier_init", "unsigned m, int count", "mbarrier.init.shared::cta.b64 [%0], %1;", '"r"(m), "r"(count)'
+    ),
+    "mbarrier_expect": _ptx(
+        "mbarrier_expect",
+        "unsigned m, int bytes",
+        "mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;",
+        '"r"(m), "r"(bytes)',
+    ),
+    "mbarrier_arrive": _ptx("mbarrier_arrive", "unsigned m", "mbarrier.arrive.shared::cta.b64 _, [%0];", '"r"(m)'),
+    "mbarrier_wait": _ptx(
+        "mbarrier_wait",
+        "unsigned m, unsigned parity",
+        "{ .reg .pred p; WAIT: mbarrier.try_wait.parity.shared::cta.b64 p, [%0], %1; @!p bra WAIT; }",
+        '"r"(m), "r"(parity)',
+    ),
+    "held": """\
+/* The registers of an array are not moved past this place: instructions that run beside threads access them. */
+template <int n> __device__ inline void held(float (&x)[n]) {
+#pragma unroll
+    for (int i = 0; i < n; ++i) asm volatile("" : "+f"(x[i]) :: "memory");
+}
+template <class T, int n> __device__ inline void held(T (&x)[n]) {
+#pragma unroll
+    for (int i = 0; i < n * (int)sizeof(T) / 4; ++i) asm volatile("" : "+r"(((unsigned *)x)[i]) :: "memory");
+}""",
+    "descriptor": """\
+/* The descriptor of a factor in shared memory: its address, in units of 16 bytes, and what else it says. */
+__device__ inline unsigned long long descriptor(const void *p, unsigned long long rest) {
+    return (place(p) >> 4 & 0x3fff) | rest;
+}""",
+}
+"""The functions of a text, by their names."""
+
+
+def functions(lines: Iterable[str]) -> list[str]:
+    """The functions that lines of a text call, each as text."""
+    text = "\n".join(lines)
+    found = [x for name, x in _NAMED.items() if f"{name}(" in text]
+    return [_PLACE, *found] if found or "place(" in text else []
+
+
+def map_param(n: int, m: TensorMap) -> str:
+    """The parameter of a kernel for the tensor map of an array."""
+    tile = " x ".join(map(str, m.sizes))
+    return f"const __grid_constant__ CUtensorMap {_map(n)} /* {m.array} in tiles of {tile}, a swizzle of {m.swizzle} bytes */"
+
+
+def _map(n: int) -> str:
+    return f"map{n}_"
+
+
+def mbarrier(at: Expr) -> str:
+    """The address of the mbarrier of a number."""
+    return f"mbarriers_ + 8 * ({value(at)})"
+
+
+def beginning(k: DeviceKernel) -> Iterator[str]:
+    """What a kernel with mbarriers has before its statements."""
+    if k.mbarriers is not None:
+        yield f"    const unsigned mbarriers_ = place(shared_ + {k.mbarriers.offset}); /* {k.mbarriers.count} of 8 bytes */"
+        yield "    unsigned phases_ = 0; /* of each mbarrier, which of its two phases a thread waits for next */"
+
+
+def initialised(s: InitMbarriers, pad: str) -> Iterator[str]:
+    """The mbarriers are set up, each for bytes or for the warps that come to it."""
+    over = sum(1 << n for n, warps in enumerate(s.awaited) if warps)
+    if over:
+        yield f"{pad}phases_ = {over:#x};"
+    yield f"{pad}if (thread_ == 0) {{"
+    for n, warps in enumerate(s.awaited):
+        yield f"{pad}    mbarrier_init(mbarriers_ + {8 * n}, {max(warps, 1)});"
+    yield f'{pad}    asm volatile("fence.proxy.async.shared::cta;" ::: "memory");'
+    yield f"{pad}}}"
+
+
+def awaited(at: Expr, pad: str) -> Iterator[str]:
+    """A thread waits for the next phase of an mbarrier."""
+    number = value(at)
+    yield f"{pad}mbarrier_wait({mbarrier(at)}, phases_ >> ({number}) & 1);"
+    yield f"{pad}phases_ ^= 1u << ({number});"
+
+
+def released(at: Expr, pad: str) -> Iterator[str]:
+    """A warp comes to an mbarrier, when all its lanes have read."""
+    yield f"{pad}__syncwarp();"
+    yield f"{pad}if (thread_ % {LANES} == 0) mbarrier_arrive({mbarrier(at)});"
+    yield f"{pad}__syncwarp();"
+
+
+def side_of(s: Role) -> str:
+    """Whether a thread is one of a role."""
+    return f"thread_ < {s.threads}" if s.first == 0 else f"thread_ >= {s.first}"
+
+
+def registers_of(s: Role, pad: str) -> Iterator[str]:
+    """A role takes registers, or leaves some to the others."""
+    if s.registers:
+        how = "dec" if s.alone else "inc"
+        yield f'{pad}asm volatile("setmaxnreg.{how}.sync.aligned.u32 {s.registers};");'
+
+
+def meets(role: Role | None) -> str:
+    """A barrier of the threads of a block, or of a role."""
+    if role is None:
+        return "__syncthreads();"
+    return f'asm volatile("barrier.cta.sync.aligned 1, {role.threads};" ::: "memory");'
+
+
+def held_fast(buffers: Iterable[str], pad: str) -> Iterator[str]:
+    """Registers stay as they are here."""
+    for name in buffers:
+        yield f"{pad}held({c_name(name)});"
+
+
+def finished(s: WgmmaWait, pad: str) -> Iterator[str]:
+    """A thread waits for the products of its warpgroup."""
+    end = "wgmma.commit_group.sync.aligned; " * s.ends_group
+    yield f'{pad}asm volatile("{end}wgmma.wait_group.sync.aligned {s.groups};" ::: "memory");'
+    yield from held_fast(s.buffers, pad)
+
+
+def tile_copy(s: Collective, maps: tuple[TensorMap, ...], pad: str) -> Iterator[str]:
+    """The start of a TMA load, whose bytes come to the mbarrier `to_`, or of a TMA store."""
+    tile, (d,) = s.tile, descriptors_of(s).values()
+    assert tile is not None  # only tiles come here
+    (line,) = lines_of(s.intrinsic, s.code)
+    rank = len(tile.origin)
+    opcode = OPCODE_RANK.sub(f".{rank}d.", line.opcode, count=1)
+    corner = "{" + ", ".join(f"%{n}" for n in range(2, rank + 2)) + "}"
+    given = [f'"r"(place(&{c_name(d.buffer)}[{value(d.first)}]))', f'"l"(&{_map(maps.index(tile.map))})']
+    given += [f'"r"((int)({value(x)}))' for x in reversed(tile.origin)]
+    if tile.stores:
+        text = f"{opcode} [%1, {corner}], [%0];"
+    else:
+        text, given = f"{opcode} [%0], [%1, {corner}], [%{len(given)}];", [*given, '"r"(to_)']
+    yield f'{pad}asm volatile("{text}" :: {", ".join(given)} : "memory"); /* {s.intrinsic.name} */'
+
+
+def descriptor(d: Descriptor) -> str:
+    """The descriptor of a factor."""
+    low, high = fields(d)
+    return f"descriptor(&{c_name(d.buffer)}[{value(d.first)}], {low | high << 32:#x}ull)"
+
 
 _HEAD = """\
 #include <cuda_bf16.h>

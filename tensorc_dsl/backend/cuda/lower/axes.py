@@ -7,14 +7,37 @@ A fixed number of blocks takes the iterations of a persistent loop in turn, each
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from math import prod
 
+from tensorc_dsl.affine.form import Ranges
+from tensorc_dsl.affine.fragments import Cells
+from tensorc_dsl.affine.simplify import simplify
 from tensorc_dsl.backend.cuda.lower.kernels import BLOCK_AXES, THREAD
-from tensorc_dsl.ir.expr import ONE, ZERO, Compare, Expr, Var, add, constant, floordiv, floormod, index, mul
-from tensorc_dsl.ir.program import PERSISTENT, Axis, For, Stmt, walk
-from tensorc_dsl.lower.flat import LowerError
+from tensorc_dsl.ir.expr import (
+    ONE,
+    ZERO,
+    Compare,
+    Expr,
+    Load,
+    Var,
+    add,
+    constant,
+    floordiv,
+    floormod,
+    index,
+    mul,
+    sub,
+    transform,
+)
+from tensorc_dsl.ir.print import format_expr, format_store
+from tensorc_dsl.ir.program import PERSISTENT, Axis, For, LoopKind, Stmt, Store, walk
+from tensorc_dsl.ir.warp import LANE, WARP, lane_of
+from tensorc_dsl.lower.ends import ended
+from tensorc_dsl.lower.flat import Collective, Flat, Loop, LowerError, buffers_of, inside
+from tensorc_dsl.lower.plans import Known
+from tensorc_dsl.lower.ranges import within
 
 _DIMENSIONS = (Axis.THREAD_X, Axis.THREAD_Y, Axis.THREAD_Z)
 _GROUPS = (Axis.LANE, Axis.WARP, Axis.WARPGROUP)
@@ -145,3 +168,127 @@ def _threads(sizes: Mapping[Axis, Expr]) -> int:
     """The threads of a block: as many as the larger of two ways to count them has."""
     used = (f for f in (_DIMENSIONS, _GROUPS) if any(axis in sizes for axis in f))
     return max((prod(n for _, n in _digits(sizes, f)) for f in used), default=1)
+
+
+# Ends loops in which the threads of a block meet where the conditions of all their work do, for all threads alike.
+#
+# What such a loop copies to shared memory for an iteration is stored in a buffer of the iteration, and is no work by
+# itself.
+
+
+def with_uniform_ends(body: tuple[Flat, ...], known: Known, axes: Axes) -> tuple[Flat, ...]:
+    """The same results, with loops around bound ones that end where no thread of a block has work left."""
+    return tuple(_ended(s, known, axes, {}, {}) for s in body)
+
+
+def loops_around(body: tuple[Flat, ...], names: Collection[str]) -> dict[str, frozenset[str]]:
+    """For each of the buffers the loops around all accesses to it."""
+    out: dict[str, frozenset[str]] = {}
+
+    def visit(body: tuple[Flat, ...], around: frozenset[str]) -> None:
+        for s in body:
+            if isinstance(s, Store):
+                for name in buffers_of(s).intersection(names):
+                    out[name] = out.get(name, around) & around
+            else:
+                visit(s.body, around | {s.var} if isinstance(s, Loop) else around)
+
+    visit(body, frozenset())
+    return out
+
+
+def _ended(s: Flat, known: Known, axes: Axes, ranges: Ranges, threads: Ranges) -> Flat:
+    if isinstance(s, Store):
+        return s
+    if isinstance(s, Loop):
+        if _is_shared(s, axes):
+            s = ended(s, known, ranges, threads, always=_meets(s, axes))
+        ranges = within(ranges, s)
+        threads = within(threads, s) if axes.is_thread(s.var) else threads
+    return replace(s, body=tuple(_ended(x, known, axes, ranges, threads) for x in s.body))
+
+
+def _meets(s: Loop, axes: Axes) -> bool:
+    """Whether the threads of a block may have to wait for each other in a loop: they run several statements of it."""
+    return sum(_by_threads(x, axes) for x in s.body) > 1
+
+
+def _by_threads(s: Flat, axes: Axes) -> int:
+    """The statements of `s` that the threads of a block share, as far as there are two."""
+    if isinstance(s, Store):
+        return 0
+    if isinstance(s, Loop) and axes.is_thread(s.var):
+        return 1
+    return min(2, sum(_by_threads(x, axes) for x in s.body))
+
+
+def _is_shared(s: Loop, axes: Axes) -> bool:
+    """Whether the threads of a block run a loop together."""
+    if s.var in axes.loops or s.kind is not LoopKind.SERIAL or s.scattered or constant(s.begin) != 0:
+        return False
+    return any(isinstance(x, Loop) and axes.is_thread(x.var) for x in inside(s.body))
+
+
+# Statements that are no instructions, and access fragments: each lane takes the elements that it has in its registers.
+#
+# A loop that is bound to lanes says which iterations a lane runs. Such a statement may access an element of a fragment if
+# the lane is proved to have it, by the layout on which the instructions of the fragment agree. Then the element is a number
+# of that lane's. So what comes behind a product, as a bias and an activation, is computed before anything is stored.
+
+
+def by_lanes(body: tuple[Flat, ...], axes: Axes, fragments: Mapping[str, Cells | None]) -> tuple[Flat, ...]:
+    """The statements with accesses to fragments outside of instructions as those of a lane to its own elements.
+
+    Raises LowerError if that is not proved. A fragment without a grid of tiles is None.
+    """
+    return _Lanes(axes, fragments).run(body, {}, {}) if fragments else body
+
+
+@dataclass(frozen=True, slots=True)
+class _Lanes:
+    axes: Axes
+    fragments: Mapping[str, Cells | None]
+
+    def run(self, body: tuple[Flat, ...], ranges: Ranges, lanes: Mapping[str, str]) -> tuple[Flat, ...]:
+        """The statements inside the loops of `ranges`, of which `lanes` has those that count lanes and warps."""
+        out: list[Flat] = []
+        for s in body:
+            if isinstance(s, Collective):
+                out.append(s)
+            elif isinstance(s, Store):
+                out.append(s if buffers_of(s).isdisjoint(self.fragments) else self._store(s, ranges, lanes))
+            elif isinstance(s, Loop):
+                axis = self.axes.loops.get(s.var)
+                inner = {**lanes, axis.value: s.var} if axis is Axis.LANE or axis is Axis.WARP else lanes
+                out.append(replace(s, body=self.run(s.body, within(ranges, s), inner)))
+            else:
+                out.append(replace(s, body=self.run(s.body, ranges, lanes)))
+        return tuple(out)
+
+    def _store(self, s: Store, ranges: Ranges, lanes: Mapping[str, str]) -> Store:
+        def place(buffer: str, indices: tuple[Expr, ...]) -> tuple[Expr, ...]:
+            grid = self.fragments[buffer]
+            counted = [] if grid is None else [name for name in (WARP, LANE) if name in dict(grid.layout.places)]
+            if grid is None or any(name not in lanes for name in counted):
+                raise LowerError(
+                    f"`{format_store(s)}` is no instruction, and `{buffer}` is in a fragment, which the lanes of a warp have;"
+                    ' use `tensorize`, bind loops to "lane" as its layout says, or store it in "local"'
+                )
+            first, at = grid.place(indices, ranges)
+            for name in counted:
+                if simplify(sub(at[name], Var(lanes[name])), ranges) != ZERO:
+                    raise LowerError(
+                        f"`{format_store(s)}` takes an element of `{buffer}`, which is in a fragment, where {name}"
+                        f" `{format_expr(at[name])}` has it, and {name} `{lanes[name]}` runs it; divide the loops as the"
+                        f' layout "{grid.layout.name}" does'
+                    )
+            lane: Expr = Var(lanes[LANE])
+            return (*first, lane_of(Var(lanes[WARP]), lane) if WARP in counted else lane, at["reg"])
+
+        def load(e: Expr) -> Expr:
+            if isinstance(e, Load) and e.buffer in self.fragments:
+                return Load(e.buffer, place(e.buffer, e.indices), e.dtype)
+            return e
+
+        indices = place(s.buffer, s.indices) if s.buffer in self.fragments else s.indices
+        return replace(s, indices=indices, value=transform(s.value, load))

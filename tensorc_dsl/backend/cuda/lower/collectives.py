@@ -17,9 +17,8 @@ from tensorc_dsl.affine.fragments import Unit, cells, disagreement, misplaced
 from tensorc_dsl.affine.instruction import Match, Tile, match_nest, stored_place
 from tensorc_dsl.affine.simplify import conjuncts, is_multiple, simplify
 from tensorc_dsl.affine.tensor_maps import array_of
-from tensorc_dsl.backend.cuda.lower.axes import Axes
+from tensorc_dsl.backend.cuda.lower.axes import Axes, by_lanes
 from tensorc_dsl.backend.cuda.lower.kernels import THREAD
-from tensorc_dsl.backend.cuda.lower.lanes import by_lanes
 from tensorc_dsl.backend.cuda.lower.tma import tile_of
 from tensorc_dsl.ir.expr import (
     ZERO,

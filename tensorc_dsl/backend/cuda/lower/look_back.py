@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 from tensorc_dsl.affine.passing import not_passed
 from tensorc_dsl.affine.simplify import conjuncts
-from tensorc_dsl.backend.cuda.lower.accesses import loads_under
+from tensorc_dsl.backend.cuda.lower.barriers import loads_under
 from tensorc_dsl.backend.cuda.lower.kernels import STEP, Device, DeviceKernel, Local, LookBack, Ticket, inside
 from tensorc_dsl.backend.cuda.lower.threads import plain
 from tensorc_dsl.ir.dtypes import I64, DType

@@ -7,12 +7,11 @@ from dataclasses import dataclass, field, replace
 
 from tensorc_dsl.affine.accesses import touched_in
 from tensorc_dsl.affine.solve_sizes import told_by
-from tensorc_dsl.backend.cuda.lower.axes import Axes, axes_of
+from tensorc_dsl.backend.cuda.lower.async_instructions import with_waits
+from tensorc_dsl.backend.cuda.lower.axes import Axes, axes_of, loops_around, with_uniform_ends
 from tensorc_dsl.backend.cuda.lower.barriers import with_barriers
-from tensorc_dsl.backend.cuda.lower.beside import with_waits
-from tensorc_dsl.backend.cuda.lower.bodies import finished
+from tensorc_dsl.backend.cuda.lower.bodies import finished, with_bounds, with_scattered
 from tensorc_dsl.backend.cuda.lower.collectives import collected, require_adjacent, with_lanes
-from tensorc_dsl.backend.cuda.lower.idle import with_idle_defined
 from tensorc_dsl.backend.cuda.lower.kernels import (
     BLOCK_AXES,
     MOST_BLOCKS,
@@ -21,22 +20,17 @@ from tensorc_dsl.backend.cuda.lower.kernels import (
     Local,
     chains_in,
     collectives_in,
+    format_device,
     roles_in,
 )
 from tensorc_dsl.backend.cuda.lower.look_back import chains_of, with_words, words_in
-from tensorc_dsl.backend.cuda.lower.mbarriers import with_mbarriers
-from tensorc_dsl.backend.cuda.lower.owners import own
-from tensorc_dsl.backend.cuda.lower.pipelines import versioned
-from tensorc_dsl.backend.cuda.lower.roles import threads_of
-from tensorc_dsl.backend.cuda.lower.scattered import with_bounds, with_scattered
+from tensorc_dsl.backend.cuda.lower.pipelines import Pipeline, marked, versioned
+from tensorc_dsl.backend.cuda.lower.private_storage import own, with_choices, with_idle_defined
+from tensorc_dsl.backend.cuda.lower.shared_layout import with_swizzles
 from tensorc_dsl.backend.cuda.lower.shuffles import SCOPE, shuffled
-from tensorc_dsl.backend.cuda.lower.stages import Pipeline, marked
 from tensorc_dsl.backend.cuda.lower.structure import Storage, phases
-from tensorc_dsl.backend.cuda.lower.swizzles import with_swizzles
-from tensorc_dsl.backend.cuda.lower.text import format_device
-from tensorc_dsl.backend.cuda.lower.tma_stores import with_tma_stores
-from tensorc_dsl.backend.cuda.lower.uniform import loops_around, with_uniform_ends
-from tensorc_dsl.backend.cuda.lower.versions import with_choices
+from tensorc_dsl.backend.cuda.lower.tma import with_mbarriers, with_tma_stores
+from tensorc_dsl.backend.cuda.lower.warp_roles import threads_of
 from tensorc_dsl.backend.llvm.lower.passes import max_step
 from tensorc_dsl.ir.expr import constant
 from tensorc_dsl.ir.program import Block, Buffer, Program, Stmt, walk

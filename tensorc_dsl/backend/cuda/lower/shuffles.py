@@ -22,8 +22,7 @@ from tensorc_dsl.affine.form import Ranges
 from tensorc_dsl.affine.simplify import conjuncts, linear_form
 from tensorc_dsl.backend.cuda.lower.axes import Axes
 from tensorc_dsl.backend.cuda.lower.kernels import THREAD, Local
-from tensorc_dsl.backend.cuda.lower.numbers import Numbers, evaluate
-from tensorc_dsl.backend.cuda.lower.owners import of_block, of_threads, running
+from tensorc_dsl.backend.cuda.lower.private_storage import Numbers, evaluate, of_block, of_threads, running
 from tensorc_dsl.ir.expr import (
     ZERO,
     Expr,

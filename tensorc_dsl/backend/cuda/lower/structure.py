@@ -6,13 +6,10 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 
 from tensorc_dsl.affine.simplify import conjuncts
+from tensorc_dsl.backend.cuda.lower.async_instructions import Copying, NoCopy, as_copies, described_in
 from tensorc_dsl.backend.cuda.lower.axes import Axes, turn_of
 from tensorc_dsl.backend.cuda.lower.barriers import needs_barrier
-from tensorc_dsl.backend.cuda.lower.beside import described_in
 from tensorc_dsl.backend.cuda.lower.collectives import require_uniform
-from tensorc_dsl.backend.cuda.lower.copies import Copying, NoCopy, as_copies
-from tensorc_dsl.backend.cuda.lower.descriptors import ALIGNMENT as ALIGNED
-from tensorc_dsl.backend.cuda.lower.descriptors import targets_of
 from tensorc_dsl.backend.cuda.lower.kernels import (
     ALIGNMENT,
     THREAD,
@@ -36,13 +33,13 @@ from tensorc_dsl.backend.cuda.lower.look_back import (
     ticket_of,
     with_ticket,
 )
-from tensorc_dsl.backend.cuda.lower.mbarriers import in_place, load_of, unnumbered
-from tensorc_dsl.backend.cuda.lower.pipelines import Part, in_rounds, versioned
-from tensorc_dsl.backend.cuda.lower.roles import NoRoles, in_roles, lifted
+from tensorc_dsl.backend.cuda.lower.pipelines import Part, Pipeline, in_rounds, versioned
+from tensorc_dsl.backend.cuda.lower.shared_layout import ALIGNMENT as ALIGNED
+from tensorc_dsl.backend.cuda.lower.shared_layout import targets_of
 from tensorc_dsl.backend.cuda.lower.shuffles import guarded
-from tensorc_dsl.backend.cuda.lower.stages import Pipeline
 from tensorc_dsl.backend.cuda.lower.threads import of_thread, plain, size_of
-from tensorc_dsl.backend.cuda.lower.tma import loaded_bytes, maps_of, only_stores
+from tensorc_dsl.backend.cuda.lower.tma import in_place, load_of, loaded_bytes, maps_of, only_stores, unnumbered
+from tensorc_dsl.backend.cuda.lower.warp_roles import NoRoles, in_roles, lifted
 from tensorc_dsl.ir.dtypes import DType
 from tensorc_dsl.ir.expr import (
     ZERO,

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import ctypes
 import importlib
-from collections.abc import Generator
+import sys
+from collections.abc import Callable, Generator, Iterable, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
-from tensorc_dsl.backend.protocol import KernelFault
+from tensorc_dsl.backend.cuda.codegen.ptx import TRIPLE
+from tensorc_dsl.backend.cuda.lower.kernels import ALIGNMENT
+from tensorc_dsl.backend.protocol import KernelFault, Processor
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,3 +111,146 @@ def find() -> Device | Missing:
 
 
 _SHOW = "see what `nvidia-smi` lists, and what `CUDA_VISIBLE_DEVICES` hides"
+
+
+# The facts of the GPU of this machine, as a target has them.
+
+
+_FACTS = {
+    "cores": "MULTIPROCESSOR_COUNT",
+    "threads": "MAX_THREADS_PER_BLOCK",
+    "shared_memory": "MAX_SHARED_MEMORY_PER_BLOCK_OPTIN",
+    "registers": "MAX_REGISTERS_PER_BLOCK",
+    "l1": "MAX_SHARED_MEMORY_PER_MULTIPROCESSOR",
+    "l2": "L2_CACHE_SIZE",
+}
+"""The facts of a target, and CUDA's names of them. Shared memory and the first-level cache are one memory, of which CUDA
+reports only the part that may be shared."""
+
+
+def number_of(cpu: str) -> int:
+    """The compute capability in LLVM's name of a GPU: 90 for `sm_90` and `sm_90a`."""
+    return int("".join(filter(str.isdigit, cpu)))
+
+
+def processor_of(device: Device, known: Sequence[str]) -> Processor:
+    """The GPU as the newest of the `known` ones, the oldest first, whose code it runs.
+
+    Code for `sm_90a` runs on GPUs of this very capability. The features are the names of all whose code it runs.
+    """
+    major, minor = device.capability
+    own = 10 * major + minor
+    runs = [cpu for cpu in known if (number_of(cpu) <= own if cpu[-1].isdigit() else cpu == f"sm_{own}a")]
+    facts: dict[str, int | str] = {name: device.attribute(theirs) for name, theirs in _FACTS.items()}
+    facts["device"] = device.described
+    name = runs[-1] if runs else f"sm_{major}{minor}"
+    return Processor(name, ",".join(f"+{cpu}" for cpu in runs), 8 * ALIGNMENT, TRIPLE, facts)
+
+
+# The stream of the caller's library: kernels run after what it has queued, and before what it queues next.
+#
+# PyCUDA cannot launch on a stream of another library. Its legacy stream orders itself with that of others; for any other
+# stream of theirs, kernels run on a stream of ours, and events of the driver order the two.
+
+
+LEGACY = (0, 1)
+"""The handles of the legacy stream, CUDA's default."""
+
+_NO_TIMING = 2
+
+
+def current_stream(values: Iterable[Any]) -> int:
+    """The handle of the stream that the library of these arrays works on now: torch's or CuPy's current one, or what
+    `__cuda_array_interface__` names; the legacy stream if none says."""
+    for value in values:
+        package = type(value).__module__.partition(".")[0]
+        library: Any = sys.modules.get(package)
+        if package == "torch" and library is not None:
+            return int(library.cuda.current_stream(value.device).cuda_stream)
+        if package == "cupy" and library is not None:
+            return int(library.cuda.get_current_stream().ptr)
+        named = getattr(value, "__cuda_array_interface__", {}).get("stream")
+        if named:
+            return int(named)
+    return LEGACY[0]
+
+
+@contextmanager
+def ordered(device: Device, theirs: int) -> Generator[Any]:
+    """PyCUDA's stream for launches that run in the order of a stream with that handle; None is the legacy stream."""
+    if theirs in LEGACY:
+        yield None
+        return
+    ours = device.driver.Stream()
+    _wait(int(ours.handle), theirs)
+    yield ours
+    _wait(theirs, int(ours.handle))
+
+
+@cache
+def library() -> Any:
+    """The driver's own functions."""
+    return ctypes.CDLL("libcuda.so.1")
+
+
+def _wait(stream: int, other: int) -> None:
+    """What is queued on a stream from now on waits for what is on the other."""
+    driver, event = library(), ctypes.c_void_p()
+    _require(driver.cuEventCreate(ctypes.byref(event), _NO_TIMING), "cuEventCreate")
+    try:
+        _require(driver.cuEventRecord(event, ctypes.c_void_p(other)), "cuEventRecord")
+        _require(driver.cuStreamWaitEvent(ctypes.c_void_p(stream), event, 0), "cuStreamWaitEvent")
+    finally:
+        driver.cuEventDestroy_v2(event)  # the driver keeps it until the wait is over
+
+
+def _require(result: int, function: str) -> None:
+    if result:
+        raise KernelFault(f"the GPU reports: {function} failed with error {result}", lost=True)
+
+
+# Times kernels by events of the GPU, with its cache flushed before each of them.
+
+
+FLUSHES = 2
+"""The memory that a flush writes, in sizes of the second-level cache."""
+
+
+def time_launches(device: Device, launch: Callable[[], None], repeats: int) -> list[float]:
+    """Seconds of each of `repeats` launches in a row on the legacy stream, which is otherwise idle.
+
+    The launches are queued together, so that no launch waits for the CPU. Before each the cache is overwritten, so that
+    all find it in the same state: without their data.
+    """
+    driver = device.driver
+    with device.current():
+        size = FLUSHES * max(device.attribute("L2_CACHE_SIZE"), 1 << 20)
+        flushed = driver.mem_alloc(size)
+        pairs = [(driver.Event(), driver.Event()) for _ in range(repeats)]
+        for start, end in pairs:
+            driver.memset_d8_async(flushed, 0, size)
+            start.record()
+            launch()
+            end.record()
+        driver.Context.synchronize()
+        return [end.time_since(start) * 1e-3 for start, end in pairs]
+
+
+def copy_rate(device: Device) -> float:
+    """Bytes/s of copying memory that fits into the cache, read and written ones counted: no kernel moves data faster."""
+    driver = device.driver
+    with device.current():
+        size = max(device.attribute("L2_CACHE_SIZE") // 4, 1 << 20)
+        source, target = driver.mem_alloc(size), driver.mem_alloc(size)
+        driver.memset_d8_async(source, 0, size)
+        pairs = [(driver.Event(), driver.Event()) for _ in range(_COPIES)]
+        for start, end in pairs:
+            start.record()
+            for _ in range(_ROUNDS):
+                driver.memcpy_dtod_async(target, source, size)
+            end.record()
+        driver.Context.synchronize()
+        return 2 * size * _ROUNDS / min(end.time_since(start) * 1e-3 for start, end in pairs)
+
+
+_COPIES, _ROUNDS = 8, 8

@@ -7,20 +7,20 @@ from dataclasses import dataclass
 from typing import Any
 
 from tensorc_dsl.backend.cuda.runtime.arrays import DeviceArray, Memory, is_on_gpu, memory_of
-from tensorc_dsl.backend.cuda.runtime.driver import Device
+from tensorc_dsl.backend.cuda.runtime.driver import Device, current_stream, ordered, time_launches
 from tensorc_dsl.backend.cuda.runtime.module import Module
-from tensorc_dsl.backend.cuda.runtime.streams import current_stream, ordered
-from tensorc_dsl.backend.cuda.runtime.timing import time_launches
 from tensorc_dsl.backend.llvm.runtime.arguments import (
+    Described,
+    ShapeSolver,
     array_for,
     check_array,
     check_strides,
     in_order,
     is_number,
     require_apart,
+    shape_for,
 )
 from tensorc_dsl.backend.llvm.runtime.dlpack import library_of
-from tensorc_dsl.backend.llvm.runtime.shapes import Described, ShapeSolver, shape_for
 from tensorc_dsl.backend.memory import aligned_empty
 from tensorc_dsl.ir.arrays import Array, stored_dtype
 from tensorc_dsl.ir.bind import Sizes

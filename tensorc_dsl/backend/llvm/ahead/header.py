@@ -7,8 +7,7 @@ from collections.abc import Iterator
 from functools import reduce
 
 from tensorc_dsl.backend.llvm.ahead.cpu import required_features
-from tensorc_dsl.backend.llvm.ahead.interface import MEANINGS, Interface, Signature, argument_name, c_type
-from tensorc_dsl.backend.llvm.ahead.prepared import LINE
+from tensorc_dsl.backend.llvm.ahead.interface import LINE, MEANINGS, Interface, Signature, argument_name, c_type
 from tensorc_dsl.ir.expr import Dim, Expr, constant, dims_in, index, mul
 from tensorc_dsl.ir.print import format_expr
 from tensorc_dsl.ir.target import Target

@@ -14,18 +14,46 @@ from typing import assert_never
 
 from tensorc_dsl.affine.form import Linear, to_expr
 from tensorc_dsl.affine.simplify import prove
-from tensorc_dsl.backend.llvm.codegen.extremes import NEEDS, extreme, extremes
-from tensorc_dsl.backend.llvm.codegen.function import Function
-from tensorc_dsl.backend.llvm.codegen.gathers import can_mask, gathered
-from tensorc_dsl.backend.llvm.codegen.lanes import moving, period, pick, picked
+from tensorc_dsl.backend.llvm.codegen.function import (
+    Function,
+    Piece,
+    Place,
+    SymbolTable,
+    Value,
+    constant_value,
+    in_memory,
+    mangled,
+    vector_type,
+)
+from tensorc_dsl.backend.llvm.codegen.lane_loads import (
+    can_mask,
+    counted,
+    distances,
+    gathered,
+    is_counted,
+    moving,
+    period,
+    pick,
+    pick_near,
+    picked,
+    vectors_of,
+)
 from tensorc_dsl.backend.llvm.codegen.maths.call import call
-from tensorc_dsl.backend.llvm.codegen.near import counted, distances, is_counted, pick_near, vectors_of
-from tensorc_dsl.backend.llvm.codegen.saturating import saturating
-from tensorc_dsl.backend.llvm.codegen.scalars import any_lane, binary, compare, convert, invert, logic, select
-from tensorc_dsl.backend.llvm.codegen.scope import Piece, Place, SymbolTable
+from tensorc_dsl.backend.llvm.codegen.scalars import (
+    NEEDS,
+    any_lane,
+    binary,
+    compare,
+    convert,
+    extreme,
+    extremes,
+    invert,
+    logic,
+    saturating,
+    select,
+)
 from tensorc_dsl.backend.llvm.codegen.soft_floats import bits
 from tensorc_dsl.backend.llvm.codegen.subscripts import Subscripts
-from tensorc_dsl.backend.llvm.codegen.values import Value, constant_value, in_memory, mangled, vector_type
 from tensorc_dsl.ir.dtypes import BOOL, INDEX, U8, DType
 from tensorc_dsl.ir.expr import (
     Binary,

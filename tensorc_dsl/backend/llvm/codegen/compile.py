@@ -2,23 +2,109 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import reduce
 
+from tensorc_dsl.affine.form import Context
+from tensorc_dsl.affine.linear import linear
 from tensorc_dsl.affine.simplify import simplify
 from tensorc_dsl.backend.llvm.codegen.body import Expressions
-from tensorc_dsl.backend.llvm.codegen.byte_counts import byte_count, fixed_bytes
-from tensorc_dsl.backend.llvm.codegen.function import Function, Module
+from tensorc_dsl.backend.llvm.codegen.function import Function, Module, Past, Scalar, SymbolTable, Value
 from tensorc_dsl.backend.llvm.codegen.machine import Machine, native_triple
-from tensorc_dsl.backend.llvm.codegen.rows import in_rows
-from tensorc_dsl.backend.llvm.codegen.scope import Past, Scalar, SymbolTable
+from tensorc_dsl.backend.llvm.codegen.scalars import binary
 from tensorc_dsl.backend.llvm.codegen.statements import Plan, Statements, whole_lines
 from tensorc_dsl.backend.llvm.lower.sizes import code_size
 from tensorc_dsl.backend.memory import MOST_BYTES
 from tensorc_dsl.backend.protocol import Code, CompileError
-from tensorc_dsl.ir.expr import ZERO, Binary, Dim, Expr, add, index, mul
+from tensorc_dsl.ir.dtypes import INDEX
+from tensorc_dsl.ir.expr import ZERO, Binary, Const, Dim, Expr, add, constant, fold, index, mul
+from tensorc_dsl.ir.program import LoopKind, Store
 from tensorc_dsl.ir.target import Target, architecture_of
-from tensorc_dsl.lower.flat import Alloc, Flat, Kernel, Param, Space, body_of
+from tensorc_dsl.lower.flat import Alloc, Flat, Kernel, Loop, Param, Space, body_of
+
+# Whether outputs are stored row by row, so that their lines may go past the caches in pieces.
+
+
+ROW = 1024
+"""The fewest bytes of a row. Where it begins within a line, a part of a line is stored alone at both of its ends, which takes
+as long as three whole lines."""
+
+
+def in_rows(kernel: Kernel) -> bool:
+    """Whether each store to a streamed output is one of a vectorized loop over at least `ROW` adjacent bytes."""
+    return _in_rows(kernel.body, {p.name: p.dtype.bytes for p in kernel.params if p.name in kernel.streamed}, None)
+
+
+def _in_rows(body: tuple[Flat, ...], sizes: Mapping[str, int], around: Loop | None) -> bool:
+    for s in body:
+        if isinstance(s, Store):
+            if s.buffer in sizes and (around is None or not _is_row(s, around, sizes[s.buffer])):
+                return False
+        elif not _in_rows(body_of(s), sizes, s if isinstance(s, Loop) else around):
+            return False
+    return True
+
+
+def _is_row(s: Store, loop: Loop, size: int) -> bool:
+    match loop.begin, loop.end:
+        case Const(value=int(begin)), Const(value=int(end)) if loop.kind is LoopKind.VECTORIZED:
+            adjacent = linear(s.indices[0], Context({})).terms.get(loop.var) == 1
+            return adjacent and (end - begin) * size >= ROW
+        case _:
+            return False
+
+
+# Generates code that counts the bytes of memory for open sizes, where plain arithmetic of 64 bits may wrap around.
+
+
+UNCOUNTED = 2**63 - 1
+"""What generated code returns in place of more than `MOST_BYTES`. The sum of two such numbers has 64 bits, without a sign."""
+
+_CHECKED = {"+": "sadd", "-": "ssub", "*": "smul"}
+
+
+def byte_count(f: Function, size: Expr, sizes: Mapping[str, Scalar]) -> Scalar:
+    """The value of a number of bytes over open dimensions; `UNCOUNTED` if it, or a number on the way to it, is more than
+    memory has. Dimensions are within their ranges."""
+    if (n := fixed_bytes(size)) is not None:
+        return n if n <= MOST_BYTES else UNCOUNTED
+    beyond: list[str] = []
+
+    def value(e: Expr) -> Scalar:
+        if (n := fixed_bytes(e)) is not None:
+            beyond.extend(["true"] * (abs(n) > MOST_BYTES))
+            return n if abs(n) <= MOST_BYTES else 0
+        match e:
+            case Dim(name=name):
+                return sizes[name]
+            case Binary(op=op, lhs=lhs, rhs=rhs):
+                x, y = value(lhs), value(rhs)
+                if op not in _CHECKED:
+                    return binary(f, op, Value(INDEX, str(x)), Value(INDEX, str(y))).ref
+                name = f"llvm.{_CHECKED[op]}.with.overflow.i64"
+                f.module.declare("{ i64, i1 }", name, ("i64", "i64"))
+                both = f.cached(f"call {{ i64, i1 }} @{name}(i64 {x}, i64 {y})")
+                beyond.append(f.cached(f"extractvalue {{ i64, i1 }} {both}, 1"))
+                return f.cached(f"extractvalue {{ i64, i1 }} {both}, 0")
+            case _:
+                raise AssertionError(f"a size is over numbers and open dimensions: {e}")
+
+    total = value(size)
+    beyond.append(f.op(f"icmp sgt i64 {total}, {MOST_BYTES}"))
+    lost = beyond[0]
+    for flag in beyond[1:]:
+        lost = f.op(f"or i1 {lost}, {flag}")
+    return f.op(f"select i1 {lost}, i64 {UNCOUNTED}, i64 {total}")
+
+
+def fixed_bytes(size: Expr) -> int | None:
+    """The number, of any length, if the size is over numbers alone; else None."""
+    if not isinstance(size, Binary):
+        return constant(size)
+    x, y = fixed_bytes(size.lhs), fixed_bytes(size.rhs)
+    return None if x is None or y is None else fold(size.op, x, y)
+
 
 LINE = 64
 """The size in bytes of a cache line, and of the widest vector."""

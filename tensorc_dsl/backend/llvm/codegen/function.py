@@ -1,13 +1,91 @@
-"""An LLVM function under construction: lines of text in basic blocks, and the names in use."""
+"""An LLVM function under construction: its basic blocks, the names in scope, and values and types as text."""
 
 from __future__ import annotations
 
-from collections.abc import Generator
+from collections.abc import Generator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
-from tensorc_dsl.backend.llvm.codegen.values import Value, element, vector_type
-from tensorc_dsl.ir.dtypes import DType
+from tensorc_dsl.ir.dtypes import F64, DType
+from tensorc_dsl.ir.expr import Load
+from tensorc_dsl.ir.numbers import code_of, nearest
+
+# LLVM values and types as text: the spelling of element types and constants.
+
+
+@dataclass(frozen=True, slots=True)
+class Value:
+    """An operand: its element type, its spelling, and its number of lanes (0 for a scalar)."""
+
+    dtype: DType
+    ref: str
+    lanes: int = 0
+
+    @property
+    def type(self) -> str:
+        return vector_type(element(self.dtype), self.lanes)
+
+    @property
+    def typed(self) -> str:
+        return f"{self.type} {self.ref}"
+
+
+def element(t: DType) -> str:
+    """The type of an element in a register; of bf16 and floats of 8 bits that of their bits (`soft_floats`)."""
+    match t.name:
+        case "f32":
+            return "float"
+        case "f64":
+            return "double"
+        case "f16":
+            return "half"
+        case _:
+            return f"i{t.bits}"
+
+
+def in_memory(t: DType) -> str:
+    """The type of an element in memory: a bool is a byte."""
+    return "i8" if t.kind == "bool" else element(t)
+
+
+def mangled(t: DType, lanes: int) -> str:
+    """LLVM's name of a vector type in the name of an intrinsic; bools are bytes in memory."""
+    name = {"float": "f32", "double": "f64", "half": "f16"}.get(in_memory(t), in_memory(t))
+    return f"v{lanes}{name}" if lanes else name
+
+
+def vector_type(element_type: str, lanes: int) -> str:
+    return f"<{lanes} x {element_type}>" if lanes else element_type
+
+
+def literal(t: DType, x: int | float | bool) -> str:
+    """The text of a scalar constant of type `t`."""
+    if t.kind == "bool":
+        return "true" if x else "false"
+    if t.is_integer:
+        return str(int(x))
+    x = nearest(x, t)
+    match element(t):
+        case "half":
+            return f"0xH{code_of(x, t):04X}"
+        case "float" | "double":
+            return f"0x{code_of(x, F64):016X}"  # LLVM spells an f32 as the f64 of the same value
+        case _:
+            return str(code_of(x, t))
+
+
+def constant_value(t: DType, x: int | float | bool, lanes: int = 0) -> Value:
+    """A constant, the same in all lanes."""
+    one = literal(t, x)
+    return Value(t, f"splat ({element(t)} {one})" if lanes else one, lanes)
+
+
+def with_dtype(v: Value, t: DType) -> Value:
+    return replace(v, dtype=t)
+
+
+# An LLVM function under construction: lines of text in basic blocks, and the names in use.
+
 
 UNROLL = "!3"
 """The mark of a loop that LLVM unrolls."""
@@ -173,3 +251,70 @@ class Function:
         full = f"llvm.{name}.{f'v{a.lanes}' if a.lanes else ''}{suffix}"
         self.module.declare(a.type, full, tuple(x.type for x in args))
         return self.value(dtype, f"call {flags}{a.type} @{full}({', '.join(x.typed for x in args)})", a.lanes)
+
+
+# The names in a function that is written, and the lanes of a vectorized loop for which code is written at once.
+
+
+Scalar = int | str
+"""An index that is the same in all lanes: a constant, or the name of an i64."""
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """Lanes `offset` .. `offset + width - 1` of the loop over `var`, counted from the value of `var` in the scope.
+
+    `mask` has the active lanes (None: all). `some` means that at least one is active, so that a value which all lanes share
+    may be loaded once.
+    """
+
+    var: str
+    offset: int
+    width: int
+    mask: Value | None = None
+    some: bool = True
+
+
+Place = tuple[Load, int]
+"""A load in the lanes of the piece of that offset."""
+
+
+@dataclass(frozen=True, slots=True)
+class Past:
+    """How a buffer is stored past the caches: in vectors of `unit` bytes, from an address that is a multiple of `begins`."""
+
+    unit: int
+    begins: int
+
+
+@dataclass(slots=True)
+class SymbolTable:
+    """The values of names at a place: loop variables, open dimensions, and buffers as pointers to their first elements."""
+
+    vars: dict[str, Scalar] = field(default_factory=dict[str, Scalar])
+    buffers: dict[str, tuple[str, DType]] = field(default_factory=dict[str, tuple[str, DType]])
+    factors: dict[str, int] = field(default_factory=dict[str, int])
+    """For each loop variable a number that divides it, if one greater than 1 is known."""
+    aligned: dict[str, int] = field(default_factory=dict[str, int])
+    """The alignment of buffers in bytes, where vectors are only loaded and stored at once if they are aligned."""
+    streamed: dict[str, Past] = field(default_factory=dict[str, Past])
+    """The buffers that are stored past the caches."""
+    fixed: frozenset[str] = frozenset()
+    """The buffers that nothing writes while the function runs: an element is loaded once for all that need it."""
+
+    private: set[str] = field(default_factory=set[str])
+    """The small buffers on the stack: they are in registers if all loops over them are in one function, written out."""
+
+    @contextmanager
+    def bound(self, values: Mapping[str, Scalar], factor: int = 1) -> Generator[None]:
+        """A context in which variables have the given values, which are multiples of `factor`."""
+        before, factors = {v: self.vars[v] for v in values if v in self.vars}, self.factors
+        self.vars.update(values)
+        self.factors = factors | dict.fromkeys(values, factor)
+        try:
+            yield
+        finally:
+            for v in values:
+                del self.vars[v]
+            self.vars.update(before)
+            self.factors = factors

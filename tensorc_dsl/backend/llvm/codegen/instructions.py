@@ -13,8 +13,7 @@ from itertools import product
 
 from tensorc_dsl.affine.instruction import Tile
 from tensorc_dsl.backend.llvm.codegen.body import Expressions
-from tensorc_dsl.backend.llvm.codegen.function import Function
-from tensorc_dsl.backend.llvm.codegen.values import in_memory, vector_type
+from tensorc_dsl.backend.llvm.codegen.function import Function, in_memory, vector_type
 from tensorc_dsl.backend.llvm.kind import OPERATIONS, SPLAT, Call, Value, bits_of, call_of, operand_bits, values_of
 from tensorc_dsl.ir.expr import Expr, add, constant, index, mul
 from tensorc_dsl.ir.program import Intrinsic

@@ -1,15 +1,24 @@
-"""Operations on values of one element type: arithmetic, comparisons, conversions. Operands have equal numbers of lanes."""
+"""Operations on values of one element type: arithmetic, comparisons, conversions, saturating sums, nested extremes, folds
+of a vector.
+"""
 
 from __future__ import annotations
 
+import math
 import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import reduce
 
-from tensorc_dsl.backend.llvm.codegen.function import Function
+from tensorc_dsl.backend.llvm.codegen.function import Function, Value, constant_value, element, vector_type, with_dtype
 from tensorc_dsl.backend.llvm.codegen.soft_floats import bits, from_f32, is_soft, to_f32
-from tensorc_dsl.backend.llvm.codegen.values import Value, constant_value, element, vector_type, with_dtype
 from tensorc_dsl.ir.dtypes import BOOL, F32, F64, I32, INDEX, DType
-from tensorc_dsl.ir.expr import BinaryOp, CompareOp
+from tensorc_dsl.ir.expr import Binary, BinaryOp, Cast, CompareOp, Const, Expr, dtype_of
 from tensorc_dsl.ir.numbers import limits
+from tensorc_dsl.ir.reductions import FoldOp
+
+# Operations on values of one element type: arithmetic, comparisons, conversions. Operands have equal numbers of lanes.
+
 
 _FLOAT_COMPARE = {"<": "olt", "<=": "ole", ">": "ogt", ">=": "oge", "==": "oeq", "!=": "une"}
 _SIGNED = {"<": "slt", "<=": "sle", ">": "sgt", ">=": "sge", "==": "eq", "!=": "ne"}
@@ -224,3 +233,171 @@ def _to_odd_f32(f: Function, v: Value) -> Value:
     inexact = f.value(BOOL, f"fcmp one {size.type} {size_back.ref}, {size.ref}", n)
     odd = f.op(f"zext {inexact.typed} to {raw.type}")
     return bits(f, Value(I32, f.op(f"or {raw.type} {below}, {odd}"), n), F32)
+
+
+# Nested minima and maxima, as in rank filters: they are tested for NaN once.
+#
+# Each propagates NaN, as in NumPy, for which x86 needs a comparison and a choice beside its instruction. The result of an
+# expression of nothing else is NaN where one of its leaves is, so the leaves are asked, two with each comparison, and one
+# choice does for all.
+
+
+NEEDS = "avx"
+"""The instruction set whose minima do not propagate NaN. Those of AArch64 and of GPUs do."""
+
+
+@dataclass(frozen=True, slots=True)
+class Extremes:
+    """The minima and maxima of an expression, each behind its operands, and the leaves that they are of.
+
+    Those in `asked` may be NaN.
+    """
+
+    nodes: tuple[Binary, ...]
+    leaves: tuple[Expr, ...]
+    asked: tuple[Expr, ...]
+
+
+def extremes(e: Expr) -> Extremes | None:
+    """The minima and maxima of f32 or f64 that `e` is made of, if it takes fewer instructions to ask their leaves."""
+    if not _is_extreme(e):
+        return None
+    numbers: dict[Expr, bool] = {}
+    _collect(e, numbers)
+    nodes = tuple(n for n in numbers if isinstance(n, Binary) and _is_extreme(n))
+    leaves = tuple(x for x in numbers if not _is_extreme(x))
+    asked = tuple(x for x in leaves if not numbers[x])
+    apart = sum(1 if numbers[n.lhs] or numbers[n.rhs] else 3 for n in nodes)
+    once = len(nodes) + (len(asked) + 1) // 2 + bool(asked)
+    return Extremes(nodes, leaves, asked) if once < apart else None
+
+
+def _is_extreme(e: Expr) -> bool:
+    return isinstance(e, Binary) and e.op in ("min", "max") and dtype_of(e).name in ("f32", "f64")
+
+
+def _collect(e: Expr, numbers: dict[Expr, bool]) -> None:
+    """Add the minima and maxima, each behind its operands, and the leaves, with whether each is known not to be NaN."""
+    if e in numbers:
+        return
+    if isinstance(e, Binary) and _is_extreme(e):
+        _collect(e.lhs, numbers)
+        _collect(e.rhs, numbers)
+        numbers[e] = numbers[e.lhs] and numbers[e.rhs]
+    else:
+        numbers[e] = _is_number(e)
+
+
+def _is_number(e: Expr) -> bool:
+    """Whether the value of a leaf is known not to be NaN: a constant, or one that was an integer."""
+    match e:
+        case Const(value=value):
+            return value == value
+        case Cast(operand=x):
+            return not dtype_of(x).is_float
+        case _:
+            return False
+
+
+def extreme(f: Function, found: Extremes, leaves: Mapping[Expr, Value]) -> Value:
+    """The value of the last of the nodes. The values of its leaves have equal numbers of lanes."""
+    values = dict(leaves)
+    for n in found.nodes:
+        a, b = values[n.lhs], values[n.rhs]
+        # One instruction: of two values that do not compare it gives the second.
+        values[n] = select(f, compare(f, "<" if n.op == "min" else ">", a, b), a, b)
+    last = values[found.nodes[-1]]
+    asked = [values[x] for x in found.asked]
+    if not asked:
+        return last
+    pairs = zip(asked[::2], [*asked[1::2], asked[-1]], strict=False)
+    numbers = [f.value(BOOL, f"fcmp ord {a.type} {a.ref}, {b.ref}", a.lanes) for a, b in pairs]
+    return select(f, reduce(lambda x, y: logic(f, "and", x, y), numbers), last, _nan(last))
+
+
+def _nan(like: Value) -> Value:
+    return constant_value(like.dtype, float("nan"), like.lanes)
+
+
+# Finds sums and differences that saturate, for which vectors have an instruction.
+#
+# `saturate(u8, u16(a) + u16(b))` computes in 16 bits, compares with 255 and goes back to bytes. `vpaddusb` does the same in
+# bytes, and LLVM does not find it.
+
+
+def saturating(e: Cast) -> tuple[str, Expr, Expr] | None:
+    """LLVM's intrinsic that makes `e` of two values of its type, with their expressions; None if there is none."""
+    t = e.dtype
+    if not t.is_integer or not dtype_of(e.operand).is_integer:
+        return None
+    core, low, high = _between(e.operand)
+    if not isinstance(core, Binary) or core.op not in ("+", "-"):
+        return None
+    a, b = _narrow(core.lhs, t), _narrow(core.rhs, t)
+    least, most = limits(t)
+    first, last = (2 * least, 2 * most) if core.op == "+" else (least - most, most - least)
+    bottom, top = limits(dtype_of(core))
+    if a is None or b is None or first < bottom or top < last:  # the sum in the wider type may wrap around
+        return None
+    if max(low, first) != max(least, first) or min(high, last) != min(most, last):  # it is limited to something else
+        return None
+    return f"{'u' if t.kind == 'uint' else 's'}{'add' if core.op == '+' else 'sub'}.sat", a, b
+
+
+def _between(e: Expr) -> tuple[Expr, float, float]:
+    """What is limited by constants, and the constants."""
+    match e:
+        case Binary(op="max", lhs=inner, rhs=Const(value=end)) | Binary(op="max", lhs=Const(value=end), rhs=inner):
+            core, low, high = _between(inner)
+            return core, max(low, end), high
+        case Binary(op="min", lhs=inner, rhs=Const(value=end)) | Binary(op="min", lhs=Const(value=end), rhs=inner):
+            core, low, high = _between(inner)
+            return core, low, min(high, end)
+        case _:
+            return e, -math.inf, math.inf
+
+
+def _narrow(e: Expr, t: DType) -> Expr | None:
+    """The expression in type `t` that is converted to a wider one."""
+    match e:
+        case Cast(operand=x) if dtype_of(x) == t:
+            return x
+        case Const(value=n) if limits(t)[0] <= n <= limits(t)[1]:
+            return Const(int(n), t)
+        case _:
+            return None
+
+
+# Folds vectors into one value: halves are combined until one lane is left.
+
+
+def fold_lanes(f: Function, op: FoldOp, vectors: Sequence[Value]) -> Value:
+    """All lanes of all vectors combined by `op`, in the order of a tree."""
+    groups: dict[int, list[Value]] = {}
+    for v in vectors:
+        groups.setdefault(v.lanes, []).append(v)
+    return _tree(f, op, [_within(f, op, _tree(f, op, same)) for same in groups.values()])
+
+
+def _tree(f: Function, op: FoldOp, values: Sequence[Value]) -> Value:
+    while len(values) > 1:
+        pairs = [combined(f, op, a, b) for a, b in zip(values[::2], values[1::2], strict=False)]
+        values = [*pairs, *(values[-1:] if len(values) % 2 else ())]
+    return values[0]
+
+
+def _within(f: Function, op: FoldOp, v: Value) -> Value:
+    while v.lanes > 1 and v.lanes % 2 == 0:
+        half = v.lanes // 2
+        v = combined(f, op, _lanes(f, v, 0, half), _lanes(f, v, half, half))
+    return _tree(f, op, [f.lane(v, k) for k in range(v.lanes)]) if v.lanes else v
+
+
+def _lanes(f: Function, v: Value, first: int, count: int) -> Value:
+    picked = ", ".join(f"i32 {k}" for k in range(first, first + count))
+    return f.value(v.dtype, f"shufflevector {v.typed}, {v.type} poison, <{count} x i32> <{picked}>", count)
+
+
+def combined(f: Function, op: FoldOp, a: Value, b: Value) -> Value:
+    """`a op b`."""
+    return logic(f, op, a, b) if op == "and" or op == "or" else binary(f, op, a, b)

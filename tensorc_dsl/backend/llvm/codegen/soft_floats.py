@@ -8,8 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from tensorc_dsl.backend.llvm.codegen.function import Function
-from tensorc_dsl.backend.llvm.codegen.values import Value, constant_value, element, vector_type, with_dtype
+from tensorc_dsl.backend.llvm.codegen.function import Function, Value, constant_value, element, vector_type, with_dtype
 from tensorc_dsl.ir.dtypes import BF16, BOOL, F8E4M3, F8E5M2, F32, I32, DType
 from tensorc_dsl.ir.numbers import code_of
 

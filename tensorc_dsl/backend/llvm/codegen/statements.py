@@ -3,25 +3,30 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import assert_never
 
 from tensorc_dsl.backend.llvm.codegen.body import Expressions
-from tensorc_dsl.backend.llvm.codegen.function import UNROLL, Function
-from tensorc_dsl.backend.llvm.codegen.handed import Handed, hand_over
+from tensorc_dsl.backend.llvm.codegen.function import (
+    UNROLL,
+    Function,
+    Piece,
+    Scalar,
+    SymbolTable,
+    Value,
+    in_memory,
+    mangled,
+)
 from tensorc_dsl.backend.llvm.codegen.instructions import code_for, write_instruction
-from tensorc_dsl.backend.llvm.codegen.scalars import any_lane
-from tensorc_dsl.backend.llvm.codegen.scope import Piece, Scalar, SymbolTable
-from tensorc_dsl.backend.llvm.codegen.shifted import shifted
-from tensorc_dsl.backend.llvm.codegen.stores import write_fold, write_store
-from tensorc_dsl.backend.llvm.codegen.turn import turned, write_turned
-from tensorc_dsl.backend.llvm.codegen.values import Value, in_memory
+from tensorc_dsl.backend.llvm.codegen.permuted_vectors import shifted, turned, write_turned
+from tensorc_dsl.backend.llvm.codegen.scalars import any_lane, combined, fold_lanes
 from tensorc_dsl.backend.llvm.lower.registers import fits_registers
 from tensorc_dsl.backend.llvm.lower.sizes import AT_ONCE, at_once, code_size
 from tensorc_dsl.ir.dtypes import BOOL
-from tensorc_dsl.ir.expr import ZERO, Expr, add, ceildiv, constant, dtype_of, free_vars, index, mul
+from tensorc_dsl.ir.expr import ZERO, Expr, Load, add, ceildiv, constant, dtype_of, free_vars, index, loads, mul
 from tensorc_dsl.ir.program import LoopKind, Store
+from tensorc_dsl.ir.reductions import fold_of
 from tensorc_dsl.lower.flat import (
     Alloc,
     Collective,
@@ -32,9 +37,137 @@ from tensorc_dsl.lower.flat import (
     Parallel,
     Prepared,
     Shuffle,
+    body_of,
     store_loads,
     stores,
 )
+
+# Finds the names that occur in lowered statements: what a function of its own has to be given.
+
+
+def mentioned(body: tuple[Flat, ...]) -> tuple[set[str], set[str]]:
+    """The buffers and variables that occur in statements."""
+    buffers: set[str] = set()
+    names: set[str] = set()
+    exprs: list[Expr] = []
+
+    def go(part: tuple[Flat, ...]) -> None:
+        for s in part:
+            match s:
+                case Store():
+                    buffers.add(s.buffer)
+                    exprs.extend((*s.indices, s.value))
+                case Loop():
+                    exprs.extend((s.begin, s.end))
+                case Parallel():
+                    exprs.extend(s.extents)
+                case If():
+                    exprs.append(s.cond)
+                case Alloc():
+                    exprs.append(s.size)
+                case Instruction() | Collective() | Shuffle():
+                    pass  # the same names occur in its body
+            go(body_of(s))
+
+    go(body)
+    for e in exprs:
+        names |= free_vars(e)
+        buffers.update(x.buffer for x in loads(e))
+    return buffers, names
+
+
+# What a function of its own inside of a kernel is given: the buffers and variables that its statements mention.
+
+
+@dataclass(frozen=True, slots=True)
+class Handed:
+    """The scope inside of a function, in terms of its arguments `%a0`, `%a1`, …, and the values to pass for these, each as
+    its type and its name. The first one is the scratch memory."""
+
+    scope: SymbolTable
+    values: tuple[tuple[str, str], ...]
+
+    @property
+    def kinds(self) -> tuple[str, ...]:
+        return tuple(kind for kind, _ in self.values)
+
+    @property
+    def params(self) -> tuple[str, ...]:
+        """The arguments as declared: pointers do not overlap."""
+        return tuple(f"ptr noalias %a{k}" if t == "ptr" else f"{t} %a{k}" for k, t in enumerate(self.kinds))
+
+
+def hand_over(scope: SymbolTable, workspace: str, body: tuple[Flat, ...], sizes: Iterable[Expr]) -> Handed:
+    """What a function needs whose statements are `body`, and which computes `sizes` as well."""
+    values: list[tuple[str, str]] = [("ptr", workspace)]
+    inner = SymbolTable(streamed=scope.streamed, fixed=scope.fixed)
+
+    def argument(kind: str, value: str) -> str:
+        values.append((kind, value))
+        return f"%a{len(values) - 1}"
+
+    buffers, names = mentioned(body)
+    names |= {v for e in sizes for v in free_vars(e)}
+    for name in sorted(buffers & scope.buffers.keys()):
+        pointer, dtype = scope.buffers[name]
+        inner.buffers[name] = (argument("ptr", pointer), dtype)
+    for name in sorted(names & scope.vars.keys()):
+        value = scope.vars[name]
+        inner.vars[name] = value if isinstance(value, int) else argument("i64", value)
+        if name in scope.factors:
+            inner.factors[name] = scope.factors[name]
+    return Handed(inner, tuple(values))
+
+
+# Writes stores: scalars, the lanes of a piece, and what all lanes fold into.
+
+
+def write_store(e: Expressions, s: Store, at: Piece | None) -> None:
+    """Write a store of one element, or of the lanes of a piece."""
+    f, index = e.f, s.indices[0]
+    value = e.value(s.value, at)
+    t = value.dtype
+    if at is None:
+        _store_one(e, value, e.target(s.buffer, index, None))
+        return
+    step = e.stride(index, at)
+    value = f.splat(value, at.width)
+    if step == 1 and at.mask is None:
+        e.put(value, s.buffer, index, at)
+    elif step == 1 and at.mask is not None:
+        value = e.to_memory(value)
+        pointer = e.target(s.buffer, index, at)
+        name = f"llvm.masked.store.{mangled(t, at.width)}.p0"
+        f.module.declare("void", name, (value.type, "ptr", "i32", at.mask.type))
+        f.line(f"call void @{name}({value.typed}, ptr {pointer}, i32 {t.bytes}, {at.mask.typed})")
+    elif at.mask is None and step is not None:
+        first = e.target(s.buffer, index, at)
+        for k in range(at.width):
+            place = f.cached(f"getelementptr {in_memory(t)}, ptr {first}, i64 {k * step}")
+            _store_one(e, f.lane(value, k), place)
+    else:
+        value = e.to_memory(value)
+        pointers = e.pointers(s.buffer, index, at)
+        mask = at.mask or Value(BOOL, "splat (i1 true)", at.width)
+        name = f"llvm.masked.scatter.{mangled(t, at.width)}.v{at.width}p0"
+        f.module.declare("void", name, (value.type, f"<{at.width} x ptr>", "i32", mask.type))
+        places = f"<{at.width} x ptr> {pointers}, i32 {t.bytes}"
+        f.line(f"call void @{name}({value.typed}, {places}, {mask.typed})")
+
+
+def write_fold(e: Expressions, s: Store, pieces: tuple[Piece, ...]) -> None:
+    """Write a store into which all lanes fold: they are folded with each other, then into the stored value."""
+    f, fold = e.f, fold_of(s)
+    assert fold is not None  # only folds may store to one element from several lanes
+    lanes = fold_lanes(f, fold.op, [f.splat(e.value(fold.value, at), at.width) for at in pieces])
+    old = e.value(Load(s.buffer, s.indices, lanes.dtype), None)
+    _store_one(e, combined(f, fold.op, old, lanes), e.target(s.buffer, s.indices[0], None))
+
+
+def _store_one(e: Expressions, value: Value, pointer: str) -> None:
+    stored = e.to_memory(value)
+    e.f.line(f"store {stored.type} {stored.ref}, ptr {pointer}, align {value.dtype.bytes}")
+
 
 PARALLEL_FOR = "tensorc_parallel_for"
 """`void (ptr fn, ptr context, i64 tasks, i64 threads)`: runs `fn(context, begin, end, worker)` on parts of 0 .. tasks, with

@@ -6,10 +6,8 @@ from abc import ABC, abstractmethod
 
 from tensorc_dsl.affine.form import Context, Linear
 from tensorc_dsl.affine.linear import linear
-from tensorc_dsl.backend.llvm.codegen.function import Function
+from tensorc_dsl.backend.llvm.codegen.function import Function, Piece, Scalar, SymbolTable, Value, in_memory
 from tensorc_dsl.backend.llvm.codegen.scalars import binary
-from tensorc_dsl.backend.llvm.codegen.scope import Piece, Scalar, SymbolTable
-from tensorc_dsl.backend.llvm.codegen.values import Value, in_memory
 from tensorc_dsl.ir.dtypes import INDEX
 from tensorc_dsl.ir.expr import Binary, Const, Dim, Expr, Var, free_vars
 

@@ -15,10 +15,19 @@ import numpy as np
 
 from tensorc_dsl.backend.llvm.codegen.compile import Compiled, workspace_symbol
 from tensorc_dsl.backend.llvm.codegen.statements import PARALLEL_FOR
-from tensorc_dsl.backend.llvm.runtime.arguments import array_for, check_array, in_order, is_number, require_apart
+from tensorc_dsl.backend.llvm.runtime.arguments import (
+    Described,
+    ShapeSolver,
+    array_for,
+    check_array,
+    in_order,
+    is_number,
+    new_array,
+    require_apart,
+    shape_for,
+)
 from tensorc_dsl.backend.llvm.runtime.dlpack import exported, library_of
-from tensorc_dsl.backend.llvm.runtime.doorway import Doorway, Wanted, doorway
-from tensorc_dsl.backend.llvm.runtime.shapes import Described, ShapeSolver, new_array, shape_for
+from tensorc_dsl.backend.llvm.runtime.fast_call import Doorway, Wanted, doorway
 from tensorc_dsl.backend.llvm.runtime.threads import runtime, time_native
 from tensorc_dsl.backend.memory import ALIGNMENT, aligned_copy, aligned_empty
 from tensorc_dsl.ir.arrays import Array, stored_dtype

@@ -7,22 +7,25 @@ from dataclasses import dataclass
 from functools import partial
 from math import inf
 
-from tensorc_dsl.backend.llvm.codegen.function import Function
+from tensorc_dsl.backend.llvm.codegen.function import Function, Value, constant_value
 from tensorc_dsl.backend.llvm.codegen.maths import integers
-from tensorc_dsl.backend.llvm.codegen.maths.erf import erf, erfc
-from tensorc_dsl.backend.llvm.codegen.maths.exp import exp, exp2, sigmoid
-from tensorc_dsl.backend.llvm.codegen.maths.expm1 import cosh, expm1, sinh
-from tensorc_dsl.backend.llvm.codegen.maths.inverse import acos, asin, atan, atan2
-from tensorc_dsl.backend.llvm.codegen.maths.inverse_hyperbolic import acosh, asinh, atanh
+from tensorc_dsl.backend.llvm.codegen.maths.exponentials import cosh, erf, erfc, exp, exp2, expm1, sigmoid, sinh, tanh
+from tensorc_dsl.backend.llvm.codegen.maths.integers import tf32
 from tensorc_dsl.backend.llvm.codegen.maths.lanes import Lanes
-from tensorc_dsl.backend.llvm.codegen.maths.log import log, log1p, log2, log10
-from tensorc_dsl.backend.llvm.codegen.maths.pow import power
-from tensorc_dsl.backend.llvm.codegen.maths.roots import cbrt, hypot
-from tensorc_dsl.backend.llvm.codegen.maths.tanh import tanh
-from tensorc_dsl.backend.llvm.codegen.maths.tf32 import tf32
-from tensorc_dsl.backend.llvm.codegen.maths.trigonometric import cos, sin, tan
+from tensorc_dsl.backend.llvm.codegen.maths.logarithms import (
+    acosh,
+    asinh,
+    atanh,
+    cbrt,
+    hypot,
+    log,
+    log1p,
+    log2,
+    log10,
+    power,
+)
+from tensorc_dsl.backend.llvm.codegen.maths.trigonometric import acos, asin, atan, atan2, cos, sin, tan
 from tensorc_dsl.backend.llvm.codegen.scalars import binary, convert
-from tensorc_dsl.backend.llvm.codegen.values import Value, constant_value
 from tensorc_dsl.ir.dtypes import BOOL, F32
 from tensorc_dsl.ir.maths import CONDITIONS
 

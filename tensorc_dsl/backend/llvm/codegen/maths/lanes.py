@@ -1,4 +1,4 @@
-"""Operators that write arithmetic into a function: `x * y + 1.0` writes a multiplication and an addition."""
+"""Operators that write arithmetic into a function, `x * y + 1.0`, and numbers as sums of two floats."""
 
 from __future__ import annotations
 
@@ -6,12 +6,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Self
 
-from tensorc_dsl.backend.llvm.codegen.function import Function
+from tensorc_dsl.backend.llvm.codegen.function import Function, Value, constant_value, element
 from tensorc_dsl.backend.llvm.codegen.scalars import binary, compare, convert, invert, select
 from tensorc_dsl.backend.llvm.codegen.soft_floats import bits
-from tensorc_dsl.backend.llvm.codegen.values import Value, constant_value, element
 from tensorc_dsl.ir.dtypes import F32, F64, I32, I64, DType
 from tensorc_dsl.ir.expr import BinaryOp, CompareOp
+
+# Operators that write arithmetic into a function: `x * y + 1.0` writes a multiplication and an addition.
 
 
 @dataclass(frozen=True, slots=True)
@@ -209,3 +210,44 @@ class Lanes:
     def _intrinsic(self, name: str, *others: Self | float) -> Self:
         args = (self.value, *(self._other(x) for x in others))
         return self._with(self.f.intrinsic(name, self.value.dtype, args))
+
+
+# Numbers as sums of two floats, the second of which is below the last place of the first, or nearly so.
+#
+# T. J. Dekker, *A floating-point technique for extending the available precision* (1971); with an fma a product takes two
+# instructions (Muller et al., Handbook of Floating-Point Arithmetic, 2nd ed., 2018, chapter 4).
+
+
+Pair = tuple[Lanes, Lanes]
+
+
+def lost(a: Lanes, b: Lanes, total: Lanes) -> Lanes:
+    """What the rounded sum of two floats of any sizes lacks (Knuth's two-sum)."""
+    part = total - a
+    return (a - (total - part)) + (b - part)
+
+
+def plus(a: Lanes, b: Lanes) -> Pair:
+    """The sum of two floats, of which the first is 0 or the larger one."""
+    total = a + b
+    return total, b - (total - a)
+
+
+def times(a: Lanes, b: Lanes) -> Pair:
+    """The product of two floats."""
+    product = a * b
+    return product, a.times_plus(b, -product)
+
+
+def times_pair(a: Pair, b: Pair) -> Pair:
+    """The product of two pairs."""
+    high, low = times(a[0], b[0])
+    return plus(high, a[0].times_plus(b[1], a[1].times_plus(b[0], low)))
+
+
+def over(a: Pair, b: Pair) -> Lanes:
+    """The quotient of two pairs of moderate sizes, rounded once, or nearly so."""
+    inverse = a[0].constant(1.0) / b[0]
+    found = a[0] * inverse
+    rest = (-found).times_plus(b[0], a[0]) + (-found).times_plus(b[1], a[1])
+    return rest.times_plus(inverse, found)

@@ -1,0 +1,381 @@
+"""Writes the statements of an emulated thread, with its accesses to memory that threads share watched."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import assert_never
+
+from tensorc_dsl.affine.tensor_maps import MOST_DIMENSIONS
+from tensorc_dsl.backend.cuda.codegen.assembly import write_descriptor
+from tensorc_dsl.backend.cuda.codegen.device import CALLS, SEEN, DeviceStatements, Seen
+from tensorc_dsl.backend.cuda.emulation.access_costs import key
+from tensorc_dsl.backend.cuda.emulation.expressions import Site, Watched
+from tensorc_dsl.backend.cuda.emulation.rendezvous import Instructions, offsets
+from tensorc_dsl.backend.cuda.emulation.watch import COLLECTIVE, LANDING, OF_ROLE, PASSING, SPINNING
+from tensorc_dsl.backend.cuda.lower.async_instructions import described_in, registers_in
+from tensorc_dsl.backend.cuda.lower.collectives import (
+    Access,
+    accesses_of,
+    address_of,
+    element_of,
+    is_of_group,
+    operands_of,
+    register_of,
+)
+from tensorc_dsl.backend.cuda.lower.kernels import (
+    DeviceKernel,
+    Role,
+    WgmmaWait,
+    collectives_in,
+    consumers_of,
+    outgoing_in,
+)
+from tensorc_dsl.backend.cuda.lower.shared_layout import descriptors_of
+from tensorc_dsl.backend.llvm.codegen.function import Function, Piece, SymbolTable, in_memory
+from tensorc_dsl.ir.expr import ZERO, Load, index, substitute
+from tensorc_dsl.ir.print import format_store
+from tensorc_dsl.ir.program import Store
+from tensorc_dsl.ir.warp import LANES
+from tensorc_dsl.lower.flat import Collective, Loop, Shuffle, buffers_of, stores
+
+
+@dataclass(frozen=True, slots=True)
+class Lanes:
+    """What instructions of a warp need: their functions, and the bytes for one."""
+
+    instructions: Instructions
+    size: int
+
+    def memory(self, f: Function) -> str:
+        """Memory of the warp for the next instruction: one of two places, by turns."""
+        turn = f.op("load i64, ptr %turn")
+        f.line(f"store i64 {f.op(f'xor i64 {turn}, 1')}, ptr %turn")
+        return f.op(f"getelementptr i8, ptr %pair, i64 {f.op(f'mul i64 {turn}, {self.size}')}")
+
+
+class Threads(DeviceStatements):
+    """Statements of a thread as a coroutine: each has a text for reports, and it suspends where it waits for others."""
+
+    def __init__(
+        self, f: Function, scope: SymbolTable, k: DeviceKernel, sites: list[Site], lanes: Lanes, *, ahead: bool
+    ) -> None:
+        super().__init__(f, scope, k)
+        self.expressions = self._watched = Watched(f, scope, k, sites)
+        self._beside = frozenset(registers_in(k.body))
+        self._known = described_in(collectives_in(k.body)) | outgoing_in(k.body).keys()
+        self._maps = k.maps
+        self._users = consumers_of(k)
+        self._sites = sites
+        self._lanes = lanes
+        self._waits = 0
+        self._ahead = ahead
+        """Whether reads are checked before nests of loops: such a nest is written twice."""
+        self._done: dict[int, frozenset[Load]] = {}
+        """The reads of stores, by their identity, that were checked before the nest that is written."""
+
+    def barrier(self) -> None:
+        self._waits += 1
+        self.suspend(self._waits + (0 if self.role is None else OF_ROLE))
+
+    def exchange(self, word: str, s: Shuffle) -> str:
+        f, memory = self.f, self._lanes.memory(self.f)
+        f.line(f"store i32 {word}, ptr {f.op(f'getelementptr i32, ptr {memory}, i64 %lane')}")
+        self._rendezvous()
+        match s.move:
+            case "down" | "up":
+                other = f.op(f"{'add' if s.move == 'down' else 'sub'} i64 %lane, {s.by}")
+                there = f.op(f"icmp ult i64 {other}, {LANES}")
+                source = f.op(f"select i1 {there}, i64 {other}, i64 %lane")
+            case "xor":
+                source = f.op(f"xor i64 %lane, {s.by}")
+            case "lane":
+                source = f.op(f"add i64 {f.op(f'and i64 %lane, {LANES - s.width}')}, {s.by}")
+            case _:
+                assert_never(s.move)
+        return f.op(f"load i32, ptr {f.op(f'getelementptr i32, ptr {memory}, i64 {source}')}")
+
+    def _rendezvous(self) -> None:
+        """Write that a lane waits for its warp."""
+        self._waits += 1
+        self.suspend(COLLECTIVE + self._waits)
+
+    def suspend(self, mark: int, *, last: bool = False) -> None:
+        """Write that the thread waits at the barrier of that number."""
+        f = self.f
+        f.line(f"store i64 {mark}, ptr %mark")
+        resumed = f.label("resumed")
+        found = f.op(f"call i8 @llvm.coro.suspend(token none, i1 {'true' if last else 'false'})")
+        f.line(f"switch i8 {found}, label %suspend [ i8 0, label %{resumed} i8 1, label %cleanup ]")
+        f.start_block(resumed)
+
+    def start_copy(self, target: str, source: Callable[[], str], size: int, cond: str | None) -> None:
+        f, number = self.f, len(self._sites) - 1
+        row = self._watched.rows[self._sites[number].buffer]
+        if cond is None:
+            place, read = source(), str(size)
+        else:  # zeros have no source: it may be outside of the array, and is not counted
+            slot, copied, after = f.alloca("ptr", 1), f.label("copied"), f.label("started")
+            f.line(f"store ptr null, ptr {slot}")
+            read = self.bytes_read(size, cond, "i64")
+            f.branch_if(f.op(f"icmp ne i64 {read}, 0"), copied, after)
+            f.start_block(copied)
+            with f.region():
+                f.line(f"store ptr {source()}, ptr {slot}")
+            f.branch(after)
+            f.start_block(after)
+            place = f.op(f"load ptr, ptr {slot}")
+        what = f"ptr %state, ptr %rows, i64 %thread, ptr {target}, ptr {place}, i64 {size}, i64 {read}"
+        f.line(f"call void @tensorc_start({what}, i64 {row}, i64 {number})")
+
+    def next_number(self, chain: str) -> str:
+        return self._passed("take", chain, "0")
+
+    def put(self, chain: str, at: str, word: str, *, release: bool) -> None:
+        self._passed("put", chain, at, word, str(int(release)))
+
+    def get(self, chain: str, at: str, seen: Seen) -> str:
+        return self._passed("get", chain, at, str(SEEN.index(seen)))
+
+    def pause(self) -> None:
+        self.suspend(SPINNING)
+
+    def _passed(self, name: str, chain: str, at: str, *more: str) -> str:
+        """Write a call of a function of `Memory`, about a word that other blocks access at once."""
+        f = self.f
+        table = f.op(f"load ptr, ptr {f.op(f'getelementptr i64, ptr %state, i64 {PASSING}')}")
+        called = f.op(f"load ptr, ptr {f.op(f'getelementptr i64, ptr {table}, i64 {CALLS.index(name)}')}")
+        place = f.op(f"getelementptr i64, ptr {self.expressions.scope.buffers[chain][0]}, i64 {at}")
+        number = f.op(f"ptrtoint ptr {place} to i64")
+        self._here(f"look back along {chain}", chain)
+        site = self._watched.site(chain, write=name != "get", shared=False)
+        f.line(f"call void @tensorc_note(ptr %state, i64 {key(site, False, 8)}, ptr {place}, i64 %thread)")
+        return f.op(f"call i64 {called}({', '.join(f'i64 {x}' for x in (number, *more))})")
+
+    def commit(self) -> None:
+        self.f.line("call void @tensorc_commit(ptr %state, i64 %thread)")
+
+    def wait(self, groups: int) -> None:
+        self.f.line(f"call void @tensorc_wait(ptr %state, ptr %rows, i64 %thread, i64 {groups})")
+        if self._known:
+            self._state("stored")
+
+    def arm(self, number: int, warps: int) -> None:
+        self._landing(0, str(number), str(warps))
+
+    def expect(self, at: str, size: int) -> None:
+        self._landing(1, at, str(size), "%thread")
+
+    def release(self, at: str) -> None:
+        f = self.f
+        self._rendezvous()
+        first, after = f.label("first"), f.label("released")
+        f.branch_if(f.op("icmp eq i64 %lane, 0"), first, after)
+        f.start_block(first)
+        with f.region():
+            self._landing(4, at, "%thread")
+        f.branch(after)
+        f.start_block(after)
+
+    def begin(self, s: Role) -> None:
+        pass  # an emulated thread has no registers
+
+    def tma_load(self, s: Collective, at: str) -> None:
+        self._landing(2, *self._tile(s, at))
+
+    def tma_store(self, s: Collective) -> None:
+        self._landing(5, *self._tile(s, "%thread"))
+
+    def commit_tma_stores(self) -> None:
+        self._landing(6, "%thread")
+
+    def wait_tma_stores(self) -> None:
+        self._landing(7, "%thread")
+
+    def _tile(self, s: Collective, by: str) -> list[str]:
+        """The arguments of the function that starts a copy of a tile: its map, the place in shared memory, what it is known
+        by, the buffer there, the statements that read and write, and the corner of the tile."""
+        f, tile, (d,) = self.f, s.tile, descriptors_of(s).values()
+        assert tile is not None  # only tiles come here
+        to, source = (tile.map.array, d.buffer) if tile.stores else (d.buffer, tile.map.array)
+        self._here(f"{s.intrinsic.name}({to}, {source})", to)
+        read = self._watched.site(source, shared=tile.stores)
+        write = self._watched.site(to, write=True, shared=not tile.stores)
+        start = f.op(f"ptrtoint ptr {self._watched.place(d.buffer, d.first)} to i64")
+        within = f.op(f"sub i64 {start}, {f.op('ptrtoint ptr %shared to i64')}")
+        corner = [str(self._watched.index(x)) for x in reversed(tile.origin)]
+        corner += ["0"] * (MOST_DIMENSIONS - len(corner))
+        row = str(self._watched.rows[d.buffer])
+        return [str(self._maps.index(tile.map)), within, by, row, str(read), str(write), *corner]
+
+    def rejoin(self) -> None:
+        pass  # lanes that wait for each other say so themselves
+
+    def await_phase(self, at: str, parity: str) -> None:
+        f = self.f
+        again, wait, done = f.label("again"), f.label("wait"), f.label("done")
+        wide = f.op(f"zext i32 {parity} to i64")
+        f.branch(again)
+        f.start_block(again)
+        passed = f.op(f"call i64 @tensorc_passed(ptr %state, i64 {at}, i64 {wide}, i64 {self._users}, i64 %thread)")
+        f.branch_if(f.op(f"icmp ne i64 {passed}, 0"), done, wait)
+        f.start_block(wait)
+        with f.region():
+            self.suspend(SPINNING)
+        f.branch(again)
+        f.start_block(done)
+
+    def _landing(self, number: int, *args: str) -> None:
+        """Write a call of a function of `Landing`, by its number."""
+        f = self.f
+        table = f.op(f"load ptr, ptr {f.op(f'getelementptr i64, ptr %state, i64 {LANDING}')}")
+        called = f.op(f"load ptr, ptr {f.op(f'getelementptr i64, ptr {table}, i64 {number}')}")
+        f.line(f"call void {called}({', '.join(f'i64 {a}' for a in args)})")
+
+    def publish(self) -> None:
+        self._state("publish")
+
+    def engage(self, buffers: Sequence[str]) -> None:
+        self._state("engage")
+
+    def finish(self, s: WgmmaWait) -> None:
+        f, number = self.f, self.f.alloca("i64", 1)
+        ended = f.op(f"call i64 @tensorc_ended(ptr %state, i64 %thread, i64 {int(s.ends_group)})")
+        f.line(f"store i64 {ended}, ptr {number}")
+        again, each, done = f.label("again"), f.label("each"), f.label("done")
+        f.branch(again)
+        f.start_block(again)
+        n = f.op(f"load i64, ptr {number}")
+        entry = f.op(f"call ptr @tensorc_started(ptr %state, i64 %thread, i64 {n}, i64 {s.groups})")
+        f.branch_if(f.op(f"icmp eq ptr {entry}, null"), done, each)
+        f.start_block(each)
+        with f.region():
+            memory = self._lanes.memory(f)
+            f.line(
+                f"call void @tensorc_gather(ptr %state, ptr %rows, ptr %shared, i64 %thread, ptr {entry}, ptr {memory})"
+            )
+            self._rendezvous()
+            self._state("compute", f"i64 {n}", f"ptr {memory}")
+            f.line(f"store i64 {f.op(f'add i64 {n}, 1')}, ptr {number}")
+        f.branch(again)
+        f.start_block(done)
+        self._state("finished", f"i64 {f.op(f'load i64, ptr {number}')}")
+
+    def place_of_update(self, s: Store) -> str:
+        return self._watched.update(s.buffer, s.indices[0])
+
+    def _state(self, name: str, *args: str) -> None:
+        """Write a call about what the thread has done."""
+        self.f.line(f"call void @tensorc_{name}({', '.join(('ptr %state', 'i64 %thread', *args))})")
+
+    def _loop(self, s: Loop, pieces: tuple[Piece, ...]) -> None:
+        nest = self._watched.nest(s) if self._ahead and not pieces and not self._starts_copies else None
+        if nest is None:
+            super()._loop(s, pieces)
+            return
+        f, stores = self.f, {id(a.store): a.store for a in nest.ahead}
+        self._ahead = False
+        good, notes = self._watched.checked_ahead(nest, self._width)
+        fast, slow, after = f.label("fast"), f.label("slow"), f.label("after")
+        f.branch_if(good, fast, slow)
+        f.start_block(fast)
+        for note in notes:
+            f.line(note)
+        self._done = {n: frozenset(a.load for a in nest.ahead if a.store is x) for n, x in stores.items()}
+        with f.region():
+            super()._loop(s, pieces)
+        self._done = {}
+        f.branch(after)
+        f.start_block(slow)
+        with f.region():
+            super()._loop(s, pieces)
+        f.branch(after)
+        f.start_block(after)
+        self._ahead = True
+
+    def _store(self, s: Store, at: Piece | None) -> None:
+        self._here(format_store(s), s.buffer)
+        self._watched.starts_copies = self._starts_copies
+        self._watched.done = self._done.get(id(s), frozenset())
+        super()._store(s, at)
+        self._watched.done = frozenset()
+        if s.buffer in self._known and not self._starts_copies:
+            self._state("stored")
+        self._touches(buffers_of(s))
+
+    def _touches(self, buffers: frozenset[str]) -> None:
+        """Write that the thread accesses these buffers, if some are registers of instructions of warpgroups."""
+        for name in sorted(self._beside & buffers)[:1]:
+            self._state("touch", f"i64 {self._watched.site(name)}")
+
+    def _here(self, text: str, into: str) -> None:
+        self._watched.statement, self._watched.into = text, into
+        self._watched.starts_copies = False
+
+    def shuffle(self, s: Shuffle) -> None:
+        (store,) = stores(s.body)
+        self._here(format_store(store), store.buffer)
+        self._touches(buffers_of(store))
+        super().shuffle(s)
+
+    def together(self, s: Collective) -> None:
+        f, operands = self.f, operands_of(s)
+        text = f"{s.intrinsic.name}({', '.join(dict.fromkeys(x.buffer for _, x in accesses_of(s)))})"
+        self._here(text, operands[s.intrinsic.store.buffer].buffer)
+        if is_of_group(s.intrinsic):
+            self._start(s, operands)
+            return
+        self._touches(frozenset(a.buffer for a in operands.values()))
+        called, memory = self._lanes.instructions.of(s), self._lanes.memory(f)
+        for name, place in offsets(s.intrinsic)[0].items():
+            own = self._own(name, operands[name])
+            self._move(name, operands[name], own, write=False)
+            to = f.op(f"getelementptr i8, ptr {memory}, i64 {place}")
+            f.line(f"call void @{called.give[name]}(ptr {own}, ptr {to}, i64 %lane)")
+        self._rendezvous()
+        stored = s.intrinsic.store.buffer
+        own = self._own(stored, operands[stored])
+        f.line(f"call void @{called.take}(ptr {memory}, ptr {own}, i64 %lane)")
+        self._move(stored, operands[stored], own, write=True)
+
+    def _start(self, s: Collective, operands: Mapping[str, Access]) -> None:
+        """Write that an instruction of a warpgroup is started, and that its factors are looked at."""
+        f, called, stored = self.f, self._lanes.instructions.of(s), s.intrinsic.store.buffer
+        sums = operands[stored]
+        own, size = self._own(stored, sums), sums.held.count * sums.held.operand.dtype.bytes
+        sites = {name: self._watched.site(d.buffer) for name, d in descriptors_of(s).items()}
+        what = f"ptr @{called.take}, ptr {own}, i64 {size}, i64 {min(sites.values())}"
+        entry = f.op(f"call ptr @tensorc_beside(ptr %state, i64 %thread, {what})")
+        factors: dict[str, str] = {}
+        for name, a in operands.items():
+            if name != stored:
+                place = f.op(f"ptrtoint ptr {self._own(name, a)} to i64")
+                factors[name] = f"i64 {place}, i64 0, i64 0"
+        for name, d in descriptors_of(s).items():
+            start = f.op(f"ptrtoint ptr {self._watched.place(d.buffer, ZERO)} to i64")
+            within = f.op(f"sub i64 {start}, {f.op('ptrtoint ptr %shared to i64')}")
+            base = f.op(f"trunc i64 {within} to i32")
+            low, high = write_descriptor(f, d, base, self._watched.index(d.unit))
+            given = f.op(
+                f"or i64 {f.op(f'zext i32 {low} to i64')}, {high << 32 if high < 1 << 31 else (high << 32) - (1 << 64)}"
+            )
+            factors[name] = f"i64 {given}, i64 {self._watched.rows[d.buffer]}, i64 {sites[name]}"
+        for n, (name, what) in enumerate(factors.items()):
+            f.line(f"call void @tensorc_factor(ptr {entry}, i64 {n}, ptr @{called.give[name]}, {what})")
+        f.line(f"call void @tensorc_gather(ptr %state, ptr %rows, ptr %shared, i64 %thread, ptr {entry}, ptr null)")
+
+    def _own(self, name: str, a: Access) -> str:
+        """The address of a lane's elements: of its part of a fragment, or of memory for a copy."""
+        if a.held.addresses:
+            return self.f.alloca(in_memory(a.held.operand.dtype), a.held.count)
+        return self._watched.pointer(a.buffer, substitute(a.index, {register_of(name): ZERO}), None)
+
+    def _move(self, name: str, a: Access, own: str, *, write: bool) -> None:
+        """Copy what is at each address of an operand, to it or from it."""
+        size = a.held.operand.dtype.bytes * a.held.adjacent if a.held.addresses else 0
+        for n in range(a.held.addresses):
+            at = substitute(a.index, {address_of(name): index(n), element_of(name): ZERO})
+            place = self._watched.together(a.buffer, at, size, write)
+            part = self.f.op(f"getelementptr i8, ptr {own}, i64 {n * size}")
+            to, source = (place, part) if write else (part, place)
+            self.f.line(f"call void @llvm.memcpy.p0.p0.i64(ptr {to}, ptr {source}, i64 {size}, i1 false)")
