@@ -13,6 +13,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
 from importlib.util import find_spec
+from os.path import isfile
 from typing import Any
 
 from tensorc_dsl.diagnostic import TschedError, problem
@@ -30,9 +31,9 @@ def NOT_LOADED(*, name: str, group: str, module: str, why: str) -> None: ...
 class Extensions:
     """Modules with one object each, called `attribute`.
 
-    Ours are in the package `home`: its modules, or the modules `inside` of its folders; a name has `-` where theirs has `_`.
-    Those of other packages are the entry points of `group`, `toy = "a_package.a_module"`. An entry point cannot replace one
-    of ours.
+    Ours are in the package `home`: its modules, or the modules `inside` of the folders that have one; a name has `-` where
+    theirs has `_`. Those of other packages are the entry points of `group`, `toy = "a_package.a_module"`. An entry point
+    cannot replace one of ours.
     """
 
     group: str
@@ -87,8 +88,10 @@ def _modules(home: str, inside: str) -> Mapping[str, str]:
     """The modules of a package of ours by name, which stay while it runs."""
     spec = find_spec(home)
     assert spec is not None and spec.submodule_search_locations is not None
-    found = [m for m in pkgutil.iter_modules(spec.submodule_search_locations) if m.ispkg == bool(inside)]
-    return {m.name.replace("_", "-"): ".".join(part for part in (home, m.name, inside) if part) for m in found}
+    places = [*spec.submodule_search_locations]
+    names = [m.name for m in pkgutil.iter_modules(places) if m.ispkg == bool(inside)]
+    found = [n for n in names if not inside or any(isfile(f"{place}/{n}/{inside}.py") for place in places)]
+    return {name.replace("_", "-"): ".".join(part for part in (home, name, inside) if part) for name in found}
 
 
 BACKENDS = Extensions("tensorc_dsl.backends", "tensorc_dsl.backend", "BACKEND", "backend")
