@@ -65,7 +65,7 @@ def factors_of(scan: Running) -> tuple[By, tuple[Expr, ...]] | None:
         return None
     if scan.scale is not None:
         return (scan.scale.op, (scan.scale.factor,)) if _is_by(scan.scale.op) else None
-    return ("*", (scan.first, scan.term)) if scan.op == "*" else None
+    return ("*", (scan.first, scan.alone, scan.added)) if scan.op == "*" else None
 
 
 def _is_by(op: FoldOp) -> TypeGuard[By]:
@@ -141,7 +141,9 @@ class Products:
         if scan.op != self._by or scan.scale is not None:
             return None
         most = _count(b, IterKind.SCAN)
-        return self._repeated(self.of(scan.first), self.of(scan.term), None if most is None else max(0, most - 1))
+        later = None if most is None else max(0, most - 1)
+        starts = [self.of(e) for e in (scan.first, *(() if scan.reset is None else (scan.alone,)))]
+        return _joined([self._repeated(x, self.of(scan.added), later) for x in starts])
 
     def _repeated(self, first: Span | None, term: Span | None, most: int | None) -> Span | None:
         """A value combined with up to `most` terms."""

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from tensorc_dsl.affine.in_range import Products, factors_of
 from tensorc_dsl.affine.running import Running, running
 from tensorc_dsl.affine.simplify import simplify
+from tensorc_dsl.ir.dtypes import DType
 from tensorc_dsl.ir.expr import ONE, ZERO, Compare, Expr, Load, Select, Var, dtype_of, free_vars, sub, substitute
 from tensorc_dsl.ir.node import replace
 from tensorc_dsl.ir.program import (
@@ -81,7 +82,7 @@ class Nest:
         return substitute(e, {self.scan.steps: step})
 
     def added(self, is_first: Compare, step: Expr) -> Expr:
-        """What the step of that number adds, which is the first one under a condition."""
+        """What the step of that number adds, or is alone; which is the first one under a condition."""
         first, term = self.at(self.scan.first, ZERO), self.at(self.scan.term, step)
         alike = simplify(self.at(self.scan.term, ZERO), {}) == simplify(first, {})
         return term if alike else Select(is_first, first, term)
@@ -90,10 +91,10 @@ class Nest:
         """An element of a buffer that `stage` has made."""
         return Load(buffer.name, self._dimensions(places, [Var(it.name) for it in self._columns]), buffer.dtype)
 
-    def stage(self, name: str, scope: str, *counts: Expr) -> Buffer:
+    def stage(self, name: str, scope: str, *counts: Expr, dtype: DType | None = None) -> Buffer:
         """A buffer with a value of each column for each of `counts`, which stand where the stored buffer has the steps."""
         shape = self._dimensions(counts, [it.extent for it in self._columns])
-        return Buffer(fresh(name, self.used), self.element.dtype, shape, scope)
+        return Buffer(fresh(name, self.used), dtype or self.element.dtype, shape, scope)
 
     @property
     def _columns(self) -> list[Iter]:
@@ -131,27 +132,36 @@ class Nest:
             stmt = replace(loop, body=(stmt,))
         return stmt
 
-    def after(self, before: Expr, term: Expr, factor: Expr | None) -> Expr:
-        """A value before, scaled if there is a factor, combined with a term."""
-        return combine(self.scan.op, self.scaled(before, factor), term)
-
-    def scaled(self, value: Expr, factor: Expr | None) -> Expr:
-        """The value combined with a factor, if there is one."""
-        return value if factor is None or self.scan.scale is None else combine(self.scan.scale.op, factor, value)
+    def after(self, before: Expr, term: Expr, passed: Sequence[Expr], alone: Expr | None = None) -> Expr:
+        """A value before, to which steps do what `passed` has for each of `Running.passed`, combined with a term; where they
+        begin anew the term, or `alone`.
+        """
+        for what, e in zip(self.scan.passed, passed, strict=True):
+            if what is self.scan.scale:
+                before = combine(what.op, e, before)
+        made = combine(self.scan.op, before, term)
+        return made if self.scan.reset is None else Select(passed[-1], alone or term, made)
 
     def scanned(
-        self, chain: Buffer, step: Var, places: tuple[Expr, ...], first: Expr, term: Expr, factor: Expr | None
+        self,
+        chain: Buffer,
+        step: Var,
+        places: tuple[Expr, ...],
+        first: Expr,
+        term: Expr,
+        passed: Sequence[Expr],
+        alone: Expr | None = None,
     ) -> Expr:
         """The value at `places` of a running reduction along `step`, which is one of them."""
         back = [sub(p, ONE) if p == step else p for p in places]
-        return Select(Compare("<", step, ONE), first, self.after(self.read(chain, *back), term, factor))
+        return Select(Compare("<", step, ONE), first, self.after(self.read(chain, *back), term, passed, alone))
 
-    def carried(self, chain: Buffer, step: Var, count: Expr, term: Expr, factor: Expr | None) -> Stmt:
+    def carried(self, chain: Buffer, step: Var, count: Expr, term: Expr, passed: Sequence[Expr]) -> Stmt:
         """The nest of a running reduction of `count` terms; a single one is no scan, as in a compute."""
         if count == ONE:
             return self.nest(chain, (Iter(step.name, IterKind.SPATIAL, count, step),), term)
         own = (Iter(step.name, IterKind.SCAN, count, step),)
-        return self.nest(chain, own, self.scanned(chain, step, (step,), term, term, factor))
+        return self.nest(chain, own, self.scanned(chain, step, (step,), term, term, passed))
 
     def mapped(self, program: Program, value: Expr, before: tuple[Stmt, ...]) -> Program:
         """The program in which each element has that value, behind the nests `before` in the place of the scan."""
@@ -198,9 +208,9 @@ def the_running(program: Program, block: BlockRef, used: set[str]) -> Nest:
     scan = running(b)
     if scan is None:
         raise refuse(
-            "it is no scan whose step combines the value before, scaled or not, with one term",
+            "it is no scan whose step combines the value before, scaled or not, with one term, or begins anew",
             "take a scan such as `scan[t] init X[0] step Y[t - 1] + X[t]`, by `+`, `*`, `min`, `max`, `and` or `or`, "
-            "or such as `step A[t] * Y[t - 1] + X[t]`",
+            "or such as `step A[t] * Y[t - 1] + X[t]`; it may begin anew, as in `step (X[t] if F[t] else Y[t - 1] + X[t])`",
         )
     for loop in around:
         require_serial(program, loop, "take apart")

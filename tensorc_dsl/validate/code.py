@@ -51,6 +51,10 @@ from tensorc_dsl.validate.products import products_as_data
 PAIR = "together"
 """The function whose arguments are the parts of one term, for reductions that combine several values at a time."""
 
+UNLESS = "unless"
+"""The function of a factor that leaves a term out where its argument, a condition, holds. It is no number, and no product
+with it one with 0. A factor of `a or b` is one of `a` and one of `b`."""
+
 
 @dataclass(frozen=True, slots=True)
 class Accumulation:
@@ -77,6 +81,8 @@ class Chain:
     """The number of the step."""
     scale: Accumulation | None
     """What is combined with the value before, and the kind of that operation, which distributes; None if nothing is."""
+    reset: Expr | None
+    """A factor `UNLESS` of the value before; None if each step reads it."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -291,7 +297,15 @@ def _chain(b: Block, values: Mapping[str, Expr]) -> Chain | None:
     assert isinstance(read, Load)
     t = dtype_of(read)
     by = found.scale and Accumulation(f"{found.scale.op} {t}", substitute(found.scale.factor, values))
-    return Chain(f"{found.op} {t}", read, first, later, term, step, by)
+    reset = found.reset and Call(UNLESS, (substitute(found.reset, values),))
+    return Chain(f"{found.op} {t}", read, first, later, term, step, by, reset)
+
+
+def scales_of(*codes: Code) -> dict[str, str]:
+    """For each kind of a linear recurrence or segmented scan that of its products, in which factors `UNLESS` may be alone."""
+    runs = [s.runs for code in codes for s in code.statements if s.runs]
+    alone = {x.kind: f"{UNLESS} {dtype_of(x.read)}" for x in runs if x.reset}
+    return alone | {x.kind: x.scale.kind for x in runs if x.scale}
 
 
 def _accumulation(b: Block, n: int, values: Mapping[str, Expr]) -> Accumulation | None:

@@ -336,7 +336,9 @@ def _recurrence(s: Statement) -> Chain | None:
     """The linear recurrence of floats of which the statement is a step; None if it is not of one."""
     t = dtype_of(s.store.value)
     chain = s.runs if t.is_float else None
-    return chain if chain and chain.scale and (chain.kind, chain.scale.kind) == (f"+ {t}", f"* {t}") else None
+    if chain is None or chain.scale is None or chain.reset is not None:
+        return None
+    return chain if (chain.kind, chain.scale.kind) == (f"+ {t}", f"* {t}") else None
 
 
 def _require(condition: bool) -> None:

@@ -7,7 +7,7 @@ one. A read sees them as a `Total`: the value that the last other write left, an
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from tensorc_dsl.affine import isl
@@ -56,8 +56,10 @@ class Pairs:
 class Flow:
     """The sources of a program's reads. Raises NotAffine for subscripts that are not affine."""
 
-    def __init__(self, code: Code) -> None:
+    def __init__(self, code: Code, scales: Mapping[str, str]) -> None:
+        """With the kinds of linear recurrences and segmented scans, each with that of its products."""
         self.code = code
+        self._scales = scales
         self._seen: dict[tuple[int, tuple[str, ...], str, tuple[Expr, ...]], tuple[Seen, ...]] = {}
         self._follows: dict[tuple[int, tuple[str, ...], str, tuple[Expr, ...]], tuple[isl.Map, isl.Map] | None] = {}
         self._started: dict[int, tuple[tuple[Statement, isl.Map], ...]] = {}
@@ -79,7 +81,7 @@ class Flow:
         Theorem: the value at step `t` is the first term if `t` is 0, else the value at `t - 1` combined with one more. If all
         steps see that value, it combines the terms of all steps up to `t`, each of which is one instance. If each step also
         scales the value before by a factor, and this distributes, the term of step `j` is scaled by the factors of all steps
-        from `j + 1` to `t`.
+        from `j + 1` to `t`. If steps may begin anew, it is left out where one of these does.
         """
         if s.number not in self._chains:
             self._chains[s.number] = self._chain(s)
@@ -104,19 +106,21 @@ class Flow:
             later = later.subtract(of_later.domain())
         if not later.is_empty():
             return None
-        scale = s.runs.scale
-        if scale is None:
+        scale, reset = s.runs.scale, s.runs.reset
+        if scale is None and reset is None:
             term = replace(s, accumulates=Accumulation(s.runs.kind, s.runs.term))
             return Total(s.runs.kind, s, (), ((term, up_to),), finished=True)
         later = compared(s, s.runs.step, "b > a").intersect(same)
         scaled = self.pairs(s, up_to)
         factors = scaled.first.apply_range(up_to).intersect(scaled.second.apply_range(later))
-        parts = (s.runs.term, scaled.second), (scale.term, factors)
+        by = scale.kind if scale else self._scales[s.runs.kind]
+        passed = (*((scale.term,) if scale else ()), *((reset,) if reset else ()))
+        parts = (s.runs.term, scaled.second), *((e, factors) for e in passed)
         product = Total(
-            scale.kind,
+            by,
             scaled.at,
             (),
-            tuple((replace(s, accumulates=Accumulation(scale.kind, e)), m) for e, m in parts),
+            tuple((replace(s, accumulates=Accumulation(by, e)), m) for e, m in parts),
             True,
         )
         return Total(s.runs.kind, s, (), (), finished=True, totals=((product, scaled.made),))

@@ -15,8 +15,8 @@ from dataclasses import dataclass, replace
 from tensorc_dsl.affine import isl
 from tensorc_dsl.affine.budget import renew
 from tensorc_dsl.affine.sets import NotAffine, mapping
-from tensorc_dsl.ir.expr import Load
-from tensorc_dsl.validate.code import Accumulation, Statement
+from tensorc_dsl.ir.expr import Call, Load
+from tensorc_dsl.validate.code import UNLESS, Accumulation, Statement
 from tensorc_dsl.validate.flow import Flow, Total
 from tensorc_dsl.validate.nodes import At, Key, Node, Term, key
 from tensorc_dsl.validate.plain import convex, joined
@@ -90,7 +90,7 @@ def joint_products(
         else:
             products.append((t, found))
     # The factors that are alone in some term: that of its own step, which no factor scales yet.
-    alone = {k for _, p in products for k in p.factors if _is_alone(p, k)}
+    alone = {k for _, p in products for k, (n, _) in p.factors.items() if not _is_unless(n) and _is_alone(p, k)}
     groups: dict[Key, _Product] = {}
     for t, p in products:
         renew()
@@ -142,6 +142,10 @@ def _flat(t: Term, factors: Sequence[Term]) -> _Product | None:
 def _is_one(p: _Product, k: Key) -> bool:
     ends = p.factors[k][1]
     return ends.is_single_valued() and p.path.range().is_subset(ends.domain())
+
+
+def _is_unless(node: Node) -> bool:
+    return isinstance(node, At) and isinstance(node.expr, Call) and node.expr.function == UNLESS
 
 
 def _is_alone(p: _Product, k: Key) -> bool:

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
 from tensorc_dsl.affine import isl
 from tensorc_dsl.affine.budget import renew
-from tensorc_dsl.ir.expr import Binary, Call, Const, Expr, Logic
+from tensorc_dsl.affine.conditions import TRUE
+from tensorc_dsl.ir.dtypes import BOOL
+from tensorc_dsl.ir.expr import Binary, Call, Const, Expr, Logic, Not, Select, loads
 from tensorc_dsl.ir.numbers import highest, lowest
-from tensorc_dsl.validate.code import PAIR, Accumulation, Statement
+from tensorc_dsl.validate.code import PAIR, UNLESS, Accumulation, Statement
 from tensorc_dsl.validate.counting import counts
 from tensorc_dsl.validate.facts import Refuted, Undecided
 from tensorc_dsl.validate.flow import Total
@@ -64,14 +66,18 @@ def _collect(t: Term, kind: str, values: Values, out: Terms) -> None:
         return
     node = t.node
     if not out.whole and (stage := _of_stage(node, kind, values)) is not None:
-        for x in stage.found:
-            further = _further(t, x.node, x.path, None)
-            if further.path.is_empty():
-                continue
-            update = x.update and (x.update[0], further.leaf.apply_range(x.update[1]))
-            out.found.append(replace(further, leaf=further.leaf.apply_range(x.leaf), update=update))
+        out.found += _inner(t, stage.found)
         return
     _take_apart(t, kind, values, out)
+
+
+def _inner(t: Term, found: Iterable[Term]) -> Iterator[Term]:
+    """The terms `found` of the node of a term, at the instances of that."""
+    for x in found:
+        further = _further(t, x.node, x.path, None)
+        if not further.path.is_empty():
+            update = x.update and (x.update[0], further.leaf.apply_range(x.update[1]))
+            yield replace(further, leaf=further.leaf.apply_range(x.leaf), update=update)
 
 
 def _of_stage(node: Node, kind: str, values: Values) -> Terms | None:
@@ -146,6 +152,14 @@ def _take_apart(t: Term, kind: str, values: Values, out: Terms) -> None:
             factors = ((replace(s, accumulates=Accumulation(step[0], x.expr)), s.domain.identity()) for x in step[1])
             product = Total(step[0], s, (), tuple(factors), finished=True)
             _collect_product(replace(t, node=product), product, kind, values, out)
+        case Select() if (parts := _begins(node, kind, values)) is not None:
+            alone, others = parts
+            _collect(replace(t, node=alone), kind, values, out)
+            for product in others:
+                _collect_product(replace(t, node=product), product, kind, values, out)
+        case Call(function=f, args=(e,)) if f == UNLESS:
+            asked = t.leaf.intersect_domain(t.path.range()).range()
+            out.found += _inner(t, _conditions(At(node.statement, e), values, asked))
         case Call(function=f, args=args) if f == PAIR:
             for total, instances in _partial(node.statement, args, kind, values):
                 leaf = t.leaf.apply_range(instances)
@@ -158,10 +172,78 @@ def _take_apart(t: Term, kind: str, values: Values, out: Terms) -> None:
             out.found.append(t)
 
 
+def _begins(node: At, kind: str, values: Values) -> tuple[At, list[Total]] | None:
+    """The term that a choice by data has in both cases, as `x` in `x if reset else before op x`, and the others as products
+    with the factor `UNLESS` it begins anew; None for other choices.
+    """
+    s, by = node.statement, values.scales.get(kind)
+    if by is None or not isinstance(node.expr, Select):
+        return None
+    cond, a, b = node.expr.cond, node.expr.then, node.expr.other
+    for alone, both, reset in ((a, b, cond), (b, a, Not(cond))):
+        operands = _operands(At(s, both), kind)
+        own = next((x for x in operands if x.expr == alone), None)
+        others = [x for x in operands if x is not own]
+        # Of inputs alone it is one term, that a step adds or begins with.
+        made = any(y.buffer in values.code.writers for x in others for y in loads(x.expr))
+        if own is not None and made:
+            factor = Accumulation(by, values.unless(At(s, reset)).expr)
+            same = s.domain.identity()
+            return own, [
+                Total(
+                    by,
+                    s,
+                    (),
+                    tuple((replace(s, accumulates=f), same) for f in (factor, Accumulation(by, x.expr))),
+                    True,
+                )
+                for x in others
+            ]
+    return None
+
+
+def _operands(node: At, kind: str) -> list[At]:
+    """The operands of a chain of one operation."""
+    step = step_of(node)
+    return [node] if step is None or step[0] != kind else [x for operand in step[1] for x in _operands(operand, kind)]
+
+
+def _conditions(cond: At, values: Values, domain: isl.Set) -> list[Term]:
+    """The factors `UNLESS` that one of a condition is, for each of the conditions that it joins by `or`."""
+    out: list[Term] = []
+    for t in terms_of(cond, f"or {BOOL}", values, domain).found:
+        node = t.node
+        # In a program with recurrences of conditions each is a product.
+        if isinstance(node, Total) and len(node.terms) == 1 and not node.totals and not node.start:
+            ((u, m),) = node.terms
+            if u.accumulates is not None and m.is_equal(u.domain.identity()):
+                node = At(u, u.accumulates.term)
+        if not isinstance(node, At):
+            same = joined(domain).identity()
+            return [Term(values.unless(cond), same, same, None)]
+        out.append(replace(t, node=values.unless(node), update=None))
+    return out
+
+
+def _always(product: Total, values: Values) -> isl.Set:
+    """The instances of a product with a factor `UNLESS` of what is true: those have no term."""
+    out = isl.Set.empty(product.at.domain.get_space())
+    for u, m in product.terms:
+        assert u.accumulates is not None
+        if isinstance(e := u.accumulates.term, Call) and e.function == UNLESS:
+            for t in _conditions(At(u, e.args[0]), values, m.range()):
+                if isinstance(t.node, At) and t.node.expr == Call(UNLESS, (TRUE,)):
+                    there = t.path.intersect_range(t.leaf.domain()).domain()
+                    out = out.union(m.intersect_range(there).domain())
+    return out
+
+
 def _collect_product(t: Term, product: Total, kind: str, values: Values, out: Terms) -> None:
     """The terms of a product: itself, or the products of a factor's terms with the others, if that is a sum and this
     distributes.
     """
+    if not (none := _always(product, values)).is_empty():
+        t = replace(t, path=t.path.subtract_range(t.leaf.intersect_range(none).domain()))
     if t.path.is_empty():
         return
     parts = [*((At(u, u.accumulates.term), m) for u, m in product.terms if u.accumulates), *product.totals]
@@ -196,6 +278,8 @@ def _is_sum(node: Node, kind: str, values: Values, met: set[Key]) -> bool:
     steps = values.steps(node)
     if steps is not None:
         return any(_is_sum(n, kind, values, met) for n, _ in steps)
+    if _begins(node, kind, values) is not None:
+        return True
     step = step_of(node)
     if step is None or step[0] not in (kind, values.scales[kind]):
         return False

@@ -23,7 +23,7 @@ from tensorc_dsl.ir.bind import bind
 from tensorc_dsl.ir.expr import Load, Var
 from tensorc_dsl.ir.print import format_buffer, format_expr
 from tensorc_dsl.ir.program import FINITE, IN_RANGE, Block, Buffer, Program, Store
-from tensorc_dsl.validate.code import Code, Statement
+from tensorc_dsl.validate.code import Code, Statement, scales_of
 from tensorc_dsl.validate.compare import Comparison, Obligation, Shortcut
 from tensorc_dsl.validate.corrected import Corrections
 from tensorc_dsl.validate.differing import differing
@@ -179,7 +179,7 @@ def _prove(original: Program, scheduled: Program, names: tuple[str, str], pieces
         return Values(before, names[0], chains, corrected), Values(after, names[1], chains, corrected)
 
     if after.scales and not before.scales:  # no schedule makes a linear recurrence but as a corrected sum
-        _equal(original.outputs, *values({}, Corrections), pieces)
+        _equal(original.outputs, *values(scales_of(before), Corrections), pieces)
         return True
     try:
         _equal(original.outputs, *values(), pieces)
@@ -191,7 +191,7 @@ def _prove(original: Program, scheduled: Program, names: tuple[str, str], pieces
         if not any(s.runs for s in before.statements):
             raise
         try:
-            _equal(original.outputs, *values(before.scales | after.scales, Corrections), pieces)
+            _equal(original.outputs, *values(scales_of(before, after), Corrections), pieces)
         except Undecided:
             if isinstance(e, Refuted):
                 raise e from None  # inputs may show what it found

@@ -33,7 +33,7 @@ from tensorc_dsl.ir.expr import (
     loads,
 )
 from tensorc_dsl.validate.choices import decided_first, is_condition
-from tensorc_dsl.validate.code import PAIR, Code, Statement, label, where
+from tensorc_dsl.validate.code import PAIR, UNLESS, Code, Statement, label, where
 from tensorc_dsl.validate.facts import ExampleSizes, Refuted, Undecided, at, element, element_at, example, point
 from tensorc_dsl.validate.flow import Flow, Total
 from tensorc_dsl.validate.nodes import At, Key, Node, Sources, Terms, key, place
@@ -135,9 +135,10 @@ class Values:
         """What `terms` has found of whole statements."""
         self.code = code
         self.which = which
-        self.flow = Flow(code)
+        self.flow = Flow(code, self.scales)
         self._inputs = {p.name for p in code.program.inputs}
         self._names = 0
+        self._unless: dict[Key, At] = {}
         self._steps: dict[Key, tuple[tuple[Node, isl.Map], ...] | None] = {}
         self._signatures: dict[Key, Signature] = {}
         self._fingerprints: dict[Key, Signature] = {}
@@ -152,6 +153,14 @@ class Values:
     def corrected(self, node: At, kind: str) -> Sources | None:
         """The terms of a product that corrects a sum, with maps from its instances to theirs; None for other products."""
         return None if self.corrections is None else self.corrections.terms(node, kind)
+
+    def unless(self, condition: At) -> At:
+        """The factor `UNLESS` of that condition: one node for each condition."""
+        k = key(condition)
+        if k not in self._unless:
+            self._kept.append(condition)
+            self._unless[k] = At(condition.statement, Call(UNLESS, (condition.expr,)))
+        return self._unless[k]
 
     def see(self, made: Statement, sources: Mapping[Expr, Sources]) -> None:
         """Let the loads `sources` of a statement that is not in the program have the values of other nodes."""
@@ -196,6 +205,8 @@ class Values:
                     yield source if isinstance(source, Total) else At(source, source.store.value), seen.instances
         elif isinstance(e, Select) and (known := decided_first(e)) is not None:
             yield from self._cases(s, known.cond, known.then, known.other)
+        elif isinstance(e, Select) and isinstance(e.cond, Not):
+            yield At(s, Select(e.cond.operand, e.other, e.then)), s.domain.identity()
         elif not isinstance(e, Const) and is_condition(e):
             yield from self._cases(s, e, Const(True, BOOL), Const(False, BOOL))
 

@@ -45,6 +45,12 @@ compute filtered(A: i32[M, N], X: i32[M, N]) -> Y: i32[M, N] {
     Y[i, t] = scan[t] init X[i, 0] step A[i, t] * Y[i, t - 1] + X[i, t]
 }
 compute tripled(X: i32[N, M]) -> Y: i32[N, M] { Y[t, i] = scan[t] init X[0, i] step 3 * Y[t - 1, i] + X[t, i] }
+compute segments(F: i32[M, N], X: T[M, N]; T: dtype) -> Y: T[M, N] {
+    Y[i, t] = scan[t] init X[i, 0] step (X[i, t] if F[i, t] > 0 else Y[i, t - 1] + X[i, t])
+}
+compute begun(A: i32[M, N], X: i32[M, N]) -> Y: i32[M, N] {
+    Y[i, t] = scan[t] init X[i, 0] step (A[i, t] * Y[i, t - 1] + X[i, t] if A[i, t] % 8 > 0 else 3)
+}
 compute clamped(A: i32[N], X: i32[N]) -> Y: i32[N] { Y[t] = scan[t] init X[0] step max(X[t], min(A[t], Y[t - 1])) }
 """
 
@@ -64,6 +70,9 @@ CASES = {
     "a filter, one warp": ("filtered(M=3, N=61)", {"each": 2, "width": 32}, 1),
     "a filter of one factor": ("tripled(N=1021, M=3)", {"each": 8, "width": 128}, 1),
     "a filter of two bounds": ("clamped(N=331)", {"each": 2, "width": 256}, 1),
+    "segments, warps": ("segments(M=2, N=509, T=i32)", {"each": 4, "width": 128}, 1),
+    "segments, one warp": ("segments(M=3, N=61, T=u8)", {"each": 2, "width": 32}, 1),
+    "segments of a filter": ("begun(M=2, N=331)", {"each": 2, "width": 256}, 1),
     "few copied steps": ("rows(M=1, N=101, T=i32)", {"each": 4, "width": 32, "staged": True}, 1),
     "many copied steps": (
         "rows(M=1, N=1013, T=i32)",
@@ -82,8 +91,12 @@ def task(text: str) -> Task:
 def inputs_of(t: Task) -> dict[str, Array]:
     """Whole numbers of all bits of a type, so that sums wrap around."""
     rng = np.random.default_rng(len(t.program.name))
-    info = np.iinfo(stored_dtype(t.program.inputs[0].dtype))
-    return {x.name: rng.integers(info.min, info.max, shape_of(x), info.dtype, endpoint=True) for x in t.program.inputs}
+    info = np.iinfo(stored_dtype(t.program.inputs[-1].dtype))
+    found = {x.name: rng.integers(info.min, info.max, shape_of(x), info.dtype, endpoint=True) for x in t.program.inputs}
+    # Some segments are longer than a chunk of steps, and some begin in each of a few steps.
+    return (
+        {**found, "F": np.where(rng.random(found["F"].shape) < 0.02, 1, 0).astype(np.int32)} if "F" in found else found
+    )
 
 
 def along(x: Array, step: Callable[[Array, int], Array]) -> Array:
@@ -94,6 +107,10 @@ def along(x: Array, step: Callable[[Array, int], Array]) -> Array:
 
 
 def expected(text: str, x: Array, a: Array | None) -> Array:
+    if text.startswith("segments") and a is not None:
+        return along(x.T, lambda y, t: np.where(a[:, t] > 0, x[:, t], y + x[:, t])).T
+    if text.startswith("begun") and a is not None:
+        return along(x.T, lambda y, t: np.where(a[:, t] % 8 > 0, a[:, t] * y + x[:, t], 3)).T
     if text.startswith("filtered") and a is not None:
         return along(x.T, lambda y, t: a[:, t] * y + x[:, t]).T
     if text.startswith("tripled"):
@@ -114,7 +131,7 @@ def test_threads_scan_together_exactly(case: str) -> None:
     text, draws, kernels = CASES[case]
     t = task(text)
     trace = whole(t.drawn_from(condition(t.model, {"together": True, **draws})).sample(0))
-    if "filter" not in case:
+    if "filter" not in case and "segments" not in case:
         assert proof_fault(t.program, trace.program) == ""
     found = lower_device(trace.program)
     assert len(found.kernels) == kernels
@@ -122,7 +139,7 @@ def test_threads_scan_together_exactly(case: str) -> None:
     fault, outputs = emulated(found, t.program, inputs)
     assert fault == ""
     for out in outputs:
-        np.testing.assert_array_equal(out["Y"], expected(text, inputs["X"], inputs.get("A")))
+        np.testing.assert_array_equal(out["Y"], expected(text, inputs["X"], inputs.get("A", inputs.get("F"))))
 
 
 @pytest.mark.parametrize(
@@ -133,6 +150,7 @@ def test_threads_scan_together_exactly(case: str) -> None:
         ("back(N=1..100000)", 3),
         ("filtered(M=2, N=1..100000)", 1),
         ("tripled(N=1..100000, M=2)", 2),
+        ("segments(M=2, N=1..100000, T=i32)", 1),
     ],
 )
 def test_scans_of_an_open_number_of_steps(text: str, kernels: int) -> None:
@@ -148,8 +166,9 @@ def test_scans_of_an_open_number_of_steps(text: str, kernels: int) -> None:
         for order in ORDERS:
             arrays = {"X": aligned_copy(x), "Y": aligned_empty(x.shape, np.dtype(np.int32))}
             arrays |= {"A": aligned_copy(x[..., ::-1])} if text.startswith("filtered") else {}
+            arrays |= {"F": aligned_copy(x[..., ::-1] % 90 // 88)} if text.startswith("segments") else {}
             assert run.run(arrays, {"N": n}, order) == ""
-            np.testing.assert_array_equal(arrays["Y"], expected(text, x, arrays.get("A")))
+            np.testing.assert_array_equal(arrays["Y"], expected(text, x, arrays.get("A", arrays.get("F"))))
 
 
 @pytest.mark.parametrize(

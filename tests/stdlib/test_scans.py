@@ -114,6 +114,12 @@ def test_scans_along_rows_leave_those_along_columns_before_them() -> None:
         ("X: f32[N]", "scan[t] init X[0] step 0.5 * Y[t - 1] + X[t]", "N=1087"),
         ("X: i16[M, N]", "scan[t] init X[i, N - 1] step max(Y[i, t - 1], X[i, N - 1 - t])", "M=3, N=2111"),
         ("X: f64[N, M]", "scan[t] init X[0, i] step Y[t - 1, i] + X[t, i]", "M=2, N=1024"),
+        ("X: f32[N]", "scan[t] init X[0] step (X[t] if X[t] > X[t - 1] else Y[t - 1] + X[t])", "N=1087"),
+        (
+            "X: i16[M, N]",
+            "scan[t] init X[i, 0] step (Y[i, t - 1] * X[i, t] + 3 if X[0, t] > 0 else X[i, t])",
+            "M=3, N=2111",
+        ),
     ],
 )
 def test_scans_of_few_columns_are_in_lanes(parameters: str, step: str, sizes: str) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tensorc_dsl.ir.expr import Compare, Expr, Load, Select, Var, constant, index, sub
+from tensorc_dsl.ir.expr import Compare, Expr, Load, Select, Var, constant, dtype_of, index, sub
 from tensorc_dsl.ir.node import replace
 from tensorc_dsl.ir.program import Buffer, Iter, IterKind, Program, Stmt, used_names
 from tensorc_dsl.ir.reductions import combine, identity
@@ -39,6 +39,7 @@ def double_scan(program: Program, block: BlockRef, in_range: bool = False) -> Re
     A step with fewer terms before it takes the value of the round before. (Hillis and Steele, 1986.) If steps scale the value
     before, `<block>_factor1` has their factors, `<block>_factor2` the products of the last two, and so on. Those of
     floats, and running products, have to stay in the range of their type, as for `split_scan`: proved, or said by `in_range`.
+    If steps begin anew, `<block>_reset1`, `<block>_reset2`, and so on have whether one of the last steps does.
     In Halide and TVM nothing does this; in CUDA's libraries: `WarpScan` of CUB.  Cases: tests/primitives/double_scan.md
     """
     used = used_names(program)
@@ -57,30 +58,32 @@ def double_scan(program: Program, block: BlockRef, in_range: bool = False) -> Re
     own = (Iter(v.name, IterKind.SPATIAL, extent, v),)
     scope = program.buffer(n.element.buffer).scope
     value = n.added(Compare("<", v, index(1)), v)
-    scale = n.scan.scale
-    factor = None if scale is None else _from(v, 1, identity(scale.op, n.element.dtype), scale.factor)
+    # The first step has no value before it.
+    passed = [_from(v, 1, identity(x.op, dtype_of(x.factor)), x.factor) for x in n.scan.passed]
     made: list[Buffer] = []
+    factors: list[Buffer] = []
     stmts: list[Stmt] = []
 
     def stored(round_: str, e: Expr) -> tuple[Buffer, Load]:
-        made.append(n.stage(f"{name}_{round_}", scope, extent))
+        made.append(n.stage(f"{name}_{round_}", scope, extent, dtype=dtype_of(e)))
         stmts.append(n.nest(made[-1], own, e))
         return made[-1], n.read(made[-1], v)
 
     back = 1
     while back < count:
         terms, here = stored(f"last{back}", value)
-        before, scaled = n.read(terms, sub(v, index(back))), None
-        if scale is not None and factor is not None:
-            factors, scaled = stored(f"factor{back}", factor)
-            earlier = n.read(factors, sub(v, index(back)))
-            factor = _from(v, back, scaled, combine(scale.op, earlier, scaled))
-        value = _from(v, back, here, n.after(before, here, scaled))
+        before, all_of = n.read(terms, sub(v, index(back))), list[Load]()
+        for k, x in enumerate(n.scan.passed):
+            is_factor = x is n.scan.scale
+            buffer, so_far = stored(f"{'factor' if is_factor else 'reset'}{back}", passed[k])
+            factors += [buffer] if is_factor else []
+            all_of.append(so_far)
+            passed[k] = _from(v, back, so_far, combine(x.op, n.read(buffer, sub(v, index(back))), so_far))
+        value = _from(v, back, here, n.after(before, here, all_of))
         back *= 2
     result = n.mapped(program, value, tuple(stmts))
     result = replace(result, buffers=(*result.buffers, *made))
-    products = made if scale is None else [x for k, x in enumerate(made) if k % 2]
-    result = n.regrouped(program, result, "double_scan", products, in_range=in_range)
+    result = n.regrouped(program, result, "double_scan", factors or made, in_range=in_range)
     return Rewrite(result, tuple(BlockRef(x.name) for x in made))
 
 

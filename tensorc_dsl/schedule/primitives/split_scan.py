@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from tensorc_dsl.affine.conditions import TRUE
+from tensorc_dsl.affine.conditions import TRUE, logic
 from tensorc_dsl.affine.running import Scale
 from tensorc_dsl.affine.simplify import extent_ranges, iter_ranges, simplify
 from tensorc_dsl.ir.dtypes import I64
@@ -22,6 +22,7 @@ from tensorc_dsl.ir.expr import (
     floormod,
     free_vars,
     index,
+    loads,
     mul,
     sub,
 )
@@ -67,12 +68,17 @@ def split_scan(
     computes: for each step, or once for all chunks if the factor is the same in all steps. With `sums=true`,
     `<block>_sum` is a scan, and `<block>_factor_sum` the product of all factors of a chunk where they differ.
 
+    A step may begin anew, in an arm of a choice without the value before: `Y[t] = x[t] if F[t] else Y[t-1] + e[t]`. The block
+    `<block>_reset` computes for each step whether one of its chunk has begun anew so far, and with `sums=true`
+    `<block>_reset_sum` whether any step does. Where one has, nothing that comes before the chunk is read, so NaN and
+    infinities of another segment stay there. The other arms may scale the value before, or keep it.
+
     Products of floats that the steps do not form have to stay in the range of their type: with a factor of 0.1, a chunk of 64
     steps scales by 0.1^64, which f32 does not have, and 0 times infinity is NaN. It is proved for constant factors. For
     others, and for running products, `in_range` says it of the inputs; the program has it as an annotation, and `verify`
     names it. So it is with sums under `min` and `max`. Terms that are added up may leave it as those of a reduction.
-    The result is the list of the blocks that are made, from 2 to 5, in this order: `<block>_chunk`, `<block>_carry`,
-    `<block>_sum`, `<block>_factor`, `<block>_factor_sum`.
+    The result is the list of the blocks that are made, from 2 to 7, in this order: `<block>_chunk`, `<block>_carry`,
+    `<block>_sum`, `<block>_factor`, `<block>_factor_sum`, `<block>_reset`, `<block>_reset_sum`.
     In Halide and TVM nothing does this; in CUDA's libraries: `DeviceScan` of CUB.  Cases: tests/primitives/split_scan.md
     """
     used = used_names(program)
@@ -84,17 +90,17 @@ def split_scan(
 
     chunk = n.stage(f"{name}_chunk", scope, cut.chunks, size)
     carry = n.stage(f"{name}_carry", scope, cut.full)
-    powers = None if n.scan.scale is None else _powers(n, cut, n.scan.scale, scope, apart=sums)
+    passed = [_passed(n, cut, x, scope, apart=sums) for x in n.scan.passed]
     # What a chunk begins with: its first step exists, but has the form of others, so that a chunk can be cut again.
     start = cut.while_there(n.added(Compare("<", c, ONE), cut.number), op)
-    term, factor = (n.at(n.scan.term, cut.number), None if powers is None else powers.factor)
-    alive = cut.while_there(factor, powers.scale.op) if factor is not None and powers and powers.varies else factor
-    scanned = n.nest(chunk, cut.iters, n.scanned(chunk, s, (c, s), start, cut.while_there(term, op), alive))
+    term, alone = (cut.while_there(n.at(e, cut.number), op) for e in (n.scan.added, n.scan.alone))
+    each = [x.alive for x in passed]
+    scanned = n.nest(chunk, cut.iters, n.scanned(chunk, s, (c, s), start, term, each, alone))
     made, before, ends = [chunk, carry], [scanned], n.read(chunk, c, index(length - 1))
     if sums:
         whole = replace(cut.iters[0], extent=cut.full)
-        total = n.stage(f"{name}_sum", scope, cut.full, *(() if factor is None else (size,)))
-        if factor is None:
+        total = n.stage(f"{name}_sum", scope, cut.full, *((size,) if passed else ()))
+        if not passed:
             added = n.added(Compare("<", cut.number, ONE), cut.number)
             ends = n.read(total, c)
             reduced = (whole, replace(cut.iters[1], kind=IterKind.REDUCE))
@@ -102,16 +108,19 @@ def split_scan(
         else:
             # A step of a reduction has no place for the factors of later steps.
             ends = n.read(total, c, index(length - 1))
-            summed = n.nest(total, (whole, cut.iters[1]), n.scanned(total, s, (c, s), start, term, factor))
+            term, alone = (n.at(e, cut.number) for e in (n.scan.added, n.scan.alone))
+            each = [x.each for x in passed]
+            summed = n.nest(total, (whole, cut.iters[1]), n.scanned(total, s, (c, s), start, term, each, alone))
         made, before = [*made, total], [summed]
-    carried = n.carried(carry, c, cut.full, ends, None if powers is None else powers.of_chunk)
+    carried = n.carried(carry, c, cut.full, ends, [x.of_chunk for x in passed])
     here = n.read(chunk, floordiv(v, size), floormod(v, size))
     far = n.read(carry, sub(floordiv(v, size), ONE))
-    so_far = None if powers is None else powers.so_far(floordiv(v, size), floormod(v, size))
+    so_far = [x.so_far(floordiv(v, size), floormod(v, size)) for x in passed]
     value = Select(Compare("<", v, size), here, n.after(far, here, so_far))
-    stmts = (*(powers.stmts if powers else ()), *before, carried, *((scanned,) if sums else ()))
-    products = powers.buffers if powers else tuple(x for x in made if x != carry)
-    made += powers.buffers if powers else ()
+    stmts = (*(s for x in passed for s in x.stmts), *before, carried, *((scanned,) if sums else ()))
+    factors = [b for x in passed if x.scale is n.scan.scale for b in x.buffers]
+    products = factors or [x for x in made if x != carry]
+    made += [b for x in passed for b in x.buffers]
     result = n.mapped(program, value, stmts)
     result = replace(result, buffers=(*result.buffers, *made))
     result = n.regrouped(program, result, "split_scan", products, in_range=in_range)
@@ -141,6 +150,8 @@ class _Cut:
 
     def while_there(self, e: Expr, op: FoldOp) -> Expr:
         """The expression for steps that exist, and the neutral value for others."""
+        if op == "or" and not loads(e):
+            return logic(True, self.exists, e)
         return e if self.exists == TRUE else Select(self.exists, e, identity(op, dtype_of(e)))
 
 
@@ -156,33 +167,41 @@ def _cut(n: Nest, length: int) -> _Cut:
 
 
 @dataclass(frozen=True, slots=True)
-class _Powers:
-    """The products of factors that a linear recurrence needs."""
+class _Passed:
+    """What the steps of a chunk do to the value before it: the products of their factors, or whether one begins anew."""
 
     scale: Scale
-    factor: Expr
-    """That of the step `_Cut.number`."""
+    each: Expr
+    """What the step `_Cut.number` does, where it does not begin anew."""
+    alive: Expr
+    """The same, and for steps beyond the last one nothing."""
     nest: Nest
     varies: bool
-    """Whether the factor depends on the step."""
+    """Whether it depends on the step."""
     of_chunk: Expr
-    """The product of all factors of a chunk."""
+    """What all steps of a chunk do."""
     buffers: tuple[Buffer, ...]
     stmts: tuple[Stmt, ...]
 
     def so_far(self, chunk: Expr, step: Expr) -> Expr:
-        """The product of the factors of a chunk up to a step."""
-        return self.nest.read(self.buffers[0], *((chunk, step) if self.varies else (step,)))
+        """What the steps of a chunk do up to one of them."""
+        buffer = self.buffers[0]
+        return self.nest.read(buffer, *((chunk, step) if self.varies else (step,)))
 
 
-def _powers(n: Nest, cut: _Cut, scale: Scale, scope: str, *, apart: bool) -> _Powers:
-    """With `apart` the product of a chunk does not wait for those of its steps."""
+def _passed(n: Nest, cut: _Cut, scale: Scale, scope: str, *, apart: bool) -> _Passed:
+    """With `apart` what a chunk does is not waited for by what its steps do."""
     of = n.only(scale.factor)
-    c, s, name, (chunk, step) = cut.chunk, cut.step, f"{n.block.name}_factor", cut.iters
+    t = dtype_of(scale.factor)
+    is_reset = scale is not n.scan.scale
+    name = f"{n.block.name}_{'reset' if is_reset else 'factor'}"
+    c, s, (chunk, step) = cut.chunk, cut.step, cut.iters
     varies = n.scan.steps in free_vars(scale.factor)
-    factor, one = n.at(scale.factor, cut.number), identity(scale.op, n.element.dtype)
+    factor, one = n.at(scale.factor, cut.number), identity(scale.op, t)
+    each = factor if is_reset else n.at(n.scan.unless_reset(scale.factor), cut.number)
+    alive = cut.while_there(each, scale.op) if varies else each
     iters, places = ((chunk, step), (c, s)) if varies else ((step,), (s,))
-    made = of.stage(name, scope, *(it.extent for it in iters))
+    made = of.stage(name, scope, *(it.extent for it in iters), dtype=t)
     # The first step of all has no value before it.
     first = Select(Compare("<", c, ONE), one, n.at(scale.factor, mul(c, step.extent))) if varies else factor
     back = of.read(made, *places[:-1], sub(s, ONE))
@@ -190,12 +209,12 @@ def _powers(n: Nest, cut: _Cut, scale: Scale, scope: str, *, apart: bool) -> _Po
     product = of.nest(made, iters, Select(Compare("<", s, ONE), first, following))
     if not (apart and varies):
         end = of.read(made, *places[:-1], sub(step.extent, ONE))
-        return _Powers(scale, factor, of, varies, end, (made,), (product,))
-    total = of.stage(f"{name}_sum", scope, cut.full)
+        return _Passed(scale, each, alive, of, varies, end, (made,), (product,))
+    total = of.stage(f"{name}_sum", scope, cut.full, dtype=t)
     reduced = (replace(chunk, extent=cut.full), replace(step, kind=IterKind.REDUCE))
-    each = Select(Compare("<", cut.number, ONE), one, factor)
-    summed = of.nest(total, reduced, combine(scale.op, of.read(total, c), each), one)
-    return _Powers(scale, factor, of, varies, of.read(total, c), (made, total), (product, summed))
+    of_step = Select(Compare("<", cut.number, ONE), one, factor)
+    summed = of.nest(total, reduced, combine(scale.op, of.read(total, c), of_step), one)
+    return _Passed(scale, each, alive, of, varies, of.read(total, c), (made, total), (product, summed))
 
 
 def _require_chunks(program: Program, n: Nest, extent: Expr, length: int) -> None:

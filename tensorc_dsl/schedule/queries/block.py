@@ -188,6 +188,13 @@ def is_scaled_scan(program: Program, block: BlockRef) -> bool:
 
 
 @query
+def is_segmented_scan(program: Program, block: BlockRef) -> bool:
+    """Whether it is a scan that begins anew in some steps, such as `X[t] if F[t] != 0 else Y[t - 1] + X[t]`."""
+    scan = running(the_block(program, block)[1])
+    return scan is not None and scan.reset is not None
+
+
+@query
 def is_injective(program: Program, block: BlockRef) -> bool:
     """Whether it maps elements: no reduction or scan, and one store whose subscripts are its iterators, each once."""
     b = the_block(program, block)[1]
