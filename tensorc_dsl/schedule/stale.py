@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from tensorc_dsl.affine.accesses import home, private_loops, touched, written
+from tensorc_dsl.affine.in_place import overwritten
 from tensorc_dsl.affine.pipeline import overtakes
 from tensorc_dsl.ir.axes import axis_problem
 from tensorc_dsl.ir.pipelines import pipeline, roles
@@ -42,9 +43,17 @@ def MISBOUND(*focus: str, step: str, loop: str, axis: str, reason: str) -> None:
     help='fill `{buffer}` outside of `{loop}`, in a loop of its own, or give it the scope "local"',
 )
 def SHARED(*focus: str, step: str, buffer: str, loop: str, axis: str) -> None: ...
+@refusal(
+    "E0696",
+    "after `{step}` `{written}` cannot update `{read}`: {why}",
+    help="keep the order in which elements are read and then written, or `{read}` and `{written}` apart: leave `updates` out",
+)
+def OVERWRITES(*focus: str, step: str, written: str, read: str, why: object) -> None: ...
 
 
-STALE = (NOT_KEPT, MISBOUND, SHARED, MEET, EMPTIED, APART, FRAGMENT, NOT_SCATTERED, UNCOUNTED, TOO_LONG, UNBEGUN)
+STALE = (
+    NOT_KEPT, MISBOUND, SHARED, MEET, EMPTIED, APART, FRAGMENT, NOT_SCATTERED, UNCOUNTED, TOO_LONG, UNBEGUN, OVERWRITES,
+)  # fmt: skip
 """The refusals of a step that breaks a declaration of an earlier one; any step can raise them."""
 
 
@@ -54,7 +63,8 @@ def refuse_stale(step: str, before: Program, after: Program) -> None:
     something is not written where a reduction has no steps.
 
     It also refuses a shared buffer that each thread would fill for itself: one copy serves all threads of a block; a private
-    buffer that would lose what it holds; what 64 bits do not count; and expressions that are too large.
+    buffer that would lose what it holds; what 64 bits do not count; expressions that are too large; and an output that would
+    overwrite elements of an input that are read later, if it did not before.
     """
     refuse_long(step, before, blocks(after))
     refuse_uncounted(step, before, after)
@@ -63,6 +73,11 @@ def refuse_stale(step: str, before: Program, after: Program) -> None:
     refuse_emptied(step, before, after)
     refuse_unscattered(step, before, after)
     refuse_unbegun(step, before, after)
+    for p in after.params:
+        if p.updates in ("", p.name) or (why := overwritten(after, p.name, p.updates)) is None:
+            continue
+        if overwritten(before, p.name, p.updates) is None:
+            raise OVERWRITES(before, why.reader, why.writer, step=step, written=p.name, read=p.updates, why=why)
     if problem := axis_problem(after):
         focus = [x for x in (problem.loop, problem.other) if x is not None]
         facts = {"loop": problem.loop, "axis": problem.axis, "reason": problem.reason}

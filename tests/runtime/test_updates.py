@@ -106,11 +106,26 @@ def test_elements_that_are_read_again_are_refused() -> None:
     want = np.append(y[1:], y[-1])
     assert kernel("front")(y) is y
     np.testing.assert_array_equal(y, want)
-    for name in ("prefix", "front_at_once"):
-        with pytest.raises(TschedError, match=r"`Z` cannot update `Y`: .* may read elements of `Y`"):
+    for name, code in (("prefix", "E0908"), ("front_at_once", "E0696")):
+        with pytest.raises(TschedError, match=rf"{code}: .*`Z` cannot update `Y`: .* may read elements of `Y`"):
             kernel(name)
-        found = task(name)
-        assert "cannot update" in found.measure(found.sample(0)).message
+    found = task("prefix")
+    assert "cannot update" in found.measure(found.sample(0)).message
+
+
+@pytest.mark.parametrize("value", ["T[max(i - 1, 0)] + T[i]", "T[i] * T[min(i + 1, N - 1)]", "T[N - 1 - i]"])
+def test_every_draw_of_the_default_space_keeps_what_is_read_later(value: str) -> None:
+    """Stages were computed in place of their reads, and no draw had a kernel."""
+    text = "let T[i] = Y[i] * 2.0; Z[i] = "
+    found = task("t", f"compute f(Y: f32[N]) -> Z: f32[N] updates Y where N >= 1 {{ {text}{value} }}\ntask t = f(N=37)")
+    y = numbers(37)
+    at, t = np.arange(37), 2 * y
+    want = {"T[m": t[np.maximum(at - 1, 0)] + t, "T[i": t * t[np.minimum(at + 1, 36)], "T[N": t[::-1]}[value[:3]]
+    for seed in range(6):
+        trace, given = found.sample(seed), y.copy()
+        assert isinstance(found.verify(trace), Valid)
+        found.replay(trace)(given)
+        np.testing.assert_allclose(given, want, rtol=1e-6)
 
 
 @pytest.mark.parametrize("name", ["fixed", "any", "front", "both"])
