@@ -175,7 +175,9 @@ def _of_another_layer(d: Diagnostic, names: Names) -> Diagnostic:
             said = f"`{name}` is a space: a task names a compute, and what it is scheduled by after it, `… with {name}`"
         case _ if d.code == problems.UNKNOWN_COMPUTE.code and name in names.programs:
             said = f"`{name}` is a program, with its loops as they are; schedules and tasks are of a `compute`"
-        case _ if d.message == problems.UNKNOWN_NAME(d.span, name=name).message and (what := _other_item(name, names)):
+        case _ if d.message == problems.UNKNOWN_NAME(d.span, (), name=name).message and (
+            what := _other_item(name, names)
+        ):
             said = f"`{name}` is a {what}: the items that are passed on, and applied, are modules"
         case _:
             return d
