@@ -94,6 +94,30 @@ print(json.dumps([scaled(*s) for s in ((0, 0), (0, 9), (40, 0), (5, 3), (41, 0))
     assert many[0] == Status.SIZE
 
 
+@needs_compiler
+def test_memory_without_elements_may_be_anywhere_in_c(tmp_path: Path) -> None:
+    """Libraries have such arrays at null, with strides of their own."""
+    strided = f"{SCALE.replace('Y: f32[M, N]', 'Y: f32[M, N] strides [S, 1]').replace('N=0..9', 'N=0..9, S=9..20')}"
+    for text in (SCALE, strided):
+        t = loads(f"use std.cpu\n{text}", threads=1)["t"]
+        file = tmp_path / f"t{FORMS['so'].suffix}"
+        t.export(t.sample(0), file, "so")
+        program = """
+one, many = array("f", [1.0]), array("f", [1.0] * 40)
+def scaled(shape, of=one, **changes):
+    return call("t", describe(of, shape, **changes), describe(of, shape, **changes))
+print(json.dumps([
+    scaled([5, 0], data=None), scaled([0, 0], data=None), scaled([5, 0], strides=ints([1, 1])),
+    scaled([0, 9], strides=ints([0, 0])), scaled([5, 0], byte_offset=1), scaled([5, 0]),
+    call("t", describe(many, [0, 9]), describe(many, [0, 9], byte_offset=12)),
+    scaled([1, 1], data=None), scaled([1, 9], many),
+]))
+"""
+        *right, null, overlap = python(file, program)
+        assert right == [[0, 0]] * 7
+        assert (null[0], overlap[0]) == (Status.NULL, Status.OVERLAP)
+
+
 def test_arrays_without_elements_on_gpus() -> None:
     text = """
 schedule bound for scale {

@@ -62,10 +62,13 @@ class Entry:
             self.fail_if(self.f.op(f"icmp sgt i64 {value}, {d.high}"), Status.SIZE, position)
 
     def check_spans(self, spans: Sequence[Span]) -> None:
-        """Return an error if a pointer is null or misaligned, or if memory that is written overlaps any other."""
+        """Return an error if a pointer is null or misaligned, or if memory that is written overlaps any other.
+
+        Memory of no bytes may be anywhere, also at null, where other libraries have arrays without elements.
+        """
         ends: list[tuple[str, str]] = []
         for k, s in enumerate(spans):
-            begin = self.check_pointer(s.pointer, s.alignment, k)
+            begin = self.check_pointer(s.pointer, s.alignment, k, s.bytes)
             ends.append((begin, self.f.op(f"add i64 {begin}, {s.bytes}")))
         for i, s in enumerate(spans):
             for j, other in enumerate(spans):
@@ -75,10 +78,13 @@ class Entry:
                     after = self.f.op(f"icmp ult i64 {ends[j][0]}, {ends[i][1]}")
                     self.fail_if(self.f.op(f"and i1 {before}, {after}"), Status.OVERLAP, i)
 
-    def check_pointer(self, pointer: str, alignment: int, argument: int) -> str:
-        """The address as a number. Return an error if it is null or misaligned."""
-        self.fail_if(self.f.op(f"icmp eq ptr {pointer}, null"), Status.NULL, argument)
-        begin = self.f.op(f"ptrtoint ptr {pointer} to i64")
+    def check_pointer(self, pointer: str, alignment: int, argument: int, size: Scalar) -> str:
+        """The address as a number, 0 of memory of no bytes. Return an error if any other is null or misaligned."""
+        some = self.f.op(f"icmp ne i64 {size}, 0")
+        null = self.f.op(f"icmp eq ptr {pointer}, null")
+        self.fail_if(self.f.op(f"and i1 {some}, {null}"), Status.NULL, argument)
+        address = self.f.op(f"ptrtoint ptr {pointer} to i64")
+        begin = self.f.op(f"select i1 {some}, i64 {address}, i64 0")
         if alignment > 1:
             low = self.f.op(f"and i64 {begin}, {alignment - 1}")
             self.fail_if(self.f.op(f"icmp ne i64 {low}, 0"), Status.MISALIGNED, argument)
@@ -87,7 +93,7 @@ class Entry:
     def prepared_sizes(self, memory: PreparedMemory, s: Signature) -> dict[str, Scalar]:
         """The sizes that memory was prepared for. Return an error if this library has not prepared it."""
         argument = len(s.params)
-        self.check_pointer(MEMORY, LINE, argument)
+        self.check_pointer(MEMORY, LINE, argument, WORD)
         differs = self.f.op(f"icmp ne i64 {self._word(0)}, {memory.mark}")
         self.fail_if(differs, Status.UNPREPARED, argument)
         return {d.name: self._word(1 + k) for k, d in enumerate(memory.dims)}
@@ -126,30 +132,34 @@ def write_checked(module: Module, api: Interface, s: Signature, check: Check | N
     entry.fail_if(f.op("icmp eq ptr %arrays, null"), Status.NULL)
     extents: list[list[str]] = []
     strides: list[list[str]] = []
+    empty: list[str] = []
     for k, p in enumerate(s.params):
         t = c_type(p.dtype)
         entry.fail_if(f.op(f"icmp ne i32 {field(k, _DEVICE, 'i32')}, {_CPU}"), Status.DEVICE, k)
         # A word of 32 bits, least byte first: the kind's code, its bits, and one lane.
         entry.fail_if(f.op(f"icmp ne i32 {field(k, _DTYPE, 'i32')}, {t.code | t.bits << 8 | 1 << 16}"), Status.DTYPE, k)
         entry.fail_if(f.op(f"icmp ne i32 {field(k, _RANK, 'i32')}, {len(p.shape)}"), Status.RANK, k)
-        entry.fail_if(f.op(f"icmp eq ptr {field(k, _DATA, 'ptr')}, null"), Status.NULL, k)
         extents.append([])
         if p.shape:
             shape = field(k, _SHAPE, "ptr")
             entry.fail_if(f.op(f"icmp eq ptr {shape}, null"), Status.NULL, k)
             places = [f.op(f"getelementptr i64, ptr {shape}, i64 {axis}") for axis in range(len(p.shape))]
             extents[k] = [f.op(f"load i64, ptr {place}, align 8") for place in places]
+        empty.append(_without_elements(entry, extents[k]))
+        null = f.op(f"icmp eq ptr {field(k, _DATA, 'ptr')}, null")
+        entry.fail_if(f.op(f"select i1 {empty[k]}, i1 false, i1 {null}"), Status.NULL, k)
         strides.append(_strides(entry, field(k, _STRIDES, "ptr"), extents[k]) if p.strides else [])
-    sizes = _sizes(entry, api, s, extents, strides)
+    sizes = _sizes(entry, api, s, extents, strides, empty)
     expressions = Expressions(f, SymbolTable(vars=sizes))
     for k, p in enumerate(s.params):
         for e, extent in zip(p.shape, extents[k], strict=True):
             entry.fail_if(f.op(f"icmp ne i64 {extent}, {expressions.index(e)}"), Status.SHAPE, k)
         for e, stride, extent in zip(p.strides, strides[k], extents[k], strict=False):
             differs = f.op(f"icmp ne i64 {stride}, {expressions.index(e)}")
-            entry.fail_if(f.op(f"and i1 {differs}, {f.op(f'icmp sgt i64 {extent}, 1')}"), Status.STRIDES, k)
+            used = f.op(f"and i1 {differs}, {f.op(f'icmp sgt i64 {extent}, 1')}")
+            entry.fail_if(f.op(f"select i1 {empty[k]}, i1 false, i1 {used}"), Status.STRIDES, k)
         if p.shape and not p.strides:
-            _check_strides(entry, field(k, _STRIDES, "ptr"), extents[k], k)
+            _check_strides(entry, field(k, _STRIDES, "ptr"), extents[k], empty[k], k)
     data: list[str] = []
     for k in range(len(s.params)):
         place = f.op(f"getelementptr i8, ptr {field(k, _DATA, 'ptr')}, i64 {field(k, _OFFSET, 'i64')}")
@@ -160,12 +170,21 @@ def write_checked(module: Module, api: Interface, s: Signature, check: Check | N
     entry.define(s.checked, ["ptr %arrays", "i32 %count", *memory], result)
 
 
+def _without_elements(entry: Entry, extents: list[str]) -> str:
+    """Whether one of the extents is 0."""
+    empty = "false"
+    for extent in extents:
+        empty = entry.f.op(f"or i1 {empty}, {entry.f.op(f'icmp eq i64 {extent}, 0')}")
+    return empty
+
+
 def _sizes(
-    entry: Entry, api: Interface, s: Signature, extents: list[list[str]], strides: list[list[str]]
+    entry: Entry, api: Interface, s: Signature, extents: list[list[str]], strides: list[list[str]], empty: list[str]
 ) -> dict[str, Scalar]:
     """The sizes in prepared memory and those that the shapes and strides determine, each within its range. The caller has to
-    compare them with every shape and stride. A stride along an extent of 1 or 0 may be any, so the size that it tells is the
-    nearest one in range. A factor is never 0, since lowering requires that the shapes determine all sizes in any case."""
+    compare them with every shape and stride. A stride along an extent of 1 may be any, as may all of an `empty` array, so the
+    size that it tells is the nearest one in range. A factor is never 0, since lowering requires that the shapes determine all
+    sizes in any case."""
     f = entry.f
     sizes: dict[str, Scalar] = {}
     given = api.memory.dims if api.memory and s.memory == "reads" else ()
@@ -187,7 +206,8 @@ def _sizes(
                     f.module.declare("i64", f"llvm.{name}.i64", ("i64", "i64"))
                     near = f.op(f"call i64 @llvm.{name}.i64(i64 {near}, i64 {limit})")
             steps = f.op(f"icmp sgt i64 {extents[step.array][axis - rank]}, 1")
-            value = f.op(f"select i1 {steps}, i64 {value}, i64 {near}")
+            free = f.op(f"select i1 {empty[step.array]}, i1 true, i1 {f.op(f'xor i1 {steps}, true')}")
+            value = f.op(f"select i1 {free}, i64 {near}, i64 {value}")
         entry.outside(step.dim, value, s.dims.index(step.dim))
         sizes[step.dim.name] = value
     return sizes
@@ -209,11 +229,12 @@ def _strides(entry: Entry, given: str, extents: list[str]) -> list[str]:
     ]
 
 
-def _check_strides(entry: Entry, strides: str, extents: list[str], argument: int) -> None:
-    """Return an error unless the strides, in elements, are those of a dense array; along an extent of 1 any are valid."""
+def _check_strides(entry: Entry, strides: str, extents: list[str], empty: str, argument: int) -> None:
+    """Return an error unless the strides, in elements, are those of a dense array; any are valid along an extent of 1, and of
+    an array without elements."""
     f = entry.f
     look, done = f.label("strides"), f.label("dense")
-    f.branch_if(f.op(f"icmp eq ptr {strides}, null"), done, look)
+    f.branch_if(f.op(f"or i1 {empty}, {f.op(f'icmp eq ptr {strides}, null')}"), done, look)
     f.start_block(look)
     dense = "1"
     for axis in reversed(range(len(extents))):
