@@ -18,9 +18,9 @@ def suite(doc: str) -> list[str]:
 
 
 def is_what(doc: str) -> str:
-    """The first paragraph of a description, without what it says of the suite."""
+    """The first sentence of a description that does not speak of the suite: `explain` has all of it."""
     sentences = _SENTENCE.split(" ".join(doc.partition("\n\n")[0].split()))
-    return " ".join(s for s in sentences if "TVM's suite" not in s)
+    return next((s for s in sentences if "TVM's suite" not in s), "")
 
 
 def operators() -> str:
