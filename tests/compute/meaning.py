@@ -311,7 +311,9 @@ class Meaning:
 
 def kind(a: tree.Param) -> str:
     """What an attribute is: what is written, else what its default is."""
-    return a.type or ("float" if isinstance(a.default, tree.Number) and isinstance(a.default.value, float) else "int")
+    if a.type is not None:
+        return str(a.type)
+    return "float" if isinstance(a.default, tree.Number) and isinstance(a.default.value, float) else "int"
 
 
 def parts(e: tree.Expr) -> tuple[tree.Expr, ...]:

@@ -75,7 +75,7 @@ def check_program(
 def fitting(defn: tree.ComputeDef, library: Library, seed: int) -> tuple[dict[str, int], Program]:
     """Small sizes, most of them odd, for which the compute has a meaning, and its program."""
     rng = random.Random(f"{defn.name} {seed}")
-    names = [*dimensions(defn), *(a.name for a in defn.attributes if a.default is None and a.type != "dtype")]
+    names = [*dimensions(defn), *(a.name for a in defn.attributes if a.default is None and str(a.type) != "dtype")]
     for most in (3, 5, 7, 9, 5, 7, 9, 12, 16) * 60:
         sizes = {n: rng.choice([x for x in (1, 2, 3, 4, 5, 7, 9, 12, 16) if x <= most]) for n in names}
         try:

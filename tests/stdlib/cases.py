@@ -60,7 +60,7 @@ def case_of(operator: Operator, file: CheckedFile, name: str, number: int) -> Ca
     program = elaborate(defn, sizes, name, file.library)
     rng = np.random.default_rng(number % len(operator.sizes))
     given = operator.prepare({b.name: _values(rng, b) for b in program.inputs})
-    attributes = {a.name for a in defn.attributes if a.type != "dtype"}
+    attributes = {a.name for a in defn.attributes if str(a.type) != "dtype"}
     expected = operator.reference(*given.values(), **{k: v for k, v in sizes.items() if k in attributes})
     inputs = {b.name: narrow(given[b.name], b.dtype) for b in program.inputs}
     made = Case(program, inputs, expected if isinstance(expected, tuple) else (expected,), 0)
