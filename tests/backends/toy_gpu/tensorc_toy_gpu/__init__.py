@@ -1,0 +1,1 @@
+"""A backend of another package for GPUs: it prints kernels, and runs none."""
