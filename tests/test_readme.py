@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import shlex
+import tomllib
 from pathlib import Path
 
 import click
@@ -44,6 +45,15 @@ def test_the_commands_of_make_exist() -> None:
     )
     assert named >= {"demo", "test"}
     assert named <= targets
+
+
+def test_what_is_new_is_of_this_version_and_limits_and_a_start_are_there() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    headings = re.findall(r"^## (.*)$", README, re.MULTILINE)
+    minor = ".".join(project["version"].split(".")[:2])
+    assert {"Where to start", f"What is new in {minor}", "Results", "What it needs, and its limits"} <= set(headings)
+    installs = set(re.findall(r"pip install '?\.\[([a-z,]+)\]", README))
+    assert {extra for said in installs for extra in said.split(",")} <= set(project["optional-dependencies"])
 
 
 def test_every_command_is_named() -> None:
