@@ -352,6 +352,11 @@ def test_page(code: str) -> None:
     assert re.match(rf"# {code}: .+\n\n\S", page)
     assert re.findall(r"^## (.*)$", page, re.MULTILINE) == ["Repair"]
     assert max(map(len, page.splitlines())) <= 120
+    prose = re.sub(r"^```.*?^```$", "", page.partition("\n")[2], flags=re.MULTILINE | re.DOTALL)
+    wrong, _, repair = prose.partition("## Repair")
+    assert len(wrong.split()) <= 50 and len(repair.split()) <= 45, (
+        "a sentence says what is wrong, and one how it is mended"
+    )
 
 
 @pytest.mark.parametrize("code", PAGES)
