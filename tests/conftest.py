@@ -12,13 +12,14 @@ import zlib
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 from collections.abc import Iterator
-from functools import partial
+from functools import cache, partial
 
 import numpy as np
 import pytest
 from hypothesis import settings
 
 from tensorc_dsl.api import searching
+from tensorc_dsl.backend.llvm import backend
 from tensorc_dsl.ir.bind import bind
 from tensorc_dsl.ir.print import format_program
 from tensorc_dsl.ir.program import Program
@@ -59,12 +60,17 @@ def nothing_of_the_user(tmp_path_factory: pytest.TempPathFactory) -> Iterator[No
 @pytest.fixture(scope="session", autouse=True)
 def a_busy_machine_is_not_waited_for() -> Iterator[None]:
     """A search waits for the machine to be as fast as it was, and for a moment in which all its threads have a core. While
-    tests run on all cores there is none, and no test asserts how fast the machine is. So NumPy is timed for a moment, too.
+    tests run on all cores there is none, and no test asserts how fast the machine is. So NumPy is timed for a moment, too,
+    and the roof is that of one thread, measured once, times the number of threads: each takes a tenth of a second of all
+    cores, and a search measures three. It is no lower than a measured one, by which a right kernel could be too fast.
     """
+    peak, bandwidth = cache(backend.peak), cache(partial(backend.bandwidth, repeats=(4, 4)))
     with pytest.MonkeyPatch.context() as m:
         m.setattr(drift, "PATIENCE", 0.0)
         m.setattr(roof, "CREDIBLE", 0.0)
         m.setattr(baseline, "SECONDS", 0.005)
+        m.setattr(backend, "peak", lambda title, target, threads: threads * peak(title, target, 1))
+        m.setattr(backend, "bandwidth", lambda target, threads, size: threads * bandwidth(target, 1, size))
         yield
 
 

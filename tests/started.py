@@ -9,9 +9,14 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 MOMENT = """\
+from functools import cache, partial
+from tensorc_dsl.backend.llvm import backend
 from tensorc_dsl.tuning.machine import baseline, roof
 from tensorc_dsl.tuning.search import drift
 baseline.SECONDS, roof.CREDIBLE, drift.PATIENCE = 0.005, 0.0, 0.0
+peak, bandwidth = cache(backend.peak), cache(partial(backend.bandwidth, repeats=(4, 4)))
+backend.peak = lambda title, target, threads: threads * peak(title, target, 1)
+backend.bandwidth = lambda target, threads, size: threads * bandwidth(target, 1, size)
 """
 """A program that begins with this measures the machine and NumPy for a moment, as searches in the process of a test do
 (`tests/conftest.py`). Else NumPy alone is timed for a second."""

@@ -217,11 +217,12 @@ _ALL_BYTES = 1 << 30
 _NAMES = ("tensorc_read", "tensorc_copy", "tensorc_stream")
 
 
-def bandwidth(target: Target, threads: int, size: int) -> float:
+def bandwidth(target: Target, threads: int, size: int, repeats: tuple[int, int] = _REPEATS) -> float:
     """Bytes/s on `threads` threads over `size` bytes: the largest rate of reading them, and of copying one half to the other,
     through the caches or past them.
 
-    Copied bytes count twice. The best of several runs of each, some 0.1 s in all. `size` is rounded to vectors.
+    Copied bytes count twice. The best of several runs of each, so many at least and at most, some 0.1 s in all. `size` is
+    rounded to vectors.
     """
     width = widest(target)
     step = 2 * _VECTORS * width // 8
@@ -229,11 +230,11 @@ def bandwidth(target: Target, threads: int, size: int) -> float:
     memory = aligned_empty((threads * share,), np.dtype(np.uint8))
     memory[:] = 0
     rounds = max(1, _RUN_BYTES // share)
-    fewest, most = _REPEATS
-    repeats = max(fewest, min(most, _ALL_BYTES // (threads * share * rounds)))
+    fewest, most = repeats
+    count = max(fewest, min(most, _ALL_BYTES // (threads * share * rounds)))
     arguments = (ctypes.c_int64 * 4)(threads, memory.ctypes.data, share, rounds)
     kernels = _linked_copies(target)
-    best = min(t for n in _NAMES for t in time_native(int(kernels[n]), ctypes.addressof(arguments), 0, repeats))
+    best = min(t for n in _NAMES for t in time_native(int(kernels[n]), ctypes.addressof(arguments), 0, count))
     return threads * share * rounds / best
 
 
