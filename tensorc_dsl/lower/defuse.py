@@ -9,10 +9,22 @@ from __future__ import annotations
 from itertools import pairwise
 
 from tensorc_dsl.affine.form import Interval
+from tensorc_dsl.affine.once import may_be_empty
 from tensorc_dsl.affine.simplify import extent_ranges, is_multiple, simplify
 from tensorc_dsl.ir.expr import Binary, Expr, Var, add, children, constant, floordiv, free_vars, index, mul, substitute
 from tensorc_dsl.ir.node import replace
-from tensorc_dsl.ir.program import Block, For, LoopKind, Program, Stmt, fresh, is_scattered, used_names, with_body
+from tensorc_dsl.ir.program import (
+    Block,
+    For,
+    IterKind,
+    LoopKind,
+    Program,
+    Stmt,
+    fresh,
+    is_scattered,
+    used_names,
+    with_body,
+)
 
 _NARROWEST_VECTOR = 4
 
@@ -32,9 +44,12 @@ def _stmts(
 def _block(b: Block, values: dict[str, Expr], ranges: dict[str, Interval]) -> Block:
     if not values:
         return b
+    # A loop of at most one iteration may have none, where `init` runs: a reduction keeps the names of loops that count it.
+    counted = {v: (0, 1) if r == (0, 0) else r for v, r in ranges.items()} if may_be_empty(b) else ranges
+    known = {kind: counted if kind is IterKind.REDUCE else ranges for kind in IterKind}
     return replace(
         b,
-        iters=tuple(replace(it, binding=simplify(substitute(it.binding, values), ranges)) for it in b.iters),
+        iters=tuple(replace(it, binding=simplify(substitute(it.binding, values), known[it.kind])) for it in b.iters),
         where=tuple(simplify(substitute(c, values), ranges) for c in b.where),
     )
 

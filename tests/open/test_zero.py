@@ -185,6 +185,14 @@ def test_steps_keep_what_a_reduction_of_nothing_is(steps: str) -> None:
     assert isinstance(t.verify(trace), Valid)
 
 
+def test_a_fused_loop_beside_a_sum_of_at_most_one_term() -> None:
+    """Fused loops are taken apart in lowering, which simplified the sum's loop of at most one iteration to 0: no init ran."""
+    text = BY_HAND.replace("K=0..9", "K=0..1").replace("M=8, N=0..9", "M=0..8, N=1")
+    t = loads(f"use std.cpu\n{text}let [j0, j1] = split(j, [3, _], partial=true)\nfuse(i, j0)\n}}\n", threads=1)["t"]
+    trace = t.sample(0)
+    check_everywhere(t.program, trace.program, [{"M": m, "K": k} for m in (0, 1, 8) for k in (0, 1)], 0, True)
+
+
 @pytest.mark.parametrize("steps", REFUSED)
 def test_steps_that_would_lose_it_are_refused(steps: str) -> None:
     t = loads(f"use std.cpu\n{BY_HAND}{steps}\n}}\n", threads=1)["t"]
