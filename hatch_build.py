@@ -1,8 +1,8 @@
 """Build hooks: what the wheel holds besides code, and what the page of the package says.
 
 The wheel holds `grammar/`, `stdlib/`, `docs/errors/` and `docs/glossary.md` as `tensorc_dsl/_data/…`. They stand in the
-repository where people read them. An editable install adds nothing: there, `tensorc_dsl/resources.py` finds them beside the
-package.
+repository where people read them. An editable install adds nothing: there, `tensorc_dsl/base/resources.py` finds them
+beside the package.
 
 The page of the package is the README. Its links into the repository lead nowhere from there, so each becomes the name of
 the file, which the source archive holds.

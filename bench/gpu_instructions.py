@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from bench import ptxas
 from bench.gpu_case import Asked, Row, device, task_of
 from tensorc_dsl.api import Task
-from tensorc_dsl.diagnostic import TschedError
+from tensorc_dsl.base.diagnostic import TschedError
 from tensorc_dsl.trace.distribution import Decision
 from tensorc_dsl.trace.handlers import condition
 from tensorc_dsl.trace.trace import Trace

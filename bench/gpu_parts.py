@@ -17,7 +17,7 @@ import numpy as np
 from bench.gpu_case import Asked, CannotRun, Part, Row, arrays_of, by_turns, device, loaded, task_of
 from bench.gpu_instructions import instructions
 from bench.gpu_torch import torch_beside
-from tensorc_dsl.diagnostic import TschedError
+from tensorc_dsl.base.diagnostic import TschedError
 from tensorc_dsl.processes.boot import die_with
 from tensorc_dsl.reference.inputs import make_inputs
 from tensorc_dsl.tuning.measure.outcome import Status

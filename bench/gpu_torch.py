@@ -12,7 +12,7 @@ from typing import Any
 from bench.gpu_case import Asked, CannotRun, Row, by_turns, device, loaded, task_of
 from bench.ptxas import COMPUTES
 from tensorc_dsl.backend.cuda.runtime.driver import Device, time_launches
-from tensorc_dsl.diagnostic import TschedError
+from tensorc_dsl.base.diagnostic import TschedError
 from tensorc_dsl.reference.evaluate import shape_of
 
 

@@ -18,12 +18,12 @@ from tensorc_dsl.backend.llvm.codegen.machine import Machine
 from tensorc_dsl.backend.llvm.codegen.maths.call import CODES
 from tensorc_dsl.backend.llvm.lower.passes import lower_cpu
 from tensorc_dsl.backend.llvm.runtime.kernel import NativeKernel, load
+from tensorc_dsl.base.source import Source
 from tensorc_dsl.ir.maths import MATHS
 from tensorc_dsl.ir.parse import parse_program
 from tensorc_dsl.ir.target import Target
 from tensorc_dsl.ir.verify import verify
 from tensorc_dsl.reference.maths import NUMERICS
-from tensorc_dsl.source import Source
 from tensorc_dsl.tuning.machine.host import host_target
 
 Array = NDArray[Any]

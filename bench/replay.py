@@ -15,13 +15,13 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
+from tensorc_dsl.base.source import Source
 from tensorc_dsl.check.scope import load_source
 from tensorc_dsl.interp import calls
 from tensorc_dsl.interp.space import Space
 from tensorc_dsl.interp.tasks import task_space
 from tensorc_dsl.ir.target import Target
 from tensorc_dsl.schedule.primitive import apply
-from tensorc_dsl.source import Source
 from tensorc_dsl.trace.trace import Trace
 from tensorc_dsl.tuning.search.expansion import stream
 

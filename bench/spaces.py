@@ -12,7 +12,7 @@ from pathlib import Path
 from statistics import median
 
 import tensorc_dsl
-from tensorc_dsl import units
+from tensorc_dsl.base import units
 
 
 def main() -> None:

@@ -18,7 +18,7 @@ from math import log10, prod
 from pathlib import Path
 
 from tensorc_dsl.api import Task, load
-from tensorc_dsl.diagnostic import TschedError, render
+from tensorc_dsl.base.diagnostic import TschedError, render
 from tensorc_dsl.schedule.refusal import ScheduleRefusal
 from tensorc_dsl.trace.draw import Branch, Decision, Draw
 from tensorc_dsl.trace.trace import Trace

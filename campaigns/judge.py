@@ -16,7 +16,8 @@ from tensorc_dsl.backend.llvm.codegen.compile import Compiled, compile_kernel
 from tensorc_dsl.backend.llvm.lower.passes import lower_cpu
 from tensorc_dsl.backend.llvm.runtime.fast_call import prepared
 from tensorc_dsl.backend.llvm.runtime.kernel import NativeKernel, load
-from tensorc_dsl.diagnostic import render
+from tensorc_dsl.base.diagnostic import render
+from tensorc_dsl.base.source import Source
 from tensorc_dsl.ir.arrays import Array, stored_dtype, widen
 from tensorc_dsl.ir.dtypes import DType
 from tensorc_dsl.ir.parse import parse_program
@@ -28,7 +29,6 @@ from tensorc_dsl.reference.evaluate import shape_of
 from tensorc_dsl.reference.inputs import make_inputs
 from tensorc_dsl.reference.interpret import InterpretError, Order, interpret
 from tensorc_dsl.reference.tolerance import bounded
-from tensorc_dsl.source import Source
 from tensorc_dsl.tuning.machine.host import host_target
 from tensorc_dsl.tuning.measure.check import Guarded, compare, frozen, poison
 from tensorc_dsl.validate.validate import Invalid, Unproved, Valid, validate

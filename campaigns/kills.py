@@ -26,7 +26,7 @@ from pathlib import Path
 
 import psutil
 
-from tensorc_dsl.outputs import Output
+from tensorc_dsl.base.outputs import Output
 from tensorc_dsl.tuning.records.database import Database
 from tensorc_dsl.tuning.records.trial import Trial
 

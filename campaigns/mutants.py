@@ -41,7 +41,7 @@ from campaigns.random_steps import random_schedule
 from campaigns.scheduled_pages import random_start, scheduled
 from tensorc_dsl.backend.cuda.lower.kernels import DeviceProgram, format_device
 from tensorc_dsl.backend.cuda.lower.lower import lower_device
-from tensorc_dsl.diagnostic import render
+from tensorc_dsl.base.diagnostic import render
 from tensorc_dsl.ir.arrays import Array, narrow
 from tensorc_dsl.ir.bind import bind
 from tensorc_dsl.ir.print import format_program

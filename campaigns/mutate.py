@@ -14,7 +14,7 @@ from typing import Any, cast
 
 from lark.grammar import NonTerminal
 
-from tensorc_dsl.source import Source
+from tensorc_dsl.base.source import Source
 from tensorc_dsl.syntax.layout import REDUCERS
 from tensorc_dsl.syntax.tables import lark_parser
 

@@ -11,11 +11,11 @@ import random
 from dataclasses import dataclass, field
 
 from campaigns.random_rounds import round_text
+from tensorc_dsl.base.source import Source
 from tensorc_dsl.ir.parse import parse_program
 from tensorc_dsl.ir.program import Program
 from tensorc_dsl.reference.inputs import make_inputs
 from tensorc_dsl.reference.interpret import InterpretError, interpret
-from tensorc_dsl.source import Source
 
 INPUTS, OUTPUTS, BETWEEN = ("X", "W"), ("Y", "Z"), ("S", "T")
 RANK = {"X": 1, "W": 2, "Y": 1, "Z": 2, "S": 1, "T": 2}

@@ -11,8 +11,8 @@ import typing
 from functools import cache
 from pathlib import Path
 
+from tensorc_dsl.base.source import Source
 from tensorc_dsl.schedule.primitives import PRIMITIVES
-from tensorc_dsl.source import Source
 from tensorc_dsl.syntax import tree
 from tensorc_dsl.syntax.parse import parse
 

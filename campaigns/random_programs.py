@@ -8,10 +8,10 @@ from dataclasses import replace
 from functools import cache
 from pathlib import Path
 
+from tensorc_dsl.base.source import Source
 from tensorc_dsl.check.scope import CheckedFile, load_source
 from tensorc_dsl.elaborate.compute import elaborate
 from tensorc_dsl.ir.program import Program
-from tensorc_dsl.source import Source
 
 FILE = Path(__file__).with_name("schedules.tsched")
 

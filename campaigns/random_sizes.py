@@ -25,7 +25,7 @@ import psutil
 
 from tensorc_dsl.api import Task, loads
 from tensorc_dsl.backend.memory import OutOfMemory
-from tensorc_dsl.diagnostic import TschedError
+from tensorc_dsl.base.diagnostic import TschedError
 from tensorc_dsl.ir.expr import Dim, constant
 
 Sizes = tuple[int, int, int]

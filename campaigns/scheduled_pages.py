@@ -14,15 +14,15 @@ from functools import cache
 from pathlib import Path
 
 from tensorc_dsl.api import TaskFile
+from tensorc_dsl.base.diagnostic import TschedError
+from tensorc_dsl.base.source import Source
 from tensorc_dsl.check.scope import load_source
-from tensorc_dsl.diagnostic import TschedError
 from tensorc_dsl.interp.evaluate import Env
 from tensorc_dsl.interp.expand import Expansion
 from tensorc_dsl.ir.parse import parse_program
 from tensorc_dsl.ir.program import For, Program, walk
 from tensorc_dsl.schedule.primitives import PRIMITIVES
 from tensorc_dsl.schedule.refs import BlockRef, BufferRef, LoopRef
-from tensorc_dsl.source import Source
 from tensorc_dsl.syntax import tree
 from tensorc_dsl.syntax.parse import parse
 from tensorc_dsl.tuning.machine.host import host_target

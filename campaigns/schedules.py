@@ -33,7 +33,8 @@ from campaigns.random_nests import random_nests
 from campaigns.random_programs import computes, random_program
 from campaigns.random_steps import NothingToName, Step, random_step, random_way
 from campaigns.scheduled_pages import random_start, scheduled
-from tensorc_dsl.diagnostic import render
+from tensorc_dsl.base.diagnostic import render
+from tensorc_dsl.base.source import Span
 from tensorc_dsl.interp.record import Recorder
 from tensorc_dsl.interp.values import OpenFactor, ProgramRef, Value
 from tensorc_dsl.ir.bind import bind
@@ -43,7 +44,6 @@ from tensorc_dsl.schedule.primitives import PRIMITIVES
 from tensorc_dsl.schedule.refusal import ScheduleRefusal
 from tensorc_dsl.schedule.render import refusal_diagnostic
 from tensorc_dsl.schedule.stale import STALE
-from tensorc_dsl.source import Span
 
 OUT = Path("build/schedules")
 BATCH = 20

@@ -87,7 +87,7 @@ if TYPE_CHECKING:
         load,
         loads,
     )
-    from tensorc_dsl.diagnostic import TschedError
+    from tensorc_dsl.base.diagnostic import TschedError
     from tensorc_dsl.trace import handlers
     from tensorc_dsl.tuning.search import events
 
@@ -168,7 +168,7 @@ __all__ = [
     "loads",
 ]
 
-_HOMES = {"TschedError": "tensorc_dsl.diagnostic"}
+_HOMES = {"TschedError": "tensorc_dsl.base.diagnostic"}
 _MODULES = {"events": "tensorc_dsl.tuning.search.events", "handlers": "tensorc_dsl.trace.handlers"}
 
 if not TYPE_CHECKING:  # a type checker sees only the names above

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from tensorc_dsl.diagnostic import render
+from tensorc_dsl.base.diagnostic import render
 from tensorc_dsl.ir.arrays import Array, stored_dtype
 from tensorc_dsl.ir.dtypes import F32, DType
 from tensorc_dsl.ir.expr import (

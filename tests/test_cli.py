@@ -19,12 +19,12 @@ import pytest
 from click.testing import CliRunner, Result
 
 from tensorc_dsl.api import load, searching
+from tensorc_dsl.base.diagnostic import Diagnostic
+from tensorc_dsl.base.source import Source
 from tensorc_dsl.cli.main import main
-from tensorc_dsl.diagnostic import Diagnostic
 from tensorc_dsl.ir.parse import parse_program
 from tensorc_dsl.ir.print import format_program
 from tensorc_dsl.ir.program import Program
-from tensorc_dsl.source import Source
 from tensorc_dsl.tuning.measure.local import LocalRunner
 from tensorc_dsl.tuning.measure.outcome import Outcome, Status
 from tensorc_dsl.validate.validate import Invalid, Report, Unproved

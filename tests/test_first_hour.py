@@ -18,7 +18,7 @@ import pytest
 
 import tensorc_dsl
 from tensorc_dsl import Kernel, NoValidCandidate, TschedError, WrongSchedule
-from tensorc_dsl.diagnostic import Diagnostic, render
+from tensorc_dsl.base.diagnostic import Diagnostic, render
 from tensorc_dsl.ir.target import Target
 
 TEXT = """\

@@ -14,9 +14,9 @@ import pytest
 from click.testing import CliRunner, Result
 
 import tensorc_dsl
+from tensorc_dsl.base.diagnostic import TschedError
+from tensorc_dsl.base.outputs import Output
 from tensorc_dsl.cli.main import main
-from tensorc_dsl.diagnostic import TschedError
-from tensorc_dsl.outputs import Output
 from tensorc_dsl.tuning.records import emulated_counts
 from tests.started import ALONE
 

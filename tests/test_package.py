@@ -16,7 +16,7 @@ import pytest
 ROOT = Path(__file__).resolve().parent.parent
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 
-FIND = "from tensorc_dsl import resources as r; print(r.__file__); print(len(r.grammar_text())); print(r.stdlib_root())"
+FIND = "from tensorc_dsl.base import resources as r; print(r.__file__); print(len(r.grammar_text())); print(r.stdlib_root())"
 
 
 def python(*arguments: str, cwd: Path, path: Path | None = None) -> str:

@@ -10,10 +10,10 @@ from pathlib import Path
 import click
 import pytest
 
+from tensorc_dsl.base.diagnostic import TschedError
+from tensorc_dsl.base.source import Source
 from tensorc_dsl.cli.main import main
-from tensorc_dsl.diagnostic import TschedError
 from tensorc_dsl.schedule.primitives import PRIMITIVES
-from tensorc_dsl.source import Source
 from tensorc_dsl.syntax.fmt import format_text
 from tensorc_dsl.syntax.parse import parse
 from tests.docs.pages import Fence, fences, sessions

@@ -7,9 +7,9 @@ import random
 import pytest
 from rich.cells import cell_len
 
-from tensorc_dsl.diagnostic import EXCERPT, Diagnostic, TschedError, help_note, render
-from tensorc_dsl.source import Source, Span
-from tensorc_dsl.visible import columns, visible, visible_line
+from tensorc_dsl.base.diagnostic import EXCERPT, Diagnostic, TschedError, help_note, render
+from tensorc_dsl.base.source import Source, Span
+from tensorc_dsl.base.visible import columns, visible, visible_line
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ from statistics import geometric_mean
 from bench.against.contenders import OURS
 from bench.against.rows import Report, Row
 from bench.against.turns import NOT_OFFERED
-from tensorc_dsl import units
+from tensorc_dsl.base import units
 
 ABSENT = "-"
 """The cell for a missing time."""

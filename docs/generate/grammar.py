@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import re
 
+from tensorc_dsl.base.resources import grammar_text
 from tensorc_dsl.report.entries import fence
-from tensorc_dsl.resources import grammar_text
 
 _TITLE = re.compile(r"^// --- (.+?) -+$", re.MULTILINE)
 _INLINE = re.compile(r"^(?P<code>.+?[})]): (?P<text>[A-Za-z].*)$", re.DOTALL)

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+from tensorc_dsl.base.diagnostic import TschedError
+from tensorc_dsl.base.resources import stdlib_root
+from tensorc_dsl.base.source import Source
 from tensorc_dsl.check.digests import digest, is_checked
 from tensorc_dsl.check.scope import load_file
-from tensorc_dsl.diagnostic import TschedError
-from tensorc_dsl.resources import stdlib_root
-from tensorc_dsl.source import Source
 
 SUMS = stdlib_root() / "SHA256SUMS"
 

@@ -20,8 +20,9 @@ from tensorc_dsl.backend.protocol import (
     LoadedKernel,
     LoweredKernel,
 )
+from tensorc_dsl.base.diagnostic import Diagnostic, Note, Severity
+from tensorc_dsl.base.source import Source, Span
 from tensorc_dsl.check.scope import CheckedFile
-from tensorc_dsl.diagnostic import Diagnostic, Note, Severity
 from tensorc_dsl.interp.space import Space
 from tensorc_dsl.ir.bind import Sizes
 from tensorc_dsl.ir.program import Program
@@ -29,7 +30,6 @@ from tensorc_dsl.ir.target import Target
 from tensorc_dsl.lower.flat import Param
 from tensorc_dsl.packages.files import Files
 from tensorc_dsl.schedule.refusal import ScheduleRefusal
-from tensorc_dsl.source import Source, Span
 from tensorc_dsl.syntax.tree import TaskDef
 from tensorc_dsl.trace.distribution import Decision, Distribution
 from tensorc_dsl.trace.draw import Draw

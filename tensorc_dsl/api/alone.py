@@ -9,20 +9,20 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tensorc_dsl.api.drawing import sample
+from tensorc_dsl.base.diagnostic import TschedError
+from tensorc_dsl.base.source import Source
+from tensorc_dsl.base.visible import visible_line
 from tensorc_dsl.check.scope import load_source
-from tensorc_dsl.diagnostic import TschedError
 from tensorc_dsl.interp.tasks import task_space
 from tensorc_dsl.ir.print import format_buffer, format_program
 from tensorc_dsl.packages.files import SUFFIX
 from tensorc_dsl.packages.resolve import Resolver
-from tensorc_dsl.source import Source
 from tensorc_dsl.syntax import tree
 from tensorc_dsl.syntax.format import format_item
 from tensorc_dsl.syntax.parse import parse
 from tensorc_dsl.trace.trace import Trace
 from tensorc_dsl.tuning.machine.host import host_target
 from tensorc_dsl.tuning.records.trial import program_key
-from tensorc_dsl.visible import visible_line
 
 if TYPE_CHECKING:
     from tensorc_dsl.api.tasks import Task

@@ -6,15 +6,15 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 
+from tensorc_dsl.base.diagnostic import Diagnostic, Severity, TschedError, problem
+from tensorc_dsl.base.source import Source
 from tensorc_dsl.check.items import Names, check_items
 from tensorc_dsl.check.problems import DUPLICATE_ITEM, where
 from tensorc_dsl.check.scope import CheckedFile
-from tensorc_dsl.diagnostic import Diagnostic, Severity, TschedError, problem
 from tensorc_dsl.interp.problems import UNKNOWN_DRAW
 from tensorc_dsl.interp.space import Space
 from tensorc_dsl.schedule.refusal import ScheduleRefusal
 from tensorc_dsl.schedule.render import refusal_diagnostic
-from tensorc_dsl.source import Source
 from tensorc_dsl.syntax import tree
 from tensorc_dsl.syntax.names import near
 from tensorc_dsl.syntax.parse import parse

@@ -9,14 +9,14 @@ from pathlib import Path
 
 from tensorc_dsl.api.tasks import StrPath, Task
 from tensorc_dsl.backend.find import require_backend
+from tensorc_dsl.base.diagnostic import TschedError
+from tensorc_dsl.base.source import Source
 from tensorc_dsl.check.scope import CheckedFile, load_source
-from tensorc_dsl.diagnostic import TschedError
 from tensorc_dsl.interp.tasks import NATIVE, task_space
 from tensorc_dsl.ir.target import Target
 from tensorc_dsl.packages.files import Disk, Files
 from tensorc_dsl.packages.resolve import Resolver
 from tensorc_dsl.report.files import no_such_task
-from tensorc_dsl.source import Source
 from tensorc_dsl.tuning.machine.host import host_target, machine_target
 
 OF_KIND = f"{NATIVE}-"

@@ -8,7 +8,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING
 
-from tensorc_dsl.diagnostic import Diagnostic, TschedError, problem
+from tensorc_dsl.base.diagnostic import Diagnostic, TschedError, problem
+from tensorc_dsl.base.units import counted
 from tensorc_dsl.report.importance import percent, trust
 from tensorc_dsl.report.page.notebook import fragment
 from tensorc_dsl.trace.draw import Decision
@@ -20,7 +21,6 @@ from tensorc_dsl.tuning.records.database import Database
 from tensorc_dsl.tuning.records.errors import Passed, passed_over
 from tensorc_dsl.tuning.records.trial import Trial, program_key, target_key
 from tensorc_dsl.tuning.search.tune import TuneResult
-from tensorc_dsl.units import counted
 
 if TYPE_CHECKING:
     from tensorc_dsl.api.tasks import Task

@@ -10,18 +10,18 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, assert_never
 
-from tensorc_dsl import units
 from tensorc_dsl.api.drawing import TRIES
 from tensorc_dsl.backend.find import require_backend
 from tensorc_dsl.backend.once import lowered_once, lowering_for
 from tensorc_dsl.backend.protocol import Backend, Bound, CompiledKernel, CompileError, LoadedKernel, LoweredKernel
-from tensorc_dsl.diagnostic import Diagnostic, TschedError, problem
+from tensorc_dsl.base import units
+from tensorc_dsl.base.diagnostic import Diagnostic, TschedError, problem
+from tensorc_dsl.base.outputs import Output
+from tensorc_dsl.base.source import Source
 from tensorc_dsl.interp.versions import others, versions
 from tensorc_dsl.ir.program import IN_RANGE, Program
 from tensorc_dsl.ir.target import Target
 from tensorc_dsl.lower.flat import LowerError, format_shape
-from tensorc_dsl.outputs import Output
-from tensorc_dsl.source import Source
 from tensorc_dsl.syntax.tree import TaskDef
 from tensorc_dsl.trace.trace import Trace
 from tensorc_dsl.tuning.measure.emulation import MOST_FLOPS, Emulated, emulate, too_large

@@ -9,12 +9,13 @@ from pathlib import Path
 
 from tensorc_dsl.api.insights import too_few
 from tensorc_dsl.api.tasks import Task
+from tensorc_dsl.base.diagnostic import TschedError
+from tensorc_dsl.base.source import Source, Span
+from tensorc_dsl.base.units import counted
 from tensorc_dsl.check.priors import literal_of
 from tensorc_dsl.check.scope import CheckedFile
-from tensorc_dsl.diagnostic import TschedError
 from tensorc_dsl.ir.print import format_program
 from tensorc_dsl.report.page.figures import Figures, Insight, Side, Stage
-from tensorc_dsl.source import Source, Span
 from tensorc_dsl.syntax import tree
 from tensorc_dsl.syntax.fmt import format_text
 from tensorc_dsl.trace.distribution import Decision
@@ -27,7 +28,6 @@ from tensorc_dsl.tuning.measure.outcome import Outcome, Status
 from tensorc_dsl.tuning.records.database import Database
 from tensorc_dsl.tuning.records.trial import Trial, program_key, target_key
 from tensorc_dsl.tuning.search.plausible import BEYOND, least_seconds
-from tensorc_dsl.units import counted
 
 # Reviews records of a task: do their schedules still make the timed programs, and do the kernels compute right results?
 

@@ -8,7 +8,8 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from tensorc_dsl.diagnostic import Diagnostic
+from tensorc_dsl.base.diagnostic import Diagnostic
+from tensorc_dsl.base.units import counted
 from tensorc_dsl.ir.program import Program
 from tensorc_dsl.ir.target import Target
 from tensorc_dsl.processes.machine_lock import Turns
@@ -28,7 +29,6 @@ from tensorc_dsl.tuning.search.plausible import Plausible
 from tensorc_dsl.tuning.search.team import Team
 from tensorc_dsl.tuning.search.tune import Search, TuneResult, tune_all
 from tensorc_dsl.tuning.search.worker_messages import Ground
-from tensorc_dsl.units import counted
 from tensorc_dsl.validate.validate import UNPROVED, Report, Unproved, validate
 
 # Runs searches over models, with child processes, the database and a progress display.

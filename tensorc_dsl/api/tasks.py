@@ -40,8 +40,10 @@ from tensorc_dsl.api.searching import NoValidCandidate, Plan, WrongSchedule, sea
 from tensorc_dsl.backend.find import require_backend
 from tensorc_dsl.backend.once import lowering_for
 from tensorc_dsl.backend.protocol import Backend, CompiledKernel, KernelLibrary, LoweredKernel
+from tensorc_dsl.base.diagnostic import Diagnostic, render
+from tensorc_dsl.base.outputs import Output
+from tensorc_dsl.base.source import Source
 from tensorc_dsl.check.scope import CheckedFile
-from tensorc_dsl.diagnostic import Diagnostic, render
 from tensorc_dsl.interp.pins import opened
 from tensorc_dsl.interp.space import Space
 from tensorc_dsl.interp.tasks import frozen_space
@@ -49,10 +51,8 @@ from tensorc_dsl.interp.versions import versions
 from tensorc_dsl.ir.bind import Sizes
 from tensorc_dsl.ir.print import format_buffer
 from tensorc_dsl.lower.flat import LowerError
-from tensorc_dsl.outputs import Output
 from tensorc_dsl.reference.open_sizes import mean_flops, sizing
 from tensorc_dsl.report.files import read_source
-from tensorc_dsl.source import Source
 from tensorc_dsl.syntax import tree
 from tensorc_dsl.trace.model import Model
 from tensorc_dsl.trace.trace import Trace

@@ -5,8 +5,8 @@ from __future__ import annotations
 from functools import cache
 
 from tensorc_dsl.backend.protocol import Backend
-from tensorc_dsl.diagnostic import TschedError, problem
-from tensorc_dsl.extensions import BACKENDS
+from tensorc_dsl.base.diagnostic import TschedError, problem
+from tensorc_dsl.base.extensions import BACKENDS
 from tensorc_dsl.ir.target import Target
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from tensorc_dsl.diagnostic import TschedError, problem
+from tensorc_dsl.base.diagnostic import TschedError, problem
 from tensorc_dsl.ir.arrays import Array
 from tensorc_dsl.ir.strides import dense_strides, elements_spanned
 

@@ -6,14 +6,14 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import assert_never
 
+from tensorc_dsl.base.diagnostic import Diagnostic, Severity
+from tensorc_dsl.base.source import Span
 from tensorc_dsl.check import calls, problems
 from tensorc_dsl.check import vocabulary as v
 from tensorc_dsl.check.expressions import Binding, Expressions, Scope
 from tensorc_dsl.check.kinds import ANY, LIST, Base, Kind, ListOf, ModuleOf, element, fits, join_all, show
 from tensorc_dsl.check.listener import NOBODY, Listener
 from tensorc_dsl.check.signatures import Signature, usage
-from tensorc_dsl.diagnostic import Diagnostic, Severity
-from tensorc_dsl.source import Span
 from tensorc_dsl.syntax import tree as t
 from tensorc_dsl.syntax.names import near
 from tensorc_dsl.syntax.walk import walk

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
+from tensorc_dsl.base.diagnostic import Diagnostic
 from tensorc_dsl.check.kinds import (
     INT,
     LOOP,
@@ -23,7 +24,6 @@ from tensorc_dsl.check.kinds import (
 )
 from tensorc_dsl.check.problems import GIVEN_TWICE, MISFIT, MISSING, NO_PARAMETER, TOO_MANY, WRONG_KIND
 from tensorc_dsl.check.signatures import Signature, usage
-from tensorc_dsl.diagnostic import Diagnostic
 from tensorc_dsl.schedule.patterns import findings
 from tensorc_dsl.syntax import tree
 from tensorc_dsl.syntax.names import near

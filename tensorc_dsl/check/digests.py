@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from hashlib import sha256
 
-from tensorc_dsl.resources import stdlib_digests
-from tensorc_dsl.source import Source
+from tensorc_dsl.base.resources import stdlib_digests
+from tensorc_dsl.base.source import Source
 
 
 def is_checked(source: Source) -> bool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tensorc_dsl.diagnostic import Note, help_note
+from tensorc_dsl.base.diagnostic import Note, help_note
 
 _AXIS = 'an iteration of a loop is one block or thread of a GPU by `bind(loop, "block.x")`, `bind(loop, "thread.x")`'
 _ROOT = "a stage stays in a nest of its own unless `compute_at` or `compute_inline` moves it"

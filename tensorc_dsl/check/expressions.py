@@ -10,6 +10,8 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import assert_never
 
+from tensorc_dsl.base.diagnostic import Diagnostic, Note, help_note
+from tensorc_dsl.base.source import Span
 from tensorc_dsl.check import calls, problems
 from tensorc_dsl.check import vocabulary as v
 from tensorc_dsl.check.elsewhere import elsewhere
@@ -35,8 +37,6 @@ from tensorc_dsl.check.kinds import (
 )
 from tensorc_dsl.check.listener import NOBODY, Listener
 from tensorc_dsl.check.signatures import Signature, of_module, usage
-from tensorc_dsl.diagnostic import Diagnostic, Note, help_note
-from tensorc_dsl.source import Span
 from tensorc_dsl.syntax import tree as t
 from tensorc_dsl.syntax.names import listed, near
 

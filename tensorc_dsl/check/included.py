@@ -6,9 +6,9 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from graphlib import CycleError, TopologicalSorter
 
+from tensorc_dsl.base.diagnostic import Diagnostic
+from tensorc_dsl.base.source import Span
 from tensorc_dsl.check import problems
-from tensorc_dsl.diagnostic import Diagnostic
-from tensorc_dsl.source import Span
 from tensorc_dsl.syntax import tree as t
 
 MOST_RULES = 256

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
+from tensorc_dsl.base.diagnostic import Diagnostic, TschedError, help_note
+from tensorc_dsl.base.source import Span
 from tensorc_dsl.check import problems
 from tensorc_dsl.check.digests import is_checked
 from tensorc_dsl.check.expressions import Binding
@@ -12,7 +14,6 @@ from tensorc_dsl.check.priors import check_prior
 from tensorc_dsl.check.programs import check_program
 from tensorc_dsl.check.spaces import check_constant, check_module, check_schedule, check_space, outer_names
 from tensorc_dsl.check.targets import check_target, check_target_name
-from tensorc_dsl.diagnostic import Diagnostic, TschedError, help_note
 from tensorc_dsl.elaborate import compute as compute_layer
 from tensorc_dsl.elaborate.bindings import Bound, OpenRange, dimensions
 from tensorc_dsl.elaborate.calls import block_names
@@ -21,7 +22,6 @@ from tensorc_dsl.elaborate.problems import COMPUTED_BINDING, UNKNOWN_BINDING, UN
 from tensorc_dsl.elaborate.user_reducers import check_reducer
 from tensorc_dsl.ir.intrinsics import intrinsic_from_tree
 from tensorc_dsl.ir.program import Intrinsic, Program
-from tensorc_dsl.source import Span
 from tensorc_dsl.syntax import tree as t
 from tensorc_dsl.syntax.names import near, near_or_elsewhere
 from tensorc_dsl.syntax.walk import walk

@@ -12,10 +12,10 @@ from dataclasses import dataclass, field, replace
 from enum import Enum
 from typing import assert_never
 
+from tensorc_dsl.base.source import Span
 from tensorc_dsl.ir.program import Program
 from tensorc_dsl.ir.target import Target
 from tensorc_dsl.schedule.refs import BlockPattern, BlockRef, BufferRef, IndexMap, IntrinsicRef, LoopPattern, LoopRef
-from tensorc_dsl.source import Span
 from tensorc_dsl.trace.declare import Choices, Interval, Items
 
 

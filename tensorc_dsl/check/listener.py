@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from tensorc_dsl.base.source import Span
 from tensorc_dsl.check.kinds import Kind
 from tensorc_dsl.check.signatures import Signature
-from tensorc_dsl.source import Span
 from tensorc_dsl.syntax import tree as t
 
 

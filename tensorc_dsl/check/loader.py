@@ -7,6 +7,8 @@ from dataclasses import dataclass, field, replace
 from functools import cache, partial
 from itertools import chain, count
 
+from tensorc_dsl.base.diagnostic import Diagnostic, Severity, TschedError
+from tensorc_dsl.base.source import Source, Span
 from tensorc_dsl.check import problems
 from tensorc_dsl.check.digests import is_checked
 from tensorc_dsl.check.included import Inclusion
@@ -17,10 +19,8 @@ from tensorc_dsl.check.quotients import cut_off
 from tensorc_dsl.check.spaces import recursion
 from tensorc_dsl.check.uses import Resolve, bound_names, with_full_names, with_values
 from tensorc_dsl.check.vocabulary import COMPOUNDS, GIVEN
-from tensorc_dsl.diagnostic import Diagnostic, Severity, TschedError
 from tensorc_dsl.elaborate.library import Definitions, Library
 from tensorc_dsl.ir.kinds import is_kind
-from tensorc_dsl.source import Source, Span
 from tensorc_dsl.syntax import tree as t
 from tensorc_dsl.syntax.names import near
 from tensorc_dsl.syntax.parse import Parsed

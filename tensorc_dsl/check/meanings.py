@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Container, Iterable
 from dataclasses import dataclass
 
+from tensorc_dsl.base.source import Source, Span
 from tensorc_dsl.ir.kinds import is_kind
-from tensorc_dsl.source import Source, Span
 from tensorc_dsl.syntax import tree as t
 
 

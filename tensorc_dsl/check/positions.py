@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import assert_never
 
+from tensorc_dsl.base.source import Span
 from tensorc_dsl.check import vocabulary as v
 from tensorc_dsl.check.included import rule_name
 from tensorc_dsl.check.items import blocks_of
@@ -28,7 +29,6 @@ from tensorc_dsl.check.targets import FACTS
 from tensorc_dsl.check.values import Known, Values, computes_names
 from tensorc_dsl.elaborate.library import Definitions
 from tensorc_dsl.schedule.queries import QUERIES
-from tensorc_dsl.source import Span
 from tensorc_dsl.syntax import tree as t
 from tensorc_dsl.syntax.walk import walk
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator
 from dataclasses import replace
 
+from tensorc_dsl.base.diagnostic import Diagnostic
 from tensorc_dsl.check import problems
 from tensorc_dsl.check.problems import where
-from tensorc_dsl.diagnostic import Diagnostic
 from tensorc_dsl.syntax import tree as t
 from tensorc_dsl.syntax.names import near_or_elsewhere
 from tensorc_dsl.trace.distribution import Decision

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from tensorc_dsl.diagnostic import Note, problem
-from tensorc_dsl.source import Span
+from tensorc_dsl.base.diagnostic import Note, problem
+from tensorc_dsl.base.source import Span
 
 
 def where(what: str, span: Span) -> Note:

@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
+from tensorc_dsl.base.diagnostic import Diagnostic
+from tensorc_dsl.base.source import Source, Span
 from tensorc_dsl.check.problems import CUT_OFF
-from tensorc_dsl.diagnostic import Diagnostic
-from tensorc_dsl.source import Source, Span
 
 _OPERAND = r"-?\(*\w[\w.]*(?:\[[^\]\n]*\])?\)*"
 _EXPRESSION = rf"{_OPERAND}(?:[ \t]*[-+*/%][ \t]*{_OPERAND})*"

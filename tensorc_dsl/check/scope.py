@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from tensorc_dsl.base.diagnostic import Diagnostic, Severity, TschedError
+from tensorc_dsl.base.source import Source
 from tensorc_dsl.check.items import Memory
 from tensorc_dsl.check.kept import loader_of
 from tensorc_dsl.check.loader import Loader, Parse
 from tensorc_dsl.check.problems import PROVED_BY_VERIFY
 from tensorc_dsl.check.uses import Resolve, standard
-from tensorc_dsl.diagnostic import Diagnostic, Severity, TschedError
 from tensorc_dsl.elaborate.library import Library
 from tensorc_dsl.ir.program import Intrinsic, Program
-from tensorc_dsl.source import Source
 from tensorc_dsl.syntax import tree as t
 from tensorc_dsl.syntax.parse import parse_items, used_items
 

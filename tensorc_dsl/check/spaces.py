@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 
+from tensorc_dsl.base.diagnostic import Diagnostic, help_note
 from tensorc_dsl.check import calls, problems
 from tensorc_dsl.check import vocabulary as v
 from tensorc_dsl.check.bodies import BodyChecker, given
@@ -13,7 +14,6 @@ from tensorc_dsl.check.kinds import ANY, BLOCK, BUFFER, INSTRUCTION, PARAM_TYPES
 from tensorc_dsl.check.listener import NOBODY, Listener
 from tensorc_dsl.check.signatures import is_variable, of_module, of_type
 from tensorc_dsl.check.uses import bound_names
-from tensorc_dsl.diagnostic import Diagnostic, help_note
 from tensorc_dsl.syntax import tree as t
 from tensorc_dsl.syntax.names import near, near_of_few, near_or_elsewhere
 from tensorc_dsl.syntax.walk import walk

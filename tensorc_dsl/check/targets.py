@@ -6,8 +6,8 @@ from collections.abc import Iterable
 from dataclasses import fields, replace
 from typing import Any
 
+from tensorc_dsl.base.diagnostic import Diagnostic, TschedError
 from tensorc_dsl.check import problems
-from tensorc_dsl.diagnostic import Diagnostic, TschedError
 from tensorc_dsl.ir.kinds import is_kind, kind_of, kinds, own_kinds
 from tensorc_dsl.ir.target import Target
 from tensorc_dsl.syntax import tree as t

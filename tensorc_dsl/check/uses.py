@@ -11,10 +11,10 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, TypeVar
 
+from tensorc_dsl.base.diagnostic import TschedError
+from tensorc_dsl.base.resources import stdlib_files, stdlib_names
+from tensorc_dsl.base.source import Source
 from tensorc_dsl.check.problems import UNRESOLVED
-from tensorc_dsl.diagnostic import TschedError
-from tensorc_dsl.resources import stdlib_files, stdlib_names
-from tensorc_dsl.source import Source
 from tensorc_dsl.syntax import tree as t
 from tensorc_dsl.syntax.names import near
 from tensorc_dsl.syntax.walk import rewrite, walk

@@ -14,11 +14,11 @@ from enum import IntEnum
 
 import click
 
+from tensorc_dsl.base.diagnostic import Diagnostic, TschedError, problem
+from tensorc_dsl.base.visible import visible, visible_line
 from tensorc_dsl.cli.endings import in_order
 from tensorc_dsl.cli.options import settings
-from tensorc_dsl.diagnostic import Diagnostic, TschedError, problem
 from tensorc_dsl.report.terminal import NO_OUTPUT, say, show_diagnostics, show_foreign
-from tensorc_dsl.visible import visible, visible_line
 
 ISSUES = "please report it with the command, the input files and what `--debug` shows"
 

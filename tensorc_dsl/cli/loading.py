@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar, assert_never, get_args
 
 import click
 
+from tensorc_dsl.base.diagnostic import Severity, TschedError, problem
 from tensorc_dsl.cli.options import settings
-from tensorc_dsl.diagnostic import Severity, TschedError, problem
 from tensorc_dsl.report.terminal import say, show, show_diagnostics, show_object
 
 if TYPE_CHECKING:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, assert_never
 
-from tensorc_dsl.diagnostic import problem
+from tensorc_dsl.base.diagnostic import problem
 from tensorc_dsl.report.terminal import say, show, show_diagnostics
 
 if TYPE_CHECKING:
@@ -28,8 +28,8 @@ def TOO_MANY_THREADS(*, threads: str, cores: str, count: int) -> None: ...
 
 def warn_of_threads(target: Target) -> None:
     """Warn on standard error if kernels of CPUs have more threads than there are cores for this process."""
+    from tensorc_dsl.base.units import counted
     from tensorc_dsl.processes.cores import usable_cores
-    from tensorc_dsl.units import counted
 
     cores, threads = usable_cores(), target.cores
     if threads > cores and not target.device:

@@ -16,14 +16,14 @@ from typing import TYPE_CHECKING, Any
 import click
 from click.core import ParameterSource
 
+from tensorc_dsl.base.diagnostic import TschedError
 from tensorc_dsl.cli.endings import Ending, finishing
 from tensorc_dsl.cli.tuned import Form, Written, replace_schedule
-from tensorc_dsl.diagnostic import TschedError
 from tensorc_dsl.report.terminal import say, show, show_object
 
 if TYPE_CHECKING:
     from tensorc_dsl.api import Task
-    from tensorc_dsl.outputs import Output
+    from tensorc_dsl.base.outputs import Output
     from tensorc_dsl.trace.trace import Trace
     from tensorc_dsl.tuning.measure.emulation import Emulated
 
@@ -177,8 +177,8 @@ def _emulate(task: Task, asked: Asked, out: Ranking, tell: Tell) -> None:
 def _finish(task: Task, found: Ranking, file: Output, asked: Asked) -> dict[str, Any]:
     """Write the best schedule and the first wrong one, tell people, and return what JSON has of all."""
     from tensorc_dsl.api.alone import written
-    from tensorc_dsl.outputs import Output
-    from tensorc_dsl.units import counted
+    from tensorc_dsl.base.outputs import Output
+    from tensorc_dsl.base.units import counted
 
     best = found.best
     for reason, count in found.refused.items():
@@ -227,8 +227,8 @@ def _judged(task: Task, found: Ranked, held: Trace) -> tuple[bool, str]:
 
 
 def _table(task: Task, found: Ranking, path: Path, asked: Asked) -> str:
+    from tensorc_dsl.base.units import counted
     from tensorc_dsl.report.results import columns, traffic
-    from tensorc_dsl.units import counted
 
     best = found.best
     ranked = counted(len(best), "schedule")

@@ -13,16 +13,16 @@ from typing import TYPE_CHECKING
 
 import click
 
+from tensorc_dsl.base.diagnostic import Diagnostic, TschedError
 from tensorc_dsl.cli.endings import Ending, waiting
 from tensorc_dsl.cli.loading import SUFFIX
 from tensorc_dsl.cli.options import settings
-from tensorc_dsl.diagnostic import Diagnostic, TschedError
 from tensorc_dsl.report.terminal import say, show, show_diagnostics, show_object
 
 if TYPE_CHECKING:
     from tensorc_dsl.api import TaskFile
     from tensorc_dsl.api.tasks import Task
-    from tensorc_dsl.outputs import Output
+    from tensorc_dsl.base.outputs import Output
     from tensorc_dsl.report.ended import Ended
     from tensorc_dsl.trace.trace import Trace
     from tensorc_dsl.tuning.records.database import Queue
@@ -103,8 +103,8 @@ def write_best(
 
 def _judged(task: Task, found: Trace, queue: Queue, ending: Ending, interrupted: bool, held: Trace) -> tuple[bool, str]:
     """Whether a file keeps the schedule that it has, where a search has found another; and the reason."""
+    from tensorc_dsl.base.units import seconds
     from tensorc_dsl.tuning.records.trial import program_key
-    from tensorc_dsl.units import seconds
     from tensorc_dsl.validate.validate import Invalid
 
     if not (interrupted or ending.told):
@@ -178,7 +178,7 @@ def tell_what_is_lost(ended: Sequence[Ended], files: Sequence[Written]) -> None:
 def tell_what_is_wrong(ended: Sequence[Ended], tasks: Sequence[Task]) -> None:
     """Raises WrongSchedule, a bug of tensorc-dsl, if a proof refutes a schedule, which is written to a file."""
     from tensorc_dsl.api.searching import WrongSchedule
-    from tensorc_dsl.outputs import Output
+    from tensorc_dsl.base.outputs import Output
 
     for one, task in zip(ended, tasks, strict=True):
         for trace, report in one.result.wrong[:1]:
@@ -208,10 +208,10 @@ class Prior:
     @staticmethod
     def at(path: str, file: str, tasks: TaskFile, replayed: str | None) -> Prior:
         """At the path, or in this folder. Raises UsageError, and TschedError if the file would fail there."""
+        from tensorc_dsl.base.outputs import Output
+        from tensorc_dsl.base.source import Source
         from tensorc_dsl.check.scope import load_source
-        from tensorc_dsl.outputs import Output
         from tensorc_dsl.packages.resolve import Resolver
-        from tensorc_dsl.source import Source
 
         if replayed is not None:
             raise click.UsageError(

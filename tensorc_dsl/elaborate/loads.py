@@ -7,9 +7,9 @@ from dataclasses import dataclass
 
 from tensorc_dsl.affine.data import depends_on_data
 from tensorc_dsl.affine.safety import Outside, Unproven, check_access
+from tensorc_dsl.base.source import Span
 from tensorc_dsl.elaborate.bindings import Environment
 from tensorc_dsl.ir import expr as ir
-from tensorc_dsl.source import Span
 
 LARGE = 2**40
 """A size beyond the integers that subscripts are taken from, where it is not known."""

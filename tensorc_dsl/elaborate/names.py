@@ -6,7 +6,8 @@ from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Literal
 
-from tensorc_dsl.diagnostic import Diagnostic, Note, help_note
+from tensorc_dsl.base.diagnostic import Diagnostic, Note, help_note
+from tensorc_dsl.base.source import Span
 from tensorc_dsl.elaborate.bindings import Environment
 from tensorc_dsl.elaborate.library import Definitions
 from tensorc_dsl.elaborate.problems import (
@@ -25,7 +26,6 @@ from tensorc_dsl.elaborate.problems import (
 from tensorc_dsl.elaborate.reducers import ARG_REDUCERS, REDUCERS
 from tensorc_dsl.ir.dtypes import DTYPES
 from tensorc_dsl.ir.maths import MATHS
-from tensorc_dsl.source import Span
 from tensorc_dsl.syntax import tree
 from tensorc_dsl.syntax.names import near
 

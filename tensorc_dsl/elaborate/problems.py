@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TypeVar
 
-from tensorc_dsl.diagnostic import Diagnostic, help_note, problem
+from tensorc_dsl.base.diagnostic import Diagnostic, help_note, problem
 
 T = TypeVar("T")
 

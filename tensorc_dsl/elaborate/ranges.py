@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from tensorc_dsl.diagnostic import Note
+from tensorc_dsl.base.diagnostic import Note
+from tensorc_dsl.base.source import Span
 from tensorc_dsl.elaborate.bindings import Environment, extent, names_in
 from tensorc_dsl.elaborate.names import parts
 from tensorc_dsl.elaborate.problems import (
@@ -21,7 +22,6 @@ from tensorc_dsl.elaborate.problems import (
 from tensorc_dsl.ir.expr import Expr
 from tensorc_dsl.ir.print import format_expr
 from tensorc_dsl.ir.program import Buffer
-from tensorc_dsl.source import Span
 from tensorc_dsl.syntax import tree
 
 

@@ -14,7 +14,7 @@ from tensorc_dsl.affine.data import freed
 from tensorc_dsl.affine.safety import ranges_of
 from tensorc_dsl.affine.sets import NotAffine, affine_only, feasible
 from tensorc_dsl.affine.simplify import simplify
-from tensorc_dsl.diagnostic import Diagnostic, Problem
+from tensorc_dsl.base.diagnostic import Diagnostic, Problem
 from tensorc_dsl.elaborate import problems
 from tensorc_dsl.elaborate.bindings import Environment
 from tensorc_dsl.elaborate.inference import Extents

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from tensorc_dsl.affine.laws import Combination
-from tensorc_dsl.diagnostic import Diagnostic, Note
+from tensorc_dsl.base.diagnostic import Diagnostic, Note
 from tensorc_dsl.elaborate.bindings import Environment
 from tensorc_dsl.elaborate.laws import law_findings, unknown_laws
 from tensorc_dsl.elaborate.library import Definitions

@@ -10,7 +10,8 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, Protocol
 
-from tensorc_dsl.diagnostic import Diagnostic, TschedError
+from tensorc_dsl.base.diagnostic import Diagnostic, TschedError
+from tensorc_dsl.base.source import Span
 from tensorc_dsl.interp.builtins import elements
 from tensorc_dsl.interp.problems import ARGUMENT_KIND, STEP_ARGUMENTS, fail
 from tensorc_dsl.interp.values import AnyRankMap, ModuleRef, OpenFactor, ProgramRef, Value, Weights, bare, kind_of
@@ -21,7 +22,6 @@ from tensorc_dsl.ir.target import Target
 from tensorc_dsl.schedule.places import the_block, the_buffer
 from tensorc_dsl.schedule.primitives import PRIMITIVES
 from tensorc_dsl.schedule.refs import BlockPattern, BlockRef, BufferRef, IndexMap, IntrinsicRef, LoopPattern, LoopRef
-from tensorc_dsl.source import Span
 from tensorc_dsl.syntax import tree
 from tensorc_dsl.trace.declare import Choices, Interval, Items
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 import math
 from typing import TypeVar
 
+from tensorc_dsl.base.source import Span
 from tensorc_dsl.interp.limits import MAX_FORMULA
 from tensorc_dsl.interp.problems import NO_RESULT, OPERANDS, TOO_LONG, TOO_MANY_BITS, fail
 from tensorc_dsl.interp.values import Drawn, Value, bare, draws_of, is_number, kind_of, plain
-from tensorc_dsl.source import Span
 from tensorc_dsl.syntax.tree import MAX_BITS
 from tensorc_dsl.trace.distribution import literal
 

@@ -8,9 +8,10 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
+from tensorc_dsl.base.diagnostic import TschedError
+from tensorc_dsl.base.source import Span
 from tensorc_dsl.check.kinds import ModuleOf, misfit, solved, solved_parameter
 from tensorc_dsl.check.signatures import of_module, of_type
-from tensorc_dsl.diagnostic import TschedError
 from tensorc_dsl.interp import problems
 from tensorc_dsl.interp.arguments import Bound, bind, bind_primitive, convert, describe, of_known_rank, unfit
 from tensorc_dsl.interp.attempts import Attempt, reasons
@@ -33,7 +34,6 @@ from tensorc_dsl.schedule.queries import QUERIES
 from tensorc_dsl.schedule.query import Query
 from tensorc_dsl.schedule.refs import BlockRef, BufferRef, IntrinsicRef, LoopRef
 from tensorc_dsl.schedule.refusal import Refusal, ScheduleRefusal
-from tensorc_dsl.source import Span
 from tensorc_dsl.syntax import tree
 from tensorc_dsl.trace.declare import DrawKind, Offer
 from tensorc_dsl.trace.draws import DRAWS

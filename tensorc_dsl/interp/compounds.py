@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
+from tensorc_dsl.base.source import Span
 from tensorc_dsl.interp.arguments import splat
 from tensorc_dsl.interp.builtins import elements
 from tensorc_dsl.interp.problems import ARGUMENT_KIND, STEP_ARGUMENTS, fail
 from tensorc_dsl.interp.values import OpenFactor, Value, bare, kind_of
 from tensorc_dsl.schedule.refs import LoopRef
-from tensorc_dsl.source import Span
 
 Do = Callable[[str, list[Value], dict[str, Value]], Value]
 """Applies a primitive to arguments; what it gives."""

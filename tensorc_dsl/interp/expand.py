@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import assert_never, cast
 
+from tensorc_dsl.base.source import Span
 from tensorc_dsl.check.spaces import subject_of
 from tensorc_dsl.interp import problems
 from tensorc_dsl.interp.attempts import Attempt
@@ -22,7 +23,6 @@ from tensorc_dsl.ir.program import Block, Program, blocks, walk
 from tensorc_dsl.ir.target import Target
 from tensorc_dsl.schedule.refs import BlockRef, BufferRef, LoopRef
 from tensorc_dsl.schedule.scopes import require_kernels_apart
-from tensorc_dsl.source import Span
 from tensorc_dsl.syntax import tree
 from tensorc_dsl.trace.declare import Offer
 from tensorc_dsl.trace.distribution import Decision

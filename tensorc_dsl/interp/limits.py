@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from typing import NoReturn
 
+from tensorc_dsl.base.source import Span
 from tensorc_dsl.interp.problems import NESTED_LIST, TOO_DEEP, TOO_LONG, TOO_MANY_STEPS, fail
 from tensorc_dsl.interp.values import Value, extent_of
 from tensorc_dsl.schedule.refs import BlockRef, BufferRef, LoopRef
-from tensorc_dsl.source import Span
 
 MAX_STEPS = 300_000
 """The number of statements, expressions and list elements that one expansion may process."""

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from typing import ParamSpec
 
-from tensorc_dsl.diagnostic import Note, Problem, TschedError, problem
+from tensorc_dsl.base.diagnostic import Note, Problem, TschedError, problem
+from tensorc_dsl.base.source import Span
 from tensorc_dsl.schedule.refusal import refusal
-from tensorc_dsl.source import Span
 
 Facts = ParamSpec("Facts")
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from tensorc_dsl.base.source import Span
 from tensorc_dsl.interp.limits import MAX_LINES
 from tensorc_dsl.interp.problems import NO_TEXT, TAKEN_NAME, TOO_MANY_LINES, fail
 from tensorc_dsl.interp.values import (
@@ -26,7 +27,6 @@ from tensorc_dsl.ir.program import Block, Program, blocks, find_block, find_loop
 from tensorc_dsl.ir.target import Target
 from tensorc_dsl.schedule.refs import BlockRef, BufferRef, IndexMap, LoopRef, Ref
 from tensorc_dsl.schedule.rewrite import Result
-from tensorc_dsl.source import Span
 from tensorc_dsl.trace.declare import Interval
 from tensorc_dsl.trace.distribution import literal
 from tensorc_dsl.trace.draw import Branch, Draw

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
+from tensorc_dsl.base.diagnostic import TschedError
 from tensorc_dsl.check.priors import weights_of
-from tensorc_dsl.diagnostic import TschedError
 from tensorc_dsl.interp.attempts import Attempt
 from tensorc_dsl.interp.expand import Expansion
 from tensorc_dsl.interp.watched import Watched

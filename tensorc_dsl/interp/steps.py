@@ -6,11 +6,11 @@ import inspect
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
+from tensorc_dsl.base.source import Span
 from tensorc_dsl.interp.arguments import argument_spans
 from tensorc_dsl.interp.values import Value, bare, draws_of
 from tensorc_dsl.schedule.refs import BlockRef, BufferRef, LoopRef
 from tensorc_dsl.schedule.refusal import ScheduleRefusal
-from tensorc_dsl.source import Span
 from tensorc_dsl.syntax import tree
 
 

@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
+from tensorc_dsl.base.diagnostic import help_note
+from tensorc_dsl.base.resources import stdlib_files, stdlib_names
+from tensorc_dsl.base.source import Source, Span
 from tensorc_dsl.check.scope import CheckedFile
 from tensorc_dsl.check.targets import target_of
-from tensorc_dsl.diagnostic import help_note
 from tensorc_dsl.interp.problems import (
     NO_SPACE,
     SEVERAL_SCHEDULES,
@@ -19,8 +21,6 @@ from tensorc_dsl.interp.problems import (
 )
 from tensorc_dsl.interp.space import Space
 from tensorc_dsl.ir.target import Target
-from tensorc_dsl.resources import stdlib_files, stdlib_names
-from tensorc_dsl.source import Source, Span
 from tensorc_dsl.syntax import tree
 from tensorc_dsl.syntax.names import listed, near, nearest
 from tensorc_dsl.syntax.parse import parse

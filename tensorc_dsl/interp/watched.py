@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from tensorc_dsl.diagnostic import TschedError, render
+from tensorc_dsl.base.diagnostic import TschedError, render
+from tensorc_dsl.base.source import Span
 from tensorc_dsl.interp.evaluate import Env
 from tensorc_dsl.interp.expand import Expansion
 from tensorc_dsl.interp.values import Value
@@ -13,7 +14,6 @@ from tensorc_dsl.ir.program import Program
 from tensorc_dsl.ir.target import Target
 from tensorc_dsl.schedule.refusal import Refusal, ScheduleRefusal
 from tensorc_dsl.schedule.render import refusal_diagnostic
-from tensorc_dsl.source import Span
 from tensorc_dsl.syntax import tree
 from tensorc_dsl.trace.declare import Offer
 from tensorc_dsl.trace.distribution import Decision

@@ -13,7 +13,8 @@ from functools import lru_cache
 from itertools import pairwise
 from math import prod
 
-from tensorc_dsl.diagnostic import Diagnostic, TschedError
+from tensorc_dsl.base.diagnostic import Diagnostic, TschedError
+from tensorc_dsl.base.source import Span
 from tensorc_dsl.ir import problems
 from tensorc_dsl.ir.dtypes import DTYPES
 from tensorc_dsl.ir.expr import Binary, Expr, Load, Var, children, constant, index, loads, transform
@@ -35,7 +36,6 @@ from tensorc_dsl.ir.program import (
     fresh,
 )
 from tensorc_dsl.ir.warp import LANES, MEMORY, addressed, column, points
-from tensorc_dsl.source import Span
 from tensorc_dsl.syntax import tree as t
 from tensorc_dsl.syntax.names import near
 

@@ -6,10 +6,10 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import cache
 
-from tensorc_dsl.diagnostic import Diagnostic
-from tensorc_dsl.extensions import BACKENDS, KINDS
+from tensorc_dsl.base.diagnostic import Diagnostic
+from tensorc_dsl.base.extensions import BACKENDS, KINDS
+from tensorc_dsl.base.source import Span
 from tensorc_dsl.ir.program import Intrinsic
-from tensorc_dsl.source import Span
 
 
 @dataclass(frozen=True, slots=True)

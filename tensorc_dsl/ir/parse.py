@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from typing import TypeVar
 
-from tensorc_dsl.diagnostic import Diagnostic, TschedError, help_note
+from tensorc_dsl.base.diagnostic import Diagnostic, TschedError, help_note
+from tensorc_dsl.base.source import Source, Span
 from tensorc_dsl.ir import expr as ir
 from tensorc_dsl.ir import problems
 from tensorc_dsl.ir.dtypes import DTYPES
@@ -31,7 +32,6 @@ from tensorc_dsl.ir.program import (
     fresh,
 )
 from tensorc_dsl.ir.verify import ProgramError, verify
-from tensorc_dsl.source import Source, Span
 from tensorc_dsl.syntax import tree as t
 from tensorc_dsl.syntax.names import near
 from tensorc_dsl.syntax.parse import parse

@@ -10,7 +10,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import assert_never
 
-from tensorc_dsl.diagnostic import TschedError
+from tensorc_dsl.base.diagnostic import TschedError
+from tensorc_dsl.base.source import Span
 from tensorc_dsl.ir import expr as ir
 from tensorc_dsl.ir import problems
 from tensorc_dsl.ir.dtypes import BOOL, DTYPES, INDEX, DType
@@ -18,7 +19,6 @@ from tensorc_dsl.ir.maths import CONDITIONS, MATHS, Takes
 from tensorc_dsl.ir.numbers import holds_value, limits
 from tensorc_dsl.ir.print import format_expr
 from tensorc_dsl.ir.program import Buffer
-from tensorc_dsl.source import Span
 from tensorc_dsl.syntax import tree as t
 from tensorc_dsl.syntax.names import near
 

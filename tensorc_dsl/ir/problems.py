@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tensorc_dsl.diagnostic import problem
+from tensorc_dsl.base.diagnostic import problem
 from tensorc_dsl.ir.dtypes import DType
 
 

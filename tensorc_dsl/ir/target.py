@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from tensorc_dsl.units import counted
+from tensorc_dsl.base.units import counted
 
 
 def architecture_of(triple: str) -> str:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from lsprotocol import types as lsp
 
-from tensorc_dsl.diagnostic import TschedError
+from tensorc_dsl.base.diagnostic import TschedError
 from tensorc_dsl.interp.pins import read_decision
 from tensorc_dsl.lsp.documents import Document, path_of
 from tensorc_dsl.lsp.features import code_lenses, program_after

@@ -13,15 +13,15 @@ from urllib.parse import unquote
 
 from pygls.uris import from_fs_path, to_fs_path
 
+from tensorc_dsl.base.diagnostic import TschedError
+from tensorc_dsl.base.source import Source
 from tensorc_dsl.check.remembered import Remembered
 from tensorc_dsl.check.scope import Versions
-from tensorc_dsl.diagnostic import TschedError
 from tensorc_dsl.lsp.analysis import Analysis
 from tensorc_dsl.lsp.parts import Pieces
 from tensorc_dsl.lsp.text import Text, normal
 from tensorc_dsl.packages.files import Disk, with_others
 from tensorc_dsl.packages.resolve import Resolver, StrPath
-from tensorc_dsl.source import Source
 from tensorc_dsl.syntax import tree as t
 from tensorc_dsl.syntax.parse import Parsed, parse_items
 

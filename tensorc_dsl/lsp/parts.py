@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
 
-from tensorc_dsl.diagnostic import Diagnostic, TschedError
-from tensorc_dsl.source import Source
+from tensorc_dsl.base.diagnostic import Diagnostic, TschedError
+from tensorc_dsl.base.source import Source
 from tensorc_dsl.syntax import tree as t
 from tensorc_dsl.syntax.parse import all_words, item_starts, parse, parse_items
 from tensorc_dsl.syntax.words import Words

@@ -8,16 +8,16 @@ from pathlib import Path
 
 import numpy as np
 
-from tensorc_dsl import units
+from tensorc_dsl.base import units
+from tensorc_dsl.base.diagnostic import TschedError
+from tensorc_dsl.base.source import Span
 from tensorc_dsl.check.remembered import Entry
-from tensorc_dsl.diagnostic import TschedError
 from tensorc_dsl.interp.space import Space
 from tensorc_dsl.interp.tasks import task_space
 from tensorc_dsl.interp.watched import Watched
 from tensorc_dsl.lsp.analysis import Analysis
 from tensorc_dsl.lsp.documents import path_of
 from tensorc_dsl.report.entries import table
-from tensorc_dsl.source import Span
 from tensorc_dsl.syntax import tree as t
 from tensorc_dsl.trace.distribution import Decision
 from tensorc_dsl.trace.draw import Draw

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
+from tensorc_dsl.base.source import Span
 from tensorc_dsl.check.kinds import Kind
 from tensorc_dsl.check.listener import Listener
 from tensorc_dsl.check.positions import listen
 from tensorc_dsl.lsp.analysis import Analysis
 from tensorc_dsl.lsp.cursor import WORDS, Cursor
 from tensorc_dsl.lsp.parts import Piece, read_part
-from tensorc_dsl.source import Span
 from tensorc_dsl.syntax import tree as t
 
 HERE = "zz_the_name_being_written"

@@ -6,7 +6,7 @@ from functools import cached_property
 
 from lsprotocol import types as lsp
 
-from tensorc_dsl.source import Source
+from tensorc_dsl.base.source import Source
 
 _CODECS = {"utf-8": ("utf-8", 1), "utf-16": ("utf-16-le", 2), "utf-32": ("utf-32-le", 4)}
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
-from tensorc_dsl import units
 from tensorc_dsl.api import Kernel, Task, TaskFile
 from tensorc_dsl.api.insights import Insight
 from tensorc_dsl.api.kernel import describe
-from tensorc_dsl.diagnostic import TschedError, render
+from tensorc_dsl.base import units
+from tensorc_dsl.base.diagnostic import TschedError, render
 from tensorc_dsl.highlight.lexer import TOKENS, TschedLexer
 from tensorc_dsl.highlight.rules import Class
 from tensorc_dsl.ir.print import format_buffer, format_program

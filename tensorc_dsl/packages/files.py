@@ -7,8 +7,8 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Protocol
 
+from tensorc_dsl.base.source import Source
 from tensorc_dsl.report.files import StrPath, read_source
-from tensorc_dsl.source import Source
 
 SUFFIX = ".tsched"
 

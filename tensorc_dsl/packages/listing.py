@@ -9,13 +9,13 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from tensorc_dsl.base.diagnostic import TschedError
+from tensorc_dsl.base.resources import stdlib_root
+from tensorc_dsl.base.source import Source
 from tensorc_dsl.check.problems import UNRESOLVED
-from tensorc_dsl.diagnostic import TschedError
 from tensorc_dsl.packages.files import SUFFIX, Disk
 from tensorc_dsl.packages.resolve import GROUP, Resolver, SearchFolder, StrPath, shown
 from tensorc_dsl.report.files import read_source
-from tensorc_dsl.resources import stdlib_root
-from tensorc_dsl.source import Source
 from tensorc_dsl.syntax import tree as t
 from tensorc_dsl.syntax.parse import parse
 

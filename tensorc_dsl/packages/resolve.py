@@ -13,12 +13,12 @@ from importlib.util import find_spec
 from pathlib import Path, PurePath
 from typing import TYPE_CHECKING, Any, cast
 
+from tensorc_dsl.base.diagnostic import Note, TschedError, problem
+from tensorc_dsl.base.source import Source
 from tensorc_dsl.check.problems import AMBIGUOUS, UNRESOLVED
 from tensorc_dsl.check.uses import Found, standard_files
-from tensorc_dsl.diagnostic import Note, TschedError, problem
 from tensorc_dsl.packages.files import SUFFIX, Disk, Files
 from tensorc_dsl.report.files import STDIN
-from tensorc_dsl.source import Source
 from tensorc_dsl.syntax.names import near
 
 if TYPE_CHECKING:

@@ -13,7 +13,8 @@ from markdown_it import MarkdownIt
 
 from tensorc_dsl.api.kernel import compiled, lowered_text, require_code, viewed
 from tensorc_dsl.backend.find import backend_of
-from tensorc_dsl.diagnostic import TschedError, render
+from tensorc_dsl.base.diagnostic import TschedError, render
+from tensorc_dsl.base.source import Span
 from tensorc_dsl.interp.pins import read_decision
 from tensorc_dsl.interp.space import Space
 from tensorc_dsl.interp.tasks import task_space
@@ -48,7 +49,6 @@ from tensorc_dsl.playground.messages import (
 from tensorc_dsl.report.page.figures import by_size
 from tensorc_dsl.schedule.refusal import ScheduleRefusal
 from tensorc_dsl.schedule.render import refusal_diagnostic
-from tensorc_dsl.source import Span
 from tensorc_dsl.trace.distribution import Decision, Distribution
 from tensorc_dsl.trace.draw import Draw
 from tensorc_dsl.trace.model import preferring, prior, shown

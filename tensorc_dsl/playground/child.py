@@ -5,7 +5,7 @@ from __future__ import annotations
 import gc
 from pathlib import Path
 
-from tensorc_dsl.diagnostic import TschedError, render
+from tensorc_dsl.base.diagnostic import TschedError, render
 from tensorc_dsl.lsp.analysis import Analysis
 from tensorc_dsl.lsp.documents import Document, Documents, uri_of
 from tensorc_dsl.lsp.records import Records

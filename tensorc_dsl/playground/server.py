@@ -16,13 +16,13 @@ from typing import Self
 
 import msgspec
 
-from tensorc_dsl.diagnostic import TschedError, problem
+from tensorc_dsl.base.diagnostic import TschedError, problem
+from tensorc_dsl.base.source import Source
 from tensorc_dsl.playground.desk import CHECK_SECONDS, SHOW_SECONDS, Busy, Desks
 from tensorc_dsl.playground.messages import Refused, questions
 from tensorc_dsl.playground.page import FILES, page
 from tensorc_dsl.processes.worker import WorkerBug
 from tensorc_dsl.report.terminal import say, show_foreign
-from tensorc_dsl.source import Source
 
 HOST = "127.0.0.1"
 

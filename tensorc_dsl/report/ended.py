@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tensorc_dsl import units
+from tensorc_dsl.base import units
+from tensorc_dsl.base.visible import visible_line
 from tensorc_dsl.ir.bind import Sizes
 from tensorc_dsl.ir.target import Target
 from tensorc_dsl.reference.open_sizes import describe_all
@@ -18,7 +19,6 @@ from tensorc_dsl.tuning.machine.yardsticks import Yardsticks
 from tensorc_dsl.tuning.measure.timing import cache_of
 from tensorc_dsl.tuning.search.regret import CHANCE, Regret
 from tensorc_dsl.tuning.search.tune import TuneResult
-from tensorc_dsl.visible import visible_line
 
 PLAUSIBLE = 1.05
 """The largest credible share of the peak: clocks vary by a few percent, and no kernel is faster than the peak."""

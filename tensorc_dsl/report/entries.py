@@ -10,6 +10,8 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 
+from tensorc_dsl.base.resources import glossary, stdlib_root
+from tensorc_dsl.base.source import Source
 from tensorc_dsl.check import vocabulary as v
 from tensorc_dsl.check.kinds import LIST, STR, Base, Kind, ListOf, show
 from tensorc_dsl.check.signatures import Rule, Signature
@@ -20,14 +22,12 @@ from tensorc_dsl.ir.maths import MATHS
 from tensorc_dsl.ir.print import format_expr
 from tensorc_dsl.ir.program import Program
 from tensorc_dsl.ir.target import Target
-from tensorc_dsl.resources import glossary, stdlib_root
 from tensorc_dsl.schedule.primitive import Primitive
 from tensorc_dsl.schedule.primitives import PRIMITIVES
 from tensorc_dsl.schedule.queries import QUERIES
 from tensorc_dsl.schedule.queries.applicable import asking
 from tensorc_dsl.schedule.query import Query
 from tensorc_dsl.schedule.refs import BlockPattern, BlockRef, BufferRef, IndexMap, IntrinsicRef, LoopPattern, LoopRef
-from tensorc_dsl.source import Source
 from tensorc_dsl.syntax import tree
 from tensorc_dsl.syntax.format import format_item
 from tensorc_dsl.syntax.format_expr import quoted

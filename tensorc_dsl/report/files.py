@@ -13,9 +13,9 @@ from collections.abc import Sequence
 from difflib import get_close_matches
 from pathlib import Path
 
-from tensorc_dsl.diagnostic import Diagnostic, TschedError, problem
-from tensorc_dsl.outputs import reason
-from tensorc_dsl.source import Source
+from tensorc_dsl.base.diagnostic import Diagnostic, TschedError, problem
+from tensorc_dsl.base.outputs import reason
+from tensorc_dsl.base.source import Source
 from tensorc_dsl.syntax.names import listed
 
 # Reads the bytes of files, pipes and standard input, with a limit on their size and on waiting.

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 from urllib.parse import quote
 
-from tensorc_dsl.diagnostic import Diagnostic, Severity
+from tensorc_dsl.base.diagnostic import Diagnostic, Severity
 
 # Findings of a run, with the files that were checked.
 

@@ -6,7 +6,7 @@ import shlex
 from collections.abc import Sequence
 from typing import Any
 
-from tensorc_dsl import units
+from tensorc_dsl.base import units
 from tensorc_dsl.report.recorded import Row, table
 from tensorc_dsl.trace.model import shown
 from tensorc_dsl.tuning.insight.importance import Importance

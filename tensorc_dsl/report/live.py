@@ -15,9 +15,9 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
+from tensorc_dsl.base.visible import visible_line
 from tensorc_dsl.report.progress import Standing, shown
 from tensorc_dsl.tuning.search.events import Event
-from tensorc_dsl.visible import visible_line
 
 BAR, BAR_FROM = 24, 140
 """The width of the bar, and the least width of a terminal with a bar."""

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import assert_never
 
-from tensorc_dsl import units
+from tensorc_dsl.base import units
 from tensorc_dsl.report.results import tally
 from tensorc_dsl.tuning.machine.roof import Roof
 from tensorc_dsl.tuning.measure.limits import little_compared

@@ -8,11 +8,11 @@ from typing import Any
 
 import msgspec
 
-from tensorc_dsl import units
+from tensorc_dsl.base import units
+from tensorc_dsl.base.visible import visible_line
 from tensorc_dsl.report.terminal import terminal_width
 from tensorc_dsl.tuning.records.database import Group
 from tensorc_dsl.tuning.records.trial import Trial, encode_decisions
-from tensorc_dsl.visible import visible_line
 
 Row = Sequence[str]
 

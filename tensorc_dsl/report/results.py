@@ -7,10 +7,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from typing import assert_never
 
-from tensorc_dsl import units
 from tensorc_dsl.affine.accesses import touched
 from tensorc_dsl.backend.protocol import Counts, Traffic
-from tensorc_dsl.diagnostic import Diagnostic
+from tensorc_dsl.base import units
+from tensorc_dsl.base.diagnostic import Diagnostic
 from tensorc_dsl.interp.attempts import Attempt
 from tensorc_dsl.ir.program import Block, Program, walk
 from tensorc_dsl.reference.open_sizes import describe

@@ -13,8 +13,8 @@ from typing import Any, TextIO
 
 import click
 
-from tensorc_dsl.diagnostic import Diagnostic, TschedError, problem, render
-from tensorc_dsl.visible import visible, visible_line
+from tensorc_dsl.base.diagnostic import Diagnostic, TschedError, problem, render
+from tensorc_dsl.base.visible import visible, visible_line
 
 # Colours rendered diagnostics: the text is unchanged, and control sequences surround its parts.
 

@@ -11,7 +11,8 @@ from dataclasses import dataclass, replace
 from functools import cache, lru_cache
 from typing import NoReturn, TypeVar
 
-from tensorc_dsl.diagnostic import Diagnostic, Note, TschedError, problem
+from tensorc_dsl.base.diagnostic import Diagnostic, Note, TschedError, problem
+from tensorc_dsl.base.source import Source, Span
 from tensorc_dsl.ir import expr as ir
 from tensorc_dsl.ir.dtypes import BOOL
 from tensorc_dsl.ir.maths import MATHS
@@ -20,7 +21,6 @@ from tensorc_dsl.ir.print import format_expr, format_store
 from tensorc_dsl.ir.program import Block, For, LoopKind, Program, Stmt, Store, walk
 from tensorc_dsl.schedule.refs import BlockPattern, LoopPattern
 from tensorc_dsl.schedule.refusal import refusal
-from tensorc_dsl.source import Source, Span
 from tensorc_dsl.syntax import tree as t
 from tensorc_dsl.syntax.layout import LOOP_KINDS, MAX_DEPTH, SOFT_WORDS
 from tensorc_dsl.syntax.names import listed, near

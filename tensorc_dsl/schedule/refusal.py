@@ -10,8 +10,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Generic, ParamSpec
 
+from tensorc_dsl.base.source import Span
 from tensorc_dsl.ir.program import Program
-from tensorc_dsl.source import Span
 
 Facts = ParamSpec("Facts")
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from tensorc_dsl.diagnostic import Diagnostic, Note, help_note
+from tensorc_dsl.base.diagnostic import Diagnostic, Note, help_note
 from tensorc_dsl.ir.print import format_program
 from tensorc_dsl.schedule.refusal import ScheduleRefusal
 

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
-from tensorc_dsl.source import Span
+from tensorc_dsl.base.source import Span
 
 T = TypeVar("T")
 

@@ -7,8 +7,8 @@ import re
 from dataclasses import dataclass
 from typing import Any, cast
 
-from tensorc_dsl.diagnostic import Diagnostic, TschedError
-from tensorc_dsl.source import Span
+from tensorc_dsl.base.diagnostic import Diagnostic, TschedError
+from tensorc_dsl.base.source import Span
 from tensorc_dsl.syntax import problems
 from tensorc_dsl.syntax import tree as t
 from tensorc_dsl.syntax.build import Parts, Seq, items, rule

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from tensorc_dsl.diagnostic import TschedError
-from tensorc_dsl.source import Span
+from tensorc_dsl.base.diagnostic import TschedError
+from tensorc_dsl.base.source import Span
 from tensorc_dsl.syntax import problems
 from tensorc_dsl.syntax import tree as t
 from tensorc_dsl.syntax.build import Parts, Seq, items, rule

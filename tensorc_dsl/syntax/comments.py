@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from tensorc_dsl.source import Source
+from tensorc_dsl.base.source import Source
 from tensorc_dsl.syntax.words import Node, Token, Tree
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from itertools import chain
 from typing import Any
 
-from tensorc_dsl.source import Source, Span
+from tensorc_dsl.base.source import Source, Span
 from tensorc_dsl.syntax.layout import Arranged
 from tensorc_dsl.syntax.tables import NOTHING, Tables
 from tensorc_dsl.syntax.words import Tree

@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
-from tensorc_dsl.diagnostic import IN_FILE, Diagnostic, Note, help_note
-from tensorc_dsl.source import Source, Span
+from tensorc_dsl.base.diagnostic import IN_FILE, Diagnostic, Note, help_note
+from tensorc_dsl.base.source import Source, Span
 from tensorc_dsl.syntax import problems
 from tensorc_dsl.syntax.engine import Unexpected
 from tensorc_dsl.syntax.layout import LOOP_KINDS, SOFT_WORDS, Arranged, Mismatch

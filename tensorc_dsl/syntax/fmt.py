@@ -7,7 +7,7 @@ line while they fit, and so do braces that open and close on one line; one empty
 
 from __future__ import annotations
 
-from tensorc_dsl.source import Source
+from tensorc_dsl.base.source import Source
 from tensorc_dsl.syntax.comments import Remarks, first, start
 from tensorc_dsl.syntax.doc import HARD, Comment, Doc, Line, join, render
 from tensorc_dsl.syntax.fmt_rules import Rules

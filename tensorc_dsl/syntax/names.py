@@ -6,7 +6,7 @@ from bisect import bisect
 from collections.abc import Iterable, Sequence
 from difflib import get_close_matches
 
-from tensorc_dsl.diagnostic import Note, help_note
+from tensorc_dsl.base.diagnostic import Note, help_note
 
 FEW = 8
 """The number of names that a message lists at most."""

@@ -7,8 +7,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cache, lru_cache
 
-from tensorc_dsl.diagnostic import Diagnostic, Note, TschedError
-from tensorc_dsl.source import Source, Span
+from tensorc_dsl.base.diagnostic import Diagnostic, Note, TschedError
+from tensorc_dsl.base.source import Source, Span
 from tensorc_dsl.syntax import tree
 from tensorc_dsl.syntax.build_items import FileBuilder
 from tensorc_dsl.syntax.engine import Engine, Unexpected

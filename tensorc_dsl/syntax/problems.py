@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tensorc_dsl.diagnostic import problem
+from tensorc_dsl.base.diagnostic import problem
 
 
 @problem("E0101", "expected {wanted}; found {found}")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from tensorc_dsl.source import Source
+from tensorc_dsl.base.source import Source
 from tensorc_dsl.syntax.layout import REDUCERS, SOFT_WORDS
 from tensorc_dsl.syntax.names import nearest
 from tensorc_dsl.syntax.words import Token

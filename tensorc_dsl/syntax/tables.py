@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 from zlib import crc32
 
-from tensorc_dsl.outputs import replace_file
-from tensorc_dsl.resources import cache_path, grammar_text
+from tensorc_dsl.base.outputs import replace_file
+from tensorc_dsl.base.resources import cache_path, grammar_text
 
 if TYPE_CHECKING:
     import lark

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-from tensorc_dsl.diagnostic import problem
+from tensorc_dsl.base.diagnostic import problem
 from tensorc_dsl.trace.distribution import Decision, Distribution, Plain
 
 

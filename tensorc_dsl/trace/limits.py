@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
-from tensorc_dsl.diagnostic import TschedError
+from tensorc_dsl.base.diagnostic import TschedError
 from tensorc_dsl.trace.declare import BAD_ARGUMENT, Interval
 from tensorc_dsl.trace.factors import Factors
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from tensorc_dsl.diagnostic import problem
+from tensorc_dsl.base.diagnostic import problem
 from tensorc_dsl.trace.distribution import Decision, Distribution, literal
 from tensorc_dsl.trace.trace import Trace
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
-from tensorc_dsl.diagnostic import Diagnostic, Note, Severity
+from tensorc_dsl.base.diagnostic import Diagnostic, Note, Severity
 from tensorc_dsl.ir.program import Program
 from tensorc_dsl.schedule.refusal import ScheduleRefusal
 from tensorc_dsl.schedule.render import refusal_diagnostic

@@ -18,7 +18,7 @@ from tensorc_dsl.affine import isl
 from tensorc_dsl.affine.budget import renew
 from tensorc_dsl.affine.sets import NotAffine, mapping
 from tensorc_dsl.affine.simplify import simplify
-from tensorc_dsl.diagnostic import Note, problem
+from tensorc_dsl.base.diagnostic import Note, problem
 from tensorc_dsl.ir.dtypes import INDEX
 from tensorc_dsl.ir.expr import Const, Expr, Load, children, dtype_of, index, loads, substitute
 from tensorc_dsl.ir.program import FINITE, IterKind

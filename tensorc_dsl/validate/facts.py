@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from tensorc_dsl.affine import isl
-from tensorc_dsl.diagnostic import Diagnostic
+from tensorc_dsl.base.diagnostic import Diagnostic
 from tensorc_dsl.ir.expr import Expr
 from tensorc_dsl.validate.code import Code, Statement
 from tensorc_dsl.validate.digits import Counted

@@ -19,7 +19,7 @@ from functools import partial
 from tensorc_dsl.affine import isl
 from tensorc_dsl.affine.budget import renew
 from tensorc_dsl.affine.sets import mapping
-from tensorc_dsl.diagnostic import Note, problem
+from tensorc_dsl.base.diagnostic import Note, problem
 from tensorc_dsl.ir.program import IterKind
 from tensorc_dsl.validate.code import Statement
 from tensorc_dsl.validate.counting import counts

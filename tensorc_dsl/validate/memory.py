@@ -15,7 +15,7 @@ from tensorc_dsl.affine.data import outermost, with_values
 from tensorc_dsl.affine.passing import passed_on
 from tensorc_dsl.affine.sets import mapping, points
 from tensorc_dsl.affine.simplify import conjuncts
-from tensorc_dsl.diagnostic import Note, problem
+from tensorc_dsl.base.diagnostic import Note, problem
 from tensorc_dsl.ir.atomics import not_atomic, order_of
 from tensorc_dsl.ir.expr import Expr
 from tensorc_dsl.ir.pipelines import pipeline

@@ -17,7 +17,7 @@ from tensorc_dsl.affine.in_range import regroups_in_range
 from tensorc_dsl.affine.laws import Broken, assumptions, law_text, reducer_laws
 from tensorc_dsl.affine.reach import too_far_in
 from tensorc_dsl.affine.sets import NotAffine
-from tensorc_dsl.diagnostic import Diagnostic, Note, problem
+from tensorc_dsl.base.diagnostic import Diagnostic, Note, problem
 from tensorc_dsl.ir.arrays import Array
 from tensorc_dsl.ir.bind import bind
 from tensorc_dsl.ir.expr import Load, Var

@@ -14,7 +14,7 @@ from typing import Protocol, TypeGuard
 from tensorc_dsl.affine import isl
 from tensorc_dsl.affine.data import depends_on_data, outermost, with_values
 from tensorc_dsl.affine.sets import NotAffine, affine_text, mapping
-from tensorc_dsl.diagnostic import problem
+from tensorc_dsl.base.diagnostic import problem
 from tensorc_dsl.ir.dtypes import BOOL, INDEX
 from tensorc_dsl.ir.expr import (
     ZERO,

@@ -15,12 +15,12 @@ from tensorc_dsl.affine.private import is_private
 from tensorc_dsl.affine.regions import required_region
 from tensorc_dsl.affine.safety import Outside, check_access
 from tensorc_dsl.affine.simplify import bounds, simplify
+from tensorc_dsl.base.source import Source
 from tensorc_dsl.ir.dtypes import I8, INDEX
 from tensorc_dsl.ir.expr import ZERO, Binary, Cast, Dim, Expr, Load, Var, add, constant, index, mul, sub
 from tensorc_dsl.ir.parse import parse_program
 from tensorc_dsl.ir.print import format_expr
 from tensorc_dsl.ir.program import Program
-from tensorc_dsl.source import Source
 from tests.affine.test_simplify import value
 from tests.examples import examples
 

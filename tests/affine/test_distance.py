@@ -10,8 +10,8 @@ import pytest
 
 from tensorc_dsl.affine.accesses import Access, accesses, written
 from tensorc_dsl.affine.distance import distances, keeps_apart
+from tensorc_dsl.base.source import Source
 from tensorc_dsl.ir.parse import parse_program
-from tensorc_dsl.source import Source
 from tests.affine.test_simplify import value
 
 COMPARE = {"<": operator.lt, "<=": operator.le, ">": operator.gt, ">=": operator.ge}

@@ -10,9 +10,9 @@ import pytest
 from tensorc_dsl.affine import private
 from tensorc_dsl.affine.accesses import Access, accesses
 from tensorc_dsl.affine.fill import fills, starts_itself
+from tensorc_dsl.base.source import Source
 from tensorc_dsl.ir.parse import parse_program
 from tensorc_dsl.ir.program import Program
-from tensorc_dsl.source import Source
 from tests.affine.test_simplify import value
 
 Values = tuple[int, ...]

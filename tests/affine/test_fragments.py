@@ -8,9 +8,9 @@ import pytest
 
 from tensorc_dsl.affine.fragments import Unit, disagreement
 from tensorc_dsl.affine.instruction import Match, match_nest
+from tensorc_dsl.base.source import Source
 from tensorc_dsl.ir.parse import parse_program
 from tensorc_dsl.ir.program import For, Program, intrinsic_of, walk
-from tensorc_dsl.source import Source
 
 TEXT = """
 intrinsic put

@@ -8,6 +8,7 @@ from functools import cache
 import numpy as np
 import pytest
 
+from tensorc_dsl.base.source import Source
 from tensorc_dsl.ir.parse import parse_program
 from tensorc_dsl.ir.print import format_program
 from tensorc_dsl.ir.program import Program
@@ -15,7 +16,6 @@ from tensorc_dsl.reference.evaluate import shape_of
 from tensorc_dsl.reference.interpret import interpret
 from tensorc_dsl.schedule.primitive import apply
 from tensorc_dsl.schedule.refs import BlockRef
-from tensorc_dsl.source import Source
 from tensorc_dsl.validate.validate import proves
 from tests.primitives.cases import all_cases, before_program
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from tensorc_dsl.diagnostic import render
+from tensorc_dsl.base.diagnostic import render
+from tensorc_dsl.base.source import Source
 from tensorc_dsl.ir.parse import parse_program
-from tensorc_dsl.source import Source
 from tensorc_dsl.validate.validate import Invalid, Report, Unproved, Valid, validate
 
 TABLE = """

@@ -8,10 +8,10 @@ from __future__ import annotations
 import pytest
 
 from tensorc_dsl.api import TaskFile
+from tensorc_dsl.base.source import Source
 from tensorc_dsl.check.scope import load_source
 from tensorc_dsl.ir.parse import parse_program
 from tensorc_dsl.ir.print import format_program
-from tensorc_dsl.source import Source
 from tensorc_dsl.tuning.machine.host import host_target
 from tensorc_dsl.validate.validate import Valid, validate
 

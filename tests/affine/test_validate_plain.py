@@ -8,8 +8,8 @@ import islpy as isl
 import pytest
 
 from tensorc_dsl.affine import budget
+from tensorc_dsl.base.source import Source
 from tensorc_dsl.ir.parse import parse_program
-from tensorc_dsl.source import Source
 from tensorc_dsl.validate import plain as validate_plain
 from tensorc_dsl.validate.plain import divisions, joined, plain, within
 from tensorc_dsl.validate.validate import Unproved, Valid, validate

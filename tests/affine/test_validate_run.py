@@ -5,14 +5,14 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from tensorc_dsl.diagnostic import render
+from tensorc_dsl.base.diagnostic import render
+from tensorc_dsl.base.source import Source
 from tensorc_dsl.ir.parse import parse_program
 from tensorc_dsl.ir.print import format_program
 from tensorc_dsl.ir.program import Program
 from tensorc_dsl.reference.interpret import interpret
 from tensorc_dsl.schedule.primitives.compute_inline import compute_inline
 from tensorc_dsl.schedule.refs import BlockRef
-from tensorc_dsl.source import Source
 from tensorc_dsl.validate import run as validate_run
 from tensorc_dsl.validate.validate import Invalid, Unproved, Valid, validate
 from tests.compute.texts import build

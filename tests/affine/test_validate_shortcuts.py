@@ -5,9 +5,9 @@ from __future__ import annotations
 import islpy as isl
 import pytest
 
+from tensorc_dsl.base.source import Source
 from tensorc_dsl.ir.parse import parse_program
 from tensorc_dsl.ir.program import Program
-from tensorc_dsl.source import Source
 from tensorc_dsl.validate import validate as validation
 from tensorc_dsl.validate.validate import Invalid, Valid, proves, validate
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from tensorc_dsl.base.source import Source
 from tensorc_dsl.ir.parse import parse_program
-from tensorc_dsl.source import Source
 from tests.programs import proof_fault
 
 TEXT = """program p(X: i32[4, 6], P: i32[4]) {

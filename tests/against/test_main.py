@@ -12,11 +12,11 @@ from bench.against import main
 from bench.against.contenders import PEERS, Contender, named
 from bench.against.problem import FILES, WEIGHTS, chosen
 from bench.against.references import REFERENCES, expected
+from tensorc_dsl.base.source import Source
 from tensorc_dsl.check.scope import load_source
 from tensorc_dsl.elaborate.compute import elaborate
 from tensorc_dsl.reference.evaluate import evaluate
 from tensorc_dsl.reference.inputs import make_inputs
-from tensorc_dsl.source import Source
 from tests.stdlib.cases import case, case_of, library
 from tests.stdlib.images import COMPUTES, LIBRARY
 from tests.stdlib.references import OPERATORS

@@ -14,7 +14,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tensorc_dsl.extensions import BACKENDS
+from tensorc_dsl.base.extensions import BACKENDS
 from tests.started import MOMENT, Commands
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -84,7 +84,7 @@ def test_what_the_toy_needs_outside_of_its_folder_is_nothing() -> None:
     naming = [f for f in files if re.search(r"tensorc_toy|tests/backends/toy", f.read_text(encoding="utf-8"))]
     assert len(naming) == 0, naming
     assert BACKENDS.module("toy") is None
-    kinds = "from tensorc_dsl.extensions import BACKENDS; print(*BACKENDS.names())"
+    kinds = "from tensorc_dsl.base.extensions import BACKENDS; print(*BACKENDS.names())"
     run = [sys.executable, "-c", kinds]
     assert "toy" not in subprocess.run(run, capture_output=True, text=True, check=True, cwd=ROOT).stdout.split()
     there = subprocess.run(run, capture_output=True, text=True, check=True, env={"PYTHONPATH": f"{ROOT}:{TOY}"})

@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 import tensorc_dsl.schedule.primitives
+from tensorc_dsl.base.diagnostic import render
+from tensorc_dsl.base.source import Source
 from tensorc_dsl.check.scope import load_file
-from tensorc_dsl.diagnostic import render
-from tensorc_dsl.source import Source
 
 assert tensorc_dsl.schedule.primitives
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
+from tensorc_dsl.base.source import Source
 from tensorc_dsl.check.included import rule_name
 from tensorc_dsl.check.scope import CheckedFile, load_file
 from tensorc_dsl.check.uses import Found
 from tensorc_dsl.interp.tasks import task_space
 from tensorc_dsl.ir.target import Target
-from tensorc_dsl.source import Source
 
 MODULES = "".join(f"module {name}(b: Block) {{}}\n" for name in ("one", "two", "three"))
 COMPUTE = "compute copy(A: f32[M]) -> B: f32[M] { B[i] = A[i] }\n"

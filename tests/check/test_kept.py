@@ -8,12 +8,12 @@ from dataclasses import fields, replace
 import pytest
 
 import tensorc_dsl.schedule.primitives
+from tensorc_dsl.base.resources import stdlib_root
+from tensorc_dsl.base.source import Source
 from tensorc_dsl.check import kept, scope
 from tensorc_dsl.check.loader import Loader
 from tensorc_dsl.check.scope import CheckedFile, load_file
 from tensorc_dsl.check.uses import Found, standard
-from tensorc_dsl.resources import stdlib_root
-from tensorc_dsl.source import Source
 
 assert tensorc_dsl.schedule.primitives
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from tensorc_dsl.base.diagnostic import Diagnostic
+from tensorc_dsl.base.source import Source
 from tensorc_dsl.check.kinds import ANY, BLOCK, BUFFER, FLOAT, INT, LIST, LOOP, STR, ListOf, fits, join, show, show_all
 from tensorc_dsl.check.scope import load_file
-from tensorc_dsl.diagnostic import Diagnostic
-from tensorc_dsl.source import Source
 
 MODULES = """
 module typed(b: Block, n: int = 1, names: list = [], f: float = 1, t: Target = target) {

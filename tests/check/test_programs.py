@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 
 from tensorc_dsl.backend.cuda.lower.lower import lower_device
+from tensorc_dsl.base.source import Source
 from tensorc_dsl.check.scope import load_file, load_source
 from tensorc_dsl.ir.parse import parse_program
 from tensorc_dsl.lower.flat import LowerError
-from tensorc_dsl.source import Source
 from tests.codegen.native import compiled
 
 SCAN = "block Y { scan vt in 9 = t; Y[vt] = X[vt] if vt < 1 else Y[vt - 1] + X[vt] }"

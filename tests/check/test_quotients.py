@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from tensorc_dsl.base.source import Source
 from tensorc_dsl.check.scope import load_file
-from tensorc_dsl.source import Source
 
 
 def told(line: str) -> list[str]:

@@ -6,15 +6,15 @@ import numpy as np
 import pytest
 
 import tensorc_dsl.schedule.primitives
+from tensorc_dsl.base.diagnostic import Severity, TschedError
+from tensorc_dsl.base.source import Source
 from tensorc_dsl.check.items import task_bindings
 from tensorc_dsl.check.scope import CheckedFile, load_file, load_source
 from tensorc_dsl.check.uses import Found, standard
-from tensorc_dsl.diagnostic import Severity, TschedError
 from tensorc_dsl.elaborate.compute import elaborate
 from tensorc_dsl.interp.space import Space
 from tensorc_dsl.ir.program import For, LoopKind, walk
 from tensorc_dsl.ir.target import Target
-from tensorc_dsl.source import Source
 
 assert tensorc_dsl.schedule.primitives
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from tensorc_dsl.base.diagnostic import TschedError, render
+from tensorc_dsl.base.source import Source
 from tensorc_dsl.check.scope import CheckedFile, load_source
 from tensorc_dsl.check.targets import FACTS, target_of
 from tensorc_dsl.check.uses import Found
-from tensorc_dsl.diagnostic import TschedError, render
 from tensorc_dsl.interp.tasks import task_space
 from tensorc_dsl.ir.target import Target
-from tensorc_dsl.source import Source
 
 COPY = "compute copy(A: f32[M]) -> B: f32[M] { B[i] = A[i] }\ntask t = copy(M=64)\n"
 WIDTH = 'module width(p: Program) { annotate(p, "x", target.vector_bits) }\n'

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 import tensorc_dsl
-from tensorc_dsl.diagnostic import TschedError
+from tensorc_dsl.base.diagnostic import TschedError
 from tensorc_dsl.tuning.records.database import Database
 from tests.cli.test_endings import COMMAND, FILE
 from tests.cli.test_start import HEAVY, loaded

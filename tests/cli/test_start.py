@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from bench.startup import long_text
+from tensorc_dsl.base.source import Source
 from tensorc_dsl.check.scope import load_source
-from tensorc_dsl.source import Source
 
 ROOT = Path(__file__).resolve().parents[2]
 HEAVY = {"numpy", "scipy", "llvmlite", "islpy", "lark", "rich", "msgspec", "psutil", "sqlite3", "importlib.metadata"}

@@ -10,7 +10,8 @@ import pytest
 from campaigns.emulated import emulated
 from tensorc_dsl.backend.cuda.codegen.view import cuda_text
 from tensorc_dsl.backend.cuda.lower.lower import lower_device
-from tensorc_dsl.diagnostic import TschedError
+from tensorc_dsl.base.diagnostic import TschedError
+from tensorc_dsl.base.source import Source
 from tensorc_dsl.ir.arrays import Array, narrow, stored_dtype, widen
 from tensorc_dsl.ir.dtypes import DTYPES, DType
 from tensorc_dsl.ir.parse import parse_program
@@ -18,7 +19,6 @@ from tensorc_dsl.ir.print import format_program
 from tensorc_dsl.reference.evaluate import evaluate
 from tensorc_dsl.reference.interpret import interpret
 from tensorc_dsl.reference.tolerance import bounded
-from tensorc_dsl.source import Source
 from tests.codegen.native import program, run
 from tests.codegen.test_types import elementwise
 from tests.compute.texts import build, codes, errors

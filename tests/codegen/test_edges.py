@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from tensorc_dsl.affine.simplify import simplify
+from tensorc_dsl.base.source import Source
 from tensorc_dsl.ir.arrays import Array, narrow, stored_dtype, wide_dtype, widen
 from tensorc_dsl.ir.dtypes import BOOL, DTYPES, DType
 from tensorc_dsl.ir.expr import ZERO, Binary, Cast, Const, Expr, Load, Select, index
@@ -20,7 +21,6 @@ from tensorc_dsl.ir.print import format_expr, format_program
 from tensorc_dsl.ir.program import Block, Buffer, Program, Store
 from tensorc_dsl.reference.evaluate import evaluate
 from tensorc_dsl.reference.interpret import interpret
-from tensorc_dsl.source import Source
 from tensorc_dsl.syntax import tree
 from tensorc_dsl.syntax.parse import parse
 from tests.codegen.native import program, run

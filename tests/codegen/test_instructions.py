@@ -12,6 +12,8 @@ from tensorc_dsl.backend.llvm.codegen.compile import compile_kernel, write_modul
 from tensorc_dsl.backend.llvm.codegen.instructions import code_for
 from tensorc_dsl.backend.llvm.lower.passes import lower_cpu
 from tensorc_dsl.backend.llvm.runtime.kernel import load
+from tensorc_dsl.base.resources import stdlib_files
+from tensorc_dsl.base.source import Source
 from tensorc_dsl.check.scope import load_source
 from tensorc_dsl.interp.tasks import task_space
 from tensorc_dsl.ir.arrays import Array, stored_dtype
@@ -25,10 +27,8 @@ from tensorc_dsl.lower.flat import Flat, Instruction, body_of
 from tensorc_dsl.reference.evaluate import evaluate, shape_of
 from tensorc_dsl.reference.inputs import make_inputs
 from tensorc_dsl.reference.interpret import interpret
-from tensorc_dsl.resources import stdlib_files
 from tensorc_dsl.schedule.primitive import apply
 from tensorc_dsl.schedule.refs import BlockRef, LoopRef
-from tensorc_dsl.source import Source
 from tensorc_dsl.tuning.machine.host import host_target
 from tensorc_dsl.validate.validate import Valid, validate
 from tests.codegen.native import check, compiled, program, run

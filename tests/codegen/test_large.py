@@ -9,10 +9,10 @@ from tensorc_dsl.backend.llvm.codegen import compile as compiler
 from tensorc_dsl.backend.llvm.codegen import statements
 from tensorc_dsl.backend.llvm.codegen.function import Function, Module
 from tensorc_dsl.backend.llvm.lower.passes import lower_cpu
+from tensorc_dsl.base.source import Source
 from tensorc_dsl.check.scope import load_source
 from tensorc_dsl.ir.program import LoopKind
 from tensorc_dsl.lower.flat import Loop, inside
-from tensorc_dsl.source import Source
 from tensorc_dsl.trace.trace import Trace
 from tensorc_dsl.tuning.machine.host import host_target
 from tensorc_dsl.tuning.search.expansion import stream

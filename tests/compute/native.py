@@ -6,6 +6,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
+from tensorc_dsl.base.source import Source
 from tensorc_dsl.ir.arrays import Array, widen
 from tensorc_dsl.ir.parse import parse_program
 from tensorc_dsl.ir.print import format_program
@@ -13,7 +14,6 @@ from tensorc_dsl.ir.program import Program
 from tensorc_dsl.reference.inputs import make_inputs
 from tensorc_dsl.reference.interpret import interpret
 from tensorc_dsl.reference.tolerance import bounded
-from tensorc_dsl.source import Source
 from tensorc_dsl.tuning.measure.check import compare
 from tests.codegen.native import run
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from tensorc_dsl.base.source import Source
 from tensorc_dsl.elaborate.bindings import OpenRange
 from tensorc_dsl.ir.arrays import widen
 from tensorc_dsl.ir.bind import bind
@@ -13,7 +14,6 @@ from tensorc_dsl.ir.print import format_program
 from tensorc_dsl.ir.program import Program
 from tensorc_dsl.reference.evaluate import evaluate
 from tensorc_dsl.reference.inputs import Special, make_inputs, special_inputs
-from tensorc_dsl.source import Source
 from tensorc_dsl.validate.run import _inputs  # pyright: ignore[reportPrivateUsage]
 from tests.compute.texts import build, checked, codes, errors
 

@@ -10,7 +10,7 @@ import pytest
 from campaigns.random_steps import random_schedule
 from tensorc_dsl.affine.reach import too_far
 from tensorc_dsl.affine.simplify import simplify
-from tensorc_dsl.diagnostic import TschedError
+from tensorc_dsl.base.diagnostic import TschedError
 from tensorc_dsl.elaborate.bindings import OpenRange
 from tensorc_dsl.ir.expr import Binary, Compare, Const, Dim, Expr, Var, floordiv, index
 from tensorc_dsl.reference.evaluate import evaluate

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from tensorc_dsl.base.source import Source
 from tensorc_dsl.ir.arrays import Array, narrow, widen
 from tensorc_dsl.ir.dtypes import DTYPES
 from tensorc_dsl.ir.parse import parse_program
@@ -12,7 +13,6 @@ from tensorc_dsl.ir.print import format_program
 from tensorc_dsl.ir.program import Program
 from tensorc_dsl.reference.evaluate import evaluate
 from tensorc_dsl.reference.interpret import interpret
-from tensorc_dsl.source import Source
 from tests.codegen.native import run
 from tests.compute.texts import build, codes, errors, literals
 

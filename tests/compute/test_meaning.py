@@ -14,8 +14,9 @@ from typing import Any
 import numpy as np
 import pytest
 
+from tensorc_dsl.base.diagnostic import TschedError
+from tensorc_dsl.base.source import Source
 from tensorc_dsl.check.scope import load_source
-from tensorc_dsl.diagnostic import TschedError
 from tensorc_dsl.elaborate.bindings import dimensions
 from tensorc_dsl.elaborate.compute import elaborate
 from tensorc_dsl.elaborate.library import Library
@@ -25,7 +26,6 @@ from tensorc_dsl.ir.program import Program
 from tensorc_dsl.reference.inputs import make_inputs
 from tensorc_dsl.reference.interpret import interpret
 from tensorc_dsl.reference.tolerance import bounded
-from tensorc_dsl.source import Source
 from tensorc_dsl.syntax import tree
 from tensorc_dsl.tuning.measure.check import compare
 from tests.codegen.native import run

@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from tensorc_dsl.diagnostic import TschedError
+from tensorc_dsl.base.diagnostic import TschedError
+from tensorc_dsl.base.source import Source
 from tensorc_dsl.ir.arrays import Array, narrow, stored_dtype, widen
 from tensorc_dsl.ir.dtypes import DTYPES, F8E4M3, F32
 from tensorc_dsl.ir.parse import parse_program
@@ -15,7 +16,6 @@ from tensorc_dsl.reference.evaluate import evaluate
 from tensorc_dsl.reference.inputs import make_inputs
 from tensorc_dsl.reference.interpret import interpret
 from tensorc_dsl.reference.tolerance import bounded
-from tensorc_dsl.source import Source
 from tensorc_dsl.tuning.measure.check import compare
 from tests.codegen.native import run
 from tests.compute.texts import build, codes, errors

@@ -7,7 +7,7 @@ from itertools import product
 
 import pytest
 
-from tensorc_dsl.diagnostic import TschedError
+from tensorc_dsl.base.diagnostic import TschedError
 from tensorc_dsl.elaborate.bindings import Bound, OpenRange
 from tensorc_dsl.ir.bind import bind
 from tests.compute.native import everywhere

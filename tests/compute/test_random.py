@@ -12,7 +12,7 @@ import pytest
 
 import tensorc_dsl.schedule.primitives  # noqa: F401 - declares them
 from campaigns.random_steps import random_schedule
-from tensorc_dsl.diagnostic import render
+from tensorc_dsl.base.diagnostic import render
 from tensorc_dsl.elaborate.compute import check
 from tests.compute.native import everywhere
 from tests.compute.random_computes import random_compute

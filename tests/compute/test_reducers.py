@@ -7,12 +7,12 @@ from dataclasses import replace
 import pytest
 
 import tensorc_dsl.schedule.primitives  # noqa: F401 - declares them
+from tensorc_dsl.base.source import Source
 from tensorc_dsl.ir.parse import parse_program
 from tensorc_dsl.ir.print import format_program
 from tensorc_dsl.ir.program import Program
 from tensorc_dsl.schedule.primitive import apply
 from tensorc_dsl.schedule.refs import BlockRef, LoopRef
-from tensorc_dsl.source import Source
 from tensorc_dsl.validate.validate import Unproved, Valid, validate
 from tests.compute.texts import build, codes, errors
 

@@ -6,7 +6,8 @@ from pathlib import Path
 
 import numpy as np
 
-from tensorc_dsl.diagnostic import TschedError, render
+from tensorc_dsl.base.diagnostic import TschedError, render
+from tensorc_dsl.base.source import Source
 from tensorc_dsl.elaborate.bindings import Bound
 from tensorc_dsl.elaborate.compute import check, elaborate
 from tensorc_dsl.elaborate.library import Definitions, Library
@@ -16,7 +17,6 @@ from tensorc_dsl.ir.verify import verify
 from tensorc_dsl.reference.evaluate import evaluate
 from tensorc_dsl.reference.inputs import make_inputs
 from tensorc_dsl.reference.interpret import interpret
-from tensorc_dsl.source import Source
 from tensorc_dsl.syntax.parse import parse
 from tensorc_dsl.syntax.tree import ComputeDef, ReducerDef
 

@@ -10,10 +10,10 @@ import click
 import pytest
 
 from docs.generate.errors import raised
+from tensorc_dsl.base.source import Source
 from tensorc_dsl.cli.main import main
 from tensorc_dsl.elaborate.names import FUNCTIONS
 from tensorc_dsl.ir.dtypes import DTYPES
-from tensorc_dsl.source import Source
 from tensorc_dsl.syntax import tree
 from tensorc_dsl.syntax.parse import parse
 from tensorc_dsl.syntax.walk import walk

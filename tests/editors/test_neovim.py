@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from tensorc_dsl.source import Source
+from tensorc_dsl.base.source import Source
 from tensorc_dsl.syntax.fmt import format_text
 from tests.editors import treesitter
 from tests.editors.oracle import ROOT

@@ -13,9 +13,9 @@ from typing import Any
 
 import pytest
 
-from tensorc_dsl.diagnostic import TschedError
+from tensorc_dsl.base.diagnostic import TschedError
+from tensorc_dsl.base.source import Source
 from tensorc_dsl.highlight.rules import Class
-from tensorc_dsl.source import Source
 from tensorc_dsl.syntax import tree as t
 from tensorc_dsl.syntax.parse import parse
 from tests.docs.pages import fences

@@ -27,15 +27,15 @@ from tensorc_dsl.api.drawing import sample
 from tensorc_dsl.api.files import TaskFile
 from tensorc_dsl.backend import find
 from tensorc_dsl.backend.cuda import compiled
+from tensorc_dsl.base.diagnostic import Diagnostic, TschedError, render
+from tensorc_dsl.base.extensions import BACKENDS, STRATEGIES
+from tensorc_dsl.base.source import Source
 from tensorc_dsl.check.scope import load_file
-from tensorc_dsl.diagnostic import Diagnostic, TschedError, render
-from tensorc_dsl.extensions import BACKENDS, STRATEGIES
 from tensorc_dsl.ir.program import Program
 from tensorc_dsl.ir.target import Target
 from tensorc_dsl.packages.resolve import Resolver
 from tensorc_dsl.playground.server import Playground
 from tensorc_dsl.processes import cores
-from tensorc_dsl.source import Source
 from tensorc_dsl.tuning.measure import local
 from tensorc_dsl.tuning.measure.outcome import Outcome, Status
 from tensorc_dsl.tuning.records import database

@@ -8,14 +8,14 @@ from pathlib import Path
 
 import numpy as np
 
+from tensorc_dsl.base.diagnostic import TschedError
+from tensorc_dsl.base.source import Source
 from tensorc_dsl.check.scope import CheckedFile, load_source
-from tensorc_dsl.diagnostic import TschedError
 from tensorc_dsl.elaborate.bindings import OpenRange
 from tensorc_dsl.elaborate.compute import elaborate
 from tensorc_dsl.ir.arrays import Array, narrow, widen
 from tensorc_dsl.ir.program import Buffer, Program
 from tensorc_dsl.reference.evaluate import shape_of
-from tensorc_dsl.source import Source
 from tests.foreign.apps import APPS
 from tests.foreign.bits import BITS
 from tests.foreign.blas import BLAS

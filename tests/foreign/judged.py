@@ -12,6 +12,7 @@ import numpy as np
 from campaigns.emulated import emulated, is_bound
 from tensorc_dsl.backend.cuda.lower.lower import lower_device
 from tensorc_dsl.backend.llvm.runtime.kernel import NativeKernel, load
+from tensorc_dsl.base.source import Source
 from tensorc_dsl.ir.arrays import Array, stored_dtype, widen
 from tensorc_dsl.ir.bind import Sizes, bind
 from tensorc_dsl.ir.parse import parse_program
@@ -22,7 +23,6 @@ from tensorc_dsl.reference.evaluate import shape_of
 from tensorc_dsl.reference.inputs import make_inputs
 from tensorc_dsl.reference.interpret import Order, interpret
 from tensorc_dsl.reference.tolerance import bounded
-from tensorc_dsl.source import Source
 from tensorc_dsl.tuning.measure.check import Guarded, compare, frozen, poison
 from tests.codegen.native import compiled
 from tests.programs import proof_fault

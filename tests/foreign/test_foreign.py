@@ -11,6 +11,7 @@ import os
 import numpy as np
 import pytest
 
+from tensorc_dsl.base.source import Source
 from tensorc_dsl.check.scope import load_source
 from tensorc_dsl.elaborate.compute import elaborate
 from tensorc_dsl.interp.space import Space
@@ -19,7 +20,6 @@ from tensorc_dsl.ir.verify import verify
 from tensorc_dsl.reference.evaluate import evaluate
 from tensorc_dsl.reference.inputs import make_inputs
 from tensorc_dsl.reference.tolerance import bounded
-from tensorc_dsl.source import Source
 from tensorc_dsl.syntax.fmt import format_text
 from tensorc_dsl.tuning.machine.host import host_target
 from tensorc_dsl.tuning.measure.check import compare

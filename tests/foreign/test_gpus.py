@@ -20,9 +20,10 @@ from tensorc_dsl.backend.cuda.compiled import registers_of, tool
 from tensorc_dsl.backend.cuda.emulation.run import emulation
 from tensorc_dsl.backend.cuda.lower.kernels import DeviceProgram
 from tensorc_dsl.backend.cuda.lower.lower import lower_device, require_room
+from tensorc_dsl.base.diagnostic import Severity, TschedError
+from tensorc_dsl.base.source import Source
 from tensorc_dsl.check.scope import CheckedFile, load_source
 from tensorc_dsl.check.targets import target_of
-from tensorc_dsl.diagnostic import Severity, TschedError
 from tensorc_dsl.elaborate.compute import elaborate
 from tensorc_dsl.interp.space import Space
 from tensorc_dsl.ir.arrays import Array
@@ -30,7 +31,6 @@ from tensorc_dsl.ir.node import replace
 from tensorc_dsl.ir.program import Program
 from tensorc_dsl.ir.verify import verify
 from tensorc_dsl.reference.tolerance import bounded
-from tensorc_dsl.source import Source
 from tensorc_dsl.tuning.machine.host import host_target
 from tensorc_dsl.tuning.measure.check import compare
 from tensorc_dsl.tuning.measure.emulation import emulate

@@ -20,7 +20,7 @@ import os, sys
 from contextlib import suppress
 
 from tensorc_dsl.check.scope import load_file
-from tensorc_dsl.diagnostic import TschedError, render
+from tensorc_dsl.base.diagnostic import TschedError, render
 from tensorc_dsl.interp.tasks import task_space
 from tensorc_dsl.ir.target import Target
 from tensorc_dsl.packages.resolve import Resolver
@@ -28,7 +28,7 @@ from tensorc_dsl.report.files import read_source
 from tensorc_dsl.schedule.refusal import ScheduleRefusal
 from tensorc_dsl.schedule.render import refusal_diagnostic
 from tensorc_dsl.tuning.search.expansion import stream
-from tensorc_dsl.source import Source
+from tensorc_dsl.base.source import Source
 from tensorc_dsl.syntax.parse import parse
 
 folder, *files = sys.argv[1:]

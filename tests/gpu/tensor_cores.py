@@ -13,12 +13,12 @@ from campaigns.emulated import emulated
 from tensorc_dsl.api.tasks import Task
 from tensorc_dsl.backend.cuda.lower.kernels import Device, DeviceProgram, Nested, Phase, collectives_in
 from tensorc_dsl.backend.cuda.lower.lower import lower_device
+from tensorc_dsl.base.source import Source
 from tensorc_dsl.ir.arrays import Array, narrow
 from tensorc_dsl.ir.parse import parse_program
 from tensorc_dsl.ir.program import Program, Store
 from tensorc_dsl.lower.flat import Collective, Flat
 from tensorc_dsl.reference.evaluate import shape_of
-from tensorc_dsl.source import Source
 from tensorc_dsl.trace.distribution import Decision
 from tensorc_dsl.trace.handlers import condition
 from tests.examples import FIRST

@@ -13,12 +13,12 @@ from tensorc_dsl.backend.cuda.codegen.view import cuda_text
 from tensorc_dsl.backend.cuda.lower import lower
 from tensorc_dsl.backend.cuda.lower.kernels import Device, DeviceProgram, Nested, Phase, atomics_in, barriers_in
 from tensorc_dsl.backend.cuda.lower.lower import lower_device
-from tensorc_dsl.diagnostic import TschedError
+from tensorc_dsl.base.diagnostic import TschedError
+from tensorc_dsl.base.source import Source
 from tensorc_dsl.ir.arrays import Array
 from tensorc_dsl.ir.parse import parse_program
 from tensorc_dsl.ir.program import Program, Store
 from tensorc_dsl.lower.flat import Flat, LowerError
-from tensorc_dsl.source import Source
 from tests.gpu.kernels import ptx, without_barrier
 from tests.programs import proof_fault
 

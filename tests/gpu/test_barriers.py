@@ -21,6 +21,7 @@ from tensorc_dsl.backend.cuda.lower.kernels import (
     barriers_in,
 )
 from tensorc_dsl.backend.cuda.lower.lower import lower_device
+from tensorc_dsl.base.source import Source
 from tensorc_dsl.elaborate.compute import elaborate
 from tensorc_dsl.ir.arrays import Array
 from tensorc_dsl.ir.dtypes import F32
@@ -29,7 +30,6 @@ from tensorc_dsl.ir.parse import parse_program
 from tensorc_dsl.ir.program import Program, Store
 from tensorc_dsl.lower.flat import If
 from tensorc_dsl.reference.interpret import interpret
-from tensorc_dsl.source import Source
 from tests.gpu.kernels import DRAWS, drawn, gpu_space, without_barrier
 from tests.programs import random_inputs
 from tests.stdlib.cases import case, library

@@ -9,10 +9,10 @@ import pytest
 
 from tensorc_dsl.backend.cuda.lower.kernels import DeviceProgram, WgmmaFence, WgmmaWait, format_device
 from tensorc_dsl.backend.cuda.lower.lower import lower_device
-from tensorc_dsl.diagnostic import TschedError
+from tensorc_dsl.base.diagnostic import TschedError
+from tensorc_dsl.base.source import Source
 from tensorc_dsl.ir.parse import parse_program
 from tensorc_dsl.ir.program import Program
-from tensorc_dsl.source import Source
 from tests.gpu.tensor_cores import run, whole_numbers
 from tests.gpu.test_barriers import check_each_is_needed
 from tests.gpu.test_pipeline_faults import changed

@@ -22,11 +22,11 @@ from tensorc_dsl.backend.cuda.lower.kernels import STEP, DeviceProgram, LookBack
 from tensorc_dsl.backend.cuda.lower.lower import lower_device
 from tensorc_dsl.backend.memory import aligned_copy, aligned_empty
 from tensorc_dsl.backend.protocol import ORDERS
+from tensorc_dsl.base.source import Source
 from tensorc_dsl.ir.expr import Compare, Var, add, floormod, index
 from tensorc_dsl.ir.parse import parse_program
 from tensorc_dsl.lower.flat import LowerError
 from tensorc_dsl.reference.interpret import interpret
-from tensorc_dsl.source import Source
 from tensorc_dsl.trace.handlers import condition
 from tests.gpu.kernels import ptx, whole, without_barrier
 from tests.gpu.pretend import pretended

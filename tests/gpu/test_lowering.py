@@ -12,13 +12,13 @@ import pytest
 from campaigns.emulated import emulated
 from tensorc_dsl.backend.cuda.lower.kernels import DeviceKernel
 from tensorc_dsl.backend.cuda.lower.lower import lower_device, require_room
+from tensorc_dsl.base.source import Source
 from tensorc_dsl.ir.expr import constant
 from tensorc_dsl.ir.parse import parse_program
 from tensorc_dsl.ir.program import Program
 from tensorc_dsl.ir.target import Target
 from tensorc_dsl.lower.flat import LowerError
 from tensorc_dsl.reference.interpret import interpret
-from tensorc_dsl.source import Source
 from tests.gpu.kernels import ptx, whole
 from tests.programs import random_inputs
 from tests.stdlib.gpu_checks import task

@@ -19,10 +19,10 @@ from tensorc_dsl.backend.cuda.lower.kernels import DeviceProgram, barriers_in, f
 from tensorc_dsl.backend.cuda.lower.lower import lower_device
 from tensorc_dsl.backend.cuda.lower.private_storage import evaluate
 from tensorc_dsl.backend.memory import aligned_copy
+from tensorc_dsl.base.source import Source
 from tensorc_dsl.ir.expr import free_vars, index
 from tensorc_dsl.ir.parse import parse_program
 from tensorc_dsl.ir.program import Program
-from tensorc_dsl.source import Source
 from tensorc_dsl.trace.distribution import Decision
 from tests.gpu.kernels import ptx, without_barrier
 from tests.gpu.roles import exact, lines

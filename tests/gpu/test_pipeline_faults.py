@@ -17,13 +17,13 @@ from tensorc_dsl.backend.cuda.lower import pipelines
 from tensorc_dsl.backend.cuda.lower.kernels import CommitGroup, Device, DeviceProgram, Nested, Phase, WaitGroup
 from tensorc_dsl.backend.cuda.lower.lower import lower_device
 from tensorc_dsl.backend.llvm.codegen.body import Expressions
+from tensorc_dsl.base.source import Source
 from tensorc_dsl.ir.expr import Expr, Load, Select, Var, add, index, substitute, transform
 from tensorc_dsl.ir.parse import parse_program
 from tensorc_dsl.ir.program import For, Store
 from tensorc_dsl.lower.flat import Flat
 from tensorc_dsl.reference.inputs import make_inputs
 from tensorc_dsl.reference.interpret import interpret
-from tensorc_dsl.source import Source
 from tests.gpu.test_barriers import check_each_is_needed
 from tests.gpu.test_pipelines import COLUMNS, pipe, product
 

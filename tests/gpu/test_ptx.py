@@ -13,10 +13,10 @@ from tensorc_dsl.backend.cuda.compiled import assemble, tool
 from tensorc_dsl.backend.cuda.lower import lower
 from tensorc_dsl.backend.cuda.lower.lower import lower_device
 from tensorc_dsl.backend.protocol import CompileError
+from tensorc_dsl.base.source import Source
 from tensorc_dsl.ir.parse import parse_program
 from tensorc_dsl.ir.program import Program
 from tensorc_dsl.reference.inputs import make_inputs
-from tensorc_dsl.source import Source
 from tests.gpu.kernels import ptx
 from tests.stdlib.gpu_checks import task
 

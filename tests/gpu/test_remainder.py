@@ -17,10 +17,10 @@ from tensorc_dsl.backend.cuda.codegen.ptx import define_remainder, device_module
 from tensorc_dsl.backend.cuda.lower.lower import lower_device
 from tensorc_dsl.backend.llvm.codegen.function import Module
 from tensorc_dsl.backend.llvm.codegen.machine import Machine
+from tensorc_dsl.base.source import Source
 from tensorc_dsl.ir.parse import parse_program
 from tensorc_dsl.reference.inputs import make_inputs
 from tensorc_dsl.reference.tolerance import bounded
-from tensorc_dsl.source import Source
 from tensorc_dsl.tuning.machine.host import host_target
 
 EDGES = [

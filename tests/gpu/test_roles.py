@@ -12,11 +12,11 @@ from campaigns.emulated import emulated
 from tensorc_dsl.backend.cuda.compiled import assemble, remarks, sass_of, tool
 from tensorc_dsl.backend.cuda.lower.kernels import Role, format_device, inside
 from tensorc_dsl.backend.cuda.lower.lower import lower_device, require_room
+from tensorc_dsl.base.source import Source
 from tensorc_dsl.ir.parse import parse_program
 from tensorc_dsl.ir.program import Program
 from tensorc_dsl.ir.target import Target
 from tensorc_dsl.lower.flat import LowerError
-from tensorc_dsl.source import Source
 from tests.gpu.kernels import ptx
 from tests.gpu.roles import WORDS, exact, lines, product, roles
 from tests.gpu.tensor_cores import run, whole_numbers

@@ -17,7 +17,7 @@ import tensorc_dsl as td
 from tensorc_dsl.backend.cuda.lower.lower import lower_device
 from tensorc_dsl.backend.cuda.runtime.module import unpack
 from tensorc_dsl.backend.protocol import KernelFault
-from tensorc_dsl.diagnostic import TschedError, render
+from tensorc_dsl.base.diagnostic import TschedError, render
 from tensorc_dsl.tuning.measure.outcome import Status
 from tests.gpu.pretend import pretended, without_pycuda
 from tests.gpu.products import HEAD, PRODUCT, calls, kernel_of, operands, task_of, trace_of

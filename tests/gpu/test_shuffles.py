@@ -15,6 +15,7 @@ from tensorc_dsl.backend.cuda.codegen.view import cuda_text
 from tensorc_dsl.backend.cuda.emulation.run import emulation
 from tensorc_dsl.backend.cuda.lower.kernels import THREAD, Device, DeviceProgram, Phase, barriers_in, format_device
 from tensorc_dsl.backend.cuda.lower.lower import lower_device
+from tensorc_dsl.base.source import Source
 from tensorc_dsl.check.scope import CheckedFile, load_source
 from tensorc_dsl.check.targets import target_of
 from tensorc_dsl.elaborate.compute import elaborate
@@ -24,7 +25,6 @@ from tensorc_dsl.ir.program import Program, Store
 from tensorc_dsl.lower.flat import Flat, If, LowerError, Shuffle, inside
 from tensorc_dsl.reference.inputs import make_inputs
 from tensorc_dsl.reference.interpret import interpret
-from tensorc_dsl.source import Source
 from tensorc_dsl.trace.distribution import Decision
 from tensorc_dsl.trace.model import Site
 from tensorc_dsl.trace.trace import Trace

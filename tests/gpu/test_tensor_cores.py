@@ -21,6 +21,7 @@ from tensorc_dsl.backend.cuda.lower.kernels import (
     collectives_in,
 )
 from tensorc_dsl.backend.cuda.lower.lower import lower_device
+from tensorc_dsl.base.source import Source
 from tensorc_dsl.ir.expr import ONE, Compare, Load, Var, add, index, transform
 from tensorc_dsl.ir.parse import parse_program
 from tensorc_dsl.ir.program import Block, For, Program, Store, walk
@@ -29,7 +30,6 @@ from tensorc_dsl.schedule.primitive import apply
 from tensorc_dsl.schedule.query import QUERIES
 from tensorc_dsl.schedule.refs import BlockRef, LoopRef
 from tensorc_dsl.schedule.refusal import ScheduleRefusal
-from tensorc_dsl.source import Source
 from tensorc_dsl.trace.distribution import Decision
 from tensorc_dsl.trace.handlers import condition
 from tests.gpu.kernels import ptx

@@ -21,13 +21,13 @@ from tensorc_dsl.backend.cuda.lower.kernels import (
     barriers_in,
     format_device,
 )
+from tensorc_dsl.base.source import Source
 from tensorc_dsl.ir.parse import parse_program
 from tensorc_dsl.ir.print import format_program
 from tensorc_dsl.ir.program import Store
 from tensorc_dsl.lower.flat import Flat, Shuffle
 from tensorc_dsl.reference.evaluate import shape_of
 from tensorc_dsl.reference.inputs import make_inputs
-from tensorc_dsl.source import Source
 from tensorc_dsl.trace.distribution import Decision
 from tensorc_dsl.trace.trace import Trace
 from tensorc_dsl.tuning.measure.emulation import emulate

@@ -28,11 +28,11 @@ from tensorc_dsl.backend.cuda.lower.lower import lower_device
 from tensorc_dsl.backend.cuda.maps import Encoding, encoding_of
 from tensorc_dsl.backend.cuda.model.counts import counted
 from tensorc_dsl.backend.memory import aligned_copy
+from tensorc_dsl.base.source import Source
 from tensorc_dsl.ir.expr import ZERO, Expr, add, index
 from tensorc_dsl.ir.parse import parse_program
 from tensorc_dsl.ir.program import Program
 from tensorc_dsl.lower.flat import LowerError, TensorMap
-from tensorc_dsl.source import Source
 from tests.gpu.kernels import ptx, without_barrier
 from tests.gpu.tensor_cores import run, whole_numbers
 from tests.gpu.test_pipeline_faults import changed

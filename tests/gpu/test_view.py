@@ -15,13 +15,13 @@ from tensorc_dsl.backend.cuda.codegen.view import c_name, cuda_text
 from tensorc_dsl.backend.cuda.compiled import tool
 from tensorc_dsl.backend.cuda.lower.kernels import DeviceProgram, barriers_in
 from tensorc_dsl.backend.cuda.lower.lower import lower_device
+from tensorc_dsl.base.source import Source
 from tensorc_dsl.ir.expr import constant
 from tensorc_dsl.ir.parse import parse_program
 from tensorc_dsl.ir.program import Program
 from tensorc_dsl.reference.evaluate import shape_of
 from tensorc_dsl.reference.inputs import make_inputs
 from tensorc_dsl.reference.interpret import interpret
-from tensorc_dsl.source import Source
 from tensorc_dsl.trace.distribution import Decision
 from tensorc_dsl.trace.handlers import condition
 from tests.stdlib.gpu_checks import task

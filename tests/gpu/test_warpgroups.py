@@ -23,11 +23,11 @@ from tensorc_dsl.backend.cuda.lower.kernels import (
 )
 from tensorc_dsl.backend.cuda.lower.lower import lower_device
 from tensorc_dsl.backend.cuda.lower.shared_layout import Descriptor
+from tensorc_dsl.base.source import Source
 from tensorc_dsl.ir.expr import Compare, index
 from tensorc_dsl.ir.parse import parse_program
 from tensorc_dsl.ir.program import Program
 from tensorc_dsl.lower.flat import LowerError
-from tensorc_dsl.source import Source
 from tests.gpu.kernels import ptx
 from tests.gpu.tensor_cores import run, whole_numbers
 from tests.gpu.test_barriers import check_each_is_needed

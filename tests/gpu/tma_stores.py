@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from tensorc_dsl.base.source import Source
 from tensorc_dsl.ir.parse import parse_program
 from tensorc_dsl.ir.program import Program
-from tensorc_dsl.source import Source
 
 STORE = """
 intrinsic put

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
+from tensorc_dsl.base.source import Source
 from tensorc_dsl.elaborate.compute import elaborate
 from tensorc_dsl.interp.space import Space
 from tensorc_dsl.ir.target import Target
-from tensorc_dsl.source import Source
 from tensorc_dsl.syntax import tree
 from tensorc_dsl.syntax.parse import parse
 

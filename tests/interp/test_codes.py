@@ -7,10 +7,10 @@ import itertools
 import pytest
 
 import tensorc_dsl
+from tensorc_dsl.base.source import Source, Span
 from tensorc_dsl.interp.arithmetic import binary
 from tensorc_dsl.interp.codes import element_code, part_code
 from tensorc_dsl.interp.values import Drawn
-from tensorc_dsl.source import Source, Span
 
 AT = Span(Source("t.tsched", "x"), 0, 1)
 BOUNDS = (None, *range(-4, 5))

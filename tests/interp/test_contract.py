@@ -2,11 +2,11 @@
 
 import pytest
 
+from tensorc_dsl.base.source import Source
 from tensorc_dsl.check.scope import load_file
 from tensorc_dsl.interp.space import Space
 from tensorc_dsl.ir.verify import verify
 from tensorc_dsl.schedule.refusal import ScheduleRefusal
-from tensorc_dsl.source import Source
 from tensorc_dsl.trace.trace import Trace
 from tests.interp.spaces import COMPUTES, again, rng, space
 

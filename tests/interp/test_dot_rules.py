@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 
 from tensorc_dsl.api import Task
+from tensorc_dsl.base.source import Source
 from tensorc_dsl.ir.program import Block, LoopKind, walk
 from tensorc_dsl.ir.target import Target
 from tensorc_dsl.ir.verify import verify
-from tensorc_dsl.source import Source
 from tensorc_dsl.tuning.machine.host import host_target
 from tensorc_dsl.tuning.search.expansion import stream
 from tests.codegen import native

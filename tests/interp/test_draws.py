@@ -2,7 +2,7 @@
 
 import pytest
 
-from tensorc_dsl.diagnostic import TschedError
+from tensorc_dsl.base.diagnostic import TschedError
 from tensorc_dsl.interp.space import Space
 from tensorc_dsl.ir.print import format_program
 from tensorc_dsl.ir.program import find_block

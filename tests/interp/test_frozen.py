@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from tensorc_dsl.api import load
+from tensorc_dsl.base.source import Source
 from tensorc_dsl.ir.verify import verify
-from tensorc_dsl.source import Source
 
 FROZEN = sorted((Path(__file__).parent / "frozen").glob("*.tsched"))
 EXAMPLES = Path(__file__).parents[2] / "examples"

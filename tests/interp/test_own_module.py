@@ -3,9 +3,9 @@
 from pathlib import Path
 
 from tensorc_dsl.api import TaskFile
+from tensorc_dsl.base.source import Source
 from tensorc_dsl.check.scope import load_source
 from tensorc_dsl.ir.target import Target
-from tensorc_dsl.source import Source
 from tensorc_dsl.tuning.search.expansion import stream
 
 EXAMPLE = Path(__file__).resolve().parent.parent.parent / "examples" / "own_module.tsched"

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
+from tensorc_dsl.base.source import Source
 from tensorc_dsl.check.scope import load_source
 from tensorc_dsl.interp.tasks import task_space
 from tensorc_dsl.ir.target import Target
-from tensorc_dsl.source import Source
 
 TEXT = """\
 compute add(A: f32[M, N]) -> B: f32[M, N] { B[i, j] = A[i, j] + 1.0 }

@@ -9,8 +9,8 @@ import pytest
 
 import tensorc_dsl
 from tensorc_dsl.api.recorded import FLOOR, Lesson, plain, weights_of, with_priors
-from tensorc_dsl.diagnostic import TschedError
-from tensorc_dsl.source import Source
+from tensorc_dsl.base.diagnostic import TschedError
+from tensorc_dsl.base.source import Source
 from tensorc_dsl.syntax.fmt import format_text
 from tensorc_dsl.syntax.format import format_file
 from tensorc_dsl.syntax.parse import parse

@@ -4,7 +4,8 @@ from dataclasses import replace
 
 import pytest
 
-from tensorc_dsl.diagnostic import TschedError
+from tensorc_dsl.base.diagnostic import TschedError
+from tensorc_dsl.base.source import Source
 from tensorc_dsl.interp.space import Space
 from tensorc_dsl.ir.parse import parse_program
 from tensorc_dsl.schedule.queries import QUERIES
@@ -12,7 +13,6 @@ from tensorc_dsl.schedule.queries.region import is_straight
 from tensorc_dsl.schedule.query import query
 from tensorc_dsl.schedule.refs import BlockRef, BufferRef, LoopRef
 from tensorc_dsl.schedule.refusal import ScheduleRefusal
-from tensorc_dsl.source import Source
 from tests.interp.spaces import rng, schedule, space
 
 ANSWERS = {

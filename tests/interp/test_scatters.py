@@ -7,6 +7,7 @@ import pytest
 
 from tensorc_dsl.api import Task, TaskFile
 from tensorc_dsl.backend.llvm.lower.passes import lower_cpu
+from tensorc_dsl.base.source import Source
 from tensorc_dsl.check.scope import load_source
 from tensorc_dsl.ir.program import For, Program, is_scattered, walk
 from tensorc_dsl.ir.target import Target
@@ -14,7 +15,6 @@ from tensorc_dsl.lower.flat import Loop, inside
 from tensorc_dsl.reference.evaluate import evaluate
 from tensorc_dsl.reference.inputs import make_inputs
 from tensorc_dsl.reference.tolerance import bounded
-from tensorc_dsl.source import Source
 from tensorc_dsl.trace.trace import Trace
 from tensorc_dsl.tuning.machine.host import host_target
 from tensorc_dsl.validate.validate import Valid, validate

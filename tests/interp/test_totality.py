@@ -2,7 +2,7 @@
 
 import pytest
 
-from tensorc_dsl.diagnostic import TschedError
+from tensorc_dsl.base.diagnostic import TschedError
 from tensorc_dsl.interp import limits
 from tests.interp.spaces import rng, schedule, space
 from tests.steps import calls
@@ -103,9 +103,9 @@ def test_names_that_every_schedule_has_are_kept_free() -> None:
 
 
 def _named(output: str, index: str = "i") -> str:
+    from tensorc_dsl.base.source import Source
     from tensorc_dsl.elaborate.compute import elaborate
     from tensorc_dsl.interp.space import Space
-    from tensorc_dsl.source import Source
     from tensorc_dsl.syntax import tree
     from tensorc_dsl.syntax.parse import parse
     from tests.interp.spaces import TARGET

@@ -10,15 +10,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tensorc_dsl import handlers, load
+from tensorc_dsl.base.diagnostic import TschedError
+from tensorc_dsl.base.source import Source
 from tensorc_dsl.check.scope import load_file
 from tensorc_dsl.cli.main import main
-from tensorc_dsl.diagnostic import TschedError
 from tensorc_dsl.interp import calls
 from tensorc_dsl.interp.limits import MAX_DEPTH
 from tensorc_dsl.interp.space import Space
 from tensorc_dsl.ir.verify import verify
 from tensorc_dsl.schedule.refusal import ScheduleRefusal
-from tensorc_dsl.source import Source
 from tensorc_dsl.syntax.parse import parse
 from tensorc_dsl.trace.trace import Trace
 from tensorc_dsl.tuning.records.database import Database

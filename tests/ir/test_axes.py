@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from tensorc_dsl.diagnostic import TschedError
+from tensorc_dsl.base.diagnostic import TschedError
+from tensorc_dsl.base.source import Source
 from tensorc_dsl.ir.parse import parse_program
 from tensorc_dsl.ir.print import format_program
-from tensorc_dsl.source import Source
 
 
 def text(*heads: str) -> str:

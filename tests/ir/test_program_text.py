@@ -11,7 +11,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from tensorc_dsl.diagnostic import TschedError
+from tensorc_dsl.base.diagnostic import TschedError
+from tensorc_dsl.base.source import Source
 from tensorc_dsl.ir.dtypes import BOOL, F32, F64, I8, I32, INDEX, U8, DType
 from tensorc_dsl.ir.expr import (
     Binary,
@@ -47,7 +48,6 @@ from tensorc_dsl.ir.program import (
     walk,
 )
 from tensorc_dsl.ir.verify import ProgramError, verify
-from tensorc_dsl.source import Source
 from tests.examples import examples
 
 M = Dim("M", 1, 4096)

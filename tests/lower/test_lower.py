@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 
 from tensorc_dsl.backend.llvm.lower.passes import lower_cpu
+from tensorc_dsl.base.source import Source
 from tensorc_dsl.ir.expr import Binary, Dim, Var, index
 from tensorc_dsl.ir.parse import parse_program
 from tensorc_dsl.ir.program import Block, Buffer, For, Iter, IterKind, Program, Store
 from tensorc_dsl.lower.flat import LowerError, format_kernel
-from tensorc_dsl.source import Source
 from tests.programs import load
 
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 
 from tensorc_dsl.backend.llvm.lower.passes import lower_cpu
+from tensorc_dsl.base.source import Source
 from tensorc_dsl.ir.parse import parse_program
 from tensorc_dsl.ir.print import format_expr
 from tensorc_dsl.lower.flat import Loop, format_body, inside
-from tensorc_dsl.source import Source
 
 SUM = """
 program f(R: {edge}[21], V: f32[40], X: i32[40], S: f32[20]) {{

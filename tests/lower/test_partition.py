@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tensorc_dsl.backend.llvm.lower.passes import lower_cpu
+from tensorc_dsl.base.source import Source
 from tensorc_dsl.ir.dtypes import INDEX
 from tensorc_dsl.ir.expr import Binary, Compare, Const, Expr, Load, Logic, Not, Select, Var, add, index, mul
 from tensorc_dsl.ir.parse import parse_program
@@ -17,7 +18,6 @@ from tensorc_dsl.ir.program import LoopKind, Store
 from tensorc_dsl.lower.flat import Alloc, Flat, If, Loop, Parallel, format_body
 from tensorc_dsl.lower.guards import hoist_guards
 from tensorc_dsl.lower.partition import partition
-from tensorc_dsl.source import Source
 
 OPS = {
     "+": operator.add, "-": operator.sub, "*": operator.mul, "/": operator.floordiv, "%": operator.mod,

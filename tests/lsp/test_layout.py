@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 from lsprotocol import types as lsp
 
-from tensorc_dsl.diagnostic import TschedError
+from tensorc_dsl.base.diagnostic import TschedError
+from tensorc_dsl.base.source import Source
 from tensorc_dsl.lsp.features.formatting import formatting
 from tensorc_dsl.lsp.features.semantic_tokens import MODIFIERS, TYPES
-from tensorc_dsl.source import Source
 from tensorc_dsl.syntax.fmt import format_text
 from tensorc_dsl.syntax.parse import Text as ReadText
 from tensorc_dsl.syntax.parse import read

@@ -11,7 +11,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from tensorc_dsl.diagnostic import TschedError
+from tensorc_dsl.base.diagnostic import TschedError
 from tensorc_dsl.ir.target import Target
 from tensorc_dsl.processes.memory import available
 from tensorc_dsl.tuning.measure import limits

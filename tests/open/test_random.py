@@ -8,7 +8,7 @@ import random
 import pytest
 
 import tensorc_dsl.schedule.primitives  # noqa: F401 - declares them
-from tensorc_dsl.diagnostic import TschedError
+from tensorc_dsl.base.diagnostic import TschedError
 from tests.open.random_open import CASES, check, check_steps, open_compute
 
 COUNT = int(os.environ.get("OPEN_FUZZ", "5"))

@@ -11,7 +11,7 @@ import pytest
 from tensorc_dsl.api import Task, loads
 from tensorc_dsl.backend.llvm.ahead.interface import Status
 from tensorc_dsl.backend.llvm.ahead.library import FORMS
-from tensorc_dsl.diagnostic import TschedError
+from tensorc_dsl.base.diagnostic import TschedError
 from tensorc_dsl.reference.open_sizes import sizing
 from tensorc_dsl.validate.validate import Valid
 from tests.ahead.made import needs_compiler, python

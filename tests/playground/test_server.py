@@ -14,11 +14,11 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
+from tensorc_dsl.base.diagnostic import TschedError
+from tensorc_dsl.base.source import Source
 from tensorc_dsl.cli.main import main
-from tensorc_dsl.diagnostic import TschedError
 from tensorc_dsl.playground.page import FILES, first, page
 from tensorc_dsl.playground.server import LARGEST, Playground
-from tensorc_dsl.source import Source
 
 JSON = {"Content-Type": "application/json"}
 QUESTION = b'{"type": "Check", "text": ""}'

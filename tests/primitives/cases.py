@@ -10,7 +10,8 @@ import re
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from tensorc_dsl.diagnostic import render
+from tensorc_dsl.base.diagnostic import render
+from tensorc_dsl.base.source import Source
 from tensorc_dsl.interp.arguments import bind_primitive
 from tensorc_dsl.interp.evaluate import Env, evaluate
 from tensorc_dsl.interp.limits import Budget
@@ -23,7 +24,6 @@ from tensorc_dsl.schedule.primitives import PRIMITIVES
 from tensorc_dsl.schedule.refs import BlockRef, BufferRef, LoopRef
 from tensorc_dsl.schedule.refusal import ScheduleRefusal
 from tensorc_dsl.schedule.render import refusal_diagnostic
-from tensorc_dsl.source import Source
 from tensorc_dsl.syntax import tree
 from tensorc_dsl.syntax.parse import parse
 

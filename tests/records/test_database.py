@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from tensorc_dsl.diagnostic import TschedError
+from tensorc_dsl.base.diagnostic import TschedError
 from tensorc_dsl.ir.program import Program
 from tensorc_dsl.ir.target import Target
 from tensorc_dsl.trace.draw import Decision

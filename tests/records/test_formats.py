@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tensorc_dsl.diagnostic import TschedError
+from tensorc_dsl.base.diagnostic import TschedError
 from tensorc_dsl.tuning.records.database import Database
 from tensorc_dsl.tuning.records.schema import SCHEMA_VERSION
 from tensorc_dsl.tuning.records.trial import Trial

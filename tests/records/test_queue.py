@@ -13,7 +13,7 @@ from types import SimpleNamespace
 import filelock
 import pytest
 
-from tensorc_dsl.diagnostic import TschedError
+from tensorc_dsl.base.diagnostic import TschedError
 from tensorc_dsl.tuning.records import errors
 from tensorc_dsl.tuning.records.database import Database, Queue, Unkept
 from tests.records.test_database import TRIAL

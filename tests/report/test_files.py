@@ -14,8 +14,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from tensorc_dsl.diagnostic import TschedError
-from tensorc_dsl.outputs import Output
+from tensorc_dsl.base.diagnostic import TschedError
+from tensorc_dsl.base.outputs import Output
 from tensorc_dsl.report.files import read_source
 
 
@@ -104,7 +104,7 @@ WRITER = """\
 import os, signal, sys
 from pathlib import Path
 os.replace = lambda *_: os.kill(os.getpid(), int(sys.argv[2]))
-from tensorc_dsl.outputs import Output
+from tensorc_dsl.base.outputs import Output
 Output(Path(sys.argv[1])).write("new")
 """
 

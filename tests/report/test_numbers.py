@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from tensorc_dsl import units
+from tensorc_dsl.base import units
 from tensorc_dsl.ir.program import Program
 from tensorc_dsl.ir.target import Target
 from tensorc_dsl.report.results import comparison, tally

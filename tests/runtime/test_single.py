@@ -10,8 +10,8 @@ import pytest
 from tensorc_dsl.api import TaskFile
 from tensorc_dsl.backend.find import native
 from tensorc_dsl.backend.protocol import LoadedKernel
+from tensorc_dsl.base.source import Source
 from tensorc_dsl.check.scope import load_source
-from tensorc_dsl.source import Source
 from tensorc_dsl.tuning.machine.host import host_target
 
 TEXT = """

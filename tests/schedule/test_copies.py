@@ -8,13 +8,13 @@ import numpy as np
 import pytest
 
 import tensorc_dsl.schedule.primitives  # noqa: F401 - declares them
+from tensorc_dsl.base.source import Source
 from tensorc_dsl.ir.parse import parse_program
 from tensorc_dsl.ir.program import Program
 from tensorc_dsl.ir.verify import verify
 from tensorc_dsl.reference.interpret import interpret
 from tensorc_dsl.schedule.primitive import apply
 from tensorc_dsl.schedule.refs import BlockRef, BufferRef, LoopRef
-from tensorc_dsl.source import Source
 from tests.programs import random_inputs
 
 

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import tensorc_dsl.schedule.primitives  # noqa: F401 - declares them
+from tensorc_dsl.base.source import Source
 from tensorc_dsl.ir.expr import Compare, Var, add, index, sub
 from tensorc_dsl.ir.parse import parse_program
 from tensorc_dsl.ir.program import For, LoopKind, Program, Stmt, find_loop
@@ -18,7 +19,6 @@ from tensorc_dsl.schedule.primitive import apply
 from tensorc_dsl.schedule.refs import BlockRef, BufferRef, LoopRef
 from tensorc_dsl.schedule.refusal import ScheduleRefusal
 from tensorc_dsl.schedule.substitution import replace_variables
-from tensorc_dsl.source import Source
 from tests.programs import elementwise, matmul, random_inputs
 
 SIZE = 9

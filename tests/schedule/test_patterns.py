@@ -8,8 +8,9 @@ import pytest
 
 from campaigns.random_programs import random_program
 from campaigns.random_steps import random_schedule
+from tensorc_dsl.base.diagnostic import TschedError
+from tensorc_dsl.base.source import Source
 from tensorc_dsl.check.scope import load_file
-from tensorc_dsl.diagnostic import TschedError
 from tensorc_dsl.ir.expr import loads
 from tensorc_dsl.ir.parse import parse_program
 from tensorc_dsl.ir.print import format_expr, format_store
@@ -19,7 +20,6 @@ from tensorc_dsl.schedule.patterns import found, name_of
 from tensorc_dsl.schedule.queries import QUERIES
 from tensorc_dsl.schedule.refs import BlockPattern, LoopPattern
 from tensorc_dsl.schedule.refusal import ScheduleRefusal
-from tensorc_dsl.source import Source
 from tests.interp.spaces import rng, schedule
 
 PROGRAM = """

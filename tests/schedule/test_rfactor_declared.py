@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from tensorc_dsl.api import TaskFile
+from tensorc_dsl.base.source import Source
 from tensorc_dsl.check.scope import load_source
-from tensorc_dsl.source import Source
 from tensorc_dsl.tuning.machine.host import host_target
 from tensorc_dsl.validate.validate import Valid, validate
 

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from tensorc_dsl.base.source import Source
 from tensorc_dsl.ir.expr import index, sub
 from tensorc_dsl.ir.parse import parse_program
 from tensorc_dsl.ir.program import Program
@@ -23,7 +24,6 @@ from tensorc_dsl.schedule.primitives.rolling_buffer import rolling_buffer
 from tensorc_dsl.schedule.primitives.split import split
 from tensorc_dsl.schedule.refs import BlockRef, LoopRef
 from tensorc_dsl.schedule.refusal import ScheduleRefusal
-from tensorc_dsl.source import Source
 from tensorc_dsl.validate.validate import Valid, validate
 
 rolling_buffer_module = importlib.import_module("tensorc_dsl.schedule.primitives.rolling_buffer")

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from tensorc_dsl.base.source import Source
 from tensorc_dsl.ir.parse import parse_program
 from tensorc_dsl.ir.target import Target
-from tensorc_dsl.source import Source
 from tensorc_dsl.tuning.search.space import kernel_key
 
 PROGRAM = """\

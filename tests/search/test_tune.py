@@ -9,7 +9,7 @@ from typing import Unpack
 
 import pytest
 
-from tensorc_dsl.diagnostic import Diagnostic
+from tensorc_dsl.base.diagnostic import Diagnostic
 from tensorc_dsl.ir.print import format_program
 from tensorc_dsl.ir.program import Program
 from tensorc_dsl.ir.target import Target

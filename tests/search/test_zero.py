@@ -13,7 +13,7 @@ import pytest
 
 import tensorc_dsl
 from tensorc_dsl.api.kernel import Drawn, Given, Recorded, describe, facts
-from tensorc_dsl.source import Source as Text
+from tensorc_dsl.base.source import Source as Text
 from tensorc_dsl.trace.draw import Branch, Categorical, Integer, PartialTile, PerfectTile, Permutation
 from tensorc_dsl.trace.model import Site
 from tensorc_dsl.tuning.records.database import Database

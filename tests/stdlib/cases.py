@@ -8,12 +8,12 @@ from functools import cache
 
 import numpy as np
 
+from tensorc_dsl.base.source import Source
 from tensorc_dsl.check.scope import CheckedFile, load_source
 from tensorc_dsl.elaborate.compute import elaborate
 from tensorc_dsl.ir.arrays import Array, narrow
 from tensorc_dsl.ir.program import Buffer, Program
 from tensorc_dsl.reference.evaluate import shape_of
-from tensorc_dsl.source import Source
 from tests.stdlib.numerics import Operator
 from tests.stdlib.references import OPERATORS
 

@@ -11,6 +11,7 @@ import numpy as np
 import tensorc_dsl as td
 from tensorc_dsl.affine.accesses import accesses, home
 from tensorc_dsl.api.tasks import Task
+from tensorc_dsl.base.source import Source
 from tensorc_dsl.ir.arrays import Array
 from tensorc_dsl.ir.expr import constant
 from tensorc_dsl.ir.parse import parse_program
@@ -21,7 +22,6 @@ from tensorc_dsl.reference.interpret import interpret
 from tensorc_dsl.schedule.queries import QUERIES
 from tensorc_dsl.schedule.refs import BlockRef
 from tensorc_dsl.schedule.refusal import ScheduleRefusal
-from tensorc_dsl.source import Source
 from tensorc_dsl.trace.trace import Trace
 from tensorc_dsl.tuning.search.expansion import stream
 from tests.gpu.kernels import whole

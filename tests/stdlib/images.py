@@ -9,8 +9,8 @@ import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
 from scipy import ndimage, signal
 
+from tensorc_dsl.base.source import Source
 from tensorc_dsl.check.scope import CheckedFile, load_source
-from tensorc_dsl.source import Source
 from tests.stdlib.numerics import Array, Operator, each
 
 LIBRARY: CheckedFile = load_source(Source("t.tsched", "use std.image\nuse std.cpu.{default}\n"))

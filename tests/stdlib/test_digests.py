@@ -9,16 +9,16 @@ from typing import Any
 import pytest
 
 from docs.generate.library import SUMS, sums
+from tensorc_dsl.base.diagnostic import Diagnostic, TschedError
+from tensorc_dsl.base.resources import stdlib_root
+from tensorc_dsl.base.source import Source, Span
 from tensorc_dsl.check import digests, kept
 from tensorc_dsl.check.items import Memory
 from tensorc_dsl.check.scope import CheckedFile, load_file
 from tensorc_dsl.check.uses import Found, standard
-from tensorc_dsl.diagnostic import Diagnostic, TschedError
 from tensorc_dsl.ir import intrinsics
 from tensorc_dsl.ir.kinds import TargetKind
 from tensorc_dsl.ir.program import Buffer, Intrinsic, Layout
-from tensorc_dsl.resources import stdlib_root
-from tensorc_dsl.source import Source, Span
 from tensorc_dsl.syntax import tree as t
 
 FILES = sorted(stdlib_root().rglob("*.tsched"))

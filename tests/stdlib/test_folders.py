@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from tensorc_dsl.base.resources import stdlib_root
+from tensorc_dsl.base.source import Source
 from tensorc_dsl.check.scope import load_source
-from tensorc_dsl.resources import stdlib_root
-from tensorc_dsl.source import Source
 
 FOLDERS = sorted({p.parent.relative_to(stdlib_root()) for p in stdlib_root().rglob("*.tsched")})
 

@@ -11,12 +11,12 @@ from pathlib import Path
 
 import pytest
 
+from tensorc_dsl.base.source import Source
 from tensorc_dsl.ir.expr import constant
 from tensorc_dsl.ir.intrinsics import intrinsic_from_tree
 from tensorc_dsl.ir.print import format_expr
 from tensorc_dsl.ir.program import Intrinsic
 from tensorc_dsl.ir.warp import LANES, MEMORY, held, is_fragment, is_tma, is_tma_store
-from tensorc_dsl.source import Source
 from tensorc_dsl.syntax import tree
 from tensorc_dsl.syntax.parse import parse
 

@@ -10,11 +10,11 @@ import pytest
 from scipy import ndimage
 
 from tensorc_dsl.api.drawing import sample
+from tensorc_dsl.base.source import Source
 from tensorc_dsl.check.scope import load_source
 from tensorc_dsl.interp.space import Space
 from tensorc_dsl.ir.arrays import widen
 from tensorc_dsl.reference.evaluate import evaluate
-from tensorc_dsl.source import Source
 from tensorc_dsl.tuning.machine.host import host_target
 from tests.codegen.native import run
 from tests.stdlib.cases import case_of

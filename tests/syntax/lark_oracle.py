@@ -8,7 +8,7 @@ from typing import Any, cast
 
 import lark
 
-from tensorc_dsl.source import Source
+from tensorc_dsl.base.source import Source
 from tensorc_dsl.syntax.layout import Mismatch, TooDeep, arrange
 from tensorc_dsl.syntax.tables import lark_parser
 from tensorc_dsl.syntax.words import Token, Tree, Words

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tensorc_dsl.source import Source
+from tensorc_dsl.base.source import Source
 from tensorc_dsl.syntax.engine import Engine, Unexpected
 from tensorc_dsl.syntax.layout import Mismatch, TooDeep, arrange
 from tensorc_dsl.syntax.lexer import BadCharacter, Lexer

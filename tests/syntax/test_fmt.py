@@ -9,8 +9,8 @@ import pytest
 from hypothesis import HealthCheck, Phase, assume, given, settings
 from hypothesis import strategies as st
 
-from tensorc_dsl.diagnostic import TschedError
-from tensorc_dsl.source import Source
+from tensorc_dsl.base.diagnostic import TschedError
+from tensorc_dsl.base.source import Source
 from tensorc_dsl.syntax import tree
 from tensorc_dsl.syntax.comments import end, leaves
 from tensorc_dsl.syntax.fmt import WIDTH, format_text

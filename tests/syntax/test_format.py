@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from hypothesis import HealthCheck, given, settings
 
-from tensorc_dsl.source import Source
+from tensorc_dsl.base.source import Source
 from tensorc_dsl.syntax import tree
 from tensorc_dsl.syntax.format import format_expr, format_file, format_item
 from tensorc_dsl.syntax.parse import parse

@@ -12,8 +12,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tensorc_dsl.diagnostic import TschedError
-from tensorc_dsl.source import Source
+from tensorc_dsl.base.diagnostic import TschedError
+from tensorc_dsl.base.source import Source
 from tensorc_dsl.syntax import parse as parse_module
 from tensorc_dsl.syntax import tables as tables_module
 from tensorc_dsl.syntax import tree

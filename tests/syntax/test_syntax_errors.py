@@ -6,9 +6,9 @@ import re
 
 import pytest
 
-from tensorc_dsl.diagnostic import Diagnostic, TschedError
+from tensorc_dsl.base.diagnostic import Diagnostic, TschedError
+from tensorc_dsl.base.source import Source
 from tensorc_dsl.elaborate.names import FUNCTIONS
-from tensorc_dsl.source import Source
 from tensorc_dsl.syntax import parse as parse_module
 from tensorc_dsl.syntax import tree
 from tensorc_dsl.syntax.format import format_expr

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from tensorc_dsl.source import Source, Span
+from tensorc_dsl.base.source import Source, Span
 from tensorc_dsl.syntax import tree as t
 from tensorc_dsl.syntax.parse import parse
 

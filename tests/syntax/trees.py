@@ -8,7 +8,7 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from tensorc_dsl.source import Source, Span
+from tensorc_dsl.base.source import Source, Span
 from tensorc_dsl.syntax import tree as t
 from tensorc_dsl.syntax.parse import parse
 

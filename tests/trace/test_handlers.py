@@ -3,7 +3,7 @@
 import pytest
 
 from tensorc_dsl import handlers as from_the_package
-from tensorc_dsl.diagnostic import TschedError
+from tensorc_dsl.base.diagnostic import TschedError
 from tensorc_dsl.schedule.refusal import ScheduleRefusal
 from tensorc_dsl.trace import handlers
 from tensorc_dsl.trace.distribution import Decision

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from tensorc_dsl.backend.llvm.lower.passes import lower_cpu
-from tensorc_dsl.diagnostic import TschedError
+from tensorc_dsl.base.diagnostic import TschedError
 from tensorc_dsl.ir.target import Target
 from tensorc_dsl.lower.flat import Alloc, Flat, body_of
 from tensorc_dsl.reference.inputs import make_inputs

@@ -29,7 +29,7 @@ from tensorc_dsl.backend.protocol import (
     Processor,
     Registers,
 )
-from tensorc_dsl.diagnostic import TschedError, problem
+from tensorc_dsl.base.diagnostic import TschedError, problem
 from tensorc_dsl.ir.arrays import Array
 from tensorc_dsl.ir.program import Program
 from tensorc_dsl.ir.target import Target

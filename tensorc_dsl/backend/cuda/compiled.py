@@ -15,7 +15,7 @@ from tensorc_dsl.backend.cuda.lower.kernels import DeviceProgram
 from tensorc_dsl.backend.cuda.lower.lower import OLDEST
 from tensorc_dsl.backend.cuda.runtime.module import pack
 from tensorc_dsl.backend.protocol import Code, CompileError, Registers
-from tensorc_dsl.diagnostic import TschedError, problem
+from tensorc_dsl.base.diagnostic import TschedError, problem
 from tensorc_dsl.ir.target import Target
 from tensorc_dsl.processes.start import Limits, run_program
 

@@ -7,12 +7,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from math import prod
 
-from tensorc_dsl.diagnostic import Diagnostic
+from tensorc_dsl.base.diagnostic import Diagnostic
+from tensorc_dsl.base.source import Span
 from tensorc_dsl.ir import problems
 from tensorc_dsl.ir.expr import constant, loads
 from tensorc_dsl.ir.kinds import TargetKind
 from tensorc_dsl.ir.program import Buffer, Intrinsic
-from tensorc_dsl.source import Span
 from tensorc_dsl.syntax.names import near
 
 

@@ -15,7 +15,7 @@ from tensorc_dsl.backend.llvm.codegen.machine import (
     native_triple,
     vector_bits_of,
 )
-from tensorc_dsl.diagnostic import Diagnostic, TschedError, problem
+from tensorc_dsl.base.diagnostic import Diagnostic, TschedError, problem
 from tensorc_dsl.ir.target import Target, architecture_of
 from tensorc_dsl.processes.start import Limits, run_module
 from tensorc_dsl.syntax.names import near

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 
 import click
 
+from tensorc_dsl.base.diagnostic import Diagnostic, Severity, TschedError
 from tensorc_dsl.cli.failures import ExitCode
 from tensorc_dsl.cli.loading import Format, format_option, sources, tell
 from tensorc_dsl.cli.options import common_options, files_argument, settings
-from tensorc_dsl.diagnostic import Diagnostic, Severity, TschedError
 from tensorc_dsl.report.terminal import say
 
 if TYPE_CHECKING:

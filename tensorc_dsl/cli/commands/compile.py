@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING
 
 import click
 
+from tensorc_dsl.base.diagnostic import TschedError, problem
+from tensorc_dsl.base.outputs import Output
 from tensorc_dsl.cli.loading import load_task
 from tensorc_dsl.cli.measured import best_known
 from tensorc_dsl.cli.options import (
@@ -20,8 +22,6 @@ from tensorc_dsl.cli.options import (
     target_options,
     task_argument,
 )
-from tensorc_dsl.diagnostic import TschedError, problem
-from tensorc_dsl.outputs import Output
 from tensorc_dsl.report.terminal import write
 
 if TYPE_CHECKING:

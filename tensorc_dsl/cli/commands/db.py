@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, BinaryIO
 
 import click
 
+from tensorc_dsl.base.diagnostic import TschedError
 from tensorc_dsl.cli.failures import ExitCode
 from tensorc_dsl.cli.loading import load
 from tensorc_dsl.cli.options import (
@@ -21,7 +22,6 @@ from tensorc_dsl.cli.options import (
     task_argument,
     threads_option,
 )
-from tensorc_dsl.diagnostic import TschedError
 from tensorc_dsl.report.terminal import say, show, show_diagnostics, show_object, write
 
 if TYPE_CHECKING:
@@ -154,7 +154,7 @@ def show_(record: int, records: str | None, as_json: bool) -> None:
 @common_options
 def export(output: str | None, task: str | None, records: str | None) -> None:
     """Print the records as JSON Lines, which `db import` takes; docs/records.md describes their fields."""
-    from tensorc_dsl.outputs import Output
+    from tensorc_dsl.base.outputs import Output
     from tensorc_dsl.tuning.records.database import Database
     from tensorc_dsl.tuning.records.lines import written
 
@@ -213,7 +213,7 @@ def _opened(file: str) -> Generator[BinaryIO]:
 
 
 def _say_added(file: str, added: int, offered: int) -> None:
-    from tensorc_dsl.units import counted
+    from tensorc_dsl.base.units import counted
 
     there = offered - added
     say(f"{file}: {counted(added, 'record')} added" + (f", {there} there already" if there else ""))
@@ -228,9 +228,9 @@ def merge(databases: tuple[str, ...], records: str | None) -> None:
 
     Of a damaged database those are added that can be read.
     """
+    from tensorc_dsl.base.units import counted
     from tensorc_dsl.tuning.records import errors
     from tensorc_dsl.tuning.records.database import Database, salvaged
-    from tensorc_dsl.units import counted
 
     with Database.open(_path(records)) as into:
         for name in databases:
@@ -272,8 +272,8 @@ def prune(keep: int, dry_run: bool, task: str | None, records: str | None) -> No
 
     Searches learn from the removed records, also from failures.
     """
+    from tensorc_dsl.base.units import counted
     from tensorc_dsl.tuning.records.database import Database
-    from tensorc_dsl.units import counted
 
     path = _path(records)
     with Database.required(path) as database:
@@ -309,8 +309,8 @@ def verify(
     Exit status 1: a record makes another program than the recorded one, or a kernel that fails.
     """
     from tensorc_dsl.api.recorded import repaired, reviewed
+    from tensorc_dsl.base.units import counted, seconds
     from tensorc_dsl.report.recorded import table
-    from tensorc_dsl.units import counted, seconds
 
     tasks = load(file, threads)
     chosen = [tasks[task]] if task is not None else [*tasks.values()]

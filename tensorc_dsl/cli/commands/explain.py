@@ -7,10 +7,10 @@ import re
 import click
 from click.shell_completion import CompletionItem
 
+from tensorc_dsl.base.diagnostic import Note, TschedError, help_note, problem
+from tensorc_dsl.base.resources import error_page, error_titles
 from tensorc_dsl.cli.options import common_options
-from tensorc_dsl.diagnostic import Note, TschedError, help_note, problem
 from tensorc_dsl.report.terminal import is_terminal, say, show, show_markdown
-from tensorc_dsl.resources import error_page, error_titles
 
 _CODE = re.compile(r"[EW]?\d+")
 

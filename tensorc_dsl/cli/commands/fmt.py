@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING
 
 import click
 
+from tensorc_dsl.base.diagnostic import Diagnostic, TschedError, problem
+from tensorc_dsl.base.visible import visible_line
 from tensorc_dsl.cli.failures import ExitCode
 from tensorc_dsl.cli.options import common_options, files_argument
-from tensorc_dsl.diagnostic import Diagnostic, TschedError, problem
 from tensorc_dsl.report.terminal import say, show_diagnostics, write
-from tensorc_dsl.visible import visible_line
 
 if TYPE_CHECKING:
-    from tensorc_dsl.outputs import Output
+    from tensorc_dsl.base.outputs import Output
 
 
 @problem(
@@ -37,7 +37,7 @@ def fmt(ctx: click.Context, files: tuple[str, ...], check: bool, diff: bool) -> 
     Words and comments stay as they are; a file that does not parse is left alone. With --check or --diff the exit status is
     1 when a file would change.
     """
-    from tensorc_dsl.outputs import Output
+    from tensorc_dsl.base.outputs import Output
     from tensorc_dsl.report.files import sources_below
 
     found: list[Diagnostic] = []

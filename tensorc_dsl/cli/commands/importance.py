@@ -25,11 +25,11 @@ def importance(file: str, task: str | None, threads: int | None, records: str | 
     model; the last line of the table states how good that is. Nothing is measured.
     """
     from tensorc_dsl.api.insights import recorded_trials, studied
+    from tensorc_dsl.base.units import counted
     from tensorc_dsl.report import importance as report
     from tensorc_dsl.tuning.insight.importance import importance as importances
     from tensorc_dsl.tuning.insight.posterior import pins, posterior
     from tensorc_dsl.tuning.records.database import Database
-    from tensorc_dsl.units import counted
 
     found = load_task(file, task, threads)
     with Database.required(Path(records) if records else None) as database:

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 
 import click
 
+from tensorc_dsl.base.diagnostic import TschedError, problem
 from tensorc_dsl.cli.options import Group, common_options, settings
-from tensorc_dsl.diagnostic import TschedError, problem
 from tensorc_dsl.report.terminal import say
 
 if TYPE_CHECKING:
@@ -91,7 +91,7 @@ def which(ctx: click.Context, name: str) -> None:
 @common_options
 def new(name: str, folder: Path | None) -> None:
     """Write a package of modules to begin with: it can be installed, and then `use NAME.tiles` finds it."""
-    from tensorc_dsl.outputs import Output
+    from tensorc_dsl.base.outputs import Output
     from tensorc_dsl.packages.listing import good_name, skeleton
     from tensorc_dsl.report.files import make_folder
 

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 
 import click
 
+from tensorc_dsl.base.diagnostic import TschedError, problem
 from tensorc_dsl.cli.loading import load, only
 from tensorc_dsl.cli.options import common_options, file_argument, records_option, threads_option
-from tensorc_dsl.diagnostic import TschedError, problem
 from tensorc_dsl.report.terminal import begin, say, show_diagnostics
 
 if TYPE_CHECKING:
@@ -52,10 +52,10 @@ def report(file: str, words: tuple[str, ...], threads: int | None, records: str 
     """
     from tensorc_dsl.api.insights import recorded_trials
     from tensorc_dsl.api.recorded import figures
-    from tensorc_dsl.outputs import Output
+    from tensorc_dsl.base.outputs import Output
+    from tensorc_dsl.base.units import counted
     from tensorc_dsl.report.page.sections import page
     from tensorc_dsl.tuning.records.database import Database
-    from tensorc_dsl.units import counted
 
     tasks = load(file, threads)
     name, wanted = _parted(tasks, file, words)

@@ -6,8 +6,8 @@ from importlib.util import find_spec
 
 import click
 
+from tensorc_dsl.base.diagnostic import TschedError, problem
 from tensorc_dsl.cli.options import common_options, records_option, settings
-from tensorc_dsl.diagnostic import TschedError, problem
 from tensorc_dsl.report.terminal import say
 
 

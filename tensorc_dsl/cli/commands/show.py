@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, cast
 
 import click
 
+from tensorc_dsl.base.diagnostic import TschedError
+from tensorc_dsl.base.source import Source, Span
 from tensorc_dsl.cli.loading import load_task, only
 from tensorc_dsl.cli.options import (
     LeftOut,
@@ -18,9 +20,7 @@ from tensorc_dsl.cli.options import (
     seed_option,
     target_options,
 )
-from tensorc_dsl.diagnostic import TschedError
 from tensorc_dsl.report.terminal import write
-from tensorc_dsl.source import Source, Span
 
 if TYPE_CHECKING:
     from tensorc_dsl.api import Task

@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING
 
 import click
 
+from tensorc_dsl.base.diagnostic import TschedError
+from tensorc_dsl.base.outputs import Output
 from tensorc_dsl.cli.endings import Ending, finishing, waiting
 from tensorc_dsl.cli.failures import ExitCode
 from tensorc_dsl.cli.loading import HELP, chosen, load, only
@@ -33,8 +35,6 @@ from tensorc_dsl.cli.options import (
 )
 from tensorc_dsl.cli.ranked import Asked, rank_and_show, require_no_times
 from tensorc_dsl.cli.tuned import Form, Prior, show_results, tell_what_is_lost, tell_what_is_wrong, write_best
-from tensorc_dsl.diagnostic import TschedError
-from tensorc_dsl.outputs import Output
 from tensorc_dsl.report.terminal import say, show_diagnostics, show_foreign, show_object, write
 from tensorc_dsl.tuning.search.options import SearchOptions
 
@@ -51,7 +51,7 @@ if TYPE_CHECKING:
 
 def _strategy(ctx: click.Context, _param: click.Parameter, value: str) -> str:
     """The name of a known strategy; for `help`, end the command with the list of strategies."""
-    from tensorc_dsl.extensions import STRATEGIES  # a late import: only this command looks up what is installed
+    from tensorc_dsl.base.extensions import STRATEGIES  # a late import: only this command looks up what is installed
 
     if value == HELP:
         formatter = ctx.make_formatter()

@@ -10,16 +10,16 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from tensorc_dsl.base.diagnostic import TschedError, problem
 from tensorc_dsl.cli.failures import ExitCode
 from tensorc_dsl.cli.loading import SUFFIX, Format, chosen, format_option, load, sources, task_and_trace, tell
 from tensorc_dsl.cli.options import common_options, seed_option, target_options
-from tensorc_dsl.diagnostic import TschedError, problem
 from tensorc_dsl.report.terminal import say
 
 if TYPE_CHECKING:
     from tensorc_dsl.api import TaskFile
+    from tensorc_dsl.base.source import Span
     from tensorc_dsl.report.findings import Finding
-    from tensorc_dsl.source import Span
     from tensorc_dsl.syntax.tree import ProgramDef
     from tensorc_dsl.validate.validate import Report
 
@@ -161,7 +161,7 @@ def _schedule(tasks: TaskFile, name: str, mcpu: str | None, trace: str | None, s
 
 
 def _two(file: str, programs: Sequence[ProgramDef]) -> tuple[ProgramDef, ProgramDef]:
-    from tensorc_dsl.units import counted
+    from tensorc_dsl.base.units import counted
 
     if len(programs) != 2:
         raise TschedError(TWO_PROGRAMS(None, file=file, count=counted(len(programs), "program")))

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from lsprotocol import types as lsp
 
-from tensorc_dsl import units
-from tensorc_dsl.diagnostic import TschedError
+from tensorc_dsl.base import units
+from tensorc_dsl.base.diagnostic import TschedError
 from tensorc_dsl.lsp.analysis import Analysis
 from tensorc_dsl.lsp.records import Records, space_of
 from tensorc_dsl.syntax import tree as t

@@ -7,12 +7,13 @@ from collections.abc import Iterable, Iterator, Mapping
 
 from lsprotocol import types as lsp
 
+from tensorc_dsl.base.diagnostic import TschedError
+from tensorc_dsl.base.resources import stdlib_names
 from tensorc_dsl.check import vocabulary as v
 from tensorc_dsl.check.kinds import ANY, PARAM_TYPES, Kind, ModuleOf, show
 from tensorc_dsl.check.signatures import of_module, usage
 from tensorc_dsl.check.targets import FACTS
 from tensorc_dsl.check.values import ATTRIBUTE_TYPES, computes_names
-from tensorc_dsl.diagnostic import TschedError
 from tensorc_dsl.elaborate.bindings import dimensions
 from tensorc_dsl.ir.dtypes import DTYPES
 from tensorc_dsl.ir.kinds import kinds
@@ -26,7 +27,6 @@ from tensorc_dsl.lsp.parts import Piece
 from tensorc_dsl.lsp.records import Records
 from tensorc_dsl.lsp.scope import around
 from tensorc_dsl.packages.resolve import Resolver, SearchFolder
-from tensorc_dsl.resources import stdlib_names
 from tensorc_dsl.syntax import tree as t
 from tensorc_dsl.syntax.layout import REDUCERS
 from tensorc_dsl.syntax.parse import parse_items

@@ -6,12 +6,12 @@ from collections.abc import Iterator
 
 from lsprotocol import types as lsp
 
+from tensorc_dsl.base.diagnostic import Diagnostic, Severity
+from tensorc_dsl.base.source import Span
 from tensorc_dsl.check import problems
-from tensorc_dsl.diagnostic import Diagnostic, Severity
 from tensorc_dsl.lsp.analysis import Analysis, Place
 from tensorc_dsl.lsp.documents import LARGEST, Document, uri_of
 from tensorc_dsl.lsp.text import Text
-from tensorc_dsl.source import Span
 from tensorc_dsl.syntax import tree as t
 
 _SEVERITY = {Severity.ERROR: lsp.DiagnosticSeverity.Error, Severity.WARNING: lsp.DiagnosticSeverity.Warning}

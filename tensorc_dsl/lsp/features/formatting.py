@@ -12,9 +12,9 @@ from functools import lru_cache
 
 from lsprotocol import types as lsp
 
-from tensorc_dsl.diagnostic import TschedError
+from tensorc_dsl.base.diagnostic import TschedError
+from tensorc_dsl.base.source import Source
 from tensorc_dsl.lsp.text import Text
-from tensorc_dsl.source import Source
 from tensorc_dsl.syntax.fmt import apart, format_read, format_text
 from tensorc_dsl.syntax.parse import item_starts, read
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from lsprotocol import types as lsp
 
-from tensorc_dsl import units
+from tensorc_dsl.base import units
 from tensorc_dsl.lsp.analysis import Analysis
 from tensorc_dsl.lsp.records import Decided, Records
 from tensorc_dsl.trace.model import shown

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from lsprotocol import types as lsp
 
-from tensorc_dsl.diagnostic import TschedError
+from tensorc_dsl.base.diagnostic import TschedError
 from tensorc_dsl.lsp.documents import Documents, file_of
 from tensorc_dsl.packages.files import SUFFIX
 from tensorc_dsl.packages.resolve import Resolver

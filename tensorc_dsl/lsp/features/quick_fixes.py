@@ -7,8 +7,8 @@ from collections.abc import Iterator
 
 from lsprotocol import types as lsp
 
+from tensorc_dsl.base.diagnostic import Diagnostic
 from tensorc_dsl.check import problems
-from tensorc_dsl.diagnostic import Diagnostic
 from tensorc_dsl.lsp.analysis import Analysis, Place
 from tensorc_dsl.lsp.features.diagnostics import told
 from tensorc_dsl.syntax import tree as t

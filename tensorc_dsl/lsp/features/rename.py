@@ -10,12 +10,12 @@ from pathlib import Path
 from lsprotocol import types as lsp
 from pygls.exceptions import JsonRpcException
 
+from tensorc_dsl.base.diagnostic import Severity
+from tensorc_dsl.base.resources import stdlib_root
 from tensorc_dsl.check.meanings import Written
-from tensorc_dsl.diagnostic import Severity
 from tensorc_dsl.lsp.analysis import Analysis, Found
 from tensorc_dsl.lsp.documents import Documents, path_of
 from tensorc_dsl.lsp.features.references import Mention, key_of, mentions
-from tensorc_dsl.resources import stdlib_root
 from tensorc_dsl.syntax.parse import all_words
 
 _NAME = re.compile(r"[A-Za-z_]\w*")

@@ -7,13 +7,13 @@ from functools import cached_property
 
 from lsprotocol import types as lsp
 
+from tensorc_dsl.base.source import Source, Span
 from tensorc_dsl.check.meanings import Definition, Entry, Files, Written
 from tensorc_dsl.lsp.analysis import Analysis
 from tensorc_dsl.lsp.documents import Document, Documents
 from tensorc_dsl.lsp.meaning import items_of
 from tensorc_dsl.lsp.parts import Packed, Piece
 from tensorc_dsl.lsp.text import Text
-from tensorc_dsl.source import Source, Span
 from tensorc_dsl.syntax import tree as t
 from tensorc_dsl.syntax.walk import walk
 

@@ -6,12 +6,12 @@ from collections.abc import Iterator
 
 from lsprotocol import types as lsp
 
+from tensorc_dsl.base.source import Source, Span
 from tensorc_dsl.lsp.analysis import Analysis
 from tensorc_dsl.lsp.answers import Json, Ready
 from tensorc_dsl.lsp.documents import Documents
 from tensorc_dsl.lsp.parts import Piece, Symbol, Where
 from tensorc_dsl.lsp.text import Text
-from tensorc_dsl.source import Source, Span
 from tensorc_dsl.syntax import tree as t
 from tensorc_dsl.syntax.walk import walk
 

@@ -7,9 +7,9 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from tensorc_dsl.base.source import Source
 from tensorc_dsl.highlight.rules import ESCAPE, STRING_BEGIN, TEXTS, WORDS, Rule
 from tensorc_dsl.report.page.markup import Markup, element, embedded
-from tensorc_dsl.source import Source
 
 _HERE = Path(__file__).parent
 _SCRIPT = "text/javascript; charset=utf-8"

@@ -9,7 +9,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from tensorc_dsl import units
+from tensorc_dsl.base import units
+from tensorc_dsl.base.visible import visible_line
 from tensorc_dsl.trace.distribution import Decision
 from tensorc_dsl.trace.model import shown
 from tensorc_dsl.trace.trace import Trace
@@ -19,7 +20,6 @@ from tensorc_dsl.tuning.insight.study import Study, told_by, value_key
 from tensorc_dsl.tuning.machine.roof import Roof
 from tensorc_dsl.tuning.records.database import Kept, rank
 from tensorc_dsl.tuning.records.trial import Trial
-from tensorc_dsl.visible import visible_line
 
 # What the page of a search shows, gathered.
 

@@ -7,7 +7,7 @@ import json
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from tensorc_dsl.visible import visible, visible_line
+from tensorc_dsl.base.visible import visible, visible_line
 
 
 class Markup(str):

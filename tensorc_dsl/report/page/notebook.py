@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from tensorc_dsl import units
+from tensorc_dsl.base import units
 from tensorc_dsl.report.importance import percent, trust
 from tensorc_dsl.report.page.markup import Markup, element
 from tensorc_dsl.report.results import tally

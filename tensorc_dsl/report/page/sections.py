@@ -9,7 +9,7 @@ import math
 from collections import Counter
 from pathlib import Path
 
-from tensorc_dsl import units
+from tensorc_dsl.base import units
 from tensorc_dsl.report.importance import REASONS, percent, pinning, trust
 from tensorc_dsl.report.page.figures import Figures, Insight, Side, axes, chart_data
 from tensorc_dsl.report.page.markup import Markup, bar, element, embedded, joined, lines, table

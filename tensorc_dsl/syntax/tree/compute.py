@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from tensorc_dsl.source import Span
+from tensorc_dsl.base.source import Span
 from tensorc_dsl.syntax.tree.expressions import Expr, IndexSpec, Name, RangeExpr
 from tensorc_dsl.syntax.tree.parameters import Param, TensorParam, TensorType
 from tensorc_dsl.syntax.tree.span import span_field

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from tensorc_dsl.source import Span
+from tensorc_dsl.base.source import Span
 from tensorc_dsl.syntax.tree.expressions import Expr, RangeExpr
 from tensorc_dsl.syntax.tree.parameters import TensorParam, TensorType
 from tensorc_dsl.syntax.tree.span import span_field

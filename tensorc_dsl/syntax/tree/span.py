@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import field
 
-from tensorc_dsl.source import Span
+from tensorc_dsl.base.source import Span
 
 
 def span_field() -> Span:

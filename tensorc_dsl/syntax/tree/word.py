@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Self
 
-from tensorc_dsl.source import Span
+from tensorc_dsl.base.source import Span
 
 
 class Word(str):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from tensorc_dsl.diagnostic import TschedError, problem
+from tensorc_dsl.base.diagnostic import TschedError, problem
 from tensorc_dsl.ir.program import Program
 from tensorc_dsl.trace.declare import Choices, Offer, draw
 from tensorc_dsl.trace.distribution import Decision, Plain, literal, one_hot, shortened

@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tensorc_dsl.backend.memory import laid_out
+from tensorc_dsl.base.source import Source
 from tensorc_dsl.ir.bind import bind
 from tensorc_dsl.ir.parse import parse_program
 from tensorc_dsl.ir.print import format_program
@@ -29,7 +30,6 @@ from tensorc_dsl.processes.worker import Worker, WorkerBug, WorkerCrash, WorkerT
 from tensorc_dsl.reference.inputs import make_inputs
 from tensorc_dsl.reference.open_sizes import sizing
 from tensorc_dsl.reference.tolerance import bounded
-from tensorc_dsl.source import Source
 from tensorc_dsl.tuning.machine.numpy_text import numpy_texts
 from tensorc_dsl.tuning.measure.check import compare
 

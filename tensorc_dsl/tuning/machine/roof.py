@@ -9,9 +9,9 @@ import time
 from collections import Counter
 from dataclasses import dataclass, replace
 
-from tensorc_dsl import units
 from tensorc_dsl.backend.find import require_backend
 from tensorc_dsl.backend.protocol import Backend
+from tensorc_dsl.base import units
 from tensorc_dsl.ir.bind import bind
 from tensorc_dsl.ir.program import Program
 from tensorc_dsl.ir.target import Target

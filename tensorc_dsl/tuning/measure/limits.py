@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from math import floor, prod
 
-from tensorc_dsl.diagnostic import Diagnostic, TschedError, problem
+from tensorc_dsl.base.diagnostic import Diagnostic, TschedError, problem
 from tensorc_dsl.ir.bind import bind
 from tensorc_dsl.ir.program import Program
 from tensorc_dsl.processes.memory import available

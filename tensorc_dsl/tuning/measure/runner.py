@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from tensorc_dsl.backend.find import native, require_backend
 from tensorc_dsl.backend.protocol import Backend, CompileError, KernelFault, LoadedKernel
+from tensorc_dsl.base.source import Source
 from tensorc_dsl.ir.arrays import stored_dtype
 from tensorc_dsl.ir.bind import Sizes, bind
 from tensorc_dsl.ir.parse import parse_program
@@ -24,7 +25,6 @@ from tensorc_dsl.reference.extremes import extreme_inputs
 from tensorc_dsl.reference.inputs import make_inputs
 from tensorc_dsl.reference.open_sizes import describe, sizing
 from tensorc_dsl.reference.tolerance import bounded
-from tensorc_dsl.source import Source
 from tensorc_dsl.tuning.measure.check import Guarded, Verdict, compare, frozen, poison
 from tensorc_dsl.tuning.measure.messages import Failed, Prepare, Ran, Reply, Request, Run, requests
 from tensorc_dsl.tuning.measure.timing import ENOUGH_SECONDS, Taken, take_times, weighted_times

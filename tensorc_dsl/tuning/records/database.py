@@ -22,7 +22,7 @@ import msgspec
 from filelock import FileLock
 from platformdirs import user_data_path
 
-from tensorc_dsl.diagnostic import Diagnostic, TschedError
+from tensorc_dsl.base.diagnostic import Diagnostic, TschedError
 from tensorc_dsl.trace.draw import Decision
 from tensorc_dsl.tuning.records import errors
 from tensorc_dsl.tuning.records.errors import Passed, is_disk_full

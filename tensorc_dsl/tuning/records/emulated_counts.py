@@ -13,9 +13,9 @@ from pathlib import Path
 
 import msgspec
 
+from tensorc_dsl.base.outputs import open_regular
 from tensorc_dsl.ir.program import Program
 from tensorc_dsl.ir.target import Target
-from tensorc_dsl.outputs import open_regular
 from tensorc_dsl.tuning.measure.emulation import Emulated
 from tensorc_dsl.tuning.records.database import default_path
 from tensorc_dsl.tuning.records.errors import unreadable, unwritable

@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from tensorc_dsl.diagnostic import Diagnostic, Note, TschedError, problem
+from tensorc_dsl.base.diagnostic import Diagnostic, Note, TschedError, problem
 
 # The mark of a database of ours in SQLite's header: https://www.sqlite.org/fileformat.html.
 

@@ -13,9 +13,9 @@ from typing import BinaryIO, Literal, TypeVar
 
 import msgspec
 
-from tensorc_dsl.diagnostic import TschedError
+from tensorc_dsl.base.diagnostic import TschedError
+from tensorc_dsl.base.source import Source
 from tensorc_dsl.ir.parse import parse_program
-from tensorc_dsl.source import Source
 from tensorc_dsl.tuning.measure.outcome import Status
 from tensorc_dsl.tuning.records.errors import Passed
 from tensorc_dsl.tuning.records.schema import MAX_TEXT, SCHEMA_VERSION, BadRow, verify_trial

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
 
-from tensorc_dsl.extensions import STRATEGIES
+from tensorc_dsl.base.extensions import STRATEGIES
 from tensorc_dsl.syntax.names import did_you_mean
 from tensorc_dsl.trace.draw import Decision
 from tensorc_dsl.trace.trace import Trace

@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 
-from tensorc_dsl.diagnostic import TschedError
+from tensorc_dsl.base.diagnostic import TschedError
 from tensorc_dsl.ir.program import Program
 from tensorc_dsl.trace.declare import Interval
 from tensorc_dsl.trace.draws.integer import LIMIT, Integer, sample_int

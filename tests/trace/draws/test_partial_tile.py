@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tensorc_dsl.diagnostic import TschedError
+from tensorc_dsl.base.diagnostic import TschedError
 from tensorc_dsl.elaborate.bindings import OpenRange
 from tensorc_dsl.schedule.refs import LoopRef
 from tensorc_dsl.trace.distribution import Decision

@@ -7,7 +7,7 @@ from itertools import permutations
 import numpy as np
 import pytest
 
-from tensorc_dsl.diagnostic import TschedError
+from tensorc_dsl.base.diagnostic import TschedError
 from tensorc_dsl.ir.program import Program
 from tensorc_dsl.trace.declare import Items
 from tensorc_dsl.trace.draws.permutation import MAX_ITEMS, Permutation, sample_permutation

@@ -14,11 +14,11 @@ from dataclasses import dataclass
 from tensorc_dsl.backend.cuda.isa.mma import difference
 from tensorc_dsl.backend.cuda.isa.tma import tma_difference
 from tensorc_dsl.backend.cuda.isa.wgmma import wgmma_difference
-from tensorc_dsl.diagnostic import Diagnostic, problem
+from tensorc_dsl.base.diagnostic import Diagnostic, problem
+from tensorc_dsl.base.source import Span
 from tensorc_dsl.ir.expr import loads
 from tensorc_dsl.ir.program import Buffer, Intrinsic
 from tensorc_dsl.ir.warp import GROUP, LANES, MEMORY, SWIZZLES, Described, Held, described, held, is_described, is_tma
-from tensorc_dsl.source import Span
 from tensorc_dsl.syntax.names import near
 
 _OTHER = re.compile(r"[^\w\s.,;:\[\]{}%+\-]")

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from typing import assert_never
 
 from tensorc_dsl.affine.form import Ranges
+from tensorc_dsl.base.units import counted
 from tensorc_dsl.ir.dtypes import DType
 from tensorc_dsl.ir.expr import ZERO, Compare, Dim, Expr, Var
 from tensorc_dsl.ir.node import node
@@ -28,7 +29,6 @@ from tensorc_dsl.lower.flat import (
 )
 from tensorc_dsl.lower.flat import inside as inside_flat
 from tensorc_dsl.lower.ranges import span
-from tensorc_dsl.units import counted
 
 THREAD = "thread"
 """The variable that counts the threads of a block."""

@@ -13,7 +13,7 @@ from tensorc_dsl.affine.solve_sizes import told_by
 from tensorc_dsl.backend.llvm.ahead.cpu import required_features
 from tensorc_dsl.backend.llvm.codegen.compile import Compiled
 from tensorc_dsl.backend.llvm.codegen.statements import whole_lines
-from tensorc_dsl.diagnostic import TschedError, problem
+from tensorc_dsl.base.diagnostic import TschedError, problem
 from tensorc_dsl.ir.arrays import dlpack_code
 from tensorc_dsl.ir.dtypes import DType
 from tensorc_dsl.ir.expr import Dim, Expr, add, constant, dims_in, index

@@ -22,7 +22,7 @@ from tensorc_dsl.backend.llvm.codegen.machine import Machine
 from tensorc_dsl.backend.llvm.codegen.statements import PARALLEL_FOR
 from tensorc_dsl.backend.llvm.runtime.threads import pool_text
 from tensorc_dsl.backend.protocol import CompileError, Form
-from tensorc_dsl.diagnostic import TschedError, problem
+from tensorc_dsl.base.diagnostic import TschedError, problem
 from tensorc_dsl.ir.target import Target
 from tensorc_dsl.processes.start import Limits, run_program
 

@@ -30,10 +30,10 @@ from tensorc_dsl.backend.llvm.runtime.dlpack import exported, library_of
 from tensorc_dsl.backend.llvm.runtime.fast_call import Doorway, Wanted, doorway
 from tensorc_dsl.backend.llvm.runtime.threads import runtime, time_native
 from tensorc_dsl.backend.memory import ALIGNMENT, aligned_copy, aligned_empty
+from tensorc_dsl.base.units import counted
 from tensorc_dsl.ir.arrays import Array, stored_dtype
 from tensorc_dsl.ir.bind import Sizes
 from tensorc_dsl.lower.flat import format_shape
-from tensorc_dsl.units import counted
 
 _numbers = itertools.count()
 _BYTE = np.dtype(np.uint8)

@@ -24,7 +24,7 @@ from tensorc_dsl.backend.protocol import (
     Processor,
     Registers,
 )
-from tensorc_dsl.diagnostic import TschedError, problem
+from tensorc_dsl.base.diagnostic import TschedError, problem
 from tensorc_dsl.ir.arrays import Array
 from tensorc_dsl.ir.dtypes import F32
 from tensorc_dsl.ir.expr import Binary, Call, Compare, Const, Expr, Load, Logic, Not, Select, Var, constant, dtype_of

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from tensorc_dsl.diagnostic import Diagnostic, problem
+from tensorc_dsl.base.diagnostic import Diagnostic, problem
+from tensorc_dsl.base.source import Span
 from tensorc_dsl.ir.kinds import TargetKind
 from tensorc_dsl.ir.program import Intrinsic
-from tensorc_dsl.source import Span
 
 
 @problem("TOY3", "`{name}` is no operation of the toy", help="write `toy.` before it")

@@ -15,7 +15,7 @@ from pathlib import Path
 @cache
 def _data(path: str) -> Path:
     """The file or folder of the checkout; in a wheel, that of its data with the same last part."""
-    package = Path(__file__).resolve().parent
+    package = Path(__file__).resolve().parents[1]
     shipped = package / "_data" / Path(path).name
     return shipped if shipped.exists() else package.parent / path
 

@@ -17,7 +17,7 @@ from collections.abc import Generator
 from dataclasses import dataclass
 from pathlib import Path
 
-from tensorc_dsl.diagnostic import TschedError, problem
+from tensorc_dsl.base.diagnostic import TschedError, problem
 
 
 @problem("E0903", "cannot write `{path}`: {reason}", help="give a path that you may write to")

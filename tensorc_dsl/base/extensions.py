@@ -16,7 +16,7 @@ from importlib.util import find_spec
 from os.path import isfile
 from typing import Any
 
-from tensorc_dsl.diagnostic import TschedError, problem
+from tensorc_dsl.base.diagnostic import TschedError, problem
 
 
 @problem(

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Generic, ParamSpec
 
-from tensorc_dsl.source import Span
-from tensorc_dsl.visible import columns, visible, visible_line
+from tensorc_dsl.base.source import Span
+from tensorc_dsl.base.visible import columns, visible, visible_line
 
 EXCERPT = 400
 """The number of characters of a line that are shown."""
