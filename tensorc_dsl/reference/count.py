@@ -25,8 +25,7 @@ from tensorc_dsl.ir.expr import (
 from tensorc_dsl.ir.program import Block, IterKind, Program, Store, blocks
 from tensorc_dsl.ir.reductions import Fold, fold_of
 from tensorc_dsl.reference.boxes import Box
-from tensorc_dsl.reference.evaluate import shape_of
-from tensorc_dsl.reference.matches import matches
+from tensorc_dsl.reference.evaluate import matches, shape_of
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,27 +8,208 @@ and those of a reduction by a declared reducer, run one after another; of a scan
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from itertools import product
+from math import prod
 
 import numpy as np
 
 from tensorc_dsl.ir.arrays import Array, wide_dtype, widen, wrap
 from tensorc_dsl.ir.bind import SizeError, evaluate_size
-from tensorc_dsl.ir.dtypes import DType
-from tensorc_dsl.ir.expr import BinaryOp, Expr, Load, LogicOp, Var, constant, factors_of, free_vars, loads
+from tensorc_dsl.ir.dtypes import BOOL, INDEX, DType
+from tensorc_dsl.ir.expr import (
+    BinaryOp,
+    Cast,
+    Compare,
+    Const,
+    Expr,
+    Load,
+    Logic,
+    LogicOp,
+    Not,
+    Select,
+    Var,
+    constant,
+    dtype_of,
+    factors_of,
+    free_vars,
+    loads,
+)
+from tensorc_dsl.ir.numbers import consecutive, limits
 from tensorc_dsl.ir.program import Block, Buffer, For, IterKind, Program, Store, walk
-from tensorc_dsl.ir.reductions import ArgFold, DeclaredFold, Fold, Update, is_whole_update, update_of
-from tensorc_dsl.reference.alive import Alive, alive_steps
+from tensorc_dsl.ir.reductions import ArgFold, DeclaredFold, Fold, Update, identity, is_whole_update, update_of
 from tensorc_dsl.reference.boxes import Box, form, linear_parts
-from tensorc_dsl.reference.cases import cases
-from tensorc_dsl.reference.contract import contract
-from tensorc_dsl.reference.matches import matches, placed
-from tensorc_dsl.reference.values import EvaluateError, Values, arithmetic
+from tensorc_dsl.reference.values import Alive, EvaluateError, Values, alive_steps, arithmetic, cases
 
-__all__ = [
-    "EvaluateError", "Evaluation", "bind_inputs", "evaluate", "run_nest", "shape_of", "unscheduled_blocks",
-    "unscheduled_nests",
-]  # fmt: skip
+# Sums of products of arrays that broadcast, by BLAS if possible.
+
+
+_EXACT = 2**53
+"""The largest integer up to which all integers are exact in float64."""
+
+
+def contract(factors: Sequence[Array], reduce: Sequence[int], size: Sequence[int]) -> Array:
+    """The product of at most two arrays, summed over the axes `reduce`, which keep length 1.
+
+    `size` has the length of each axis. If all factors have length 1 on a reduced axis, its terms are equal, and their
+    number counts.
+    """
+    repeats = prod(size[a] for a in reduce if all(f.shape[a] == 1 for f in factors))
+    done: list[Array] = []
+    for k, f in enumerate(factors):
+        # Axes that only this factor depends on are summed before the product.
+        own = tuple(
+            a for a in reduce if f.shape[a] > 1 and all(g.shape[a] == 1 for g in (*factors[:k], *factors[k + 1 :]))
+        )
+        done.append(f.sum(axis=own, keepdims=True) if own else f)
+    out = done[0] if len(done) == 1 else _product(done[0], done[1], reduce)
+    return out * out.dtype.type(repeats) if repeats != 1 else out
+
+
+def _product(a: Array, b: Array, reduce: Sequence[int]) -> Array:
+    axes = range(a.ndim)
+    both = [x for x in axes if a.shape[x] > 1 and b.shape[x] > 1]
+    shared = [x for x in both if x in reduce]
+    if not shared:
+        return a * b
+    batch = [x for x in both if x not in reduce]
+    rows = [x for x in axes if a.shape[x] > 1 and x not in both]
+    columns = [x for x in axes if b.shape[x] > 1 and x not in both]
+    rest_a = [x for x in axes if a.shape[x] == 1]
+    rest_b = [x for x in axes if b.shape[x] == 1]
+    lengths = tuple(a.shape[x] for x in batch)
+    k = prod(a.shape[x] for x in shared)
+    left = a.transpose(*batch, *rows, *shared, *rest_a).reshape(*lengths, -1, k)
+    right = b.transpose(*batch, *shared, *columns, *rest_b).reshape(*lengths, k, -1)
+    out = _matmul(left, right, k)
+    order = [*batch, *rows, *columns]
+    shape = [*lengths, *(a.shape[x] for x in rows), *(b.shape[x] for x in columns)]
+    rest = [x for x in axes if x not in order]
+    full = out.reshape(*shape, *(1 for _ in rest))
+    return full.transpose(*np.argsort([*order, *rest]).tolist())
+
+
+def _matmul(a: Array, b: Array, k: int) -> Array:
+    if a.dtype.kind == "f":
+        return np.matmul(a, b)
+    if _largest(a) * _largest(b) * k < _EXACT:
+        return np.matmul(a.astype(np.float64), b.astype(np.float64)).astype(a.dtype)
+    return np.matmul(a, b)
+
+
+def _largest(a: Array) -> int:
+    """The largest magnitude; `np.abs` of the least i64 is negative."""
+    return max(int(a.max(initial=0)), -int(a.min(initial=0)))
+
+
+# Evaluates a sum over matches by its terms: `C[v] = sum[i] (V[i] if X[i] == v else 0)` takes each term once.
+#
+# Only the plainest form is recognised here, a number of the data equal to an iterator; other sums are evaluated in full. So
+# this does not rely on the proofs by which schedules are found right.
+
+
+@dataclass(frozen=True, slots=True)
+class Matches:
+    """Terms `value`, which count where all of `conditions` hold, at the numbers `places` along some axes."""
+
+    value: Expr
+    conditions: tuple[Expr, ...]
+    places: tuple[tuple[int, Expr], ...]
+
+
+def matches(update: Fold, box: Box, spatial: Sequence[int]) -> Matches | None:
+    """The terms of a reduction if data say to which elements they belong; None for others."""
+    if update.op not in ("+", "min", "max"):
+        return None
+    found = _term(update.value, identity(update.op, dtype_of(update.value)))
+    if found is None:
+        return None
+    value, conditions = found
+    places: dict[int, Expr] = {}
+    rest: list[Expr] = []
+    for c in conditions:
+        place = _place(c, box, spatial)
+        if place is None or place[0] in places:
+            rest.append(c)
+        else:
+            places[place[0]] = place[1]
+    chosen = {box.names[a] for a in places}
+    if not chosen or any(free_vars(e) & chosen for e in (value, *rest, *places.values())):
+        return None
+    return Matches(value, tuple(rest), tuple(places.items()))
+
+
+def _term(e: Expr, neutral: Const) -> tuple[Expr, tuple[Expr, ...]] | None:
+    """A value and conditions without which the term is neutral; None if it has none."""
+    match e:
+        case Select(cond=c, then=a, other=b) if b == neutral:
+            return a, _parts(c)
+        case Select(cond=Not(operand=c), then=a, other=b) if a == neutral:
+            return b, _parts(c)
+        case Select(cond=Compare(op="!=", lhs=x, rhs=y), then=a, other=b) if a == neutral:
+            return b, (Compare("==", x, y),)
+        case Cast(operand=c, dtype=t) if dtype_of(c) == BOOL and t not in (BOOL, INDEX) and neutral.value == 0:
+            return Const(1.0 if t.is_float else 1, t), _parts(c)
+        case _:
+            return None
+
+
+def _parts(cond: Expr) -> tuple[Expr, ...]:
+    match cond:
+        case Logic(op="and", lhs=a, rhs=b):
+            return (*_parts(a), *_parts(b))
+        case _:
+            return (cond,)
+
+
+def _place(cond: Expr, box: Box, spatial: Sequence[int]) -> tuple[int, Expr] | None:
+    """An axis and the data that are equal to it; None unless the type of the comparison has each position once."""
+    if not isinstance(cond, Compare) or cond.op != "==":
+        return None
+    for own, data in ((cond.lhs, cond.rhs), (cond.rhs, cond.lhs)):
+        x = own.operand if isinstance(own, Cast) else own
+        if isinstance(x, Var) and x.name in box.names and not free_vars(data) & {x.name}:
+            axis = box.names.index(x.name)
+            if axis in spatial and box.start[axis] == 0 and box.size[axis] - 1 <= _last(dtype_of(own)):
+                return axis, data
+    return None
+
+
+def _last(t: DType) -> int:
+    return -1 if t == BOOL else limits(t)[1] if t.is_integer else consecutive(t)
+
+
+@dataclass(frozen=True, slots=True)
+class Placed:
+    """Some terms: those where `alive` holds in the box `part`, at the positions `at` for each dimension of the result."""
+
+    part: Box
+    alive: Array
+    at: tuple[Array, ...]
+
+    def of(self, terms: Array) -> Array:
+        """Those terms of all of the box."""
+        return np.broadcast_to(terms, self.part.size)[self.alive]
+
+
+def placed(values: Values, m: Matches, box: Box, limit: int, axes: Sequence[int]) -> Iterator[Placed]:
+    """The terms of the box, of at most `limit` at once, for a result whose dimensions are the axes `axes`."""
+    chosen = dict(m.places)
+    once = Box(box.names, box.start, tuple(1 if a in chosen else n for a, n in enumerate(box.size)))
+    for part in once.chunks(range(len(box.size)), limit):
+        alive = np.ones(part.size, bool)
+        for c in m.conditions:
+            alive &= values.value(c, part, None)
+        at: dict[int, Array] = {}
+        for axis, data in m.places:
+            found = values.value(data, part, None)
+            inside = (found >= 0) & (found < box.size[axis])
+            at[axis] = np.where(inside, found, 0).astype(np.int64)
+            alive &= inside & (at[axis] == found)
+        if alive.any():
+            whole = (at[a] if a in at else values.value(Var(box.names[a]), part, None) for a in axes)
+            yield Placed(part, alive, tuple(np.broadcast_to(w, part.size)[alive] for w in whole))
+
 
 FACTOR_LIMIT = 16 * 2**20
 """The largest number of elements of one factor of a product: 128 MB if it has to be copied for BLAS."""

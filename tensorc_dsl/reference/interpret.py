@@ -57,7 +57,7 @@ from tensorc_dsl.ir.program import (
     walk,
 )
 from tensorc_dsl.reference.evaluate import bind_inputs, shape_of
-from tensorc_dsl.reference.scalars import SCALARS
+from tensorc_dsl.reference.maths import SCALARS
 
 Order = Literal["forward", "reversed", "shuffled", "together"]
 

@@ -2,14 +2,49 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 
-from tensorc_dsl.ir.arrays import Array
+from tensorc_dsl.ir.arrays import Array, wide_dtype
 from tensorc_dsl.ir.dtypes import DType
-from tensorc_dsl.reference import integers
+from tensorc_dsl.ir.maths import MATHS, Takes
+from tensorc_dsl.ir.numbers import code_of, nearest, truncated, value_of
+
+# The values of the functions of bits, by NumPy: of integers of a type, which are wide.
+
+
+def _bits(t: DType, x: Array) -> Array:
+    """The bits that the integers have in their type."""
+    return np.asarray(x).astype(wide_dtype(t), copy=False).view(np.uint64) & np.uint64(2**t.bits - 1)
+
+
+def _counts(t: DType, n: Array) -> Array:
+    """Counts as wide values of the type."""
+    return n.astype(wide_dtype(t))
+
+
+def popcount(t: DType, x: Array) -> Array:
+    """How many bits are set."""
+    return _counts(t, np.bitwise_count(_bits(t, x)))
+
+
+def ctz(t: DType, x: Array) -> Array:
+    """How many bits are below the lowest that is set; of 0 all of them."""
+    u = _bits(t, x)
+    below = (u & (~u + np.uint64(1))) - np.uint64(1)  # of 0 all 64 bits
+    return _counts(t, np.minimum(np.bitwise_count(below), t.bits))
+
+
+def clz(t: DType, x: Array) -> Array:
+    """How many bits are above the highest that is set; of 0 all of them."""
+    u = _bits(t, x)
+    for places in (1, 2, 4, 8, 16, 32):
+        u = u | (u >> np.uint64(places))
+    return _counts(t, t.bits - np.bitwise_count(u))
 
 
 @dataclass(frozen=True, slots=True)
@@ -219,9 +254,9 @@ NUMERICS: dict[str, Numerics] = {
     "bit_not": _of_bits(np.invert),
     "shift_left": _of_bits(np.left_shift),
     "shift_right": _of_bits(np.right_shift),
-    "popcount": _of_width(integers.popcount),
-    "clz": _of_width(integers.clz),
-    "ctz": _of_width(integers.ctz),
+    "popcount": _of_width(popcount),
+    "clz": _of_width(clz),
+    "ctz": _of_width(ctz),
 }
 """By name, for each function of `ir.maths`."""
 
@@ -230,3 +265,55 @@ def called(function: str, t: DType, *args: Array) -> Array:
     """The value of a function of wide values of type `t`, which is not wrapped around."""
     known = NUMERICS[function]
     return known.value(t, *args) if known.typed else known.value(*args)
+
+
+# Arithmetic on single values, by the names that the texts of `interpret` use.
+#
+# Integers are exact: the text wraps them. Floats are in float64. A division by 0
+# follows IEEE 754; `min` and `max` are NaN if an operand is.
+
+
+def _min(a: float, b: float) -> float:
+    return a if a < b or math.isnan(a) else b
+
+
+def _max(a: float, b: float) -> float:
+    return a if a > b or math.isnan(a) else b
+
+
+def _divide(a: float, b: float) -> float:
+    if b:
+        return a / b
+    return math.nan if a == 0 or math.isnan(a) else math.copysign(math.inf, a) * math.copysign(1.0, b)
+
+
+def _float_function(f: Callable[..., Any]) -> Callable[..., float]:
+    def call(*args: float) -> float:
+        with np.errstate(all="ignore"):
+            # Arrays: NumPy computes a scalar power 0.5 as a square root, which is NaN for -inf, whereas C's `pow` is inf.
+            return f(*(np.array([x], np.float64) for x in args)).item()
+
+    return call
+
+
+def _integer_function(name: str) -> Callable[..., int]:
+    def call(t: DType, *args: int) -> int:
+        with np.errstate(all="ignore"):
+            return called(name, t, *(np.array([x], wide_dtype(t)) for x in args)).item()
+
+    return call
+
+
+SCALARS: dict[str, Callable[..., Any]] = {
+    "divide": _divide,
+    "nearest": nearest,
+    "code_of": code_of,
+    "value_of": value_of,
+    "truncated": truncated,
+    "modulo": _float_function(np.mod),
+    "min_float": _min,
+    "max_float": _max,
+    **{f"call_{name}": _float_function(n.value) for name, n in NUMERICS.items()},
+    **{f"whole_{name}": _integer_function(name) for name, m in MATHS.items() if m.takes is not Takes.FLOATS},
+}
+"""The functions by name. `call_…` are the maths functions of floats, `whole_…` those of integers, whose type comes first."""

@@ -20,16 +20,17 @@ the terms of a running sum otherwise, so each of its steps adds what is new in t
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from functools import partial
-from itertools import chain
+from itertools import chain, product
 from math import prod, sqrt
 from typing import assert_never
 
 import numpy as np
 
 from tensorc_dsl.ir.arrays import Array
-from tensorc_dsl.ir.dtypes import DType
+from tensorc_dsl.ir.dtypes import F64, DType
 from tensorc_dsl.ir.expr import (
     Binary,
     Bitcast,
@@ -48,25 +49,234 @@ from tensorc_dsl.ir.expr import (
     loads,
 )
 from tensorc_dsl.ir.maths import CONDITIONS
-from tensorc_dsl.ir.numbers import flushed_below, holds, smallest_normal, unit_roundoff
+from tensorc_dsl.ir.numbers import flushed_below, holds, largest_finite, smallest_normal, unit_roundoff
 from tensorc_dsl.ir.program import Block, Program, Store
 from tensorc_dsl.ir.reductions import ArgFold, Fold
-from tensorc_dsl.reference.alive import Alive, alive_steps
 from tensorc_dsl.reference.boxes import Box
 from tensorc_dsl.reference.evaluate import (
     CHUNK_LIMIT,
     Evaluation,
     best_of,
     bind_inputs,
+    matches,
+    placed,
     run_nest,
     shape_of,
     unscheduled_nests,
 )
-from tensorc_dsl.reference.first_order import Pair, adds_terms, both, propagated, roundoff, settled, unless_below
-from tensorc_dsl.reference.matches import matches, placed
 from tensorc_dsl.reference.maths import NUMERICS, Point, steps
-from tensorc_dsl.reference.overflow import Overflows
-from tensorc_dsl.reference.values import arithmetic, bits_as, cast
+from tensorc_dsl.reference.values import Alive, alive_steps, arithmetic, bits_as, cast
+
+# The errors of single operations that come from those of their operands, to first order, for `tolerance`.
+
+
+Pair = tuple[Array, Array]
+"""Values, and a bound on the error of each. Both arrays broadcast over the box."""
+
+
+def adds_terms(s: Store) -> bool:
+    """Whether a step adds a term of floats to the value before, which may be multiplied by a factor."""
+    return dtype_of(s.value).is_float and _below_sum(s.value, s.buffer, below=False)
+
+
+def _below_sum(e: Expr, name: str, *, below: bool) -> bool:
+    """Whether a sum is above the one load of a buffer in an expression, and nothing but sums, products and choices."""
+    match e:
+        case Load(buffer=b):
+            return below and b == name
+        case Binary(op="+" | "-" | "*" as op, lhs=x, rhs=y):
+            parts, below = (x, y), below or op != "*"
+        case Select(then=x, other=y):
+            parts = (x, y)
+        case _:
+            return False
+    reading = [x for x in parts if any(load.buffer == name for load in loads(x))]
+    return len(reading) == 1 and _below_sum(reading[0], name, below=below)
+
+
+def roundoff(t: DType) -> float:
+    """The relative error between an operation of a kernel and of the reference: the kernel rounds to the type, the reference
+    to f64. A kernel of f64 may round a product and a sum together, which the reference does not."""
+    return unit_roundoff(t) + unit_roundoff(F64) if t.is_float else 0.0
+
+
+def settled(value: Array, error: Array, *operands: Pair) -> Array:
+    """The error of results: none of exact operands, nor of an exact NaN, where derivatives say nothing."""
+    if np.isfinite(error).all():
+        return error
+    known = np.ones((), np.bool_)
+    for _, dx in operands:
+        known = known & (dx == 0)
+    for x, dx in operands:
+        known = known | (np.isnan(value) & np.isnan(x) & (dx == 0))
+    return np.where(known, 0.0, error)
+
+
+def propagated(op: str, x: Array, dx: Array, y: Array, dy: Array, value: Array) -> Array:
+    """The error of an operation that comes from its operands' errors, to first order."""
+    match op:
+        case "+" | "-":
+            return both(dx, dy)
+        case "*" if exact(dx):
+            return dy if exact(dy) else _unless_infinite(np.abs(x) * dy, value, x, dx, y, dy)
+        case "*" if exact(dy):
+            return _unless_infinite(np.abs(y) * dx, value, x, dx, y, dy)
+        case "*":
+            return _unless_infinite(np.abs(x) * dy + np.abs(y) * dx + dx * dy, value, x, dx, y, dy)
+        case "/":
+            error = (dx + np.abs(value) * dy) / np.maximum(np.abs(y) - dy, np.abs(y) * 0.5)
+            return _unless_infinite(error, value, x, dx, y, dy)
+        case "min" | "max":
+            return _of_greatest(x, dx, y, dy) if op == "max" else _of_greatest(-x, dx, -y, dy)
+        case "%":  # it goes on with its operands, up to where their quotient passes a whole number
+            turns = np.abs(np.floor(x / y))
+            wide = (dx + np.abs(x / y) * dy) / np.maximum(np.abs(y) - dy, np.abs(y) * 0.5)
+            return dx + turns * dy + np.where(steps(np.floor, x / y, wide) > 0, np.abs(y) + dy, 0.0)
+        case _:
+            return dx + dy + np.abs(value)
+
+
+def _unless_infinite(error: Array, value: Array, x: Array, dx: Array, y: Array, dy: Array) -> Array:
+    """The error of a product or quotient; none where an operand is an infinity for certain, and makes the result one: what a
+    mask leaves out is -inf, and -inf times a scale is so, whatever the rounding of the scale.
+    """
+    if np.isfinite(error).all():
+        return error
+    sure = [np.where(np.isinf(v), np.isfinite(d), np.abs(v) > d) for v, d in ((x, dx), (y, dy))]
+    return np.where(np.isinf(value) & (np.isinf(x) | np.isinf(y)) & sure[0] & sure[1], 0.0, error)
+
+
+def _of_greatest(x: Array, dx: Array, y: Array, dy: Array) -> Array:
+    """The error of the greater of two values."""
+    if exact(dx) and exact(dy):
+        return dx
+    surely = np.maximum(x - dx, y - dy)
+    return np.maximum(unless_below(surely, x, dx), unless_below(surely, y, dy))
+
+
+def unless_below(surely: Array, value: Array, error: Array) -> Array:
+    """The errors of values that may be the greatest, which is `surely` not less than that; of others, which do not count, 0.
+    Such are masks of -1e30, whose errors are large.
+    """
+    return np.where(value + error < surely, 0.0, error)  # of NaN nothing is known, so its error counts
+
+
+def exact(error: Array) -> bool:
+    """Whether there is no error, which one number says."""
+    return error.size == 1 and not error.any()
+
+
+def both(one: Array, other: Array) -> Array:
+    """Both errors together; none is not added to an array."""
+    return other if exact(one) else one if exact(other) else one + other
+
+
+# What a kernel may make of numbers that leave its types, for the bounds of `tolerance`.
+#
+# The reference computes in float64. In a kernel a number beyond the largest of its type is an infinity, unless it shares a
+# rounding with the next operation, and one below the least normal number may be 0. What is computed from it may be
+# anything: in f32 `exp(x) / exp(x)` is NaN for x = 100, and `log(exp(x))` -inf for x = -120. A bound of NaN means that the
+# kernel's value may be any, NaN and infinities included; one of infinity, that it is some number.
+
+
+HALF = 0.5
+"""The share of the largest number from which on values are looked at, so that errors are below the rest."""
+SAME = 1 - 1e-9
+"""Terms whose sum has this share of the sum of their sizes have one sign, up to the roundings of the reference."""
+
+Operand = tuple[Array, Array, DType]
+"""Values, a bound on the error of each, and their type."""
+
+
+@dataclass(slots=True)
+class Overflows:
+    """The bounds of a program's values. In most programs no value overflows, and then operands are not examined."""
+
+    seen: bool = False
+    """Whether some value so far may be beyond its type, or below its normal numbers."""
+
+    def rounding(self, value: Array, t: DType, share: float) -> Array:
+        """The error of rounding results to a type: a share of them, and all of one below the least normal number. Infinities
+        and NaN are not rounded.
+        """
+        size = np.abs(value)
+        if not size.max(initial=0.0) <= HALF * largest_finite(t):
+            self._see(size, t)
+            size = np.where(np.isfinite(size), size, 0.0)
+        below = size < smallest_normal(t)
+        self.seen = self.seen or bool((below & (size > 0)).any())
+        return np.where(below, size, size * share)
+
+    def carried(self, f: Callable[..., Array], value: Array, error: Array, t: DType, *operands: Operand) -> Array:
+        """The error of a result `f(*operands)`, with what a kernel may have in place of operands that leave their types."""
+        if not self.seen:
+            return error
+        for _, dx, _ in operands:
+            if np.isnan(dx).any():
+                error = np.where(np.isnan(dx), np.nan, error)
+        forms = [_forms(x, dx, s) for x, dx, s in operands]
+        for alternative in list(product(*forms))[1:]:
+            error = error + _change(f(*alternative), value, t)
+        return error
+
+    def factor(self, value: Array, error: Array, t: DType) -> Array:
+        """The error of a factor of a sum of products: it may be anything if it is beyond its type."""
+        beyond = _beyond(value, error, t) if self.seen else None
+        return error if beyond is None or not beyond.any() else np.where(beyond, np.nan, error)
+
+    def span(self, value: Array, error: Array, t: DType) -> tuple[Array, Array]:
+        """The least and the greatest number that a kernel may have for each value."""
+        low, high = value - error, value + error
+        if self.seen:
+            lost, beyond = np.isnan(error), _beyond(value, error, t)
+            low = np.where(lost | (beyond & (value < 0)), -np.inf, low)
+            high = np.where(lost | (beyond & (value > 0)), np.inf, high)
+        return low, high
+
+    def summed(self, value: Array, sizes: Array, t: DType) -> Array | float:
+        """What is added to the bound of a sum, from the sums of the sizes of its terms: NaN where terms of both signs may
+        overflow on the way.
+        """
+        if not self._see(sizes, t):
+            return 0.0
+        return np.where((sizes > largest_finite(t)) & ~(np.abs(value) >= SAME * sizes), np.nan, 0.0)
+
+    def multiplied(self, value: Array, above: Array, below: Array, t: DType) -> Array | float:
+        """What is added to the bound of a product, from the products of its terms above 1 and below 1 in size."""
+        size = np.abs(value)
+        lost = np.where(below < smallest_normal(t), size, 0.0)
+        if not self._see(above, t):
+            return lost
+        return np.where((above > largest_finite(t)) & (size <= largest_finite(t)), np.nan, lost)
+
+    def _see(self, sizes: Array, t: DType) -> bool:
+        """Whether some of the sizes is near the largest number of the type or beyond it."""
+        found = t.is_float and bool((np.where(np.isinf(sizes), 0.0, sizes) > HALF * largest_finite(t)).any())
+        self.seen |= found
+        return found
+
+
+def _beyond(x: Array, dx: Array, t: DType) -> Array:
+    """Where a kernel may have an infinity for a number of the reference."""
+    return np.isfinite(x) & np.isfinite(dx) & (np.abs(x) + dx > largest_finite(t))
+
+
+def _forms(x: Array, dx: Array, t: DType) -> tuple[Array, ...]:
+    """The numbers of the reference, and if some leave the type, those that a kernel may have in place of them."""
+    beyond, below = _beyond(x, dx, t), (x != 0) & (np.abs(x) < smallest_normal(t))
+    if not beyond.any() and not below.any():
+        return (x,)
+    return x, np.where(beyond, np.copysign(np.inf, x), np.where(below, 0.0, x))
+
+
+def _change(made: Array, value: Array, t: DType) -> Array:
+    """How far a result is from the reference's; NaN if it is no number or infinite. Results beyond the type are the same."""
+    largest = largest_finite(t)
+    same = (made == value) | (np.isnan(made) & np.isnan(value))
+    same |= (np.sign(made) == np.sign(value)) & (np.minimum(np.abs(made), np.abs(value)) > largest)
+    change = np.where(same, 0.0, np.abs(made - value))
+    return np.where(np.isfinite(change), change, np.nan)
+
 
 LAMBDA = 4.0
 FUNCTION_ROUNDOFFS = 8.0

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import TypeVar, assert_never
 
 import numpy as np
 
 from tensorc_dsl.ir.arrays import Array, narrow, stored_dtype, wide_dtype, widen, wrap
-from tensorc_dsl.ir.dtypes import F64, DType
+from tensorc_dsl.ir.dtypes import F64, INDEX, DType
 from tensorc_dsl.ir.expr import (
     Binary,
     BinaryOp,
@@ -24,14 +25,216 @@ from tensorc_dsl.ir.expr import (
     Not,
     Select,
     Var,
+    children,
+    constant,
     dtype_of,
     index,
+    loads,
 )
 from tensorc_dsl.ir.numbers import holds, limits, nearest
-from tensorc_dsl.reference.alive import Alive
-from tensorc_dsl.reference.boxes import Box, gather, view
-from tensorc_dsl.reference.cases import truth
+from tensorc_dsl.ir.program import Block, IterKind, Program
+from tensorc_dsl.reference.boxes import Box, Form, form, gather, view
 from tensorc_dsl.reference.maths import called
+
+# The steps of a scan that are still to be read: a reference keeps no others.
+#
+# A stencil over time reads the step before, and its caller the last one. All hundred of them would be gigabytes.
+
+
+@dataclass(frozen=True, slots=True)
+class Alive:
+    """The array of a buffer has `steps` places along `axis`: position p, of `extent`, is at p % steps."""
+
+    axis: int
+    steps: int
+    extent: int
+
+    def shape(self, whole: tuple[int, ...]) -> tuple[int, ...]:
+        """The shape of the array, from that of the buffer."""
+        return (*whole[: self.axis], self.steps, *whole[self.axis + 1 :])
+
+    def place(self, indices: tuple[Expr, ...], box: Box) -> int | None:
+        """Where a step that is read or written lies; None if there is no such step."""
+        f = form(indices[self.axis], box)
+        assert f is not None, "only subscripts that are linear fold"
+        low, high = f.interval(box)
+        assert low == high, "one step is evaluated at a time"
+        return low % self.steps if 0 <= low < self.extent else None
+
+
+def alive_steps(program: Program, nests: Sequence[Sequence[Block]]) -> dict[str, Alive]:
+    """The buffers of scans of which fewer steps are read than there are, by name. The nests are those of the program."""
+    params = {p.name for p in program.params}
+    found = {
+        b.body[0].buffer: _kept(program, nests, together, b)
+        for together in nests
+        for b in together
+        if _scan(b) and not b.is_reduction and len(b.body) == 1 and b.body[0].buffer not in params
+    }
+    return {name: kept for name, kept in found.items() if kept is not None}
+
+
+def _kept(program: Program, nests: Sequence[Sequence[Block]], own: Sequence[Block], b: Block) -> Alive | None:
+    (store,) = b.body
+    stored = [_line(i, b) for i in store.indices]
+    axis = next((d for d, line in enumerate(stored) if line is not None and line[0]), None)
+    extent = None if axis is None else constant(program.buffer(store.buffer).shape[axis])
+    line = None if axis is None else stored[axis]
+    if axis is None or extent is None or line is None:
+        return None
+    direction, first = line
+    last = extent - 1 if direction > 0 else 0
+    oldest = 0
+    for nest in nests:
+        for reader in nest:
+            if any(x.buffer == store.buffer for s in reader.init for x in loads(s.value)):
+                return None
+            for i in (x.indices[axis] for s in reader.body for x in loads(s.value) if x.buffer == store.buffer):
+                read = _line(i, reader)
+                if read is None or read[0] != (direction if nest is own else 0):
+                    return None
+                age = direction * ((first if nest is own else last) - read[1])
+                if age < 0:
+                    return None
+                oldest = max(oldest, age)
+    return Alive(axis, oldest + 1, extent) if oldest + 1 < extent else None
+
+
+def _scan(b: Block) -> str | None:
+    """The iterator that counts the steps of a scan."""
+    return next((it.name for it in b.iters if it.kind is IterKind.SCAN), None)
+
+
+def _line(e: Expr, b: Block) -> tuple[int, int] | None:
+    """`(f, c)` if a subscript is f * step + c, and f is -1, 0 or 1."""
+    sizes = [constant(it.extent) for it in b.iters]
+    f = form(e, Box(tuple(it.name for it in b.iters), (0,) * len(sizes), tuple(n or 1 for n in sizes)))
+    if f is None:
+        return None
+    steps = [n for n, it in zip(f.factors, b.iters, strict=True) if it.kind is IterKind.SCAN]
+    if any(n for n, it in zip(f.factors, b.iters, strict=True) if it.kind is not IterKind.SCAN):
+        return None
+    factor = steps[0] if steps else 0
+    return (factor, f.constant) if abs(factor) <= 1 else None
+
+
+# Cuts a box of block instances where conditions and clamps turn, so that each part knows one case only.
+#
+# What a stencil with a border reads is a view in the middle then, and no gather; no branch is evaluated that the part does
+# not need.
+
+
+WORTH = 4096
+"""A smaller box is left whole: its gathers take no longer than the operations on its parts would."""
+
+MOST = 64
+"""A box is left whole that would have more parts."""
+
+
+def cases(exprs: Sequence[Expr], box: Box) -> list[Box]:
+    """The parts of the box, in any order, in each of which the conditions over one iterator are decided."""
+    done: list[Box] = []
+    waiting = [box]
+    while waiting:
+        part = waiting.pop()
+        edge = next((found for e in exprs for found in _edges(e, part)), None) if part.volume > WORTH else None
+        if edge is None:
+            done.append(part)
+        else:
+            axis, at = edge
+            waiting += part.cut(axis, [at])
+        if len(done) + len(waiting) > MOST:
+            return [box]
+    return done
+
+
+def _edges(e: Expr, box: Box) -> Iterator[tuple[int, int]]:
+    """The axes and positions at which a condition that decides about `e` turns within the box."""
+    match e:
+        case Select(cond=c, then=a, other=b):
+            decided = truth(c, box)
+            if decided is None:
+                yield from _edges(c, box)
+            for branch in [a, b] if decided is None else [a if decided else b]:
+                yield from _edges(branch, box)
+        case Logic() | Not():
+            # `i == 0 and f`: where the first is decided, the second may no longer matter.
+            for c in children(e):
+                if truth(c, box) is None:
+                    yield from _edges(c, box)
+        case Compare(op=op):
+            f = _difference(e, box)
+            if f is not None and truth(e, box) is None:
+                if op not in ("<=", ">"):
+                    yield from _turns(f, box, 0)
+                if op not in ("<", ">="):
+                    yield from _turns(f, box, 1)
+        case Binary(op="min" | "max", lhs=a, rhs=b) if dtype_of(a) == INDEX:
+            f = _difference(e, box)
+            if f is not None and form(e, box) is None:
+                yield from _turns(f, box, 0)
+            yield from _edges(a, box)
+            yield from _edges(b, box)
+        case _:
+            for c in children(e):
+                yield from _edges(c, box)
+
+
+def _difference(e: Compare | Binary, box: Box) -> Form | None:
+    """Left side less right side; None if they are not linear, or no positions."""
+    if dtype_of(e.lhs) != INDEX:
+        return None
+    return form(Binary("-", e.lhs, e.rhs), box)
+
+
+def _turns(f: Form, box: Box, limit: int) -> Iterator[tuple[int, int]]:
+    """Where `f < limit` turns within the box, if one axis alone decides."""
+    axes = [a for a, factor in enumerate(f.factors) if factor and box.size[a] > 1]
+    if len(axes) != 1:
+        return
+    (axis,) = axes
+    c = f.factors[axis]
+    rest = f.constant - limit
+    rest += sum(p * s for a, (p, s) in enumerate(zip(f.factors, box.start, strict=True)) if a != axis)
+    # c * v + rest < 0 holds below the edge, or from it on.
+    at = -(rest // c) if c > 0 else rest // -c + 1
+    if box.start[axis] < at < box.start[axis] + box.size[axis]:
+        yield axis, at
+
+
+def truth(e: Expr, box: Box) -> bool | None:
+    """Whether a condition holds in all of the box, or nowhere in it; None if it is not known to."""
+    match e:
+        case Logic(op=op, lhs=a, rhs=b):
+            x, y = truth(a, box), truth(b, box)
+            decisive = op == "or"
+            if decisive in (x, y):
+                return decisive
+            return None if x is None or y is None else not decisive
+        case Not(operand=a):
+            x = truth(a, box)
+            return None if x is None else not x
+        case Compare(op=op):
+            f = _difference(e, box)
+            if f is None:
+                return None
+            low, high = f.interval(box)
+            match op:
+                case "<" | ">=":
+                    found = _below(low, high, 0)
+                case ">" | "<=":
+                    found = _below(low, high, 1)
+                case "==" | "!=":
+                    found = True if low == high == 0 else False if low > 0 or high < 0 else None
+            return found if found is None or op in ("<", "<=", "==") else not found
+        case _:
+            known = constant(e)
+            return None if known is None else bool(known)
+
+
+def _below(low: int, high: int, limit: int) -> bool | None:
+    return True if high < limit else False if low >= limit else None
+
 
 T = TypeVar("T")
 

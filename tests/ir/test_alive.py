@@ -8,15 +8,14 @@ import numpy as np
 import pytest
 
 from tensorc_dsl.ir.program import Program
-from tensorc_dsl.reference import cases as cases_module
 from tensorc_dsl.reference import values
-from tensorc_dsl.reference.alive import alive_steps
+from tensorc_dsl.reference import values as cases_module
 from tensorc_dsl.reference.boxes import Box
-from tensorc_dsl.reference.cases import cases
 from tensorc_dsl.reference.evaluate import evaluate, unscheduled_nests
 from tensorc_dsl.reference.inputs import make_inputs
 from tensorc_dsl.reference.interpret import interpret
 from tensorc_dsl.reference.tolerance import bounded
+from tensorc_dsl.reference.values import alive_steps, cases
 from tensorc_dsl.tuning.measure.limits import memory_needed
 from tests.compute.texts import build
 

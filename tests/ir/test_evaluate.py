@@ -14,8 +14,9 @@ from tensorc_dsl.ir.expr import index
 from tensorc_dsl.ir.program import For, LoopKind
 from tensorc_dsl.reference import boxes
 from tensorc_dsl.reference import evaluate as evaluate_module
-from tensorc_dsl.reference.evaluate import EvaluateError, evaluate
+from tensorc_dsl.reference.evaluate import evaluate
 from tensorc_dsl.reference.inputs import make_inputs
+from tensorc_dsl.reference.values import EvaluateError
 from tests.compute.texts import build, made, run, std
 from tests.steps import calls
 

@@ -19,7 +19,7 @@ from tensorc_dsl.ir.expr import Dim, floordiv, index
 from tensorc_dsl.ir.program import For, LoopKind, Program
 from tensorc_dsl.ir.target import Target
 from tensorc_dsl.processes.worker import Worker, WorkerBug
-from tensorc_dsl.reference.extremes import extreme_inputs
+from tensorc_dsl.reference.inputs import extreme_inputs
 from tensorc_dsl.reference.tolerance import bounded
 from tensorc_dsl.tuning.measure import local
 from tensorc_dsl.tuning.measure.local import LocalRunner

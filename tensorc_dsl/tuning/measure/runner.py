@@ -21,8 +21,7 @@ from tensorc_dsl.processes.child import serve
 from tensorc_dsl.processes.cores import use_blas_threads
 from tensorc_dsl.processes.messages import Ready
 from tensorc_dsl.reference.evaluate import shape_of
-from tensorc_dsl.reference.extremes import extreme_inputs
-from tensorc_dsl.reference.inputs import make_inputs
+from tensorc_dsl.reference.inputs import extreme_inputs, make_inputs
 from tensorc_dsl.reference.open_sizes import describe, sizing
 from tensorc_dsl.reference.tolerance import bounded
 from tensorc_dsl.tuning.measure.check import Guarded, Verdict, compare, frozen, poison
