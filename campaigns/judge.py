@@ -25,13 +25,13 @@ from tensorc_dsl.ir.print import format_program
 from tensorc_dsl.ir.program import Program
 from tensorc_dsl.ir.verify import verify
 from tensorc_dsl.lower.flat import LowerError
+from tensorc_dsl.proof.equivalence.validate import Invalid, Unproved, Valid, validate
 from tensorc_dsl.reference.evaluate import shape_of
 from tensorc_dsl.reference.inputs import make_inputs
 from tensorc_dsl.reference.interpret import InterpretError, Order, interpret
 from tensorc_dsl.reference.tolerance import bounded
 from tensorc_dsl.tuning.machine.host import host_target
 from tensorc_dsl.tuning.measure.check import Guarded, compare, frozen, poison
-from tensorc_dsl.validate.validate import Invalid, Unproved, Valid, validate
 
 ORDERS: tuple[Order, ...] = ("forward", "reversed", "shuffled")
 

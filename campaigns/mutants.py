@@ -1,11 +1,11 @@
 """Mutants of right programs, one place changed in each, are found: `python -m campaigns.mutants --seed 1 --count 300`.
 
 A scheduled program is that of random steps (`schedules`), of a page of tests (`scheduled_pages`), or of a space for GPUs. A
-mutant of it (`mutations`) is proved or refuted by `validate.validate`, and both programs are interpreted in every order of
-the loops that run at once, on several inputs: small numbers, numbers of which no two are equal, NaN and infinities, ends of
-types. A proof of a mutant of which a run differs is wrong, and so is a refutation of one of which none does. A mutant of a
-kernel (`kernel_mutations`) lacks a barrier or waits for too little; it is emulated. Either that reports a fault, or the
-results are to be right on every GPU: those mutants are listed, for a person to look at.
+mutant of it (`mutations`) is proved or refuted by `proof.equivalence.validate`, and both programs are interpreted in every
+order of the loops that run at once, on several inputs: small numbers, numbers of which no two are equal, NaN and
+infinities, ends of types. A proof of a mutant of which a run differs is wrong, and so is a refutation of one of which none
+does. A mutant of a kernel (`kernel_mutations`) lacks a barrier or waits for too little; it is emulated. Either that reports
+a fault, or the results are to be right on every GPU: those mutants are listed, for a person to look at.
 
 Failures are written to build/mutants/.
 """
@@ -50,12 +50,12 @@ from tensorc_dsl.ir.program import (
 )
 from tensorc_dsl.ir.verify import ProgramError, verify
 from tensorc_dsl.lower.flat import LowerError
+from tensorc_dsl.proof.equivalence.validate import Invalid, Unproved, Valid, validate
 from tensorc_dsl.reference.evaluate import shape_of
 from tensorc_dsl.reference.inputs import Special, make_inputs, special_inputs
 from tensorc_dsl.reference.interpret import FILLS, InterpretError, Order, interpret
 from tensorc_dsl.trace.distribution import Decision
 from tensorc_dsl.trace.handlers import condition
-from tensorc_dsl.validate.validate import Invalid, Unproved, Valid, validate
 
 OUT = Path("build/mutants")
 BATCH = 10

@@ -10,11 +10,11 @@ from collections.abc import Callable
 
 from campaigns import random_loops as loops
 from campaigns.random_site import NothingToName, Site, any_block, any_loop
-from tensorc_dsl.affine.accesses import touched
-from tensorc_dsl.affine.passing import not_passed
 from tensorc_dsl.ir.expr import Binary, Logic, Select, free_vars, loads
 from tensorc_dsl.ir.program import Block, For, IterKind
 from tensorc_dsl.ir.reductions import Fold, update_of
+from tensorc_dsl.proof.sets.accesses import touched
+from tensorc_dsl.proof.sets.running import not_passed
 from tensorc_dsl.schedule.columns import is_scan
 from tensorc_dsl.schedule.motion import own_buffers, read_indices
 from tensorc_dsl.schedule.refs import BlockRef, BufferRef, LoopRef

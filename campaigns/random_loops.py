@@ -6,9 +6,9 @@ import typing
 from itertools import pairwise
 
 from campaigns.random_site import NothingToName, Site
-from tensorc_dsl.affine.instruction import Match, match_nest
 from tensorc_dsl.ir.expr import constant, free_vars, loads
 from tensorc_dsl.ir.program import For, IterKind, LoopKind, Stmt, walk
+from tensorc_dsl.proof.sets.instructions import Match, match_nest
 from tensorc_dsl.schedule.primitives import PRIMITIVES
 from tensorc_dsl.schedule.refs import BlockRef, LoopRef
 

@@ -6,8 +6,8 @@ made. `--aim NAME` takes sections with a step of that primitive.
 
 A schedule is a sequence of steps of random primitives with random arguments of the right kinds. Either a step is refused,
 with a refusal that its primitive declares, or the program after it is right: well formed, the same when printed and parsed,
-equal to the reference in every order of the loops that run at once, and proved so by `validate.validate`. Some are compiled
-and run. Failures are reduced to few steps and written to build/schedules/.
+equal to the reference in every order of the loops that run at once, and proved so by `proof.equivalence.validate`. Some are
+compiled and run. Failures are reduced to few steps and written to build/schedules/.
 """
 
 from __future__ import annotations

@@ -29,7 +29,7 @@ from tensorc_dsl.ir.expr import (
     sub,
 )
 from tensorc_dsl.ir.program import Block, Buffer, For, Iter, IterKind, Program, Store
-from tensorc_dsl.validate.validate import Valid, validate
+from tensorc_dsl.proof.equivalence.validate import Valid, validate
 
 
 def v(name: str) -> Var:

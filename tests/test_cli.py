@@ -25,9 +25,9 @@ from tensorc_dsl.cli.main import main
 from tensorc_dsl.ir.parse import parse_program
 from tensorc_dsl.ir.print import format_program
 from tensorc_dsl.ir.program import Program
+from tensorc_dsl.proof.equivalence.validate import Invalid, Report, Unproved
 from tensorc_dsl.tuning.measure.local import LocalRunner
 from tensorc_dsl.tuning.measure.outcome import Outcome, Status
-from tensorc_dsl.validate.validate import Invalid, Report, Unproved
 from tests.started import ALONE
 
 SMALL = """\

@@ -29,6 +29,7 @@ from tensorc_dsl.ir.program import Program
 from tensorc_dsl.ir.target import Target
 from tensorc_dsl.lower.flat import Param
 from tensorc_dsl.packages.files import Files
+from tensorc_dsl.proof.equivalence.validate import Invalid, Report, Unproved, Valid
 from tensorc_dsl.schedule.refusal import ScheduleRefusal
 from tensorc_dsl.syntax.tree import TaskDef
 from tensorc_dsl.trace.distribution import Decision, Distribution
@@ -46,7 +47,6 @@ from tensorc_dsl.tuning.search.options import SearchChanges, SearchOptions
 from tensorc_dsl.tuning.search.regret import Regret
 from tensorc_dsl.tuning.search.strategy import Prediction
 from tensorc_dsl.tuning.search.tune import TuneResult
-from tensorc_dsl.validate.validate import Invalid, Report, Unproved, Valid
 
 __all__ = [
     "Backend",

@@ -13,6 +13,7 @@ from tensorc_dsl.base.units import counted
 from tensorc_dsl.ir.program import Program
 from tensorc_dsl.ir.target import Target
 from tensorc_dsl.processes.machine_lock import Turns
+from tensorc_dsl.proof.equivalence.validate import UNPROVED, Report, Unproved, validate
 from tensorc_dsl.reference.open_sizes import sizing
 from tensorc_dsl.report.following import following, watched
 from tensorc_dsl.report.progress import Standing
@@ -29,7 +30,6 @@ from tensorc_dsl.tuning.search.plausible import Plausible
 from tensorc_dsl.tuning.search.team import Team
 from tensorc_dsl.tuning.search.tune import Search, TuneResult, tune_all
 from tensorc_dsl.tuning.search.worker_messages import Ground
-from tensorc_dsl.validate.validate import UNPROVED, Report, Unproved, validate
 
 # Runs searches over models, with child processes, the database and a progress display.
 

@@ -51,6 +51,7 @@ from tensorc_dsl.interp.versions import versions
 from tensorc_dsl.ir.bind import Sizes
 from tensorc_dsl.ir.print import format_buffer
 from tensorc_dsl.lower.flat import LowerError
+from tensorc_dsl.proof.equivalence.validate import Report, validate
 from tensorc_dsl.reference.open_sizes import mean_flops, sizing
 from tensorc_dsl.report.files import read_source
 from tensorc_dsl.syntax import tree
@@ -64,7 +65,6 @@ from tensorc_dsl.tuning.records.database import Database, Queue
 from tensorc_dsl.tuning.search.events import Listener
 from tensorc_dsl.tuning.search.options import SearchChanges, SearchOptions
 from tensorc_dsl.tuning.search.tune import TuneResult
-from tensorc_dsl.validate.validate import Report, validate
 
 # Writes ahead-of-time output to files: all of them or none, each as a whole.
 

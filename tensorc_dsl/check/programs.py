@@ -6,9 +6,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
-from tensorc_dsl.affine.accesses import accesses
-from tensorc_dsl.affine.at_once import races
-from tensorc_dsl.affine.safety import Outside, check_access
 from tensorc_dsl.base.diagnostic import Diagnostic, TschedError
 from tensorc_dsl.base.source import Span
 from tensorc_dsl.check import problems
@@ -16,6 +13,9 @@ from tensorc_dsl.ir.expr import Expr
 from tensorc_dsl.ir.parse import program_from_tree
 from tensorc_dsl.ir.print import format_expr
 from tensorc_dsl.ir.program import Block, For, Intrinsic, LoopKind, Program, walk
+from tensorc_dsl.proof.sets.accesses import accesses
+from tensorc_dsl.proof.sets.dependence import races
+from tensorc_dsl.proof.sets.safety import Outside, check_access
 from tensorc_dsl.syntax import tree as t
 
 

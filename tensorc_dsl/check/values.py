@@ -7,13 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from tensorc_dsl.affine.laws import LAWS
 from tensorc_dsl.check.meanings import Definition, Reference, entry, target_kind, written
 from tensorc_dsl.elaborate.bindings import dimensions
 from tensorc_dsl.elaborate.library import Definitions
 from tensorc_dsl.elaborate.names import FUNCTIONS
 from tensorc_dsl.ir.dtypes import DTYPES
 from tensorc_dsl.ir.parse_expr import CASTS
+from tensorc_dsl.proof.sets.laws import LAWS
 from tensorc_dsl.syntax import tree as t
 from tensorc_dsl.syntax.layout import REDUCERS
 from tensorc_dsl.syntax.walk import children, walk

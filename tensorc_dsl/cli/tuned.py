@@ -104,8 +104,8 @@ def write_best(
 def _judged(task: Task, found: Trace, queue: Queue, ending: Ending, interrupted: bool, held: Trace) -> tuple[bool, str]:
     """Whether a file keeps the schedule that it has, where a search has found another; and the reason."""
     from tensorc_dsl.base.units import seconds
+    from tensorc_dsl.proof.equivalence.validate import Invalid
     from tensorc_dsl.tuning.records.trial import program_key
-    from tensorc_dsl.validate.validate import Invalid
 
     if not (interrupted or ending.told):
         with suppress(KeyboardInterrupt), waiting(ending):

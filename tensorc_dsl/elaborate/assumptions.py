@@ -5,13 +5,13 @@ Nothing is proved from it, and a kernel takes other inputs as well.
 
 from __future__ import annotations
 
-from tensorc_dsl.affine.simplify import bounds
 from tensorc_dsl.elaborate.bindings import Environment, index_expr
 from tensorc_dsl.elaborate.problems import ASSUMED, Invalid
 from tensorc_dsl.ir import expr as ir
 from tensorc_dsl.ir.numbers import holds_value, limits, unit_roundoff
 from tensorc_dsl.ir.program import ASSUMED as KEY
 from tensorc_dsl.ir.program import Annotation, Buffer, Property
+from tensorc_dsl.proof.sets.simplify import bounds
 from tensorc_dsl.syntax import tree
 from tensorc_dsl.syntax.names import near
 

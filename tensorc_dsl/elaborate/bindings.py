@@ -9,10 +9,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 
-from tensorc_dsl.affine.conditions import FALSE, TRUE, negate
-from tensorc_dsl.affine.reach import too_far
-from tensorc_dsl.affine.safety import below, broken_by
-from tensorc_dsl.affine.simplify import bounds, simplify
 from tensorc_dsl.base.diagnostic import Diagnostic
 from tensorc_dsl.base.source import Span
 from tensorc_dsl.elaborate.problems import (
@@ -38,6 +34,9 @@ from tensorc_dsl.elaborate.problems import (
 from tensorc_dsl.ir import expr as ir
 from tensorc_dsl.ir.dtypes import DTYPES, F32, DType
 from tensorc_dsl.ir.print import format_expr
+from tensorc_dsl.proof.sets.linear_forms import FALSE, TRUE, negate
+from tensorc_dsl.proof.sets.safety import below, broken_by, too_far
+from tensorc_dsl.proof.sets.simplify import bounds, simplify
 from tensorc_dsl.syntax import tree
 from tensorc_dsl.syntax.names import near, near_of_few
 

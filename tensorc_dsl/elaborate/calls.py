@@ -8,7 +8,6 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from tensorc_dsl.affine.simplify import simplify
 from tensorc_dsl.base.diagnostic import Diagnostic, Note, help_note
 from tensorc_dsl.base.source import Span
 from tensorc_dsl.elaborate import problems
@@ -28,6 +27,7 @@ from tensorc_dsl.ir import expr as ir
 from tensorc_dsl.ir.dtypes import DTYPES, DType
 from tensorc_dsl.ir.print import format_expr
 from tensorc_dsl.ir.program import Buffer, fresh
+from tensorc_dsl.proof.sets.simplify import simplify
 from tensorc_dsl.syntax import tree
 from tensorc_dsl.syntax.names import near
 from tensorc_dsl.syntax.walk import rewrite

@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 
-from tensorc_dsl.affine.simplify import bounds
 from tensorc_dsl.base.diagnostic import Diagnostic, Note, TschedError
 from tensorc_dsl.base.source import Span
 from tensorc_dsl.elaborate import problems
@@ -40,6 +39,7 @@ from tensorc_dsl.ir.program import ASSUMED, ATOMIC, Annotation, Buffer, Program,
 from tensorc_dsl.ir.reductions import REDUCER
 from tensorc_dsl.ir.strides import apart, elements_spanned, is_dense
 from tensorc_dsl.ir.verify import update_fault
+from tensorc_dsl.proof.sets.simplify import bounds
 from tensorc_dsl.syntax import tree
 from tensorc_dsl.syntax.names import near
 from tensorc_dsl.syntax.walk import rewrite

@@ -5,10 +5,6 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
 
-from tensorc_dsl.affine.data import outermost
-from tensorc_dsl.affine.reach import too_far
-from tensorc_dsl.affine.safety import ranges_of, without_open_quotients
-from tensorc_dsl.affine.simplify import simplify
 from tensorc_dsl.elaborate import problems
 from tensorc_dsl.elaborate.bindings import LARGEST, index_expr
 from tensorc_dsl.elaborate.choices import operands
@@ -20,6 +16,9 @@ from tensorc_dsl.ir import expr as ir
 from tensorc_dsl.ir.dtypes import INDEX, DType
 from tensorc_dsl.ir.numbers import holds, limits
 from tensorc_dsl.ir.print import format_expr
+from tensorc_dsl.proof.sets.data_subscripts import outermost
+from tensorc_dsl.proof.sets.safety import ranges_of, too_far, without_open_quotients
+from tensorc_dsl.proof.sets.simplify import simplify
 from tensorc_dsl.syntax import tree
 
 

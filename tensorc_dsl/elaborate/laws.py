@@ -5,9 +5,9 @@ from __future__ import annotations
 from math import isnan
 from typing import TYPE_CHECKING
 
-from tensorc_dsl.affine.laws import LAWS, Broken, Holds, Law, Open, Verdict, verdicts
 from tensorc_dsl.base.diagnostic import Diagnostic, Note
 from tensorc_dsl.elaborate.problems import NO_LAW, UNKNOWN_LAW, UNPROVED_LAW
+from tensorc_dsl.proof.sets.laws import LAWS, Broken, Holds, Law, Open, Verdict, verdicts
 from tensorc_dsl.syntax import tree
 from tensorc_dsl.syntax.names import near
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from tensorc_dsl.affine.data import depends_on_data
-from tensorc_dsl.affine.safety import Outside, Unproven, check_access
 from tensorc_dsl.base.source import Span
 from tensorc_dsl.elaborate.bindings import Environment
 from tensorc_dsl.ir import expr as ir
+from tensorc_dsl.proof.sets.data_subscripts import depends_on_data
+from tensorc_dsl.proof.sets.safety import Outside, Unproven, check_access
 
 LARGE = 2**40
 """A size beyond the integers that subscripts are taken from, where it is not known."""

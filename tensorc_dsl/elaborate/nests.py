@@ -9,14 +9,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
-from tensorc_dsl.affine.safety import ranges_of
-from tensorc_dsl.affine.simplify import simplify
 from tensorc_dsl.elaborate.reducers import ArgReducer, Reducer, flat
 from tensorc_dsl.elaborate.stages import Computed
 from tensorc_dsl.elaborate.user_reducers import UserReducer
 from tensorc_dsl.ir import expr as ir
 from tensorc_dsl.ir.program import Annotation, Block, Buffer, For, Iter, IterKind, Stmt, Store, fresh
 from tensorc_dsl.ir.reductions import REDUCER
+from tensorc_dsl.proof.sets.safety import ranges_of
+from tensorc_dsl.proof.sets.simplify import simplify
 
 
 def nests(stages: Iterable[Computed], used: set[str], best: Mapping[str, Buffer]) -> tuple[Stmt, ...]:

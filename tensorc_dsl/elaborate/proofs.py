@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from tensorc_dsl.affine.safety import Outside, Unproven, below
 from tensorc_dsl.base.diagnostic import Diagnostic
 from tensorc_dsl.base.source import Span
 from tensorc_dsl.elaborate import problems
@@ -16,6 +15,7 @@ from tensorc_dsl.elaborate.stages import Computed
 from tensorc_dsl.ir import expr as ir
 from tensorc_dsl.ir.print import format_expr
 from tensorc_dsl.ir.program import Buffer
+from tensorc_dsl.proof.sets.safety import Outside, Unproven, below
 
 
 def require_steps(c: Computed, env: Environment, at: Span) -> None:

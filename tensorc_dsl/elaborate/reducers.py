@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from tensorc_dsl.affine.simplify import bounds
 from tensorc_dsl.elaborate.problems import (
     NARROW_POSITION,
     NOT_REDUCIBLE,
@@ -18,6 +17,7 @@ from tensorc_dsl.ir.expr import ZERO, Cast, Const, Expr, Var, add, constant, mul
 from tensorc_dsl.ir.numbers import limits
 from tensorc_dsl.ir.program import Store
 from tensorc_dsl.ir.reductions import ArgKind, FoldOp, arg_start, arg_stores, combine, identity
+from tensorc_dsl.proof.sets.simplify import bounds
 from tensorc_dsl.syntax import tree
 
 

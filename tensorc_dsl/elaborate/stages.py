@@ -9,11 +9,6 @@ import functools
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
-from tensorc_dsl.affine.conditions import TRUE, negate
-from tensorc_dsl.affine.data import freed
-from tensorc_dsl.affine.safety import ranges_of
-from tensorc_dsl.affine.sets import NotAffine, affine_only, feasible
-from tensorc_dsl.affine.simplify import simplify
 from tensorc_dsl.base.diagnostic import Diagnostic, Problem
 from tensorc_dsl.elaborate import problems
 from tensorc_dsl.elaborate.bindings import Environment
@@ -28,6 +23,11 @@ from tensorc_dsl.elaborate.values import ValueBuilder
 from tensorc_dsl.ir import expr as ir
 from tensorc_dsl.ir.dtypes import BOOL, INDEX, DType
 from tensorc_dsl.ir.program import Annotation, Buffer, fresh
+from tensorc_dsl.proof.sets.data_subscripts import freed
+from tensorc_dsl.proof.sets.linear_forms import TRUE, negate
+from tensorc_dsl.proof.sets.safety import ranges_of
+from tensorc_dsl.proof.sets.sets import NotAffine, affine_only, feasible
+from tensorc_dsl.proof.sets.simplify import simplify
 from tensorc_dsl.syntax import tree
 from tensorc_dsl.syntax.names import near
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from tensorc_dsl.affine.laws import Combination
 from tensorc_dsl.base.diagnostic import Diagnostic, Note
 from tensorc_dsl.elaborate.bindings import Environment
 from tensorc_dsl.elaborate.laws import law_findings, unknown_laws
@@ -19,6 +18,7 @@ from tensorc_dsl.elaborate.values import ValueBuilder
 from tensorc_dsl.ir import expr as ir
 from tensorc_dsl.ir.dtypes import BOOL, DTYPES, F64, I64, DType
 from tensorc_dsl.ir.program import Buffer
+from tensorc_dsl.proof.sets.laws import Combination
 from tensorc_dsl.syntax import tree
 
 

@@ -10,10 +10,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import assert_never
 
-from tensorc_dsl.affine.conditions import FALSE, negate
-from tensorc_dsl.affine.safety import ranges_of
-from tensorc_dsl.affine.sets import affine_only
-from tensorc_dsl.affine.simplify import simplify
 from tensorc_dsl.elaborate import choices, problems, repairs
 from tensorc_dsl.elaborate.bindings import Environment
 from tensorc_dsl.elaborate.indices import IndexBuilder
@@ -27,6 +23,10 @@ from tensorc_dsl.ir.dtypes import BOOL, F32, F64, I64, INDEX, U8, U16, U32, U64,
 from tensorc_dsl.ir.maths import MATHS, Takes
 from tensorc_dsl.ir.numbers import holds_value, limits, wrapped
 from tensorc_dsl.ir.program import Buffer
+from tensorc_dsl.proof.sets.linear_forms import FALSE, negate
+from tensorc_dsl.proof.sets.safety import ranges_of
+from tensorc_dsl.proof.sets.sets import affine_only
+from tensorc_dsl.proof.sets.simplify import simplify
 from tensorc_dsl.syntax import tree
 from tensorc_dsl.syntax.names import near
 

@@ -395,7 +395,7 @@ def fold(op: BinaryOp, a: int, b: int) -> int | None:
 
 
 def _binary(op: BinaryOp, a: Expr, b: Expr) -> Expr:
-    """Index arithmetic with constants folded and neutral operands dropped. `affine.simplify` does more."""
+    """Index arithmetic with constants folded and neutral operands dropped. `proof.sets.simplify` does more."""
     x, y = constant(a), constant(b)
     if x is not None and y is not None:
         folded = fold(op, x, y)

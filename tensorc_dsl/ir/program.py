@@ -80,7 +80,8 @@ applies to all of it. Lowering obeys this key, `SCATTER`, `ATOMIC`, `ir.look_bac
 are for schedules and people."""
 
 SCATTER = "scatter"
-"""The key of the annotation, true, of a serial loop of which only the iteration runs that data choose (`affine.chosen`)."""
+"""The key of the annotation, true, of a serial loop of which only the iteration runs that data choose
+(`proof.sets.data_selected`)."""
 
 ATOMIC = "atomic"
 """The key of the annotation of a block whose instances may update one element at once: "exact" if any order gives the same
@@ -99,7 +100,7 @@ finite: where they are 0, so is the product."""
 
 IN_RANGE = "in_range"
 """The key of the annotation of a program by which the author of a schedule says that where scans are regrouped, no product of
-their factors leaves the range of its type (`affine.in_range`)."""
+their factors leaves the range of its type (`proof.sets.running`)."""
 ASSUMED = "assume."
 """What the keys of annotations of a program begin with that say of an input, whose name follows, what it contains."""
 

@@ -3,7 +3,7 @@
 There are three kinds. A store `C[i] = C[i] op e` is recognised by its form. The block of an `argmin` or `argmax` keeps a
 pair, the best value and its position, in two buffers, and carries the annotation "reducer"; its stores are compared with
 those that this module makes. A block with the name of any other reducer declares that its stores combine associatively and
-commutatively. Only their form is checked here; `affine.laws` proves laws. Schedules cannot write the annotation.
+commutatively. Only their form is checked here; `proof.sets.laws` proves laws. Schedules cannot write the annotation.
 """
 
 from __future__ import annotations

@@ -8,14 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from tensorc_dsl.affine.form import Ranges
-from tensorc_dsl.affine.simplify import bounds
 from tensorc_dsl.ir.dtypes import INDEX
 from tensorc_dsl.ir.expr import ZERO, Binary, Compare, Expr, children, constant, dtype_of, free_vars, index, sub
 from tensorc_dsl.ir.memo import by_identity
 from tensorc_dsl.ir.program import LoopKind, Store
 from tensorc_dsl.lower.flat import Flat, Loop, store_loads
 from tensorc_dsl.lower.ranges import within
+from tensorc_dsl.proof.sets.linear_forms import Ranges
+from tensorc_dsl.proof.sets.simplify import bounds
 
 LINE = 16
 """A vectorized loop is cut at multiples of this many iterations, so that what is between borders begins at a whole vector,

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from tensorc_dsl.affine.form import Context
-from tensorc_dsl.affine.linear import linear
 from tensorc_dsl.ir.expr import Expr, free_vars
+from tensorc_dsl.proof.sets.linear_forms import Context, linear
 
 
 def stride(e: Expr, var: str) -> int | None:

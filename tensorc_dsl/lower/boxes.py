@@ -5,14 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from tensorc_dsl.affine.data import depends_on_data
-from tensorc_dsl.affine.form import Atom, Context, Linear, Ranges, to_expr
-from tensorc_dsl.affine.linear import linear
-from tensorc_dsl.affine.sets import extremes
-from tensorc_dsl.affine.simplify import conjuncts, simplify
 from tensorc_dsl.ir.expr import ZERO, Compare, Expr, constant, free_vars, sub
 from tensorc_dsl.lower.flat import Flat, If, Loop, Parallel, Store, buffers_of, store_loads
 from tensorc_dsl.lower.ranges import most, span
+from tensorc_dsl.proof.sets.data_subscripts import depends_on_data
+from tensorc_dsl.proof.sets.linear_forms import Atom, Context, Linear, Ranges, linear, to_expr
+from tensorc_dsl.proof.sets.sets import extremes
+from tensorc_dsl.proof.sets.simplify import conjuncts, simplify
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 
-from tensorc_dsl.affine.linear import FALSE, TRUE, logic, negate
 from tensorc_dsl.ir.expr import (
     Const,
     Expr,
@@ -28,6 +27,7 @@ from tensorc_dsl.lower.flat import (
     Parallel,
     Shuffle,
 )
+from tensorc_dsl.proof.sets.linear_forms import FALSE, TRUE, logic, negate
 
 
 def decided(body: tuple[Flat, ...], facts: Iterable[Expr]) -> tuple[Flat, ...]:

@@ -8,9 +8,6 @@ from __future__ import annotations
 
 from itertools import pairwise
 
-from tensorc_dsl.affine.form import Interval
-from tensorc_dsl.affine.once import may_be_empty
-from tensorc_dsl.affine.simplify import extent_ranges, is_multiple, simplify
 from tensorc_dsl.ir.expr import Binary, Expr, Var, add, children, constant, floordiv, free_vars, index, mul, substitute
 from tensorc_dsl.ir.node import replace
 from tensorc_dsl.ir.program import (
@@ -25,6 +22,9 @@ from tensorc_dsl.ir.program import (
     used_names,
     with_body,
 )
+from tensorc_dsl.proof.sets.coverage import may_be_empty
+from tensorc_dsl.proof.sets.linear_forms import Interval
+from tensorc_dsl.proof.sets.simplify import extent_ranges, is_multiple, simplify
 
 _NARROWEST_VECTOR = 4
 

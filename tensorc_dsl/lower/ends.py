@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import replace
 
-from tensorc_dsl.affine.form import Ranges
-from tensorc_dsl.affine.simplify import conjuncts, linear_form, simplify_where
 from tensorc_dsl.ir.dtypes import INDEX
 from tensorc_dsl.ir.expr import (
     Binary,
@@ -36,6 +34,8 @@ from tensorc_dsl.lower.limits import share
 from tensorc_dsl.lower.plans import WORTH, Around, Known, extreme, own_buffers, plan_of
 from tensorc_dsl.lower.ranges import hull, interval, within
 from tensorc_dsl.lower.work import work
+from tensorc_dsl.proof.sets.linear_forms import Ranges
+from tensorc_dsl.proof.sets.simplify import conjuncts, linear_form, simplify_where
 
 
 def ended(s: Loop, known: Known, ranges: Ranges, lanes: Ranges, always: bool) -> Loop:

@@ -10,9 +10,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import reduce
 
-from tensorc_dsl.affine.form import Ranges
-from tensorc_dsl.affine.once import begins_once, may_be_empty, where_begun
-from tensorc_dsl.affine.simplify import bounds, linear_form, prove, simplify
 from tensorc_dsl.ir.expr import (
     ZERO,
     Compare,
@@ -41,6 +38,9 @@ from tensorc_dsl.ir.program import (
 )
 from tensorc_dsl.lower.flat import Flat, If, Loop
 from tensorc_dsl.lower.ranges import span
+from tensorc_dsl.proof.sets.coverage import begins_once, may_be_empty, where_begun
+from tensorc_dsl.proof.sets.linear_forms import Ranges
+from tensorc_dsl.proof.sets.simplify import bounds, linear_form, prove, simplify
 
 
 @dataclass(frozen=True, slots=True)

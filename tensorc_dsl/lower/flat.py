@@ -10,8 +10,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from typing import Literal, assert_never
 
-from tensorc_dsl.affine.instruction import Tile
-from tensorc_dsl.affine.simplify import simplify
 from tensorc_dsl.ir.dtypes import DType
 from tensorc_dsl.ir.expr import Dim, Expr, Load, loads, substitute
 from tensorc_dsl.ir.memo import by_identity
@@ -20,6 +18,8 @@ from tensorc_dsl.ir.print import format_expr, format_store
 from tensorc_dsl.ir.program import Buffer, Intrinsic, LoopKind, Store, map_store
 from tensorc_dsl.ir.strides import apart
 from tensorc_dsl.ir.warp import LANES
+from tensorc_dsl.proof.sets.instructions import Tile
+from tensorc_dsl.proof.sets.simplify import simplify
 
 Space = Literal["stack", "shared", "worker"]
 Move = Literal["down", "up", "xor", "lane"]

@@ -5,10 +5,10 @@ All lanes of a warp run a shuffle, so no guard leaves one. A condition over data
 
 from __future__ import annotations
 
-from tensorc_dsl.affine.simplify import conjuncts
 from tensorc_dsl.ir.expr import Expr, conjunction, free_vars, loads
 from tensorc_dsl.ir.node import replace
 from tensorc_dsl.lower.flat import Alloc, Flat, If, Loop, Parallel, Shuffle, Store, stores
+from tensorc_dsl.proof.sets.simplify import conjuncts
 
 
 def hoist_guards(body: tuple[Flat, ...]) -> tuple[Flat, ...]:

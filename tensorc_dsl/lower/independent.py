@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from tensorc_dsl.affine.at_once import races
 from tensorc_dsl.ir.program import Program
 from tensorc_dsl.lower.flat import LowerError
+from tensorc_dsl.proof.sets.dependence import races
 
 
 def require_independent(program: Program) -> None:

@@ -9,14 +9,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from tensorc_dsl.affine.data import depends_on_data
-from tensorc_dsl.affine.form import Context, Ranges
-from tensorc_dsl.affine.linear import linear
-from tensorc_dsl.affine.simplify import bounds
 from tensorc_dsl.ir.dtypes import INDEX, DType
 from tensorc_dsl.ir.expr import Binary, Cast, Compare, CompareOp, Const, Expr, dims_in, dtype_of, free_vars, index
 from tensorc_dsl.ir.numbers import holds, limits
 from tensorc_dsl.lower.open_partition import cut_at
+from tensorc_dsl.proof.sets.data_subscripts import depends_on_data
+from tensorc_dsl.proof.sets.linear_forms import Context, Ranges, linear
+from tensorc_dsl.proof.sets.simplify import bounds
 
 NEAR = 2**60
 """Positions are closer to 0 than this: their differences from data that are limited to them do not leave 64 bits."""

@@ -8,10 +8,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from math import prod
 
-from tensorc_dsl.affine.constants import preparation
-from tensorc_dsl.affine.form import FAR, Interval
-from tensorc_dsl.affine.simplify import essential, extent_ranges
-from tensorc_dsl.affine.solve_sizes import told_by
 from tensorc_dsl.ir.expr import constant
 from tensorc_dsl.ir.node import replace
 from tensorc_dsl.ir.program import Buffer, For, LoopKind, Program, Stmt
@@ -32,6 +28,9 @@ from tensorc_dsl.lower.ranges import most
 from tensorc_dsl.lower.scatter import scatter
 from tensorc_dsl.lower.storage import element_count, flatten_params, homes, place
 from tensorc_dsl.lower.updates import in_place
+from tensorc_dsl.proof.sets.constants import preparation, told_by
+from tensorc_dsl.proof.sets.linear_forms import FAR, Interval
+from tensorc_dsl.proof.sets.simplify import essential, extent_ranges
 
 MOST_BUFFERS = 256
 """The largest number of buffers: flat loops may be nested as deep as there are buffers, and pairs of buffers are compared."""

@@ -13,8 +13,6 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import replace
 
-from tensorc_dsl.affine.form import Ranges
-from tensorc_dsl.affine.simplify import bounds, simplify_where
 from tensorc_dsl.ir.expr import (
     Compare,
     Expr,
@@ -39,6 +37,8 @@ from tensorc_dsl.lower.flat import (
 )
 from tensorc_dsl.lower.plans import Around, Known, Plan, extreme, plan_of
 from tensorc_dsl.lower.ranges import interval, within
+from tensorc_dsl.proof.sets.linear_forms import Ranges
+from tensorc_dsl.proof.sets.simplify import bounds, simplify_where
 
 SHORT = 4
 """The number of iterations up to which a loop keeps its conditions: it is written out."""

@@ -11,10 +11,6 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import reduce
 
-from tensorc_dsl.affine.conditions import FALSE, TRUE, negate
-from tensorc_dsl.affine.form import Context, Interval, Linear, Ranges
-from tensorc_dsl.affine.linear import linear
-from tensorc_dsl.affine.simplify import conjuncts, follows, simplify
 from tensorc_dsl.ir.dtypes import INDEX
 from tensorc_dsl.ir.expr import (
     ZERO,
@@ -42,6 +38,8 @@ from tensorc_dsl.lower.flat import Flat, If, Loop, Parallel, inside, substituted
 from tensorc_dsl.lower.open_partition import between, cut_at, possible
 from tensorc_dsl.lower.open_rows import is_row, kept, lanes_of, undecided
 from tensorc_dsl.lower.ranges import hull, within
+from tensorc_dsl.proof.sets.linear_forms import FALSE, TRUE, Context, Interval, Linear, Ranges, linear, negate
+from tensorc_dsl.proof.sets.simplify import conjuncts, follows, simplify
 
 ROUNDS = 2
 """How often the part between borders is cut again: a mirror is a remainder, and a minimum of it."""

@@ -11,10 +11,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
-from tensorc_dsl.affine.form import Context, Interval, Linear, Ranges, joined, to_expr
-from tensorc_dsl.affine.linear import difference
-from tensorc_dsl.affine.sets import NotAffine, dim_conditions, feasible
-from tensorc_dsl.affine.simplify import conjuncts, prove, simplify
 from tensorc_dsl.ir.dtypes import INDEX
 from tensorc_dsl.ir.expr import (
     ZERO,
@@ -46,6 +42,9 @@ from tensorc_dsl.lower.flat import (
 )
 from tensorc_dsl.lower.open_rows import holds_rows, is_row, kept
 from tensorc_dsl.lower.ranges import within
+from tensorc_dsl.proof.sets.linear_forms import Context, Interval, Linear, Ranges, difference, joined, to_expr
+from tensorc_dsl.proof.sets.sets import NotAffine, dim_conditions, feasible
+from tensorc_dsl.proof.sets.simplify import conjuncts, prove, simplify
 
 SHORT_NEST = 2048
 """The number of runs of its stores up to which a nest keeps its guards, since it may be unrolled as a whole."""

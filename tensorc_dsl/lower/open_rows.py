@@ -9,11 +9,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from tensorc_dsl.affine.simplify import conjuncts
 from tensorc_dsl.ir.expr import Compare, constant, free_vars
 from tensorc_dsl.ir.program import LoopKind, Store
 from tensorc_dsl.lower.borders import LINE, choices, conditions
 from tensorc_dsl.lower.flat import Alloc, Flat, If, Loop, buffers_of, inside, store_loads, stores
+from tensorc_dsl.proof.sets.simplify import conjuncts
 
 REGISTER_BYTES = 32 * 64
 """The size in bytes of the largest register file (AVX-512). A smaller buffer may be in registers, if the loops over it are

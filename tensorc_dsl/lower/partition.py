@@ -9,9 +9,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from itertools import pairwise
 
-from tensorc_dsl.affine.form import Context, Ranges
-from tensorc_dsl.affine.linear import linear
-from tensorc_dsl.affine.simplify import conjuncts, prove, simplify
 from tensorc_dsl.ir.dtypes import INDEX
 from tensorc_dsl.ir.expr import Compare, Const, Expr, Logic, Var, constant, dims_in, dtype_of, free_vars, index
 from tensorc_dsl.ir.memo import by_identity
@@ -20,6 +17,8 @@ from tensorc_dsl.ir.program import LoopKind, Store, map_store
 from tensorc_dsl.lower.borders import LINE, MOST, on_whole_lines, undecided
 from tensorc_dsl.lower.flat import Alloc, Collective, Flat, If, Instruction, Loop, Parallel, Shuffle
 from tensorc_dsl.lower.ranges import within
+from tensorc_dsl.proof.sets.linear_forms import Context, Ranges, linear
+from tensorc_dsl.proof.sets.simplify import conjuncts, prove, simplify
 
 PIECES = 12
 """The number of copies of a statement that all cuts together may make; further guards stay guards."""

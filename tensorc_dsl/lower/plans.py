@@ -5,9 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
-from tensorc_dsl.affine.form import Ranges
-from tensorc_dsl.affine.needed import never_negative_zero
-from tensorc_dsl.affine.simplify import bounds, simplify
 from tensorc_dsl.ir.expr import (
     Binary,
     BinaryOp,
@@ -29,6 +26,9 @@ from tensorc_dsl.lower.limits import Limit, limits_of, share
 from tensorc_dsl.lower.ranges import hull, within
 from tensorc_dsl.lower.storage import element_count
 from tensorc_dsl.lower.work import Needs, asks, in_folds, work
+from tensorc_dsl.proof.sets.linear_forms import Ranges
+from tensorc_dsl.proof.sets.simplify import bounds, simplify
+from tensorc_dsl.proof.sets.store_guards import never_negative_zero
 
 WORTH = 0.75
 """The part of a loop's iterations that a condition of a fold may leave for bounds to be worth it: borders leave more. Guards

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from tensorc_dsl.affine.form import Interval, Ranges, joined
-from tensorc_dsl.affine.simplify import bounds
 from tensorc_dsl.ir.expr import Expr, constant
 from tensorc_dsl.lower.flat import Flat, Loop, Parallel, inside
+from tensorc_dsl.proof.sets.linear_forms import Interval, Ranges, joined
+from tensorc_dsl.proof.sets.simplify import bounds
 
 
 def most(e: Expr) -> int | None:

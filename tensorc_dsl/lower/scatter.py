@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from tensorc_dsl.affine.chosen import Guarded, NotChosen, chosen_of
-from tensorc_dsl.affine.form import Ranges
-from tensorc_dsl.affine.simplify import simplify_where
 from tensorc_dsl.ir.expr import ONE, Compare, Expr, add, conjunction, constant
 from tensorc_dsl.ir.node import replace
 from tensorc_dsl.ir.program import LoopKind, Store
 from tensorc_dsl.lower.flat import Flat, If, Loop
 from tensorc_dsl.lower.ranges import hull, within
+from tensorc_dsl.proof.sets.data_selected import Guarded, NotChosen, chosen_of
+from tensorc_dsl.proof.sets.linear_forms import Ranges
+from tensorc_dsl.proof.sets.simplify import simplify_where
 
 
 def scatter(body: tuple[Flat, ...], ranges: Ranges | None = None) -> tuple[Flat, ...]:

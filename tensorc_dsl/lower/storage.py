@@ -8,8 +8,6 @@ from dataclasses import dataclass
 from math import prod
 from operator import is_
 
-from tensorc_dsl.affine.form import Ranges
-from tensorc_dsl.affine.simplify import simplify
 from tensorc_dsl.ir.expr import ONE, ZERO, Expr, Load, Var, add, ceildiv, constant, index, loads, mul, sub, transform
 from tensorc_dsl.ir.memo import by_identity
 from tensorc_dsl.ir.node import replace
@@ -18,6 +16,8 @@ from tensorc_dsl.ir.strides import span_of
 from tensorc_dsl.lower.boxes import Side, accesses, bounds_own_index, clip, corner, join, reached, side
 from tensorc_dsl.lower.flat import Alloc, Flat, Loop, Space, Store, buffers_of, store_loads
 from tensorc_dsl.lower.ranges import most, span
+from tensorc_dsl.proof.sets.linear_forms import Ranges
+from tensorc_dsl.proof.sets.simplify import simplify
 
 STACK_BYTES = 16 * 1024
 """Larger buffers are on the heap: worker threads have small stacks, and frames must not touch new pages in a loop."""

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from tensorc_dsl.affine.in_place import overwritten
 from tensorc_dsl.ir.node import replace
 from tensorc_dsl.ir.program import Block, Buffer, For, Program, Stmt, with_body
 from tensorc_dsl.lower.flat import LowerError, Param
+from tensorc_dsl.proof.sets.dependence import overwritten
 from tensorc_dsl.schedule.nests import map_accesses
 
 

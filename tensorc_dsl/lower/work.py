@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from tensorc_dsl.affine.needed import needed, parts
 from tensorc_dsl.ir.expr import ZERO, Compare, Expr, constant, free_vars
 from tensorc_dsl.ir.memo import by_first
 from tensorc_dsl.ir.program import LoopKind, Store
 from tensorc_dsl.lower.flat import Alloc, Collective, Flat, If, Instruction, Loop, Parallel, Shuffle, stores
+from tensorc_dsl.proof.sets.store_guards import needed, parts
 
 Needs = dict[Expr, bool]
 """Conditions in the order in which an iteration asks them, each with whether it is asked for certain where those before it

@@ -14,12 +14,12 @@ from tensorc_dsl.highlight.lexer import TOKENS, TschedLexer
 from tensorc_dsl.highlight.rules import Class
 from tensorc_dsl.ir.print import format_buffer, format_program
 from tensorc_dsl.ir.program import Program
+from tensorc_dsl.proof.equivalence.validate import Invalid, Report, Unproved, Valid
 from tensorc_dsl.report.importance import percent, trust
 from tensorc_dsl.report.page.markup import Markup, element, joined, lines
 from tensorc_dsl.report.results import facts, line
 from tensorc_dsl.trace.model import shown
 from tensorc_dsl.trace.trace import Trace
-from tensorc_dsl.validate.validate import Invalid, Report, Unproved, Valid
 
 # Texts of the language as HTML, in the colours of the notebook around.
 

@@ -7,19 +7,19 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from typing import assert_never
 
-from tensorc_dsl.affine.accesses import touched
 from tensorc_dsl.backend.protocol import Counts, Traffic
 from tensorc_dsl.base import units
 from tensorc_dsl.base.diagnostic import Diagnostic
 from tensorc_dsl.interp.attempts import Attempt
 from tensorc_dsl.ir.program import Block, Program, walk
+from tensorc_dsl.proof.equivalence.validate import Invalid, Report, Unproved, Valid
+from tensorc_dsl.proof.sets.accesses import touched
 from tensorc_dsl.reference.open_sizes import describe
 from tensorc_dsl.trace.draw import Draw
 from tensorc_dsl.trace.model import shown
 from tensorc_dsl.tuning.machine.roof import Roof
 from tensorc_dsl.tuning.measure.emulation import Emulated
 from tensorc_dsl.tuning.measure.outcome import Status
-from tensorc_dsl.validate.validate import Invalid, Report, Unproved, Valid
 
 # Formats the end of a run as a table: each contender's time, its rate and its share of the roof.
 

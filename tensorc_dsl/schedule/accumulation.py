@@ -5,18 +5,15 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from functools import reduce
 
-from tensorc_dsl.affine.accesses import touched
-from tensorc_dsl.affine.conditions import TRUE, negate
-from tensorc_dsl.affine.coverage import full_domain
-from tensorc_dsl.affine.form import Context, Ranges
-from tensorc_dsl.affine.linear import linear
-from tensorc_dsl.affine.once import may_be_empty, where_begun
-from tensorc_dsl.affine.sets import NotAffine, affine_only, feasible
-from tensorc_dsl.affine.simplify import bounds, extent_ranges, prove, simplify
 from tensorc_dsl.ir.expr import ONE, ZERO, Compare, Expr, Logic, Var, add, dims_in, free_vars, substitute
 from tensorc_dsl.ir.node import replace
 from tensorc_dsl.ir.print import format_expr
 from tensorc_dsl.ir.program import Block, For, Iter, IterKind, Program, blocks, blocks_in, walk
+from tensorc_dsl.proof.sets.accesses import touched
+from tensorc_dsl.proof.sets.coverage import full_domain, may_be_empty, where_begun
+from tensorc_dsl.proof.sets.linear_forms import TRUE, Context, Ranges, linear, negate
+from tensorc_dsl.proof.sets.sets import NotAffine, affine_only, feasible
+from tensorc_dsl.proof.sets.simplify import bounds, extent_ranges, prove, simplify
 from tensorc_dsl.schedule.refusal import refusal
 
 

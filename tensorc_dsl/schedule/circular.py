@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
-from tensorc_dsl.affine.accesses import touched
-from tensorc_dsl.affine.simplify import iter_ranges, simplify
 from tensorc_dsl.ir.expr import Expr, floormod, index
 from tensorc_dsl.ir.program import Buffer, Program, blocks, replace_stmt
+from tensorc_dsl.proof.sets.accesses import touched
+from tensorc_dsl.proof.sets.simplify import iter_ranges, simplify
 from tensorc_dsl.schedule.nests import map_accesses, replace_buffer
 
 
@@ -30,6 +30,6 @@ def wrapped(program: Program, buffer: Buffer, axis: int, size: int) -> Program:
 def computes_the_same(program: Program, result: Program) -> bool:
     """Whether it is proved that both give the same results: no element is read after another one took its place."""
     # The validator loads isl and NumPy, which a check of a file does without.
-    from tensorc_dsl.validate.validate import proves
+    from tensorc_dsl.proof.equivalence.validate import proves
 
     return proves(program, result)

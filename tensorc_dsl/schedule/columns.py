@@ -9,12 +9,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from tensorc_dsl.affine.coverage import repeating_loop
-from tensorc_dsl.affine.form import Context, Linear
-from tensorc_dsl.affine.linear import linear
-from tensorc_dsl.affine.simplify import iter_ranges
 from tensorc_dsl.ir.expr import ONE, ZERO, Expr
 from tensorc_dsl.ir.program import Block, For, IterKind
+from tensorc_dsl.proof.sets.coverage import repeating_loop
+from tensorc_dsl.proof.sets.linear_forms import Context, Linear, linear
+from tensorc_dsl.proof.sets.simplify import iter_ranges
 from tensorc_dsl.schedule.motion import read_indices
 
 Ranges = list[tuple[Expr, Expr]]

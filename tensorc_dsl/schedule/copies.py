@@ -10,12 +10,6 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from tensorc_dsl.affine.accesses import touched
-from tensorc_dsl.affine.dependence import carried
-from tensorc_dsl.affine.private import follow_writes
-from tensorc_dsl.affine.regions import RangedSubscripts, Region, inner_ranges, open_limits, required_region
-from tensorc_dsl.affine.sets import bindings
-from tensorc_dsl.affine.simplify import extent_ranges
 from tensorc_dsl.ir.expr import ZERO, Expr, Load, Var, constant, free_vars, loads, substitute
 from tensorc_dsl.ir.program import (
     AT_ONCE,
@@ -32,6 +26,12 @@ from tensorc_dsl.ir.program import (
     replace_stmt,
     walk,
 )
+from tensorc_dsl.proof.sets.accesses import touched
+from tensorc_dsl.proof.sets.dependence import carried
+from tensorc_dsl.proof.sets.private import follow_writes
+from tensorc_dsl.proof.sets.regions import RangedSubscripts, Region, inner_ranges, open_limits, required_region
+from tensorc_dsl.proof.sets.sets import bindings
+from tensorc_dsl.proof.sets.simplify import extent_ranges
 from tensorc_dsl.schedule.kinds import RACE
 from tensorc_dsl.schedule.motion import own_buffers, require_no_vector, shared_loops, writers
 from tensorc_dsl.schedule.nests import map_accesses, nest_over, stmt_name

@@ -7,11 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from tensorc_dsl.affine.simplify import bounds
 from tensorc_dsl.ir.dtypes import I64
 from tensorc_dsl.ir.expr import Expr, constant, too_large
 from tensorc_dsl.ir.numbers import limits
 from tensorc_dsl.ir.program import ALIGN, OFFSET, Block, Buffer, For, Program, blocks, walk
+from tensorc_dsl.proof.sets.simplify import bounds
 from tensorc_dsl.schedule.refusal import refusal
 
 

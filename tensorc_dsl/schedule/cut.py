@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from tensorc_dsl.affine.accesses import home
-from tensorc_dsl.affine.simplify import extent_ranges, prove
 from tensorc_dsl.ir.expr import ZERO, Compare, Expr, Var, add, conjunction
 from tensorc_dsl.ir.program import Buffer, For, IterKind, Program, Stmt, fresh
+from tensorc_dsl.proof.sets.accesses import home
+from tensorc_dsl.proof.sets.simplify import extent_ranges, prove
 from tensorc_dsl.schedule.nests import map_accesses
 from tensorc_dsl.schedule.substitution import replace_variables
 

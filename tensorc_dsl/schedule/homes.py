@@ -3,9 +3,9 @@ more often."""
 
 from __future__ import annotations
 
-from tensorc_dsl.affine.accesses import home, private_loops
-from tensorc_dsl.affine.private import is_private
 from tensorc_dsl.ir.program import For, Program, walk
+from tensorc_dsl.proof.sets.accesses import home, private_loops
+from tensorc_dsl.proof.sets.private import is_private
 from tensorc_dsl.schedule.refusal import refusal
 
 

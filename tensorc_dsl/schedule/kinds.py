@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from tensorc_dsl.affine.dependence import carried
-from tensorc_dsl.affine.private import is_private
 from tensorc_dsl.ir.expr import ONE, free_vars
 from tensorc_dsl.ir.look_back import passed_along
 from tensorc_dsl.ir.node import replace
@@ -18,6 +16,8 @@ from tensorc_dsl.ir.program import (
     is_atomic,
     replace_stmt,
 )
+from tensorc_dsl.proof.sets.dependence import carried
+from tensorc_dsl.proof.sets.private import is_private
 from tensorc_dsl.schedule.nests import replace_buffer
 from tensorc_dsl.schedule.refs import LoopRef
 from tensorc_dsl.schedule.refusal import refusal

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from tensorc_dsl.affine.form import Linear, to_expr
-from tensorc_dsl.affine.linear import Context, difference
-from tensorc_dsl.affine.shifts import Extreme
-from tensorc_dsl.affine.simplify import conjuncts, iter_ranges, simplify
 from tensorc_dsl.ir.dtypes import INDEX
 from tensorc_dsl.ir.expr import ONE, Compare, Const, Expr, Load, Select, dims_in, dtype_of, free_vars, sub
 from tensorc_dsl.ir.expr import substitute as substituted
 from tensorc_dsl.ir.program import Iter, IterKind, Program
 from tensorc_dsl.ir.reductions import identity
+from tensorc_dsl.proof.sets.linear_forms import Context, Linear, difference, to_expr
+from tensorc_dsl.proof.sets.reductions import Extreme
+from tensorc_dsl.proof.sets.simplify import conjuncts, iter_ranges, simplify
 from tensorc_dsl.schedule.motion import writers
 from tensorc_dsl.schedule.shifted import NotFresh, Reduction, Relative, Sum, nest_alone
 

@@ -14,16 +14,16 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
-from tensorc_dsl.affine.accesses import Access, accesses, touched
-from tensorc_dsl.affine.coverage import apart, full_domain, not_affine
-from tensorc_dsl.affine.dependence import happens_before
-from tensorc_dsl.affine.distance import common_loops
-from tensorc_dsl.affine.private import follow_writes
-from tensorc_dsl.affine.sets import bindings
 from tensorc_dsl.ir.expr import Expr, Var, free_vars, loads, substitute
 from tensorc_dsl.ir.memo import by_identity
 from tensorc_dsl.ir.print import format_expr
 from tensorc_dsl.ir.program import Block, Buffer, For, IterKind, LoopKind, Program, Stmt, find_block, walk
+from tensorc_dsl.proof.sets.accesses import Access, accesses, touched
+from tensorc_dsl.proof.sets.coverage import apart, full_domain, not_affine
+from tensorc_dsl.proof.sets.dependence import happens_before
+from tensorc_dsl.proof.sets.distance import common_loops
+from tensorc_dsl.proof.sets.private import follow_writes
+from tensorc_dsl.proof.sets.sets import bindings
 from tensorc_dsl.schedule.nests import stmt_name
 from tensorc_dsl.schedule.refusal import refusal
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 
-from tensorc_dsl.affine.simplify import extent_ranges, simplify, simplify_where
 from tensorc_dsl.ir.expr import ZERO, Binary, Compare, Expr, Load, Var, add, constant, transform
 from tensorc_dsl.ir.node import replace
 from tensorc_dsl.ir.program import Block, Buffer, For, Iter, IterKind, Program, Stmt, Store, fresh, replace_stmt
+from tensorc_dsl.proof.sets.simplify import extent_ranges, simplify, simplify_where
 
 
 def stmt_name(s: Stmt) -> str:

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from tensorc_dsl.affine.shifts import exponential
-from tensorc_dsl.affine.simplify import simplify
 from tensorc_dsl.ir.expr import ZERO, Compare, Expr, Load, Select, Var, ceildiv, free_vars, index, mul
 from tensorc_dsl.ir.node import replace
 from tensorc_dsl.ir.program import (
@@ -21,6 +19,8 @@ from tensorc_dsl.ir.program import (
     used_names,
 )
 from tensorc_dsl.ir.reductions import identity
+from tensorc_dsl.proof.sets.reductions import exponential
+from tensorc_dsl.proof.sets.simplify import simplify
 from tensorc_dsl.schedule.motion import is_param
 from tensorc_dsl.schedule.nests import nest_over
 from tensorc_dsl.schedule.shifted import Nest, Reduction, Relative, Stage, Sum, exchanged

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from tensorc_dsl.affine.accesses import touched
-from tensorc_dsl.affine.once import begins_once, may_be_empty
-from tensorc_dsl.affine.parts import Element, NotApart, Part, parts_of
-from tensorc_dsl.affine.simplify import bounds, extent_ranges
 from tensorc_dsl.ir.expr import Expr, constant, free_vars
 from tensorc_dsl.ir.program import Block, For, IterKind, Program, Store, walk
+from tensorc_dsl.proof.sets.accesses import touched
+from tensorc_dsl.proof.sets.coverage import begins_once, may_be_empty
+from tensorc_dsl.proof.sets.reductions import Element, NotApart, Part, parts_of
+from tensorc_dsl.proof.sets.simplify import bounds, extent_ranges
 from tensorc_dsl.schedule.accumulation import reduction_loops
 from tensorc_dsl.schedule.motion import own_buffers
 from tensorc_dsl.schedule.places import the_loop

@@ -7,9 +7,9 @@ repeated for each loop that a buffer has left, and for each new buffer.
 
 from __future__ import annotations
 
-from tensorc_dsl.affine.accesses import private_loops, written
-from tensorc_dsl.affine.dependence import carried
 from tensorc_dsl.ir.program import AT_ONCE, For, Program, walk
+from tensorc_dsl.proof.sets.accesses import private_loops, written
+from tensorc_dsl.proof.sets.dependence import carried
 from tensorc_dsl.schedule.refusal import refusal
 
 

@@ -4,10 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from tensorc_dsl.affine.accesses import touched
-from tensorc_dsl.affine.coverage import full_domain
-from tensorc_dsl.affine.sets import NotAffine, mapping
-from tensorc_dsl.affine.simplify import bounds, iter_ranges, simplify, simplify_where
 from tensorc_dsl.ir.expr import ONE, ZERO, Compare, Expr, Load, Var, free_vars, index, loads, substitute
 from tensorc_dsl.ir.print import format_expr
 from tensorc_dsl.ir.program import (
@@ -23,6 +19,10 @@ from tensorc_dsl.ir.program import (
     replace_stmt,
     used_names,
 )
+from tensorc_dsl.proof.sets.accesses import touched
+from tensorc_dsl.proof.sets.coverage import full_domain
+from tensorc_dsl.proof.sets.sets import NotAffine, mapping
+from tensorc_dsl.proof.sets.simplify import bounds, iter_ranges, simplify, simplify_where
 from tensorc_dsl.schedule.copies import (
     NOT_FILLED,
     NOT_WHOLE,

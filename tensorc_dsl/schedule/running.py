@@ -5,9 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from tensorc_dsl.affine.in_range import Products, factors_of
-from tensorc_dsl.affine.running import Running, running
-from tensorc_dsl.affine.simplify import simplify
 from tensorc_dsl.ir.dtypes import DType
 from tensorc_dsl.ir.expr import ONE, ZERO, Compare, Expr, Load, Select, Var, dtype_of, free_vars, sub, substitute
 from tensorc_dsl.ir.node import replace
@@ -26,6 +23,8 @@ from tensorc_dsl.ir.program import (
     replace_stmt,
 )
 from tensorc_dsl.ir.reductions import combine
+from tensorc_dsl.proof.sets.running import Products, Running, factors_of, running
+from tensorc_dsl.proof.sets.simplify import simplify
 from tensorc_dsl.schedule.places import require_serial, the_block
 from tensorc_dsl.schedule.refs import BlockRef
 from tensorc_dsl.schedule.refusal import refusal

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from tensorc_dsl.affine.chosen import NotChosen, chosen_iteration
 from tensorc_dsl.ir.program import For, LoopKind, Program, is_scattered, walk
+from tensorc_dsl.proof.sets.data_selected import NotChosen, chosen_iteration
 from tensorc_dsl.schedule.refusal import refusal
 
 

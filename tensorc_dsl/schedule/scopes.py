@@ -11,8 +11,8 @@ from __future__ import annotations
 
 import re
 
-from tensorc_dsl.affine.accesses import touched
 from tensorc_dsl.ir.program import Block, Buffer, Program, fresh, walk
+from tensorc_dsl.proof.sets.accesses import touched
 from tensorc_dsl.schedule.refusal import refusal
 
 

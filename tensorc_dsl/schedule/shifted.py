@@ -5,9 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from tensorc_dsl.affine.parts import NotApart, parts_of
-from tensorc_dsl.affine.shifts import Exponential, Extreme, exponential, homogeneous
-from tensorc_dsl.affine.simplify import iter_ranges, simplify
 from tensorc_dsl.ir.expr import (
     Cast,
     Const,
@@ -24,6 +21,8 @@ from tensorc_dsl.ir.expr import (
 )
 from tensorc_dsl.ir.program import Block, For, Iter, IterKind, Program, walk
 from tensorc_dsl.ir.reductions import Fold, FoldOp, identity
+from tensorc_dsl.proof.sets.reductions import Exponential, Extreme, NotApart, exponential, homogeneous, parts_of
+from tensorc_dsl.proof.sets.simplify import iter_ranges, simplify
 from tensorc_dsl.schedule.motion import positions, writers
 
 

@@ -10,12 +10,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from tensorc_dsl.affine.accesses import home, private_loops, touched, written
-from tensorc_dsl.affine.in_place import overwritten
-from tensorc_dsl.affine.pipeline import overtakes
 from tensorc_dsl.ir.axes import axis_problem
 from tensorc_dsl.ir.pipelines import pipeline, roles
 from tensorc_dsl.ir.program import Block, For, LoopKind, Program, blocks, walk
+from tensorc_dsl.proof.sets.accesses import home, private_loops, touched, written
+from tensorc_dsl.proof.sets.dependence import overtakes, overwritten
 from tensorc_dsl.schedule.accumulation import UNBEGUN, refuse_unbegun
 from tensorc_dsl.schedule.counted import TOO_LONG, UNCOUNTED, refuse_long, refuse_uncounted
 from tensorc_dsl.schedule.homes import EMPTIED, refuse_emptied

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from operator import is_
 
-from tensorc_dsl.affine.form import Interval
-from tensorc_dsl.affine.simplify import extent_ranges, simplify, simplify_where
 from tensorc_dsl.ir.expr import ZERO, Expr, constant, free_vars, substitute
 from tensorc_dsl.ir.node import replace
 from tensorc_dsl.ir.program import For, Iter, Stmt, with_body
+from tensorc_dsl.proof.sets.linear_forms import Interval
+from tensorc_dsl.proof.sets.simplify import extent_ranges, simplify, simplify_where
 
 
 def replace_variables(

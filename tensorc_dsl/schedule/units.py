@@ -8,10 +8,10 @@ in a fragment.
 
 from __future__ import annotations
 
-from tensorc_dsl.affine.fragments import Unit, disagreement, misplaced
-from tensorc_dsl.affine.instruction import Match, match_nest
 from tensorc_dsl.ir.memo import by_identity
 from tensorc_dsl.ir.program import For, Intrinsic, LoopKind, Program, intrinsic_of, walk
+from tensorc_dsl.proof.sets.fragments import Unit, disagreement, misplaced
+from tensorc_dsl.proof.sets.instructions import Match, match_nest
 from tensorc_dsl.schedule.refusal import ScheduleRefusal, refusal
 from tensorc_dsl.schedule.substitution import loops_below
 

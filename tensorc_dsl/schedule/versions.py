@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from tensorc_dsl.affine.coverage import apart
-from tensorc_dsl.affine.inverse import undetermined
-from tensorc_dsl.affine.private import follow_writes
 from tensorc_dsl.ir.node import replace
 from tensorc_dsl.ir.program import For, IterKind, Program
+from tensorc_dsl.proof.sets.coverage import apart
+from tensorc_dsl.proof.sets.private import follow_writes
+from tensorc_dsl.proof.sets.regions import undetermined
 from tensorc_dsl.schedule.motion import Nest, own_buffers, own_values, readers, written_once
 from tensorc_dsl.schedule.refusal import refusal
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 import islpy as isl
 import pytest
 
-from tensorc_dsl.affine import budget
-from tensorc_dsl.affine.budget import Exhausted, bounded, renew
 from tensorc_dsl.base.source import Source
 from tensorc_dsl.ir.parse import parse_program
-from tensorc_dsl.validate.validate import Unproved, validate
+from tensorc_dsl.proof.equivalence.validate import Unproved, validate
+from tensorc_dsl.proof.sets import budget
+from tensorc_dsl.proof.sets.budget import Exhausted, bounded, renew
 
 COPY = "program p(A: f32[3], B: f32[3]) { for i in 3 { block B { spatial v in 3 = i; B[v] = A[v] } } }"
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tensorc_dsl.affine.constants import Preparation, preparation
+from tensorc_dsl.proof.sets.constants import Preparation, preparation
 from tests.codegen.native import program
 
 LOOPS = "spatial vi in 8 = {0}"

@@ -7,14 +7,14 @@ from collections import Counter
 
 import pytest
 
-from tensorc_dsl.affine import coverage, isl
-from tensorc_dsl.affine.coverage import full_domain, instances_within, partition, repeating_loop
-from tensorc_dsl.affine.layout import inverse, is_injective
-from tensorc_dsl.affine.sets import NotAffine, mapping
-from tensorc_dsl.affine.simplify import extent_ranges, simplify
 from tensorc_dsl.ir.dtypes import F32
 from tensorc_dsl.ir.expr import Compare, Const, Expr, Var, add, constant, floordiv, floormod, index, mul, transform, xor
 from tensorc_dsl.ir.program import Block, For, Iter, IterKind, Store
+from tensorc_dsl.proof.sets import coverage, isl
+from tensorc_dsl.proof.sets.coverage import full_domain, instances_within, partition, repeating_loop
+from tensorc_dsl.proof.sets.layouts import inverse, is_injective
+from tensorc_dsl.proof.sets.sets import NotAffine, mapping
+from tensorc_dsl.proof.sets.simplify import extent_ranges, simplify
 from tests.affine.test_regions import linear, points, value
 
 

@@ -9,12 +9,12 @@ from itertools import product
 
 import pytest
 
-from tensorc_dsl.affine.coverage import axis, partition
-from tensorc_dsl.affine.cuts import cuts
-from tensorc_dsl.affine.simplify import extent_ranges, simplify
 from tensorc_dsl.ir.expr import ZERO, Compare, CompareOp, Expr, Var, add, floordiv, floormod, index, mul
 from tensorc_dsl.ir.print import format_expr
 from tensorc_dsl.ir.program import For
+from tensorc_dsl.proof.sets.coverage import axis, partition
+from tensorc_dsl.proof.sets.simplify import extent_ranges, simplify
+from tensorc_dsl.proof.sets.store_guards import cuts
 
 SIZES = {"t": 3, "a": 3, "b": 4}
 RANGES = extent_ranges(For(v, index(n), ()) for v, n in SIZES.items())

@@ -8,19 +8,19 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tensorc_dsl.affine.accesses import accesses
-from tensorc_dsl.affine.data import data_in, freed
-from tensorc_dsl.affine.dependence import carried
-from tensorc_dsl.affine.private import is_private
-from tensorc_dsl.affine.regions import required_region
-from tensorc_dsl.affine.safety import Outside, check_access
-from tensorc_dsl.affine.simplify import bounds, simplify
 from tensorc_dsl.base.source import Source
 from tensorc_dsl.ir.dtypes import I8, INDEX
 from tensorc_dsl.ir.expr import ZERO, Binary, Cast, Dim, Expr, Load, Var, add, constant, index, mul, sub
 from tensorc_dsl.ir.parse import parse_program
 from tensorc_dsl.ir.print import format_expr
 from tensorc_dsl.ir.program import Program
+from tensorc_dsl.proof.sets.accesses import accesses
+from tensorc_dsl.proof.sets.data_subscripts import data_in, freed
+from tensorc_dsl.proof.sets.dependence import carried
+from tensorc_dsl.proof.sets.private import is_private
+from tensorc_dsl.proof.sets.regions import required_region
+from tensorc_dsl.proof.sets.safety import Outside, check_access
+from tensorc_dsl.proof.sets.simplify import bounds, simplify
 from tests.affine.test_simplify import value
 from tests.examples import examples
 

@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tensorc_dsl.affine import isl
-from tensorc_dsl.affine.sets import NotAffine, feasible
 from tensorc_dsl.ir.dtypes import I32
 from tensorc_dsl.ir.expr import Binary, Compare, Dim, Expr, Load, Logic, Not, Var, index
+from tensorc_dsl.proof.sets import isl
+from tensorc_dsl.proof.sets.sets import NotAffine, feasible
 from tests.affine.test_simplify import value
 from tests.examples import examples
 

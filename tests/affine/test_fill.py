@@ -7,12 +7,12 @@ from itertools import product
 
 import pytest
 
-from tensorc_dsl.affine import private
-from tensorc_dsl.affine.accesses import Access, accesses
-from tensorc_dsl.affine.fill import fills, starts_itself
 from tensorc_dsl.base.source import Source
 from tensorc_dsl.ir.parse import parse_program
 from tensorc_dsl.ir.program import Program
+from tensorc_dsl.proof.sets import private
+from tensorc_dsl.proof.sets.accesses import Access, accesses
+from tensorc_dsl.proof.sets.private import fills, starts_itself
 from tests.affine.test_simplify import value
 
 Values = tuple[int, ...]

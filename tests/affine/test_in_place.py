@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tensorc_dsl.affine.in_place import overwritten
 from tensorc_dsl.ir.dtypes import F32
 from tensorc_dsl.ir.expr import Binary, Compare, Dim, Expr, Var, index, loads
 from tensorc_dsl.ir.program import AT_ONCE, Block, Buffer, For, Iter, IterKind, LoopKind, Program, Stmt, Store
+from tensorc_dsl.proof.sets.dependence import overwritten
 from tests.affine.test_simplify import value
 from tests.programs import load
 

@@ -6,12 +6,12 @@ from itertools import product
 
 import pytest
 
-from tensorc_dsl.affine.mappings import mappings
 from tensorc_dsl.base.source import Source
 from tensorc_dsl.ir.expr import Load, constant, loads
 from tensorc_dsl.ir.parse import parse_program
 from tensorc_dsl.ir.print import format_expr
 from tensorc_dsl.ir.program import Block, Intrinsic, blocks
+from tensorc_dsl.proof.sets.instructions import mappings
 
 MMA = "intrinsic mma desc (A: f32[4, 8], B: f32[8, 16], C: f32[4, 16]) { C[i, j] += sum[k] A[i, k] * B[k, j] }\n"
 DOT = "intrinsic dot desc (A: u8[4], B: i8[16, 4], C: i32[16]) { C[i] += sum[k] i32(A[k]) * i32(B[i, k]) }\n"

@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from tensorc_dsl.affine.radix import by_digits
 from tensorc_dsl.backend.cuda.lower.private_storage import evaluate
 from tensorc_dsl.ir.expr import ZERO, Compare, Expr, Var, add, floormod, index, mul
 from tensorc_dsl.ir.print import format_expr
+from tensorc_dsl.proof.sets.sets import by_digits
 
 RANGES = {"v": (0, 3), "i": (0, 4), "j": (-2, 5), "w": (0, 3)}
 

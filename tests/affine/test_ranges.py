@@ -6,10 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tensorc_dsl.affine import isl
-from tensorc_dsl.affine.ranges import EqualRanges
-from tensorc_dsl.affine.sets import mapping, points
 from tensorc_dsl.ir.expr import ZERO, Compare, Expr, Var, add, index
+from tensorc_dsl.proof.sets import isl
+from tensorc_dsl.proof.sets.sets import mapping, points
+from tensorc_dsl.schedule.primitives.stream_k import EqualRanges
 
 G, P, N, T, C = map(Var, "gpntc")
 

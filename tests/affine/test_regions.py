@@ -8,11 +8,11 @@ from itertools import product
 
 import pytest
 
-from tensorc_dsl.affine import isl
-from tensorc_dsl.affine.form import Interval
-from tensorc_dsl.affine.regions import RangedSubscripts, required_region
 from tensorc_dsl.ir.expr import Binary, Dim, Expr, Var, add, constant, floordiv, floormod, index, mul
 from tensorc_dsl.ir.print import format_expr
+from tensorc_dsl.proof.sets import isl
+from tensorc_dsl.proof.sets.linear_forms import Interval
+from tensorc_dsl.proof.sets.regions import RangedSubscripts, required_region
 
 WIDE = index(10_000)
 Box = dict[str, Interval]

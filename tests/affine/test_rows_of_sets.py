@@ -7,9 +7,8 @@ from itertools import product
 
 import pytest
 
-from tensorc_dsl.affine.rows_of_sets import linear_set
-from tensorc_dsl.affine.sets import feasible
 from tensorc_dsl.ir.expr import Compare, CompareOp, Dim, Expr, Var, add, floordiv, index, mul, sub
+from tensorc_dsl.proof.sets.sets import feasible, linear_set
 
 NAMES = ("a", "b", "c")
 OPS: tuple[CompareOp, ...] = ("==", "<", "<=", ">", ">=")

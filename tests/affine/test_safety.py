@@ -8,8 +8,6 @@ from itertools import product
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tensorc_dsl.affine.safety import Outside, check_access
-from tensorc_dsl.affine.simplify import simplify
 from tensorc_dsl.ir.expr import (
     Binary,
     Compare,
@@ -26,6 +24,8 @@ from tensorc_dsl.ir.expr import (
     sub,
     substitute,
 )
+from tensorc_dsl.proof.sets.safety import Outside, check_access
+from tensorc_dsl.proof.sets.simplify import simplify
 from tests.examples import examples
 
 M, N = Dim("M", 1, 6), Dim("N", 0, 6)

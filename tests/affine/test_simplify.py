@@ -8,11 +8,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tensorc_dsl.affine.conditions import negate
-from tensorc_dsl.affine.simplify import bounds, prove, simplify, simplify_where
 from tensorc_dsl.ir.dtypes import F32
 from tensorc_dsl.ir.expr import Binary, Compare, Const, Expr, Load, Logic, Not, Select, Var, index
 from tensorc_dsl.ir.print import format_expr
+from tensorc_dsl.proof.sets.linear_forms import negate
+from tensorc_dsl.proof.sets.simplify import bounds, prove, simplify, simplify_where
 from tests.examples import examples
 
 NAMES = ("i", "j", "k")

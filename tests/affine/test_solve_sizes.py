@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from tensorc_dsl.affine.solve_sizes import solve_sizes, told_by
 from tensorc_dsl.ir.expr import ONE, Binary, Dim, Expr, floordiv, index, mul, sub
 from tensorc_dsl.ir.print import format_expr
+from tensorc_dsl.proof.sets.constants import solve_sizes, told_by
 
 M, N, K = (Dim(name, 1, 64) for name in "MNK")
 

@@ -9,7 +9,7 @@ from tensorc_dsl.base.source import Source
 from tensorc_dsl.ir.parse import parse_program
 from tensorc_dsl.ir.program import Program
 from tensorc_dsl.ir.verify import verify
-from tensorc_dsl.validate.validate import Invalid, Report, Unproved, Valid, validate
+from tensorc_dsl.proof.equivalence.validate import Invalid, Report, Unproved, Valid, validate
 
 
 def program(text: str) -> Program:

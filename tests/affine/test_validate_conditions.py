@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tensorc_dsl.validate.validate import Valid
+from tensorc_dsl.proof.equivalence.validate import Valid
 from tests.affine.test_validate import compared
 
 SHIFTED = """

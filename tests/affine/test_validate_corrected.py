@@ -12,11 +12,11 @@ from tensorc_dsl.base.source import Source
 from tensorc_dsl.ir.parse import parse_program
 from tensorc_dsl.ir.print import format_program
 from tensorc_dsl.ir.program import Program
+from tensorc_dsl.proof.equivalence.validate import proves
 from tensorc_dsl.reference.evaluate import shape_of
 from tensorc_dsl.reference.interpret import interpret
 from tensorc_dsl.schedule.primitive import apply
 from tensorc_dsl.schedule.refs import BlockRef
-from tensorc_dsl.validate.validate import proves
 from tests.primitives.cases import all_cases, before_program
 
 CASES = {c.name: c for c in all_cases()}

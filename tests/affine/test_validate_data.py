@@ -7,7 +7,7 @@ import pytest
 from tensorc_dsl.base.diagnostic import render
 from tensorc_dsl.base.source import Source
 from tensorc_dsl.ir.parse import parse_program
-from tensorc_dsl.validate.validate import Invalid, Report, Unproved, Valid, validate
+from tensorc_dsl.proof.equivalence.validate import Invalid, Report, Unproved, Valid, validate
 
 TABLE = """
 program table(X: f32[5, 3], I: i32[4], Y: f32[4, 3]) {

@@ -7,8 +7,7 @@ import pytest
 from tensorc_dsl.base.source import Source
 from tensorc_dsl.ir.parse import parse_program
 from tensorc_dsl.ir.program import Program
-from tensorc_dsl.validate.differing import differing
-from tensorc_dsl.validate.validate import Invalid, Unproved, Valid, proves, validate
+from tensorc_dsl.proof.equivalence.validate import Invalid, Unproved, Valid, differing, proves, validate
 
 
 def _program(body: str) -> Program:

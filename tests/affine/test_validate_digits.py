@@ -6,15 +6,15 @@ from itertools import product
 
 import pytest
 
-from tensorc_dsl.affine import budget, isl
 from tensorc_dsl.base.source import Source
 from tensorc_dsl.ir.expr import Binary, Compare, Const, Expr, Var
 from tensorc_dsl.ir.parse import parse_program
 from tensorc_dsl.ir.program import Block, For, Program, walk
 from tensorc_dsl.ir.verify import verify
-from tensorc_dsl.validate import digits as validate_digits
-from tensorc_dsl.validate.digits import digits_around, digits_of, in_digits
-from tensorc_dsl.validate.validate import Invalid, Unproved, Valid, validate
+from tensorc_dsl.proof.equivalence import digits as validate_digits
+from tensorc_dsl.proof.equivalence.digits import digits_around, digits_of, in_digits
+from tensorc_dsl.proof.equivalence.validate import Invalid, Unproved, Valid, validate
+from tensorc_dsl.proof.sets import budget, isl
 
 
 def program(text: str) -> Program:

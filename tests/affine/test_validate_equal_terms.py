@@ -6,14 +6,14 @@ import random
 
 import pytest
 
-from tensorc_dsl.affine import isl
 from tensorc_dsl.base.source import Source
 from tensorc_dsl.ir.parse import parse_program
 from tensorc_dsl.ir.print import format_program
+from tensorc_dsl.proof.equivalence.terms import counts
+from tensorc_dsl.proof.equivalence.validate import Valid, validate
+from tensorc_dsl.proof.sets import isl
 from tensorc_dsl.schedule.primitive import apply
 from tensorc_dsl.schedule.refs import BlockRef, LoopRef
-from tensorc_dsl.validate.counting import counts
-from tensorc_dsl.validate.validate import Valid, validate
 from tests.affine.test_validate import compared
 from tests.compute.texts import build
 

@@ -12,8 +12,8 @@ from tensorc_dsl.base.source import Source
 from tensorc_dsl.check.scope import load_source
 from tensorc_dsl.ir.parse import parse_program
 from tensorc_dsl.ir.print import format_program
+from tensorc_dsl.proof.equivalence.validate import Valid, validate
 from tensorc_dsl.tuning.machine.host import host_target
-from tensorc_dsl.validate.validate import Valid, validate
 
 INLINED = """
 compute it(X: f32[N, C], y: i64[N]) -> loss: f32 {

@@ -6,16 +6,16 @@ from itertools import product
 
 import pytest
 
-from tensorc_dsl.affine.accesses import accesses, written
-from tensorc_dsl.affine.distance import distances
 from tensorc_dsl.base.source import Source
 from tensorc_dsl.ir.bind import bind
 from tensorc_dsl.ir.parse import parse_program
 from tensorc_dsl.ir.program import Program
+from tensorc_dsl.proof.equivalence.open_products import parts_as_loops
+from tensorc_dsl.proof.equivalence.validate import Invalid, Unproved, Valid, validate
+from tensorc_dsl.proof.sets.accesses import accesses, written
+from tensorc_dsl.proof.sets.distance import distances
 from tensorc_dsl.reference.inputs import make_inputs
 from tensorc_dsl.reference.interpret import interpret
-from tensorc_dsl.validate.parts import parts_as_loops
-from tensorc_dsl.validate.validate import Invalid, Unproved, Valid, validate
 from tests.affine.test_simplify import value
 
 

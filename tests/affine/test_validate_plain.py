@@ -7,12 +7,12 @@ from itertools import pairwise
 import islpy as isl
 import pytest
 
-from tensorc_dsl.affine import budget
 from tensorc_dsl.base.source import Source
 from tensorc_dsl.ir.parse import parse_program
-from tensorc_dsl.validate import plain as validate_plain
-from tensorc_dsl.validate.plain import divisions, joined, plain, within
-from tensorc_dsl.validate.validate import Unproved, Valid, validate
+from tensorc_dsl.proof.equivalence import flow as validate_plain
+from tensorc_dsl.proof.equivalence.flow import divisions, joined, plain, within
+from tensorc_dsl.proof.equivalence.validate import Unproved, Valid, validate
+from tensorc_dsl.proof.sets import budget
 
 LAYOUT = "{{ [i, j] -> [2*floor(i/2) + j, i mod 2] : 0 <= i < {n} and 0 <= j < 2 }}"
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from tensorc_dsl.ir.program import For
-from tensorc_dsl.validate.validate import Invalid, Unproved, Valid, validate
+from tensorc_dsl.proof.equivalence.validate import Invalid, Unproved, Valid, validate
 from tests.affine.test_validate import assert_reported, assert_valid, edited
 from tests.compute.texts import build
 

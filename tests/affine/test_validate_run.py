@@ -10,11 +10,11 @@ from tensorc_dsl.base.source import Source
 from tensorc_dsl.ir.parse import parse_program
 from tensorc_dsl.ir.print import format_program
 from tensorc_dsl.ir.program import Program
+from tensorc_dsl.proof.equivalence import run as validate_run
+from tensorc_dsl.proof.equivalence.validate import Invalid, Unproved, Valid, validate
 from tensorc_dsl.reference.interpret import interpret
 from tensorc_dsl.schedule.primitives.compute_inline import compute_inline
 from tensorc_dsl.schedule.refs import BlockRef
-from tensorc_dsl.validate import run as validate_run
-from tensorc_dsl.validate.validate import Invalid, Unproved, Valid, validate
 from tests.compute.texts import build
 
 GATHERS = ("clamp(p[{0}], 0, 1)", "clamp(q[{0}], 0, 1)", "{0} / 2", "0", "clamp(p[clamp(q[{0}], 0, 3)], 0, 1)")

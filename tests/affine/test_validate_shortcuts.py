@@ -8,8 +8,8 @@ import pytest
 from tensorc_dsl.base.source import Source
 from tensorc_dsl.ir.parse import parse_program
 from tensorc_dsl.ir.program import Program
-from tensorc_dsl.validate import validate as validation
-from tensorc_dsl.validate.validate import Invalid, Valid, proves, validate
+from tensorc_dsl.proof.equivalence import validate as validation
+from tensorc_dsl.proof.equivalence.validate import Invalid, Valid, proves, validate
 
 PARAMS = "X: f32[9, 14], Y: f32[9, 7]"
 
@@ -77,7 +77,7 @@ def test_reads_of_a_copy_ask_for_the_elements_that_it_writes(
     original: Program, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(validation, "STEP_PIECES", 4)  # each read has so many, and all together more
-    monkeypatch.setattr("tensorc_dsl.validate.compare._graph", lambda _: None)
+    monkeypatch.setattr("tensorc_dsl.proof.equivalence.compare._graph", lambda _: None)
     assert proves(original, program(TURNED % (PARAMS, "v0", READS)))
 
 
@@ -85,7 +85,7 @@ def test_a_function_that_is_not_found_soon_is_not_needed(original: Program, monk
     def takes_long(asked: object) -> None:
         raise isl.Error("maximal number of operations exceeded")
 
-    monkeypatch.setattr("tensorc_dsl.validate.compare._graph", takes_long)
+    monkeypatch.setattr("tensorc_dsl.proof.equivalence.compare._graph", takes_long)
     assert isinstance(validate(original, program(TURNED % (PARAMS, "v0", READS))), Valid)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tensorc_dsl.validate.validate import Invalid, Unproved
+from tensorc_dsl.proof.equivalence.validate import Invalid, Unproved
 from tests.affine.test_validate import assert_reported, assert_valid, edited
 
 SUM = """

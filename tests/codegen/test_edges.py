@@ -8,7 +8,6 @@ from functools import partial
 import numpy as np
 import pytest
 
-from tensorc_dsl.affine.simplify import simplify
 from tensorc_dsl.base.source import Source
 from tensorc_dsl.ir.arrays import Array, narrow, stored_dtype, wide_dtype, widen
 from tensorc_dsl.ir.dtypes import BOOL, DTYPES, DType
@@ -19,6 +18,7 @@ from tensorc_dsl.ir.parse import parse_program
 from tensorc_dsl.ir.parse_expr import VisibleNames
 from tensorc_dsl.ir.print import format_expr, format_program
 from tensorc_dsl.ir.program import Block, Buffer, Program, Store
+from tensorc_dsl.proof.sets.simplify import simplify
 from tensorc_dsl.reference.evaluate import evaluate
 from tensorc_dsl.reference.interpret import interpret
 from tensorc_dsl.syntax import tree

@@ -24,13 +24,13 @@ from tensorc_dsl.ir.print import format_program
 from tensorc_dsl.ir.program import For, Intrinsic, LoopKind, Program, find_loop
 from tensorc_dsl.ir.target import Target
 from tensorc_dsl.lower.flat import Flat, Instruction, body_of
+from tensorc_dsl.proof.equivalence.validate import Valid, validate
 from tensorc_dsl.reference.evaluate import evaluate, shape_of
 from tensorc_dsl.reference.inputs import make_inputs
 from tensorc_dsl.reference.interpret import interpret
 from tensorc_dsl.schedule.primitive import apply
 from tensorc_dsl.schedule.refs import BlockRef, LoopRef
 from tensorc_dsl.tuning.machine.host import host_target
-from tensorc_dsl.validate.validate import Valid, validate
 from tests.codegen.native import check, compiled, program, run
 
 STANDARD: dict[str, Intrinsic] = {

@@ -12,9 +12,9 @@ from tensorc_dsl.ir.bind import bind
 from tensorc_dsl.ir.parse import parse_program
 from tensorc_dsl.ir.print import format_program
 from tensorc_dsl.ir.program import Program
+from tensorc_dsl.proof.equivalence.run import _inputs  # pyright: ignore[reportPrivateUsage]
 from tensorc_dsl.reference.evaluate import evaluate
 from tensorc_dsl.reference.inputs import Special, make_inputs, special_inputs
-from tensorc_dsl.validate.run import _inputs  # pyright: ignore[reportPrivateUsage]
 from tests.compute.texts import build, checked, codes, errors
 
 TEXT = "compute f(X: {0}[M, N], Z: f32[M, N]) -> Y: {0}[M, N]\nassume {1}\n{{ Y[i, j] = X[i, j] }}"

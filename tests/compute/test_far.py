@@ -8,15 +8,15 @@ import numpy as np
 import pytest
 
 from campaigns.random_steps import random_schedule
-from tensorc_dsl.affine.reach import too_far
-from tensorc_dsl.affine.simplify import simplify
 from tensorc_dsl.base.diagnostic import TschedError
 from tensorc_dsl.elaborate.bindings import OpenRange
 from tensorc_dsl.ir.expr import Binary, Compare, Const, Dim, Expr, Var, floordiv, index
+from tensorc_dsl.proof.equivalence.validate import Unproved, Valid, validate
+from tensorc_dsl.proof.sets.safety import too_far
+from tensorc_dsl.proof.sets.simplify import simplify
 from tensorc_dsl.reference.evaluate import evaluate
 from tensorc_dsl.reference.inputs import make_inputs
 from tensorc_dsl.reference.interpret import interpret
-from tensorc_dsl.validate.validate import Unproved, Valid, validate
 from tests.codegen.native import program, run
 from tests.compute.native import everywhere
 from tests.compute.test_meaning import check_program

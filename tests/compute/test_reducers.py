@@ -11,9 +11,9 @@ from tensorc_dsl.base.source import Source
 from tensorc_dsl.ir.parse import parse_program
 from tensorc_dsl.ir.print import format_program
 from tensorc_dsl.ir.program import Program
+from tensorc_dsl.proof.equivalence.validate import Unproved, Valid, validate
 from tensorc_dsl.schedule.primitive import apply
 from tensorc_dsl.schedule.refs import BlockRef, LoopRef
-from tensorc_dsl.validate.validate import Unproved, Valid, validate
 from tests.compute.texts import build, codes, errors
 
 LOG_ADD = "max(a, b) + log(1.0 + exp(min(a, b) - max(a, b))) identity -inf"

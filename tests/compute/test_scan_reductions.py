@@ -11,9 +11,9 @@ from campaigns.random_steps import random_schedule
 from tensorc_dsl.elaborate.bindings import OpenRange
 from tensorc_dsl.ir.bind import bind
 from tensorc_dsl.ir.print import format_program
+from tensorc_dsl.proof.equivalence.validate import Invalid, validate
 from tensorc_dsl.reference.evaluate import evaluate
 from tensorc_dsl.reference.inputs import make_inputs
-from tensorc_dsl.validate.validate import Invalid, validate
 from tests.compute.native import everywhere
 from tests.compute.test_meaning import check_program
 from tests.compute.texts import build, checked, codes, errors, parsed

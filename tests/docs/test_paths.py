@@ -96,8 +96,8 @@ def there(path: str) -> bool:
 
 
 def test_a_lost_file_is_found() -> None:
-    assert [n for n in named("see affine/lost.py, `lost.ll` and ../docs/tour.md") if not there(n)] == [
-        "affine/lost.py",
+    assert [n for n in named("see proof/sets/lost.py, `lost.ll` and ../docs/tour.md") if not there(n)] == [
+        "proof/sets/lost.py",
         "lost.ll",
     ]
 
@@ -111,7 +111,7 @@ def test_comments_are_those_of_the_tokenizer(source: str) -> None:
 
 
 def modules(text: str) -> Iterator[str]:
-    """The names in backticks that begin with a layer and a dot, `affine.isl` or `api.Task`."""
+    """The names in backticks that begin with a layer and a dot, `proof.sets.isl` or `api.Task`."""
     for found in re.finditer(r"`([a-z_]+)((?:\.[A-Za-z_]+)+)`", text):
         if found[1] in LAYERS and found[2] not in {".py", ".sqlite"}:
             yield f"{found[1]}{found[2]}"
@@ -132,8 +132,8 @@ def is_module(name: str) -> bool:
 
 
 def test_named_modules_exist() -> None:
-    assert list(modules("`affine.isl`, `b.loops`, `ir.values`")) == ["affine.isl", "ir.values"]
-    assert is_module("affine.isl") and not is_module("ir.values")
+    assert list(modules("`proof.sets.isl`, `b.loops`, `ir.values`")) == ["proof.sets.isl", "ir.values"]
+    assert is_module("proof.sets.isl") and not is_module("ir.values")
     lost = [f"{p}: {m}" for p in TEXTS for text in prose(p) for m in modules(text) if not is_module(m)]
     assert not lost, "\n".join(lost)
 

@@ -6,9 +6,9 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
-from tensorc_dsl.affine.conditions import TRUE
 from tensorc_dsl.ir.dtypes import F32
 from tensorc_dsl.ir.expr import ONE, Compare, Const, add, constant, floordiv, index
+from tensorc_dsl.proof.sets.linear_forms import TRUE
 
 P = "tensorc_dsl.schedule.primitives."
 

@@ -7,11 +7,11 @@ from dataclasses import replace
 
 import pytest
 
-from tensorc_dsl.affine.simplify import simplify
 from tensorc_dsl.backend.cuda.emulation.run import emulation
 from tensorc_dsl.backend.cuda.lower.kernels import Device, DeviceProgram, Nested, Steps
 from tensorc_dsl.backend.cuda.lower.lower import lower_device
 from tensorc_dsl.ir.expr import Expr, constant, free_vars, index, sub, substitute
+from tensorc_dsl.proof.sets.simplify import simplify
 from tensorc_dsl.reference.inputs import make_inputs
 from tensorc_dsl.trace.distribution import Decision
 from tensorc_dsl.tuning.measure.emulation import Emulated, emulate

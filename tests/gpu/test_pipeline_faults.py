@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 
 from campaigns.emulated import emulated
-from tensorc_dsl.affine.pipeline import versions
 from tensorc_dsl.backend.cuda.codegen.device import DeviceStatements
 from tensorc_dsl.backend.cuda.lower import async_instructions as copies_room
 from tensorc_dsl.backend.cuda.lower import pipelines
@@ -22,6 +21,7 @@ from tensorc_dsl.ir.expr import Expr, Load, Select, Var, add, index, substitute,
 from tensorc_dsl.ir.parse import parse_program
 from tensorc_dsl.ir.program import For, Store
 from tensorc_dsl.lower.flat import Flat
+from tensorc_dsl.proof.sets.dependence import versions
 from tensorc_dsl.reference.inputs import make_inputs
 from tensorc_dsl.reference.interpret import interpret
 from tests.gpu.test_barriers import check_each_is_needed

@@ -9,9 +9,9 @@ from tensorc_dsl.ir.expr import constant, loads
 from tensorc_dsl.ir.program import Block, For, LoopKind, blocks, walk
 from tensorc_dsl.ir.target import Target
 from tensorc_dsl.ir.verify import verify
+from tensorc_dsl.proof.equivalence.validate import Valid, validate
 from tensorc_dsl.trace.trace import Trace
 from tensorc_dsl.tuning.machine.host import host_target
-from tensorc_dsl.validate.validate import Valid, validate
 from tests.codegen import native
 from tests.drawn import draw, drawn, task_of
 

@@ -12,12 +12,12 @@ from tensorc_dsl.check.scope import load_source
 from tensorc_dsl.ir.program import For, Program, is_scattered, walk
 from tensorc_dsl.ir.target import Target
 from tensorc_dsl.lower.flat import Loop, inside
+from tensorc_dsl.proof.equivalence.validate import Valid, validate
 from tensorc_dsl.reference.evaluate import evaluate
 from tensorc_dsl.reference.inputs import make_inputs
 from tensorc_dsl.reference.tolerance import bounded
 from tensorc_dsl.trace.trace import Trace
 from tensorc_dsl.tuning.machine.host import host_target
-from tensorc_dsl.validate.validate import Valid, validate
 from tests.codegen import native
 from tests.steps import calls
 

@@ -15,7 +15,7 @@ from tensorc_dsl.base.diagnostic import TschedError
 from tensorc_dsl.base.source import Source
 from tensorc_dsl.ir.parse import parse_program
 from tensorc_dsl.ir.print import format_program
-from tensorc_dsl.validate.validate import Valid
+from tensorc_dsl.proof.equivalence.validate import Valid
 from tests.ahead.made import needs_compiler, python
 
 Array = NDArray[Any]

@@ -17,9 +17,9 @@ from campaigns.scheduled_pages import random_start, scheduled
 from tensorc_dsl.base.source import Source
 from tensorc_dsl.ir.parse import parse_program
 from tensorc_dsl.ir.program import Program
+from tensorc_dsl.proof.equivalence.validate import Report, validate
 from tensorc_dsl.reference.inputs import make_inputs
 from tensorc_dsl.reference.interpret import InterpretError, interpret
-from tensorc_dsl.validate.validate import Report, validate
 
 
 def program(text: str) -> Program:

@@ -7,8 +7,8 @@ import pytest
 from tensorc_dsl.api import TaskFile
 from tensorc_dsl.base.source import Source
 from tensorc_dsl.check.scope import load_source
+from tensorc_dsl.proof.equivalence.validate import Valid, validate
 from tensorc_dsl.tuning.machine.host import host_target
-from tensorc_dsl.validate.validate import Valid, validate
 
 TEXT = """
 reducer joined(a, b) = {step} identity {identity}

@@ -11,11 +11,11 @@ from tensorc_dsl.api import Task, loads
 from tensorc_dsl.base.source import Source
 from tensorc_dsl.ir.node import replace
 from tensorc_dsl.ir.parse import parse_program
+from tensorc_dsl.proof.equivalence.validate import Invalid, Valid, validate
 from tensorc_dsl.reference.inputs import make_inputs
 from tensorc_dsl.reference.interpret import interpret
 from tensorc_dsl.schedule.primitives.split_scan import split_scan
 from tensorc_dsl.schedule.refs import BlockRef
-from tensorc_dsl.validate.validate import Invalid, Valid, validate
 from tests.compute.texts import build
 from tests.primitives.cases import all_cases, before_program
 

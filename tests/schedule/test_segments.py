@@ -14,7 +14,7 @@ from tensorc_dsl.base.source import Source
 from tensorc_dsl.ir.arrays import Array
 from tensorc_dsl.ir.parse import parse_program
 from tensorc_dsl.ir.print import format_program
-from tensorc_dsl.validate.validate import Valid, validate
+from tensorc_dsl.proof.equivalence.validate import Valid, validate
 from tests.codegen.native import run
 
 

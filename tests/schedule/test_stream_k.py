@@ -7,13 +7,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tensorc_dsl.affine.ranges import EqualRanges
 from tensorc_dsl.base.source import Source
 from tensorc_dsl.ir.parse import parse_program
 from tensorc_dsl.ir.program import Program
 from tensorc_dsl.reference.interpret import interpret
 from tensorc_dsl.schedule.primitive import apply
 from tensorc_dsl.schedule.primitives import stream_k
+from tensorc_dsl.schedule.primitives.stream_k import EqualRanges
 from tensorc_dsl.schedule.refs import BlockRef, LoopRef
 from tests.affine.test_ranges import FAULTS
 from tests.examples import examples

@@ -16,6 +16,7 @@ from tensorc_dsl.ir.expr import index, sub
 from tensorc_dsl.ir.parse import parse_program
 from tensorc_dsl.ir.program import Program
 from tensorc_dsl.ir.verify import verify
+from tensorc_dsl.proof.equivalence.validate import Valid, validate
 from tensorc_dsl.reference.inputs import make_inputs
 from tensorc_dsl.reference.interpret import interpret
 from tensorc_dsl.schedule.circular import wrapped
@@ -24,7 +25,6 @@ from tensorc_dsl.schedule.primitives.rolling_buffer import rolling_buffer
 from tensorc_dsl.schedule.primitives.split import split
 from tensorc_dsl.schedule.refs import BlockRef, LoopRef
 from tensorc_dsl.schedule.refusal import ScheduleRefusal
-from tensorc_dsl.validate.validate import Valid, validate
 
 rolling_buffer_module = importlib.import_module("tensorc_dsl.schedule.primitives.rolling_buffer")
 

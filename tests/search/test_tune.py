@@ -13,6 +13,7 @@ from tensorc_dsl.base.diagnostic import Diagnostic
 from tensorc_dsl.ir.print import format_program
 from tensorc_dsl.ir.program import Program
 from tensorc_dsl.ir.target import Target
+from tensorc_dsl.proof.equivalence.validate import Invalid, Report, Valid
 from tensorc_dsl.trace.trace import Trace
 from tensorc_dsl.tuning.measure.outcome import Outcome, Status
 from tensorc_dsl.tuning.records.database import Database, Queue
@@ -35,7 +36,6 @@ from tensorc_dsl.tuning.search.options import SearchChanges, SearchOptions
 from tensorc_dsl.tuning.search.space import Explorer
 from tensorc_dsl.tuning.search.strategy import strategies
 from tensorc_dsl.tuning.search.tune import Search, TuneResult, tune_all
-from tensorc_dsl.validate.validate import Invalid, Report, Valid
 from tests.search.landscape import FewSpace, TileSpace
 
 TASK = Program("task", (), (), ())

@@ -9,7 +9,6 @@ from pathlib import Path
 import numpy as np
 
 import tensorc_dsl as td
-from tensorc_dsl.affine.accesses import accesses, home
 from tensorc_dsl.api.tasks import Task
 from tensorc_dsl.base.source import Source
 from tensorc_dsl.ir.arrays import Array
@@ -18,6 +17,7 @@ from tensorc_dsl.ir.parse import parse_program
 from tensorc_dsl.ir.print import format_expr, format_program
 from tensorc_dsl.ir.program import Axis, For, Program, walk
 from tensorc_dsl.ir.verify import verify
+from tensorc_dsl.proof.sets.accesses import accesses, home
 from tensorc_dsl.reference.interpret import interpret
 from tensorc_dsl.schedule.queries import QUERIES
 from tensorc_dsl.schedule.refs import BlockRef

@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 
 import tensorc_dsl.schedule.primitives  # noqa: F401 - declares them
-from tensorc_dsl.affine.dependence import carried
 from tensorc_dsl.backend.llvm.lower.passes import lower_cpu
 from tensorc_dsl.ir.print import format_program
 from tensorc_dsl.ir.program import Program
 from tensorc_dsl.lower.flat import Alloc, Flat, body_of
+from tensorc_dsl.proof.sets.dependence import carried
 from tensorc_dsl.reference.interpret import interpret
 from tensorc_dsl.schedule.primitive import apply
 from tensorc_dsl.schedule.refs import BlockRef, BufferRef, LoopRef

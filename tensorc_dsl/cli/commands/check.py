@@ -74,7 +74,7 @@ def _findings(file: str, include: tuple[str, ...], expand: bool, aloud: bool) ->
 
 def _assumed(checked: CheckedFile) -> Iterator[str]:
     """The assumptions that the schedules of each task need, a line for a task with any."""
-    from tensorc_dsl.affine.laws import assumptions
+    from tensorc_dsl.proof.sets.laws import assumptions
 
     if any(r.assumes for known in checked.library.files.values() for r in known.reducers.values()):
         for task in checked.tasks:

@@ -63,8 +63,8 @@ def show(
     A rule that was refused, and left out, is told on standard error. Targets of other kinds have stages of their own behind
     `lowered`.
     """
-    from tensorc_dsl.affine.laws import assumptions
     from tensorc_dsl.ir.print import format_program
+    from tensorc_dsl.proof.sets.laws import assumptions
     from tensorc_dsl.report.results import format_attempts
     from tensorc_dsl.syntax import tree
 

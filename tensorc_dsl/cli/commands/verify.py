@@ -19,9 +19,9 @@ from tensorc_dsl.report.terminal import say
 if TYPE_CHECKING:
     from tensorc_dsl.api import TaskFile
     from tensorc_dsl.base.source import Span
+    from tensorc_dsl.proof.equivalence.validate import Report
     from tensorc_dsl.report.findings import Finding
     from tensorc_dsl.syntax.tree import ProgramDef
-    from tensorc_dsl.validate.validate import Report
 
 
 @problem(
@@ -136,9 +136,9 @@ def _claims(
 
 def _proved(claim: Claim, aloud: bool, several: bool) -> tuple[list[dict[str, Any]], list[Finding]]:
     """The facts of the verdict, and its findings. A claim that holds is printed if `aloud`, with its file if `several`."""
+    from tensorc_dsl.proof.equivalence.validate import Invalid
     from tensorc_dsl.report import results
     from tensorc_dsl.report.findings import Finding
-    from tensorc_dsl.validate.validate import Invalid
 
     try:
         report = claim.prove()
@@ -170,7 +170,7 @@ def _two(file: str, programs: Sequence[ProgramDef]) -> tuple[ProgramDef, Program
 
 def _compared(first: ProgramDef, second: ProgramDef) -> Report:
     from tensorc_dsl.ir.parse import program_from_tree
-    from tensorc_dsl.validate.validate import validate
+    from tensorc_dsl.proof.equivalence.validate import validate
 
     a, b = map(program_from_tree, (first, second))
     return validate(a, b, (f"`{a.name}`", f"`{b.name}`"))

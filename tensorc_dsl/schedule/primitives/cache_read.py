@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from tensorc_dsl.affine.regions import Region
-from tensorc_dsl.affine.simplify import iter_ranges, prove, simplify
 from tensorc_dsl.ir.expr import ZERO, Compare, Expr, add, constant, index, sub
 from tensorc_dsl.ir.program import Block, Buffer, Program, replace_stmt, used_names
+from tensorc_dsl.proof.sets.regions import Region
+from tensorc_dsl.proof.sets.simplify import iter_ranges, prove, simplify
 from tensorc_dsl.schedule.copies import (
     NOT_FILLED,
     Site,

@@ -5,14 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from tensorc_dsl.affine.coverage import instances_within
-from tensorc_dsl.affine.form import Ranges
-from tensorc_dsl.affine.inverse import instances_writing
-from tensorc_dsl.affine.once import OUT_OF_ORDER, runs_in_order
-from tensorc_dsl.affine.private import follow_writes
-from tensorc_dsl.affine.regions import RangedSubscripts, Region, inner_ranges, required_region, wrapped_window
-from tensorc_dsl.affine.sets import bindings, loop_conditions
-from tensorc_dsl.affine.simplify import extent_ranges, simplify_where
 from tensorc_dsl.ir.expr import ONE, ZERO, Expr, Var, constant, free_vars, index, substitute
 from tensorc_dsl.ir.program import (
     Block,
@@ -26,6 +18,19 @@ from tensorc_dsl.ir.program import (
     used_names,
     walk,
 )
+from tensorc_dsl.proof.sets.coverage import OUT_OF_ORDER, instances_within, runs_in_order
+from tensorc_dsl.proof.sets.linear_forms import Ranges
+from tensorc_dsl.proof.sets.private import follow_writes
+from tensorc_dsl.proof.sets.regions import (
+    RangedSubscripts,
+    Region,
+    inner_ranges,
+    instances_writing,
+    required_region,
+    wrapped_window,
+)
+from tensorc_dsl.proof.sets.sets import bindings, loop_conditions
+from tensorc_dsl.proof.sets.simplify import extent_ranges, simplify_where
 from tensorc_dsl.schedule.columns import Stays, columns_of, is_scan
 from tensorc_dsl.schedule.motion import (
     BEYOND,

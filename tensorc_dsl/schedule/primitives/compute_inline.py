@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from tensorc_dsl.affine.accesses import home
-from tensorc_dsl.affine.coverage import full_domain
-from tensorc_dsl.affine.simplify import iter_ranges, simplify
 from tensorc_dsl.ir.expr import Expr, Load, Var, substitute, transform
 from tensorc_dsl.ir.program import Block, IterKind, Program, Store, map_store, replace_stmt
+from tensorc_dsl.proof.sets.accesses import home
+from tensorc_dsl.proof.sets.coverage import full_domain
+from tensorc_dsl.proof.sets.simplify import iter_ranges, simplify
 from tensorc_dsl.schedule.counted import refuse_long
 from tensorc_dsl.schedule.motion import (
     NO_CONSUMER,

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from tensorc_dsl.affine.conditions import negate
-from tensorc_dsl.affine.simplify import conjuncts, extent_ranges, linear_form, simplify, simplify_where
 from tensorc_dsl.ir.expr import Compare, Expr, Select, Var, add, constant, free_vars, index, loads, sub, substitute
 from tensorc_dsl.ir.program import Block, For, IterKind, Program, Stmt, Store, fresh, replace_stmt, used_names
+from tensorc_dsl.proof.sets.linear_forms import negate
+from tensorc_dsl.proof.sets.simplify import conjuncts, extent_ranges, linear_form, simplify, simplify_where
 from tensorc_dsl.schedule.motion import read_indices
 from tensorc_dsl.schedule.places import NO_BLOCK, NO_LOOP, the_block, the_loop
 from tensorc_dsl.schedule.primitive import primitive

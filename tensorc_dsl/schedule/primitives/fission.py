@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from tensorc_dsl.affine.dependence import runs_ahead
 from tensorc_dsl.ir.expr import Var
 from tensorc_dsl.ir.node import replace
 from tensorc_dsl.ir.program import Program, blocks_in, fresh, replace_stmt, used_names
+from tensorc_dsl.proof.sets.dependence import runs_ahead
 from tensorc_dsl.schedule.nests import stmt_name
 from tensorc_dsl.schedule.places import NO_BLOCK, NO_LOOP, NOT_SERIAL, require_serial, the_loop, the_statement
 from tensorc_dsl.schedule.primitive import primitive

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import itertools
 
-from tensorc_dsl.affine.simplify import extent_ranges, simplify
 from tensorc_dsl.ir.expr import ZERO, Expr, Var, constant, floordiv, floormod, index, mul
 from tensorc_dsl.ir.print import format_expr
 from tensorc_dsl.ir.program import For, Program, fresh, replace_stmt, used_names
+from tensorc_dsl.proof.sets.simplify import extent_ranges, simplify
 from tensorc_dsl.schedule.places import NO_LOOP, NOT_SERIAL, REPEATED, refuse_repeated, require_serial, the_loop
 from tensorc_dsl.schedule.primitive import primitive
 from tensorc_dsl.schedule.refs import LoopRef

@@ -6,12 +6,12 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import reduce
 
-from tensorc_dsl.affine.coverage import full_domain
-from tensorc_dsl.affine.parts import NotApart, parts_of
 from tensorc_dsl.ir.expr import Binary, Expr, Load, Logic, Var, loads, substitute
 from tensorc_dsl.ir.print import format_expr
 from tensorc_dsl.ir.program import Block, For, IterKind, Program, Store, replace_stmt
 from tensorc_dsl.ir.reductions import Fold, FoldOp, combine, identity
+from tensorc_dsl.proof.sets.coverage import full_domain
+from tensorc_dsl.proof.sets.reductions import NotApart, parts_of
 from tensorc_dsl.schedule.motion import (
     fills,
     is_param,

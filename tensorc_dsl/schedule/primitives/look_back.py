@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from tensorc_dsl.affine.passing import not_passed
 from tensorc_dsl.ir.look_back import LOOK_BACK
 from tensorc_dsl.ir.node import replace
 from tensorc_dsl.ir.program import Program, replace_stmt
+from tensorc_dsl.proof.sets.running import not_passed
 from tensorc_dsl.schedule.places import NO_BLOCK, the_block
 from tensorc_dsl.schedule.primitive import primitive
 from tensorc_dsl.schedule.refs import BlockRef

@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 from itertools import pairwise
 
-from tensorc_dsl.affine.simplify import bounds, extent_ranges, simplify
 from tensorc_dsl.ir.expr import index, sub
 from tensorc_dsl.ir.program import Program, fresh, replace_stmt, used_names
+from tensorc_dsl.proof.sets.simplify import bounds, extent_ranges, simplify
 from tensorc_dsl.schedule.cut import Part, cut
 from tensorc_dsl.schedule.places import NO_LOOP, NOT_SERIAL, require_serial, the_loop
 from tensorc_dsl.schedule.primitive import primitive

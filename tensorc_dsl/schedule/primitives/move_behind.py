@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from tensorc_dsl.affine.dependence import meeting
 from tensorc_dsl.ir.node import replace
 from tensorc_dsl.ir.program import Program, replace_stmt, with_body
+from tensorc_dsl.proof.sets.dependence import meeting
 from tensorc_dsl.schedule.places import NO_BLOCK, NO_LOOP, the_statement
 from tensorc_dsl.schedule.primitive import primitive
 from tensorc_dsl.schedule.refs import BlockRef, LoopRef

@@ -4,10 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 
-from tensorc_dsl.affine.conditions import TRUE
-from tensorc_dsl.affine.form import Ranges
-from tensorc_dsl.affine.shifts import Exponential, Extreme, outermost_finite
-from tensorc_dsl.affine.simplify import bounds, extent_ranges, is_multiple, iter_ranges, simplify
 from tensorc_dsl.ir.dtypes import DType
 from tensorc_dsl.ir.expr import (
     ONE,
@@ -47,6 +43,9 @@ from tensorc_dsl.ir.program import (
     used_names,
 )
 from tensorc_dsl.ir.reductions import combine, identity
+from tensorc_dsl.proof.sets.linear_forms import TRUE, Ranges
+from tensorc_dsl.proof.sets.reductions import Exponential, Extreme, outermost_finite
+from tensorc_dsl.proof.sets.simplify import bounds, extent_ranges, is_multiple, iter_ranges, simplify
 from tensorc_dsl.schedule.circular import computes_the_same
 from tensorc_dsl.schedule.masked import adds_nothing_behind, last_term
 from tensorc_dsl.schedule.motion import is_param, readers, top_statement

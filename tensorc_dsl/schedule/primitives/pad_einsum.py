@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
-from tensorc_dsl.affine.parts import NotApart, constant_value, parts_of
-from tensorc_dsl.affine.simplify import bounds, is_multiple, ranges_below, simplify
 from tensorc_dsl.ir.dtypes import DType
 from tensorc_dsl.ir.expr import (
     ZERO,
@@ -45,6 +43,8 @@ from tensorc_dsl.ir.program import (
     used_names,
 )
 from tensorc_dsl.ir.reductions import ArgFold, identity
+from tensorc_dsl.proof.sets.reductions import NotApart, constant_value, parts_of
+from tensorc_dsl.proof.sets.simplify import bounds, is_multiple, ranges_below, simplify
 from tensorc_dsl.schedule.accumulation import spatial
 from tensorc_dsl.schedule.copies import NOT_FILLED, require_defined
 from tensorc_dsl.schedule.motion import fills, own_buffers, read_indices, writers

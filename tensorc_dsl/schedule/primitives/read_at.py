@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from tensorc_dsl.affine.accesses import written
 from tensorc_dsl.ir.program import Program
+from tensorc_dsl.proof.sets.accesses import written
 from tensorc_dsl.schedule.copies import NOT_FILLED, body_at, site_of
 from tensorc_dsl.schedule.kinds import RACE
 from tensorc_dsl.schedule.motion import VECTOR, own_buffers

@@ -5,12 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from tensorc_dsl.affine.coverage import axis, full_domain, instances_within, partition, repeating_loop
-from tensorc_dsl.affine.cuts import cuts
-from tensorc_dsl.affine.inverse import instances_reading
-from tensorc_dsl.affine.once import OUT_OF_ORDER, runs_in_order
-from tensorc_dsl.affine.regions import RangedSubscripts, Region, inner_ranges, required_region
-from tensorc_dsl.affine.simplify import extent_ranges, simplify_where
 from tensorc_dsl.ir.expr import ONE, ZERO, Compare, Expr, Var, add, free_vars, loads, substitute
 from tensorc_dsl.ir.print import format_expr
 from tensorc_dsl.ir.program import (
@@ -25,6 +19,18 @@ from tensorc_dsl.ir.program import (
     used_names,
     walk,
 )
+from tensorc_dsl.proof.sets.coverage import (
+    OUT_OF_ORDER,
+    axis,
+    full_domain,
+    instances_within,
+    partition,
+    repeating_loop,
+    runs_in_order,
+)
+from tensorc_dsl.proof.sets.regions import RangedSubscripts, Region, inner_ranges, instances_reading, required_region
+from tensorc_dsl.proof.sets.simplify import extent_ranges, simplify_where
+from tensorc_dsl.proof.sets.store_guards import cuts
 from tensorc_dsl.schedule.motion import (
     BEYOND,
     NOT_READY,

@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from tensorc_dsl.affine.parts import Element, Part
-from tensorc_dsl.affine.simplify import extent_ranges, simplify
 from tensorc_dsl.ir.expr import Expr, Load, Select, Var, conjunction, free_vars, substitute
 from tensorc_dsl.ir.print import format_expr
 from tensorc_dsl.ir.program import (
@@ -24,6 +22,8 @@ from tensorc_dsl.ir.program import (
     walk,
 )
 from tensorc_dsl.ir.reductions import REDUCER
+from tensorc_dsl.proof.sets.reductions import Element, Part
+from tensorc_dsl.proof.sets.simplify import extent_ranges, simplify
 from tensorc_dsl.schedule.accumulation import MIXED_LOOP, NOT_AT_ZERO, spatial, without_first_step
 from tensorc_dsl.schedule.nests import stmt_name
 from tensorc_dsl.schedule.partials import (

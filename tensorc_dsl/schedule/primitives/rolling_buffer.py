@@ -6,12 +6,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import lru_cache
 
-from tensorc_dsl.affine.accesses import touched, written
-from tensorc_dsl.affine.form import Context, Linear, to_expr
-from tensorc_dsl.affine.linear import difference, linear
-from tensorc_dsl.affine.private import follow_writes, is_private
-from tensorc_dsl.affine.sets import extremes
-from tensorc_dsl.affine.simplify import bounds, extent_ranges
 from tensorc_dsl.ir.expr import ZERO, Compare, Expr, Var, add, constant, free_vars, index, sub, substitute
 from tensorc_dsl.ir.program import (
     Block,
@@ -27,6 +21,11 @@ from tensorc_dsl.ir.program import (
     used_names,
     walk,
 )
+from tensorc_dsl.proof.sets.accesses import touched, written
+from tensorc_dsl.proof.sets.linear_forms import Context, Linear, difference, linear, to_expr
+from tensorc_dsl.proof.sets.private import follow_writes, is_private
+from tensorc_dsl.proof.sets.sets import extremes
+from tensorc_dsl.proof.sets.simplify import bounds, extent_ranges
 from tensorc_dsl.schedule.circular import computes_the_same, wrapped
 from tensorc_dsl.schedule.motion import Nest, writers
 from tensorc_dsl.schedule.nests import guarded, replace_buffer

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from tensorc_dsl.affine.accesses import home
-from tensorc_dsl.affine.dependence import carried
-from tensorc_dsl.affine.private import is_private
 from tensorc_dsl.ir.program import LoopKind, Program
+from tensorc_dsl.proof.sets.accesses import home
+from tensorc_dsl.proof.sets.dependence import carried
+from tensorc_dsl.proof.sets.private import is_private
 from tensorc_dsl.schedule.kinds import RACE
 from tensorc_dsl.schedule.motion import copy_step, is_param
 from tensorc_dsl.schedule.nests import replace_buffer

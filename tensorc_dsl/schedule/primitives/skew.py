@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from tensorc_dsl.affine.simplify import extent_ranges, simplify
 from tensorc_dsl.ir.expr import ONE, ZERO, Compare, Var, add, index, mul, sub
 from tensorc_dsl.ir.program import Program, fresh, replace_stmt, used_names
+from tensorc_dsl.proof.sets.simplify import extent_ranges, simplify
 from tensorc_dsl.schedule.places import NO_LOOP, NOT_SERIAL, require_serial, the_loop
 from tensorc_dsl.schedule.primitive import primitive
 from tensorc_dsl.schedule.refs import LoopRef

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 from math import prod
 
-from tensorc_dsl.affine.conditions import TRUE
-from tensorc_dsl.affine.form import Ranges
-from tensorc_dsl.affine.simplify import bounds, extent_ranges, is_multiple, simplify
 from tensorc_dsl.ir.dtypes import I64
 from tensorc_dsl.ir.expr import ONE, Compare, Expr, Var, add, ceildiv, constant, floordiv, floormod, index, mul, sub
 from tensorc_dsl.ir.node import replace
 from tensorc_dsl.ir.numbers import limits
 from tensorc_dsl.ir.print import format_expr
 from tensorc_dsl.ir.program import Buffer, For, Program, Stmt, fresh, replace_stmt, used_names
+from tensorc_dsl.proof.sets.linear_forms import TRUE, Ranges
+from tensorc_dsl.proof.sets.simplify import bounds, extent_ranges, is_multiple, simplify
 from tensorc_dsl.schedule.cut import Part, cut
 from tensorc_dsl.schedule.places import NO_LOOP, NOT_SERIAL, require_serial, the_loop
 from tensorc_dsl.schedule.primitive import primitive

@@ -4,9 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from tensorc_dsl.affine.conditions import TRUE, logic
-from tensorc_dsl.affine.running import Scale
-from tensorc_dsl.affine.simplify import extent_ranges, iter_ranges, simplify
 from tensorc_dsl.ir.dtypes import I64
 from tensorc_dsl.ir.expr import (
     ONE,
@@ -31,6 +28,9 @@ from tensorc_dsl.ir.numbers import limits
 from tensorc_dsl.ir.print import format_expr
 from tensorc_dsl.ir.program import Buffer, Iter, IterKind, Program, Stmt, fresh, used_names
 from tensorc_dsl.ir.reductions import FoldOp, combine, identity
+from tensorc_dsl.proof.sets.linear_forms import TRUE, logic
+from tensorc_dsl.proof.sets.running import Scale
+from tensorc_dsl.proof.sets.simplify import extent_ranges, iter_ranges, simplify
 from tensorc_dsl.schedule.places import NO_BLOCK, NOT_SERIAL
 from tensorc_dsl.schedule.primitive import primitive
 from tensorc_dsl.schedule.refs import BlockRef

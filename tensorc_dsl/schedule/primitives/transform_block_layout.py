@@ -4,9 +4,6 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from tensorc_dsl.affine.dependence import carried
-from tensorc_dsl.affine.inversion import inverted, size_of
-from tensorc_dsl.affine.simplify import iter_ranges, simplify, simplify_where
 from tensorc_dsl.ir.expr import ZERO, Expr, Var, constant, free_vars, substitute
 from tensorc_dsl.ir.print import format_expr
 from tensorc_dsl.ir.program import (
@@ -22,6 +19,9 @@ from tensorc_dsl.ir.program import (
     replace_stmt,
     used_names,
 )
+from tensorc_dsl.proof.sets.dependence import carried
+from tensorc_dsl.proof.sets.layouts import inverted, size_of
+from tensorc_dsl.proof.sets.simplify import iter_ranges, simplify, simplify_where
 from tensorc_dsl.schedule.accumulation import without_first_step
 from tensorc_dsl.schedule.circular import computes_the_same
 from tensorc_dsl.schedule.motion import top_statement

@@ -4,10 +4,6 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from tensorc_dsl.affine.coverage import full_domain
-from tensorc_dsl.affine.inversion import Inverse, inverted, size_of
-from tensorc_dsl.affine.layout import is_injective
-from tensorc_dsl.affine.simplify import iter_ranges, simplify, simplify_where
 from tensorc_dsl.ir.expr import (
     ZERO,
     Const,
@@ -35,6 +31,9 @@ from tensorc_dsl.ir.program import (
     used_names,
 )
 from tensorc_dsl.ir.reductions import is_whole_update
+from tensorc_dsl.proof.sets.coverage import full_domain
+from tensorc_dsl.proof.sets.layouts import Inverse, inverted, is_injective, size_of
+from tensorc_dsl.proof.sets.simplify import iter_ranges, simplify, simplify_where
 from tensorc_dsl.schedule.motion import copy_step, is_param, own_buffers, read_indices, top_statement, writers
 from tensorc_dsl.schedule.nests import map_accesses, nest_over, replace_buffer, stmt_name
 from tensorc_dsl.schedule.places import NO_BUFFER, the_buffer

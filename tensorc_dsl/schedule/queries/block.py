@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import TypeGuard
 
-from tensorc_dsl.affine.running import running
 from tensorc_dsl.ir.expr import Binary, Call, Expr, Load, Var, children, constant, free_vars, loads
 from tensorc_dsl.ir.print import format_expr
 from tensorc_dsl.ir.program import Block, IterKind, LoopKind, Program, is_scattered, walk
 from tensorc_dsl.ir.program import blocks as all_blocks
+from tensorc_dsl.proof.sets.running import running
 from tensorc_dsl.schedule.motion import is_param
 from tensorc_dsl.schedule.places import the_block
 from tensorc_dsl.schedule.queries.loop import LETTERS

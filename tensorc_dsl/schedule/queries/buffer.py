@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import math
 
-from tensorc_dsl.affine.constants import preparation
 from tensorc_dsl.ir.expr import constant
 from tensorc_dsl.ir.print import format_expr
 from tensorc_dsl.ir.program import Program
+from tensorc_dsl.proof.sets.constants import preparation
 from tensorc_dsl.schedule import motion
 from tensorc_dsl.schedule.nominal import nominal
 from tensorc_dsl.schedule.places import the_buffer

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from tensorc_dsl.affine.mappings import mappings as all_mappings
-from tensorc_dsl.affine.rows import uneven_row
 from tensorc_dsl.ir.expr import constant, loads
 from tensorc_dsl.ir.program import Program
 from tensorc_dsl.ir.target import Target
 from tensorc_dsl.ir.warp import is_tma, is_tma_store
+from tensorc_dsl.proof.sets.instructions import mappings as all_mappings
+from tensorc_dsl.proof.sets.instructions import uneven_row
 from tensorc_dsl.schedule.places import the_block
 from tensorc_dsl.schedule.primitive import accepts
 from tensorc_dsl.schedule.query import query

@@ -5,13 +5,13 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable
 
-from tensorc_dsl.affine.accesses import accesses, home, touched_in
-from tensorc_dsl.affine.pipeline import versions
-from tensorc_dsl.affine.regions import inner_ranges, open_limits, required_region
-from tensorc_dsl.affine.simplify import extent_ranges
 from tensorc_dsl.ir.expr import Expr, constant
 from tensorc_dsl.ir.memo import by_first
 from tensorc_dsl.ir.program import Axis, Buffer, For, Program, Stmt, walk
+from tensorc_dsl.proof.sets.accesses import accesses, home, touched_in
+from tensorc_dsl.proof.sets.dependence import versions
+from tensorc_dsl.proof.sets.regions import inner_ranges, open_limits, required_region
+from tensorc_dsl.proof.sets.simplify import extent_ranges
 from tensorc_dsl.schedule.counted import pitched
 from tensorc_dsl.schedule.places import the_block
 from tensorc_dsl.schedule.query import query

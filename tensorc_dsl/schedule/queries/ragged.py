@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from tensorc_dsl.affine.needed import needed, never_negative_zero
 from tensorc_dsl.ir.expr import free_vars, loads
 from tensorc_dsl.ir.program import Block, IterKind, Program
+from tensorc_dsl.proof.sets.store_guards import needed, never_negative_zero
 from tensorc_dsl.schedule.places import the_block
 from tensorc_dsl.schedule.query import query
 from tensorc_dsl.schedule.refs import BlockRef

@@ -6,12 +6,12 @@ import math
 from bisect import bisect_left
 from functools import reduce
 
-from tensorc_dsl.affine.regions import Region, inner_ranges, open_limits, required_region
-from tensorc_dsl.affine.sets import bindings
-from tensorc_dsl.affine.simplify import bounds, extent_ranges, simplify
 from tensorc_dsl.ir.expr import ONE, ZERO, Expr, Var, add, constant, loads, mul, sub, substitute
 from tensorc_dsl.ir.print import format_expr
 from tensorc_dsl.ir.program import Block, For, Program
+from tensorc_dsl.proof.sets.regions import Region, inner_ranges, open_limits, required_region
+from tensorc_dsl.proof.sets.sets import bindings
+from tensorc_dsl.proof.sets.simplify import bounds, extent_ranges, simplify
 from tensorc_dsl.schedule.nominal import nominal
 from tensorc_dsl.schedule.places import the_block, the_buffer
 from tensorc_dsl.schedule.query import query

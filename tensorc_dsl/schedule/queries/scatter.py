@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from tensorc_dsl.affine.chosen import Chosen, NotChosen, chosen_iteration
 from tensorc_dsl.ir.atomics import not_atomic
 from tensorc_dsl.ir.expr import constant, free_vars
 from tensorc_dsl.ir.node import replace
 from tensorc_dsl.ir.program import For, Program
+from tensorc_dsl.proof.sets.data_selected import Chosen, NotChosen, chosen_iteration
 from tensorc_dsl.schedule.places import the_block
 from tensorc_dsl.schedule.queries.block import spatial_loops
 from tensorc_dsl.schedule.query import query

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
-from tensorc_dsl.affine.simplify import bounds, extent_ranges
 from tensorc_dsl.base.diagnostic import TschedError
 from tensorc_dsl.ir.print import format_expr
 from tensorc_dsl.ir.program import Program
+from tensorc_dsl.proof.sets.simplify import bounds, extent_ranges
 from tensorc_dsl.schedule.places import the_loop
 from tensorc_dsl.schedule.refs import LoopRef
 from tensorc_dsl.trace.declare import BAD_ARGUMENT, Interval, Offer, draw

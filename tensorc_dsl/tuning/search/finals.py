@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+from tensorc_dsl.proof.equivalence.validate import Invalid, Report
 from tensorc_dsl.trace.trace import Trace
 from tensorc_dsl.tuning.measure.outcome import Outcome, Status
 from tensorc_dsl.tuning.search.drift import Watch
 from tensorc_dsl.tuning.search.events import Comparing, Verifying
 from tensorc_dsl.tuning.search.input import RunnerLike
 from tensorc_dsl.tuning.search.log import Log
-from tensorc_dsl.validate.validate import Invalid, Report
 
 FINALISTS = 5
 """How many of the best are measured again, side by side, at the end."""

@@ -9,6 +9,7 @@ from typing import Protocol
 
 from tensorc_dsl.ir.program import Program
 from tensorc_dsl.ir.target import Target
+from tensorc_dsl.proof.equivalence.validate import Report
 from tensorc_dsl.trace.trace import Trace
 from tensorc_dsl.tuning.measure.outcome import Outcome
 from tensorc_dsl.tuning.records.database import Queue
@@ -16,7 +17,6 @@ from tensorc_dsl.tuning.search.drift import Watch
 from tensorc_dsl.tuning.search.events import Event, Listener
 from tensorc_dsl.tuning.search.expansion import Expander, SpaceLike
 from tensorc_dsl.tuning.search.options import SearchOptions
-from tensorc_dsl.validate.validate import Report
 
 # The interface between a search and the runner that measures its candidates.
 

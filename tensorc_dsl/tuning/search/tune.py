@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from tensorc_dsl.processes.cores import one_blas_thread
+from tensorc_dsl.proof.equivalence.validate import Invalid, Report
 from tensorc_dsl.reference.open_sizes import sizing
 from tensorc_dsl.schedule.refusal import ScheduleRefusal
 from tensorc_dsl.trace.draw import Decision
@@ -46,7 +47,6 @@ from tensorc_dsl.tuning.search.regret import TWICE, Regret
 from tensorc_dsl.tuning.search.source import Source, experience
 from tensorc_dsl.tuning.search.space import Explorer
 from tensorc_dsl.tuning.search.strategy import Prediction, Predicts, Setting, StatesRegret, strategy_of
-from tensorc_dsl.validate.validate import Invalid, Report
 
 # The tuning loop: a strategy proposes candidates, a runner measures them, the database records them.
 

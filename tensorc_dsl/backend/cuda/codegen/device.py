@@ -11,7 +11,6 @@ from functools import reduce
 from math import gcd
 from typing import Literal, Protocol, assert_never
 
-from tensorc_dsl.affine.filling import filled
 from tensorc_dsl.backend.cuda.lower.kernels import (
     ALIGNMENT,
     BLOCK_AXES,
@@ -64,6 +63,7 @@ from tensorc_dsl.ir.expr import (
 from tensorc_dsl.ir.program import Store
 from tensorc_dsl.ir.reductions import fold_of
 from tensorc_dsl.lower.flat import Collective, Flat, Shuffle
+from tensorc_dsl.proof.sets.store_guards import filled
 
 # Writes atomic updates: what a machine adds where it is, and other updates by comparing and exchanging.
 #

@@ -9,7 +9,6 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import product
 
-from tensorc_dsl.affine.form import Linear
 from tensorc_dsl.backend.cuda.emulation.access_costs import MOST_TIMES, key
 from tensorc_dsl.backend.cuda.emulation.watch import LOGS
 from tensorc_dsl.backend.cuda.lower.kernels import DeviceKernel, atomics_in, staged_in
@@ -32,6 +31,7 @@ from tensorc_dsl.ir.expr import (
 from tensorc_dsl.ir.print import format_store
 from tensorc_dsl.ir.program import LoopKind, Store
 from tensorc_dsl.lower.flat import Flat, If, Loop, store_loads
+from tensorc_dsl.proof.sets.linear_forms import Linear
 
 # Finds the reads of a nest of loops that an emulated thread can check together, before the nest.
 #

@@ -6,7 +6,6 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import assert_never
 
-from tensorc_dsl.affine.tensor_maps import MOST_DIMENSIONS
 from tensorc_dsl.backend.cuda.codegen.assembly import write_descriptor
 from tensorc_dsl.backend.cuda.codegen.device import CALLS, SEEN, DeviceStatements, Seen
 from tensorc_dsl.backend.cuda.emulation.access_costs import key
@@ -38,6 +37,7 @@ from tensorc_dsl.ir.print import format_store
 from tensorc_dsl.ir.program import Store
 from tensorc_dsl.ir.warp import LANES
 from tensorc_dsl.lower.flat import Collective, Loop, Shuffle, buffers_of, stores
+from tensorc_dsl.proof.sets.instructions import MOST_DIMENSIONS
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,9 +12,6 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import assert_never
 
-from tensorc_dsl.affine.filling import filled
-from tensorc_dsl.affine.sets import NotAffine, affine_only, feasible
-from tensorc_dsl.affine.simplify import conjuncts, is_multiple, prove, simplify
 from tensorc_dsl.backend.cuda.lower.barriers import Access, accesses
 from tensorc_dsl.backend.cuda.lower.bodies import whole_vectors
 from tensorc_dsl.backend.cuda.lower.collectives import accesses_of, is_of_group, operands_of
@@ -52,6 +49,9 @@ from tensorc_dsl.ir.print import format_store
 from tensorc_dsl.ir.program import LoopKind, Store
 from tensorc_dsl.ir.warp import is_described
 from tensorc_dsl.lower.flat import Collective, Flat, If, Loop, buffers_of, store_loads, stores, substituted
+from tensorc_dsl.proof.sets.sets import NotAffine, affine_only, feasible
+from tensorc_dsl.proof.sets.simplify import conjuncts, is_multiple, prove, simplify
+from tensorc_dsl.proof.sets.store_guards import filled
 
 # Which loops may leave the products of a round under way while they begin the next.
 #

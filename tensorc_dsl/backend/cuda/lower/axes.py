@@ -11,9 +11,6 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from math import prod
 
-from tensorc_dsl.affine.form import Ranges
-from tensorc_dsl.affine.fragments import Cells
-from tensorc_dsl.affine.simplify import simplify
 from tensorc_dsl.backend.cuda.lower.kernels import BLOCK_AXES, THREAD
 from tensorc_dsl.ir.expr import (
     ONE,
@@ -38,6 +35,9 @@ from tensorc_dsl.lower.ends import ended
 from tensorc_dsl.lower.flat import Collective, Flat, Loop, LowerError, buffers_of, inside
 from tensorc_dsl.lower.plans import Known
 from tensorc_dsl.lower.ranges import within
+from tensorc_dsl.proof.sets.fragments import Cells
+from tensorc_dsl.proof.sets.linear_forms import Ranges
+from tensorc_dsl.proof.sets.simplify import simplify
 
 _DIMENSIONS = (Axis.THREAD_X, Axis.THREAD_Y, Axis.THREAD_Z)
 _GROUPS = (Axis.LANE, Axis.WARP, Axis.WARPGROUP)

@@ -11,9 +11,6 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import assert_never
 
-from tensorc_dsl.affine.conditions import negate
-from tensorc_dsl.affine.sets import NotAffine, affine_only, feasible
-from tensorc_dsl.affine.simplify import conjuncts
 from tensorc_dsl.backend.cuda.lower.kernels import (
     BLOCK_AXES,
     FIRST,
@@ -58,6 +55,9 @@ from tensorc_dsl.ir.expr import (
 )
 from tensorc_dsl.ir.program import Store
 from tensorc_dsl.lower.flat import Alloc, Collective, Flat, If, Loop, Shuffle
+from tensorc_dsl.proof.sets.linear_forms import negate
+from tensorc_dsl.proof.sets.sets import NotAffine, affine_only, feasible
+from tensorc_dsl.proof.sets.simplify import conjuncts
 
 # What a phase reads and writes of memory that threads share, with the loops and conditions of each access.
 

@@ -11,9 +11,6 @@ from dataclasses import replace
 from itertools import product
 from math import prod
 
-from tensorc_dsl.affine.form import Interval, Ranges
-from tensorc_dsl.affine.needed import needed
-from tensorc_dsl.affine.simplify import conjuncts, linear_form, simplify
 from tensorc_dsl.backend.cuda.lower.collectives import accesses_of, is_of_group
 from tensorc_dsl.backend.cuda.lower.kernels import (
     THREAD,
@@ -56,6 +53,9 @@ from tensorc_dsl.lower.narrow import narrow
 from tensorc_dsl.lower.plans import Known
 from tensorc_dsl.lower.ranges import span
 from tensorc_dsl.lower.scatter import scatter
+from tensorc_dsl.proof.sets.linear_forms import Interval, Ranges
+from tensorc_dsl.proof.sets.simplify import conjuncts, linear_form, simplify
+from tensorc_dsl.proof.sets.store_guards import needed
 
 # Steps of sums in registers stand around the sums, so that what several of them have in common is done once for a step.
 #

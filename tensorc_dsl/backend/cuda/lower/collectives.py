@@ -1,7 +1,7 @@
 """Turns tensorized nests into instructions of a warp: what each lane accesses, with a loop that counts the lanes.
 
 A fragment is spread over the lanes. So its buffer gets two more subscripts, the lane and the number of an element in it, and
-the others are those of the first element of a tile. `affine.fragments` proves that each element has one such place. From
+the others are those of the first element of a tile. `proof.sets.fragments` proves that each element has one such place. From
 there on a fragment is a private buffer like others: that no two warps touch one tile is counted with the ownership of
 threads. An operand in memory is at the addresses that the lanes give, by its layout. One with a descriptor is accessed by
 every lane of a warpgroup as a whole.
@@ -12,11 +12,6 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from tensorc_dsl.affine.form import Ranges
-from tensorc_dsl.affine.fragments import Unit, cells, disagreement, misplaced
-from tensorc_dsl.affine.instruction import Match, Tile, match_nest, stored_place
-from tensorc_dsl.affine.simplify import conjuncts, is_multiple, simplify
-from tensorc_dsl.affine.tensor_maps import array_of
 from tensorc_dsl.backend.cuda.lower.axes import Axes, by_lanes
 from tensorc_dsl.backend.cuda.lower.kernels import THREAD
 from tensorc_dsl.backend.cuda.lower.tma import tile_of
@@ -58,6 +53,10 @@ from tensorc_dsl.lower.flat import Collective, Flat, If, Loop, LowerError, store
 from tensorc_dsl.lower.guards import hoist_guards
 from tensorc_dsl.lower.instructions import instructions, match_flat
 from tensorc_dsl.lower.ranges import within
+from tensorc_dsl.proof.sets.fragments import Unit, cells, disagreement, misplaced
+from tensorc_dsl.proof.sets.instructions import Match, Tile, array_of, match_nest, stored_place
+from tensorc_dsl.proof.sets.linear_forms import Ranges
+from tensorc_dsl.proof.sets.simplify import conjuncts, is_multiple, simplify
 
 KIND = "cuda"
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import assert_never
 
-from tensorc_dsl.affine.form import Ranges
 from tensorc_dsl.base.units import counted
 from tensorc_dsl.ir.dtypes import DType
 from tensorc_dsl.ir.expr import ZERO, Compare, Dim, Expr, Var
@@ -29,6 +28,7 @@ from tensorc_dsl.lower.flat import (
 )
 from tensorc_dsl.lower.flat import inside as inside_flat
 from tensorc_dsl.lower.ranges import span
+from tensorc_dsl.proof.sets.linear_forms import Ranges
 
 THREAD = "thread"
 """The variable that counts the threads of a block."""

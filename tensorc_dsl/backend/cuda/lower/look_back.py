@@ -12,8 +12,6 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
-from tensorc_dsl.affine.passing import not_passed
-from tensorc_dsl.affine.simplify import conjuncts
 from tensorc_dsl.backend.cuda.lower.barriers import loads_under
 from tensorc_dsl.backend.cuda.lower.kernels import STEP, Device, DeviceKernel, Local, LookBack, Ticket, inside
 from tensorc_dsl.backend.cuda.lower.threads import plain
@@ -42,6 +40,8 @@ from tensorc_dsl.ir.program import Buffer, For, Program, Store, walk
 from tensorc_dsl.lower.flat import Alloc, Flat, If, Loop, LowerError, Prepared, store_loads
 from tensorc_dsl.lower.flat import inside as inside_flat
 from tensorc_dsl.lower.storage import element_count
+from tensorc_dsl.proof.sets.running import not_passed
+from tensorc_dsl.proof.sets.simplify import conjuncts
 
 PACKED = 4
 """The most bytes of a value that is in one word with its flag."""

@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 
-from tensorc_dsl.affine.accesses import touched_in
-from tensorc_dsl.affine.solve_sizes import told_by
 from tensorc_dsl.backend.cuda.lower.async_instructions import with_waits
 from tensorc_dsl.backend.cuda.lower.axes import Axes, axes_of, loops_around, with_uniform_ends
 from tensorc_dsl.backend.cuda.lower.barriers import with_barriers
@@ -42,6 +40,8 @@ from tensorc_dsl.lower.passes import Unit, format_unit
 from tensorc_dsl.lower.plans import Known, known_of
 from tensorc_dsl.lower.storage import flatten_params, homes, place
 from tensorc_dsl.lower.updates import in_place
+from tensorc_dsl.proof.sets.accesses import touched_in
+from tensorc_dsl.proof.sets.constants import told_by
 
 OLDEST = "sm_80"
 """The oldest GPU that there is code for, and that of a target that names none. Later ones run its PTX, too."""

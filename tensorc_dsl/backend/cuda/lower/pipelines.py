@@ -15,8 +15,6 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from itertools import pairwise
 
-from tensorc_dsl.affine.pipeline import versions
-from tensorc_dsl.affine.simplify import prove, simplify
 from tensorc_dsl.backend.cuda.lower.kernels import (
     CommitGroup,
     Device,
@@ -46,6 +44,8 @@ from tensorc_dsl.ir.expr import (
 from tensorc_dsl.ir.pipelines import ASYNC, REGISTERS, pipeline, read_back, roles
 from tensorc_dsl.ir.program import For, LoopKind, Program, Stmt, Store, fresh, used_names, walk, with_body
 from tensorc_dsl.lower.flat import Flat, If, buffers_of, stores
+from tensorc_dsl.proof.sets.dependence import versions
+from tensorc_dsl.proof.sets.simplify import prove, simplify
 
 # Finds the pipelines that a kernel can run with several iterations at one time, and marks their statements.
 

@@ -15,8 +15,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tensorc_dsl.affine.form import Ranges
-from tensorc_dsl.affine.simplify import bounds, conjuncts, linear_form, simplify
 from tensorc_dsl.backend.cuda.lower.axes import Axes
 from tensorc_dsl.backend.cuda.lower.kernels import (
     THREAD,
@@ -61,6 +59,8 @@ from tensorc_dsl.ir.program import Buffer, LoopKind, Store, map_store
 from tensorc_dsl.lower.flat import Collective, Flat, If, Loop, LowerError, Shuffle, buffers_of, store_loads, stores
 from tensorc_dsl.lower.flat import inside as inside_flat
 from tensorc_dsl.lower.ranges import span, within
+from tensorc_dsl.proof.sets.linear_forms import Ranges
+from tensorc_dsl.proof.sets.simplify import bounds, conjuncts, linear_form, simplify
 
 # Private storage of threads that have no work: it is defined as that of others is, so that no register is kept for it.
 #

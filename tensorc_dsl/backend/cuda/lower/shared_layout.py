@@ -11,8 +11,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import assert_never
 
-from tensorc_dsl.affine.form import Ranges
-from tensorc_dsl.affine.simplify import bounds, is_multiple, linear_form, simplify
 from tensorc_dsl.backend.cuda.lower.collectives import accesses_of, dimension_of, element_of, is_of_group, operands_of
 from tensorc_dsl.backend.cuda.lower.kernels import (
     THREAD,
@@ -75,6 +73,8 @@ from tensorc_dsl.lower.flat import (
     stores,
 )
 from tensorc_dsl.lower.ranges import span, within
+from tensorc_dsl.proof.sets.linear_forms import Ranges
+from tensorc_dsl.proof.sets.simplify import bounds, is_multiple, linear_form, simplify
 
 ALIGNMENT = LINES * 128
 """The alignment in bytes of buffers with descriptors: that of eight of the longest lines, in which swizzles repeat."""

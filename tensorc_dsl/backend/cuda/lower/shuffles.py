@@ -17,9 +17,6 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from tensorc_dsl.affine.accesses import guarded_loads
-from tensorc_dsl.affine.form import Ranges
-from tensorc_dsl.affine.simplify import conjuncts, linear_form
 from tensorc_dsl.backend.cuda.lower.axes import Axes
 from tensorc_dsl.backend.cuda.lower.kernels import THREAD, Local
 from tensorc_dsl.backend.cuda.lower.private_storage import Numbers, evaluate, of_block, of_threads, running
@@ -42,6 +39,9 @@ from tensorc_dsl.ir.program import Buffer, Store, map_store
 from tensorc_dsl.ir.warp import LANES
 from tensorc_dsl.lower.flat import Flat, If, Loop, LowerError, Move, Shuffle, store_loads, stores, substituted
 from tensorc_dsl.lower.ranges import within
+from tensorc_dsl.proof.sets.accesses import guarded_loads
+from tensorc_dsl.proof.sets.linear_forms import Ranges
+from tensorc_dsl.proof.sets.simplify import conjuncts, linear_form
 
 SCOPE = "warp"
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 
-from tensorc_dsl.affine.simplify import conjuncts
 from tensorc_dsl.backend.cuda.lower.async_instructions import Copying, NoCopy, as_copies, described_in
 from tensorc_dsl.backend.cuda.lower.axes import Axes, turn_of
 from tensorc_dsl.backend.cuda.lower.barriers import needs_barrier
@@ -58,6 +57,7 @@ from tensorc_dsl.ir.print import format_expr, format_store
 from tensorc_dsl.ir.program import Program
 from tensorc_dsl.ir.swizzle import UNITS, Swizzle, swizzle_of
 from tensorc_dsl.lower.flat import Alloc, Collective, Flat, If, Loop, LowerError, inside, store_loads, stores
+from tensorc_dsl.proof.sets.simplify import conjuncts
 
 TRANSACTION = 128
 """The alignment of each buffer in shared memory, in bytes: that of a transaction."""

@@ -7,10 +7,6 @@ from dataclasses import dataclass, replace
 from itertools import combinations_with_replacement
 from math import prod
 
-from tensorc_dsl.affine.instruction import Match
-from tensorc_dsl.affine.sets import NotAffine, affine_only, feasible
-from tensorc_dsl.affine.simplify import conjuncts
-from tensorc_dsl.affine.tensor_maps import array_of, dimensions_of
 from tensorc_dsl.backend.cuda.lower.kernels import (
     BLOCK_AXES,
     MOST_MBARRIERS,
@@ -53,6 +49,9 @@ from tensorc_dsl.lower.flat import (
     store_loads,
     stores,
 )
+from tensorc_dsl.proof.sets.instructions import Match, array_of, dimensions_of
+from tensorc_dsl.proof.sets.sets import NotAffine, affine_only, feasible
+from tensorc_dsl.proof.sets.simplify import conjuncts
 
 
 def tile_of(i: Intrinsic, match: Match, array: Buffer) -> TmaTile:

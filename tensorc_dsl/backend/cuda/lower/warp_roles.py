@@ -11,8 +11,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from tensorc_dsl.affine.sets import NotAffine, affine_only, feasible
-from tensorc_dsl.affine.simplify import conjuncts
 from tensorc_dsl.backend.cuda.lower.barriers import Access, accesses
 from tensorc_dsl.backend.cuda.lower.kernels import (
     BLOCK_AXES,
@@ -34,6 +32,8 @@ from tensorc_dsl.backend.cuda.lower.shared_layout import targets_of
 from tensorc_dsl.ir.expr import Compare, Expr, Var, add, floormod, index, loads, substitute
 from tensorc_dsl.ir.warp import GROUP, LANES
 from tensorc_dsl.lower.flat import LowerError
+from tensorc_dsl.proof.sets.sets import NotAffine, affine_only, feasible
+from tensorc_dsl.proof.sets.simplify import conjuncts
 
 REGISTERS = 1 << 16
 """The registers of a multiprocessor that has `setmaxnreg`. CUDA C++ Programming Guide, "Technical Specifications"."""

@@ -11,7 +11,6 @@ from weakref import WeakValueDictionary
 
 import msgspec
 
-from tensorc_dsl.affine.tensor_maps import LONGEST
 from tensorc_dsl.backend.cuda.lower.kernels import BLOCK_AXES, MOST_BLOCKS, DeviceProgram
 from tensorc_dsl.backend.cuda.maps import CACHED, MAP_ALIGNMENT, MAP_BYTES, encoding_of
 from tensorc_dsl.backend.cuda.runtime.driver import Device
@@ -23,6 +22,7 @@ from tensorc_dsl.ir.expr import Expr, index, mul
 from tensorc_dsl.ir.parse import parse_program
 from tensorc_dsl.ir.print import format_program
 from tensorc_dsl.ir.program import Buffer, Program
+from tensorc_dsl.proof.sets.instructions import LONGEST
 
 # Tensor maps of arrays on a GPU, made by the driver: PyCUDA has no function for it, so it is called as it is.
 

@@ -7,7 +7,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from tensorc_dsl.affine.solve_sizes import solve_sizes
 from tensorc_dsl.backend.llvm.ahead.cpu import Check, add_check
 from tensorc_dsl.backend.llvm.ahead.interface import LINE, WORD, Interface, PreparedMemory, Signature, Status, c_type
 from tensorc_dsl.backend.llvm.codegen.body import Expressions
@@ -16,6 +15,7 @@ from tensorc_dsl.backend.llvm.codegen.function import Function, Module, Scalar, 
 from tensorc_dsl.ir.expr import Dim, Expr, index, mul
 from tensorc_dsl.ir.strides import span_of
 from tensorc_dsl.lower.flat import Param
+from tensorc_dsl.proof.sets.constants import solve_sizes
 
 # A function that returns a status, as LLVM IR under construction: it returns at the first error.
 

@@ -9,7 +9,6 @@ from functools import reduce
 from hashlib import sha256
 from typing import Literal
 
-from tensorc_dsl.affine.solve_sizes import told_by
 from tensorc_dsl.backend.llvm.ahead.cpu import required_features
 from tensorc_dsl.backend.llvm.codegen.compile import Compiled
 from tensorc_dsl.backend.llvm.codegen.statements import whole_lines
@@ -21,6 +20,7 @@ from tensorc_dsl.ir.print import format_expr
 from tensorc_dsl.ir.strides import span_of
 from tensorc_dsl.ir.target import Target
 from tensorc_dsl.lower.flat import Param, Prepared
+from tensorc_dsl.proof.sets.constants import told_by
 
 # The layout of prepared memory: values that depend on constant inputs alone, in memory that the caller owns.
 

@@ -12,8 +12,6 @@ from dataclasses import replace
 from functools import partial
 from typing import assert_never
 
-from tensorc_dsl.affine.form import Linear, to_expr
-from tensorc_dsl.affine.simplify import prove
 from tensorc_dsl.backend.llvm.codegen.function import (
     Function,
     Piece,
@@ -77,6 +75,8 @@ from tensorc_dsl.ir.expr import (
     loads,
     substitute,
 )
+from tensorc_dsl.proof.sets.linear_forms import Linear, to_expr
+from tensorc_dsl.proof.sets.simplify import prove
 
 
 class Expressions(Subscripts):

@@ -6,9 +6,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import reduce
 
-from tensorc_dsl.affine.form import Context
-from tensorc_dsl.affine.linear import linear
-from tensorc_dsl.affine.simplify import simplify
 from tensorc_dsl.backend.llvm.codegen.body import Expressions
 from tensorc_dsl.backend.llvm.codegen.function import Function, Module, Past, Scalar, SymbolTable, Value
 from tensorc_dsl.backend.llvm.codegen.machine import Machine, native_triple
@@ -22,6 +19,8 @@ from tensorc_dsl.ir.expr import ZERO, Binary, Const, Dim, Expr, add, constant, f
 from tensorc_dsl.ir.program import LoopKind, Store
 from tensorc_dsl.ir.target import Target, architecture_of
 from tensorc_dsl.lower.flat import Alloc, Flat, Kernel, Loop, Param, Space, body_of
+from tensorc_dsl.proof.sets.linear_forms import Context, linear
+from tensorc_dsl.proof.sets.simplify import simplify
 
 # Whether outputs are stored row by row, so that their lines may go past the caches in pieces.
 

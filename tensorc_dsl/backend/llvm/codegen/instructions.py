@@ -11,13 +11,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import product
 
-from tensorc_dsl.affine.instruction import Tile
 from tensorc_dsl.backend.llvm.codegen.body import Expressions
 from tensorc_dsl.backend.llvm.codegen.function import Function, in_memory, vector_type
 from tensorc_dsl.backend.llvm.kind import OPERATIONS, SPLAT, Call, Value, bits_of, call_of, operand_bits, values_of
 from tensorc_dsl.ir.expr import Expr, add, constant, index, mul
 from tensorc_dsl.ir.program import Intrinsic
 from tensorc_dsl.lower.flat import Instruction
+from tensorc_dsl.proof.sets.instructions import Tile
 
 KIND = "llvm"
 

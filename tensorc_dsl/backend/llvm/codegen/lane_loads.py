@@ -9,8 +9,6 @@ from dataclasses import dataclass
 from functools import lru_cache
 from math import lcm
 
-from tensorc_dsl.affine.form import Context
-from tensorc_dsl.affine.linear import linear
 from tensorc_dsl.backend.llvm.codegen.function import (
     Function,
     Piece,
@@ -37,6 +35,7 @@ from tensorc_dsl.ir.expr import (
     mul,
     substitute,
 )
+from tensorc_dsl.proof.sets.linear_forms import Context, linear
 
 # Lanes of a load that lie near each other at distances that are no numbers, such as those of a row that is resized.
 #

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 
-from tensorc_dsl.affine.form import Context, Linear
-from tensorc_dsl.affine.linear import linear
 from tensorc_dsl.backend.llvm.codegen.function import Function, Piece, Scalar, SymbolTable, Value, in_memory
 from tensorc_dsl.backend.llvm.codegen.scalars import binary
 from tensorc_dsl.ir.dtypes import INDEX
 from tensorc_dsl.ir.expr import Binary, Const, Dim, Expr, Var, free_vars
+from tensorc_dsl.proof.sets.linear_forms import Context, Linear, linear
 
 
 class Subscripts(ABC):

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from itertools import groupby
 
-from tensorc_dsl.affine.simplify import conjuncts
 from tensorc_dsl.backend.llvm.lower.registers import (
     fold_across,
     keep_in_registers,
@@ -33,6 +32,7 @@ from tensorc_dsl.lower.flat import Flat, If, Kernel, Loop, body_of, store_loads
 from tensorc_dsl.lower.instructions import bind_instructions, instructions
 from tensorc_dsl.lower.lower import COMMON, lower
 from tensorc_dsl.lower.passes import Pass, Unit
+from tensorc_dsl.proof.sets.simplify import conjuncts
 
 # Takes choices that all lanes share out of vectorized loops: those of a row that may be the border of an image.
 #

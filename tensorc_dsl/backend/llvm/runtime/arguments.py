@@ -11,7 +11,6 @@ from typing import Any, Protocol, cast
 
 import numpy as np
 
-from tensorc_dsl.affine.solve_sizes import alternatives, solve_sizes
 from tensorc_dsl.backend.llvm.runtime.dlpack import imported
 from tensorc_dsl.backend.memory import aligned_empty, strided_empty
 from tensorc_dsl.ir.arrays import Array, as_stored, narrow
@@ -20,6 +19,7 @@ from tensorc_dsl.ir.expr import Dim, Expr, constant, dims_in
 from tensorc_dsl.ir.print import format_expr
 from tensorc_dsl.ir.strides import always_apart, elements_spanned, number_strides
 from tensorc_dsl.lower.flat import Param, format_shape
+from tensorc_dsl.proof.sets.constants import alternatives, solve_sizes
 from tensorc_dsl.syntax.names import did_you_mean
 
 # The arguments of a call: what is an array for a parameter, and what is wrong with one.

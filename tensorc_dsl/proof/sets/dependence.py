@@ -1,0 +1,421 @@
+"""Dependences between block instances through buffers, and what they forbid: reorderings, pipelines, loops at once, outputs
+in place.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from itertools import product
+from types import MappingProxyType
+
+from tensorc_dsl.ir.expr import ZERO, Compare, Expr, Var, add, constant, free_vars, index, loads, substitute
+from tensorc_dsl.ir.pipelines import pipeline
+from tensorc_dsl.ir.print import format_expr
+from tensorc_dsl.ir.program import AT_ONCE, Block, For, LoopKind, Program, Stmt, blocks_in, find_loop, is_atomic, walk
+from tensorc_dsl.ir.reductions import fold_of, reducer_name
+from tensorc_dsl.proof.sets.accesses import Access, accesses, touched, written
+from tensorc_dsl.proof.sets.data_subscripts import freed
+from tensorc_dsl.proof.sets.distance import common_loops, distances, keeps_apart
+from tensorc_dsl.proof.sets.linear_forms import Interval
+from tensorc_dsl.proof.sets.private import is_private
+from tensorc_dsl.proof.sets.running import passed_on
+from tensorc_dsl.proof.sets.sets import NotAffine, affine_only, feasible
+
+# Dependences between block instances through buffers, and the reorderings that they forbid.
+#
+# Two instances depend on each other if both access one element of a buffer and one of them writes it. Updates of one
+# reduction (`C[i] = C[i] + e` by the same store) may run in any order among themselves. All other orders must be kept: an
+# `init` before the updates that it starts, an update before reads of the result. Statements trade places although they
+# update one element, if both do so by one operation. A buffer that is private to an iteration of a loop
+# (`proof.sets.private`) causes no dependence between iterations of that loop.
+#
+# Each question first uses intervals of distances (`proof.sets.distance`), which prove most answers. The others are decided by
+# an integer set, exactly if all subscripts and conditions are affine. A subscript that depends on data may be any element
+# in the bounds of its datum (`proof.sets.data_subscripts`); a subscript that is not affine may be any element.
+
+
+@dataclass(frozen=True, slots=True)
+class Dependence:
+    """Instances of two blocks access one element of `buffer`, so they may not be reordered or run at once."""
+
+    buffer: str
+    first: str
+    second: str
+    loop: str
+    reduction: bool
+    """Whether both belong to one reduction, so that an atomic reduction or partial results would remove the conflict."""
+    product: str = ""
+    """A subscript that no integer set has, if there is one: then it is only not known that the elements differ."""
+
+    def __str__(self) -> str:
+        if self.reduction:
+            return f"`{self.first}` accumulates into `{self.buffer}` over `{self.loop}`"
+        touch = "may touch" if self.product else "touch"
+        why = f": `{self.product}` is not a sum of multiples of loops" if self.product else ""
+        if self.first == self.second:
+            return f"iterations of `{self.loop}` {touch} the same elements of `{self.buffer}` in `{self.first}`{why}"
+        return (
+            f"`{self.second}` and `{self.first}` {touch} the same elements of `{self.buffer}` across `{self.loop}`{why}"
+        )
+
+
+def _dependence(a: Access, b: Access, loop: str, reduction: bool = False) -> Dependence:
+    """The dependence of two accesses to one element, which may be one only as far as is known."""
+    unknown = (i for x in (a, b) for i in x.indices if not loads(i) and not affine_only((Compare("==", i, ZERO),)))
+    product = next(map(format_expr, unknown), "")
+    return Dependence(a.buffer, a.block.name, b.block.name, loop, reduction, product)
+
+
+def pairs(found: Sequence[Access]) -> Iterator[tuple[Access, Access]]:
+    """Pairs of accesses that may conflict, each once, the earlier in text order first.
+
+    A read of an element that the same instance writes is left out: a conflict with it is also one with the write.
+    """
+    writes = {(x.block.name, x.buffer, x.indices, x.guard, x.is_init, x.update) for x in found if x.is_write}
+    kept = [
+        x
+        for x in found
+        if x.is_write or (x.block.name, x.buffer, x.indices, x.guard, x.is_init, x.update) not in writes
+    ]
+    for n, a in enumerate(kept):
+        for b in kept[n:]:
+            if a.buffer == b.buffer and (a.is_write or b.is_write):
+                yield a, b
+
+
+def _relaxable(a: Access, b: Access) -> bool:
+    return a.update is not None and a.update == b.update and a.block is b.block
+
+
+def _commute(a: Access, b: Access) -> bool:
+    """Whether both accesses belong to updates by one operation of two blocks, such as parts of one reduction: a sum has its
+    terms in any order.
+    """
+    return a.block is not b.block and (op := _operation(a)) is not None and op == _operation(b)
+
+
+def _operation(x: Access) -> str | None:
+    """The operation of the fold that an access belongs to."""
+    if x.update is None or reducer_name(x.block) is not None:
+        return None
+    fold = fold_of(x.block.body[x.update])
+    return None if fold is None else fold.op
+
+
+def _at_once(a: Access, b: Access) -> bool:
+    """Whether both accesses belong to one update of an atomic block, which several threads may make at once."""
+    return _relaxable(a, b) and is_atomic(a.block)
+
+
+def _one_reduction(a: Access, b: Access) -> bool:
+    """Whether both accesses accumulate, or initialise the accumulation, of one block."""
+    return a.block is b.block and all(x.is_init or x.update is not None for x in (a, b))
+
+
+def _other(name: str) -> str:
+    return f"{name}'b"
+
+
+def conflict(
+    a: Access,
+    b: Access,
+    equal: int,
+    order: Sequence[tuple[str, int]] = (),
+    apart: Mapping[str, tuple[int, int]] = MappingProxyType({}),
+) -> bool:
+    """Whether instances of both accesses access one element in the same iteration of the first `equal` loops, with
+    distances as in `order`: (x, 1) requires x_b > x_a, (x, -1) x_b < x_a, (x, 0) x_b = x_a; and with x_b - x_a from `low`
+    to `high` for each x in `apart`.
+    """
+    common = common_loops(a, b)
+    rename: dict[str, Expr] = {loop.var: Var(_other(loop.var)) for loop in common[equal:]}
+    extents = {loop.var: a.extent(loop) for loop in a.loops}
+    for loop in b.loops[equal:]:
+        name = _other(loop.var) if loop.var in rename else loop.var
+        extents[name] = substitute(b.extent(loop), rename)
+    conditions: list[Expr] = [*a.guard, *(substitute(c, rename) for c in b.guard)]
+    here, there = freed(a.indices, "a"), freed([substitute(j, rename) for j in b.indices], "b")
+    conditions += [Compare("==", i, j) for i, j in zip(here.exprs, there.exprs, strict=True)]
+    conditions += [*here.ranges, *there.ranges]
+    for name, sign in order:
+        x, y = Var(name), rename.get(name, Var(name))
+        conditions.append(Compare("==", x, y) if sign == 0 else Compare("<", x, y) if sign > 0 else Compare("<", y, x))
+    for name, (low, high) in apart.items():
+        x, y = Var(name), rename[name]
+        conditions += [Compare("<=", add(x, index(low)), y), Compare("<=", y, add(x, index(high)))]
+    try:
+        return feasible(extents, affine_only(conditions))
+    except NotAffine:  # an extent is not affine
+        return True
+
+
+def _allows(interval: Interval, sign: int) -> bool:
+    low, high = interval
+    if sign > 0:
+        return high is None or high > 0
+    if sign < 0:
+        return low is None or low < 0
+    return (low is None or low <= 0) and (high is None or high >= 0)
+
+
+def _certain(a: Access, b: Access, loop: For) -> bool:
+    """Theorem: without guards, and with constant extents, every iteration runs. If `loop` does not occur in the
+    subscripts and has two iterations, two of its iterations access one element. For one access, or two equal ones.
+    """
+    return (
+        a.indices == b.indices
+        and a.loops == b.loops
+        and not (a.guard or b.guard)
+        and all((n := constant(x.extent)) is not None and n > 0 for x in a.loops)
+        and constant(loop.extent) != 1
+        and all(loop.var not in free_vars(i) for i in a.indices)
+    )
+
+
+def _privacy(program: Program, var: str) -> Callable[[str], bool]:
+    """`is_private` of a loop, computed once for each buffer."""
+
+    @cache
+    def private(buffer: str) -> bool:
+        return is_private(program, buffer, var)
+
+    return private
+
+
+def carried(program: Program, var: str, kind: LoopKind | None = None) -> Dependence | None:
+    """A dependence between different iterations of the loop `var` (within one iteration of the loops around it), if any.
+
+    A dependence outside of a reduction is preferred. None means that the iterations can run in any order and at once, as
+    those of a loop of its `kind`, or of another one if that is given: the threads of a bound loop may make updates of one
+    atomic block, and its blocks may pass on the value of a scan. Raises KeyError if there is no such loop.
+    """
+    outer, loop = find_loop(program, var)
+    found = accesses(outer, (loop,), written((loop,)))
+    depth = len(outer)
+    weak: Dependence | None = None
+    private = _privacy(program, var)
+    bound = (kind or loop.kind) is LoopKind.BOUND
+    passed = passed_on(program, var) if bound else frozenset[str]()
+    for a, b in pairs(found):
+        if a.buffer in passed:
+            continue  # blocks wait for it
+        reduction = _one_reduction(a, b)
+        if (reduction and weak) or (bound and _at_once(a, b)) or keeps_apart(a, b, loop, depth) or private(a.buffer):
+            continue
+        near = distances(a, b, depth)
+        if near is None or near[depth] == (0, 0):
+            continue
+        signs = [s for s in ((1,) if a is b else (1, -1)) if _allows(near[depth], s)]
+        if _certain(a, b, loop) or any(conflict(a, b, depth, [(var, s)]) for s in signs):
+            here = _dependence(a, b, var, reduction)
+            if not reduction:
+                return here
+            weak = here
+    return weak
+
+
+def broken(program: Program, order: Sequence[str]) -> Dependence | None:
+    """A dependence that is violated if a perfect nest of loops gets the order `order`; None if there is none.
+
+    `order` names all loops of the nest, from its outermost to its innermost, in their new places.
+    """
+    nest = sorted(order, key=lambda v: len(find_loop(program, v)[0]))
+    outer, top = find_loop(program, nest[0])
+    place, now = {v: n for n, v in enumerate(order)}, {v: n for n, v in enumerate(nest)}
+    inversions = [(u, w) for n, u in enumerate(nest) for w in nest[n + 1 :] if place[w] < place[u]]
+    if not inversions:
+        return None
+    depth = len(outer)
+    private = _privacy(program, nest[-1])
+    for a, b in pairs(accesses(outer, (top,), written((top,)))):
+        if _relaxable(a, b) or private(a.buffer):
+            continue
+        near = distances(a, b, depth)
+        if near is None:
+            continue
+        span = dict(zip(nest, near[depth:], strict=False))
+        for u, w in inversions:
+            # Loop u decides the order now, loop w afterwards; all loops outside, before and after, have equal values.
+            signs = [s for s in (1, -1) if _allows(span[u], s) and _allows(span[w], -s)]
+            if not signs:
+                continue
+            level = [x for n, x in enumerate(nest) if n < now[u] or place[x] < place[w]]
+            if not all(_allows(span[x], 0) for x in level):
+                continue
+            for sign in signs:
+                asked = [*((x, 0) for x in level), (u, sign), (w, -sign)]
+                if conflict(a, b, depth, asked):
+                    return _dependence(a, b, u)
+    return None
+
+
+def runs_ahead(program: Program, var: str, first: Collection[str]) -> Dependence | None:
+    """A dependence of a block below the loop `var` on one of `first` that runs in a later iteration; None if there is none.
+
+    The blocks `first` stand before the others. None means that the loop can be split into two, with all blocks of `first`
+    done before the others begin, and that two such loops can be merged into this one.
+    """
+    outer, loop = find_loop(program, var)
+    depth = len(outer)
+    for a, b in pairs(accesses(outer, (loop,), written((loop,)))):
+        if a.block.name in first and b.block.name not in first and not _commute(a, b):
+            near = distances(a, b, depth)
+            if near is not None and _allows(near[depth], -1) and conflict(a, b, depth, [(var, -1)]):
+                return _dependence(a, b, var)
+    return None
+
+
+def meeting(outer: tuple[For, ...], stmt: Stmt, others: tuple[Stmt, ...]) -> Dependence | None:
+    """A dependence between the statement and one of the others, which all stand directly in the loops `outer`, within one
+    iteration of these; None if there is none. None means that the statement can trade places with the others.
+    """
+    everything = (stmt, *others)
+    own = {b.name for b in blocks_in((stmt,))}
+    for a, b in pairs(accesses(outer, everything, written(everything))):
+        if a.block.name in own and b.block.name not in own and not _commute(a, b) and conflict(a, b, len(outer)):
+            loop = outer[-1].var if outer else ""
+            return _dependence(a, b, loop)
+    return None
+
+
+def happens_before(a: Access, b: Access, equal: int) -> bool:
+    """Whether an instance of `a` accesses an element before an instance of `b` does, in the same iteration of the first
+    `equal` loops.
+    """
+    near = distances(a, b, equal)
+    if near is None:
+        return False
+    common = common_loops(a, b)
+    for n in range(equal, len(common)):
+        if _allows(near[n], 1) and conflict(a, b, equal, [*((x.var, 0) for x in common[equal:n]), (common[n].var, 1)]):
+            return True
+        if not _allows(near[n], 0):
+            return False
+    return a.seq < b.seq and conflict(a, b, equal, [(x.var, 0) for x in common[equal:]])
+
+
+def overtaken(outer: tuple[For, ...], stmts: tuple[Stmt, ...], block: str) -> Dependence | None:
+    """A dependence that is violated if the `init` of `block` moves before all of `stmts`, which stand in `outer`."""
+    found = accesses(outer, stmts, written(stmts))
+    inits = [x for x in found if x.is_init and x.block.name == block]
+    for b in inits:
+        for a in found:
+            own = a.is_init and a.block.name == block
+            if a.buffer == b.buffer and not own and (a.is_write or b.is_write) and happens_before(a, b, len(outer)):
+                return Dependence(
+                    a.buffer, a.block.name, block, stmts[0].var if isinstance(stmts[0], For) else block, False
+                )
+    return None
+
+
+# Checks the reordering of statements by a software pipeline (Lam, "Software Pipelining", PLDI 1988).
+#
+# In a pipeline, round `t` of a loop runs statement `s` for iteration `t - stage(s)`, and the statements of a round in the
+# order given by `order`. So two instances, of statement `p` in iteration `i` and of `q` in iteration `j`, keep their order
+# iff `(i + stage(p), order(p)) < (j + stage(q), order(q))`. A buffer that is private to an iteration gets as many versions
+# as there are iterations in flight, so only dependences within one iteration count for it.
+
+
+def overtakes(program: Program, var: str, stages: Sequence[int], order: Sequence[int]) -> Dependence | None:
+    """A dependence that the pipeline of loop `var` violates, or None; `stages` and `order` have one entry per statement."""
+    outer, loop = find_loop(program, var)
+    place = {b.name: n for n, s in enumerate(loop.body) for _, b in walk((s,)) if isinstance(b, Block)}
+    depth = len(outer)
+    for x, y in pairs(accesses(outer, (loop,), written((loop,)))):
+        private = is_private(program, x.buffer, var)
+        for a, b in ((x, y), (y, x)):
+            p, q = place[a.block.name], place[b.block.name]
+            if p == q:  # the instances of one statement keep their order
+                break
+            # `b` comes `d` iterations after `a`; it overtakes if (d + stage(b), order(b)) < (stage(a), order(a)).
+            least = 0 if a.seq < b.seq else 1
+            most = stages[p] - stages[q] - (0 if order[q] < order[p] else 1)
+            if private:
+                most = min(most, 0)
+            if least <= most and _meets(a, b, depth, var, least, most):
+                return Dependence(a.buffer, a.block.name, b.block.name, var, False)
+    return None
+
+
+def versions(loop: For, buffer: str) -> int:
+    """The number of iterations of a loop that need a copy of a buffer at one time, if the buffer is private to an iteration.
+
+    In a pipeline an iteration needs it from the first stage that accesses it to the last; in other loops it is 1.
+    """
+    found = pipeline(loop) if loop.kind is LoopKind.PIPELINED else None
+    if found is None:
+        return 1
+    used = [n for n, s in zip(found[0], loop.body, strict=True) if any(buffer in touched(b) for b in blocks_in((s,)))]
+    return max(used) - min(used) + 1 if used else 1
+
+
+def _meets(a: Access, b: Access, depth: int, var: str, least: int, most: int) -> bool:
+    near = distances(a, b, depth)
+    if near is None:
+        return False
+    low, high = near[depth]
+    if (high is not None and high < least) or (low is not None and low > most):
+        return False
+    return conflict(a, b, depth, apart={var: (least, most)})
+
+
+# Loops that run at once although their iterations depend on each other: no step makes one, and a program that is written
+# by hand may have one.
+
+
+def races(program: Program) -> Iterator[tuple[For, Dependence]]:
+    """Each parallel, vectorized or bound loop with a dependence that it may carry, as steps ask for: by integer sets, which
+    take what they do not know for a dependence.
+    """
+    for _, s in walk(program.body):
+        if isinstance(s, For) and s.kind in AT_ONCE and (found := carried(program, s.var)) is not None:
+            yield s, found
+
+
+# Proves that an output can be written over an input: each element is read for the last time before it is written.
+#
+# The program has two arrays, and this asks what happens if they share memory. Nothing may read an element of the input
+# after the same element of the output is written. "After" is the order of the program, and for loops whose iterations have
+# no order any other iteration. Loops that are pipelined or tensorized run in an order of their own, so below them the two
+# may not meet. Questions that integer sets do not decide are answered with a conflict.
+
+
+_OWN_ORDER = (LoopKind.PIPELINED, LoopKind.TENSORIZED)
+
+
+@dataclass(frozen=True, slots=True)
+class Overwritten:
+    """The block `reader` may read an element of `read` that `writer` has written, or writes at once, as one of `written`."""
+
+    read: str
+    written: str
+    reader: str
+    writer: str
+    loop: str
+    """The loop without an order in whose iterations that happens; empty if it happens in program order."""
+
+    def __str__(self) -> str:
+        when = f"in another iteration of `{self.loop}`, which has no order" if self.loop else "earlier"
+        return f"`{self.reader}` may read elements of `{self.read}` that `{self.writer}` overwrites {when}"
+
+
+def overwritten(program: Program, written: str, read: str) -> Overwritten | None:
+    """An element of the input `read` that may be lost if the output `written` is in its memory; None if there is none."""
+    found = accesses((), program.body, frozenset((read, written)))
+    writes = [x for x in found if x.is_write and x.buffer == written]
+    reads = [x for x in found if not x.is_write and x.buffer == read]
+    for w, r in product(writes, reads):
+        around = common_loops(w, r)
+        for depth, loop in enumerate(around):
+            lost = (
+                any(conflict(w, r, depth, [(loop.var, sign)]) for sign in (1, -1))
+                if loop.kind in AT_ONCE
+                else loop.kind in _OWN_ORDER and conflict(w, r, depth)
+            )
+            if lost:
+                return Overwritten(read, written, r.block.name, w.block.name, loop.var)
+        if happens_before(w, r, 0):
+            return Overwritten(read, written, r.block.name, w.block.name, "")
+    return None

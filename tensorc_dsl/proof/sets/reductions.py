@@ -1,0 +1,339 @@
+"""Takes reductions apart: the contribution of one step, neutral values, and exponentials of differences."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from math import isfinite
+from typing import Literal, assert_never
+
+from tensorc_dsl.ir.dtypes import DType
+from tensorc_dsl.ir.expr import (
+    Binary,
+    Call,
+    Cast,
+    Compare,
+    Const,
+    Expr,
+    Load,
+    Logic,
+    children,
+    dims_in,
+    dtype_of,
+    free_vars,
+    loads,
+    rebuild,
+    transform,
+)
+from tensorc_dsl.ir.numbers import largest_finite
+from tensorc_dsl.ir.program import Block, Store
+from tensorc_dsl.ir.reductions import (
+    ArgFold,
+    DeclaredFold,
+    Fold,
+    arg_start,
+    arg_stores,
+    combine,
+    fold_of,
+    identity,
+    keeps_to_itself,
+    update_of,
+)
+
+# Takes reductions apart: the contribution of one step, the values that leave a result alone, the combination of two
+# results.
+#
+# A block may hold several updates that do not read each other's results. The store of a declared reducer does not name the
+# contribution of a step. It is the subexpression whose replacement by `b` leaves a function of `a` and `b` alone.
+
+
+Element = tuple[str, tuple[Expr, ...]]
+"""A buffer and the subscripts of an element."""
+
+
+WITH_REDUCER = "write the reduction with a reducer: `sum[k] …`, `reduce mine[k] …`"
+
+
+class NotApart(Exception):
+    """The block cannot be split into parts. The message is a phrase with `block` as its subject, and `repair` a repair."""
+
+    def __init__(self, reason: str, repair: str) -> None:
+        super().__init__(reason)
+        self.repair = repair
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """One update of a block. It writes one of `values` to each of `places`; `start` has values that change no result."""
+
+    kind: Fold | ArgFold | DeclaredFold
+    places: tuple[Element, ...]
+    values: tuple[Expr, ...]
+    start: tuple[Const, ...]
+    step: Expr | None = None
+    """For a declared reducer, the value of its store."""
+
+    def stores(self, places: Sequence[Element], values: Sequence[Expr]) -> tuple[Store, ...]:
+        """The stores that combine other values into other places."""
+        match self.kind:
+            case Fold(op=op):
+                ((name, at),), (value,) = places, values
+                return (Store(name, at, combine(op, Load(name, at, dtype_of(value)), value)),)
+            case ArgFold(kind=kind):
+                ((index, at), (best, _)), (position, value) = places, values
+                return arg_stores(kind, index, best, at, value, position)
+            case DeclaredFold():
+                ((name, at),), (value,) = places, values
+                assert self.step is not None
+                old = Load(*self.places[0], dtype_of(value))
+                parts: dict[Expr, Expr] = {old: Load(name, at, dtype_of(value)), self.values[0]: value}
+                return (Store(name, at, _replaced(self.step, parts)),)
+            case _:
+                assert_never(self.kind)
+
+    def keeps_start(self) -> bool:
+        """Whether initial values combine to initial values, so that parts without a step are allowed."""
+        if not isinstance(self.kind, DeclaredFold):
+            return True
+        assert self.step is not None
+        old = Load(*self.places[0], self.start[0].dtype)
+        made = constant_value(_replaced(self.step, {old: self.start[0], self.values[0]: self.start[0]}))
+        return made == self.start[0].value
+
+
+def constant_value(e: Expr) -> int | float | bool | None:
+    """The value of an expression without variables and loads; None for others."""
+    if loads(e) or free_vars(e):
+        return None
+    import numpy as np  # a late import: checking a file does not need it
+
+    from tensorc_dsl.reference.boxes import Box
+    from tensorc_dsl.reference.values import Values
+
+    with np.errstate(all="ignore"):
+        return Values("", {}).value(e, Box((), (), ()), None).item()
+
+
+def parts_of(b: Block) -> tuple[Part, ...]:
+    """The updates of a block; without its `init`, the block does nothing else. Raises NotApart."""
+    update = update_of(b)
+    if isinstance(update, ArgFold):
+        index, best = b.body
+        start = arg_start(
+            update.kind, index.buffer, best.buffer, best.indices, dtype_of(update.value), dtype_of(update.position)
+        )
+        identities = tuple(s.value for s in start if isinstance(s.value, Const))
+        return (Part(update, _places(b.body), (update.position, update.value), identities),)
+    if isinstance(update, DeclaredFold):
+        return (_declared(update, b),)
+    folds = [(s, fold_of(s)) for s in b.body]
+    out = tuple(
+        Part(f, _places((s,)), (f.value,), (identity(f.op, dtype_of(f.value)),)) for s, f in folds if f is not None
+    )
+    if len(out) < len(b.body):
+        raise NotApart("does not accumulate by an operation that may run in any order", WITH_REDUCER)
+    if not keeps_to_itself(b):
+        raise NotApart("reads what its own updates make", "keep each of the values in a block of its own")
+    return out
+
+
+def _places(stores: Sequence[Store]) -> tuple[Element, ...]:
+    return tuple((s.buffer, s.indices) for s in stores)
+
+
+# --- declared reducers -----------------------------------------------------------------------------------------------
+
+
+def _declared(update: DeclaredFold, b: Block) -> Part:
+    if len(b.body) != 1 or len(b.init) != 1:
+        raise NotApart(f"keeps several values by `{update.reducer}`", "keep each of the values in a block of its own")
+    start = b.init[0].value
+    if not isinstance(start, Const):
+        raise NotApart(
+            f"does not start from the identity of `{update.reducer}`",
+            "do this before the step that changed where it starts",
+        )
+    store = b.body[0]
+    old = Load(store.buffer, store.indices, start.dtype)
+    return Part(update, _places(b.body), (_value(update, store.value, old),), (start,), store.value)
+
+
+def _value(update: DeclaredFold, step: Expr, old: Load) -> Expr:
+    """The contribution of a step."""
+    found = contributions(step, old)
+    if not found:
+        raise NotApart(f"is no step of `{update.reducer}` from the value so far and one other", WITH_REDUCER)
+    if len(found) > 1:
+        raise NotApart(
+            f"does not show which part of its step is the value that `{update.reducer}` combines",
+            "compute that value in a stage of its own, and reduce what the stage holds: `let v[i, k] = …`",
+        )
+    return found[0]
+
+
+def contributions(step: Expr, old: Load) -> list[Expr]:
+    """The subexpressions that may be the contribution of a step. Of several those in which the step is symmetric count, since
+    a reducer commutes, and all of them if there is not one of these.
+    """
+    found = [e for e in dict.fromkeys(_inside(step)) if e != old and _is_all_else(e, step, old)]
+    symmetric = [e for e in found if _ordered(step) == _ordered(_replaced(step, {old: e, e: old}))]
+    return symmetric if len(symmetric) == 1 else found
+
+
+def _inside(e: Expr) -> tuple[Expr, ...]:
+    """`e` and its subexpressions, without subscripts."""
+    return (e,) if isinstance(e, Load) else (e, *(x for c in children(e) for x in _inside(c)))
+
+
+def _is_all_else(e: Expr, step: Expr, old: Load) -> bool:
+    """Whether `step` is a function of the old value and of `e` alone."""
+    if isinstance(e, Const) or dtype_of(e) != dtype_of(old) or old in loads(e):
+        return False
+    return all(isinstance(x, Const) or x in (old, e) for x in _leaves(step, (old, e)))
+
+
+def _leaves(e: Expr, whole: tuple[Expr, ...]) -> tuple[Expr, ...]:
+    """The leaves of `e`: loads, names, numbers, and the expressions of `whole`."""
+    if e in whole or isinstance(e, Load) or not children(e):
+        return (e,)
+    return tuple(x for c in children(e) for x in _leaves(c, whole))
+
+
+def _replaced(e: Expr, values: dict[Expr, Expr]) -> Expr:
+    """`e` with subexpressions replaced, all at once; replacements are not searched again."""
+    if e in values:
+        return values[e]
+    return rebuild(e, tuple(_replaced(c, values) for c in children(e)))
+
+
+def _ordered(e: Expr) -> Expr:
+    """`e` with the operands of commutative operations in a canonical order."""
+
+    def order(x: Expr) -> Expr:
+        match x:
+            case (
+                Binary(op="+" | "*" | "min" | "max" | "xor")
+                | Logic()
+                | Compare(op="==" | "!=")
+                | Call(function="bit_and" | "bit_or" | "hypot")
+            ):
+                return rebuild(x, tuple(sorted(children(x), key=repr)))
+            case _:
+                return x
+
+    return transform(e, order)
+
+
+# Recognises exponentials of differences, whose sums may be taken relative to any shift.
+#
+# With `F(x, r) = exp((x - r) * c)` the law is `F(x, m) = F(x, r) * F(r, m)` for all `x` and `m` and every finite `r`,
+# infinities and NaN included, since exp(p) * exp(q) = exp(p + q). So a sum of `F(x, m) * v` may be kept relative to a shift
+# that changes on the way. That the shift is the greatest `x` so far (the least, if `c` is negative) keeps the exponentials
+# from overflowing. Milakov and Gimelshein, Online normalizer calculation for softmax (2018), algorithm 3.
+
+
+Extreme = Literal["max", "min"]
+
+
+@dataclass(frozen=True, slots=True)
+class Exponential:
+    """`exp((value - shift) * c)` with a constant `c` that is finite and not 0."""
+
+    value: Expr
+    shift: Expr
+    form: Expr
+    """The argument, with a load of the buffer "" in the place of the difference."""
+    reversed: bool
+    """Whether the difference is `shift - value`."""
+
+    def of(self, value: Expr, shift: Expr) -> Expr:
+        """The same function of another value and another shift."""
+        a, b = (shift, value) if self.reversed else (value, shift)
+        difference = Binary("-", a, b)
+        return Call("exp", (transform(self.form, lambda e: difference if _is_place(e) else e),))
+
+    def agrees(self, other: Exponential) -> bool:
+        """Whether both are the same function of a value and a shift."""
+        return (self.form, self.reversed) == (other.form, other.reversed)
+
+
+def exponential(e: Expr, op: Extreme) -> Exponential | None:
+    """The exponential that `e` is, such that no value exceeds 1 if the shift is the `op` of all values; None for others."""
+    if not isinstance(e, Call) or e.function != "exp":
+        return None
+    (argument,) = e.args
+    found = _difference(argument)
+    if found is None:
+        return None
+    difference, factor = found
+    backwards = (factor < 0) != (op == "min")
+    a, b = (difference.rhs, difference.lhs) if backwards else (difference.lhs, difference.rhs)
+    place = Load("", (), dtype_of(difference))
+    return Exponential(a, b, transform(argument, lambda x: place if x is difference else x), backwards)
+
+
+def outermost_finite(op: Extreme, t: DType) -> Const:
+    """The least finite number of a float type for "max", the greatest for "min": a shift before all values, and finite."""
+    largest = largest_finite(t)
+    return Const(-largest if op == "max" else largest, t)
+
+
+def homogeneous(e: Expr, is_source: Callable[[Expr], bool]) -> bool:
+    """Whether `e` is one source times a factor without sources. A conversion between floats counts as a factor of 1."""
+    if is_source(e):
+        return True
+
+    def free(x: Expr) -> bool:
+        return not any(map(is_source, _parts(x)))
+
+    match e:
+        case Binary(op="*", lhs=a, rhs=b):
+            return (homogeneous(a, is_source) and free(b)) or (homogeneous(b, is_source) and free(a))
+        case Binary(op="/", lhs=a, rhs=b):
+            return homogeneous(a, is_source) and free(b)
+        case Cast(operand=a, dtype=t):
+            return t.is_float and dtype_of(a).is_float and homogeneous(a, is_source)
+        case _:
+            return False
+
+
+def _parts(e: Expr) -> list[Expr]:
+    found: list[Expr] = []
+
+    def note(x: Expr) -> Expr:
+        found.append(x)
+        return x
+
+    transform(e, note)
+    return found
+
+
+def _difference(e: Expr) -> tuple[Binary, float] | None:
+    """The difference in an argument `(x - r) * c`, and `c`."""
+    match e:
+        case Binary(op="-"):
+            return e, 1.0
+        case Binary(op="*", lhs=a, rhs=b):
+            return _scaled(a, _factor(b)) or _scaled(b, _factor(a))
+        case Binary(op="/", lhs=a, rhs=b):
+            c = _factor(b)
+            return _scaled(a, None if c is None else 1 / c)
+        case _:
+            return None
+
+
+def _scaled(e: Expr, c: float | None) -> tuple[Binary, float] | None:
+    found = None if c is None else _difference(e)
+    return None if found is None or c is None else (found[0], found[1] * c)
+
+
+def _factor(e: Expr) -> float | None:
+    """The value of a constant that is finite and not 0; None for others."""
+    if dims_in(e):
+        return None
+    value = constant_value(e)
+    return float(value) if value and isfinite(value) else None
+
+
+def _is_place(e: Expr) -> bool:
+    return isinstance(e, Load) and e.buffer == ""
