@@ -16,8 +16,7 @@ import tensorc_dsl
 from tensorc_dsl import TschedError
 from tensorc_dsl.ir.program import Program
 from tensorc_dsl.lower.flat import Kernel
-from tensorc_dsl.lower.lower import lower
-from tensorc_dsl.lower.passes import Pass
+from tensorc_dsl.lower.lower import Pass, lower
 from tensorc_dsl.trace.trace import Trace
 from tensorc_dsl.tuning.measure.outcome import Status
 from tensorc_dsl.tuning.search.options import SearchChanges

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Literal, assert_never
 
 from tensorc_dsl.ir.dtypes import DType
-from tensorc_dsl.ir.expr import Dim, Expr, Load, loads, substitute
+from tensorc_dsl.ir.expr import Dim, Expr, Load, constant, free_vars, loads, substitute
 from tensorc_dsl.ir.memo import by_identity
 from tensorc_dsl.ir.node import node, replace
 from tensorc_dsl.ir.print import format_expr, format_store
@@ -19,7 +19,8 @@ from tensorc_dsl.ir.program import Buffer, Intrinsic, LoopKind, Store, map_store
 from tensorc_dsl.ir.strides import apart
 from tensorc_dsl.ir.warp import LANES
 from tensorc_dsl.proof.sets.instructions import Tile
-from tensorc_dsl.proof.sets.simplify import simplify
+from tensorc_dsl.proof.sets.linear_forms import Context, Interval, Ranges, joined, linear
+from tensorc_dsl.proof.sets.simplify import bounds, simplify
 
 Space = Literal["stack", "shared", "worker"]
 Move = Literal["down", "up", "xor", "lane"]
@@ -340,3 +341,60 @@ def format_kernel(k: Kernel) -> str:
         lines += [f"    prepare {made} {{", *_lines(k.preparation, "        "), "    }"]
     lines += [*_lines(k.body, "    "), "}"]
     return "\n".join(lines) + "\n"
+
+
+# The ranges of the variables of flat loops. No loop begins below 0.
+
+
+def most(e: Expr) -> int | None:
+    """The largest value of an extent; None if there is no limit."""
+    n = constant(e)
+    return bounds(e, {})[1] if n is None else n
+
+
+def span(end: Expr) -> Interval:
+    """The range of a variable that counts from 0 to `end`."""
+    n = most(end)
+    return 0, None if n is None else n - 1
+
+
+def interval(s: Loop) -> Interval:
+    """The range of a loop's variable."""
+    return constant(s.begin) or 0, span(s.end)[1]
+
+
+def counted(s: Flat) -> dict[str, Interval]:
+    """The ranges of the variables that a statement counts; empty unless it is a loop or several."""
+    match s:
+        case Loop():
+            return {s.var: interval(s)}
+        case Parallel():
+            return {v: span(e) for v, e in zip(s.vars, s.extents, strict=True)}
+        case _:
+            return {}
+
+
+def within(ranges: Ranges, s: Flat) -> Ranges:
+    """The ranges inside of a statement, from those around it."""
+    own = counted(s)
+    return {**ranges, **own} if own else ranges
+
+
+def hull(body: tuple[Flat, ...]) -> Ranges:
+    """For each loop variable in a body, the smallest range that contains those of all of its loops."""
+    out: dict[str, Interval] = {}
+    for s in inside(body):
+        for v, own in counted(s).items():
+            out[v] = joined(out.get(v, own), own)
+    return out
+
+
+# Strides of simplified subscripts.
+
+
+def stride(e: Expr, var: str) -> int | None:
+    """The change of `e` per step of `var`; None if it varies."""
+    form = linear(e, Context({}))
+    if any(not isinstance(a, str) and var in free_vars(a) for a in form.terms):
+        return None
+    return form.terms.get(var, 0)

@@ -12,8 +12,7 @@ from collections.abc import Mapping
 from tensorc_dsl.ir.expr import constant
 from tensorc_dsl.ir.node import replace
 from tensorc_dsl.ir.program import For, Intrinsic, LoopKind, Program, Stmt, Store, intrinsic_of, walk
-from tensorc_dsl.lower.flat import Flat, Instruction, Loop, body_of
-from tensorc_dsl.lower.ranges import span, within
+from tensorc_dsl.lower.flat import Flat, Instruction, Loop, body_of, span, within
 from tensorc_dsl.proof.sets.instructions import Match, match_nest, match_store
 from tensorc_dsl.proof.sets.linear_forms import Ranges
 

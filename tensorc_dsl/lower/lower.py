@@ -5,32 +5,73 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from math import prod
 
 from tensorc_dsl.ir.expr import constant
-from tensorc_dsl.ir.node import replace
-from tensorc_dsl.ir.program import Buffer, For, LoopKind, Program, Stmt
+from tensorc_dsl.ir.node import node, replace
+from tensorc_dsl.ir.print import format_program
+from tensorc_dsl.ir.program import Buffer, For, LoopKind, Program, Stmt, Store
 from tensorc_dsl.ir.streams import streamed
-from tensorc_dsl.lower.defuse import defuse
-from tensorc_dsl.lower.erase import erase
-from tensorc_dsl.lower.flat import Flat, Kernel, Loop, LowerError, Parallel, Param, Prepared, Store, body_of
-from tensorc_dsl.lower.guards import hoist_guards
-from tensorc_dsl.lower.independent import require_independent
+from tensorc_dsl.lower.erase import defuse, erase
+from tensorc_dsl.lower.flat import Flat, Kernel, Loop, LowerError, Parallel, Param, Prepared, body_of, format_body, most
 from tensorc_dsl.lower.instructions import only_proven
-from tensorc_dsl.lower.narrow import narrow
-from tensorc_dsl.lower.open_borders import cut_open_rows
-from tensorc_dsl.lower.open_partition import partition_open
+from tensorc_dsl.lower.open_partition import cut_open_rows, partition_open
 from tensorc_dsl.lower.partition import partition
-from tensorc_dsl.lower.passes import Pass, Unit, format_unit
-from tensorc_dsl.lower.plans import known_of
-from tensorc_dsl.lower.ranges import most
 from tensorc_dsl.lower.scatter import scatter
 from tensorc_dsl.lower.storage import element_count, flatten_params, homes, place
+from tensorc_dsl.lower.trim_bounds import hoist_guards, known_of, narrow
 from tensorc_dsl.lower.updates import in_place
 from tensorc_dsl.proof.sets.constants import preparation, told_by
+from tensorc_dsl.proof.sets.dependence import races
 from tensorc_dsl.proof.sets.linear_forms import FAR, Interval
 from tensorc_dsl.proof.sets.simplify import essential, extent_ranges
+
+# The passes of lowering. Each has a name and maps a unit of work to the next one.
+
+
+@node
+class Unit:
+    """Some nests of a program, on their way to flat loops.
+
+    `whole` is the scheduled program, and `program` these nests of it, with buffers that other nests prepare among its
+    parameters. From the pass `erase` on, `flat` has the loops; before, it is None. `carried` is that of `lower.erase.Erased`.
+    """
+
+    whole: Program
+    program: Program
+    flat: tuple[Flat, ...] | None
+    carried: dict[str, frozenset[str]]
+
+    @property
+    def loops(self) -> tuple[Flat, ...]:
+        """The flat loops. Only for passes behind `erase`."""
+        assert self.flat is not None
+        return self.flat
+
+
+@dataclass(frozen=True, slots=True)
+class Pass:
+    name: str
+    run: Callable[[Unit], Unit]
+    about: str
+
+
+def format_unit(unit: Unit) -> str:
+    """The unit as text: a program until blocks are erased, loops from then on."""
+    return format_program(unit.program) if unit.flat is None else format_body(unit.flat)
+
+
+# The last check of loops whose iterations run at once, whoever wrote them.
+
+
+def require_independent(program: Program) -> None:
+    """Raises LowerError if iterations that run at once may depend on each other. Steps make no such loop; a program that is
+    written out may have one."""
+    for loop, dependence in races(program):
+        raise LowerError(f"the iterations of the {loop.kind} loop `{loop.var}` cannot run at once: {dependence}")
+
 
 MOST_BUFFERS = 256
 """The largest number of buffers: flat loops may be nested as deep as there are buffers, and pairs of buffers are compared."""

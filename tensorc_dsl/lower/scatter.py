@@ -7,8 +7,7 @@ from collections.abc import Iterator
 from tensorc_dsl.ir.expr import ONE, Compare, Expr, add, conjunction, constant
 from tensorc_dsl.ir.node import replace
 from tensorc_dsl.ir.program import LoopKind, Store
-from tensorc_dsl.lower.flat import Flat, If, Loop
-from tensorc_dsl.lower.ranges import hull, within
+from tensorc_dsl.lower.flat import Flat, If, Loop, hull, within
 from tensorc_dsl.proof.sets.data_selected import Guarded, NotChosen, chosen_of
 from tensorc_dsl.proof.sets.linear_forms import Ranges
 from tensorc_dsl.proof.sets.simplify import simplify_where

@@ -6,7 +6,7 @@ from tensorc_dsl.ir.dtypes import F32, INDEX
 from tensorc_dsl.ir.expr import ONE, ZERO, Compare, Const, Load, Var, index
 from tensorc_dsl.ir.program import LoopKind, Store
 from tensorc_dsl.lower.flat import Flat, If, Loop, Shuffle
-from tensorc_dsl.lower.guards import hoist_guards
+from tensorc_dsl.lower.trim_bounds import hoist_guards
 
 PLAIN = Compare("<", Var("t"), ONE)
 DATA = Compare("<", Load("n", (ZERO,), INDEX), ONE)

@@ -16,8 +16,8 @@ from tensorc_dsl.ir.expr import Binary, Compare, Const, Expr, Load, Logic, Not, 
 from tensorc_dsl.ir.parse import parse_program
 from tensorc_dsl.ir.program import LoopKind, Store
 from tensorc_dsl.lower.flat import Alloc, Flat, If, Loop, Parallel, format_body
-from tensorc_dsl.lower.guards import hoist_guards
 from tensorc_dsl.lower.partition import partition
+from tensorc_dsl.lower.trim_bounds import hoist_guards
 
 OPS = {
     "+": operator.add, "-": operator.sub, "*": operator.mul, "/": operator.floordiv, "%": operator.mod,

@@ -30,13 +30,63 @@ from tensorc_dsl.backend.protocol import (
 )
 from tensorc_dsl.base.diagnostic import TschedError, problem
 from tensorc_dsl.ir.arrays import Array
-from tensorc_dsl.ir.program import Program
+from tensorc_dsl.ir.expr import Var, substitute
+from tensorc_dsl.ir.node import replace
+from tensorc_dsl.ir.program import Program, Store
 from tensorc_dsl.ir.target import Target, architecture_of
-from tensorc_dsl.lower.flat import Kernel, format_kernel
+from tensorc_dsl.lower.flat import (
+    Alloc,
+    Collective,
+    Flat,
+    If,
+    Instruction,
+    Kernel,
+    Loop,
+    Parallel,
+    Shuffle,
+    format_kernel,
+    map_exprs,
+)
 from tensorc_dsl.lower.lower import lower, lower_until
-from tensorc_dsl.lower.nameless import nameless
 from tensorc_dsl.lower.updates import params_of
 from tensorc_dsl.reference.count import Work
+
+# Removes names from flat loops, so that kernels are compared by what they do.
+
+
+Names = Mapping[str, Var]
+
+
+def nameless(k: Kernel) -> Kernel:
+    """The kernel with each loop named by its depth: equal for kernels that differ only in the names of loops."""
+    return replace(k, preparation=_body(k.preparation, {}), body=_body(k.body, {}))
+
+
+def _body(body: tuple[Flat, ...], names: Names) -> tuple[Flat, ...]:
+    return tuple(_flat(s, names) for s in body)
+
+
+def _flat(s: Flat, names: Names) -> Flat:
+    s = map_exprs(s, lambda e: substitute(e, names))
+    inner = names
+    match s:
+        case Store():
+            return s
+        case Loop(var=var):
+            inner = _with(names, var)
+            s = replace(s, var=inner[var].name)
+        case Parallel(vars=variables):
+            inner = _with(names, *variables)
+            s = replace(s, vars=tuple(inner[v].name for v in variables))
+        case If() | Alloc() | Collective() | Shuffle() | Instruction():
+            pass
+    return replace(s, body=_body(s.body, inner))
+
+
+def _with(names: Names, *variables: str) -> Names:
+    # A name in a program cannot begin with a digit.
+    return {**names, **{v: Var(f"{len(names) + n}th") for n, v in enumerate(variables)}}
+
 
 # Formats the CPUs and features that LLVM knows for a kind of machine.
 

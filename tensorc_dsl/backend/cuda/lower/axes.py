@@ -31,10 +31,8 @@ from tensorc_dsl.ir.expr import (
 from tensorc_dsl.ir.print import format_expr, format_store
 from tensorc_dsl.ir.program import PERSISTENT, Axis, For, LoopKind, Stmt, Store, walk
 from tensorc_dsl.ir.warp import LANE, WARP, lane_of
-from tensorc_dsl.lower.ends import ended
-from tensorc_dsl.lower.flat import Collective, Flat, Loop, LowerError, buffers_of, inside
-from tensorc_dsl.lower.plans import Known
-from tensorc_dsl.lower.ranges import within
+from tensorc_dsl.lower.flat import Collective, Flat, Loop, LowerError, buffers_of, inside, within
+from tensorc_dsl.lower.trim_bounds import Known, ended
 from tensorc_dsl.proof.sets.fragments import Cells
 from tensorc_dsl.proof.sets.linear_forms import Ranges
 from tensorc_dsl.proof.sets.simplify import simplify

@@ -45,14 +45,21 @@ from tensorc_dsl.ir.expr import (
 )
 from tensorc_dsl.ir.node import replace as replace_node
 from tensorc_dsl.ir.program import LoopKind, Store
-from tensorc_dsl.lower.bounds import stride
-from tensorc_dsl.lower.decided import decided
-from tensorc_dsl.lower.flat import Alloc, Collective, Flat, If, Loop, buffers_of, inside, store_loads, stores
-from tensorc_dsl.lower.guards import hoist_guards
-from tensorc_dsl.lower.narrow import narrow
-from tensorc_dsl.lower.plans import Known
-from tensorc_dsl.lower.ranges import span
+from tensorc_dsl.lower.flat import (
+    Alloc,
+    Collective,
+    Flat,
+    If,
+    Loop,
+    buffers_of,
+    inside,
+    span,
+    store_loads,
+    stores,
+    stride,
+)
 from tensorc_dsl.lower.scatter import scatter
+from tensorc_dsl.lower.trim_bounds import Known, decided, hoist_guards, narrow
 from tensorc_dsl.proof.sets.linear_forms import Interval, Ranges
 from tensorc_dsl.proof.sets.simplify import conjuncts, linear_form, simplify
 from tensorc_dsl.proof.sets.store_guards import needed

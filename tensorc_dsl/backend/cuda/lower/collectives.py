@@ -48,11 +48,9 @@ from tensorc_dsl.ir.warp import (
     lane_of,
     layout_of,
 )
-from tensorc_dsl.lower.bounds import stride
-from tensorc_dsl.lower.flat import Collective, Flat, If, Loop, LowerError, stores
-from tensorc_dsl.lower.guards import hoist_guards
+from tensorc_dsl.lower.flat import Collective, Flat, If, Loop, LowerError, stores, stride, within
 from tensorc_dsl.lower.instructions import instructions, match_flat
-from tensorc_dsl.lower.ranges import within
+from tensorc_dsl.lower.trim_bounds import hoist_guards
 from tensorc_dsl.proof.sets.fragments import Unit, cells, disagreement, misplaced
 from tensorc_dsl.proof.sets.instructions import Match, Tile, array_of, match_nest, stored_place
 from tensorc_dsl.proof.sets.linear_forms import Ranges

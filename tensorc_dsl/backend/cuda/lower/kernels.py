@@ -23,11 +23,11 @@ from tensorc_dsl.lower.flat import (
     TensorMap,
     format_body,
     format_shape,
+    span,
     store_loads,
     stores,
 )
 from tensorc_dsl.lower.flat import inside as inside_flat
-from tensorc_dsl.lower.ranges import span
 from tensorc_dsl.proof.sets.linear_forms import Ranges
 
 THREAD = "thread"

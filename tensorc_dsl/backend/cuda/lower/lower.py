@@ -34,11 +34,9 @@ from tensorc_dsl.ir.expr import constant
 from tensorc_dsl.ir.program import Block, Buffer, Program, Stmt, walk
 from tensorc_dsl.ir.target import Target
 from tensorc_dsl.lower.flat import LowerError, Param, store_loads, stores
-from tensorc_dsl.lower.independent import require_independent
-from tensorc_dsl.lower.lower import COMMON
-from tensorc_dsl.lower.passes import Unit, format_unit
-from tensorc_dsl.lower.plans import Known, known_of
+from tensorc_dsl.lower.lower import COMMON, Unit, format_unit, require_independent
 from tensorc_dsl.lower.storage import flatten_params, homes, place
+from tensorc_dsl.lower.trim_bounds import Known, known_of
 from tensorc_dsl.lower.updates import in_place
 from tensorc_dsl.proof.sets.accesses import touched_in
 from tensorc_dsl.proof.sets.constants import told_by

@@ -56,9 +56,20 @@ from tensorc_dsl.ir.expr import floormod as mod
 from tensorc_dsl.ir.node import replace as replace_node
 from tensorc_dsl.ir.print import format_expr
 from tensorc_dsl.ir.program import Buffer, LoopKind, Store, map_store
-from tensorc_dsl.lower.flat import Collective, Flat, If, Loop, LowerError, Shuffle, buffers_of, store_loads, stores
+from tensorc_dsl.lower.flat import (
+    Collective,
+    Flat,
+    If,
+    Loop,
+    LowerError,
+    Shuffle,
+    buffers_of,
+    span,
+    store_loads,
+    stores,
+    within,
+)
 from tensorc_dsl.lower.flat import inside as inside_flat
-from tensorc_dsl.lower.ranges import span, within
 from tensorc_dsl.proof.sets.linear_forms import Ranges
 from tensorc_dsl.proof.sets.simplify import bounds, conjuncts, linear_form, simplify
 

@@ -54,10 +54,9 @@ from tensorc_dsl.ir.expr import (
 )
 from tensorc_dsl.ir.memo import by_first
 from tensorc_dsl.ir.print import format_expr
-from tensorc_dsl.ir.program import LoopKind
+from tensorc_dsl.ir.program import LoopKind, Store
 from tensorc_dsl.ir.swizzle import Swizzle, swizzled
 from tensorc_dsl.ir.warp import LINES, UNIT, Described, described, points
-from tensorc_dsl.lower.bounds import stride
 from tensorc_dsl.lower.flat import (
     Alloc,
     Collective,
@@ -68,11 +67,12 @@ from tensorc_dsl.lower.flat import (
     LowerError,
     Parallel,
     Shuffle,
-    Store,
+    span,
     store_loads,
     stores,
+    stride,
+    within,
 )
-from tensorc_dsl.lower.ranges import span, within
 from tensorc_dsl.proof.sets.linear_forms import Ranges
 from tensorc_dsl.proof.sets.simplify import bounds, is_multiple, linear_form, simplify
 

@@ -37,8 +37,7 @@ from tensorc_dsl.ir.expr import (
 from tensorc_dsl.ir.print import format_expr, format_store
 from tensorc_dsl.ir.program import Buffer, Store, map_store
 from tensorc_dsl.ir.warp import LANES
-from tensorc_dsl.lower.flat import Flat, If, Loop, LowerError, Move, Shuffle, store_loads, stores, substituted
-from tensorc_dsl.lower.ranges import within
+from tensorc_dsl.lower.flat import Flat, If, Loop, LowerError, Move, Shuffle, store_loads, stores, substituted, within
 from tensorc_dsl.proof.sets.accesses import guarded_loads
 from tensorc_dsl.proof.sets.linear_forms import Ranges
 from tensorc_dsl.proof.sets.simplify import conjuncts, linear_form

@@ -35,20 +35,9 @@ from tensorc_dsl.backend.cuda.lower.kernels import (
 )
 from tensorc_dsl.backend.cuda.lower.threads import with_values
 from tensorc_dsl.ir.expr import Compare, Expr, Var, add, constant, index, loads, substitute
-from tensorc_dsl.ir.program import Buffer, Intrinsic, LoopKind
+from tensorc_dsl.ir.program import Buffer, Intrinsic, LoopKind, Store
 from tensorc_dsl.ir.warp import described, is_tma_store
-from tensorc_dsl.lower.flat import (
-    Collective,
-    Flat,
-    If,
-    Loop,
-    LowerError,
-    Store,
-    TensorMap,
-    TmaTile,
-    store_loads,
-    stores,
-)
+from tensorc_dsl.lower.flat import Collective, Flat, If, Loop, LowerError, TensorMap, TmaTile, store_loads, stores
 from tensorc_dsl.proof.sets.instructions import Match, array_of, dimensions_of
 from tensorc_dsl.proof.sets.sets import NotAffine, affine_only, feasible
 from tensorc_dsl.proof.sets.simplify import conjuncts

@@ -46,8 +46,7 @@ from tensorc_dsl.ir.bind import Sizes
 from tensorc_dsl.ir.expr import ZERO, Binary, Call, Expr, Load, children, free_vars, loads
 from tensorc_dsl.ir.program import Intrinsic, IterKind, LoopKind, Store, store_at
 from tensorc_dsl.ir.warp import LANES
-from tensorc_dsl.lower.bounds import stride
-from tensorc_dsl.lower.flat import Alloc, Collective, Flat, If, Instruction, Loop, LowerError, Parallel, Shuffle
+from tensorc_dsl.lower.flat import Alloc, Collective, Flat, If, Instruction, Loop, LowerError, Parallel, Shuffle, stride
 
 SAMPLES = 32
 """The warps that are looked at."""

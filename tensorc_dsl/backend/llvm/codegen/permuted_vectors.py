@@ -10,8 +10,7 @@ from tensorc_dsl.backend.llvm.codegen.body import Expressions
 from tensorc_dsl.backend.llvm.codegen.function import Function, Piece, Place, Value, element, in_memory, vector_type
 from tensorc_dsl.ir.expr import Expr, Load, Logic, Select, children, constant, loads
 from tensorc_dsl.ir.program import LoopKind, Store
-from tensorc_dsl.lower.bounds import stride
-from tensorc_dsl.lower.flat import Loop, store_loads
+from tensorc_dsl.lower.flat import Loop, store_loads, stride
 
 # Makes vectors that lie between two others out of these: those of a stencil, which reads its neighbours along a row.
 #

@@ -30,8 +30,7 @@ from tensorc_dsl.ir.node import replace
 from tensorc_dsl.ir.program import MAX_STEP, Annotation, For, LoopKind, Program, Store, walk
 from tensorc_dsl.lower.flat import Flat, If, Kernel, Loop, body_of, store_loads
 from tensorc_dsl.lower.instructions import bind_instructions, instructions
-from tensorc_dsl.lower.lower import COMMON, lower
-from tensorc_dsl.lower.passes import Pass, Unit
+from tensorc_dsl.lower.lower import COMMON, Pass, Unit, lower
 from tensorc_dsl.proof.sets.simplify import conjuncts
 
 # Takes choices that all lanes share out of vectorized loops: those of a row that may be the border of an image.

@@ -10,8 +10,7 @@ from tensorc_dsl.ir.expr import constant, dtype_of, free_vars
 from tensorc_dsl.ir.node import replace
 from tensorc_dsl.ir.program import LoopKind, Store
 from tensorc_dsl.ir.reductions import fold_of
-from tensorc_dsl.lower.bounds import stride
-from tensorc_dsl.lower.flat import Alloc, Flat, Loop, Parallel, body_of, buffers_of, inside, store_loads, stores
+from tensorc_dsl.lower.flat import Alloc, Flat, Loop, Parallel, body_of, buffers_of, inside, store_loads, stores, stride
 
 # Makes vectorized loops serial unless a code generator can run their lanes in lock step.
 #

@@ -7,8 +7,7 @@ from collections.abc import Callable
 from tensorc_dsl.ir.expr import Call, Const, Expr, Load, Var, children, constant
 from tensorc_dsl.ir.memo import by_identity
 from tensorc_dsl.ir.program import LoopKind, Store
-from tensorc_dsl.lower.bounds import stride
-from tensorc_dsl.lower.flat import Flat, Loop, inside, store_loads, stores
+from tensorc_dsl.lower.flat import Flat, Loop, inside, store_loads, stores, stride
 
 AT_ONCE = 4
 """The number of native vectors per store and pass of a long vectorized loop: it hides latencies and fits the registers."""
