@@ -17,7 +17,7 @@ from tensorc_dsl.check.targets import check_target, check_target_name
 from tensorc_dsl.elaborate import compute as compute_layer
 from tensorc_dsl.elaborate.bindings import Bound, OpenRange, dimensions
 from tensorc_dsl.elaborate.calls import block_names
-from tensorc_dsl.elaborate.library import Library
+from tensorc_dsl.elaborate.names import Library
 from tensorc_dsl.elaborate.problems import COMPUTED_BINDING, UNKNOWN_BINDING, UNKNOWN_NAME
 from tensorc_dsl.elaborate.user_reducers import check_reducer
 from tensorc_dsl.ir.intrinsics import intrinsic_from_tree

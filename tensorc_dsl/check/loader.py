@@ -19,7 +19,7 @@ from tensorc_dsl.check.quotients import cut_off
 from tensorc_dsl.check.spaces import recursion
 from tensorc_dsl.check.uses import Resolve, bound_names, with_full_names, with_values
 from tensorc_dsl.check.vocabulary import COMPOUNDS, GIVEN
-from tensorc_dsl.elaborate.library import Definitions, Library
+from tensorc_dsl.elaborate.names import Definitions, Library
 from tensorc_dsl.ir.kinds import is_kind
 from tensorc_dsl.syntax import tree as t
 from tensorc_dsl.syntax.names import near

@@ -27,7 +27,7 @@ from tensorc_dsl.check.signatures import Signature, is_variable
 from tensorc_dsl.check.spaces import check_module, check_schedule, check_space, outer_names
 from tensorc_dsl.check.targets import FACTS
 from tensorc_dsl.check.values import Known, Values, computes_names
-from tensorc_dsl.elaborate.library import Definitions
+from tensorc_dsl.elaborate.names import Definitions
 from tensorc_dsl.schedule.queries import QUERIES
 from tensorc_dsl.syntax import tree as t
 from tensorc_dsl.syntax.walk import walk

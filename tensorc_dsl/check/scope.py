@@ -11,7 +11,7 @@ from tensorc_dsl.check.kept import loader_of
 from tensorc_dsl.check.loader import Loader, Parse
 from tensorc_dsl.check.problems import PROVED_BY_VERIFY
 from tensorc_dsl.check.uses import Resolve, standard
-from tensorc_dsl.elaborate.library import Library
+from tensorc_dsl.elaborate.names import Library
 from tensorc_dsl.ir.program import Intrinsic, Program
 from tensorc_dsl.syntax import tree as t
 from tensorc_dsl.syntax.parse import parse_items, used_items

@@ -9,8 +9,7 @@ from collections.abc import Iterable, Mapping
 
 from tensorc_dsl.check.meanings import Definition, Reference, entry, target_kind, written
 from tensorc_dsl.elaborate.bindings import dimensions
-from tensorc_dsl.elaborate.library import Definitions
-from tensorc_dsl.elaborate.names import FUNCTIONS
+from tensorc_dsl.elaborate.names import FUNCTIONS, Definitions
 from tensorc_dsl.ir.dtypes import DTYPES
 from tensorc_dsl.ir.parse_expr import CASTS
 from tensorc_dsl.proof.sets.laws import LAWS

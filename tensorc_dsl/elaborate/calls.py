@@ -20,8 +20,7 @@ from tensorc_dsl.elaborate.bindings import (
     index_expr,
     require_conditions,
 )
-from tensorc_dsl.elaborate.library import Library
-from tensorc_dsl.elaborate.names import inside
+from tensorc_dsl.elaborate.names import Library, inside
 from tensorc_dsl.elaborate.problems import Invalid
 from tensorc_dsl.ir import expr as ir
 from tensorc_dsl.ir.dtypes import DTYPES, DType

@@ -1,18 +1,17 @@
 """The compute layer: a `compute` and its bindings become a program, or a list of findings.
 
-Stages become blocks (`elaborate.nests`); reductions inside expressions and calls of computes become stages of their own.
+Stages become blocks (`elaborate.compute`); reductions inside expressions and calls of computes become stages of their own.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
 from tensorc_dsl.base.diagnostic import Diagnostic, Note, TschedError
 from tensorc_dsl.base.source import Span
 from tensorc_dsl.elaborate import problems
-from tensorc_dsl.elaborate.assumptions import assumptions
-from tensorc_dsl.elaborate.bindings import LARGEST, Bound, Environment, bind, extent
+from tensorc_dsl.elaborate.bindings import LARGEST, Bound, Environment, bind, extent, index_expr
 from tensorc_dsl.elaborate.calls import (
     MOST_STAGES,
     Argument,
@@ -23,26 +22,292 @@ from tensorc_dsl.elaborate.calls import (
     renamed,
     stage_call,
 )
-from tensorc_dsl.elaborate.library import Library
-from tensorc_dsl.elaborate.names import StageNames, check_names, inside
-from tensorc_dsl.elaborate.nests import nests
+from tensorc_dsl.elaborate.names import Library, StageNames, check_names, inside
+from tensorc_dsl.elaborate.problems import ASSUMED as WRONG_ASSUMPTION
 from tensorc_dsl.elaborate.problems import Invalid, each
-from tensorc_dsl.elaborate.proofs import check_loads, require_steps
 from tensorc_dsl.elaborate.ranges import infer_ranges
-from tensorc_dsl.elaborate.reducers import ArgReducer
+from tensorc_dsl.elaborate.reducers import ArgReducer, Reducer, flat
 from tensorc_dsl.elaborate.stages import Computed, StageBuilder
+from tensorc_dsl.elaborate.user_reducers import UserReducer
+from tensorc_dsl.elaborate.values import GuardedLoad
 from tensorc_dsl.ir import expr as ir
 from tensorc_dsl.ir.dtypes import DType
+from tensorc_dsl.ir.numbers import holds_value, limits, unit_roundoff
 from tensorc_dsl.ir.parse import annotations_of
-from tensorc_dsl.ir.print import format_buffer
-from tensorc_dsl.ir.program import ASSUMED, ATOMIC, Annotation, Buffer, Program, fresh
+from tensorc_dsl.ir.print import format_buffer, format_expr
+from tensorc_dsl.ir.program import (
+    ASSUMED,
+    ATOMIC,
+    Annotation,
+    Block,
+    Buffer,
+    For,
+    Iter,
+    IterKind,
+    Program,
+    Property,
+    Stmt,
+    Store,
+    fresh,
+)
+from tensorc_dsl.ir.program import ASSUMED as KEY
 from tensorc_dsl.ir.reductions import REDUCER
 from tensorc_dsl.ir.strides import apart, elements_spanned, is_dense
 from tensorc_dsl.ir.verify import update_fault
-from tensorc_dsl.proof.sets.simplify import bounds
+from tensorc_dsl.proof.sets.safety import Outside, Unproven, below, ranges_of
+from tensorc_dsl.proof.sets.simplify import bounds, simplify
 from tensorc_dsl.syntax import tree
 from tensorc_dsl.syntax.names import near
 from tensorc_dsl.syntax.walk import rewrite
+
+# Proves for all sizes that the loads of a stage stay inside their arrays, and that no reduction to positions is empty.
+
+
+def require_steps(c: Computed, env: Environment, at: Span) -> None:
+    """Raises Invalid for a reduction to positions that is empty for some sizes: there is none of the least of no values."""
+    if not isinstance(c.reducer, ArgReducer):
+        return
+    for name, size in c.reduce.items():
+        if env.unbound or ir.constant(size) is not None:
+            continue
+        sizes = below(size, 1, env.open)
+        if sizes is not None:
+            shown = ", ".join(f"{n} = {v}" for n, v in sizes) or "some sizes"
+            raise Invalid(problems.EMPTY_REDUCTION(at, index=name, extent=format_expr(size), sizes=shown))
+
+
+def check_loads(c: Computed, buffers: Mapping[str, Buffer], env: Environment) -> list[Diagnostic]:
+    """A finding for each load that leaves its array for some sizes, or is not proved to stay in it."""
+    return [d for g in c.loads for d in _check_load(g, c, buffers[g.load.buffer].shape, env)]
+
+
+def _check_load(g: GuardedLoad, c: Computed, shape: tuple[ir.Expr, ...], env: Environment) -> list[Diagnostic]:
+    name = g.load.buffer
+    match g.leaves({**c.spatial, **c.reduce}, shape, env):
+        case None:
+            return []
+        case Unproven() if env.unbound:
+            return []
+        case Outside(position=p) | Unproven(position=p) if (of := g.data[p]) is not None:
+            high = format_expr(ir.sub(shape[p], ir.ONE))
+            return [problems.DATA_SUBSCRIPT(g.spans[p], name=of, text=g.spans[p].text, low=0, high=high)]
+        case Outside(position=p, value=value, extent=limit, at=at):
+            values = ", ".join(f"{n} = {v}" for n, v in at) or "always"
+            steps = c.scan is not None and name == c.name and list(c.spatial)[p] == c.scan
+            early = steps and (value < 0) != c.back
+            notes = (problems.SCAN_BEGINS,) if early else ()
+            inside = f"{' '.join(g.spans[p].text.split())} {'>= 0' if value < 0 else f'< {format_expr(shape[p])}'}"
+            repair = f"say where it is read: `… if {inside} else …`"
+            of_sizes = ir.free_vars(g.load.indices[p]) <= {d.name for d in env.open}
+            if of_sizes and at and (value < 0 or isinstance(g.load.indices[p], ir.Const)):
+                repair = (
+                    f"say which sizes the compute is for, `where {inside}`, or where it is read: `… if {inside} else …`"
+                )
+            if value < 0 and isinstance(g.load.indices[p], ir.Const):
+                repair = f"subscripts are counted from 0: the last one is `{format_expr(shape[p])} - 1`"
+            return [
+                problems.OUT_OF_BOUNDS(
+                    g.spans[p],
+                    position=p + 1,
+                    name=name,
+                    value=value,
+                    extent=limit,
+                    values=values,
+                    repair=repair,
+                    notes=notes,
+                )
+            ]
+        case Unproven(position=p, interval=(low, high)):
+            known = f"{low} to {high}" if low is not None and high is not None else "any number"
+            limit = format_expr(shape[p])
+            return [problems.UNPROVEN(g.spans[p], position=p + 1, name=name, extent=limit, interval=known)]
+
+
+# Turns stages into loops: each stage is one perfect nest of serial loops over one block.
+#
+# The block has the name of the stage, a loop that of its index (made unique in the program), an iterator `v<index>`. The
+# loop of a scan is outermost, so that a step is complete before the next one begins. If a step reduces earlier elements of
+# the scan, this loop also contains the nests of those reductions, before that of the scan.
+
+
+def nests(stages: Iterable[Computed], used: set[str], best: Mapping[str, Buffer]) -> tuple[Stmt, ...]:
+    """The loops and the blocks of all stages; the names of the loops are added to `used`.
+
+    `best` has the buffer of the best values of each stage that computes positions.
+    """
+    out: list[Stmt] = []
+    parts: list[Computed] = []
+    for c in stages:
+        parts.append(c)
+        if c.within is None:
+            out.append(_steps(parts, used, best) if len(parts) > 1 else _nest(c, used, best))
+            parts = []
+    return tuple(out)
+
+
+def _steps(parts: list[Computed], used: set[str], best: Mapping[str, Buffer]) -> Stmt:
+    """One loop over the steps of a scan, the last of `parts`, around the nests of all that a step computes."""
+    scan = parts[-1]
+    assert scan.scan is not None  # only a scan has parts
+    loop = fresh(str(scan.scan), used)
+    return For(loop, scan.spatial[scan.scan], tuple(_nest(c, used, best, loop) for c in parts))
+
+
+def _nest(c: Computed, used: set[str], best: Mapping[str, Buffer], step: str | None = None) -> Stmt:
+    """The loops and the block of a stage, those alone that stand in the loop `step` of a scan where there is one."""
+    if c.reducer is not None and any(ir.constant(size) == 0 for size in c.reduce.values()):
+        # A block without instances never runs its `init`, so an empty reduction becomes the store of its identity.
+        c = replace(c, reduce={}, reducer=None, value=_nothing(c), loads=())
+    order = sorted(c.spatial, key=lambda n: n != c.scan)
+    loops = {n: step if step is not None and n == c.scan else fresh(str(n), used) for n in (*order, *c.reduce)}
+    avoid = set(used)
+    names = {n: fresh(f"v{n}", avoid) for n in loops}
+    kinds = {n: IterKind.SCAN if n == c.scan else IterKind.SPATIAL for n in order}
+    sizes = {**c.spatial, **c.reduce}
+    iters = tuple(Iter(names[n], kinds.get(n, IterKind.REDUCE), sizes[n], ir.Var(loops[n])) for n in loops)
+    at: dict[str, ir.Expr] = {str(n): ir.Var(v) for n, v in names.items()}
+    if c.back and c.scan is not None:
+        ranges = ranges_of({names[n]: size for n, size in sizes.items()})
+        at[c.scan] = simplify(ir.sub(ir.sub(c.spatial[c.scan], ir.ONE), at[c.scan]), ranges)
+        value = simplify(ir.substitute(c.value, at), ranges)
+    else:
+        value = ir.substitute(c.value, at)
+    target = tuple(at[n] for n in c.spatial)
+    body, init, reducer = _stores(c, target, value, names, best)
+    annotations = tuple(sorted((*c.annotations, *reducer), key=lambda a: a[0]))
+    out: Stmt = Block(str(c.name), iters, body, init, annotations=annotations)
+    for n in reversed(loops):
+        if loops[n] == step:
+            break  # it is outermost
+        out = For(loops[n], sizes[n], (out,))
+    return out
+
+
+def _nothing(c: Computed) -> ir.Const:
+    match c.reducer:
+        case Reducer() as reducer:
+            return reducer.identity(c.dtype)
+        case UserReducer(identity=start):
+            return start
+        case _:
+            raise AssertionError("a reducer of positions refuses an empty reduction")
+
+
+def _stores(
+    c: Computed,
+    target: tuple[ir.Expr, ...],
+    value: ir.Expr,
+    names: Mapping[str, str],
+    best: Mapping[str, Buffer],
+) -> tuple[tuple[Store, ...], tuple[Store, ...], tuple[Annotation, ...]]:
+    """The stores of a block, the stores of its `init`, and the annotation with its reducer's name."""
+    old = ir.Load(c.name, target, c.dtype)
+    match c.reducer:
+        case None:
+            return (Store(str(c.name), target, value),), (), ()
+        case Reducer() as reducer:
+            start = reducer.identity(c.dtype)
+            return (Store(str(c.name), target, reducer.combine(old, value)),), (Store(str(c.name), target, start),), ()
+        case UserReducer(name=name, identity=start) as reducer:
+            body = (Store(str(c.name), target, reducer.combine(old, value)),)
+            return body, (Store(str(c.name), target, start),), ((REDUCER, name),)
+        case ArgReducer(kind=kind) as reducer:
+            kept = best[c.name]
+            where = flat(c.reduce, names)[0]
+            body, init = reducer.stores(c.name, kept.name, target, value, where, kept.dtype)
+            return body, init, ((REDUCER, kind),)
+
+
+# What `assume` says of the contents of inputs, as annotations of the program: results are checked on inputs drawn so.
+#
+# Nothing is proved from it, and a kernel takes other inputs as well.
+
+
+MATRICES = (Property.POSITIVE_DEFINITE, Property.SYMMETRIC)
+
+
+def assumptions(defn: tree.ComputeDef, params: dict[str, Buffer], env: Environment) -> tuple[Annotation, ...]:
+    """An annotation for each input of which something is assumed: properties by name, and a range as `low..high`. Raises
+    Invalid."""
+    inputs = {p.name: params[p.name] for p in defn.inputs if p.name in params}
+    said: dict[str, list[str]] = {}
+    for a in defn.assumes:
+        if a.name not in inputs:
+            raise Invalid(WRONG_ASSUMPTION(a.name.span, text=f"`{a.name}` is no input", notes=near(a.name, inputs)))
+        buffer = inputs[a.name]
+        one = _property(a, a.says, buffer, env) if isinstance(a.says, tree.Word) else _range(a, a.says, buffer, env)
+        if one in said.setdefault(a.name, []) or (".." in one and any(".." in x for x in said[a.name])):
+            raise Invalid(WRONG_ASSUMPTION(a.span, text=f"`{a.name}` is assumed so already"))
+        said[a.name].append(one)
+        _require_together(a, said[a.name], buffer)
+    return tuple((f"{KEY}{name}", ", ".join(x)) for name, x in sorted(said.items()))
+
+
+def _require_together(a: tree.Assumption, said: list[str], b: Buffer) -> None:
+    """Raise Invalid if no array is all that is said, or none is drawn so."""
+    low, high = next(((float(x), float(y)) for x, dots, y in (p.partition("..") for p in said) if dots), (None, None))
+    if Property.POSITIVE_DEFINITE in said and len(said) > 1:
+        raise Invalid(WRONG_ASSUMPTION(a.span, text="a positive definite matrix is drawn with no other property"))
+    if Property.SYMMETRIC in said and {Property.SORTED, Property.DISTINCT} & {*said}:
+        raise Invalid(WRONG_ASSUMPTION(a.span, text="a symmetric matrix is drawn neither sorted nor distinct"))
+    if Property.POSITIVE in said and high is not None and high <= 0:
+        raise Invalid(WRONG_ASSUMPTION(a.span, text=f"no number of `{a.name}` is positive"))
+    count = ir.constant(b.shape[-1]) if b.shape else None
+    if Property.DISTINCT not in said or count is None:
+        return
+    if b.dtype.is_integer:
+        least, most = limits(b.dtype) if low is None or high is None else (low, high)
+        enough = most - (max(least, 1) if Property.POSITIVE in said else least) + 1 >= count
+    else:
+        least, most = (-1.0, 1.0) if low is None or high is None else (low, high)
+        enough = (most - least) / max(count, 1) > 4 * max(abs(least), abs(most)) * unit_roundoff(b.dtype)
+    if not enough:
+        raise Invalid(WRONG_ASSUMPTION(a.span, text=f"there are no {count} distinct numbers for a row of `{a.name}`"))
+
+
+def _property(a: tree.Assumption, says: tree.Word, b: Buffer, env: Environment) -> str:
+    names = [p.value for p in Property]
+    if says not in names:
+        raise Invalid(WRONG_ASSUMPTION(says.span, text=f"there is no property `{says}`", notes=near(says, names)))
+    what = Property(says)
+    if what is Property.POSITIVE_DEFINITE and not b.dtype.is_float:
+        raise Invalid(WRONG_ASSUMPTION(a.span, text=f"a matrix of {b.dtype} is not drawn positive definite"))
+    if what in MATRICES and not (len(b.shape) >= 2 and (env.unbound or b.shape[-1] == b.shape[-2])):
+        raise Invalid(WRONG_ASSUMPTION(a.span, text=f"`{a.name}` is no square matrix"))
+    if b.dtype.kind == "bool" or not b.shape:
+        raise Invalid(WRONG_ASSUMPTION(a.span, text=f"`{a.name}` is no array of numbers"))
+    return str(says)
+
+
+def _range(a: tree.Assumption, says: tree.RangeExpr, b: Buffer, env: Environment) -> str:
+    """The range; where its ends depend on open sizes, what the ranges of all sizes have in common."""
+    if b.dtype.kind == "bool":
+        raise Invalid(WRONG_ASSUMPTION(a.span, text=f"`{a.name}` is no array of numbers"))
+    low, high = (_end(e, env, last) for e, last in ((says.low, False), (says.high, True)))
+    if env.unbound:
+        return "0..0"
+    if low is None or high is None or low > high:
+        raise Invalid(WRONG_ASSUMPTION(says.span, text=f"`{says.span.text}` has no numbers for all sizes"))
+    for n, e in ((low, says.low), (high, says.high)):
+        least, most = limits(b.dtype) if b.dtype.is_integer else (n, n)
+        if not (least <= n <= most) or (isinstance(n, float) if b.dtype.is_integer else not holds_value(b.dtype, n)):
+            raise Invalid(WRONG_ASSUMPTION(e.span, text=f"`{e.span.text}` is no number of {b.dtype}"))
+    return f"{low!r}..{high!r}"
+
+
+def _end(e: tree.Expr, env: Environment, last: bool) -> int | float | None:
+    match e:
+        case tree.Number(value=value):
+            return value
+        case tree.Negate(operand=tree.Number(value=value)):
+            return -value
+        case tree.Name(id=name) if name in env.floats:
+            return env.floats[name]
+        case _:
+            made = index_expr(e, env.sizes)
+            n = ir.constant(made)
+            return n if n is not None else bounds(made, {})[0 if last else 1]
+
 
 MOST_LOOPS = 64
 """The largest number of loops of one stage, which is also the largest number of loops around a block in a schedule."""

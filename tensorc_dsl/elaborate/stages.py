@@ -13,13 +13,12 @@ from tensorc_dsl.base.diagnostic import Diagnostic, Problem
 from tensorc_dsl.elaborate import problems
 from tensorc_dsl.elaborate.bindings import Environment
 from tensorc_dsl.elaborate.inference import Extents
-from tensorc_dsl.elaborate.library import Definitions
-from tensorc_dsl.elaborate.loads import GuardedLoad
+from tensorc_dsl.elaborate.names import Definitions
 from tensorc_dsl.elaborate.problems import Invalid, each
 from tensorc_dsl.elaborate.ranges import Ranges
 from tensorc_dsl.elaborate.reducers import REDUCERS, ArgReducer, Reducer, arg_reducer
 from tensorc_dsl.elaborate.user_reducers import UserReducer, user_reducer
-from tensorc_dsl.elaborate.values import ValueBuilder
+from tensorc_dsl.elaborate.values import GuardedLoad, ValueBuilder
 from tensorc_dsl.ir import expr as ir
 from tensorc_dsl.ir.dtypes import BOOL, INDEX, DType
 from tensorc_dsl.ir.program import Annotation, Buffer, fresh

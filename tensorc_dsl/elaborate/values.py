@@ -6,29 +6,306 @@ only through a cast.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from math import prod
 from typing import assert_never
 
-from tensorc_dsl.elaborate import choices, problems, repairs
-from tensorc_dsl.elaborate.bindings import Environment
-from tensorc_dsl.elaborate.indices import IndexBuilder
-from tensorc_dsl.elaborate.inference import Extents
-from tensorc_dsl.elaborate.limited import kept, saturated
-from tensorc_dsl.elaborate.loads import GuardedLoad
-from tensorc_dsl.elaborate.names import FUNCTIONS
-from tensorc_dsl.elaborate.problems import Invalid, each
+from tensorc_dsl.base.source import Span
+from tensorc_dsl.elaborate import inference, problems
+from tensorc_dsl.elaborate.bindings import LARGEST, Environment, index_expr
+from tensorc_dsl.elaborate.inference import Extents, TypeFinder
+from tensorc_dsl.elaborate.names import FUNCTIONS, parts, unknown_index
+from tensorc_dsl.elaborate.problems import TOO_MANY_CASES, Invalid, each
 from tensorc_dsl.ir import expr as ir
 from tensorc_dsl.ir.dtypes import BOOL, F32, F64, I64, INDEX, U8, U16, U32, U64, DType
 from tensorc_dsl.ir.maths import MATHS, Takes
-from tensorc_dsl.ir.numbers import holds_value, limits, wrapped
+from tensorc_dsl.ir.numbers import holds, holds_value, largest_finite, limits, wrapped
+from tensorc_dsl.ir.print import format_expr
 from tensorc_dsl.ir.program import Buffer
+from tensorc_dsl.proof.sets.data_subscripts import depends_on_data, outermost
 from tensorc_dsl.proof.sets.linear_forms import FALSE, negate
-from tensorc_dsl.proof.sets.safety import ranges_of
+from tensorc_dsl.proof.sets.safety import Outside, Unproven, check_access, ranges_of, too_far, without_open_quotients
 from tensorc_dsl.proof.sets.sets import affine_only
 from tensorc_dsl.proof.sets.simplify import simplify
 from tensorc_dsl.syntax import tree
 from tensorc_dsl.syntax.names import near
+from tensorc_dsl.syntax.walk import rewrite
+
+# Choices between indices: `A[i if c else j]` is `A[i] if c else A[j]`.
+
+
+Infer = Callable[[tree.Expr], DType | None]
+
+MOST_CASES = 256
+"""The largest number of cases of one expression: each choice doubles them."""
+FAR_TOO_MANY = 1_000_000
+"""A number of cases that is not told exactly."""
+
+
+def of_elements(e: tree.IndexExpr, infer: Infer) -> tree.Conditional | None:
+    """A choice between elements, if a subscript of `e` has a choice between indices: of several the first."""
+    return _lifted(e, (c for p in e.indices for c in _choices(p, infer)), infer)
+
+
+def of_comparisons(e: tree.CompareExpr, infer: Infer) -> tree.Conditional | None:
+    """A choice between conditions, if `e` compares an index that is chosen."""
+    types = {infer(p) for p in e.operands}
+    if INDEX not in types or types - {None, INDEX}:
+        return None
+    return _lifted(e, (c for p in e.operands for c in _choices(p, infer)), infer)
+
+
+def of_arithmetic(e: tree.BinaryExpr, infer: Infer) -> tree.Conditional | None:
+    """A choice between numbers, if `e` is computed with an index that is chosen."""
+    return _lifted(e, _choices(e, infer), infer)
+
+
+def of_conversions(e: tree.CallExpr, infer: Infer) -> tree.Conditional | None:
+    """A choice between conversions, if `e` converts what is computed with an index that is chosen."""
+    operand = e.args[0]
+    if infer(operand) != INDEX:
+        return None
+    return _lifted(e, (c for c in _choices(operand, infer) if c is not operand), infer)
+
+
+def _lifted(e: tree.Expr, found: Iterator[tree.Expr], infer: Infer) -> tree.Conditional | None:
+    """`e` for one value of the choice, and for the other. Raises Invalid if all choices together make too many cases."""
+    if (choice := next(found, None)) is None:
+        return None
+    if (count := _cases(e, infer)) > MOST_CASES:
+        said = count if count < FAR_TOO_MANY else f"more than {FAR_TOO_MANY}"
+        raise Invalid(TOO_MANY_CASES(e.span, count=said, most=MOST_CASES))
+    cond, then, other = _parts(choice)
+    return tree.Conditional(cond, _with(e, choice, then), _with(e, choice, other), e.span)
+
+
+def _choices(e: tree.Expr, infer: Infer) -> Iterator[tree.Expr]:
+    """The choices in the index arithmetic of `e`."""
+    if infer(e) not in (None, INDEX) and INDEX not in map(infer, operands(e)):
+        return
+    match e:
+        case tree.Conditional() | tree.CallExpr(function=tree.Name(id="select"), args=(_, _, _)):
+            yield e
+        case tree.BinaryExpr(lhs=a, rhs=b):
+            yield from (*_choices(a, infer), *_choices(b, infer))
+        case tree.Negate(operand=a):
+            yield from _choices(a, infer)
+        case tree.CallExpr(function=tree.Name(id="min" | "max" | "abs" | "xor" | "clamp"), args=args):
+            for a in args:
+                yield from _choices(a, infer)
+        case _:
+            pass
+
+
+def operands(e: tree.Expr) -> Iterator[tree.Expr]:
+    """The operands of the arithmetic in `e`: that of an integer that is read with an index is arithmetic of indices."""
+    match e:
+        case tree.BinaryExpr(lhs=a, rhs=b):
+            yield from (*operands(a), *operands(b))
+        case tree.Negate(operand=a):
+            yield from operands(a)
+        case tree.CallExpr(function=tree.Name(id="min" | "max"), args=args):
+            for a in args:
+                yield from operands(a)
+        case tree.Conditional(then=a, other=b) | tree.CallExpr(function=tree.Name(id="select"), args=(_, a, b)):
+            yield from (*operands(a), *operands(b))
+        case _:
+            yield e
+
+
+def _cases(e: tree.Expr, infer: Infer) -> int:
+    """How many expressions `e` becomes once no index in it is chosen; where nothing is lifted out, its parts add up."""
+    match e:
+        case tree.Conditional() | tree.CallExpr(function=tree.Name(id="select"), args=(_, _, _)):
+            return sum(_cases(p, infer) for p in _parts(e)) - 1
+        case tree.IndexExpr(indices=several) | tree.CompareExpr(operands=several) | tree.CallExpr(args=several):
+            return prod(_cases(p, infer) for p in several)
+        case tree.BinaryExpr(lhs=a, rhs=b) if infer(e) in (None, INDEX) or INDEX in map(infer, operands(e)):
+            return _cases(a, infer) * _cases(b, infer)
+        case _:
+            return 1 + sum(_cases(p, infer) - 1 for p in parts(e))
+
+
+def _parts(choice: tree.Expr) -> tuple[tree.Expr, tree.Expr, tree.Expr]:
+    match choice:
+        case tree.Conditional(cond=cond, then=then, other=other) | tree.CallExpr(args=(cond, then, other)):
+            return cond, then, other
+        case _:
+            raise AssertionError(choice)
+
+
+def _with(e: tree.Expr, choice: tree.Expr, part: tree.Expr) -> tree.Expr:
+    return rewrite(e, lambda node: part if node is choice else None)
+
+
+# Values that are kept between two others: by `clamp`, or, with a conversion, by `saturate`.
+
+
+def kept(value: ir.Expr, low: ir.Expr, high: ir.Expr) -> ir.Expr:
+    """The value, limited to the other two."""
+    return ir.Binary("min", ir.Binary("max", value, low), high)
+
+
+def saturated(x: ir.Expr, to: DType) -> ir.Expr:
+    """The number of an integer type that is nearest to `x`; of a float without its fraction, of NaN 0. The finite number of a
+    float of 8 bits that is nearest to `x`; of NaN NaN.
+
+    Only ends that the type of `x` goes beyond are compared with. A conversion of a float to an integer keeps to the ends by
+    itself.
+    """
+    t = ir.dtype_of(x)
+    if to.is_float:
+        largest = int(largest_finite(to))
+        if t.is_float:
+            return ir.Cast(kept(x, ir.Const(-float(largest), t), ir.Const(float(largest), t)), to)
+        low, high = limits(t)
+        if low < -largest:
+            x = ir.Binary("max", x, ir.Const(-largest, t))
+        if largest < high:
+            x = ir.Binary("min", x, ir.Const(largest, t))
+        return ir.Cast(x, to)
+    if not t.is_float:
+        (least, most), (low, high) = limits(to), limits(t)
+        if isinstance(x, ir.Const):
+            return ir.Const(min(max(int(x.value), least), most), to)
+        if low < least:
+            x = ir.Binary("max", x, ir.Const(least, t))
+        if most < high:
+            x = ir.Binary("min", x, ir.Const(most, t))
+    return x if t == to else ir.Cast(x, to)
+
+
+# Turns expressions of the compute layer into indices: subscripts, operands of comparisons, `clamp`.
+
+
+class IndexBuilder(TypeFinder, ABC):
+    """Builds the indices of one stage. A subclass builds values, of which `clamp` makes indices."""
+
+    @abstractmethod
+    def build(self, e: tree.Expr, want: DType | None) -> ir.Expr:
+        """`e` as IR; `want` gives literals a type."""
+
+    def index(self, e: tree.Expr, extent: ir.Expr | None = None, clamp: tree.CallExpr | None = None) -> ir.Expr:
+        """A subscript of a dimension with an extent, or the index operand of a comparison or cast: simplified
+        under the ranges in scope. It may contain integers that are read, if it is a subscript or in a `clamp`.
+        """
+        if isinstance(e, tree.Name) and e.id in self.scope:
+            return ir.Var(str(e.id))
+        data = clamp is not None or extent is not None
+        names: Extents = {**self.env.sizes, **{n: ir.Var(str(n)) for n in self.scope}}
+
+        def known(x: tree.Expr) -> ir.Expr | None:
+            match x:
+                case tree.CallExpr(function=tree.Name(id="clamp")):
+                    return self._clamp(x)
+                case _ if data and self._of_data(x):
+                    return self._datum(x, clamp or e, extent)
+                case tree.Name(id=name, span=span) | tree.IndexExpr(base=tree.Name(id=name, span=span)) if (
+                    name in self.buffers and name not in names
+                ):
+                    raise Invalid(problems.DATA_SUBSCRIPT(span, name=name, text=e.span.text, low=0, high="…"))
+                case tree.Name(id=name) if name not in names:
+                    raise Invalid(unknown_index(x.span, name, names))
+                case _:
+                    return None
+
+        made = index_expr(e, names, known)
+        self.require_64_bits(made, e)
+        # An index of extent 1 is always 0, but primitives can use a plain `n` better than `0`.
+        if not isinstance(made, ir.Var):
+            made = simplify(without_open_quotients(made, self.scope), ranges_of(self.scope))
+        _small(made, e)
+        return made
+
+    def require_64_bits(self, made: ir.Expr, at: tree.Expr) -> None:
+        """Raise Invalid where index arithmetic may leave 64 bits. Nobody knows before sizes are bound."""
+        if self.env.unbound or (far := too_far(made, ranges_of(self.scope))) is None:
+            return
+        data, dims = outermost((far,)), ir.dims_in(far)
+        repair = "use smaller numbers"
+        if data:
+            repair = f"keep what is read between two indices before: `clamp({format_expr(data[0].operand)}, …, …)`"
+        elif dims:
+            repair = "let the open dimensions end at smaller sizes"
+        raise Invalid(problems.TOO_FAR(at.span, text=at.span.text, repair=repair))
+
+    def _clamp(self, e: tree.CallExpr) -> ir.Expr:
+        """`clamp(x, low, high)`: an index, or an integer that is read, limited to two indices."""
+        if e.kwargs or len(e.args) != FUNCTIONS["clamp"]:
+            count = len(e.args) + len(e.kwargs)
+            raise Invalid(problems.ARITY(e.span, name="clamp", wanted="3 values", count=count))
+        made = each(*(lambda a=a, n=n: self.index(a, clamp=None if n else e) for n, a in enumerate(e.args)))
+        return kept(*made)
+
+    def unclamped(self, e: tree.Expr) -> Iterator[str]:
+        """The tensors whose values a subscript takes without `clamp`."""
+        match e:
+            case tree.CallExpr(function=tree.Name(id="clamp")):
+                return
+            case tree.Name(id=name) | tree.IndexExpr(base=tree.Name(id=name)):
+                if name in self.buffers and name not in self.scope:
+                    yield name
+            case _:
+                for x in parts(e):
+                    yield from self.unclamped(x)
+
+    def _of_data(self, e: tree.Expr) -> bool:
+        """Whether `e` consists of values that are read, without indices and sizes."""
+        types = {self.infer(x) for x in operands(e)} - {None}
+        return bool(types) and INDEX not in types
+
+    def _datum(self, e: tree.Expr, place: tree.Expr, extent: ir.Expr | None) -> ir.Expr:
+        """An integer that is read, converted to an index. `place` is the subscript or `clamp` that it is a part of; a
+        subscript has an extent.
+        """
+        made = self.build(e, self.infer(e))
+        found = ir.dtype_of(made)
+        if not found.is_integer:
+            at, text = e.span.start - place.span.start, place.span.text
+            repair = f"{text[:at]}i32({e.span.text}){text[at + len(e.span.text) :]}"
+            if extent is not None:
+                repair = f"clamp({repair}, 0, {format_expr(ir.sub(extent, ir.ONE))})"
+            raise Invalid(problems.CLAMPED(e.span, text=e.span.text, found=found, repair=" ".join(repair.split())))
+        if not holds(INDEX, found):  # a number beyond all indices is above every bound, and its bits would be negative
+            made = ir.Binary("min", made, ir.Const(limits(INDEX)[1], found))
+        return ir.Cast(made, INDEX)
+
+
+def _small(e: ir.Expr, at: tree.Expr) -> None:
+    if isinstance(e, ir.Const) and abs(e.value) > LARGEST:
+        raise Invalid(problems.TOO_LARGE(at.span, what=f"`{at.span.text}`", value=e.value))
+    for c in ir.children(e):
+        _small(c, at)
+
+
+# The loads of a stage, with the conditions under which they happen.
+
+
+LARGE = 2**40
+"""A size beyond the integers that subscripts are taken from, where it is not known."""
+
+
+@dataclass(frozen=True, slots=True)
+class GuardedLoad:
+    """A load with the conditions around it, for the proof that it stays in bounds."""
+
+    load: ir.Load
+    conditions: tuple[ir.Expr, ...]
+    spans: tuple[Span, ...]
+    data: tuple[str | None, ...] = ()
+    """For each subscript a tensor whose values it takes without `clamp`; None without one."""
+
+    def leaves(
+        self, extents: Mapping[str, ir.Expr], shape: tuple[ir.Expr, ...], env: Environment
+    ) -> Outside | Unproven | None:
+        """Where it leaves an array of `shape` for some sizes, or that it is not proved to stay inside; None if it is."""
+        conditions = (*self.conditions, *(env.conditions if env.unbound else ()))
+        if env.unbound and depends_on_data(self.load.indices):  # whether there are as many elements depends on sizes
+            least = ir.index(LARGE if any(self.data) else 1)
+            conditions = (*conditions, *(ir.Compare(">=", n, least) for n in shape if ir.constant(n) is None))
+        return check_access(extents, conditions, self.load.indices, shape, env.open)
 
 
 class ValueBuilder(IndexBuilder):
@@ -81,7 +358,7 @@ class ValueBuilder(IndexBuilder):
             case tree.BinaryExpr():
                 return self._binary(e, want)
             case tree.CompareExpr():
-                choice = choices.of_comparisons(e, self.infer)
+                choice = of_comparisons(e, self.infer)
                 return self._conditional(choice, BOOL) if choice else self._compare(e)
             case tree.LogicExpr(op=op, lhs=a, rhs=b):
                 return self._logic(op, a, b)
@@ -92,7 +369,7 @@ class ValueBuilder(IndexBuilder):
             case tree.CallExpr():
                 return self._call(e, want)
             case tree.IndexExpr():
-                choice = choices.of_elements(e, self.infer)
+                choice = of_elements(e, self.infer)
                 return self._conditional(choice, want) if choice else self.load(e)
             case tree.Reduce():
                 return self.reduction(e, want)
@@ -139,7 +416,7 @@ class ValueBuilder(IndexBuilder):
         x, y = each(lambda: self.build(a, t), lambda: self.build(b, t))
         s, t = ir.dtype_of(x), ir.dtype_of(y)
         if s != t:
-            cast = repairs.of_one_type(op, a, s, b, t, at)
+            cast = inference.of_one_type(op, a, s, b, t, at)
             raise Invalid(problems.MIXED_TYPES(at.span, op=op, lhs=s, rhs=t, cast=cast))
         return x, y
 
@@ -149,7 +426,7 @@ class ValueBuilder(IndexBuilder):
         if e.op in "/%" and not t.is_float and isinstance(y, ir.Const) and y.value == 0:
             raise Invalid(problems.DIVISION_BY_ZERO(e.rhs.span, value=0))
         if t == INDEX:
-            choice = choices.of_arithmetic(e, self.infer)
+            choice = of_arithmetic(e, self.infer)
             return self._conditional(choice, want) if choice else self.index(e)
         return ir.Binary(e.op, x, y)
 
@@ -281,7 +558,7 @@ class ValueBuilder(IndexBuilder):
         return ir.Call(name, args)
 
     def _wrong(self, name: str, kind: Takes, t: DType, e: tree.CallExpr) -> Invalid:
-        found, repair = "an index" if t == INDEX else t, repairs.of_kind(name, kind, e.args, e)
+        found, repair = "an index" if t == INDEX else t, inference.of_kind(name, kind, e.args, e)
         return Invalid(problems.TAKES(e.span, name=name, kind=kind.value, found=found, repair=repair))
 
     def _clamped_value(self, e: tree.CallExpr, want: DType | None) -> ir.Expr:
@@ -317,8 +594,8 @@ class ValueBuilder(IndexBuilder):
 
     def _cast(self, e: tree.CallExpr, operand: tree.Expr, to: DType) -> ir.Expr:
         if to == BOOL:
-            raise Invalid(problems.NO_BOOL_CAST(e.span, repair=repairs.not_zero(operand)))
-        if choice := choices.of_conversions(e, self.infer):
+            raise Invalid(problems.NO_BOOL_CAST(e.span, repair=inference.not_zero(operand)))
+        if choice := of_conversions(e, self.infer):
             return self._conditional(choice, to)
         x = self.build(operand, to)
         t = ir.dtype_of(x)
@@ -338,5 +615,5 @@ def _whole(name: str, args: Sequence[tree.Expr]) -> None:
 
 
 def _unfit(value: int | float, want: DType, at: tree.Expr) -> Invalid:
-    span, wider = repairs.held(want, value)
+    span, wider = inference.held(want, value)
     return Invalid(problems.LITERAL(at.span, value=at.span.text, dtype=want, range=span, wider=wider))

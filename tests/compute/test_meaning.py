@@ -19,7 +19,7 @@ from tensorc_dsl.base.source import Source
 from tensorc_dsl.check.scope import load_source
 from tensorc_dsl.elaborate.bindings import dimensions
 from tensorc_dsl.elaborate.compute import elaborate
-from tensorc_dsl.elaborate.library import Library
+from tensorc_dsl.elaborate.names import Library
 from tensorc_dsl.ir.arrays import Array, widen
 from tensorc_dsl.ir.print import format_program
 from tensorc_dsl.ir.program import Program

@@ -10,7 +10,7 @@ from tensorc_dsl.base.diagnostic import TschedError, render
 from tensorc_dsl.base.source import Source
 from tensorc_dsl.elaborate.bindings import Bound
 from tensorc_dsl.elaborate.compute import check, elaborate
-from tensorc_dsl.elaborate.library import Definitions, Library
+from tensorc_dsl.elaborate.names import Definitions, Library
 from tensorc_dsl.ir.expr import Const, children
 from tensorc_dsl.ir.program import Program, blocks
 from tensorc_dsl.ir.verify import verify
