@@ -239,7 +239,7 @@ def strategy(copy: Copy) -> None:
     copy.write("tensorc_dsl/tuning/search/strategies/again.py", text)
 
 
-RAISING = "tensorc_dsl/check/targets.py"
+RAISING = "tensorc_dsl/check/items.py"
 
 
 def error(copy: Copy) -> None:

@@ -1,11 +1,11 @@
-"""The digests of the library's files, of which each is checked before it is written: `check/digests.py` reads them."""
+"""The digests of the library's files, of which each is checked before it is written: `check/items.py` reads them."""
 
 from __future__ import annotations
 
 from tensorc_dsl.base.diagnostic import TschedError
 from tensorc_dsl.base.resources import stdlib_root
 from tensorc_dsl.base.source import Source
-from tensorc_dsl.check.digests import digest, is_checked
+from tensorc_dsl.check.items import digest, is_checked
 from tensorc_dsl.check.scope import load_file
 
 SUMS = stdlib_root() / "SHA256SUMS"

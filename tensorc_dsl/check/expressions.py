@@ -6,39 +6,182 @@ Kinds are inferred as far as possible; an unknown kind is never an error.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Collection, Mapping
-from dataclasses import dataclass
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass, replace
 from typing import assert_never
 
 from tensorc_dsl.base.diagnostic import Diagnostic, Note, help_note
 from tensorc_dsl.base.source import Span
-from tensorc_dsl.check import calls, problems
+from tensorc_dsl.check import problems
 from tensorc_dsl.check import vocabulary as v
-from tensorc_dsl.check.elsewhere import elsewhere
 from tensorc_dsl.check.kinds import (
     ANY,
     BOOL,
     FLOAT,
     INT,
+    LOOP,
+    NOBODY,
     NOTHING,
     OPEN,
     STR,
     Base,
     Kind,
+    Listener,
     ListOf,
     MapOf,
     ModuleOf,
+    Parameter,
+    Signature,
+    arguments,
     element,
     fits,
     join,
     join_all,
+    misfit,
+    of_module,
     show,
+    show_all,
+    solve,
     solved_parameter,
+    usage,
 )
-from tensorc_dsl.check.listener import NOBODY, Listener
-from tensorc_dsl.check.signatures import Signature, of_module, usage
+from tensorc_dsl.check.problems import GIVEN_TWICE, MISFIT, MISSING, NO_PARAMETER, TOO_MANY, WRONG_KIND
+from tensorc_dsl.schedule.patterns import findings
+from tensorc_dsl.syntax import tree
 from tensorc_dsl.syntax import tree as t
 from tensorc_dsl.syntax.names import listed, near
+
+# Checks arguments against signatures, with one rule for primitives, modules, draws, functions, methods and queries.
+
+
+@dataclass(frozen=True, slots=True)
+class Arguments:
+    """The kinds of a call's arguments, in order; keyword arguments by their names."""
+
+    args: list[Kind]
+    kwargs: list[Kind]
+
+
+def solved(call: tree.CallExpr, s: Signature, kinds: Arguments, given: int = 0) -> Signature:
+    """The signature as this call has it: the variables of its kinds are what the arguments are.
+
+    What a module is applied to says more than the module does, which may take anything.
+    """
+    by_name = {p.name: p for p in s.params}
+    pairs = [*zip(kinds.args, s.positional[given:], strict=False)]
+    pairs += [(kind, by_name[key]) for (key, _), kind in zip(call.kwargs, kinds.kwargs, strict=True) if key in by_name]
+    known: dict[str, Kind] = {}
+    for kind, p in sorted(pairs, key=lambda pair: isinstance(pair[0], ModuleOf)):
+        for wanted in p.wanted:
+            solve(kind, wanted, known)
+    return replace(s, params=tuple(solved_parameter(p, known) for p in s.params))
+
+
+def argument_problems(
+    call: tree.CallExpr, name: str, s: Signature, kinds: Arguments, given: int = 0, whole: bool = True
+) -> Iterator[Diagnostic]:
+    """The findings about the arguments; the first `given` parameters have values that are not in the call.
+
+    Others may lack values if it is not the `whole` of them.
+    """
+    own = s.positional[given:]
+    for a, kind, parameter in zip(call.args, kinds.args, own, strict=False):
+        yield from kind_problems(a, kind, parameter, name, s)
+    rest = call.args[len(own) :]
+    if rest and s.rest is None:
+        wanted = arguments(len(own))
+        wanted = f"{wanted} without a name" if len(s.positional) < len(s.params) else wanted
+        shape = usage(name, s)
+        if [p.wanted for p in own] == [(LOOP,)] and kinds.args[1:] == [INT] and isinstance(call.args[0], tree.Name):
+            loop = call.args[0].id
+            shape = f"split it first: `let [outer, inner] = split({loop}, [_, {rest[0].span.text}])`, `{name}(inner)`"
+        yield TOO_MANY(rest[0].span, name=name, wanted=wanted, count=len(call.args), usage=shape)
+    elif s.rest is not None:
+        for a, kind in zip(rest, kinds.args[len(own) :], strict=True):
+            yield from kind_problems(a, kind, s.rest, name, s, spread=True)
+    have = {p.name for p in s.positional[: given + len(call.args)]}
+    known = {p.name: p for p in s.params if p.named or s.keywords}
+    for (key, value), kind in zip(call.kwargs, kinds.kwargs, strict=True):
+        if key in have:
+            yield GIVEN_TWICE(key.span, name=name, parameter=key, usage=usage(name, s))
+        elif key not in known:
+            free = [p.name for p in (*own, *s.params) if p.name in known and p.name not in have]
+            yield NO_PARAMETER(key.span, notes=near(key, free, "leave it out"), name=name, parameter=key)
+        else:
+            yield from kind_problems(value, kind, known[key], name, s)
+        have.add(key)
+    for p in s.params[given:]:
+        if whole and p.required and p.name not in have:
+            yield MISSING(call.span, name=name, parameter=p.name, usage=usage(name, s))
+            return
+
+
+def kind_problems(
+    at: tree.Expr, kind: Kind, p: Parameter, name: str, s: Signature, spread: bool = False
+) -> Iterator[Diagnostic]:
+    """The finding for an argument of a kind that the parameter does not accept; `spread` accepts lists of the kind."""
+    if p.pattern is not None and isinstance(at, tree.String):
+        yield from findings(at, p.pattern)
+    inner = kind
+    while spread and isinstance(inner, ListOf) and not fits(inner, p.wanted):
+        inner = inner.element
+    if isinstance(inner, ModuleOf) and len(p.wanted) == 1 and isinstance(p.wanted[0], ModuleOf):
+        if reason := misfit(inner, p.wanted[0]):
+            takes = " and ".join(show_all(q.wanted) for q in p.wanted[0].params) or "nothing"
+            repair = f"pass a module that takes {takes}"
+            if left := [q.name for q in inner.params[len(p.wanted[0].params) :] if q.required]:
+                text = at.span.text
+                begun = f"{text[:-1]}, " if isinstance(at, tree.CallExpr) else f"{text}("
+                repair += f", or give the rest by name here: `{begun}{', '.join(f'{n}=…' for n in left)})`"
+            yield MISFIT(
+                at.span, module=at.span.text, name=name, parameter=p.name, takes=takes, reason=reason, repair=repair
+            )
+    elif not fits(inner, p.wanted):
+        wanted, found = show_all(p.wanted), show(kind)
+        shape = usage(name, s)
+        if kind == NOTHING and isinstance(at, tree.CallExpr) and any(isinstance(w, ModuleOf) for w in p.wanted):
+            shape = f"this applies the module: pass it as `{at.function.span.text}`, with options by name if it has any"
+        if p.name == "factors" and kind == INT:
+            shape = f"write a factor for each loop, `_` for the one that follows from the others: `[_, {at.span.text}]`"
+        yield WRONG_KIND(at.span, name=name, usage=shape, wanted=wanted, parameter=p.name, found=found)
+
+
+# What this language writes for names of other schedule languages, TVM's, Halide's, Triton's, and of its version 0.1.0.
+
+
+_AXIS = 'an iteration of a loop is one block or thread of a GPU by `bind(loop, "block.x")`, `bind(loop, "thread.x")`'
+_ROOT = "a stage stays in a nest of its own unless `compute_at` or `compute_inline` moves it"
+_INSIDE = "`compute_at(block, loop)` moves a stage into the loop that reads it"
+
+_STEPS_NOW = {
+    "can_inline": "can_compute_inline", "can_reverse_inline": "can_reverse_compute_inline",
+    "can_roll": "can_rolling_buffer", "can_leave": "can_reorder",
+}  # fmt: skip
+
+_WRITTEN = {
+    "get_loops": "the loops of a block are `C.loops`",
+    **dict.fromkeys(("get_block", "get_sblock"), "blocks are in scope by their names; `C` is one"),
+    "find": "`find_loop(pattern)` and `find_block(pattern)` give the first one, `find_loops` and `find_blocks` all",
+    "get_child_blocks": "the blocks in a loop are `l.blocks`",
+    "get_producers": "the producers of a block are `b.producers`",
+    "get_consumers": "the consumers of a block are `b.consumers`",
+    "get_output_blocks": "the last blocks of a program are `p.outputs`",
+    "reorder_block_iter_var": "the step is `reorder_block_iters`",
+    "blockize": "`tensorize` matches a nest of loops as it is, so no step comes before it",
+    **dict.fromkeys(("program_id", "blockIdx", "threadIdx", "gpu_blocks", "gpu_threads", "gpu_lanes"), _AXIS),
+    **dict.fromkeys(("compute_root", "store_root"), _ROOT),
+    **dict.fromkeys(("compute_with", "store_at"), _INSIDE),
+    "gpu_tile": "`tile` makes the loops, and `bind` gives them to blocks and threads",
+    "bound": "extents are those of the task's sizes, and need no step",
+    **{old: f"it is `{new}` now, as the step is" for old, new in _STEPS_NOW.items()},
+    "can_compute_once_at": "it is `is_computed_once_at` now: it asks for more than that `compute_at` is accepted",
+    "estimate": "sizes are those of the task: `task small = f(N=64)`",
+}
+
+
+def elsewhere(name: str) -> tuple[Note, ...]:
+    """The repair for a name of another language or version; none for other names."""
+    return (help_note(_WRITTEN[name]),) if name in _WRITTEN else ()
 
 
 @dataclass(slots=True)
@@ -277,9 +420,9 @@ class Expressions(ABC):
 
     # --- calls -------------------------------------------------------------------------------------------------------
 
-    def arguments(self, call: t.CallExpr, scope: Scope) -> calls.Arguments:
+    def arguments(self, call: t.CallExpr, scope: Scope) -> Arguments:
         """Check the arguments by themselves. Returns their kinds."""
-        return calls.Arguments([self.expr(a, scope) for a in call.args], [self.expr(a, scope) for _, a in call.kwargs])
+        return Arguments([self.expr(a, scope) for a in call.args], [self.expr(a, scope) for _, a in call.kwargs])
 
     def _call(self, call: t.CallExpr, scope: Scope, is_statement: bool = False) -> Kind:
         """The kind of a call. One of a module that is no statement, and lacks arguments, makes a module of what it has."""
@@ -295,13 +438,11 @@ class Expressions(ABC):
             signature = v.COMPOUNDS.get(name)
         if signature is not None:
             self.listener.called(call, call.function.span, name, signature)
-            self.found.extend(calls.problems(call, name, signature, kinds))
+            self.found.extend(argument_problems(call, name, signature, kinds))
             return signature.result_for(kinds.args)
         if name in self.modules:
             self.listener.called(call, call.function.span, name, self.modules[name])
-            return self._applied(
-                call, name, calls.solved(call, of_module(self.modules[name]), kinds), kinds, is_statement
-            )
+            return self._applied(call, name, solved(call, of_module(self.modules[name]), kinds), kinds, is_statement)
         if name in scope:
             return self._local_call(call, name, self._name(call.function, name, scope), kinds, is_statement)
         if name in v.DISTRIBUTIONS:
@@ -315,7 +456,7 @@ class Expressions(ABC):
             self.found.append(problems.UNKNOWN_CALL(call.function.span, notes=notes, name=name))
         return ANY
 
-    def _local_call(self, call: t.CallExpr, name: str, of: Kind, kinds: calls.Arguments, is_statement: bool) -> Kind:
+    def _local_call(self, call: t.CallExpr, name: str, of: Kind, kinds: Arguments, is_statement: bool) -> Kind:
         """The kind of a call of what a name of the body stands for."""
         if isinstance(of, ModuleOf):
             places = {p.name: (p, p.place) for p in of.params}
@@ -328,11 +469,11 @@ class Expressions(ABC):
             self.found.append(problems.NOT_A_MODULE(call.function.span, name=name, kind=show(of)))
         return ANY
 
-    def _applied(self, call: t.CallExpr, name: str, s: Signature, kinds: calls.Arguments, is_statement: bool) -> Kind:
+    def _applied(self, call: t.CallExpr, name: str, s: Signature, kinds: Arguments, is_statement: bool) -> Kind:
         given = {key for key, _ in call.kwargs}
         left = tuple(p for p in s.params if p.name not in given)
         is_whole = is_statement or bool(call.args) or not given or not any(p.required for p in left)
-        self.found.extend(calls.problems(call, name, s, kinds, whole=is_whole))
+        self.found.extend(argument_problems(call, name, s, kinds, whole=is_whole))
         return NOTHING if is_whole else ModuleOf(left, s.keywords)
 
     def _method(self, call: t.CallExpr, function: t.Attribute, scope: Scope) -> Kind:
@@ -344,7 +485,7 @@ class Expressions(ABC):
         if name in known:
             # If the kind is unknown, the call must fit one of the kinds that have the method.
             self.listener.called(call, name.span, name, known[name][0])
-            attempts = [list(calls.problems(call, name, s, kinds)) for s in known[name]]
+            attempts = [list(argument_problems(call, name, s, kinds)) for s in known[name]]
             self.found.extend(min(attempts, key=len))
             return join_all([s.result_for(kinds.args) for s in known[name]])
         if name in v.ATTRIBUTES.get(kind, {}):

@@ -3,28 +3,200 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
+from hashlib import sha256
+from typing import Any
 
 from tensorc_dsl.base.diagnostic import Diagnostic, TschedError, help_note
-from tensorc_dsl.base.source import Span
+from tensorc_dsl.base.resources import stdlib_digests
+from tensorc_dsl.base.source import Source, Span
 from tensorc_dsl.check import problems
-from tensorc_dsl.check.digests import is_checked
 from tensorc_dsl.check.expressions import Binding
 from tensorc_dsl.check.priors import check_prior
-from tensorc_dsl.check.programs import check_program
 from tensorc_dsl.check.spaces import check_constant, check_module, check_schedule, check_space, outer_names
-from tensorc_dsl.check.targets import check_target, check_target_name
 from tensorc_dsl.elaborate import compute as compute_layer
 from tensorc_dsl.elaborate.bindings import Bound, OpenRange, dimensions
 from tensorc_dsl.elaborate.calls import block_names
 from tensorc_dsl.elaborate.names import Library
 from tensorc_dsl.elaborate.problems import COMPUTED_BINDING, UNKNOWN_BINDING, UNKNOWN_NAME
 from tensorc_dsl.elaborate.user_reducers import check_reducer
+from tensorc_dsl.ir.expr import Expr
 from tensorc_dsl.ir.intrinsics import intrinsic_from_tree
-from tensorc_dsl.ir.program import Intrinsic, Program
+from tensorc_dsl.ir.kinds import is_kind, kind_of, kinds, own_kinds
+from tensorc_dsl.ir.parse import program_from_tree
+from tensorc_dsl.ir.print import format_expr
+from tensorc_dsl.ir.program import Block, For, Intrinsic, LoopKind, Program
+from tensorc_dsl.ir.program import walk as program_walk
+from tensorc_dsl.ir.target import Target
+from tensorc_dsl.proof.sets.accesses import accesses
+from tensorc_dsl.proof.sets.dependence import races
+from tensorc_dsl.proof.sets.safety import Outside, check_access
 from tensorc_dsl.syntax import tree as t
-from tensorc_dsl.syntax.names import near, near_or_elsewhere
+from tensorc_dsl.syntax.names import listed, near, near_or_elsewhere
 from tensorc_dsl.syntax.walk import walk
+
+# Checks programs that are written out: beside their form, that loops which run at once carry no dependence, and that no
+# block leaves a buffer or the extent of an iterator.
+
+
+def check_program(item: t.ProgramDef, instructions: tuple[Intrinsic, ...]) -> list[Diagnostic]:
+    """All findings about a program that is written out."""
+    try:
+        program = program_from_tree(item, instructions)
+    except TschedError as e:
+        return list(e.diagnostics)
+    places = dict(_places(item.body))
+    found = (*_races(program), *_leaving(program))
+    return [replace(d, span=places.get(name, item.name.span)) for name, d in found]
+
+
+def _places(body: tuple[t.ProgramStmt, ...]) -> Iterator[tuple[str, Span]]:
+    """The place of each loop and block by its name, the last first: a loop with the name of one before it is renamed."""
+    for s in reversed(body):
+        if isinstance(s, t.LoopStmt):
+            yield from _places(s.body)
+            yield from ((h.name, h.span) for h in s.loops)
+        else:
+            yield s.name, s.name.span
+
+
+def _races(program: Program) -> Iterator[tuple[str, Diagnostic]]:
+    for loop, dependence in races(program):
+        written = f'bound("{loop.axis}") for' if loop.kind is LoopKind.BOUND else f"{loop.kind} for"
+        yield loop.var, problems.AT_ONCE(None, kind=loop.kind, loop=loop.var, why=dependence, written=written)
+
+
+def _leaving(program: Program) -> Iterator[tuple[str, Diagnostic]]:
+    """For each block the first place at which it leaves a buffer or the extent of an iterator, if one is known."""
+    for around, b in program_walk(program.body):
+        if isinstance(b, Block) and (found := _leaves(program, around, b)) is not None:
+            yield b.name, found
+
+
+def _leaves(program: Program, around: tuple[For, ...], b: Block) -> Diagnostic | None:
+    extents = {x.var: x.extent for x in around}
+    for it in b.iters:
+        match check_access(extents, b.where, (it.binding,), (it.extent,), program.dims):
+            case Outside(value=value, at=at):
+                return problems.ITERATOR_LEAVES(
+                    None, block=b.name, name=it.name, value=value, extent=format_expr(it.extent), at=_at(at)
+                )
+            case _:
+                pass
+    shapes: dict[str, tuple[Expr, ...]] = {x.name: x.shape for x in (*program.params, *program.buffers)}
+    for x in accesses(around, (b,), frozenset(shapes)):
+        match check_access(extents, x.guard, x.indices, shapes[x.buffer], program.dims):
+            case Outside(position=position, value=value, extent=extent, at=at):
+                return problems.BLOCK_LEAVES(
+                    None, block=b.name, does="stores to" if x.is_write else "reads", buffer=x.buffer,
+                    position=position + 1, value=value, extent=extent, at=_at(at),
+                )  # fmt: skip
+            case _:
+                pass
+    return None
+
+
+def _at(values: tuple[tuple[str, int], ...]) -> str:
+    return f" at {', '.join(f'{n} = {v}' for n, v in values)}" if values else ""
+
+
+# Turns `target` items into `Target` values, which spaces, code generators and records use.
+
+
+FACTS = tuple(f.name for f in fields(Target) if f.name not in ("kind", "device"))
+"""The facts that a target item may state; other facts are those of a plain machine, wherever the file is read."""
+
+_MOST = 1 << 48
+
+
+def target_of(item: t.TargetDef) -> Target:
+    """The target that an item describes. Raises TschedError with all findings."""
+    found: list[Diagnostic] = []
+    if not is_kind(item.kind):
+        found.append(problems.UNKNOWN_TARGET(item.kind.span, notes=near(item.kind, kinds()), name=item.kind))
+    facts: dict[str, Any] = {}
+    for name, value in item.facts:
+        if name not in FACTS:
+            found.append(problems.NO_FACT(value.span, notes=near(name, FACTS), name=name))
+        elif name in facts:
+            found.append(problems.BOUND_TWICE(value.span, name=name))
+        else:
+            known = _fact(name, value)
+            if isinstance(known, Diagnostic):
+                found.append(known)
+            facts[name] = 0 if isinstance(known, Diagnostic) else known
+    missing = [f for f in kind_of(str(item.kind)).facts if f not in facts]
+    if missing and not found:
+        found.append(problems.MISSING_FACTS(item.kind.span, name=item.name, facts=listed(missing)))
+    if found:
+        raise TschedError(*found)
+    return replace(Target(kind=str(item.kind)), **facts)
+
+
+def _fact(name: str, value: t.Expr) -> int | str | Diagnostic:
+    """The value of a fact, or the finding about it."""
+    match name, value:
+        case "cpu", t.String(value=text):
+            return text
+        case "cpu", _:
+            return problems.WRONG_FACT(value.span, name=name, wanted='a string, LLVM\'s name: "znver4"')
+        case "triple", t.String(value=text):
+            return text
+        case "triple", _:
+            return problems.WRONG_FACT(
+                value.span, name=name, wanted='a string, LLVM\'s name: "aarch64-unknown-linux-gnu"'
+            )
+        case "features", t.ListExpr(items=items) if all(isinstance(i, t.String) for i in items):
+            return ",".join(sorted({f"+{i.value}" for i in items if isinstance(i, t.String)}))
+        case "features", _:
+            return problems.WRONG_FACT(value.span, name=name, wanted='a list of strings: ["avx2", "fma"]')
+        case "vector_bits", t.Number(value=int() as bits) if 64 <= bits <= 8192 and bits & (bits - 1) == 0:
+            return bits
+        case "vector_bits", _:
+            return problems.WRONG_FACT(value.span, name=name, wanted="a power of two from 64 to 8192")
+        case _, t.Number(value=int() as number) if (name == "shared_memory" or number > 0) and number < _MOST:
+            return number
+        case _:
+            return problems.WRONG_FACT(value.span, name=name, wanted="a positive int")
+
+
+def check_target(item: t.TargetDef) -> tuple[Diagnostic, ...]:
+    """The findings about a target item."""
+    found: list[Diagnostic] = []
+    # Kinds of other packages are allowed: the meaning of a file must not depend on what is installed.
+    if item.name in (*own_kinds(), "native"):
+        found.append(problems.TAKEN_TARGET(item.name.span, name=item.name))
+    try:
+        target_of(item)
+    except TschedError as e:
+        found += e.diagnostics
+    return tuple(found)
+
+
+def check_target_name(space: t.SpaceDef, targets: Iterable[str]) -> tuple[Diagnostic, ...]:
+    """The finding for a space whose target is neither a kind of target nor one that the file describes."""
+    described = tuple(targets)
+    if space.target in described or is_kind(space.target):
+        return ()
+    place = space.target.span
+    return (problems.UNKNOWN_TARGET(place, notes=near(space.target, (*kinds(), *described)), name=space.target),)
+
+
+# Which texts of the standard library need no check, since they are those in which nothing was found.
+#
+# Half of the time in which files of the library are loaded went into their check, which finds nothing. Each process paid
+# for it, and again for each sequence of uses. `make reference` writes the digests of files that it has checked, and
+# `tests/stdlib` checks all. A file with another text is checked as any other.
+
+
+def is_checked(source: Source) -> bool:
+    """Whether it is a file of the library whose text has no finding, as long as what it uses has none."""
+    return stdlib_digests().get(source.name) == digest(source)
+
+
+def digest(source: Source) -> str:
+    """The SHA-256 of its text."""
+    return sha256(source.text.encode()).hexdigest()
 
 
 @dataclass(slots=True)

@@ -5,17 +5,19 @@
 
 from __future__ import annotations
 
+import inspect
 import types
 import typing
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from enum import Enum
+from enum import Enum, auto
 from typing import assert_never
 
 from tensorc_dsl.base.source import Span
 from tensorc_dsl.ir.program import Program
 from tensorc_dsl.ir.target import Target
 from tensorc_dsl.schedule.refs import BlockPattern, BlockRef, BufferRef, IndexMap, IntrinsicRef, LoopPattern, LoopRef
+from tensorc_dsl.syntax import tree as t
 from tensorc_dsl.trace.declare import Choices, Interval, Items
 
 
@@ -278,3 +280,124 @@ def show_all(wanted: tuple[Kind, ...]) -> str:
     silent = (OPEN, NOTHING, ListOf(OPEN), ListOf(NOTHING))
     names = list(dict.fromkeys(show(k) for k in wanted if k not in silent))
     return " or ".join([", ".join(names[:-1]), names[-1]] if names[1:] else names)
+
+
+# Signatures: the parameters of callables with their kinds, and the kinds of their results.
+
+
+class Rule(Enum):
+    """Results whose kind depends on the arguments."""
+
+    FIRST = auto()
+    """The kind of the first argument."""
+    ELEMENT = auto()
+    """The kind of the first argument's elements."""
+    NUMBER = auto()
+    """An int if all arguments (or the elements of the only one) are ints, otherwise a number."""
+
+
+@dataclass(frozen=True, slots=True)
+class Signature:
+    """The parameters of a callable. `rest` takes any number of arguments after `params`; lists there stand for elements."""
+
+    params: tuple[Parameter, ...] = ()
+    rest: Parameter | None = None
+    keywords: bool = True
+    result: Kind | Rule = ANY
+    doc: str = ""
+
+    @property
+    def positional(self) -> tuple[Parameter, ...]:
+        return tuple(p for p in self.params if not p.named)
+
+    def result_for(self, args: list[Kind]) -> Kind:
+        """The kind of the result for positional arguments of the given kinds."""
+        first = args[0] if args else ANY
+        match self.result:
+            case Rule.FIRST:
+                return first
+            case Rule.ELEMENT:
+                return element(first)
+            case Rule.NUMBER:
+                numbers = [element(a) if isinstance(a, ListOf) else a for a in args]
+                return INT if numbers and all(n == INT for n in numbers) else FLOAT if FLOAT in numbers else ANY
+            case _:
+                return self.result
+
+
+def of_function(signature: inspect.Signature, result: object, doc: str = "") -> Signature:
+    """The signature of a declared primitive, draw or query; `result` is the Python type of its result."""
+    params: list[Parameter] = []
+    rest: Parameter | None = None
+    for p in signature.parameters.values():
+        pattern = p.annotation if p.annotation in (LoopPattern, BlockPattern) else None
+        mine = Parameter(
+            p.name, kinds_of(p.annotation), p.default is p.empty, p.kind is p.KEYWORD_ONLY, pattern=pattern
+        )
+        if p.kind is p.VAR_POSITIONAL:
+            rest = Parameter(p.name, mine.wanted, False)
+        else:
+            params.append(mine)
+    # A drawn category is one of the values, a permutation is a list of the same kind as the original.
+    gives = Rule.ELEMENT if result is Choices else Rule.FIRST if result is Items else kind_of(result)
+    return Signature(tuple(params), rest, True, gives, doc)
+
+
+def of_module(m: t.ModuleDef) -> Signature:
+    """The signature of a module; parameters without a type accept any kind."""
+    params = (Parameter(p.name, (of_type(p.type),), p.default is None, False, p.name.span) for p in m.params)
+    return Signature(tuple(params), result=NOTHING, doc=m.doc)
+
+
+def of_type(p: t.ParamType | None) -> Kind:
+    """The kind that a type stands for; `ANY` for no type, and for one that there is not."""
+    match p:
+        case t.ParamType(name="Module", parts=tuple() as parts):
+            return ModuleOf(tuple(Parameter(show(k), (k,)) for k in map(of_type, parts)), False)
+        case t.ParamType(name="list", parts=(part,)):
+            return ListOf(of_type(part))
+        case t.ParamType(name=name, parts=None):
+            return Variable(name) if is_variable(name) else PARAM_TYPES.get(name, ANY)
+        case _:
+            return ANY
+
+
+def is_variable(name: str) -> bool:
+    """Whether a type is a letter that stands for any kind."""
+    return len(name) == 1 and name.isupper()
+
+
+def usage(name: str, s: Signature) -> str:
+    """The call's form as text: `split(loop, factors, partial=…)`."""
+    parts: list[str] = []
+    for p in s.positional:
+        parts.append(p.name if p.required else f"{p.name}=…" if s.keywords else f"[{p.name}]")
+    if s.rest:
+        parts.append("…" if s.rest.name.isidentifier() else s.rest.name)
+    parts += [f"{p.name}=…" for p in s.params if p.named]
+    return f"`{name}({', '.join(parts)})`"
+
+
+# The interface of listeners for the meanings of names while a body is checked.
+
+
+class Listener:
+    """A listener that ignores everything; `positions` has one that records it."""
+
+    def named(self, at: Span, name: str, places: tuple[Span, ...], kind: Kind) -> None:
+        """The name at `at` is bound at `places`; they are empty for names that every body has. Its value is of that kind."""
+
+    def unknown(self, at: Span, scope: Iterable[str]) -> None:
+        """The name at `at` is none of those in scope."""
+
+    def part(self, at: Span, kind: Kind) -> None:
+        """The name at `at` stands behind a point: a part, a query or a method of a value of that kind."""
+
+    def asked(self, at: Span, name: str, doc: str) -> None:
+        """The name at `at` is a query without parentheses."""
+
+    def called(self, call: t.CallExpr, at: Span, name: str, to: Signature | t.ModuleDef) -> None:
+        """The name at `at` is called, with the signature or module that it stands for."""
+
+
+NOBODY = Listener()

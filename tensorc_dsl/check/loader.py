@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container
+import re
+from collections.abc import Callable, Container, Iterator
 from dataclasses import dataclass, field, replace
 from functools import cache, partial
 from itertools import chain, count
@@ -10,13 +11,10 @@ from itertools import chain, count
 from tensorc_dsl.base.diagnostic import Diagnostic, Severity, TschedError
 from tensorc_dsl.base.source import Source, Span
 from tensorc_dsl.check import problems
-from tensorc_dsl.check.digests import is_checked
-from tensorc_dsl.check.included import Inclusion
-from tensorc_dsl.check.items import FORGETFUL, Instructions, Memory, Names, blocks_of, check_items
+from tensorc_dsl.check.items import FORGETFUL, Instructions, Memory, Names, blocks_of, check_items, is_checked
 from tensorc_dsl.check.priors import with_prior
-from tensorc_dsl.check.problems import where
-from tensorc_dsl.check.quotients import cut_off
-from tensorc_dsl.check.spaces import recursion
+from tensorc_dsl.check.problems import CUT_OFF, where
+from tensorc_dsl.check.spaces import Inclusion, recursion
 from tensorc_dsl.check.uses import Resolve, bound_names, with_full_names, with_values
 from tensorc_dsl.check.vocabulary import COMPOUNDS, GIVEN
 from tensorc_dsl.elaborate.names import Definitions, Library
@@ -24,6 +22,26 @@ from tensorc_dsl.ir.kinds import is_kind
 from tensorc_dsl.syntax import tree as t
 from tensorc_dsl.syntax.names import near
 from tensorc_dsl.syntax.parse import Parsed
+
+# Comments that read like the rest of the line: `A[i] // 2` is a floored quotient in Python, and `A[i]` here.
+
+
+_OPERAND = r"-?\(*\w[\w.]*(?:\[[^\]\n]*\])?\)*"
+_EXPRESSION = rf"{_OPERAND}(?:[ \t]*[-+*/%][ \t]*{_OPERAND})*"
+_REST = re.compile(rf"(?<=[\w)\]])[ \t]*//[ \t]*(?=\d|\(|\w+\[)({_EXPRESSION})[)\]}};, \t]*$", re.MULTILINE)
+"""A value, and behind it a comment that is an expression. A name alone is more often a word."""
+
+
+def cut_off(source: Source) -> Iterator[Diagnostic]:
+    """A warning for each value that a comment follows which is an expression."""
+    for m in _REST.finditer(source.text):
+        line = source.text.rfind("\n", 0, m.start()) + 1
+        before = source.text[line : m.start()]
+        if "//" in before or before.count('"') % 2:
+            continue  # inside another comment or a string
+        start = source.text.index("//", m.start())
+        yield CUT_OFF(Span(source, start, m.end(1)), comment=source.text[start : m.end(1)], divisor=m[1])
+
 
 _KINDS: dict[type, tuple[str, str]] = {
     t.ComputeDef: ("computes", "compute"),

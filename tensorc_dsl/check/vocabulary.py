@@ -26,9 +26,11 @@ from tensorc_dsl.check.kinds import (
     Kind,
     ListOf,
     Parameter,
+    Rule,
+    Signature,
     kind_of,
+    of_function,
 )
-from tensorc_dsl.check.signatures import Rule, Signature, of_function
 from tensorc_dsl.ir.program import Program
 from tensorc_dsl.ir.target import Target
 from tensorc_dsl.schedule.primitives import PRIMITIVES

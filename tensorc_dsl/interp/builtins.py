@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 
-from tensorc_dsl.check.signatures import usage
+from tensorc_dsl.check.kinds import usage
 from tensorc_dsl.check.vocabulary import FUNCTIONS
 from tensorc_dsl.interp.arithmetic import binary
 from tensorc_dsl.interp.codes import element_code

@@ -10,8 +10,7 @@ from typing import Any
 
 from tensorc_dsl.base.diagnostic import TschedError
 from tensorc_dsl.base.source import Span
-from tensorc_dsl.check.kinds import ModuleOf, misfit, solved, solved_parameter
-from tensorc_dsl.check.signatures import of_module, of_type
+from tensorc_dsl.check.kinds import ModuleOf, misfit, of_module, of_type, solved, solved_parameter
 from tensorc_dsl.interp import problems
 from tensorc_dsl.interp.arguments import Bound, bind, bind_primitive, convert, describe, of_known_rank, unfit
 from tensorc_dsl.interp.attempts import Attempt, reasons

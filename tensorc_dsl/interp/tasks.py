@@ -8,8 +8,8 @@ from dataclasses import replace
 from tensorc_dsl.base.diagnostic import help_note
 from tensorc_dsl.base.resources import stdlib_files, stdlib_names
 from tensorc_dsl.base.source import Source, Span
+from tensorc_dsl.check.items import target_of
 from tensorc_dsl.check.scope import CheckedFile
-from tensorc_dsl.check.targets import target_of
 from tensorc_dsl.interp.problems import (
     NO_SPACE,
     SEVERAL_SCHEDULES,

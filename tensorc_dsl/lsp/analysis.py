@@ -8,9 +8,8 @@ from pathlib import Path
 
 from tensorc_dsl.base.diagnostic import Diagnostic
 from tensorc_dsl.base.source import Source, Span
-from tensorc_dsl.check.meanings import Definition, Files, Reference, Written
-from tensorc_dsl.check.positions import references_in
-from tensorc_dsl.check.remembered import Remembered
+from tensorc_dsl.check.item_cache import Remembered
+from tensorc_dsl.check.positions import Definition, Files, Reference, Written, references_in
 from tensorc_dsl.check.scope import CheckedFile
 from tensorc_dsl.lsp.parts import Part, Piece
 from tensorc_dsl.lsp.text import Text

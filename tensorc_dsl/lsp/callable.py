@@ -5,8 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from tensorc_dsl.check import vocabulary as v
-from tensorc_dsl.check.kinds import ANY, Kind, ModuleOf, Parameter, show_all
-from tensorc_dsl.check.signatures import Signature
+from tensorc_dsl.check.kinds import ANY, Kind, ModuleOf, Parameter, Signature, show_all
 from tensorc_dsl.elaborate.bindings import dimensions
 from tensorc_dsl.ir.maths import MATHS
 from tensorc_dsl.lsp.analysis import Analysis

@@ -6,10 +6,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from tensorc_dsl.base.source import Span
-from tensorc_dsl.check.kinds import Kind
-from tensorc_dsl.check.listener import Listener
-from tensorc_dsl.check.meanings import Written
-from tensorc_dsl.check.positions import listen
+from tensorc_dsl.check.kinds import Kind, Listener
+from tensorc_dsl.check.positions import Written, listen
 from tensorc_dsl.lsp.analysis import Analysis
 from tensorc_dsl.syntax import tree as t
 from tensorc_dsl.syntax.walk import walk

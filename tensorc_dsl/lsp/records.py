@@ -11,7 +11,7 @@ import numpy as np
 from tensorc_dsl.base import units
 from tensorc_dsl.base.diagnostic import TschedError
 from tensorc_dsl.base.source import Span
-from tensorc_dsl.check.remembered import Entry
+from tensorc_dsl.check.item_cache import Entry
 from tensorc_dsl.interp.space import Space
 from tensorc_dsl.interp.tasks import task_space
 from tensorc_dsl.interp.watched import Watched

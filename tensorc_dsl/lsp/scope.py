@@ -6,8 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from tensorc_dsl.base.source import Span
-from tensorc_dsl.check.kinds import Kind
-from tensorc_dsl.check.listener import Listener
+from tensorc_dsl.check.kinds import Kind, Listener
 from tensorc_dsl.check.positions import listen
 from tensorc_dsl.lsp.analysis import Analysis
 from tensorc_dsl.lsp.cursor import WORDS, Cursor

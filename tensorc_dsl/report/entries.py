@@ -13,8 +13,7 @@ from functools import cache
 from tensorc_dsl.base.resources import glossary, stdlib_root
 from tensorc_dsl.base.source import Source
 from tensorc_dsl.check import vocabulary as v
-from tensorc_dsl.check.kinds import LIST, STR, Base, Kind, ListOf, show
-from tensorc_dsl.check.signatures import Rule, Signature
+from tensorc_dsl.check.kinds import LIST, STR, Base, Kind, ListOf, Rule, Signature, show
 from tensorc_dsl.elaborate.reducers import ARG_REDUCERS, REDUCERS, Reducer
 from tensorc_dsl.ir.dtypes import BOOL, F32, I32, DType
 from tensorc_dsl.ir.expr import Const

@@ -7,8 +7,7 @@ from pathlib import Path
 import pytest
 
 from tensorc_dsl.base.source import Source
-from tensorc_dsl.check.meanings import Written
-from tensorc_dsl.check.positions import references
+from tensorc_dsl.check.positions import Written, references
 from tensorc_dsl.check.scope import CheckedFile, load_file, load_source
 from tensorc_dsl.interp.tasks import task_space
 from tensorc_dsl.ir.target import Target

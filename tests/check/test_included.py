@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from tensorc_dsl.base.source import Source
-from tensorc_dsl.check.included import rule_name
 from tensorc_dsl.check.scope import CheckedFile, load_file
+from tensorc_dsl.check.spaces import rule_name
 from tensorc_dsl.check.uses import Found
 from tensorc_dsl.interp.tasks import task_space
 from tensorc_dsl.ir.target import Target

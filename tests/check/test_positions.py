@@ -8,8 +8,7 @@ import pytest
 
 import tensorc_dsl.schedule.primitives
 from tensorc_dsl.base.source import Source
-from tensorc_dsl.check.meanings import Entry, Files, Reference, Written
-from tensorc_dsl.check.positions import name_at, references
+from tensorc_dsl.check.positions import Entry, Files, Reference, Written, name_at, references
 from tensorc_dsl.check.scope import CheckedFile, load_file
 from tests.check.test_scope import load
 from tests.syntax.test_words import FILES, text, words

@@ -7,8 +7,8 @@ import pytest
 
 from tensorc_dsl.base.diagnostic import TschedError, render
 from tensorc_dsl.base.source import Source
+from tensorc_dsl.check.items import FACTS, target_of
 from tensorc_dsl.check.scope import CheckedFile, load_source
-from tensorc_dsl.check.targets import FACTS, target_of
 from tensorc_dsl.check.uses import Found
 from tensorc_dsl.interp.tasks import task_space
 from tensorc_dsl.ir.target import Target

@@ -22,8 +22,8 @@ from tensorc_dsl.backend.cuda.lower.kernels import DeviceProgram
 from tensorc_dsl.backend.cuda.lower.lower import lower_device, require_room
 from tensorc_dsl.base.diagnostic import Severity, TschedError
 from tensorc_dsl.base.source import Source
+from tensorc_dsl.check.items import target_of
 from tensorc_dsl.check.scope import CheckedFile, load_source
-from tensorc_dsl.check.targets import target_of
 from tensorc_dsl.elaborate.compute import elaborate
 from tensorc_dsl.interp.space import Space
 from tensorc_dsl.ir.arrays import Array

@@ -16,8 +16,8 @@ from tensorc_dsl.backend.cuda.emulation.run import emulation
 from tensorc_dsl.backend.cuda.lower.kernels import THREAD, Device, DeviceProgram, Phase, barriers_in, format_device
 from tensorc_dsl.backend.cuda.lower.lower import lower_device
 from tensorc_dsl.base.source import Source
+from tensorc_dsl.check.items import target_of
 from tensorc_dsl.check.scope import CheckedFile, load_source
-from tensorc_dsl.check.targets import target_of
 from tensorc_dsl.elaborate.compute import elaborate
 from tensorc_dsl.interp.space import Space
 from tensorc_dsl.ir.expr import Compare, Const, Var, index

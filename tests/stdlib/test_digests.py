@@ -12,7 +12,7 @@ from docs.generate.library import SUMS, sums
 from tensorc_dsl.base.diagnostic import Diagnostic, TschedError
 from tensorc_dsl.base.resources import stdlib_root
 from tensorc_dsl.base.source import Source, Span
-from tensorc_dsl.check import digests, kept
+from tensorc_dsl.check import items, scope
 from tensorc_dsl.check.items import Memory
 from tensorc_dsl.check.scope import CheckedFile, load_file
 from tensorc_dsl.check.uses import Found, standard
@@ -27,7 +27,7 @@ FILES = sorted(stdlib_root().rglob("*.tsched"))
 @pytest.fixture
 def forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
     """No file of the library is loaded yet."""
-    monkeypatch.setattr(kept, "_kept", {})
+    monkeypatch.setattr(scope, "_kept", {})
 
 
 def _name(path: Path) -> str:
@@ -44,9 +44,9 @@ def test_nothing_is_wrong_in_a_file(path: Path) -> None:
 def test_a_file_that_is_loaded_itself_is_checked() -> None:
     path = stdlib_root() / "cpu" / "inline.tsched"
     source = Source.read(path, _name(path))
-    assert digests.is_checked(source)
+    assert items.is_checked(source)
     wrong = Source(source.name, source.text + "\nmodule wrong(l: Loop) {\n    nothing(l)\n}\n")
-    assert not digests.is_checked(wrong)
+    assert not items.is_checked(wrong)
     assert [d.code for d in load_file(wrong).errors] == ["E0223"]
 
 
@@ -74,8 +74,8 @@ def test_a_check_that_is_left_out_changes_nothing(forgotten: None, monkeypatch: 
     quick = _loaded(USES)
     assert set(asked) == {"f.tsched"}
     asked.clear()
-    kept._kept.clear()
-    monkeypatch.setattr(digests, "stdlib_digests", dict)
+    scope._kept.clear()
+    monkeypatch.setattr(items, "stdlib_digests", dict)
     whole = _loaded(USES)
     assert len({*asked}) > 20
     assert quick == whole
@@ -106,8 +106,8 @@ def test_instructions_that_are_only_used_are_not_compared_again(
     text = "use std.intrinsics.cuda\nuse std.intrinsics.x86\n"
     quick = _loaded(text)
     assert compared == [] and len(quick.instructions) > 20
-    kept._kept.clear()
-    monkeypatch.setattr(digests, "stdlib_digests", dict)
+    scope._kept.clear()
+    monkeypatch.setattr(items, "stdlib_digests", dict)
     whole = _loaded(text)
     assert len(compared) > 20
     assert quick == whole

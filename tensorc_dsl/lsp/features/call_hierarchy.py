@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from lsprotocol import types as lsp
 
-from tensorc_dsl.check.meanings import Written
+from tensorc_dsl.check.positions import Written
 from tensorc_dsl.lsp.analysis import Analysis
 from tensorc_dsl.lsp.documents import Documents, path_of
 from tensorc_dsl.lsp.features.definition import location

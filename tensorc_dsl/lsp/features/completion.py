@@ -10,10 +10,9 @@ from lsprotocol import types as lsp
 from tensorc_dsl.base.diagnostic import TschedError
 from tensorc_dsl.base.resources import stdlib_names
 from tensorc_dsl.check import vocabulary as v
-from tensorc_dsl.check.kinds import ANY, PARAM_TYPES, Kind, ModuleOf, show
-from tensorc_dsl.check.signatures import of_module, usage
-from tensorc_dsl.check.targets import FACTS
-from tensorc_dsl.check.values import ATTRIBUTE_TYPES, computes_names
+from tensorc_dsl.check.items import FACTS
+from tensorc_dsl.check.kinds import ANY, PARAM_TYPES, Kind, ModuleOf, of_module, show, usage
+from tensorc_dsl.check.positions import ATTRIBUTE_TYPES, computes_names
 from tensorc_dsl.elaborate.bindings import dimensions
 from tensorc_dsl.ir.dtypes import DTYPES
 from tensorc_dsl.ir.kinds import kinds

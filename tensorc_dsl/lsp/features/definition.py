@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from lsprotocol import types as lsp
 
-from tensorc_dsl.check.meanings import Entry
+from tensorc_dsl.check.positions import Entry
 from tensorc_dsl.lsp.analysis import Analysis, Place
 from tensorc_dsl.lsp.documents import uri_of
 from tensorc_dsl.lsp.text import Text

@@ -8,7 +8,7 @@ from lsprotocol import types as lsp
 
 from tensorc_dsl.check import vocabulary as v
 from tensorc_dsl.check.kinds import ANY, show
-from tensorc_dsl.check.meanings import Entry, Files, Written
+from tensorc_dsl.check.positions import Entry, Files, Written
 from tensorc_dsl.ir.print import format_buffer
 from tensorc_dsl.lsp.analysis import Analysis, Found
 from tensorc_dsl.lsp.meaning import Meaning, kind_of, meaning

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from lsprotocol import types as lsp
 
-from tensorc_dsl.check.meanings import Definition, Entry, Files, Written
+from tensorc_dsl.check.positions import Definition, Entry, Files, Written
 from tensorc_dsl.lsp.analysis import Analysis
 from tensorc_dsl.lsp.documents import Documents, path_of
 

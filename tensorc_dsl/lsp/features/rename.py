@@ -12,7 +12,7 @@ from pygls.exceptions import JsonRpcException
 
 from tensorc_dsl.base.diagnostic import Severity
 from tensorc_dsl.base.resources import stdlib_root
-from tensorc_dsl.check.meanings import Written
+from tensorc_dsl.check.positions import Written
 from tensorc_dsl.lsp.analysis import Analysis, Found
 from tensorc_dsl.lsp.documents import Documents, path_of
 from tensorc_dsl.lsp.features.references import Mention, key_of, mentions

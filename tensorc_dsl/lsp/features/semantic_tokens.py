@@ -8,7 +8,7 @@ from functools import cached_property
 from lsprotocol import types as lsp
 
 from tensorc_dsl.base.source import Source, Span
-from tensorc_dsl.check.meanings import Definition, Entry, Files, Written
+from tensorc_dsl.check.positions import Definition, Entry, Files, Written
 from tensorc_dsl.lsp.analysis import Analysis
 from tensorc_dsl.lsp.documents import Document, Documents
 from tensorc_dsl.lsp.meaning import items_of

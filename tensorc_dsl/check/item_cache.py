@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 
 from tensorc_dsl.base.diagnostic import Diagnostic
 from tensorc_dsl.check.items import Memory, Names
-from tensorc_dsl.check.meanings import Reference
+from tensorc_dsl.check.positions import Reference
 from tensorc_dsl.ir.program import Program
 from tensorc_dsl.syntax import tree as t
 
