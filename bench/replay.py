@@ -18,8 +18,7 @@ from typing import Any
 from tensorc_dsl.base.source import Source
 from tensorc_dsl.check.scope import load_source
 from tensorc_dsl.interp import calls
-from tensorc_dsl.interp.space import Space
-from tensorc_dsl.interp.tasks import task_space
+from tensorc_dsl.interp.space import Space, task_space
 from tensorc_dsl.ir.target import Target
 from tensorc_dsl.schedule.primitive import apply
 from tensorc_dsl.trace.trace import Trace

@@ -32,7 +32,7 @@ from campaigns.mutate import mutated_bytes, mutated_words
 from tensorc_dsl.base.diagnostic import TschedError, render
 from tensorc_dsl.base.source import Source
 from tensorc_dsl.check.scope import CheckedFile, load_file, load_source
-from tensorc_dsl.interp.tasks import task_space
+from tensorc_dsl.interp.space import task_space
 from tensorc_dsl.ir.parse import parse_program, program_from_tree
 from tensorc_dsl.ir.print import format_program
 from tensorc_dsl.ir.target import Target

@@ -13,7 +13,7 @@ from tensorc_dsl.base.diagnostic import TschedError
 from tensorc_dsl.base.source import Source
 from tensorc_dsl.base.visible import visible_line
 from tensorc_dsl.check.scope import load_source
-from tensorc_dsl.interp.tasks import task_space
+from tensorc_dsl.interp.space import task_space
 from tensorc_dsl.ir.print import format_buffer, format_program
 from tensorc_dsl.packages.files import SUFFIX
 from tensorc_dsl.packages.resolve import Resolver

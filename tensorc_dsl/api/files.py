@@ -12,7 +12,7 @@ from tensorc_dsl.backend.find import require_backend
 from tensorc_dsl.base.diagnostic import TschedError
 from tensorc_dsl.base.source import Source
 from tensorc_dsl.check.scope import CheckedFile, load_source
-from tensorc_dsl.interp.tasks import NATIVE, task_space
+from tensorc_dsl.interp.space import NATIVE, task_space
 from tensorc_dsl.ir.target import Target
 from tensorc_dsl.packages.files import Disk, Files
 from tensorc_dsl.packages.resolve import Resolver

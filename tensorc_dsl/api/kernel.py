@@ -18,7 +18,7 @@ from tensorc_dsl.base import units
 from tensorc_dsl.base.diagnostic import Diagnostic, TschedError, problem
 from tensorc_dsl.base.outputs import Output
 from tensorc_dsl.base.source import Source
-from tensorc_dsl.interp.versions import others, versions
+from tensorc_dsl.interp.space import others, versions
 from tensorc_dsl.ir.program import IN_RANGE, Program
 from tensorc_dsl.ir.target import Target
 from tensorc_dsl.lower.flat import LowerError, format_shape

@@ -45,9 +45,7 @@ from tensorc_dsl.base.outputs import Output
 from tensorc_dsl.base.source import Source
 from tensorc_dsl.check.scope import CheckedFile
 from tensorc_dsl.interp.pins import opened
-from tensorc_dsl.interp.space import Space
-from tensorc_dsl.interp.tasks import frozen_space
-from tensorc_dsl.interp.versions import versions
+from tensorc_dsl.interp.space import Space, frozen_space, versions
 from tensorc_dsl.ir.bind import Sizes
 from tensorc_dsl.ir.print import format_buffer
 from tensorc_dsl.lower.flat import LowerError

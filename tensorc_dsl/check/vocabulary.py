@@ -166,7 +166,7 @@ COMPOUNDS: dict[str, Signature] = {
         "would be accepted.",
     ),
 }  # fmt: skip
-"""Steps that stand for several. `interp.compounds` gives them their meaning. A module of such a name goes before it."""
+"""Steps that stand for several. `interp.calls` gives them their meaning. A module of such a name goes before it."""
 
 METHODS[LOOP] |= {f"can_{name}": replace(s, result=BOOL) for name, s in COMPOUNDS.items()}
 

@@ -7,8 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 from tensorc_dsl.check.kinds import usage
 from tensorc_dsl.check.vocabulary import FUNCTIONS
-from tensorc_dsl.interp.arithmetic import binary
-from tensorc_dsl.interp.codes import element_code
+from tensorc_dsl.interp.evaluate import binary, element_code
 from tensorc_dsl.interp.limits import MAX_LIST, Budget
 from tensorc_dsl.interp.problems import FUNCTION_ARGUMENTS, LONELY_SO_FAR, NO_METHOD, NOT_WITHIN, TOO_LONG, fail
 from tensorc_dsl.interp.values import Drawn, Value, as_int, bare, is_number, kind_of, plain

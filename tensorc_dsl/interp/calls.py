@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import inspect
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -12,17 +13,24 @@ from tensorc_dsl.base.diagnostic import TschedError
 from tensorc_dsl.base.source import Span
 from tensorc_dsl.check.kinds import ModuleOf, misfit, of_module, of_type, solved, solved_parameter
 from tensorc_dsl.interp import problems
-from tensorc_dsl.interp.arguments import Bound, bind, bind_primitive, convert, describe, of_known_rank, unfit
-from tensorc_dsl.interp.attempts import Attempt, reasons
-from tensorc_dsl.interp.attempts import shown as value_shown
-from tensorc_dsl.interp.builtins import Builtins, method
-from tensorc_dsl.interp.compounds import COMPOUNDS, Compound
+from tensorc_dsl.interp.arguments import (
+    Bound,
+    argument_spans,
+    bind,
+    bind_primitive,
+    convert,
+    describe,
+    of_known_rank,
+    splat,
+    unfit,
+)
+from tensorc_dsl.interp.builtins import Builtins, elements, method
 from tensorc_dsl.interp.evaluate import Env, evaluate, truth
 from tensorc_dsl.interp.limits import MAX_LOOPS, REFUSAL_STEPS, Budget
-from tensorc_dsl.interp.problems import fail
-from tensorc_dsl.interp.record import Recorder
-from tensorc_dsl.interp.steps import Step
-from tensorc_dsl.interp.values import Drawn, ModuleRef, ProgramRef, Value, bare, kind_of
+from tensorc_dsl.interp.problems import ARGUMENT_KIND, STEP_ARGUMENTS, fail
+from tensorc_dsl.interp.record import Attempt, Recorder, reasons
+from tensorc_dsl.interp.record import shown_attempts as value_shown
+from tensorc_dsl.interp.values import Drawn, ModuleRef, OpenFactor, ProgramRef, Value, bare, draws_of, kind_of
 from tensorc_dsl.ir.memo import by_identity
 from tensorc_dsl.ir.program import Block, Program, walk
 from tensorc_dsl.ir.target import Target
@@ -37,6 +45,87 @@ from tensorc_dsl.syntax import tree
 from tensorc_dsl.trace.declare import DrawKind, Offer
 from tensorc_dsl.trace.draws import DRAWS
 from tensorc_dsl.trace.model import shown
+
+# A step as it was written: finds the argument that a refusal is about, and the draws in the arguments.
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """A call of a primitive, a query or a draw with the values of its arguments."""
+
+    call: tree.CallExpr
+    signature: inspect.Signature
+    args: Sequence[Value]
+    kwargs: Mapping[str, Value]
+
+    def culprit(self, refusal: ScheduleRefusal) -> Span:
+        """The place of the argument at fault; that of the call if the refusal is not about an argument."""
+        at = refusal.refusal.at
+        own = argument_spans(self.signature, self.call).get(at)
+        name = refusal.facts.get(at)
+        named = [span for ref, span in self._refs() if ref.name == name]
+        if named and own not in named:
+            return named[-1]
+        return own or self.call.span
+
+    def _refs(self) -> Iterator[tuple[LoopRef | BlockRef | BufferRef, Span]]:
+        written = list(zip(self.args, self.call.args, strict=True))
+        written += [(self.kwargs[key], a) for key, a in self.call.kwargs]
+        while written:
+            value, at = written.pop(0)
+            match bare(value):
+                case LoopRef() | BlockRef() | BufferRef() as ref:
+                    yield ref, at.span
+                case tuple() as items:
+                    # Elements of a list literal have places of their own.
+                    places = at.items if isinstance(at, tree.ListExpr) else (at,) * len(items)
+                    written[:0] = zip(items, places, strict=True)
+                case _:
+                    pass
+
+    def draws(self) -> frozenset[str]:
+        """The names of the draws that the arguments depend on."""
+        return draws_of(*self.args, *self.kwargs.values())
+
+
+# Steps that stand for several: a trace has those that they are made of.
+
+
+Do = Callable[[str, list[Value], dict[str, Value]], Value]
+"""Applies a primitive to arguments; what it gives."""
+
+Compound = Callable[[list[Value], dict[str, Value], Span, Do], Value]
+
+_USAGE = "`tile(i, j, [4, 16])`: a size for each loop, or the factors of a `split`"
+
+
+def _tile(args: list[Value], kwargs: dict[str, Value], at: Span, do: Do) -> Value:
+    """Splits each loop and puts all outer parts around all inner ones."""
+    *given, last = args or [None]
+    loops, sizes = [x for a in given for x in splat(a)], elements(last)
+    for l in loops:
+        if not isinstance(bare(l), LoopRef):
+            raise fail(ARGUMENT_KIND, at, name="tile", parameter="loops", wanted="loops", found=kind_of(l))
+    if sizes is None:
+        raise fail(ARGUMENT_KIND, at, name="tile", parameter="sizes", wanted="a list", found=kind_of(last))
+    if not loops or len(sizes) != len(loops):
+        reason = f"there are {len(loops)} loops and {len(sizes)} sizes"
+        raise fail(STEP_ARGUMENTS, at, name="tile", reason=reason, usage=_USAGE)
+    factors = [(OpenFactor(), size) if elements(size) is None else size for size in sizes]
+    counts = [len(elements(f) or ()) for f in factors]
+    if len({*counts}) > 1:
+        reason = f"the loops are cut into {', '.join(map(str, counts))} parts, and not all into as many"
+        raise fail(STEP_ARGUMENTS, at, name="tile", reason=reason, usage=_USAGE)
+    parts = [elements(do("split", [l, f], kwargs)) or () for l, f in zip(loops, factors, strict=True)]
+    order = tuple(part for level in zip(*parts, strict=True) for part in level)
+    if len(loops) > 1:
+        do("reorder", [order], {})
+    return order
+
+
+COMPOUNDS: Mapping[str, Compound] = {"tile": _tile}
+"""What each does; `check.vocabulary` has their signatures."""
+
 
 PARAM_TYPES: Mapping[str, type] = {
     "Block": BlockRef, "Loop": LoopRef, "Buffer": BufferRef, "Program": ProgramRef, "Target": Target, "int": int,

@@ -2,18 +2,34 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from hashlib import blake2b
 
-from tensorc_dsl.base.diagnostic import TschedError
+from tensorc_dsl.base.diagnostic import TschedError, help_note
+from tensorc_dsl.base.resources import stdlib_files, stdlib_names
+from tensorc_dsl.base.source import Source, Span
+from tensorc_dsl.check.items import target_of
 from tensorc_dsl.check.priors import weights_of
-from tensorc_dsl.interp.attempts import Attempt
-from tensorc_dsl.interp.expand import Expansion
-from tensorc_dsl.interp.watched import Watched
+from tensorc_dsl.check.scope import CheckedFile
+from tensorc_dsl.interp.expand import Expansion, Watched
+from tensorc_dsl.interp.problems import (
+    NO_SPACE,
+    SEVERAL_SCHEDULES,
+    SEVERAL_SPACES,
+    UNKNOWN_SPACE,
+    UNKNOWN_TARGET,
+    WHICH_TARGET,
+    fail,
+)
+from tensorc_dsl.interp.record import Attempt
 from tensorc_dsl.ir.program import Program
 from tensorc_dsl.ir.target import Target
 from tensorc_dsl.schedule.refusal import ScheduleRefusal
 from tensorc_dsl.syntax import tree
+from tensorc_dsl.syntax.format import format_item
+from tensorc_dsl.syntax.names import listed, near, nearest
+from tensorc_dsl.syntax.parse import parse
 from tensorc_dsl.trace.model import Decider, Model
 from tensorc_dsl.trace.trace import Trace
 
@@ -55,3 +71,156 @@ class Space(Model):
         if isinstance(self.definition, tree.ScheduleDef):
             return expansion.schedule(self.definition)
         return expansion.space(self.definition, self.compute)
+
+
+# Makes spaces of the tasks in a checked file: finds the program of a task, and its space or schedule.
+
+
+NATIVE = "native"
+"""The name for the current machine among targets."""
+
+
+def task_space(file: CheckedFile, name: str, native: Target, chosen: str | None = None) -> Space:
+    """The space of a task: the one that it names with `with`, else the file's schedule for its compute, else its space;
+    of several spaces, the one that is not part of another.
+
+    Its target is the one `chosen` by name, else the one that the space is written for. If that is a kind of
+    targets, it is `native` if that is of the kind, else the file's only target of the kind. Raises KeyError if the file has
+    no such task, TschedError if no space, several spaces, or no target can be chosen.
+    """
+    task = file.tasks[name]
+    program = file.program(name)
+    program = replace(program, intrinsics=file.instructions)
+    definition = _definition(file, task)
+    target = _target(file, chosen or _written(file, definition, native), native)
+    return Space(definition, task.compute, program, target, file.modules)
+
+
+def _written(file: CheckedFile, definition: tree.SpaceDef | tree.ScheduleDef, native: Target) -> str:
+    """The name of the target that a space is written for. Raises TschedError if it may be several, or none is known."""
+    if isinstance(definition, tree.ScheduleDef) or definition.target == native.kind:
+        return NATIVE
+    if definition.target in file.targets:
+        return definition.target
+    found = [name for name, item in file.targets.items() if item.kind == definition.target]
+    if len(found) != 1:
+        known = f"say which: `--target {found[0]}`" if found else _describe(definition.target)
+        count, kind = str(len(found) or "none"), definition.target
+        raise fail(WHICH_TARGET, definition.span, space=definition.name, kind=kind, count=count, known=known)
+    return found[0]
+
+
+def _in_library() -> Iterator[tuple[str, tree.TargetDef]]:
+    """The targets that the standard library describes, with the paths of their files."""
+    for name, path in stdlib_files(()) + tuple(f for folder in stdlib_names(()) for f in stdlib_files((folder,))):
+        for item in parse(Source.read(path, name)).items:
+            if isinstance(item, tree.TargetDef):
+                yield name.removesuffix(".tsched").replace("/", "."), item
+
+
+def _describe(kind: str) -> str:
+    """How to get a target of a kind, as a sentence: by an item, or from the standard library if it describes one."""
+    for place, item in _in_library():
+        if item.kind == kind:
+            return f"describe one, or `use {place}.{{{item.name}}}`"
+    return f"describe one: `target mine = {kind}(cores=4)`"
+
+
+def _described(name: str) -> str:
+    """How a file gets a target of that name: from the library, which has it or another one of that kind, or by an item."""
+    library = list(_in_library())
+    for place, item in library:
+        if item.name == name:
+            return f"bring it: `use {place}.{{{name}}}`"
+    for place, item in library:
+        if item.kind == name:
+            return f"targets of kind `{name}` are brought by name: `use {place}.{{{item.name}}}`, and `--target {item.name}`"
+    place, item = library[0]
+    return f"a file has the targets that it describes or uses: `use {place}.{{{item.name}}}`"
+
+
+def _target(file: CheckedFile, name: str, native: Target) -> Target:
+    if name == NATIVE:
+        return native
+    if name not in file.targets:
+        known = (NATIVE, *(n for n in file.targets if "." not in n))
+        close, _ = nearest(name, known)
+        notes = near(name, known) if close else (*near(name, known), help_note(_described(name)))
+        raise fail(UNKNOWN_TARGET, None, notes, file=file.source.name, name=name)
+    return target_of(file.targets[name])
+
+
+def _definition(file: CheckedFile, task: tree.TaskDef) -> tree.SpaceDef | tree.ScheduleDef:
+    if task.with_ is not None:
+        named = file.schedules.get(task.with_) or file.spaces.get(task.with_)
+        if named is None:
+            raise fail(UNKNOWN_SPACE, task.span, name=task.with_)
+        return named
+    fitting = [s for s in file.schedules.values() if s.compute == task.compute and s.prior is None]
+    choices: list[tree.SpaceDef] | list[tree.ScheduleDef] = fitting or _outermost(
+        [s for s in file.spaces.values() if s.prior is None]
+    )
+    if len(choices) == 1:
+        return choices[0]
+    if not choices:
+        raise fail(NO_SPACE, task.span, compute=task.compute)
+    names = listed([c.name for c in choices])
+    raise fail(
+        SEVERAL_SPACES, task.span, count=len(choices), compute=task.compute, names=names, task=task.name,
+        first=choices[0].name,
+    )  # fmt: skip
+
+
+def _outermost(spaces: list[tree.SpaceDef]) -> list[tree.SpaceDef]:
+    """The spaces that are not part of another one."""
+    rules = {s.name: frozenset(r.span for r in s.rules) for s in spaces}
+    holders: dict[Span, list[frozenset[Span]]] = {}
+    for others in set(rules.values()):
+        for rule in others:
+            holders.setdefault(rule, []).append(others)
+
+    def inside(own: frozenset[Span]) -> bool:
+        # A space with all of these rules has the rule that occurs in the fewest spaces, so only these are compared.
+        return bool(own) and any(own < others for others in min((holders[r] for r in own), key=len))
+
+    within = {own: inside(own) for own in set(rules.values())}
+    return [s for s in spaces if not within[rules[s.name]]]
+
+
+def frozen_space(file: CheckedFile, space: Space) -> Space:
+    """The space of a frozen schedule: the only schedule of the file, for the same program and target.
+
+    Raises TschedError if the file has no schedule for the space's compute, or several.
+    """
+    found = [s for s in file.schedules.values() if s.compute == space.compute]
+    if len(found) == 1:
+        return Space(found[0], space.compute, space.program, space.target, file.modules)
+    others = ", ".join(f"`{s.name}` for `{s.compute}`" for s in file.schedules.values()) or "no schedule"
+    count = f"{len(found)} schedules" if found else "no schedule"
+    raise fail(SEVERAL_SCHEDULES, None, file=file.source.name, count=count, compute=space.compute, others=others)
+
+
+# Versions of modules, spaces and schedules: digests of their words, without layout, comments and descriptions.
+
+
+Versions = Mapping[str, str]
+"""Digests by kind and name: `module std.cpu.tile`, `space default`."""
+
+
+def versions(space: Space, modules: Iterable[str] | None = None) -> Versions:
+    """The versions of the space or schedule and of its modules: the named ones, or all modules that it can reach."""
+    names = space.modules if modules is None else modules
+    definition = space.definition
+    kind = "space" if isinstance(definition, tree.SpaceDef) else "schedule"
+    found = {f"{kind} {definition.name}": _version(definition)}
+    return found | {f"module {n}": _version(space.modules[n]) for n in names if n in space.modules}
+
+
+def others(made: Versions, now: Versions) -> tuple[str, ...]:
+    """The modules and spaces whose version has changed since a schedule was made, sorted. Those that do not exist now are
+    not among them, since a schedule may have been made by another space."""
+    return tuple(sorted(name for name, version in made.items() if now.get(name, version) != version))
+
+
+def _version(item: tree.ModuleDef | tree.SpaceDef | tree.ScheduleDef) -> str:
+    return blake2b(format_item(replace(item, doc="")).encode(), digest_size=16).hexdigest()

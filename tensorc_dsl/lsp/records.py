@@ -12,9 +12,8 @@ from tensorc_dsl.base import units
 from tensorc_dsl.base.diagnostic import TschedError
 from tensorc_dsl.base.source import Span
 from tensorc_dsl.check.item_cache import Entry
-from tensorc_dsl.interp.space import Space
-from tensorc_dsl.interp.tasks import task_space
-from tensorc_dsl.interp.watched import Watched
+from tensorc_dsl.interp.expand import Watched
+from tensorc_dsl.interp.space import Space, task_space
 from tensorc_dsl.lsp.analysis import Analysis
 from tensorc_dsl.lsp.documents import path_of
 from tensorc_dsl.report.entries import table

@@ -11,7 +11,7 @@ from IPython.core.error import UsageError
 from tensorc_dsl.api import TaskFile, loads
 from tensorc_dsl.api.drawing import refusals
 from tensorc_dsl.base.diagnostic import Diagnostic, Severity, TschedError, render
-from tensorc_dsl.interp.watched import Late
+from tensorc_dsl.interp.expand import Late
 from tensorc_dsl.notebook.display import SHOWN
 from tensorc_dsl.report.terminal import say, show_diagnostics
 

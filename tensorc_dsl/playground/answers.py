@@ -15,10 +15,9 @@ from tensorc_dsl.api.kernel import compiled, lowered_text, require_code, viewed
 from tensorc_dsl.backend.find import backend_of
 from tensorc_dsl.base.diagnostic import TschedError, render
 from tensorc_dsl.base.source import Span
+from tensorc_dsl.interp.expand import Stand, Watched
 from tensorc_dsl.interp.pins import read_decision
-from tensorc_dsl.interp.space import Space
-from tensorc_dsl.interp.tasks import task_space
-from tensorc_dsl.interp.watched import Stand, Watched
+from tensorc_dsl.interp.space import Space, task_space
 from tensorc_dsl.ir.print import format_program
 from tensorc_dsl.lsp.analysis import Analysis
 from tensorc_dsl.lsp.documents import Document

@@ -10,7 +10,7 @@ from typing import assert_never
 from tensorc_dsl.backend.protocol import Counts, Traffic
 from tensorc_dsl.base import units
 from tensorc_dsl.base.diagnostic import Diagnostic
-from tensorc_dsl.interp.attempts import Attempt
+from tensorc_dsl.interp.record import Attempt
 from tensorc_dsl.ir.program import Block, Program, walk
 from tensorc_dsl.proof.equivalence.validate import Invalid, Report, Unproved, Valid
 from tensorc_dsl.proof.sets.accesses import touched

@@ -8,7 +8,7 @@ from tensorc_dsl.base.source import Source
 from tensorc_dsl.check.scope import CheckedFile, load_file
 from tensorc_dsl.check.spaces import rule_name
 from tensorc_dsl.check.uses import Found
-from tensorc_dsl.interp.tasks import task_space
+from tensorc_dsl.interp.space import task_space
 from tensorc_dsl.ir.target import Target
 
 MODULES = "".join(f"module {name}(b: Block) {{}}\n" for name in ("one", "two", "three"))

@@ -10,7 +10,7 @@ from tensorc_dsl.base.source import Source
 from tensorc_dsl.check.items import FACTS, target_of
 from tensorc_dsl.check.scope import CheckedFile, load_source
 from tensorc_dsl.check.uses import Found
-from tensorc_dsl.interp.tasks import task_space
+from tensorc_dsl.interp.space import task_space
 from tensorc_dsl.ir.target import Target
 
 COPY = "compute copy(A: f32[M]) -> B: f32[M] { B[i] = A[i] }\ntask t = copy(M=64)\n"

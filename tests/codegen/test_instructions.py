@@ -15,7 +15,7 @@ from tensorc_dsl.backend.llvm.runtime.kernel import load
 from tensorc_dsl.base.resources import stdlib_files
 from tensorc_dsl.base.source import Source
 from tensorc_dsl.check.scope import load_source
-from tensorc_dsl.interp.tasks import task_space
+from tensorc_dsl.interp.space import task_space
 from tensorc_dsl.ir.arrays import Array, stored_dtype
 from tensorc_dsl.ir.bind import bind
 from tensorc_dsl.ir.intrinsics import meaning

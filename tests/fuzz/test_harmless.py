@@ -21,7 +21,7 @@ from contextlib import suppress
 
 from tensorc_dsl.check.scope import load_file
 from tensorc_dsl.base.diagnostic import TschedError, render
-from tensorc_dsl.interp.tasks import task_space
+from tensorc_dsl.interp.space import task_space
 from tensorc_dsl.ir.target import Target
 from tensorc_dsl.packages.resolve import Resolver
 from tensorc_dsl.report.files import read_source

@@ -8,8 +8,7 @@ import pytest
 
 import tensorc_dsl
 from tensorc_dsl.base.source import Source, Span
-from tensorc_dsl.interp.arithmetic import binary
-from tensorc_dsl.interp.codes import element_code, part_code
+from tensorc_dsl.interp.evaluate import binary, element_code, part_code
 from tensorc_dsl.interp.values import Drawn
 
 AT = Span(Source("t.tsched", "x"), 0, 1)

@@ -5,7 +5,7 @@ import pytest
 from tensorc_dsl.base.diagnostic import TschedError
 from tensorc_dsl.base.source import Source
 from tensorc_dsl.check.scope import load_source
-from tensorc_dsl.interp.tasks import task_space
+from tensorc_dsl.interp.space import task_space
 from tensorc_dsl.ir.target import Target
 from tensorc_dsl.schedule.refusal import ScheduleRefusal
 from tensorc_dsl.trace.trace import Trace

@@ -6,7 +6,7 @@ import numpy as np
 
 from tensorc_dsl.base.source import Source
 from tensorc_dsl.check.scope import load_source
-from tensorc_dsl.interp.tasks import task_space
+from tensorc_dsl.interp.space import task_space
 from tensorc_dsl.ir.target import Target
 
 TEXT = """\

@@ -9,7 +9,7 @@ from tensorc_dsl.base.diagnostic import TschedError
 from tensorc_dsl.base.source import Source
 from tensorc_dsl.check.scope import CheckedFile, load_file
 from tensorc_dsl.check.uses import Found
-from tensorc_dsl.interp.tasks import task_space
+from tensorc_dsl.interp.space import task_space
 from tensorc_dsl.ir.target import Target
 from tensorc_dsl.reference.interpret import interpret
 from tensorc_dsl.trace.trace import Trace

@@ -6,8 +6,7 @@ import pytest
 from tensorc_dsl.base.diagnostic import TschedError
 from tensorc_dsl.base.source import Source
 from tensorc_dsl.check.scope import CheckedFile, load_source
-from tensorc_dsl.interp.space import Space
-from tensorc_dsl.interp.tasks import frozen_space, task_space
+from tensorc_dsl.interp.space import Space, frozen_space, task_space
 from tensorc_dsl.ir.target import Target
 from tensorc_dsl.schedule.refusal import ScheduleRefusal
 

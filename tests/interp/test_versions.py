@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 import tensorc_dsl
-from tensorc_dsl.interp.versions import others, versions
+from tensorc_dsl.interp.space import others, versions
 
 TILES = """\
 /// What it does.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tensorc_dsl.interp.watched import Late
+from tensorc_dsl.interp.expand import Late
 from tensorc_dsl.lsp.documents import Documents
 from tensorc_dsl.lsp.features import refusals
 from tensorc_dsl.lsp.features.refusals import refused, try_all, untried

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 from lsprotocol import types as lsp
 
-from tensorc_dsl.interp.watched import Late, Stand, Watched
+from tensorc_dsl.interp.expand import Late, Stand, Watched
 from tensorc_dsl.ir.print import format_program
 from tensorc_dsl.ir.program import Program
 from tensorc_dsl.lsp.analysis import Analysis

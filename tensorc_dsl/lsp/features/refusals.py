@@ -14,7 +14,7 @@ from lsprotocol import types as lsp
 
 from tensorc_dsl.api.drawing import refusals
 from tensorc_dsl.base.diagnostic import Diagnostic, Severity
-from tensorc_dsl.interp.watched import Late
+from tensorc_dsl.interp.expand import Late
 from tensorc_dsl.lsp.analysis import Analysis
 from tensorc_dsl.lsp.features.diagnostics import SOURCE, told
 from tensorc_dsl.lsp.records import space_of
