@@ -14,9 +14,9 @@ from bench import ptxas
 from bench.gpu_case import Asked, Row, device, task_of
 from tensorc_dsl.api import Task
 from tensorc_dsl.base.diagnostic import TschedError
-from tensorc_dsl.trace.distribution import Decision
-from tensorc_dsl.trace.handlers import condition
-from tensorc_dsl.trace.trace import Trace
+from tensorc_dsl.schedule.trace.distribution import Decision
+from tensorc_dsl.schedule.trace.handlers import condition
+from tensorc_dsl.schedule.trace.trace import Trace
 from tensorc_dsl.tuning.measure.outcome import Status
 
 DRAWS = 60

@@ -21,7 +21,7 @@ from tensorc_dsl.interp import calls
 from tensorc_dsl.interp.space import Space, task_space
 from tensorc_dsl.ir.target import Target
 from tensorc_dsl.schedule.primitive import apply
-from tensorc_dsl.trace.trace import Trace
+from tensorc_dsl.schedule.trace.trace import Trace
 from tensorc_dsl.tuning.search.expansion import stream
 
 ROOT = Path(__file__).resolve().parent.parent

@@ -54,8 +54,8 @@ from tensorc_dsl.proof.equivalence.validate import Invalid, Unproved, Valid, val
 from tensorc_dsl.reference.evaluate import shape_of
 from tensorc_dsl.reference.inputs import Special, make_inputs, special_inputs
 from tensorc_dsl.reference.interpret import FILLS, InterpretError, Order, interpret
-from tensorc_dsl.trace.distribution import Decision
-from tensorc_dsl.trace.handlers import condition
+from tensorc_dsl.schedule.trace.distribution import Decision
+from tensorc_dsl.schedule.trace.handlers import condition
 
 OUT = Path("build/mutants")
 BATCH = 10

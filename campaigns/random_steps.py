@@ -21,9 +21,8 @@ from campaigns.random_site import NothingToName, Site, any_block, any_buffer, la
 from tensorc_dsl.ir.program import Program
 from tensorc_dsl.schedule.primitive import apply
 from tensorc_dsl.schedule.primitives import PRIMITIVES
-from tensorc_dsl.schedule.refs import BlockRef, BufferRef, IndexMap, LoopRef
+from tensorc_dsl.schedule.refs import BlockRef, BufferRef, IndexMap, LoopRef, Rewrite
 from tensorc_dsl.schedule.refusal import ScheduleRefusal
-from tensorc_dsl.schedule.rewrite import Rewrite
 
 __all__ = ["NoGenerator", "NothingToName", "Step", "random_schedule", "random_step", "random_way"]
 

@@ -26,9 +26,9 @@ from tensorc_dsl.api import Task, load
 from tensorc_dsl.ir.verify import verify
 from tensorc_dsl.proof.equivalence.validate import Valid, validate
 from tensorc_dsl.schedule.refusal import ScheduleRefusal
-from tensorc_dsl.trace.distribution import Decision
-from tensorc_dsl.trace.draw import Branch
-from tensorc_dsl.trace.trace import Trace
+from tensorc_dsl.schedule.trace.distribution import Decision
+from tensorc_dsl.schedule.trace.draws.branch import Branch
+from tensorc_dsl.schedule.trace.trace import Trace
 from tensorc_dsl.tuning.search.expansion import stream
 from tensorc_dsl.tuning.search.space import kernel_key
 

@@ -88,7 +88,7 @@ if TYPE_CHECKING:
         loads,
     )
     from tensorc_dsl.base.diagnostic import TschedError
-    from tensorc_dsl.trace import handlers
+    from tensorc_dsl.schedule.trace import handlers
     from tensorc_dsl.tuning.search import events
 
     __version__: str
@@ -169,7 +169,7 @@ __all__ = [
 ]
 
 _HOMES = {"TschedError": "tensorc_dsl.base.diagnostic"}
-_MODULES = {"events": "tensorc_dsl.tuning.search.events", "handlers": "tensorc_dsl.trace.handlers"}
+_MODULES = {"events": "tensorc_dsl.tuning.search.events", "handlers": "tensorc_dsl.schedule.trace.handlers"}
 
 if not TYPE_CHECKING:  # a type checker sees only the names above
 

@@ -17,7 +17,7 @@ from tensorc_dsl import TschedError
 from tensorc_dsl.ir.program import Program
 from tensorc_dsl.lower.flat import Kernel
 from tensorc_dsl.lower.lower import Pass, lower
-from tensorc_dsl.trace.trace import Trace
+from tensorc_dsl.schedule.trace.trace import Trace
 from tensorc_dsl.tuning.measure.outcome import Status
 from tensorc_dsl.tuning.search.options import SearchChanges
 

@@ -82,9 +82,9 @@ from __future__ import annotations
 from dataclasses import replace
 
 from tensorc_dsl.ir.program import Program, replace_stmt
-from tensorc_dsl.schedule.places import NO_LOOP, the_loop
+from tensorc_dsl.schedule.nests import NO_LOOP, the_loop
 from tensorc_dsl.schedule.primitive import primitive
-from tensorc_dsl.schedule.rewrite import Rewrite
+from tensorc_dsl.schedule.refs import Rewrite
 from tensorc_dsl.schedule.refs import LoopRef
 from tensorc_dsl.schedule.refusal import refusal
 
@@ -152,8 +152,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from tensorc_dsl.ir.program import Program
-from tensorc_dsl.trace.declare import Offer, draw
-from tensorc_dsl.trace.distribution import Decision, Distribution
+from tensorc_dsl.schedule.trace.declare import Offer, draw
+from tensorc_dsl.schedule.trace.distribution import Decision, Distribution
 
 if TYPE_CHECKING:
     import numpy as np
@@ -199,9 +199,9 @@ def sample_coin(program: Program, one: int, other: int) -> Offer:
 
 
 def draw(copy: Copy) -> None:
-    copy.write("tensorc_dsl/trace/draws/coin.py", COIN)
+    copy.write("tensorc_dsl/schedule/trace/draws/coin.py", COIN)
     test = (
-        '"""`sample_coin`."""\n\nfrom tensorc_dsl.trace.draws.coin import Coin\n\n'
+        '"""`sample_coin`."""\n\nfrom tensorc_dsl.schedule.trace.draws.coin import Coin\n\n'
         "EXAMPLES = [Coin(1, 4)]\n\n\ndef test_a_coin_has_two_sides() -> None:\n    assert Coin(1, 4).moves(1) == [4]\n"
     )
     copy.write("tests/trace/draws/test_coin.py", test)

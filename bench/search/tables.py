@@ -17,20 +17,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tensorc_dsl.ir.program import Program
-from tensorc_dsl.trace.draw import (
-    Branch,
-    Categorical,
-    ComputeLocation,
-    Decision,
-    Distribution,
-    Draw,
-    Integer,
-    PartialTile,
-    PartitionedTile,
-    PerfectTile,
-    Permutation,
-)
-from tensorc_dsl.trace.trace import Trace
+from tensorc_dsl.schedule.trace.distribution import Decision, Distribution
+from tensorc_dsl.schedule.trace.draws.branch import Branch
+from tensorc_dsl.schedule.trace.draws.categorical import Categorical
+from tensorc_dsl.schedule.trace.draws.compute_location import ComputeLocation
+from tensorc_dsl.schedule.trace.draws.integer import Integer
+from tensorc_dsl.schedule.trace.draws.partial_tile import PartialTile
+from tensorc_dsl.schedule.trace.draws.partitioned_tile import PartitionedTile
+from tensorc_dsl.schedule.trace.draws.perfect_tile import PerfectTile
+from tensorc_dsl.schedule.trace.draws.permutation import Permutation
+from tensorc_dsl.schedule.trace.trace import Draw, Trace
 
 Array = NDArray[np.float64]
 

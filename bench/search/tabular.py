@@ -10,8 +10,8 @@ from typing import cast
 import numpy as np
 
 from bench.search.tables import Array, Table
-from tensorc_dsl.trace.draw import Decision
-from tensorc_dsl.trace.trace import Trace
+from tensorc_dsl.schedule.trace.distribution import Decision
+from tensorc_dsl.schedule.trace.trace import Trace
 from tensorc_dsl.tuning.measure.outcome import Outcome, Status
 from tensorc_dsl.tuning.search.expansion import stream
 from tensorc_dsl.tuning.search.regret import Regret

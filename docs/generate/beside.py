@@ -7,7 +7,7 @@ import re
 from docs.generate.pages import FOLDER
 from tensorc_dsl.report.entries import code
 from tensorc_dsl.schedule.primitives import PRIMITIVES
-from tensorc_dsl.trace.draws import DRAWS
+from tensorc_dsl.schedule.trace.draws import DRAWS
 
 PAGE = FOLDER.parent / "tensorir.md"
 

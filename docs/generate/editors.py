@@ -22,9 +22,9 @@ from tensorc_dsl.ir.reductions import REDUCER
 from tensorc_dsl.ir.streams import STREAM
 from tensorc_dsl.schedule.primitives import PRIMITIVES
 from tensorc_dsl.schedule.primitives.specialize import REGISTERS
+from tensorc_dsl.schedule.trace.draws import DRAWS
 from tensorc_dsl.syntax.layout import SOFT_WORDS
 from tensorc_dsl.syntax.tables import lark_parser, tables
-from tensorc_dsl.trace.draws import DRAWS
 
 ROOT = Path(__file__).resolve().parents[2]
 EDITORS = ROOT / "editors"

@@ -25,7 +25,7 @@ SECTIONS = {
 PASSED_ON = "Backend CheckedFile Files Param Plan Program Queue Roof Sizes Space StrPath TaskDef"
 """The names of which a sentence is enough: a program gets such values and passes them on."""
 
-MODULES = {"handlers": "tensorc_dsl.trace.handlers", "events": "tensorc_dsl.tuning.search.events"}
+MODULES = {"handlers": "tensorc_dsl.schedule.trace.handlers", "events": "tensorc_dsl.tuning.search.events"}
 
 Node = ast.ClassDef | ast.FunctionDef | ast.Assign
 

@@ -8,7 +8,7 @@ from textwrap import fill
 from tensorc_dsl.report.entries import SUBJECTS, code, draw_entry, primitive_entry, query_row, refusal_table, table
 from tensorc_dsl.schedule.primitives import PRIMITIVES
 from tensorc_dsl.schedule.queries import QUERIES
-from tensorc_dsl.trace.draws import DRAWS
+from tensorc_dsl.schedule.trace.draws import DRAWS
 
 
 def _shared() -> set[tuple[str, str]]:

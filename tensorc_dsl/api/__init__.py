@@ -31,11 +31,10 @@ from tensorc_dsl.lower.flat import Param
 from tensorc_dsl.packages.files import Files
 from tensorc_dsl.proof.equivalence.validate import Invalid, Report, Unproved, Valid
 from tensorc_dsl.schedule.refusal import ScheduleRefusal
+from tensorc_dsl.schedule.trace.distribution import Decision, Distribution
+from tensorc_dsl.schedule.trace.model import Decider, Model, Site
+from tensorc_dsl.schedule.trace.trace import Draw, Refused, Trace
 from tensorc_dsl.syntax.tree import TaskDef
-from tensorc_dsl.trace.distribution import Decision, Distribution
-from tensorc_dsl.trace.draw import Draw
-from tensorc_dsl.trace.model import Decider, Model, Site
-from tensorc_dsl.trace.trace import Refused, Trace
 from tensorc_dsl.tuning.insight.importance import Importance
 from tensorc_dsl.tuning.insight.posterior import Learnt, Pin, Value
 from tensorc_dsl.tuning.machine.roof import Roof

@@ -17,10 +17,10 @@ from tensorc_dsl.interp.space import task_space
 from tensorc_dsl.ir.print import format_buffer, format_program
 from tensorc_dsl.packages.files import SUFFIX
 from tensorc_dsl.packages.resolve import Resolver
+from tensorc_dsl.schedule.trace.trace import Trace
 from tensorc_dsl.syntax import tree
 from tensorc_dsl.syntax.format import format_item
 from tensorc_dsl.syntax.parse import parse
-from tensorc_dsl.trace.trace import Trace
 from tensorc_dsl.tuning.machine.host import host_target
 from tensorc_dsl.tuning.records.trial import program_key
 

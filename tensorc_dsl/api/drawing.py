@@ -15,11 +15,11 @@ from tensorc_dsl.interp.problems import UNKNOWN_DRAW
 from tensorc_dsl.interp.space import Space
 from tensorc_dsl.schedule.refusal import ScheduleRefusal
 from tensorc_dsl.schedule.render import refusal_diagnostic
+from tensorc_dsl.schedule.trace.model import Decider, Decision, Model, Site, prior, shown
+from tensorc_dsl.schedule.trace.trace import Draw, Trace
 from tensorc_dsl.syntax import tree
 from tensorc_dsl.syntax.names import near
 from tensorc_dsl.syntax.parse import parse
-from tensorc_dsl.trace.model import Decider, Decision, Model, Site, prior, shown
-from tensorc_dsl.trace.trace import Draw, Trace
 from tensorc_dsl.tuning.search.expansion import stream
 
 

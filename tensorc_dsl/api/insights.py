@@ -12,8 +12,8 @@ from tensorc_dsl.base.diagnostic import Diagnostic, TschedError, problem
 from tensorc_dsl.base.units import counted
 from tensorc_dsl.report.importance import percent, trust
 from tensorc_dsl.report.page.notebook import fragment
-from tensorc_dsl.trace.draw import Decision
-from tensorc_dsl.trace.model import Model
+from tensorc_dsl.schedule.trace.distribution import Decision
+from tensorc_dsl.schedule.trace.model import Model
 from tensorc_dsl.tuning.insight.importance import Importance, importance
 from tensorc_dsl.tuning.insight.posterior import Learnt, Pin, pins, posterior
 from tensorc_dsl.tuning.insight.study import FEWEST, Study, TooFew, decisions_of, study

@@ -22,8 +22,8 @@ from tensorc_dsl.interp.space import others, versions
 from tensorc_dsl.ir.program import IN_RANGE, Program
 from tensorc_dsl.ir.target import Target
 from tensorc_dsl.lower.flat import LowerError, format_shape
+from tensorc_dsl.schedule.trace.trace import Trace
 from tensorc_dsl.syntax.tree import TaskDef
-from tensorc_dsl.trace.trace import Trace
 from tensorc_dsl.tuning.measure.emulation import MOST_FLOPS, Emulated, emulate, too_large
 from tensorc_dsl.tuning.records.database import Database
 from tensorc_dsl.tuning.records.errors import UNTUNED, Passed, other_version, passed_over

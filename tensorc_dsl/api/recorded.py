@@ -16,11 +16,11 @@ from tensorc_dsl.check.priors import literal_of
 from tensorc_dsl.check.scope import CheckedFile
 from tensorc_dsl.ir.print import format_program
 from tensorc_dsl.report.page.figures import Figures, Insight, Side, Stage
+from tensorc_dsl.schedule.trace.distribution import Decision
+from tensorc_dsl.schedule.trace.model import shown
+from tensorc_dsl.schedule.trace.trace import Trace
 from tensorc_dsl.syntax import tree
 from tensorc_dsl.syntax.fmt import format_text
-from tensorc_dsl.trace.distribution import Decision
-from tensorc_dsl.trace.model import shown
-from tensorc_dsl.trace.trace import Trace
 from tensorc_dsl.tuning.insight.posterior import Learnt
 from tensorc_dsl.tuning.insight.study import TooFew, study
 from tensorc_dsl.tuning.machine.roof import Roof, roof_of

@@ -17,8 +17,8 @@ from tensorc_dsl.proof.equivalence.validate import UNPROVED, Report, Unproved, v
 from tensorc_dsl.reference.open_sizes import sizing
 from tensorc_dsl.report.following import following, watched
 from tensorc_dsl.report.progress import Standing
-from tensorc_dsl.trace.model import Model
-from tensorc_dsl.trace.trace import Trace
+from tensorc_dsl.schedule.trace.model import Model
+from tensorc_dsl.schedule.trace.trace import Trace
 from tensorc_dsl.tuning.machine.roof import GLANCE, MEASURING, Roof, roof_of
 from tensorc_dsl.tuning.measure.local import LocalRunner
 from tensorc_dsl.tuning.records.database import Queue

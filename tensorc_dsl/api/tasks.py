@@ -52,9 +52,9 @@ from tensorc_dsl.lower.flat import LowerError
 from tensorc_dsl.proof.equivalence.validate import Report, validate
 from tensorc_dsl.reference.open_sizes import mean_flops, sizing
 from tensorc_dsl.report.files import read_source
+from tensorc_dsl.schedule.trace.model import Model
+from tensorc_dsl.schedule.trace.trace import Trace
 from tensorc_dsl.syntax import tree
-from tensorc_dsl.trace.model import Model
-from tensorc_dsl.trace.trace import Trace
 from tensorc_dsl.tuning.machine.roof import Roof
 from tensorc_dsl.tuning.measure.emulation import Emulated
 from tensorc_dsl.tuning.measure.local import LocalRunner

@@ -17,8 +17,8 @@ from tensorc_dsl.base.source import Span
 from tensorc_dsl.ir.program import Program
 from tensorc_dsl.ir.target import Target
 from tensorc_dsl.schedule.refs import BlockPattern, BlockRef, BufferRef, IndexMap, IntrinsicRef, LoopPattern, LoopRef
+from tensorc_dsl.schedule.trace.declare import Choices, Interval, Items
 from tensorc_dsl.syntax import tree as t
-from tensorc_dsl.trace.declare import Choices, Interval, Items
 
 
 class Base(Enum):

@@ -8,10 +8,9 @@ from dataclasses import replace
 from tensorc_dsl.base.diagnostic import Diagnostic
 from tensorc_dsl.check import problems
 from tensorc_dsl.check.problems import where
+from tensorc_dsl.schedule.trace.distribution import Decision, Weights
 from tensorc_dsl.syntax import tree as t
 from tensorc_dsl.syntax.names import near_or_elsewhere
-from tensorc_dsl.trace.distribution import Decision
-from tensorc_dsl.trace.weighted import Weights
 
 MOST = 2.0**100
 """Larger weights could add up to infinity."""

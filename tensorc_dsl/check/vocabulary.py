@@ -36,7 +36,7 @@ from tensorc_dsl.ir.target import Target
 from tensorc_dsl.schedule.primitives import PRIMITIVES
 from tensorc_dsl.schedule.queries import QUERIES
 from tensorc_dsl.schedule.refs import BlockRef, BufferRef, IntrinsicRef, LoopRef
-from tensorc_dsl.trace.draws import DRAWS
+from tensorc_dsl.schedule.trace.draws import DRAWS
 
 GIVEN: dict[str, Kind] = {"target": TARGET, "root": PROGRAM}
 """Names that every body has."""

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from tensorc_dsl.api import Task
     from tensorc_dsl.api.kernel import Known
     from tensorc_dsl.ir.target import Target
-    from tensorc_dsl.trace.trace import Trace
+    from tensorc_dsl.schedule.trace.trace import Trace
 
 
 # Builds, checks and times one schedule, and prints the result.

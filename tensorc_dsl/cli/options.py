@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
 
     from tensorc_dsl.api import Task
-    from tensorc_dsl.trace.trace import Trace
+    from tensorc_dsl.schedule.trace.trace import Trace
 
 
 # Options and arguments that several commands share.
@@ -189,7 +189,7 @@ def handler_options(function: F) -> F:
 def handled(task: Task, replayed: str | None, conditions: tuple[tuple[str, str], ...], hidden: tuple[str, ...]) -> Task:
     """The task with these handlers. Raises TschedError for names without a draw and for invalid values."""
     from tensorc_dsl.interp.pins import OPEN, read_decision
-    from tensorc_dsl.trace import handlers
+    from tensorc_dsl.schedule.trace import handlers
 
     names = [name for name, _ in conditions]
     task = (task if replayed is None else task.over(replayed)).opened(names)

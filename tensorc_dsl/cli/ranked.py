@@ -24,7 +24,7 @@ from tensorc_dsl.report.terminal import say, show, show_object
 if TYPE_CHECKING:
     from tensorc_dsl.api import Task
     from tensorc_dsl.base.outputs import Output
-    from tensorc_dsl.trace.trace import Trace
+    from tensorc_dsl.schedule.trace.trace import Trace
     from tensorc_dsl.tuning.measure.emulation import Emulated
 
 TIMED = {

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from tensorc_dsl.api.tasks import Task
     from tensorc_dsl.base.outputs import Output
     from tensorc_dsl.report.ended import Ended
-    from tensorc_dsl.trace.trace import Trace
+    from tensorc_dsl.schedule.trace.trace import Trace
     from tensorc_dsl.tuning.records.database import Queue
 
 

@@ -19,11 +19,11 @@ from tensorc_dsl.ir.expr import Const, index
 from tensorc_dsl.ir.memo import by_identity
 from tensorc_dsl.ir.program import Program, blocks
 from tensorc_dsl.ir.target import Target
-from tensorc_dsl.schedule.places import the_block, the_buffer
+from tensorc_dsl.schedule.nests import the_block, the_buffer
 from tensorc_dsl.schedule.primitives import PRIMITIVES
 from tensorc_dsl.schedule.refs import BlockPattern, BlockRef, BufferRef, IndexMap, IntrinsicRef, LoopPattern, LoopRef
+from tensorc_dsl.schedule.trace.declare import Choices, Interval, Items
 from tensorc_dsl.syntax import tree
-from tensorc_dsl.trace.declare import Choices, Interval, Items
 
 
 @dataclass(frozen=True, slots=True)

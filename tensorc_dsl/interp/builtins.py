@@ -14,8 +14,8 @@ from tensorc_dsl.interp.values import Drawn, Value, as_int, bare, is_number, kin
 from tensorc_dsl.ir.program import Program
 from tensorc_dsl.schedule.queries import QUERIES
 from tensorc_dsl.schedule.refs import LoopRef
+from tensorc_dsl.schedule.trace.declare import Interval
 from tensorc_dsl.syntax import tree
-from tensorc_dsl.trace.declare import Interval
 
 _loop_kind = QUERIES[LoopRef]["kind"].function
 

@@ -34,17 +34,17 @@ from tensorc_dsl.interp.values import Drawn, ModuleRef, OpenFactor, ProgramRef, 
 from tensorc_dsl.ir.memo import by_identity
 from tensorc_dsl.ir.program import Block, Program, walk
 from tensorc_dsl.ir.target import Target
-from tensorc_dsl.schedule.places import the_loop
+from tensorc_dsl.schedule.nests import the_loop
 from tensorc_dsl.schedule.primitive import apply
 from tensorc_dsl.schedule.primitives import PRIMITIVES
 from tensorc_dsl.schedule.queries import QUERIES
 from tensorc_dsl.schedule.query import Query
 from tensorc_dsl.schedule.refs import BlockRef, BufferRef, IntrinsicRef, LoopRef
 from tensorc_dsl.schedule.refusal import Refusal, ScheduleRefusal
+from tensorc_dsl.schedule.trace.declare import DrawKind, Offer
+from tensorc_dsl.schedule.trace.draws import DRAWS
+from tensorc_dsl.schedule.trace.model import shown
 from tensorc_dsl.syntax import tree
-from tensorc_dsl.trace.declare import DrawKind, Offer
-from tensorc_dsl.trace.draws import DRAWS
-from tensorc_dsl.trace.model import shown
 
 # A step as it was written: finds the argument that a refusal is about, and the draws in the arguments.
 

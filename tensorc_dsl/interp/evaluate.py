@@ -38,10 +38,10 @@ from tensorc_dsl.interp.values import (
     plain,
 )
 from tensorc_dsl.ir import expr as ir
+from tensorc_dsl.schedule.trace.declare import Interval
+from tensorc_dsl.schedule.trace.distribution import literal
 from tensorc_dsl.syntax import tree
 from tensorc_dsl.syntax.tree import MAX_BITS
-from tensorc_dsl.trace.declare import Interval
-from tensorc_dsl.trace.distribution import literal
 
 # Operators of the schedule layer. The result of an operation on a drawn value keeps the formula, for the trace.
 

@@ -26,14 +26,13 @@ from tensorc_dsl.schedule.refs import BlockRef, BufferRef, LoopRef
 from tensorc_dsl.schedule.refusal import Refusal, ScheduleRefusal
 from tensorc_dsl.schedule.render import refusal_diagnostic
 from tensorc_dsl.schedule.scopes import require_kernels_apart
+from tensorc_dsl.schedule.trace.declare import Offer
+from tensorc_dsl.schedule.trace.distribution import Decision, Weights
+from tensorc_dsl.schedule.trace.draws import DRAWS
+from tensorc_dsl.schedule.trace.draws.branch import Branch
+from tensorc_dsl.schedule.trace.model import Decider, Site, Undecided, shown
+from tensorc_dsl.schedule.trace.trace import Draw, Refused, Trace
 from tensorc_dsl.syntax import tree
-from tensorc_dsl.trace.declare import Offer
-from tensorc_dsl.trace.distribution import Decision
-from tensorc_dsl.trace.draw import Branch, Draw
-from tensorc_dsl.trace.draws import DRAWS
-from tensorc_dsl.trace.model import Decider, Site, Undecided, shown
-from tensorc_dsl.trace.trace import Refused, Trace
-from tensorc_dsl.trace.weighted import Weights
 
 _OF_DECISIONS = (problems.ILLEGAL, problems.NOT_WITHIN)
 """Refusals of a decision, not of a step: outside of its draw's support, or not `within` the limits of a rule."""

@@ -9,10 +9,10 @@ from tensorc_dsl.base.diagnostic import TschedError
 from tensorc_dsl.base.source import Source
 from tensorc_dsl.elaborate.calls import rewrite
 from tensorc_dsl.interp.problems import BAD_VALUE, NOT_USED, fail
+from tensorc_dsl.schedule.trace.distribution import Decision
 from tensorc_dsl.syntax import tree
 from tensorc_dsl.syntax.parse import parse
 from tensorc_dsl.syntax.walk import walk
-from tensorc_dsl.trace.distribution import Decision
 
 OPEN = "_"
 """The word that opens a draw."""

@@ -28,14 +28,14 @@ from tensorc_dsl.interp.values import (
 from tensorc_dsl.ir.print import format_expr
 from tensorc_dsl.ir.program import Block, Program, blocks, find_block, find_loop, fresh, used_names, walk
 from tensorc_dsl.ir.target import Target
-from tensorc_dsl.schedule.refs import BlockRef, BufferRef, IndexMap, LoopRef, Ref
-from tensorc_dsl.schedule.rewrite import Result
+from tensorc_dsl.schedule.refs import BlockRef, BufferRef, IndexMap, LoopRef, Ref, Result
+from tensorc_dsl.schedule.trace.declare import Interval
+from tensorc_dsl.schedule.trace.distribution import literal
+from tensorc_dsl.schedule.trace.draws.branch import Branch
+from tensorc_dsl.schedule.trace.model import shown
+from tensorc_dsl.schedule.trace.trace import Draw
 from tensorc_dsl.syntax import tree
 from tensorc_dsl.syntax.format import format_expr as format_format_expr
-from tensorc_dsl.trace.declare import Interval
-from tensorc_dsl.trace.distribution import literal
-from tensorc_dsl.trace.draw import Branch, Draw
-from tensorc_dsl.trace.model import shown
 
 GIVEN = ("root", "target")
 """Names that every schedule has; no loop or block gets one of them."""

@@ -26,12 +26,12 @@ from tensorc_dsl.interp.record import Attempt
 from tensorc_dsl.ir.program import Program
 from tensorc_dsl.ir.target import Target
 from tensorc_dsl.schedule.refusal import ScheduleRefusal
+from tensorc_dsl.schedule.trace.model import Decider, Model
+from tensorc_dsl.schedule.trace.trace import Trace
 from tensorc_dsl.syntax import tree
 from tensorc_dsl.syntax.format import format_item
 from tensorc_dsl.syntax.names import listed, near, nearest
 from tensorc_dsl.syntax.parse import parse
-from tensorc_dsl.trace.model import Decider, Model
-from tensorc_dsl.trace.trace import Trace
 
 
 @dataclass(frozen=True, slots=True)

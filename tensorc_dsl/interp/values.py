@@ -10,8 +10,8 @@ from string import ascii_lowercase
 from tensorc_dsl.ir.expr import Expr, Var
 from tensorc_dsl.ir.target import Target
 from tensorc_dsl.schedule.refs import BlockRef, BufferRef, IndexMap, IntrinsicRef, LoopRef
-from tensorc_dsl.trace.declare import Interval
-from tensorc_dsl.trace.distribution import Plain
+from tensorc_dsl.schedule.trace.declare import Interval
+from tensorc_dsl.schedule.trace.distribution import Plain
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,10 +17,10 @@ from tensorc_dsl.interp.space import Space, task_space
 from tensorc_dsl.lsp.analysis import Analysis
 from tensorc_dsl.lsp.documents import path_of
 from tensorc_dsl.report.entries import table
+from tensorc_dsl.schedule.trace.distribution import Decision
+from tensorc_dsl.schedule.trace.model import preferring, prior, shown
+from tensorc_dsl.schedule.trace.trace import Draw
 from tensorc_dsl.syntax import tree as t
-from tensorc_dsl.trace.distribution import Decision
-from tensorc_dsl.trace.draw import Draw
-from tensorc_dsl.trace.model import preferring, prior, shown
 from tensorc_dsl.tuning.machine.host import host_target
 from tensorc_dsl.tuning.records.database import Database, default_path
 from tensorc_dsl.tuning.records.trial import Trial, program_key, target_key

@@ -18,8 +18,8 @@ from tensorc_dsl.proof.equivalence.validate import Invalid, Report, Unproved, Va
 from tensorc_dsl.report.importance import percent, trust
 from tensorc_dsl.report.page.markup import Markup, element, joined, lines
 from tensorc_dsl.report.results import facts, line
-from tensorc_dsl.trace.model import shown
-from tensorc_dsl.trace.trace import Trace
+from tensorc_dsl.schedule.trace.model import shown
+from tensorc_dsl.schedule.trace.trace import Trace
 
 # Texts of the language as HTML, in the colours of the notebook around.
 

@@ -48,9 +48,9 @@ from tensorc_dsl.playground.messages import (
 from tensorc_dsl.report.page.figures import by_size
 from tensorc_dsl.schedule.refusal import ScheduleRefusal
 from tensorc_dsl.schedule.render import refusal_diagnostic
-from tensorc_dsl.trace.distribution import Decision, Distribution
-from tensorc_dsl.trace.draw import Draw
-from tensorc_dsl.trace.model import preferring, prior, shown
+from tensorc_dsl.schedule.trace.distribution import Decision, Distribution
+from tensorc_dsl.schedule.trace.model import preferring, prior, shown
+from tensorc_dsl.schedule.trace.trace import Draw
 from tensorc_dsl.tuning.insight.posterior import nearest
 from tensorc_dsl.tuning.machine.host import host_target
 

@@ -27,12 +27,12 @@ from tensorc_dsl.schedule.queries import QUERIES
 from tensorc_dsl.schedule.queries.applicable import asking
 from tensorc_dsl.schedule.query import Query
 from tensorc_dsl.schedule.refs import BlockPattern, BlockRef, BufferRef, IndexMap, IntrinsicRef, LoopPattern, LoopRef
+from tensorc_dsl.schedule.trace.declare import Choices, DrawKind, Interval, Items
+from tensorc_dsl.schedule.trace.draws import DRAWS
 from tensorc_dsl.syntax import tree
 from tensorc_dsl.syntax.format import format_item
 from tensorc_dsl.syntax.format_expr import quoted
 from tensorc_dsl.syntax.parse import used_items
-from tensorc_dsl.trace.declare import Choices, DrawKind, Interval, Items
-from tensorc_dsl.trace.draws import DRAWS
 
 # Tables, code and fences in Markdown.
 

@@ -10,7 +10,8 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from tensorc_dsl.ir.expr import ZERO, Expr, Load, Var, constant, free_vars, loads, substitute
+from tensorc_dsl.ir.expr import ONE, ZERO, Compare, Expr, Load, Var, constant, free_vars, index, loads, substitute
+from tensorc_dsl.ir.print import format_expr
 from tensorc_dsl.ir.program import (
     AT_ONCE,
     Block,
@@ -23,19 +24,24 @@ from tensorc_dsl.ir.program import (
     Store,
     blocks_in,
     find_block,
+    fresh,
     replace_stmt,
+    used_names,
     walk,
 )
 from tensorc_dsl.proof.sets.accesses import touched
+from tensorc_dsl.proof.sets.coverage import full_domain
 from tensorc_dsl.proof.sets.dependence import carried
 from tensorc_dsl.proof.sets.private import follow_writes
 from tensorc_dsl.proof.sets.regions import RangedSubscripts, Region, inner_ranges, open_limits, required_region
-from tensorc_dsl.proof.sets.sets import bindings
-from tensorc_dsl.proof.sets.simplify import extent_ranges
+from tensorc_dsl.proof.sets.sets import NotAffine, bindings, mapping
+from tensorc_dsl.proof.sets.simplify import bounds, extent_ranges, iter_ranges, simplify, simplify_where
 from tensorc_dsl.schedule.kinds import RACE
-from tensorc_dsl.schedule.motion import own_buffers, require_no_vector, shared_loops, writers
-from tensorc_dsl.schedule.nests import map_accesses, nest_over, stmt_name
+from tensorc_dsl.schedule.motion import own_buffers, read_indices, require_no_vector, shared_loops, writers
+from tensorc_dsl.schedule.nests import guarded, map_accesses, nest_over, only_block, stmt_name
+from tensorc_dsl.schedule.refs import BlockRef, IndexMap, Rewrite
 from tensorc_dsl.schedule.refusal import refusal
+from tensorc_dsl.schedule.scopes import copy_name
 
 
 @refusal(
@@ -199,3 +205,181 @@ def require_order(result: Program, program: Program, site: Site) -> None:
 
 def with_buffer(program: Program, buffer: Buffer) -> Program:
     return replace(program, buffers=(*program.buffers, buffer))
+
+
+# Copies of a buffer with a layout over the iterators of the block that uses it.
+
+
+@refusal(
+    "E0629",
+    "`{block}` does not use one element of `{buffer}` that is known, in an instance: {uses}",
+    help="use `cache_read` or `cache_write`, whose copies have the form of the buffer",
+    at="buffer",
+)
+def DIFFERENT(*focus: str, block: str, buffer: str, uses: str) -> None: ...
+@refusal(
+    "E0630",
+    "`{other}` uses `{buffer}`, too, and would not see what `{block}` puts into a copy",
+    help="use it before moving `{other}` below the loops of `{block}`, on a block that alone writes its buffer",
+    at="buffer",
+)
+def NOT_ALONE(*focus: str, other: str, buffer: str, block: str) -> None: ...
+@refusal(
+    "E0639",
+    "`{other}` writes `{buffer}` below the loops of `{block}`, after the copy that stands before them",
+    help="use it before moving `{other}` there, or `read_at` inside the loop that both are below",
+    at="buffer",
+)
+def LATER(*focus: str, other: str, buffer: str, block: str) -> None: ...
+@refusal(
+    "E0631",
+    "`{layout}` gives no places for what `{block}` uses of `{buffer}`: {reason}",
+    help="map the {rank} iterators of `{block}` to places of their own, as `({params}) -> ({params})` does",
+    at="index_map",
+)
+def BAD_PLACES(*focus: str, layout: str, block: str, buffer: str, reason: str, rank: int, params: str) -> None: ...
+
+
+CopyAxes = tuple[tuple[Expr, Expr], ...]
+"""For each dimension of a copy, the subscript over the iterators of a block, and the extent."""
+
+
+def subscripts(program: Program, block: Block, buffer: Buffer) -> tuple[Expr, ...]:
+    """The subscripts of the only element of a buffer that an instance of the block accesses."""
+    found = [s.indices for s in (*block.init, *block.body) if s.buffer == buffer.name]
+    unique = tuple(dict.fromkeys((*found, *read_indices(block, buffer.name))))
+    if len(unique) != 1 or any(loads(i) for i in unique[0]):
+        uses = " and ".join(f"`{buffer.name}[{', '.join(map(format_expr, i))}]`" for i in unique)
+        raise DIFFERENT(program, block.name, block=block.name, buffer=buffer.name, uses=uses or "none that is known")
+    return unique[0]
+
+
+def by_iterators(block: Block, indices: Sequence[Expr]) -> CopyAxes:
+    """Places with one dimension for each iterator that occurs in the subscripts."""
+    used = frozenset[str]().union(*map(free_vars, indices))
+    return tuple((Var(it.name), it.extent) for it in block.iters if it.name in used)
+
+
+def by_map(program: Program, block: Block, buffer: Buffer, layout: IndexMap, indices: Sequence[Expr]) -> CopyAxes:
+    """Places given by a map from all iterators of the block."""
+
+    def refuse(reason: str) -> Exception:
+        text = f"({', '.join(layout.params)}) -> ({', '.join(map(format_expr, layout.results))})"
+        own = ", ".join(it.name for it in block.iters)
+        return BAD_PLACES(
+            program, block.name, block=block.name, buffer=buffer.name, layout=text, reason=reason,
+            rank=len(block.iters), params=own,
+        )  # fmt: skip
+
+    if len(layout.params) != len(block.iters) or len(set(layout.params)) != len(layout.params):
+        raise refuse(f"it takes ({', '.join(layout.params)}), the block has {len(block.iters)} iterators")
+    values: dict[str, Expr] = {p: Var(it.name) for p, it in zip(layout.params, block.iters, strict=True)}
+    extents = {it.name: it.extent for it in block.iters}
+    ranges = iter_ranges(block.iters)
+    out: list[tuple[Expr, Expr]] = []
+    init_reads = any(x.buffer == buffer.name for s in block.init for x in loads(s.value))
+    whole = init_reads or buffer.name in own_buffers(block)  # accessed outside of the steps of the reduction
+    counting = {p for p, it in zip(layout.params, block.iters, strict=True) if it.kind is not IterKind.SPATIAL}
+    for result in layout.results:
+        if whole and (steps := sorted(free_vars(result) & counting)):
+            raise refuse(f"`{steps[0]}` counts the steps for one element")
+        if unknown := sorted(free_vars(result) - set(layout.params)):
+            raise refuse(f"`{unknown[0]}` is not a parameter of it")
+        place = simplify(substitute(result, values), ranges)
+        low, high = bounds(place, ranges)
+        if low is None or low < 0 or (high is None and not isinstance(place, Var)):
+            raise refuse(f"`{format_expr(result)}` is not an index from 0 up to a known size")
+        out.append((place, extents[place.name] if isinstance(place, Var) else index((high or 0) + 1)))
+    if not one_to_one(block, [p for p, _ in out], indices):
+        raise refuse(f"two elements of `{buffer.name}` may have one place")
+    return tuple(out)
+
+
+def one_to_one(block: Block, places: Sequence[Expr], indices: Sequence[Expr] = ()) -> bool:
+    """Whether different values of the iterators in `places` and `indices` always have different places."""
+    used = frozenset[str]().union(*map(free_vars, (*places, *indices)))
+    iters = [it for it in block.iters if it.name in used]
+    if {p.name for p in places if isinstance(p, Var)} == {it.name for it in iters}:
+        return True
+    limits = [c for it in iters for c in (Compare("<=", ZERO, Var(it.name)), Compare("<", Var(it.name), it.extent))]
+    try:
+        return mapping([it.name for it in iters], places, limits).is_injective()
+    except NotAffine:
+        return False
+
+
+def reindexed_read(
+    program: Program, block: Block, buffer: Buffer, indices: tuple[Expr, ...], places: CopyAxes, scope: str, tag: str
+) -> Rewrite[BlockRef]:
+    """The block reads a copy, made before the outermost loop around it, in which each instance has a place of its own."""
+    site = site_of(program, block.name, 0)
+    for other in block_names(program, site):
+        if other != block.name and buffer.name in own_buffers(find_block(program, other)[1]):
+            raise LATER(program, block.name, other, block=block.name, other=other, buffer=buffer.name)
+    used = used_names(program)
+    name = copy_name(buffer, tag, used)
+    at = tuple(p for p, _ in places)
+    nest = _nest(program, block, name, Store(name, at, Load(buffer.name, indices, buffer.dtype)), used)
+    result = _using(program, block, buffer.name, name, at)
+    result = insert(result, site, (nest,))
+    result = with_buffer(result, Buffer(name, buffer.dtype, tuple(n for _, n in places), scope))
+    if writers(program, buffer.name):
+        require_defined(result, program, buffer.name, name)
+    return Rewrite(result, BlockRef(name))
+
+
+def reindexed_write(
+    program: Program, block: Block, buffer: Buffer, indices: tuple[Expr, ...], places: CopyAxes, scope: str, tag: str
+) -> Rewrite[BlockRef]:
+    """The block writes a copy in which each instance has a place of its own; it is written back after the block."""
+    site = site_of(program, block.name, 0)
+    _require_alone(program, site, block, buffer)
+    at = tuple(p for p, _ in places)
+    spatial = [it for it in block.iters if it.kind is IterKind.SPATIAL and it.extent != ONE]
+    loops = find_block(program, block.name)[0]
+    told = all(one_to_one(block, x, [Var(it.name) for it in spatial]) for x in (indices, at))
+    if not told or not full_domain(loops, block):
+        raise NOT_WHOLE(program, block.name, block=block.name, buffer=buffer.name)
+    used = used_names(program)
+    name, out = copy_name(buffer, tag, used), fresh(f"{buffer.name}_write", used)
+    nest = _nest(program, block, out, Store(buffer.name, indices, Load(name, at, buffer.dtype)), used)
+    result = insert(_using(program, block, buffer.name, name, at), site, (), (nest,))
+    result = with_buffer(result, Buffer(name, buffer.dtype, tuple(n for _, n in places), scope))
+    return Rewrite(result, BlockRef(out))
+
+
+def _require_alone(program: Program, site: Site, block: Block, buffer: Buffer) -> None:
+    """Refuse if another block uses the buffer below the same outermost loop, or writes it anywhere."""
+    near = [n for n in block_names(program, site) if buffer.name in touched(find_block(program, n)[1])]
+    for other in (*near, *(b.name for _, b in writers(program, buffer.name))):
+        if other != block.name:
+            raise NOT_ALONE(program, block.name, other, block=block.name, other=other, buffer=buffer.name)
+
+
+def _nest(program: Program, block: Block, name: str, store: Store, used: set[str]) -> Stmt:
+    """A nest over all values of the iterators of a copy, guarded so that the subscripts lie in the buffers."""
+    mentioned = frozenset[str]().union(*(free_vars(i) for s in (store.indices, _read(store)) for i in s))
+    iters = tuple(Iter(it.name, IterKind.SPATIAL, it.extent, ZERO) for it in block.iters if it.name in mentioned)
+    copy = Block(name, iters, (store,))
+    nest = nest_over(copy, [(ZERO, it.extent) for it in iters], (), used)
+    names = {it.name: b.binding for it, b in zip(iters, only_block(nest).iters, strict=True)}
+    shapes = {b.name: b.shape for b in (*program.params, *program.buffers)}
+    guard = [
+        substitute(c, names)
+        for buffer, indices in ((store.buffer, store.indices), *((x.buffer, x.indices) for x in loads(store.value)))
+        for i, n in zip(indices, shapes.get(buffer, ()), strict=buffer in shapes)
+        for c in simplify_where((Compare("<=", ZERO, i), Compare("<", i, n)), iter_ranges(copy.iters))
+        if not (isinstance(i, Var) and next(it.extent for it in iters if it.name == i.name) == n)
+    ]
+    return guarded(nest, tuple(guard))
+
+
+def _read(store: Store) -> tuple[Expr, ...]:
+    return tuple(i for x in loads(store.value) for i in x.indices)
+
+
+def _using(program: Program, block: Block, old: str, new: str, at: tuple[Expr, ...]) -> Program:
+    def moved(_: tuple[Expr, ...]) -> tuple[str, tuple[Expr, ...]]:
+        return new, at
+
+    return replace_stmt(program, block.name, (map_accesses(block, old, moved),))

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import dataclass
+
 from tensorc_dsl.ir.expr import ONE, free_vars
 from tensorc_dsl.ir.look_back import passed_along
 from tensorc_dsl.ir.node import replace
 from tensorc_dsl.ir.program import (
+    AT_ONCE,
     Axis,
     For,
     IterKind,
@@ -14,15 +18,17 @@ from tensorc_dsl.ir.program import (
     blocks_in,
     find_block,
     is_atomic,
+    is_scattered,
     replace_stmt,
+    walk,
 )
+from tensorc_dsl.proof.sets.accesses import private_loops, written
+from tensorc_dsl.proof.sets.data_selected import NotChosen, chosen_iteration
 from tensorc_dsl.proof.sets.dependence import carried
 from tensorc_dsl.proof.sets.private import is_private
-from tensorc_dsl.schedule.nests import replace_buffer
-from tensorc_dsl.schedule.refs import LoopRef
+from tensorc_dsl.schedule.nests import loops_below, replace_buffer, without_single
+from tensorc_dsl.schedule.refs import LoopRef, Rewrite
 from tensorc_dsl.schedule.refusal import refusal
-from tensorc_dsl.schedule.rewrite import Rewrite
-from tensorc_dsl.schedule.substitution import loops_below, without_single
 
 
 @refusal(
@@ -160,3 +166,75 @@ def at_once(
     if single is loop:
         refuse_race(program, loop, kind)
     return Rewrite(replace_stmt(program, loop.var, (replace(single, kind=kind, axis=axis),)), LoopRef(loop.var))
+
+
+# Repeats the proof that parallel iterations are independent when a later step moves buffers that were private to them.
+#
+# Making a loop parallel proves that it has no races, with private buffers of its iterations left out. A later step can
+# move such a buffer, or a new buffer with its contents, out of the loop: then all iterations share it. So the proof is
+# repeated for each loop that a buffer has left, and for each new buffer.
+
+
+@refusal(
+    "E0351",
+    "after `{step}` the iterations of `{loop}`, which is {kind}, would meet: {dependence}",
+    help="use `{step}` before `{loop}` is made {kind}",
+)
+def MEET(*focus: str, step: str, loop: str, kind: str, dependence: object) -> None: ...
+
+
+def refuse_races(step: str, before: Program, after: Program) -> None:
+    """Refuse a step after which iterations that run at once share a buffer that they write."""
+    at_once = [s for _, s in walk(after.body) if isinstance(s, For) and s.kind in AT_ONCE]
+    if not at_once:
+        return
+    old = private_loops(before)
+    shared = {name: loops for name, loops in private_loops(after).items() if name not in old or old[name] - loops}
+    for loop in at_once:
+        here = written((loop,))
+        if any(name in here and loop.var not in loops for name, loops in shared.items()):
+            dependence = carried(after, loop.var)
+            if dependence is not None:
+                raise MEET(before, loop.var, step=step, loop=loop.var, kind=loop.kind, dependence=dependence)
+
+
+# The condition under which a loop may be scattered, which `scatter` proves and each later step keeps.
+
+
+@refusal(
+    "E0663",
+    "after `{step}` data would not choose the iteration of the scattered loop `{loop}`: it {reason}",
+    help="take `scatter(…)` as the last step on these loops",
+)
+def NOT_SCATTERED(*focus: str, step: str, loop: str, reason: str) -> None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """Why data do not choose the only iteration of a loop that runs: a phrase with the loop as its subject, and a repair."""
+
+    reason: str
+    repair: str
+
+
+def scatter_problem(around: Sequence[For], loop: For) -> Problem | None:
+    """Why a loop cannot be scattered; None if it can."""
+    if loop.kind is not LoopKind.SERIAL:
+        return Problem(f"is {loop.kind}", "a loop has one kind; choose another loop")
+    for x in around:
+        if x.kind is LoopKind.VECTORIZED:
+            reason = f"is inside of `{x.var}`, which is {x.kind}: its iterations run in lock step"
+            return Problem(reason, f"run `{x.var}` in order")
+    try:
+        chosen_iteration(around, loop)
+    except NotChosen as e:
+        return Problem(str(e), e.repair)
+    return None
+
+
+def refuse_unscattered(step: str, before: Program, after: Program) -> None:
+    """Refuse a step after which data do not choose the iteration of a scattered loop any more."""
+    for around, s in walk(after.body):
+        if isinstance(s, For) and is_scattered(s) and (problem := scatter_problem(around, s)) is not None:
+            focus = (s.var,) if any(isinstance(x, For) and x.var == s.var for _, x in walk(before.body)) else ()
+            raise NOT_SCATTERED(before, *focus, step=step, loop=s.var, reason=problem.reason)

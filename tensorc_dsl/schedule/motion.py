@@ -11,19 +11,23 @@ block's result does not get what an earlier iteration of such shared loops compu
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from tensorc_dsl.ir.expr import Expr, Var, free_vars, loads, substitute
+from tensorc_dsl.ir.expr import ONE, ZERO, Expr, Var, free_vars, loads, substitute
 from tensorc_dsl.ir.memo import by_identity
+from tensorc_dsl.ir.node import replace
 from tensorc_dsl.ir.print import format_expr
 from tensorc_dsl.ir.program import Block, Buffer, For, IterKind, LoopKind, Program, Stmt, find_block, walk
 from tensorc_dsl.proof.sets.accesses import Access, accesses, touched
-from tensorc_dsl.proof.sets.coverage import apart, full_domain, not_affine
+from tensorc_dsl.proof.sets.coverage import apart, full_domain, not_affine, repeating_loop
 from tensorc_dsl.proof.sets.dependence import happens_before
 from tensorc_dsl.proof.sets.distance import common_loops
+from tensorc_dsl.proof.sets.linear_forms import Context, Linear, linear
 from tensorc_dsl.proof.sets.private import follow_writes
+from tensorc_dsl.proof.sets.regions import undetermined
 from tensorc_dsl.proof.sets.sets import bindings
+from tensorc_dsl.proof.sets.simplify import iter_ranges
 from tensorc_dsl.schedule.nests import stmt_name
 from tensorc_dsl.schedule.refusal import refusal
 
@@ -313,3 +317,118 @@ def stored_at(w: Block, buffer: str) -> list[tuple[Expr, ...]]:
     """The subscripts of a buffer at which a block stores, over the loops around the block."""
     values = bindings(w)
     return [tuple(substitute(i, values) for i in s.indices) for s in (*w.init, *w.body) if s.buffer == buffer]
+
+
+# Decides which part of a scan can run by itself: all of its steps, for some of its columns.
+#
+# The *columns* of a scan are its elements at one step. A part of them runs by itself if no step of it reads another column.
+# All steps run where one is needed, since each needs those before it.
+
+
+Ranges = list[tuple[Expr, Expr]]
+"""A range `(lower, extent)` for each iterator of a block."""
+
+
+@dataclass(frozen=True, slots=True)
+class Stays:
+    """Why a part of a scan cannot run by itself, and what to do."""
+
+    reason: str
+    repair: str
+
+
+def is_scan(b: Block) -> bool:
+    return any(it.kind is IterKind.SCAN for it in b.iters)
+
+
+def columns_of(b: Block, box: Ranges, around: Sequence[For]) -> Ranges | Stays:
+    """The ranges of the instances of a scan that compute those in the box: all steps of their columns, and all values of an
+    iterator at another value of which a step reads.
+
+    In the order of the iterators, each of these instances reads its own buffer only where an earlier one of them stored. Each
+    of the loops `around` moves the box, so that its iterations do not run the same steps again.
+    """
+    reads = [_back(b, r) for r in read_indices(b, b.body[0].buffer)]
+    mixed = {name for r in reads if r is not None for name, by in r.items() if by.terms or by.constant}
+    wide = mixed | {it.name for it in b.iters if it.kind is IterKind.SCAN}
+    found = [(ZERO, it.extent) if it.name in wide else part for it, part in zip(b.iters, box, strict=True)]
+    if b.is_reduction or not all(r is not None and _is_earlier(r) for r in reads):
+        repair = f"leave `{b.name}` where it is"
+        return Stays("it is a scan, and what its steps read is not known to be stored by earlier ones", repair)
+    extents = [(lower, extent, it.extent) for it, (lower, extent) in zip(b.iters, found, strict=True)]
+    if loop := repeating_loop(around, extents):
+        repair = f"choose a loop outside of `{loop}`, each iteration of which reads other columns"
+        return Stays(f"it is a scan, and each iteration of `{loop}` would run all of its steps", repair)
+    return found
+
+
+def _back(b: Block, indices: Sequence[Expr]) -> dict[str, Linear] | None:
+    """How far before its own value of each iterator a step stored what it reads at `indices`; None if that is not known.
+    Iterators with one value are left out.
+    """
+    context = Context(iter_ranges(b.iters))
+    stored = [linear(i, context) for i in b.body[0].indices]
+    places = {next(iter(s.terms)): d for d, s in enumerate(stored) if [*map(abs, s.terms.values())] == [1]}
+    out: dict[str, Linear] = {}
+    for it in b.iters:
+        if it.extent == ONE:
+            continue
+        if it.name not in places:
+            return None
+        d = places[it.name]
+        out[it.name] = stored[d].minus(linear(indices[d], context)).times(stored[d].terms[it.name])
+    return out
+
+
+def _is_earlier(back: Mapping[str, Linear]) -> bool:
+    """Whether what is read is stored by an earlier instance, in the order of the iterators: the first of them that is not
+    known to have the same value has a smaller one.
+    """
+    for by in back.values():
+        if by.terms or by.constant < 0:
+            return False
+        if by.constant > 0:
+            return True
+    return False
+
+
+# Conditions under which a block may run its instances in another order, and earlier.
+
+
+@refusal(
+    "E0368",
+    "`{block}` cannot move: {reason}",
+    help="leave it where it is, or move it before the step that made it so",
+    at="block",
+)
+def ORDER(*focus: str, block: str, reason: str) -> None: ...
+
+
+def require_one_each(program: Program, nest: Nest, around: Sequence[For]) -> None:
+    """Refuse a block of which two instances may store one element in one iteration of the loops around it and the place below
+    `around`: what the element holds in the end depends on their order.
+    """
+    b = nest[1]
+    known = [b.iters[n].name for n in own_values(nest, around)]
+    over = [For(it.name, it.extent, ()) for it in b.iters]
+    others = [it.name for it in b.iters if it.kind is IterKind.SPATIAL and it.name not in known]
+    for s in b.body:
+        unknown = undetermined(b, s.indices, known)
+        if unknown and not apart([((over, replace(b, where=())), s.indices)], known, others):
+            reason = f"instances with different `{unknown}` store the same element of `{s.buffer}`"
+            raise ORDER(program, b.name, block=b.name, reason=reason)
+
+
+def require_versions(program: Program, nest: Nest, shared: Sequence[str]) -> None:
+    """Refuse a block that stores an element again in later iterations of the `shared` loops, around it and its new place, if
+    another one reads there what an earlier iteration stored.
+    """
+    b = nest[1]
+    for buffer in sorted(own_buffers(b)):
+        if not shared or written_once(program, buffer, shared):
+            continue
+        for loops, other in readers(program, buffer, but=b.name):
+            inside = set(shared) <= {x.var for x in loops}
+            if inside and not follow_writes(program, buffer, other.name, len(shared)):
+                reason = f"`{other.name}` may read what an earlier iteration of `{shared[-1]}` left in `{buffer}`"
+                raise ORDER(program, b.name, other.name, block=b.name, reason=reason)

@@ -13,9 +13,8 @@ from typing import Any, TypeVar, cast, get_args
 
 from tensorc_dsl.ir.memo import by_identity
 from tensorc_dsl.ir.program import Program
-from tensorc_dsl.schedule.refs import BlockRef, BufferRef, IndexMap, LoopRef
+from tensorc_dsl.schedule.refs import BlockRef, BufferRef, IndexMap, LoopRef, Result, Rewrite
 from tensorc_dsl.schedule.refusal import Refusal, ScheduleRefusal
-from tensorc_dsl.schedule.rewrite import Result, Rewrite
 from tensorc_dsl.schedule.stale import refuse_stale
 
 KEPT = 256

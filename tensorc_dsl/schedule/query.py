@@ -12,6 +12,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
+from tensorc_dsl.ir.bind import bind
+from tensorc_dsl.ir.expr import Dim
+from tensorc_dsl.ir.memo import by_identity
 from tensorc_dsl.ir.program import Program
 from tensorc_dsl.ir.target import Target
 from tensorc_dsl.schedule.refs import BlockRef, BufferRef, IntrinsicRef, LoopRef
@@ -71,3 +74,23 @@ def query(function: F) -> F:
     given = signature.replace(parameters=own[1:] if of_target else own)
     declare(Query(function.__name__, subject, function, given, signature.return_annotation, doc, of_target))
     return function
+
+
+# The sizes that rules assume where a dimension is open.
+
+
+UNLIMITED = 1024
+"""The nominal size of a dimension that has no largest one (or four times its least size, if that is more)."""
+
+
+def nominal_size(d: Dim) -> int:
+    """The largest size that a dimension is timed at, as far as the task says, else its largest."""
+    if d.at:
+        return max(d.at)
+    return max(UNLIMITED, 4 * d.low) if d.high is None else d.high
+
+
+@by_identity(256)
+def nominal(program: Program) -> Program:
+    """The program with each open dimension at its nominal size; the program itself if none is open."""
+    return bind(program, {d.name: nominal_size(d) for d in program.dims})

@@ -13,7 +13,7 @@ from tensorc_dsl.interp.limits import Budget
 from tensorc_dsl.interp.record import GIVEN
 from tensorc_dsl.schedule.primitives import PRIMITIVES
 from tensorc_dsl.schedule.queries import QUERIES
-from tensorc_dsl.trace.draws import DRAWS
+from tensorc_dsl.schedule.trace.draws import DRAWS
 
 
 def test_functions_and_methods_have_a_meaning() -> None:

@@ -13,7 +13,7 @@ from tensorc_dsl.ir.maths import MATHS
 from tensorc_dsl.report.entries import entries, names
 from tensorc_dsl.schedule.primitives import PRIMITIVES
 from tensorc_dsl.schedule.queries import QUERIES
-from tensorc_dsl.trace.draws import DRAWS
+from tensorc_dsl.schedule.trace.draws import DRAWS
 
 
 def call(*arguments: str) -> Result:

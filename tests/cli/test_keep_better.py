@@ -16,7 +16,7 @@ from tensorc_dsl.cli import tuned
 from tensorc_dsl.cli.endings import Ending
 from tensorc_dsl.cli.main import main
 from tensorc_dsl.cli.tuned import replace_schedule
-from tensorc_dsl.trace.trace import Trace
+from tensorc_dsl.schedule.trace.trace import Trace
 from tensorc_dsl.tuning.measure.outcome import Outcome, Status
 from tensorc_dsl.tuning.records.database import Queue
 

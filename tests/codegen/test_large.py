@@ -13,7 +13,7 @@ from tensorc_dsl.base.source import Source
 from tensorc_dsl.check.scope import load_source
 from tensorc_dsl.ir.program import LoopKind
 from tensorc_dsl.lower.flat import Loop, inside
-from tensorc_dsl.trace.trace import Trace
+from tensorc_dsl.schedule.trace.trace import Trace
 from tensorc_dsl.tuning.machine.host import host_target
 from tensorc_dsl.tuning.search.expansion import stream
 from tests.codegen.native import compiled, program, require_right

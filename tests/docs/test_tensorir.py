@@ -8,7 +8,7 @@ from pathlib import Path
 from docs.generate.beside import named
 from tensorc_dsl.schedule.primitives import PRIMITIVES
 from tensorc_dsl.schedule.queries import QUERIES
-from tensorc_dsl.trace.draws import DRAWS
+from tensorc_dsl.schedule.trace.draws import DRAWS
 
 PAGE = (Path(__file__).resolve().parent.parent.parent / "docs" / "tensorir.md").read_text(encoding="utf-8")
 

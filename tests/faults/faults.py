@@ -260,7 +260,7 @@ program between(X: f32[5], Y: f32[5], Z: f32[5]) {
     ),
     Fault(
         "rfactor starts parts from 1",
-        "tensorc_dsl.schedule.partials.parts_of",
+        "tensorc_dsl.schedule.accumulation.parts_of",
         _starting_at_one,
         MATMUL,
         "split(k, [_, 2])\nrfactor(C, k_0)",
@@ -346,7 +346,7 @@ program part(X: f32[5], Y: f32[3]) {
     ),
     Fault(
         "loop_partition omits the initial values of sums",
-        "tensorc_dsl.schedule.cut.prove",
+        "tensorc_dsl.schedule.nests.prove",
         lambda _: lambda *_: False,
         MATMUL,
         "reorder(k, i)\nloop_partition(k, [2])",

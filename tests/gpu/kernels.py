@@ -14,8 +14,8 @@ from tensorc_dsl.check.scope import CheckedFile, load_source
 from tensorc_dsl.interp.space import Space
 from tensorc_dsl.ir.node import replace
 from tensorc_dsl.ir.program import Program
-from tensorc_dsl.trace.model import Model
-from tensorc_dsl.trace.trace import Trace
+from tensorc_dsl.schedule.trace.model import Model
+from tensorc_dsl.schedule.trace.trace import Trace
 from tests.examples import FIRST
 
 DRAWS = int(os.environ.get("GPU_DRAWS", "1"))

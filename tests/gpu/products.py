@@ -9,7 +9,7 @@ import numpy as np
 
 import tensorc_dsl as td
 from tensorc_dsl.api.tasks import Task
-from tensorc_dsl.trace.trace import Trace
+from tensorc_dsl.schedule.trace.trace import Trace
 
 HEAD = "use std.ops\nuse std.gpu.default.{default}\nuse std.gpu.targets.{sm_80}\n"
 PRODUCT = "matmul(M=32, N=16, K=8)"

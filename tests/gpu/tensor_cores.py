@@ -19,8 +19,8 @@ from tensorc_dsl.ir.parse import parse_program
 from tensorc_dsl.ir.program import Program, Store
 from tensorc_dsl.lower.flat import Collective, Flat
 from tensorc_dsl.reference.evaluate import shape_of
-from tensorc_dsl.trace.distribution import Decision
-from tensorc_dsl.trace.handlers import condition
+from tensorc_dsl.schedule.trace.distribution import Decision
+from tensorc_dsl.schedule.trace.handlers import condition
 from tests.examples import FIRST
 from tests.gpu.kernels import whole
 

@@ -16,7 +16,7 @@ from campaigns.emulated import emulated
 from tensorc_dsl.api.tasks import Task
 from tensorc_dsl.backend.cuda.compiled import assemble, sass_of, tool
 from tensorc_dsl.ir.arrays import Array
-from tensorc_dsl.trace.distribution import Decision
+from tensorc_dsl.schedule.trace.distribution import Decision
 from tests.gpu.kernels import ptx
 from tests.gpu.tensor_cores import DRAWS, whole_numbers
 from tests.gpu.test_hopper import drawn

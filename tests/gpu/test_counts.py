@@ -24,7 +24,7 @@ from tensorc_dsl.ir.dtypes import F16, F32, DType
 from tensorc_dsl.ir.expr import ONE, Compare, Const, Expr, Load, Var, add, floordiv, floormod, index, mul
 from tensorc_dsl.ir.program import LoopKind, Store
 from tensorc_dsl.lower.flat import Flat, If, Loop, Param
-from tensorc_dsl.trace.trace import Trace
+from tensorc_dsl.schedule.trace.trace import Trace
 from tensorc_dsl.tuning.measure.emulation import Emulated
 from tensorc_dsl.tuning.records.emulated_counts import kept
 from tests.stdlib.gpu_checks import task

@@ -15,9 +15,9 @@ from tensorc_dsl.backend.cuda.compiled import assemble, remarks, tool
 from tensorc_dsl.backend.cuda.lower.kernels import DeviceProgram
 from tensorc_dsl.backend.cuda.lower.lower import lower_device
 from tensorc_dsl.reference.inputs import make_inputs
-from tensorc_dsl.trace.distribution import Decision
-from tensorc_dsl.trace.handlers import condition
-from tensorc_dsl.trace.trace import Trace
+from tensorc_dsl.schedule.trace.distribution import Decision
+from tensorc_dsl.schedule.trace.handlers import condition
+from tensorc_dsl.schedule.trace.trace import Trace
 from tests.examples import FIRST
 from tests.gpu.kernels import DRAWS, ptx, whole
 from tests.gpu.test_barriers import check_each_is_needed

@@ -20,8 +20,8 @@ from tensorc_dsl.backend.cuda.lower.kernels import DeviceProgram
 from tensorc_dsl.ir.arrays import Array
 from tensorc_dsl.ir.program import Program
 from tensorc_dsl.schedule.refusal import ScheduleRefusal
-from tensorc_dsl.trace.distribution import Decision
-from tensorc_dsl.trace.handlers import condition
+from tensorc_dsl.schedule.trace.distribution import Decision
+from tensorc_dsl.schedule.trace.handlers import condition
 from tests.examples import FIRST
 from tests.gpu.kernels import ptx, whole
 from tests.gpu.tensor_cores import DRAWS, whole_numbers

@@ -11,7 +11,7 @@ import pytest
 import tensorc_dsl as td
 from tensorc_dsl.api import Task
 from tensorc_dsl.backend.cuda.lower.lower import lower_device
-from tensorc_dsl.trace.trace import Trace
+from tensorc_dsl.schedule.trace.trace import Trace
 from tests.stdlib.gpu_checks import task
 
 pytestmark = pytest.mark.skipif(shutil.which("cc") is None, reason="there is no C compiler")

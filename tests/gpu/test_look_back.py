@@ -27,7 +27,7 @@ from tensorc_dsl.ir.expr import Compare, Var, add, floormod, index
 from tensorc_dsl.ir.parse import parse_program
 from tensorc_dsl.lower.flat import LowerError
 from tensorc_dsl.reference.interpret import interpret
-from tensorc_dsl.trace.handlers import condition
+from tensorc_dsl.schedule.trace.handlers import condition
 from tests.gpu.kernels import ptx, whole, without_barrier
 from tests.gpu.pretend import pretended
 from tests.gpu.test_loader import told

@@ -13,7 +13,7 @@ from tensorc_dsl.backend.cuda.lower.lower import lower_device
 from tensorc_dsl.ir.expr import Expr, constant, free_vars, index, sub, substitute
 from tensorc_dsl.proof.sets.simplify import simplify
 from tensorc_dsl.reference.inputs import make_inputs
-from tensorc_dsl.trace.distribution import Decision
+from tensorc_dsl.schedule.trace.distribution import Decision
 from tensorc_dsl.tuning.measure.emulation import Emulated, emulate
 from tests.examples import FIRST
 from tests.gpu.kernels import DRAWS

@@ -15,8 +15,8 @@ from tensorc_dsl.backend.cuda.model.counts import counted
 from tensorc_dsl.backend.cuda.model.time import Estimate, estimates, machine_of
 from tensorc_dsl.ir.expr import constant
 from tensorc_dsl.ir.target import Target
-from tensorc_dsl.trace.distribution import Decision
-from tensorc_dsl.trace.handlers import condition
+from tensorc_dsl.schedule.trace.distribution import Decision
+from tensorc_dsl.schedule.trace.handlers import condition
 from tensorc_dsl.tuning.measure.emulation import emulate
 from tests.gpu.tensor_cores import drawn
 from tests.gpu.test_hopper import hopper

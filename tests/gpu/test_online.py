@@ -13,9 +13,9 @@ from tensorc_dsl.backend.cuda.lower.kernels import DeviceProgram
 from tensorc_dsl.backend.cuda.lower.lower import lower_device
 from tensorc_dsl.ir.memo import by_identity
 from tensorc_dsl.ir.program import Program
-from tensorc_dsl.trace.distribution import Decision
-from tensorc_dsl.trace.handlers import condition
-from tensorc_dsl.trace.trace import Trace
+from tensorc_dsl.schedule.trace.distribution import Decision
+from tensorc_dsl.schedule.trace.handlers import condition
+from tensorc_dsl.schedule.trace.trace import Trace
 from tensorc_dsl.tuning.measure.emulation import Emulated
 from tests.examples import FIRST
 from tests.gpu.kernels import DRAWS, ptx, whole

@@ -23,7 +23,7 @@ from tensorc_dsl.base.source import Source
 from tensorc_dsl.ir.expr import free_vars, index
 from tensorc_dsl.ir.parse import parse_program
 from tensorc_dsl.ir.program import Program
-from tensorc_dsl.trace.distribution import Decision
+from tensorc_dsl.schedule.trace.distribution import Decision
 from tests.gpu.kernels import ptx, without_barrier
 from tests.gpu.roles import exact, lines
 from tests.gpu.test_hopper import drawn

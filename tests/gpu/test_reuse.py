@@ -13,8 +13,8 @@ from tensorc_dsl.ir.expr import ZERO, Compare, Const, Expr, Load, Select, Var, a
 from tensorc_dsl.ir.node import replace
 from tensorc_dsl.ir.program import LoopKind, Store
 from tensorc_dsl.lower.flat import Flat, If, Loop
-from tensorc_dsl.trace.distribution import Decision
-from tensorc_dsl.trace.handlers import condition
+from tensorc_dsl.schedule.trace.distribution import Decision
+from tensorc_dsl.schedule.trace.handlers import condition
 from tests.gpu.kernels import ptx
 from tests.stdlib.gpu_checks import task
 

@@ -10,9 +10,9 @@ import tensorc_dsl as td
 from tensorc_dsl.api.tasks import Task
 from tensorc_dsl.backend.cuda.compiled import registers_of, tool
 from tensorc_dsl.backend.cuda.lower.lower import lower_device
-from tensorc_dsl.trace.distribution import Decision
-from tensorc_dsl.trace.handlers import condition
-from tensorc_dsl.trace.trace import Trace
+from tensorc_dsl.schedule.trace.distribution import Decision
+from tensorc_dsl.schedule.trace.handlers import condition
+from tensorc_dsl.schedule.trace.trace import Trace
 from tests.gpu.kernels import DRAWS, ptx, whole
 from tests.gpu.test_barriers import check_each_is_needed
 from tests.programs import random_inputs

@@ -18,7 +18,7 @@ from tensorc_dsl.backend.protocol import ORDERS
 from tensorc_dsl.ir.arrays import Array, stored_dtype
 from tensorc_dsl.ir.expr import constant
 from tensorc_dsl.reference.evaluate import shape_of
-from tensorc_dsl.trace.handlers import condition
+from tensorc_dsl.schedule.trace.handlers import condition
 from tests.gpu.kernels import ptx, whole
 from tests.programs import proof_fault
 

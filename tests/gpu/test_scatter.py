@@ -17,7 +17,7 @@ from tensorc_dsl.backend.cuda.lower.kernels import atomics_in
 from tensorc_dsl.backend.cuda.lower.lower import lower_device
 from tensorc_dsl.ir.arrays import Array
 from tensorc_dsl.reference.interpret import interpret
-from tensorc_dsl.trace.handlers import condition
+from tensorc_dsl.schedule.trace.handlers import condition
 from tests.codegen.scatters import Scatter, exact
 from tests.examples import FIRST
 from tests.gpu.kernels import DRAWS, ptx, whole

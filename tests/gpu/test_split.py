@@ -18,7 +18,7 @@ from tensorc_dsl.backend.memory import aligned_copy
 from tensorc_dsl.backend.protocol import ORDERS
 from tensorc_dsl.ir.arrays import stored_dtype
 from tensorc_dsl.ir.expr import constant
-from tensorc_dsl.trace.handlers import condition
+from tensorc_dsl.schedule.trace.handlers import condition
 from tests.gpu.kernels import ptx, whole
 from tests.gpu.tensor_cores import DRAWS, drawn, whole_numbers
 from tests.programs import proof_fault

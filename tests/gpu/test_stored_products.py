@@ -33,7 +33,7 @@ from tensorc_dsl.ir.arrays import Array, narrow, widen
 from tensorc_dsl.ir.node import replace
 from tensorc_dsl.ir.program import Program
 from tensorc_dsl.reference.evaluate import shape_of
-from tensorc_dsl.trace.distribution import Decision
+from tensorc_dsl.schedule.trace.distribution import Decision
 from tests.gpu.kernels import ptx, without_barrier
 from tests.gpu.tensor_cores import DRAWS, whole_numbers
 from tests.gpu.test_hopper import drawn

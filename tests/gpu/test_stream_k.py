@@ -17,8 +17,8 @@ from tensorc_dsl.backend.cuda.lower.lower import lower_device
 from tensorc_dsl.backend.cuda.model.time import estimates
 from tensorc_dsl.ir.expr import constant
 from tensorc_dsl.ir.target import Target
-from tensorc_dsl.trace.handlers import condition
-from tensorc_dsl.trace.trace import Trace
+from tensorc_dsl.schedule.trace.handlers import condition
+from tensorc_dsl.schedule.trace.trace import Trace
 from tests.gpu.kernels import ptx, whole
 from tests.gpu.tensor_cores import DRAWS, whole_numbers
 from tests.gpu.test_split import blocks

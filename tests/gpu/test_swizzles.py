@@ -26,7 +26,7 @@ from tensorc_dsl.ir.program import Program, Store
 from tensorc_dsl.ir.swizzle import LINE, Swizzle, swizzle_of, swizzled
 from tensorc_dsl.lower.flat import Collective, Flat, LowerError
 from tensorc_dsl.reference.evaluate import shape_of
-from tensorc_dsl.trace.distribution import Decision
+from tensorc_dsl.schedule.trace.distribution import Decision
 from tests.gpu.kernels import ptx
 from tests.gpu.tensor_cores import CASES, DRAWS, changed, drawn, hand, run, whole_numbers
 from tests.stdlib.gpu_checks import task

@@ -13,9 +13,9 @@ from tensorc_dsl.api.tasks import Task
 from tensorc_dsl.backend.cuda.compiled import registers_of, tool
 from tensorc_dsl.backend.cuda.lower.lower import lower_device
 from tensorc_dsl.ir.expr import Expr, Var, substitute
-from tensorc_dsl.trace.distribution import Decision
-from tensorc_dsl.trace.handlers import condition
-from tensorc_dsl.trace.trace import Trace
+from tensorc_dsl.schedule.trace.distribution import Decision
+from tensorc_dsl.schedule.trace.handlers import condition
+from tensorc_dsl.schedule.trace.trace import Trace
 from tests.gpu.kernels import DRAWS, ptx, whole
 from tests.gpu.tensor_cores import hand, whole_numbers
 from tests.gpu.test_barriers import check_each_is_needed

@@ -30,8 +30,8 @@ from tensorc_dsl.schedule.primitive import apply
 from tensorc_dsl.schedule.query import QUERIES
 from tensorc_dsl.schedule.refs import BlockRef, LoopRef
 from tensorc_dsl.schedule.refusal import ScheduleRefusal
-from tensorc_dsl.trace.distribution import Decision
-from tensorc_dsl.trace.handlers import condition
+from tensorc_dsl.schedule.trace.distribution import Decision
+from tensorc_dsl.schedule.trace.handlers import condition
 from tests.gpu.kernels import ptx
 from tests.gpu.tensor_cores import CASES, DRAWS, HAND, STDLIB, changed, drawn, hand, kernels, run, whole_numbers
 from tests.gpu.test_barriers import check_each_is_needed

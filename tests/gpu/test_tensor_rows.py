@@ -28,8 +28,8 @@ from tensorc_dsl.ir.program import Store
 from tensorc_dsl.lower.flat import Flat, Shuffle
 from tensorc_dsl.reference.evaluate import shape_of
 from tensorc_dsl.reference.inputs import make_inputs
-from tensorc_dsl.trace.distribution import Decision
-from tensorc_dsl.trace.trace import Trace
+from tensorc_dsl.schedule.trace.distribution import Decision
+from tensorc_dsl.schedule.trace.trace import Trace
 from tensorc_dsl.tuning.measure.emulation import emulate
 from tests.gpu.kernels import DRAWS, ptx
 from tests.gpu.test_barriers import check_each_is_needed

@@ -10,8 +10,11 @@ import numpy as np
 import pytest
 
 from tensorc_dsl.ir.program import Program
-from tensorc_dsl.trace.draw import Branch, Categorical, Decision, Draw, PerfectTile
-from tensorc_dsl.trace.trace import Trace
+from tensorc_dsl.schedule.trace.distribution import Decision
+from tensorc_dsl.schedule.trace.draws.branch import Branch
+from tensorc_dsl.schedule.trace.draws.categorical import Categorical
+from tensorc_dsl.schedule.trace.draws.perfect_tile import PerfectTile
+from tensorc_dsl.schedule.trace.trace import Draw, Trace
 from tensorc_dsl.tuning.insight.importance import Importance, importance
 from tensorc_dsl.tuning.insight.posterior import Learnt, pins, posterior, slices
 from tensorc_dsl.tuning.insight.study import Structures, Study, TooFew, decisions_of, study

@@ -8,7 +8,7 @@ from tensorc_dsl.api import Task
 from tensorc_dsl.ir.program import Block, For, LoopKind, walk
 from tensorc_dsl.ir.target import Target
 from tensorc_dsl.ir.verify import verify
-from tensorc_dsl.trace.trace import Trace
+from tensorc_dsl.schedule.trace.trace import Trace
 from tensorc_dsl.tuning.machine.host import host_target
 from tests.codegen import native
 from tests.drawn import drawn, task_of

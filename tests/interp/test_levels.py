@@ -7,7 +7,7 @@ from tensorc_dsl.check.scope import load_file, load_source
 from tensorc_dsl.interp.space import task_space
 from tensorc_dsl.ir.program import For, walk
 from tensorc_dsl.ir.target import Target
-from tensorc_dsl.trace.trace import Trace
+from tensorc_dsl.schedule.trace.trace import Trace
 from tests.interp.spaces import rng
 
 HEAD = """

@@ -8,7 +8,7 @@ from tensorc_dsl.check.scope import load_source
 from tensorc_dsl.interp.space import task_space
 from tensorc_dsl.ir.target import Target
 from tensorc_dsl.schedule.refusal import ScheduleRefusal
-from tensorc_dsl.trace.trace import Trace
+from tensorc_dsl.schedule.trace.trace import Trace
 from tests.interp.spaces import rng
 
 RANKS = ["N", "K, N", "G, K, N", "H, G, K, N"]

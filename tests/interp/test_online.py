@@ -13,7 +13,7 @@ from tensorc_dsl.api.tasks import Task
 from tensorc_dsl.ir.print import format_program
 from tensorc_dsl.lower.lower import COMMON, lower_until
 from tensorc_dsl.reference.evaluate import shape_of
-from tensorc_dsl.trace.handlers import condition
+from tensorc_dsl.schedule.trace.handlers import condition
 from tests.gpu.kernels import whole
 from tests.programs import proof_fault
 

@@ -12,7 +12,7 @@ from tensorc_dsl.check.uses import Found
 from tensorc_dsl.interp.space import task_space
 from tensorc_dsl.ir.target import Target
 from tensorc_dsl.reference.interpret import interpret
-from tensorc_dsl.trace.trace import Trace
+from tensorc_dsl.schedule.trace.trace import Trace
 
 COMPUTE = """\
 compute maps(X: f32[M, N]) -> Y: f32[M, N] {

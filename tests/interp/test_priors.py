@@ -11,12 +11,13 @@ import tensorc_dsl
 from tensorc_dsl.api.recorded import FLOOR, Lesson, plain, weights_of, with_priors
 from tensorc_dsl.base.diagnostic import TschedError
 from tensorc_dsl.base.source import Source
+from tensorc_dsl.schedule.trace.distribution import Decision, Distribution, Weighted
+from tensorc_dsl.schedule.trace.draws.branch import Branch
+from tensorc_dsl.schedule.trace.draws.categorical import Categorical
+from tensorc_dsl.schedule.trace.draws.perfect_tile import PerfectTile
 from tensorc_dsl.syntax.fmt import format_text
 from tensorc_dsl.syntax.format import format_file
 from tensorc_dsl.syntax.parse import parse
-from tensorc_dsl.trace.distribution import Decision, Distribution
-from tensorc_dsl.trace.draw import Branch, Categorical, PerfectTile
-from tensorc_dsl.trace.weighted import Weighted
 from tensorc_dsl.tuning.insight.posterior import Learnt, Value
 
 FILE = """\

@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 
 from tensorc_dsl.ir.verify import verify
 from tensorc_dsl.schedule.refusal import ScheduleRefusal
-from tensorc_dsl.trace.trace import Trace
+from tensorc_dsl.schedule.trace.trace import Trace
 from tests.interp.spaces import again, rng, space
 
 PIECES = (

@@ -9,7 +9,7 @@ from tensorc_dsl.base.source import Source
 from tensorc_dsl.check.scope import load_source
 from tensorc_dsl.ir.program import Block, For, IterKind, LoopKind, walk
 from tensorc_dsl.ir.target import Target
-from tensorc_dsl.trace.trace import Trace
+from tensorc_dsl.schedule.trace.trace import Trace
 from tensorc_dsl.tuning.search.expansion import stream
 
 TEXT = """

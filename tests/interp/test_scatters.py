@@ -16,7 +16,7 @@ from tensorc_dsl.proof.equivalence.validate import Valid, validate
 from tensorc_dsl.reference.evaluate import evaluate
 from tensorc_dsl.reference.inputs import make_inputs
 from tensorc_dsl.reference.tolerance import bounded
-from tensorc_dsl.trace.trace import Trace
+from tensorc_dsl.schedule.trace.trace import Trace
 from tensorc_dsl.tuning.machine.host import host_target
 from tests.codegen import native
 from tests.steps import calls

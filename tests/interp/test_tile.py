@@ -11,7 +11,7 @@ from tensorc_dsl.interp.space import task_space
 from tensorc_dsl.ir.target import Target
 from tensorc_dsl.packages.resolve import Resolver
 from tensorc_dsl.schedule.refusal import ScheduleRefusal
-from tensorc_dsl.trace.trace import Trace
+from tensorc_dsl.schedule.trace.trace import Trace
 from tests.interp.spaces import rng
 
 HEAD = "use std.ops.{matmul}\nschedule s for matmul {\n    let [i, j, k] = C.loops\n"

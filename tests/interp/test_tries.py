@@ -7,8 +7,8 @@ import pytest
 from tensorc_dsl.api.drawing import TRIES, sample
 from tensorc_dsl.base.diagnostic import TschedError
 from tensorc_dsl.interp.space import Space
-from tensorc_dsl.trace.model import Decider, Model
-from tensorc_dsl.trace.trace import Trace
+from tensorc_dsl.schedule.trace.model import Decider, Model
+from tensorc_dsl.schedule.trace.trace import Trace
 from tests.interp.spaces import schedule
 
 

@@ -19,8 +19,8 @@ from tensorc_dsl.interp.limits import MAX_DEPTH
 from tensorc_dsl.interp.space import Space
 from tensorc_dsl.ir.verify import verify
 from tensorc_dsl.schedule.refusal import ScheduleRefusal
+from tensorc_dsl.schedule.trace.trace import Trace
 from tensorc_dsl.syntax.parse import parse
-from tensorc_dsl.trace.trace import Trace
 from tensorc_dsl.tuning.records.database import Database
 from tensorc_dsl.tuning.records.trial import Trial
 from tests.interp.spaces import again, rng, schedule, space

@@ -12,7 +12,7 @@ from tensorc_dsl.api import load
 from tensorc_dsl.base.source import Source
 from tensorc_dsl.ir.parse import parse_program
 from tensorc_dsl.ir.print import format_program
-from tensorc_dsl.trace.distribution import Plain, literal
+from tensorc_dsl.schedule.trace.distribution import Plain, literal
 
 FILE = """\
 compute f(A: f32[4]) -> B: f32[4] {

@@ -14,7 +14,7 @@ import tensorc_dsl
 from tensorc_dsl.api import Kernel, Task, TaskFile
 from tensorc_dsl.api.insights import Insight
 from tensorc_dsl.notebook.display import SHOWN_LINES, coloured, kernel_html
-from tensorc_dsl.trace.trace import Trace
+from tensorc_dsl.schedule.trace.trace import Trace
 from tensorc_dsl.tuning.insight.importance import Importance
 from tensorc_dsl.tuning.insight.posterior import Learnt, Value
 from tests.docs.pages import fences

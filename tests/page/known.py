@@ -9,7 +9,7 @@ from pathlib import Path
 
 from tensorc_dsl.api import Task, load
 from tensorc_dsl.report.page.figures import Figures, Insight, Side, Stage
-from tensorc_dsl.trace.draw import Decision
+from tensorc_dsl.schedule.trace.distribution import Decision
 from tensorc_dsl.tuning.machine.roof import Roof
 from tensorc_dsl.tuning.records.trial import Trial
 from tests.insight.known import recorded_of

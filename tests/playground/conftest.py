@@ -8,7 +8,7 @@ import pytest
 from tensorc_dsl.api.files import loads
 from tensorc_dsl.playground.page import first
 from tensorc_dsl.playground.server import Playground
-from tensorc_dsl.trace.distribution import Decision
+from tensorc_dsl.schedule.trace.distribution import Decision
 from tensorc_dsl.tuning.records.database import Database
 from tensorc_dsl.tuning.records.trial import Trial, program_key, target_key
 

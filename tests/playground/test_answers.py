@@ -31,7 +31,7 @@ from tensorc_dsl.playground.messages import (
 )
 from tensorc_dsl.playground.page import first
 from tensorc_dsl.playground.server import Playground
-from tensorc_dsl.trace.model import shown as spelt
+from tensorc_dsl.schedule.trace.model import shown as spelt
 from tests.playground.conftest import RECORD
 
 TEXT = first().text

@@ -14,7 +14,7 @@ import pytest
 from tensorc_dsl.base.diagnostic import TschedError
 from tensorc_dsl.ir.program import Program
 from tensorc_dsl.ir.target import Target
-from tensorc_dsl.trace.draw import Decision
+from tensorc_dsl.schedule.trace.distribution import Decision
 from tensorc_dsl.tuning.records.database import Database, default_path
 from tensorc_dsl.tuning.records.errors import APPLICATION_ID
 from tensorc_dsl.tuning.records.schema import SCHEMA_VERSION

@@ -9,7 +9,7 @@ import pytest
 from tensorc_dsl.ir.bind import Sizes
 from tensorc_dsl.ir.target import Target
 from tensorc_dsl.report.ended import Ended
-from tensorc_dsl.trace.trace import Trace
+from tensorc_dsl.schedule.trace.trace import Trace
 from tensorc_dsl.tuning.machine.roof import Roof
 from tensorc_dsl.tuning.machine.yardsticks import Yardsticks
 from tensorc_dsl.tuning.measure.outcome import Outcome, Status

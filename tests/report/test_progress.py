@@ -16,7 +16,7 @@ from bench.first_seconds import new_text, written
 from tensorc_dsl.report.following import following
 from tensorc_dsl.report.live import Line
 from tensorc_dsl.report.progress import Standing
-from tensorc_dsl.trace.trace import Trace
+from tensorc_dsl.schedule.trace.trace import Trace
 from tensorc_dsl.tuning.machine.roof import Roof
 from tensorc_dsl.tuning.measure.outcome import Outcome, Status
 from tensorc_dsl.tuning.search.events import (

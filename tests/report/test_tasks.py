@@ -10,7 +10,7 @@ from rich.console import Console
 from tensorc_dsl.report.following import Together, following
 from tensorc_dsl.report.live import Line
 from tensorc_dsl.report.progress import Standing, shown
-from tensorc_dsl.trace.trace import Trace
+from tensorc_dsl.schedule.trace.trace import Trace
 from tensorc_dsl.tuning.machine.roof import Roof
 from tensorc_dsl.tuning.measure.outcome import Outcome, Status
 from tensorc_dsl.tuning.search.events import Event, Measured, Preparing, Proposed, Started

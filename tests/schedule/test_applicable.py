@@ -13,9 +13,8 @@ from tensorc_dsl.check.kinds import BOOL, NOTHING, OPEN
 from tensorc_dsl.ir.program import For, Program, blocks, walk
 from tensorc_dsl.schedule.primitive import PRIMITIVES, Primitive
 from tensorc_dsl.schedule.queries import QUERIES
-from tensorc_dsl.schedule.refs import BlockRef, BufferRef, IndexMap, LoopRef, Ref
+from tensorc_dsl.schedule.refs import BlockRef, BufferRef, IndexMap, LoopRef, Ref, Result, Rewrite
 from tensorc_dsl.schedule.refusal import ScheduleRefusal
-from tensorc_dsl.schedule.rewrite import Result, Rewrite
 from tensorc_dsl.schedule.stale import refuse_stale
 from tests.interp.spaces import rng, schedule
 

@@ -15,10 +15,10 @@ from tensorc_dsl.ir.parse import parse_program
 from tensorc_dsl.ir.program import For, LoopKind, Program, Stmt, find_loop
 from tensorc_dsl.ir.verify import ProgramError, verify
 from tensorc_dsl.reference.interpret import interpret
+from tensorc_dsl.schedule.nests import replace_variables
 from tensorc_dsl.schedule.primitive import apply
 from tensorc_dsl.schedule.refs import BlockRef, BufferRef, LoopRef
 from tensorc_dsl.schedule.refusal import ScheduleRefusal
-from tensorc_dsl.schedule.substitution import replace_variables
 from tests.programs import elementwise, matmul, random_inputs
 
 SIZE = 9

@@ -19,7 +19,7 @@ from tensorc_dsl.ir.verify import verify
 from tensorc_dsl.proof.equivalence.validate import Valid, validate
 from tensorc_dsl.reference.inputs import make_inputs
 from tensorc_dsl.reference.interpret import interpret
-from tensorc_dsl.schedule.circular import wrapped
+from tensorc_dsl.schedule.match_online_softmax import wrapped
 from tensorc_dsl.schedule.primitives.compute_at import compute_at
 from tensorc_dsl.schedule.primitives.rolling_buffer import rolling_buffer
 from tensorc_dsl.schedule.primitives.split import split

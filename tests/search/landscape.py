@@ -10,8 +10,11 @@ import numpy as np
 
 from tensorc_dsl.ir.program import Program
 from tensorc_dsl.schedule.refusal import refusal
-from tensorc_dsl.trace.draw import Branch, Categorical, Decision, Distribution, Draw, PerfectTile
-from tensorc_dsl.trace.trace import Trace
+from tensorc_dsl.schedule.trace.distribution import Decision, Distribution
+from tensorc_dsl.schedule.trace.draws.branch import Branch
+from tensorc_dsl.schedule.trace.draws.categorical import Categorical
+from tensorc_dsl.schedule.trace.draws.perfect_tile import PerfectTile
+from tensorc_dsl.schedule.trace.trace import Draw, Trace
 
 
 @refusal("E0399", "made up")

@@ -9,7 +9,12 @@ import numpy as np
 import pytest
 
 from tensorc_dsl.ir.target import Target
-from tensorc_dsl.trace.draw import Branch, Categorical, Decision, Distribution, Integer, PerfectTile, Permutation
+from tensorc_dsl.schedule.trace.distribution import Decision, Distribution
+from tensorc_dsl.schedule.trace.draws.branch import Branch
+from tensorc_dsl.schedule.trace.draws.categorical import Categorical
+from tensorc_dsl.schedule.trace.draws.integer import Integer
+from tensorc_dsl.schedule.trace.draws.perfect_tile import PerfectTile
+from tensorc_dsl.schedule.trace.draws.permutation import Permutation
 from tensorc_dsl.tuning.search.space import Explorer
 from tensorc_dsl.tuning.search.strategies.index_gp import LISTED, List
 from tests.search.landscape import TileSpace

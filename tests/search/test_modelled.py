@@ -12,7 +12,7 @@ import pytest
 from tensorc_dsl.api import load
 from tensorc_dsl.ir.target import Target
 from tensorc_dsl.processes.cores import one_blas_thread
-from tensorc_dsl.trace.trace import Trace
+from tensorc_dsl.schedule.trace.trace import Trace
 from tensorc_dsl.tuning.measure.outcome import Outcome, Status
 from tensorc_dsl.tuning.search.expansion import Order
 from tensorc_dsl.tuning.search.space import Explorer, modelled

@@ -6,9 +6,9 @@ import pytest
 
 from tensorc_dsl.ir.target import Target
 from tensorc_dsl.schedule.refusal import ScheduleRefusal
-from tensorc_dsl.trace import handlers
-from tensorc_dsl.trace.distribution import Decision
-from tensorc_dsl.trace.trace import Trace
+from tensorc_dsl.schedule.trace import handlers
+from tensorc_dsl.schedule.trace.distribution import Decision
+from tensorc_dsl.schedule.trace.trace import Trace
 from tensorc_dsl.tuning.measure.outcome import Outcome, Status
 from tensorc_dsl.tuning.search.space import Explorer, neighbours
 from tensorc_dsl.tuning.search.strategy import Setting, strategies, strategy_of

@@ -8,8 +8,9 @@ from pathlib import Path
 import numpy as np
 
 from tensorc_dsl.api import load
-from tensorc_dsl.trace.draw import Categorical, Decision, Draw
-from tensorc_dsl.trace.trace import Trace
+from tensorc_dsl.schedule.trace.distribution import Decision
+from tensorc_dsl.schedule.trace.draws.categorical import Categorical
+from tensorc_dsl.schedule.trace.trace import Draw, Trace
 from tensorc_dsl.tuning.search.expansion import alike
 from tensorc_dsl.tuning.search.source import Experience, Source
 from tensorc_dsl.tuning.search.space import Explorer

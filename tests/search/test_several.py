@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 import pytest
 
 from tensorc_dsl.ir.program import Program
-from tensorc_dsl.trace.trace import Trace
+from tensorc_dsl.schedule.trace.trace import Trace
 from tensorc_dsl.tuning.measure.outcome import Outcome, Status
 from tensorc_dsl.tuning.search.expansion import SpaceLike
 from tensorc_dsl.tuning.search.input import SearchInput

@@ -8,7 +8,7 @@ from itertools import islice, product
 
 import numpy as np
 
-from tensorc_dsl.trace.draw import Decision
+from tensorc_dsl.schedule.trace.distribution import Decision
 from tensorc_dsl.tuning.search.duplicate_predictor import KEPT, Twins
 
 

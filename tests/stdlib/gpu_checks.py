@@ -22,7 +22,7 @@ from tensorc_dsl.reference.interpret import interpret
 from tensorc_dsl.schedule.queries import QUERIES
 from tensorc_dsl.schedule.refs import BlockRef
 from tensorc_dsl.schedule.refusal import ScheduleRefusal
-from tensorc_dsl.trace.trace import Trace
+from tensorc_dsl.schedule.trace.trace import Trace
 from tensorc_dsl.tuning.search.expansion import stream
 from tests.gpu.kernels import whole
 from tests.programs import proof_fault

@@ -15,7 +15,7 @@ from tensorc_dsl.cli.main import main
 from tensorc_dsl.ir.arrays import Array
 from tensorc_dsl.ir.parse import parse_program
 from tensorc_dsl.ir.program import For, Program, walk
-from tensorc_dsl.trace.handlers import condition
+from tensorc_dsl.schedule.trace.handlers import condition
 from tests.programs import random_inputs
 from tests.stdlib.gpu_checks import check, task, traces
 

@@ -10,10 +10,10 @@ import pytest
 
 import tensorc_dsl as td
 from tensorc_dsl.schedule.refusal import ScheduleRefusal
-from tensorc_dsl.trace.distribution import Decision
-from tensorc_dsl.trace.draw import PerfectTile
-from tensorc_dsl.trace.factors import Factors, random_tiling
-from tensorc_dsl.trace.model import Site
+from tensorc_dsl.schedule.trace.distribution import Decision
+from tensorc_dsl.schedule.trace.draws.perfect_tile import PerfectTile
+from tensorc_dsl.schedule.trace.factors import Factors, random_tiling
+from tensorc_dsl.schedule.trace.model import Site
 from tensorc_dsl.tuning.search.expansion import stream
 from tests.gpu.kernels import DRAWS
 from tests.stdlib.gpu_checks import task

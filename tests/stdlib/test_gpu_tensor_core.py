@@ -12,7 +12,7 @@ import pytest
 from tensorc_dsl.ir.arrays import Array
 from tensorc_dsl.ir.program import For, LoopKind, Program, intrinsic_of, walk
 from tensorc_dsl.proof.sets.instructions import Match, match_nest
-from tensorc_dsl.trace.trace import Trace
+from tensorc_dsl.schedule.trace.trace import Trace
 from tests.programs import random_inputs
 from tests.stdlib.gpu_checks import check, task, traces
 

@@ -10,7 +10,7 @@ from tensorc_dsl.api import Task, loads
 from tensorc_dsl.ir.expr import constant, index
 from tensorc_dsl.ir.program import For, LoopKind, walk
 from tensorc_dsl.proof.equivalence.validate import Valid, validate
-from tensorc_dsl.trace.handlers import condition
+from tensorc_dsl.schedule.trace.handlers import condition
 from tests.codegen.native import require_right
 from tests.stdlib.scans import SCANS, text
 from tests.stdlib.stencils import STENCILS

@@ -7,9 +7,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tensorc_dsl.trace.distribution import Decision, Distribution, below
-from tensorc_dsl.trace.draws import DRAWS
-from tensorc_dsl.trace.factors import divisors, factorize, tilings
+from tensorc_dsl.schedule.trace.distribution import Decision, Distribution, below
+from tensorc_dsl.schedule.trace.draws import DRAWS
+from tensorc_dsl.schedule.trace.factors import divisors, factorize, tilings
 
 TESTS = sorted((Path(__file__).parent / "draws").glob("test_*.py"))
 EXAMPLES: list[Distribution] = [d for file in TESTS for d in import_module(f"tests.trace.draws.{file.stem}").EXAMPLES]
@@ -35,7 +35,7 @@ def heirs(c: type) -> set[type]:
 
 def test_there_is_an_example_of_every_kind() -> None:
     # A slotted dataclass is made twice, so classes are told apart by name.
-    kinds = {c.__name__ for c in heirs(Distribution) if c.__module__.startswith("tensorc_dsl.trace.draws.")}
+    kinds = {c.__name__ for c in heirs(Distribution) if c.__module__.startswith("tensorc_dsl.schedule.trace.draws.")}
     assert {type(d).__name__ for d in EXAMPLES} == kinds
     assert {d.function.__module__.rpartition(".")[2] for d in DRAWS.values()} <= {f.stem[5:] for f in TESTS}
 

@@ -5,9 +5,9 @@ import pytest
 from tensorc_dsl import handlers as from_the_package
 from tensorc_dsl.base.diagnostic import TschedError
 from tensorc_dsl.schedule.refusal import ScheduleRefusal
-from tensorc_dsl.trace import handlers
-from tensorc_dsl.trace.distribution import Decision
-from tensorc_dsl.trace.trace import Trace
+from tensorc_dsl.schedule.trace import handlers
+from tensorc_dsl.schedule.trace.distribution import Decision
+from tensorc_dsl.schedule.trace.trace import Trace
 from tests.interp.spaces import rng, schedule
 
 SPACE = schedule(

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from tensorc_dsl.api import Task
     from tensorc_dsl.api.kernel import Known
     from tensorc_dsl.backend.protocol import Form
-    from tensorc_dsl.trace.trace import Trace
+    from tensorc_dsl.schedule.trace.trace import Trace
 
 
 @problem(

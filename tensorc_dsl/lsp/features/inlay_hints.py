@@ -9,7 +9,7 @@ from lsprotocol import types as lsp
 from tensorc_dsl.base import units
 from tensorc_dsl.lsp.analysis import Analysis
 from tensorc_dsl.lsp.records import Decided, Records
-from tensorc_dsl.trace.model import shown
+from tensorc_dsl.schedule.trace.model import shown
 
 MOST = 3
 """The number of different values that stand beside one draw."""

@@ -8,7 +8,7 @@ from lsprotocol import types as lsp
 
 from tensorc_dsl.lsp.analysis import Analysis
 from tensorc_dsl.lsp.records import Records
-from tensorc_dsl.trace.model import shown
+from tensorc_dsl.schedule.trace.model import shown
 
 KIND = lsp.CodeActionKind.RefactorRewrite
 

@@ -14,9 +14,9 @@ from tensorc_dsl.ir.print import format_program
 from tensorc_dsl.ir.program import Program
 from tensorc_dsl.lsp.analysis import Analysis
 from tensorc_dsl.lsp.records import Records, space_of
+from tensorc_dsl.schedule.trace.distribution import Decision
+from tensorc_dsl.schedule.trace.model import preferring, prior, shown
 from tensorc_dsl.syntax import tree as t
-from tensorc_dsl.trace.distribution import Decision
-from tensorc_dsl.trace.model import preferring, prior, shown
 
 COMMAND = "tensorc-dsl.programAfterStep"
 

@@ -15,9 +15,9 @@ from tensorc_dsl.report.page.figures import Figures, Insight, Side, axes, chart_
 from tensorc_dsl.report.page.markup import Markup, bar, element, embedded, joined, lines, table
 from tensorc_dsl.report.recorded import date
 from tensorc_dsl.report.results import tally
-from tensorc_dsl.trace.distribution import Decision
-from tensorc_dsl.trace.model import shown
-from tensorc_dsl.trace.trace import Trace
+from tensorc_dsl.schedule.trace.distribution import Decision
+from tensorc_dsl.schedule.trace.model import shown
+from tensorc_dsl.schedule.trace.trace import Trace
 from tensorc_dsl.tuning.insight.importance import Importance
 from tensorc_dsl.tuning.insight.posterior import NEAR, Learnt, Slice, Step, Value
 from tensorc_dsl.tuning.insight.study import value_key

@@ -20,11 +20,10 @@ from tensorc_dsl.ir.program import (
 )
 from tensorc_dsl.ir.reductions import REDUCER
 from tensorc_dsl.ir.streams import STREAM, stream_problem
-from tensorc_dsl.schedule.places import NO_BLOCK, NO_LOOP, the_block, the_loop
+from tensorc_dsl.schedule.nests import NO_BLOCK, NO_LOOP, the_block, the_loop
 from tensorc_dsl.schedule.primitive import primitive
-from tensorc_dsl.schedule.refs import BlockRef, LoopRef
+from tensorc_dsl.schedule.refs import BlockRef, LoopRef, Rewrite
 from tensorc_dsl.schedule.refusal import refusal
-from tensorc_dsl.schedule.rewrite import Rewrite
 
 
 @refusal(

@@ -5,11 +5,10 @@ from __future__ import annotations
 from tensorc_dsl.ir.atomics import Order, not_atomic
 from tensorc_dsl.ir.node import replace
 from tensorc_dsl.ir.program import ATOMIC, Program, replace_stmt
-from tensorc_dsl.schedule.places import NO_BLOCK, the_block
+from tensorc_dsl.schedule.nests import NO_BLOCK, the_block
 from tensorc_dsl.schedule.primitive import primitive
-from tensorc_dsl.schedule.refs import BlockRef
+from tensorc_dsl.schedule.refs import BlockRef, Rewrite
 from tensorc_dsl.schedule.refusal import refusal
-from tensorc_dsl.schedule.rewrite import Rewrite
 
 
 @refusal(

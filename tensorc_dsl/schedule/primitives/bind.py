@@ -5,11 +5,10 @@ from __future__ import annotations
 from tensorc_dsl.ir.axes import axis_problem
 from tensorc_dsl.ir.program import Axis, LoopKind, Program
 from tensorc_dsl.schedule.kinds import CLASH, NOT_BLOCKS, RACE, at_once
-from tensorc_dsl.schedule.places import NO_LOOP, NOT_SERIAL, require_no_kind, the_loop
+from tensorc_dsl.schedule.nests import NO_LOOP, NOT_SERIAL, require_no_kind, the_loop
 from tensorc_dsl.schedule.primitive import primitive
-from tensorc_dsl.schedule.refs import LoopRef
+from tensorc_dsl.schedule.refs import LoopRef, Rewrite
 from tensorc_dsl.schedule.refusal import refusal
-from tensorc_dsl.schedule.rewrite import Rewrite
 
 
 @refusal("E0609", 'there is no axis "{axis}"', help="{repair}")

@@ -19,12 +19,11 @@ from tensorc_dsl.schedule.copies import (
 )
 from tensorc_dsl.schedule.kinds import RACE
 from tensorc_dsl.schedule.motion import VECTOR, own_buffers
-from tensorc_dsl.schedule.places import NO_BLOCK, NO_BUFFER, the_block, the_buffer
+from tensorc_dsl.schedule.nests import NO_BLOCK, NO_BUFFER, the_block, the_buffer
 from tensorc_dsl.schedule.primitive import primitive
 from tensorc_dsl.schedule.primitives.cache_read import NOT_READ, require_read
-from tensorc_dsl.schedule.refs import BlockRef, BufferRef
+from tensorc_dsl.schedule.refs import BlockRef, BufferRef, Rewrite
 from tensorc_dsl.schedule.refusal import refusal
-from tensorc_dsl.schedule.rewrite import Rewrite
 from tensorc_dsl.schedule.scopes import NO_SCOPE, copy_name, require_scope
 
 

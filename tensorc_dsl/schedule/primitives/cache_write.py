@@ -20,11 +20,10 @@ from tensorc_dsl.schedule.copies import (
     with_buffer,
 )
 from tensorc_dsl.schedule.motion import fills, own_buffer, writers
-from tensorc_dsl.schedule.places import NO_BLOCK, the_block
+from tensorc_dsl.schedule.nests import NO_BLOCK, the_block
 from tensorc_dsl.schedule.primitive import primitive
-from tensorc_dsl.schedule.refs import BlockRef
+from tensorc_dsl.schedule.refs import BlockRef, Rewrite
 from tensorc_dsl.schedule.refusal import refusal
-from tensorc_dsl.schedule.rewrite import Rewrite
 from tensorc_dsl.schedule.scopes import NO_SCOPE, copy_name, require_scope
 
 

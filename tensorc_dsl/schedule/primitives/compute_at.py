@@ -31,7 +31,6 @@ from tensorc_dsl.proof.sets.regions import (
 )
 from tensorc_dsl.proof.sets.sets import bindings, loop_conditions
 from tensorc_dsl.proof.sets.simplify import extent_ranges, simplify_where
-from tensorc_dsl.schedule.columns import Stays, columns_of, is_scan
 from tensorc_dsl.schedule.motion import (
     BEYOND,
     NO_CONSUMER,
@@ -39,8 +38,11 @@ from tensorc_dsl.schedule.motion import (
     VECTOR,
     InsertionPoint,
     Nest,
+    Stays,
     beyond,
+    columns_of,
     is_param,
+    is_scan,
     own_buffer,
     own_buffers,
     own_values,
@@ -53,13 +55,21 @@ from tensorc_dsl.schedule.motion import (
     writers,
     writes_before,
 )
-from tensorc_dsl.schedule.nests import nest_of, nest_over, remove_block, replace_buffer, stmt_name
-from tensorc_dsl.schedule.places import NO_BLOCK, NO_LOOP, the_block, the_loop
+from tensorc_dsl.schedule.nests import (
+    NO_BLOCK,
+    NO_LOOP,
+    nest_of,
+    nest_over,
+    remove_block,
+    replace_buffer,
+    stmt_name,
+    the_block,
+    the_loop,
+)
 from tensorc_dsl.schedule.primitive import primitive
 from tensorc_dsl.schedule.primitives.compute_inline import CHANGED, NOT_INLINABLE, PARTIAL, compute_inline
-from tensorc_dsl.schedule.refs import BlockRef, LoopRef
+from tensorc_dsl.schedule.refs import BlockRef, LoopRef, Rewrite
 from tensorc_dsl.schedule.refusal import refusal
-from tensorc_dsl.schedule.rewrite import Rewrite
 
 
 @refusal(

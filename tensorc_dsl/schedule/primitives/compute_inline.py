@@ -9,7 +9,6 @@ from tensorc_dsl.ir.program import Block, IterKind, Program, Store, map_store, r
 from tensorc_dsl.proof.sets.accesses import home
 from tensorc_dsl.proof.sets.coverage import full_domain
 from tensorc_dsl.proof.sets.simplify import iter_ranges, simplify
-from tensorc_dsl.schedule.counted import refuse_long
 from tensorc_dsl.schedule.motion import (
     NO_CONSUMER,
     InsertionPoint,
@@ -21,12 +20,11 @@ from tensorc_dsl.schedule.motion import (
     unready_input,
     writers,
 )
-from tensorc_dsl.schedule.nests import remove_block, replace_buffer
-from tensorc_dsl.schedule.places import NO_BLOCK, the_block
+from tensorc_dsl.schedule.nests import NO_BLOCK, remove_block, replace_buffer, the_block
 from tensorc_dsl.schedule.primitive import primitive
-from tensorc_dsl.schedule.refs import BlockRef
+from tensorc_dsl.schedule.refs import BlockRef, Rewrite
 from tensorc_dsl.schedule.refusal import refusal
-from tensorc_dsl.schedule.rewrite import Rewrite
+from tensorc_dsl.schedule.stale import refuse_long
 
 
 @refusal(

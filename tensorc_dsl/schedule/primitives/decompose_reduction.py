@@ -12,12 +12,10 @@ from tensorc_dsl.proof.sets.dependence import overtaken
 from tensorc_dsl.proof.sets.regions import inner_ranges, required_region
 from tensorc_dsl.proof.sets.simplify import extent_ranges, simplify, simplify_where
 from tensorc_dsl.schedule.accumulation import MIXED_LOOP, NOT_AT_ZERO, reduction_loops, spatial, steps_of
-from tensorc_dsl.schedule.nests import nest_of, nest_over
-from tensorc_dsl.schedule.places import NO_BLOCK, NO_LOOP, the_block, the_loop
+from tensorc_dsl.schedule.nests import NO_BLOCK, NO_LOOP, nest_of, nest_over, the_block, the_loop
 from tensorc_dsl.schedule.primitive import primitive
-from tensorc_dsl.schedule.refs import BlockRef, LoopRef
+from tensorc_dsl.schedule.refs import BlockRef, LoopRef, Rewrite
 from tensorc_dsl.schedule.refusal import refusal
-from tensorc_dsl.schedule.rewrite import Rewrite
 
 
 @refusal(

@@ -6,12 +6,11 @@ from tensorc_dsl.ir.expr import Compare, Expr, Load, Select, Var, constant, dtyp
 from tensorc_dsl.ir.node import replace
 from tensorc_dsl.ir.program import Buffer, Iter, IterKind, Program, Stmt, used_names
 from tensorc_dsl.ir.reductions import combine, identity
-from tensorc_dsl.schedule.places import NO_BLOCK, NOT_SERIAL
+from tensorc_dsl.schedule.accumulation import NO_RUNNING, OUT_OF_RANGE, the_running
+from tensorc_dsl.schedule.nests import NO_BLOCK, NOT_SERIAL
 from tensorc_dsl.schedule.primitive import primitive
-from tensorc_dsl.schedule.refs import BlockRef
+from tensorc_dsl.schedule.refs import BlockRef, Rewrite
 from tensorc_dsl.schedule.refusal import refusal
-from tensorc_dsl.schedule.rewrite import Rewrite
-from tensorc_dsl.schedule.running import NO_RUNNING, OUT_OF_RANGE, the_running
 
 
 @refusal(

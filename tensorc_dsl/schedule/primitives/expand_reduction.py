@@ -15,11 +15,10 @@ from tensorc_dsl.proof.sets.linear_forms import Ranges
 from tensorc_dsl.proof.sets.simplify import extent_ranges, iter_ranges, simplify
 from tensorc_dsl.schedule.accumulation import not_at_zero, spatial
 from tensorc_dsl.schedule.motion import writers
-from tensorc_dsl.schedule.places import NO_BLOCK, the_block
+from tensorc_dsl.schedule.nests import NO_BLOCK, the_block
 from tensorc_dsl.schedule.primitive import primitive
-from tensorc_dsl.schedule.refs import BlockRef
+from tensorc_dsl.schedule.refs import BlockRef, Rewrite
 from tensorc_dsl.schedule.refusal import refusal
-from tensorc_dsl.schedule.rewrite import Rewrite
 from tensorc_dsl.syntax.layout import MOST_LEVELS
 
 

@@ -6,13 +6,19 @@ from tensorc_dsl.ir.expr import Var
 from tensorc_dsl.ir.node import replace
 from tensorc_dsl.ir.program import Program, blocks_in, fresh, replace_stmt, used_names
 from tensorc_dsl.proof.sets.dependence import runs_ahead
-from tensorc_dsl.schedule.nests import stmt_name
-from tensorc_dsl.schedule.places import NO_BLOCK, NO_LOOP, NOT_SERIAL, require_serial, the_loop, the_statement
+from tensorc_dsl.schedule.nests import (
+    NO_BLOCK,
+    NO_LOOP,
+    NOT_SERIAL,
+    replace_variables,
+    require_serial,
+    stmt_name,
+    the_loop,
+    the_statement,
+)
 from tensorc_dsl.schedule.primitive import primitive
-from tensorc_dsl.schedule.refs import BlockRef, LoopRef
+from tensorc_dsl.schedule.refs import BlockRef, LoopRef, Rewrite
 from tensorc_dsl.schedule.refusal import ScheduleRefusal, refusal
-from tensorc_dsl.schedule.rewrite import Rewrite
-from tensorc_dsl.schedule.substitution import replace_variables
 
 
 @refusal(

@@ -6,14 +6,12 @@ from functools import lru_cache
 
 from tensorc_dsl.ir.expr import constant, free_vars
 from tensorc_dsl.ir.program import IterKind, Program
-from tensorc_dsl.schedule.circular import computes_the_same, wrapped
-from tensorc_dsl.schedule.columns import is_scan
-from tensorc_dsl.schedule.motion import is_param, own_buffer
-from tensorc_dsl.schedule.places import NO_BLOCK, the_block
+from tensorc_dsl.schedule.match_online_softmax import computes_the_same, wrapped
+from tensorc_dsl.schedule.motion import is_param, is_scan, own_buffer
+from tensorc_dsl.schedule.nests import NO_BLOCK, the_block
 from tensorc_dsl.schedule.primitive import primitive
-from tensorc_dsl.schedule.refs import BlockRef
+from tensorc_dsl.schedule.refs import BlockRef, Rewrite
 from tensorc_dsl.schedule.refusal import refusal
-from tensorc_dsl.schedule.rewrite import Rewrite
 
 
 @refusal(

@@ -8,12 +8,18 @@ from tensorc_dsl.ir.expr import ZERO, Expr, Var, constant, floordiv, floormod, i
 from tensorc_dsl.ir.print import format_expr
 from tensorc_dsl.ir.program import For, Program, fresh, replace_stmt, used_names
 from tensorc_dsl.proof.sets.simplify import extent_ranges, simplify
-from tensorc_dsl.schedule.places import NO_LOOP, NOT_SERIAL, REPEATED, refuse_repeated, require_serial, the_loop
+from tensorc_dsl.schedule.nests import (
+    NO_LOOP,
+    NOT_SERIAL,
+    REPEATED,
+    refuse_repeated,
+    replace_variables,
+    require_serial,
+    the_loop,
+)
 from tensorc_dsl.schedule.primitive import primitive
-from tensorc_dsl.schedule.refs import LoopRef
+from tensorc_dsl.schedule.refs import LoopRef, Rewrite
 from tensorc_dsl.schedule.refusal import refusal
-from tensorc_dsl.schedule.rewrite import Rewrite
-from tensorc_dsl.schedule.substitution import replace_variables
 
 
 @refusal("E0314", "fuse needs a loop", help="name the loops from the outermost inwards")

@@ -22,12 +22,10 @@ from tensorc_dsl.schedule.motion import (
     shared_loops,
     writers,
 )
-from tensorc_dsl.schedule.nests import map_accesses, remove_block, replace_buffer
-from tensorc_dsl.schedule.places import NO_BLOCK, the_block
+from tensorc_dsl.schedule.nests import NO_BLOCK, map_accesses, remove_block, replace_buffer, the_block
 from tensorc_dsl.schedule.primitive import primitive
-from tensorc_dsl.schedule.refs import BlockRef
+from tensorc_dsl.schedule.refs import BlockRef, Rewrite
 from tensorc_dsl.schedule.refusal import refusal
-from tensorc_dsl.schedule.rewrite import Rewrite
 
 
 @refusal(

@@ -6,11 +6,10 @@ from tensorc_dsl.ir.look_back import LOOK_BACK
 from tensorc_dsl.ir.node import replace
 from tensorc_dsl.ir.program import Program, replace_stmt
 from tensorc_dsl.proof.sets.running import not_passed
-from tensorc_dsl.schedule.places import NO_BLOCK, the_block
+from tensorc_dsl.schedule.nests import NO_BLOCK, the_block
 from tensorc_dsl.schedule.primitive import primitive
-from tensorc_dsl.schedule.refs import BlockRef
+from tensorc_dsl.schedule.refs import BlockRef, Rewrite
 from tensorc_dsl.schedule.refusal import refusal
-from tensorc_dsl.schedule.rewrite import Rewrite
 
 
 @refusal(

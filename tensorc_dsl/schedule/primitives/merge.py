@@ -12,13 +12,10 @@ from tensorc_dsl.proof.sets.dependence import runs_ahead
 from tensorc_dsl.proof.sets.private import is_private
 from tensorc_dsl.proof.sets.sets import NotAffine, affine_only, feasible
 from tensorc_dsl.proof.sets.simplify import extent_ranges, simplify
-from tensorc_dsl.schedule.nests import guarded
-from tensorc_dsl.schedule.places import NO_LOOP, NOT_SERIAL, require_serial, the_loop
+from tensorc_dsl.schedule.nests import NO_LOOP, NOT_SERIAL, guarded, replace_variables, require_serial, the_loop
 from tensorc_dsl.schedule.primitive import apply, primitive
-from tensorc_dsl.schedule.refs import BlockRef, LoopRef
+from tensorc_dsl.schedule.refs import BlockRef, LoopRef, Rewrite
 from tensorc_dsl.schedule.refusal import ScheduleRefusal, refusal
-from tensorc_dsl.schedule.rewrite import Rewrite
-from tensorc_dsl.schedule.substitution import replace_variables
 
 
 @refusal(

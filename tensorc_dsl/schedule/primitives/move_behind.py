@@ -5,11 +5,10 @@ from __future__ import annotations
 from tensorc_dsl.ir.node import replace
 from tensorc_dsl.ir.program import Program, replace_stmt, with_body
 from tensorc_dsl.proof.sets.dependence import meeting
-from tensorc_dsl.schedule.places import NO_BLOCK, NO_LOOP, the_statement
+from tensorc_dsl.schedule.nests import NO_BLOCK, NO_LOOP, the_statement
 from tensorc_dsl.schedule.primitive import primitive
-from tensorc_dsl.schedule.refs import BlockRef, LoopRef
+from tensorc_dsl.schedule.refs import BlockRef, LoopRef, Rewrite
 from tensorc_dsl.schedule.refusal import refusal
-from tensorc_dsl.schedule.rewrite import Rewrite
 
 
 @refusal(

@@ -46,17 +46,26 @@ from tensorc_dsl.ir.reductions import combine, identity
 from tensorc_dsl.proof.sets.linear_forms import TRUE, Ranges
 from tensorc_dsl.proof.sets.reductions import Exponential, Extreme, outermost_finite
 from tensorc_dsl.proof.sets.simplify import bounds, extent_ranges, is_multiple, iter_ranges, simplify
-from tensorc_dsl.schedule.circular import computes_the_same
-from tensorc_dsl.schedule.masked import adds_nothing_behind, last_term
+from tensorc_dsl.schedule.match_online_softmax import (
+    Nest,
+    NotFresh,
+    Reduction,
+    Relative,
+    Sources,
+    Stage,
+    Sum,
+    adds_nothing_behind,
+    computes_the_same,
+    exchanged,
+    last_term,
+    reduction,
+    with_padded_terms,
+)
 from tensorc_dsl.schedule.motion import is_param, readers, top_statement
-from tensorc_dsl.schedule.nests import stem
-from tensorc_dsl.schedule.padded_terms import with_padded_terms
-from tensorc_dsl.schedule.places import NO_BLOCK, the_block
+from tensorc_dsl.schedule.nests import NO_BLOCK, stem, the_block
 from tensorc_dsl.schedule.primitive import primitive
-from tensorc_dsl.schedule.refs import BlockRef
+from tensorc_dsl.schedule.refs import BlockRef, Rewrite
 from tensorc_dsl.schedule.refusal import refusal
-from tensorc_dsl.schedule.rewrite import Rewrite
-from tensorc_dsl.schedule.shifted import Nest, NotFresh, Reduction, Relative, Sources, Stage, Sum, exchanged, reduction
 
 
 @refusal(

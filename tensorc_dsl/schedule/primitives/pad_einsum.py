@@ -48,12 +48,10 @@ from tensorc_dsl.proof.sets.simplify import bounds, is_multiple, ranges_below, s
 from tensorc_dsl.schedule.accumulation import spatial
 from tensorc_dsl.schedule.copies import NOT_FILLED, require_defined
 from tensorc_dsl.schedule.motion import fills, own_buffers, read_indices, writers
-from tensorc_dsl.schedule.nests import copy_nest, map_accesses, nest_over
-from tensorc_dsl.schedule.places import NO_BLOCK, the_block
+from tensorc_dsl.schedule.nests import NO_BLOCK, copy_nest, map_accesses, nest_over, the_block
 from tensorc_dsl.schedule.primitive import primitive
-from tensorc_dsl.schedule.refs import BlockRef
+from tensorc_dsl.schedule.refs import BlockRef, Rewrite
 from tensorc_dsl.schedule.refusal import refusal
-from tensorc_dsl.schedule.rewrite import Rewrite
 
 
 @refusal(

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from tensorc_dsl.ir.program import LoopKind, Program
 from tensorc_dsl.schedule.kinds import CLASH, RACE, at_once
-from tensorc_dsl.schedule.places import NO_LOOP, NOT_SERIAL, require_no_kind, the_loop
+from tensorc_dsl.schedule.nests import NO_LOOP, NOT_SERIAL, require_no_kind, the_loop
 from tensorc_dsl.schedule.primitive import primitive
-from tensorc_dsl.schedule.refs import LoopRef
-from tensorc_dsl.schedule.rewrite import Rewrite
+from tensorc_dsl.schedule.refs import LoopRef, Rewrite
 
 
 @primitive(NO_LOOP, NOT_SERIAL, CLASH, RACE)

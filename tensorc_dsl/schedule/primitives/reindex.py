@@ -4,13 +4,7 @@ from __future__ import annotations
 
 from tensorc_dsl.ir.program import Program
 from tensorc_dsl.ir.reductions import is_whole_update
-from tensorc_dsl.schedule.motion import own_buffers
-from tensorc_dsl.schedule.places import NO_BLOCK, NO_BUFFER, the_block, the_buffer
-from tensorc_dsl.schedule.primitive import primitive
-from tensorc_dsl.schedule.primitives.cache_read import NOT_READ, require_read
-from tensorc_dsl.schedule.primitives.cache_write import SEVERAL
-from tensorc_dsl.schedule.refs import BlockRef, BufferRef
-from tensorc_dsl.schedule.reindexed import (
+from tensorc_dsl.schedule.copies import (
     DIFFERENT,
     LATER,
     NOT_ALONE,
@@ -21,7 +15,12 @@ from tensorc_dsl.schedule.reindexed import (
     reindexed_write,
     subscripts,
 )
-from tensorc_dsl.schedule.rewrite import Rewrite
+from tensorc_dsl.schedule.motion import own_buffers
+from tensorc_dsl.schedule.nests import NO_BLOCK, NO_BUFFER, the_block, the_buffer
+from tensorc_dsl.schedule.primitive import primitive
+from tensorc_dsl.schedule.primitives.cache_read import NOT_READ, require_read
+from tensorc_dsl.schedule.primitives.cache_write import SEVERAL
+from tensorc_dsl.schedule.refs import BlockRef, BufferRef, Rewrite
 
 
 @primitive(NO_BLOCK, NO_BUFFER, NOT_READ, SEVERAL, DIFFERENT, NOT_FILLED, LATER, NOT_ALONE, NOT_WHOLE)

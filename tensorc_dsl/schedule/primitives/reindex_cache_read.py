@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from tensorc_dsl.ir.program import Program
+from tensorc_dsl.schedule.copies import BAD_PLACES, DIFFERENT, LATER, NOT_FILLED, by_map, reindexed_read, subscripts
 from tensorc_dsl.schedule.motion import own_buffers
-from tensorc_dsl.schedule.places import NO_BLOCK, NO_BUFFER, the_block, the_buffer
+from tensorc_dsl.schedule.nests import NO_BLOCK, NO_BUFFER, the_block, the_buffer
 from tensorc_dsl.schedule.primitive import primitive
 from tensorc_dsl.schedule.primitives.cache_read import NOT_READ, OWN, require_read
-from tensorc_dsl.schedule.refs import BlockRef, BufferRef, IndexMap
-from tensorc_dsl.schedule.reindexed import BAD_PLACES, DIFFERENT, LATER, NOT_FILLED, by_map, reindexed_read, subscripts
-from tensorc_dsl.schedule.rewrite import Rewrite
+from tensorc_dsl.schedule.refs import BlockRef, BufferRef, IndexMap, Rewrite
 from tensorc_dsl.schedule.scopes import NO_SCOPE, require_scope
 
 

@@ -3,11 +3,7 @@
 from __future__ import annotations
 
 from tensorc_dsl.ir.program import Program
-from tensorc_dsl.schedule.places import NO_BLOCK, the_block
-from tensorc_dsl.schedule.primitive import primitive
-from tensorc_dsl.schedule.primitives.cache_write import SEVERAL, the_target
-from tensorc_dsl.schedule.refs import BlockRef, IndexMap
-from tensorc_dsl.schedule.reindexed import (
+from tensorc_dsl.schedule.copies import (
     BAD_PLACES,
     DIFFERENT,
     NOT_ALONE,
@@ -16,7 +12,10 @@ from tensorc_dsl.schedule.reindexed import (
     reindexed_write,
     subscripts,
 )
-from tensorc_dsl.schedule.rewrite import Rewrite
+from tensorc_dsl.schedule.nests import NO_BLOCK, the_block
+from tensorc_dsl.schedule.primitive import primitive
+from tensorc_dsl.schedule.primitives.cache_write import SEVERAL, the_target
+from tensorc_dsl.schedule.refs import BlockRef, IndexMap, Rewrite
 from tensorc_dsl.schedule.scopes import NO_SCOPE, require_scope
 
 

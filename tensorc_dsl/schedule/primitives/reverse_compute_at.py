@@ -34,6 +34,7 @@ from tensorc_dsl.proof.sets.store_guards import cuts
 from tensorc_dsl.schedule.motion import (
     BEYOND,
     NOT_READY,
+    ORDER,
     VECTOR,
     InsertionPoint,
     Nest,
@@ -44,18 +45,27 @@ from tensorc_dsl.schedule.motion import (
     read_indices,
     readers,
     require_no_vector,
+    require_one_each,
+    require_versions,
     shared_loops,
     stored_at,
     unready_input,
     writers,
 )
-from tensorc_dsl.schedule.nests import guarded, nest_of, nest_over, remove_block, stmt_name
-from tensorc_dsl.schedule.places import NO_BLOCK, NO_LOOP, the_block, the_loop
+from tensorc_dsl.schedule.nests import (
+    NO_BLOCK,
+    NO_LOOP,
+    guarded,
+    nest_of,
+    nest_over,
+    remove_block,
+    stmt_name,
+    the_block,
+    the_loop,
+)
 from tensorc_dsl.schedule.primitive import primitive
-from tensorc_dsl.schedule.refs import BlockRef, LoopRef
+from tensorc_dsl.schedule.refs import BlockRef, LoopRef, Rewrite
 from tensorc_dsl.schedule.refusal import refusal
-from tensorc_dsl.schedule.rewrite import Rewrite
-from tensorc_dsl.schedule.versions import ORDER, require_one_each, require_versions
 
 
 @refusal(

@@ -12,28 +12,27 @@ from tensorc_dsl.proof.sets.layouts import solve
 from tensorc_dsl.proof.sets.private import follow_writes
 from tensorc_dsl.proof.sets.sets import bindings
 from tensorc_dsl.proof.sets.simplify import extent_ranges, iter_ranges, simplify, simplify_where
-from tensorc_dsl.schedule.counted import refuse_long
 from tensorc_dsl.schedule.kinds import RACE
 from tensorc_dsl.schedule.motion import (
+    ORDER,
     InsertionPoint,
     Nest,
     is_param,
     positions,
     read_indices,
     readers,
+    require_one_each,
     same_version,
     shared_loops,
     unready_input,
     writers,
 )
-from tensorc_dsl.schedule.nests import remove_block, replace_buffer
-from tensorc_dsl.schedule.places import NO_BLOCK, the_block
+from tensorc_dsl.schedule.nests import NO_BLOCK, remove_block, replace_buffer, the_block
 from tensorc_dsl.schedule.primitive import primitive
 from tensorc_dsl.schedule.primitives.compute_inline import CHANGED
-from tensorc_dsl.schedule.refs import BlockRef
+from tensorc_dsl.schedule.refs import BlockRef, Rewrite
 from tensorc_dsl.schedule.refusal import refusal
-from tensorc_dsl.schedule.rewrite import Rewrite
-from tensorc_dsl.schedule.versions import ORDER, require_one_each
+from tensorc_dsl.schedule.stale import refuse_long
 
 
 @refusal(

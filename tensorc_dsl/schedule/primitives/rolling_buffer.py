@@ -26,17 +26,22 @@ from tensorc_dsl.proof.sets.linear_forms import Context, Linear, difference, lin
 from tensorc_dsl.proof.sets.private import follow_writes, is_private
 from tensorc_dsl.proof.sets.sets import extremes
 from tensorc_dsl.proof.sets.simplify import bounds, extent_ranges
-from tensorc_dsl.schedule.circular import computes_the_same, wrapped
+from tensorc_dsl.schedule.match_online_softmax import computes_the_same, wrapped
 from tensorc_dsl.schedule.motion import Nest, writers
-from tensorc_dsl.schedule.nests import guarded, replace_buffer
-from tensorc_dsl.schedule.places import NO_BLOCK, NO_LOOP, the_block, the_loop
+from tensorc_dsl.schedule.nests import (
+    NO_BLOCK,
+    NO_LOOP,
+    guarded,
+    replace_buffer,
+    replace_variables,
+    the_block,
+    the_loop,
+)
 from tensorc_dsl.schedule.primitive import primitive
 from tensorc_dsl.schedule.primitives.compute_at import NOT_PURE, OUTPUT, pure_buffer
 from tensorc_dsl.schedule.primitives.decompose_reduction import NOT_AROUND
-from tensorc_dsl.schedule.refs import BlockRef, LoopRef
+from tensorc_dsl.schedule.refs import BlockRef, LoopRef, Rewrite
 from tensorc_dsl.schedule.refusal import refusal
-from tensorc_dsl.schedule.rewrite import Rewrite
-from tensorc_dsl.schedule.substitution import replace_variables
 
 
 @refusal(

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 from tensorc_dsl.ir.program import SCATTER, Program
-from tensorc_dsl.schedule.nests import with_annotations
-from tensorc_dsl.schedule.places import NO_LOOP, NOT_SERIAL, require_no_kind, the_loop
+from tensorc_dsl.schedule.kinds import scatter_problem
+from tensorc_dsl.schedule.nests import NO_LOOP, NOT_SERIAL, require_no_kind, the_loop, with_annotations
 from tensorc_dsl.schedule.primitive import primitive
-from tensorc_dsl.schedule.refs import LoopRef
+from tensorc_dsl.schedule.refs import LoopRef, Rewrite
 from tensorc_dsl.schedule.refusal import refusal
-from tensorc_dsl.schedule.rewrite import Rewrite
-from tensorc_dsl.schedule.scattered import scatter_problem
 
 
 @refusal(

@@ -10,12 +10,10 @@ from tensorc_dsl.proof.sets.dependence import carried
 from tensorc_dsl.proof.sets.private import is_private
 from tensorc_dsl.schedule.kinds import RACE
 from tensorc_dsl.schedule.motion import copy_step, is_param
-from tensorc_dsl.schedule.nests import replace_buffer
-from tensorc_dsl.schedule.places import NO_BUFFER, the_buffer
+from tensorc_dsl.schedule.nests import NO_BUFFER, replace_buffer, the_buffer
 from tensorc_dsl.schedule.primitive import primitive
-from tensorc_dsl.schedule.refs import BufferRef
+from tensorc_dsl.schedule.refs import BufferRef, Rewrite
 from tensorc_dsl.schedule.refusal import refusal
-from tensorc_dsl.schedule.rewrite import Rewrite
 from tensorc_dsl.schedule.scopes import NO_SCOPE, require_scope
 
 

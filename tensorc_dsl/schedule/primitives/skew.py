@@ -7,12 +7,10 @@ from dataclasses import replace
 from tensorc_dsl.ir.expr import ONE, ZERO, Compare, Var, add, index, mul, sub
 from tensorc_dsl.ir.program import Program, fresh, replace_stmt, used_names
 from tensorc_dsl.proof.sets.simplify import extent_ranges, simplify
-from tensorc_dsl.schedule.places import NO_LOOP, NOT_SERIAL, require_serial, the_loop
+from tensorc_dsl.schedule.nests import NO_LOOP, NOT_SERIAL, replace_variables, require_serial, the_loop
 from tensorc_dsl.schedule.primitive import primitive
-from tensorc_dsl.schedule.refs import LoopRef
+from tensorc_dsl.schedule.refs import LoopRef, Rewrite
 from tensorc_dsl.schedule.refusal import refusal
-from tensorc_dsl.schedule.rewrite import Rewrite
-from tensorc_dsl.schedule.substitution import replace_variables
 
 
 @refusal("E0607", "`{inner}` is not inside `{outer}`", help="name the outer loop first")

@@ -8,11 +8,10 @@ from tensorc_dsl.ir.pipelines import ASYNC, ORDER, STAGES, written_out
 from tensorc_dsl.ir.program import For, LoopKind, Program, replace_stmt
 from tensorc_dsl.proof.sets.accesses import written
 from tensorc_dsl.proof.sets.dependence import Dependence, overtakes
-from tensorc_dsl.schedule.places import NO_LOOP, NOT_SERIAL, require_no_kind, the_block, the_loop
+from tensorc_dsl.schedule.nests import NO_LOOP, NOT_SERIAL, require_no_kind, the_block, the_loop
 from tensorc_dsl.schedule.primitive import primitive
-from tensorc_dsl.schedule.refs import BlockRef, LoopRef
+from tensorc_dsl.schedule.refs import BlockRef, LoopRef, Rewrite
 from tensorc_dsl.schedule.refusal import refusal
-from tensorc_dsl.schedule.rewrite import Rewrite
 
 
 @refusal(

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from tensorc_dsl.ir.pipelines import REGISTERS, ROLES, written_out
 from tensorc_dsl.ir.program import LoopKind, Program
-from tensorc_dsl.schedule.nests import with_annotations
-from tensorc_dsl.schedule.places import NO_LOOP, the_loop
+from tensorc_dsl.schedule.nests import NO_LOOP, the_loop, with_annotations
 from tensorc_dsl.schedule.primitive import primitive
-from tensorc_dsl.schedule.refs import LoopRef
+from tensorc_dsl.schedule.refs import LoopRef, Rewrite
 from tensorc_dsl.schedule.refusal import refusal
-from tensorc_dsl.schedule.rewrite import Rewrite
 from tensorc_dsl.schedule.stale import private_between
 from tensorc_dsl.syntax.format_expr import quoted
 

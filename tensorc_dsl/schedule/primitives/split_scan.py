@@ -31,12 +31,11 @@ from tensorc_dsl.ir.reductions import FoldOp, combine, identity
 from tensorc_dsl.proof.sets.linear_forms import TRUE, logic
 from tensorc_dsl.proof.sets.running import Scale
 from tensorc_dsl.proof.sets.simplify import extent_ranges, iter_ranges, simplify
-from tensorc_dsl.schedule.places import NO_BLOCK, NOT_SERIAL
+from tensorc_dsl.schedule.accumulation import NO_RUNNING, OUT_OF_RANGE, Nest, the_running
+from tensorc_dsl.schedule.nests import NO_BLOCK, NOT_SERIAL
 from tensorc_dsl.schedule.primitive import primitive
-from tensorc_dsl.schedule.refs import BlockRef
+from tensorc_dsl.schedule.refs import BlockRef, Rewrite
 from tensorc_dsl.schedule.refusal import refusal
-from tensorc_dsl.schedule.rewrite import Rewrite
-from tensorc_dsl.schedule.running import NO_RUNNING, OUT_OF_RANGE, Nest, the_running
 
 
 @refusal(

@@ -6,12 +6,10 @@ from dataclasses import replace
 
 from tensorc_dsl.ir.program import SWIZZLE, Program
 from tensorc_dsl.ir.swizzle import UNITS
-from tensorc_dsl.schedule.nests import replace_buffer
-from tensorc_dsl.schedule.places import NO_BUFFER, the_buffer
+from tensorc_dsl.schedule.nests import NO_BUFFER, replace_buffer, the_buffer
 from tensorc_dsl.schedule.primitive import primitive
-from tensorc_dsl.schedule.refs import BufferRef
+from tensorc_dsl.schedule.refs import BufferRef, Rewrite
 from tensorc_dsl.schedule.refusal import refusal
-from tensorc_dsl.schedule.rewrite import Rewrite
 
 _SCOPES = ("shared", "shared.dyn")
 

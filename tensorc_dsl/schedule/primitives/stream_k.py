@@ -40,23 +40,24 @@ from tensorc_dsl.ir.program import (
 from tensorc_dsl.ir.reductions import REDUCER
 from tensorc_dsl.proof.sets.reductions import Element, Part
 from tensorc_dsl.proof.sets.simplify import bounds, extent_ranges, simplify, simplify_where
-from tensorc_dsl.schedule.accumulation import MIXED_LOOP, NOT_AT_ZERO, spatial, without_first_step
-from tensorc_dsl.schedule.nests import stmt_name
-from tensorc_dsl.schedule.partials import (
+from tensorc_dsl.schedule.accumulation import (
     IN_BETWEEN,
+    MIXED_LOOP,
     NO_PARTS,
+    NOT_AT_ZERO,
     NOT_COUNTING,
     counting_loops,
     parts_to_combine,
     require_alone,
     require_begun_once,
+    spatial,
     stored,
+    without_first_step,
 )
-from tensorc_dsl.schedule.places import NO_BLOCK, NO_LOOP, NOT_SERIAL, require_serial, the_block, the_loop
+from tensorc_dsl.schedule.nests import NO_BLOCK, NO_LOOP, NOT_SERIAL, require_serial, stmt_name, the_block, the_loop
 from tensorc_dsl.schedule.primitive import primitive
-from tensorc_dsl.schedule.refs import BlockRef, LoopRef
+from tensorc_dsl.schedule.refs import BlockRef, LoopRef, Rewrite
 from tensorc_dsl.schedule.refusal import refusal
-from tensorc_dsl.schedule.rewrite import Rewrite
 
 # Cuts the steps of all tiles, in one row, into ranges of equal length.
 #

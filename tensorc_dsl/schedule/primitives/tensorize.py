@@ -8,13 +8,11 @@ from tensorc_dsl.ir.program import INTRINSIC, For, LoopKind, Program, Stmt, repl
 from tensorc_dsl.proof.sets.fragments import misplaced
 from tensorc_dsl.proof.sets.instructions import Match, match_nest
 from tensorc_dsl.schedule.kinds import CLASH, refuse_clash
-from tensorc_dsl.schedule.places import NO_LOOP, NOT_SERIAL, require_serial, the_loop
+from tensorc_dsl.schedule.nests import NO_LOOP, NOT_SERIAL, loops_below, require_serial, the_loop
 from tensorc_dsl.schedule.primitive import primitive
-from tensorc_dsl.schedule.refs import LoopRef
+from tensorc_dsl.schedule.refs import LoopRef, Rewrite
 from tensorc_dsl.schedule.refusal import refusal
-from tensorc_dsl.schedule.rewrite import Rewrite
-from tensorc_dsl.schedule.substitution import loops_below
-from tensorc_dsl.schedule.units import APART, FRAGMENT, NO_INTRINSIC, the_intrinsic
+from tensorc_dsl.schedule.stale import APART, FRAGMENT, NO_INTRINSIC, the_intrinsic
 
 
 @refusal(

@@ -23,14 +23,12 @@ from tensorc_dsl.proof.sets.dependence import carried
 from tensorc_dsl.proof.sets.layouts import inverted, size_of
 from tensorc_dsl.proof.sets.simplify import iter_ranges, simplify, simplify_where
 from tensorc_dsl.schedule.accumulation import without_first_step
-from tensorc_dsl.schedule.circular import computes_the_same
+from tensorc_dsl.schedule.match_online_softmax import computes_the_same
 from tensorc_dsl.schedule.motion import top_statement
-from tensorc_dsl.schedule.nests import guarded, nest_over, only_block, stmt_name
-from tensorc_dsl.schedule.places import NO_BLOCK, the_block
+from tensorc_dsl.schedule.nests import NO_BLOCK, guarded, nest_over, only_block, stmt_name, the_block
 from tensorc_dsl.schedule.primitive import primitive
-from tensorc_dsl.schedule.refs import BlockRef, IndexMap
+from tensorc_dsl.schedule.refs import BlockRef, IndexMap, Rewrite
 from tensorc_dsl.schedule.refusal import refusal
-from tensorc_dsl.schedule.rewrite import Rewrite
 
 
 @refusal(

@@ -14,7 +14,7 @@ from typing import get_args
 from tensorc_dsl.ir.expr import constant
 from tensorc_dsl.ir.print import format_expr
 from tensorc_dsl.ir.program import For, Program
-from tensorc_dsl.schedule.places import the_block, the_buffer, the_loop, the_statement
+from tensorc_dsl.schedule.nests import the_block, the_buffer, the_loop, the_statement
 from tensorc_dsl.schedule.primitive import Primitive, accepts, apply
 from tensorc_dsl.schedule.primitives import PRIMITIVES
 from tensorc_dsl.schedule.query import Query, declare, query

@@ -4,18 +4,50 @@ from __future__ import annotations
 
 from typing import TypeGuard
 
+from tensorc_dsl.ir.atomics import not_atomic
 from tensorc_dsl.ir.expr import Binary, Call, Expr, Load, Var, children, constant, free_vars, loads
+from tensorc_dsl.ir.node import replace
 from tensorc_dsl.ir.print import format_expr
-from tensorc_dsl.ir.program import Block, IterKind, LoopKind, Program, is_scattered, walk
+from tensorc_dsl.ir.program import Block, For, IterKind, LoopKind, Program, is_scattered, walk
 from tensorc_dsl.ir.program import blocks as all_blocks
+from tensorc_dsl.proof.sets.data_selected import Chosen, NotChosen, chosen_iteration
 from tensorc_dsl.proof.sets.running import running
+from tensorc_dsl.proof.sets.store_guards import needed, never_negative_zero
 from tensorc_dsl.schedule.motion import is_param
-from tensorc_dsl.schedule.places import the_block
+from tensorc_dsl.schedule.nests import the_block
 from tensorc_dsl.schedule.queries.loop import LETTERS
-from tensorc_dsl.schedule.queries.ragged import ragged_iterators
 from tensorc_dsl.schedule.query import query
 from tensorc_dsl.schedule.refs import BlockRef, BufferRef, LoopRef
 from tensorc_dsl.schedule.refusal import refusal
+
+# Questions about reductions of which data say where they begin or end: rows of a sparse matrix, sequences of any length.
+
+
+def ragged_iterators(program: Program, b: Block) -> frozenset[str]:
+    """The spatial iterators for each value of which data say where the reduction begins or ends.
+
+    Lowering gives a loop such bounds (decision 92) if it is inside of the loops of these iterators.
+    """
+    reduced = {it.name for it in b.iters if it.kind is IterKind.REDUCE}
+    spatial = {it.name for it in b.iters if it.kind is IterKind.SPATIAL}
+    out = frozenset[str]()
+    if not reduced or not any(loads(s.value) for s in b.body):
+        return out
+    above_zero = never_negative_zero(program)
+    for s in b.body:
+        for c in needed(s, above_zero):
+            read = frozenset[str]().union(*map(free_vars, loads(c)))
+            if read and read.isdisjoint(reduced) and not free_vars(c).isdisjoint(reduced):
+                out |= read & spatial
+    return out
+
+
+@query
+def is_ragged(program: Program, block: BlockRef) -> bool:
+    """Whether it is a reduction of which data say where it begins or ends, such as a product with a sparse matrix, row by
+    row: `sum[p] (V[p] * X[J[p]] if R[i] <= i32(p) and i32(p) < R[i + 1] else 0.0)`.
+    """
+    return bool(ragged_iterators(program, the_block(program, block)[1]))
 
 
 @refusal(
@@ -295,3 +327,51 @@ def reuses(program: Program, block: BlockRef, loop: LoopRef) -> bool:
     return driven.isdisjoint(ragged_iterators(program, b)) and any(
         driven.isdisjoint(frozenset[str]().union(*map(free_vars, x.indices))) for x in _own_reads(b)
     )
+
+
+# Questions about sums over matches: where data choose the element that a term is added to, and who may add to it at once.
+
+
+def _chosen(program: Program, block: BlockRef) -> dict[str, Chosen]:
+    """The spatial loops of which data choose one iteration for each term, if all other loops were around them."""
+    around, b = the_block(program, block)
+    found: dict[str, Chosen] = {}
+    if not b.is_reduction:
+        return found
+    mine = {x.name for x in spatial_loops(program, block)}
+    for x in around:
+        if x.var in mine and constant(x.extent) != 1:
+            others = tuple(o for o in around if o is not x)
+            alone: For = replace(x, body=(replace(b, init=()),))
+            try:
+                found[x.var] = chosen_iteration(others, alone)
+            except NotChosen:
+                continue
+    return found
+
+
+@query
+def scatter_loops(program: Program, block: BlockRef) -> tuple[LoopRef, ...]:
+    """Its spatial loops of which data choose one iteration for each term, outermost first: `scatter` takes them inside of its
+    reduction loops, after `decompose_reduction`.
+    """
+    found = _chosen(program, block)
+    return tuple(x for x in spatial_loops(program, block) if x.name in found)
+
+
+@query
+def scatter_rows(program: Program, block: BlockRef) -> tuple[LoopRef, ...]:
+    """Its spatial loops along which data choose the same place, as along the rows of a table, outermost first: they may stand
+    inside of those that are scattered. None if no loop can be scattered.
+    """
+    found = _chosen(program, block)
+    deciding = frozenset[str]().union(*(free_vars(e) for c in found.values() for e in (c.at, *c.path)))
+    rows = (x for x in spatial_loops(program, block) if x.name not in found and x.name not in deciding)
+    return tuple(rows) if found else ()
+
+
+@query
+def can_be_atomic(program: Program, block: BlockRef, any_order: bool = False) -> bool:
+    """Whether threads may make its updates at once, behind `decompose_reduction`: `atomic` would be accepted."""
+    _, b = the_block(program, block)
+    return b.is_reduction and not_atomic(replace(b, init=()), "any order" if any_order else "exact") is None

@@ -9,9 +9,8 @@ from tensorc_dsl.ir.print import format_expr
 from tensorc_dsl.ir.program import Program
 from tensorc_dsl.proof.sets.constants import preparation
 from tensorc_dsl.schedule import motion
-from tensorc_dsl.schedule.nominal import nominal
-from tensorc_dsl.schedule.places import the_buffer
-from tensorc_dsl.schedule.query import query
+from tensorc_dsl.schedule.nests import the_buffer
+from tensorc_dsl.schedule.query import nominal, query
 from tensorc_dsl.schedule.refs import BlockRef, BufferRef
 from tensorc_dsl.schedule.refusal import refusal
 

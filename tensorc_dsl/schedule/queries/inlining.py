@@ -26,11 +26,10 @@ from tensorc_dsl.ir.expr import (
     loads,
 )
 from tensorc_dsl.ir.program import Block, Program, blocks, walk
-from tensorc_dsl.schedule.nominal import nominal
-from tensorc_dsl.schedule.places import the_block
+from tensorc_dsl.schedule.nests import the_block
 from tensorc_dsl.schedule.primitive import apply
 from tensorc_dsl.schedule.queries.block import extents, is_injective
-from tensorc_dsl.schedule.query import query
+from tensorc_dsl.schedule.query import nominal, query
 from tensorc_dsl.schedule.refs import BlockRef
 
 _SLOW = 8

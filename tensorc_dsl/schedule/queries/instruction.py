@@ -8,12 +8,12 @@ from tensorc_dsl.ir.target import Target
 from tensorc_dsl.ir.warp import is_tma, is_tma_store
 from tensorc_dsl.proof.sets.instructions import mappings as all_mappings
 from tensorc_dsl.proof.sets.instructions import uneven_row
-from tensorc_dsl.schedule.places import the_block
+from tensorc_dsl.schedule.nests import the_block
 from tensorc_dsl.schedule.primitive import accepts
 from tensorc_dsl.schedule.query import query
 from tensorc_dsl.schedule.refs import BlockRef, IntrinsicRef
 from tensorc_dsl.schedule.refusal import refusal
-from tensorc_dsl.schedule.units import the_intrinsic
+from tensorc_dsl.schedule.stale import the_intrinsic
 
 
 @refusal(

@@ -5,10 +5,9 @@ from __future__ import annotations
 from tensorc_dsl.ir.expr import constant, free_vars
 from tensorc_dsl.ir.print import format_expr
 from tensorc_dsl.ir.program import Block, For, IterKind, LoopKind, Program, walk
-from tensorc_dsl.schedule.nominal import nominal
+from tensorc_dsl.schedule.nests import mode_of, the_loop
 from tensorc_dsl.schedule.patterns import first, found, name_of
-from tensorc_dsl.schedule.places import mode_of, the_loop
-from tensorc_dsl.schedule.query import query
+from tensorc_dsl.schedule.query import nominal, query
 from tensorc_dsl.schedule.refs import BlockPattern, BlockRef, LoopPattern, LoopRef
 from tensorc_dsl.schedule.refusal import refusal
 

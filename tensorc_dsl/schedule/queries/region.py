@@ -12,9 +12,8 @@ from tensorc_dsl.ir.program import Block, For, Program
 from tensorc_dsl.proof.sets.regions import Region, inner_ranges, open_limits, required_region
 from tensorc_dsl.proof.sets.sets import bindings
 from tensorc_dsl.proof.sets.simplify import bounds, extent_ranges, simplify
-from tensorc_dsl.schedule.nominal import nominal
-from tensorc_dsl.schedule.places import the_block, the_buffer
-from tensorc_dsl.schedule.query import query
+from tensorc_dsl.schedule.nests import the_block, the_buffer
+from tensorc_dsl.schedule.query import nominal, query
 from tensorc_dsl.schedule.refs import BlockRef, BufferRef, LoopRef
 from tensorc_dsl.schedule.refusal import refusal
 

@@ -11,8 +11,8 @@ import numpy as np
 import scipy
 
 from tensorc_dsl.processes.cores import one_blas_thread
-from tensorc_dsl.trace.distribution import Decision, Distribution
-from tensorc_dsl.trace.draw import Draw
+from tensorc_dsl.schedule.trace.distribution import Decision, Distribution
+from tensorc_dsl.schedule.trace.trace import Draw
 from tensorc_dsl.tuning.insight.importance import Importance
 from tensorc_dsl.tuning.insight.study import Point, Structures, Study, decisions_of, value_key
 from tensorc_dsl.tuning.search.gp import Array

@@ -10,8 +10,8 @@ import numpy as np
 
 from tensorc_dsl.processes.cores import one_blas_thread
 from tensorc_dsl.schedule.refusal import ScheduleRefusal
-from tensorc_dsl.trace.distribution import Decision, Distribution
-from tensorc_dsl.trace.draw import Draw
+from tensorc_dsl.schedule.trace.distribution import Decision, Distribution
+from tensorc_dsl.schedule.trace.trace import Draw
 from tensorc_dsl.tuning.records.database import Kept, rank
 from tensorc_dsl.tuning.records.trial import Trial
 from tensorc_dsl.tuning.search.expansion import SpaceLike, stream

@@ -23,7 +23,7 @@ from filelock import FileLock
 from platformdirs import user_data_path
 
 from tensorc_dsl.base.diagnostic import Diagnostic, TschedError
-from tensorc_dsl.trace.draw import Decision
+from tensorc_dsl.schedule.trace.distribution import Decision
 from tensorc_dsl.tuning.records import errors
 from tensorc_dsl.tuning.records.errors import Passed, is_disk_full
 from tensorc_dsl.tuning.records.files import for_reading, look, try_place

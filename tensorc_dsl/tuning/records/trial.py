@@ -15,7 +15,7 @@ import msgspec
 from tensorc_dsl.ir.print import format_program
 from tensorc_dsl.ir.program import Program
 from tensorc_dsl.ir.target import Target
-from tensorc_dsl.trace.draw import Decision
+from tensorc_dsl.schedule.trace.distribution import Decision
 
 # One recorded trial: the candidate, its task and target, and its outcome.
 

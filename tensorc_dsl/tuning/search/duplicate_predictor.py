@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from hashlib import blake2b
 
-from tensorc_dsl.trace.draw import Decision
+from tensorc_dsl.schedule.trace.distribution import Decision
 
 KEPT = 512
 """New decisions are compared with at least so many of the latest, and with at most twice as many."""

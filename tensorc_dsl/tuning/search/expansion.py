@@ -14,9 +14,9 @@ from tensorc_dsl.ir.memo import by_identity
 from tensorc_dsl.ir.program import Program
 from tensorc_dsl.ir.target import Target
 from tensorc_dsl.schedule.refusal import ScheduleRefusal
-from tensorc_dsl.trace.draw import Decision
-from tensorc_dsl.trace.model import Decider, Model, Site, prior
-from tensorc_dsl.trace.trace import Trace
+from tensorc_dsl.schedule.trace.distribution import Decision
+from tensorc_dsl.schedule.trace.model import Decider, Model, Site, prior
+from tensorc_dsl.schedule.trace.trace import Trace
 from tensorc_dsl.tuning.search.gp import Array
 from tensorc_dsl.tuning.search.loop_features import loop_features
 

@@ -10,7 +10,7 @@ from typing import Protocol
 from tensorc_dsl.ir.program import Program
 from tensorc_dsl.ir.target import Target
 from tensorc_dsl.proof.equivalence.validate import Report
-from tensorc_dsl.trace.trace import Trace
+from tensorc_dsl.schedule.trace.trace import Trace
 from tensorc_dsl.tuning.measure.outcome import Outcome
 from tensorc_dsl.tuning.records.database import Queue
 from tensorc_dsl.tuning.search.drift import Watch

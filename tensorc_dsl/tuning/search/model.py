@@ -12,9 +12,8 @@ import numpy as np
 import scipy
 from numpy.typing import NDArray
 
-from tensorc_dsl.trace.distribution import Distribution
-from tensorc_dsl.trace.draw import Draw
-from tensorc_dsl.trace.trace import Trace
+from tensorc_dsl.schedule.trace.distribution import Distribution
+from tensorc_dsl.schedule.trace.trace import Draw, Trace
 from tensorc_dsl.tuning.search.gp import Array, Beliefs, Hyper, Posterior, fit, kernel
 
 # Encodes traces as vectors: the features of each open draw, and a bit for whether the draw was made.

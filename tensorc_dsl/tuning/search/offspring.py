@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from tensorc_dsl.trace.draw import Decision, Distribution, Draw
-from tensorc_dsl.trace.trace import Trace
+from tensorc_dsl.schedule.trace.distribution import Decision, Distribution
+from tensorc_dsl.schedule.trace.trace import Draw, Trace
 from tensorc_dsl.tuning.search.gp import Array
 from tensorc_dsl.tuning.search.model import Layout
 from tensorc_dsl.tuning.search.space import Explorer

@@ -16,8 +16,8 @@ from tensorc_dsl.ir.memo import by_identity
 from tensorc_dsl.ir.program import MAX_STEP, Program, walk
 from tensorc_dsl.ir.target import Target
 from tensorc_dsl.lower.flat import LowerError
-from tensorc_dsl.trace.draw import Decision
-from tensorc_dsl.trace.trace import Refused, Trace
+from tensorc_dsl.schedule.trace.distribution import Decision
+from tensorc_dsl.schedule.trace.trace import Refused, Trace
 from tensorc_dsl.tuning.records.trial import digest, program_key
 from tensorc_dsl.tuning.search.duplicate_predictor import Twins
 from tensorc_dsl.tuning.search.expansion import Expander, Order, SpaceLike, described, here, stream

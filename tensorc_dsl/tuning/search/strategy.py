@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
 
 from tensorc_dsl.base.extensions import STRATEGIES
+from tensorc_dsl.schedule.trace.distribution import Decision
+from tensorc_dsl.schedule.trace.trace import Trace
 from tensorc_dsl.syntax.names import did_you_mean
-from tensorc_dsl.trace.draw import Decision
-from tensorc_dsl.trace.trace import Trace
 from tensorc_dsl.tuning.measure.outcome import Outcome
 from tensorc_dsl.tuning.search.gp import Array
 from tensorc_dsl.tuning.search.regret import Regret

@@ -27,8 +27,8 @@ from tensorc_dsl.processes.worker import (
     library_threads,
     wait_any,
 )
-from tensorc_dsl.trace.handlers import Blocked, Conditioned
-from tensorc_dsl.trace.trace import Trace
+from tensorc_dsl.schedule.trace.handlers import Blocked, Conditioned
+from tensorc_dsl.schedule.trace.trace import Trace
 from tensorc_dsl.tuning.search.expansion import Expander, Order, SpaceLike, here, remember
 from tensorc_dsl.tuning.search.space import remember_cycles
 from tensorc_dsl.tuning.search.worker_messages import (

@@ -16,8 +16,8 @@ from tensorc_dsl.processes.cores import one_blas_thread
 from tensorc_dsl.proof.equivalence.validate import Invalid, Report
 from tensorc_dsl.reference.open_sizes import sizing
 from tensorc_dsl.schedule.refusal import ScheduleRefusal
-from tensorc_dsl.trace.draw import Decision
-from tensorc_dsl.trace.trace import Refused, Trace
+from tensorc_dsl.schedule.trace.distribution import Decision
+from tensorc_dsl.schedule.trace.trace import Refused, Trace
 from tensorc_dsl.tuning.measure.outcome import Outcome
 from tensorc_dsl.tuning.measure.timing import GIVE_UP
 from tensorc_dsl.tuning.records.database import Unkept

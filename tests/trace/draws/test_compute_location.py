@@ -7,7 +7,7 @@ from tensorc_dsl.schedule.primitive import apply
 from tensorc_dsl.schedule.primitives import PRIMITIVES
 from tensorc_dsl.schedule.queries.inlining import executed_work, own_work
 from tensorc_dsl.schedule.refs import BlockRef, LoopRef
-from tensorc_dsl.trace.draws.compute_location import ComputeLocation, sample_compute_location
+from tensorc_dsl.schedule.trace.draws.compute_location import ComputeLocation, sample_compute_location
 
 EXAMPLES = [ComputeLocation(("root", "i", "j", "inline"), (0, 1, 2, 3))]
 

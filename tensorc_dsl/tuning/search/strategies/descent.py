@@ -5,8 +5,8 @@ Coordinate descent as AutoTVM's Droplet search has it (Canesche et al., TACO 202
 
 from __future__ import annotations
 
-from tensorc_dsl.trace.draw import Decision
-from tensorc_dsl.trace.trace import Trace
+from tensorc_dsl.schedule.trace.distribution import Decision
+from tensorc_dsl.schedule.trace.trace import Trace
 from tensorc_dsl.tuning.measure.outcome import Outcome
 from tensorc_dsl.tuning.search.space import neighbours
 from tensorc_dsl.tuning.search.strategy import Factory, Setting

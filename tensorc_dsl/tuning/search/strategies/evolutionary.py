@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from tensorc_dsl.trace.trace import Trace
+from tensorc_dsl.schedule.trace.trace import Trace
 from tensorc_dsl.tuning.measure.outcome import Outcome
 from tensorc_dsl.tuning.search.gp import Array
 from tensorc_dsl.tuning.search.model import RANGE

@@ -13,8 +13,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from tensorc_dsl.trace.draw import Decision, Distribution, Draw
-from tensorc_dsl.trace.trace import Trace
+from tensorc_dsl.schedule.trace.distribution import Decision, Distribution
+from tensorc_dsl.schedule.trace.trace import Draw, Trace
 from tensorc_dsl.tuning.measure.outcome import Outcome
 from tensorc_dsl.tuning.search.gp import Array
 from tensorc_dsl.tuning.search.model import Memory, Model

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tensorc_dsl.trace.trace import Trace
+from tensorc_dsl.schedule.trace.trace import Trace
 from tensorc_dsl.tuning.measure.outcome import Outcome
 from tensorc_dsl.tuning.search.strategy import Factory, Setting
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from tensorc_dsl.trace.distribution import Decision, Plain, literal, one_hot, shortened
-from tensorc_dsl.trace.listed import Listed
+from tensorc_dsl.schedule.trace.distribution import Decision, Listed, Plain, literal, one_hot, shortened
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 from tensorc_dsl.base.diagnostic import TschedError, problem
 from tensorc_dsl.ir.program import Program
-from tensorc_dsl.trace.declare import Items, Offer, draw
-from tensorc_dsl.trace.distribution import Decision, Distribution
+from tensorc_dsl.schedule.trace.declare import Items, Offer, draw
+from tensorc_dsl.schedule.trace.distribution import Decision, Distribution
 
 if TYPE_CHECKING:
     import numpy as np

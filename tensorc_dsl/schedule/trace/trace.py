@@ -9,7 +9,29 @@ from tensorc_dsl.base.diagnostic import Diagnostic, Note, Severity
 from tensorc_dsl.ir.program import Program
 from tensorc_dsl.schedule.refusal import ScheduleRefusal
 from tensorc_dsl.schedule.render import refusal_diagnostic
-from tensorc_dsl.trace.draw import Decision, Draw
+from tensorc_dsl.schedule.trace.distribution import Decision, Distribution
+
+# Draws that were made, with their distributions and decisions.
+
+
+@dataclass(frozen=True, slots=True)
+class Draw:
+    """A draw that was made. A `pinned` one was fixed in the text or by a handler, so a search cannot change it.
+
+    Its `name` is unique in the trace. Its `owner` says to people whose it is, `multi_level_tiling.factors of C`: the module,
+    the name in its text, and what the module was applied to; it is empty for a draw of the schedule itself.
+    """
+
+    name: str
+    distribution: Distribution
+    decision: Decision
+    pinned: bool = False
+    owner: str = field(default="", compare=False)
+
+    @property
+    def title(self) -> str:
+        """What a report calls it."""
+        return self.owner or self.name
 
 
 @dataclass(frozen=True, slots=True)

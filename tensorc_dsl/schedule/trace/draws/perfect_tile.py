@@ -10,13 +10,23 @@ from tensorc_dsl.base.diagnostic import TschedError
 from tensorc_dsl.ir.expr import constant
 from tensorc_dsl.ir.print import format_expr
 from tensorc_dsl.ir.program import Program
-from tensorc_dsl.schedule.places import the_loop
+from tensorc_dsl.schedule.nests import the_loop
 from tensorc_dsl.schedule.refs import LoopRef
 from tensorc_dsl.schedule.refusal import refusal
-from tensorc_dsl.trace.declare import BAD_ARGUMENT, Interval, Offer, draw
-from tensorc_dsl.trace.distribution import Decision, Distribution, below, shortened
-from tensorc_dsl.trace.factors import Factors, divisors, is_tiling, random_tiling, tile_features, tile_moves, tilings
-from tensorc_dsl.trace.limits import Family, Limit, limits_of
+from tensorc_dsl.schedule.trace.declare import BAD_ARGUMENT, Interval, Offer, draw
+from tensorc_dsl.schedule.trace.distribution import Decision, Distribution, below, shortened
+from tensorc_dsl.schedule.trace.factors import (
+    Factors,
+    Family,
+    Limit,
+    divisors,
+    is_tiling,
+    limits_of,
+    random_tiling,
+    tile_features,
+    tile_moves,
+    tilings,
+)
 
 if TYPE_CHECKING:
     import numpy as np

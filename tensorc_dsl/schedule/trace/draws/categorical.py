@@ -7,9 +7,8 @@ from dataclasses import dataclass
 
 from tensorc_dsl.base.diagnostic import TschedError, problem
 from tensorc_dsl.ir.program import Program
-from tensorc_dsl.trace.declare import Choices, Offer, draw
-from tensorc_dsl.trace.distribution import Decision, Plain, literal, one_hot, shortened
-from tensorc_dsl.trace.listed import Listed
+from tensorc_dsl.schedule.trace.declare import Choices, Offer, draw
+from tensorc_dsl.schedule.trace.distribution import Decision, Listed, Plain, literal, one_hot, shortened
 
 
 @problem("E0503", "`sample_categorical` needs at least one value", help="write [a, b] or {{a: weight, b: weight}}")

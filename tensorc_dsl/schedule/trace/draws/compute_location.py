@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING
 
 from tensorc_dsl.ir.program import Program
 from tensorc_dsl.schedule.motion import own_buffers, readers
-from tensorc_dsl.schedule.places import the_block
+from tensorc_dsl.schedule.nests import the_block
 from tensorc_dsl.schedule.primitive import apply
 from tensorc_dsl.schedule.primitives.compute_at import INLINE, ROOT
 from tensorc_dsl.schedule.queries.inlining import executed_work, own_work
 from tensorc_dsl.schedule.refs import BlockRef, LoopRef
 from tensorc_dsl.schedule.refusal import ScheduleRefusal
-from tensorc_dsl.trace.declare import Offer, draw
-from tensorc_dsl.trace.distribution import Decision, Distribution, below, literal, shortened
+from tensorc_dsl.schedule.trace.declare import Offer, draw
+from tensorc_dsl.schedule.trace.distribution import Decision, Distribution, below, literal, shortened
 
 if TYPE_CHECKING:
     import numpy as np

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from tensorc_dsl.base.diagnostic import problem
-from tensorc_dsl.trace.distribution import Decision, Distribution, Plain
+from tensorc_dsl.schedule.trace.distribution import Decision, Distribution, Plain
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +62,7 @@ class DrawKind:
 
 
 DRAWS: dict[str, DrawKind] = {}
-"""All kinds of draws by name, filled by importing `tensorc_dsl.trace.draws`."""
+"""All kinds of draws by name, filled by importing `tensorc_dsl.schedule.trace.draws`."""
 
 F = TypeVar("F", bound=Callable[..., Offer])
 

@@ -9,10 +9,18 @@ from typing import TYPE_CHECKING
 from tensorc_dsl.base.diagnostic import TschedError
 from tensorc_dsl.ir.program import Program
 from tensorc_dsl.schedule.refs import LoopRef
-from tensorc_dsl.trace.declare import BAD_ARGUMENT, Offer, draw
-from tensorc_dsl.trace.distribution import Decision, Distribution, below
-from tensorc_dsl.trace.draws.perfect_tile import NO_TILES, extent_of
-from tensorc_dsl.trace.factors import Factors, divisors, is_tiling, random_tiling, tile_features, tile_moves, tilings
+from tensorc_dsl.schedule.trace.declare import BAD_ARGUMENT, Offer, draw
+from tensorc_dsl.schedule.trace.distribution import Decision, Distribution, below
+from tensorc_dsl.schedule.trace.draws.perfect_tile import NO_TILES, extent_of
+from tensorc_dsl.schedule.trace.factors import (
+    Factors,
+    divisors,
+    is_tiling,
+    random_tiling,
+    tile_features,
+    tile_moves,
+    tilings,
+)
 
 if TYPE_CHECKING:
     import numpy as np

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from tensorc_dsl.base.diagnostic import problem
-from tensorc_dsl.trace.distribution import Decision, Distribution, literal
-from tensorc_dsl.trace.trace import Trace
+from tensorc_dsl.schedule.trace.distribution import Decision, Distribution, literal
+from tensorc_dsl.schedule.trace.trace import Trace
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,13 +11,12 @@ from tensorc_dsl.base.diagnostic import TschedError
 from tensorc_dsl.ir.print import format_expr
 from tensorc_dsl.ir.program import Program
 from tensorc_dsl.proof.sets.simplify import bounds, extent_ranges
-from tensorc_dsl.schedule.places import the_loop
+from tensorc_dsl.schedule.nests import the_loop
 from tensorc_dsl.schedule.refs import LoopRef
-from tensorc_dsl.trace.declare import BAD_ARGUMENT, Interval, Offer, draw
-from tensorc_dsl.trace.distribution import Decision, Distribution, below, is_int
-from tensorc_dsl.trace.draws.perfect_tile import MAX_PARTS, NO_TILES
-from tensorc_dsl.trace.factors import Factors, tile_features
-from tensorc_dsl.trace.limits import Family, Limit, limits_of
+from tensorc_dsl.schedule.trace.declare import BAD_ARGUMENT, Interval, Offer, draw
+from tensorc_dsl.schedule.trace.distribution import Decision, Distribution, below, is_int
+from tensorc_dsl.schedule.trace.draws.perfect_tile import MAX_PARTS, NO_TILES
+from tensorc_dsl.schedule.trace.factors import Factors, Family, Limit, limits_of, tile_features
 
 if TYPE_CHECKING:
     import numpy as np
