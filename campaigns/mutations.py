@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
+from tensorc_dsl.ir.annotations import STAGES
 from tensorc_dsl.ir.dtypes import DTYPES, INDEX, DType
 from tensorc_dsl.ir.expr import (
     ONE,
@@ -31,7 +32,6 @@ from tensorc_dsl.ir.expr import (
     substitute,
 )
 from tensorc_dsl.ir.node import replace
-from tensorc_dsl.ir.pipelines import STAGES
 from tensorc_dsl.ir.program import (
     Annotation,
     Axis,

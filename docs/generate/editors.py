@@ -15,11 +15,10 @@ from tensorc_dsl.check import vocabulary as v
 from tensorc_dsl.check.kinds import PARAM_TYPES
 from tensorc_dsl.elaborate.names import FUNCTIONS
 from tensorc_dsl.elaborate.reducers import ARG_REDUCERS, REDUCERS
+from tensorc_dsl.ir.annotations import ASYNC, ORDER, ROLES, STAGES, STREAM
 from tensorc_dsl.ir.dtypes import DTYPES
-from tensorc_dsl.ir.pipelines import ASYNC, ORDER, ROLES, STAGES
 from tensorc_dsl.ir.program import INTRINSIC, MAX_STEP
 from tensorc_dsl.ir.reductions import REDUCER
-from tensorc_dsl.ir.streams import STREAM
 from tensorc_dsl.schedule.primitives import PRIMITIVES
 from tensorc_dsl.schedule.primitives.specialize import REGISTERS
 from tensorc_dsl.schedule.trace.draws import DRAWS

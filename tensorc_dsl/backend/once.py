@@ -10,7 +10,7 @@ from typing import Any, cast
 
 from tensorc_dsl.backend.find import backend_of, native
 from tensorc_dsl.backend.protocol import Backend, LoweredKernel
-from tensorc_dsl.ir.memo import by_identity
+from tensorc_dsl.ir.node import by_identity
 from tensorc_dsl.ir.program import Program
 from tensorc_dsl.ir.target import Target
 from tensorc_dsl.lower.flat import LowerError

@@ -31,8 +31,7 @@ from tensorc_dsl.elaborate.stages import Computed, StageBuilder
 from tensorc_dsl.elaborate.user_reducers import UserReducer
 from tensorc_dsl.elaborate.values import GuardedLoad
 from tensorc_dsl.ir import expr as ir
-from tensorc_dsl.ir.dtypes import DType
-from tensorc_dsl.ir.numbers import holds_value, limits, unit_roundoff
+from tensorc_dsl.ir.dtypes import DType, holds_value, limits, unit_roundoff
 from tensorc_dsl.ir.parse import annotations_of
 from tensorc_dsl.ir.print import format_buffer, format_expr
 from tensorc_dsl.ir.program import (

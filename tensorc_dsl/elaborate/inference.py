@@ -11,9 +11,8 @@ from tensorc_dsl.elaborate.names import inside
 from tensorc_dsl.elaborate.problems import Invalid
 from tensorc_dsl.elaborate.reducers import ARG_REDUCERS
 from tensorc_dsl.ir import expr as ir
-from tensorc_dsl.ir.dtypes import BOOL, DTYPES, F32, I32, I64, INDEX, U64, DType
+from tensorc_dsl.ir.dtypes import BOOL, DTYPES, F32, I32, I64, INDEX, U64, DType, largest_finite, limits
 from tensorc_dsl.ir.maths import CONDITIONS, Takes
-from tensorc_dsl.ir.numbers import largest_finite, limits
 from tensorc_dsl.ir.program import Buffer
 from tensorc_dsl.syntax import tree
 from tensorc_dsl.syntax.format_expr import expr

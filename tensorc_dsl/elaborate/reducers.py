@@ -12,9 +12,8 @@ from tensorc_dsl.elaborate.problems import (
     STORED_ONLY,
     Invalid,
 )
-from tensorc_dsl.ir.dtypes import BOOL, I64, INDEX, DType
+from tensorc_dsl.ir.dtypes import BOOL, I64, INDEX, DType, limits
 from tensorc_dsl.ir.expr import ZERO, Cast, Const, Expr, Var, add, constant, mul
-from tensorc_dsl.ir.numbers import limits
 from tensorc_dsl.ir.program import Store
 from tensorc_dsl.ir.reductions import ArgKind, FoldOp, arg_start, arg_stores, combine, identity
 from tensorc_dsl.proof.sets.simplify import bounds

@@ -19,9 +19,24 @@ from tensorc_dsl.elaborate.inference import Extents, TypeFinder
 from tensorc_dsl.elaborate.names import FUNCTIONS, parts, unknown_index
 from tensorc_dsl.elaborate.problems import TOO_MANY_CASES, Invalid, each
 from tensorc_dsl.ir import expr as ir
-from tensorc_dsl.ir.dtypes import BOOL, F32, F64, I64, INDEX, U8, U16, U32, U64, DType
+from tensorc_dsl.ir.dtypes import (
+    BOOL,
+    F32,
+    F64,
+    I64,
+    INDEX,
+    U8,
+    U16,
+    U32,
+    U64,
+    DType,
+    holds,
+    holds_value,
+    largest_finite,
+    limits,
+    wrapped,
+)
 from tensorc_dsl.ir.maths import MATHS, Takes
-from tensorc_dsl.ir.numbers import holds, holds_value, largest_finite, limits, wrapped
 from tensorc_dsl.ir.print import format_expr
 from tensorc_dsl.ir.program import Buffer
 from tensorc_dsl.proof.sets.data_subscripts import depends_on_data, outermost

@@ -16,7 +16,7 @@ from tensorc_dsl.interp.builtins import elements
 from tensorc_dsl.interp.problems import ARGUMENT_KIND, STEP_ARGUMENTS, fail
 from tensorc_dsl.interp.values import AnyRankMap, ModuleRef, OpenFactor, ProgramRef, Value, Weights, bare, kind_of
 from tensorc_dsl.ir.expr import Const, index
-from tensorc_dsl.ir.memo import by_identity
+from tensorc_dsl.ir.node import by_identity
 from tensorc_dsl.ir.program import Program, blocks
 from tensorc_dsl.ir.target import Target
 from tensorc_dsl.schedule.nests import the_block, the_buffer

@@ -31,7 +31,7 @@ from tensorc_dsl.interp.problems import ARGUMENT_KIND, STEP_ARGUMENTS, fail
 from tensorc_dsl.interp.record import Attempt, Recorder, reasons
 from tensorc_dsl.interp.record import shown_attempts as value_shown
 from tensorc_dsl.interp.values import Drawn, ModuleRef, OpenFactor, ProgramRef, Value, bare, draws_of, kind_of
-from tensorc_dsl.ir.memo import by_identity
+from tensorc_dsl.ir.node import by_identity
 from tensorc_dsl.ir.program import Block, Program, walk
 from tensorc_dsl.ir.target import Target
 from tensorc_dsl.schedule.nests import the_loop

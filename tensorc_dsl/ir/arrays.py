@@ -9,8 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tensorc_dsl.ir.dtypes import BF16, U64, DType
-from tensorc_dsl.ir.numbers import code_of, largest_finite, overflows_above, value_of
+from tensorc_dsl.ir.dtypes import BF16, U64, DType, code_of, largest_finite, overflows_above, value_of
 
 Array = NDArray[Any]
 

@@ -14,9 +14,8 @@ from tensorc_dsl.base.diagnostic import TschedError
 from tensorc_dsl.base.source import Span
 from tensorc_dsl.ir import expr as ir
 from tensorc_dsl.ir import problems
-from tensorc_dsl.ir.dtypes import BOOL, DTYPES, INDEX, DType
+from tensorc_dsl.ir.dtypes import BOOL, DTYPES, INDEX, DType, holds_value, limits
 from tensorc_dsl.ir.maths import CONDITIONS, MATHS, Takes
-from tensorc_dsl.ir.numbers import holds_value, limits
 from tensorc_dsl.ir.print import format_expr
 from tensorc_dsl.ir.program import Buffer
 from tensorc_dsl.syntax import tree as t

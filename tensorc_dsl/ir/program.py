@@ -19,8 +19,7 @@ from typing import Literal
 
 from tensorc_dsl.ir.dtypes import DType
 from tensorc_dsl.ir.expr import Dim, Expr, substitute
-from tensorc_dsl.ir.memo import by_identity
-from tensorc_dsl.ir.node import node, replace
+from tensorc_dsl.ir.node import by_identity, node, replace
 
 
 class IterKind(StrEnum):
@@ -76,8 +75,8 @@ Annotation = tuple[str, int | float | str | bool]
 
 MAX_STEP = "unroll.max_step"
 """The key of the annotation that limits unrolling. It may stand on the program or on any loop; the largest value in a program
-applies to all of it. Lowering obeys this key, `SCATTER`, `ATOMIC`, `ir.look_back.LOOK_BACK` and `ir.streams.STREAM`; others
-are for schedules and people."""
+applies to all of it. Lowering obeys this key, `SCATTER`, `ATOMIC`, `ir.annotations.LOOK_BACK` and `ir.annotations.STREAM`;
+others are for schedules and people."""
 
 SCATTER = "scatter"
 """The key of the annotation, true, of a serial loop of which only the iteration runs that data choose
@@ -85,7 +84,7 @@ SCATTER = "scatter"
 
 ATOMIC = "atomic"
 """The key of the annotation of a block whose instances may update one element at once: "exact" if any order gives the same
-result, "any order" if results may differ by rounding (`ir.atomics`)."""
+result, "any order" if results may differ by rounding (`ir.reductions`)."""
 
 INTRINSIC = "intrinsic"
 """The key of the annotation that names the instruction of a tensorized nest, on the outermost of its loops."""

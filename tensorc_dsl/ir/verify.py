@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
 
-from tensorc_dsl.ir.atomics import not_atomic, order_of
-from tensorc_dsl.ir.axes import axis_problem
+from tensorc_dsl.ir.annotations import axis_problem, pipeline
 from tensorc_dsl.ir.dtypes import BOOL, INDEX
 from tensorc_dsl.ir.expr import (
     Binary,
@@ -28,7 +27,6 @@ from tensorc_dsl.ir.expr import (
     loads,
 )
 from tensorc_dsl.ir.maths import MATHS
-from tensorc_dsl.ir.pipelines import pipeline
 from tensorc_dsl.ir.print import format_expr
 from tensorc_dsl.ir.program import (
     AT_ONCE,
@@ -43,7 +41,7 @@ from tensorc_dsl.ir.program import (
     is_atomic,
     walk,
 )
-from tensorc_dsl.ir.reductions import is_whole_update, reducer_name
+from tensorc_dsl.ir.reductions import is_whole_update, not_atomic, order_of, reducer_name
 from tensorc_dsl.ir.strides import apart
 
 UsableNames = set[str | Dim]

@@ -18,7 +18,7 @@ from itertools import count, product
 from math import prod
 
 from tensorc_dsl.ir.expr import ZERO, Binary, Expr, Var, add, constant, fold, free_vars, index, loads, mul
-from tensorc_dsl.ir.memo import by_first
+from tensorc_dsl.ir.node import by_first
 from tensorc_dsl.ir.program import Buffer, Intrinsic, IterKind, Layout
 
 LANES = 32

@@ -12,8 +12,7 @@ from typing import Literal, assert_never
 
 from tensorc_dsl.ir.dtypes import DType
 from tensorc_dsl.ir.expr import Dim, Expr, Load, constant, free_vars, loads, substitute
-from tensorc_dsl.ir.memo import by_identity
-from tensorc_dsl.ir.node import node, replace
+from tensorc_dsl.ir.node import by_identity, node, replace
 from tensorc_dsl.ir.print import format_expr, format_store
 from tensorc_dsl.ir.program import Buffer, Intrinsic, LoopKind, Store, map_store
 from tensorc_dsl.ir.strides import apart

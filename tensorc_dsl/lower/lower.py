@@ -9,11 +9,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from math import prod
 
+from tensorc_dsl.ir.annotations import streamed
 from tensorc_dsl.ir.expr import constant
 from tensorc_dsl.ir.node import node, replace
 from tensorc_dsl.ir.print import format_program
 from tensorc_dsl.ir.program import Buffer, For, LoopKind, Program, Stmt, Store
-from tensorc_dsl.ir.streams import streamed
 from tensorc_dsl.lower.erase import defuse, erase
 from tensorc_dsl.lower.flat import Flat, Kernel, Loop, LowerError, Parallel, Param, Prepared, body_of, format_body, most
 from tensorc_dsl.lower.instructions import only_proven

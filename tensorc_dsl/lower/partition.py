@@ -26,8 +26,7 @@ from tensorc_dsl.ir.expr import (
     index,
     sub,
 )
-from tensorc_dsl.ir.memo import by_identity
-from tensorc_dsl.ir.node import replace
+from tensorc_dsl.ir.node import by_identity, replace
 from tensorc_dsl.ir.program import LoopKind, Store, map_store
 from tensorc_dsl.lower.flat import (
     Alloc,

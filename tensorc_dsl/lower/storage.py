@@ -26,8 +26,7 @@ from tensorc_dsl.ir.expr import (
     sub,
     transform,
 )
-from tensorc_dsl.ir.memo import by_identity
-from tensorc_dsl.ir.node import replace
+from tensorc_dsl.ir.node import by_identity, replace
 from tensorc_dsl.ir.program import ALIGN, OFFSET, SWIZZLE, Block, Buffer, LoopKind, Program, Store, walk
 from tensorc_dsl.ir.strides import span_of
 from tensorc_dsl.lower.flat import Alloc, Flat, If, Loop, Parallel, Space, buffers_of, most, span, store_loads

@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
-from tensorc_dsl.ir.dtypes import INDEX, DType
+from tensorc_dsl.ir.dtypes import INDEX, DType, holds, limits
 from tensorc_dsl.ir.expr import (
     ZERO,
     Binary,
@@ -34,9 +34,8 @@ from tensorc_dsl.ir.expr import (
     sub,
     transform,
 )
-from tensorc_dsl.ir.memo import by_first
+from tensorc_dsl.ir.node import by_first
 from tensorc_dsl.ir.node import replace as node_replace
-from tensorc_dsl.ir.numbers import holds, limits
 from tensorc_dsl.ir.program import Buffer, LoopKind, Program, Store
 from tensorc_dsl.ir.reductions import combine, fold_of
 from tensorc_dsl.lower.flat import (

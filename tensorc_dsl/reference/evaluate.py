@@ -16,7 +16,7 @@ import numpy as np
 
 from tensorc_dsl.ir.arrays import Array, wide_dtype, widen, wrap
 from tensorc_dsl.ir.bind import SizeError, evaluate_size
-from tensorc_dsl.ir.dtypes import BOOL, INDEX, DType
+from tensorc_dsl.ir.dtypes import BOOL, INDEX, DType, consecutive, limits
 from tensorc_dsl.ir.expr import (
     BinaryOp,
     Cast,
@@ -35,7 +35,6 @@ from tensorc_dsl.ir.expr import (
     free_vars,
     loads,
 )
-from tensorc_dsl.ir.numbers import consecutive, limits
 from tensorc_dsl.ir.program import Block, Buffer, For, IterKind, Program, Store, walk
 from tensorc_dsl.ir.reductions import ArgFold, DeclaredFold, Fold, Update, identity, is_whole_update, update_of
 from tensorc_dsl.reference.boxes import Box, form, linear_parts

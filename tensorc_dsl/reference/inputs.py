@@ -14,10 +14,9 @@ from typing import Literal
 import numpy as np
 
 from tensorc_dsl.ir.arrays import Array, narrow, stored_dtype, wide_dtype
-from tensorc_dsl.ir.dtypes import DType
+from tensorc_dsl.ir.dtypes import DType, largest_finite, limits, smallest_normal
 from tensorc_dsl.ir.expr import Binary, Call, Compare, Expr, Load, children, constant, dtype_of, free_vars, loads
 from tensorc_dsl.ir.maths import MATHS, Domain
-from tensorc_dsl.ir.numbers import largest_finite, limits, smallest_normal
 from tensorc_dsl.ir.program import ASSUMED, Buffer, IterKind, Program, Property, blocks
 from tensorc_dsl.ir.strides import always_apart, elements_spanned, strides_of
 from tensorc_dsl.reference.evaluate import shape_of

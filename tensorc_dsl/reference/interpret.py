@@ -14,8 +14,9 @@ from typing import Any, Literal, NoReturn, assert_never
 
 import numpy as np
 
+from tensorc_dsl.ir.annotations import passed_along, pipeline
 from tensorc_dsl.ir.arrays import Array, wide_dtype
-from tensorc_dsl.ir.dtypes import DTYPES, INDEX, DType
+from tensorc_dsl.ir.dtypes import DTYPES, INDEX, DType, holds, nearest
 from tensorc_dsl.ir.expr import (
     ZERO,
     Binary,
@@ -38,10 +39,7 @@ from tensorc_dsl.ir.expr import (
     loads,
     substitute,
 )
-from tensorc_dsl.ir.look_back import passed_along
 from tensorc_dsl.ir.node import replace
-from tensorc_dsl.ir.numbers import holds, nearest
-from tensorc_dsl.ir.pipelines import pipeline
 from tensorc_dsl.ir.print import format_expr
 from tensorc_dsl.ir.program import (
     AT_ONCE,

@@ -10,9 +10,8 @@ from typing import Any
 import numpy as np
 
 from tensorc_dsl.ir.arrays import Array, wide_dtype
-from tensorc_dsl.ir.dtypes import DType
+from tensorc_dsl.ir.dtypes import DType, code_of, nearest, truncated, value_of
 from tensorc_dsl.ir.maths import MATHS, Takes
-from tensorc_dsl.ir.numbers import code_of, nearest, truncated, value_of
 
 # The values of the functions of bits, by NumPy: of integers of a type, which are wide.
 

@@ -30,7 +30,7 @@ from typing import assert_never
 import numpy as np
 
 from tensorc_dsl.ir.arrays import Array
-from tensorc_dsl.ir.dtypes import F64, DType
+from tensorc_dsl.ir.dtypes import F64, DType, flushed_below, holds, largest_finite, smallest_normal, unit_roundoff
 from tensorc_dsl.ir.expr import (
     Binary,
     Bitcast,
@@ -49,7 +49,6 @@ from tensorc_dsl.ir.expr import (
     loads,
 )
 from tensorc_dsl.ir.maths import CONDITIONS
-from tensorc_dsl.ir.numbers import flushed_below, holds, largest_finite, smallest_normal, unit_roundoff
 from tensorc_dsl.ir.program import Block, Program, Store
 from tensorc_dsl.ir.reductions import ArgFold, Fold
 from tensorc_dsl.reference.boxes import Box

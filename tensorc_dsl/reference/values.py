@@ -9,7 +9,7 @@ from typing import TypeVar, assert_never
 import numpy as np
 
 from tensorc_dsl.ir.arrays import Array, narrow, stored_dtype, wide_dtype, widen, wrap
-from tensorc_dsl.ir.dtypes import F64, INDEX, DType
+from tensorc_dsl.ir.dtypes import F64, INDEX, DType, holds, limits, nearest
 from tensorc_dsl.ir.expr import (
     Binary,
     BinaryOp,
@@ -31,7 +31,6 @@ from tensorc_dsl.ir.expr import (
     index,
     loads,
 )
-from tensorc_dsl.ir.numbers import holds, limits, nearest
 from tensorc_dsl.ir.program import Block, IterKind, Program
 from tensorc_dsl.reference.boxes import Box, Form, form, gather, view
 from tensorc_dsl.reference.maths import called
@@ -354,7 +353,7 @@ def bits_as(x: Array, old: DType, new: DType) -> Array:
 
 
 def cast(x: Array, old: DType, new: DType) -> Array:
-    """A conversion of wide values, with the rules of `ir.numbers`."""
+    """A conversion of wide values, with the rules of `ir.dtypes`."""
     if new.kind == "bool":
         return x != 0
     if new.is_float:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from tensorc_dsl.ir.annotations import passed_along
 from tensorc_dsl.ir.expr import ONE, free_vars
-from tensorc_dsl.ir.look_back import passed_along
 from tensorc_dsl.ir.node import replace
 from tensorc_dsl.ir.program import (
     AT_ONCE,

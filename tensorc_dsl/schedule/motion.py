@@ -15,8 +15,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from tensorc_dsl.ir.expr import ONE, ZERO, Expr, Var, free_vars, loads, substitute
-from tensorc_dsl.ir.memo import by_identity
-from tensorc_dsl.ir.node import replace
+from tensorc_dsl.ir.node import by_identity, replace
 from tensorc_dsl.ir.print import format_expr
 from tensorc_dsl.ir.program import Block, Buffer, For, IterKind, LoopKind, Program, Stmt, find_block, walk
 from tensorc_dsl.proof.sets.accesses import Access, accesses, touched

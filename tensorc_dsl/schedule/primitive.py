@@ -11,7 +11,7 @@ from collections.abc import Callable, Hashable
 from dataclasses import dataclass
 from typing import Any, TypeVar, cast, get_args
 
-from tensorc_dsl.ir.memo import by_identity
+from tensorc_dsl.ir.node import by_identity
 from tensorc_dsl.ir.program import Program
 from tensorc_dsl.schedule.refs import BlockRef, BufferRef, IndexMap, LoopRef, Result, Rewrite
 from tensorc_dsl.schedule.refusal import Refusal, ScheduleRefusal

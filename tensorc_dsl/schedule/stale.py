@@ -10,12 +10,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from tensorc_dsl.ir.axes import axis_problem
-from tensorc_dsl.ir.dtypes import I64
+from tensorc_dsl.ir.annotations import axis_problem, pipeline, roles
+from tensorc_dsl.ir.dtypes import I64, limits
 from tensorc_dsl.ir.expr import Expr, constant, too_large
-from tensorc_dsl.ir.memo import by_identity
-from tensorc_dsl.ir.numbers import limits
-from tensorc_dsl.ir.pipelines import pipeline, roles
+from tensorc_dsl.ir.node import by_identity
 from tensorc_dsl.ir.program import (
     ALIGN,
     OFFSET,

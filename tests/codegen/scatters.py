@@ -8,8 +8,7 @@ from collections.abc import Mapping
 import numpy as np
 
 from tensorc_dsl.ir.arrays import Array, stored_dtype
-from tensorc_dsl.ir.dtypes import DType
-from tensorc_dsl.ir.numbers import highest, lowest
+from tensorc_dsl.ir.dtypes import DType, highest, lowest
 from tensorc_dsl.ir.program import Program
 from tensorc_dsl.reference.evaluate import shape_of
 

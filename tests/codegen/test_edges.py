@@ -10,10 +10,9 @@ import pytest
 
 from tensorc_dsl.base.source import Source
 from tensorc_dsl.ir.arrays import Array, narrow, stored_dtype, wide_dtype, widen
-from tensorc_dsl.ir.dtypes import BOOL, DTYPES, DType
+from tensorc_dsl.ir.dtypes import BOOL, DTYPES, DType, largest_finite, limits, smallest_normal, unit_roundoff
 from tensorc_dsl.ir.expr import ZERO, Binary, Cast, Const, Expr, Load, Select, index
 from tensorc_dsl.ir.maths import MATHS
-from tensorc_dsl.ir.numbers import largest_finite, limits, smallest_normal, unit_roundoff
 from tensorc_dsl.ir.parse import parse_program
 from tensorc_dsl.ir.parse_expr import VisibleNames
 from tensorc_dsl.ir.print import format_expr, format_program

@@ -10,8 +10,23 @@ import numpy as np
 import pytest
 
 from tensorc_dsl.ir.arrays import Array, narrow, stored_dtype, widen
-from tensorc_dsl.ir.dtypes import BF16, DTYPES, F8E4M3, F8E5M2, F16, F32, F64, I64, U32, DType
-from tensorc_dsl.ir.numbers import code_of, largest_finite, nearest, overflows_above, value_of
+from tensorc_dsl.ir.dtypes import (
+    BF16,
+    DTYPES,
+    F8E4M3,
+    F8E5M2,
+    F16,
+    F32,
+    F64,
+    I64,
+    U32,
+    DType,
+    code_of,
+    largest_finite,
+    nearest,
+    overflows_above,
+    value_of,
+)
 from tensorc_dsl.ir.program import Program
 from tensorc_dsl.reference.evaluate import evaluate
 from tensorc_dsl.reference.interpret import interpret

@@ -8,8 +8,7 @@ import numpy as np
 import pytest
 
 from tensorc_dsl.ir.arrays import Array, narrow, stored_dtype, widen
-from tensorc_dsl.ir.dtypes import DTYPES, U64, DType
-from tensorc_dsl.ir.numbers import limits, nearest, truncated
+from tensorc_dsl.ir.dtypes import DTYPES, U64, DType, limits, nearest, truncated
 from tensorc_dsl.reference.evaluate import evaluate
 from tensorc_dsl.reference.interpret import interpret
 from tests.codegen.native import program, run

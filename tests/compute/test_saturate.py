@@ -10,8 +10,7 @@ import pytest
 from tensorc_dsl.backend.llvm.codegen.compile import compile_kernel
 from tensorc_dsl.backend.llvm.lower.passes import lower_cpu
 from tensorc_dsl.ir.arrays import narrow, stored_dtype, wide_dtype, widen
-from tensorc_dsl.ir.dtypes import DTYPES
-from tensorc_dsl.ir.numbers import limits
+from tensorc_dsl.ir.dtypes import DTYPES, limits
 from tensorc_dsl.ir.print import format_program
 from tensorc_dsl.ir.program import Program
 from tensorc_dsl.ir.target import Target

@@ -19,11 +19,11 @@ from tensorc_dsl.backend.cuda.lower.private_storage import evaluate
 from tensorc_dsl.backend.memory import aligned_copy, aligned_empty
 from tensorc_dsl.backend.protocol import Traffic
 from tensorc_dsl.base.source import Source
+from tensorc_dsl.ir.annotations import LINE, Swizzle, swizzle_of, swizzled
 from tensorc_dsl.ir.arrays import Array, stored_dtype
 from tensorc_dsl.ir.expr import Load, Var, add, index, transform, xor
 from tensorc_dsl.ir.parse import parse_program
 from tensorc_dsl.ir.program import Program, Store
-from tensorc_dsl.ir.swizzle import LINE, Swizzle, swizzle_of, swizzled
 from tensorc_dsl.lower.flat import Collective, Flat, LowerError
 from tensorc_dsl.reference.evaluate import shape_of
 from tensorc_dsl.schedule.trace.distribution import Decision

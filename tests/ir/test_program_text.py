@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from tensorc_dsl.base.diagnostic import TschedError
 from tensorc_dsl.base.source import Source
-from tensorc_dsl.ir.dtypes import BOOL, F32, F64, I8, I32, INDEX, U8, DType
+from tensorc_dsl.ir.dtypes import BOOL, F32, F64, I8, I32, INDEX, U8, DType, limits, nearest
 from tensorc_dsl.ir.expr import (
     Binary,
     Call,
@@ -30,7 +30,6 @@ from tensorc_dsl.ir.expr import (
     index,
     loads,
 )
-from tensorc_dsl.ir.numbers import limits, nearest
 from tensorc_dsl.ir.parse import parse_program
 from tensorc_dsl.ir.print import format_program
 from tensorc_dsl.ir.program import (

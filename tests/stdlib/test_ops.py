@@ -15,8 +15,8 @@ from tensorc_dsl.base.source import Source
 from tensorc_dsl.check.scope import load_source
 from tensorc_dsl.interp.space import Space
 from tensorc_dsl.ir.arrays import widen
+from tensorc_dsl.ir.dtypes import nearest
 from tensorc_dsl.ir.expr import Const
-from tensorc_dsl.ir.numbers import nearest
 from tensorc_dsl.reference.evaluate import evaluate
 from tensorc_dsl.tuning.machine.host import host_target
 from tests.codegen.native import run

@@ -10,10 +10,10 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Sequence
 
 from tensorc_dsl.base.diagnostic import Note, problem
-from tensorc_dsl.ir.atomics import not_atomic, order_of
+from tensorc_dsl.ir.annotations import pipeline
 from tensorc_dsl.ir.expr import Expr
-from tensorc_dsl.ir.pipelines import pipeline
 from tensorc_dsl.ir.program import For, IterKind, LoopKind, is_atomic
+from tensorc_dsl.ir.reductions import not_atomic, order_of
 from tensorc_dsl.proof.equivalence.code import Code, Statement, extent_conditions, relation, where
 from tensorc_dsl.proof.equivalence.digits import Counted, Digits
 from tensorc_dsl.proof.equivalence.facts import ExampleSizes, Refuted, Undecided, at, element, example, point

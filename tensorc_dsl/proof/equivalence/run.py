@@ -16,8 +16,8 @@ import numpy as np
 
 from tensorc_dsl.ir.arrays import Array, narrow, widen
 from tensorc_dsl.ir.bind import bind
+from tensorc_dsl.ir.dtypes import unit_roundoff
 from tensorc_dsl.ir.expr import Binary, Cast, Expr, children, dtype_of
-from tensorc_dsl.ir.numbers import unit_roundoff
 from tensorc_dsl.ir.program import AT_ONCE, FINITE, Block, For, IterKind, LoopKind, Program, Store, blocks, walk
 from tensorc_dsl.ir.reductions import ArgFold, DeclaredFold, update_of
 from tensorc_dsl.proof.equivalence.facts import element

@@ -7,9 +7,8 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import reduce
 
-from tensorc_dsl.ir.dtypes import BOOL
+from tensorc_dsl.ir.dtypes import BOOL, highest, lowest
 from tensorc_dsl.ir.expr import Binary, Call, Const, Expr, Load, Logic, Not, Select, loads
-from tensorc_dsl.ir.numbers import highest, lowest
 from tensorc_dsl.proof.equivalence.code import PAIR, UNLESS, Accumulation, Statement
 from tensorc_dsl.proof.equivalence.facts import Refuted, Undecided
 from tensorc_dsl.proof.equivalence.flow import Flow, Total, convex, first_of, joined

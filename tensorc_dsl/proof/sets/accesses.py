@@ -10,8 +10,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator
 
 from tensorc_dsl.ir.expr import ONE, ZERO, Compare, Expr, Load, Select, children, free_vars, loads, substitute
-from tensorc_dsl.ir.memo import by_identity
-from tensorc_dsl.ir.node import node
+from tensorc_dsl.ir.node import by_identity, node
 from tensorc_dsl.ir.program import Block, Buffer, For, IterKind, Program, Stmt
 from tensorc_dsl.ir.reductions import is_fold, is_whole_update
 from tensorc_dsl.proof.sets.coverage import begun_without_steps, where_begun

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from tensorc_dsl.ir.expr import ZERO, Binary, Dim, Expr, add, dims_in, index, loads, mul, sub
-from tensorc_dsl.ir.memo import by_identity
+from tensorc_dsl.ir.node import by_identity
 from tensorc_dsl.ir.program import Block, Buffer, Program, Stmt, walk
 from tensorc_dsl.proof.sets.simplify import bounds, linear_form
 

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from functools import reduce
 from math import isfinite
 
-from tensorc_dsl.ir.dtypes import BOOL, I64, INDEX, DType
+from tensorc_dsl.ir.dtypes import BOOL, I64, INDEX, DType, consecutive, limits, nearest
 from tensorc_dsl.ir.expr import (
     ZERO,
     Binary,
@@ -29,7 +29,6 @@ from tensorc_dsl.ir.expr import (
     substitute,
 )
 from tensorc_dsl.ir.node import node
-from tensorc_dsl.ir.numbers import consecutive, limits, nearest
 from tensorc_dsl.ir.program import Block, For, Store, store_at, walk
 from tensorc_dsl.ir.reductions import fold_of, identity
 from tensorc_dsl.proof.sets.linear_forms import Context, Linear, Ranges, linear, negate, to_expr

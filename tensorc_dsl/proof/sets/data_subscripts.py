@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeGuard
 
-from tensorc_dsl.ir.dtypes import INDEX
+from tensorc_dsl.ir.dtypes import INDEX, limits
 from tensorc_dsl.ir.expr import (
     Binary,
     Call,
@@ -27,7 +27,6 @@ from tensorc_dsl.ir.expr import (
     index,
     rebuild,
 )
-from tensorc_dsl.ir.numbers import limits
 
 
 def data_in(e: Expr) -> tuple[Cast, ...]:

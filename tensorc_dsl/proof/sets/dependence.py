@@ -10,8 +10,8 @@ from functools import cache
 from itertools import product
 from types import MappingProxyType
 
+from tensorc_dsl.ir.annotations import pipeline
 from tensorc_dsl.ir.expr import ZERO, Compare, Expr, Var, add, constant, free_vars, index, loads, substitute
-from tensorc_dsl.ir.pipelines import pipeline
 from tensorc_dsl.ir.print import format_expr
 from tensorc_dsl.ir.program import AT_ONCE, Block, For, LoopKind, Program, Stmt, blocks_in, find_loop, is_atomic, walk
 from tensorc_dsl.ir.reductions import fold_of, reducer_name

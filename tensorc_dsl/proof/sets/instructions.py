@@ -28,8 +28,7 @@ from tensorc_dsl.ir.expr import (
     substitute,
     transform,
 )
-from tensorc_dsl.ir.memo import by_first
-from tensorc_dsl.ir.node import node
+from tensorc_dsl.ir.node import by_first, node
 from tensorc_dsl.ir.print import format_expr, format_store
 from tensorc_dsl.ir.program import Block, Buffer, For, Intrinsic, Program, Store, TileAxis, store_at
 from tensorc_dsl.ir.warp import UNIT, is_tma, is_tma_store

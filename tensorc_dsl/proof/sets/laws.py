@@ -15,7 +15,7 @@ from itertools import combinations
 from math import isfinite
 from typing import Any, Literal, assert_never, get_args
 
-from tensorc_dsl.ir.dtypes import BOOL, INDEX, DType
+from tensorc_dsl.ir.dtypes import BOOL, INDEX, DType, highest, lowest
 from tensorc_dsl.ir.expr import (
     Binary,
     BinaryOp,
@@ -34,7 +34,6 @@ from tensorc_dsl.ir.expr import (
     dtype_of,
     transform,
 )
-from tensorc_dsl.ir.numbers import highest, lowest
 from tensorc_dsl.ir.program import Block, Program, walk
 from tensorc_dsl.ir.reductions import DeclaredFold, update_of
 from tensorc_dsl.proof.sets.budget import Exhausted, bounded

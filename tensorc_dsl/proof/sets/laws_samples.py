@@ -15,7 +15,7 @@ from typing import Any, assert_never
 import numpy as np
 
 from tensorc_dsl.ir.arrays import Array, wide_dtype
-from tensorc_dsl.ir.dtypes import BOOL, DType
+from tensorc_dsl.ir.dtypes import BOOL, DType, highest, lowest
 from tensorc_dsl.ir.expr import (
     Binary,
     Bitcast,
@@ -34,7 +34,6 @@ from tensorc_dsl.ir.expr import (
     dtype_of,
     transform,
 )
-from tensorc_dsl.ir.numbers import highest, lowest
 from tensorc_dsl.reference.boxes import Box
 from tensorc_dsl.reference.values import Values
 

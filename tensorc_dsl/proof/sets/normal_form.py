@@ -9,7 +9,7 @@ from fractions import Fraction
 from math import inf, isnan
 from typing import assert_never
 
-from tensorc_dsl.ir.dtypes import BOOL, DType
+from tensorc_dsl.ir.dtypes import BOOL, DType, limits
 from tensorc_dsl.ir.expr import (
     Binary,
     BinaryOp,
@@ -28,7 +28,6 @@ from tensorc_dsl.ir.expr import (
     dtype_of,
 )
 from tensorc_dsl.ir.maths import CONDITIONS, MATHS, Domain
-from tensorc_dsl.ir.numbers import limits
 
 # The values of a normal form and their arithmetic: polynomials over opaque atoms, infinities and NaN.
 #

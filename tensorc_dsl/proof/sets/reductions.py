@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from math import isfinite
 from typing import Literal, assert_never
 
-from tensorc_dsl.ir.dtypes import DType
+from tensorc_dsl.ir.dtypes import DType, largest_finite
 from tensorc_dsl.ir.expr import (
     Binary,
     Call,
@@ -25,7 +25,6 @@ from tensorc_dsl.ir.expr import (
     rebuild,
     transform,
 )
-from tensorc_dsl.ir.numbers import largest_finite
 from tensorc_dsl.ir.program import Block, Store
 from tensorc_dsl.ir.reductions import (
     ArgFold,

@@ -9,7 +9,8 @@ from dataclasses import dataclass, replace
 from math import inf, isfinite, log2, prod
 from typing import Literal, TypeGuard, cast
 
-from tensorc_dsl.ir.dtypes import BOOL, DType
+from tensorc_dsl.ir.annotations import passed_along
+from tensorc_dsl.ir.dtypes import BOOL, DType, largest_finite, smallest_normal, unit_roundoff
 from tensorc_dsl.ir.expr import (
     ONE,
     ZERO,
@@ -29,8 +30,6 @@ from tensorc_dsl.ir.expr import (
     sub,
     substitute,
 )
-from tensorc_dsl.ir.look_back import passed_along
-from tensorc_dsl.ir.numbers import largest_finite, smallest_normal, unit_roundoff
 from tensorc_dsl.ir.program import Block, For, IterKind, Program, Store, blocks, find_block, find_loop, walk
 from tensorc_dsl.ir.reductions import Fold, FoldOp, combine, identity, update_of
 from tensorc_dsl.proof.sets.linear_forms import FALSE, TRUE, logic, negate

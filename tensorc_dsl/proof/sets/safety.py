@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from functools import reduce
 from typing import NoReturn
 
-from tensorc_dsl.ir.dtypes import INDEX
+from tensorc_dsl.ir.dtypes import INDEX, limits
 from tensorc_dsl.ir.expr import (
     ONE,
     ZERO,
@@ -35,8 +35,7 @@ from tensorc_dsl.ir.expr import (
     sub,
     transform,
 )
-from tensorc_dsl.ir.memo import by_identity
-from tensorc_dsl.ir.numbers import limits
+from tensorc_dsl.ir.node import by_identity
 from tensorc_dsl.ir.print import format_expr
 from tensorc_dsl.ir.program import For, Program, walk
 from tensorc_dsl.proof.sets import isl

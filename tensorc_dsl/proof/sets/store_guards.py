@@ -9,7 +9,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import permutations
 
-from tensorc_dsl.ir.dtypes import BOOL, INDEX, DType
+from tensorc_dsl.ir.dtypes import BOOL, INDEX, DType, nearest
 from tensorc_dsl.ir.expr import (
     ZERO,
     Binary,
@@ -30,8 +30,7 @@ from tensorc_dsl.ir.expr import (
     mul,
     sub,
 )
-from tensorc_dsl.ir.memo import by_identity
-from tensorc_dsl.ir.numbers import nearest
+from tensorc_dsl.ir.node import by_identity
 from tensorc_dsl.ir.program import Program, Store, blocks, is_atomic
 from tensorc_dsl.ir.reductions import fold_of, identity
 from tensorc_dsl.proof.sets.linear_forms import Context, Linear, Ranges, linear, negate, to_expr

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from tensorc_dsl.ir.look_back import LOOK_BACK
-from tensorc_dsl.ir.pipelines import ASYNC, ORDER, REGISTERS, ROLES, STAGES
+from tensorc_dsl.ir.annotations import ASYNC, LOOK_BACK, ORDER, REGISTERS, ROLES, STAGES, STREAM, stream_problem
 from tensorc_dsl.ir.program import (
     ATOMIC,
     FINITE,
@@ -19,7 +18,6 @@ from tensorc_dsl.ir.program import (
     replace_stmt,
 )
 from tensorc_dsl.ir.reductions import REDUCER
-from tensorc_dsl.ir.streams import STREAM, stream_problem
 from tensorc_dsl.schedule.nests import NO_BLOCK, NO_LOOP, the_block, the_loop
 from tensorc_dsl.schedule.primitive import primitive
 from tensorc_dsl.schedule.refs import BlockRef, LoopRef, Rewrite

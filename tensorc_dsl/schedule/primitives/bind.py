@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tensorc_dsl.ir.axes import axis_problem
+from tensorc_dsl.ir.annotations import axis_problem
 from tensorc_dsl.ir.program import Axis, LoopKind, Program
 from tensorc_dsl.schedule.kinds import CLASH, NOT_BLOCKS, RACE, at_once
 from tensorc_dsl.schedule.nests import NO_LOOP, NOT_SERIAL, require_no_kind, the_loop

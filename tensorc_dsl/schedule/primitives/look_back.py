@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tensorc_dsl.ir.look_back import LOOK_BACK
+from tensorc_dsl.ir.annotations import LOOK_BACK
 from tensorc_dsl.ir.node import replace
 from tensorc_dsl.ir.program import Program, replace_stmt
 from tensorc_dsl.proof.sets.running import not_passed

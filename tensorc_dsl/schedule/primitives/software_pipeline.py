@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from tensorc_dsl.ir.pipelines import ASYNC, ORDER, STAGES, written_out
+from tensorc_dsl.ir.annotations import ASYNC, ORDER, STAGES, written_out
 from tensorc_dsl.ir.program import For, LoopKind, Program, replace_stmt
 from tensorc_dsl.proof.sets.accesses import written
 from tensorc_dsl.proof.sets.dependence import Dependence, overtakes

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tensorc_dsl.ir.pipelines import REGISTERS, ROLES, written_out
+from tensorc_dsl.ir.annotations import REGISTERS, ROLES, written_out
 from tensorc_dsl.ir.program import LoopKind, Program
 from tensorc_dsl.schedule.nests import NO_LOOP, the_loop, with_annotations
 from tensorc_dsl.schedule.primitive import primitive

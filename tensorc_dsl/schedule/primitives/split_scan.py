@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from tensorc_dsl.ir.dtypes import I64
+from tensorc_dsl.ir.dtypes import I64, limits
 from tensorc_dsl.ir.expr import (
     ONE,
     Compare,
@@ -24,7 +24,6 @@ from tensorc_dsl.ir.expr import (
     sub,
 )
 from tensorc_dsl.ir.node import replace
-from tensorc_dsl.ir.numbers import limits
 from tensorc_dsl.ir.print import format_expr
 from tensorc_dsl.ir.program import Buffer, Iter, IterKind, Program, Stmt, fresh, used_names
 from tensorc_dsl.ir.reductions import FoldOp, combine, identity

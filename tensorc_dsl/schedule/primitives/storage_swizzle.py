@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from tensorc_dsl.ir.annotations import UNITS
 from tensorc_dsl.ir.program import SWIZZLE, Program
-from tensorc_dsl.ir.swizzle import UNITS
 from tensorc_dsl.schedule.nests import NO_BUFFER, replace_buffer, the_buffer
 from tensorc_dsl.schedule.primitive import primitive
 from tensorc_dsl.schedule.refs import BufferRef, Rewrite

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from tensorc_dsl.ir.dtypes import limits
 from tensorc_dsl.ir.expr import (
     ZERO,
     Const,
@@ -15,7 +16,6 @@ from tensorc_dsl.ir.expr import (
     free_vars,
     substitute,
 )
-from tensorc_dsl.ir.numbers import limits
 from tensorc_dsl.ir.print import format_expr
 from tensorc_dsl.ir.program import (
     Block,

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import TypeGuard
 
-from tensorc_dsl.ir.atomics import not_atomic
 from tensorc_dsl.ir.expr import Binary, Call, Expr, Load, Var, children, constant, free_vars, loads
 from tensorc_dsl.ir.node import replace
 from tensorc_dsl.ir.print import format_expr
 from tensorc_dsl.ir.program import Block, For, IterKind, LoopKind, Program, is_scattered, walk
 from tensorc_dsl.ir.program import blocks as all_blocks
+from tensorc_dsl.ir.reductions import not_atomic
 from tensorc_dsl.proof.sets.data_selected import Chosen, NotChosen, chosen_iteration
 from tensorc_dsl.proof.sets.running import running
 from tensorc_dsl.proof.sets.store_guards import needed, never_negative_zero

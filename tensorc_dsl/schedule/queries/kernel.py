@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable
 
 from tensorc_dsl.ir import program as ir
 from tensorc_dsl.ir.expr import Expr, constant
-from tensorc_dsl.ir.memo import by_first
+from tensorc_dsl.ir.node import by_first
 from tensorc_dsl.ir.program import Axis, Buffer, For, Program, Stmt, walk
 from tensorc_dsl.proof.sets.accesses import accesses, home, touched_in
 from tensorc_dsl.proof.sets.dependence import versions

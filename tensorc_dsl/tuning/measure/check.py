@@ -13,8 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tensorc_dsl.ir.arrays import widen
-from tensorc_dsl.ir.dtypes import DType
-from tensorc_dsl.ir.numbers import overflowed, overflows_above
+from tensorc_dsl.ir.dtypes import DType, overflowed, overflows_above
 from tensorc_dsl.ir.strides import dense_strides, elements_spanned
 
 # Compares the outputs of a kernel with a float64 reference.

@@ -10,7 +10,7 @@ from typing import Protocol
 import numpy as np
 
 from tensorc_dsl.ir.bind import Sizes, bind
-from tensorc_dsl.ir.memo import by_identity
+from tensorc_dsl.ir.node import by_identity
 from tensorc_dsl.ir.program import Program
 from tensorc_dsl.ir.target import Target
 from tensorc_dsl.schedule.refusal import ScheduleRefusal

@@ -43,7 +43,6 @@ from tensorc_dsl.backend.cuda.lower.look_back import Words, terms_of, words_of
 from tensorc_dsl.backend.llvm.codegen.body import Expressions
 from tensorc_dsl.backend.llvm.codegen.function import Function, Piece, SymbolTable, in_memory
 from tensorc_dsl.backend.llvm.codegen.statements import Plan, Statements
-from tensorc_dsl.ir.atomics import change_of, is_switch
 from tensorc_dsl.ir.dtypes import DType
 from tensorc_dsl.ir.expr import (
     ONE,
@@ -61,7 +60,7 @@ from tensorc_dsl.ir.expr import (
     transform,
 )
 from tensorc_dsl.ir.program import Store
-from tensorc_dsl.ir.reductions import fold_of
+from tensorc_dsl.ir.reductions import change_of, fold_of, is_switch
 from tensorc_dsl.lower.flat import Collective, Flat, Shuffle
 from tensorc_dsl.proof.sets.store_guards import filled
 

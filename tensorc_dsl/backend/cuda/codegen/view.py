@@ -51,7 +51,6 @@ from tensorc_dsl.backend.cuda.lower.shared_layout import ALIGNMENT as DESCRIBED
 from tensorc_dsl.backend.cuda.lower.shared_layout import Descriptor, descriptors_of
 from tensorc_dsl.backend.llvm.ahead.interface import argument_name
 from tensorc_dsl.backend.protocol import CompileError
-from tensorc_dsl.ir.atomics import Change, change_of, is_switch
 from tensorc_dsl.ir.dtypes import INDEX, DType
 from tensorc_dsl.ir.expr import (
     ZERO,
@@ -77,7 +76,7 @@ from tensorc_dsl.ir.expr import (
 )
 from tensorc_dsl.ir.maths import CONDITIONS
 from tensorc_dsl.ir.program import LoopKind, Store
-from tensorc_dsl.ir.reductions import fold_of
+from tensorc_dsl.ir.reductions import Change, change_of, fold_of, is_switch
 from tensorc_dsl.ir.warp import LANES
 from tensorc_dsl.lower.flat import (
     Alloc,

@@ -9,12 +9,12 @@ from collections.abc import Iterator
 from typing import assert_never
 
 from tensorc_dsl.base.units import counted
+from tensorc_dsl.ir.annotations import Swizzle
 from tensorc_dsl.ir.dtypes import DType
 from tensorc_dsl.ir.expr import ZERO, Compare, Dim, Expr, Var
 from tensorc_dsl.ir.node import node
 from tensorc_dsl.ir.print import format_expr
 from tensorc_dsl.ir.program import Store
-from tensorc_dsl.ir.swizzle import Swizzle
 from tensorc_dsl.lower.flat import (
     Collective,
     Flat,

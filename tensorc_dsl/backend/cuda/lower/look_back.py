@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from tensorc_dsl.backend.cuda.lower.barriers import loads_under
 from tensorc_dsl.backend.cuda.lower.kernels import STEP, Device, DeviceKernel, Local, LookBack, Ticket, inside
 from tensorc_dsl.backend.cuda.lower.threads import plain
+from tensorc_dsl.ir.annotations import passed_along
 from tensorc_dsl.ir.dtypes import I64, DType
 from tensorc_dsl.ir.expr import (
     ONE,
@@ -33,7 +34,6 @@ from tensorc_dsl.ir.expr import (
     substitute,
     transform,
 )
-from tensorc_dsl.ir.look_back import passed_along
 from tensorc_dsl.ir.node import replace
 from tensorc_dsl.ir.print import format_expr, format_store
 from tensorc_dsl.ir.program import Buffer, For, Program, Store, walk

@@ -26,6 +26,7 @@ from tensorc_dsl.backend.cuda.lower.kernels import (
     WaitMbarrier,
 )
 from tensorc_dsl.backend.cuda.lower.threads import of_thread, plain, with_values
+from tensorc_dsl.ir.annotations import ASYNC, REGISTERS, pipeline, read_back, roles
 from tensorc_dsl.ir.expr import (
     ONE,
     ZERO,
@@ -41,7 +42,6 @@ from tensorc_dsl.ir.expr import (
     sub,
     transform,
 )
-from tensorc_dsl.ir.pipelines import ASYNC, REGISTERS, pipeline, read_back, roles
 from tensorc_dsl.ir.program import For, LoopKind, Program, Stmt, Store, fresh, used_names, walk, with_body
 from tensorc_dsl.lower.flat import Flat, If, buffers_of, stores
 from tensorc_dsl.proof.sets.dependence import versions

@@ -38,6 +38,7 @@ from tensorc_dsl.backend.cuda.lower.kernels import (
     launch_ranges,
     tma_in,
 )
+from tensorc_dsl.ir.annotations import Swizzle, swizzled
 from tensorc_dsl.ir.expr import (
     ZERO,
     Expr,
@@ -52,10 +53,9 @@ from tensorc_dsl.ir.expr import (
     substitute,
     transform,
 )
-from tensorc_dsl.ir.memo import by_first
+from tensorc_dsl.ir.node import by_first
 from tensorc_dsl.ir.print import format_expr
 from tensorc_dsl.ir.program import LoopKind, Store
-from tensorc_dsl.ir.swizzle import Swizzle, swizzled
 from tensorc_dsl.ir.warp import LINES, UNIT, Described, described, points
 from tensorc_dsl.lower.flat import (
     Alloc,

@@ -39,6 +39,7 @@ from tensorc_dsl.backend.cuda.lower.shuffles import guarded
 from tensorc_dsl.backend.cuda.lower.threads import of_thread, plain, size_of
 from tensorc_dsl.backend.cuda.lower.tma import in_place, load_of, loaded_bytes, maps_of, only_stores, unnumbered
 from tensorc_dsl.backend.cuda.lower.warp_roles import NoRoles, in_roles, lifted
+from tensorc_dsl.ir.annotations import UNITS, Swizzle, swizzle_of
 from tensorc_dsl.ir.dtypes import DType
 from tensorc_dsl.ir.expr import (
     ZERO,
@@ -55,7 +56,6 @@ from tensorc_dsl.ir.expr import (
 )
 from tensorc_dsl.ir.print import format_expr, format_store
 from tensorc_dsl.ir.program import Program
-from tensorc_dsl.ir.swizzle import UNITS, Swizzle, swizzle_of
 from tensorc_dsl.lower.flat import Alloc, Collective, Flat, If, Loop, LowerError, inside, store_loads, stores
 from tensorc_dsl.proof.sets.simplify import conjuncts
 

@@ -6,9 +6,8 @@ from collections.abc import Generator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 
-from tensorc_dsl.ir.dtypes import F64, DType
+from tensorc_dsl.ir.dtypes import F64, DType, code_of, nearest
 from tensorc_dsl.ir.expr import Load
-from tensorc_dsl.ir.numbers import code_of, nearest
 
 # LLVM values and types as text: the spelling of element types and constants.
 

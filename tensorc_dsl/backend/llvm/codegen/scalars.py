@@ -12,9 +12,8 @@ from functools import reduce
 
 from tensorc_dsl.backend.llvm.codegen.function import Function, Value, constant_value, element, vector_type, with_dtype
 from tensorc_dsl.backend.llvm.codegen.soft_floats import bits, from_f32, is_soft, to_f32
-from tensorc_dsl.ir.dtypes import BOOL, F32, F64, I32, INDEX, DType
+from tensorc_dsl.ir.dtypes import BOOL, F32, F64, I32, INDEX, DType, limits
 from tensorc_dsl.ir.expr import Binary, BinaryOp, Cast, CompareOp, Const, Expr, dtype_of
-from tensorc_dsl.ir.numbers import limits
 from tensorc_dsl.ir.reductions import FoldOp
 
 # Operations on values of one element type: arithmetic, comparisons, conversions. Operands have equal numbers of lanes.

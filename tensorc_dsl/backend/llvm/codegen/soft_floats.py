@@ -9,8 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from tensorc_dsl.backend.llvm.codegen.function import Function, Value, constant_value, element, vector_type, with_dtype
-from tensorc_dsl.ir.dtypes import BF16, BOOL, F8E4M3, F8E5M2, F32, I32, DType
-from tensorc_dsl.ir.numbers import code_of
+from tensorc_dsl.ir.dtypes import BF16, BOOL, F8E4M3, F8E5M2, F32, I32, DType, code_of
 
 _MANTISSA, _BIAS, _SIZE, _INFINITY, _NAN = 23, 127, 0x7FFFFFFF, 0x7F800000, 0x7FC00000
 """Of f32: bits of the mantissa, bias of the exponent, all bits but the sign, infinity, and a quiet NaN."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from tensorc_dsl.ir.expr import Call, Const, Expr, Load, Var, children, constant
-from tensorc_dsl.ir.memo import by_identity
+from tensorc_dsl.ir.node import by_identity
 from tensorc_dsl.ir.program import LoopKind, Store
 from tensorc_dsl.lower.flat import Flat, Loop, inside, store_loads, stores, stride
 
