@@ -32,7 +32,7 @@ ZED = EDITORS / "zed" / "languages" / "tsched" / "highlights.scm"
 VIM = EDITORS / "vim" / "syntax" / "tsched.vim"
 VIM_INDENT = EDITORS / "vim" / "indent" / "tsched.vim"
 EMACS = EDITORS / "emacs" / "tsched-mode.el"
-WORDS = ROOT / "tensorc_dsl" / "highlight" / "words.py"
+WORDS = ROOT / "tensorc_dsl" / "syntax" / "highlight" / "words.py"
 
 ANNOTATIONS = (ASYNC, INTRINSIC, MAX_STEP, ORDER, REDUCER, REGISTERS, ROLES, STAGES, STREAM)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from tensorc_dsl.highlight.rules import ESCAPE, STRING_BEGIN, STRING_END, TEXTS, WORDS, Class, Rule
+from tensorc_dsl.syntax.highlight.rules import ESCAPE, STRING_BEGIN, STRING_END, TEXTS, WORDS, Class, Rule
 
 SCOPES: dict[Class, str] = {
     Class.COMMENT: "comment.line.double-slash",
@@ -49,7 +49,7 @@ def grammar() -> str:
     }
     out = {
         "information_for_contributors": [
-            "`make reference` writes this file; tensorc_dsl/highlight/rules.py has the patterns."
+            "`make reference` writes this file; tensorc_dsl/syntax/highlight/rules.py has the patterns."
         ],
         "name": "tsched",
         "scopeName": "source.tsched",

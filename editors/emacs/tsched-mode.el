@@ -8,7 +8,7 @@
 ;;; Commentary:
 
 ;; Colours, indentation and a menu of items for tensor computations and their schedules.  The rules of the colours are those of
-;; tensorc_dsl/highlight/rules.py.  The language server starts with `M-x eglot', where Eglot is installed (it is part of Emacs 29).
+;; tensorc_dsl/syntax/highlight/rules.py.  The language server starts with `M-x eglot', where Eglot is installed (it is part of Emacs 29).
 
 ;;; Code:
 

@@ -15,7 +15,7 @@ from tensorc_dsl.ir.dtypes import BOOL, DTYPES, F32, I32, I64, INDEX, U64, DType
 from tensorc_dsl.ir.maths import CONDITIONS, Takes
 from tensorc_dsl.ir.program import Buffer
 from tensorc_dsl.syntax import tree
-from tensorc_dsl.syntax.format_expr import expr
+from tensorc_dsl.syntax.format import expr
 
 # Repairs as text: what a file says with a conversion or a comparison around it, in the parentheses that it needs there.
 

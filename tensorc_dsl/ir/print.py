@@ -37,7 +37,7 @@ from tensorc_dsl.ir.program import (
     Store,
     used_intrinsics,
 )
-from tensorc_dsl.syntax.format_expr import quoted
+from tensorc_dsl.syntax.format import quoted
 
 # Binding strength, loosest first; a child that binds looser than its position requires gets parentheses.
 _SELECT, _OR, _AND, _NOT, _COMPARE, _ADD, _MUL, _NEGATE, _ATOM = range(9)

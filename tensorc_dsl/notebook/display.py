@@ -10,8 +10,6 @@ from tensorc_dsl.api.insights import Insight
 from tensorc_dsl.api.kernel import describe
 from tensorc_dsl.base import units
 from tensorc_dsl.base.diagnostic import TschedError, render
-from tensorc_dsl.highlight.lexer import TOKENS, TschedLexer
-from tensorc_dsl.highlight.rules import Class
 from tensorc_dsl.ir.print import format_buffer, format_program
 from tensorc_dsl.ir.program import Program
 from tensorc_dsl.proof.equivalence.validate import Invalid, Report, Unproved, Valid
@@ -20,6 +18,8 @@ from tensorc_dsl.report.page.markup import Markup, element, joined, lines
 from tensorc_dsl.report.results import facts, line
 from tensorc_dsl.schedule.trace.model import shown
 from tensorc_dsl.schedule.trace.trace import Trace
+from tensorc_dsl.syntax.highlight.lexer import TOKENS, TschedLexer
+from tensorc_dsl.syntax.highlight.rules import Class
 
 # Texts of the language as HTML, in the colours of the notebook around.
 

@@ -30,8 +30,7 @@ from tensorc_dsl.schedule.refs import BlockPattern, BlockRef, BufferRef, IndexMa
 from tensorc_dsl.schedule.trace.declare import Choices, DrawKind, Interval, Items
 from tensorc_dsl.schedule.trace.draws import DRAWS
 from tensorc_dsl.syntax import tree
-from tensorc_dsl.syntax.format import format_item
-from tensorc_dsl.syntax.format_expr import quoted
+from tensorc_dsl.syntax.format import format_item, quoted
 from tensorc_dsl.syntax.parse import used_items
 
 # Tables, code and fences in Markdown.

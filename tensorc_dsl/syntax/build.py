@@ -1,17 +1,25 @@
-"""What the builders share: the values that rules pass to each other, and the mark of a method that builds a rule.
-
-A builder has one method per rule of `grammar/tsched.lark`. The parser calls a method when it has recognised the rule of that
-name, and passes the values of the rule's parts. Signs and keywords are already removed. A part that is only a list is passed
-as `Seq`.
-"""
+"""Builds items: computes, modules, programs, …; see `syntax.build`."""
 
 from __future__ import annotations
 
+import math
+import re
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Any, Generic, TypeVar
+from dataclasses import dataclass, replace
+from typing import Any, Generic, TypeVar, cast
 
+from tensorc_dsl.base.diagnostic import Diagnostic, TschedError
 from tensorc_dsl.base.source import Span
+from tensorc_dsl.syntax import problems
+from tensorc_dsl.syntax import tree as t
+from tensorc_dsl.syntax.words import Token
+
+# What the builders share: the values that rules pass to each other, and the mark of a method that builds a rule.
+#
+# A builder has one method per rule of `grammar/tsched.lark`. The parser calls a method when it has recognised the rule of
+# that name, and passes the values of the rule's parts. Signs and keywords are already removed. A part that is only a list
+# is passed as `Seq`.
+
 
 T = TypeVar("T")
 
@@ -35,3 +43,749 @@ Parts = list[Any]
 def rule(method: Callable[[Any, Span, Parts], T]) -> Callable[[Any, Span, Parts], T]:
     """Marks a method that the parser calls for the rule of its name, with the rule's span and its parts without signs."""
     return method
+
+
+# Builds expressions; see `syntax.build`.
+
+
+@dataclass(frozen=True, slots=True)
+class Keyword:
+    """`key=value` among the arguments of a call."""
+
+    name: t.Word
+    value: t.Expr
+    span: Span
+
+
+def no_subscripts(span: Span) -> Diagnostic:
+    """The finding for `x[]`: a single value is written by its name alone."""
+    return problems.NO_SUBSCRIPTS(span, name=span.text.partition("[")[0].strip())
+
+
+_new = str.__new__
+_ESCAPES = {"n": "\n", "t": "\t", "r": "\r", '"': '"', "\\": "\\"}
+_ESCAPE = re.compile(r"\\(u\{([0-9a-fA-F]{1,6})\}|.)")
+
+
+class ExprBuilder:
+    """The rules of words, literals, operators, calls and index maps."""
+
+    def text(self, token: Token, span: Span) -> str:
+        """The value of the string literal at the span."""
+
+        def one(m: re.Match[str]) -> str:
+            if m[2] is not None:
+                code = int(m[2], 16)
+                if code <= 0x10FFFF and not 0xD800 <= code <= 0xDFFF:  # lone surrogates are no characters
+                    return chr(code)
+            elif m[1] in _ESCAPES:
+                return _ESCAPES[m[1]]
+            place = Span(span.source, token.start_pos + 1 + m.start(), token.start_pos + 1 + m.end())
+            raise TschedError(problems.NO_ESCAPE(place, escape=m[0]))
+
+        return _ESCAPE.sub(one, str(token)[1:-1])
+
+    # --- words and literals ---
+
+    @rule
+    def name(self, span: Span, parts: Parts) -> t.Word:
+        word = _new(t.Word, parts[0])  # the same as `Word`, which is too slow for the most common node
+        word.span = span
+        return word
+
+    @rule
+    def name_expr(self, span: Span, parts: Parts) -> t.Name:
+        return t.Name(str(parts[0]), span)
+
+    @rule
+    def integer(self, span: Span, parts: Parts) -> t.Number:
+        digits = str(parts[0]).lstrip("0") or "0"
+        if len(digits) > t.MAX_BITS or int(digits).bit_length() > t.MAX_BITS:
+            raise TschedError(problems.TOO_MANY_BITS(span, most=t.MAX_BITS))
+        return t.Number(int(digits), span)
+
+    @rule
+    def decimal(self, span: Span, parts: Parts) -> t.Number:
+        value = float(parts[0])
+        if math.isinf(value):
+            raise TschedError(problems.TOO_LARGE(span))
+        return t.Number(value, span)
+
+    @rule
+    def infinity(self, span: Span, parts: Parts) -> t.Number:
+        return t.Number(math.inf, span)
+
+    @rule
+    def not_a_number(self, span: Span, parts: Parts) -> t.Number:
+        return t.Number(math.nan, span)
+
+    @rule
+    def string(self, span: Span, parts: Parts) -> t.String:
+        return t.String(self.text(parts[0], span), span)
+
+    @rule
+    def true(self, span: Span, parts: Parts) -> t.Bool:
+        return t.Bool(True, span)
+
+    @rule
+    def false(self, span: Span, parts: Parts) -> t.Bool:
+        return t.Bool(False, span)
+
+    @rule
+    def wildcard(self, span: Span, parts: Parts) -> t.Wildcard:
+        return t.Wildcard(span)
+
+    @rule
+    def list(self, span: Span, parts: Parts) -> t.ListExpr:
+        return t.ListExpr(tuple(parts), span)
+
+    @rule
+    def entry(self, span: Span, parts: Parts) -> Seq[t.Expr]:
+        return Seq(tuple(parts), span)
+
+    @rule
+    def map(self, span: Span, parts: Parts) -> t.MapExpr:
+        return t.MapExpr(tuple((e.items[0], e.items[1]) for e in parts), span)
+
+    # --- operators ---
+
+    @rule
+    def binary(self, span: Span, parts: Parts) -> t.BinaryExpr:
+        lhs, op, rhs = parts
+        return t.BinaryExpr(cast(Any, str(op)), lhs, rhs, span)
+
+    @rule
+    def logic(self, span: Span, parts: Parts) -> t.LogicExpr:
+        lhs, op, rhs = parts
+        return t.LogicExpr(cast(Any, str(op)), lhs, rhs, span)
+
+    @rule
+    def compare(self, span: Span, parts: Parts) -> t.CompareExpr:
+        ops = cast(Any, tuple(map(str, parts[1::2])))
+        return t.CompareExpr(ops, tuple(parts[0::2]), span)
+
+    @rule
+    def negate(self, span: Span, parts: Parts) -> t.Negate:
+        return t.Negate(parts[1], span)
+
+    @rule
+    def not_expr(self, span: Span, parts: Parts) -> t.NotExpr:
+        return t.NotExpr(parts[0], span)
+
+    @rule
+    def conditional(self, span: Span, parts: Parts) -> t.Conditional:
+        then, cond, other = parts
+        return t.Conditional(cond, then, other, span)
+
+    @rule
+    def range(self, span: Span, parts: Parts) -> t.RangeExpr:
+        return t.RangeExpr(parts[0], parts[1], (), span)
+
+    @rule
+    def reduce(self, span: Span, parts: Parts) -> t.Reduce:
+        reducer, indices, body = parts
+        return t.Reduce(
+            t.Word(reducer, Span(span.source, span.start, span.start + len(reducer))), indices.items, body, span
+        )
+
+    @rule
+    def reduce_by(self, span: Span, parts: Parts) -> t.Reduce:
+        reducer, indices, body = parts
+        return t.Reduce(reducer, indices.items, body, span)
+
+    @rule
+    def scan(self, span: Span, parts: Parts) -> t.Scan:
+        return t.Scan(parts[0], parts[1], parts[2], span)
+
+    @rule
+    def index_specs(self, span: Span, parts: Parts) -> Seq[t.IndexSpec]:
+        return Seq(tuple(parts), span)
+
+    @rule
+    def index_spec(self, span: Span, parts: Parts) -> t.IndexSpec:
+        return t.IndexSpec(parts[0], parts[1] if len(parts) > 1 else None, span)
+
+    # --- calls, subscripts, parentheses ---
+
+    @rule
+    def keyword(self, span: Span, parts: Parts) -> Keyword:
+        return Keyword(parts[0], parts[1], span)
+
+    @rule
+    def arguments(self, span: Span, parts: Parts) -> Seq[t.Expr | Keyword]:
+        return Seq(tuple(parts), span)
+
+    @rule
+    def call(self, span: Span, parts: Parts) -> t.CallExpr:
+        function, arguments = parts
+        args: Parts = []
+        kwargs: Parts = []
+        for a in items(arguments):
+            if isinstance(a, Keyword):
+                kwargs.append((a.name, a.value))
+            elif kwargs:
+                raise TschedError(problems.NAMELESS_ARGUMENT(a.span))
+            else:
+                args.append(a)
+        return t.CallExpr(function, tuple(args), tuple(kwargs), span)
+
+    @rule
+    def index(self, span: Span, parts: Parts) -> t.IndexExpr:
+        if len(parts) == 1:
+            raise TschedError(no_subscripts(span))
+        return t.IndexExpr(parts[0], tuple(parts[1:]), span)
+
+    @rule
+    def slice(self, span: Span, parts: Parts) -> t.SliceExpr:
+        base, low, high = parts
+        return t.SliceExpr(base, low, high, span)
+
+    @rule
+    def stepped(self, span: Span, parts: Parts) -> t.SliceExpr:
+        raise TschedError(problems.STEPPED(span))
+
+    @rule
+    def attribute(self, span: Span, parts: Parts) -> t.Attribute:
+        return t.Attribute(parts[0], parts[1], span)
+
+    @rule
+    def rest(self, span: Span, parts: Parts) -> t.Rest:
+        return t.Rest(span)
+
+    @rule
+    def parens(self, span: Span, parts: Parts) -> Seq[t.Expr | t.Rest]:
+        return Seq(tuple(parts), span)
+
+    @rule
+    def paren(self, span: Span, parts: Parts) -> t.Expr:
+        inner = parts[0].items
+        if len(inner) != 1 or isinstance(inner[0], t.Rest):
+            raise TschedError(problems.SEVERAL_VALUES(span))
+        return inner[0]
+
+    @rule
+    def lambda_(self, span: Span, parts: Parts) -> t.Lambda:
+        sides: list[Seq[t.Expr | t.Rest]] = parts
+        rests = [[p for p in side.items if isinstance(p, t.Rest)] for side in sides]
+        for side, found, other in zip(sides, rests, reversed(rests), strict=True):
+            if len(found) > 1:
+                raise TschedError(problems.REST_TWICE(found[1].span))
+            if other and not found:
+                raise TschedError(problems.REST_MISSING(side.span))
+        params: list[t.Word | t.Rest] = []
+        for p in sides[0].items:
+            match p:
+                case t.Rest():
+                    params.append(p)
+                case t.Name(id=name):
+                    params.append(t.Word(name, p.span))
+                case _:
+                    raise TschedError(problems.NO_PARAMETER(p.span))
+        return t.Lambda(tuple(params), sides[1].items, span)
+
+
+# Builds statements of schedules and modules; see `syntax.build`.
+
+
+class StmtBuilder(ExprBuilder):
+    """The rules of statements, of patterns and of a `for` in a list."""
+
+    @rule
+    def body(self, span: Span, parts: Parts) -> Seq[t.Stmt]:
+        return Seq(tuple(parts), span)
+
+    @rule
+    def for_list(self, span: Span, parts: Parts) -> t.ForList:
+        target, source, *cond, body = parts
+        return t.ForList(target, source, cond[0] if cond else None, body.items, span)
+
+    @rule
+    def filter(self, span: Span, parts: Parts) -> t.Expr:
+        return parts[0]
+
+    @rule
+    def name_pattern(self, span: Span, parts: Parts) -> t.NamePattern:
+        return t.NamePattern(str(parts[0]), span)
+
+    @rule
+    def list_pattern(self, span: Span, parts: Parts) -> t.ListPattern:
+        return t.ListPattern(tuple(parts), span)
+
+    @rule
+    def let(self, span: Span, parts: Parts) -> t.Let:
+        return t.Let(parts[0], parts[1], span)
+
+    @rule
+    def pin(self, span: Span, parts: Parts) -> t.Expr:
+        return parts[0]
+
+    @rule
+    def draw(self, span: Span, parts: Parts) -> t.DrawStmt:
+        name, distribution, pin = parts
+        if not isinstance(distribution, t.CallExpr):
+            raise TschedError(problems.NO_DISTRIBUTION(distribution.span))
+        return t.DrawStmt(name, distribution, pin, span)
+
+    @rule
+    def weight(self, span: Span, parts: Parts) -> t.Expr:
+        return parts[0]
+
+    @rule
+    def either(self, span: Span, parts: Parts) -> t.Either:
+        arms = [p for p in parts if not isinstance(p, str)]
+        pairs = zip(arms[0::2], arms[1::2], strict=True)
+        branches = (t.Branch(None, w, b.items, w.span.to(b.span) if w else b.span) for w, b in pairs)
+        return t.Either(None, tuple(branches), span)
+
+    @rule
+    def either_of(self, span: Span, parts: Parts) -> t.Either:
+        name, *rest = parts
+        branches = tuple(b for b in rest if isinstance(b, t.Branch))
+        for n, b in enumerate(branches):
+            if b.name in [other.name for other in branches[:n]]:
+                raise TschedError(problems.SAME_BRANCH(b.span, name=str(b.name)))
+        return t.Either(name, branches, span)
+
+    @rule
+    def branch(self, span: Span, parts: Parts) -> t.Branch:
+        name, weight, body = parts
+        return t.Branch(name, weight, body.items, span)
+
+    @rule
+    def maybe(self, span: Span, parts: Parts) -> t.Maybe:
+        chance, name, body = parts
+        return t.Maybe(name, chance, body.items, span)
+
+    @rule
+    def try_(self, span: Span, parts: Parts) -> t.Try:
+        body, other = parts
+        return t.Try(body.items, items(other), span)
+
+    @rule
+    def otherwise(self, span: Span, parts: Parts) -> Seq[t.Stmt]:
+        return parts[0]
+
+    @rule
+    def if_(self, span: Span, parts: Parts) -> t.If:
+        cond, then, other = parts
+        return t.If(cond, then.items, items(other), span)
+
+    @rule
+    def else_(self, span: Span, parts: Parts) -> Seq[t.Stmt]:
+        inner = parts[0]
+        return Seq((inner,), span) if isinstance(inner, t.If) else Seq(inner.items, span)
+
+    @rule
+    def yield_(self, span: Span, parts: Parts) -> t.Yield:
+        return t.Yield(parts[0], span)
+
+    @rule
+    def action(self, span: Span, parts: Parts) -> t.ExprStmt:
+        return t.ExprStmt(parts[0], span)
+
+
+def _docs(parts: Parts) -> tuple[str, Parts]:
+    """The description in front of an item, without slashes and trailing blanks, and the other parts."""
+    doc, *rest = parts
+    if doc is None:
+        return "", rest
+    return "\n".join(line[3:].removeprefix(" ").rstrip() for line in str(doc).split("\n")), rest
+
+
+def _after_doc(span: Span, parts: Parts) -> Span:
+    """The span of an item without the description in front of it."""
+    if parts[0] is None:
+        return span
+    text = span.source.text
+    start = parts[0].end_pos
+    while text[start].isspace() or text.startswith("//", start):
+        start = text.index("\n", start) if text.startswith("//", start) else start + 1
+    return Span(span.source, start, span.end)
+
+
+def _of(parts: Parts, *kinds: type) -> tuple[Any, ...]:
+    return tuple(p for p in parts if isinstance(p, kinds))
+
+
+@dataclass(frozen=True, slots=True)
+class Axis:
+    """`bound("block.x")`, before a loop."""
+
+    name: str
+    span: Span
+
+
+@dataclass(frozen=True, slots=True)
+class Annotation:
+    """`@("key", value)`."""
+
+    key: str
+    value: t.Expr
+    span: Span
+
+
+def _annotations(parts: Parts) -> tuple[tuple[str, t.Expr], ...]:
+    return tuple((a.key, a.value) for a in _of(parts, Annotation))
+
+
+def _empty_brackets(name: t.Word) -> TschedError:
+    return TschedError(no_subscripts(replace(name.span, end=name.span.source.text.index("]", name.span.end) + 1)))
+
+
+def _indices(name: t.Word, indices: Seq[t.IndexSpec] | None) -> tuple[t.IndexSpec, ...]:
+    """The indices in the brackets behind a name. Raises TschedError for empty brackets."""
+    if indices is None:
+        raise _empty_brackets(name)
+    return indices.items
+
+
+class Init(Seq[t.StoreStmt]):
+    pass
+
+
+class NamedSize(Seq[Any]):
+    """`M = N / 2`, behind `where`."""
+
+
+class Guard(Seq[t.Expr]):
+    pass
+
+
+class FileBuilder(StmtBuilder):
+    @rule
+    def file(self, span: Span, parts: Parts) -> t.File:
+        return t.File(span.source, tuple(parts))
+
+    # --- compute ---
+
+    @rule
+    def compute(self, span: Span, parts: Parts) -> t.ComputeDef:
+        doc, (name, inputs, attributes, outputs, dims, assumptions, *stages) = _docs(parts)
+        sizes: tuple[Any, ...] = items(dims)
+        named = tuple(x.items for x in _of(list(sizes), NamedSize))
+        conditions = tuple(x for x in sizes if type(x) is not NamedSize)
+        return t.ComputeDef(
+            name, items(inputs), items(attributes), outputs.items, named, conditions, items(assumptions), tuple(stages),
+            doc, _after_doc(span, parts),
+        )  # fmt: skip
+
+    @rule
+    def tensor_params(self, span: Span, parts: Parts) -> Seq[t.TensorParam]:
+        return Seq(tuple(parts), span)
+
+    outputs = tensor_params
+
+    @rule
+    def tensor_param(self, span: Span, parts: Parts) -> t.TensorParam:
+        name, constant, type_, strides, updates = parts
+        return t.TensorParam(name, type_, constant is not None, items(strides), updates, span)
+
+    @rule
+    def updates(self, span: Span, parts: Parts) -> t.Word:
+        return parts[0]
+
+    @rule
+    def tensor_type(self, span: Span, parts: Parts) -> t.TensorType:
+        if parts[1] is not None and not parts[1].items:
+            raise TschedError(no_subscripts(span))
+        return t.TensorType(parts[0], items(parts[1]), span)
+
+    @rule
+    def shape(self, span: Span, parts: Parts) -> Seq[t.Expr]:
+        return Seq(tuple(parts), span)
+
+    strides = shape
+
+    @rule
+    def attributes(self, span: Span, parts: Parts) -> Seq[t.Param]:
+        return Seq(parts[0].items, span)
+
+    @rule
+    def dims(self, span: Span, parts: Parts) -> Seq[Any]:
+        return Seq(tuple(parts), span)
+
+    @rule
+    def assumptions(self, span: Span, parts: Parts) -> Seq[t.Assumption]:
+        return Seq(tuple(parts), span)
+
+    @rule
+    def assumption(self, span: Span, parts: Parts) -> t.Assumption:
+        return t.Assumption(parts[0], parts[1], span)
+
+    @rule
+    def dim(self, span: Span, parts: Parts) -> NamedSize:
+        return NamedSize((parts[0], parts[1]), span)
+
+    def _stage(self, span: Span, parts: Parts, is_let: bool) -> t.Stage:
+        name, indices, *annotations, value = parts
+        return t.Stage(name, _indices(name, indices), value, _annotations(annotations), is_let, span)
+
+    @rule
+    def let_stage(self, span: Span, parts: Parts) -> t.Stage:
+        return self._stage(span, parts, True)
+
+    @rule
+    def output_stage(self, span: Span, parts: Parts) -> t.Stage:
+        return self._stage(span, parts, False)
+
+    def _whole(self, span: Span, parts: Parts, is_let: bool) -> t.Stage:
+        name, *annotations, value = parts
+        return t.Stage(name, (), value, _annotations(annotations), is_let, span)
+
+    @rule
+    def let_whole(self, span: Span, parts: Parts) -> t.Stage:
+        return self._whole(span, parts, True)
+
+    @rule
+    def output_whole(self, span: Span, parts: Parts) -> t.Stage:
+        return self._whole(span, parts, False)
+
+    # --- reducers, intrinsics, targets ---
+
+    @rule
+    def reducer(self, span: Span, parts: Parts) -> t.ReducerDef:
+        doc, (name, a, b, combine, identity, laws) = _docs(parts)
+        return t.ReducerDef(name, (a, b), combine, identity, items(laws), doc, _after_doc(span, parts))
+
+    @rule
+    def assume(self, span: Span, parts: Parts) -> Seq[t.Name]:
+        return Seq(tuple(t.Name(str(w), w.span) for w in parts), span)
+
+    @rule
+    def intrinsic(self, span: Span, parts: Parts) -> t.IntrinsicDef:
+        doc, (name, desc, *rest) = _docs(parts)
+        return t.IntrinsicDef(
+            name, _of(desc.items, t.Operand), _of(desc.items, t.Effect), _of(rest, t.Layout),
+            _of(rest, t.Lowering), doc, _after_doc(span, parts),
+        )  # fmt: skip
+
+    @rule
+    def desc(self, span: Span, parts: Parts) -> Seq[t.Operand | t.Effect]:
+        return Seq(tuple(parts), span)
+
+    @rule
+    def operand(self, span: Span, parts: Parts) -> t.Operand:
+        name, type_, layout = parts
+        return t.Operand(name, type_, layout, span)
+
+    def _effect(self, span: Span, parts: Parts, adds: bool) -> t.Effect:
+        name, *indices, value = parts
+        return t.Effect(name, _indices(name, indices[0]) if indices else (), value, adds, span)
+
+    @rule
+    def sets(self, span: Span, parts: Parts) -> t.Effect:
+        return self._effect(span, parts, False)
+
+    @rule
+    def adds(self, span: Span, parts: Parts) -> t.Effect:
+        return self._effect(span, parts, True)
+
+    @rule
+    def layout(self, span: Span, parts: Parts) -> t.Layout:
+        name, *rest = parts
+        params, places = _of(rest, t.Word), _of(rest, Seq)
+        return t.Layout(self.text(name, span), params, tuple(p.items for p in places), span)
+
+    @rule
+    def place(self, span: Span, parts: Parts) -> Seq[Any]:
+        return Seq((parts[0], parts[1]), span)
+
+    @rule
+    def lowering(self, span: Span, parts: Parts) -> t.Lowering:
+        target, requires, kind, code = parts
+        return t.Lowering(target, items(requires), kind, self.text(code, span), span)
+
+    @rule
+    def requires(self, span: Span, parts: Parts) -> Seq[str]:
+        return Seq(tuple(self.text(p, span) for p in parts), span)
+
+    @rule
+    def target(self, span: Span, parts: Parts) -> t.TargetDef:
+        doc, (name, kind, facts) = _docs(parts)
+        return t.TargetDef(name, kind, items(facts), doc, _after_doc(span, parts))
+
+    # --- constants, modules, spaces, schedules, tasks, uses ---
+
+    @rule
+    def const(self, span: Span, parts: Parts) -> t.ConstDef:
+        doc, (name, value) = _docs(parts)
+        return t.ConstDef(name, value, doc, _after_doc(span, parts))
+
+    @rule
+    def module(self, span: Span, parts: Parts) -> t.ModuleDef:
+        doc, (name, params, when, body) = _docs(parts)
+        return t.ModuleDef(name, items(params), when, body.items, doc, _after_doc(span, parts))
+
+    @rule
+    def when(self, span: Span, parts: Parts) -> t.Expr:
+        return parts[0]
+
+    @rule
+    def params(self, span: Span, parts: Parts) -> Seq[t.Param]:
+        return Seq(tuple(parts), span)
+
+    @rule
+    def param(self, span: Span, parts: Parts) -> t.Param:
+        name, type_, default = parts
+        return t.Param(name, type_, default.items[0] if default else None, span)
+
+    @rule
+    def param_type(self, span: Span, parts: Parts) -> t.ParamType:
+        return parts[0]
+
+    @rule
+    def type(self, span: Span, parts: Parts) -> t.ParamType:
+        # Parentheses without types in them leave no node of their own.
+        name, *types = parts
+        empty = () if span.text.endswith(")") else None
+        return t.ParamType(name, types[0].items if types and types[0] is not None else empty, span)
+
+    @rule
+    def types(self, span: Span, parts: Parts) -> Seq[t.ParamType]:
+        return Seq(tuple(parts), span)
+
+    @rule
+    def param_default(self, span: Span, parts: Parts) -> Seq[t.Expr]:
+        return Seq((parts[0],), span)
+
+    @rule
+    def space(self, span: Span, parts: Parts) -> t.SpaceDef:
+        doc, (name, target, *rules) = _docs(parts)
+        for r in rules:
+            if not isinstance(r.function if isinstance(r, t.CallExpr) else r, t.Name):
+                raise TschedError(problems.NO_RULE(r.span))
+        return t.SpaceDef(name, target, tuple(rules), doc, _after_doc(span, parts))
+
+    @rule
+    def schedule(self, span: Span, parts: Parts) -> t.ScheduleDef:
+        doc, (name, compute, body) = _docs(parts)
+        return t.ScheduleDef(name, compute, body.items, doc, _after_doc(span, parts))
+
+    @rule
+    def prior(self, span: Span, parts: Parts) -> t.PriorDef:
+        doc, (name, of, *weights) = _docs(parts)
+        return t.PriorDef(name, of, tuple(weights), doc, _after_doc(span, parts))
+
+    @rule
+    def weighing(self, span: Span, parts: Parts) -> t.Weighing:
+        return t.Weighing(parts[0], parts[1], span)
+
+    @rule
+    def task(self, span: Span, parts: Parts) -> t.TaskDef:
+        doc, (name, compute, bindings, with_) = _docs(parts)
+        return t.TaskDef(name, compute, items(bindings), with_, doc, _after_doc(span, parts))
+
+    @rule
+    def bindings(self, span: Span, parts: Parts) -> Seq[Any]:
+        return Seq(tuple(p.items for p in parts), span)
+
+    @rule
+    def binding(self, span: Span, parts: Parts) -> Seq[Any]:
+        return Seq((parts[0], parts[1]), span)
+
+    @rule
+    def timed(self, span: Span, parts: Parts) -> t.RangeExpr:
+        sizes, *at = parts
+        return t.RangeExpr(sizes.low, sizes.high, tuple(at), span)
+
+    @rule
+    def with_(self, span: Span, parts: Parts) -> t.Word:
+        return parts[0]
+
+    @rule
+    def use(self, span: Span, parts: Parts) -> t.UseDecl:
+        names = _of(parts, Seq)
+        return t.UseDecl(_of(parts, t.Word), names[0].items if names else (), span)
+
+    @rule
+    def use_names(self, span: Span, parts: Parts) -> Seq[t.Word]:
+        return Seq(tuple(parts), span)
+
+    # --- programs ---
+
+    @rule
+    def program(self, span: Span, parts: Parts) -> t.ProgramDef:
+        doc, (name, params, sizes, *lines) = _docs(parts)
+        return t.ProgramDef(
+            name, items(params), items(sizes), _of(lines, t.BufferDecl), _of(lines, t.LoopStmt, t.BlockStmt),
+            _annotations(lines), doc, _after_doc(span, parts),
+        )  # fmt: skip
+
+    @rule
+    def sizes(self, span: Span, parts: Parts) -> Seq[Any]:
+        return Seq(tuple(p.items for p in parts), span)
+
+    @rule
+    def size(self, span: Span, parts: Parts) -> Seq[Any]:
+        return Seq((parts[0], parts[1]), span)
+
+    @rule
+    def buffer(self, span: Span, parts: Parts) -> t.BufferDecl:
+        name, type_, scope, *rest = parts
+        return t.BufferDecl(name, type_, scope, _annotations(rest), span)
+
+    @rule
+    def scope(self, span: Span, parts: Parts) -> str:
+        return self.text(parts[0], span)
+
+    @rule
+    def loop_kind(self, span: Span, parts: Parts) -> str:
+        return parts[0]
+
+    iterator_kind = lowering_kind = constant = loop_kind
+
+    @rule
+    def bound(self, span: Span, parts: Parts) -> Axis:
+        return Axis(self.text(parts[0], span), span)
+
+    @rule
+    def loop(self, span: Span, parts: Parts) -> t.LoopStmt:
+        how, *rest = parts
+        axis = how.name if isinstance(how, Axis) else None
+        kind = "bound" if axis is not None else how if isinstance(how, str) else "serial"
+        return t.LoopStmt(
+            kind, axis, _of(rest, t.LoopHeader), _annotations(rest), _of(rest, t.LoopStmt, t.BlockStmt), span
+        )
+
+    @rule
+    def header(self, span: Span, parts: Parts) -> t.LoopHeader:
+        return t.LoopHeader(parts[0], parts[1], span)
+
+    @rule
+    def annotation(self, span: Span, parts: Parts) -> Annotation:
+        key, value = parts
+        return Annotation(self.text(key, span), value, span)
+
+    @rule
+    def block(self, span: Span, parts: Parts) -> t.BlockStmt:
+        name, *lines = parts
+        inits = _of(lines, Init)
+        if len(inits) > 1:
+            raise TschedError(problems.TWO_INITS(inits[1].span))
+        return t.BlockStmt(
+            name, _of(lines, t.IterDecl), tuple(g.items[0] for g in _of(lines, Guard)),
+            inits[0].items if inits else (), _of(lines, t.StoreStmt), _annotations(lines), span,
+        )  # fmt: skip
+
+    @rule
+    def iterator(self, span: Span, parts: Parts) -> t.IterDecl:
+        kind, name, extent, binding = parts
+        return t.IterDecl(kind, name, extent, binding, span)
+
+    @rule
+    def guard(self, span: Span, parts: Parts) -> Guard:
+        return Guard((parts[0],), span)
+
+    @rule
+    def init(self, span: Span, parts: Parts) -> Init:
+        return Init(tuple(parts), span)
+
+    @rule
+    def store(self, span: Span, parts: Parts) -> t.StoreStmt:
+        if len(parts) == 2:
+            raise _empty_brackets(parts[0])
+        return t.StoreStmt(parts[0], tuple(parts[1:-1]), parts[-1], span)
+
+    @rule
+    def store_whole(self, span: Span, parts: Parts) -> t.StoreStmt:
+        return t.StoreStmt(parts[0], (), parts[1], span)

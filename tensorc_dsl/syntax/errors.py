@@ -4,14 +4,223 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
+from dataclasses import dataclass
 
 from tensorc_dsl.base.diagnostic import IN_FILE, Diagnostic, Note, help_note
 from tensorc_dsl.base.source import Source, Span
 from tensorc_dsl.syntax import problems
 from tensorc_dsl.syntax.engine import Unexpected
-from tensorc_dsl.syntax.layout import LOOP_KINDS, SOFT_WORDS, Arranged, Mismatch
-from tensorc_dsl.syntax.slips import CHARACTERS, ITEMS, Place, advice
+from tensorc_dsl.syntax.layout import LOOP_KINDS, REDUCERS, SOFT_WORDS, Arranged, Mismatch
+from tensorc_dsl.syntax.names import nearest
 from tensorc_dsl.syntax.words import Token
+
+# Repairs of common slips: words and signs of other languages, misspelt keywords, and what this language writes instead.
+
+
+ITEMS = (
+    "COMPUTE",
+    "REDUCER",
+    "INTRINSIC",
+    "TARGET",
+    "CONST",
+    "MODULE",
+    "SPACE",
+    "SCHEDULE",
+    "PRIOR",
+    "TASK",
+    "PROGRAM",
+    "USE",
+)
+"""The kinds of words with which an item of a file begins."""
+
+_STATEMENTS = frozenset("LET IF ELSE FOR YIELD EITHER MAYBE TRY WHERE SPATIAL REDUCE BLOCK BUFFER INIT".split())
+"""The kinds of words with which a statement begins."""
+
+_RESERVED = frozenset("LET IF ELSE FOR YIELD EITHER MAYBE OR AND NOT TRUE FALSE IN INF NAN WHERE".split())
+
+_ITEM = "an item begins with its kind: `compute f(A: f32[N]) -> B: f32[N] { … }`, `task small = f(N=64)`"
+_COMPUTES = "a `compute` says what is computed, a `schedule` or a `module` how"
+_USES = "names of another file are brought by `use`: `use std.cpu.{name}`"
+
+_ITEMS_ELSEWHERE = {
+    **dict.fromkeys(("def", "fn", "func", "function", "kernel", "Func", "class", "lambda", "void"), _COMPUTES),
+    **dict.fromkeys(("import", "from", "include", "require"), _USES),
+    **dict.fromkeys(
+        ("Var", "RDom", "var", "int", "float", "Tensor"), "a compute declares its indices and sizes by their use"
+    ),
+}
+"""What stands for the words with which other languages begin a declaration."""
+
+_STATEMENTS_ELSEWHERE = frozenset("while return import def break continue pass print assert var const mut".split())
+"""Words with which statements of other languages begin."""
+
+_BITS = "in a compute, `{}` is of bits"
+CHARACTERS = {
+    "'": "strings stand in double quotes",
+    "#": "comments begin with `//`",
+    "&": "write `and`; " + _BITS.format("bit_and(x, y)"),
+    "|": "write `or`; " + _BITS.format("bit_or(x, y)"),
+    "!": "write `not`",
+    "^": "a power is `pow(x, y)`; " + _BITS.format("xor(x, y)"),
+    "?": "a choice is `a if condition else b`",
+    "`": "names stand without quotes",
+    "\\": "an expression goes on in the next line within brackets or after an operator; nothing marks that",
+    "“": 'strings stand in straight quotes: `"…"`',
+    "”": 'strings stand in straight quotes: `"…"`',
+    "·": "write `*`",
+    "×": "write `*`",
+    "÷": "write `/`",
+    "−": "write `-`",
+    "–": "write `-`",
+    "∑": "write `sum[k] …`",
+    "Σ": "write `sum[k] …`",
+    "≤": "write `<=`",
+    "≥": "write `>=`",
+    "≠": "write `!=`",
+    "→": "write `->`",
+    "∞": "write `inf`",
+    "\0": "the file is binary, or text in UTF-16: save it as UTF-8",
+    "\u00a0": "this is a no-break space; write an ordinary one",
+}
+"""What is written in place of a character that begins no word."""
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """A word that cannot stand where it does, and what stands around it."""
+
+    source: Source
+    token: Token
+    accepts: set[str]
+    """The kinds of words that could stand there."""
+    header: frozenset[str]
+    """The kinds of the words before the innermost open brace: what it is a body of."""
+    statement: list[Token]
+    """The words before it in its statement or item."""
+
+
+def advice(at: Place) -> str:
+    """The right spelling of the probable intent; empty if none is known."""
+    if "COMPUTE" in at.accepts and "NAME" not in at.accepts:
+        return _instead_of_item(at)
+    return _by_kind(at) or _misspelt(at)
+
+
+def _instead_of_item(at: Place) -> str:
+    """The repair for a word that stands where an item begins, or behind a complete one."""
+    word = str(at.token)
+    if at.token.type == "DOT" and [t.type for t in at.statement[-2:]][:1] == ["WITH"]:
+        if path := _PATH.match(at.source.text, at.statement[-1].start_pos):
+            folder, _, name = path[0].rpartition(".")
+            return f"bring it by `use {folder}.{{{name}}}`, and write `with {name}`"
+    if word in _ITEMS_ELSEWHERE:
+        return _ITEMS_ELSEWHERE[word]
+    if at.token.type in ("SEMICOLON", "_NL"):
+        return "an item ends with its line: leave out the `;`"
+    if at.token.type == "NAME":
+        near, _ = nearest(word, (kind.lower() for kind in ITEMS))
+        if near:
+            return f"did you mean `{near}`?"
+    return _ITEM
+
+
+_PATH = re.compile(r"\w+(?:\.\w+)+")
+
+
+def _misspelt(at: Place) -> str:
+    """The repair for a statement whose first word is none, if the word that cannot stand there follows it."""
+    if len(at.statement) != 1 or at.statement[0].type != "NAME":
+        return ""
+    word = str(at.statement[0])
+    if word in _STATEMENTS_ELSEWHERE:
+        return _no_such_statement(word, at)
+    near, _ = nearest(word, (kind.lower() for kind in _STATEMENTS))
+    return f"did you mean `{near}`?" if near else ""
+
+
+def _no_such_statement(word: str, at: Place) -> str:
+    if word == "return" and "COMPUTE" in at.header:
+        return "a compute assigns to its outputs: `C[i, j] = …`"
+    return f"there is no `{word}` in this language"
+
+
+def _by_kind(at: Place) -> str:
+    """The repair that the word and its neighbours tell."""
+    text, token, accepts = at.source.text, at.token, at.accepts
+    start = token.start_pos
+    before = text[:start].rstrip()[-1:]
+    match token.type:
+        case "TILDE" if "INT" in accepts:
+            return _BITS.format("bit_not(x)")
+        case "TILDE":
+            return "a draw begins with `let`: `let x ~ sample_categorical([…])`"
+        case "ADDS" if "_NL" not in accepts:
+            return "write it out, `C[i] = C[i] + …`, or in a compute as a reduction, `C[i] = sum[k] …`"
+        case "PLUS" | "MINUS" | "STAR" | "SLASH" if text[start + 1 : start + 2] == "=":
+            return f"write it out: `C[i] = C[i] {token} …`"
+        case "REDUCE_OF" if accepts == {"NAME", *SOFT_WORDS}:
+            return f"`{token}` is built in: `{token}[k] …`"
+        case "COMPARE" if before in "<>":
+            shift = "shift_left" if before == "<" else "shift_right"
+            return f"write `{shift}(x, n)`, or `x {'*' if before == '<' else '/'} 4`; a quotient of integers is floored"
+        case "WHERE" if text[token.end_pos : token.end_pos + 1] == "(":
+            return "a choice is `a if condition else b`, or `select(condition, a, b)`"
+        case "FOR" if "COMPUTE" in at.header:
+            return "a compute has no loops: `B[i] = …` holds for every `i`, and `sum[k] …` goes over every `k`"
+        case "NAME" if (word := _REDUCER.search(text, 0, start)) and "PLUS" in accepts:
+            return f"say over which indices: `{word[1]}[k] …`"
+        case "NAME" if text[:start].rstrip(" ").endswith("]") and "PLUS" in accepts:
+            return "a reducer of your own is used as `reduce name[k] …`"
+        case "EQUAL" if "_NL" in accepts:
+            return "a name for a value begins with `let`: `let x = …`"
+        case "AT" if "COMPUTE" in at.header and "_NL" in accepts:
+            return "a product of matrices is `C[i, j] = sum[k] A[i, k] * B[k, j]`"
+        case "STAR" if _begins(at, "USE"):
+            return "name what is used, `use std.cpu.{a, b}`, or use the whole file, `use std.cpu`"
+        case "STRING" if _begins(at, "USE"):
+            return "a path has dots and no quotes: `use std.cpu`"
+        case "COMMA" if _begins(at, "LET") and len(at.statement) == 2:
+            return "several names stand in brackets: `let [a, b] = …`"
+        case "COMPARE" if str(token) == "==" and "EQUAL" in accepts:
+            return "`=` says what an element is; `==` compares"
+        case "INT" if before == "[" and accepts <= {"NAME", "RSQB", *SOFT_WORDS} and "COMPUTE" in at.header:
+            return "an index is a name, and the line holds for all its values; a single value is `-> C: f32`, `C = …`"
+        case "LSQB" if accepts == {"COLON"}:
+            return "a tensor has a name and a type: `C: f32[M]`"
+        case "COLON" if before in ("[", ","):
+            return "a tensor is read element by element: `A[i, k]`"
+        case "COLON" if "LBRACE" in accepts:
+            return "a body stands in braces: `{ … }`"
+        case "LSQB" if before == "]":
+            return "all dimensions stand in one pair of brackets: `[M, K]`"
+        case "LBRACE" if accepts == {"ARROW"}:
+            return "a compute names what it makes: `-> C: f32[M, N] { … }`"
+        case "IF" if "NAME" in accepts:
+            return "a value is chosen by `a if condition else b`"
+        case reserved if reserved in _RESERVED and "NAME" in accepts and "INT" not in accepts:
+            return f"`{token}` is a word of the language and cannot be a name"
+        case "STAR" if before == "*":
+            return "a power is `pow(x, y)`"
+        case "EQUAL" if before == "=" or "COMPARE" in accepts:
+            return "`==` compares"
+        case "INT" | "FLOAT" | "MINUS" if at.statement[:1] and at.statement[0].type == "TASK" and before in ("(", ","):
+            return f"a task binds sizes by name: `N={token}`"
+        case "NAME" | "ELSE" if "OTHERWISE" in accepts and "NAME" not in accepts:
+            return "what is done if a step of a `try` is refused stands in `otherwise { … }`"
+        case "NAME" if str(token) == "elif":
+            return "write `else if`"
+        case "NAME" if str(token) in _STATEMENTS_ELSEWHERE and "LET" in accepts:
+            return _no_such_statement(str(token), at)
+        case _:
+            return ""
+
+
+def _begins(at: Place, kind: str) -> bool:
+    return bool(at.statement) and at.statement[0].type == kind
+
+
+_REDUCER = re.compile(rf"\b({'|'.join(REDUCERS)})\s+$")
+
 
 _SIGNS = {
     "LPAR": "(", "RPAR": ")", "LSQB": "[", "RSQB": "]", "LBRACE": "{", "RBRACE": "}", "COMMA": ",", "COLON": ":",

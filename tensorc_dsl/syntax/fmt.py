@@ -7,12 +7,408 @@ line while they fit, and so do braces that open and close on one line; one empty
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+
 from tensorc_dsl.base.source import Source
-from tensorc_dsl.syntax.comments import Remarks, first, start
-from tensorc_dsl.syntax.doc import HARD, Comment, Doc, Line, join, render
-from tensorc_dsl.syntax.fmt_rules import Rules
+from tensorc_dsl.syntax.doc import HARD, SPACE, Comment, Doc, IfBroken, Line, group, indent, join, render
+from tensorc_dsl.syntax.doc import Text as DocText
 from tensorc_dsl.syntax.parse import Text, read
-from tensorc_dsl.syntax.words import Tree
+from tensorc_dsl.syntax.words import Node, Token, Tree
+
+# Assigns each comment of a text to a word.
+#
+# A comment belongs to the word before it if it stands on that word's line, else to the word after it.
+
+
+@dataclass(frozen=True, slots=True)
+class Remark:
+    """A comment without trailing blanks. `blank` is true if an empty line stands above it."""
+
+    text: str
+    blank: bool
+
+
+def leaves(node: Node) -> Iterator[Token]:
+    """The words below a node, in text order, without the ends of statements and the descriptions of items."""
+    stack: list[Node | None] = [node]
+    while stack:
+        match stack.pop():
+            case None:
+                pass
+            case Token() as token:
+                if token.type not in ("_NL", "DOC"):
+                    yield token
+            case Tree() as tree:
+                stack.extend(reversed(tree.children))
+
+
+_NO_PART = frozenset(("_NL", "DOC"))
+"""Kinds of words that begin no node: the end of a statement, and the description of an item."""
+
+
+def first(node: Node) -> Token:
+    while not isinstance(node, Token):
+        for child in node.children:
+            if child is not None and not (isinstance(child, Token) and child.type in _NO_PART):
+                node = child
+                break
+        else:
+            return next(leaves(node))
+    return node
+
+
+def last(node: Node) -> Token:
+    while not isinstance(node, Token):
+        for child in reversed(node.children):
+            if child is not None and not (isinstance(child, Token) and child.type == "_NL"):
+                node = child
+                break
+        else:
+            raise ValueError(f"`{node.data}` has no words")
+    return node
+
+
+def start(token: Token) -> int:
+    return token.start_pos
+
+
+def end(token: Token) -> int:
+    return token.end_pos
+
+
+class Remarks:
+    """The comments of a text by the word that they belong to. Each comment is handed out once."""
+
+    def __init__(self, source: Source, file: Tree, comments: list[Token]) -> None:
+        self.source = source
+        self._above: dict[int, list[Remark]] = {}
+        self._behind: dict[int, Remark] = {}
+        words = [*leaves(file)]
+        n = 0
+        for c in comments:
+            while n < len(words) and start(words[n]) < start(c):
+                n += 1
+            remark = Remark(str(c).rstrip(), self.blank_above(start(c)))
+            if n > 0 and not self.newline(end(words[n - 1]), start(c)):
+                self._behind[start(words[n - 1])] = remark
+            else:
+                self._above.setdefault(start(words[n]) if n < len(words) else -1, []).append(remark)
+
+    def newline(self, start: int, end: int) -> bool:
+        """Whether the text has a line end between two offsets."""
+        return self.source.text.find("\n", start, end) >= 0
+
+    def blank_above(self, offset: int) -> bool:
+        line = self.source.line_column(offset)[0]
+        return line > 1 and not self.source.line(line - 1).strip()
+
+    def above(self, word: Token | None) -> list[Remark]:
+        """The comments on lines of their own before a word; for None, those before the end of the file."""
+        return self._above.pop(-1 if word is None else start(word), [])
+
+    def ends_line(self, word: Token) -> bool:
+        """Whether a comment follows a word on the same line."""
+        return start(word) in self._behind
+
+    def behind(self, word: Token) -> list[Remark]:
+        """The comment that ends the line of a word, if there is one."""
+        found = self._behind.pop(start(word), None)
+        return [] if found is None else [found]
+
+
+# The layout of each grammar rule; see `syntax.fmt`.
+#
+# A rule that is not named here stands on one line, and its brackets are broken if they do not fit.
+
+
+_CLOSER = {"LPAR": "RPAR", "LSQB": "RSQB", "LBRACE": "RBRACE"}
+_NO_SPACE_BEFORE = frozenset(("COMMA", "SEMICOLON", "COLON", "DOT", "DOTS"))
+_NO_SPACE_AFTER = frozenset(("DOT", "DOTS", "AT"))
+_SPACE_BEFORE_BRACKET = frozenset(("ARROW", "STRING", "DESC"))
+_TIGHT = frozenset(("keyword", "binding", "negate"))
+"""Rules that are printed without spaces: `key=value`, `-x`."""
+_WIDE = frozenset(("timed",))
+"""Rules with spaces before brackets: in `1..64 at [8]`, `at` is a keyword, though it may be an array's name elsewhere."""
+_CHAINS = frozenset(("binary", "logic", "compare"))
+_LEVELS = {"PLUS": 0, "MINUS": 0, "STAR": 1, "SLASH": 1, "PERCENT": 1, "OR": 2, "AND": 3, "COMPARE": 4}
+"""Operators of one level form one chain, which is broken before every operator or before none."""
+_FLUSH = _CHAINS | {"conditional"}
+_LISTS = frozenset(("arguments", "params", "types", "tensor_params", "attributes", "bindings", "index_specs"))
+_NO_LAST_COMMA = frozenset(("weight", "scan", "reducer", "annotation", "bound"))
+
+Nodes = Sequence[Node]
+
+
+def _kind(node: Node) -> str:
+    """The kind of a word, or the name of a node's rule."""
+    return node.type if isinstance(node, Token) else node.data
+
+
+def _children(node: Tree) -> list[Node]:
+    return [c for c in node.children if c is not None and _kind(c) != "DOC"]
+
+
+def _own(remark: Remark) -> Doc:
+    return Comment(remark.text, True)
+
+
+def _ending(remark: Remark) -> Doc:
+    return Comment(remark.text, False)
+
+
+def _split(nodes: Nodes, *kinds: str) -> tuple[Nodes, Nodes]:
+    """The nodes before the first node of one of the kinds, and the nodes from it on."""
+    at = next((n for n, node in enumerate(nodes) if _kind(node) in kinds), len(nodes))
+    return nodes[:at], nodes[at:]
+
+
+class Rules:
+    """Makes documents of nodes, with every comment beside the word that it belongs to."""
+
+    def __init__(self, remarks: Remarks) -> None:
+        self.remarks = remarks
+        self._methods: dict[str, Callable[[Nodes], Doc]] = {
+            "compute": self._compute, "dims": self._dims, "assumptions": self._dims, "reducer": self._reducer,
+            "intrinsic": self._intrinsic,
+            "desc": self._headed, "module": self._module, "space": self._headed, "prior": self._headed,
+            "program": self._headed, "use_names": self._map, "body": self._braces, "init": self._headed, "loop": self._headed,
+            "block": self._headed, "buffer": self._headed, "map": self._map,
+            "slice": self._slice,
+            "reduce": self._reduction, "reduce_by": self._reduction, "scan": self._scan,
+            "const": self._assignment,
+            "let": self._assignment, "let_stage": self._assignment, "output_stage": self._assignment,
+            "let_whole": self._assignment, "output_whole": self._assignment, "store": self._assignment,
+            "store_whole": self._assignment,
+            "sets": self._assignment, "adds": self._assignment, "dim": self._assignment,
+            "iterator": self._assignment,
+        }  # fmt: skip
+
+    # --- words, comments, nodes ---
+
+    def token(self, token: Token) -> Doc:
+        above, behind = self.remarks.above(token), self.remarks.behind(token)
+        text = DocText(str(token))
+        return join(*map(_own, above), text, *map(_ending, behind)) if above or behind else text
+
+    def doc(self, node: Node, flush: bool = False) -> Doc:
+        """The document of a node. With `flush` the node begins a line, so its further lines are not indented.
+
+        A comment behind the node's last word does not break the node, only the group around it.
+        """
+        if isinstance(node, Token):
+            return self.token(node)
+        behind = self.remarks.behind(last(node))
+        doc = self._rule(node, flush)
+        return join(doc, *map(_ending, behind)) if behind else doc
+
+    def _rule(self, node: Tree, flush: bool) -> Doc:
+        children, kind = _children(node), _kind(node)
+        if kind in _FLUSH:
+            head, tail = self._conditional(children) if kind == "conditional" else self._chain(node)
+            return group(head, *tail) if flush else group(head, indent(*tail))
+        method = self._methods.get(kind)
+        return method(children) if method else self._plain(children, kind)
+
+    # --- on one line ---
+
+    def _plain(self, nodes: Nodes, rule: str = "") -> Doc:
+        """The nodes side by side. If they do not fit, the brackets and commas directly among them are broken."""
+        out: list[Doc] = []
+        listed = False
+        before: Token | None = None
+        n = 0
+        while n < len(nodes):
+            node = nodes[n]
+            if before is not None and before.type == "COMMA":
+                out.append(Line(" "))
+                listed = True
+            elif before is not None and rule not in _TIGHT and (rule in _WIDE or _spaced(before, node)):
+                out.append(SPACE)
+            if _kind(node) in ("LPAR", "LSQB"):
+                start = n
+                while _kind(nodes[n]) != _CLOSER[_kind(node)]:
+                    n += 1
+                out.append(self._bracket(nodes[start : n + 1], rule))
+            else:
+                out.append(self.doc(node))
+            before = last(nodes[n])
+            n += 1
+        return group(out[0], indent(*out[1:])) if listed else join(*out)
+
+    def _bracket(self, nodes: Nodes, rule: str) -> Doc:
+        """`(a, b)` on one line, or one entry per line with a comma after the last; `;` separates entries as `,` does."""
+        opener, *inner, closer = nodes
+        entries: list[tuple[Node | None, list[Token]]] = []
+        for node in _flat(inner):
+            if isinstance(node, Token) and node.type in ("COMMA", "SEMICOLON"):
+                entries += [] if entries else [(None, [])]
+                entries[-1][1].append(node)
+            else:
+                entries.append((node, []))
+        closed = self.token(opener) if isinstance(opener, Token) else join()
+        parts: list[Doc] = []
+        waiting: list[Remark] = []  # comments of a `,` that stand on lines below the entry before it
+        for n, (node, signs) in enumerate(entries):
+            final = n == len(entries) - 1
+            if node is not None:
+                parts += map(_own, (*waiting, *self.remarks.above(first(node))))
+                parts.append(self.doc(node, flush=True))
+                waiting = []
+            if not final:
+                parts.append(DocText(str(signs[-1])))
+            elif rule not in _NO_LAST_COMMA and not (rule == "parens" and n == 0):
+                parts.append(IfBroken(","))
+            for sign in signs:
+                waiting += self.remarks.above(sign)
+                behind = self.remarks.behind(sign)
+                if waiting:
+                    waiting += behind
+                else:
+                    parts += map(_ending, behind)
+            if not final:
+                parts.append(Line(" "))
+        waiting += self.remarks.above(first(closer))
+        if not entries and not waiting:
+            return join(closed, self.doc(closer))
+        behind = self.remarks.behind(last(closer))
+        inside = indent(Line(""), *parts, *map(_own, waiting))
+        return join(group(closed, inside, Line(""), self.doc(closer)), *map(_ending, behind))
+
+    def _map(self, nodes: Nodes) -> Doc:
+        return self._bracket(nodes, "map")
+
+    # --- expressions ---
+
+    def _slice(self, nodes: Nodes) -> Doc:
+        return join(*map(self.doc, nodes))
+
+    def _chain(self, node: Tree) -> tuple[Doc, list[Doc]]:
+        """The first operand, and the other operands with the operators in front of them."""
+        level, links = _LEVELS[_kind(_children(node)[1])], list[Node]()
+        lhs: Node = node
+        while isinstance(lhs, Tree) and _kind(lhs) in _CHAINS and _LEVELS[_kind(_children(lhs)[1])] == level:
+            lhs, *rest = _children(lhs)
+            links[:0] = rest
+        out: list[Doc] = []
+        for op, operand in zip(links[0::2], links[1::2], strict=True):
+            out += [Line(" "), self.doc(op), SPACE, self.doc(operand)]
+        return self.doc(lhs), out
+
+    def _conditional(self, nodes: Nodes) -> tuple[Doc, list[Doc]]:
+        """A conditional, broken before `else`, and before `if` as well if the condition does not fit."""
+        then, rest = _split(nodes, "IF")
+        cond, other = _split(rest, "ELSE")
+        return self._plain(then), [group(Line(" "), self._plain(cond)), Line(" "), self._plain(other)]
+
+    def _reduction(self, nodes: Nodes) -> Doc:
+        *head, body = nodes
+        return group(self._plain(head), indent(Line(" "), self.doc(body, flush=True)))
+
+    def _scan(self, nodes: Nodes) -> Doc:
+        head, tail = _split(nodes, "INIT")
+        init, step = _split(tail, "STEP")
+        parts = (Line(" "), self._plain(init), Line(" "), self._plain(step))
+        return group(self._plain(head, "scan"), indent(*parts))
+
+    def _assignment(self, nodes: Nodes) -> Doc:
+        lhs, (sign, value) = _split(nodes, "EQUAL", "ADDS")
+        below = _kind(value) in _FLUSH or self.remarks.ends_line(last(sign))
+        head = join(self._plain(lhs), SPACE, self.doc(sign))
+        if below:
+            return group(head, indent(Line(" "), self.doc(value, flush=True)))
+        return join(head, SPACE, self.doc(value))
+
+    # --- items ---
+
+    def _headed(self, nodes: Nodes) -> Doc:
+        """An item: words, annotations and, if there are any, braces."""
+        head, braces = _split(nodes, "LBRACE")
+        words, annotations = _split(head, "annotation")
+        more = [part for a in annotations for part in (Line(" "), self.doc(a))]
+        top = group(self._plain(words), indent(*more))
+        return join(top, SPACE, self._braces(braces)) if braces else top
+
+    def _compute(self, nodes: Nodes) -> Doc:
+        head, braces = _split(nodes, "LBRACE")
+        words, clauses = _split(head, "dims", "assumptions")
+        if not clauses:
+            return join(self._plain(words), SPACE, self._braces(braces))
+        below = [part for c in clauses for part in (HARD, self.doc(c))]
+        return join(self._plain(words), *below, HARD, self._braces(braces))
+
+    def _dims(self, nodes: Nodes) -> Doc:
+        where, *rest = nodes
+        parts = [HARD if _kind(n) == "COMMA" else join() for n in (where, *rest)]
+        below = [part for br, n in zip(parts, rest, strict=False) for part in (br, self.doc(n))]
+        return join(self.doc(where), SPACE, indent(*below, columns=6 + (_kind(where) == "ASSUME")))
+
+    def _module(self, nodes: Nodes) -> Doc:
+        *head, body = nodes
+        words, when = _split(head, "when")
+        if not when:
+            return join(self._plain(words), SPACE, self.doc(body))
+        return join(self._plain(words), HARD, self.doc(when[0]), HARD, self.doc(body))
+
+    def _reducer(self, nodes: Nodes) -> Doc:
+        head, (sign, combine, word, identity, *assumed) = _split(nodes, "EQUAL")
+        parts = [Line(" "), self.doc(combine, flush=True), Line(" "), self._plain([word, identity])]
+        parts += [part for laws in assumed for part in (Line(" "), self.doc(laws))]
+        return group(self._plain(head, "reducer"), SPACE, self.doc(sign), indent(*parts))
+
+    def _intrinsic(self, nodes: Nodes) -> Doc:
+        word, name, *parts = nodes
+        lines = [d for p in parts for d in (HARD, self.doc(p))]
+        return join(self.doc(word), SPACE, self.doc(name), indent(*lines))
+
+    # --- braces ---
+
+    def _braces(self, nodes: Nodes) -> Doc:
+        """Statements in braces: on one line if they are written so and fit, else one per line."""
+        opener, *inner, closer = nodes
+        remarks = self.remarks
+        statements = [n for n in inner if _kind(n) != "_NL"]
+        ends = [end(last(opener)), *(end(last(s)) for s in statements)]
+        starts = [*(start(first(s)) for s in statements), start(first(closer))]
+        apart = [remarks.newline(a, b) for a, b in zip(ends, starts, strict=True)]
+        lines: list[Doc] = []
+        together: list[Doc] = []
+        for newline, s in zip(apart, statements, strict=False):
+            if not newline and together:
+                together += [Line("; "), self.doc(s)]
+                continue
+            if together:
+                lines.append(group(*together))
+            word = first(s)
+            for remark in remarks.above(word):
+                lines += [Line(None, remark.blank and bool(lines)), _own(remark)]
+            lines.append(Line(None, remarks.blank_above(start(word)) and bool(lines)))
+            together = [self.doc(s)]
+        if not any(apart):
+            inside = (Line(" "), *together) if together else ()
+            return group(self.doc(opener), indent(*inside), Line(" ") if together else join(), self.doc(closer))
+        lines += [group(*together)] if together else []
+        for remark in remarks.above(first(closer)):
+            lines += [Line(None, remark.blank and bool(lines)), _own(remark)]
+        return join(self.doc(opener), indent(*lines), HARD, self.doc(closer))
+
+
+def _flat(nodes: Nodes) -> list[Node]:
+    """The entries and commas of nested list nodes, as one list."""
+    out: list[Node] = []
+    for node in nodes:
+        out += _flat(_children(node)) if isinstance(node, Tree) and _kind(node) in _LISTS else [node]
+    return out
+
+
+def _spaced(before: Token, node: Node) -> bool:
+    kind = _kind(node)
+    if kind in ("LPAR", "LSQB"):
+        return before.type in _SPACE_BEFORE_BRACKET
+    if kind in ("weight", "shape"):
+        return False
+    return first(node).type not in _NO_SPACE_BEFORE and before.type not in _NO_SPACE_AFTER
+
 
 WIDTH = 120
 

@@ -9,8 +9,8 @@ from itertools import accumulate
 from pathlib import Path
 
 from tensorc_dsl.base.source import Source
-from tensorc_dsl.highlight import words as w
-from tensorc_dsl.highlight.rules import ESCAPE, Class
+from tensorc_dsl.syntax.highlight import words as w
+from tensorc_dsl.syntax.highlight.rules import ESCAPE, Class
 from tensorc_dsl.syntax.parse import read
 from tensorc_dsl.syntax.words import Token, Tree
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tensorc_dsl.highlight.rules import Class
+from tensorc_dsl.syntax.highlight.rules import Class
 from tests.editors.oracle import CORPUS, LIBRARY, ROOT, words
 from tests.editors.test_vim import INDENTED
 

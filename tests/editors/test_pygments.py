@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from pygments.lexers import get_lexer_by_name, get_lexer_for_filename
 from pygments.token import Error
 
-from tensorc_dsl.highlight.lexer import TOKENS, TschedLexer
-from tensorc_dsl.highlight.rules import Class
+from tensorc_dsl.syntax.highlight.lexer import TOKENS, TschedLexer
+from tensorc_dsl.syntax.highlight.rules import Class
 from tests.editors.oracle import CORPUS, LIBRARY, ROOT, differences
 
 CLASSES = {kind: cls for cls, kind in TOKENS.items()}

@@ -15,8 +15,8 @@ import pytest
 
 from tensorc_dsl.base.diagnostic import TschedError
 from tensorc_dsl.base.source import Source
-from tensorc_dsl.highlight.rules import Class
 from tensorc_dsl.syntax import tree as t
+from tensorc_dsl.syntax.highlight.rules import Class
 from tensorc_dsl.syntax.parse import parse
 from tests.docs.pages import fences
 from tests.editors import treesitter

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tensorc_dsl.highlight.rules import Class
+from tensorc_dsl.syntax.highlight.rules import Class
 from tests.editors.oracle import CORPUS, LIBRARY, ROOT, differences
 
 FOLDER = ROOT / "editors" / "vim"

@@ -8,8 +8,8 @@ from urllib.parse import urlparse
 
 import pytest
 
-from tensorc_dsl.highlight.rules import Class
 from tensorc_dsl.playground.server import Playground
+from tensorc_dsl.syntax.highlight.rules import Class
 from tests.editors.oracle import CORPUS, LIBRARY, differences
 from tests.page import browser
 from tests.playground.waiting import until

@@ -10,8 +10,7 @@ import pytest
 from tensorc_dsl.base.source import Source
 from tensorc_dsl.syntax.engine import Engine, Unexpected
 from tensorc_dsl.syntax.layout import Mismatch, TooDeep, arrange
-from tensorc_dsl.syntax.lexer import BadCharacter, Lexer
-from tensorc_dsl.syntax.parse import read
+from tensorc_dsl.syntax.parse import BadCharacter, Lexer, read
 from tensorc_dsl.syntax.tables import tables
 from tensorc_dsl.syntax.words import Token, Tree
 from tests.examples import examples

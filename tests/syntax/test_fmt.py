@@ -12,8 +12,7 @@ from hypothesis import strategies as st
 from tensorc_dsl.base.diagnostic import TschedError
 from tensorc_dsl.base.source import Source
 from tensorc_dsl.syntax import tree
-from tensorc_dsl.syntax.comments import end, leaves
-from tensorc_dsl.syntax.fmt import WIDTH, format_text
+from tensorc_dsl.syntax.fmt import WIDTH, end, format_text, leaves
 from tensorc_dsl.syntax.format import format_file
 from tensorc_dsl.syntax.parse import parse, read
 from tests.examples import examples

@@ -11,9 +11,10 @@ from tensorc_dsl.base.source import Source
 from tensorc_dsl.elaborate.names import FUNCTIONS
 from tensorc_dsl.syntax import parse as parse_module
 from tensorc_dsl.syntax import tree
+from tensorc_dsl.syntax.errors import CHARACTERS
 from tensorc_dsl.syntax.format import format_expr
-from tensorc_dsl.syntax.parse import MAX_DEPTH, MAX_FINDINGS, parse
-from tensorc_dsl.syntax.slips import CHARACTERS
+from tensorc_dsl.syntax.layout import MAX_DEPTH
+from tensorc_dsl.syntax.parse import MAX_FINDINGS, parse
 from tests.syntax.trees import items, parse_expr
 
 

@@ -1,4 +1,4 @@
-" Colours for `.tsched`. The rules are those of tensorc_dsl/highlight/rules.py; of two that fit, Vim takes the later one here.
+" Colours for `.tsched`. The rules are those of tensorc_dsl/syntax/highlight/rules.py; of two that fit, Vim takes the later one here.
 if exists('b:current_syntax')
   finish
 endif

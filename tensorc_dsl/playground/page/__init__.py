@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from tensorc_dsl.base.source import Source
-from tensorc_dsl.highlight.rules import ESCAPE, STRING_BEGIN, TEXTS, WORDS, Rule
 from tensorc_dsl.report.page.markup import Markup, element, embedded
+from tensorc_dsl.syntax.highlight.rules import ESCAPE, STRING_BEGIN, TEXTS, WORDS, Rule
 
 _HERE = Path(__file__).parent
 _SCRIPT = "text/javascript; charset=utf-8"

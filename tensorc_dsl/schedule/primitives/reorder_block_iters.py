@@ -9,7 +9,7 @@ from tensorc_dsl.schedule.nests import NO_BLOCK, the_block
 from tensorc_dsl.schedule.primitive import primitive
 from tensorc_dsl.schedule.refs import BlockRef, Rewrite
 from tensorc_dsl.schedule.refusal import refusal
-from tensorc_dsl.syntax.format_expr import quoted
+from tensorc_dsl.syntax.format import quoted
 
 
 @refusal(

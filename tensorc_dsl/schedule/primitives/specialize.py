@@ -9,7 +9,7 @@ from tensorc_dsl.schedule.primitive import primitive
 from tensorc_dsl.schedule.refs import LoopRef, Rewrite
 from tensorc_dsl.schedule.refusal import refusal
 from tensorc_dsl.schedule.stale import private_between
-from tensorc_dsl.syntax.format_expr import quoted
+from tensorc_dsl.syntax.format import quoted
 
 _FEWEST, _MOST, _STEP = 24, 240, 8
 """The numbers of registers that a thread can ask for: `setmaxnreg` of PTX ISA 8.0, section 9.7.19."""

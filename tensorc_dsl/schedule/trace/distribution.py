@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeGuard
 
-from tensorc_dsl.syntax.format_expr import number, quoted
+from tensorc_dsl.syntax.format import number, quoted
 
 if TYPE_CHECKING:
     import numpy as np

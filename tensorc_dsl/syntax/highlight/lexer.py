@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 from pygments import lexer
 from pygments.token import Comment, Keyword, Name, Number, Operator, Punctuation, String, Whitespace
 
-from tensorc_dsl.highlight.rules import ESCAPE, STRING_BEGIN, TEXTS, WORDS, Class, Rule
+from tensorc_dsl.syntax.highlight.rules import ESCAPE, STRING_BEGIN, TEXTS, WORDS, Class, Rule
 
 TOKENS: dict[Class, Any] = {
     Class.COMMENT: Comment.Single,

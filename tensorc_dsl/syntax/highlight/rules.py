@@ -11,7 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import Enum
 
-from tensorc_dsl.highlight import words as w
+from tensorc_dsl.syntax.highlight import words as w
 
 
 class Class(Enum):
