@@ -64,7 +64,7 @@ class Server:
     """A server, and the messages to and from it."""
 
     def __init__(self) -> None:
-        command = [sys.executable, "-c", "from tensorc_dsl.cli.main import main; main()", "lsp"]
+        command = [sys.executable, "-c", "from tensorc_dsl.faces.cli.main import main; main()", "lsp"]
         self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
         self._number = 0
 

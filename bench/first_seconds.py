@@ -26,7 +26,7 @@ from pathlib import Path
 from bench.against.machine import described
 from tensorc_dsl.tuning.machine.host import host_target
 
-COMMAND = (sys.executable, "-c", "from tensorc_dsl.cli.main import main; main(prog_name='tensorc-dsl')")
+COMMAND = (sys.executable, "-c", "from tensorc_dsl.faces.cli.main import main; main(prog_name='tensorc-dsl')")
 DEMO = ("examples/matmul.tsched", "mm_512")
 
 _CONTROL = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")

@@ -9,11 +9,11 @@ from dataclasses import dataclass
 import msgspec
 import numpy as np
 
-from tensorc_dsl.api import Task, loads
 from tensorc_dsl.backend.cuda.runtime.driver import Device, Missing, find
 from tensorc_dsl.backend.cuda.runtime.module import Image, unpack
 from tensorc_dsl.backend.find import require_backend
 from tensorc_dsl.backend.protocol import Code, CompiledKernel, LoadedKernel
+from tensorc_dsl.faces.api import Task, loads
 from tensorc_dsl.ir.arrays import Array, stored_dtype
 from tensorc_dsl.reference.evaluate import shape_of
 from tensorc_dsl.reference.inputs import make_inputs

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 
 from bench import ptxas
 from bench.gpu_case import Asked, Row, device, task_of
-from tensorc_dsl.api import Task
 from tensorc_dsl.base.diagnostic import TschedError
+from tensorc_dsl.faces.api import Task
 from tensorc_dsl.schedule.trace.distribution import Decision
 from tensorc_dsl.schedule.trace.handlers import condition
 from tensorc_dsl.schedule.trace.trace import Trace

@@ -21,9 +21,9 @@ from pathlib import Path
 import llvmlite.binding as llvm
 import msgspec
 
-from tensorc_dsl.api import Task, load
 from tensorc_dsl.backend.llvm.ahead.library import FORMS
 from tensorc_dsl.backend.llvm.codegen.machine import host_lacks
+from tensorc_dsl.faces.api import Task, load
 
 FILE = Path(__file__).with_suffix(".tsched")
 RECORDED = Path(__file__).with_suffix(".json")

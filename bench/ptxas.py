@@ -26,11 +26,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from statistics import median
 
-from tensorc_dsl.api import load
 from tensorc_dsl.backend.cuda.codegen.view import cuda_text
 from tensorc_dsl.backend.cuda.compiled import assemble, compile_device, remarks, sass_of, tool
 from tensorc_dsl.backend.cuda.lower.lower import lower_device
 from tensorc_dsl.backend.protocol import CompileError
+from tensorc_dsl.faces.api import load
 from tensorc_dsl.lower.flat import LowerError
 from tensorc_dsl.schedule.refusal import ScheduleRefusal
 from tensorc_dsl.schedule.trace.distribution import Decision

@@ -19,11 +19,11 @@ from statistics import median
 
 import numpy as np
 
-from tensorc_dsl.api import Task, load
 from tensorc_dsl.backend.llvm.codegen.compile import compile_kernel
 from tensorc_dsl.backend.llvm.lower.passes import lower_cpu
 from tensorc_dsl.backend.llvm.runtime.kernel import load as load_kernel
 from tensorc_dsl.backend.memory import aligned_copy
+from tensorc_dsl.faces.api import Task, load
 from tensorc_dsl.ir.arrays import Array
 from tensorc_dsl.reference.evaluate import shape_of
 from tensorc_dsl.tuning.machine.host import host_target

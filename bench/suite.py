@@ -17,8 +17,8 @@ from dataclasses import dataclass, field
 from math import log10, prod
 from pathlib import Path
 
-from tensorc_dsl.api import Task, load
 from tensorc_dsl.base.diagnostic import TschedError, render
+from tensorc_dsl.faces.api import Task, load
 from tensorc_dsl.schedule.refusal import ScheduleRefusal
 from tensorc_dsl.schedule.trace.distribution import Decision
 from tensorc_dsl.schedule.trace.draws.branch import Branch

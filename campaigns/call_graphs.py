@@ -16,17 +16,17 @@ from pathlib import Path
 from random import Random
 from time import process_time
 
-from tensorc_dsl.api import Task, TaskFile
 from tensorc_dsl.base.diagnostic import TschedError
 from tensorc_dsl.base.source import Source
 from tensorc_dsl.check.positions import references
 from tensorc_dsl.check.scope import CheckedFile, load_file
+from tensorc_dsl.faces.api import Task, TaskFile
+from tensorc_dsl.faces.lsp.documents import Documents, uri_of
+from tensorc_dsl.faces.lsp.features.completion import completion
+from tensorc_dsl.faces.lsp.features.findings import diagnostics
+from tensorc_dsl.faces.lsp.records import Records
+from tensorc_dsl.faces.packages.resolve import Resolver
 from tensorc_dsl.ir.target import Target
-from tensorc_dsl.lsp.documents import Documents, uri_of
-from tensorc_dsl.lsp.features.completion import completion
-from tensorc_dsl.lsp.features.diagnostics import diagnostics
-from tensorc_dsl.lsp.records import Records
-from tensorc_dsl.packages.resolve import Resolver
 
 DEEPEST = 12
 MOST_SECONDS = 1.0

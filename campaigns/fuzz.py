@@ -32,11 +32,11 @@ from campaigns.mutate import mutated_bytes, mutated_words
 from tensorc_dsl.base.diagnostic import TschedError, render
 from tensorc_dsl.base.source import Source
 from tensorc_dsl.check.scope import CheckedFile, load_file, load_source
+from tensorc_dsl.faces.report.files import read_source
 from tensorc_dsl.interp.space import task_space
 from tensorc_dsl.ir.parse import parse_program, program_from_tree
 from tensorc_dsl.ir.print import format_program
 from tensorc_dsl.ir.target import Target
-from tensorc_dsl.report.files import read_source
 from tensorc_dsl.schedule.refusal import ScheduleRefusal
 from tensorc_dsl.syntax.fmt import format_read
 from tensorc_dsl.syntax.parse import read

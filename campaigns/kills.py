@@ -89,7 +89,7 @@ class Run:
         (folder / "tmp").mkdir(exist_ok=True)
         (folder / "f.tsched").write_text(FILE)
         code = "import signal; signal.signal(signal.SIGINT, signal.default_int_handler)\n"
-        code += "from tensorc_dsl.cli.main import main; main()"
+        code += "from tensorc_dsl.faces.cli.main import main; main()"
         command = [sys.executable, "-c", code, "tune", "f.tsched", "product", "--strategy", "random",
                    "--trials", str(trials), "--threads", "1", "--records", "r.sqlite", "--output", "best.tsched",
                    *more]  # fmt: skip

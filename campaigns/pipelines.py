@@ -23,7 +23,6 @@ from typing import TypeVar
 from campaigns.judge import UNPROVED, Judge, isolated, proof
 from campaigns.random_open import SIZES, open_pipeline, sizes_to_ask
 from campaigns.random_pipelines import in_a_file, pipeline
-from tensorc_dsl.api import Task, TaskFile
 from tensorc_dsl.backend.llvm.codegen.compile import compile_kernel
 from tensorc_dsl.backend.llvm.lower.passes import lower_cpu
 from tensorc_dsl.backend.llvm.runtime.fast_call import prepared
@@ -31,6 +30,7 @@ from tensorc_dsl.base.source import Source
 from tensorc_dsl.check.items import FORGETFUL
 from tensorc_dsl.check.scope import Versions
 from tensorc_dsl.check.uses import standard
+from tensorc_dsl.faces.api import Task, TaskFile
 from tensorc_dsl.ir.bind import Sizes, bind
 from tensorc_dsl.ir.verify import verify
 from tensorc_dsl.reference.open_sizes import describe

@@ -23,9 +23,9 @@ from random import Random
 import numpy as np
 import psutil
 
-from tensorc_dsl.api import Task, loads
 from tensorc_dsl.backend.memory import OutOfMemory
 from tensorc_dsl.base.diagnostic import TschedError
+from tensorc_dsl.faces.api import Task, loads
 from tensorc_dsl.ir.expr import Dim, constant
 
 Sizes = tuple[int, int, int]

@@ -13,10 +13,10 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
-from tensorc_dsl.api import TaskFile
 from tensorc_dsl.base.diagnostic import TschedError
 from tensorc_dsl.base.source import Source
 from tensorc_dsl.check.scope import load_source
+from tensorc_dsl.faces.api import TaskFile
 from tensorc_dsl.interp.evaluate import Env
 from tensorc_dsl.interp.expand import Expansion
 from tensorc_dsl.ir.parse import parse_program

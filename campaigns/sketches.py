@@ -22,7 +22,7 @@ from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wai
 from dataclasses import dataclass, field
 from functools import partial
 
-from tensorc_dsl.api import Task, load
+from tensorc_dsl.faces.api import Task, load
 from tensorc_dsl.ir.verify import verify
 from tensorc_dsl.proof.equivalence.validate import Valid, validate
 from tensorc_dsl.schedule.refusal import ScheduleRefusal

@@ -13,9 +13,9 @@ from collections.abc import Iterator
 from itertools import cycle, islice
 from pathlib import Path
 
-from tensorc_dsl.api import Task, TaskFile
 from tensorc_dsl.base.source import Source
 from tensorc_dsl.check.scope import load_source
+from tensorc_dsl.faces.api import Task, TaskFile
 from tensorc_dsl.ir.print import format_program
 from tensorc_dsl.tuning.machine.host import host_target
 from tensorc_dsl.tuning.measure.local import LocalRunner

@@ -17,7 +17,8 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from tensorc_dsl.api import (
+    from tensorc_dsl.base.diagnostic import TschedError
+    from tensorc_dsl.faces.api import (
         Backend,
         Bound,
         CheckedFile,
@@ -87,7 +88,6 @@ if TYPE_CHECKING:
         load,
         loads,
     )
-    from tensorc_dsl.base.diagnostic import TschedError
     from tensorc_dsl.schedule.trace import handlers
     from tensorc_dsl.tuning.search import events
 
@@ -180,17 +180,17 @@ if not TYPE_CHECKING:  # a type checker sees only the names above
             raise AttributeError(f"module 'tensorc_dsl' has no attribute {name!r}")
         if name in _MODULES:
             return import_module(_MODULES[name])
-        return getattr(import_module(_HOMES.get(name, "tensorc_dsl.api")), name)
+        return getattr(import_module(_HOMES.get(name, "tensorc_dsl.faces.api")), name)
 
 
 def load_ipython_extension(shell: Any) -> None:
     """Have a notebook know `%%tsched` and show tasks, schedules and programs: `%load_ext tensorc_dsl`."""
-    import_module("tensorc_dsl.notebook.extension").load(shell)
+    import_module("tensorc_dsl.faces.notebook.extension").load(shell)
 
 
 def unload_ipython_extension(shell: Any) -> None:
     """Take back what `load_ipython_extension` added."""
-    import_module("tensorc_dsl.notebook.extension").unload(shell)
+    import_module("tensorc_dsl.faces.notebook.extension").unload(shell)
 
 
 def __dir__() -> list[str]:

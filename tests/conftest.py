@@ -18,8 +18,8 @@ import numpy as np
 import pytest
 from hypothesis import settings
 
-from tensorc_dsl.api import searching
 from tensorc_dsl.backend.llvm import backend
+from tensorc_dsl.faces.api import searching
 from tensorc_dsl.ir.bind import bind
 from tensorc_dsl.ir.print import format_program
 from tensorc_dsl.ir.program import Program

@@ -57,7 +57,7 @@ class Commands:
 _LOOP = """
 import json, os, sys
 from click.testing import CliRunner
-from tensorc_dsl.cli.main import main
+from tensorc_dsl.faces.cli.main import main
 asked, told = sys.stdin, sys.stdout
 for line in asked:
     folder, environment, arguments = json.loads(line)

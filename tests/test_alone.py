@@ -11,8 +11,8 @@ import pytest
 from click.testing import CliRunner, Result
 
 import tensorc_dsl
-from tensorc_dsl.api.alone import alone, written
-from tensorc_dsl.cli.main import main
+from tensorc_dsl.faces.api.alone import alone, written
+from tensorc_dsl.faces.cli.main import main
 from tensorc_dsl.tuning.records.trial import program_key
 
 EXAMPLES = sorted((Path(__file__).parent.parent / "examples").glob("*.tsched"))

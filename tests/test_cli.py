@@ -18,10 +18,10 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
-from tensorc_dsl.api import load, searching
 from tensorc_dsl.base.diagnostic import Diagnostic
 from tensorc_dsl.base.source import Source
-from tensorc_dsl.cli.main import main
+from tensorc_dsl.faces.api import load, searching
+from tensorc_dsl.faces.cli.main import main
 from tensorc_dsl.ir.parse import parse_program
 from tensorc_dsl.ir.print import format_program
 from tensorc_dsl.ir.program import Program
@@ -65,7 +65,7 @@ schedule never for matmul {
 
 COMMAND = f"""\
 import signal; signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background jobs are deaf to it
-{ALONE}from tensorc_dsl.cli.main import main; main()
+{ALONE}from tensorc_dsl.faces.cli.main import main; main()
 """
 
 ENVIRONMENT = {k: v for k, v in os.environ.items() if k not in ("NO_COLOR", "FORCE_COLOR")}
@@ -378,7 +378,7 @@ def test_a_bug_is_owned_up_to(folder: Path, monkeypatch: pytest.MonkeyPatch) -> 
     def broken(*_arguments: object, **_options: object) -> None:
         raise RuntimeError("the cat sat on it")
 
-    monkeypatch.setattr("tensorc_dsl.api.load", broken)
+    monkeypatch.setattr("tensorc_dsl.faces.api.load", broken)
     result = call("sample", "small.tsched", "small")
     assert result.exit_code == 4
     assert "internal error: RuntimeError: the cat sat on it" in result.stderr

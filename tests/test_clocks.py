@@ -27,7 +27,7 @@ ALLOWED = {
     "runtime/test_threads.py: monotonic": "ends the wait for threads that never sleep, after a minute",
     "runtime/test_kernel.py: perf_counter": "the times that a kernel counts are parts of the time around them, however long",
     "tuning/measure/test_local.py: build_seconds=0.7": "ends builds that never end",
-    "lsp/test_robust.py: sleep": "of no length, lets a loop have its turn",
+    "faces/lsp/test_robust.py: sleep": "of no length, lets a loop have its turn",
     "tuning/measure/echo_child.py: sleep": "is a child that hangs",
     "tuning/measure/dying_builder.py: sleep": "is a builder that hangs",
     "tuning/measure/test_worker.py: sleep": "between two looks at a process",

@@ -9,7 +9,7 @@ from click.testing import CliRunner, Result
 
 from tensorc_dsl import handlers, load
 from tensorc_dsl.base.diagnostic import TschedError
-from tensorc_dsl.cli.main import main
+from tensorc_dsl.faces.cli.main import main
 from tensorc_dsl.interp.pins import read_decision
 
 TEXT = """\

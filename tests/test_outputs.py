@@ -16,7 +16,7 @@ from click.testing import CliRunner, Result
 import tensorc_dsl
 from tensorc_dsl.base.diagnostic import TschedError
 from tensorc_dsl.base.outputs import Output
-from tensorc_dsl.cli.main import main
+from tensorc_dsl.faces.cli.main import main
 from tensorc_dsl.tuning.records import emulated_counts
 from tests.started import ALONE
 
@@ -34,11 +34,11 @@ task small = matmul(M=16, N=16, K=16)
 OTHERS = {
     "backend/cuda/compiled.py": "a temporary folder of its own, for NVIDIA's tools",
     "backend/llvm/ahead/library.py": "a temporary folder of its own, for the C compiler",
-    "cli/endings.py": "/dev/null in place of a closed output",
-    "cli/failures.py": "/dev/null in place of a closed output",
+    "faces/cli/endings.py": "/dev/null in place of a closed output",
+    "faces/cli/failures.py": "/dev/null in place of a closed output",
     "processes/server.py": "the name of the process, in /proc",
     "processes/machine_lock.py": "locks in the user's runtime folder, opened with O_NOFOLLOW and never written",
-    "report/terminal.py": "/dev/null in place of a closed output",
+    "faces/report/terminal.py": "/dev/null in place of a closed output",
 }
 """Modules that open something for writing by themselves, and what."""
 
@@ -198,7 +198,7 @@ def test_a_folder_is_formatted_as_far_as_it_reaches(folder: Path) -> None:
 def test_a_pipe_beside_the_output_of_a_search_does_not_hold_it_up(folder: Path) -> None:
     for name in (".small.best.tsched.x.tmp", ".small.best.tsched.abcdefgh.tmp", "emulated.jsonl"):
         os.mkfifo(folder / name)
-    command = ALONE + "from tensorc_dsl.cli.main import main; main(prog_name='tensorc-dsl')"
+    command = ALONE + "from tensorc_dsl.faces.cli.main import main; main(prog_name='tensorc-dsl')"
     words = "tune f.tsched --trials 1 --threads 1 --records r.sqlite".split()
     done = subprocess.run(
         [sys.executable, "-c", command, *words], cwd=folder, check=False, capture_output=True, text=True, timeout=300

@@ -90,9 +90,9 @@ def test_the_wheel_has_the_command_and_the_licence(built: Path) -> None:
     (wheel,) = built.glob("*.whl")
     archive = zipfile.ZipFile(wheel)
     names = {n.split(".dist-info/")[1]: n for n in archive.namelist() if ".dist-info/" in n}
-    assert b"tensorc-dsl = tensorc_dsl.cli.main:main" in archive.read(names["entry_points.txt"])
+    assert b"tensorc-dsl = tensorc_dsl.faces.cli.main:main" in archive.read(names["entry_points.txt"])
     assert b"Apache License" in archive.read(names["licenses/LICENSE"])
-    bundled = archive.read(names["licenses/tensorc_dsl/playground/page/codemirror.LICENSES.txt"])
+    bundled = archive.read(names["licenses/tensorc_dsl/faces/playground/page/codemirror.LICENSES.txt"])
     assert b"@codemirror/view" in bundled and b"License-Expression: Apache-2.0 AND MIT" in archive.read(
         names["METADATA"]
     )
@@ -147,7 +147,10 @@ def imported_by(statement: str, cwd: Path) -> Sequence[str]:
 
 @pytest.mark.parametrize(
     "statement",
-    ["import tensorc_dsl", "from tensorc_dsl.cli.main import main; main(['tune', '--help'], standalone_mode=False)"],
+    [
+        "import tensorc_dsl",
+        "from tensorc_dsl.faces.cli.main import main; main(['tune', '--help'], standalone_mode=False)",
+    ],
 )
 def test_a_start_loads_nothing_heavy(statement: str, tmp_path: Path) -> None:
     heavy = {"numpy", "scipy", "llvmlite", "islpy", "lark", "rich"}

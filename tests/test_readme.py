@@ -12,7 +12,7 @@ import pytest
 
 from tensorc_dsl.base.diagnostic import TschedError
 from tensorc_dsl.base.source import Source
-from tensorc_dsl.cli.main import main
+from tensorc_dsl.faces.cli.main import main
 from tensorc_dsl.schedule.primitives import PRIMITIVES
 from tensorc_dsl.syntax.fmt import format_text
 from tensorc_dsl.syntax.parse import parse

@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 
 from bench.search.tables import FOLDER, Table, read, write
-from tensorc_dsl.api import Task, load
+from tensorc_dsl.faces.api import Task, load
 from tensorc_dsl.schedule.trace.trace import Trace
 from tensorc_dsl.tuning.measure.local import LocalRunner
 from tensorc_dsl.tuning.search.loop_features import MEANING

@@ -17,8 +17,8 @@ import msgspec
 import numpy as np
 
 from bench.search.replay import chance, compared
-from tensorc_dsl.api import Task, load
 from tensorc_dsl.base.source import Source
+from tensorc_dsl.faces.api import Task, load
 from tensorc_dsl.tuning.measure.local import LocalRunner
 from tensorc_dsl.tuning.records.database import Database
 from tensorc_dsl.tuning.records.trial import Trial

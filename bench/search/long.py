@@ -19,8 +19,8 @@ from pathlib import Path
 
 import msgspec
 
-from tensorc_dsl.api import load
-from tensorc_dsl.api.searching import search_all
+from tensorc_dsl.faces.api import load
+from tensorc_dsl.faces.api.searching import search_all
 from tensorc_dsl.tuning.search.events import Corrected, Event, Learnt, Measured, Proposed, Resumed
 from tensorc_dsl.tuning.search.options import SearchOptions
 

@@ -14,8 +14,8 @@ from pathlib import Path
 import numpy as np
 
 from bench.search.live import WORKLOADS, Journal
-from tensorc_dsl.api import Task, load
 from tensorc_dsl.base.source import Source
+from tensorc_dsl.faces.api import Task, load
 from tensorc_dsl.tuning.measure.local import LocalRunner
 from tensorc_dsl.tuning.records.database import Database
 from tensorc_dsl.tuning.search.zero_shot import PROBABILITY, guess

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from docs.generate.pages import FOLDER
-from tensorc_dsl.report.entries import code
+from tensorc_dsl.faces.report.entries import code
 from tensorc_dsl.schedule.primitives import PRIMITIVES
 from tensorc_dsl.schedule.trace.draws import DRAWS
 

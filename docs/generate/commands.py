@@ -8,8 +8,8 @@ from collections.abc import Iterator
 
 import click
 
-from tensorc_dsl.cli.main import main
-from tensorc_dsl.report.entries import code, fence, table
+from tensorc_dsl.faces.cli.main import main
+from tensorc_dsl.faces.report.entries import code, fence, table
 
 COMMON = {p.name for p in main.params}
 """Options of every command, described once."""

@@ -6,7 +6,7 @@ import re
 from pathlib import Path
 
 from docs.generate.pages import FOLDER
-from tensorc_dsl.report.entries import table
+from tensorc_dsl.faces.report.entries import table
 
 DECISIONS = FOLDER.parent / "decisions"
 

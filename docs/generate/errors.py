@@ -11,7 +11,7 @@ from pathlib import Path
 
 import tensorc_dsl
 from docs.generate.pages import FOLDER
-from tensorc_dsl.report.entries import plain
+from tensorc_dsl.faces.report.entries import plain
 
 PACKAGE = Path(tensorc_dsl.__file__).resolve().parent
 PAGES = FOLDER.parent / "errors"

@@ -13,7 +13,7 @@ import numpy as np
 
 import tensorc_dsl as td
 from docs.generate.scene import WIDTH, brightness, foggy, mosaic, night, noisy, scene
-from tensorc_dsl.api.tasks import Task
+from tensorc_dsl.faces.api.tasks import Task
 from tensorc_dsl.ir.arrays import Array
 from tests.docs.pages import fences
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from tensorc_dsl.base.resources import grammar_text
-from tensorc_dsl.report.entries import fence
+from tensorc_dsl.faces.report.entries import fence
 
 _TITLE = re.compile(r"^// --- (.+?) -+$", re.MULTILINE)
 _INLINE = re.compile(r"^(?P<code>.+?[})]): (?P<text>[A-Za-z].*)$", re.DOTALL)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tensorc_dsl.report.entries import item_entry, library
+from tensorc_dsl.faces.report.entries import item_entry, library
 
 
 def modules() -> str:

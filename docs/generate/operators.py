@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from tensorc_dsl.report.entries import code, library, table
+from tensorc_dsl.faces.report.entries import code, library, table
 from tensorc_dsl.syntax import tree
 
 _SENTENCE = re.compile(r"(?<=\.)\s+")

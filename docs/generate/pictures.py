@@ -14,8 +14,8 @@ from typing import Any, cast
 from pygments import highlight
 from pygments.formatters import HtmlFormatter
 
-from tensorc_dsl.playground.page import first
-from tensorc_dsl.playground.server import Playground
+from tensorc_dsl.faces.playground.page import first
+from tensorc_dsl.faces.playground.server import Playground
 from tensorc_dsl.syntax.highlight.lexer import TschedLexer
 from tests.page import browser
 from tests.playground.waiting import until

@@ -8,7 +8,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 import tensorc_dsl
-from tensorc_dsl.report.entries import fence
+from tensorc_dsl.faces.report.entries import fence
 
 SECTIONS = {
     "Files, tasks and kernels": "load loads TaskFile Task Kernel Bound",

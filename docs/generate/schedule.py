@@ -5,7 +5,15 @@ from __future__ import annotations
 from collections import Counter
 from textwrap import fill
 
-from tensorc_dsl.report.entries import SUBJECTS, code, draw_entry, primitive_entry, query_row, refusal_table, table
+from tensorc_dsl.faces.report.entries import (
+    SUBJECTS,
+    code,
+    draw_entry,
+    primitive_entry,
+    query_row,
+    refusal_table,
+    table,
+)
 from tensorc_dsl.schedule.primitives import PRIMITIVES
 from tensorc_dsl.schedule.queries import QUERIES
 from tensorc_dsl.schedule.trace.draws import DRAWS

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from tensorc_dsl.check import vocabulary as v
 from tensorc_dsl.check.kinds import LIST, STR
+from tensorc_dsl.faces.report import entries as rows
+from tensorc_dsl.faces.report.entries import code, table
 from tensorc_dsl.ir.dtypes import DTYPES
-from tensorc_dsl.report import entries as rows
-from tensorc_dsl.report.entries import code, table
 
 
 def functions() -> str:

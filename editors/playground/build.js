@@ -5,7 +5,7 @@ import { fileURLToPath } from "node:url";
 import { build } from "esbuild";
 
 const here = dirname(fileURLToPath(import.meta.url));
-const out = process.argv[2] ?? join(here, "../../tensorc_dsl/playground/page");
+const out = process.argv[2] ?? join(here, "../../tensorc_dsl/faces/playground/page");
 
 const made = await build({
   absWorkingDir: here,

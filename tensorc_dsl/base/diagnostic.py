@@ -125,7 +125,7 @@ def problem(
 
 
 def render(d: Diagnostic) -> str:
-    """The diagnostic as plain text, in the layout of rustc; `report.terminal` colours it.
+    """The diagnostic as plain text, in the layout of rustc; `faces.report.terminal` colours it.
 
     error[E0312]: message
       --> file.tsched:12:24

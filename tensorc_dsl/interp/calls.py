@@ -234,7 +234,7 @@ class Calls(ABC):
         return _plain_names(result)
 
     def attribute(self, base: Value, at: tree.Attribute) -> Value:
-        """`base.name`: a query on the current program. Raises ScheduleRefusal if the block or loop no longer exists."""
+        """`b.name`: a query on the current program. Raises ScheduleRefusal if the block or loop no longer exists."""
         value = bare(base)
         known = _answers(self.program) if isinstance(value, _OF_PROGRAM) else {}
         if found := known.get((value, at.name)):

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import pytest
 
-from tensorc_dsl.api import TaskFile
 from tensorc_dsl.base.source import Source
 from tensorc_dsl.check.scope import load_source
+from tensorc_dsl.faces.api import TaskFile
 from tensorc_dsl.ir.parse import parse_program
 from tensorc_dsl.ir.print import format_program
 from tensorc_dsl.proof.equivalence.validate import Valid, validate

@@ -13,8 +13,8 @@ from typing import Any
 
 import pytest
 
-from tensorc_dsl.api import Task, load
 from tensorc_dsl.backend.llvm.ahead.library import FORMS
+from tensorc_dsl.faces.api import Task, load
 
 HERE = Path(__file__).parent
 

@@ -12,11 +12,11 @@ from typing import Any
 import llvmlite.binding as llvm
 import pytest
 
-from tensorc_dsl.api import Task, load
 from tensorc_dsl.backend.llvm.ahead.cpu import ARM, AVX10, X86, required_features, write_cpu_check
 from tensorc_dsl.backend.llvm.codegen.function import Module
 from tensorc_dsl.backend.llvm.codegen.machine import Machine
 from tensorc_dsl.base.diagnostic import TschedError
+from tensorc_dsl.faces.api import Task, load
 from tensorc_dsl.ir.target import Target
 from tests.ahead.made import HERE, needs_compiler, run_c
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from tensorc_dsl.cli.main import main
+from tensorc_dsl.faces.cli.main import main
 from tests.ahead.made import HERE, export, needs_compiler, run_c, symbols, task
 
 PROGRAM = """

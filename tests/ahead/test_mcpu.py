@@ -10,11 +10,11 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from tensorc_dsl.api import load
 from tensorc_dsl.backend.llvm.codegen.machine import has_features
 from tensorc_dsl.backend.llvm.processors import processors, require_known, usable, with_cpu
 from tensorc_dsl.base.diagnostic import TschedError
-from tensorc_dsl.cli.main import main
+from tensorc_dsl.faces.api import load
+from tensorc_dsl.faces.cli.main import main
 from tensorc_dsl.ir.target import Target
 from tests.ahead.made import HERE
 

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from tensorc_dsl.api import Task, load
 from tensorc_dsl.base.diagnostic import TschedError
+from tensorc_dsl.faces.api import Task, load
 from tensorc_dsl.ir.target import Target
 from tensorc_dsl.tuning.machine.host import host_target
 from tensorc_dsl.tuning.records.trial import target_key

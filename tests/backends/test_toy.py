@@ -19,7 +19,7 @@ from tests.started import MOMENT, Commands
 
 ROOT = Path(__file__).resolve().parents[2]
 TOY = Path(__file__).parent / "toy"
-COMMAND = "from tensorc_dsl.cli.main import main; main()"
+COMMAND = "from tensorc_dsl.faces.cli.main import main; main()"
 
 FILE = """\
 compute curve(X: f32[M, N], W: f32[N]) -> Y: f32[M, N] {

@@ -9,9 +9,9 @@ import pytest
 from tensorc_dsl.base.source import Source
 from tensorc_dsl.check.positions import Written, references
 from tensorc_dsl.check.scope import CheckedFile, load_file, load_source
+from tensorc_dsl.faces.packages.resolve import Resolver
 from tensorc_dsl.interp.space import task_space
 from tensorc_dsl.ir.target import Target
-from tensorc_dsl.packages.resolve import Resolver
 from tests.interp.spaces import rng
 
 COMPUTE = "compute scale(X: f32[N]) -> Y: f32[N] { Y[i] = X[i] * 2.0 }\ntask t = scale(N=64) with s\n"

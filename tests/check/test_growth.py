@@ -12,12 +12,12 @@ from types import FrameType
 
 import pytest
 
-from tensorc_dsl.api.files import TaskFile
 from tensorc_dsl.base.diagnostic import TschedError, render
 from tensorc_dsl.base.source import Source
 from tensorc_dsl.check.scope import load_file
+from tensorc_dsl.faces.api.files import TaskFile
+from tensorc_dsl.faces.packages.resolve import Resolver
 from tensorc_dsl.ir.target import Target
-from tensorc_dsl.packages.resolve import Resolver
 
 RATIO = 2.5
 

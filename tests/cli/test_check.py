@@ -11,8 +11,8 @@ import pytest
 from click.testing import CliRunner, Result
 
 from tensorc_dsl.check import items
-from tensorc_dsl.cli.main import main
 from tensorc_dsl.elaborate import compute
+from tensorc_dsl.faces.cli.main import main
 from tensorc_dsl.ir.program import Intrinsic
 from tensorc_dsl.syntax import tree
 

@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from tensorc_dsl.cli.main import main
+from tensorc_dsl.faces.cli.main import main
 
-COMMAND = "from tensorc_dsl.cli.main import main; main(prog_name='tensorc-dsl')"
+COMMAND = "from tensorc_dsl.faces.cli.main import main; main(prog_name='tensorc-dsl')"
 
 
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])

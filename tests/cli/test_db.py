@@ -10,8 +10,8 @@ import pytest
 from click.testing import CliRunner, Result
 
 import tensorc_dsl
-from tensorc_dsl.api import Task
-from tensorc_dsl.cli.main import main
+from tensorc_dsl.faces.api import Task
+from tensorc_dsl.faces.cli.main import main
 from tensorc_dsl.tuning.records.database import Database
 from tensorc_dsl.tuning.records.trial import Trial, program_key, target_key
 

@@ -32,8 +32,8 @@ schedule numbered for matmul {
 COMMAND = """\
 import resource, signal, sys, time; signal.signal(signal.SIGINT, signal.default_int_handler)
 limit = int(sys.argv.pop(1)); limit and resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit))
-from tensorc_dsl.cli import endings
-from tensorc_dsl.cli.main import main
+from tensorc_dsl.faces.cli import endings
+from tensorc_dsl.faces.cli.main import main
 {moment}from tensorc_dsl.tuning.machine import yardsticks
 {patched}
 main()
@@ -118,7 +118,7 @@ def test_a_signal_before_the_search_ends_it_with_the_same_status(folder: Path) -
 DROPPED = """\
 import signal, sys, time
 from tensorc_dsl.tuning.search.space import Explorer
-from tensorc_dsl.cli.main import main
+from tensorc_dsl.faces.cli.main import main
 class Slow:
     def __del__(self):
         print("dropping", file=sys.stderr, flush=True)
@@ -160,12 +160,12 @@ def test_a_signal_in_a_destructor_ends_the_search_too(folder: Path) -> None:
 HELD = """\
 import signal, sys, time
 signal.signal(signal.SIGINT, signal.default_int_handler)
-from tensorc_dsl.api import searching
+from tensorc_dsl.faces.api import searching
 def slow(program, scheduled):
     print("proof", file=sys.stderr, flush=True)
     time.sleep(1000)
 searching.validate = slow
-from tensorc_dsl.cli.main import main; main()
+from tensorc_dsl.faces.cli.main import main; main()
 """
 
 
@@ -298,7 +298,7 @@ def slow(self):
     print("closed", file=sys.stderr, flush=True)
     sys.stdin.readline()
 LocalRunner.close = slow
-from tensorc_dsl.cli.main import main; main()
+from tensorc_dsl.faces.cli.main import main; main()
 """
 
 

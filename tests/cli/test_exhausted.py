@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tensorc_dsl.cli.failures import exhausted
+from tensorc_dsl.faces.cli.failures import exhausted
 
 
 @pytest.mark.parametrize(
@@ -64,7 +64,7 @@ def test_a_search_with_too_few_open_files(tmp_path: Path) -> None:
     (tmp_path / "a.tsched").write_text(TASK)
     limited = (
         "import resource; resource.setrlimit(resource.RLIMIT_NOFILE, (12, 12));"
-        "from tensorc_dsl.cli.main import main; main()"
+        "from tensorc_dsl.faces.cli.main import main; main()"
     )
     command = [sys.executable, "-c", limited, "tune", "a.tsched", "--trials", "1", "--records", "r.sqlite"]
     done = subprocess.run(command, check=False, capture_output=True, text=True, cwd=tmp_path, timeout=120)
@@ -80,7 +80,7 @@ def test_too_little_address_space(tmp_path: Path, words: tuple[str, ...], space:
     (tmp_path / "a.tsched").write_text(TASK)
     limited = (
         f"import resource; resource.setrlimit(resource.RLIMIT_AS, ({space} << 20, {space} << 20));"
-        "from tensorc_dsl.cli.main import main; main()"
+        "from tensorc_dsl.faces.cli.main import main; main()"
     )
     environment = {**os.environ, "OPENBLAS_NUM_THREADS": str(threads)}
     command = [sys.executable, "-c", limited, words[0], "a.tsched", "--records", "r.sqlite", *words[1:]]
@@ -95,7 +95,7 @@ def test_too_little_address_space(tmp_path: Path, words: tuple[str, ...], space:
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="the system has no device that is always full")
 @pytest.mark.parametrize("words", [["--help"], ["--version"], ["tune", "--help"], ["db", "list", "--help"], ["db"]])
 def test_a_page_of_help_that_cannot_be_printed(words: list[str]) -> None:
-    program = "from tensorc_dsl.cli.main import main; main()"
+    program = "from tensorc_dsl.faces.cli.main import main; main()"
     command = [sys.executable, "-c", program, *words]
     with open("/dev/full", "w") as full:
         done = subprocess.run(command, check=False, stdout=full, stderr=subprocess.PIPE, text=True, timeout=120)

@@ -7,10 +7,10 @@ from click.testing import CliRunner, Result
 
 from docs.generate.errors import raised
 from tensorc_dsl.check.vocabulary import FUNCTIONS
-from tensorc_dsl.cli.main import main
 from tensorc_dsl.elaborate.reducers import ARG_REDUCERS, REDUCERS
+from tensorc_dsl.faces.cli.main import main
+from tensorc_dsl.faces.report.entries import entries, names
 from tensorc_dsl.ir.maths import MATHS
-from tensorc_dsl.report.entries import entries, names
 from tensorc_dsl.schedule.primitives import PRIMITIVES
 from tensorc_dsl.schedule.queries import QUERIES
 from tensorc_dsl.schedule.trace.draws import DRAWS

@@ -17,9 +17,9 @@ import pytest
 from click.testing import CliRunner, Result
 
 import tensorc_dsl
-from tensorc_dsl.api import tasks
-from tensorc_dsl.api.tasks import Task
-from tensorc_dsl.cli.main import main
+from tensorc_dsl.faces.api import tasks
+from tensorc_dsl.faces.api.tasks import Task
+from tensorc_dsl.faces.cli.main import main
 from tensorc_dsl.ir.program import Program
 from tensorc_dsl.tuning.measure.outcome import Outcome, Status
 from tensorc_dsl.tuning.records.database import Database
@@ -264,7 +264,7 @@ def test_colours_are_ours_alone() -> None:
     require_harmless(result.stderr)
 
 
-BESIDE = {"backend/llvm/known.py", "report/following.py", "report/live.py"}
+BESIDE = {"backend/llvm/known.py", "faces/report/following.py", "faces/report/live.py"}
 """A program of its own, whose parent reads names that LLVM has; the question whether this is a notebook; the line of a
 search, which is spelled out."""
 
@@ -286,4 +286,4 @@ def test_there_is_one_door() -> None:
                     found.add(file.relative_to(package).as_posix())
                 case _:
                     pass
-    assert found == {"report/terminal.py"} | BESIDE
+    assert found == {"faces/report/terminal.py"} | BESIDE

@@ -10,7 +10,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 import tensorc_dsl
-from tensorc_dsl.cli.main import main
+from tensorc_dsl.faces.cli.main import main
 from tests.search.test_zero import FILE, filled
 
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import click
 
-from tensorc_dsl.cli.main import main
+from tensorc_dsl.faces.cli.main import main
 
 
 def commands(group: click.Group, path: str = "") -> Iterator[tuple[str, click.Command]]:

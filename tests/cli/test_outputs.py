@@ -12,7 +12,7 @@ import pytest
 from click.testing import CliRunner
 
 from bench.first_seconds import written
-from tensorc_dsl.cli.main import main
+from tensorc_dsl.faces.cli.main import main
 from tests.started import ALONE
 
 FILE = """\
@@ -20,7 +20,7 @@ use std.cpu
 use std.ops.{matmul}
 task small = matmul(M=16, N=16, K=16)
 """
-COMMAND = (sys.executable, "-c", "from tensorc_dsl.cli.main import main; main(prog_name='tensorc-dsl')")
+COMMAND = (sys.executable, "-c", "from tensorc_dsl.faces.cli.main import main; main(prog_name='tensorc-dsl')")
 FULL = """\
 error[E0903]: cannot write to standard output: no space left on device
   = help: make room, or let it go to a file on another disk

@@ -50,14 +50,14 @@ def test_what_is_no_database_is_told_before_the_file_is_read(folder: Path, spoil
     status, modules = loaded(folder, "tune", "f.tsched", "--records", "r.sqlite")
     assert status == 1
     assert not (HEAVY - NEEDED) & modules
-    assert "tensorc_dsl.api" not in modules
+    assert "tensorc_dsl.faces.api" not in modules
 
 
 @pytest.mark.parametrize("file", ["/proc/r.sqlite", "f.tsched/r.sqlite"])
 def test_a_folder_that_takes_no_file_is_told_before_the_file_is_read(folder: Path, file: str) -> None:
     status, modules = loaded(folder, "tune", "f.tsched", "--records", file)
     assert status == 1
-    assert "tensorc_dsl.api" not in modules
+    assert "tensorc_dsl.faces.api" not in modules
 
 
 def tuned(folder: Path, file_bytes: int) -> tuple[int, str]:
@@ -98,7 +98,7 @@ from tensorc_dsl.tuning.records.database import Database
 def full(path):
     raise errors.disk_full(path)
 Database.open = Database.require_place = full
-{ALONE}from tensorc_dsl.cli.main import main; main()
+{ALONE}from tensorc_dsl.faces.cli.main import main; main()
 """
 
 
@@ -127,7 +127,7 @@ def test_python_hears_of_records_before_anything_is_measured(folder: Path, monke
     def never(*_: object) -> None:
         raise AssertionError("the machine was measured")
 
-    monkeypatch.setattr("tensorc_dsl.api.searching.roof_of", never)
+    monkeypatch.setattr("tensorc_dsl.faces.api.searching.roof_of", never)
     write_words(folder / "r.sqlite")
     with pytest.raises(TschedError, match="E0702"):
         tensorc_dsl.load(folder / "f.tsched")["endless"].tune(trials=1, records=folder / "r.sqlite", progress=True)
@@ -135,11 +135,11 @@ def test_python_hears_of_records_before_anything_is_measured(folder: Path, monke
 
 ONCE = f"""\
 import sys
-from tensorc_dsl.api import searching
+from tensorc_dsl.faces.api import searching
 def never(*_):
     raise AssertionError("the machine was measured twice before the search")
 searching.roof_of = never
-{ALONE}from tensorc_dsl.cli.main import main; main()
+{ALONE}from tensorc_dsl.faces.cli.main import main; main()
 """
 
 

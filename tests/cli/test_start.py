@@ -21,7 +21,7 @@ def loaded(tmp_path: Path, *arguments: str) -> tuple[int, set[str]]:
     """The exit status of the command, and the modules that it loaded."""
     code = (
         "import sys\n"
-        "from tensorc_dsl.cli.main import main\n"
+        "from tensorc_dsl.faces.cli.main import main\n"
         "try:\n    main()\n"
         "except SystemExit as e:\n    status = e.code\n"
         "print(status, *sys.modules, file=open('modules', 'w'))"

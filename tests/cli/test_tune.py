@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from click.testing import CliRunner, Result
 
-from tensorc_dsl.cli.main import main
+from tensorc_dsl.faces.cli.main import main
 from tensorc_dsl.tuning.records.database import Database
 from tensorc_dsl.tuning.records.trial import Trial
 from tests.started import ALONE
@@ -120,7 +120,14 @@ def trials() -> list[Trial]:
 
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGINT])
 def test_a_search_that_is_killed_goes_on(number: signal.Signals) -> None:
-    command = [sys.executable, "-c", f"{ALONE}from tensorc_dsl.cli.main import main; main()", *WORDS, "--trials", "7"]
+    command = [
+        sys.executable,
+        "-c",
+        f"{ALONE}from tensorc_dsl.faces.cli.main import main; main()",
+        *WORDS,
+        "--trials",
+        "7",
+    ]
     with subprocess.Popen(
         [*command, "--json-lines"], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
     ) as run:

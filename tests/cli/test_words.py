@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
-from tensorc_dsl.cli.main import main
+from tensorc_dsl.faces.cli.main import main
 
 ONE = """\
 compute twice(A: f32[M]) -> B: f32[M] { B[i] = A[i] + A[i] }

@@ -8,11 +8,11 @@ import numpy as np
 
 import tensorc_dsl.schedule.primitives  # noqa: F401 - declares them
 from bench.bound import run_both
-from tensorc_dsl.api import Task
 from tensorc_dsl.backend.llvm.codegen.compile import Compiled, compile_kernel
 from tensorc_dsl.backend.llvm.lower.passes import lower_cpu
 from tensorc_dsl.backend.llvm.runtime.kernel import load
 from tensorc_dsl.base.source import Source
+from tensorc_dsl.faces.api import Task
 from tensorc_dsl.ir.arrays import Array, stored_dtype, widen
 from tensorc_dsl.ir.parse import parse_program
 from tensorc_dsl.ir.program import Program

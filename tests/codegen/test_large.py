@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from tensorc_dsl.api import Task, TaskFile
 from tensorc_dsl.backend.llvm.codegen import compile as compiler
 from tensorc_dsl.backend.llvm.codegen import statements
 from tensorc_dsl.backend.llvm.codegen.function import Function, Module
 from tensorc_dsl.backend.llvm.lower.passes import lower_cpu
 from tensorc_dsl.base.source import Source
 from tensorc_dsl.check.scope import load_source
+from tensorc_dsl.faces.api import Task, TaskFile
 from tensorc_dsl.ir.program import LoopKind
 from tensorc_dsl.lower.flat import Loop, inside
 from tensorc_dsl.schedule.trace.trace import Trace

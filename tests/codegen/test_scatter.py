@@ -7,10 +7,10 @@ import random
 
 import pytest
 
-from tensorc_dsl.api import TaskFile
 from tensorc_dsl.backend.llvm.lower.passes import lower_cpu
 from tensorc_dsl.base.source import Source
 from tensorc_dsl.check.scope import load_source
+from tensorc_dsl.faces.api import TaskFile
 from tensorc_dsl.ir.target import Target
 from tensorc_dsl.lower.flat import Loop, inside
 from tensorc_dsl.reference.evaluate import evaluate

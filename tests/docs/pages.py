@@ -30,9 +30,9 @@ from pathlib import Path
 
 from click.testing import CliRunner
 
-from tensorc_dsl.api import load
 from tensorc_dsl.base.diagnostic import Diagnostic, TschedError, render
-from tensorc_dsl.cli.main import main
+from tensorc_dsl.faces.api import load
+from tensorc_dsl.faces.cli.main import main
 
 _FENCE = re.compile(r"^```([a-z]+)((?: [a-z]+=[\w,]+)*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 _ANY_LINES = "…\n"

@@ -9,7 +9,7 @@ import pytest
 
 from docs.generate.errors import raised
 from docs.generate.pages import filled, markers, with_lists
-from tensorc_dsl.report.entries import parameters, plain, prose, table
+from tensorc_dsl.faces.report.entries import parameters, plain, prose, table
 from tensorc_dsl.schedule.primitives import PRIMITIVES
 from tests.docs.pages import Run, applied, fences, sessions
 

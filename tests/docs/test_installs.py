@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from tensorc_dsl.cli.main import main
+from tensorc_dsl.faces.cli.main import main
 
 ROOT = Path(__file__).resolve().parents[2]
 OURS = "tensorc-dsl"

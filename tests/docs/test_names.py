@@ -11,8 +11,8 @@ import pytest
 
 from docs.generate.errors import raised
 from tensorc_dsl.base.source import Source
-from tensorc_dsl.cli.main import main
 from tensorc_dsl.elaborate.names import FUNCTIONS
+from tensorc_dsl.faces.cli.main import main
 from tensorc_dsl.ir.dtypes import DTYPES
 from tensorc_dsl.syntax import tree
 from tensorc_dsl.syntax.parse import parse

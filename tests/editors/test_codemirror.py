@@ -13,7 +13,7 @@ import pytest
 from tests.editors.oracle import ROOT
 
 FOLDER = ROOT / "editors" / "playground"
-PAGE = ROOT / "tensorc_dsl" / "playground" / "page"
+PAGE = ROOT / "tensorc_dsl" / "faces" / "playground" / "page"
 BUILT = ("codemirror.js", "codemirror.LICENSES.txt")
 
 

@@ -68,7 +68,7 @@ def test_one_server_is_started_for_a_project(tmp_path: Path) -> None:
 LIVE = """
 vim.opt.runtimepath:prepend("{root}/editors/vim")
 vim.cmd("filetype plugin indent on | syntax on")
-local program = "from tensorc_dsl.cli.main import main; main()"
+local program = "from tensorc_dsl.faces.cli.main import main; main()"
 dofile("{root}/editors/neovim/tsched.lua").setup({{ command = {{ "{python}", "-c", program, "lsp" }} }})
 vim.cmd("edit f.tsched")
 local seen = {{}}

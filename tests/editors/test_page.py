@@ -74,7 +74,7 @@ def test_make_lists_what_is_wrong(editor: str, tmp_path: Path) -> None:
     (tmp_path / "wrong.tsched").write_text("task a = f(M=1)\nconst x = y\n", encoding="utf-8")
     (tmp_path / "make.vim").write_text(MAKE, encoding="utf-8")
     options = ["-es", "-N"] if editor == "vim" else ["--headless"]
-    program = f"{sys.executable} -c 'from tensorc_dsl.cli.main import main; main()'"
+    program = f"{sys.executable} -c 'from tensorc_dsl.faces.cli.main import main; main()'"
     subprocess.run(
         [editor, *options, "-u", "NONE", "-i", "NONE", "-n", "-S", "make.vim"], check=True, cwd=tmp_path, timeout=120,
         stdin=subprocess.DEVNULL, capture_output=True, env={

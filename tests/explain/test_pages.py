@@ -22,19 +22,19 @@ import filelock
 import pytest
 
 from docs.generate.errors import raised
-from tensorc_dsl.api import load
-from tensorc_dsl.api.drawing import sample
-from tensorc_dsl.api.files import TaskFile
 from tensorc_dsl.backend import find
 from tensorc_dsl.backend.cuda import compiled
 from tensorc_dsl.base.diagnostic import Diagnostic, TschedError, render
 from tensorc_dsl.base.extensions import BACKENDS, STRATEGIES
 from tensorc_dsl.base.source import Source
 from tensorc_dsl.check.scope import load_file
+from tensorc_dsl.faces.api import load
+from tensorc_dsl.faces.api.drawing import sample
+from tensorc_dsl.faces.api.files import TaskFile
+from tensorc_dsl.faces.packages.resolve import Resolver
+from tensorc_dsl.faces.playground.server import Playground
 from tensorc_dsl.ir.program import Program
 from tensorc_dsl.ir.target import Target
-from tensorc_dsl.packages.resolve import Resolver
-from tensorc_dsl.playground.server import Playground
 from tensorc_dsl.processes import cores
 from tensorc_dsl.tuning.measure import local
 from tensorc_dsl.tuning.measure.outcome import Outcome, Status
@@ -251,7 +251,7 @@ def one_core() -> Iterator[None]:
 @contextmanager
 def no_pygls() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
-        patch.delitem(sys.modules, "tensorc_dsl.lsp.server", raising=False)
+        patch.delitem(sys.modules, "tensorc_dsl.faces.lsp.server", raising=False)
         patch.setitem(sys.modules, "lsprotocol", None)
         patch.setitem(sys.modules, "pygls", None)
         yield

@@ -17,9 +17,9 @@ from pathlib import Path
 
 from campaigns.emulated import is_bound
 from campaigns.scheduled_pages import FENCE, is_compute, scheduled
-from tensorc_dsl.api.kernel import failed
 from tensorc_dsl.backend.cuda.lower.lower import lower_device
 from tensorc_dsl.base.diagnostic import Diagnostic, TschedError
+from tensorc_dsl.faces.api.kernel import failed
 from tensorc_dsl.ir.program import Program
 from tensorc_dsl.lower.flat import LowerError
 from tensorc_dsl.schedule.refusal import ScheduleRefusal

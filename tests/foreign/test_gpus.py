@@ -15,7 +15,6 @@ from functools import cache
 import pytest
 
 from campaigns.emulated import emulated
-from tensorc_dsl.api import TaskFile
 from tensorc_dsl.backend.cuda.compiled import registers_of, tool
 from tensorc_dsl.backend.cuda.emulation.run import emulation
 from tensorc_dsl.backend.cuda.lower.kernels import DeviceProgram
@@ -25,6 +24,7 @@ from tensorc_dsl.base.source import Source
 from tensorc_dsl.check.items import target_of
 from tensorc_dsl.check.scope import CheckedFile, load_source
 from tensorc_dsl.elaborate.compute import elaborate
+from tensorc_dsl.faces.api import TaskFile
 from tensorc_dsl.interp.space import Space
 from tensorc_dsl.ir.arrays import Array
 from tensorc_dsl.ir.node import replace

@@ -5,12 +5,12 @@ from __future__ import annotations
 import os
 from functools import cache
 
-from tensorc_dsl.api.drawing import sample
 from tensorc_dsl.backend.cuda.codegen.ptx import device_module, ptx_of, version_of
 from tensorc_dsl.backend.cuda.lower.kernels import Barrier, Device, DeviceKernel, DeviceProgram, Nested
 from tensorc_dsl.base.source import Source
 from tensorc_dsl.check.items import target_of
 from tensorc_dsl.check.scope import CheckedFile, load_source
+from tensorc_dsl.faces.api.drawing import sample
 from tensorc_dsl.interp.space import Space
 from tensorc_dsl.ir.node import replace
 from tensorc_dsl.ir.program import Program

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 import tensorc_dsl as td
-from tensorc_dsl.api.tasks import Task
+from tensorc_dsl.faces.api.tasks import Task
 from tensorc_dsl.schedule.trace.trace import Trace
 
 HEAD = "use std.ops\nuse std.gpu.default.{default}\nuse std.gpu.targets.{sm_80}\n"

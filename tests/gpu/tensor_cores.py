@@ -10,10 +10,10 @@ from pathlib import Path
 import numpy as np
 
 from campaigns.emulated import emulated
-from tensorc_dsl.api.tasks import Task
 from tensorc_dsl.backend.cuda.lower.kernels import Device, DeviceProgram, Nested, Phase, collectives_in
 from tensorc_dsl.backend.cuda.lower.lower import lower_device
 from tensorc_dsl.base.source import Source
+from tensorc_dsl.faces.api.tasks import Task
 from tensorc_dsl.ir.arrays import Array, narrow
 from tensorc_dsl.ir.parse import parse_program
 from tensorc_dsl.ir.program import Program, Store

@@ -14,12 +14,12 @@ import numpy as np
 import pytest
 from click.testing import CliRunner, Result
 
-from tensorc_dsl.api import Task
 from tensorc_dsl.backend.cuda.emulation.run import emulation
 from tensorc_dsl.backend.cuda.lower.kernels import THREAD, Barrier, Device, DeviceKernel, DeviceProgram, Phase, Shared
 from tensorc_dsl.backend.memory import aligned_empty
 from tensorc_dsl.backend.protocol import Counts, Traffic
-from tensorc_dsl.cli.main import main
+from tensorc_dsl.faces.api import Task
+from tensorc_dsl.faces.cli.main import main
 from tensorc_dsl.ir.dtypes import F16, F32, DType
 from tensorc_dsl.ir.expr import ONE, Compare, Const, Expr, Load, Var, add, floordiv, floormod, index, mul
 from tensorc_dsl.ir.program import LoopKind, Store

@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 from click.testing import CliRunner
 
-from tensorc_dsl.api import loads
 from tensorc_dsl.backend.cuda.emulation.run import emulation
 from tensorc_dsl.backend.cuda.lower import lower
 from tensorc_dsl.backend.cuda.lower.kernels import (
@@ -26,7 +25,8 @@ from tensorc_dsl.backend.cuda.lower.kernels import (
 )
 from tensorc_dsl.backend.memory import aligned_empty
 from tensorc_dsl.backend.protocol import ORDERS
-from tensorc_dsl.cli.main import main
+from tensorc_dsl.faces.api import loads
+from tensorc_dsl.faces.cli.main import main
 from tensorc_dsl.ir.dtypes import F32
 from tensorc_dsl.ir.expr import ONE, Compare, Const, Expr, Load, Var, add, index, mul, sub
 from tensorc_dsl.ir.program import LoopKind, Store

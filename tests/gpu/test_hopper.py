@@ -14,9 +14,9 @@ import pytest
 
 import tensorc_dsl as td
 from campaigns.emulated import emulated
-from tensorc_dsl.api.tasks import Task
 from tensorc_dsl.backend.cuda.compiled import assemble, sass_of, tool
 from tensorc_dsl.backend.cuda.lower.kernels import DeviceProgram
+from tensorc_dsl.faces.api.tasks import Task
 from tensorc_dsl.ir.arrays import Array
 from tensorc_dsl.ir.program import Program
 from tensorc_dsl.schedule.refusal import ScheduleRefusal

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 import tensorc_dsl as td
-from tensorc_dsl.api import Task
 from tensorc_dsl.backend.cuda.lower.lower import lower_device
+from tensorc_dsl.faces.api import Task
 from tensorc_dsl.schedule.trace.trace import Trace
 from tests.stdlib.gpu_checks import task
 

@@ -13,7 +13,6 @@ import numpy as np
 import pytest
 
 from campaigns.emulated import emulated
-from tensorc_dsl.api import loads
 from tensorc_dsl.backend.cuda.codegen.device import ADDS, Looking
 from tensorc_dsl.backend.cuda.compiled import registers_of, tool
 from tensorc_dsl.backend.cuda.emulation.run import emulation
@@ -23,6 +22,7 @@ from tensorc_dsl.backend.cuda.lower.lower import lower_device
 from tensorc_dsl.backend.memory import aligned_copy, aligned_empty
 from tensorc_dsl.backend.protocol import ORDERS
 from tensorc_dsl.base.source import Source
+from tensorc_dsl.faces.api import loads
 from tensorc_dsl.ir.expr import Compare, Var, add, floormod, index
 from tensorc_dsl.ir.parse import parse_program
 from tensorc_dsl.lower.flat import LowerError

@@ -7,10 +7,10 @@ from functools import lru_cache
 import pytest
 
 import tensorc_dsl as td
-from tensorc_dsl.api.tasks import Task
 from tensorc_dsl.backend.cuda.compiled import registers_of, tool
 from tensorc_dsl.backend.cuda.lower.kernels import DeviceProgram
 from tensorc_dsl.backend.cuda.lower.lower import lower_device
+from tensorc_dsl.faces.api.tasks import Task
 from tensorc_dsl.ir.node import by_identity
 from tensorc_dsl.ir.program import Program
 from tensorc_dsl.schedule.trace.distribution import Decision

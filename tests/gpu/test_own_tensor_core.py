@@ -9,8 +9,8 @@ import numpy as np
 import tensorc_dsl as td
 from bench.module_sizes import code_lines, equal_lines, modules_of
 from campaigns.emulated import emulated
-from tensorc_dsl.api.tasks import Task
 from tensorc_dsl.backend.cuda.lower.kernels import DeviceProgram
+from tensorc_dsl.faces.api.tasks import Task
 from tensorc_dsl.ir.arrays import narrow
 from tensorc_dsl.reference.evaluate import shape_of
 from tests.gpu.kernels import ptx, whole

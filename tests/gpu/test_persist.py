@@ -12,7 +12,6 @@ import pytest
 
 import tensorc_dsl as td
 from campaigns.emulated import emulated
-from tensorc_dsl.api.tasks import Task
 from tensorc_dsl.backend.cuda.compiled import assemble, tool
 from tensorc_dsl.backend.cuda.emulation.run import emulation
 from tensorc_dsl.backend.cuda.lower.kernels import DeviceProgram, barriers_in, format_device, tma_in, tma_loads_in
@@ -20,6 +19,7 @@ from tensorc_dsl.backend.cuda.lower.lower import lower_device
 from tensorc_dsl.backend.cuda.lower.private_storage import evaluate
 from tensorc_dsl.backend.memory import aligned_copy
 from tensorc_dsl.base.source import Source
+from tensorc_dsl.faces.api.tasks import Task
 from tensorc_dsl.ir.expr import free_vars, index
 from tensorc_dsl.ir.parse import parse_program
 from tensorc_dsl.ir.program import Program

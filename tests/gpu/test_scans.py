@@ -9,12 +9,12 @@ import numpy as np
 import pytest
 
 from campaigns.emulated import emulated
-from tensorc_dsl.api import Task, loads
 from tensorc_dsl.backend.cuda.compiled import registers_of, tool
 from tensorc_dsl.backend.cuda.emulation.run import emulation
 from tensorc_dsl.backend.cuda.lower.lower import lower_device
 from tensorc_dsl.backend.memory import aligned_copy, aligned_empty
 from tensorc_dsl.backend.protocol import ORDERS
+from tensorc_dsl.faces.api import Task, loads
 from tensorc_dsl.ir.arrays import Array, stored_dtype
 from tensorc_dsl.ir.expr import constant
 from tensorc_dsl.reference.evaluate import shape_of

@@ -12,9 +12,9 @@ import pytest
 
 import tensorc_dsl as td
 from campaigns.emulated import emulated
-from tensorc_dsl.api.tasks import Task
 from tensorc_dsl.backend.cuda.lower.kernels import atomics_in
 from tensorc_dsl.backend.cuda.lower.lower import lower_device
+from tensorc_dsl.faces.api.tasks import Task
 from tensorc_dsl.ir.arrays import Array
 from tensorc_dsl.reference.interpret import interpret
 from tensorc_dsl.schedule.trace.handlers import condition

@@ -10,12 +10,12 @@ import pytest
 
 import tensorc_dsl as td
 from campaigns.emulated import emulated
-from tensorc_dsl.api.tasks import Task
 from tensorc_dsl.backend.cuda.emulation.run import emulation
 from tensorc_dsl.backend.cuda.lower.kernels import DeviceKernel, collectives_in
 from tensorc_dsl.backend.cuda.lower.lower import lower_device
 from tensorc_dsl.backend.memory import aligned_copy
 from tensorc_dsl.backend.protocol import ORDERS
+from tensorc_dsl.faces.api.tasks import Task
 from tensorc_dsl.ir.arrays import stored_dtype
 from tensorc_dsl.ir.expr import constant
 from tensorc_dsl.schedule.trace.handlers import condition

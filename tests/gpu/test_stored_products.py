@@ -13,7 +13,6 @@ import pytest
 
 import tensorc_dsl as td
 from campaigns.emulated import emulated
-from tensorc_dsl.api.tasks import Task
 from tensorc_dsl.backend.cuda.compiled import assemble, sass_of, tool
 from tensorc_dsl.backend.cuda.emulation.run import emulation
 from tensorc_dsl.backend.cuda.lower.kernels import (
@@ -29,6 +28,7 @@ from tensorc_dsl.backend.cuda.lower.kernels import (
     tma_in,
     tma_stores_in,
 )
+from tensorc_dsl.faces.api.tasks import Task
 from tensorc_dsl.ir.arrays import Array, narrow, widen
 from tensorc_dsl.ir.node import replace
 from tensorc_dsl.ir.program import Program

@@ -10,11 +10,11 @@ import pytest
 
 import tensorc_dsl as td
 from campaigns.emulated import emulated
-from tensorc_dsl.api.tasks import Task
 from tensorc_dsl.backend.cuda.compiled import registers_of, tool
 from tensorc_dsl.backend.cuda.lower.kernels import DeviceKernel, DeviceProgram, Steps, collectives_in, inside
 from tensorc_dsl.backend.cuda.lower.lower import lower_device
 from tensorc_dsl.backend.cuda.model.time import estimates
+from tensorc_dsl.faces.api.tasks import Task
 from tensorc_dsl.ir.expr import constant
 from tensorc_dsl.ir.target import Target
 from tensorc_dsl.schedule.trace.handlers import condition

@@ -9,9 +9,9 @@ import pytest
 
 import tensorc_dsl as td
 from campaigns.emulated import emulated
-from tensorc_dsl.api.tasks import Task
 from tensorc_dsl.backend.cuda.compiled import registers_of, tool
 from tensorc_dsl.backend.cuda.lower.lower import lower_device
+from tensorc_dsl.faces.api.tasks import Task
 from tensorc_dsl.ir.expr import Expr, Var, substitute
 from tensorc_dsl.schedule.trace.distribution import Decision
 from tensorc_dsl.schedule.trace.handlers import condition

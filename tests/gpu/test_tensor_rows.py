@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 
 from campaigns.emulated import emulated
-from tensorc_dsl.api.tasks import Task
 from tensorc_dsl.backend.cuda.emulation.run import emulation
 from tensorc_dsl.backend.cuda.lower.kernels import (
     Device,
@@ -22,6 +21,7 @@ from tensorc_dsl.backend.cuda.lower.kernels import (
     format_device,
 )
 from tensorc_dsl.base.source import Source
+from tensorc_dsl.faces.api.tasks import Task
 from tensorc_dsl.ir.parse import parse_program
 from tensorc_dsl.ir.print import format_program
 from tensorc_dsl.ir.program import Store

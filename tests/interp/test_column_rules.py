@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from tensorc_dsl.api import Task
 from tensorc_dsl.base.source import Source
+from tensorc_dsl.faces.api import Task
 from tensorc_dsl.ir.program import Block, LoopKind, walk
 from tensorc_dsl.ir.target import Target
 from tensorc_dsl.ir.verify import verify

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from tensorc_dsl import handlers
-from tensorc_dsl.api import Task
 from tensorc_dsl.base.source import Source
+from tensorc_dsl.faces.api import Task
 from tensorc_dsl.ir.expr import constant
 from tensorc_dsl.ir.program import Block, For, LoopKind, walk
 from tensorc_dsl.ir.target import Target

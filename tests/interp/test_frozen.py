@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from tensorc_dsl.api import load
 from tensorc_dsl.base.source import Source
+from tensorc_dsl.faces.api import load
 from tensorc_dsl.ir.verify import verify
 
 FROZEN = sorted((Path(__file__).parent / "frozen").glob("*.tsched"))

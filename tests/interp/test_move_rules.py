@@ -8,9 +8,9 @@ from math import prod
 import numpy as np
 import pytest
 
-from tensorc_dsl.api import Task, TaskFile
 from tensorc_dsl.base.source import Source
 from tensorc_dsl.check.scope import load_source
+from tensorc_dsl.faces.api import Task, TaskFile
 from tensorc_dsl.ir.arrays import Array
 from tensorc_dsl.ir.expr import constant
 from tensorc_dsl.ir.target import Target

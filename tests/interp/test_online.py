@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import tensorc_dsl as td
-from tensorc_dsl.api.tasks import Task
+from tensorc_dsl.faces.api.tasks import Task
 from tensorc_dsl.ir.print import format_program
 from tensorc_dsl.lower.lower import COMMON, lower_until
 from tensorc_dsl.reference.evaluate import shape_of

@@ -2,9 +2,9 @@
 
 from pathlib import Path
 
-from tensorc_dsl.api import TaskFile
 from tensorc_dsl.base.source import Source
 from tensorc_dsl.check.scope import load_source
+from tensorc_dsl.faces.api import TaskFile
 from tensorc_dsl.ir.target import Target
 from tensorc_dsl.tuning.search.expansion import stream
 

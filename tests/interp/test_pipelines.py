@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tensorc_dsl.api import Task
+from tensorc_dsl.faces.api import Task
 from tensorc_dsl.ir.expr import constant, loads
 from tensorc_dsl.ir.program import Block, For, LoopKind, blocks, walk
 from tensorc_dsl.ir.target import Target

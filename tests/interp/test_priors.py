@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 import tensorc_dsl
-from tensorc_dsl.api.recorded import FLOOR, Lesson, plain, weights_of, with_priors
 from tensorc_dsl.base.diagnostic import TschedError
 from tensorc_dsl.base.source import Source
+from tensorc_dsl.faces.api.recorded import FLOOR, Lesson, plain, weights_of, with_priors
 from tensorc_dsl.schedule.trace.distribution import Decision, Distribution, Weighted
 from tensorc_dsl.schedule.trace.draws.branch import Branch
 from tensorc_dsl.schedule.trace.draws.categorical import Categorical

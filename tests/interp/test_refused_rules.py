@@ -10,7 +10,7 @@ import pytest
 from click.testing import CliRunner
 
 from tensorc_dsl import handlers
-from tensorc_dsl.cli.main import main
+from tensorc_dsl.faces.cli.main import main
 from tensorc_dsl.ir.verify import verify
 from tensorc_dsl.schedule.refusal import ScheduleRefusal
 from tests.interp.spaces import again, rng, schedule, space

@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from tensorc_dsl.api import Task, TaskFile
 from tensorc_dsl.backend.llvm.lower.passes import lower_cpu
 from tensorc_dsl.base.source import Source
 from tensorc_dsl.check.scope import load_source
+from tensorc_dsl.faces.api import Task, TaskFile
 from tensorc_dsl.ir.program import For, Program, is_scattered, walk
 from tensorc_dsl.ir.target import Target
 from tensorc_dsl.lower.flat import Loop, inside

@@ -13,7 +13,7 @@ from tensorc_dsl import handlers, load
 from tensorc_dsl.base.diagnostic import TschedError
 from tensorc_dsl.base.source import Source
 from tensorc_dsl.check.scope import load_file
-from tensorc_dsl.cli.main import main
+from tensorc_dsl.faces.cli.main import main
 from tensorc_dsl.interp import calls
 from tensorc_dsl.interp.limits import MAX_DEPTH
 from tensorc_dsl.interp.space import Space

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from tensorc_dsl.api import load
 from tensorc_dsl.base.source import Source
+from tensorc_dsl.faces.api import load
 from tensorc_dsl.ir.parse import parse_program
 from tensorc_dsl.ir.print import format_program
 from tensorc_dsl.schedule.trace.distribution import Plain, literal

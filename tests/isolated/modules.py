@@ -9,7 +9,8 @@ from pathlib import Path
 
 _CHILDREN = (
     "tensorc_dsl.processes.boot", "tensorc_dsl.tuning.measure.builder", "tensorc_dsl.backend.llvm.known",
-    "tensorc_dsl.tuning.measure.runner", "tensorc_dsl.tuning.machine.baseline", "tensorc_dsl.cli.main", "tensorc_dsl.api",
+    "tensorc_dsl.tuning.measure.runner", "tensorc_dsl.tuning.machine.baseline",
+    "tensorc_dsl.faces.cli.main", "tensorc_dsl.faces.api",
 )  # fmt: skip
 
 _PRINT = f"import runpy, sys, {', '.join(_CHILDREN)}\nprint(*(name for name in sys.modules))"

@@ -18,7 +18,7 @@ T = TypeVar("T")
 PATIENCE = 120.0
 """Seconds after which a test gives up: a guard, and no measure."""
 
-COMMAND = ("-c", "from tensorc_dsl.cli.main import main; main()", "lsp")
+COMMAND = ("-c", "from tensorc_dsl.faces.cli.main import main; main()", "lsp")
 
 
 class Editor:

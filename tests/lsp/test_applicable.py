@@ -6,12 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from tensorc_dsl.lsp.documents import Documents, uri_of
-from tensorc_dsl.lsp.features import applicable as trying
-from tensorc_dsl.lsp.features import program_after
-from tensorc_dsl.lsp.features.applicable import applicable
-from tensorc_dsl.lsp.features.completion import completion
-from tensorc_dsl.lsp.records import Records
+from tensorc_dsl.faces.lsp.documents import Documents, uri_of
+from tensorc_dsl.faces.lsp.features import completion as trying
+from tensorc_dsl.faces.lsp.features import program_after
+from tensorc_dsl.faces.lsp.features.completion import applicable, completion
+from tensorc_dsl.faces.lsp.records import Records
 from tests import programs
 
 FILE = """\

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 from lsprotocol import types as lsp
 
-from tensorc_dsl.lsp.commands import is_saved
-from tensorc_dsl.lsp.documents import Documents
+from tensorc_dsl.faces.lsp.commands import is_saved
+from tensorc_dsl.faces.lsp.documents import Documents
 from tests.lsp.editor import Editor
 
 FOLDER, NAME = "mein Ordner é #1;%41", "dätei [2] 🙂.tsched"

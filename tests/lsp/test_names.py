@@ -8,10 +8,10 @@ import pytest
 from lsprotocol import types as lsp
 from pygls.exceptions import JsonRpcException
 
-from tensorc_dsl.lsp.analysis import Analysis
-from tensorc_dsl.lsp.documents import Documents
-from tensorc_dsl.lsp.features.rename import rename
-from tensorc_dsl.lsp.parts import Piece, read_part
+from tensorc_dsl.faces.lsp.analysis import Analysis
+from tensorc_dsl.faces.lsp.documents import Documents
+from tensorc_dsl.faces.lsp.features.navigation import rename
+from tensorc_dsl.faces.lsp.parts import Piece, read_part
 from tests.lsp.editor import Document, Editor
 
 FILE = """\
@@ -305,7 +305,7 @@ def test_a_rename_reads_what_changes_and_leaves_the_document_as_it_is(
         read.append(text)
         return read_part(name, text)
 
-    monkeypatch.setattr("tensorc_dsl.lsp.parts.read_part", counted)
+    monkeypatch.setattr("tensorc_dsl.faces.lsp.parts.read_part", counted)
     analysis = documents.analysis(document)
     place = analysis.text.position(FILE.index(word))
     if refused:

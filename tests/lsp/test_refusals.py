@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from tensorc_dsl.faces.lsp.documents import Documents
+from tensorc_dsl.faces.lsp.features import findings
+from tensorc_dsl.faces.lsp.features.findings import refused, try_all, untried
 from tensorc_dsl.interp.expand import Late
-from tensorc_dsl.lsp.documents import Documents
-from tensorc_dsl.lsp.features import refusals
-from tensorc_dsl.lsp.features.refusals import refused, try_all, untried
 from tests.lsp.editor import Document, Editor
 
 FILE = """\
@@ -81,7 +81,7 @@ def test_a_task_that_takes_too_long_says_so(monkeypatch: pytest.MonkeyPatch) -> 
     def late(*_: object) -> None:
         raise Late
 
-    monkeypatch.setattr(refusals, "refusals", late)
+    monkeypatch.setattr(findings, "refusals", late)
     documents = Documents()
     known = documents.analysis(documents.put("untitled:long", text(), 1))
     try_all(known, 60)

@@ -9,10 +9,10 @@ import pytest
 
 from tensorc_dsl.base.source import Source
 from tensorc_dsl.check.scope import load_file
-from tensorc_dsl.lsp.analysis import Analysis
-from tensorc_dsl.lsp.documents import Document, Documents, uri_of
-from tensorc_dsl.lsp.parts import Pieces, read_part
-from tensorc_dsl.packages.resolve import Resolver
+from tensorc_dsl.faces.lsp.analysis import Analysis
+from tensorc_dsl.faces.lsp.documents import Document, Documents, uri_of
+from tensorc_dsl.faces.lsp.parts import Pieces, read_part
+from tensorc_dsl.faces.packages.resolve import Resolver
 from tensorc_dsl.syntax.parse import parse_items
 from tests.docs.pages import example
 

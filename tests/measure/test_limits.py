@@ -6,7 +6,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from tensorc_dsl.base.diagnostic import TschedError
-from tensorc_dsl.cli.main import main
+from tensorc_dsl.faces.cli.main import main
 from tensorc_dsl.ir.expr import index
 from tensorc_dsl.ir.program import Buffer, Program
 from tensorc_dsl.ir.target import Target

@@ -12,9 +12,9 @@ import psutil
 import pytest
 from numpy import isfinite
 
-from tensorc_dsl.api import loads
 from tensorc_dsl.backend.protocol import Code
 from tensorc_dsl.base.diagnostic import TschedError
+from tensorc_dsl.faces.api import loads
 from tensorc_dsl.ir.expr import Dim, floordiv, index
 from tensorc_dsl.ir.program import For, LoopKind, Program
 from tensorc_dsl.ir.target import Target

@@ -11,9 +11,9 @@ from IPython.core.interactiveshell import ExecutionResult, InteractiveShell
 from traitlets.config import Config
 
 import tensorc_dsl
-from tensorc_dsl.api import Kernel, Task, TaskFile
-from tensorc_dsl.api.insights import Insight
-from tensorc_dsl.notebook.display import SHOWN_LINES, coloured, kernel_html
+from tensorc_dsl.faces.api import Kernel, Task, TaskFile
+from tensorc_dsl.faces.api.insights import Insight
+from tensorc_dsl.faces.notebook.display import SHOWN_LINES, coloured, kernel_html
 from tensorc_dsl.schedule.trace.trace import Trace
 from tensorc_dsl.tuning.insight.importance import Importance
 from tensorc_dsl.tuning.insight.posterior import Learnt, Value

@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 import tensorc_dsl as td
-from tensorc_dsl.api.tasks import Task
 from tensorc_dsl.backend.llvm.runtime.kernel import load
 from tensorc_dsl.elaborate.bindings import OpenRange
+from tensorc_dsl.faces.api.tasks import Task
 from tensorc_dsl.ir.program import LoopKind, find_loop
 from tensorc_dsl.schedule.primitive import apply
 from tensorc_dsl.schedule.refs import BlockRef, BufferRef, LoopRef

@@ -8,10 +8,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tensorc_dsl.api import Task, loads
 from tensorc_dsl.backend.llvm.ahead.interface import Status
 from tensorc_dsl.backend.llvm.ahead.library import FORMS
 from tensorc_dsl.base.diagnostic import TschedError
+from tensorc_dsl.faces.api import Task, loads
 from tensorc_dsl.proof.equivalence.validate import Valid
 from tensorc_dsl.reference.open_sizes import sizing
 from tests.ahead.made import needs_compiler, python

@@ -10,11 +10,11 @@ from pathlib import Path
 
 import pytest
 
-from tensorc_dsl.packages.listing import good_name, skeleton
+from tensorc_dsl.faces.packages.listing import good_name, skeleton
 from tests.docs.pages import fences
 
 ROOT = Path(__file__).resolve().parents[2]
-COMMAND = "from tensorc_dsl.cli.main import main; main()"
+COMMAND = "from tensorc_dsl.faces.cli.main import main; main()"
 
 
 def run(python: Path | str, *arguments: str, cwd: Path, path: str = "") -> subprocess.CompletedProcess[str]:

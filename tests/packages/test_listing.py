@@ -9,8 +9,8 @@ import pytest
 from click.testing import CliRunner, Result
 
 from tensorc_dsl.base.resources import stdlib_root
-from tensorc_dsl.cli.main import main
-from tensorc_dsl.packages import listing, resolve
+from tensorc_dsl.faces.cli.main import main
+from tensorc_dsl.faces.packages import listing, resolve
 from tensorc_dsl.syntax.parse import parse
 
 PARSED = cache(parse)

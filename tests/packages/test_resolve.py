@@ -7,15 +7,15 @@ from pathlib import Path
 
 import pytest
 
-from tensorc_dsl import api
 from tensorc_dsl.base.diagnostic import TschedError, render
 from tensorc_dsl.base.resources import stdlib_files
 from tensorc_dsl.base.source import Source
 from tensorc_dsl.check.scope import CheckedFile, load_file
-from tensorc_dsl.packages import resolve
-from tensorc_dsl.packages.files import Disk, Overlay
-from tensorc_dsl.packages.resolve import Resolver
-from tensorc_dsl.report.files import StrPath, read_source
+from tensorc_dsl.faces import api
+from tensorc_dsl.faces.packages import resolve
+from tensorc_dsl.faces.packages.files import Disk, Overlay
+from tensorc_dsl.faces.packages.resolve import Resolver
+from tensorc_dsl.faces.report.files import StrPath, read_source
 
 MODULE = "module {}(b: Block) {{ parallel(b.loops[0]) }}\n"
 

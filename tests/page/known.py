@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from tensorc_dsl.api import Task, load
-from tensorc_dsl.report.page.figures import Figures, Insight, Side, Stage
+from tensorc_dsl.faces.api import Task, load
+from tensorc_dsl.faces.report.page.figures import Figures, Insight, Side, Stage
 from tensorc_dsl.schedule.trace.distribution import Decision
 from tensorc_dsl.tuning.machine.roof import Roof
 from tensorc_dsl.tuning.records.trial import Trial

@@ -12,9 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from tensorc_dsl.api import Task
-from tensorc_dsl.report.page.figures import Figures, Insight, Side, Stage
-from tensorc_dsl.report.page.sections import page
+from tensorc_dsl.faces.api import Task
+from tensorc_dsl.faces.report.page.figures import Figures, Insight, Side, Stage
+from tensorc_dsl.faces.report.page.sections import page
 from tensorc_dsl.tuning.insight.study import Study, study
 from tensorc_dsl.tuning.records.trial import Trial
 from tests.page import browser

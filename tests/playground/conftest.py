@@ -5,9 +5,9 @@ from collections.abc import Iterator
 
 import pytest
 
-from tensorc_dsl.api.files import loads
-from tensorc_dsl.playground.page import first
-from tensorc_dsl.playground.server import Playground
+from tensorc_dsl.faces.api.files import loads
+from tensorc_dsl.faces.playground.page import first
+from tensorc_dsl.faces.playground.server import Playground
 from tensorc_dsl.schedule.trace.distribution import Decision
 from tensorc_dsl.tuning.records.database import Database
 from tensorc_dsl.tuning.records.trial import Trial, program_key, target_key

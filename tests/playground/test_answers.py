@@ -11,10 +11,9 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from tensorc_dsl.api.files import loads
-from tensorc_dsl.playground.child import Desk
-from tensorc_dsl.playground.desk import Desks
-from tensorc_dsl.playground.messages import (
+from tensorc_dsl.faces.api.files import loads
+from tensorc_dsl.faces.playground.child import Desk
+from tensorc_dsl.faces.playground.messages import (
     Answer,
     Check,
     Checked,
@@ -29,8 +28,9 @@ from tensorc_dsl.playground.messages import (
     Show,
     Shown,
 )
-from tensorc_dsl.playground.page import first
-from tensorc_dsl.playground.server import Playground
+from tensorc_dsl.faces.playground.page import first
+from tensorc_dsl.faces.playground.server import Playground
+from tensorc_dsl.faces.playground.workers import Desks
 from tensorc_dsl.schedule.trace.model import shown as spelt
 from tests.playground.conftest import RECORD
 

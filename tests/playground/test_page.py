@@ -8,7 +8,7 @@ from urllib.parse import urlparse
 
 import pytest
 
-from tensorc_dsl.playground.server import Playground
+from tensorc_dsl.faces.playground.server import Playground
 from tensorc_dsl.syntax.highlight.rules import Class
 from tests.editors.oracle import CORPUS, LIBRARY, differences
 from tests.page import browser

@@ -16,9 +16,9 @@ from click.testing import CliRunner
 
 from tensorc_dsl.base.diagnostic import TschedError
 from tensorc_dsl.base.source import Source
-from tensorc_dsl.cli.main import main
-from tensorc_dsl.playground.page import FILES, first, page
-from tensorc_dsl.playground.server import LARGEST, Playground
+from tensorc_dsl.faces.cli.main import main
+from tensorc_dsl.faces.playground.page import FILES, first, page
+from tensorc_dsl.faces.playground.server import LARGEST, Playground
 
 JSON = {"Content-Type": "application/json"}
 QUESTION = b'{"type": "Check", "text": ""}'
@@ -142,7 +142,7 @@ def test_without_the_language_server_it_says_what_to_install(monkeypatch: pytest
 
 COMMAND = """\
 import signal; signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background jobs are deaf to it
-from tensorc_dsl.cli.main import main; main()
+from tensorc_dsl.faces.cli.main import main; main()
 """
 
 

@@ -12,7 +12,7 @@ from click.testing import CliRunner, Result
 
 import tensorc_dsl
 from tensorc_dsl.base.diagnostic import TschedError
-from tensorc_dsl.cli.main import main
+from tensorc_dsl.faces.cli.main import main
 from tensorc_dsl.tuning.records.database import Database, salvaged
 from tensorc_dsl.tuning.records.trial import Trial, subject
 from tests.records.test_database import TRIAL

@@ -19,9 +19,9 @@ import pytest
 from click.testing import CliRunner, Result
 
 import tensorc_dsl
-from tensorc_dsl.api import Task
 from tensorc_dsl.base.diagnostic import Diagnostic, TschedError
-from tensorc_dsl.cli.main import main
+from tensorc_dsl.faces.api import Task
+from tensorc_dsl.faces.cli.main import main
 from tensorc_dsl.tuning.records import files
 from tensorc_dsl.tuning.records.database import Database
 from tensorc_dsl.tuning.records.schema import MAX_TEXT

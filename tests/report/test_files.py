@@ -16,7 +16,7 @@ import pytest
 
 from tensorc_dsl.base.diagnostic import TschedError
 from tensorc_dsl.base.outputs import Output
-from tensorc_dsl.report.files import read_source
+from tensorc_dsl.faces.report.files import read_source
 
 
 def write_text(path: Path, text: str, *, typed: bool = True) -> None:

@@ -13,9 +13,9 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
-from tensorc_dsl.cli.main import main
-from tensorc_dsl.report import files
-from tensorc_dsl.report.files import MAX_BYTES, TooLarge, read_bytes
+from tensorc_dsl.faces.cli.main import main
+from tensorc_dsl.faces.report import files
+from tensorc_dsl.faces.report.files import MAX_BYTES, TooLarge, read_bytes
 
 TEXT = "compute copy(A: f32[M]) -> B: f32[M] { B[i] = A[i] }\n"
 
@@ -129,7 +129,7 @@ def test_a_pipe_is_read_to_its_end(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_pipe_that_never_ends_is_too_large() -> None:
-    script = "from tensorc_dsl.cli.main import main; main()"
+    script = "from tensorc_dsl.faces.cli.main import main; main()"
     done = subprocess.run(
         ["bash", "-c", f'"{sys.executable}" -c "{script}" check <(yes)'], capture_output=True, text=True, timeout=120,
         check=False,
@@ -138,7 +138,7 @@ def test_a_pipe_that_never_ends_is_too_large() -> None:
 
 
 def test_what_a_shell_makes_of_a_command_is_read() -> None:
-    script = "from tensorc_dsl.cli.main import main; main()"
+    script = "from tensorc_dsl.faces.cli.main import main; main()"
     done = subprocess.run(
         ["bash", "-c", f"\"{sys.executable}\" -c '{script}' check <(echo '{TEXT.strip()}')"], capture_output=True,
         text=True, timeout=120, check=False,

@@ -7,9 +7,9 @@ from dataclasses import replace
 import pytest
 
 from tensorc_dsl.base import units
+from tensorc_dsl.faces.report.results import comparison, tally
 from tensorc_dsl.ir.program import Program
 from tensorc_dsl.ir.target import Target
-from tensorc_dsl.report.results import comparison, tally
 from tensorc_dsl.tuning.machine import yardsticks
 from tensorc_dsl.tuning.machine.baseline import Fastest
 from tensorc_dsl.tuning.machine.roof import Roof

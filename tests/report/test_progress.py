@@ -13,9 +13,9 @@ from rich.console import Console
 
 from bench import first_seconds
 from bench.first_seconds import new_text, written
-from tensorc_dsl.report.following import following
-from tensorc_dsl.report.live import Line
-from tensorc_dsl.report.progress import Standing
+from tensorc_dsl.faces.report.following import following
+from tensorc_dsl.faces.report.live import Line
+from tensorc_dsl.faces.report.progress import Standing
 from tensorc_dsl.schedule.trace.trace import Trace
 from tensorc_dsl.tuning.machine.roof import Roof
 from tensorc_dsl.tuning.measure.outcome import Outcome, Status

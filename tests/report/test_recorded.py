@@ -6,7 +6,7 @@ import os
 
 import pytest
 
-from tensorc_dsl.report import recorded, terminal
+from tensorc_dsl.faces.report import recorded, terminal
 
 HEAD = ("task", "machine", "best")
 ROWS = [("small", "llvm:znver4:512:1:af92a199:t1", "4.47 µs"), ("a_long_name", "llvm:znver4:512:1:af92a199:t1", "")]

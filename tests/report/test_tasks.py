@@ -7,9 +7,9 @@ import io
 import pytest
 from rich.console import Console
 
-from tensorc_dsl.report.following import Together, following
-from tensorc_dsl.report.live import Line
-from tensorc_dsl.report.progress import Standing, shown
+from tensorc_dsl.faces.report.following import Together, following
+from tensorc_dsl.faces.report.live import Line
+from tensorc_dsl.faces.report.progress import Standing, shown
 from tensorc_dsl.schedule.trace.trace import Trace
 from tensorc_dsl.tuning.machine.roof import Roof
 from tensorc_dsl.tuning.measure.outcome import Outcome, Status

@@ -11,13 +11,13 @@ import llvmlite.binding as llvm
 import numpy as np
 import pytest
 
-from tensorc_dsl.api import Task, loads
 from tensorc_dsl.backend.llvm.codegen.compile import UNCOUNTED, byte_count
 from tensorc_dsl.backend.llvm.codegen.function import Function, Module
 from tensorc_dsl.backend.llvm.codegen.machine import Machine
 from tensorc_dsl.backend.llvm.runtime.threads import runtime
 from tensorc_dsl.backend.memory import MOST_BYTES, OutOfMemory, aligned_empty
 from tensorc_dsl.base.diagnostic import TschedError
+from tensorc_dsl.faces.api import Task, loads
 from tensorc_dsl.ir.expr import ZERO, Binary, BinaryOp, Const, Dim, Expr, index
 from tensorc_dsl.ir.program import LoopKind
 from tensorc_dsl.lower.flat import Loop, Parallel, inside

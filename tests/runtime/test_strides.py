@@ -10,11 +10,11 @@ import pytest
 from numpy.lib.stride_tricks import as_strided
 from numpy.typing import NDArray
 
-from tensorc_dsl.api import Task, load, loads
 from tensorc_dsl.backend.llvm.ahead.interface import Status
 from tensorc_dsl.backend.llvm.ahead.library import FORMS
 from tensorc_dsl.base.diagnostic import TschedError
 from tensorc_dsl.base.source import Source
+from tensorc_dsl.faces.api import Task, load, loads
 from tensorc_dsl.ir.parse import parse_program
 from tensorc_dsl.ir.print import format_program
 from tensorc_dsl.proof.equivalence.validate import Valid

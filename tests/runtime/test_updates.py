@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from tensorc_dsl.api import Task, loads
 from tensorc_dsl.backend.llvm.ahead.library import FORMS
 from tensorc_dsl.base.diagnostic import TschedError
 from tensorc_dsl.base.source import Source
+from tensorc_dsl.faces.api import Task, loads
 from tensorc_dsl.ir.parse import parse_program
 from tensorc_dsl.ir.print import format_program
 from tensorc_dsl.proof.equivalence.validate import Valid

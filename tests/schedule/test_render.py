@@ -8,9 +8,9 @@ import pytest
 
 from tensorc_dsl.base.diagnostic import render
 from tensorc_dsl.base.source import Source, Span
+from tensorc_dsl.faces.report.terminal import paint
 from tensorc_dsl.ir.expr import Expr
 from tensorc_dsl.ir.program import For, Program
-from tensorc_dsl.report.terminal import paint
 from tensorc_dsl.schedule.refusal import ScheduleRefusal, refusal
 from tensorc_dsl.schedule.render import refusal_diagnostic
 from tests import programs

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from tensorc_dsl.api import load
 from tensorc_dsl.base.diagnostic import TschedError
+from tensorc_dsl.faces.api import load
 
 LARGER = "reducer larger(a, b) = a if a > b else b identity -inf assume associative, commutative\n"
 PICK = "compute c(A: f32[M, N]) -> Y: f32[M] { let p[i] = argmax[k] A[i, k]; Y[i] = f32(p[i]) }"

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from tensorc_dsl.api import TaskFile
 from tensorc_dsl.base.source import Source
 from tensorc_dsl.check.scope import load_source
+from tensorc_dsl.faces.api import TaskFile
 from tensorc_dsl.proof.equivalence.validate import Valid, validate
 from tensorc_dsl.tuning.machine.host import host_target
 

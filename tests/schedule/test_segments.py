@@ -9,8 +9,8 @@ from dataclasses import dataclass
 import numpy as np
 import pytest
 
-from tensorc_dsl.api import loads
 from tensorc_dsl.base.source import Source
+from tensorc_dsl.faces.api import loads
 from tensorc_dsl.ir.arrays import Array
 from tensorc_dsl.ir.parse import parse_program
 from tensorc_dsl.ir.print import format_program

@@ -11,7 +11,7 @@ import msgspec
 import pytest
 
 from bench.search.long import LAYERS, LOG, Batch, Journal, Tried, Watching, read, weights_of
-from tensorc_dsl.api import load
+from tensorc_dsl.faces.api import load
 from tensorc_dsl.ir.expr import Const
 from tensorc_dsl.ir.program import Buffer
 from tensorc_dsl.tuning.records.database import Queue

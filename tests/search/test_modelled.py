@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tensorc_dsl.api import load
+from tensorc_dsl.faces.api import load
 from tensorc_dsl.ir.target import Target
 from tensorc_dsl.processes.cores import one_blas_thread
 from tensorc_dsl.schedule.trace.trace import Trace

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
-from tensorc_dsl.api import load
+from tensorc_dsl.faces.api import load
 from tensorc_dsl.schedule.trace.distribution import Decision
 from tensorc_dsl.schedule.trace.draws.categorical import Categorical
 from tensorc_dsl.schedule.trace.trace import Draw, Trace

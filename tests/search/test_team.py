@@ -11,9 +11,9 @@ from types import SimpleNamespace
 
 import pytest
 
-from tensorc_dsl.api import Task, load
 from tensorc_dsl.backend import once
 from tensorc_dsl.backend.once import lowered_once
+from tensorc_dsl.faces.api import Task, load
 from tensorc_dsl.processes.machine_lock import Turns
 from tensorc_dsl.schedule.trace.handlers import block, condition, trace
 from tensorc_dsl.schedule.trace.model import Decider, Model

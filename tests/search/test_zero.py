@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 
 import tensorc_dsl
-from tensorc_dsl.api.kernel import Drawn, Given, Recorded, describe, facts
 from tensorc_dsl.base.source import Source as Text
+from tensorc_dsl.faces.api.kernel import Drawn, Given, Recorded, describe, facts
 from tensorc_dsl.schedule.trace.draws.branch import Branch
 from tensorc_dsl.schedule.trace.draws.categorical import Categorical
 from tensorc_dsl.schedule.trace.draws.integer import Integer

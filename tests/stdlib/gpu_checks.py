@@ -9,8 +9,8 @@ from pathlib import Path
 import numpy as np
 
 import tensorc_dsl as td
-from tensorc_dsl.api.tasks import Task
 from tensorc_dsl.base.source import Source
+from tensorc_dsl.faces.api.tasks import Task
 from tensorc_dsl.ir.arrays import Array
 from tensorc_dsl.ir.expr import constant
 from tensorc_dsl.ir.parse import parse_program

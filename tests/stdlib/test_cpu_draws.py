@@ -6,7 +6,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import tensorc_dsl
-from tensorc_dsl.api import Task
+from tensorc_dsl.faces.api import Task
 from tensorc_dsl.schedule.queries.inlining import executed_work, own_work
 
 MASKED = """\

@@ -11,7 +11,7 @@ from click.testing import CliRunner
 
 import tensorc_dsl as td
 from tensorc_dsl.base.source import Source
-from tensorc_dsl.cli.main import main
+from tensorc_dsl.faces.cli.main import main
 from tensorc_dsl.ir.arrays import Array
 from tensorc_dsl.ir.parse import parse_program
 from tensorc_dsl.ir.program import For, Program, walk

@@ -6,7 +6,7 @@ from math import prod
 
 import pytest
 
-from tensorc_dsl.api import Task, loads
+from tensorc_dsl.faces.api import Task, loads
 from tensorc_dsl.ir.expr import constant, index
 from tensorc_dsl.ir.program import For, LoopKind, walk
 from tensorc_dsl.proof.equivalence.validate import Valid, validate

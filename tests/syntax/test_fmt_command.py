@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
-from tensorc_dsl.cli.main import main
+from tensorc_dsl.faces.cli.main import main
 
 ROUGH, FINE = "task a=b( )\n", "task a = b()\n"
 

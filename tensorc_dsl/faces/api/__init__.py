@@ -1,0 +1,119 @@
+"""The Python interface: files of tasks, tasks that can be tuned, kernels that can be called.
+
+Printing and the command line are in `cli`; searching and running are in the layers below.
+"""
+
+from __future__ import annotations
+
+from tensorc_dsl.backend.protocol import (
+    Backend,
+    Bound,
+    Code,
+    CompiledKernel,
+    Counts,
+    KernelLibrary,
+    LoadedKernel,
+    LoweredKernel,
+)
+from tensorc_dsl.base.diagnostic import Diagnostic, Note, Severity
+from tensorc_dsl.base.source import Source, Span
+from tensorc_dsl.check.scope import CheckedFile
+from tensorc_dsl.faces.api.files import TaskFile, UnknownTask, load, loads
+from tensorc_dsl.faces.api.insights import Insight, SearchResult
+from tensorc_dsl.faces.api.kernel import Drawn, Forecast, Given, Kernel, Known, Origin, Recorded
+from tensorc_dsl.faces.api.searching import NoValidCandidate, Plan, WrongSchedule
+from tensorc_dsl.faces.api.tasks import StrPath, Task
+from tensorc_dsl.faces.packages.files import Files
+from tensorc_dsl.interp.space import Space
+from tensorc_dsl.ir.bind import Sizes
+from tensorc_dsl.ir.program import Program
+from tensorc_dsl.ir.target import Target
+from tensorc_dsl.lower.flat import Param
+from tensorc_dsl.proof.equivalence.validate import Invalid, Report, Unproved, Valid
+from tensorc_dsl.schedule.refusal import ScheduleRefusal
+from tensorc_dsl.schedule.trace.distribution import Decision, Distribution
+from tensorc_dsl.schedule.trace.model import Decider, Model, Site
+from tensorc_dsl.schedule.trace.trace import Draw, Refused, Trace
+from tensorc_dsl.syntax.tree import TaskDef
+from tensorc_dsl.tuning.insight.importance import Importance
+from tensorc_dsl.tuning.insight.posterior import Learnt, Pin, Value
+from tensorc_dsl.tuning.machine.roof import Roof
+from tensorc_dsl.tuning.measure.emulation import Emulated
+from tensorc_dsl.tuning.measure.outcome import Outcome, Status
+from tensorc_dsl.tuning.records.database import Queue, Unkept
+from tensorc_dsl.tuning.records.trial import Trial
+from tensorc_dsl.tuning.search.options import SearchChanges, SearchOptions
+from tensorc_dsl.tuning.search.regret import Regret
+from tensorc_dsl.tuning.search.strategy import Prediction
+from tensorc_dsl.tuning.search.tune import TuneResult
+
+__all__ = [
+    "Backend",
+    "Bound",
+    "CheckedFile",
+    "Code",
+    "CompiledKernel",
+    "Counts",
+    "Decider",
+    "Decision",
+    "Diagnostic",
+    "Distribution",
+    "Draw",
+    "Drawn",
+    "Emulated",
+    "Files",
+    "Forecast",
+    "Given",
+    "Importance",
+    "Insight",
+    "Invalid",
+    "Kernel",
+    "KernelLibrary",
+    "Known",
+    "Learnt",
+    "LoadedKernel",
+    "LoweredKernel",
+    "Model",
+    "NoValidCandidate",
+    "Note",
+    "Origin",
+    "Outcome",
+    "Param",
+    "Pin",
+    "Plan",
+    "Prediction",
+    "Program",
+    "Queue",
+    "Recorded",
+    "Refused",
+    "Regret",
+    "Report",
+    "Roof",
+    "ScheduleRefusal",
+    "SearchChanges",
+    "SearchOptions",
+    "SearchResult",
+    "Severity",
+    "Site",
+    "Sizes",
+    "Source",
+    "Space",
+    "Span",
+    "Status",
+    "StrPath",
+    "Target",
+    "Task",
+    "TaskDef",
+    "TaskFile",
+    "Trace",
+    "Trial",
+    "TuneResult",
+    "Unkept",
+    "UnknownTask",
+    "Unproved",
+    "Valid",
+    "Value",
+    "WrongSchedule",
+    "load",
+    "loads",
+]

@@ -1,0 +1,181 @@
+"""Runs searches over models, with child processes, the database and a progress display; their failures can be pickled."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Generator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from tensorc_dsl.base.diagnostic import Diagnostic
+from tensorc_dsl.base.units import counted
+from tensorc_dsl.faces.report.following import following, watched
+from tensorc_dsl.faces.report.progress import Standing
+from tensorc_dsl.ir.program import Program
+from tensorc_dsl.ir.target import Target
+from tensorc_dsl.processes.machine_lock import Turns
+from tensorc_dsl.proof.equivalence.validate import UNPROVED, Report, Unproved, validate
+from tensorc_dsl.reference.open_sizes import sizing
+from tensorc_dsl.schedule.trace.model import Model
+from tensorc_dsl.schedule.trace.trace import Trace
+from tensorc_dsl.tuning.machine.roof import GLANCE, MEASURING, Roof, roof_of
+from tensorc_dsl.tuning.measure.local import LocalRunner
+from tensorc_dsl.tuning.records.database import Queue
+from tensorc_dsl.tuning.search.drift import Watch
+from tensorc_dsl.tuning.search.events import Event, Listener, Prepared, Preparing, Sharing
+from tensorc_dsl.tuning.search.input import SearchInput
+from tensorc_dsl.tuning.search.options import SearchOptions
+from tensorc_dsl.tuning.search.plausible import Plausible
+from tensorc_dsl.tuning.search.team import Team
+from tensorc_dsl.tuning.search.tune import Search, TuneResult, tune_all
+from tensorc_dsl.tuning.search.worker_messages import Ground
+
+# Runs searches over models, with child processes, the database and a progress display.
+
+
+ALIVE = 4
+"""How many searches keep their processes at a time; starting a process takes a second, and each takes memory."""
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """The input of one search, on the threads of the target; `weight` is the factor of its time in the total.
+
+    `roof` is that of the machine, if it is known already.
+    """
+
+    model: Model
+    program: Program
+    target: Target
+    made_by: Callable[[Trace], Mapping[str, str]]
+    on_event: Listener | None = None
+    weight: float = 1.0
+    roof: Roof | None = None
+
+
+def search_all(
+    plans: Sequence[Plan],
+    options: SearchOptions,
+    *,
+    records: Path | Queue | None = None,
+) -> list[TuneResult]:
+    """The results of a search of each model for the fastest kernel of its program (unscheduled), on this machine.
+
+    The options hold for each search. The searches share the sum of their trials as `tuning.search.tune` describes.
+    """
+    with ExitStack() as stack:
+        queue = records if isinstance(records, Queue) else stack.enter_context(Queue.at(records))
+        team = stack.enter_context(Team())
+        begun = [_begun(plan, options, queue, team, stack) for plan in plans]
+        recent: list[int] = []
+
+        def turn(number: int) -> None:
+            if number in recent:
+                recent.remove(number)
+            recent.append(number)
+            for resting in recent[:-ALIVE]:
+                begun[resting][1].close()
+            del recent[:-ALIVE]
+
+        return tune_all([one for one, _ in begun], [p.weight for p in plans], turn)
+
+
+def _begun(
+    plan: Plan, options: SearchOptions, queue: Queue, team: Team, stack: ExitStack
+) -> tuple[Search, LocalRunner]:
+    """A search and the runner with its processes; the stack closes the runner."""
+    program, target = plan.program, plan.target
+
+    def tell(event: Event) -> None:
+        if plan.on_event is not None:
+            plan.on_event(event)
+
+    def judge(trace: Trace) -> Report:
+        # A proof that fails with a bug proves nothing; the result of the search is kept.
+        try:
+            return validate(program, trace.program)
+        except Exception as e:
+            reason = f"the proof broke off, which is a bug: {type(e).__name__}: {e}"
+            return Unproved(UNPROVED(None, reason=reason, repair="report it with the best file"))
+
+    turns = Turns(lambda given_up: tell(Sharing(given_up)))
+    local = stack.enter_context(
+        LocalRunner(
+            program,
+            target,
+            threads=target.cores,
+            on_preparing=lambda begins: tell(Preparing() if begins else Prepared(local.compared)),
+            turns=turns,
+        )
+    )
+    glance = plan.roof or roof_of(program, target, target.cores, GLANCE)
+    runner = Plausible(local, glance, lambda: roof_of(program, target, target.cores))
+    given = SearchInput(
+        space=plan.model,
+        program=program,
+        target=target,
+        options=options,
+        runner=runner,
+        threads=target.cores,
+        records=queue,
+        on_event=tell,
+        verify=judge,
+        made_by=plan.made_by,
+        watch=Watch(runner.again, least=runner.least),
+        expander=team.expander(Ground(plan.model, target, sizing(program).timed[-1]), turns),
+    )
+    return Search(given), local
+
+
+@contextmanager
+def watching(program: Program, target: Target, progress: bool | None) -> Generator[Listener | None]:
+    """A context with a listener that shows a search on standard error; None without a terminal, unless `progress` is set."""
+    if progress is False or (progress is None and not watched(sys.stderr)):
+        yield None
+        return
+    standing = Standing()
+    with following(standing, sys.stderr) as follower:
+        follower.begin(MEASURING)
+        standing.roof = roof_of(program, target, target.cores, GLANCE)
+        yield follower
+
+
+# The failures of a search, as exceptions that can be pickled.
+
+
+class NoValidCandidate(Exception):
+    """A search found no kernel that works. `result` has the outcome of each trial."""
+
+    def __init__(self, result: TuneResult) -> None:
+        found = ", ".join(f"{count} {status}" for status, count in result.statuses.items())
+        super().__init__(
+            f"none of {counted(result.trials, 'candidate')} is valid: {found}"
+            if result.trials
+            else f"no candidate was tried: {_reason(result)}"
+        )
+        self.result = result
+
+    def __reduce__(self) -> tuple[type[NoValidCandidate], tuple[TuneResult]]:
+        return type(self), (self.result,)
+
+
+class WrongSchedule(Exception):
+    """A search found a schedule that computes another result than its task: a bug of a primitive or of the proof."""
+
+    def __init__(self, trace: Trace, diagnostic: Diagnostic) -> None:
+        super().__init__(f"a schedule is wrong: {diagnostic.code}: {diagnostic.message}")
+        self.trace = trace
+        self.diagnostic = diagnostic
+
+    def __reduce__(self) -> tuple[type[WrongSchedule], tuple[Trace, Diagnostic]]:
+        return type(self), (self.trace, self.diagnostic)
+
+
+def _reason(result: TuneResult) -> str:
+    """Why a search has no trials."""
+    if result.exhausted is not None:
+        return (
+            f"the space has no schedule that can be applied, {counted(result.refusals, 'expansion')} ended by a refusal"
+        )
+    return "it was interrupted" if result.interrupted else "it was given no trials, or no time for one"

@@ -1,0 +1,409 @@
+"""A task on one machine: its program, the space over it, and operations on both."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import warnings
+from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import closing
+from dataclasses import replace
+from numbers import Integral
+from pathlib import Path
+from typing import Unpack
+
+from tensorc_dsl.backend.find import require_backend
+from tensorc_dsl.backend.once import lowering_for
+from tensorc_dsl.backend.protocol import Backend, CompiledKernel, KernelLibrary, LoweredKernel
+from tensorc_dsl.base.diagnostic import Diagnostic, render
+from tensorc_dsl.base.outputs import Output
+from tensorc_dsl.base.source import Source
+from tensorc_dsl.check.scope import CheckedFile
+from tensorc_dsl.faces.api.alone import written
+from tensorc_dsl.faces.api.drawing import require_draws, sample, schedules_of
+from tensorc_dsl.faces.api.insights import Insight, SearchResult, insight, recorded_trials, studied
+from tensorc_dsl.faces.api.kernel import (
+    Given,
+    Kernel,
+    Known,
+    Origin,
+    compiled,
+    describe,
+    emulated,
+    failed,
+    failing_at,
+    known,
+    loaded,
+    lowered,
+    lowered_text,
+    recorded,
+    require_code,
+    require_machine,
+    require_registers,
+    untuned,
+    viewed,
+)
+from tensorc_dsl.faces.api.searching import NoValidCandidate, Plan, WrongSchedule, search_all, watching
+from tensorc_dsl.faces.report.files import read_source
+from tensorc_dsl.interp.pins import opened
+from tensorc_dsl.interp.space import Space, frozen_space, versions
+from tensorc_dsl.ir.bind import Sizes
+from tensorc_dsl.ir.print import format_buffer
+from tensorc_dsl.lower.flat import LowerError
+from tensorc_dsl.proof.equivalence.validate import Report, validate
+from tensorc_dsl.reference.open_sizes import mean_flops, sizing
+from tensorc_dsl.schedule.trace.model import Model
+from tensorc_dsl.schedule.trace.trace import Trace
+from tensorc_dsl.syntax import tree
+from tensorc_dsl.tuning.machine.roof import Roof
+from tensorc_dsl.tuning.measure.emulation import Emulated
+from tensorc_dsl.tuning.measure.local import LocalRunner
+from tensorc_dsl.tuning.measure.outcome import Outcome
+from tensorc_dsl.tuning.records.database import Database, Queue
+from tensorc_dsl.tuning.search.events import Listener
+from tensorc_dsl.tuning.search.options import SearchChanges, SearchOptions
+from tensorc_dsl.tuning.search.tune import TuneResult
+
+# Writes ahead-of-time output to files: all of them or none, each as a whole.
+
+
+def write_files(library: KernelLibrary, outputs: Mapping[Output, str]) -> None:
+    """Write each output's form of the library. Raises TschedError, in most cases before anything is written."""
+    for output in outputs:
+        output.check()
+    made = {output: library.make(form) for output, form in outputs.items()}
+    for output, data in made.items():
+        output.write(data)
+
+
+StrPath = str | os.PathLike[str]
+
+GIVEN = Given()
+
+
+def warn_of(diagnostic: Diagnostic) -> None:
+    """Issue the diagnostic as a Python warning."""
+    warnings.warn(render(diagnostic), stacklevel=3)
+
+
+class Task:
+    """One task on one machine. `program` is its unscheduled program; `space` the space or schedule for it.
+
+    `model` is the model that schedules are drawn from: the space, or the space with handlers.
+    """
+
+    def __init__(
+        self, name: str, space: Space, checked: CheckedFile, model: Model | None = None, words: tuple[str, ...] = ()
+    ) -> None:
+        self._checked = checked
+        self._words = words
+        self.name = str(name)  # names from a file are words of the tree
+        self.model = model or space
+        self.program = space.program
+        self.space = space
+        self.target = space.target
+        self.threads = space.target.cores
+
+    def __repr__(self) -> str:
+        inputs, outputs = (", ".join(map(format_buffer, some)) for some in (self.program.inputs, self.program.outputs))
+        return f"Task({self.name}({inputs}) -> {outputs}, {self.target.workers(self.threads)} of {self.target.cpu})"
+
+    @property
+    def file(self) -> CheckedFile:
+        """The file that has the task."""
+        return self._checked
+
+    @property
+    def definition(self) -> tree.TaskDef:
+        """The task as in its file."""
+        return self._checked.tasks[self.name]
+
+    def command(self, verb: str, *more: str) -> str:
+        """The command line that does `verb` with the task, and with `more` words, on the same machine; empty for a task of no
+        file."""
+        file = self._checked.source.name
+        if file.startswith("<") and file != "<stdin>":
+            return ""
+        return shlex.join(("tensorc-dsl", verb, "-" if file == "<stdin>" else file, self.name, *more, *self._words))
+
+    @property
+    def backend(self) -> Backend:
+        """The backend for the target. Raises TschedError (E0910) if there is none."""
+        return require_backend(self.target.kind, self.name)
+
+    def require_machine(self) -> None:
+        """Raises TschedError (E0910, E0914, E0915, E0916) if kernels for the target cannot run on this machine."""
+        require_machine(self.target, self.name)
+
+    @property
+    def flops(self) -> int:
+        """The operations of one call; with open dimensions, the mean over the timed sizes."""
+        return mean_flops(self.program)
+
+    @property
+    def timed_at(self) -> tuple[Sizes, ...]:
+        """The sizes of the open dimensions at which kernels are timed, given by the task or by default; a single empty one
+        without open dimensions."""
+        return sizing(self.program).timed
+
+    def check(self) -> Trace:
+        """A schedule that can be applied and lowered. Raises TschedError with the reason if none is found."""
+        trace = self.sample(0)
+        self.lower(trace)
+        return trace
+
+    def sample(self, seed: int, number: int = 0) -> Trace:
+        """A trace drawn from the space: a function of seed and number, whole numbers.
+
+        Raises TschedError if all draws are refused, TypeError for a seed or a number of another type.
+        """
+        for name, value in (("seed", seed), ("number", number)):
+            if not isinstance(value, Integral):
+                raise TypeError(f"{name} is a whole number, not {value!r}")
+        return sample(self.model, self.name, int(seed), int(number))
+
+    def drawn_from(self, model: Model) -> Task:
+        """The same task with another model, for instance `handlers.condition(task.model, {"ks": (64, 16)})`."""
+        return Task(self.name, self.space, self._checked, model, self._words)
+
+    def over_space(self, space: Space) -> Task:
+        """The same task with another space, without handlers."""
+        return Task(self.name, space, self._checked, words=self._words)
+
+    def over(self, trace: StrPath) -> Task:
+        """The same task with the schedule in a file as its space: only its open draws are drawn or searched."""
+        return self.over_space(self._frozen(read_source(trace)))
+
+    def opened(self, names: Collection[str]) -> Task:
+        """The same task with the draws of these names unpinned in its schedule; without handlers.
+
+        Raises TschedError (E0559) for a draw that no step of the schedule depends on.
+        """
+        if not isinstance(self.space.definition, tree.ScheduleDef):
+            return self
+        space = replace(self.space, definition=opened(self.space.definition, names))
+        return self.over_space(space)
+
+    def require_draws(self, names: Sequence[str], opened: Sequence[str] = ()) -> None:
+        """Raises TschedError if none of some schedules of the task has a draw of one of the names (E0556), or an unpinned
+        draw of one of `opened` (E0560).
+        """
+        require_draws(self.model, self.name, names, opened)
+
+    def frozen(self, trace: StrPath | Trace) -> Trace:
+        """The trace in a file, expanded for this task; open draws are drawn with seed 0. So is a trace of another task.
+
+        Raises TschedError if the file is wrong, it has no schedule for the task's compute, or a step does not apply.
+        """
+        if isinstance(trace, Trace):
+            return trace if self._has(trace) else self.expand(Source(f"<trace of {trace.program.name}>", trace.text))
+        return self.expand(read_source(trace))
+
+    def _has(self, trace: Trace) -> bool:
+        """Whether the trace is of this task: its program has the name and the arrays of the task's, which no step changes."""
+        own = self.program
+        return (own.name, own.params, self.space.compute) == (trace.program.name, trace.program.params, trace.compute)
+
+    def expand(self, source: Source) -> Trace:
+        """As `frozen`, for a text."""
+        return sample(self._frozen(source), self.name, 0)
+
+    def _frozen(self, source: Source) -> Space:
+        return frozen_space(schedules_of(source, self._checked), self.space)
+
+    def search(
+        self,
+        options: SearchOptions | None = None,
+        *,
+        records: StrPath | Queue | None = None,
+        on_event: Listener | None = None,
+        **changes: Unpack[SearchChanges],
+    ) -> SearchResult:
+        """The result of a search: schedules are checked and timed in a child process, and recorded in the database.
+
+        `task.search(trials=64, seed=1)` is `task.search(SearchOptions(trials=64, seed=1))`; named arguments replace those
+        in the options. A queue as `records` stays open. The result has in `wrong` those of the best schedules that are
+        proved wrong. Raises TschedError (E0910, E0914) if no code can be made for the target, or it cannot run here.
+        """
+        self.require_machine()
+        asked = (options or SearchOptions()).but(**changes)
+        where = records if records is None or isinstance(records, Queue) else Path(records)
+        (result,) = search_all([self.plan(on_event)], asked, records=where)
+        return SearchResult.of(result, self.model, self.name)
+
+    def plan(self, on_event: Listener | None = None, weight: float = 1.0, roof: Roof | None = None) -> Plan:
+        """The input of a search over the task, for `faces.api.searching.search_all`."""
+        return Plan(self.model, self.program, self.target, self.made_by, on_event, weight, roof)
+
+    def made_by(self, trace: Trace) -> Mapping[str, str]:
+        """The versions of the space and of the modules that made a trace."""
+        return versions(self.space, trace.modules)
+
+    def tune(
+        self,
+        options: SearchOptions | None = None,
+        *,
+        records: StrPath | None = None,
+        progress: bool | None = None,
+        **changes: Unpack[SearchChanges],
+    ) -> Kernel:
+        """The fastest kernel that a search finds, `task.tune(trials=64)`. Raises NoValidCandidate if there is none.
+
+        Options are those of `search`. Trials are recorded in the file `records`, by default the one in the user's data
+        folder. With `progress` the search is shown on standard error; by default it is shown on a
+        terminal or in a notebook. A schedule that is proved wrong is a bug, which a RuntimeWarning reports.
+        """
+        self.require_machine()
+        with (
+            Queue.at(Path(records) if records else None) as queue,
+            watching(self.program, self.target, progress) as shown,
+        ):
+            result = self.search(options, records=queue, on_event=shown, **changes)
+        if result.unkept is not None:
+            warnings.warn(str(result.unkept), RuntimeWarning, stacklevel=2)
+        for trace, report in result.wrong:
+            warnings.warn(f"{WrongSchedule(trace, report.diagnostic)}", RuntimeWarning, stacklevel=2)
+        if result.best is None:
+            raise NoValidCandidate(result)
+        return self._kernel(result.best, result.best_seconds, result)
+
+    def replay(self, trace: StrPath | Trace) -> Kernel:
+        """The kernel of a frozen schedule. Raises TschedError if it does not fit this task or machine."""
+        self.require_machine()
+        return self._kernel(self.frozen(trace))
+
+    def recorded(
+        self, records: StrPath | None = None, *, on_warning: Callable[[Diagnostic], None] = warn_of
+    ) -> Trace | None:
+        """The best schedule in the database for this task on this machine; None if there is none in it.
+
+        Records that no search can have written, or with a schedule that does not fit, are skipped with a warning (W0701). A
+        record made by other versions of modules gets a warning, too (W0703). The database is only read. Raises TschedError
+        (E0701, E0702, E0705, E0708), and E0711 if there are no records where `records` says.
+        """
+        database = Database.reading() if records is None else Database.required(Path(records))
+        if database is None:
+            return None
+        with database:
+            found = recorded(self, database, on_warning)
+        return None if found is None else found.trace
+
+    def known(self, records: StrPath | None = None, *, on_warning: Callable[[Diagnostic], None] = warn_of) -> Known:
+        """The best schedule that is known for this machine, with its origin: recorded, predicted from records of other tasks,
+        or drawn. The database is only read. Raises TschedError as `recorded`.
+        """
+        return known(self, None if records is None else Path(records), on_warning)
+
+    def best(self, records: StrPath | None = None) -> Kernel:
+        """The kernel of the best schedule that is known, see `known`; its `origin` says where the schedule is from.
+
+        A schedule that is not recorded gets a warning (W0705).
+        """
+        self.require_machine()
+        found = self.known(records)
+        if (warning := untuned(self, found.origin)) is not None:
+            warn_of(warning)
+        return self._kernel(found.trace, origin=found.origin)
+
+    def insight(self, records: StrPath | None = None, *, on_warning: Callable[[Diagnostic], None] = warn_of) -> Insight:
+        """What the recorded trials of this task on this machine say about its draws. The database is only read.
+
+        Records that cannot be read are skipped with a warning (W0701). Raises TschedError (E0712) if the trials are too few,
+        and E0701, E0702, E0705 or E0708 if there is no database that can be read.
+        """
+        with Database.required(None if records is None else Path(records)) as database:
+            return insight(studied(self.model, self.name, recorded_trials(self, database, on_warning)))
+
+    def verify(self, trace: Trace) -> Report:
+        """Whether the schedule's program computes what the task does, proved from the two programs alone."""
+        return validate(self.program, self.frozen(trace).program)
+
+    def measure(self, trace: Trace) -> Outcome:
+        """The outcome of the trace's kernel, checked against the reference and timed in a child process."""
+        self.require_machine()
+        with closing(LocalRunner(self.program, self.target, threads=self.threads, builders=1)) as runner:
+            (outcome,) = runner.measure([self.frozen(trace).program], None)
+            return outcome
+
+    def compare(self, traces: Sequence[Trace]) -> list[Outcome]:
+        """The outcomes of the traces' kernels, checked against the reference and timed by turns in a child process."""
+        self.require_machine()
+        with closing(LocalRunner(self.program, self.target, threads=self.threads)) as runner:
+            return runner.compare([self.frozen(trace).program for trace in traces])
+
+    def emulate(self, trace: Trace, registers: Mapping[str, int] | None = None) -> Emulated:
+        """What the trace's kernel does, run on this machine's CPU thread by thread: for targets of other kinds, such as GPUs.
+
+        Three orders of threads are tried. A fault names the statement and the threads: a result that differs from the
+        reference, threads that race or come to different barriers, an access that is out of bounds. Raises TschedError
+        (E0908, E0910, E0915, E0920, E0921) if the kernel cannot be emulated. `cycles` are of a model of time, which takes
+        the `registers` of a thread of each kernel where they are given, as `require_registers` does.
+        """
+        with failing_at(self.definition):
+            return emulated(self.program, self.frozen(trace).program, self.target, registers or {})
+
+    def require_registers(self, trace: Trace) -> Mapping[str, int]:
+        """The registers of a thread of each kernel of the trace, by an assembler of the target; none if it is not here.
+
+        Raises TschedError (E0908) if it says that registers do not suffice, and E0910 or E0915 if there is no code.
+        """
+        with failing_at(self.definition):
+            return require_registers(self.frozen(trace).program, self.target)
+
+    def library(self, trace: Trace, origin: Origin = GIVEN) -> KernelLibrary:
+        """The schedule as a library for C, which says where the schedule is from.
+
+        Raises TschedError (E0908, E0910, E0912) if it cannot be made.
+        """
+        compiled = self.compile(trace)
+        try:
+            return self.backend.library(compiled, self.name, describe(origin))
+        except LowerError as e:
+            raise failed("cannot be called from C", str(e), self.definition) from e
+
+    def export(self, trace: Trace, path: StrPath, form: str) -> None:
+        """Write the schedule's library to a file, in that form. Raises TschedError as `library`, and E0903."""
+        write_files(self.library(trace), {Output(Path(path), typed=True): form})
+
+    def lower(self, trace: Trace) -> LoweredKernel:
+        """The schedule's kernel before code generation; for a target without a backend, that of a CPU.
+
+        Raises TschedError (E0908) if the program cannot be lowered.
+        """
+        with failing_at(self.definition):
+            return lowered(self.frozen(trace).program, self.target)
+
+    def lowered_text(self, trace: Trace, after: str | None = None) -> str:
+        """The text of `lower`, or that of the program after one of its `passes`. Raises TschedError (E0908)."""
+        with failing_at(self.definition):
+            return lowered_text(self.frozen(trace).program, self.target, after)
+
+    @property
+    def passes(self) -> tuple[str, ...]:
+        """The names of the passes of `lower`, in order."""
+        return lowering_for(self.target).passes
+
+    def compile(self, trace: Trace) -> CompiledKernel:
+        """The schedule in machine code. Raises TschedError (E0908, E0910) if that fails."""
+        require_code(self.target, self.name)
+        with failing_at(self.definition):
+            return compiled(self.frozen(trace).program, self.target, self.threads)
+
+    def view(self, trace: Trace, stage: str) -> str:
+        """The text of a stage of the machine code, as `ptx`. Raises TschedError (E0908, E0910, E0919) if there is none."""
+        with failing_at(self.definition):
+            return viewed(self.compile(trace), stage)
+
+    def _kernel(
+        self,
+        trace: Trace,
+        seconds: float | None = None,
+        search: TuneResult | None = None,
+        origin: Origin | None = None,
+    ) -> Kernel:
+        require_code(self.target, self.name)
+        with failing_at(self.definition):
+            native = loaded(trace.program, self.target, self.threads)
+        return Kernel(
+            native, self.name, self.target, trace, seconds, search, origin, lambda path: written(self, trace, path)
+        )

@@ -1,0 +1,31 @@
+"""`replay`: run and time a frozen schedule on this machine."""
+
+from __future__ import annotations
+
+import click
+
+from tensorc_dsl.faces.cli.loading import chosen, load, task_and_trace
+from tensorc_dsl.faces.cli.measured import emulate_and_show, measure_and_show
+from tensorc_dsl.faces.cli.options import common_options, emulate_option, file_argument, target_options
+
+
+@click.command()
+@file_argument
+@click.argument("words", metavar="[TASK] TRACE", nargs=-1)
+@target_options
+@emulate_option
+@common_options
+def replay(
+    file: str, words: tuple[str, ...], target: str | None, mcpu: str | None, threads: int | None, emulate: bool
+) -> None:
+    """Run the schedule in the file TRACE on random inputs, check its result against the reference, and time it.
+
+    The schedule may have been edited. A draw whose pin was removed is drawn with seed 0.
+    With --emulate a schedule for a GPU is checked without one, and not timed.
+    """
+    tasks = load(file, threads, target, mcpu)
+    task, trace = task_and_trace(tasks, file, words)
+    if trace is None:
+        raise click.UsageError("Missing argument 'TRACE'.")
+    found = chosen(tasks, task, mcpu)
+    (emulate_and_show if emulate else measure_and_show)(found, found.frozen(trace))

@@ -1,0 +1,378 @@
+"""`tune`: search for the fastest schedule of a task."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections import Counter
+from collections.abc import Sequence
+from contextlib import suppress
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from tensorc_dsl.base.diagnostic import TschedError
+from tensorc_dsl.base.outputs import Output
+from tensorc_dsl.faces.cli.endings import Ending, finishing, waiting
+from tensorc_dsl.faces.cli.failures import ExitCode
+from tensorc_dsl.faces.cli.loading import HELP, chosen, load, only
+from tensorc_dsl.faces.cli.measured import warn_of_threads
+from tensorc_dsl.faces.cli.options import (
+    common_options,
+    duration,
+    emulate_option,
+    file_argument,
+    handled,
+    handler_options,
+    pairs,
+    records_option,
+    seed_option,
+    settings,
+    share,
+    target_options,
+)
+from tensorc_dsl.faces.cli.ranked import Asked, rank_and_show, require_no_times
+from tensorc_dsl.faces.cli.tuned import Form, Prior, show_results, tell_what_is_lost, tell_what_is_wrong, write_best
+from tensorc_dsl.faces.report.terminal import say, show_diagnostics, show_foreign, show_object, write
+from tensorc_dsl.tuning.search.options import SearchOptions
+
+DEFAULTS = SearchOptions()
+
+if TYPE_CHECKING:
+    from tensorc_dsl.faces.api import Task, TaskFile
+    from tensorc_dsl.faces.report.following import Follower
+    from tensorc_dsl.tuning.machine.yardsticks import Yardsticks
+    from tensorc_dsl.tuning.records.database import Queue
+    from tensorc_dsl.tuning.search.events import Event, Listener
+    from tensorc_dsl.tuning.search.tune import TuneResult
+
+
+def _strategy(ctx: click.Context, _param: click.Parameter, value: str) -> str:
+    """The name of a known strategy; for `help`, end the command with the list of strategies."""
+    from tensorc_dsl.base.extensions import STRATEGIES  # a late import: only this command looks up what is installed
+
+    if value == HELP:
+        formatter = ctx.make_formatter()
+        formatter.write_dl([(name, STRATEGIES.summary(name)) for name in STRATEGIES.names()])
+        write(formatter.getvalue())
+        ctx.exit()
+    if STRATEGIES.module(value) is None:
+        from tensorc_dsl.syntax.names import did_you_mean
+
+        raise click.BadParameter(f"there is no strategy {value!r}: {did_you_mean(value, STRATEGIES.names())}")
+    return value
+
+
+@click.command()
+@file_argument
+@click.argument("tasks", metavar="[TASK]...", nargs=-1)
+@click.option(
+    "--trials",
+    type=click.IntRange(1),
+    metavar="N",
+    help=f"Schedules to try for each task; by default {DEFAULTS.trials}, or as many as there is time for with --budget.",
+)
+@click.option(
+    "--budget", metavar="TIME", callback=duration, help="How long to try schedules, such as 10m, 1h30m or 90s."
+)
+@click.option(
+    "--until",
+    metavar="SHARE",
+    callback=share,
+    help="End once the strategy's model is 90 % sure, twice running, that no schedule is faster by more, such as 2%.",
+)
+@click.option(
+    "--resume",
+    is_flag=True,
+    help="Go on with the last search of the task that has this seed and strategy: what it recorded is not measured again.",
+)
+@seed_option
+@click.option(
+    "--strategy",
+    default=DEFAULTS.strategy,
+    show_default=True,
+    is_eager=True,
+    callback=_strategy,
+    metavar="NAME",
+    help="bayes learns from what was measured, also of other tasks; `help` lists all strategies, also those of packages.",
+)
+@click.option(
+    "--weight",
+    "weights",
+    multiple=True,
+    metavar="TASK=W",
+    callback=pairs,
+    help="What a task's time counts beside those of others, by default 1: how often a network runs it.",
+)
+@handler_options
+@target_options
+@click.option("--output", type=click.Path(), metavar="PATH", help="The file to write, in place of the usual one.")
+@click.option(
+    "--keep-better/--no-keep-better",
+    default=True,
+    show_default=True,
+    help="Keep the schedule that the output file has if it is faster than the best that was found; or replace it.",
+)
+@click.option(
+    "--write-prior",
+    "prior",
+    is_flag=False,
+    flag_value="",
+    metavar="[PATH]",
+    help="Write FILE again, with what was learnt of the draws as weights; by default to FILE_prior.tsched in this folder.",
+)
+@records_option
+@emulate_option
+@click.option("--json", "as_json", is_flag=True, help="Print JSON on standard output.")
+@click.option(
+    "--json-lines", "as_lines", is_flag=True, help="Print each event as a line of JSON, and the result as the last one."
+)
+@common_options
+@click.pass_context
+def tune(
+    ctx: click.Context,
+    file: str,
+    tasks: tuple[str, ...],
+    trials: int | None,
+    budget: float | None,
+    until: float | None,
+    resume: bool,
+    seed: int,
+    strategy: str,
+    weights: tuple[tuple[str, str], ...],
+    replayed: str | None,
+    conditions: tuple[tuple[str, str], ...],
+    hidden: tuple[str, ...],
+    target: str | None,
+    mcpu: str | None,
+    threads: int | None,
+    output: str | None,
+    keep_better: bool,
+    prior: str | None,
+    records: str | None,
+    emulate: bool,
+    as_json: bool,
+    as_lines: bool,
+) -> None:
+    """Search for the fastest schedule of a task and write it to a file that `replay` takes.
+
+    Every schedule is compiled, checked against a reference and timed in a process of its own, and recorded. Without a name,
+    all tasks of the file are searched. Several tasks share their trials: the next batch goes to the task that is expected to
+    gain the most. Each task has a file of its own, TASK.best.tsched, with its compute or the `use` of it: it is checked, run,
+    edited and tuned by itself. If the file has a schedule for the task already, the two are timed by turns, and the faster
+    one is kept. Ctrl-C, SIGTERM and SIGHUP end the search early and keep its results; a second Ctrl-C ends at once.
+
+    Exit status 3: no schedule works; 4: a schedule that was as fast as the best is proved to be wrong, and the best of the
+    others is written.
+
+    With --emulate no GPU is needed. Schedules are drawn, run on the CPU thread by thread, checked, and ranked by the cycles
+    of a model of the GPU. They are recorded apart from times, in `emulated.jsonl` beside the database, where `--resume` finds
+    those of the same seed.
+    """
+    if as_json and as_lines:
+        raise click.UsageError("--json prints one object, and --json-lines many: give one of them")
+    say(f"reading {file}", err=True)  # before imports that take a while
+
+    def read() -> tuple[TaskFile, list[Task], list[Output]]:
+        there = load(file, threads, target, mcpu)
+        names = tuple(dict.fromkeys(tasks)) or tuple(there) or (only(there, file),)
+        found = [handled(chosen(there, name, mcpu), replayed, conditions, hidden) for name in names]
+        if output is not None and len(found) > 1:
+            raise click.UsageError("--output names the file of one task: give one task")
+        outputs = [Output.at(output, f"{one.name}.best.tsched") for one in found]
+        for to in outputs:
+            if to.path.is_file() and os.path.exists(file) and to.path.samefile(file):
+                raise click.UsageError(f"the best schedule would replace {file}: give another path with --output")
+        return there, found, outputs
+
+    form = _form(as_json, as_lines)
+    if emulate:
+        from tensorc_dsl.tuning.records.emulated_counts import place
+
+        require_no_times(ctx)
+        _, found, files = read()
+        counts = place(Path(records) if records else None)
+        _rank(ctx, found, files, Asked(_trials(trials, None), seed, resume, counts, form, keep_better))
+        return
+    from tensorc_dsl.tuning.records.database import Queue
+
+    # Checked first, so that a user does not wait for a search that cannot be recorded.
+    queue = ctx.with_resource(Queue.at(Path(records) if records else None))
+    if (unkept := queue.untold()) is not None:
+        say(unkept.waiting(), err=True)
+    from tensorc_dsl.faces.report.ended import Ended
+    from tensorc_dsl.tuning.search.strategy import states_regret, strategy_of
+
+    there, found, files = read()
+    names = [one.name for one in found]
+    beside = None if prior is None else Prior.at(prior, file, there, replayed)
+    shares = _weights(weights, names)
+    for out in files:
+        out.check()
+    for one in found:
+        one.require_machine()
+    # A broken strategy, or one that cannot tell when to end, is reported before anything is measured.
+    if not states_regret(strategy_of(strategy)) and until is not None:
+        raise click.UsageError(
+            f"the strategy {strategy!r} does not say how much faster another schedule may be, as --until needs; bayes does"
+        )
+    warn_of_threads(found[0].target)
+    options = SearchOptions(_trials(trials, budget), seed, strategy, budget, resume, until)
+    ending = settings(ctx).ending
+    results, yardsticks = _search(found, shares, options, queue, ending, form)
+    interrupted = ending.told or any(r.interrupted for r in results)
+    ended = [
+        Ended(one.name, one.target, one.threads, strategy, result, yards, one.timed_at)
+        for one, result, yards in zip(found, results, yardsticks, strict=True)
+    ]
+    with finishing(ending):
+        written = write_best(ended, files, found, queue if keep_better else None, ending)
+        taught = frozenset(names) if beside is None else beside.write(found, records)
+        priors = [beside.path if beside is not None and name in taught else None for name in names]
+        show_results(ended, written, priors, form)
+    tell_what_is_lost(ended, written)
+    if beside is not None and taught:
+        say(f"prior: {beside.path}", err=True)
+    tell_what_is_wrong(ended, found)
+    if interrupted:
+        unkept = any(r.unkept for r in results)
+        recorded = not unkept and any(r.trials for r in results)
+        say("interrupted; the trials so far are recorded" if recorded else "interrupted", err=True)
+        ctx.exit(ending.status)
+    if not taught.issuperset(names) or any(w.problem for w in written) or any(r.unkept is not None for r in results):
+        ctx.exit(ExitCode.FINDINGS)
+    for one, result in zip(found, results, strict=True):
+        if result.best is None:
+            _explain(one, result)
+    if any(r.best is None for r in results):
+        ctx.exit(ExitCode.NO_CANDIDATE)
+
+
+def _rank(ctx: click.Context, found: list[Task], files: list[Output], asked: Asked) -> None:
+    """Draw schedules, emulate them, and end the command by what was found."""
+    ending = settings(ctx).ending
+    ranked = rank_and_show(found, files, asked, ending)
+    if ending.told:
+        say("interrupted; the schedules so far are recorded", err=True)
+        ctx.exit(ending.status)
+    if any(r.wrong for r in ranked):
+        ctx.exit(ExitCode.INTERNAL)
+    if not all(r.valid for r in ranked):
+        say("no valid candidate", err=True)
+        ctx.exit(ExitCode.NO_CANDIDATE)
+
+
+def _search(
+    found: list[Task], weights: list[float], options: SearchOptions, queue: Queue, ending: Ending, form: Form
+) -> tuple[list[TuneResult], list[Yardsticks]]:
+    """The results of a search of all tasks, which is shown on standard error, and what each is compared with."""
+    from tensorc_dsl.faces.api.searching import search_all
+    from tensorc_dsl.faces.report.following import Together, following
+    from tensorc_dsl.faces.report.lines import printing
+    from tensorc_dsl.faces.report.progress import Standing
+    from tensorc_dsl.tuning.machine.yardsticks import Measuring
+
+    standing, names = Standing(), [one.name for one in found]
+    with following(standing, sys.stderr) as follower:
+        begins = [follower.begin if len(found) == 1 else partial(_begin_for, follower, name) for name in names]
+        measuring = [
+            Measuring(one.program, one.target, one.threads, begin) for one, begin in zip(found, begins, strict=True)
+        ]
+        yardsticks = [m.first() for m in measuring]
+        together = Together(standing, follower, [y.roof for y in yardsticks], names, options.trials)
+        listeners = [together.listener(n) for n in range(len(found))]
+        if form is Form.LINES:
+            listeners = [
+                _both(listener, printing(name, show_object)) for name, listener in zip(names, listeners, strict=True)
+            ]
+        listeners = _holding(listeners, ending)
+        plans = [
+            one.plan(tell, w, yards.roof)
+            for one, tell, w, yards in zip(found, listeners, weights, yardsticks, strict=True)
+        ]
+        results = search_all(plans, options, records=queue)
+        for n, result in enumerate(results):
+            if result.best is not None and not (ending.told or result.interrupted):
+                with suppress(KeyboardInterrupt), waiting(ending):
+                    yardsticks[n] = measuring[n].beside_numpy(yardsticks[n])
+                    yardsticks[n] = measuring[n].again(yardsticks[n])
+    return results, yardsticks
+
+
+def _begin_for(follower: Follower, task: str, line: str) -> None:
+    follower.begin(f"{task}: {line}")
+
+
+MANY = 1_000_000
+"""The number of trials of a search with only a time limit: more than any has time for."""
+
+
+def _trials(trials: int | None, budget: float | None) -> int:
+    if trials is not None:
+        return trials
+    return DEFAULTS.trials if budget is None else MANY
+
+
+def _form(as_json: bool, as_lines: bool) -> Form:
+    return Form.LINES if as_lines else Form.OBJECT if as_json else Form.TABLE
+
+
+def _both(one: Listener, other: Listener) -> Listener:
+    def tell(event: Event) -> None:
+        one(event)
+        other(event)
+
+    return tell
+
+
+def _weights(given: Sequence[tuple[str, str]], names: Sequence[str]) -> list[float]:
+    """The weight of the time of each task."""
+    found = dict.fromkeys(names, 1.0)
+    for name, text in given:
+        if name not in found:
+            raise click.BadParameter(f"there is no search for a task {name!r}", param_hint="--weight")
+        try:
+            found[name] = float(text)
+        except ValueError:
+            found[name] = -1.0
+        if not 0.0 < found[name] < 1e9:
+            raise click.BadParameter(f"{text!r} is no positive number", param_hint="--weight")
+    return list(found.values())
+
+
+def _holding(listeners: Sequence[Listener], ending: Ending) -> list[Listener]:
+    """The listeners; when all searches are over, the ending is held, and their results survive the end of their processes.
+
+    Python drops an exception in a destructor, and so the KeyboardInterrupt of a signal that arrives there: a search
+    that goes on after it is interrupted again.
+    """
+    from tensorc_dsl.tuning.search.events import Finished, Measured, Proposed
+
+    running = len(listeners)
+
+    def held(listener: Listener) -> Listener:
+        def hear(event: Event) -> None:
+            nonlocal running
+            running -= isinstance(event, Finished)
+            ending.held |= not running
+            listener(event)
+            if ending.told and isinstance(event, (Proposed, Measured)):
+                raise KeyboardInterrupt
+
+        return hear
+
+    return [held(one) for one in listeners]
+
+
+def _explain(task: Task, result: TuneResult) -> None:
+    """The reason why there is no valid candidate: the refused step, or the messages of the failed candidates."""
+    say("no valid candidate", err=True)
+    if not result.trials:
+        try:
+            task.check()
+        except TschedError as e:
+            show_diagnostics(*e.diagnostics)
+    for message, count in Counter(f"{o.status.replace('_', ' ')}: {o.message}" for o in result.outcomes).most_common(3):
+        show_foreign(f"{count} × {message}")

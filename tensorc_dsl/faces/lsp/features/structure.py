@@ -1,0 +1,217 @@
+"""What a document is made of: symbols, of all files by name, folding, and selection ranges."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from lsprotocol import types as lsp
+
+from tensorc_dsl.base.source import Source, Span
+from tensorc_dsl.faces.lsp.analysis import Analysis
+from tensorc_dsl.faces.lsp.documents import Documents
+from tensorc_dsl.faces.lsp.parts import Piece, Symbol, Where
+from tensorc_dsl.faces.lsp.protocol import Json, Ready
+from tensorc_dsl.faces.lsp.text import Text
+from tensorc_dsl.syntax import tree as t
+from tensorc_dsl.syntax.walk import walk
+
+# Symbols: the items of a document with their parts, and those of all files by name.
+
+
+_K = lsp.SymbolKind
+
+MOST = 256
+"""The number of symbols of all files that one answer has."""
+
+KINDS: dict[type, lsp.SymbolKind] = {
+    t.ComputeDef: _K.Function, t.ReducerDef: _K.Operator, t.IntrinsicDef: _K.Interface, t.ModuleDef: _K.Method,
+    t.SpaceDef: _K.Namespace, t.ScheduleDef: _K.Class, t.PriorDef: _K.Class, t.TaskDef: _K.Event, t.TargetDef: _K.Struct,
+    t.ConstDef: _K.Constant, t.ProgramDef: _K.Module,
+}  # fmt: skip
+
+
+def symbols(analysis: Analysis) -> Ready:
+    """The items, each with its tensors, stages, parameters and draws."""
+    return Ready(_json(s, p.part.above) for p in analysis.pieces for s in _symbols(p, analysis.text.encoding))
+
+
+def _json(symbol: Symbol, above: int) -> Json:
+    """A `DocumentSymbol` of a part with so many lines above it."""
+    detail = {"detail": symbol.detail} if symbol.detail else {}
+    return {
+        "name": symbol.name,
+        "kind": symbol.kind,
+        **detail,
+        "range": _range(symbol.whole, above),
+        "selectionRange": _range(symbol.own, above),
+        "children": [_json(p, above) for p in symbol.parts],
+    }
+
+
+def _range(where: Where, above: int) -> Json:
+    line, column, last, end = where
+    return {"start": {"line": line + above, "character": column}, "end": {"line": last + above, "character": end}}
+
+
+def _symbols(piece: Piece, encoding: str) -> list[Symbol]:
+    """The symbols of a piece, made once: moving it does not change them."""
+    if piece.symbols is None or piece.symbols[0] != encoding:
+        text = Text(Source(piece.part.name, piece.part.text), encoding)
+        found = [_symbol(text, i) for i in piece.items if not isinstance(i, t.UseDecl)]
+        piece.symbols = encoding, found
+    return piece.symbols[1]
+
+
+def _symbol(text: Text, item: t.NamedItem) -> Symbol:
+    parts = tuple(
+        Symbol(name, kind.value, _detail(whole, own), _where(text, whole), _where(text, own))
+        for name, kind, whole, own in _parts(item)
+    )
+    detail = type(item).__name__.removesuffix("Def").lower()
+    whole, own = _where(text, item.span), _where(text, item.name.span)
+    return Symbol(str(item.name), KINDS[type(item)].value, detail, whole, own, parts)
+
+
+def _detail(whole: Span, own: Span) -> str:
+    """What stands behind the name on its line."""
+    text = whole.text[own.end - whole.start :].partition("\n")[0].strip(" :~=")
+    return text[:60]
+
+
+def _where(text: Text, span: Span) -> Where:
+    start, end = text.position(span.start), text.position(span.end)
+    return start.line, start.character, end.line, end.character
+
+
+def _parts(item: t.NamedItem) -> Iterator[tuple[str, lsp.SymbolKind, Span, Span]]:
+    match item:
+        case t.ComputeDef():
+            for p in (*item.inputs, *item.outputs, *item.attributes):
+                yield str(p.name), _K.Variable, p.span, p.name.span
+            for s in item.stages:
+                if s.is_let:
+                    yield str(s.name), _K.Variable, s.span, s.name.span
+        case t.ModuleDef():
+            for p in item.params:
+                yield str(p.name), _K.Variable, p.span, p.name.span
+            yield from _draws(item.body)
+        case t.ScheduleDef():
+            yield from _draws(item.body)
+        case _:
+            pass
+
+
+def _draws(body: tuple[t.Stmt, ...]) -> Iterator[tuple[str, lsp.SymbolKind, Span, Span]]:
+    for s in body:
+        for node in walk(s):
+            match node:
+                case t.DrawStmt(name=name):
+                    yield name.name, _K.Field, node.span, name.span
+                case t.Maybe(name=name):
+                    yield str(name), _K.Field, node.span, name.span
+                case t.Either(name=name) if name is not None:
+                    yield str(name), _K.Field, node.span, name.span
+                case _:
+                    pass
+
+
+def workspace_symbols(documents: Documents, query: str) -> list[lsp.WorkspaceSymbol]:
+    """The items of the editor's files whose names have the letters of the query, in that order."""
+    found: list[lsp.WorkspaceSymbol] = []
+    seen: set[str] = set()
+    for path in (*(d.path for d in documents.open.values()), *documents.files()):
+        if str(path.resolve()) in seen:
+            continue
+        seen.add(str(path.resolve()))
+        tree = documents.tree(path)
+        if tree is None:
+            continue
+        uri, text, items = tree
+        for i in items:
+            if not isinstance(i, t.UseDecl) and _matches(query.lower(), str(i.name).lower()):
+                start = i.name.span.start
+                at = lsp.Location(uri, text.range(start, start + len(i.name)))
+                found.append(lsp.WorkspaceSymbol(at, str(i.name), KINDS[type(i)], container_name=path.name))
+        if len(found) >= MOST:
+            break
+    return found[:MOST]
+
+
+def _matches(query: str, name: str) -> bool:
+    letters = iter(name)
+    return all(c in letters for c in query)
+
+
+# Folding: the bodies of items and blocks, lists over several lines, comments, and runs of `use`.
+
+
+def folding(analysis: Analysis) -> list[lsp.FoldingRange]:
+    """What can be folded, of a file that does not parse too. The line of the closing bracket stays."""
+    found: list[lsp.FoldingRange] = []
+    for piece in analysis.pieces:
+        found += _of(piece)
+    uses = [n for n, line in enumerate(analysis.source.text.split("\n")) if line.startswith("use ")]
+    if uses and uses[-1] > uses[0]:
+        found.append(lsp.FoldingRange(uses[0], uses[-1], kind=lsp.FoldingRangeKind.Imports))
+    return found
+
+
+def _of(piece: Piece) -> list[lsp.FoldingRange]:
+    found: list[lsp.FoldingRange] = []
+    open_: list[int] = []
+    comments: list[int] = []
+
+    def end_comments() -> None:
+        if len(comments) > 1:
+            found.append(lsp.FoldingRange(comments[0], comments[-1], kind=lsp.FoldingRangeKind.Comment))
+        comments.clear()
+
+    line = piece.part.above
+    alone = True
+    for kind in piece.words.kinds:
+        if kind == "NEWLINE":
+            line, alone = line + 1, True
+            continue
+        if kind == "COMMENT" and alone:
+            if comments and comments[-1] != line - 1:
+                end_comments()
+            comments.append(line)
+        else:
+            end_comments()
+        alone = False
+        if kind in ("LBRACE", "LPAR", "LSQB"):
+            open_.append(line)
+        elif kind in ("RBRACE", "RPAR", "RSQB") and open_:
+            start = open_.pop()
+            if line - 1 > start:
+                found.append(lsp.FoldingRange(start, line - 1))
+    end_comments()
+    return found
+
+
+# Selection ranges: what stands around a position, from the word to the file.
+
+
+def selection(analysis: Analysis, positions: list[lsp.Position]) -> list[lsp.SelectionRange]:
+    """For each position the ranges around it, each inside of its parent."""
+    return [_around(analysis, analysis.text.offset(p)) for p in positions]
+
+
+def _around(analysis: Analysis, offset: int) -> lsp.SelectionRange:
+    ranges = {(0, len(analysis.source.text))}
+    for item in analysis.items_at(offset):
+        for node in walk(item):
+            start, end = analysis.start(node.span), analysis.end(node.span)
+            if start <= offset <= end:
+                ranges.add((start, end))
+    found = analysis.name_at(offset)
+    if found is not None:
+        ranges.add((found.start, found.end))
+    chain: lsp.SelectionRange | None = None
+    inside = (0, len(analysis.source.text))
+    for start, end in sorted(ranges, key=lambda r: (r[0] - r[1], r[0])):
+        # Two neighbours that meet at the offset are not inside of each other.
+        if inside[0] <= start and end <= inside[1]:
+            chain, inside = lsp.SelectionRange(analysis.text.range(start, end), chain), (start, end)
+    assert chain is not None
+    return chain

@@ -1,0 +1,452 @@
+"""Puts the page of a search together: how the search went, what it found, and what the trials teach about the draws."""
+
+from __future__ import annotations
+
+import base64
+import difflib
+import hashlib
+import math
+from collections import Counter
+from pathlib import Path
+
+from tensorc_dsl.base import units
+from tensorc_dsl.faces.report.importance import REASONS, percent, pinning, trust
+from tensorc_dsl.faces.report.page.figures import Figures, Insight, Side, axes, chart_data
+from tensorc_dsl.faces.report.page.markup import Markup, bar, element, embedded, joined, lines, table
+from tensorc_dsl.faces.report.recorded import date
+from tensorc_dsl.faces.report.results import tally
+from tensorc_dsl.schedule.trace.distribution import Decision
+from tensorc_dsl.schedule.trace.model import shown
+from tensorc_dsl.schedule.trace.trace import Trace
+from tensorc_dsl.tuning.insight.importance import Importance
+from tensorc_dsl.tuning.insight.posterior import NEAR, Learnt, Slice, Step, Value
+from tensorc_dsl.tuning.insight.study import value_key
+
+# Sections of the page that say how a search went, and what it found.
+
+
+CLOSE = 1.05
+"""A trial within 5 % of the best one is as good for most purposes."""
+
+MESSAGES = 8
+"""Kinds of failures that are listed."""
+
+LONGEST = 200_000
+"""Characters of a text of the winner that the page holds."""
+
+
+def section(name: str, title: str, *content: str) -> Markup:
+    return element("section", element("h2", title, id=name), *content, aria_labelledby=name)
+
+
+def says(*text: str) -> Markup:
+    """A paragraph."""
+    return element("p", *text)
+
+
+def head(f: Figures) -> Markup:
+    """The title, what was found in a sentence, and the main figures of each side."""
+    best = f.fastest
+    found = "No trial was valid."
+    if best is not None and best.seconds is not None:
+        rate = f", {f.roof.described(best.seconds)}" if f.roof is not None else ""
+        found = f"The fastest schedule takes {units.seconds(best.seconds)}{rate}."
+    words = [element("h1", f.task), element("p", found, class_="found"), says(_where(f))]
+    rows = [_facts(s) for s in f.sides]
+    caption = "The two searches" if len(f.sides) > 1 else "The search in figures"
+    columns = ("", "best time", "trials", "valid", "failed", "within 5 % of its best after", "last improved at")
+    words.append(table(caption, columns, rows, range(1, 7)))
+    if len(f.sides) > 1:
+        words.append(says(_compared(*f.sides[:2])))
+    return element("header", *words)
+
+
+def _where(f: Figures) -> str:
+    created = [t.created for s in f.sides for t in s.trials]
+    when = f"; last record of {date(max(created))}" if created else ""
+    cache = f", {f.cache} caches" if f.cache else ""
+    return f"On {f.machine}, {units.counted(f.threads, 'thread')}{cache}{when}."
+
+
+def _facts(s: Side) -> tuple[str, ...]:
+    better = s.improvements
+    close = next((str(n) for n, seconds in better if seconds <= CLOSE * better[-1][1]), "")
+    valid = s.statuses.get("ok", 0)
+    time = "" if s.best is None or s.best.seconds is None else units.seconds(s.best.seconds)
+    last = str(better[-1][0]) if better else ""
+    name = s.label if s.searches == 1 else f"{s.label} ({units.counted(s.searches, 'search')})"
+    return name, time, str(len(s.trials)), str(valid), str(len(s.trials) - valid), close, last
+
+
+def _compared(a: Side, b: Side) -> str:
+    """Which of two is better, and how soon each was as good as the other's best."""
+    if a.best is None or b.best is None or a.best.seconds is None or b.best.seconds is None:
+        return "One of the two has no valid trial."
+    fast, slow = sorted((a, b), key=lambda s: s.best.seconds or 0.0 if s.best is not None else 0.0)
+    assert fast.best is not None and slow.best is not None and fast.best.seconds and slow.best.seconds
+    ratio = slow.best.seconds / fast.best.seconds
+    if ratio < 1.01:
+        return "The best schedules of the two are equally fast, within 1 %."
+    as_good = next((n for n, seconds in fast.improvements if seconds <= slow.improvements[-1][1]), None)
+    sooner = "" if as_good is None else f" It was as fast as the other's best after {units.counted(as_good, 'trial')}."
+    return f"The best schedule of {fast.label} is {ratio:.2f} times as fast as that of {slow.label}.{sooner}"
+
+
+def progress(f: Figures) -> Markup:
+    """All trials in their order, with the best time so far."""
+    told: list[str] = []
+    for s in f.sides:
+        better = s.improvements
+        name = f"{s.label}: " if len(f.sides) > 1 else ""
+        if better:
+            told.append(
+                f"{name}the first valid trial took {units.seconds(better[0][1])}, the fastest, number {better[-1][0]} of "
+                f"{len(s.trials)}, {units.seconds(better[-1][1])}."
+            )
+        if s.best is not None and s.best.phase == "final" and s.best.seconds is not None:
+            told.append(f"{name}beside the other finalists, the winner takes {units.seconds(s.best.seconds)}.")
+    told = told if len(f.sides) > 1 else [t[0].upper() + t[1:] for t in told]
+    rows = [
+        (str(n), s.label, units.seconds(seconds)) for s in f.sides for n, seconds in s.improvements
+    ]  # fmt: skip
+    return section(
+        "progress",
+        "How the search went",
+        says(" ".join(told) or "No trial was valid."),
+        says(
+            "Each mark is a trial, in the order of the trials and at its time; the line is the best time so far. "
+            "Failed trials stand below the axis. With the arrow keys you can go from trial to trial."
+        ),
+        chart("progress-chart", "Times of all trials, and the best so far"),
+        details("The improvements as a table", table("Improvements", ("trial", "of", "time"), rows, (0, 2))),
+        _failures(f),
+    )
+
+
+def chart(name: str, label: str) -> Markup:
+    """The place of a chart that the script draws, with a line that describes the selection."""
+    canvas = element("canvas", role="img", aria_label=label)
+    box = element("div", canvas, class_="chart", id=name, tabindex="0", role="group", aria_label=f"{label}; arrow keys")
+    return element("figure", box, element("figcaption", "", class_="chosen", role="status", aria_live="polite"))
+
+
+def details(title: str, *content: str, opened: bool = False) -> Markup:
+    return element("details", element("summary", title), *content, open=opened)
+
+
+def _failures(f: Figures) -> Markup:
+    """The failures by their status and message, the most frequent first."""
+    failed = [t for s in f.sides for t in s.trials if t.seconds is None]
+    if not failed:
+        return says("No trial failed.")
+    kinds = Counter((t.status, t.message.partition("\n")[0]) for t in failed)
+    rows = [(status.replace("_", " "), str(n), message) for (status, message), n in kinds.most_common(MESSAGES)]
+    told = f"{units.counted(len(failed), 'trial')} failed: {tally(dict(Counter(t.status for t in failed)))}."
+    more = len(kinds) - len(rows)
+    rest = [says(f"And {units.counted(more, 'other message')}.")] if more else []
+    return joined(
+        [says(told), details("Why they failed", table("Failures", ("status", "trials", "message"), rows, (1,)), *rest)]
+    )
+
+
+def roofline(f: Figures) -> Markup:
+    """How far the best schedules are from what the machine can do."""
+    title = "How close to the machine's limit"
+    roof, best = f.roof, f.fastest
+    if roof is None:
+        return section("roofline", title, says(f"The limit is not known: {f.no_roof}."))
+    told = "No trial was valid."
+    if best is not None and best.seconds is not None:
+        told = f"The best schedule reaches {roof.described(best.seconds)}."
+    if not roof.operations or not roof.bytes_ or roof.limit is None:
+        return section(
+            "roofline", title, says(told), says("No roofline: this work has no measured limit to compare with.")
+        )
+    bound = "memory" if roof.by_memory else "computing"
+    return section(
+        "roofline",
+        title,
+        says(told),
+        says(
+            f"The roof is what this machine can do at most: its bandwidth to the left, its peak to the right. The task does "
+            f"{roof.operations / roof.bytes_:.3g} operations for each byte of its arrays, so it is bound by {bound}. "
+            "The roof was measured when this page was made."
+        ),
+        chart("roofline-chart", "Roofline: operations per second over operations per byte"),
+    )
+
+
+def changes(f: Figures) -> Markup:
+    """What the best schedule has that an untuned one has not."""
+    title = "What the best schedule changes"
+    if f.best is None:
+        return section("changes", title, says("No trial was valid, or the best one does not fit today's space."))
+    if f.default is None:
+        return section(
+            "changes", title, says("There is no schedule to compare with: the space refused all that were drawn.")
+        )
+    before, after = f.default, f.best
+    titles = {d.name: d.title for d in (*before.draws, *after.draws)}
+    a, b = before.decisions, after.decisions
+    rows = [
+        (title, shown(a[n]) if n in a else "not drawn", shown(b[n]) if n in b else "not drawn")
+        for n, title in titles.items()
+        if n not in a or n not in b or a[n] != b[n]
+    ]
+    return section(
+        "changes",
+        title,
+        says("The untuned schedule is the one that `sample` draws with seed 0."),
+        table("Draws that differ", ("draw", "untuned", "best"), rows)
+        if rows
+        else says("They have the same decisions."),
+        details("The steps that differ", element("pre", _difference(before, after), tabindex="0", class_="code")),
+    )
+
+
+def _difference(before: Trace, after: Trace) -> Markup:
+    found = difflib.unified_diff(before.text.splitlines(), after.text.splitlines(), "untuned", "best", lineterm="", n=2)
+    kinds = {"+": "ins", "-": "del"}
+    return joined([
+        joined([element(kinds[x[0]], lines(x)) if x[0] in kinds else lines(x), Markup("\n")]) for x in found
+    ])  # fmt: skip
+
+
+def winner(f: Figures) -> Markup:
+    """The best schedule and what it becomes."""
+    parts = [
+        says(f"{s.title}: {s.problem}.")
+        if s.problem
+        else details(s.title, element("pre", _cut(s.text), tabindex="0", class_="code"))
+        for s in f.stages
+    ]
+    return section("winner", "The best schedule, its program and its code", *(parts or [says("No trial was valid.")]))
+
+
+def _cut(text: str) -> Markup:
+    if len(text) <= LONGEST:
+        return lines(text)
+    return lines(f"{text[:LONGEST]}\n… and {len(text) - LONGEST} more characters: see `tensorc-dsl show`")
+
+
+# Sections of the page that say what the trials teach about the draws.
+
+
+OPENED = 3
+"""Draws whose tables are open at first: the most important ones."""
+
+ROWS = 16
+"""Values of a draw that are listed."""
+
+
+def importances(f: Figures) -> Markup:
+    """How much each draw matters."""
+    title = "Which draws matter"
+    if f.insight is None:
+        return section("importance", title, says(f"{f.no_insight}."))
+    found, study = f.insight.importance, f.insight.study
+    first = [i.title for i in found if i.total >= 0.1][:3]
+    told = f"Most of all: {', '.join(first)}." if first else "No draw decides much by itself."
+    rows = [
+        (
+            i.title,
+            joined([bar(i.total, "total"), Markup(" "), element("span", percent(i.total))]),
+            joined([bar(i.alone, "alone"), Markup(" "), element("span", percent(i.alone))]),
+            units.share(i.made),
+        )
+        for i in found
+    ]
+    return section(
+        "importance",
+        title,
+        says(f"{told} {_sentence(trust(study.surrogate.explained, study.valid, study.left_out))}"),
+        says(
+            "A share of the variance of the time over the whole space goes with each draw: together with other draws, and "
+            "alone. Shares together may add up to more than 100 %."
+        ),
+        table("Importance of each draw", ("draw", "with others", "alone", "drawn in"), rows, (3,)),
+        _pins(f, f.insight),
+    )
+
+
+def _sentence(text: str) -> str:
+    return f"{text[0].upper()}{text[1:]}."
+
+
+def _pins(f: Figures, insight: Insight) -> Markup:
+    if not insight.pins:
+        return says("No draw is settled enough to be pinned.")
+    rows = [(p.name, shown(p.decision), REASONS[p.why].format(percent(p.share))) for p in insight.pins]
+    command = element("pre", pinning(insight.pins, f.command), tabindex="0", class_="code")
+    return joined([
+        table("Draws that can be pinned, so that a search has less to decide", ("draw", "value", "why"), rows),
+        details("The command that searches with them pinned", command),
+    ])  # fmt: skip
+
+
+def draws(f: Figures) -> Markup:
+    """For each draw: which values fast schedules have, and what another one costs."""
+    title = "Which values are good"
+    if f.insight is None:
+        return section("draws", title, says(f"{f.no_insight}."))
+    known = {l.name: l for l in f.insight.posterior}
+    cuts = {s.name: s for s in f.insight.slices}
+    span = _span(f.insight)
+    cards = [
+        details(
+            f"{i.title}: {percent(i.total)} of the variance",
+            _draw(i, known[i.name], cuts.get(i.name), span),
+            opened=n < OPENED,
+        )
+        for n, i in enumerate(f.insight.importance)
+    ]
+    return section(
+        "draws",
+        title,
+        says(
+            f"For each value: its share of the schedules of the space, and of those within {units.share(NEAR)} of the best; "
+            "then the predicted time of the best schedule with this value, all else left as it is, with an interval that "
+            "holds 95 %. The mark ◆ is at the value of the best schedule. All of this is predicted, not measured."
+        ),
+        *cards,
+    )
+
+
+def _span(insight: Insight) -> tuple[float, float]:
+    """The times that the axes of all slices share."""
+    ends = [x for s in insight.slices for step in s.steps if not step.refused for x in (step.low, step.high)]
+    middles = [step.middle for s in insight.slices for step in s.steps if not step.refused]
+    if not ends:
+        return 1.0, 2.0
+    low, high = min(ends), max(middles)
+    return low, max(high, low * 1.05)
+
+
+def _draw(i: Importance, learnt: Learnt, cut: Slice | None, span: tuple[float, float]) -> Markup:
+    steps = {value_key(s.decision): s for s in cut.steps} if cut is not None else {}
+    values = {value_key(v.decision): v for v in learnt.values}
+    decisions: dict[tuple[str, Decision], Decision] = {value_key(s.decision): s.decision for s in steps.values()}
+    for v in learnt.values:
+        if len(decisions) < ROWS:
+            decisions.setdefault(value_key(v.decision), v.decision)
+    rows: list[tuple[str, ...]] = []
+    for key, decision in decisions.items():
+        v, step = values.get(key), steps.get(key)
+        is_best = cut is not None and key == value_key(cut.best)
+        name = joined([element("strong", f"{shown(decision)} ◆"), element("span", " (best)", class_="hidden")])
+        prior, fast = _prior(v, learnt, decision), v.posterior if v is not None else 0.0
+        rows.append((
+            name if is_best else shown(decision),
+            "" if prior is None else percent(prior),
+            joined([bar(fast, "posterior"), Markup(" "), element("span", percent(fast))]),
+            "" if step is None else _interval(step, span),
+        ))  # fmt: skip
+    made = ""
+    if learnt.made_prior < 1.0 or learnt.made < 1.0:
+        made = (
+            f"It is drawn in {units.share(learnt.made_prior)} of the schedules of the space, and in "
+            f"{units.share(learnt.made)} of the fast ones; the shares below are of those."
+        )
+    left = len(values.keys() - decisions.keys())
+    more = [says(f"{units.counted(left, 'other value')} of fast schedules are not listed.")] if left else []
+    found = table(f"Values of {i.title}", ("value", "of the space", "of fast schedules", "predicted time"), rows, (1,))
+    return joined([*([says(made)] if made else []), found, *more])
+
+
+def _prior(v: Value | None, learnt: Learnt, decision: Decision) -> float | None:
+    if v is not None:
+        return v.prior
+    chance = math.exp(learnt.distribution.log_prob(decision))
+    return chance if chance > 0.0 else None
+
+
+def _interval(step: Step, span: tuple[float, float]) -> Markup:
+    """The predicted time as text, with its interval drawn."""
+    if step.refused:
+        return element("span", "does not apply")
+    low, high = span
+
+    def at(seconds: float) -> float:
+        share = math.log(seconds / low) / math.log(high / low)
+        return 3.0 + 94.0 * min(1.0, max(0.0, share))
+
+    a, m, b = at(step.low), at(step.middle), at(step.high)
+    drawn = element(
+        "svg",
+        element("line", x1=f"{a:.1f}%", x2=f"{max(b, a + 0.5):.1f}%", y1="50%", y2="50%", class_="interval"),
+        element("circle", cx=f"{m:.1f}%", cy="50%", r="4", class_="middle"),
+        class_="span",
+        aria_hidden="true",
+        focusable="false",
+    )
+    told = f"{units.seconds(step.middle)} ({units.seconds(step.low)} to {units.seconds(step.high)})"
+    others = f"; changes {', '.join(step.others)} too" if step.others else ""
+    return joined([drawn, element("span", told + others)])
+
+
+def parallel(f: Figures) -> Markup:
+    """All trials as lines over their draws."""
+    names = axes(f)
+    title = "All trials, draw by draw"
+    if not names:
+        return section("parallel", title, says("The trials have no draws."))
+    slider = element(
+        "label",
+        "Highlight the fastest ",
+        Markup('<input type="range" id="share" min="1" max="100" value="10">'),
+        Markup(" "),
+        Markup('<output id="share-of" for="share">10 %</output>'),
+    )
+    return section(
+        "parallel",
+        title,
+        says(
+            "Each line is a valid trial; it crosses each axis at the value that it has there, at the bottom where the draw "
+            "was not made. Where the highlighted lines run through one place, fast schedules agree."
+        ),
+        slider,
+        chart("parallel-chart", "Parallel coordinates of the trials: their draws and their times"),
+    )
+
+
+# Puts the page together: its sections, its style, its script and its data.
+
+
+_HERE = Path(__file__).parent
+
+
+def page(f: Figures) -> str:
+    """The page as HTML. Nothing in it is loaded from elsewhere: its own policy allows its script and its style only."""
+    style = (_HERE / "page.css").read_text(encoding="utf-8")
+    script = (_HERE / "page.js").read_text(encoding="utf-8")
+    nothing = "default-src 'none'; base-uri 'none'; form-action 'none'; img-src data:"
+    policy = f"{nothing}; style-src {_hash(style)}; script-src {_hash(script)}"
+    title = f"{f.task}: report"
+    sections = [progress(f), roofline(f), importances(f), draws(f), parallel(f), changes(f), winner(f)]
+    # The scripts' own texts are ours; the data cannot end their element.
+    return "<!doctype html>\n" + element(
+        "html",
+        element(
+            "head",
+            Markup('<meta charset="utf-8">'),
+            Markup(f'<meta http-equiv="Content-Security-Policy" content="{policy}">'),
+            Markup('<meta name="viewport" content="width=device-width, initial-scale=1">'),
+            Markup('<meta name="color-scheme" content="light dark">'),
+            Markup('<link rel="icon" href="data:,">'),
+            element("title", title),
+            Markup(f"<style>{style}</style>"),
+        ),
+        element(
+            "body",
+            element("a", "Skip to the contents", class_="skip", href="#contents"),
+            head(f),
+            element("main", *sections, id="contents"),
+            element("script", embedded(chart_data(f)), type="application/json", id="data"),
+            Markup(f"<script>{script}</script>"),
+        ),
+        lang="en",
+    )
+
+
+def _hash(text: str) -> str:
+    return f"'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}'"
