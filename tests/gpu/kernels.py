@@ -10,7 +10,9 @@ from tensorc_dsl.backend.cuda.lower.kernels import Barrier, Device, DeviceKernel
 from tensorc_dsl.base.source import Source
 from tensorc_dsl.check.items import target_of
 from tensorc_dsl.check.scope import CheckedFile, load_source
+from tensorc_dsl.faces.api import Task
 from tensorc_dsl.faces.api.drawing import sample
+from tensorc_dsl.faces.api.kernel import lowered
 from tensorc_dsl.interp.space import Space
 from tensorc_dsl.ir.node import replace
 from tensorc_dsl.ir.program import Program
@@ -45,6 +47,14 @@ def whole(trace: Trace) -> Trace:
     refused = [f"{x.rule} on {x.subject}: {x.refusal.message}" for x in trace.refused]
     assert not refused, refused
     return trace
+
+
+def kernels_of(t: Task, trace: Trace) -> DeviceProgram:
+    """The kernels of a schedule, as its emulation has them: all that a test asks of them is of one lowering, which takes as
+    long as the schedule's expansion."""
+    found = lowered(trace.program, t.target)
+    assert isinstance(found, DeviceProgram)
+    return found
 
 
 def ptx(p: DeviceProgram, cpu: str) -> str:

@@ -12,14 +12,13 @@ import pytest
 import tensorc_dsl as td
 from tensorc_dsl.backend.cuda.compiled import assemble, remarks, tool
 from tensorc_dsl.backend.cuda.lower.kernels import DeviceProgram
-from tensorc_dsl.backend.cuda.lower.lower import lower_device
 from tensorc_dsl.faces.api.tasks import Task
 from tensorc_dsl.reference.inputs import make_inputs
 from tensorc_dsl.schedule.trace.distribution import Decision
 from tensorc_dsl.schedule.trace.handlers import condition
 from tensorc_dsl.schedule.trace.trace import Trace
 from tests.examples import FIRST
-from tests.gpu.kernels import DRAWS, ptx, whole
+from tests.gpu.kernels import DRAWS, kernels_of, ptx, whole
 from tests.gpu.test_barriers import check_each_is_needed
 from tests.gpu.test_online import RULES
 from tests.programs import proof_fault
@@ -92,7 +91,7 @@ def drawn(t: Task, seed: int, **decisions: Decision) -> tuple[Trace, DeviceProgr
 def _drawn(t: Task, seed: int, decisions: tuple[tuple[str, Decision], ...]) -> tuple[Trace, DeviceProgram]:
     wanted = {"inline": False, "scores": "groups", **dict(decisions)}
     trace = whole(t.drawn_from(condition(t.model, wanted)).sample(seed))
-    return trace, lower_device(trace.program, tuple(t.target.feature_names))
+    return trace, kernels_of(t, trace)
 
 
 @pytest.mark.parametrize("case", CASES if DRAWS > 1 else FEW)

@@ -9,14 +9,13 @@ import pytest
 
 from tensorc_dsl.backend.cuda.emulation.run import emulation
 from tensorc_dsl.backend.cuda.lower.kernels import Device, DeviceProgram, Nested, Steps
-from tensorc_dsl.backend.cuda.lower.lower import lower_device
 from tensorc_dsl.ir.expr import Expr, constant, free_vars, index, sub, substitute
 from tensorc_dsl.proof.sets.simplify import simplify
 from tensorc_dsl.reference.inputs import make_inputs
 from tensorc_dsl.schedule.trace.distribution import Decision
 from tensorc_dsl.tuning.measure.emulation import Emulated, emulate
 from tests.examples import FIRST
-from tests.gpu.kernels import DRAWS
+from tests.gpu.kernels import DRAWS, kernels_of
 from tests.gpu.test_barriers import check_each_is_needed
 from tests.gpu.test_online import check_kernel, online, task
 from tests.programs import proof_fault
@@ -89,7 +88,7 @@ def test_steps_behind_the_mask_are_skipped(case: str) -> None:
         trace = online(t, seed, **decisions)
         check_kernel(t, trace, 4 if "finite" in text else 0)
         assert proof_fault(t.program, trace.program) == ""
-        assert steps_of(lower_device(trace.program)) == steps
+        assert steps_of(kernels_of(t, trace)) == steps
 
 
 def cost(found: Emulated) -> tuple[int, int]:
@@ -112,7 +111,7 @@ def test_a_mask_halves_what_is_done() -> None:
 def test_one_step_less_is_a_fault(case: str) -> None:
     text, decisions, _ = CASES[case]
     t = task(text)
-    kernels = lower_device(online(t, 0, **decisions).program)
+    kernels = kernels_of(t, online(t, 0, **decisions))
     assert emulate(t.program, emulation(kernels)).fault == ""
     for new in (lambda e: sub(e, index(1)), lambda e: substitute(e, {"block.x": index(0)})):
         wrong = with_ends(kernels, new)
@@ -122,5 +121,5 @@ def test_one_step_less_is_a_fault(case: str) -> None:
 def test_each_barrier_is_needed() -> None:
     text, decisions, _ = CASES["in fragments"]
     t = task(text)
-    kernels = lower_device(online(t, 0, **{**decisions, "ahead": 1}).program)
+    kernels = kernels_of(t, online(t, 0, **{**decisions, "ahead": 1}))
     assert check_each_is_needed(kernels, t.program, make_inputs(t.program, 0)) >= 1

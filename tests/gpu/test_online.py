@@ -8,17 +8,13 @@ import pytest
 
 import tensorc_dsl as td
 from tensorc_dsl.backend.cuda.compiled import registers_of, tool
-from tensorc_dsl.backend.cuda.lower.kernels import DeviceProgram
-from tensorc_dsl.backend.cuda.lower.lower import lower_device
 from tensorc_dsl.faces.api.tasks import Task
-from tensorc_dsl.ir.node import by_identity
-from tensorc_dsl.ir.program import Program
 from tensorc_dsl.schedule.trace.distribution import Decision
 from tensorc_dsl.schedule.trace.handlers import condition
 from tensorc_dsl.schedule.trace.trace import Trace
 from tensorc_dsl.tuning.measure.emulation import Emulated
 from tests.examples import FIRST
-from tests.gpu.kernels import DRAWS, ptx, whole
+from tests.gpu.kernels import DRAWS, kernels_of, ptx, whole
 from tests.programs import proof_fault
 
 RULES = """
@@ -131,13 +127,8 @@ def _drawn(t: Task, seed: int, decisions: tuple[tuple[str, Decision], ...]) -> T
     return trace
 
 
-@by_identity(8)
-def kernels_of(program: Program) -> DeviceProgram:
-    return lower_device(program)
-
-
 def check_kernel(t: Task, trace: Trace, products: int) -> Emulated:
-    kernels = kernels_of(trace.program)
+    kernels = kernels_of(t, trace)
     assert len(kernels.kernels) == 1 and not kernels.scratch
     code = ptx(kernels, "sm_80")
     assert code.count("mma.sync") >= products and ".local" not in code

@@ -77,6 +77,7 @@ def test_kernels_of_an_image_compute_give_its_result(name: str) -> None:
         check(name, made(name, sizes), emulates=True)
 
 
+@pytest.mark.corpus
 @pytest.mark.parametrize("name", {**OPERATORS, **COMPUTES})
 def test_no_size_is_without_a_kernel(name: str) -> None:
     """A dimension of size 0, and in a campaign each of them, primes and ones: operators have odd sizes of their own."""

@@ -13,7 +13,7 @@ from tensorc_dsl.faces.api.tasks import Task
 from tensorc_dsl.schedule.trace.distribution import Decision
 from tensorc_dsl.schedule.trace.handlers import condition
 from tensorc_dsl.schedule.trace.trace import Trace
-from tests.gpu.kernels import DRAWS, ptx, whole
+from tests.gpu.kernels import DRAWS, kernels_of, ptx, whole
 from tests.gpu.test_barriers import check_each_is_needed
 from tests.programs import random_inputs
 
@@ -99,7 +99,7 @@ def row_task(folder: Path, text: str) -> Task:
 
 def check(t: Task, trace: Trace) -> None:
     """One kernel, which keeps nothing of its threads in memory, and is right in each order of threads."""
-    kernels = lower_device(trace.program)
+    kernels = kernels_of(t, trace)
     assert len(kernels.kernels) == 1 and not kernels.scratch
     code = ptx(kernels, "sm_80")
     assert ".local" not in code

@@ -16,7 +16,7 @@ from tensorc_dsl.ir.expr import Expr, Var, substitute
 from tensorc_dsl.schedule.trace.distribution import Decision
 from tensorc_dsl.schedule.trace.handlers import condition
 from tensorc_dsl.schedule.trace.trace import Trace
-from tests.gpu.kernels import DRAWS, ptx, whole
+from tests.gpu.kernels import DRAWS, kernels_of, ptx, whole
 from tests.gpu.tensor_cores import hand, whole_numbers
 from tests.gpu.test_barriers import check_each_is_needed
 from tests.programs import proof_fault
@@ -80,7 +80,7 @@ def test_attention_is_one_kernel_on_tensor_cores(case: str, tmp_path: Path) -> N
     t = chain_task(tmp_path, CASES[case])
     for seed in range(DRAWS):
         trace = chained(t, seed, inline=False)
-        kernels = lower_device(trace.program)
+        kernels = kernels_of(t, trace)
         assert len(kernels.kernels) == 1 and not kernels.scratch
         code = ptx(kernels, "sm_80")
         assert code.count("mma.sync") >= 4 and ".local" not in code  # two instructions or more for each product

@@ -20,6 +20,7 @@ from tensorc_dsl.backend.cuda.lower.kernels import (
     barriers_in,
     format_device,
 )
+from tensorc_dsl.backend.cuda.lower.lower import lower_device
 from tensorc_dsl.base.source import Source
 from tensorc_dsl.faces.api.tasks import Task
 from tensorc_dsl.ir.parse import parse_program
@@ -31,9 +32,9 @@ from tensorc_dsl.reference.inputs import make_inputs
 from tensorc_dsl.schedule.trace.distribution import Decision
 from tensorc_dsl.schedule.trace.trace import Trace
 from tensorc_dsl.tuning.measure.emulation import emulate
-from tests.gpu.kernels import DRAWS, ptx
+from tests.gpu.kernels import DRAWS, kernels_of, ptx
 from tests.gpu.test_barriers import check_each_is_needed
-from tests.gpu.test_online import check_kernel, kernels_of, online, task
+from tests.gpu.test_online import check_kernel, online, task
 from tests.programs import proof_fault
 
 CASES: Mapping[str, tuple[str, dict[str, Decision]]] = {
@@ -74,7 +75,7 @@ def test_scores_stay_in_registers(case: str) -> None:
     for seed in range(DRAWS):
         trace = in_fragments(t, seed, **decisions)
         found = check_kernel(t, trace, 4)
-        (k,) = kernels_of(trace.program).kernels
+        (k,) = kernels_of(t, trace).kernels
         assert {b.name.split("_")[0] for b in k.shared} == {"Q", "K", "V"}
         loads = [x for c in found.counts for x in c.traffic if x.shared and not x.write]
         assert loads and all(x.moves == x.least for x in loads)
@@ -84,7 +85,7 @@ def test_scores_stay_in_registers(case: str) -> None:
 def test_warps_wait_for_copies_alone() -> None:
     text, decisions = CASES["copies run ahead"]
     t = task(text)
-    kernels = kernels_of(in_fragments(t, 0, **decisions).program)
+    kernels = kernels_of(t, in_fragments(t, 0, **decisions))
     (k,) = kernels.kernels
     assert barriers_in(k.body) == 1 and not k.notes
     lowered = format_device(kernels)
@@ -111,7 +112,7 @@ def test_attention_is_that_of_numpy(text: str) -> None:
     if "causal" in text:
         scores[np.triu_indices(scores.shape[0], 1, scores.shape[1])] = -np.inf
     weights = np.exp(scores - scores.max(-1, keepdims=True))
-    fault, outputs = emulated(kernels_of(in_fragments(t, 1, tall=1).program), t.program, inputs)
+    fault, outputs = emulated(kernels_of(t, in_fragments(t, 1, tall=1)), t.program, inputs)
     assert fault == ""
     for out in outputs:
         np.testing.assert_allclose(out["O"], weights @ v / weights.sum(-1, keepdims=True), atol=2e-3)
@@ -121,7 +122,7 @@ def test_attention_is_that_of_numpy(text: str) -> None:
 def test_each_barrier_is_needed(ahead: int) -> None:
     text, decisions = CASES["copies run ahead"]
     t = task(text)
-    kernels = kernels_of(in_fragments(t, 0, **{**decisions, "ahead": ahead}).program)
+    kernels = kernels_of(t, in_fragments(t, 0, **{**decisions, "ahead": ahead}))
     assert check_each_is_needed(kernels, t.program, make_inputs(t.program, 0)) == 2 - ahead
 
 
@@ -148,7 +149,7 @@ def changed(p: DeviceProgram, wanted: str, by: Mapping[str, object]) -> DevicePr
 def test_seeded_faults_of_shuffles_are_caught(move: str, by: Mapping[str, object]) -> None:
     text, decisions = CASES["one step of two warps"]
     t = task(text)
-    kernels = kernels_of(in_fragments(t, 0, **decisions).program)
+    kernels = kernels_of(t, in_fragments(t, 0, **decisions))
     assert emulate(t.program, emulation(kernels)).fault == ""
     assert emulate(t.program, emulation(changed(kernels, move, by))).fault != ""
 
@@ -162,13 +163,13 @@ def test_a_key_too_many_or_too_few_is_a_fault(right: str, wrong: str) -> None:
     assert right in text
     for seeded in (right, wrong):
         program = parse_program(Source("seeded", text.replace(right, seeded)))
-        assert (emulate(t.program, emulation(kernels_of(program))).fault == "") == (seeded == right)
+        assert (emulate(t.program, emulation(lower_device(program))).fault == "") == (seeded == right)
 
 
 def test_steps_choose_among_registers() -> None:
     """The maximum before and the one so far are two registers of each row."""
     t = task("half(B=1, H=1, M=16, N=80, D=16, E=16) with tensor_rows")
-    kernels = kernels_of(in_fragments(t, 0, length=16, tall=1).program)
+    kernels = kernels_of(t, in_fragments(t, 0, length=16, tall=1))
     (k,) = kernels.kernels
     assert Local("m_run", k.local[0].dtype, 4) in k.local
     lowered = format_device(kernels)

@@ -38,6 +38,7 @@ def test_a_compute_is_what_its_reference_is(name: str, number: int) -> None:
     close.check(evaluate(c.program, c.inputs))
 
 
+@pytest.mark.corpus
 @pytest.mark.parametrize("name", COMPUTES)
 def test_a_compute_under_the_default_space_is_what_its_reference_is(name: str) -> None:
     c = case_of(COMPUTES[name], LIBRARY, name, 0)

@@ -252,7 +252,7 @@ def test_a_missing_or_broken_cache_is_no_matter(
     monkeypatch.setattr(tables_module, "cache_path", cache_path)
     parse_module._reader.cache_clear()
     try:
-        for _ in range(2):
+        for _ in range(1 if content is None else 2):  # without a place for one, nothing is left for a second reader
             assert len(items("task a = b()\ntask c = d()")) == 2
             with pytest.raises(TschedError):
                 items("task")
