@@ -137,9 +137,13 @@ def test_every_case_is_a_task_on_the_gpu() -> None:
 def test_a_case_has_the_instructions_that_it_is_named_after(name: str) -> None:
     case = CASES[name]
     with pretended():
-        trace = found(task_of(case.text, OF_INSTRUCTIONS, case.space), case)
-        assert trace is not None
-        missing = replace(case, has=(*case.has, "no such instruction"))
+        assert found(task_of(case.text, OF_INSTRUCTIONS, case.space), case) is not None
+
+
+def test_a_case_without_its_instructions_is_not_found() -> None:
+    case = CASES["look-back"]
+    missing = replace(case, has=(*case.has, "no such instruction"))
+    with pretended():
         assert found(task_of(case.text, OF_INSTRUCTIONS, case.space), missing, 2) is None
 
 

@@ -7,7 +7,6 @@ from pathlib import Path
 import pytest
 
 from tensorc_dsl.backend.cuda.lower.bodies import with_guards_of_steps, with_steps_outside
-from tensorc_dsl.backend.cuda.lower.lower import lower_device
 from tensorc_dsl.ir.dtypes import F32, INDEX
 from tensorc_dsl.ir.expr import ZERO, Compare, Const, Expr, Load, Select, Var, add, floordiv, index, mul
 from tensorc_dsl.ir.node import replace
@@ -15,7 +14,7 @@ from tensorc_dsl.ir.program import LoopKind, Store
 from tensorc_dsl.lower.flat import Flat, If, Loop
 from tensorc_dsl.schedule.trace.distribution import Decision
 from tensorc_dsl.schedule.trace.handlers import condition
-from tests.gpu.kernels import ptx
+from tests.gpu.kernels import kernels_of, ptx
 from tests.stdlib.gpu_checks import task
 
 
@@ -123,7 +122,7 @@ def test_a_product_loads_what_its_sums_share_once(tmp_path: Path) -> None:
     t = task(tmp_path, "matmul(M=64, N=32, K=32)", "default")
     tiles: dict[str, Decision] = {"inner": (2, 1, 8, 2, 2), "inner_1": (2, 1, 8, 2, 1), "inner_2": (2, 4, 4)}
     trace = t.drawn_from(condition(t.model, {**tiles, "ahead": 0, "step": 0})).sample(0)
-    found = lower_device(trace.program)
+    found = kernels_of(t, trace)
     code = ptx(found, "sm_80")
     assert (code.count("fma.rn.f32"), code.count("ld.shared")) == (8 * 16, 6 * 16)
     assert t.emulate(trace).fault == ""
