@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from math import prod
 
 import pytest
@@ -14,6 +15,7 @@ from tensorc_dsl.proof.equivalence.validate import Valid, validate
 from tensorc_dsl.reference.inputs import make_inputs
 from tensorc_dsl.reference.tolerance import bounded
 from tensorc_dsl.schedule.trace.handlers import condition
+from tensorc_dsl.schedule.trace.trace import Trace
 from tests.codegen.native import require_right
 from tests.stdlib.scans import SCANS, text
 from tests.stdlib.stencils import STENCILS
@@ -235,6 +237,16 @@ COLUMNS = {
 }
 
 
+def require_right_at(t: Task, trace: Trace, sizes: Iterable[int]) -> None:
+    """The kernel of the trace, for open `N`, computes `L` of `A` at these sizes."""
+    kernel = t.replay(trace)
+    for n in sizes:
+        program = bind(t.program, {"N": n})
+        inputs = make_inputs(program, n)
+        want, allowed = bounded(program, inputs)
+        assert (abs(kernel(inputs["A"]) - want["L"]) <= allowed["L"]).all()
+
+
 @pytest.mark.parametrize(
     ("case", "sizes"), [(case, sizes) for case, (_, all_of) in COLUMNS.items() for sizes in all_of]
 )
@@ -251,12 +263,7 @@ def test_sums_over_columns_of_earlier_steps_run_in_strips(case: str, sizes: str)
         if ".." not in sizes:
             require_right(t, [trace])
             continue
-        kernel = t.replay(trace)
-        for n in (int(sizes.partition("..")[0][-1]), 2, 31, 47):
-            program = bind(t.program, {"N": n})
-            inputs = make_inputs(program, seed)
-            want, allowed = bounded(program, inputs)
-            assert (abs(kernel(inputs["A"]) - want["L"]) <= allowed["L"]).all()
+        require_right_at(t, trace, (int(sizes.partition("..")[0][-1]), 2, 31, 47))
 
 
 def test_sums_along_rows_of_earlier_steps_have_no_strips() -> None:
@@ -264,3 +271,35 @@ def test_sums_along_rows_of_earlier_steps_have_no_strips() -> None:
     text = COLUMNS["a matrix"][0].replace("c[j, i]", "c[i, j]").replace("c[k, i] * c[k, j]", "c[i, k] * c[j, k]")
     t = loads(f"use std.cpu.{{default}}\n{text}\ntask t = f(N=67) with default\n", threads=2)["t"]
     assert all("tiles ~" not in t.sample(seed).text for seed in range(3))
+
+
+ELIMINATION = """compute f(A: f64[N, N]) -> L: f64[N, N]
+assume A positive_definite
+{
+    let S[k in N, i in N, j in N] = scan[k]
+        init A[i, j]
+        step (
+            S[k - 1, i, j] - S[k - 1, i, k - 1] * S[k - 1, j, k - 1] / S[k - 1, k - 1, k - 1] if i >= k and k <= j <= i
+            else S[k - 1, i, j]
+        )
+    L[i, j] = S[N - 1, i, j] / sqrt(S[N - 1, j, j]) if j <= i else 0.0
+}"""
+DIFFUSION = """compute f(A: f64[N, N]) -> L: f64[N, N] {
+    let S[t in N, i in N, j in N] = scan[t]
+        init A[i, j]
+        step (0.5 * S[t - 1, i, j] + 0.25 * (S[t - 1, i - 1, j] + S[t - 1, i, j - 1])
+            if i >= 1 and j >= 1 else S[t - 1, i, j])
+    L[i, j] = S[N - 1, i, j]
+}"""
+
+
+@pytest.mark.parametrize("compute", [ELIMINATION, DIFFUSION], ids=["elimination", "diffusion"])
+def test_of_steps_over_open_sizes_two_are_kept(compute: str) -> None:
+    """All were, N³ elements: how many are read was asked of known sizes alone."""
+    t = loads(f"use std.cpu.{{default}}\n{compute}\ntask t = f(N=1..60) with default\n", threads=2)["t"]
+    for seed in range(2):
+        trace = t.sample(seed)
+        assert trace.refused == ()
+        assert trace.program.buffer("S").shape[0] == index(2)
+        assert isinstance(validate(t.program, trace.program), Valid)
+        require_right_at(t, trace, (1, 2, 3, 17, 60))
