@@ -72,12 +72,12 @@ def of_comparisons(e: tree.CompareExpr, infer: Infer) -> tree.Conditional | None
     return _lifted(e, (c for p in e.operands for c in _choices(p, infer)), infer)
 
 
-def of_arithmetic(e: tree.BinaryExpr, infer: Infer) -> tree.Conditional | None:
+def choice_in_arithmetic(e: tree.BinaryExpr, infer: Infer) -> tree.Conditional | None:
     """A choice between numbers, if `e` is computed with an index that is chosen."""
     return _lifted(e, _choices(e, infer), infer)
 
 
-def of_conversions(e: tree.CallExpr, infer: Infer) -> tree.Conditional | None:
+def choice_in_conversions(e: tree.CallExpr, infer: Infer) -> tree.Conditional | None:
     """A choice between conversions, if `e` converts what is computed with an index that is chosen."""
     operand = e.args[0]
     if infer(operand) != INDEX:
@@ -441,7 +441,7 @@ class ValueBuilder(IndexBuilder):
         if e.op in "/%" and not t.is_float and isinstance(y, ir.Const) and y.value == 0:
             raise Invalid(problems.DIVISION_BY_ZERO(e.rhs.span, value=0))
         if t == INDEX:
-            choice = of_arithmetic(e, self.infer)
+            choice = choice_in_arithmetic(e, self.infer)
             return self._conditional(choice, want) if choice else self.index(e)
         return ir.Binary(e.op, x, y)
 
@@ -610,7 +610,7 @@ class ValueBuilder(IndexBuilder):
     def _cast(self, e: tree.CallExpr, operand: tree.Expr, to: DType) -> ir.Expr:
         if to == BOOL:
             raise Invalid(problems.NO_BOOL_CAST(e.span, repair=inference.not_zero(operand)))
-        if choice := of_conversions(e, self.infer):
+        if choice := choice_in_conversions(e, self.infer):
             return self._conditional(choice, to)
         x = self.build(operand, to)
         t = ir.dtype_of(x)

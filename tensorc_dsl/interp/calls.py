@@ -28,7 +28,7 @@ from tensorc_dsl.interp.builtins import Builtins, elements, method
 from tensorc_dsl.interp.evaluate import Env, evaluate, truth
 from tensorc_dsl.interp.limits import MAX_LOOPS, REFUSAL_STEPS, Budget
 from tensorc_dsl.interp.problems import ARGUMENT_KIND, STEP_ARGUMENTS, fail
-from tensorc_dsl.interp.record import Attempt, Recorder, reasons
+from tensorc_dsl.interp.record import Attempt, Recorder, false_conditions
 from tensorc_dsl.interp.record import shown_attempts as value_shown
 from tensorc_dsl.interp.values import Drawn, ModuleRef, OpenFactor, ProgramRef, Value, bare, draws_of, kind_of
 from tensorc_dsl.ir.node import by_identity
@@ -423,7 +423,7 @@ class Calls(ABC):
             self.applied.setdefault(str(module.name))
             self.run(module.body, scope)
         elif self.explaining:
-            self.asked[-1].reasons = reasons(module.when, lambda e: evaluate(e, scope, self))
+            self.asked[-1].reasons = false_conditions(module.when, lambda e: evaluate(e, scope, self))
         self.asked.pop()
         self._stack.pop()
         self._steps.pop()

@@ -249,7 +249,7 @@ class Attempt:
     line: int = 0
 
 
-def reasons(condition: tree.Expr, ask: Callable[[tree.Expr], Value]) -> tuple[str, ...]:
+def false_conditions(condition: tree.Expr, ask: Callable[[tree.Expr], Value]) -> tuple[str, ...]:
     """The reasons why a condition is false: its false parts, with the values that they refer to.
 
     For `and` only the first false part counts, since later parts are not evaluated; for `or` all do.

@@ -224,6 +224,6 @@ def smallest_normal(t: DType) -> float:
     return 0.0 if exponent is None else 2.0**exponent
 
 
-def flushed_below(t: DType) -> float:
+def flush_threshold(t: DType) -> float:
     """The size below which a result of a type may be flushed to zero, as machines do: of types that have arithmetic."""
     return smallest_normal(t) if t.has_arithmetic else 0.0

@@ -357,7 +357,7 @@ def span(end: Expr) -> Interval:
     return 0, None if n is None else n - 1
 
 
-def interval(s: Loop) -> Interval:
+def loop_interval(s: Loop) -> Interval:
     """The range of a loop's variable."""
     return constant(s.begin) or 0, span(s.end)[1]
 
@@ -366,7 +366,7 @@ def counted(s: Flat) -> dict[str, Interval]:
     """The ranges of the variables that a statement counts; empty unless it is a loop or several."""
     match s:
         case Loop():
-            return {s.var: interval(s)}
+            return {s.var: loop_interval(s)}
         case Parallel():
             return {v: span(e) for v, e in zip(s.vars, s.extents, strict=True)}
         case _:

@@ -57,7 +57,7 @@ MOST = 4
 """Choices that change at more places than these are no border: each part would have code of its own."""
 
 
-def undecided(s: Loop, ranges: Ranges) -> Iterator[tuple[Compare, Ranges]]:
+def undecided_conditions(s: Loop, ranges: Ranges) -> Iterator[tuple[Compare, Ranges]]:
     """The conditions over the variable of a loop that decide the choices of vectors and, if the loop is unrolled, other ones,
     with the ranges of all loops around them."""
     own = frozenset({s.var}) if s.kind is LoopKind.UNROLLED else frozenset[str]()
@@ -278,7 +278,7 @@ def _at_borders(s: Loop, begin: int, end: int, ranges: Ranges) -> list[int]:
     """
     found: list[int] = []
     vectors, written_out = s.kind is LoopKind.VECTORIZED, s.kind is LoopKind.UNROLLED
-    for cond, inner in undecided(s, ranges):
+    for cond, inner in undecided_conditions(s, ranges):
         found += _cuts(cond, s.var, inner) or _around(cond, s.var, (begin, end), inner, LINE if vectors else 1)
         if written_out and cond.op == "<":  # an extreme of equal operands is decided, too
             found += _cuts(Compare("<=", cond.lhs, cond.rhs), s.var, inner)

@@ -49,7 +49,7 @@ from tensorc_dsl.lower.flat import (
     Shuffle,
     hull,
     inside,
-    interval,
+    loop_interval,
     store_loads,
     stores,
     within,
@@ -498,7 +498,7 @@ def ended(s: Loop, known: Known, ranges: Ranges, lanes: Ranges, always: bool) ->
     if plan is None or not (plan.worth or always):
         return s
     highs = [x.at for x in plan.stages[0].highs if not loads(x.at)]
-    inner = {**ranges, **lanes, s.var: interval(s), **hull(s.body)}
+    inner = {**ranges, **lanes, s.var: loop_interval(s), **hull(s.body)}
     body = decided(s.body, [*plan.ends, *_joined(s, plan.ends, inner)])
     return replace(s, end=extreme("min", s.end, highs, ranges), body=body)
 
@@ -684,7 +684,7 @@ def _middle(s: Loop, plan: Plan, begin: Expr, end: Expr, inner: Around) -> tuple
         return None
     lows = [x for stage in plan.stages for x in stage.lows]
     highs = [x for stage in plan.stages for x in stage.highs]
-    first, last = interval(s)
+    first, last = loop_interval(s)
     longest = [] if first is None or last is None else [last - first + 1]
     apart = (bounds(sub(high.at, low.at), inner.ranges)[1] for low in lows for high in highs)
     longest += [n for n in apart if n is not None]

@@ -30,7 +30,7 @@ from typing import assert_never
 import numpy as np
 
 from tensorc_dsl.ir.arrays import Array
-from tensorc_dsl.ir.dtypes import F64, DType, flushed_below, holds, largest_finite, smallest_normal, unit_roundoff
+from tensorc_dsl.ir.dtypes import F64, DType, flush_threshold, holds, largest_finite, smallest_normal, unit_roundoff
 from tensorc_dsl.ir.expr import (
     Binary,
     Bitcast,
@@ -304,7 +304,7 @@ def bounded(program: Program, inputs: Mapping[str, Array]) -> tuple[dict[str, Ar
     allowed: dict[str, Array] = {}
     for p in program.outputs:
         bound = np.broadcast_to(errors[p.name], shape_of(p))
-        number = np.where(np.isinf(bound), np.finfo(np.float64).max, bound) + flushed_below(p.dtype)
+        number = np.where(np.isinf(bound), np.finfo(np.float64).max, bound) + flush_threshold(p.dtype)
         number = np.where(np.isfinite(values[p.name]), number, 0.0)
         allowed[p.name] = np.where(np.isnan(bound), np.inf, number)
     return values, allowed

@@ -238,7 +238,7 @@ def _require_known(e: t.Expr) -> None:
             raise TschedError(NO_EXPRESSION(e.span))
 
 
-def read(source: Source, start: int, end: int, wanted: type[LoopPattern | BlockPattern]) -> Shape:
+def parse_pattern(source: Source, start: int, end: int, wanted: type[LoopPattern | BlockPattern]) -> Shape:
     """The pattern of a loop or block between two offsets of a text. Raises TschedError with its places there."""
     shape = _Reader(source, start, end).whole()
     found, sought = ("loop", "block") if isinstance(shape, LoopShape) else ("block", "loop")
@@ -252,7 +252,7 @@ def findings(literal: t.String, wanted: type[LoopPattern | BlockPattern]) -> tup
     span = literal.span
     try:
         if span.text[1:-1] == literal.value:
-            read(span.source, span.start + 1, span.end - 1, wanted)
+            parse_pattern(span.source, span.start + 1, span.end - 1, wanted)
         else:  # with escapes, places in the file are not those in the text
             _shape(literal.value, wanted)
     except TschedError as e:
@@ -264,7 +264,7 @@ def findings(literal: t.String, wanted: type[LoopPattern | BlockPattern]) -> tup
 def _shape(pattern: str, wanted: type[LoopPattern | BlockPattern]) -> Shape:
     """The pattern of a text that stands in no file. Findings have no place, and say where in the text they are."""
     try:
-        return read(Source("pattern", pattern), 0, len(pattern), wanted)
+        return parse_pattern(Source("pattern", pattern), 0, len(pattern), wanted)
     except TschedError as e:
         d = e.diagnostics[0]
         at = Note("note", f"at character {d.span.start + 1} of `{pattern}`" if d.span else f"in `{pattern}`")

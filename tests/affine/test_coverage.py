@@ -11,7 +11,7 @@ from tensorc_dsl.ir.dtypes import F32
 from tensorc_dsl.ir.expr import Compare, Const, Expr, Var, add, constant, floordiv, floormod, index, mul, transform, xor
 from tensorc_dsl.ir.program import Block, For, Iter, IterKind, Store
 from tensorc_dsl.proof.sets import coverage, isl
-from tensorc_dsl.proof.sets.coverage import full_domain, instances_within, partition, repeating_loop
+from tensorc_dsl.proof.sets.coverage import covers_once, full_domain, instances_within, repeating_loop
 from tensorc_dsl.proof.sets.layouts import inverse, is_injective
 from tensorc_dsl.proof.sets.sets import NotAffine, mapping
 from tensorc_dsl.proof.sets.simplify import extent_ranges, simplify
@@ -108,7 +108,7 @@ def test_partition_is_what_enumeration_finds(seed: int) -> None:
         for x in range(value(lower, p), value(lower, p) + extent)
         if 0 <= x < size
     )
-    assert partition(nest, [(lower, index(extent), index(size))]) == all(count[x] == 1 for x in range(size))
+    assert covers_once(nest, [(lower, index(extent), index(size))]) == all(count[x] == 1 for x in range(size))
 
 
 def test_repeating_loop_is_named() -> None:

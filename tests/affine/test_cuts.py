@@ -12,7 +12,7 @@ import pytest
 from tensorc_dsl.ir.expr import ZERO, Compare, CompareOp, Expr, Var, add, floordiv, floormod, index, mul
 from tensorc_dsl.ir.print import format_expr
 from tensorc_dsl.ir.program import For
-from tensorc_dsl.proof.sets.coverage import axis, partition
+from tensorc_dsl.proof.sets.coverage import axis, covers_once
 from tensorc_dsl.proof.sets.simplify import extent_ranges, simplify
 from tensorc_dsl.proof.sets.store_guards import cuts
 
@@ -61,10 +61,10 @@ def test_parts_of_tiles_that_overlap_are_told_apart_by_their_cuts() -> None:
     loops = [For("t", index(4), ()), For("a", index(3), ())]
     boxes = [(form({"t": 8, "a": 3}), index(3), index(30))]
     cut = Compare("<", add(axis(0), form({"t": -8})), index(8))
-    assert not partition(loops, boxes)
-    assert partition(loops, boxes, [cut])
-    assert not partition(loops, boxes, [Compare("<", add(axis(0), form({"t": -8})), index(7))])
-    assert not partition(loops, boxes, [Compare(">=", axis(0), ZERO)])
+    assert not covers_once(loops, boxes)
+    assert covers_once(loops, boxes, [cut])
+    assert not covers_once(loops, boxes, [Compare("<", add(axis(0), form({"t": -8})), index(7))])
+    assert not covers_once(loops, boxes, [Compare(">=", axis(0), ZERO)])
 
 
 @pytest.mark.parametrize(("rows", "columns", "tile"), [(3, 5, 4), (3, 5, 7), (5, 3, 7), (4, 4, 6), (2, 7, 9)])

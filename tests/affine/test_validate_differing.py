@@ -7,7 +7,7 @@ import pytest
 from tensorc_dsl.base.source import Source
 from tensorc_dsl.ir.parse import parse_program
 from tensorc_dsl.ir.program import Program
-from tensorc_dsl.proof.equivalence.validate import Invalid, Unproved, Valid, differing, proves, validate
+from tensorc_dsl.proof.equivalence.validate import Invalid, Unproved, Valid, differing_parts, proves, validate
 
 
 def _program(body: str) -> Program:
@@ -27,7 +27,7 @@ LAST = _stage("Y", "B[v] * B[v]", "k")
 
 
 def test_what_both_begin_and_end_with_is_left_out() -> None:
-    found = differing(_program(FIRST + MIDDLE + LAST), _program(FIRST + TURNED + LAST))
+    found = differing_parts(_program(FIRST + MIDDLE + LAST), _program(FIRST + TURNED + LAST))
     assert found is not None
     a, b = found
     assert [len(a.body), len(b.body)] == [1, 1]
@@ -38,7 +38,7 @@ def test_what_both_begin_and_end_with_is_left_out() -> None:
 
 
 def test_a_difference_in_the_part_is_one_of_the_whole() -> None:
-    found = differing(_program(FIRST + MIDDLE + LAST), _program(FIRST + OFF + LAST))
+    found = differing_parts(_program(FIRST + MIDDLE + LAST), _program(FIRST + OFF + LAST))
     assert found is not None
     assert isinstance(validate(*found), Invalid | Unproved)
     assert not proves(_program(FIRST + MIDDLE + LAST), _program(FIRST + OFF + LAST))
@@ -54,14 +54,14 @@ def test_a_difference_in_the_part_is_one_of_the_whole() -> None:
     ],
 )
 def test_the_whole_is_proved_where_the_rest_takes_part(before: str, behind: str) -> None:
-    assert differing(_program(before + MIDDLE + behind), _program(before + TURNED + behind)) is None
+    assert differing_parts(_program(before + MIDDLE + behind), _program(before + TURNED + behind)) is None
 
 
 def test_what_is_read_behind_only_in_part_is_proved_as_a_whole() -> None:
     some = MIDDLE.replace("for j in 8 {", "for j in 5 {")  # the last three elements of `B` are not made, and not read
     last = "for k in 8 { block Y { spatial v in 8 = k\n Y[v] = B[v] if v < 5 else 0.0 } }\n"
     a, b = _program(FIRST + MIDDLE + last), _program(FIRST + some + last)
-    found = differing(a, b)
+    found = differing_parts(a, b)
     assert found is not None
     assert not isinstance(validate(*found), Valid)
     assert proves(a, b)

@@ -84,6 +84,9 @@ class _Machine:
     def attribute(self, base: Value, at: tree.Attribute) -> Value:
         raise AssertionError("a case names its loops and blocks")
 
+    def named(self, e: tree.Name) -> Value:
+        raise AssertionError("a case passes no modules")
+
     def for_list(self, loop: tree.ForList, env: Env) -> Value:
         raise AssertionError("a case is a list of steps")
 

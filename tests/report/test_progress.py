@@ -13,7 +13,7 @@ from rich.console import Console
 
 from bench import first_seconds
 from bench.first_seconds import new_text, written
-from tensorc_dsl.faces.report.following import following
+from tensorc_dsl.faces.report.following import show_progress
 from tensorc_dsl.faces.report.live import Line
 from tensorc_dsl.faces.report.progress import Standing
 from tensorc_dsl.schedule.trace.trace import Trace
@@ -58,7 +58,7 @@ def batch(count: int = 8) -> Proposed:
 def test_progress_as_plain_lines() -> None:
     clock, out = Clock(), io.StringIO()
     standing = Standing(clock)
-    with following(standing, out) as follower:
+    with show_progress(standing, out) as follower:
         follower.begin("measuring what this machine can do")
         standing.roof = ROOF
         for after, event in (
@@ -82,7 +82,7 @@ def test_progress_as_plain_lines() -> None:
 def test_every_slow_build_has_a_line() -> None:
     """Of two builds that end at once, the second one was not told."""
     clock, out = Clock(), io.StringIO()
-    with following(Standing(clock), out) as follower:
+    with show_progress(Standing(clock), out) as follower:
         late = Outcome(Status.TIMEOUT, build_seconds=20.0)
         for after, event in (
             (0, Started("mm", "random", 9, 0)), (0, batch()), (20, Measured(0, TRACE, late, None)),

@@ -7,7 +7,7 @@ import io
 import pytest
 from rich.console import Console
 
-from tensorc_dsl.faces.report.following import Together, following
+from tensorc_dsl.faces.report.following import Together, show_progress
 from tensorc_dsl.faces.report.live import Line
 from tensorc_dsl.faces.report.progress import Standing, shown
 from tensorc_dsl.schedule.trace.trace import Trace
@@ -36,7 +36,7 @@ EVENTS: list[tuple[int, Event]] = [
 
 def played(out: io.StringIO) -> Standing:
     standing = Standing(lambda: 0.0)
-    with following(standing, out) as follower:
+    with show_progress(standing, out) as follower:
         together = Together(standing, follower, [ROOF] * 3, NAMES, 64)
         for number, event in EVENTS:
             together.listener(number)(event)

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from tensorc_dsl.base.diagnostic import Diagnostic
 from tensorc_dsl.base.units import counted
-from tensorc_dsl.faces.report.following import following, watched
+from tensorc_dsl.faces.report.following import show_progress, watched
 from tensorc_dsl.faces.report.progress import Standing
 from tensorc_dsl.ir.program import Program
 from tensorc_dsl.ir.target import Target
@@ -129,13 +129,13 @@ def _begun(
 
 
 @contextmanager
-def watching(program: Program, target: Target, progress: bool | None) -> Generator[Listener | None]:
+def search_display(program: Program, target: Target, progress: bool | None) -> Generator[Listener | None]:
     """A context with a listener that shows a search on standard error; None without a terminal, unless `progress` is set."""
     if progress is False or (progress is None and not watched(sys.stderr)):
         yield None
         return
     standing = Standing()
-    with following(standing, sys.stderr) as follower:
+    with show_progress(standing, sys.stderr) as follower:
         follower.begin(MEASURING)
         standing.roof = roof_of(program, target, target.cores, GLANCE)
         yield follower

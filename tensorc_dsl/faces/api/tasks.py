@@ -43,7 +43,7 @@ from tensorc_dsl.faces.api.kernel import (
     untuned,
     viewed,
 )
-from tensorc_dsl.faces.api.searching import NoValidCandidate, Plan, WrongSchedule, search_all, watching
+from tensorc_dsl.faces.api.searching import NoValidCandidate, Plan, WrongSchedule, search_all, search_display
 from tensorc_dsl.faces.report.files import read_source
 from tensorc_dsl.interp.pins import opened
 from tensorc_dsl.interp.space import Space, frozen_space, versions
@@ -256,7 +256,7 @@ class Task:
         self.require_machine()
         with (
             Queue.at(Path(records) if records else None) as queue,
-            watching(self.program, self.target, progress) as shown,
+            search_display(self.program, self.target, progress) as shown,
         ):
             result = self.search(options, records=queue, on_event=shown, **changes)
         if result.unkept is not None:

@@ -73,7 +73,7 @@ def _silence(terminals: list[int]) -> None:
 
 
 @contextmanager
-def waiting(ending: Ending) -> Generator[None]:
+def interruptible(ending: Ending) -> Generator[None]:
     """What is inside may be cut short by a signal, a KeyboardInterrupt; before and behind it the ending is held."""
     ending.held = False
     try:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import click
 
 from tensorc_dsl.base.diagnostic import Diagnostic, TschedError
-from tensorc_dsl.faces.cli.endings import Ending, waiting
+from tensorc_dsl.faces.cli.endings import Ending, interruptible
 from tensorc_dsl.faces.cli.loading import SUFFIX
 from tensorc_dsl.faces.cli.options import settings
 from tensorc_dsl.faces.report.terminal import say, show, show_diagnostics, show_object
@@ -108,7 +108,7 @@ def _judged(task: Task, found: Trace, queue: Queue, ending: Ending, interrupted:
     from tensorc_dsl.tuning.records.trial import program_key
 
     if not (interrupted or ending.told):
-        with suppress(KeyboardInterrupt), waiting(ending):
+        with suppress(KeyboardInterrupt), interruptible(ending):
             say("comparing the best one with the one in its file", err=True)
             if isinstance(task.verify(held), Invalid):
                 return False, "the schedule in it computes something else"

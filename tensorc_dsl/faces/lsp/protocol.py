@@ -127,7 +127,7 @@ class Ready(list[Json]):
     """A list of objects that is sent as it is: turning typed ones into these takes longer than finding them."""
 
 
-def converter() -> Converter:
+def lsp_converter() -> Converter:
     """The library's, which leaves what is ready alone."""
     found = default_converter()
     found.register_unstructure_hook(Ready, lambda answer: answer)

@@ -26,7 +26,7 @@ from tensorc_dsl.faces.lsp.features.hover import hover, signature_help
 from tensorc_dsl.faces.lsp.features.navigation import FILTERS, definition, highlights, moves, references
 from tensorc_dsl.faces.lsp.features.semantic_tokens import LEGEND, all_tokens, changed_tokens, semantic_tokens
 from tensorc_dsl.faces.lsp.features.structure import folding, selection, symbols, workspace_symbols
-from tensorc_dsl.faces.lsp.protocol import Answering, Ready, converter
+from tensorc_dsl.faces.lsp.protocol import Answering, Ready, lsp_converter
 from tensorc_dsl.faces.lsp.records import Records
 from tensorc_dsl.faces.report.entries import entries
 from tensorc_dsl.syntax.tree import TaskDef
@@ -48,7 +48,7 @@ class Server(LanguageServer):
             version("tensorc-dsl"),
             text_document_sync_kind=lsp.TextDocumentSyncKind.Full,
             protocol_cls=Answering,
-            converter_factory=converter,
+            converter_factory=lsp_converter,
             max_workers=2,
         )
         self.documents = Documents(include)

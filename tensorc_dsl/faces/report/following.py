@@ -66,7 +66,7 @@ def _has_widgets() -> bool:
 
 
 @contextmanager
-def following(standing: Standing, out: TextIO | None) -> Generator[Follower, None, None]:
+def show_progress(standing: Standing, out: TextIO | None) -> Generator[Follower, None, None]:
     """A context in which the search is shown on `out`, or in the cell of a notebook.
 
     Without an output, such as a standard error that was closed at the start, nothing is shown.

@@ -42,7 +42,7 @@ from tensorc_dsl.proof.sets.sets import NotAffine
 # The part in which two programs differ: a step changes one nest of a pipeline, and its proof need not follow the others.
 
 
-def differing(a: Program, b: Program) -> tuple[Program, Program] | None:
+def differing_parts(a: Program, b: Program) -> tuple[Program, Program] | None:
     """Both programs without the statements that they begin and end with alike. What those write before is an input, what they
     read behind is an output. None if nothing can be left out.
 
@@ -240,7 +240,7 @@ def proves(original: Program, scheduled: Program) -> bool:
     """Whether `scheduled` is proved to compute what `original` does, with the effort that a step of a schedule is worth."""
     if any(isinstance(v, Broken) for _, v in reducer_laws(original)):
         return False
-    for a, b in filter(None, (differing(original, scheduled), (original, scheduled))):
+    for a, b in filter(None, (differing_parts(original, scheduled), (original, scheduled))):
         try:
             with bounded(STEP_QUESTIONS):
                 _prove(a, b, ("the program", "the result"), STEP_PIECES)

@@ -235,7 +235,7 @@ def axis(d: int) -> Var:
     return Var(f"box{d}")
 
 
-def partition(loops: Sequence[For], boxes: Boxes, cuts: Sequence[Expr] = ()) -> bool:
+def covers_once(loops: Sequence[For], boxes: Boxes, cuts: Sequence[Expr] = ()) -> bool:
     """Whether the boxes of all iterations of `loops` cover every point exactly once.
 
     Points have coordinates from 0 to the extent to cover in each dimension. Parts of a box outside do not count, nor points

@@ -22,9 +22,9 @@ from tensorc_dsl.ir.program import (
 from tensorc_dsl.proof.sets.coverage import (
     OUT_OF_ORDER,
     axis,
+    covers_once,
     full_domain,
     instances_within,
-    partition,
     repeating_loop,
     runs_in_order,
 )
@@ -234,9 +234,9 @@ def _completed(
     cut = found_cuts.pop() if len(found_cuts) == 1 else ()
     used = frozenset[str]().union(*map(free_vars, (*(low for low, _ in box), *cut)))
     counted = tuple(x for x in around if x.var not in again - used)
-    if partition(counted, boxes):
+    if covers_once(counted, boxes):
         return box, ()
-    if not cut or not partition(counted, boxes, cut):
+    if not cut or not covers_once(counted, boxes, cut):
         reason = "what two of them complete overlaps, or something is left over"
         repair = f"choose a loop whose iterations write separate parts of what `{b.name}` reads"
         raise NOT_ONCE(program, loop, b.name, loop=loop, block=b.name, reason=reason, repair=repair)

@@ -95,7 +95,7 @@ def shortened(values: list[str], limit: int) -> str:
     return ", ".join(values[:limit]) + (", …" if len(values) > limit else "")
 
 
-def is_int(value: object) -> TypeGuard[int]:
+def is_plain_int(value: object) -> TypeGuard[int]:
     """Whether the value is an int and not a bool."""
     return isinstance(value, int) and not isinstance(value, bool)
 

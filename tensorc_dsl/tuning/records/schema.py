@@ -16,11 +16,11 @@ from tensorc_dsl.tuning.records.errors import APPLICATION_ID
 from tensorc_dsl.tuning.records.trial import (
     Trial,
     decode_decisions,
-    decode_modules,
+    decode_recorded_modules,
     decode_times,
     digest,
     encode_decisions,
-    encode_modules,
+    encode_recorded_modules,
     encode_times,
 )
 
@@ -180,7 +180,7 @@ def to_row(t: Trial) -> tuple[Any, ...]:
         t.task_key, t.target_key, t.task, t.strategy, t.seed, t.trial, t.status, encode_decisions(t.decisions),
         t.trace, t.program_key, _real(t.seconds), encode_times(t.times), _storable(t.message), _real(t.max_error),
         float(t.build_seconds), float(t.run_seconds), t.phase, float(t.created), t.version, t.run, t.fingerprint,
-        encode_modules(t.modules), int(t.censored), t.cache, float(t.scale),
+        encode_recorded_modules(t.modules), int(t.censored), t.cache, float(t.scale),
         t.columns, encode_times(t.features),
     )  # fmt: skip
     return (*row, row_digest(row))
@@ -209,7 +209,7 @@ def from_row(row: tuple[Any, ...]) -> Trial:
         values["decisions"] = decode_decisions(values["decisions"])
         values["times"] = decode_times(values["times"])
         values["features"] = decode_times(values["features"])
-        values["modules"] = decode_modules(values["modules"])
+        values["modules"] = decode_recorded_modules(values["modules"])
         values["censored"] = values["censored"] != 0
         trial = msgspec.convert(values, Trial)
     except msgspec.DecodeError as e:

@@ -108,11 +108,11 @@ def decode_times(text: str) -> tuple[float, ...]:
     return _times.decode(text)
 
 
-def encode_modules(modules: Mapping[str, str]) -> str:
+def encode_recorded_modules(modules: Mapping[str, str]) -> str:
     return msgspec.json.encode(modules, order="sorted").decode()
 
 
-def decode_modules(text: str) -> Mapping[str, str]:
+def decode_recorded_modules(text: str) -> Mapping[str, str]:
     return _modules.decode(text)
 
 

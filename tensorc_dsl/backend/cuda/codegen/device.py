@@ -39,7 +39,7 @@ from tensorc_dsl.backend.cuda.lower.kernels import (
     WgmmaFence,
     WgmmaWait,
 )
-from tensorc_dsl.backend.cuda.lower.look_back import Words, terms_of, words_of
+from tensorc_dsl.backend.cuda.lower.look_back import Words, look_back_terms, words_of
 from tensorc_dsl.backend.llvm.codegen.body import Expressions
 from tensorc_dsl.backend.llvm.codegen.function import Function, Piece, SymbolTable, in_memory
 from tensorc_dsl.backend.llvm.codegen.statements import Plan, Statements
@@ -216,7 +216,9 @@ class Looking:
         """Write code that publishes the term of the own step, unless it is the first, for whose term no block waits."""
         own = str(self.to.expressions.index(self.s.step))
         self._at(own, lambda: self.to.write(self.s.terms))
-        self.to.under(first, lambda: self.post(self._first_word(own), terms_of(self.s), self.words.terms, 1, ADDS))
+        self.to.under(
+            first, lambda: self.post(self._first_word(own), look_back_terms(self.s), self.words.terms, 1, ADDS)
+        )
 
     def _finish(self) -> None:
         """Write that the own step is made, and its value made known."""
@@ -289,7 +291,7 @@ class Looking:
         step = str(self.to.expressions.index(Var(STEP)))
         word = self._first_word(step)
         if not self.words.packed:
-            self.take(word, "", terms_of(s), self.words.terms, 1)
+            self.take(word, "", look_back_terms(s), self.words.terms, 1)
             self.to.write((s.made,))
             return
         whole, flag = self.look(word)
@@ -301,7 +303,7 @@ class Looking:
         f.branch(after)
         f.start_block(made)
         with f.region():
-            self.take(word, whole, terms_of(s), self.words.terms, 0)
+            self.take(word, whole, look_back_terms(s), self.words.terms, 0)
             self.to.write((s.made,))
         f.branch(after)
         f.start_block(after)

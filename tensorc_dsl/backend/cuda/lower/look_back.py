@@ -111,10 +111,10 @@ def words_in(k: DeviceKernel) -> dict[str, Words]:
 
 def words_of(s: LookBack, types: Mapping[str, DType]) -> Words:
     """The words of each step; `types` are those of private storage."""
-    return Words(tuple(types[name] for name in terms_of(s)), types[s.made.buffer])
+    return Words(tuple(types[name] for name in look_back_terms(s)), types[s.made.buffer])
 
 
-def terms_of(s: LookBack) -> tuple[str, ...]:
+def look_back_terms(s: LookBack) -> tuple[str, ...]:
     """The private buffers of what a step reads."""
     return tuple(dict.fromkeys(x.buffer for x in inside_flat(s.terms) if isinstance(x, Store)))
 

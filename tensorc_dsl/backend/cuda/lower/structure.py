@@ -37,7 +37,14 @@ from tensorc_dsl.backend.cuda.lower.shared_layout import ALIGNMENT as ALIGNED
 from tensorc_dsl.backend.cuda.lower.shared_layout import targets_of
 from tensorc_dsl.backend.cuda.lower.shuffles import guarded
 from tensorc_dsl.backend.cuda.lower.threads import of_thread, plain, size_of
-from tensorc_dsl.backend.cuda.lower.tma import in_place, load_of, loaded_bytes, maps_of, only_stores, unnumbered
+from tensorc_dsl.backend.cuda.lower.tma import (
+    in_place,
+    load_of,
+    loaded_bytes,
+    maps_of,
+    only_stores,
+    unnumbered_mbarrier,
+)
 from tensorc_dsl.backend.cuda.lower.warp_roles import NoRoles, in_roles, lifted
 from tensorc_dsl.ir.annotations import UNITS, Swizzle, swizzle_of
 from tensorc_dsl.ir.dtypes import DType
@@ -321,7 +328,7 @@ class _Cutter:
         for m in maps_of([body]):
             if m.array in self.written:
                 raise LowerError(f"TMA loads tiles of `{m.array}`, and the kernel writes `{m.array}`; copy by threads")
-        at = Var(unnumbered(next(targets_of(body))))
+        at = Var(unnumbered_mbarrier(next(targets_of(body))))
         return (TmaLoad(at, size, body), WaitMbarrier(at))
 
 

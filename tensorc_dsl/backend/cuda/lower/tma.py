@@ -125,7 +125,7 @@ def load_of(body: Sequence[Device]) -> TmaLoad | None:
     return TmaLoad(found[0].at, sum(s.size for s in found), tuple(x for s in found for x in s.body))
 
 
-def unnumbered(buffer: str) -> str:
+def unnumbered_mbarrier(buffer: str) -> str:
     """The variable that stands for the mbarrier of what is waited for at once, until all others have their numbers."""
     return f"{buffer}.mbarrier"
 

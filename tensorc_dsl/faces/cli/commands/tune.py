@@ -15,7 +15,7 @@ import click
 
 from tensorc_dsl.base.diagnostic import TschedError
 from tensorc_dsl.base.outputs import Output
-from tensorc_dsl.faces.cli.endings import Ending, finishing, waiting
+from tensorc_dsl.faces.cli.endings import Ending, finishing, interruptible
 from tensorc_dsl.faces.cli.failures import ExitCode
 from tensorc_dsl.faces.cli.loading import HELP, chosen, load, only
 from tensorc_dsl.faces.cli.measured import warn_of_threads
@@ -269,13 +269,13 @@ def _search(
 ) -> tuple[list[TuneResult], list[Yardsticks]]:
     """The results of a search of all tasks, which is shown on standard error, and what each is compared with."""
     from tensorc_dsl.faces.api.searching import search_all
-    from tensorc_dsl.faces.report.following import Together, following
+    from tensorc_dsl.faces.report.following import Together, show_progress
     from tensorc_dsl.faces.report.lines import printing
     from tensorc_dsl.faces.report.progress import Standing
     from tensorc_dsl.tuning.machine.yardsticks import Measuring
 
     standing, names = Standing(), [one.name for one in found]
-    with following(standing, sys.stderr) as follower:
+    with show_progress(standing, sys.stderr) as follower:
         begins = [follower.begin if len(found) == 1 else partial(_begin_for, follower, name) for name in names]
         measuring = [
             Measuring(one.program, one.target, one.threads, begin) for one, begin in zip(found, begins, strict=True)
@@ -295,7 +295,7 @@ def _search(
         results = search_all(plans, options, records=queue)
         for n, result in enumerate(results):
             if result.best is not None and not (ending.told or result.interrupted):
-                with suppress(KeyboardInterrupt), waiting(ending):
+                with suppress(KeyboardInterrupt), interruptible(ending):
                     yardsticks[n] = measuring[n].beside_numpy(yardsticks[n])
                     yardsticks[n] = measuring[n].again(yardsticks[n])
     return results, yardsticks

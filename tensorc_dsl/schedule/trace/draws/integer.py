@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from tensorc_dsl.base.diagnostic import TschedError, problem
 from tensorc_dsl.ir.program import Program
 from tensorc_dsl.schedule.trace.declare import Interval, Offer, draw
-from tensorc_dsl.schedule.trace.distribution import Decision, Distribution, is_int
+from tensorc_dsl.schedule.trace.distribution import Decision, Distribution, is_plain_int
 
 if TYPE_CHECKING:
     import numpy as np
@@ -38,7 +38,7 @@ class Integer(Distribution):
         return int(rng.integers(self.low, self.high, endpoint=True))
 
     def contains(self, decision: Decision) -> bool:
-        return is_int(decision) and self.low <= decision <= self.high
+        return is_plain_int(decision) and self.low <= decision <= self.high
 
     def log_prob(self, decision: Decision) -> float:
         return -math.log(self.size()) if self.contains(decision) else -math.inf

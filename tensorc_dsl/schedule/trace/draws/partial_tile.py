@@ -14,7 +14,7 @@ from tensorc_dsl.proof.sets.simplify import bounds, extent_ranges
 from tensorc_dsl.schedule.nests import the_loop
 from tensorc_dsl.schedule.refs import LoopRef
 from tensorc_dsl.schedule.trace.declare import BAD_ARGUMENT, Interval, Offer, draw
-from tensorc_dsl.schedule.trace.distribution import Decision, Distribution, below, is_int
+from tensorc_dsl.schedule.trace.distribution import Decision, Distribution, below, is_plain_int
 from tensorc_dsl.schedule.trace.draws.perfect_tile import MAX_PARTS, NO_TILES
 from tensorc_dsl.schedule.trace.factors import Factors, Family, Limit, limits_of, tile_features
 
@@ -81,7 +81,7 @@ class PartialTile(Distribution):
         return (
             isinstance(decision, tuple)
             and len(decision) == self.count
-            and all(is_int(n) and n in sizes(self.most) for n in decision)
+            and all(is_plain_int(n) and n in sizes(self.most) for n in decision)
             and math.prod(decision) <= self.most
             and (not decision or decision[-1] <= self.max_innermost)
             and all(x.holds(decision) for x in self.limits)
