@@ -22,15 +22,15 @@ LEAST = 60
 
 ALLOWED = {
     "conftest.py: monotonic": "ends a run that is given minutes, which asserts nothing about what it left out",
-    "tuning/measure/test_worker.py: monotonic": "ends the wait for a process that hangs, after a minute",
+    "measure/test_worker.py: monotonic": "ends the wait for a process that hangs, after a minute",
     "gpu/test_bench.py: monotonic": "is a deadline that is too close on any machine",
     "runtime/test_threads.py: monotonic": "ends the wait for threads that never sleep, after a minute",
     "runtime/test_kernel.py: perf_counter": "the times that a kernel counts are parts of the time around them, however long",
-    "tuning/measure/test_local.py: build_seconds=0.7": "ends builds that never end",
-    "faces/lsp/test_robust.py: sleep": "of no length, lets a loop have its turn",
-    "tuning/measure/echo_child.py: sleep": "is a child that hangs",
-    "tuning/measure/dying_builder.py: sleep": "is a builder that hangs",
-    "tuning/measure/test_worker.py: sleep": "between two looks at a process",
+    "measure/test_local.py: build_seconds=0.7": "ends builds that never end",
+    "lsp/test_robust.py: sleep": "of no length, lets a loop have its turn",
+    "measure/echo_child.py: sleep": "is a child that hangs",
+    "measure/dying_builder.py: sleep": "is a builder that hangs",
+    "measure/test_worker.py: sleep": "between two looks at a process",
     "runtime/test_threads.py: sleep": "between two looks at threads",
 }
 """What reads or waits for time, by file, and why its outcome is the same on a busy machine."""

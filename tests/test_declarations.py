@@ -90,4 +90,4 @@ def test_there_is_one_way() -> None:
         for node in ast.walk(ast.parse(text))
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "Diagnostic"
     }
-    assert by_hand == {"diagnostic.py", "schedule/render.py"}
+    assert by_hand == {"base/diagnostic.py", "schedule/render.py"}

@@ -32,7 +32,7 @@ ANSWERS = {
         "C.is_reduction": True,
         "C.is_injective": False,
         "C.is_rolled": False,
-        "C.is_scan or C.is_scaled_scan or C.is_window": False,
+        "C.is_scan or C.is_scaled_scan or C.is_segmented_scan or C.is_window": False,
         "len(C.reads)": 2,
         "C.writes[0].name": "C",
         "len(C.producers) + len(C.consumers)": 0,

@@ -106,10 +106,12 @@ def test_trap_06_the_initialiser_stands_above_every_reduction_loop(loop: str) ->
         assert refused.value.refusal.code == "E0337"
 
 
-def test_trap_06_a_reduction_without_iterations_is_not_initialised_either() -> None:
-    after = steps(matmul(2, 3, 0), ("decompose_reduction", BlockRef("C"), "k"))
+def test_trap_06_a_reduction_without_iterations_is_initialised_too() -> None:
+    before = matmul(2, 3, 0)
+    after = steps(before, ("decompose_reduction", BlockRef("C"), "k"))
     verify(after)
-    assert conditions(after, "C_init") == ["false"]
+    assert conditions(after, "C_init") == []
+    assert_same(before, after)
 
 
 @pytest.mark.parametrize("step", ["parallel", "vectorize"])
