@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 
 from campaigns.emulated import emulated
-from tensorc_dsl.backend.cuda.lower.barriers import accesses, with_barriers
 from tensorc_dsl.backend.cuda.lower.kernels import (
     THREAD,
     Barrier,
@@ -21,6 +20,7 @@ from tensorc_dsl.backend.cuda.lower.kernels import (
     barriers_in,
 )
 from tensorc_dsl.backend.cuda.lower.lower import lower_device
+from tensorc_dsl.backend.cuda.lower.synchronization import accesses, synchronized
 from tensorc_dsl.base.source import Source
 from tensorc_dsl.elaborate.compute import elaborate
 from tensorc_dsl.ir.arrays import Array
@@ -130,7 +130,7 @@ def test_a_barrier_under_a_condition_counts_where_the_condition_holds(second: in
     turned = sub(index(63), thread)
     read = tuple(Store("C", (thread,), Load(name, (turned,), F32)) for name in ("T", "U"))
     body = (Steps("i", index(8), (copied("T", 5), copied("U", second), Phase(read))),)
-    assert barriers_in(with_barriers(replace(kernel(STEPS.replace("INDEX", "vj")), body=body)).body) == count
+    assert barriers_in(synchronized(replace(kernel(STEPS.replace("INDEX", "vj")), body=body)).body) == count
 
 
 def test_a_condition_reads_too() -> None:

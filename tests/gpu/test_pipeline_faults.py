@@ -11,8 +11,7 @@ import pytest
 
 from campaigns.emulated import emulated
 from tensorc_dsl.backend.cuda.codegen.device import DeviceStatements
-from tensorc_dsl.backend.cuda.lower import async_instructions as copies_room
-from tensorc_dsl.backend.cuda.lower import pipelines
+from tensorc_dsl.backend.cuda.lower import async_copies, pipelines
 from tensorc_dsl.backend.cuda.lower.kernels import CommitGroup, Device, DeviceProgram, Nested, Phase, WaitGroup
 from tensorc_dsl.backend.cuda.lower.lower import lower_device
 from tensorc_dsl.backend.llvm.codegen.body import Expressions
@@ -136,7 +135,7 @@ def test_a_condition_of_padding_that_holds_too_often_is_found() -> None:
 
 
 def test_a_copy_to_an_address_that_is_not_aligned_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(copies_room, "is_multiple", lambda *_: True)
+    monkeypatch.setattr(async_copies, "is_multiple", lambda *_: True)
     p = parse_program(Source("p.tsched", COLUMNS.replace("KIND", "f32").replace("COLUMNS", "35").replace("LANES", "4")))
     assert "whose address is not a multiple of 16" in emulated(lower_device(p), p, make_inputs(p, 0))[0]
 

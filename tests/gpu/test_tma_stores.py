@@ -15,7 +15,7 @@ from tensorc_dsl.backend.cuda.codegen.view import cuda_text
 from tensorc_dsl.backend.cuda.compiled import assemble, sass_of, tool
 from tensorc_dsl.backend.cuda.emulation.run import emulation
 from tensorc_dsl.backend.cuda.emulation.statements import Threads
-from tensorc_dsl.backend.cuda.lower import tma
+from tensorc_dsl.backend.cuda.lower import async_copies
 from tensorc_dsl.backend.cuda.lower.kernels import (
     Barrier,
     Device,
@@ -259,7 +259,7 @@ def test_other_accesses_to_the_array_are_refused_and_found(statement: str, monke
         lower_device(program, FEATURES)
     does = "reads" if statement == READS else "writes"
     assert str(e.value) == f"TMA stores tiles of `C`, and the kernel {does} `C` in other statements; store by threads"
-    monkeypatch.setattr(tma, "_require_alone", anything)
+    monkeypatch.setattr(async_copies, "_require_stores_alone", anything)
     fault, _ = run(program, lower_device(program, FEATURES))
     assert re.search(rf"{RACE}|{WAY}", fault), fault
 
@@ -271,7 +271,7 @@ def test_two_stores_of_one_element_are_refused_and_found(monkeypatch: pytest.Mon
     with pytest.raises(LowerError) as e:
         lower_device(program, FEATURES)
     assert str(e.value) == "TMA stores of `C` may write one element twice, in no order; store by threads"
-    monkeypatch.setattr(tma, "_require_alone", anything)
+    monkeypatch.setattr(async_copies, "_require_stores_alone", anything)
     fault, _ = run(program, lower_device(program, FEATURES))
     assert re.search(WAY, fault), fault
 

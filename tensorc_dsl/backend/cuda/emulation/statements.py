@@ -12,7 +12,6 @@ from tensorc_dsl.backend.cuda.emulation.access_costs import key
 from tensorc_dsl.backend.cuda.emulation.expressions import Site, Watched
 from tensorc_dsl.backend.cuda.emulation.rendezvous import Instructions, offsets
 from tensorc_dsl.backend.cuda.emulation.watch import COLLECTIVE, LANDING, OF_ROLE, PASSING, SPINNING
-from tensorc_dsl.backend.cuda.lower.async_instructions import described_in, registers_in
 from tensorc_dsl.backend.cuda.lower.collectives import (
     Access,
     accesses_of,
@@ -31,6 +30,7 @@ from tensorc_dsl.backend.cuda.lower.kernels import (
     outgoing_in,
 )
 from tensorc_dsl.backend.cuda.lower.shared_layout import descriptors_of
+from tensorc_dsl.backend.cuda.lower.synchronization import described_in, registers_in
 from tensorc_dsl.backend.llvm.codegen.function import Function, Piece, SymbolTable, in_memory
 from tensorc_dsl.ir.expr import ZERO, Load, index, substitute
 from tensorc_dsl.ir.print import format_store

@@ -14,7 +14,6 @@ from dataclasses import dataclass, replace
 
 from tensorc_dsl.backend.cuda.lower.axes import Axes, by_lanes
 from tensorc_dsl.backend.cuda.lower.kernels import THREAD
-from tensorc_dsl.backend.cuda.lower.tma import tile_of
 from tensorc_dsl.ir.expr import (
     ZERO,
     Expr,
@@ -41,6 +40,7 @@ from tensorc_dsl.ir.warp import (
     WARP,
     WARPS,
     Held,
+    described,
     held,
     is_described,
     is_tma,
@@ -48,11 +48,11 @@ from tensorc_dsl.ir.warp import (
     lane_of,
     layout_of,
 )
-from tensorc_dsl.lower.flat import Collective, Flat, If, Loop, LowerError, stores, stride, within
+from tensorc_dsl.lower.flat import Collective, Flat, If, Loop, LowerError, TensorMap, TmaTile, stores, stride, within
 from tensorc_dsl.lower.instructions import instructions, match_flat
 from tensorc_dsl.lower.trim_bounds import hoist_guards
 from tensorc_dsl.proof.sets.fragments import Unit, cells, disagreement, misplaced
-from tensorc_dsl.proof.sets.instructions import Match, Tile, array_of, match_nest, stored_place
+from tensorc_dsl.proof.sets.instructions import Match, Tile, array_of, dimensions_of, match_nest, stored_place
 from tensorc_dsl.proof.sets.linear_forms import Ranges
 from tensorc_dsl.proof.sets.simplify import conjuncts, is_multiple, simplify
 
@@ -199,7 +199,7 @@ class _Maker:
         for tile in match.tiles:
             own, places[tile.operand.name] = _whole(tile)
             loops += own
-        tile = tile_of(found, match, self.buffers[array_of(found, match).buffer])
+        tile = _tile_of(found, match, self.buffers[array_of(found, match).buffer])
         return Collective(found, code, _accessed(match, found, loops, places), tile)
 
     def _code(self, i: Intrinsic) -> str | None:
@@ -359,3 +359,16 @@ def require_adjacent(s: Collective) -> None:
                 f" element `{format_expr(substitute(a.index, {v: ZERO}))}` is not known to begin at one; let its rows have"
                 f" a multiple of {n} elements (`storage_align`)"
             )
+
+
+def _tile_of(i: Intrinsic, match: Match, array: Buffer) -> TmaTile:
+    """The tile that an instruction copies."""
+    there = array_of(i, match)
+    (here,) = (x for x in match.tiles if x is not there)
+    along, lines = dimensions_of(there), described(i, here.operand)
+    assert along is not None and lines is not None  # as `no_tensor_map` and `tma_difference` ask
+    sizes = [1] * len(array.shape)
+    for n, extent in zip(along, there.operand.shape, strict=True):
+        sizes[n] = constant(extent) or 0
+    own = TensorMap(array.name, array.dtype, array.shape, tuple(sizes), lines.swizzle)
+    return TmaTile(own, there.origin, is_tma_store(i))

@@ -5,22 +5,30 @@ A name of an axis (`thread`, `block.x`, …) is a variable with a value of its o
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from typing import assert_never
 
 from tensorc_dsl.base.units import counted
 from tensorc_dsl.ir.annotations import Swizzle
 from tensorc_dsl.ir.dtypes import DType
-from tensorc_dsl.ir.expr import ZERO, Compare, Dim, Expr, Var
-from tensorc_dsl.ir.node import node
+from tensorc_dsl.ir.expr import ZERO, Compare, Dim, Expr, Var, constant, substitute
+from tensorc_dsl.ir.node import node, replace
 from tensorc_dsl.ir.print import format_expr
-from tensorc_dsl.ir.program import Store
+from tensorc_dsl.ir.program import LoopKind, Store, store_at
 from tensorc_dsl.lower.flat import (
+    Alloc,
     Collective,
     Flat,
+    If,
+    Instruction,
+    Loop,
+    LowerError,
+    Parallel,
     Param,
     Prepared,
+    Shuffle,
     TensorMap,
+    TmaTile,
     format_body,
     format_shape,
     span,
@@ -222,23 +230,11 @@ class Role:
 Nested = Steps | Guard | Role
 """What has statements inside."""
 
+Signal = CommitGroup | InitMbarriers | Barrier | ProxyFence | WgmmaFence | WgmmaWait | Ticket
+"""What is the same in all iterations, and touches nothing that other statements do."""
+
 Device = (
-    Phase
-    | CommitGroup
-    | WaitGroup
-    | InitMbarriers
-    | TmaLoad
-    | TmaStore
-    | WaitTmaStores
-    | WaitMbarrier
-    | ArriveMbarrier
-    | Barrier
-    | ProxyFence
-    | WgmmaFence
-    | WgmmaWait
-    | Ticket
-    | LookBack
-    | Nested
+    Signal | Phase | WaitGroup | TmaLoad | TmaStore | WaitTmaStores | WaitMbarrier | ArriveMbarrier | LookBack | Nested
 )
 
 
@@ -305,7 +301,7 @@ class DeviceProgram:
     kernels: tuple[DeviceKernel, ...]
 
 
-def inside(body: tuple[Device, ...]) -> Iterator[Device]:
+def inside(body: Sequence[Device]) -> Iterator[Device]:
     """Every statement, in text order, outer statements first."""
     for s in body:
         yield s
@@ -323,14 +319,23 @@ def tma_loads_in(body: tuple[Device, ...]) -> Iterator[TmaLoad]:
     return (s for s in inside(body) if isinstance(s, TmaLoad))
 
 
-def tma_stores_in(body: tuple[Device, ...]) -> Iterator[TmaStore]:
+def tma_stores_in(body: Sequence[Device]) -> Iterator[TmaStore]:
     """The TMA stores in statements."""
     return (s for s in inside(body) if isinstance(s, TmaStore))
 
 
-def outgoing_in(body: tuple[Device, ...]) -> dict[str, None]:
+def outgoing_in(body: Sequence[Device]) -> dict[str, None]:
     """The shared buffers that TMA stores read, in their order."""
     return dict.fromkeys(x.buffer for s in tma_stores_in(body) for y in stores(s.body) for x in store_loads(y))
+
+
+def stores_in(body: Sequence[Device]) -> Iterator[Store]:
+    """The stores of statements to memory of threads and blocks: all but those of TMA stores."""
+    for s in inside(body):
+        if isinstance(s, Phase | TmaLoad):
+            yield from stores(s.body)
+        elif isinstance(s, LookBack):
+            yield from stores(s.shown)
 
 
 def consumers_of(k: DeviceKernel) -> int:
@@ -375,6 +380,106 @@ def atomics_in(body: tuple[Device, ...]) -> frozenset[str]:
 def barriers_in(body: tuple[Device, ...]) -> int:
     """The number of barriers in the text of statements."""
     return sum(isinstance(s, Barrier) for s in inside(body))
+
+
+# Statements with values for variables, and what one thread runs of them.
+
+
+def size_of(s: Alloc) -> int:
+    size = constant(s.size)
+    if size is None:
+        raise LowerError(
+            f"`{s.name}` has an open size, `{format_expr(s.size)}`, and memory of a block or a thread has a known one;"
+            ' give it a size, or store it in "global"'
+        )
+    return max(1, size)
+
+
+def plain(body: Sequence[Flat], values: Mapping[str, Expr]) -> tuple[Flat, ...]:
+    """Statements of one thread: with values for bound variables, loops of one iteration gone, buffers of its own."""
+    out: list[Flat] = []
+    for s in body:
+        match s:
+            case Store():
+                out.append(store_at(s, values))
+            case Loop() if constant(s.begin) == 0 and constant(s.end) == 1:
+                out += plain(s.body, {**values, s.var: ZERO})
+            case Loop():
+                kind = LoopKind.SERIAL if s.kind is LoopKind.PARALLEL else s.kind
+                ends = substitute(s.begin, values), substitute(s.end, values)
+                out.append(Loop(s.var, *ends, kind, plain(s.body, values), s.scattered))
+            case If():
+                out.append(If(substitute(s.cond, values), plain(s.body, values)))
+            case Alloc():
+                out.append(replace(s, size=_count(s), space="stack", body=plain(s.body, values)))
+            case Collective(tile=TmaTile() as tile):
+                origin = tuple(substitute(e, values) for e in tile.origin)
+                out.append(replace(s, body=plain(s.body, values), tile=replace(tile, origin=origin)))
+            case Collective() | Shuffle():
+                out.append(replace(s, body=plain(s.body, values)))
+            case Parallel() | Instruction():
+                raise AssertionError("no pass of GPUs makes them")
+    return tuple(out)
+
+
+def _count(s: Alloc) -> Expr:
+    size_of(s)
+    return s.size
+
+
+def with_values(body: tuple[Device, ...], values: Mapping[str, Expr]) -> tuple[Device, ...]:
+    """Statements of a kernel with values for variables."""
+    out: list[Device] = []
+    for s in body:
+        if isinstance(s, Signal):
+            out.append(s)
+            continue
+        match s:
+            case Phase():
+                out.append(replace(s, body=plain(s.body, values)))
+            case Steps():
+                out.append(Steps(s.var, substitute(s.end, values), with_values(s.body, values)))
+            case Guard():
+                out.append(Guard(substitute(s.cond, values), with_values(s.body, values)))
+            case WaitGroup():
+                out.append(replace(s, landed=plain(s.landed, values)))
+            case TmaStore(body=inner):
+                out.append(replace(s, body=plain(inner, values)))
+            case TmaLoad(at=at, body=inner):
+                out.append(replace(s, at=substitute(at, values), body=plain(inner, values)))
+            case WaitMbarrier(at=at) | ArriveMbarrier(at=at):
+                out.append(replace(s, at=substitute(at, values)))
+            case Role():
+                out.append(replace(s, body=with_values(s.body, values)))
+            case LookBack():
+                numbers = tuple(substitute(e, values) for e in (s.step, s.slot, *s.conds))
+                made, before = (x for x in plain((s.made, s.before), values) if isinstance(x, Store))
+                out.append(LookBack(s.chain, numbers[0], numbers[2:], numbers[1], plain(s.terms, values), made, before))
+            case WaitTmaStores():
+                out.append(s)
+            case _:
+                assert_never(s)
+    return tuple(out)
+
+
+def of_thread(body: tuple[Device, ...]) -> tuple[Flat, ...]:
+    """What one thread runs of statements that have no barriers and no copies under way."""
+    out: list[Flat] = []
+    for s in body:
+        match s:
+            case Phase(body=inner) | TmaLoad(body=inner) | TmaStore(body=inner):
+                out += inner
+            case WaitMbarrier():
+                pass
+            case Steps(var=var, end=end, body=inner):
+                out.append(Loop(var, ZERO, end, LoopKind.SERIAL, of_thread(inner)))
+            case Guard(cond=cond, body=inner):
+                out.append(If(cond, of_thread(inner)))
+            case LookBack(terms=terms, before=before):
+                out += (*terms, before)
+            case _:
+                raise AssertionError("statements are made plain before barriers and waits are in them")
+    return tuple(out)
 
 
 # Kernels of a GPU as text, for people.

@@ -12,9 +12,8 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
-from tensorc_dsl.backend.cuda.lower.barriers import loads_under
-from tensorc_dsl.backend.cuda.lower.kernels import STEP, Device, DeviceKernel, Local, LookBack, Ticket, inside
-from tensorc_dsl.backend.cuda.lower.threads import plain
+from tensorc_dsl.backend.cuda.lower.kernels import STEP, Device, DeviceKernel, Local, LookBack, Ticket, inside, plain
+from tensorc_dsl.backend.cuda.lower.synchronization import loads_under
 from tensorc_dsl.ir.annotations import passed_along
 from tensorc_dsl.ir.dtypes import I64, DType
 from tensorc_dsl.ir.expr import (

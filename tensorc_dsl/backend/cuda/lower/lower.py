@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 
-from tensorc_dsl.backend.cuda.lower.async_instructions import with_waits
+from tensorc_dsl.backend.cuda.lower.async_copies import with_tiles
 from tensorc_dsl.backend.cuda.lower.axes import Axes, axes_of, loops_around, with_uniform_ends
-from tensorc_dsl.backend.cuda.lower.barriers import with_barriers
 from tensorc_dsl.backend.cuda.lower.bodies import finished, with_bounds, with_scattered
 from tensorc_dsl.backend.cuda.lower.collectives import collected, require_adjacent, with_lanes
 from tensorc_dsl.backend.cuda.lower.kernels import (
@@ -22,13 +21,12 @@ from tensorc_dsl.backend.cuda.lower.kernels import (
     roles_in,
 )
 from tensorc_dsl.backend.cuda.lower.look_back import chains_of, with_words, words_in
-from tensorc_dsl.backend.cuda.lower.pipelines import Pipeline, marked, versioned
+from tensorc_dsl.backend.cuda.lower.pipelines import Pipeline, marked, threads_of, versioned
 from tensorc_dsl.backend.cuda.lower.private_storage import own, with_choices, with_idle_defined
 from tensorc_dsl.backend.cuda.lower.shared_layout import with_swizzles
 from tensorc_dsl.backend.cuda.lower.shuffles import SCOPE, shuffled
 from tensorc_dsl.backend.cuda.lower.structure import Storage, phases
-from tensorc_dsl.backend.cuda.lower.tma import with_mbarriers, with_tma_stores
-from tensorc_dsl.backend.cuda.lower.warp_roles import threads_of
+from tensorc_dsl.backend.cuda.lower.synchronization import synchronized
 from tensorc_dsl.backend.llvm.lower.passes import max_step
 from tensorc_dsl.ir.expr import constant
 from tensorc_dsl.ir.program import Block, Buffer, Program, Stmt, walk
@@ -240,7 +238,7 @@ def _phases(n: Nest) -> Nest:
                 notes=tuple(storage.notes),
             )
         )
-        kernels[-1] = with_mbarriers(with_tma_stores(kernels[-1]), storage.awaited)
+        kernels[-1] = with_tiles(kernels[-1], storage.awaited)
     _require_one_kernel(kernels)
     return replace(n, kernels=tuple(kernels))
 
@@ -271,12 +269,8 @@ def _require_memory_that_lasts(program: Program) -> None:
                 )
 
 
-def _barriers(n: Nest) -> Nest:
-    return replace(n, kernels=tuple(with_barriers(k) for k in n.kernels))
-
-
 def _waits(n: Nest) -> Nest:
-    return replace(n, kernels=tuple(map(with_waits, n.kernels)))
+    return replace(n, kernels=tuple(map(synchronized, n.kernels)))
 
 
 def _scatter(n: Nest) -> Nest:
@@ -329,8 +323,7 @@ PASSES = (
     _Pass("place", _place, "buffers get memory: a thread's, a block's"),
     _Pass("ends", _ends, "loops in which threads meet end where the conditions of their work do"),
     _Pass("phases", _phases, "bound loops become values of a thread, statements phases"),
-    _Pass("barriers", _barriers, "barriers where threads meet"),
-    _Pass("waits", _waits, "what runs beside threads is waited for"),
+    _Pass("waits", _waits, "waits for what runs beside threads, and barriers where they meet"),
     _Pass("scatter", _scatter, "scattered loops run the iteration that data choose"),
     _Pass("bounds", _bounds, "loops of a thread begin and end where the conditions of their work do"),
     _Pass("versions", _versions, "what the number of a step chooses of private storage is a choice among registers"),

@@ -1,31 +1,44 @@
-"""Runs a pipeline in rounds: in each one every statement runs for the iteration that has reached its stage.
+"""Runs a pipeline in rounds, or in roles: several of its iterations are under way at one time.
 
-Statements of the last stage run in a loop over its iterations, as before. Those of a stage further ahead run in it for a
-later iteration, if there is one, and before the loop for the first iterations. A buffer that is private to an iteration
-has a version for each iteration that needs one at the same time, and the iteration counts which.
+In each round every statement runs for the iteration that has reached its stage. Statements of the last stage run in a loop
+over its iterations, as before. Those of a stage further ahead run in it for a later iteration, if there is one, and before
+the loop for the first iterations. A buffer that is private to an iteration has a version for each iteration that needs one at
+the same time, and the iteration counts which.
 
 Copies that a round starts are groups, the same number in each round. A round waits for the groups from which its statements
 read: as it begins if these are from earlier rounds, so that one barrier behind the wait serves what is read and what is
 overwritten.
+
+With roles, the statements that copy tiles run in a warp of their own, beside those that use what comes.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 
 from tensorc_dsl.backend.cuda.lower.kernels import (
+    BLOCK_AXES,
+    THREAD,
+    ArriveMbarrier,
     CommitGroup,
     Device,
     Guard,
     Phase,
+    Role,
     Steps,
     TmaLoad,
     WaitGroup,
     WaitMbarrier,
+    inside,
+    of_thread,
+    plain,
+    roles_in,
+    with_values,
 )
-from tensorc_dsl.backend.cuda.lower.threads import of_thread, plain, with_values
+from tensorc_dsl.backend.cuda.lower.shared_layout import targets_of
+from tensorc_dsl.backend.cuda.lower.synchronization import BEFORE, accesses, may_meet, placed
 from tensorc_dsl.ir.annotations import ASYNC, REGISTERS, pipeline, read_back, roles
 from tensorc_dsl.ir.expr import (
     ONE,
@@ -38,12 +51,15 @@ from tensorc_dsl.ir.expr import (
     conjunction,
     floormod,
     index,
+    loads,
     mul,
     sub,
+    substitute,
     transform,
 )
 from tensorc_dsl.ir.program import For, LoopKind, Program, Stmt, Store, fresh, used_names, walk, with_body
-from tensorc_dsl.lower.flat import Flat, If, buffers_of, stores
+from tensorc_dsl.ir.warp import GROUP, LANES
+from tensorc_dsl.lower.flat import Flat, If, LowerError, buffers_of, stores
 from tensorc_dsl.proof.sets.dependence import versions
 from tensorc_dsl.proof.sets.simplify import prove, simplify
 
@@ -289,3 +305,168 @@ def _guarded(cond: Expr | None, body: tuple[Device, ...]) -> tuple[Device, ...]:
     if all(isinstance(s, Phase) for s in body):
         return tuple(replace(s, body=(If(cond, s.body),)) for s in body if isinstance(s, Phase))
     return (Guard(cond, body),)
+
+
+# Roles: the statements of a pipeline that copy tiles run in a warp of their own, beside those that use what comes.
+#
+# An iteration has a slot: the versions of the buffers that its tiles fill, and two mbarriers. The role that loads waits until
+# all warps have released the slot, and starts its tiles; the others wait for the bytes, use them, and release the slot. No
+# barrier is between the roles. Uses of one slot follow each other at its mbarriers. That tiles are never written to what
+# another slot holds is proved by integer sets, for all iterations and threads.
+
+
+REGISTER_FILE = 1 << 16
+"""The registers of a multiprocessor that has `setmaxnreg`. CUDA C++ Programming Guide, "Technical Specifications"."""
+
+_MOST, _LATER, _STEP = 255, 240, 8
+"""The most registers of a thread, the most that it can take later, and what their number is a multiple of then."""
+
+
+class NoRoles(Exception):
+    """Why all threads run all statements of a pipeline."""
+
+
+def in_roles(
+    var: str,
+    end: Expr,
+    pipeline: Pipeline,
+    parts: Mapping[int, Part],
+    threads: int,
+    mbarriers: Callable[[int, int], int],
+) -> tuple[Role, Role]:
+    """The pipeline of the loop `var` as two roles, the one that loads first; `threads` run the other one. `mbarriers` gives
+    the first of so many new mbarriers, for bytes or for so many warps. Raises NoRoles."""
+    names = tuple(dict.fromkeys(pipeline.roles))
+    loading = tuple(n for n, part in parts.items() if part.tiles is not None)
+    used = tuple(sorted((n for n in parts if n not in loading), key=pipeline.order.__getitem__))
+    loading_roles, other_roles = ({pipeline.roles[n] for n in some} for some in (loading, used))
+    if len(names) != 2 or len(loading_roles) != 1 or len(other_roles) != 1 or loading_roles == other_roles:
+        raise NoRoles(
+            "one role has to start TMA loads that run ahead and nothing else, and a second one all other statements"
+        )
+    if any(len({pipeline.stages[n] for n in some}) != 1 for some in (loading, used)):
+        raise NoRoles("the statements of a role have different stages")
+    if any(parts[n].copies is not None for n in used):
+        raise NoRoles("threads copy ahead, too")
+    tiles = [x for n in loading if (x := parts[n].tiles) is not None]
+    counts = {pipeline.versions[b] for x in tiles for b in targets_of(x.body)}
+    if len(counts) != 1:
+        raise NoRoles("its buffers have different numbers of versions")
+    if threads % LANES:
+        raise NoRoles(f"its {threads} threads are no whole warps")
+    (count,) = counts
+    registers = dict(zip(names, pipeline.registers or (0, 0), strict=True))
+    if pipeline.registers and threads % GROUP:
+        raise LowerError(
+            f"the {threads} threads of `{var}` are no whole warpgroups, which change their registers together"
+        )
+    full, room = mbarriers(count, 0), mbarriers(count, threads // LANES)
+    slot = floormod(Var(var), index(count))
+    producer = TmaLoad(add(index(full), slot), sum(x.size for x in tiles), tuple(s for x in tiles for s in x.body))
+    body = tuple(s for n in used for s in parts[n].body)
+    own, theirs = pipeline.roles[loading[0]], pipeline.roles[used[0]]
+    free = add(index(room), slot)
+    return (
+        Role(
+            own,
+            threads,
+            GROUP if pipeline.registers else LANES,
+            registers[own],
+            True,
+            (Steps(var, end, (WaitMbarrier(free), producer)),),
+        ),
+        Role(
+            theirs,
+            0,
+            threads,
+            registers[theirs],
+            False,
+            (Steps(var, end, (WaitMbarrier(producer.at), *body, ArriveMbarrier(free, count))),),
+        ),
+    )
+
+
+def lifted(body: tuple[Device, ...], grid: Sequence[Expr]) -> tuple[Device, ...]:
+    """The statements of a kernel with each role as a whole: the one that loads has the loops around its tiles alone, and
+    the other one all else. Raises LowerError if what one loads may meet what the other still reads, or registers do not
+    add up."""
+    found = [s for s in inside(body) if isinstance(s, Role)]
+    if not found:
+        return body
+    producer, consumer = (replace(s, body=_of_role(body, s.name, not s.alone)) for s in found)
+    for s in inside(producer.body):
+        told = [s.cond] if isinstance(s, Guard) else [s.end] if isinstance(s, Steps) else []
+        if any(loads(e) for e in told):
+            raise LowerError(
+                f"when `{producer.name}` loads depends on an array, which `{consumer.name}` may write; leave roles out"
+            )
+    _require_registers(producer, consumer)
+    _require_apart(producer, consumer, grid)
+    return (producer, consumer)
+
+
+def _of_role(body: tuple[Device, ...], name: str, others: bool) -> tuple[Device, ...]:
+    """The statements of a role, in the loops and conditions around it; those of no role if it runs the `others`, too."""
+    out: list[Device] = []
+    for s in body:
+        if isinstance(s, Role):
+            out += s.body if s.name == name else ()
+        elif isinstance(s, Steps | Guard):
+            inner = _of_role(s.body, name, others)
+            out += [replace(s, body=inner)] if inner else []
+        elif others:
+            out.append(s)
+    return tuple(out)
+
+
+def threads_of(body: tuple[Device, ...], threads: int) -> int:
+    """The threads of a block, with those of all roles."""
+    return sum(s.threads for s in roles_in(body)) or threads
+
+
+def first_registers(threads: int) -> int:
+    """The registers of each of so many threads as they begin, where their number changes later."""
+    most = REGISTER_FILE // threads
+    return _MOST if most > _MOST else most // _STEP * _STEP
+
+
+def _require_registers(producer: Role, consumer: Role) -> None:
+    if not producer.registers:
+        return
+    threads = producer.threads + consumer.threads
+    first = first_registers(threads)
+    total, most = producer.registers * producer.threads + consumer.registers * consumer.threads, first * threads
+    if not producer.registers <= first <= consumer.registers or total > most:
+        fits = min(_LATER, (most - producer.registers * producer.threads) // consumer.threads // _STEP * _STEP)
+        repair = (
+            f"give `{consumer.name}` {first} to {fits}" if first <= fits else "leave `registers` out, or give others"
+        )
+        raise LowerError(
+            f"{producer.registers} registers for each of {producer.threads} threads of `{producer.name}` and"
+            f" {consumer.registers} for each of {consumer.threads} of `{consumer.name}` do not add up: all begin with"
+            f" {first}, {most} together, which a thread of `{producer.name}` gives and one of"
+            f" `{consumer.name}` takes; {repair}"
+        )
+
+
+def _require_apart(producer: Role, consumer: Role, grid: Sequence[Expr]) -> None:
+    """Raises LowerError if a tile may be written to an element that is used with another slot."""
+    (release,) = (s for s in inside(consumer.body) if isinstance(s, ArriveMbarrier))
+    extents = {**dict(zip(BLOCK_AXES, grid, strict=True)), THREAD: index(consumer.threads)}
+    used = [
+        a.inside(loops, conds)
+        for s, loops, conds in placed(consumer.body)
+        if isinstance(s, Phase)
+        for a in accesses(s.body, ())
+    ]
+    for s, loops, conds in placed(producer.body):
+        if isinstance(s, TmaLoad):
+            slot = substitute(release.at, {v: Var(v + BEFORE) for v, _ in loops})
+            for a in accesses(s.body, ()):
+                filled = a.inside(loops, conds)
+                others = (b for b in used if a.write and b.buffer == a.buffer)
+                if any(may_meet(filled, b, extents, (Compare("!=", slot, release.at),)) for b in others):
+                    raise LowerError(
+                        f"a TMA load of `{producer.name}` may write an element of `{a.buffer}` that"
+                        f" `{consumer.name}` still reads; leave roles out"
+                    )

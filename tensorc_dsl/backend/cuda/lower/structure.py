@@ -5,9 +5,18 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 
-from tensorc_dsl.backend.cuda.lower.async_instructions import Copying, NoCopy, as_copies, described_in
+from tensorc_dsl.backend.cuda.lower.async_copies import (
+    Copying,
+    NoCopy,
+    as_copies,
+    in_place,
+    load_of,
+    loaded_bytes,
+    maps_of,
+    only_stores,
+    unnumbered_mbarrier,
+)
 from tensorc_dsl.backend.cuda.lower.axes import Axes, turn_of
-from tensorc_dsl.backend.cuda.lower.barriers import needs_barrier
 from tensorc_dsl.backend.cuda.lower.collectives import require_uniform
 from tensorc_dsl.backend.cuda.lower.kernels import (
     ALIGNMENT,
@@ -22,6 +31,9 @@ from tensorc_dsl.backend.cuda.lower.kernels import (
     TmaLoad,
     TmaStore,
     WaitMbarrier,
+    of_thread,
+    plain,
+    size_of,
     tma_in,
 )
 from tensorc_dsl.backend.cuda.lower.look_back import (
@@ -32,20 +44,11 @@ from tensorc_dsl.backend.cuda.lower.look_back import (
     ticket_of,
     with_ticket,
 )
-from tensorc_dsl.backend.cuda.lower.pipelines import Part, Pipeline, in_rounds, versioned
+from tensorc_dsl.backend.cuda.lower.pipelines import NoRoles, Part, Pipeline, in_roles, in_rounds, lifted, versioned
 from tensorc_dsl.backend.cuda.lower.shared_layout import ALIGNMENT as ALIGNED
 from tensorc_dsl.backend.cuda.lower.shared_layout import targets_of
 from tensorc_dsl.backend.cuda.lower.shuffles import guarded
-from tensorc_dsl.backend.cuda.lower.threads import of_thread, plain, size_of
-from tensorc_dsl.backend.cuda.lower.tma import (
-    in_place,
-    load_of,
-    loaded_bytes,
-    maps_of,
-    only_stores,
-    unnumbered_mbarrier,
-)
-from tensorc_dsl.backend.cuda.lower.warp_roles import NoRoles, in_roles, lifted
+from tensorc_dsl.backend.cuda.lower.synchronization import described_in, needs_barrier
 from tensorc_dsl.ir.annotations import UNITS, Swizzle, swizzle_of
 from tensorc_dsl.ir.dtypes import DType
 from tensorc_dsl.ir.expr import (

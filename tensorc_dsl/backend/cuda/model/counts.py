@@ -14,7 +14,7 @@ from math import prod
 
 import numpy as np
 
-from tensorc_dsl.backend.cuda.lower.barriers import loads_under
+from tensorc_dsl.backend.cuda.lower.async_copies import bytes_of
 from tensorc_dsl.backend.cuda.lower.collectives import is_of_group
 from tensorc_dsl.backend.cuda.lower.kernels import (
     BLOCK_AXES,
@@ -41,7 +41,7 @@ from tensorc_dsl.backend.cuda.lower.kernels import (
     WgmmaWait,
 )
 from tensorc_dsl.backend.cuda.lower.private_storage import Numbers, evaluate
-from tensorc_dsl.backend.cuda.lower.tma import bytes_of
+from tensorc_dsl.backend.cuda.lower.synchronization import loads_under
 from tensorc_dsl.ir.bind import Sizes
 from tensorc_dsl.ir.expr import ZERO, Binary, Call, Expr, Load, children, free_vars, loads
 from tensorc_dsl.ir.program import Intrinsic, IterKind, LoopKind, Store, store_at

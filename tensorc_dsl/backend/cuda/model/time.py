@@ -14,7 +14,7 @@ from math import inf, prod
 
 from tensorc_dsl.backend.cuda.compiled import cpu_of
 from tensorc_dsl.backend.cuda.lower.kernels import DeviceKernel, DeviceProgram, roles_in
-from tensorc_dsl.backend.cuda.lower.warp_roles import first_registers
+from tensorc_dsl.backend.cuda.lower.pipelines import first_registers
 from tensorc_dsl.backend.cuda.model.counts import SECTOR, Counted, counted
 from tensorc_dsl.backend.cuda.runtime.driver import number_of
 from tensorc_dsl.ir.bind import Sizes, evaluate_size
