@@ -100,8 +100,8 @@ tests: $(VENV)/.dev
 	$(BIN)/python -m pytest $(BOTH) $(if $(MINUTES),--minutes $(MINUTES)) $(if $(ALL),--all)
 
 .PHONY: coverage
-coverage: $(VENV)/.dev ## Which branches the tests take; fewer than the share in pyproject.toml are an error
-	$(BIN)/python -m pytest $(BOTH) -q --cov --cov-report=term
+coverage: $(VENV)/.dev ## Which branches all tests take; fewer than the share in pyproject.toml are an error
+	$(BIN)/python -m pytest $(BOTH) -q --all --cov --cov-report=term
 
 .PHONY: lint
 lint: style types ## Lint, format check, types and layers, without the tests
@@ -226,8 +226,8 @@ pipelines: $(VENV)/.dev ## Random pipelines of stencils, each draw run and prove
 suite: $(VENV)/.dev ## Random schedules of TVM's operators at their published sizes (SEED=0 SAMPLES=20 OPS=c1d,c2d_0)
 	$(BIN)/python -m bench.suite --seed $(SEED) --samples $(SAMPLES) --threads $(THREADS) --ops "$(OPS)"
 
-# The tests that draw schedules, by GPU_DRAWS.
-GPU_TESTS = $(shell grep -lw DRAWS tests/gpu/test_*.py) tests/stdlib/test_gpu_draws.py
+# The tests that draw schedules, by GPU_DRAWS, and those with more cases than each run of all tests has.
+GPU_TESTS = $(shell grep -lwE "DRAWS|corpus" tests/gpu/test_*.py) tests/stdlib/test_gpu_draws.py
 
 .PHONY: gpu
 gpu: $(VENV)/.dev ## Random schedules of all operators for GPUs: PTX is made, and they are emulated (SEED=0 DRAWS=20)

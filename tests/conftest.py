@@ -13,6 +13,7 @@ os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 from collections.abc import Iterator
 from functools import cache, partial
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -28,7 +29,7 @@ from tensorc_dsl.tuning.machine import baseline, roof, yardsticks
 from tensorc_dsl.tuning.measure.local import LocalRunner
 from tensorc_dsl.tuning.search import drift
 from tensorc_dsl.tuning.search.team import Team
-from tests.corpus import in_sample
+from tests.corpus import ROOT, sampled
 
 settings.register_profile("ci", derandomize=True, deadline=None, print_blob=True)
 settings.register_profile("explore", deadline=None, print_blob=True)
@@ -120,7 +121,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line(
         "markers",
-        "corpus: one of many cases of a corpus; without `--all` every fourth is run, and what a change touches",
+        "corpus: its cases look for one class of defects, so a run of all tests has a part of them, or all with `--all`",
     )
 
 
@@ -141,14 +142,15 @@ BEGUN = time.monotonic()
 
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Of a corpus some tests are left. With a limit of time the files stand in an order that mixes the folders, the same in
-    each run and process.
+    """A run of all tests has a part of each corpus; one that names files or words has all of what it names. With a limit
+    of time the files stand in an order that mixes the folders, the same in each run and process.
     """
-    if not config.getoption("--all") and not config.getoption("--accept"):
-        kept = [i for i in items if i.get_closest_marker("corpus") is None or in_sample(i)]
-        if len(kept) < len(items):
-            config.hook.pytest_deselected(items=[i for i in items if i not in set(kept)])
-            items[:] = kept
+    named = [Path(x).resolve() for x in config.args] != [ROOT / "tests"] or config.getoption("keyword")
+    if not named and not config.getoption("--all") and not config.getoption("--accept"):
+        kept = sampled(items)
+        chosen = set(kept)
+        config.hook.pytest_deselected(items=[item for item in items if item not in chosen])
+        items[:] = kept
     if config.getoption("--minutes") is not None:
         items.sort(key=lambda item: zlib.crc32(item.nodeid.partition("::")[0].encode()))
 

@@ -1,7 +1,8 @@
-"""The part of a corpus that one run takes: another one with each state of the package, and what a change touches.
+"""The cases of corpora that one run takes: another part of each with each state of the package, and what a change touches.
 
-A corpus holds hundreds of cases of one class, such as the schedules after other projects' tests. `pytest --all` runs all of
-them, as the nightly workflow does.
+A corpus is one test of many cases, such as the schedules after other projects' tests: each case looks for the same classes of
+defects in another input. One part of its cases is run, at least one of each corpus; `pytest --all` runs all of them, as the
+nightly workflow and the campaigns do.
 """
 
 from __future__ import annotations
@@ -9,6 +10,9 @@ from __future__ import annotations
 import re
 import subprocess
 import zlib
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
@@ -22,34 +26,78 @@ SHARE = 4
 NAMED = ("tensorc_dsl/schedule/primitives/", "tensorc_dsl/schedule/queries/", "stdlib/", "tests/foreign/schedules/")
 """Folders whose files have the names that cases use: of steps, modules, computes and pages."""
 
+MANY = 12
+"""A change of more files of a kind is a move or a new name, of which a part of each corpus tells as much as all."""
 
-def in_sample(item: pytest.Item) -> bool:
-    """Whether a run without `--all` has that test."""
-    if (zlib.crc32(item.nodeid.encode()) ^ _state()) % SHARE == 0:
-        return True
-    touched = _touched()
-    return touched is not None and bool(touched.search(f"{item.nodeid} {getattr(item, 'callspec', '')}"))
+
+@dataclass(frozen=True, slots=True)
+class Touched:
+    """What the last commit and the working tree change."""
+
+    files: frozenset[str]
+    """The files of tests: their corpora are run whole."""
+    names: re.Pattern[str] | None
+    """The names that cases use of other files that are changed; None where there is none."""
+
+    def has(self, item: pytest.Item) -> bool:
+        """Whether the change touches that case."""
+        if item.nodeid.partition("::")[0] in self.files:
+            return True
+        return self.names is not None and bool(self.names.search(f"{item.nodeid} {getattr(item, 'callspec', '')}"))
+
+
+def sampled(items: Sequence[pytest.Item]) -> list[pytest.Item]:
+    """The items, in their order, that a run without `--all` has: of a corpus one part of its cases, all others."""
+    corpora: defaultdict[str, list[str]] = defaultdict(list)
+    for item in items:
+        if is_case(item):
+            corpora[item.nodeid.partition("[")[0]].append(item.nodeid)
+    kept = {name for names in corpora.values() for name in part(names, _state())}
+    return [item for item in items if not is_case(item) or item.nodeid in kept or _touched().has(item)]
+
+
+def is_case(item: pytest.Item) -> bool:
+    """Whether that is one of the cases of a corpus: a marked test with parameters."""
+    return hasattr(item, "callspec") and item.get_closest_marker("corpus") is not None
+
+
+def part(names: Iterable[str], state: int) -> set[str]:
+    """One case of `SHARE`, and at least one. The parts of successive states cover all cases.
+
+    The cases are mixed first: neighbours often differ in one parameter, and a part has values of each.
+    """
+    mixed = sorted(names, key=lambda name: (zlib.crc32(name.encode()), name))
+    return set(mixed[state % min(SHARE, len(mixed)) :: SHARE])
 
 
 @cache
 def _state() -> int:
     """A number that is another one after each change of the package."""
     found = 0
-    for path in sorted(p for part in ("tensorc_dsl", "stdlib") for p in (ROOT / part).rglob("*.*")):
+    for path in sorted(p for folder in ("tensorc_dsl", "stdlib") for p in (ROOT / folder).rglob("*.*")):
         if path.suffix in (".py", ".tsched"):
             found = zlib.crc32(path.read_bytes(), found)
     return found
 
 
 @cache
-def _touched() -> re.Pattern[str] | None:
-    """The names of the files that the last commit and the working tree change; None where that is not known, or nothing."""
-    names: set[str] = set()
+def _touched() -> Touched:
+    """What the last commit and the working tree change; nothing where that is not known."""
+    changed = set[str]()
     for since in ("HEAD~1", "HEAD"):
         run = ["git", "diff", "--name-only", since]
         try:
             paths = subprocess.run(run, cwd=ROOT, capture_output=True, text=True, check=True).stdout.split()
         except (OSError, subprocess.CalledProcessError):
             continue  # a checkout without history
-        names |= {p.stem for p in map(Path, paths) if p.as_posix().startswith(NAMED)}
-    return re.compile(rf"\b({'|'.join(map(re.escape, sorted(names)))})\b") if names else None
+        changed |= {*paths}
+    return touched_by(changed)
+
+
+def touched_by(changed: Collection[str]) -> Touched:
+    """What a change of these files touches."""
+    tests = {p for p in changed if p.startswith("tests/") and p.endswith(".py")}
+    named = {Path(p).stem for p in changed if p.startswith(NAMED)}
+    tests, named = (found if len(found) <= MANY else set[str]() for found in (tests, named))
+    pattern = re.compile(rf"\b({'|'.join(map(re.escape, sorted(named)))})\b") if named else None
+    return Touched(frozenset(tests), pattern)

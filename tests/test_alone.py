@@ -113,6 +113,7 @@ def project(tmp_path: Path) -> Path:
     return tmp_path
 
 
+@pytest.mark.corpus
 @pytest.mark.parametrize("place", [".", "src", "src/modules", "elsewhere", "/"])
 @pytest.mark.parametrize(
     "file", ["src/own", "src/many", "src/not-a-name", "src/modules/listed", "elsewhere/far"]

@@ -1,33 +1,68 @@
-"""A corpus is run in parts, each case in one of them, and cases that name what a change touches are run at once."""
+"""A corpus is run in parts, each case in one of them, and cases that a change touches are run at once."""
 
 from __future__ import annotations
 
 import re
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
 from tests import corpus
+from tests.corpus import SHARE, Touched, part, touched_by
+
+NOTHING = Touched(frozenset(), None)
 
 
-def chosen(monkeypatch: pytest.MonkeyPatch, state: int, touched: re.Pattern[str] | None = None) -> set[int]:
+def item(name: str, *, marked: bool = True) -> Any:
+    """A test of that name, which has parameters where the name has brackets."""
+    more = {"callspec": name} if "[" in name else {}
+    return SimpleNamespace(nodeid=name, get_closest_marker=lambda _: marked or None, **more)
+
+
+def chosen(monkeypatch: pytest.MonkeyPatch, items: list[Any], state: int, touched: Touched = NOTHING) -> list[str]:
     monkeypatch.setattr(corpus, "_state", lambda: state)
     monkeypatch.setattr(corpus, "_touched", lambda: touched)
-    return {n for n in range(400) if corpus.in_sample(SimpleNamespace(nodeid=f"t[{n}]", callspec=f"split({n})"))}  # type: ignore[arg-type]
+    return [i.nodeid for i in corpus.sampled(items)]
 
 
-def test_each_case_is_in_one_of_the_parts(monkeypatch: pytest.MonkeyPatch) -> None:
-    parts = [chosen(monkeypatch, state) for state in range(corpus.SHARE)]
-    assert set.union(*parts) == set(range(400)) and sum(map(len, parts)) == 400
-    assert all(50 < len(p) < 150 for p in parts)
+@pytest.mark.parametrize("count", [1, 2, 3, 4, 5, 7, 8, 399])
+def test_each_case_is_in_one_of_the_parts_and_no_part_is_empty(count: int) -> None:
+    names = {f"t[{n}]" for n in range(count)}
+    parts = [part(names, state) for state in range(SHARE)]
+    assert set.union(*parts) == names and all(-(-count // SHARE) >= len(p) >= max(1, count // SHARE) for p in parts)
+    assert count < SHARE or sum(map(len, parts)) == count
+
+
+def test_a_part_has_values_of_each_parameter() -> None:
+    chosen = part((f"t[{a}-{b}]" for a in range(12) for b in range(4)), 1)
+    assert {name[-2] for name in chosen} == set("0123") and len({name[2:-3] for name in chosen}) > 5
+
+
+def test_tests_that_are_no_cases_are_run_and_the_order_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    cases = [item(f"t[{n}]") for n in range(40)]
+    others = [item("one"), *(item(f"o[{n}]", marked=False) for n in range(9))]
+    found = chosen(monkeypatch, [*cases, *others], 3)
+    assert found[-10:] == [i.nodeid for i in others] and len(found) == 10 + 40 // SHARE
+    assert found == sorted(found, key=[i.nodeid for i in (*cases, *others)].index)
 
 
 def test_what_a_change_touches_is_run_in_each(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert chosen(monkeypatch, 0, re.compile(r"\bsplit\b")) == set(range(400))
-    assert chosen(monkeypatch, 0, re.compile(r"\bspli\b")) == chosen(monkeypatch, 0)
+    cases = [item(f"tests/a.py::t[split({n})]") for n in range(40)]
+    few = chosen(monkeypatch, cases, 0)
+    assert len(few) == 40 // SHARE
+    assert len(chosen(monkeypatch, cases, 0, Touched(frozenset(), re.compile(r"\bsplit\b")))) == 40
+    assert chosen(monkeypatch, cases, 0, Touched(frozenset(), re.compile(r"\bspli\b"))) == few
+    assert len(chosen(monkeypatch, cases, 0, Touched(frozenset({"tests/a.py"}), None))) == 40
+    assert chosen(monkeypatch, cases, 0, Touched(frozenset({"tests/b.py"}), None)) == few
 
 
-def test_the_state_and_the_names_are_found() -> None:
+def test_a_change_touches_its_tests_and_what_has_its_names() -> None:
+    touched = touched_by(["tests/a.py", "tests/a.md", "stdlib/ops/gemm.tsched", "tensorc_dsl/base/source.py"])
+    assert touched.files == {"tests/a.py"} and touched.names is not None and touched.names.pattern == r"\b(gemm)\b"
+    assert touched_by([f"{folder}/{n}.py" for folder in ("tests", "stdlib") for n in range(40)]) == NOTHING
+
+
+def test_the_state_and_the_change_are_found() -> None:
     assert corpus._state() == corpus._state() != 0
-    touched = corpus._touched()
-    assert touched is None or touched.pattern
+    assert isinstance(corpus._touched(), Touched)

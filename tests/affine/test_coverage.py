@@ -37,6 +37,7 @@ def instances(nest: list[For], b: Block) -> set[tuple[int, ...]]:
     return {tuple(value(it.binding, p) for it in b.iters) for p in at if all(holds(c, p) for c in b.where)}
 
 
+@pytest.mark.corpus
 @pytest.mark.parametrize("seed", range(150))
 def test_full_domain_is_what_enumeration_finds(seed: int) -> None:
     rng = random.Random(seed)
@@ -88,6 +89,7 @@ def test_open_dimensions() -> None:
     assert not full_domain([For("i", index(4), ())], b)
 
 
+@pytest.mark.corpus
 @pytest.mark.parametrize("seed", range(150))
 def test_partition_is_what_enumeration_finds(seed: int) -> None:
     rng = random.Random(seed)

@@ -176,6 +176,7 @@ def warm() -> None:
     findings("(")
 
 
+@pytest.mark.corpus
 @pytest.mark.parametrize("name", [name for name in MANY if name not in GROWING])
 def test_twice_as_much_is_about_twice_the_work(warm: None, name: str) -> None:
     count = 300 if name in BOUNDED else LIMITED.get(name, 60)
@@ -184,6 +185,7 @@ def test_twice_as_much_is_about_twice_the_work(warm: None, name: str) -> None:
     assert work(many + "\n") <= RATIO * work(few + "\n")
 
 
+@pytest.mark.corpus
 @pytest.mark.parametrize(
     ("name", "count", "codes"),
     [

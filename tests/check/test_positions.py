@@ -39,6 +39,7 @@ def said(checked: CheckedFile, place: str) -> str:
             return " ".join(s.name for s in sources)
 
 
+@pytest.mark.corpus
 @pytest.mark.parametrize("file", FILES, ids=lambda f: "-".join(f.with_suffix("").parts[-3:]))
 def test_every_name_of_the_library_and_the_examples_is_defined(file: Path) -> None:
     checked = load_file(Source.read(file))

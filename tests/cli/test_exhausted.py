@@ -72,6 +72,7 @@ def test_a_search_with_too_few_open_files(tmp_path: Path) -> None:
     assert "error[E0927]: the system gives this process no more open files" in done.stderr
 
 
+@pytest.mark.corpus
 @pytest.mark.parametrize("threads", [1, 4])
 @pytest.mark.parametrize("space", [70, 130, 160, 230])
 @pytest.mark.parametrize("words", [("run",), ("tune", "--trials", "1")])

@@ -173,6 +173,7 @@ COMMANDS: list[Sequence[str]] = [
 ]
 
 
+@pytest.mark.corpus
 @pytest.mark.parametrize("command", COMMANDS, ids=lambda c: " ".join(c).replace(NAME, "NAME"))
 def test_every_command_with_hostile_text(command: Sequence[str]) -> None:
     Path("wrong.tsched").write_text(WRONG, encoding="utf-8")

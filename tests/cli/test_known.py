@@ -17,7 +17,7 @@ from tests.search.test_zero import FILE, filled
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     (tmp_path / "f.tsched").write_text(FILE)
-    filled(tmp_path / "r.sqlite", tensorc_dsl.load(tmp_path / "f.tsched", threads=1), "abcd")
+    filled(tmp_path / "r.sqlite", "abcd")
     monkeypatch.chdir(tmp_path)
     return tmp_path
 

@@ -51,6 +51,7 @@ def factored(t: str, reducer: str, start: str, k: int, lanes: int) -> Program:
     return apply(p, "vectorize", LoopRef("k_1")).program
 
 
+@pytest.mark.corpus
 @pytest.mark.parametrize("lanes", [4, 7, 16, 20, 64])
 @pytest.mark.parametrize(
     ("t", "reducer", "start"),

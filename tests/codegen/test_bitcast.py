@@ -51,6 +51,7 @@ def as_float(codes: Array, f: DType) -> Array:
     return widen(codes if stored_dtype(f).kind == "u" else codes.view(stored_dtype(f)), f)
 
 
+@pytest.mark.corpus
 @pytest.mark.parametrize("kind", ["serial", "vectorized"])
 @pytest.mark.parametrize(("f", "u"), PAIRS, ids=str)
 def test_every_width_both_ways(f: DType, u: DType, kind: str) -> None:

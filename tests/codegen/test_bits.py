@@ -55,6 +55,7 @@ def numbers(t: DType) -> tuple[Array, Array]:
     return x, np.where(np.arange(N) % 2 == 0, some, y)
 
 
+@pytest.mark.corpus
 @pytest.mark.parametrize("t", INTEGERS, ids=str)
 @pytest.mark.parametrize(
     "function", ["bit_and", "bit_or", "bit_not", "shift_left", "shift_right", "popcount", "clz", "ctz", "sign"]

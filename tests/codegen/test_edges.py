@@ -115,6 +115,7 @@ def pairs(t: DType) -> dict[str, Array]:
     return {"A": a, "B": b}
 
 
+@pytest.mark.corpus
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("t", ARITHMETIC_TYPES, ids=str)
 def test_operators(t: DType, kind: str) -> None:
@@ -131,6 +132,7 @@ def test_operators(t: DType, kind: str) -> None:
     require_agreement(bodies, f"A: {t}[{n}], B: {t}[{n}]", inputs, kind)
 
 
+@pytest.mark.corpus
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("t", DTYPES.values(), ids=str)
 def test_conversions(t: DType, kind: str) -> None:
@@ -152,6 +154,7 @@ def test_conversions(t: DType, kind: str) -> None:
     require_agreement(bodies, f"A: {t}[{len(x)}]", inputs, kind)
 
 
+@pytest.mark.corpus
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("t", [t for t in ARITHMETIC_TYPES if t != BOOL], ids=str)
 def test_functions(t: DType, kind: str) -> None:

@@ -43,6 +43,7 @@ def meant(tree: str, arrays: dict[str, np.ndarray]) -> np.ndarray:
         return eval(text, {"np": np, **arrays})
 
 
+@pytest.mark.corpus
 @pytest.mark.parametrize("t", ["f32", "f64"])
 @pytest.mark.parametrize("kind", ["for", "vectorized for"])
 @pytest.mark.parametrize("tree", TREES)

@@ -15,6 +15,7 @@ NUMBERS = {
 ZEROS = {"b": "false", "f": "0.0", "i": "0", "u": "0"}
 
 
+@pytest.mark.corpus
 @pytest.mark.parametrize("kind", ["", "vectorized ", "unrolled ", "parallel "])
 @pytest.mark.parametrize("n", [3, 8, 21])
 def test_take_with_clip(kind: str, n: int) -> None:
@@ -34,6 +35,7 @@ program f(W: f32[7, 5], I: i32[{n}], Y: f32[{n}, 5], Z: f32[5, {n}]) {{
     np.testing.assert_array_equal(got["Z"], want.T)
 
 
+@pytest.mark.corpus
 @pytest.mark.parametrize("dtype", NUMBERS)
 @pytest.mark.parametrize("kind", ["", "vectorized "])
 def test_the_least_and_the_greatest_numbers_of_a_type(dtype: str, kind: str) -> None:

@@ -69,6 +69,7 @@ def calls(body: tuple[Flat, ...]) -> int:
     return sum(isinstance(s, Instruction) + calls(body_of(s)) for s in body)
 
 
+@pytest.mark.corpus
 @pytest.mark.parametrize("name", sorted(STANDARD))
 def test_an_instruction_does_what_its_item_says(name: str) -> None:
     i = STANDARD[name]

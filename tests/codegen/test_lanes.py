@@ -36,6 +36,7 @@ def taken(t: str, n: int, subscripts: tuple[str, ...] = SUBSCRIPTS) -> Program:
     return program(f"program taken({inputs}, {outputs}) {{\n{blocks}\n}}")
 
 
+@pytest.mark.corpus
 @pytest.mark.parametrize(
     ("t", "n"), [*(("f32", n) for n in (1, 3, 8, 21, 70, 200)), *((t, 37) for t in NUMPY if t != "f32")]
 )

@@ -67,6 +67,7 @@ def loop_of(assembly: str, word: str) -> list[str]:
     return best
 
 
+@pytest.mark.corpus
 @pytest.mark.parametrize("local", [False, True])
 @pytest.mark.parametrize(("target", "rows", "columns", "register"), [
     (WIDE, 8, 32, "zmm"), (WIDE, 12, 32, "zmm"), (WIDE, 14, 32, "zmm"), (WIDE, 6, 64, "zmm"),

@@ -98,6 +98,7 @@ def assert_within_bound(function: str, *arguments: Array, widths: tuple[int, ...
     assert not (np.signbit(found[zero]) != np.signbit(want[zero])).any()
 
 
+@pytest.mark.corpus
 @pytest.mark.parametrize("function", [f for f in FUNCTIONS if MATHS[f].count == 1])
 def test_every_exponent_is_within_its_bound_in_any_number_of_lanes(function: str) -> None:
     assert_within_bound(function, sample(function))
@@ -125,6 +126,7 @@ def doubles() -> tuple[Array, Array]:
     return x, y
 
 
+@pytest.mark.corpus
 @pytest.mark.parametrize("function", [f for f in FUNCTIONS if f != "pow"])
 def test_functions_of_f64_are_within_their_bounds(function: str) -> None:
     assert_within_bound(function, *doubles()[: MATHS[function].count], widths=(8,))
@@ -201,6 +203,7 @@ EXACT = {
 }  # fmt: skip
 
 
+@pytest.mark.corpus
 @pytest.mark.parametrize("function", EXACT)
 def test_special_values(function: str) -> None:
     x, want = (np.array(column, np.float32) for column in zip(*EXACT[function], strict=True))
@@ -269,6 +272,7 @@ def called(assembly: str) -> list[str]:
     return [name for name in names if not name.startswith("tensorc_")]
 
 
+@pytest.mark.corpus
 @pytest.mark.parametrize("function", FUNCTIONS)
 def test_no_call_in_the_loop(function: str) -> None:
     """But for angles of f64 from 2**40 on, which are reduced lane by lane by a function of ours."""

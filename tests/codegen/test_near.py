@@ -46,6 +46,7 @@ def resized(t: str, n: int, subscripts: tuple[str, ...]) -> Program:
     return program(f"program resized({inputs}, {outputs}) {{\n{blocks}\n}}")
 
 
+@pytest.mark.corpus
 @pytest.mark.parametrize(("t", "n"), [*(("f32", n) for n in (1, 16, 37, 200)), *((t, 77) for t in TYPES if t != "f32")])
 def test_each_lane_has_its_own_element(t: str, n: int) -> None:
     subscripts = (*GROWING, *OTHERS)

@@ -91,6 +91,7 @@ def test_every_code_has_its_value(t: DType) -> None:
     assert not np.isfinite(nearest(overflows_above(t) * (1 + 2**-40), t))
 
 
+@pytest.mark.corpus
 @pytest.mark.parametrize("kind", ["serial", "vectorized"])
 @pytest.mark.parametrize("to", DTYPES.values(), ids=str)
 @pytest.mark.parametrize("t", OCTETS, ids=str)

@@ -57,6 +57,7 @@ STEPS = {
 }
 
 
+@pytest.mark.corpus
 @pytest.mark.parametrize("name", STEPS)
 def test_one_kernel_for_every_size(name: str) -> None:
     case = Case(Path("open.md"), name, *STEPS[name], "tsched", "")

@@ -16,6 +16,7 @@ from tests.programs import random_inputs
 ACCEPTED = [c for c in all_cases() if c.kind == "tsched"]
 
 
+@pytest.mark.corpus
 @pytest.mark.parametrize("case", ACCEPTED, ids=lambda c: c.name)
 def test_machine_code_of_the_result(case: Case) -> None:
     before, after = before_program(case), run(case)

@@ -43,6 +43,7 @@ def check(name: str, seed: int) -> None:
         np.testing.assert_allclose(got[output], want, rtol=1e-4, atol=1e-5, err_msg=message)
 
 
+@pytest.mark.corpus
 @pytest.mark.parametrize("name", PROGRAMS)
 @pytest.mark.parametrize("seed", range(5))
 def test_compiled_schedules_keep_the_result(name: str, seed: int) -> None:

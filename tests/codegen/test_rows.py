@@ -32,6 +32,7 @@ def window(value: str, h: int, w: int, rows: int) -> str:
     return WINDOW.format(value=value.format(**sizes), **sizes)
 
 
+@pytest.mark.corpus
 @pytest.mark.parametrize("value", VALUES)
 @pytest.mark.parametrize(("h", "w", "rows"), [(1, 1, 4), (13, 37, 4), (7, 16, 7)])
 def test_rows_written_out_compute_what_rows_one_by_one_do(value: str, h: int, w: int, rows: int) -> None:

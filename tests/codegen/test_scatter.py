@@ -22,6 +22,7 @@ from tests.examples import FIRST
 COUNT = int(os.environ.get("SCATTER_FUZZ", "10"))
 
 
+@pytest.mark.corpus
 @pytest.mark.parametrize("seed", range(FIRST, FIRST + COUNT))
 def test_random_sums_over_matches(seed: int) -> None:
     made = Scatter(random.Random(seed))

@@ -46,6 +46,7 @@ def vectors(n: int, shifts: tuple[int, ...]) -> tuple[int, int]:
     return more, len(re.findall(r"shufflevector <16 x float> %", text))
 
 
+@pytest.mark.corpus
 @pytest.mark.parametrize("n", [1, 16, 17, 48, 64, 97, 128, 131, 300])
 @pytest.mark.parametrize("shifts", [(0, 1, 2), (5, 0, 3), (0, 16, 1), (2, 31, 17), (0, 15, 30)])
 def test_elements_are_those_of_the_array(n: int, shifts: tuple[int, ...]) -> None:

@@ -91,6 +91,7 @@ def test_outputs_that_begin_within_a_line(n: int) -> None:
         np.testing.assert_array_equal(b, a * 2)
 
 
+@pytest.mark.corpus
 @pytest.mark.parametrize("bits", [128, 256, 512])
 @pytest.mark.parametrize("dtype", ["i32", "f64"])
 def test_vectors_of_all_sizes_pass_the_caches_from_anywhere(dtype: str, bits: int) -> None:

@@ -49,6 +49,7 @@ def numbers(shape: tuple[int, ...], t: str) -> Array:
     return rng.integers(0, 100, shape).astype({"i8": np.int8, "u16": np.uint16, "i32": np.int32, "i64": np.int64}[t])
 
 
+@pytest.mark.corpus
 @pytest.mark.parametrize(("m", "n"), [(32, 48), (37, 53), (3, 40), (40, 3), (5, 7), (17, 2), (1, 20), (64, 9)])
 @pytest.mark.parametrize("t", ["f32", "f64", "f16", "bf16", "i8", "u16", "i32", "i64", "bool"])
 def test_every_type_and_odd_sizes(t: str, m: int, n: int) -> None:
@@ -64,6 +65,7 @@ def test_tiles_of_other_sizes(rows: int, columns: int) -> None:
     np.testing.assert_array_equal(got, a.T)
 
 
+@pytest.mark.corpus
 @pytest.mark.parametrize(("m", "n"), [(128, 32), (67, 35), (130, 17), (61, 7)])
 @pytest.mark.parametrize(("t", "rows"), [("i8", 16), ("bool", 16), ("f16", 8), ("bf16", 8), ("u16", 16)])
 def test_squares_of_short_elements_fill_vectors(t: str, rows: int, m: int, n: int) -> None:
@@ -93,6 +95,7 @@ def cut(a: Array, _: Array) -> Array:
     return out
 
 
+@pytest.mark.corpus
 @pytest.mark.parametrize(
     ("value", "reference"),
     [

@@ -38,6 +38,7 @@ def some(t: DType, seed: int, n: int = 37) -> np.ndarray:
     return rng.integers(low, 100, n).astype(stored_dtype(t))
 
 
+@pytest.mark.corpus
 @pytest.mark.parametrize("kind", ["serial", "vectorized"])
 @pytest.mark.parametrize("t", NUMBERS, ids=str)
 @pytest.mark.parametrize("op", ["A[v] + B[v]", "A[v] - B[v]", "A[v] * B[v]", "min(A[v], B[v])", "max(A[v], B[v])"])
@@ -75,6 +76,7 @@ def test_xor(kind: str, t: DType) -> None:
     np.testing.assert_array_equal(evaluate(p, {"A": a, "B": b})["C"], a ^ b)
 
 
+@pytest.mark.corpus
 @pytest.mark.parametrize("kind", ["serial", "vectorized"])
 @pytest.mark.parametrize("to", DTYPES.values(), ids=str)
 @pytest.mark.parametrize("t", DTYPES.values(), ids=str)
@@ -105,6 +107,7 @@ FUNCTIONS = {
 }  # fmt: skip
 
 
+@pytest.mark.corpus
 @pytest.mark.parametrize("kind", ["serial", "vectorized"])
 @pytest.mark.parametrize("t", ["f16", "bf16", "f32", "f64"])
 @pytest.mark.parametrize("name", FUNCTIONS)

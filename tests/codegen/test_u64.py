@@ -32,6 +32,7 @@ def all_ways(text: str, given: dict[str, Array]) -> list[Array]:
     return [widen(run(p, given)["C"], dtype), evaluate(p, given)["C"], interpret(p, given)["C"]]
 
 
+@pytest.mark.corpus
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("to", [t for t in DTYPES.values() if t.kind != "bool"], ids=str)
 def test_to_each_type(to: DType, kind: str) -> None:
@@ -89,6 +90,7 @@ OPERATIONS = {
 }  # fmt: skip
 
 
+@pytest.mark.corpus
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("operation", OPERATIONS)
 def test_operations_are_modulo_the_width(operation: str, kind: str) -> None:

@@ -32,6 +32,7 @@ def drawn(p: Program) -> list[np.ndarray[tuple[int, int], np.dtype[np.float64]]]
     return [widen(x["X"], p.params[0].dtype) for x in every]
 
 
+@pytest.mark.corpus
 @pytest.mark.parametrize("dtype", ["f32", "f64", "f16", "bf16"])
 @pytest.mark.parametrize("n", [0, 1, 2, 13, 64])
 def test_a_positive_definite_matrix_is(dtype: str, n: int) -> None:
@@ -48,6 +49,7 @@ def test_rows_are_sorted_symmetric_positive(dtype: str) -> None:
     assert len({x.tobytes() for x in drawn(compute(dtype, "X positive"))}) > 5
 
 
+@pytest.mark.corpus
 @pytest.mark.parametrize(
     ("dtype", "n"), [("f32", 1000), ("f16", 100), ("i32", 1000), ("i8", 200), ("u8", 256), ("bf16", 16)]
 )

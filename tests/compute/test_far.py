@@ -85,6 +85,7 @@ def test_the_message_says_what_to_write() -> None:
     assert build(gather("clamp(clamp(I[i], -N, N) + i, 0, N - 1)"), N=10)
 
 
+@pytest.mark.corpus
 @pytest.mark.parametrize("dtype", ENDS)
 @pytest.mark.parametrize("subscript", ["clamp(I[i], 0, N - 1)", "clamp(clamp(I[i], -N, N) * 2 - i, 0, N - 1)"])
 def test_every_number_of_every_type_may_be_read(dtype: str, subscript: str) -> None:
@@ -139,6 +140,7 @@ class Subscripts:
         return f"compute f(X: f32[N], I: {self.dtype}[N]) -> Y: f32[N, P] {{ Y[i, j] = {value} }}"
 
 
+@pytest.mark.corpus
 @pytest.mark.parametrize("group", range(8))
 def test_random_subscripts_over_numbers_at_the_ends_of_their_types(group: int) -> None:
     """What is taken means the same in the language's words, in the reference, the interpreter and machine code."""
@@ -159,6 +161,7 @@ def test_random_subscripts_over_numbers_at_the_ends_of_their_types(group: int) -
     assert taken > 5
 
 
+@pytest.mark.corpus
 @pytest.mark.parametrize("seed", range(0, 60, 3))
 def test_schedules_of_them_compute_the_same(seed: int) -> None:
     made = Subscripts(seed)

@@ -72,6 +72,7 @@ def test_what_may_leave_the_table_is_refused(value: str, code: str, says: str) -
     assert says in errors(rows(value), **SIZES)[0]
 
 
+@pytest.mark.corpus
 @pytest.mark.parametrize("dtype", ["i8", "i16", "i32", "i64", "u8", "u16", "u32", "u64"])
 @pytest.mark.parametrize(
     "subscript",
@@ -161,6 +162,7 @@ RANGED = {
 }
 
 
+@pytest.mark.corpus
 @pytest.mark.parametrize("case", RANGED.values(), ids=list(RANGED))
 @pytest.mark.parametrize("n", [1, 7])
 def test_the_range_of_a_subscript_follows_from_its_expression(case: tuple[str, str, str], n: int) -> None:

@@ -94,6 +94,7 @@ def blocks(p: Program) -> list[Any]:
     return [s for _, s in walk(p.body) if isinstance(s, Block)]
 
 
+@pytest.mark.corpus
 @pytest.mark.parametrize("seed", [0, 1])
 @pytest.mark.parametrize("name", sorted(n for n in STD.computes))
 def test_library(name: str, seed: int) -> None:
@@ -111,6 +112,7 @@ def test_examples(path: Path) -> None:
         check_program(p, defn, file.library, sizes, 0)
 
 
+@pytest.mark.corpus
 @pytest.mark.parametrize("group", range(-(-COUNT // GROUP)))
 @pytest.mark.parametrize("drawn", [random_compute, random_features])
 def test_random_computes(drawn: Callable[[int], tuple[str, dict[str, int]]], group: int) -> None:

@@ -91,6 +91,7 @@ def test_values_are_passed_on_chosen_and_converted(t: str) -> None:
         np.testing.assert_allclose(found, np.full(7, (wide[:3].sum() + 4 * wide[2]) * other[6]))
 
 
+@pytest.mark.corpus
 @pytest.mark.parametrize("t", TYPES)
 @pytest.mark.parametrize("of", ["f16", "bf16", "f32", "f64", "i8", "i16", "i32", "i64", "u8", "u16", "u32", "u64"])
 def test_saturate_keeps_to_finite_numbers(t: str, of: str) -> None:

@@ -20,6 +20,7 @@ def text(read: str, shape: str, size: str, sizes: str = "f32[M], B: f32[N]") -> 
     return f"compute f(X: f32[{shape}], A: {sizes}) -> Y: f32[{size}] {{ Y[i] = {read} + A[0] * 0.0 + B[0] * 0.0 }}"
 
 
+@pytest.mark.corpus
 @pytest.mark.parametrize(
     ("read", "shape", "size"),
     [

@@ -47,6 +47,7 @@ def some(t: str) -> np.ndarray:
     return np.array(sorted(v for v in near if low <= v <= high), stored_dtype(DTYPES[t]))
 
 
+@pytest.mark.corpus
 @pytest.mark.parametrize("t", [*FLOATS, *WIDTHS])
 def test_every_type_saturates_to_every_integer(t: str) -> None:
     x = some(t)
@@ -129,6 +130,7 @@ def test_all_pairs_of_bytes(name: str) -> None:
             np.testing.assert_array_equal(got[output], want, err_msg=output)
 
 
+@pytest.mark.corpus
 @pytest.mark.parametrize(
     ("name", "words"),
     [

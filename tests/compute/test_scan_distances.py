@@ -31,6 +31,7 @@ def text(step: str, init: str = "X[0, j]") -> str:
     )
 
 
+@pytest.mark.corpus
 @pytest.mark.parametrize(
     ("step", "steps"), [*((s, 5) for s in STEPS.values()), (STEPS["all before"], 1), (STEPS["a heap"], 2)]
 )

@@ -45,6 +45,7 @@ def text(step: str) -> str:
     )
 
 
+@pytest.mark.corpus
 @pytest.mark.parametrize("steps", [1, 2, 5])
 @pytest.mark.parametrize("step", STEPS.values(), ids=STEPS)
 def test_all_readings_agree(step: str, steps: int) -> None:
@@ -113,6 +114,7 @@ def test_what_a_reduction_may_not_read() -> None:
     assert "subscript 1 of `H` can be -1" in error
 
 
+@pytest.mark.corpus
 @pytest.mark.parametrize("seed", range(4))
 @pytest.mark.parametrize("step", STEPS.values(), ids=STEPS)
 def test_schedules_keep_the_order_of_the_steps(step: str, seed: int) -> None:

@@ -26,6 +26,7 @@ def _steps(n: int, step: Callable[[list[float], int], float]) -> list[float]:
     return out
 
 
+@pytest.mark.corpus
 @pytest.mark.parametrize("n", [1, 2, 3, 7])
 @pytest.mark.parametrize(
     ("step", "meant"),

@@ -38,6 +38,7 @@ COUNT = int(os.environ.get("FOREIGN_FUZZ", "10"))
 GROUP = 5
 
 
+@pytest.mark.corpus
 @pytest.mark.parametrize("file", FILES)
 def test_a_file_has_no_findings_and_a_reference_for_each_compute(file: str) -> None:
     assert load_source(source := Source.read(HERE / f"{file}.tsched")).diagnostics == ()

@@ -99,6 +99,7 @@ def judge_at(program: Program, inputs: Mapping[str, Array]) -> None:
                 assert compare(name, array, want[name], allowed[name]).fault == ""
 
 
+@pytest.mark.corpus
 @pytest.mark.parametrize("file", FULL)
 def test_the_default_space_has_schedules(file: str) -> None:
     for name in FILES[file]:

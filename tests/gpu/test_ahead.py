@@ -116,6 +116,7 @@ def test_reads_that_may_not_be_made_are_checked_where_they_are(number: int, monk
     assert both(p, monkeypatch) == ["", ""]
 
 
+@pytest.mark.corpus
 @pytest.mark.parametrize(
     ("text", "seed"),
     [("matmul(M=24, N=24, K=24)", 0), ("matmul(M=24, N=24, K=24)", 3), ("half_matmul(M=24, N=24, K=24)", 1)],

@@ -98,6 +98,7 @@ def inputs(t: str, terms: int, seed: int = 0) -> dict[str, Array]:
     return {"X": x.astype(dtype[t]), "L": rng.integers(-1, PLACES + 2, terms).astype(np.int32)}
 
 
+@pytest.mark.corpus
 @pytest.mark.parametrize("case", KINDS)
 def test_updates_of_each_kind_are_exact_in_each_order_of_threads(case: str) -> None:
     t, value, start, instruction, expected = KINDS[case]

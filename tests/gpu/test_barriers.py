@@ -158,6 +158,7 @@ def check_each_is_needed(kernels: DeviceProgram, p: Program, inputs: dict[str, A
 SOME = [("conv2d_nhwc", -1), ("softmax", 0), ("quantized_matmul", -1)]
 
 
+@pytest.mark.corpus
 @pytest.mark.parametrize(("name", "number"), SOME if DRAWS == 1 else CASES)
 def test_each_barrier_of_a_schedule_is_needed(name: str, number: int) -> None:
     """Without any one of them threads race: of some schedules, and in a campaign of so many of each operator at each size."""

@@ -133,6 +133,7 @@ def test_every_case_is_a_task_on_the_gpu() -> None:
     assert len(tasks) == len(given)
 
 
+@pytest.mark.corpus
 @pytest.mark.parametrize("name", ["wgmma, left factor in registers", "roles with registers", "look-back"])
 def test_a_case_has_the_instructions_that_it_is_named_after(name: str) -> None:
     case = CASES[name]

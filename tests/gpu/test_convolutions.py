@@ -18,7 +18,7 @@ from tensorc_dsl.faces.api.tasks import Task
 from tensorc_dsl.ir.arrays import Array
 from tensorc_dsl.schedule.trace.distribution import Decision
 from tests.gpu.kernels import ptx
-from tests.gpu.tensor_cores import DRAWS, whole_numbers
+from tests.gpu.tensor_cores import whole_numbers
 from tests.gpu.test_hopper import drawn
 
 
@@ -76,16 +76,6 @@ CASES: dict[str, tuple[str, str, dict[str, int], dict[str, Decision]]] = {
     "one tap of a row": ("conv2d_nhwc(N=2, H=3, W=70, CI=64, KH=1, KW=1, CO=64", "f16", {}, {"joined": False}),
 }
 
-FEW = (
-    "a window of an image",
-    "a window, by roles",
-    "a window of two images",
-    "odd, with a stride",
-    "one tap",
-    "one tap of a row",
-)
-"""The cases in tests; a campaign has all."""
-
 
 def task(folder: Path, text: str, space: str, target: str) -> Task:
     path = folder / "t.tsched"
@@ -95,7 +85,8 @@ def task(folder: Path, text: str, space: str, target: str) -> Task:
     return td.load(path)["t"]
 
 
-@pytest.mark.parametrize("case", CASES if DRAWS > 1 else FEW)
+@pytest.mark.corpus
+@pytest.mark.parametrize("case", CASES)
 def test_warpgroups_are_exact_on_small_integers(case: str, tmp_path: Path) -> None:
     text, dtype, attributes, decisions = CASES[case]
     given = "".join(f", {name}={value}" for name, value in attributes.items())

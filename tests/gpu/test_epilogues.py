@@ -93,6 +93,7 @@ CASES: dict[str, tuple[str, Callable[..., Array], float]] = {
 }
 
 
+@pytest.mark.corpus
 @pytest.mark.parametrize("case", CASES)
 def test_bias_and_activation_are_in_the_kernel_of_the_product(case: str, tmp_path: Path) -> None:
     """Sums are never stored: a kernel reads the bias, and writes the result."""

@@ -38,8 +38,6 @@ CASES: Mapping[str, tuple[str, dict[str, Decision]]] = {
     "128 keys a step": ("half(B=1, H=1, M=33, N=256, D=64, E=64)", {"length": 128, "chosen": 1}),
     "128 numbers, bf16": ("half(B=1, H=1, M=64, N=96, D=128, E=128, T=bf16)", {"length": 64, **LOADED}),
 }
-FEW = ("two groups, a mask", "roles, two groups", "odd sizes, 128 columns, bf16")
-"""In tests; `make gpu DRAWS=20` has all cases, and more schedules of each."""
 
 
 SPACE = """
@@ -94,7 +92,8 @@ def _drawn(t: Task, seed: int, decisions: tuple[tuple[str, Decision], ...]) -> t
     return trace, kernels_of(t, trace)
 
 
-@pytest.mark.parametrize("case", CASES if DRAWS > 1 else FEW)
+@pytest.mark.corpus
+@pytest.mark.parametrize("case", CASES)
 def test_scores_stay_in_registers(case: str, tmp_path: Path) -> None:
     """Nothing but copies of the inputs is in shared memory, in one kernel that is right in each order of threads."""
     text, decisions = CASES[case]

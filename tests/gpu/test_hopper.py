@@ -118,25 +118,6 @@ COLUMNS = {
 }
 """How many times 64 columns an instruction takes."""
 
-FEW = (
-    "columns of the left",
-    "256 columns at once",
-    "256 columns of rows at once",
-    "columns of the left, 128 at once",
-    "odd",
-    "tma",
-    "tiles beyond the array",
-    "roles",
-    "a role beyond the array",
-    "bias",
-    "e4m3, boxes",
-    "e5m2, 128 columns at once",
-    "e4m3 and e5m2, odd",
-    "e5m2 and e4m3, boxes",
-    "e4m3, rows of both",
-)
-"""The cases in tests; a campaign has all."""
-
 
 def hopper(folder: Path, text: str) -> Task:
     """The task `t = text` over `std.gpu.hopper`, for a GPU of compute capability 9.0."""
@@ -183,7 +164,8 @@ def test_the_view_has_what_runs_beside_threads(tmp_path: Path) -> None:
     assert b"for GPUs, sm_90a alone." in t.library(trace).make("header")
 
 
-@pytest.mark.parametrize("case", CASES if DRAWS > 1 else FEW)
+@pytest.mark.corpus
+@pytest.mark.parametrize("case", CASES)
 def test_kernels_are_exact_on_small_integers(case: str, tmp_path: Path) -> None:
     text, decisions, reference = CASES[case]
     t = hopper(tmp_path, text)

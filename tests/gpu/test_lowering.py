@@ -255,6 +255,7 @@ program p(A: f32[4, 8], C: f32[4, 8]) {{
     check(text.replace(f' in "{scope}"', ""))
 
 
+@pytest.mark.corpus
 @pytest.mark.parametrize("text", ["matmul(M=1..40, N=9, K=8)", "softmax(M=1..20, N=33)", "cumsum(N=1..9, M=5)"])
 def test_open_sizes_are_arguments_of_a_kernel(text: str, tmp_path: Path) -> None:
     t = task(tmp_path, text)

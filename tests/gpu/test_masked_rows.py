@@ -49,8 +49,6 @@ CASES: Mapping[str, tuple[str, dict[str, Decision], int]] = {
     ),
 }  # fmt: skip
 """A task, decisions, and the steps of all blocks together."""
-FEW = [case for case in CASES if case not in ("more rows than keys", "in fragments, longer steps than rows")]
-"""In tests; `make gpu DRAWS=20` has all cases."""
 
 
 def steps_of(p: DeviceProgram) -> int:
@@ -80,7 +78,8 @@ def with_ends(p: DeviceProgram, new: Callable[[Expr], Expr]) -> DeviceProgram:
     return replace(p, kernels=tuple(replace(k, body=go(k.body)) for k in p.kernels))
 
 
-@pytest.mark.parametrize("case", CASES if DRAWS > 1 else FEW)
+@pytest.mark.corpus
+@pytest.mark.parametrize("case", CASES)
 def test_steps_behind_the_mask_are_skipped(case: str) -> None:
     text, decisions, steps = CASES[case]
     t = task(text)

@@ -43,6 +43,7 @@ def every(t: str) -> tuple[list[str], Program, Program]:
     return names, plain, scheduled
 
 
+@pytest.mark.corpus
 @pytest.mark.parametrize("t", ["f64", "f32", "bf16", "i32", "u8"])
 def test_every_function_of_a_type_has_code_and_is_right(t: str) -> None:
     names, program, scheduled = every(t)

@@ -59,6 +59,7 @@ def test_a_target_without_a_name_of_its_gpu_has_the_model_of_the_oldest(tmp_path
     assert named == without
 
 
+@pytest.mark.corpus
 @pytest.mark.parametrize(
     "text", ["matmul(M=64, N=64, K=32)", "softmax(M=8, N=64)", "half_matmul(M=32, N=32, K=32)", "cumsum(N=32, M=32)"]
 )

@@ -106,8 +106,6 @@ CASES = {
     "tensor cores, a query alone": "half(B=1, H=1, M=1, N=48, D=16, E=5) with tensor_rows",
     "tensor cores, a mask": "causal(M=64, N=64, D=16, E=16) with tensor_rows",
 }
-FEW = [case for case in CASES if case in ("primes", "two keys", "a mask", "tensor cores, a prime number of keys")]
-"""In tests; `make gpu DRAWS=20` has all cases, and more schedules of each."""
 
 
 @lru_cache(maxsize=8)
@@ -139,7 +137,8 @@ def check_kernel(t: Task, trace: Trace, products: int) -> Emulated:
     return found
 
 
-@pytest.mark.parametrize("case", CASES if DRAWS > 1 else FEW)
+@pytest.mark.corpus
+@pytest.mark.parametrize("case", CASES)
 def test_rows_are_one_kernel(case: str) -> None:
     t = task(CASES[case])
     for seed in range(FIRST, FIRST + DRAWS):
@@ -148,6 +147,7 @@ def test_rows_are_one_kernel(case: str) -> None:
         assert proof_fault(t.program, trace.program) == ""
 
 
+@pytest.mark.corpus
 @pytest.mark.parametrize(
     ("text", "products"),
     [

@@ -60,6 +60,7 @@ def drawn_kernels(name: str, program: Program, draws: int = DRAWS) -> Iterator[t
                 yield kernels, trace.text
 
 
+@pytest.mark.corpus
 @pytest.mark.parametrize("name", OPERATORS)
 def test_kernels_of_an_operator_give_its_reference(name: str) -> None:
     for number in range(len(OPERATORS[name].sizes)) if DRAWS > 1 else (-1,):
@@ -71,6 +72,7 @@ def test_kernels_of_an_operator_give_its_reference(name: str) -> None:
                 c.check(outputs)
 
 
+@pytest.mark.corpus
 @pytest.mark.parametrize("name", IMAGES)
 def test_kernels_of_an_image_compute_give_its_result(name: str) -> None:
     for sizes in COMPUTES[name].sizes if DRAWS > 1 else COMPUTES[name].sizes[-1:]:

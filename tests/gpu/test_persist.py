@@ -50,6 +50,7 @@ def turned(blocks: int) -> Program:
     )
 
 
+@pytest.mark.corpus
 @pytest.mark.parametrize(("cores", "grid"), [(0, 7), (1, 1), (2, 2), (3, 3), (6, 6), (7, 7), (132, 7)])
 def test_blocks_take_iterations_in_turn(cores: int, grid: int) -> None:
     program = turned(7)
@@ -152,6 +153,7 @@ def product(by: str, beside: bool, rows: int = 2, columns: int = 3, height: int 
         return drawn(t, {"warpgroups": True, "height": height, "persistent": True, **tiles, **ways})[0]
 
 
+@pytest.mark.corpus
 @pytest.mark.parametrize(("by", "beside"), [("tma", True), ("tma", False), ("threads", False)])
 def test_tiles_of_a_product_are_taken_in_turn(by: str, beside: bool, tmp_path: Path) -> None:
     """Three tiles for each of two blocks: phases of mbarriers, groups of copies and products go on in the next one."""

@@ -90,6 +90,7 @@ def waits(p: DeviceProgram) -> list[int]:
     return [s.groups for k in p.kernels for s in inside(k.body) if isinstance(s, WaitGroup)]
 
 
+@pytest.mark.corpus
 @pytest.mark.parametrize(
     ("ahead", "order", "count"),
     [(1, "0, 1", 9), (1, "1, 0", 9), (2, "0, 1", 9), (3, "1, 0", 9), (3, "0, 1", 2), (1, "0, 1", 1)],
@@ -112,6 +113,7 @@ def test_a_pipeline_without_asynchronous_stages_has_versions_too(ahead: int) -> 
     assert barriers_in(kernels.kernels[0].body) == 1
 
 
+@pytest.mark.corpus
 @pytest.mark.parametrize(
     ("kind", "lanes", "size"),
     [("f32", 1, 4), ("f32", 2, 8), ("f32", 4, 16), ("f16", 2, 4), ("f16", 8, 16), ("f64", 1, 8)],
@@ -141,6 +143,7 @@ def test_what_cannot_be_under_way_is_copied_at_once_and_said(given: dict[str, ob
     assert [b.size for b in kernels.kernels[0].shared] == [3 * 64]
 
 
+@pytest.mark.corpus
 @pytest.mark.parametrize(
     ("value", "kind", "lanes"),
     [
@@ -249,6 +252,7 @@ def product(stage: str, order: str = "0, 1, 2", starts: str = "0") -> Program:
     return parse_program(Source("p.tsched", text))
 
 
+@pytest.mark.corpus
 @pytest.mark.parametrize(
     ("stage", "order", "starts", "groups"),
     [
@@ -306,6 +310,7 @@ program p(A: f32[9, 64], C: f32[9, 64]) {
 """
 
 
+@pytest.mark.corpus
 @pytest.mark.parametrize(
     ("stage", "order", "local", "shared"),
     [
@@ -343,6 +348,7 @@ program p(A: f32[4, 64], C: f32[4, 64]) {
     assert not copies(kernels) and not waits(kernels)
 
 
+@pytest.mark.corpus
 @pytest.mark.parametrize("text", ["matmul(M=17, N=33, K=19)", "conv2d_nhwc(N=1, H=6, W=9, CI=5, KH=3, KW=3, CO=7)"])
 def test_drawn_pipelines_of_odd_sizes(text: str, tmp_path: Path) -> None:
     t, ahead = task(tmp_path, text), 0

@@ -73,6 +73,7 @@ def test_the_remainder_of_any_two_numbers_is_that_of_c(fmod: Callable[[float, fl
     assert [(a, b) for a, b in pairs if not same(fmod(a, b), expected(a, b))] == []
 
 
+@pytest.mark.corpus
 @pytest.mark.parametrize("t", ["f16", "bf16", "f32", "f64"])
 def test_remainders_of_all_types_have_code_and_are_right(t: str) -> None:
     text = f"""

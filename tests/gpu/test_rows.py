@@ -109,6 +109,7 @@ def check(t: Task, trace: Trace) -> None:
     assert (found.fault, found.max_error <= 1) == ("", True), trace.text
 
 
+@pytest.mark.corpus
 @pytest.mark.parametrize("case", ROWS)
 def test_a_row_is_one_kernel(case: str, tmp_path: Path) -> None:
     t = row_task(tmp_path, ROWS[case])
@@ -146,6 +147,7 @@ CHAINS = {
 }
 
 
+@pytest.mark.corpus
 @pytest.mark.parametrize("case", CHAINS)
 def test_a_chain_of_products_is_one_kernel(case: str, tmp_path: Path) -> None:
     t = row_task(tmp_path, CHAINS[case])

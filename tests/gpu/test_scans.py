@@ -126,6 +126,7 @@ def expected(text: str, x: Array, a: Array | None) -> Array:
     return np.cumsum(x, axis=0 if text.startswith("cumsum") else 1, dtype=x.dtype)
 
 
+@pytest.mark.corpus
 @pytest.mark.parametrize("case", CASES)
 def test_threads_scan_together_exactly(case: str) -> None:
     text, draws, kernels = CASES[case]
@@ -142,6 +143,7 @@ def test_threads_scan_together_exactly(case: str) -> None:
         np.testing.assert_array_equal(out["Y"], expected(text, inputs["X"], inputs.get("A", inputs.get("F"))))
 
 
+@pytest.mark.corpus
 @pytest.mark.parametrize(
     ("text", "kernels"),
     [
@@ -189,6 +191,7 @@ def test_threads_ask_for_few_sectors(text: str, draws: dict[str, int]) -> None:
     assert moves[False] >= 3 * moves[True]
 
 
+@pytest.mark.corpus
 @pytest.mark.skipif(tool("ptxas") is None, reason="there is no ptxas")
 @pytest.mark.parametrize("case", ["warps", "three kernels", "a filter, warps"])
 def test_machine_code_keeps_a_scan_in_registers(case: str) -> None:
@@ -204,6 +207,7 @@ def test_many_columns_have_a_thread_each(text: str) -> None:
     assert not any("split_scan" in t.sample(seed).text for seed in range(4))
 
 
+@pytest.mark.corpus
 @pytest.mark.parametrize("steps", [128, 256, 512, 1024])
 @pytest.mark.parametrize("factor", ["0.5", "A[t, i]"])
 def test_the_default_space_proves_its_filters(steps: int, factor: str) -> None:

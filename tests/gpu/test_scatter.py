@@ -106,6 +106,7 @@ def given(t: Task) -> dict[str, Array]:
     return out
 
 
+@pytest.mark.corpus
 @pytest.mark.parametrize(("case", "way"), [(case, way) for case, ways in WAYS.items() for way in ways])
 def test_each_way_is_exact_in_each_order_of_threads(case: str, way: str, tmp_path: Path) -> None:
     t = task_of(tmp_path, case)
@@ -150,6 +151,7 @@ space loose for cuda {
 """
 
 
+@pytest.mark.corpus
 @pytest.mark.parametrize("seed", range(FIRST, FIRST + COUNT))
 def test_random_sums_over_matches(seed: int, tmp_path: Path) -> None:
     made = Scatter(random.Random(seed))

@@ -88,6 +88,7 @@ REDUCTIONS = [
 ]  # fmt: skip
 
 
+@pytest.mark.corpus
 @pytest.mark.parametrize(("name", "dtype"), REDUCTIONS)
 def test_any_reducer_of_any_type(name: str, dtype: str) -> None:
     """With idle lanes, since a warp has more of them than there are numbers, and with idle warps."""
@@ -100,6 +101,7 @@ def test_any_reducer_of_any_type(name: str, dtype: str) -> None:
     assert found.max_error == 0.0 or "f" in dtype
 
 
+@pytest.mark.corpus
 @pytest.mark.parametrize("n", [0, 1, 33, 1000])
 def test_integers_are_exact_at_any_size(n: int) -> None:
     p, trace = by_shuffles("total", 256 if n > 32 else 32, M=3, N=n, T="i32")
@@ -116,6 +118,7 @@ def test_no_rows_have_no_shuffles(width: int) -> None:
     assert emulate(original, emulation(kernels)).fault == ""
 
 
+@pytest.mark.corpus
 @pytest.mark.parametrize(
     ("name", "sizes"),
     [
@@ -240,6 +243,7 @@ def test_rows_of_a_lane_that_another_lane_has_too_are_refused() -> None:
         lower_device(program(rows("vr * 16 + vl", far=16)))
 
 
+@pytest.mark.corpus
 @pytest.mark.parametrize("dtype", ["f64", "i64", "f16", "i8", "u16"])
 def test_lanes_give_values_of_any_size(dtype: str) -> None:
     text = lanes("vj / 2 * 2 + 1 - vj % 2", dtype=dtype)

@@ -39,6 +39,7 @@ def blocks(k: DeviceKernel) -> int:
     return prod(constant(e) or 0 for e in k.grid)
 
 
+@pytest.mark.corpus
 @pytest.mark.parametrize("case", PRODUCTS)
 def test_a_product_in_parts_is_exact_in_each_order_of_threads(case: str, tmp_path: Path) -> None:
     text, parts = PRODUCTS[case]
@@ -68,6 +69,7 @@ def test_the_parts_of_a_product_are_on_tensor_cores(tmp_path: Path) -> None:
             np.testing.assert_array_equal(out["C"], a @ b)
 
 
+@pytest.mark.corpus
 @pytest.mark.parametrize("parts", [32, 512])
 def test_the_place_of_the_greatest_is_found_in_parts(parts: int, tmp_path: Path) -> None:
     """Numbers of which many are equal, so the lowest place is in any part."""

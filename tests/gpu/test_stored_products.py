@@ -118,6 +118,7 @@ def outcome(case: str, program: Program, found: DeviceProgram) -> tuple[str, boo
     return fault, all(np.array_equal(widen(x[out.name], out.dtype), expected) for x in outputs)
 
 
+@pytest.mark.corpus
 @pytest.mark.parametrize("case", CASES)
 def test_stored_products_are_exact(case: str, tmp_path: Path) -> None:
     for program, found in stored(case):
@@ -136,6 +137,7 @@ def test_stored_products_are_exact(case: str, tmp_path: Path) -> None:
             assert sass_of(code, "sm_90a").count("UTMASTG") >= code.count(".bulk_group")
 
 
+@pytest.mark.corpus
 @pytest.mark.parametrize("case", ["f32", "f16, two warpgroups", "bf16, roles"])
 def test_results_are_staged_without_bank_conflicts(case: str) -> None:
     """Each pass over the banks of shared memory has all its bytes, for what lanes store and what TMA reads."""

@@ -37,6 +37,7 @@ def places(s: Swizzle, count: int) -> np.ndarray:
     return evaluate(swizzled({Var("i"): 1}, 0, s), {"i": np.arange(count, dtype=np.int64)})
 
 
+@pytest.mark.corpus
 @pytest.mark.parametrize(("unit", "size"), [(8, 2), (16, 1), (4, 4), (8, 4), (2, 8), (8, 8), (32, 1)])
 def test_units_of_neighbouring_rows_are_in_different_banks(unit: int, size: int) -> None:
     """For rows of each length, whichever unit and whichever row is the first one."""
@@ -81,6 +82,7 @@ SWIZZLES: dict[str, Decision] = {
 may store element by element."""
 
 
+@pytest.mark.corpus
 @pytest.mark.parametrize("case", CASES)
 def test_tensor_cores_have_no_bank_conflicts(case: str, tmp_path: Path) -> None:
     """Neither the copies to shared memory nor what fills fragments from it, for each operand and each way it may lie."""
@@ -153,6 +155,7 @@ program p(A: f32[8, 64], C: f32[8, 64]) {
 """
 
 
+@pytest.mark.corpus
 @pytest.mark.parametrize(
     ("read", "vector"), [("vj", True), ("(vj + 2) % 62", False), ("63 - vj", False), ("min(vj + 1, 63)", False)]
 )

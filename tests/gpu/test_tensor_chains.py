@@ -60,8 +60,6 @@ CASES = {
     "more warps than rows": "half_attention(B=1, H=2, M=7, N=41, D=8, E=5)",
     "the last piece in part": "half_attention(B=1, H=1, M=50, N=130, D=16, E=48)",
 }
-FEW = [case for case in CASES if case not in ("whole instructions", "bf16", "a row alone")]
-"""In tests; `make gpu DRAWS=20` has all cases."""
 
 
 def chain_task(folder: Path, text: str) -> Task:
@@ -75,7 +73,8 @@ def chained(t: Task, seed: int, **decisions: Decision) -> Trace:
     return whole(t.drawn_from(condition(t.model, {"tensor_chain": True, **decisions})).sample(seed))
 
 
-@pytest.mark.parametrize("case", CASES if DRAWS > 1 else FEW)
+@pytest.mark.corpus
+@pytest.mark.parametrize("case", CASES)
 def test_attention_is_one_kernel_on_tensor_cores(case: str, tmp_path: Path) -> None:
     t = chain_task(tmp_path, CASES[case])
     for seed in range(DRAWS):
@@ -90,6 +89,7 @@ def test_attention_is_one_kernel_on_tensor_cores(case: str, tmp_path: Path) -> N
         assert (found.fault, found.max_error <= 1) == ("", True), trace.text
 
 
+@pytest.mark.corpus
 @pytest.mark.parametrize("size", ["M=32, N=48, K=16, L=16", "M=19, N=37, K=5, L=23"])
 def test_small_integers_are_exact(size: str, tmp_path: Path) -> None:
     t = chain_task(tmp_path, f"half_twice({size})")

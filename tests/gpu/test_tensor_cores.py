@@ -38,6 +38,7 @@ from tests.gpu.test_barriers import check_each_is_needed
 from tests.stdlib.gpu_checks import task
 
 
+@pytest.mark.corpus
 @pytest.mark.parametrize("case", CASES)
 def test_kernels_are_exact_on_small_integers(case: str, tmp_path: Path) -> None:
     text, reference = CASES[case]

@@ -58,16 +58,14 @@ CASES: Mapping[str, tuple[str, dict[str, Decision]]] = {
     "a prime number of keys, a mask": ("causal(M=61, N=61, D=11, E=16) with finite_rows", {"length": 16, "tall": 1}),
     "128 numbers of a head": ("half(B=1, H=1, M=33, N=96, D=128, E=128, T=bf16) with tensor_rows", {"length": 32}),
 }
-SEVERAL = ("bf16", "primes", "a mask", "a mask, primes, bf16", "64 numbers of a head, a mask", "128 numbers of a head")
-FEW = [case for case in CASES if case not in SEVERAL]
-"""In tests; `make gpu DRAWS=20` has all cases, and more schedules of each."""
 
 
 def in_fragments(t: Task, seed: int, **decisions: Decision) -> Trace:
     return online(t, seed, scores="fragments", **decisions)
 
 
-@pytest.mark.parametrize("case", CASES if DRAWS > 1 else FEW)
+@pytest.mark.corpus
+@pytest.mark.parametrize("case", CASES)
 def test_scores_stay_in_registers(case: str) -> None:
     """Nothing but copies of the inputs is in shared memory, and reading them has no conflicts."""
     text, decisions = CASES[case]
@@ -102,6 +100,7 @@ def test_what_no_fragment_holds_is_in_shared_memory() -> None:
         assert 'scores ~ sample_categorical(["shared"])' in trace.text
 
 
+@pytest.mark.corpus
 @pytest.mark.parametrize("text", ["half(B=1, H=1, M=37, N=96, D=32, E=32)", "causal(M=37, N=64, D=32, E=32)"])
 def test_attention_is_that_of_numpy(text: str) -> None:
     t = task(f"{text} with tensor_rows")

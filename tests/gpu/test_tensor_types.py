@@ -38,6 +38,7 @@ CASES = {
 }
 
 
+@pytest.mark.corpus
 @pytest.mark.parametrize("case", CASES)
 def test_kernels_are_exact_in_each_type(case: str, tmp_path: Path) -> None:
     text, instruction = CASES[case]

@@ -108,6 +108,7 @@ def hand(swizzle: int = 64, *, ahead: bool = True, changes: tuple[tuple[str, str
     return parse_program(Source("p.tsched", text.replace("COLUMNS", str(columns))))
 
 
+@pytest.mark.corpus
 @pytest.mark.parametrize(("swizzle", "ahead"), [(0, True), (32, False), (64, True), (64, False), (128, True)])
 def test_tma_loads_are_exact_in_each_order_of_memory(swizzle: int, ahead: bool) -> None:
     program = hand(swizzle, ahead=ahead)

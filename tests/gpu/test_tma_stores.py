@@ -54,12 +54,14 @@ def run(program: Program, found: DeviceProgram) -> tuple[str, bool]:
     return fault, all(np.array_equal(x["C"], 2 * a) for x in outputs)
 
 
+@pytest.mark.corpus
 @pytest.mark.parametrize("swizzle", [0, 32, 64, 128])
 def test_tma_stores_are_exact_in_each_order_of_memory(swizzle: int) -> None:
     program = hand(swizzle)
     assert run(program, lower_device(program, FEATURES)) == ("", True)
 
 
+@pytest.mark.corpus
 @pytest.mark.parametrize(("rows", "width"), [(41, 64), (47, 44), (33, 36), (1, 4), (48, 4), (16, 64)])
 def test_what_is_outside_of_an_array_is_not_stored(rows: int, width: int) -> None:
     """Parts of a tile, whole tiles and whole blocks."""

@@ -120,6 +120,7 @@ def inputs_dtype(name: str) -> str:
     return {"f32": "f4", "i32": "i4"}[name]
 
 
+@pytest.mark.corpus
 @pytest.mark.skipif(shutil.which("c++") is None, reason="there is no C++ compiler")
 @pytest.mark.parametrize(
     "text", ["matmul(M=16, N=8, K=8)", "softmax(M=3, N=20)", ODD], ids=["matmul", "softmax", "odd"]

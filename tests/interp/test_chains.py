@@ -83,6 +83,7 @@ def test_the_stages_of_a_piece_share_its_loop(name: str) -> None:
             assert nests["T"][0].var != piece.var
 
 
+@pytest.mark.corpus
 @pytest.mark.parametrize("name", sorted(TOGETHER))
 def test_kernels_compute_what_the_task_does(name: str) -> None:
     t = task(name, host_target(2))

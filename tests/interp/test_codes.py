@@ -64,6 +64,7 @@ task t = f(M=64) with s
 """
 
 
+@pytest.mark.corpus
 @pytest.mark.parametrize("seed", range(4))
 def test_a_trace_with_short_codes_makes_the_same_program(seed: int) -> None:
     task = tensorc_dsl.loads(TEXT, threads=1)["t"]

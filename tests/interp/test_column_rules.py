@@ -119,6 +119,7 @@ def test_few_columns_run_several_rows_at_a_time(name: str) -> None:
     assert any("few_columns" in t.decisions for t in drawn(task(name), 4)) == (name in FEW)
 
 
+@pytest.mark.corpus
 @pytest.mark.parametrize("name", FEW)
 def test_kernels_of_few_columns_compute_what_the_task_does(name: str) -> None:
     t = task(name, host_target(2))
@@ -131,6 +132,7 @@ def test_kernels_of_few_columns_compute_what_the_task_does(name: str) -> None:
     native.require_right(t, traces)
 
 
+@pytest.mark.corpus
 @pytest.mark.parametrize("name", COLUMNS)
 def test_draws_apply_and_replay(name: str) -> None:
     t = task(name)
@@ -140,6 +142,7 @@ def test_draws_apply_and_replay(name: str) -> None:
         assert t.expand(Source("trace", trace.text)).program == trace.program
 
 
+@pytest.mark.corpus
 @pytest.mark.parametrize("name", [n for n in COLUMNS if not n.startswith("open")])
 def test_kernels_compute_what_the_task_does(name: str) -> None:
     t = task(name, host_target(2))

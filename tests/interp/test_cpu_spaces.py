@@ -114,6 +114,7 @@ def task(name: str, target: Target = MACHINE) -> Task:
     return task_of("cpu_spaces.tsched", TASKS, name, target)
 
 
+@pytest.mark.corpus
 @pytest.mark.parametrize("name", NAMES)
 def test_draws_apply_and_replay(name: str) -> None:
     t = task(name)
@@ -125,12 +126,14 @@ def test_draws_apply_and_replay(name: str) -> None:
         assert again.program == trace.program
 
 
+@pytest.mark.corpus
 @pytest.mark.parametrize("name", NAMES)
 def test_kernels_compute_what_the_task_does(name: str) -> None:
     t = task(name, host_target(2))
     native.require_right(t, drawn(t, 2))
 
 
+@pytest.mark.corpus
 @pytest.mark.parametrize("name", ["product", "rows", "two", "quantized"])
 def test_every_draw_moves_within_its_bounds(name: str) -> None:
     """Traps 19 and 20: a move changes the draw that it was made for, and a repaired decision is in its draw's support."""

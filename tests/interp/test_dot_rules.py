@@ -60,6 +60,7 @@ def test_the_rule_is_for_products_of_rows(name: str) -> None:
     assert any(not a.reasons for a in attempts if a.module == "dot_products") == (name in DOTS)
 
 
+@pytest.mark.corpus
 @pytest.mark.parametrize("name", DOTS)
 def test_draws_apply_replay_and_compute_what_the_task_does(name: str) -> None:
     t = task(name, host_target(2))

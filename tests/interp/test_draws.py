@@ -81,6 +81,7 @@ KINDS: dict[str, tuple[Space, type]] = {
 }
 
 
+@pytest.mark.corpus
 @pytest.mark.parametrize("name", KINDS)
 @pytest.mark.parametrize("n", range(8))
 def test_a_trace_replays_byte_for_byte(name: str, n: int) -> None:

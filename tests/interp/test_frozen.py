@@ -21,6 +21,7 @@ def test_there_are_some() -> None:
     assert len(FROZEN) > 10
 
 
+@pytest.mark.corpus
 @pytest.mark.parametrize("path", FROZEN, ids=lambda p: p.stem)
 def test_a_frozen_schedule_replays(path: Path) -> None:
     example, task, *_ = path.name.split(".")

@@ -81,6 +81,7 @@ def padded(x: Array) -> Array:
     return np.pad(x, ((0, 0), (1, 1), (1, 1), (0, 0)))
 
 
+@pytest.mark.corpus
 @pytest.mark.parametrize("name", sorted(TURNED | SHORT | {"open", "columns", "column"}))
 def test_results(name: str) -> None:
     rng = np.random.default_rng(0)

@@ -26,6 +26,7 @@ def test_a_kernel_for_all_sizes_is_right_and_proved(seed: int) -> None:
     assert (found.draws, found.unproved, found.wrong) == (1, 0, 0)
 
 
+@pytest.mark.corpus
 @pytest.mark.parametrize("name", HARD)
 def test_what_is_read_in_many_pieces_is_proved(name: str) -> None:
     """Two draws are proved; the kernel of one is built and run, too."""

@@ -64,6 +64,7 @@ def drawn(t: Task, count: int) -> list[Trace]:
     return [trace for trace in found if scattered(trace.program)][:count]
 
 
+@pytest.mark.corpus
 @pytest.mark.parametrize("name", TASKS)
 def test_draws_are_right_and_visit_no_other_place(name: str) -> None:
     t = task(name, host_target(2))

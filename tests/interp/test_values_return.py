@@ -26,6 +26,7 @@ task t = f() with s
 """
 
 
+@pytest.mark.corpus
 @pytest.mark.parametrize(
     "value",
     [

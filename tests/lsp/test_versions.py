@@ -101,6 +101,7 @@ def test_what_is_not_in_the_text_of_an_item_counts(before: str, after: str, tmp_
         assert known(documents.analysis(document)) == known(fresh(path, document.text))
 
 
+@pytest.mark.corpus
 @pytest.mark.parametrize("file", TEXTS, ids=lambda f: f.name)
 def test_the_findings_are_those_of_check(file: Path) -> None:
     documents = Documents()

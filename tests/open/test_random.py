@@ -14,6 +14,7 @@ from tests.open.random_open import CASES, check, check_steps, open_compute
 COUNT = int(os.environ.get("OPEN_FUZZ", "5"))
 
 
+@pytest.mark.corpus
 @pytest.mark.parametrize("name", CASES)
 @pytest.mark.parametrize("seed", range(COUNT))
 def test_one_kernel_is_right_at_all_sizes(name: str, seed: int) -> None:

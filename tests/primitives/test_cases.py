@@ -37,6 +37,7 @@ def test_case(case: Case, accept: bool) -> None:
     assert (kind, text) == (case.kind, case.expected)
 
 
+@pytest.mark.corpus
 @pytest.mark.parametrize("case", ACCEPTED, ids=lambda c: c.name)
 def test_result_is_well_formed_and_computes_the_same(case: Case) -> None:
     before, after = before_program(case), run(case)
@@ -53,6 +54,7 @@ def test_result_is_well_formed_and_computes_the_same(case: Case) -> None:
         np.testing.assert_allclose(found[name], values, rtol=1e-4, atol=1e-5, equal_nan=False)
 
 
+@pytest.mark.corpus
 @pytest.mark.parametrize("case", ACCEPTED, ids=lambda c: c.name)
 def test_result_is_proved_without_the_primitive(case: Case) -> None:
     assert not proof_fault(before_program(case), run(case))

@@ -90,6 +90,7 @@ def test_pages_of_other_sizes(tmp_path: Path, size: int) -> None:
     assert known(path) == trials()
 
 
+@pytest.mark.corpus
 @pytest.mark.parametrize("seed", range(40))
 def test_a_lost_page_takes_only_its_own_records(tmp_path: Path, seed: int) -> None:
     path = tmp_path / "r.sqlite"

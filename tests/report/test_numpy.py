@@ -113,6 +113,7 @@ def of(text: str) -> Program:
     return build(f"compute {text}", **{n: s for n, s in SIZES.items() if re.search(rf"\b{n}\b", inside)})
 
 
+@pytest.mark.corpus
 @pytest.mark.parametrize(("text", "part"), TEXTS)
 def test_what_numpy_can_do_is_derived_and_is_right(text: str, part: str) -> None:
     program = of(text)

@@ -279,6 +279,7 @@ BASES: list[Callable[[random.Random], Program]] = [
 ]
 
 
+@pytest.mark.corpus
 @pytest.mark.parametrize("seed", range(60))
 def test_random_steps_keep_the_meaning(seed: int) -> None:
     rng = random.Random(seed)

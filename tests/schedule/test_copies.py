@@ -57,6 +57,7 @@ def check(before: Program, after: Program) -> None:
         np.testing.assert_allclose(interpret(after, inputs, order)["Y"], expected["Y"], rtol=1e-5)
 
 
+@pytest.mark.corpus
 @pytest.mark.parametrize("shape", SHAPES, ids=str)
 def test_tiles_of_windows(shape: tuple[int, ...]) -> None:
     *sizes, tile = shape
@@ -70,6 +71,7 @@ def test_tiles_of_windows(shape: tuple[int, ...]) -> None:
         check(before, program)
 
 
+@pytest.mark.corpus
 @pytest.mark.parametrize("shape", SHAPES, ids=str)
 def test_rolling_windows(shape: tuple[int, ...]) -> None:
     """Accepted where windows overlap: what a tile reads is longer than the way to the next, and not all of the buffer."""

@@ -165,6 +165,7 @@ def looser(s: Stmt) -> list[tuple[str, bool]]:
     return [*out, *((f"_ = … {format_expr(x)} …", False) for x in loads(store.value))]
 
 
+@pytest.mark.corpus
 @pytest.mark.parametrize("seed", range(40))
 def test_every_loop_and_block_is_found_by_the_pattern_that_it_prints(seed: int) -> None:
     r = random.Random(seed)

@@ -34,6 +34,7 @@ def test_accepted_steps_behind_those_of_pages_are_right() -> None:
     assert tally.accepted.total() > 20, report(tally)
 
 
+@pytest.mark.corpus
 @pytest.mark.parametrize("name", sorted(PRIMITIVES))
 def test_there_are_arguments_for_every_primitive(name: str) -> None:
     rng, made = random.Random(name), 0
@@ -47,6 +48,7 @@ def test_there_are_arguments_for_every_primitive(name: str) -> None:
     assert made
 
 
+@pytest.mark.corpus
 @pytest.mark.parametrize("name", sorted(PRIMITIVES))
 def test_every_primitive_is_reached(name: str) -> None:
     rng = random.Random(name)

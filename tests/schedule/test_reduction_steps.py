@@ -23,6 +23,7 @@ def closed(p: Program, size: int) -> Program:
     return bind(p, {d.name: min(max(size, d.low), d.high or size) for d in p.dims}) if p.dims else p
 
 
+@pytest.mark.corpus
 @pytest.mark.parametrize("case", ACCEPTED, ids=lambda c: c.name)
 def test_accepted_cases_compute_the_same_everywhere(case: Case) -> None:
     for size in (1, 13):

@@ -47,6 +47,7 @@ FAULTS = [
 ]
 
 
+@pytest.mark.corpus
 @pytest.mark.parametrize(("case", "right", "wrong"), FAULTS)
 def test_a_fault_in_a_scan_is_refuted(case: str, right: str, wrong: str) -> None:
     found = CASES[case]
@@ -79,6 +80,7 @@ PROVED = {
 }
 
 
+@pytest.mark.corpus
 @pytest.mark.parametrize("case", PROVED)
 def test_scans_are_proved(case: str) -> None:
     t = scheduled(*PROVED[case])
@@ -101,6 +103,7 @@ STEPS = [
 ]
 
 
+@pytest.mark.corpus
 @pytest.mark.parametrize(("step", "dtype"), STEPS)
 def test_regrouped_steps_compute_the_same(step: str, dtype: str) -> None:
     rng = np.random.default_rng(len(step))
@@ -168,6 +171,7 @@ UNSOUND = {
 }
 
 
+@pytest.mark.corpus
 @pytest.mark.parametrize("case", UNSOUND)
 def test_products_beyond_a_type_are_refused_or_named(case: str) -> None:
     step, dtype, schedule, size = UNSOUND[case]
@@ -193,6 +197,7 @@ IN_ITS_RANGE = {
 }
 
 
+@pytest.mark.corpus
 @pytest.mark.parametrize("case", IN_ITS_RANGE)
 def test_regrouped_steps_are_right_for_extremes(case: str) -> None:
     """Infinities, NaN and the largest and least numbers, which fade step by step."""

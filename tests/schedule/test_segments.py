@@ -152,6 +152,7 @@ def expected(form: str, given: dict[str, Array]) -> Array:
 CASES = [(f, s) for f in FORMS for s in SCHEDULES if s != "chunks of chunks" or f in ("ids", "factors", "three arms")]
 
 
+@pytest.mark.corpus
 @pytest.mark.parametrize(("form", "schedule"), CASES)
 def test_regrouped_segments_are_proved_and_exact(form: str, schedule: str) -> None:
     for n, dtype in ((13, "f64"), (20, "i8")):
@@ -162,6 +163,7 @@ def test_regrouped_segments_are_proved_and_exact(form: str, schedule: str) -> No
         np.testing.assert_array_equal(run(program, given)["Y"], expected(form, given))
 
 
+@pytest.mark.corpus
 @pytest.mark.parametrize("form", ["sums", "factors", "greatest", "another value", "inside of a sum", "filled"])
 def test_what_comes_before_a_segment_is_not_in_it(form: str) -> None:
     """NaN, infinities and factors whose products leave the range are in other segments: nothing is multiplied by 0."""
@@ -182,6 +184,7 @@ def test_what_comes_before_a_segment_is_not_in_it(form: str) -> None:
         np.testing.assert_array_equal(run(program, given)["Y"], want)
 
 
+@pytest.mark.corpus
 @pytest.mark.parametrize("dtype", TYPES)
 @pytest.mark.parametrize("n", [1, 2, 3, 7, 61])
 def test_segments_of_all_lengths_and_types(n: int, dtype: str) -> None:
@@ -202,6 +205,7 @@ FAULTS = [
 ]
 
 
+@pytest.mark.corpus
 @pytest.mark.parametrize(("right", "wrong"), FAULTS)
 def test_a_fault_in_a_segmented_scan_is_not_proved(right: str, wrong: str) -> None:
     t = loads(text("sums", "f64", 12, SCHEDULES["chunks"]))["t"]

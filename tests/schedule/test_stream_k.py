@@ -65,6 +65,7 @@ def test_any_product_in_any_ranges_is_exact(
     np.testing.assert_array_equal(interpret(after, inputs)["C"], interpret(before, inputs)["C"])
 
 
+@pytest.mark.corpus
 @pytest.mark.parametrize("sizes", [(8, 8, 24), (1, 1, 29), (4, 8, 24), (9, 7, 20)])
 @pytest.mark.parametrize("ranges", [1, 3, 7])
 def test_the_validator_proves_them(sizes: tuple[int, int, int], ranges: int) -> None:

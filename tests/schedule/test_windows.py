@@ -104,6 +104,7 @@ def same(before: Program, after: Program) -> bool:
     return np.array_equal(interpret(before, inputs)["Y"], interpret(after, inputs)["Y"])
 
 
+@pytest.mark.corpus
 @pytest.mark.parametrize("first", range(0, 72, 6))
 def test_windows_at_any_steps_are_right_and_proved(first: int) -> None:
     for seed in range(first, first + 6):
@@ -152,6 +153,7 @@ def window(step: tuple[int, int]) -> Program:
     return parse_program(Source("p.tsched", WINDOW.format(n=n, m=40, place=f"v * {p} / {q}")))
 
 
+@pytest.mark.corpus
 @pytest.mark.parametrize("step", [(1, 1), (2, 1), (3, 1), (1, 2), (1, 3), (2, 3), (3, 2)])
 @pytest.mark.parametrize("fault", FAULTS)
 def test_a_fault_in_a_window_is_refused(fault: str, step: tuple[int, int], monkeypatch: pytest.MonkeyPatch) -> None:

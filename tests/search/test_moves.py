@@ -37,6 +37,7 @@ space s for llvm { users }
 DRAWS = ("choice", "weighted", "tile", "perfect", "count", "order", "branch")
 
 
+@pytest.mark.corpus
 @pytest.mark.parametrize("name", DRAWS)
 def test_moves_reach_every_value_of_a_draw(name: str) -> None:
     s = space(MODULE, n=16, k=12)

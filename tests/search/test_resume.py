@@ -47,6 +47,7 @@ def uncut(strategy: str, trials: int, fail: tuple[int, ...] = ()) -> tuple[TuneR
     return run(Dying(fail=fail), strategy=strategy, trials=trials, seed=5)
 
 
+@pytest.mark.corpus
 @pytest.mark.parametrize("strategy", strategies())
 @pytest.mark.parametrize("dies_at", [0, 1, 7, 8, 13, 39])
 def test_a_search_killed_anywhere_goes_on_as_if_it_had_not_been(tmp_path: Path, strategy: str, dies_at: int) -> None:
@@ -178,6 +179,7 @@ def test_what_is_recorded_is_not_measured_again_whatever_was_asked_before_it(tmp
     assert result.trials == 16 and len(runner.seen) == 8
 
 
+@pytest.mark.corpus
 @pytest.mark.parametrize("strategy", ["bayes", "random"])
 @pytest.mark.parametrize("trials", [1, 8, 39, 60])
 def test_no_recorded_trial_is_lost_to_the_best(tmp_path: Path, strategy: str, trials: int) -> None:

@@ -124,6 +124,7 @@ def rows(database: Database) -> tuple[Trial, ...]:
     return database.trials(program_key(TASK), target_key(TARGET, 2))
 
 
+@pytest.mark.corpus
 @pytest.mark.parametrize("seed", SEEDS)
 @pytest.mark.parametrize("curve", CURVES.values(), ids=CURVES.keys())
 def test_the_best_is_that_of_an_undisturbed_machine(tmp_path: Path, curve: Callable[[float], float], seed: int) -> None:
@@ -138,6 +139,7 @@ def test_the_best_is_that_of_an_undisturbed_machine(tmp_path: Path, curve: Calla
         assert r.seconds * r.scale == pytest.approx(r.times[0])
 
 
+@pytest.mark.corpus
 @pytest.mark.parametrize("seed", SEEDS)
 def test_no_spike_at_the_moments_of_looking_costs_the_best(tmp_path: Path, seed: int) -> None:
     """Only the yardstick is slowed, as often as not: no factor says anything of the trials."""
@@ -161,6 +163,7 @@ def test_no_spike_at_the_moments_of_looking_costs_the_best(tmp_path: Path, seed:
     assert result.best is not None and result.best.text == undisturbed(seed)
 
 
+@pytest.mark.corpus
 @pytest.mark.parametrize("seed", SEEDS)
 def test_where_every_look_is_slowed_no_time_is_under_the_roof(tmp_path: Path, seed: int) -> None:
     """The worst there is: each look is disturbed and no trial is. The best as measured is a finalist all the same."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import pickle
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +23,7 @@ from tensorc_dsl.schedule.trace.draws.perfect_tile import PerfectTile
 from tensorc_dsl.schedule.trace.draws.permutation import Permutation
 from tensorc_dsl.schedule.trace.model import Site
 from tensorc_dsl.tuning.records.database import Database
-from tensorc_dsl.tuning.records.trial import program_key, target_key
+from tensorc_dsl.tuning.records.trial import Trial, program_key, target_key
 from tensorc_dsl.tuning.search.expansion import nearest
 from tensorc_dsl.tuning.search.loop_features import MEANING
 from tensorc_dsl.tuning.search.source import Experience
@@ -67,27 +68,33 @@ def seconds_of(decisions: Any) -> float:
     return 1e-5 * (1 + abs(math.log2(columns / 16)) + abs(math.log2(rows / 4)) + 4.0 * (not decisions["vectors"]))
 
 
-def filled(path: Path, file: tensorc_dsl.TaskFile, names: str, trials: int = 24) -> None:
-    """Trials of the tasks, timed by `seconds_of`."""
+@cache
+def trials_of(name: str, count: int) -> tuple[Trial, ...]:
+    """Trials of a task of the file, timed by `seconds_of`."""
+    task = tensorc_dsl.loads(FILE, threads=1)[name]
+    explorer = Explorer(task.model, 7, task.name, task.target)
+    drawn = [t for t in (explorer.draw() for _ in range(count)) if t is not None]
+    return tuple(
+        replace(
+            TRIAL, task_key=program_key(task.program), target_key=target_key(task.target, 1), task=name,
+            trial=n, status="ok", decisions=t.decisions, trace=t.text, program_key=program_key(t.program),
+            seconds=seconds_of(t.decisions), columns=MEANING, features=tuple(map(float, explorer.describe(t))),
+        )
+        for n, t in enumerate(drawn)
+    )  # fmt: skip
+
+
+def filled(path: Path, names: str, trials: int = 24) -> None:
+    """A database with so many trials of each of the tasks."""
     with Database.open(path) as db:
         for name in names:
-            task = file[name]
-            explorer = Explorer(task.model, 7, task.name, task.target)
-            rows = [t for t in (explorer.draw() for _ in range(trials)) if t is not None]
-            db.add_all(
-                replace(
-                    TRIAL, task_key=program_key(task.program), target_key=target_key(task.target, 1), task=name,
-                    trial=n, status="ok", decisions=t.decisions, trace=t.text, program_key=program_key(t.program),
-                    seconds=seconds_of(t.decisions), columns=MEANING, features=tuple(map(float, explorer.describe(t))),
-                )
-                for n, t in enumerate(rows)
-            )  # fmt: skip
+            db.add_all(trials_of(name, trials))
 
 
 @pytest.fixture(scope="module")
-def records(file: tensorc_dsl.TaskFile, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def records(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("records") / "r.sqlite"
-    filled(path, file, "abcd")
+    filled(path, "abcd")
     return path
 
 
@@ -127,7 +134,7 @@ def test_own_records_go_first(file: tensorc_dsl.TaskFile, records: Path) -> None
 
 def test_a_renamed_task_has_the_schedule_of_its_twin(file: tensorc_dsl.TaskFile, tmp_path: Path) -> None:
     """What was found for the same computation under another name is among the candidates."""
-    filled(tmp_path / "r.sqlite", file, "abcde")
+    filled(tmp_path / "r.sqlite", "abcde")
     twin = tmp_path / "twin.tsched"
     twin.write_text(FILE.replace("task named = matmul(M=80", "task named = matmul(M=24"))
     task = tensorc_dsl.load(twin, threads=1)["named"]
@@ -140,7 +147,7 @@ def test_a_renamed_task_has_the_schedule_of_its_twin(file: tensorc_dsl.TaskFile,
 
 @pytest.mark.parametrize(("names", "trials"), [("", 24), ("abc", 24), ("abcd", 12)])
 def test_few_records_predict_nothing(file: tensorc_dsl.TaskFile, tmp_path: Path, names: str, trials: int) -> None:
-    filled(tmp_path / "r.sqlite", file, names, trials)
+    filled(tmp_path / "r.sqlite", names, trials)
     found = file["e"].known(tmp_path / "r.sqlite")
     assert found.origin == Drawn(0)
     assert found.trace.text == file["e"].sample(0).text
@@ -152,7 +159,7 @@ def test_few_records_predict_nothing(file: tensorc_dsl.TaskFile, tmp_path: Path,
 def test_records_of_another_machine_or_of_other_numbers_predict_nothing(
     file: tensorc_dsl.TaskFile, tmp_path: Path
 ) -> None:
-    filled(tmp_path / "r.sqlite", file, "abcd")
+    filled(tmp_path / "r.sqlite", "abcd")
     with Database.open(tmp_path / "r.sqlite") as db:
         kept = [k.trial for k in db.all()]
     for n, change in enumerate(({"target_key": "llvm:other"}, {"columns": "others"})):
@@ -166,7 +173,7 @@ def test_a_schedule_without_open_draws_is_taken_as_it_is(file: tensorc_dsl.TaskF
 
 
 def test_rows_that_cannot_be_read_are_left_out(file: tensorc_dsl.TaskFile, tmp_path: Path) -> None:
-    filled(tmp_path / "r.sqlite", file, "abcd")
+    filled(tmp_path / "r.sqlite", "abcd")
     with Database.open(tmp_path / "r.sqlite") as db:
         db._connection.execute("UPDATE trials SET decisions = '{\"rows\": [0, -1], \"vectors\": 7}' WHERE task = 'a'")
         db._connection.execute("UPDATE trials SET decisions = 'none' WHERE task = 'b'")
@@ -236,6 +243,7 @@ def test_what_is_missed_is_judged_by_forests_that_never_saw_the_task() -> None:
 # --- schedules of other tasks ------------------------------------------------------------------------------------------
 
 
+@pytest.mark.corpus
 @pytest.mark.parametrize(
     ("distribution", "wanted", "found"),
     [

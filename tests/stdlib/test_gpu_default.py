@@ -61,6 +61,7 @@ CASES: dict[str, tuple[str, Callable[..., Array]]] = {
 }
 
 
+@pytest.mark.corpus
 @pytest.mark.parametrize("case", CASES)
 def test_schedules_compute_what_the_task_does(case: str, tmp_path: Path) -> None:
     text, reference = CASES[case]

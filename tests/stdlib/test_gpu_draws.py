@@ -35,6 +35,7 @@ TASKS = [
 ]
 
 
+@pytest.mark.corpus
 @pytest.mark.parametrize(("space", "text"), TASKS)
 def test_most_draws_fit_the_machine(space: str, text: str, tmp_path: Path) -> None:
     t, fit = task(tmp_path, text, space), 0

@@ -85,6 +85,7 @@ def cute(i: Intrinsic) -> dict[str, Lay]:
     return WIDE if re.search("n16|x4", i.name) else HALVES
 
 
+@pytest.mark.corpus
 @pytest.mark.parametrize("name", INTRINSICS)
 def test_fragments_lie_as_in_cutlass(name: str) -> None:
     for layout in INTRINSICS[name].layouts:
@@ -136,6 +137,7 @@ def ptx(i: Intrinsic) -> str:
     return text.replace("address", "%s" if ".shared." in text else "%p")
 
 
+@pytest.mark.corpus
 @pytest.mark.skipif(shutil.which("ptxas") is None, reason="the CUDA toolkit is not installed")
 @pytest.mark.parametrize("name", INTRINSICS)
 def test_the_assembler_takes_the_text(name: str, tmp_path: Path) -> None:

@@ -45,6 +45,7 @@ def tensorized(found: Iterable[Trace]) -> Iterator[Trace]:
     return (t for t in found if instructions(t.program))
 
 
+@pytest.mark.corpus
 @pytest.mark.parametrize("case", CASES)
 def test_schedules_compute_what_the_task_does(case: str, tmp_path: Path) -> None:
     text, reference = CASES[case]

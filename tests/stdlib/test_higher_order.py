@@ -39,6 +39,7 @@ def trace(body: str, m: int = 24, seed: int = 0) -> Trace:
     return found
 
 
+@pytest.mark.corpus
 @pytest.mark.parametrize(
     ("applied", "written"),
     [

@@ -29,6 +29,7 @@ def test_there_is_a_reference_for_every_compute() -> None:
     assert set(COMPUTES) == set(LIBRARY.computes)
 
 
+@pytest.mark.corpus
 @pytest.mark.parametrize(
     ("name", "number"), [(name, n) for name, o in COMPUTES.items() for n in range(len(o.sizes))], ids=str
 )
@@ -58,6 +59,7 @@ compute boxed(X: f32[H, W]; r: int = 1) -> Y: f32[H, W] {{
 """
 
 
+@pytest.mark.corpus
 @pytest.mark.parametrize("size", [(1, 1, 2), (2, 1, 1), (2, 5, 7), (9, 14, 3)])
 @pytest.mark.parametrize(
     ("border", "mode"),

@@ -36,6 +36,7 @@ def test_there_is_a_reference_for_every_operator() -> None:
     assert set(OPERATORS) == set(library().computes)
 
 
+@pytest.mark.corpus
 @pytest.mark.parametrize(("name", "number"), CASES, ids=[f"{name}-{number}" for name, number in CASES])
 def test_an_operator_is_what_its_reference_is(name: str, number: int) -> None:
     c = case(name, number)
@@ -50,6 +51,7 @@ def is_rounded(c: Const) -> bool:
     return c.dtype.is_float and nearest(c.value, c.dtype) != c.value
 
 
+@pytest.mark.corpus
 @pytest.mark.parametrize("seed", range(FIRST, FIRST + DRAWS))
 @pytest.mark.parametrize("name", OPERATORS)
 def test_an_operator_under_the_default_space_is_what_its_reference_is(name: str, seed: int) -> None:

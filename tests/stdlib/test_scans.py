@@ -25,6 +25,7 @@ def task(name: str, h: int, w: int, dtype: str = "f32") -> Task:
     return loads(text(name, h, w, dtype), threads=2)["t"]
 
 
+@pytest.mark.corpus
 @pytest.mark.parametrize(
     ("name", "h", "w", "dtype"),
     [*((name, 37, 53, "f32") for name in SCANS), ("four", 35, 130, "i16"), ("summed_area", 35, 130, "i16")],
@@ -57,6 +58,7 @@ task t = filtered() with default
         require_right(t, [trace])
 
 
+@pytest.mark.corpus
 @pytest.mark.parametrize(
     ("name", "kept", "moves"),
     [
@@ -247,6 +249,7 @@ def require_right_at(t: Task, trace: Trace, sizes: Iterable[int]) -> None:
         assert (abs(kernel(inputs["A"]) - want["L"]) <= allowed["L"]).all()
 
 
+@pytest.mark.corpus
 @pytest.mark.parametrize(
     ("case", "sizes"), [(case, sizes) for case, (_, all_of) in COLUMNS.items() for sizes in all_of]
 )
