@@ -8,7 +8,7 @@ import pytest
 
 from tensorc_dsl.ir.expr import Compare, Dim, Expr, Var, add, floordiv, floormod, index, mul, sub, xor
 from tensorc_dsl.ir.program import For
-from tensorc_dsl.proof.sets.layouts import inverted, size_of
+from tensorc_dsl.proof.sets.digits import inverted, size_of
 from tensorc_dsl.proof.sets.simplify import extent_ranges, simplify
 from tests.affine.test_regions import value
 

@@ -4,14 +4,13 @@ run once, in order.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Collection, Sequence
+from dataclasses import replace
 from functools import lru_cache
 from math import prod
 
 from tensorc_dsl.ir.expr import (
     ZERO,
-    Binary,
     Compare,
     Const,
     Expr,
@@ -25,7 +24,8 @@ from tensorc_dsl.ir.expr import (
 )
 from tensorc_dsl.ir.program import Block, For, Iter, IterKind
 from tensorc_dsl.proof.sets import isl
-from tensorc_dsl.proof.sets.linear_forms import Atom, Context, Ranges, linear, negate
+from tensorc_dsl.proof.sets.digits import Digit, digit, missing_digits, numeral, overlap
+from tensorc_dsl.proof.sets.linear_forms import Context, Ranges, linear, negate
 from tensorc_dsl.proof.sets.safety import below
 from tensorc_dsl.proof.sets.sets import (
     NotAffine,
@@ -41,80 +41,9 @@ from tensorc_dsl.proof.sets.simplify import extent_ranges, simplify, simplify_wh
 
 # Decides which instances of a block run: all of them, each once, or no more than before a step.
 #
-# The fast answers are theorems about mixed radix numbers. A *digit* of a loop variable is `(var / unit) % size`. Digits
-# of one variable at disjoint places, and digits of different variables, take their values independently of each other. A
+# The fast answers are theorems about mixed radix numbers (`proof.sets.digits`), whose digits are independent of each other. A
 # sum `c0*d0 + c1*d1 + …` with increasing factors takes every value of an interval if no factor leaves a gap, and each value
 # once if each factor is exactly the number of values of the terms below it. If no theorem applies, isl decides.
-
-
-@dataclass(frozen=True, slots=True)
-class Digit:
-    """`(var / unit) % size`. A whole variable is the digit of unit 1 and its extent."""
-
-    var: str
-    unit: int
-    size: int
-
-
-def digit(atom: Atom, context: Context, rounded: bool = False) -> Digit | None:
-    """The digit that an atom of a linear form is; None for other atoms.
-
-    Divisors must divide the extents that they cut, unless `rounded`: then a last digit may be incomplete, and digits of one
-    variable are no longer independent of each other.
-    """
-    match atom:
-        case str() | Var():
-            name = atom if isinstance(atom, str) else atom.name
-            low, high = context.atom_range(name)
-            return Digit(name, 1, high + 1) if low == 0 and high is not None else None
-        case Binary(op="/" | "%" as op, lhs=lhs, rhs=Const(value=int(c))) if c > 0:
-            inner = digit(lhs, context, rounded)
-            if inner is None or (inner.size % c and not (rounded and is_last(inner, context))):
-                return None
-            if op == "/":
-                return Digit(inner.var, inner.unit * c, -(-inner.size // c))
-            return Digit(inner.var, inner.unit, min(c, inner.size))
-        case _:
-            return None
-
-
-def is_last(d: Digit, context: Context) -> bool:
-    """Whether the digit is the highest of its variable."""
-    high = context.atom_range(d.var)[1]
-    return high is not None and d.unit * d.size > high
-
-
-def missing_digits(used: Iterable[Digit], var: str, extent: int) -> bool | None:
-    """Whether the digits of `var` fail to distinguish some of its values; None if two of them overlap."""
-    reach = 1
-    for d in sorted((d for d in used if d.var == var and d.size > 1), key=lambda d: d.unit):
-        if d.unit < reach:
-            return None
-        if d.unit > reach:
-            return True
-        reach *= d.size
-    return reach < extent
-
-
-def _digits(e: Expr, context: Context) -> tuple[int, list[tuple[int, Digit]]] | None:
-    """`constant + sum of factor * digit`, smallest factor first; None if the expression does not have that form."""
-    form = linear(e, context)
-    out: list[tuple[int, Digit]] = []
-    for atom, factor in form.terms.items():
-        d = digit(atom, context)
-        if d is None or factor < 0:
-            return None
-        out.append((factor, d))
-    return form.constant, sorted(out, key=lambda t: t[0])
-
-
-def _overlap(used: Sequence[Digit]) -> bool:
-    """Whether two digits cover a common place of one variable."""
-    return any(
-        a.var == b.var and a.unit < b.unit * b.size and b.unit < a.unit * a.size
-        for i, a in enumerate(used)
-        for b in used[:i]
-    )
 
 
 def bound_conditions(block: Block, loops: Sequence[For]) -> tuple[Expr, ...]:
@@ -177,19 +106,19 @@ def _full_quickly(loops: Sequence[For], block: Block) -> bool | None:
     context = Context(ranges)
     used: list[Digit] = []
     for it in block.iters:
-        extent, parts = constant(it.extent), _digits(it.binding, context)
+        extent, parts = constant(it.extent), numeral(it.binding, context)
         if extent is None or parts is None:
             return None
         first, terms = parts
         reach = 1
         for factor, d in terms:
-            if factor > reach:
+            if not 0 < factor <= reach:
                 return None
             reach += factor * (d.size - 1)
             used.append(d)
         if first > 0 or first + reach < extent:
             return None
-    if _overlap(used):
+    if overlap(used):
         return None
     if block.where and not set(simplify_where(block.where, ranges)) <= set(bound_conditions(block, loops)):
         return None
@@ -251,7 +180,7 @@ def _tiles(loops: Sequence[For], boxes: Boxes) -> bool:
     for lower, extent, size in boxes:
         if lower == ZERO and extent == size:
             continue
-        parts, width, total = _digits(lower, context), constant(extent), constant(size)
+        parts, width, total = numeral(lower, context), constant(extent), constant(size)
         if parts is None or width is None or total is None:
             return False
         first, terms = parts
@@ -452,13 +381,13 @@ def _told(indices: Sequence[Expr], loops: Sequence[For], ranges: Ranges) -> bool
     context = Context(ranges)
     used: list[Digit] = []
     for i in indices:
-        reach = 0
-        terms = [(abs(c), digit(atom, context)) for atom, c in linear(i, context).terms.items()]
-        if any(d is None for _, d in terms):
+        parts = numeral(i, context)
+        if parts is None:
             return False
-        for c, d in sorted(((c, d) for c, d in terms if d is not None), key=lambda t: t[0]):
-            if c <= reach:
+        reach = 0
+        for factor, d in parts[1]:
+            if abs(factor) <= reach:
                 return False
-            reach += c * (d.size - 1)
+            reach += abs(factor) * (d.size - 1)
             used.append(d)
     return all((n := constant(x.extent)) is not None and missing_digits(used, x.var, n) is False for x in loops)

@@ -25,8 +25,8 @@ from tensorc_dsl.ir.expr import (
     sub,
 )
 from tensorc_dsl.ir.program import Block, For, IterKind
-from tensorc_dsl.proof.sets.coverage import Digit, digit, is_last, missing_digits
 from tensorc_dsl.proof.sets.data_subscripts import depends_on_data
+from tensorc_dsl.proof.sets.digits import Digit, digit, is_last, missing_digits
 from tensorc_dsl.proof.sets.linear_forms import Atom, Context, Interval, Linear, Ranges, divide, linear, modulo, to_expr
 from tensorc_dsl.proof.sets.sets import extremes
 from tensorc_dsl.proof.sets.simplify import extent_ranges, is_multiple, iter_ranges, simplify

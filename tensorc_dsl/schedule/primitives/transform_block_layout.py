@@ -20,7 +20,7 @@ from tensorc_dsl.ir.program import (
     used_names,
 )
 from tensorc_dsl.proof.sets.dependence import carried
-from tensorc_dsl.proof.sets.layouts import inverted, size_of
+from tensorc_dsl.proof.sets.digits import inverted, size_of
 from tensorc_dsl.proof.sets.simplify import iter_ranges, simplify, simplify_where
 from tensorc_dsl.schedule.accumulation import without_first_step
 from tensorc_dsl.schedule.match_online_softmax import computes_the_same

@@ -1,8 +1,14 @@
-"""Layouts: injective maps from the indices of a buffer to other indices, and their inverses."""
+"""Mixed-radix digits of indices, and layouts made of them: injective maps between indices, with their inverses.
+
+A *digit* of a variable is `(var / unit) % size`. Digits of one variable at disjoint places, and digits of different
+variables, take their values independently of each other. So a sum of multiples of digits says what each of them is, if its
+factors lie far enough apart, and all digits together say what the variable is. Triton's linear layouts are the case in which
+all radices are 2.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from tensorc_dsl.ir.expr import (
@@ -26,113 +32,75 @@ from tensorc_dsl.ir.expr import (
     xor,
 )
 from tensorc_dsl.ir.program import Block
-from tensorc_dsl.proof.sets.coverage import Digit, digit, is_last, missing_digits
 from tensorc_dsl.proof.sets.linear_forms import Atom, Context, Linear, Ranges, expr_of, linear, to_expr
 from tensorc_dsl.proof.sets.sets import NotAffine, mapping
-from tensorc_dsl.proof.sets.simplify import bounds, iter_ranges, simplify
+from tensorc_dsl.proof.sets.simplify import bounds, simplify
 
 
 @dataclass(frozen=True, slots=True)
-class _Place:
-    """The place of a digit of an old index in the new ones: `xor((results[result] / weight) % size, mask)`."""
+class Digit:
+    """`(var / unit) % size`. A whole variable is the digit of unit 1 and its extent."""
 
-    result: int
-    weight: int
+    var: str
+    unit: int
     size: int
-    digit: Digit
-    mask: Expr
-    """An expression over the old indices; 0 without an `xor`."""
-    top: bool
-    """Whether it is the highest digit of its result, so that `%` need not remove higher ones."""
 
 
-def is_injective(params: Sequence[str], results: Sequence[Expr], extents: Sequence[int]) -> bool:
-    """Whether different indices within the extents have different results. False if that cannot be decided."""
-    if _places(params, results, extents, exact=False) is not None:
-        return True
-    within = [
-        c
-        for p, n in zip(params, extents, strict=True)
-        for c in (Compare("<=", ZERO, Var(p)), Compare("<", Var(p), index(n)))
-    ]
-    ranges = {p: (0, n - 1) for p, n in zip(params, extents, strict=True)}
-    try:
-        return mapping(params, [simplify(r, ranges) for r in results], within).is_injective()
-    except NotAffine:
-        return False
+def digit(atom: Atom, context: Context, rounded: bool = False) -> Digit | None:
+    """The digit that an atom of a linear form is; None for other atoms.
 
-
-def inverse(
-    params: Sequence[str], results: Sequence[Expr], extents: Sequence[int], new: Sequence[Expr]
-) -> tuple[Expr, ...] | None:
-    """The old indices as expressions over the new ones; None if the map does not consist of digits.
-
-    For new indices without an old index (padding), some old index is at or above its extent.
+    Divisors must divide the extents that they cut, unless `rounded`: then a last digit may be incomplete, and digits of one
+    variable are no longer independent of each other.
     """
-    places = _places(params, results, extents, exact=True)
-    if places is None:
-        return None
-    out: dict[str, Expr] = {}
-    while len(out) < len(params):
-        ready = next((p for p in params if p not in out and _masks(places, p) <= out.keys()), None)
-        if ready is None:
-            return None
-        total: Expr = ZERO
-        for place in sorted((x for x in places if x.digit.var == ready), key=lambda x: -x.digit.unit):
-            value = floordiv(new[place.result], index(place.weight))
-            if not place.top:
-                value = floormod(value, index(place.size))
-            total = add(total, mul(xor(value, substitute(place.mask, out)), index(place.digit.unit)))
-        out[ready] = total
-    return tuple(out[p] for p in params)
-
-
-def _masks(places: Sequence[_Place], param: str) -> frozenset[str]:
-    """The indices that must be known to compute `param` from its places."""
-    return frozenset[str]().union(*(free_vars(x.mask) for x in places if x.digit.var == param))
-
-
-def _places(params: Sequence[str], results: Sequence[Expr], extents: Sequence[int], exact: bool) -> list[_Place] | None:
-    """The place of each digit, if every result is a mixed radix number of digits that determine all indices; else none.
-
-    With `exact`, each weight is the product of the sizes below it, so that no value of a result is skipped.
-    """
-    ranges: Ranges = {p: (0, n - 1) for p, n in zip(params, extents, strict=True)}
-    context = Context(ranges)
-    forms = [linear(r, context) for r in results]
-    plain = [d for f in forms for atom in f.terms if (d := digit(atom, context, rounded=True)) is not None]
-    out: list[_Place] = []
-    for r, form in enumerate(forms):
-        if form.constant:
-            return None
-        reach = 1
-        terms = sorted(form.terms.items(), key=lambda t: t[1])
-        for n, (atom, weight) in enumerate(terms):
-            d, mask = digit(atom, context, rounded=True), ZERO
-            size = 0 if d is None else d.size
-            if exact and isinstance(atom, Binary) and atom.op == "xor":
-                d, mask = _mixed(atom, plain, context) or (None, ZERO)
-                size = (context.atom_range(atom)[1] or 0) + 1
-                if d is not None and size > d.size and not is_last(d, context):
-                    return None
-            if d is None or weight < reach or (exact and weight != reach):
+    match atom:
+        case str() | Var():
+            name = atom if isinstance(atom, str) else atom.name
+            low, high = context.atom_range(name)
+            return Digit(name, 1, high + 1) if low == 0 and high is not None else None
+        case Binary(op="/" | "%" as op, lhs=lhs, rhs=Const(value=int(c))) if c > 0:
+            inner = digit(lhs, context, rounded)
+            if inner is None or (inner.size % c and not (rounded and is_last(inner, context))):
                 return None
-            out.append(_Place(r, weight, size, d, mask, n == len(terms) - 1))
-            reach = weight * size
-    digits = [x.digit for x in out]
-    complete = all(n == 1 or missing_digits(digits, p, n) is False for p, n in zip(params, extents, strict=True))
-    return out if complete else None
+            if op == "/":
+                return Digit(inner.var, inner.unit * c, -(-inner.size // c))
+            return Digit(inner.var, inner.unit, min(c, inner.size))
+        case _:
+            return None
 
 
-def _mixed(e: Binary, plain: Sequence[Digit], context: Context) -> tuple[Digit, Expr] | None:
-    """The operand of an `xor` that is a digit and does not occur alone, and the other operand."""
-    for x, mask in ((e.lhs, e.rhs), (e.rhs, e.lhs)):
-        d = digit(x.name if isinstance(x, Var) else x, context, rounded=True)
-        if d is not None and not any(
-            d.var == p.var and d.unit < p.unit * p.size and p.unit < d.unit * d.size for p in plain
-        ):
-            return d, mask
-    return None
+def is_last(d: Digit, context: Context) -> bool:
+    """Whether the digit is the highest of its variable."""
+    high = context.atom_range(d.var)[1]
+    return high is not None and d.unit * d.size > high
+
+
+def missing_digits(used: Iterable[Digit], var: str, extent: int) -> bool | None:
+    """Whether the digits of `var` fail to distinguish some of its values; None if two of them overlap."""
+    reach = 1
+    for d in sorted((d for d in used if d.var == var and d.size > 1), key=lambda d: d.unit):
+        if d.unit < reach:
+            return None
+        if d.unit > reach:
+            return True
+        reach *= d.size
+    return reach < extent
+
+
+def numeral(e: Expr, context: Context) -> tuple[int, list[tuple[int, Digit]]] | None:
+    """`constant + sum of factor * digit`, the least factor first; None if the expression does not have that form."""
+    form = linear(e, context)
+    terms = [(factor, digit(atom, context)) for atom, factor in form.terms.items()]
+    found = [(factor, d) for factor, d in terms if d is not None]
+    return (form.constant, sorted(found, key=lambda t: abs(t[0]))) if len(found) == len(terms) else None
+
+
+def overlap(used: Sequence[Digit]) -> bool:
+    """Whether two digits cover a common place of one variable."""
+    return any(
+        a.var == b.var and a.unit < b.unit * b.size and b.unit < a.unit * a.size
+        for i, a in enumerate(used)
+        for b in used[:i]
+    )
 
 
 # Inverts a layout: from the indices of a place to those of the element in it, and the conditions that there is one.
@@ -149,6 +117,31 @@ class Inverse:
 
     values: tuple[Expr, ...]
     inside: tuple[Expr, ...]
+
+
+def is_injective(params: Sequence[str], results: Sequence[Expr], extents: Sequence[int]) -> bool:
+    """Whether different indices within the extents have different results. False if that cannot be decided."""
+    if _solved(params, results, list(map(index, extents)), results) is not None:
+        return True
+    within = [
+        c
+        for p, n in zip(params, extents, strict=True)
+        for c in (Compare("<=", ZERO, Var(p)), Compare("<", Var(p), index(n)))
+    ]
+    ranges = {p: (0, n - 1) for p, n in zip(params, extents, strict=True)}
+    try:
+        return mapping(params, [simplify(r, ranges) for r in results], within).is_injective()
+    except NotAffine:
+        return False
+
+
+def solve(block: Block, subscripts: Sequence[Expr], at: Sequence[Expr]) -> Mapping[str, Expr] | None:
+    """The value of each iterator of a block in an instance whose subscripts are `at`, if there is such an instance.
+
+    None if the subscripts do not determine all iterators, or have a form that is not supported.
+    """
+    found = _solved([it.name for it in block.iters], subscripts, [it.extent for it in block.iters], at)
+    return None if found is None else found.values
 
 
 def inverted(
@@ -200,21 +193,15 @@ def _inverted(
     params: Sequence[str], results: Sequence[Expr], extents: Sequence[Expr], new: Sequence[Expr]
 ) -> Inverse | None:
     """`inverted`, where no index is shifted below a quotient or a remainder."""
-    sizes = [n for e in extents if (n := constant(e)) is not None]
-    if len(sizes) == len(extents) and (values := inverse(params, results, sizes, new)) is not None:
-        return Inverse(values, tuple(Compare("<", v, e) for v, e in zip(values, extents, strict=True)))
-    known = _Known(_ranges(params, extents))
-    left = list(zip(results, new, strict=True))
-    while any(p not in known.values for p in params):
-        told = [x for x in left if known.read(*x)]
-        if not told:
-            return None
-        left = [x for x in left if x not in told]
-    values = tuple(known.values[p] for p in params)
-    inside: list[Expr] = []
-    for v, e in zip(values, extents, strict=True):
-        inside += [Compare("<=", ZERO, v), Compare("<", v, e)]
+    found = _solved(params, results, extents, new)
+    if found is None:
+        return None
+    values = tuple(found.values[p] for p in params)
+    below = [Compare("<", v, e) for v, e in zip(values, extents, strict=True)]
+    if found.exact:
+        return Inverse(values, tuple(below))
     at = dict(zip(params, values, strict=True))
+    inside = [c for v, last in zip(values, below, strict=True) for c in (Compare("<=", ZERO, v), last)]
     inside += [Compare("==", substitute(r, at), n) for r, n in zip(results, new, strict=True)]
     return Inverse(values, tuple(inside))
 
@@ -259,11 +246,30 @@ _OPEN = 1 << 62
 """The size of a digit that has no limit."""
 
 
+def _solved(
+    params: Sequence[str], results: Sequence[Expr], extents: Sequence[Expr], new: Sequence[Expr]
+) -> _Solution | None:
+    """The indices over the results, which are called `new`; None if the results do not tell all of them."""
+    out = _Solution(_ranges(params, extents), exact=all(constant(e) is not None for e in extents))
+    out.settle()
+    left = list(zip(results, new, strict=True))
+    while any(p not in out.values for p in params):
+        told = [x for x in left if out.read(*x)]
+        if not told:
+            return None
+        left = [x for x in left if x not in told]
+    out.exact &= not left
+    return out
+
+
 @dataclass(slots=True)
-class _Known:
-    """What is known of the old indices."""
+class _Solution:
+    """What results that were read say of the old indices."""
 
     ranges: Ranges
+    exact: bool
+    """Whether each value of the results is one of indices, unless an index is beyond its extent: each result is a number of
+    which the digits have the weights of a mixed radix, and each digit occurs once."""
     values: dict[str, Expr] = field(default_factory=dict[str, Expr])
     digits: dict[str, dict[int, tuple[int, Expr]]] = field(default_factory=dict[str, dict[int, tuple[int, Expr]]])
     """For each index its digits that are known: by their unit, the size and the value."""
@@ -272,30 +278,41 @@ class _Known:
         """Solve a result for indices; false if it determines none until another index is known."""
         context = Context(self.ranges)
         form = linear(result, context)
-        told = self._remainder(form, place, context) or self._sum(form, place, context)
+        told = self._sum(form, place, context)
+        if told is None:
+            told = self._remainder(form, place, context)
         for d, value in told or ():
             mine = self.digits.setdefault(d.var, {})
-            if d.size > 1 and not any(u < d.unit * d.size and d.unit < u * n for u, (n, _) in mine.items()):
+            apart = not any(u < d.unit * d.size and d.unit < u * n for u, (n, _) in mine.items())
+            self.exact &= apart
+            if d.size > 1 and apart:
                 mine[d.unit] = (d.size, value)
+        self.settle()
+        return told is not None
+
+    def settle(self) -> None:
+        """Compute the indices of which all digits are known."""
         for p, (_, high) in self.ranges.items():
             if p not in self.values and (value := self._whole(p, None if high is None else high + 1)) is not None:
                 self.values[p] = value
-        return told is not None
 
     def _whole(self, p: str, extent: int | None) -> Expr | None:
         reach, total = 1, ZERO
         for unit, (size, value) in sorted(self.digits.get(p, {}).items()):
             if unit != reach:
                 return None
-            total = add(total, mul(value, index(unit)))
+            total = add(mul(value, index(unit)), total)
             reach *= size
         return total if reach >= (_OPEN if extent is None else extent) else None
 
     def _split(self, form: Linear) -> tuple[Expr, dict[Atom, int]]:
         """The value of the terms over known indices, and the other terms."""
-        unknown = {a: c for a, c in form.terms.items() if not free_vars(expr_of(a)) <= self.values.keys()}
+        unknown = {a: c for a, c in form.terms.items() if not self._is_known(expr_of(a))}
         rest = Linear({a: c for a, c in form.terms.items() if a not in unknown}, form.constant)
         return substitute(to_expr(rest), self.values), unknown
+
+    def _is_known(self, e: Expr) -> bool:
+        return free_vars(e) & self.ranges.keys() <= self.values.keys()
 
     def _remainder(self, form: Linear, place: Expr, context: Context) -> list[tuple[Digit, Expr]] | None:
         """Of `(known ± p) % n`, which determines `p % n`."""
@@ -306,6 +323,7 @@ class _Known:
                 return None
         match list(unknown.items()):
             case [(str() as p, 1 | -1 as sign)]:
+                self.exact = False
                 high = self.ranges[p][1]
                 value = sub(place, base) if sign == 1 else sub(base, place)
                 return [(Digit(p, 1, n if high is None else min(n, high + 1)), floormod(value, index(n)))]
@@ -315,14 +333,23 @@ class _Known:
     def _sum(self, form: Linear, place: Expr, context: Context) -> list[tuple[Digit, Expr]] | None:
         """Of a sum of known terms and of digits with factors so far apart that no value is made twice."""
         base, unknown = self._split(form)
+        match list(unknown.items()):
+            case [(str() as p, -1)]:
+                self.exact = False
+                high = self.ranges[p][1]
+                return [(Digit(p, 1, _OPEN if high is None else high + 1), sub(base, place))]
+            case _:
+                pass
         found: list[tuple[Digit, int, int, Expr]] = []
-        reach = 1
+        reach, exact = 1, base == ZERO
         for atom, factor in sorted(unknown.items(), key=lambda t: abs(t[1])):
             d, size, mask = self._masked(atom, context)
             if d is None or abs(factor) < reach or (found and factor % found[-1][2]) or (size == _OPEN and factor < 1):
                 return None
             found.append((d, size, factor, mask))
+            exact &= factor == reach and (size <= d.size or is_last(d, context))
             reach = abs(factor) * size
+        self.exact &= exact
         rest = sub(place, base)
         for _, size, factor, _ in found:
             rest = add(rest, index(-factor * (size - 1))) if factor < 0 else rest
@@ -339,12 +366,9 @@ class _Known:
         if isinstance(atom, Binary) and atom.op == "xor":
             high = context.atom_range(atom)[1]
             for mask, x in ((atom.lhs, atom.rhs), (atom.rhs, atom.lhs)):
-                if high is not None and free_vars(mask) <= self.values.keys():
-                    return (
-                        self._digit(x.name if isinstance(x, Var) else x, context),
-                        high + 1,
-                        substitute(mask, self.values),
-                    )
+                if high is not None and self._is_known(mask):
+                    d = self._digit(x.name if isinstance(x, Var) else x, context)
+                    return d, high + 1, substitute(mask, self.values)
         d = self._digit(atom, context)
         return d, 0 if d is None else d.size, ZERO
 
@@ -361,32 +385,3 @@ class _Known:
                 return Digit(p, 1, n)
             case _:
                 return None
-
-
-# Solves the subscripts of an access for the iterators in them.
-
-
-def solve(block: Block, subscripts: Sequence[Expr], at: Sequence[Expr]) -> dict[str, Expr] | None:
-    """The value of each iterator of a block in an instance whose subscripts are `at`, if there is such an instance.
-
-    None if the subscripts do not determine all iterators, or have a form that is not supported.
-    """
-    context = Context(iter_ranges(block.iters))
-    forms = [linear(s, context) for s in subscripts]
-    found: dict[str, Expr] = {it.name: ZERO for it in block.iters if constant(it.extent) == 1}
-    for form, place in zip(forms, at, strict=True):
-        if len(form.terms) == 1:
-            ((atom, factor),) = form.terms.items()
-            if isinstance(atom, str) and factor in (1, -1):
-                rest = sub(place, index(form.constant)) if factor == 1 else sub(index(form.constant), place)
-                found.setdefault(atom, rest)
-    names = [it.name for it in block.iters]
-    if len(found) == len(names):
-        return found
-    extents = [constant(it.extent) for it in block.iters]
-    sizes = [n for n in extents if n is not None]
-    if len(sizes) < len(names):
-        return None
-    shifted = [sub(s, index(f.constant)) for s, f in zip(subscripts, forms, strict=True)]
-    values = inverse(names, shifted, sizes, [sub(p, index(f.constant)) for p, f in zip(at, forms, strict=True)])
-    return None if values is None else dict(zip(names, values, strict=True))
