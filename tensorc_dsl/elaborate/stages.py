@@ -22,7 +22,7 @@ from tensorc_dsl.elaborate.values import GuardedLoad, ValueBuilder
 from tensorc_dsl.ir import expr as ir
 from tensorc_dsl.ir.dtypes import BOOL, INDEX, DType
 from tensorc_dsl.ir.program import Annotation, Buffer, fresh
-from tensorc_dsl.proof.sets.data_subscripts import freed
+from tensorc_dsl.proof.sets.encodings import DATA, encoded
 from tensorc_dsl.proof.sets.linear_forms import TRUE, negate
 from tensorc_dsl.proof.sets.safety import ranges_of
 from tensorc_dsl.proof.sets.sets import NotAffine, affine_only, feasible
@@ -312,10 +312,10 @@ class StageBuilder(ValueBuilder):
         at: ir.Expr = ir.Var(str(own.index))
         steps = at if sign > 0 else ir.sub(ir.sub(sizes[own.index], ir.ONE), at)
         against = (ir.Compare(">=", steps, ir.ONE), ir.Compare("<=" if sign > 0 else ">=", back, ir.ZERO))
-        known = freed((*conditions, *against))
+        known = encoded((*conditions, *against), DATA)
         around, against = known.exprs[: -len(against)], known.exprs[-len(against) :]
         try:
-            return not feasible(sizes, (*affine_only(around), *known.ranges, *against))
+            return not feasible(sizes, (*affine_only(around), *known.conditions, *against))
         except NotAffine:
             return False
 

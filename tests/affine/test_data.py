@@ -15,8 +15,9 @@ from tensorc_dsl.ir.parse import parse_program
 from tensorc_dsl.ir.print import format_expr
 from tensorc_dsl.ir.program import Program
 from tensorc_dsl.proof.sets.accesses import accesses
-from tensorc_dsl.proof.sets.data_subscripts import data_in, freed
+from tensorc_dsl.proof.sets.data_subscripts import data_in
 from tensorc_dsl.proof.sets.dependence import carried
+from tensorc_dsl.proof.sets.encodings import DATA, encoded
 from tensorc_dsl.proof.sets.private import is_private
 from tensorc_dsl.proof.sets.regions import required_region
 from tensorc_dsl.proof.sets.safety import Outside, check_access
@@ -39,14 +40,14 @@ def program(text: str) -> Program:
 
 def test_a_datum_is_a_variable_and_equal_ones_are_one() -> None:
     e = add(clamp(datum(Var("i")), ZERO, index(9)), datum(Var("i")))
-    found = freed((e, datum(Var("j"))))
+    found = encoded((e, datum(Var("j"))), DATA)
     assert [format_expr(x) for x in found.exprs] == ["min(max(datum0', 0), 9) + datum0'", "datum1'"]
-    assert [format_expr(c) for c in found.ranges] == [
+    assert [format_expr(c) for c in found.conditions] == [
         "-128 <= datum0'", "datum0' <= 127", "-128 <= datum1'", "datum1' <= 127",
     ]  # fmt: skip
     nested = datum(clamp(datum(Var("i")), ZERO, index(9)))
     assert data_in(nested) == (nested, datum(Var("i")))
-    assert len(freed((nested,)).data) == 1
+    assert len(encoded((nested,), DATA).terms) == 1
 
 
 def test_a_datum_is_within_its_type_and_its_own_subscripts_are_simplified() -> None:
@@ -143,7 +144,7 @@ def test_both_accesses_of_a_gather_are_known() -> None:
 
 
 def test_a_subscript_is_what_it_would_be_for_each_number() -> None:
-    """`min(max(x, low), high)` of the datum's variable, as `freed` leaves it, is a plain index expression."""
-    (e,) = freed((clamp(datum(Var("i")), ZERO, index(4)),)).exprs
+    """`min(max(x, low), high)` of the datum's variable, as `DATA` leaves it, is a plain index expression."""
+    (e,) = encoded((clamp(datum(Var("i")), ZERO, index(4)),), DATA).exprs
     assert [value(e, {"datum0'": x}) for x in (-3, 2, 9)] == [0, 2, 4]
     assert constant(simplify(e, {"datum0'": (7, 9)})) == 4

@@ -8,8 +8,7 @@ affine again. So an access is taken to access every element that its clamp allow
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
 from typing import TypeGuard
 
 from tensorc_dsl.ir.dtypes import INDEX, limits
@@ -117,38 +116,10 @@ def value_range(e: Expr) -> tuple[int, int]:
             return least, most
 
 
-@dataclass(frozen=True, slots=True)
-class Freed:
-    """Expressions with variables in place of data, and the data by the names of these variables."""
-
-    exprs: tuple[Expr, ...]
-    data: Mapping[str, Cast]
-
-    @property
-    def intervals(self) -> dict[str, tuple[int, int]]:
-        """The range of the values of each variable."""
-        return {name: datum_range(datum) for name, datum in self.data.items()}
-
-    @property
-    def ranges(self) -> tuple[Expr, ...]:
-        """The conditions that keep each variable within the range of its values."""
-        return tuple(c for name, datum in self.data.items() for c in type_conditions(name, datum))
-
-
 def type_conditions(name: str, datum: Cast) -> tuple[Expr, Expr]:
     """The conditions that keep the variable `name` within the range of a datum's values."""
     low, high = datum_range(datum)
     return Compare("<=", index(low), Var(name)), Compare("<=", Var(name), index(high))
-
-
-def freed(exprs: Sequence[Expr], tag: str = "") -> Freed:
-    """The expressions with a variable in place of each datum; equal data share one. The names begin with `datum` and `tag`,
-    and end in a character that no loop's name has.
-    """
-    found = dict.fromkeys(outermost(exprs))
-    names: dict[Expr, Expr] = {d: Var(f"datum{tag}{n}'") for n, d in enumerate(found)}
-    data = {f"datum{tag}{n}'": d for n, d in enumerate(found)}
-    return Freed(tuple(with_values(e, names) for e in exprs), data)
 
 
 def outermost(exprs: Iterable[Expr]) -> tuple[Cast, ...]:

@@ -16,8 +16,8 @@ from tensorc_dsl.ir.print import format_expr
 from tensorc_dsl.ir.program import AT_ONCE, Block, For, LoopKind, Program, Stmt, blocks_in, find_loop, is_atomic, walk
 from tensorc_dsl.ir.reductions import fold_of, reducer_name
 from tensorc_dsl.proof.sets.accesses import Access, accesses, touched, written
-from tensorc_dsl.proof.sets.data_subscripts import freed
 from tensorc_dsl.proof.sets.distance import common_loops, distances, keeps_apart
+from tensorc_dsl.proof.sets.encodings import DATA, encoded
 from tensorc_dsl.proof.sets.linear_forms import Interval
 from tensorc_dsl.proof.sets.private import is_private
 from tensorc_dsl.proof.sets.running import passed_on
@@ -136,9 +136,10 @@ def conflict(
         name = _other(loop.var) if loop.var in rename else loop.var
         extents[name] = substitute(b.extent(loop), rename)
     conditions: list[Expr] = [*a.guard, *(substitute(c, rename) for c in b.guard)]
-    here, there = freed(a.indices, "a"), freed([substitute(j, rename) for j in b.indices], "b")
+    here = encoded(a.indices, DATA, tag="a")
+    there = encoded([substitute(j, rename) for j in b.indices], DATA, tag="b")
     conditions += [Compare("==", i, j) for i, j in zip(here.exprs, there.exprs, strict=True)]
-    conditions += [*here.ranges, *there.ranges]
+    conditions += [*here.conditions, *there.conditions]
     for name, sign in order:
         x, y = Var(name), rename.get(name, Var(name))
         conditions.append(Compare("==", x, y) if sign == 0 else Compare("<", x, y) if sign > 0 else Compare("<", y, x))

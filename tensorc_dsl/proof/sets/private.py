@@ -25,11 +25,11 @@ from tensorc_dsl.ir.expr import (
 )
 from tensorc_dsl.ir.program import For, IterKind, Program, fresh
 from tensorc_dsl.proof.sets.accesses import Access, accesses, home, mentions
-from tensorc_dsl.proof.sets.data_subscripts import freed
 from tensorc_dsl.proof.sets.distance import common_loops
+from tensorc_dsl.proof.sets.encodings import DATA, INTERVALS, encoded
 from tensorc_dsl.proof.sets.linear_forms import Context, Linear, decide, difference, linear, recombine
-from tensorc_dsl.proof.sets.sets import NotAffine, affine_only, affine_text, covers
-from tensorc_dsl.proof.sets.simplify import bounds, conjuncts, extent_ranges
+from tensorc_dsl.proof.sets.sets import NotAffine, affine_only, covers
+from tensorc_dsl.proof.sets.simplify import conjuncts, extent_ranges
 
 # Theorems that name the write that filled an element before it is read; they spare most questions about integer sets.
 #
@@ -276,11 +276,13 @@ def _covered(r: Access, writes: Sequence[Access], equal: int, shape: tuple[Expr,
     all values of its interval inside the buffer.
     """
     used = {x.var for x in r.loops} | {x.var for w in writes for x in w.loops}
-    read = freed(r.indices)
-    ranges = {**extent_ranges(r.loops), **read.intervals}
-    rough = {d: f"any{d}'" for d, e in enumerate(read.exprs) if not _is_affine(e)}
-    limits = [c for d, name in rough.items() for c in _within(name, shape[d], bounds(read.exprs[d], ranges))]
-    places = [Var(rough[d]) if d in rough else e for d, e in enumerate(read.exprs)]
+    read = encoded(r.indices, DATA, INTERVALS, ranges=extent_ranges(r.loops))
+    limits = [
+        c
+        for i, n in zip(read.exprs, shape, strict=True)
+        for c in (Compare("<=", ZERO, i), Compare("<", i, n))
+        if read.loose
+    ]
     given: list[tuple[list[For], list[Expr]]] = []
     later: list[tuple[list[For], list[Expr]]] = []
     for w in writes:
@@ -288,7 +290,7 @@ def _covered(r: Access, writes: Sequence[Access], equal: int, shape: tuple[Expr,
         names = {x.var: Var(fresh(f"{x.var}_w", used)) for x in w.loops[equal:]}
         own = [For(names[x.var].name, substitute(w.extent(x), names), ()) for x in w.loops[equal:]]
         base = [substitute(c, names) for c in w.guard]
-        base += [Compare("==", substitute(i, names), j) for i, j in zip(w.indices, places, strict=True)]
+        base += [Compare("==", substitute(i, names), j) for i, j in zip(w.indices, read.exprs, strict=True)]
         same: list[Expr] = []
         for x in common:
             later.append((own, [*base, *same, Compare("<", names[x.var], Var(x.var))]))
@@ -296,22 +298,7 @@ def _covered(r: Access, writes: Sequence[Access], equal: int, shape: tuple[Expr,
         if w.seq < r.seq:
             given.append((own, [*base, *same]))
     try:
-        needed = (*affine_only((*r.guard, *limits)), *read.ranges)
-        return covers(r.loops, needed, [*given, *later], (*read.data, *rough.values()))
+        needed = (*affine_only((*r.guard, *limits)), *read.conditions)
+        return covers(r.loops, needed, [*given, *later], tuple(read.terms))
     except NotAffine:
         return False
-
-
-def _is_affine(e: Expr) -> bool:
-    try:
-        affine_text(e)
-    except NotAffine:
-        return False
-    return True
-
-
-def _within(name: str, size: Expr, interval: tuple[int | None, int | None]) -> tuple[Expr, ...]:
-    """The conditions that keep a subscript in a dimension of this size and in an interval, as far as that has ends."""
-    low, high = interval
-    most = () if high is None else (Compare("<=", Var(name), index(high)),)
-    return Compare("<=", index(max(0, low or 0)), Var(name)), Compare("<", Var(name), size), *most

@@ -6,10 +6,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from functools import reduce
 from typing import NoReturn
 
-from tensorc_dsl.ir.dtypes import INDEX, limits
+from tensorc_dsl.ir.dtypes import INDEX
 from tensorc_dsl.ir.expr import (
     ONE,
     ZERO,
@@ -22,16 +21,13 @@ from tensorc_dsl.ir.expr import (
     Logic,
     Select,
     Var,
-    add,
     children,
     constant,
     dims_in,
     dtype_of,
-    factors_of,
     fold,
     free_vars,
     index,
-    mul,
     sub,
     transform,
 )
@@ -39,114 +35,11 @@ from tensorc_dsl.ir.node import by_identity
 from tensorc_dsl.ir.print import format_expr
 from tensorc_dsl.ir.program import For, Program, walk
 from tensorc_dsl.proof.sets import isl
-from tensorc_dsl.proof.sets.data_subscripts import Freed, datum_range, freed, is_datum
+from tensorc_dsl.proof.sets.data_subscripts import datum_range, is_datum
+from tensorc_dsl.proof.sets.encodings import DATA, INTERVALS, QUOTIENTS, QUOTIENTS_BY_SIZES, Encoded, encoded, smallest
 from tensorc_dsl.proof.sets.linear_forms import FAR, Interval, Ranges, negate
 from tensorc_dsl.proof.sets.sets import affine_only, condition_text, dim_conditions, set_name
-from tensorc_dsl.proof.sets.simplify import bounds, conjuncts, extent_ranges, iter_ranges, linear_form, simplify
-
-# Replaces quotients and remainders by open sizes with indices of their own.
-#
-# Integer sets cannot divide by a parameter. A proof needs only the bounds of `i % M` and `i / M`, which hold for any M >=
-# 1: a remainder is from 0 to M - 1, and the quotient of an `i` from 0 to K*M - 1 is from 0 to K - 1. So each becomes an
-# index with that extent. A product of indices and sizes is largest where each index is. The relation to `i` is lost: a
-# proof for all values of the new index also holds for those that occur, but a value that leaves an array may not occur.
-
-
-@dataclass(frozen=True, slots=True)
-class Divided:
-    """Expressions with indices in place of quotients and remainders, and the extents of these indices."""
-
-    exprs: tuple[Expr, ...]
-    extents: Mapping[str, Expr]
-
-
-def divided(exprs: Iterable[Expr], extents: Mapping[str, Expr], *, numbers: bool) -> Divided:
-    """The expressions, over indices within `extents`, without the quotients and remainders by open sizes whose bounds
-    are known; with `numbers`, also without those by numbers.
-    """
-    found: dict[str, Expr] = {}
-    names: dict[Expr, Expr] = {}
-
-    def replaced(e: Expr) -> Expr:
-        if not isinstance(e, Binary) or e.op not in ("/", "%") or not (numbers or dims_in(e.rhs)):
-            return e
-        if e not in names:
-            known = {**extents, **found}
-            if free_vars(e.rhs) & known.keys() or not _from(1, e.rhs):
-                return e
-            if (extent := e.rhs if e.op == "%" else _quotients(e, known)) is None:
-                return e
-            name = f"part{len(names)}'"  # no loop's name ends in a quote
-            found[name], names[e] = extent, Var(name)
-        return names[e]
-
-    return Divided(tuple(transform(e, replaced) for e in exprs), found)
-
-
-def smallest(e: Expr, extents: Mapping[str, Expr], ranges: Ranges) -> Expr | None:
-    """A lower bound of `e` over sizes only: its value with each index at one of its ends. None if no such bound is
-    known.
-    """
-    terms, rest = linear_form(e, ranges)
-    least: Expr = index(rest)
-    for atom, factor in terms.items():
-        names = free_vars(atom) & extents.keys()
-        if names:
-            corner = _corner(atom, extents)
-            if corner is None:
-                return None
-            atom = corner if factor < 0 else ZERO
-        least = add(least, mul(index(factor), atom))
-    return least
-
-
-def _corner(atom: Expr, extents: Mapping[str, Expr]) -> Expr | None:
-    """The largest value of a nonnegative product of indices and sizes; None for other atoms."""
-    out: Expr = ONE
-    for f in factors_of(atom):
-        if isinstance(f, Var) and f.name in extents:
-            out = mul(out, sub(extents[f.name], ONE))
-        elif free_vars(f) & extents.keys() or not _from(0, f):
-            return None
-        else:
-            out = mul(out, f)
-    return out
-
-
-def _from(low: int, e: Expr) -> bool:
-    """Whether an expression over sizes is at least `low`."""
-    least = bounds(e, {})[0]
-    return least is not None and least >= low
-
-
-def _quotients(e: Binary, extents: Mapping[str, Expr]) -> Expr | None:
-    """An upper bound K of `n / c` for a nonnegative n: n is less than K*c. None if none is known."""
-    least, opposite = smallest(e.lhs, extents, {}), smallest(sub(ZERO, e.lhs), extents, {})
-    if least is None or opposite is None or not _from(0, least):
-        return None
-    terms, rest = linear_form(sub(ONE, opposite), {})  # n is less than this
-    divisors, unit = linear_form(e.rhs, {})
-    (by, scale), *more = (*divisors.items(), *([(ONE, unit)] if unit else []))
-    if more or scale < 0:
-        return None
-    count: Expr = index(max(0, -(-rest // scale)))
-    for atom, factor in terms.items():
-        if not _from(0, atom):
-            return None
-        if factor > 0:  # dropping a subtracted term only raises the bound
-            count = add(count, mul(index(-(-factor // scale)), _without(atom, by)))
-    return count
-
-
-def _without(atom: Expr, by: Expr) -> Expr:
-    """`x` if the atom is `x * by`; else the atom itself, which is no smaller than its quotient."""
-    rest = factors_of(atom)
-    for f in factors_of(by) if by != ONE else []:
-        if f not in rest:
-            return atom
-        rest.remove(f)
-    return reduce(mul, rest, ONE)
-
+from tensorc_dsl.proof.sets.simplify import bounds, conjuncts, extent_ranges, iter_ranges, simplify
 
 # Decides whether an access can leave its buffer: proved, or refuted with index values for which it does.
 #
@@ -156,8 +49,6 @@ def _without(atom: Expr, by: Expr) -> Expr:
 # types. Accesses that are not affine are decided by intervals, or with what is not affine in them as anything within its
 # interval.
 
-
-NONE: Mapping[str, Interval] = {}
 
 MAX_OPERATIONS = 2_000_000
 """About a second of isl's time. A question that takes longer counts as unproven."""
@@ -209,70 +100,26 @@ def check_access(
 ) -> Outside | Unproven | None:
     """None if no index values within `extents` that satisfy `conditions` put a subscript outside of `shape`."""
     subscripts, conditions, shape = tuple(subscripts), tuple(conditions), tuple(shape)
-    data = freed((*subscripts, *conditions))
-    found = None
+    ranges = ranges_of(extents)
+    found, tried = None, list[tuple[Expr, ...]]()
     # Integer sets divide by numbers exactly, unless a product with an open size is behind it.
-    for numbers in (False, True):
-        parts = divided(data.exprs, extents, numbers=numbers)
-        if numbers and not parts.extents:
-            break
-        found = _check({**extents, **parts.extents}, parts, data, len(subscripts), shape, open_dims)
+    for loose in ((QUOTIENTS_BY_SIZES,), (QUOTIENTS,), (QUOTIENTS_BY_SIZES, INTERVALS)):
+        terms = encoded((*subscripts, *conditions), DATA, *loose, extents=extents, ranges=ranges)
+        if terms.exprs in tried:
+            continue
+        tried.append(terms.exprs)
+        found = _check(terms, len(subscripts), shape, open_dims)
         if not isinstance(found, Unproven):
-            return found
-    parts = divided(data.exprs, extents, numbers=False)
-    extents = {**extents, **parts.extents}
-    linear, unknown = _without_products(parts.exprs, {**ranges_of(extents), **data.intervals})
-    if not unknown:
-        return found
-    return _check(extents, Divided(linear, parts.extents), data, len(subscripts), shape, open_dims, unknown)
-
-
-def _without_products(exprs: Iterable[Expr], ranges: Ranges) -> tuple[tuple[Expr, ...], dict[str, Interval]]:
-    """The expressions with a variable in place of each product, quotient and remainder that is not affine, and the intervals
-    of these variables. So `clamp(i / max(R, 1), 0, G - 1)` is proved by its clamp alone.
-    """
-    names: dict[Expr, Var] = {}
-    unknown: dict[str, Interval] = {}
-
-    def replaced(e: Expr) -> Expr:
-        if not isinstance(e, Binary) or _affine_operator(e):
-            return e
-        if e not in names:
-            names[e] = Var(f"unknown{len(names)}'")  # no loop's name ends in a quote
-            unknown[names[e].name] = bounds(e, {**ranges, **unknown})
-        return names[e]
-
-    return tuple(transform(e, replaced) for e in exprs), unknown
-
-
-def _affine_operator(e: Binary) -> bool:
-    """Whether the operator keeps an affine form affine."""
-    match e.op:
-        case "*":
-            return constant(e.lhs) is not None or constant(e.rhs) is not None
-        case "/" | "%":
-            return (by := constant(e.rhs)) is not None and by > 0
-        case "xor":
-            return False
-        case _:
-            return True
+            break
+    return found
 
 
 def _check(
-    extents: Mapping[str, Expr],
-    parts: Divided,
-    data: Freed,
-    count: int,
-    shape: tuple[Expr, ...],
-    open_dims: tuple[Dim, ...],
-    unknown: Mapping[str, Interval] = NONE,
+    terms: Encoded, count: int, shape: tuple[Expr, ...], open_dims: tuple[Dim, ...]
 ) -> Outside | Unproven | None:
-    """As `check_access`, of expressions without data and divisions by open sizes: `count` subscripts, then conditions.
-    `unknown` variables are anything within their intervals.
-    """
-    subscripts, conditions = parts.exprs[:count], parts.exprs[count:]
-    ranges = {**ranges_of(extents), **data.intervals, **unknown}
-    free = (*data.ranges, *(c for n, interval in unknown.items() for c in _within(n, interval)))
+    """As `check_access`, of `count` subscripts, then conditions."""
+    subscripts, conditions = terms.exprs[:count], terms.exprs[count:]
+    extents, ranges = terms.extents, terms.ranges
     guards = tuple(c for cond in conditions for c in conjuncts(simplify(cond, ranges)))
     facts: frozenset[Expr] | None = None
     for position, (subscript, extent) in enumerate(zip(subscripts, shape, strict=True)):
@@ -288,25 +135,15 @@ def _check(
         if above and _not_negative(sub(sub(extent, subscript), ONE), extents, facts, ranges):
             continue
         outside = Logic("or", Compare("<", subscript, ZERO), Compare(">=", subscript, extent))
-        found, point = _smallest_point(extents, (*free, *guards, outside), open_dims, (*data.data, *unknown))
-        # A part of some index may not have the value of the point.
-        if found is None or (found and (parts.extents or unknown)):
+        found, point = _smallest_point(extents, (*terms.conditions, *guards, outside), open_dims, tuple(terms.terms))
+        if found is None or (found and terms.loose):
             return Unproven(position, (low, high))
         if found:
             used = free_vars(subscript) | free_vars(extent)
-            told = {n: format_expr(d.operand) for n, d in data.data.items()}
+            told = {n: format_expr(d.operand) for n, d in terms.terms.items() if is_datum(d)}
             at = tuple((told.get(n, n), v) for n, v in point.items() if n in used)
             return Outside(position, _value(subscript, point), _value(extent, point), at)
     return None
-
-
-def _within(name: str, interval: Interval) -> tuple[Expr, Expr]:
-    """The conditions that keep a variable within its interval, or what an index can be where that has no end."""
-    (low, high), (least, most) = interval, limits(INDEX)
-    return (
-        Compare("<=", index(least if low is None else low), Var(name)),
-        Compare("<=", Var(name), index(most if high is None else high)),
-    )
 
 
 def without_open_quotients(e: Expr, extents: Mapping[str, Expr]) -> Expr:

@@ -30,20 +30,16 @@ from tensorc_dsl.ir.expr import (
     Not,
     Select,
     Var,
-    add,
-    children,
     constant,
     dims_in,
     dtype_of,
     free_vars,
     index,
-    mul,
-    rebuild,
-    sub,
     substitute,
 )
 from tensorc_dsl.ir.program import Block, For
 from tensorc_dsl.proof.sets import isl
+from tensorc_dsl.proof.sets.encodings import QUOTIENTS_BY_NUMBERS, encoded
 from tensorc_dsl.proof.sets.linear_forms import FALSE, TRUE, Context, Linear, Ranges, comparison, difference
 from tensorc_dsl.proof.sets.simplify import bounds, conjuncts, ranges_below, simplify, simplify_where
 
@@ -366,7 +362,8 @@ def feasible(extents: Mapping[str, Expr], conditions: Sequence[Expr]) -> bool:
 def _feasible(limits: tuple[tuple[str, Expr], ...], conditions: tuple[Expr, ...]) -> bool:
     within = [c for v, e in limits for c in (Compare("<=", ZERO, Var(v)), Compare("<", Var(v), e))]
     dims = frozenset[Dim]().union(*map(dims_in, (*within, *conditions)))
-    every = _without_quotients((*within, *conditions, *dim_conditions(dims)))
+    terms = encoded((*within, *conditions, *dim_conditions(dims)), QUOTIENTS_BY_NUMBERS)
+    every = [*terms.exprs, *terms.conditions]
     names = sorted(frozenset[str]().union(*map(free_vars, every)))
     plain: dict[str, Expr] = {n: Var(f"x{k}") for k, n in enumerate(names)}  # callers' names may be unreadable for isl
     return _have_solution([f"x{k}" for k in range(len(names))], [substitute(c, plain) for c in every])
@@ -406,7 +403,8 @@ def _extremes(e: Expr, limits: _Limits, given: tuple[Expr, ...]) -> tuple[int, i
     value = Var("value'")  # no loop of a program has a name with a quote
     within = [Compare("<=", index(low), Var(n)) for n, low, _ in limits if low is not None]
     within += [Compare("<=", Var(n), index(high)) for n, _, high in limits if high is not None]
-    every = _without_quotients([Compare("==", value, e), *within, *given])
+    terms = encoded([Compare("==", value, e), *within, *given], QUOTIENTS_BY_NUMBERS)
+    every = [*terms.exprs, *terms.conditions]
     names = sorted(frozenset[str]().union(*map(free_vars, every)) - {value.name})
     # Callers' names may be unreadable for isl.
     plain: dict[str, Expr] = {n: Var(f"x{k}") for k, n in enumerate(names)}
@@ -417,31 +415,6 @@ def _extremes(e: Expr, limits: _Limits, given: tuple[Expr, ...]) -> tuple[int, i
     found = found.project_out_all_params()
     least, most = found.dim_min_val(0), found.dim_max_val(0)
     return (least.to_python(), most.to_python()) if least.is_int() and most.is_int() else None
-
-
-def _without_quotients(conditions: Sequence[Expr]) -> list[Expr]:
-    """Conditions that have a solution exactly if the given ones do.
-
-    Each quotient by a number is an integer of its own, between bounds. isl would give one to each occurrence, and look for
-    what is superfluous after each condition: that is most of the time of a question.
-    """
-    quotients: dict[tuple[Expr, int], Expr] = {}
-
-    def replaced(e: Expr) -> Expr:
-        if isinstance(e, Binary) and e.op == "xor":
-            return e  # it is affine for what the text of an operand shows
-        if parts := children(e):
-            e = rebuild(e, tuple(map(replaced, parts)))
-        if not isinstance(e, Binary) or e.op not in ("/", "%") or (divisor := constant(e.rhs)) is None or divisor <= 0:
-            return e
-        quotient = quotients.setdefault((e.lhs, divisor), Var(f"{len(quotients)}/"))  # no other name has a slash
-        return quotient if e.op == "/" else sub(e.lhs, mul(e.rhs, quotient))
-
-    out = [replaced(c) for c in conditions]
-    for (e, divisor), quotient in quotients.items():
-        low = mul(index(divisor), quotient)
-        out += [Compare("<=", low, e), Compare("<", e, add(low, index(divisor)))]
-    return out
 
 
 def covers(
