@@ -39,8 +39,7 @@ from tensorc_dsl.ir.dtypes import (
 from tensorc_dsl.ir.maths import MATHS, Takes
 from tensorc_dsl.ir.print import format_expr
 from tensorc_dsl.ir.program import Buffer
-from tensorc_dsl.proof.sets.data_subscripts import depends_on_data, outermost
-from tensorc_dsl.proof.sets.linear_forms import FALSE, negate
+from tensorc_dsl.proof.sets.linear_forms import FALSE, depends_on_data, negate, outermost
 from tensorc_dsl.proof.sets.safety import Outside, Unproven, check_access, ranges_of, too_far, without_open_quotients
 from tensorc_dsl.proof.sets.sets import affine_only
 from tensorc_dsl.proof.sets.simplify import simplify

@@ -80,7 +80,7 @@ others are for schedules and people."""
 
 SCATTER = "scatter"
 """The key of the annotation, true, of a serial loop of which only the iteration runs that data choose
-(`proof.sets.data_selected`)."""
+(`proof.sets.store_guards`)."""
 
 ATOMIC = "atomic"
 """The key of the annotation of a block whose instances may update one element at once: "exact" if any order gives the same

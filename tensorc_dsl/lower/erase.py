@@ -47,8 +47,8 @@ from tensorc_dsl.ir.program import (
     with_body,
 )
 from tensorc_dsl.lower.flat import Flat, If, Loop, span
-from tensorc_dsl.proof.sets.coverage import begins_once, may_be_empty, where_begun
 from tensorc_dsl.proof.sets.linear_forms import Interval, Ranges
+from tensorc_dsl.proof.sets.reductions import begins_once, may_be_empty, where_begun
 from tensorc_dsl.proof.sets.simplify import bounds, extent_ranges, is_multiple, linear_form, prove, simplify
 
 

@@ -8,9 +8,9 @@ from tensorc_dsl.ir.expr import ONE, Compare, Expr, add, conjunction, constant
 from tensorc_dsl.ir.node import replace
 from tensorc_dsl.ir.program import LoopKind, Store
 from tensorc_dsl.lower.flat import Flat, If, Loop, hull, within
-from tensorc_dsl.proof.sets.data_selected import Guarded, NotChosen, chosen_of
 from tensorc_dsl.proof.sets.linear_forms import Ranges
 from tensorc_dsl.proof.sets.simplify import simplify_where
+from tensorc_dsl.proof.sets.store_guards import Guarded, NotChosen, chosen_of
 
 
 def scatter(body: tuple[Flat, ...], ranges: Ranges | None = None) -> tuple[Flat, ...]:

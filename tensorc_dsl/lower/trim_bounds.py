@@ -56,8 +56,7 @@ from tensorc_dsl.lower.flat import (
 )
 from tensorc_dsl.lower.open_partition import cut_at
 from tensorc_dsl.lower.storage import element_count
-from tensorc_dsl.proof.sets.data_subscripts import depends_on_data
-from tensorc_dsl.proof.sets.linear_forms import FALSE, TRUE, Context, Ranges, linear, logic, negate
+from tensorc_dsl.proof.sets.linear_forms import FALSE, TRUE, Context, Ranges, depends_on_data, linear, logic, negate
 from tensorc_dsl.proof.sets.simplify import bounds, conjuncts, linear_form, simplify, simplify_where
 from tensorc_dsl.proof.sets.store_guards import needed, never_negative_zero, parts
 

@@ -46,9 +46,9 @@ from tensorc_dsl.ir.program import (
 )
 from tensorc_dsl.ir.reductions import combine
 from tensorc_dsl.proof.sets.accesses import touched
-from tensorc_dsl.proof.sets.coverage import begins_once, full_domain, may_be_empty, where_begun
 from tensorc_dsl.proof.sets.linear_forms import TRUE, Context, Ranges, linear, negate
-from tensorc_dsl.proof.sets.reductions import Element, NotApart, Part, parts_of
+from tensorc_dsl.proof.sets.reductions import Element, NotApart, Part, begins_once, may_be_empty, parts_of, where_begun
+from tensorc_dsl.proof.sets.regions import full_domain
 from tensorc_dsl.proof.sets.running import Products, Running, factors_of, running
 from tensorc_dsl.proof.sets.sets import NotAffine, affine_only, feasible
 from tensorc_dsl.proof.sets.simplify import bounds, extent_ranges, prove, simplify

@@ -29,11 +29,16 @@ from tensorc_dsl.ir.program import (
     used_names,
     walk,
 )
-from tensorc_dsl.proof.sets.accesses import touched
-from tensorc_dsl.proof.sets.coverage import full_domain
+from tensorc_dsl.proof.sets.accesses import follow_writes, touched
 from tensorc_dsl.proof.sets.dependence import carried
-from tensorc_dsl.proof.sets.private import follow_writes
-from tensorc_dsl.proof.sets.regions import RangedSubscripts, Region, inner_ranges, open_limits, required_region
+from tensorc_dsl.proof.sets.regions import (
+    RangedSubscripts,
+    Region,
+    full_domain,
+    inner_ranges,
+    open_limits,
+    required_region,
+)
 from tensorc_dsl.proof.sets.sets import NotAffine, bindings, mapping
 from tensorc_dsl.proof.sets.simplify import bounds, extent_ranges, iter_ranges, simplify, simplify_where
 from tensorc_dsl.schedule.kinds import RACE

@@ -22,10 +22,9 @@ from tensorc_dsl.ir.program import (
     replace_stmt,
     walk,
 )
-from tensorc_dsl.proof.sets.accesses import private_loops, written
-from tensorc_dsl.proof.sets.data_selected import NotChosen, chosen_iteration
+from tensorc_dsl.proof.sets.accesses import is_private, private_loops, written
 from tensorc_dsl.proof.sets.dependence import carried
-from tensorc_dsl.proof.sets.private import is_private
+from tensorc_dsl.proof.sets.store_guards import NotChosen, chosen_iteration
 from tensorc_dsl.schedule.nests import loops_below, replace_buffer, without_single
 from tensorc_dsl.schedule.refs import LoopRef, Rewrite
 from tensorc_dsl.schedule.refusal import refusal

@@ -18,13 +18,10 @@ from tensorc_dsl.ir.expr import ONE, ZERO, Expr, Var, free_vars, loads, substitu
 from tensorc_dsl.ir.node import by_identity, replace
 from tensorc_dsl.ir.print import format_expr
 from tensorc_dsl.ir.program import Block, Buffer, For, IterKind, LoopKind, Program, Stmt, find_block, walk
-from tensorc_dsl.proof.sets.accesses import Access, accesses, touched
-from tensorc_dsl.proof.sets.coverage import apart, full_domain, not_affine, repeating_loop
+from tensorc_dsl.proof.sets.accesses import Access, accesses, common_loops, follow_writes, touched
 from tensorc_dsl.proof.sets.dependence import happens_before
-from tensorc_dsl.proof.sets.distance import common_loops
 from tensorc_dsl.proof.sets.linear_forms import Context, Linear, linear
-from tensorc_dsl.proof.sets.private import follow_writes
-from tensorc_dsl.proof.sets.regions import undetermined
+from tensorc_dsl.proof.sets.regions import apart, full_domain, not_affine, repeating_loop, undetermined
 from tensorc_dsl.proof.sets.sets import bindings
 from tensorc_dsl.proof.sets.simplify import iter_ranges
 from tensorc_dsl.schedule.nests import stmt_name

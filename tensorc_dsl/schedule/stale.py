@@ -27,11 +27,9 @@ from tensorc_dsl.ir.program import (
     intrinsic_of,
     walk,
 )
-from tensorc_dsl.proof.sets.accesses import home, private_loops, touched, written
+from tensorc_dsl.proof.sets.accesses import home, is_private, private_loops, touched, written
 from tensorc_dsl.proof.sets.dependence import overtakes, overwritten
-from tensorc_dsl.proof.sets.fragments import Unit, disagreement, misplaced
-from tensorc_dsl.proof.sets.instructions import Match, match_nest
-from tensorc_dsl.proof.sets.private import is_private
+from tensorc_dsl.proof.sets.instructions import Match, Unit, disagreement, match_nest, misplaced
 from tensorc_dsl.proof.sets.simplify import bounds
 from tensorc_dsl.schedule.accumulation import UNBEGUN, refuse_unbegun
 from tensorc_dsl.schedule.kinds import MEET, NOT_SCATTERED, refuse_races, refuse_unscattered

@@ -8,8 +8,8 @@ import pytest
 from tensorc_dsl.base.source import Source
 from tensorc_dsl.ir.parse import parse_program
 from tensorc_dsl.proof.equivalence.validate import Unproved, validate
-from tensorc_dsl.proof.sets import budget
-from tensorc_dsl.proof.sets.budget import Exhausted, bounded, renew
+from tensorc_dsl.proof.sets import isl as limits
+from tensorc_dsl.proof.sets.isl import Exhausted, bounded, renew
 
 COPY = "program p(A: f32[3], B: f32[3]) { for i in 3 { block B { spatial v in 3 = i; B[v] = A[v] } } }"
 
@@ -32,7 +32,7 @@ def questions(most: int) -> int:
 
 
 def test_a_question_has_a_limit(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(budget, "OPERATIONS", 10)
+    monkeypatch.setattr(limits, "OPERATIONS", 10)
     with pytest.raises(Exhausted), bounded():
         ask(1)
 
@@ -43,8 +43,8 @@ def test_other_errors_are_told_from_it() -> None:
 
 
 def test_all_questions_have_a_limit_together(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(budget, "QUESTIONS", 1)
-    monkeypatch.setattr(budget, "OPERATIONS", 4 * 10**5)
+    monkeypatch.setattr(limits, "QUESTIONS", 1)
+    monkeypatch.setattr(limits, "OPERATIONS", 4 * 10**5)
     with bounded():
         count = questions(400)
     assert 0 < count < 400
@@ -58,7 +58,7 @@ def test_all_questions_have_a_limit_together(monkeypatch: pytest.MonkeyPatch) ->
 
 
 def test_a_large_question_counts_for_more(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(budget, "QUESTIONS", 1)
+    monkeypatch.setattr(limits, "QUESTIONS", 1)
     with bounded():
         count = questions(400)
     with bounded():
@@ -71,7 +71,7 @@ def test_without_a_limit_nothing_is_counted() -> None:
 
 
 def test_a_proof_that_asks_too_much_ends(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(budget, "QUESTIONS", 0)
+    monkeypatch.setattr(limits, "QUESTIONS", 0)
     program = parse_program(Source("p", COPY))
     report = validate(program, program)
     assert isinstance(report, Unproved)

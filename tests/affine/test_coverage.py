@@ -10,9 +10,9 @@ import pytest
 from tensorc_dsl.ir.dtypes import F32
 from tensorc_dsl.ir.expr import Compare, Const, Expr, Var, add, constant, floordiv, floormod, index, mul, transform, xor
 from tensorc_dsl.ir.program import Block, For, Iter, IterKind, Store
-from tensorc_dsl.proof.sets import coverage, isl
-from tensorc_dsl.proof.sets.coverage import covers_once, full_domain, instances_within, repeating_loop
+from tensorc_dsl.proof.sets import isl, regions
 from tensorc_dsl.proof.sets.digits import inverted, is_injective
+from tensorc_dsl.proof.sets.regions import covers_once, full_domain, instances_within, repeating_loop
 from tensorc_dsl.proof.sets.sets import NotAffine, mapping
 from tensorc_dsl.proof.sets.simplify import extent_ranges, simplify
 from tests.affine.test_regions import linear, points, value
@@ -79,7 +79,7 @@ def test_a_condition_on_a_loop_is_its_extent(monkeypatch: pytest.MonkeyPatch) ->
         b = block({"u": (4, rows), "v": (9, columns)}, Compare("<", Var("t"), index(limit)))
         inside = {(u, v) for u, v in instances(nest, b) if u < 4 and v < 9}
         assert full_domain(nest, b) == (len(inside) == 36), limit
-    monkeypatch.delattr(coverage, "instance_map")
+    monkeypatch.delattr(regions, "instance_map")
     assert full_domain(nest, block({"u": (4, rows), "v": (9, columns)}, Compare("<", Var("t"), index(6))))
 
 
@@ -220,7 +220,7 @@ def test_no_more_iterations_than_values_and_one_left_out_are_too_few(monkeypatch
     def refused(*_: object) -> isl.Map:
         raise AssertionError("a question about all instances")
 
-    monkeypatch.setattr(coverage, "instance_map", refused)
+    monkeypatch.setattr(regions, "instance_map", refused)
     nest = loops(g=108, p=2, warp=4, lane=32, i=4, j=4)
     g, p, warp, lane, i, j = (Var(x.var) for x in nest)
     row = add(add(mul(floordiv(warp, index(2)), index(32)), mul(i, index(8))), floordiv(lane, index(4)))

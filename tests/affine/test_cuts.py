@@ -12,7 +12,7 @@ import pytest
 from tensorc_dsl.ir.expr import ZERO, Compare, CompareOp, Expr, Var, add, floordiv, floormod, index, mul
 from tensorc_dsl.ir.print import format_expr
 from tensorc_dsl.ir.program import For
-from tensorc_dsl.proof.sets.coverage import axis, covers_once
+from tensorc_dsl.proof.sets.regions import axis, covers_once
 from tensorc_dsl.proof.sets.simplify import extent_ranges, simplify
 from tensorc_dsl.proof.sets.store_guards import cuts
 

@@ -14,11 +14,10 @@ from tensorc_dsl.ir.expr import ZERO, Binary, Cast, Dim, Expr, Load, Var, add, c
 from tensorc_dsl.ir.parse import parse_program
 from tensorc_dsl.ir.print import format_expr
 from tensorc_dsl.ir.program import Program
-from tensorc_dsl.proof.sets.accesses import accesses
-from tensorc_dsl.proof.sets.data_subscripts import data_in
+from tensorc_dsl.proof.sets.accesses import accesses, is_private
 from tensorc_dsl.proof.sets.dependence import carried
 from tensorc_dsl.proof.sets.encodings import DATA, encoded
-from tensorc_dsl.proof.sets.private import is_private
+from tensorc_dsl.proof.sets.linear_forms import data_in
 from tensorc_dsl.proof.sets.regions import required_region
 from tensorc_dsl.proof.sets.safety import Outside, check_access
 from tensorc_dsl.proof.sets.simplify import bounds, simplify

@@ -12,9 +12,8 @@ from tensorc_dsl.ir.dtypes import F32, I32
 from tensorc_dsl.ir.expr import Binary, Compare, Const, Dim, Expr, Load, Var, index
 from tensorc_dsl.ir.program import Block, Buffer, For, Iter, IterKind, Program, Store, find_loop
 from tensorc_dsl.ir.reductions import is_fold
-from tensorc_dsl.proof.sets.accesses import accesses, written
+from tensorc_dsl.proof.sets.accesses import accesses, is_private, written
 from tensorc_dsl.proof.sets.dependence import broken, carried, happens_before, overtaken
-from tensorc_dsl.proof.sets.private import is_private
 from tests.affine.test_simplify import value
 from tests.examples import examples
 from tests.programs import buffer, conv2d, load, matmul, softmax

@@ -11,7 +11,7 @@ import pytest
 from tensorc_dsl.base.source import Source
 from tensorc_dsl.ir.parse import parse_program
 from tensorc_dsl.proof.sets.accesses import Access, accesses, written
-from tensorc_dsl.proof.sets.distance import distances, keeps_apart
+from tensorc_dsl.proof.sets.dependence import distances, keeps_apart
 from tests.affine.test_simplify import value
 
 COMPARE = {"<": operator.lt, "<=": operator.le, ">": operator.gt, ">=": operator.ge}

@@ -10,9 +10,8 @@ import pytest
 from tensorc_dsl.base.source import Source
 from tensorc_dsl.ir.parse import parse_program
 from tensorc_dsl.ir.program import Program
-from tensorc_dsl.proof.sets import private
-from tensorc_dsl.proof.sets.accesses import Access, accesses
-from tensorc_dsl.proof.sets.private import fills, starts_itself
+from tensorc_dsl.proof.sets import accesses as accesses_module
+from tensorc_dsl.proof.sets.accesses import Access, accesses, fills, starts_itself
 from tests.affine.test_simplify import value
 
 Values = tuple[int, ...]
@@ -162,6 +161,6 @@ CUT_OFF = {
 
 @pytest.mark.parametrize("name", CUT_OFF)
 def test_tiles_that_are_cut_off_need_no_integer_set(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(private, "covers", lambda *_: pytest.fail("asked for an integer set"))
+    monkeypatch.setattr(accesses_module, "covers", lambda *_: pytest.fail("asked for an integer set"))
     read, writes = _accesses(_program(*CUT_OFF[name]))
-    assert private._all_follow([read], writes, 1, ())  # pyright: ignore[reportPrivateUsage]
+    assert accesses_module._all_follow([read], writes, 1, ())  # pyright: ignore[reportPrivateUsage]

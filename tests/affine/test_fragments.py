@@ -9,8 +9,7 @@ import pytest
 from tensorc_dsl.base.source import Source
 from tensorc_dsl.ir.parse import parse_program
 from tensorc_dsl.ir.program import For, Program, intrinsic_of, walk
-from tensorc_dsl.proof.sets.fragments import Unit, disagreement
-from tensorc_dsl.proof.sets.instructions import Match, match_nest
+from tensorc_dsl.proof.sets.instructions import Match, Unit, disagreement, match_nest
 
 TEXT = """
 intrinsic put

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from tensorc_dsl.ir.dtypes import F32
 from tensorc_dsl.ir.expr import Binary, Compare, Const, Expr, Var, index, substitute
 from tensorc_dsl.ir.program import Block, For, Iter, IterKind, Program, Store
-from tensorc_dsl.proof.sets.private import is_private
+from tensorc_dsl.proof.sets.accesses import is_private
 from tests.affine.test_simplify import value
 from tests.examples import examples
 from tests.programs import buffer, load

@@ -11,10 +11,10 @@ from tensorc_dsl.ir.expr import Binary, Compare, Const, Expr, Var
 from tensorc_dsl.ir.parse import parse_program
 from tensorc_dsl.ir.program import Block, For, Program, walk
 from tensorc_dsl.ir.verify import verify
-from tensorc_dsl.proof.equivalence import digits as validate_digits
-from tensorc_dsl.proof.equivalence.digits import digits_around, digits_of, in_digits
+from tensorc_dsl.proof.equivalence import loop_encodings
+from tensorc_dsl.proof.equivalence.loop_encodings import digits_around, digits_of, in_digits
 from tensorc_dsl.proof.equivalence.validate import Invalid, Unproved, Valid, validate
-from tensorc_dsl.proof.sets import budget, isl
+from tensorc_dsl.proof.sets import isl
 
 
 def program(text: str) -> Program:
@@ -189,10 +189,10 @@ def _never(*_: object) -> tuple[()]:
 
 def test_a_copy_over_loops_of_other_sizes_takes_few_operations(monkeypatch: pytest.MonkeyPatch) -> None:
     """With each loop for itself isl did not come to an end."""
-    monkeypatch.setattr(budget, "OPERATIONS", 12_000)
+    monkeypatch.setattr(isl, "OPERATIONS", 12_000)
     original, scheduled = program(CONV), program(COPIED)
     assert isinstance(validate(original, scheduled), Valid)
-    monkeypatch.setattr(validate_digits, "_together", _never)
+    monkeypatch.setattr(loop_encodings, "_together", _never)
     report = validate(original, scheduled)
     assert isinstance(report, Unproved)
     assert "more than the operations" in report.diagnostic.message

@@ -10,10 +10,10 @@ from tensorc_dsl.base.source import Source
 from tensorc_dsl.ir.bind import bind
 from tensorc_dsl.ir.parse import parse_program
 from tensorc_dsl.ir.program import Program
-from tensorc_dsl.proof.equivalence.open_products import parts_as_loops
+from tensorc_dsl.proof.equivalence.loop_encodings import parts_as_loops
 from tensorc_dsl.proof.equivalence.validate import Invalid, Unproved, Valid, validate
 from tensorc_dsl.proof.sets.accesses import accesses, written
-from tensorc_dsl.proof.sets.distance import distances
+from tensorc_dsl.proof.sets.dependence import distances
 from tensorc_dsl.reference.inputs import make_inputs
 from tensorc_dsl.reference.interpret import interpret
 from tests.affine.test_simplify import value

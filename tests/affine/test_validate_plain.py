@@ -12,7 +12,7 @@ from tensorc_dsl.ir.parse import parse_program
 from tensorc_dsl.proof.equivalence import flow as validate_plain
 from tensorc_dsl.proof.equivalence.flow import divisions, joined, plain, within
 from tensorc_dsl.proof.equivalence.validate import Unproved, Valid, validate
-from tensorc_dsl.proof.sets import budget
+from tensorc_dsl.proof.sets import isl as limits
 
 LAYOUT = "{{ [i, j] -> [2*floor(i/2) + j, i mod 2] : 0 <= i < {n} and 0 <= j < 2 }}"
 
@@ -53,8 +53,8 @@ def test_the_map_is_the_same(text: str) -> None:
 def test_pieces_stay_where_isl_cannot_join_them(monkeypatch: pytest.MonkeyPatch) -> None:
     m = isl.Map("{ [i] -> [i] : 0 <= i < 5; [i] -> [i] : 5 <= i < 9 }")
     assert joined(m).n_basic_map() == 1
-    with budget.bounded():
-        monkeypatch.setattr(budget, "OPERATIONS", 1)
+    with limits.bounded():
+        monkeypatch.setattr(limits, "OPERATIONS", 1)
         assert joined(m).n_basic_map() == 2
         assert not within(m, m)
         monkeypatch.undo()

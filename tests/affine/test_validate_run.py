@@ -10,7 +10,7 @@ from tensorc_dsl.base.source import Source
 from tensorc_dsl.ir.parse import parse_program
 from tensorc_dsl.ir.print import format_program
 from tensorc_dsl.ir.program import Program
-from tensorc_dsl.proof.equivalence import run as validate_run
+from tensorc_dsl.proof.equivalence import validate as validate_run
 from tensorc_dsl.proof.equivalence.validate import Invalid, Unproved, Valid, validate
 from tensorc_dsl.reference.interpret import interpret
 from tensorc_dsl.schedule.primitives.compute_inline import compute_inline

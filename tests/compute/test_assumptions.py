@@ -12,7 +12,7 @@ from tensorc_dsl.ir.bind import bind
 from tensorc_dsl.ir.parse import parse_program
 from tensorc_dsl.ir.print import format_program
 from tensorc_dsl.ir.program import Program
-from tensorc_dsl.proof.equivalence.run import _inputs  # pyright: ignore[reportPrivateUsage]
+from tensorc_dsl.proof.equivalence.validate import trial_inputs
 from tensorc_dsl.reference.evaluate import evaluate
 from tensorc_dsl.reference.inputs import Special, make_inputs, special_inputs
 from tests.compute.texts import build, checked, codes, errors
@@ -28,7 +28,7 @@ def drawn(p: Program) -> list[np.ndarray[tuple[int, int], np.dtype[np.float64]]]
     """X as everything draws it: checks of kernels, and proofs, also where special values are tried."""
     again = parse_program(Source("p", format_program(p)))  # as a child process reads it
     every = [make_inputs(again, seed) for seed in range(6)]
-    every += [*_inputs(p, p, 6), special_inputs(p, 1, 1.0, [*Special])]
+    every += [*trial_inputs(p, p, 6), special_inputs(p, 1, 1.0, [*Special])]
     return [widen(x["X"], p.params[0].dtype) for x in every]
 
 

@@ -8,7 +8,7 @@ import pytest
 from tensorc_dsl.ir.expr import Load, loads
 from tensorc_dsl.ir.print import format_expr
 from tensorc_dsl.ir.program import Program, blocks
-from tensorc_dsl.proof.sets.data_subscripts import value_range
+from tensorc_dsl.proof.sets.linear_forms import value_range
 from tensorc_dsl.reference.inputs import make_inputs
 from tensorc_dsl.reference.interpret import interpret
 from tests.codegen.native import program

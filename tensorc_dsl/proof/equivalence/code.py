@@ -3,6 +3,8 @@
 A *statement* is one store of a block; an `init` store is a statement of its own. Its instances are the values of the
 loops around it for which it runs. An element of a buffer that is private to an iteration is identified by the values of those
 loops as well, so "the same element" always means the same memory with the same copy. Loops are replaced by their digits.
+
+An example of instances is a point of their set.
 """
 
 from __future__ import annotations
@@ -12,6 +14,7 @@ from dataclasses import dataclass, replace
 from functools import reduce
 from typing import assert_never
 
+from tensorc_dsl.base.diagnostic import Diagnostic
 from tensorc_dsl.ir.expr import (
     ONE,
     ZERO,
@@ -37,14 +40,19 @@ from tensorc_dsl.ir.expr import (
 from tensorc_dsl.ir.print import format_expr
 from tensorc_dsl.ir.program import Block, For, IterKind, Program, Stmt, Store, store_at
 from tensorc_dsl.ir.reductions import ArgFold, DeclaredFold, is_fold, update_of
-from tensorc_dsl.proof.equivalence.digits import Digit, digits_around, digits_of, in_digits
-from tensorc_dsl.proof.equivalence.open_products import products_as_data
+from tensorc_dsl.proof.equivalence.loop_encodings import (
+    Counted,
+    Digit,
+    digits_around,
+    digits_of,
+    in_digits,
+    products_as_data,
+)
 from tensorc_dsl.proof.sets import isl
 from tensorc_dsl.proof.sets.accesses import guarded_loads, home
-from tensorc_dsl.proof.sets.budget import renew
-from tensorc_dsl.proof.sets.coverage import may_be_empty
-from tensorc_dsl.proof.sets.data_subscripts import type_conditions, with_values
-from tensorc_dsl.proof.sets.reductions import contributions
+from tensorc_dsl.proof.sets.isl import renew
+from tensorc_dsl.proof.sets.linear_forms import type_conditions, with_values
+from tensorc_dsl.proof.sets.reductions import contributions, may_be_empty
 from tensorc_dsl.proof.sets.running import running
 from tensorc_dsl.proof.sets.sets import dim_conditions, mapping, points
 
@@ -343,3 +351,86 @@ def _shape(e: Expr, own: Mapping[str, int], parts: dict[Expr, str], grow: bool) 
     if e in parts:
         return parts[e]
     return f"{label(e)}({', '.join(_shape(c, own, parts, grow) for c in children(e))})"
+
+
+# How a question about instances ends if it does not prove what it should: an example that refutes it, or no decision.
+
+
+class Refuted(Exception):
+    """The programs differ, or the scheduled one breaks a rule; the diagnostic has the facts."""
+
+    def __init__(self, diagnostic: Diagnostic, sizes: ExampleSizes | None) -> None:
+        super().__init__(diagnostic.message)
+        self.diagnostic = diagnostic
+        self.sizes = sizes
+        """The open dimensions of the example; None if no run could show more than the text does."""
+
+
+class Undecided(Exception):
+    """Integer sets cannot decide the question. The message is the reason."""
+
+
+class TooMany(Undecided):
+    """A proof that is allowed little effort would take more."""
+
+
+@dataclass(frozen=True, slots=True)
+class ExampleSizes:
+    """Open dimensions with their sizes; in messages ` with M=3`."""
+
+    values: tuple[tuple[str, int], ...]
+
+    def __str__(self) -> str:
+        told = ", ".join(f"{name}={value}" for name, value in self.values)
+        return f" with {told}" if told else ""
+
+
+def example(found: isl.Set, sizes: Sequence[int]) -> tuple[tuple[tuple[int, ...], ...], ExampleSizes]:
+    """A point of a nonempty set, cut into vectors of the given lengths, and the open dimensions of the point."""
+    point = found.flatten().sample_point()
+    n = point.get_space().dim(isl.dim_type.set)
+    values = [point.get_coordinate_val(isl.dim_type.set, k).to_python() for k in range(n)]
+    out: list[tuple[int, ...]] = []
+    for size in sizes:
+        out.append(tuple(values[:size]))
+        values = values[size:]
+    space = point.get_space()
+    params = range(space.dim(isl.dim_type.param))
+    names = [str(space.get_dim_name(isl.dim_type.param, k)) for k in params]
+    numbers = [point.get_coordinate_val(isl.dim_type.param, k).to_python() for k in params]
+    return tuple(out), ExampleSizes(tuple(zip(names, numbers, strict=True)))
+
+
+def at(s: Statement, values: Sequence[int]) -> str:
+    """An instance as text: `block C at i=3, j=4`."""
+    numbers: dict[tuple[Counted, ...], int] = {}
+    for d, v in zip(s.digits, values, strict=False):
+        numbers[d.loops] = numbers.get(d.loops, 0) + d.unit * v
+    told = ", ".join(
+        f"{c.loop}={(n if c.upto is None else n % c.upto) // c.unit}" for loops, n in numbers.items() for c in loops
+    )
+    return f"{s} at {told}" if told else str(s)
+
+
+def element(buffer: str, values: Sequence[int]) -> str:
+    return f"`{buffer}[{', '.join(map(str, values))}]`"
+
+
+def point(values: Sequence[int]) -> isl.Set:
+    """The set with one point."""
+    return isl.Set(f"{{ [{', '.join(map(str, values))}] }}")
+
+
+def element_at(
+    code: Code, s: Statement, values: Sequence[int], buffer: str, indices: tuple[Expr, ...]
+) -> tuple[int, ...]:
+    """The element that an instance accesses; the values of the loops to which its buffer is private come first."""
+    image = point(values).apply(code.touched(s, buffer, indices))
+    (whole,), _ = example(image, [image.dim(isl.dim_type.set)])
+    return whole
+
+
+def written_by(code: Code, s: Statement, values: Sequence[int]) -> str:
+    """The element that an instance writes, as text."""
+    whole = element_at(code, s, values, s.store.buffer, s.store.indices)
+    return element(s.store.buffer, whole[len(code.homes[s.store.buffer]) :])

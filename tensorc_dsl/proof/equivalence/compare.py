@@ -18,17 +18,37 @@ from tensorc_dsl.base.diagnostic import Note, problem
 from tensorc_dsl.ir.dtypes import INDEX
 from tensorc_dsl.ir.expr import Cast, Const, Expr, Load, children, dtype_of, index, loads, substitute
 from tensorc_dsl.ir.program import FINITE, IterKind
-from tensorc_dsl.proof.equivalence.code import Code, Statement, label
+from tensorc_dsl.proof.equivalence.code import (
+    Code,
+    ExampleSizes,
+    Refuted,
+    Statement,
+    TooMany,
+    Undecided,
+    at,
+    example,
+    label,
+    written_by,
+)
 from tensorc_dsl.proof.equivalence.corrected_sums import without_masked
-from tensorc_dsl.proof.equivalence.facts import ExampleSizes, Refuted, TooMany, Undecided, at, example, written_by
-from tensorc_dsl.proof.equivalence.flow import Total, first_of, joined, require_simple, within
+from tensorc_dsl.proof.equivalence.flow import (
+    At,
+    Key,
+    Node,
+    Total,
+    first_of,
+    joined,
+    key,
+    place,
+    require_simple,
+    within,
+)
 from tensorc_dsl.proof.equivalence.match import match
-from tensorc_dsl.proof.equivalence.nodes import At, Key, Node, key, place
 from tensorc_dsl.proof.equivalence.terms import is_neutral, operator, terms_of
 from tensorc_dsl.proof.equivalence.values import Values, gathers, is_index, step_of
 from tensorc_dsl.proof.sets import isl
-from tensorc_dsl.proof.sets.budget import renew
-from tensorc_dsl.proof.sets.data_subscripts import data_in, outermost, with_values
+from tensorc_dsl.proof.sets.isl import renew
+from tensorc_dsl.proof.sets.linear_forms import data_in, outermost, with_values
 from tensorc_dsl.proof.sets.sets import NotAffine, mapping
 from tensorc_dsl.proof.sets.simplify import simplify
 

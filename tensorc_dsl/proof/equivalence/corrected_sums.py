@@ -23,15 +23,13 @@ from functools import reduce
 from tensorc_dsl.ir.expr import ONE, Binary, Cast, Compare, Const, Expr, Load, Var, children, dtype_of, loads, rebuild
 from tensorc_dsl.ir.program import IterKind
 from tensorc_dsl.ir.reductions import identity
-from tensorc_dsl.proof.equivalence.code import Chain, Statement, label
-from tensorc_dsl.proof.equivalence.facts import Undecided
-from tensorc_dsl.proof.equivalence.flow import Total, compared, equal, within
-from tensorc_dsl.proof.equivalence.nodes import At, Key, Node, Sources, Term, Terms, key
+from tensorc_dsl.proof.equivalence.code import Chain, Statement, Undecided, label
+from tensorc_dsl.proof.equivalence.flow import At, Key, Node, Sources, Term, Terms, Total, compared, equal, key, within
 from tensorc_dsl.proof.equivalence.terms import STEPS, operator, terms_of
 from tensorc_dsl.proof.equivalence.values import PIECES, Values, is_index
 from tensorc_dsl.proof.sets import isl
-from tensorc_dsl.proof.sets.budget import renew
-from tensorc_dsl.proof.sets.data_subscripts import depends_on_data
+from tensorc_dsl.proof.sets.isl import renew
+from tensorc_dsl.proof.sets.linear_forms import depends_on_data
 from tensorc_dsl.proof.sets.reductions import Exponential, Extreme, exponential, outermost_finite
 from tensorc_dsl.proof.sets.sets import mapping, points
 

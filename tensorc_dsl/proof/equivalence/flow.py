@@ -8,16 +8,15 @@ one. A read sees them as a `Total`: the value that the last other write left, an
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import reduce
 from typing import TypeVar
 
 from tensorc_dsl.ir.expr import ONE, Compare, Expr, Load, Var
 from tensorc_dsl.ir.program import IterKind
-from tensorc_dsl.proof.equivalence.code import Accumulation, Code, Statement, common_loops
-from tensorc_dsl.proof.equivalence.facts import Undecided
+from tensorc_dsl.proof.equivalence.code import Accumulation, Code, Statement, Undecided, common_loops
 from tensorc_dsl.proof.sets import isl
-from tensorc_dsl.proof.sets.budget import renew
+from tensorc_dsl.proof.sets.isl import renew
 from tensorc_dsl.proof.sets.sets import mapping, points
 
 # Removes divisions from maps between instances that do not affect what they map.
@@ -416,3 +415,49 @@ def compared(s: Statement, value: Expr, how: str) -> isl.Map:
 def _kind(source: Statement | Total) -> str | None:
     """The kind of the updates that a statement or total belongs to; None for other statements."""
     return source.accumulates.kind if isinstance(source, Statement) and source.accumulates else None
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class At:
+    """An expression in a statement; its instances are those of the statement."""
+
+    statement: Statement
+    expr: Expr
+
+
+Node = At | Total
+Key = tuple[int, tuple[str, ...], int]
+Sources = tuple[tuple[Node, isl.Map], ...]
+"""Nodes that have a node's value, with maps from its instances to theirs."""
+
+
+def place(node: Node) -> Statement:
+    return node.statement if isinstance(node, At) else node.at
+
+
+def key(node: Node) -> Key:
+    return (node.statement.number, node.statement.names, id(node.expr)) if isinstance(node, At) else (-1, (), id(node))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Term:
+    """Some terms of a total: one for each point of a path. The term's value is that of `node` at the point's `leaf`."""
+
+    node: Node
+    path: isl.Map
+    """The map from an instance of the total to points that identify its terms."""
+    leaf: isl.Map
+    """The map from such a point to the instance of the node."""
+    update: tuple[Statement, isl.Map] | None
+    """The statement that combines the term, and the map to its instance."""
+
+
+@dataclass(slots=True)
+class Terms:
+    """All terms of a node, as a reduction of one kind."""
+
+    found: list[Term] = field(default_factory=list[Term])
+    starts: set[str] = field(default_factory=set[str])
+    """Initial values of declared reductions, which are neutral because the file says so."""
+    whole: bool = False
+    """Whether what an update adds is one term, although it is a reduction of that kind itself."""

@@ -20,14 +20,31 @@ from functools import partial
 from tensorc_dsl.base.diagnostic import Note, problem
 from tensorc_dsl.ir.expr import Expr, loads
 from tensorc_dsl.ir.program import IterKind
-from tensorc_dsl.proof.equivalence.code import Statement
-from tensorc_dsl.proof.equivalence.facts import ExampleSizes, Refuted, Undecided, at, example, point, written_by
-from tensorc_dsl.proof.equivalence.flow import at_points, first_of, in_cases, require_simple
-from tensorc_dsl.proof.equivalence.nodes import At, Node, Term, Terms, place
+from tensorc_dsl.proof.equivalence.code import (
+    ExampleSizes,
+    Refuted,
+    Statement,
+    Undecided,
+    at,
+    example,
+    point,
+    written_by,
+)
+from tensorc_dsl.proof.equivalence.flow import (
+    At,
+    Node,
+    Term,
+    Terms,
+    at_points,
+    first_of,
+    in_cases,
+    place,
+    require_simple,
+)
 from tensorc_dsl.proof.equivalence.terms import IDEMPOTENT, counts, fingerprint, is_neutral, operator
 from tensorc_dsl.proof.equivalence.values import TAKEN, Signature, Values
 from tensorc_dsl.proof.sets import isl
-from tensorc_dsl.proof.sets.budget import renew
+from tensorc_dsl.proof.sets.isl import renew
 from tensorc_dsl.proof.sets.sets import NotAffine, mapping
 
 # The terms of a reduction, grouped by their signatures: what they compute from the inputs, subscripts included.

@@ -9,13 +9,24 @@ from functools import reduce
 
 from tensorc_dsl.ir.dtypes import BOOL, highest, lowest
 from tensorc_dsl.ir.expr import Binary, Call, Const, Expr, Load, Logic, Not, Select, loads
-from tensorc_dsl.proof.equivalence.code import PAIR, UNLESS, Accumulation, Statement
-from tensorc_dsl.proof.equivalence.facts import Refuted, Undecided
-from tensorc_dsl.proof.equivalence.flow import Flow, Total, convex, first_of, joined
-from tensorc_dsl.proof.equivalence.nodes import At, Key, Node, Term, Terms, key, place
+from tensorc_dsl.proof.equivalence.code import PAIR, UNLESS, Accumulation, Refuted, Statement, Undecided
+from tensorc_dsl.proof.equivalence.flow import (
+    At,
+    Flow,
+    Key,
+    Node,
+    Term,
+    Terms,
+    Total,
+    convex,
+    first_of,
+    joined,
+    key,
+    place,
+)
 from tensorc_dsl.proof.equivalence.values import Case, Signature, Values, step_of
 from tensorc_dsl.proof.sets import isl
-from tensorc_dsl.proof.sets.budget import renew
+from tensorc_dsl.proof.sets.isl import renew
 from tensorc_dsl.proof.sets.linear_forms import TRUE
 from tensorc_dsl.proof.sets.sets import NotAffine, mapping
 

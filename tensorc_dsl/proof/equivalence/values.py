@@ -30,21 +30,25 @@ from tensorc_dsl.ir.expr import (
     dtype_of,
     loads,
 )
-from tensorc_dsl.proof.equivalence.code import PAIR, UNLESS, Code, Statement, label, where
-from tensorc_dsl.proof.equivalence.facts import (
+from tensorc_dsl.proof.equivalence.code import (
+    PAIR,
+    UNLESS,
+    Code,
     ExampleSizes,
     Refuted,
+    Statement,
     Undecided,
     at,
     element,
     element_at,
     example,
+    label,
     point,
+    where,
 )
-from tensorc_dsl.proof.equivalence.flow import Flow, Total, first_of
-from tensorc_dsl.proof.equivalence.nodes import At, Key, Node, Sources, Terms, key, place
+from tensorc_dsl.proof.equivalence.flow import At, Flow, Key, Node, Sources, Terms, Total, first_of, key, place
 from tensorc_dsl.proof.sets import isl
-from tensorc_dsl.proof.sets.data_subscripts import depends_on_data, outermost, with_values
+from tensorc_dsl.proof.sets.linear_forms import depends_on_data, outermost, with_values
 from tensorc_dsl.proof.sets.sets import NotAffine, affine_text, condition_text, mapping
 
 # Conditions of choices: those over loops and sizes alone decide which value an instance has.

@@ -33,8 +33,7 @@ from tensorc_dsl.ir.expr import (
     rebuild,
     sub,
 )
-from tensorc_dsl.proof.sets.data_subscripts import datum_range, is_datum, type_conditions
-from tensorc_dsl.proof.sets.linear_forms import Interval, Ranges
+from tensorc_dsl.proof.sets.linear_forms import Interval, Ranges, datum_range, is_datum, type_conditions
 from tensorc_dsl.proof.sets.simplify import bounds, linear_form
 
 _NO_RANGES: Ranges = {}

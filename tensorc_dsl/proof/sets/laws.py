@@ -2,7 +2,7 @@
 
 Floats are real numbers and NaN: the laws ignore rounding, but not branches, bounds and constants. Integers wrap around. A
 refutation is an example. There are three kinds of proofs: all values of a small type were tried; both sides have the same
-normal form (`laws_normal`); they are piecewise affine, and integer sets show that they are equal (`laws_pieces`).
+normal form (`normal_form`); they are piecewise affine, and integer sets show that they are equal.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from tensorc_dsl.ir.expr import (
 )
 from tensorc_dsl.ir.program import Block, Program, walk
 from tensorc_dsl.ir.reductions import DeclaredFold, update_of
-from tensorc_dsl.proof.sets.budget import Exhausted, bounded
+from tensorc_dsl.proof.sets.isl import Exhausted, bounded
 from tensorc_dsl.proof.sets.normal_form import NAN, Special, Unknown, normal
 from tensorc_dsl.proof.sets.reductions import NotApart, parts_of
 

@@ -1,12 +1,11 @@
-"""Boxes of a buffer that accesses touch while some loops run, and the preimage of a box: the block instances that access
-it.
-"""
+"""Boxes of a buffer that accesses touch while some loops run, the preimage of a box, and which instances of a block run."""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from math import gcd
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from math import gcd, prod
 
 from tensorc_dsl.ir.expr import (
     ZERO,
@@ -24,12 +23,33 @@ from tensorc_dsl.ir.expr import (
     mul,
     sub,
 )
-from tensorc_dsl.ir.program import Block, For, IterKind
-from tensorc_dsl.proof.sets.data_subscripts import depends_on_data
-from tensorc_dsl.proof.sets.digits import Digit, digit, is_last, missing_digits
-from tensorc_dsl.proof.sets.linear_forms import Atom, Context, Interval, Linear, Ranges, divide, linear, modulo, to_expr
-from tensorc_dsl.proof.sets.sets import extremes
-from tensorc_dsl.proof.sets.simplify import extent_ranges, is_multiple, iter_ranges, simplify
+from tensorc_dsl.ir.program import Block, For, Iter, IterKind
+from tensorc_dsl.proof.sets import isl
+from tensorc_dsl.proof.sets.digits import Digit, digit, is_last, missing_digits, numeral, overlap
+from tensorc_dsl.proof.sets.linear_forms import (
+    Atom,
+    Context,
+    Interval,
+    Linear,
+    Ranges,
+    depends_on_data,
+    divide,
+    linear,
+    modulo,
+    negate,
+    to_expr,
+)
+from tensorc_dsl.proof.sets.sets import (
+    NotAffine,
+    extremes,
+    facts_of,
+    feasible,
+    instance_map,
+    loop_conditions,
+    mapping,
+    points,
+)
+from tensorc_dsl.proof.sets.simplify import extent_ranges, is_multiple, iter_ranges, simplify, simplify_where
 
 # Computes the box of a buffer that a set of accesses touches while some loops run and others are fixed.
 #
@@ -414,3 +434,240 @@ def _clipped(limit: tuple[Expr, Expr] | None, extent: Expr) -> tuple[Expr, Expr]
     n, most = constant(limit[1]), constant(extent)
     whole = limit[1] == extent or (n is not None and most is not None and n >= most)
     return (ZERO, extent) if whole else limit
+
+
+# Decides which instances of a block run: all of them, each once, or no more than before a step.
+#
+# The fast answers are theorems about mixed radix numbers (`proof.sets.digits`), whose digits are independent of each other. A
+# sum `c0*d0 + c1*d1 + …` with increasing factors takes every value of an interval if no factor leaves a gap, and each value
+# once if each factor is exactly the number of values of the terms below it. If no theorem applies, isl decides.
+
+
+def bound_conditions(block: Block, loops: Sequence[For]) -> tuple[Expr, ...]:
+    """The conditions that keep the block's iterators within their extents, without those that always hold."""
+    conditions = [
+        c for it in block.iters for c in (Compare("<=", ZERO, it.binding), Compare("<", it.binding, it.extent))
+    ]
+    return simplify_where(conditions, extent_ranges(loops))
+
+
+def full_domain(loops: Sequence[For], block: Block) -> bool:
+    """Whether the block runs for every combination of values of its iterators."""
+    loops, block = _narrowed(loops, block)
+    quick = _full_quickly(loops, block)
+    if quick is not None:
+        return quick
+    if _too_few(loops, block):
+        return False
+    names = [it.name for it in block.iters]
+    limits = [
+        c for it in block.iters for c in (Compare("<=", ZERO, Var(it.name)), Compare("<", Var(it.name), it.extent))
+    ]
+    try:
+        known = facts_of((*(loop.extent for loop in loops), *block.where, *(it.binding for it in block.iters)))
+        return points(names, (*limits, *known)).is_subset(instance_map(loops, block).range())
+    except NotAffine:
+        return False
+
+
+def _narrowed(loops: Sequence[For], block: Block) -> tuple[Sequence[For], Block]:
+    """The same instances: a condition `loop < number` of the block is the extent of the loop.
+
+    Digits of the shorter loop are independent where those of the longer one are cut by the condition.
+    """
+    extents = {loop.var: constant(loop.extent) for loop in loops}
+    where: list[Expr] = []
+    for c in block.where:
+        match c:
+            case Compare(op="<", lhs=Var(name), rhs=Const(value=int(limit))) if limit > 0:
+                extent = extents.get(name)
+                if extent is not None:
+                    extents[name] = min(extent, limit)
+                    continue
+            case _:
+                pass
+        where.append(c)
+    if len(where) == len(block.where):
+        return loops, block
+    shorter = [loop if (n := extents[loop.var]) is None else replace(loop, extent=index(n)) for loop in loops]
+    return shorter, replace(block, where=tuple(where))
+
+
+def _full_quickly(loops: Sequence[For], block: Block) -> bool | None:
+    if all(any(it.binding == Var(loop.var) and it.extent == loop.extent for loop in loops) for it in block.iters):
+        if not block.where and len({it.binding for it in block.iters}) == len(block.iters):
+            return True
+    if any(constant(loop.extent) is None for loop in loops):
+        return None
+    ranges = extent_ranges(loops)
+    context = Context(ranges)
+    used: list[Digit] = []
+    for it in block.iters:
+        extent, parts = constant(it.extent), numeral(it.binding, context)
+        if extent is None or parts is None:
+            return None
+        first, terms = parts
+        reach = 1
+        for factor, d in terms:
+            if not 0 < factor <= reach:
+                return None
+            reach += factor * (d.size - 1)
+            used.append(d)
+        if first > 0 or first + reach < extent:
+            return None
+    if overlap(used):
+        return None
+    if block.where and not set(simplify_where(block.where, ranges)) <= set(bound_conditions(block, loops)):
+        return None
+    return True
+
+
+def _too_few(loops: Sequence[For], block: Block) -> bool:
+    """Whether the loops have no more iterations than the iterators have values, and a condition leaves some of these out."""
+    iterations = [constant(loop.extent) for loop in loops]
+    values = [constant(it.extent) for it in block.iters]
+    if None in iterations or None in values or prod(n or 0 for n in iterations) > prod(n or 0 for n in values):
+        return False
+    extents = {loop.var: loop.extent for loop in loops}
+    try:
+        return any(feasible(extents, [negate(c)]) for c in block.where)
+    except NotAffine:
+        return False
+
+
+Boxes = Sequence[tuple[Expr, Expr, Expr]]
+"""For each dimension: lower bound over loop variables, extent of the box, extent of the space to be covered."""
+
+
+def repeating_loop(loops: Sequence[For], boxes: Boxes) -> str | None:
+    """A loop whose iterations repeat the same box, since no lower bound mentions it; None if there is none."""
+    mentioned: set[str] = set()
+    context = Context(extent_ranges(loops))
+    for lower, _, _ in boxes:
+        for atom in linear(lower, context).terms:
+            d = digit(atom, context)
+            mentioned |= {d.var} if d is not None else {loop.var for loop in loops}
+    return next((loop.var for loop in loops if loop.var not in mentioned and not is_single(loop.var, context)), None)
+
+
+def is_single(var: str, context: Context) -> bool:
+    """Whether a loop has one iteration at most, as a tile that is as long as an open dimension can be has."""
+    high = context.atom_range(var)[1]
+    return high is not None and high <= 0
+
+
+def axis(d: int) -> Var:
+    """The variable that conditions use for the coordinate of a point in dimension `d`."""
+    return Var(f"box{d}")
+
+
+def covers_once(loops: Sequence[For], boxes: Boxes, cuts: Sequence[Expr] = ()) -> bool:
+    """Whether the boxes of all iterations of `loops` cover every point exactly once.
+
+    Points have coordinates from 0 to the extent to cover in each dimension. Parts of a box outside do not count, nor points
+    at which one of `cuts` does not hold; these are conditions over the loops and `axis(0)`, `axis(1)`, ….
+    """
+    return (not cuts and _tiles(loops, boxes)) or _partition_exactly(loops, boxes, cuts)
+
+
+def _tiles(loops: Sequence[For], boxes: Boxes) -> bool:
+    """The theorem: in each dimension a factor equals the number of values below it; each loop's digits occur once."""
+    context = Context(extent_ranges(loops))
+    used: list[Digit] = []
+    for lower, extent, size in boxes:
+        if lower == ZERO and extent == size:
+            continue
+        parts, width, total = numeral(lower, context), constant(extent), constant(size)
+        if parts is None or width is None or total is None:
+            return False
+        first, terms = parts
+        for factor, d in terms:
+            if factor != width:
+                return False
+            width *= d.size
+            used.append(d)
+        if first > 0 or first + width < total:
+            return False
+    for loop in loops:
+        extent = constant(loop.extent)
+        if extent is None or (extent > 1 and missing_digits(used, loop.var, extent) is not False):
+            return False
+    return True
+
+
+def _partition_exactly(loops: Sequence[For], boxes: Boxes, cuts: Sequence[Expr]) -> bool:
+    names = [loop.var for loop in loops]
+    axes = [axis(d).name for d in range(len(boxes))]
+    inside = list(cuts)
+    limits: list[Expr] = []
+    for d, (lower, extent, size) in enumerate(boxes):
+        inside += [Compare("<=", lower, axis(d)), Compare("<", axis(d), add(lower, extent))]
+        limits += [Compare("<=", ZERO, axis(d)), Compare("<", axis(d), size)]
+    try:
+        found = mapping([*axes, *names], [Var(n) for n in names], (*loop_conditions(loops), *inside, *limits))
+        every = points(axes, (*limits, *facts_of((*loop_conditions(loops), *inside))))
+    except NotAffine:
+        return False
+    found = found.project_out(isl.dim_type.in_, len(axes), len(names))
+    return found.is_single_valued() and every.is_subset(found.domain())
+
+
+Nest = tuple[Sequence[For], Block]
+"""A block and the loops around it, outermost first."""
+
+
+def apart(accesses: Sequence[tuple[Nest, Sequence[Expr]]], outer: Sequence[str], of: Sequence[str]) -> bool:
+    """Whether no element is accessed in two iterations of the loops `of`, within one iteration of the loops `outer`.
+
+    Each access has its indices over the loops around its block: `outer`, `of` and loops below them.
+    """
+    together: isl.Map | None = None
+    for (loops, block), indices in accesses:
+        names = [loop.var for loop in loops]
+        conditions = (*loop_conditions(loops), *block.where)
+        try:
+            elements = mapping(names, [*map(Var, outer), *indices], conditions)
+            found = elements.reverse().apply_range(mapping(names, list(map(Var, of)), conditions))
+        except NotAffine:
+            return False
+        together = found if together is None else together.union(found)
+    return together is None or together.is_single_valued()
+
+
+def not_affine(loops: Sequence[For], block: Block) -> Iter | None:
+    """The first iterator whose binding is not affine in the loops, so that its values are unknown; None if all are."""
+    for it in block.iters:
+        try:
+            mapping([loop.var for loop in loops], [it.binding])
+        except NotAffine:
+            return it
+    return None
+
+
+def instances_within(new: Nest, old: Nest, shared: Sequence[str] = ()) -> bool:
+    """Whether each instance that runs in `new` also runs in `old`, in the same iteration of the `shared` loops."""
+    if not shared and full_domain(*old):
+        return True
+    (a, b) = (_instances(nest, shared) for nest in (new, old))
+    return _range_within(a, b)
+
+
+_Map = tuple[tuple[str, ...], tuple[Expr, ...], tuple[Expr, ...]]
+"""Names, results and conditions: the arguments of `sets.mapping`."""
+
+
+def _instances(nest: Nest, shared: Sequence[str]) -> _Map:
+    loops, block = nest
+    results = (*map(Var, shared), *(it.binding for it in block.iters))
+    return tuple(loop.var for loop in loops), results, (*loop_conditions(loops), *block.where)
+
+
+@lru_cache(maxsize=4096)
+def _range_within(a: _Map, b: _Map) -> bool:
+    """Whether the range of the first map is contained in the range of the second."""
+    names, results, conditions = a
+    try:
+        known = facts_of((*b[1], *b[2]))
+        return mapping(names, results, (*conditions, *known)).range().is_subset(mapping(*b).range())
+    except NotAffine:
+        return False

@@ -35,9 +35,8 @@ from tensorc_dsl.ir.node import by_identity
 from tensorc_dsl.ir.print import format_expr
 from tensorc_dsl.ir.program import For, Program, walk
 from tensorc_dsl.proof.sets import isl
-from tensorc_dsl.proof.sets.data_subscripts import datum_range, is_datum
 from tensorc_dsl.proof.sets.encodings import DATA, INTERVALS, QUOTIENTS, QUOTIENTS_BY_SIZES, Encoded, encoded, smallest
-from tensorc_dsl.proof.sets.linear_forms import FAR, Interval, Ranges, negate
+from tensorc_dsl.proof.sets.linear_forms import FAR, Interval, Ranges, datum_range, is_datum, negate
 from tensorc_dsl.proof.sets.sets import affine_only, condition_text, dim_conditions, set_name
 from tensorc_dsl.proof.sets.simplify import bounds, conjuncts, extent_ranges, iter_ranges, simplify
 

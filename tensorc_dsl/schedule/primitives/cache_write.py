@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from tensorc_dsl.ir.expr import ZERO
 from tensorc_dsl.ir.program import Block, Buffer, Program, find_block, fresh, replace_stmt, used_names
-from tensorc_dsl.proof.sets.private import follow_writes
+from tensorc_dsl.proof.sets.accesses import follow_writes
 from tensorc_dsl.proof.sets.regions import Region
 from tensorc_dsl.schedule.copies import (
     NOT_WHOLE,

@@ -18,13 +18,14 @@ from tensorc_dsl.ir.program import (
     used_names,
     walk,
 )
-from tensorc_dsl.proof.sets.coverage import OUT_OF_ORDER, instances_within, runs_in_order
+from tensorc_dsl.proof.sets.accesses import follow_writes
 from tensorc_dsl.proof.sets.linear_forms import Ranges
-from tensorc_dsl.proof.sets.private import follow_writes
+from tensorc_dsl.proof.sets.reductions import OUT_OF_ORDER, runs_in_order
 from tensorc_dsl.proof.sets.regions import (
     RangedSubscripts,
     Region,
     inner_ranges,
+    instances_within,
     instances_writing,
     required_region,
     wrapped_window,

@@ -7,7 +7,7 @@ from dataclasses import replace
 from tensorc_dsl.ir.expr import Expr, Load, Var, substitute, transform
 from tensorc_dsl.ir.program import Block, IterKind, Program, Store, map_store, replace_stmt
 from tensorc_dsl.proof.sets.accesses import home
-from tensorc_dsl.proof.sets.coverage import full_domain
+from tensorc_dsl.proof.sets.regions import full_domain
 from tensorc_dsl.proof.sets.simplify import iter_ranges, simplify
 from tensorc_dsl.schedule.motion import (
     NO_CONSUMER,

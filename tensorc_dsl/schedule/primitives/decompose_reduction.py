@@ -7,9 +7,9 @@ from functools import reduce as fold
 
 from tensorc_dsl.ir.expr import ZERO, Compare, Expr, Var, constant, free_vars, substitute
 from tensorc_dsl.ir.program import Block, For, IterKind, Program, Stmt, fresh, replace_stmt, used_names
-from tensorc_dsl.proof.sets.coverage import instances_within, may_be_empty, where_begun
 from tensorc_dsl.proof.sets.dependence import overtaken
-from tensorc_dsl.proof.sets.regions import inner_ranges, required_region
+from tensorc_dsl.proof.sets.reductions import may_be_empty, where_begun
+from tensorc_dsl.proof.sets.regions import inner_ranges, instances_within, required_region
 from tensorc_dsl.proof.sets.simplify import extent_ranges, simplify, simplify_where
 from tensorc_dsl.schedule.accumulation import MIXED_LOOP, NOT_AT_ZERO, reduction_loops, spatial, steps_of
 from tensorc_dsl.schedule.nests import NO_BLOCK, NO_LOOP, nest_of, nest_over, the_block, the_loop

@@ -10,8 +10,8 @@ from math import prod
 from tensorc_dsl.ir.expr import Expr, Load, constant, dtype_of, free_vars, index, substitute, transform
 from tensorc_dsl.ir.program import Block, For, IterKind, LoopKind, Program, blocks_in, find_loop, replace_stmt
 from tensorc_dsl.ir.reductions import Fold, combine, fold_of, identity
-from tensorc_dsl.proof.sets.coverage import begins_once
 from tensorc_dsl.proof.sets.linear_forms import Ranges
+from tensorc_dsl.proof.sets.reductions import begins_once
 from tensorc_dsl.proof.sets.simplify import extent_ranges, iter_ranges, simplify
 from tensorc_dsl.schedule.accumulation import not_at_zero, spatial
 from tensorc_dsl.schedule.motion import writers

@@ -10,8 +10,8 @@ from tensorc_dsl.ir.expr import Binary, Expr, Load, Logic, Var, loads, substitut
 from tensorc_dsl.ir.print import format_expr
 from tensorc_dsl.ir.program import Block, For, IterKind, Program, Store, replace_stmt
 from tensorc_dsl.ir.reductions import Fold, FoldOp, combine, identity
-from tensorc_dsl.proof.sets.coverage import full_domain
 from tensorc_dsl.proof.sets.reductions import NotApart, parts_of
+from tensorc_dsl.proof.sets.regions import full_domain
 from tensorc_dsl.schedule.motion import (
     fills,
     is_param,

@@ -7,9 +7,8 @@ from dataclasses import replace
 from tensorc_dsl.ir.expr import ZERO, Compare, Expr, Var, sub
 from tensorc_dsl.ir.print import format_expr
 from tensorc_dsl.ir.program import For, Program, blocks_in, replace_stmt
-from tensorc_dsl.proof.sets.accesses import home
+from tensorc_dsl.proof.sets.accesses import home, is_private
 from tensorc_dsl.proof.sets.dependence import runs_ahead
-from tensorc_dsl.proof.sets.private import is_private
 from tensorc_dsl.proof.sets.sets import NotAffine, affine_only, feasible
 from tensorc_dsl.proof.sets.simplify import extent_ranges, simplify
 from tensorc_dsl.schedule.nests import NO_LOOP, NOT_SERIAL, guarded, replace_variables, require_serial, the_loop

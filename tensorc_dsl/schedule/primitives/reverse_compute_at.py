@@ -19,16 +19,19 @@ from tensorc_dsl.ir.program import (
     used_names,
     walk,
 )
-from tensorc_dsl.proof.sets.coverage import (
-    OUT_OF_ORDER,
+from tensorc_dsl.proof.sets.reductions import OUT_OF_ORDER, runs_in_order
+from tensorc_dsl.proof.sets.regions import (
+    RangedSubscripts,
+    Region,
     axis,
     covers_once,
     full_domain,
+    inner_ranges,
+    instances_reading,
     instances_within,
     repeating_loop,
-    runs_in_order,
+    required_region,
 )
-from tensorc_dsl.proof.sets.regions import RangedSubscripts, Region, inner_ranges, instances_reading, required_region
 from tensorc_dsl.proof.sets.simplify import extent_ranges, simplify_where
 from tensorc_dsl.proof.sets.store_guards import cuts
 from tensorc_dsl.schedule.motion import (

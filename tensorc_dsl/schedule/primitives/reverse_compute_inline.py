@@ -6,10 +6,10 @@ from dataclasses import replace
 
 from tensorc_dsl.ir.expr import ZERO, Compare, Expr, Load, loads, substitute, transform
 from tensorc_dsl.ir.program import Block, IterKind, LoopKind, Program, map_store, replace_stmt
-from tensorc_dsl.proof.sets.coverage import instances_within
+from tensorc_dsl.proof.sets.accesses import follow_writes
 from tensorc_dsl.proof.sets.dependence import carried
 from tensorc_dsl.proof.sets.digits import solve
-from tensorc_dsl.proof.sets.private import follow_writes
+from tensorc_dsl.proof.sets.regions import instances_within
 from tensorc_dsl.proof.sets.sets import bindings
 from tensorc_dsl.proof.sets.simplify import extent_ranges, iter_ranges, simplify, simplify_where
 from tensorc_dsl.schedule.kinds import RACE

@@ -21,9 +21,8 @@ from tensorc_dsl.ir.program import (
     used_names,
     walk,
 )
-from tensorc_dsl.proof.sets.accesses import touched, written
+from tensorc_dsl.proof.sets.accesses import follow_writes, is_private, touched, written
 from tensorc_dsl.proof.sets.linear_forms import Context, Linear, difference, linear, to_expr
-from tensorc_dsl.proof.sets.private import follow_writes, is_private
 from tensorc_dsl.proof.sets.sets import extremes
 from tensorc_dsl.proof.sets.simplify import bounds, extent_ranges
 from tensorc_dsl.schedule.match_online_softmax import computes_the_same, wrapped

@@ -5,9 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 from tensorc_dsl.ir.program import LoopKind, Program
-from tensorc_dsl.proof.sets.accesses import home
+from tensorc_dsl.proof.sets.accesses import home, is_private
 from tensorc_dsl.proof.sets.dependence import carried
-from tensorc_dsl.proof.sets.private import is_private
 from tensorc_dsl.schedule.kinds import RACE
 from tensorc_dsl.schedule.motion import copy_step, is_param
 from tensorc_dsl.schedule.nests import NO_BUFFER, replace_buffer, the_buffer

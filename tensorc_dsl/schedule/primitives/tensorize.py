@@ -5,8 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from tensorc_dsl.ir.program import INTRINSIC, For, LoopKind, Program, Stmt, replace_stmt
-from tensorc_dsl.proof.sets.fragments import misplaced
-from tensorc_dsl.proof.sets.instructions import Match, match_nest
+from tensorc_dsl.proof.sets.instructions import Match, match_nest, misplaced
 from tensorc_dsl.schedule.kinds import CLASH, refuse_clash
 from tensorc_dsl.schedule.nests import NO_LOOP, NOT_SERIAL, loops_below, require_serial, the_loop
 from tensorc_dsl.schedule.primitive import primitive

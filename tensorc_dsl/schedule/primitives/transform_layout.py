@@ -31,8 +31,8 @@ from tensorc_dsl.ir.program import (
     used_names,
 )
 from tensorc_dsl.ir.reductions import is_whole_update
-from tensorc_dsl.proof.sets.coverage import full_domain
 from tensorc_dsl.proof.sets.digits import Inverse, inverted, is_injective, size_of
+from tensorc_dsl.proof.sets.regions import full_domain
 from tensorc_dsl.proof.sets.simplify import iter_ranges, simplify, simplify_where
 from tensorc_dsl.schedule.motion import copy_step, is_param, own_buffers, read_indices, top_statement, writers
 from tensorc_dsl.schedule.nests import NO_BUFFER, map_accesses, nest_over, replace_buffer, stmt_name, the_buffer

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from tensorc_dsl.ir.program import Program, find_block
-from tensorc_dsl.proof.sets.accesses import touched
-from tensorc_dsl.proof.sets.private import follow_writes
+from tensorc_dsl.proof.sets.accesses import follow_writes, touched
 from tensorc_dsl.schedule.copies import NOT_WHOLE, block_names, region_at, spanning_site
 from tensorc_dsl.schedule.kinds import RACE
 from tensorc_dsl.schedule.motion import VECTOR, own_buffers

@@ -10,9 +10,8 @@ from tensorc_dsl.ir.print import format_expr
 from tensorc_dsl.ir.program import Block, For, IterKind, LoopKind, Program, is_scattered, walk
 from tensorc_dsl.ir.program import blocks as all_blocks
 from tensorc_dsl.ir.reductions import not_atomic
-from tensorc_dsl.proof.sets.data_selected import Chosen, NotChosen, chosen_iteration
 from tensorc_dsl.proof.sets.running import running
-from tensorc_dsl.proof.sets.store_guards import needed, never_negative_zero
+from tensorc_dsl.proof.sets.store_guards import Chosen, NotChosen, chosen_iteration, needed, never_negative_zero
 from tensorc_dsl.schedule.motion import is_param
 from tensorc_dsl.schedule.nests import the_block
 from tensorc_dsl.schedule.queries.loop import LETTERS

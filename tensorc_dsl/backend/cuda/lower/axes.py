@@ -33,7 +33,7 @@ from tensorc_dsl.ir.program import PERSISTENT, Axis, For, LoopKind, Stmt, Store,
 from tensorc_dsl.ir.warp import LANE, WARP, lane_of
 from tensorc_dsl.lower.flat import Collective, Flat, Loop, LowerError, buffers_of, inside, within
 from tensorc_dsl.lower.trim_bounds import Known, ended
-from tensorc_dsl.proof.sets.fragments import Cells
+from tensorc_dsl.proof.sets.instructions import Cells
 from tensorc_dsl.proof.sets.linear_forms import Ranges
 from tensorc_dsl.proof.sets.simplify import simplify
 

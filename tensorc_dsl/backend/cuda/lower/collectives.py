@@ -1,8 +1,8 @@
 """Turns tensorized nests into instructions of a warp: what each lane accesses, with a loop that counts the lanes.
 
 A fragment is spread over the lanes. So its buffer gets two more subscripts, the lane and the number of an element in it, and
-the others are those of the first element of a tile. `proof.sets.fragments` proves that each element has one such place. From
-there on a fragment is a private buffer like others: that no two warps touch one tile is counted with the ownership of
+the others are those of the first element of a tile. `proof.sets.instructions` proves that each element has one such place.
+From there on a fragment is a private buffer like others: that no two warps touch one tile is counted with the ownership of
 threads. An operand in memory is at the addresses that the lanes give, by its layout. One with a descriptor is accessed by
 every lane of a warpgroup as a whole.
 """
@@ -51,8 +51,18 @@ from tensorc_dsl.ir.warp import (
 from tensorc_dsl.lower.flat import Collective, Flat, If, Loop, LowerError, TensorMap, TmaTile, stores, stride, within
 from tensorc_dsl.lower.instructions import instructions, match_flat
 from tensorc_dsl.lower.trim_bounds import hoist_guards
-from tensorc_dsl.proof.sets.fragments import Unit, cells, disagreement, misplaced
-from tensorc_dsl.proof.sets.instructions import Match, Tile, array_of, dimensions_of, match_nest, stored_place
+from tensorc_dsl.proof.sets.instructions import (
+    Match,
+    Tile,
+    Unit,
+    array_of,
+    cells,
+    dimensions_of,
+    disagreement,
+    match_nest,
+    misplaced,
+    stored_place,
+)
 from tensorc_dsl.proof.sets.linear_forms import Ranges
 from tensorc_dsl.proof.sets.simplify import conjuncts, is_multiple, simplify
 
