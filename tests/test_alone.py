@@ -47,6 +47,7 @@ def call(*arguments: str) -> Result:
     return CliRunner().invoke(main, arguments)
 
 
+@pytest.mark.corpus
 @pytest.mark.parametrize(
     ("file", "task", "use"),
     [
@@ -248,6 +249,7 @@ def test_what_reads_back_as_something_else_is_not_written(folder: Path) -> None:
     assert alone(task, task.sample(0), folder / "x.tsched") is None
 
 
+@pytest.mark.corpus
 @pytest.mark.parametrize("path", EXAMPLES, ids=lambda p: p.stem)
 def test_schedules_of_the_examples_are_files_of_their_own(path: Path) -> None:
     for task in tensorc_dsl.load(path, threads=2).values():

@@ -242,6 +242,7 @@ def wide(dimensions: int) -> str:
     )
 
 
+@pytest.mark.corpus
 @pytest.mark.parametrize(
     ("text", "codes"),
     [

@@ -89,6 +89,7 @@ endings.time = Pause
 """The tenth of a second in which further signals are part of the first one ends when the test says so."""
 
 
+@pytest.mark.corpus
 @pytest.mark.parametrize(("number", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGHUP, 129)])
 def test_a_signal_ends_a_search_in_order(folder: Path, number: signal.Signals, status: int) -> None:
     """Twice at once, as `timeout` and others send it, is one wish."""
@@ -302,6 +303,7 @@ from tensorc_dsl.faces.cli.main import main; main()
 """
 
 
+@pytest.mark.corpus
 @pytest.mark.parametrize(("number", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
 def test_a_signal_between_the_search_and_what_follows_keeps_what_was_found(
     folder: Path, number: signal.Signals, status: int

@@ -80,6 +80,7 @@ class Times:
         monkeypatch.setattr(Task, "compare", compare)
 
 
+@pytest.mark.corpus
 @pytest.mark.parametrize(
     ("seconds", "said"),
     [
@@ -122,6 +123,7 @@ def test_a_search_over_worse_schedules_keeps_the_better_file(monkeypatch: pytest
     assert note(call()) == "" and not times.asked  # the same schedule
 
 
+@pytest.mark.corpus
 @pytest.mark.parametrize(
     ("held", "said"),
     [

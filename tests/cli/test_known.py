@@ -138,6 +138,7 @@ def test_too_few_trials_write_no_prior(folder: Path) -> None:
     assert not Path("p.tsched").exists()
 
 
+@pytest.mark.corpus
 @pytest.mark.parametrize(
     "command",
     [

@@ -46,6 +46,7 @@ def ended(folder: Path, command: str) -> tuple[int, str, str]:
     return done.returncode, done.stdout, done.stderr
 
 
+@pytest.mark.corpus
 @pytest.mark.parametrize(
     "command", ["check --output-format json f.tsched", "explain split", "--color always explain split", "fmt - < f.tsched",
                 "sample f.tsched", "show f.tsched small --stage ir", "explain --list", "completion bash"]
@@ -68,6 +69,7 @@ def test_a_full_standard_error_ends_nothing(folder: Path) -> None:
     assert "best schedule: small.best.tsched" in out
 
 
+@pytest.mark.corpus
 @pytest.mark.parametrize("command", ["check f.tsched", "explain split", "sample f.tsched", "tune f.tsched --trials 1"])
 def test_outputs_may_be_closed(folder: Path, command: str) -> None:
     assert ended(folder, f"{command} >&-")[0] == 0
@@ -81,6 +83,7 @@ def test_a_command_alone_shows_its_help_in_lines(arguments: tuple[str, ...]) -> 
     assert result.stderr.count("\n") > 5 and "\\u{" not in result.stderr
 
 
+@pytest.mark.corpus
 @pytest.mark.parametrize("term", ["dumb", "unknown"])
 def test_a_terminal_that_cannot_overwrite_gets_lines(folder: Path, term: str) -> None:
     environment = {**os.environ, "XDG_DATA_HOME": str(folder / "data")}

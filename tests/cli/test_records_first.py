@@ -162,6 +162,7 @@ def test_the_machine_is_measured_once_before_a_search(folder: Path) -> None:
     assert "building the first 1 program" in done.stderr
 
 
+@pytest.mark.corpus
 @pytest.mark.parametrize("arguments", [("f.tsched", "endles"), ("g.tsched",), ("f.tsched", "--replay", "none.tsched")])
 def test_a_search_that_does_not_begin_leaves_no_database(folder: Path, arguments: tuple[str, ...]) -> None:
     status, _ = loaded(folder, "tune", *arguments, "--records", "new/r.sqlite")

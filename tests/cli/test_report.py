@@ -31,10 +31,10 @@ def task(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Task:
 @pytest.fixture
 def records(task: Task) -> None:
     with Database.open(Path("r.sqlite")) as database:
-        database.add_all(searched(task, 30))
-        database.add_all([replace(t, seed=1, created=t.created + 99) for t in searched(task, 20, "b" * 32, "bayes")])
+        database.add_all(searched(30))
+        database.add_all([replace(t, seed=1, created=t.created + 99) for t in searched(20, "b" * 32, "bayes")])
     with Database.open(Path("other.sqlite")) as database:
-        database.add_all(searched(task, 12, "c" * 32, "descent"))
+        database.add_all(searched(12, "c" * 32, "descent"))
 
 
 @pytest.mark.usefixtures("records")
@@ -48,6 +48,7 @@ def test_a_page_is_written_beside_the_working_folder(task: Task) -> None:
     assert "<summary>Its code: " in text and ("vfmadd" in text or "fmla" in text)
 
 
+@pytest.mark.corpus
 @pytest.mark.usefixtures("records")
 @pytest.mark.parametrize(
     ("words", "titles"),
@@ -115,14 +116,14 @@ def test_what_cannot_be_written_is_told_before_anything_else() -> None:
 
 def test_a_few_trials_make_a_page_that_says_so(task: Task) -> None:
     with Database.open(Path("r.sqlite")) as database:
-        database.add_all(searched(task, 3))
+        database.add_all(searched(3))
     assert call("report", "small.tsched", *WORDS).exit_code == 0
     text = Path("small.report.html").read_text(encoding="utf-8")
     assert "`small` has 2 valid trials of today&#x27;s space" in text and "The fastest schedule takes" in text
 
 
 def test_a_winner_that_no_longer_fits_is_told(task: Task) -> None:
-    trials = [replace(t, trace="schedule tiled for matmul { vectorize(gone) }\n") for t in searched(task, 12)]
+    trials = [replace(t, trace="schedule tiled for matmul { vectorize(gone) }\n") for t in searched(12)]
     with Database.open(Path("r.sqlite")) as database:
         database.add_all(trials)
     assert call("report", "small.tsched", *WORDS).exit_code == 0
@@ -142,7 +143,7 @@ def test_a_page_is_the_same_each_time_but_for_the_roof(task: Task, records: None
 
 
 def test_the_last_of_several_searches_is_meant(task: Task) -> None:
-    first, second = searched(task, 4, "abcd" + "0" * 28), searched(task, 4, "abce" + "0" * 28)
+    first, second = searched(4, "abcd" + "0" * 28), searched(4, "abce" + "0" * 28)
     found = searches([*first, *second])
     assert [s.run[:4] for s in found] == ["abcd", "abce"]
     assert meant("random", found) is found[1] and meant("random/0", found) is found[1]

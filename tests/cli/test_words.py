@@ -56,6 +56,7 @@ def test_the_nearest_word_is_named(folder: Path, words: Sequence[str], said: str
     assert (result.exit_code, said in result.stderr) == (2, True), result.stderr
 
 
+@pytest.mark.corpus
 @pytest.mark.parametrize(
     ("target", "said"),
     [

@@ -30,6 +30,7 @@ def drawn(name: str, h: int, w: int, seed: int) -> tuple[Task, Trace]:
     return task, task.space.sample(stream(seed, task.name, "test"))
 
 
+@pytest.mark.corpus
 @pytest.mark.parametrize(("name", "seed"), [("harris", 1), ("harris", 2), ("pyramid", 1), ("median", 3)])
 def test_a_kernel_of_several_functions_is_right(monkeypatch: pytest.MonkeyPatch, name: str, seed: int) -> None:
     task, trace = drawn(name, 53, 91, seed)

@@ -375,6 +375,7 @@ WORST = {
 """For f32 and f64 the arguments of the largest errors that `python -m bench.maths_errors --effort 8` has found."""
 
 
+@pytest.mark.corpus
 @pytest.mark.parametrize("function", FUNCTIONS)
 def test_the_largest_errors_that_were_found_are_within_their_bounds(function: str) -> None:
     """And near them: a bound says how good a function is."""

@@ -113,6 +113,7 @@ def test_every_code_goes_to_each_type(t: DType, to: DType, kind: str) -> None:
         np.testing.assert_array_equal(found, expected)
 
 
+@pytest.mark.corpus
 @pytest.mark.parametrize("kind", ["serial", "vectorized"])
 @pytest.mark.parametrize("t", OCTETS, ids=str)
 def test_every_boundary_of_f32_rounds_as_elsewhere(t: DType, kind: str) -> None:
@@ -140,6 +141,7 @@ def test_a_number_of_f64_is_rounded_once(t: DType) -> None:
         np.testing.assert_array_equal(converted(middles(t), F64, t)[0], middles(t).astype(THEIRS[t]).astype(float))
 
 
+@pytest.mark.corpus
 @pytest.mark.parametrize("t", OCTETS, ids=str)
 @pytest.mark.parametrize("half", [F16, BF16], ids=str)
 def test_every_number_of_16_bits(t: DType, half: DType) -> None:
@@ -155,6 +157,7 @@ def test_every_number_of_16_bits(t: DType, half: DType) -> None:
         np.testing.assert_array_equal(y, expected)
 
 
+@pytest.mark.corpus
 @pytest.mark.parametrize("t", OCTETS, ids=str)
 @pytest.mark.parametrize("of", [I64, U32, DTYPES["i16"], DTYPES["u8"]], ids=str)
 def test_integers_near_the_boundaries(t: DType, of: DType) -> None:

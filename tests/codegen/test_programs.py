@@ -12,6 +12,7 @@ def values(*shape: int, seed: int = 0) -> np.ndarray:
     return np.random.default_rng(seed).uniform(0.5, 1.5, shape).astype(np.float32)
 
 
+@pytest.mark.corpus
 @pytest.mark.parametrize("n", [1, 2, 3, 7, 15, 16, 17, 31, 33, 64, 97, 128, 200, 333])
 def test_a_vector_loop_of_any_length(n: int) -> None:
     p = program(f"""
@@ -124,6 +125,7 @@ program f(A: f32[20], C: f32[60], D: f32[20]) {
     np.testing.assert_array_equal(got["D"], a[::-1])
 
 
+@pytest.mark.corpus
 @pytest.mark.parametrize("kind", ["", "vectorized ", "unrolled ", "parallel "])
 @pytest.mark.parametrize("n", [3, 18, 33])
 def test_padding_never_reads_outside(kind: str, n: int) -> None:

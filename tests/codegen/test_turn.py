@@ -58,6 +58,7 @@ def test_every_type_and_odd_sizes(t: str, m: int, n: int) -> None:
     np.testing.assert_array_equal(got, a.T)
 
 
+@pytest.mark.corpus
 @pytest.mark.parametrize(("rows", "columns"), [(1, 16), (4, 40), (16, 3), (33, 16), (20, 7)])
 def test_tiles_of_other_sizes(rows: int, columns: int) -> None:
     a = numbers((50, 45), "f32")

@@ -47,6 +47,7 @@ def test_to_each_type(to: DType, kind: str) -> None:
         np.testing.assert_array_equal(found, expected)
 
 
+@pytest.mark.corpus
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("t", [t for t in DTYPES.values() if t.is_float and t.has_arithmetic], ids=str)
 def test_from_floats(t: DType, kind: str) -> None:
@@ -60,6 +61,7 @@ def test_from_floats(t: DType, kind: str) -> None:
         assert found.tolist() == expected
 
 
+@pytest.mark.corpus
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("t", ["i8", "i32", "i64", "u32", "bool"])
 def test_from_integers(t: str, kind: str) -> None:
@@ -109,6 +111,7 @@ def everywhere(text: str, given: dict[str, Array], **sizes: int) -> list[Array]:
     return [run(p, given)["Y"], evaluate(p, given)["Y"], interpret(p, given)["Y"]]
 
 
+@pytest.mark.corpus
 @pytest.mark.parametrize(
     ("value", "expected"),
     [

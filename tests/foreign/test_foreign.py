@@ -107,6 +107,7 @@ def test_a_compute_with_an_open_size_has_schedules(file: str, name: str) -> None
         verify(trace.program)
 
 
+@pytest.mark.corpus
 @pytest.mark.parametrize("group", range(-(-COUNT // GROUP)))
 def test_random_computes_have_schedules(group: int) -> None:
     rules = library("onnx")

@@ -106,6 +106,7 @@ def test_a_mask_halves_what_is_done() -> None:
     assert skipped < 0.7 * whole and few <= all_of
 
 
+@pytest.mark.corpus
 @pytest.mark.parametrize("case", ["in fragments", "in shared memory", "copies run ahead, primes"])
 def test_one_step_less_is_a_fault(case: str) -> None:
     text, decisions, _ = CASES[case]

@@ -161,6 +161,7 @@ program p(A: f32[512, 512], B: f32[512, 512], C: f32[512, 512]) {
     assert min(cycles) < estimate(lower_device(program(plain))).cycles / 2
 
 
+@pytest.mark.corpus
 @pytest.mark.parametrize(
     ("text", "type_", "count", "rate"),
     [

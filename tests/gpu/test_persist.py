@@ -186,6 +186,7 @@ def test_the_producer_begins_the_next_tile_while_the_last_one_is_stored() -> Non
     ]
 
 
+@pytest.mark.corpus
 @pytest.mark.parametrize("height", [2, 4])
 def test_blocks_that_follow_each_other_share_rows_and_columns(height: int) -> None:
     """The tiles of blocks in their order: `height` rows of a column, then those of the next column."""

@@ -84,6 +84,7 @@ def test_a_kernel_has_its_bounds_and_its_shared_memory(tmp_path: Path) -> None:
     assert ".local" not in text  # sums are in registers
 
 
+@pytest.mark.corpus
 @pytest.mark.skipif(tool("ptxas") is None, reason="there is no ptxas")
 @pytest.mark.parametrize(
     "text", ["matmul(M=128, N=128, K=64)", "softmax(M=64, N=512)", "half_matmul(M=64, N=64, K=64)"]

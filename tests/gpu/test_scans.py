@@ -173,6 +173,7 @@ def test_scans_of_an_open_number_of_steps(text: str, kernels: int) -> None:
             np.testing.assert_array_equal(arrays["Y"], expected(text, x, arrays.get("A", arrays.get("F"))))
 
 
+@pytest.mark.corpus
 @pytest.mark.parametrize(
     ("text", "draws"), [(CASES["warps"][0], CASES["warps"][1]), ("rows(M=2, N=2039, T=f32)", {"each": 8, "width": 64})]
 )

@@ -321,6 +321,7 @@ def all_lanes_add(s: Flat) -> tuple[Flat, ...]:
     return s.body if isinstance(s, If) else (s,)
 
 
+@pytest.mark.corpus
 @pytest.mark.parametrize(
     ("change", "said"),
     [

@@ -89,6 +89,7 @@ def test_draws_are_ranked_by_the_registers_that_the_assembler_says(
     assert tuned(tmp_path).exit_code == 0 and seen == 3 * [{"t_0": 255, "t_1": 32}]
 
 
+@pytest.mark.corpus
 @pytest.mark.parametrize(("stored", "statuses"), [(16, {"refused": 1}), (0, {"ok": 1})])
 def test_a_search_that_times_kernels_passes_over_what_spills(
     stored: int, statuses: dict[str, int], tmp_path: Path, monkeypatch: pytest.MonkeyPatch

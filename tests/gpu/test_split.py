@@ -82,6 +82,7 @@ def test_the_place_of_the_greatest_is_found_in_parts(parts: int, tmp_path: Path)
         np.testing.assert_array_equal(out["I"], x.argmax(1))
 
 
+@pytest.mark.corpus
 @pytest.mark.parametrize(
     ("text", "arrays"),
     [
@@ -120,6 +121,7 @@ def test_a_narrow_product_occupies_the_device(tmp_path: Path) -> None:
     assert most_blocks(whole, 6) < CORES <= most_blocks(parts, 2)
 
 
+@pytest.mark.corpus
 @pytest.mark.parametrize(
     ("text", "splits"),
     [

@@ -182,6 +182,7 @@ def test_what_is_missing_between_tiles_is_found(case: str) -> None:
         assert fault, number
 
 
+@pytest.mark.corpus
 @pytest.mark.parametrize(
     "text",
     [

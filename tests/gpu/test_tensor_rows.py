@@ -117,6 +117,7 @@ def test_attention_is_that_of_numpy(text: str) -> None:
         np.testing.assert_allclose(out["O"], weights @ v / weights.sum(-1, keepdims=True), atol=2e-3)
 
 
+@pytest.mark.corpus
 @pytest.mark.parametrize("ahead", [0, 1])
 def test_each_barrier_is_needed(ahead: int) -> None:
     text, decisions = CASES["copies run ahead"]
@@ -142,6 +143,7 @@ def changed(p: DeviceProgram, wanted: str, by: Mapping[str, object]) -> DevicePr
     return replace(p, kernels=tuple(replace(k, body=tuple(map(device, k.body))) for k in p.kernels))
 
 
+@pytest.mark.corpus
 @pytest.mark.parametrize(
     ("move", "by"), [("lane", {"width": 8}), ("lane", {"by": 1}), ("lane", {"width": 32}), ("down", {"by": 4})]
 )
@@ -153,6 +155,7 @@ def test_seeded_faults_of_shuffles_are_caught(move: str, by: Mapping[str, object
     assert emulate(t.program, emulation(changed(kernels, move, by))).fault != ""
 
 
+@pytest.mark.corpus
 @pytest.mark.parametrize(
     ("right", "wrong"), [("< 37 else -inf", "< 38 else -inf"), ("< 37 else -inf", "< 36 else -inf")]
 )

@@ -210,6 +210,7 @@ UNDER_WAY = r"to which an asynchronous copy is in flight"
 NOTHING = r"waits at an mbarrier, and not all the bytes of its expect_tx come"
 
 
+@pytest.mark.corpus
 @pytest.mark.parametrize(("steps", "number", "said"), [(5, 1, NOTHING), (2, 0, "not initialised")])
 def test_a_missing_barrier_is_found(steps: int, number: int, said: str) -> None:
     """That in the loop is for what is loaded where threads still read, or wait: one that is late waits for a phase with the
@@ -251,6 +252,7 @@ FAULTS: dict[str, tuple[Callable[[Device], Device | None], str]] = {
 }
 
 
+@pytest.mark.corpus
 @pytest.mark.parametrize("case", FAULTS)
 def test_what_is_wrong_around_tma_loads_is_found(case: str) -> None:
     change, said = FAULTS[case]

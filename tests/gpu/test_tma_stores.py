@@ -161,6 +161,7 @@ FAULTS: dict[str, tuple[Callable[[Device], Device | None], str]] = {
 }
 
 
+@pytest.mark.corpus
 @pytest.mark.parametrize("case", FAULTS)
 def test_what_is_wrong_around_tma_stores_is_found(case: str) -> None:
     """By a fault, or by the result."""

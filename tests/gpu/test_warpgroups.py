@@ -267,6 +267,7 @@ MISSING: dict[str, tuple[type[Device], str]] = {
 }
 
 
+@pytest.mark.corpus
 @pytest.mark.parametrize("case", MISSING)
 def test_what_is_missing_around_products_is_found(case: str) -> None:
     kind, said = MISSING[case]
@@ -296,6 +297,7 @@ def test_a_store_before_the_wait_is_found() -> None:
     assert re.search(r"reads element \d+ of `As` .*which thread \d+ has stored before wgmma.wait_group", fault)
 
 
+@pytest.mark.corpus
 @pytest.mark.parametrize("mode", [0, 2, 3])
 def test_another_swizzle_in_the_descriptor_is_told_by_the_result(mode: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(descriptor_room._MODES, 128, mode)  # pyright: ignore[reportPrivateUsage]

@@ -66,6 +66,7 @@ def around(trace: Trace) -> dict[str, tuple[For, ...]]:
     return {s.name: loops for loops, s in walk(trace.program.body) if isinstance(s, Block)}
 
 
+@pytest.mark.corpus
 @pytest.mark.parametrize("name", sorted(TOGETHER))
 def test_the_stages_of_a_piece_share_its_loop(name: str) -> None:
     t = task(name, Target(vector_bits=512, cores=2))

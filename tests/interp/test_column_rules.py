@@ -104,6 +104,7 @@ def task(name: str, target: Target = MACHINE) -> Task:
     return task_of("columns.tsched", TASKS, name, target)
 
 
+@pytest.mark.corpus
 @pytest.mark.parametrize("name", NAMES)
 def test_the_rule_is_for_reductions_down_columns(name: str) -> None:
     t = task(name)
@@ -114,6 +115,7 @@ def test_the_rule_is_for_reductions_down_columns(name: str) -> None:
     )
 
 
+@pytest.mark.corpus
 @pytest.mark.parametrize("name", COLUMNS[:3] + NAMES[len(COLUMNS) :])
 def test_few_columns_run_several_rows_at_a_time(name: str) -> None:
     assert any("few_columns" in t.decisions for t in drawn(task(name), 4)) == (name in FEW)

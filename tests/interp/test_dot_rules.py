@@ -53,6 +53,7 @@ def task(name: str, target: Target = MACHINE) -> Task:
     return task_of("dots.tsched", TASKS, name, target)
 
 
+@pytest.mark.corpus
 @pytest.mark.parametrize("name", NAMES)
 def test_the_rule_is_for_products_of_rows(name: str) -> None:
     t = task(name)

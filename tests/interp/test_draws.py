@@ -95,6 +95,7 @@ def test_a_trace_replays_byte_for_byte(name: str, n: int) -> None:
     verify(back.program)
 
 
+@pytest.mark.corpus
 @pytest.mark.parametrize("name", KINDS)
 def test_the_same_decisions_make_the_same_bytes_and_every_value_can_be_had(name: str) -> None:
     s, _ = KINDS[name]

@@ -68,6 +68,7 @@ TURNED = {"turned", "doubles", "last", "last_rgb", "first", "first_rgb", "revers
 SHORT = {"padded_rgb"}
 
 
+@pytest.mark.corpus
 @pytest.mark.parametrize("name", [line.split()[1] for line in TASKS.splitlines() if line.startswith("task")])
 def test_each_rule_takes_its_own_blocks(name: str) -> None:
     t = task(name, Target(vector_bits=512, cores=2))

@@ -36,6 +36,7 @@ def task(name: str) -> Task:
     return TaskFile(load_source(Source("channel_sums.tsched", text)), Target(vector_bits=512, cores=2))[name]
 
 
+@pytest.mark.corpus
 @pytest.mark.parametrize(
     ("name", "applies"),
     [("stage", True), ("wide", True), ("peaks", True), ("along", False), ("product", False), ("best", False)],

@@ -157,6 +157,7 @@ def test_recomputation_is_counted_and_ends_at_a_limit() -> None:
     assert "`b.inlined_reads <= reads` is false: `b.inlined_reads` is 256, `reads` is 160" in told
 
 
+@pytest.mark.corpus
 @pytest.mark.parametrize("name", ["window", "taps", "bell"])
 def test_a_window_is_written_out_and_vectorized(name: str) -> None:
     """Its elements were summed one by one."""
@@ -217,6 +218,7 @@ def test_what_is_no_window_stays_a_sum() -> None:
         assert "expand_reduction" not in trace.text
 
 
+@pytest.mark.corpus
 @pytest.mark.parametrize("name", ["planes", "pixels"])
 def test_stages_are_computed_for_each_strip_of_their_reader(name: str) -> None:
     t = task(name, host_target(2))
@@ -250,6 +252,7 @@ def test_rows_at_fractions_of_a_step_and_behind_borders_are_kept() -> None:
     native.require_right(t, traces)
 
 
+@pytest.mark.corpus
 @pytest.mark.parametrize("name", ["mean", "short", "narrow", "empty"])
 def test_rows_that_read_the_same_are_computed_at_once(name: str) -> None:
     """Each row of a stencil loaded all rows of its window."""

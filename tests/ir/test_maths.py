@@ -36,6 +36,7 @@ def test_each_has_values_and_code() -> None:
     assert NUMERICS.keys() == MATHS.keys() == CODES.keys()
 
 
+@pytest.mark.corpus
 @pytest.mark.parametrize("name", FLOATS)
 def test_facts_hold_of_the_values(name: str) -> None:
     known, numerics = MATHS[name], NUMERICS[name]
@@ -50,6 +51,7 @@ def test_facts_hold_of_the_values(name: str) -> None:
     assert {1: (finite > 0).all(), 0: (finite >= 0).all(), -1: True}[known.least]
 
 
+@pytest.mark.corpus
 @pytest.mark.parametrize("name", [name for name in FLOATS if not MATHS[name].tells])
 def test_an_error_of_an_argument_stays_within_the_bound(name: str) -> None:
     """To first order: a tenth is left for the second."""

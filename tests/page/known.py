@@ -5,9 +5,10 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
 
-from tensorc_dsl.faces.api import Task, load
+from tensorc_dsl.faces.api import Task, load, loads
 from tensorc_dsl.faces.report.page.figures import Figures, Insight, Side, Stage
 from tensorc_dsl.schedule.trace.distribution import Decision
 from tensorc_dsl.tuning.machine.roof import Roof
@@ -49,9 +50,15 @@ def seconds(decisions: Mapping[str, Decision]) -> float | None:
     return 2e-6 * math.exp(slow - (0.2 if decisions.get("unrolled") == 16 else 0.0))
 
 
-def searched(task: Task, count: int, run: str = "a" * 32, strategy: str = "random") -> list[Trial]:
-    found = recorded_of(task, seconds, count)
-    return [replace(t, run=run, strategy=strategy, program_key=f"{run}{t.trial}") for t in found]
+@cache
+def _drawn() -> Sequence[Trial]:
+    """What searches of the task try first, each with a time."""
+    return recorded_of(loads(FILE, threads=1)["small"], seconds, 60)
+
+
+def searched(count: int, run: str = "a" * 32, strategy: str = "random") -> list[Trial]:
+    """So many trials of a search of the task, at most 60."""
+    return [replace(t, run=run, strategy=strategy, program_key=f"{run}{t.trial}") for t in _drawn()[:count]]
 
 
 def figures_of(task: Task, sides: Sequence[Side], insight: Insight | None = None) -> Figures:

@@ -67,7 +67,7 @@ def task(tmp_path_factory: pytest.TempPathFactory) -> Task:
 
 @pytest.fixture(scope="module")
 def trials(task: Task) -> list[Trial]:
-    return searched(task, 60)
+    return searched(60)
 
 
 @pytest.fixture(scope="module")
@@ -300,7 +300,7 @@ def test_no_text_of_a_figure_crosses_another(
     shown: browser.Page, tmp_path: Path, task: Task, trials: list[Trial], figures: Figures, intensity: float
 ) -> None:
     """Also in a narrow window, with two searches, and whatever limits the task."""
-    two = figures_of(task, [Side.of("random/0", trials), Side.of("bayes/0", searched(task, 30, "b" * 32, "bayes"))])
+    two = figures_of(task, [Side.of("random/0", trials), Side.of("bayes/0", searched(30, "b" * 32, "bayes"))])
     with painted(shown):
         for n, some in enumerate((figures, two)):
             assert some.roof is not None
@@ -318,7 +318,7 @@ def test_no_text_of_a_figure_crosses_another(
 
 @needs_browser
 def test_two_searches_open_in_a_browser(shown: browser.Page, tmp_path: Path, task: Task, trials: list[Trial]) -> None:
-    other = searched(task, 30, "b" * 32, "bayes")
+    other = searched(30, "b" * 32, "bayes")
     check(
         shown, tmp_path / "two.html", page(figures_of(task, [Side.of("random/0", trials), Side.of("bayes/0", other)]))
     )

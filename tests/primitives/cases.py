@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, replace
+from functools import cache
 from pathlib import Path
 
 from tensorc_dsl.base.diagnostic import render
@@ -62,8 +63,9 @@ def read_page(page: Path) -> list[Case]:
     return out
 
 
-def all_cases() -> list[Case]:
-    return [case for page in sorted(FOLDER.glob("*.md")) for case in read_page(page)]
+@cache
+def all_cases() -> tuple[Case, ...]:
+    return tuple(case for page in sorted(FOLDER.glob("*.md")) for case in read_page(page))
 
 
 class _Machine:
@@ -98,10 +100,12 @@ class _Machine:
         return {**names, "root": ProgramRef()}
 
 
+@cache
 def before_program(case: Case) -> Program:
     return parse_program(Source(case.name, case.before))
 
 
+@cache
 def run(case: Case) -> Program:
     """The program after the steps of the case; raises what the last step raises."""
     (item,) = parse(Source(case.name, f"schedule case for it {{\n{case.call}}}\n")).items

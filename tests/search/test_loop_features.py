@@ -103,6 +103,7 @@ def test_data_as_subscripts_move_at_random() -> None:
     assert w.distinct([0], nest.extents) == 64
 
 
+@pytest.mark.corpus
 @pytest.mark.parametrize("file", ["matmul", "softmax", "conv2d", "dense_any", "quantized_matmul"])
 def test_every_draw_has_all_numbers(file: str) -> None:
     for task in tensorc_dsl.load(f"examples/{file}.tsched").values():

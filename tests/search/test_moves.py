@@ -55,6 +55,7 @@ def test_moves_reach_every_value_of_a_draw(name: str) -> None:
     assert len(seen) == next(d for d in start.draws if d.name == name).distribution.size()
 
 
+@pytest.mark.corpus
 @pytest.mark.parametrize("strategy", sorted(strategies()))
 def test_a_search_tries_every_value_of_users_draws(strategy: str) -> None:
     explorer = Explorer(space(MODULE, n=16, k=12), 0, "task", Target())

@@ -38,6 +38,7 @@ def test_every_table_is_of_draws_that_their_distributions_allow() -> None:
         assert all(d.distribution.contains(d.decision) for t in table.traces for d in t.draws)
 
 
+@pytest.mark.corpus
 @pytest.mark.parametrize("strategy", ["bayes", "descent", "evolutionary", "index-gp", "random"])
 def test_a_search_of_a_table_is_a_function_of_its_seed(tables: dict[str, Table], strategy: str) -> None:
     table = tables["gemm_512"]

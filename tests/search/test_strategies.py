@@ -72,12 +72,14 @@ def test_a_strategy_that_there_is_not_is_a_key_error() -> None:
         strategy_of("luck")
 
 
+@pytest.mark.corpus
 @pytest.mark.parametrize("name", NAMES)
 def test_a_seed_makes_the_run(name: str) -> None:
     runs = [[t.text for t in play(name, TileSpace(), seed, 40)[0]] for seed in (5, 5, 6)]
     assert runs[0] == runs[1] != runs[2]
 
 
+@pytest.mark.corpus
 @pytest.mark.parametrize("name", NAMES)
 def test_no_program_is_tried_twice(name: str) -> None:
     traces, _, _ = play(name, TileSpace(), 1, 64)
@@ -85,12 +87,14 @@ def test_no_program_is_tried_twice(name: str) -> None:
     assert len({program_key(t.program) for t in traces}) == 64
 
 
+@pytest.mark.corpus
 @pytest.mark.parametrize("name", NAMES)
 def test_the_budget_is_spent_on_odd_batches_too(name: str) -> None:
     for trials in (1, 3, 13):
         assert len(play(name, TileSpace(), 2, trials)[0]) == trials
 
 
+@pytest.mark.corpus
 @pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize("count", [1, 3, 11])
 def test_a_small_space_is_tried_whole_and_ends_the_search(name: str, count: int) -> None:
@@ -98,6 +102,7 @@ def test_a_small_space_is_tried_whole_and_ends_the_search(name: str, count: int)
     assert sorted(str(t.decisions["x"]) for t in traces) == sorted(map(str, range(count)))
 
 
+@pytest.mark.corpus
 @pytest.mark.parametrize("name", NAMES)
 def test_primes_leave_little_and_that_is_found(name: str) -> None:
     space = TileSpace(extents=(7, 1, 13), refuse=False)
@@ -114,6 +119,7 @@ def test_a_space_that_always_refuses_ends_the_search(name: str) -> None:
     assert space.expansions < 500
 
 
+@pytest.mark.corpus
 @pytest.mark.parametrize("name", NAMES)
 def test_where_everything_fails_the_search_goes_on(name: str) -> None:
     asked = strategy_of(name)(Setting(Explorer(TileSpace(), 0, "task", Target()), 48))

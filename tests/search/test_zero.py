@@ -145,6 +145,7 @@ def test_a_renamed_task_has_the_schedule_of_its_twin(file: tensorc_dsl.TaskFile,
     assert best.decisions in [t.decisions for t in found.traces]
 
 
+@pytest.mark.corpus
 @pytest.mark.parametrize(("names", "trials"), [("", 24), ("abc", 24), ("abcd", 12)])
 def test_few_records_predict_nothing(file: tensorc_dsl.TaskFile, tmp_path: Path, names: str, trials: int) -> None:
     filled(tmp_path / "r.sqlite", names, trials)

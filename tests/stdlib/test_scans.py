@@ -115,6 +115,7 @@ def test_scans_along_rows_leave_those_along_columns_before_them() -> None:
     assert strip(task("summed_area", 64, 256), "width") == {"Y"}
 
 
+@pytest.mark.corpus
 @pytest.mark.parametrize(
     ("parameters", "step", "sizes"),
     [
