@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from tensorc_dsl.backend.llvm.codegen.compile import Compiled, compile_kernel
 from tensorc_dsl.backend.llvm.codegen.machine import Machine
-from tensorc_dsl.backend.llvm.codegen.maths.call import CODES
+from tensorc_dsl.backend.llvm.codegen.maths import CODES
 from tensorc_dsl.backend.llvm.lower.passes import lower_cpu
 from tensorc_dsl.backend.llvm.runtime.kernel import NativeKernel, load
 from tensorc_dsl.base.source import Source

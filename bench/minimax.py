@@ -1,5 +1,5 @@
-"""The coefficients of `tensorc_dsl/backend/llvm/codegen/maths/`: minimax
-polynomials, found again by `python -m bench.minimax`.
+"""The coefficients of the maths functions in `tensorc_dsl/backend/llvm/codegen/`: minimax polynomials, found
+again by `python -m bench.minimax`.
 
 The smallest largest error on a grid of Chebyshev points is a linear program (Muller, Elementary Functions, 3rd ed., 2016,
 chapter 3, has the theory); unlike the exchange algorithm of Remez it also stands weights of 0 and coefficients that are

@@ -32,7 +32,7 @@ from tensorc_dsl.backend.cuda.lower.lower import lower_device
 from tensorc_dsl.backend.protocol import CompileError
 from tensorc_dsl.faces.api import load
 from tensorc_dsl.lower.flat import LowerError
-from tensorc_dsl.schedule.refusal import ScheduleRefusal
+from tensorc_dsl.schedule.step import ScheduleRefusal
 from tensorc_dsl.schedule.trace.distribution import Decision
 from tensorc_dsl.schedule.trace.handlers import condition
 from tensorc_dsl.tuning.search.expansion import stream

@@ -19,9 +19,9 @@ from pathlib import Path
 
 from tensorc_dsl.base.diagnostic import TschedError, render
 from tensorc_dsl.faces.api import Task, load
-from tensorc_dsl.schedule.refusal import ScheduleRefusal
+from tensorc_dsl.schedule.step import ScheduleRefusal
 from tensorc_dsl.schedule.trace.distribution import Decision
-from tensorc_dsl.schedule.trace.draws.branch import Branch
+from tensorc_dsl.schedule.trace.draws.choices import Branch
 from tensorc_dsl.schedule.trace.trace import Draw, Trace
 from tensorc_dsl.tuning.measure.local import LocalRunner
 from tensorc_dsl.tuning.measure.outcome import Outcome, Status

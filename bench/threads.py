@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from statistics import median
 
+from tensorc_dsl.backend.llvm.runtime.native import fork_join_seconds
 from tensorc_dsl.backend.llvm.runtime.peak import fma_peak
-from tensorc_dsl.backend.llvm.runtime.threads import fork_join_seconds
 from tensorc_dsl.tuning.machine.host import host_target
 
 ROUNDS = 9

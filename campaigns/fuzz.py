@@ -37,7 +37,7 @@ from tensorc_dsl.interp.space import task_space
 from tensorc_dsl.ir.parse import parse_program, program_from_tree
 from tensorc_dsl.ir.print import format_program
 from tensorc_dsl.ir.target import Target
-from tensorc_dsl.schedule.refusal import ScheduleRefusal
+from tensorc_dsl.schedule.step import ScheduleRefusal
 from tensorc_dsl.syntax.fmt import format_read
 from tensorc_dsl.syntax.parse import read
 from tensorc_dsl.tuning.search.expansion import stream

@@ -14,8 +14,8 @@ from campaigns.emulated import emulated, is_bound
 from tensorc_dsl.backend.cuda.lower.lower import lower_device
 from tensorc_dsl.backend.llvm.codegen.compile import Compiled, compile_kernel
 from tensorc_dsl.backend.llvm.lower.passes import lower_cpu
-from tensorc_dsl.backend.llvm.runtime.fast_call import prepared
 from tensorc_dsl.backend.llvm.runtime.kernel import NativeKernel, load
+from tensorc_dsl.backend.llvm.runtime.native import prepared
 from tensorc_dsl.base.diagnostic import render
 from tensorc_dsl.base.source import Source
 from tensorc_dsl.ir.arrays import Array, stored_dtype, widen

@@ -43,11 +43,11 @@ from tensorc_dsl.backend.cuda.lower.kernels import DeviceProgram, format_device
 from tensorc_dsl.backend.cuda.lower.lower import lower_device
 from tensorc_dsl.base.diagnostic import render
 from tensorc_dsl.ir.arrays import Array, narrow
-from tensorc_dsl.ir.bind import bind
 from tensorc_dsl.ir.print import format_program
 from tensorc_dsl.ir.program import (
     Program,
 )
+from tensorc_dsl.ir.sizes import bind
 from tensorc_dsl.ir.verify import ProgramError, verify
 from tensorc_dsl.lower.flat import LowerError
 from tensorc_dsl.proof.equivalence.validate import Invalid, Unproved, Valid, validate

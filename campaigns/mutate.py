@@ -15,8 +15,8 @@ from typing import Any, cast
 from lark.grammar import NonTerminal
 
 from tensorc_dsl.base.source import Source
+from tensorc_dsl.syntax.engine import lark_parser
 from tensorc_dsl.syntax.layout import REDUCERS
-from tensorc_dsl.syntax.tables import lark_parser
 
 LARGEST = 32 * 1024
 """Bytes of an input."""

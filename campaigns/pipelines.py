@@ -25,15 +25,15 @@ from campaigns.random_open import SIZES, open_pipeline, sizes_to_ask
 from campaigns.random_pipelines import in_a_file, pipeline
 from tensorc_dsl.backend.llvm.codegen.compile import compile_kernel
 from tensorc_dsl.backend.llvm.lower.passes import lower_cpu
-from tensorc_dsl.backend.llvm.runtime.fast_call import prepared
+from tensorc_dsl.backend.llvm.runtime.native import prepared
 from tensorc_dsl.base.source import Source
 from tensorc_dsl.check.items import FORGETFUL
 from tensorc_dsl.check.scope import Versions
 from tensorc_dsl.check.uses import standard
 from tensorc_dsl.faces.api import Task, TaskFile
-from tensorc_dsl.ir.bind import Sizes, bind
+from tensorc_dsl.ir.sizes import Sizes, bind
 from tensorc_dsl.ir.verify import verify
-from tensorc_dsl.reference.open_sizes import describe
+from tensorc_dsl.reference.work import describe
 from tensorc_dsl.syntax.parse import parse_items
 from tensorc_dsl.tuning.machine.host import host_target
 from tensorc_dsl.tuning.search.expansion import stream

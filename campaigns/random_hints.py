@@ -16,7 +16,7 @@ from tensorc_dsl.ir.reductions import Fold, update_of
 from tensorc_dsl.proof.sets.accesses import touched
 from tensorc_dsl.proof.sets.running import not_passed
 from tensorc_dsl.schedule.motion import is_scan, own_buffers, read_indices
-from tensorc_dsl.schedule.refs import BlockRef, BufferRef, LoopRef
+from tensorc_dsl.schedule.step import BlockRef, BufferRef, LoopRef
 
 # --- blocks -----------------------------------------------------------------------------------------------------------
 

@@ -10,7 +10,7 @@ from tensorc_dsl.ir.expr import constant, free_vars, loads
 from tensorc_dsl.ir.program import For, IterKind, LoopKind, Stmt, walk
 from tensorc_dsl.proof.sets.instructions import Match, match_nest
 from tensorc_dsl.schedule.primitives import PRIMITIVES
-from tensorc_dsl.schedule.refs import BlockRef, LoopRef
+from tensorc_dsl.schedule.step import BlockRef, LoopRef
 
 
 def factors(site: Site) -> tuple[int | None, ...]:

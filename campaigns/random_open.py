@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from random import Random
 
 from campaigns.random_pipelines import FLOATS, as_type, combined, factor
-from tensorc_dsl.ir.bind import Sizes
+from tensorc_dsl.ir.sizes import Sizes
 
 TYPES = ("f32", "f32", "f32", "f64", "i32", "i16", "u8")
 SIZES = "H=1..300, W=1..300"

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from tensorc_dsl.ir.expr import Expr, Var, add, constant, floordiv, floormod, index, mul
 from tensorc_dsl.ir.program import Block, For, LoopKind, Program, walk
 from tensorc_dsl.proof.sets.accesses import touched
-from tensorc_dsl.schedule.refs import BlockRef, BufferRef, IndexMap, LoopRef
+from tensorc_dsl.schedule.step import BlockRef, BufferRef, IndexMap, LoopRef
 
 
 class NothingToName(Exception):

@@ -21,8 +21,7 @@ from campaigns.random_site import NothingToName, Site, any_block, any_buffer, la
 from tensorc_dsl.ir.program import Program
 from tensorc_dsl.schedule.primitive import apply
 from tensorc_dsl.schedule.primitives import PRIMITIVES
-from tensorc_dsl.schedule.refs import BlockRef, BufferRef, IndexMap, LoopRef, Rewrite
-from tensorc_dsl.schedule.refusal import ScheduleRefusal
+from tensorc_dsl.schedule.step import BlockRef, BufferRef, IndexMap, LoopRef, Rewrite, ScheduleRefusal
 
 __all__ = ["NoGenerator", "NothingToName", "Step", "random_schedule", "random_step", "random_way"]
 

@@ -22,7 +22,7 @@ from tensorc_dsl.interp.expand import Expansion
 from tensorc_dsl.ir.parse import parse_program
 from tensorc_dsl.ir.program import For, Program, walk
 from tensorc_dsl.schedule.primitives import PRIMITIVES
-from tensorc_dsl.schedule.refs import BlockRef, BufferRef, LoopRef
+from tensorc_dsl.schedule.step import BlockRef, BufferRef, LoopRef
 from tensorc_dsl.syntax import tree
 from tensorc_dsl.syntax.parse import parse
 from tensorc_dsl.tuning.machine.host import host_target

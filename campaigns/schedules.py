@@ -37,13 +37,12 @@ from tensorc_dsl.base.diagnostic import render
 from tensorc_dsl.base.source import Span
 from tensorc_dsl.interp.record import Recorder
 from tensorc_dsl.interp.values import OpenFactor, ProgramRef, Value
-from tensorc_dsl.ir.bind import bind
 from tensorc_dsl.ir.print import format_program
 from tensorc_dsl.ir.program import Program
+from tensorc_dsl.ir.sizes import bind
 from tensorc_dsl.schedule.primitives import PRIMITIVES
-from tensorc_dsl.schedule.refusal import ScheduleRefusal
-from tensorc_dsl.schedule.render import refusal_diagnostic
 from tensorc_dsl.schedule.stale import STALE
+from tensorc_dsl.schedule.step import ScheduleRefusal, refusal_diagnostic
 
 OUT = Path("build/schedules")
 BATCH = 20

@@ -25,9 +25,9 @@ from functools import partial
 from tensorc_dsl.faces.api import Task, load
 from tensorc_dsl.ir.verify import verify
 from tensorc_dsl.proof.equivalence.validate import Valid, validate
-from tensorc_dsl.schedule.refusal import ScheduleRefusal
+from tensorc_dsl.schedule.step import ScheduleRefusal
 from tensorc_dsl.schedule.trace.distribution import Decision
-from tensorc_dsl.schedule.trace.draws.branch import Branch
+from tensorc_dsl.schedule.trace.draws.choices import Branch
 from tensorc_dsl.schedule.trace.trace import Trace
 from tensorc_dsl.tuning.search.expansion import stream
 from tensorc_dsl.tuning.search.space import kernel_key

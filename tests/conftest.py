@@ -21,10 +21,10 @@ from hypothesis import settings
 
 from tensorc_dsl.backend.llvm import backend
 from tensorc_dsl.faces.api import searching
-from tensorc_dsl.ir.bind import bind
 from tensorc_dsl.ir.print import format_program
 from tensorc_dsl.ir.program import Program
-from tensorc_dsl.reference.open_sizes import sizing
+from tensorc_dsl.ir.sizes import bind
+from tensorc_dsl.reference.work import sizing
 from tensorc_dsl.tuning.machine import baseline, roof, yardsticks
 from tensorc_dsl.tuning.measure.local import LocalRunner
 from tensorc_dsl.tuning.search import drift

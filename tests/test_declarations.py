@@ -46,8 +46,10 @@ def declarations() -> Iterator[Declaration]:
 def read(where: str, kind: str, d: ast.Call, node: ast.FunctionDef) -> Declaration:
     named = {k.arg: ast.literal_eval(k.value) for k in d.keywords}
     at = named.pop("at", "")
-    texts = (*map(ast.literal_eval, d.args[1:]), *named.values())
     arguments = node.args
+    helps = "help" in named or len(d.args) > 3
+    repair = () if helps or "repair" not in {a.arg for a in arguments.kwonlyargs} else ("{repair}",)
+    texts = (*map(ast.literal_eval, d.args[1:]), *named.values(), *repair)
     typed = not arguments.args and all(a.annotation is not None for a in arguments.kwonlyargs)
     return Declaration(where, kind, texts, at, tuple(a.arg for a in arguments.kwonlyargs), typed)
 
@@ -90,4 +92,4 @@ def test_there_is_one_way() -> None:
         for node in ast.walk(ast.parse(text))
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "Diagnostic"
     }
-    assert by_hand == {"base/diagnostic.py", "schedule/render.py"}
+    assert by_hand == {"base/diagnostic.py", "schedule/step.py"}

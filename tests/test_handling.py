@@ -10,7 +10,7 @@ from click.testing import CliRunner, Result
 from tensorc_dsl import handlers, load
 from tensorc_dsl.base.diagnostic import TschedError
 from tensorc_dsl.faces.cli.main import main
-from tensorc_dsl.interp.pins import read_decision
+from tensorc_dsl.interp.space import read_decision
 
 TEXT = """\
 compute matmul(A: f32[M, K], B: f32[K, N]) -> C: f32[M, N] {

@@ -83,10 +83,10 @@ from dataclasses import replace
 
 from tensorc_dsl.ir.program import Program, replace_stmt
 from tensorc_dsl.schedule.nests import NO_LOOP, the_loop
-from tensorc_dsl.schedule.primitive import primitive
-from tensorc_dsl.schedule.refs import Rewrite
-from tensorc_dsl.schedule.refs import LoopRef
-from tensorc_dsl.schedule.refusal import refusal
+from tensorc_dsl.schedule.step import primitive
+from tensorc_dsl.schedule.step import Rewrite
+from tensorc_dsl.schedule.step import LoopRef
+from tensorc_dsl.schedule.step import refusal
 
 
 @refusal("E0699", "`{loop}` cannot be touched with nothing", help="give a word", at="word")
@@ -152,8 +152,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from tensorc_dsl.ir.program import Program
-from tensorc_dsl.schedule.trace.declare import Offer, draw
-from tensorc_dsl.schedule.trace.distribution import Decision, Distribution
+from tensorc_dsl.schedule.trace.distribution import Decision, Distribution, Offer, draw
 
 if TYPE_CHECKING:
     import numpy as np
@@ -226,7 +225,7 @@ def maths(copy: Copy) -> None:
     floor = '    "floor": _whole(np.floor),\n'
     copy.edit("tensorc_dsl/reference/maths.py", floor, f"{floor}{floor.replace('floor', 'rint')}")
     floor = '    "floor": _instruction("floor"),\n'
-    copy.edit("tensorc_dsl/backend/llvm/codegen/maths/call.py", floor, f"{floor}{floor.replace('floor', 'rint')}")
+    copy.edit("tensorc_dsl/backend/llvm/codegen/maths.py", floor, f"{floor}{floor.replace('floor', 'rint')}")
 
 
 def strategy(copy: Copy) -> None:

@@ -18,14 +18,9 @@ from numpy.typing import NDArray
 
 from tensorc_dsl.ir.program import Program
 from tensorc_dsl.schedule.trace.distribution import Decision, Distribution
-from tensorc_dsl.schedule.trace.draws.branch import Branch
-from tensorc_dsl.schedule.trace.draws.categorical import Categorical
+from tensorc_dsl.schedule.trace.draws.choices import Branch, Categorical, Integer, Permutation
 from tensorc_dsl.schedule.trace.draws.compute_location import ComputeLocation
-from tensorc_dsl.schedule.trace.draws.integer import Integer
-from tensorc_dsl.schedule.trace.draws.partial_tile import PartialTile
-from tensorc_dsl.schedule.trace.draws.partitioned_tile import PartitionedTile
-from tensorc_dsl.schedule.trace.draws.perfect_tile import PerfectTile
-from tensorc_dsl.schedule.trace.draws.permutation import Permutation
+from tensorc_dsl.schedule.trace.draws.tiles import PartialTile, PartitionedTile, PerfectTile
 from tensorc_dsl.schedule.trace.trace import Draw, Trace
 
 Array = NDArray[np.float64]

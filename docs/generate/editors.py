@@ -22,8 +22,8 @@ from tensorc_dsl.ir.reductions import REDUCER
 from tensorc_dsl.schedule.primitives import PRIMITIVES
 from tensorc_dsl.schedule.primitives.specialize import REGISTERS
 from tensorc_dsl.schedule.trace.draws import DRAWS
+from tensorc_dsl.syntax.engine import lark_parser, tables
 from tensorc_dsl.syntax.layout import SOFT_WORDS
-from tensorc_dsl.syntax.tables import lark_parser, tables
 
 ROOT = Path(__file__).resolve().parents[2]
 EDITORS = ROOT / "editors"

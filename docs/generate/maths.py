@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tensorc_dsl.backend.llvm.codegen.maths.call import CODES
+from tensorc_dsl.backend.llvm.codegen.maths import CODES
 from tensorc_dsl.faces.report.entries import code, table
 from tensorc_dsl.ir.maths import MATHS, Takes
 

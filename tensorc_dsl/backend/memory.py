@@ -10,7 +10,7 @@ import numpy as np
 
 from tensorc_dsl.base.diagnostic import TschedError, problem
 from tensorc_dsl.ir.arrays import Array
-from tensorc_dsl.ir.strides import dense_strides, elements_spanned
+from tensorc_dsl.ir.sizes import dense_strides, elements_spanned
 
 ALIGNMENT = 64
 """The size in bytes of a cache line, and of the widest vector."""

@@ -16,7 +16,7 @@ from tensorc_dsl.ir.arrays import Array
 from tensorc_dsl.ir.program import Program
 from tensorc_dsl.ir.target import Target
 from tensorc_dsl.lower.flat import Param
-from tensorc_dsl.reference.count import Work
+from tensorc_dsl.reference.work import Work
 
 
 class CompileError(Exception):

@@ -115,13 +115,18 @@ def problem(
     """Declare a finding above a function whose parameters are its facts, `def RANK(*, rank: int) -> None: ...`.
 
     A fact is a parameter of every call that makes the finding, so a type checker reports one that is missing, too many
-    or of another kind.
+    or of another kind. The fact `repair` is the help where that is not written here.
     """
 
-    def declare(_facts: Callable[Facts, None]) -> Problem[Facts]:
-        return Problem(code, message, label, help)
+    def declare(facts: Callable[Facts, None]) -> Problem[Facts]:
+        return Problem(code, message, label, help or repair_of(facts))
 
     return declare
+
+
+def repair_of(facts: Callable[..., None]) -> str:
+    """The help of a finding with these facts that has no other: its `repair`, if that is one of them."""
+    return "{repair}" if "repair" in facts.__annotations__ else ""
 
 
 def render(d: Diagnostic) -> str:

@@ -45,7 +45,15 @@ from tensorc_dsl.check.kinds import (
     solved_parameter,
     usage,
 )
-from tensorc_dsl.check.problems import GIVEN_TWICE, MISFIT, MISSING, NO_PARAMETER, TOO_MANY, WRONG_KIND
+from tensorc_dsl.check.problems import (
+    GIVEN_TWICE,
+    MISFIT,
+    MISSING,
+    NO_PARAMETER,
+    TOO_MANY,
+    WRONG_KIND,
+    WRONG_KIND_UNNAMED,
+)
 from tensorc_dsl.schedule.patterns import findings
 from tensorc_dsl.syntax import tree
 from tensorc_dsl.syntax import tree as t
@@ -112,7 +120,7 @@ def argument_problems(
         have.add(key)
     for p in s.params[given:]:
         if whole and p.required and p.name not in have:
-            yield MISSING(call.span, name=name, parameter=p.name, usage=usage(name, s))
+            yield MISSING(call.span, name=name, parameter=p.title, usage=usage(name, s))
             return
 
 
@@ -143,7 +151,10 @@ def kind_problems(
             shape = f"this applies the module: pass it as `{at.function.span.text}`, with options by name if it has any"
         if p.name == "factors" and kind == INT:
             shape = f"write a factor for each loop, `_` for the one that follows from the others: `[_, {at.span.text}]`"
-        yield WRONG_KIND(at.span, name=name, usage=shape, wanted=wanted, parameter=p.name, found=found)
+        if p.is_unnamed:
+            yield WRONG_KIND_UNNAMED(at.span, name=name, usage=shape, wanted=wanted, found=found)
+        else:
+            yield WRONG_KIND(at.span, name=name, usage=shape, wanted=wanted, parameter=p.name, found=found)
 
 
 # What this language writes for names of other schedule languages, TVM's, Halide's, Triton's, and of its version 0.1.0.
@@ -159,6 +170,7 @@ _STEPS_NOW = {
 }  # fmt: skip
 
 _WRITTEN = {
+    **dict.fromkeys(("length", "size"), "of a list it is `len(…)`, of a loop `l.extent`, of a buffer `x.shape`"),
     "get_loops": "the loops of a block are `C.loops`",
     **dict.fromkeys(("get_block", "get_sblock"), "blocks are in scope by their names; `C` is one"),
     "find": "`find_loop(pattern)` and `find_block(pattern)` give the first one, `find_loops` and `find_blocks` all",

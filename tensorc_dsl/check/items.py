@@ -12,8 +12,7 @@ from tensorc_dsl.base.resources import stdlib_digests
 from tensorc_dsl.base.source import Source, Span
 from tensorc_dsl.check import problems
 from tensorc_dsl.check.expressions import Binding
-from tensorc_dsl.check.priors import check_prior
-from tensorc_dsl.check.spaces import check_constant, check_module, check_schedule, check_space, outer_names
+from tensorc_dsl.check.spaces import check_constant, check_module, check_prior, check_schedule, check_space, outer_names
 from tensorc_dsl.elaborate import compute as compute_layer
 from tensorc_dsl.elaborate.bindings import Bound, OpenRange, dimensions
 from tensorc_dsl.elaborate.calls import block_names
@@ -22,18 +21,17 @@ from tensorc_dsl.elaborate.problems import COMPUTED_BINDING, UNKNOWN_BINDING, UN
 from tensorc_dsl.elaborate.user_reducers import check_reducer
 from tensorc_dsl.ir.expr import Expr
 from tensorc_dsl.ir.intrinsics import intrinsic_from_tree
-from tensorc_dsl.ir.kinds import is_kind, kind_of, kinds, own_kinds
 from tensorc_dsl.ir.parse import program_from_tree
 from tensorc_dsl.ir.print import format_expr
 from tensorc_dsl.ir.program import Block, For, Intrinsic, LoopKind, Program
 from tensorc_dsl.ir.program import walk as program_walk
-from tensorc_dsl.ir.target import Target
+from tensorc_dsl.ir.target import Target, is_kind, kind_of, kinds, own_kinds
 from tensorc_dsl.proof.sets.accesses import accesses
 from tensorc_dsl.proof.sets.dependence import races
 from tensorc_dsl.proof.sets.safety import Outside, check_access
 from tensorc_dsl.syntax import tree as t
 from tensorc_dsl.syntax.names import listed, near, near_or_elsewhere
-from tensorc_dsl.syntax.walk import walk
+from tensorc_dsl.syntax.tree import walk
 
 # Checks programs that are written out: beside their form, that loops which run at once carry no dependence, and that no
 # block leaves a buffer or the extent of an iterator.

@@ -16,8 +16,8 @@ from typing import assert_never
 from tensorc_dsl.base.source import Span
 from tensorc_dsl.ir.program import Program
 from tensorc_dsl.ir.target import Target
-from tensorc_dsl.schedule.refs import BlockPattern, BlockRef, BufferRef, IndexMap, IntrinsicRef, LoopPattern, LoopRef
-from tensorc_dsl.schedule.trace.declare import Choices, Interval, Items
+from tensorc_dsl.schedule.step import BlockPattern, BlockRef, BufferRef, IndexMap, IntrinsicRef, LoopPattern, LoopRef
+from tensorc_dsl.schedule.trace.distribution import Choices, Interval, Items
 from tensorc_dsl.syntax import tree as t
 
 
@@ -73,6 +73,16 @@ class Parameter:
     """Where it is declared, if in a file."""
     pattern: type[LoopPattern | BlockPattern] | None = None
     """What a string is a pattern of."""
+
+    @property
+    def is_unnamed(self) -> bool:
+        """Whether it is one of a type of a parameter, `Module(Block)`, which has its kind in place of a name."""
+        return self.name == show_all(self.wanted)
+
+    @property
+    def title(self) -> str:
+        """What a message calls it: `x`, or "a block" if it is unnamed."""
+        return self.name if self.is_unnamed else f"`{self.name}`"
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,8 +170,8 @@ def misfit(module: ModuleOf, wanted: ModuleOf) -> str:
             return f"{own} is {show_all(p.wanted)}, not {show_all(given.wanted)}"
     if len(module.params) < len(wanted.params):
         return f"it takes {arguments(len(module.params))}, not {len(wanted.params)}"
-    more = next((p.name for p in module.params[len(wanted.params) :] if p.required), None)
-    return f"it needs `{more}` besides" if more is not None else ""
+    more = next((p for p in module.params[len(wanted.params) :] if p.required), None)
+    return f"it needs {more.title} besides" if more is not None else ""
 
 
 def arguments(count: int) -> str:

@@ -1,27 +1,31 @@
-"""Finds the name at a position of a file and its definition, for editors."""
+"""Finds the name at a position of a file and its definition, for editors, and remembers what the check of each item found,
+for the next version of the file."""
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable, Mapping
-from dataclasses import dataclass
+import re
+from collections.abc import Callable, Container, Iterable, Mapping
+from dataclasses import dataclass, field
 from typing import assert_never
 
+from tensorc_dsl.base.diagnostic import Diagnostic
 from tensorc_dsl.base.source import Source, Span
 from tensorc_dsl.check import vocabulary as v
-from tensorc_dsl.check.items import FACTS, blocks_of
+from tensorc_dsl.check.items import FACTS, Memory, Names, blocks_of
 from tensorc_dsl.check.kinds import PARAM_TYPES, Kind, Listener, Signature, is_variable
 from tensorc_dsl.check.scope import CheckedFile
 from tensorc_dsl.check.spaces import check_module, check_schedule, check_space, outer_names, rule_name
 from tensorc_dsl.elaborate.bindings import dimensions
 from tensorc_dsl.elaborate.names import FUNCTIONS, Definitions
 from tensorc_dsl.ir.dtypes import DTYPES
-from tensorc_dsl.ir.kinds import is_kind
 from tensorc_dsl.ir.parse_expr import CASTS
+from tensorc_dsl.ir.program import Program
+from tensorc_dsl.ir.target import is_kind
 from tensorc_dsl.proof.sets.laws import LAWS
 from tensorc_dsl.schedule.queries import QUERIES
 from tensorc_dsl.syntax import tree as t
 from tensorc_dsl.syntax.layout import REDUCERS
-from tensorc_dsl.syntax.walk import children, walk
+from tensorc_dsl.syntax.tree import children, walk
 
 # The meaning of a name: a definition in a file, a word of the language, or files.
 
@@ -472,3 +476,100 @@ class _Finder:
 
     def _item(self, item: t.NamedItem | None) -> Written | None:
         return None if item is None else written(item.name)
+
+
+# Remembers what the check of each item of a file found, for the next version of the file.
+#
+# An item is an object: one that two versions of a file share is the same in both. It means the same as before if no name that
+# it mentions means something else, of which no item is the same, or is the same and mentions such a name.
+
+
+_WORD = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+
+_Meanings = dict[str, tuple[object, ...]]
+
+
+@dataclass(slots=True)
+class CheckedItem:
+    """What is known of an item as long as it means the same."""
+
+    item: t.Item
+    words: frozenset[str]
+    findings: list[Diagnostic] | None = None
+    elaborated: Program | None = None
+    references: tuple[Reference, ...] | None = None
+    """The names in it; None until they are needed."""
+    refusals: tuple[object, tuple[Diagnostic, ...] | None] | None = None
+    """Of a task: what stands for its schedule, and what is refused of it, None if that takes too long to know."""
+
+
+def _named(item: t.Item) -> str | None:
+    return None if isinstance(item, t.UseDecl) else str(item.name)
+
+
+@dataclass(slots=True)
+class Remembered(Memory):
+    """The memory of one file. It holds what the last check found, and nothing older."""
+
+    entries: dict[int, CheckedItem] = field(default_factory=dict[int, CheckedItem])
+    """By the identity of the item, which the entry keeps alive."""
+    _meanings: _Meanings = field(default_factory=_Meanings)
+    _constants: frozenset[str] = frozenset()
+
+    def entry(self, item: t.Item) -> CheckedItem:
+        """What is known of an item of the file that was checked last."""
+        found = self.entries.get(id(item))
+        if found is None:
+            words = frozenset(_WORD.findall(item.span.text))
+            self.entries[id(item)] = found = CheckedItem(item, words)
+        return found
+
+    def begin(self, items: Iterable[t.Item], names: Names) -> None:
+        before, now = self._meanings, _meanings(names)
+        changed = {n for n in before.keys() | now.keys() if not _same(before.get(n, ()), now.get(n, ()))}
+        renamed = before.keys() != now.keys()
+        old, self.entries, self._meanings = self.entries, {}, now
+        listed = list(items)
+        # A constant is hidden by names that the text of an item does not have, such as those of the blocks of its compute.
+        constants, self._constants = self._constants, frozenset(names.constants)
+        kept = [e for item in listed if (e := old.get(id(item))) is not None and constants == self._constants]
+        changed |= {n for item in listed if id(item) not in old and (n := _named(item)) is not None}
+        # A name means something else, too, if what it stands for mentions such a name.
+        while stale := [e for e in kept if not e.words.isdisjoint(changed)]:
+            kept = [e for e in kept if e.words.isdisjoint(changed)]
+            changed |= {n for e in stale if (n := _named(e.item)) is not None}
+        for e in kept:
+            # Suggestions are made from all names, and notes tell lines, which may have moved.
+            if e.findings and (renamed or any(d.notes for d in e.findings)):
+                e.findings = None
+            self.entries[id(e.item)] = e
+
+    def findings(self, item: t.Item, names: Names, check: Callable[[], list[Diagnostic]]) -> list[Diagnostic]:
+        known = self.entry(item)
+        name = _named(item)
+        if known.findings is None:
+            known.findings = check()
+            known.elaborated = names.elaborated.get(name) if isinstance(item, t.TaskDef) and name else None
+            return known.findings
+        if isinstance(item, t.ComputeDef) and known.findings:
+            names.broken.add(item.name)
+        if known.elaborated is not None and name is not None:
+            names.elaborated[name] = known.elaborated
+        return known.findings
+
+
+def _same(one: tuple[object, ...], other: tuple[object, ...]) -> bool:
+    """Whether both are the same objects."""
+    return len(one) == len(other) and all(a is b for a, b in zip(one, other, strict=True))
+
+
+def _meanings(names: Names) -> _Meanings:
+    """The items that each name stands for."""
+    out: dict[str, list[object]] = {}
+    for table in (
+        names.computes, names.modules, names.spaces, names.schedules, names.priors, names.tasks, names.programs,
+        names.reducers, names.targets, names.intrinsics, names.constants,
+    ):  # fmt: skip
+        for name, item in table.items():
+            out.setdefault(str(name), []).append(item)
+    return {name: tuple(items) for name, items in out.items()}

@@ -17,7 +17,7 @@ from tensorc_dsl.base.source import Source
 from tensorc_dsl.check.problems import UNRESOLVED
 from tensorc_dsl.syntax import tree as t
 from tensorc_dsl.syntax.names import near
-from tensorc_dsl.syntax.walk import rewrite, walk
+from tensorc_dsl.syntax.tree import rewrite, walk
 
 T = TypeVar("T")
 

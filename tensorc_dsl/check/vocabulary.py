@@ -1,7 +1,7 @@
 """The vocabulary of schedules: functions, methods, queries, draws and primitives, with their signatures.
 
 The signatures of primitives, draws and queries are derived from their declarations. Functions, and methods of strings and
-lists, are declared here; `interp.builtins` implements them, and `tests/check/test_vocabulary.py`
+lists, are declared here; `interp.arguments` implements them, and `tests/check/test_vocabulary.py`
 fails if the two differ. The reference pages are made from these tables.
 """
 
@@ -35,7 +35,7 @@ from tensorc_dsl.ir.program import Program
 from tensorc_dsl.ir.target import Target
 from tensorc_dsl.schedule.primitives import PRIMITIVES
 from tensorc_dsl.schedule.queries import QUERIES
-from tensorc_dsl.schedule.refs import BlockRef, BufferRef, IntrinsicRef, LoopRef
+from tensorc_dsl.schedule.step import BlockRef, BufferRef, IntrinsicRef, LoopRef
 from tensorc_dsl.schedule.trace.draws import DRAWS
 
 GIVEN: dict[str, Kind] = {"target": TARGET, "root": PROGRAM}

@@ -51,13 +51,13 @@ from tensorc_dsl.ir.program import (
 )
 from tensorc_dsl.ir.program import ASSUMED as KEY
 from tensorc_dsl.ir.reductions import REDUCER
-from tensorc_dsl.ir.strides import apart, elements_spanned, is_dense
+from tensorc_dsl.ir.sizes import apart, elements_spanned, is_dense
 from tensorc_dsl.ir.verify import update_fault
 from tensorc_dsl.proof.sets.safety import Outside, Unproven, below, ranges_of
 from tensorc_dsl.proof.sets.simplify import bounds, simplify
 from tensorc_dsl.syntax import tree
 from tensorc_dsl.syntax.names import near
-from tensorc_dsl.syntax.walk import rewrite
+from tensorc_dsl.syntax.tree import rewrite
 
 # Proves for all sizes that the loads of a stage stay inside their arrays, and that no reduction to positions is empty.
 

@@ -15,22 +15,35 @@ from tensorc_dsl.check.kinds import ModuleOf, misfit, of_module, of_type, solved
 from tensorc_dsl.interp import problems
 from tensorc_dsl.interp.arguments import (
     Bound,
+    Builtins,
     argument_spans,
     bind,
     bind_primitive,
     convert,
     describe,
+    elements,
+    method,
     of_known_rank,
     splat,
     unfit,
 )
-from tensorc_dsl.interp.builtins import Builtins, elements, method
 from tensorc_dsl.interp.evaluate import Env, evaluate, truth
-from tensorc_dsl.interp.limits import MAX_LOOPS, REFUSAL_STEPS, Budget
 from tensorc_dsl.interp.problems import ARGUMENT_KIND, STEP_ARGUMENTS, fail
 from tensorc_dsl.interp.record import Attempt, Recorder, false_conditions
 from tensorc_dsl.interp.record import shown_attempts as value_shown
-from tensorc_dsl.interp.values import Drawn, ModuleRef, OpenFactor, ProgramRef, Value, bare, draws_of, kind_of
+from tensorc_dsl.interp.values import (
+    MAX_LOOPS,
+    REFUSAL_STEPS,
+    Budget,
+    Drawn,
+    ModuleRef,
+    OpenFactor,
+    ProgramRef,
+    Value,
+    bare,
+    draws_of,
+    kind_of,
+)
 from tensorc_dsl.ir.node import by_identity
 from tensorc_dsl.ir.program import Block, Program, walk
 from tensorc_dsl.ir.target import Target
@@ -39,11 +52,10 @@ from tensorc_dsl.schedule.primitive import apply
 from tensorc_dsl.schedule.primitives import PRIMITIVES
 from tensorc_dsl.schedule.queries import QUERIES
 from tensorc_dsl.schedule.query import Query
-from tensorc_dsl.schedule.refs import BlockRef, BufferRef, IntrinsicRef, LoopRef
-from tensorc_dsl.schedule.refusal import Refusal, ScheduleRefusal
-from tensorc_dsl.schedule.trace.declare import DrawKind, Offer
+from tensorc_dsl.schedule.step import BlockRef, BufferRef, IntrinsicRef, LoopRef, Refusal, ScheduleRefusal
+from tensorc_dsl.schedule.trace.distribution import DrawKind, Offer
 from tensorc_dsl.schedule.trace.draws import DRAWS
-from tensorc_dsl.schedule.trace.model import shown
+from tensorc_dsl.schedule.trace.trace import shown
 from tensorc_dsl.syntax import tree
 
 # A step as it was written: finds the argument that a refusal is about, and the draws in the arguments.

@@ -8,7 +8,6 @@ from collections.abc import Callable, Mapping
 from typing import Any, Protocol, TypeVar, get_args
 
 from tensorc_dsl.base.source import Span
-from tensorc_dsl.interp.limits import MAX_DEPTH, MAX_FORMULA, MAX_STEPS, Budget
 from tensorc_dsl.interp.problems import (
     BAD_BOUND,
     IN_COMPUTE_ONLY,
@@ -24,7 +23,11 @@ from tensorc_dsl.interp.problems import (
     fail,
 )
 from tensorc_dsl.interp.values import (
+    MAX_DEPTH,
+    MAX_FORMULA,
+    MAX_STEPS,
     AnyRankMap,
+    Budget,
     Drawn,
     OpenFactor,
     Value,
@@ -38,8 +41,7 @@ from tensorc_dsl.interp.values import (
     plain,
 )
 from tensorc_dsl.ir import expr as ir
-from tensorc_dsl.schedule.trace.declare import Interval
-from tensorc_dsl.schedule.trace.distribution import literal
+from tensorc_dsl.schedule.trace.distribution import Interval, literal
 from tensorc_dsl.syntax import tree
 from tensorc_dsl.syntax.tree import MAX_BITS
 

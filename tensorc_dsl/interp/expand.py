@@ -14,7 +14,7 @@ from tensorc_dsl.base.diagnostic import TschedError, render
 from tensorc_dsl.base.source import Span
 from tensorc_dsl.check.spaces import subject_of
 from tensorc_dsl.interp import problems
-from tensorc_dsl.interp.builtins import elements
+from tensorc_dsl.interp.arguments import elements
 from tensorc_dsl.interp.calls import Calls
 from tensorc_dsl.interp.evaluate import Env, evaluate, truth
 from tensorc_dsl.interp.problems import fail
@@ -22,16 +22,12 @@ from tensorc_dsl.interp.record import Attempt, branch_code
 from tensorc_dsl.interp.values import ProgramRef, Scalar, Value, bare, kind_of, plain
 from tensorc_dsl.ir.program import Block, Program, blocks, walk
 from tensorc_dsl.ir.target import Target
-from tensorc_dsl.schedule.refs import BlockRef, BufferRef, LoopRef
-from tensorc_dsl.schedule.refusal import Refusal, ScheduleRefusal
-from tensorc_dsl.schedule.render import refusal_diagnostic
-from tensorc_dsl.schedule.scopes import require_kernels_apart
-from tensorc_dsl.schedule.trace.declare import Offer
-from tensorc_dsl.schedule.trace.distribution import Decision, Weights
+from tensorc_dsl.schedule.copies import require_kernels_apart
+from tensorc_dsl.schedule.step import BlockRef, BufferRef, LoopRef, Refusal, ScheduleRefusal, refusal_diagnostic
+from tensorc_dsl.schedule.trace.distribution import Decision, Offer, Weights
 from tensorc_dsl.schedule.trace.draws import DRAWS
-from tensorc_dsl.schedule.trace.draws.branch import Branch
-from tensorc_dsl.schedule.trace.model import Decider, Site, Undecided, shown
-from tensorc_dsl.schedule.trace.trace import Draw, Refused, Trace
+from tensorc_dsl.schedule.trace.draws.choices import Branch
+from tensorc_dsl.schedule.trace.trace import Decider, Draw, Refused, Site, Trace, Undecided, shown
 from tensorc_dsl.syntax import tree
 
 _OF_DECISIONS = (problems.ILLEGAL, problems.NOT_WITHIN)

@@ -9,7 +9,7 @@ from typing import ParamSpec
 
 from tensorc_dsl.base.diagnostic import Note, Problem, TschedError, problem
 from tensorc_dsl.base.source import Span
-from tensorc_dsl.schedule.refusal import refusal
+from tensorc_dsl.schedule.step import refusal
 
 Facts = ParamSpec("Facts")
 

@@ -10,9 +10,9 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
 from tensorc_dsl.base.source import Span
-from tensorc_dsl.interp.limits import MAX_LINES
 from tensorc_dsl.interp.problems import NO_TEXT, TAKEN_NAME, TOO_MANY_LINES, fail
 from tensorc_dsl.interp.values import (
+    MAX_LINES,
     AnyRankMap,
     Drawn,
     ModuleRef,
@@ -28,12 +28,10 @@ from tensorc_dsl.interp.values import (
 from tensorc_dsl.ir.print import format_expr
 from tensorc_dsl.ir.program import Block, Program, blocks, find_block, find_loop, fresh, used_names, walk
 from tensorc_dsl.ir.target import Target
-from tensorc_dsl.schedule.refs import BlockRef, BufferRef, IndexMap, LoopRef, Ref, Result
-from tensorc_dsl.schedule.trace.declare import Interval
-from tensorc_dsl.schedule.trace.distribution import literal
-from tensorc_dsl.schedule.trace.draws.branch import Branch
-from tensorc_dsl.schedule.trace.model import shown
-from tensorc_dsl.schedule.trace.trace import Draw
+from tensorc_dsl.schedule.step import BlockRef, BufferRef, IndexMap, LoopRef, Ref, Result
+from tensorc_dsl.schedule.trace.distribution import Interval, literal
+from tensorc_dsl.schedule.trace.draws.choices import Branch
+from tensorc_dsl.schedule.trace.trace import Draw, shown
 from tensorc_dsl.syntax import tree
 from tensorc_dsl.syntax.format import format_expr as format_format_expr
 

@@ -1,8 +1,9 @@
-"""A space as a model: a task's program, the rules or schedule for it, and the target. Sampling it gives traces."""
+"""A space as a model: a task's program, the rules or schedule for it, the target, and decisions from outside of the file.
+Sampling it gives traces."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from hashlib import blake2b
 
@@ -10,11 +11,14 @@ from tensorc_dsl.base.diagnostic import TschedError, help_note
 from tensorc_dsl.base.resources import stdlib_files, stdlib_names
 from tensorc_dsl.base.source import Source, Span
 from tensorc_dsl.check.items import target_of
-from tensorc_dsl.check.priors import weights_of
 from tensorc_dsl.check.scope import CheckedFile
+from tensorc_dsl.check.spaces import weights_of
+from tensorc_dsl.elaborate.calls import rewrite
 from tensorc_dsl.interp.expand import Expansion, Watched
 from tensorc_dsl.interp.problems import (
+    BAD_VALUE,
     NO_SPACE,
+    NOT_USED,
     SEVERAL_SCHEDULES,
     SEVERAL_SPACES,
     UNKNOWN_SPACE,
@@ -25,13 +29,14 @@ from tensorc_dsl.interp.problems import (
 from tensorc_dsl.interp.record import Attempt
 from tensorc_dsl.ir.program import Program
 from tensorc_dsl.ir.target import Target
-from tensorc_dsl.schedule.refusal import ScheduleRefusal
-from tensorc_dsl.schedule.trace.model import Decider, Model
-from tensorc_dsl.schedule.trace.trace import Trace
+from tensorc_dsl.schedule.step import ScheduleRefusal
+from tensorc_dsl.schedule.trace.distribution import Decision
+from tensorc_dsl.schedule.trace.trace import Decider, Model, Trace
 from tensorc_dsl.syntax import tree
 from tensorc_dsl.syntax.format import format_item
 from tensorc_dsl.syntax.names import listed, near, nearest
 from tensorc_dsl.syntax.parse import parse
+from tensorc_dsl.syntax.tree import walk
 
 
 @dataclass(frozen=True, slots=True)
@@ -224,3 +229,63 @@ def others(made: Versions, now: Versions) -> tuple[str, ...]:
 
 def _version(item: tree.ModuleDef | tree.SpaceDef | tree.ScheduleDef) -> str:
     return blake2b(format_item(replace(item, doc="")).encode(), digest_size=16).hexdigest()
+
+
+# Decisions from outside of a file: `ks=[64, 16]` has the meaning of the pin `:= [64, 16]`, `ks=_` removes a pin.
+
+
+OPEN = "_"
+"""The word that opens a draw."""
+
+
+def opened(schedule: tree.ScheduleDef, names: Collection[str]) -> tree.ScheduleDef:
+    """The schedule without the pins of the draws of these names; names without a draw are ignored.
+
+    Raises TschedError (E0559) for a draw that no step depends on, such as a choice of a branch in a frozen schedule.
+    """
+    nodes = [*walk(schedule)]
+    used = {n.id for n in nodes if isinstance(n, tree.Name)}
+    for s in nodes:
+        if isinstance(s, tree.DrawStmt) and s.pin is not None and s.name.name in names and s.name.name not in used:
+            raise fail(NOT_USED, s.span, schedule=schedule.name, name=s.name.name)
+
+    def unpinned(node: object) -> tree.DrawStmt | None:
+        if isinstance(node, tree.DrawStmt) and node.pin is not None and node.name.name in names:
+            return replace(node, pin=None)
+        return None
+
+    return rewrite(schedule, unpinned)
+
+
+def read_decision(text: str) -> Decision:
+    """The decision that a text spells: a number, `true`, `"text"`, a list of ints, or the name of a loop.
+
+    Raises TschedError (E0557) for anything else.
+    """
+    try:
+        items = parse(Source("value", f"schedule s for s {{ let x ~ d() := {text} }}")).items
+    except TschedError:
+        raise fail(BAD_VALUE, None, text=text) from None
+    match items:
+        case (tree.ScheduleDef(body=(tree.DrawStmt(pin=pin),)),) if pin is not None:
+            return _value(pin, text)
+        case _:
+            raise fail(BAD_VALUE, None, text=text)
+
+
+def _value(e: tree.Expr, text: str) -> Decision:
+    match e:
+        case tree.Number(value=value) | tree.Bool(value=value) | tree.String(value=value) if value == value:
+            return value
+        case tree.Negate(operand=tree.Number(value=value)):
+            return -value
+        case tree.Name(id=name):
+            return name
+        case tree.ListExpr(items=items):
+            numbers = [_value(i, text) for i in items]
+            ints = tuple(n for n in numbers if isinstance(n, int) and not isinstance(n, bool))
+            if len(ints) == len(numbers):
+                return ints
+        case _:
+            pass
+    raise fail(BAD_VALUE, None, text=text)

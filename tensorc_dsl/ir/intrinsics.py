@@ -18,7 +18,6 @@ from tensorc_dsl.base.source import Span
 from tensorc_dsl.ir import problems
 from tensorc_dsl.ir.dtypes import DTYPES
 from tensorc_dsl.ir.expr import Binary, Expr, Load, Var, children, constant, index, loads, transform
-from tensorc_dsl.ir.kinds import is_kind, kind_of, kinds
 from tensorc_dsl.ir.parse_expr import VisibleNames
 from tensorc_dsl.ir.program import (
     Block,
@@ -35,6 +34,7 @@ from tensorc_dsl.ir.program import (
     TileAxis,
     fresh,
 )
+from tensorc_dsl.ir.target import is_kind, kind_of, kinds
 from tensorc_dsl.ir.warp import LANES, MEMORY, addressed, column, points
 from tensorc_dsl.syntax import tree as t
 from tensorc_dsl.syntax.names import near

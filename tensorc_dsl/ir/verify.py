@@ -42,7 +42,7 @@ from tensorc_dsl.ir.program import (
     walk,
 )
 from tensorc_dsl.ir.reductions import is_whole_update, not_atomic, order_of, reducer_name
-from tensorc_dsl.ir.strides import apart
+from tensorc_dsl.ir.sizes import apart
 
 UsableNames = set[str | Dim]
 """Names that may be used: variables by name, open dimensions as values, so that each has a single range."""

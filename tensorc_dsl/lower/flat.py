@@ -15,7 +15,7 @@ from tensorc_dsl.ir.expr import Dim, Expr, Load, constant, free_vars, loads, sub
 from tensorc_dsl.ir.node import by_identity, node, replace
 from tensorc_dsl.ir.print import format_expr, format_store
 from tensorc_dsl.ir.program import Buffer, Intrinsic, LoopKind, Store, map_store
-from tensorc_dsl.ir.strides import apart
+from tensorc_dsl.ir.sizes import apart
 from tensorc_dsl.ir.warp import LANES
 from tensorc_dsl.proof.sets.instructions import Tile
 from tensorc_dsl.proof.sets.linear_forms import Context, Interval, Ranges, joined, linear

@@ -28,7 +28,7 @@ from tensorc_dsl.ir.expr import (
 )
 from tensorc_dsl.ir.node import by_identity, replace
 from tensorc_dsl.ir.program import ALIGN, OFFSET, SWIZZLE, Block, Buffer, LoopKind, Program, Store, walk
-from tensorc_dsl.ir.strides import span_of
+from tensorc_dsl.ir.sizes import span_of
 from tensorc_dsl.lower.flat import Alloc, Flat, If, Loop, Parallel, Space, buffers_of, most, span, store_loads
 from tensorc_dsl.proof.sets.linear_forms import Atom, Context, Linear, Ranges, depends_on_data, linear, to_expr
 from tensorc_dsl.proof.sets.sets import extremes

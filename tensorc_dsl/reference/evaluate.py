@@ -15,7 +15,6 @@ from math import prod
 import numpy as np
 
 from tensorc_dsl.ir.arrays import Array, wide_dtype, widen, wrap
-from tensorc_dsl.ir.bind import SizeError, evaluate_size
 from tensorc_dsl.ir.dtypes import BOOL, INDEX, DType, consecutive, limits
 from tensorc_dsl.ir.expr import (
     BinaryOp,
@@ -37,8 +36,18 @@ from tensorc_dsl.ir.expr import (
 )
 from tensorc_dsl.ir.program import Block, Buffer, For, IterKind, Program, Store, walk
 from tensorc_dsl.ir.reductions import ArgFold, DeclaredFold, Fold, Update, identity, is_whole_update, update_of
-from tensorc_dsl.reference.boxes import Box, form, linear_parts
-from tensorc_dsl.reference.values import Alive, EvaluateError, Values, alive_steps, arithmetic, cases
+from tensorc_dsl.ir.sizes import SizeError, evaluate_size
+from tensorc_dsl.reference.values import (
+    Alive,
+    Box,
+    EvaluateError,
+    Values,
+    alive_steps,
+    arithmetic,
+    cases,
+    form,
+    linear_parts,
+)
 
 # Sums of products of arrays that broadcast, by BLAS if possible.
 
@@ -256,7 +265,7 @@ def _numbers(extents: Iterable[Expr], which: str) -> tuple[int, ...]:
     try:
         return tuple([evaluate_size(e, {}) if (n := constant(e)) is None else n for e in extents])
     except SizeError:
-        raise EvaluateError(f"{which} is open: `ir.bind.bind` gives it a size") from None
+        raise EvaluateError(f"{which} is open: `ir.sizes.bind` gives it a size") from None
 
 
 def bind_inputs(program: Program, inputs: Mapping[str, Array]) -> dict[str, Array]:

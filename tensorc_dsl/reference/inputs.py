@@ -18,7 +18,7 @@ from tensorc_dsl.ir.dtypes import DType, largest_finite, limits, smallest_normal
 from tensorc_dsl.ir.expr import Binary, Call, Compare, Expr, Load, children, constant, dtype_of, free_vars, loads
 from tensorc_dsl.ir.maths import MATHS, Domain
 from tensorc_dsl.ir.program import ASSUMED, Buffer, IterKind, Program, Property, blocks
-from tensorc_dsl.ir.strides import always_apart, elements_spanned, strides_of
+from tensorc_dsl.ir.sizes import always_apart, elements_spanned, strides_of
 from tensorc_dsl.reference.evaluate import shape_of
 
 # Random inputs for checking a kernel: nonzero, moderate in size, and the same for one seed on every machine.

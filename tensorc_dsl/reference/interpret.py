@@ -322,7 +322,7 @@ class _Writer:
             case Var(name=name):
                 return self.names[name]
             case Dim(name=name):
-                raise InterpretError(f"the dimension {name} is open: `ir.bind.bind` gives it a size")
+                raise InterpretError(f"the dimension {name} is open: `ir.sizes.bind` gives it a size")
             case Binary(op=op, lhs=a, rhs=b):
                 return self._binary(op, self._expr(a), self._expr(b), dtype_of(a))
             case Compare(op=op, lhs=a, rhs=b) | Logic(op=op, lhs=a, rhs=b):

@@ -51,7 +51,6 @@ from tensorc_dsl.ir.expr import (
 from tensorc_dsl.ir.maths import CONDITIONS
 from tensorc_dsl.ir.program import Block, Program, Store
 from tensorc_dsl.ir.reductions import ArgFold, Fold
-from tensorc_dsl.reference.boxes import Box
 from tensorc_dsl.reference.evaluate import (
     CHUNK_LIMIT,
     Evaluation,
@@ -64,7 +63,7 @@ from tensorc_dsl.reference.evaluate import (
     unscheduled_nests,
 )
 from tensorc_dsl.reference.maths import NUMERICS, Point, steps
-from tensorc_dsl.reference.values import Alive, alive_steps, arithmetic, bits_as, cast
+from tensorc_dsl.reference.values import Alive, Box, alive_steps, arithmetic, bits_as, cast
 
 # The errors of single operations that come from those of their operands, to first order, for `tolerance`.
 

@@ -54,8 +54,7 @@ from tensorc_dsl.proof.sets.sets import NotAffine, affine_only, feasible
 from tensorc_dsl.proof.sets.simplify import bounds, extent_ranges, prove, simplify
 from tensorc_dsl.schedule.motion import own_buffers
 from tensorc_dsl.schedule.nests import require_serial, the_block, the_loop
-from tensorc_dsl.schedule.refs import BlockRef, LoopRef
-from tensorc_dsl.schedule.refusal import refusal
+from tensorc_dsl.schedule.step import BlockRef, LoopRef, refusal
 
 
 @refusal(
@@ -247,12 +246,7 @@ def without_first_step(b: Block, around: Sequence[For], counting: Collection[str
 # Partial results of reductions: which reductions can have them, the loops that count them, and their stores.
 
 
-@refusal(
-    "E0650",
-    "cannot make partial results of `{block}`: it {reason}",
-    help="{repair}",
-    at="block",
-)
+@refusal("E0650", "cannot make partial results of `{block}`: it {reason}", at="block")
 def NO_PARTS(*focus: str, block: str, reason: str, repair: str) -> None: ...
 @refusal(
     "E0651",
@@ -342,12 +336,7 @@ def stored(places: Sequence[Element], values: Sequence[Expr]) -> tuple[Store, ..
 # Conditions and parts for steps that take a running reduction apart: a nest that holds nothing else.
 
 
-@refusal(
-    "E0646",
-    "the steps of `{block}` cannot run apart: {reason}",
-    help="{repair}",
-    at="block",
-)
+@refusal("E0646", "the steps of `{block}` cannot run apart: {reason}", at="block")
 def NO_RUNNING(*focus: str, block: str, reason: str, repair: str) -> None: ...
 
 

@@ -26,16 +26,10 @@ from tensorc_dsl.proof.sets.accesses import is_private, private_loops, written
 from tensorc_dsl.proof.sets.dependence import carried
 from tensorc_dsl.proof.sets.store_guards import NotChosen, chosen_iteration
 from tensorc_dsl.schedule.nests import loops_below, replace_buffer, without_single
-from tensorc_dsl.schedule.refs import LoopRef, Rewrite
-from tensorc_dsl.schedule.refusal import refusal
+from tensorc_dsl.schedule.step import LoopRef, Rewrite, refusal
 
 
-@refusal(
-    "E0330",
-    "the iterations of `{loop}` cannot run at once: {dependence}",
-    help="{repair}",
-    at="loop",
-)
+@refusal("E0330", "the iterations of `{loop}` cannot run at once: {dependence}", at="loop")
 def RACE(*focus: str, loop: str, dependence: object, repair: str) -> None: ...
 @refusal(
     "E0331",

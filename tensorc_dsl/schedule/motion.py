@@ -25,7 +25,7 @@ from tensorc_dsl.proof.sets.regions import apart, full_domain, not_affine, repea
 from tensorc_dsl.proof.sets.sets import bindings
 from tensorc_dsl.proof.sets.simplify import iter_ranges
 from tensorc_dsl.schedule.nests import stmt_name
-from tensorc_dsl.schedule.refusal import refusal
+from tensorc_dsl.schedule.step import refusal
 
 Nest = tuple[tuple[For, ...], Block]
 """A block with the loops around it, outermost first."""
@@ -45,12 +45,7 @@ def NO_CONSUMER(*focus: str, buffer: str, block: str) -> None: ...
     at="loop",
 )
 def NOT_READY(*focus: str, block: str, buffer: str, writer: str, loop: str) -> None: ...
-@refusal(
-    "E0359",
-    "cannot move `{block}` below `{loop}`: {reason}",
-    help="{repair}",
-    at="block",
-)
+@refusal("E0359", "cannot move `{block}` below `{loop}`: {reason}", at="block")
 def BEYOND(*focus: str, block: str, loop: str, reason: str, repair: str) -> None: ...
 @refusal(
     "E0360",

@@ -43,8 +43,7 @@ from tensorc_dsl.ir.program import (
 from tensorc_dsl.proof.sets.accesses import home
 from tensorc_dsl.proof.sets.linear_forms import Interval
 from tensorc_dsl.proof.sets.simplify import extent_ranges, prove, simplify, simplify_where
-from tensorc_dsl.schedule.refs import BlockRef, BufferRef, LoopRef
-from tensorc_dsl.schedule.refusal import ScheduleRefusal, refusal
+from tensorc_dsl.schedule.step import BlockRef, BufferRef, LoopRef, ScheduleRefusal, refusal
 
 
 def stmt_name(s: Stmt) -> str:
@@ -229,12 +228,7 @@ def loops_below(loop: For) -> tuple[For, ...]:
 # Finds the loops, blocks and buffers that a step names, with the refusals that all steps over loops share.
 
 
-@refusal(
-    "E0310",
-    "cannot {step} `{loop}`: it is already {kind}",
-    help="{repair}",
-    at="loop",
-)
+@refusal("E0310", "cannot {step} `{loop}`: it is already {kind}", at="loop")
 def NOT_SERIAL(*focus: str, step: str, loop: str, kind: str, repair: str) -> None: ...
 @refusal(
     "E0320",

@@ -19,13 +19,12 @@ from tensorc_dsl.ir.maths import MATHS
 from tensorc_dsl.ir.parse_expr import CASTS
 from tensorc_dsl.ir.print import format_expr, format_store
 from tensorc_dsl.ir.program import Block, For, LoopKind, Program, Stmt, Store, walk
-from tensorc_dsl.schedule.refs import BlockPattern, LoopPattern
-from tensorc_dsl.schedule.refusal import refusal
+from tensorc_dsl.schedule.step import BlockPattern, LoopPattern, refusal
 from tensorc_dsl.syntax import tree as t
 from tensorc_dsl.syntax.layout import LOOP_KINDS, MAX_DEPTH, SOFT_WORDS
 from tensorc_dsl.syntax.names import listed, near
 from tensorc_dsl.syntax.parse import NoExpression, expression, words_of
-from tensorc_dsl.syntax.walk import walk as nodes_of
+from tensorc_dsl.syntax.tree import walk as nodes_of
 
 FORMS_OF_PARTS = "a loop, a block or a store"
 FORMS = "a loop is `for i in _ { … }`, a block `block C`, or what it stores: `C[_, _] = _`, `C += _`, `C = … A …`"

@@ -1,60 +1,26 @@
-"""The declaration of a primitive: a name, a pure function from program to program, and its refusals.
-
-The signature in the language, the line in a trace and the reference page are derived from this
-one declaration. A primitive is one file in `primitives/`; that package imports all of them.
-"""
+"""Runs primitives by name, and keeps the results of the last steps."""
 
 from __future__ import annotations
 
-import inspect
-from collections.abc import Callable, Hashable
-from dataclasses import dataclass
-from typing import Any, TypeVar, cast, get_args
+from collections.abc import Hashable
+from typing import Any, cast
 
 from tensorc_dsl.ir.node import by_identity
 from tensorc_dsl.ir.program import Program
-from tensorc_dsl.schedule.refs import BlockRef, BufferRef, IndexMap, LoopRef, Result, Rewrite
-from tensorc_dsl.schedule.refusal import Refusal, ScheduleRefusal
 from tensorc_dsl.schedule.stale import refuse_stale
+from tensorc_dsl.schedule.step import (
+    PRIMITIVES,
+    BlockRef,
+    BufferRef,
+    IndexMap,
+    LoopRef,
+    Result,
+    Rewrite,
+    ScheduleRefusal,
+)
 
 KEPT = 256
 """Programs whose next steps are kept."""
-
-
-@dataclass(frozen=True, slots=True)
-class Primitive:
-    name: str
-    function: Callable[..., Rewrite[Result]]
-    refusals: tuple[Refusal[...], ...]
-    signature: inspect.Signature
-    """The parameters without the leading `program`; annotations are resolved types."""
-    result: object
-    """The type of the step's value in the language: `Rewrite[result]` is the return type of the function."""
-    doc: str
-
-
-PRIMITIVES: dict[str, Primitive] = {}
-"""All primitives by name, filled by importing `tensorc_dsl.schedule.primitives`."""
-
-F = TypeVar("F", bound=Callable[..., Rewrite[Result]])
-
-
-def primitive(*refusals: Refusal[...]) -> Callable[[F], F]:
-    """Declare a primitive: a function of the program and the arguments in the language that returns `Rewrite[result]`."""
-
-    def register(function: F) -> F:
-        signature = inspect.signature(function, eval_str=True)
-        params = list(signature.parameters.values())[1:]
-        name = function.__name__
-        if name in PRIMITIVES:
-            raise ValueError(f"primitive {name!r} is declared twice")
-        (result,) = get_args(signature.return_annotation)
-        PRIMITIVES[name] = Primitive(
-            name, function, refusals, signature.replace(parameters=params), result, inspect.getdoc(function) or ""
-        )
-        return function
-
-    return register
 
 
 def apply(program: Program, name: str, *args: Any, **kwargs: Any) -> Rewrite[Result]:

@@ -12,12 +12,12 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-from tensorc_dsl.ir.bind import bind
 from tensorc_dsl.ir.expr import Dim
 from tensorc_dsl.ir.node import by_identity
 from tensorc_dsl.ir.program import Program
+from tensorc_dsl.ir.sizes import bind
 from tensorc_dsl.ir.target import Target
-from tensorc_dsl.schedule.refs import BlockRef, BufferRef, IntrinsicRef, LoopRef
+from tensorc_dsl.schedule.step import BlockRef, BufferRef, IntrinsicRef, LoopRef
 
 
 @dataclass(frozen=True, slots=True)

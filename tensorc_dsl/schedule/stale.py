@@ -34,7 +34,7 @@ from tensorc_dsl.proof.sets.simplify import bounds
 from tensorc_dsl.schedule.accumulation import UNBEGUN, refuse_unbegun
 from tensorc_dsl.schedule.kinds import MEET, NOT_SCATTERED, refuse_races, refuse_unscattered
 from tensorc_dsl.schedule.nests import loops_below
-from tensorc_dsl.schedule.refusal import ScheduleRefusal, refusal
+from tensorc_dsl.schedule.step import ScheduleRefusal, refusal
 
 # Keeps what buffers hold that are private to an iteration: a step that moves their uses together must not make them new
 # more often.

@@ -10,9 +10,9 @@ from typing import Any, Generic, TypeVar, cast
 
 from tensorc_dsl.base.diagnostic import Diagnostic, TschedError
 from tensorc_dsl.base.source import Span
-from tensorc_dsl.syntax import problems
+from tensorc_dsl.syntax import errors
 from tensorc_dsl.syntax import tree as t
-from tensorc_dsl.syntax.words import Token
+from tensorc_dsl.syntax.layout import Token
 
 # What the builders share: the values that rules pass to each other, and the mark of a method that builds a rule.
 #
@@ -59,7 +59,7 @@ class Keyword:
 
 def no_subscripts(span: Span) -> Diagnostic:
     """The finding for `x[]`: a single value is written by its name alone."""
-    return problems.NO_SUBSCRIPTS(span, name=span.text.partition("[")[0].strip())
+    return errors.NO_SUBSCRIPTS(span, name=span.text.partition("[")[0].strip())
 
 
 _new = str.__new__
@@ -81,7 +81,7 @@ class ExprBuilder:
             elif m[1] in _ESCAPES:
                 return _ESCAPES[m[1]]
             place = Span(span.source, token.start_pos + 1 + m.start(), token.start_pos + 1 + m.end())
-            raise TschedError(problems.NO_ESCAPE(place, escape=m[0]))
+            raise TschedError(errors.NO_ESCAPE(place, escape=m[0]))
 
         return _ESCAPE.sub(one, str(token)[1:-1])
 
@@ -101,14 +101,14 @@ class ExprBuilder:
     def integer(self, span: Span, parts: Parts) -> t.Number:
         digits = str(parts[0]).lstrip("0") or "0"
         if len(digits) > t.MAX_BITS or int(digits).bit_length() > t.MAX_BITS:
-            raise TschedError(problems.TOO_MANY_BITS(span, most=t.MAX_BITS))
+            raise TschedError(errors.TOO_MANY_BITS(span, most=t.MAX_BITS))
         return t.Number(int(digits), span)
 
     @rule
     def decimal(self, span: Span, parts: Parts) -> t.Number:
         value = float(parts[0])
         if math.isinf(value):
-            raise TschedError(problems.TOO_LARGE(span))
+            raise TschedError(errors.TOO_LARGE(span))
         return t.Number(value, span)
 
     @rule
@@ -224,7 +224,7 @@ class ExprBuilder:
             if isinstance(a, Keyword):
                 kwargs.append((a.name, a.value))
             elif kwargs:
-                raise TschedError(problems.NAMELESS_ARGUMENT(a.span))
+                raise TschedError(errors.NAMELESS_ARGUMENT(a.span))
             else:
                 args.append(a)
         return t.CallExpr(function, tuple(args), tuple(kwargs), span)
@@ -242,7 +242,7 @@ class ExprBuilder:
 
     @rule
     def stepped(self, span: Span, parts: Parts) -> t.SliceExpr:
-        raise TschedError(problems.STEPPED(span))
+        raise TschedError(errors.STEPPED(span))
 
     @rule
     def attribute(self, span: Span, parts: Parts) -> t.Attribute:
@@ -260,7 +260,7 @@ class ExprBuilder:
     def paren(self, span: Span, parts: Parts) -> t.Expr:
         inner = parts[0].items
         if len(inner) != 1 or isinstance(inner[0], t.Rest):
-            raise TschedError(problems.SEVERAL_VALUES(span))
+            raise TschedError(errors.SEVERAL_VALUES(span))
         return inner[0]
 
     @rule
@@ -269,9 +269,9 @@ class ExprBuilder:
         rests = [[p for p in side.items if isinstance(p, t.Rest)] for side in sides]
         for side, found, other in zip(sides, rests, reversed(rests), strict=True):
             if len(found) > 1:
-                raise TschedError(problems.REST_TWICE(found[1].span))
+                raise TschedError(errors.REST_TWICE(found[1].span))
             if other and not found:
-                raise TschedError(problems.REST_MISSING(side.span))
+                raise TschedError(errors.REST_MISSING(side.span))
         params: list[t.Word | t.Rest] = []
         for p in sides[0].items:
             match p:
@@ -280,7 +280,7 @@ class ExprBuilder:
                 case t.Name(id=name):
                     params.append(t.Word(name, p.span))
                 case _:
-                    raise TschedError(problems.NO_PARAMETER(p.span))
+                    raise TschedError(errors.NO_PARAMETER(p.span))
         return t.Lambda(tuple(params), sides[1].items, span)
 
 
@@ -323,7 +323,7 @@ class StmtBuilder(ExprBuilder):
     def draw(self, span: Span, parts: Parts) -> t.DrawStmt:
         name, distribution, pin = parts
         if not isinstance(distribution, t.CallExpr):
-            raise TschedError(problems.NO_DISTRIBUTION(distribution.span))
+            raise TschedError(errors.NO_DISTRIBUTION(distribution.span))
         return t.DrawStmt(name, distribution, pin, span)
 
     @rule
@@ -343,7 +343,7 @@ class StmtBuilder(ExprBuilder):
         branches = tuple(b for b in rest if isinstance(b, t.Branch))
         for n, b in enumerate(branches):
             if b.name in [other.name for other in branches[:n]]:
-                raise TschedError(problems.SAME_BRANCH(b.span, name=str(b.name)))
+                raise TschedError(errors.SAME_BRANCH(b.span, name=str(b.name)))
         return t.Either(name, branches, span)
 
     @rule
@@ -653,7 +653,7 @@ class FileBuilder(StmtBuilder):
         doc, (name, target, *rules) = _docs(parts)
         for r in rules:
             if not isinstance(r.function if isinstance(r, t.CallExpr) else r, t.Name):
-                raise TschedError(problems.NO_RULE(r.span))
+                raise TschedError(errors.NO_RULE(r.span))
         return t.SpaceDef(name, target, tuple(rules), doc, _after_doc(span, parts))
 
     @rule
@@ -761,7 +761,7 @@ class FileBuilder(StmtBuilder):
         name, *lines = parts
         inits = _of(lines, Init)
         if len(inits) > 1:
-            raise TschedError(problems.TWO_INITS(inits[1].span))
+            raise TschedError(errors.TWO_INITS(inits[1].span))
         return t.BlockStmt(
             name, _of(lines, t.IterDecl), tuple(g.items[0] for g in _of(lines, Guard)),
             inits[0].items if inits else (), _of(lines, t.StoreStmt), _annotations(lines), span,

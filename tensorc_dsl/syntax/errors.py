@@ -1,4 +1,5 @@
-"""Messages of syntax errors: the word that was found, and the words that could stand there."""
+"""Syntax errors: the findings of the parser, each declared once, and their messages from the word that was found and those
+that could stand there."""
 
 from __future__ import annotations
 
@@ -6,13 +7,114 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from tensorc_dsl.base.diagnostic import IN_FILE, Diagnostic, Note, help_note
+from tensorc_dsl.base.diagnostic import IN_FILE, Diagnostic, Note, help_note, problem
 from tensorc_dsl.base.source import Source, Span
-from tensorc_dsl.syntax import problems
 from tensorc_dsl.syntax.engine import Unexpected
-from tensorc_dsl.syntax.layout import LOOP_KINDS, REDUCERS, SOFT_WORDS, Arranged, Mismatch
+from tensorc_dsl.syntax.layout import LOOP_KINDS, REDUCERS, SOFT_WORDS, Arranged, Mismatch, Token
 from tensorc_dsl.syntax.names import nearest
-from tensorc_dsl.syntax.words import Token
+
+# The findings of the parser, E0101–E0119: each declared once with its message and its repair.
+
+
+@problem("E0101", "expected {wanted}; found {found}")
+def UNEXPECTED(*, wanted: str, found: str) -> None: ...
+@problem("E0102", "{character} has no meaning here")
+def NO_MEANING(*, character: str) -> None: ...
+@problem("E0103", "this `{closer}` closes nothing", help="leave it out, or write the bracket that it closes")
+def CLOSES_NOTHING(*, closer: str) -> None: ...
+@problem("E0103", "expected `{wanted}`; found `{closer}`")
+def OTHER_BRACKET(*, wanted: str, closer: str) -> None: ...
+@problem(
+    "E0104",
+    "this string does not end on its line",
+    'no closing `"`',
+    'write `\\n` for a line end inside a string, `\\"` for a quote',
+)
+def OPEN_STRING() -> None: ...
+@problem("E0105", "`{escape}` is no character", help='write \\" \\\\ \\n \\t \\r or \\u{{HEX}}')
+def NO_ESCAPE(*, escape: str) -> None: ...
+@problem("E0106", "this number needs more than {most} bits", help="write a shorter one, or a float such as `1e30`")
+def TOO_MANY_BITS(*, most: int) -> None: ...
+@problem("E0106", "this number is larger than any f64", help="write `inf` for infinity")
+def TOO_LARGE() -> None: ...
+@problem(
+    "E0107",
+    "this is nested more than {most} levels deep",
+    help="name parts of it with `let`, or write it as several statements",
+)
+def TOO_DEEP(*, most: int) -> None: ...
+@problem(
+    "E0107",
+    "this chain of operators has more than {most} terms",
+    help="name parts of it with `let`, as stages of the compute, or write a reduction: `sum[k] …`",
+)
+def TOO_LONG(*, most: int) -> None: ...
+@problem(
+    "E0108",
+    "an argument without a name follows one with a name",
+    help="name it too, or put it in front of the others",
+)
+def NAMELESS_ARGUMENT() -> None: ...
+@problem(
+    "E0109",
+    "parentheses around several values are only the parameters of an index map",
+    "no `->` follows",
+    "write `[a, b]` for a list, `(i, j) -> (j, i)` for an index map",
+)
+def SEVERAL_VALUES() -> None: ...
+@problem(
+    "E0110",
+    "the expression after `~` is not a distribution",
+    help="write `let x ~ sample_categorical([…])`, or `let x = …` for a value",
+)
+def NO_DISTRIBUTION() -> None: ...
+@problem(
+    "E0111",
+    "a rule of a space is a module's name, or a call of it",
+    help="name a module; what the rule does is written there",
+)
+def NO_RULE() -> None: ...
+@problem("E0112", "this comment describes no item", help="`///` stands above an item; write `//` for other comments")
+def DESCRIBES_NOTHING() -> None: ...
+@problem("E0113", "a parameter of an index map is a name", help="write `(i, j) -> (…)`")
+def NO_PARAMETER() -> None: ...
+@problem("E0114", "a block has one `init`", "the second one", help="leave one of the two out")
+def TWO_INITS() -> None: ...
+@problem(
+    "E0115",
+    "a loop cannot stand in a block",
+    help="put the loop around the block, and bind an iterator to it: "
+    "`for {name} in {extent} {{ block … {{ spatial v{name} in {extent} = {name}; … }} }}`",
+)
+def LOOP_IN_BLOCK(*, name: str, extent: str) -> None: ...
+@problem("E0116", "there is nothing in these brackets", help="a single value is its name alone: `{name}`")
+def NO_SUBSCRIPTS(*, name: str) -> None: ...
+@problem(
+    "E0117",
+    "a slice has a start and an end, and no step",
+    help="`reversed(…)` turns a list around; `for` over a `range` picks its elements",
+)
+def STEPPED() -> None: ...
+@problem(
+    "E0118",
+    "`...` stands twice on one side of an index map",
+    help="it stands once on the left, and once on the right for the same indices: `(..., k, j) -> (..., j, k)`",
+)
+def REST_TWICE() -> None: ...
+@problem(
+    "E0118",
+    "`...` is missing on this side of the index map",
+    help="it stands once on the left, and once on the right for the same indices: `(..., k, j) -> (..., j, k)`",
+)
+def REST_MISSING() -> None: ...
+@problem(
+    "E0119",
+    "`{name}` is the name of another branch too",
+    "the second one",
+    "a decision is the name of a branch: give each a name of its own",
+)
+def SAME_BRANCH(*, name: str) -> None: ...
+
 
 # Repairs of common slips: words and signs of other languages, misspelt keywords, and what this language writes instead.
 
@@ -319,7 +421,7 @@ def unexpected(source: Source, e: Unexpected, arranged: Arranged, end: int) -> D
     previous, open_ = arranged.before(e.n), arranged.open(e.n)
     span = _span(source, token, end)
     if previous is not None and previous.type == "DOC" and token.type not in _DESCRIBED:
-        return problems.DESCRIBES_NOTHING(_span(source, previous, end))
+        return DESCRIBES_NOTHING(_span(source, previous, end))
     header = arranged.header(e.n)
     if token.type in LOOP_KINDS | {"FOR"} and "SPATIAL" in accepts and "COMPUTE" not in header:
         return _loop_in_block(source, span, end)
@@ -334,7 +436,7 @@ def unexpected(source: Source, e: Unexpected, arranged: Arranged, end: int) -> D
         notes.append(_QUOTIENT)
     if all(n.kind != "help" for n in notes):
         notes.append(help_note(_write(expected(accepts), token, previous)))
-    return problems.UNEXPECTED(span, tuple(notes), wanted=expected(accepts), found=_found(token))
+    return UNEXPECTED(span, tuple(notes), wanted=expected(accepts), found=_found(token))
 
 
 def _opened(source: Source, bracket: Token, said: str) -> Note:
@@ -362,7 +464,7 @@ def _loop_in_block(source: Source, span: Span, end: int) -> Diagnostic:
     loop = _LOOP.match(source.text, span.start, end)
     name, extent = (loop[1], loop[2]) if loop else ("i", "n")
     note = Note("note", "a block holds stores, and loops run it")
-    return problems.LOOP_IN_BLOCK(span, (note,), name=name, extent=extent)
+    return LOOP_IN_BLOCK(span, (note,), name=name, extent=extent)
 
 
 def _same_line(source: Source, token: Token, span: Span) -> bool:
@@ -375,11 +477,11 @@ def bad_character(source: Source, offset: int) -> Diagnostic:
     if ch == '"':
         line_end = source.text.find("\n", offset)
         span = Span(source, offset, line_end if line_end >= 0 else len(source.text))
-        return problems.OPEN_STRING(span)
+        return OPEN_STRING(span)
     shown = f"`{ch}`" if ch.isprintable() else f"the character U+{ord(ch):04X}"
     letters = "names are made of the letters a–z and A–Z, digits and `_`: write it with these"
     repair = CHARACTERS.get(ch, letters if ch.isalpha() else "leave it out")
-    return problems.NO_MEANING(Span(source, offset, offset + 1), (help_note(repair),), character=shown)
+    return NO_MEANING(Span(source, offset, offset + 1), (help_note(repair),), character=shown)
 
 
 def mismatch(source: Source, e: Mismatch) -> Diagnostic:
@@ -387,9 +489,9 @@ def mismatch(source: Source, e: Mismatch) -> Diagnostic:
     start = e.closer.start_pos
     span = Span(source, start, start + 1)
     if e.opener is None:
-        return problems.CLOSES_NOTHING(span, closer=e.closer)
+        return CLOSES_NOTHING(span, closer=e.closer)
     closing = {"(": ")", "[": "]", "{": "}"}[str(e.opener)]
     note = _opened(source, e.opener, "it would close")
     cut = _CUT.search(source.text, e.opener.start_pos, start)
     repair = _QUOTIENT if cut else help_note(f"write `{closing}` first")
-    return problems.OTHER_BRACKET(span, (note, repair), wanted=closing, closer=e.closer)
+    return OTHER_BRACKET(span, (note, repair), wanted=closing, closer=e.closer)

@@ -1,4 +1,5 @@
-"""The pass between lexer and parser: it decides which newlines count and which names begin a reduction.
+"""The words of a text, and the pass between lexer and parser: it decides which newlines count and which names begin a
+reduction.
 
 Both need to look ahead further than an LALR parser does. The rules are written at the top of `grammar/tsched.lark`.
 """
@@ -8,8 +9,7 @@ from __future__ import annotations
 import sys
 from dataclasses import dataclass
 from itertools import islice
-
-from tensorc_dsl.syntax.words import Token, Words
+from typing import Self
 
 REDUCERS = ("sum", "prod", "min", "max", "any", "all", "argmin", "argmax")
 
@@ -264,3 +264,48 @@ def _header(words: Words, i: int, match: dict[int, int]) -> str:
 def _is_program(kinds: list[str], i: int) -> bool:
     """Whether the word `program` at `i` begins an item."""
     return i + 2 < len(kinds) and kinds[i + 1] in _NAMES and kinds[i + 2] == "LPAR"
+
+
+# The words of a text, and trees of them.
+
+
+class Token(str):
+    """A word with its kind and its place."""
+
+    __slots__ = ("end_pos", "start_pos", "type")
+
+    type: str
+    start_pos: int
+    end_pos: int
+
+    def __new__(cls, type: str, value: str, start_pos: int, end_pos: int) -> Self:
+        token = str.__new__(cls, value)
+        token.type = type
+        token.start_pos = start_pos
+        token.end_pos = end_pos
+        return token
+
+
+@dataclass(frozen=True, slots=True)
+class Tree:
+    """A match of a grammar rule with all of its words; None for an optional part that is missing."""
+
+    data: str
+    """The name of the rule, or of its alternative."""
+    children: list[Tree | Token | None]
+
+
+Node = Tree | Token
+
+
+@dataclass(frozen=True, slots=True)
+class Words:
+    """Words in the order of their text, stored as columns, since most words are only looked at by kind."""
+
+    kinds: list[str]
+    texts: list[str]
+    starts: list[int]
+    ends: list[int]
+
+    def token(self, n: int) -> Token:
+        return Token(self.kinds[n], self.texts[n], self.starts[n], self.ends[n])

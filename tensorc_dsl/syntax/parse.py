@@ -12,13 +12,10 @@ from tensorc_dsl.base.diagnostic import Diagnostic, Note, TschedError
 from tensorc_dsl.base.source import Source, Span
 from tensorc_dsl.syntax import tree
 from tensorc_dsl.syntax.build import FileBuilder
-from tensorc_dsl.syntax.engine import Engine, Unexpected
-from tensorc_dsl.syntax.errors import bad_character, mismatch, unexpected
-from tensorc_dsl.syntax.layout import MAX_DEPTH, MOST_TERMS, Mismatch, TooDeep, arrange
-from tensorc_dsl.syntax.problems import TOO_DEEP, TOO_LONG
-from tensorc_dsl.syntax.tables import Tables, tables
-from tensorc_dsl.syntax.walk import first_deeper_than
-from tensorc_dsl.syntax.words import Token, Tree, Words
+from tensorc_dsl.syntax.engine import Engine, Tables, Unexpected, tables
+from tensorc_dsl.syntax.errors import TOO_DEEP, TOO_LONG, bad_character, mismatch, unexpected
+from tensorc_dsl.syntax.layout import MAX_DEPTH, MOST_TERMS, Mismatch, Token, TooDeep, Tree, Words, arrange
+from tensorc_dsl.syntax.tree import first_deeper_than
 
 # Cuts text into words.
 

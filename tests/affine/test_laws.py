@@ -14,8 +14,7 @@ from tensorc_dsl.elaborate.user_reducers import reducer_of
 from tensorc_dsl.ir.dtypes import BOOL, DTYPES, F32, F64, I8, I16, I32, I64, U8, U16, U32, DType
 from tensorc_dsl.ir.expr import Binary, Compare, Const, Expr, Load, Select, Var, transform
 from tensorc_dsl.proof.sets.laws import LAWS, Broken, Combination, Holds, Law, difference, sides, verdicts
-from tensorc_dsl.reference.boxes import Box
-from tensorc_dsl.reference.values import Values
+from tensorc_dsl.reference.values import Box, Values
 from tensorc_dsl.syntax.parse import parse
 from tensorc_dsl.syntax.tree import ReducerDef
 

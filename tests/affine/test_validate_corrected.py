@@ -16,7 +16,7 @@ from tensorc_dsl.proof.equivalence.validate import proves
 from tensorc_dsl.reference.evaluate import shape_of
 from tensorc_dsl.reference.interpret import interpret
 from tensorc_dsl.schedule.primitive import apply
-from tensorc_dsl.schedule.refs import BlockRef
+from tensorc_dsl.schedule.step import BlockRef
 from tests.primitives.cases import all_cases, before_program
 
 CASES = {c.name: c for c in all_cases()}

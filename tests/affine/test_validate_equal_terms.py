@@ -13,7 +13,7 @@ from tensorc_dsl.proof.equivalence.terms import counts
 from tensorc_dsl.proof.equivalence.validate import Valid, validate
 from tensorc_dsl.proof.sets import isl
 from tensorc_dsl.schedule.primitive import apply
-from tensorc_dsl.schedule.refs import BlockRef, LoopRef
+from tensorc_dsl.schedule.step import BlockRef, LoopRef
 from tests.affine.test_validate import compared
 from tests.compute.texts import build
 

@@ -7,9 +7,9 @@ from itertools import product
 import pytest
 
 from tensorc_dsl.base.source import Source
-from tensorc_dsl.ir.bind import bind
 from tensorc_dsl.ir.parse import parse_program
 from tensorc_dsl.ir.program import Program
+from tensorc_dsl.ir.sizes import bind
 from tensorc_dsl.proof.equivalence.loop_encodings import parts_as_loops
 from tensorc_dsl.proof.equivalence.validate import Invalid, Unproved, Valid, validate
 from tensorc_dsl.proof.sets.accesses import accesses, written

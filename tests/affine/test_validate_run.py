@@ -14,7 +14,7 @@ from tensorc_dsl.proof.equivalence import validate as validate_run
 from tensorc_dsl.proof.equivalence.validate import Invalid, Unproved, Valid, validate
 from tensorc_dsl.reference.interpret import interpret
 from tensorc_dsl.schedule.primitives.compute_inline import compute_inline
-from tensorc_dsl.schedule.refs import BlockRef
+from tensorc_dsl.schedule.step import BlockRef
 from tests.compute.texts import build
 
 GATHERS = ("clamp(p[{0}], 0, 1)", "clamp(q[{0}], 0, 1)", "{0} / 2", "0", "clamp(p[clamp(q[{0}], 0, 3)], 0, 1)")

@@ -10,8 +10,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from tensorc_dsl.backend.llvm.codegen.machine import has_features
-from tensorc_dsl.backend.llvm.processors import processors, require_known, usable, with_cpu
+from tensorc_dsl.backend.llvm.codegen.machine import has_features, processors, require_known, usable, with_cpu
 from tensorc_dsl.base.diagnostic import TschedError
 from tensorc_dsl.faces.api import load
 from tensorc_dsl.faces.cli.main import main

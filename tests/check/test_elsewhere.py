@@ -71,6 +71,11 @@ MISTAKES = {
         "use std.cpu\n",
     ),
     "a use by a path": ('use "std/cpu"\n', "a path has dots and no quotes: `use std.cpu`", "use std.cpu\n"),
+    ".length of a list": (
+        schedule("split(i, [_, C.loops.length])"),
+        "of a list it is `len(…)`, of a loop `l.extent`, of a buffer `x.shape`",
+        schedule("split(i, [_, len(C.loops)])"),
+    ),
     "get_loops": (
         schedule("let [a, b, c] = get_loops(C)\n    parallel(a)"),
         "the loops of a block are `C.loops`",

@@ -12,8 +12,7 @@ from tensorc_dsl.base.resources import stdlib_root
 from tensorc_dsl.base.source import Source
 from tensorc_dsl.check import scope
 from tensorc_dsl.check import scope as kept
-from tensorc_dsl.check.loader import Loader
-from tensorc_dsl.check.scope import CheckedFile, load_file
+from tensorc_dsl.check.scope import CheckedFile, Loader, load_file
 from tensorc_dsl.check.uses import Found, standard
 
 assert tensorc_dsl.schedule.primitives

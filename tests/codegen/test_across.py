@@ -11,7 +11,7 @@ from tensorc_dsl.ir.program import Program
 from tensorc_dsl.lower.flat import format_kernel
 from tensorc_dsl.reference.interpret import interpret
 from tensorc_dsl.schedule.primitive import apply
-from tensorc_dsl.schedule.refs import BlockRef, LoopRef
+from tensorc_dsl.schedule.step import BlockRef, LoopRef
 from tests.codegen.native import program, run
 
 TEXT = """

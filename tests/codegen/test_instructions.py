@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from tensorc_dsl.backend.llvm.codegen.compile import compile_kernel, write_module
-from tensorc_dsl.backend.llvm.codegen.instructions import code_for
+from tensorc_dsl.backend.llvm.codegen.statements import code_for
 from tensorc_dsl.backend.llvm.lower.passes import lower_cpu
 from tensorc_dsl.backend.llvm.runtime.kernel import load
 from tensorc_dsl.base.resources import stdlib_files
@@ -17,11 +17,11 @@ from tensorc_dsl.base.source import Source
 from tensorc_dsl.check.scope import load_source
 from tensorc_dsl.interp.space import task_space
 from tensorc_dsl.ir.arrays import Array, stored_dtype
-from tensorc_dsl.ir.bind import bind
 from tensorc_dsl.ir.intrinsics import meaning
 from tensorc_dsl.ir.parse import parse_program
 from tensorc_dsl.ir.print import format_program
 from tensorc_dsl.ir.program import For, Intrinsic, LoopKind, Program, find_loop
+from tensorc_dsl.ir.sizes import bind
 from tensorc_dsl.ir.target import Target
 from tensorc_dsl.lower.flat import Flat, Instruction, body_of
 from tensorc_dsl.proof.equivalence.validate import Valid, validate
@@ -29,7 +29,7 @@ from tensorc_dsl.reference.evaluate import evaluate, shape_of
 from tensorc_dsl.reference.inputs import make_inputs
 from tensorc_dsl.reference.interpret import interpret
 from tensorc_dsl.schedule.primitive import apply
-from tensorc_dsl.schedule.refs import BlockRef, LoopRef
+from tensorc_dsl.schedule.step import BlockRef, LoopRef
 from tensorc_dsl.tuning.machine.host import host_target
 from tests.codegen.native import check, compiled, program, run
 

@@ -15,7 +15,7 @@ import pytest
 from bench.exact import exact
 from bench.maths import FUNCTIONS, Array, compiled, ulps
 from bench.maths_errors import search
-from tensorc_dsl.backend.llvm.codegen.maths.call import CODES
+from tensorc_dsl.backend.llvm.codegen.maths import CODES
 from tensorc_dsl.backend.llvm.runtime.kernel import load
 from tensorc_dsl.ir.maths import MATHS
 from tensorc_dsl.ir.target import Target

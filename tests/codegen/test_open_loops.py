@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from tensorc_dsl.backend.llvm.runtime.kernel import load
-from tensorc_dsl.ir.bind import bind
+from tensorc_dsl.ir.sizes import bind
 from tensorc_dsl.reference.interpret import interpret
 from tests.codegen.native import compiled
 from tests.primitives.cases import Case, before_program, run

@@ -12,7 +12,7 @@ from tensorc_dsl.backend.llvm.lower.passes import lower_cpu
 from tensorc_dsl.ir.program import Program
 from tensorc_dsl.ir.target import Target
 from tensorc_dsl.schedule.primitive import apply
-from tensorc_dsl.schedule.refs import LoopRef
+from tensorc_dsl.schedule.step import LoopRef
 from tests.codegen.native import program, run
 
 WIDE = Target(

@@ -15,7 +15,7 @@ from tensorc_dsl.backend.memory import aligned_empty
 from tensorc_dsl.ir.program import Program
 from tensorc_dsl.ir.target import Target
 from tensorc_dsl.schedule.primitive import apply
-from tensorc_dsl.schedule.refs import BlockRef, LoopRef
+from tensorc_dsl.schedule.step import BlockRef, LoopRef
 from tensorc_dsl.tuning.machine.host import host_target
 from tests.codegen.native import program, run
 

@@ -11,7 +11,7 @@ import pytest
 from tensorc_dsl.ir.arrays import Array
 from tensorc_dsl.ir.program import Program
 from tensorc_dsl.schedule.primitive import apply
-from tensorc_dsl.schedule.refs import LoopRef
+from tensorc_dsl.schedule.step import LoopRef
 from tensorc_dsl.tuning.machine.host import host_target
 from tests.codegen.native import compiled, program, run
 

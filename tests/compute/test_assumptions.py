@@ -8,10 +8,10 @@ import pytest
 from tensorc_dsl.base.source import Source
 from tensorc_dsl.elaborate.bindings import OpenRange
 from tensorc_dsl.ir.arrays import widen
-from tensorc_dsl.ir.bind import bind
 from tensorc_dsl.ir.parse import parse_program
 from tensorc_dsl.ir.print import format_program
 from tensorc_dsl.ir.program import Program
+from tensorc_dsl.ir.sizes import bind
 from tensorc_dsl.proof.equivalence.validate import trial_inputs
 from tensorc_dsl.reference.evaluate import evaluate
 from tensorc_dsl.reference.inputs import Special, make_inputs, special_inputs

@@ -9,7 +9,7 @@ import pytest
 
 from tensorc_dsl.base.diagnostic import TschedError
 from tensorc_dsl.elaborate.bindings import Bound, OpenRange
-from tensorc_dsl.ir.bind import bind
+from tensorc_dsl.ir.sizes import bind
 from tests.compute.native import everywhere
 from tests.compute.texts import build, codes
 

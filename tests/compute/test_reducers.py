@@ -13,7 +13,7 @@ from tensorc_dsl.ir.print import format_program
 from tensorc_dsl.ir.program import Program
 from tensorc_dsl.proof.equivalence.validate import Unproved, Valid, validate
 from tensorc_dsl.schedule.primitive import apply
-from tensorc_dsl.schedule.refs import BlockRef, LoopRef
+from tensorc_dsl.schedule.step import BlockRef, LoopRef
 from tests.compute.texts import build, codes, errors
 
 LOG_ADD = "max(a, b) + log(1.0 + exp(min(a, b) - max(a, b))) identity -inf"

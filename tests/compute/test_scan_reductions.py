@@ -9,8 +9,8 @@ import pytest
 
 from campaigns.random_steps import random_schedule
 from tensorc_dsl.elaborate.bindings import OpenRange
-from tensorc_dsl.ir.bind import bind
 from tensorc_dsl.ir.print import format_program
+from tensorc_dsl.ir.sizes import bind
 from tensorc_dsl.proof.equivalence.validate import Invalid, validate
 from tensorc_dsl.reference.evaluate import evaluate
 from tensorc_dsl.reference.inputs import make_inputs

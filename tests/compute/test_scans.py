@@ -11,7 +11,7 @@ import pytest
 
 from tensorc_dsl.elaborate.bindings import OpenRange
 from tensorc_dsl.ir.arrays import Array
-from tensorc_dsl.ir.bind import bind
+from tensorc_dsl.ir.sizes import bind
 from tensorc_dsl.reference.evaluate import evaluate
 from tests.compute.native import everywhere
 from tests.compute.texts import build, errors

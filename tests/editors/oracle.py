@@ -11,8 +11,8 @@ from pathlib import Path
 from tensorc_dsl.base.source import Source
 from tensorc_dsl.syntax.highlight import words as w
 from tensorc_dsl.syntax.highlight.rules import ESCAPE, Class
+from tensorc_dsl.syntax.layout import Token, Tree
 from tensorc_dsl.syntax.parse import read
-from tensorc_dsl.syntax.words import Token, Tree
 
 ROOT = Path(__file__).resolve().parents[2]
 CORPUS = tuple(sorted(Path(__file__).parent.glob("corpus/*.tsched")))

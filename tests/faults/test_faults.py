@@ -13,7 +13,7 @@ from tensorc_dsl.ir.verify import ProgramError, verify
 from tensorc_dsl.proof.equivalence.validate import Invalid, Valid, validate
 from tensorc_dsl.reference.inputs import make_inputs
 from tensorc_dsl.reference.interpret import InterpretError, Order, interpret
-from tensorc_dsl.schedule.refusal import ScheduleRefusal
+from tensorc_dsl.schedule.step import ScheduleRefusal
 from tests.faults.faults import FAULTS, Fault
 from tests.primitives.cases import Case, before_program, run
 

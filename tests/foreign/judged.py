@@ -14,10 +14,10 @@ from tensorc_dsl.backend.cuda.lower.lower import lower_device
 from tensorc_dsl.backend.llvm.runtime.kernel import NativeKernel, load
 from tensorc_dsl.base.source import Source
 from tensorc_dsl.ir.arrays import Array, stored_dtype, widen
-from tensorc_dsl.ir.bind import Sizes, bind
 from tensorc_dsl.ir.parse import parse_program
 from tensorc_dsl.ir.print import format_program
 from tensorc_dsl.ir.program import Program
+from tensorc_dsl.ir.sizes import Sizes, bind
 from tensorc_dsl.ir.verify import verify
 from tensorc_dsl.reference.evaluate import shape_of
 from tensorc_dsl.reference.inputs import make_inputs

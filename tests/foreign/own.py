@@ -12,8 +12,8 @@ from campaigns.emulated import emulated, is_bound
 from tensorc_dsl.backend.cuda.lower.lower import lower_device
 from tensorc_dsl.backend.llvm.runtime.kernel import load
 from tensorc_dsl.ir.arrays import Array, narrow, stored_dtype, widen
-from tensorc_dsl.ir.bind import bind
 from tensorc_dsl.ir.program import Buffer, Program
+from tensorc_dsl.ir.sizes import bind
 from tensorc_dsl.reference.evaluate import shape_of
 from tensorc_dsl.reference.interpret import interpret
 from tests.codegen.native import compiled

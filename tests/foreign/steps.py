@@ -22,8 +22,7 @@ from tensorc_dsl.base.diagnostic import Diagnostic, TschedError
 from tensorc_dsl.faces.api.kernel import failed
 from tensorc_dsl.ir.program import Program
 from tensorc_dsl.lower.flat import LowerError
-from tensorc_dsl.schedule.refusal import ScheduleRefusal
-from tensorc_dsl.schedule.render import refusal_diagnostic
+from tensorc_dsl.schedule.step import ScheduleRefusal, refusal_diagnostic
 
 FOLDER = Path(__file__).parent / "schedules"
 

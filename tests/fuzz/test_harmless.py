@@ -25,8 +25,8 @@ from tensorc_dsl.interp.space import task_space
 from tensorc_dsl.ir.target import Target
 from tensorc_dsl.faces.packages.resolve import Resolver
 from tensorc_dsl.faces.report.files import read_source
-from tensorc_dsl.schedule.refusal import ScheduleRefusal
-from tensorc_dsl.schedule.render import refusal_diagnostic
+from tensorc_dsl.schedule.step import ScheduleRefusal
+from tensorc_dsl.schedule.step import refusal_diagnostic
 from tensorc_dsl.tuning.search.expansion import stream
 from tensorc_dsl.base.source import Source
 from tensorc_dsl.syntax.parse import parse

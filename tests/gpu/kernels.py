@@ -16,8 +16,7 @@ from tensorc_dsl.faces.api.kernel import lowered
 from tensorc_dsl.interp.space import Space
 from tensorc_dsl.ir.node import replace
 from tensorc_dsl.ir.program import Program
-from tensorc_dsl.schedule.trace.model import Model
-from tensorc_dsl.schedule.trace.trace import Trace
+from tensorc_dsl.schedule.trace.trace import Model, Trace
 from tests.examples import FIRST
 
 DRAWS = int(os.environ.get("GPU_DRAWS", "1"))

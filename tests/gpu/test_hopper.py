@@ -19,7 +19,7 @@ from tensorc_dsl.backend.cuda.lower.kernels import DeviceProgram
 from tensorc_dsl.faces.api.tasks import Task
 from tensorc_dsl.ir.arrays import Array
 from tensorc_dsl.ir.program import Program
-from tensorc_dsl.schedule.refusal import ScheduleRefusal
+from tensorc_dsl.schedule.step import ScheduleRefusal
 from tensorc_dsl.schedule.trace.distribution import Decision
 from tensorc_dsl.schedule.trace.handlers import condition
 from tests.examples import FIRST

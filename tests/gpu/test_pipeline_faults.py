@@ -14,7 +14,7 @@ from tensorc_dsl.backend.cuda.codegen.device import DeviceStatements
 from tensorc_dsl.backend.cuda.lower import async_copies, pipelines
 from tensorc_dsl.backend.cuda.lower.kernels import CommitGroup, Device, DeviceProgram, Nested, Phase, WaitGroup
 from tensorc_dsl.backend.cuda.lower.lower import lower_device
-from tensorc_dsl.backend.llvm.codegen.body import Expressions
+from tensorc_dsl.backend.llvm.codegen.expressions import Expressions
 from tensorc_dsl.base.source import Source
 from tensorc_dsl.ir.expr import Expr, Load, Select, Var, add, index, substitute, transform
 from tensorc_dsl.ir.parse import parse_program

@@ -26,8 +26,7 @@ from tensorc_dsl.lower.flat import Flat, If, LowerError, Shuffle, inside
 from tensorc_dsl.reference.inputs import make_inputs
 from tensorc_dsl.reference.interpret import interpret
 from tensorc_dsl.schedule.trace.distribution import Decision
-from tensorc_dsl.schedule.trace.model import Site
-from tensorc_dsl.schedule.trace.trace import Trace
+from tensorc_dsl.schedule.trace.trace import Site, Trace
 from tensorc_dsl.tuning.measure.emulation import emulate
 from tensorc_dsl.tuning.search.expansion import stream
 from tests.gpu.kernels import ptx

@@ -28,8 +28,7 @@ from tensorc_dsl.ir.program import Block, For, Program, Store, walk
 from tensorc_dsl.lower.flat import Collective, Flat, LowerError
 from tensorc_dsl.schedule.primitive import apply
 from tensorc_dsl.schedule.query import QUERIES
-from tensorc_dsl.schedule.refs import BlockRef, LoopRef
-from tensorc_dsl.schedule.refusal import ScheduleRefusal
+from tensorc_dsl.schedule.step import BlockRef, LoopRef, ScheduleRefusal
 from tensorc_dsl.schedule.trace.distribution import Decision
 from tensorc_dsl.schedule.trace.handlers import condition
 from tests.gpu.kernels import ptx

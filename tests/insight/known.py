@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from tensorc_dsl.faces.api import Task
-from tensorc_dsl.schedule.refusal import ScheduleRefusal
+from tensorc_dsl.schedule.step import ScheduleRefusal
 from tensorc_dsl.schedule.trace.trace import Trace
 from tensorc_dsl.tuning.records.trial import Trial, program_key, target_key
 from tensorc_dsl.tuning.search.expansion import SpaceLike

@@ -11,9 +11,8 @@ import pytest
 
 from tensorc_dsl.ir.program import Program
 from tensorc_dsl.schedule.trace.distribution import Decision
-from tensorc_dsl.schedule.trace.draws.branch import Branch
-from tensorc_dsl.schedule.trace.draws.categorical import Categorical
-from tensorc_dsl.schedule.trace.draws.perfect_tile import PerfectTile
+from tensorc_dsl.schedule.trace.draws.choices import Branch, Categorical
+from tensorc_dsl.schedule.trace.draws.tiles import PerfectTile
 from tensorc_dsl.schedule.trace.trace import Draw, Trace
 from tensorc_dsl.tuning.insight.importance import Importance, importance
 from tensorc_dsl.tuning.insight.posterior import Learnt, pins, posterior, slices

@@ -6,7 +6,7 @@ from tensorc_dsl.base.source import Source
 from tensorc_dsl.check.scope import load_file
 from tensorc_dsl.interp.space import Space
 from tensorc_dsl.ir.verify import verify
-from tensorc_dsl.schedule.refusal import ScheduleRefusal
+from tensorc_dsl.schedule.step import ScheduleRefusal
 from tensorc_dsl.schedule.trace.trace import Trace
 from tests.interp.spaces import COMPUTES, again, rng, space
 

@@ -11,7 +11,7 @@ from tensorc_dsl.ir.expr import constant
 from tensorc_dsl.ir.program import Block, For, LoopKind, walk
 from tensorc_dsl.ir.target import Target
 from tensorc_dsl.ir.verify import verify
-from tensorc_dsl.schedule.refusal import ScheduleRefusal
+from tensorc_dsl.schedule.step import ScheduleRefusal
 from tensorc_dsl.tuning.machine.host import host_target
 from tensorc_dsl.tuning.search.expansion import stream
 from tensorc_dsl.tuning.search.space import neighbours

@@ -7,14 +7,10 @@ from tensorc_dsl.interp.space import Space
 from tensorc_dsl.ir.print import format_program
 from tensorc_dsl.ir.program import find_block
 from tensorc_dsl.ir.verify import verify
-from tensorc_dsl.schedule.refusal import ScheduleRefusal
-from tensorc_dsl.schedule.trace.draws.categorical import Categorical
+from tensorc_dsl.schedule.step import ScheduleRefusal
+from tensorc_dsl.schedule.trace.draws.choices import Categorical, Integer, Permutation
 from tensorc_dsl.schedule.trace.draws.compute_location import ComputeLocation
-from tensorc_dsl.schedule.trace.draws.integer import Integer
-from tensorc_dsl.schedule.trace.draws.partial_tile import PartialTile
-from tensorc_dsl.schedule.trace.draws.partitioned_tile import PartitionedTile
-from tensorc_dsl.schedule.trace.draws.perfect_tile import PerfectTile
-from tensorc_dsl.schedule.trace.draws.permutation import Permutation
+from tensorc_dsl.schedule.trace.draws.tiles import PartialTile, PartitionedTile, PerfectTile
 from tests.interp.spaces import again, rng, schedule, space
 
 KINDS: dict[str, tuple[Space, type]] = {

@@ -5,8 +5,8 @@ import pytest
 from tensorc_dsl.base.diagnostic import TschedError
 from tensorc_dsl.ir.print import format_program
 from tensorc_dsl.ir.verify import verify
-from tensorc_dsl.schedule.refusal import ScheduleRefusal
-from tensorc_dsl.schedule.trace.model import prior
+from tensorc_dsl.schedule.step import ScheduleRefusal
+from tensorc_dsl.schedule.trace.trace import prior
 from tests.interp.spaces import again, rng, space
 
 TILED = """

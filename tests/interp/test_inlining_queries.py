@@ -9,7 +9,7 @@ import pytest
 from tensorc_dsl.base.source import Source
 from tensorc_dsl.ir.parse import parse_program
 from tensorc_dsl.schedule.queries import QUERIES
-from tensorc_dsl.schedule.refs import BlockRef
+from tensorc_dsl.schedule.step import BlockRef
 
 READ = """
 program p(A: f32[6, 8], Y: f32[6, 8], Z: f32[3, 8], C: f32[6, 8, 3], D: f32[6, 8, 16]) {

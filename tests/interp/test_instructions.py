@@ -7,7 +7,7 @@ from tensorc_dsl.base.source import Source
 from tensorc_dsl.check.scope import load_file, load_source
 from tensorc_dsl.interp.space import task_space
 from tensorc_dsl.ir.target import Target
-from tensorc_dsl.schedule.refusal import ScheduleRefusal
+from tensorc_dsl.schedule.step import ScheduleRefusal
 from tests.interp.spaces import rng
 
 HEAD = """

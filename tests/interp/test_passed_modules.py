@@ -188,13 +188,13 @@ def test_what_is_no_module_has_a_repair(name: str, repair: str) -> None:
 @pytest.mark.parametrize(
     ("module", "code", "says"),
     [
-        ("module m(b: Block, f: Module) { f(b.loops[0]) }", "E0240", "`f` takes a block for `a block`; this is a loop"),
+        ("module m(b: Block, f: Module) { f(b.loops[0]) }", "E0240", "`f` takes a block; this is a loop"),
         ("module m(b: Block, f: Module) { f(b, 4) }", "E0224", "`f` takes 1 argument; given: 2"),
-        ("module m(b: Block, f: Module) { f() }", "E0224", "`f` needs `a block`"),
+        ("module m(b: Block, f: Module) { f() }", "E0224", "`f` needs a block"),
         ("module m(b: Block, f: Module) { f(b); f }", "E0249", "the module `f` is not applied"),
         ("module m(b: Block, f: Module) { with_end(b.loops[0], f) }", "E0240", "this is a loop"),
         ("module m(b: Block, f: Module(Loop)) { with_end(b, f) }", "E0248", "its argument 1 is a loop, not a block"),
-        ("module m(b: Block, f: Module(Block, Loop)) { with_end(b, f) }", "E0248", "it needs `a loop` besides"),
+        ("module m(b: Block, f: Module(Block, Loop)) { with_end(b, f) }", "E0248", "it needs a loop besides"),
         ("module m(b: Block, f: Module()) { with_end(b, f); f() }", "E0248", "it takes no arguments, not 1"),
         ("module m(b: Block, f: Module = at) { f(b) }", "E0248", "it needs `l` besides"),
         (
@@ -210,7 +210,7 @@ def test_what_is_no_module_has_a_repair(name: str, repair: str) -> None:
         (
             "module m(f: Module(T), x: T, b: Block) { f(b); f(x) }",
             "E0240",
-            "`f` takes `T` for `\u0060T\u0060`; this is a block",
+            "`f` takes `T`; this is a block",
         ),
         ("module m(f: Module(T), x: T) { f(x); near(x) }", "E0240", "`near` takes a block for `b`; this is `T`"),
         ("module m(f: Module(T), x: T) { f(x); parallel(x.loops[0]) }", "E0226", "`T` has no `loops`"),

@@ -8,7 +8,7 @@ import pytest
 
 from tensorc_dsl.interp.space import Space
 from tensorc_dsl.schedule.primitives import PRIMITIVES
-from tensorc_dsl.schedule.refusal import ScheduleRefusal
+from tensorc_dsl.schedule.step import ScheduleRefusal
 from tests.interp.spaces import rng, schedule, space
 
 

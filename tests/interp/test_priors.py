@@ -12,9 +12,8 @@ from tensorc_dsl.base.diagnostic import TschedError
 from tensorc_dsl.base.source import Source
 from tensorc_dsl.faces.api.recorded import FLOOR, Lesson, plain, weights_of, with_priors
 from tensorc_dsl.schedule.trace.distribution import Decision, Distribution, Weighted
-from tensorc_dsl.schedule.trace.draws.branch import Branch
-from tensorc_dsl.schedule.trace.draws.categorical import Categorical
-from tensorc_dsl.schedule.trace.draws.perfect_tile import PerfectTile
+from tensorc_dsl.schedule.trace.draws.choices import Branch, Categorical
+from tensorc_dsl.schedule.trace.draws.tiles import PerfectTile
 from tensorc_dsl.syntax.fmt import format_text
 from tensorc_dsl.syntax.format import format_file
 from tensorc_dsl.syntax.parse import parse

@@ -9,10 +9,9 @@ from tensorc_dsl.base.source import Source
 from tensorc_dsl.interp.space import Space
 from tensorc_dsl.ir.parse import parse_program
 from tensorc_dsl.schedule.queries import QUERIES
-from tensorc_dsl.schedule.queries.region import is_straight
+from tensorc_dsl.schedule.queries.buffer import is_straight
 from tensorc_dsl.schedule.query import query
-from tensorc_dsl.schedule.refs import BlockRef, BufferRef, LoopRef
-from tensorc_dsl.schedule.refusal import ScheduleRefusal
+from tensorc_dsl.schedule.step import BlockRef, BufferRef, LoopRef, ScheduleRefusal
 from tests.interp.spaces import rng, schedule, space
 
 ANSWERS = {

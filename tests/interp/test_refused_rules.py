@@ -12,7 +12,7 @@ from click.testing import CliRunner
 from tensorc_dsl import handlers
 from tensorc_dsl.faces.cli.main import main
 from tensorc_dsl.ir.verify import verify
-from tensorc_dsl.schedule.refusal import ScheduleRefusal
+from tensorc_dsl.schedule.step import ScheduleRefusal
 from tests.interp.spaces import again, rng, schedule, space
 
 RULES = """

@@ -8,7 +8,7 @@ from tensorc_dsl.base.source import Source
 from tensorc_dsl.check.scope import CheckedFile, load_source
 from tensorc_dsl.interp.space import Space, frozen_space, task_space
 from tensorc_dsl.ir.target import Target
-from tensorc_dsl.schedule.refusal import ScheduleRefusal
+from tensorc_dsl.schedule.step import ScheduleRefusal
 
 USES = "use std.ops.conv2d\nuse std.ops.matmul\n"
 CONV = "task t = conv2d_nhwc(N=1, H=5, W=5, CI=2, CO=2, KH=3, KW=3)\n"

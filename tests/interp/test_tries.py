@@ -7,8 +7,7 @@ import pytest
 from tensorc_dsl.base.diagnostic import TschedError
 from tensorc_dsl.faces.api.drawing import TRIES, sample
 from tensorc_dsl.interp.space import Space
-from tensorc_dsl.schedule.trace.model import Decider, Model
-from tensorc_dsl.schedule.trace.trace import Trace
+from tensorc_dsl.schedule.trace.trace import Decider, Model, Trace
 from tests.interp.spaces import schedule
 
 

@@ -15,10 +15,10 @@ from tensorc_dsl.base.source import Source
 from tensorc_dsl.check.scope import load_file
 from tensorc_dsl.faces.cli.main import main
 from tensorc_dsl.interp import calls
-from tensorc_dsl.interp.limits import MAX_DEPTH
 from tensorc_dsl.interp.space import Space
+from tensorc_dsl.interp.values import MAX_DEPTH
 from tensorc_dsl.ir.verify import verify
-from tensorc_dsl.schedule.refusal import ScheduleRefusal
+from tensorc_dsl.schedule.step import ScheduleRefusal
 from tensorc_dsl.schedule.trace.trace import Trace
 from tensorc_dsl.syntax.parse import parse
 from tensorc_dsl.tuning.records.database import Database

@@ -10,12 +10,11 @@ import pytest
 from tensorc_dsl.ir.program import Program
 from tensorc_dsl.reference import values
 from tensorc_dsl.reference import values as cases_module
-from tensorc_dsl.reference.boxes import Box
 from tensorc_dsl.reference.evaluate import evaluate, unscheduled_nests
 from tensorc_dsl.reference.inputs import make_inputs
 from tensorc_dsl.reference.interpret import interpret
 from tensorc_dsl.reference.tolerance import bounded
-from tensorc_dsl.reference.values import alive_steps, cases
+from tensorc_dsl.reference.values import Box, alive_steps, cases
 from tensorc_dsl.tuning.measure.limits import memory_needed
 from tests.compute.texts import build
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tensorc_dsl.ir.dtypes import BF16, F32, I8, I16, I32, I64, U8
-from tensorc_dsl.reference.count import Work, bytes_moved, bytes_needed, flops, work
+from tensorc_dsl.reference.work import Work, bytes_moved, bytes_needed, flops, work
 from tests.compute.texts import build, made, std
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from tensorc_dsl.backend.llvm.codegen.maths.call import CODES
+from tensorc_dsl.backend.llvm.codegen.maths import CODES
 from tensorc_dsl.ir.arrays import Array
 from tensorc_dsl.ir.maths import MATHS, Domain, Takes
 from tensorc_dsl.reference.maths import NUMERICS, Point

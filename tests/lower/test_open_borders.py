@@ -9,7 +9,7 @@ import pytest
 
 from tensorc_dsl.backend.llvm.lower.passes import lower_cpu
 from tensorc_dsl.backend.llvm.runtime.kernel import load
-from tensorc_dsl.ir.bind import bind
+from tensorc_dsl.ir.sizes import bind
 from tensorc_dsl.lower.flat import format_body
 from tensorc_dsl.reference.interpret import interpret
 from tensorc_dsl.tuning.measure.check import Guarded, frozen, poison

@@ -3,8 +3,8 @@
 import pytest
 
 from tensorc_dsl.elaborate.bindings import OpenRange
-from tensorc_dsl.ir.bind import check_sizes
-from tensorc_dsl.reference.open_sizes import Sizing, describe_all, sizing
+from tensorc_dsl.ir.sizes import check_sizes
+from tensorc_dsl.reference.work import Sizing, describe_all, sizing
 from tests.compute.texts import made, std
 
 

@@ -14,16 +14,16 @@ from tensorc_dsl.backend.llvm.lower.passes import lower_cpu
 from tensorc_dsl.backend.llvm.runtime.kernel import NativeKernel, load
 from tensorc_dsl.elaborate.bindings import Bound, OpenRange
 from tensorc_dsl.ir.arrays import Array, stored_dtype, widen
-from tensorc_dsl.ir.bind import Sizes, bind
 from tensorc_dsl.ir.print import format_program
 from tensorc_dsl.ir.program import Program
+from tensorc_dsl.ir.sizes import Sizes, bind
 from tensorc_dsl.ir.verify import verify
 from tensorc_dsl.lower.flat import format_kernel
-from tensorc_dsl.reference.count import flops
 from tensorc_dsl.reference.evaluate import shape_of
 from tensorc_dsl.reference.inputs import make_inputs
 from tensorc_dsl.reference.interpret import interpret
 from tensorc_dsl.reference.tolerance import bounded
+from tensorc_dsl.reference.work import flops
 from tensorc_dsl.tuning.measure.check import Guarded, compare, frozen, poison
 from tests.codegen.native import compiled
 from tests.compute.random_computes import random_compute

@@ -14,7 +14,7 @@ from tensorc_dsl.elaborate.bindings import OpenRange
 from tensorc_dsl.faces.api.tasks import Task
 from tensorc_dsl.ir.program import LoopKind, find_loop
 from tensorc_dsl.schedule.primitive import apply
-from tensorc_dsl.schedule.refs import BlockRef, BufferRef, LoopRef
+from tensorc_dsl.schedule.step import BlockRef, BufferRef, LoopRef
 from tests.codegen.native import compiled
 from tests.compute.native import everywhere
 from tests.compute.texts import build, made, std

@@ -13,7 +13,7 @@ from tensorc_dsl.backend.llvm.ahead.library import FORMS
 from tensorc_dsl.base.diagnostic import TschedError
 from tensorc_dsl.faces.api import Task, loads
 from tensorc_dsl.proof.equivalence.validate import Valid
-from tensorc_dsl.reference.open_sizes import sizing
+from tensorc_dsl.reference.work import sizing
 from tests.ahead.made import needs_compiler, python
 from tests.open.random_open import check_everywhere
 

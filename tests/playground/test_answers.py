@@ -31,7 +31,7 @@ from tensorc_dsl.faces.playground.messages import (
 from tensorc_dsl.faces.playground.page import first
 from tensorc_dsl.faces.playground.server import Playground
 from tensorc_dsl.faces.playground.workers import Desks
-from tensorc_dsl.schedule.trace.model import shown as spelt
+from tensorc_dsl.schedule.trace.trace import shown as spelt
 from tests.playground.conftest import RECORD
 
 TEXT = first().text

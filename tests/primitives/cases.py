@@ -15,16 +15,13 @@ from tensorc_dsl.base.diagnostic import render
 from tensorc_dsl.base.source import Source
 from tensorc_dsl.interp.arguments import bind_primitive
 from tensorc_dsl.interp.evaluate import Env, evaluate
-from tensorc_dsl.interp.limits import Budget
-from tensorc_dsl.interp.values import ProgramRef, Value
+from tensorc_dsl.interp.values import Budget, ProgramRef, Value
 from tensorc_dsl.ir.parse import parse_program
 from tensorc_dsl.ir.print import format_program
 from tensorc_dsl.ir.program import For, Program, walk
 from tensorc_dsl.schedule.primitive import apply
 from tensorc_dsl.schedule.primitives import PRIMITIVES
-from tensorc_dsl.schedule.refs import BlockRef, BufferRef, LoopRef
-from tensorc_dsl.schedule.refusal import ScheduleRefusal
-from tensorc_dsl.schedule.render import refusal_diagnostic
+from tensorc_dsl.schedule.step import BlockRef, BufferRef, LoopRef, ScheduleRefusal, refusal_diagnostic
 from tensorc_dsl.syntax import tree
 from tensorc_dsl.syntax.parse import parse
 

@@ -9,11 +9,10 @@ import pytest
 from tensorc_dsl import load
 from tensorc_dsl.backend.llvm import backend
 from tensorc_dsl.backend.llvm.runtime.peak import DOT_BF16, DOT_U8I8, FMA, MULTIPLIERS, Instruction, multipliers, peak
-from tensorc_dsl.ir.bind import bind
 from tensorc_dsl.ir.dtypes import F16, F32, F64, I32, DType
+from tensorc_dsl.ir.sizes import bind
 from tensorc_dsl.ir.target import Target
-from tensorc_dsl.reference.count import bytes_needed
-from tensorc_dsl.reference.open_sizes import sizing
+from tensorc_dsl.reference.work import bytes_needed, sizing
 from tensorc_dsl.tuning.machine import roof
 from tensorc_dsl.tuning.machine.host import host_target
 from tensorc_dsl.tuning.machine.roof import roof_of

@@ -14,7 +14,7 @@ import pytest
 from tensorc_dsl.backend.llvm.codegen.compile import UNCOUNTED, byte_count
 from tensorc_dsl.backend.llvm.codegen.function import Function, Module
 from tensorc_dsl.backend.llvm.codegen.machine import Machine
-from tensorc_dsl.backend.llvm.runtime.threads import runtime
+from tensorc_dsl.backend.llvm.runtime.native import runtime
 from tensorc_dsl.backend.memory import MOST_BYTES, OutOfMemory, aligned_empty
 from tensorc_dsl.base.diagnostic import TschedError
 from tensorc_dsl.faces.api import Task, loads

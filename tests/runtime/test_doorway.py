@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tensorc_dsl.backend.llvm.runtime import fast_call
+from tensorc_dsl.backend.llvm.runtime import native
 from tensorc_dsl.backend.llvm.runtime.kernel import BoundKernel, NativeKernel, load
 from tensorc_dsl.ir.arrays import Array
 from tests.codegen.native import compiled, program
@@ -50,7 +50,7 @@ def bound(kernel: NativeKernel) -> BoundKernel:
     return kernel.bind()
 
 
-def door(kernel: NativeKernel) -> fast_call.Doorway:
+def door(kernel: NativeKernel) -> native.Doorway:
     found = bound(kernel)._door  # pyright: ignore[reportPrivateUsage]
     assert found is not None
     return found
@@ -208,8 +208,8 @@ def test_nothing_there() -> None:
 
 
 def test_a_python_with_other_arrays(kernel: NativeKernel, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(fast_call, "_method", [])
-    monkeypatch.setattr(fast_call, "_as_expected", lambda: False)
+    monkeypatch.setattr(native, "_method", [])
+    monkeypatch.setattr(native, "_as_expected", lambda: False)
     assert bound(kernel)._door is None  # pyright: ignore[reportPrivateUsage]
     given = arrays()
     kernel(*given)

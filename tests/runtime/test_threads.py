@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from tensorc_dsl.backend.llvm.codegen.machine import has_features
+from tensorc_dsl.backend.llvm.runtime.native import fork_join_seconds
 from tensorc_dsl.backend.llvm.runtime.peak import (
     DOT_BF16,
     DOT_U8I8,
@@ -23,7 +24,6 @@ from tensorc_dsl.backend.llvm.runtime.peak import (
     peak,
     widest,
 )
-from tensorc_dsl.backend.llvm.runtime.threads import fork_join_seconds
 from tensorc_dsl.tuning.machine.host import host_target
 
 PATIENCE = 60.0
@@ -92,6 +92,6 @@ def test_the_host_describes_itself() -> None:
 
 
 def test_a_process_that_used_threads_ends_cleanly() -> None:
-    code = "from tensorc_dsl.backend.llvm.runtime.threads import fork_join_seconds as f; f(3, 100); f(2, 100)"
+    code = "from tensorc_dsl.backend.llvm.runtime.native import fork_join_seconds as f; f(3, 100); f(2, 100)"
     for _ in range(3):
         assert subprocess.run([sys.executable, "-c", code], check=False, timeout=60).returncode == 0

@@ -10,7 +10,7 @@ from tensorc_dsl.ir.expr import constant, free_vars
 from tensorc_dsl.ir.parse import parse_program
 from tensorc_dsl.ir.program import Program, find_block
 from tensorc_dsl.schedule.accumulation import reduction_loops
-from tensorc_dsl.schedule.refusal import ScheduleRefusal
+from tensorc_dsl.schedule.step import ScheduleRefusal
 from tests.affine.test_simplify import value
 
 

@@ -11,11 +11,20 @@ from tensorc_dsl import TschedError, loads
 from tensorc_dsl.check import vocabulary as v
 from tensorc_dsl.check.kinds import BOOL, NOTHING, OPEN
 from tensorc_dsl.ir.program import For, Program, blocks, walk
-from tensorc_dsl.schedule.primitive import PRIMITIVES, Primitive
 from tensorc_dsl.schedule.queries import QUERIES
-from tensorc_dsl.schedule.refs import BlockRef, BufferRef, IndexMap, LoopRef, Ref, Result, Rewrite
-from tensorc_dsl.schedule.refusal import ScheduleRefusal
 from tensorc_dsl.schedule.stale import refuse_stale
+from tensorc_dsl.schedule.step import (
+    PRIMITIVES,
+    BlockRef,
+    BufferRef,
+    IndexMap,
+    LoopRef,
+    Primitive,
+    Ref,
+    Result,
+    Rewrite,
+    ScheduleRefusal,
+)
 from tests.interp.spaces import rng, schedule
 
 VALUES: dict[object, tuple[object, ...]] = {

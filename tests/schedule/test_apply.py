@@ -2,7 +2,7 @@
 
 from tensorc_dsl.ir.program import blocks
 from tensorc_dsl.schedule.primitive import accepts, apply
-from tensorc_dsl.schedule.refs import BlockRef
+from tensorc_dsl.schedule.step import BlockRef
 from tests.interp.spaces import schedule
 
 

@@ -31,8 +31,7 @@ from tensorc_dsl.ir.program import Block, For, Program, blocks, find_block, find
 from tensorc_dsl.ir.verify import verify
 from tensorc_dsl.reference.interpret import interpret
 from tensorc_dsl.schedule.primitive import apply
-from tensorc_dsl.schedule.refs import BlockRef, BufferRef, IndexMap, LoopRef
-from tensorc_dsl.schedule.refusal import ScheduleRefusal
+from tensorc_dsl.schedule.step import BlockRef, BufferRef, IndexMap, LoopRef, ScheduleRefusal
 from tests.programs import buffer, conv2d, elementwise, load, matmul, random_inputs, softmax, stage, v
 from tests.steps import calls
 

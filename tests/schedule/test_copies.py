@@ -14,7 +14,7 @@ from tensorc_dsl.ir.program import Program
 from tensorc_dsl.ir.verify import verify
 from tensorc_dsl.reference.interpret import interpret
 from tensorc_dsl.schedule.primitive import apply
-from tensorc_dsl.schedule.refs import BlockRef, BufferRef, LoopRef
+from tensorc_dsl.schedule.step import BlockRef, BufferRef, LoopRef
 from tests.programs import random_inputs
 
 

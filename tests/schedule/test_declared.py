@@ -17,8 +17,7 @@ from tensorc_dsl.ir.verify import ProgramError, verify
 from tensorc_dsl.reference.interpret import interpret
 from tensorc_dsl.schedule.nests import replace_variables
 from tensorc_dsl.schedule.primitive import apply
-from tensorc_dsl.schedule.refs import BlockRef, BufferRef, LoopRef
-from tensorc_dsl.schedule.refusal import ScheduleRefusal
+from tensorc_dsl.schedule.step import BlockRef, BufferRef, LoopRef, ScheduleRefusal
 from tests.programs import elementwise, matmul, random_inputs
 
 SIZE = 9

@@ -18,8 +18,7 @@ from tensorc_dsl.ir.program import Block, For, Program, Stmt, blocks, walk
 from tensorc_dsl.schedule import patterns
 from tensorc_dsl.schedule.patterns import found, name_of
 from tensorc_dsl.schedule.queries import QUERIES
-from tensorc_dsl.schedule.refs import BlockPattern, LoopPattern
-from tensorc_dsl.schedule.refusal import ScheduleRefusal
+from tensorc_dsl.schedule.step import BlockPattern, LoopPattern, ScheduleRefusal
 from tests.interp.spaces import rng, schedule
 
 PROGRAM = """

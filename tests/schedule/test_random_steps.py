@@ -11,7 +11,7 @@ from campaigns.random_programs import SIZES, random_program
 from campaigns.random_steps import NothingToName, random_step, random_way
 from campaigns.schedules import Batch, report, run, written
 from tensorc_dsl.schedule.primitives import PRIMITIVES
-from tensorc_dsl.schedule.refusal import ScheduleRefusal
+from tensorc_dsl.schedule.step import ScheduleRefusal
 
 
 @pytest.mark.parametrize("batch", range(2))

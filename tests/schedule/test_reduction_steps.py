@@ -5,12 +5,12 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from tensorc_dsl.ir.bind import bind
 from tensorc_dsl.ir.program import Program
+from tensorc_dsl.ir.sizes import bind
 from tensorc_dsl.reference.inputs import make_inputs
 from tensorc_dsl.reference.interpret import interpret
 from tensorc_dsl.schedule.primitive import apply
-from tensorc_dsl.schedule.refs import BlockRef, LoopRef
+from tensorc_dsl.schedule.step import BlockRef, LoopRef
 from tests.codegen.native import program, run
 from tests.primitives.cases import Case, all_cases, before_program
 from tests.primitives.cases import run as after

@@ -11,8 +11,7 @@ from tensorc_dsl.base.source import Source, Span
 from tensorc_dsl.faces.report.terminal import paint
 from tensorc_dsl.ir.expr import Expr
 from tensorc_dsl.ir.program import For, Program
-from tensorc_dsl.schedule.refusal import ScheduleRefusal, refusal
-from tensorc_dsl.schedule.render import refusal_diagnostic
+from tensorc_dsl.schedule.step import ScheduleRefusal, refusal, refusal_diagnostic
 from tests import programs
 
 

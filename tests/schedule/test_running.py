@@ -15,7 +15,7 @@ from tensorc_dsl.proof.equivalence.validate import Invalid, Valid, validate
 from tensorc_dsl.reference.inputs import make_inputs
 from tensorc_dsl.reference.interpret import interpret
 from tensorc_dsl.schedule.primitives.split_scan import split_scan
-from tensorc_dsl.schedule.refs import BlockRef
+from tensorc_dsl.schedule.step import BlockRef
 from tests.compute.texts import build
 from tests.primitives.cases import all_cases, before_program
 

@@ -14,7 +14,7 @@ from tensorc_dsl.reference.interpret import interpret
 from tensorc_dsl.schedule.primitive import apply
 from tensorc_dsl.schedule.primitives import stream_k
 from tensorc_dsl.schedule.primitives.stream_k import EqualRanges
-from tensorc_dsl.schedule.refs import BlockRef, LoopRef
+from tensorc_dsl.schedule.step import BlockRef, LoopRef
 from tests.affine.test_ranges import FAULTS
 from tests.examples import examples
 from tests.programs import proof_fault, random_inputs

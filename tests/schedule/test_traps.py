@@ -15,8 +15,7 @@ from tensorc_dsl.ir.program import Axis, Block, Buffer, For, IterKind, Program, 
 from tensorc_dsl.ir.verify import verify
 from tensorc_dsl.reference.interpret import interpret
 from tensorc_dsl.schedule.primitive import apply
-from tensorc_dsl.schedule.refs import BlockRef, BufferRef, LoopRef
-from tensorc_dsl.schedule.refusal import ScheduleRefusal
+from tensorc_dsl.schedule.step import BlockRef, BufferRef, LoopRef, ScheduleRefusal
 from tests.programs import buffer, conv2d, load, matmul, random_inputs, softmax, stage, v
 
 

@@ -23,8 +23,7 @@ from tensorc_dsl.schedule.match_online_softmax import wrapped
 from tensorc_dsl.schedule.primitives.compute_at import compute_at
 from tensorc_dsl.schedule.primitives.rolling_buffer import rolling_buffer
 from tensorc_dsl.schedule.primitives.split import split
-from tensorc_dsl.schedule.refs import BlockRef, LoopRef
-from tensorc_dsl.schedule.refusal import ScheduleRefusal
+from tensorc_dsl.schedule.step import BlockRef, LoopRef, ScheduleRefusal
 
 rolling_buffer_module = importlib.import_module("tensorc_dsl.schedule.primitives.rolling_buffer")
 

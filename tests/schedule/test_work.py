@@ -10,7 +10,7 @@ import pytest
 import tensorc_dsl.schedule.primitives  # noqa: F401 (declares them)
 from tensorc_dsl.ir.program import Program, walk
 from tensorc_dsl.schedule.primitive import apply
-from tensorc_dsl.schedule.refs import BlockRef, BufferRef
+from tensorc_dsl.schedule.step import BlockRef, BufferRef
 from tests.compute.texts import build
 
 _WALK = walk.__wrapped__.__code__  # type: ignore[attr-defined]

@@ -9,11 +9,10 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from tensorc_dsl.ir.program import Program
-from tensorc_dsl.schedule.refusal import refusal
+from tensorc_dsl.schedule.step import refusal
 from tensorc_dsl.schedule.trace.distribution import Decision, Distribution
-from tensorc_dsl.schedule.trace.draws.branch import Branch
-from tensorc_dsl.schedule.trace.draws.categorical import Categorical
-from tensorc_dsl.schedule.trace.draws.perfect_tile import PerfectTile
+from tensorc_dsl.schedule.trace.draws.choices import Branch, Categorical
+from tensorc_dsl.schedule.trace.draws.tiles import PerfectTile
 from tensorc_dsl.schedule.trace.trace import Draw, Trace
 
 

@@ -10,11 +10,8 @@ import pytest
 
 from tensorc_dsl.ir.target import Target
 from tensorc_dsl.schedule.trace.distribution import Decision, Distribution
-from tensorc_dsl.schedule.trace.draws.branch import Branch
-from tensorc_dsl.schedule.trace.draws.categorical import Categorical
-from tensorc_dsl.schedule.trace.draws.integer import Integer
-from tensorc_dsl.schedule.trace.draws.perfect_tile import PerfectTile
-from tensorc_dsl.schedule.trace.draws.permutation import Permutation
+from tensorc_dsl.schedule.trace.draws.choices import Branch, Categorical, Integer, Permutation
+from tensorc_dsl.schedule.trace.draws.tiles import PerfectTile
 from tensorc_dsl.tuning.search.space import Explorer
 from tensorc_dsl.tuning.search.strategies.index_gp import LISTED, List
 from tests.search.landscape import TileSpace

@@ -7,11 +7,11 @@ import pytest
 
 import tensorc_dsl
 from tensorc_dsl.base.source import Source
-from tensorc_dsl.ir.bind import bind
 from tensorc_dsl.ir.parse import parse_program
 from tensorc_dsl.ir.program import Program
+from tensorc_dsl.ir.sizes import bind
 from tensorc_dsl.ir.target import Target
-from tensorc_dsl.reference.open_sizes import sizing
+from tensorc_dsl.reference.work import sizing
 from tensorc_dsl.tuning.search.loop_features import COLUMNS, Nest, loop_features, nests
 
 GEMM = """program mm(A: f32[8, 12], B: f32[12, 16], C: f32[8, 16]) {

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tensorc_dsl.ir.target import Target
-from tensorc_dsl.schedule.refusal import ScheduleRefusal
+from tensorc_dsl.schedule.step import ScheduleRefusal
 from tensorc_dsl.schedule.trace import handlers
 from tensorc_dsl.schedule.trace.distribution import Decision
 from tensorc_dsl.schedule.trace.trace import Trace

@@ -9,7 +9,7 @@ import numpy as np
 
 from tensorc_dsl.faces.api import load
 from tensorc_dsl.schedule.trace.distribution import Decision
-from tensorc_dsl.schedule.trace.draws.categorical import Categorical
+from tensorc_dsl.schedule.trace.draws.choices import Categorical
 from tensorc_dsl.schedule.trace.trace import Draw, Trace
 from tensorc_dsl.tuning.search.expansion import alike
 from tensorc_dsl.tuning.search.source import Experience, Source

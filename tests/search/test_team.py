@@ -16,8 +16,7 @@ from tensorc_dsl.backend.once import lowered_once
 from tensorc_dsl.faces.api import Task, load
 from tensorc_dsl.processes.machine_lock import Turns
 from tensorc_dsl.schedule.trace.handlers import block, condition, trace
-from tensorc_dsl.schedule.trace.model import Decider, Model
-from tensorc_dsl.schedule.trace.trace import Trace
+from tensorc_dsl.schedule.trace.trace import Decider, Model, Trace
 from tensorc_dsl.tuning.search import team as teams
 from tensorc_dsl.tuning.search.expansion import Order, described, here
 from tensorc_dsl.tuning.search.space import Explorer

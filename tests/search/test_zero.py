@@ -15,13 +15,9 @@ import pytest
 import tensorc_dsl
 from tensorc_dsl.base.source import Source as Text
 from tensorc_dsl.faces.api.kernel import Drawn, Given, Recorded, describe, facts
-from tensorc_dsl.schedule.trace.draws.branch import Branch
-from tensorc_dsl.schedule.trace.draws.categorical import Categorical
-from tensorc_dsl.schedule.trace.draws.integer import Integer
-from tensorc_dsl.schedule.trace.draws.partial_tile import PartialTile
-from tensorc_dsl.schedule.trace.draws.perfect_tile import PerfectTile
-from tensorc_dsl.schedule.trace.draws.permutation import Permutation
-from tensorc_dsl.schedule.trace.model import Site
+from tensorc_dsl.schedule.trace.draws.choices import Branch, Categorical, Integer, Permutation
+from tensorc_dsl.schedule.trace.draws.tiles import PartialTile, PerfectTile
+from tensorc_dsl.schedule.trace.trace import Site
 from tensorc_dsl.tuning.records.database import Database
 from tensorc_dsl.tuning.records.trial import Trial, program_key, target_key
 from tensorc_dsl.tuning.search.expansion import nearest

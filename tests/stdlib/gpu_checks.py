@@ -20,8 +20,7 @@ from tensorc_dsl.ir.verify import verify
 from tensorc_dsl.proof.sets.accesses import accesses, home
 from tensorc_dsl.reference.interpret import interpret
 from tensorc_dsl.schedule.queries import QUERIES
-from tensorc_dsl.schedule.refs import BlockRef
-from tensorc_dsl.schedule.refusal import ScheduleRefusal
+from tensorc_dsl.schedule.step import BlockRef, ScheduleRefusal
 from tensorc_dsl.schedule.trace.trace import Trace
 from tensorc_dsl.tuning.search.expansion import stream
 from tests.gpu.kernels import whole

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import tensorc_dsl
 from tensorc_dsl.faces.api import Task
-from tensorc_dsl.schedule.queries.inlining import executed_work, own_work
+from tensorc_dsl.schedule.queries.block import executed_work, own_work
 
 MASKED = """\
 use std.cpu.default

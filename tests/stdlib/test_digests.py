@@ -17,8 +17,8 @@ from tensorc_dsl.check.items import Memory
 from tensorc_dsl.check.scope import CheckedFile, load_file
 from tensorc_dsl.check.uses import Found, standard
 from tensorc_dsl.ir import intrinsics
-from tensorc_dsl.ir.kinds import TargetKind
 from tensorc_dsl.ir.program import Buffer, Intrinsic, Layout
+from tensorc_dsl.ir.target import TargetKind
 from tensorc_dsl.syntax import tree as t
 
 FILES = sorted(stdlib_root().rglob("*.tsched"))

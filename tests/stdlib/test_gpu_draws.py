@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 
 import tensorc_dsl as td
-from tensorc_dsl.schedule.refusal import ScheduleRefusal
+from tensorc_dsl.schedule.step import ScheduleRefusal
 from tensorc_dsl.schedule.trace.distribution import Decision
-from tensorc_dsl.schedule.trace.draws.perfect_tile import PerfectTile
+from tensorc_dsl.schedule.trace.draws.tiles import PerfectTile
 from tensorc_dsl.schedule.trace.factors import Factors, random_tiling
-from tensorc_dsl.schedule.trace.model import Site
+from tensorc_dsl.schedule.trace.trace import Site
 from tensorc_dsl.tuning.search.expansion import stream
 from tests.gpu.kernels import DRAWS
 from tests.stdlib.gpu_checks import task

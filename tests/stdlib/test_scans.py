@@ -8,9 +8,9 @@ from math import prod
 import pytest
 
 from tensorc_dsl.faces.api import Task, loads
-from tensorc_dsl.ir.bind import bind
 from tensorc_dsl.ir.expr import constant, free_vars, index
 from tensorc_dsl.ir.program import Block, For, LoopKind, walk
+from tensorc_dsl.ir.sizes import bind
 from tensorc_dsl.proof.equivalence.validate import Valid, validate
 from tensorc_dsl.reference.inputs import make_inputs
 from tensorc_dsl.reference.tolerance import bounded

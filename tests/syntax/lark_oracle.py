@@ -9,9 +9,8 @@ from typing import Any, cast
 import lark
 
 from tensorc_dsl.base.source import Source
-from tensorc_dsl.syntax.layout import Mismatch, TooDeep, arrange
-from tensorc_dsl.syntax.tables import lark_parser
-from tensorc_dsl.syntax.words import Token, Tree, Words
+from tensorc_dsl.syntax.engine import lark_parser
+from tensorc_dsl.syntax.layout import Mismatch, Token, TooDeep, Tree, Words, arrange
 
 
 class _Postlex:

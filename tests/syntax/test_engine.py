@@ -8,11 +8,9 @@ from pathlib import Path
 import pytest
 
 from tensorc_dsl.base.source import Source
-from tensorc_dsl.syntax.engine import Engine, Unexpected
-from tensorc_dsl.syntax.layout import Mismatch, TooDeep, arrange
+from tensorc_dsl.syntax.engine import Engine, Unexpected, tables
+from tensorc_dsl.syntax.layout import Mismatch, Token, TooDeep, Tree, arrange
 from tensorc_dsl.syntax.parse import BadCharacter, Lexer, read
-from tensorc_dsl.syntax.tables import tables
-from tensorc_dsl.syntax.words import Token, Tree
 from tests.examples import examples
 from tests.syntax.lark_oracle import lark_refusal, lark_tree
 

@@ -14,12 +14,11 @@ from hypothesis import strategies as st
 
 from tensorc_dsl.base.diagnostic import TschedError
 from tensorc_dsl.base.source import Source
+from tensorc_dsl.syntax import engine, tree
 from tensorc_dsl.syntax import parse as parse_module
-from tensorc_dsl.syntax import tables as tables_module
-from tensorc_dsl.syntax import tree
 from tensorc_dsl.syntax.format import format_file
 from tensorc_dsl.syntax.parse import parse
-from tensorc_dsl.syntax.walk import walk
+from tensorc_dsl.syntax.tree import walk
 from tests.examples import examples
 from tests.syntax.trees import items, parse_expr
 
@@ -249,7 +248,7 @@ def test_a_missing_or_broken_cache_is_no_matter(
             (tmp_path / name).write_bytes(content)
         return tmp_path / name if content is not None else None
 
-    monkeypatch.setattr(tables_module, "cache_path", cache_path)
+    monkeypatch.setattr(engine, "cache_path", cache_path)
     parse_module._reader.cache_clear()
     try:
         for _ in range(1 if content is None else 2):  # without a place for one, nothing is left for a second reader

@@ -4,7 +4,7 @@ import pytest
 
 from tensorc_dsl import handlers as from_the_package
 from tensorc_dsl.base.diagnostic import TschedError
-from tensorc_dsl.schedule.refusal import ScheduleRefusal
+from tensorc_dsl.schedule.step import ScheduleRefusal
 from tensorc_dsl.schedule.trace import handlers
 from tensorc_dsl.schedule.trace.distribution import Decision
 from tensorc_dsl.schedule.trace.trace import Trace

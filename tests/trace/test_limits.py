@@ -10,12 +10,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tensorc_dsl.base.diagnostic import TschedError
-from tensorc_dsl.schedule.refs import LoopRef
-from tensorc_dsl.schedule.refusal import ScheduleRefusal
-from tensorc_dsl.schedule.trace.declare import Interval
-from tensorc_dsl.schedule.trace.distribution import Decision
-from tensorc_dsl.schedule.trace.draws.partial_tile import PartialTile, sample_partial_tile, sizes
-from tensorc_dsl.schedule.trace.draws.perfect_tile import PerfectTile, sample_perfect_tile
+from tensorc_dsl.schedule.step import LoopRef, ScheduleRefusal
+from tensorc_dsl.schedule.trace.distribution import Decision, Interval
+from tensorc_dsl.schedule.trace.draws.tiles import (
+    PartialTile,
+    PerfectTile,
+    sample_partial_tile,
+    sample_perfect_tile,
+    sizes,
+)
 from tensorc_dsl.schedule.trace.factors import Limit
 from tests.compute.texts import made, std
 

@@ -10,14 +10,9 @@ import numpy as np
 import pytest
 
 from tensorc_dsl.schedule.trace.distribution import Decision, Distribution, Weighted, Weights
-from tensorc_dsl.schedule.trace.draws.branch import Branch
-from tensorc_dsl.schedule.trace.draws.categorical import Categorical
+from tensorc_dsl.schedule.trace.draws.choices import Branch, Categorical, Integer, Permutation
 from tensorc_dsl.schedule.trace.draws.compute_location import ComputeLocation
-from tensorc_dsl.schedule.trace.draws.integer import Integer
-from tensorc_dsl.schedule.trace.draws.partial_tile import PartialTile
-from tensorc_dsl.schedule.trace.draws.partitioned_tile import PartitionedTile
-from tensorc_dsl.schedule.trace.draws.perfect_tile import PerfectTile
-from tensorc_dsl.schedule.trace.draws.permutation import Permutation
+from tensorc_dsl.schedule.trace.draws.tiles import PartialTile, PartitionedTile, PerfectTile
 
 KINDS: list[tuple[Distribution, tuple[Decision, Decision]]] = [
     (PerfectTile(16, 2, 16), ((4, 4), (16, 1))),

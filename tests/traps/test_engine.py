@@ -14,7 +14,7 @@ from tensorc_dsl.lower.flat import Alloc, Flat, body_of
 from tensorc_dsl.reference.inputs import make_inputs
 from tensorc_dsl.reference.tolerance import bounded
 from tensorc_dsl.schedule.primitive import apply
-from tensorc_dsl.schedule.refs import LoopRef
+from tensorc_dsl.schedule.step import LoopRef
 from tensorc_dsl.tuning.measure.local import LocalRunner
 from tensorc_dsl.tuning.measure.outcome import Status
 from tensorc_dsl.tuning.records.database import Database

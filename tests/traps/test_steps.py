@@ -13,8 +13,7 @@ from tensorc_dsl.lower.flat import Alloc, Flat, body_of
 from tensorc_dsl.proof.sets.dependence import carried
 from tensorc_dsl.reference.interpret import interpret
 from tensorc_dsl.schedule.primitive import apply
-from tensorc_dsl.schedule.refs import BlockRef, BufferRef, LoopRef
-from tensorc_dsl.schedule.refusal import ScheduleRefusal
+from tensorc_dsl.schedule.step import BlockRef, BufferRef, LoopRef, ScheduleRefusal
 from tests.codegen import native
 from tests.codegen.native import program
 from tests.programs import random_inputs

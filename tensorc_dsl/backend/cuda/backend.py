@@ -18,7 +18,7 @@ from tensorc_dsl.backend.cuda.model.time import estimates
 from tensorc_dsl.backend.cuda.runtime.driver import Device, Missing, copy_rate, find, number_of, processor_of
 from tensorc_dsl.backend.cuda.runtime.kernel import GpuKernel
 from tensorc_dsl.backend.cuda.runtime.module import module_of
-from tensorc_dsl.backend.llvm.processors import NO_CPU, processors
+from tensorc_dsl.backend.llvm.codegen.machine import NO_CPU, processors
 from tensorc_dsl.backend.memory import aligned_empty
 from tensorc_dsl.backend.protocol import (
     Backend,
@@ -34,7 +34,7 @@ from tensorc_dsl.ir.arrays import Array
 from tensorc_dsl.ir.program import Program
 from tensorc_dsl.ir.target import Target
 from tensorc_dsl.lower.updates import params_of
-from tensorc_dsl.reference.count import Work
+from tensorc_dsl.reference.work import Work
 from tensorc_dsl.syntax.names import near
 
 

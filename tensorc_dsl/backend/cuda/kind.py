@@ -3,6 +3,6 @@
 from __future__ import annotations
 
 from tensorc_dsl.backend.cuda.isa.assembly import assembly_faults
-from tensorc_dsl.ir.kinds import TargetKind
+from tensorc_dsl.ir.target import TargetKind
 
 KIND = TargetKind(forms=("asm",), facts=("threads", "shared_memory", "registers"), faults=assembly_faults)

@@ -12,9 +12,16 @@ from tensorc_dsl.backend.llvm.ahead.cpu import required_features
 from tensorc_dsl.backend.llvm.ahead.interface import require_free
 from tensorc_dsl.backend.llvm.ahead.library import FORMS, Library, make_library
 from tensorc_dsl.backend.llvm.codegen.compile import Compiled, compile_kernel
-from tensorc_dsl.backend.llvm.codegen.machine import host_lacks, host_processor, native_triple
+from tensorc_dsl.backend.llvm.codegen.machine import (
+    host_lacks,
+    host_processor,
+    native_triple,
+    processors,
+    require_known,
+    usable,
+    with_cpu,
+)
 from tensorc_dsl.backend.llvm.lower.passes import PASSES
-from tensorc_dsl.backend.llvm.processors import processors, require_known, usable, with_cpu
 from tensorc_dsl.backend.llvm.runtime.kernel import NativeKernel, load
 from tensorc_dsl.backend.llvm.runtime.peak import INSTRUCTIONS, bandwidth, multipliers, peak
 from tensorc_dsl.backend.memory import aligned_empty
@@ -49,7 +56,7 @@ from tensorc_dsl.lower.flat import (
 )
 from tensorc_dsl.lower.lower import lower, lower_until
 from tensorc_dsl.lower.updates import params_of
-from tensorc_dsl.reference.count import Work
+from tensorc_dsl.reference.work import Work
 
 # Removes names from flat loops, so that kernels are compared by what they do.
 

@@ -11,8 +11,8 @@ from tensorc_dsl.base.diagnostic import Diagnostic
 from tensorc_dsl.base.source import Span
 from tensorc_dsl.ir import problems
 from tensorc_dsl.ir.expr import constant, loads
-from tensorc_dsl.ir.kinds import TargetKind
 from tensorc_dsl.ir.program import Buffer, Intrinsic
+from tensorc_dsl.ir.target import TargetKind
 from tensorc_dsl.syntax.names import near
 
 
@@ -26,14 +26,14 @@ class Call:
 
 
 @dataclass(frozen=True, slots=True)
-class Value:
+class Leaf:
     """`<16 x i32> A`: an operand; `<16 x i32> 7`: a number, in each lane of a vector."""
 
     type: str
     name: str
 
 
-Argument = Call | Value
+Argument = Call | Leaf
 
 OPERATIONS = ("add", "sub", "mul", "and", "or", "xor", "fadd", "fsub", "fmul")
 """The operations of LLVM that can be written like calls: of two values of their own type."""
@@ -63,7 +63,7 @@ def _argument(code: str, start: int) -> tuple[Argument, int] | None:
         return None
     type_, name, at = part[1], part[2], part.end()
     if not part[3]:
-        return None if name.startswith("llvm.") else (Value(type_, name), at)
+        return None if name.startswith("llvm.") else (Leaf(type_, name), at)
     args: list[Argument] = []
     mark = ","
     while mark == ",":
@@ -73,7 +73,7 @@ def _argument(code: str, start: int) -> tuple[Argument, int] | None:
             return None
         args.append(found[0])
         mark, at = follows[1], follows.end()
-    types = [a.type if isinstance(a, Value) else a.result for a in args]
+    types = [a.type if isinstance(a, Leaf) else a.result for a in args]
     fits = (
         types == [type_, type_]
         if name in OPERATIONS
@@ -82,10 +82,10 @@ def _argument(code: str, start: int) -> tuple[Argument, int] | None:
     return (Call(type_, name, tuple(args)), at) if fits or name.startswith("llvm.") else None
 
 
-def values_of(call: Call) -> Iterator[Value]:
+def values_of(call: Call) -> Iterator[Leaf]:
     """The operands and numbers in a call, from left to right."""
     for a in call.args:
-        if isinstance(a, Value):
+        if isinstance(a, Leaf):
             yield a
         else:
             yield from values_of(a)

@@ -25,15 +25,14 @@ from tensorc_dsl.faces.api.searching import NoValidCandidate, Plan, WrongSchedul
 from tensorc_dsl.faces.api.tasks import StrPath, Task
 from tensorc_dsl.faces.packages.files import Files
 from tensorc_dsl.interp.space import Space
-from tensorc_dsl.ir.bind import Sizes
 from tensorc_dsl.ir.program import Program
+from tensorc_dsl.ir.sizes import Sizes
 from tensorc_dsl.ir.target import Target
 from tensorc_dsl.lower.flat import Param
 from tensorc_dsl.proof.equivalence.validate import Invalid, Report, Unproved, Valid
-from tensorc_dsl.schedule.refusal import ScheduleRefusal
+from tensorc_dsl.schedule.step import ScheduleRefusal
 from tensorc_dsl.schedule.trace.distribution import Decision, Distribution
-from tensorc_dsl.schedule.trace.model import Decider, Model, Site
-from tensorc_dsl.schedule.trace.trace import Draw, Refused, Trace
+from tensorc_dsl.schedule.trace.trace import Decider, Draw, Model, Refused, Site, Trace
 from tensorc_dsl.syntax.tree import TaskDef
 from tensorc_dsl.tuning.insight.importance import Importance
 from tensorc_dsl.tuning.insight.posterior import Learnt, Pin, Value

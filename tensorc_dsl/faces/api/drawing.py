@@ -13,10 +13,8 @@ from tensorc_dsl.check.problems import DUPLICATE_ITEM, where
 from tensorc_dsl.check.scope import CheckedFile
 from tensorc_dsl.interp.problems import UNKNOWN_DRAW
 from tensorc_dsl.interp.space import Space
-from tensorc_dsl.schedule.refusal import ScheduleRefusal
-from tensorc_dsl.schedule.render import refusal_diagnostic
-from tensorc_dsl.schedule.trace.model import Decider, Decision, Model, Site, prior, shown
-from tensorc_dsl.schedule.trace.trace import Draw, Trace
+from tensorc_dsl.schedule.step import ScheduleRefusal, refusal_diagnostic
+from tensorc_dsl.schedule.trace.trace import Decider, Decision, Draw, Model, Site, Trace, prior, shown
 from tensorc_dsl.syntax import tree
 from tensorc_dsl.syntax.names import near
 from tensorc_dsl.syntax.parse import parse

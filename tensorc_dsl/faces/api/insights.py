@@ -13,7 +13,7 @@ from tensorc_dsl.base.units import counted
 from tensorc_dsl.faces.report.importance import percent, trust
 from tensorc_dsl.faces.report.page.notebook import fragment
 from tensorc_dsl.schedule.trace.distribution import Decision
-from tensorc_dsl.schedule.trace.model import Model
+from tensorc_dsl.schedule.trace.trace import Model
 from tensorc_dsl.tuning.insight.importance import Importance, importance
 from tensorc_dsl.tuning.insight.posterior import Learnt, Pin, pins, posterior
 from tensorc_dsl.tuning.insight.study import FEWEST, Study, TooFew, decisions_of, study

@@ -10,15 +10,14 @@ from pathlib import Path
 from tensorc_dsl.base.diagnostic import TschedError
 from tensorc_dsl.base.source import Source, Span
 from tensorc_dsl.base.units import counted
-from tensorc_dsl.check.priors import literal_of
 from tensorc_dsl.check.scope import CheckedFile
+from tensorc_dsl.check.spaces import literal_of
 from tensorc_dsl.faces.api.insights import too_few
 from tensorc_dsl.faces.api.tasks import Task
 from tensorc_dsl.faces.report.page.figures import Figures, Insight, Side, Stage
 from tensorc_dsl.ir.print import format_program
 from tensorc_dsl.schedule.trace.distribution import Decision
-from tensorc_dsl.schedule.trace.model import shown
-from tensorc_dsl.schedule.trace.trace import Trace
+from tensorc_dsl.schedule.trace.trace import Trace, shown
 from tensorc_dsl.syntax import tree
 from tensorc_dsl.syntax.fmt import format_text
 from tensorc_dsl.tuning.insight.posterior import Learnt

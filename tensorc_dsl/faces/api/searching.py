@@ -16,9 +16,8 @@ from tensorc_dsl.ir.program import Program
 from tensorc_dsl.ir.target import Target
 from tensorc_dsl.processes.machine_lock import Turns
 from tensorc_dsl.proof.equivalence.validate import UNPROVED, Report, Unproved, validate
-from tensorc_dsl.reference.open_sizes import sizing
-from tensorc_dsl.schedule.trace.model import Model
-from tensorc_dsl.schedule.trace.trace import Trace
+from tensorc_dsl.reference.work import sizing
+from tensorc_dsl.schedule.trace.trace import Model, Trace
 from tensorc_dsl.tuning.machine.roof import GLANCE, MEASURING, Roof, roof_of
 from tensorc_dsl.tuning.measure.local import LocalRunner
 from tensorc_dsl.tuning.records.database import Queue

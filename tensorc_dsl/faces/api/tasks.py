@@ -45,15 +45,13 @@ from tensorc_dsl.faces.api.kernel import (
 )
 from tensorc_dsl.faces.api.searching import NoValidCandidate, Plan, WrongSchedule, search_all, search_display
 from tensorc_dsl.faces.report.files import read_source
-from tensorc_dsl.interp.pins import opened
-from tensorc_dsl.interp.space import Space, frozen_space, versions
-from tensorc_dsl.ir.bind import Sizes
+from tensorc_dsl.interp.space import Space, frozen_space, opened, versions
 from tensorc_dsl.ir.print import format_buffer
+from tensorc_dsl.ir.sizes import Sizes
 from tensorc_dsl.lower.flat import LowerError
 from tensorc_dsl.proof.equivalence.validate import Report, validate
-from tensorc_dsl.reference.open_sizes import mean_flops, sizing
-from tensorc_dsl.schedule.trace.model import Model
-from tensorc_dsl.schedule.trace.trace import Trace
+from tensorc_dsl.reference.work import mean_flops, sizing
+from tensorc_dsl.schedule.trace.trace import Model, Trace
 from tensorc_dsl.syntax import tree
 from tensorc_dsl.tuning.machine.roof import Roof
 from tensorc_dsl.tuning.measure.emulation import Emulated

@@ -67,7 +67,7 @@ def emulate_and_show(task: Task, trace: Trace) -> None:
 def measure_and_show(task: Task, trace: Trace) -> None:
     """Print the time beside the roof. Raises TschedError (E0908) if the schedule does not work."""
     from tensorc_dsl.faces.report.results import comparison
-    from tensorc_dsl.reference.open_sizes import describe_all, sizing
+    from tensorc_dsl.reference.work import describe_all, sizing
     from tensorc_dsl.tuning.machine.roof import roof_of
 
     seconds, error, compared = measured(task, trace)

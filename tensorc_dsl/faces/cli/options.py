@@ -188,7 +188,7 @@ def handler_options(function: F) -> F:
 
 def handled(task: Task, replayed: str | None, conditions: tuple[tuple[str, str], ...], hidden: tuple[str, ...]) -> Task:
     """The task with these handlers. Raises TschedError for names without a draw and for invalid values."""
-    from tensorc_dsl.interp.pins import OPEN, read_decision
+    from tensorc_dsl.interp.space import OPEN, read_decision
     from tensorc_dsl.schedule.trace import handlers
 
     names = [name for name, _ in conditions]

@@ -8,8 +8,7 @@ from pathlib import Path
 
 from tensorc_dsl.base.diagnostic import Diagnostic
 from tensorc_dsl.base.source import Source, Span
-from tensorc_dsl.check.item_cache import Remembered
-from tensorc_dsl.check.positions import Definition, Files, Reference, Written, references_in
+from tensorc_dsl.check.positions import Definition, Files, Reference, Remembered, Written, references_in
 from tensorc_dsl.check.scope import CheckedFile
 from tensorc_dsl.faces.lsp.parts import Part, Piece
 from tensorc_dsl.faces.lsp.text import Text

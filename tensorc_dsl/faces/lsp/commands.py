@@ -14,7 +14,7 @@ from tensorc_dsl.base.diagnostic import TschedError
 from tensorc_dsl.faces.lsp.documents import Document, path_of
 from tensorc_dsl.faces.lsp.features import best_records, program_after
 from tensorc_dsl.faces.lsp.text import normal
-from tensorc_dsl.interp.pins import read_decision
+from tensorc_dsl.interp.space import read_decision
 from tensorc_dsl.syntax import tree as t
 
 if TYPE_CHECKING:

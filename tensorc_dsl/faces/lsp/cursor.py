@@ -14,8 +14,8 @@ from tensorc_dsl.faces.lsp.analysis import Analysis
 from tensorc_dsl.faces.lsp.parts import Piece, read_part
 from tensorc_dsl.ir.maths import MATHS
 from tensorc_dsl.syntax import tree as t
+from tensorc_dsl.syntax.layout import Token
 from tensorc_dsl.syntax.parse import all_words
-from tensorc_dsl.syntax.words import Token
 
 _CLOSER = {"LPAR": ")", "LSQB": "]", "LBRACE": "}"}
 _CLOSERS = frozenset(("RPAR", "RSQB", "RBRACE"))

@@ -15,7 +15,7 @@ from pygls.uris import from_fs_path, to_fs_path
 
 from tensorc_dsl.base.diagnostic import TschedError
 from tensorc_dsl.base.source import Source
-from tensorc_dsl.check.item_cache import Remembered
+from tensorc_dsl.check.positions import Remembered
 from tensorc_dsl.check.scope import Versions
 from tensorc_dsl.faces.lsp.analysis import Analysis
 from tensorc_dsl.faces.lsp.parts import Pieces

@@ -10,7 +10,7 @@ from tensorc_dsl.check.kinds import Kind, Listener
 from tensorc_dsl.check.positions import Written, listen
 from tensorc_dsl.faces.lsp.analysis import Analysis
 from tensorc_dsl.syntax import tree as t
-from tensorc_dsl.syntax.walk import walk
+from tensorc_dsl.syntax.tree import walk
 
 Declared = (
     t.NamedItem | t.TensorParam | t.Param | t.Stage | t.Let | t.DrawStmt | t.ForList | t.Either | t.Maybe | t.Branch

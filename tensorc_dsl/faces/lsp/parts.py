@@ -10,8 +10,8 @@ from functools import cached_property
 from tensorc_dsl.base.diagnostic import Diagnostic, TschedError
 from tensorc_dsl.base.source import Source
 from tensorc_dsl.syntax import tree as t
+from tensorc_dsl.syntax.layout import Words
 from tensorc_dsl.syntax.parse import all_words, item_starts, parse, parse_items
-from tensorc_dsl.syntax.words import Words
 
 MOST_TRIES = 8
 """How many lines of a part are left out at most, to read the rest of it."""

@@ -11,15 +11,14 @@ import numpy as np
 from tensorc_dsl.base import units
 from tensorc_dsl.base.diagnostic import TschedError
 from tensorc_dsl.base.source import Span
-from tensorc_dsl.check.item_cache import Entry
+from tensorc_dsl.check.positions import CheckedItem
 from tensorc_dsl.faces.lsp.analysis import Analysis
 from tensorc_dsl.faces.lsp.documents import path_of
 from tensorc_dsl.faces.report.entries import table
 from tensorc_dsl.interp.expand import Watched
 from tensorc_dsl.interp.space import Space, task_space
 from tensorc_dsl.schedule.trace.distribution import Decision
-from tensorc_dsl.schedule.trace.model import preferring, prior, shown
-from tensorc_dsl.schedule.trace.trace import Draw
+from tensorc_dsl.schedule.trace.trace import Draw, preferring, prior, shown
 from tensorc_dsl.syntax import tree as t
 from tensorc_dsl.tuning.machine.host import host_target
 from tensorc_dsl.tuning.records.database import Database, default_path
@@ -79,8 +78,8 @@ class Records:
     _tuned: dict[str, Tuned | None] = field(default_factory=dict[str, Tuned | None])
     _known: frozenset[tuple[str, str]] = frozenset()
     _keys: dict[int, tuple[object, str]] = field(default_factory=dict[int, tuple[object, str]])
-    _replayed: dict[int, tuple[Entry, tuple[object, ...], Replayed | None]] = field(
-        default_factory=dict[int, tuple[Entry, tuple[object, ...], Replayed | None]]
+    _replayed: dict[int, tuple[CheckedItem, tuple[object, ...], Replayed | None]] = field(
+        default_factory=dict[int, tuple[CheckedItem, tuple[object, ...], Replayed | None]]
     )
 
     # --- the database ------------------------------------------------------------------------------------------------

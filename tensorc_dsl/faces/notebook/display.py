@@ -16,8 +16,7 @@ from tensorc_dsl.faces.report.results import facts, line
 from tensorc_dsl.ir.print import format_buffer, format_program
 from tensorc_dsl.ir.program import Program
 from tensorc_dsl.proof.equivalence.validate import Invalid, Report, Unproved, Valid
-from tensorc_dsl.schedule.trace.model import shown
-from tensorc_dsl.schedule.trace.trace import Trace
+from tensorc_dsl.schedule.trace.trace import Trace, shown
 from tensorc_dsl.syntax.highlight.lexer import TOKENS, TschedLexer
 from tensorc_dsl.syntax.highlight.rules import Class
 

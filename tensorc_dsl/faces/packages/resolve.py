@@ -38,7 +38,7 @@ _IDENTIFIER = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
     help="copy what it leads to, or give the folder that is in with `-I`",
 )
 def LEADS_OUT(*, link: str, place: object) -> None: ...
-@problem("E0909", "{file}: {message}", help="{repair}")
+@problem("E0909", "{file}: {message}")
 def SETTINGS(*, file: str, message: str, repair: str) -> None: ...
 
 

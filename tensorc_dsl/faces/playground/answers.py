@@ -41,14 +41,11 @@ from tensorc_dsl.faces.playground.messages import (
 )
 from tensorc_dsl.faces.report.page.figures import by_size
 from tensorc_dsl.interp.expand import Stand, Watched
-from tensorc_dsl.interp.pins import read_decision
-from tensorc_dsl.interp.space import Space, task_space
+from tensorc_dsl.interp.space import Space, read_decision, task_space
 from tensorc_dsl.ir.print import format_program
-from tensorc_dsl.schedule.refusal import ScheduleRefusal
-from tensorc_dsl.schedule.render import refusal_diagnostic
+from tensorc_dsl.schedule.step import ScheduleRefusal, refusal_diagnostic
 from tensorc_dsl.schedule.trace.distribution import Decision, Distribution
-from tensorc_dsl.schedule.trace.model import preferring, prior, shown
-from tensorc_dsl.schedule.trace.trace import Draw
+from tensorc_dsl.schedule.trace.trace import Draw, preferring, prior, shown
 from tensorc_dsl.tuning.insight.posterior import nearest
 from tensorc_dsl.tuning.machine.host import host_target
 

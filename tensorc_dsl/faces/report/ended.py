@@ -12,9 +12,9 @@ from tensorc_dsl.base.visible import visible_line
 from tensorc_dsl.faces.report import results
 from tensorc_dsl.faces.report.progress import exhaustion, percent
 from tensorc_dsl.faces.report.results import comparison, tally
-from tensorc_dsl.ir.bind import Sizes
+from tensorc_dsl.ir.sizes import Sizes
 from tensorc_dsl.ir.target import Target
-from tensorc_dsl.reference.open_sizes import describe_all
+from tensorc_dsl.reference.work import describe_all
 from tensorc_dsl.tuning.machine.yardsticks import Yardsticks
 from tensorc_dsl.tuning.measure.timing import cache_of
 from tensorc_dsl.tuning.search.regret import CHANCE, Regret

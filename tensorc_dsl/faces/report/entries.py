@@ -21,13 +21,21 @@ from tensorc_dsl.ir.maths import MATHS
 from tensorc_dsl.ir.print import format_expr
 from tensorc_dsl.ir.program import Program
 from tensorc_dsl.ir.target import Target
-from tensorc_dsl.schedule.primitive import Primitive
 from tensorc_dsl.schedule.primitives import PRIMITIVES
 from tensorc_dsl.schedule.queries import QUERIES
 from tensorc_dsl.schedule.queries.applicable import asking
 from tensorc_dsl.schedule.query import Query
-from tensorc_dsl.schedule.refs import BlockPattern, BlockRef, BufferRef, IndexMap, IntrinsicRef, LoopPattern, LoopRef
-from tensorc_dsl.schedule.trace.declare import Choices, DrawKind, Interval, Items
+from tensorc_dsl.schedule.step import (
+    BlockPattern,
+    BlockRef,
+    BufferRef,
+    IndexMap,
+    IntrinsicRef,
+    LoopPattern,
+    LoopRef,
+    Primitive,
+)
+from tensorc_dsl.schedule.trace.distribution import Choices, DrawKind, Interval, Items
 from tensorc_dsl.schedule.trace.draws import DRAWS
 from tensorc_dsl.syntax import tree
 from tensorc_dsl.syntax.format import format_item, quoted

@@ -101,7 +101,7 @@ StrPath = str | os.PathLike[str]
     "E0917", "`{name}` holds more than {limit:d} MiB of text, and no more is read", help="split it into several files"
 )
 def TOO_LARGE(*, name: str, limit: int) -> None: ...
-@problem("E0901", "cannot read `{name}`: {reason}", help="{repair}")
+@problem("E0901", "cannot read `{name}`: {reason}")
 def UNREADABLE(*, name: str, reason: str, repair: str) -> None: ...
 @problem("E0901", "there is no `.tsched` file in `{folder}`", help="give another folder, or a file")
 def NO_FILES(*, folder: Path) -> None: ...
@@ -191,9 +191,9 @@ def make_folder(path: Path) -> None:
 # Errors for unknown names, with the nearest known one.
 
 
-@problem("E0905", "`{file}` has no task `{name}`", help="{repair}")
+@problem("E0905", "`{file}` has no task `{name}`")
 def NO_TASK(*, file: str, name: str, repair: str) -> None: ...
-@problem("E0906", "`{file}` has no item `{name}`", help="{repair}")
+@problem("E0906", "`{file}` has no item `{name}`")
 def NO_ITEM(*, file: str, name: str, repair: str) -> None: ...
 
 

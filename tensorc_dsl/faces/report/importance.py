@@ -8,7 +8,7 @@ from typing import Any
 
 from tensorc_dsl.base import units
 from tensorc_dsl.faces.report.recorded import Row, table
-from tensorc_dsl.schedule.trace.model import shown
+from tensorc_dsl.schedule.trace.trace import shown
 from tensorc_dsl.tuning.insight.importance import Importance
 from tensorc_dsl.tuning.insight.posterior import NEAR, Pin
 from tensorc_dsl.tuning.insight.study import Study, decisions_of

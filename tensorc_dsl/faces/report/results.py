@@ -14,9 +14,8 @@ from tensorc_dsl.interp.record import Attempt
 from tensorc_dsl.ir.program import Block, Program, walk
 from tensorc_dsl.proof.equivalence.validate import Invalid, Report, Unproved, Valid
 from tensorc_dsl.proof.sets.accesses import touched
-from tensorc_dsl.reference.open_sizes import describe
-from tensorc_dsl.schedule.trace.model import shown
-from tensorc_dsl.schedule.trace.trace import Draw
+from tensorc_dsl.reference.work import describe
+from tensorc_dsl.schedule.trace.trace import Draw, shown
 from tensorc_dsl.tuning.machine.roof import Roof
 from tensorc_dsl.tuning.measure.emulation import Emulated
 from tensorc_dsl.tuning.measure.outcome import Status

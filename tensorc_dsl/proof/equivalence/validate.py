@@ -21,7 +21,6 @@ import numpy as np
 from tensorc_dsl.base.diagnostic import Diagnostic, Note, problem
 from tensorc_dsl.ir.annotations import pipeline
 from tensorc_dsl.ir.arrays import Array, narrow, widen
-from tensorc_dsl.ir.bind import bind
 from tensorc_dsl.ir.dtypes import unit_roundoff
 from tensorc_dsl.ir.expr import Binary, Cast, Expr, Load, Var, children, dtype_of
 from tensorc_dsl.ir.node import replace as replace_node
@@ -43,6 +42,7 @@ from tensorc_dsl.ir.program import (
     walk,
 )
 from tensorc_dsl.ir.reductions import ArgFold, DeclaredFold, arg_start, not_atomic, order_of, update_of
+from tensorc_dsl.ir.sizes import bind
 from tensorc_dsl.proof.equivalence.code import (
     Code,
     ExampleSizes,
@@ -623,11 +623,7 @@ def INTERFACE(*, what: str) -> None: ...
     help="run the block for all elements: a loop ends too early, or a guard is too narrow",
 )
 def MISSING(*, which: str, element: str, sizes: ExampleSizes) -> None: ...
-@problem(
-    "E0807",
-    "it is not proved that the programs compute the same: {reason}",
-    help="{repair}",
-)
+@problem("E0807", "it is not proved that the programs compute the same: {reason}")
 def UNPROVED(*, reason: str, repair: str) -> None: ...
 
 

@@ -34,8 +34,7 @@ from tensorc_dsl.ir.expr import (
     dtype_of,
     transform,
 )
-from tensorc_dsl.reference.boxes import Box
-from tensorc_dsl.reference.values import Values
+from tensorc_dsl.reference.values import Box, Values
 
 _SIMPLE: tuple[float, ...] = (1.0, 2.0, 3.0, 0.5, 0.0, -1.0, -2.0, 0.75, -3.5)
 _WHOLE: tuple[int, ...] = (1, 2, 3, 0, -1, -2, 5, 11, -7)

@@ -125,8 +125,7 @@ def constant_value(e: Expr) -> int | float | bool | None:
         return None
     import numpy as np  # a late import: checking a file does not need it
 
-    from tensorc_dsl.reference.boxes import Box
-    from tensorc_dsl.reference.values import Values
+    from tensorc_dsl.reference.values import Box, Values
 
     with np.errstate(all="ignore"):
         return Values("", {}).value(e, Box((), (), ()), None).item()

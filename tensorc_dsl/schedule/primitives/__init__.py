@@ -8,7 +8,7 @@ from __future__ import annotations
 import pkgutil
 from importlib import import_module
 
-from tensorc_dsl.schedule.primitive import PRIMITIVES
+from tensorc_dsl.schedule.step import PRIMITIVES
 
 for _module in pkgutil.iter_modules(__path__):
     import_module(f"{__name__}.{_module.name}")

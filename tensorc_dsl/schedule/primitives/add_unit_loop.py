@@ -5,8 +5,7 @@ from __future__ import annotations
 from tensorc_dsl.ir.expr import ONE
 from tensorc_dsl.ir.program import For, Program, fresh, replace_stmt, used_names
 from tensorc_dsl.schedule.nests import NO_BLOCK, NO_LOOP, the_statement
-from tensorc_dsl.schedule.primitive import primitive
-from tensorc_dsl.schedule.refs import BlockRef, LoopRef, Rewrite
+from tensorc_dsl.schedule.step import BlockRef, LoopRef, Rewrite, primitive
 
 
 @primitive(NO_LOOP, NO_BLOCK)

@@ -19,17 +19,10 @@ from tensorc_dsl.ir.program import (
 )
 from tensorc_dsl.ir.reductions import REDUCER
 from tensorc_dsl.schedule.nests import NO_BLOCK, NO_LOOP, the_block, the_loop
-from tensorc_dsl.schedule.primitive import primitive
-from tensorc_dsl.schedule.refs import BlockRef, LoopRef, Rewrite
-from tensorc_dsl.schedule.refusal import refusal
+from tensorc_dsl.schedule.step import BlockRef, LoopRef, Rewrite, primitive, refusal
 
 
-@refusal(
-    "E0344",
-    'the annotation "{key}" is not for schedules: it says {what}',
-    help="{repair}",
-    at="key",
-)
+@refusal("E0344", 'the annotation "{key}" is not for schedules: it says {what}', at="key")
 def RESERVED(*focus: str, key: str, what: str, repair: str) -> None: ...
 @refusal(
     "E0342",

@@ -6,9 +6,7 @@ from tensorc_dsl.ir.node import replace
 from tensorc_dsl.ir.program import ATOMIC, Program, replace_stmt
 from tensorc_dsl.ir.reductions import Order, not_atomic
 from tensorc_dsl.schedule.nests import NO_BLOCK, the_block
-from tensorc_dsl.schedule.primitive import primitive
-from tensorc_dsl.schedule.refs import BlockRef, Rewrite
-from tensorc_dsl.schedule.refusal import refusal
+from tensorc_dsl.schedule.step import BlockRef, Rewrite, primitive, refusal
 
 
 @refusal(

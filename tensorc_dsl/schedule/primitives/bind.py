@@ -6,14 +6,12 @@ from tensorc_dsl.ir.annotations import axis_problem
 from tensorc_dsl.ir.program import Axis, LoopKind, Program
 from tensorc_dsl.schedule.kinds import CLASH, NOT_BLOCKS, RACE, at_once
 from tensorc_dsl.schedule.nests import NO_LOOP, NOT_SERIAL, require_no_kind, the_loop
-from tensorc_dsl.schedule.primitive import primitive
-from tensorc_dsl.schedule.refs import LoopRef, Rewrite
-from tensorc_dsl.schedule.refusal import refusal
+from tensorc_dsl.schedule.step import LoopRef, Rewrite, primitive, refusal
 
 
-@refusal("E0609", 'there is no axis "{axis}"', help="{repair}")
+@refusal("E0609", 'there is no axis "{axis}"')
 def NO_AXIS(*focus: str, axis: str, repair: str) -> None: ...
-@refusal("E0610", '`{loop}` cannot be bound to "{axis}": {reason}', help="{repair}")
+@refusal("E0610", '`{loop}` cannot be bound to "{axis}": {reason}')
 def NOT_THERE(*focus: str, loop: str, axis: str, reason: str, repair: str) -> None: ...
 
 

@@ -6,25 +6,25 @@ from dataclasses import replace
 
 from tensorc_dsl.ir.program import Program, fresh, used_names
 from tensorc_dsl.schedule.copies import (
+    NO_SCOPE,
     NOT_FILLED,
     block_names,
     box_copy,
+    copy_name,
     insert,
     redirected,
     region_at,
     require_defined,
     require_order,
+    require_scope,
     widest_site,
     with_buffer,
 )
 from tensorc_dsl.schedule.kinds import RACE
 from tensorc_dsl.schedule.motion import VECTOR, own_buffers
 from tensorc_dsl.schedule.nests import NO_BLOCK, NO_BUFFER, the_block, the_buffer
-from tensorc_dsl.schedule.primitive import primitive
 from tensorc_dsl.schedule.primitives.cache_read import NOT_READ, require_read
-from tensorc_dsl.schedule.refs import BlockRef, BufferRef, Rewrite
-from tensorc_dsl.schedule.refusal import refusal
-from tensorc_dsl.schedule.scopes import NO_SCOPE, copy_name, require_scope
+from tensorc_dsl.schedule.step import BlockRef, BufferRef, Rewrite, primitive, refusal
 
 
 @refusal(

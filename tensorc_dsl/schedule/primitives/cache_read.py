@@ -7,23 +7,23 @@ from tensorc_dsl.ir.program import Block, Buffer, Program, replace_stmt, used_na
 from tensorc_dsl.proof.sets.regions import Region
 from tensorc_dsl.proof.sets.simplify import iter_ranges, prove, simplify
 from tensorc_dsl.schedule.copies import (
+    NO_SCOPE,
     NOT_FILLED,
     Site,
     box_copy,
+    copy_name,
     insert,
     region_at,
     require_defined,
     require_order,
+    require_scope,
     widest_site,
     with_buffer,
 )
 from tensorc_dsl.schedule.kinds import RACE
 from tensorc_dsl.schedule.motion import VECTOR, own_buffers, read_indices, writers
 from tensorc_dsl.schedule.nests import NO_BLOCK, NO_BUFFER, copy_nest, map_accesses, the_block, the_buffer
-from tensorc_dsl.schedule.primitive import primitive
-from tensorc_dsl.schedule.refs import BlockRef, BufferRef, Rewrite
-from tensorc_dsl.schedule.refusal import refusal
-from tensorc_dsl.schedule.scopes import NO_SCOPE, copy_name, require_scope
+from tensorc_dsl.schedule.step import BlockRef, BufferRef, Rewrite, primitive, refusal
 
 
 @refusal(

@@ -9,22 +9,22 @@ from tensorc_dsl.ir.program import Block, Buffer, Program, find_block, fresh, re
 from tensorc_dsl.proof.sets.accesses import follow_writes
 from tensorc_dsl.proof.sets.regions import Region
 from tensorc_dsl.schedule.copies import (
+    NO_SCOPE,
     NOT_WHOLE,
     Site,
     box_copy,
     conditions_of_elements,
+    copy_name,
     insert,
     redirected,
     require_order,
+    require_scope,
     spanning_site,
     with_buffer,
 )
 from tensorc_dsl.schedule.motion import fills, own_buffer, writers
 from tensorc_dsl.schedule.nests import NO_BLOCK, the_block
-from tensorc_dsl.schedule.primitive import primitive
-from tensorc_dsl.schedule.refs import BlockRef, Rewrite
-from tensorc_dsl.schedule.refusal import refusal
-from tensorc_dsl.schedule.scopes import NO_SCOPE, copy_name, require_scope
+from tensorc_dsl.schedule.step import BlockRef, Rewrite, primitive, refusal
 
 
 @refusal(

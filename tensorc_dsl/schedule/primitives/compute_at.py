@@ -67,10 +67,8 @@ from tensorc_dsl.schedule.nests import (
     the_block,
     the_loop,
 )
-from tensorc_dsl.schedule.primitive import primitive
 from tensorc_dsl.schedule.primitives.compute_inline import CHANGED, NOT_INLINABLE, PARTIAL, compute_inline
-from tensorc_dsl.schedule.refs import BlockRef, LoopRef, Rewrite
-from tensorc_dsl.schedule.refusal import refusal
+from tensorc_dsl.schedule.step import BlockRef, LoopRef, Rewrite, primitive, refusal
 
 
 @refusal(
@@ -80,12 +78,7 @@ from tensorc_dsl.schedule.refusal import refusal
     at="block",
 )
 def OUTPUT(*focus: str, block: str, buffer: str) -> None: ...
-@refusal(
-    "E0354",
-    "cannot compute `{block}` again at each use: {reason}",
-    help="{repair}",
-    at="block",
-)
+@refusal("E0354", "cannot compute `{block}` again at each use: {reason}", at="block")
 def NOT_PURE(*focus: str, block: str, reason: str, repair: str) -> None: ...
 @refusal(
     "E0356",
@@ -104,12 +97,7 @@ def OUTSIDE(*focus: str, consumer: str, buffer: str, loop: str) -> None: ...
 def NOT_INVERTIBLE(*focus: str, block: str, buffer: str, iterator: str) -> None: ...
 
 
-@refusal(
-    "E0640",
-    "`{block}` reads `{buffer}`, which `{writer}` {overwrites}, before `{loop}`",
-    help="{repair}",
-    at="loop",
-)
+@refusal("E0640", "`{block}` reads `{buffer}`, which `{writer}` {overwrites}, before `{loop}`", at="loop")
 def OVERWRITTEN(*focus: str, block: str, buffer: str, writer: str, overwrites: str, loop: str, repair: str) -> None: ...
 @refusal(
     "E0380",

@@ -11,10 +11,8 @@ from tensorc_dsl.proof.sets.linear_forms import negate
 from tensorc_dsl.proof.sets.simplify import conjuncts, extent_ranges, linear_form, simplify, simplify_where
 from tensorc_dsl.schedule.motion import read_indices
 from tensorc_dsl.schedule.nests import NO_BLOCK, NO_LOOP, the_block, the_loop
-from tensorc_dsl.schedule.primitive import primitive
 from tensorc_dsl.schedule.primitives.decompose_reduction import NOT_AROUND
-from tensorc_dsl.schedule.refs import BlockRef, LoopRef, Rewrite
-from tensorc_dsl.schedule.refusal import refusal
+from tensorc_dsl.schedule.step import BlockRef, LoopRef, Rewrite, primitive, refusal
 
 
 @refusal(

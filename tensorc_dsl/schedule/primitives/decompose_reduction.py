@@ -13,9 +13,7 @@ from tensorc_dsl.proof.sets.regions import inner_ranges, instances_within, requi
 from tensorc_dsl.proof.sets.simplify import extent_ranges, simplify, simplify_where
 from tensorc_dsl.schedule.accumulation import MIXED_LOOP, NOT_AT_ZERO, reduction_loops, spatial, steps_of
 from tensorc_dsl.schedule.nests import NO_BLOCK, NO_LOOP, nest_of, nest_over, the_block, the_loop
-from tensorc_dsl.schedule.primitive import primitive
-from tensorc_dsl.schedule.refs import BlockRef, LoopRef, Rewrite
-from tensorc_dsl.schedule.refusal import refusal
+from tensorc_dsl.schedule.step import BlockRef, LoopRef, Rewrite, primitive, refusal
 
 
 @refusal(

@@ -8,17 +8,10 @@ from tensorc_dsl.ir.program import Buffer, Iter, IterKind, Program, Stmt, used_n
 from tensorc_dsl.ir.reductions import combine, identity
 from tensorc_dsl.schedule.accumulation import NO_RUNNING, OUT_OF_RANGE, the_running
 from tensorc_dsl.schedule.nests import NO_BLOCK, NOT_SERIAL
-from tensorc_dsl.schedule.primitive import primitive
-from tensorc_dsl.schedule.refs import BlockRef, Rewrite
-from tensorc_dsl.schedule.refusal import refusal
+from tensorc_dsl.schedule.step import BlockRef, Rewrite, primitive, refusal
 
 
-@refusal(
-    "E0647",
-    "the {steps} steps of `{block}` cannot be computed at once: {reason}",
-    help="{repair}",
-    at="block",
-)
+@refusal("E0647", "the {steps} steps of `{block}` cannot be computed at once: {reason}", at="block")
 def NOT_AT_ONCE(*focus: str, block: str, steps: str, reason: str, repair: str) -> None: ...
 
 

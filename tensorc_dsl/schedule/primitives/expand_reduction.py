@@ -16,9 +16,7 @@ from tensorc_dsl.proof.sets.simplify import extent_ranges, iter_ranges, simplify
 from tensorc_dsl.schedule.accumulation import not_at_zero, spatial
 from tensorc_dsl.schedule.motion import writers
 from tensorc_dsl.schedule.nests import NO_BLOCK, the_block
-from tensorc_dsl.schedule.primitive import primitive
-from tensorc_dsl.schedule.refs import BlockRef, Rewrite
-from tensorc_dsl.schedule.refusal import refusal
+from tensorc_dsl.schedule.step import BlockRef, Rewrite, primitive, refusal
 from tensorc_dsl.syntax.layout import MOST_LEVELS
 
 

@@ -16,16 +16,10 @@ from tensorc_dsl.schedule.nests import (
     the_loop,
     the_statement,
 )
-from tensorc_dsl.schedule.primitive import primitive
-from tensorc_dsl.schedule.refs import BlockRef, LoopRef, Rewrite
-from tensorc_dsl.schedule.refusal import ScheduleRefusal, refusal
+from tensorc_dsl.schedule.step import BlockRef, LoopRef, Rewrite, ScheduleRefusal, primitive, refusal
 
 
-@refusal(
-    "E0679",
-    "`{loop}` cannot be divided behind `{after}`: {reason}",
-    help="{repair}",
-)
+@refusal("E0679", "`{loop}` cannot be divided behind `{after}`: {reason}")
 def UNDIVIDED(*focus: str, loop: str, after: str, reason: object, repair: str) -> None: ...
 
 

@@ -9,9 +9,7 @@ from tensorc_dsl.ir.program import IterKind, Program
 from tensorc_dsl.schedule.match_online_softmax import computes_the_same, wrapped
 from tensorc_dsl.schedule.motion import is_param, is_scan, own_buffer
 from tensorc_dsl.schedule.nests import NO_BLOCK, the_block
-from tensorc_dsl.schedule.primitive import primitive
-from tensorc_dsl.schedule.refs import BlockRef, Rewrite
-from tensorc_dsl.schedule.refusal import refusal
+from tensorc_dsl.schedule.step import BlockRef, Rewrite, primitive, refusal
 
 
 @refusal(

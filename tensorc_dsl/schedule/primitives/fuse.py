@@ -17,9 +17,7 @@ from tensorc_dsl.schedule.nests import (
     require_serial,
     the_loop,
 )
-from tensorc_dsl.schedule.primitive import primitive
-from tensorc_dsl.schedule.refs import LoopRef, Rewrite
-from tensorc_dsl.schedule.refusal import refusal
+from tensorc_dsl.schedule.step import LoopRef, Rewrite, primitive, refusal
 
 
 @refusal("E0314", "fuse needs a loop", help="name the loops from the outermost inwards")

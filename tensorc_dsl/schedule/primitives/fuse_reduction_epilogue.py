@@ -23,17 +23,10 @@ from tensorc_dsl.schedule.motion import (
     writers,
 )
 from tensorc_dsl.schedule.nests import NO_BLOCK, map_accesses, remove_block, replace_buffer, the_block
-from tensorc_dsl.schedule.primitive import primitive
-from tensorc_dsl.schedule.refs import BlockRef, Rewrite
-from tensorc_dsl.schedule.refusal import refusal
+from tensorc_dsl.schedule.step import BlockRef, Rewrite, primitive, refusal
 
 
-@refusal(
-    "E0655",
-    "cannot fuse `{epilogue}` into `{block}`: {reason}",
-    help="{repair}",
-    at="epilogue",
-)
+@refusal("E0655", "cannot fuse `{epilogue}` into `{block}`: {reason}", at="epilogue")
 def NOT_FUSED(*focus: str, epilogue: str, block: str, reason: str, repair: str) -> None: ...
 @refusal(
     "E0656",

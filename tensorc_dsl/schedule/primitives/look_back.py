@@ -7,17 +7,10 @@ from tensorc_dsl.ir.node import replace
 from tensorc_dsl.ir.program import Program, replace_stmt
 from tensorc_dsl.proof.sets.running import not_passed
 from tensorc_dsl.schedule.nests import NO_BLOCK, the_block
-from tensorc_dsl.schedule.primitive import primitive
-from tensorc_dsl.schedule.refs import BlockRef, Rewrite
-from tensorc_dsl.schedule.refusal import refusal
+from tensorc_dsl.schedule.step import BlockRef, Rewrite, primitive, refusal
 
 
-@refusal(
-    "E0677",
-    "blocks cannot pass on the value of `{block}`: it {reason}",
-    help="{repair}",
-    at="block",
-)
+@refusal("E0677", "blocks cannot pass on the value of `{block}`: it {reason}", at="block")
 def NOT_PASSED(*focus: str, block: str, reason: str, repair: str) -> None: ...
 
 

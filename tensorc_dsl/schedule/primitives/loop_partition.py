@@ -9,9 +9,7 @@ from tensorc_dsl.ir.expr import index, sub
 from tensorc_dsl.ir.program import Program, fresh, replace_stmt, used_names
 from tensorc_dsl.proof.sets.simplify import bounds, extent_ranges, simplify
 from tensorc_dsl.schedule.nests import NO_LOOP, NOT_SERIAL, Part, cut, require_serial, the_loop
-from tensorc_dsl.schedule.primitive import primitive
-from tensorc_dsl.schedule.refs import LoopRef, Rewrite
-from tensorc_dsl.schedule.refusal import refusal
+from tensorc_dsl.schedule.step import LoopRef, Rewrite, primitive, refusal
 
 
 @refusal(

@@ -12,9 +12,8 @@ from tensorc_dsl.proof.sets.dependence import runs_ahead
 from tensorc_dsl.proof.sets.sets import NotAffine, affine_only, feasible
 from tensorc_dsl.proof.sets.simplify import extent_ranges, simplify
 from tensorc_dsl.schedule.nests import NO_LOOP, NOT_SERIAL, guarded, replace_variables, require_serial, the_loop
-from tensorc_dsl.schedule.primitive import apply, primitive
-from tensorc_dsl.schedule.refs import BlockRef, LoopRef, Rewrite
-from tensorc_dsl.schedule.refusal import ScheduleRefusal, refusal
+from tensorc_dsl.schedule.primitive import apply
+from tensorc_dsl.schedule.step import BlockRef, LoopRef, Rewrite, ScheduleRefusal, primitive, refusal
 
 
 @refusal(
@@ -23,17 +22,9 @@ from tensorc_dsl.schedule.refusal import ScheduleRefusal, refusal
     help="merge two loops of which the second stands right behind the first, inside the same loop",
 )
 def NOT_BESIDE(*focus: str, second: str, first: str) -> None: ...
-@refusal(
-    "E0603",
-    "`{first}` has {one} iterations, `{second}` has {other}",
-    help="{repair}",
-)
+@refusal("E0603", "`{first}` has {one} iterations, `{second}` has {other}")
 def UNEQUAL(*focus: str, first: str, one: str, second: str, other: str, repair: str) -> None: ...
-@refusal(
-    "E0604",
-    "an iteration of `{second}` needs later ones of `{first}`: {dependence}",
-    help="{repair}",
-)
+@refusal("E0604", "an iteration of `{second}` needs later ones of `{first}`: {dependence}")
 def OVERTAKES(*focus: str, second: str, first: str, dependence: object, repair: str) -> None: ...
 @refusal(
     "E0606",

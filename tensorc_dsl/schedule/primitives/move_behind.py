@@ -6,16 +6,10 @@ from tensorc_dsl.ir.node import replace
 from tensorc_dsl.ir.program import Program, replace_stmt, with_body
 from tensorc_dsl.proof.sets.dependence import meeting
 from tensorc_dsl.schedule.nests import NO_BLOCK, NO_LOOP, the_statement
-from tensorc_dsl.schedule.primitive import primitive
-from tensorc_dsl.schedule.refs import BlockRef, LoopRef, Rewrite
-from tensorc_dsl.schedule.refusal import refusal
+from tensorc_dsl.schedule.step import BlockRef, LoopRef, Rewrite, primitive, refusal
 
 
-@refusal(
-    "E0683",
-    "`{statement}` cannot move behind `{other}`: {reason}",
-    help="{repair}",
-)
+@refusal("E0683", "`{statement}` cannot move behind `{other}`: {reason}")
 def UNMOVED(*focus: str, statement: str, other: str, reason: str, repair: str) -> None: ...
 
 

@@ -63,9 +63,7 @@ from tensorc_dsl.schedule.match_online_softmax import (
 )
 from tensorc_dsl.schedule.motion import is_param, readers, top_statement
 from tensorc_dsl.schedule.nests import NO_BLOCK, stem, the_block
-from tensorc_dsl.schedule.primitive import primitive
-from tensorc_dsl.schedule.refs import BlockRef, Rewrite
-from tensorc_dsl.schedule.refusal import refusal
+from tensorc_dsl.schedule.step import BlockRef, Rewrite, primitive, refusal
 
 
 @refusal(

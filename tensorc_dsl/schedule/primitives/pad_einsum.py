@@ -49,9 +49,7 @@ from tensorc_dsl.schedule.accumulation import spatial
 from tensorc_dsl.schedule.copies import NOT_FILLED, require_defined
 from tensorc_dsl.schedule.motion import fills, own_buffers, read_indices, writers
 from tensorc_dsl.schedule.nests import NO_BLOCK, copy_nest, map_accesses, nest_over, the_block
-from tensorc_dsl.schedule.primitive import primitive
-from tensorc_dsl.schedule.refs import BlockRef, Rewrite
-from tensorc_dsl.schedule.refusal import refusal
+from tensorc_dsl.schedule.step import BlockRef, Rewrite, primitive, refusal
 
 
 @refusal(
@@ -61,12 +59,7 @@ from tensorc_dsl.schedule.refusal import refusal
     at="padding",
 )
 def NO_FACTORS(*focus: str, padding: str, block: str, reason: str, iterators: str) -> None: ...
-@refusal(
-    "E0661",
-    "cannot pad `{block}`: {reason}",
-    help="{repair}",
-    at="block",
-)
+@refusal("E0661", "cannot pad `{block}`: {reason}", at="block")
 def NOT_PLAIN(*focus: str, block: str, reason: str, repair: str) -> None: ...
 @refusal(
     "E0662",

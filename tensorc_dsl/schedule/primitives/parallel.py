@@ -5,8 +5,7 @@ from __future__ import annotations
 from tensorc_dsl.ir.program import LoopKind, Program
 from tensorc_dsl.schedule.kinds import CLASH, RACE, at_once
 from tensorc_dsl.schedule.nests import NO_LOOP, NOT_SERIAL, require_no_kind, the_loop
-from tensorc_dsl.schedule.primitive import primitive
-from tensorc_dsl.schedule.refs import LoopRef, Rewrite
+from tensorc_dsl.schedule.step import LoopRef, Rewrite, primitive
 
 
 @primitive(NO_LOOP, NOT_SERIAL, CLASH, RACE)

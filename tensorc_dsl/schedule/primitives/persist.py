@@ -4,17 +4,10 @@ from __future__ import annotations
 
 from tensorc_dsl.ir.program import PERSISTENT, LoopKind, Program
 from tensorc_dsl.schedule.nests import NO_LOOP, the_loop, with_annotations
-from tensorc_dsl.schedule.primitive import primitive
-from tensorc_dsl.schedule.refs import LoopRef, Rewrite
-from tensorc_dsl.schedule.refusal import refusal
+from tensorc_dsl.schedule.step import LoopRef, Rewrite, primitive, refusal
 
 
-@refusal(
-    "E0398",
-    "`{loop}` is {kind}: only the iterations of a loop over blocks can be taken in turn",
-    help="{repair}",
-    at="loop",
-)
+@refusal("E0398", "`{loop}` is {kind}: only the iterations of a loop over blocks can be taken in turn", at="loop")
 def NOT_A_GRID(*focus: str, loop: str, kind: str, repair: str) -> None: ...
 
 

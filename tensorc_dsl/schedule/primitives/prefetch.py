@@ -5,9 +5,7 @@ from __future__ import annotations
 from tensorc_dsl.ir.program import LoopKind, Program, blocks_in
 from tensorc_dsl.schedule.motion import read_indices
 from tensorc_dsl.schedule.nests import NO_BUFFER, NO_LOOP, the_buffer, the_loop, with_annotations
-from tensorc_dsl.schedule.primitive import primitive
-from tensorc_dsl.schedule.refs import BufferRef, LoopRef, Rewrite
-from tensorc_dsl.schedule.refusal import refusal
+from tensorc_dsl.schedule.step import BufferRef, LoopRef, Rewrite, primitive, refusal
 
 
 @refusal(

@@ -4,16 +4,13 @@ from __future__ import annotations
 
 from tensorc_dsl.ir.program import Program
 from tensorc_dsl.proof.sets.accesses import written
-from tensorc_dsl.schedule.copies import NOT_FILLED, body_at, site_of
+from tensorc_dsl.schedule.copies import NO_SCOPE, NOT_FILLED, body_at, require_scope, site_of
 from tensorc_dsl.schedule.kinds import RACE
 from tensorc_dsl.schedule.motion import VECTOR, own_buffers
 from tensorc_dsl.schedule.nests import NO_BLOCK, NO_BUFFER, NO_LOOP, stmt_name, the_block, the_buffer, the_loop
-from tensorc_dsl.schedule.primitive import primitive
 from tensorc_dsl.schedule.primitives.cache_read import NOT_READ, OWN, copied_in, require_read
 from tensorc_dsl.schedule.primitives.decompose_reduction import NOT_AROUND
-from tensorc_dsl.schedule.refs import BlockRef, BufferRef, LoopRef, Rewrite
-from tensorc_dsl.schedule.refusal import refusal
-from tensorc_dsl.schedule.scopes import NO_SCOPE, require_scope
+from tensorc_dsl.schedule.step import BlockRef, BufferRef, LoopRef, Rewrite, primitive, refusal
 
 
 @refusal(

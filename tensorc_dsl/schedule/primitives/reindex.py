@@ -17,10 +17,9 @@ from tensorc_dsl.schedule.copies import (
 )
 from tensorc_dsl.schedule.motion import own_buffers
 from tensorc_dsl.schedule.nests import NO_BLOCK, NO_BUFFER, the_block, the_buffer
-from tensorc_dsl.schedule.primitive import primitive
 from tensorc_dsl.schedule.primitives.cache_read import NOT_READ, require_read
 from tensorc_dsl.schedule.primitives.cache_write import SEVERAL
-from tensorc_dsl.schedule.refs import BlockRef, BufferRef, Rewrite
+from tensorc_dsl.schedule.step import BlockRef, BufferRef, Rewrite, primitive
 
 
 @primitive(NO_BLOCK, NO_BUFFER, NOT_READ, SEVERAL, DIFFERENT, NOT_FILLED, LATER, NOT_ALONE, NOT_WHOLE)

@@ -3,13 +3,21 @@
 from __future__ import annotations
 
 from tensorc_dsl.ir.program import Program
-from tensorc_dsl.schedule.copies import BAD_PLACES, DIFFERENT, LATER, NOT_FILLED, by_map, reindexed_read, subscripts
+from tensorc_dsl.schedule.copies import (
+    BAD_PLACES,
+    DIFFERENT,
+    LATER,
+    NO_SCOPE,
+    NOT_FILLED,
+    by_map,
+    reindexed_read,
+    require_scope,
+    subscripts,
+)
 from tensorc_dsl.schedule.motion import own_buffers
 from tensorc_dsl.schedule.nests import NO_BLOCK, NO_BUFFER, the_block, the_buffer
-from tensorc_dsl.schedule.primitive import primitive
 from tensorc_dsl.schedule.primitives.cache_read import NOT_READ, OWN, require_read
-from tensorc_dsl.schedule.refs import BlockRef, BufferRef, IndexMap, Rewrite
-from tensorc_dsl.schedule.scopes import NO_SCOPE, require_scope
+from tensorc_dsl.schedule.step import BlockRef, BufferRef, IndexMap, Rewrite, primitive
 
 
 @primitive(NO_BLOCK, NO_BUFFER, NO_SCOPE, NOT_READ, OWN, DIFFERENT, BAD_PLACES, NOT_FILLED, LATER)

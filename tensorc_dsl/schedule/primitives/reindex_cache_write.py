@@ -6,17 +6,17 @@ from tensorc_dsl.ir.program import Program
 from tensorc_dsl.schedule.copies import (
     BAD_PLACES,
     DIFFERENT,
+    NO_SCOPE,
     NOT_ALONE,
     NOT_WHOLE,
     by_map,
     reindexed_write,
+    require_scope,
     subscripts,
 )
 from tensorc_dsl.schedule.nests import NO_BLOCK, the_block
-from tensorc_dsl.schedule.primitive import primitive
 from tensorc_dsl.schedule.primitives.cache_write import SEVERAL, the_target
-from tensorc_dsl.schedule.refs import BlockRef, IndexMap, Rewrite
-from tensorc_dsl.schedule.scopes import NO_SCOPE, require_scope
+from tensorc_dsl.schedule.step import BlockRef, IndexMap, Rewrite, primitive
 
 
 @primitive(NO_BLOCK, NO_SCOPE, SEVERAL, DIFFERENT, BAD_PLACES, NOT_ALONE, NOT_WHOLE)

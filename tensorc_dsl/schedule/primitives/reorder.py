@@ -6,9 +6,7 @@ from tensorc_dsl.ir.node import replace
 from tensorc_dsl.ir.program import AT_ONCE, Program, Stmt, replace_stmt
 from tensorc_dsl.proof.sets.dependence import broken
 from tensorc_dsl.schedule.nests import NO_LOOP, NOT_SERIAL, REPEATED, not_serial, refuse_repeated, the_loop
-from tensorc_dsl.schedule.primitive import primitive
-from tensorc_dsl.schedule.refs import LoopRef, Rewrite
-from tensorc_dsl.schedule.refusal import refusal
+from tensorc_dsl.schedule.step import LoopRef, Rewrite, primitive, refusal
 
 
 @refusal(

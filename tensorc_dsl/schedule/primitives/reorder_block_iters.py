@@ -6,9 +6,7 @@ from dataclasses import replace
 
 from tensorc_dsl.ir.program import Program, replace_stmt
 from tensorc_dsl.schedule.nests import NO_BLOCK, the_block
-from tensorc_dsl.schedule.primitive import primitive
-from tensorc_dsl.schedule.refs import BlockRef, Rewrite
-from tensorc_dsl.schedule.refusal import refusal
+from tensorc_dsl.schedule.step import BlockRef, Rewrite, primitive, refusal
 from tensorc_dsl.syntax.format import quoted
 
 

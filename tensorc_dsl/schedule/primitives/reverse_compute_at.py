@@ -66,9 +66,7 @@ from tensorc_dsl.schedule.nests import (
     the_block,
     the_loop,
 )
-from tensorc_dsl.schedule.primitive import primitive
-from tensorc_dsl.schedule.refs import BlockRef, LoopRef, Rewrite
-from tensorc_dsl.schedule.refusal import refusal
+from tensorc_dsl.schedule.step import BlockRef, LoopRef, Rewrite, primitive, refusal
 
 
 @refusal(
@@ -81,17 +79,11 @@ def NOTHING_BELOW(*focus: str, block: str, loop: str) -> None: ...
 @refusal(
     "E0369",
     "an iteration of `{loop}` does not complete its part of `{buffer}`: every iteration of `{repeats}` writes that part",
-    help="{repair}",
     at="loop",
     label="inside `{repeats}`",
 )
 def INCOMPLETE(*focus: str, loop: str, buffer: str, repeats: str, repair: str) -> None: ...
-@refusal(
-    "E0370",
-    "the iterations of `{loop}` do not divide `{block}` exactly: {reason}",
-    help="{repair}",
-    at="loop",
-)
+@refusal("E0370", "the iterations of `{loop}` do not divide `{block}` exactly: {reason}", at="loop")
 def NOT_ONCE(*focus: str, loop: str, block: str, reason: str, repair: str) -> None: ...
 
 

@@ -28,11 +28,9 @@ from tensorc_dsl.schedule.motion import (
     writers,
 )
 from tensorc_dsl.schedule.nests import NO_BLOCK, remove_block, replace_buffer, the_block
-from tensorc_dsl.schedule.primitive import primitive
 from tensorc_dsl.schedule.primitives.compute_inline import CHANGED
-from tensorc_dsl.schedule.refs import BlockRef, Rewrite
-from tensorc_dsl.schedule.refusal import refusal
 from tensorc_dsl.schedule.stale import refuse_long
+from tensorc_dsl.schedule.step import BlockRef, Rewrite, primitive, refusal
 
 
 @refusal(

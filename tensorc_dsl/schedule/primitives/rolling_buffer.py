@@ -36,19 +36,12 @@ from tensorc_dsl.schedule.nests import (
     the_block,
     the_loop,
 )
-from tensorc_dsl.schedule.primitive import primitive
 from tensorc_dsl.schedule.primitives.compute_at import NOT_PURE, OUTPUT, pure_buffer
 from tensorc_dsl.schedule.primitives.decompose_reduction import NOT_AROUND
-from tensorc_dsl.schedule.refs import BlockRef, LoopRef, Rewrite
-from tensorc_dsl.schedule.refusal import refusal
+from tensorc_dsl.schedule.step import BlockRef, LoopRef, Rewrite, primitive, refusal
 
 
-@refusal(
-    "E0632",
-    "the iterations of `{loop}` do not move a window over `{buffer}`: {reason}",
-    help="{repair}",
-    at="loop",
-)
+@refusal("E0632", "the iterations of `{loop}` do not move a window over `{buffer}`: {reason}", at="loop")
 def NO_WINDOW(*focus: str, loop: str, buffer: str, reason: str, repair: str) -> None: ...
 @refusal(
     "E0633",

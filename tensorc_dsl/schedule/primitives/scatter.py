@@ -5,17 +5,10 @@ from __future__ import annotations
 from tensorc_dsl.ir.program import SCATTER, Program
 from tensorc_dsl.schedule.kinds import scatter_problem
 from tensorc_dsl.schedule.nests import NO_LOOP, NOT_SERIAL, require_no_kind, the_loop, with_annotations
-from tensorc_dsl.schedule.primitive import primitive
-from tensorc_dsl.schedule.refs import LoopRef, Rewrite
-from tensorc_dsl.schedule.refusal import refusal
+from tensorc_dsl.schedule.step import LoopRef, Rewrite, primitive, refusal
 
 
-@refusal(
-    "E0664",
-    "data do not choose the iteration of `{loop}`: it {reason}",
-    help="{repair}",
-    at="loop",
-)
+@refusal("E0664", "data do not choose the iteration of `{loop}`: it {reason}", at="loop")
 def NOT_CHOSEN(*focus: str, loop: str, reason: str, repair: str) -> None: ...
 
 

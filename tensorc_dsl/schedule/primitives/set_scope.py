@@ -7,13 +7,11 @@ from dataclasses import replace
 from tensorc_dsl.ir.program import LoopKind, Program
 from tensorc_dsl.proof.sets.accesses import home, is_private
 from tensorc_dsl.proof.sets.dependence import carried
+from tensorc_dsl.schedule.copies import NO_SCOPE, require_scope
 from tensorc_dsl.schedule.kinds import RACE
 from tensorc_dsl.schedule.motion import copy_step, is_param
 from tensorc_dsl.schedule.nests import NO_BUFFER, replace_buffer, the_buffer
-from tensorc_dsl.schedule.primitive import primitive
-from tensorc_dsl.schedule.refs import BufferRef, Rewrite
-from tensorc_dsl.schedule.refusal import refusal
-from tensorc_dsl.schedule.scopes import NO_SCOPE, require_scope
+from tensorc_dsl.schedule.step import BufferRef, Rewrite, primitive, refusal
 
 
 @refusal(

@@ -9,9 +9,7 @@ from tensorc_dsl.ir.program import For, LoopKind, Program, replace_stmt
 from tensorc_dsl.proof.sets.accesses import written
 from tensorc_dsl.proof.sets.dependence import Dependence, overtakes
 from tensorc_dsl.schedule.nests import NO_LOOP, NOT_SERIAL, require_no_kind, the_block, the_loop
-from tensorc_dsl.schedule.primitive import primitive
-from tensorc_dsl.schedule.refs import BlockRef, LoopRef, Rewrite
-from tensorc_dsl.schedule.refusal import refusal
+from tensorc_dsl.schedule.step import BlockRef, LoopRef, Rewrite, primitive, refusal
 
 
 @refusal(
@@ -35,7 +33,6 @@ def NO_STAGE(*focus: str, stage: int, loop: str, stages: str) -> None: ...
 @refusal(
     "E0389",
     "the pipeline of `{loop}` would change the result: {dependence}, and the later access would come first",
-    help="{repair}",
 )
 def OVERTAKES(*focus: str, loop: str, dependence: object, repair: str) -> None: ...
 

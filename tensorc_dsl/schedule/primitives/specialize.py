@@ -5,10 +5,8 @@ from __future__ import annotations
 from tensorc_dsl.ir.annotations import REGISTERS, ROLES, written_out
 from tensorc_dsl.ir.program import LoopKind, Program
 from tensorc_dsl.schedule.nests import NO_LOOP, the_loop, with_annotations
-from tensorc_dsl.schedule.primitive import primitive
-from tensorc_dsl.schedule.refs import LoopRef, Rewrite
-from tensorc_dsl.schedule.refusal import refusal
 from tensorc_dsl.schedule.stale import private_between
+from tensorc_dsl.schedule.step import LoopRef, Rewrite, primitive, refusal
 from tensorc_dsl.syntax.format import quoted
 
 _FEWEST, _MOST, _STEP = 24, 240, 8

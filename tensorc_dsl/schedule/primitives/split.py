@@ -12,9 +12,7 @@ from tensorc_dsl.ir.program import Buffer, For, Program, Stmt, fresh, replace_st
 from tensorc_dsl.proof.sets.linear_forms import TRUE, Ranges
 from tensorc_dsl.proof.sets.simplify import bounds, extent_ranges, is_multiple, simplify
 from tensorc_dsl.schedule.nests import NO_LOOP, NOT_SERIAL, Part, cut, replace_variables, require_serial, the_loop
-from tensorc_dsl.schedule.primitive import primitive
-from tensorc_dsl.schedule.refs import LoopRef, Rewrite
-from tensorc_dsl.schedule.refusal import refusal
+from tensorc_dsl.schedule.step import LoopRef, Rewrite, primitive, refusal
 
 
 @refusal(

@@ -32,17 +32,10 @@ from tensorc_dsl.proof.sets.running import Scale
 from tensorc_dsl.proof.sets.simplify import extent_ranges, iter_ranges, simplify
 from tensorc_dsl.schedule.accumulation import NO_RUNNING, OUT_OF_RANGE, Nest, the_running
 from tensorc_dsl.schedule.nests import NO_BLOCK, NOT_SERIAL
-from tensorc_dsl.schedule.primitive import primitive
-from tensorc_dsl.schedule.refs import BlockRef, Rewrite
-from tensorc_dsl.schedule.refusal import refusal
+from tensorc_dsl.schedule.step import BlockRef, Rewrite, primitive, refusal
 
 
-@refusal(
-    "E0645",
-    "the {extent} steps of `{block}` cannot be cut into chunks of {length}",
-    help="{repair}",
-    at="length",
-)
+@refusal("E0645", "the {extent} steps of `{block}` cannot be cut into chunks of {length}", at="length")
 def NO_CHUNKS(*focus: str, block: str, extent: str, length: int, repair: str) -> None: ...
 
 

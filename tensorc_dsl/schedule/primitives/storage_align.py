@@ -7,9 +7,7 @@ from dataclasses import replace
 from tensorc_dsl.ir.program import ALIGN, OFFSET, Program
 from tensorc_dsl.schedule.motion import copy_step, is_param
 from tensorc_dsl.schedule.nests import NO_BUFFER, replace_buffer, the_buffer
-from tensorc_dsl.schedule.primitive import primitive
-from tensorc_dsl.schedule.refs import BufferRef, Rewrite
-from tensorc_dsl.schedule.refusal import refusal
+from tensorc_dsl.schedule.step import BufferRef, Rewrite, primitive, refusal
 
 
 @refusal(

@@ -7,9 +7,7 @@ from dataclasses import replace
 from tensorc_dsl.ir.annotations import UNITS
 from tensorc_dsl.ir.program import SWIZZLE, Program
 from tensorc_dsl.schedule.nests import NO_BUFFER, replace_buffer, the_buffer
-from tensorc_dsl.schedule.primitive import primitive
-from tensorc_dsl.schedule.refs import BufferRef, Rewrite
-from tensorc_dsl.schedule.refusal import refusal
+from tensorc_dsl.schedule.step import BufferRef, Rewrite, primitive, refusal
 
 _SCOPES = ("shared", "shared.dyn")
 

@@ -55,9 +55,7 @@ from tensorc_dsl.schedule.accumulation import (
     without_first_step,
 )
 from tensorc_dsl.schedule.nests import NO_BLOCK, NO_LOOP, NOT_SERIAL, require_serial, stmt_name, the_block, the_loop
-from tensorc_dsl.schedule.primitive import primitive
-from tensorc_dsl.schedule.refs import BlockRef, LoopRef, Rewrite
-from tensorc_dsl.schedule.refusal import refusal
+from tensorc_dsl.schedule.step import BlockRef, LoopRef, Rewrite, primitive, refusal
 
 # Cuts the steps of all tiles, in one row, into ranges of equal length.
 #

@@ -8,17 +8,11 @@ from tensorc_dsl.ir.program import INTRINSIC, For, LoopKind, Program, Stmt, repl
 from tensorc_dsl.proof.sets.instructions import Match, match_nest, misplaced
 from tensorc_dsl.schedule.kinds import CLASH, refuse_clash
 from tensorc_dsl.schedule.nests import NO_LOOP, NOT_SERIAL, loops_below, require_serial, the_loop
-from tensorc_dsl.schedule.primitive import primitive
-from tensorc_dsl.schedule.refs import LoopRef, Rewrite
-from tensorc_dsl.schedule.refusal import refusal
 from tensorc_dsl.schedule.stale import APART, FRAGMENT, NO_INTRINSIC, the_intrinsic
+from tensorc_dsl.schedule.step import LoopRef, Rewrite, primitive, refusal
 
 
-@refusal(
-    "E0681",
-    "the nest of `{loop}` is not {intrinsic}: {why}",
-    help="{repair}",
-)
+@refusal("E0681", "the nest of `{loop}` is not {intrinsic}: {why}")
 def NO_MATCH(*focus: str, loop: str, intrinsic: str, why: str, repair: str) -> None: ...
 
 

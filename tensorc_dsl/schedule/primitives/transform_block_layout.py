@@ -26,9 +26,7 @@ from tensorc_dsl.schedule.accumulation import without_first_step
 from tensorc_dsl.schedule.match_online_softmax import computes_the_same
 from tensorc_dsl.schedule.motion import top_statement
 from tensorc_dsl.schedule.nests import NO_BLOCK, guarded, nest_over, only_block, stmt_name, the_block
-from tensorc_dsl.schedule.primitive import primitive
-from tensorc_dsl.schedule.refs import BlockRef, IndexMap, Rewrite
-from tensorc_dsl.schedule.refusal import refusal
+from tensorc_dsl.schedule.step import BlockRef, IndexMap, Rewrite, primitive, refusal
 
 
 @refusal(
@@ -38,12 +36,7 @@ from tensorc_dsl.schedule.refusal import refusal
     at="layout",
 )
 def NO_ITERATORS(*focus: str, layout: str, block: str, reason: str, rank: int) -> None: ...
-@refusal(
-    "E0637",
-    "cannot give `{block}` other loops: {reason}",
-    help="{repair}",
-    at="block",
-)
+@refusal("E0637", "cannot give `{block}` other loops: {reason}", at="block")
 def NOT_PLAIN(*focus: str, block: str, reason: str, repair: str) -> None: ...
 
 

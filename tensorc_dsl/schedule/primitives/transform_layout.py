@@ -36,9 +36,7 @@ from tensorc_dsl.proof.sets.regions import full_domain
 from tensorc_dsl.proof.sets.simplify import iter_ranges, simplify, simplify_where
 from tensorc_dsl.schedule.motion import copy_step, is_param, own_buffers, read_indices, top_statement, writers
 from tensorc_dsl.schedule.nests import NO_BUFFER, map_accesses, nest_over, replace_buffer, stmt_name, the_buffer
-from tensorc_dsl.schedule.primitive import primitive
-from tensorc_dsl.schedule.refs import BufferRef, IndexMap, Rewrite
-from tensorc_dsl.schedule.refusal import refusal
+from tensorc_dsl.schedule.step import BufferRef, IndexMap, Rewrite, primitive, refusal
 
 
 @refusal(

@@ -6,10 +6,8 @@ from dataclasses import replace
 
 from tensorc_dsl.ir.program import Annotation, Program, replace_stmt
 from tensorc_dsl.schedule.nests import NO_BLOCK, NO_LOOP, the_block, the_loop
-from tensorc_dsl.schedule.primitive import primitive
 from tensorc_dsl.schedule.primitives.annotate import RESERVED, refuse_reserved
-from tensorc_dsl.schedule.refs import BlockRef, LoopRef, Rewrite
-from tensorc_dsl.schedule.refusal import refusal
+from tensorc_dsl.schedule.step import BlockRef, LoopRef, Rewrite, primitive, refusal
 
 
 @refusal("E0614", 'there is no annotation "{key}" here', help="{there}")

@@ -7,9 +7,7 @@ from tensorc_dsl.ir.print import format_expr
 from tensorc_dsl.ir.program import LoopKind, Program
 from tensorc_dsl.schedule.kinds import CLASH, RACE, at_once
 from tensorc_dsl.schedule.nests import NO_LOOP, NOT_SERIAL, require_no_kind, the_loop
-from tensorc_dsl.schedule.primitive import primitive
-from tensorc_dsl.schedule.refs import LoopRef, Rewrite
-from tensorc_dsl.schedule.refusal import refusal
+from tensorc_dsl.schedule.step import LoopRef, Rewrite, primitive, refusal
 
 
 @refusal(

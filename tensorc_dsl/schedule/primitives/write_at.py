@@ -4,16 +4,13 @@ from __future__ import annotations
 
 from tensorc_dsl.ir.program import Program, find_block
 from tensorc_dsl.proof.sets.accesses import follow_writes, touched
-from tensorc_dsl.schedule.copies import NOT_WHOLE, block_names, region_at, spanning_site
+from tensorc_dsl.schedule.copies import NO_SCOPE, NOT_WHOLE, block_names, region_at, require_scope, spanning_site
 from tensorc_dsl.schedule.kinds import RACE
 from tensorc_dsl.schedule.motion import VECTOR, own_buffers
 from tensorc_dsl.schedule.nests import NO_BLOCK, NO_LOOP, the_block, the_loop
-from tensorc_dsl.schedule.primitive import primitive
 from tensorc_dsl.schedule.primitives.cache_write import SEVERAL, copied_out, the_target
 from tensorc_dsl.schedule.primitives.decompose_reduction import NOT_AROUND
-from tensorc_dsl.schedule.refs import BlockRef, LoopRef, Rewrite
-from tensorc_dsl.schedule.refusal import refusal
-from tensorc_dsl.schedule.scopes import NO_SCOPE, require_scope
+from tensorc_dsl.schedule.step import BlockRef, LoopRef, Rewrite, primitive, refusal
 
 
 @refusal(

@@ -1,4 +1,4 @@
-"""The queries, one file for each kind of subject. Importing this package declares them all.
+"""The queries, by subject. Importing this package declares them all.
 
 Import `QUERIES` from here, so that the table is filled.
 """

@@ -15,11 +15,10 @@ from tensorc_dsl.ir.expr import constant
 from tensorc_dsl.ir.print import format_expr
 from tensorc_dsl.ir.program import For, Program
 from tensorc_dsl.schedule.nests import the_block, the_buffer, the_loop, the_statement
-from tensorc_dsl.schedule.primitive import Primitive, accepts, apply
+from tensorc_dsl.schedule.primitive import accepts, apply
 from tensorc_dsl.schedule.primitives import PRIMITIVES
 from tensorc_dsl.schedule.query import Query, declare, query
-from tensorc_dsl.schedule.refs import BlockRef, BufferRef, LoopRef, Ref
-from tensorc_dsl.schedule.refusal import ScheduleRefusal
+from tensorc_dsl.schedule.step import BlockRef, BufferRef, LoopRef, Primitive, Ref, ScheduleRefusal
 
 
 def asking(step: Primitive) -> tuple[Query, ...]:

@@ -8,8 +8,7 @@ from tensorc_dsl.ir.program import Block, For, IterKind, LoopKind, Program, walk
 from tensorc_dsl.schedule.nests import mode_of, the_loop
 from tensorc_dsl.schedule.patterns import first, found, name_of
 from tensorc_dsl.schedule.query import nominal, query
-from tensorc_dsl.schedule.refs import BlockPattern, BlockRef, LoopPattern, LoopRef
-from tensorc_dsl.schedule.refusal import refusal
+from tensorc_dsl.schedule.step import BlockPattern, BlockRef, LoopPattern, LoopRef, refusal
 
 
 @refusal("E0383", "the extent of `{loop}` is `{extent}`, not a number", help="ask `{loop}.is_open` first")

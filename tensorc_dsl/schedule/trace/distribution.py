@@ -1,17 +1,20 @@
-"""The interface of distributions over decisions.
+"""Distributions over decisions, and the declaration of a kind of draw: a name, and a function to a distribution.
 
 A distribution is a value that knows its support, so every decision (drawn, pinned, replayed or moved) can be checked.
-It also encodes decisions for a model (`features`) and lists the neighbours of a decision (`moves`).
-"""
+It also encodes decisions for a model (`features`) and lists the neighbours of a decision (`moves`). The signature of a draw
+in the language, its line in a trace and its reference entry are derived from the declaration, as for primitives. The kinds
+of draws are in `draws/`; that package imports all of them."""
 
 from __future__ import annotations
 
+import inspect
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, TypeGuard
+from typing import TYPE_CHECKING, Any, TypeGuard, TypeVar
 
+from tensorc_dsl.base.diagnostic import problem
 from tensorc_dsl.syntax.format import number, quoted
 
 if TYPE_CHECKING:
@@ -107,6 +110,15 @@ def literal(value: Plain) -> str:
     if isinstance(value, str):
         return quoted(value)
     return f"-{number(-value)}" if value < 0 else number(value)
+
+
+class Uniform(Distribution):
+    """A distribution whose decisions are all equally likely."""
+
+    __slots__ = ()
+
+    def log_prob(self, decision: Decision) -> float:
+        return -math.log(self.size()) if self.contains(decision) else -math.inf
 
 
 # Distributions over values that are listed, each with a weight.
@@ -211,3 +223,83 @@ class Weighted(Distribution):
 
     def meaning(self) -> tuple[object, ...]:
         return self.own.meaning()
+
+
+# The declaration of a kind of draw.
+
+
+@dataclass(frozen=True, slots=True)
+class Interval:
+    """`lo..hi`: both ends included."""
+
+    low: int
+    high: int
+
+
+@dataclass(frozen=True, slots=True)
+class Choices:
+    """A list of values, or a map from values to their weights."""
+
+    values: tuple[Plain, ...]
+    weights: tuple[float, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Items:
+    """A list whose elements have one kind, which may be any."""
+
+    values: tuple[Any, ...]
+
+
+def _same(decision: Decision) -> object:
+    return decision
+
+
+@dataclass(frozen=True, slots=True)
+class Offer:
+    """A distribution, and the function from a decision to its value in the language."""
+
+    distribution: Distribution
+    value: Callable[[Decision], object] = _same
+
+
+@dataclass(frozen=True, slots=True)
+class DrawKind:
+    name: str
+    function: Callable[..., Offer]
+    signature: inspect.Signature
+    """The parameters without the leading `program`; annotations are resolved types."""
+    result: object
+    """The type of the drawn value. `Choices` stands for an element of the argument, `Items` for a list like it."""
+    doc: str
+
+
+DRAWS: dict[str, DrawKind] = {}
+"""All kinds of draws by name, filled by importing `tensorc_dsl.schedule.trace.draws`."""
+
+F = TypeVar("F", bound=Callable[..., Offer])
+
+
+def draw(result: object) -> Callable[[F], F]:
+    """Declare a kind of draw with the name of the function, whose values are of type `result`.
+
+    The function takes the program first, then the arguments in the language. It raises TschedError for arguments that never
+    make sense, and ScheduleRefusal if this program leaves nothing to draw.
+    """
+
+    def register(function: F) -> F:
+        signature = inspect.signature(function, eval_str=True)
+        params = list(signature.parameters.values())[1:]
+        name = function.__name__
+        if name in DRAWS:
+            raise ValueError(f"draw {name!r} is declared twice")
+        DRAWS[name] = DrawKind(
+            name, function, signature.replace(parameters=params), result, inspect.getdoc(function) or ""
+        )
+        return function
+
+    return register
+
+
+@problem("E0503", "`{parameter}` of `{draw}` is {wanted}; this is {found}", help="pass {wanted}")
+def BAD_ARGUMENT(*, parameter: str, draw: str, wanted: str, found: object) -> None: ...

@@ -9,8 +9,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from tensorc_dsl.base.diagnostic import TschedError
-from tensorc_dsl.schedule.trace.declare import BAD_ARGUMENT, Interval
-from tensorc_dsl.schedule.trace.distribution import Decision, below
+from tensorc_dsl.schedule.trace.distribution import BAD_ARGUMENT, Decision, Interval, below
 
 if TYPE_CHECKING:
     import numpy as np

@@ -17,10 +17,9 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from tensorc_dsl.schedule.refusal import refusal
+from tensorc_dsl.schedule.step import refusal
 from tensorc_dsl.schedule.trace.distribution import Decision
-from tensorc_dsl.schedule.trace.model import Decider, Model, Site, Undecided, shown
-from tensorc_dsl.schedule.trace.trace import Trace
+from tensorc_dsl.schedule.trace.trace import Decider, Model, Site, Trace, Undecided, shown
 
 __all__ = ["Model", "Traced", "block", "condition", "replay", "seed", "trace"]
 

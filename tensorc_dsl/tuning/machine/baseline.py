@@ -18,18 +18,17 @@ from numpy.typing import NDArray
 
 from tensorc_dsl.backend.memory import laid_out
 from tensorc_dsl.base.source import Source
-from tensorc_dsl.ir.bind import bind
 from tensorc_dsl.ir.parse import parse_program
 from tensorc_dsl.ir.print import format_program
 from tensorc_dsl.ir.program import Program
-from tensorc_dsl.ir.strides import strides_of
+from tensorc_dsl.ir.sizes import bind, strides_of
 from tensorc_dsl.processes.child import serve
 from tensorc_dsl.processes.memory import available
 from tensorc_dsl.processes.messages import Bug, Exhausted, Ready
 from tensorc_dsl.processes.worker import Worker, WorkerBug, WorkerCrash, WorkerTimeout, library_threads
 from tensorc_dsl.reference.inputs import make_inputs
-from tensorc_dsl.reference.open_sizes import sizing
 from tensorc_dsl.reference.tolerance import bounded
+from tensorc_dsl.reference.work import sizing
 from tensorc_dsl.tuning.machine.numpy_text import numpy_texts
 from tensorc_dsl.tuning.measure.check import compare
 

@@ -35,9 +35,8 @@ from tensorc_dsl.ir.expr import (
 )
 from tensorc_dsl.ir.program import Block, IterKind, Program, Store
 from tensorc_dsl.ir.reductions import ArgFold, DeclaredFold, Fold, FoldOp, identity, update_of
-from tensorc_dsl.reference.boxes import Box, Form, form
 from tensorc_dsl.reference.evaluate import shape_of, unscheduled_blocks
-from tensorc_dsl.reference.values import EvaluateError
+from tensorc_dsl.reference.values import Box, EvaluateError, Form, form
 
 # Translates values of an unscheduled block into NumPy expressions: whole arrays with an axis for each iterator.
 #

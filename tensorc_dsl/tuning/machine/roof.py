@@ -12,11 +12,10 @@ from dataclasses import dataclass, replace
 from tensorc_dsl.backend.find import require_backend
 from tensorc_dsl.backend.protocol import Backend
 from tensorc_dsl.base import units
-from tensorc_dsl.ir.bind import bind
 from tensorc_dsl.ir.program import Program
+from tensorc_dsl.ir.sizes import bind
 from tensorc_dsl.ir.target import Target
-from tensorc_dsl.reference.count import Work, bytes_needed, work
-from tensorc_dsl.reference.open_sizes import sizing
+from tensorc_dsl.reference.work import Work, bytes_needed, sizing, work
 
 MEASURING = "measuring what this machine can do"
 """The message while a roof is measured."""

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from tensorc_dsl.ir.arrays import widen
 from tensorc_dsl.ir.dtypes import DType, overflowed, overflows_above
-from tensorc_dsl.ir.strides import dense_strides, elements_spanned
+from tensorc_dsl.ir.sizes import dense_strides, elements_spanned
 
 # Compares the outputs of a kernel with a float64 reference.
 

@@ -9,13 +9,11 @@ import numpy as np
 from tensorc_dsl.backend.memory import strided_empty
 from tensorc_dsl.backend.protocol import ORDERS, Counts, EmulatedKernel
 from tensorc_dsl.ir.arrays import Array, stored_dtype
-from tensorc_dsl.ir.bind import Sizes, bind
 from tensorc_dsl.ir.program import Program
-from tensorc_dsl.ir.strides import strides_of
+from tensorc_dsl.ir.sizes import Sizes, bind, strides_of
 from tensorc_dsl.lower.updates import callers_params
-from tensorc_dsl.reference.count import flops
 from tensorc_dsl.reference.evaluate import shape_of
-from tensorc_dsl.reference.open_sizes import describe, sizing
+from tensorc_dsl.reference.work import describe, flops, sizing
 from tensorc_dsl.tuning.measure.check import poison
 from tensorc_dsl.tuning.measure.runner import Task
 

@@ -6,13 +6,13 @@ from dataclasses import dataclass
 from math import floor, prod
 
 from tensorc_dsl.base.diagnostic import Diagnostic, TschedError, problem
-from tensorc_dsl.ir.bind import bind
 from tensorc_dsl.ir.program import Program
+from tensorc_dsl.ir.sizes import bind
 from tensorc_dsl.processes.memory import available
 from tensorc_dsl.reference.evaluate import shape_of, unscheduled_nests
 from tensorc_dsl.reference.inputs import has_extremes
-from tensorc_dsl.reference.open_sizes import sizing
 from tensorc_dsl.reference.values import alive_steps
+from tensorc_dsl.reference.work import sizing
 
 _FLOAT64_COPIES = 4
 """The reference, its tolerance, and what evaluating them holds at once, per element."""

@@ -24,7 +24,7 @@ class Build(msgspec.Struct, tag=True, frozen=True):
 class Prepare(msgspec.Struct, tag=True, frozen=True):
     """To a runner: from now on kernels compute this unscheduled program, on inputs made from the seed.
 
-    Of a program with open dimensions, at the sizes of `reference.open_sizes`. `kind` is that of their target; the linear
+    Of a program with open dimensions, at the sizes of `reference.work`. `kind` is that of their target; the linear
     algebra of the reference has so many `threads`.
     """
 

@@ -12,18 +12,17 @@ from tensorc_dsl.backend.find import native, require_backend
 from tensorc_dsl.backend.protocol import Backend, CompileError, KernelFault, LoadedKernel
 from tensorc_dsl.base.source import Source
 from tensorc_dsl.ir.arrays import stored_dtype
-from tensorc_dsl.ir.bind import Sizes, bind
 from tensorc_dsl.ir.parse import parse_program
 from tensorc_dsl.ir.program import Buffer, Program
-from tensorc_dsl.ir.strides import elements_spanned, strides_of
+from tensorc_dsl.ir.sizes import Sizes, bind, elements_spanned, strides_of
 from tensorc_dsl.lower.updates import callers_params
 from tensorc_dsl.processes.child import serve
 from tensorc_dsl.processes.cores import use_blas_threads
 from tensorc_dsl.processes.messages import Ready
 from tensorc_dsl.reference.evaluate import shape_of
 from tensorc_dsl.reference.inputs import extreme_inputs, make_inputs
-from tensorc_dsl.reference.open_sizes import describe, sizing
 from tensorc_dsl.reference.tolerance import bounded
+from tensorc_dsl.reference.work import describe, sizing
 from tensorc_dsl.tuning.measure.check import Guarded, Verdict, compare, frozen, poison
 from tensorc_dsl.tuning.measure.messages import Failed, Prepare, Ran, Reply, Request, Run, requests
 from tensorc_dsl.tuning.measure.timing import ENOUGH_SECONDS, Taken, take_times, weighted_times

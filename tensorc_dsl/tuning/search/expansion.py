@@ -9,14 +9,13 @@ from typing import Protocol
 
 import numpy as np
 
-from tensorc_dsl.ir.bind import Sizes, bind
 from tensorc_dsl.ir.node import by_identity
 from tensorc_dsl.ir.program import Program
+from tensorc_dsl.ir.sizes import Sizes, bind
 from tensorc_dsl.ir.target import Target
-from tensorc_dsl.schedule.refusal import ScheduleRefusal
+from tensorc_dsl.schedule.step import ScheduleRefusal
 from tensorc_dsl.schedule.trace.distribution import Decision
-from tensorc_dsl.schedule.trace.model import Decider, Model, Site, prior
-from tensorc_dsl.schedule.trace.trace import Trace
+from tensorc_dsl.schedule.trace.trace import Decider, Model, Site, Trace, prior
 from tensorc_dsl.tuning.search.gp import Array
 from tensorc_dsl.tuning.search.loop_features import loop_features
 

@@ -30,7 +30,7 @@ from tensorc_dsl.ir.expr import (
 )
 from tensorc_dsl.ir.program import Block, Buffer, For, LoopKind, Program, Store, is_scattered, walk
 from tensorc_dsl.ir.target import Target
-from tensorc_dsl.reference.count import operations
+from tensorc_dsl.reference.work import operations
 from tensorc_dsl.tuning.records.trial import digest
 
 # The loop nests of a scheduled program in numbers: what each of them computes, and how far its accesses reach.

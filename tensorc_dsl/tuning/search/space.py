@@ -11,9 +11,9 @@ from itertools import islice
 import numpy as np
 
 from tensorc_dsl.backend.once import lowered_once, lowering_for
-from tensorc_dsl.ir.bind import Sizes
 from tensorc_dsl.ir.node import by_identity
 from tensorc_dsl.ir.program import MAX_STEP, Program, walk
+from tensorc_dsl.ir.sizes import Sizes
 from tensorc_dsl.ir.target import Target
 from tensorc_dsl.lower.flat import LowerError
 from tensorc_dsl.schedule.trace.distribution import Decision

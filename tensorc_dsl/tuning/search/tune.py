@@ -14,8 +14,8 @@ import numpy as np
 
 from tensorc_dsl.processes.cores import one_blas_thread
 from tensorc_dsl.proof.equivalence.validate import Invalid, Report
-from tensorc_dsl.reference.open_sizes import sizing
-from tensorc_dsl.schedule.refusal import ScheduleRefusal
+from tensorc_dsl.reference.work import sizing
+from tensorc_dsl.schedule.step import ScheduleRefusal
 from tensorc_dsl.schedule.trace.distribution import Decision
 from tensorc_dsl.schedule.trace.trace import Refused, Trace
 from tensorc_dsl.tuning.measure.outcome import Outcome

@@ -11,12 +11,11 @@ from dataclasses import dataclass
 import msgspec
 
 from tensorc_dsl.backend.once import Lowered, lowered_once
-from tensorc_dsl.ir.bind import Sizes
+from tensorc_dsl.ir.sizes import Sizes
 from tensorc_dsl.ir.target import Target
 from tensorc_dsl.lower.flat import LowerError
 from tensorc_dsl.processes.messages import Bug, Exhausted, Ready
-from tensorc_dsl.schedule.trace.model import Model
-from tensorc_dsl.schedule.trace.trace import Trace
+from tensorc_dsl.schedule.trace.trace import Model, Trace
 from tensorc_dsl.tuning.search.expansion import Order, described, made
 from tensorc_dsl.tuning.search.gp import Array
 from tensorc_dsl.tuning.search.space import modelled

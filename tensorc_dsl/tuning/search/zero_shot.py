@@ -15,9 +15,8 @@ import numpy as np
 
 from tensorc_dsl.ir.program import Program
 from tensorc_dsl.ir.target import Target
-from tensorc_dsl.reference.open_sizes import sizing
-from tensorc_dsl.schedule.trace.model import Model
-from tensorc_dsl.schedule.trace.trace import Trace
+from tensorc_dsl.reference.work import sizing
+from tensorc_dsl.schedule.trace.trace import Model, Trace
 from tensorc_dsl.tuning.records.database import Database
 from tensorc_dsl.tuning.records.trial import program_key, target_key
 from tensorc_dsl.tuning.search.loop_features import MEANING

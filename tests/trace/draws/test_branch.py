@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 
-from tensorc_dsl.schedule.trace.draws.branch import Branch
+from tensorc_dsl.schedule.trace.draws.choices import Branch
 
 EXAMPLES = [
     Branch((0.3, 0.0, 0.7)),

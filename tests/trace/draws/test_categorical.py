@@ -5,7 +5,7 @@ from collections import Counter
 
 import numpy as np
 
-from tensorc_dsl.schedule.trace.draws.categorical import Categorical
+from tensorc_dsl.schedule.trace.draws.choices import Categorical
 
 EXAMPLES = [Categorical((0, 16, True, "a", 0.5), (1.0, 2.0, 1.0, 0.0, 4.0))]
 

@@ -5,8 +5,8 @@ from tensorc_dsl.ir.parse import parse_program
 from tensorc_dsl.ir.program import Program
 from tensorc_dsl.schedule.primitive import apply
 from tensorc_dsl.schedule.primitives import PRIMITIVES
-from tensorc_dsl.schedule.queries.inlining import executed_work, own_work
-from tensorc_dsl.schedule.refs import BlockRef, LoopRef
+from tensorc_dsl.schedule.queries.block import executed_work, own_work
+from tensorc_dsl.schedule.step import BlockRef, LoopRef
 from tensorc_dsl.schedule.trace.draws.compute_location import ComputeLocation, sample_compute_location
 
 EXAMPLES = [ComputeLocation(("root", "i", "j", "inline"), (0, 1, 2, 3))]

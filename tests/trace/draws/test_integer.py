@@ -7,8 +7,8 @@ import pytest
 
 from tensorc_dsl.base.diagnostic import TschedError
 from tensorc_dsl.ir.program import Program
-from tensorc_dsl.schedule.trace.declare import Interval
-from tensorc_dsl.schedule.trace.draws.integer import LIMIT, Integer, sample_int
+from tensorc_dsl.schedule.trace.distribution import Interval
+from tensorc_dsl.schedule.trace.draws.choices import LIMIT, Integer, sample_int
 
 EXAMPLES = [Integer(-3, 40)]
 

@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 
 from tensorc_dsl.base.diagnostic import TschedError
 from tensorc_dsl.elaborate.bindings import OpenRange
-from tensorc_dsl.schedule.refs import LoopRef
+from tensorc_dsl.schedule.step import LoopRef
 from tensorc_dsl.schedule.trace.distribution import Decision
-from tensorc_dsl.schedule.trace.draws.partial_tile import PartialTile, sample_partial_tile, sizes
+from tensorc_dsl.schedule.trace.draws.tiles import PartialTile, sample_partial_tile, sizes
 from tensorc_dsl.schedule.trace.factors import Limit
 from tests.compute.texts import made, std
 

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tensorc_dsl.schedule.trace.draws.partitioned_tile import PartitionedTile
+from tensorc_dsl.schedule.trace.draws.tiles import PartitionedTile
 
 EXAMPLES = [PartitionedTile(48, 3, 1, 4)]
 

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tensorc_dsl.schedule.trace.draws.perfect_tile import PerfectTile
+from tensorc_dsl.schedule.trace.draws.tiles import PerfectTile
 from tensorc_dsl.schedule.trace.factors import Limit
 
 EXAMPLES = [PerfectTile(36, 3, 12), PerfectTile(360, 3, 12, (Limit((1, 2), 6, 20), Limit((1,), 2, 9)))]

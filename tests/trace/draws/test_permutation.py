@@ -9,8 +9,8 @@ import pytest
 
 from tensorc_dsl.base.diagnostic import TschedError
 from tensorc_dsl.ir.program import Program
-from tensorc_dsl.schedule.trace.declare import Items
-from tensorc_dsl.schedule.trace.draws.permutation import MAX_ITEMS, Permutation, sample_permutation
+from tensorc_dsl.schedule.trace.distribution import Items
+from tensorc_dsl.schedule.trace.draws.choices import MAX_ITEMS, Permutation, sample_permutation
 
 EXAMPLES = [Permutation(4)]
 

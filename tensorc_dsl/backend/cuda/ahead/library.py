@@ -9,8 +9,8 @@ from tensorc_dsl.backend.cuda.codegen.view import cuda_text
 from tensorc_dsl.backend.cuda.compiled import CudaKernel, sass_of
 from tensorc_dsl.backend.cuda.lower.kernels import ALIGNMENT, MOST_BLOCKS, DeviceKernel
 from tensorc_dsl.backend.cuda.maps import CACHED, MAP_ALIGNMENT, MAP_BYTES, Encoding, encoding_of
-from tensorc_dsl.backend.llvm.ahead.header import STRIDES, described
 from tensorc_dsl.backend.llvm.ahead.interface import argument_name
+from tensorc_dsl.backend.llvm.ahead.library import STRIDES, described
 from tensorc_dsl.backend.memory import MOST_BYTES
 from tensorc_dsl.backend.protocol import Form
 from tensorc_dsl.ir.expr import (

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from tensorc_dsl.backend.cuda.isa.assembly import Line, Ref, lines_of
 from tensorc_dsl.backend.cuda.lower.collectives import Access, address_of, element_of, operands_of, register_of
 from tensorc_dsl.backend.cuda.lower.shared_layout import Descriptor, descriptors_of
-from tensorc_dsl.backend.llvm.codegen.body import Expressions
+from tensorc_dsl.backend.llvm.codegen.expressions import Expressions
 from tensorc_dsl.backend.llvm.codegen.function import Function, Scalar, in_memory
 from tensorc_dsl.ir.dtypes import DType
 from tensorc_dsl.ir.expr import ZERO, index, loads, substitute

@@ -40,7 +40,7 @@ from tensorc_dsl.backend.cuda.lower.kernels import (
     WgmmaWait,
 )
 from tensorc_dsl.backend.cuda.lower.look_back import Words, look_back_terms, words_of
-from tensorc_dsl.backend.llvm.codegen.body import Expressions
+from tensorc_dsl.backend.llvm.codegen.expressions import Expressions
 from tensorc_dsl.backend.llvm.codegen.function import Function, Piece, SymbolTable, in_memory
 from tensorc_dsl.backend.llvm.codegen.statements import Plan, Statements
 from tensorc_dsl.ir.dtypes import DType

@@ -34,7 +34,7 @@ from tensorc_dsl.backend.cuda.lower.shared_layout import ALIGNMENT
 from tensorc_dsl.backend.cuda.maps import encoding_of
 from tensorc_dsl.backend.memory import aligned_empty
 from tensorc_dsl.ir.arrays import Array
-from tensorc_dsl.ir.bind import Sizes
+from tensorc_dsl.ir.sizes import Sizes
 from tensorc_dsl.ir.warp import LANES
 
 SPARE_BYTES = 1024

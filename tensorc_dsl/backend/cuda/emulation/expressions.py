@@ -12,7 +12,7 @@ from itertools import product
 from tensorc_dsl.backend.cuda.emulation.access_costs import MOST_TIMES, key
 from tensorc_dsl.backend.cuda.emulation.watch import LOGS
 from tensorc_dsl.backend.cuda.lower.kernels import DeviceKernel, atomics_in, staged_in
-from tensorc_dsl.backend.llvm.codegen.body import Expressions
+from tensorc_dsl.backend.llvm.codegen.expressions import Expressions
 from tensorc_dsl.backend.llvm.codegen.function import Function, Piece, Scalar, SymbolTable
 from tensorc_dsl.ir.expr import (
     Compare,

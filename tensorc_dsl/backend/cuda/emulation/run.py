@@ -80,10 +80,9 @@ from tensorc_dsl.backend.llvm.codegen.machine import Machine, host_processor
 from tensorc_dsl.backend.memory import aligned_empty
 from tensorc_dsl.backend.protocol import ORDERS, CompileError, Counts, Traffic
 from tensorc_dsl.ir.arrays import Array, stored_dtype
-from tensorc_dsl.ir.bind import Sizes, evaluate_size
 from tensorc_dsl.ir.expr import Const, Expr
 from tensorc_dsl.ir.program import Store
-from tensorc_dsl.ir.strides import elements_spanned
+from tensorc_dsl.ir.sizes import Sizes, elements_spanned, evaluate_size
 from tensorc_dsl.ir.target import Target
 from tensorc_dsl.ir.warp import GROUP, LANES
 from tensorc_dsl.lower.flat import Alloc, Collective, Flat, If, Instruction, Loop, Parallel, Shuffle

@@ -54,7 +54,7 @@ from tensorc_dsl.backend.cuda.emulation.watch import (
 from tensorc_dsl.backend.cuda.lower.kernels import MOST_MBARRIERS, Shared
 from tensorc_dsl.backend.cuda.maps import Encoding
 from tensorc_dsl.ir.arrays import Array
-from tensorc_dsl.ir.bind import Sizes, evaluate_size
+from tensorc_dsl.ir.sizes import Sizes, evaluate_size
 from tensorc_dsl.ir.warp import LANES
 
 # LLVM code that tests whether a phase of an mbarrier is complete, if no copy is pending and there is no fault.

@@ -22,7 +22,7 @@ from tensorc_dsl.backend.cuda.lower.kernels import (
     Steps,
     launch_ranges,
 )
-from tensorc_dsl.backend.llvm.lower.registers import limit_unrolling, unroll_small
+from tensorc_dsl.backend.llvm.lower.passes import limit_unrolling, unroll_small
 from tensorc_dsl.ir.dtypes import INDEX
 from tensorc_dsl.ir.expr import (
     ZERO,

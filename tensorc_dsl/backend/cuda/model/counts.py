@@ -42,9 +42,9 @@ from tensorc_dsl.backend.cuda.lower.kernels import (
 )
 from tensorc_dsl.backend.cuda.lower.private_storage import Numbers, evaluate
 from tensorc_dsl.backend.cuda.lower.synchronization import loads_under
-from tensorc_dsl.ir.bind import Sizes
 from tensorc_dsl.ir.expr import ZERO, Binary, Call, Expr, Load, children, free_vars, loads
 from tensorc_dsl.ir.program import Intrinsic, IterKind, LoopKind, Store, store_at
+from tensorc_dsl.ir.sizes import Sizes
 from tensorc_dsl.ir.warp import LANES
 from tensorc_dsl.lower.flat import Alloc, Collective, Flat, If, Instruction, Loop, LowerError, Parallel, Shuffle, stride
 

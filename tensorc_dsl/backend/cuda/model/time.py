@@ -17,7 +17,7 @@ from tensorc_dsl.backend.cuda.lower.kernels import DeviceKernel, DeviceProgram, 
 from tensorc_dsl.backend.cuda.lower.pipelines import first_registers
 from tensorc_dsl.backend.cuda.model.counts import SECTOR, Counted, counted
 from tensorc_dsl.backend.cuda.runtime.driver import number_of
-from tensorc_dsl.ir.bind import Sizes, evaluate_size
+from tensorc_dsl.ir.sizes import Sizes, evaluate_size
 from tensorc_dsl.ir.target import Target
 from tensorc_dsl.ir.warp import LANES
 

@@ -14,7 +14,7 @@ from tensorc_dsl.backend.cuda.runtime.driver import Device
 from tensorc_dsl.backend.memory import MOST_BYTES, out_of_memory
 from tensorc_dsl.ir.arrays import Array, dlpack_code, stored_dtype
 from tensorc_dsl.ir.dtypes import DType
-from tensorc_dsl.ir.strides import dense_strides, elements_spanned
+from tensorc_dsl.ir.sizes import dense_strides, elements_spanned
 from tensorc_dsl.lower.flat import Param
 
 # DLPack's capsules, read and made: NumPy reads and makes only those of the CPU's memory.

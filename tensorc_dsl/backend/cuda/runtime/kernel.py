@@ -17,16 +17,16 @@ from tensorc_dsl.backend.llvm.runtime.arguments import (
     check_strides,
     in_order,
     is_number,
+    library_of,
     require_apart,
     shape_for,
 )
-from tensorc_dsl.backend.llvm.runtime.dlpack import library_of
 from tensorc_dsl.backend.memory import aligned_empty
 from tensorc_dsl.base.units import counted
 from tensorc_dsl.ir.arrays import Array, stored_dtype
-from tensorc_dsl.ir.bind import Sizes
 from tensorc_dsl.ir.dtypes import U8
 from tensorc_dsl.ir.expr import Dim
+from tensorc_dsl.ir.sizes import Sizes
 from tensorc_dsl.lower.flat import Param
 
 

@@ -16,12 +16,12 @@ from tensorc_dsl.backend.cuda.maps import CACHED, MAP_ALIGNMENT, MAP_BYTES, enco
 from tensorc_dsl.backend.cuda.runtime.driver import Device
 from tensorc_dsl.backend.protocol import CompileError, KernelFault
 from tensorc_dsl.base.source import Source
-from tensorc_dsl.ir.bind import Sizes, evaluate_size
 from tensorc_dsl.ir.dtypes import U8
 from tensorc_dsl.ir.expr import Expr, index, mul
 from tensorc_dsl.ir.parse import parse_program
 from tensorc_dsl.ir.print import format_program
 from tensorc_dsl.ir.program import Buffer, Program
+from tensorc_dsl.ir.sizes import Sizes, evaluate_size
 from tensorc_dsl.proof.sets.instructions import LONGEST
 
 # Tensor maps of arrays on a GPU, made by the driver: PyCUDA has no function for it, so it is called as it is.

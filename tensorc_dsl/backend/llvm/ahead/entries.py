@@ -9,11 +9,11 @@ from dataclasses import dataclass
 
 from tensorc_dsl.backend.llvm.ahead.cpu import Check, add_check
 from tensorc_dsl.backend.llvm.ahead.interface import LINE, WORD, Interface, PreparedMemory, Signature, Status, c_type
-from tensorc_dsl.backend.llvm.codegen.body import Expressions
 from tensorc_dsl.backend.llvm.codegen.compile import UNCOUNTED, Compiled, byte_count, workspace_symbol
+from tensorc_dsl.backend.llvm.codegen.expressions import Expressions
 from tensorc_dsl.backend.llvm.codegen.function import Function, Module, Scalar, SymbolTable
 from tensorc_dsl.ir.expr import Dim, Expr, index, mul
-from tensorc_dsl.ir.strides import span_of
+from tensorc_dsl.ir.sizes import span_of
 from tensorc_dsl.lower.flat import Param
 from tensorc_dsl.proof.sets.constants import solve_sizes
 

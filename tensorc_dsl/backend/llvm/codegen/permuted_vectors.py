@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
-from tensorc_dsl.backend.llvm.codegen.body import Expressions
+from tensorc_dsl.backend.llvm.codegen.expressions import Expressions
 from tensorc_dsl.backend.llvm.codegen.function import Function, Piece, Place, Value, element, in_memory, vector_type
 from tensorc_dsl.ir.expr import Expr, Load, Logic, Select, children, constant, loads
 from tensorc_dsl.ir.program import LoopKind, Store

@@ -20,19 +20,19 @@ from tensorc_dsl.backend.llvm.runtime.arguments import (
     ShapeSolver,
     array_for,
     check_array,
+    exported,
     in_order,
     is_number,
+    library_of,
     new_array,
     require_apart,
     shape_for,
 )
-from tensorc_dsl.backend.llvm.runtime.dlpack import exported, library_of
-from tensorc_dsl.backend.llvm.runtime.fast_call import Doorway, Wanted, doorway
-from tensorc_dsl.backend.llvm.runtime.threads import runtime, time_native
+from tensorc_dsl.backend.llvm.runtime.native import Doorway, Wanted, doorway, runtime, time_native
 from tensorc_dsl.backend.memory import ALIGNMENT, aligned_copy, aligned_empty
 from tensorc_dsl.base.units import counted
 from tensorc_dsl.ir.arrays import Array, stored_dtype
-from tensorc_dsl.ir.bind import Sizes
+from tensorc_dsl.ir.sizes import Sizes
 from tensorc_dsl.lower.flat import format_shape
 
 _numbers = itertools.count()

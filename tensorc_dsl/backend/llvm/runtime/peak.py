@@ -14,11 +14,11 @@ import numpy as np
 
 from tensorc_dsl.backend.llvm.codegen.machine import Machine, has_features, vector_bits_of
 from tensorc_dsl.backend.llvm.codegen.statements import PARALLEL_FOR
-from tensorc_dsl.backend.llvm.runtime.threads import runtime, time_native
+from tensorc_dsl.backend.llvm.runtime.native import runtime, time_native
 from tensorc_dsl.backend.memory import aligned_empty
 from tensorc_dsl.ir.dtypes import BF16, F16, F32, F64, I8, I16, I32, I64, U8, U16, U32, U64, DType
 from tensorc_dsl.ir.target import Target
-from tensorc_dsl.reference.count import Work
+from tensorc_dsl.reference.work import Work
 
 # Measures the peak: the operations per second of this machine with one kind of multiply-add in registers.
 

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from tensorc_dsl.faces.packages.listing import Listing
 
 
-@problem("E0906", "there is nothing to use that is called `{name}`", help="{repair}")
+@problem("E0906", "there is nothing to use that is called `{name}`")
 def NOTHING_TO_USE(*, name: str, repair: str) -> None: ...
 @problem(
     "E0903", "cannot write to `{folder}`: it is not empty", help="give a folder that is empty, or that does not exist"

@@ -10,7 +10,7 @@ from tensorc_dsl.base import units
 from tensorc_dsl.base.diagnostic import TschedError
 from tensorc_dsl.faces.lsp.analysis import Analysis
 from tensorc_dsl.faces.lsp.records import Decided, Records, space_of
-from tensorc_dsl.schedule.trace.model import shown
+from tensorc_dsl.schedule.trace.trace import shown
 from tensorc_dsl.syntax import tree as t
 from tensorc_dsl.tuning.machine.roof import GLANCE, Roof, roof_of
 

@@ -24,16 +24,16 @@ from tensorc_dsl.faces.lsp.parts import Piece
 from tensorc_dsl.faces.lsp.records import Records
 from tensorc_dsl.faces.packages.resolve import Resolver, SearchFolder
 from tensorc_dsl.ir.dtypes import DTYPES
-from tensorc_dsl.ir.kinds import kinds
 from tensorc_dsl.ir.maths import MATHS
 from tensorc_dsl.ir.program import For, Program, blocks
 from tensorc_dsl.ir.program import walk as program_walk
-from tensorc_dsl.schedule.primitive import PRIMITIVES, Primitive, accepts
-from tensorc_dsl.schedule.refs import BlockRef, BufferRef, LoopRef, Ref
+from tensorc_dsl.ir.target import kinds
+from tensorc_dsl.schedule.primitive import accepts
+from tensorc_dsl.schedule.step import PRIMITIVES, BlockRef, BufferRef, LoopRef, Primitive, Ref
 from tensorc_dsl.syntax import tree as t
 from tensorc_dsl.syntax.layout import REDUCERS
 from tensorc_dsl.syntax.parse import parse_items
-from tensorc_dsl.syntax.walk import walk
+from tensorc_dsl.syntax.tree import walk
 
 # Which primitives apply to the program as it stands at the cursor.
 

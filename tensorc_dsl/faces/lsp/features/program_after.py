@@ -15,7 +15,7 @@ from tensorc_dsl.interp.expand import Late, Stand, Watched
 from tensorc_dsl.ir.print import format_program
 from tensorc_dsl.ir.program import Program
 from tensorc_dsl.schedule.trace.distribution import Decision
-from tensorc_dsl.schedule.trace.model import preferring, prior, shown
+from tensorc_dsl.schedule.trace.trace import preferring, prior, shown
 from tensorc_dsl.syntax import tree as t
 
 COMMAND = "tensorc-dsl.programAfterStep"

@@ -15,7 +15,7 @@ from tensorc_dsl.faces.lsp.meaning import items_of
 from tensorc_dsl.faces.lsp.parts import Packed, Piece
 from tensorc_dsl.faces.lsp.text import Text
 from tensorc_dsl.syntax import tree as t
-from tensorc_dsl.syntax.walk import walk
+from tensorc_dsl.syntax.tree import walk
 
 _T, _M = lsp.SemanticTokenTypes, lsp.SemanticTokenModifiers
 

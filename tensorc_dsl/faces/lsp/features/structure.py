@@ -13,7 +13,7 @@ from tensorc_dsl.faces.lsp.parts import Piece, Symbol, Where
 from tensorc_dsl.faces.lsp.protocol import Json, Ready
 from tensorc_dsl.faces.lsp.text import Text
 from tensorc_dsl.syntax import tree as t
-from tensorc_dsl.syntax.walk import walk
+from tensorc_dsl.syntax.tree import walk
 
 # Symbols: the items of a document with their parts, and those of all files by name.
 

@@ -12,8 +12,7 @@ from typing import Any
 from tensorc_dsl.base import units
 from tensorc_dsl.base.visible import visible_line
 from tensorc_dsl.schedule.trace.distribution import Decision
-from tensorc_dsl.schedule.trace.model import shown
-from tensorc_dsl.schedule.trace.trace import Trace
+from tensorc_dsl.schedule.trace.trace import Trace, shown
 from tensorc_dsl.tuning.insight.importance import Importance, importance
 from tensorc_dsl.tuning.insight.posterior import Learnt, Pin, Slice, pins, posterior, slices
 from tensorc_dsl.tuning.insight.study import Study, told_by, value_key

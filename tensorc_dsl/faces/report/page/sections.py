@@ -16,8 +16,7 @@ from tensorc_dsl.faces.report.page.markup import Markup, bar, element, embedded,
 from tensorc_dsl.faces.report.recorded import date
 from tensorc_dsl.faces.report.results import tally
 from tensorc_dsl.schedule.trace.distribution import Decision
-from tensorc_dsl.schedule.trace.model import shown
-from tensorc_dsl.schedule.trace.trace import Trace
+from tensorc_dsl.schedule.trace.trace import Trace, shown
 from tensorc_dsl.tuning.insight.importance import Importance
 from tensorc_dsl.tuning.insight.posterior import NEAR, Learnt, Slice, Step, Value
 from tensorc_dsl.tuning.insight.study import value_key

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING
@@ -12,19 +11,17 @@ from tensorc_dsl.schedule.motion import own_buffers, readers
 from tensorc_dsl.schedule.nests import the_block
 from tensorc_dsl.schedule.primitive import apply
 from tensorc_dsl.schedule.primitives.compute_at import INLINE, ROOT
-from tensorc_dsl.schedule.queries.inlining import executed_work, own_work
-from tensorc_dsl.schedule.refs import BlockRef, LoopRef
-from tensorc_dsl.schedule.refusal import ScheduleRefusal
-from tensorc_dsl.schedule.trace.declare import Offer, draw
-from tensorc_dsl.schedule.trace.distribution import Decision, Distribution, below, literal, shortened
+from tensorc_dsl.schedule.queries.block import executed_work, own_work
+from tensorc_dsl.schedule.step import BlockRef, LoopRef, ScheduleRefusal
+from tensorc_dsl.schedule.trace.distribution import Decision, Offer, Uniform, below, draw, literal, shortened
 
 if TYPE_CHECKING:
     import numpy as np
 
 
 @dataclass(frozen=True, slots=True)
-class ComputeLocation(Distribution):
-    """One of `places`: "root", names of loops from the outermost inwards, "inline". Uniform.
+class ComputeLocation(Uniform):
+    """One of `places`: "root", names of loops from the outermost inwards, "inline".
 
     `depths` is the number of the consumers' loops around each place; "inline" is below all of them.
     """
@@ -40,9 +37,6 @@ class ComputeLocation(Distribution):
 
     def contains(self, decision: Decision) -> bool:
         return isinstance(decision, str) and decision in self.places
-
-    def log_prob(self, decision: Decision) -> float:
-        return -math.log(self.size()) if self.contains(decision) else -math.inf
 
     def moves(self, decision: Decision) -> list[Decision]:
         return [p for p in self.places if p != decision]

@@ -33,7 +33,7 @@ from tensorc_dsl.ir.target import Target
 from tensorc_dsl.lower.flat import Flat, If, Kernel, Loop, LowerError, Parallel, Param, format_kernel
 from tensorc_dsl.lower.lower import COMMON, lower, lower_until
 from tensorc_dsl.processes.start import Limits, run_program
-from tensorc_dsl.reference.count import Work
+from tensorc_dsl.reference.work import Work
 
 COMPILER = "cc"
 SECONDS = 60.0

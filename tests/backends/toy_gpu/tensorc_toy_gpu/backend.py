@@ -18,7 +18,7 @@ from tensorc_dsl.ir.print import format_program
 from tensorc_dsl.ir.program import For, Program, Stmt, walk
 from tensorc_dsl.ir.target import Target
 from tensorc_dsl.lower.flat import LowerError
-from tensorc_dsl.reference.count import Work
+from tensorc_dsl.reference.work import Work
 
 
 @problem("TOY4", "there is no toy GPU here, so `{task}` cannot run")

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 from tensorc_dsl.base.diagnostic import Diagnostic, problem
 from tensorc_dsl.base.source import Span
-from tensorc_dsl.ir.kinds import TargetKind
 from tensorc_dsl.ir.program import Intrinsic
+from tensorc_dsl.ir.target import TargetKind
 
 
 @problem("TOY3", "`{name}` is no operation of the toy", help="write `toy.` before it")

@@ -6,9 +6,8 @@ from __future__ import annotations
 
 import math
 
+from tensorc_dsl.backend.llvm.codegen.arithmetic import Lanes, Pair, any_lane, lost, over, plus, times
 from tensorc_dsl.backend.llvm.codegen.function import Function, Module, Value
-from tensorc_dsl.backend.llvm.codegen.maths.lanes import Lanes, Pair, lost, over, plus, times
-from tensorc_dsl.backend.llvm.codegen.scalars import any_lane
 from tensorc_dsl.ir.dtypes import F32, F64, I32, I64, DType
 
 # The reduction of an angle of f64 by quarter turns: a rest of about 100 bits, and the number of quarters.

@@ -1,4 +1,4 @@
-"""The code of each maths function, and its accuracy: vector code of our own, or instructions."""
+"""The maths functions: the code of each, its method and its largest error."""
 
 from __future__ import annotations
 
@@ -7,25 +7,30 @@ from dataclasses import dataclass
 from functools import partial
 from math import inf
 
-from tensorc_dsl.backend.llvm.codegen.function import Function, Value, constant_value
-from tensorc_dsl.backend.llvm.codegen.maths import integers
-from tensorc_dsl.backend.llvm.codegen.maths.exponentials import cosh, erf, erfc, exp, exp2, expm1, sigmoid, sinh, tanh
-from tensorc_dsl.backend.llvm.codegen.maths.integers import tf32
-from tensorc_dsl.backend.llvm.codegen.maths.lanes import Lanes
-from tensorc_dsl.backend.llvm.codegen.maths.logarithms import (
+from tensorc_dsl.backend.llvm.codegen.arithmetic import Lanes, binary, compare, convert, select
+from tensorc_dsl.backend.llvm.codegen.exponentials import (
     acosh,
     asinh,
     atanh,
     cbrt,
+    cosh,
+    erf,
+    erfc,
+    exp,
+    exp2,
+    expm1,
     hypot,
     log,
     log1p,
     log2,
     log10,
     power,
+    sigmoid,
+    sinh,
+    tanh,
 )
-from tensorc_dsl.backend.llvm.codegen.maths.trigonometric import acos, asin, atan, atan2, cos, sin, tan
-from tensorc_dsl.backend.llvm.codegen.scalars import binary, convert
+from tensorc_dsl.backend.llvm.codegen.function import Function, Value, constant_value
+from tensorc_dsl.backend.llvm.codegen.trigonometric import acos, asin, atan, atan2, cos, sin, tan
 from tensorc_dsl.ir.dtypes import BOOL, F32
 from tensorc_dsl.ir.maths import CONDITIONS
 
@@ -72,18 +77,103 @@ def _rsqrt(f: Function, args: tuple[Value, ...]) -> Value:
 
 
 def _absolute(f: Function, args: tuple[Value, ...]) -> Value:
+    """The value without its sign; the least integer has no opposite, and stays."""
     a = args[0]
-    return f.intrinsic("fabs", a.dtype, args) if a.dtype.is_float else integers.absolute(f, a)
+    match a.dtype.kind:
+        case "int":
+            zero = constant_value(a.dtype, 0, a.lanes)
+            return select(f, compare(f, "<", a, zero), binary(f, "-", zero, a), a)
+        case "uint" | "bool":
+            return a
+        case _:
+            return f.intrinsic("fabs", a.dtype, args)
 
 
 def _sign(f: Function, args: tuple[Value, ...]) -> Value:
     """A zero has the sign 0, and NaN has none."""
     a = args[0]
     if not a.dtype.is_float:
-        return integers.sign(f, a)
+        above = binary(f, "min", a, constant_value(a.dtype, 1, a.lanes))
+        return above if a.dtype.kind == "uint" else binary(f, "max", above, constant_value(a.dtype, -1, a.lanes))
     x = Lanes(f, a)
     found = (x > 0.0).choose(x.constant(1.0), (x < 0.0).choose(x.constant(-1.0), x.constant(0.0)))
     return x.equals(x).choose(found, x).value
+
+
+# Functions of the bits of integers.
+
+
+def _bitwise(word: str, f: Function, args: tuple[Value, ...]) -> Value:
+    """`and` or `or` of two integers."""
+    a, b = args
+    return f.value(a.dtype, f"{word} {a.type} {a.ref}, {b.ref}", a.lanes)
+
+
+def _inverted(f: Function, args: tuple[Value, ...]) -> Value:
+    """All bits in reversed order."""
+    (a,) = args
+    return f.value(a.dtype, f"xor {a.type} {a.ref}, {constant_value(a.dtype, -1, a.lanes).ref}", a.lanes)
+
+
+def _shift_left(f: Function, args: tuple[Value, ...]) -> Value:
+    """The bits some places up; 0 for a number of places that is not below the width, as a negative one."""
+    a, places = args
+    made = f.value(a.dtype, f"shl {a.type} {a.ref}, {places.ref}", a.lanes)
+    return select(f, _below_width(f, places), made, constant_value(a.dtype, 0, a.lanes))
+
+
+def _shift_right(f: Function, args: tuple[Value, ...]) -> Value:
+    """The bits some places down; what moves in is the sign, which is all there is of a shift that is not below the width."""
+    a, places = args
+    inside = _below_width(f, places)
+    if a.dtype.kind == "uint":
+        made = f.value(a.dtype, f"lshr {a.type} {a.ref}, {places.ref}", a.lanes)
+        return select(f, inside, made, constant_value(a.dtype, 0, a.lanes))
+    most = select(f, inside, places, constant_value(a.dtype, a.dtype.bits - 1, a.lanes))
+    return f.value(a.dtype, f"ashr {a.type} {a.ref}, {most.ref}", a.lanes)
+
+
+def _below_width(f: Function, places: Value) -> Value:
+    t = places.dtype
+    return f.value(
+        BOOL, f"icmp ult {places.type} {places.ref}, {constant_value(t, t.bits, places.lanes).ref}", places.lanes
+    )
+
+
+def _counted(name: str, f: Function, args: tuple[Value, ...]) -> Value:
+    """A count by an intrinsic: `ctpop`, `ctlz` or `cttz`; of 0 the last two are the width."""
+    (a,) = args
+    if name == "ctpop":
+        return f.intrinsic(name, a.dtype, args)
+    full = f"llvm.{name}.{f'v{a.lanes}' if a.lanes else ''}i{a.dtype.bits}"
+    f.module.declare(a.type, full, (a.type, "i1"))
+    return f.value(a.dtype, f"call {a.type} @{full}({a.typed}, i1 false)", a.lanes)
+
+
+# `tf32`: the rounding of operands of tensor cores.
+
+
+_KEPT = 10
+"""The bits of a fraction that are kept, after the first one."""
+
+_LEAST = -126
+"""The exponent of the least normal f32: of smaller numbers, bits down to this many places below it are kept."""
+
+
+def _tf32(x: Lanes) -> Lanes:
+    """The nearest number with 11 significant bits, halves away from zero: half a unit is added to the bits of the size, and
+    what is below the unit is cut off. NaN stays as it is, since the sum could reach its sign."""
+    dropped = (23 if x.value.dtype == F32 else 52) - _KEPT
+    bits = x.bits()
+    rounded = ((bits + (1 << (dropped - 1))) & -(1 << dropped)).bits()
+    if x.value.dtype != F32:
+        scale = 2.0 ** (_KEPT - _LEAST)
+        small = ((x.size() * scale + 0.5).below() * (1.0 / scale)).signed_as(x)
+        rounded = (x.size() < 2.0**_LEAST).choose(small, rounded)
+    return x.equals(x).choose(rounded, x)
+
+
+# The code of each function.
 
 
 _ANGLES = "x = n π/2 + r, r as two f64 for f64; two polynomials in r²"
@@ -134,9 +224,7 @@ CODES: dict[str, Code] = {
     "atan": Code(_lanes(atan), _POINT, (1.86, 2.0)),
     "atan2": Code(_lanes(atan2), _POINT, (2.1, 2.1)),
     "pow": Code(_lanes(power), "2^(y log₂ x): of f32 in f64, of f64 with two f64 for the logarithm", (0.51, 1.3)),
-    "tf32": Code(
-        lambda f, args: tf32(Lanes(f, args[0])).value, "half a unit is added to the bits, and the rest cut off"
-    ),
+    "tf32": Code(_lanes(_tf32), "half a unit is added to the bits, and the rest cut off"),
     "sqrt": _instruction("sqrt"),
     "floor": _instruction("floor"),
     "ceil": _instruction("ceil"),
@@ -148,14 +236,14 @@ CODES: dict[str, Code] = {
     "isnan": Code(_condition("uno", size=False), "a comparison"),
     "isinf": Code(_condition("oeq", size=True), "a comparison"),
     "isfinite": Code(_condition("olt", size=True), "a comparison"),
-    "bit_and": Code(partial(integers.bitwise, "and")),
-    "bit_or": Code(partial(integers.bitwise, "or")),
-    "bit_not": Code(integers.inverted),
-    "shift_left": Code(integers.shift_left),
-    "shift_right": Code(integers.shift_right),
-    "popcount": Code(partial(integers.counted, "ctpop")),
-    "clz": Code(partial(integers.counted, "ctlz")),
-    "ctz": Code(partial(integers.counted, "cttz")),
+    "bit_and": Code(partial(_bitwise, "and")),
+    "bit_or": Code(partial(_bitwise, "or")),
+    "bit_not": Code(_inverted),
+    "shift_left": Code(_shift_left),
+    "shift_right": Code(_shift_right),
+    "popcount": Code(partial(_counted, "ctpop")),
+    "clz": Code(partial(_counted, "ctlz")),
+    "ctz": Code(partial(_counted, "cttz")),
 }
 """By name, for each function of `ir.maths`. docs/maths.md describes the methods and how the errors are measured."""
 

@@ -1,6 +1,5 @@
-"""Operations on values of one element type: arithmetic, comparisons, conversions, saturating sums, nested extremes, folds
-of a vector.
-"""
+"""Arithmetic on values: operations of one element type, conversions, also of floats that are held as their bits, folds of a
+vector; and operators that write them, `x * y + 1.0`, with numbers as sums of two floats."""
 
 from __future__ import annotations
 
@@ -9,10 +8,10 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import reduce
+from typing import Self
 
 from tensorc_dsl.backend.llvm.codegen.function import Function, Value, constant_value, element, vector_type, with_dtype
-from tensorc_dsl.backend.llvm.codegen.soft_floats import bits, from_f32, is_soft, to_f32
-from tensorc_dsl.ir.dtypes import BOOL, F32, F64, I32, INDEX, DType, limits
+from tensorc_dsl.ir.dtypes import BF16, BOOL, F8E4M3, F8E5M2, F32, F64, I32, I64, INDEX, DType, code_of, limits
 from tensorc_dsl.ir.expr import Binary, BinaryOp, Cast, CompareOp, Const, Expr, dtype_of
 from tensorc_dsl.ir.reductions import FoldOp
 
@@ -400,3 +399,359 @@ def _lanes(f: Function, v: Value, first: int, count: int) -> Value:
 def combined(f: Function, op: FoldOp, a: Value, b: Value) -> Value:
     """`a op b`."""
     return logic(f, op, a, b) if op == "and" or op == "or" else binary(f, op, a, b)
+
+
+# Floats that are held as their bits, bf16 and those of 8 bits: conversions to f32 and from f32, on integers of 32 bits.
+#
+# LLVM has no type for the latter, and its bf16 needs a library on most targets. The code has no branches and no tables, so a
+# vector of any width is a vector here, and it is the same on a GPU. bf16 is the upper half of an f32.
+
+
+_MANTISSA, _BIAS, _SIZE, _INFINITY, _NAN = 23, 127, 0x7FFFFFFF, 0x7F800000, 0x7FC00000
+"""Of f32: bits of the mantissa, bias of the exponent, all bits but the sign, infinity, and a quiet NaN."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Octet:
+    """A float of 8 bits: bits of its mantissa, bias of its exponent, and its code of infinity, or of NaN if it has none."""
+
+    mantissa: int
+    bias: int
+    top: int
+    has_infinity: bool
+
+    @property
+    def step(self) -> float:
+        """The least number above 0."""
+        return 2.0 ** (1 - self.bias - self.mantissa)
+
+
+_OCTETS = {F8E4M3: _Octet(3, 7, 0x7F, False), F8E5M2: _Octet(2, 15, 0x7C, True)}
+
+
+def is_soft(t: DType) -> bool:
+    """Whether a float is held as its bits."""
+    return t == BF16 or t in _OCTETS
+
+
+def bits(f: Function, v: Value, t: DType) -> Value:
+    """The same bits as another type of the same width."""
+    to = vector_type(element(t), v.lanes)
+    return with_dtype(Value(t, f.op(f"bitcast {v.typed} to {to}"), v.lanes), t)
+
+
+class _Words:
+    """Operations on the words of 32 bits of some lanes."""
+
+    def __init__(self, f: Function, lanes: int) -> None:
+        self.f, self.lanes = f, lanes
+
+    def number(self, x: int) -> Value:
+        return constant_value(I32, x - (1 << 32) if x >> 31 else x, self.lanes)
+
+    def op(self, word: str, a: Value, b: Value | int) -> Value:
+        b = self.number(b) if isinstance(b, int) else b
+        return self.f.value(I32, f"{word} {a.type} {a.ref}, {b.ref}", self.lanes)
+
+    def test(self, word: str, a: Value, b: int) -> Value:
+        return self.f.value(BOOL, f"icmp {word} {a.type} {a.ref}, {self.number(b).ref}", self.lanes)
+
+    def choose(self, cond: Value, a: Value | int, b: Value) -> Value:
+        a = self.number(a) if isinstance(a, int) else a
+        return self.f.value(b.dtype, f"select {cond.typed}, {a.typed}, {b.typed}", self.lanes)
+
+    def wide(self, v: Value) -> Value:
+        return Value(I32, self.f.op(f"zext {v.typed} to {vector_type('i32', self.lanes)}"), self.lanes)
+
+    def short(self, a: Value, t: DType) -> Value:
+        return self.f.value(t, f"trunc {a.typed} to {vector_type(element(t), self.lanes)}", self.lanes)
+
+    def rounded(self, a: Value, lost: int) -> Value:
+        """The word without its lowest bits, rounded to nearest, ties to even."""
+        odd = self.op("and", self.op("lshr", a, lost), 1)
+        return self.op("lshr", self.op("add", self.op("add", a, (1 << (lost - 1)) - 1), odd), lost)
+
+
+def to_f32(f: Function, v: Value) -> Value:
+    """The value as f32, which holds it."""
+    w = _Words(f, v.lanes)
+    code = w.wide(v)
+    if v.dtype == BF16:
+        return bits(f, w.op("shl", code, 16), F32)
+    o = _OCTETS[v.dtype]
+    size, sign = w.op("and", code, 0x7F), w.op("shl", w.op("and", code, 0x80), 24)
+    normal = w.op("add", w.op("shl", size, _MANTISSA - o.mantissa), (_BIAS - o.bias) << _MANTISSA)
+    units = f.value(F32, f"uitofp {size.typed} to {vector_type('float', v.lanes)}", v.lanes)
+    step = constant_value(F32, o.step, v.lanes)
+    small = bits(f, f.value(F32, f"fmul {units.type} {units.ref}, {step.ref}", v.lanes), I32)
+    out = w.choose(w.test("ult", size, 1 << o.mantissa), small, normal)
+    if o.has_infinity:
+        out = w.choose(w.test("eq", size, o.top), _INFINITY, out)
+    out = w.choose(w.test("ugt" if o.has_infinity else "eq", size, o.top), _NAN, out)
+    return bits(f, w.op("or", out, sign), F32)
+
+
+def from_f32(f: Function, v: Value, t: DType) -> Value:
+    """The value of a soft float that is nearest to an f32, ties to even; beyond its largest number infinity, or NaN if it has
+    none. Of NaN there is one code.
+    """
+    w = _Words(f, v.lanes)
+    raw = bits(f, v, I32)
+    is_nan = f.value(BOOL, f"fcmp uno {v.type} {v.ref}, {v.ref}", v.lanes)
+    nan = w.number(code_of(float("nan"), t))
+    if t == BF16:
+        return w.short(w.choose(is_nan, nan, w.rounded(raw, 16)), BF16)
+    o = _OCTETS[t]
+    size, sign = w.op("and", raw, _SIZE), w.op("lshr", w.op("and", raw, _SIZE + 1), 24)
+    lost = _MANTISSA - o.mantissa
+    normal = w.op("sub", w.rounded(size, lost), (_BIAS - o.bias) << o.mantissa)
+    # The last bit of a sum with this number is the least number above 0, so the sum rounds to multiples of that.
+    first = constant_value(F32, o.step * 2.0**_MANTISSA, v.lanes)
+    magnitude = bits(f, size, F32)
+    total = bits(f, f.value(F32, f"fadd {first.type} {magnitude.ref}, {first.ref}", v.lanes), I32)
+    small = w.op("sub", total, code_of(o.step * 2.0**_MANTISSA, F32))
+    code = w.choose(w.test("ult", size, code_of(o.step * 2.0**o.mantissa, F32)), small, normal)
+    code = w.choose(w.test("ugt", code, o.top), o.top, code)
+    none = is_nan if o.has_infinity else w.test("eq", code, o.top)
+    return w.short(w.choose(none, nan, w.op("or", code, sign)), t)
+
+
+# Operators that write arithmetic into a function: `x * y + 1.0` writes a multiplication and an addition.
+
+
+@dataclass(frozen=True, slots=True)
+class Format:
+    """A type of floats: the bits of its fraction, and the largest exponent, which is what exponents are stored plus."""
+
+    fraction: int
+    bias: int
+
+    @property
+    def rounder(self) -> float:
+        """Adding it to a small float leaves its nearest integer in the low bits."""
+        return 1.5 * 2.0**self.fraction
+
+    @property
+    def rounder_bits(self) -> int:
+        return ((self.bias + self.fraction) << self.fraction) + (1 << (self.fraction - 1))
+
+
+FORMATS: dict[DType, Format] = {F32: Format(23, 127), F64: Format(52, 1023)}
+
+
+@dataclass(frozen=True, slots=True)
+class Lanes:
+    """A value in a function. A plain number as the other operand is a constant of its type."""
+
+    f: Function
+    value: Value
+
+    @property
+    def dtype(self) -> DType:
+        return self.value.dtype
+
+    @property
+    def format(self) -> Format:
+        """That of a float."""
+        return FORMATS[self.dtype]
+
+    def to(self, t: DType) -> Self:
+        """The value converted to another type."""
+        return self._with(convert(self.f, self.value, t))
+
+    def bits(self) -> Self:
+        """The bits of a float as an integer, or the reverse."""
+        t = {F32: I32, F64: I64, I32: F32, I64: F64}[self.value.dtype]
+        return self._with(bits(self.f, self.value, t))
+
+    def constant(self, x: float) -> Self:
+        return self._with(constant_value(self.value.dtype, x, self.value.lanes))
+
+    # Floats, and + and - of integers
+
+    def __add__(self, other: Self | float) -> Self:
+        return self._binary("+", other)
+
+    def __sub__(self, other: Self | float) -> Self:
+        return self._binary("-", other)
+
+    def __mul__(self, other: Self | float) -> Self:
+        return self._binary("*", other)
+
+    def __truediv__(self, other: Self | float) -> Self:
+        return self._binary("/", other)
+
+    def __neg__(self) -> Self:
+        return self._with(self.f.value(self.value.dtype, f"fneg {self.value.typed}", self.value.lanes))
+
+    def times_plus(self, factor: Self | float, term: Self | float) -> Self:
+        """`self * factor + term`, rounded once."""
+        return self._intrinsic("fma", factor, term)
+
+    def nearest(self) -> Self:
+        """The nearest integer, ties to even."""
+        return self._intrinsic("roundeven")
+
+    def below(self) -> Self:
+        """The greatest integer that is not above it."""
+        return self._intrinsic("floor")
+
+    def size(self) -> Self:
+        """The absolute value."""
+        return self._intrinsic("fabs")
+
+    def root(self) -> Self:
+        """The square root."""
+        return self._intrinsic("sqrt")
+
+    def signed_as(self, other: Self) -> Self:
+        """The value with the sign of `other`."""
+        return self._intrinsic("copysign", other)
+
+    def at_least(self, low: float) -> Self:
+        """The value, or the number if it is not above that; so for NaN."""
+        return (self > low).choose(self, self.constant(low))
+
+    def limited(self, low: float, high: float) -> Self:
+        """The value limited to low … high; NaN stays NaN."""
+        below = (self < low).choose(self.constant(low), self)
+        return (below > high).choose(self.constant(high), below)
+
+    def scaled(self, n: Self) -> Self | None:
+        """`self * 2**n` for whole n, rounded once; None if there is no instruction for this number of lanes."""
+        f, lanes, bits = self.f, self.value.lanes, self.dtype.bits
+        width = 512 // bits
+        if "avx512f" not in f.module.features or not lanes or lanes % width:
+            return None
+        kind, part, mask = self.value.type, f"<{width} x {element(self.dtype)}>", f"i{width}"
+        name = f"llvm.x86.avx512.mask.scalef.p{'s' if bits == 32 else 'd'}.512"
+        size, short = f"v{lanes}f{bits}", f"v{width}f{bits}"
+        f.module.declare(part, name, (part, part, part, mask, "i32"))
+        f.module.declare(part, f"llvm.vector.extract.{short}.{size}", (kind, "i64"))
+        f.module.declare(kind, f"llvm.vector.insert.{size}.{short}", (kind, part, "i64"))
+        out = "poison"
+        for k in range(0, lanes, width):
+            p, e = (
+                f.op(f"call {part} @llvm.vector.extract.{short}.{size}({kind} {x.value.ref}, i64 {k})")
+                for x in (self, n)
+            )
+            # All lanes, in the current rounding mode.
+            p = f.op(f"call {part} @{name}({part} {p}, {part} {e}, {part} poison, {mask} -1, i32 4)")
+            out = f.op(f"call {kind} @llvm.vector.insert.{size}.{short}({kind} {out}, {part} {p}, i64 {k})")
+        return self._with(Value(self.dtype, out, lanes))
+
+    def polynomial(self, coefficients: Sequence[float]) -> Self:
+        """The polynomial with these coefficients, the highest power first, by Horner's rule."""
+        p = self.constant(coefficients[0])
+        for c in coefficients[1:]:
+            p = p.times_plus(self, c)
+        return p
+
+    # Integers
+
+    def __and__(self, other: Self | int) -> Self:
+        return self._integer("and", other)
+
+    def __or__(self, other: Self | int) -> Self:
+        return self._integer("or", other)
+
+    def __xor__(self, other: Self | int) -> Self:
+        return self._integer("xor", other)
+
+    def __lshift__(self, places: int) -> Self:
+        return self._integer("shl", places)
+
+    def __rshift__(self, places: int) -> Self:
+        """A logical shift to the right."""
+        return self._integer("lshr", places)
+
+    def halved(self) -> Self:
+        """Half of an integer, rounded down."""
+        return self._integer("ashr", 1)
+
+    # Conditions
+
+    def __lt__(self, other: Self | float) -> Self:
+        return self._compare("<", other)
+
+    def __gt__(self, other: Self | float) -> Self:
+        return self._compare(">", other)
+
+    def __ge__(self, other: Self | float) -> Self:
+        return self._compare(">=", other)
+
+    def equals(self, other: Self | float) -> Self:
+        return self._compare("==", other)
+
+    def differs(self, other: Self | float) -> Self:
+        return self._compare("!=", other)
+
+    def inverted(self) -> Self:
+        """Whether the condition does not hold."""
+        return self._with(invert(self.f, self.value))
+
+    def choose(self, then: Self, other: Self) -> Self:
+        """Where the condition holds `then`, else `other`."""
+        return self._with(select(self.f, self.value, then.value, other.value))
+
+    def _with(self, value: Value) -> Self:
+        return type(self)(self.f, value)
+
+    def _other(self, other: Self | float) -> Value:
+        return other.value if isinstance(other, Lanes) else self.constant(other).value
+
+    def _binary(self, op: BinaryOp, other: Self | float) -> Self:
+        return self._with(binary(self.f, op, self.value, self._other(other)))
+
+    def _compare(self, op: CompareOp, other: Self | float) -> Self:
+        return self._with(compare(self.f, op, self.value, self._other(other)))
+
+    def _integer(self, word: str, other: Self | int) -> Self:
+        v = self.value
+        b = self._other(other)
+        return self._with(self.f.value(v.dtype, f"{word} {v.type} {v.ref}, {b.ref}", v.lanes))
+
+    def _intrinsic(self, name: str, *others: Self | float) -> Self:
+        args = (self.value, *(self._other(x) for x in others))
+        return self._with(self.f.intrinsic(name, self.value.dtype, args))
+
+
+# Numbers as sums of two floats, the second of which is below the last place of the first, or nearly so.
+#
+# T. J. Dekker, *A floating-point technique for extending the available precision* (1971); with an fma a product takes two
+# instructions (Muller et al., Handbook of Floating-Point Arithmetic, 2nd ed., 2018, chapter 4).
+
+
+Pair = tuple[Lanes, Lanes]
+
+
+def lost(a: Lanes, b: Lanes, total: Lanes) -> Lanes:
+    """What the rounded sum of two floats of any sizes lacks (Knuth's two-sum)."""
+    part = total - a
+    return (a - (total - part)) + (b - part)
+
+
+def plus(a: Lanes, b: Lanes) -> Pair:
+    """The sum of two floats, of which the first is 0 or the larger one."""
+    total = a + b
+    return total, b - (total - a)
+
+
+def times(a: Lanes, b: Lanes) -> Pair:
+    """The product of two floats."""
+    product = a * b
+    return product, a.times_plus(b, -product)
+
+
+def times_pair(a: Pair, b: Pair) -> Pair:
+    """The product of two pairs."""
+    high, low = times(a[0], b[0])
+    return plus(high, a[0].times_plus(b[1], a[1].times_plus(b[0], low)))
+
+
+def over(a: Pair, b: Pair) -> Lanes:
+    """The quotient of two pairs of moderate sizes, rounded once, or nearly so."""
+    inverse = a[0].constant(1.0) / b[0]
+    found = a[0] * inverse
+    rest = (-found).times_plus(b[0], a[0]) + (-found).times_plus(b[1], a[1])
+    return rest.times_plus(inverse, found)
