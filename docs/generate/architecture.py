@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterable, Mapping, Sequence
+from functools import cache
 from graphlib import TopologicalSorter
 from html import escape
 from itertools import pairwise
@@ -41,6 +42,7 @@ def room_of(path: str) -> str:
     return "" if first == "__init__" else first
 
 
+@cache
 def edges() -> Edges:
     """The imports between the rooms of the package as it is."""
     texts = {f.relative_to(ROOT).as_posix(): f.read_text(encoding="utf-8") for f in sorted(PACKAGE.rglob("*.py"))}
