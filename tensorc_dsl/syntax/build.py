@@ -22,6 +22,7 @@ from tensorc_dsl.syntax.layout import Token
 
 
 T = TypeVar("T")
+R = TypeVar("R")
 
 
 @dataclass(slots=True)
@@ -43,6 +44,26 @@ Parts = list[Any]
 def rule(method: Callable[[Any, Span, Parts], T]) -> Callable[[Any, Span, Parts], T]:
     """Marks a method that the parser calls for the rule of its name, with the rule's span and its parts without signs."""
     return method
+
+
+def node(make: Callable[..., T]) -> Callable[[Any, Span, Parts], T]:
+    """The method of a rule whose parts are the fields of what it makes, in their order."""
+    return lambda _builder, span, parts: make(*parts, span)
+
+
+def several(make: Callable[[tuple[Any, ...], Span], T]) -> Callable[[Any, Span, Parts], T]:
+    """The method of a rule whose parts are the entries of what it makes."""
+    return lambda _builder, span, parts: make(tuple(parts), span)
+
+
+def only(_builder: Any, _span: Span, parts: Parts) -> Any:
+    """The method of a rule that adds signs to its one part."""
+    return parts[0]
+
+
+def literal(make: Callable[[T, Span], R], value: T) -> Callable[[Any, Span, Parts], R]:
+    """The method of a rule for one word, which is always the same value."""
+    return lambda _builder, span, _parts: make(value, span)
 
 
 # Builds expressions; see `syntax.build`.
@@ -69,6 +90,13 @@ _ESCAPE = re.compile(r"\\(u\{([0-9a-fA-F]{1,6})\}|.)")
 
 class ExprBuilder:
     """The rules of words, literals, operators, calls and index maps."""
+
+    list = several(t.ListExpr)
+    entry = index_specs = arguments = parens = several(Seq)
+    not_expr, scan, slice, attribute = node(t.NotExpr), node(t.Scan), node(t.SliceExpr), node(t.Attribute)
+    keyword = node(Keyword)
+    infinity, not_a_number = literal(t.Number, math.inf), literal(t.Number, math.nan)
+    true, false = literal(t.Bool, True), literal(t.Bool, False)
 
     def text(self, token: Token, span: Span) -> str:
         """The value of the string literal at the span."""
@@ -112,36 +140,12 @@ class ExprBuilder:
         return t.Number(value, span)
 
     @rule
-    def infinity(self, span: Span, parts: Parts) -> t.Number:
-        return t.Number(math.inf, span)
-
-    @rule
-    def not_a_number(self, span: Span, parts: Parts) -> t.Number:
-        return t.Number(math.nan, span)
-
-    @rule
     def string(self, span: Span, parts: Parts) -> t.String:
         return t.String(self.text(parts[0], span), span)
 
     @rule
-    def true(self, span: Span, parts: Parts) -> t.Bool:
-        return t.Bool(True, span)
-
-    @rule
-    def false(self, span: Span, parts: Parts) -> t.Bool:
-        return t.Bool(False, span)
-
-    @rule
     def wildcard(self, span: Span, parts: Parts) -> t.Wildcard:
         return t.Wildcard(span)
-
-    @rule
-    def list(self, span: Span, parts: Parts) -> t.ListExpr:
-        return t.ListExpr(tuple(parts), span)
-
-    @rule
-    def entry(self, span: Span, parts: Parts) -> Seq[t.Expr]:
-        return Seq(tuple(parts), span)
 
     @rule
     def map(self, span: Span, parts: Parts) -> t.MapExpr:
@@ -169,10 +173,6 @@ class ExprBuilder:
         return t.Negate(parts[1], span)
 
     @rule
-    def not_expr(self, span: Span, parts: Parts) -> t.NotExpr:
-        return t.NotExpr(parts[0], span)
-
-    @rule
     def conditional(self, span: Span, parts: Parts) -> t.Conditional:
         then, cond, other = parts
         return t.Conditional(cond, then, other, span)
@@ -194,26 +194,10 @@ class ExprBuilder:
         return t.Reduce(reducer, indices.items, body, span)
 
     @rule
-    def scan(self, span: Span, parts: Parts) -> t.Scan:
-        return t.Scan(parts[0], parts[1], parts[2], span)
-
-    @rule
-    def index_specs(self, span: Span, parts: Parts) -> Seq[t.IndexSpec]:
-        return Seq(tuple(parts), span)
-
-    @rule
     def index_spec(self, span: Span, parts: Parts) -> t.IndexSpec:
         return t.IndexSpec(parts[0], parts[1] if len(parts) > 1 else None, span)
 
     # --- calls, subscripts, parentheses ---
-
-    @rule
-    def keyword(self, span: Span, parts: Parts) -> Keyword:
-        return Keyword(parts[0], parts[1], span)
-
-    @rule
-    def arguments(self, span: Span, parts: Parts) -> Seq[t.Expr | Keyword]:
-        return Seq(tuple(parts), span)
 
     @rule
     def call(self, span: Span, parts: Parts) -> t.CallExpr:
@@ -236,25 +220,12 @@ class ExprBuilder:
         return t.IndexExpr(parts[0], tuple(parts[1:]), span)
 
     @rule
-    def slice(self, span: Span, parts: Parts) -> t.SliceExpr:
-        base, low, high = parts
-        return t.SliceExpr(base, low, high, span)
-
-    @rule
     def stepped(self, span: Span, parts: Parts) -> t.SliceExpr:
         raise TschedError(errors.STEPPED(span))
 
     @rule
-    def attribute(self, span: Span, parts: Parts) -> t.Attribute:
-        return t.Attribute(parts[0], parts[1], span)
-
-    @rule
     def rest(self, span: Span, parts: Parts) -> t.Rest:
         return t.Rest(span)
-
-    @rule
-    def parens(self, span: Span, parts: Parts) -> Seq[t.Expr | t.Rest]:
-        return Seq(tuple(parts), span)
 
     @rule
     def paren(self, span: Span, parts: Parts) -> t.Expr:
@@ -290,9 +261,9 @@ class ExprBuilder:
 class StmtBuilder(ExprBuilder):
     """The rules of statements, of patterns and of a `for` in a list."""
 
-    @rule
-    def body(self, span: Span, parts: Parts) -> Seq[t.Stmt]:
-        return Seq(tuple(parts), span)
+    body, list_pattern = several(Seq), several(t.ListPattern)
+    let, yield_, action = node(t.Let), node(t.Yield), node(t.ExprStmt)
+    filter = pin = weight = otherwise = only
 
     @rule
     def for_list(self, span: Span, parts: Parts) -> t.ForList:
@@ -300,24 +271,8 @@ class StmtBuilder(ExprBuilder):
         return t.ForList(target, source, cond[0] if cond else None, body.items, span)
 
     @rule
-    def filter(self, span: Span, parts: Parts) -> t.Expr:
-        return parts[0]
-
-    @rule
     def name_pattern(self, span: Span, parts: Parts) -> t.NamePattern:
         return t.NamePattern(str(parts[0]), span)
-
-    @rule
-    def list_pattern(self, span: Span, parts: Parts) -> t.ListPattern:
-        return t.ListPattern(tuple(parts), span)
-
-    @rule
-    def let(self, span: Span, parts: Parts) -> t.Let:
-        return t.Let(parts[0], parts[1], span)
-
-    @rule
-    def pin(self, span: Span, parts: Parts) -> t.Expr:
-        return parts[0]
 
     @rule
     def draw(self, span: Span, parts: Parts) -> t.DrawStmt:
@@ -325,10 +280,6 @@ class StmtBuilder(ExprBuilder):
         if not isinstance(distribution, t.CallExpr):
             raise TschedError(errors.NO_DISTRIBUTION(distribution.span))
         return t.DrawStmt(name, distribution, pin, span)
-
-    @rule
-    def weight(self, span: Span, parts: Parts) -> t.Expr:
-        return parts[0]
 
     @rule
     def either(self, span: Span, parts: Parts) -> t.Either:
@@ -362,10 +313,6 @@ class StmtBuilder(ExprBuilder):
         return t.Try(body.items, items(other), span)
 
     @rule
-    def otherwise(self, span: Span, parts: Parts) -> Seq[t.Stmt]:
-        return parts[0]
-
-    @rule
     def if_(self, span: Span, parts: Parts) -> t.If:
         cond, then, other = parts
         return t.If(cond, then.items, items(other), span)
@@ -374,14 +321,6 @@ class StmtBuilder(ExprBuilder):
     def else_(self, span: Span, parts: Parts) -> Seq[t.Stmt]:
         inner = parts[0]
         return Seq((inner,), span) if isinstance(inner, t.If) else Seq(inner.items, span)
-
-    @rule
-    def yield_(self, span: Span, parts: Parts) -> t.Yield:
-        return t.Yield(parts[0], span)
-
-    @rule
-    def action(self, span: Span, parts: Parts) -> t.ExprStmt:
-        return t.ExprStmt(parts[0], span)
 
 
 def _docs(parts: Parts) -> tuple[str, Parts]:
@@ -452,6 +391,15 @@ class Guard(Seq[t.Expr]):
 
 
 class FileBuilder(StmtBuilder):
+    """The rules of items, and of all that stands in them beside statements and expressions."""
+
+    tensor_params = outputs = shape = strides = dims = assumptions = desc = params = types = use_names = several(Seq)
+    place = binding = size = param_default = several(Seq)
+    dim, guard, init = several(NamedSize), several(Guard), several(Init)
+    assumption, weighing, operand = node(t.Assumption), node(t.Weighing), node(t.Operand)
+    header, iterator = node(t.LoopHeader), node(t.IterDecl)
+    updates = when = param_type = with_ = only
+
     @rule
     def file(self, span: Span, parts: Parts) -> t.File:
         return t.File(span.source, tuple(parts))
@@ -470,19 +418,9 @@ class FileBuilder(StmtBuilder):
         )  # fmt: skip
 
     @rule
-    def tensor_params(self, span: Span, parts: Parts) -> Seq[t.TensorParam]:
-        return Seq(tuple(parts), span)
-
-    outputs = tensor_params
-
-    @rule
     def tensor_param(self, span: Span, parts: Parts) -> t.TensorParam:
         name, constant, type_, strides, updates = parts
         return t.TensorParam(name, type_, constant is not None, items(strides), updates, span)
-
-    @rule
-    def updates(self, span: Span, parts: Parts) -> t.Word:
-        return parts[0]
 
     @rule
     def tensor_type(self, span: Span, parts: Parts) -> t.TensorType:
@@ -491,30 +429,8 @@ class FileBuilder(StmtBuilder):
         return t.TensorType(parts[0], items(parts[1]), span)
 
     @rule
-    def shape(self, span: Span, parts: Parts) -> Seq[t.Expr]:
-        return Seq(tuple(parts), span)
-
-    strides = shape
-
-    @rule
     def attributes(self, span: Span, parts: Parts) -> Seq[t.Param]:
         return Seq(parts[0].items, span)
-
-    @rule
-    def dims(self, span: Span, parts: Parts) -> Seq[Any]:
-        return Seq(tuple(parts), span)
-
-    @rule
-    def assumptions(self, span: Span, parts: Parts) -> Seq[t.Assumption]:
-        return Seq(tuple(parts), span)
-
-    @rule
-    def assumption(self, span: Span, parts: Parts) -> t.Assumption:
-        return t.Assumption(parts[0], parts[1], span)
-
-    @rule
-    def dim(self, span: Span, parts: Parts) -> NamedSize:
-        return NamedSize((parts[0], parts[1]), span)
 
     def _stage(self, span: Span, parts: Parts, is_let: bool) -> t.Stage:
         name, indices, *annotations, value = parts
@@ -559,15 +475,6 @@ class FileBuilder(StmtBuilder):
             _of(rest, t.Lowering), doc, _after_doc(span, parts),
         )  # fmt: skip
 
-    @rule
-    def desc(self, span: Span, parts: Parts) -> Seq[t.Operand | t.Effect]:
-        return Seq(tuple(parts), span)
-
-    @rule
-    def operand(self, span: Span, parts: Parts) -> t.Operand:
-        name, type_, layout = parts
-        return t.Operand(name, type_, layout, span)
-
     def _effect(self, span: Span, parts: Parts, adds: bool) -> t.Effect:
         name, *indices, value = parts
         return t.Effect(name, _indices(name, indices[0]) if indices else (), value, adds, span)
@@ -585,10 +492,6 @@ class FileBuilder(StmtBuilder):
         name, *rest = parts
         params, places = _of(rest, t.Word), _of(rest, Seq)
         return t.Layout(self.text(name, span), params, tuple(p.items for p in places), span)
-
-    @rule
-    def place(self, span: Span, parts: Parts) -> Seq[Any]:
-        return Seq((parts[0], parts[1]), span)
 
     @rule
     def lowering(self, span: Span, parts: Parts) -> t.Lowering:
@@ -617,21 +520,9 @@ class FileBuilder(StmtBuilder):
         return t.ModuleDef(name, items(params), when, body.items, doc, _after_doc(span, parts))
 
     @rule
-    def when(self, span: Span, parts: Parts) -> t.Expr:
-        return parts[0]
-
-    @rule
-    def params(self, span: Span, parts: Parts) -> Seq[t.Param]:
-        return Seq(tuple(parts), span)
-
-    @rule
     def param(self, span: Span, parts: Parts) -> t.Param:
         name, type_, default = parts
         return t.Param(name, type_, default.items[0] if default else None, span)
-
-    @rule
-    def param_type(self, span: Span, parts: Parts) -> t.ParamType:
-        return parts[0]
 
     @rule
     def type(self, span: Span, parts: Parts) -> t.ParamType:
@@ -639,14 +530,6 @@ class FileBuilder(StmtBuilder):
         name, *types = parts
         empty = () if span.text.endswith(")") else None
         return t.ParamType(name, types[0].items if types and types[0] is not None else empty, span)
-
-    @rule
-    def types(self, span: Span, parts: Parts) -> Seq[t.ParamType]:
-        return Seq(tuple(parts), span)
-
-    @rule
-    def param_default(self, span: Span, parts: Parts) -> Seq[t.Expr]:
-        return Seq((parts[0],), span)
 
     @rule
     def space(self, span: Span, parts: Parts) -> t.SpaceDef:
@@ -667,10 +550,6 @@ class FileBuilder(StmtBuilder):
         return t.PriorDef(name, of, tuple(weights), doc, _after_doc(span, parts))
 
     @rule
-    def weighing(self, span: Span, parts: Parts) -> t.Weighing:
-        return t.Weighing(parts[0], parts[1], span)
-
-    @rule
     def task(self, span: Span, parts: Parts) -> t.TaskDef:
         doc, (name, compute, bindings, with_) = _docs(parts)
         return t.TaskDef(name, compute, items(bindings), with_, doc, _after_doc(span, parts))
@@ -680,26 +559,14 @@ class FileBuilder(StmtBuilder):
         return Seq(tuple(p.items for p in parts), span)
 
     @rule
-    def binding(self, span: Span, parts: Parts) -> Seq[Any]:
-        return Seq((parts[0], parts[1]), span)
-
-    @rule
     def timed(self, span: Span, parts: Parts) -> t.RangeExpr:
         sizes, *at = parts
         return t.RangeExpr(sizes.low, sizes.high, tuple(at), span)
 
     @rule
-    def with_(self, span: Span, parts: Parts) -> t.Word:
-        return parts[0]
-
-    @rule
     def use(self, span: Span, parts: Parts) -> t.UseDecl:
         names = _of(parts, Seq)
         return t.UseDecl(_of(parts, t.Word), names[0].items if names else (), span)
-
-    @rule
-    def use_names(self, span: Span, parts: Parts) -> Seq[t.Word]:
-        return Seq(tuple(parts), span)
 
     # --- programs ---
 
@@ -714,10 +581,6 @@ class FileBuilder(StmtBuilder):
     @rule
     def sizes(self, span: Span, parts: Parts) -> Seq[Any]:
         return Seq(tuple(p.items for p in parts), span)
-
-    @rule
-    def size(self, span: Span, parts: Parts) -> Seq[Any]:
-        return Seq((parts[0], parts[1]), span)
 
     @rule
     def buffer(self, span: Span, parts: Parts) -> t.BufferDecl:
@@ -748,10 +611,6 @@ class FileBuilder(StmtBuilder):
         )
 
     @rule
-    def header(self, span: Span, parts: Parts) -> t.LoopHeader:
-        return t.LoopHeader(parts[0], parts[1], span)
-
-    @rule
     def annotation(self, span: Span, parts: Parts) -> Annotation:
         key, value = parts
         return Annotation(self.text(key, span), value, span)
@@ -766,19 +625,6 @@ class FileBuilder(StmtBuilder):
             name, _of(lines, t.IterDecl), tuple(g.items[0] for g in _of(lines, Guard)),
             inits[0].items if inits else (), _of(lines, t.StoreStmt), _annotations(lines), span,
         )  # fmt: skip
-
-    @rule
-    def iterator(self, span: Span, parts: Parts) -> t.IterDecl:
-        kind, name, extent, binding = parts
-        return t.IterDecl(kind, name, extent, binding, span)
-
-    @rule
-    def guard(self, span: Span, parts: Parts) -> Guard:
-        return Guard((parts[0],), span)
-
-    @rule
-    def init(self, span: Span, parts: Parts) -> Init:
-        return Init(tuple(parts), span)
 
     @rule
     def store(self, span: Span, parts: Parts) -> t.StoreStmt:
