@@ -15,7 +15,7 @@ import numpy as np
 from tensorc_dsl.backend.llvm.codegen.compile import compile_kernel
 from tensorc_dsl.backend.llvm.lower.passes import lower_cpu
 from tensorc_dsl.backend.llvm.runtime.kernel import load
-from tensorc_dsl.backend.llvm.runtime.peak import fma_peak
+from tensorc_dsl.backend.llvm.runtime.peak import FMA, peak
 from tensorc_dsl.backend.memory import aligned_copy
 from tensorc_dsl.ir.dtypes import F32
 from tensorc_dsl.ir.expr import Binary, Compare, Const, Expr, Load, Var, add, index, mul
@@ -130,9 +130,9 @@ def main() -> None:
                     c = aligned_copy(np.full((n, n), np.nan, np.float32))
                     kernel(a, b, c)
                     np.testing.assert_allclose(c, want, rtol=1e-5)
-                    roof = fma_peak(target, threads)
+                    roof = peak(FMA, target, threads)
                     best = min(kernel.time((a, b, c), options.repeats))
-                    roof = max(roof, fma_peak(target, threads))
+                    roof = max(roof, peak(FMA, target, threads))
                     rate = 2 * n**3 / best
                     print(
                         f"{n:5} {threads:7} {tile:>6} {unroll:2} {best * 1e3:8.3f} {rate / 1e9:8.1f} {roof / 1e9:7.1f} "

@@ -7,7 +7,7 @@ line while they fit, and so do braces that open and close on one line; one empty
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import assert_never
 
@@ -90,13 +90,6 @@ def _breaks(doc: Doc) -> bool:
 
 def join(*parts: Doc) -> Doc:
     return Join(parts, any(map(_breaks, parts)))
-
-
-def separated(parts: Iterable[Doc], between: Doc) -> Doc:
-    out: list[Doc] = []
-    for p in parts:
-        out += [between, p] if out else [p]
-    return join(*out)
 
 
 def indent(*parts: Doc, columns: int = 4) -> Doc:

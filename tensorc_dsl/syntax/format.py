@@ -196,19 +196,6 @@ def format_expr(e: t.Expr) -> str:
     return expr(e)
 
 
-def format_file(file: t.File) -> str:
-    """The text of a file, with empty lines between items; consecutive tasks and uses stand together."""
-    out: list[str] = []
-    previous: t.Item | None = None
-    for item in file.items:
-        together = type(item) is type(previous) and isinstance(item, (t.TaskDef, t.UseDecl)) and not _doc(item)
-        if previous is not None and not together:
-            out.append("\n")
-        out.append(format_item(item) + "\n")
-        previous = item
-    return "".join(out)
-
-
 def _doc(item: t.Item) -> str:
     if isinstance(item, t.UseDecl) or not item.doc:
         return ""

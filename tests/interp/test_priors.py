@@ -15,9 +15,9 @@ from tensorc_dsl.schedule.trace.distribution import Decision, Distribution, Weig
 from tensorc_dsl.schedule.trace.draws.choices import Branch, Categorical
 from tensorc_dsl.schedule.trace.draws.tiles import PerfectTile
 from tensorc_dsl.syntax.fmt import format_text
-from tensorc_dsl.syntax.format import format_file
 from tensorc_dsl.syntax.parse import parse
 from tensorc_dsl.tuning.insight.posterior import Learnt, Value
+from tests.syntax.trees import format_file
 
 FILE = """\
 use std.ops.{matmul}

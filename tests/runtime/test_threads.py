@@ -17,10 +17,10 @@ from tensorc_dsl.backend.llvm.runtime.native import fork_join_seconds
 from tensorc_dsl.backend.llvm.runtime.peak import (
     DOT_BF16,
     DOT_U8I8,
+    FMA,
     INSTRUCTIONS,
     Instruction,
     bandwidth,
-    fma_peak,
     peak,
     widest,
 )
@@ -54,7 +54,7 @@ def test_workers_sleep_after_a_while() -> None:
 def test_the_roof_is_a_rate_that_a_machine_can_have() -> None:
     target = host_target()
     for threads in (1, target.cores):
-        assert 0 < fma_peak(target, threads, repeats=20) < 1e12 * threads
+        assert 0 < peak(FMA, target, threads, repeats=20) < 1e12 * threads
 
 
 @pytest.mark.parametrize(

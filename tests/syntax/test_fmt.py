@@ -13,10 +13,9 @@ from tensorc_dsl.base.diagnostic import TschedError
 from tensorc_dsl.base.source import Source
 from tensorc_dsl.syntax import tree
 from tensorc_dsl.syntax.fmt import WIDTH, end, format_text, leaves
-from tensorc_dsl.syntax.format import format_file
 from tensorc_dsl.syntax.parse import parse, read
 from tests.examples import examples
-from tests.syntax.trees import FILES
+from tests.syntax.trees import FILES, format_file
 
 SLOW = settings(
     deadline=None,

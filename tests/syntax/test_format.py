@@ -7,10 +7,10 @@ from hypothesis import HealthCheck, given, settings
 
 from tensorc_dsl.base.source import Source
 from tensorc_dsl.syntax import tree
-from tensorc_dsl.syntax.format import format_expr, format_file, format_item
+from tensorc_dsl.syntax.format import format_expr, format_item
 from tensorc_dsl.syntax.parse import parse
 from tests.examples import examples
-from tests.syntax.trees import EXPRS, FILES, ITEMS, parse_expr
+from tests.syntax.trees import EXPRS, FILES, ITEMS, format_file, parse_expr
 
 SLOW = settings(
     deadline=None, max_examples=examples(75), suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large]

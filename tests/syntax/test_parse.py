@@ -16,11 +16,10 @@ from tensorc_dsl.base.diagnostic import TschedError
 from tensorc_dsl.base.source import Source
 from tensorc_dsl.syntax import engine, tree
 from tensorc_dsl.syntax import parse as parse_module
-from tensorc_dsl.syntax.format import format_file
 from tensorc_dsl.syntax.parse import parse
 from tensorc_dsl.syntax.tree import walk
 from tests.examples import examples
-from tests.syntax.trees import items, parse_expr
+from tests.syntax.trees import format_file, items, parse_expr
 
 
 def only(text: str) -> tree.Item:

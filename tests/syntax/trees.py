@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from tensorc_dsl.base.source import Source, Span
 from tensorc_dsl.syntax import tree as t
+from tensorc_dsl.syntax.format import format_item
 from tensorc_dsl.syntax.parse import parse
 
 
@@ -23,6 +24,21 @@ def parse_expr(text: str) -> t.Expr:
     (task,) = parse(Source("e", f"task t = t(e={text}\n)")).items
     assert isinstance(task, t.TaskDef)
     return task.bindings[0][1]
+
+
+def format_file(file: t.File) -> str:
+    """The text of a file, with empty lines between items; consecutive tasks and uses stand together."""
+    out: list[str] = []
+    previous: t.Item | None = None
+    for item in file.items:
+        together = (
+            type(item) is type(previous) and isinstance(item, (t.TaskDef, t.UseDecl)) and not getattr(item, "doc", "")
+        )
+        if previous is not None and not together:
+            out.append("\n")
+        out.append(format_item(item) + "\n")
+        previous = item
+    return "".join(out)
 
 
 SPAN = Span(Source("generated", ""), 0, 0)

@@ -317,21 +317,9 @@ def instance_map(loops: Sequence[For], block: Block) -> isl.Map:
     return mapping([loop.var for loop in loops], [it.binding for it in block.iters], conditions)
 
 
-def access_map(block: Block, indices: Sequence[Expr]) -> isl.Map:
-    """The map from values of a block's iterators to the element at `indices`: `{ [vi, vk] -> [vi, vk] }`."""
-    return mapping([it.name for it in block.iters], indices)
-
-
 def bindings(block: Block) -> dict[str, Expr]:
     """The binding of each iterator, over the loop variables."""
     return {it.name: it.binding for it in block.iters}
-
-
-def loop_access_map(loops: Sequence[For], block: Block, indices: Sequence[Expr]) -> isl.Map:
-    """The map from iterations in which the block runs to the element at `indices`."""
-    values = bindings(block)
-    conditions = (*loop_conditions(loops), *block.where)
-    return mapping([loop.var for loop in loops], [substitute(i, values) for i in indices], conditions)
 
 
 def feasible(extents: Mapping[str, Expr], conditions: Sequence[Expr]) -> bool:

@@ -71,9 +71,9 @@ class Machine:
 _KB = 1024
 
 
-def _rates(half: float, f64: float, byte: float = 2.0, octet: float = 2.0) -> dict[str, float]:
+def _rates(half: float, f64: float, byte: float = 2.0) -> dict[str, float]:
     """From those of f16: as many of bf16, half as many of tf32, and of bytes and floats of 8 bits so many times as many."""
-    bytes_, octets = dict.fromkeys(("i8", "u8"), byte * half), dict.fromkeys(("f8e4m3", "f8e5m2"), octet * half)
+    bytes_, octets = dict.fromkeys(("i8", "u8"), byte * half), dict.fromkeys(("f8e4m3", "f8e5m2"), 2.0 * half)
     return {"f16": half, "bf16": half, "f32": half / 2, "f64": f64, **bytes_, **octets}
 
 

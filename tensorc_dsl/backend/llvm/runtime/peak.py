@@ -113,11 +113,6 @@ def widest(target: Target) -> int:
     return max(target.vector_bits, vector_bits_of(has_features(target, ("avx512f", "avx"))))
 
 
-def fma_peak(target: Target, threads: int, repeats: int = 200) -> float:
-    """FLOP/s of f32 fused multiply-adds in registers on `threads` threads, each a multiplication and an addition."""
-    return peak(FMA, target, threads, repeats)
-
-
 def peak(instruction: Instruction, target: Target, threads: int, repeats: int = 200) -> float:
     """Operations/s of an instruction that the target has, in registers, on `threads` threads.
 
