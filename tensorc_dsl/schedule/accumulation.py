@@ -53,7 +53,7 @@ from tensorc_dsl.proof.sets.running import Products, Running, factors_of, runnin
 from tensorc_dsl.proof.sets.sets import NotAffine, affine_only, feasible
 from tensorc_dsl.proof.sets.simplify import bounds, extent_ranges, prove, simplify
 from tensorc_dsl.schedule.motion import own_buffers
-from tensorc_dsl.schedule.nests import require_serial, the_block, the_loop
+from tensorc_dsl.schedule.nests import noted, require_serial, the_block, the_loop
 from tensorc_dsl.schedule.step import BlockRef, LoopRef, refusal
 
 
@@ -488,7 +488,7 @@ class Nest:
         if all(known.holds(x.name) for x in products):
             return result
         if in_range:
-            return replace(result, annotations=tuple(sorted({**dict(result.annotations), IN_RANGE: True}.items())))
+            return noted(result, {IN_RANGE: True})
         what, name = "a product" if by == "*" else "a sum", self.block.name
         raise OUT_OF_RANGE(program, name, block=name, what=what, dtype=str(self.element.dtype), step=step, key=IN_RANGE)
 

@@ -6,6 +6,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from dataclasses import replace as replace_fields
 from operator import is_
+from typing import TypeVar
 
 from tensorc_dsl.ir.expr import (
     ZERO,
@@ -55,10 +56,22 @@ def remove_block(program: Program, block: str) -> Program:
     return replace_stmt(program, block, ())
 
 
-def with_annotations(program: Program, loop: For, notes: Mapping[str, int | str]) -> Program:
-    """The program with annotations added to a loop; a key that exists gets the new value."""
-    items = tuple(sorted({**dict(loop.annotations), **notes}.items()))
-    return replace_stmt(program, loop.var, (replace(loop, annotations=items),))
+Noted = TypeVar("Noted", bound=For | Block | Buffer | Program)
+
+
+def noted(part: Noted, notes: Mapping[str, int | float | str | None]) -> Noted:
+    """The part with annotations added; a key that exists gets the new value, or goes if that is None."""
+    items = ((k, v) for k, v in {**dict(part.annotations), **notes}.items() if v is not None)
+    return replace(part, annotations=tuple(sorted(items)))
+
+
+def with_annotations(
+    program: Program, part: For | Block | Program, notes: Mapping[str, int | float | str | None]
+) -> Program:
+    """The program with the annotations of a loop, a block or of itself changed, as `noted` does it."""
+    if isinstance(part, Program):
+        return noted(part, notes)
+    return replace_stmt(program, stmt_name(part), (noted(part, notes),))
 
 
 def replace_buffer(program: Program, name: str, new: tuple[Buffer, ...]) -> Program:
@@ -289,6 +302,11 @@ def the_block(program: Program, ref: BlockRef) -> tuple[tuple[For, ...], Block]:
 def the_statement(program: Program, ref: LoopRef | BlockRef) -> tuple[tuple[For, ...], Stmt]:
     """The loops around the loop or block, and it. Raises ScheduleRefusal if there is none of that name (any more)."""
     return the_loop(program, ref) if isinstance(ref, LoopRef) else the_block(program, ref)
+
+
+def the_part(program: Program, ref: LoopRef | BlockRef | None) -> For | Block | Program:
+    """The loop or the block, or the whole program. Raises ScheduleRefusal if there is none of that name (any more)."""
+    return program if ref is None else the_statement(program, ref)[1]
 
 
 def the_buffer(program: Program, ref: BufferRef) -> Buffer:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from tensorc_dsl.ir.annotations import ASYNC, LOOK_BACK, ORDER, REGISTERS, ROLES, STAGES, STREAM, stream_problem
 from tensorc_dsl.ir.program import (
     ATOMIC,
@@ -12,13 +10,12 @@ from tensorc_dsl.ir.program import (
     INTRINSIC,
     PERSISTENT,
     SCATTER,
-    Annotation,
     Block,
+    For,
     Program,
-    replace_stmt,
 )
 from tensorc_dsl.ir.reductions import REDUCER
-from tensorc_dsl.schedule.nests import NO_BLOCK, NO_LOOP, the_block, the_loop
+from tensorc_dsl.schedule.nests import NO_BLOCK, NO_LOOP, the_block, the_part, with_annotations
 from tensorc_dsl.schedule.step import BlockRef, LoopRef, Rewrite, primitive, refusal
 
 
@@ -91,23 +88,16 @@ def annotate(
     if key == STREAM:
         _refuse_stream(program, target, value)
 
-    def put(old: tuple[Annotation, ...]) -> tuple[Annotation, ...]:
-        return tuple(sorted(({**dict(old), key: value}).items()))
-
-    match target:
-        case LoopRef():
-            loop = the_loop(program, target)[1]
-            _refuse_step(program, loop.var, key)
-            return Rewrite(replace_stmt(program, loop.var, (replace(loop, annotations=put(loop.annotations)),)), None)
-        case BlockRef():
-            b = the_block(program, target)[1]
-            refuse_reserved(program, b, key)
-            return Rewrite(replace_stmt(program, b.name, (replace(b, annotations=put(b.annotations)),)), None)
-        case None:
+    match part := the_part(program, target):
+        case For():
+            _refuse_step(program, part.var, key)
+        case Block():
+            refuse_reserved(program, part, key)
+        case Program():
             if key == FINITE:
                 repair = f"`online_sums(…, {FINITE}=true)`"
                 raise RESERVED(program, key=key, what="what a schedule says of factors of exponentials", repair=repair)
             if key == IN_RANGE:
                 repair = f"`split_scan(…, {IN_RANGE}=true)` or `double_scan(…, {IN_RANGE}=true)`"
                 raise RESERVED(program, key=key, what="what a schedule says of the factors of scans", repair=repair)
-            return Rewrite(replace(program, annotations=put(program.annotations)), None)
+    return Rewrite(with_annotations(program, part, {key: value}), None)

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from tensorc_dsl.ir.annotations import LOOK_BACK
-from tensorc_dsl.ir.node import replace
-from tensorc_dsl.ir.program import Program, replace_stmt
+from tensorc_dsl.ir.program import Program
 from tensorc_dsl.proof.sets.running import not_passed
-from tensorc_dsl.schedule.nests import NO_BLOCK, the_block
+from tensorc_dsl.schedule.nests import NO_BLOCK, the_block, with_annotations
 from tensorc_dsl.schedule.step import BlockRef, Rewrite, primitive, refusal
 
 
@@ -30,5 +29,4 @@ def look_back(program: Program, block: BlockRef) -> Rewrite[BlockRef]:
     _, b = the_block(program, block)
     if (why := not_passed(program, b.name)) is not None:
         raise NOT_PASSED(program, b.name, block=b.name, reason=why.reason, repair=why.repair)
-    items = tuple(sorted({**dict(b.annotations), LOOK_BACK: True}.items()))
-    return Rewrite(replace_stmt(program, b.name, (replace(b, annotations=items),)), block)
+    return Rewrite(with_annotations(program, b, {LOOK_BACK: True}), block)

@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import replace
 
 from tensorc_dsl.ir.annotations import ASYNC, ORDER, STAGES, written_out
-from tensorc_dsl.ir.program import For, LoopKind, Program, replace_stmt
+from tensorc_dsl.ir.program import LoopKind, Program
 from tensorc_dsl.proof.sets.accesses import written
 from tensorc_dsl.proof.sets.dependence import Dependence, overtakes
-from tensorc_dsl.schedule.nests import NO_LOOP, NOT_SERIAL, require_no_kind, the_block, the_loop
+from tensorc_dsl.schedule.nests import NO_LOOP, NOT_SERIAL, require_no_kind, the_block, the_loop, with_annotations
 from tensorc_dsl.schedule.step import BlockRef, LoopRef, Rewrite, primitive, refusal
 
 
@@ -76,9 +76,8 @@ def software_pipeline(
         focus = dict.fromkeys((name, dependence.first, dependence.second))
         raise OVERTAKES(program, *focus, loop=name, dependence=dependence, repair=_instead(program, dependence))
     facts = {STAGES: stages, ORDER: places, **({ASYNC: asynchronous} if asynchronous else {})}
-    notes = {**dict(target.annotations), **{key: written_out(values) for key, values in facts.items()}}
-    piped: For = replace(target, kind=LoopKind.PIPELINED, annotations=tuple(sorted(notes.items())))
-    return Rewrite(replace_stmt(program, name, (piped,)), LoopRef(name))
+    piped = replace(target, kind=LoopKind.PIPELINED)
+    return Rewrite(with_annotations(program, piped, {key: written_out(v) for key, v in facts.items()}), LoopRef(name))
 
 
 def _problem(stages: tuple[int, ...], count: int) -> str:

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from tensorc_dsl.ir.program import ALIGN, OFFSET, Program
 from tensorc_dsl.schedule.motion import copy_step, is_param
-from tensorc_dsl.schedule.nests import NO_BUFFER, replace_buffer, the_buffer
+from tensorc_dsl.schedule.nests import NO_BUFFER, noted, replace_buffer, the_buffer
 from tensorc_dsl.schedule.step import BufferRef, Rewrite, primitive, refusal
 
 
@@ -46,9 +44,5 @@ def storage_align(program: Program, buffer: BufferRef, axis: int, factor: int, o
     ):
         if wrong:
             raise BAD_PITCH(program, old.name, reason=reason, last=last)
-    notes = {k: v for k, v in old.annotations if k not in (f"{ALIGN}.{axis}", f"{OFFSET}.{axis}")}
-    if factor > 1:
-        notes[f"{ALIGN}.{axis}"] = factor
-        if offset:
-            notes[f"{OFFSET}.{axis}"] = offset
-    return Rewrite(replace_buffer(program, old.name, (replace(old, annotations=tuple(sorted(notes.items()))),)), None)
+    pitch = {f"{ALIGN}.{axis}": factor if factor > 1 else None, f"{OFFSET}.{axis}": offset or None}
+    return Rewrite(replace_buffer(program, old.name, (noted(old, pitch),)), None)

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from tensorc_dsl.ir.annotations import UNITS
 from tensorc_dsl.ir.program import SWIZZLE, Program
-from tensorc_dsl.schedule.nests import NO_BUFFER, replace_buffer, the_buffer
+from tensorc_dsl.schedule.nests import NO_BUFFER, noted, replace_buffer, the_buffer
 from tensorc_dsl.schedule.step import BufferRef, Rewrite, primitive, refusal
 
 _SCOPES = ("shared", "shared.dyn")
@@ -53,6 +51,5 @@ def storage_swizzle(program: Program, buffer: BufferRef, axis: int, unit: int) -
         if wrong:
             units = ", ".join(map(str, fitting))
             raise BAD_SWIZZLE(program, old.name, reason=reason, units=units)
-    notes = [(k, v) for k, v in old.annotations if k.split(".")[0] != SWIZZLE]
-    new = replace(old, annotations=tuple(sorted([*notes, (f"{SWIZZLE}.{axis}", unit)])))
-    return Rewrite(replace_buffer(program, old.name, (new,)), None)
+    earlier = dict.fromkeys(k for k, _ in old.annotations if k.split(".")[0] == SWIZZLE)
+    return Rewrite(replace_buffer(program, old.name, (noted(old, {**earlier, f"{SWIZZLE}.{axis}": unit}),)), None)

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from tensorc_dsl.ir.program import INTRINSIC, For, LoopKind, Program, Stmt, replace_stmt
+from tensorc_dsl.ir.program import INTRINSIC, For, LoopKind, Program, Stmt
 from tensorc_dsl.proof.sets.instructions import Match, match_nest, misplaced
 from tensorc_dsl.schedule.kinds import CLASH, refuse_clash
-from tensorc_dsl.schedule.nests import NO_LOOP, NOT_SERIAL, loops_below, require_serial, the_loop
+from tensorc_dsl.schedule.nests import NO_LOOP, NOT_SERIAL, loops_below, require_serial, the_loop, with_annotations
 from tensorc_dsl.schedule.stale import APART, FRAGMENT, NO_INTRINSIC, the_intrinsic
 from tensorc_dsl.schedule.step import LoopRef, Rewrite, primitive, refusal
 
@@ -40,8 +40,7 @@ def tensorize(program: Program, loop: LoopRef, intrinsic: str) -> Rewrite[LoopRe
         raise NO_MATCH(program, target.var, loop=target.var, intrinsic=named.name, why=found.why, repair=found.repair)
     whole = _tensorized((target,))[0]
     assert isinstance(whole, For)
-    marked = replace(whole, annotations=tuple(sorted((*target.annotations, (INTRINSIC, named.name)))))
-    return Rewrite(replace_stmt(program, target.var, (marked,)), LoopRef(target.var))
+    return Rewrite(with_annotations(program, whole, {INTRINSIC: named.name}), LoopRef(target.var))
 
 
 def _tensorized(stmts: tuple[Stmt, ...]) -> tuple[Stmt, ...]:

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
-from tensorc_dsl.ir.program import Annotation, Program, replace_stmt
-from tensorc_dsl.schedule.nests import NO_BLOCK, NO_LOOP, the_block, the_loop
+from tensorc_dsl.ir.program import Block, Program
+from tensorc_dsl.schedule.nests import NO_BLOCK, NO_LOOP, the_part, with_annotations
 from tensorc_dsl.schedule.primitives.annotate import RESERVED, refuse_reserved
 from tensorc_dsl.schedule.step import BlockRef, LoopRef, Rewrite, primitive, refusal
 
@@ -22,24 +20,11 @@ def unannotate(program: Program, target: LoopRef | BlockRef | None, key: str) ->
 
     In TVM: `unannotate`.  Cases: tests/primitives/unannotate.md
     """
-
-    def without(old: tuple[Annotation, ...]) -> tuple[Annotation, ...]:
-        if key not in dict(old):
-            keys = ", ".join(f'"{k}"' for k, _ in old)
-            focus = () if target is None else (target.name,)
-            raise NO_ANNOTATION(
-                program, *focus, key=key, there=f"there are: {keys}" if keys else "there is none at all"
-            )
-        return tuple(x for x in old if x[0] != key)
-
-    match target:
-        case LoopRef():
-            loop = the_loop(program, target)[1]
-            new = replace(loop, annotations=without(loop.annotations))
-            return Rewrite(replace_stmt(program, loop.var, (new,)), None)
-        case BlockRef():
-            b = the_block(program, target)[1]
-            refuse_reserved(program, b, key)
-            return Rewrite(replace_stmt(program, b.name, (replace(b, annotations=without(b.annotations)),)), None)
-        case None:
-            return Rewrite(replace(program, annotations=without(program.annotations)), None)
+    part = the_part(program, target)
+    if isinstance(part, Block):
+        refuse_reserved(program, part, key)
+    if key not in (there := dict(part.annotations)):
+        keys = ", ".join(f'"{k}"' for k in there)
+        focus = () if target is None else (target.name,)
+        raise NO_ANNOTATION(program, *focus, key=key, there=f"there are: {keys}" if keys else "there is none at all")
+    return Rewrite(with_annotations(program, part, {key: None}), None)
