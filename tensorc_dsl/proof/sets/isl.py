@@ -8,6 +8,7 @@ A proof makes hundreds of queries, or without a limit any number of them, so all
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Generator
 from contextlib import contextmanager
 from importlib import import_module
@@ -39,6 +40,10 @@ def __getattr__(name: str) -> Any:
     return value
 
 
+_isl: Any = sys.modules[__name__]
+"""This module: a name of islpy is found by `__getattr__`, and once in the module."""
+
+
 OPERATIONS = 16 * 10**5
 """Operations of one question or one group of questions: sixteen times what sufficed for all but 4 of 20,000 schedules,
 and twice what the largest of 5,000 random pipelines needs."""
@@ -66,9 +71,7 @@ def bounded(questions: int | None = None) -> Generator[None]:
     contexts inside of it, `questions` times as many, by default QUESTIONS, if no context around it has a limit.
     Raises Exhausted, isl.Error.
     """
-    from islpy import DEFAULT_CONTEXT as context
-    from islpy import Error
-
+    context = _isl.DEFAULT_CONTEXT
     around = context.get_max_operations()
     if around:
         _charge()
@@ -78,7 +81,7 @@ def bounded(questions: int | None = None) -> Generator[None]:
     context.reset_operations()
     try:
         yield
-    except Error as e:
+    except _isl.Error as e:
         if not _takes(context.get_max_operations()):
             raise
         raise Exhausted from e
@@ -91,8 +94,7 @@ def bounded(questions: int | None = None) -> Generator[None]:
 
 def renew(times: int = 1) -> None:
     """Begin a new question; inside `bounded` it may take `times` * OPERATIONS. Raises Exhausted if none are left for it."""
-    from islpy import DEFAULT_CONTEXT as context
-
+    context = _isl.DEFAULT_CONTEXT
     if context.get_max_operations():
         _charge()
         if _Left.operations <= 0:
@@ -102,9 +104,7 @@ def renew(times: int = 1) -> None:
 
 
 def _charge() -> None:
-    from islpy import DEFAULT_CONTEXT as context
-
-    limit = context.get_max_operations()
+    limit = _isl.DEFAULT_CONTEXT.get_max_operations()
     _Left.operations -= (
         FEW // 4 if not _takes(FEW) else next((n // 2 for n in (4 * FEW, 16 * FEW) if not _takes(n)), limit)
     )
@@ -112,14 +112,12 @@ def _charge() -> None:
 
 def _takes(operations: int) -> bool:
     """Whether the question has taken so many operations. isl does not say how many, but refuses the next one."""
-    from islpy import DEFAULT_CONTEXT as context
-    from islpy import Error, Val
-
+    context = _isl.DEFAULT_CONTEXT
     limit = context.get_max_operations()
     context.set_max_operations(operations)
     try:
-        Val.zero(context)
-    except Error:
+        _isl.Val.zero(context)
+    except _isl.Error:
         return True
     finally:
         context.set_max_operations(limit)
