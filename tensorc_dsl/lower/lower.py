@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from math import prod
 
@@ -13,20 +13,102 @@ from tensorc_dsl.ir.annotations import streamed
 from tensorc_dsl.ir.expr import constant
 from tensorc_dsl.ir.node import node, replace
 from tensorc_dsl.ir.print import format_program
-from tensorc_dsl.ir.program import Buffer, For, LoopKind, Program, Stmt, Store
+from tensorc_dsl.ir.program import Buffer, For, Intrinsic, LoopKind, Program, Stmt, Store, intrinsic_of, walk
 from tensorc_dsl.lower.erase import defuse, erase
-from tensorc_dsl.lower.flat import Flat, Kernel, Loop, LowerError, Parallel, Param, Prepared, body_of, format_body, most
-from tensorc_dsl.lower.instructions import only_proven
-from tensorc_dsl.lower.open_partition import cut_open_rows, partition_open
+from tensorc_dsl.lower.flat import (
+    Flat,
+    Instruction,
+    Kernel,
+    Loop,
+    LowerError,
+    Parallel,
+    Param,
+    Prepared,
+    body_of,
+    format_body,
+    most,
+    span,
+    within,
+)
 from tensorc_dsl.lower.partition import partition
-from tensorc_dsl.lower.scatter import scatter
-from tensorc_dsl.lower.storage import element_count, flatten_params, homes, place
+from tensorc_dsl.lower.storage import element_count, flatten_params, homes, in_place, place
 from tensorc_dsl.lower.trim_bounds import hoist_guards, known_of, narrow
-from tensorc_dsl.lower.updates import in_place
 from tensorc_dsl.proof.sets.constants import preparation, told_by
 from tensorc_dsl.proof.sets.dependence import races
-from tensorc_dsl.proof.sets.linear_forms import FAR, Interval
+from tensorc_dsl.proof.sets.instructions import Match, match_nest, match_store
+from tensorc_dsl.proof.sets.linear_forms import FAR, Interval, Ranges
 from tensorc_dsl.proof.sets.simplify import essential, extent_ranges
+
+# Tensorized nests as instructions. The mark on a loop is only a request: it is proved again, first and last.
+#
+# Until the last pass the nest stays a nest, of a kind that no pass changes, so that passes which move buffers or subscripts
+# update its subscripts too. The tiles of the instruction are computed at the end. If a pass has changed the nest, it runs as
+# loops.
+
+
+def only_proven(program: Program) -> Program:
+    """The program with tensorized nests that do not compute what their instructions do replaced by serial loops."""
+
+    def go(body: tuple[Stmt, ...], around: tuple[For, ...], inside: bool) -> tuple[Stmt, ...]:
+        out: list[Stmt] = []
+        for s in body:
+            if isinstance(s, For):
+                named = intrinsic_of(program, s)
+                proven = inside or (named is not None and isinstance(match_nest(around, s, named), Match))
+                kind = LoopKind.SERIAL if s.kind is LoopKind.TENSORIZED and not proven else s.kind
+                s = replace(s, kind=kind, body=go(s.body, (*around, s), proven))
+            out.append(s)
+        return tuple(out)
+
+    return replace(program, body=go(program.body, (), False)) if program.intrinsics else program
+
+
+def instructions(program: Program) -> Mapping[str, Intrinsic]:
+    """The instructions of tensorized nests, by the outermost loop of the nest that has more than one iteration."""
+    out: dict[str, Intrinsic] = {}
+    for _, s in walk(program.body):
+        if isinstance(s, For) and (named := intrinsic_of(program, s)) is not None:
+            nest = [s, *(x for _, x in walk(s.body) if isinstance(x, For))]
+            first = next((x for x in nest if constant(x.extent) != 1), s)
+            out[first.var] = named
+    return out
+
+
+def bind_instructions(
+    body: tuple[Flat, ...], named: Mapping[str, Intrinsic], ranges: Ranges | None = None
+) -> tuple[Flat, ...]:
+    """Every tensorized nest as an instruction, or as serial loops; accesses have one subscript here."""
+    out: list[Flat] = []
+    known: Ranges = ranges or {}
+    for s in body:
+        if isinstance(s, Store):
+            out.append(s)
+            continue
+        below = bind_instructions(body_of(s), named, within(known, s))
+        if isinstance(s, Loop) and s.kind is LoopKind.TENSORIZED:
+            serial = replace(s, kind=LoopKind.SERIAL, body=below)
+            intrinsic = named.get(s.var)
+            match = None if intrinsic is None else match_flat(s, intrinsic, known)
+            out.append(Instruction(intrinsic, match.tiles, (serial,)) if intrinsic and match else serial)
+        else:
+            out.append(replace(s, body=below))
+    return tuple(out)
+
+
+def match_flat(s: Loop, intrinsic: Intrinsic, outer: Ranges) -> Match | None:
+    """The match of a nest of flat loops with an instruction; None if it does something else. `outer`: the loops around."""
+    loops: list[tuple[str, int | None]] = []
+    ranges = dict(outer)
+    stmt: Flat = s
+    while isinstance(stmt, Loop):
+        if constant(stmt.begin) != 0 or len(stmt.body) != 1:
+            return None
+        loops.append((stmt.var, constant(stmt.end)))
+        ranges[stmt.var] = span(stmt.end)
+        stmt = stmt.body[0]
+    found = match_store(loops, stmt, intrinsic, ranges) if isinstance(stmt, Store) else None
+    return found if isinstance(found, Match) else None
+
 
 # The passes of lowering. Each has a name and maps a unit of work to the next one.
 
@@ -157,10 +239,6 @@ def _place(u: Unit) -> Unit:
     return replace(u, flat=place(u.loops, u.program.buffers, homes(u.program), u.carried))
 
 
-def _partition_open(u: Unit) -> Unit:
-    return replace(u, flat=partition_open(u.loops)) if u.program.dims else u
-
-
 def collapse_parallel(body: tuple[Flat, ...], *, inside: bool) -> tuple[Flat, ...]:
     """The body with parallel loops as `Parallel`, perfectly nested ones as one as far as 64 bits count their iterations;
     inside another one they become serial."""
@@ -188,8 +266,8 @@ def collapse_parallel(body: tuple[Flat, ...], *, inside: bool) -> tuple[Flat, ..
     return tuple(out)
 
 
-def _open_rows(u: Unit) -> Unit:
-    return replace(u, flat=cut_open_rows(u.loops)) if u.program.dims else u
+def _partition(u: Unit) -> Unit:
+    return replace(u, flat=partition(u.loops, open_sizes=bool(u.program.dims)))
 
 
 def _bounds(u: Unit) -> Unit:
@@ -207,10 +285,9 @@ COMMON = (
     Pass(
         "collapse", lambda u: replace(u, flat=collapse_parallel(u.loops, inside=False)), "parallel nests are one loop"
     ),
-    Pass("partition-open", _partition_open, "loops of open length: main parts and ends"),
-    Pass("open-rows", _open_rows, "rows of open length: what is between their borders"),
-    Pass("partition", lambda u: replace(u, flat=partition(u.loops)), "guarded loops: main parts and ends"),
-    Pass("scatter", lambda u: replace(u, flat=scatter(u.loops)), "scattered loops run the iteration that data choose"),
-    Pass("bounds", _bounds, "loops begin and end where the conditions of their work do"),
+    Pass("partition", _partition, "guarded loops: main parts and ends; rows: what is between their borders"),
+    Pass(
+        "bounds", _bounds, "loops begin and end where the conditions of their work do, scattered ones where data choose"
+    ),
 )
 """The passes that every target needs, in order."""

@@ -1,5 +1,6 @@
 """Allocates intermediate buffers: each in the innermost loop that contains all its uses, with the size that one iteration
-needs, and with subscripts relative to the corner of that box, flattened in row-major order.
+needs, and with subscripts relative to the corner of that box, flattened in row-major order. Outputs that update inputs take
+the memory of these.
 """
 
 from __future__ import annotations
@@ -27,12 +28,40 @@ from tensorc_dsl.ir.expr import (
     transform,
 )
 from tensorc_dsl.ir.node import by_identity, replace
-from tensorc_dsl.ir.program import ALIGN, OFFSET, SWIZZLE, Block, Buffer, LoopKind, Program, Store, walk
+from tensorc_dsl.ir.program import (
+    ALIGN,
+    OFFSET,
+    SWIZZLE,
+    Block,
+    Buffer,
+    For,
+    LoopKind,
+    Program,
+    Stmt,
+    Store,
+    walk,
+    with_body,
+)
 from tensorc_dsl.ir.sizes import span_of
-from tensorc_dsl.lower.flat import Alloc, Flat, If, Loop, Parallel, Space, buffers_of, most, span, store_loads
+from tensorc_dsl.lower.flat import (
+    Alloc,
+    Flat,
+    If,
+    Loop,
+    LowerError,
+    Parallel,
+    Param,
+    Space,
+    buffers_of,
+    most,
+    span,
+    store_loads,
+)
+from tensorc_dsl.proof.sets.dependence import overwritten
 from tensorc_dsl.proof.sets.linear_forms import Atom, Context, Linear, Ranges, depends_on_data, linear, to_expr
 from tensorc_dsl.proof.sets.sets import extremes
 from tensorc_dsl.proof.sets.simplify import conjuncts, simplify
+from tensorc_dsl.schedule.nests import map_accesses
 
 # Computes the box of a buffer that one iteration accesses: a box per access, with its corner over the outer loops.
 
@@ -399,3 +428,47 @@ def _rewrite(body: tuple[Flat, ...], names: Collection[str], subscript: Subscrip
         return replace(s, indices=(subscript(s.buffer, indices),) if s.buffer in names else indices, value=value)
 
     return tuple(map(stmt, body))
+
+
+# Outputs in the memory of the inputs that they update: from here on a program has one array for both.
+
+
+def callers_params(program: Program) -> tuple[Buffer, ...]:
+    """The arguments of the kernel of a program. One that is input and output updates itself."""
+    over = {p.updates for p in program.params if p.updates}
+    kept = (p for p in program.params if p.updates in ("", p.name))
+    return tuple(replace(p, updates=p.name if p.name in over else "") for p in kept)
+
+
+def params_of(program: Program) -> tuple[Param, ...]:
+    """The arguments of the kernel of a program, as its code takes them."""
+    written = {p.name for p in program.outputs}
+    return tuple(Param.of(p, output=bool(p.updates) or p.name in written) for p in callers_params(program))
+
+
+def in_place(program: Program) -> Program:
+    """The program with one array for an output and the input that it updates.
+
+    Raises LowerError unless integer sets prove that each element is read for the last time before it is written.
+    """
+    names = {p.name: p.updates for p in program.params if p.updates not in ("", p.name)}
+    for written, read in names.items():
+        if found := overwritten(program, written, read):
+            raise LowerError(
+                f"`{written}` cannot update `{read}`: {found}; reorder the loops or keep `{read}` and `{written}` apart"
+            )
+
+    def moved(s: Stmt) -> Stmt:
+        if isinstance(s, For):
+            return with_body(s, tuple(map(moved, s.body)))
+        for old, new in names.items():
+            s = _renamed(s, old, new)
+        return s
+
+    if not names:
+        return program
+    return replace(program, params=callers_params(program), body=tuple(map(moved, program.body)))
+
+
+def _renamed(b: Block, old: str, new: str) -> Block:
+    return map_accesses(b, old, lambda indices: (new, indices))

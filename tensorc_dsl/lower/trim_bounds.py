@@ -1,14 +1,16 @@
-"""Trims loops to the iterations that do work: bounds by the conditions of all statements in them, and conditions that are
-decided.
+"""Trims loops to the iterations that do work: bounds by the conditions of all statements in them, or the one iteration that
+data choose of a scattered loop. Guards move out of the loops that they do not read.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from dataclasses import replace as data_replace
 
 from tensorc_dsl.ir.dtypes import INDEX, DType, holds, limits
 from tensorc_dsl.ir.expr import (
+    ONE,
     ZERO,
     Binary,
     BinaryOp,
@@ -17,10 +19,6 @@ from tensorc_dsl.ir.expr import (
     CompareOp,
     Const,
     Expr,
-    Load,
-    Logic,
-    Not,
-    Select,
     Var,
     add,
     conjunction,
@@ -30,14 +28,10 @@ from tensorc_dsl.ir.expr import (
     free_vars,
     index,
     loads,
-    mul,
     sub,
-    transform,
 )
-from tensorc_dsl.ir.node import by_first
-from tensorc_dsl.ir.node import replace as node_replace
+from tensorc_dsl.ir.node import by_first, replace
 from tensorc_dsl.ir.program import Buffer, LoopKind, Program, Store
-from tensorc_dsl.ir.reductions import combine, fold_of
 from tensorc_dsl.lower.flat import (
     Alloc,
     Collective,
@@ -54,11 +48,11 @@ from tensorc_dsl.lower.flat import (
     stores,
     within,
 )
-from tensorc_dsl.lower.open_partition import cut_at
+from tensorc_dsl.lower.partition import Cut, cuts_of, decided
 from tensorc_dsl.lower.storage import element_count
-from tensorc_dsl.proof.sets.linear_forms import FALSE, TRUE, Context, Ranges, depends_on_data, linear, logic, negate
-from tensorc_dsl.proof.sets.simplify import bounds, conjuncts, linear_form, simplify, simplify_where
-from tensorc_dsl.proof.sets.store_guards import needed, never_negative_zero, parts
+from tensorc_dsl.proof.sets.linear_forms import Context, Ranges, depends_on_data, linear
+from tensorc_dsl.proof.sets.simplify import bounds, conjuncts, simplify, simplify_where
+from tensorc_dsl.proof.sets.store_guards import Guarded, NotChosen, chosen_of, needed, never_negative_zero, parts
 
 # Bounds of a loop's variable from a condition: the least or the greatest value for which it can hold.
 #
@@ -72,32 +66,15 @@ NEAR = 2**60
 TYPICAL = 1000
 """The size that is assumed for one that is not known, where only the gain depends on it."""
 
-_SWAPPED: dict[CompareOp, CompareOp] = {"<": ">", "<=": ">=", ">": "<", ">=": "<=", "==": "==", "!=": "!="}
-
 _SAMPLES = 16
 
-
-@dataclass(frozen=True, slots=True)
-class Limit:
-    """A condition cannot hold below `at`, or, if it is `upper`, from `at` on; from `sure` on, or below it, it holds for
-    certain. At most `width` values lie between the two."""
-
-    upper: bool
-    at: Expr
-    sure: Expr
-    width: int
+_SWAPPED: dict[CompareOp, CompareOp] = {"<": ">", "<=": ">=", ">": "<", ">=": "<=", "==": "==", "!=": "!="}
 
 
-def limits_of(cond: Expr, var: str, inner: Ranges, ranges: Ranges) -> tuple[Limit, ...]:
+def limits_of(cond: Expr, var: str, inner: Ranges, ranges: Ranges) -> tuple[Cut, ...]:
     """The bounds of `var` from a condition for all values of the variables `inner`; none if it is not linear in it."""
-    found: list[Limit] = []
-    for c in over_indices(cond, var, {**ranges, **inner}):
-        ops: tuple[CompareOp, ...] = ("<=", ">=") if c.op == "==" else (c.op,)
-        for op in ops:
-            cut = cut_at(Compare(op, c.lhs, c.rhs), var, inner, ranges)
-            if cut is not None:
-                found.append(Limit(cut.first, cut.maybe, cut.sure, cut.width))
-    return tuple(found)
+    found = over_indices(cond, var, {**ranges, **inner})
+    return tuple(cut for c in found for cut in cuts_of(c, var, inner, ranges))
 
 
 def over_indices(cond: Expr, var: str, ranges: Ranges) -> Iterator[Compare]:
@@ -311,12 +288,12 @@ class Stage:
     """Limits that are computed together, where `guards` hold."""
 
     guards: list[Expr] = field(default_factory=list[Expr])
-    lows: list[Limit] = field(default_factory=list[Limit])
-    highs: list[Limit] = field(default_factory=list[Limit])
+    lows: list[Cut] = field(default_factory=list[Cut])
+    highs: list[Cut] = field(default_factory=list[Cut])
 
-    def add(self, found: Iterable[Limit]) -> None:
+    def add(self, found: Iterable[Cut]) -> None:
         for x in found:
-            (self.highs if x.upper else self.lows).append(x)
+            (self.highs if x.first else self.lows).append(x)
 
 
 @dataclass(slots=True)
@@ -344,7 +321,7 @@ class Around:
     """Whether a loop may have code of its own for its middle."""
 
     def within(self, s: Flat) -> Around:
-        return replace(self, ranges=within(self.ranges, s))
+        return data_replace(self, ranges=within(self.ranges, s))
 
 
 def plan_of(s: Loop, known: Known, around: Around, own: frozenset[str] = frozenset()) -> Plan | None:
@@ -390,20 +367,20 @@ class _Planner:
                 facts.append(cond)
             elif found:
                 stages[-1 if unsafe else 0].add(found)
-                exact = alone and all(x.at == x.sure for x in found)
+                exact = alone and all(x.maybe == x.sure for x in found)
                 (facts if exact else middle).append(cond)
-                ends += [cond] if exact and all(x.upper and not loads(x.at) for x in found) else []
+                ends += [cond] if exact and all(x.first and not loads(x.maybe) for x in found) else []
                 clean &= exact
                 worth |= cond in own and share(cond, self.s.var, {**self.ranges, **self.inner}) <= WORTH
             else:
                 clean = False
         return Plan(stages, facts, middle, ends, worth)
 
-    def limits(self, cond: Expr) -> tuple[Limit, ...]:
+    def limits(self, cond: Expr) -> tuple[Cut, ...]:
         if self.s.var not in free_vars(cond):
             return ()
         found = limits_of(cond, self.s.var, self.inner, self.ranges)
-        united = all(self.apart.isdisjoint(free_vars(x.at) | free_vars(x.sure)) for x in found)
+        united = all(self.apart.isdisjoint(free_vars(x.maybe) | free_vars(x.sure)) for x in found)
         return found if united else ()
 
     def is_fixed(self, cond: Expr) -> bool:
@@ -434,56 +411,6 @@ def extreme(op: BinaryOp, e: Expr, others: Iterable[Expr], ranges: Ranges) -> Ex
     return e
 
 
-# Replaces conditions that are known to hold by what they decide.
-
-
-def decided(body: tuple[Flat, ...], facts: Iterable[Expr]) -> tuple[Flat, ...]:
-    """The body with conditions that are known to hold, and what they decide."""
-    known: dict[Expr, Const] = {}
-    for c in facts:
-        known[c] = TRUE
-        known[negate(c)] = FALSE
-
-    def new(e: Expr) -> Expr:
-        if (value := known.get(e)) is not None:
-            return value
-        match e:
-            case Logic(op=op, lhs=a, rhs=b):
-                return logic(op == "and", a, b)
-            case Not(operand=Const(value=value)):
-                return FALSE if value else TRUE
-            case Select(cond=Const(value=value), then=a, other=b):
-                return a if value else b
-            case _:
-                return e
-
-    return _replaced(body, lambda e: transform(e, new)) if known else body
-
-
-def _replaced(body: tuple[Flat, ...], new: Callable[[Expr], Expr]) -> tuple[Flat, ...]:
-    out: list[Flat] = []
-    for s in body:
-        match s:
-            case Store():
-                fold = fold_of(s)
-                old = Load(s.buffer, s.indices, dtype_of(s.value))
-                # `S[i] or true` stays a fold, which an atomic update is.
-                value = new(s.value) if fold is None else combine(fold.op, old, new(fold.value))
-                out.append(replace(s, value=value))
-                continue
-            case If():
-                s = replace(s, cond=new(s.cond))
-                if s.cond == TRUE:
-                    out.extend(_replaced(s.body, new))
-                    continue
-            case Loop():
-                s = replace(s, begin=new(s.begin), end=new(s.end))
-            case Parallel() | Alloc() | Instruction() | Collective() | Shuffle():
-                pass
-        out.append(replace(s, body=_replaced(s.body, new)))
-    return tuple(out)
-
-
 # Ends loops where the conditions of their statements do: those that all have in common, or each of its own.
 
 
@@ -496,9 +423,8 @@ def ended(s: Loop, known: Known, ranges: Ranges, lanes: Ranges, always: bool) ->
         return ended_apart(s, known, around, worth=False)
     if plan is None or not (plan.worth or always):
         return s
-    highs = [x.at for x in plan.stages[0].highs if not loads(x.at)]
-    inner = {**ranges, **lanes, s.var: loop_interval(s), **hull(s.body)}
-    body = decided(s.body, [*plan.ends, *_joined(s, plan.ends, inner)])
+    highs = [x.maybe for x in plan.stages[0].highs if not loads(x.maybe)]
+    body = decided(s.body, plan.ends)
     return replace(s, end=extreme("min", s.end, highs, ranges), body=body)
 
 
@@ -512,8 +438,8 @@ def ended_apart(s: Loop, known: Known, around: Around, *, worth: bool) -> Loop:
         if needs is None:
             continue
         lanes = {**around.lanes, **_narrower(hull((x,)), needs)}
-        plan = plan_of(replace(s, body=(x,)), known, replace(around, lanes=lanes), own)
-        highs = [] if plan is None else [x.at for x in plan.stages[0].highs if not loads(x.at)]
+        plan = plan_of(replace(s, body=(x,)), known, data_replace(around, lanes=lanes), own)
+        highs = [] if plan is None else [x.maybe for x in plan.stages[0].highs if not loads(x.maybe)]
         if not highs:
             return s
         every = {**within(around.ranges, s), **hull(s.body), **lanes}
@@ -552,32 +478,6 @@ def _without_buffers(body: tuple[Flat, ...]) -> tuple[list[Flat], frozenset[str]
     return out, made
 
 
-def _joined(s: Loop, facts: Iterable[Expr], ranges: Ranges) -> Iterable[Expr]:
-    """The conditions in a loop that say of the greater of two values what `facts` say of each: `i + max(x, y) < n`."""
-    known = {*simplify_where(facts, ranges)}
-    for x in inside(s.body):
-        for c in conjuncts(x.cond) if isinstance(x, If) else ():
-            halves = _halves(c)
-            if halves is not None and known.issuperset(simplify_where(halves, ranges)):
-                yield c
-
-
-def _halves(cond: Expr) -> tuple[Expr, Expr] | None:
-    """Two conditions that hold together exactly if `cond` does, one for each operand of a `max` on its lesser side."""
-    if not isinstance(cond, Compare) or cond.op not in ("<", "<=") or dtype_of(cond.lhs) != INDEX:
-        return None
-    terms = linear_form(cond.lhs, {})[0]
-    for e, factor in terms.items():
-        match e:
-            case Binary(op="max", lhs=a, rhs=b) if factor > 0:
-                rest = sub(cond.lhs, mul(index(factor), e))
-                first, second = (Compare(cond.op, add(rest, mul(index(factor), x)), cond.rhs) for x in (a, b))
-                return first, second
-            case _:
-                pass
-    return None
-
-
 # Begins and ends loops where conditions do: a loop whose whole work stands under conditions on its variable runs only where
 # these can hold.
 #
@@ -612,11 +512,13 @@ def _narrow(body: tuple[Flat, ...], known: Known, around: Around) -> tuple[Flat,
         match s:
             case Store() | Loop(kind=LoopKind.TENSORIZED) | Instruction() | Collective() | Shuffle():
                 out.append(s)
+            case Loop(scattered=True):
+                out.extend(_narrow(_scattered(s, around.ranges), known, around))
             case Loop():
                 out.extend(_loop(s, known, around))
             case Alloc():
                 own = {s.name} if s.space == "stack" else set[str]()
-                out.append(replace(s, body=_narrow(s.body, known, replace(around, private=around.private | own))))
+                out.append(replace(s, body=_narrow(s.body, known, data_replace(around, private=around.private | own))))
             case Parallel() | If():
                 out.append(replace(s, body=_narrow(s.body, known, around.within(s))))
     return tuple(out)
@@ -625,9 +527,9 @@ def _narrow(body: tuple[Flat, ...], known: Known, around: Around) -> tuple[Flat,
 def _loop(s: Loop, known: Known, around: Around) -> tuple[Flat, ...]:
     inner = around.within(s)
     if s.kind is LoopKind.VECTORIZED:
-        inner = replace(inner, lanes=within(around.lanes, s))
-    plan = plan_of(s, known, around) if s.kind is LoopKind.SERIAL and not s.scattered else None
-    if s.kind is LoopKind.SERIAL and not s.scattered and not (plan and plan.worth):
+        inner = data_replace(inner, lanes=within(around.lanes, s))
+    plan = plan_of(s, known, around) if s.kind is LoopKind.SERIAL else None
+    if s.kind is LoopKind.SERIAL and not (plan and plan.worth):
         s = ended_apart(s, known, around, worth=True)
     if plan is None or not plan.worth or _stays_whole(s, plan, around):
         return (replace(s, body=_narrow(s.body, known, inner)),)
@@ -657,19 +559,19 @@ def _narrowed(s: Loop, plan: Plan, known: Known, inner: Around) -> tuple[Flat, .
     for n, stage in enumerate(plan.stages):
         guards += [Compare("<", begin, end)] if n else []
         guards += stage.guards
-        begin = extreme("max", begin, [x.at for x in stage.lows], inner.ranges)
-        end = extreme("min", end, [x.at for x in stage.highs], inner.ranges)
+        begin = extreme("max", begin, [x.maybe for x in stage.lows], inner.ranges)
+        end = extreme("min", end, [x.maybe for x in stage.highs], inner.ranges)
     asked = inner.asked | {*plan.facts, *plan.inner_facts}
     body = decided(s.body, plan.facts)
     made: list[Flat] = []
     edges = _middle(s, plan, begin, end, inner) if inner.whole else None
-    once = replace(inner, asked=asked, whole=False)
+    once = data_replace(inner, asked=asked, whole=False)
     if edges is None:
         made.append(replace(s, begin=begin, end=end, body=_narrow(body, known, once)))
     else:
         near, far = edges
         border = _narrow(body, known, once)
-        plain = _narrow(decided(body, plan.inner_facts), known, replace(inner, asked=asked))
+        plain = _narrow(decided(body, plan.inner_facts), known, data_replace(inner, asked=asked))
         made += [replace(s, begin=begin, end=near, body=border)] if near != begin else []
         made.append(replace(s, begin=near, end=far, body=plain))
         made += [replace(s, begin=far, end=end, body=border)] if far != end else []
@@ -685,14 +587,14 @@ def _middle(s: Loop, plan: Plan, begin: Expr, end: Expr, inner: Around) -> tuple
     highs = [x for stage in plan.stages for x in stage.highs]
     first, last = loop_interval(s)
     longest = [] if first is None or last is None else [last - first + 1]
-    apart = (bounds(sub(high.at, low.at), inner.ranges)[1] for low in lows for high in highs)
+    apart = (bounds(sub(high.maybe, low.maybe), inner.ranges)[1] for low in lows for high in highs)
     longest += [n for n in apart if n is not None]
     if longest and PIECES * sum(x.width for x in (*lows, *highs)) > min(longest):
         return None
     near, far = begin, end
-    if any(x.sure != x.at for x in lows):
+    if any(x.sure != x.maybe for x in lows):
         near = extreme("min", extreme("max", s.begin, [x.sure for x in lows], inner.ranges), [end], inner.ranges)
-    if any(x.sure != x.at for x in highs):
+    if any(x.sure != x.maybe for x in highs):
         far = extreme("max", extreme("min", s.end, [x.sure for x in highs], inner.ranges), [near], inner.ranges)
     return near, far
 
@@ -728,12 +630,12 @@ def _hoist(s: Flat) -> tuple[Flat, ...]:
             return _guarded(joined, inner[0].body)
         return (If(s.cond, inner),)
     if len(inner) != 1 or not isinstance(inner[0], If) or isinstance(s, Alloc):
-        return (node_replace(s, body=inner),)
+        return (replace(s, body=inner),)
     own = {s.var} if isinstance(s, Loop) else set(s.vars) if isinstance(s, Parallel) else set[str]()
     conds = conjuncts(inner[0].cond)
     here = tuple(c for c in conds if not free_vars(c) & own and _lasts(c, inner))
     kept = tuple(c for c in conds if c not in here)
-    return _guarded(conjunction(here), (node_replace(s, body=_guarded(conjunction(kept), inner[0].body)),))
+    return _guarded(conjunction(here), (replace(s, body=_guarded(conjunction(kept), inner[0].body)),))
 
 
 def _guarded(cond: Expr | None, body: tuple[Flat, ...]) -> tuple[Flat, ...]:
@@ -744,3 +646,41 @@ def _lasts(cond: Expr, body: tuple[Flat, ...]) -> bool:
     """Whether no store of a body changes what a condition reads."""
     read = {x.buffer for x in loads(cond)}
     return not read or read.isdisjoint(s.buffer for s in stores(body))
+
+
+# Runs the only iteration of a scattered loop that changes anything: the one that data choose.
+
+
+def _scattered(s: Loop, ranges: Ranges) -> tuple[Flat, ...]:
+    """A scattered loop as one iteration where the data choose one, and none elsewhere.
+
+    scattered for b in 0 .. n { H[b] = H[b] + (1 if X[i] == b else 0) }
+        ->  if 0 <= X[i] and X[i] < n { for b in X[i] .. X[i] + 1 { H[b] = … } }
+
+    A loop for which the choice is not found runs all of its iterations.
+    """
+    below = hull(s.body)
+    try:
+        found = chosen_of(s.var, frozenset(below), tuple(_stores(s.body, ())), {**within(ranges, s), **below})
+    except NotChosen:
+        return (replace(s, scattered=False),)
+    if found is None:
+        return ()
+    one = Loop(s.var, found.at, add(found.at, ONE), LoopKind.SERIAL, s.body)
+    inside_it = simplify_where((Compare(">=", found.at, s.begin), Compare("<", found.at, s.end)), ranges)
+    alone = _guarded(conjunction(inside_it), (one,))
+    return _guarded(conjunction((*_runs(s.begin, s.end), *found.path)), alone)
+
+
+def _stores(body: tuple[Flat, ...], guards: tuple[Expr, ...]) -> Iterator[Guarded]:
+    """The stores with the conditions around them. Raises NotChosen for statements that are more than loops and guards."""
+    for s in body:
+        match s:
+            case Store():
+                yield guards, s
+            case If():
+                yield from _stores(s.body, (*guards, s.cond))
+            case Loop():
+                yield from _stores(s.body, guards)
+            case _:
+                raise NotChosen("holds more than stores")

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from tensorc_dsl.ir.dtypes import I32
 from tensorc_dsl.ir.expr import ONE, ZERO, Binary, Cast, Compare, Const, Expr, Load, Select, Var, add, index
+from tensorc_dsl.ir.print import format_expr
 from tensorc_dsl.ir.program import LoopKind, Store
 from tensorc_dsl.lower.flat import Flat, Loop
-from tensorc_dsl.lower.scatter import scatter
+from tensorc_dsl.lower.trim_bounds import Known, narrow
+
+NOTHING = Known(frozenset(), {})
 
 
 def count(position: Expr) -> Store:
@@ -21,7 +24,7 @@ def scattered(*body: Flat) -> Loop:
 
 
 def test_the_chosen_iteration_runs_alone() -> None:
-    (guard,) = scatter((scattered(count(Var("b"))),))
+    (guard,) = narrow((scattered(count(Var("b"))),), NOTHING)
     (loop,) = (guard,) if isinstance(guard, (Loop, Store)) else guard.body
     assert isinstance(loop, Loop)
     assert loop.end == add(loop.begin, ONE)
@@ -32,6 +35,7 @@ def test_the_range_of_a_loop_inside_is_that_of_all_of_its_pieces() -> None:
     store = count(add(Var("b"), Binary("/", Var("k"), index(4))))
     pieces = (Loop("k", index(n), index(n + 4), LoopKind.SERIAL, (store,)) for n in (0, 4))
     whole = scattered(*pieces)
-    (kept,) = scatter((whole,))
+    (kept,) = narrow((whole,), NOTHING)
     assert isinstance(kept, Loop)
-    assert (kept.begin, kept.end, kept.scattered) == (whole.begin, whole.end, False)
+    bounds = (format_expr(kept.begin), format_expr(kept.end), kept.scattered)
+    assert bounds == ("max(0, index(X[0]) - 1)", "min(8, index(X[0]) + 1)", False)

@@ -33,7 +33,7 @@ from tensorc_dsl.base.diagnostic import TschedError, problem
 from tensorc_dsl.ir.arrays import Array
 from tensorc_dsl.ir.program import Program
 from tensorc_dsl.ir.target import Target
-from tensorc_dsl.lower.updates import params_of
+from tensorc_dsl.lower.storage import params_of
 from tensorc_dsl.reference.work import Work
 from tensorc_dsl.syntax.names import near
 

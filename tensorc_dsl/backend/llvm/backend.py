@@ -55,7 +55,7 @@ from tensorc_dsl.lower.flat import (
     map_exprs,
 )
 from tensorc_dsl.lower.lower import lower, lower_until
-from tensorc_dsl.lower.updates import params_of
+from tensorc_dsl.lower.storage import params_of
 from tensorc_dsl.reference.work import Work
 
 # Removes names from flat loops, so that kernels are compared by what they do.

@@ -10,7 +10,7 @@ Ranges are inclusive intervals `(low, high)`; None is an open end, and a variabl
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 from tensorc_dsl.ir.dtypes import INDEX
 from tensorc_dsl.ir.expr import (
@@ -106,11 +106,22 @@ def essential(where: Iterable[Expr], ranges: Ranges) -> tuple[Expr, ...]:
     return tuple(c for c, _ in kept)
 
 
-def follows(cond: Expr, known: Iterable[Expr]) -> bool:
-    """Whether a condition follows from one of those that are known, as far as intervals can show."""
+def consequences(known: Iterable[Expr]) -> Callable[[Expr], bool]:
+    """The test whether a condition follows from one of those that are known, as far as intervals can show; of the greater of
+    two values, `i + max(x, y) < n`, if it follows of both."""
     context = Context({})
-    wanted = _negative_form(cond, context)
-    return any(_implies(_negative_form(k, context), wanted, context) for k in known)
+    forms = [_negative_form(k, context) for k in known]
+
+    def shown(wanted: Linear | None) -> bool:
+        if wanted is None or any(_implies(k, wanted, context) for k in forms):
+            return wanted is not None
+        for atom, factor in wanted.terms.items():
+            if isinstance(atom, Binary) and atom.op == ("max" if factor > 0 else "min"):
+                rest = wanted.minus(Linear({atom: factor}, 0))
+                return all(shown(rest.plus(linear(x, context).times(factor))) for x in (atom.lhs, atom.rhs))
+        return False
+
+    return lambda cond: shown(_negative_form(cond, context))
 
 
 def _implies(a: Linear | None, b: Linear | None, context: Context) -> bool:

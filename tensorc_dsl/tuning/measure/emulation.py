@@ -11,7 +11,7 @@ from tensorc_dsl.backend.protocol import ORDERS, Counts, EmulatedKernel
 from tensorc_dsl.ir.arrays import Array, stored_dtype
 from tensorc_dsl.ir.program import Program
 from tensorc_dsl.ir.sizes import Sizes, bind, strides_of
-from tensorc_dsl.lower.updates import callers_params
+from tensorc_dsl.lower.storage import callers_params
 from tensorc_dsl.reference.evaluate import shape_of
 from tensorc_dsl.reference.work import describe, flops, sizing
 from tensorc_dsl.tuning.measure.check import poison

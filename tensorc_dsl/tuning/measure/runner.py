@@ -15,7 +15,7 @@ from tensorc_dsl.ir.arrays import stored_dtype
 from tensorc_dsl.ir.parse import parse_program
 from tensorc_dsl.ir.program import Buffer, Program
 from tensorc_dsl.ir.sizes import Sizes, bind, elements_spanned, strides_of
-from tensorc_dsl.lower.updates import callers_params
+from tensorc_dsl.lower.storage import callers_params
 from tensorc_dsl.processes.child import serve
 from tensorc_dsl.processes.cores import use_blas_threads
 from tensorc_dsl.processes.messages import Ready

@@ -6,7 +6,7 @@ Unrolled loops are left to LLVM, which is faster at it than text is at being unr
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Collection
 from dataclasses import replace
 from itertools import product
 from math import prod
@@ -58,8 +58,8 @@ from tensorc_dsl.lower.flat import (
     stores,
     stride,
 )
-from tensorc_dsl.lower.scatter import scatter
-from tensorc_dsl.lower.trim_bounds import Known, decided, hoist_guards, narrow
+from tensorc_dsl.lower.partition import decided
+from tensorc_dsl.lower.trim_bounds import Known, hoist_guards, narrow
 from tensorc_dsl.proof.sets.linear_forms import Interval, Ranges
 from tensorc_dsl.proof.sets.simplify import conjuncts, linear_form, simplify
 from tensorc_dsl.proof.sets.store_guards import needed
@@ -410,34 +410,26 @@ def _unrolled(body: tuple[Flat, ...], walkers: Collection[str]) -> tuple[Flat, .
 # Barriers are in place by then: what they order is what the whole loop may access.
 
 
-Change = Callable[[tuple[Flat, ...], Ranges], tuple[Flat, ...]]
-
-
-def with_scattered(k: DeviceKernel) -> DeviceKernel:
-    """The kernel with each scattered loop as the iteration that data choose, if they choose one."""
-    return replace(k, body=_device(k.body, launch_ranges(k), scatter))
-
-
 def with_bounds(k: DeviceKernel, known: Known) -> DeviceKernel:
     """The kernel with loops of a thread that begin and end where the conditions of their work do.
 
     Bounds may differ between threads. Those of a loop in which a warp meets do not, and no barrier is in a loop of a thread.
     """
     mine = replace(known, together=frozenset((THREAD,)), private=frozenset(b.name for b in k.local))
-    return replace(k, body=_device(joined(k.body), launch_ranges(k), lambda body, ranges: narrow(body, mine, ranges)))
+    return replace(k, body=_bounded(joined(k.body), launch_ranges(k), mine))
 
 
-def _device(body: tuple[Device, ...], ranges: Ranges, change: Change) -> tuple[Device, ...]:
+def _bounded(body: tuple[Device, ...], ranges: Ranges, known: Known) -> tuple[Device, ...]:
     out: list[Device] = []
     for s in body:
         match s:
             case Phase(body=inner):
-                out.append(replace(s, body=change(inner, ranges)))
+                out.append(replace(s, body=narrow(inner, known, ranges)))
             case Steps(var=var, end=end, body=inner):
-                out.append(replace(s, body=_device(inner, {**ranges, var: span(end)}, change)))
+                out.append(replace(s, body=_bounded(inner, {**ranges, var: span(end)}, known)))
             case Role(first=first, threads=threads, body=inner):
                 mine: Ranges = {**ranges, THREAD: (first, first + threads - 1)}
-                out.append(replace(s, body=_device(inner, mine, change)))
+                out.append(replace(s, body=_bounded(inner, mine, known)))
             case _:
-                out.append(replace(s, body=_device(s.body, ranges, change)) if isinstance(s, Nested) else s)
+                out.append(replace(s, body=_bounded(s.body, ranges, known)) if isinstance(s, Nested) else s)
     return tuple(out)

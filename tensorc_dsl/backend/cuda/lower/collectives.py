@@ -49,7 +49,7 @@ from tensorc_dsl.ir.warp import (
     layout_of,
 )
 from tensorc_dsl.lower.flat import Collective, Flat, If, Loop, LowerError, TensorMap, TmaTile, stores, stride, within
-from tensorc_dsl.lower.instructions import instructions, match_flat
+from tensorc_dsl.lower.lower import instructions, match_flat
 from tensorc_dsl.lower.trim_bounds import hoist_guards
 from tensorc_dsl.proof.sets.instructions import (
     Match,

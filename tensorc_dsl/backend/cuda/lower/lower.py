@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 
 from tensorc_dsl.backend.cuda.lower.async_copies import with_tiles
 from tensorc_dsl.backend.cuda.lower.axes import Axes, axes_of, loops_around, with_uniform_ends
-from tensorc_dsl.backend.cuda.lower.bodies import finished, with_bounds, with_scattered
+from tensorc_dsl.backend.cuda.lower.bodies import finished, with_bounds
 from tensorc_dsl.backend.cuda.lower.collectives import collected, require_adjacent, with_lanes
 from tensorc_dsl.backend.cuda.lower.kernels import (
     BLOCK_AXES,
@@ -33,9 +33,8 @@ from tensorc_dsl.ir.program import Block, Buffer, Program, Stmt, walk
 from tensorc_dsl.ir.target import Target
 from tensorc_dsl.lower.flat import LowerError, Param, store_loads, stores
 from tensorc_dsl.lower.lower import COMMON, Unit, format_unit, require_independent
-from tensorc_dsl.lower.storage import flatten_params, homes, place
+from tensorc_dsl.lower.storage import flatten_params, homes, in_place, place
 from tensorc_dsl.lower.trim_bounds import Known, known_of
-from tensorc_dsl.lower.updates import in_place
 from tensorc_dsl.proof.sets.accesses import touched_in
 from tensorc_dsl.proof.sets.constants import told_by
 
@@ -273,10 +272,6 @@ def _waits(n: Nest) -> Nest:
     return replace(n, kernels=tuple(map(synchronized, n.kernels)))
 
 
-def _scatter(n: Nest) -> Nest:
-    return replace(n, kernels=tuple(map(with_scattered, n.kernels)))
-
-
 def _bounds(n: Nest) -> Nest:
     return replace(n, kernels=tuple(with_bounds(k, _known(n)) for k in n.kernels))
 
@@ -324,8 +319,7 @@ PASSES = (
     _Pass("ends", _ends, "loops in which threads meet end where the conditions of their work do"),
     _Pass("phases", _phases, "bound loops become values of a thread, statements phases"),
     _Pass("waits", _waits, "waits for what runs beside threads, and barriers where they meet"),
-    _Pass("scatter", _scatter, "scattered loops run the iteration that data choose"),
-    _Pass("bounds", _bounds, "loops of a thread begin and end where the conditions of their work do"),
+    _Pass("bounds", _bounds, "loops of a thread begin and end where the conditions of their work do, or data choose"),
     _Pass("versions", _versions, "what the number of a step chooses of private storage is a choice among registers"),
     _Pass("bodies", _bodies, "vectors of whole lanes, unrolled loops over private buffers"),
     _Pass("idle", _idle, "threads without work define private storage, too"),

@@ -43,8 +43,7 @@ from tensorc_dsl.lower.flat import (
     stores,
     stride,
 )
-from tensorc_dsl.lower.instructions import bind_instructions, instructions
-from tensorc_dsl.lower.lower import COMMON, Pass, Unit, lower
+from tensorc_dsl.lower.lower import COMMON, Pass, Unit, bind_instructions, instructions, lower
 from tensorc_dsl.proof.sets.simplify import conjuncts
 
 # Takes choices that all lanes share out of vectorized loops: those of a row that may be the border of an image.
