@@ -11,8 +11,8 @@ import pytest
 
 from tensorc_dsl.backend.cuda.emulation import run
 from tensorc_dsl.backend.cuda.emulation.coroutine import emulation_module
-from tensorc_dsl.backend.cuda.emulation.expressions import Watched
 from tensorc_dsl.backend.cuda.emulation.run import emulation
+from tensorc_dsl.backend.cuda.emulation.statements import Watched
 from tensorc_dsl.backend.cuda.lower.kernels import THREAD, Barrier, Device, DeviceProgram, Local, Phase
 from tensorc_dsl.backend.memory import aligned_copy, aligned_empty
 from tensorc_dsl.ir.arrays import Array, stored_dtype

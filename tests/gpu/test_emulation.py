@@ -142,7 +142,7 @@ def test_run_tells_what_is_wrong_with_a_kernel(tmp_path: Path, monkeypatch: pyte
     command = ["run", str(tmp_path / "t.tsched"), "t", "--emulate"]
     right = CliRunner().invoke(main, command)
     assert right.exit_code == 0 and "the result is right" in right.output
-    monkeypatch.setattr(lower, "with_barriers", lambda kernel: kernel)
+    monkeypatch.setattr(lower, "synchronized", lambda kernel: kernel)
     wrong = CliRunner().invoke(main, command)
     assert wrong.exit_code == 1
     assert "error[E0908]: the schedule makes a kernel that is wrong: in `t_0`, thread " in wrong.output

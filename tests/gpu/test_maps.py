@@ -11,11 +11,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tensorc_dsl.backend.cuda.ahead.library import CudaLibrary
 from tensorc_dsl.backend.cuda.backend import BACKEND
 from tensorc_dsl.backend.cuda.compiled import compile_device
+from tensorc_dsl.backend.cuda.library import CudaLibrary
 from tensorc_dsl.backend.cuda.lower.lower import lower_device
-from tensorc_dsl.backend.cuda.runtime import module
+from tensorc_dsl.backend.cuda.runtime import kernel as launches
 from tensorc_dsl.backend.protocol import KernelFault
 from tensorc_dsl.ir.arrays import stored_dtype
 from tensorc_dsl.ir.program import Program
@@ -58,7 +58,7 @@ class _Driver:
 def call(monkeypatch: pytest.MonkeyPatch, result: int, program: Program | None = None) -> tuple[_Driver, list[Any]]:
     """The maps that a call of the kernel makes, and its launches."""
     made = _Driver(result)
-    monkeypatch.setattr(module, "library", lambda: made)
+    monkeypatch.setattr(launches, "library", lambda: made)
     program = program or hand()
     with pretended() as fake:
         kernel = BACKEND.load(compile_device(lower_device(program, FEATURES), TARGET).code, program, 1)
@@ -89,7 +89,7 @@ def test_a_driver_that_makes_no_map_is_a_fault(monkeypatch: pytest.MonkeyPatch) 
 
 def test_numbers_of_rows_have_32_bits() -> None:
     with pytest.raises(KernelFault, match="an array with 2147483648 elements along a dimension"):
-        module.encoded(6, 2, 1024, (32, 2**31), (64,), (32, 8))
+        launches.encoded(6, 2, 1024, (32, 2**31), (64,), (32, 8))
 
 
 ENCODE = """

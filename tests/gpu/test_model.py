@@ -11,8 +11,7 @@ import pytest
 from tensorc_dsl.backend.cuda.emulation.run import emulation
 from tensorc_dsl.backend.cuda.lower.kernels import DeviceProgram, Shared, collectives_in, tma_loads_in
 from tensorc_dsl.backend.cuda.lower.lower import lower_device
-from tensorc_dsl.backend.cuda.model.counts import counted
-from tensorc_dsl.backend.cuda.model.time import Estimate, estimates, machine_of
+from tensorc_dsl.backend.cuda.model import Estimate, counted, estimates, machine_of
 from tensorc_dsl.ir.expr import constant
 from tensorc_dsl.ir.target import Target
 from tensorc_dsl.schedule.trace.distribution import Decision

@@ -15,7 +15,7 @@ import pytest
 
 import tensorc_dsl as td
 from tensorc_dsl.backend.cuda.lower.lower import lower_device
-from tensorc_dsl.backend.cuda.runtime.module import unpack
+from tensorc_dsl.backend.cuda.runtime.kernel import unpack
 from tensorc_dsl.backend.protocol import KernelFault
 from tensorc_dsl.base.diagnostic import TschedError, render
 from tensorc_dsl.tuning.measure.outcome import Status

@@ -13,7 +13,7 @@ from tensorc_dsl.backend.cuda import backend, compiled
 from tensorc_dsl.backend.cuda.compiled import registers_of, tool
 from tensorc_dsl.backend.cuda.lower.kernels import DeviceProgram
 from tensorc_dsl.backend.cuda.lower.lower import lower_device
-from tensorc_dsl.backend.cuda.model.time import Estimate
+from tensorc_dsl.backend.cuda.model import Estimate
 from tensorc_dsl.ir.sizes import Sizes
 from tensorc_dsl.ir.target import Target
 from tests.gpu.kernels import ptx

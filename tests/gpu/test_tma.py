@@ -12,7 +12,7 @@ import pytest
 
 from campaigns.emulated import emulated
 from tensorc_dsl.backend.cuda.compiled import assemble, sass_of, tool
-from tensorc_dsl.backend.cuda.emulation import block_memory as emulate_room
+from tensorc_dsl.backend.cuda.emulation import blocks
 from tensorc_dsl.backend.cuda.emulation.run import emulation
 from tensorc_dsl.backend.cuda.emulation.statements import Threads
 from tensorc_dsl.backend.cuda.lower.kernels import (
@@ -26,7 +26,7 @@ from tensorc_dsl.backend.cuda.lower.kernels import (
 )
 from tensorc_dsl.backend.cuda.lower.lower import lower_device
 from tensorc_dsl.backend.cuda.maps import Encoding, encoding_of
-from tensorc_dsl.backend.cuda.model.counts import counted
+from tensorc_dsl.backend.cuda.model import counted
 from tensorc_dsl.backend.memory import aligned_copy
 from tensorc_dsl.base.source import Source
 from tensorc_dsl.ir.expr import ZERO, Expr, add, index
@@ -290,7 +290,7 @@ def encode_wrongly(case: str, monkeypatch: pytest.MonkeyPatch) -> None:
     def wrong(m: TensorMap) -> Encoding:
         return MAPS[case](encoding_of(m))
 
-    monkeypatch.setattr(emulate_room, "encoding_of", wrong)
+    monkeypatch.setattr(blocks, "encoding_of", wrong)
 
 
 @pytest.mark.parametrize("case", MAPS)

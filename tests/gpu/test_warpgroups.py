@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from tensorc_dsl.backend.cuda.codegen import assembly as descriptor_room
-from tensorc_dsl.backend.cuda.lower import shared_layout as descriptors_room
+from tensorc_dsl.backend.cuda.codegen import ptx as code
+from tensorc_dsl.backend.cuda.lower import shared_layout
 from tensorc_dsl.backend.cuda.lower.kernels import (
     Device,
     Guard,
@@ -300,7 +300,7 @@ def test_a_store_before_the_wait_is_found() -> None:
 @pytest.mark.corpus
 @pytest.mark.parametrize("mode", [0, 2, 3])
 def test_another_swizzle_in_the_descriptor_is_told_by_the_result(mode: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(descriptor_room._MODES, 128, mode)  # pyright: ignore[reportPrivateUsage]
+    monkeypatch.setitem(code._MODES, 128, mode)  # pyright: ignore[reportPrivateUsage]
     program = hand()
     fault, right = run(program, lower_device(program, FEATURES))
     assert fault or not right
@@ -308,13 +308,13 @@ def test_another_swizzle_in_the_descriptor_is_told_by_the_result(mode: int, monk
 
 @pytest.mark.parametrize("name", ["groups", "beyond"])
 def test_another_distance_in_the_descriptor_is_told_by_the_result(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    plain = descriptors_room._descriptor  # pyright: ignore[reportPrivateUsage]
+    plain = shared_layout._descriptor  # pyright: ignore[reportPrivateUsage]
 
     def other(*args: Any) -> Descriptor:
         d = plain(*args)
         return replace(d, groups=d.groups // 2) if name == "groups" else replace(d, beyond=d.beyond // 2)
 
-    monkeypatch.setattr(descriptors_room, "_descriptor", other)
+    monkeypatch.setattr(shared_layout, "_descriptor", other)
     program = short_lines()
     fault, right = run(program, lower_device(program, FEATURES))
     assert fault or not right

@@ -8,16 +8,15 @@ from typing import Any
 
 import numpy as np
 
-from tensorc_dsl.backend.cuda.ahead.library import FORMS, CudaLibrary
 from tensorc_dsl.backend.cuda.codegen.ptx import TRIPLE
 from tensorc_dsl.backend.cuda.compiled import STAGES, CudaKernel, compile_device, cpu_of, registers_of, tool
 from tensorc_dsl.backend.cuda.emulation.run import Emulation, emulation
+from tensorc_dsl.backend.cuda.library import FORMS, CudaLibrary
 from tensorc_dsl.backend.cuda.lower.kernels import DeviceProgram, format_device
 from tensorc_dsl.backend.cuda.lower.lower import OLDEST, PASSES, lower_device, lower_device_until, require_room
-from tensorc_dsl.backend.cuda.model.time import estimates
+from tensorc_dsl.backend.cuda.model import estimates
 from tensorc_dsl.backend.cuda.runtime.driver import Device, Missing, copy_rate, find, number_of, processor_of
-from tensorc_dsl.backend.cuda.runtime.kernel import GpuKernel
-from tensorc_dsl.backend.cuda.runtime.module import module_of
+from tensorc_dsl.backend.cuda.runtime.kernel import GpuKernel, module_of
 from tensorc_dsl.backend.llvm.codegen.machine import NO_CPU, processors
 from tensorc_dsl.backend.memory import aligned_empty
 from tensorc_dsl.backend.protocol import (

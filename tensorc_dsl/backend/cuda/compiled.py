@@ -13,7 +13,7 @@ from tensorc_dsl.backend.cuda.codegen.ptx import device_module, ptx_of, version_
 from tensorc_dsl.backend.cuda.codegen.view import cuda_text
 from tensorc_dsl.backend.cuda.lower.kernels import DeviceProgram
 from tensorc_dsl.backend.cuda.lower.lower import OLDEST
-from tensorc_dsl.backend.cuda.runtime.module import pack
+from tensorc_dsl.backend.cuda.runtime.kernel import pack
 from tensorc_dsl.backend.protocol import Code, CompileError, Registers
 from tensorc_dsl.base.diagnostic import TschedError, problem
 from tensorc_dsl.ir.target import Target

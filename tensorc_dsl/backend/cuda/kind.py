@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tensorc_dsl.backend.cuda.isa.assembly import assembly_faults
+from tensorc_dsl.backend.cuda.isa import assembly_faults
 from tensorc_dsl.ir.target import TargetKind
 
 KIND = TargetKind(forms=("asm",), facts=("threads", "shared_memory", "registers"), faults=assembly_faults)

@@ -10,8 +10,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import assert_never
 
-from tensorc_dsl.backend.cuda.codegen.assembly import CONSTRAINTS, OPCODE_RANK, assembly_text, fields, kind_of
-from tensorc_dsl.backend.cuda.isa.assembly import Ref, lines_of
+from tensorc_dsl.backend.cuda.codegen.ptx import CONSTRAINTS, OPCODE_RANK, assembly_text, fields, kind_of
+from tensorc_dsl.backend.cuda.isa import Ref, lines_of
 from tensorc_dsl.backend.cuda.lower.collectives import (
     Access,
     address_of,

@@ -1,7 +1,7 @@
 """Writes kernels as LLVM coroutines: the same body as for the GPU, one coroutine for each thread, suspended at barriers.
 
-An instruction of a warp suspends its lanes too, until all have come. `NAME.run` (see `turns`) runs the blocks one after the
-other, and the threads of a block from barrier to barrier in a given order.
+An instruction of a warp suspends its lanes too, until all have come. `NAME.run` runs the blocks one after the other, and the
+threads of a block in turns.
 """
 
 from __future__ import annotations
@@ -12,17 +12,318 @@ from functools import cache
 
 from tensorc_dsl.backend.cuda.codegen.device import storage
 from tensorc_dsl.backend.cuda.emulation.access_costs import TALLY_CODE, declare_tally
-from tensorc_dsl.backend.cuda.emulation.cp_async_queue import UNDER_WAY_CODE
-from tensorc_dsl.backend.cuda.emulation.expressions import Site
+from tensorc_dsl.backend.cuda.emulation.queues import BESIDE_CODE, UNDER_WAY_CODE
 from tensorc_dsl.backend.cuda.emulation.rendezvous import FACTORS_CODE, UNIT_CODE, Instructions, warp_bytes
-from tensorc_dsl.backend.cuda.emulation.scheduler import runner
-from tensorc_dsl.backend.cuda.emulation.statements import Lanes, Threads
+from tensorc_dsl.backend.cuda.emulation.statements import Lanes, Site, Threads
 from tensorc_dsl.backend.cuda.emulation.tma_mbarrier import PHASES_CODE, SLOTS_CODE
-from tensorc_dsl.backend.cuda.emulation.watch import ENDED, FAST_CODE, FRAMES, MARKS, WARPS, watch_code, word
-from tensorc_dsl.backend.cuda.emulation.wgmma_queue import BESIDE_CODE
-from tensorc_dsl.backend.cuda.lower.kernels import BLOCK_AXES, THREAD, DeviceKernel, DeviceProgram, atomics_in
+from tensorc_dsl.backend.cuda.emulation.watch import (
+    APART,
+    BLOCK,
+    COLLECTIVE,
+    ENDED,
+    EPOCH,
+    FAST_CODE,
+    FRAMES,
+    MARKS,
+    OF_ROLE,
+    PROGRESS,
+    SPINNING,
+    STUCK,
+    WARPS,
+    now,
+    watch_code,
+    word,
+)
+from tensorc_dsl.backend.cuda.lower.kernels import (
+    BLOCK_AXES,
+    THREAD,
+    CommitGroup,
+    DeviceKernel,
+    DeviceProgram,
+    ProxyFence,
+    TmaStore,
+    WaitGroup,
+    WgmmaFence,
+    WgmmaWait,
+    atomics_in,
+    chains_in,
+    consumers_of,
+    inside,
+)
 from tensorc_dsl.backend.llvm.codegen.function import Function, Module
 from tensorc_dsl.ir.warp import LANES
+
+# The scheduler of a kernel's coroutines: blocks in order or concurrently, and the threads of a block in turns.
+#
+# In a turn each thread runs to its next barrier or instruction of its warp, in a given order. Threads that wait for an
+# mbarrier test it first, until none waits or nothing arrives any more. Threads at an instruction run on when all lanes of
+# their warp are there, threads at a barrier when all threads of the block, or of their role, are. Then those that wait for
+# an mbarrier test it again. If no thread makes progress, this is a deadlock, which is a fault, or a wait for another block,
+# if blocks run concurrently. Shared memory has no numbers at the start of a block.
+
+
+POISON = -1
+"""The byte that shared memory has at the start of a block: all ones are not a number as floats, and -1 as integers."""
+
+
+_MEMORY = "ptr %state, ptr %rows, ptr %shared, ptr %handles, ptr %order"
+
+OVER, WRONG, WAITS = range(3)
+"""What `NAME.go` returns: the block has ended, it has a fault that ends it, it waits for another block."""
+
+
+def runner(k: DeviceKernel, own: str) -> str:
+    """The functions that run a kernel.
+
+    `NAME.begin(…, x, y, b, …)` makes the threads of block `b` of a grid, with the kernel's arguments. `i64 NAME.go(…, again)`
+    runs them until they have ended, or until they wait for another block. Where blocks do not wait for each other,
+    `i64 NAME.run(…, x, y, z, …)` does both for each block, one after the other: 1 if threads came to different barriers, else
+    0. Else `NAME.free(…)` gives back what the blocks in some memory have taken.
+    """
+    return _begin(k, own) + _go(k) + (_free(k) if chains_in(k.body) else _run(k, own))
+
+
+def _begin(k: DeviceKernel, own: str) -> str:
+    more = f", {own}" if own else ""
+    threads = k.threads
+    return f"""
+define void @{k.name}.begin({_MEMORY}, i64 %x, i64 %y, i64 %b{more}) nounwind {{
+grid:
+  %block.at = getelementptr i64, ptr %state, i64 {BLOCK}
+  %epoch.at = getelementptr i64, ptr %state, i64 {EPOCH}
+  %b0 = urem i64 %b, %x
+  %bx = udiv i64 %b, %x
+  %b1 = urem i64 %bx, %y
+  %b2 = udiv i64 %bx, %y
+  store i64 %b, ptr %block.at
+  store i64 0, ptr %epoch.at
+  {now("%b", "0", "begin")}
+  call void @llvm.memset.p0.i64(ptr %shared, i8 {POISON}, i64 {max(k.shared_bytes, 1)}, i1 false)
+  br label %make
+make:
+  %t = phi i64 [ 0, %grid ], [ %t.next, %make ]
+  {"call void @tensorc_forget(ptr %state, i64 %t)" if _queues(k) else ""}
+  %made = call ptr @{k.name}(ptr %state, ptr %rows, ptr %shared, i64 %b0, i64 %b1, i64 %b2, i64 %t{more})
+  %slot = getelementptr ptr, ptr %handles, i64 %t
+  store ptr %made, ptr %slot
+  %t.next = add i64 %t, 1
+  %t.more = icmp slt i64 %t.next, {threads}
+  br i1 %t.more, label %make, label %out
+out:
+  ret void
+}}
+"""
+
+
+def _queues(k: DeviceKernel) -> bool:
+    """Whether threads have something under way: copies, instructions of warpgroups, TMA stores."""
+    return any(
+        isinstance(s, CommitGroup | WaitGroup | WgmmaWait | ProxyFence | WgmmaFence | TmaStore) for s in inside(k.body)
+    )
+
+
+def _go(k: DeviceKernel) -> str:
+    threads, users = k.threads, consumers_of(k) or k.threads
+    wait = f"""store i64 %epoch, ptr %epoch.at
+  {now("%b", "%epoch", "still")}
+  ret i64 {WAITS}"""
+    fault = f"""call void @tensorc_fault(ptr %state, i64 {STUCK}, i64 0, i64 0, i64 0, i64 %held, i64 0)
+  br label %destroy"""
+    return f"""
+define i64 @{k.name}.go({_MEMORY}, i1 %again) nounwind {{
+entry:
+  %block.at = getelementptr i64, ptr %state, i64 {BLOCK}
+  %epoch.at = getelementptr i64, ptr %state, i64 {EPOCH}
+  %marks.at = getelementptr i64, ptr %state, i64 {MARKS}
+  %marks = load ptr, ptr %marks.at
+  %b = load i64, ptr %block.at
+  %least = select i1 %again, i64 {SPINNING}, i64 {ENDED + 1}
+  br label %round
+round:
+  %low = phi i64 [ %least, %entry ], [ {ENDED + 1}, %together ], [ {COLLECTIVE}, %settled ], [ {SPINNING}, %spin ]
+  %seen = phi i64 [ -1, %entry ], [ -1, %together ], [ -1, %settled ], [ %come, %spin ]
+  br label %step
+step:
+  %u = phi i64 [ 0, %round ], [ %u.next, %counted ]
+  %which = getelementptr i64, ptr %order, i64 %u
+  %n = load i64, ptr %which
+  %n.at = getelementptr i64, ptr %marks, i64 %n
+  %n.mark = load i64, ptr %n.at
+  %go = icmp sge i64 %n.mark, %low
+  br i1 %go, label %resume, label %stepped
+resume:
+  %at = getelementptr ptr, ptr %handles, i64 %n
+  %h = load ptr, ptr %at
+  call void @llvm.coro.resume(ptr %h)
+  br label %stepped
+stepped:
+  %u.next = add i64 %u, 1
+  %u.more = icmp slt i64 %u.next, {threads}
+  %u.lane = and i64 %u.next, {LANES - 1}
+  %u.warp = icmp eq i64 %u.lane, 0
+  %u.last = xor i1 %u.more, true
+  %u.whole = or i1 %u.warp, %u.last
+  br i1 %u.whole, label %count, label %counted
+count:
+  call void @tensorc_tally(ptr %state)
+  br label %counted
+counted:
+  br i1 %u.more, label %step, label %waiting
+waiting:
+  %g = phi i64 [ 0, %counted ], [ %g.next, %asked ]
+  %g.at = getelementptr i64, ptr %marks, i64 %g
+  %g.mark = load i64, ptr %g.at
+  %g.spins = icmp eq i64 %g.mark, {SPINNING}
+  br i1 %g.spins, label %spinning, label %asked
+asked:
+  %g.next = add i64 %g, 1
+  %g.more = icmp slt i64 %g.next, {threads}
+  br i1 %g.more, label %waiting, label %lanes
+spinning:
+  %come.at = getelementptr i64, ptr %state, i64 {PROGRESS}
+  %come = load i64, ptr %come.at
+  %nothing = icmp eq i64 %come, %seen
+  br i1 %nothing, label %lanes, label %spin
+spin:
+  br label %round
+stuck:
+  %held = phi i64 [ 0, %check ], [ %v, %wrong ]
+  {wait if chains_in(k.body) else fault}
+lanes:
+  %q = phi i64 [ 0, %asked ], [ 0, %spinning ], [ %q.next, %alike ]
+  %some = phi i1 [ false, %asked ], [ false, %spinning ], [ %some.next, %alike ]
+  %q.first = and i64 %q, {-LANES}
+  %q.at = getelementptr i64, ptr %marks, i64 %q
+  %q.mark = load i64, ptr %q.at
+  %first.at = getelementptr i64, ptr %marks, i64 %q.first
+  %first.mark = load i64, ptr %first.at
+  %q.equal = icmp eq i64 %q.mark, %first.mark
+  br i1 %q.equal, label %alike, label %odd
+odd:
+  %q.spins = icmp eq i64 %q.mark, {SPINNING}
+  %first.spins = icmp eq i64 %first.mark, {SPINNING}
+  %one.spins = or i1 %q.spins, %first.spins
+  %q.other = select i1 %q.spins, i64 %first.mark, i64 %q.mark
+  %q.alone = icmp slt i64 %q.other, {COLLECTIVE}
+  %q.may = and i1 %one.spins, %q.alone
+  br i1 %q.may, label %alike, label %differ
+alike:
+  %q.some = icmp sge i64 %q.mark, {COLLECTIVE}
+  %q.below = icmp slt i64 %q.mark, {SPINNING}
+  %q.waits = and i1 %q.some, %q.below
+  %some.next = or i1 %some, %q.waits
+  %q.next = add i64 %q, 1
+  %q.more = icmp slt i64 %q.next, {threads}
+  br i1 %q.more, label %lanes, label %settled
+settled:
+  br i1 %some.next, label %round, label %check
+check:
+  %mark0 = load i64, ptr %marks
+  %epoch = load i64, ptr %epoch.at
+  %epoch.next = add i64 %epoch, 1
+  store i64 %epoch.next, ptr %epoch.at
+  {now("%b", "%epoch.next", "now")}
+  %spins0 = icmp eq i64 %mark0, {SPINNING}
+  %from = icmp sge i64 %mark0, {OF_ROLE}
+  %to = icmp slt i64 %mark0, {COLLECTIVE}
+  %of.role = and i1 %from, %to
+  br i1 %spins0, label %stuck, label %each
+each:
+  %v = phi i64 [ 0, %check ], [ %v.next, %same ]
+  %mark.at = getelementptr i64, ptr %marks, i64 %v
+  %mark = load i64, ptr %mark.at
+  %equal = icmp eq i64 %mark, %mark0
+  br i1 %equal, label %same, label %apart
+apart:
+  %spins = icmp eq i64 %mark, {SPINNING}
+  %over = icmp eq i64 %mark, {ENDED}
+  %idle = or i1 %spins, %over
+  %other = icmp sge i64 %v, {users}
+  %theirs = and i1 %idle, %other
+  %may = and i1 %theirs, %of.role
+  br i1 %may, label %same, label %wrong
+wrong:
+  br i1 %spins, label %stuck, label %differ
+same:
+  %v.next = add i64 %v, 1
+  %v.more = icmp slt i64 %v.next, {threads}
+  br i1 %v.more, label %each, label %together
+together:
+  %ended = icmp eq i64 %mark0, {ENDED}
+  br i1 %ended, label %destroy, label %round
+differ:
+  %who = phi i64 [ %q, %odd ], [ %v, %wrong ]
+  %mate = phi i64 [ %q.first, %odd ], [ 0, %wrong ]
+  call void @tensorc_fault(ptr %state, i64 {APART}, i64 0, i64 0, i64 0, i64 %who, i64 %mate)
+  br label %destroy
+destroy:
+  %status = phi i64 [ {OVER}, %together ], [ {WRONG}, %differ ]{"" if chains_in(k.body) else f", [ {WRONG}, %stuck ]"}
+  br label %end
+end:
+  %w = phi i64 [ 0, %destroy ], [ %w.next, %end ]
+  %old.at = getelementptr ptr, ptr %handles, i64 %w
+  %old = load ptr, ptr %old.at
+  call void @llvm.coro.destroy(ptr %old)
+  %w.next = add i64 %w, 1
+  %w.more = icmp slt i64 %w.next, {threads}
+  br i1 %w.more, label %end, label %ending
+ending:
+  ret i64 %status
+}}
+"""
+
+
+def _run(k: DeviceKernel, own: str) -> str:
+    more = f", {own}" if own else ""
+    given = "".join(f", {x}" for x in own.split(", ") if x)
+    return f"""
+define i64 @{k.name}.run({_MEMORY}, i64 %x, i64 %y, i64 %z{more}) nounwind {{
+entry:
+  %xy = mul i64 %x, %y
+  %blocks = mul i64 %xy, %z
+  %any = icmp sgt i64 %blocks, 0
+  br i1 %any, label %grid, label %out
+grid:
+  %b = phi i64 [ 0, %entry ], [ %b.next, %next ]
+  call void @{k.name}.begin({_MEMORY}, i64 %x, i64 %y, i64 %b{given})
+  %status = call i64 @{k.name}.go({_MEMORY}, i1 false)
+  %failed = icmp ne i64 %status, {OVER}
+  br i1 %failed, label %out, label %next
+next:
+  %b.next = add i64 %b, 1
+  %b.more = icmp slt i64 %b.next, %blocks
+  br i1 %b.more, label %grid, label %out
+out:
+  %result = phi i64 [ 0, %entry ], [ 1, %grid ], [ 0, %next ]
+  br label %release
+{_released(k)}
+  ret i64 %result
+}}
+"""
+
+
+def _free(k: DeviceKernel) -> str:
+    return f"""
+define void @{k.name}.free({_MEMORY}) nounwind {{
+out:
+  br label %release
+{_released(k)}
+  ret void
+}}
+"""
+
+
+def _released(k: DeviceKernel) -> str:
+    return f"""release:
+  %a = phi i64 [ 0, %out ], [ %a.next, %release ]
+  call void @tensorc_release(ptr %state, i64 %a)
+  call void @tensorc_unframe(ptr %state, i64 %a)
+  %a.next = add i64 %a, 1
+  %a.more = icmp slt i64 %a.next, {k.threads}
+  br i1 %a.more, label %release, label %return
+return:
+  call void @tensorc_unlog(ptr %state)"""
+
 
 # Leaves out functions that a module does not call: LLVM reads and optimises each, and most kernels need few.
 

@@ -48,8 +48,9 @@ from tensorc_dsl.lower.flat import Collective, Flat, Loop
 # came later.
 
 
-KNOWN, BESIDE_WORDS = 4, 7
-"""The word of a thread that has the last barrier before which all its stores are known, and the number of its words."""
+TOUCH, KNOWN, BESIDE_WORDS = 5, 6, 7
+"""The words of a thread behind those of its queue: whether it has used sums since it was last done with them, and the last
+barrier before which all its stores are known; and the number of its words."""
 
 GIVE, DESC, ROW, SITE, FACTOR_WORDS = range(5)
 """The words of a factor: what gathers it, its descriptor, buffer and statement; and their number."""

@@ -13,10 +13,9 @@ import llvmlite.binding as llvm
 import numpy as np
 
 from tensorc_dsl.backend.cuda.emulation.access_costs import TALLY_WORDS
-from tensorc_dsl.backend.cuda.emulation.block_memory import Call, Room
+from tensorc_dsl.backend.cuda.emulation.blocks import RESIDENTS, Call, Kernel, Memory, Room, side_by_side
 from tensorc_dsl.backend.cuda.emulation.coroutine import emulation_module
-from tensorc_dsl.backend.cuda.emulation.expressions import Site
-from tensorc_dsl.backend.cuda.emulation.resident_blocks import RESIDENTS, Kernel, Memory, side_by_side
+from tensorc_dsl.backend.cuda.emulation.statements import Site
 from tensorc_dsl.backend.cuda.emulation.watch import (
     APART,
     ASTRAY,
@@ -294,7 +293,7 @@ def _side_by_side(call: Call, called: Mapping[str, int], grid: list[int], number
     rooms = [Room(call) for _ in range(min(RESIDENTS[call.order], max(blocks, 1)))]
     memory = Memory([(k.params.index(name), call.arrays[name]) for name in sorted(chains_in(k.body))], rng)
     for room in rooms:
-        room.state[PASSING] = memory.table.ctypes.data
+        room.state[PASSING] = memory.calls.table.ctypes.data
     begin = _function(called["begin"], None, _kinds(call, numbers))
     go = _function(called["go"], ctypes.c_int64, [ctypes.c_bool])
     free = _function(called["free"], None, [])

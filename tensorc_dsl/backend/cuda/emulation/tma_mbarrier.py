@@ -18,20 +18,14 @@ from typing import Any
 import numpy as np
 
 from tensorc_dsl.backend.cuda.emulation.watch import (
-    AT_BLOCK,
-    AT_THREAD,
     BLOCK,
-    COUNT,
-    ELEMENT,
     EPOCH,
     FLAG,
     HELD,
-    KIND,
     LANDING,
     LATE,
     MISALIGNED,
     OFFSET,
-    OTHER,
     OUTSIDE,
     PHASES,
     PLAIN,
@@ -39,8 +33,6 @@ from tensorc_dsl.backend.cuda.emulation.watch import (
     RACE,
     RELEASED,
     REUSED,
-    ROW,
-    SITE,
     STILL,
     UNARMED,
     UNDER_WAY,
@@ -48,6 +40,7 @@ from tensorc_dsl.backend.cuda.emulation.watch import (
     UNMET,
     UNREAD,
     WARPS_OF_BLOCK,
+    note_fault,
     same_epoch,
     word,
 )
@@ -254,7 +247,7 @@ class Storing:
         self._tiles: list[_Tile] = []
 
     @property
-    def functions(self) -> tuple[tuple[Callable[..., None], None, int], ...]:
+    def functions(self) -> tuple[Function, ...]:
         """What compiled code calls besides `start`, with the kinds of results and the numbers of arguments."""
         return ((self._commit, None, 1), (self._wait, None, 1))
 
@@ -358,11 +351,7 @@ class Storing:
         stamps[2 * t.elements + 1] = np.where(read < now, own, np.where(read == own, read, read | 1))
 
     def _fault(self, kind: int, site: int, row: int, element: int, other: int, thread: int, block: int) -> None:
-        s = self._state
-        s[COUNT] += 1
-        if s[COUNT] == 1:
-            s[KIND], s[SITE], s[ROW], s[ELEMENT], s[OTHER] = kind, site, row, element, other
-            s[AT_THREAD], s[AT_BLOCK] = thread, block
+        note_fault(self._state, kind, site=site, row=row, element=element, other=other, thread=thread, block=block)
 
 
 def rectangle(e: Encoding, arrays: Mapping[str, Array], rows: Sequence[str], sizes: Sizes) -> Rectangle:
@@ -373,6 +362,36 @@ def rectangle(e: Encoding, arrays: Mapping[str, Array], rows: Sequence[str], siz
     return Rectangle(
         bits, rows.index(e.array), tuple(evaluate_size(x, sizes) for x in e.sizes), steps, e.box, 16 << e.swizzle
     )
+
+
+Function = tuple[Callable[..., Any], Any, int]
+"""A function, the kind of its result, and the number of its arguments, which are words."""
+
+
+class Callbacks:
+    """Functions that compiled code calls, by their addresses in `table`. They cannot raise there, so that what one raises is
+    kept for `end`."""
+
+    def __init__(self, functions: Sequence[Function]) -> None:
+        self._error: BaseException | None = None
+        words = [ctypes.c_int64]
+        self._called = [ctypes.CFUNCTYPE(kind, *words * n)(self._kept(f)) for f, kind, n in functions]
+        self.table = np.array([ctypes.cast(f, ctypes.c_void_p).value for f in self._called], np.int64)
+
+    def _kept(self, f: Callable[..., Any]) -> Callable[..., Any]:
+        def called(*args: int) -> Any:
+            try:
+                return f(*args)
+            except BaseException as e:
+                self._error = self._error or e
+                return 1
+
+        return called
+
+    def end(self) -> None:
+        """Raises what went wrong in the emulation itself."""
+        if self._error is not None:
+            raise self._error
 
 
 @dataclass(slots=True)
@@ -459,7 +478,7 @@ class Landing:
         self.phases: Array = np.zeros(MOST_MBARRIERS * PHASE_WORDS, np.int64)
         """The words of each mbarrier."""
         self._armed = -1
-        kinds: tuple[tuple[Callable[..., Any], Any, int], ...] = (
+        kinds: tuple[Function, ...] = (
             (self._arm, None, 2),
             (self._expect, None, 3),
             (self._box, None, 11),
@@ -468,28 +487,14 @@ class Landing:
             (self._put_out, None, 11),
             *self._storing.functions,
         )
-        self._error: BaseException | None = None
-        self._called = [ctypes.CFUNCTYPE(kind, *([ctypes.c_int64] * n))(self._kept(f)) for f, kind, n in kinds]
-        self.table = np.array([ctypes.cast(f, ctypes.c_void_p).value for f in self._called], np.int64)
+        self._calls = Callbacks(kinds)
+        self.table = self._calls.table
         """The addresses of the functions: to set up mbarriers, to expect bytes, to start a TMA load, to ask whether a
         phase is over, to say that a warp has read; to start a TMA store, to commit those of a thread, to wait for them."""
 
-    def _kept(self, f: Callable[..., Any]) -> Callable[..., Any]:
-        """A function that compiled code calls: it cannot raise there, so that what it raises is kept for `end`."""
-
-        def called(*args: int) -> Any:
-            try:
-                return f(*args)
-            except BaseException as e:
-                self._error = self._error or e
-                return 1
-
-        return called
-
     def end(self) -> None:
         """Tell of tiles that are still under way as a block ends. Raises what went wrong in the emulation itself."""
-        if self._error is not None:
-            raise self._error
+        self._calls.end()
         self._storing.end()
         if any(a.copies or a.bytes for a in self._mbarriers):
             self._fault(STILL, 0, 0, 0, 0)
@@ -665,12 +670,8 @@ class Landing:
         stamps[which, 0] = np.int64((block + 1) << 40 | epoch << 12) | np.int64(FLAG)
 
     def _fault(self, kind: int, site: int, row: int, element: int, other: int) -> None:
-        s = self._state
-        s[COUNT] += 1
-        if s[COUNT] == 1:
-            for word, value in ((KIND, kind), (SITE, site), (ROW, row), (ELEMENT, element), (OTHER, other)):
-                s[word] = value
-            s[AT_THREAD], s[AT_BLOCK] = self._released.users, s[BLOCK]  # the one that loads
+        loads = self._released.users  # the thread that does
+        note_fault(self._state, kind, site=site, row=row, element=element, other=other, thread=loads)
 
 
 def _permuted(units: Array, swizzle: int) -> Array:

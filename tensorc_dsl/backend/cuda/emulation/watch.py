@@ -112,6 +112,25 @@ def same_epoch(stamps: Array, block: int, epoch: int) -> Array:
     return stamps >> _EPOCH_BITS == (block + 1 << _BLOCK_BITS - _EPOCH_BITS | epoch)
 
 
+def note_fault(
+    state: Array,
+    kind: int,
+    *,
+    site: int = 0,
+    row: int = 0,
+    element: int = 0,
+    thread: int = 0,
+    other: int = 0,
+    block: int | None = None,
+) -> None:
+    """Count a fault, of the block that runs if none is said; of the first one all facts are kept."""
+    state[COUNT] += 1
+    if state[COUNT] == 1:
+        facts = {KIND: kind, SITE: site, ROW: row, ELEMENT: element, AT_THREAD: thread, OTHER: other}
+        for at, value in {**facts, AT_BLOCK: state[BLOCK] if block is None else block}.items():
+            state[at] = value
+
+
 def word(name: str, base: str, n: int, kind: str = "i64") -> str:
     """Code that loads the word of that number, with its address as `%name.at`."""
     return f"%{name}.at = getelementptr i64, ptr %{base}, i64 {n}\n  %{name} = load {kind}, ptr %{name}.at"

@@ -189,7 +189,7 @@ def ordered(device: Device, theirs: int) -> Generator[Any]:
 
 @cache
 def library() -> Any:
-    """The driver's own functions."""
+    """The driver's own functions, for what PyCUDA has none. Its library is loaded already."""
     return ctypes.CDLL("libcuda.so.1")
 
 
