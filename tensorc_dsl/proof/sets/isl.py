@@ -36,6 +36,8 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
+    if name not in __all__:
+        raise AttributeError(name)  # `from … import …` asks for `__path__`, which must not load islpy
     value = globals()[name] = getattr(import_module("islpy"), name)
     return value
 
