@@ -198,6 +198,7 @@ def test_a_swizzle_is_told_from_a_map_that_loses_elements(
             assert not inside or held[a, b] == tuple(value(e, {"a": a, "b": b}) for e in back.values)
 
 
+@pytest.mark.corpus
 @pytest.mark.parametrize("other", [I, mul(I, index(-3)), add(I, index(-20))])
 @pytest.mark.parametrize("small", [floormod(J, index(16)), floormod(J, index(4)), mul(floormod(I, index(3)), index(2))])
 def test_isl_reckons_with_xor_bit_by_bit(small: Expr, other: Expr) -> None:

@@ -78,6 +78,7 @@ def _right(case: str) -> bool:
     return proves(before_program(CASES[case]), parse_program(Source("right", CASES[case].expected)))
 
 
+@pytest.mark.corpus
 @pytest.mark.parametrize("fault", FAULTS)
 def test_a_fault_is_not_accepted(fault: str) -> None:
     case, right, wrong = FAULTS[fault]

@@ -29,6 +29,7 @@ def gathered(a: tuple[str, str], first: tuple[str, str], second: tuple[str, str]
     }}""")
 
 
+@pytest.mark.corpus
 @pytest.mark.parametrize("rows", GATHERS)
 @pytest.mark.parametrize("columns", GATHERS)
 def test_an_inlined_gather_is_proved(rows: str, columns: str) -> None:

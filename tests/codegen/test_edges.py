@@ -169,6 +169,7 @@ def test_functions(t: DType, kind: str) -> None:
     require_agreement(bodies, f"A: {t}[{n}], B: {t}[{n}]", inputs, kind, ulps=ulps)
 
 
+@pytest.mark.corpus
 @pytest.mark.parametrize("t", [t for t in ARITHMETIC_TYPES if t != BOOL], ids=str)
 def test_operators_on_constants(t: DType) -> None:
     # What a compiler works out ahead is what a run would give; each pair of numbers stands in the text.
@@ -189,6 +190,7 @@ def test_operators_on_constants(t: DType) -> None:
         require_same("constants", got[least], want[least], to, zeros=False)
 
 
+@pytest.mark.corpus
 @pytest.mark.parametrize("t", DTYPES.values(), ids=str)
 def test_every_value_is_printed_as_itself(t: DType) -> None:
     if t.bits == 1 or t.bits > 16:
@@ -204,6 +206,7 @@ def test_every_value_is_printed_as_itself(t: DType) -> None:
     assert [here.stored(e, Buffer("C", t, ())) for e in listed.items] == [Const(x, t) for x in values]
 
 
+@pytest.mark.corpus
 @pytest.mark.parametrize("t", DTYPES.values(), ids=str)
 def test_programs_of_every_edge_are_read_as_they_are_printed(t: DType) -> None:
     shape, block = (index(1),), partial(Block, iters=())
