@@ -36,8 +36,8 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    if name not in __all__:
-        raise AttributeError(name)  # `from … import …` asks for `__path__`, which must not load islpy
+    if name.startswith("__"):  # an import of this module's names asks whether it is a package
+        raise AttributeError(name)
     value = globals()[name] = getattr(import_module("islpy"), name)
     return value
 
