@@ -146,17 +146,22 @@ module.exports = grammar({
 
     stage: ($) =>
       seq(
-        optional("let"), field("name", $._name), optional($._broken), optional(seq("[", $.index_specs, "]")),
-        repeat($.annotation), "=", $._expr,
+        optional("let"), choice($._place, seq("(", $.result, repeat1(seq(",", $.result)), ")")), repeat($.annotation), "=",
+        $._expr,
       ),
+    _place: ($) => seq(field("name", $._name), optional($._broken), optional(seq("[", $.index_specs, "]"))),
+    result: ($) => choice($._place, $.wildcard),
     index_specs: ($) => listed($.index_spec),
     index_spec: ($) => seq(field("name", $._name), optional(seq("in", $._sum))),
 
     reducer: ($) =>
       seq(
-        optional($.doc), "reducer", field("name", $._name), "(", $._name, ",", $._name, ")", "=", $._expr, "identity", $._expr,
-        optional($.assume),
+        optional($.doc), "reducer", field("name", $._name), "(", $.operands, ",", $.operands, ")", "=", $._expr_or_tuple,
+        "identity", $._expr_or_tuple, optional($.assume),
       ),
+    operands: ($) => choice($._name, seq("(", $._name, repeat1(seq(",", $._name)), ")")),
+    _expr_or_tuple: ($) => choice($._expr, $.tuple),
+    tuple: ($) => seq("(", $._expr, repeat1(seq(",", $._expr)), optional(","), ")"),
     assume: ($) => seq("assume", list($._name)),
 
     intrinsic: ($) =>
@@ -295,7 +300,7 @@ module.exports = grammar({
     ...expressions("p_", []),
 
     reduction: ($) => seq(alias($._reduce_of, $.reducer_name), "[", $.index_specs, "]", $._expr),
-    reduction_by: ($) => seq(alias($._reduce_by, "reduce"), $._name, "[", $.index_specs, "]", $._expr),
+    reduction_by: ($) => seq(alias($._reduce_by, "reduce"), $._name, "[", $.index_specs, "]", $._expr_or_tuple),
     scan: ($) => seq(alias($._scan_of, "scan"), "[", $.index_spec, "]", "init", $._expr, "step", $._expr),
 
     _params_of_map: ($) => seq("(", optional(seq($._bares, optional(","))), ")"),

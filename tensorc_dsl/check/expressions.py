@@ -304,7 +304,7 @@ class Expressions(ABC):
                 return Base.RANGE
             case t.Lambda():
                 return self._lambda(e, scope)
-            case t.Reduce() | t.Scan():
+            case t.Reduce() | t.Scan() | t.TupleExpr():
                 what = "a reduction" if isinstance(e, t.Reduce) else "a scan"
                 self.found.append(problems.IN_COMPUTE_ONLY(e.span, what=what))
                 return ANY

@@ -105,7 +105,7 @@ ATTRIBUTE_TYPES = ("int", "float", "dtype")
 
 def computes_names(c: t.ComputeDef) -> Known:
     """The names that are known in a whole compute: sizes, attributes, tensors, stages."""
-    known: Known = {s.name: written(s.name) for s in c.stages if s.is_let}
+    known: Known = {name: written(name) for s in c.stages if s.is_let for name in s.names}
     known |= {p.name: written(p.name) for p in (*c.inputs, *c.outputs)}
     known |= {a.name: written(a.name) for a in c.attributes} | {name: written(name) for name, _ in c.where}
     return known | {name: written(first) for name, first in dimensions(c).items()}
@@ -157,11 +157,12 @@ class Values:
             if not isinstance(a.says, t.Word):
                 self.expr(a.says, known)
         for s in c.stages:
-            self.refer(s.name, known.get(s.name))
+            for name in s.names:
+                self.refer(name, known.get(name))
             self.expr(s.value, self._indices(s.indices, known))
 
     def reducer(self, r: t.ReducerDef) -> None:
-        known = self.define(r.params)
+        known = self.define((*r.before, *r.following))
         self.expr(r.combine, known)
         self.expr(r.identity, known)
         for law in r.assumes:

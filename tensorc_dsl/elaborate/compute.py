@@ -5,7 +5,7 @@ Stages become blocks (`elaborate.compute`); reductions inside expressions and ca
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from tensorc_dsl.base.diagnostic import Diagnostic, Note, TschedError
@@ -26,9 +26,8 @@ from tensorc_dsl.elaborate.names import Library, StageNames, check_names, inside
 from tensorc_dsl.elaborate.problems import ASSUMED as WRONG_ASSUMPTION
 from tensorc_dsl.elaborate.problems import Invalid, each
 from tensorc_dsl.elaborate.ranges import infer_ranges
-from tensorc_dsl.elaborate.reducers import ArgReducer, Reducer, flat
+from tensorc_dsl.elaborate.reducers import Reducer
 from tensorc_dsl.elaborate.stages import Computed, StageBuilder
-from tensorc_dsl.elaborate.user_reducers import UserReducer
 from tensorc_dsl.elaborate.values import GuardedLoad
 from tensorc_dsl.ir import expr as ir
 from tensorc_dsl.ir.dtypes import DType, holds_value, limits, unit_roundoff
@@ -50,7 +49,7 @@ from tensorc_dsl.ir.program import (
     fresh,
 )
 from tensorc_dsl.ir.program import ASSUMED as KEY
-from tensorc_dsl.ir.reductions import REDUCER
+from tensorc_dsl.ir.reductions import REDUCER, Combiner
 from tensorc_dsl.ir.sizes import apart, elements_spanned, is_dense
 from tensorc_dsl.ir.verify import update_fault
 from tensorc_dsl.proof.sets.safety import Outside, Unproven, below, ranges_of
@@ -64,7 +63,7 @@ from tensorc_dsl.syntax.tree import rewrite
 
 def require_steps(c: Computed, env: Environment, at: Span) -> None:
     """Raises Invalid for a reduction to positions that is empty for some sizes: there is none of the least of no values."""
-    if not isinstance(c.reducer, ArgReducer):
+    if not c.picks:
         return
     for name, size in c.reduce.items():
         if env.unbound or ir.constant(size) is not None:
@@ -129,34 +128,41 @@ def _check_load(g: GuardedLoad, c: Computed, shape: tuple[ir.Expr, ...], env: En
 # the scan, this loop also contains the nests of those reductions, before that of the scan.
 
 
-def nests(stages: Iterable[Computed], used: set[str], best: Mapping[str, Buffer]) -> tuple[Stmt, ...]:
-    """The loops and the blocks of all stages; the names of the loops are added to `used`.
-
-    `best` has the buffer of the best values of each stage that computes positions.
-    """
+def nests(stages: Iterable[Computed], used: set[str]) -> tuple[Stmt, ...]:
+    """The loops and the blocks of all stages; the names of the loops are added to `used`."""
     out: list[Stmt] = []
     parts: list[Computed] = []
-    for c in stages:
+    for c in (x for stage in stages for x in _stored(stage)):
         parts.append(c)
         if c.within is None:
-            out.append(_steps(parts, used, best) if len(parts) > 1 else _nest(c, used, best))
+            out.append(_steps(parts, used) if len(parts) > 1 else _nest(c, used))
             parts = []
     return tuple(out)
 
 
-def _steps(parts: list[Computed], used: set[str], best: Mapping[str, Buffer]) -> Stmt:
+def _stored(c: Computed) -> list[Computed]:
+    """The stage, or stages that store its identity if it reduces nothing: a block without instances never runs its `init`."""
+    if c.reducer is None or all(ir.constant(size) != 0 for size in c.reduce.values()):
+        return [c]
+    assert not c.picks, "a reduction to positions of nothing is refused"
+    starts = c.reducer.identity if isinstance(c.reducer, Combiner) else (c.reducer.identity(c.dtype),)
+    names = (c.name,) if len(starts) == 1 else c.buffers
+    return [
+        replace(c, name=name, reduce={}, reducer=None, value=start, others=(), targets=(buffer,), loads=())
+        for name, buffer, start in zip(names, c.buffers, starts, strict=True)
+    ]
+
+
+def _steps(parts: list[Computed], used: set[str]) -> Stmt:
     """One loop over the steps of a scan, the last of `parts`, around the nests of all that a step computes."""
     scan = parts[-1]
     assert scan.scan is not None  # only a scan has parts
     loop = fresh(str(scan.scan), used)
-    return For(loop, scan.spatial[scan.scan], tuple(_nest(c, used, best, loop) for c in parts))
+    return For(loop, scan.spatial[scan.scan], tuple(_nest(c, used, loop) for c in parts))
 
 
-def _nest(c: Computed, used: set[str], best: Mapping[str, Buffer], step: str | None = None) -> Stmt:
+def _nest(c: Computed, used: set[str], step: str | None = None) -> Stmt:
     """The loops and the block of a stage, those alone that stand in the loop `step` of a scan where there is one."""
-    if c.reducer is not None and any(ir.constant(size) == 0 for size in c.reduce.values()):
-        # A block without instances never runs its `init`, so an empty reduction becomes the store of its identity.
-        c = replace(c, reduce={}, reducer=None, value=_nothing(c), loads=())
     order = sorted(c.spatial, key=lambda n: n != c.scan)
     loops = {n: step if step is not None and n == c.scan else fresh(str(n), used) for n in (*order, *c.reduce)}
     avoid = set(used)
@@ -168,11 +174,10 @@ def _nest(c: Computed, used: set[str], best: Mapping[str, Buffer], step: str | N
     if c.back and c.scan is not None:
         ranges = ranges_of({names[n]: size for n, size in sizes.items()})
         at[c.scan] = simplify(ir.sub(ir.sub(c.spatial[c.scan], ir.ONE), at[c.scan]), ranges)
-        value = simplify(ir.substitute(c.value, at), ranges)
+        values = [simplify(ir.substitute(e, at), ranges) for e in c.values]
     else:
-        value = ir.substitute(c.value, at)
-    target = tuple(at[n] for n in c.spatial)
-    body, init, reducer = _stores(c, target, value, names, best)
+        values = [ir.substitute(e, at) for e in c.values]
+    body, init, reducer = _stores(c, tuple(at[n] for n in c.spatial), values)
     annotations = tuple(sorted((*c.annotations, *reducer), key=lambda a: a[0]))
     out: Stmt = Block(str(c.name), iters, body, init, annotations=annotations)
     for n in reversed(loops):
@@ -182,39 +187,20 @@ def _nest(c: Computed, used: set[str], best: Mapping[str, Buffer], step: str | N
     return out
 
 
-def _nothing(c: Computed) -> ir.Const:
-    match c.reducer:
-        case Reducer() as reducer:
-            return reducer.identity(c.dtype)
-        case UserReducer(identity=start):
-            return start
-        case _:
-            raise AssertionError("a reducer of positions refuses an empty reduction")
-
-
 def _stores(
-    c: Computed,
-    target: tuple[ir.Expr, ...],
-    value: ir.Expr,
-    names: Mapping[str, str],
-    best: Mapping[str, Buffer],
+    c: Computed, at: tuple[ir.Expr, ...], values: Sequence[ir.Expr]
 ) -> tuple[tuple[Store, ...], tuple[Store, ...], tuple[Annotation, ...]]:
-    """The stores of a block, the stores of its `init`, and the annotation with its reducer's name."""
-    old = ir.Load(c.name, target, c.dtype)
+    """The stores of a block, the stores of its `init`, and the annotation with its reducer."""
+    places = [(str(name), at) for name in c.buffers]
+    ((name, _), *_), (value, *_) = places, values
     match c.reducer:
         case None:
-            return (Store(str(c.name), target, value),), (), ()
+            return (Store(name, at, value),), (), ()
         case Reducer() as reducer:
-            start = reducer.identity(c.dtype)
-            return (Store(str(c.name), target, reducer.combine(old, value)),), (Store(str(c.name), target, start),), ()
-        case UserReducer(name=name, identity=start) as reducer:
-            body = (Store(str(c.name), target, reducer.combine(old, value)),)
-            return body, (Store(str(c.name), target, start),), ((REDUCER, name),)
-        case ArgReducer(kind=kind) as reducer:
-            kept = best[c.name]
-            where = flat(c.reduce, names)[0]
-            body, init = reducer.stores(c.name, kept.name, target, value, where, kept.dtype)
-            return body, init, ((REDUCER, kind),)
+            body = Store(name, at, reducer.combine(ir.Load(name, at, c.dtype), value))
+            return (body,), (Store(name, at, reducer.identity(c.dtype)),), ()
+        case Combiner() as reducer:
+            return reducer.stores(places, values), reducer.starts(places), ((REDUCER, reducer.text),)
 
 
 # What `assume` says of the contents of inputs, as annotations of the program: results are checked on inputs drawn so.
@@ -361,7 +347,6 @@ class _Parts:
 
     buffers: dict[str, Buffer] = field(default_factory=dict[str, Buffer])
     lets: dict[str, Buffer] = field(default_factory=dict[str, Buffer])
-    best: dict[str, Buffer] = field(default_factory=dict[str, Buffer])
     stages: list[Computed] = field(default_factory=list[Computed])
     used: set[str] = field(default_factory=set[str])
     assumed: dict[str, str] = field(default_factory=dict[str, str])
@@ -407,20 +392,20 @@ class _Elaboration:
         outputs = {p.name for p in self.defn.outputs}
         if not self.params:
             self.parts.used |= {p.name for p in (*self.defn.inputs, *self.defn.outputs)} | set(self.env.names())
-            self.parts.used |= {s.name for s in self.defn.stages}
+            self.parts.used |= {name for s in self.defn.stages for name in s.names}
             for p in (*self.defn.inputs, *self.defn.outputs):
-                self._guard(p.name, lambda p=p: self._param(p))
+                self._guard([p.name], lambda p=p: self._param(p))
             self._updates()
             self.found += [problems.CONSTANT_OUTPUT(p.span, name=p.name) for p in self.defn.outputs if p.constant]
         self._assume()
         self.known = {name: b for name, b in self.params.items() if name not in outputs}
         for s in self.defn.stages:
             if any(isinstance(e, tree.Name) and e.id in self.broken for e in inside(s.value)):
-                self.broken.add(s.name)
+                self.broken |= {*s.names}
                 continue
             call = stage_call(s, self.defined.computes)
-            self._guard(s.name, lambda s=s, call=call: self._call_stage(s, call) if call else self._stage(s))
-        written = {s.name for s in self.defn.stages}
+            self._guard(s.names, lambda s=s, call=call: self._call_stage(s, call) if call else self._stage(s))
+        written = {name for s in self.defn.stages for name in s.names}
         for p in self.defn.outputs:
             if p.name not in written:
                 indices = ", ".join("ijklmnop"[: len(p.type.shape)])
@@ -437,11 +422,11 @@ class _Elaboration:
         for name, what in own:
             self.parts.assumed.setdefault(self.params[name.removeprefix(ASSUMED)].name, str(what))
 
-    def _guard(self, name: str, work: Callable[[], None]) -> None:
+    def _guard(self, names: Sequence[str], work: Callable[[], None]) -> None:
         try:
             work()
         except Invalid as e:
-            self.broken.add(name)
+            self.broken |= {*names}
             self.found.extend(e.diagnostics)
 
     def _param(self, p: tree.TensorParam) -> None:
@@ -492,60 +477,103 @@ class _Elaboration:
 
     # --- stages ------------------------------------------------------------------------------------------------------
 
-    def _output(self, s: tree.Stage) -> Buffer | None:
+    def _output(self, s: tree.Stage, name: tree.Word) -> Buffer | None:
         """The output that a stage computes; None for an intermediate. Raises Invalid if there is no output of that name."""
         if s.is_let:
-            if s.name in self.params or s.name in self.known or s.name in self.env:
-                raise Invalid(problems.TAKEN(s.span, name=s.name, what="a tensor, a dimension or an attribute"))
+            if name in self.params or name in self.known or name in self.env:
+                raise Invalid(problems.TAKEN(s.span, name=name, what="a tensor, a dimension or an attribute"))
             return None
         outputs = [p.name for p in self.defn.outputs]
-        if s.name not in outputs:
-            notes = near(s.name, outputs)
-            raise Invalid(problems.NOT_AN_OUTPUT(s.span, name=s.name, compute=self.defn.name, notes=notes))
-        if s.name in self.known:
-            raise Invalid(problems.TAKEN(s.span, name=s.name, what="computed by an earlier stage"))
-        if s.name not in self.params:
+        if name not in outputs:
+            notes = near(name, outputs)
+            raise Invalid(problems.NOT_AN_OUTPUT(s.span, name=name, compute=self.defn.name, notes=notes))
+        if name in self.known:
+            raise Invalid(problems.TAKEN(s.span, name=name, what="computed by an earlier stage"))
+        if name not in self.params:
             raise Invalid  # the finding about its declaration is enough
-        return self.params[s.name]
+        return self.params[name]
 
-    def _name(self, s: tree.Stage, output: Buffer | None) -> str:
-        """The name of the stage in the program."""
+    def _name(self, name: str, output: Buffer | None) -> str:
+        """The name of a stage in the program."""
         if output is not None:
             return output.name
-        return fresh(self.prefix + s.name, self.parts.used) if self.prefix else s.name
+        return fresh(self.prefix + name, self.parts.used) if self.prefix else name
 
     def _stage(self, s: tree.Stage) -> None:
-        output = self._output(s)
-        if output is not None and len(output.shape) != len(s.indices):
-            raise Invalid(problems.RANK(s.span, name=s.name, rank=len(output.shape), count=len(s.indices)))
+        if s.targets:
+            self._several(s)
+            return
+        output = self._output(s, s.name)
+        self._require_rank(s, s.name, output)
         annotations = _annotations(s)
         if self.prefix:
             s = renamed(s, frozenset(d.name for d in self.env.open) - set(self.env.names()))
         s = replace(s, value=self._without_calls(s.value))
-        later = {t.name for t in self.defn.stages} - set(self.known)
+        builder = self._builder(s, output)
+        computed = builder.stage(s, self._name(s.name, output), output.dtype if output else None)
+        computed = replace(computed, annotations=annotations)
+        self._complete(s, (*builder.lifted, computed), {computed.name: output} if output else {})
+        self.known[s.name] = self.parts.buffers[computed.name]
+
+    def _several(self, s: tree.Stage) -> None:
+        """A stage of several values."""
+        outputs: list[Buffer | None] = []
+        for n, name in enumerate(s.targets):
+            if name != "_" and name in s.targets[:n]:
+                raise Invalid(problems.TAKEN(name.span, name=name, what="another of these places"))
+            outputs.append(None if name == "_" else self._output(s, name))
+            self._require_rank(s, name, outputs[-1])
+        annotations = _annotations(s)
+        if self.prefix:
+            s = renamed(s, frozenset(d.name for d in self.env.open) - set(self.env.names()))
+        s = replace(s, value=self._without_calls(s.value))
+        known = [b for b in outputs if b is not None]
+        for b in known[1:]:
+            for i, one, other in zip(s.indices, known[0].shape, b.shape, strict=True):
+                if not equal(one, other):
+                    first, second = format_expr(one), format_expr(other)
+                    note = Note("note", f"`{known[0].name}` has {first}, `{b.name}` has {second}")
+                    raise Invalid(
+                        problems.RANGES_DIFFER(i.span, name=i.name, first=first, second=second, notes=(note,))
+                    )
+        builder = self._builder(s, known[0] if known else None)
+        block = self._name(s.name, next((b for n, b in zip(s.targets, outputs, strict=True) if n is s.name), None))
+        targets: list[str] = []
+        for n, (name, b) in enumerate(zip(s.targets, outputs, strict=True)):
+            dropped = name == "_"
+            own = block if name is s.name else "" if dropped else self._name(name, b)
+            targets.append(own or fresh(f"{block}_{n}", self.parts.used))
+        computed = builder.several(s, block, targets, [None if b is None else b.dtype for b in outputs])
+        computed = replace(computed, annotations=annotations)
+        own_buffers = {t: b for t, b in zip(targets, outputs, strict=True) if b is not None}
+        self._complete(s, (*builder.lifted, computed), own_buffers)
+        for name, target in zip(s.targets, targets, strict=True):
+            if name != "_":
+                self.known[name] = self.parts.buffers[target]
+
+    def _require_rank(self, s: tree.Stage, name: str, output: Buffer | None) -> None:
+        if output is not None and len(output.shape) != len(s.indices):
+            raise Invalid(problems.RANK(s.span, name=name, rank=len(output.shape), count=len(s.indices)))
+
+    def _builder(self, s: tree.Stage, output: Buffer | None) -> StageBuilder:
+        later = {name for t in self.defn.stages for name in t.names} - set(self.known)
         check_names(s.value, StageNames(s.name, self.known, later, self.env, self.defined))
         ranges = infer_ranges(s, output.shape if output else None, self.known, self.env)
-        builder = StageBuilder(self.env, self.known, ranges, self.parts.used, self.defined, self.prefix)
-        computed = builder.stage(s, self._name(s, output), output.dtype if output else None)
-        computed = replace(computed, annotations=annotations)
-        made = (*builder.lifted, computed)
+        return StageBuilder(self.env, self.known, ranges, self.parts.used, self.defined, self.prefix)
+
+    def _complete(self, s: tree.Stage, made: Sequence[Computed], outputs: Mapping[str, Buffer]) -> None:
+        """Add a stage with the reductions before it. What it stores to and is no output gets a buffer."""
         for c in made:
             loops = len(c.spatial) + len(c.reduce)
             if loops > MOST_LOOPS:
                 raise Invalid(problems.TOO_MANY_LOOPS(s.span, name=s.name, count=loops, most=MOST_LOOPS))
-            if (found := ir.too_large(c.value)) is not None:
+            if (found := next(filter(None, map(ir.too_large, c.values)), None)) is not None:
                 raise Invalid(problems.LONG_VALUE(s.value.span, name=s.name, found=found))
             require_steps(c, self.env, s.span)
-            buffer = output
-            if c is not computed or buffer is None:
-                buffer = self.parts.let(_buffer(c.name, c.dtype, tuple(c.spatial.values()), s.span))
-            if isinstance(c.reducer, ArgReducer):
-                best = fresh(f"{c.name}_value", self.parts.used)
-                value = _buffer(best, ir.dtype_of(c.value), buffer.shape, s.span)
-                self.parts.best[c.name] = self.parts.let(value)
+            for name, value in zip(c.buffers, c.values, strict=True):
+                if name not in outputs:
+                    self.parts.let(_buffer(name, ir.dtype_of(value), tuple(c.spatial.values()), s.span))
             self._add(c, s.span)
-            if c is computed:
-                self.known[s.name] = buffer
         self.found.extend(d for c in made for d in check_loads(c, self.parts.buffers, self.env))
 
     def _add(self, c: Computed, at: Span) -> None:
@@ -557,8 +585,8 @@ class _Elaboration:
 
     def _call_stage(self, s: tree.Stage, call: tree.CallExpr) -> None:
         """Add the stages of a call that is the whole value of a stage."""
-        output = self._output(s)
-        self.known[s.name] = self._call(call, lambda: self._name(s, output), output)
+        output = self._output(s, s.name)
+        self.known[s.name] = self._call(call, lambda: self._name(s.name, output), output)
 
     def _without_calls(self, value: tree.Expr) -> tree.Expr:
         """The expression with each call replaced by its tensor; the called stages are added before it."""
@@ -648,7 +676,7 @@ class _Elaboration:
             case tree.Name(id=name) if name in self.known:
                 return Argument(self.known[name], e.span)
             case tree.Name(id=name) if name not in self.env:
-                if name in {s.name for s in self.defn.stages}:
+                if name in {n for s in self.defn.stages for n in s.names}:
                     raise Invalid(problems.TOO_EARLY(e.span, name=name))
                 raise Invalid(
                     problems.UNKNOWN_NAME(
@@ -663,7 +691,7 @@ class _Elaboration:
     def program(self, name: str) -> Program:
         p = self.parts
         used = {*p.buffers, *(c.name for c in p.stages), *(d.name for d in self.env.open)}
-        body = nests(p.stages, used, p.best)
+        body = nests(p.stages, used)
         params = tuple(self.params[x.name] for x in (*self.defn.inputs, *self.defn.outputs))
         inputs = {x.name for x in self.defn.inputs}
         assumed = tuple((f"{ASSUMED}{name}", what) for name, what in sorted(p.assumed.items()) if name in inputs)

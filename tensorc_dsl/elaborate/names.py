@@ -83,7 +83,7 @@ def parts(e: tree.Expr) -> tuple[tree.Expr, ...]:
             return (a, b)
         case tree.Negate(operand=a) | tree.NotExpr(operand=a) | tree.Reduce(body=a):
             return (a,)
-        case tree.CompareExpr(operands=several) | tree.ListExpr(items=several):
+        case tree.CompareExpr(operands=several) | tree.ListExpr(items=several) | tree.TupleExpr(items=several):
             return several
         case tree.CallExpr(args=args, kwargs=kwargs):
             return (*args, *(value for _, value in kwargs))

@@ -267,6 +267,26 @@ def UNKNOWN_LAW(*, name: str) -> None: ...
 def NOT_A_REDUCER(*, what: str, a: str, b: str) -> None: ...
 @problem("E0421", "the identity of `{reducer}` is not a number", help="write a literal, `inf` or `-inf`")
 def NOT_CONSTANT(*, reducer: str) -> None: ...
+@problem(
+    "E0446",
+    "the operands, the combination and the identity of `{reducer}` have {counts} values",
+    help="give each as many: `reducer f((a, b), (c, d)) = (…, …) identity (…, …)`",
+)
+def UNEVEN_REDUCER(*, reducer: str, counts: str) -> None: ...
+@problem(
+    "E0447",
+    "`{reducer}` cannot be stored value by value: each of {names} is needed, as it was before, for another of them",
+    help="keep values that can be replaced one after another: the last one reads its own old value alone",
+)
+def CIRCULAR_REDUCER(*, reducer: str, names: str) -> None: ...
+@problem("E0448", "`{reducer}` combines {wanted}, and {found}", help="{repair}")
+def NOT_SO_MANY(*, reducer: str, wanted: str, found: str, repair: str) -> None: ...
+@problem(
+    "E0448",
+    "there are {count} places, and this is one value",
+    help="several values are those of a reduction alone: `(a[i], b[i]) = reduce best[k] (…, …)`",
+)
+def ONE_VALUE(*, count: int) -> None: ...
 
 
 @problem("E0422", "a scan is all of a stage", help="give it a stage of its own: `let S[{index}, …] = scan[{index}] …`")

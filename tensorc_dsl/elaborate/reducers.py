@@ -13,9 +13,8 @@ from tensorc_dsl.elaborate.problems import (
     Invalid,
 )
 from tensorc_dsl.ir.dtypes import BOOL, I64, INDEX, DType, limits
-from tensorc_dsl.ir.expr import ZERO, Cast, Const, Expr, Var, add, constant, mul
-from tensorc_dsl.ir.program import Store
-from tensorc_dsl.ir.reductions import ArgKind, FoldOp, arg_start, arg_stores, combine, identity
+from tensorc_dsl.ir.expr import ZERO, Const, Expr, Var, add, constant, mul
+from tensorc_dsl.ir.reductions import ArgKind, FoldOp, combine, identity
 from tensorc_dsl.proof.sets.simplify import bounds
 from tensorc_dsl.syntax import tree
 
@@ -64,45 +63,27 @@ REDUCERS: dict[str, Reducer] = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class ArgReducer:
-    """`argmin` or `argmax`: the position of the best value; for several reduced indices it is counted row by row.
-
-    Among equal values the lowest position wins, and the first NaN if there is one, as in NumPy.
-    """
-
-    kind: ArgKind
-    position: DType
-
-    def stores(
-        self, index: str, best: str, at: tuple[Expr, ...], value: Expr, where: Expr, dtype: DType
-    ) -> tuple[tuple[Store, ...], tuple[Store, ...]]:
-        """The stores of a step, and the initial stores of the reduction."""
-        steps = arg_stores(self.kind, index, best, at, value, Cast(where, self.position))
-        return steps, arg_start(self.kind, index, best, at, dtype, self.position)
-
-
 ARG_REDUCERS: tuple[ArgKind, ...] = ("argmin", "argmax")
 
 
-def arg_reducer(e: tree.Reduce, kind: ArgKind, want: DType | None, over: Mapping[str, Expr]) -> ArgReducer:
-    """The reducer of `e`. Its positions have the integer type `want` if given, else i64. Raises Invalid."""
+def position_type(e: tree.Reduce, want: DType | None, over: Mapping[str, Expr]) -> DType:
+    """The type of the positions of `argmin` and `argmax`: the integer type `want` if given, else i64. Raises Invalid."""
     t = want if want is not None and want.is_integer and want != INDEX else I64
     for name, extent in over.items():
         if constant(extent) == 0:
-            raise Invalid(NOTHING_TO_PICK(e.span, reducer=kind, index=name))
-    count = bounds(flat(over, {n: n for n in over})[1], {})[1]
+            raise Invalid(NOTHING_TO_PICK(e.span, reducer=e.reducer, index=name))
+    count = bounds(flat(over)[1], {})[1]
     # The highest number of the type is the initial position, so it cannot be a position.
     room = limits(t)[1]
     if count is not None and count > room:
         raise Invalid(NARROW_POSITION(e.span, count=count, dtype=t, room=room))
-    return ArgReducer(kind, t)
+    return t
 
 
-def flat(over: Mapping[str, Expr], names: Mapping[str, str]) -> tuple[Expr, Expr]:
-    """The position of the indices under their `names`, counted row by row, and the number of positions."""
+def flat(over: Mapping[str, Expr]) -> tuple[Expr, Expr]:
+    """The position of the indices, counted row by row, and the number of positions."""
     at: Expr = ZERO
     count: Expr = Const(1, INDEX)
     for n, extent in over.items():
-        at, count = add(mul(at, extent), Var(names[n])), mul(count, extent)
+        at, count = add(mul(at, extent), Var(str(n))), mul(count, extent)
     return at, count

@@ -6,7 +6,7 @@ A reduction inside an expression becomes a stage of its own before the stage tha
 from __future__ import annotations
 
 import functools
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from tensorc_dsl.base.diagnostic import Diagnostic, Problem
@@ -16,12 +16,13 @@ from tensorc_dsl.elaborate.inference import Extents
 from tensorc_dsl.elaborate.names import Definitions
 from tensorc_dsl.elaborate.problems import Invalid, each
 from tensorc_dsl.elaborate.ranges import Ranges
-from tensorc_dsl.elaborate.reducers import REDUCERS, ArgReducer, Reducer, arg_reducer
-from tensorc_dsl.elaborate.user_reducers import UserReducer, user_reducer
+from tensorc_dsl.elaborate.reducers import ARG_REDUCERS, REDUCERS, Reducer, flat, position_type
+from tensorc_dsl.elaborate.user_reducers import user_reducer
 from tensorc_dsl.elaborate.values import GuardedLoad, ValueBuilder
 from tensorc_dsl.ir import expr as ir
 from tensorc_dsl.ir.dtypes import BOOL, INDEX, DType
 from tensorc_dsl.ir.program import Annotation, Buffer, fresh
+from tensorc_dsl.ir.reductions import Combiner, position_combiner
 from tensorc_dsl.proof.sets.encodings import DATA, encoded
 from tensorc_dsl.proof.sets.linear_forms import TRUE, negate
 from tensorc_dsl.proof.sets.safety import ranges_of
@@ -42,9 +43,13 @@ class Computed:
     name: str
     spatial: Extents
     reduce: Extents
-    reducer: Reducer | ArgReducer | UserReducer | None
+    reducer: Reducer | Combiner | None
     value: ir.Expr
     loads: tuple[GuardedLoad, ...]
+    others: tuple[ir.Expr, ...] = ()
+    """The values of a reducer of several beside the first one."""
+    targets: tuple[str, ...] = ()
+    """The buffers of several values."""
     scan: str | None = None
     within: str | None = None
     back: bool = False
@@ -57,7 +62,30 @@ class Computed:
     @property
     def dtype(self) -> DType:
         """The element type of its buffer."""
-        return self.reducer.position if isinstance(self.reducer, ArgReducer) else ir.dtype_of(self.value)
+        return ir.dtype_of(self.value)
+
+    @property
+    def values(self) -> tuple[ir.Expr, ...]:
+        return (self.value, *self.others)
+
+    @property
+    def buffers(self) -> tuple[str, ...]:
+        """The buffers of the values."""
+        return self.targets or (self.name,)
+
+    @property
+    def picks(self) -> bool:
+        """Whether it computes positions."""
+        return isinstance(self.reducer, Combiner) and self.reducer.picks
+
+    def reads(self) -> set[str]:
+        """The buffers that its values read."""
+        return {x.buffer for e in self.values for x in ir.loads(e)}
+
+    def with_values(self, change: Callable[[ir.Expr], ir.Expr]) -> Computed:
+        """The same with other values in the place of those that read something."""
+        value, *others = (change(e) if ir.loads(e) else e for e in self.values)
+        return replace(self, value=value, others=tuple(others))
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,15 +137,43 @@ class StageBuilder(ValueBuilder):
         spatial: Extents = {spec.name: self.ranges.of(spec) for spec in stage.indices}
         self.scope = dict(spatial)
         value = stage.value
+        if isinstance(value, tree.Reduce):
+            places = ", ".join(f"{n}[{', '.join(i.name for i in stage.indices)}]" if stage.indices else n for n in "ab")
+            repair = f"give each a place: `({places}) = reduce {value.reducer}[…] (…, …)`"
+            self._require_one(value, f"`{stage.name}` is the place of one", repair)
         if isinstance(value, tree.Scan):
             done = self._scan(stage, name, value, spatial, want)
         else:
             done = self._computed(name, spatial, value, want)
+        done = self._settled(done)
+        if want is not None and not isinstance(value, tree.Scan):
+            body = value.body if isinstance(value, tree.Reduce) and not done.picks else value
+            self.same_type(done.dtype, want, body, f"the value of `{stage.name}`")
+        return done
+
+    def several(self, stage: tree.Stage, name: str, targets: Sequence[str], wants: Sequence[DType | None]) -> Computed:
+        """The stage of several values, stored to the buffers `targets`, of which some have given types. Raises Invalid."""
+        value, count = stage.value, len(targets)
+        if not isinstance(value, tree.Reduce):
+            raise Invalid(problems.ONE_VALUE(value.span, count=count))
+        defn, given = self.defined.reducers.get(value.reducer), len(tree.items_of(value.body))
+        own = 1 if defn is None else len(defn.before)
+        if not own == count == given:
+            found = f"there are {count} places" if own != count else f"it is given {given}"
+            repair = f"reduce {_values(own)}, and give each a place; one that is not needed is `_`"
+            if own == 1:
+                repair = f"give it one place: `{stage.name}{'[…]' if stage.indices else ''} = {value.reducer}[…] …`"
+            raise Invalid(
+                problems.NOT_SO_MANY(value.span, reducer=value.reducer, wanted=_values(own), found=found, repair=repair)
+            )
+        spatial: Extents = {spec.name: self.ranges.of(spec) for spec in stage.indices}
+        self.scope = dict(spatial)
+        return self._settled(self._several(name, spatial, value, targets, wants))
+
+    def _settled(self, done: Computed) -> Computed:
+        """The stage; the reductions that it needs are those of `lifted`."""
         *lifted, done = _needed([*self.lifted, done])
         self.lifted = [self._guarded(c) for c in lifted]
-        if want is not None and not isinstance(value, tree.Scan):
-            body = value.body if isinstance(value, tree.Reduce) and not isinstance(done.reducer, ArgReducer) else value
-            self.same_type(done.dtype, want, body, f"the value of `{stage.name}`")
         return done
 
     # --- reductions --------------------------------------------------------------------------------------------------
@@ -129,40 +185,83 @@ class StageBuilder(ValueBuilder):
             reduce |= {spec.name: self.ranges.of(spec) for spec in value.indices}
             self.scope = {**self.scope, **reduce}
             body = value.body
-        picks = isinstance(value, tree.Reduce) and value.reducer in ("argmin", "argmax")
+        picks = isinstance(value, tree.Reduce) and value.reducer in ARG_REDUCERS
         e = self.build(body, None if picks else want)
         if ir.dtype_of(e) == INDEX:
             self.no_value(body, want)
-        reducer = self._reducer(value, ir.dtype_of(e), want, reduce) if isinstance(value, tree.Reduce) else None
-        done = Computed(name, spatial, reduce, reducer, e, tuple(self.loads))
+        done = Computed(name, spatial, reduce, None, e, tuple(self.loads))
+        self.loads = []
+        return self._reduced(done, value, want) if isinstance(value, tree.Reduce) else done
+
+    def _reduced(self, c: Computed, e: tree.Reduce, want: DType | None) -> Computed:
+        """The stage with its reducer. Raises Invalid if that does not accept its values."""
+        dtype, name = ir.dtype_of(c.value), str(e.reducer)
+        if name == "argmin" or name == "argmax":
+            REDUCERS["max"].check(e, dtype)  # any type that has a greatest value
+            t = position_type(e, want, c.reduce)
+            places = (c.name, fresh(f"{c.name}_value", self.used))
+            position = ir.Cast(flat(c.reduce)[0], t)
+            made = position_combiner(name, dtype, t)
+            return replace(c, reducer=made, value=position, others=(c.value,), targets=places)
+        if name in REDUCERS:
+            REDUCERS[name].check(e, dtype)
+            return replace(c, reducer=REDUCERS[name])
+        return replace(c, reducer=user_reducer(self.defined.reducers[name], [dtype], e).combiner)
+
+    def _require_one(self, e: tree.Reduce, where: str, repair: str) -> None:
+        """Raise Invalid unless a reduction is of one value."""
+        defn, given = self.defined.reducers.get(e.reducer), len(tree.items_of(e.body))
+        count = 1 if defn is None else len(defn.before)
+        if count > 1:
+            raise Invalid(
+                problems.NOT_SO_MANY(e.span, reducer=e.reducer, wanted=_values(count), found=where, repair=repair)
+            )
+        if given > 1:
+            found, repair = f"it is given {given}", "leave out the others, or reduce each of them"
+            raise Invalid(
+                problems.NOT_SO_MANY(e.body.span, reducer=e.reducer, wanted="one value", found=found, repair=repair)
+            )
+
+    def _several(
+        self, name: str, spatial: Extents, e: tree.Reduce, targets: Sequence[str], wants: Sequence[DType | None]
+    ) -> Computed:
+        """A stage of several values, whose literals have the types `wants` or that of the first other value."""
+        reduce: Extents = {spec.name: self.ranges.of(spec) for spec in e.indices}
+        self.scope = {**self.scope, **reduce}
+        items = tree.items_of(e.body)
+        types = [self.infer(x) for x in items]
+        literal = next((t for t in types if t not in (None, INDEX, BOOL)), None)
+
+        def build(item: tree.Expr, t: DType | None, want: DType | None) -> ir.Expr:
+            made = self.build(item, want or (literal if t is None else None))
+            if ir.dtype_of(made) == INDEX:
+                self.no_value(item, want)
+            if want is not None:
+                self.same_type(ir.dtype_of(made), want, item, f"this value of `{name}`")
+            return made
+
+        work = zip(items, types, wants, strict=True)
+        values = each(*(lambda x=x, t=t, w=w: build(x, t, w) for x, t, w in work))
+        found = user_reducer(self.defined.reducers[e.reducer], [*map(ir.dtype_of, values)], e)
+        value, *others = (values[k] for k in found.order)
+        places = tuple(targets[k] for k in found.order)
+        done = Computed(name, spatial, reduce, found.combiner, value, tuple(self.loads), tuple(others), places)
         self.loads = []
         return done
 
-    def _reducer(
-        self, e: tree.Reduce, dtype: DType, want: DType | None, over: Extents
-    ) -> Reducer | ArgReducer | UserReducer:
-        """The reducer for values of `dtype`. Raises Invalid if it does not accept them."""
-        match str(e.reducer):
-            case "argmin" | "argmax" as kind:
-                REDUCERS["max"].check(e, dtype)  # any type that has a greatest value
-                return arg_reducer(e, kind, want, over)
-            case name if name in REDUCERS:
-                REDUCERS[name].check(e, dtype)
-                return REDUCERS[name]
-            case name:
-                return user_reducer(self.defined.reducers[name], dtype, e)
-
     def reduction(self, e: tree.Reduce, want: DType | None) -> ir.Expr:
         """A load of a new stage for a reduction inside an expression, over the indices it depends on, without the guards."""
+        repair = f"give it a stage of its own: `let (a[…], b[…]) = reduce {e.reducer}[…] (…, …)`"
+        self._require_one(e, "an expression takes one", repair)
         saved = (self.scope, self.loads, self.conditions)
         self.loads, self.conditions = [], ()
         inner = self._computed(fresh(f"{self.prefix}{e.reducer}_{e.indices[0].name}", self.used), {}, e, want)
         self.scope, self.loads, self.conditions = saved
-        if self.own is not None and {x.buffer for x in ir.loads(inner.value)} & {self.own.buffer, *self.own.parts}:
+        if self.own is not None and inner.reads() & {self.own.buffer, *self.own.parts}:
             inner = replace(inner, scan=self.own.index, within=self.own.buffer)
             self.own.parts.add(inner.name)
         # An index with a single value may be a number in the value, and a name in the accesses that are checked.
-        parts = [inner.value, *(e for a in inner.loads for e in (a.load, *a.conditions))]
+        parts = [*inner.values, *(e for a in inner.loads for e in (a.load, *a.conditions))]
         if self.own is not None and any(a.load in self.own.guarded for a in inner.loads):
             parts += affine_only(self.around)  # which will be its guard
         depends = frozenset[str]().union(*map(ir.free_vars, parts))
@@ -172,7 +271,8 @@ class StageBuilder(ValueBuilder):
         same = (
             n
             for n, c in enumerate(self.lifted)
-            if inner.within is not None and replace(inner, name=c.name, loads=c.loads, around=c.around) == c
+            if inner.within is not None
+            and replace(inner, name=c.name, targets=c.targets, loads=c.loads, around=c.around) == c
         )
         if (at := next(same, None)) is not None:  # a step computes it once, however often it is written
             inner = self.lifted[at] = replace(self.lifted[at], around=(*self.lifted[at].around, self.around))
@@ -205,7 +305,7 @@ class StageBuilder(ValueBuilder):
             if self.own is not None and not self._always(sign, back, self.own, sizes, (*g.conditions, guard)):
                 raise Invalid(problem)
         loads = tuple(replace(g, conditions=(*g.conditions, guard)) for g in c.loads)
-        return replace(c, value=ir.Select(guard, c.value, _unread(ir.dtype_of(c.value))), loads=loads)
+        return replace(c.with_values(lambda e: ir.Select(guard, e, _unread(ir.dtype_of(e)))), loads=loads)
 
     # --- scans -------------------------------------------------------------------------------------------------------
 
@@ -251,8 +351,10 @@ class StageBuilder(ValueBuilder):
         self.lifted = [replace(c, back=own.back and c.within is not None) for c in self._in_order(begins)]
         if isinstance(begins, ir.Const):
             made = init if begins.value else value
-            return Computed(name, spatial, {}, None, made, tuple(loads), index if made is value else None)
-        return Computed(name, spatial, {}, None, ir.Select(begins, init, value), tuple(loads), index, back=own.back)
+            return Computed(name, spatial, {}, None, made, tuple(loads), scan=index if made is value else None)
+        return Computed(
+            name, spatial, {}, None, ir.Select(begins, init, value), tuple(loads), scan=index, back=own.back
+        )
 
     def _in_order(self, begins: ir.Expr) -> list[Computed]:
         """The reductions of a scan: first those that do not read it, then those that each step but the first computes, in
@@ -265,9 +367,9 @@ class StageBuilder(ValueBuilder):
         for c in self.lifted:
             if c.within is None:
                 continue
-            nothing = _unread(ir.dtype_of(c.value))
             loads = tuple(replace(a, conditions=(*a.conditions, negate(begins))) for a in c.loads)
-            before.append(replace(c, value=ir.Select(begins, nothing, c.value), loads=loads))
+            guarded = c.with_values(lambda e: ir.Select(begins, _unread(ir.dtype_of(e)), e))
+            before.append(replace(guarded, loads=loads))
         return before
 
     def _behind(self, begins: ir.Expr, loads: tuple[GuardedLoad, ...]) -> tuple[GuardedLoad, ...]:
@@ -325,12 +427,16 @@ def _unread(t: DType) -> ir.Const:
     return ir.Const(False if t == BOOL else 0.0 if t.is_float else 0, t)
 
 
+def _values(count: int) -> str:
+    return "one value" if count == 1 else f"{count} values"
+
+
 def _needed(stages: list[Computed]) -> list[Computed]:
     """The last stage and the reductions that it needs: what stands in a branch that is never taken is not computed."""
     read = {stages[-1].name}
     for c in reversed(stages):
         if c.name in read:
-            read |= {x.buffer for x in ir.loads(c.value)}
+            read |= c.reads()
     left = {c.name for c in stages} - read
     return [
         replace(c, loads=tuple(g for g in c.loads if g.load.buffer not in left)) for c in stages if c.name not in left

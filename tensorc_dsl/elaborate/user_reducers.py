@@ -1,4 +1,4 @@
-"""Reducers that a file declares: `reducer name(a, b) = combine identity e`.
+"""Reducers that a file declares: `reducer name(a, b) = combine identity e`, of one value or of several.
 
 A reduction may run in any order, so a reducer must be associative and commutative, with a neutral identity. A law that is
 broken, or neither proved nor assumed, is an error; it is checked for each type of use (`elaborate.user_reducers`).
@@ -6,17 +6,22 @@ broken, or neither proved nor assumed, is an error; it is checked for each type 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from itertools import product
 from math import isnan
+from typing import TypeVar
 
 from tensorc_dsl.base.diagnostic import Diagnostic, Note
 from tensorc_dsl.elaborate.bindings import Environment
 from tensorc_dsl.elaborate.names import Definitions, StageNames, check_names, inside
 from tensorc_dsl.elaborate.problems import (
+    CIRCULAR_REDUCER,
     NO_LAW,
     NOT_A_REDUCER,
     NOT_CONSTANT,
     TAKEN,
+    UNEVEN_REDUCER,
     UNKNOWN_LAW,
     UNPROVED_LAW,
     Invalid,
@@ -25,9 +30,15 @@ from tensorc_dsl.elaborate.values import ValueBuilder
 from tensorc_dsl.ir import expr as ir
 from tensorc_dsl.ir.dtypes import BOOL, DTYPES, F64, I64, DType
 from tensorc_dsl.ir.program import Buffer
-from tensorc_dsl.proof.sets.laws import LAWS, Broken, Combination, Holds, Law, Open, Verdict, verdicts
+from tensorc_dsl.ir.reductions import Combiner
+from tensorc_dsl.proof.sets.laws import LAWS, Broken, Holds, Law, Open, Verdict, verdicts
 from tensorc_dsl.syntax import tree
 from tensorc_dsl.syntax.names import near
+
+T = TypeVar("T")
+
+MOST_MIXED = 4
+"""The number of values of a reducer for which all types are tried; further ones have that of the last."""
 
 # Findings about the laws of user-defined reducers: laws that are broken, and laws that are neither proved nor assumed.
 
@@ -37,9 +48,9 @@ def unknown_laws(defn: tree.ReducerDef) -> list[Diagnostic]:
     return [UNKNOWN_LAW(law.span, name=law.id, notes=near(law.id, LAWS)) for law in defn.assumes if law.id not in LAWS]
 
 
-def law_findings(defn: tree.ReducerDef, reducer: UserReducer) -> list[Diagnostic]:
+def law_findings(defn: tree.ReducerDef, reducer: Combiner) -> list[Diagnostic]:
     """The findings about the laws of a reducer for values of one type: the broken laws, else the unproved ones."""
-    found = verdicts(reducer.combination)
+    found = verdicts(reducer)
     broken = [v for v in found if isinstance(v, Broken)]
     if broken:
         return [_broken(defn, v) for v in broken]
@@ -55,9 +66,8 @@ def _broken(defn: tree.ReducerDef, v: Broken) -> Diagnostic:
         repair = f"a reduction starts from its identity; it must change nothing that `{name}` makes"
     else:
         place = defn.combine
-        repair = (
-            f"steps run in any order; what a step does to `{defn.params[1]}` alone belongs behind `reduce {name}[…]`"
-        )
+        added = _text(defn.following)
+        repair = f"steps run in any order; what a step does to `{added}` alone belongs behind `reduce {name}[…]`"
     notes = [Note("note", _example(defn, v))]
     if any(law.id == v.law for law in defn.assumes):
         notes.append(Note("note", f"`assume {v.law}` is for what nobody can tell, not for what is known to be false"))
@@ -104,7 +114,13 @@ def _example(defn: tree.ReducerDef, v: Broken) -> str:
     return f"{left.format(*shown)} is {_text(v.left)}, {right.format(*shown)} is {_text(v.right)}"
 
 
-def _text(v: float | int | bool) -> str:
+def _text(values: Sequence[object]) -> str:
+    """Some values as text: in parentheses if they are several."""
+    shown = [_one(v) for v in values]
+    return shown[0] if len(shown) == 1 else f"({', '.join(shown)})"
+
+
+def _one(v: object) -> str:
     if isinstance(v, bool):
         return "true" if v else "false"
     if isinstance(v, float):
@@ -112,65 +128,82 @@ def _text(v: float | int | bool) -> str:
     return str(v)
 
 
-@dataclass(frozen=True, slots=True)
-class UserReducer:
-    """A reducer of a file, for values of one type; its operands are loads of scalars with their names."""
-
-    name: str
-    operands: tuple[str, str]
-    expr: ir.Expr
-    identity: ir.Const
-
-    @property
-    def combination(self) -> Combination:
-        """The combination without the reducer's names."""
-        a, b = (ir.Load(n, (), self.identity.dtype) for n in ("a", "b"))
-        return Combination(self.combine(a, b), self.identity)
-
-    def combine(self, a: ir.Expr, b: ir.Expr) -> ir.Expr:
-        """The combination of the accumulated value `a` and the next value `b`."""
-        values = dict(zip(self.operands, (a, b), strict=True))
-
-        def operand(e: ir.Expr) -> ir.Expr:
-            return values[e.buffer] if isinstance(e, ir.Load) and not e.indices and e.buffer in values else e
-
-        return ir.transform(self.expr, operand)
-
-
-def user_reducer(defn: tree.ReducerDef, dtype: DType, at: tree.Expr) -> UserReducer:
-    """The reducer for values of `dtype` at its use. Raises Invalid unless it accepts the type and its laws hold."""
+def user_reducer(defn: tree.ReducerDef, dtypes: Sequence[DType], at: tree.Expr) -> Declared:
+    """The reducer for values of these types at its use. Raises Invalid unless it accepts them and its laws hold."""
     if found := check_reducer(defn):
         raise Invalid(*found)
     made, found = None, list[Diagnostic]()
     try:
-        made = reducer_of(defn, dtype)
-        found = law_findings(defn, made)
+        made = reducer_of(defn, dtypes)
+        found = law_findings(defn, made.combiner)
     except Invalid as e:
         found = list(e.diagnostics)
     if made is None or found:
-        note = Note("note", f"for {dtype}, as used at ", at.span)
+        note = Note("note", f"for {_text(dtypes)}, as used at ", at.span)
         raise Invalid(*(replace(d, notes=(*d.notes, note)) for d in found))
     return made
 
 
-def reducer_of(defn: tree.ReducerDef, dtype: DType) -> UserReducer:
-    a, b = defn.params
-    if a == b:
-        raise Invalid(TAKEN(defn.span, name=a, what="an operand of this reducer"))
+@dataclass(frozen=True, slots=True)
+class Declared:
+    """A reducer of a file for values of some types. `order` has the number, in the file, of each value of the `combiner`."""
+
+    combiner: Combiner
+    order: tuple[int, ...]
+
+
+def reducer_of(defn: tree.ReducerDef, dtypes: Sequence[DType]) -> Declared:
+    """The reducer for values of these types, in an order in which they can be stored. Raises Invalid."""
+    counts = [len(x) for x in (defn.before, defn.following, defn.values, defn.starts)]
+    if len({*counts}) > 1:
+        text = f"{', '.join(map(str, counts[:3]))} and {counts[3]}"
+        raise Invalid(UNEVEN_REDUCER(defn.span, reducer=defn.name, counts=text))
+    operands = (*defn.before, *defn.following)
+    for n, name in enumerate(operands):
+        if name in operands[:n]:
+            raise Invalid(TAKEN(defn.span, name=name, what="an operand of this reducer"))
+    a, b = _text(defn.before), _text(defn.following)
     for e in (*inside(defn.combine), *inside(defn.identity)):
         if isinstance(e, tree.Reduce | tree.Scan | tree.IndexExpr):
             raise Invalid(NOT_A_REDUCER(e.span, what=f"`{e.span.text}`", a=a, b=b))
     env = Environment()
     check_names(defn.combine, StageNames("", (), (), env, Definitions()))
     check_names(defn.identity, StageNames("", (), (), env, Definitions()))
-    builder = ValueBuilder(env, {n: Buffer(n, dtype, ()) for n in (a, b)})
-    combined = builder.build(defn.combine, dtype)
-    builder.same_type(ir.dtype_of(combined), dtype, defn.combine, f"what `{defn.name}` makes of two values of {dtype}")
-    start = ValueBuilder(env, {}).build(defn.identity, dtype)
-    if not isinstance(start, ir.Const):
-        raise Invalid(NOT_CONSTANT(defn.identity.span, reducer=defn.name))
-    builder.same_type(start.dtype, dtype, defn.identity, f"the identity of `{defn.name}`")
-    return UserReducer(defn.name, (a, b), combined, start)
+    types = {n: t for names in (defn.before, defn.following) for n, t in zip(names, dtypes, strict=True)}
+    builder = ValueBuilder(env, {n: Buffer(str(n), t, ()) for n, t in types.items()})
+    results: list[ir.Expr] = []
+    identity: list[ir.Const] = []
+    for k, (value, start, t) in enumerate(zip(defn.values, defn.starts, dtypes, strict=True)):
+        which = "" if len(dtypes) == 1 else f"value {k + 1} of "
+        made = builder.build(value, t)
+        builder.same_type(ir.dtype_of(made), t, value, f"{which}what `{defn.name}` makes of two values of {t}")
+        results.append(made)
+        first = ValueBuilder(env, {}).build(start, t)
+        if not isinstance(first, ir.Const):
+            raise Invalid(NOT_CONSTANT(start.span, reducer=defn.name))
+        builder.same_type(first.dtype, t, start, f"{which}the identity of `{defn.name}`")
+        identity.append(first)
+    order = _order(defn, results)
+
+    def ordered(items: Sequence[T]) -> tuple[T, ...]:
+        return tuple(items[k] for k in order)
+
+    before, following = (tuple(map(str, ordered(x))) for x in (defn.before, defn.following))
+    return Declared(Combiner(str(defn.name), before, following, ordered(results), ordered(identity)), order)
+
+
+def _order(defn: tree.ReducerDef, results: Sequence[ir.Expr]) -> tuple[int, ...]:
+    """An order in which the values can be stored: each when no other that is left reads its old one. Raises Invalid."""
+    reads = [{x.buffer for x in ir.loads(e)} for e in results]
+    left, out = [*range(len(results))], list[int]()
+    while left:
+        free = next((k for k in left if not any(defn.before[k] in reads[x] for x in left if x != k)), None)
+        if free is None:
+            names = " and ".join(f"`{defn.before[k]}`" for k in left)
+            raise Invalid(CIRCULAR_REDUCER(defn.combine.span, reducer=defn.name, names=names))
+        out.append(free)
+        left.remove(free)
+    return tuple(out)
 
 
 def check_reducer(defn: tree.ReducerDef) -> list[Diagnostic]:
@@ -178,15 +211,18 @@ def check_reducer(defn: tree.ReducerDef) -> list[Diagnostic]:
     if found := unknown_laws(defn):
         return found
     wrong: list[Diagnostic] = []
-    untyped: dict[DType, tuple[Diagnostic, ...]] = {}
-    for t in (F64, I64, BOOL, *DTYPES.values()):
+    untyped: dict[tuple[DType, ...], tuple[Diagnostic, ...]] = {}
+    count = len(defn.before)
+    mixed = product((F64, I64, BOOL), repeat=min(count, MOST_MIXED))
+    for some in (*mixed, *((t,) * count for t in DTYPES.values())):
+        types = (*some, *some[-1:] * (count - len(some)))
         try:
-            found = law_findings(defn, reducer_of(defn, t))
+            found = law_findings(defn, reducer_of(defn, types).combiner)
         except Invalid as e:
-            untyped[t] = e.diagnostics
+            untyped[types] = e.diagnostics
             continue
         if not found:
             return []
         wrong = wrong or found
     logical = any(isinstance(e, tree.LogicExpr | tree.NotExpr | tree.Bool) for e in inside(defn.combine))
-    return wrong or list(untyped[BOOL if logical else F64])
+    return wrong or list(untyped[(BOOL if logical and count == 1 else F64,) * count])

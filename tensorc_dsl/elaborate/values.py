@@ -390,6 +390,7 @@ class ValueBuilder(IndexBuilder):
             case (
                 tree.String() | tree.Wildcard() | tree.ListExpr() | tree.MapExpr() | tree.Attribute()
                 | tree.SliceExpr() | tree.RangeExpr() | tree.Lambda() | tree.ForList() | tree.Scan()
+                | tree.TupleExpr()
             ):  # fmt: skip
                 raise Invalid(problems.NOT_IN_COMPUTE(e.span, what=f"`{e.span.text}`"))
             case _:

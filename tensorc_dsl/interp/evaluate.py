@@ -318,7 +318,7 @@ def _for_list(e: tree.ForList, env: Env, machine: Machine) -> Value:
     return machine.for_list(e, env)
 
 
-def _in_computes_only(e: tree.Reduce | tree.Scan, _env: Env, _machine: Machine) -> Value:
+def _in_computes_only(e: tree.Reduce | tree.Scan | tree.TupleExpr, _env: Env, _machine: Machine) -> Value:
     raise fail(IN_COMPUTE_ONLY, e.span)
 
 
@@ -345,6 +345,7 @@ _RULES: Mapping[type, Callable[[Any, Env, Machine], Value]] = {
     tree.ForList: _for_list,
     tree.Reduce: _in_computes_only,
     tree.Scan: _in_computes_only,
+    tree.TupleExpr: _in_computes_only,
 }
 """The evaluation function of each kind of expression. Dispatch by type is fast; expansion spends most of its time here."""
 assert set(_RULES) == set(get_args(tree.Expr))

@@ -124,7 +124,7 @@ class VisibleNames:
             case t.CallExpr():
                 return self._call(e, want)
             case t.String() | t.Wildcard() | t.ListExpr() | t.MapExpr() | t.Attribute() | t.Reduce() | t.Scan() | (
-                t.SliceExpr() | t.RangeExpr() | t.Lambda() | t.ForList()
+                t.TupleExpr() | t.SliceExpr() | t.RangeExpr() | t.Lambda() | t.ForList()
             ):  # fmt: skip
                 raise TschedError(problems.NOT_IN_PROGRAM(e.span))
             case _:

@@ -1,35 +1,47 @@
-"""Recognises blocks that are updates of a reduction, whose instances may run in any order.
+"""Reducers, and the blocks that are updates of a reduction, whose instances may run in any order.
 
-There are three kinds. A store `C[i] = C[i] op e` is recognised by its form. The block of an `argmin` or `argmax` keeps a
-pair, the best value and its position, in two buffers, and carries the annotation "reducer"; its stores are compared with
-those that this module makes. A block with the name of any other reducer declares that its stores combine associatively and
-commutatively. Only their form is checked here; `proof.sets.laws` proves laws. Schedules cannot write the annotation.
+There are two kinds of updates. A store `C[i] = C[i] op e` is recognised by its form. The block of any other reducer keeps one
+or several values, each in a buffer, and carries the annotation "reducer": the reducer as text, or `argmin` or `argmax`. Its
+stores are matched with the reducer, which gives the values that a step adds. Reducers are associative and commutative;
+`proof.sets.laws` proves that, here only the form is checked. Schedules cannot write the annotation.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Literal, assert_never
 
+from tensorc_dsl.base.diagnostic import TschedError
+from tensorc_dsl.base.source import Source
 from tensorc_dsl.ir.dtypes import DType, highest, lowest
 from tensorc_dsl.ir.expr import (
     Binary,
     BinaryOp,
+    Bitcast,
+    Call,
+    Cast,
     Compare,
     CompareOp,
     Const,
+    Dim,
     Expr,
     Load,
     Logic,
     Not,
     Select,
+    Var,
+    children,
     dtype_of,
     loads,
+    transform,
 )
-from tensorc_dsl.ir.program import ATOMIC, Block, Store
+from tensorc_dsl.ir.print import format_expr
+from tensorc_dsl.ir.program import ATOMIC, Block, Buffer, Store
 
 REDUCER = "reducer"
-"""The key of the annotation that names the reducer of a block."""
+"""The key of the annotation that has the reducer of a block."""
 
 ArgKind = Literal["argmin", "argmax"]
 
@@ -47,22 +59,96 @@ class Fold:
 
 
 @dataclass(frozen=True, slots=True)
-class ArgFold:
-    """The position of the least or greatest `value`: the lowest among equals, that of the first NaN if there is one."""
+class Combiner:
+    """A reducer of one or several values: `results` over loads of scalars named `before`, the values so far, and `following`.
 
-    kind: ArgKind
-    value: Expr
-    position: Expr
+    They stand in an order in which they can be stored one after another: none reads a value so far that is stored already.
+    """
+
+    name: str
+    before: tuple[str, ...]
+    following: tuple[str, ...]
+    results: tuple[Expr, ...]
+    identity: tuple[Const, ...]
+
+    @property
+    def dtypes(self) -> tuple[DType, ...]:
+        return tuple(c.dtype for c in self.identity)
+
+    @property
+    def picks(self) -> bool:
+        """Whether it is `argmin` or `argmax`: the first value is the position of the least or greatest second one."""
+        return self.name in ("argmin", "argmax")
+
+    @property
+    def text(self) -> str:
+        """What the annotation says, which `combiner` reads."""
+        if self.picks:
+            return self.name
+
+        def several(items: Sequence[str]) -> str:
+            return items[0] if len(items) == 1 else f"({', '.join(items)})"
+
+        results, identity = (several([format_expr(e) for e in x]) for x in (self.results, self.identity))
+        return f"{self.name}({several(self.before)}, {several(self.following)}) = {results} identity {identity}"
+
+    def combine(self, before: Sequence[Expr], following: Sequence[Expr]) -> tuple[Expr, ...]:
+        """The combination of the accumulated values and the next values."""
+        values = dict(zip((*self.before, *self.following), (*before, *following), strict=True))
+
+        def operand(e: Expr) -> Expr:
+            return values[e.buffer] if isinstance(e, Load) and e.buffer in values else e
+
+        return tuple(transform(e, operand) for e in self.results)
+
+    def stores(self, places: Sequence[tuple[str, tuple[Expr, ...]]], following: Sequence[Expr]) -> tuple[Store, ...]:
+        """The stores that combine the next values into elements of buffers."""
+        before = [Load(name, at, t) for (name, at), t in zip(places, self.dtypes, strict=True)]
+        made = self.combine(before, following)
+        return tuple(Store(name, at, e) for (name, at), e in zip(places, made, strict=True))
+
+    def starts(self, places: Sequence[tuple[str, tuple[Expr, ...]]]) -> tuple[Store, ...]:
+        """The stores of the identity."""
+        return tuple(Store(name, at, e) for (name, at), e in zip(places, self.identity, strict=True))
+
+
+@lru_cache(maxsize=256)
+def combiner(text: str, dtypes: tuple[DType, ...]) -> Combiner | None:
+    """The reducer of an annotation for values of these types; None if it is not one."""
+    if text == "argmin" or text == "argmax":
+        return position_combiner(text, dtypes[1], dtypes[0]) if len(dtypes) == 2 else None
+    from tensorc_dsl.ir.parse_expr import VisibleNames  # it needs the modules that need this one
+    from tensorc_dsl.syntax import tree
+    from tensorc_dsl.syntax.parse import parse
+
+    try:
+        (item,) = parse(Source("reducer", f"reducer {text}")).items
+        if not isinstance(item, tree.ReducerDef):
+            return None
+        before, following = tuple(map(str, item.before)), tuple(map(str, item.following))
+        if {len(x) for x in (before, following, item.values, item.starts)} != {len(dtypes)}:
+            return None
+        typed = [Buffer("", t, ()) for t in dtypes]
+        operands = {n: Buffer(n, t, ()) for names in (before, following) for n, t in zip(names, dtypes, strict=True)}
+        scope, nothing = VisibleNames(operands, {}, {}, {}), VisibleNames({}, {}, {}, {})
+        results = tuple(map(scope.stored, item.values, typed))
+        identity = tuple(e for e in map(nothing.stored, item.starts, typed) if isinstance(e, Const))
+    except TschedError:
+        return None
+    if len(identity) != len(dtypes):
+        return None
+    return Combiner(str(item.name), before, following, results, identity)
 
 
 @dataclass(frozen=True, slots=True)
-class DeclaredFold:
-    """Stores that are one step of a declared reducer."""
+class Combination:
+    """Stores that are one step of a reducer: they combine `values` into the elements that they store."""
 
-    reducer: str
+    reducer: Combiner
+    values: tuple[Expr, ...]
 
 
-Update = Fold | ArgFold | DeclaredFold
+Update = Fold | Combination
 
 
 def is_fold(s: Store) -> bool:
@@ -84,25 +170,71 @@ def _inside(indices: tuple[Expr, ...]) -> tuple[Load, ...]:
     return tuple(x for i in indices for x in loads(i))
 
 
-def reducer_name(b: Block) -> str | None:
-    """The reducer that the block's annotation names; None without one."""
+def reducer_text(b: Block) -> str | None:
+    """The reducer of the block's annotation; None without one."""
     value = dict(b.annotations).get(REDUCER)
     return value if isinstance(value, str) else None
 
 
 def update_of(b: Block) -> Update | None:
     """The reduction step that all stores of the block make together; None if they do not have the form of one."""
-    name = reducer_name(b)
-    if name is None:
+    text = reducer_text(b)
+    if text is None:
         return fold_of(b.body[0]) if len(b.body) == 1 else None
-    if not keeps_to_itself(b):
+    if not keeps_to_itself(b) or any(s.indices != b.body[0].indices for s in b.body):
         return None
-    return _arg_fold(name, b) if name == "argmin" or name == "argmax" else DeclaredFold(name)
+    found = combiner(text, tuple(dtype_of(s.value) for s in b.body))
+    return None if found is None else _combination(found, b.body)
+
+
+def _combination(c: Combiner, stores: Sequence[Store]) -> Combination | None:
+    """The step of a reducer that the stores are."""
+    old = {name: Load(s.buffer, s.indices, dtype_of(s.value)) for name, s in zip(c.before, stores, strict=True)}
+    own = {s.buffer for s in stores}
+    values: dict[str, Expr] = {}
+    for pattern, s in zip(c.results, stores, strict=True):
+        if not _matches(pattern, s.value, old, set(c.following), values):
+            return None
+    if any(x.buffer in own for e in values.values() for x in loads(e)):
+        return None
+    return Combination(c, tuple(values.get(n, e) for n, e in zip(c.following, c.identity, strict=True)))
+
+
+def _matches(pattern: Expr, e: Expr, old: dict[str, Load], new: set[str], values: dict[str, Expr]) -> bool:
+    """Whether `e` is the pattern with expressions in the place of its operands; those of the next values are added to
+    `values`."""
+    if isinstance(pattern, Load):
+        if pattern.buffer in new:
+            return values.setdefault(pattern.buffer, e) == e and dtype_of(e) == pattern.dtype
+        return e == old.get(pattern.buffer)
+    if type(pattern) is not type(e) or _operation(pattern) != _operation(e):
+        return False
+    below = children(pattern), children(e)
+    return len(below[0]) == len(below[1]) and all(_matches(p, x, old, new, values) for p, x in zip(*below, strict=True))
+
+
+def _operation(e: Expr) -> object:
+    """What an expression is beside its operands."""
+    match e:
+        case Binary(op=op) | Compare(op=op) | Logic(op=op):
+            return op
+        case Cast(dtype=t) | Bitcast(dtype=t):
+            return t
+        case Call(function=f):
+            return f
+        case Select() | Not():
+            return None
+        case Const(value=v, dtype=t):
+            return repr(v), t
+        case Var() | Dim() | Load():
+            return e
+        case _:
+            assert_never(e)
 
 
 def is_whole_update(b: Block) -> bool:
     """Whether the block names a reducer and its stores have the form of one update."""
-    return reducer_name(b) is not None and update_of(b) is not None
+    return reducer_text(b) is not None and update_of(b) is not None
 
 
 def combine(op: FoldOp, a: Expr, b: Expr) -> Expr:
@@ -128,47 +260,26 @@ def keeps_to_itself(b: Block) -> bool:
     return len(places) == len(b.body) and all(x.indices == places[x.buffer] for x in own)
 
 
-def _arg_fold(kind: ArgKind, b: Block) -> ArgFold | None:
-    match b.body:
-        case (
-            Store(buffer=i, indices=at, value=Select(then=position)),
-            Store(buffer=v, indices=there, value=Binary(rhs=value)),
-        ) if at == there:
-            same = b.body == arg_stores(kind, i, v, at, value, position)
-            return ArgFold(kind, value, position) if same else None
-        case _:
-            return None
-
-
-def arg_stores(
-    kind: ArgKind, index: str, best: str, at: tuple[Expr, ...], value: Expr, position: Expr
-) -> tuple[Store, Store]:
-    """The update of an `argmin` or `argmax`: `index[at]` and `best[at]` become `position` and `value` if that is better.
+def position_combiner(kind: ArgKind, dtype: DType, position: DType) -> Combiner:
+    """`argmin` or `argmax` of values of `dtype`, each with its position, which is the first value.
 
     A value is better if it is greater (less), if it is a NaN and the best one is not, or if it is equal and its position is
-    lower; so any order gives the same result.
-    The position is stored first, while the best value is still that of the steps before.
+    lower; so any order gives the same result. Initial are the worst value, and a position above all others.
     """
-    old, old_index = Load(best, at, dtype_of(value)), Load(index, at, dtype_of(position))
-    lower = Compare("<", position, old_index)
+    i, j = (Load(n, (), position) for n in ("i", "j"))
+    old, value = (Load(n, (), dtype) for n in ("v", "w"))
+    lower = Compare("<", j, i)
     beaten: CompareOp = "<=" if kind == "argmax" else ">="
-    if dtype_of(value).is_float:
+    if dtype.is_float:
         # A comparison with NaN is false: not (x <= b) holds for x > b and for a NaN on either side.
         better = Logic("and", Not(Compare(beaten, value, old)), Compare("==", old, old))
         tie = Logic("or", Compare("==", value, old), Compare("!=", value, value))
     else:
         better, tie = Compare(">" if kind == "argmax" else "<", value, old), Compare("==", value, old)
     take = Logic("or", better, Logic("and", tie, lower))
-    least: BinaryOp = "max" if kind == "argmax" else "min"
-    return Store(index, at, Select(take, position, old_index)), Store(best, at, Binary(least, old, value))
-
-
-def arg_start(
-    kind: ArgKind, index: str, best: str, at: tuple[Expr, ...], dtype: DType, position_type: DType
-) -> tuple[Store, Store]:
-    """The initial values of such an update: the worst value, and a position above all others."""
-    worst = identity("max" if kind == "argmax" else "min", dtype)
-    return Store(index, at, Const(highest(position_type), position_type)), Store(best, at, worst)
+    extreme: BinaryOp = "max" if kind == "argmax" else "min"
+    start = Const(highest(position), position), identity("max" if kind == "argmax" else "min", dtype)
+    return Combiner(kind, ("i", "v"), ("j", "w"), (Select(take, j, i), Binary(extreme, old, value)), start)
 
 
 def identity(op: FoldOp, t: DType) -> Const:
@@ -221,7 +332,7 @@ def not_atomic(b: Block, order: object) -> NotAtomic | None:
     if b.init:
         return NotAtomic("initialises what it updates", f"`decompose_reduction` of `{b.name}` first")
     update = update_of(b) if len(b.body) == 1 else None
-    declared = isinstance(update, DeclaredFold)
+    declared = isinstance(update, Combination)
     if len({s.buffer for s in b.body}) < len(b.body) or not (declared or all(map(fold_of, b.body))):
         first, *more = b.body
         if more:

@@ -41,7 +41,7 @@ from tensorc_dsl.ir.program import (
     is_atomic,
     walk,
 )
-from tensorc_dsl.ir.reductions import is_whole_update, not_atomic, order_of, reducer_name
+from tensorc_dsl.ir.reductions import is_whole_update, not_atomic, order_of, reducer_text
 from tensorc_dsl.ir.sizes import apart
 
 UsableNames = set[str | Dim]
@@ -189,7 +189,7 @@ def _block(b: Block, around: tuple[For, ...], scope: UsableNames, program: Progr
             raise ProgramError(f"{where}: condition `{format_expr(c)}` is not a bool")
     if not b.body:
         raise ProgramError(f"{where} stores nothing")
-    if (reducer := reducer_name(b)) is not None and not is_whole_update(b):
+    if (reducer := reducer_text(b)) is not None and not is_whole_update(b):
         raise ProgramError(
             f"{where}: its stores are not the update of a reduction by {reducer!r}",
             f'remove the annotation "reducer" of `{b.name}`, or write each store as a call of the reducer',

@@ -35,7 +35,7 @@ from tensorc_dsl.ir.expr import (
     loads,
 )
 from tensorc_dsl.ir.program import Block, Buffer, For, IterKind, Program, Store, walk
-from tensorc_dsl.ir.reductions import ArgFold, DeclaredFold, Fold, Update, identity, is_whole_update, update_of
+from tensorc_dsl.ir.reductions import Combination, Fold, Update, identity, is_whole_update, update_of
 from tensorc_dsl.ir.sizes import SizeError, evaluate_size
 from tensorc_dsl.reference.values import (
     Alive,
@@ -395,7 +395,7 @@ class Evaluation(Values):
                 self.put(self.buffer.name, part, self.value(self.block.body[0].value, part, None))
         elif isinstance(self.update, Fold):
             self._reduce(self.arrays[self.buffer.name], self.update)
-        elif isinstance(self.update, ArgFold):
+        else:
             outs = [self.arrays[b.name] for b in self.buffers]
             for part in self.box.chunks(range(len(self.box.size)), CHUNK_LIMIT):
                 self._best(outs, self.update, part)
@@ -448,7 +448,9 @@ class Evaluation(Values):
     @property
     def in_order(self) -> bool:
         """Whether the instances are evaluated in the order of a scan or of a reduction."""
-        return (bool(self.scan) and self.update is None) or isinstance(self.update, DeclaredFold)
+        return (bool(self.scan) and self.update is None) or (
+            isinstance(self.update, Combination) and not self.update.reducer.picks
+        )
 
     def steps(self) -> Iterator[tuple[Store, Box]]:
         """The stores in order, each over all instances of one step; the caller stores the values before it continues."""
@@ -480,11 +482,11 @@ class Evaluation(Values):
             target = self.stored(step, part)
             out[region] = _combined(update.op, out[region], target, self.buffer.dtype)
 
-    def _best(self, outs: Sequence[Array], update: ArgFold, part: Box) -> None:
+    def _best(self, outs: Sequence[Array], update: Combination, part: Box) -> None:
         """Update the positions and best values with the instances of one part."""
         positions, best = outs
         region = self.region(part)
-        where, value = (np.broadcast_to(self.value(e, part, None), part.size) for e in (update.position, update.value))
+        where, value = (np.broadcast_to(self.value(e, part, None), part.size) for e in update.values)
         new, first = best_of(update, value, where, tuple(self.reduce))
         new, first = self.stored(new, part), self.stored(first, part)
         pair = np.stack([best[region], new]), np.stack([positions[region], first])
@@ -535,9 +537,9 @@ class Evaluation(Values):
         )
 
 
-def best_of(update: ArgFold, value: Array, position: Array, axes: tuple[int, ...]) -> tuple[Array, Array]:
+def best_of(update: Combination, value: Array, position: Array, axes: tuple[int, ...]) -> tuple[Array, Array]:
     """The least or greatest value over `axes`, or NaN if there is one, and its lowest position; the axes keep length 1."""
-    least = np.minimum if update.kind == "argmin" else np.maximum
+    least = np.minimum if update.reducer.name == "argmin" else np.maximum
     best = least.reduce(value, axis=axes, keepdims=True)
     same = (value == best) | (np.isnan(value) & np.isnan(best))
     last = np.iinfo(position.dtype).max

@@ -50,7 +50,7 @@ from tensorc_dsl.ir.expr import (
 )
 from tensorc_dsl.ir.maths import CONDITIONS
 from tensorc_dsl.ir.program import Block, Program, Store
-from tensorc_dsl.ir.reductions import ArgFold, Fold
+from tensorc_dsl.ir.reductions import Combination, Fold
 from tensorc_dsl.reference.evaluate import (
     CHUNK_LIMIT,
     Evaluation,
@@ -358,7 +358,7 @@ class _Errors(Evaluation):
         super().advance()
         if isinstance(self.update, Fold):
             self._overflowed(out, self.update)
-        if isinstance(self.update, ArgFold):
+        if isinstance(self.update, Combination):
             self._positions([self.errors[b.name] for b in self.buffers], self.update)
 
     def _step(self, store: Store, part: Box) -> Pair:
@@ -419,19 +419,20 @@ class _Errors(Evaluation):
             return exact
         return exact + self.shifted[name] * super().load(self.errors, name, indices, box, mask)
 
-    def _positions(self, outs: list[Array], update: ArgFold) -> None:
+    def _positions(self, outs: list[Array], update: Combination) -> None:
         """Bound the error of positions: the position of any instance that rounding could make the best one is allowed."""
         positions, best = outs
         region = self.region(self.box)
-        value, error = (np.broadcast_to(x, self.box.size) for x in self.pair(update.value, self.box, None))
-        where = np.broadcast_to(self.value(update.position, self.box, None), self.box.size)
+        position, key = update.values
+        value, error = (np.broadcast_to(x, self.box.size) for x in self.pair(key, self.box, None))
+        where = np.broadcast_to(self.value(position, self.box, None), self.box.size)
         axes = tuple(self.reduce)
         best[region] = self.stored(error.max(axis=axes, keepdims=True), self.box)
         if not error.any():
             return
-        sign = -1.0 if update.kind == "argmin" else 1.0
+        sign = -1.0 if update.reducer.name == "argmin" else 1.0
         top, first = best_of(update, value.astype(np.float64), where, axes)
-        low, high = self.overflows.span(sign * value, error, dtype_of(update.value))
+        low, high = self.overflows.span(sign * value, error, dtype_of(key))
         rivals = np.where(high >= low.max(axis=axes, keepdims=True), np.abs(where - first), 0)
         far = np.where(np.isnan(top), 0, rivals.max(axis=axes, keepdims=True))
         positions[region] = self.stored(far, self.box)

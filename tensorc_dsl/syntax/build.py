@@ -13,6 +13,7 @@ from tensorc_dsl.base.source import Span
 from tensorc_dsl.syntax import errors
 from tensorc_dsl.syntax import tree as t
 from tensorc_dsl.syntax.layout import Token
+from tensorc_dsl.syntax.tree import walk
 
 # What the builders share: the values that rules pass to each other, and the mark of a method that builds a rule.
 #
@@ -97,6 +98,9 @@ class ExprBuilder:
     keyword = node(Keyword)
     infinity, not_a_number = literal(t.Number, math.inf), literal(t.Number, math.nan)
     true, false = literal(t.Bool, True), literal(t.Bool, False)
+
+    has_tuples = False
+    """Whether there were several values in parentheses."""
 
     def text(self, token: Token, span: Span) -> str:
         """The value of the string literal at the span."""
@@ -230,9 +234,12 @@ class ExprBuilder:
     @rule
     def paren(self, span: Span, parts: Parts) -> t.Expr:
         inner = parts[0].items
-        if len(inner) != 1 or isinstance(inner[0], t.Rest):
+        if not inner or any(isinstance(e, t.Rest) for e in inner):
             raise TschedError(errors.SEVERAL_VALUES(span))
-        return inner[0]
+        if len(inner) == 1:
+            return inner[0]
+        self.has_tuples = True
+        return t.TupleExpr(inner, span)
 
     @rule
     def lambda_(self, span: Span, parts: Parts) -> t.Lambda:
@@ -378,6 +385,31 @@ def _indices(name: t.Word, indices: Seq[t.IndexSpec] | None) -> tuple[t.IndexSpe
     return indices.items
 
 
+@dataclass(frozen=True, slots=True)
+class Result:
+    """One of the places of a tuple, or "_" for a value that is dropped."""
+
+    name: t.Word
+    indices: tuple[t.IndexSpec, ...]
+    span: Span
+
+
+def _stray_tuple(file: t.File) -> t.TupleExpr | None:
+    """The first tuple that is neither what a reducer combines nor a part of its declaration."""
+    allowed: set[int] = set()
+    for node in walk(file):
+        match node:
+            case t.Reduce(body=t.TupleExpr() as e):
+                allowed.add(id(e))
+            case t.ReducerDef(combine=combine, identity=identity):
+                allowed |= {id(combine), id(identity)}
+            case t.TupleExpr() if id(node) not in allowed:
+                return node
+            case _:
+                pass
+    return None
+
+
 class Init(Seq[t.StoreStmt]):
     pass
 
@@ -394,7 +426,7 @@ class FileBuilder(StmtBuilder):
     """The rules of items, and of all that stands in them beside statements and expressions."""
 
     tensor_params = outputs = shape = strides = dims = assumptions = desc = params = types = use_names = several(Seq)
-    place = binding = size = param_default = several(Seq)
+    place = binding = size = param_default = operands = several(Seq)
     dim, guard, init = several(NamedSize), several(Guard), several(Init)
     assumption, weighing, operand = node(t.Assumption), node(t.Weighing), node(t.Operand)
     header, iterator = node(t.LoopHeader), node(t.IterDecl)
@@ -402,7 +434,12 @@ class FileBuilder(StmtBuilder):
 
     @rule
     def file(self, span: Span, parts: Parts) -> t.File:
-        return t.File(span.source, tuple(parts))
+        file = t.File(span.source, tuple(parts))
+        if self.has_tuples:
+            self.has_tuples = False
+            if stray := _stray_tuple(file):
+                raise TschedError(errors.SEVERAL_VALUES(stray.span))
+        return file
 
     # --- compute ---
 
@@ -434,7 +471,7 @@ class FileBuilder(StmtBuilder):
 
     def _stage(self, span: Span, parts: Parts, is_let: bool) -> t.Stage:
         name, indices, *annotations, value = parts
-        return t.Stage(name, _indices(name, indices), value, _annotations(annotations), is_let, span)
+        return t.Stage(name, _indices(name, indices), value, _annotations(annotations), is_let, (), span)
 
     @rule
     def let_stage(self, span: Span, parts: Parts) -> t.Stage:
@@ -446,7 +483,7 @@ class FileBuilder(StmtBuilder):
 
     def _whole(self, span: Span, parts: Parts, is_let: bool) -> t.Stage:
         name, *annotations, value = parts
-        return t.Stage(name, (), value, _annotations(annotations), is_let, span)
+        return t.Stage(name, (), value, _annotations(annotations), is_let, (), span)
 
     @rule
     def let_whole(self, span: Span, parts: Parts) -> t.Stage:
@@ -456,12 +493,45 @@ class FileBuilder(StmtBuilder):
     def output_whole(self, span: Span, parts: Parts) -> t.Stage:
         return self._whole(span, parts, False)
 
+    @rule
+    def result(self, span: Span, parts: Parts) -> Result:
+        name, *indices = parts
+        return Result(name, _indices(name, indices[0]) if "[" in span.text else (), span)
+
+    @rule
+    def dropped(self, span: Span, parts: Parts) -> Result:
+        return Result(t.Word("_", span), (), span)
+
+    def _tuple(self, span: Span, parts: Parts, is_let: bool) -> t.Stage:
+        results: tuple[Result, ...] = _of(parts, Result)
+        named = [r for r in results if r.name != "_"]
+        if not named:
+            raise TschedError(errors.UNEVEN_RESULTS(span, reason="each of them is dropped"))
+        first = named[0]
+        for r in named[1:]:
+            if [i.name for i in r.indices] != [i.name for i in first.indices]:
+                reason = f"`{r.name}` has other subscripts than `{first.name}`"
+                raise TschedError(errors.UNEVEN_RESULTS(r.span, reason=reason))
+            if any(i.extent is not None for i in r.indices):
+                reason = f"the ranges of the subscripts are said at `{first.name}`"
+                raise TschedError(errors.UNEVEN_RESULTS(r.span, reason=reason))
+        targets = tuple(r.name for r in results)
+        return t.Stage(first.name, first.indices, parts[-1], _annotations(parts[:-1]), is_let, targets, span)
+
+    @rule
+    def let_tuple(self, span: Span, parts: Parts) -> t.Stage:
+        return self._tuple(span, parts, True)
+
+    @rule
+    def output_tuple(self, span: Span, parts: Parts) -> t.Stage:
+        return self._tuple(span, parts, False)
+
     # --- reducers, intrinsics, targets ---
 
     @rule
     def reducer(self, span: Span, parts: Parts) -> t.ReducerDef:
         doc, (name, a, b, combine, identity, laws) = _docs(parts)
-        return t.ReducerDef(name, (a, b), combine, identity, items(laws), doc, _after_doc(span, parts))
+        return t.ReducerDef(name, a.items, b.items, combine, identity, items(laws), doc, _after_doc(span, parts))
 
     @rule
     def assume(self, span: Span, parts: Parts) -> Seq[t.Name]:

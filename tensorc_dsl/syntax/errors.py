@@ -63,6 +63,12 @@ def NAMELESS_ARGUMENT() -> None: ...
 )
 def SEVERAL_VALUES() -> None: ...
 @problem(
+    "E0120",
+    "the values of one reduction are stored at one place each: {reason}",
+    help="write the same subscripts behind each name, and `_` for a value that is not needed: `(v[i], _) = …`",
+)
+def UNEVEN_RESULTS(*, reason: str) -> None: ...
+@problem(
     "E0110",
     "the expression after `~` is not a distribution",
     help="write `let x ~ sample_categorical([…])`, or `let x = …` for a value",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import replace
 from typing import assert_never
 
 from tensorc_dsl.syntax import tree as t
@@ -118,6 +119,8 @@ def _expr(e: t.Expr, pad: str, open_end: bool) -> tuple[str, int]:
             return f"{word}[{index_specs(indices, pad)}] {expr(body, pad)}", _swallows(open_end)
         case t.Scan(index=i, init=init, step=step):
             return f"scan[{index_specs([i], pad)}] init {expr(init, pad)} step {expr(step, pad)}", _swallows(open_end)
+        case t.TupleExpr(items=items):
+            return f"({_list(items, pad)})", _POSTFIX
         case t.RangeExpr(low=a, high=b, at=timed):
             sizes = f" at [{_list(timed, pad)}]" if timed else ""
             return f"{at(a, _ADD, pad, False)}..{at(b, _ADD, pad)}{sizes}", _LOWEST
@@ -211,9 +214,9 @@ def _item(item: t.Item) -> str:
     match item:
         case t.ComputeDef():
             return _compute(item)
-        case t.ReducerDef(name=name, params=(a, b), combine=combine, identity=identity, assumes=assumes):
+        case t.ReducerDef(before=a, following=b, combine=combine, identity=identity, assumes=assumes):
             laws = f" assume {', '.join(law.id for law in assumes)}" if assumes else ""
-            return f"reducer {name}({a}, {b}) = {expr(combine)} identity {expr(identity)}{laws}"
+            return f"reducer {item.name}({_names(a)}, {_names(b)}) = {expr(combine)} identity {expr(identity)}{laws}"
         case t.IntrinsicDef():
             return _intrinsic(item)
         case t.TargetDef(name=name, kind=kind, facts=facts):
@@ -280,7 +283,17 @@ def _compute(c: t.ComputeDef) -> str:
 
 def _stage(s: t.Stage) -> str:
     let = "let " if s.is_let else ""
-    return f"{let}{s.name}{_indices(s.indices)}{_annotations(s.annotations)} = {expr(s.value, INDENT)}"
+    places = f"{s.name}{_indices(s.indices)}"
+    if s.targets:
+        bare = _indices(tuple(replace(i, extent=None) for i in s.indices))
+        first = s.targets.index(s.name)
+        shown = (places if k == first else n if n == "_" else f"{n}{bare}" for k, n in enumerate(s.targets))
+        places = f"({', '.join(shown)})"
+    return f"{let}{places}{_annotations(s.annotations)} = {expr(s.value, INDENT)}"
+
+
+def _names(names: tuple[t.Word, ...]) -> str:
+    return names[0] if len(names) == 1 else f"({', '.join(names)})"
 
 
 def _indices(indices: tuple[t.IndexSpec, ...]) -> str:

@@ -134,7 +134,9 @@ def arrange(words: Words) -> Arranged:
     stop: Mismatch | TooDeep | None = None
     for i, kind in enumerate(kinds):
         if kind == "NAME" and not in_program and texts[i] in _REDUCERS:
-            if header := _header(words, i, match):
+            # `(max[i], at[i]) = …` defines a stage of these names.
+            result = inside == "LPAR" and open_[-1] in match and _next(kinds, match[open_[-1]]) in ("EQUAL", "AT")
+            if not result and (header := _header(words, i, match)):
                 kind = header
                 unfinished[match[i + 1]] = header
         elif kind in _SPECIAL:

@@ -213,6 +213,14 @@ class Scan:
 
 
 @dataclass(frozen=True, slots=True)
+class TupleExpr:
+    """`(a, b)`: the values of a reducer of several."""
+
+    items: tuple[Expr, ...]
+    span: Span = span_field()
+
+
+@dataclass(frozen=True, slots=True)
 class RangeExpr:
     """`1..4096`, both ends included; for an open size `1..4096 at [1, 16]`, with the sizes at which it is timed."""
 
@@ -251,9 +259,14 @@ class ForList:
 
 Expr = (
     Name | Number | String | Bool | Wildcard | ListExpr | MapExpr | BinaryExpr | Negate | CompareExpr | LogicExpr
-    | NotExpr | Conditional | CallExpr | IndexExpr | SliceExpr | Attribute | Reduce | Scan | RangeExpr | Lambda
-    | ForList
+    | NotExpr | Conditional | CallExpr | IndexExpr | SliceExpr | Attribute | Reduce | Scan | TupleExpr | RangeExpr
+    | Lambda | ForList
 )  # fmt: skip
+
+
+def items_of(e: Expr) -> tuple[Expr, ...]:
+    """The values of a tuple; any other expression alone."""
+    return e.items if isinstance(e, TupleExpr) else (e,)
 
 
 # --- statements of the schedule layer --------------------------------------------------------------------------------
@@ -422,6 +435,8 @@ class Stage:
     """`let P[n, h in H + 2*pad] @("key", value) = e` (an intermediate, `is_let`) or `Y[i, j] = e` (an output).
 
     Without indices it is a single value, `let m = max[i] X[i]`, or the whole result of a compute, `let H = matmul(A, B)`.
+    The values of a reducer of several have `targets`, `let (v[i], _) = e`: names, and `_` for what is dropped. The first of
+    the names is that of the stage.
     """
 
     name: Word
@@ -429,7 +444,13 @@ class Stage:
     value: Expr
     annotations: tuple[tuple[str, Expr], ...]
     is_let: bool
+    targets: tuple[Word, ...]
     span: Span = span_field()
+
+    @property
+    def names(self) -> tuple[Word, ...]:
+        """The names that it defines."""
+        return tuple(t for t in self.targets if t != "_") or (self.name,)
 
 
 @dataclass(frozen=True, slots=True)
@@ -462,16 +483,27 @@ class ComputeDef:
 class ReducerDef:
     """`reducer name(a, b) = combine identity e assume law`: `a` is the value so far, `b` the next one, `e` the first one.
 
-    The laws behind `assume` are not proved.
+    Of several values, each of these is a tuple. The laws behind `assume` are not proved.
     """
 
     name: Word
-    params: tuple[Word, Word]
+    before: tuple[Word, ...]
+    following: tuple[Word, ...]
     combine: Expr
     identity: Expr
     assumes: tuple[Name, ...]
     doc: str
     span: Span = span_field()
+
+    @property
+    def values(self) -> tuple[Expr, ...]:
+        """The combination of each value."""
+        return items_of(self.combine)
+
+    @property
+    def starts(self) -> tuple[Expr, ...]:
+        """The identity of each value."""
+        return items_of(self.identity)
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from itertools import product
+from math import inf
 from typing import Any
 
 import numpy as np
@@ -13,7 +14,8 @@ from tensorc_dsl.base.source import Source
 from tensorc_dsl.elaborate.user_reducers import reducer_of
 from tensorc_dsl.ir.dtypes import BOOL, DTYPES, F32, F64, I8, I16, I32, I64, U8, U16, U32, DType
 from tensorc_dsl.ir.expr import Binary, Compare, Const, Expr, Load, Select, Var, transform
-from tensorc_dsl.proof.sets.laws import LAWS, Broken, Combination, Holds, Law, difference, sides, verdicts
+from tensorc_dsl.ir.reductions import Combiner
+from tensorc_dsl.proof.sets.laws import LAWS, Broken, Holds, Law, Verdict, difference, sides, verdicts
 from tensorc_dsl.reference.values import Box, Values
 from tensorc_dsl.syntax.parse import parse
 from tensorc_dsl.syntax.tree import ReducerDef
@@ -21,17 +23,19 @@ from tensorc_dsl.syntax.tree import ReducerDef
 FLOATS, INTS = (F32, F64), (I16, I32, I64, U16, U32)
 
 
-def combination(text: str, t: DType) -> Combination:
-    (item,) = parse(Source("t.tsched", f"reducer f(a, b) = {text}")).items
+def combined(text: str, *types: DType) -> Combiner:
+    (item,) = parse(Source("t.tsched", f"reducer f{text}")).items
     assert isinstance(item, ReducerDef)
-    return reducer_of(item, t).combination
+    return reducer_of(item, types).combiner
+
+
+def letters(found: tuple[Verdict, ...]) -> str:
+    """A letter for each law: `+` proved, `-` refuted, `?` neither."""
+    return "".join("+" if isinstance(v, Holds) else "-" if isinstance(v, Broken) else "?" for v in found)
 
 
 def told(text: str, t: DType) -> str:
-    """A letter for each law: `+` proved, `-` refuted, `?` neither."""
-    return "".join(
-        "+" if isinstance(v, Holds) else "-" if isinstance(v, Broken) else "?" for v in verdicts(combination(text, t))
-    )
+    return letters(verdicts(combined(f"(a, b) = {text}", t)))
 
 
 @pytest.mark.parametrize(
@@ -132,17 +136,73 @@ def test_what_is_neither(text: str, t: DType, expected: str) -> None:
 
 
 def test_a_nan_that_the_order_loses_is_shown() -> None:
-    commutative, _, _ = verdicts(combination("a if a > b else b identity -inf", F64))
+    commutative, _, _ = verdicts(combined("(a, b) = a if a > b else b identity -inf", F64))
     assert not isinstance(commutative, Holds | Broken)
     assert commutative.nan is not None
     assert np.isnan(commutative.nan.left) != np.isnan(commutative.nan.right)
 
 
+FIRST_MAX = "max(v, w), j if not w <= v and v == v or (w == v or w != w) and j < i else i"
+FIRST_MIN = "min(v, w), j if not w >= v and v == v or (w == v or w != w) and j < i else i"
+MOMENTS = (
+    "n + k, (m + (l - m) * (k / (n + k)) if n != 0.0 or k != 0.0 else 0.0), "
+    "(s + t + (l - m) * (l - m) * (n * k / (n + k)) if n != 0.0 or k != 0.0 else s + t)"
+)
+SHIFTED = (
+    "max(m, n), (s if m == max(m, n) else s * exp(m - max(m, n))) + (t if n == max(m, n) else t * exp(n - max(m, n)))"
+)
+
+
+@pytest.mark.parametrize(
+    ("text", "types", "expected"),
+    [
+        ("((a, b), (c, d)) = (a + c, max(b, d)) identity (0, -inf)", (F64, F32), "+++"),
+        (f"((v, i), (w, j)) = ({FIRST_MAX}) identity (-inf, 2147483647)", (F32, I32), "+++"),
+        (f"((v, i), (w, j)) = ({FIRST_MIN}) identity (inf, 9223372036854775807)", (F64, I64), "+++"),
+        (f"((v, i), (w, j)) = ({FIRST_MAX}) identity (-2147483648, 255)", (I32, U8), "+++"),
+        # Of equal values that of the lowest position is taken in any order, or the order shows; so with a NaN.
+        ("((v, i), (w, j)) = (max(v, w), j if w > v else i) identity (-inf, 0)", (F64, I32), "-??"),
+        ("((v, i), (w, j)) = (max(v, w), j if w > v or w == v and j < i else i) identity (-inf, 0)", (F64, I32), "???"),
+        ("((v, i), (w, j)) = (max(v, w), j if w >= v else i) identity (0.0, 0)", (F32, I64), "-?-"),
+        ("((a, b), (c, d)) = (a + c, b and d) identity (0, true)", (I32, BOOL), "+?+"),
+        ("((a, b), (c, d)) = (a + c, a * d + b * c) identity (0.0, 1.0)", (F32, F32), "+--"),
+        ("((a, b), (c, d)) = (a * c, a * d + b * c) identity (1.0, 0.0)", (F64, F64), "+++"),
+        ("((a, b), (c, d)) = (a * c, b * c + d) identity (1.0, 0.0)", (F64, F64), "-+?"),
+        ("((a, b), (c, d)) = (a or c, a != d and b) identity (false, true)", (BOOL, BOOL), "--+"),
+        ("((a, b), (c, d)) = (a or c, b and d) identity (false, true)", (BOOL, BOOL), "+++"),
+        ("((a, b), (c, d)) = (a or c, min(b, d)) identity (false, 127)", (BOOL, I8), "+??"),
+        (f"((n, m, s), (k, l, t)) = ({MOMENTS}) identity (0.0, 0.0, 0.0)", (F32, F32, F32), "???"),
+        (f"((m, s), (n, t)) = ({SHIFTED}) identity (-inf, 0.0)", (F32, F32), "+?+"),
+    ],
+)
+def test_reducers_of_several_values(text: str, types: tuple[DType, ...], expected: str) -> None:
+    assert letters(verdicts(combined(text, *types))) == expected
+
+
+def test_an_example_has_all_values() -> None:
+    c = combined("((v, i), (w, j)) = (max(v, w), j if w > v else i) identity (-inf, 0)", F64, I32)
+    broken = verdicts(c)[0]
+    assert isinstance(broken, Broken)
+    (i, v), (j, w) = broken.at  # in the order in which they are stored: the position first
+    assert v == w and (broken.left, broken.right) == ((i, v), (j, w))
+
+
 def test_an_undefined_operand_makes_a_maximum_undefined() -> None:
     a, b = (Load(n, (), F64) for n in "ab")
-    assert difference(Binary("max", a, b), a, "ab", F64, "b") is not None
-    assert difference(Binary("max", a, b), Binary("max", b, a), "ab", F64, "b") is None
-    assert difference(Select(Compare("<", a, b), a, b), b, "ab", F64, "b") is None
+    over = {"a": F64, "b": F64}
+    assert difference(Binary("max", a, b), a, over, "b") is not None
+    assert difference(Binary("max", a, b), Binary("max", b, a), over, "b") is None
+    assert difference(Select(Compare("<", a, b), a, b), b, over, "b") is None
+
+
+def test_numbers_beside_infinities() -> None:
+    a, b, low = Load("a", (), F64), Load("b", (), F64), Const(-inf, F64)
+    over = {"a": F64, "b": F64}
+    assert difference(Select(Compare(">", a, low), a, b), a, over) is None
+    assert difference(Select(Compare("!=", a, low), a, b), a, over, "b") is None
+    assert difference(Select(Compare("<=", a, low), a, b), b, over) is None
+    assert difference(Select(Compare("==", low, low), a, b), a, over) is None
+    assert difference(Select(Compare(">=", a, low), b, a), b, over, "a") is not None  # false for a NaN
 
 
 # --- random ones -----------------------------------------------------------------------------------------------------
@@ -161,9 +221,10 @@ def _drawn(rng: random.Random, t: DType, depth: int) -> Expr:
     return Binary(op, x, y)  # type: ignore[arg-type]
 
 
-def _broken(law: Law, c: Combination, t: DType, rng: random.Random) -> tuple[Any, ...] | None:
+def _broken(law: Law, c: Combiner, t: DType, rng: random.Random) -> tuple[Any, ...] | None:
     """Values that break a law, found by trying."""
-    left, right, operands = sides(law, c)
+    both = sides(law, c)
+    (left,), (right,), operands = both.left, both.right, both.operands
     near = [*range(-8 if t.kind != "uint" else 0, 9)]
     far = (
         [2 ** (t.bits - 1) - 1, 2 ** (t.bits - 1) - 3, 2 ** (t.bits - 2)]
@@ -197,7 +258,7 @@ def test_nothing_that_breaks_a_law_is_proved(t: DType) -> None:
     proofs = 0
     for _ in range(30):
         e = _drawn(rng, t, rng.randint(1, 2))
-        c = Combination(e, Const(rng.choice([0, 1]) + (0.0 if t.is_float else 0), t))
+        c = Combiner("f", ("a",), ("b",), (e,), (Const(rng.choice([0, 1]) + (0.0 if t.is_float else 0), t),))
         for v in verdicts(c):
             found = _broken(v.law, c, t, rng)
             if isinstance(v, Holds):
@@ -210,5 +271,5 @@ def test_nothing_that_breaks_a_law_is_proved(t: DType) -> None:
 
 def test_all_types_have_verdicts() -> None:
     for t in DTYPES.values():
-        c = Combination(Load("a", (), t), Const(t == BOOL or (0.0 if t.is_float else 0), t))
+        c = Combiner("f", ("a",), ("b",), (Load("a", (), t),), (Const(t == BOOL or (0.0 if t.is_float else 0), t),))
         assert tuple(v.law for v in verdicts(c)) == LAWS

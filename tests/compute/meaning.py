@@ -269,7 +269,14 @@ class Meaning:
                 made = self.value(defn.identity, {}, t)
                 for v in values:
                     inner = Meaning(
-                        self.defn, {}, {}, {}, {}, {}, {}, dict(zip(defn.params, ((made, t), (v, t)), strict=True))
+                        self.defn,
+                        {},
+                        {},
+                        {},
+                        {},
+                        {},
+                        {},
+                        dict(zip((*defn.before, *defn.following), ((made, t), (v, t)), strict=True)),
                     )
                     made = inner.value(defn.combine, {}, t)
                 return made

@@ -24,8 +24,8 @@ from tests.editors.oracle import CORPUS, LIBRARY, ROOT, differences
 
 QUERIES = treesitter.FOLDER / "queries"
 
-FACTS = ("E0106", "E0107", "E0119")
-"""What no grammar knows: how large a number is, how deep a text, and whether two branches have one name."""
+FACTS = ("E0106", "E0107", "E0119", "E0120")
+"""What no grammar knows: how large a number is, how deep a text, whether names of branches or subscripts are the same."""
 
 CLASSES = {
     "comment": Class.COMMENT,
@@ -110,6 +110,13 @@ HOSTILE = {
     "compute f(A: f32[M]) -> C: f32[M] { let sum[i] = A[i]; C[i] = sum[k] A[k]\n }": True,
     "compute f(A: f32[M]) -> C: f32[M] { C[i] = sum[k]\n\n // above\n A[k] }": True,
     "compute f(A: f32[M]) -> C: f32[M] { C[i] = sum[k] }": False,
+    "compute f(A: f32[M]) -> C: f32 { let max = A[0]\n (C, _) = reduce b[k] (A[k], 1.0) }": True,
+    "compute f(A: f32[M]) -> C: f32 { let (max[i in 3], at[i]) = reduce b[k] (A[k], 1.0) }": True,
+    "compute f(A: f32[M]) -> C: f32 { (C, _) = reduce b[k] (A[k], (1.0, 2.0)) }": False,
+    "compute f(A: f32[M]) -> C: f32 { C = (A[0], A[1]) }": False,
+    "compute f(A: f32[M]) -> C: f32 { (C) = A[0] }": False,
+    "reducer f((a, b), (c, d)) = (a + c, b) identity (0, 0)": True,
+    "reducer f((a), b) = a identity 0": False,
     "program f(A: f32[4]) { block sum { sum[0] = sum[0] + reduce[0] } }": True,
     "schedule s for f { a()\n if b { c() } }": True,
     "schedule s for f { let x = a\n if b else c }": True,

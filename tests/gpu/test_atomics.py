@@ -127,7 +127,7 @@ def test_the_greatest_of_floats_is_nan_where_one_is() -> None:
 def test_a_reducer_of_a_file_is_compared_and_exchanged() -> None:
     """The old value stands twice in it."""
     value = f"(H[vv] + {chosen('0')} - H[vv] / 7 * 7) % 7"
-    program = updates("i32", value, "0", reducer="modulo")
+    program = updates("i32", value, "0", reducer="modulo(a, b) = (a + b - a / 7 * 7) % 7 identity 0")
     given = inputs("i32", 100)
     found = lower_device(program)
     assert "cas.b32" in ptx(found, "sm_80")

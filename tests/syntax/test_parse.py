@@ -75,7 +75,7 @@ def test_intrinsics_reducers_and_targets() -> None:
     ]
     reducer, target, fused = named["logsumexp"], named["avx2"], named["fused"]
     assert isinstance(reducer, tree.ReducerDef) and isinstance(target, tree.TargetDef)
-    assert reducer.params == ("a", "b")
+    assert (reducer.before, reducer.following) == (("a",), ("b",))
     assert [name for name, _ in target.facts] == ["vector_bits", "cores", "l2"]
     assert isinstance(fused, tree.ComputeDef)
     assert [(s.name, len(s.indices)) for s in fused.stages] == [("H", 0), ("G", 2), ("Y", 1)]

@@ -118,7 +118,7 @@ def _more(e: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
     reducers = st.sampled_from("sum prod min max any all argmin argmax logsumexp reduce step identity a".split())
     return st.one_of(
         _in_programs(e),
-        node(t.Reduce, reducers, many(_specs(e), 1, 2), e),
+        node(t.Reduce, reducers, many(_specs(e), 1, 2), _tuple_or(e)),
         node(t.Scan, _specs(e), e, e),
         node(t.ForList, PATTERN, e, st.one_of(st.none(), e), stmts(e)),
     )
@@ -143,6 +143,17 @@ def _in_programs(e: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
     )
 
 
+def _tuple_or(e: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
+    return st.one_of(e, node(t.TupleExpr, many(e, 2)))
+
+
+def _stage(parts: tuple[Any, ...]) -> t.Stage:
+    """A stage, and if it has targets, with the first name of these."""
+    name, *rest, targets = parts
+    made: Callable[..., t.Stage] = t.Stage
+    return made(next((n for n in targets if n != "_"), name), *rest, targets, SPAN)
+
+
 EXPRS = st.recursive(_LEAVES, _more, max_leaves=12)
 SMALL = st.recursive(_LEAVES, _more, max_leaves=3)
 PLAIN = st.recursive(_LEAVES, _in_programs, max_leaves=3)
@@ -162,7 +173,10 @@ _PARAM_TYPE = st.recursive(
 )
 _PARAM = node(t.Param, NAMES, st.one_of(st.none(), _PARAM_TYPE), _MAYBE_EXPR)
 _ANNOTATIONS = pairs(st.text(max_size=3), PLAIN)
-_STAGE = node(t.Stage, NAMES, many(_specs(SMALL)), SMALL, _ANNOTATIONS, st.booleans())
+_TARGETS = many(st.one_of(NAMES, st.just("_")), 2).filter(lambda names: set(names) != {"_"})
+_STAGE = st.tuples(
+    NAMES, many(_specs(SMALL)), SMALL, _ANNOTATIONS, st.booleans(), st.one_of(st.just(()), _TARGETS)
+).map(_stage)
 _OPERAND = node(t.Operand, NAMES, _TYPE, st.one_of(st.none(), st.text(max_size=3)))
 _EFFECT = node(t.Effect, NAMES, many(_specs(SMALL)), SMALL, st.booleans())
 _LAYOUT = node(t.Layout, st.text(max_size=3), many(NAMES, 1), pairs(NAMES, SMALL, 1))
@@ -196,7 +210,10 @@ ITEMS = st.one_of(
     node(t.SpaceDef, NAMES, NAMES, many(st.one_of(node(t.Name, NAMES), _call(SMALL).map(_of_a_name))), DOCS),
     node(t.ScheduleDef, NAMES, NAMES, stmts(SMALL, 2), DOCS),
     node(t.TaskDef, NAMES, NAMES, pairs(NAMES, st.one_of(SMALL, TIMED)), _MAYBE_NAME, DOCS),
-    node(t.ReducerDef, NAMES, st.tuples(NAMES, NAMES), SMALL, SMALL, many(node(t.Name, NAMES)), DOCS),
+    node(
+        t.ReducerDef, NAMES, many(NAMES, 1), many(NAMES, 1), _tuple_or(SMALL), _tuple_or(SMALL),
+        many(node(t.Name, NAMES)), DOCS,
+    ),
     node(t.TargetDef, NAMES, NAMES, pairs(NAMES, SMALL), DOCS),
     node(t.IntrinsicDef, NAMES, many(_OPERAND, 1), many(_EFFECT, 1), many(_LAYOUT), many(_LOWERING), DOCS),
     node(t.UseDecl, many(NAMES, 1), many(NAMES)),

@@ -31,6 +31,7 @@
 (param name: (identifier) @local.definition.parameter)
 (dim name: (identifier) @local.definition.var)
 (stage name: (identifier) @local.definition.var)
+(result name: (identifier) @local.definition.var)
 (index_spec name: (identifier) @local.definition.var)
 (let (identifier) @local.definition.var . "=")
 (draw (identifier) @local.definition.var . "~")

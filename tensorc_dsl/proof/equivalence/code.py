@@ -11,10 +11,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import reduce
+from functools import lru_cache, reduce
 from typing import assert_never
 
 from tensorc_dsl.base.diagnostic import Diagnostic
+from tensorc_dsl.ir.dtypes import DTYPES
 from tensorc_dsl.ir.expr import (
     ONE,
     ZERO,
@@ -31,15 +32,13 @@ from tensorc_dsl.ir.expr import (
     Not,
     Select,
     Var,
-    children,
     dtype_of,
     free_vars,
-    loads,
     substitute,
 )
 from tensorc_dsl.ir.print import format_expr
 from tensorc_dsl.ir.program import Block, For, IterKind, Program, Stmt, Store, store_at
-from tensorc_dsl.ir.reductions import ArgFold, DeclaredFold, is_fold, update_of
+from tensorc_dsl.ir.reductions import Combination, combiner, is_fold, update_of
 from tensorc_dsl.proof.equivalence.loop_encodings import (
     Counted,
     Digit,
@@ -52,7 +51,7 @@ from tensorc_dsl.proof.sets import isl
 from tensorc_dsl.proof.sets.accesses import guarded_loads, home
 from tensorc_dsl.proof.sets.isl import renew
 from tensorc_dsl.proof.sets.linear_forms import type_conditions, with_values
-from tensorc_dsl.proof.sets.reductions import contributions, may_be_empty
+from tensorc_dsl.proof.sets.reductions import may_be_empty
 from tensorc_dsl.proof.sets.running import running
 from tensorc_dsl.proof.sets.sets import dim_conditions, mapping, points
 
@@ -320,17 +319,10 @@ def _accumulation(b: Block, n: int, values: Mapping[str, Expr]) -> Accumulation 
     """The accumulation of store number `n` of the block; None if it does not accumulate. `values`: iterators' bindings."""
     s = b.body[n]
     match update_of(b):
-        case ArgFold(kind=kind, value=value, position=position) if n == 0:
-            made = Accumulation(kind, Call(PAIR, (value, position)))
-        case DeclaredFold(reducer=reducer):
-            own = {x.buffer: k for k, x in enumerate(b.body)}
-            # One value is a part as it is, without what the step makes of it: it may be the result of another reduction.
-            found = contributions(s.value, Load(s.buffer, s.indices, dtype_of(s.value))) if len(b.body) == 1 else []
-            known = len(found) == 1
-            parts = {found[0]: "new0"} if known else dict[Expr, str]()
-            shape = "; ".join(_shape(x.value, own, parts, not known) for x in b.body)
-            # A step of constants alone, which the kind names, has a part too: every term has a type.
-            made = Accumulation(f"{reducer} {n} of {shape}", Call(PAIR, tuple(parts) or (ZERO,)))
+        case Combination(reducer=reducer, values=parts):
+            types = " ".join(map(str, reducer.dtypes))
+            made = Accumulation(f"{reducer.name} {n} of {reducer.text}{_TYPES}{types}", Call(PAIR, parts))
+            return replace(made, term=substitute(made.term, values))
         case _ if is_fold(s) and isinstance(s.value, (Binary, Logic)):
             made = Accumulation(s.value.op, s.value.rhs)
         case _:
@@ -338,19 +330,26 @@ def _accumulation(b: Block, n: int, values: Mapping[str, Expr]) -> Accumulation 
     return Accumulation(f"{made.kind} {dtype_of(s.value)}", substitute(made.term, values))
 
 
-def _shape(e: Expr, own: Mapping[str, int], parts: dict[Expr, str], grow: bool) -> str:
-    """The expression as text, with names for the accumulated values and for `parts`; these `grow` by the largest other parts
-    that do not read accumulated values.
-    """
-    if isinstance(e, Load) and e.buffer in own:
-        return f"old{own[e.buffer]}"
-    if isinstance(e, Const):
-        return label(e)
-    if grow and all(x.buffer not in own for x in loads(e)):
-        parts.setdefault(e, f"new{len(parts)}")
-    if e in parts:
-        return parts[e]
-    return f"{label(e)}({', '.join(_shape(c, own, parts, grow) for c in children(e))})"
+_TYPES = " for "
+
+
+@lru_cache(maxsize=256)
+def combined(kind: str) -> tuple[int, tuple[Const, ...]] | None:
+    """Of a reduction of several values, or by a reducer of the file, the number of the value that its kind is about, and the
+    identity."""
+    head, of, rest = kind.partition(" of ")
+    text, _, types = rest.rpartition(_TYPES)
+    if not of:
+        return None
+    found = combiner(text, tuple(DTYPES[t] for t in types.split()))
+    assert found is not None, kind
+    return int(head.split()[1]), found.identity
+
+
+def kind_of_value(kind: str, n: int) -> str:
+    """The kind of value number `n` of a reduction of several."""
+    head, of, rest = kind.partition(" of ")
+    return f"{head.split()[0]} {n}{of}{rest}"
 
 
 # How a question about instances ends if it does not prove what it should: an example that refutes it, or no decision.

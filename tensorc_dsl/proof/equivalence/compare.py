@@ -545,8 +545,6 @@ class Comparison:
         finite = (FINITE, True) in self.scheduled.code.program.annotations
         left = without_masked(terms_of(a, kind, self.original, pairs.domain(), whole), kind, self.original, finite)
         right = without_masked(terms_of(b, kind, self.scheduled, pairs.range(), whole), kind, self.scheduled, finite)
-        if left.starts != right.starts and left.starts and right.starts:
-            raise self._different(a, b, pairs)
         alone = all(t.node is n for found, n in ((left, a), (right, b)) for t in found.found)
         if alone and len(left.found) == len(right.found) == 1:
             raise self._different(a, b, pairs)

@@ -277,7 +277,6 @@ class Corrections:
         if domain.is_empty():
             return []
         found = terms_of(node, kind, self._values, domain)
-        _require(not found.starts)
         out: list[tuple[At, isl.Map]] = []
         for t in found.found:
             _require(isinstance(t.node, At))
@@ -309,7 +308,6 @@ class Corrections:
         for f in factors:
             domain = f.instances.range()
             found = terms_of(f.shift, f"{op} {dtype_of(f.form.shift)}", self._values, domain)
-            _require(not found.starts)
             rest = domain
             for t in found.found:
                 if isinstance(t.node, At) and isinstance(t.node.expr, Const):

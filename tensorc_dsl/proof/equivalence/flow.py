@@ -457,7 +457,5 @@ class Terms:
     """All terms of a node, as a reduction of one kind."""
 
     found: list[Term] = field(default_factory=list[Term])
-    starts: set[str] = field(default_factory=set[str])
-    """Initial values of declared reductions, which are neutral because the file says so."""
     whole: bool = False
     """Whether what an update adds is one term, although it is a reduction of that kind itself."""

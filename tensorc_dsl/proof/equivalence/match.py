@@ -12,7 +12,7 @@ one to one, and parts that signatures leave open become obligations. A failed ob
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
@@ -63,12 +63,11 @@ class SignedTerms:
 
 
 def by_signature(
-    terms: Sequence[Term], kind: str, starts: Collection[str], values: Values, told: Callable[[Node], Signature]
+    terms: Sequence[Term], kind: str, values: Values, told: Callable[[Node], Signature]
 ) -> dict[str, list[SignedTerms]]:
     """The terms by the texts of their signatures, which `told` gives for a node, case by case.
 
-    Terms that are neutral for a reduction of the kind are left out, and so are constants in `starts`: the file declares them
-    as neutral. Raises Undecided if a term has no signature.
+    Terms that are neutral for a reduction of the kind are left out. Raises Undecided if a term has no signature.
     """
     width = max((t.path.dim(isl.dim_type.out) for t in terms), default=0)
     found: dict[str, list[SignedTerms]] = {}
@@ -89,8 +88,7 @@ def by_signature(
             if part.is_empty():
                 continue
             unsigned = unsigned.subtract(part)
-            declared = [f"{c.value}" for c in case.constants]  # neutral because the file says so
-            if not is_neutral(kind, *case.constants) and not (len(declared) == 1 and declared[0] in starts):
+            if not is_neutral(kind, *case.constants):
                 found.setdefault(case.text, []).append(SignedTerms(term, part, point, signature))
         if not unsigned.is_empty():
             values.require_all_written(term.node, unsigned.range().apply(leaf))
@@ -161,10 +159,9 @@ def match(
 
     Raises Refuted if a term has no counterpart or too many, Undecided if no matching is found.
     """
-    starts = left.starts | right.starts
 
     def by(told: Callable[[Values], Callable[[Node], Signature]]) -> list[dict[str, list[SignedTerms]]]:
-        return [by_signature(x.found, kind, starts, v, told(v)) for x, v in ((left, a), (right, b))]
+        return [by_signature(x.found, kind, v, told(v)) for x, v in ((left, a), (right, b))]
 
     ours, theirs = by(lambda v: v.signature)
     apart = ours.keys() ^ theirs.keys()

@@ -9,7 +9,16 @@ from functools import reduce
 
 from tensorc_dsl.ir.dtypes import BOOL, highest, lowest
 from tensorc_dsl.ir.expr import Binary, Call, Const, Expr, Load, Logic, Not, Select, loads
-from tensorc_dsl.proof.equivalence.code import PAIR, UNLESS, Accumulation, Refuted, Statement, Undecided
+from tensorc_dsl.proof.equivalence.code import (
+    PAIR,
+    UNLESS,
+    Accumulation,
+    Refuted,
+    Statement,
+    Undecided,
+    combined,
+    kind_of_value,
+)
 from tensorc_dsl.proof.equivalence.flow import (
     At,
     Flow,
@@ -251,7 +260,10 @@ def operator(kind: str) -> str:
 
 
 def is_neutral(kind: str, *constants: Const) -> bool:
-    """Whether combining a term with these constants changes nothing."""
+    """Whether combining a term with these constants changes nothing; a single one is of the value that the kind is about."""
+    if (found := combined(kind)) is not None:
+        n, identity = found
+        return constants in (identity, identity[n : n + 1])
     match operator(kind), constants:
         case "+" | "or", (c,):
             return c.value == 0
@@ -261,8 +273,6 @@ def is_neutral(kind: str, *constants: Const) -> bool:
             return c.value == lowest(c.dtype)
         case "min", (c,):
             return c.value == highest(c.dtype)
-        case "argmax" | "argmin" as arg, (value, position):
-            return is_neutral(arg[3:], value) and position.value == highest(position.dtype)
         case _:
             return False
 
@@ -335,7 +345,7 @@ def _take_apart(t: Term, kind: str, values: Values, out: Terms) -> None:
             _collect_product(t, node, kind, values, out)
             return
         for s, m in node.start:
-            _start(_further(t, At(s, s.store.value), m, None), kind, values, out)
+            _collect(_further(t, At(s, s.store.value), m, None), kind, values, out)
         for u, m in node.terms:
             assert u.accumulates is not None
             term = _further(t, At(u, u.accumulates.term), m, u)
@@ -540,18 +550,26 @@ def fingerprint(term: Term, values: Values, counted: bool = False) -> Signature:
 
 def _partial(s: Statement, args: tuple[Expr, ...], kind: str, values: Values) -> Iterator[tuple[Total, isl.Map]]:
     """The totals of this kind that the arguments of `PAIR` form together, with maps: partial results, not new terms."""
+    found = combined(kind)
+    if found is None:
+        return
+    own, _ = found
     ends = [[(n, m) for n, m in _ends(At(s, a), values) if isinstance(n, Total)] for a in args]
-    if len(args) == 1:
-        yield from ((total, m) for total, m in ends[0] if total.kind == kind)
-        return
-    if len(args) != 2 or operator(kind) not in ("argmin", "argmax"):
-        return
-    for best, m in ends[0]:
-        for position, n in ends[1]:
-            # The value and the position of one block's updates since one start: the `argmax` of a part.
-            blocks = [[x.at.block, *(u.block for u, _ in x.terms)] for x in (best, position)]
-            if position.kind == kind and all(a is b for a, b in zip(*blocks, strict=False)) and m.is_equal(n):
-                yield position, n
+    for first, m in ends[0]:
+        blocks = [first.at.block, *(u.block for u, _ in first.terms)]
+        together: list[Total] = []
+        for k, some in enumerate(ends):
+            # The values of one block's updates since one start: the reduction of a part.
+            alike = (
+                x
+                for x, n in some
+                if x.kind == kind_of_value(kind, k)
+                and n.is_equal(m)
+                and [x.at.block, *(u.block for u, _ in x.terms)] == blocks
+            )
+            together += [x for x in (next(alike, None),) if x is not None]
+        if len(together) == len(args):
+            yield together[own], m
 
 
 def _ends(node: Node, values: Values) -> list[tuple[Node, isl.Map]]:
@@ -568,15 +586,6 @@ def _ends(node: Node, values: Values) -> list[tuple[Node, isl.Map]]:
         else:
             todo += [(k, m.apply_range(x)) for k, x in steps if not m.apply_range(x).is_empty()]
     return []
-
-
-def _start(t: Term, kind: str, values: Values, out: Terms) -> None:
-    """Record an initial value that a declared reducer calls neutral; other initial values are terms, unless neutral."""
-    if isinstance(t.node, At) and isinstance(t.node.expr, Const) and not t.path.is_empty():
-        if operator(kind) not in ("+", "*", "max", "min", "and", "or"):
-            out.starts.add(f"{t.node.expr.value}")
-            return
-    _collect(t, kind, values, out)
 
 
 def _further(t: Term, node: Node, m: isl.Map, update: Statement | None) -> Term:

@@ -41,7 +41,7 @@ from tensorc_dsl.ir.program import (
     is_atomic,
     walk,
 )
-from tensorc_dsl.ir.reductions import ArgFold, DeclaredFold, arg_start, not_atomic, order_of, update_of
+from tensorc_dsl.ir.reductions import Combination, not_atomic, order_of, update_of
 from tensorc_dsl.ir.sizes import bind
 from tensorc_dsl.proof.equivalence.code import (
     Code,
@@ -390,7 +390,7 @@ def _special_kinds(p: Program) -> frozenset[Special]:
     kinds = set(Special)
     if any(it.kind is IterKind.SCAN for b in blocks(p) for it in b.iters) or (FINITE, True) in p.annotations:
         kinds.clear()
-    if any(isinstance(u, ArgFold | DeclaredFold) for u in updates):
+    if any(isinstance(u, Combination) for u in updates):
         kinds.clear()
     if any(update_of(b) is not None for b in blocks(p)) or any(map(_adds_several, stores)):
         kinds -= {Special.EXTREME, Special.NEGATIVE_ZERO}
@@ -543,7 +543,7 @@ def _with_interface(p: Program, body: tuple[Stmt, ...], inputs: frozenset[str], 
 #
 # A step finds in each buffer what the steps before have left. The steps are those of one reduction only if all these
 # buffers have one state: an element of one buffer goes with one element of each other, what writes the one writes the other
-# with it, and a position and its value begin as `argmin` and `argmax` do.
+# with it, and they begin with the identity of the reducer.
 
 
 def in_one_state(code: Code) -> Code:
@@ -558,7 +558,7 @@ def in_one_state(code: Code) -> Code:
 def _steps(code: Code) -> Iterator[tuple[Statement, ...]]:
     """The stores of each block that make one step together, if they are several."""
     for stores in _blocks(code.statements):
-        if len(stores) > 1 and not stores[0].is_init and isinstance(update_of(stores[0].block), ArgFold | DeclaredFold):
+        if len(stores) > 1 and not stores[0].is_init and isinstance(update_of(stores[0].block), Combination):
             yield stores
 
 
@@ -595,20 +595,10 @@ def _continues(group: Sequence[Statement], stores: Sequence[Statement]) -> bool:
 
 
 def _begins(group: Sequence[Statement], stores: Sequence[Statement]) -> bool:
-    """Whether the stores begin a reduction; where a declared one begins is compared with its other program."""
+    """Whether the stores begin a reduction by the identity of its reducer."""
     update = update_of(stores[0].block)
-    if not isinstance(update, ArgFold):
-        return True
-    position, best = group
-    start = arg_start(
-        update.kind,
-        position.store.buffer,
-        best.store.buffer,
-        position.store.indices,
-        dtype_of(update.value),
-        dtype_of(update.position),
-    )
-    return [s.store.value for s in group] == [s.value for s in start]
+    assert isinstance(update, Combination)
+    return [s.store.value for s in group] == [*update.reducer.identity]
 
 
 @problem(

@@ -29,7 +29,7 @@ from tensorc_dsl.ir.expr import (
 )
 from tensorc_dsl.ir.print import format_expr
 from tensorc_dsl.ir.program import AT_ONCE, Block, For, LoopKind, Program, Stmt, blocks_in, find_loop, is_atomic, walk
-from tensorc_dsl.ir.reductions import fold_of, reducer_name
+from tensorc_dsl.ir.reductions import fold_of, reducer_text
 from tensorc_dsl.proof.sets.accesses import Access, accesses, common_loops, is_private, touched, written
 from tensorc_dsl.proof.sets.encodings import DATA, encoded
 from tensorc_dsl.proof.sets.linear_forms import Atom, Context, Interval, Linear, by_open_size, expr_of, linear, to_expr
@@ -456,7 +456,7 @@ def _commute(a: Access, b: Access) -> bool:
 
 def _operation(x: Access) -> str | None:
     """The operation of the fold that an access belongs to."""
-    if x.update is None or reducer_name(x.block) is not None:
+    if x.update is None or reducer_text(x.block) is not None:
         return None
     fold = fold_of(x.block.body[x.update])
     return None if fold is None else fold.op

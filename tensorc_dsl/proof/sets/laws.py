@@ -7,12 +7,12 @@ normal form (`normal_form`); they are piecewise affine, and integer sets show th
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
 from itertools import combinations
-from math import isfinite
+from math import isfinite, isinf
 from typing import Any, Literal, assert_never, get_args
 
 from tensorc_dsl.ir.dtypes import BOOL, INDEX, DType, highest, lowest
@@ -23,6 +23,7 @@ from tensorc_dsl.ir.expr import (
     Call,
     Cast,
     Compare,
+    CompareOp,
     Const,
     Dim,
     Expr,
@@ -32,13 +33,11 @@ from tensorc_dsl.ir.expr import (
     Select,
     Var,
     dtype_of,
-    transform,
 )
 from tensorc_dsl.ir.program import Block, Program, walk
-from tensorc_dsl.ir.reductions import DeclaredFold, update_of
+from tensorc_dsl.ir.reductions import Combination, Combiner, update_of
 from tensorc_dsl.proof.sets.isl import Exhausted, bounded
 from tensorc_dsl.proof.sets.normal_form import NAN, Special, Unknown, normal
-from tensorc_dsl.proof.sets.reductions import NotApart, parts_of
 
 # Compares two piecewise affine expressions exactly, with integer sets.
 #
@@ -51,19 +50,19 @@ class NotPieces(Exception):
 
 
 def difference(
-    a: Expr, b: Expr, operands: Sequence[str], t: DType, undefined: Sequence[str] = ()
+    a: Expr, b: Expr, operands: Mapping[str, DType], undefined: Collection[str] = ()
 ) -> tuple[Fraction, ...] | None:
-    """Values of the operands, which have type `t`, for which the two expressions differ; None if they are equal.
+    """Values of the operands, which have these types, for which the two expressions differ; None if they are equal.
 
     The `undefined` operands are NaN. Raises NotPieces if the question cannot be decided.
     """
-    if t == BOOL:
+    if BOOL in operands.values():
         raise NotPieces
     from islpy import Error
 
     try:
         with bounded():
-            return _Pieces(operands, t, undefined).difference(a, b)
+            return _Pieces(operands, undefined).difference(a, b)
     except (Exhausted, Error) as e:
         raise NotPieces from e
 
@@ -71,16 +70,15 @@ def difference(
 class _Pieces:
     """Values as piecewise affine functions of the operands; conditions as sets."""
 
-    def __init__(self, operands: Sequence[str], t: DType, undefined: Sequence[str]) -> None:
+    def __init__(self, operands: Mapping[str, DType], undefined: Collection[str]) -> None:
         import islpy
 
         self.isl: Any = islpy
         self.operands = tuple(operands)
-        self.t = t
+        self.types = tuple(operands.values())
         self.undefined = frozenset(undefined)
-        names = [*operands, *(["d"] if t.is_float else [])]
-        where = "d >= 1" if t.is_float else " and ".join(f"{lowest(t)} <= {n} <= {highest(t)}" for n in names)
-        self.all = islpy.Set(f"{{ [{', '.join(names)}] : {where} }}")
+        where = [f"{lowest(t)} <= {n} <= {highest(t)}" for n, t in operands.items() if not t.is_float]
+        self.all = islpy.Set(f"{{ [{', '.join([*operands, 'd'])}] : {' and '.join([*where, 'd >= 1'])} }}")
         self.local = islpy.LocalSpace.from_space(self.all.get_space())
 
     def difference(self, a: Expr, b: Expr) -> tuple[Fraction, ...] | None:
@@ -92,7 +90,7 @@ class _Pieces:
         point = apart.sample_point()
         kind = self.isl.dim_type.set
         at = [int(str(point.get_coordinate_val(kind, k))) for k in range(self.all.dim(kind))]
-        return tuple(Fraction(v, at[-1]) for v in at[:-1]) if self.t.is_float else tuple(map(Fraction, at))
+        return tuple(Fraction(v, at[-1] if t.is_float else 1) for v, t in zip(at, self.types, strict=False))
 
     def constant(self, value: Fraction, t: DType) -> Any:
         isl = self.isl
@@ -196,6 +194,8 @@ class _Pieces:
             case Logic(op=op, lhs=a, rhs=b):
                 x, y = self.condition(a), self.condition(b)
                 return x.intersect(y) if op == "and" else x.union(y)
+            case Compare(op=op, lhs=a, rhs=b) if _is_infinite(a) or _is_infinite(b):
+                return self.beside_infinity(op, a, b)
             case Compare(op=op, lhs=a, rhs=b) if dtype_of(a) not in (BOOL, INDEX):
                 x, y = self.value(a), self.value(b)
                 if op == "!=":  # true for a NaN, too
@@ -209,27 +209,29 @@ class _Pieces:
             case _:
                 raise NotPieces
 
+    def beside_infinity(self, op: CompareOp, a: Expr, b: Expr) -> Any:
+        """The comparison of a number, or an infinity, with an infinity."""
+        sides: list[float] = []
+        known = self.all
+        for e in (a, b):
+            if isinstance(e, Const):
+                sides.append(0.0 if isfinite(e.value) else float(e.value))
+            else:
+                sides.append(0.0)
+                known = known.intersect(self.value(e).domain())
+        x, y = sides
+        holds = {"<": x < y, "<=": x <= y, ">": x > y, ">=": x >= y, "==": x == y, "!=": x != y}[op]
+        if op == "!=":  # true for a NaN, too
+            return self.all if holds else self.all.subtract(known)
+        return known if holds else self.all.subtract(self.all)
+
+
+def _is_infinite(e: Expr) -> bool:
+    return isinstance(e, Const) and isinstance(e.value, float) and isinf(e.value)
+
 
 Law = Literal["commutative", "associative", "identity"]
 LAWS: tuple[Law, ...] = get_args(Law)
-
-_NAMES = ("a", "b", "c")
-
-
-@dataclass(frozen=True, slots=True)
-class Combination:
-    """The combination of `a` and `b`, two loads of scalars with these names, and the initial value of a reduction."""
-
-    value: Expr
-    identity: Const
-
-    def of(self, a: Expr, b: Expr) -> Expr:
-        """The combination of two expressions."""
-
-        def operand(e: Expr) -> Expr:
-            return {"a": a, "b": b}[e.buffer] if isinstance(e, Load) else e
-
-        return transform(self.value, operand)
 
 
 @dataclass(frozen=True, slots=True)
@@ -239,12 +241,12 @@ class Holds:
 
 @dataclass(frozen=True, slots=True)
 class Broken:
-    """Values for which the two sides of the law differ: `left` and `right`."""
+    """Values of the operands for which the two sides of the law differ, and the values of these: `left` and `right`."""
 
     law: Law
-    at: tuple[Any, ...]
-    left: Any
-    right: Any
+    at: tuple[tuple[Any, ...], ...]
+    left: tuple[Any, ...]
+    right: tuple[Any, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -258,61 +260,76 @@ class Open:
 Verdict = Holds | Broken | Open
 
 
-def operand(name: str, like: Const) -> Load:
-    """An operand of a combination, of the type of `like`."""
-    return Load(name, (), like.dtype)
+@dataclass(frozen=True, slots=True)
+class Sides:
+    """The two sides of a law, value by value, and the names and types of what they are over."""
+
+    left: tuple[Expr, ...]
+    right: tuple[Expr, ...]
+    operands: Mapping[str, DType]
+
+    @property
+    def pairs(self) -> list[tuple[Expr, Expr]]:
+        return [*zip(self.left, self.right, strict=True)]
+
+    @property
+    def floats(self) -> tuple[str, ...]:
+        return tuple(n for n, t in self.operands.items() if t.is_float)
 
 
 @lru_cache(maxsize=1024)
-def verdicts(c: Combination) -> tuple[Verdict, ...]:
+def verdicts(c: Combiner) -> tuple[Verdict, ...]:
     """The verdict on each law."""
     from tensorc_dsl.proof.sets import laws_samples as samples  # imports NumPy, which only files with a reducer need
 
-    if samples.is_whole(c.identity.dtype):
+    if samples.count_of(c.dtypes) <= samples.MOST_VALUES:
         return _by_all_values(c)
     return tuple(_verdict(law, c) for law in LAWS)
 
 
-def sides(law: Law, c: Combination) -> tuple[Expr, Expr, tuple[str, ...]]:
-    """The two sides of a law, and their operands."""
-    x, y, z = (operand(n, c.identity) for n in _NAMES)
+def sides(law: Law, c: Combiner) -> Sides:
+    """The two sides of a law."""
+    x, y, z = (tuple(Load(f"{n}{k}", (), t) for k, t in enumerate(c.dtypes)) for n in "abc")
     match law:
         case "commutative":
-            return c.of(x, y), c.of(y, x), _NAMES[:2]
+            left, right, over = c.combine(x, y), c.combine(y, x), (x, y)
         case "associative":
-            return c.of(c.of(x, y), z), c.of(x, c.of(y, z)), _NAMES
+            left, right, over = c.combine(c.combine(x, y), z), c.combine(x, c.combine(y, z)), (x, y, z)
         case "identity":
-            return c.of(c.identity, c.of(x, y)), c.of(x, y), _NAMES[:2]
+            left, right, over = c.combine(c.identity, c.combine(x, y)), c.combine(x, y), (x, y)
+    return Sides(left, right, {e.buffer: e.dtype for one in over for e in one})
 
 
-def _verdict(law: Law, c: Combination) -> Verdict:
+def _verdict(law: Law, c: Combiner) -> Verdict:
     from tensorc_dsl.proof.sets import laws_samples as samples
 
-    t = c.identity.dtype
-    left, right, operands = sides(law, c)
+    both, n = sides(law, c), len(c.dtypes)
 
-    def refuted(at: tuple[Any, ...]) -> Broken:
-        given = dict(zip(operands, at, strict=True))
-        return Broken(law, at, samples.value(left, given, t), samples.value(right, given, t))
+    def refuted(at: Sequence[Any]) -> Broken:
+        left, right = ([samples.value(e, at, both.operands) for e in x] for x in (both.left, both.right))
+        return Broken(law, tuple(tuple(at[k : k + n]) for k in range(0, len(at), n)), tuple(left), tuple(right))
 
-    found = samples.example(left, right, operands, t)
-    if found is None and law == "identity" and t.is_float:
-        found = samples.undefined_example(left, right, operands)
+    found = samples.example(both.pairs, both.operands)
+    if found is None and law == "identity":
+        found = samples.undefined_example(both.pairs, both.operands)
     if found is not None:
         return refuted(found)
-    if not _same(left, right, {}):
+    for a, b in both.pairs:
+        if _same(a, b, {}):
+            continue
         try:
-            apart = difference(left, right, operands, t)
+            apart = difference(a, b, both.operands)
         except NotPieces:
             return Open(law)
         if apart is not None:
-            return refuted(tuple(float(v) if t.is_float else int(v) for v in apart))
-    if t.is_float:
-        for count in range(1, len(operands) + 1):
-            for some in combinations(operands, count):
-                if not _same_where_nan(left, right, operands, some, t):
-                    shown = samples.nan_example(left, right, operands)
-                    return Open(law, None if shown is None else refuted(shown))
+            return refuted(
+                [float(v) if t.is_float else int(v) for v, t in zip(apart, both.operands.values(), strict=True)]
+            )
+    for count in range(1, len(both.floats) + 1):
+        for some in combinations(both.floats, count):
+            if not all(_same_where_nan(a, b, both.operands, some) for a, b in both.pairs):
+                shown = samples.nan_example(both.pairs, both.operands)
+                return Open(law, None if shown is None else refuted(shown))
     return Holds(law)
 
 
@@ -324,31 +341,28 @@ def _same(a: Expr, b: Expr, given: Mapping[str, Special]) -> bool:
         return False
 
 
-def _same_where_nan(a: Expr, b: Expr, operands: Sequence[str], some: tuple[str, ...], t: DType) -> bool:
+def _same_where_nan(a: Expr, b: Expr, operands: Mapping[str, DType], some: tuple[str, ...]) -> bool:
     """Whether two expressions are equal if `some` of their operands are NaN and the others are numbers."""
     if _same(a, b, dict.fromkeys(some, NAN)):
         return True
     try:
-        return difference(a, b, operands, t, some) is None
+        return difference(a, b, operands, some) is None
     except NotPieces:
         return False
 
 
-def _by_all_values(c: Combination) -> tuple[Verdict, ...]:
+def _by_all_values(c: Combiner) -> tuple[Verdict, ...]:
     from tensorc_dsl.proof.sets import laws_samples as samples
 
-    t = c.identity.dtype
-    low = 0 if t == BOOL else int(lowest(t))
-    made = samples.table(c.value, _NAMES[:2], t)
-    start = int(c.identity.value) - low
+    made, start = samples.table(c), samples.place(tuple(e.value for e in c.identity), c.dtypes)
     apart: dict[Law, tuple[int, ...] | None] = {
         "commutative": samples.first(made != made.T),
         "associative": samples.unassociative(made),
         "identity": samples.first(made[start][made] != made),
     }
 
-    def shown(value: int) -> Any:
-        return bool(value) if t == BOOL else value + low
+    def shown(place: Any) -> tuple[Any, ...]:
+        return samples.at_place(int(place), c.dtypes)
 
     def verdict(law: Law) -> Verdict:
         at = apart[law]
@@ -361,7 +375,7 @@ def _by_all_values(c: Combination) -> tuple[Verdict, ...]:
             "identity": (made[start, made[a, b]], made[a, b]),
         }
         left, right = pairs[law]
-        return Broken(law, tuple(map(shown, at)), shown(int(left)), shown(int(right)))
+        return Broken(law, tuple(map(shown, at)), shown(left), shown(right))
 
     return tuple(map(verdict, LAWS))
 
@@ -373,10 +387,9 @@ def reducer_laws(program: Program) -> tuple[tuple[str, Verdict], ...]:
     """The laws of the program's declared reducers that are not proved, with the reducers' names."""
     found: dict[tuple[str, Verdict], None] = {}
     for _, s in walk(program.body):
-        if isinstance(s, Block) and isinstance(update := update_of(s), DeclaredFold):
-            c = _combination(s)
-            known = tuple(map(Open, LAWS)) if c is None else verdicts(c)
-            found |= {(update.reducer, v): None for v in known if not isinstance(v, Holds)}
+        if isinstance(s, Block) and isinstance(update := update_of(s), Combination) and not update.reducer.picks:
+            known = verdicts(update.reducer)
+            found |= {(update.reducer.name, v): None for v in known if not isinstance(v, Holds)}
     return tuple(found)
 
 
@@ -388,14 +401,3 @@ def law_text(reducer: str, v: Verdict) -> str:
 def assumptions(program: Program) -> tuple[str, ...]:
     """The laws that schedules of the program need and that are assumed, as clauses: neither proved nor known to be broken."""
     return tuple(law_text(reducer, v) for reducer, v in reducer_laws(program) if isinstance(v, Open))
-
-
-def _combination(b: Block) -> Combination | None:
-    """The combination of a block with a declared reducer; None if its stores do not show it."""
-    try:
-        (part,) = parts_of(b)
-    except NotApart:
-        return None
-    (start,) = part.start
-    (store,) = part.stores(((_NAMES[0], ()),), (operand(_NAMES[1], start),))
-    return Combination(store.value, start)

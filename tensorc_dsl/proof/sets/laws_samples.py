@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from fractions import Fraction
 from itertools import product
-from math import ceil, copysign, floor, inf, isfinite, isnan, nan, trunc
+from math import ceil, copysign, floor, inf, isfinite, isnan, nan, prod, trunc
 from typing import Any, assert_never
 
 import numpy as np
@@ -34,70 +34,107 @@ from tensorc_dsl.ir.expr import (
     dtype_of,
     transform,
 )
+from tensorc_dsl.ir.reductions import Combiner
 from tensorc_dsl.reference.values import Box, Values
 
 _SIMPLE: tuple[float, ...] = (1.0, 2.0, 3.0, 0.5, 0.0, -1.0, -2.0, 0.75, -3.5)
 _WHOLE: tuple[int, ...] = (1, 2, 3, 0, -1, -2, 5, 11, -7)
 _MOST = 40
-"""The number of sample values: all triples of so many values are tried in some 10 ms."""
+"""The number of sample values of a type."""
+_ROWS = 64_000
+"""The number of rows of values: all triples of so many values. They are tried in some 10 ms."""
 _EXACT = 200
 """The number of candidates that are recomputed exactly."""
 
 Number = Fraction | float
 
 
-def is_whole(t: DType) -> bool:
-    """Whether all values of the type are tried."""
-    return t.bits <= 8 and not t.is_float
+Pairs = Sequence[tuple[Expr, Expr]]
+"""The two sides of a law, value by value."""
 
 
-def example(a: Expr, b: Expr, operands: Sequence[str], t: DType) -> tuple[Any, ...] | None:
-    """Numbers of type `t` for which the two expressions differ, the simplest first; None if none is found."""
-    rows = list(product(_samples((a, b), t), repeat=len(operands)))
-    columns = {n: np.array([row[k] for row in rows], wide_dtype(t)) for k, n in enumerate(operands)}
-    x, y = (_values(e, columns, len(rows)) for e in (a, b))
-    if not t.is_float:
-        differ = np.flatnonzero(x != y)
-        return tuple(columns[n][differ[0]].item() for n in operands) if differ.size else None
-    scale = np.maximum.reduce([np.abs(v) for v in (*columns.values(), x, y)])
-    with np.errstate(all="ignore"):
-        differ = np.flatnonzero(np.isfinite(x) & np.isfinite(y) & (np.abs(x - y) > 1e-6 * np.maximum(1.0, scale)))
-    algebraic = _is_algebraic(a) and _is_algebraic(b)
-    for at in differ[:_EXACT]:
-        found = tuple(columns[n][at].item() for n in operands)
-        if not algebraic or differs(a, b, dict(zip(operands, map(Fraction, found), strict=True))):
+def example(pairs: Pairs, operands: Mapping[str, DType]) -> tuple[Any, ...] | None:
+    """Values of the operands for which the sides differ, the simplest first; None if none is found."""
+    columns = _samples([e for pair in pairs for e in pair], operands)
+    count = len(next(iter(columns.values())))
+    differ, known = np.zeros(count, bool), np.ones(count, bool)
+    for a, b in pairs:
+        x, y = (_values(e, columns, count) for e in (a, b))
+        if not dtype_of(a).is_float:
+            differ |= x != y
+            continue
+        scale = np.maximum.reduce([np.abs(v.astype(np.float64)) for v in (*columns.values(), x, y)])
+        with np.errstate(all="ignore"):
+            known &= np.isfinite(x) & np.isfinite(y)
+            differ |= np.abs(x - y) > 1e-6 * np.maximum(1.0, scale)
+    exact = [(a, b) for a, b in pairs if _is_algebraic(a) and _is_algebraic(b)]
+    floats = any(t.is_float for t in operands.values())
+    for at in np.flatnonzero(differ & known)[:_EXACT]:
+        found = tuple(x[at].item() for x in columns.values())
+        given = dict(zip(operands, map(Fraction, found), strict=True))
+        if not floats or len(exact) < len(pairs) or any(differs(a, b, given) for a, b in exact):
             return found
     return None
 
 
-def undefined_example(a: Expr, b: Expr, operands: Sequence[str]) -> tuple[float, ...] | None:
-    """Simple numbers for which the first of two floats is NaN and the second is a number; None if none is found."""
-    rows = list(product(_SIMPLE, repeat=len(operands)))
-    x, y = (_values(e, _columns(rows, operands), len(rows)) for e in (a, b))
-    differ = np.flatnonzero(np.isnan(x) & np.isfinite(y))
-    return rows[int(differ[0])] if differ.size else None
+def undefined_example(pairs: Pairs, operands: Mapping[str, DType]) -> tuple[Any, ...] | None:
+    """Simple values for which a float of the first side is NaN and that of the second a number; None if none is found."""
+    columns = _table([_SIMPLE if t.is_float else _whole(t) for t in operands.values()], operands)
+    return _first_row(columns, [np.isnan(x) & np.isfinite(y) for x, y in _float_pairs(pairs, columns)])
 
 
-def nan_example(a: Expr, b: Expr, operands: Sequence[str]) -> tuple[float, ...] | None:
-    """Values, at least one of them NaN, for which two floats differ: one is NaN and the other not, or both are numbers."""
-    rows = [r for r in product((nan, *_SIMPLE[:6]), repeat=len(operands)) if any(map(isnan, r))]
-    x, y = (_values(e, _columns(rows, operands), len(rows)) for e in (a, b))
-    with np.errstate(all="ignore"):
-        near = np.abs(x - y) <= 1e-6 * np.maximum(1.0, np.abs(x))
-    differ = np.flatnonzero(~(near | (x == y) | (np.isnan(x) & np.isnan(y))))
-    return rows[int(differ[0])] if differ.size else None
+def nan_example(pairs: Pairs, operands: Mapping[str, DType]) -> tuple[Any, ...] | None:
+    """Values, at least one of them NaN, for which the sides differ: a float is NaN and the other not, or both are numbers."""
+    columns = _table([(nan, *_SIMPLE[:6]) if t.is_float else _whole(t) for t in operands.values()], operands)
+    some = np.logical_or.reduce([np.isnan(x) for x in columns.values() if x.dtype.kind == "f"])
+    differ: list[Array] = []
+    for x, y in _float_pairs(pairs, columns):
+        with np.errstate(all="ignore"):
+            near = np.abs(x - y) <= 1e-6 * np.maximum(1.0, np.abs(x))
+        differ.append(some & ~(near | (x == y) | (np.isnan(x) & np.isnan(y))))
+    others = [[_values(e, columns, len(some)) for e in pair] for pair in pairs if not dtype_of(pair[0]).is_float]
+    return _first_row(columns, [*differ, *(some & (x != y) for x, y in others)])
 
 
-def _columns(rows: Sequence[tuple[float, ...]], operands: Sequence[str]) -> dict[str, Array]:
-    return {n: np.array([row[k] for row in rows], np.float64) for k, n in enumerate(operands)}
+def _float_pairs(pairs: Pairs, columns: Mapping[str, Array]) -> list[tuple[Array, Array]]:
+    count = len(next(iter(columns.values())))
+    return [(_values(a, columns, count), _values(b, columns, count)) for a, b in pairs if dtype_of(a).is_float]
 
 
-def value(e: Expr, given: Mapping[str, Any], t: DType) -> Any:
+def _first_row(columns: Mapping[str, Array], conditions: Sequence[Array]) -> tuple[Any, ...] | None:
+    """The first row in which one of the conditions holds."""
+    at = np.flatnonzero(np.logical_or.reduce(conditions)) if conditions else np.zeros(0)
+    return tuple(x[at[0]].item() for x in columns.values()) if at.size else None
+
+
+def value(e: Expr, at: Sequence[Any], operands: Mapping[str, DType]) -> Any:
     """The value of an expression for given operands, in a wide type."""
-    return _values(e, {n: np.array([v], wide_dtype(t)) for n, v in given.items()}, 1)[0].item()
+    columns = {n: np.array([v], wide_dtype(t)) for (n, t), v in zip(operands.items(), at, strict=True)}
+    return _values(e, columns, 1)[0].item()
 
 
-def _samples(parts: Sequence[Expr], t: DType) -> list[Any]:
+def _table(choices: Sequence[Sequence[Any]], operands: Mapping[str, DType]) -> dict[str, Array]:
+    """Rows of values: all of so many choices of each operand that there are not more than `_ROWS`, and random ones of all."""
+    each = next((n for n in range(max(map(len, choices)), 1, -1) if prod(min(n, len(c)) for c in choices) <= _ROWS), 2)
+    rows = list(product(*(c[:each] for c in choices)))[:_ROWS]
+    left = any(len(c) > each for c in choices)
+    picks = [np.random.default_rng(k).integers(0, len(c), _ROWS) for k, c in enumerate(choices)] if left else []
+    return {
+        n: np.array([*(r[k] for r in rows), *(choices[k][at] for at in (picks[k] if left else ()))], wide_dtype(t))
+        for k, (n, t) in enumerate(operands.items())
+    }
+
+
+def _samples(parts: Sequence[Expr], operands: Mapping[str, DType]) -> dict[str, Array]:
+    of_type = {t: _samples_of(parts, t) for t in {*operands.values()}}
+    return _table([of_type[t] for t in operands.values()], operands)
+
+
+def _whole(t: DType) -> Sequence[Any]:
+    return (False, True) if t == BOOL else [n for n in _WHOLE[:6] if lowest(t) <= n <= highest(t)]
+
+
+def _samples_of(parts: Sequence[Expr], t: DType) -> list[Any]:
     if t == BOOL:
         return [False, True]
     simple: list[Any] = list(_SIMPLE) if t.is_float else list(_WHOLE)
@@ -142,13 +179,42 @@ def _values(e: Expr, columns: Mapping[str, Array], count: int) -> Array:
 # --- all values of small types ---------------------------------------------------------------------------------------
 
 
-def table(f: Expr, operands: Sequence[str], t: DType) -> Array:
-    """The table of `f` over all pairs of values of a type of at most 8 bits; values are counted from the lowest."""
-    low, count = (0, 2) if t == BOOL else (int(lowest(t)), 2**t.bits)
-    left, right = np.meshgrid(np.arange(count) + low, np.arange(count) + low, indexing="ij")
-    columns = {n: x.reshape(-1).astype(wide_dtype(t)) for n, x in zip(operands, (left, right), strict=True)}
-    made = _values(f, columns, count * count).astype(np.int64) - low
-    return (made % count).reshape(count, count)
+MOST_VALUES = 256
+"""The number of values of a reducer up to which all are tried."""
+
+
+def count_of(types: Sequence[DType]) -> int:
+    """The number of all values of these types together; more than `MOST_VALUES` for floats."""
+    return MOST_VALUES + 1 if any(t.is_float for t in types) else prod(2 if t == BOOL else 2**t.bits for t in types)
+
+
+def at_place(place: int, types: Sequence[DType]) -> tuple[Any, ...]:
+    """The values with a number, which counts from the lowest ones."""
+    out: list[Any] = []
+    for t in types:
+        place, rest = divmod(place, count_of((t,)))
+        out.append(bool(rest) if t == BOOL else rest + int(lowest(t)))
+    return tuple(out)
+
+
+def place(values: Sequence[Any], types: Sequence[DType]) -> Any:
+    """The number of values, or of each row of arrays of them."""
+    out: Any = 0
+    for v, t in reversed([*zip(values, types, strict=True)]):
+        out = out * count_of((t,)) + (v if t == BOOL else (v - int(lowest(t))) % 2**t.bits)
+    return out
+
+
+def table(c: Combiner) -> Array:
+    """The numbers of what a reducer makes of all pairs of values."""
+    count = count_of(c.dtypes)
+    every = [at_place(n, c.dtypes) for n in range(count)]
+    columns: dict[str, Array] = {}
+    for names, repeated in ((c.before, np.repeat), (c.following, np.tile)):
+        for k, (n, t) in enumerate(zip(names, c.dtypes, strict=True)):
+            columns[n] = repeated(np.array([v[k] for v in every], wide_dtype(t)), count)
+    made = [_values(e, columns, count * count).astype(np.int64) for e in c.results]
+    return np.asarray(place(made, c.dtypes)).reshape(count, count)
 
 
 def first(apart: Array) -> tuple[int, ...] | None:
@@ -179,6 +245,8 @@ def _is_algebraic(e: Expr) -> bool:
         return False
     if isinstance(e, Cast) and not (e.dtype.is_float and dtype_of(e.operand).is_float):
         return False
+    if isinstance(e, Binary) and not dtype_of(e).is_float and e.op not in ("min", "max"):
+        return False  # it may wrap around
     return all(map(_is_algebraic, children(e)))
 
 

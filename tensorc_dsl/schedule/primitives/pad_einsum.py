@@ -42,7 +42,7 @@ from tensorc_dsl.ir.program import (
     replace_stmt,
     used_names,
 )
-from tensorc_dsl.ir.reductions import ArgFold, identity
+from tensorc_dsl.ir.reductions import Combination, identity
 from tensorc_dsl.proof.sets.reductions import NotApart, constant_value, parts_of
 from tensorc_dsl.proof.sets.simplify import bounds, is_multiple, ranges_below, simplify
 from tensorc_dsl.schedule.accumulation import spatial
@@ -237,7 +237,7 @@ def _check_steps(program: Program, b: Block, new: dict[str, Expr]) -> None:
             return zero(e.dtype) if isinstance(e, Load) and Var(name) in e.indices else _absorbed(e)
 
         for part in parts:
-            if isinstance(part.kind, ArgFold):
+            if isinstance(part.kind, Combination) and part.kind.reducer.picks:
                 raise NOT_KEPT(program, b.name, block=b.name, iterator=name, what="has a position like any other")
             for value, start in zip(part.values, part.start, strict=True):
                 given = transform(value, zeros)

@@ -34,7 +34,7 @@ from tensorc_dsl.ir.expr import (
     substitute,
 )
 from tensorc_dsl.ir.program import Block, IterKind, Program, Store
-from tensorc_dsl.ir.reductions import ArgFold, DeclaredFold, Fold, FoldOp, identity, update_of
+from tensorc_dsl.ir.reductions import Combination, Fold, FoldOp, identity, update_of
 from tensorc_dsl.reference.evaluate import shape_of, unscheduled_blocks
 from tensorc_dsl.reference.values import Box, EvaluateError, Form, form
 
@@ -497,9 +497,9 @@ class _Stage(Values):
             case Fold():
                 text = self.fold(update, wanted)
                 return [f"{self.names[store.buffer]} = {text}"]
-            case ArgFold():
+            case Combination() if update.reducer.picks:
                 return self.position(update, wanted)
-            case DeclaredFold() | None:
+            case Combination() | None:
                 raise Missing
             case _:
                 assert_never(update)
@@ -617,12 +617,13 @@ class _Stage(Values):
         shape = (*(self.size[x] for x in batch), *(prod(self.size[x] for x in g) for g in joined))
         return f"{text}.reshape({shape})"
 
-    def position(self, update: ArgFold, wanted: Sequence[str]) -> list[str]:
+    def position(self, update: Combination, wanted: Sequence[str]) -> list[str]:
         """The lines for the position of the best value and, if it is used, for that value."""
         index, best = self.block.body
-        value = self.code(update.value)
-        if len(self.reduced) != 1 or update.position not in (
-            Var(self.reduced[0]), Cast(Var(self.reduced[0]), dtype_of(update.position))
+        position, values = update.values
+        kind, value = update.reducer.name, self.code(values)
+        if len(self.reduced) != 1 or position not in (
+            Var(self.reduced[0]), Cast(Var(self.reduced[0]), dtype_of(position))
         ):  # fmt: skip
             raise Missing
         if not {*self.matter(self.iters), *self.reduced} <= set(value.axes) or prod(self.size.values()) > LARGEST:
@@ -630,9 +631,9 @@ class _Stage(Values):
         axis = value.axes.index(self.reduced[0])
         left = tuple(a for a in value.axes if a not in self.reduced)
         lines = [f"value = {value.text}"]
-        found = Code(f"np.{update.kind}(value, axis={axis}).astype(np.{type_name(dtype_of(update.position))})", left)
+        found = Code(f"np.{kind}(value, axis={axis}).astype(np.{type_name(dtype_of(position))})", left)
         lines.append(f"{self.names[index.buffer]} = {self.exact(found, wanted)}")
         if self.writer.is_read(best.buffer):
-            extreme = Code(f"np.{update.kind.removeprefix('arg')}(value, axis={axis})", left)
+            extreme = Code(f"np.{kind.removeprefix('arg')}(value, axis={axis})", left)
             lines.append(f"{self.names[best.buffer]} = {self.exact(extreme, wanted)}")
         return lines

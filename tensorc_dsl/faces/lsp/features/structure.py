@@ -89,8 +89,8 @@ def _parts(item: t.NamedItem) -> Iterator[tuple[str, lsp.SymbolKind, Span, Span]
             for p in (*item.inputs, *item.outputs, *item.attributes):
                 yield str(p.name), _K.Variable, p.span, p.name.span
             for s in item.stages:
-                if s.is_let:
-                    yield str(s.name), _K.Variable, s.span, s.name.span
+                for name in s.names if s.is_let else ():
+                    yield str(name), _K.Variable, s.span, name.span
         case t.ModuleDef():
             for p in item.params:
                 yield str(p.name), _K.Variable, p.span, p.name.span

@@ -1,0 +1,97 @@
+"""Reducers of several values: the reference against NumPy, the order of steps, and schedules that take them apart."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import tensorc_dsl.schedule.primitives  # noqa: F401 - declares them
+from tensorc_dsl.base.source import Source
+from tensorc_dsl.ir.parse import parse_program
+from tensorc_dsl.ir.print import format_program
+from tensorc_dsl.ir.program import Program
+from tensorc_dsl.proof.equivalence.validate import Valid, validate
+from tensorc_dsl.reference.evaluate import evaluate
+from tensorc_dsl.reference.interpret import interpret
+from tensorc_dsl.schedule.primitive import apply
+from tensorc_dsl.schedule.step import BlockRef, LoopRef
+from tests.compute.texts import build
+
+EXAMPLE = Path(__file__).parents[2] / "examples" / "reducers.tsched"
+REDUCERS, _, REST = EXAMPLE.read_text(encoding="utf-8").partition("\n\n")[2].partition("\ncompute ")
+COMPUTES = {f"{t.partition('(')[0]}": t.partition("\n\n")[0] for t in f"\ncompute {REST}".split("\ncompute ")[1:]}
+SIZES = [1, 2, 7, 13]
+
+
+def program(name: str, n: int) -> Program:
+    return build(f"{REDUCERS}\ncompute {COMPUTES[name]}", M=3, N=n)
+
+
+def rows(n: int) -> np.ndarray[Any, Any]:
+    """Rows with equal values, with NaN and with infinities."""
+    x = np.random.default_rng(n).integers(-2, 3, (3, n)).astype(np.float32)
+    x[1, n // 2 :: 3] = np.nan
+    return x
+
+
+def expected(name: str, x: np.ndarray[Any, Any]) -> dict[str, np.ndarray[Any, Any]]:
+    x = x.astype(np.float64)
+    with np.errstate(all="ignore"):
+        e = np.exp(x - x.max(1, keepdims=True))
+        return {
+            "positions": {"V": x.max(1), "I": x.argmax(1)},
+            "variance": {"V": x.var(1)},
+            "softmax": {"Y": e / e.sum(1, keepdims=True)},
+            "logsumexp": {"L": x.max(1) + np.log(e.sum(1))},
+        }[name]
+
+
+@pytest.mark.parametrize("n", SIZES)
+@pytest.mark.parametrize("name", ["positions", "variance", "softmax", "logsumexp"])
+def test_the_reference_is_numpys(name: str, n: int) -> None:
+    p, x = program(name, n), rows(n)
+    for run in (evaluate, interpret):
+        found = run(p, {"X": x})
+        for out, want in expected(name, x).items():
+            np.testing.assert_allclose(found[out], want, 1e-5, 1e-6, err_msg=f"{name} {out}")
+
+
+@pytest.mark.parametrize(
+    ("name", "block"), [("positions", "V"), ("variance", "n"), ("softmax", "m"), ("logsumexp", "m")]
+)
+def test_parts_of_a_reduction_are_proved_to_be_the_whole(name: str, block: str) -> None:
+    whole = program(name, 7)
+    for axis in (0, 1):
+        made = apply(whole, "split", LoopRef("j"), (None, 4), partial=True)
+        assert isinstance(made.results, tuple)
+        p = apply(made.program, "rfactor", BlockRef(block), made.results[axis]).program
+        assert isinstance(validate(whole, p), Valid)
+        found, x = interpret(p, {"X": rows(7)}), rows(7)
+        for out, want in expected(name, x).items():
+            np.testing.assert_allclose(found[out], want, 1e-5, 1e-6, err_msg=f"{name} {out}")
+
+
+def test_the_identity_of_nothing() -> None:
+    p = build("reducer f((a, b), (c, d)) = (a + c, max(b, d)) identity (0, 0)\n"
+              "compute g(X: u8[M, N]) -> S: u8[M], L: u8[M] { (S[i], L[i]) = reduce f[j] (X[i, j], X[i, j]) }",
+              M=2, N=0)  # fmt: skip
+    found = evaluate(p, {"X": np.zeros((2, 0), np.uint8)})
+    assert found["S"].tolist() == [0, 0] and found["L"].tolist() == [0, 0]
+
+
+def test_a_program_says_its_reducer_and_is_read_back() -> None:
+    p = program("variance", 7)
+    assert parse_program(Source("p", format_program(p))) == p
+    assert "let" not in format_program(p) and '@("reducer", "moments((s, m, n), (t, l, k)) = (' in format_program(p)
+
+
+def test_a_value_that_begins_elsewhere_is_no_part() -> None:
+    """Stores whose values do not begin with the identity are not the reduction that the laws are about."""
+    p = program("positions", 7)
+    text = format_program(p).replace("V[vi] = -inf }", "V[vi] = 0.0 }")
+    assert text != format_program(p)
+    other = parse_program(Source("p", text))
+    assert not isinstance(validate(p, other), Valid)
