@@ -17,7 +17,7 @@ from tensorc_dsl.faces.api import Task, loads
 from tensorc_dsl.ir.arrays import Array, stored_dtype
 from tensorc_dsl.reference.evaluate import shape_of
 from tensorc_dsl.reference.inputs import make_inputs
-from tensorc_dsl.tuning.measure.timing import seconds_of
+from tensorc_dsl.tuning.measure.outcome import seconds_of
 
 HEAD = (
     "use std.ops\nuse std.gpu.default.{default}\nuse std.gpu.tensor_core.{tensor_core}\nuse std.gpu.hopper.{hopper}\n"

@@ -21,11 +21,11 @@ from tensorc_dsl.base.source import Source
 from tensorc_dsl.check.positions import references
 from tensorc_dsl.check.scope import CheckedFile, load_file
 from tensorc_dsl.faces.api import Task, TaskFile
+from tensorc_dsl.faces.lsp.completion import completion
 from tensorc_dsl.faces.lsp.documents import Documents, uri_of
-from tensorc_dsl.faces.lsp.features.completion import completion
-from tensorc_dsl.faces.lsp.features.findings import diagnostics
+from tensorc_dsl.faces.lsp.findings import diagnostics
 from tensorc_dsl.faces.lsp.records import Records
-from tensorc_dsl.faces.packages.resolve import Resolver
+from tensorc_dsl.faces.packages import Resolver
 from tensorc_dsl.ir.target import Target
 
 DEEPEST = 12

@@ -185,12 +185,12 @@ if not TYPE_CHECKING:  # a type checker sees only the names above
 
 def load_ipython_extension(shell: Any) -> None:
     """Have a notebook know `%%tsched` and show tasks, schedules and programs: `%load_ext tensorc_dsl`."""
-    import_module("tensorc_dsl.faces.notebook.extension").load(shell)
+    import_module("tensorc_dsl.faces.notebook").load(shell)
 
 
 def unload_ipython_extension(shell: Any) -> None:
     """Take back what `load_ipython_extension` added."""
-    import_module("tensorc_dsl.faces.notebook.extension").unload(shell)
+    import_module("tensorc_dsl.faces.notebook").unload(shell)
 
 
 def __dir__() -> list[str]:

@@ -25,9 +25,9 @@ from tensorc_dsl.ir.print import format_program
 from tensorc_dsl.ir.program import Program
 from tensorc_dsl.ir.sizes import bind
 from tensorc_dsl.reference.work import sizing
-from tensorc_dsl.tuning.machine import baseline, roof, yardsticks
+from tensorc_dsl.tuning.machine import baseline, roof
 from tensorc_dsl.tuning.measure.local import LocalRunner
-from tensorc_dsl.tuning.search import drift
+from tensorc_dsl.tuning.search import plausible
 from tensorc_dsl.tuning.search.team import Team
 from tests.corpus import ROOT, sampled
 
@@ -67,7 +67,7 @@ def a_busy_machine_is_not_waited_for() -> Iterator[None]:
     """
     peak, bandwidth = cache(backend.peak), cache(partial(backend.bandwidth, repeats=(4, 4)))
     with pytest.MonkeyPatch.context() as m:
-        m.setattr(drift, "PATIENCE", 0.0)
+        m.setattr(plausible, "PATIENCE", 0.0)
         m.setattr(roof, "CREDIBLE", 0.0)
         m.setattr(baseline, "SECONDS", 0.005)
         m.setattr(backend, "peak", lambda title, target, threads: threads * peak(title, target, 1))
@@ -94,7 +94,7 @@ def searches_start_few_processes() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as m:
         m.setattr(searching, "LocalRunner", partial(LocalRunner, builders=1))
         m.setattr(searching, "Team", partial(Team, 0))
-        m.setattr(yardsticks, "numpy_seconds", once)
+        m.setattr(baseline, "numpy_seconds", once)
         yield
 
 

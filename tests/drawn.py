@@ -6,8 +6,7 @@ from functools import lru_cache
 
 from tensorc_dsl.base.source import Source
 from tensorc_dsl.check.scope import CheckedFile, load_source
-from tensorc_dsl.faces.api.files import TaskFile
-from tensorc_dsl.faces.api.tasks import Task
+from tensorc_dsl.faces.api.tasks import Task, TaskFile
 from tensorc_dsl.ir.target import Target
 from tensorc_dsl.schedule.trace.trace import Trace
 from tensorc_dsl.tuning.search.expansion import stream

@@ -12,8 +12,8 @@ MOMENT = """\
 from functools import cache, partial
 from tensorc_dsl.backend.llvm import backend
 from tensorc_dsl.tuning.machine import baseline, roof
-from tensorc_dsl.tuning.search import drift
-baseline.SECONDS, roof.CREDIBLE, drift.PATIENCE = 0.005, 0.0, 0.0
+from tensorc_dsl.tuning.search import plausible
+baseline.SECONDS, roof.CREDIBLE, plausible.PATIENCE = 0.005, 0.0, 0.0
 peak, bandwidth = cache(backend.peak), cache(partial(backend.bandwidth, repeats=(4, 4)))
 backend.peak = lambda title, target, threads: threads * peak(title, target, 1)
 backend.bandwidth = lambda target, threads, size: threads * bandwidth(target, 1, size)
@@ -22,8 +22,8 @@ backend.bandwidth = lambda target, threads, size: threads * bandwidth(target, 1,
 (`tests/conftest.py`). Else NumPy alone is timed for a second."""
 
 ALONE = f"""\
-{MOMENT}from tensorc_dsl.tuning.machine import yardsticks
-yardsticks.has_numpy = lambda program: False
+{MOMENT}from tensorc_dsl.tuning.machine import baseline
+baseline.has_numpy = lambda program: False
 """
 """One that begins with this starts no process for NumPy either, which takes a third of a second of a core."""
 

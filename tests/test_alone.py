@@ -11,7 +11,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 import tensorc_dsl
-from tensorc_dsl.faces.api.alone import alone, written
+from tensorc_dsl.faces.api.schedules import alone, written
 from tensorc_dsl.faces.cli.main import main
 from tensorc_dsl.tuning.records.trial import program_key
 

@@ -34,10 +34,10 @@ task small = matmul(M=16, N=16, K=16)
 OTHERS = {
     "backend/cuda/compiled.py": "a temporary folder of its own, for NVIDIA's tools",
     "backend/llvm/ahead/library.py": "a temporary folder of its own, for the C compiler",
-    "faces/cli/endings.py": "/dev/null in place of a closed output",
     "faces/cli/failures.py": "/dev/null in place of a closed output",
+    "faces/cli/options.py": "/dev/null in place of a closed output",
     "processes/server.py": "the name of the process, in /proc",
-    "processes/machine_lock.py": "locks in the user's runtime folder, opened with O_NOFOLLOW and never written",
+    "processes/machine.py": "locks in the user's runtime folder, opened with O_NOFOLLOW and never written",
     "faces/report/terminal.py": "/dev/null in place of a closed output",
 }
 """Modules that open something for writing by themselves, and what."""

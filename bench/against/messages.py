@@ -1,11 +1,11 @@
-"""The messages between the harness and a library's process, in the frames of `tensorc_dsl.tuning.measure.messages`."""
+"""The messages between the harness and a library's process, in the frames of `tensorc_dsl.processes.protocol`."""
 
 from __future__ import annotations
 
 import msgspec
 
 from bench.against.problem import Problem
-from tensorc_dsl.processes.messages import Bug, Ready
+from tensorc_dsl.processes.protocol import Purpose
 
 
 class Prepare(msgspec.Struct, tag=True, frozen=True):
@@ -44,8 +44,8 @@ class Times(msgspec.Struct, tag=True, frozen=True):
     seconds: tuple[float, ...]
 
 
-requests = msgspec.msgpack.Decoder(Prepare | Turn)
-replies = msgspec.msgpack.Decoder(Ready | Bug | Prepared | NotOffered | Times)
-Reply = Ready | Bug | Prepared | NotOffered | Times
+Reply = Prepared | NotOffered | Times
+
+LIBRARY: Purpose[Prepare | Turn, Reply] = Purpose("bench.against.worker:library", Prepare | Turn, Reply)
 
 RESULT = "result.npz"

@@ -22,8 +22,8 @@ from bench.against import messages
 from bench.against.contenders import Contender, environment
 from bench.against.messages import NotOffered, Prepare, Prepared, Reply, Times, Turn
 from bench.against.problem import Array, Problem
-from tensorc_dsl.processes.worker import Worker, WorkerBug, WorkerCrash, WorkerTimeout
-from tensorc_dsl.tuning.measure.timing import seconds_of
+from tensorc_dsl.processes.protocol import Worker, WorkerBug, WorkerCrash, WorkerTimeout
+from tensorc_dsl.tuning.measure.outcome import seconds_of
 
 TURN_SECONDS = 0.05
 """The seconds of a turn."""
@@ -92,7 +92,7 @@ class Bench:
         self._ours = ours
         self._peers = list(peers)
         told = environment(settings.threads)
-        self._workers = {c: Worker("bench.against.worker", messages.replies, told) for c in (ours, *peers)}
+        self._workers = {c: Worker(messages.LIBRARY, told) for c in (ours, *peers)}
 
     def __enter__(self) -> Self:
         self._before = [signal.signal(number, _leave) for number in ENDS]
@@ -160,7 +160,7 @@ class Bench:
                 return f"took more than {seconds:g} s"
 
     @contextmanager
-    def _in_turn(self, worker: Worker[Reply]) -> Generator[None]:
+    def _in_turn(self, worker: Worker[Prepare | Turn, Reply]) -> Generator[None]:
         _tell(worker, signal.SIGCONT)
         try:
             yield
@@ -172,7 +172,7 @@ def _leave(number: int, _: FrameType | None) -> None:
     sys.exit(128 + number)
 
 
-def _tell(worker: Worker[Reply], number: signal.Signals) -> None:
+def _tell(worker: Worker[Prepare | Turn, Reply], number: signal.Signals) -> None:
     if worker.pid is not None:
         os.killpg(worker.pid, number)
 

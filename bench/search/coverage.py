@@ -18,7 +18,7 @@ import numpy as np
 from bench.search.replay import Job, replayed, tables
 from bench.search.tables import FOLDER
 from bench.search.tabular import Played
-from tensorc_dsl.tuning.search.regret import TWICE
+from tensorc_dsl.tuning.search.strategy import TWICE
 
 GOALS = (0.02, 0.05, 0.1, 0.2)
 

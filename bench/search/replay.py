@@ -19,7 +19,7 @@ import numpy as np
 
 from bench.search.tables import FOLDER, Array, Table, read_all
 from bench.search.tabular import Played, others, play
-from tensorc_dsl.processes.cores import one_blas_thread
+from tensorc_dsl.processes.machine import one_blas_thread
 
 NEAR = 0.95
 """The share of the best known speed that counts as found."""

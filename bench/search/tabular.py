@@ -14,10 +14,9 @@ from tensorc_dsl.schedule.trace.distribution import Decision
 from tensorc_dsl.schedule.trace.trace import Trace
 from tensorc_dsl.tuning.measure.outcome import Outcome, Status
 from tensorc_dsl.tuning.search.expansion import stream
-from tensorc_dsl.tuning.search.regret import Regret
 from tensorc_dsl.tuning.search.source import Experience, Source
 from tensorc_dsl.tuning.search.space import Explorer, neighbours
-from tensorc_dsl.tuning.search.strategy import Setting, StatesRegret, strategy_of
+from tensorc_dsl.tuning.search.strategy import Regret, Setting, StatesRegret, strategy_of
 
 BATCH = 8
 

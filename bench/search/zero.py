@@ -18,7 +18,7 @@ from tensorc_dsl.base.source import Source
 from tensorc_dsl.faces.api import Task, load
 from tensorc_dsl.tuning.measure.local import LocalRunner
 from tensorc_dsl.tuning.records.database import Database
-from tensorc_dsl.tuning.search.zero_shot import PROBABILITY, guess
+from tensorc_dsl.tuning.search.source import PROBABILITY, guess
 
 
 @dataclass(frozen=True, slots=True)

@@ -135,7 +135,7 @@ def _path(points: Sequence[tuple[float, float]]) -> str:
 def _says(room: str) -> str:
     """The first sentence of a room about itself."""
     folder = PACKAGE / room
-    file = folder / "__init__.py" if folder.is_dir() else folder.with_suffix(".py")
+    file = folder / "__init__.py" if (folder / "__init__.py").is_file() else folder.with_suffix(".py")
     doc = ast.get_docstring(ast.parse(file.read_text(encoding="utf-8"))) or ""
     return " ".join(doc.partition("\n\n")[0].split())
 

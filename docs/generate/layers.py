@@ -30,7 +30,7 @@ def layers() -> str:
     rows = ["| layer | contains | rule |", "|---|---|---|"]
     for name in names():
         folder = PACKAGE / name.replace(".", "/")
-        file = folder / "__init__.py" if folder.is_dir() else folder.with_suffix(".py")
+        file = folder / "__init__.py" if (folder / "__init__.py").is_file() else folder.with_suffix(".py")
         first, _, rest = (ast.get_docstring(ast.parse(file.read_text(encoding="utf-8"))) or "").partition("\n\n")
         limits = " ".join(rest.split()) if folder.is_dir() else ""
         rows.append(f"| [`{name}`](../{file.relative_to(ROOT).as_posix()}) | {' '.join(first.split())} | {limits} |")

@@ -1,4 +1,4 @@
-"""Lowers each program once: keeps the kernel in packed form, for compilation here or in another process, and its key."""
+"""Lowers each program once, for compilation here or in another process, which is sent the kernel packed; and its key."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tensorc_dsl.ir.target import Target
 from tensorc_dsl.lower.flat import LowerError
 
 KEPT = 1024
-"""The largest number of programs that are remembered. A packed kernel takes some kilobytes."""
+"""The largest number of programs whose kernels are kept. One takes about as much memory as its program."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,10 +36,21 @@ class Packed:
 
 @dataclass(frozen=True, slots=True)
 class Lowered:
-    """A lowered program. `key` is equal for kernels with the same loops, whatever their names."""
+    """A lowered program. `key` is equal for kernels with the same loops, whatever their names. The `content` is packed if it
+    is from another process, or for one."""
 
     key: str
-    packed: Packed
+    content: LoweredKernel | Packed
+
+    @property
+    def kernel(self) -> LoweredKernel:
+        """The kernel, in this process."""
+        return self.content.unpack() if isinstance(self.content, Packed) else self.content
+
+    @property
+    def packed(self) -> Packed:
+        """The kernel for another process."""
+        return self.content if isinstance(self.content, Packed) else pack(self.content)
 
 
 def lowering_for(target: Target) -> Backend:
@@ -54,7 +65,7 @@ def lowered_once(program: Program, target: Target) -> Lowered:
         backend = lowering_for(target)
         try:
             kernel = backend.lower(program, target)
-            known[target] = Lowered(backend.key(kernel), pack(kernel))
+            known[target] = Lowered(backend.key(kernel), kernel)
         except LowerError as e:
             known[target] = str(e)
     found = known[target]

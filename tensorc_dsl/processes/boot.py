@@ -7,6 +7,7 @@ end a command are ignored, and modules are found in the same folders as in the p
 from __future__ import annotations
 
 import ctypes
+import importlib
 import json
 import math
 import os
@@ -26,8 +27,8 @@ DATA_LIMIT = resource.RLIMIT_DATA if sys.platform == "linux" else resource.RLIMI
 class Orders(TypedDict):
     """The parent's request; JSON on the command line. `seconds` and `bytes` are 0 without a limit.
 
-    `program` is a module with its arguments or, if `paths` is None, another program. `packages` are loaded from their
-    folders, before any path is searched.
+    `program` is a module or a function of one, `module:name`, with its arguments or, if `paths` is None, another program.
+    `packages` are loaded from their folders, before any path is searched.
     """
 
     parent: int
@@ -69,7 +70,11 @@ def execute(orders: Orders) -> None:
         if package not in sys.modules:
             _load(package, folder)
     sys.argv = [name, *arguments]
-    runpy.run_module(name, run_name="__main__", alter_sys=True)
+    module, _, function = name.partition(":")
+    if function:
+        getattr(importlib.import_module(module), function)()
+    else:
+        runpy.run_module(module, run_name="__main__", alter_sys=True)
 
 
 def die_with(parent: int) -> None:

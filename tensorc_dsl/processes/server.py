@@ -77,7 +77,7 @@ class _Server:
         orders = request["orders"]
         orders["parent"] = os.getpid()
         os.fchdir(folder)
-        self._load(orders["program"][0])
+        self._load(orders["program"][0].partition(":")[0])
         pid: int | None = None
         # A fork would copy the locks of other threads, but not who opens them.
         with suppress(OSError):  # no process more is allowed: the parent hears of one that has ended
@@ -158,11 +158,12 @@ def _become(request: Request, streams: list[int]) -> None:
     # What the server holds, the ends of other children's pipes among it, must not live as long as this child.
     os.closerange(3, max(map(int, os.listdir("/proc/self/fd"))) + 1)
     # Its command line is the server's.
+    program = request["orders"]["program"][0]
     with suppress(OSError), open("/proc/self/comm", "w", encoding="utf-8") as name:
-        name.write(request["orders"]["program"][0].rpartition(".")[2])
+        name.write(program.rpartition(".")[2])
     os.environ.clear()
     os.environ.update(request["environment"])
-    sys.modules.pop(request["orders"]["program"][0], None)  # it runs as `__main__`
+    sys.modules.pop(program, None)  # a module runs as `__main__`
     importlib.invalidate_caches()
 
 

@@ -252,7 +252,8 @@ def start_module(
     environment: Mapping[str, str] | None = None,
     loaded: Mapping[str, str] | None = None,
 ) -> Process:
-    """A process that runs a module, as this one would import it, with pipes for its input and output.
+    """A process that runs a module or a function of one, `module:name`, as this one would import it, with pipes for its input
+    and output.
 
     It leads a process group of its own, which a terminal's Ctrl-C does not reach, and dies with the thread that started it
     (on other systems than Linux with the process, if it reads its input). Nothing in the working folder is imported.
@@ -269,7 +270,7 @@ def start_module(
 
 
 def _module_orders(module: str, *arguments: str, limits: Limits) -> boot.Orders:
-    packages = {name: _folder(name) for name in (_HOME, module.partition(".")[0])}
+    packages = {name: _folder(name) for name in (_HOME, re.split("[.:]", module)[0])}
     found = {name: folder for name, folder in packages.items() if folder is not None}
     return _orders([module, *arguments], limits, paths(), found)
 

@@ -9,7 +9,7 @@ import pytest
 from tensorc_dsl.base.source import Source
 from tensorc_dsl.check.positions import Written, references
 from tensorc_dsl.check.scope import CheckedFile, load_file, load_source
-from tensorc_dsl.faces.packages.resolve import Resolver
+from tensorc_dsl.faces.packages import Resolver
 from tensorc_dsl.interp.space import task_space
 from tensorc_dsl.ir.target import Target
 from tests.interp.spaces import rng

@@ -15,8 +15,8 @@ import pytest
 from tensorc_dsl.base.diagnostic import TschedError, render
 from tensorc_dsl.base.source import Source
 from tensorc_dsl.check.scope import load_file
-from tensorc_dsl.faces.api.files import TaskFile
-from tensorc_dsl.faces.packages.resolve import Resolver
+from tensorc_dsl.faces.api.tasks import TaskFile
+from tensorc_dsl.faces.packages import Resolver
 from tensorc_dsl.ir.target import Target
 
 RATIO = 2.5

@@ -32,9 +32,9 @@ schedule numbered for matmul {
 COMMAND = """\
 import resource, signal, sys, time; signal.signal(signal.SIGINT, signal.default_int_handler)
 limit = int(sys.argv.pop(1)); limit and resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit))
-from tensorc_dsl.faces.cli import endings
+from tensorc_dsl.faces.cli import options
 from tensorc_dsl.faces.cli.main import main
-{moment}from tensorc_dsl.tuning.machine import yardsticks
+{moment}from tensorc_dsl.tuning.machine import baseline
 {patched}
 main()
 """
@@ -84,7 +84,7 @@ class Pause:
     def sleep(seconds):
         print("a pause", file=sys.stderr, flush=True)
         sys.stdin.readline()
-endings.time = Pause
+options.time = Pause
 """
 """The tenth of a second in which further signals are part of the first one ends when the test says so."""
 
@@ -107,7 +107,7 @@ def test_a_signal_ends_a_search_in_order(folder: Path, number: signal.Signals, s
 
 
 def test_a_signal_before_the_search_ends_it_with_the_same_status(folder: Path) -> None:
-    process = start(folder, patched="yardsticks.roof_of = lambda *_: time.sleep(1000)")
+    process = start(folder, patched="baseline.roof_of = lambda *_: time.sleep(1000)")
     hear(process, "measuring what this machine can do")
     process.terminate()
     _, err = process.communicate(timeout=120)

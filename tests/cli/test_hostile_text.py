@@ -265,7 +265,7 @@ def test_colours_are_ours_alone() -> None:
     require_harmless(result.stderr)
 
 
-BESIDE = {"backend/llvm/known.py", "faces/report/following.py", "faces/report/live.py"}
+BESIDE = {"backend/llvm/known.py", "faces/report/progress.py", "faces/report/live.py"}
 """A program of its own, whose parent reads names that LLVM has; the question whether this is a notebook; the line of a
 search, which is spelled out."""
 

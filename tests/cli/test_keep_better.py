@@ -13,8 +13,8 @@ import tensorc_dsl
 from tensorc_dsl.base.outputs import Output
 from tensorc_dsl.faces.api import Task
 from tensorc_dsl.faces.cli import tuned
-from tensorc_dsl.faces.cli.endings import Ending
 from tensorc_dsl.faces.cli.main import main
+from tensorc_dsl.faces.cli.options import Ending
 from tensorc_dsl.faces.cli.tuned import replace_schedule
 from tensorc_dsl.schedule.trace.trace import Trace
 from tensorc_dsl.tuning.measure.outcome import Outcome, Status

@@ -29,13 +29,13 @@ from tensorc_dsl.base.extensions import BACKENDS, STRATEGIES
 from tensorc_dsl.base.source import Source
 from tensorc_dsl.check.scope import load_file
 from tensorc_dsl.faces.api import load
-from tensorc_dsl.faces.api.drawing import sample
-from tensorc_dsl.faces.api.files import TaskFile
-from tensorc_dsl.faces.packages.resolve import Resolver
+from tensorc_dsl.faces.api.schedules import sample
+from tensorc_dsl.faces.api.tasks import TaskFile
+from tensorc_dsl.faces.packages import Resolver
 from tensorc_dsl.faces.playground.server import Playground
 from tensorc_dsl.ir.program import Program
 from tensorc_dsl.ir.target import Target
-from tensorc_dsl.processes import cores
+from tensorc_dsl.processes import machine
 from tensorc_dsl.tuning.measure import local
 from tensorc_dsl.tuning.measure.outcome import Outcome, Status
 from tensorc_dsl.tuning.records import database
@@ -244,7 +244,7 @@ def records_of_before() -> Iterator[None]:
 @contextmanager
 def one_core() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(cores, "usable_cores", lambda: 1)
+        patch.setattr(machine, "usable_cores", lambda: 1)
         yield
 
 

@@ -23,7 +23,7 @@ from tensorc_dsl.check.scope import load_file
 from tensorc_dsl.base.diagnostic import TschedError, render
 from tensorc_dsl.interp.space import task_space
 from tensorc_dsl.ir.target import Target
-from tensorc_dsl.faces.packages.resolve import Resolver
+from tensorc_dsl.faces.packages import Resolver
 from tensorc_dsl.faces.report.files import read_source
 from tensorc_dsl.schedule.step import ScheduleRefusal
 from tensorc_dsl.schedule.step import refusal_diagnostic

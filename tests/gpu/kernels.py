@@ -11,8 +11,8 @@ from tensorc_dsl.base.source import Source
 from tensorc_dsl.check.items import target_of
 from tensorc_dsl.check.scope import CheckedFile, load_source
 from tensorc_dsl.faces.api import Task
-from tensorc_dsl.faces.api.drawing import sample
 from tensorc_dsl.faces.api.kernel import lowered
+from tensorc_dsl.faces.api.schedules import sample
 from tensorc_dsl.interp.space import Space
 from tensorc_dsl.ir.node import replace
 from tensorc_dsl.ir.program import Program

@@ -7,7 +7,7 @@ import pytest
 from tensorc_dsl.base.diagnostic import Diagnostic, TschedError
 from tensorc_dsl.base.source import Source
 from tensorc_dsl.check.scope import load_file, load_source
-from tensorc_dsl.faces.packages.resolve import Resolver
+from tensorc_dsl.faces.packages import Resolver
 from tensorc_dsl.interp.space import task_space
 from tensorc_dsl.ir.target import Target
 from tensorc_dsl.schedule.step import ScheduleRefusal

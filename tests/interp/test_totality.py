@@ -3,7 +3,7 @@
 import pytest
 
 from tensorc_dsl.base.diagnostic import TschedError
-from tensorc_dsl.interp import limits
+from tensorc_dsl.ir.dtypes import limits
 from tests.interp.spaces import rng, schedule, space
 from tests.steps import calls
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tensorc_dsl.base.diagnostic import TschedError
-from tensorc_dsl.faces.api.drawing import TRIES, sample
+from tensorc_dsl.faces.api.schedules import TRIES, sample
 from tensorc_dsl.interp.space import Space
 from tensorc_dsl.schedule.trace.trace import Decider, Model, Trace
 from tests.interp.spaces import schedule

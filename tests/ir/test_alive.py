@@ -15,7 +15,7 @@ from tensorc_dsl.reference.inputs import make_inputs
 from tensorc_dsl.reference.interpret import interpret
 from tensorc_dsl.reference.tolerance import bounded
 from tensorc_dsl.reference.values import Box, alive_steps, cases
-from tensorc_dsl.tuning.measure.limits import memory_needed
+from tensorc_dsl.tuning.measure.local import memory_needed
 from tests.compute.texts import build
 
 HEAT = """compute heat(X: f32[N, M]; T: int = 60) -> Y: f32[N, M] {

@@ -8,9 +8,9 @@ from functools import cache
 from pathlib import Path
 
 _CHILDREN = (
-    "tensorc_dsl.processes.boot", "tensorc_dsl.tuning.measure.builder", "tensorc_dsl.backend.llvm.known",
-    "tensorc_dsl.tuning.measure.runner", "tensorc_dsl.tuning.machine.baseline",
-    "tensorc_dsl.faces.cli.main", "tensorc_dsl.faces.api",
+    "tensorc_dsl.processes.boot", "tensorc_dsl.processes.server", "tensorc_dsl.tuning.measure.child",
+    "tensorc_dsl.tuning.machine.baseline", "tensorc_dsl.backend.llvm.known", "tensorc_dsl.faces.cli.main",
+    "tensorc_dsl.faces.api",
 )  # fmt: skip
 
 _PRINT = f"import runpy, sys, {', '.join(_CHILDREN)}\nprint(*(name for name in sys.modules))"

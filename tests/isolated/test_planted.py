@@ -37,7 +37,7 @@ import os, sys
 from pathlib import Path
 sys.path.remove("")
 import tensorc_dsl
-{MOMENT}from tensorc_dsl.tuning.machine.yardsticks import Measuring
+{MOMENT}from tensorc_dsl.tuning.machine.baseline import Measuring
 from tests.isolated.modules import plant
 task = tensorc_dsl.load("small.tsched")["small"]
 kernel = task.tune(trials=1, records="warm.sqlite")  # what the parent itself imports is loaded afterwards

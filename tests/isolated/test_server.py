@@ -18,9 +18,9 @@ import psutil
 import pytest
 
 from tensorc_dsl.processes import start
+from tensorc_dsl.processes.protocol import LOADED, Purpose, Worker, WorkerBug, WorkerCrash, library_threads
 from tensorc_dsl.processes.start import Limits, Process, end, start_module
-from tensorc_dsl.processes.worker import LOADED, Worker, WorkerBug, WorkerCrash, library_threads
-from tensorc_dsl.tuning.measure.messages import Reply, replies
+from tensorc_dsl.tuning.measure.child import BUILDER, Build, Built, Failed
 
 HERE = Path(__file__).parent
 ROOT = HERE.parents[1]
@@ -59,8 +59,8 @@ def told(
 
 
 @contextmanager
-def builder() -> Iterator[Worker[Reply]]:
-    worker = Worker("tensorc_dsl.tuning.measure.builder", replies, library_threads(1), loaded=LOADED)
+def builder() -> Iterator[Worker[Build, Built | Failed]]:
+    worker = Worker(BUILDER, library_threads(1), loaded=LOADED)
     try:
         worker.ready()
         yield worker
@@ -168,7 +168,7 @@ def test_what_libraries_read_when_they_load_is_another_server(
 def test_a_server_with_threads_does_not_fork() -> None:
     """What another thread holds at the moment of a fork stays locked in the child."""
     threads = {**LOADED, "OPENBLAS_NUM_THREADS": "3"}
-    worker = Worker("tensorc_dsl.tuning.measure.builder", replies, library_threads(1), loaded=threads)
+    worker = Worker(BUILDER, library_threads(1), loaded=threads)
     try:
         worker.ready()
         # The least that a library may make of 3 is the number of cores.
@@ -197,8 +197,8 @@ def test_another_thread_starts_an_interpreter() -> None:
 
 
 def test_a_module_of_ours_that_does_not_load_tells_why() -> None:
-    worker = Worker("tensorc_dsl.tuning.measure.nothing", replies, loaded=LOADED)
-    with pytest.raises(WorkerBug, match=r"No module named tensorc_dsl\.tuning\.measure\.nothing"):
+    worker = Worker(Purpose("tensorc_dsl.tuning.measure.nothing:main", Build, Built), loaded=LOADED)
+    with pytest.raises(WorkerBug, match=r"No module named 'tensorc_dsl\.tuning\.measure\.nothing'"):
         worker.ready()
     worker.kill()
 
@@ -206,14 +206,14 @@ def test_a_module_of_ours_that_does_not_load_tells_why() -> None:
 PARENT = """
 import os, sys
 from tensorc_dsl.processes import start as forked
-from tensorc_dsl.tuning.measure.messages import replies
-from tensorc_dsl.processes.worker import LOADED, Worker
-workers = [Worker("tensorc_dsl.tuning.measure.builder", replies, loaded=LOADED) for _ in range(2)]
+from tensorc_dsl.tuning.measure.child import BUILDER
+from tensorc_dsl.processes.protocol import LOADED, Worker
+workers = [Worker(BUILDER, loaded=LOADED) for _ in range(2)]
 for w in workers:
     w.ready()
 print(*(w.pid for w in workers), forked._servers[os.getpid()]._process.pid, flush=True)
 if (pid := os.fork()) == 0:
-    other = Worker("tensorc_dsl.tuning.measure.builder", replies, loaded=LOADED)
+    other = Worker(BUILDER, loaded=LOADED)
     other.ready()
     assert forked._servers[os.getpid()]._process.pid != forked._servers[os.getppid()]._process.pid
     other.kill()

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
+from tensorc_dsl.faces.lsp import commands as program_after
+from tensorc_dsl.faces.lsp import completion as trying
+from tensorc_dsl.faces.lsp.completion import applicable, completion
 from tensorc_dsl.faces.lsp.documents import Documents, uri_of
-from tensorc_dsl.faces.lsp.features import completion as trying
-from tensorc_dsl.faces.lsp.features import program_after
-from tensorc_dsl.faces.lsp.features.completion import applicable, completion
 from tensorc_dsl.faces.lsp.records import Records
 from tests import programs
 

@@ -10,7 +10,7 @@ from lsprotocol import types as lsp
 from tensorc_dsl.base.diagnostic import TschedError
 from tensorc_dsl.base.source import Source
 from tensorc_dsl.check.scope import load_source
-from tensorc_dsl.faces.lsp.text import Text
+from tensorc_dsl.faces.lsp.analysis import Text
 from tensorc_dsl.syntax.fmt import format_text
 from tests.lsp.editor import Editor
 

@@ -11,8 +11,8 @@ from lsprotocol import types as lsp
 
 from tensorc_dsl.base.diagnostic import TschedError
 from tensorc_dsl.base.source import Source
-from tensorc_dsl.faces.lsp.features.formatting import formatting
-from tensorc_dsl.faces.lsp.features.semantic_tokens import MODIFIERS, TYPES
+from tensorc_dsl.faces.lsp.semantic_tokens import MODIFIERS, TYPES
+from tensorc_dsl.faces.lsp.structure import formatting
 from tensorc_dsl.syntax.fmt import format_text
 from tensorc_dsl.syntax.parse import Text as ReadText
 from tensorc_dsl.syntax.parse import read
@@ -228,7 +228,7 @@ def test_an_edit_formats_one_item(monkeypatch: pytest.MonkeyPatch) -> None:
 
     text = format_text(Source("<text>", FILE))
     assert formatting(text) == []
-    monkeypatch.setattr("tensorc_dsl.faces.lsp.features.formatting.read", counted)
+    monkeypatch.setattr("tensorc_dsl.faces.lsp.structure.read", counted)
     (edit,) = formatting(text.replace("    unroll(parts[1])", "  unroll( parts[1] )"))
     assert edit.new_text == "    unroll(parts[1])\n"
     assert [text.partition("(")[0] for text in formatted] == ["\nmodule cut"]

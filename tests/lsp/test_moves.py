@@ -8,7 +8,7 @@ import pytest
 from lsprotocol import types as lsp
 
 from tensorc_dsl.faces.lsp.documents import Documents, path_of, uri_of
-from tensorc_dsl.faces.lsp.features.navigation import moves
+from tensorc_dsl.faces.lsp.navigation import moves
 from tests.lsp.editor import Editor
 
 FILES = {

@@ -10,7 +10,7 @@ from pygls.exceptions import JsonRpcException
 
 from tensorc_dsl.faces.lsp.analysis import Analysis
 from tensorc_dsl.faces.lsp.documents import Documents
-from tensorc_dsl.faces.lsp.features.navigation import rename
+from tensorc_dsl.faces.lsp.navigation import rename
 from tensorc_dsl.faces.lsp.parts import Piece, read_part
 from tests.lsp.editor import Document, Editor
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from lsprotocol import types as lsp
 
-from tensorc_dsl.faces.api.files import load
+from tensorc_dsl.faces.api.tasks import load
 from tensorc_dsl.tuning.records.database import Database
 from tensorc_dsl.tuning.records.trial import Trial, program_key, target_key
 from tests.lsp.editor import Document, Editor

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from tensorc_dsl.faces.lsp import findings
 from tensorc_dsl.faces.lsp.documents import Documents
-from tensorc_dsl.faces.lsp.features import findings
-from tensorc_dsl.faces.lsp.features.findings import refused, try_all, untried
+from tensorc_dsl.faces.lsp.findings import refused, try_all, untried
 from tensorc_dsl.interp.expand import Late
 from tests.lsp.editor import Document, Editor
 

@@ -15,7 +15,7 @@ import pytest
 from lsprotocol import types as lsp
 
 from tensorc_dsl.faces.lsp.documents import LARGEST, Documents, uri_of
-from tensorc_dsl.faces.lsp.features.findings import diagnostics
+from tensorc_dsl.faces.lsp.findings import diagnostics
 from tensorc_dsl.faces.lsp.server import make_server
 from tests.lsp.editor import Document, Editor
 from tests.lsp.test_basics import FILE

@@ -12,7 +12,7 @@ from tensorc_dsl.check.scope import load_file
 from tensorc_dsl.faces.lsp.analysis import Analysis
 from tensorc_dsl.faces.lsp.documents import Document, Documents, uri_of
 from tensorc_dsl.faces.lsp.parts import Pieces, read_part
-from tensorc_dsl.faces.packages.resolve import Resolver
+from tensorc_dsl.faces.packages import Resolver
 from tensorc_dsl.syntax.parse import parse_items
 from tests.docs.pages import example
 

@@ -6,13 +6,13 @@ import os
 import signal
 import time
 
-from tensorc_dsl.processes.child import serve
-from tensorc_dsl.tuning.measure.builder import build
-from tensorc_dsl.tuning.measure.messages import Build, Reply, Request, requests
+from tensorc_dsl.processes.protocol import Purpose
+from tensorc_dsl.tuning.measure.child import Build, Built, Failed, build
+
+DYING: Purpose[Build, Built | Failed] = Purpose("dying_builder:main", Build, Built | Failed)
 
 
-def answer(request: Request) -> Reply:
-    assert isinstance(request, Build)
+def answer(request: Build) -> Built | Failed:
     if request.task == "crash":
         os.kill(os.getpid(), signal.SIGSEGV)
     if request.task.startswith("hang"):
@@ -24,5 +24,5 @@ def answer(request: Request) -> Reply:
     return build(request)
 
 
-if __name__ == "__main__":
-    serve(requests, answer)
+def main() -> None:
+    DYING.serve(answer)

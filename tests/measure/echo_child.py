@@ -10,16 +10,18 @@ import time
 import numpy as np
 
 from tensorc_dsl.backend.protocol import Code
-from tensorc_dsl.processes import child
-from tensorc_dsl.processes.child import serve
+from tensorc_dsl.processes import protocol
+from tensorc_dsl.processes.protocol import Purpose
 from tensorc_dsl.tuning.measure.check import Guarded
-from tensorc_dsl.tuning.measure.messages import Build, Built, Reply, Request, requests
+from tensorc_dsl.tuning.measure.child import Build, Built
 
-child.GRACE = 0.5  # `test_a_child_ends_by_itself_when_nobody_ends_it` waits for so long
+protocol.GRACE = 0.5  # `test_a_child_ends_by_itself_when_nobody_ends_it` waits for so long
 
 
-def answer(request: Request) -> Reply:
-    assert isinstance(request, Build)
+ECHO: Purpose[Build, Built] = Purpose("echo_child:main", Build, Built)
+
+
+def answer(request: Build) -> Built:
     match request.task.split():
         case ["die", code]:
             print("last words", file=sys.stderr, flush=True)
@@ -55,5 +57,5 @@ def answer(request: Request) -> Reply:
     return Built(Code(request.task.encode(), "echo", frozenset()))
 
 
-if __name__ == "__main__":
-    serve(requests, answer)
+def main() -> None:
+    ECHO.serve(answer)

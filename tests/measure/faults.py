@@ -8,7 +8,7 @@ from tensorc_dsl.ir.dtypes import F32
 from tensorc_dsl.ir.expr import Binary, Const
 from tensorc_dsl.ir.program import Program
 from tensorc_dsl.ir.target import Target
-from tensorc_dsl.tuning.measure.messages import Built
+from tensorc_dsl.tuning.measure.child import Built
 from tests.programs import buffer, load, stage, v
 
 SIZE = 37

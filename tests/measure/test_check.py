@@ -12,7 +12,7 @@ import pytest
 
 from tensorc_dsl.ir.dtypes import BF16, F32
 from tensorc_dsl.tuning.measure.check import ALIGNMENT, CHUNK, Guarded, compare, frozen, poison
-from tensorc_dsl.tuning.measure.timing import (
+from tensorc_dsl.tuning.measure.outcome import (
     AGREE,
     ENOUGH_SECONDS,
     LEAST,
@@ -228,7 +228,7 @@ def test_blas_runs_on_one_thread_inside_and_as_before_outside() -> None:
     """Also that of SciPy, which may be loaded inside; a process of its own has loaded nothing before."""
     program = """
 import numpy
-from tensorc_dsl.processes.cores import _controls, one_blas_thread
+from tensorc_dsl.processes.machine import _controls, one_blas_thread
 from tensorc_dsl.tuning.search.gp import Hyper, Posterior
 def counts(): return [get() for get, _ in _controls().values()]
 before = counts()

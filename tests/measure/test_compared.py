@@ -8,8 +8,8 @@ import pytest
 from click.testing import CliRunner
 
 from tensorc_dsl.faces.cli.main import main
-from tensorc_dsl.tuning.measure.limits import little_compared
-from tensorc_dsl.tuning.measure.runner import Task
+from tensorc_dsl.tuning.measure.child import Task
+from tensorc_dsl.tuning.measure.local import little_compared
 from tests.compute.texts import build
 
 ROOTS = """compute roots(X: f64[N]) -> Y: f64[N], Z: i32[N]

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tensorc_dsl.processes.cores import usable_cores
+from tensorc_dsl.processes.machine import usable_cores
 from tensorc_dsl.tuning.machine import host
 
 

@@ -11,8 +11,7 @@ from tensorc_dsl.ir.expr import index
 from tensorc_dsl.ir.program import Buffer, Program
 from tensorc_dsl.ir.target import Target
 from tensorc_dsl.tuning.measure import local
-from tensorc_dsl.tuning.measure.limits import memory_needed
-from tensorc_dsl.tuning.measure.local import LocalRunner
+from tensorc_dsl.tuning.measure.local import LocalRunner, memory_needed
 from tests import programs
 
 

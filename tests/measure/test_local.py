@@ -18,15 +18,17 @@ from tensorc_dsl.faces.api import loads
 from tensorc_dsl.ir.expr import Dim, floordiv, index
 from tensorc_dsl.ir.program import For, LoopKind, Program
 from tensorc_dsl.ir.target import Target
-from tensorc_dsl.processes.worker import Worker, WorkerBug
+from tensorc_dsl.processes.protocol import Purpose, Worker, WorkerBug
 from tensorc_dsl.reference.inputs import extreme_inputs
 from tensorc_dsl.reference.tolerance import bounded
 from tensorc_dsl.tuning.measure import local
+from tensorc_dsl.tuning.measure.child import RUNNER, Build, Built, Failed
 from tensorc_dsl.tuning.measure.local import LocalRunner
-from tensorc_dsl.tuning.measure.messages import Build, Built, Reply, Request, replies
 from tensorc_dsl.tuning.measure.outcome import Outcome, Status
 from tests.measure.faults import kernel, task
 from tests.programs import buffer, matmul
+
+DYING: Purpose[Build, Built | Failed] = Purpose("dying_builder:main", Build, Built | Failed)
 
 PATIENCE = 120.0
 """Seconds that a candidate may take which does not hang."""
@@ -155,7 +157,7 @@ def test_compilers_that_crash_or_hang_cost_their_candidate_only(monkeypatch: pyt
         "add_one": Status.OK,
     }
     with LocalRunner(good, Target(), threads=1, build_seconds=PATIENCE, run_seconds=PATIENCE) as r:
-        r._builders = [Worker("dying_builder", replies), Worker("dying_builder", replies)]
+        r._builders = [Worker(DYING), Worker(DYING)]
         # What hangs has a short time; what does not has all that a busy machine may need.
         for seconds, names in (
             (PATIENCE, "crash add_one fill crash add_one"),
@@ -177,13 +179,13 @@ def test_slow_builds_are_told_before_others_begin(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr(local, "UNINTERRUPTED_SECONDS", 0.0)
     good, begun, plain = task(), list[str](), Worker.send
 
-    def send(worker: Worker[Reply], request: Request, seconds: float) -> None:
+    def send(worker: Worker[Build, Built | Failed], request: Build, seconds: float) -> None:
         begun.append(request.task if isinstance(request, Build) else "")
         plain(worker, request, seconds)
 
     monkeypatch.setattr(Worker, "send", send)
     with LocalRunner(good, Target(), threads=1, build_seconds=0.7) as r:
-        r._builders = [Worker("dying_builder", replies)]
+        r._builders = [Worker(DYING)]
         told = r.measure([replace(good, name=n) for n in ("hang", "hang_too", "hang_still")], None)
         assert next(told).status is Status.TIMEOUT
         assert begun == ["hang"]
@@ -200,7 +202,7 @@ def test_a_kernel_that_fills_the_memory_costs_its_candidate_only(runner: LocalRu
 def test_a_reference_that_does_not_fit_is_no_bug() -> None:
     """The estimate may be too low."""
     with LocalRunner(matmul(512, 1 << 13, 512), Target(), threads=1, builders=1) as r:
-        r._runner = Worker("tensorc_dsl.tuning.measure.runner", replies, memory=180 << 20)
+        r._runner = Worker(RUNNER, memory=180 << 20)
         with pytest.raises(TschedError, match=r"E0706.*0.189 GB that it may have"):
             r.run(kernel("none"), None)
 

@@ -13,10 +13,9 @@ import pytest
 
 from tensorc_dsl.base.diagnostic import TschedError
 from tensorc_dsl.ir.target import Target
-from tensorc_dsl.processes.memory import available
-from tensorc_dsl.tuning.measure import limits
-from tensorc_dsl.tuning.measure.limits import memory_of
-from tensorc_dsl.tuning.measure.local import LocalRunner
+from tensorc_dsl.processes.machine import available
+from tensorc_dsl.tuning.measure import local
+from tensorc_dsl.tuning.measure.local import LocalRunner, memory_of
 from tests.programs import matmul
 
 MB = 1 << 20
@@ -72,7 +71,7 @@ def test_groups_of_version_1(tmp_path: Path) -> None:
 
 def test_a_limit_of_ones_own_counts() -> None:
     text = "import resource as r; r.setrlimit(r.RLIMIT_DATA, (123 << 20,) * 2)\n"
-    text += "from tensorc_dsl.processes.memory import available; print(available())"
+    text += "from tensorc_dsl.processes.machine import available; print(available())"
     said = subprocess.run([sys.executable, "-c", text], check=True, capture_output=True, text=True, timeout=120).stdout
     assert int(said) == 123 * MB
     assert resource.getrlimit(resource.RLIMIT_DATA)[0] == resource.RLIM_INFINITY
@@ -80,16 +79,16 @@ def test_a_limit_of_ones_own_counts() -> None:
 
 def test_a_task_larger_than_what_is_available_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     """The machine may have more, and others use it."""
-    monkeypatch.setattr(limits, "available", lambda: 10 * MB)
+    monkeypatch.setattr(local, "available", lambda: 10 * MB)
     LocalRunner(matmul(64, 64, 64), Target(), threads=1).close()
     with pytest.raises(TschedError, match=r"E0706.*takes about 0.13\d GB; this machine has 0.00944 GB to spare"):
         LocalRunner(matmul(1024, 1024, 1024), Target(), threads=1)
 
 
 def test_builders_share_what_there_is() -> None:
-    assert memory_of(3000 * MB, 2) == limits.Memory(1500 * MB, 3000 * MB)
-    assert memory_of(64 << 30, 2) == limits.Memory(4 << 30, 64 << 30)
-    assert memory_of(10 * MB, 2) == limits.Memory(512 * MB, 512 * MB)
+    assert memory_of(3000 * MB, 2) == local.Memory(1500 * MB, 3000 * MB)
+    assert memory_of(64 << 30, 2) == local.Memory(4 << 30, 64 << 30)
+    assert memory_of(10 * MB, 2) == local.Memory(512 * MB, 512 * MB)
 
 
 def test_without_proc_the_system_is_asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

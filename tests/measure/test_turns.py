@@ -12,13 +12,13 @@ from pathlib import Path
 
 import pytest
 
-from tensorc_dsl.processes import machine_lock
-from tensorc_dsl.processes.machine_lock import Turns, Use
+from tensorc_dsl.processes import machine
+from tensorc_dsl.processes.machine import Turns, Use
 
 HOLD = """
 import sys, threading
 from pathlib import Path
-from tensorc_dsl.processes.machine_lock import Turns, Use
+from tensorc_dsl.processes.machine import Turns, Use
 with Turns(folder=Path(sys.argv[1])).use(Use[sys.argv[2]]):
     print("mine", flush=True)
     threading.Event().wait()
@@ -106,7 +106,7 @@ def _is_free(file: int) -> bool:
 
 
 def test_a_process_that_is_stopped_blocks_nobody_for_ever(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(machine_lock, "PATIENCE", 1.0)
+    monkeypatch.setattr(machine, "PATIENCE", 1.0)
     told: list[bool] = []
     with holder(tmp_path, Use.TIMING) as child:
         child.send_signal(signal.SIGSTOP)

@@ -15,8 +15,9 @@ import pytest
 
 from tensorc_dsl.backend.protocol import Code
 from tensorc_dsl.ir.target import Target
-from tensorc_dsl.processes.worker import (
+from tensorc_dsl.processes.protocol import (
     LOADED,
+    Purpose,
     Worker,
     WorkerBug,
     WorkerCrash,
@@ -24,18 +25,20 @@ from tensorc_dsl.processes.worker import (
     WorkerTimeout,
     wait_any,
 )
-from tensorc_dsl.tuning.measure.messages import Build, Built, Reply, replies
+from tensorc_dsl.tuning.measure.child import Build, Built
 
 HERE = Path(__file__).parent
+
+ECHO: Purpose[Build, Built] = Purpose("echo_child:main", Build, Built)
 
 PATIENCE = 60.0
 """Seconds after which something hangs."""
 
 
 @pytest.fixture
-def worker() -> Iterator[Worker[Reply]]:
+def worker() -> Iterator[Worker[Build, Built]]:
     """One of the fork server, as our own are."""
-    w = Worker("echo_child", replies, loaded=LOADED)
+    w = Worker(ECHO, loaded=LOADED)
     yield w
     w.kill()
 
@@ -62,7 +65,7 @@ def gone(pid: int) -> bool:
     return False
 
 
-def test_one_process_answers_many_requests(worker: Worker[Reply]) -> None:
+def test_one_process_answers_many_requests(worker: Worker[Build, Built]) -> None:
     pids = {worker.ask(say("pid"), PATIENCE) for _ in range(3)}
     assert len(pids) == 1
     big = "x" * 3_000_000  # many times a pipe's buffer, both ways
@@ -70,7 +73,7 @@ def test_one_process_answers_many_requests(worker: Worker[Reply]) -> None:
     assert worker.generation == 1
 
 
-def test_what_a_child_prints_spoils_nothing(worker: Worker[Reply]) -> None:
+def test_what_a_child_prints_spoils_nothing(worker: Worker[Build, Built]) -> None:
     assert worker.ask(say("print"), PATIENCE) == Built(Code(b"print", "echo", frozenset()))
     assert worker.ask(say("hello"), PATIENCE) == Built(Code(b"hello", "echo", frozenset()))
 
@@ -86,7 +89,7 @@ def test_what_a_child_prints_spoils_nothing(worker: Worker[Reply]) -> None:
         ("huge", "nonsense"),
     ],
 )
-def test_a_crash_is_noticed_and_the_next_child_works(worker: Worker[Reply], request_: str, message: str) -> None:
+def test_a_crash_is_noticed_and_the_next_child_works(worker: Worker[Build, Built], request_: str, message: str) -> None:
     with pytest.raises(WorkerCrash, match=message):
         worker.ask(say(request_), PATIENCE)
     assert worker.pid is None
@@ -94,7 +97,7 @@ def test_a_crash_is_noticed_and_the_next_child_works(worker: Worker[Reply], requ
     assert worker.generation == 2
 
 
-def test_a_hang_is_killed_with_all_its_processes(worker: Worker[Reply]) -> None:
+def test_a_hang_is_killed_with_all_its_processes(worker: Worker[Build, Built]) -> None:
     worker.ready()
     pid = worker.pid
     assert pid is not None
@@ -110,7 +113,7 @@ def test_a_hang_is_killed_with_all_its_processes(worker: Worker[Reply]) -> None:
 
 @pytest.mark.parametrize("how", ["fill", "map"])
 def test_more_memory_than_allowed_is_told_and_the_next_child_works(how: str) -> None:
-    worker = Worker("echo_child", replies, memory=400 << 20)
+    worker = Worker(ECHO, memory=400 << 20)
     try:
         worker.ask(say(f"{how} {200 << 20}"), PATIENCE)
         with pytest.raises(WorkerExhausted, match=r"more memory than the 0.419 GB that it may have"):
@@ -130,7 +133,7 @@ def test_more_memory_than_allowed_is_told_and_the_next_child_works(how: str) -> 
 )
 def test_a_library_that_ends_the_child_for_want_of_memory(words: str) -> None:
     for memory, wanted in ((400 << 20, WorkerExhausted), (None, WorkerCrash)):
-        worker = Worker("echo_child", replies, memory=memory)
+        worker = Worker(ECHO, memory=memory)
         try:
             with pytest.raises(WorkerCrash) as raised:
                 worker.ask(say(f"say {words}"), PATIENCE)
@@ -139,7 +142,7 @@ def test_a_library_that_ends_the_child_for_want_of_memory(words: str) -> None:
             worker.kill()
 
 
-def test_a_child_ends_when_its_pipe_is_closed_even_while_it_works(worker: Worker[Reply]) -> None:
+def test_a_child_ends_when_its_pipe_is_closed_even_while_it_works(worker: Worker[Build, Built]) -> None:
     """Where the system does not tell a child of its parent's death, this does."""
     worker.ready()
     assert worker.pid is not None and worker._process is not None and worker._process.stdin is not None
@@ -148,7 +151,7 @@ def test_a_child_ends_when_its_pipe_is_closed_even_while_it_works(worker: Worker
     assert gone(worker.pid)
 
 
-def test_a_child_ends_by_itself_when_nobody_ends_it(worker: Worker[Reply]) -> None:
+def test_a_child_ends_by_itself_when_nobody_ends_it(worker: Worker[Build, Built]) -> None:
     """As with a parent that was stopped: the child is gone before it looks."""
     worker.ready()
     assert worker.pid is not None
@@ -159,7 +162,7 @@ def test_a_child_ends_by_itself_when_nobody_ends_it(worker: Worker[Reply]) -> No
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
-def test_a_signal_to_everybody_is_the_parents_to_answer(worker: Worker[Reply], number: signal.Signals) -> None:
+def test_a_signal_to_everybody_is_the_parents_to_answer(worker: Worker[Build, Built], number: signal.Signals) -> None:
     """Else a candidate is recorded as one that crashes."""
     worker.ready()
     assert worker.pid is not None
@@ -168,7 +171,7 @@ def test_a_signal_to_everybody_is_the_parents_to_answer(worker: Worker[Reply], n
     assert worker.generation == 1
 
 
-def test_a_child_killed_between_requests_is_replaced(worker: Worker[Reply]) -> None:
+def test_a_child_killed_between_requests_is_replaced(worker: Worker[Build, Built]) -> None:
     worker.ready()
     assert worker.pid is not None
     os.kill(worker.pid, signal.SIGKILL)
@@ -177,20 +180,20 @@ def test_a_child_killed_between_requests_is_replaced(worker: Worker[Reply]) -> N
     assert worker.ask(say("hello"), PATIENCE) == Built(Code(b"hello", "echo", frozenset()))
 
 
-def test_an_exception_in_the_child_is_a_bug_here(worker: Worker[Reply]) -> None:
+def test_an_exception_in_the_child_is_a_bug_here(worker: Worker[Build, Built]) -> None:
     with pytest.raises(WorkerBug, match="a mistake of ours"):
         worker.ask(say("bug"), PATIENCE)
 
 
 def test_a_module_that_does_not_start_is_a_bug() -> None:
-    worker = Worker("no_such_module", replies)
+    worker = Worker(Purpose("no_such_module:main", Build, Built))
     with pytest.raises(WorkerBug, match="no_such_module"):
         worker.ready()
     worker.kill()
 
 
-def test_two_workers_at_once(worker: Worker[Reply]) -> None:
-    other = Worker("echo_child", replies)
+def test_two_workers_at_once(worker: Worker[Build, Built]) -> None:
+    other = Worker(ECHO)
     try:
         worker.start()
         other.start()
@@ -208,9 +211,9 @@ def test_two_workers_at_once(worker: Worker[Reply]) -> None:
 PARENT = """
 import sys
 from tensorc_dsl.ir.target import Target
-from tensorc_dsl.tuning.measure.messages import Build, replies
-from tensorc_dsl.processes.worker import Worker
-w = Worker("echo_child", replies)
+from tensorc_dsl.tuning.measure.child import Build, Built
+from tensorc_dsl.processes.protocol import Purpose, Worker
+w = Worker(Purpose("echo_child:main", Build, Built))
 w.ready()
 print(w.pid, flush=True)
 w.ask(Build("hang", b"", 0, Target(), 1), 1000)

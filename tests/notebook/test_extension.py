@@ -12,11 +12,10 @@ from traitlets.config import Config
 
 import tensorc_dsl
 from tensorc_dsl.faces.api import Kernel, Task, TaskFile
-from tensorc_dsl.faces.api.insights import Insight
-from tensorc_dsl.faces.notebook.display import SHOWN_LINES, coloured, kernel_html
+from tensorc_dsl.faces.api.searching import Insight
+from tensorc_dsl.faces.notebook import SHOWN_LINES, coloured, kernel_html
 from tensorc_dsl.schedule.trace.trace import Trace
-from tensorc_dsl.tuning.insight.importance import Importance
-from tensorc_dsl.tuning.insight.posterior import Learnt, Value
+from tensorc_dsl.tuning.insight.posterior import Importance, Learnt, Value
 from tests.docs.pages import fences
 from tests.editors.oracle import ROOT
 from tests.page.test_page import Parts

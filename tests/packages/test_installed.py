@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tensorc_dsl.faces.packages.listing import good_name, skeleton
+from tensorc_dsl.faces.packages import good_name, skeleton
 from tests.docs.pages import fences
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -9,8 +9,8 @@ import pytest
 from click.testing import CliRunner, Result
 
 from tensorc_dsl.base.resources import stdlib_root
+from tensorc_dsl.faces import packages
 from tensorc_dsl.faces.cli.main import main
-from tensorc_dsl.faces.packages import listing, resolve
 from tensorc_dsl.syntax.parse import parse
 
 PARSED = cache(parse)
@@ -19,7 +19,7 @@ PARSED = cache(parse)
 @pytest.fixture(autouse=True)
 def a_text_is_parsed_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """Each command reads all files of the library."""
-    monkeypatch.setattr(listing, "parse", PARSED)
+    monkeypatch.setattr(packages, "parse", PARSED)
 
 
 @pytest.fixture
@@ -27,7 +27,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     (tmp_path / "here" / "lib").mkdir(parents=True)
     monkeypatch.chdir(tmp_path / "here")
     monkeypatch.delenv("TSCHED_PATH", raising=False)
-    monkeypatch.setattr(resolve, "installed", lambda: ())
+    monkeypatch.setattr(packages, "installed", lambda: ())
     return tmp_path
 
 

@@ -11,10 +11,8 @@ from tensorc_dsl.base.diagnostic import TschedError, render
 from tensorc_dsl.base.resources import stdlib_files
 from tensorc_dsl.base.source import Source
 from tensorc_dsl.check.scope import CheckedFile, load_file
-from tensorc_dsl.faces import api
-from tensorc_dsl.faces.packages import resolve
-from tensorc_dsl.faces.packages.files import Disk, Overlay
-from tensorc_dsl.faces.packages.resolve import Resolver
+from tensorc_dsl.faces import api, packages
+from tensorc_dsl.faces.packages import Disk, Overlay, Resolver
 from tensorc_dsl.faces.report.files import StrPath, read_source
 
 MODULE = "module {}(b: Block) {{ parallel(b.loops[0]) }}\n"
@@ -26,7 +24,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     (tmp_path / "here").mkdir()
     monkeypatch.chdir(tmp_path / "here")
     monkeypatch.delenv("TSCHED_PATH", raising=False)
-    monkeypatch.setattr(resolve, "installed", lambda: ())
+    monkeypatch.setattr(packages, "installed", lambda: ())
     return tmp_path
 
 
@@ -210,8 +208,8 @@ def test_a_text_without_foreign_uses_looks_at_nothing(folder: Path, monkeypatch:
     def touched(*_: object) -> None:
         raise AssertionError("looked")
 
-    monkeypatch.setattr(resolve, "of_project", touched)
-    monkeypatch.setattr(resolve, "from_environment", touched)
+    monkeypatch.setattr(packages, "of_project", touched)
+    monkeypatch.setattr(packages, "from_environment", touched)
     assert said(check("use std.cpu\n" + MODULE.format("a"))) == ""
 
 

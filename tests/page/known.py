@@ -9,7 +9,7 @@ from functools import cache
 from pathlib import Path
 
 from tensorc_dsl.faces.api import Task, load, loads
-from tensorc_dsl.faces.report.page.figures import Figures, Insight, Side, Stage
+from tensorc_dsl.faces.report.page.sections import DrawPage, Figures, Side, Stage
 from tensorc_dsl.schedule.trace.distribution import Decision
 from tensorc_dsl.tuning.machine.roof import Roof
 from tensorc_dsl.tuning.records.trial import Trial
@@ -61,7 +61,7 @@ def searched(count: int, run: str = "a" * 32, strategy: str = "random") -> list[
     return [replace(t, run=run, strategy=strategy, program_key=f"{run}{t.trial}") for t in _drawn()[:count]]
 
 
-def figures_of(task: Task, sides: Sequence[Side], insight: Insight | None = None) -> Figures:
+def figures_of(task: Task, sides: Sequence[Side], insight: DrawPage | None = None) -> Figures:
     """Figures without a measurement."""
     return Figures(
         task=task.name, machine="a machine", threads=1, cache="warm", sides=tuple(sides), roof=ROOF, no_roof="",

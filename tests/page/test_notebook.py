@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from tensorc_dsl.faces.api import Task, TuneResult
-from tensorc_dsl.faces.api.insights import SearchResult
+from tensorc_dsl.faces.api.searching import SearchResult
 from tensorc_dsl.tuning.measure.outcome import Outcome, Status
 from tests.page.known import seconds, task_in
 from tests.page.test_page import Parts

@@ -13,8 +13,7 @@ from pathlib import Path
 import pytest
 
 from tensorc_dsl.faces.api import Task
-from tensorc_dsl.faces.report.page.figures import Figures, Insight, Side, Stage
-from tensorc_dsl.faces.report.page.sections import page
+from tensorc_dsl.faces.report.page.sections import DrawPage, Figures, Side, Stage, page
 from tensorc_dsl.tuning.insight.study import Study, study
 from tensorc_dsl.tuning.records.trial import Trial
 from tests.page import browser
@@ -74,7 +73,7 @@ def trials(task: Task) -> list[Trial]:
 def figures(task: Task, trials: list[Trial]) -> Figures:
     found = study(task.model, task.name, trials)
     assert isinstance(found, Study)
-    return figures_of(task, [Side.of("random/0", trials)], Insight.of(found))
+    return figures_of(task, [Side.of("random/0", trials)], DrawPage.of(found))
 
 
 def test_the_page_is_well_formed_and_has_every_section(figures: Figures) -> None:

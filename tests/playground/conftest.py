@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tensorc_dsl.faces.api.files import loads
+from tensorc_dsl.faces.api.tasks import loads
 from tensorc_dsl.faces.playground.page import first
 from tensorc_dsl.faces.playground.server import Playground
 from tensorc_dsl.schedule.trace.distribution import Decision

@@ -8,11 +8,10 @@ import re
 import signal
 from pathlib import Path
 
-import msgspec
 import pytest
 
-from tensorc_dsl.faces.api.files import loads
-from tensorc_dsl.faces.playground.child import Desk
+from tensorc_dsl.faces.api.tasks import loads
+from tensorc_dsl.faces.playground.answers import Desk
 from tensorc_dsl.faces.playground.messages import (
     Answer,
     Check,
@@ -24,13 +23,13 @@ from tensorc_dsl.faces.playground.messages import (
     Described,
     Open,
     Position,
+    Question,
     Refused,
     Show,
     Shown,
 )
 from tensorc_dsl.faces.playground.page import first
-from tensorc_dsl.faces.playground.server import Playground
-from tensorc_dsl.faces.playground.workers import Desks
+from tensorc_dsl.faces.playground.server import Desks, Playground
 from tensorc_dsl.schedule.trace.trace import shown as spelt
 from tests.playground.conftest import RECORD
 
@@ -324,7 +323,7 @@ def test_a_question_that_hangs_or_kills_its_process_is_refused_and_the_next_is_a
     pid, send = desk._worker.pid, desk._worker.send
     assert pid is not None
 
-    def strike(request: msgspec.Struct, limit: float) -> None:
+    def strike(request: Open | Question, limit: float) -> None:
         os.kill(pid, number)  # the process is known to run by now: one that ended before is started anew
         send(request, limit)
 

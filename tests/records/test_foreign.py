@@ -22,7 +22,7 @@ import tensorc_dsl
 from tensorc_dsl.base.diagnostic import Diagnostic, TschedError
 from tensorc_dsl.faces.api import Task
 from tensorc_dsl.faces.cli.main import main
-from tensorc_dsl.tuning.records import files
+from tensorc_dsl.tuning.records import database as files
 from tensorc_dsl.tuning.records.database import Database
 from tensorc_dsl.tuning.records.schema import MAX_TEXT
 from tensorc_dsl.tuning.records.trial import Trial, program_key, target_key

@@ -6,15 +6,15 @@ from dataclasses import replace
 
 import pytest
 
-from tensorc_dsl.faces.report.ended import Ended
+from tensorc_dsl.faces.report.progress import Ended
 from tensorc_dsl.ir.sizes import Sizes
 from tensorc_dsl.ir.target import Target
 from tensorc_dsl.schedule.trace.trace import Trace
+from tensorc_dsl.tuning.machine.baseline import Yardsticks
 from tensorc_dsl.tuning.machine.roof import Roof
-from tensorc_dsl.tuning.machine.yardsticks import Yardsticks
 from tensorc_dsl.tuning.measure.outcome import Outcome, Status
 from tensorc_dsl.tuning.search.events import Exhausted
-from tensorc_dsl.tuning.search.regret import Regret
+from tensorc_dsl.tuning.search.strategy import Regret
 from tensorc_dsl.tuning.search.tune import TuneResult
 from tests import programs
 

@@ -10,10 +10,9 @@ from tensorc_dsl.base import units
 from tensorc_dsl.faces.report.results import comparison, tally
 from tensorc_dsl.ir.program import Program
 from tensorc_dsl.ir.target import Target
-from tensorc_dsl.tuning.machine import yardsticks
-from tensorc_dsl.tuning.machine.baseline import Fastest
+from tensorc_dsl.tuning.machine import baseline
+from tensorc_dsl.tuning.machine.baseline import Fastest, Measuring, Yardsticks
 from tensorc_dsl.tuning.machine.roof import Roof
-from tensorc_dsl.tuning.machine.yardsticks import Measuring, Yardsticks
 from tests import programs
 
 
@@ -77,8 +76,8 @@ def test_a_search_waits_for_the_roof_only(monkeypatch: pytest.MonkeyPatch) -> No
         waited.append(patience)
         return next(roofs)
 
-    monkeypatch.setattr(yardsticks, "roof_of", measured)
-    monkeypatch.setattr(yardsticks, "numpy_seconds", lambda *_: said.append("NumPy") or Fastest(0.5, False))
+    monkeypatch.setattr(baseline, "roof_of", measured)
+    monkeypatch.setattr(baseline, "numpy_seconds", lambda *_: said.append("NumPy") or Fastest(0.5, False))
     measuring = Measuring(programs.matmul(4, 4, 4), Target(), 2, said.append)
     first = measuring.first()
     assert (first, said) == (Yardsticks(COMPUTING), ["measuring what this machine can do on 2 threads"])
@@ -102,8 +101,8 @@ def test_a_disturbed_time_of_numpy_is_told(
     then: Roof, disturbed: bool, told: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     roofs = iter((COMPUTING, then))
-    monkeypatch.setattr(yardsticks, "roof_of", lambda *_: next(roofs))
-    monkeypatch.setattr(yardsticks, "numpy_seconds", lambda *_: Fastest(0.068, disturbed))
+    monkeypatch.setattr(baseline, "roof_of", lambda *_: next(roofs))
+    monkeypatch.setattr(baseline, "numpy_seconds", lambda *_: Fastest(0.068, disturbed))
     measuring = Measuring(programs.matmul(4, 4, 4), Target(), 2, lambda _: None)
     known = measuring.beside_numpy(measuring.first())
     assert known.numpy_disturbed == told

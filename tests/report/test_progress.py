@@ -13,9 +13,8 @@ from rich.console import Console
 
 from bench import first_seconds
 from bench.first_seconds import new_text, written
-from tensorc_dsl.faces.report.following import show_progress
 from tensorc_dsl.faces.report.live import Line
-from tensorc_dsl.faces.report.progress import Standing
+from tensorc_dsl.faces.report.progress import Standing, show_progress
 from tensorc_dsl.schedule.trace.trace import Trace
 from tensorc_dsl.tuning.machine.roof import Roof
 from tensorc_dsl.tuning.measure.outcome import Outcome, Status
@@ -31,7 +30,7 @@ from tensorc_dsl.tuning.search.events import (
     Started,
     Verifying,
 )
-from tensorc_dsl.tuning.search.regret import Regret
+from tensorc_dsl.tuning.search.strategy import Regret
 from tests import programs
 from tests.started import MOMENT
 

@@ -7,14 +7,13 @@ import io
 import pytest
 from rich.console import Console
 
-from tensorc_dsl.faces.report.following import Together, show_progress
 from tensorc_dsl.faces.report.live import Line
-from tensorc_dsl.faces.report.progress import Standing, shown
+from tensorc_dsl.faces.report.progress import Standing, Together, show_progress, shown
 from tensorc_dsl.schedule.trace.trace import Trace
 from tensorc_dsl.tuning.machine.roof import Roof
 from tensorc_dsl.tuning.measure.outcome import Outcome, Status
 from tensorc_dsl.tuning.search.events import Event, Measured, Preparing, Proposed, Started
-from tensorc_dsl.tuning.search.regret import Regret
+from tensorc_dsl.tuning.search.strategy import Regret
 from tests import programs
 
 TRACE = Trace("s", "matmul", (), (), programs.matmul(2, 2, 2))

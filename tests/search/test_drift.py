@@ -13,10 +13,9 @@ from tensorc_dsl.tuning.machine.roof import Roof
 from tensorc_dsl.tuning.measure.outcome import Outcome, Status
 from tensorc_dsl.tuning.records.database import Database
 from tensorc_dsl.tuning.records.trial import program_key, target_key
-from tensorc_dsl.tuning.search import drift
-from tensorc_dsl.tuning.search.drift import PATIENCE, Look, Watch
+from tensorc_dsl.tuning.search import plausible
 from tensorc_dsl.tuning.search.events import Corrected, Drifted, Event, Settled, Slowed
-from tensorc_dsl.tuning.search.plausible import Plausible
+from tensorc_dsl.tuning.search.plausible import PATIENCE, Look, Plausible, Watch
 from tests.search.test_tune import TARGET, TASK, FakeRunner, run, time_of
 
 
@@ -64,7 +63,7 @@ def watched(machine: Machine, database: Database | None = None) -> tuple[list[fl
 @pytest.fixture(autouse=True)
 def patience(monkeypatch: pytest.MonkeyPatch) -> None:
     """That of a search, since these machines have a clock of their own."""
-    monkeypatch.setattr(drift, "PATIENCE", PATIENCE)
+    monkeypatch.setattr(plausible, "PATIENCE", PATIENCE)
 
 
 TRUE, _ = watched(Machine())

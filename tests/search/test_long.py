@@ -16,7 +16,7 @@ from tensorc_dsl.ir.expr import Const
 from tensorc_dsl.ir.program import Buffer
 from tensorc_dsl.tuning.records.database import Queue
 from tensorc_dsl.tuning.search.events import Learnt, Measured, Proposed
-from tensorc_dsl.tuning.search.input import SearchInput
+from tensorc_dsl.tuning.search.log import SearchInput
 from tensorc_dsl.tuning.search.options import SearchOptions
 from tensorc_dsl.tuning.search.tune import Search, tune_all
 from tests.search.landscape import TileSpace

@@ -11,13 +11,13 @@ import pytest
 
 from tensorc_dsl.faces.api import load
 from tensorc_dsl.ir.target import Target
-from tensorc_dsl.processes.cores import one_blas_thread
+from tensorc_dsl.processes.machine import one_blas_thread
 from tensorc_dsl.schedule.trace.trace import Trace
 from tensorc_dsl.tuning.measure.outcome import Outcome, Status
 from tensorc_dsl.tuning.search.expansion import Order
 from tensorc_dsl.tuning.search.space import Explorer, modelled
 from tensorc_dsl.tuning.search.strategy import Setting, strategy_of
-from tensorc_dsl.tuning.search.worker_messages import Ground, expanded
+from tensorc_dsl.tuning.search.team import Ground, expanded
 from tests.search.landscape import TileSpace, seconds
 
 GPU = """

@@ -12,12 +12,11 @@ import pytest
 from bench.search.coverage import by_goal, by_trials, ended, true_regret
 from bench.search.tables import Table, read_all
 from bench.search.tabular import Played, TableExplorer, others, play
-from tensorc_dsl.processes.cores import one_blas_thread
+from tensorc_dsl.processes.machine import one_blas_thread
 from tensorc_dsl.tuning.measure.outcome import Outcome, Status
 from tensorc_dsl.tuning.search.model import Memory, Model
-from tensorc_dsl.tuning.search.regret import CHANCE, DRAWS, Regret, regret_of
 from tensorc_dsl.tuning.search.strategies.random import Random
-from tensorc_dsl.tuning.search.strategy import Setting, states_regret, strategy_of
+from tensorc_dsl.tuning.search.strategy import CHANCE, DRAWS, Regret, Setting, regret_of, states_regret, strategy_of
 from tests.search.test_tune import FakeRunner, run
 
 

@@ -11,7 +11,7 @@ from tensorc_dsl.ir.program import Program
 from tensorc_dsl.schedule.trace.trace import Trace
 from tensorc_dsl.tuning.measure.outcome import Outcome, Status
 from tensorc_dsl.tuning.search.expansion import SpaceLike
-from tensorc_dsl.tuning.search.input import SearchInput
+from tensorc_dsl.tuning.search.log import SearchInput
 from tensorc_dsl.tuning.search.options import SearchOptions
 from tensorc_dsl.tuning.search.strategies.random import Random
 from tensorc_dsl.tuning.search.tune import Search, TuneResult, tune_all

@@ -12,13 +12,12 @@ from pathlib import Path
 import pytest
 
 from tensorc_dsl.ir.program import Program
-from tensorc_dsl.tuning.measure.outcome import Outcome, Status
-from tensorc_dsl.tuning.measure.timing import GIVE_UP
+from tensorc_dsl.tuning.measure.outcome import GIVE_UP, Outcome, Status
 from tensorc_dsl.tuning.records.database import Database
 from tensorc_dsl.tuning.records.schema import LARGEST
 from tensorc_dsl.tuning.records.trial import Trial, program_key, target_key
-from tensorc_dsl.tuning.search import drift
-from tensorc_dsl.tuning.search.drift import PATIENCE, Watch
+from tensorc_dsl.tuning.search import plausible
+from tensorc_dsl.tuning.search.plausible import PATIENCE, Watch
 from tensorc_dsl.tuning.search.tune import TuneResult
 from tests.search.landscape import FewSpace
 from tests.search.test_tune import TARGET, TASK, FakeRunner, run
@@ -117,7 +116,7 @@ def undisturbed(seed: int) -> str:
 @pytest.fixture(autouse=True)
 def patience(monkeypatch: pytest.MonkeyPatch) -> None:
     """That of a search, since these machines have a clock of their own."""
-    monkeypatch.setattr(drift, "PATIENCE", PATIENCE)
+    monkeypatch.setattr(plausible, "PATIENCE", PATIENCE)
 
 
 def rows(database: Database) -> tuple[Trial, ...]:

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from tensorc_dsl.ir.target import Target
-from tensorc_dsl.processes.cores import one_blas_thread
+from tensorc_dsl.processes.machine import one_blas_thread
 from tensorc_dsl.schedule.trace.trace import Trace
 from tensorc_dsl.tuning.measure.outcome import Outcome, Status
 from tensorc_dsl.tuning.records.trial import program_key

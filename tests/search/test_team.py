@@ -14,14 +14,13 @@ import pytest
 from tensorc_dsl.backend import once
 from tensorc_dsl.backend.once import lowered_once
 from tensorc_dsl.faces.api import Task, load
-from tensorc_dsl.processes.machine_lock import Turns
+from tensorc_dsl.processes.machine import Turns
 from tensorc_dsl.schedule.trace.handlers import block, condition, trace
 from tensorc_dsl.schedule.trace.trace import Decider, Model, Trace
 from tensorc_dsl.tuning.search import team as teams
 from tensorc_dsl.tuning.search.expansion import Order, described, here
 from tensorc_dsl.tuning.search.space import Explorer
-from tensorc_dsl.tuning.search.team import Team
-from tensorc_dsl.tuning.search.worker_messages import Ground
+from tensorc_dsl.tuning.search.team import Ground, Team
 
 FILE = """\
 use std.cpu.default
@@ -53,7 +52,7 @@ def test_a_team_makes_what_one_process_makes(task: Task, tmp_path: Path) -> None
     with Team(2, 0.0) as team:
         expand = team.expander(ground, Turns(folder=tmp_path))
         expand(orders(8, "start"))
-        _until(lambda: all(m.ready for m in team.members), lambda: expand(orders(4, "wait")))
+        _until(lambda: all(m.worker.greeted and m.idle for m in team.members), lambda: expand(orders(4, "wait")))
         together = expand(wanted)
         made_there = [t for t in together if t is not None]
         assert texts(together) == texts(alone)
@@ -167,7 +166,7 @@ def test_handled_models_have_a_team(task: Task, tmp_path: Path) -> None:
         expand = team.expander(Ground(model, task.target, {}), Turns(folder=tmp_path))
         expand(orders(8, "start"))
         assert len(team.members) == 1
-        _until(lambda: all(m.ready for m in team.members), lambda: expand(orders(4, "wait")))
+        _until(lambda: all(m.worker.greeted and m.idle for m in team.members), lambda: expand(orders(4, "wait")))
         assert texts(expand(orders(8))) == texts(here(model)(orders(8)))
 
 

@@ -18,7 +18,6 @@ from tensorc_dsl.schedule.trace.trace import Trace
 from tensorc_dsl.tuning.measure.outcome import Outcome, Status
 from tensorc_dsl.tuning.records.database import Database, Queue
 from tensorc_dsl.tuning.records.trial import program_key, target_key, workload_key
-from tensorc_dsl.tuning.search.drift import Watch
 from tensorc_dsl.tuning.search.events import (
     Comparing,
     Event,
@@ -31,8 +30,9 @@ from tensorc_dsl.tuning.search.events import (
     Started,
 )
 from tensorc_dsl.tuning.search.expansion import SpaceLike
-from tensorc_dsl.tuning.search.input import SearchInput
+from tensorc_dsl.tuning.search.log import SearchInput
 from tensorc_dsl.tuning.search.options import SearchChanges, SearchOptions
+from tensorc_dsl.tuning.search.plausible import Watch
 from tensorc_dsl.tuning.search.space import Explorer
 from tensorc_dsl.tuning.search.strategy import strategies
 from tensorc_dsl.tuning.search.tune import Search, TuneResult, tune_all

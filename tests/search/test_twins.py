@@ -9,7 +9,7 @@ from itertools import islice, product
 import numpy as np
 
 from tensorc_dsl.schedule.trace.distribution import Decision
-from tensorc_dsl.tuning.search.duplicate_predictor import KEPT, Twins
+from tensorc_dsl.tuning.search.space import KEPT, Twins
 
 
 def program(decisions: Mapping[str, Decision]) -> str:

@@ -22,9 +22,8 @@ from tensorc_dsl.tuning.records.database import Database
 from tensorc_dsl.tuning.records.trial import Trial, program_key, target_key
 from tensorc_dsl.tuning.search.expansion import nearest
 from tensorc_dsl.tuning.search.loop_features import MEANING
-from tensorc_dsl.tuning.search.source import Experience
+from tensorc_dsl.tuning.search.source import Experience, Forecast, bound, guess, missed
 from tensorc_dsl.tuning.search.space import Explorer
-from tensorc_dsl.tuning.search.zero_shot import Forecast, bound, guess, missed
 from tests.records.test_database import TRIAL
 
 FILE = """\

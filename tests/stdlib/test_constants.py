@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 
 import tensorc_dsl
-from tensorc_dsl.faces.api.drawing import sample
+from tensorc_dsl.faces.api.schedules import sample
 from tensorc_dsl.interp.space import Space
 from tensorc_dsl.proof.sets.constants import preparation
 from tensorc_dsl.tuning.machine.host import host_target

@@ -11,7 +11,7 @@ from scipy import ndimage
 
 from tensorc_dsl.base.source import Source
 from tensorc_dsl.check.scope import load_source
-from tensorc_dsl.faces.api.drawing import sample
+from tensorc_dsl.faces.api.schedules import sample
 from tensorc_dsl.interp.space import Space
 from tensorc_dsl.ir.arrays import widen
 from tensorc_dsl.reference.evaluate import evaluate

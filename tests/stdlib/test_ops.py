@@ -12,7 +12,7 @@ import pytest
 
 from tensorc_dsl.base.source import Source
 from tensorc_dsl.check.scope import load_source
-from tensorc_dsl.faces.api.drawing import sample
+from tensorc_dsl.faces.api.schedules import sample
 from tensorc_dsl.interp.space import Space
 from tensorc_dsl.ir.arrays import widen
 from tensorc_dsl.ir.dtypes import nearest

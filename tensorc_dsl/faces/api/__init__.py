@@ -18,12 +18,10 @@ from tensorc_dsl.backend.protocol import (
 from tensorc_dsl.base.diagnostic import Diagnostic, Note, Severity
 from tensorc_dsl.base.source import Source, Span
 from tensorc_dsl.check.scope import CheckedFile
-from tensorc_dsl.faces.api.files import TaskFile, UnknownTask, load, loads
-from tensorc_dsl.faces.api.insights import Insight, SearchResult
 from tensorc_dsl.faces.api.kernel import Drawn, Forecast, Given, Kernel, Known, Origin, Recorded
-from tensorc_dsl.faces.api.searching import NoValidCandidate, Plan, WrongSchedule
-from tensorc_dsl.faces.api.tasks import StrPath, Task
-from tensorc_dsl.faces.packages.files import Files
+from tensorc_dsl.faces.api.searching import Insight, NoValidCandidate, Plan, SearchResult, WrongSchedule
+from tensorc_dsl.faces.api.tasks import StrPath, Task, TaskFile, UnknownTask, load, loads
+from tensorc_dsl.faces.packages import Files
 from tensorc_dsl.interp.space import Space
 from tensorc_dsl.ir.program import Program
 from tensorc_dsl.ir.sizes import Sizes
@@ -34,16 +32,14 @@ from tensorc_dsl.schedule.step import ScheduleRefusal
 from tensorc_dsl.schedule.trace.distribution import Decision, Distribution
 from tensorc_dsl.schedule.trace.trace import Decider, Draw, Model, Refused, Site, Trace
 from tensorc_dsl.syntax.tree import TaskDef
-from tensorc_dsl.tuning.insight.importance import Importance
-from tensorc_dsl.tuning.insight.posterior import Learnt, Pin, Value
+from tensorc_dsl.tuning.insight.posterior import Importance, Learnt, Pin, Value
 from tensorc_dsl.tuning.machine.roof import Roof
 from tensorc_dsl.tuning.measure.emulation import Emulated
 from tensorc_dsl.tuning.measure.outcome import Outcome, Status
 from tensorc_dsl.tuning.records.database import Queue, Unkept
 from tensorc_dsl.tuning.records.trial import Trial
 from tensorc_dsl.tuning.search.options import SearchChanges, SearchOptions
-from tensorc_dsl.tuning.search.regret import Regret
-from tensorc_dsl.tuning.search.strategy import Prediction
+from tensorc_dsl.tuning.search.strategy import Prediction, Regret
 from tensorc_dsl.tuning.search.tune import TuneResult
 
 __all__ = [

@@ -8,7 +8,7 @@ from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, assert_never
+from typing import Any, assert_never
 
 from tensorc_dsl.backend.find import require_backend
 from tensorc_dsl.backend.once import lowered_once, lowering_for
@@ -17,7 +17,7 @@ from tensorc_dsl.base import units
 from tensorc_dsl.base.diagnostic import Diagnostic, TschedError, problem
 from tensorc_dsl.base.outputs import Output
 from tensorc_dsl.base.source import Source
-from tensorc_dsl.faces.api.drawing import TRIES
+from tensorc_dsl.faces.api.schedules import TRIES, TaskData
 from tensorc_dsl.interp.space import others, versions
 from tensorc_dsl.ir.program import IN_RANGE, Program
 from tensorc_dsl.ir.target import Target
@@ -28,12 +28,8 @@ from tensorc_dsl.tuning.measure.emulation import MOST_FLOPS, Emulated, emulate, 
 from tensorc_dsl.tuning.records.database import Database
 from tensorc_dsl.tuning.records.errors import UNTUNED, Passed, other_version, passed_over
 from tensorc_dsl.tuning.records.trial import program_key, target_key
+from tensorc_dsl.tuning.search.source import PROBABILITY, Forecast, guess
 from tensorc_dsl.tuning.search.tune import TuneResult
-from tensorc_dsl.tuning.search.zero_shot import PROBABILITY, Forecast, guess
-
-if TYPE_CHECKING:
-    from tensorc_dsl.faces.api.tasks import Task
-
 
 # Makes kernels from schedules, or an error with the reason of a failure.
 
@@ -91,7 +87,7 @@ def failing_at(task: TaskDef) -> Generator[None]:
 def lowered(program: Program, target: Target) -> LoweredKernel:
     """A scheduled program, lowered. Raises TschedError (E0908) if it cannot be lowered."""
     try:
-        return lowered_once(program, target).packed.unpack()
+        return lowered_once(program, target).kernel
     except LowerError as e:
         raise failed("cannot be lowered", str(e)) from e
 
@@ -224,7 +220,7 @@ class Known:
     origin: Origin
 
 
-def known(task: Task, records: Path | None, on_warning: Callable[[Diagnostic], None]) -> Known:
+def known(task: TaskData, records: Path | None, on_warning: Callable[[Diagnostic], None]) -> Known:
     """The fastest recorded schedule; without one the schedule that records of other tasks predict to be the fastest; with too
     few of them the draw with seed 0. The task's own schedule, if it has no open draws and none is recorded.
 
@@ -239,14 +235,14 @@ def known(task: Task, records: Path | None, on_warning: Callable[[Diagnostic], N
         return found or _predicted(task, database)
 
 
-def untuned(task: Task, origin: Origin) -> Diagnostic | None:
+def untuned(task: TaskData, origin: Origin) -> Diagnostic | None:
     """A warning (W0705) where the schedule is neither recorded nor given."""
     if isinstance(origin, Recorded | Given):
         return None
     return UNTUNED(None, task=task.name, origin=describe(origin))
 
 
-def recorded(task: Task, database: Database, on_warning: Callable[[Diagnostic], None]) -> Known | None:
+def recorded(task: TaskData, database: Database, on_warning: Callable[[Diagnostic], None]) -> Known | None:
     """The fastest recorded schedule that can be applied and lowered; None if there is none. See `Task.recorded`."""
     ranking = database.ranking(program_key(task.program), target_key(task.target, task.threads))
     passed = list(ranking.passed)
@@ -255,7 +251,8 @@ def recorded(task: Task, database: Database, on_warning: Callable[[Diagnostic], 
         best = database.trial(row)
         try:
             trace = task.expand(Source(f"<trial {best.trial} of {best.task}>", best.trace))
-            task.lower(trace)
+            with failing_at(task.definition):
+                lowered(trace.program, task.target)
         except TschedError as e:
             passed.append(Passed(row, f"{e.diagnostics[0].code}: {e.diagnostics[0].message}"))
             continue
@@ -269,12 +266,12 @@ def recorded(task: Task, database: Database, on_warning: Callable[[Diagnostic], 
     return found
 
 
-def _default(task: Task) -> Known:
+def _default(task: TaskData) -> Known:
     trace = task.sample(0)
     return Known(trace, Drawn(0) if trace.open_draws else Given())
 
 
-def _predicted(task: Task, database: Database) -> Known:
+def _predicted(task: TaskData, database: Database) -> Known:
     default = _default(task)
     if isinstance(default.origin, Given):
         return default
@@ -282,7 +279,8 @@ def _predicted(task: Task, database: Database) -> Known:
     for trace in () if found is None else found.traces:
         assert found is not None
         try:
-            task.lower(trace)
+            with failing_at(task.definition):
+                lowered(trace.program, task.target)
         except TschedError:
             continue
         return Known(trace, found.forecast)

@@ -1,4 +1,6 @@
-"""What is made of records: their review, the page of a task, and a file with what searches have learnt."""
+"""What is made of records, for the task as it is now and this machine: what they teach about its draws, their review,
+the page of a task, and a file with what searches have learnt.
+"""
 
 from __future__ import annotations
 
@@ -12,9 +14,9 @@ from tensorc_dsl.base.source import Source, Span
 from tensorc_dsl.base.units import counted
 from tensorc_dsl.check.scope import CheckedFile
 from tensorc_dsl.check.spaces import literal_of
-from tensorc_dsl.faces.api.insights import too_few
+from tensorc_dsl.faces.api.searching import too_few
 from tensorc_dsl.faces.api.tasks import Task
-from tensorc_dsl.faces.report.page.figures import Figures, Insight, Side, Stage
+from tensorc_dsl.faces.report.page.sections import DrawPage, Figures, Side, Stage
 from tensorc_dsl.ir.print import format_program
 from tensorc_dsl.schedule.trace.distribution import Decision
 from tensorc_dsl.schedule.trace.trace import Trace, shown
@@ -103,7 +105,7 @@ def figures(task: Task, records: Sequence[tuple[str, Sequence[Trial]]], command:
         sides=sides,
         roof=roof,
         no_roof=no_roof,
-        insight=None if isinstance(found, TooFew) else Insight.of(found),
+        insight=None if isinstance(found, TooFew) else DrawPage.of(found),
         no_insight=no_insight,
         command=command,
         default=_drawn(task),

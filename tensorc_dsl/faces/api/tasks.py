@@ -1,27 +1,23 @@
-"""A task on one machine: its program, the space over it, and operations on both."""
+"""Files and their tasks by name, for one machine; and operations on a task: its program and the space over it."""
 
 from __future__ import annotations
 
 import os
-import shlex
 import warnings
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import replace
-from numbers import Integral
+from os import PathLike, fspath
 from pathlib import Path
 from typing import Unpack
 
 from tensorc_dsl.backend.find import require_backend
 from tensorc_dsl.backend.once import lowering_for
 from tensorc_dsl.backend.protocol import Backend, CompiledKernel, KernelLibrary, LoweredKernel
-from tensorc_dsl.base.diagnostic import Diagnostic, render
+from tensorc_dsl.base.diagnostic import Diagnostic, TschedError, render
 from tensorc_dsl.base.outputs import Output
 from tensorc_dsl.base.source import Source
-from tensorc_dsl.check.scope import CheckedFile
-from tensorc_dsl.faces.api.alone import written
-from tensorc_dsl.faces.api.drawing import require_draws, sample, schedules_of
-from tensorc_dsl.faces.api.insights import Insight, SearchResult, insight, recorded_trials, studied
+from tensorc_dsl.check.scope import CheckedFile, load_source
 from tensorc_dsl.faces.api.kernel import (
     Given,
     Kernel,
@@ -43,16 +39,30 @@ from tensorc_dsl.faces.api.kernel import (
     untuned,
     viewed,
 )
-from tensorc_dsl.faces.api.searching import NoValidCandidate, Plan, WrongSchedule, search_all, search_display
-from tensorc_dsl.faces.report.files import read_source
-from tensorc_dsl.interp.space import Space, frozen_space, opened, versions
-from tensorc_dsl.ir.print import format_buffer
+from tensorc_dsl.faces.api.schedules import TaskData, require_draws, written
+from tensorc_dsl.faces.api.searching import (
+    Insight,
+    NoValidCandidate,
+    Plan,
+    SearchResult,
+    WrongSchedule,
+    insight,
+    recorded_trials,
+    search_all,
+    search_display,
+    studied,
+)
+from tensorc_dsl.faces.packages import Disk, Files, Resolver
+from tensorc_dsl.faces.report.files import no_such_task, read_source
+from tensorc_dsl.interp.space import NATIVE, Space, opened, task_space, versions
 from tensorc_dsl.ir.sizes import Sizes
+from tensorc_dsl.ir.target import Target
 from tensorc_dsl.lower.flat import LowerError
 from tensorc_dsl.proof.equivalence.validate import Report, validate
 from tensorc_dsl.reference.work import mean_flops, sizing
 from tensorc_dsl.schedule.trace.trace import Model, Trace
 from tensorc_dsl.syntax import tree
+from tensorc_dsl.tuning.machine.host import host_target, machine_target
 from tensorc_dsl.tuning.machine.roof import Roof
 from tensorc_dsl.tuning.measure.emulation import Emulated
 from tensorc_dsl.tuning.measure.local import LocalRunner
@@ -84,45 +94,11 @@ def warn_of(diagnostic: Diagnostic) -> None:
     warnings.warn(render(diagnostic), stacklevel=3)
 
 
-class Task:
+class Task(TaskData):
     """One task on one machine. `program` is its unscheduled program; `space` the space or schedule for it.
 
     `model` is the model that schedules are drawn from: the space, or the space with handlers.
     """
-
-    def __init__(
-        self, name: str, space: Space, checked: CheckedFile, model: Model | None = None, words: tuple[str, ...] = ()
-    ) -> None:
-        self._checked = checked
-        self._words = words
-        self.name = str(name)  # names from a file are words of the tree
-        self.model = model or space
-        self.program = space.program
-        self.space = space
-        self.target = space.target
-        self.threads = space.target.cores
-
-    def __repr__(self) -> str:
-        inputs, outputs = (", ".join(map(format_buffer, some)) for some in (self.program.inputs, self.program.outputs))
-        return f"Task({self.name}({inputs}) -> {outputs}, {self.target.workers(self.threads)} of {self.target.cpu})"
-
-    @property
-    def file(self) -> CheckedFile:
-        """The file that has the task."""
-        return self._checked
-
-    @property
-    def definition(self) -> tree.TaskDef:
-        """The task as in its file."""
-        return self._checked.tasks[self.name]
-
-    def command(self, verb: str, *more: str) -> str:
-        """The command line that does `verb` with the task, and with `more` words, on the same machine; empty for a task of no
-        file."""
-        file = self._checked.source.name
-        if file.startswith("<") and file != "<stdin>":
-            return ""
-        return shlex.join(("tensorc-dsl", verb, "-" if file == "<stdin>" else file, self.name, *more, *self._words))
 
     @property
     def backend(self) -> Backend:
@@ -150,16 +126,6 @@ class Task:
         self.lower(trace)
         return trace
 
-    def sample(self, seed: int, number: int = 0) -> Trace:
-        """A trace drawn from the space: a function of seed and number, whole numbers.
-
-        Raises TschedError if all draws are refused, TypeError for a seed or a number of another type.
-        """
-        for name, value in (("seed", seed), ("number", number)):
-            if not isinstance(value, Integral):
-                raise TypeError(f"{name} is a whole number, not {value!r}")
-        return sample(self.model, self.name, int(seed), int(number))
-
     def drawn_from(self, model: Model) -> Task:
         """The same task with another model, for instance `handlers.condition(task.model, {"ks": (64, 16)})`."""
         return Task(self.name, self.space, self._checked, model, self._words)
@@ -170,7 +136,7 @@ class Task:
 
     def over(self, trace: StrPath) -> Task:
         """The same task with the schedule in a file as its space: only its open draws are drawn or searched."""
-        return self.over_space(self._frozen(read_source(trace)))
+        return self.over_space(self.frozen_space(read_source(trace)))
 
     def opened(self, names: Collection[str]) -> Task:
         """The same task with the draws of these names unpinned in its schedule; without handlers.
@@ -201,13 +167,6 @@ class Task:
         """Whether the trace is of this task: its program has the name and the arrays of the task's, which no step changes."""
         own = self.program
         return (own.name, own.params, self.space.compute) == (trace.program.name, trace.program.params, trace.compute)
-
-    def expand(self, source: Source) -> Trace:
-        """As `frozen`, for a text."""
-        return sample(self._frozen(source), self.name, 0)
-
-    def _frozen(self, source: Source) -> Space:
-        return frozen_space(schedules_of(source, self._checked), self.space)
 
     def search(
         self,
@@ -405,3 +364,111 @@ class Task:
         return Kernel(
             native, self.name, self.target, trace, seconds, search, origin, lambda path: written(self, trace, path)
         )
+
+
+OF_KIND = f"{NATIVE}-"
+"""What the name of a kind comes after in the name of the machine's own target of that kind, `native-cuda`."""
+
+
+class UnknownTask(TschedError, KeyError):
+    """A file has no task of that name (E0905). It is bad input, and the KeyError of a mapping."""
+
+    __str__ = TschedError.__str__
+
+
+def load(
+    path: StrPath,
+    *,
+    threads: int | None = None,
+    include: Sequence[StrPath] = (),
+    target: str | None = None,
+    mcpu: str | None = None,
+    files: Files | None = None,
+) -> TaskFile:
+    """The tasks of a `.tsched` file, for this machine; kernels use `threads` threads, by default one per processor.
+
+    Files that it uses are looked for in the folders `include` too. `target` replaces the targets of its spaces: by one of
+    the file, by its name, by this machine, "native", or by its GPU, "native-cuda". `mcpu` is a CPU, by LLVM's name, that
+    replaces the target's CPU.
+    Files are read through `files`, by default from the disk. Raises TschedError with all errors in the file.
+    """
+    _require_folders(include)
+    files = files or Disk()
+    checked = load_source(files.read(path), Resolver(path, include, files))
+    return TaskFile(checked, host_target(threads), target, mcpu, _words(threads, include, target, mcpu))
+
+
+def loads(
+    text: str,
+    *,
+    name: str = "<text>",
+    threads: int | None = None,
+    include: Sequence[StrPath] = (),
+    target: str | None = None,
+    mcpu: str | None = None,
+) -> TaskFile:
+    """As `load`, for a text. Its name in messages is `name`; files that it uses are looked for as for a file of that name."""
+    _require_folders(include)
+    if not isinstance(text, str):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise TypeError(f"the text of a file is a str, not {type(text).__name__}")
+    source = Source.of(text.encode(), name)
+    checked = load_source(source, Resolver(name, include))
+    return TaskFile(checked, host_target(threads), target, mcpu, _words(threads, include, target, mcpu))
+
+
+def _words(threads: int | None, include: Sequence[StrPath], target: str | None, mcpu: str | None) -> tuple[str, ...]:
+    """The options of a command that loads a file in the same way."""
+    named = (("--target", target), ("--mcpu", mcpu), ("--threads", threads), *(("-I", fspath(i)) for i in include))
+    return tuple(str(word) for option, value in named if value is not None for word in (option, value))
+
+
+def _require_folders(include: Sequence[StrPath]) -> None:
+    """Raises TypeError for one folder in place of several: of a text, each letter would be one."""
+    if isinstance(include, str | bytes | PathLike):
+        raise TypeError(f"include is a list of folders: include=[{include!r}]")
+
+
+class TaskFile(Mapping[str, "Task"]):
+    """The tasks of one file by name, in the order of the file."""
+
+    def __init__(
+        self,
+        checked: CheckedFile,
+        native: Target,
+        target: str | None = None,
+        mcpu: str | None = None,
+        words: tuple[str, ...] = (),
+    ) -> None:
+        self.checked = checked
+        self.native = native
+        self._target = target
+        self._mcpu = mcpu
+        self._words = words
+
+    def __getitem__(self, name: str) -> Task:
+        """The task of that name. Raises UnknownTask with the nearest name if there is none, TschedError (E0910, E0915) for
+        a CPU that its target cannot have, and E0918 if it is to be the GPU of this machine, which cannot be used."""
+        if name not in self.checked.tasks:
+            known = list(self.checked.tasks)
+            raise UnknownTask(no_such_task(name, known, self.checked.source.name))
+        native, chosen = self.native, self._target
+        if (
+            chosen is not None
+            and chosen.startswith(OF_KIND)
+            and (found := machine_target(chosen.removeprefix(OF_KIND)))
+        ):
+            native, chosen = found, NATIVE
+        space = task_space(self.checked, name, native, chosen)
+        if self._mcpu is not None:
+            backend = require_backend(space.target.kind, name)
+            space = replace(space, target=backend.with_cpu(space.target, self._mcpu))
+        return Task(name, space, self.checked, words=self._words)
+
+    def __iter__(self) -> Iterator[str]:
+        return map(str, self.checked.tasks)
+
+    def __len__(self) -> int:
+        return len(self.checked.tasks)
+
+    def __repr__(self) -> str:
+        return f"TaskFile({Path(self.checked.source.name).name}: {', '.join(self) or 'no tasks'})"

@@ -16,8 +16,7 @@ import click
 
 from tensorc_dsl.base.diagnostic import Diagnostic, TschedError, problem
 from tensorc_dsl.base.visible import visible, visible_line
-from tensorc_dsl.faces.cli.endings import in_order
-from tensorc_dsl.faces.cli.options import settings
+from tensorc_dsl.faces.cli.options import in_order, settings
 from tensorc_dsl.faces.report.terminal import NO_OUTPUT, say, show_diagnostics, show_foreign
 
 ISSUES = "please report it with the command, the input files and what `--debug` shows"

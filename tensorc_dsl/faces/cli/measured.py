@@ -29,7 +29,7 @@ def TOO_MANY_THREADS(*, threads: str, cores: str, count: int) -> None: ...
 def warn_of_threads(target: Target) -> None:
     """Warn on standard error if kernels of CPUs have more threads than there are cores for this process."""
     from tensorc_dsl.base.units import counted
-    from tensorc_dsl.processes.cores import usable_cores
+    from tensorc_dsl.processes.machine import usable_cores
 
     cores, threads = usable_cores(), target.cores
     if threads > cores and not target.device:
@@ -80,7 +80,7 @@ def measure_and_show(task: Task, trace: Trace) -> None:
 
 def _show_error(error: float, compared: float) -> None:
     """Print the largest error, and warn where little is compared."""
-    from tensorc_dsl.tuning.measure.limits import little_compared
+    from tensorc_dsl.tuning.measure.local import little_compared
 
     show(f"\nthe result is right: largest error {error:.2g} of what is allowed")
     if (little := little_compared(compared)) is not None:
@@ -93,7 +93,7 @@ def _show_error(error: float, compared: float) -> None:
 def best_known(task: Task, file: str, records: str | None, *, or_draw: bool = True) -> Known:
     """The schedule of `Task.known`; one that is predicted is reported, and with `or_draw` one that is drawn, too."""
     from tensorc_dsl.faces.api.kernel import Drawn, Given, Recorded, describe, untuned
-    from tensorc_dsl.tuning.search.zero_shot import Forecast
+    from tensorc_dsl.tuning.search.source import Forecast
 
     found = task.known(Path(records) if records else None, on_warning=show_diagnostics)
     match found.origin:

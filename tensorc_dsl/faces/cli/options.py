@@ -1,26 +1,115 @@
-"""Options and arguments that several commands share, those that decide draws, and groups that suggest a misspelt name."""
+"""What the commands share in one call: options and arguments, those that decide draws, the file of tasks, and the
+signals that end it. The first signal ends a command in order, a Ctrl-C after that at once.
+"""
 
 from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Iterator
+import signal
+import threading
+import time
+from collections.abc import Callable, Collection, Generator, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, TypeVar
+from pathlib import Path
+from types import FrameType
+from typing import TYPE_CHECKING, Any, Literal, TypeVar, assert_never, get_args
 
 import click
 
-from tensorc_dsl.faces.cli.endings import Ending
-from tensorc_dsl.faces.report.terminal import is_dumb, show_diagnostics
+from tensorc_dsl.base.diagnostic import Severity, TschedError, problem
+from tensorc_dsl.faces.report.terminal import is_dumb, say, show, show_diagnostics, show_object
 
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
 
-    from tensorc_dsl.faces.api import Task
+    from tensorc_dsl.faces.api import Task, TaskFile
+    from tensorc_dsl.faces.report.terminal import Finding
     from tensorc_dsl.schedule.trace.trace import Trace
 
-
 # Options and arguments that several commands share.
+
+
+ENDINGS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
+PAUSE = 0.1
+"""Seconds in which further signals count as one, since programs that forward a signal, such as `timeout`, send it twice."""
+
+
+@dataclass(slots=True)
+class Ending:
+    """Whether a command was `told` to end, and by which signal. While `held`, signals are only recorded."""
+
+    number: int = signal.SIGINT
+    held: bool = False
+    told: bool = False
+
+    @property
+    def status(self) -> int:
+        """The exit status that shells use for the signal: 130, 143, 129."""
+        return 128 + self.number
+
+
+@contextmanager
+def in_order(ending: Ending) -> Generator[None]:
+    """A context in which the first of the signals is a KeyboardInterrupt; a Ctrl-C after it ends the process at once.
+
+    Signals that this process was started to ignore stay ignored, as with `nohup`.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    terminals = [fd for fd in (1, 2) if os.isatty(fd)]
+
+    def leave(number: int, _: FrameType | None) -> None:
+        for n in before:
+            signal.signal(n, signal.SIG_IGN)
+        ending.number, ending.told = number, True
+        if number == signal.SIGHUP:
+            _silence(terminals)
+        time.sleep(PAUSE)
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
+        if not ending.held:
+            raise KeyboardInterrupt
+
+    usual = (signal.SIG_DFL, signal.default_int_handler)
+    before = {n: handler for n in ENDINGS if (handler := signal.getsignal(n)) in usual}
+    try:
+        for n in before:
+            signal.signal(n, leave)
+        yield
+    finally:
+        for n, handler in before.items():
+            signal.signal(n, handler)
+
+
+def _silence(terminals: list[int]) -> None:
+    """Drop output to a terminal that is gone, without an error."""
+    null = os.open(os.devnull, os.O_WRONLY)
+    for fd in terminals:
+        os.dup2(null, fd)
+    os.close(null)
+
+
+@contextmanager
+def interruptible(ending: Ending) -> Generator[None]:
+    """What is inside may be cut short by a signal, a KeyboardInterrupt; before and behind it the ending is held."""
+    ending.held = False
+    try:
+        yield
+    finally:
+        ending.held = True
+
+
+@contextmanager
+def finishing(ending: Ending) -> Generator[None]:
+    """A context that runs to its end, unless two signals arrive."""
+    ending.held = True
+    try:
+        yield
+    finally:
+        ending.held = False
 
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -253,3 +342,139 @@ class Group(click.Group):
         near = did_you_mean(name, self.list_commands(ctx))
         if near:
             yield f"{near[0].upper()}{near[1:]}"
+
+
+# Loads a file of tasks with the settings of the whole call.
+
+
+@problem("E0925", "`{file}` has no task", help="add one: `task small = f(M=64, N=64)`, for a compute `f`")
+def NO_TASK(*, file: str) -> None: ...
+
+
+@problem("E0925", "`{file}` has {count} tasks, and the command names none", help="name one: {names}")
+def WHICH_TASK(*, file: str, count: int, names: str) -> None: ...
+
+
+SUFFIX = ".tsched"
+
+HELP = "help"
+"""The CPU name that lists all CPUs."""
+
+
+def load(file: str, threads: int | None = None, target: str | None = None, mcpu: str | None = None) -> TaskFile:
+    """As `tensorc_dsl.load`, with the folders of `-I`."""
+    from tensorc_dsl.faces import api
+
+    include = settings(click.get_current_context()).include
+    cpu = None if mcpu == HELP else mcpu
+    return api.load(file, threads=threads, target=target, mcpu=cpu, include=include)
+
+
+def load_task(
+    file: str, task: str | None, threads: int | None = None, target: str | None = None, mcpu: str | None = None
+) -> Task:
+    """The task, on the machine that the options describe; without a name the only one of the file.
+
+    Raises TschedError (E0905, E0925) if there is no such task or a name is needed. With `--mcpu help`, the command ends with
+    the list of CPUs.
+    """
+    tasks = load(file, threads, target, mcpu)
+    return chosen(tasks, task or only(tasks, file), mcpu)
+
+
+def chosen(tasks: TaskFile, name: str, mcpu: str | None) -> Task:
+    """The task of that name. With `--mcpu help`, the command ends with the list of CPUs."""
+    found = tasks[name]
+    if mcpu == HELP:
+        show(found.backend.describe_processors(found.target))
+        click.get_current_context().exit()
+    return found
+
+
+def only(tasks: Collection[str], file: str) -> str:
+    """The name of a file's only task. Raises TschedError (E0925) if it has none or several."""
+    names = list(tasks)
+    match names:
+        case [name]:
+            return name
+        case []:
+            raise TschedError(NO_TASK(None, file=file))
+        case _:
+            listed = ", ".join(f"`{n}`" for n in names)
+            raise TschedError(WHICH_TASK(None, file=file, count=len(names), names=listed))
+
+
+def task_and_trace(tasks: Collection[str], file: str, words: tuple[str, ...]) -> tuple[str, str | None]:
+    """The names in `[TASK] [TRACE]`. A single word is a task, or the file of a schedule for the only task.
+
+    Raises TschedError (E0925) if a name is needed, and UsageError for more than two words.
+    """
+    match words:
+        case ():
+            return only(tasks, file), None
+        case (word,):
+            is_file = word == "-" or word.endswith(SUFFIX) or os.path.exists(word)
+            return (only(tasks, file), word) if word not in tasks and is_file else (word, None)
+        case (task, trace):
+            return task, trace
+        case _:
+            raise click.UsageError(f"Got unexpected extra argument ({words[2]})")
+
+
+# Tells the findings of a run: as text, or in a format for other programs (`--output-format`).
+
+
+Format = Literal["text", "json", "sarif", "github"]
+
+
+def format_option(function: F) -> F:
+    """`--output-format`."""
+    return click.option(
+        "--output-format", "output", type=click.Choice(get_args(Format)), default="text", show_default=True,
+        help="How to tell the findings; all but `text` do so on standard output.",
+    )(function)  # fmt: skip
+
+
+def sources(name: str) -> tuple[str, ...]:
+    """The file itself, or the files in a folder. Raises TschedError (E0901) for a folder without any."""
+    from tensorc_dsl.faces.report.files import sources_below
+
+    return tuple(map(str, sources_below(Path(name)))) if Path(name).is_dir() else (name,)
+
+
+def tell(names: Sequence[str], found: Sequence[Finding], output: Format, more: Mapping[str, Any] | None = None) -> None:
+    """Print the findings of these files; `more` is added to the object that `json` prints."""
+    match output:
+        case "text":
+            _tell_people(names, found)
+        case "json":
+            from tensorc_dsl.faces.report.terminal import as_json
+
+            show_object(as_json(names, found) | dict(more or {}), indent=2)
+        case "sarif":
+            from importlib.metadata import version
+
+            from tensorc_dsl.faces.report.terminal import as_sarif
+
+            show_object(as_sarif(found, version("tensorc-dsl")), indent=2)
+        case "github":
+            from tensorc_dsl.faces.report.terminal import as_github
+
+            if found:
+                show(as_github(found))
+        case _:
+            assert_never(output)
+
+
+def _tell_people(names: Sequence[str], found: Sequence[Finding]) -> None:
+    from tensorc_dsl.faces.report.terminal import count
+
+    if not found:
+        return
+    show_diagnostics(*(f.diagnostic for f in found))
+    numbers = [(count(found, s), s) for s in (Severity.ERROR, Severity.WARNING)]
+    counts = " and ".join(f"{n} {s}{'s' * (n != 1)}" for n, s in numbers if n)
+    show(f"\n{counts} in {len(names)} file{'s' * (len(names) != 1)}", err=True)
+    errors = [f.diagnostic.code for f in found if f.diagnostic.severity is Severity.ERROR]
+    if errors:
+        say(f"for more: tensorc-dsl explain {errors[0]}", err=True)

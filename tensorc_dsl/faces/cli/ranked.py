@@ -17,7 +17,7 @@ import click
 from click.core import ParameterSource
 
 from tensorc_dsl.base.diagnostic import TschedError
-from tensorc_dsl.faces.cli.endings import Ending, finishing
+from tensorc_dsl.faces.cli.options import Ending, finishing
 from tensorc_dsl.faces.cli.tuned import Form, Written, replace_schedule
 from tensorc_dsl.faces.report.terminal import say, show, show_object
 
@@ -178,7 +178,7 @@ def _finish(task: Task, found: Ranking, file: Output, asked: Asked) -> dict[str,
     """Write the best schedule and the first wrong one, tell people, and return what JSON has of all."""
     from tensorc_dsl.base.outputs import Output
     from tensorc_dsl.base.units import counted
-    from tensorc_dsl.faces.api.alone import written
+    from tensorc_dsl.faces.api.schedules import written
 
     best = found.best
     for reason, count in found.refused.items():

@@ -14,16 +14,14 @@ from typing import TYPE_CHECKING
 import click
 
 from tensorc_dsl.base.diagnostic import Diagnostic, TschedError
-from tensorc_dsl.faces.cli.endings import Ending, interruptible
-from tensorc_dsl.faces.cli.loading import SUFFIX
-from tensorc_dsl.faces.cli.options import settings
+from tensorc_dsl.faces.cli.options import SUFFIX, Ending, interruptible, settings
 from tensorc_dsl.faces.report.terminal import say, show, show_diagnostics, show_object
 
 if TYPE_CHECKING:
     from tensorc_dsl.base.outputs import Output
     from tensorc_dsl.faces.api import TaskFile
     from tensorc_dsl.faces.api.tasks import Task
-    from tensorc_dsl.faces.report.ended import Ended
+    from tensorc_dsl.faces.report.progress import Ended
     from tensorc_dsl.schedule.trace.trace import Trace
     from tensorc_dsl.tuning.records.database import Queue
 
@@ -57,7 +55,7 @@ def replace_schedule(output: Output, task: Task, found: Trace, text: str, judge:
     Without a `judge` none is kept. What another process writes meanwhile is judged, too.
     Raises TschedError (E0903, E0904, E0932).
     """
-    from tensorc_dsl.faces.api.alone import schedule_in
+    from tensorc_dsl.faces.api.schedules import schedule_in
     from tensorc_dsl.faces.report.files import MAX_BYTES
 
     while True:
@@ -85,7 +83,7 @@ def write_best(
     With a queue, a schedule in a file that is faster is kept: the two are timed by turns. After an interruption nothing is
     timed, and the records in the queue say which is faster.
     """
-    from tensorc_dsl.faces.api.alone import written as text_of
+    from tensorc_dsl.faces.api.schedules import written as text_of
 
     out: list[Written] = []
     for one, output, task in zip(ended, outputs, tasks, strict=True):
@@ -211,7 +209,7 @@ class Prior:
         from tensorc_dsl.base.outputs import Output
         from tensorc_dsl.base.source import Source
         from tensorc_dsl.check.scope import load_source
-        from tensorc_dsl.faces.packages.resolve import Resolver
+        from tensorc_dsl.faces.packages import Resolver
 
         if replayed is not None:
             raise click.UsageError(
@@ -229,8 +227,8 @@ class Prior:
 
     def write(self, searched: Sequence[Task], records: str | None) -> frozenset[str]:
         """The names of the tasks whose priors are in the file; standard error reports missing ones."""
-        from tensorc_dsl.faces.api.insights import recorded_trials, studied
         from tensorc_dsl.faces.api.recorded import Lesson, plain, with_priors
+        from tensorc_dsl.faces.api.searching import recorded_trials, studied
         from tensorc_dsl.tuning.insight.posterior import posterior
         from tensorc_dsl.tuning.records.database import Database
 

@@ -1,19 +1,81 @@
-"""What is known of one version of a document: its pieces, the checked file, the findings, and its names."""
+"""What is known of one version of a document: its text with positions as an editor counts, its pieces, the checked file,
+the findings, its names, and what a definition is.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
+
+from lsprotocol import types as lsp
 
 from tensorc_dsl.base.diagnostic import Diagnostic
 from tensorc_dsl.base.source import Source, Span
-from tensorc_dsl.check.positions import Definition, Files, Reference, Remembered, Written, references_in
+from tensorc_dsl.check.kinds import Kind, Listener
+from tensorc_dsl.check.positions import Definition, Files, Reference, Remembered, Written, listen, references_in
 from tensorc_dsl.check.scope import CheckedFile
 from tensorc_dsl.faces.lsp.parts import Part, Piece
-from tensorc_dsl.faces.lsp.text import Text
-from tensorc_dsl.faces.packages.resolve import Resolver
+from tensorc_dsl.faces.packages import Resolver
 from tensorc_dsl.syntax import tree as t
+from tensorc_dsl.syntax.tree import walk
+
+_CODECS = {"utf-8": ("utf-8", 1), "utf-16": ("utf-16-le", 2), "utf-32": ("utf-32-le", 4)}
+
+
+def normal(text: str) -> str:
+    """The text with LF at the end of each line, and with characters that UTF-8 can hold. Lines and columns stay."""
+    text = text.replace("\r\n", "\n").replace("\r", "\n")
+    if text.startswith("\ufeff"):
+        text = " " + text[1:]
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        # Pairs of surrogates, as JSON may spell one character, become that character; single ones cannot be stored.
+        text = text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
+    return text
+
+
+class Text:
+    """A text whose positions are counted in units of an encoding: by default UTF-16, in which 🙂 has two."""
+
+    def __init__(self, source: Source, encoding: str = "utf-16") -> None:
+        self.source = source
+        self.encoding = encoding
+        self._codec, self._unit = _CODECS.get(encoding, _CODECS["utf-16"])
+
+    @cached_property
+    def _starts(self) -> list[int]:
+        starts = [0]
+        for line in self.source.text.split("\n"):
+            starts.append(starts[-1] + len(line) + 1)
+        return starts[:-1]
+
+    def position(self, offset: int) -> lsp.Position:
+        """The position of a character; behind the end, that of the end."""
+        offset = min(max(0, offset), len(self.source.text))
+        line, column = self.source.line_column(offset)
+        before = self.source.text[offset - column + 1 : offset]
+        units = column - 1 if before.isascii() else len(before.encode(self._codec)) // self._unit
+        return lsp.Position(line - 1, units)
+
+    def offset(self, position: lsp.Position) -> int:
+        """The character at a position; that of the line's end behind it, and that of the text's end below it."""
+        if position.line >= len(self._starts):
+            return len(self.source.text)
+        line, start = self.source.line(position.line + 1), self._starts[position.line]
+        if line.isascii():
+            return start + min(position.character, len(line))
+        # Half of a character counts as none of it.
+        part = line.encode(self._codec)[: position.character * self._unit]
+        return start + len(part.decode(self._codec, "ignore"))
+
+    def range(self, start: int, end: int) -> lsp.Range:
+        return lsp.Range(self.position(start), self.position(end))
+
+    def offsets(self, range_: lsp.Range) -> tuple[int, int]:
+        return self.offset(range_.start), self.offset(range_.end)
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,3 +216,85 @@ class Analysis:
         """Whether an item of the part mentions one of the names."""
         pieces = (p for p in self.pieces if p.part is part)
         return any(not self.memory.entry(i).words.isdisjoint(names) for p in pieces for i in p.items)
+
+
+Declared = (
+    t.NamedItem | t.TensorParam | t.Param | t.Stage | t.Let | t.DrawStmt | t.ForList | t.Either | t.Maybe | t.Branch
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Meaning:
+    """The node that binds a name, and the item that it stands in."""
+
+    item: t.NamedItem
+    node: Declared | None
+
+
+def items_of(analysis: Analysis) -> Iterator[t.NamedItem]:
+    """All items that the document can name, and its own ones."""
+    c = analysis.checked
+    for item in analysis.items:
+        if not isinstance(item, t.UseDecl):
+            yield item
+    tables = (c.computes, c.modules, c.spaces, c.schedules, c.targets, c.intrinsics, c.constants)
+    for table in tables:
+        yield from table.values()
+    for definitions in c.library.files.values():
+        yield from definitions.computes.values()
+        yield from definitions.reducers.values()
+
+
+def meaning(analysis: Analysis, definition: Written) -> Meaning | None:
+    """What the first place of a definition is; None for one that no item of the document or its uses holds."""
+    if not definition.spans:
+        return None
+    span = definition.spans[0]
+    for item in items_of(analysis):
+        own = item.span
+        if own.source is span.source and own.start <= span.start < own.end:
+            return Meaning(item, _node(item, span))
+    return None
+
+
+def _is(word: t.Word | t.NamePattern | None, span: Span) -> bool:
+    return word is not None and word.span.start == span.start and word.span.end == span.end
+
+
+def _node(item: t.NamedItem, span: Span) -> Declared | None:
+    if _is(item.name, span):
+        return item
+    for node in walk(item):
+        match node:
+            case t.TensorParam(name=name) | t.Param(name=name) | t.Stage(name=name) if _is(name, span):
+                return node
+            case t.Either(name=name) | t.Maybe(name=name) | t.Branch(name=name) if _is(name, span):
+                return node
+            case t.DrawStmt(name=pattern) if _is(pattern, span):
+                return node
+            case t.Let(pattern=pattern) | t.ForList(target=pattern):
+                names = pattern.items if isinstance(pattern, t.ListPattern) else (pattern,)
+                if any(_is(n, span) for n in names):
+                    return node
+            case _:
+                pass
+    return None
+
+
+class Kinds(Listener):
+    """The kinds of the names of a body, by where they start in their part."""
+
+    def __init__(self) -> None:
+        self.found: dict[int, Kind] = {}
+
+    def named(self, at: Span, name: str, places: tuple[Span, ...], kind: Kind) -> None:
+        self.found.setdefault(at.start, kind)
+
+
+def kind_of(analysis: Analysis, item: t.Item | None, at: Span) -> Kind | None:
+    """The kind of the value of a name in a body; None where there is no body."""
+    if not isinstance(item, t.ModuleDef | t.SpaceDef | t.ScheduleDef):
+        return None
+    kinds = Kinds()
+    listen(analysis.checked, item, kinds)
+    return kinds.found.get(at.start)

@@ -17,11 +17,9 @@ from tensorc_dsl.base.diagnostic import TschedError
 from tensorc_dsl.base.source import Source
 from tensorc_dsl.check.positions import Remembered
 from tensorc_dsl.check.scope import Versions
-from tensorc_dsl.faces.lsp.analysis import Analysis
+from tensorc_dsl.faces.lsp.analysis import Analysis, Text, normal
 from tensorc_dsl.faces.lsp.parts import Pieces
-from tensorc_dsl.faces.lsp.text import Text, normal
-from tensorc_dsl.faces.packages.files import Disk, with_others
-from tensorc_dsl.faces.packages.resolve import Resolver, StrPath
+from tensorc_dsl.faces.packages import Disk, Resolver, StrPath, with_others
 from tensorc_dsl.syntax import tree as t
 from tensorc_dsl.syntax.parse import Parsed, parse_items
 

@@ -12,22 +12,20 @@ from lsprotocol import types as lsp
 from pygls.exceptions import JsonRpcException, JsonRpcInternalError, JsonRpcInvalidParams
 from pygls.lsp.server import LanguageServer
 
+from tensorc_dsl.faces.lsp import navigation
+from tensorc_dsl.faces.lsp import navigation as renaming
 from tensorc_dsl.faces.lsp.analysis import Analysis
-from tensorc_dsl.faces.lsp.commands import add_commands, refresh
+from tensorc_dsl.faces.lsp.commands import KIND as PIN
+from tensorc_dsl.faces.lsp.commands import SHOW, add_commands, best_of, code_lenses, inlay_hints, pins, refresh
+from tensorc_dsl.faces.lsp.completion import completion
+from tensorc_dsl.faces.lsp.cursor import hover, signature_help
 from tensorc_dsl.faces.lsp.documents import Document, Documents, file_of
-from tensorc_dsl.faces.lsp.features import navigation
-from tensorc_dsl.faces.lsp.features import navigation as renaming
-from tensorc_dsl.faces.lsp.features.best_records import KIND as PIN
-from tensorc_dsl.faces.lsp.features.best_records import SHOW, best_of, code_lenses, inlay_hints, pins
-from tensorc_dsl.faces.lsp.features.completion import completion
-from tensorc_dsl.faces.lsp.features.findings import diagnostics, quick_fixes, refused, try_task, untried
-from tensorc_dsl.faces.lsp.features.formatting import formatting
-from tensorc_dsl.faces.lsp.features.hover import hover, signature_help
-from tensorc_dsl.faces.lsp.features.navigation import FILTERS, definition, highlights, moves, references
-from tensorc_dsl.faces.lsp.features.semantic_tokens import LEGEND, all_tokens, changed_tokens, semantic_tokens
-from tensorc_dsl.faces.lsp.features.structure import folding, selection, symbols, workspace_symbols
+from tensorc_dsl.faces.lsp.findings import diagnostics, quick_fixes, refused, try_task, untried
+from tensorc_dsl.faces.lsp.navigation import FILTERS, definition, highlights, moves, references
 from tensorc_dsl.faces.lsp.protocol import Answering, Ready, lsp_converter
 from tensorc_dsl.faces.lsp.records import Records
+from tensorc_dsl.faces.lsp.semantic_tokens import LEGEND, all_tokens, changed_tokens, semantic_tokens
+from tensorc_dsl.faces.lsp.structure import folding, formatting, selection, symbols, workspace_symbols
 from tensorc_dsl.faces.report.entries import entries
 from tensorc_dsl.syntax.tree import TaskDef
 from tensorc_dsl.tuning.machine.roof import Roof

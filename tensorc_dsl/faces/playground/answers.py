@@ -1,11 +1,13 @@
-"""Answers to the page: what is wrong in its text, what its words are, and what a task becomes under some decisions."""
+"""Answers the page's questions about a text: what is wrong in it, what it becomes, and what can stand in it."""
 
 from __future__ import annotations
 
 import difflib
+import gc
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import lru_cache
+from pathlib import Path
 
 import numpy as np
 from lsprotocol import types as lsp
@@ -16,30 +18,39 @@ from tensorc_dsl.base.diagnostic import TschedError, render
 from tensorc_dsl.base.source import Span
 from tensorc_dsl.faces.api.kernel import compiled, lowered_text, require_code, viewed
 from tensorc_dsl.faces.lsp.analysis import Analysis
-from tensorc_dsl.faces.lsp.documents import Document
-from tensorc_dsl.faces.lsp.features.completion import completion
-from tensorc_dsl.faces.lsp.features.findings import diagnostics, quick_fixes, refused, try_all
-from tensorc_dsl.faces.lsp.features.hover import hover
+from tensorc_dsl.faces.lsp.completion import completion
+from tensorc_dsl.faces.lsp.cursor import hover
+from tensorc_dsl.faces.lsp.documents import Document, Documents, uri_of
+from tensorc_dsl.faces.lsp.findings import diagnostics, quick_fixes, refused, try_all
 from tensorc_dsl.faces.lsp.records import Records
 from tensorc_dsl.faces.playground.messages import (
+    DESK,
     LOOPS,
     PROGRAM,
+    Answer,
+    Check,
     Checked,
     Choice,
+    Complete,
     Completed,
+    Describe,
     Described,
     Edit,
     Finding,
     Fix,
     Offer,
+    Open,
+    Opened,
     Position,
+    Question,
     Range,
     Recorded,
+    Refused,
     Show,
     Shown,
     Step,
 )
-from tensorc_dsl.faces.report.page.figures import by_size
+from tensorc_dsl.faces.report.page.sections import by_size
 from tensorc_dsl.interp.expand import Stand, Watched
 from tensorc_dsl.interp.space import Space, read_decision, task_space
 from tensorc_dsl.ir.print import format_program
@@ -315,3 +326,73 @@ def _offer(item: lsp.CompletionItem) -> Offer:
 def _html(text: object) -> str:
     """A description as HTML."""
     return str(_MARKDOWN.render(text.value if isinstance(text, lsp.MarkupContent) else str(text)))
+
+
+_Key = tuple[str, dict[str, str], int]
+"""What an expansion of a text depends on: the task, the decisions and the seed."""
+
+
+class Desk:
+    """Answers the page's questions, about one text after another."""
+
+    def __init__(self, opened: Open) -> None:
+        self._documents = Documents(opened.include)
+        self._records = Records(None if opened.records is None else Path(opened.records))
+        path = Path(opened.path)
+        self._uri = uri_of(path)
+        # In messages, the text has the name by which its writer knows it.
+        self._documents.open[self._uri] = Document(self._uri, path, "")
+        self._version = 0
+        self._last: tuple[Analysis, _Key, Expanded] | None = None
+
+    def check(self, asked: Check) -> Answer:
+        document = self._document(asked.text)
+        return checked(self._documents.analysis(document), document)
+
+    def complete(self, asked: Complete) -> Answer:
+        return completed(self._documents.analysis(self._document(asked.text)), asked.at, self._records)
+
+    def describe(self, asked: Describe) -> Answer:
+        return described(self._documents.analysis(self._document(asked.text)), asked.at, self._records)
+
+    def show(self, asked: Show) -> Answer:
+        analysis = self._documents.analysis(self._document(asked.text))
+        if asked.task not in analysis.checked.elaborated:
+            return Refused(f"there is no task `{asked.task}` whose program can be made")
+        key = (asked.task, asked.decisions, asked.seed)
+        try:
+            if self._last is None or self._last[0] is not analysis or self._last[1] != key:
+                self._last = (analysis, key, expanded(analysis, asked))
+        except TschedError as e:
+            return Refused("\n".join(map(render, e.diagnostics)))
+        return told(analysis, asked, self._last[2], self._records)
+
+    def _document(self, text: str) -> Document:
+        """The document with that text."""
+        document = self._documents.open[self._uri]
+        if document.text != text:
+            self._version += 1
+            document = self._documents.put(self._uri, text, self._version)
+        return document
+
+
+def desk() -> None:
+    """Answer until the server is gone."""
+    desks: list[Desk] = []
+
+    def answer(request: Open | Question) -> Answer:
+        match request:
+            case Open():
+                desks[:] = [Desk(request)]
+                return Opened()
+            case Check():
+                return desks[0].check(request)
+            case Complete():
+                return desks[0].complete(request)
+            case Describe():
+                return desks[0].describe(request)
+            case Show():
+                return desks[0].show(request)
+
+    gc.set_threshold(100_000, 20, 20)  # trees are many objects and few cycles
+    DESK.serve(answer)

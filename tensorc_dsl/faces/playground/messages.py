@@ -9,7 +9,7 @@ from typing import Annotated
 
 import msgspec
 
-from tensorc_dsl.processes.messages import Bug, Exhausted, Ready
+from tensorc_dsl.processes.protocol import Purpose
 
 PROGRAM, LOOPS = "program", "loops"
 
@@ -189,9 +189,8 @@ class Refused(msgspec.Struct, tag=True, frozen=True):
     message: str
 
 
-Errand = Open | Question
-Answer = Ready | Opened | Checked | Completed | Described | Shown | Refused | Exhausted | Bug
+Answer = Opened | Checked | Completed | Described | Shown | Refused
 
 questions = msgspec.json.Decoder(Question)
-errands = msgspec.msgpack.Decoder(Errand)
-answers = msgspec.msgpack.Decoder(Answer)
+
+DESK: Purpose[Open | Question, Answer] = Purpose("tensorc_dsl.faces.playground.answers:desk", Open | Question, Answer)

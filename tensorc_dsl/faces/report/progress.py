@@ -1,18 +1,37 @@
-"""Describes the state of a search in words, of several in a row of cells, with an estimate of the time left."""
+"""Shows a search, or several as one, while it goes on and at its end, in words and as JSON.
+
+Its progress is a line that is updated on a terminal, or occasional lines elsewhere, with an estimate of the time left;
+or an object a line, for programs that watch it. `docs/tune.md` describes these.
+"""
 
 from __future__ import annotations
 
+import io
+import sys
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
-from typing import assert_never
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from importlib import import_module
+from pathlib import Path
+from typing import Any, Protocol, TextIO, assert_never
+
+import msgspec
 
 from tensorc_dsl.base import units
-from tensorc_dsl.faces.report.results import tally
+from tensorc_dsl.base.visible import visible_line
+from tensorc_dsl.faces.report import results
+from tensorc_dsl.faces.report.results import comparison, tally
+from tensorc_dsl.faces.report.terminal import follow, is_dumb
+from tensorc_dsl.ir.sizes import Sizes
+from tensorc_dsl.ir.target import Target
+from tensorc_dsl.reference.work import describe_all
+from tensorc_dsl.tuning.machine.baseline import Yardsticks
 from tensorc_dsl.tuning.machine.roof import Roof
-from tensorc_dsl.tuning.measure.limits import little_compared
-from tensorc_dsl.tuning.measure.local import BUILDERS, ROUNDS
+from tensorc_dsl.tuning.measure.local import BUILDERS, ROUNDS, little_compared
+from tensorc_dsl.tuning.measure.outcome import Outcome, cache_of
+from tensorc_dsl.tuning.records.trial import encode_decisions
 from tensorc_dsl.tuning.search.events import (
     Comparing,
     Corrected,
@@ -23,6 +42,7 @@ from tensorc_dsl.tuning.search.events import (
     Finished,
     Informed,
     Learnt,
+    Listener,
     Measured,
     Prepared,
     Preparing,
@@ -35,8 +55,8 @@ from tensorc_dsl.tuning.search.events import (
     Verifying,
     Waiting,
 )
-from tensorc_dsl.tuning.search.finals import FINALISTS
-from tensorc_dsl.tuning.search.regret import Regret
+from tensorc_dsl.tuning.search.strategy import CHANCE, Regret
+from tensorc_dsl.tuning.search.tune import FINALISTS, TuneResult
 
 # Estimates the time left of a search from the times of its parts so far.
 
@@ -355,3 +375,376 @@ def exhaustion(found: Exhausted) -> str:
     if found.whole:
         return f"the space has {units.counted(found.programs, 'program')}"
     return f"the space gave nothing new after {units.counted(found.programs, 'program')}"
+
+
+# Shows the progress of a search: one line that is updated on a terminal, or occasional lines elsewhere.
+
+
+PLAIN_SECONDS = 5.0
+"""Without a terminal, a line is printed at least this often, one for each improvement after `PAUSE`, and one for each
+slow build."""
+
+PAUSE = 0.5
+
+
+class Follower(Protocol):
+    """Shows events of a search, and lines between them."""
+
+    def __call__(self, event: Event) -> None: ...
+
+    def begin(self, line: str) -> None:
+        """Show the beginning of work for which the search sends no events."""
+        ...
+
+    def turn(self, number: int) -> None:
+        """The events that follow are of this task, of several."""
+        ...
+
+
+def watched(out: TextIO | None) -> bool:
+    """Whether a person watches the stream: it is a terminal, or this is a notebook."""
+    return out is not None and (out.isatty() or _in_notebook())
+
+
+def _in_notebook() -> bool:
+    """Whether this is a notebook, whose output goes into the cell."""
+    if "ipykernel" not in sys.modules:
+        return False  # notebooks load ipykernel, so rich need not be imported
+
+    from rich.console import Console
+
+    return Console().is_jupyter
+
+
+def _has_widgets() -> bool:
+    """Whether a line can be overwritten in a cell, which takes a widget. One that cannot be loaded is none."""
+    try:
+        import_module("ipywidgets")
+    except ImportError:
+        return False
+    return True
+
+
+@contextmanager
+def show_progress(standing: Standing, out: TextIO | None) -> Generator[Follower, None, None]:
+    """A context in which the search is shown on `out`, or in the cell of a notebook.
+
+    Without an output, such as a standard error that was closed at the start, nothing is shown.
+    """
+    out = out or io.StringIO()
+    if (out.isatty() and not is_dumb()) or (_in_notebook() and _has_widgets()):
+        from tensorc_dsl.faces.report.live import on_terminal  # only where there is one
+
+        with on_terminal(standing, out) as follower:
+            yield follower
+    else:
+        yield _Lines(standing, out)
+
+
+class _Lines:
+    """Plain lines, few enough for a log."""
+
+    def __init__(self, standing: Standing, out: TextIO) -> None:
+        self._standing = standing
+        self._out = out
+        self._shown_at = standing.clock()
+        self._shown_best: float | None = None
+
+    def begin(self, line: str) -> None:
+        self._standing.enter()
+        follow(line, self._out)
+
+    def turn(self, number: int) -> None:
+        self._standing.turn(number)
+        follow(f"{self._standing.tasks[number].name}:", self._out)
+
+    def __call__(self, event: Event) -> None:
+        s = self._standing
+        line = s.take(event)
+        if line is not None:
+            follow(line, self._out)
+        if isinstance(event, Measured):
+            pause = PAUSE if s.best != self._shown_best else PLAIN_SECONDS
+            slow = event.outcome.build_seconds >= SLOW_BUILD
+            if slow or s.clock() - self._shown_at >= pause or s.done == s.trials:
+                self._shown_at, self._shown_best = s.clock(), s.best
+                follow(s.text(), self._out)
+
+
+# Shows several searches as one: trials are counted over all of them, and the current task is named.
+
+
+class Together:
+    """Passes the events of several searches to one follower. The events of a single search are passed unchanged."""
+
+    def __init__(
+        self, standing: Standing, follower: Follower, roofs: Sequence[Roof], names: Sequence[str], trials: int
+    ) -> None:
+        self._standing = standing
+        self._follower = follower
+        self._total = trials * len(names)
+        self._done = 0
+        standing.roof = roofs[0]
+        if len(names) > 1:
+            standing.tasks = [Row(name, roof) for name, roof in zip(names, roofs, strict=True)]
+
+    def listener(self, number: int) -> Listener:
+        """The listener for the search of that number."""
+        return self._follower if not self._standing.tasks else lambda event: self._take(number, event)
+
+    def _take(self, number: int, event: Event) -> None:
+        if number != self._standing.task and not isinstance(event, Started | Finished):
+            self._follower.turn(number)
+        self._standing.tasks[number].take(event)
+        match event:
+            case Started():
+                self._follower(replace(event, trials=self._total))
+            case Measured():
+                self._done += 1
+                self._follower(replace(event, trial=self._done - 1))
+            case Exhausted() | Proposed():
+                pass  # the end or beginning of one search, not of all
+            case _:
+                self._follower(event)
+
+
+PLAUSIBLE = 1.05
+"""The largest credible share of the peak: clocks vary by a few percent, and no kernel is faster than the peak."""
+
+NOTABLE = 0.01
+"""If the final time differs from the fastest trial's by more than this share, the difference is explained."""
+
+
+def regretted(regret: Regret, enough: bool, left: tuple[float, str] | None) -> str:
+    """The model's estimate for schedules that were not tried, and its calibration.
+
+    `left` is how much faster the roof allows a schedule to be, and the roof's name; an estimate beyond that is not shown.
+    """
+    predicted = units.counted(regret.intervals, "trial")
+    calibrated = f"{regret.held} of the {predicted} that it predicted were in its intervals of 95 %"
+    if left is not None and regret.share > left[0]:
+        return (
+            f"no schedule can be more than {percent(left[0])} faster, by the {left[1]}; the model's estimate says no more; "
+            f"{calibrated} (`tensorc-dsl explain regret`)"
+        )
+    return (
+        f"{'ended by ' if enough else ''}the model's estimate, which is no bound: with probability {units.share(CHANCE)} no "
+        f"schedule is more than {percent(regret.share)} faster; {calibrated} (`tensorc-dsl explain regret`)"
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """A finished search over a task, with the roof and NumPy's time."""
+
+    task: str
+    target: Target
+    threads: int
+    strategy: str
+    result: TuneResult
+    yardsticks: Yardsticks
+    timed: tuple[Sizes, ...]
+    """The sizes of open dimensions over which times are means; a single empty one if nothing is open."""
+
+    def _left(self) -> tuple[float, str] | None:
+        """How much faster than the best the roof allows a schedule to be, and its name; None if that is unknown."""
+        best, roof = self.result.best_seconds, self.yardsticks.roof
+        share = None if best is None else roof.share(best)
+        return (max(0.0, PLAUSIBLE / share - 1.0), roof.name) if share else None
+
+    def facts(self, best_file: Path | None, prior_file: Path | None) -> dict[str, Any]:
+        """The object that `--json` prints: times in seconds, rates in units of 1e9 operations or bytes per second."""
+        best, roof = self.result.best_seconds, self.yardsticks.roof
+        return {
+            "task": self.task,
+            "trials": self.result.trials,
+            "statuses": self.result.statuses,
+            "refused": [
+                {
+                    "rule": r.rule,
+                    "subject": r.subject,
+                    "code": r.refusal.refusal.code,
+                    "message": r.refusal.message,
+                    "count": n,
+                }
+                for r, n in self.result.refused.items()
+            ],
+            "best_seconds": best,
+            "gflops": None if best is None else roof.operations / best / 1e9,
+            "peak": roof.title or None,
+            "peak_gflops": None if roof.peak is None else roof.peak / 1e9,
+            "gbytes_per_second": None if best is None else roof.bytes_ / best / 1e9,
+            "bandwidth_gbytes_per_second": roof.bytes_ / roof.moving / 1e9 if roof.moving else None,
+            "bound_by": "memory" if roof.by_memory else "computing" if roof.peak is not None else None,
+            "of_bound": None if best is None else roof.share(best),
+            "numpy_seconds": self.yardsticks.numpy_seconds,
+            "numpy_disturbed": self.yardsticks.numpy_disturbed,
+            "scale": self.result.scale,
+            "elapsed_seconds": self.result.elapsed_seconds,
+            "seed": self.result.seed,
+            "strategy": self.strategy,
+            "threads": self.threads,
+            "target": self.target.key,
+            "timed_at": list(self.timed),
+            "cache": cache_of(self.target),
+            "interrupted": self.result.interrupted,
+            "exhausted": self.result.exhausted is not None,
+            "regret": None if self.result.regret is None else self.result.regret.share,
+            "enough": self.result.enough,
+            "unrecorded": 0 if self.result.unkept is None else len(self.result.unkept.trials),
+            "verdict": None if self.result.verdict is None else results.facts(self.result.verdict)[0],
+            "best_file": None if best_file is None else str(best_file),
+            "prior_file": None if prior_file is None else str(prior_file),
+        }
+
+    def _state(self) -> str:
+        return f"{self.target.workers(self.threads)}, {cache_of(self.target)} caches"
+
+    def table(self, best_file: Path | None) -> str:
+        """The same as text."""
+        r, y = self.result, self.yardsticks
+        kinds = f": {tally(r.statuses)}" if r.trials else ""
+        out = [
+            f"{self.task} on {self.target.cpu}, {self._state()}{self._sizes()}\n",
+            comparison(y.roof, r.best_seconds, y.numpy_seconds, y.numpy_disturbed),
+            f"\n{units.counted(r.trials, 'trial')} in {units.seconds(r.elapsed_seconds)}{kinds}",
+            *self._notes(),
+        ]
+        for refused, n in r.refused.items():
+            count = units.counted(n, "schedule")
+            out.append(
+                f"rule `{refused.rule}` was refused on `{refused.subject}` and left out in {count}: {refused.refusal}"
+            )
+        if r.verdict is not None:
+            out.append(f"verified: {results.line(r.verdict)}")
+        if best_file is not None:
+            out.append(f"best schedule: {visible_line(str(best_file))}")
+        return "\n".join(out)
+
+    def _notes(self) -> Iterator[str]:
+        """Explanations of unusual figures."""
+        r = self.result
+        if r.exhausted is not None:
+            yield f"{exhaustion(r.exhausted)}: there was nothing more to try"
+        if r.regret is not None:
+            yield regretted(r.regret, r.enough, self._left())
+        seen = min((o.seconds for o in r.outcomes if o.seconds is not None), default=None)
+        if r.best_seconds is None or seen is None:
+            return
+        if abs(r.best_seconds - seen) > NOTABLE * seen:
+            again = f"the best {len(r.finalists)} were" if len(r.finalists) > 1 else "it was"
+            yield (
+                f"the fastest trial took {units.seconds(seen)}; {again} measured again, by turns and for longer, and the "
+                f"winner takes {units.seconds(r.best_seconds)} there"
+            )
+        if r.scale != 1.0:
+            yield (
+                f"the machine was {r.scale:.2f} times slower there than in the search, and the times of that comparison are "
+                "divided by this: other work disturbed it"
+            )
+        if self.yardsticks.numpy_disturbed:
+            yield (
+                "other work disturbed NumPy while it was timed: its calls did not agree, or the machine was slower than "
+                "before; on a quiet machine it may be far faster"
+            )
+        share = self.yardsticks.roof.share(r.best_seconds)
+        if share is not None and share > PLAUSIBLE:
+            yield (
+                "this is more than the machine was seen to do: it was busy then, and NumPy's time may be too long, or the "
+                "kernel leaves out operations without effect, such as products with a border of zeros"
+            )
+
+    def header(self) -> str:
+        """Two comment lines for the best schedule's file, which say where it comes from. There must be a best schedule."""
+        r = self.result
+        assert r.best_seconds is not None
+        trials = units.counted(r.trials, "trial")
+        return (
+            f"// {self.task}: {units.seconds(r.best_seconds)}, {self.yardsticks.roof.described(r.best_seconds)}\n"
+            f"// on {self.target.cpu}, {units.counted(self.threads, 'thread')}{self._sizes()}; "
+            f"{trials}, {self.strategy}, seed {r.seed}\n"
+        )
+
+    def _sizes(self) -> str:
+        return f", timed at {describe_all(self.timed)}" if any(self.timed) else ""
+
+
+Facts = dict[str, Any]
+
+
+def printing(task: str, show: Callable[[Facts], None]) -> Callable[[Event], None]:
+    """A listener that shows each event of the search for a task."""
+    return lambda event: show(facts(task, event))
+
+
+def facts(task: str, event: Event) -> Facts:
+    """The fields of a line: the name of the event, the task, and the facts of the event."""
+    name, more = _facts(event)
+    return {"event": name, "task": task, **more}
+
+
+def _facts(event: Event) -> tuple[str, Facts]:
+    match event:
+        case Started(strategy=strategy, trials=trials, seed=seed, budget=budget, until=until):
+            ends = {"trials": trials, "budget": budget, "until": until}
+            return "started", {"strategy": strategy, "seed": seed} | ends
+        case Resumed(trials=trials):
+            return "resumed", {"trials": trials}
+        case Informed(trials=trials, tasks=tasks):
+            return "informed", {"trials": trials, "tasks": tasks}
+        case Diverged(trials=trials):
+            return "diverged", {"trials": trials}
+        case Proposed(traces=traces, ask_seconds=seconds, predictions=predictions):
+            said = [None if p is None else {"mean": p.mean, "deviation": p.deviation} for p in predictions]
+            return "proposed", {"schedules": len(traces), "ask_seconds": seconds, "predictions": said}
+        case Learnt(seconds=seconds):
+            return "learnt", {"seconds": seconds}
+        case Preparing():
+            return "preparing", {}
+        case Prepared(compared=share):
+            return "prepared", {"compared": share}
+        case Measured():
+            return "measured", _trial(event)
+        case Corrected():
+            return "corrected", _trial(event)
+        case Regret(share=share, intervals=intervals, held=held):
+            return "regret", {"share": share, "probability": CHANCE, "intervals": intervals, "held": held}
+        case Waiting(unkept=unkept):
+            return "waiting", {"records": len(unkept.trials), "why": [d.message for d in unkept.why]}
+        case Drifted(factor=factor):
+            return "drifted", {"factor": factor}
+        case Settled(factor=factor, waited=waited, trials=trials):
+            return "settled", {"factor": factor, "waited": waited, "trials": trials}
+        case Slowed(factor=factor):
+            return "slowed", {"factor": factor}
+        case Sharing(given_up=given_up):
+            return "sharing", {"given_up": given_up}
+        case Exhausted(programs=programs, whole=whole):
+            return "exhausted", {"programs": programs, "whole": whole}
+        case Comparing(finalists=count):
+            return "comparing", {"finalists": count}
+        case Verifying(finalist=number, finalists=count):
+            return "verifying", {"finalist": number + 1, "finalists": count}
+        case Finished(trials=trials, best_seconds=best, elapsed_seconds=elapsed, interrupted=interrupted):
+            ended = {"best_seconds": best, "elapsed_seconds": elapsed, "interrupted": interrupted}
+            return "finished", {"trials": trials} | ended
+        case _:
+            assert_never(event)
+
+
+def _trial(event: Measured | Corrected) -> Facts:
+    """The fields of a trial, counted from 1, with its outcome."""
+    o: Outcome = event.outcome
+    return {
+        "trial": event.trial + 1,
+        "status": str(o.status),
+        "seconds": o.seconds,
+        "samples": len(o.times),
+        "censored": o.censored,
+        "scale": o.scale,
+        "message": o.message,
+        "build_seconds": o.build_seconds,
+        "run_seconds": o.run_seconds,
+        "best_seconds": event.best_seconds,
+        "decisions": msgspec.json.decode(encode_decisions(event.trace.decisions)),
+    }

@@ -8,7 +8,7 @@ from typing import TypeVar
 
 import numpy as np
 
-from tensorc_dsl.processes.cores import one_blas_thread
+from tensorc_dsl.processes.machine import one_blas_thread
 from tensorc_dsl.schedule.step import ScheduleRefusal
 from tensorc_dsl.schedule.trace.distribution import Decision, Distribution
 from tensorc_dsl.schedule.trace.trace import Draw

@@ -1,7 +1,6 @@
-"""Times NumPy on the same task and number of threads: the baseline beside a tuned kernel.
+"""What a tuned kernel stands beside: the roof of the machine, and NumPy on the same task and number of threads.
 
-Run as a module, it is the child process that is timed, since NumPy's libraries read their number of threads when they load. A
-function that computes another result than the program has no time.
+A NumPy function that computes another result than the program has no time.
 """
 
 from __future__ import annotations
@@ -10,6 +9,7 @@ import math
 import time
 from collections.abc import Callable, Sequence
 from contextlib import closing
+from dataclasses import dataclass, replace
 from typing import Any
 
 import msgspec
@@ -22,14 +22,21 @@ from tensorc_dsl.ir.parse import parse_program
 from tensorc_dsl.ir.print import format_program
 from tensorc_dsl.ir.program import Program
 from tensorc_dsl.ir.sizes import bind, strides_of
-from tensorc_dsl.processes.child import serve
-from tensorc_dsl.processes.memory import available
-from tensorc_dsl.processes.messages import Bug, Exhausted, Ready
-from tensorc_dsl.processes.worker import Worker, WorkerBug, WorkerCrash, WorkerTimeout, library_threads
+from tensorc_dsl.ir.target import Target
+from tensorc_dsl.processes.machine import available
+from tensorc_dsl.processes.protocol import (
+    Purpose,
+    Worker,
+    WorkerBug,
+    WorkerCrash,
+    WorkerTimeout,
+    library_threads,
+)
 from tensorc_dsl.reference.inputs import make_inputs
 from tensorc_dsl.reference.tolerance import bounded
 from tensorc_dsl.reference.work import sizing
 from tensorc_dsl.tuning.machine.numpy_text import numpy_texts
+from tensorc_dsl.tuning.machine.roof import GLANCE, MEASURING, PATIENCE, Roof, roof_of
 from tensorc_dsl.tuning.measure.check import compare
 
 ROUNDS, SECONDS, PAUSE = 12, 0.1, 0.03
@@ -65,6 +72,9 @@ class Unlike(msgspec.Struct, tag=True, frozen=True):
     """NumPy computes another result."""
 
 
+NUMPY: Purpose[Question, Fastest | Unlike] = Purpose(f"{__name__}:time_numpy", Question, Fastest | Unlike)
+
+
 def has_numpy(program: Program) -> bool:
     """Whether NumPy has functions for the program, at all sizes at which it is timed."""
     return all(numpy_texts(bind(program, sizes)) for sizes in sizing(program).timed)
@@ -86,9 +96,7 @@ def numpy_seconds(program: Program, threads: int) -> Fastest | None:
 
 
 def _timed_in_child(program: Program, threads: int) -> Fastest | None:
-    replies = msgspec.msgpack.Decoder(Ready | Exhausted | Bug | Fastest | Unlike)
-    worker = Worker("tensorc_dsl.tuning.machine.baseline", replies, library_threads(threads), available())
-    with closing(worker):
+    with closing(Worker(NUMPY, library_threads(threads), available())) as worker:
         try:
             reply = worker.ask(Question(format_program(program), SECONDS), LIMIT)
         except (WorkerBug, WorkerCrash, WorkerTimeout):
@@ -127,9 +135,15 @@ def _fault(
     return ""
 
 
-def _time(what: Question) -> Fastest | Unlike:
-    calls, _ = right_calls(parse_program(Source("task", what.program)))
-    return fastest(calls, what.seconds) if calls else Unlike()
+def time_numpy() -> None:
+    """Time NumPy on what the parent asks. Its libraries read their number of threads when this process loads them."""
+
+    def answer(what: Question) -> Fastest | Unlike:
+        calls, _ = right_calls(parse_program(Source("task", what.program)))
+        return fastest(calls, what.seconds) if calls else Unlike()
+
+    with np.errstate(all="ignore"):
+        NUMPY.serve(answer)
 
 
 def fastest(calls: Sequence[Callable[[], object]], seconds: float = SECONDS) -> Fastest:
@@ -157,6 +171,58 @@ def _fastest_of_a_round(calls: Sequence[Callable[[], object]], seconds: float) -
     return best
 
 
-if __name__ == "__main__":
-    with np.errstate(all="ignore"):
-        serve(msgspec.msgpack.Decoder(Question), _time)
+BUSY = 1.3
+"""A machine with this many times less than the highest peak or bandwidth that was seen is busy. Both vary by some percent."""
+
+
+@dataclass(frozen=True, slots=True)
+class Yardsticks:
+    """`numpy_seconds` is per call; None if NumPy has no functions for the task, or was not timed. It is `numpy_disturbed` if
+    its calls did not agree, or the machine was busy."""
+
+    roof: Roof
+    numpy_seconds: float | None = None
+    numpy_disturbed: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Measuring:
+    """Measures both for a task on a number of threads; `begin` is called before each measurement.
+
+    A search shows only the roof while it runs, which is measured quickly. NumPy is timed afterwards.
+    """
+
+    program: Program
+    target: Target
+    threads: int
+    begin: Callable[[str], None]
+
+    def first(self) -> Yardsticks:
+        """The roof by a short measurement, which is repeated later."""
+        self.begin(f"{MEASURING} on {self.target.workers(self.threads)}")
+        return Yardsticks(self._roof(GLANCE))
+
+    def beside_numpy(self, known: Yardsticks) -> Yardsticks:
+        """The known values, and NumPy's time if it has functions for the task, and runs on the same machine: not for GPUs."""
+        if self.target.device or not has_numpy(self.program):
+            return known
+        self.begin("timing NumPy")
+        timed = numpy_seconds(self.program, self.threads)
+        if timed is None:
+            return known
+        busy = _slower(self._roof(GLANCE), known.roof) > BUSY
+        return replace(known, numpy_seconds=timed.seconds, numpy_disturbed=busy or timed.disturbed)
+
+    def again(self, known: Yardsticks) -> Yardsticks:
+        """The higher of two roofs, since other load can only lower a measured one."""
+        self.begin("measuring the machine again")
+        return replace(known, roof=known.roof.better(self._roof(PATIENCE)))
+
+    def _roof(self, patience: float) -> Roof:
+        return roof_of(self.program, self.target, self.threads, patience)
+
+
+def _slower(now: Roof, best: Roof) -> float:
+    """How many times slower the machine is than it was at its best, at computing or at moving data."""
+    computing = best.peak / now.peak if best.peak and now.peak else 1.0
+    return max(computing, now.moving / best.moving if best.moving else 1.0)

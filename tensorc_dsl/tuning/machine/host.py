@@ -9,7 +9,7 @@ from pathlib import Path
 
 from tensorc_dsl.backend.find import backend_of, native
 from tensorc_dsl.ir.target import Target
-from tensorc_dsl.processes.cores import usable_cores
+from tensorc_dsl.processes.machine import usable_cores
 
 _CACHES = Path("/sys/devices/system/cpu/cpu0/cache")
 _UNITS = {"K": 1024, "M": 1024**2, "G": 1024**3}

@@ -15,7 +15,7 @@ from tensorc_dsl.lower.storage import callers_params
 from tensorc_dsl.reference.evaluate import shape_of
 from tensorc_dsl.reference.work import describe, flops, sizing
 from tensorc_dsl.tuning.measure.check import poison
-from tensorc_dsl.tuning.measure.runner import Task
+from tensorc_dsl.tuning.measure.child import Task
 
 MOST_FLOPS = 2 * 10**9
 """The operations of a task up to which it is emulated: one order of threads takes a quarter of a minute then."""

@@ -1,4 +1,6 @@
-"""Builds and measures candidates on this machine: several builders at once, then one kernel at a time."""
+"""Builds and measures candidates on this machine: several builders at once, then one kernel at a time. Memory and time are
+limited, and tasks that this machine cannot check are refused.
+"""
 
 from __future__ import annotations
 
@@ -8,18 +10,19 @@ from collections import OrderedDict
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import takewhile
+from math import floor, prod
 from types import TracebackType
 from typing import Self
 
 from tensorc_dsl.backend.once import lowered_once
+from tensorc_dsl.base.diagnostic import Diagnostic, TschedError, problem
 from tensorc_dsl.ir.print import format_program
 from tensorc_dsl.ir.program import IN_RANGE, Program
+from tensorc_dsl.ir.sizes import bind
 from tensorc_dsl.ir.target import Target
 from tensorc_dsl.lower.flat import LowerError
-from tensorc_dsl.processes.cores import usable_cores
-from tensorc_dsl.processes.machine_lock import Turns, Use
-from tensorc_dsl.processes.messages import Ready
-from tensorc_dsl.processes.worker import (
+from tensorc_dsl.processes.machine import Turns, Use, available, usable_cores
+from tensorc_dsl.processes.protocol import (
     LOADED,
     Worker,
     WorkerCrash,
@@ -28,10 +31,116 @@ from tensorc_dsl.processes.worker import (
     library_threads,
     wait_any,
 )
-from tensorc_dsl.tuning.measure.limits import memory_of, require_memory, too_large, too_slow
-from tensorc_dsl.tuning.measure.messages import Build, Built, Failed, Prepare, Ran, Reply, Run, replies
-from tensorc_dsl.tuning.measure.outcome import Outcome, Status
-from tensorc_dsl.tuning.measure.timing import seconds_of
+from tensorc_dsl.reference.evaluate import shape_of, unscheduled_nests
+from tensorc_dsl.reference.inputs import has_extremes
+from tensorc_dsl.reference.values import alive_steps
+from tensorc_dsl.reference.work import sizing
+from tensorc_dsl.tuning.measure.child import BUILDER, RUNNER, Build, Built, Failed, Prepare, Prepared, Ran, Run
+from tensorc_dsl.tuning.measure.outcome import Outcome, Status, seconds_of
+
+_FLOAT64_COPIES = 4
+"""The reference, its tolerance, and what evaluating them holds at once, per element."""
+
+_STORED_COPIES = 3
+"""A parameter as it was made, as the kernel gets it, and as it is compared."""
+
+_USABLE = 0.9
+"""The share of what is available that children may fill; the rest is for what else the machine does."""
+
+_LEAST = 512 << 20
+"""A child needs about a third of this before it has seen a candidate."""
+
+_MOST_TO_BUILD = 4 << 30
+"""Most candidates take a tenth of this, LLVM included."""
+
+
+ENOUGH_COMPARED = 0.9
+"""The share of the results that a check compares at least, or a warning says how many."""
+
+
+@problem(
+    "W0706",
+    "a right result says little: {share:.0%} of the elements are compared, and the reference has no numbers for the others",
+    help="say what the inputs contain, so that they are drawn so: `assume A positive_definite`, `assume X in 0..1`",
+)
+def LITTLE_COMPARED(*, share: float) -> None: ...
+@problem(
+    "E0706",
+    "checking `{task}` takes about {needed:.3g} GB; this machine has {there:.3g} GB to spare",
+    help="tune a smaller size of the same compute; `verify` and `compile --replay` take a schedule of this one without "
+    "running it",
+)
+def TOO_MUCH_MEMORY(*, task: str, needed: float, there: float) -> None: ...
+@problem(
+    "E0706",
+    "`{task}` cannot be checked: {why}",
+    help="tune a smaller size of the same compute; `verify` and `compile --replay` take a schedule of this one without "
+    "running it",
+)
+def TOO_LARGE(*, task: str, why: str) -> None: ...
+@problem(
+    "E0707",
+    "the reference of `{task}` takes more than {seconds:g} s",
+    help="tune a smaller size of the same compute; `verify` and `compile --replay` take a schedule of this one without "
+    "running it",
+)
+def TOO_SLOW(*, task: str, seconds: float) -> None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Memory:
+    """The bytes that each builder and the runner may fill."""
+
+    builder: int
+    runner: int
+
+
+def memory_of(there: int, builders: int) -> Memory:
+    """The memory limits of children that share the available bytes.
+
+    Builders compile at the same time. The runner works when they have nothing to do, and may have all: a schedule may keep
+    copies.
+    """
+    return Memory(max(_LEAST, min(_MOST_TO_BUILD, there // max(builders, 1))), max(_LEAST, there))
+
+
+def memory_needed(program: Program) -> int:
+    """An estimate of the bytes that checking one kernel takes, at all the sizes at which it is checked."""
+    found = sizing(program)
+    every = [*found.checked, *(x for x in found.timed if x not in found.checked)]
+    every += every[:1] if has_extremes(program) else []
+    total = 0
+    for bound in (bind(program, x) for x in every):
+        alive = alive_steps(bound, unscheduled_nests(bound))
+        for b in (*bound.params, *bound.buffers):
+            whole = shape_of(b)
+            kept = alive[b.name].shape(whole) if b.name in alive else whole
+            total += prod(whole) * _STORED_COPIES * b.dtype.bytes + prod(kept) * _FLOAT64_COPIES * 8
+    return total
+
+
+def require_memory(program: Program) -> int:
+    """The bytes that children may fill. Raises TschedError (E0706) when checking a kernel of `program` takes more."""
+    needed, there = memory_needed(program), int(_USABLE * available())
+    if needed > there:
+        raise TschedError(TOO_MUCH_MEMORY(None, task=program.name, needed=needed / 1e9, there=there / 1e9))
+    return there
+
+
+def little_compared(share: float) -> Diagnostic | None:
+    """A warning where a check compares less than nine tenths of the results."""
+    return LITTLE_COMPARED(None, share=floor(share * 100) / 100) if share < ENOUGH_COMPARED else None
+
+
+def too_large(program: Program, why: str) -> TschedError:
+    """The reference does not fit into what the runner may have (E0706)."""
+    return TschedError(TOO_LARGE(None, task=program.name, why=why))
+
+
+def too_slow(program: Program, seconds: float) -> TschedError:
+    """The reference was not done in time (E0707)."""
+    return TschedError(TOO_SLOW(None, task=program.name, seconds=seconds))
+
 
 BUILD_SECONDS = 20.0
 """How long a candidate may take to compile; most take a tenth of a second."""
@@ -103,14 +212,8 @@ class LocalRunner:
         self._build_seconds = build_seconds
         self._run_seconds = run_seconds
         most = memory_of(there, builders)
-        self._builders = [
-            Worker("tensorc_dsl.tuning.measure.builder", replies, library_threads(1), most.builder, LOADED)
-            for _ in range(builders)
-        ]
-        self._runner = Worker(
-            "tensorc_dsl.tuning.measure.runner", replies, library_threads(libraries), most.runner, LOADED
-        )
-        self._prepared = 0
+        self._builders = [Worker(BUILDER, library_threads(1), most.builder, LOADED) for _ in range(builders)]
+        self._runner = Worker(RUNNER, library_threads(libraries), most.runner, LOADED)
         self.compared = 1.0
         """The share of the results that checks compare with numbers, once the reference is there."""
 
@@ -184,9 +287,9 @@ class LocalRunner:
     def _build_all(self, programs: Sequence[Program], seconds: float) -> list[_Build]:
         """The builds of the first programs: of all, or of those that were begun within `seconds`."""
         begun, done = 0, dict[int, _Build]()
-        busy: dict[Worker[Reply], tuple[int, float]] = {}
+        busy: dict[Worker[Build, Built | Failed], tuple[int, float]] = {}
         until, queued = time.monotonic() + seconds, math.inf
-        speaking: list[Worker[Reply]] = []
+        speaking: list[Worker[Build, Built | Failed]] = []
         while busy or (begun < len(programs) and (not begun or time.monotonic() < until)):
             for w in self._builders:
                 if begun < len(programs) and w not in busy and (not begun or time.monotonic() < until):
@@ -228,18 +331,12 @@ class LocalRunner:
         return [replace(done[n], extremes=(IN_RANGE, True) not in programs[n].annotations) for n in range(begun)]
 
     @staticmethod
-    def _hear(builder: Worker[Reply]) -> Built | Outcome | None:
+    def _hear(builder: Worker[Build, Built | Failed]) -> Built | Outcome | None:
         try:
             reply = builder.poll()
         except (WorkerCrash, WorkerTimeout) as e:
             return _lost(e)
-        match reply:
-            case None | Built():
-                return reply
-            case Failed(status=status, message=message):
-                return Outcome(Status(status), message=message)
-            case _:
-                raise TypeError(f"a builder answers with {type(reply).__name__}")
+        return Outcome(Status(reply.status), message=reply.message) if isinstance(reply, Failed) else reply
 
     def _finish(self, build: _Build, best: float | None) -> Outcome:
         if isinstance(build.reply, Outcome):
@@ -257,14 +354,14 @@ class LocalRunner:
         try:
             with self._turns.use(Use.TIMING):
                 started = time.monotonic()
-                reply = self._ask(Run(built.code, self._threads, best, extremes))
+                reply = self._runner.ask(Run(built.code, self._threads, best, extremes), self._run_seconds)
             match reply:
                 case Ran():
                     times, max_error, censored = reply.times, reply.max_error, reply.censored
                 case Failed():
                     status, message, max_error = Status(reply.status), reply.message, reply.max_error
-                case _:
-                    raise TypeError(f"a runner answers with {type(reply).__name__}")
+                case Prepared():
+                    raise TypeError("a runner answers a kernel as a task")
         except WorkerTimeout:
             status, message = Status.TIMEOUT, f"running takes more than {self._run_seconds:g} s"
         except WorkerCrash as e:
@@ -281,33 +378,22 @@ class LocalRunner:
             compared=self.compared,
         )
 
-    def _ask(self, request: Run) -> Reply:
-        try:
-            return self._runner.ask(request, self._run_seconds)
-        except (WorkerCrash, WorkerTimeout):
-            raise
-        except BaseException:
-            self._runner.kill()  # a late answer must not be taken for that to the next request
-            raise
-
     def _prepare(self) -> None:
         """Send the task to the current runner, unless it has it."""
         self._runner.ready()
-        if self._prepared != self._runner.generation:
-            self._tell(True)
-            try:
-                reply = self._runner.ask(self._task, PREPARE_SECONDS)
-            except WorkerTimeout:
-                raise too_slow(self._program, PREPARE_SECONDS) from None
-            except WorkerExhausted as e:
-                raise too_large(self._program, str(e)) from None
-            except BaseException:
-                self._runner.kill()
-                raise
-            if not isinstance(reply, Ready):
-                raise TypeError(f"a runner answers a task with {type(reply).__name__}")
-            self._prepared, self.compared = self._runner.generation, reply.compared
-            self._tell(False)
+        if self._runner.prepared:
+            return
+        self._tell(True)
+        try:
+            reply = self._runner.prepare(self._task, PREPARE_SECONDS)
+        except WorkerTimeout:
+            raise too_slow(self._program, PREPARE_SECONDS) from None
+        except WorkerExhausted as e:
+            raise too_large(self._program, str(e)) from None
+        if not isinstance(reply, Prepared):
+            raise TypeError(f"a runner answers a task with {type(reply).__name__}")
+        self.compared = reply.compared
+        self._tell(False)
 
     def _tell(self, begins: bool) -> None:
         if self._on_preparing is not None:

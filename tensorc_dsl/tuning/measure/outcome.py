@@ -1,9 +1,19 @@
-"""The outcome of one candidate."""
+"""The outcome of one candidate, with its times: how often a kernel is run, how its times are summarised, and the interface of
+what makes outcomes.
+"""
 
 from __future__ import annotations
 
+import math
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import Protocol
+
+import numpy as np
+
+from tensorc_dsl.ir.program import Program
+from tensorc_dsl.ir.target import Target
 
 
 class Status(StrEnum):
@@ -46,3 +56,116 @@ class Outcome:
     def __post_init__(self) -> None:
         if (self.seconds is not None) != (self.status is Status.OK):
             raise ValueError(f"an outcome has a time if and only if it is ok, not {self.status} with {self.seconds}")
+
+
+def cache_of(target: Target) -> str:
+    """The state of the caches before a timed call: "warm" if the call before was the same, on the same arrays; "flushed" if
+    they were overwritten in between, as they are on GPUs."""
+    return "flushed" if target.device else "warm"
+
+
+ENOUGH_SECONDS = 0.08
+"""A kernel is timed for about this long in all, unless its times agree sooner."""
+
+LONGER = 3
+"""One that may be the best is timed for up to this many times as long, until its times agree."""
+
+CONTENDS = 1.1
+"""A kernel may be the best as long as the lower end of its interval is below this many times the best time so far."""
+
+LEAST, MOST = 5, 200
+"""Fewest and most times to take of a kernel that is worth timing."""
+
+CHUNK_SECONDS = 0.01
+"""Calls are timed in chunks of about this length; between chunks it is decided whether to go on."""
+
+GIVE_UP = 1.5
+"""A candidate whose best time is beyond this many times the incumbent's is not timed further."""
+
+AGREE = 0.01
+"""Times agree when the 95 % interval of their lower quartile is no wider than this share of it."""
+
+QUANTILE = 0.25
+
+
+@dataclass(frozen=True, slots=True)
+class Taken:
+    """Seconds of single calls, in order; `censored` where there are few, since the kernel is far slower than the best."""
+
+    times: tuple[float, ...]
+    censored: bool = False
+
+
+def seconds_of(times: tuple[float, ...]) -> float:
+    """The summary of the times of one kernel: their lower quartile.
+
+    Other processes only ever add time, so the low end repeats better than the middle; the minimum would reward luck.
+    """
+    return float(np.quantile(times, QUANTILE))
+
+
+def interval(times: Sequence[float]) -> tuple[float, float]:
+    """A 95 % confidence interval of the lower quartile, for any distribution of the times.
+
+    The ranks of the binomial distribution: Conover, Practical Nonparametric Statistics (1999), 3.2. Where there are too few
+    times for an end, it is 0 or infinite.
+    """
+    count = len(times)
+    middle, half = count * QUANTILE, 1.96 * math.sqrt(count * QUANTILE * (1 - QUANTILE))
+    low, high = math.floor(middle - half), math.ceil(middle + half)
+    ordered = sorted(times)
+    return ordered[low] if low >= 0 else 0.0, ordered[high] if high < count else math.inf
+
+
+def weighted_times(of_sizes: Sequence[tuple[float, ...]], weights: Sequence[float]) -> tuple[float, ...]:
+    """The times of one kernel at several sizes as times of their mean: its quantiles are the means of theirs."""
+    if len(of_sizes) == 1:
+        return of_sizes[0]
+    count = min(map(len, of_sizes))
+    steps = np.linspace(0.0, 1.0, count)
+    means = np.zeros(count)
+    for weight, times in zip(weights, of_sizes, strict=True):
+        means += weight * np.quantile(times, steps)
+    return tuple(map(float, means))
+
+
+def take_times(time_calls: Callable[[int], list[float]], best: float | None, enough: float = ENOUGH_SECONDS) -> Taken:
+    """Times of single calls, in order, after one call to warm up.
+
+    `time_calls(n)` runs the kernel n times and returns the seconds of each call. A kernel that is far slower than
+    `best` is timed a few times, at least once. Others are timed until the times agree, or for `enough` seconds; a kernel that
+    may be the best, for a multiple of that.
+    """
+    (warm_up,) = time_calls(1)
+    if best is not None and warm_up > 10 * GIVE_UP * best:
+        return Taken((warm_up,), censored=True)
+    times: list[float] = []
+    while True:
+        typical = min([warm_up, *times])
+        times += time_calls(max(1, min(MOST - len(times), int(CHUNK_SECONDS / max(typical, 1e-9)))))
+        if best is not None and min(times) > GIVE_UP * best:
+            return Taken(tuple(times), censored=True)
+        if len(times) >= MOST or sum(times) > 5 * enough:
+            break
+        low, high = interval(times)
+        if len(times) >= LEAST and high - low <= AGREE * seconds_of(tuple(times)):
+            break
+        contends = best is None or low < CONTENDS * best
+        if len(times) >= LEAST and sum(times) >= enough * (LONGER if contends else 1):
+            break
+    return Taken(tuple(times))
+
+
+# The interface of what makes outcomes.
+
+
+class RunnerLike(Protocol):
+    """Builds, checks and times programs; `tuning.measure.local.LocalRunner` is one."""
+
+    def measure(self, programs: Sequence[Program], best: float | None) -> Iterator[Outcome]:
+        """An outcome per program, in order, each as soon as it is known. One far slower than `best` is timed briefly."""
+        ...
+
+    def compare(self, programs: Sequence[Program]) -> list[Outcome]:
+        """The programs measured again, in turns, so that a drift of the machine hits all of them alike."""
+        ...

@@ -69,7 +69,7 @@ def as_measured(t: Trial) -> Trial:
     """The trial with its time as the summary of its samples, divided by nothing."""
     if t.seconds is None or t.scale == 1.0:
         return t
-    from tensorc_dsl.tuning.measure.timing import seconds_of  # a late import: it loads NumPy, and few records need it
+    from tensorc_dsl.tuning.measure.outcome import seconds_of  # a late import: it loads NumPy, and few records need it
 
     return replace(t, seconds=seconds_of(t.times) if t.times else t.seconds * t.scale, scale=1.0)
 

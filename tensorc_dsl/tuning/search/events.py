@@ -8,8 +8,7 @@ from dataclasses import dataclass
 from tensorc_dsl.schedule.trace.trace import Trace
 from tensorc_dsl.tuning.measure.outcome import Outcome
 from tensorc_dsl.tuning.records.database import Unkept
-from tensorc_dsl.tuning.search.regret import Regret
-from tensorc_dsl.tuning.search.strategy import Prediction
+from tensorc_dsl.tuning.search.strategy import Prediction, Regret
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,7 +15,7 @@ import numpy as np
 import scipy  # its parts are loaded when they are first used: most commands never do
 from numpy.typing import NDArray
 
-from tensorc_dsl.processes.cores import all_alike
+from tensorc_dsl.processes.machine import all_alike
 
 Array = NDArray[np.float64]
 

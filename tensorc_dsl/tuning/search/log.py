@@ -1,25 +1,64 @@
-"""The log of a search, by which it can be resumed: its past trials.
-The decisions of a search are a function of its options and its log.
-"""
+"""The input of a search, and its log. Its decisions are a function of the two, so that a search can be resumed."""
 
 from __future__ import annotations
 
 import math
+import time
 import uuid
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 
+from tensorc_dsl.ir.program import Program
+from tensorc_dsl.ir.target import Target
+from tensorc_dsl.proof.equivalence.validate import Report
 from tensorc_dsl.schedule.trace.distribution import Decision
 from tensorc_dsl.schedule.trace.trace import Trace
-from tensorc_dsl.tuning.measure.outcome import Outcome, Status
-from tensorc_dsl.tuning.measure.timing import cache_of
-from tensorc_dsl.tuning.records.database import Kept
+from tensorc_dsl.tuning.measure.outcome import Outcome, RunnerLike, Status, cache_of
+from tensorc_dsl.tuning.records.database import Kept, Queue
 from tensorc_dsl.tuning.records.trial import Phase, Trial, program_key, subject, target_key
-from tensorc_dsl.tuning.search.events import Corrected, Measured, Waiting
+from tensorc_dsl.tuning.search.events import Corrected, Event, Listener, Measured, Waiting
+from tensorc_dsl.tuning.search.expansion import Expander, SpaceLike
 from tensorc_dsl.tuning.search.gp import Array
-from tensorc_dsl.tuning.search.input import SearchInput
 from tensorc_dsl.tuning.search.loop_features import MEANING
 from tensorc_dsl.tuning.search.options import SearchOptions
+from tensorc_dsl.tuning.search.plausible import Watch
+
+# The input of a search.
+
+
+def _unheard(_: Event) -> None:
+    pass
+
+
+def _of_no_modules(_: Trace) -> Mapping[str, str]:
+    return {}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SearchInput:
+    """A search looks in `space` for the fastest way to run `program` (unscheduled) on `target` with `threads` threads.
+
+    `runner` measures its candidates, and `records` keeps the trials, if it is given. `on_event` hears of each event.
+    `verify` proves a schedule or refutes it; one that it refutes does not win, and is recorded as wrong. `made_by` gives the
+    versions of the modules that made a trace, for its record. `watch` detects that the machine became slower. `expander`
+    makes the traces of `space`; by default, this process does. Given the measured times and the `clock`, in seconds,
+    the search is a function of the other fields.
+    """
+
+    space: SpaceLike
+    program: Program
+    target: Target
+    options: SearchOptions
+    runner: RunnerLike
+    threads: int
+    records: Queue | None = None
+    on_event: Listener = _unheard
+    verify: Callable[[Trace], Report] | None = None
+    made_by: Callable[[Trace], Mapping[str, str]] = _of_no_modules
+    watch: Watch | None = None
+    expander: Expander | None = None
+    clock: Callable[[], float] = time.perf_counter
+
 
 # The recorded past of an interrupted search, so that a resumed search measures nothing twice.
 

@@ -1,21 +1,202 @@
-"""Checks times against the roof of the machine: an implausibly short time is measured again, and then is a failure.
+"""Which times are believed: not those of a machine that became slower, nor those shorter than the machine allows.
 
-The clock of a suspended machine may jump, and a candidate that looks a hundred times faster than the peak would win every
-search. But the roof is only an estimate: it is measured, perhaps beside other work, and a compiler may need fewer operations
-than the program has. So only times below half the roof's time are suspected, and only after the roof was measured again.
+A search compares times that were taken minutes apart. If another process takes a core or the clock frequency drops, all
+later candidates look slower than they are, and the model learns that. So a yardstick is run again: a program whose
+undisturbed time is known. Other work only adds time, so that time is the least that was measured, as it was measured. No
+corrected time becomes a yardstick's: a factor is never the product of earlier ones.
+
+The clock of a suspended machine may jump, and a candidate that looks a hundred times faster than the peak would win
+every search. But the roof is only an estimate: it is measured, perhaps beside other work, and a compiler may need fewer
+operations than the program has. So only times below half the roof's time are suspected, and only after the roof was
+measured again.
 """
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Protocol
+
+import numpy as np
 
 from tensorc_dsl.base import units
 from tensorc_dsl.ir.program import Program
 from tensorc_dsl.tuning.machine.roof import Roof
-from tensorc_dsl.tuning.measure.outcome import Outcome, Status
-from tensorc_dsl.tuning.search.input import RunnerLike
+from tensorc_dsl.tuning.measure.outcome import Outcome, RunnerLike, Status
+from tensorc_dsl.tuning.records.schema import LARGEST
+
+LEAST = 0.05
+"""A change below this share is none, whatever the spread: candidates that differ by less are settled side by side."""
+
+SPREADS = 3.0
+"""How many times its own spread the yardstick's time may move: its spread is the interquartile range over the quartile."""
+
+PATIENCE = 30.0
+"""Seconds that a search waits at most, in all, for the machine to be as fast as before. It waits no longer than it has
+searched: in that time, what it has measured so far could be measured again."""
+
+PAUSES = (1.0, 2.0, 4.0, 8.0)
+"""Seconds between looks; the last one again and again."""
+
+LOOKS = 2
+"""Full runs of the yardstick after a brief one that differs. The nearest to the last speed counts: a spike hits one."""
+
+SHARE = 8.0
+"""Looks within a batch are at least so many times their own length apart."""
+
+BRIEF = 0.5
+"""A brief run is given this share of the undisturbed time as the time to beat, so that it is timed for a moment only."""
+
+
+class Again(Protocol):
+    """Runs a program that was measured lately once more; one that is far slower than `best` is timed briefly."""
+
+    def __call__(self, program: Program, best: float | None = None) -> Outcome: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """The machine took `before` times as long as undisturbed at the last look, and takes `after` times as long now.
+
+    It took `worst` times as long at the slowest look; `same` if it took as long at all of them. The search `waited` so many
+    seconds in between. `revised` is how many times faster than ever before the machine is, 1 if it is not.
+    """
+
+    before: float
+    after: float
+    worst: float
+    same: bool
+    waited: float = 0.0
+    revised: float = 1.0
+
+
+class Watch:
+    """Compares the machine with its speed at first. `least` is the least time of a call on this machine, by its roof.
+
+    The search begins when this is made.
+    """
+
+    def __init__(
+        self,
+        again: Again,
+        *,
+        least: Callable[[], float] = lambda: 0.0,
+        sleep: Callable[[float], object] = time.sleep,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self.again = again
+        self._least = least
+        self._sleep = sleep
+        self._clock = clock
+        self._began = clock()
+        self._due = self._began
+        self.yardstick: Program | None = None
+        self.seconds = 0.0
+        """The undisturbed time of the yardstick."""
+        self._limit = LEAST
+        self._waited = 0.0
+        self.scale = 1.0
+        """How many times as long as undisturbed the machine took at the last look."""
+        self.unit = 1.0
+        """How many times as long as undisturbed the machine took at first."""
+
+    def begin(self, program: Program, outcome: Outcome) -> None:
+        """Make the program the yardstick, if there is none; the machine is now as it was at first."""
+        if self.yardstick is None and outcome.seconds is not None:
+            self._take(program, outcome, outcome.seconds)
+
+    def follow(self, program: Program, outcome: Outcome) -> Outcome | None:
+        """Make a faster program the yardstick, while the machine is undisturbed. Returns its outcome if it was run again.
+
+        If its times do not agree, one of them was disturbed, and the yardstick remains.
+        """
+        seconds = outcome.seconds
+        if seconds is None or self.scale != 1.0 or (1.0 + self._limit) * seconds > self.seconds:
+            return None
+        again = self.again(program)
+        if again.seconds is not None and self._same(seconds, again.seconds):
+            self._take(program, again, again.seconds if outcome.scale != 1.0 else min(seconds, again.seconds))
+        return again
+
+    def _take(self, program: Program, outcome: Outcome, seconds: float) -> None:
+        self.yardstick, self.seconds = program, seconds
+        low, high = np.quantile(outcome.times or (seconds,), (0.25, 0.75))
+        self._limit = max(LEAST, SPREADS * float(high / low - 1.0))
+
+    @property
+    def due(self) -> bool:
+        """Whether looks so far took a small share of the time."""
+        return self._clock() >= self._due
+
+    def look(self, told: Callable[[float], None]) -> Look:
+        """The speed of the machine. If it is slower than before, `told` is called with the factor, and the search waits for
+        a while; the total of such waits is limited."""
+        began, before = self._clock(), self.scale
+        factor, waited = self._factor(before, BRIEF * self.seconds), 0.0
+        if not self._same(factor, before):
+            looks = [self._factor(before) for _ in range(LOOKS)]
+            factor = max(min(looks), min(before, max(looks)))
+        same, worst = self._same(factor, before), max(factor, before)
+        if worst > before and not same:
+            told(factor)
+            factor, waited = self._wait(factor)
+        now = self._clock()
+        self._due = now + SHARE * (now - began - waited)
+        if same:
+            return Look(before, before, before, True)
+        revised = 1.0
+        if factor < 1.0 and not self._same(factor, 1.0):
+            revised = 1.0 / factor
+            self.seconds *= factor
+            self.unit *= revised
+        self.scale = 1.0 if factor < 1.0 or self._same(factor, 1.0) else factor
+        return Look(before * revised, self.scale, max(worst, factor) * revised, False, waited, revised)
+
+    def beside(self, outcome: Outcome) -> float:
+        """How many times as long as undisturbed the yardstick took in this outcome; 1 if it took about as long."""
+        if outcome.seconds is None or not self.seconds:
+            return 1.0
+        factor = outcome.seconds / self.seconds
+        return factor if factor > 1.0 and not self._same(factor, 1.0) else 1.0
+
+    def corrected(self, outcome: Outcome, factor: float) -> Outcome:
+        """The outcome, as measured at a moment at which the machine took `factor` times as long as at first.
+
+        A factor that would make the time shorter than the machine allows is wrong for this program: its time remains as it
+        was measured. No time is divided by more than a limit.
+        """
+        measured = replace(
+            outcome, seconds=None if outcome.seconds is None else outcome.seconds * outcome.scale, scale=1.0
+        )
+        factor = min(factor, LARGEST)
+        if measured.seconds is None or factor == 1.0 or measured.seconds / factor < self._least():
+            return measured
+        return replace(measured, seconds=measured.seconds / factor, scale=factor)
+
+    def _wait(self, factor: float) -> tuple[float, float]:
+        """Wait until the machine is as fast as at first, as long as there is time. Returns the factor then, and the wait."""
+        waited, pauses = 0.0, iter(PAUSES)
+        pause = next(pauses)
+        searched = self._clock() - self._began - self._waited
+        left = min(PATIENCE, searched) - self._waited
+        while left > 0.0 and not self._same(factor, 1.0) and factor > 1.0:
+            self._sleep(pause := min(pause, left))
+            waited, left = waited + pause, left - pause
+            factor, pause = self._factor(factor), next(pauses, PAUSES[-1])
+        self._waited += waited
+        return factor, waited
+
+    def _factor(self, otherwise: float, best: float | None = None) -> float:
+        """How many times as long as undisturbed the yardstick takes; `otherwise` without one, or where it fails."""
+        if self.yardstick is None:
+            return otherwise
+        now = self.again(self.yardstick, best).seconds
+        return otherwise if now is None else now / self.seconds
+
+    def _same(self, one: float, other: float) -> bool:
+        return max(one, other) <= (1.0 + self._limit) * min(one, other)
+
 
 BEYOND = 2.0
 """A time is suspected where the roof's is more than this many times longer."""

@@ -2,24 +2,31 @@
 
 Who makes an expansion does not change it, so a search depends neither on the number of processes nor on their speed. A
 process that ends or breaks is not replaced: its order is made here, where an exception has a traceback and reaches the user.
+A process runs this program and no kernel, so the two sides unpack what the other one packed.
 """
 
 from __future__ import annotations
 
+import gc
 import pickle
 import time
 from collections import deque
 from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from itertools import count
 from typing import Self
 
-from tensorc_dsl.backend.once import lowered_as
+import msgspec
+
+from tensorc_dsl.backend.once import Lowered, lowered_as, lowered_once
 from tensorc_dsl.interp.space import Space
-from tensorc_dsl.processes.cores import usable_cores
-from tensorc_dsl.processes.machine_lock import Turns, Use
-from tensorc_dsl.processes.memory import available
-from tensorc_dsl.processes.worker import (
+from tensorc_dsl.ir.sizes import Sizes
+from tensorc_dsl.ir.target import Target
+from tensorc_dsl.lower.flat import LowerError
+from tensorc_dsl.processes.machine import Turns, Use, available, usable_cores
+from tensorc_dsl.processes.protocol import (
     LOADED,
+    Purpose,
     Worker,
     WorkerBug,
     WorkerCrash,
@@ -28,20 +35,119 @@ from tensorc_dsl.processes.worker import (
     wait_any,
 )
 from tensorc_dsl.schedule.trace.handlers import Blocked, Conditioned
-from tensorc_dsl.schedule.trace.trace import Trace
-from tensorc_dsl.tuning.search.expansion import Expander, Order, SpaceLike, here, remember
-from tensorc_dsl.tuning.search.space import remember_cycles
-from tensorc_dsl.tuning.search.worker_messages import (
-    Answer,
-    Done,
-    Expand,
-    Ground,
-    Learn,
-    answers,
-    expanded,
-    expanded_of,
-    packed,
-)
+from tensorc_dsl.schedule.trace.trace import Model, Trace
+from tensorc_dsl.tuning.search.expansion import Expander, Order, SpaceLike, described, here, made, remember
+from tensorc_dsl.tuning.search.gp import Array
+from tensorc_dsl.tuning.search.space import modelled, remember_cycles
+
+
+@dataclass(frozen=True, slots=True)
+class Ground:
+    """What a search expands: a model, and the target and sizes that its programs are lowered and described for."""
+
+    model: Model
+    target: Target
+    sizes: Sizes
+
+
+@dataclass(frozen=True, slots=True)
+class Expanded:
+    """A trace, with its lowered program (None if it cannot be lowered), the numbers of its loops, and its cycles by a model
+    (None where there is no model)."""
+
+    trace: Trace
+    lowered: Lowered | None
+    loops: Array
+    cycles: float | None
+
+
+def expanded(ground: Ground, order: Order) -> Expanded | None:
+    """What the order gives on the ground; None if a step is refused."""
+    trace = made(ground.model, order)
+    if trace is None:
+        return None
+    try:
+        lowered = lowered_once(trace.program, ground.target)
+    except LowerError:
+        lowered = None
+    about = (trace.program, ground.sizes, ground.target)
+    return Expanded(trace, lowered, described(*about), modelled(*about))
+
+
+class Learn(msgspec.Struct, tag=True, frozen=True):
+    """The ground of that number, packed."""
+
+    number: int
+    ground: bytes
+
+
+class Expand(msgspec.Struct, tag=True, frozen=True):
+    """An order on the ground of that number, packed."""
+
+    number: int
+    order: bytes
+
+
+class Learnt(msgspec.Struct, tag=True, frozen=True):
+    """The ground is known."""
+
+
+class Done(msgspec.Struct, tag=True, frozen=True):
+    """What the order gave, packed; None if it cannot be packed, as that of a very deep program."""
+
+    expanded: bytes | None
+
+
+MEMBER: Purpose[Learn | Expand, Learnt | Done] = Purpose(f"{__name__}:member", Learn | Expand, Learnt | Done)
+
+
+def ground_of(data: bytes) -> Ground:
+    """The ground that was packed."""
+    found = pickle.loads(data)
+    assert isinstance(found, Ground)
+    return found
+
+
+def order_of(data: bytes) -> Order:
+    """The order that was packed."""
+    found = pickle.loads(data)
+    assert isinstance(found, Order)
+    return found
+
+
+def expanded_of(data: bytes) -> Expanded | None:
+    """What was packed; None for a refusal."""
+    found = pickle.loads(data)
+    assert found is None or isinstance(found, Expanded)
+    return found
+
+
+def packed(value: Ground | Order | Expanded | None) -> bytes | None:
+    """The value as bytes; None if it is too deep for that."""
+    try:
+        return pickle.dumps(value, 5)
+    except RecursionError:
+        return None
+
+
+def member() -> None:
+    """Expand candidates of the spaces that the parent taught, lower them and describe their loops."""
+    grounds: dict[int, Ground] = {}
+
+    def answer(request: Learn | Expand) -> Learnt | Done:
+        match request:
+            case Learn(number=number, ground=ground):
+                grounds[number] = ground_of(ground)
+                return Learnt()
+            case Expand(number=number, order=order):
+                found = expanded(grounds[number], order_of(order))
+                if found is not None and found.lowered is not None:
+                    found = replace(found, lowered=replace(found.lowered, content=found.lowered.packed))
+                return Done(packed(found))
+
+    gc.set_threshold(100_000, 20, 20)  # expansions make many objects and few cycles
+    MEMBER.serve(answer)
+
 
 MOST = 7
 """Processes of a team at most: a batch has a dozen expansions."""
@@ -61,11 +167,9 @@ class Member:
     """One process, with the order that it works on and the grounds that it learnt."""
 
     def __init__(self) -> None:
-        self.worker: Worker[Answer] = Worker(
-            "tensorc_dsl.tuning.search.member", answers, library_threads(1), min(BYTES, available()), LOADED
-        )
+        self.worker = Worker(MEMBER, library_threads(1), min(BYTES, available()), LOADED)
         self.grounds: set[int] = set()
-        self.ready = False
+        self.idle = True
         self.order: int | None = None
 
 
@@ -168,16 +272,16 @@ class Team:
                 if isinstance(said, Done) and m.order is not None:
                     found[m.order] = self._taken(said, ground, orders[m.order])
                     m.order = None
-                m.ready = True
-            if m.ready and m.order is None and left:
+                m.idle = True
+            if m.worker.greeted and m.idle and left:
                 if number not in m.grounds:
                     data = self._packed(number, ground)
                     assert data is not None
                     m.grounds.add(number)
-                    m.ready = False
+                    m.idle = False
                     m.worker.send(Learn(number, data), SECONDS)
                 else:
-                    m.order = left.popleft()
+                    m.idle, m.order = False, left.popleft()
                     m.worker.send(Expand(number, pickle.dumps(orders[m.order], 5)), SECONDS)
         except (WorkerCrash, WorkerTimeout, WorkerBug):
             self.members.remove(m)

@@ -10,13 +10,12 @@ import click
 
 from tensorc_dsl.base.diagnostic import Diagnostic, Severity, TschedError
 from tensorc_dsl.faces.cli.failures import ExitCode
-from tensorc_dsl.faces.cli.loading import Format, format_option, sources, tell
-from tensorc_dsl.faces.cli.options import common_options, files_argument, settings
+from tensorc_dsl.faces.cli.options import Format, common_options, files_argument, format_option, settings, sources, tell
 from tensorc_dsl.faces.report.terminal import say
 
 if TYPE_CHECKING:
     from tensorc_dsl.check.scope import CheckedFile
-    from tensorc_dsl.faces.report.findings import Finding
+    from tensorc_dsl.faces.report.terminal import Finding
 
 
 @click.command()
@@ -31,7 +30,7 @@ def check(ctx: click.Context, files: tuple[str, ...], output: Format, deny_warni
 
     All findings are reported in one run. Warnings alone leave the exit status at 0.
     """
-    from tensorc_dsl.faces.report.findings import Finding, count
+    from tensorc_dsl.faces.report.terminal import Finding, count
 
     gc.set_threshold(1_000_000, 20, 20)  # a check makes no cyclic garbage
     names: list[str] = []
@@ -57,7 +56,7 @@ def check(ctx: click.Context, files: tuple[str, ...], output: Format, deny_warni
 def _findings(file: str, include: tuple[str, ...], expand: bool, aloud: bool) -> Iterator[Diagnostic]:
     """The findings of a file; if there are none and `aloud`, print that it is ok. Raises TschedError."""
     from tensorc_dsl.check.scope import load_file
-    from tensorc_dsl.faces.packages.resolve import Resolver
+    from tensorc_dsl.faces.packages import Resolver
     from tensorc_dsl.faces.report.files import read_source
 
     checked = load_file(read_source(file), Resolver(file, include))
@@ -84,7 +83,7 @@ def _assumed(checked: CheckedFile) -> Iterator[str]:
 
 def _expanded(checked: CheckedFile) -> Iterator[Diagnostic]:
     """The findings of expanding each task once."""
-    from tensorc_dsl.faces.api.files import TaskFile
+    from tensorc_dsl.faces.api.tasks import TaskFile
     from tensorc_dsl.tuning.machine.host import host_target
 
     tasks = TaskFile(checked, host_target())

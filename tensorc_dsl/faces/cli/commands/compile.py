@@ -10,13 +10,13 @@ import click
 
 from tensorc_dsl.base.diagnostic import TschedError, problem
 from tensorc_dsl.base.outputs import Output
-from tensorc_dsl.faces.cli.loading import load_task
 from tensorc_dsl.faces.cli.measured import best_known
 from tensorc_dsl.faces.cli.options import (
     common_options,
     condition_option,
     file_argument,
     handled,
+    load_task,
     records_option,
     replay_option,
     target_options,

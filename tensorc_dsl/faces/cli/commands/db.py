@@ -12,12 +12,12 @@ import click
 
 from tensorc_dsl.base.diagnostic import TschedError
 from tensorc_dsl.faces.cli.failures import ExitCode
-from tensorc_dsl.faces.cli.loading import load
 from tensorc_dsl.faces.cli.options import (
     Group,
     common_options,
     file_argument,
     files_argument,
+    load,
     records_option,
     task_argument,
     threads_option,

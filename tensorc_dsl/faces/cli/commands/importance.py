@@ -6,8 +6,14 @@ from pathlib import Path
 
 import click
 
-from tensorc_dsl.faces.cli.loading import load_task
-from tensorc_dsl.faces.cli.options import common_options, file_argument, records_option, task_argument, threads_option
+from tensorc_dsl.faces.cli.options import (
+    common_options,
+    file_argument,
+    load_task,
+    records_option,
+    task_argument,
+    threads_option,
+)
 from tensorc_dsl.faces.report.terminal import begin, show, show_diagnostics, show_object
 
 
@@ -25,9 +31,9 @@ def importance(file: str, task: str | None, threads: int | None, records: str | 
     model; the last line of the table states how good that is. Nothing is measured.
     """
     from tensorc_dsl.base.units import counted
-    from tensorc_dsl.faces.api.insights import recorded_trials, studied
-    from tensorc_dsl.faces.report import importance as report
-    from tensorc_dsl.tuning.insight.importance import importance as importances
+    from tensorc_dsl.faces.api.searching import recorded_trials, studied
+    from tensorc_dsl.faces.report.recorded import importance_facts, importance_text
+    from tensorc_dsl.tuning.insight.posterior import importance as importances
     from tensorc_dsl.tuning.insight.posterior import pins, posterior
     from tensorc_dsl.tuning.records.database import Database
 
@@ -39,6 +45,6 @@ def importance(file: str, task: str | None, threads: int | None, records: str | 
     ranked = importances(study)
     pinned = pins(study, ranked, posterior(study))
     if as_json:
-        show_object({"task": found.name} | report.facts(study, ranked, pinned))
+        show_object({"task": found.name} | importance_facts(study, ranked, pinned))
     else:
-        show(report.text(study, ranked, pinned, ("tensorc-dsl", "tune", file, found.name)))
+        show(importance_text(study, ranked, pinned, ("tensorc-dsl", "tune", file, found.name)))

@@ -14,7 +14,7 @@ from tensorc_dsl.faces.cli.options import Group, common_options, settings
 from tensorc_dsl.faces.report.terminal import say
 
 if TYPE_CHECKING:
-    from tensorc_dsl.faces.packages.listing import Listing
+    from tensorc_dsl.faces.packages import Listing
 
 
 @problem("E0906", "there is nothing to use that is called `{name}`")
@@ -32,7 +32,7 @@ def module() -> None:
 
 
 def _listing(ctx: click.Context) -> Listing:
-    from tensorc_dsl.faces.packages.listing import reachable
+    from tensorc_dsl.faces.packages import reachable
 
     listing = reachable(settings(ctx).include)
     for file in listing.broken:
@@ -45,7 +45,7 @@ def _listing(ctx: click.Context) -> Listing:
 @click.pass_context
 def list_(ctx: click.Context) -> None:
     """List everything that a file in this folder can use: what it is, where, and the first line about it."""
-    from tensorc_dsl.faces.packages.listing import shortest
+    from tensorc_dsl.faces.packages import shortest
 
     listing = _listing(ctx)
     names = shortest(listing)
@@ -66,7 +66,7 @@ def list_(ctx: click.Context) -> None:
 @click.pass_context
 def which(ctx: click.Context, name: str) -> None:
     """Print where NAME stands: all that a `use` takes, such as std.cpu.{default}, std.ops.matmul, or a name alone."""
-    from tensorc_dsl.faces.packages.listing import spellings, used
+    from tensorc_dsl.faces.packages import spellings, used
     from tensorc_dsl.syntax.names import did_you_mean
 
     # A name alone is looked up as an item first; with a path, as in a `use`.
@@ -92,7 +92,7 @@ def which(ctx: click.Context, name: str) -> None:
 def new(name: str, folder: Path | None) -> None:
     """Write a package of modules to begin with: it can be installed, and then `use NAME.tiles` finds it."""
     from tensorc_dsl.base.outputs import Output
-    from tensorc_dsl.faces.packages.listing import good_name, skeleton
+    from tensorc_dsl.faces.packages import good_name, skeleton
     from tensorc_dsl.faces.report.files import make_folder
 
     if not good_name(name):

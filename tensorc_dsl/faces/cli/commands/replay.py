@@ -4,9 +4,16 @@ from __future__ import annotations
 
 import click
 
-from tensorc_dsl.faces.cli.loading import chosen, load, task_and_trace
 from tensorc_dsl.faces.cli.measured import emulate_and_show, measure_and_show
-from tensorc_dsl.faces.cli.options import common_options, emulate_option, file_argument, target_options
+from tensorc_dsl.faces.cli.options import (
+    chosen,
+    common_options,
+    emulate_option,
+    file_argument,
+    load,
+    target_options,
+    task_and_trace,
+)
 
 
 @click.command()

@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from tensorc_dsl.base.diagnostic import TschedError, problem
-from tensorc_dsl.faces.cli.loading import load, only
-from tensorc_dsl.faces.cli.options import common_options, file_argument, records_option, threads_option
+from tensorc_dsl.faces.cli.options import common_options, file_argument, load, only, records_option, threads_option
 from tensorc_dsl.faces.report.terminal import begin, say, show_diagnostics
 
 if TYPE_CHECKING:
@@ -52,8 +51,8 @@ def report(file: str, words: tuple[str, ...], threads: int | None, records: str 
     """
     from tensorc_dsl.base.outputs import Output
     from tensorc_dsl.base.units import counted
-    from tensorc_dsl.faces.api.insights import recorded_trials
     from tensorc_dsl.faces.api.recorded import figures
+    from tensorc_dsl.faces.api.searching import recorded_trials
     from tensorc_dsl.faces.report.page.sections import page
     from tensorc_dsl.tuning.records.database import Database
 
@@ -87,7 +86,7 @@ def _parted(tasks: Collection[str], file: str, words: tuple[str, ...]) -> tuple[
 
 def _side(task: Task, word: str, trials: Sequence[Trial]) -> tuple[str, Sequence[Trial]]:
     """The trials that a word means. Raises TschedError (E0713, E0714) if there are none."""
-    from tensorc_dsl.faces.api.insights import recorded_trials
+    from tensorc_dsl.faces.api.searching import recorded_trials
     from tensorc_dsl.tuning.insight.study import meant, searches
     from tensorc_dsl.tuning.records.database import Database
 

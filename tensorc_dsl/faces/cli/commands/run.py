@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import click
 
-from tensorc_dsl.faces.cli.loading import load_task
 from tensorc_dsl.faces.cli.measured import best_known, emulate_and_show, measure_and_show, measured
 from tensorc_dsl.faces.cli.options import (
     common_options,
     emulate_option,
     file_argument,
+    load_task,
     records_option,
     target_options,
     task_argument,

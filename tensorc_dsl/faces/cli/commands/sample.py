@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import click
 
-from tensorc_dsl.faces.cli.loading import load_task
 from tensorc_dsl.faces.cli.options import (
     LeftOut,
     common_options,
     file_argument,
     handled,
     handler_options,
+    load_task,
     seed_option,
     target_options,
     task_argument,

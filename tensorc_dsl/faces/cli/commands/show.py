@@ -10,13 +10,14 @@ import click
 
 from tensorc_dsl.base.diagnostic import TschedError
 from tensorc_dsl.base.source import Source, Span
-from tensorc_dsl.faces.cli.loading import load_task, only
 from tensorc_dsl.faces.cli.options import (
     LeftOut,
     common_options,
     file_argument,
     handled,
     handler_options,
+    load_task,
+    only,
     seed_option,
     target_options,
 )

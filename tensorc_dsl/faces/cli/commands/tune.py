@@ -15,17 +15,22 @@ import click
 
 from tensorc_dsl.base.diagnostic import TschedError
 from tensorc_dsl.base.outputs import Output
-from tensorc_dsl.faces.cli.endings import Ending, finishing, interruptible
 from tensorc_dsl.faces.cli.failures import ExitCode
-from tensorc_dsl.faces.cli.loading import HELP, chosen, load, only
 from tensorc_dsl.faces.cli.measured import warn_of_threads
 from tensorc_dsl.faces.cli.options import (
+    HELP,
+    Ending,
+    chosen,
     common_options,
     duration,
     emulate_option,
     file_argument,
+    finishing,
     handled,
     handler_options,
+    interruptible,
+    load,
+    only,
     pairs,
     records_option,
     seed_option,
@@ -42,8 +47,8 @@ DEFAULTS = SearchOptions()
 
 if TYPE_CHECKING:
     from tensorc_dsl.faces.api import Task, TaskFile
-    from tensorc_dsl.faces.report.following import Follower
-    from tensorc_dsl.tuning.machine.yardsticks import Yardsticks
+    from tensorc_dsl.faces.report.progress import Follower
+    from tensorc_dsl.tuning.machine.baseline import Yardsticks
     from tensorc_dsl.tuning.records.database import Queue
     from tensorc_dsl.tuning.search.events import Event, Listener
     from tensorc_dsl.tuning.search.tune import TuneResult
@@ -202,7 +207,7 @@ def tune(
     queue = ctx.with_resource(Queue.at(Path(records) if records else None))
     if (unkept := queue.untold()) is not None:
         say(unkept.waiting(), err=True)
-    from tensorc_dsl.faces.report.ended import Ended
+    from tensorc_dsl.faces.report.progress import Ended
     from tensorc_dsl.tuning.search.strategy import states_regret, strategy_of
 
     there, found, files = read()
@@ -269,10 +274,8 @@ def _search(
 ) -> tuple[list[TuneResult], list[Yardsticks]]:
     """The results of a search of all tasks, which is shown on standard error, and what each is compared with."""
     from tensorc_dsl.faces.api.searching import search_all
-    from tensorc_dsl.faces.report.following import Together, show_progress
-    from tensorc_dsl.faces.report.lines import printing
-    from tensorc_dsl.faces.report.progress import Standing
-    from tensorc_dsl.tuning.machine.yardsticks import Measuring
+    from tensorc_dsl.faces.report.progress import Standing, Together, printing, show_progress
+    from tensorc_dsl.tuning.machine.baseline import Measuring
 
     standing, names = Standing(), [one.name for one in found]
     with show_progress(standing, sys.stderr) as follower:

@@ -12,14 +12,25 @@ import click
 
 from tensorc_dsl.base.diagnostic import TschedError, problem
 from tensorc_dsl.faces.cli.failures import ExitCode
-from tensorc_dsl.faces.cli.loading import SUFFIX, Format, chosen, format_option, load, sources, task_and_trace, tell
-from tensorc_dsl.faces.cli.options import common_options, seed_option, target_options
+from tensorc_dsl.faces.cli.options import (
+    SUFFIX,
+    Format,
+    chosen,
+    common_options,
+    format_option,
+    load,
+    seed_option,
+    sources,
+    target_options,
+    task_and_trace,
+    tell,
+)
 from tensorc_dsl.faces.report.terminal import say
 
 if TYPE_CHECKING:
     from tensorc_dsl.base.source import Span
     from tensorc_dsl.faces.api import TaskFile
-    from tensorc_dsl.faces.report.findings import Finding
+    from tensorc_dsl.faces.report.terminal import Finding
     from tensorc_dsl.proof.equivalence.validate import Report
     from tensorc_dsl.syntax.tree import ProgramDef
 
@@ -60,7 +71,7 @@ def verify(
     does not rely on the steps that made the schedule. Exit status 1: it is wrong, and a run with inputs that are shown
     says so; 5: it is not proved.
     """
-    from tensorc_dsl.faces.report.findings import Finding
+    from tensorc_dsl.faces.report.terminal import Finding
 
     paths, rest = (words, ()) if _are_files(words) else (words[:1], words[1:])
     names: list[str] = []
@@ -84,7 +95,7 @@ def verify(
 
 def _named(paths: Sequence[str], found: list[Finding]) -> dict[str, bool]:
     """The files, and those in the folders, each once, and whether it is named itself; `found` gets what has none."""
-    from tensorc_dsl.faces.report.findings import Finding
+    from tensorc_dsl.faces.report.terminal import Finding
 
     files: dict[str, bool] = {}
     for path in paths:
@@ -137,7 +148,7 @@ def _claims(
 def _proved(claim: Claim, aloud: bool, several: bool) -> tuple[list[dict[str, Any]], list[Finding]]:
     """The facts of the verdict, and its findings. A claim that holds is printed if `aloud`, with its file if `several`."""
     from tensorc_dsl.faces.report import results
-    from tensorc_dsl.faces.report.findings import Finding
+    from tensorc_dsl.faces.report.terminal import Finding
     from tensorc_dsl.proof.equivalence.validate import Invalid
 
     try:

@@ -22,10 +22,9 @@ from tensorc_dsl.tuning.search.expansion import alike
 from tensorc_dsl.tuning.search.gp import Array
 from tensorc_dsl.tuning.search.model import Memory, Model
 from tensorc_dsl.tuning.search.offspring import Candidate, Reserve, parents_of
-from tensorc_dsl.tuning.search.regret import FEW, Regret, regret_of
 from tensorc_dsl.tuning.search.source import Source
 from tensorc_dsl.tuning.search.space import neighbours
-from tensorc_dsl.tuning.search.strategy import Factory, Prediction, Setting
+from tensorc_dsl.tuning.search.strategy import FEW, Factory, Prediction, Regret, Setting, regret_of
 
 KAPPAS = (0.0, 0.25, 0.0, 0.5, 1.0)
 """The portfolio: how many deviations of optimism each pick adds to the mean, in turn."""

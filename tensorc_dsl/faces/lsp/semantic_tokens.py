@@ -9,11 +9,9 @@ from lsprotocol import types as lsp
 
 from tensorc_dsl.base.source import Source, Span
 from tensorc_dsl.check.positions import Definition, Entry, Files, Written
-from tensorc_dsl.faces.lsp.analysis import Analysis
+from tensorc_dsl.faces.lsp.analysis import Analysis, Text, items_of
 from tensorc_dsl.faces.lsp.documents import Document, Documents
-from tensorc_dsl.faces.lsp.meaning import items_of
 from tensorc_dsl.faces.lsp.parts import Packed, Piece
-from tensorc_dsl.faces.lsp.text import Text
 from tensorc_dsl.syntax import tree as t
 from tensorc_dsl.syntax.tree import walk
 

@@ -14,11 +14,10 @@ from lsprotocol import types as lsp
 from tensorc_dsl.base.diagnostic import Diagnostic, Severity
 from tensorc_dsl.base.source import Span
 from tensorc_dsl.check import problems
-from tensorc_dsl.faces.api.drawing import refusals
-from tensorc_dsl.faces.lsp.analysis import Analysis, Place
+from tensorc_dsl.faces.api.schedules import refusals
+from tensorc_dsl.faces.lsp.analysis import Analysis, Place, Text
 from tensorc_dsl.faces.lsp.documents import LARGEST, Document, uri_of
 from tensorc_dsl.faces.lsp.records import space_of
-from tensorc_dsl.faces.lsp.text import Text
 from tensorc_dsl.interp.expand import Late
 from tensorc_dsl.syntax import tree as t
 

@@ -15,13 +15,10 @@ from pygls.exceptions import JsonRpcException
 from tensorc_dsl.base.diagnostic import Severity, TschedError
 from tensorc_dsl.base.resources import stdlib_root
 from tensorc_dsl.check.positions import Definition, Entry, Files, Written
-from tensorc_dsl.faces.lsp.analysis import Analysis, Found, Place
+from tensorc_dsl.faces.lsp.analysis import Analysis, Found, Place, Text, meaning
 from tensorc_dsl.faces.lsp.documents import Documents, file_of, path_of, uri_of
-from tensorc_dsl.faces.lsp.features.structure import KINDS
-from tensorc_dsl.faces.lsp.meaning import meaning
-from tensorc_dsl.faces.lsp.text import Text
-from tensorc_dsl.faces.packages.files import SUFFIX
-from tensorc_dsl.faces.packages.resolve import Resolver
+from tensorc_dsl.faces.lsp.structure import KINDS
+from tensorc_dsl.faces.packages import SUFFIX, Resolver
 from tensorc_dsl.syntax import tree as t
 from tensorc_dsl.syntax.parse import all_words
 

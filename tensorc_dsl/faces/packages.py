@@ -1,28 +1,92 @@
-"""Resolves the path of a `use` to files in its places: folders, module paths, installed packages. A path with several files
-is an error.
+"""Resolves the path of a `use` to files: folders, module paths, installed packages; and lists what a `use` can import.
+
+Nothing here interprets the content of a file. Files are read from the disk, or from an overlay such as the open texts of
+an editor. A path with several files is an error.
 """
 
 from __future__ import annotations
 
+import keyword
 import os
 import re
-from collections.abc import Iterator, Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from importlib.util import find_spec
 from pathlib import Path, PurePath
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, Protocol, cast
 
 from tensorc_dsl.base.diagnostic import Note, TschedError, problem
+from tensorc_dsl.base.resources import stdlib_root
 from tensorc_dsl.base.source import Source
 from tensorc_dsl.check.problems import AMBIGUOUS, UNRESOLVED
 from tensorc_dsl.check.uses import Found, standard_files
-from tensorc_dsl.faces.packages.files import SUFFIX, Disk, Files
-from tensorc_dsl.faces.report.files import STDIN
+from tensorc_dsl.faces.report.files import STDIN, StrPath, read_source
+from tensorc_dsl.syntax import tree as t
 from tensorc_dsl.syntax.names import near
+from tensorc_dsl.syntax.parse import parse
 
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
+
+SUFFIX = ".tsched"
+
+
+class Files(Protocol):
+    """The interface of the layer through which files are found and read."""
+
+    def read(self, path: StrPath, name: str | None = None) -> Source:
+        """The text of a file; `name` is its name in messages. Raises TschedError (E0901, E0902, E0917)."""
+        ...
+
+    def has(self, path: Path) -> bool:
+        """Whether there is such a file."""
+        ...
+
+    def listed(self, folder: Path) -> tuple[Path, ...]:
+        """The `.tsched` files of a folder, in the order of their names; none if there is no such folder."""
+        ...
+
+
+class Disk:
+    """Files as they are stored."""
+
+    def read(self, path: StrPath, name: str | None = None) -> Source:
+        return read_source(path, name)
+
+    def has(self, path: Path) -> bool:
+        return os.path.isfile(path)
+
+    def listed(self, folder: Path) -> tuple[Path, ...]:
+        # `os.path` also accepts names that no file can have.
+        return tuple(sorted(f for f in folder.glob(f"*{SUFFIX}") if f.is_file())) if os.path.isdir(folder) else ()
+
+
+class Overlay:
+    """Files of which some have another text, or are not stored: `texts`, by path, copied when the overlay is made."""
+
+    def __init__(self, texts: Mapping[StrPath, str], below: Files) -> None:
+        self._texts = {Path(path).resolve(): text for path, text in texts.items()}
+        self._below = below
+
+    def read(self, path: StrPath, name: str | None = None) -> Source:
+        text = self._texts.get(Path(path).resolve())
+        return self._below.read(path, name) if text is None else Source.of(text.encode(), name or str(path))
+
+    def has(self, path: Path) -> bool:
+        return Path(os.path.realpath(path)) in self._texts or self._below.has(path)
+
+    def listed(self, folder: Path) -> tuple[Path, ...]:
+        return with_others(self._below.listed(folder), folder, self._texts)
+
+
+def with_others(stored: Iterable[Path], folder: Path, others: Iterable[Path]) -> tuple[Path, ...]:
+    """The stored files of a folder and those of the others that it would have, in the order of their names."""
+    real = Path(os.path.realpath(folder))
+    found = {f.name: f for f in stored}
+    found.update({f.name: folder / f.name for f in others if f.parent == real and f.suffix == SUFFIX})
+    return tuple(found[name] for name in sorted(found))
 
 
 # Places: the folders in which a `use` is looked up.
@@ -203,9 +267,6 @@ def _distribution(point: EntryPoint) -> str:
 # of another's. `std` is looked up in the standard library only.
 
 
-StrPath = str | os.PathLike[str]
-
-
 class Resolver:
     """The `Resolve` function for one file and all files that it uses; `include` are the folders of `-I`.
 
@@ -286,3 +347,207 @@ class Resolver:
         lines = [f"{place}{'' if place.folder.is_dir() else ': there is no such folder'}" for place in places]
         looked = Note("note", "\n".join([f"looked for `{'/'.join(path)}{SUFFIX}` in", *lines]))
         return (looked, *near(path[-1], {name for place in places for name in place.names(path, self.files)}))
+
+
+# Lists what a `use` can import: the modules, spaces and computes of every place.
+
+
+KINDS: dict[type, str] = {t.ModuleDef: "module", t.SpaceDef: "space", t.ComputeDef: "compute"}
+
+
+@dataclass(frozen=True, slots=True)
+class Item:
+    """An item that can be used: `use` is the path of its file, `where` is file:line, `place` the reason to look there."""
+
+    use: str
+    name: str
+    kind: str
+    doc: str
+    where: str
+    place: str
+
+    @property
+    def path(self) -> str:
+        return f"{self.use}.{self.name}"
+
+
+@dataclass(frozen=True, slots=True)
+class Listing:
+    """All items in order of the places and of their files, and the files that cannot be read."""
+
+    items: tuple[Item, ...]
+    broken: tuple[str, ...]
+
+
+def reachable(include: Sequence[StrPath] = ()) -> Listing:
+    """All items that a file in the working folder can use. Raises TschedError (E0909)."""
+    here, library = SearchFolder(Path(), "this folder"), SearchFolder(stdlib_root(), "std", ("std",))
+    places = [here, *Resolver("-", include).shared, library]
+    items: list[Item] = []
+    broken: list[str] = []
+    seen: set[Path] = set()
+    for place in places:
+        for path, file in _files(place):
+            if file.resolve() in seen:
+                continue
+            seen.add(file.resolve())
+            try:
+                # The same check as for a `use`: files that it refuses to read are not listed.
+                if place.find(path, Disk()) is not None:
+                    items += _items(path, file, place.what)
+            except TschedError:
+                broken.append(shown(file))
+    return Listing(tuple(items), tuple(broken))
+
+
+def _files(place: SearchFolder) -> Iterator[tuple[tuple[str, ...], Path]]:
+    """The files below a place, each with its path in a `use`."""
+    for at, folders, files in os.walk(place.folder):
+        folders[:] = sorted(f for f in folders if f.isidentifier() and not Path(at, f, "pyvenv.cfg").exists())
+        inside = Path(at).relative_to(place.folder).parts
+        for f in sorted(files):
+            if f.endswith(SUFFIX):
+                yield (*place.name, *inside, f.removesuffix(SUFFIX)), Path(at, f)
+
+
+def _places(file: Path) -> Iterator[tuple[str, str]]:
+    """The names that a `use` can import from a file, with their places."""
+    source = read_source(file, shown(file))
+    for item in parse(source).items:
+        if not isinstance(item, t.UseDecl | t.TaskDef | t.ProgramDef):
+            yield item.name, f"{source.name}:{source.line_column(item.name.span.start)[0]}"
+
+
+def _items(path: tuple[str, ...], file: Path, what: str) -> Iterator[Item]:
+    source = read_source(file, shown(file))
+    for item in parse(source).items:
+        if isinstance(item, t.ModuleDef | t.SpaceDef | t.ComputeDef):
+            line, _ = source.line_column(item.name.span.start)
+            doc = item.doc.strip().partition("\n")[0]
+            yield Item(".".join(path), item.name, KINDS[type(item)], doc, f"{source.name}:{line}", what)
+
+
+def spellings(item: Item) -> tuple[str, ...]:
+    """The names for an item: with its file, with its folder, and alone."""
+    folder = item.use.rpartition(".")[0]
+    return (item.path, *([f"{folder}.{item.name}"] if folder else []), item.name)
+
+
+def used(text: str, include: Sequence[StrPath] = ()) -> tuple[str, ...]:
+    """The places of everything that `use TEXT` imports into a file in this folder: `file`, or `file:line` of a named item.
+
+    The last part of a path may be an item, too: `std.cpu.default` is `std.cpu.{default}`. Empty if there is no such path;
+    raises TschedError if a `use` finds several.
+    """
+    try:
+        items = parse(Source("-", f"use {text}\n")).items
+    except TschedError:
+        return ()
+    match items:
+        case (t.UseDecl(path=path, names=names),):
+            pass
+        case _:
+            return ()
+    resolver = Resolver("-", include)
+    tried = [(path, names)] if names or len(path) == 1 else [(path, names), (path[:-1], path[-1:])]
+    for at, wanted in tried:
+        try:
+            files = resolver.locate(at)
+        except TschedError as e:
+            if e.diagnostics[0].code != UNRESOLVED.code:
+                raise
+            continue
+        if not wanted:
+            return tuple(map(shown, files))
+        found = dict(place for f in files for place in _places(f))
+        if all(n in found for n in wanted):
+            return tuple(found[n] for n in wanted)
+    return ()
+
+
+def shortest(listing: Listing) -> dict[Item, str]:
+    """The shortest unambiguous name of each item: with its folder if no other item has that name, else with its file."""
+    count = Counter(spelled for i in listing.items for spelled in set(spellings(i)))
+    return {i: next((s for s in spellings(i)[-2:0:-1] if count[s] == 1), i.path) for i in listing.items}
+
+
+# The files of a new package of modules, as text.
+
+
+_PROJECT = """\
+[build-system]
+requires = ["hatchling"]
+build-backend = "hatchling.build"
+
+[project]
+name = "{dashed}"
+version = "0.1.0"
+description = "Modules for tensorc-dsl."
+requires-python = ">=3.11"
+dependencies = ["tensorc-dsl"]
+
+# `use {name}.tiles` reads `tiles.tsched` in the package that stands here; nothing of it is imported.
+[project.entry-points."{group}"]
+{name} = "{name}"
+
+[tool.hatch.build.targets.wheel]
+packages = ["{name}"]
+"""
+
+_MODULE = """\
+/// Cut the last loop of `b` into vectors, and run the first one on all cores.
+module vectors(b: Block, width: int = 8)
+when b.is_injective and len(b.loops) > 1
+{{
+    let [outer, inner] = split(b.loops[-1], [_, width], partial=true)
+    vectorize(inner)
+    parallel(b.loops[0])
+}}
+
+/// All that this package does with a block.
+space {name}_cpu for llvm {{
+    vectors
+}}
+"""
+
+_TEST = '''\
+"""The modules of this package, tried on a small task. Install the package first: `pip install -e .`"""
+
+from pathlib import Path
+
+import tensorc_dsl
+
+TASK = """\\
+use {name}.tiles.{{{name}_cpu}}
+
+compute scale(A: f32[M, N]) -> B: f32[M, N] {{
+    B[i, j] = A[i, j] * 2.0
+}}
+
+task small = scale(M=16, N=40) with {name}_cpu
+"""
+
+
+def test_a_schedule_applies(tmp_path: Path) -> None:
+    file = tmp_path / "small.tsched"
+    file.write_text(TASK, encoding="utf-8")
+    task = tensorc_dsl.load(file)["small"]
+    trace = task.check()
+    assert "vectorize" in trace.text
+'''
+
+
+def good_name(name: str) -> bool:
+    """Whether a package of modules can have this name: valid in Python and in `use`, and not one of ours."""
+    return name.isascii() and name.isidentifier() and not keyword.iskeyword(name) and name not in ("std", "tensorc_dsl")
+
+
+def skeleton(name: str) -> dict[str, str]:
+    """The files of the package by path."""
+    facts = {"name": name, "dashed": name.replace("_", "-"), "group": GROUP}
+    return {
+        "pyproject.toml": _PROJECT.format(**facts),
+        f"{name}/__init__.py": "",
+        f"{name}/tiles.tsched": _MODULE.format(**facts),
+        f"tests/test_{name}.py": _TEST.format(**facts),
+    }

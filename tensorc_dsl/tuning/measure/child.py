@@ -1,33 +1,125 @@
-"""The child process that runs kernels: it checks each one against the reference, in guarded memory, and then times it."""
+"""The work of child processes that measure: they compile kernels, check them against the
+reference in guarded memory, and time them.
+
+A builder runs no kernel, so it unpacks what the parent packed.
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
+import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
 from tensorc_dsl.backend.find import native, require_backend
-from tensorc_dsl.backend.protocol import Backend, CompileError, KernelFault, LoadedKernel
+from tensorc_dsl.backend.once import Packed
+from tensorc_dsl.backend.protocol import Backend, Code, CompileError, KernelFault, LoadedKernel
 from tensorc_dsl.base.source import Source
 from tensorc_dsl.ir.arrays import stored_dtype
 from tensorc_dsl.ir.parse import parse_program
 from tensorc_dsl.ir.program import Buffer, Program
 from tensorc_dsl.ir.sizes import Sizes, bind, elements_spanned, strides_of
+from tensorc_dsl.ir.target import Target
 from tensorc_dsl.lower.storage import callers_params
-from tensorc_dsl.processes.child import serve
-from tensorc_dsl.processes.cores import use_blas_threads
-from tensorc_dsl.processes.messages import Ready
+from tensorc_dsl.processes.machine import use_blas_threads
+from tensorc_dsl.processes.protocol import Purpose
 from tensorc_dsl.reference.evaluate import shape_of
 from tensorc_dsl.reference.inputs import extreme_inputs, make_inputs
 from tensorc_dsl.reference.tolerance import bounded
 from tensorc_dsl.reference.work import describe, sizing
 from tensorc_dsl.tuning.measure.check import Guarded, Verdict, compare, frozen, poison
-from tensorc_dsl.tuning.measure.messages import Failed, Prepare, Ran, Reply, Request, Run, requests
-from tensorc_dsl.tuning.measure.timing import ENOUGH_SECONDS, Taken, take_times, weighted_times
+from tensorc_dsl.tuning.measure.outcome import ENOUGH_SECONDS, Taken, take_times, weighted_times
 
 Array = NDArray[Any]
+
+
+class Build(msgspec.Struct, tag=True, frozen=True):
+    """To a builder: compile a kernel of a task, packed as `backend.once` does it."""
+
+    task: str
+    kernel: bytes
+    parts: int
+    target: Target
+    threads: int
+
+
+class Prepare(msgspec.Struct, tag=True, frozen=True):
+    """To a runner: from now on kernels compute this unscheduled program, on inputs made from the seed.
+
+    Of a program with open dimensions, at the sizes of `reference.work`. `kind` is that of their target; the linear
+    algebra of the reference has so many `threads`.
+    """
+
+    program: str
+    kind: str
+    seed: int
+    threads: int
+
+
+class Run(msgspec.Struct, tag=True, frozen=True):
+    """To a runner: check and time a kernel; `best` is the time to beat, if there is one. It is checked at `extremes`,
+    too, unless its schedule says that inputs have none.
+    """
+
+    code: Code
+    threads: int
+    best: float | None
+    extremes: bool = True
+
+
+class Built(msgspec.Struct, tag=True, frozen=True):
+    """From a builder: the code for a runner."""
+
+    code: Code
+
+
+class Failed(msgspec.Struct, tag=True, frozen=True):
+    """From any child: the candidate failed."""
+
+    status: Literal["compile_error", "wrong_result", "crash", "refused"]
+    message: str
+    max_error: float | None = None
+
+
+class Prepared(msgspec.Struct, tag=True, frozen=True):
+    """From a runner, which has the inputs and the reference: the share of the results that checks compare with numbers."""
+
+    compared: float
+
+
+class Ran(msgspec.Struct, tag=True, frozen=True):
+    """The result was right; seconds of each timed call, fewer where it is far slower than the best (`censored`)."""
+
+    times: tuple[float, ...]
+    max_error: float
+    censored: bool = False
+
+
+BUILDER: Purpose[Build, Built | Failed] = Purpose(f"{__name__}:builder", Build, Built | Failed)
+RUNNER: Purpose[Prepare | Run, Prepared | Ran | Failed] = Purpose(
+    f"{__name__}:runner", Prepare | Run, Prepared | Ran | Failed
+)
+
+
+def builder() -> None:
+    """Compile what the parent sends. The process contains crashes of LLVM."""
+    BUILDER.serve(build)
+
+
+def build(request: Build) -> Built | Failed:
+    """The object code, or the error of the code generator, or what a kernel keeps in memory for want of registers."""
+    backend = require_backend(request.target.kind, request.task)
+    kernel = Packed(request.kernel, request.parts).unpack()
+    try:
+        compiled = backend.compile(kernel, request.target, request.threads)
+        spilled = backend.registers(compiled).spilled
+    except CompileError as e:
+        return Failed("compile_error", str(e))
+    if spilled:
+        return Failed("refused", f"the schedule spills registers: {spilled}; make the tiles of a thread smaller")
+    return Built(compiled.code)
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,7 +217,7 @@ def _checked(task: Task, kernel: LoadedKernel) -> Verdict:
     return task.verdict({name: g.array for name, g in guarded.items()})
 
 
-def run(job: Job, request: Run) -> Reply:
+def run(job: Job, request: Run) -> Ran | Failed:
     """Check at all sizes, then time, and check again."""
     try:
         # Its parameters are the task's, whatever it was built from.
@@ -201,16 +293,17 @@ def preload() -> None:
     native()
 
 
-def main() -> None:
+def runner() -> None:
+    """Check and time the kernels of one task after another."""
     job: Job | None = None
 
-    def answer(request: Request) -> Reply:
+    def answer(request: Prepare | Run) -> Prepared | Ran | Failed:
         nonlocal job
         match request:
             case Prepare(program=text, kind=kind, seed=seed, threads=threads):
                 use_blas_threads(threads)
                 job = Job.of(parse_program(Source("task", text)), kind, seed)
-                return Ready(min(task.compared for task in job.checked))
+                return Prepared(min(task.compared for task in job.checked))
             case Run():
                 assert job is not None
                 try:
@@ -219,11 +312,5 @@ def main() -> None:
                     if e.lost:
                         raise
                     return Failed("crash", str(e))
-            case _:
-                raise TypeError(f"a runner does not {type(request).__name__}")
 
-    serve(requests, answer, crashes=(KernelFault,))
-
-
-if __name__ == "__main__":
-    main()
+    RUNNER.serve(answer, crashes=(KernelFault,))

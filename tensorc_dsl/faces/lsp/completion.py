@@ -18,11 +18,11 @@ from tensorc_dsl.check.kinds import ANY, PARAM_TYPES, Kind, ModuleOf, of_module,
 from tensorc_dsl.check.positions import ATTRIBUTE_TYPES, computes_names
 from tensorc_dsl.elaborate.bindings import dimensions
 from tensorc_dsl.faces.lsp.analysis import Analysis
+from tensorc_dsl.faces.lsp.commands import program_before
 from tensorc_dsl.faces.lsp.cursor import Cursor, around, callee, cursor
-from tensorc_dsl.faces.lsp.features.program_after import program_before
 from tensorc_dsl.faces.lsp.parts import Piece
 from tensorc_dsl.faces.lsp.records import Records
-from tensorc_dsl.faces.packages.resolve import Resolver, SearchFolder
+from tensorc_dsl.faces.packages import Resolver, SearchFolder
 from tensorc_dsl.ir.dtypes import DTYPES
 from tensorc_dsl.ir.maths import MATHS
 from tensorc_dsl.ir.program import For, Program, blocks

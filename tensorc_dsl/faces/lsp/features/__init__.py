@@ -1,1 +1,0 @@
-"""The answers of the language server, one file for each."""
