@@ -30,7 +30,7 @@ from tensorc_dsl.schedule.trace.distribution import Decision
 from tensorc_dsl.schedule.trace.draws.choices import Branch
 from tensorc_dsl.schedule.trace.trace import Trace
 from tensorc_dsl.tuning.search.expansion import stream
-from tensorc_dsl.tuning.search.space import kernel_key
+from tensorc_dsl.tuning.search.space import candidate_key
 
 PROBES = 4
 """How often a combination of branches is drawn to see which choices it leads to: some depend on the numbers."""
@@ -135,7 +135,7 @@ def examine(
         if trace is None:
             continue
         programs = ends.programs.setdefault(sketch_of(trace), set())
-        key = kernel_key(trace.program, explored.task.target)
+        key = candidate_key(trace.program, explored.task.target)
         if there:
             came.append(trace)
             ends.again += key in programs

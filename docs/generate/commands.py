@@ -9,7 +9,7 @@ from collections.abc import Iterator
 import click
 
 from tensorc_dsl.faces.cli.main import main
-from tensorc_dsl.faces.report.entries import code, fence, table
+from tensorc_dsl.faces.report.entries import code, markdown_fence, table
 
 COMMON = {p.name for p in main.params}
 """Options of every command, described once."""
@@ -41,7 +41,7 @@ def _help(command: click.Command) -> str:
     out: list[str] = []
     for paragraph in inspect.cleandoc(command.help or "").split("\n\n"):
         first, _, rest = paragraph.partition("\n")
-        out.append(fence(rest) if first.strip() == "\b" else paragraph)
+        out.append(markdown_fence(rest) if first.strip() == "\b" else paragraph)
     return "\n\n".join(out)
 
 
@@ -76,7 +76,7 @@ def commands() -> str:
         rows = _rows(words, command)
         own = [row for row in rows if row not in shared]
         more = ", ".join(row[0].split(" `")[0] for row in rows if row in shared)
-        out += [f"### `{words}`", fence(_usage(words, command, context)), _help(command)]
+        out += [f"### `{words}`", markdown_fence(_usage(words, command, context)), _help(command)]
         out += [table(["option", "says"], own)] if own else []
         out += [f"Options of several commands: {more}."] if more else []
     return "\n\n".join(out)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from tensorc_dsl.base.resources import grammar_text
-from tensorc_dsl.faces.report.entries import fence
+from tensorc_dsl.faces.report.entries import markdown_fence
 
 _TITLE = re.compile(r"^// --- (.+?) -+$", re.MULTILINE)
 _INLINE = re.compile(r"^(?P<code>.+?[})]): (?P<text>[A-Za-z].*)$", re.DOTALL)
@@ -26,7 +26,7 @@ def _section(text: str) -> str:
 
     def flush() -> None:
         if rules:
-            out.append(fence("\n\n".join(rules)))
+            out.append(markdown_fence("\n\n".join(rules)))
             rules.clear()
 
     for chunk in re.split(r"\n{2,}", text.strip("\n")):
@@ -51,4 +51,4 @@ def _paragraph(text: str) -> str:
         return re.sub(r"^(    .*|  \* .*)\n(?=\S)", r"\1\n\n", text, flags=re.MULTILINE)
     if m := _INLINE.match(text):
         return f"`{m['code']}`: {m['text']}"
-    return fence(text)
+    return markdown_fence(text)

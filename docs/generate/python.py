@@ -8,7 +8,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 import tensorc_dsl
-from tensorc_dsl.faces.report.entries import fence
+from tensorc_dsl.faces.report.entries import markdown_fence
 
 SECTIONS = {
     "Files, tasks and kernels": "load loads TaskFile Task Kernel Bound",
@@ -107,17 +107,19 @@ def _entry(node: Node, doc: str) -> Iterator[str]:
     match node:
         case ast.Assign(targets=[ast.Name(id=name)]):
             yield f"### `{name}`"
-            yield fence(ast.unparse(node))
+            yield markdown_fence(ast.unparse(node))
         case ast.FunctionDef():
             yield f"### `{node.name}`"
-            yield fence(_signature(node))
+            yield markdown_fence(_signature(node))
         case ast.ClassDef():
             yield f"### `{node.name}`"
             bases = [ast.unparse(b) for b in node.bases]
             fields = [ast.unparse(s) for s in node.body if isinstance(s, ast.AnnAssign) and s.target != ast.Name("_")]
             members = [ast.unparse(s) for s in node.body if isinstance(s, ast.Assign)] if "StrEnum" in bases else []
             head = f"class {node.name}({', '.join(bases)})" if bases else f"class {node.name}"
-            yield fence("\n".join((head, *(f"    {line}" for line in (*fields, *members) if not line.startswith("_")))))
+            yield markdown_fence(
+                "\n".join((head, *(f"    {line}" for line in (*fields, *members) if not line.startswith("_"))))
+            )
         case _:
             raise AssertionError(ast.dump(node))
     if doc:

@@ -17,7 +17,7 @@ from tensorc_dsl.base.source import Source
 from tensorc_dsl.check.problems import UNRESOLVED
 from tensorc_dsl.syntax import tree as t
 from tensorc_dsl.syntax.names import near
-from tensorc_dsl.syntax.tree import rewrite, walk
+from tensorc_dsl.syntax.tree import rewrite_tree, walk
 
 T = TypeVar("T")
 
@@ -68,11 +68,11 @@ def with_values(item: T, values: Mapping[str, t.Expr]) -> T:
             case t.CallExpr(function=t.Name() as function):
                 return _called(node, function, new)
             case t.SpaceDef(rules=rules):
-                return replace(node, rules=tuple(r if isinstance(r, t.Name) else rewrite(r, new) for r in rules))
+                return replace(node, rules=tuple(r if isinstance(r, t.Name) else rewrite_tree(r, new) for r in rules))
             case _:
                 return None
 
-    return rewrite(item, new)
+    return rewrite_tree(item, new)
 
 
 def bound_names(item: t.ModuleDef | t.ScheduleDef) -> frozenset[str]:
@@ -98,7 +98,7 @@ def with_full_names(item: T, names: Mapping[str, str], bound: Callable[[], Conta
     """
 
     def named(e: t.Expr) -> t.Expr:
-        return replace(e, id=names.get(e.id, e.id)) if isinstance(e, t.Name) else rewrite(e, new)
+        return replace(e, id=names.get(e.id, e.id)) if isinstance(e, t.Name) else rewrite_tree(e, new)
 
     def new(node: Any) -> Any:
         match node:
@@ -111,10 +111,10 @@ def with_full_names(item: T, names: Mapping[str, str], bound: Callable[[], Conta
             case _:
                 return None
 
-    return rewrite(item, new)
+    return rewrite_tree(item, new)
 
 
 def _called(call: t.CallExpr, function: t.Expr, new: Callable[[Any], Any]) -> t.CallExpr:
     """The call of the function, with its arguments rewritten."""
-    kwargs = tuple((key, rewrite(value, new)) for key, value in call.kwargs)
-    return replace(call, function=function, args=tuple(rewrite(a, new) for a in call.args), kwargs=kwargs)
+    kwargs = tuple((key, rewrite_tree(value, new)) for key, value in call.kwargs)
+    return replace(call, function=function, args=tuple(rewrite_tree(a, new) for a in call.args), kwargs=kwargs)

@@ -29,7 +29,7 @@ from tensorc_dsl.ir.program import Buffer, fresh
 from tensorc_dsl.proof.sets.simplify import simplify
 from tensorc_dsl.syntax import tree
 from tensorc_dsl.syntax.names import near
-from tensorc_dsl.syntax.tree import rewrite
+from tensorc_dsl.syntax.tree import rewrite_tree
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,7 +123,9 @@ def _check_arguments(callee: tree.ComputeDef, args: Sequence[Argument], call: tr
         if wanted != found:
             text = a.span.text
             raise Invalid(
-                problems.ARGUMENT_RANK(a.span, param=p.name, compute=callee.name, wanted=wanted, text=text, found=found)
+                problems.CALLED_WITH_RANK(
+                    a.span, param=p.name, compute=callee.name, wanted=wanted, text=text, found=found
+                )
             )
 
 
@@ -190,7 +192,7 @@ def renamed(stage: tree.Stage, taken: frozenset[str]) -> tree.Stage:
             case _:
                 return None
 
-    return rewrite(stage, name)
+    return rewrite_tree(stage, name)
 
 
 # --- the call graph ------------------------------------------------------------------------------------------------------

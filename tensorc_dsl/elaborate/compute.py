@@ -56,7 +56,7 @@ from tensorc_dsl.proof.sets.safety import Outside, Unproven, below, ranges_of
 from tensorc_dsl.proof.sets.simplify import bounds, simplify
 from tensorc_dsl.syntax import tree
 from tensorc_dsl.syntax.names import near
-from tensorc_dsl.syntax.tree import rewrite
+from tensorc_dsl.syntax.tree import rewrite_tree
 
 # Proves for all sizes that the loads of a stage stay inside their arrays, and that no reduction to positions is empty.
 
@@ -608,14 +608,14 @@ class _Elaboration:
                     except Invalid as problem:
                         found.extend(problem.diagnostics)
                         base = e.function
-                    return replace(node, base=base, indices=tuple(rewrite(i, call) for i in node.indices))
+                    return replace(node, base=base, indices=tuple(rewrite_tree(i, call) for i in node.indices))
                 case _:
                     return None
 
         called = (e.base if isinstance(e, tree.IndexExpr) else e for e in inside(value))
         if not any(isinstance(e, tree.CallExpr) for e in called):
             return value
-        new = rewrite(value, call)
+        new = rewrite_tree(value, call)
         if found:
             raise Invalid(*found)
         return new
@@ -686,7 +686,7 @@ class _Elaboration:
             case tree.CallExpr(function=tree.Name(id=name)) if name in self.defined.computes:
                 return Argument(self.known[self._call_value(e)], e.span)
             case _:
-                raise Invalid(problems.ARGUMENT(e.span, compute=callee.name, text=e.span.text))
+                raise Invalid(problems.CALLED_WITH_EXPRESSION(e.span, compute=callee.name, text=e.span.text))
 
     def program(self, name: str) -> Program:
         p = self.parts

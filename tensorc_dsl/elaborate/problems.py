@@ -325,7 +325,7 @@ SCAN_BEGINS = help_note("`init` gives the first element alone; a step that looks
 
 
 @problem("E0423", "an argument of `{compute}` is a tensor", help="compute it first: `let t[…] = {text}`")
-def ARGUMENT(*, compute: str, text: str) -> None: ...
+def CALLED_WITH_EXPRESSION(*, compute: str, text: str) -> None: ...
 @problem("E0423", "`{compute}` takes {wanted}; given: {count}", help="{usage}")
 def ARGUMENT_COUNT(*, compute: str, wanted: str, count: int, usage: str) -> None: ...
 @problem("E0423", "`{param}` of `{compute}` holds {wanted}, and `{text}` holds {found}", "{found}", help="{repair}")
@@ -335,7 +335,7 @@ def ARGUMENT_TYPE(*, param: str, compute: str, wanted: object, text: str, found:
     "`{param}` of `{compute}` is {wanted}-dimensional, `{text}` is {found}-dimensional",
     help="pass a tensor of {wanted} dimensions: `let t[…] = {text}[…]`",
 )
-def ARGUMENT_RANK(*, param: str, compute: str, wanted: int, text: str, found: int) -> None: ...
+def CALLED_WITH_RANK(*, param: str, compute: str, wanted: int, text: str, found: int) -> None: ...
 @problem(
     "E0423",
     "dimension {position} of `{param}` is `{wanted}` in `{compute}`, here {expected}; `{text}` has {found}",

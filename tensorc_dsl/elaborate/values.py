@@ -45,7 +45,7 @@ from tensorc_dsl.proof.sets.sets import affine_only
 from tensorc_dsl.proof.sets.simplify import simplify
 from tensorc_dsl.syntax import tree
 from tensorc_dsl.syntax.names import near
-from tensorc_dsl.syntax.tree import rewrite
+from tensorc_dsl.syntax.tree import rewrite_tree
 
 # Choices between indices: `A[i if c else j]` is `A[i] if c else A[j]`.
 
@@ -151,7 +151,7 @@ def _parts(choice: tree.Expr) -> tuple[tree.Expr, tree.Expr, tree.Expr]:
 
 
 def _with(e: tree.Expr, choice: tree.Expr, part: tree.Expr) -> tree.Expr:
-    return rewrite(e, lambda node: part if node is choice else None)
+    return rewrite_tree(e, lambda node: part if node is choice else None)
 
 
 # Values that are kept between two others: by `clamp`, or, with a conversion, by `saturate`.

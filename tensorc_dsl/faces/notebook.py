@@ -19,7 +19,7 @@ from tensorc_dsl.faces.api.kernel import describe
 from tensorc_dsl.faces.api.schedules import refusals
 from tensorc_dsl.faces.api.searching import Insight
 from tensorc_dsl.faces.report.page.markup import Markup, element, joined, lines
-from tensorc_dsl.faces.report.recorded import percent, trust
+from tensorc_dsl.faces.report.recorded import importance_caveat, percent
 from tensorc_dsl.faces.report.results import facts, line
 from tensorc_dsl.faces.report.terminal import say, show_diagnostics
 from tensorc_dsl.interp.expand import Late
@@ -66,7 +66,7 @@ MONOSPACE = "margin: 0; line-height: 1.35; overflow-x: auto; font-family: var(--
 """The style of a text below a cell. Pages that nbconvert makes have no font of their own for it."""
 
 
-def coloured(text: str) -> Markup:
+def notebook_markup(text: str) -> Markup:
     """A text of the language, with its line ends."""
     parts: list[Markup] = []
     for _, kind, word in TschedLexer().get_tokens_unprocessed(text):
@@ -115,11 +115,11 @@ def trace_html(trace: Trace) -> str:
     draws = _table(("draw", "value", "can be"), rows) if rows else element("p", "no draws")
     made = _details("The program that it makes", format_program(trace.program))
     left_out = [element("pre", lines(render(rule.diagnostic())), style=MONOSPACE) for rule in trace.refused]
-    return element("div", draws, coloured(_cut(trace.text)), *left_out, made)
+    return element("div", draws, notebook_markup(_cut(trace.text)), *left_out, made)
 
 
 def program_html(program: Program) -> str:
-    return coloured(_cut(format_program(program)))
+    return notebook_markup(_cut(format_program(program)))
 
 
 def kernel_html(kernel: Kernel) -> str:
@@ -143,7 +143,7 @@ def insight_html(insight: Insight) -> str:
         for i in insight.importance
     ]  # fmt: skip
     found = _table(("draw", "of the variance", "alone", "best", "likeliest in fast schedules"), rows)
-    return element("div", found, element("p", trust(insight.explained, insight.valid, insight.left_out)))
+    return element("div", found, element("p", importance_caveat(insight.explained, insight.valid, insight.left_out)))
 
 
 def report_html(report: Report) -> str:
@@ -155,7 +155,7 @@ def report_html(report: Report) -> str:
 
 
 def _details(title: str, text: str) -> Markup:
-    return element("details", element("summary", title), coloured(_cut(text)))
+    return element("details", element("summary", title), notebook_markup(_cut(text)))
 
 
 def _cut(text: str) -> str:

@@ -427,7 +427,7 @@ def _items(path: tuple[str, ...], file: Path, what: str) -> Iterator[Item]:
             yield Item(".".join(path), item.name, KINDS[type(item)], doc, f"{source.name}:{line}", what)
 
 
-def spellings(item: Item) -> tuple[str, ...]:
+def item_spellings(item: Item) -> tuple[str, ...]:
     """The names for an item: with its file, with its folder, and alone."""
     folder = item.use.rpartition(".")[0]
     return (item.path, *([f"{folder}.{item.name}"] if folder else []), item.name)
@@ -467,8 +467,8 @@ def used(text: str, include: Sequence[StrPath] = ()) -> tuple[str, ...]:
 
 def shortest(listing: Listing) -> dict[Item, str]:
     """The shortest unambiguous name of each item: with its folder if no other item has that name, else with its file."""
-    count = Counter(spelled for i in listing.items for spelled in set(spellings(i)))
-    return {i: next((s for s in spellings(i)[-2:0:-1] if count[s] == 1), i.path) for i in listing.items}
+    count = Counter(spelled for i in listing.items for spelled in set(item_spellings(i)))
+    return {i: next((s for s in item_spellings(i)[-2:0:-1] if count[s] == 1), i.path) for i in listing.items}
 
 
 # The files of a new package of modules, as text.

@@ -13,7 +13,6 @@ from tensorc_dsl.base.source import Source, Span
 from tensorc_dsl.check.items import target_of
 from tensorc_dsl.check.scope import CheckedFile
 from tensorc_dsl.check.spaces import weights_of
-from tensorc_dsl.elaborate.calls import rewrite
 from tensorc_dsl.interp.expand import Expansion, Watched
 from tensorc_dsl.interp.problems import (
     BAD_VALUE,
@@ -36,7 +35,7 @@ from tensorc_dsl.syntax import tree
 from tensorc_dsl.syntax.format import format_item
 from tensorc_dsl.syntax.names import listed, near, nearest
 from tensorc_dsl.syntax.parse import parse
-from tensorc_dsl.syntax.tree import walk
+from tensorc_dsl.syntax.tree import rewrite_tree, walk
 
 
 @dataclass(frozen=True, slots=True)
@@ -254,7 +253,7 @@ def opened(schedule: tree.ScheduleDef, names: Collection[str]) -> tree.ScheduleD
             return replace(node, pin=None)
         return None
 
-    return rewrite(schedule, unpinned)
+    return rewrite_tree(schedule, unpinned)
 
 
 def read_decision(text: str) -> Decision:

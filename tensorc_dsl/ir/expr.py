@@ -231,11 +231,11 @@ def rebuild(e: Expr, parts: tuple[Expr, ...]) -> Expr:
             assert_never(e)
 
 
-def transform(e: Expr, f: Callable[[Expr], Expr]) -> Expr:
+def rewrite_expr(e: Expr, f: Callable[[Expr], Expr]) -> Expr:
     """`e` rewritten bottom-up: children first, then `f` on the node itself. Unchanged nodes are shared, not copied."""
     old = children(e)
     if old:
-        new = tuple([transform(c, f) for c in old])
+        new = tuple([rewrite_expr(c, f) for c in old])
         if not all(map(is_, old, new)):
             e = rebuild(e, new)
     return f(e)

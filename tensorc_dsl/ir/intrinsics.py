@@ -17,7 +17,7 @@ from tensorc_dsl.base.diagnostic import Diagnostic, TschedError
 from tensorc_dsl.base.source import Span
 from tensorc_dsl.ir import problems
 from tensorc_dsl.ir.dtypes import DTYPES
-from tensorc_dsl.ir.expr import Binary, Expr, Load, Var, children, constant, index, loads, transform
+from tensorc_dsl.ir.expr import Binary, Expr, Load, Var, children, constant, index, loads, rewrite_expr
 from tensorc_dsl.ir.parse_expr import VisibleNames
 from tensorc_dsl.ir.program import (
     Block,
@@ -61,7 +61,9 @@ def meaning(i: Intrinsic) -> Program:
         if any(a.kind is IterKind.REDUCE for a in i.axes):
             init = (replace(store, value=start),)
         else:
-            value = transform(store.value, lambda e: start if isinstance(e, Load) and e.buffer == store.buffer else e)
+            value = rewrite_expr(
+                store.value, lambda e: start if isinstance(e, Load) and e.buffer == store.buffer else e
+            )
             store = replace(store, value=value)
     loops = {a.name: fresh(f"{a.name}_loop", used) for a in i.axes}
     iters = tuple(Iter(a.name, a.kind, index(a.extent), Var(loops[a.name])) for a in i.axes)

@@ -35,7 +35,7 @@ from tensorc_dsl.ir.expr import (
     children,
     dtype_of,
     loads,
-    transform,
+    rewrite_expr,
 )
 from tensorc_dsl.ir.print import format_expr
 from tensorc_dsl.ir.program import ATOMIC, Block, Buffer, Store
@@ -99,7 +99,7 @@ class Combiner:
         def operand(e: Expr) -> Expr:
             return values[e.buffer] if isinstance(e, Load) and e.buffer in values else e
 
-        return tuple(transform(e, operand) for e in self.results)
+        return tuple(rewrite_expr(e, operand) for e in self.results)
 
     def stores(self, places: Sequence[tuple[str, tuple[Expr, ...]]], following: Sequence[Expr]) -> tuple[Store, ...]:
         """The stores that combine the next values into elements of buffers."""

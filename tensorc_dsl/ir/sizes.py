@@ -27,8 +27,8 @@ from tensorc_dsl.ir.expr import (
     fold,
     index,
     mul,
+    rewrite_expr,
     sub,
-    transform,
 )
 from tensorc_dsl.ir.print import format_expr
 from tensorc_dsl.ir.program import Block, Buffer, For, Program, Stmt, Store, map_store
@@ -52,7 +52,7 @@ def elements_spanned(shape: Sequence[int], strides: Sequence[int]) -> int:
     return 0 if 0 in shape else 1 + sum((n - 1) * s for n, s in zip(shape, strides, strict=True))
 
 
-def span_of(shape: Sequence[Expr], strides: Sequence[Expr]) -> Expr:
+def spanned_expr(shape: Sequence[Expr], strides: Sequence[Expr]) -> Expr:
     """`elements_spanned` as an expression over open dimensions; without declared strides those of a dense array count."""
     if not strides:
         return reduce(mul, shape, ONE)
@@ -261,7 +261,7 @@ class _Binder:
         self.sizes = sizes
 
     def expr(self, e: Expr) -> Expr:
-        return transform(e, self._node)
+        return rewrite_expr(e, self._node)
 
     def _node(self, e: Expr) -> Expr:
         if isinstance(e, Dim) and e.name in self.sizes:

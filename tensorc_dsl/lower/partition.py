@@ -46,8 +46,8 @@ from tensorc_dsl.ir.expr import (
     index,
     loads,
     mul,
+    rewrite_expr,
     sub,
-    transform,
 )
 from tensorc_dsl.ir.node import by_identity, replace
 from tensorc_dsl.ir.program import LoopKind, Store, map_store
@@ -241,7 +241,7 @@ def decided(body: tuple[Flat, ...], facts: Iterable[Expr]) -> tuple[Flat, ...]:
                 return e
 
     def value_of(e: Expr) -> Expr:
-        return transform(e, new) if known else e
+        return rewrite_expr(e, new) if known else e
 
     def run(body: tuple[Flat, ...]) -> tuple[Flat, ...]:
         return tuple(x for s in body for x in one(s))

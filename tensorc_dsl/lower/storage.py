@@ -24,8 +24,8 @@ from tensorc_dsl.ir.expr import (
     index,
     loads,
     mul,
+    rewrite_expr,
     sub,
-    transform,
 )
 from tensorc_dsl.ir.node import by_identity, replace
 from tensorc_dsl.ir.program import (
@@ -42,7 +42,7 @@ from tensorc_dsl.ir.program import (
     walk,
     with_body,
 )
-from tensorc_dsl.ir.sizes import span_of
+from tensorc_dsl.ir.sizes import spanned_expr
 from tensorc_dsl.lower.flat import (
     Alloc,
     Flat,
@@ -262,7 +262,7 @@ def element_count(b: Buffer) -> Expr:
     """The number of elements that a whole buffer spans, including the space between rows."""
     shape = shape_of(b)
     if b.strides:
-        return simplify(span_of(shape, b.strides), {})
+        return simplify(spanned_expr(shape, b.strides), {})
     return simplify(mul(shape[0], _strides(shape, _pitches(b))[0]), {}) if shape else ONE
 
 
@@ -423,8 +423,8 @@ def _rewrite(body: tuple[Flat, ...], names: Collection[str], subscript: Subscrip
             return s if all(map(is_, body, s.body)) else replace(s, body=body)
         if buffers_of(s).isdisjoint(names):
             return s
-        indices = tuple([transform(i, expr) if loads(i) else i for i in s.indices])
-        value = transform(s.value, expr) if loads(s.value) else s.value
+        indices = tuple([rewrite_expr(i, expr) if loads(i) else i for i in s.indices])
+        value = rewrite_expr(s.value, expr) if loads(s.value) else s.value
         return replace(s, indices=(subscript(s.buffer, indices),) if s.buffer in names else indices, value=value)
 
     return tuple(map(stmt, body))

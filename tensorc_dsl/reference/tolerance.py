@@ -63,7 +63,7 @@ from tensorc_dsl.reference.evaluate import (
     unscheduled_nests,
 )
 from tensorc_dsl.reference.maths import NUMERICS, Point, steps
-from tensorc_dsl.reference.values import Alive, Box, alive_steps, arithmetic, bits_as, cast
+from tensorc_dsl.reference.values import Alive, Box, alive_steps, arithmetic, cast, reference_bits_as
 
 # The errors of single operations that come from those of their operands, to first order, for `tolerance`.
 
@@ -549,7 +549,7 @@ class _Errors(Evaluation):
                 return self._cast(x, dx, dtype_of(a), t)
             case Bitcast(operand=a, dtype=t):
                 x, dx = self.pair(a, box, mask)  # bits say nothing about how near numbers are
-                return bits_as(x, dtype_of(a), t), np.where(dx > 0, np.nan if t.is_float else np.inf, 0.0)
+                return reference_bits_as(x, dtype_of(a), t), np.where(dx > 0, np.nan if t.is_float else np.inf, 0.0)
             case Call(function=f, args=args):
                 operands = [self.pair(a, box, mask) for a in args]
                 value, known = self.value(e, box, mask), NUMERICS[f]

@@ -295,7 +295,7 @@ class Values:
             case Cast(operand=a, dtype=t):
                 return cast(self.value(a, box, mask), dtype_of(a), t)
             case Bitcast(operand=a, dtype=t):
-                return bits_as(self.value(a, box, mask), dtype_of(a), t)
+                return reference_bits_as(self.value(a, box, mask), dtype_of(a), t)
             case Call(function=f, args=args):
                 return wrap(called(f, dtype_of(args[0]), *(self.value(a, box, mask) for a in args)), dtype_of(e))
             case Load(buffer=name, indices=indices):
@@ -354,7 +354,7 @@ def arithmetic(op: BinaryOp, x: Array, y: Array, t: DType) -> Array:
     return wrap(_ARITHMETIC[op](x, y), t)
 
 
-def bits_as(x: Array, old: DType, new: DType) -> Array:
+def reference_bits_as(x: Array, old: DType, new: DType) -> Array:
     """The bits of wide values of a type as those of another one of its width."""
     return widen(narrow(x, old).view(stored_dtype(new)), new)
 

@@ -282,7 +282,7 @@ def parts_to_combine(program: Program, b: Block) -> tuple[Part, ...]:
     return parts
 
 
-def counting_loops(
+def accumulation_loops(
     program: Program, around: tuple[For, ...], b: Block, loop: LoopRef, *, single: bool = False
 ) -> tuple[str, ...]:
     """The loops that count the reduction, outermost first; each has an iteration, or the reduction begins without one.

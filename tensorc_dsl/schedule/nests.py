@@ -19,8 +19,8 @@ from tensorc_dsl.ir.expr import (
     conjunction,
     constant,
     free_vars,
+    rewrite_expr,
     substitute,
-    transform,
 )
 from tensorc_dsl.ir.node import replace
 from tensorc_dsl.ir.program import (
@@ -92,9 +92,9 @@ def map_accesses(
         return e
 
     def store(s: Store) -> Store:
-        indices = tuple(transform(i, load) for i in s.indices)
+        indices = tuple(rewrite_expr(i, load) for i in s.indices)
         name, indices = access(indices) if s.buffer == buffer else (s.buffer, indices)
-        return Store(name, indices, transform(s.value, load))
+        return Store(name, indices, rewrite_expr(s.value, load))
 
     return replace(block, init=tuple(map(store, block.init)), body=tuple(map(store, block.body)))
 

@@ -858,7 +858,7 @@ def first_deeper_than(node: Node, limit: int, chains: Mapping[type[Any], str]) -
     return level[0]
 
 
-def rewrite(node: Any, f: Callable[[Any], Any]) -> Any:
+def rewrite_tree(node: Any, f: Callable[[Any], Any]) -> Any:
     """The tree with every node replaced for which `f` returns another one, outermost first."""
     new = f(node)
     if new is not None:
@@ -877,4 +877,4 @@ def _rewritten(value: Any, f: Callable[[Any], Any]) -> Any:
         old = cast("tuple[Any, ...]", value)
         new = tuple(_rewritten(v, f) for v in old)
         return old if all(x is y for x, y in zip(old, new, strict=True)) else new
-    return rewrite(value, f) if is_node(value.__class__) else value
+    return rewrite_tree(value, f) if is_node(value.__class__) else value

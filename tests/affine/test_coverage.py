@@ -8,7 +8,20 @@ from collections import Counter
 import pytest
 
 from tensorc_dsl.ir.dtypes import F32
-from tensorc_dsl.ir.expr import Compare, Const, Expr, Var, add, constant, floordiv, floormod, index, mul, transform, xor
+from tensorc_dsl.ir.expr import (
+    Compare,
+    Const,
+    Expr,
+    Var,
+    add,
+    constant,
+    floordiv,
+    floormod,
+    index,
+    mul,
+    rewrite_expr,
+    xor,
+)
 from tensorc_dsl.ir.program import Block, For, Iter, IterKind, Store
 from tensorc_dsl.proof.sets import isl, regions
 from tensorc_dsl.proof.sets.digits import inverted, is_injective
@@ -74,7 +87,7 @@ def test_a_condition_on_a_loop_is_its_extent(monkeypatch: pytest.MonkeyPatch) ->
     rows = linear((2, "b"), (1, "q"))
     columns = linear((3, "p"), (1, "r"))
     digits: dict[Expr, Expr] = {Var("q"): floordiv(Var("t"), index(3)), Var("p"): floormod(Var("t"), index(3))}
-    rows, columns = (transform(e, lambda x: digits.get(x, x)) for e in (rows, columns))
+    rows, columns = (rewrite_expr(e, lambda x: digits.get(x, x)) for e in (rows, columns))
     for limit in (0, 1, 3, 5, 6, 7, 9, 16, 20):
         b = block({"u": (4, rows), "v": (9, columns)}, Compare("<", Var("t"), index(limit)))
         inside = {(u, v) for u, v in instances(nest, b) if u < 4 and v < 9}

@@ -13,7 +13,7 @@ import pytest
 from tensorc_dsl.base.source import Source
 from tensorc_dsl.elaborate.user_reducers import reducer_of
 from tensorc_dsl.ir.dtypes import BOOL, DTYPES, F32, F64, I8, I16, I32, I64, U8, U16, U32, DType
-from tensorc_dsl.ir.expr import Binary, Compare, Const, Expr, Load, Select, Var, transform
+from tensorc_dsl.ir.expr import Binary, Compare, Const, Expr, Load, Select, Var, rewrite_expr
 from tensorc_dsl.ir.reductions import Combiner
 from tensorc_dsl.proof.sets.laws import LAWS, Broken, Holds, Law, Verdict, difference, sides, verdicts
 from tensorc_dsl.reference.values import Box, Values
@@ -237,7 +237,7 @@ def _broken(law: Law, c: Combiner, t: DType, rng: random.Random) -> tuple[Any, .
     columns = {n: np.array([r[k] for r in rows], kind) for k, n in enumerate(operands)}
 
     def made(e: Expr) -> np.ndarray[Any, Any]:
-        e = transform(e, lambda x: Load(x.buffer, (Var("n"),), x.dtype) if isinstance(x, Load) else x)
+        e = rewrite_expr(e, lambda x: Load(x.buffer, (Var("n"),), x.dtype) if isinstance(x, Load) else x)
         with np.errstate(all="ignore"):
             return np.broadcast_to(Values("", dict(columns)).value(e, Box(("n",), (0,), (len(rows),)), None), len(rows))
 

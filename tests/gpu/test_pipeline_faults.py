@@ -16,7 +16,7 @@ from tensorc_dsl.backend.cuda.lower.kernels import CommitGroup, Device, DevicePr
 from tensorc_dsl.backend.cuda.lower.lower import lower_device
 from tensorc_dsl.backend.llvm.codegen.expressions import Expressions
 from tensorc_dsl.base.source import Source
-from tensorc_dsl.ir.expr import Expr, Load, Select, Var, add, index, substitute, transform
+from tensorc_dsl.ir.expr import Expr, Load, Select, Var, add, index, rewrite_expr, substitute
 from tensorc_dsl.ir.parse import parse_program
 from tensorc_dsl.ir.program import For, Store
 from tensorc_dsl.lower.flat import Flat
@@ -63,7 +63,7 @@ def other_version(s: Device) -> Device:
 
     def stmt(x: Flat) -> Flat:
         if isinstance(x, Store):
-            return replace(x, value=transform(x.value, expr)) if x.buffer == "C" else x
+            return replace(x, value=rewrite_expr(x.value, expr)) if x.buffer == "C" else x
         return replace(x, body=tuple(map(stmt, x.body)))
 
     return replace(s, body=tuple(map(stmt, s.body))) if isinstance(s, Phase) else s

@@ -21,7 +21,7 @@ from tensorc_dsl.backend.protocol import Traffic
 from tensorc_dsl.base.source import Source
 from tensorc_dsl.ir.annotations import LINE, Swizzle, swizzle_of, swizzled
 from tensorc_dsl.ir.arrays import Array, stored_dtype
-from tensorc_dsl.ir.expr import Load, Var, add, index, transform, xor
+from tensorc_dsl.ir.expr import Load, Var, add, index, rewrite_expr, xor
 from tensorc_dsl.ir.parse import parse_program
 from tensorc_dsl.ir.program import Program, Store
 from tensorc_dsl.lower.flat import Collective, Flat, LowerError
@@ -121,7 +121,7 @@ def test_an_order_of_one_side_alone_is_told_by_the_result() -> None:
 
         def flat(x: Flat) -> Flat:
             if isinstance(x, Store):
-                return replace(x, value=transform(x.value, load))  # pyright: ignore[reportArgumentType]
+                return replace(x, value=rewrite_expr(x.value, load))  # pyright: ignore[reportArgumentType]
             return replace(x, body=tuple(map(flat, x.body)))
 
         return replace(s, body=tuple(map(flat, s.body))) if s.intrinsic.name == "ldmatrix_a_f16" else None

@@ -22,7 +22,7 @@ from tensorc_dsl.backend.cuda.lower.kernels import (
 )
 from tensorc_dsl.backend.cuda.lower.lower import lower_device
 from tensorc_dsl.base.source import Source
-from tensorc_dsl.ir.expr import ONE, Compare, Load, Var, add, index, transform
+from tensorc_dsl.ir.expr import ONE, Compare, Load, Var, add, index, rewrite_expr
 from tensorc_dsl.ir.parse import parse_program
 from tensorc_dsl.ir.program import Block, For, Program, Store, walk
 from tensorc_dsl.lower.flat import Collective, Flat, LowerError
@@ -168,7 +168,7 @@ def moved(s: Collective, buffer: str) -> Collective:
 
     def flat(x: Flat) -> Flat:
         if isinstance(x, Store):
-            return replace(x, value=transform(x.value, load))  # pyright: ignore[reportArgumentType]
+            return replace(x, value=rewrite_expr(x.value, load))  # pyright: ignore[reportArgumentType]
         return replace(x, body=tuple(map(flat, x.body)))
 
     return replace(s, body=tuple(map(flat, s.body)))

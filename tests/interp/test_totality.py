@@ -3,11 +3,11 @@
 import pytest
 
 from tensorc_dsl.base.diagnostic import TschedError
-from tensorc_dsl.ir.dtypes import limits
+from tensorc_dsl.interp.values import MAX_DEPTH, MAX_STEPS
 from tests.interp.spaces import rng, schedule, space
 from tests.steps import calls
 
-ENOUGH = 30 * limits.MAX_STEPS
+ENOUGH = 30 * MAX_STEPS
 """Calls of functions in the longest expansion: a step makes about twenty."""
 
 
@@ -68,7 +68,7 @@ def test_a_long_chain_of_modules_is_told_and_not_a_crash() -> None:
     count = 400
     text = "".join(f"module m{n}(b: Block) {{ m{n + 1}(b) }}\n" for n in range(count))
     text += f"module m{count}(b: Block) {{ }}\n"
-    with pytest.raises(TschedError, match=f"more than {limits.MAX_DEPTH} deep"):
+    with pytest.raises(TschedError, match=f"more than {MAX_DEPTH} deep"):
         space(text + "space s for llvm { m0 }").sample(rng())
     space(text + f"space s for llvm {{ m{count - 30} }}").sample(rng())
 

@@ -10,13 +10,12 @@ import pytest
 
 from tensorc_dsl.ir.arrays import narrow, widen
 from tensorc_dsl.ir.dtypes import BF16, F16, F32, F64
-from tensorc_dsl.ir.expr import index
+from tensorc_dsl.ir.expr import Binary, Var, index
 from tensorc_dsl.ir.program import For, LoopKind
-from tensorc_dsl.reference import boxes
 from tensorc_dsl.reference import evaluate as evaluate_module
 from tensorc_dsl.reference.evaluate import evaluate
 from tensorc_dsl.reference.inputs import make_inputs
-from tensorc_dsl.reference.values import EvaluateError
+from tensorc_dsl.reference.values import Box, EvaluateError, linear_parts
 from tests.compute.texts import build, made, run, std
 from tests.steps import calls
 
@@ -167,11 +166,11 @@ def test_the_result_does_not_depend_on_how_boxes_are_cut(monkeypatch: pytest.Mon
 
 
 def test_quotients_become_linear_on_parts_of_their_axis() -> None:
-    box = boxes.Box(("c", "k"), (0, 0), (10, 3))
+    box = Box(("c", "k"), (0, 0), (10, 3))
     group = index(4)
-    parts = boxes.linear_parts([boxes.Binary("/", boxes.Var("c"), group)], box)
+    parts = linear_parts([Binary("/", Var("c"), group)], box)
     assert [(p.start[0], p.size[0]) for p in parts] == [(0, 4), (4, 4), (8, 2)]
-    assert boxes.linear_parts([boxes.Binary("/", boxes.Var("c"), group)], box, limit=2) == [box]
+    assert linear_parts([Binary("/", Var("c"), group)], box, limit=2) == [box]
 
 
 def test_wrong_inputs_and_scheduled_programs_are_refused() -> None:

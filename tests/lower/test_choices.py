@@ -22,7 +22,7 @@ from tensorc_dsl.ir.expr import (
     add,
     index,
     loads,
-    transform,
+    rewrite_expr,
 )
 from tensorc_dsl.ir.program import LoopKind, Store
 from tensorc_dsl.lower.flat import Flat, If, Loop, format_body, stores
@@ -62,7 +62,7 @@ def stored(body: tuple[Flat, ...], env: dict[str, int], out: list[tuple[int, int
     for s in body:
         match s:
             case Store():
-                numbers = transform(s.value, lambda e: e.indices[0] if isinstance(e, Load) else e)
+                numbers = rewrite_expr(s.value, lambda e: e.indices[0] if isinstance(e, Load) else e)
                 out.append((value(s.indices[0], env), value(numbers, env)))
             case If():
                 stored(s.body if value(s.cond, env) else (), env, out)

@@ -13,7 +13,7 @@ from traitlets.config import Config
 import tensorc_dsl
 from tensorc_dsl.faces.api import Kernel, Task, TaskFile
 from tensorc_dsl.faces.api.searching import Insight
-from tensorc_dsl.faces.notebook import SHOWN_LINES, coloured, kernel_html
+from tensorc_dsl.faces.notebook import SHOWN_LINES, kernel_html, notebook_markup
 from tensorc_dsl.schedule.trace.trace import Trace
 from tensorc_dsl.tuning.insight.posterior import Importance, Learnt, Value
 from tests.docs.pages import fences
@@ -149,7 +149,7 @@ def test_an_insight_is_a_table(shell: InteractiveShell, small: Task) -> None:
 
 
 def test_foreign_text_stays_text() -> None:
-    parts = Parts(coloured('task t = f() // </pre><script>alert(1)</script> \u202e "<'))
+    parts = Parts(notebook_markup('task t = f() // </pre><script>alert(1)</script> \u202e "<'))
     assert {tag for tag, _ in parts.elements} == {"pre", "span"} and "\u202e" not in parts.shown
 
 

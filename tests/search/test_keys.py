@@ -7,7 +7,7 @@ import pytest
 from tensorc_dsl.base.source import Source
 from tensorc_dsl.ir.parse import parse_program
 from tensorc_dsl.ir.target import Target
-from tensorc_dsl.tuning.search.space import kernel_key
+from tensorc_dsl.tuning.search.space import candidate_key
 
 PROGRAM = """\
 program f(A: f32[8, 8], C: f32[8, 8]) {
@@ -29,7 +29,7 @@ def key(head: str, first: str, second: str) -> str:
     text = PROGRAM
     for name, value in facts.items():
         text = text.replace(name, value)
-    return kernel_key(parse_program(Source("f", text)), Target())
+    return candidate_key(parse_program(Source("f", text)), Target())
 
 
 @pytest.mark.parametrize(
@@ -63,4 +63,4 @@ def test_what_loops_do_tells_kernels_apart(other: tuple[str, str, str]) -> None:
 
 def test_a_loop_is_not_mistaken_for_an_open_size() -> None:
     texts = (OPEN.replace("INDEX", x) for x in ("v", "loop0 - 1"))
-    assert len({kernel_key(parse_program(Source("f", text)), Target()) for text in texts}) == 2
+    assert len({candidate_key(parse_program(Source("f", text)), Target()) for text in texts}) == 2

@@ -26,7 +26,7 @@ from tensorc_dsl.ir.expr import (
     constant,
     index,
     mul,
-    transform,
+    rewrite_expr,
 )
 from tensorc_dsl.ir.print import format_expr
 from tensorc_dsl.lower.flat import Prepared
@@ -266,7 +266,7 @@ def _c(e: Expr, names: dict[str, str]) -> str:
         return f"({_c(e.lhs, names)} {'&&' if e.op == 'and' else '||'} {_c(e.rhs, names)})"
     if isinstance(e, Compare):
         return f"({_c(e.lhs, names)} {e.op} {_c(e.rhs, names)})"
-    return format_expr(transform(e, lambda x: Var(names[x.name]) if isinstance(x, Dim) else x))
+    return format_expr(rewrite_expr(e, lambda x: Var(names[x.name]) if isinstance(x, Dim) else x))
 
 
 def _counted(e: Expr, names: dict[str, str]) -> str:

@@ -13,7 +13,7 @@ from tensorc_dsl.base.units import counted
 from tensorc_dsl.faces.api.schedules import TaskData
 from tensorc_dsl.faces.report.page.markup import fragment
 from tensorc_dsl.faces.report.progress import Standing, show_progress, watched
-from tensorc_dsl.faces.report.recorded import percent, trust
+from tensorc_dsl.faces.report.recorded import importance_caveat, percent
 from tensorc_dsl.ir.program import Program
 from tensorc_dsl.ir.target import Target
 from tensorc_dsl.processes.machine import Turns
@@ -209,7 +209,7 @@ class Insight:
     def __repr__(self) -> str:
         """The draws with their shares of the variance; the values are too many to print."""
         shares = ", ".join(f"{i.name} {percent(i.total)}" for i in self.importance)
-        return f"Insight({shares}; {trust(self.explained, self.valid, self.left_out)})"
+        return f"Insight({shares}; {importance_caveat(self.explained, self.valid, self.left_out)})"
 
 
 def insight(study: Study) -> Insight:

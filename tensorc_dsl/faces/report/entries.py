@@ -55,7 +55,7 @@ def code(text: str) -> str:
     return f"`{text}`"
 
 
-def fence(text: str) -> str:
+def markdown_fence(text: str) -> str:
     """Text in a fence that no test runs."""
     return f"```text\n{text}\n```"
 
@@ -84,7 +84,7 @@ def library() -> Iterator[LibraryFile]:
 
 def item_entry(item: tree.NamedItem) -> str:
     """The item's text up to its body, and its description."""
-    return f"### `{item.name}`\n\n{fence(head(item))}\n\n{item.doc}".rstrip()
+    return f"### `{item.name}`\n\n{markdown_fence(head(item))}\n\n{item.doc}".rstrip()
 
 
 def head(item: tree.NamedItem) -> str:
@@ -179,7 +179,7 @@ def prose(doc: str) -> str:
     out: list[str] = []
     for paragraph in doc.split("\n\n"):
         if re.search(r"\s->(\s|$)", paragraph, re.MULTILINE):
-            out.append(fence(paragraph.rstrip()))
+            out.append(markdown_fence(paragraph.rstrip()))
         else:
             out.append(_CASES.sub(r"Cases: [\1](../../\1)", paragraph))
     return "\n\n".join(out)
@@ -191,7 +191,7 @@ def primitive_entry(p: Primitive, shared: Collection[tuple[str, str]] | None = N
     """
     result = "" if p.result is type(None) else f" -> {type_text(p.result)}"
     asked = "" if shared is not None else "".join(f"\n{query_call(q)} -> bool" for q in asking(p))
-    head = f"### `{p.name}`\n\n{fence(f'{p.name}({parameters(p.signature)}){result}{asked}')}"
+    head = f"### `{p.name}`\n\n{markdown_fence(f'{p.name}({parameters(p.signature)}){result}{asked}')}"
     declared = {(r.code, r.message) for r in p.refusals}
     own = refusal_table(declared.difference(shared or ()))
     more = ", ".join(map(_error, sorted({c for c, _ in declared.intersection(shared or ())})))
@@ -222,7 +222,7 @@ def draw_entry(d: DrawKind) -> str:
             drawn = "list"
         case result:
             drawn = type_text(result)
-    return f"### `{d.name}`\n\n{fence(f'{d.name}({parameters(d.signature)}) ~> {drawn}')}\n\n{prose(d.doc)}"
+    return f"### `{d.name}`\n\n{markdown_fence(f'{d.name}({parameters(d.signature)}) ~> {drawn}')}\n\n{prose(d.doc)}"
 
 
 def query_call(q: Query) -> str:

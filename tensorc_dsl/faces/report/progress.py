@@ -277,7 +277,7 @@ class Standing:
             case Preparing():
                 return "computing the reference that results are compared with"
             case Exhausted():
-                return exhaustion(event)
+                return exhaustion_message(event)
             case Comparing(finalists=1):
                 return "measuring the best one again"
             case Comparing(finalists=count):
@@ -370,7 +370,7 @@ def _joined(parts: Iterable[str]) -> str:
     return f"{counter} {', '.join(rest)}".rstrip()
 
 
-def exhaustion(found: Exhausted) -> str:
+def exhaustion_message(found: Exhausted) -> str:
     """The reason why there are fewer trials than requested."""
     if found.whole:
         return f"the space has {units.counted(found.programs, 'program')}"
@@ -625,7 +625,7 @@ class Ended:
         """Explanations of unusual figures."""
         r = self.result
         if r.exhausted is not None:
-            yield f"{exhaustion(r.exhausted)}: there was nothing more to try"
+            yield f"{exhaustion_message(r.exhausted)}: there was nothing more to try"
         if r.regret is not None:
             yield regretted(r.regret, r.enough, self._left())
         seen = min((o.seconds for o in r.outcomes if o.seconds is not None), default=None)

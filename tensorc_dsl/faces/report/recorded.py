@@ -186,7 +186,7 @@ def importance_text(study: Study, found: Sequence[Importance], pinned: Sequence[
     out = [
         table(("draw", "of the variance", "alone", "drawn", "best", "name"), rows),
         "",
-        trust(study.surrogate.explained, study.valid, study.left_out),
+        importance_caveat(study.surrogate.explained, study.valid, study.left_out),
     ]
     if pinned:
         rows = [(p.name, shown(p.decision), REASONS[p.why].format(percent(p.share))) for p in pinned]
@@ -194,7 +194,7 @@ def importance_text(study: Study, found: Sequence[Importance], pinned: Sequence[
     return "\n".join(out)
 
 
-def trust(share: float, valid: int, left_out: int = 0) -> str:
+def importance_caveat(share: float, valid: int, left_out: int = 0) -> str:
     """How good the figures are, in a sentence or two; `share` is what the model explains."""
     told = f"a model of {units.counted(valid, 'valid trial')} explains {units.share(share)} of the variance of others"
     poor = (

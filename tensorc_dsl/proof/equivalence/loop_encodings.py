@@ -36,9 +36,9 @@ from tensorc_dsl.ir.expr import (
     index,
     mul,
     rebuild,
+    rewrite_expr,
     sub,
     substitute,
-    transform,
 )
 from tensorc_dsl.ir.program import (
     Block,
@@ -482,7 +482,7 @@ def _with_iter(b: Block, product: Expr, it: Iter) -> Block:
 
 
 def _replaced(e: Expr, product: Expr, by: Expr) -> Expr:
-    return transform(e, lambda x: by if x == product else x)
+    return rewrite_expr(e, lambda x: by if x == product else x)
 
 
 # Products of indices in subscripts as data: `A[min(i * j, 9)]` reads the element that a number decides.

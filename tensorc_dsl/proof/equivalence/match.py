@@ -111,7 +111,7 @@ def elements_read(p: SignedTerms) -> tuple[tuple[str, ...], isl.Map]:
     return tuple(read), leaf.apply_range(mapping(names, indices))
 
 
-def whole_elements(p: SignedTerms) -> tuple[tuple[str, ...], isl.Map]:
+def terms_of_whole_elements(p: SignedTerms) -> tuple[tuple[str, ...], isl.Map]:
     """The buffer that terms are whole elements of, and the map from points to these; none for other terms."""
     s, leaf = place(p.term.node), p.point.apply_range(p.term.leaf)
     if not isinstance(p.term.node, At) or p.term.node.expr is s.store.value:
@@ -382,7 +382,7 @@ class _Question:
 
     def _made(self) -> isl.Map | None:
         """Terms that are the same elements of buffers of one name, such as those of a stage that is an output as well."""
-        return self._alike(whole_elements)
+        return self._alike(terms_of_whole_elements)
 
     def _alike(self, told: Callable[[SignedTerms], tuple[tuple[str, ...], isl.Map]]) -> isl.Map | None:
         """The map from points of the original to points of the scheduled program of which the same is told. A buffer of

@@ -38,7 +38,7 @@ from tensorc_dsl.ir.program import Block, Buffer, For, IterKind, Program, Stmt, 
 from tensorc_dsl.ir.reductions import is_fold, is_whole_update
 from tensorc_dsl.proof.sets.encodings import DATA, INTERVALS, encoded
 from tensorc_dsl.proof.sets.linear_forms import Context, Linear, decide, difference, linear, negate, recombine
-from tensorc_dsl.proof.sets.reductions import begun_without_steps, where_begun
+from tensorc_dsl.proof.sets.reductions import loops_of_empty_reduction, where_begun
 from tensorc_dsl.proof.sets.sets import NotAffine, affine_only, covers
 from tensorc_dsl.proof.sets.simplify import conjuncts, extent_ranges
 
@@ -126,7 +126,7 @@ def accesses(outer: tuple[For, ...], stmts: tuple[Stmt, ...], buffers: frozenset
         stores += [(s, 0 if whole else n if is_fold(s) else None, False) for n, s in enumerate(b.body)]
         for s, update, is_init in stores:
             base = (*where_begun(b), *first) if is_init else b.where
-            begun = begun_without_steps(b) if is_init else frozenset[str]()
+            begun = loops_of_empty_reduction(b) if is_init else frozenset[str]()
             reads = [x for e in (s.value, *s.indices) for x in guarded_loads(e)]
             for x, conditions in reads:
                 if x.buffer in buffers:

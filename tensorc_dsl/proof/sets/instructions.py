@@ -29,9 +29,9 @@ from tensorc_dsl.ir.expr import (
     loads,
     mul,
     rebuild,
+    rewrite_expr,
     sub,
     substitute,
-    transform,
 )
 from tensorc_dsl.ir.node import by_first, node
 from tensorc_dsl.ir.print import format_expr, format_store
@@ -184,7 +184,7 @@ def _other_form(store: Store, intrinsic: Intrinsic) -> Mismatch:
 
     types = {b.name: b.dtype for b in intrinsic.operands}
     own = {x.buffer: x.dtype for x in loads(store.value)}
-    for pairs in unify(transform(intrinsic.store.value, untyped), transform(store.value, untyped)):
+    for pairs in unify(rewrite_expr(intrinsic.store.value, untyped), rewrite_expr(store.value, untyped)):
         for wanted, found in pairs:
             if (one := own[found.buffer]) != (other := types[wanted.buffer]):
                 return Mismatch(f"`{found.buffer}` holds {one}, `{wanted.buffer}` of {intrinsic.name} {other}")

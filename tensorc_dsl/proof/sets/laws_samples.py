@@ -32,7 +32,7 @@ from tensorc_dsl.ir.expr import (
     Var,
     children,
     dtype_of,
-    transform,
+    rewrite_expr,
 )
 from tensorc_dsl.ir.reductions import Combiner
 from tensorc_dsl.reference.values import Box, Values
@@ -173,7 +173,7 @@ def _values(e: Expr, columns: Mapping[str, Array], count: int) -> Array:
 
     box = Box(("n",), (0,), (count,))
     with np.errstate(all="ignore"):
-        return np.broadcast_to(Values("", dict(columns)).value(transform(e, row), box, None), (count,))
+        return np.broadcast_to(Values("", dict(columns)).value(rewrite_expr(e, row), box, None), (count,))
 
 
 # --- all values of small types ---------------------------------------------------------------------------------------

@@ -26,8 +26,8 @@ from tensorc_dsl.ir.expr import (
     dtype_of,
     free_vars,
     loads,
+    rewrite_expr,
     substitute,
-    transform,
 )
 from tensorc_dsl.ir.program import Block, For, IterKind, Store
 from tensorc_dsl.ir.reductions import (
@@ -157,7 +157,7 @@ class Exponential:
         """The same function of another value and another shift."""
         a, b = (shift, value) if self.reversed else (value, shift)
         difference = Binary("-", a, b)
-        return Call("exp", (transform(self.form, lambda e: difference if _is_place(e) else e),))
+        return Call("exp", (rewrite_expr(self.form, lambda e: difference if _is_place(e) else e),))
 
     def agrees(self, other: Exponential) -> bool:
         """Whether both are the same function of a value and a shift."""
@@ -176,7 +176,7 @@ def exponential(e: Expr, op: Extreme) -> Exponential | None:
     backwards = (factor < 0) != (op == "min")
     a, b = (difference.rhs, difference.lhs) if backwards else (difference.lhs, difference.rhs)
     place = Load("", (), dtype_of(difference))
-    return Exponential(a, b, transform(argument, lambda x: place if x is difference else x), backwards)
+    return Exponential(a, b, rewrite_expr(argument, lambda x: place if x is difference else x), backwards)
 
 
 def outermost_finite(op: Extreme, t: DType) -> Const:
@@ -211,7 +211,7 @@ def _parts(e: Expr) -> list[Expr]:
         found.append(x)
         return x
 
-    transform(e, note)
+    rewrite_expr(e, note)
     return found
 
 
@@ -266,7 +266,7 @@ def _may_be_zero(extent: Expr) -> bool:
     return below(extent, 1, tuple(sorted(dims_in(extent), key=lambda d: d.name))) is not None
 
 
-def begun_without_steps(b: Block) -> frozenset[str]:
+def loops_of_empty_reduction(b: Block) -> frozenset[str]:
     """The loops that count a reduction which may be empty: its `init` runs where these are 0, whether or not they have this
     iteration, and whatever conditions on them are (`schedule.accumulation.refuse_unbegun`). None for other blocks.
     """
@@ -276,7 +276,7 @@ def begun_without_steps(b: Block) -> frozenset[str]:
 
 def where_begun(b: Block) -> tuple[Expr, ...]:
     """The conditions under which `init` runs where the reduction iterators are 0."""
-    begun = begun_without_steps(b)
+    begun = loops_of_empty_reduction(b)
     return tuple(c for c in b.where if free_vars(c).isdisjoint(begun))
 
 

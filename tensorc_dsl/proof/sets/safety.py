@@ -28,8 +28,8 @@ from tensorc_dsl.ir.expr import (
     fold,
     free_vars,
     index,
+    rewrite_expr,
     sub,
-    transform,
 )
 from tensorc_dsl.ir.node import by_identity
 from tensorc_dsl.ir.print import format_expr
@@ -159,7 +159,7 @@ def without_open_quotients(e: Expr, extents: Mapping[str, Expr]) -> Expr:
                 return ZERO if n.op == "/" else n.lhs
         return n
 
-    return transform(e, decided)
+    return rewrite_expr(e, decided)
 
 
 def below(e: Expr, limit: int, open_dims: tuple[Dim, ...]) -> tuple[tuple[str, int], ...] | None:
@@ -220,7 +220,7 @@ def _value(e: Expr, point: Mapping[str, int]) -> int:
             return n if made is None else index(made)
         return n
 
-    value = constant(transform(e, folded))
+    value = constant(rewrite_expr(e, folded))
     assert value is not None  # every variable has a value, and the point satisfies an affine form
     return value
 

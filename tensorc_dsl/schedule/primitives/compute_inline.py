@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from tensorc_dsl.ir.expr import Expr, Load, Var, substitute, transform
+from tensorc_dsl.ir.expr import Expr, Load, Var, rewrite_expr, substitute
 from tensorc_dsl.ir.program import Block, IterKind, Program, Store, map_store, replace_stmt
 from tensorc_dsl.proof.sets.accesses import home
 from tensorc_dsl.proof.sets.regions import full_domain
@@ -126,6 +126,6 @@ def _inlined(reader: Block, store: Store, names: tuple[str, ...]) -> Block:
         return known[e.indices]
 
     def rewritten(s: Store) -> Store:
-        return map_store(s, lambda e: transform(e, element))
+        return map_store(s, lambda e: rewrite_expr(e, element))
 
     return replace(reader, init=tuple(map(rewritten, reader.init)), body=tuple(map(rewritten, reader.body)))

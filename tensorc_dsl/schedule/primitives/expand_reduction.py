@@ -7,7 +7,7 @@ from dataclasses import replace
 from itertools import product
 from math import prod
 
-from tensorc_dsl.ir.expr import Expr, Load, constant, dtype_of, free_vars, index, substitute, transform
+from tensorc_dsl.ir.expr import Expr, Load, constant, dtype_of, free_vars, index, rewrite_expr, substitute
 from tensorc_dsl.ir.program import Block, For, IterKind, LoopKind, Program, blocks_in, find_loop, replace_stmt
 from tensorc_dsl.ir.reductions import Fold, combine, fold_of, identity
 from tensorc_dsl.proof.sets.linear_forms import Ranges
@@ -101,4 +101,4 @@ def _at(e: Expr, step: Mapping[str, Expr], ranges: Ranges) -> Expr:
     def load(x: Expr) -> Expr:
         return replace(x, indices=tuple(simplify(i, ranges) for i in x.indices)) if isinstance(x, Load) else x
 
-    return transform(substitute(e, step), load)
+    return rewrite_expr(substitute(e, step), load)

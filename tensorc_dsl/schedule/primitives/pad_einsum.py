@@ -25,7 +25,7 @@ from tensorc_dsl.ir.expr import (
     index,
     loads,
     mul,
-    transform,
+    rewrite_expr,
 )
 from tensorc_dsl.ir.print import format_expr
 from tensorc_dsl.ir.program import (
@@ -240,7 +240,7 @@ def _check_steps(program: Program, b: Block, new: dict[str, Expr]) -> None:
             if isinstance(part.kind, Combination) and part.kind.reducer.picks:
                 raise NOT_KEPT(program, b.name, block=b.name, iterator=name, what="has a position like any other")
             for value, start in zip(part.values, part.start, strict=True):
-                given = transform(value, zeros)
+                given = rewrite_expr(value, zeros)
                 made = constant_value(given)
                 if made is None or made != start.value:
                     what = f"counts as `{format_expr(given)}`, not as `{format_expr(start)}`"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from tensorc_dsl.ir.expr import ZERO, Compare, Expr, Load, loads, substitute, transform
+from tensorc_dsl.ir.expr import ZERO, Compare, Expr, Load, loads, rewrite_expr, substitute
 from tensorc_dsl.ir.program import Block, IterKind, LoopKind, Program, map_store, replace_stmt
 from tensorc_dsl.proof.sets.accesses import follow_writes
 from tensorc_dsl.proof.sets.dependence import carried
@@ -95,7 +95,7 @@ def reverse_compute_inline(program: Program, block: BlockRef) -> Rewrite[None]:
     # The producer's value is over its own iterators, so it is inserted after those of the block are replaced.
     (s,) = b.body
     bound = map_store(s, lambda e: simplify(substitute(e, values), ranges))
-    store = replace(bound, value=transform(bound.value, element))
+    store = replace(bound, value=rewrite_expr(bound.value, element))
     merged = replace(producer[1], body=(store,), where=where)
     refuse_long("reverse_compute_inline", program, (merged,))
     result = replace_stmt(remove_block(program, b.name), merged.name, (merged,))

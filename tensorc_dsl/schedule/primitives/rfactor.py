@@ -30,7 +30,7 @@ from tensorc_dsl.schedule.accumulation import (
     NO_PARTS,
     NOT_AT_ZERO,
     NOT_COUNTING,
-    counting_loops,
+    accumulation_loops,
     parts_to_combine,
     require_alone,
     require_begun_once,
@@ -66,7 +66,7 @@ def rfactor(program: Program, block: BlockRef, loop: LoopRef, axis: int = 0) -> 
     """
     around, b = the_block(program, block)
     parts = parts_to_combine(program, b)
-    counting = counting_loops(program, around, b, loop, single=True)
+    counting = accumulation_loops(program, around, b, loop, single=True)
     if len(counting) > 1:  # otherwise a part is one term
         require_begun_once(program, around, b, counting)
     factor = next(x for x in around if x.var == loop.name)

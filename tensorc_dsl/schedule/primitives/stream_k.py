@@ -46,7 +46,7 @@ from tensorc_dsl.schedule.accumulation import (
     NO_PARTS,
     NOT_AT_ZERO,
     NOT_COUNTING,
-    counting_loops,
+    accumulation_loops,
     parts_to_combine,
     require_alone,
     require_begun_once,
@@ -175,7 +175,7 @@ def stream_k(program: Program, block: BlockRef, tile: LoopRef, step: LoopRef, ra
     around, b = the_block(program, block)
     the_loop(program, tile)
     parts = parts_to_combine(program, b)
-    counting = counting_loops(program, around, b, step)
+    counting = accumulation_loops(program, around, b, step)
     require_begun_once(program, around, b, counting)
     outer, inner = _tiles(program, around, counting, tile, step)
     for x in (outer, inner):

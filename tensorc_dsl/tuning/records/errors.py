@@ -173,7 +173,7 @@ def busy(path: Path, seconds: float) -> TschedError:
     return TschedError(BUSY(None, path=path, seconds=seconds))
 
 
-def not_exported(path: str, why: str) -> TschedError:
+def records_not_exported(path: str, why: str) -> TschedError:
     return TschedError(NOT_EXPORTED(None, path=path, why=why))
 
 

@@ -25,7 +25,7 @@ from tensorc_dsl.tuning.records.database import Database, Measured
 from tensorc_dsl.tuning.records.trial import program_key, target_key
 from tensorc_dsl.tuning.search.gp import Array
 from tensorc_dsl.tuning.search.loop_features import MEANING
-from tensorc_dsl.tuning.search.space import Explorer, kernel_key
+from tensorc_dsl.tuning.search.space import Explorer, candidate_key
 from tensorc_dsl.tuning.search.trees import Forest
 
 SLOW = 3.0
@@ -170,7 +170,7 @@ def guess(model: Model, program: Program, target: Target, default: Trace, databa
     explorer = Explorer(model, 0, program.name, target, sizing(program).timed[-1])
     drawn = [default, *explorer.draws(DRAWS - 1)]
     moved = explorer.moved(database.best_decisions(key, machine, math.inf)[:MOVED])
-    candidates = list({kernel_key(t.program, target): t for t in (*drawn, *moved)}.values())
+    candidates = list({candidate_key(t.program, target): t for t in (*drawn, *moved)}.values())
     rows = np.array([explorer.describe(t) for t in candidates])
     source = Source.of(tasks, np.median(rows[: len(drawn)], axis=0))
     if source is None:

@@ -188,7 +188,7 @@ def _known(_program: Program) -> dict[_Key, float | None]:
 # The interface of a search to a space, which returns traces that have not been tried.
 
 
-def kernel_key(program: Program, target: Target) -> str:
+def candidate_key(program: Program, target: Target) -> str:
     """A key that is equal for programs with the same lowered loops, up to names, and the same annotations.
 
     Lowering removes loops of one iteration, guards that always hold and limits of unrolling without effect, so equal
@@ -345,7 +345,7 @@ class Explorer:
 
     def _take(self, trace: Trace, wanted: Mapping[str, Decision] | None = None) -> bool:
         """Whether the program is new. `wanted` are the decisions that it was to have; it may have no use for some of them."""
-        key = kernel_key(trace.program, self._target)
+        key = candidate_key(trace.program, self._target)
         self._asked.add(_key(trace.decisions))
         self._twins.add(trace.decisions, key)
         if wanted is not None and wanted != trace.decisions:

@@ -55,9 +55,9 @@ from tensorc_dsl.ir.expr import (
     conjunction,
     dtype_of,
     index,
+    rewrite_expr,
     sub,
     substitute,
-    transform,
 )
 from tensorc_dsl.ir.program import Store
 from tensorc_dsl.ir.reductions import change_of, fold_of, is_switch
@@ -108,7 +108,7 @@ def _exchange(f: Function, e: Expressions, s: Store, place: Callable[[Store], st
     f.start_block(again)
     with f.region():
         e.scope.buffers[_OLD] = (old, t)
-        value = e.value(transform(s.value, lambda x: _from_old(x, s)), None)
+        value = e.value(rewrite_expr(s.value, lambda x: _from_old(x, s)), None)
         del e.scope.buffers[_OLD]
         new = value.ref if kind == word else f.op(f"bitcast {value.typed} to {word}")
         was = f.op(f"load {word}, ptr {old}")

@@ -71,8 +71,8 @@ from tensorc_dsl.ir.expr import (
     dtype_of,
     index,
     loads,
+    rewrite_expr,
     substitute,
-    transform,
 )
 from tensorc_dsl.ir.maths import CONDITIONS
 from tensorc_dsl.ir.program import LoopKind, Store
@@ -317,7 +317,7 @@ def _exchange(s: Store, place: str, pad: str) -> Iterator[str]:
     word, kind, old = _WORDS.get(t.bytes), TYPES[t.name], c_name(_OLD)
     if word is None:
         raise CompileError(f"the view in CUDA C++ has no words for the atomic update of `{s.buffer}`; see its PTX")
-    new = value(transform(s.value, lambda x: _from_old(x, s)))
+    new = value(rewrite_expr(s.value, lambda x: _from_old(x, s)))
     yield f"{pad}for ({word} *at_ = ({word} *){place}, was_ = *(volatile {word} *)at_;;) {{"
     yield f"{pad}    const {kind} {old}[1] = {{bitcast<{kind}>(was_)}};"
     yield f"{pad}    const {word} found_ = atomicCAS(at_, was_, bitcast<{word}>(({kind}){new}));"

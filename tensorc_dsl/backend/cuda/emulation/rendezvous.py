@@ -33,8 +33,8 @@ from tensorc_dsl.ir.expr import (
     index,
     loads,
     mul,
+    rewrite_expr,
     substitute,
-    transform,
 )
 from tensorc_dsl.ir.intrinsics import is_update
 from tensorc_dsl.ir.program import Buffer, Intrinsic, IterKind, LoopKind, Store
@@ -396,7 +396,7 @@ class Instructions:
                 return Load("out", (n,), e.dtype)
             return Load(e.buffer, (_flat(operands[e.buffer], e.indices),), e.dtype)
 
-        value = substitute(transform(i.store.value, here), values)
+        value = substitute(rewrite_expr(i.store.value, here), values)
         body: Flat = Store("out", (n,), value)
         for a in reversed(i.axes):
             if a.kind is IterKind.REDUCE:

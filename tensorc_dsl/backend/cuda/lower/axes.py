@@ -25,8 +25,8 @@ from tensorc_dsl.ir.expr import (
     floormod,
     index,
     mul,
+    rewrite_expr,
     sub,
-    transform,
 )
 from tensorc_dsl.ir.print import format_expr, format_store
 from tensorc_dsl.ir.program import PERSISTENT, Axis, For, LoopKind, Stmt, Store, walk
@@ -289,4 +289,4 @@ class _Lanes:
             return e
 
         indices = place(s.buffer, s.indices) if s.buffer in self.fragments else s.indices
-        return replace(s, indices=indices, value=transform(s.value, load))
+        return replace(s, indices=indices, value=rewrite_expr(s.value, load))

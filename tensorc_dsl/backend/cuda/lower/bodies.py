@@ -41,7 +41,7 @@ from tensorc_dsl.ir.expr import (
     index,
     loads,
     mul,
-    transform,
+    rewrite_expr,
 )
 from tensorc_dsl.ir.node import replace as replace_node
 from tensorc_dsl.ir.program import LoopKind, Store
@@ -216,8 +216,8 @@ def _simplified(body: tuple[Flat, ...], ranges: Ranges) -> tuple[Flat, ...]:
     out: list[Flat] = []
     for s in body:
         if isinstance(s, Store):
-            at = tuple(simplify(transform(i, expr), ranges) for i in s.indices)
-            out.append(replace(s, indices=at, value=transform(s.value, expr)))
+            at = tuple(simplify(rewrite_expr(i, expr), ranges) for i in s.indices)
+            out.append(replace(s, indices=at, value=rewrite_expr(s.value, expr)))
         else:
             out.append(replace(s, body=_simplified(s.body, ranges)))
     return tuple(out)
@@ -232,7 +232,7 @@ def _shared_conditions(body: tuple[Flat, ...], var: str, lanes: int) -> tuple[Fl
         if isinstance(s, If):
             s = replace(s, cond=_shared(s.cond, var, lanes))
         elif isinstance(s, Store):
-            s = replace(s, value=transform(s.value, lambda e: _with_shared(e, var, lanes)))
+            s = replace(s, value=rewrite_expr(s.value, lambda e: _with_shared(e, var, lanes)))
         out.append(s)
     return tuple(out)
 

@@ -26,8 +26,8 @@ from tensorc_dsl.ir.expr import (
     index,
     loads,
     mul,
+    rewrite_expr,
     substitute,
-    transform,
 )
 from tensorc_dsl.ir.print import format_expr
 from tensorc_dsl.ir.program import Axis, Buffer, For, Intrinsic, LoopKind, Program, Store, intrinsic_of, walk
@@ -228,7 +228,7 @@ def _accessed(
         return Load(buffers[e.buffer], places[e.buffer], e.dtype) if isinstance(e, Load) else e
 
     name = i.store.buffer
-    body: tuple[Flat, ...] = (Store(buffers[name], places[name], transform(i.store.value, here)),)
+    body: tuple[Flat, ...] = (Store(buffers[name], places[name], rewrite_expr(i.store.value, here)),)
     for v, n in reversed(loops):
         body = (Loop(v, ZERO, index(n), LoopKind.TENSORIZED, body),)
     return body

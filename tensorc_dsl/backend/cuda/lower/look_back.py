@@ -30,8 +30,8 @@ from tensorc_dsl.ir.expr import (
     index,
     loads,
     mul,
+    rewrite_expr,
     substitute,
-    transform,
 )
 from tensorc_dsl.ir.node import replace
 from tensorc_dsl.ir.print import format_expr, format_store
@@ -137,7 +137,7 @@ def reads_before(body: tuple[Flat, ...], chains: Mapping[str, Chain]) -> tuple[F
         def here(x: Expr) -> Expr:
             return Load(chains[x.buffer].before, (ZERO,), x.dtype) if isinstance(x, Load) and x.buffer in others else x
 
-        return replace(s, value=transform(s.value, here)) if others else s
+        return replace(s, value=rewrite_expr(s.value, here)) if others else s
 
     return tuple(map(go, body)) if chains else body
 
@@ -171,7 +171,7 @@ def looks_back(
     def here(x: Expr) -> Expr:
         return (value if x.buffer == chain.name else given[x]) if isinstance(x, Load) else x
 
-    made = Store(chain.value, (ZERO,), substitute(transform(store.value, here), steps))
+    made = Store(chain.value, (ZERO,), substitute(rewrite_expr(store.value, here), steps))
     found = LookBack(
         chain.name,
         values[chain.var],

@@ -53,9 +53,9 @@ from tensorc_dsl.ir.expr import (
     index,
     loads,
     mul,
+    rewrite_expr,
     sub,
     substitute,
-    transform,
 )
 from tensorc_dsl.ir.program import For, LoopKind, Program, Stmt, Store, fresh, used_names, walk, with_body
 from tensorc_dsl.ir.warp import GROUP, LANES
@@ -140,9 +140,9 @@ def versioned(body: tuple[Flat, ...], buffer: str, var: str, count: int, size: i
             return replace(s, body=tuple(map(stmt, s.body)))
         if buffer not in buffers_of(s):
             return s
-        indices = tuple(transform(i, expr) for i in s.indices)
+        indices = tuple(rewrite_expr(i, expr) for i in s.indices)
         indices = (place(indices[0]),) if s.buffer == buffer else indices
-        return replace(s, indices=indices, value=transform(s.value, expr))
+        return replace(s, indices=indices, value=rewrite_expr(s.value, expr))
 
     return tuple(map(stmt, body)) if count > 1 else body
 

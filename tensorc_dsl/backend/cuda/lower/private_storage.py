@@ -47,9 +47,9 @@ from tensorc_dsl.ir.expr import (
     index,
     loads,
     mul,
+    rewrite_expr,
     sub,
     substitute,
-    transform,
 )
 from tensorc_dsl.ir.expr import floordiv as div
 from tensorc_dsl.ir.expr import floormod as mod
@@ -449,10 +449,10 @@ def _rewritten(
             return replace(s, body=tuple(map(stmt, s.body)))
         if name not in buffers_of(s):
             return s
-        indices = tuple(transform(i, expr) for i in s.indices)
+        indices = tuple(rewrite_expr(i, expr) for i in s.indices)
         if s.buffer == name:
             indices = (table[tuple(substitute(i, values) for i in s.indices)],)
-        return replace(s, indices=indices, value=transform(s.value, expr))
+        return replace(s, indices=indices, value=rewrite_expr(s.value, expr))
 
     return tuple(map(stmt, body))
 
@@ -573,7 +573,7 @@ class _Chooser:
                 chosen = Select(c, other, chosen)
             return chosen
 
-        return transform(e, choice)
+        return rewrite_expr(e, choice)
 
     def _places(self, e: Expr, ranges: Ranges) -> list[tuple[Expr, Expr]]:
         """For each value that the numbers of steps give a subscript the condition for it, and the subscript; none if there is

@@ -50,8 +50,8 @@ from tensorc_dsl.ir.expr import (
     floormod,
     free_vars,
     index,
+    rewrite_expr,
     substitute,
-    transform,
 )
 from tensorc_dsl.ir.node import by_first
 from tensorc_dsl.ir.print import format_expr
@@ -296,7 +296,7 @@ def _expr(e: Expr, orders: Orders, ranges: Ranges, lanes: tuple[str, ...]) -> Ex
             return Load(x.buffer, (_place(x.indices[0], orders[x.buffer], ranges, lanes),), x.dtype)
         return x
 
-    return transform(e, load)
+    return rewrite_expr(e, load)
 
 
 def _place(e: Expr, s: Swizzle, ranges: Ranges, lanes: tuple[str, ...]) -> Expr:

@@ -31,8 +31,8 @@ from tensorc_dsl.ir.expr import (
     index,
     loads,
     mul,
+    rewrite_expr,
     substitute,
-    transform,
 )
 from tensorc_dsl.ir.print import format_expr, format_store
 from tensorc_dsl.ir.program import Buffer, Store, map_store
@@ -267,7 +267,7 @@ class _Maker:
         def here(e: Expr) -> Expr:
             return given.get(e, e) if isinstance(e, Load) else e
 
-        yield map_store(s, lambda e: transform(e, here))
+        yield map_store(s, lambda e: rewrite_expr(e, here))
 
     def _move(self, s: Store, x: Load, at: _Place) -> tuple[Load, tuple[Move, int, int] | None]:
         """What a thread has itself of what it reads, and the shuffle by which it gets another one's, if there is one."""

@@ -13,7 +13,7 @@ from tensorc_dsl.backend.llvm.codegen.compile import UNCOUNTED, Compiled, byte_c
 from tensorc_dsl.backend.llvm.codegen.expressions import Expressions
 from tensorc_dsl.backend.llvm.codegen.function import Function, Module, Scalar, SymbolTable
 from tensorc_dsl.ir.expr import Dim, Expr, index, mul
-from tensorc_dsl.ir.sizes import span_of
+from tensorc_dsl.ir.sizes import spanned_expr
 from tensorc_dsl.lower.flat import Param
 from tensorc_dsl.proof.sets.constants import solve_sizes
 
@@ -262,7 +262,7 @@ def write_entries(module: Module, api: Interface, kernel: Compiled) -> None:
 
 
 def _bytes(p: Param) -> Expr:
-    return mul(span_of(p.shape, p.strides), index(p.dtype.bytes))
+    return mul(spanned_expr(p.shape, p.strides), index(p.dtype.bytes))
 
 
 def _cache(api: Interface) -> str:

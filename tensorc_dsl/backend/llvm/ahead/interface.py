@@ -17,7 +17,7 @@ from tensorc_dsl.ir.arrays import dlpack_code
 from tensorc_dsl.ir.dtypes import DType
 from tensorc_dsl.ir.expr import Dim, Expr, add, constant, dims_in, index
 from tensorc_dsl.ir.print import format_expr
-from tensorc_dsl.ir.sizes import span_of
+from tensorc_dsl.ir.sizes import spanned_expr
 from tensorc_dsl.ir.target import Target
 from tensorc_dsl.lower.flat import Param, Prepared
 from tensorc_dsl.proof.sets.constants import told_by
@@ -83,7 +83,7 @@ def prepared_memory(kernel: Compiled) -> PreparedMemory | None:
 
 
 def _lines(p: Param) -> Expr:
-    return whole_lines(Prepared(p.name, p.dtype, span_of(p.shape, p.strides)))
+    return whole_lines(Prepared(p.name, p.dtype, spanned_expr(p.shape, p.strides)))
 
 
 # The C interface of a kernel: names, types, and status codes. Header, entries and metadata are made from it.

@@ -24,7 +24,7 @@ from tensorc_dsl.ir.expr import (
     dtype_of,
     free_vars,
     loads,
-    transform,
+    rewrite_expr,
 )
 from tensorc_dsl.ir.node import by_identity, replace
 from tensorc_dsl.ir.program import MAX_STEP, Annotation, For, LoopKind, Program, Store, walk
@@ -128,7 +128,7 @@ def _decided(s: Flat, cond: Expr, holds: bool) -> Flat:
         rest = conjunction(tuple(c for c in conjuncts(e.cond) if c not in conjuncts(cond)))
         return e.other if not holds else e.then if rest is None else Select(rest, e.then, e.other)
 
-    return replace(s, body=tuple(replace(x, value=transform(x.value, made)) for x in s.body if isinstance(x, Store)))
+    return replace(s, body=tuple(replace(x, value=rewrite_expr(x.value, made)) for x in s.body if isinstance(x, Store)))
 
 
 # Makes vectorized loops serial unless a code generator can run their lanes in lock step.

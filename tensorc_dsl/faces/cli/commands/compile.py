@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     help="tune the task, give a schedule that `tune` or `sample` wrote, `--replay TRACE`, pin them, `--condition {first}=…`, "
     "or have them drawn, `--seed S`",
 )
-def NOT_FROZEN(*, task: str, draws: str, first: str) -> None: ...
+def COMPILED_DRAWS_NOT_FIXED(*, task: str, draws: str, first: str) -> None: ...
 
 
 @click.command()
@@ -130,7 +130,7 @@ def _open(task: Task, trace: Trace) -> TschedError:
     names = [d.name for d in trace.open_draws]
     many = "draw is open" if len(names) == 1 else "draws are open"
     listed = ", ".join(f"`{n}`" for n in names)
-    return TschedError(NOT_FROZEN(None, task=task.name, draws=f"its {many}: {listed}", first=names[0]))
+    return TschedError(COMPILED_DRAWS_NOT_FIXED(None, task=task.name, draws=f"its {many}: {listed}", first=names[0]))
 
 
 def _paths(

@@ -187,7 +187,7 @@ def import_(files: tuple[str, ...], records: str | None) -> None:
         if read.newer is not None:
             raise errors.newer_schema(Path(file), read.newer, lines.SCHEMA_VERSION)
         if read.passed and not (read.trials or read.subjects):
-            raise errors.not_exported(file, f"line {read.passed[0].row}: {read.passed[0].why}")
+            raise errors.records_not_exported(file, f"line {read.passed[0].row}: {read.passed[0].why}")
         found.append((file, read))
     with Database.open(_path(records)) as database:
         for file, read in found:

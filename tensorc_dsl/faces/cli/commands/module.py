@@ -66,16 +66,16 @@ def list_(ctx: click.Context) -> None:
 @click.pass_context
 def which(ctx: click.Context, name: str) -> None:
     """Print where NAME stands: all that a `use` takes, such as std.cpu.{default}, std.ops.matmul, or a name alone."""
-    from tensorc_dsl.faces.packages import spellings, used
+    from tensorc_dsl.faces.packages import item_spellings, used
     from tensorc_dsl.syntax.names import did_you_mean
 
     # A name alone is looked up as an item first; with a path, as in a `use`.
     found = () if name.isidentifier() else used(name, settings(ctx).include)
     if not found:
         listing = _listing(ctx)
-        found = tuple(i.where for i in listing.items if name in spellings(i)) or used(name, settings(ctx).include)
+        found = tuple(i.where for i in listing.items if name in item_spellings(i)) or used(name, settings(ctx).include)
         if not found:
-            near = did_you_mean(name, {s for i in listing.items for s in spellings(i)})
+            near = did_you_mean(name, {s for i in listing.items for s in item_spellings(i)})
             repair = near or "`tensorc-dsl module list` shows what there is"
             raise TschedError(NOTHING_TO_USE(None, name=name, repair=repair))
     for where in found:

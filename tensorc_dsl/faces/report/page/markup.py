@@ -12,7 +12,7 @@ from typing import Any
 
 from tensorc_dsl.base import units
 from tensorc_dsl.base.visible import visible, visible_line
-from tensorc_dsl.faces.report.recorded import percent, trust
+from tensorc_dsl.faces.report.recorded import importance_caveat, percent
 from tensorc_dsl.faces.report.results import tally
 from tensorc_dsl.tuning.insight.posterior import Importance
 from tensorc_dsl.tuning.insight.study import Study
@@ -106,7 +106,7 @@ def fragment(result: TuneResult, learnt: tuple[Study, Sequence[Importance]] | No
         head = element("tr", *(element("th", text) for text in ("draw", "of the variance", "alone")))
         parts += [
             element("table", head, *rows),
-            element("p", trust(study.surrogate.explained, study.valid, study.left_out)),
+            element("p", importance_caveat(study.surrogate.explained, study.valid, study.left_out)),
         ]
     return element("div", *parts)
 

@@ -18,7 +18,7 @@ from typing import Any
 from tensorc_dsl.base import units
 from tensorc_dsl.base.visible import visible_line
 from tensorc_dsl.faces.report.page.markup import Markup, bar, element, embedded, joined, lines, table
-from tensorc_dsl.faces.report.recorded import REASONS, date, percent, pinning, trust
+from tensorc_dsl.faces.report.recorded import REASONS, date, importance_caveat, percent, pinning
 from tensorc_dsl.faces.report.results import tally
 from tensorc_dsl.schedule.trace.distribution import Decision
 from tensorc_dsl.schedule.trace.trace import Trace, shown
@@ -443,7 +443,7 @@ def importances(f: Figures) -> Markup:
     return section(
         "importance",
         title,
-        says(f"{told} {_sentence(trust(study.surrogate.explained, study.valid, study.left_out))}"),
+        says(f"{told} {_sentence(importance_caveat(study.surrogate.explained, study.valid, study.left_out))}"),
         says(
             "A share of the variance of the time over the whole space goes with each draw: together with other draws, and "
             "alone. Shares together may add up to more than 100 %."
