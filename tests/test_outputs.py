@@ -132,12 +132,13 @@ def test_names_of_temporary_files_may_be_taken(tmp_path: Path, name: str, plant:
 def test_counts_are_not_kept_in_what_is_in_the_way(tmp_path: Path, plant: Callable[[Path], None]) -> None:
     path = tmp_path / emulated_counts.NAME
     plant(path)
-    one = emulated_counts.Emulation("about", 0, 0, "schedule")
+    search = emulated_counts.SearchKey("about", 0, "random")
+    one = emulated_counts.Emulation(search, "program", "{}", emulated_counts.Counted(refused="it spills"))
     with pytest.raises(TschedError) as e:
         emulated_counts.keep(path, one)
     assert code(e) == "E0703"
     with pytest.raises(TschedError) as e:
-        emulated_counts.kept(path, "about", 0)
+        emulated_counts.kept(path, search)
     assert code(e) == "E0708"
 
 

@@ -26,6 +26,7 @@ from tensorc_dsl.schedule.trace.trace import Trace
 from tensorc_dsl.syntax.tree import TaskDef
 from tensorc_dsl.tuning.measure.emulation import MOST_FLOPS, Emulated, emulate, too_large
 from tensorc_dsl.tuning.records.database import Database
+from tensorc_dsl.tuning.records.emulated_counts import Counted
 from tensorc_dsl.tuning.records.errors import UNTUNED, Passed, other_version, passed_over
 from tensorc_dsl.tuning.records.trial import program_key, target_key
 from tensorc_dsl.tuning.search.source import PROBABILITY, Forecast, guess
@@ -136,6 +137,19 @@ def require_registers(scheduled: Program, target: Target) -> Mapping[str, int]:
     if found.spilled:
         raise failed("spills registers", f"{found.spilled}; make the tiles of a thread smaller")
     return found.threads
+
+
+def counted(task: TaskData, scheduled: Program) -> Counted:
+    """What an emulation of a scheduled program of the task finds, with the registers that an assembler says, where one is
+    here; or the reason why it has no kernel. Raises TschedError (E0910, E0915, E0920, E0921) if the task has none."""
+    try:
+        with failing_at(task.definition):  # the model does not cover spills, so they are refused first
+            registers = require_registers(scheduled, task.target)
+            return Counted.of(emulated(task.program, scheduled, task.target, registers))
+    except TschedError as e:
+        if e.diagnostics[0].code != FAILED.code:
+            raise
+        return Counted(refused=e.diagnostics[0].message)
 
 
 def compiled(program: Program, target: Target, threads: int) -> CompiledKernel:

@@ -6,10 +6,12 @@ import sys
 from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, fields
+from functools import partial
 from pathlib import Path
 
+from tensorc_dsl.base import units
 from tensorc_dsl.base.diagnostic import Diagnostic, TschedError, problem
-from tensorc_dsl.base.units import counted
+from tensorc_dsl.faces.api.kernel import counted
 from tensorc_dsl.faces.api.schedules import TaskData
 from tensorc_dsl.faces.report.page.markup import fragment
 from tensorc_dsl.faces.report.progress import Standing, show_progress, watched
@@ -25,13 +27,16 @@ from tensorc_dsl.tuning.insight.posterior import Importance, Learnt, Pin, import
 from tensorc_dsl.tuning.insight.study import FEWEST, Study, TooFew, decisions_of, study
 from tensorc_dsl.tuning.machine.roof import GLANCE, MEASURING, Roof, roof_of
 from tensorc_dsl.tuning.measure.local import LocalRunner
+from tensorc_dsl.tuning.records import emulated_counts
 from tensorc_dsl.tuning.records.database import Database, Queue
+from tensorc_dsl.tuning.records.emulated_counts import Counted, EmulatingRunner, Emulation, SearchKey
 from tensorc_dsl.tuning.records.errors import Passed, passed_over
-from tensorc_dsl.tuning.records.trial import Trial, program_key, target_key
-from tensorc_dsl.tuning.search.events import Event, Listener, Prepared, Preparing, Sharing
-from tensorc_dsl.tuning.search.log import SearchInput
+from tensorc_dsl.tuning.records.trial import Trial, decode_decisions, encode_decisions, program_key, target_key
+from tensorc_dsl.tuning.search.events import Event, Listener, Measured, Prepared, Preparing, Sharing
+from tensorc_dsl.tuning.search.log import Past, SearchInput
 from tensorc_dsl.tuning.search.options import SearchOptions
 from tensorc_dsl.tuning.search.plausible import Plausible, Watch
+from tensorc_dsl.tuning.search.strategy import states_regret, strategy_of
 from tensorc_dsl.tuning.search.team import Ground, Team
 from tensorc_dsl.tuning.search.tune import Search, TuneResult, tune_all
 
@@ -95,14 +100,6 @@ def _begun(
         if plan.on_event is not None:
             plan.on_event(event)
 
-    def judge(trace: Trace) -> Report:
-        # A proof that fails with a bug proves nothing; the result of the search is kept.
-        try:
-            return validate(program, trace.program)
-        except Exception as e:
-            reason = f"the proof broke off, which is a bug: {type(e).__name__}: {e}"
-            return Unproved(UNPROVED(None, reason=reason, repair="report it with the best file"))
-
     turns = Turns(lambda given_up: tell(Sharing(given_up)))
     local = stack.enter_context(
         LocalRunner(
@@ -124,12 +121,91 @@ def _begun(
         threads=target.cores,
         records=queue,
         on_event=tell,
-        verify=judge,
+        verify=partial(_judge, program),
         made_by=plan.made_by,
         watch=Watch(runner.again, least=runner.least),
         expander=team.expander(Ground(plan.model, target, sizing(program).timed[-1]), turns),
     )
     return Search(given), local
+
+
+def _judge(program: Program, trace: Trace) -> Report:
+    """The verdict about a schedule of an unscheduled program.
+
+    A proof that fails with a bug proves nothing; the result of the search is kept.
+    """
+    try:
+        return validate(program, trace.program)
+    except Exception as e:
+        reason = f"the proof broke off, which is a bug: {type(e).__name__}: {e}"
+        return Unproved(UNPROVED(None, reason=reason, repair="report it with the best file"))
+
+
+def can_end_by_regret(strategy: str) -> bool:
+    """Whether searches by the strategy state a regret. Raises what a broken strategy raises when it is imported."""
+    return states_regret(strategy_of(strategy))
+
+
+@dataclass(frozen=True, slots=True)
+class CountedSearch:
+    """The result of a search by emulated counts: its figures of times are cycles of a model. `found` has what was counted,
+    by the keys of programs, of which so many trials were `recorded` before."""
+
+    result: TuneResult
+    found: Mapping[str, Counted]
+    recorded: int
+
+
+def emulate_all(
+    tasks: Sequence[TaskData], plans: Sequence[Plan], options: SearchOptions, path: Path
+) -> list[CountedSearch]:
+    """The results of a search of each task for the kernel with the fewest cycles of a model; nothing is timed.
+
+    Trials are recorded in the file of counts at `path`, where a search that is resumed has its past. The searches share
+    their trials as those of `search_all` do. Raises TschedError (E0703, E0708, E0910, E0915, E0920, E0921).
+    """
+    with Team() as team:
+        begun = [_counting(task, plan, options, path, team) for task, plan in zip(tasks, plans, strict=True)]
+        results = tune_all([one for one, _, _ in begun], [p.weight for p in plans])
+    return [
+        CountedSearch(result, runner.found, sum(program_key(t.program) in past for t in result.traces))
+        for result, (_, runner, past) in zip(results, begun, strict=True)
+    ]
+
+
+def _counting(
+    task: TaskData, plan: Plan, options: SearchOptions, path: Path, team: Team
+) -> tuple[Search, EmulatingRunner, Mapping[str, Emulation]]:
+    """A search with a runner that emulates, and the records that it goes on with, by their programs."""
+    name = SearchKey(emulated_counts.about(plan.program, plan.target), options.seed, options.strategy)
+    past = emulated_counts.kept(path, name) if options.resume else dict[str, Emulation]()
+    cores = plan.target.cores
+    runner = EmulatingRunner(partial(counted, task), cores, {key: one.counted for key, one in past.items()})
+
+    def tell(event: Event) -> None:
+        if isinstance(event, Measured) and (key := program_key(event.trace.program)) not in past:
+            emulated_counts.keep(path, Emulation(name, key, encode_decisions(event.trace.decisions), runner.found[key]))
+        if plan.on_event is not None:
+            plan.on_event(event)
+
+    turns = Turns(lambda given_up: tell(Sharing(given_up)))
+    given = SearchInput(
+        space=plan.model,
+        program=plan.program,
+        target=plan.target,
+        options=options,
+        runner=runner,
+        threads=cores,
+        past=Past(
+            outcomes={key: one.counted.outcome(cores) for key, one in past.items()},
+            decisions={key: decode_decisions(one.decisions) for key, one in past.items()},
+        ),
+        on_event=tell,
+        verify=partial(_judge, plan.program),
+        made_by=plan.made_by,
+        expander=team.expander(Ground(plan.model, plan.target, sizing(plan.program).timed[-1]), turns),
+    )
+    return Search(given), runner, past
 
 
 @contextmanager
@@ -154,7 +230,7 @@ class NoValidCandidate(Exception):
     def __init__(self, result: TuneResult) -> None:
         found = ", ".join(f"{count} {status}" for status, count in result.statuses.items())
         super().__init__(
-            f"none of {counted(result.trials, 'candidate')} is valid: {found}"
+            f"none of {units.counted(result.trials, 'candidate')} is valid: {found}"
             if result.trials
             else f"no candidate was tried: {_reason(result)}"
         )
@@ -179,9 +255,8 @@ class WrongSchedule(Exception):
 def _reason(result: TuneResult) -> str:
     """Why a search has no trials."""
     if result.exhausted is not None:
-        return (
-            f"the space has no schedule that can be applied, {counted(result.refusals, 'expansion')} ended by a refusal"
-        )
+        refusals = units.counted(result.refusals, "expansion")
+        return f"the space has no schedule that can be applied, {refusals} ended by a refusal"
     return "it was interrupted" if result.interrupted else "it was given no trials, or no time for one"
 
 
@@ -253,7 +328,7 @@ def studied(model: Model, task: str, trials: list[Trial]) -> Study:
 
 def too_few(task: str, found: TooFew) -> Diagnostic:
     """The message where nothing can be learnt."""
-    return TOO_FEW(None, task=task, valid=counted(found.valid, "valid trial"), needed=FEWEST)
+    return TOO_FEW(None, task=task, valid=units.counted(found.valid, "valid trial"), needed=FEWEST)
 
 
 # The result of a search of a task, which a notebook shows.

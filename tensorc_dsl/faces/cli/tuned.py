@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from tensorc_dsl.base.outputs import Output
     from tensorc_dsl.faces.api import TaskFile
     from tensorc_dsl.faces.api.tasks import Task
-    from tensorc_dsl.faces.report.progress import Ended
+    from tensorc_dsl.faces.report.progress import Ended, EndedCounting
     from tensorc_dsl.schedule.trace.trace import Trace
     from tensorc_dsl.tuning.records.database import Queue
 
@@ -76,23 +76,35 @@ def replace_schedule(output: Output, task: Task, found: Trace, text: str, judge:
 
 
 def write_best(
-    ended: Sequence[Ended], outputs: Sequence[Output], tasks: Sequence[Task], queue: Queue | None, ending: Ending
+    ended: Sequence[Ended | EndedCounting],
+    outputs: Sequence[Output],
+    tasks: Sequence[Task],
+    queue: Queue | None,
+    ending: Ending,
+    keep_better: bool,
 ) -> list[Written]:
-    """Write the best schedules of the tasks to their files.
+    """Write the best schedules of the tasks to their files. With `keep_better`, a schedule in a file that is faster is kept.
 
-    With a queue, a schedule in a file that is faster is kept: the two are timed by turns. After an interruption nothing is
-    timed, and the records in the queue say which is faster.
+    The two are timed by turns. After an interruption nothing is timed, and the records in the queue say which is faster.
+    After a search by emulated counts the one in the file is emulated.
     """
     from tensorc_dsl.faces.api.schedules import written as text_of
+    from tensorc_dsl.faces.report.progress import EndedCounting
 
     out: list[Written] = []
     for one, output, task in zip(ended, outputs, tasks, strict=True):
         best = one.result.best
         found = Written()
         if best is not None:
-            judge = None if queue is None else partial(_judged, task, best, queue, ending, one.result.interrupted)
+            judge = None
+            if keep_better and isinstance(one, EndedCounting):
+                judge = partial(_judged_by_counts, task, one)
+            elif keep_better and queue is not None:
+                judge = partial(_judged, task, best, queue, ending, one.result.interrupted)
             try:
-                found = replace_schedule(output, task, best, one.header() + text_of(task, best, output.path), judge)
+                how = ("--emulate",) if isinstance(one, EndedCounting) else ()
+                text = one.header() + text_of(task, best, output.path, *how)
+                found = replace_schedule(output, task, best, text, judge)
             except TschedError as e:
                 found = Written(problem=e.diagnostics)
         out.append(found)
@@ -123,6 +135,18 @@ def _judged(task: Task, found: Trace, queue: Queue, ending: Ending, interrupted:
     return True, "by the records, its schedule is faster than the one found"
 
 
+def _judged_by_counts(task: Task, ended: EndedCounting, held: Trace) -> tuple[bool, str]:
+    """Whether a schedule that a file has is faster by the model than the best one of a search; and the reason."""
+    from tensorc_dsl.faces.api.kernel import counted
+    from tensorc_dsl.tuning.measure.outcome import Quantity
+
+    old, new = counted(task, held.program).outcome(task.target.cores), ended.result.best_seconds
+    if old.seconds is None or new is None:
+        return False, f"the schedule in it makes no valid kernel: {old.message}"
+    takes = [Quantity.CYCLES.shown(cycles) for cycles in (old.seconds, new)]
+    return old.seconds < new, f"its schedule takes {takes[0]}, and the one found {takes[1]}"
+
+
 def _recorded(task: Task, queue: Queue) -> list[str]:
     """The keys of the recorded programs of the task, fastest first."""
     from tensorc_dsl.tuning.records.database import rank
@@ -133,10 +157,15 @@ def _recorded(task: Task, queue: Queue) -> list[str]:
     return [keys[row] for row in rank(kept).rows]
 
 
-def show_results(ended: Sequence[Ended], files: Sequence[Written], priors: Sequence[Path | None], form: Form) -> None:
+def show_results(
+    ended: Sequence[Ended | EndedCounting], files: Sequence[Written], priors: Sequence[Path | None], form: Form
+) -> None:
     """Print the results on standard output, with the files of the best schedules and of the priors."""
+    from tensorc_dsl.faces.report.progress import Ended
+
     facts = [
-        one.facts(file.path, prior) | {"kept": file.kept, "best_note": file.note or None}
+        (one.facts(file.path, prior) if isinstance(one, Ended) else one.facts(file.path))
+        | {"kept": file.kept, "best_note": file.note or None}
         for one, file, prior in zip(ended, files, priors, strict=True)
     ]
     match form:
@@ -155,7 +184,7 @@ def show_results(ended: Sequence[Ended], files: Sequence[Written], priors: Seque
                 show_object({"event": "result"} | fact)
 
 
-def tell_what_is_lost(ended: Sequence[Ended], files: Sequence[Written]) -> None:
+def tell_what_is_lost(ended: Sequence[Ended | EndedCounting], files: Sequence[Written]) -> None:
     """Report schedules and records that could not be written, and print where else they are."""
     for one, file in zip(ended, files, strict=True):
         result = one.result
@@ -173,20 +202,42 @@ def tell_what_is_lost(ended: Sequence[Ended], files: Sequence[Written]) -> None:
         say(str(unkept), err=True)
 
 
-def tell_what_is_wrong(ended: Sequence[Ended], tasks: Sequence[Task]) -> None:
+def tell_what_is_wrong(ended: Sequence[Ended | EndedCounting], tasks: Sequence[Task]) -> None:
     """Raises WrongSchedule, a bug of tensorc-dsl, if a proof refutes a schedule, which is written to a file."""
-    from tensorc_dsl.base.outputs import Output
     from tensorc_dsl.faces.api.searching import WrongSchedule
 
     for one, task in zip(ended, tasks, strict=True):
         for trace, report in one.result.wrong[:1]:
-            wrong = Path(f"{one.task}.wrong.tsched")
-            try:
-                Output(wrong).write(trace.text)
-                say(f"{wrong} holds a schedule that is wrong: `{task.command('verify', str(wrong))}`", err=True)
-            except TschedError as e:
-                show_diagnostics(*e.diagnostics)
+            _write_wrong(task, trace, "verify")
             raise WrongSchedule(trace, report.diagnostic)
+
+
+def tell_what_is_miscomputed(ended: Sequence[Ended | EndedCounting], tasks: Sequence[Task]) -> bool:
+    """Whether an emulation found kernels that are wrong, which are reported; the first of a task is written to a file."""
+    from tensorc_dsl.faces.report.progress import EndedCounting
+
+    some = False
+    for one, task in zip(ended, tasks, strict=True):
+        wrong = one.wrong if isinstance(one, EndedCounting) else []
+        for n in wrong:
+            fault = one.result.outcomes[n].message
+            say(f"{one.task}: trial {n + 1} makes a kernel that is wrong: {fault}", err=True)
+        for n in wrong[:1]:
+            _write_wrong(task, one.result.traces[n], "replay", "--emulate")
+        some |= bool(wrong)
+    return some
+
+
+def _write_wrong(task: Task, trace: Trace, verb: str, *more: str) -> None:
+    """Write a schedule that is wrong to a file of its own, and say which command shows that."""
+    from tensorc_dsl.base.outputs import Output
+
+    wrong = Path(f"{task.name}.wrong.tsched")
+    try:
+        Output(wrong).write(trace.text)
+        say(f"{wrong} holds a schedule that is wrong: `{task.command(verb, str(wrong), *more)}`", err=True)
+    except TschedError as e:
+        show_diagnostics(*e.diagnostics)
 
 
 # `tune --write-prior`: the file with what was learnt of its tasks.

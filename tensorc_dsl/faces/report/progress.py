@@ -10,7 +10,7 @@ import io
 import sys
 import time
 from collections import Counter
-from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from importlib import import_module
@@ -27,11 +27,14 @@ from tensorc_dsl.faces.report.terminal import follow, is_dumb
 from tensorc_dsl.ir.sizes import Sizes
 from tensorc_dsl.ir.target import Target
 from tensorc_dsl.reference.work import describe_all
+from tensorc_dsl.schedule.trace.trace import Trace
 from tensorc_dsl.tuning.machine.baseline import Yardsticks
 from tensorc_dsl.tuning.machine.roof import Roof
+from tensorc_dsl.tuning.measure.emulation import Emulated
 from tensorc_dsl.tuning.measure.local import BUILDERS, ROUNDS, little_compared
-from tensorc_dsl.tuning.measure.outcome import Outcome, cache_of
-from tensorc_dsl.tuning.records.trial import encode_decisions
+from tensorc_dsl.tuning.measure.outcome import Outcome, Quantity, Status, cache_of
+from tensorc_dsl.tuning.records.emulated_counts import Counted
+from tensorc_dsl.tuning.records.trial import encode_decisions, program_key
 from tensorc_dsl.tuning.search.events import (
     Comparing,
     Corrected,
@@ -126,7 +129,8 @@ class Row:
     """One task: its trials and what came of them."""
 
     name: str
-    roof: Roof
+    roof: Roof | None
+    quantity: Quantity = Quantity.SECONDS
     trials: int = 0
     best: float | None = None
     regret: float | None = None
@@ -148,11 +152,11 @@ class Row:
     def cells(self, current: bool, widest: int) -> tuple[str, ...]:
         """What there is to say, empty where nothing is known."""
         name = f"{'›' if current else ' '} {self.name}"
-        share = None if self.best is None else self.roof.share(self.best)
+        share = None if self.best is None or self.roof is None else self.roof.share(self.best)
         return (
             name if len(name) <= widest else f"{name[: widest - 1]}…",
             units.counted(self.trials, "trial"),
-            "" if self.best is None else units.seconds(self.best),
+            "" if self.best is None else self.quantity.shown(self.best),
             "" if share is None else f"{units.share(share)} of roof",
             tally(dict(self.failures)),
             "" if self.regret is None else f"regret {percent(self.regret)}",
@@ -199,10 +203,11 @@ SLOW_BUILD = 5.0
 
 @dataclass(slots=True)
 class Standing:
-    """The state of a search: current work, results so far, and the roof, once it is known."""
+    """The state of a search: current work, results so far, and the roof, once it is known. Results are of the quantity."""
 
     clock: Callable[[], float] = time.perf_counter
     roof: Roof | None = None
+    quantity: Quantity = Quantity.SECONDS
     trials: int = 0
     done: int = 0
     counting: bool = False
@@ -253,7 +258,7 @@ class Standing:
                     self.failures[outcome.status] += 1
                     self.current = outcome.status.replace("_", " ")
                 else:
-                    self.current = units.seconds(outcome.seconds)
+                    self.current = self.quantity.shown(outcome.seconds)
                 if outcome.build_seconds >= SLOW_BUILD:
                     self.current += f" after a build of {units.seconds(outcome.build_seconds)}"
             case Regret(share=share):
@@ -273,11 +278,14 @@ class Standing:
     def _begins(self, event: Event) -> str | None:
         match event:
             case Proposed(traces=traces) if not self.done:
-                return f"building the first {units.counted(len(traces), 'program')}"
+                how = "building" if self.quantity is Quantity.SECONDS else "emulating"
+                return f"{how} the first {units.counted(len(traces), 'program')}"
             case Preparing():
                 return "computing the reference that results are compared with"
             case Exhausted():
                 return exhaustion_message(event)
+            case Comparing() if self.quantity is Quantity.CYCLES:
+                return None  # counts do not vary, so nothing is done again
             case Comparing(finalists=1):
                 return "measuring the best one again"
             case Comparing(finalists=count):
@@ -309,7 +317,7 @@ class Standing:
         if left is not None and self.done < self.trials:
             out.append((1, f"{units.seconds(left)} left"))
         if best and self.best is not None:
-            out.append((2, f"best {units.seconds(self.best)}"))
+            out.append((2, f"best {self.quantity.shown(self.best)}"))
             if self.roof is not None:
                 out += ((5 + n, part) for n, part in enumerate(self.roof.facts(self.best)))
         if best and self.regret is not None:
@@ -478,7 +486,7 @@ class Together:
     """Passes the events of several searches to one follower. The events of a single search are passed unchanged."""
 
     def __init__(
-        self, standing: Standing, follower: Follower, roofs: Sequence[Roof], names: Sequence[str], trials: int
+        self, standing: Standing, follower: Follower, roofs: Sequence[Roof | None], names: Sequence[str], trials: int
     ) -> None:
         self._standing = standing
         self._follower = follower
@@ -486,7 +494,7 @@ class Together:
         self._done = 0
         standing.roof = roofs[0]
         if len(names) > 1:
-            standing.tasks = [Row(name, roof) for name, roof in zip(names, roofs, strict=True)]
+            standing.tasks = [Row(name, roof, standing.quantity) for name, roof in zip(names, roofs, strict=True)]
 
     def listener(self, number: int) -> Listener:
         """The listener for the search of that number."""
@@ -533,6 +541,27 @@ def regretted(regret: Regret, enough: bool, left: tuple[float, str] | None) -> s
     )
 
 
+def refused_facts(result: TuneResult) -> list[dict[str, Any]]:
+    """The rules of the space that were refused and left out in some schedules, as JSON."""
+    return [
+        {
+            "rule": r.rule,
+            "subject": r.subject,
+            "code": r.refusal.refusal.code,
+            "message": r.refusal.message,
+            "count": n,
+        }
+        for r, n in result.refused.items()
+    ]
+
+
+def refused_lines(result: TuneResult) -> Iterator[str]:
+    """The same as text, a line for each rule and reason."""
+    for r, n in result.refused.items():
+        count = units.counted(n, "schedule")
+        yield f"rule `{r.rule}` was refused on `{r.subject}` and left out in {count}: {r.refusal}"
+
+
 @dataclass(frozen=True, slots=True)
 class Ended:
     """A finished search over a task, with the roof and NumPy's time."""
@@ -559,16 +588,7 @@ class Ended:
             "task": self.task,
             "trials": self.result.trials,
             "statuses": self.result.statuses,
-            "refused": [
-                {
-                    "rule": r.rule,
-                    "subject": r.subject,
-                    "code": r.refusal.refusal.code,
-                    "message": r.refusal.message,
-                    "count": n,
-                }
-                for r, n in self.result.refused.items()
-            ],
+            "refused": refused_facts(self.result),
             "best_seconds": best,
             "gflops": None if best is None else roof.operations / best / 1e9,
             "peak": roof.title or None,
@@ -610,11 +630,7 @@ class Ended:
             f"\n{units.counted(r.trials, 'trial')} in {units.seconds(r.elapsed_seconds)}{kinds}",
             *self._notes(),
         ]
-        for refused, n in r.refused.items():
-            count = units.counted(n, "schedule")
-            out.append(
-                f"rule `{refused.rule}` was refused on `{refused.subject}` and left out in {count}: {refused.refusal}"
-            )
+        out += refused_lines(r)
         if r.verdict is not None:
             out.append(f"verified: {results.line(r.verdict)}")
         if best_file is not None:
@@ -669,21 +685,135 @@ class Ended:
         return f", timed at {describe_all(self.timed)}" if any(self.timed) else ""
 
 
+SHOWN = 5
+"""How many of the best schedules are listed, where they are emulated."""
+
+
+@dataclass(frozen=True, slots=True)
+class EndedCounting:
+    """A finished search over a task by emulated counts. Its figures are cycles of a model, which no time is compared with.
+
+    `found` has what was counted, by the keys of programs; so many trials were `recorded` before, in the file `counts`.
+    """
+
+    task: str
+    target: Target
+    strategy: str
+    result: TuneResult
+    found: Mapping[str, Counted]
+    recorded: int
+    counts: Path
+
+    @property
+    def wrong(self) -> list[int]:
+        """The numbers of the trials whose kernels are wrong."""
+        return [n for n, o in enumerate(self.result.outcomes) if o.status is Status.WRONG_RESULT]
+
+    def _reasons(self) -> Counter[str]:
+        """Why trials have no kernel."""
+        return Counter(o.message for o in self.result.outcomes if o.status is Status.REFUSED)
+
+    def _valid(self) -> list[dict[str, int]]:
+        """The valid trials, the fastest of the model first, with what their kernels move: on the busiest multiprocessor, and
+        in all."""
+        out: list[dict[str, int]] = []
+        outcomes = self.result.outcomes
+        for cycles, n in sorted((o.seconds, n) for n, o in enumerate(outcomes) if o.seconds is not None):
+            found = self._emulated(self.result.traces[n])
+            sectors, passes = (sum(c.moves(shared) for c in found.counts) for shared in (False, True))
+            moves = found.busiest(self.target.cores)
+            out.append({"trial": n + 1, "cycles": round(cycles), "moves": moves, "sectors": sectors, "passes": passes})
+        return out
+
+    def _number(self, trace: Trace) -> int:
+        """The number of the trial of a schedule."""
+        return next(n for n, t in enumerate(self.result.traces, 1) if t is trace)
+
+    def _emulated(self, trace: Trace) -> Emulated:
+        found = self.found[program_key(trace.program)].found
+        assert found is not None
+        return found
+
+    def facts(self, best_file: Path | None) -> dict[str, Any]:
+        """The object that `--json` prints: trials are counted from 1."""
+        r = self.result
+        return {
+            "task": self.task,
+            "trials": r.trials,
+            "statuses": r.statuses,
+            "refused": refused_facts(r),
+            "recorded": self.recorded,
+            "reasons": dict(self._reasons()),
+            "wrong": [n + 1 for n in self.wrong],
+            "best_cycles": r.best_seconds,
+            "best_trial": None if r.best is None else self._number(r.best),
+            "valid": self._valid(),
+            "elapsed_seconds": r.elapsed_seconds,
+            "seed": r.seed,
+            "strategy": self.strategy,
+            "target": self.target.key,
+            "interrupted": r.interrupted,
+            "exhausted": r.exhausted is not None,
+            "regret": None if r.regret is None else r.regret.share,
+            "enough": r.enough,
+            "verdict": None if r.verdict is None else results.facts(r.verdict)[0],
+            "best_file": None if best_file is None else str(best_file),
+            "counts": str(self.counts),
+        }
+
+    def table(self, best_file: Path | None) -> str:
+        """The same as text, with the best few of the trials."""
+        r = self.result
+        recorded = f", {self.recorded} of them recorded before" if self.recorded else ""
+        kinds = f": {tally(r.statuses)}" if r.trials else ""
+        how = "by the cycles of a model, not timed; moves are those of the busiest multiprocessor"
+        out = [f"{self.task} on {self.target.cpu}: {how}\n"]
+        if valid := self._valid():
+            rows = [("trial", "cycles", "moves", "sectors of global memory", "passes over shared memory")]
+            rows += [tuple(map(str, one.values())) for one in valid[:SHOWN]]
+            out.append(results.columns(rows) + "\n")
+        if r.best is not None:
+            out.append(f"trial {self._number(r.best)} is the best one:")
+            out.append(results.traffic(self._emulated(r.best), r.best.program) + "\n")
+        out.append(f"{units.counted(r.trials, 'trial')} in {units.seconds(r.elapsed_seconds)}{kinds}{recorded}")
+        out += (f"{units.counted(n, 'trial')} without a kernel: {why}" for why, n in self._reasons().items())
+        if r.exhausted is not None:
+            out.append(f"{exhaustion_message(r.exhausted)}: there was nothing more to try")
+        if r.regret is not None:
+            out.append(regretted(r.regret, r.enough, None))
+        out += refused_lines(r)
+        if r.verdict is not None:
+            out.append(f"verified: {results.line(r.verdict)}")
+        if best_file is not None:
+            out.append(f"best schedule: {visible_line(str(best_file))}")
+        out.append(f"the counts are in {visible_line(str(self.counts))}, apart from all times")
+        return "\n".join(out)
+
+    def header(self) -> str:
+        """A comment line for the best schedule's file. There must be a best schedule."""
+        r = self.result
+        assert r.best_seconds is not None
+        return (
+            f"// {self.task}: {Quantity.CYCLES.shown(r.best_seconds)}, counted in an emulation, never timed; "
+            f"{units.counted(r.trials, 'trial')}, {self.strategy}, seed {r.seed}\n"
+        )
+
+
 Facts = dict[str, Any]
 
 
-def printing(task: str, show: Callable[[Facts], None]) -> Callable[[Event], None]:
+def printing(task: str, show: Callable[[Facts], None], quantity: Quantity) -> Callable[[Event], None]:
     """A listener that shows each event of the search for a task."""
-    return lambda event: show(facts(task, event))
+    return lambda event: show(facts(task, event, quantity))
 
 
-def facts(task: str, event: Event) -> Facts:
-    """The fields of a line: the name of the event, the task, and the facts of the event."""
-    name, more = _facts(event)
+def facts(task: str, event: Event, quantity: Quantity = Quantity.SECONDS) -> Facts:
+    """The fields of a line: the name of the event, the task, and the facts of the event, with figures of the quantity."""
+    name, more = _facts(event, quantity)
     return {"event": name, "task": task, **more}
 
 
-def _facts(event: Event) -> tuple[str, Facts]:
+def _facts(event: Event, quantity: Quantity) -> tuple[str, Facts]:
     match event:
         case Started(strategy=strategy, trials=trials, seed=seed, budget=budget, until=until):
             ends = {"trials": trials, "budget": budget, "until": until}
@@ -704,9 +834,9 @@ def _facts(event: Event) -> tuple[str, Facts]:
         case Prepared(compared=share):
             return "prepared", {"compared": share}
         case Measured():
-            return "measured", _trial(event)
+            return "measured", _trial(event, quantity)
         case Corrected():
-            return "corrected", _trial(event)
+            return "corrected", _trial(event, quantity)
         case Regret(share=share, intervals=intervals, held=held):
             return "regret", {"share": share, "probability": CHANCE, "intervals": intervals, "held": held}
         case Waiting(unkept=unkept):
@@ -726,25 +856,25 @@ def _facts(event: Event) -> tuple[str, Facts]:
         case Verifying(finalist=number, finalists=count):
             return "verifying", {"finalist": number + 1, "finalists": count}
         case Finished(trials=trials, best_seconds=best, elapsed_seconds=elapsed, interrupted=interrupted):
-            ended = {"best_seconds": best, "elapsed_seconds": elapsed, "interrupted": interrupted}
+            ended = {f"best_{quantity}": best, "elapsed_seconds": elapsed, "interrupted": interrupted}
             return "finished", {"trials": trials} | ended
         case _:
             assert_never(event)
 
 
-def _trial(event: Measured | Corrected) -> Facts:
+def _trial(event: Measured | Corrected, quantity: Quantity) -> Facts:
     """The fields of a trial, counted from 1, with its outcome."""
     o: Outcome = event.outcome
     return {
         "trial": event.trial + 1,
         "status": str(o.status),
-        "seconds": o.seconds,
+        str(quantity): o.seconds,
         "samples": len(o.times),
         "censored": o.censored,
         "scale": o.scale,
         "message": o.message,
         "build_seconds": o.build_seconds,
         "run_seconds": o.run_seconds,
-        "best_seconds": event.best_seconds,
+        f"best_{quantity}": event.best_seconds,
         "decisions": msgspec.json.decode(encode_decisions(event.trace.decisions)),
     }

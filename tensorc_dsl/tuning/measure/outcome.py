@@ -12,6 +12,7 @@ from typing import Protocol
 
 import numpy as np
 
+from tensorc_dsl.base import units
 from tensorc_dsl.ir.program import Program
 from tensorc_dsl.ir.target import Target
 
@@ -28,6 +29,21 @@ class Status(StrEnum):
     WRONG_RESULT = "wrong_result"
     REFUSED = "refused"
     TOO_FAST = "too_fast"
+
+
+class Quantity(StrEnum):
+    """What a search makes small: the seconds of a call, or the cycles of a model, where kernels are emulated.
+
+    Strategies see only how the figures of candidates compare, so cycles stand where an outcome, an event and a result have
+    seconds. Whoever shows or writes such a figure does so by its quantity, and no record of times has one in cycles.
+    """
+
+    SECONDS = "seconds"
+    CYCLES = "cycles"
+
+    def shown(self, value: float) -> str:
+        """For people: `1.31 ms`, or `4,012 cycles of the model`."""
+        return units.seconds(value) if self is Quantity.SECONDS else f"{value:,.0f} cycles of the model"
 
 
 @dataclass(frozen=True, slots=True)

@@ -38,7 +38,8 @@ def _of_no_modules(_: Trace) -> Mapping[str, str]:
 class SearchInput:
     """A search looks in `space` for the fastest way to run `program` (unscheduled) on `target` with `threads` threads.
 
-    `runner` measures its candidates, and `records` keeps the trials, if it is given. `on_event` hears of each event.
+    `runner` measures its candidates, and `records` keeps the trials, if it is given. A search that is resumed goes on with
+    the last one in the records or, without any, with the `past`. `on_event` hears of each event.
     `verify` proves a schedule or refutes it; one that it refutes does not win, and is recorded as wrong. `made_by` gives the
     versions of the modules that made a trace, for its record. `watch` detects that the machine became slower. `expander`
     makes the traces of `space`; by default, this process does. Given the measured times and the `clock`, in seconds,
@@ -52,6 +53,7 @@ class SearchInput:
     runner: RunnerLike
     threads: int
     records: Queue | None = None
+    past: Past | None = None
     on_event: Listener = _unheard
     verify: Callable[[Trace], Report] | None = None
     made_by: Callable[[Trace], Mapping[str, str]] = _of_no_modules

@@ -251,7 +251,7 @@ class Search:
         expander = given.expander or here(given.space)
         self._explorer = Explorer(given.space, options.seed, program.name, given.target, sizes, expander)
         self._started = given.clock()
-        self._past = Past()
+        self._past = given.past or Past()
         if options.resume and records is not None:
             self._past = latest(records.kept(task, target), options)
         self._diverged = False

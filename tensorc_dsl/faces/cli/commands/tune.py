@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
+from click.core import ParameterSource
 
 from tensorc_dsl.base.diagnostic import TschedError
 from tensorc_dsl.base.outputs import Output
@@ -38,8 +39,15 @@ from tensorc_dsl.faces.cli.options import (
     share,
     target_options,
 )
-from tensorc_dsl.faces.cli.ranked import Asked, rank_and_show, require_no_times
-from tensorc_dsl.faces.cli.tuned import Form, Prior, show_results, tell_what_is_lost, tell_what_is_wrong, write_best
+from tensorc_dsl.faces.cli.tuned import (
+    Form,
+    Prior,
+    show_results,
+    tell_what_is_lost,
+    tell_what_is_miscomputed,
+    tell_what_is_wrong,
+    write_best,
+)
 from tensorc_dsl.faces.report.terminal import say, show_diagnostics, show_foreign, show_object, write
 from tensorc_dsl.tuning.search.options import SearchOptions
 
@@ -47,8 +55,8 @@ DEFAULTS = SearchOptions()
 
 if TYPE_CHECKING:
     from tensorc_dsl.faces.api import Task, TaskFile
-    from tensorc_dsl.faces.report.progress import Follower
-    from tensorc_dsl.tuning.machine.baseline import Yardsticks
+    from tensorc_dsl.faces.report.progress import Ended, EndedCounting, Follower, Together
+    from tensorc_dsl.tuning.measure.outcome import Quantity
     from tensorc_dsl.tuning.records.database import Queue
     from tensorc_dsl.tuning.search.events import Event, Listener
     from tensorc_dsl.tuning.search.tune import TuneResult
@@ -172,9 +180,9 @@ def tune(
     Exit status 3: no schedule works; 4: a schedule that was as fast as the best is proved to be wrong, and the best of the
     others is written.
 
-    With --emulate no GPU is needed. Schedules are drawn, run on the CPU thread by thread, checked, and ranked by the cycles
-    of a model of the GPU. They are recorded apart from times, in `emulated.jsonl` beside the database, where `--resume` finds
-    those of the same seed.
+    With --emulate no GPU is needed. Schedules are run on the CPU thread by thread, checked, and compared by the cycles of a
+    model of the GPU, in place of times. They are recorded apart from times, in `emulated.jsonl` beside the database, where
+    `--resume` finds the last search.
     """
     if as_json and as_lines:
         raise click.UsageError("--json prints one object, and --json-lines many: give one of them")
@@ -193,47 +201,45 @@ def tune(
         return there, found, outputs
 
     form = _form(as_json, as_lines)
+    where = Path(records) if records else None
+    queue: Queue | None = None
     if emulate:
-        from tensorc_dsl.tuning.records.emulated_counts import place
+        _require_no_times(ctx)
+    else:
+        from tensorc_dsl.tuning.records.database import Queue
 
-        require_no_times(ctx)
-        _, found, files = read()
-        counts = place(Path(records) if records else None)
-        _rank(ctx, found, files, Asked(_trials(trials, None), seed, resume, counts, form, keep_better))
-        return
-    from tensorc_dsl.tuning.records.database import Queue
-
-    # Checked first, so that a user does not wait for a search that cannot be recorded.
-    queue = ctx.with_resource(Queue.at(Path(records) if records else None))
-    if (unkept := queue.untold()) is not None:
-        say(unkept.waiting(), err=True)
-    from tensorc_dsl.faces.report.progress import Ended
-    from tensorc_dsl.tuning.search.strategy import states_regret, strategy_of
-
+        # Checked first, so that a user does not wait for a search that cannot be recorded.
+        queue = ctx.with_resource(Queue.at(where))
+        if (unkept := queue.untold()) is not None:
+            say(unkept.waiting(), err=True)
     there, found, files = read()
     names = [one.name for one in found]
     beside = None if prior is None else Prior.at(prior, file, there, replayed)
     shares = _weights(weights, names)
     for out in files:
         out.check()
-    for one in found:
-        one.require_machine()
+    if queue is not None:
+        for one in found:
+            one.require_machine()
+    from tensorc_dsl.faces.api.searching import can_end_by_regret
+
     # A broken strategy, or one that cannot tell when to end, is reported before anything is measured.
-    if not states_regret(strategy_of(strategy)) and until is not None:
+    if not can_end_by_regret(strategy) and until is not None:
         raise click.UsageError(
             f"the strategy {strategy!r} does not say how much faster another schedule may be, as --until needs; bayes does"
         )
-    warn_of_threads(found[0].target)
     options = SearchOptions(_trials(trials, budget), seed, strategy, budget, resume, until)
     ending = settings(ctx).ending
-    results, yardsticks = _search(found, shares, options, queue, ending, form)
+    ended: Sequence[Ended | EndedCounting]
+    if queue is None:
+        ended = _count(found, shares, options, where, ending, form)
+    else:
+        warn_of_threads(found[0].target)
+        ended = _search(found, shares, options, queue, ending, form)
+    results = [one.result for one in ended]
     interrupted = ending.told or any(r.interrupted for r in results)
-    ended = [
-        Ended(one.name, one.target, one.threads, strategy, result, yards, one.timed_at)
-        for one, result, yards in zip(found, results, yardsticks, strict=True)
-    ]
     with finishing(ending):
-        written = write_best(ended, files, found, queue if keep_better else None, ending)
+        written = write_best(ended, files, found, queue, ending, keep_better)
         taught = frozenset(names) if beside is None else beside.write(found, records)
         priors = [beside.path if beside is not None and name in taught else None for name in names]
         show_results(ended, written, priors, form)
@@ -241,11 +247,14 @@ def tune(
     if beside is not None and taught:
         say(f"prior: {beside.path}", err=True)
     tell_what_is_wrong(ended, found)
+    miscomputed = tell_what_is_miscomputed(ended, found)
     if interrupted:
         unkept = any(r.unkept for r in results)
         recorded = not unkept and any(r.trials for r in results)
         say("interrupted; the trials so far are recorded" if recorded else "interrupted", err=True)
         ctx.exit(ending.status)
+    if miscomputed:
+        ctx.exit(ExitCode.INTERNAL)
     if not taught.issuperset(names) or any(w.problem for w in written) or any(r.unkept is not None for r in results):
         ctx.exit(ExitCode.FINDINGS)
     for one, result in zip(found, results, strict=True):
@@ -255,27 +264,59 @@ def tune(
         ctx.exit(ExitCode.NO_CANDIDATE)
 
 
-def _rank(ctx: click.Context, found: list[Task], files: list[Output], asked: Asked) -> None:
-    """Draw schedules, emulate them, and end the command by what was found."""
-    ending = settings(ctx).ending
-    ranked = rank_and_show(found, files, asked, ending)
-    if ending.told:
-        say("interrupted; the schedules so far are recorded", err=True)
-        ctx.exit(ending.status)
-    if any(r.wrong for r in ranked):
-        ctx.exit(ExitCode.INTERNAL)
-    if not all(r.valid for r in ranked):
-        say("no valid candidate", err=True)
-        ctx.exit(ExitCode.NO_CANDIDATE)
+def _require_no_times(ctx: click.Context) -> None:
+    """Raises UsageError if an option was given that is about times, or about a CPU."""
+    for name, option, why in (
+        ("prior", "--write-prior", "learns from times"),
+        ("threads", "--threads", "is about times on a CPU"),
+    ):
+        if ctx.get_parameter_source(name) is ParameterSource.COMMANDLINE:
+            raise click.UsageError(f"`{option}` {why}, and `--emulate` counts")
+
+
+def _count(
+    found: list[Task], weights: list[float], options: SearchOptions, records: Path | None, ending: Ending, form: Form
+) -> list[EndedCounting]:
+    """How a search of all tasks by emulated counts ended, which is shown on standard error."""
+    from tensorc_dsl.faces.api.searching import emulate_all
+    from tensorc_dsl.faces.report.progress import EndedCounting, Standing, Together, show_progress
+    from tensorc_dsl.tuning.measure.outcome import Quantity
+    from tensorc_dsl.tuning.records.emulated_counts import place
+
+    path, names = place(records), [one.name for one in found]
+    standing = Standing(quantity=Quantity.CYCLES)
+    with show_progress(standing, sys.stderr) as follower:
+        together = Together(standing, follower, [None] * len(found), names, options.trials)
+        listeners = _heard(together, names, ending, form, Quantity.CYCLES)
+        plans = [one.plan(tell, w) for one, tell, w in zip(found, listeners, weights, strict=True)]
+        counted = emulate_all(found, plans, options, path)
+    return [
+        EndedCounting(one.name, one.target, options.strategy, c.result, c.found, c.recorded, path)
+        for one, c in zip(found, counted, strict=True)
+    ]
+
+
+def _heard(together: Together, names: list[str], ending: Ending, form: Form, quantity: Quantity) -> list[Listener]:
+    """What hears the events of each search: what shows them all together, and what prints each as a line of JSON."""
+    from tensorc_dsl.faces.report.progress import printing
+
+    listeners = [together.listener(n) for n in range(len(names))]
+    if form is Form.LINES:
+        listeners = [
+            _both(listener, printing(name, show_object, quantity))
+            for name, listener in zip(names, listeners, strict=True)
+        ]
+    return _holding(listeners, ending)
 
 
 def _search(
     found: list[Task], weights: list[float], options: SearchOptions, queue: Queue, ending: Ending, form: Form
-) -> tuple[list[TuneResult], list[Yardsticks]]:
-    """The results of a search of all tasks, which is shown on standard error, and what each is compared with."""
+) -> list[Ended]:
+    """How a search of all tasks ended, which is shown on standard error, with what each is compared with."""
     from tensorc_dsl.faces.api.searching import search_all
-    from tensorc_dsl.faces.report.progress import Standing, Together, printing, show_progress
+    from tensorc_dsl.faces.report.progress import Ended, Standing, Together, show_progress
     from tensorc_dsl.tuning.machine.baseline import Measuring
+    from tensorc_dsl.tuning.measure.outcome import Quantity
 
     standing, names = Standing(), [one.name for one in found]
     with show_progress(standing, sys.stderr) as follower:
@@ -285,12 +326,7 @@ def _search(
         ]
         yardsticks = [m.first() for m in measuring]
         together = Together(standing, follower, [y.roof for y in yardsticks], names, options.trials)
-        listeners = [together.listener(n) for n in range(len(found))]
-        if form is Form.LINES:
-            listeners = [
-                _both(listener, printing(name, show_object)) for name, listener in zip(names, listeners, strict=True)
-            ]
-        listeners = _holding(listeners, ending)
+        listeners = _heard(together, names, ending, form, Quantity.SECONDS)
         plans = [
             one.plan(tell, w, yards.roof)
             for one, tell, w, yards in zip(found, listeners, weights, yardsticks, strict=True)
@@ -301,7 +337,10 @@ def _search(
                 with suppress(KeyboardInterrupt), interruptible(ending):
                     yardsticks[n] = measuring[n].beside_numpy(yardsticks[n])
                     yardsticks[n] = measuring[n].again(yardsticks[n])
-    return results, yardsticks
+    return [
+        Ended(one.name, one.target, one.threads, options.strategy, result, yards, one.timed_at)
+        for one, result, yards in zip(found, results, yardsticks, strict=True)
+    ]
 
 
 def _begin_for(follower: Follower, task: str, line: str) -> None:
