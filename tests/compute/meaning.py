@@ -7,7 +7,7 @@ outside its array is an AssertionError: that there is none is what the checker h
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import product
 from typing import Any
@@ -55,6 +55,8 @@ class Meaning:
                     f in self.computes
                 ):
                     self.tensors[s.name] = self.called(call)
+                case tree.Stage(targets=targets, value=tree.Reduce() as reduce) if targets:
+                    self.several(s, reduce)
                 case _:
                     self.stage(s)
         return {p.name: self.tensors[p.name] for p in self.defn.outputs}
@@ -84,6 +86,25 @@ class Meaning:
                 e = e.init if scope[e.index.name] == 0 else e.step
             made.elements[tuple(scope[n] for n in ranges)] = fit(self.value(e, scope, t), t)
         self.tensors[s.name] = made
+
+    def several(self, s: tree.Stage, reduce: tree.Reduce) -> None:
+        """The values of a reducer of several. A literal has the type of what it is written to, else that of the others."""
+        outputs = {p.name: p.type for p in self.defn.outputs}
+        shown = [self.type(e) for e in tree.items_of(reduce.body)]
+        declared = [self.named_type(outputs[n].dtype) if n in outputs else None for n in s.targets]
+        other = next(t for t in (*shown, *declared) if t and t != INDEX)
+        types = [d or t or other for t, d in zip(shown, declared, strict=True)]
+        extents: list[int] = []
+        for n, spec in enumerate(s.indices):
+            shape = next((outputs[name].shape for name in s.targets if name in outputs), None)
+            size = spec.extent or (shape[n] if shape else None)
+            extents.append(self.range(spec.name, s.value) if size is None else self.index(size, {}))
+        made = {n: Tensor(t, tuple(extents)) for n, t in zip(s.targets, types, strict=True)}
+        for at in product(*map(range, extents)):
+            scope = dict(zip((i.name for i in s.indices), at, strict=True))
+            for name, value, t in zip(s.targets, self.values(reduce, scope, types), types, strict=True):
+                made[name].elements[at] = fit(value, t)
+        self.tensors |= {n: tensor for n, tensor in made.items() if n != "_"}
 
     # --- ranges and types --------------------------------------------------------------------------------------------
 
@@ -281,6 +302,21 @@ class Meaning:
                     made = inner.value(defn.combine, {}, t)
                 return made
 
+    def values(self, e: tree.Reduce, scope: Mapping[str, int], types: Sequence[str]) -> list[Any]:
+        """What a reducer of several makes, one step after the other; each step reads what was before it."""
+        defn = self.reducers[e.reducer]
+        ranges = [self.range(i.name, e.body) if i.extent is None else self.index(i.extent, {}) for i in e.indices]
+        made = [self.value(x, {}, t) for x, t in zip(defn.starts, types, strict=True)]
+        for at in product(*map(range, ranges)):
+            inner = {**scope, **dict(zip((i.name for i in e.indices), at, strict=True))}
+            new = [self.value(x, inner, t) for x, t in zip(tree.items_of(e.body), types, strict=True)]
+            operands = zip(
+                (*defn.before, *defn.following), zip((*made, *new), (*types, *types), strict=True), strict=True
+            )
+            step = Meaning(self.defn, {}, {}, {}, {}, {}, {}, dict(operands))
+            made = [step.value(x, {}, t) for x, t in zip(defn.values, types, strict=True)]
+        return made
+
     # --- calls -------------------------------------------------------------------------------------------------------
 
     def called(self, e: tree.CallExpr) -> Tensor:
@@ -336,6 +372,8 @@ def parts(e: tree.Expr) -> tuple[tree.Expr, ...]:
             return c, a, b
         case tree.Scan(init=a, step=b):
             return a, b
+        case tree.TupleExpr(items=found):
+            return found
         case _:
             return ()
 
