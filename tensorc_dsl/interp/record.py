@@ -140,16 +140,18 @@ class Recorder:
         return self.bound[ref]
 
     def _buffer(self, ref: BufferRef, program: Program, span: Span) -> str:
-        """A buffer's name. A buffer that a step made is referred to by a block that writes it. So is one with the name of
-        a block that now writes another one, for which that name stands.
+        """A buffer's name: that of a tensor, or of the block that writes it first. Others are referred to by a block that
+        writes them, such as those of several values of a reducer, and one with the name of a block that now writes another.
         """
         own = self.bound.get(ref)
-        if own is not None and (self.bound.get(BlockRef(ref.name)) != own or _is_written_first(ref, ref.name, program)):
+        unlike = self.bound.get(BlockRef(ref.name)) != own and any(p.name == ref.name for p in program.params)
+        if own is not None and (unlike or _is_written_first(ref, ref.name, program)):
             return own
-        writers = [s.name for s in blocks(program) if any(x.buffer == ref.name for x in s.body)]
-        return self._block(
-            BlockRef(next((w for w in writers if _is_written_first(ref, w, program)), writers[0])), program, span
-        )
+        writers = [s for s in blocks(program) if any(x.buffer == ref.name for x in s.body)]
+        first = next((w for w in writers if _is_written_first(ref, w.name, program)), writers[0])
+        name = self._block(BlockRef(first.name), program, span)
+        number = list(dict.fromkeys(x.buffer for x in first.body)).index(ref.name)
+        return f"{name}.writes[{number}]" if number else name
 
     def code(self, value: Value, program: Program, span: Span) -> str:
         """The value as straight-line code. May first add a query that names a loop."""

@@ -35,6 +35,7 @@ from tensorc_dsl.ir.program import (
     Block,
     Buffer,
     For,
+    IterKind,
     LoopKind,
     Program,
     Stmt,
@@ -216,21 +217,29 @@ class _Around:
 
 
 def homes(program: Program) -> dict[str, frozenset[str]]:
-    """For each buffer that is not global, the loops around all blocks that access it.
+    """For each buffer that is not global, the loops around all blocks that access it. Where that is one block, which reduces,
+    they are those around all of its steps.
 
     By its scope it is private to an iteration of the innermost of these loops; accepting a parallel loop may rely on
     that.
     that.
     """
-    out: dict[str, frozenset[str]] = {}
+    users: dict[str, list[tuple[tuple[str, ...], Block]]] = {}
     scopes = {b.name: b.scope for b in program.buffers}
     for around, s in walk(program.body):
         if isinstance(s, Block):
-            loops_here = frozenset(loop.var for loop in around)
             for name in _mentioned(s):
                 if scopes.get(name, "global") != "global":
-                    out[name] = out.get(name, loops_here) & loops_here
-    return out
+                    users.setdefault(name, []).append((tuple(loop.var for loop in around), s))
+    return {name: _around_all(found) for name, found in users.items()}
+
+
+def _around_all(users: list[tuple[tuple[str, ...], Block]]) -> frozenset[str]:
+    path, first = users[0]
+    if len(users) > 1:
+        return frozenset(path).intersection(*(other for other, _ in users[1:]))
+    steps = {v for it in first.iters if it.kind is IterKind.REDUCE for v in free_vars(it.binding)}
+    return frozenset(path[: next((n for n, v in enumerate(path) if v in steps), len(path))])
 
 
 def _mentioned(b: Block) -> set[str]:

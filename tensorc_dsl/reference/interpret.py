@@ -189,18 +189,23 @@ class _Writer:
     def _private(self) -> dict[str | None, list[str]]:
         """For each loop (None: the whole program) the buffers that are private to one of its iterations.
 
-        A buffer that is not global lives in one iteration of the innermost loop around all its uses.
+        A buffer that is not global lives in one iteration of the innermost loop around all its uses. If these are one block
+        that reduces, the loop is around all of its steps.
         """
         around: dict[str, list[tuple[str, ...]]] = {}
+        steps: dict[str, set[str]] = {}
         for loops, s in walk(self.program.body):
             if isinstance(s, Block):
                 used = {x.buffer for st in (*s.init, *s.body) for i in (*st.indices, st.value) for x in loads(i)}
                 for name in used | {st.buffer for st in (*s.init, *s.body)}:
                     around.setdefault(name, []).append(tuple(loop.var for loop in loops))
+                    steps[name] = {v for i in s.iters if i.kind is IterKind.REDUCE for v in free_vars(i.binding)}
         out: dict[str | None, list[str]] = {}
         for b in self.program.buffers:
             if b.scope != "global" and b.name in around:
                 inner = [v for v in around[b.name][0] if all(v in path for path in around[b.name])]
+                if len(around[b.name]) == 1:
+                    inner = inner[: next((n for n, v in enumerate(inner) if v in steps[b.name]), len(inner))]
                 out.setdefault(inner[-1] if inner else None, []).append(b.name)
         return out
 

@@ -31,7 +31,7 @@ def program(name: str, n: int) -> Program:
 
 
 def rows(n: int) -> np.ndarray[Any, Any]:
-    """Rows with equal values, with NaN and with infinities."""
+    """Rows with equal values, and with NaN."""
     x = np.random.default_rng(n).integers(-2, 3, (3, n)).astype(np.float32)
     x[1, n // 2 :: 3] = np.nan
     return x
@@ -72,6 +72,68 @@ def test_parts_of_a_reduction_are_proved_to_be_the_whole(name: str, block: str) 
         found, x = interpret(p, {"X": rows(7)}), rows(7)
         for out, want in expected(name, x).items():
             np.testing.assert_allclose(found[out], want, 1e-5, 1e-6, err_msg=f"{name} {out}")
+
+
+def infinite_rows(n: int) -> np.ndarray[Any, Any]:
+    """A row of the identity of a maximum, one with a single number, and one with an infinity that is greater."""
+    x = np.full((3, n), -np.inf, np.float32)
+    x[1, n // 2], x[2, n - 1] = 1.0, np.inf
+    return x
+
+
+OF_INFINITE_ROWS = {"V": [-np.inf, 1.0, np.inf], "L": [-np.inf, 1.0, np.inf]}
+"""The greatest value of each, and the logarithm of the sum of its exponentials."""
+
+
+@pytest.mark.parametrize("n", SIZES)
+def test_rows_of_infinities(n: int) -> None:
+    x = infinite_rows(n)
+    for run in (evaluate, interpret):
+        found = {**run(program("positions", n), {"X": x}), **run(program("log_total", n), {"X": x})}
+        for out, want in {**OF_INFINITE_ROWS, "I": x.argmax(1)}.items():
+            np.testing.assert_array_equal(found[out], want)
+        y = run(program("softmax", n), {"X": x})["Y"]
+        assert np.isnan(y[0]).all()
+        np.testing.assert_array_equal(y[1], x[1] == 1.0)
+
+
+MADE = {
+    "+": ("{a} + {b}", "0", np.add.reduce),
+    "max": ("max({a}, {b})", "-9223372036854775808", np.maximum.reduce),
+    "min": ("min({a}, {b})", "9223372036854775807", np.minimum.reduce),
+}
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_reducers_of_any_values(seed: int) -> None:
+    """A reducer of two or three integers, each combined by an operation of its own; whole, and in parts of any axis."""
+    rng = np.random.default_rng(seed)
+    kinds = [str(k) for k in rng.choice([*MADE], int(rng.integers(2, 4)))]
+    m, n = int(rng.integers(1, 4)), int(rng.choice([1, 2, 5, 11]))
+    numbers = range(len(kinds))
+
+    def several(parts: list[str]) -> str:
+        return f"({', '.join(parts)})"
+
+    before, after = ([f"{x}{k}" for k in numbers] for x in "ab")
+    values = [MADE[k][0].format(a=a, b=b) for k, a, b in zip(kinds, before, after, strict=True)]
+    outs = ", ".join(f"Y{k}: i64[M]" for k in numbers)
+    terms = several([f"X[i, k] * {k + 1} + {k}" for k in numbers])
+    whole = build(
+        f"reducer f({several(before)}, {several(after)}) = {several(values)} "
+        f"identity {several([MADE[k][1] for k in kinds])}\n"
+        f"compute g(X: i64[M, K]) -> {outs} {{ {several([f'Y{k}[i]' for k in numbers])} = reduce f[k] {terms} }}",
+        M=m,
+        K=n,
+    )
+    split = apply(whole, "split", LoopRef("k"), (None, 3), partial=True)
+    assert isinstance(split.results, tuple)
+    parts = apply(split.program, "rfactor", BlockRef("Y0"), split.results[seed % 2]).program
+    assert isinstance(validate(whole, parts), Valid)
+    x = rng.integers(-9, 9, (m, n))
+    for found in (evaluate(whole, {"X": x}), interpret(whole, {"X": x}), interpret(parts, {"X": x})):
+        for k, kind in enumerate(kinds):
+            np.testing.assert_array_equal(found[f"Y{k}"], MADE[kind][2](x * (k + 1) + k, axis=1))
 
 
 def test_the_identity_of_nothing() -> None:

@@ -158,6 +158,7 @@ def home(program: Program, buffer: Buffer) -> tuple[For, ...] | None:
     """The loops each of whose iterations has its own copy of `buffer`, outermost first; None if there is a single copy.
 
     The home of a buffer of a scope other than "global" is the innermost loop that contains all blocks that access it.
+    If that is one block, which reduces, it is around all steps: a value of a reducer may be read by these alone.
     """
     if buffer.scope == "global" or buffer.name in {p.name for p in program.params}:
         return None
@@ -179,9 +180,12 @@ def _common_loops(stmts: tuple[Stmt, ...], buffer: str) -> tuple[For, ...]:
     while True:
         users = [s for s in stmts if buffer in touched_in(s)]
         if len(users) != 1 or isinstance(users[0], Block):
-            return tuple(around)
+            break
         around.append(users[0])
         stmts = users[0].body
+    found = users[0].iters if len(users) == 1 and isinstance(users[0], Block) else ()
+    steps = {v for it in found if it.kind is IterKind.REDUCE for v in free_vars(it.binding)}
+    return tuple(around[: next((n for n, x in enumerate(around) if x.var in steps), len(around))])
 
 
 def common_loops(a: Access, b: Access) -> tuple[For, ...]:
@@ -354,9 +358,9 @@ def _negative(op: CompareOp, d: Linear) -> Linear | None:
 
 # Buffers with a copy per iteration of a loop.
 #
-# A buffer of a scope other than "global" belongs to the innermost loop that contains all blocks that access it (`home`),
-# and is new in each iteration of that loop. This separates the iterations only if none reads an element that an earlier one
-# wrote. So every read must be proved to come after a write of the same element in the same iteration.
+# A buffer of a scope other than "global" belongs to a loop, its `home`, and is new in each iteration of that loop. This
+# separates the iterations only if none reads an element that an earlier one wrote. So every read must be proved to come after
+# a write of the same element in the same iteration.
 
 
 def is_private(program: Program, buffer: str, var: str) -> bool:

@@ -129,6 +129,7 @@ def compute_at(
     program: Program, block: BlockRef, loop: LoopRef | str, multiples: tuple[int, ...] = ()
 ) -> Rewrite[None]:
     """The block stands below `loop`, before its consumers, and computes the box of its buffer that they read there.
+    Of several buffers, such as the values of a reducer, it computes one box, which contains what is read of any of them.
 
     for h in 8: P[h] = …                for t in 4:
     for t in 4, i in 2, r in 3:    ->       for h in 4: P[t*2 + h] = …
@@ -153,10 +154,11 @@ def compute_at(
         raise NO_PLACE(program, block.name, block=block.name, place=loop, words=f'"{ROOT}" or "{INLINE}"')
     outer, at = the_loop(program, loop)
     around = (*outer, at)
-    buffer = sole_buffer(program, nest[1]) if is_scan(nest[1]) else pure_buffer(program, nest[1])
+    buffers = (sole_buffer(program, nest[1]),) if is_scan(nest[1]) else pure_buffers(program, nest[1])
+    buffer = buffers[0]
     if nest[1].init and not runs_in_order(nest):
         raise _impure(program, nest[1], OUT_OF_ORDER, _stay(nest[1]))
-    consumers = _consumers_below(program, nest[1], buffer.name, at)
+    consumers = _consumers_below(program, nest[1], [x.name for x in buffers], at)
     require_no_vector(program, around, at.var)
 
     outside = {x.var for x in around}
@@ -166,7 +168,8 @@ def compute_at(
             inner_ranges(loops, outside),
         )
         for loops, b in consumers
-        for indices in read_indices(b, buffer.name)
+        for x in buffers
+        for indices in read_indices(b, x.name)
     ]
     # Ranges have the ends of the largest size that is open.
     within = loop_conditions([x for x in around if constant(x.extent) is None])
@@ -202,7 +205,8 @@ def compute_at(
         return set(shared) <= {x.var for x in nest[0]} and instances_within(new, nest, shared)
 
     def current(shared: tuple[str, ...], source: str) -> bool:
-        return same_version(program, buffer.name, [b.name for _, b in consumers], shared, source)
+        names = [b.name for _, b in consumers]
+        return all(same_version(program, x.name, names, shared, source) for x in buffers)
 
     def before(shared: tuple[str, ...], source: str) -> bool:
         return not shared or (ran_there(shared, source) and current(shared, source))
@@ -227,8 +231,9 @@ def compute_at(
             raise NOT_READY(program, *focus, **facts)
         repair = f"leave `{block.name}` where it is, {repair}"
         raise OVERWRITTEN(program, *focus, overwrites=overwrites, repair=repair, **facts)
-    if buffer.scope == "global":
-        result = replace_buffer(result, buffer.name, (replace(buffer, scope="local"),))
+    for x in buffers:
+        if x.scope == "global":
+            result = replace_buffer(result, x.name, (replace(x, scope="local"),))
     return Rewrite(result, None)
 
 
@@ -243,8 +248,8 @@ def _at_own_values(
     if not own or isinstance(found, str):
         return None
     within = 1 + max(n for n, x in enumerate(around) if x.var in own.values())
-    buffer = b.body[0].buffer
-    if not all(follow_writes(program, buffer, consumer.name, within) for _, consumer in consumers):
+    stored = {s.buffer for s in b.body}
+    if not all(follow_writes(program, x, consumer.name, within) for x in stored for _, consumer in consumers):
         return None
     whole = {n for n in own if found[n] == (ZERO, b.iters[n].extent)}
     return [(Var(own[n]), ONE) if n in whole else part for n, part in enumerate(found)]
@@ -306,43 +311,65 @@ def _rounded(program: Program, b: Block, buffer: Buffer, region: Region, multipl
 
 
 def pure_buffer(program: Program, b: Block) -> Buffer:
-    """The buffer that a block computes as a function of other buffers, so that its instances may run any number of times."""
+    """The only buffer that a block computes as a function of others, so that its instances may run any number of times."""
     buffer = sole_buffer(program, b)
+    _require_pure(program, b, (buffer,))
+    return buffer
+
+
+def pure_buffers(program: Program, b: Block) -> tuple[Buffer, ...]:
+    """The buffers of one shape that a block computes as functions of others, so that its instances may run any number of
+    times. An instance stores an element of each, with the same subscripts.
+    """
+    buffers = _only_written_by(program, b)
+    _require_pure(program, b, buffers)
+    if len({x.shape for x in buffers}) > 1:
+        raise _impure(program, b, f"it stores into {_names(b)}, which differ in shape", _stay(b))
+    return buffers
+
+
+def _require_pure(program: Program, b: Block, buffers: tuple[Buffer, ...]) -> None:
+    """Refuse a scan, and a block that reads what it stores before it initialises it."""
     if is_scan(b):
         raise _impure(program, b, "it is a scan, whose steps follow one another", _stay(b))
-    own = read_indices(b, buffer.name)
-    if own and (own != (b.body[0].indices,) or not b.init):
-        raise _impure(
-            program,
-            b,
-            f"it reads `{buffer.name}` itself",
-            "move it before the step after which it reads what it stores",
-        )
-    return buffer
+    for x in buffers:
+        own = read_indices(b, x.name)
+        if own and (own != (b.body[0].indices,) or all(s.buffer != x.name for s in b.init)):
+            repair = "move it before the step after which it reads what it stores"
+            raise _impure(program, b, f"it reads `{x.name}` itself", repair)
 
 
 def sole_buffer(program: Program, b: Block) -> Buffer:
     """The buffer that a block alone writes, an element in each instance, and that is no output."""
-    name = own_buffer(b)
-    if name is None:
-        stored = " and ".join(f"`{x}`" for x in sorted(own_buffers(b)))
-        raise _impure(program, b, f"it stores into {stored} together", _stay(b))
+    if own_buffer(b) is None:
+        raise _impure(program, b, f"it stores into {_names(b)} together", _stay(b))
+    return _only_written_by(program, b)[0]
+
+
+def _names(b: Block) -> str:
+    return " and ".join(f"`{x}`" for x in sorted(own_buffers(b)))
+
+
+def _only_written_by(program: Program, b: Block) -> tuple[Buffer, ...]:
+    """The buffers that a block stores, and no other one does: an element of each in each instance; none is an output."""
     if len({s.indices for s in (*b.init, *b.body)}) != 1:
         reason = "it stores more than one element in an instance"
         raise _impure(program, b, reason, "move it before the step that joined its stores")
-    if is_param(program, name):
-        raise OUTPUT(program, b.name, block=b.name, buffer=name)
-    makers = [w for _, w in writers(program, name)]
-    others = [w.name for w in makers if w.name != b.name]
-    if others:
-        reason = f"`{others[0]}` writes `{name}` too"
-        begun = [w.name for w in makers if w.is_reduction and not w.init]
-        if begun:
-            raise _impure(program, b, reason, f"do this before `decompose_reduction({begun[0]}, …)`")
-        sums = any(w.is_reduction for w in makers)
-        parts = "; a sum over parts is cut by `rfactor`, as `tensorc-dsl explain E0621` shows" if sums else ""
-        raise _impure(program, b, reason, f"do this while one block writes all of `{name}`{parts}")
-    return program.buffer(name)
+    names = dict.fromkeys(s.buffer for s in b.body)
+    for name in names:
+        if is_param(program, name):
+            raise OUTPUT(program, b.name, block=b.name, buffer=name)
+        makers = [w for _, w in writers(program, name)]
+        others = [w.name for w in makers if w.name != b.name]
+        if others:
+            reason = f"`{others[0]}` writes `{name}` too"
+            begun = [w.name for w in makers if w.is_reduction and not w.init]
+            if begun:
+                raise _impure(program, b, reason, f"do this before `decompose_reduction({begun[0]}, …)`")
+            sums = any(w.is_reduction for w in makers)
+            parts = "; a sum over parts is cut by `rfactor`, as `tensorc-dsl explain E0621` shows" if sums else ""
+            raise _impure(program, b, reason, f"do this while one block writes all of `{name}`{parts}")
+    return tuple(map(program.buffer, names))
 
 
 def _impure(program: Program, b: Block, reason: str, repair: str) -> Exception:
@@ -353,14 +380,15 @@ def _stay(b: Block) -> str:
     return f"leave `{b.name}` where it is, and move what it reads below its loops, or what reads it with `reverse_compute_at`"
 
 
-def _consumers_below(program: Program, b: Block, buffer: str, at: For) -> tuple[Nest, ...]:
-    consumers = readers(program, buffer, but=b.name)
-    if not consumers:
-        raise NO_CONSUMER(program, b.name, block=b.name, buffer=buffer)
-    for loops, consumer in consumers:
+def _consumers_below(program: Program, b: Block, buffers: Sequence[str], at: For) -> tuple[Nest, ...]:
+    """The blocks that read one of the buffers, in text order, all of which stand below the loop."""
+    found = {other.name: (buffer, loops) for buffer in buffers for loops, other in readers(program, buffer, but=b.name)}
+    if not found:
+        raise NO_CONSUMER(program, b.name, block=b.name, buffer=buffers[0])
+    for name, (buffer, loops) in found.items():
         if all(x.var != at.var for x in loops):
-            raise OUTSIDE(program, consumer.name, at.var, consumer=consumer.name, buffer=buffer, loop=at.var)
-    return consumers
+            raise OUTSIDE(program, name, at.var, consumer=name, buffer=buffer, loop=at.var)
+    return tuple((loops, x) for loops, x in walk(program.body) if isinstance(x, Block) and x.name in found)
 
 
 def _given(consumers: tuple[Nest, ...], outside: set[str]) -> tuple[Expr, ...]:
