@@ -101,7 +101,7 @@ class Meaning:
             extents.append(self.range(spec.name, s.value) if size is None else self.index(size, {}))
         made = {n: Tensor(t, tuple(extents)) for n, t in zip(s.targets, types, strict=True)}
         for at in product(*map(range, extents)):
-            scope = dict(zip((i.name for i in s.indices), at, strict=True))
+            scope: dict[str, int] = dict(zip((i.name for i in s.indices), at, strict=True))
             for name, value, t in zip(s.targets, self.values(reduce, scope, types), types, strict=True):
                 made[name].elements[at] = fit(value, t)
         self.tensors |= {n: tensor for n, tensor in made.items() if n != "_"}
@@ -308,7 +308,7 @@ class Meaning:
         ranges = [self.range(i.name, e.body) if i.extent is None else self.index(i.extent, {}) for i in e.indices]
         made = [self.value(x, {}, t) for x, t in zip(defn.starts, types, strict=True)]
         for at in product(*map(range, ranges)):
-            inner = {**scope, **dict(zip((i.name for i in e.indices), at, strict=True))}
+            inner: dict[str, int] = {**scope, **dict(zip((i.name for i in e.indices), at, strict=True))}
             new = [self.value(x, inner, t) for x, t in zip(tree.items_of(e.body), types, strict=True)]
             operands = zip(
                 (*defn.before, *defn.following), zip((*made, *new), (*types, *types), strict=True), strict=True
