@@ -150,8 +150,8 @@ def _tuple_or(e: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
 def _stage(parts: tuple[Any, ...]) -> t.Stage:
     """A stage, and if it has targets, with the first name of these."""
     name, *rest, targets = parts
-    made: Callable[..., t.Stage] = t.Stage
-    return made(next((n for n in targets if n != "_"), name), *rest, targets, SPAN)
+    fields: Any = (next((n for n in targets if n != "_"), name), *rest, targets, SPAN)
+    return t.Stage(*fields)
 
 
 EXPRS = st.recursive(_LEAVES, _more, max_leaves=12)
