@@ -159,7 +159,10 @@ class Values:
         for s in c.stages:
             for name in s.names:
                 self.refer(name, known.get(name))
-            self.expr(s.value, self._indices(s.indices, known))
+            inside = self._indices(s.indices, known)
+            for name in s.repeated:
+                self.refer(name, inside.get(name))
+            self.expr(s.value, inside)
 
     def reducer(self, r: t.ReducerDef) -> None:
         known = self.define((*r.before, *r.following))

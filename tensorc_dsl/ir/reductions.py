@@ -76,6 +76,13 @@ class Combiner:
         return tuple(c.dtype for c in self.identity)
 
     @property
+    def nameless(self) -> Combiner:
+        """The reducer with an empty name and operands of fixed names: equal for reducers that differ in names."""
+        before, following = (tuple(f"{n}{k}" for k in range(len(self.identity))) for n in "ab")
+        operands = (tuple(Load(n, (), t) for n, t in zip(x, self.dtypes, strict=True)) for x in (before, following))
+        return Combiner("", before, following, self.combine(*operands), self.identity)
+
+    @property
     def picks(self) -> bool:
         """Whether it is `argmin` or `argmax`: the first value is the position of the least or greatest second one."""
         return self.name in ("argmin", "argmax")

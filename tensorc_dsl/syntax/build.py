@@ -471,7 +471,7 @@ class FileBuilder(StmtBuilder):
 
     def _stage(self, span: Span, parts: Parts, is_let: bool) -> t.Stage:
         name, indices, *annotations, value = parts
-        return t.Stage(name, _indices(name, indices), value, _annotations(annotations), is_let, (), span)
+        return t.Stage(name, _indices(name, indices), value, _annotations(annotations), is_let, (), (), span)
 
     @rule
     def let_stage(self, span: Span, parts: Parts) -> t.Stage:
@@ -483,7 +483,7 @@ class FileBuilder(StmtBuilder):
 
     def _whole(self, span: Span, parts: Parts, is_let: bool) -> t.Stage:
         name, *annotations, value = parts
-        return t.Stage(name, (), value, _annotations(annotations), is_let, (), span)
+        return t.Stage(name, (), value, _annotations(annotations), is_let, (), (), span)
 
     @rule
     def let_whole(self, span: Span, parts: Parts) -> t.Stage:
@@ -516,7 +516,8 @@ class FileBuilder(StmtBuilder):
                 reason = f"the ranges of the subscripts are said at `{first.name}`"
                 raise TschedError(errors.UNEVEN_RESULTS(r.span, reason=reason))
         targets = tuple(r.name for r in results)
-        return t.Stage(first.name, first.indices, parts[-1], _annotations(parts[:-1]), is_let, targets, span)
+        repeated = tuple(i.name for r in named[1:] for i in r.indices)
+        return t.Stage(first.name, first.indices, parts[-1], _annotations(parts[:-1]), is_let, targets, repeated, span)
 
     @rule
     def let_tuple(self, span: Span, parts: Parts) -> t.Stage:

@@ -436,7 +436,7 @@ class Stage:
 
     Without indices it is a single value, `let m = max[i] X[i]`, or the whole result of a compute, `let H = matmul(A, B)`.
     The values of a reducer of several have `targets`, `let (v[i], _) = e`: names, and `_` for what is dropped. The first of
-    the names is that of the stage.
+    the names is that of the stage, and `repeated` are the subscripts of the further ones, which are the same.
     """
 
     name: Word
@@ -445,6 +445,7 @@ class Stage:
     annotations: tuple[tuple[str, Expr], ...]
     is_let: bool
     targets: tuple[Word, ...]
+    repeated: tuple[Word, ...]
     span: Span = span_field()
 
     @property

@@ -150,7 +150,8 @@ def _tuple_or(e: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
 def _stage(parts: tuple[Any, ...]) -> t.Stage:
     """A stage, and if it has targets, with the first name of these."""
     name, *rest, targets = parts
-    fields: Any = (next((n for n in targets if n != "_"), name), *rest, targets, SPAN)
+    repeated = tuple(i.name for n in [n for n in targets if n != "_"][1:] for i in rest[0])
+    fields: Any = (next((n for n in targets if n != "_"), name), *rest, targets, repeated, SPAN)
     return t.Stage(*fields)
 
 

@@ -277,9 +277,13 @@ class Sides:
         return tuple(n for n, t in self.operands.items() if t.is_float)
 
 
-@lru_cache(maxsize=1024)
 def verdicts(c: Combiner) -> tuple[Verdict, ...]:
-    """The verdict on each law."""
+    """The verdict on each law, computed once for reducers that differ in names."""
+    return _verdicts(c.nameless)
+
+
+@lru_cache(maxsize=1024)
+def _verdicts(c: Combiner) -> tuple[Verdict, ...]:
     from tensorc_dsl.proof.sets import laws_samples as samples  # imports NumPy, which only files with a reducer need
 
     if samples.count_of(c.dtypes) <= samples.MOST_VALUES:

@@ -10,8 +10,6 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Protocol
 
-import numpy as np
-
 from tensorc_dsl.base import units
 from tensorc_dsl.ir.program import Program
 from tensorc_dsl.ir.target import Target
@@ -117,6 +115,8 @@ def seconds_of(times: tuple[float, ...]) -> float:
 
     Other processes only ever add time, so the low end repeats better than the middle; the minimum would reward luck.
     """
+    import numpy as np  # only a measurement needs it, not a command that reads its files first
+
     return float(np.quantile(times, QUANTILE))
 
 
@@ -138,6 +138,8 @@ def weighted_times(of_sizes: Sequence[tuple[float, ...]], weights: Sequence[floa
     if len(of_sizes) == 1:
         return of_sizes[0]
     count = min(map(len, of_sizes))
+    import numpy as np
+
     steps = np.linspace(0.0, 1.0, count)
     means = np.zeros(count)
     for weight, times in zip(weights, of_sizes, strict=True):
