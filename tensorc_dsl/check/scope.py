@@ -335,8 +335,10 @@ class Loader:
         return other
 
     def forget(self, source: Source) -> None:
-        """Leave what the file uses, but not the file, which has no instructions."""
-        del self.units[source.name], self.library.files[source.name]
+        """Leave what the file uses, but not the file, which has no instructions. Its checked file keeps its definitions."""
+        del self.units[source.name]
+        kept = {name: own for name, own in self.library.files.items() if name != source.name}
+        self.library = replace(self.library, files=kept)
 
     def unit(self, source: Source, prefix: str, users: tuple[str, ...]) -> Unit:
         """The file with its uses resolved and its items checked. The items of a used file get full names."""
