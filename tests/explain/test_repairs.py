@@ -40,7 +40,10 @@ def without_repair(kind: str) -> Iterator[tuple[str, str]]:
                 continue
             for d in node.decorator_list:
                 if isinstance(d, ast.Call) and isinstance(d.func, ast.Name) and d.func.id == kind:
-                    if len(d.args) <= _HELP[kind] and not any(k.arg == "help" for k in d.keywords):
+                    told = any(k.arg == "help" for k in d.keywords) or any(
+                        a.arg == "repair" for a in node.args.kwonlyargs
+                    )
+                    if len(d.args) <= _HELP[kind] and not told:
                         yield name, node.name
 
 

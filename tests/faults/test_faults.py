@@ -56,13 +56,21 @@ def breaks_form(scheduled: Program) -> bool:
     return False
 
 
+def forget() -> None:
+    """Programs of cases are made anew: what a broken step makes of one must not stand for what the right one does."""
+    before_program.cache_clear()
+    run.cache_clear()
+
+
 def caught(fault: Fault, monkeypatch: pytest.MonkeyPatch) -> tuple[bool, bool, bool]:
     """Whether validation does not prove what the broken primitive makes, and comparison and the rules of form find it."""
+    forget()
     original = before_program(case_of(fault))
     module, _, name = fault.at.rpartition(".")
     with monkeypatch.context() as m:
         m.setattr(fault.at, fault.by(getattr(importlib.import_module(module), name)))
         broken = run(case_of(fault))
+    forget()
     return not isinstance(validate(original, broken), Valid), differs(original, broken), breaks_form(broken)
 
 
