@@ -327,7 +327,9 @@ _LEVELS = {"PLUS": 0, "MINUS": 0, "STAR": 1, "SLASH": 1, "PERCENT": 1, "OR": 2, 
 """Operators of one level form one chain, which is broken before every operator or before none."""
 _FLUSH = _CHAINS | {"conditional"}
 _LISTS = frozenset(("arguments", "params", "types", "tensor_params", "attributes", "bindings", "index_specs"))
-_NO_LAST_COMMA = frozenset(("weight", "scan", "reducer", "annotation", "bound"))
+_NO_LAST_COMMA = frozenset(
+    ("weight", "scan", "reducer", "operands", "let_tuple", "output_tuple", "annotation", "bound")
+)
 
 Nodes = Sequence[Node]
 
