@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -69,9 +70,11 @@ def test_draws_that_spill_are_not_ranked(tmp_path: Path, monkeypatch: pytest.Mon
     said = tuned(tmp_path)
     assert said.exit_code == 3
     reason = f"the schedule spills registers: {SPILLS}; make the tiles of a thread smaller"
-    assert f"t: 3 draws without a kernel: {reason}\n" in said.stderr
+    assert f"\n3 × refused: {reason}\n" in said.stderr
+    assert f"\n3 trials without a kernel: {reason}\n" in said.stdout
     found = json.loads(tuned(tmp_path, "--resume", "--json").stdout)
-    assert (found["refused"], found["wrong"], found["valid"]) == ({reason: 3}, [], 0)
+    print(found)
+    assert (found["reasons"], found["wrong"], found["valid"]) == ({reason: 3}, [], [])
 
 
 def test_draws_are_ranked_by_the_registers_that_the_assembler_says(
@@ -113,4 +116,5 @@ def test_without_an_assembler_draws_are_ranked(tmp_path: Path, monkeypatch: pyte
     for room in (backend, compiled):
         monkeypatch.setattr(room, "tool", lambda _: None)
     said = tuned(tmp_path)
-    assert said.exit_code == 0 and "t: 3 schedules, by the cycles of a model" in said.stdout
+    assert said.exit_code == 0 and "t on sm_80: by the cycles of a model, not timed" in said.stdout
+    assert re.search(r"^3 trials in .*: 3 ok$", said.stdout, re.MULTILINE)
