@@ -9,6 +9,7 @@ from pathlib import Path
 from types import ModuleType, UnionType
 from typing import Any, cast
 
+import numpy as np
 import pytest
 
 import tensorc_dsl
@@ -55,16 +56,20 @@ def types_in(annotation: object) -> Iterator[object]:
             yield annotation
 
 
+NUMPY = {"np": np}
+"""Modules that a check loads import NumPy for their types only."""
+
+
 def hints_of(item: object) -> Iterator[tuple[str, object]]:
     """The place and the type of each parameter, result and field of a public class or function."""
     if not inspect.isclass(item):
         if callable(item):
-            yield from typing.get_type_hints(item).items()
+            yield from typing.get_type_hints(item, localns=NUMPY).items()
         return
     for name, member in inspect.getmembers(item):
         one = member.fget if isinstance(member, property) else member
         if not name.startswith("_") and inspect.isfunction(one):
-            yield from ((f"{name}.{place}", hint) for place, hint in typing.get_type_hints(one).items())
+            yield from ((f"{name}.{place}", hint) for place, hint in typing.get_type_hints(one, localns=NUMPY).items())
     fields = getattr(item, "__dataclass_fields__", {})
     if fields and item.__module__.startswith("tensorc_dsl"):
         namespaces: dict[str, Any] = {}
