@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from fractions import Fraction
-from itertools import product
 from math import ceil, copysign, floor, inf, isfinite, isnan, nan, prod, trunc
 from typing import Any, assert_never
 
@@ -116,13 +115,16 @@ def value(e: Expr, at: Sequence[Any], operands: Mapping[str, DType]) -> Any:
 def _table(choices: Sequence[Sequence[Any]], operands: Mapping[str, DType]) -> dict[str, Array]:
     """Rows of values: all of so many choices of each operand that there are not more than `_ROWS`, and random ones of all."""
     each = next((n for n in range(max(map(len, choices)), 1, -1) if prod(min(n, len(c)) for c in choices) <= _ROWS), 2)
-    rows = list(product(*(c[:each] for c in choices)))[:_ROWS]
+    sizes = [min(each, len(c)) for c in choices]
+    row = np.arange(min(prod(sizes), _ROWS))
     left = any(len(c) > each for c in choices)
-    picks = [np.random.default_rng(k).integers(0, len(c), _ROWS) for k, c in enumerate(choices)] if left else []
-    return {
-        n: np.array([*(r[k] for r in rows), *(choices[k][at] for at in (picks[k] if left else ()))], wide_dtype(t))
-        for k, (n, t) in enumerate(operands.items())
-    }
+    out: dict[str, Array] = {}
+    for k, (c, (n, t)) in enumerate(zip(choices, operands.items(), strict=True)):
+        at = row // prod(sizes[k + 1 :]) % sizes[k]
+        if left:
+            at = np.concatenate([at, np.random.default_rng(k).integers(0, len(c), _ROWS)])
+        out[n] = np.array(c, wide_dtype(t))[at]
+    return out
 
 
 def _samples(parts: Sequence[Expr], operands: Mapping[str, DType]) -> dict[str, Array]:
