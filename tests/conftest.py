@@ -20,13 +20,14 @@ import pytest
 from hypothesis import settings
 
 from tensorc_dsl.backend.llvm import backend
-from tensorc_dsl.faces.api import searching
+from tensorc_dsl.faces.api import kernel, searching
 from tensorc_dsl.ir.print import format_program
 from tensorc_dsl.ir.program import Program
 from tensorc_dsl.ir.sizes import bind
 from tensorc_dsl.reference.work import sizing
 from tensorc_dsl.tuning.machine import baseline, roof
 from tensorc_dsl.tuning.measure.local import LocalRunner
+from tensorc_dsl.tuning.records.shipped import Shipped, ShippedFile
 from tensorc_dsl.tuning.search import plausible
 from tensorc_dsl.tuning.search.team import Team
 from tests.corpus import ROOT, sampled
@@ -79,6 +80,9 @@ def a_busy_machine_is_not_waited_for() -> Iterator[None]:
 def searches_start_few_processes() -> Iterator[None]:
     """A search that a test runs in its own process has one builder and no team, and times NumPy here, once for a program.
 
+    Nor does one learn from the records of the package: a fit takes as long as the rest of a short search.
+    `tests/search/test_elsewhere.py` has searches that do.
+
     A process for NumPy takes a third of a second of a core to start, and the cores have tests to run. Searches propose and
     find the same without them. `tests/measure/test_local.py` has several builders, `tests/search/test_team.py` teams,
     `tests/report/test_numpy.py` a child for each time; commands in processes of their own have all of these.
@@ -95,6 +99,8 @@ def searches_start_few_processes() -> Iterator[None]:
         m.setattr(searching, "LocalRunner", partial(LocalRunner, builders=1))
         m.setattr(searching, "Team", partial(Team, 0))
         m.setattr(baseline, "numpy_seconds", once)
+        for module in (searching, kernel):
+            m.setattr(module, "shipped", lambda columns: Shipped(ShippedFile(columns, [])))
         yield
 
 

@@ -10,12 +10,14 @@ import argparse
 import time
 from pathlib import Path
 
+import msgspec
 import numpy as np
 
-from bench.search.tables import FOLDER, Table, read, write
+from bench.search.tables import FOLDER, MACHINE, Recorded, Table, read, write
 from tensorc_dsl.faces.api import Task, load
 from tensorc_dsl.schedule.trace.trace import Trace
 from tensorc_dsl.tuning.measure.local import LocalRunner
+from tensorc_dsl.tuning.records.trial import subject, target_key
 from tensorc_dsl.tuning.search.loop_features import MEANING
 from tensorc_dsl.tuning.search.space import Explorer
 
@@ -36,6 +38,7 @@ def main() -> None:
     chosen = parser.parse_args()
     tasks = load(WORKLOADS, threads=1)
     names = chosen.tasks or list(tasks)
+    tell_machine(tasks[names[0]], chosen.folder)
     growing = {name: Growing(tasks[name], chosen.folder) for name in names}
     begin = time.monotonic()
     while any(g.count < chosen.count for g in growing.values()):
@@ -94,6 +97,19 @@ class Growing:
         )
         write(self._table, self._path)
         return True
+
+
+def tell_machine(task: Task, folder: Path) -> None:
+    """Write beside the tables on which machine they are recorded; SystemExit if they are of another one."""
+    facts = msgspec.json.decode(subject(task.program, task.target, 1).facts, type=dict[str, int | float | str])
+    text = msgspec.json.format(
+        msgspec.json.encode(Recorded(target_key(task.target, 1), facts), order="sorted"), indent=1
+    )
+    path = folder / MACHINE
+    folder.mkdir(parents=True, exist_ok=True)
+    if path.exists() and path.read_bytes() != text + b"\n":
+        raise SystemExit(f"{path}: these tables are of another machine; choose another folder")
+    path.write_bytes(text + b"\n")
 
 
 def machine_of(task: Task) -> str:

@@ -22,10 +22,14 @@ from tensorc_dsl.schedule.trace.draws.choices import Branch, Categorical, Intege
 from tensorc_dsl.schedule.trace.draws.compute_location import ComputeLocation
 from tensorc_dsl.schedule.trace.draws.tiles import PartialTile, PartitionedTile, PerfectTile
 from tensorc_dsl.schedule.trace.trace import Draw, Trace
+from tensorc_dsl.tuning.records.trial import Machine, facts_text
 
 Array = NDArray[np.float64]
 
 FOLDER = Path(__file__).parent / "tables"
+
+MACHINE = "machine.json"
+"""The file beside the tables of a folder that says on which machine they were recorded."""
 
 KINDS: dict[str, type[Distribution]] = {
     kind.__name__: kind
@@ -51,6 +55,22 @@ class _Row(msgspec.Struct, array_like=True):
     draws: list[tuple[int, Any]]
     seconds: float | None
     features: list[float]
+
+
+class Recorded(msgspec.Struct):
+    """The machine of a folder of tables, as records have it: the key of its target, and its facts."""
+
+    target_key: str
+    facts: dict[str, int | float | str]
+
+    @property
+    def machine(self) -> Machine:
+        return Machine.of(self.target_key, facts_text(self.facts))
+
+
+def recorded_on(folder: Path) -> Recorded:
+    """The machine of the tables in the folder."""
+    return msgspec.json.decode((folder / MACHINE).read_bytes(), type=Recorded)
 
 
 class _File(msgspec.Struct):

@@ -16,6 +16,7 @@ import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import filelock
@@ -28,7 +29,7 @@ from tensorc_dsl.base.diagnostic import Diagnostic, TschedError, render
 from tensorc_dsl.base.extensions import BACKENDS, STRATEGIES
 from tensorc_dsl.base.source import Source
 from tensorc_dsl.check.scope import load_file
-from tensorc_dsl.faces.api import load
+from tensorc_dsl.faces.api import load, searching
 from tensorc_dsl.faces.api.schedules import sample
 from tensorc_dsl.faces.api.tasks import TaskFile
 from tensorc_dsl.faces.packages import Resolver
@@ -41,6 +42,7 @@ from tensorc_dsl.tuning.measure.outcome import Outcome, Status
 from tensorc_dsl.tuning.records import database
 from tensorc_dsl.tuning.records.database import Database
 from tensorc_dsl.tuning.records.lines import written
+from tensorc_dsl.tuning.records.shipped import shipped
 from tensorc_dsl.tuning.records.trial import Trial, program_key, target_key
 from tests.docs.pages import Fence, Run, example, run_command, sessions
 from tests.gpu.pretend import pretended, without_pycuda
@@ -268,6 +270,14 @@ def _too_many_files(*_: object, **__: object) -> None:
 
 
 @contextmanager
+def damaged_package() -> Iterator[None]:
+    Path("notes.txt").write_text("no archive")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(searching, "shipped", partial(shipped, path=Path("notes.txt")))
+        yield
+
+
+@contextmanager
 def few_files() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(Database, "reading", _too_many_files)
@@ -336,6 +346,7 @@ FAULTS: dict[str, Callable[[], AbstractContextManager[None]]] = {
     "W0703": records_of_before,
     "W0704": damaged_records,
     "W0706": nullcontext,
+    "W0707": damaged_package,
     "W0901": one_core,
 }
 

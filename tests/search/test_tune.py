@@ -17,6 +17,7 @@ from tensorc_dsl.proof.equivalence.validate import Invalid, Report, Valid
 from tensorc_dsl.schedule.trace.trace import Trace
 from tensorc_dsl.tuning.measure.outcome import Outcome, Status
 from tensorc_dsl.tuning.records.database import Database, Queue
+from tensorc_dsl.tuning.records.shipped import Shipped
 from tensorc_dsl.tuning.records.trial import program_key, target_key, workload_key
 from tensorc_dsl.tuning.search.events import (
     Comparing,
@@ -100,6 +101,8 @@ def run(
     watch: Watch | None = None,
     task: Program = TASK,
     space: SpaceLike | None = None,
+    target: Target = TARGET,
+    package: Callable[[], Shipped | Diagnostic] | None = None,
     **options: Unpack[SearchChanges],
 ) -> tuple[TuneResult, list[Event]]:
     events: list[Event] = []
@@ -107,7 +110,7 @@ def run(
         SearchInput(
             space=space or TileSpace(),
             program=task,
-            target=TARGET,
+            target=target,
             options=SearchOptions(strategy="random", trials=20).but(**options),
             runner=runner,
             threads=2,
@@ -115,6 +118,7 @@ def run(
             on_event=events.append,
             verify=verify,
             made_by=made_by,
+            shipped=package,
             watch=watch,
             clock=clock,
         )

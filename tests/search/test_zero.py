@@ -194,8 +194,11 @@ def test_origins_as_words_and_as_data() -> None:
     forecast = Forecast(12, 1843, 30, 1.44)
     words = "predicted from 12 other tasks on this machine, probably 1.0–1.4 times the time of the best"
     assert describe(forecast) == words
+    abroad = "predicted from 12 tasks, also on other machines, probably 1.0–1.4 times the time of the best"
+    assert describe(replace(forecast, elsewhere=900)) == abroad
     assert facts(forecast) == {
-        "from": "predicted", "tasks": 12, "trials": 1843, "candidates": 30, "slower": 1.44, "probability": 0.8,
+        "from": "predicted", "tasks": 12, "trials": 1843, "candidates": 30, "slower": 1.44, "elsewhere": 0,
+        "probability": 0.8,
     }  # fmt: skip
     assert [describe(o) for o in (Recorded(3, 1.31e-3), Drawn(7), Given())] == [
         "the fastest recorded one, 1.31 ms", "drawn with seed 7", "given",

@@ -28,7 +28,9 @@ from tensorc_dsl.tuning.measure.emulation import MOST_FLOPS, Emulated, emulate, 
 from tensorc_dsl.tuning.records.database import Database
 from tensorc_dsl.tuning.records.emulated_counts import Counted
 from tensorc_dsl.tuning.records.errors import UNTUNED, Passed, other_version, passed_over
+from tensorc_dsl.tuning.records.shipped import shipped
 from tensorc_dsl.tuning.records.trial import program_key, target_key
+from tensorc_dsl.tuning.search.loop_features import MEANING
 from tensorc_dsl.tuning.search.source import PROBABILITY, Forecast, guess
 from tensorc_dsl.tuning.search.tune import TuneResult
 
@@ -208,9 +210,12 @@ def describe(origin: Origin) -> str:
     match origin:
         case Recorded(seconds=seconds):
             return f"the fastest recorded one, {units.seconds(seconds)}"
-        case Forecast(tasks=tasks, slower=slower):
+        case Forecast(tasks=tasks, slower=slower, elsewhere=0):
             few = units.counted(tasks, "other task")
             return f"predicted from {few} on this machine, probably 1.0–{slower:.1f} times the time of the best"
+        case Forecast(tasks=tasks, slower=slower):
+            few = units.counted(tasks, "task")
+            return f"predicted from {few}, also on other machines, probably 1.0–{slower:.1f} times the time of the best"
         case Drawn(seed=seed):
             return f"drawn with seed {seed}"
         case Given():
@@ -289,7 +294,9 @@ def _predicted(task: TaskData, database: Database) -> Known:
     default = _default(task)
     if isinstance(default.origin, Given):
         return default
-    found = guess(task.model, task.program, task.target, default.trace, database)
+    extra = shipped(MEANING)
+    teachers = (database, None if isinstance(extra, Diagnostic) else extra)
+    found = guess(task.model, task.program, task.target, default.trace, *teachers)
     for trace in () if found is None else found.traces:
         assert found is not None
         try:

@@ -31,9 +31,11 @@ from tensorc_dsl.tuning.records import emulated_counts
 from tensorc_dsl.tuning.records.database import Database, Queue
 from tensorc_dsl.tuning.records.emulated_counts import Counted, EmulatingRunner, Emulation, SearchKey
 from tensorc_dsl.tuning.records.errors import Passed, passed_over
+from tensorc_dsl.tuning.records.shipped import shipped
 from tensorc_dsl.tuning.records.trial import Trial, decode_decisions, encode_decisions, program_key, target_key
 from tensorc_dsl.tuning.search.events import Event, Listener, Measured, Prepared, Preparing, Sharing
 from tensorc_dsl.tuning.search.log import Past, SearchInput
+from tensorc_dsl.tuning.search.loop_features import MEANING
 from tensorc_dsl.tuning.search.options import SearchOptions
 from tensorc_dsl.tuning.search.plausible import Plausible, Watch
 from tensorc_dsl.tuning.search.strategy import states_regret, strategy_of
@@ -123,6 +125,7 @@ def _begun(
         on_event=tell,
         verify=partial(_judge, program),
         made_by=plan.made_by,
+        shipped=partial(shipped, MEANING) if options.shipped else None,
         watch=Watch(runner.again, least=runner.least),
         expander=team.expander(Ground(plan.model, target, sizing(program).timed[-1]), turns),
     )

@@ -55,6 +55,7 @@ from tensorc_dsl.tuning.search.events import (
     Sharing,
     Slowed,
     Started,
+    Unshipped,
     Verifying,
     Waiting,
 )
@@ -269,7 +270,7 @@ class Standing:
                 return f"warning[{little.code}]: {little.message}: {', '.join(n.text for n in little.notes)}"
             case Proposed() | Learnt() | Preparing() | Prepared() | Comparing() | Verifying() | Finished():
                 pass
-            case Resumed() | Informed() | Diverged() | Drifted() | Settled() | Slowed() | Sharing():
+            case Resumed() | Informed() | Unshipped() | Diverged() | Drifted() | Settled() | Slowed() | Sharing():
                 return said(event)
             case _:
                 assert_never(event)
@@ -344,15 +345,20 @@ class Standing:
         return _joined(parts[n][1] for n in sorted(chosen))
 
 
-def said(event: Resumed | Informed | Diverged | Drifted | Settled | Slowed | Sharing) -> str:
+def said(event: Resumed | Informed | Unshipped | Diverged | Drifted | Settled | Slowed | Sharing) -> str:
     """The line for an unusual event."""
     match event:
         case Resumed(trials=0):
             return "no search with this seed and strategy is recorded for the task on this machine: it begins anew"
         case Resumed(trials=count):
             return f"going on with the last search: {units.counted(count, 'trial')} recorded"
-        case Informed(trials=trials, tasks=tasks):
+        case Informed(trials=trials, tasks=tasks, elsewhere=0):
             return f"learns from {trials:,} trials of {units.counted(tasks, 'other task')} on this machine"
+        case Informed(trials=trials, tasks=tasks, elsewhere=elsewhere, machines=machines):
+            where = f"{elsewhere:,} of them on {units.counted(machines, 'other machine')}"
+            return f"learns from {trials:,} trials of {units.counted(tasks, 'task')}, {where}"
+        case Unshipped(why=why):
+            return f"warning[{why.code}]: {why.message}: {', '.join(n.text for n in why.notes)}"
         case Diverged(trials=count):
             records = units.counted(count, "record")
             return f"the search asks for other programs than it did: {records} of it may be of no use"
@@ -820,8 +826,10 @@ def _facts(event: Event, quantity: Quantity) -> tuple[str, Facts]:
             return "started", {"strategy": strategy, "seed": seed} | ends
         case Resumed(trials=trials):
             return "resumed", {"trials": trials}
-        case Informed(trials=trials, tasks=tasks):
-            return "informed", {"trials": trials, "tasks": tasks}
+        case Informed(trials=trials, tasks=tasks, elsewhere=elsewhere, machines=machines):
+            return "informed", {"trials": trials, "tasks": tasks, "elsewhere": elsewhere, "machines": machines}
+        case Unshipped(why=why):
+            return "unshipped", {"code": why.code, "why": why.message}
         case Diverged(trials=trials):
             return "diverged", {"trials": trials}
         case Proposed(traces=traces, ask_seconds=seconds, predictions=predictions):

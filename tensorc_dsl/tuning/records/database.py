@@ -16,12 +16,12 @@ import time
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing, contextmanager, suppress
 from dataclasses import dataclass, field, replace
-from functools import partial
+from functools import cache, partial
 from importlib import metadata
 from itertools import groupby
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Protocol, Self
 
 import msgspec
 from filelock import FileLock
@@ -48,7 +48,15 @@ from tensorc_dsl.tuning.records.schema import (
     verify_schema,
     write_again,
 )
-from tensorc_dsl.tuning.records.trial import Subject, Trial, as_measured, decode_decisions, decode_times, digest
+from tensorc_dsl.tuning.records.trial import (
+    Machine,
+    Subject,
+    Trial,
+    as_measured,
+    decode_decisions,
+    decode_times,
+    digest,
+)
 
 _KINDS = (
     (stat.S_ISFIFO, "a pipe"),
@@ -303,16 +311,41 @@ _TICK = 1e-6
 
 
 MOST = 20_000
-"""Trials of other tasks that are read: those of months."""
+"""Trials of other tasks and machines that are read: those of months."""
+
+ELSEWHERE = 4
+"""At most so many schedules of a task on another machine are moved to this one: the fastest there need not be so here."""
 
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """A time of another task's program, and the numbers of its loops."""
+    """A time of a program, and the numbers of its loops. `machine` is another one, None for the one that was asked about."""
 
     task_key: str
     seconds: float
     features: tuple[float, ...]
+    machine: Machine | None = None
+
+
+class Teaches(Protocol):
+    """Has trials from which a search of a task on a machine may learn; `Database` and `Shipped` do."""
+
+    def others(self, task_key: str, target_key: str, columns: str, before: float) -> Iterator[Measured]:
+        """The measured trials of other tasks on that target, then those of all tasks on other targets of its kind.
+
+        `columns` identifies the definition of the loop features; only records from before the date `before` count.
+        """
+        ...
+
+    def best_decisions(self, task_key: str, target_key: str, before: float) -> list[Mapping[str, Decision]]:
+        """The decisions of the fastest schedules: a few of the task on other targets of the kind, then one of each other
+        task on that target, then on the others. Only records from before the date `before` count."""
+        ...
+
+
+def kind_in(target_key: str) -> str:
+    """The kind of the target, with the colon behind it: keys of targets of one kind begin with it."""
+    return target_key[: target_key.find(":") + 1]
 
 
 class Database:
@@ -434,27 +467,33 @@ class Database:
         return self._kept(query, (task_key, target_key))
 
     def others(self, task_key: str, target_key: str, columns: str, before: float) -> Iterator[Measured]:
-        """The measured trials of other tasks on that target, latest first; unreadable rows are left out, as are those that a
-        later measurement of the same search replaces.
-
-        `columns` identifies the definition of the loop features; only records from before the date `before` count.
-        """
+        """As `Teaches` has it, latest first; unreadable rows are left out, as are those that a later measurement of the same
+        search replaces, and those of other machines whose facts are not recorded."""
+        kind = kind_in(target_key)
         query = (
-            "SELECT run, program_key, task_key, seconds, features FROM trials WHERE target_key = ? AND columns = ? "
-            f"AND task_key <> ? AND status = 'ok' AND phase <> 'final' AND {_TRUSTED} AND created < ? "
-            "AND length(features) <= ? ORDER BY id DESC LIMIT ?"
+            "SELECT run, program_key, task_key, seconds, features, target_key, fingerprint FROM trials "
+            "WHERE CASE WHEN target_key = ? THEN task_key <> ? ELSE substr(target_key, 1, ?) = ? END "
+            f"AND columns = ? AND status = 'ok' AND phase <> 'final' AND {_TRUSTED} AND created < ? "
+            "AND length(features) <= ? ORDER BY target_key = ? DESC, id DESC LIMIT ?"
         )
         replaced: set[tuple[str, str]] = set()
-        values = (target_key, columns, task_key, before, MAX_TEXT, MOST)
+        values = (target_key, task_key, len(kind), kind, columns, before, MAX_TEXT, target_key, MOST)
         with errors.explained(self.path, self._wait):
-            for run, program, task, seconds, features in self._connection.execute(query, values):
+            facts = self._machines()
+
+            @cache
+            def machine_at(target: str, fingerprint: str) -> Machine:
+                return Machine.of(target, facts[fingerprint])
+
+            for run, program, task, seconds, features, target, fingerprint in self._connection.execute(query, values):
                 if run:
                     if (run, program) in replaced:
                         continue
                     replaced.add((run, program))
                 try:
-                    found = Measured(str(task), seconds, decode_times(features))
-                except (msgspec.DecodeError, TypeError):
+                    place = None if target == target_key else machine_at(str(target), str(fingerprint))
+                    found = Measured(str(task), seconds, decode_times(features), place)
+                except (msgspec.DecodeError, TypeError, KeyError):
                     continue
                 if (
                     isinstance(seconds, float)
@@ -463,20 +502,33 @@ class Database:
                 ):
                     yield found
 
+    def _machines(self) -> dict[str, str]:
+        """The facts of each machine by its fingerprint."""
+        return {str(f): str(x) for f, x in self._connection.execute("SELECT fingerprint, facts FROM targets")}
+
     def best_decisions(self, task_key: str, target_key: str, before: float) -> list[Mapping[str, Decision]]:
-        """The decisions of the fastest schedule of each other task on that target, those that were recorded last first; what
-        cannot be read is left out. Only records from before the date `before` count."""
-        query = (
+        """As `Teaches` has it, those that were recorded last first; what cannot be read is left out."""
+        kind = kind_in(target_key)
+        valid = f"status = 'ok' AND {_TRUSTED} AND seconds >= ? AND created < ? AND length(decisions) <= ?"
+        limits = (SHORTEST, before, MAX_TEXT)
+        own = (
             # With a single `min`, SQLite takes other columns from its row: https://www.sqlite.org/lang_select.html#bareagg
-            "SELECT decisions, min(seconds) FROM trials WHERE target_key = ? AND task_key <> ? "
-            f"AND status = 'ok' AND {_TRUSTED} AND seconds >= ? AND created < ? AND length(decisions) <= ? "
-            "GROUP BY task_key ORDER BY id DESC"
+            "SELECT decisions, min(seconds) FROM trials WHERE task_key = ? AND target_key <> ? "
+            f"AND substr(target_key, 1, ?) = ? AND {valid} GROUP BY target_key, program_key ORDER BY min(seconds) LIMIT ?"
+        )
+        others = (
+            f"SELECT decisions, min(seconds) FROM trials WHERE substr(target_key, 1, ?) = ? AND task_key <> ? AND {valid} "
+            "GROUP BY target_key, task_key ORDER BY target_key = ? DESC, id DESC"
         )
         found: list[Mapping[str, Decision]] = []
         with errors.explained(self.path, self._wait):
-            for text, _ in self._connection.execute(query, (target_key, task_key, SHORTEST, before, MAX_TEXT)):
-                with suppress(msgspec.DecodeError, TypeError, ValueError):
-                    found.append(decode_decisions(text))
+            for query, values in (
+                (own, (task_key, target_key, len(kind), kind, *limits, ELSEWHERE)),
+                (others, (len(kind), kind, task_key, *limits, target_key)),
+            ):
+                for text, _ in self._connection.execute(query, values):
+                    with suppress(msgspec.DecodeError, TypeError, ValueError):
+                        found.append(decode_decisions(text))
         return found
 
     def all(self) -> Iterator[Kept]:
@@ -523,8 +575,7 @@ class Database:
         """The workload and the program of each task by its key, and the facts of each machine by its fingerprint."""
         with errors.explained(self.path, self._wait):
             workloads = self._connection.execute("SELECT task_key, workload, program FROM workloads").fetchall()
-            targets = self._connection.execute("SELECT fingerprint, facts FROM targets").fetchall()
-        return {str(k): (str(w), str(p)) for k, w, p in workloads}, {str(f): str(x) for f, x in targets}
+            return {str(k): (str(w), str(p)) for k, w, p in workloads}, self._machines()
 
     def trials(self, task_key: str, target_key: str) -> tuple[Trial, ...]:
         """Every trial of that task on that target, in the order they were recorded. TschedError (E0715) for a damaged one."""
@@ -707,11 +758,11 @@ class Queue:
         return iter(()) if self._database is None else self._database.of(task_key, target_key)
 
     def others(self, task_key: str, target_key: str, columns: str, before: float) -> Iterator[Measured]:
-        """The recorded trials of other tasks; see `Database.others`."""
+        """The recorded trials that teach; see `Database.others`."""
         return iter(()) if self._database is None else self._database.others(task_key, target_key, columns, before)
 
     def best_decisions(self, task_key: str, target_key: str, before: float) -> list[Mapping[str, Decision]]:
-        """The best schedules of other tasks; see `Database.best_decisions`."""
+        """The best schedules of others; see `Database.best_decisions`."""
         return [] if self._database is None else self._database.best_decisions(task_key, target_key, before)
 
     @property

@@ -93,7 +93,12 @@ def _plain(d: Decision) -> Decision | dict[str, str]:
 
 def decode_decisions(text: str) -> Mapping[str, Decision]:
     """Inverse of `encode_decisions`: tuples come back as tuples. Raises msgspec.DecodeError."""
-    return {name: _number(d[_NUMBER]) if isinstance(d, dict) else d for name, d in _decisions.decode(text).items()}
+    try:
+        return {name: _number(d[_NUMBER]) if isinstance(d, dict) else d for name, d in _decisions.decode(text).items()}
+    except (KeyError, ValueError) as e:
+        raise (
+            e if isinstance(e, msgspec.DecodeError) else msgspec.ValidationError(f"there is no such number: {e}")
+        ) from e
 
 
 def _number(text: str) -> int | float:
@@ -165,9 +170,33 @@ def workload_key(program: Program) -> str:
     return program_key(replace(program, name=_NAMELESS))
 
 
-def facts_text(facts: Mapping[str, int | str]) -> str:
+def facts_text(facts: Mapping[str, int | float | str]) -> str:
     """The facts of a machine as text; its fingerprint is the digest of that text."""
     return msgspec.json.encode(facts, order="sorted").decode()
+
+
+@dataclass(frozen=True, slots=True)
+class Machine:
+    """A machine that trials were measured on, for models that learn from several: its key, and the numbers among its facts.
+
+    The numbers are logarithms to base 2, of one more than the fact, sorted by name. So every fact that a target states is one
+    of them, whenever it came to be stated.
+    """
+
+    target_key: str
+    numbers: tuple[tuple[str, float], ...] = ()
+
+    @staticmethod
+    def of(target_key: str, facts: str) -> Machine:
+        """The machine with these facts, as `facts_text` writes them. Raises msgspec.DecodeError."""
+        known = _facts.decode(facts)
+        return Machine(
+            target_key,
+            tuple((name, math.log2(1.0 + x)) for name, x in sorted(known.items()) if not isinstance(x, str) and x >= 0),
+        )
+
+
+_facts = msgspec.json.Decoder(dict[str, int | float | str])
 
 
 @cache

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from tensorc_dsl.base.diagnostic import Diagnostic
 from tensorc_dsl.schedule.trace.trace import Trace
 from tensorc_dsl.tuning.measure.outcome import Outcome
 from tensorc_dsl.tuning.records.database import Unkept
@@ -83,10 +84,19 @@ class Resumed:
 
 @dataclass(frozen=True, slots=True)
 class Informed:
-    """The strategy uses so many trials of so many other tasks, which were recorded on this machine."""
+    """The strategy uses so many trials of so many tasks; some were made `elsewhere`, on so many other `machines`."""
 
     trials: int
     tasks: int
+    elsewhere: int = 0
+    machines: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Unshipped:
+    """The records that come with the package cannot be read, and the search goes on without them."""
+
+    why: Diagnostic
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,9 +124,11 @@ class Settled:
 
 @dataclass(frozen=True, slots=True)
 class Slowed:
-    """The machine remains `factor` times slower: later times are divided by that."""
+    """The machine remains `factor` times slower: later times are divided by that. Its memory remains `memory` times slower:
+    later times are uncertain by that."""
 
     factor: float
+    memory: float = 1.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,7 +180,7 @@ class Finished:
 
 
 Event = (
-    Started | Proposed | Preparing | Prepared | Measured | Corrected | Learnt | Waiting | Resumed | Informed | Diverged
-    | Drifted | Settled | Slowed | Sharing | Exhausted | Comparing | Finished | Verifying | Regret
+    Started | Proposed | Preparing | Prepared | Measured | Corrected | Learnt | Waiting | Resumed | Informed | Unshipped
+    | Diverged | Drifted | Settled | Slowed | Sharing | Exhausted | Comparing | Finished | Verifying | Regret
 )  # fmt: skip
 Listener = Callable[[Event], None]

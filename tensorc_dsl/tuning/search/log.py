@@ -8,6 +8,7 @@ import uuid
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 
+from tensorc_dsl.base.diagnostic import Diagnostic
 from tensorc_dsl.ir.program import Program
 from tensorc_dsl.ir.target import Target
 from tensorc_dsl.proof.equivalence.validate import Report
@@ -15,6 +16,7 @@ from tensorc_dsl.schedule.trace.distribution import Decision
 from tensorc_dsl.schedule.trace.trace import Trace
 from tensorc_dsl.tuning.measure.outcome import Outcome, RunnerLike, Status, cache_of
 from tensorc_dsl.tuning.records.database import Kept, Queue
+from tensorc_dsl.tuning.records.shipped import Shipped
 from tensorc_dsl.tuning.records.trial import Phase, Trial, program_key, subject, target_key
 from tensorc_dsl.tuning.search.events import Corrected, Event, Listener, Measured, Waiting
 from tensorc_dsl.tuning.search.expansion import Expander, SpaceLike
@@ -41,7 +43,8 @@ class SearchInput:
     `runner` measures its candidates, and `records` keeps the trials, if it is given. A search that is resumed goes on with
     the last one in the records or, without any, with the `past`. `on_event` hears of each event.
     `verify` proves a schedule or refutes it; one that it refutes does not win, and is recorded as wrong. `made_by` gives the
-    versions of the modules that made a trace, for its record. `watch` detects that the machine became slower. `expander`
+    versions of the modules that made a trace, for its record. `shipped` reads the records that come with the package, if the
+    search learns from them. `watch` detects that the machine became slower. `expander`
     makes the traces of `space`; by default, this process does. Given the measured times and the `clock`, in seconds,
     the search is a function of the other fields.
     """
@@ -57,6 +60,7 @@ class SearchInput:
     on_event: Listener = _unheard
     verify: Callable[[Trace], Report] | None = None
     made_by: Callable[[Trace], Mapping[str, str]] = _of_no_modules
+    shipped: Callable[[], Shipped | Diagnostic] | None = None
     watch: Watch | None = None
     expander: Expander | None = None
     clock: Callable[[], float] = time.perf_counter

@@ -21,6 +21,7 @@ class SearchChanges(TypedDict, total=False):
     budget: float | None
     resume: bool
     until: float | None
+    shipped: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,8 +30,9 @@ class SearchOptions:
 
     It ends after so many trials or, where there is a `budget`, so many seconds, or, where `until` is 0.02, once the strategy
     states a regret of 2 % or less twice running. With `resume` it goes on with the last one of the same seed and strategy
-    that is recorded. Raises ValueError for a negative number of trials or seconds, for a share that is not above 0, and for
-    a seed that records cannot hold, below 0 or of more than 63 bits; TypeError for a value of another type.
+    that is recorded, and with `shipped` it learns from the records that come with the package, too. Raises ValueError for a
+    negative number of trials or seconds, for a share that is not above 0, and for a seed that records cannot hold, below 0 or
+    of more than 63 bits; TypeError for a value of another type.
     """
 
     trials: int = 64
@@ -39,6 +41,7 @@ class SearchOptions:
     budget: float | None = None
     resume: bool = False
     until: float | None = None
+    shipped: bool = True
 
     def __post_init__(self) -> None:
         for name in ("trials", "seed"):

@@ -5,6 +5,10 @@ later candidates look slower than they are, and the model learns that. So a yard
 undisturbed time is known. Other work only adds time, so that time is the least that was measured, as it was measured. No
 corrected time becomes a yardstick's: a factor is never the product of earlier ones.
 
+A neighbour may slow the memory alone, which a program that computes does not feel. So moving memory is a second yardstick.
+How much of a candidate's time is memory is not known, nor of the first yardstick's: while memory is slow, times are divided
+only by what computing is slower, too, and stay uncertain by the rest.
+
 The clock of a suspended machine may jump, and a candidate that looks a hundred times faster than the peak would win
 every search. But the roof is only an estimate: it is measured, perhaps beside other work, and a compiler may need fewer
 operations than the program has. So only times below half the roof's time are suspected, and only after the roof was
@@ -57,10 +61,12 @@ class Again(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Look:
-    """The machine took `before` times as long as undisturbed at the last look, and takes `after` times as long now.
+    """All programs took `before` times as long as undisturbed at the last look, and take `after` times as long now.
 
-    It took `worst` times as long at the slowest look; `same` if it took as long at all of them. The search `waited` so many
-    seconds in between. `revised` is how many times faster than ever before the machine is, 1 if it is not.
+    Some took up to `worst` times as long at the slowest look; `same` if all took as long at all of them. The search `waited`
+    so many seconds in between. `revised` is how many times faster than ever before the machine is, 1 if it is not, and
+    `memory` how many times slower its memory is than undisturbed. What was measured before may have taken up to
+    `unseen` times as long as it had to, since its memory was never as fast as now.
     """
 
     before: float
@@ -69,10 +75,45 @@ class Look:
     same: bool
     waited: float = 0.0
     revised: float = 1.0
+    memory: float = 1.0
+    unseen: float = 1.0
+
+
+@dataclass(slots=True)
+class _Resource:
+    """A yardstick that is no candidate: `measure` returns the seconds that some work took."""
+
+    measure: Callable[[], float]
+    seconds: float = 0.0
+    """Its undisturbed time."""
+    limit: float = LEAST
+    scale: float = 1.0
+    """How many times as long as undisturbed it took at the last look."""
+
+    def begin(self) -> None:
+        first = sorted(self.measure() for _ in range(LOOKS + 1))
+        self.seconds = first[0]
+        self.limit = max(LEAST, SPREADS * (first[len(first) // 2] / first[0] - 1.0))
+
+    def factor(self) -> float:
+        return self.measure() / self.seconds
+
+    def same(self, one: float, other: float) -> bool:
+        return max(one, other) <= (1.0 + self.limit) * min(one, other)
+
+    def settle(self, factor: float) -> float:
+        """Take the factor of this look. Returns how many times faster than ever before the memory is, 1 if it is not."""
+        unseen = 1.0
+        if factor < 1.0 and not self.same(factor, 1.0):
+            unseen = 1.0 / factor
+            self.seconds *= factor
+        self.scale = 1.0 if factor < 1.0 or self.same(factor, 1.0) else factor
+        return unseen
 
 
 class Watch:
     """Compares the machine with its speed at first. `least` is the least time of a call on this machine, by its roof.
+    `memory` moves memory and returns the seconds that it took, where programs feel that, and `computing` computes.
 
     The search begins when this is made.
     """
@@ -82,11 +123,17 @@ class Watch:
         again: Again,
         *,
         least: Callable[[], float] = lambda: 0.0,
+        memory: Callable[[], float] | None = None,
+        computing: Callable[[], float] | None = None,
         sleep: Callable[[float], object] = time.sleep,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.again = again
         self._least = least
+        self._memory = None if memory is None else _Resource(memory)
+        self._computing = None if computing is None or memory is None else _Resource(computing)
+        self._common = 1.0
+        """How many times as long as undisturbed all programs took at the last look."""
         self._sleep = sleep
         self._clock = clock
         self._began = clock()
@@ -105,6 +152,9 @@ class Watch:
         """Make the program the yardstick, if there is none; the machine is now as it was at first."""
         if self.yardstick is None and outcome.seconds is not None:
             self._take(program, outcome, outcome.seconds)
+            for one in (self._memory, self._computing):
+                if one is not None:
+                    one.begin()
 
     def follow(self, program: Program, outcome: Outcome) -> Outcome | None:
         """Make a faster program the yardstick, while the machine is undisturbed. Returns its outcome if it was run again.
@@ -112,7 +162,7 @@ class Watch:
         If its times do not agree, one of them was disturbed, and the yardstick remains.
         """
         seconds = outcome.seconds
-        if seconds is None or self.scale != 1.0 or (1.0 + self._limit) * seconds > self.seconds:
+        if seconds is None or not self.calm or (1.0 + self._limit) * seconds > self.seconds:
             return None
         again = self.again(program)
         if again.seconds is not None and self._same(seconds, again.seconds):
@@ -125,6 +175,16 @@ class Watch:
         self._limit = max(LEAST, SPREADS * float(high / low - 1.0))
 
     @property
+    def calm(self) -> bool:
+        """Whether the machine was undisturbed at the last look."""
+        return self.scale == 1.0 and self.memory == 1.0
+
+    @property
+    def memory(self) -> float:
+        """How many times as long as undisturbed memory took at the last look; 1 without its yardstick."""
+        return 1.0 if self._memory is None else self._memory.scale
+
+    @property
     def due(self) -> bool:
         """Whether looks so far took a small share of the time."""
         return self._clock() >= self._due
@@ -132,29 +192,64 @@ class Watch:
     def look(self, told: Callable[[float], None]) -> Look:
         """The speed of the machine. If it is slower than before, `told` is called with the factor, and the search waits for
         a while; the total of such waits is limited."""
-        began, before = self._clock(), self.scale
-        factor, waited = self._factor(before, BRIEF * self.seconds), 0.0
-        if not self._same(factor, before):
-            looks = [self._factor(before) for _ in range(LOOKS)]
-            factor = max(min(looks), min(before, max(looks)))
-        same, worst = self._same(factor, before), max(factor, before)
-        if worst > before and not same:
-            told(factor)
-            factor, waited = self._wait(factor)
-        now = self._clock()
-        self._due = now + SHARE * (now - began - waited)
+        began, before = self._clock(), (self.scale, self.memory)
+        now, waited = self._factors(before, BRIEF * self.seconds), 0.0
+        if not self._alike(now, before):
+            looks = [self._factors(before) for _ in range(LOOKS)]
+            now = (
+                self._nearest([one[0] for one in looks], before[0]),
+                self._nearest([one[1] for one in looks], before[1]),
+            )
+        same = self._alike(now, before)
+        worst = max(*now, *before)
+        if not same and self._slower(now, before):
+            told(max(now))
+            now, waited = self._wait(now)
+        ended = self._clock()
+        self._due = ended + SHARE * (ended - began - waited)
         if same:
-            return Look(before, before, before, True)
-        revised = 1.0
+            return Look(self._common, self._common, max(before), True, memory=before[1])
+        revised, factor, was = 1.0, now[0], self._common
         if factor < 1.0 and not self._same(factor, 1.0):
             revised = 1.0 / factor
             self.seconds *= factor
             self.unit *= revised
         self.scale = 1.0 if factor < 1.0 or self._same(factor, 1.0) else factor
-        return Look(before * revised, self.scale, max(worst, factor) * revised, False, waited, revised)
+        unseen = 1.0 if self._memory is None else self._memory.settle(now[1])
+        self._common = self._shared()
+        worst = max(worst, *now) * max(revised, unseen)
+        return Look(was * revised, self._common, worst, False, waited, revised, self.memory, unseen)
+
+    def _shared(self) -> float:
+        """What all programs are slower by: what the yardstick is, unless that may be its memory."""
+        if self.memory == 1.0 or self.scale == 1.0:
+            return self.scale
+        if self._computing is None:
+            return 1.0
+        self._computing.settle(self._computing.factor())
+        return min(self.scale, self.memory, self._computing.scale)
+
+    @staticmethod
+    def _nearest(looks: Sequence[float], before: float) -> float:
+        return max(min(looks), min(before, max(looks)))
+
+    def rested(self, patient: bool = True) -> float:
+        """How many times slower than undisturbed memory is now; if it is slower, and there is time, after waiting for it."""
+        if self._memory is None or self.yardstick is None:
+            return 1.0
+        now = self._memory.factor()
+        if self._memory.same(now, 1.0) or now < 1.0:
+            now = 1.0
+        elif patient:
+            (_, now), _ = self._wait((1.0, now))
+        self._memory.settle(now)
+        self._common = self._shared()
+        return self.memory
 
     def beside(self, outcome: Outcome) -> float:
-        """How many times as long as undisturbed the yardstick took in this outcome; 1 if it took about as long."""
+        """How many times as long as undisturbed all programs took beside this outcome of the yardstick; 1 if as long."""
+        if self.memory != 1.0:
+            return self._common
         if outcome.seconds is None or not self.seconds:
             return 1.0
         factor = outcome.seconds / self.seconds
@@ -174,25 +269,36 @@ class Watch:
             return measured
         return replace(measured, seconds=measured.seconds / factor, scale=factor)
 
-    def _wait(self, factor: float) -> tuple[float, float]:
-        """Wait until the machine is as fast as at first, as long as there is time. Returns the factor then, and the wait."""
+    def _wait(self, now: tuple[float, float]) -> tuple[tuple[float, float], float]:
+        """Wait until the machine is as fast as at first, as long as there is time. Returns the factors then, and the wait."""
         waited, pauses = 0.0, iter(PAUSES)
         pause = next(pauses)
         searched = self._clock() - self._began - self._waited
         left = min(PATIENCE, searched) - self._waited
-        while left > 0.0 and not self._same(factor, 1.0) and factor > 1.0:
+        while left > 0.0 and self._slower(now, (1.0, 1.0)):
             self._sleep(pause := min(pause, left))
             waited, left = waited + pause, left - pause
-            factor, pause = self._factor(factor), next(pauses, PAUSES[-1])
+            now, pause = self._factors(now), next(pauses, PAUSES[-1])
         self._waited += waited
-        return factor, waited
+        return now, waited
 
-    def _factor(self, otherwise: float, best: float | None = None) -> float:
-        """How many times as long as undisturbed the yardstick takes; `otherwise` without one, or where it fails."""
-        if self.yardstick is None:
-            return otherwise
-        now = self.again(self.yardstick, best).seconds
-        return otherwise if now is None else now / self.seconds
+    def _factors(self, otherwise: tuple[float, float], best: float | None = None) -> tuple[float, float]:
+        """How many times as long as undisturbed the yardsticks take; `otherwise` without one, or where it fails."""
+        factor, memory = otherwise
+        if self.yardstick is not None and (now := self.again(self.yardstick, best).seconds) is not None:
+            factor = now / self.seconds
+        if self.yardstick is not None and self._memory is not None:
+            memory = self._memory.factor()
+        return factor, memory
+
+    def _alike(self, one: tuple[float, float], other: tuple[float, float]) -> bool:
+        return self._same(one[0], other[0]) and (self._memory is None or self._memory.same(one[1], other[1]))
+
+    def _slower(self, one: tuple[float, float], other: tuple[float, float]) -> bool:
+        """Whether one of the yardsticks is slower than with the other factors."""
+        return (one[0] > other[0] and not self._same(one[0], other[0])) or (
+            self._memory is not None and one[1] > other[1] and not self._memory.same(one[1], other[1])
+        )
 
     def _same(self, one: float, other: float) -> bool:
         return max(one, other) <= (1.0 + self._limit) * min(one, other)

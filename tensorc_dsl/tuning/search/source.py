@@ -1,7 +1,10 @@
-"""Predictions from the records of other tasks: a forest over the features of loops, before the first trial or without any.
+"""Predictions from the records of other tasks and machines: a forest over the features of loops, before the first trial or
+without any.
 
 The numbers are comparable between shapes and computations, since they are shares, ratios and logarithms. Beside each stands
-its distance from the median of the task's own prior draws: what is much for one task is little for another.
+its distance from the median of the task's own prior draws: what is much for one task is little for another. Where records of
+several machines teach, the constants of the machine are columns, too. Speeds are relative to the best of the task on its
+machine, so none of the two is known to be fast or slow as such.
 
 The schedule of a task without trials is the candidate that is predicted to be the fastest. The candidates are draws from the
 task's space, and the best schedules of other tasks, moved to this one: their decisions, and where the sizes differ the tile
@@ -12,17 +15,19 @@ procedure missed on the recorded tasks, each left out of the forest that predict
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import chain
 
 import numpy as np
 
 from tensorc_dsl.ir.program import Program
 from tensorc_dsl.ir.target import Target
 from tensorc_dsl.reference.work import sizing
+from tensorc_dsl.schedule.trace.distribution import Decision
 from tensorc_dsl.schedule.trace.trace import Model, Trace
-from tensorc_dsl.tuning.records.database import Database, Measured
-from tensorc_dsl.tuning.records.trial import program_key, target_key
+from tensorc_dsl.tuning.records.database import Measured, Teaches
+from tensorc_dsl.tuning.records.trial import Machine, subject, target_key
 from tensorc_dsl.tuning.search.gp import Array
 from tensorc_dsl.tuning.search.loop_features import MEANING
 from tensorc_dsl.tuning.search.space import Explorer, candidate_key
@@ -31,8 +36,9 @@ from tensorc_dsl.tuning.search.trees import Forest
 SLOW = 3.0
 """A program e^3 times as slow as its task's best counts as that slow."""
 
-ROWS = 4000
-"""At most so many trials, as many of each task: a long search must not outvote short ones, and a fit takes a second."""
+ROWS = 2000
+"""At most so many trials, as many of each task, those of this machine first: a long search must not outvote short ones, and a
+fit takes a third of a second."""
 
 FIRST = 24
 """Trials that stand for a task's prior."""
@@ -47,19 +53,31 @@ of the task that is predicted."""
 LEAST = 0.25
 """The least deviation of a column in that, in its own units, which are factors of 2 or shares for the most part."""
 
+ABROAD = 0.5
+"""By how much another machine adds to that distance for each factor of 2 between their constants, by root mean square."""
+
 FOCUS = 0.5
 """A trial that is e times as slow as its task's best counts e^0.5 times less: slow ones need not be distinguished."""
 
-TREES, SHARE = 150, 0.3
+TREES, SHARE = 100, 0.3
 """Trees of the forest, and the share of the columns that each of them sees."""
+
+
+FAINT = 3.0
+"""A task that counts e to this times less than the nearest one is left out: it takes as long to fit, and changes nothing."""
 
 
 @dataclass(frozen=True, slots=True)
 class Experience:
-    """The trials of one task, in their order: a row of loop features each, and the log speeds; at least one."""
+    """The trials of one task on one machine, in their order: a row of loop features each, and the log speeds; at least one.
+
+    `machine` is None for the one on which the source is to predict.
+    """
 
     features: Array
     speeds: Array
+    task: str = ""
+    machine: Machine | None = None
 
     @property
     def median(self) -> Array:
@@ -71,55 +89,118 @@ class Experience:
 class Source:
     """Predicts the log speed of a task's candidates relative to the task's best.
 
-    `median` is that of draws from the task's prior.
+    `median` is that of draws from the task's prior. `names` are the constants in which the machines differ that taught it,
+    and `place` has those of the machine on which it predicts.
     """
 
     forest: Forest
     median: Array
+    names: tuple[str, ...] = ()
+    place: Array = field(default_factory=lambda: np.zeros(0))
 
     @staticmethod
-    def of(tasks: Sequence[Experience], median: Array) -> Source | None:
-        """What these tasks teach of a task with this median; None where there are none."""
+    def of(tasks: Sequence[Experience], median: Array, machine: Machine | None = None) -> Source | None:
+        """What these tasks teach of a task with this median on this machine; None where there are none."""
         if not tasks:
             return None
+        names, places = _places([machine, *(t.machine or machine for t in tasks)])
         spread = np.maximum(np.vstack([t.features for t in tasks]).std(axis=0), LEAST)
-        apart = [float(np.sqrt((((t.median - median) / spread) ** 2).mean())) for t in tasks]
+        apart = np.array([np.sqrt((((t.median - median) / spread) ** 2).mean()) for t in tasks])
+        apart = np.hypot(apart, ABROAD * np.sqrt(((places[1:] - places[0]) ** 2).mean(axis=1)) if names else 0.0)
+        apart = NEAR * (apart - apart.min())
+        near = [n for n in range(len(tasks)) if apart[n] <= FAINT]
         rows: list[Array] = []
         values: list[Array] = []
         weights: list[Array] = []
-        for task, distance in zip(tasks, apart, strict=True):
-            picked = np.unique(
-                np.linspace(0, len(task.speeds) - 1, min(ROWS // len(tasks) + 1, len(task.speeds))).astype(int)
-            )
-            value = np.maximum(task.speeds[picked] - task.speeds.max(), -SLOW)
-            rows.append(_placed(task.features[picked], task.median))
-            values.append(value)
-            weights.append(np.exp(FOCUS * value - NEAR * (distance - min(apart))) / np.sqrt(len(picked)))
+        left = ROWS
+        for group in ([n for n in near if tasks[n].machine is None], [n for n in near if tasks[n].machine is not None]):
+            most = max(FEW, left // max(1, len(group)) + 1)
+            for n in group:
+                task, count = tasks[n], min(most, len(tasks[n].speeds))
+                left = max(0, left - count)
+                picked = np.unique(np.linspace(0, len(task.speeds) - 1, count).astype(int))
+                value = np.maximum(task.speeds[picked] - task.speeds.max(), -SLOW)
+                rows.append(_placed(task.features[picked], task.median, places[1 + n]))
+                values.append(value)
+                weights.append(np.exp(FOCUS * value - apart[n]) / np.sqrt(len(picked)))
         w = np.concatenate(weights)
         forest = Forest.fit(
             np.vstack(rows), np.concatenate(values), trees=TREES, share=SHARE, weights=w * len(w) / w.sum()
         )
-        return Source(forest, median)
+        return Source(forest, median, names, places[0])
 
     def predict(self, features: Array) -> Array:
         """Log speeds relative to the best of the task."""
-        return self.forest.at(_placed(features, self.median))
+        return self.forest.at(_placed(features, self.median, self.place))
+
+    def at(self, task: Experience) -> Source:
+        """The same forest for a task that it did not see, on that task's machine."""
+        if task.machine is None:
+            return replace(self, median=task.median)
+        numbers = dict(task.machine.numbers)
+        place = np.array([numbers.get(n, x) for n, x in zip(self.names, self.place.tolist(), strict=True)])
+        return replace(self, median=task.median, place=place)
 
 
-def _placed(features: Array, median: Array) -> Array:
-    return np.hstack([features, features - median])
+def _places(machines: Sequence[Machine | None]) -> tuple[tuple[str, ...], Array]:
+    """The names of the numbers in which the machines differ, and a row of these for each. A number that is not known of a
+    machine is that of the first one that has it."""
+    known = [{} if m is None else dict(m.numbers) for m in machines]
+    first: dict[str, float] = {}
+    for numbers in known:
+        first = {**numbers, **first}
+    names = tuple(n for n in sorted(first) if any(numbers.get(n, first[n]) != first[n] for numbers in known))
+    return names, np.array([[numbers.get(n, first[n]) for n in names] for numbers in known]).reshape(len(known), -1)
+
+
+def _placed(features: Array, median: Array, place: Array) -> Array:
+    return np.hstack([features, features - median, np.tile(place, (len(features), 1))])
 
 
 def experience(measured: Iterable[Measured]) -> list[Experience]:
-    """The trials of other tasks, the latest first, by task; a task with fewer than `FEW` teaches nothing."""
-    rows: dict[str, list[Measured]] = {}
+    """The trials by task and machine, the latest first; a task with fewer than `FEW` teaches nothing."""
+    rows: dict[tuple[str, Machine | None], list[Measured]] = {}
     for m in measured:
-        rows.setdefault(m.task_key, []).append(m)
+        rows.setdefault((m.task_key, m.machine), []).append(m)
     return [
-        Experience(np.array([m.features for m in some[::-1]]), -np.log([m.seconds for m in some[::-1]]))
-        for some in rows.values()
+        Experience(np.array([m.features for m in some[::-1]]), -np.log([m.seconds for m in some[::-1]]), *key)
+        for key, some in rows.items()
         if len(some) >= FEW and len({len(m.features) for m in some}) == 1
     ]
+
+
+@dataclass(frozen=True, slots=True)
+class Lessons:
+    """What records teach a search of a task on a machine: those of the database, then those that came with the package."""
+
+    task_key: str
+    target_key: str
+    machine: Machine
+    teachers: tuple[Teaches, ...]
+    before: float = math.inf
+    """Only what was recorded before this date counts."""
+
+    @staticmethod
+    def of(
+        program: Program, target: Target, threads: int, teachers: Sequence[Teaches | None], before: float = math.inf
+    ) -> Lessons:
+        """The lessons for an unscheduled program."""
+        key = target_key(target, threads)
+        about = subject(program, target, threads)
+        there = tuple(t for t in teachers if t is not None)
+        return Lessons(about.task_key, key, Machine.of(key, about.facts), there, before)
+
+    def tasks(self) -> list[Experience]:
+        """The trials of others, by task and machine."""
+        return experience(
+            chain.from_iterable(t.others(self.task_key, self.target_key, MEANING, self.before) for t in self.teachers)
+        )
+
+    def bests(self) -> list[Mapping[str, Decision]]:
+        """The fastest schedules of others; those of the task itself on other machines first."""
+        return [
+            *chain.from_iterable(t.best_decisions(self.task_key, self.target_key, self.before) for t in self.teachers)
+        ]
 
 
 DRAWS, MOVED = 16, 16
@@ -137,7 +218,7 @@ FOLDS = 5
 
 @dataclass(frozen=True, slots=True)
 class Forecast:
-    """The basis of a pick: it is predicted from `trials` of other `tasks`, among `candidates`, all three as numbers.
+    """The basis of a pick, in counts: it is predicted from `trials` of `tasks`, some made `elsewhere`, among `candidates`.
 
     With `PROBABILITY` it takes at most `slower` times as long as the best that a search would find. This held for that share
     of the tasks when each was left out.
@@ -147,6 +228,7 @@ class Forecast:
     trials: int
     candidates: int
     slower: float
+    elsewhere: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,45 +239,49 @@ class Guess:
     forecast: Forecast
 
 
-def guess(model: Model, program: Program, target: Target, default: Trace, database: Database) -> Guess | None:
-    """The candidates for a task, ranked by the records of other tasks on the target; None if these are too few.
+def guess(model: Model, program: Program, target: Target, default: Trace, *teachers: Teaches | None) -> Guess | None:
+    """The candidates for a task, ranked by the records of others; None if these are too few.
 
-    `program` is unscheduled; `default` is a candidate too. The result is a function of the database and the arguments.
+    `program` is unscheduled; `default` is a candidate too. The result is a function of the records and the arguments.
     """
-    key, machine = program_key(program), target_key(target, target.cores)
-    tasks = experience(database.others(key, machine, MEANING, math.inf))
-    slower = bound(missed(tasks))
+    lessons = Lessons.of(program, target, target.cores, teachers)
+    tasks = lessons.tasks()
+    slower = bound(missed(tasks, lessons.machine))
     if slower is None:
         return None
     explorer = Explorer(model, 0, program.name, target, sizing(program).timed[-1])
     drawn = [default, *explorer.draws(DRAWS - 1)]
-    moved = explorer.moved(database.best_decisions(key, machine, math.inf)[:MOVED])
+    moved = explorer.moved(lessons.bests()[:MOVED])
     candidates = list({candidate_key(t.program, target): t for t in (*drawn, *moved)}.values())
     rows = np.array([explorer.describe(t) for t in candidates])
-    source = Source.of(tasks, np.median(rows[: len(drawn)], axis=0))
+    source = Source.of(tasks, np.median(rows[: len(drawn)], axis=0), lessons.machine)
     if source is None:
         return None
     order = np.argsort(-source.predict(rows), kind="stable")
     trials = sum(len(t.speeds) for t in tasks)
-    forecast = Forecast(len(tasks), trials, len(candidates), slower)
+    elsewhere = sum(len(t.speeds) for t in tasks if t.machine is not None)
+    forecast = Forecast(len({t.task for t in tasks}), trials, len(candidates), slower, elsewhere)
     return Guess(tuple(candidates[int(i)] for i in order), forecast)
 
 
-def missed(tasks: Sequence[Experience]) -> list[float]:
+def missed(tasks: Sequence[Experience], machine: Machine | None = None) -> list[float]:
     """How many times as long as its best the pick of a forest takes that never saw the task, for each task that has enough
-    trials; the pick is among its first ones."""
+    trials; the pick is among its first ones. A task is left out on all machines."""
     found: list[float] = []
-    for fold in range(min(FOLDS, len(tasks))):
-        left_out = [t for t in tasks[fold::FOLDS] if len(t.speeds) >= FIRST]
+    names = [*dict.fromkeys(t.task or str(n) for n, t in enumerate(tasks))]
+    for fold in range(min(FOLDS, len(names))):
+        out = set(names[fold::FOLDS])
+        rest = [t for n, t in enumerate(tasks) if (t.task or str(n)) not in out]
+        left_out = [t for n, t in enumerate(tasks) if (t.task or str(n)) in out and len(t.speeds) >= FIRST]
         if not left_out:
             continue
         # One fit for the fold: tasks count by their likeness to those left out taken together. A fit for each would miss
         # less, as that of the pick does, and take as many times as long as a fold has tasks: the bound is a little wide.
         among = np.median(np.array([t.median for t in left_out]), axis=0)
-        source = Source.of([t for n, t in enumerate(tasks) if n % FOLDS != fold], among)
+        source = Source.of(rest, among, machine)
         for t in left_out if source is not None else ():
             assert source is not None
-            pick = int(np.argmax(replace(source, median=t.median).predict(t.features[:FIRST])))
+            pick = int(np.argmax(source.at(t).predict(t.features[:FIRST])))
             found.append(math.exp(float(t.speeds.max() - t.speeds[pick])))
     return found
 

@@ -9,16 +9,18 @@ from collections import Counter
 from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 import numpy as np
 
+from tensorc_dsl.base.diagnostic import Diagnostic
 from tensorc_dsl.processes.machine import one_blas_thread
 from tensorc_dsl.proof.equivalence.validate import Invalid, Report
 from tensorc_dsl.reference.work import sizing
 from tensorc_dsl.schedule.step import ScheduleRefusal
 from tensorc_dsl.schedule.trace.distribution import Decision
 from tensorc_dsl.schedule.trace.trace import Refused, Trace
-from tensorc_dsl.tuning.measure.outcome import GIVE_UP, Outcome, RunnerLike, Status
+from tensorc_dsl.tuning.measure.outcome import GIVE_UP, Outcome, RunnerLike, Status, interval
 from tensorc_dsl.tuning.records.database import Unkept
 from tensorc_dsl.tuning.records.trial import program_key, target_key
 from tensorc_dsl.tuning.search.events import (
@@ -34,15 +36,15 @@ from tensorc_dsl.tuning.search.events import (
     Settled,
     Slowed,
     Started,
+    Unshipped,
     Verifying,
 )
 from tensorc_dsl.tuning.search.expansion import here
 from tensorc_dsl.tuning.search.gp import Array
 from tensorc_dsl.tuning.search.log import Log, Past, SearchInput, latest
-from tensorc_dsl.tuning.search.loop_features import MEANING
 from tensorc_dsl.tuning.search.options import SearchOptions
 from tensorc_dsl.tuning.search.plausible import Look, Watch
-from tensorc_dsl.tuning.search.source import Source, experience
+from tensorc_dsl.tuning.search.source import Experience, Lessons, Source
 from tensorc_dsl.tuning.search.space import Explorer
 from tensorc_dsl.tuning.search.strategy import TWICE, Prediction, Predicts, Regret, Setting, StatesRegret, strategy_of
 
@@ -57,8 +59,9 @@ LOOKS, DISTURBED = 3, 1.2
 machine; so was one in which a finalist lost to one that it was faster than, by this much. It is repeated, up to this many in
 all."""
 
-TIE = 0.01
-"""Finalists within this share of the fastest are as fast; the one with the shorter program wins."""
+TIE, BAND, FEWEST = 0.01, 0.05, 8
+"""Finalists within this share of the fastest are as fast, or within the second one if their samples do not tell them apart,
+of which each needs so many; the one with the shorter program wins."""
 
 Best = tuple[Trace, float] | None
 
@@ -97,12 +100,23 @@ def judged(
     return best, verdict, tuple(wrong), False
 
 
-def final(run: Log, runner: RunnerLike, watch: Watch | None = None) -> tuple[list[tuple[float, int]], float]:
-    """Times of a second measurement of the best few, the fastest first, and how many times slower than undisturbed the
-    machine was, by which they are divided. If all of these fail, the next few are measured.
+@dataclass(frozen=True, slots=True)
+class Compared:
+    """Times of a second measurement of the best few, the fastest first, as (seconds, trial).
+
+    The machine was `scale` times slower than undisturbed, by which they are divided, and its memory `memory` times.
+    """
+
+    times: list[tuple[float, int]]
+    scale: float = 1.0
+    memory: float = 1.0
+
+
+def final(run: Log, runner: RunnerLike, watch: Watch | None = None) -> Compared:
+    """The best few, measured once more side by side. If all of these fail, the next few are.
 
     The first few by their times as they were measured are among them, and the first few that may be faster than recorded: a
-    factor that was wrong excludes no program.
+    factor that was wrong excludes no program. Of those that are as fast as the fastest, the simplest is the first.
     """
     numbers = [n for _, n in run.ranked()]
     others = [n for _, n in (*run.ranked_as_measured()[:OTHERS], *run.ranked_by_hope()[:OTHERS])]
@@ -110,50 +124,93 @@ def final(run: Log, runner: RunnerLike, watch: Watch | None = None) -> tuple[lis
         few = [*dict.fromkeys([*numbers[:FINALISTS], *others])]
         numbers, others = [n for n in numbers if n not in few], []
         run.emit(Comparing(len(few)))
-        again, factor = _compare(run, few, runner, watch)
+        again, factor, memory = _compare(run, few, runner, watch)
         run.finalists += few
         run.record([(n, run.traces[n], o) for n, o in zip(few, again, strict=True)], "final")
-        times = [(o.seconds, n) for n, o in zip(few, again, strict=True) if o.seconds is not None]
-        if times:
-            limit = min(times)[0] * (1 + TIE)
-            even = [(len(run.traces[n].text), run.traces[n].text, n, s) for s, n in times if s <= limit]
-            _, _, winner, seconds = min(even)
-            return [(seconds, winner), *sorted(x for x in times if x[1] != winner)], factor
-    return [], 1.0
+        valid = [(o, n) for n, o in zip(few, again, strict=True) if o.seconds is not None]
+        if valid:
+            times = [(o.seconds or 0.0, n) for o, n in valid]
+            _, _, winner, seconds = min(
+                (len(run.traces[n].text), run.traces[n].text, n, s)
+                for (o, n), (s, _) in zip(valid, times, strict=True)
+                if as_fast(o, min(valid, key=lambda x: x[0].seconds or 0.0)[0])
+            )
+            return Compared([(seconds, winner), *sorted(x for x in times if x[1] != winner)], factor, memory)
+    return Compared([])
 
 
-def _compare(run: Log, numbers: list[int], runner: RunnerLike, watch: Watch | None) -> tuple[list[Outcome], float]:
-    """An outcome per trial, from measuring them side by side: a failure if there was any, else the fastest look; and the
-    factor by which these are divided. The yardstick is measured among them."""
+def as_fast(outcome: Outcome, fastest: Outcome) -> bool:
+    """Whether the times of a finalist do not tell it from the fastest one: they differ by less than `TIE`, or by less than
+    both vary. Only the lower ends of their intervals say how much they vary: other work moves the upper ones. A difference
+    above `BAND` is one in any case."""
+    seconds, least = outcome.seconds or 0.0, fastest.seconds or 0.0
+    if seconds <= (1.0 + TIE) * least:
+        return True
+    if seconds > (1.0 + BAND) * least or min(len(outcome.times), len(fastest.times)) < FEWEST:
+        return False
+    return seconds - least <= (seconds - _low(outcome)) + (least - _low(fastest))
+
+
+def _low(outcome: Outcome) -> float:
+    """The lower end of the interval of the time."""
+    return interval(outcome.times)[0] / outcome.scale
+
+
+def _compare(
+    run: Log, numbers: list[int], runner: RunnerLike, watch: Watch | None
+) -> tuple[list[Outcome], float, float]:
+    """An outcome per trial, from measuring them side by side: a failure if there was any, else the fastest look; the factor
+    by which these are divided; and that of memory, if it was slow at each look. The yardstick is measured among them."""
     programs = [run.traces[n].program for n in numbers]
+    trials = [run.outcomes[n] for n in numbers]
     yardstick = None if watch is None else watch.yardstick
     if yardstick is not None and all(p is not yardstick for p in programs):
         programs.append(yardstick)
     held: list[Outcome] = []
+    memory = 1.0
     for _ in range(LOOKS):
+        before = 1.0 if watch is None else watch.rested()
         seen = runner.compare(programs)
+        memory = 1.0 if watch is None else max(before, watch.rested(patient=False))
         held = [_better(a, b) for a, b in zip(held, seen, strict=True)] if held else seen
-        if not _disturbed([run.outcomes[n] for n in numbers], held, 1.0 if watch is None else watch.scale):
+        if memory == 1.0 and not _disturbed(trials, held, 1.0 if watch is None else watch.scale):
             break
     if watch is None or yardstick is None:
-        return held[: len(numbers)], 1.0
+        return held[: len(numbers)], 1.0, memory
+    # A swing of the machine may hit the same finalist each time. Alone, it is as fast as in its trial, or its trial was luck.
+    for n in _contradicted(trials, held):
+        for _ in range(TURNS):
+            held[n] = _better(held[n], watch.again(programs[n]))
+            if n not in _contradicted(trials, held):
+                break
     # The machine may change in the middle of a round: the factor is one that every finalist was slower by.
-    slower = (now / trial for now, trial in _pairs([run.outcomes[n] for n in numbers], held))
+    slower = (now / trial for now, trial in _pairs(trials, held))
     beside = watch.beside(next(o for p, o in zip(programs, held, strict=True) if p is yardstick))
     factor = max(1.0, min(beside, *slower))
-    return [watch.corrected(o, factor) for o in held[: len(numbers)]], factor
+    compared = [watch.corrected(o, factor) for o in held[: len(numbers)]]
+    if memory != 1.0:
+        # Finalists that memory bounds were slower than the others here. Other work only adds time: the lesser one is nearer.
+        compared = [_better(o, t) if t.seconds else o for o, t in zip(compared, trials, strict=True)]
+    return compared, factor, memory
 
 
 def _disturbed(trials: Sequence[Outcome], held: Sequence[Outcome], scale: float) -> bool:
     """Whether every finalist took far longer than in its trial, on a machine so many times slower; or one that was faster
     than the winner in its trial is by far not so now."""
     pairs = _pairs(trials, held)
-    if not pairs:
-        return False
-    won, was = min(pairs)
-    return min(now / trial for now, trial in pairs) > DISTURBED * scale or any(
-        trial < was and now * was > DISTURBED * won * trial for now, trial in pairs
+    return bool(pairs) and (
+        min(now / trial for now, trial in pairs) > DISTURBED * scale or bool(_contradicted(trials, held))
     )
+
+
+def _contradicted(trials: Sequence[Outcome], held: Sequence[Outcome]) -> list[int]:
+    """The finalists that were faster than the winner in their trials, and are by far not so now."""
+    won, was = min(_pairs(trials, held), default=(1.0, 0.0))
+    return [
+        n
+        for n, (o, t) in enumerate(zip(held, trials, strict=False))
+        if o.seconds and t.seconds and t.seconds < was and o.seconds * was > DISTURBED * won * t.seconds
+    ]
 
 
 def _pairs(trials: Sequence[Outcome], held: Sequence[Outcome]) -> list[tuple[float, float]]:
@@ -176,6 +233,17 @@ BATCH = 8
 
 TURNS = 3
 """How often a trial that may be the best is measured again, at most, until the machine is as fast before as after it."""
+
+
+def informed(tasks: Sequence[Experience]) -> Informed:
+    """What is told of the trials that a strategy learns from."""
+    elsewhere = [t for t in tasks if t.machine is not None]
+    return Informed(
+        sum(len(t.speeds) for t in tasks),
+        len({t.task for t in tasks}),
+        sum(len(t.speeds) for t in elsewhere),
+        len({t.machine for t in elsewhere}),
+    )
 
 
 @contextmanager
@@ -201,6 +269,7 @@ class TuneResult:
     trials than requested, or None. `regret` is the last one that the strategy stated, if it stated one; `enough` if the
     search ended by it. `unkept` are the records that could not be written to a database.
     `scale` is how many times slower than in the search the machine was in the comparison; its times are divided by that.
+    `memory` is how many times slower its memory was at each look: then another schedule may be the best.
     """
 
     best: Trace | None
@@ -222,13 +291,14 @@ class TuneResult:
     enough: bool = False
     unkept: Unkept | None = None
     scale: float = 1.0
+    memory: float = 1.0
 
     def __repr__(self) -> str:
         """The main fields, and the others that differ from their usual values."""
         time = None if self.best_seconds is None else float(f"{self.best_seconds:.4g}")
         shown: dict[str, object] = {"best_seconds": time}
         shown |= {name: getattr(self, name) for name in ("verdict", "statuses", "trials", "seed")}
-        rare = ("refusals", "refused", "interrupted", "exhausted", "regret", "enough", "unkept", "scale")
+        rare = ("refusals", "refused", "interrupted", "exhausted", "regret", "enough", "unkept", "scale", "memory")
         shown |= {name: value for name in rare if (value := getattr(self, name)) and value != 1.0}
         return f"{type(self).__name__}({', '.join(f'{k}={v!r}' for k, v in shown.items())})"
 
@@ -257,15 +327,14 @@ class Search:
         self._diverged = False
 
         def source(median: Callable[[], Array]) -> Source | None:
-            found = () if records is None else records.others(task, target, MEANING, self._past.began)
-            tasks = experience(found)
+            tasks = self._lessons.tasks()
             if not tasks:
                 return None
-            self.log.emit(Informed(sum(len(t.speeds) for t in tasks), len(tasks)))
-            return Source.of(tasks, median())
+            self.log.emit(informed(tasks))
+            return Source.of(tasks, median(), self._lessons.machine)
 
         def bests() -> Sequence[Mapping[str, Decision]]:
-            return () if records is None else records.best_decisions(task, target, self._past.began)
+            return self._lessons.bests()
 
         setting = Setting(self._explorer, options.trials, source=source, bests=bests)
         self._asked = strategy_of(options.strategy)(setting)
@@ -285,6 +354,16 @@ class Search:
         self.log.tell_what_waits()
         if options.resume:
             self.log.emit(Resumed(len(self._past.outcomes)))
+
+    @cached_property
+    def _lessons(self) -> Lessons:
+        """What others' records teach. Those of the package are read now, and told of if they cannot be."""
+        given = self._given
+        found = None if given.shipped is None else given.shipped()
+        if isinstance(found, Diagnostic):
+            self.log.emit(Unshipped(found))
+            found = None
+        return Lessons.of(given.program, given.target, given.threads, (given.records, found), self._past.began)
 
     @property
     def recalling(self) -> bool:
@@ -393,6 +472,7 @@ class Search:
                 contends = (log.outcomes[n].seconds or 0.0) / look.worst <= GIVE_UP * best
                 self._settle_alone(watch, n, TURNS if contends else 1)
         self._follow(watch)
+        self._reclaim(watch, BATCH)
 
     def _settle_alone(self, watch: Watch, number: int, most: int) -> None:
         """Measure a trial again until the machine is as fast before as after it, or `most` times."""
@@ -431,17 +511,31 @@ class Search:
             log.emit(Drifted(factor))
 
         look = watch.look(tell)
-        if told and look.after == 1.0:
+        if told and watch.calm:
             log.emit(Settled(told[0], look.waited, len(unsettled)))
         elif not look.same:
-            log.emit(Settled(look.before, 0.0, len(unsettled)) if look.after == 1.0 else Slowed(look.after))
+            log.emit(Settled(look.before, 0.0, len(unsettled)) if watch.calm else Slowed(look.after, look.memory))
         if look.revised != 1.0:
             log.hopes = {n: hope / look.revised for n, hope in log.hopes.items()}
             for _, n in log.ranked():
                 if n not in unsettled:
                     outcome = log.outcomes[n]
                     self._correct(n, watch.corrected(outcome, outcome.scale * look.revised))
+        if look.unseen != 1.0:
+            for seconds, n in log.ranked():
+                if n not in unsettled:
+                    log.hopes[n] = log.hopes.get(n, seconds) / look.unseen
         return look
+
+    def _reclaim(self, watch: Watch, most: int) -> None:
+        """Measure trials again whose time is uncertain, while one of them may be the best and the machine is undisturbed; at
+        most so many, those first that may be the fastest."""
+        for _ in range(most):
+            best = self.log.best_seconds or 0.0
+            found = next((n for hope, n in self.log.ranked_by_hope() if hope < best), None)
+            if found is None or not watch.calm:
+                return
+            self._settle_alone(watch, found, 1)
 
     def _follow(self, watch: Watch) -> None:
         """Make the best trial the yardstick, if it can be. One whose time was divided, or was longer than need be, has its
@@ -476,15 +570,17 @@ class Search:
         """Compare and prove the best few. An interrupted search gives its result so far."""
         log = self.log
         self._recall()
-        compared: list[tuple[float, int]] = []
-        scale = 1.0
+        compared, watch = Compared([]), self._given.watch
         if not interrupted:
             try:
-                compared, scale = final(log, self._given.runner, self._given.watch)
+                if watch is not None and log.hopes:
+                    watch.rested()
+                    self._reclaim(watch, len(log.hopes))
+                compared = final(log, self._given.runner, watch)
             except KeyboardInterrupt:
                 interrupted = True
         # Whoever interrupts waits for nothing: what was found is right by the reference, and is not given up for a proof.
-        best, verdict, wrong, cut = judged(log, compared, None if interrupted else self._given.verify)
+        best, verdict, wrong, cut = judged(log, compared.times, None if interrupted else self._given.verify)
         interrupted = interrupted or cut
         records = self._given.records
         if records is not None and records.unkept is not None:
@@ -510,7 +606,8 @@ class Search:
             regret=self._regret,
             enough=self._enough,
             unkept=None if records is None else records.unkept,
-            scale=scale,
+            scale=compared.scale,
+            memory=compared.memory,
         )
 
 

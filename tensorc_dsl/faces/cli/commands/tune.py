@@ -137,6 +137,12 @@ def _strategy(ctx: click.Context, _param: click.Parameter, value: str) -> str:
     help="Write FILE again, with what was learnt of the draws as weights; by default to FILE_prior.tsched in this folder.",
 )
 @records_option
+@click.option(
+    "--shipped/--no-shipped",
+    default=DEFAULTS.shipped,
+    show_default=True,
+    help="Learn from the records that come with the package, too, of other machines.",
+)
 @emulate_option
 @click.option("--json", "as_json", is_flag=True, help="Print JSON on standard output.")
 @click.option(
@@ -165,6 +171,7 @@ def tune(
     keep_better: bool,
     prior: str | None,
     records: str | None,
+    shipped: bool,
     emulate: bool,
     as_json: bool,
     as_lines: bool,
@@ -228,7 +235,7 @@ def tune(
         raise click.UsageError(
             f"the strategy {strategy!r} does not say how much faster another schedule may be, as --until needs; bayes does"
         )
-    options = SearchOptions(_trials(trials, budget), seed, strategy, budget, resume, until)
+    options = SearchOptions(_trials(trials, budget), seed, strategy, budget, resume, until, shipped)
     ending = settings(ctx).ending
     ended: Sequence[Ended | EndedCounting]
     if queue is None:

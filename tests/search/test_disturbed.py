@@ -1,0 +1,150 @@
+"""A machine with two speeds, of computing and of memory, that a neighbour slows: what a search finds is what it finds alone.
+
+A third of the candidates are bound by memory, a third by computing, and the others by both. All times are by the clock of the
+made-up machine, and each measurement has noise.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pytest
+
+from tensorc_dsl.ir.program import Program
+from tensorc_dsl.tuning.measure.local import ROUNDS
+from tensorc_dsl.tuning.measure.outcome import Outcome, Status, seconds_of
+from tensorc_dsl.tuning.search import plausible
+from tensorc_dsl.tuning.search.events import Event
+from tensorc_dsl.tuning.search.plausible import PATIENCE, Watch
+from tensorc_dsl.tuning.search.tune import TuneResult
+from tests.search.test_tune import FakeRunner, run
+
+Curve = Callable[[float], tuple[float, float]]
+"""How many times as long as undisturbed computing and memory take at a time."""
+
+TRIALS = 48
+"""A trial takes about a second of the made-up clock."""
+
+SAMPLES, NOISE = 12, 0.004
+"""Times of a measurement, over all of which the machine may change, and how much they vary."""
+
+
+def between(begin: float, end: float, compute: float = 1.0, memory: float = 1.0) -> Curve:
+    return lambda t: (compute, memory) if begin <= t < end else (1.0, 1.0)
+
+
+def swing(period: float, compute: float, memory: float) -> Curve:
+    return lambda t: (compute, memory) if t % period >= 0.5 * period else (1.0, 1.0)
+
+
+CURVES: dict[str, Curve] = {
+    "calm": between(0, 0),
+    "memory is slow for a while": between(15, 40, memory=2.0),
+    "memory is slow for longer than a search waits": between(12, 75, memory=2.0),
+    "memory is slow at first": between(0, 20, memory=2.0),
+    "memory is slow at the end": between(44, 90, memory=2.0),
+    "memory swings slowly": swing(24, 1.0, 2.0),
+    "memory swings": swing(7, 1.0, 1.6),
+    "memory becomes slower by and by": lambda t: (1.0, 1.0 + 1.5 * max(0.0, math.sin(t / 12))),
+    "spikes": lambda t: (1.0, 3.0) if t % 5 < 0.4 else (1.0, 1.0),
+    "computing is slow for a while": between(15, 40, compute=2.0),
+    "both are slow for a while": between(15, 40, compute=2.0, memory=2.0),
+    "computing is slow, then memory": lambda t: (
+        (1.8, 1.0) if 10 <= t < 25 else (1.0, 2.2) if 25 <= t < 45 else (1.0, 1.0)
+    ),
+}
+
+
+def share(program: Program) -> float:
+    """The share of memory in the time of a candidate: 0, a half or 1."""
+    return _digest(program)[0] % 3 / 2
+
+
+def true_time(program: Program) -> float:
+    """Candidates differ by a few percent and more."""
+    return 1e-3 * 1.03 ** (int.from_bytes(_digest(program)[1:3]) % 60)
+
+
+def _digest(program: Program) -> bytes:
+    return hashlib.blake2b(repr(program.annotations).encode()).digest()
+
+
+@dataclass
+class Neighboured(FakeRunner):
+    """A runner on the machine."""
+
+    curve: Curve = CURVES["calm"]
+    seed: int = 0
+    now: float = 0.0
+
+    def __post_init__(self) -> None:
+        self._rng = np.random.default_rng(self.seed)
+
+    def clock(self) -> float:
+        return self.now
+
+    def sleep(self, seconds: float) -> None:
+        self.now += seconds
+
+    def _run(self, p: Program, took: float = 1.0) -> Outcome:
+        factors = np.array([self.curve(self.now + took * n / SAMPLES) for n in range(SAMPLES)])
+        self.now += took
+        slow = factors @ (1 - share(p), share(p))
+        times = tuple((true_time(p) * slow * (1.0 + NOISE * self._rng.exponential(size=SAMPLES))).tolist())
+        return Outcome(Status.OK, seconds_of(times), times)
+
+    def measure(self, programs: Sequence[Program], best: float | None) -> Iterator[Outcome]:
+        yield from map(self._run, programs)
+
+    def again(self, program: Program, best: float | None = None) -> Outcome:
+        return self._run(program, 0.3 if best is None else 0.1)
+
+    def compare(self, programs: Sequence[Program]) -> list[Outcome]:
+        rounds = [[self._run(p, 0.3) for p in programs] for _ in range(ROUNDS)]
+        merged = [tuple(t for r in rounds for t in r[n].times) for n in range(len(programs))]
+        return [Outcome(Status.OK, seconds_of(times), times) for times in merged]
+
+    def memory(self) -> float:
+        """The time of the yardstick of memory."""
+        self.now += 0.05
+        return 2e-3 * self.curve(self.now)[1] * (1.0 + NOISE * float(self._rng.exponential()))
+
+    def computing(self) -> float:
+        self.now += 0.05
+        return 1e-3 * self.curve(self.now)[0] * (1.0 + NOISE * float(self._rng.exponential()))
+
+
+def searched(curve: Curve, seed: int) -> tuple[TuneResult, list[Event]]:
+    machine = Neighboured(curve=curve, seed=seed)
+    watch = Watch(
+        machine.again, memory=machine.memory, computing=machine.computing, sleep=machine.sleep, clock=machine.clock
+    )
+    return run(machine, watch=watch, trials=TRIALS, seed=seed)
+
+
+@pytest.fixture(autouse=True)
+def patience(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(plausible, "PATIENCE", PATIENCE)
+
+
+@pytest.mark.parametrize("name", CURVES)
+def test_what_is_found_beside_a_neighbour_is_what_is_found_alone(name: str) -> None:
+    for seed in range(4):
+        alone, _ = searched(CURVES["calm"], seed)
+        found, _ = searched(CURVES[name], seed)
+        assert alone.best is not None and found.best is not None
+        assert true_time(found.best.program) == true_time(alone.best.program), seed
+
+
+def test_a_swing_faster_than_a_trial_costs_little() -> None:
+    """It may hit a trial and neither of the looks beside it, so that nothing tells that the trial was slowed."""
+    missed: list[float] = []
+    for seed in range(4):
+        found, _ = searched(swing(2.3, 1.0, 2.0), seed)
+        assert found.best is not None
+        missed.append(true_time(found.best.program) / min(true_time(t.program) for t in found.traces))
+    assert sorted(missed)[1] == 1.0 and max(missed) < 1.1

@@ -1,0 +1,245 @@
+"""Records of other machines, of the user's and of the package: what is taken of them, and what a search tells of it."""
+
+from __future__ import annotations
+
+import lzma
+import math
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import msgspec
+import numpy as np
+import pytest
+
+from bench.search import ship
+from bench.search.tables import FOLDER, read_all
+from tensorc_dsl.base.diagnostic import Diagnostic
+from tensorc_dsl.ir.target import Target
+from tensorc_dsl.tuning.records.database import Database
+from tensorc_dsl.tuning.records.shipped import (
+    FILE,
+    Shipped,
+    ShippedFile,
+    ShippedMachine,
+    ShippedTask,
+    shipped,
+    written,
+)
+from tensorc_dsl.tuning.records.trial import Machine, Subject, Trial, program_key, subject, target_key
+from tensorc_dsl.tuning.search.events import Event, Informed, Unshipped
+from tensorc_dsl.tuning.search.gp import Array
+from tensorc_dsl.tuning.search.loop_features import COLUMNS, MEANING
+from tensorc_dsl.tuning.search.source import Experience, Lessons, Source, experience
+from tests.search.test_tune import TARGET, TASK, FakeRunner, run
+
+LATE = math.inf
+HERE, THERE = target_key(TARGET, 2), target_key(replace(TARGET, cpu="other", l3=1 << 20), 2)
+GPU = target_key(Target("cuda", "sm_90"), 1)
+
+
+def trial(target: str, task: str, number: int, seconds: float, machine: str) -> Trial:
+    return Trial(
+        task, target, task, "bayes", 0, number, "ok", {"x": number}, "", f"{target}{number}", seconds,
+        columns="c", features=(float(number),), fingerprint=machine,
+    )  # fmt: skip
+
+
+def facts(**some: int) -> Subject:
+    found = subject(TASK, replace(TARGET, **some), 2)  # type: ignore[arg-type]
+    return replace(found, task_key="")
+
+
+@pytest.fixture
+def database(tmp_path: Path) -> Database:
+    there, gpu = facts(l3=1 << 20), facts(cores=99)
+    db = Database.open(tmp_path / "r.sqlite")
+    db.add_all(
+        [
+            *(trial(THERE, "own", n, 2.0 + n, there.fingerprint) for n in range(6)),
+            *(trial(THERE, "other", n, 3.0, there.fingerprint) for n in range(2)),
+            trial(HERE, "own", 7, 1.0, facts().fingerprint),
+            trial(HERE, "other", 8, 1.0, facts().fingerprint),
+            trial(GPU, "own", 9, 1.0, gpu.fingerprint),
+            trial(THERE, "nowhere", 10, 1.0, "a machine that is not described"),
+        ],
+        [there, gpu, facts()],
+    )
+    return db
+
+
+def test_other_tasks_here_come_first_then_all_tasks_on_other_machines_of_the_kind(database: Database) -> None:
+    with database:
+        found = list(database.others("own", HERE, "c", LATE))
+    assert [(m.task_key, m.features[0], m.machine is None) for m in found] == [
+        ("other", 8.0, True),
+        *(("other", float(n), False) for n in (1, 0)),
+        *(("own", float(n), False) for n in (5, 4, 3, 2, 1, 0)),
+    ]
+    (place,) = {m.machine for m in found if m.machine is not None}
+    assert place.target_key == THERE
+    assert dict(place.numbers)["l3"] == pytest.approx(20.0, abs=1e-3) and "kind" not in dict(place.numbers)
+
+
+def test_the_schedules_of_the_task_on_another_machine_come_first(database: Database) -> None:
+    with database:
+        found = [d["x"] for d in database.best_decisions("own", HERE, LATE)]
+    assert found[:4] == [0, 1, 2, 3]  # the four fastest of the task there
+    assert found[4:] == [8, 10, 0]  # of the others, here first
+
+
+def test_a_search_learns_from_another_machines_file_and_tells_so(tmp_path: Path) -> None:
+    elsewhere = replace(TARGET, cpu="other", l3=1 << 20)
+    with Database.open(tmp_path / "r.sqlite") as db:
+        run(FakeRunner(), db, trials=12, target=elsewhere)
+        _, events = run(FakeRunner(), db, trials=12, strategy="bayes")
+    assert [e for e in events if isinstance(e, Informed)] == [Informed(12, 1, 12, 1)]
+
+
+# --- the model -------------------------------------------------------------------------------------------------------
+
+
+def place(l3: float) -> Machine:
+    return Machine("m", (("l3", l3), ("same", 3.0)))
+
+
+def on(machine: Machine | None, sign: float, seed: int, count: int = 200) -> Experience:
+    x = np.random.default_rng(seed).normal(size=(count, 4))
+    return Experience(x, sign * x[:, 0] + 0.1 * x[:, 1], f"t{seed}", machine)
+
+
+def rank(source: Source | None, of: Experience) -> float:
+    assert source is not None
+    return float(np.corrcoef(source.predict(of.features), of.speeds)[0, 1])
+
+
+def test_constants_that_differ_are_columns_and_tell_machines_apart() -> None:
+    """Elsewhere the first number has the opposite effect: rows of this machine are told from those by its constants."""
+    here, there = place(28.0), place(27.0)
+    tasks = [on(there, -1.0, n) for n in range(6)] + [on(None, 1.0, n) for n in range(6, 9)]
+    new = on(None, 1.0, 20)
+    source = Source.of(tasks, new.median, here)
+    assert source is not None and source.names == ("l3",)
+    assert rank(source, new) > 0.7
+    assert rank(source.at(on(there, -1.0, 21)), on(there, -1.0, 21)) > 0.7
+
+
+def test_with_one_machine_there_are_no_such_columns() -> None:
+    new = on(None, 1.0, 20)
+    known, blind = (Source.of([on(None, 1.0, n) for n in range(3)], new.median, m) for m in (place(28.0), None))
+    assert known is not None and blind is not None and known.names == ()
+    assert np.array_equal(known.predict(new.features), blind.predict(new.features))
+
+
+def test_a_number_that_one_machine_does_not_state_tells_nothing() -> None:
+    new = on(None, 1.0, 20)
+    source = Source.of([on(Machine("m", (("same", 3.0),)), 1.0, 1)], new.median, place(28.0))
+    assert source is not None and source.names == () and rank(source, new) > 0.7
+
+
+def test_rows_of_this_machine_are_taken_before_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tensorc_dsl.tuning.search.source.ROWS", 200)
+    new = on(None, 1.0, 20)
+    source = Source.of([on(None, 1.0, 1), *(on(place(26.0), -1.0, n) for n in range(2, 12))], new.median, place(28.0))
+    assert rank(source, new) > 0.7
+
+
+# --- the file of the package -----------------------------------------------------------------------------------------
+
+
+def table(target: str, tasks: Sequence[str], columns: str = "c") -> ShippedFile:
+    rows: Array = np.arange(20.0)
+    of = [
+        ShippedTask(
+            t, [1.0 + n for n in range(20)], [rows.tolist(), (rows + 1).tolist()], [msgspec.Raw(b'{"x":[4,2]}')]
+        )
+        for t in tasks
+    ]
+    return ShippedFile(columns, [ShippedMachine(target, {"l3": 7, "kind": "llvm"}, of)])
+
+
+def test_what_is_written_is_read_again(tmp_path: Path) -> None:
+    path = tmp_path / "s.xz"
+    path.write_bytes(written(table(THERE, ["own", "other"])))
+    there = shipped("c", path)
+    assert isinstance(there, Shipped)
+    found = list(there.others("own", HERE, "c", LATE))
+    assert len(found) == 40 and {m.task_key for m in found} == {"own", "other"}
+    assert found[0].features == (19.0, 20.0) and found[0].seconds == 20.0
+    assert found[0].machine == Machine(THERE, (("l3", 3.0),))
+    assert there.best_decisions("own", HERE, LATE) == [{"x": (4, 2)}] * 2
+    assert list(there.others("own", GPU, "c", LATE)) == [] == there.best_decisions("own", GPU, LATE)
+    assert list(there.others("own", HERE, "d", LATE)) == []
+    assert all(m.machine is None for m in there.others("own", THERE, "c", LATE))
+
+
+def test_a_damaged_file_is_told_and_left_out(tmp_path: Path) -> None:
+    path = tmp_path / "s.xz"
+    whole = written(table(THERE, ["own"]))
+    flipped = bytearray(whole)
+    flipped[len(whole) // 2] ^= 255
+    short = table(THERE, ["own"])
+    short.machines[0].tasks[0].features[1].pop()
+    unmeasured = table(THERE, ["own"])
+    unmeasured.machines[0].tasks[0].seconds[3] = 0.0
+    unread = table(THERE, ["own"])
+    unread.machines[0].tasks[0].best[0] = msgspec.Raw(b'{"x":{}}')
+    for content in (
+        b"", b"no archive", whole[:-9], bytes(flipped), lzma.compress(b"{"), lzma.compress(b'{"columns": 3}'),
+        written(short), written(unmeasured), written(unread), written(table(THERE, ["own"], columns="older")),
+    ):  # fmt: skip
+        path.write_bytes(content)
+        found = shipped("c", path)
+        assert isinstance(found, Diagnostic) and found.code == "W0707"
+    assert isinstance(shipped("c", tmp_path / "missing"), Diagnostic)
+
+
+def test_a_search_without_them_tells_once_and_goes_on(tmp_path: Path) -> None:
+    asked: list[Diagnostic] = []
+
+    def missing() -> Shipped | Diagnostic:
+        found = shipped("c", tmp_path / "missing")
+        assert isinstance(found, Diagnostic)
+        asked.append(found)
+        return found
+
+    result, events = run(FakeRunner(), trials=12, strategy="bayes", package=missing)
+    assert result.trials == 12
+    assert [e.why for e in events if isinstance(e, Unshipped)] == asked and len(asked) == 1
+
+
+def test_a_search_learns_from_them_and_tells_so() -> None:
+    def heard(target: str) -> list[Event]:
+        content = table(target, [program_key(TASK), "other"], MEANING)
+        for task in content.machines[0].tasks:
+            task.features = [task.features[0]] * len(COLUMNS)
+        _, events = run(FakeRunner(), trials=12, strategy="bayes", package=lambda: Shipped(content))
+        return [e for e in events if isinstance(e, Informed)]
+
+    assert heard(THERE) == [Informed(40, 2, 40, 1)]
+    assert heard(HERE) == [Informed(40, 2, 0, 0)]
+    assert heard(GPU) == []
+
+
+def test_the_file_of_the_package_is_of_this_version_and_teaches() -> None:
+    """Where it fails: `python -m bench.search.ship`."""
+    there = shipped(MEANING)
+    assert isinstance(there, Shipped)
+    assert FILE.stat().st_size < 500_000
+    tasks = experience(there.others("new", target_key(Target(), 1), MEANING, LATE))
+    assert len(tasks) >= 16 and all(len(t.speeds) >= 200 for t in tasks)
+    assert all(t.machine is not None and dict(t.machine.numbers)["vector_bits"] > 7 for t in tasks)
+    one = tasks[0]
+    assert one.features.shape[1] == len(COLUMNS)
+    same = next(t for t in read_all(FOLDER).values() if np.allclose(-np.log([s for s in t.seconds if s]), one.speeds))
+    assert np.abs(same.features - one.features).max() <= 0.5 * 10**-ship.DIGITS + 1e-9
+
+
+def test_lessons_of_several_teachers_are_taken_together(database: Database) -> None:
+    key = program_key(TASK)
+    package = Shipped(table(THERE, [key, "other"], MEANING))
+    with database:
+        lessons = Lessons.of(TASK, TARGET, 2, (None, database, package))
+        assert lessons.task_key == key and lessons.target_key == HERE
+        assert sorted(t.task for t in lessons.tasks()) == sorted([key, "other"])
+        assert lessons.bests()[-2:] == [{"x": (4, 2)}] * 2
