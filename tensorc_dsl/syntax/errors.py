@@ -57,9 +57,9 @@ def TOO_LONG(*, most: int) -> None: ...
 def NAMELESS_ARGUMENT() -> None: ...
 @problem(
     "E0109",
-    "parentheses around several values are only the parameters of an index map",
-    "no `->` follows",
-    "write `[a, b]` for a list, `(i, j) -> (j, i)` for an index map",
+    "parentheses around several values are the parameters of an index map, or all values of a reducer",
+    "no `->` follows, and a part of an expression is one value, as each step of a scan is",
+    "write `[a, b]` for a list, `(i, j) -> (j, i)` for an index map, `(a if c else b, i if c else j)` to choose several",
 )
 def SEVERAL_VALUES() -> None: ...
 @problem(
