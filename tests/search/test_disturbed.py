@@ -9,18 +9,21 @@ from __future__ import annotations
 import hashlib
 import math
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pytest
 
 from tensorc_dsl.ir.program import Program
+from tensorc_dsl.ir.target import Target
+from tensorc_dsl.processes.machine import Turns
+from tensorc_dsl.tuning.machine.roof import Roof
 from tensorc_dsl.tuning.measure.local import ROUNDS
 from tensorc_dsl.tuning.measure.outcome import Outcome, Status, seconds_of
 from tensorc_dsl.tuning.search import plausible
-from tensorc_dsl.tuning.search.events import Event
-from tensorc_dsl.tuning.search.plausible import PATIENCE, Watch
-from tensorc_dsl.tuning.search.tune import TuneResult
+from tensorc_dsl.tuning.search.events import Corrected, Drifted, Event, Slowed
+from tensorc_dsl.tuning.search.plausible import PATIENCE, Resources, Watch
+from tensorc_dsl.tuning.search.tune import TuneResult, as_fast
 from tests.search.test_tune import FakeRunner, run
 
 Curve = Callable[[float], tuple[float, float]]
@@ -148,3 +151,62 @@ def test_a_swing_faster_than_a_trial_costs_little() -> None:
         assert found.best is not None
         missed.append(true_time(found.best.program) / min(true_time(t.program) for t in found.traces))
     assert sorted(missed)[1] == 1.0 and max(missed) < 1.1
+
+
+def test_memory_that_stays_slow_to_the_end_is_told() -> None:
+    found, events = searched(between(20, 1e9, memory=2.0), 0)
+    assert found.memory == pytest.approx(2.0, rel=0.05) and found.scale == 1.0
+    slowed = [e for e in events if isinstance(e, Slowed)]
+    assert slowed and all(e.factor == 1.0 and e.memory == pytest.approx(2.0, rel=0.05) for e in slowed)
+    assert all(o.scale == 1.0 for o in found.outcomes)
+    calm, events = searched(CURVES["calm"], 0)
+    assert calm.memory == 1.0 and not any(isinstance(e, Drifted | Slowed | Corrected) for e in events)
+
+
+def test_slow_memory_divides_no_time() -> None:
+    """The yardstick may be bound by memory, and then takes twice as long; a program that computes does not."""
+    for seed in range(4):
+        found, _ = searched(CURVES["memory is slow for longer than a search waits"], seed)
+        for trace, outcome in zip(found.traces, found.outcomes, strict=True):
+            assert (outcome.seconds or 0.0) >= true_time(trace.program)
+
+
+ROOF = Roof(operations=1000, bytes_=1 << 24, is_float=True, title="f32 FMA", peak=1e9, moving=1e-3)
+
+
+def test_memory_is_a_yardstick_where_kernels_feel_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    target = Target(l2=1 << 20, l3=1 << 22)
+    asked: list[int] = []
+
+    class Fake:
+        def bandwidth(self, _target: Target, threads: int, size: int) -> float:
+            asked.append(size)
+            return 4.0 * threads
+
+        def peak(self, title: str, _target: Target, threads: int) -> float:
+            return {"f32 FMA": 8.0}[title] * threads
+
+    monkeypatch.setattr(plausible, "require_backend", lambda *_: Fake())
+    there = Resources.of(target, 2, ROOF, Turns())
+    assert there.memory is not None and there.computing is not None
+    assert (there.memory(), there.computing(), asked) == (1 / 8, 1 / 16, [2 * target.l3])
+    assert Resources.of(target, 16, ROOF, Turns()) == Resources()  # 1 MiB for each core
+    assert Resources.of(replace(target, device="a GPU"), 2, ROOF, Turns()) == Resources()
+    assert Resources.of(target, 2, replace(ROOF, title="", peak=None), Turns()).computing is None
+
+
+def finalist(seconds: float, spread: float, count: int = 60) -> Outcome:
+    times = tuple(np.random.default_rng(0).permutation(seconds * (1 + np.linspace(0, 4 * spread, count))).tolist())
+    return Outcome(Status.OK, seconds_of(times), times)
+
+
+def test_finalists_are_as_fast_where_their_samples_do_not_tell_them_apart() -> None:
+    quiet, loud = finalist(1.0, 0.001), finalist(1.0, 0.05)
+    assert as_fast(finalist(1.008, 0.001), quiet)  # less than anything is worth
+    assert not as_fast(finalist(1.02, 0.001), quiet)
+    assert as_fast(finalist(1.02, 0.05), loud)
+    assert not as_fast(finalist(1.1, 0.05), loud)  # too much to be noise
+    few = finalist(1.02, 0.05, count=4)
+    assert not as_fast(few, loud)
+    slowed = replace(quiet, times=(*quiet.times[:20], *(2 * t for t in quiet.times[20:])))  # most of the samples
+    assert not as_fast(finalist(1.02, 0.001), slowed)

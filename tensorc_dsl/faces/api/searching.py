@@ -37,7 +37,7 @@ from tensorc_dsl.tuning.search.events import Event, Listener, Measured, Prepared
 from tensorc_dsl.tuning.search.log import Past, SearchInput
 from tensorc_dsl.tuning.search.loop_features import MEANING
 from tensorc_dsl.tuning.search.options import SearchOptions
-from tensorc_dsl.tuning.search.plausible import Plausible, Watch
+from tensorc_dsl.tuning.search.plausible import Plausible, Resources, Watch
 from tensorc_dsl.tuning.search.strategy import states_regret, strategy_of
 from tensorc_dsl.tuning.search.team import Ground, Team
 from tensorc_dsl.tuning.search.tune import Search, TuneResult, tune_all
@@ -114,6 +114,7 @@ def _begun(
     )
     glance = plan.roof or roof_of(program, target, target.cores, GLANCE)
     runner = Plausible(local, glance, lambda: roof_of(program, target, target.cores))
+    resources = Resources.of(target, target.cores, glance, turns)
     given = SearchInput(
         space=plan.model,
         program=program,
@@ -126,7 +127,7 @@ def _begun(
         verify=partial(_judge, program),
         made_by=plan.made_by,
         shipped=partial(shipped, MEANING) if options.shipped else None,
-        watch=Watch(runner.again, least=runner.least),
+        watch=Watch(runner.again, least=runner.least, memory=resources.memory, computing=resources.computing),
         expander=team.expander(Ground(plan.model, target, sizing(program).timed[-1]), turns),
     )
     return Search(given), local

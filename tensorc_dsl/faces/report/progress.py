@@ -369,6 +369,8 @@ def said(event: Resumed | Informed | Unshipped | Diverged | Drifted | Settled | 
             if waited:
                 return f"the machine is as fast as before, after {units.seconds(waited)}: {again}"
             return f"the machine was {factor:.2f} times slower for a while: {again}"
+        case Slowed(factor=1.0, memory=memory):
+            return f"the memory of the machine stays {memory:.2f} times slower: times remain uncertain by that"
         case Slowed(factor=factor):
             return f"the machine stays {factor:.2f} times slower: times are divided by that"
         case Sharing(given_up=False):
@@ -606,6 +608,7 @@ class Ended:
             "numpy_seconds": self.yardsticks.numpy_seconds,
             "numpy_disturbed": self.yardsticks.numpy_disturbed,
             "scale": self.result.scale,
+            "memory_scale": self.result.memory,
             "elapsed_seconds": self.result.elapsed_seconds,
             "seed": self.result.seed,
             "strategy": self.strategy,
@@ -663,6 +666,11 @@ class Ended:
             yield (
                 f"the machine was {r.scale:.2f} times slower there than in the search, and the times of that comparison are "
                 "divided by this: other work disturbed it"
+            )
+        if r.memory != 1.0:
+            yield (
+                f"the memory of the machine was {r.memory:.2f} times slower there than in the search, through all of it: "
+                "another schedule may be the best; tune again when the machine is quiet"
             )
         if self.yardsticks.numpy_disturbed:
             yield (
@@ -853,8 +861,8 @@ def _facts(event: Event, quantity: Quantity) -> tuple[str, Facts]:
             return "drifted", {"factor": factor}
         case Settled(factor=factor, waited=waited, trials=trials):
             return "settled", {"factor": factor, "waited": waited, "trials": trials}
-        case Slowed(factor=factor):
-            return "slowed", {"factor": factor}
+        case Slowed(factor=factor, memory=memory):
+            return "slowed", {"factor": factor, "memory": memory}
         case Sharing(given_up=given_up):
             return "sharing", {"given_up": given_up}
         case Exhausted(programs=programs, whole=whole):

@@ -24,8 +24,12 @@ from typing import Protocol
 
 import numpy as np
 
+from tensorc_dsl.backend.find import require_backend
 from tensorc_dsl.base import units
 from tensorc_dsl.ir.program import Program
+from tensorc_dsl.ir.target import Target
+from tensorc_dsl.processes.machine import Turns, Use
+from tensorc_dsl.tuning.machine.roof import LARGEST as LARGEST_MOVED
 from tensorc_dsl.tuning.machine.roof import Roof
 from tensorc_dsl.tuning.measure.outcome import Outcome, RunnerLike, Status
 from tensorc_dsl.tuning.records.schema import LARGEST
@@ -302,6 +306,35 @@ class Watch:
 
     def _same(self, one: float, other: float) -> bool:
         return max(one, other) <= (1.0 + self._limit) * min(one, other)
+
+
+@dataclass(frozen=True, slots=True)
+class Resources:
+    """The yardsticks of a task that are no candidates: the seconds of a unit of work; None without one.
+
+    Kernels on arrays that fit into caches of their own cores do not feel how fast memory is; nor is a GPU's shared.
+    """
+
+    memory: Callable[[], float] | None = None
+    computing: Callable[[], float] | None = None
+
+    @staticmethod
+    def of(target: Target, threads: int, roof: Roof, turns: Turns) -> Resources:
+        """Those of a task with this roof; they take turns with other processes that time kernels."""
+        if target.device or roof.bytes_ <= threads * target.l2:
+            return Resources()
+        backend = require_backend(target.kind, "the roof")
+        size = min(roof.bytes_, LARGEST_MOVED * target.l3)
+
+        def memory() -> float:
+            with turns.use(Use.TIMING):
+                return 1.0 / backend.bandwidth(target, threads, size)
+
+        def computing() -> float:
+            with turns.use(Use.TIMING):
+                return 1.0 / backend.peak(roof.title, target, threads)
+
+        return Resources(memory, computing if roof.title else None)
 
 
 BEYOND = 2.0
