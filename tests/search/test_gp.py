@@ -37,6 +37,31 @@ def test_against_the_dense_formulas() -> None:
     np.testing.assert_allclose(beliefs.variance, np.diag(covariance), rtol=1e-5, atol=1e-7)
 
 
+def test_noise_of_each_value_against_the_dense_formulas() -> None:
+    rng = np.random.default_rng(4)
+    x, y, points, known = rng.normal(size=(9, 3)), rng.normal(size=9), rng.normal(size=(5, 3)), rng.random(9)
+    hyper = Hyper(rng.normal(size=3) * 0.3, 0.4, -2.0)
+    noisy = kernel(x, x, hyper) + np.diag(math.exp(-2.0) + known)
+    cross = kernel(x, points, hyper)
+    beliefs = Posterior.of(x, y, hyper, known).at(points)
+    np.testing.assert_allclose(beliefs.mean, cross.T @ np.linalg.solve(noisy, y), rtol=1e-5, atol=1e-7)
+    prior, v = Prior.of_dimension(3), rng.normal(size=5) * 0.5
+    _, gradient = objective(v, x, y, prior, known=known)
+    for k in range(5):
+        step = np.eye(5)[k] * 1e-5
+        ends = [objective(v + sign * step, x, y, prior, known=known)[0] for sign in (1, -1)]
+        assert gradient[k] == pytest.approx((ends[0] - ends[1]) / 2e-5, rel=1e-3, abs=1e-4)
+
+
+def test_a_noisy_value_pulls_the_mean_less() -> None:
+    """Two values at one place, of which one was measured with far more noise: the mean is near the other one."""
+    x, y = np.zeros((2, 1)), np.array([1.0, -1.0])
+    hyper = Hyper(np.zeros(1), 0.0, math.log(1e-2))
+    even = Posterior.of(x, y, hyper).at(x[:1]).mean[0]
+    first = Posterior.of(x, y, hyper, np.array([0.0, 1.0])).at(x[:1]).mean[0]
+    assert even == pytest.approx(0.0, abs=1e-6) and first > 0.9
+
+
 def test_believing_is_observing_the_mean() -> None:
     rng = np.random.default_rng(1)
     x, y, points = rng.normal(size=(7, 2)), rng.normal(size=7), rng.normal(size=(6, 2))

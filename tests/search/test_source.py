@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 
+from tensorc_dsl.tuning.measure.outcome import spread_of
 from tensorc_dsl.tuning.search.gp import Array
-from tensorc_dsl.tuning.search.model import Memory, Model
+from tensorc_dsl.tuning.search.model import Memory, Model, noise_of
 from tensorc_dsl.tuning.search.source import Experience, Source
 
 
@@ -63,6 +65,33 @@ def test_a_prior_that_is_wrong_loses_its_say() -> None:
     assert _slope(new.speeds + 0.02 * noise, new.features, new.speeds) >= 0.75
     assert _slope(noise, new.features, new.speeds) == 0.0
     assert _slope(-new.speeds, new.features, new.speeds) == 0.0
+
+
+def test_the_noise_of_a_trial_is_that_of_its_samples() -> None:
+    quiet, loud = (0.002, 100), (0.2, 100)
+    few, alone = (0.3, 4), (0.0, 1)
+    found = noise_of([quiet, quiet, loud, few, alone])
+    assert found[0] < found[2] < found[3]
+    assert found[2] == pytest.approx(0.2**2 / 100)
+    assert found[4] == pytest.approx(0.002**2)  # one sample says nothing of how much it varies: as others do
+    assert not noise_of([alone, alone]).any()
+    times = np.random.default_rng(0).normal(1.0, 0.05, size=(4000, 40))
+    said = np.mean([noise_of([(spread_of(row.tolist()), 40)])[0] for row in times[:400]])
+    assert said == pytest.approx(np.log(np.quantile(times, 0.25, axis=1)).var(), rel=0.3)
+
+
+def test_a_noisy_trial_pulls_the_model_less() -> None:
+    new = task(11, 40, 0.0)
+    seconds = [float(np.exp(-s)) for s in new.speeds]
+    seconds[7] *= 2.0
+
+    def missed(noise: Array | None) -> float:
+        model = Model.of(new.features, [*seconds], np.zeros(40), Memory(), noise)
+        return abs(float(model.log_speed(new.features[7:8], np.zeros(1))[0][0]) - new.speeds[7])
+
+    noise = np.full(40, 1e-6)
+    noise[7] = 1.0
+    assert missed(noise) < 0.7 * missed(None)
 
 
 def test_intervals_are_wider_after_few_trials() -> None:

@@ -120,6 +120,16 @@ def seconds_of(times: tuple[float, ...]) -> float:
     return float(np.quantile(times, QUANTILE))
 
 
+def spread_of(times: Sequence[float]) -> float:
+    """How much the times of one kernel vary: their interquartile range as a share of the lower quartile; 0 without times."""
+    import numpy as np
+
+    if not times:
+        return 0.0
+    low, high = np.quantile(times, (QUANTILE, 1.0 - QUANTILE))
+    return float(high / low - 1.0)
+
+
 def interval(times: Sequence[float]) -> tuple[float, float]:
     """A 95 % confidence interval of the lower quartile, for any distribution of the times.
 

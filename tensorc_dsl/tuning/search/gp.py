@@ -78,8 +78,11 @@ def kernel(a: Array, b: Array, hyper: Hyper) -> Array:
     return math.exp(hyper.log_signal) * (1.0 + r + r * r / 3.0) * np.exp(-r)
 
 
-def objective(v: Array, x: Array, y: Array, prior: Prior) -> tuple[float, Array]:
-    """Negative log posterior of the hyperparameters up to a constant, and its gradient."""
+def objective(v: Array, x: Array, y: Array, prior: Prior, known: Array | float = 0.0) -> tuple[float, Array]:
+    """Negative log posterior of the hyperparameters up to a constant, and its gradient.
+
+    `known` is the part of each value's noise variance that was measured, (n,); the fitted one is that of all values.
+    """
     hyper = Hyper.of_vector(v)
     n = len(y)
     signal, noise = math.exp(hyper.log_signal), math.exp(hyper.log_noise)
@@ -87,7 +90,7 @@ def objective(v: Array, x: Array, y: Array, prior: Prior) -> tuple[float, Array]
     r = math.sqrt(5.0) * _distances(z, z)
     decay = np.exp(-r)
     k = signal * (1.0 + r + r * r / 3.0) * decay
-    lower = scipy.linalg.cholesky(k + (noise + _JITTER) * np.eye(n), lower=True, check_finite=False)
+    lower = scipy.linalg.cholesky(k + np.diag(noise + _JITTER + known * np.ones(n)), lower=True, check_finite=False)
     alpha = scipy.linalg.cho_solve((lower, True), y, check_finite=False)
     # RW eq. 2.30, as in algorithm 2.1, line 7.
     value = 0.5 * float(y @ alpha) + float(np.log(np.diag(lower)).sum()) + 0.5 * n * math.log(2.0 * math.pi)
@@ -114,8 +117,8 @@ def _load() -> None:
     all_alike()
 
 
-def fit(x: Array, y: Array, start: Hyper | None = None, iterations: int = 60) -> Hyper:
-    """Hyperparameters at a mode of their posterior, by L-BFGS from `start`."""
+def fit(x: Array, y: Array, start: Hyper | None = None, iterations: int = 60, known: Array | float = 0.0) -> Hyper:
+    """Hyperparameters at a mode of their posterior, by L-BFGS from `start`; `known` is as in `objective`."""
     _load()
     d = x.shape[1]
     prior = Prior.of_dimension(d)
@@ -124,7 +127,7 @@ def fit(x: Array, y: Array, start: Hyper | None = None, iterations: int = 60) ->
     found = scipy.optimize.minimize(
         objective,
         np.clip((start or Hyper.initial(d)).vector(), low, high),
-        args=(x, y, prior),
+        args=(x, y, prior, known),
         jac=True,
         method="L-BFGS-B",
         bounds=bounds,
@@ -143,9 +146,9 @@ class Posterior:
     alpha: Array
 
     @staticmethod
-    def of(x: Array, y: Array, hyper: Hyper) -> Posterior:
+    def of(x: Array, y: Array, hyper: Hyper, known: Array | float = 0.0) -> Posterior:
         _load()
-        noisy = kernel(x, x, hyper) + (math.exp(hyper.log_noise) + _JITTER) * np.eye(len(y))
+        noisy = kernel(x, x, hyper) + np.diag(math.exp(hyper.log_noise) + _JITTER + known * np.ones(len(y)))
         lower = scipy.linalg.cholesky(noisy, lower=True, check_finite=False)  # RW algorithm 2.1, line 2
         return Posterior(hyper, x, lower, scipy.linalg.cho_solve((lower, True), y, check_finite=False))  # line 3
 

@@ -5,7 +5,7 @@ fail.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -98,6 +98,9 @@ whatever the length of the search (Rocke's runs have 20,000 trials)."""
 REFIT = 1.2
 """Hyperparameters are fitted anew once there are so many times the trials of the last fit; between, they are kept."""
 
+SAMPLES = 8
+"""From so many samples of a time on, their own quartiles say how much they vary."""
+
 INTERVAL = 1.96
 """Deviations to either side between which a normal value lies with probability 0.95."""
 
@@ -124,13 +127,13 @@ class Fitting:
         lengths = np.array([self.lengths.get(c, float(s)) for c, s in zip(columns, start.log_lengths, strict=True)])
         return Hyper(lengths, self.signal, self.noise)
 
-    def of(self, x: Array, y: Array, scaler: Scaler, trials: int) -> Hyper:
+    def of(self, x: Array, y: Array, scaler: Scaler, trials: int, known: Array | float = 0.0) -> Hyper:
         """The hyperparameters for these rows and values, when there are so many trials: fitted if these are `REFIT` times as
-        many as at the last fit."""
+        many as at the last fit. `known` is the measured part of each value's noise."""
         hyper = self.known(scaler)
         if trials < REFIT * self.trials:
             return hyper
-        hyper = fit(x, y, hyper, iterations=20 if self.trials else 60)
+        hyper = fit(x, y, hyper, iterations=20 if self.trials else 60, known=known)
         self.lengths.update(zip(map(int, scaler.kept), map(float, hyper.log_lengths), strict=True))
         self.signal, self.noise, self.trials = hyper.log_signal, hyper.log_noise, trials
         return hyper
@@ -189,8 +192,9 @@ class Model:
     works: _Works | None
 
     @staticmethod
-    def of(rows: Array, seconds: list[float | None], prior: Array, memory: Memory) -> Model:
-        """The model after these trials: of each a row of features, a time, and what other tasks predicted.
+    def of(rows: Array, seconds: list[float | None], prior: Array, memory: Memory, noise: Array | None = None) -> Model:
+        """The model after these trials: of each a row of features, a time, what other tasks predicted, and how large the
+        variance of its log speed is by its samples (`noise_of`).
 
         The time of a failure is None; at least one has a time.
         """
@@ -200,14 +204,19 @@ class Model:
         kept = _local(speed)
         scaler = Scaler.of(rows[good][kept])
         x = scaler(rows[good][kept])
-        slope = _slope(x, speed[kept], prior[good][kept], memory.speed.known(scaler))
+        measured = np.zeros(len(kept)) if noise is None else noise[good][kept]
+        hyper = memory.speed.known(scaler)
+        slope = _slope(x, speed[kept], prior[good][kept], hyper, measured / max(float(speed.var()), 1e-6))
         left = speed - slope * prior[good]
         base, deviation = float(left.mean()), max(float(left.std()), 1e-3)
         y = (left[kept] - base) / deviation
-        hyper = memory.speed.of(x, y, scaler, len(speed))
+        known = measured / deviation**2
+        hyper = memory.speed.of(x, y, scaler, len(speed), known)
         works = _Works.of(rows, good, memory.works) if len(good) - good.sum() >= FAILURES else None
         widening = _widening(len(kept))
-        return Model(scaler, Posterior.of(x, y, hyper), base, slope, deviation, memory.calibration, widening, works)
+        return Model(
+            scaler, Posterior.of(x, y, hyper, known), base, slope, deviation, memory.calibration, widening, works
+        )
 
     def beliefs(self, rows: Array, prior: Array) -> Beliefs:
         """Mean and variance of the log speed of each row, in deviations, the prior's part included."""
@@ -256,14 +265,27 @@ def _widening(trials: int) -> float:
     return float(scipy.special.stdtrit(max(1, trials - ESTIMATED), 0.975)) / INTERVAL
 
 
-def _slope(x: Array, speed: Array, prior: Array, hyper: Hyper) -> float:
+def noise_of(spreads: Sequence[tuple[float, int]]) -> Array:
+    """The variance of each trial's log speed by its samples: of their lower quartile, from their quartiles and their number.
+
+    The variance of a quantile p is p (1 - p) / (n f^2), f the density there (Cramér, Mathematical Methods of Statistics,
+    1946, 28.5); for a normal distribution that is nearly the square of the interquartile range over n. The spread of few
+    samples says little: those of the other trials are taken for it where they are larger.
+    """
+    spread, count = np.array(spreads, dtype=np.float64).reshape(-1, 2).T
+    many = spread[count >= SAMPLES]
+    typical = float(np.median(many)) if len(many) else 0.0
+    return np.where(count >= SAMPLES, spread, np.maximum(spread, typical)) ** 2 / np.maximum(count, 1.0)
+
+
+def _slope(x: Array, speed: Array, prior: Array, hyper: Hyper, known: Array) -> float:
     """The share of the prior with which trials are predicted best by the other trials (RW section 5.4.2, eq. 5.12).
 
     A prior from other tasks that is wrong here loses its say as trials come in.
     """
     if float(prior.std()) < 1e-9:
         return 0.0
-    inverse = np.linalg.inv(kernel(x, x, hyper) + math.exp(hyper.log_noise) * np.eye(len(x)))
+    inverse = np.linalg.inv(kernel(x, x, hyper) + np.diag(math.exp(hyper.log_noise) + known))
     errors: list[float] = []
     for slope in SLOPES:
         left = speed - slope * prior

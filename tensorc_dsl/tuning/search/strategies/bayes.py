@@ -17,10 +17,10 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from tensorc_dsl.schedule.trace.trace import Trace
-from tensorc_dsl.tuning.measure.outcome import Outcome
+from tensorc_dsl.tuning.measure.outcome import Outcome, spread_of
 from tensorc_dsl.tuning.search.expansion import alike
 from tensorc_dsl.tuning.search.gp import Array
-from tensorc_dsl.tuning.search.model import Memory, Model
+from tensorc_dsl.tuning.search.model import Memory, Model, noise_of
 from tensorc_dsl.tuning.search.offspring import Candidate, Reserve, parents_of
 from tensorc_dsl.tuning.search.source import Source
 from tensorc_dsl.tuning.search.space import neighbours
@@ -82,6 +82,8 @@ class _Arm:
 class _Tried:
     candidate: Candidate
     seconds: float | None
+    spread: tuple[float, int] = (0.0, 1)
+    """How much its samples vary, and how many there are."""
 
 
 class Bayes:
@@ -131,7 +133,7 @@ class Bayes:
         predicted = self._predictions.pop(id(trace), None)
         if predicted is not None and self._model is not None and outcome.seconds is not None:
             self._memory.missed(predicted.error(outcome.seconds) / predicted.deviation, self._model)
-        self._tried.append(_Tried(candidate, outcome.seconds))
+        self._tried.append(_Tried(candidate, outcome.seconds, (spread_of(outcome.times), len(outcome.times))))
         arm = self._arms.pop(id(trace), None)
         if arm is not None:
             best = min((t.seconds for t in self._tried if t.seconds is not None), default=0.0)
@@ -248,7 +250,8 @@ class Bayes:
         self._fitted = len(self._tried)
         tried = [t.candidate for t in self._tried]
         times = [t.seconds for t in self._tried]
-        return Model.of(self._reserve.rows(tried), times, self._prior(tried), self._memory)
+        noise = noise_of([t.spread for t in self._tried])
+        return Model.of(self._reserve.rows(tried), times, self._prior(tried), self._memory, noise)
 
     def _picks(self, model: Model, count: int) -> list[int]:
         """Places in the reserve, by upper confidence bounds, each believing that those before it turned out as expected."""
