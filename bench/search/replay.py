@@ -1,14 +1,15 @@
 """Compares strategies on recorded tables: `python -m bench.search.replay --seeds 20`.
 
-A `+` behind a strategy gives it the tables of all other tasks as records. Prints, for each strategy, the share of the best
-known speed that was reached after some trials, and how many trials it took to come within 5 % of the best.
+A `+` behind a strategy gives it the tables of all other tasks as records. An `@` gives it those of the machines of
+`--elsewhere`, the task itself among them unless it is `--left-out`; `+@` gives it both. Prints, for each strategy, the share
+of the best known speed that was reached after some trials, and how many trials it took to come within 5 % of the best.
 """
 
 from __future__ import annotations
 
 import argparse
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
 from functools import cache
@@ -17,9 +18,12 @@ from pathlib import Path
 
 import numpy as np
 
-from bench.search.tables import FOLDER, Array, Table, read_all
-from bench.search.tabular import Played, others, play
+from bench.search.tables import FOLDER, Array, Table, read_all, recorded_on
+from bench.search.tabular import Past, Played, best_decisions, experience, others, play
 from tensorc_dsl.processes.machine import one_blas_thread
+from tensorc_dsl.schedule.trace.distribution import Decision
+from tensorc_dsl.tuning.records.database import ELSEWHERE
+from tensorc_dsl.tuning.search.source import Experience
 
 NEAR = 0.95
 """The share of the best known speed that counts as found."""
@@ -37,6 +41,8 @@ class Job:
     trials: int
     rows: int
     folder: Path
+    elsewhere: tuple[Path, ...] = ()
+    left_out: bool = False
 
 
 @cache
@@ -46,9 +52,27 @@ def tables(folder: Path, rows: int) -> dict[str, Table]:
 
 def replayed(job: Job) -> Played:
     table = tables(job.folder, job.rows)[job.task]
-    past = others(tables(job.folder, job.rows), job.task) if job.strategy.endswith("+") else ()
     with one_blas_thread():
-        return play(job.strategy.rstrip("+"), table, job.seed, job.trials, past)
+        return play(job.strategy.rstrip("+@"), table, job.seed, job.trials, past_of(job))
+
+
+def past_of(job: Job) -> Past:
+    """What the strategy of the job may know."""
+    here = tables(job.folder, job.rows)
+    tasks: list[Experience] = []
+    own: list[Mapping[str, Decision]] = []
+    bests: list[Mapping[str, Decision]] = []
+    if "+" in job.strategy:
+        tasks += others(here, job.task)
+        bests += [d for name, t in here.items() if name != job.task for d in best_decisions(t, 1)]
+    for folder in job.elsewhere if "@" in job.strategy else ():
+        machine = recorded_on(folder).machine
+        there = {n: t for n, t in tables(folder, job.rows).items() if not (job.left_out and n == job.task)}
+        tasks += [experience(t, machine) for t in there.values()]
+        own += [d for name, t in there.items() if name == job.task for d in best_decisions(t, ELSEWHERE)]
+        bests += [d for name, t in there.items() if name != job.task for d in best_decisions(t, 1)]
+    machine = recorded_on(job.folder).machine if "@" in job.strategy else None
+    return Past(tuple(tasks), (*own, *bests), machine)
 
 
 def curve(job: Job) -> Array:
@@ -112,13 +136,17 @@ def main() -> None:
     parser.add_argument("--trials", type=int, default=64)
     parser.add_argument("--rows", type=int, default=100_000, help="at most so many rows of each table")
     parser.add_argument("--folder", type=Path, default=FOLDER)
+    parser.add_argument("--elsewhere", nargs="*", type=Path, default=[], help="folders of tables of other machines")
+    parser.add_argument(
+        "--left-out", action="store_true", help="of other machines' tables, too, without the task itself"
+    )
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1)
     parser.add_argument("--each", action="store_true", help="a line for each task too")
     chosen = parser.parse_args()
     there = tables(chosen.folder, chosen.rows)
     tasks: list[str] = chosen.tasks or list(there)
     jobs = [
-        Job(name, task, seed, chosen.trials, chosen.rows, chosen.folder)
+        Job(name, task, seed, chosen.trials, chosen.rows, chosen.folder, tuple(chosen.elsewhere), chosen.left_out)
         for task in tasks
         for name in chosen.strategies
         for seed in range(chosen.seeds)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from typing import cast
@@ -13,6 +13,7 @@ from bench.search.tables import Array, Table
 from tensorc_dsl.schedule.trace.distribution import Decision
 from tensorc_dsl.schedule.trace.trace import Trace
 from tensorc_dsl.tuning.measure.outcome import Outcome, Status
+from tensorc_dsl.tuning.records.trial import Machine
 from tensorc_dsl.tuning.search.expansion import stream
 from tensorc_dsl.tuning.search.source import Experience, Source
 from tensorc_dsl.tuning.search.space import Explorer, neighbours
@@ -95,9 +96,26 @@ def others(tables: Mapping[str, Table], task: str) -> list[Experience]:
     return [experience(t) for name, t in tables.items() if name != task]
 
 
-def experience(table: Table) -> Experience:
+def experience(table: Table, machine: Machine | None = None) -> Experience:
+    """The trials of a table, which was recorded on another machine if one is given."""
     good = [n for n, s in enumerate(table.seconds) if s is not None]
-    return Experience(table.features[good], -np.log([s for s in table.seconds if s is not None]))
+    speeds = -np.log([s for s in table.seconds if s is not None])
+    return Experience(table.features[good], speeds, table.task, machine)
+
+
+def best_decisions(table: Table, count: int) -> list[Mapping[str, Decision]]:
+    """The decisions of the fastest rows."""
+    ranked = sorted((s, n) for n, s in enumerate(table.seconds) if s is not None)
+    return [table.traces[n].decisions for _, n in ranked[:count]]
+
+
+@dataclass(frozen=True, slots=True)
+class Past:
+    """What a search of a table may know: trials of others, and their fastest schedules; and on which machine it is."""
+
+    tasks: tuple[Experience, ...] = ()
+    bests: tuple[Mapping[str, Decision], ...] = ()
+    machine: Machine | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,10 +134,15 @@ class Played:
         return np.maximum.accumulate(self.shares)
 
 
-def play(strategy: str, table: Table, seed: int, trials: int, past: Sequence[Experience] = ()) -> Played:
-    """A search of the table, with what other tasks taught."""
+def play(strategy: str, table: Table, seed: int, trials: int, past: Sequence[Experience] | Past = ()) -> Played:
+    """A search of the table, with what others taught."""
     explorer = TableExplorer(table, seed)
-    setting = Setting(cast(Explorer, explorer), trials, (), lambda median: Source.of(past, median()) if past else None)
+    known = past if isinstance(past, Past) else Past(tuple(past))
+
+    def source(median: Callable[[], Array]) -> Source | None:
+        return Source.of(known.tasks, median(), known.machine) if known.tasks else None
+
+    setting = Setting(cast(Explorer, explorer), trials, (), source, lambda: known.bests)
     asked = strategy_of(strategy)(setting)
     shares: list[float] = []
     regrets: list[tuple[int, Regret]] = []

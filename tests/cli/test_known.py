@@ -10,7 +10,11 @@ import pytest
 from click.testing import CliRunner, Result
 
 import tensorc_dsl
+from tensorc_dsl.faces.api import searching
 from tensorc_dsl.faces.cli.main import main
+from tensorc_dsl.ir.target import Target
+from tensorc_dsl.tuning.records.shipped import Shipped, ShippedFile, ShippedMachine, ShippedTask
+from tensorc_dsl.tuning.search.loop_features import COLUMNS
 from tests.search.test_zero import FILE, filled
 
 
@@ -98,6 +102,26 @@ def test_tune_writes_the_prior_and_starts_from_it(folder: Path) -> None:
     assert events[-1]["prior_file"] is None
     (informed,) = [e for e in events if e["event"] == "informed"]
     assert (informed["tasks"], informed["trials"]) == (3, 72)
+
+
+def test_tune_learns_from_the_records_of_the_package_unless_told_not_to(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def table(columns: str) -> Shipped:
+        width = len(COLUMNS)
+        task = ShippedTask("t", [1.0 + n for n in range(9)], [[float(n) for n in range(9)]] * width, [])
+        return Shipped(ShippedFile(columns, [ShippedMachine("llvm:other", {"l3": 7}, [task])]))
+
+    monkeypatch.setattr(searching, "shipped", table)
+
+    def tuned(*more: str) -> Result:
+        return call("tune", "f.tsched", "b", "--trials", "1", *more)
+
+    assert "learns from 81 trials of 4 tasks, 9 of them on 1 other machine\n" in tuned().stderr
+    assert "learns from 72 trials of 3 other tasks on this machine\n" in tuned("--no-shipped").stderr
+    lines = [json.loads(line) for line in tuned("--json-lines").stdout.splitlines()]
+    (informed,) = [e for e in lines if e["event"] == "informed"]
+    assert (informed["tasks"], informed["trials"], informed["elsewhere"], informed["machines"]) == (4, 81, 9, 1)
 
 
 def test_a_prior_that_cannot_be_written_is_told_before_the_search(folder: Path) -> None:

@@ -470,14 +470,10 @@ class Database:
         """As `Teaches` has it, latest first; unreadable rows are left out, as are those that a later measurement of the same
         search replaces, and those of other machines whose facts are not recorded."""
         kind = kind_in(target_key)
-        query = (
-            "SELECT run, program_key, task_key, seconds, features, target_key, fingerprint FROM trials "
-            "WHERE CASE WHEN target_key = ? THEN task_key <> ? ELSE substr(target_key, 1, ?) = ? END "
-            f"AND columns = ? AND status = 'ok' AND phase <> 'final' AND {_TRUSTED} AND created < ? "
-            "AND length(features) <= ? ORDER BY target_key = ? DESC, id DESC LIMIT ?"
-        )
+        here = ("target_key = ? AND task_key <> ?", (target_key, task_key))
+        elsewhere = ("target_key <> ? AND substr(target_key, 1, ?) = ?", (target_key, len(kind), kind))
         replaced: set[tuple[str, str]] = set()
-        values = (target_key, task_key, len(kind), kind, columns, before, MAX_TEXT, target_key, MOST)
+        left = MOST
         with errors.explained(self.path, self._wait):
             facts = self._machines()
 
@@ -485,22 +481,30 @@ class Database:
             def machine_at(target: str, fingerprint: str) -> Machine:
                 return Machine.of(target, facts[fingerprint])
 
-            for run, program, task, seconds, features, target, fingerprint in self._connection.execute(query, values):
-                if run:
-                    if (run, program) in replaced:
+            for which, values in (here, elsewhere):
+                query = (
+                    "SELECT run, program_key, task_key, seconds, features, target_key, fingerprint FROM trials "
+                    f"WHERE {which} AND columns = ? AND status = 'ok' AND phase <> 'final' AND {_TRUSTED} "
+                    "AND created < ? AND length(features) <= ? ORDER BY id DESC LIMIT ?"
+                )
+                rows = self._connection.execute(query, (*values, columns, before, MAX_TEXT, left))
+                for run, program, task, seconds, features, target, fingerprint in rows:
+                    left -= 1
+                    if run:
+                        if (run, program) in replaced:
+                            continue
+                        replaced.add((run, program))
+                    try:
+                        place = None if target == target_key else machine_at(str(target), str(fingerprint))
+                        found = Measured(str(task), seconds, decode_times(features), place)
+                    except (msgspec.DecodeError, TypeError, KeyError):
                         continue
-                    replaced.add((run, program))
-                try:
-                    place = None if target == target_key else machine_at(str(target), str(fingerprint))
-                    found = Measured(str(task), seconds, decode_times(features), place)
-                except (msgspec.DecodeError, TypeError, KeyError):
-                    continue
-                if (
-                    isinstance(seconds, float)
-                    and SHORTEST <= seconds < math.inf
-                    and all(map(math.isfinite, found.features))
-                ):
-                    yield found
+                    if (
+                        isinstance(seconds, float)
+                        and SHORTEST <= seconds < math.inf
+                        and all(map(math.isfinite, found.features))
+                    ):
+                        yield found
 
     def _machines(self) -> dict[str, str]:
         """The facts of each machine by its fingerprint."""
