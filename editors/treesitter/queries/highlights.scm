@@ -75,7 +75,7 @@
 
 ((call function: (identifier) @function.primitive)
   (#any-of? @function.primitive
-    "add_unit_loop" "annotate" "atomic" "bind" "cache_inplace" "cache_read" "cache_write" "compute_at"
+    "accumulate_at" "add_unit_loop" "annotate" "atomic" "bind" "cache_inplace" "cache_read" "cache_write" "compute_at"
     "compute_inline" "decompose_padding" "decompose_reduction" "double_scan" "expand_reduction" "fission" "fold_scan"
     "fuse" "fuse_reduction_epilogue" "look_back" "loop_partition" "merge" "move_behind" "online_sums" "pad_einsum"
     "parallel" "persist" "prefetch" "read_at" "reindex" "reindex_cache_read" "reindex_cache_write" "reorder"

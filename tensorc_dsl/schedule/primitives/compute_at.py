@@ -367,7 +367,7 @@ def _only_written_by(program: Program, b: Block) -> tuple[Buffer, ...]:
             if begun:
                 raise _impure(program, b, reason, f"do this before `decompose_reduction({begun[0]}, …)`")
             sums = any(w.is_reduction for w in makers)
-            parts = "; a sum over parts is cut by `rfactor`, as `tensorc-dsl explain E0621` shows" if sums else ""
+            parts = "; `accumulate_at` adds up a sum piece by piece" if sums else ""
             raise _impure(program, b, reason, f"do this while one block writes all of `{name}`{parts}")
     return tuple(map(program.buffer, names))
 

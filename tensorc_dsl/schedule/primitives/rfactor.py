@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 
 from tensorc_dsl.ir.expr import Expr, Load, Select, Var, conjunction, free_vars, substitute
@@ -84,13 +84,19 @@ def rfactor(program: Program, block: BlockRef, loop: LoopRef, axis: int = 0) -> 
         name: partial if name == b.name else fresh(f"{name}_rf", used) for part in parts for name, _ in part.places
     }
     buffers = tuple(
-        _partial_buffer(program.buffer(name), names[name], places[name], factor.extent)
+        partial_buffer(program.buffer(name), names[name], places[name], (factor.extent,))
         for part in parts
         for name, _ in part.places
     )
-    split = _Split(b, around, counting, factor, names, places)
-    behind = _combined(b, parts, split, around[top:], used)
-    made = _partial(program, b, parts, split, partial)
+    split = Split(b, around, counting, (factor,), names, places)
+    kept = [x for x in around[top:] if x.var not in counting or x is factor]
+    behind = combined(parts, split, kept, split.where(counting), used)
+    where, steps = _guards(program, b, split)
+    if steps is not None and not all(part.keeps_start() for part in parts):
+        reason = "skips steps, and its reducer does not leave its identity alone with itself"
+        repair = "let the reducer make its identity of twice its identity, or split without `partial`"
+        raise NO_PARTS(program, b.name, block=b.name, reason=reason, repair=repair)
+    made = partial_results(parts, split, partial, where, steps)
     result = replace_stmt(program, b.name, (made,))
     first = next(s for _, s in walk(result.body) if stmt_name(s) == around[top].var)
     result = replace_stmt(result, around[top].var, (first, behind))
@@ -108,22 +114,27 @@ def _axes(program: Program, parts: Sequence[Part], axis: int) -> dict[str, int]:
     return out
 
 
-def _partial_buffer(old: Buffer, name: str, axis: int, extent: Expr) -> Buffer:
-    return Buffer(name, old.dtype, _inserted(old.shape, axis, extent), old.scope)
+def partial_buffer(old: Buffer, name: str, axis: int, extents: tuple[Expr, ...]) -> Buffer:
+    """A buffer for the partial results of another one, which counts them by dimensions from number `axis` on."""
+    return Buffer(name, old.dtype, _inserted(old.shape, axis, extents), old.scope)
 
 
-def _inserted(items: tuple[Expr, ...], axis: int, new: Expr) -> tuple[Expr, ...]:
-    return (*items[:axis], new, *items[axis:])
+def _inserted(items: tuple[Expr, ...], axis: int, new: tuple[Expr, ...]) -> tuple[Expr, ...]:
+    return (*items[:axis], *new, *items[axis:])
 
 
 @dataclass(frozen=True, slots=True)
-class _Split:
-    """The new loops, iterators and subscripts of the partial results."""
+class Split:
+    """The iterators and subscripts of partial results of a block, one for each iteration of the loops `factors`.
+
+    `counting` are all loops of the reduction; `buffers` and `axes` have the name of the partial results of each buffer and
+    the position of their new dimensions.
+    """
 
     block: Block
     around: tuple[For, ...]
     counting: tuple[str, ...]
-    factor: For
+    factors: tuple[For, ...]
     buffers: dict[str, str]
     axes: dict[str, int]
 
@@ -134,34 +145,41 @@ class _Split:
 
     def place(self, place: Element) -> Element:
         name, at = place
-        return self.buffers[name], _inserted(at, self.axes[name], Var(self.iterator(self.factor.var)))
+        counts = tuple(Var(self.iterator(x.var)) for x in self.factors)
+        return self.buffers[name], _inserted(at, self.axes[name], counts)
+
+    def where(self, steps: Collection[str]) -> tuple[Expr, ...]:
+        """The conditions of the block without those over the loops `steps`."""
+        return tuple(c for c in self.block.where if free_vars(c).isdisjoint(steps))
 
 
-def _partial(program: Program, b: Block, parts: Sequence[Part], split: _Split, name: str) -> Block:
-    """The block that makes the partial results, in the place of `b`; each loop of the reduction is one of its iterators."""
+def partial_results(
+    parts: Sequence[Part], split: Split, name: str, where: tuple[Expr, ...], steps: Expr | None = None
+) -> Block:
+    """The block that makes the partial results; each loop of the reduction is one of its iterators.
+
+    Where `steps`, a condition over its iterators, is false, a step has the neutral value.
+    """
+    b = split.block
     loops = [x for x in split.around if x.var in split.counting]
     own = {x.var: split.iterator(x.var) for x in loops}
+    factors = {x.var for x in split.factors}
     iters = [
-        Iter(own[x.var], IterKind.SPATIAL if x is split.factor else IterKind.REDUCE, x.extent, Var(x.var))
-        for x in sorted(loops, key=lambda x: x is not split.factor)
+        Iter(own[x.var], IterKind.SPATIAL if x.var in factors else IterKind.REDUCE, x.extent, Var(x.var))
+        for x in sorted(loops, key=lambda x: x.var not in factors)
     ]
     variables: dict[str, Expr] = {loop: Var(v) for loop, v in own.items()}
     values = {it.name: substitute(it.binding, variables) for it in b.iters if it.kind is IterKind.REDUCE}
     every = (*spatial(b), *iters)
     ranges = extent_ranges(For(it.name, it.extent, ()) for it in every)
-    where, guard = _guards(program, b, split, variables)
-    alone = len(loops) == 1
+    alone = len(loops) == len(factors)
     init: list[Store] = []
     body: list[Store] = []
     for part in parts:
         places = tuple(map(split.place, part.places))
         given = [simplify(substitute(v, values), ranges) for v in part.values]
-        if guard is not None:
-            if not part.keeps_start():
-                reason = "skips steps, and its reducer does not leave its identity alone with itself"
-                repair = "let the reducer make its identity of twice its identity, or split without `partial`"
-                raise NO_PARTS(program, b.name, block=b.name, reason=reason, repair=repair)
-            given = [Select(simplify(guard, ranges), v, s) for v, s in zip(given, part.start, strict=True)]
+        if steps is not None:
+            given = [Select(simplify(steps, ranges), v, s) for v, s in zip(given, part.start, strict=True)]
         if alone:
             body += stored(places, given)
         else:
@@ -171,12 +189,11 @@ def _partial(program: Program, b: Block, parts: Sequence[Part], split: _Split, n
     return Block(name, every, tuple(body), tuple(init), where, kept)
 
 
-def _guards(
-    program: Program, b: Block, split: _Split, variables: dict[str, Expr]
-) -> tuple[tuple[Expr, ...], Expr | None]:
+def _guards(program: Program, b: Block, split: Split) -> tuple[tuple[Expr, ...], Expr | None]:
     """The conditions on elements, and the condition on steps of the reduction, over the iterators of the new block."""
     steps: list[Expr] = []
-    known = {**variables, **{it.binding.name: Var(it.name) for it in spatial(b) if isinstance(it.binding, Var)}}
+    own: dict[str, Expr] = {v: Var(split.iterator(v)) for v in split.counting}
+    known = {**own, **{it.binding.name: Var(it.name) for it in spatial(b) if isinstance(it.binding, Var)}}
     for c in b.where:
         if free_vars(c) & set(split.counting):
             others = free_vars(c) & {x.var for x in split.around} - known.keys()
@@ -186,38 +203,37 @@ def _guards(
                 raise NO_PARTS(program, b.name, block=b.name, reason=reason, repair=repair)
             steps.append(substitute(c, known))
     if steps and b.init:
-        _require_begun(program, b, split)
-    where = tuple(c for c in b.where if not free_vars(c) & set(split.counting))
-    return where, conjunction(tuple(steps))
+        require_begun(program, split)
+    return split.where(split.counting), conjunction(tuple(steps))
 
 
-def _require_begun(program: Program, b: Block, split: _Split) -> None:
+def require_begun(program: Program, split: Split) -> None:
     """Refuse if conditions on steps may leave out the first step of an element, which initialises it.
 
     The block goes on with what it finds there, or has no step, and what combines partial results initialises each element.
     """
+    b = split.block
     if (c := without_first_step(b, split.around, split.counting)) is not None:
         reason = f"may go on with what it finds: `{format_expr(c)}` leaves out its first step"
         repair = "take this step before the one that made the condition"
         raise NO_PARTS(program, b.name, block=b.name, reason=reason, repair=repair)
 
 
-def _combined(b: Block, parts: Sequence[Part], split: _Split, inner: Sequence[For], used: set[str]) -> Stmt:
-    """The nest that combines the partial results: the loops of `b` from the outermost reduction loop on, without the other
-    reduction loops than the one that counts the partial results.
-    """
-    kept = [x for x in inner if x.var not in split.counting or x is split.factor]
-    nest = [replace(x, var=fresh(x.var, used), annotations=()) for x in kept]
-    renamed: dict[str, Expr] = {old.var: Var(new.var) for old, new in zip(kept, nest, strict=True)}
-    v = split.iterator(split.factor.var)
-    iters = [replace(it, binding=substitute(it.binding, renamed)) for it in spatial(b)]
-    iters.append(Iter(v, IterKind.REDUCE, split.factor.extent, renamed[split.factor.var]))
-    where = tuple(substitute(c, renamed) for c in b.where if not free_vars(c) & set(split.counting))
+def combined(
+    parts: Sequence[Part], split: Split, loops: Sequence[For], where: tuple[Expr, ...], used: set[str]
+) -> Stmt:
+    """The nest that combines the partial results, in new loops of the same names as `loops`; outer ones stay around it."""
+    nest = [replace(x, var=fresh(x.var, used), annotations=()) for x in loops]
+    renamed: dict[str, Expr] = {old.var: Var(new.var) for old, new in zip(loops, nest, strict=True)}
+    iters = [replace(it, binding=substitute(it.binding, renamed)) for it in spatial(split.block)]
+    for x in split.factors:
+        iters.append(Iter(split.iterator(x.var), IterKind.REDUCE, x.extent, renamed.get(x.var, Var(x.var))))
     body: list[Store] = []
     for part in parts:
         results = [Load(*split.place(p), s.dtype) for p, s in zip(part.places, part.start, strict=True)]
         body += part.stores(part.places, results)
-    stmt: Stmt = replace(b, iters=tuple(iters), body=tuple(body), where=where)
+    conditions = tuple(substitute(c, renamed) for c in where)
+    stmt: Stmt = replace(split.block, iters=tuple(iters), body=tuple(body), where=conditions)
     for x in reversed(nest):
         stmt = replace(x, body=(stmt,))
     return stmt

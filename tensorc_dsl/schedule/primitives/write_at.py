@@ -16,11 +16,9 @@ from tensorc_dsl.schedule.step import BlockRef, LoopRef, Rewrite, primitive, ref
 @refusal(
     "E0621",
     "`{block}` reads elements of `{buffer}` that were not written in the same iteration of `{loop}`",
-    help="choose a loop whose iterations start and finish what they write; a sum that goes on across them is cut by "
-    "`rfactor`, as `tensorc-dsl explain E0621` shows",
     at="loop",
 )
-def EARLIER(*focus: str, block: str, buffer: str, loop: str) -> None: ...
+def EARLIER(*focus: str, block: str, buffer: str, loop: str, repair: str) -> None: ...
 
 
 @primitive(NO_BLOCK, NO_LOOP, NO_SCOPE, NOT_AROUND, SEVERAL, EARLIER, NOT_WHOLE, RACE, VECTOR)
@@ -50,5 +48,8 @@ def write_at(program: Program, loop: LoopRef, block: BlockRef, scope: str = "loc
     cache = rewrite.program.buffers[-1]
     for name in group:
         if not follow_writes(rewrite.program, cache.name, name):
-            raise EARLIER(program, name, loop.name, block=name, buffer=target.name, loop=loop.name)
+            repair = "choose a loop whose iterations start and finish what they write"
+            if find_block(program, name)[1].is_reduction:
+                repair += f"; a sum that goes on across them is added up by `accumulate_at({loop.name}, {name})`"
+            raise EARLIER(program, name, loop.name, block=name, buffer=target.name, loop=loop.name, repair=repair)
     return rewrite
