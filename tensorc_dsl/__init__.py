@@ -34,6 +34,8 @@ if TYPE_CHECKING:
         Emulated,
         Files,
         Forecast,
+        FunctionResult,
+        FunctionTrial,
         Given,
         Importance,
         Insight,
@@ -87,6 +89,7 @@ if TYPE_CHECKING:
         WrongSchedule,
         load,
         loads,
+        tune_function,
     )
     from tensorc_dsl.schedule.trace import handlers
     from tensorc_dsl.tuning.search import events
@@ -109,6 +112,8 @@ __all__ = [
     "Emulated",
     "Files",
     "Forecast",
+    "FunctionResult",
+    "FunctionTrial",
     "Given",
     "Importance",
     "Insight",
@@ -166,6 +171,7 @@ __all__ = [
     "handlers",
     "load",
     "loads",
+    "tune_function",
 ]
 
 _HOMES = {"TschedError": "tensorc_dsl.base.diagnostic"}

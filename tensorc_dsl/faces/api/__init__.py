@@ -18,6 +18,7 @@ from tensorc_dsl.backend.protocol import (
 from tensorc_dsl.base.diagnostic import Diagnostic, Note, Severity
 from tensorc_dsl.base.source import Source, Span
 from tensorc_dsl.check.scope import CheckedFile
+from tensorc_dsl.faces.api.functions import tune_function
 from tensorc_dsl.faces.api.kernel import Drawn, Forecast, Given, Kernel, Known, Origin, Recorded
 from tensorc_dsl.faces.api.searching import Insight, NoValidCandidate, Plan, SearchResult, WrongSchedule
 from tensorc_dsl.faces.api.tasks import StrPath, Task, TaskFile, UnknownTask, load, loads
@@ -38,6 +39,7 @@ from tensorc_dsl.tuning.measure.emulation import Emulated
 from tensorc_dsl.tuning.measure.outcome import Outcome, Status
 from tensorc_dsl.tuning.records.database import Queue, Unkept
 from tensorc_dsl.tuning.records.trial import Trial
+from tensorc_dsl.tuning.search.function import FunctionResult, FunctionTrial
 from tensorc_dsl.tuning.search.options import SearchChanges, SearchOptions
 from tensorc_dsl.tuning.search.strategy import Prediction, Regret
 from tensorc_dsl.tuning.search.tune import TuneResult
@@ -58,6 +60,8 @@ __all__ = [
     "Emulated",
     "Files",
     "Forecast",
+    "FunctionResult",
+    "FunctionTrial",
     "Given",
     "Importance",
     "Insight",
@@ -111,4 +115,5 @@ __all__ = [
     "WrongSchedule",
     "load",
     "loads",
+    "tune_function",
 ]

@@ -197,3 +197,47 @@ class Beliefs:
         return replace(
             self, variance=np.maximum(self.variance - row * row, 0.0), v=np.concatenate([self.v, row[None, :]])
         )
+
+
+class Sweep:
+    """Beliefs about the latent function at fixed points, as observations come in one by one.
+
+    The factor of the covariance and the solved cross-covariances grow by a row for each (RW algorithm 2.1, row by row), so
+    one of n observations costs n multiplications for each of the points.
+    """
+
+    def __init__(self, points: Array, hyper: Hyper, x: Array) -> None:
+        """Given inputs `x` (n, d), which may have been observed; `points` is (m, d)."""
+        _load()
+        self._hyper, self._points, self._x = hyper, points, x
+        noisy = kernel(x, x, hyper) + (math.exp(hyper.log_noise) + _JITTER) * np.eye(len(x))
+        self._lower = scipy.linalg.cholesky(noisy, lower=True, check_finite=False)
+        self._count = len(x)
+        v = scipy.linalg.solve_triangular(self._lower, kernel(x, points, hyper), lower=True, check_finite=False)
+        self._v = np.vstack([v, np.empty((max(8, len(x) // 4), len(points)))])
+        self.variance = np.maximum(math.exp(hyper.log_signal) - np.einsum("ij,ij->j", v, v), 0.0)
+        """Of the latent function at each point, (m,)."""
+
+    def __len__(self) -> int:
+        return self._count
+
+    def add(self, x: Array) -> None:
+        """One more input, (d,), is observed."""
+        n, row = self._count, x[None, :]
+        if n == len(self._v):
+            self._v = np.vstack([self._v, np.empty((n, len(self._points)))])
+        beside = kernel(self._x, row, self._hyper)[:, 0]
+        solved = scipy.linalg.solve_triangular(self._lower, beside, lower=True, check_finite=False)
+        own = math.exp(self._hyper.log_signal) + math.exp(self._hyper.log_noise) + _JITTER
+        pivot = math.sqrt(max(own - float(solved @ solved), _JITTER))
+        lower = np.zeros((n + 1, n + 1))
+        lower[:n, :n], lower[n, :n], lower[n, n] = self._lower, solved, pivot
+        self._lower, self._x = lower, np.vstack([self._x, row])
+        self._v[n] = (kernel(row, self._points, self._hyper)[0] - solved @ self._v[:n]) / pivot
+        self.variance = np.maximum(self.variance - self._v[n] ** 2, 0.0)
+        self._count = n + 1
+
+    def mean(self, y: Array) -> Array:
+        """The mean at each point, (m,), where the inputs had the values `y`, (n,), in the order in which they came."""
+        solved = scipy.linalg.solve_triangular(self._lower, y, lower=True, check_finite=False)
+        return solved @ self._v[: self._count]

@@ -18,6 +18,7 @@ import numpy as np
 
 from tensorc_dsl.schedule.trace.trace import Trace
 from tensorc_dsl.tuning.measure.outcome import Outcome, spread_of
+from tensorc_dsl.tuning.search.assignments import ListedExplorer
 from tensorc_dsl.tuning.search.expansion import alike
 from tensorc_dsl.tuning.search.gp import Array
 from tensorc_dsl.tuning.search.model import Memory, Model, noise_of
@@ -25,6 +26,7 @@ from tensorc_dsl.tuning.search.offspring import Candidate, Reserve, parents_of
 from tensorc_dsl.tuning.search.source import Source
 from tensorc_dsl.tuning.search.space import neighbours
 from tensorc_dsl.tuning.search.strategy import FEW, Factory, Prediction, Regret, Setting, regret_of
+from tensorc_dsl.tuning.search.survey import Survey
 
 KAPPAS = (0.0, 0.25, 0.0, 0.5, 1.0)
 """The portfolio: how many deviations of optimism each pick adds to the mean, in turn."""
@@ -86,6 +88,25 @@ class _Tried:
     """How much its samples vary, and how many there are."""
 
 
+class _Chooser:
+    """The strategy where assignments are listed: all of them are judged after each trial, so one is proposed at a time."""
+
+    def __init__(self, explorer: ListedExplorer, setting: Setting) -> None:
+        self._explorer = explorer
+        self._survey = Survey(explorer.assignments, explorer.rng)
+        self._defaults = list(setting.defaults)
+
+    def propose(self) -> list[Trace]:
+        found: list[Trace] = []
+        while self._defaults and not found:
+            found = self._explorer.replays([self._defaults.pop(0)])
+        row = None if found else self._survey.next()
+        return found if row is None else self._explorer.at([row])
+
+    def tell(self, trace: Trace, outcome: Outcome) -> None:
+        self._survey.tell(self._explorer.row_of(trace), outcome.seconds)
+
+
 class Bayes:
     def __init__(self, setting: Setting) -> None:
         self._explorer = setting.explorer
@@ -104,9 +125,12 @@ class Bayes:
         self._memory = Memory()
         self._model: Model | None = None
         self._fitted = 0
+        self._chooser = _Chooser(setting.explorer, setting) if isinstance(setting.explorer, ListedExplorer) else None
 
     def propose(self, count: int, left: float) -> list[Trace]:
-        """The next traces; fewer than `count` only when the space has no more."""
+        """The next traces; fewer than `count` only when the space has no more, or where each is chosen by those before."""
+        if self._chooser is not None:
+            return self._chooser.propose()
         if self._design is None:
             self._design = self._plan()
         out = self._design[:count]
@@ -129,6 +153,9 @@ class Bayes:
         return self._predictions.get(id(trace))
 
     def tell(self, trace: Trace, outcome: Outcome) -> None:
+        if self._chooser is not None:
+            self._chooser.tell(trace, outcome)
+            return
         candidate = self._asked.pop(id(trace))
         predicted = self._predictions.pop(id(trace), None)
         if predicted is not None and self._model is not None and outcome.seconds is not None:

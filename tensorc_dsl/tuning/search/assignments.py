@@ -1,0 +1,354 @@
+"""Spaces whose assignments are listed: decisions of some draws, a row for each assignment that the constraints allow.
+
+Such a space is flat: its draws have no loops, and an assignment needs no expansion. So a strategy can judge all of them by
+their features (`columns`) in each step, and an explorer of one (`ListedExplorer`) makes the trace of a row when it is asked.
+A space of too many assignments is sampled: `rows` are then some of them, and `near` finds others beside a given one.
+"""
+
+from __future__ import annotations
+
+import inspect
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tensorc_dsl.ir.program import Program
+from tensorc_dsl.ir.target import Target
+from tensorc_dsl.schedule.trace.distribution import Decision, Distribution
+from tensorc_dsl.schedule.trace.draws.choices import Categorical
+from tensorc_dsl.schedule.trace.trace import Draw, Trace
+from tensorc_dsl.tuning.search.expansion import stream
+from tensorc_dsl.tuning.search.gp import Array
+from tensorc_dsl.tuning.search.space import Explorer
+
+Codes = NDArray[np.intp]
+"""A row for each assignment: the number of its value for each draw, `ABSENT` for a draw that it does not make."""
+
+ABSENT = -1
+
+MOST = 1 << 17
+"""A space of more assignments is sampled."""
+
+SAMPLED = 1 << 14
+"""The rows that are kept of it."""
+
+Where = Callable[..., object]
+"""A constraint: whether values of the draws that its parameters name go together."""
+
+
+@dataclass(frozen=True, slots=True)
+class Values:
+    """The values of one draw, numbers in ascending order; `weights` are those of the prior."""
+
+    name: str
+    values: tuple[Decision, ...]
+    weights: tuple[float, ...] = ()
+
+    @staticmethod
+    def of(name: str, values: Iterable[Decision]) -> Values:
+        """Distinct values. Raises ValueError where there are none, TypeError for one that no record can hold."""
+        found: dict[tuple[type, Decision], Decision] = {}
+        for given in values:
+            value: Any = given.item() if isinstance(given, np.generic) else given
+            if not isinstance(value, bool | int | float | str):
+                raise TypeError(f"a value of {name!r} is a number, a text or a bool, not {value!r}")
+            if isinstance(value, float) and not math.isfinite(value):
+                raise ValueError(f"a value of {name!r} is a finite number, not {value!r}")
+            found[type(value), value] = value
+        if not found:
+            raise ValueError(f"{name!r} has no values")
+        return Values(name, tuple(_ordered(list(found.values()))))
+
+    @property
+    def distribution(self) -> Distribution:
+        plain = tuple(v for v in self.values if not isinstance(v, tuple))
+        return Categorical(plain, self.weights or (1.0,) * len(plain))
+
+    def columns(self, codes: Codes) -> Array:
+        """The draw's features of rows: the place of numbers in their order or on a scale of logarithms, from 0 to 1; of
+        other values a column for each; and a column for whether it is made, where it may not be."""
+        out: list[Array] = []
+        made = codes != ABSENT
+        if not made.all():
+            out.append(made.astype(np.float64))
+        if len(self.values) > 1:
+            if all(isinstance(v, int | float) for v in self.values) or len(self.values) == 2:
+                out.append(np.where(made, _scale(self.values)[codes], 0.5))
+            else:
+                out += [(codes == n).astype(np.float64) for n in range(len(self.values))]
+        return np.stack(out, axis=1) if out else np.zeros((len(codes), 0))
+
+
+def _ordered(values: list[Decision]) -> list[Decision]:
+    """Numbers ascending; texts and bools as they came."""
+    if all(isinstance(v, int | float) and not isinstance(v, bool) for v in values):
+        return sorted(values, key=lambda v: v if isinstance(v, int | float) else 0)
+    return values
+
+
+def _scale(values: Sequence[Decision]) -> Array:
+    """Where each value stands between the least, 0, and the largest, 1: by its logarithm if all are above 0, else by its
+    rank. Sizes act by their ratios, and 0 often stands for a choice of its own."""
+    numbers = [v for v in values if isinstance(v, int | float)]
+    if len(numbers) == len(values) and min(numbers) > 0:
+        place = np.log2(np.array(numbers, dtype=np.float64))
+    else:
+        place = np.arange(len(values), dtype=np.float64)
+    return (place - place[0]) / max(float(place[-1] - place[0]), 1e-12)
+
+
+class Assignments:
+    """The assignments of a space, or a sample of them where they are not all listed (`complete`)."""
+
+    def __init__(
+        self, draws: Sequence[Values], codes: Codes, allowed: Callable[[Codes], NDArray[np.bool_]], complete: bool
+    ) -> None:
+        """`allowed` says which rows of codes the constraints allow."""
+        self.draws = tuple(draws)
+        self.complete = complete
+        self._allowed = allowed
+        self._numbers: dict[bytes, int] = {}
+        self.codes: Codes = np.zeros((0, len(self.draws)), dtype=np.intp)
+        self._columns: list[Array] = []
+        self._add(codes)
+
+    def __len__(self) -> int:
+        return len(self.codes)
+
+    @staticmethod
+    def of(space: Mapping[str, Iterable[Decision]], where: Where | Iterable[Where] = (), seed: int = 0) -> Assignments:
+        """The assignments of values to names that all constraints allow.
+
+        A constraint is called once for each combination of values of the draws that its parameters name; one with `**values`
+        is given all. Raises ValueError for a parameter that is no draw, and what a constraint raises.
+        """
+        draws = [Values.of(name, values) for name, values in space.items()]
+        rules = _Rules.of(where, draws)
+        rng = stream(seed, "assignments", "listed")
+        rows: Codes = np.zeros((1, 0), dtype=np.intp)
+        complete = True
+        for n, draw in enumerate(draws):
+            many = len(draw.values)
+            rows = np.hstack([np.repeat(rows, many, axis=0), np.tile(np.arange(many), len(rows))[:, None]])
+            rows = rows[rules.allowed(rows, n)]
+            if len(rows) > MOST:
+                complete = False
+                rows = rows[np.sort(rng.permutation(len(rows))[: MOST // 2])]
+        if not complete and len(rows) > SAMPLED:
+            rows = rows[np.sort(rng.permutation(len(rows))[:SAMPLED])]
+        return Assignments(draws, rows, rules.allowed, complete)
+
+    @staticmethod
+    def of_rows(
+        names: Sequence[str],
+        rows: Sequence[Sequence[Decision | None]],
+        where: Where | Iterable[Where] = (),
+        complete: bool = True,
+    ) -> Assignments:
+        """Of these rows, those that all constraints allow; None for a draw that a row does not make.
+
+        Where the rows are not `complete`, any other one of their values is taken for allowed that the constraints allow.
+        """
+        made = [[row[j] for row in rows if row[j] is not None] for j in range(len(names))]
+        draws = [Values.of(name, [v for v in found if v is not None]) for name, found in zip(names, made, strict=True)]
+        places = [{(type(v), v): n for n, v in enumerate(d.values)} for d in draws]
+        codes = np.array(
+            [[ABSENT if v is None else p[type(v), v] for p, v in zip(places, row, strict=True)] for row in rows],
+            dtype=np.intp,
+        ).reshape(len(rows), len(names))
+        rules = _Rules.of(where, draws)
+        return Assignments(draws, codes[rules.allowed(codes)], rules.allowed, complete)
+
+    @property
+    def columns(self) -> Array:
+        """The features of the rows, from 0 to 1; columns that do not vary are left out."""
+        if len(self._columns) > 1:
+            self._columns = [np.vstack(self._columns)]
+        return self._columns[0] if self._columns else np.zeros((0, 0))
+
+    def decisions(self, row: int) -> dict[str, Decision]:
+        return {d.name: d.values[c] for d, c in zip(self.draws, self.codes[row].tolist(), strict=True) if c != ABSENT}
+
+    def row(self, decisions: Mapping[str, Decision]) -> int | None:
+        """The number of the assignment; None if it is not allowed. One that was not listed is from now on."""
+        codes: list[int] = []
+        for draw in self.draws:
+            value = decisions.get(draw.name)
+            found = [n for n, v in enumerate(draw.values) if type(v) is type(value) and v == value]
+            codes.append(ABSENT if value is None else found[0] if found else len(draw.values))
+        if any(c == len(d.values) for c, d in zip(codes, self.draws, strict=True)) or decisions.keys() - {
+            d.name for d in self.draws
+        }:
+            return None
+        return next(iter(self._known(np.array([codes], dtype=np.intp))), None)
+
+    def near(self, row: int, reach: int | None = None) -> list[int]:
+        """Allowed assignments that differ from the row in one draw, by at most `reach` places of its values. What was not
+        listed is from now on."""
+        base = self.codes[row]
+        wanted: list[Codes] = []
+        for j, draw in enumerate(self.draws):
+            if base[j] == ABSENT:
+                continue
+            low = 0 if reach is None else max(0, int(base[j]) - reach)
+            high = len(draw.values) - 1 if reach is None else min(len(draw.values) - 1, int(base[j]) + reach)
+            others = np.array([c for c in range(low, high + 1) if c != base[j]], dtype=np.intp)
+            moved = np.tile(base, (len(others), 1))
+            moved[:, j] = others
+            wanted.append(moved)
+        return self._known(np.concatenate(wanted)) if wanted else []
+
+    def _known(self, codes: Codes) -> list[int]:
+        """The numbers of the rows that are allowed; those that were not listed are added."""
+        if not self.complete:
+            new = np.array([c.tobytes() not in self._numbers for c in codes], dtype=bool)
+            fresh = codes[new]
+            if len(fresh):
+                self._add(fresh[self._allowed(fresh)])
+        return [n for c in codes if (n := self._numbers.get(c.tobytes())) is not None]
+
+    def _add(self, codes: Codes) -> None:
+        start = len(self.codes)
+        self.codes = np.vstack([self.codes, codes])
+        self._numbers |= {c.tobytes(): start + n for n, c in enumerate(codes)}
+        parts = [d.columns(codes[:, j]) for j, d in enumerate(self.draws)]
+        self._columns.append(np.hstack(parts) if parts else np.zeros((len(codes), 0)))
+
+
+@dataclass(frozen=True, slots=True)
+class _Rule:
+    """A constraint on the draws at these places, and what it said of their values."""
+
+    function: Where
+    places: tuple[int, ...]
+    said: dict[tuple[int, ...], bool] = field(default_factory=dict[tuple[int, ...], bool])
+
+    @staticmethod
+    def of(function: Where, names: Sequence[str]) -> _Rule:
+        parameters = inspect.signature(function).parameters.values()
+        if any(p.kind is p.VAR_KEYWORD for p in parameters):
+            return _Rule(function, tuple(range(len(names))))
+        asked = [p.name for p in parameters if p.default is p.empty or p.name in names]
+        for name in asked:
+            if name not in names:
+                raise ValueError(f"a constraint asks for {name!r}, and the draws are {', '.join(map(repr, names))}")
+        return _Rule(function, tuple(names.index(n) for n in asked))
+
+    def holds(self, rows: Codes, draws: Sequence[Values]) -> NDArray[np.bool_]:
+        """Whether it holds for each row. A draw that a row does not make is None to it."""
+        if not len(rows):
+            return np.zeros(0, dtype=bool)
+        some, inverse = np.unique(rows[:, list(self.places)], axis=0, return_inverse=True)
+        answers = np.zeros(len(some), dtype=bool)
+        for n, codes in enumerate(map(tuple, some.tolist())):
+            if codes not in self.said:
+                of = [draws[p] for p in self.places]
+                given = {d.name: None if c == ABSENT else d.values[c] for d, c in zip(of, codes, strict=True)}
+                self.said[codes] = bool(self.function(**given))
+            answers[n] = self.said[codes]
+        return answers[inverse.reshape(-1)]
+
+
+@dataclass(frozen=True, slots=True)
+class _Rules:
+    rules: tuple[_Rule, ...]
+    draws: Sequence[Values]
+
+    @staticmethod
+    def of(where: Where | Iterable[Where], draws: Sequence[Values]) -> _Rules:
+        names = [d.name for d in draws]
+        return _Rules(tuple(_Rule.of(w, names) for w in ([where] if callable(where) else where)), draws)
+
+    def allowed(self, rows: Codes, last: int | None = None) -> NDArray[np.bool_]:
+        """Which rows all constraints allow; with `last`, only constraints whose last draw is at that place are asked."""
+        kept = np.ones(len(rows), dtype=bool)
+        for rule in self.rules:
+            if last is None or max(rule.places, default=0) == last:
+                kept[kept] = rule.holds(rows[kept], self.draws)
+        return kept
+
+
+# An explorer of listed assignments: its traces are of no program, only of their draws.
+
+
+_NOTHING = Program("nothing", (), (), ())
+
+_NOWHERE = Target()
+
+
+class ListedExplorer(Explorer):
+    """Takes rows of assignments, each once. Draws come in an order that depends on the seed."""
+
+    def __init__(self, assignments: Assignments, seed: int, task: str) -> None:
+        super().__init__(_Unexpanded(), seed, task, _NOWHERE)
+        self.assignments = assignments
+        self._task_name = task
+        self._order: list[int] = self.rng("order").permutation(len(assignments)).tolist()
+        self._taken: set[int] = set()
+        self._rows: dict[int, int] = {}
+
+    def draws(self, count: int) -> list[Trace]:
+        """New rows at random: `count`, or fewer if there are no more."""
+        out: list[Trace] = []
+        while len(out) < count and self._order:
+            out += self.at([self._order.pop()])
+        return out
+
+    def replays(self, many: Iterable[Mapping[str, Decision]]) -> list[Trace]:
+        """The new ones among these assignments, in their order, without those that are not allowed."""
+        rows = [self.assignments.row(decisions) for decisions in many]
+        self.refusals += sum(row is None for row in rows)
+        return self.at([row for row in rows if row is not None])
+
+    def moved(self, many: Iterable[Mapping[str, Decision]]) -> list[Trace]:
+        return self.replays(many)
+
+    def at(self, rows: Iterable[int]) -> list[Trace]:
+        """The traces of the rows that were not taken."""
+        out: list[Trace] = []
+        for row in rows:
+            if row not in self._taken:
+                self._taken.add(row)
+                trace = self.trace(row)
+                self._rows[id(trace)] = row
+                out.append(trace)
+        return out
+
+    def trace(self, row: int) -> Trace:
+        """The trace of a row: a schedule of its draws, pinned."""
+        chosen = self.assignments.decisions(row)
+        draws = tuple(Draw(d.name, d.distribution, chosen[d.name]) for d in self.assignments.draws if d.name in chosen)
+        return Trace(self._task_name, self._task_name, (), draws, _NOTHING)
+
+    def row_of(self, trace: Trace) -> int:
+        """The row of a trace that this explorer made."""
+        return self._rows[id(trace)]
+
+    def neighbour(self, traces: list[Trace]) -> Trace | None:
+        """The first row not taken that differs from one of the traces in one draw."""
+        near = (self.at([row]) for trace in traces for row in self.assignments.near(self._rows[id(trace)]))
+        return next((found[0] for found in near if found), None)
+
+    def followed(self, traces: list[Trace]) -> bool:
+        return self.assignments.complete and len(self._taken) == len(self.assignments)
+
+    def describe(self, trace: Trace) -> Array:
+        """There are no loops."""
+        return np.zeros(0)
+
+    def modelled(self, trace: Trace) -> float | None:
+        return None
+
+
+class _Unexpanded:
+    """The space of assignments that are listed: nothing is expanded."""
+
+    def sample(self, rng: np.random.Generator) -> Trace:
+        raise NotImplementedError
+
+    def replay(self, decisions: Mapping[str, Decision], rng: np.random.Generator) -> Trace:
+        raise NotImplementedError

@@ -1,0 +1,295 @@
+"""Searches of functions: `tune_function`, and the assignments of their spaces."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from itertools import product
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import tensorc_dsl
+from tensorc_dsl import tune_function
+from tensorc_dsl.faces.api.functions import listed_space
+from tensorc_dsl.tuning.search.assignments import Assignments, ListedExplorer
+from tensorc_dsl.tuning.search.gp import Hyper, Posterior, Sweep
+from tensorc_dsl.tuning.search.strategy import strategies
+
+SPACE: dict[str, list[Any]] = {"block": [16, 32, 64, 128, 256], "unroll": [1, 2, 4, 8], "pad": [False, True]}
+
+SCHEDULE = """
+schedule tuned for kernel {
+    let block ~ sample_categorical([16, 32, 64])
+    let below = for v in [8, 16, 32] if v < block { yield v }
+    let unroll ~ sample_categorical(below)
+    let staged ~ sample_categorical([true, false])
+    if staged {
+        let layout ~ sample_categorical(["rows", "columns"])
+    }
+    maybe split {
+        let parts ~ sample_int(2..3)
+    }
+    let fixed ~ sample_int(1..4) := 2
+}
+"""
+
+
+def one(**_: object) -> float:
+    return 1.0
+
+
+def seconds(block: int, unroll: int, pad: bool) -> float:
+    return 1e-3 * (1.0 + abs(math.log2(block / 64)) + 0.5 * abs(math.log2(unroll / 4)) + 0.2 * pad)
+
+
+def fits(block: int, unroll: int) -> bool:
+    return block * unroll <= 256
+
+
+def asked(result: tensorc_dsl.FunctionResult) -> list[Mapping[str, Any]]:
+    return [t.decisions for t in result.trials]
+
+
+def test_the_best_is_found() -> None:
+    result = tune_function(seconds, SPACE, where=fits, trials=20)
+    assert result.best == {"block": 64, "unroll": 4, "pad": False}
+    assert result.seconds == 1e-3
+    assert len(result.trials) == 20
+
+
+@pytest.mark.parametrize("strategy", strategies())
+def test_constraints_hold_and_nothing_is_tried_twice(strategy: str) -> None:
+    result = tune_function(seconds, SPACE, where=fits, trials=24, strategy=strategy)
+    tried = asked(result)
+    assert all(fits(d["block"], d["unroll"]) for d in tried)
+    assert len({tuple(d.items()) for d in tried}) == len(tried) == 24
+
+
+def test_a_search_is_a_function_of_its_seed() -> None:
+    one, same, other = (asked(tune_function(seconds, SPACE, trials=12, seed=seed)) for seed in (1, 1, 2))
+    assert one == same != other
+
+
+def test_every_assignment_is_tried_and_then_the_search_ends() -> None:
+    result = tune_function(seconds, SPACE, where=fits, trials=1000)
+    legal = [x for x in product(*SPACE.values()) if fits(x[0], x[1])]
+    assert sorted(tuple(d.values()) for d in asked(result)) == sorted(legal)
+    assert result.exhausted
+
+
+def test_a_space_of_one_assignment() -> None:
+    result = tune_function(one, {"x": [3]}, trials=8)
+    assert (result.best, len(result.trials), result.exhausted) == ({"x": 3}, 1, True)
+
+
+def test_a_space_without_assignments_is_an_error() -> None:
+    with pytest.raises(ValueError, match="no assignment"):
+        tune_function(seconds, SPACE, where=lambda block: block < 0)
+    with pytest.raises(ValueError, match="'x' has no values"):
+        tune_function(one, {"x": []})
+
+
+def test_failures_are_trials() -> None:
+    def f(x: int) -> Any:
+        match x:
+            case 0:
+                raise RuntimeError("too many registers")
+            case 1:
+                return None
+            case 2:
+                return math.inf
+            case 3:
+                return "fast"
+            case 4:
+                return -1.0
+            case _:
+                return [3.0, 2.0, 2.0, 2.0]
+
+    result = tune_function(f, {"x": range(6)}, trials=10)
+    failed = {t.decisions["x"]: t.message for t in result.trials if t.seconds is None}
+    assert sorted(failed) == [0, 1, 2, 3, 4]
+    assert failed[0] == "RuntimeError: too many registers"
+    assert (result.best, result.seconds) == ({"x": 5}, 2.0)
+
+
+def test_if_every_call_fails_there_is_no_best() -> None:
+    def f(x: int) -> float:
+        raise RuntimeError("no device")
+
+    result = tune_function(f, {"x": range(4)}, trials=10)
+    assert (result.best, result.seconds, result.text) == (None, None, "")
+    assert "no device" in repr(result)
+
+
+def test_ctrl_c_keeps_the_trials() -> None:
+    calls: list[int] = []
+
+    def f(x: int) -> float:
+        calls.append(x)
+        if len(calls) == 4:
+            raise KeyboardInterrupt
+        return 1.0 + x
+
+    result = tune_function(f, {"x": range(100)}, trials=50)
+    assert result.interrupted
+    assert [t.decisions["x"] for t in result.trials] == calls[:3]
+    assert result.best == {"x": min(calls[:3])}
+
+
+def test_stop_iteration_ends_the_search() -> None:
+    calls: list[int] = []
+
+    def f(x: int) -> float:
+        if len(calls) == 3:
+            raise StopIteration
+        calls.append(x)
+        return 1.0
+
+    result = tune_function(f, {"x": range(100)}, trials=50)
+    assert len(result.trials) == 3
+    assert not result.interrupted
+
+
+def test_a_resumed_search_calls_nothing_twice(tmp_path: Path) -> None:
+    records = tmp_path / "trials.jsonl"
+    whole = asked(tune_function(seconds, SPACE, trials=16))
+    first = asked(tune_function(seconds, SPACE, trials=6, records=records))
+    with records.open("ab") as file:
+        file.write(b'not a line of a trial\n{"function": 3}\n')
+    calls: list[tuple[Any, ...]] = []
+
+    def counted(block: int, unroll: int, pad: bool) -> float:
+        calls.append((block, unroll, pad))
+        return seconds(block, unroll, pad)
+
+    result = tune_function(counted, SPACE, trials=16, records=records, resume=True, name="seconds")
+    assert whole == asked(result)
+    assert calls == [tuple(d.values()) for d in whole[len(first) :]]
+    assert tune_function(counted, SPACE, trials=0, records=records, resume=True, name="seconds").seconds == min(
+        seconds(**d) for d in whole
+    )
+
+
+def test_records_of_another_search_are_not_taken(tmp_path: Path) -> None:
+    records = tmp_path / "trials.jsonl"
+    tune_function(seconds, SPACE, trials=4, records=records, seed=1)
+    for other in ({"seed": 2}, {"strategy": "random", "seed": 1}, {"name": "another", "seed": 1}):
+        assert len(tune_function(seconds, SPACE, trials=0, records=records, resume=True, **other).trials) == 0
+
+
+def test_a_function_that_cannot_take_the_decisions_is_refused_before_a_call() -> None:
+    with pytest.raises(TypeError):
+        tune_function(fits, SPACE)
+    with pytest.raises(ValueError, match="'tile'"):
+        tune_function(seconds, SPACE, where=lambda tile: tile > 0)
+    with pytest.raises(ValueError, match="regret"):
+        tune_function(seconds, SPACE, until=0.1)
+
+
+def test_a_budget_of_no_time_makes_no_call() -> None:
+    assert tune_function(seconds, SPACE, budget=0.0).trials == ()
+
+
+# Schedules as spaces.
+
+
+def expected_of_the_schedule() -> list[dict[str, Any]]:
+    return [
+        {"block": b, "unroll": u, "staged": s is not None, **({"layout": s} if s else {}), "split": p is not None}
+        | ({"parts": p} if p else {})
+        | {"fixed": 2}
+        for b in (16, 32, 64)
+        for u in (8, 16, 32)
+        if u < b
+        for s in ("rows", "columns", None)
+        for p in (2, 3, None)
+    ]
+
+
+def test_the_assignments_of_a_schedule() -> None:
+    listed, _, name = listed_space(SCHEDULE)
+    found = [listed.decisions(n) for n in range(len(listed))]
+    assert name == "tuned"
+    assert sorted(map(repr, found)) == sorted(map(repr, expected_of_the_schedule()))
+
+
+def test_a_schedule_is_written_with_the_best_decisions_and_is_a_space_again(tmp_path: Path) -> None:
+    def f(**values: Any) -> float:
+        return 1.0 + (values["block"] != 32) + ("layout" in values) + values.get("parts", 2)
+
+    def small(block: int, unroll: int) -> bool:
+        return block * unroll < 1024
+
+    file = tmp_path / "tuned.tsched"
+    file.write_text(SCHEDULE)
+    result = tune_function(f, file, where=small, trials=100)
+    assert result.best is not None
+    assert result.best["block"] == 32
+    assert "let block ~ sample_categorical([16, 32, 64]) := 32" in result.text
+    assert str(result) == result.text
+    again, _, _ = listed_space(result.text)
+    assert [again.decisions(n) for n in range(len(again))] == [result.best]
+
+
+def test_values_by_name_are_written_as_a_schedule() -> None:
+    result = tune_function(seconds, SPACE, trials=20)
+    again, _, _ = listed_space(result.text)
+    assert [again.decisions(n) for n in range(len(again))] == [result.best]
+
+
+def test_a_schedule_with_draws_of_loops_is_refused() -> None:
+    with pytest.raises(ValueError, match="`order`"):
+        tune_function(one, "schedule s for f { let order ~ sample_permutation([1, 2, 3]) }")
+    with pytest.raises(ValueError, match="one schedule"):
+        tune_function(one, "compute f(A: f32[4]) -> B: f32[4] { B[i] = A[i] }")
+
+
+# Assignments.
+
+
+def test_a_list_of_assignments_is_a_space() -> None:
+    rows = [{"x": 1, "kind": "a"}, {"x": 2, "kind": "b"}, {"x": 3}]
+    result = tune_function(lambda **v: float(v["x"]), rows, trials=10)
+    assert sorted(map(repr, asked(result))) == sorted(map(repr, rows))
+
+
+def test_a_large_space_is_sampled_and_searched_beside_the_best() -> None:
+    space = {name: list(range(32)) for name in "abcdef"}
+
+    def cube(a: int, b: int) -> bool:
+        return a + b < 40
+
+    listed = Assignments.of(space, cube)
+    assert not listed.complete
+    assert all(cube(d["a"], d["b"]) for d in map(listed.decisions, range(0, len(listed), 97)))
+    before = len(listed)
+    near = listed.near(0)
+    assert len(near) <= 6 * 31
+    assert len(listed) > before
+    assert listed.row(listed.decisions(near[-1])) == near[-1]
+    assert all(sum(a != b for a, b in zip(listed.codes[0], listed.codes[n], strict=True)) == 1 for n in near)
+    result = tune_function(lambda **v: 1.0 + sum(abs(x - 9) for x in v.values()), space, where=cube, trials=40)
+    assert all(cube(d["a"], d["b"]) for d in asked(result))
+
+
+def test_a_row_is_taken_once() -> None:
+    explorer = ListedExplorer(Assignments.of(SPACE), 0, "f")
+    assert len(explorer.replays([{"block": 16, "unroll": 1, "pad": True}] * 2)) == 1
+    assert explorer.replays([{"block": 16, "unroll": 3, "pad": True}, {"block": 16, "unroll": 1, "pad": 1}]) == []
+    assert len(explorer.draws(100)) == 39
+    assert explorer.followed([])
+
+
+def test_a_sweep_believes_what_a_posterior_does() -> None:
+    rng = np.random.default_rng(0)
+    x, points, y = rng.random((12, 3)), rng.random((40, 3)), rng.standard_normal(12)
+    hyper = Hyper.initial(3)
+    sweep = Sweep(points, hyper, x[:4])
+    for row in x[4:]:
+        sweep.add(row)
+    beliefs = Posterior.of(x, y, hyper).at(points)
+    np.testing.assert_allclose(sweep.mean(y), beliefs.mean, atol=1e-9)
+    np.testing.assert_allclose(sweep.variance, beliefs.variance, atol=1e-9)
