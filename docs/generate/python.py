@@ -14,6 +14,7 @@ SECTIONS = {
     "Files, tasks and kernels": "load loads TaskFile Task Kernel Bound",
     "Searches": """SearchOptions SearchChanges SearchResult TuneResult Outcome Status Regret Prediction Refused
         ScheduleRefusal Unkept Trial Known Origin Recorded Forecast Drawn Given""",
+    "Functions of your own": "tune_function FunctionResult FunctionTrial",
     "What is learnt of draws": "Insight Importance Learnt Value Pin",
     "Schedules": "Trace Draw Decision Distribution Model Site Decider",
     "Proofs": "Report Valid Invalid Unproved",
