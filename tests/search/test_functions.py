@@ -256,6 +256,19 @@ def test_a_list_of_assignments_is_a_space() -> None:
     assert sorted(map(repr, asked(result))) == sorted(map(repr, rows))
 
 
+def test_features_of_values() -> None:
+    listed = Assignments.of(
+        {"size": [16, 32, 48, 64], "power": [1, 2, 4], "kind": ["a", "b", "c"], "zero": [0, 5], "same": [1]}
+    )
+    first = [
+        listed.columns[listed.row(listed.decisions(0) | change)].round(3).tolist() for change in ({}, {"size": 48})
+    ]
+    #                   place on a scale, divisibility; place; a column for each; place
+    assert first[0] == [0.0, 0.0, 0.0, 1.0, 0.0, 0.0, 0.0]
+    assert first[1] == [round(np.log2(3) / 2, 3), 0.0, 0.0, 1.0, 0.0, 0.0, 0.0]
+    assert listed.columns[listed.row(listed.decisions(0) | {"size": 64})][1] == 1.0
+
+
 def test_a_large_space_is_sampled_and_searched_beside_the_best() -> None:
     space = {name: list(range(32)) for name in "abcdef"}
 
@@ -283,10 +296,11 @@ def test_a_row_is_taken_once() -> None:
     assert explorer.followed([])
 
 
-def test_a_sweep_believes_what_a_posterior_does() -> None:
+@pytest.mark.parametrize("rough", [False, True])
+def test_a_sweep_believes_what_a_posterior_does(rough: bool) -> None:
     rng = np.random.default_rng(0)
     x, points, y = rng.random((12, 3)), rng.random((40, 3)), rng.standard_normal(12)
-    hyper = Hyper.initial(3)
+    hyper = Hyper.initial(3, rough)
     sweep = Sweep(points, hyper, x[:4])
     for row in x[4:]:
         sweep.add(row)

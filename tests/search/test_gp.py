@@ -76,17 +76,18 @@ def test_believing_is_observing_the_mean() -> None:
     assert after.variance[3] < before.variance[3]
 
 
+@pytest.mark.parametrize("rough", [False, True])
 @pytest.mark.parametrize(("n", "d"), [(1, 1), (2, 3), (12, 5)])
-def test_the_gradient_is_that_of_the_objective(n: int, d: int) -> None:
+def test_the_gradient_is_that_of_the_objective(n: int, d: int, rough: bool) -> None:
     rng = np.random.default_rng(n * 10 + d)
     x, y = rng.normal(size=(n, d)), rng.normal(size=n)
     prior = Prior.of_dimension(d)
     v = rng.normal(size=d + 2) * 0.5
-    _, gradient = objective(v, x, y, prior)
+    _, gradient = objective(v, x, y, prior, rough=rough)
     for i in range(d + 2):
         step = np.zeros(d + 2)
         step[i] = 1e-5
-        numeric = (objective(v + step, x, y, prior)[0] - objective(v - step, x, y, prior)[0]) / 2e-5
+        numeric = (objective(v + step, x, y, prior, rough=rough)[0] - objective(v - step, x, y, prior, rough=rough)[0]) / 2e-5
         assert gradient[i] == pytest.approx(numeric, rel=1e-5, abs=1e-6)
 
 

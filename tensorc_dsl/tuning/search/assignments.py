@@ -69,15 +69,15 @@ class Values:
         return Categorical(plain, self.weights or (1.0,) * len(plain))
 
     def columns(self, codes: Codes) -> Array:
-        """The draw's features of rows: the place of numbers in their order or on a scale of logarithms, from 0 to 1; of
-        other values a column for each; and a column for whether it is made, where it may not be."""
+        """The draw's features of rows, from 0 to 1: the place of numbers on a scale, and how often they are divisible by 2,
+        where not all are powers of it; of other values a column for each; whether it is made, where it may not be."""
         out: list[Array] = []
         made = codes != ABSENT
         if not made.all():
             out.append(made.astype(np.float64))
         if len(self.values) > 1:
             if all(isinstance(v, int | float) for v in self.values) or len(self.values) == 2:
-                out.append(np.where(made, _scale(self.values)[codes], 0.5))
+                out += [np.where(made, place[codes], 0.5) for place in (_scale(self.values), *_twos(self.values))]
             else:
                 out += [(codes == n).astype(np.float64) for n in range(len(self.values))]
         return np.stack(out, axis=1) if out else np.zeros((len(codes), 0))
@@ -99,6 +99,16 @@ def _scale(values: Sequence[Decision]) -> Array:
     else:
         place = np.arange(len(values), dtype=np.float64)
     return (place - place[0]) / max(float(place[-1] - place[0]), 1e-12)
+
+
+def _twos(values: Sequence[Decision]) -> list[Array]:
+    """How often each value is divisible by 2, from 0 to 1: a place of its own, as machines take blocks of powers of 2. None
+    where it follows from the scale."""
+    numbers = [v for v in values if isinstance(v, int)]
+    if len(numbers) < len(values) or len(values) < 3 or all(v > 0 and v & (v - 1) == 0 for v in numbers):
+        return []
+    times = np.array([(v & -v).bit_length() - 1 if v else 0 for v in numbers], dtype=np.float64)
+    return [(times - times.min()) / (times.max() - times.min())] if times.max() > times.min() else []
 
 
 class Assignments:

@@ -1,4 +1,4 @@
-"""Gaussian-process regression: Matérn 5/2, one length scale per feature, fitted to the mode of the posterior.
+"""Gaussian-process regression: Matérn 5/2 or 3/2, one length scale per feature, fitted to the mode of the posterior.
 
 "RW" is Rasmussen & Williams, Gaussian Processes for Machine Learning (2006).
 Inputs are standardized features (mean 0, variance 1), targets are standardized, so the prior mean is 0.
@@ -46,23 +46,27 @@ class Prior:
 
 @dataclass(frozen=True, slots=True)
 class Hyper:
-    """The hyperparameters: log length scales, log signal variance, log noise variance."""
+    """The hyperparameters: log length scales, log signal variance, log noise variance.
+
+    A `rough` process has Matérn 3/2 for its covariance, in place of 5/2: functions with bends.
+    """
 
     log_lengths: Array
     log_signal: float
     log_noise: float
+    rough: bool = False
 
     @staticmethod
-    def initial(d: int) -> Hyper:
+    def initial(d: int, rough: bool = False) -> Hyper:
         prior = Prior.of_dimension(d)
-        return Hyper(np.full(d, prior.length[0]), prior.signal[0], prior.noise[0])
+        return Hyper(np.full(d, prior.length[0]), prior.signal[0], prior.noise[0], rough)
 
     def vector(self) -> Array:
         return np.concatenate([self.log_lengths, [self.log_signal, self.log_noise]])
 
     @staticmethod
-    def of_vector(v: Array) -> Hyper:
-        return Hyper(v[:-2].copy(), float(v[-2]), float(v[-1]))
+    def of_vector(v: Array, rough: bool = False) -> Hyper:
+        return Hyper(v[:-2].copy(), float(v[-2]), float(v[-1]), rough)
 
 
 def _distances(a: Array, b: Array) -> Array:
@@ -72,24 +76,30 @@ def _distances(a: Array, b: Array) -> Array:
 
 
 def kernel(a: Array, b: Array, hyper: Hyper) -> Array:
-    """Covariances of the latent function between rows of a and of b: RW eq. 4.17 with nu = 5/2."""
+    """Covariances of the latent function between rows of a and of b: RW eq. 4.17 with nu = 5/2, or 3/2."""
     scale = np.exp(-hyper.log_lengths)
-    r = math.sqrt(5.0) * _distances(a * scale, b * scale)
+    d = _distances(a * scale, b * scale)
+    if hyper.rough:
+        d *= math.sqrt(3.0)
+        return math.exp(hyper.log_signal) * (1.0 + d) * np.exp(-d)
+    r = math.sqrt(5.0) * d
     return math.exp(hyper.log_signal) * (1.0 + r + r * r / 3.0) * np.exp(-r)
 
 
-def objective(v: Array, x: Array, y: Array, prior: Prior, known: Array | float = 0.0) -> tuple[float, Array]:
+def objective(
+    v: Array, x: Array, y: Array, prior: Prior, known: Array | float = 0.0, rough: bool = False
+) -> tuple[float, Array]:
     """Negative log posterior of the hyperparameters up to a constant, and its gradient.
 
     `known` is the part of each value's noise variance that was measured, (n,); the fitted one is that of all values.
     """
-    hyper = Hyper.of_vector(v)
+    hyper = Hyper.of_vector(v, rough)
     n = len(y)
     signal, noise = math.exp(hyper.log_signal), math.exp(hyper.log_noise)
     z = x * np.exp(-hyper.log_lengths)
-    r = math.sqrt(5.0) * _distances(z, z)
+    r = math.sqrt(3.0 if rough else 5.0) * _distances(z, z)
     decay = np.exp(-r)
-    k = signal * (1.0 + r + r * r / 3.0) * decay
+    k = signal * (1.0 + r if rough else 1.0 + r + r * r / 3.0) * decay
     lower = scipy.linalg.cholesky(k + np.diag(noise + _JITTER + known * np.ones(n)), lower=True, check_finite=False)
     alpha = scipy.linalg.cho_solve((lower, True), y, check_finite=False)
     # RW eq. 2.30, as in algorithm 2.1, line 7.
@@ -97,8 +107,9 @@ def objective(v: Array, x: Array, y: Array, prior: Prior, known: Array | float =
     # RW eq. 5.9: the derivative of the log likelihood is tr((alpha alpha^T - K^-1) dK) / 2.
     inverse = scipy.linalg.cho_solve((lower, True), np.eye(n), check_finite=False)
     w = np.outer(alpha, alpha) - inverse
-    # dk / d(log l_j) = signal * 5/3 * (1 + r) * exp(-r) * (z_aj - z_bj)^2, with r the scaled distance times sqrt(5).
-    m = w * (signal * (5.0 / 3.0) * (1.0 + r) * decay)
+    # dk / d(log l_j) = signal * 5/3 * (1 + r) * exp(-r) * (z_aj - z_bj)^2, with r the scaled distance times sqrt(5);
+    # for nu = 3/2 it is signal * 3 * exp(-r) * (z_aj - z_bj)^2, with r the scaled distance times sqrt(3).
+    m = w * (signal * (3.0 if rough else (5.0 / 3.0) * (1.0 + r)) * decay)
     by_length = 0.5 * (2.0 * (z * z * m.sum(1)[:, None]).sum(0) - 2.0 * (z * (m @ z)).sum(0))
     by_signal = 0.5 * float((w * k).sum())
     by_noise = 0.5 * noise * float(np.trace(w))
@@ -124,16 +135,17 @@ def fit(x: Array, y: Array, start: Hyper | None = None, iterations: int = 60, kn
     prior = Prior.of_dimension(d)
     bounds = [_BOUNDS_LENGTH] * d + [_BOUNDS_SIGNAL, _BOUNDS_NOISE]
     low, high = np.array(bounds).T
+    begin = start or Hyper.initial(d)
     found = scipy.optimize.minimize(
         objective,
-        np.clip((start or Hyper.initial(d)).vector(), low, high),
-        args=(x, y, prior, known),
+        np.clip(begin.vector(), low, high),
+        args=(x, y, prior, known, begin.rough),
         jac=True,
         method="L-BFGS-B",
         bounds=bounds,
         options={"maxiter": iterations},
     )
-    return Hyper.of_vector(np.asarray(found.x, dtype=np.float64))
+    return Hyper.of_vector(np.asarray(found.x, dtype=np.float64), begin.rough)
 
 
 @dataclass(frozen=True, slots=True)

@@ -127,7 +127,7 @@ class Survey:
             x = SCALE * columns[[self._rows[n] for n in self._known]]
             known = speeds[self._known]
             y = (known - known.mean()) / max(float(known.std()), 1e-3)
-            self._hyper = fit(x, y, self._hyper, iterations=30)
+            self._hyper = fit(x, y, self._hyper or Hyper.initial(x.shape[1], rough=True), iterations=30)
             self._fitted = len(speeds)
             made = self._sweep = Sweep(SCALE * columns, self._hyper, x)
         for n in range(self._known[-1] + 1, len(speeds)):
