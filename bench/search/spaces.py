@@ -20,7 +20,7 @@ import sys
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, cached_property
 from multiprocessing import get_context
 from pathlib import Path
 from typing import IO, Any
@@ -56,7 +56,7 @@ class SpaceTable:
     assignments: Assignments
     times: tuple[float | None, ...]
 
-    @property
+    @cached_property
     def best(self) -> float:
         return min(t for t in self.times if t is not None)
 

@@ -14,6 +14,7 @@ import pytest
 import tensorc_dsl
 from tensorc_dsl import tune_function
 from tensorc_dsl.faces.api.functions import listed_space
+from tensorc_dsl.tuning.search import assignments
 from tensorc_dsl.tuning.search.assignments import Assignments, ListedExplorer
 from tensorc_dsl.tuning.search.gp import Hyper, Posterior, Sweep
 from tensorc_dsl.tuning.search.strategy import strategies
@@ -263,9 +264,10 @@ def test_features_of_values() -> None:
     first = [
         listed.columns[listed.row(listed.decisions(0) | change)].round(3).tolist() for change in ({}, {"size": 48})
     ]
-    #                   place on a scale, divisibility; place; a column for each; place
-    assert first[0] == [0.0, 0.0, 0.0, 1.0, 0.0, 0.0, 0.0]
-    assert first[1] == [round(np.log2(3) / 2, 3), 0.0, 0.0, 1.0, 0.0, 0.0, 0.0]
+    third = round(float(np.log2(3)), 3)
+    # The place on a scale, divisibility; the place; a column for each; the place; the place of size * power.
+    assert first[0] == [0.0, 0.0, 0.0, 1.0, 0.0, 0.0, 0.0, 0.0]
+    assert first[1] == [round(third / 2, 3), 0.0, 0.0, 1.0, 0.0, 0.0, 0.0, round(third / 4, 3)]
     assert listed.columns[listed.row(listed.decisions(0) | {"size": 64})][1] == 1.0
 
 
@@ -286,6 +288,14 @@ def test_a_large_space_is_sampled_and_searched_beside_the_best() -> None:
     assert all(sum(a != b for a, b in zip(listed.codes[0], listed.codes[n], strict=True)) == 1 for n in near)
     result = tune_function(lambda **v: 1.0 + sum(abs(x - 9) for x in v.values()), space, where=cube, trials=40)
     assert all(cube(d["a"], d["b"]) for d in asked(result))
+
+
+def test_all_of_a_sampled_space_is_tried_in_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(assignments, "MOST", 30)
+    monkeypatch.setattr(assignments, "SAMPLED", 8)
+    space = {name: range(4) for name in "abc"}
+    result = tune_function(lambda a, b, c: 1.0 + a + abs(b - 2) + c, space, trials=100)
+    assert len(asked(result)) == len({tuple(d.values()) for d in asked(result)}) == 64
 
 
 def test_a_row_is_taken_once() -> None:

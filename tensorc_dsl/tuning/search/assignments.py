@@ -11,6 +11,7 @@ import inspect
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import combinations
 from typing import Any
 
 import numpy as np
@@ -35,6 +36,9 @@ MOST = 1 << 17
 
 SAMPLED = 1 << 14
 """The rows that are kept of it."""
+
+SIZES = 10
+"""With more draws of sizes than these, their products are no features: a process learns little of so many columns."""
 
 Where = Callable[..., object]
 """A constraint: whether values of the draws that its parameters name go together."""
@@ -99,6 +103,11 @@ def _scale(values: Sequence[Decision]) -> Array:
     else:
         place = np.arange(len(values), dtype=np.float64)
     return (place - place[0]) / max(float(place[-1] - place[0]), 1e-12)
+
+
+def _is_size(values: Sequence[Decision]) -> bool:
+    """Whether these are numbers above 0, more than two."""
+    return len(values) > 2 and all(isinstance(v, int | float) and not isinstance(v, bool) and v > 0 for v in values)
 
 
 def _twos(values: Sequence[Decision]) -> list[Array]:
@@ -226,7 +235,23 @@ class Assignments:
         self.codes = np.vstack([self.codes, codes])
         self._numbers |= {c.tobytes(): start + n for n, c in enumerate(codes)}
         parts = [d.columns(codes[:, j]) for j, d in enumerate(self.draws)]
-        self._columns.append(np.hstack(parts) if parts else np.zeros((len(codes), 0)))
+        self._columns.append(np.hstack([*parts, self._products(codes)]))
+
+    def _products(self, codes: Codes) -> Array:
+        """The product of each two sizes, on a scale of logarithms from 0 to 1: machines limit products, as the threads of
+        a block, or what a tile takes of a memory."""
+        sizes = [
+            (j, np.log2(np.array(d.values, dtype=np.float64))) for j, d in enumerate(self.draws) if _is_size(d.values)
+        ]
+        out = np.zeros((len(codes), 0))
+        if len(sizes) > SIZES:
+            return out
+        for (i, one), (j, other) in combinations(sizes, 2):
+            sums = (one - one[0])[codes[:, i]] + (other - other[0])[codes[:, j]]
+            made = (codes[:, i] != ABSENT) & (codes[:, j] != ABSENT)
+            place = np.where(made, sums / (one[-1] - one[0] + other[-1] - other[0]), 0.5)
+            out = np.hstack([out, place[:, None]])
+        return out
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,7 +2,9 @@
 
 The first trials lie apart, the first of them in the middle. Then each trial is the row whose expected improvement of the log
 speed is the largest (Jones, Schonlau & Welch, Journal of Global Optimization 13, 1998), in logarithms, since most rows
-have next to none (Ament et al., NeurIPS 2023). Failures count as slow, and teach where others are likely.
+have next to none (Ament et al., NeurIPS 2023). In turns it is chosen among all rows, and among those that differ from the
+fastest in one draw, as annealing walks: there the process is trusted with the order, not with the place. Its deviations
+are multiplied by how far it was wrong. Failures count as slow, and teach where others are likely.
 """
 
 from __future__ import annotations
@@ -16,7 +18,8 @@ from numpy.typing import NDArray
 
 from tensorc_dsl.tuning.search.assignments import Assignments
 from tensorc_dsl.tuning.search.gp import Array, Hyper, Sweep, fit
-from tensorc_dsl.tuning.search.model import RANGE
+from tensorc_dsl.tuning.search.model import RANGE, Memory
+from tensorc_dsl.tuning.search.strategy import Prediction
 
 FIRST = 5
 """Trials that lie apart, before the process chooses."""
@@ -26,6 +29,9 @@ AMONG = 512
 
 SCALE = 2.0
 """Features are stretched to this length: a length scale of 1 is then half of what a draw ranges over."""
+
+TURNS = 2
+"""Every so many trials are chosen among the rows beside the fastest."""
 
 REFIT = 1.15
 """The hyperparameters are fitted anew once there are so many times the trials of the last fit."""
@@ -55,6 +61,8 @@ class Survey:
         self._sweep: Sweep | None = None
         self._known: list[int] = []
         self._fitted = 0
+        self._memory = Memory()
+        self._expected: tuple[int, Prediction] | None = None
 
     def taken(self, row: int) -> None:
         """The row is tried, or needs not be."""
@@ -64,6 +72,9 @@ class Survey:
     def tell(self, row: int, seconds: float | None) -> None:
         """The row took so long; None for a failure."""
         self.taken(row)
+        if seconds is not None and self._expected is not None and self._expected[0] == row:
+            expected = self._expected[1]
+            self._memory.errors.append(expected.error(seconds) / expected.deviation)
         self._rows.append(row)
         self._speeds.append(None if seconds is None else -math.log(seconds))
 
@@ -74,12 +85,16 @@ class Survey:
         while self._plan:
             if self._open[row := self._plan.pop(0)]:
                 return row
+        for tried in self._rows:
+            if self._open.any():
+                break
+            self._assignments.near(tried)  # what is beside it is listed
+            self._widen()
         if not self._open.any():
             return None
         if all(s is None for s in self._speeds):
             return int(self._rng("anything").choice(np.flatnonzero(self._open)))
-        merit = self._improvement()
-        return int(np.argmax(np.where(self._open, merit, -np.inf)))
+        return self._chosen()
 
     def _apart(self) -> list[int]:
         """Rows that lie apart: the one nearest to the middle of some, then the farthest from those before."""
@@ -101,23 +116,40 @@ class Survey:
         if more > 0:
             self._open = np.concatenate([self._open, np.ones(more, dtype=bool)])
 
-    def _improvement(self) -> Array:
-        """The logarithm of the expected improvement of each row, up to a constant."""
+    def _chosen(self) -> int:
+        """The row of the largest expected improvement, among all or in turn among those beside the fastest."""
         ok = np.array([s is not None for s in self._speeds])
         speeds = np.array([-np.inf if s is None else s for s in self._speeds])
         speeds = np.maximum(speeds, speeds.max() - RANGE)
         speeds = np.where(ok, speeds, speeds[ok].min())
-        sweep = self._swept(speeds)
+        sweep, hyper = self._swept(speeds)
         known = speeds[self._known]
-        y = (known - known.mean()) / max(float(known.std()), 1e-3)
-        mean, deviation = sweep.mean(y), np.sqrt(np.maximum(sweep.variance, 1e-9))
-        return _log_improvement((mean - y[ok[self._known]].max()) / deviation) + np.log(deviation)
+        middle, scale = float(known.mean()), max(float(known.std()), 1e-3)
+        mean = sweep.mean((known - middle) / scale)
+        deviation = np.sqrt(np.maximum(sweep.variance, 1e-9)) * max(1.0, self._memory.calibration)
+        best = (float(speeds[ok].max()) - middle) / scale
+        merit = _log_improvement((mean - best) / deviation) + np.log(deviation)
+        open_ = self._open[: len(merit)]
+        if len(self._rows) % TURNS == 0:
+            beside = np.zeros(len(merit), dtype=bool)
+            fastest = self._rows[int(np.argmax(np.where(ok, speeds, -np.inf)))]
+            beside[[row for row in self._assignments.near(fastest) if row < len(merit)]] = True
+            self._widen()
+            if (beside & open_).any():
+                open_ = beside & open_
+        if not open_.any():
+            self._sweep = None  # what is left was listed since it was made
+            return self._chosen()
+        row = int(np.argmax(np.where(open_, merit, -np.inf)))
+        spread = math.sqrt(float(sweep.variance[row]) + math.exp(hyper.log_noise))
+        self._expected = row, Prediction(middle + scale * float(mean[row]), scale * spread)
+        return row
 
-    def _swept(self, speeds: Array) -> Sweep:
-        """The process over all rows that knows the trials."""
+    def _swept(self, speeds: Array) -> tuple[Sweep, Hyper]:
+        """The process over all rows that knows the trials, and its hyperparameters."""
         columns = self._assignments.columns
-        made = self._sweep
-        if made is None or len(speeds) >= min(REFIT * self._fitted, self._fitted + GROWN):
+        made, hyper = self._sweep, self._hyper
+        if made is None or hyper is None or len(speeds) >= min(REFIT * self._fitted, self._fitted + GROWN):
             if not self._assignments.complete:
                 for n in np.argsort(-speeds, kind="stable")[:BEST].tolist():
                     self._assignments.near(self._rows[n])
@@ -127,13 +159,13 @@ class Survey:
             x = SCALE * columns[[self._rows[n] for n in self._known]]
             known = speeds[self._known]
             y = (known - known.mean()) / max(float(known.std()), 1e-3)
-            self._hyper = fit(x, y, self._hyper or Hyper.initial(x.shape[1], rough=True), iterations=30)
+            hyper = self._hyper = fit(x, y, hyper or Hyper.initial(x.shape[1], rough=True), iterations=30)
             self._fitted = len(speeds)
-            made = self._sweep = Sweep(SCALE * columns, self._hyper, x)
+            made = self._sweep = Sweep(SCALE * columns, hyper, x)
         for n in range(self._known[-1] + 1, len(speeds)):
             made.add(SCALE * columns[self._rows[n]])
             self._known.append(n)
-        return made
+        return made, hyper
 
 
 def _kept(speeds: Array) -> list[int]:
