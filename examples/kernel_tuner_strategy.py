@@ -12,8 +12,8 @@ from __future__ import annotations
 import sys
 from typing import Any
 
-from kernel_tuner.strategies.wrapper import OptAlg
-from kernel_tuner.util import StopCriterionReached
+from kernel_tuner.strategies.wrapper import OptAlg  # pyright: ignore[reportMissingImports]
+from kernel_tuner.util import StopCriterionReached  # pyright: ignore[reportMissingImports]
 
 import tensorc_dsl
 

@@ -177,7 +177,8 @@ def test_a_resumed_search_calls_nothing_twice(tmp_path: Path) -> None:
 def test_records_of_another_search_are_not_taken(tmp_path: Path) -> None:
     records = tmp_path / "trials.jsonl"
     tune_function(seconds, SPACE, trials=4, records=records, seed=1)
-    for other in ({"seed": 2}, {"strategy": "random", "seed": 1}, {"name": "another", "seed": 1}):
+    others: list[dict[str, Any]] = [{"seed": 2}, {"strategy": "random", "seed": 1}, {"name": "another", "seed": 1}]
+    for other in others:
         assert len(tune_function(seconds, SPACE, trials=0, records=records, resume=True, **other).trials) == 0
 
 
@@ -274,7 +275,7 @@ def test_features_of_values() -> None:
 def test_a_large_space_is_sampled_and_searched_beside_the_best() -> None:
     space = {name: list(range(32)) for name in "abcdef"}
 
-    def cube(a: int, b: int) -> bool:
+    def cube(a: Any, b: Any) -> bool:
         return a + b < 40
 
     listed = Assignments.of(space, cube)

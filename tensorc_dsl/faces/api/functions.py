@@ -67,7 +67,7 @@ def tune_function(
     if options.until is not None:
         raise ValueError("a search of a function states no regret that could end it")
     listed, written, called = listed_space(space, where, options.seed)
-    name = name or called or getattr(f, "__name__", "function")
+    called = name or called or str(getattr(f, "__name__", "function"))
     if not len(listed):
         raise ValueError("no assignment of the space meets its constraints")
     try:
@@ -80,8 +80,8 @@ def tune_function(
         f,
         listed,
         options,
-        name=name,
-        written=written or partial(pinned, name if name.isidentifier() else "function", listed),
+        name=called,
+        written=written or partial(pinned, called if called.isidentifier() else "function", listed),
         records=None if records is None else Path(records),
         on_trial=on_trial,
     )

@@ -12,7 +12,7 @@ import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import combinations
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -57,7 +57,7 @@ class Values:
         """Distinct values. Raises ValueError where there are none, TypeError for one that no record can hold."""
         found: dict[tuple[type, Decision], Decision] = {}
         for given in values:
-            value: Any = given.item() if isinstance(given, np.generic) else given
+            value: Any = cast(Any, given).item() if isinstance(given, np.generic) else given
             if not isinstance(value, bool | int | float | str):
                 raise TypeError(f"a value of {name!r} is a number, a text or a bool, not {value!r}")
             if isinstance(value, float) and not math.isfinite(value):
@@ -279,7 +279,8 @@ class _Rule:
             return np.zeros(0, dtype=bool)
         some, inverse = np.unique(rows[:, list(self.places)], axis=0, return_inverse=True)
         answers = np.zeros(len(some), dtype=bool)
-        for n, codes in enumerate(map(tuple, some.tolist())):
+        listed: list[list[int]] = some.tolist()
+        for n, codes in enumerate(map(tuple, listed)):
             if codes not in self.said:
                 of = [draws[p] for p in self.places]
                 given = {d.name: None if c == ABSENT else d.values[c] for d, c in zip(of, codes, strict=True)}

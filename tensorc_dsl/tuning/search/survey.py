@@ -151,7 +151,8 @@ class Survey:
         made, hyper = self._sweep, self._hyper
         if made is None or hyper is None or len(speeds) >= min(REFIT * self._fitted, self._fitted + GROWN):
             if not self._assignments.complete:
-                for n in np.argsort(-speeds, kind="stable")[:BEST].tolist():
+                fastest: list[int] = np.argsort(-speeds, kind="stable")[:BEST].tolist()
+                for n in fastest:
                     self._assignments.near(self._rows[n])
                 self._widen()
                 columns = self._assignments.columns
