@@ -72,7 +72,7 @@ def past_of(job: Job) -> Past:
         own += [d for name, t in there.items() if name == job.task for d in best_decisions(t, ELSEWHERE)]
         bests += [d for name, t in there.items() if name != job.task for d in best_decisions(t, 1)]
     machine = recorded_on(job.folder).machine if "@" in job.strategy else None
-    return Past(tuple(tasks), (*own, *bests), machine)
+    return Past(tuple(tasks), tuple(bests), tuple(own), machine)
 
 
 def curve(job: Job) -> Array:

@@ -111,10 +111,12 @@ def best_decisions(table: Table, count: int) -> list[Mapping[str, Decision]]:
 
 @dataclass(frozen=True, slots=True)
 class Past:
-    """What a search of a table may know: trials of others, and their fastest schedules; and on which machine it is."""
+    """What a search of a table may know: trials of others, their fastest schedules, and those of the task `itself` on other
+    machines; and on which machine it is."""
 
     tasks: tuple[Experience, ...] = ()
     bests: tuple[Mapping[str, Decision], ...] = ()
+    itself: tuple[Mapping[str, Decision], ...] = ()
     machine: Machine | None = None
 
 
@@ -140,9 +142,9 @@ def play(strategy: str, table: Table, seed: int, trials: int, past: Sequence[Exp
     known = past if isinstance(past, Past) else Past(tuple(past))
 
     def source(median: Callable[[], Array]) -> Source | None:
-        return Source.of(known.tasks, median(), known.machine) if known.tasks else None
+        return Source.of(known.tasks, median(), known.machine, table.task) if known.tasks else None
 
-    setting = Setting(cast(Explorer, explorer), trials, (), source, lambda: known.bests)
+    setting = Setting(cast(Explorer, explorer), trials, (), source, lambda: known.bests, lambda: known.itself)
     asked = strategy_of(strategy)(setting)
     shares: list[float] = []
     regrets: list[tuple[int, Regret]] = []

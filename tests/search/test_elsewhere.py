@@ -31,6 +31,9 @@ from tensorc_dsl.tuning.search.events import Event, Informed, Unshipped
 from tensorc_dsl.tuning.search.gp import Array
 from tensorc_dsl.tuning.search.loop_features import COLUMNS, MEANING
 from tensorc_dsl.tuning.search.source import Experience, Lessons, Source, experience
+from tensorc_dsl.tuning.search.space import Explorer
+from tensorc_dsl.tuning.search.strategy import Setting, strategy_of
+from tests.search.landscape import TileSpace
 from tests.search.test_tune import TARGET, TASK, FakeRunner, run
 
 LATE = math.inf
@@ -81,11 +84,12 @@ def test_other_tasks_here_come_first_then_all_tasks_on_other_machines_of_the_kin
     assert dict(place.numbers)["l3"] == pytest.approx(20.0, abs=1e-3) and "kind" not in dict(place.numbers)
 
 
-def test_the_schedules_of_the_task_on_another_machine_come_first(database: Database) -> None:
+def test_schedules_of_the_task_on_other_machines_and_of_other_tasks(database: Database) -> None:
     with database:
-        found = [d["x"] for d in database.best_decisions("own", HERE, LATE)]
-    assert found[:4] == [0, 1, 2, 3]  # the four fastest of the task there
-    assert found[4:] == [8, 10, 0]  # of the others, here first
+        itself = [d["x"] for d in database.decisions_elsewhere("own", HERE, LATE)]
+        others = [d["x"] for d in database.best_decisions("own", HERE, LATE)]
+    assert itself == [0, 1, 2, 3]  # the four fastest there
+    assert others == [8, 10, 0]  # here first
 
 
 def test_a_search_learns_from_another_machines_file_and_tells_so(tmp_path: Path) -> None:
@@ -94,6 +98,13 @@ def test_a_search_learns_from_another_machines_file_and_tells_so(tmp_path: Path)
         run(FakeRunner(), db, trials=12, target=elsewhere)
         _, events = run(FakeRunner(), db, trials=12, strategy="bayes")
     assert [e for e in events if isinstance(e, Informed)] == [Informed(12, 1, 12, 1)]
+
+
+def test_the_first_trials_are_the_best_schedules_of_the_task_on_other_machines() -> None:
+    explorer = Explorer(TileSpace(), 1, "task", Target())
+    known = [t.decisions for t in explorer.draws(6)]
+    asked = strategy_of("bayes")(Setting(Explorer(TileSpace(), 0, "task", Target()), 64, itself=lambda: known))
+    assert [dict(t.decisions) for t in asked.propose(8, 1.0)[:4]] == [dict(d) for d in known[:4]]
 
 
 # --- the model -------------------------------------------------------------------------------------------------------
@@ -167,7 +178,7 @@ def test_what_is_written_is_read_again(tmp_path: Path) -> None:
     assert len(found) == 40 and {m.task_key for m in found} == {"own", "other"}
     assert found[0].features == (19.0, 20.0) and found[0].seconds == 20.0
     assert found[0].machine == Machine(THERE, (("l3", 3.0),))
-    assert there.best_decisions("own", HERE, LATE) == [{"x": (4, 2)}] * 2
+    assert there.best_decisions("own", HERE, LATE) == [{"x": (4, 2)}] == there.decisions_elsewhere("own", HERE, LATE)
     assert list(there.others("own", GPU, "c", LATE)) == [] == there.best_decisions("own", GPU, LATE)
     assert list(there.others("own", HERE, "d", LATE)) == []
     assert all(m.machine is None for m in there.others("own", THERE, "c", LATE))
@@ -242,4 +253,4 @@ def test_lessons_of_several_teachers_are_taken_together(database: Database) -> N
         lessons = Lessons.of(TASK, TARGET, 2, (None, database, package))
         assert lessons.task_key == key and lessons.target_key == HERE
         assert sorted(t.task for t in lessons.tasks()) == sorted([key, "other"])
-        assert lessons.bests()[-2:] == [{"x": (4, 2)}] * 2
+        assert lessons.bests()[-1:] == [{"x": (4, 2)}] == lessons.itself()

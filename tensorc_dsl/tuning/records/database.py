@@ -306,6 +306,8 @@ _COMPOUNDED = f"SELECT run FROM trials WHERE scale > {LARGEST}"
 
 _TRUSTED = f"(scale = 1.0 OR run NOT IN ({_COMPOUNDED}))"
 
+_VALID = f"status = 'ok' AND {_TRUSTED} AND seconds >= ? AND created < ? AND length(decisions) <= ?"
+
 _TICK = 1e-6
 """Seconds between the dates of records that are made at once."""
 
@@ -338,8 +340,12 @@ class Teaches(Protocol):
         ...
 
     def best_decisions(self, task_key: str, target_key: str, before: float) -> list[Mapping[str, Decision]]:
-        """The decisions of the fastest schedules: a few of the task on other targets of the kind, then one of each other
-        task on that target, then on the others. Only records from before the date `before` count."""
+        """The decisions of the fastest schedule of each other task on that target, then on the others of its kind. Only
+        records from before the date `before` count."""
+        ...
+
+    def decisions_elsewhere(self, task_key: str, target_key: str, before: float) -> list[Mapping[str, Decision]]:
+        """The decisions of the fastest few schedules of the task on other targets of the kind, as of `best_decisions`."""
         ...
 
 
@@ -513,26 +519,29 @@ class Database:
     def best_decisions(self, task_key: str, target_key: str, before: float) -> list[Mapping[str, Decision]]:
         """As `Teaches` has it, those that were recorded last first; what cannot be read is left out."""
         kind = kind_in(target_key)
-        valid = f"status = 'ok' AND {_TRUSTED} AND seconds >= ? AND created < ? AND length(decisions) <= ?"
-        limits = (SHORTEST, before, MAX_TEXT)
-        own = (
-            # With a single `min`, SQLite takes other columns from its row: https://www.sqlite.org/lang_select.html#bareagg
+        # With a single `min`, SQLite takes other columns from its row: https://www.sqlite.org/lang_select.html#bareagg
+        query = (
+            "SELECT decisions, min(seconds) FROM trials WHERE substr(target_key, 1, ?) = ? AND task_key <> ? "
+            f"AND {_VALID} GROUP BY target_key, task_key ORDER BY target_key = ? DESC, id DESC"
+        )
+        return self._decisions(query, (len(kind), kind, task_key, SHORTEST, before, MAX_TEXT, target_key))
+
+    def decisions_elsewhere(self, task_key: str, target_key: str, before: float) -> list[Mapping[str, Decision]]:
+        """As `Teaches` has it; what cannot be read is left out."""
+        kind = kind_in(target_key)
+        query = (
             "SELECT decisions, min(seconds) FROM trials WHERE task_key = ? AND target_key <> ? "
-            f"AND substr(target_key, 1, ?) = ? AND {valid} GROUP BY target_key, program_key ORDER BY min(seconds) LIMIT ?"
+            f"AND substr(target_key, 1, ?) = ? AND {_VALID} GROUP BY target_key, program_key ORDER BY min(seconds) LIMIT ?"
         )
-        others = (
-            f"SELECT decisions, min(seconds) FROM trials WHERE substr(target_key, 1, ?) = ? AND task_key <> ? AND {valid} "
-            "GROUP BY target_key, task_key ORDER BY target_key = ? DESC, id DESC"
-        )
+        limits = (SHORTEST, before, MAX_TEXT, ELSEWHERE)
+        return self._decisions(query, (task_key, target_key, len(kind), kind, *limits))
+
+    def _decisions(self, query: str, values: tuple[object, ...]) -> list[Mapping[str, Decision]]:
         found: list[Mapping[str, Decision]] = []
         with errors.explained(self.path, self._wait):
-            for query, values in (
-                (own, (task_key, target_key, len(kind), kind, *limits, ELSEWHERE)),
-                (others, (len(kind), kind, task_key, *limits, target_key)),
-            ):
-                for text, _ in self._connection.execute(query, values):
-                    with suppress(msgspec.DecodeError, TypeError, ValueError):
-                        found.append(decode_decisions(text))
+            for text, _ in self._connection.execute(query, values):
+                with suppress(msgspec.DecodeError, TypeError, ValueError):
+                    found.append(decode_decisions(text))
         return found
 
     def all(self) -> Iterator[Kept]:
@@ -768,6 +777,10 @@ class Queue:
     def best_decisions(self, task_key: str, target_key: str, before: float) -> list[Mapping[str, Decision]]:
         """The best schedules of others; see `Database.best_decisions`."""
         return [] if self._database is None else self._database.best_decisions(task_key, target_key, before)
+
+    def decisions_elsewhere(self, task_key: str, target_key: str, before: float) -> list[Mapping[str, Decision]]:
+        """The best schedules of the task on other machines; see `Database.decisions_elsewhere`."""
+        return [] if self._database is None else self._database.decisions_elsewhere(task_key, target_key, before)
 
     @property
     def unkept(self) -> Unkept | None:

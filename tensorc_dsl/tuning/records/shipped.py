@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import lzma
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from itertools import zip_longest
 from pathlib import Path
 
 import msgspec
@@ -71,8 +72,7 @@ class Shipped:
         """Those of that target, then the others of its kind. Of a machine with that target the task itself teaches, too: its
         records are none of the user's."""
         del before
-        here = [m for m in self.content.machines if m.target_key == target_key]
-        for machine in (*here, *self._elsewhere(target_key)) if columns == self.content.columns else ():
+        for machine in self._machines(target_key) if columns == self.content.columns else ():
             place = (
                 None if machine.target_key == target_key else Machine.of(machine.target_key, facts_text(machine.facts))
             )
@@ -84,15 +84,25 @@ class Shipped:
 
     def best_decisions(self, task_key: str, target_key: str, before: float) -> list[Mapping[str, Decision]]:
         del before
-        here = [m for m in self.content.machines if m.target_key == target_key]
-        machines = [*here, *self._elsewhere(target_key)]
-        own = [x for m in machines for t in m.tasks if t.task_key == task_key for x in t.best[:ELSEWHERE]]
-        others = [x for m in machines for t in m.tasks if t.task_key != task_key for x in t.best[:1]]
-        return [decode_decisions(bytes(x).decode()) for x in (*own, *others)]
+        return _decoded(
+            x for m in self._machines(target_key) for t in m.tasks if t.task_key != task_key for x in t.best[:1]
+        )
 
-    def _elsewhere(self, target_key: str) -> list[ShippedMachine]:
+    def decisions_elsewhere(self, task_key: str, target_key: str, before: float) -> list[Mapping[str, Decision]]:
+        """Of each machine the fastest, then of each the second one, and so on."""
+        del before
+        best = [t.best[:ELSEWHERE] for m in self._machines(target_key) for t in m.tasks if t.task_key == task_key]
+        return _decoded(x for rank in zip_longest(*best) for x in rank if x is not None)
+
+    def _machines(self, target_key: str) -> list[ShippedMachine]:
+        """Those with the target, then the others of its kind."""
         kind = kind_in(target_key)
-        return [m for m in self.content.machines if m.target_key != target_key and m.target_key.startswith(kind)]
+        there = [m for m in self.content.machines if m.target_key.startswith(kind)]
+        return sorted(there, key=lambda m: m.target_key != target_key)
+
+
+def _decoded(texts: Iterable[msgspec.Raw]) -> list[Mapping[str, Decision]]:
+    return [decode_decisions(bytes(x).decode()) for x in texts]
 
 
 def shipped(columns: str, path: Path = FILE) -> Shipped | Diagnostic:

@@ -63,6 +63,9 @@ TREES, SHARE = 100, 0.3
 """Trees of the forest, and the share of the columns that each of them sees."""
 
 
+ITSELF = 8.0
+"""How many times as much the task's own trials on another machine count: what is fast for it there mostly is so here."""
+
 FAINT = 3.0
 """A task that counts e to this times less than the nearest one is left out: it takes as long to fit, and changes nothing."""
 
@@ -99,8 +102,11 @@ class Source:
     place: Array = field(default_factory=lambda: np.zeros(0))
 
     @staticmethod
-    def of(tasks: Sequence[Experience], median: Array, machine: Machine | None = None) -> Source | None:
-        """What these tasks teach of a task with this median on this machine; None where there are none."""
+    def of(
+        tasks: Sequence[Experience], median: Array, machine: Machine | None = None, itself: str = ""
+    ) -> Source | None:
+        """What these tasks teach of a task with this median on this machine; None where there are none. Those with the name
+        `itself` are that task on other machines."""
         if not tasks:
             return None
         names, places = _places([machine, *(t.machine or machine for t in tasks)])
@@ -122,7 +128,8 @@ class Source:
                 value = np.maximum(task.speeds[picked] - task.speeds.max(), -SLOW)
                 rows.append(_placed(task.features[picked], task.median, places[1 + n]))
                 values.append(value)
-                weights.append(np.exp(FOCUS * value - apart[n]) / np.sqrt(len(picked)))
+                weight = ITSELF if itself and task.task == itself else 1.0
+                weights.append(weight * np.exp(FOCUS * value - apart[n]) / np.sqrt(len(picked)))
         w = np.concatenate(weights)
         forest = Forest.fit(
             np.vstack(rows), np.concatenate(values), trees=TREES, share=SHARE, weights=w * len(w) / w.sum()
@@ -197,10 +204,14 @@ class Lessons:
         )
 
     def bests(self) -> list[Mapping[str, Decision]]:
-        """The fastest schedules of others; those of the task itself on other machines first."""
-        return [
-            *chain.from_iterable(t.best_decisions(self.task_key, self.target_key, self.before) for t in self.teachers)
-        ]
+        """The fastest schedules of other tasks, those of this machine first."""
+        asked = self.task_key, self.target_key, self.before
+        return [*chain.from_iterable(t.best_decisions(*asked) for t in self.teachers)]
+
+    def itself(self) -> list[Mapping[str, Decision]]:
+        """The fastest schedules of the task on other machines."""
+        asked = self.task_key, self.target_key, self.before
+        return [*chain.from_iterable(t.decisions_elsewhere(*asked) for t in self.teachers)]
 
 
 DRAWS, MOVED = 16, 16
@@ -251,10 +262,10 @@ def guess(model: Model, program: Program, target: Target, default: Trace, *teach
         return None
     explorer = Explorer(model, 0, program.name, target, sizing(program).timed[-1])
     drawn = [default, *explorer.draws(DRAWS - 1)]
-    moved = explorer.moved(lessons.bests()[:MOVED])
+    moved = explorer.moved([*lessons.itself(), *lessons.bests()][:MOVED])
     candidates = list({candidate_key(t.program, target): t for t in (*drawn, *moved)}.values())
     rows = np.array([explorer.describe(t) for t in candidates])
-    source = Source.of(tasks, np.median(rows[: len(drawn)], axis=0), lessons.machine)
+    source = Source.of(tasks, np.median(rows[: len(drawn)], axis=0), lessons.machine, lessons.task_key)
     if source is None:
         return None
     order = np.argsort(-source.predict(rows), kind="stable")

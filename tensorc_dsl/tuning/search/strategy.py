@@ -111,7 +111,8 @@ class Setting:
 
     `source` returns a model that was fitted to the records of other tasks, None if there are none. Its argument makes the
     median of the loop features of draws from the prior, and is called if there are some. A fit takes a second. `bests`
-    returns the decisions of the best schedules of other tasks, the latest first.
+    returns the decisions of the best schedules of other tasks, the latest first, and `itself` those of the task on other
+    machines, the fastest first.
     """
 
     explorer: Explorer
@@ -119,6 +120,7 @@ class Setting:
     defaults: tuple[Mapping[str, Decision], ...] = ()
     source: Callable[[Callable[[], Array]], Source | None] = lambda _: None
     bests: Callable[[], Sequence[Mapping[str, Decision]]] = lambda: ()
+    itself: Callable[[], Sequence[Mapping[str, Decision]]] = lambda: ()
 
 
 class Strategy(Protocol):

@@ -331,12 +331,15 @@ class Search:
             if not tasks:
                 return None
             self.log.emit(informed(tasks))
-            return Source.of(tasks, median(), self._lessons.machine)
+            return Source.of(tasks, median(), self._lessons.machine, self._lessons.task_key)
 
         def bests() -> Sequence[Mapping[str, Decision]]:
             return self._lessons.bests()
 
-        setting = Setting(self._explorer, options.trials, source=source, bests=bests)
+        def itself() -> Sequence[Mapping[str, Decision]]:
+            return self._lessons.itself()
+
+        setting = Setting(self._explorer, options.trials, source=source, bests=bests, itself=itself)
         self._asked = strategy_of(options.strategy)(setting)
         if options.until is not None and not isinstance(self._asked, StatesRegret):
             raise ValueError(f"the strategy {options.strategy!r} states no regret that could end the search")
