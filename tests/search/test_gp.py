@@ -87,7 +87,9 @@ def test_the_gradient_is_that_of_the_objective(n: int, d: int, rough: bool) -> N
     for i in range(d + 2):
         step = np.zeros(d + 2)
         step[i] = 1e-5
-        numeric = (objective(v + step, x, y, prior, rough=rough)[0] - objective(v - step, x, y, prior, rough=rough)[0]) / 2e-5
+        numeric = (
+            objective(v + step, x, y, prior, rough=rough)[0] - objective(v - step, x, y, prior, rough=rough)[0]
+        ) / 2e-5
         assert gradient[i] == pytest.approx(numeric, rel=1e-5, abs=1e-6)
 
 

@@ -19,7 +19,7 @@ from tensorc_dsl.schedule.trace.draws.choices import Branch, Categorical, Intege
 from tensorc_dsl.schedule.trace.draws.tiles import PartialTile, PerfectTile
 from tensorc_dsl.schedule.trace.trace import Site
 from tensorc_dsl.tuning.records.database import Database
-from tensorc_dsl.tuning.records.trial import Trial, program_key, target_key
+from tensorc_dsl.tuning.records.trial import Trial, program_key, subject, target_key
 from tensorc_dsl.tuning.search.expansion import nearest
 from tensorc_dsl.tuning.search.loop_features import MEANING
 from tensorc_dsl.tuning.search.source import Experience, Forecast, bound, guess, missed
@@ -117,6 +117,20 @@ def test_a_pick_is_the_first_of_a_ranking_by_the_forest(file: tensorc_dsl.TaskFi
     times = [seconds_of(t.decisions) for t in found.traces]
     half = len(times) // 2
     assert np.mean(times[:half]) < np.mean(times[half:])
+
+
+def test_the_best_on_another_machine_goes_before_what_is_predicted(file: tensorc_dsl.TaskFile, tmp_path: Path) -> None:
+    task = file["e"]
+    other = replace(task.target, cpu="other")
+    about = subject(task.program, other, 1)
+    key = target_key(other, 1)
+    filled(tmp_path / "r.sqlite", "abcd")
+    with Database.open(tmp_path / "r.sqlite") as db:
+        there = [replace(t, target_key=key, fingerprint=about.fingerprint) for t in trials_of("e", 24)]
+        db.add_all(there, [about])
+        found = guess(task.model, task.program, task.target, task.sample(0), db)
+    assert found is not None and (found.forecast.tasks, found.forecast.elsewhere) == (5, 24)
+    assert [seconds_of(t.decisions) for t in found.traces[:4]] == sorted(t.seconds or 0.0 for t in there)[:4]
 
 
 def test_own_records_go_first(file: tensorc_dsl.TaskFile, records: Path) -> None:
