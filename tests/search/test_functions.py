@@ -14,7 +14,7 @@ import pytest
 import tensorc_dsl
 from tensorc_dsl import tune_function
 from tensorc_dsl.faces.api.functions import listed_space
-from tensorc_dsl.tuning.search import assignments
+from tensorc_dsl.tuning.search import assignments, survey
 from tensorc_dsl.tuning.search.assignments import Assignments, ListedExplorer
 from tensorc_dsl.tuning.search.gp import Hyper, Posterior, Sweep
 from tensorc_dsl.tuning.search.strategy import strategies
@@ -297,6 +297,13 @@ def test_all_of_a_sampled_space_is_tried_in_the_end(monkeypatch: pytest.MonkeyPa
     space = {name: range(4) for name in "abc"}
     result = tune_function(lambda a, b, c: 1.0 + a + abs(b - 2) + c, space, trials=100)
     assert len(asked(result)) == len({tuple(d.values()) for d in asked(result)}) == 64
+
+
+def test_a_space_of_more_rows_than_are_judged_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(survey, "JUDGED", 12)
+    result = tune_function(seconds, SPACE, trials=100)
+    assert len(asked(result)) == 40
+    assert result.best == {"block": 64, "unroll": 4, "pad": False}
 
 
 def test_a_row_is_taken_once() -> None:

@@ -42,8 +42,9 @@ MOST, TOP = 512, 256
 GROWN = 64
 """A process is made anew after at most so many trials."""
 
-BEST = 3
-"""Where not all rows are listed, those beside so many of the fastest are added when a process is made."""
+JUDGED, BEST = 1 << 15, 3
+"""Of more rows than this, another sample is judged whenever a process is made. To a sample, and where not all rows are
+listed, those beside so many of the fastest are added."""
 
 
 class Survey:
@@ -60,6 +61,8 @@ class Survey:
         self._hyper: Hyper | None = None
         self._sweep: Sweep | None = None
         self._known: list[int] = []
+        self._judged: NDArray[np.intp] = np.arange(0)
+        self._around: set[int] = set()
         self._fitted = 0
         self._memory = Memory()
         self._expected: tuple[int, Prediction] | None = None
@@ -129,44 +132,59 @@ class Survey:
         deviation = np.sqrt(np.maximum(sweep.variance, 1e-9)) * max(1.0, self._memory.calibration)
         best = (float(speeds[ok].max()) - middle) / scale
         merit = _log_improvement((mean - best) / deviation) + np.log(deviation)
-        open_ = self._open[: len(merit)]
+        open_ = self._open[self._judged]
         if len(self._rows) % TURNS == 0:
-            beside = np.zeros(len(merit), dtype=bool)
-            fastest = self._rows[int(np.argmax(np.where(ok, speeds, -np.inf)))]
-            beside[[row for row in self._assignments.near(fastest) if row < len(merit)]] = True
+            beside = np.isin(self._judged, self._assignments.near(self._fastest()[0]))
             self._widen()
             if (beside & open_).any():
                 open_ = beside & open_
         if not open_.any():
-            self._sweep = None  # what is left was listed since it was made
+            self._sweep = None  # what is left is not among the rows that it judges
             return self._chosen()
-        row = int(np.argmax(np.where(open_, merit, -np.inf)))
-        spread = math.sqrt(float(sweep.variance[row]) + math.exp(hyper.log_noise))
-        self._expected = row, Prediction(middle + scale * float(mean[row]), scale * spread)
+        place = int(np.argmax(np.where(open_, merit, -np.inf)))
+        row = int(self._judged[place])
+        spread = math.sqrt(float(sweep.variance[place]) + math.exp(hyper.log_noise))
+        self._expected = row, Prediction(middle + scale * float(mean[place]), scale * spread)
         return row
+
+    def _fastest(self) -> list[int]:
+        """The fastest rows."""
+        slowness = np.array([np.inf if s is None else -s for s in self._speeds])
+        order: list[int] = np.argsort(slowness, kind="stable")[:BEST].tolist()
+        return [self._rows[n] for n in order]
 
     def _swept(self, speeds: Array) -> tuple[Sweep, Hyper]:
         """The process over all rows that knows the trials, and its hyperparameters."""
-        columns = self._assignments.columns
-        made, hyper = self._sweep, self._hyper
-        if made is None or hyper is None or len(speeds) >= min(REFIT * self._fitted, self._fitted + GROWN):
-            if not self._assignments.complete:
-                fastest: list[int] = np.argsort(-speeds, kind="stable")[:BEST].tolist()
-                for n in fastest:
-                    self._assignments.near(self._rows[n])
-                self._widen()
-                columns = self._assignments.columns
+        made, hyper, fastest = self._sweep, self._hyper, self._fastest()
+        due = hyper is None or len(speeds) >= min(REFIT * self._fitted, self._fitted + GROWN)
+        sampled = not self._assignments.complete or len(self._assignments) > JUDGED
+        if made is None or hyper is None or due or (sampled and fastest[0] not in self._around):
+            self._judge(fastest, sampled)
+            columns = self._assignments.columns
             self._known = _kept(speeds)
             x = SCALE * columns[[self._rows[n] for n in self._known]]
-            known = speeds[self._known]
-            y = (known - known.mean()) / max(float(known.std()), 1e-3)
-            hyper = self._hyper = fit(x, y, hyper or Hyper.initial(x.shape[1], rough=True), iterations=30)
-            self._fitted = len(speeds)
-            made = self._sweep = Sweep(SCALE * columns, hyper, x)
+            if hyper is None or due:
+                known = speeds[self._known]
+                y = (known - known.mean()) / max(float(known.std()), 1e-3)
+                hyper = self._hyper = fit(x, y, hyper or Hyper.initial(x.shape[1], rough=True), iterations=30)
+                self._fitted = len(speeds)
+            made = self._sweep = Sweep(SCALE * columns[self._judged], hyper, x)
+        columns = self._assignments.columns
         for n in range(self._known[-1] + 1, len(speeds)):
             made.add(SCALE * columns[self._rows[n]])
             self._known.append(n)
         return made, hyper
+
+    def _judge(self, fastest: list[int], sampled: bool) -> None:
+        """Choose the rows that the next process judges."""
+        beside = [row for near in map(self._assignments.near, fastest) for row in near] if sampled else []
+        self._widen()
+        self._around = set(fastest)
+        self._judged = np.arange(len(self._assignments))
+        if len(self._judged) > JUDGED:
+            open_ = np.flatnonzero(self._open)
+            some = self._rng("judged").permutation(len(open_))[:JUDGED]
+            self._judged = np.union1d(open_[some], np.array(beside, dtype=np.intp))
 
 
 def _kept(speeds: Array) -> list[int]:
