@@ -1,9 +1,11 @@
 """Compares strategies on spaces that others have timed: `python -m bench.search.spaces FOLDER --seeds 20 --json`.
 
 A file of the folder is a table, `.csv` or `.csv.gz`: a line for each assignment that is legal, a column for each parameter,
-and the time in a column whose name begins with `time`, else in the last one. An empty time is a failure; combinations that
-are absent break a constraint. Prints, for each strategy, the mean share of the best known speed that was found within some
-evaluations, and the median evaluations to 90 and 95 % of it, over tables and seeds.
+and the time in a column `time_ms`, or another of `TIMES`, else in the last one. An empty time is a failure; combinations
+that are absent break a constraint. Prints, for each strategy, over tables and seeds, the mean share of the best known speed
+that was found within some evaluations; the median evaluations to 90 and 95 % of it; and the score of Willemsen et al.
+(Future Generation Computer Systems, 2024, doi 10.1016/j.future.2024.05.021) over so many evaluations: 0 is random search, 1
+the optimum at once.
 """
 
 from __future__ import annotations
@@ -21,7 +23,7 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
 from functools import cache, cached_property
-from multiprocessing import get_context
+from multiprocessing import current_process, get_context
 from pathlib import Path
 from typing import IO, Any
 
@@ -34,11 +36,15 @@ from tensorc_dsl.schedule.trace.distribution import Decision
 from tensorc_dsl.tuning.measure.outcome import Outcome, Status
 from tensorc_dsl.tuning.search.assignments import Assignments, ListedExplorer
 from tensorc_dsl.tuning.search.strategy import Setting, strategy_of
+from tensorc_dsl.tuning.search.strategy import strategies as all_strategies
 from tensorc_dsl.tuning.search.tune import BATCH
 
 AFTER = (25, 50, 100, 200)
 
 NEAR = {"t90": 0.90, "t95": 0.95}
+
+TIMES = ("time_ms", "time", "time_s", "time_us", "seconds", "runtime")
+"""Names of the column of times, which is the last one where none has such a name."""
 
 OPENERS: dict[str, Callable[..., Any]] = {
     ".csv": open,
@@ -60,6 +66,20 @@ class SpaceTable:
     def best(self) -> float:
         return min(t for t in self.times if t is not None)
 
+    def by_chance(self, most: int) -> Array:
+        """The expected least time after each number of draws without replacement up to `most`; a failure is as slow as the
+        slowest."""
+        valid = sorted(t for t in self.times if t is not None)
+        times = np.array([*valid, *[valid[-1]] * (len(self.times) - len(valid))])
+        count, left = len(times), np.arange(len(times), 0, -1.0)
+        out = np.full(most, times[0])
+        # The share of all draws of n in which the least is none of the first few: (count - few) over n, of count over n.
+        beyond = np.ones(count)
+        for n in range(min(most, count)):
+            beyond = beyond * np.maximum(left - n, 0.0) / (count - n)
+            out[n] = float(times @ (beyond - np.append(beyond[1:], 0.0)))
+        return out
+
 
 def read(path: Path) -> SpaceTable | None:
     """The table in a file; None if it has no time. Lines of another length are left out; of equal ones the fastest counts."""
@@ -67,7 +87,7 @@ def read(path: Path) -> SpaceTable | None:
     with OPENERS[suffix](path, "rt", encoding="utf-8-sig", newline="") as file:
         head, *lines = _lines(file) or [[]]
     lines = [line for line in lines if len(line) == len(head)]
-    place = next((n for n, name in enumerate(head) if name.strip().lower().startswith("time")), len(head) - 1)
+    place = max((n for n, name in enumerate(head) if name.strip().lower() in TIMES), default=len(head) - 1)
     names = [name.strip() for n, name in enumerate(head) if n != place]
     columns = [_values([line[n] for line in lines]) for n in range(len(head)) if n != place]
     found: dict[tuple[Decision | None, ...], float | None] = {}
@@ -125,9 +145,17 @@ def _truth(cell: str) -> bool | None:
 @cache
 def tables(folder: Path) -> dict[str, SpaceTable]:
     """The tables of the folder by name, sorted. Raises ValueError if there is none."""
-    paths = [p for p in sorted(folder.iterdir()) if any(p.name.endswith(s) for s in OPENERS)]
-    found = {path: read(path) for path in paths}
-    there = {t.name: t for t in found.values() if t is not None}
+    there: dict[str, SpaceTable] = {}
+    for path in sorted(folder.iterdir()):
+        if any(path.name.endswith(s) for s in OPENERS):
+            try:
+                table = read(path)
+            except (OSError, EOFError, ValueError, csv.Error, lzma.LZMAError):
+                table = None
+            if table is not None:
+                there[table.name] = table
+            elif current_process().name == "MainProcess":
+                print(f"spaces: {path.name} is left out: it has no time, or cannot be read", file=sys.stderr)
     if not there:
         raise ValueError(f"{folder} has no table with a time: files {', '.join(OPENERS)}")
     return there
@@ -167,18 +195,31 @@ def _tried(job: Job, table: SpaceTable) -> Iterator[float | None]:
             yield time
 
 
-def compared(curves: dict[tuple[str, str], Array], strategies: Sequence[str]) -> dict[str, dict[str, Any]]:
-    """By strategy: the mean shares after `AFTER` trials, of tables and seeds, and the median trials to those of `NEAR`.
+def scores(curves: Array, table: SpaceTable) -> Array:
+    """The score of each search over each number of evaluations: how much of the way from what random search has found by
+    then to the optimum it is ahead, on the mean."""
+    by_chance = table.by_chance(curves.shape[1])
+    slowest = max(t for t in table.times if t is not None)
+    times = np.where(curves > 0, table.best / np.maximum(curves, 1e-12), slowest)
+    ahead = 1.0 - (times - table.best) / np.maximum(by_chance - table.best, 1e-3 * table.best)
+    return np.cumsum(ahead, axis=1) / np.arange(1, curves.shape[1] + 1)
 
-    A search that does not come there counts as twice its trials. Tables count alike.
+
+def compared(
+    curves: dict[tuple[str, str], Array], strategies: Sequence[str], there: dict[str, SpaceTable]
+) -> dict[str, dict[str, Any]]:
+    """By strategy: the mean shares after `AFTER` trials, of tables and seeds, the median trials to those of `NEAR`, and the
+    mean scores. A search that does not come to a share counts as twice its trials. Tables count alike.
     """
     out: dict[str, dict[str, Any]] = {}
     for name in strategies:
         of = [c for (strategy, _), c in curves.items() if strategy == name]
+        scored = [scores(c, there[table]) for (strategy, table), c in curves.items() if strategy == name]
         trials = of[0].shape[1]
         share = {str(n): round(float(np.mean([c[:, n - 1].mean() for c in of])), 4) for n in AFTER if n <= trials}
         near = {key: float(np.median(np.concatenate([trials_to(c, s) for c in of]))) for key, s in NEAR.items()}
-        out[name] = {"share": share, **near}
+        score = {str(n): round(float(np.mean([c[:, n - 1].mean() for c in scored])), 4) for n in AFTER if n <= trials}
+        out[name] = {"share": share, **near, "score": score}
     return out
 
 
@@ -194,10 +235,13 @@ def main() -> None:
     parser.add_argument("--each", action="store_true", help="the figures of each table too")
     chosen = parser.parse_args()
     try:
-        names = [name for name in chosen.tables.split(",") if name] or list(tables(chosen.folder))
+        there = tables(chosen.folder)
+        names = [name for name in there if not chosen.tables or name in chosen.tables.split(",")]
     except (OSError, ValueError) as e:
         sys.exit(f"spaces: {e}")
     strategies: list[str] = chosen.strategies.split(",")
+    for unknown in set(strategies) - set(all_strategies()):
+        sys.exit(f"spaces: there is no strategy {unknown!r}: {', '.join(all_strategies())}")
     jobs = [
         Job(strategy, table, seed, chosen.trials, chosen.folder)
         for strategy in strategies
@@ -213,10 +257,10 @@ def main() -> None:
         for strategy in strategies
         for table in names
     }
-    result: dict[str, Any] = {"strategies": compared(curves, strategies)}
+    result: dict[str, Any] = {"strategies": compared(curves, strategies, there)}
     if chosen.each:
         result["tables"] = {
-            table: compared({k: c for k, c in curves.items() if k[1] == table}, strategies) for table in names
+            table: compared({k: c for k, c in curves.items() if k[1] == table}, strategies, there) for table in names
         }
     if chosen.json:
         print(json.dumps(result))
@@ -225,7 +269,8 @@ def main() -> None:
         print(table)
         for name, one in figures.items():
             shares = "  ".join(f"@{n} {share:.3f}" for n, share in one["share"].items())
-            print(f"  {name:<14}{shares}  t90 {one['t90']:.0f}  t95 {one['t95']:.0f}")
+            ahead = " ".join(f"{score:.2f}" for score in one["score"].values())
+            print(f"  {name:<14}{shares}  score {ahead}  t90 {one['t90']:.0f}  t95 {one['t95']:.0f}")
 
 
 if __name__ == "__main__":

@@ -8,6 +8,7 @@ import os
 from itertools import product
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from bench.search import spaces
@@ -31,6 +32,8 @@ def folder(tmp_path: Path) -> Path:
     # Another order of columns, another delimiter, bools, a constant, a value that is not there, few rows.
     (tmp_path / "few.csv").write_text("﻿time;flag;same;size\n2.5;True;7;1.5\n;False;7;\n1.5;False;7;2\nnan;True;7;2\n")
     (tmp_path / "failed.csv").write_text("x,time_ms\n1,\n2,failed\n")
+    (tmp_path / "broken.csv.gz").write_bytes(b"no gzip")
+    (tmp_path / "empty.csv").write_text("")
     (tmp_path / "notes.txt").write_text("no table")
     return tmp_path
 
@@ -65,6 +68,7 @@ def test_the_figures_of_strategies_are_printed(
     assert found["strategies"].keys() == {"bayes", "random"}  # pyright: ignore[reportAttributeAccessIssue]
     for figures in found["strategies"].values():  # pyright: ignore[reportAttributeAccessIssue]
         assert figures["share"] == done
+        assert all(score <= 1 for score in figures["score"].values())
         assert 1 <= figures["t90"] <= figures["t95"] <= 22
 
 
@@ -72,6 +76,22 @@ def test_a_folder_without_tables_is_said(tmp_path: Path, monkeypatch: pytest.Mon
     monkeypatch.setattr("sys.argv", ["spaces", str(tmp_path)])
     with pytest.raises(SystemExit, match="no table"):
         spaces.main()
+
+
+def test_an_unknown_strategy_is_said(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sys.argv", ["spaces", str(folder), "--strategies", "bayes,best"])
+    with pytest.raises(SystemExit, match="'best'"):
+        spaces.main()
+
+
+def test_random_search_has_a_score_of_0_and_the_optimum_1(tmp_path: Path) -> None:
+    (tmp_path / "t.csv").write_text("x,time\n1,1\n2,2\n3,6\n4,\n")
+    table = spaces.tables(tmp_path)["t"]
+    # Of 1 draw: (1 + 2 + 6 + 6) / 4; of 2: of six pairs three have the 1, two more the 2, one neither.
+    by_chance = np.array([15 / 4, (3 * 1 + 2 * 2 + 6) / 6, 5 / 4, 1.0, 1.0])
+    np.testing.assert_allclose(table.by_chance(5), by_chance)
+    np.testing.assert_allclose(spaces.scores(1 / by_chance[None, :3], table), 0.0, atol=1e-12)
+    np.testing.assert_allclose(spaces.scores(np.ones((2, 3)), table), 1.0)
 
 
 def test_equal_rows_count_once_by_the_fastest(tmp_path: Path) -> None:
