@@ -248,8 +248,11 @@ def main() -> None:
         for table in names
         for seed in range(chosen.seeds)
     ]
-    with ProcessPoolExecutor(chosen.jobs, mp_context=get_context("spawn")) as pool:
-        found = list(pool.map(curve, jobs))
+    if chosen.jobs == 1:
+        found = list(map(curve, jobs))
+    else:
+        with ProcessPoolExecutor(chosen.jobs, mp_context=get_context("spawn")) as pool:
+            found = list(pool.map(curve, jobs))
     curves = {
         (strategy, table): np.array(
             [c for j, c in zip(jobs, found, strict=True) if (j.strategy, j.table) == (strategy, table)]

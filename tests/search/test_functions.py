@@ -272,7 +272,9 @@ def test_features_of_values() -> None:
     assert listed.columns[listed.row(listed.decisions(0) | {"size": 64})][1] == 1.0
 
 
-def test_a_large_space_is_sampled_and_searched_beside_the_best() -> None:
+def test_a_large_space_is_sampled_and_searched_beside_the_best(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(assignments, "MOST", 4096)
+    monkeypatch.setattr(assignments, "SAMPLED", 512)
     space = {name: list(range(32)) for name in "abcdef"}
 
     def cube(a: Any, b: Any) -> bool:
@@ -287,7 +289,7 @@ def test_a_large_space_is_sampled_and_searched_beside_the_best() -> None:
     assert len(listed) > before
     assert listed.row(listed.decisions(near[-1])) == near[-1]
     assert all(sum(a != b for a, b in zip(listed.codes[0], listed.codes[n], strict=True)) == 1 for n in near)
-    result = tune_function(lambda **v: 1.0 + sum(abs(x - 9) for x in v.values()), space, where=cube, trials=40)
+    result = tune_function(lambda **v: 1.0 + sum(abs(x - 9) for x in v.values()), space, where=cube, trials=16)
     assert all(cube(d["a"], d["b"]) for d in asked(result))
 
 
