@@ -69,7 +69,11 @@ def past_of(job: Job) -> Past:
         machine = recorded_on(folder).machine
         there = {n: t for n, t in tables(folder, job.rows).items() if not (job.left_out and n == job.task)}
         tasks += [experience(t, machine) for t in there.values()]
-        own += [d for name, t in there.items() if name == job.task for d in best_decisions(t, ELSEWHERE)]
+        if job.task in there:
+            # A schedule that the table lacks would stand for another one: only draws that both tables have.
+            known = {tuple(sorted(t.decisions.items())) for t in here[job.task].traces}
+            ranked = best_decisions(there[job.task], len(there[job.task].traces))
+            own += [d for d in ranked if tuple(sorted(d.items())) in known][:ELSEWHERE]
         bests += [d for name, t in there.items() if name != job.task for d in best_decisions(t, 1)]
     machine = recorded_on(job.folder).machine if "@" in job.strategy else None
     return Past(tuple(tasks), tuple(bests), tuple(own), machine)
