@@ -20,12 +20,14 @@ import pytest
 from hypothesis import settings
 
 from tensorc_dsl.backend.llvm import backend
+from tensorc_dsl.backend.llvm.model.machine import keep_common
 from tensorc_dsl.faces.api import kernel, searching
 from tensorc_dsl.ir.print import format_program
 from tensorc_dsl.ir.program import Program
 from tensorc_dsl.ir.sizes import bind
 from tensorc_dsl.reference.work import sizing
 from tensorc_dsl.tuning.machine import baseline, roof
+from tensorc_dsl.tuning.machine.host import host_target
 from tensorc_dsl.tuning.measure.local import LocalRunner
 from tensorc_dsl.tuning.records.shipped import Shipped, ShippedFile
 from tensorc_dsl.tuning.search import plausible
@@ -56,6 +58,8 @@ def nothing_of_the_user(tmp_path_factory: pytest.TempPathFactory) -> Iterator[No
     with pytest.MonkeyPatch.context() as m:
         m.setenv("XDG_DATA_HOME", str(tmp_path_factory.mktemp("data")))
         m.setenv("XDG_RUNTIME_DIR", str(tmp_path_factory.mktemp("runtime")))
+        m.setenv("XDG_CACHE_HOME", str(tmp_path_factory.mktemp("cache")))
+        keep_common(host_target())  # nothing is measured, and searches are the same on all machines with these caches
         yield
 
 

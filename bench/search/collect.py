@@ -7,6 +7,7 @@ that is far slower than the best of its table is timed a few times only.
 from __future__ import annotations
 
 import argparse
+import math
 import time
 from pathlib import Path
 
@@ -18,7 +19,7 @@ from tensorc_dsl.faces.api import Task, load
 from tensorc_dsl.schedule.trace.trace import Trace
 from tensorc_dsl.tuning.measure.local import LocalRunner
 from tensorc_dsl.tuning.records.trial import subject, target_key
-from tensorc_dsl.tuning.search.loop_features import MEANING
+from tensorc_dsl.tuning.search.expansion import meaning_of
 from tensorc_dsl.tuning.search.space import Explorer
 
 WORKLOADS = Path(__file__).parent / "workloads.tsched"
@@ -35,6 +36,7 @@ def main() -> None:
     parser.add_argument("--count", type=int, default=1000, help="rows of each table at the end")
     parser.add_argument("--tasks", nargs="*", help="by default all of workloads.tsched")
     parser.add_argument("--folder", type=Path, default=FOLDER)
+    parser.add_argument("--seconds", type=float, default=math.inf, help="no new draws are timed after so many seconds")
     chosen = parser.parse_args()
     tasks = load(WORKLOADS, threads=1)
     names = chosen.tasks or list(tasks)
@@ -42,7 +44,9 @@ def main() -> None:
     growing = {name: Growing(tasks[name], chosen.folder) for name in names}
     begin = time.monotonic()
     while any(g.count < chosen.count for g in growing.values()):
-        for name, g in growing.items():
+        for name, g in sorted(growing.items(), key=lambda item: item[1].count):
+            if time.monotonic() - begin > chosen.seconds:
+                return
             if g.count < chosen.count and not g.grow(min(CHUNK, chosen.count - g.count)):
                 print(f"{name} has nothing new", flush=True)
                 growing = {n: other for n, other in growing.items() if n != name}
@@ -57,8 +61,10 @@ class Growing:
         self._task = task
         self._path = folder / f"{task.name}.json.xz"
         self._table = read(self._path) if self._path.exists() else None
-        if self._table is not None and self._table.columns != MEANING:
-            raise SystemExit(f"{self._path}: the features of this table are those of another version; remove the file")
+        if self._table is not None and self._table.columns != meaning_of(task.target):
+            raise SystemExit(
+                f"{self._path}: the features of this table are those of another version: `bench.search.describe`"
+            )
         known = () if self._table is None else self._table.traces
         self._known = {tuple(sorted(t.decisions.items())) for t in known}
         self._explorer = Explorer(task.model, SEED + len(known), task.name, task.target)
@@ -90,7 +96,7 @@ class Growing:
         self._table = Table(
             self._task.name,
             machine_of(self._task),
-            MEANING,
+            meaning_of(self._task.target),
             (*(old.traces if old else ()), *traces),
             (*(old.seconds if old else ()), *seconds),
             features if old is None else np.vstack([old.features, features]),

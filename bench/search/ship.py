@@ -15,10 +15,11 @@ import numpy as np
 
 from bench.search.tables import FOLDER, Table, read_all, recorded_on
 from tensorc_dsl.faces.api import load
+from tensorc_dsl.ir.target import Target
 from tensorc_dsl.tuning.records.database import ELSEWHERE
 from tensorc_dsl.tuning.records.shipped import FILE, ShippedFile, ShippedMachine, ShippedTask, written
 from tensorc_dsl.tuning.records.trial import encode_decisions, program_key
-from tensorc_dsl.tuning.search.loop_features import MEANING
+from tensorc_dsl.tuning.search.expansion import meaning_of
 
 WORKLOADS = Path(__file__).parent / "workloads.tsched"
 
@@ -29,12 +30,12 @@ DIGITS = 2
 def content(folders: Sequence[Path]) -> ShippedFile:
     """What ships of the tables in these folders. Raises SystemExit for features of another version."""
     keys = {name: program_key(task.program) for name, task in load(WORKLOADS, threads=1).items()}
-    return ShippedFile(MEANING, [_machine(folder, keys) for folder in folders])
+    return ShippedFile(meaning_of(Target()), [_machine(folder, keys) for folder in folders])
 
 
 def _machine(folder: Path, keys: Mapping[str, str]) -> ShippedMachine:
     there, tables = recorded_on(folder), read_all(folder)
-    if old := [name for name, t in tables.items() if t.columns != MEANING]:
+    if old := [name for name, t in tables.items() if t.columns != meaning_of(Target())]:
         raise SystemExit(f"{folder}: the features of {', '.join(old)} are those of another version")
     return ShippedMachine(there.target_key, there.facts, [_task(keys[name], t) for name, t in sorted(tables.items())])
 

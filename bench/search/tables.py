@@ -26,7 +26,11 @@ from tensorc_dsl.tuning.records.trial import Machine, facts_text
 
 Array = NDArray[np.float64]
 
-FOLDER = Path(__file__).parent / "tables"
+TABLES = Path(__file__).parent / "tables"
+"""A folder for each processor, named after the vendor's line and the last cache."""
+
+FOLDER = TABLES / "xeon-480mb"
+"""The tables that programs read if no other folder is named."""
 
 MACHINE = "machine.json"
 """The file beside the tables of a folder that says on which machine they were recorded."""

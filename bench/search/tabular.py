@@ -41,8 +41,9 @@ class TableExplorer:
         self._slots += 1
         return stream(self._seed, self._table.task, f"{purpose}/{self._slots}")
 
-    def modelled(self, trace: Trace) -> None:
-        """Tables are of CPUs, which have no model of time."""
+    def modelled(self, trace: Trace) -> float:
+        """The first column is the logarithm of the cycles of the model."""
+        return float(2.0 ** self.describe(trace)[0])
 
     def draw(self) -> Trace | None:
         while self._order:

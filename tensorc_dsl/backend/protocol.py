@@ -258,6 +258,25 @@ class Backend(Protocol):
         the `registers` of a thread of a kernel itself where no assembler has said them."""
         ...
 
+    def explain(self, lowered: LoweredKernel, target: Target, sizes: Mapping[str, int], *, brief: bool = False) -> str:
+        """What bounds each part of a kernel at these sizes by the model of time, for people, or if `brief`, in a line what
+        keeps it from the peak; "" where there is no model."""
+        ...
+
+    def constants(self, target: Target, *, measure: bool = False) -> Mapping[str, float]:
+        """What the model of time takes of the target's processor, by name; empty where there is none. If it is this
+        machine's, and not known yet, it is measured if `measure` says so, in a second or two."""
+        ...
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The names of the numbers of `features`; none where kernels are described by their scheduled programs alone."""
+        ...
+
+    def features(self, lowered: LoweredKernel, target: Target, sizes: Mapping[str, int]) -> tuple[float, ...]:
+        """What a kernel does at these sizes, in numbers for a search: one for each of `columns`."""
+        ...
+
     def registers(self, compiled: CompiledKernel) -> Registers:
         """The registers of kernels, as reported by an assembler on this machine.
 

@@ -19,6 +19,15 @@ def giga(value: float) -> str:
     return _digits(value / 1e9)
 
 
+def bytes_(value: float) -> str:
+    """`48 KiB`; with three digits."""
+    for unit in ("B", "KiB", "MiB", "GiB"):
+        if value < 1024 or unit == "GiB":
+            return f"{_digits(value)} {unit}"
+        value /= 1024
+    raise AssertionError
+
+
 def share(value: float) -> str:
     """A fraction as a percentage: 93 %."""
     return f"{100 * value:.0f} %"

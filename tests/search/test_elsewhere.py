@@ -28,8 +28,8 @@ from tensorc_dsl.tuning.records.shipped import (
 )
 from tensorc_dsl.tuning.records.trial import Machine, Subject, Trial, program_key, subject, target_key
 from tensorc_dsl.tuning.search.events import Event, Informed, Unshipped
+from tensorc_dsl.tuning.search.expansion import columns_of, meaning_of
 from tensorc_dsl.tuning.search.gp import Array
-from tensorc_dsl.tuning.search.loop_features import COLUMNS, MEANING
 from tensorc_dsl.tuning.search.source import Experience, Lessons, Source, experience
 from tensorc_dsl.tuning.search.space import Explorer
 from tensorc_dsl.tuning.search.strategy import Setting, strategy_of
@@ -221,9 +221,9 @@ def test_a_search_without_them_tells_once_and_goes_on(tmp_path: Path) -> None:
 
 def test_a_search_learns_from_them_and_tells_so() -> None:
     def heard(target: str) -> list[Event]:
-        content = table(target, [program_key(TASK), "other"], MEANING)
+        content = table(target, [program_key(TASK), "other"], meaning_of(Target()))
         for task in content.machines[0].tasks:
-            task.features = [task.features[0]] * len(COLUMNS)
+            task.features = [task.features[0]] * len(columns_of(Target()))
         _, events = run(FakeRunner(), trials=12, strategy="bayes", package=lambda: Shipped(content))
         return [e for e in events if isinstance(e, Informed)]
 
@@ -234,21 +234,21 @@ def test_a_search_learns_from_them_and_tells_so() -> None:
 
 def test_the_file_of_the_package_is_of_this_version_and_teaches() -> None:
     """Where it fails: `python -m bench.search.ship`."""
-    there = shipped(MEANING)
+    there = shipped(meaning_of(Target()))
     assert isinstance(there, Shipped)
     assert FILE.stat().st_size < 500_000
-    tasks = experience(there.others("new", target_key(Target(), 1), MEANING, LATE))
+    tasks = experience(there.others("new", target_key(Target(), 1), meaning_of(Target()), LATE))
     assert len(tasks) >= 16 and all(len(t.speeds) >= 200 for t in tasks)
     assert all(t.machine is not None and dict(t.machine.numbers)["vector_bits"] > 7 for t in tasks)
     one = tasks[0]
-    assert one.features.shape[1] == len(COLUMNS)
+    assert one.features.shape[1] == len(columns_of(Target()))
     same = next(t for t in read_all(FOLDER).values() if np.allclose(-np.log([s for s in t.seconds if s]), one.speeds))
     assert np.abs(same.features - one.features).max() <= 0.5 * 10**-ship.DIGITS + 1e-9
 
 
 def test_lessons_of_several_teachers_are_taken_together(database: Database) -> None:
     key = program_key(TASK)
-    package = Shipped(table(THERE, [key, "other"], MEANING))
+    package = Shipped(table(THERE, [key, "other"], meaning_of(Target())))
     with database:
         lessons = Lessons.of(TASK, TARGET, 2, (None, database, package))
         assert lessons.task_key == key and lessons.target_key == HERE

@@ -20,8 +20,7 @@ from tensorc_dsl.schedule.trace.draws.tiles import PartialTile, PerfectTile
 from tensorc_dsl.schedule.trace.trace import Site
 from tensorc_dsl.tuning.records.database import Database
 from tensorc_dsl.tuning.records.trial import Trial, program_key, subject, target_key
-from tensorc_dsl.tuning.search.expansion import nearest
-from tensorc_dsl.tuning.search.loop_features import MEANING
+from tensorc_dsl.tuning.search.expansion import meaning_of, nearest
 from tensorc_dsl.tuning.search.source import Experience, Forecast, bound, guess, missed
 from tensorc_dsl.tuning.search.space import Explorer
 from tests.records.test_database import TRIAL
@@ -73,7 +72,8 @@ def trials_of(name: str, count: int) -> tuple[Trial, ...]:
         replace(
             TRIAL, task_key=program_key(task.program), target_key=target_key(task.target, 1), task=name,
             trial=n, status="ok", decisions=t.decisions, trace=t.text, program_key=program_key(t.program),
-            seconds=seconds_of(t.decisions), columns=MEANING, features=tuple(map(float, explorer.describe(t))),
+            seconds=seconds_of(t.decisions), columns=meaning_of(task.target),
+            features=tuple(map(float, explorer.describe(t))),
         )
         for n, t in enumerate(drawn)
     )  # fmt: skip

@@ -14,7 +14,7 @@ from tensorc_dsl.backend.cuda.emulation.run import Emulation, emulation
 from tensorc_dsl.backend.cuda.library import FORMS, CudaLibrary
 from tensorc_dsl.backend.cuda.lower.kernels import DeviceProgram, format_device
 from tensorc_dsl.backend.cuda.lower.lower import OLDEST, PASSES, lower_device, lower_device_until, require_room
-from tensorc_dsl.backend.cuda.model import estimates
+from tensorc_dsl.backend.cuda.model import estimates, explained
 from tensorc_dsl.backend.cuda.runtime.driver import Device, Missing, copy_rate, find, number_of, processor_of
 from tensorc_dsl.backend.cuda.runtime.kernel import GpuKernel, module_of
 from tensorc_dsl.backend.llvm.codegen.machine import NO_CPU, processors
@@ -142,6 +142,20 @@ class CudaBackend:
     ) -> float:
         assert isinstance(lowered, DeviceProgram)
         return sum(e.cycles for e in estimates(lowered, target, sizes, registers))
+
+    def explain(self, lowered: LoweredKernel, target: Target, sizes: Mapping[str, int], *, brief: bool = False) -> str:
+        assert isinstance(lowered, DeviceProgram)
+        return "" if brief else explained(estimates(lowered, target, sizes))
+
+    def constants(self, target: Target, *, measure: bool = False) -> Mapping[str, float]:
+        return {}
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        return ()
+
+    def features(self, lowered: LoweredKernel, target: Target, sizes: Mapping[str, int]) -> tuple[float, ...]:
+        return ()
 
     def registers(self, compiled: CompiledKernel) -> Registers:
         assert isinstance(compiled, CudaKernel)

@@ -527,3 +527,18 @@ def _estimate(
         memory=min(touched, c.sectors * SECTOR) / (m.memory_rate * target.cores),
         latency=c.waiting * share / at_once,
     )
+
+
+_BOUNDS = ("instructions", "products", "shared", "cache", "memory", "latency")
+
+
+def explained(found: tuple[Estimate, ...]) -> str:
+    """What bounds each kernel, for people."""
+    lines: list[str] = []
+    for e in found:
+        by = {name: float(getattr(e, name)) for name in _BOUNDS}
+        worst = max(by, key=lambda name: by[name])
+        runs = f"{e.resident} blocks on a multiprocessor" if e.resident else "no block fits on a multiprocessor"
+        lines.append(f"kernel {e.kernel}: about {e.cycles:,.0f} cycles, {runs}, bound by {worst}")
+        lines += [f"    {name:<12} {n:>12,.0f}" for name, n in sorted(by.items(), key=lambda one: -one[1]) if n]
+    return "\n".join(lines) + "\n"

@@ -22,6 +22,10 @@ from tensorc_dsl.backend.llvm.codegen.machine import (
     with_cpu,
 )
 from tensorc_dsl.backend.llvm.lower.passes import PASSES
+from tensorc_dsl.backend.llvm.model.cycles import cycles
+from tensorc_dsl.backend.llvm.model.explain import explained, lost
+from tensorc_dsl.backend.llvm.model.features import COLUMNS, features
+from tensorc_dsl.backend.llvm.model.machine import facts, machine_of, measured
 from tensorc_dsl.backend.llvm.runtime.kernel import NativeKernel, load
 from tensorc_dsl.backend.llvm.runtime.peak import INSTRUCTIONS, bandwidth, multipliers, peak
 from tensorc_dsl.backend.memory import aligned_empty
@@ -182,8 +186,24 @@ class CpuBackend:
 
     def cycles(
         self, lowered: LoweredKernel, target: Target, sizes: Mapping[str, int], registers: Mapping[str, int]
-    ) -> None:
-        return None
+    ) -> float:
+        assert isinstance(lowered, Kernel)
+        return cycles(lowered, target, sizes)
+
+    def explain(self, lowered: LoweredKernel, target: Target, sizes: Mapping[str, int], *, brief: bool = False) -> str:
+        assert isinstance(lowered, Kernel)
+        return lost(lowered, target, sizes) if brief else explained(lowered, target, sizes)
+
+    def constants(self, target: Target, *, measure: bool = False) -> Mapping[str, float]:
+        return facts(measured(target) if measure else machine_of(target))
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        return COLUMNS
+
+    def features(self, lowered: LoweredKernel, target: Target, sizes: Mapping[str, int]) -> tuple[float, ...]:
+        assert isinstance(lowered, Kernel)
+        return features(lowered, target, sizes)
 
     def load(self, code: Code, program: Program, threads: int) -> NativeKernel:
         params = params_of(program)

@@ -22,6 +22,7 @@ from tensorc_dsl.interp.space import others, versions
 from tensorc_dsl.ir.program import IN_RANGE, Program
 from tensorc_dsl.ir.target import Target
 from tensorc_dsl.lower.flat import LowerError, format_shape
+from tensorc_dsl.reference.work import sizing
 from tensorc_dsl.schedule.trace.trace import Trace
 from tensorc_dsl.syntax.tree import TaskDef
 from tensorc_dsl.tuning.measure.emulation import MOST_FLOPS, Emulated, emulate, too_large
@@ -30,7 +31,7 @@ from tensorc_dsl.tuning.records.emulated_counts import Counted
 from tensorc_dsl.tuning.records.errors import UNTUNED, Passed, other_version, passed_over
 from tensorc_dsl.tuning.records.shipped import shipped
 from tensorc_dsl.tuning.records.trial import program_key, target_key
-from tensorc_dsl.tuning.search.loop_features import MEANING
+from tensorc_dsl.tuning.search.expansion import meaning_of
 from tensorc_dsl.tuning.search.source import PROBABILITY, Forecast, guess
 from tensorc_dsl.tuning.search.tune import TuneResult
 
@@ -104,6 +105,16 @@ def lowered_text(program: Program, target: Target, after: str | None) -> str:
         return backend.text_after(program, target, after)
     except LowerError as e:
         raise failed("cannot be lowered", str(e)) from e
+
+
+def cost_text(program: Program, scheduled: Program, target: Target) -> str:
+    """What bounds a scheduled program by the model of time, at the last of the sizes at which the program is timed.
+
+    Raises TschedError (E0908).
+    """
+    sizes = sizing(program).timed[-1]
+    told = lowering_for(target).explain(lowered(scheduled, target), target, sizes)
+    return told or "there is no model of time for this target\n"
 
 
 def emulated(program: Program, scheduled: Program, target: Target, registers: Mapping[str, int]) -> Emulated:
@@ -294,7 +305,7 @@ def _predicted(task: TaskData, database: Database) -> Known:
     default = _default(task)
     if isinstance(default.origin, Given):
         return default
-    extra = shipped(MEANING)
+    extra = shipped(meaning_of(task.target))
     teachers = (database, None if isinstance(extra, Diagnostic) else extra)
     found = guess(task.model, task.program, task.target, default.trace, *teachers)
     for trace in () if found is None else found.traces:

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, fields
 from functools import partial
 from pathlib import Path
 
+from tensorc_dsl.backend.once import lowering_for
 from tensorc_dsl.base import units
 from tensorc_dsl.base.diagnostic import Diagnostic, TschedError, problem
 from tensorc_dsl.faces.api.kernel import counted
@@ -34,8 +35,8 @@ from tensorc_dsl.tuning.records.errors import Passed, passed_over
 from tensorc_dsl.tuning.records.shipped import shipped
 from tensorc_dsl.tuning.records.trial import Trial, decode_decisions, encode_decisions, program_key, target_key
 from tensorc_dsl.tuning.search.events import Event, Listener, Measured, Prepared, Preparing, Sharing
+from tensorc_dsl.tuning.search.expansion import meaning_of
 from tensorc_dsl.tuning.search.log import Past, SearchInput
-from tensorc_dsl.tuning.search.loop_features import MEANING
 from tensorc_dsl.tuning.search.options import SearchOptions
 from tensorc_dsl.tuning.search.plausible import Plausible, Resources, Watch
 from tensorc_dsl.tuning.search.strategy import states_regret, strategy_of
@@ -112,6 +113,7 @@ def _begun(
             turns=turns,
         )
     )
+    lowering_for(target).constants(target, measure=True)  # once for a machine, before its team reads them
     glance = plan.roof or roof_of(program, target, target.cores, GLANCE)
     runner = Plausible(local, glance, lambda: roof_of(program, target, target.cores))
     resources = Resources.of(target, target.cores, glance, turns)
@@ -126,7 +128,7 @@ def _begun(
         on_event=tell,
         verify=partial(_judge, program),
         made_by=plan.made_by,
-        shipped=partial(shipped, MEANING) if options.shipped else None,
+        shipped=partial(shipped, meaning_of(target)) if options.shipped else None,
         watch=Watch(runner.again, least=runner.least, memory=resources.memory, computing=resources.computing),
         expander=team.expander(Ground(plan.model, target, sizing(program).timed[-1]), turns),
     )

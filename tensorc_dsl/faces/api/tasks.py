@@ -24,6 +24,7 @@ from tensorc_dsl.faces.api.kernel import (
     Known,
     Origin,
     compiled,
+    cost_text,
     describe,
     emulated,
     failed,
@@ -334,6 +335,11 @@ class Task(TaskData):
         """The text of `lower`, or that of the program after one of its `passes`. Raises TschedError (E0908)."""
         with failing_at(self.definition):
             return lowered_text(self.frozen(trace).program, self.target, after)
+
+    def cost(self, trace: Trace) -> str:
+        """What bounds the schedule by the model of time, for people. Raises TschedError (E0908)."""
+        with failing_at(self.definition):
+            return cost_text(self.program, self.frozen(trace).program, self.target)
 
     @property
     def passes(self) -> tuple[str, ...]:

@@ -29,7 +29,7 @@ from tensorc_dsl.ir.target import Target
 from tensorc_dsl.reference.work import describe_all
 from tensorc_dsl.schedule.trace.trace import Trace
 from tensorc_dsl.tuning.machine.baseline import Yardsticks
-from tensorc_dsl.tuning.machine.roof import Roof
+from tensorc_dsl.tuning.machine.roof import Roof, unreached
 from tensorc_dsl.tuning.measure.emulation import Emulated
 from tensorc_dsl.tuning.measure.local import BUILDERS, ROUNDS, little_compared
 from tensorc_dsl.tuning.measure.outcome import Outcome, Quantity, Status, cache_of
@@ -677,6 +677,8 @@ class Ended:
                 "other work disturbed NumPy while it was timed: its calls did not agree, or the machine was slower than "
                 "before; on a quiet machine it may be far faster"
             )
+        if r.best is not None and (why := unreached(r.best.program, self.target, self.timed[-1])):
+            yield why
         share = self.yardsticks.roof.share(r.best_seconds)
         if share is not None and share > PLAUSIBLE:
             yield (

@@ -10,11 +10,13 @@ from collections import Counter
 from dataclasses import dataclass, replace
 
 from tensorc_dsl.backend.find import require_backend
+from tensorc_dsl.backend.once import lowered_once, lowering_for
 from tensorc_dsl.backend.protocol import Backend
 from tensorc_dsl.base import units
 from tensorc_dsl.ir.program import Program
-from tensorc_dsl.ir.sizes import bind
+from tensorc_dsl.ir.sizes import Sizes, bind
 from tensorc_dsl.ir.target import Target
+from tensorc_dsl.lower.flat import LowerError
 from tensorc_dsl.reference.work import Work, bytes_needed, sizing, work
 
 MEASURING = "measuring what this machine can do"
@@ -118,6 +120,16 @@ def roof_of(program: Program, target: Target, threads: int, patience: float = PA
     size = sum(w * n for w, n in zip(found.weights, moved, strict=True))
     is_float = dominant is not None and dominant.values.is_float
     return Roof(round(total), round(size), is_float, title, rate, moving)
+
+
+def unreached(program: Program, target: Target, sizes: Sizes) -> str:
+    """In a line, what keeps a scheduled program from its roof by the backend's model of time; "" if nothing does, or there is
+    no model."""
+    try:
+        kernel = lowered_once(program, target).kernel
+    except LowerError:
+        return ""
+    return lowering_for(target).explain(kernel, target, sizes, brief=True)
 
 
 def kind_of(program: Program) -> Work | None:

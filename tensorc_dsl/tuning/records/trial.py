@@ -33,7 +33,7 @@ class Trial:
     made the schedule. `times` are all samples as they were taken: of a kernel that is far slower than the best they are few
     (`censored`), and where the machine was slow for long, `seconds` is their summary divided by `scale`. `cache` is the
     state of the caches before a timed call. `features` are the numbers of the program's loops, and `columns` identifies their
-    definition (`tuning.search.loop_features.MEANING`). Records of format 1 have none of these.
+    definition (`tuning.search.expansion.meaning_of`). Records of format 1 have none of these.
     """
 
     task_key: str

@@ -9,15 +9,18 @@ from typing import Protocol
 
 import numpy as np
 
+from tensorc_dsl.backend.once import lowered_once, lowering_for
 from tensorc_dsl.ir.node import by_identity
 from tensorc_dsl.ir.program import Program
 from tensorc_dsl.ir.sizes import Sizes, bind
 from tensorc_dsl.ir.target import Target
+from tensorc_dsl.lower.flat import LowerError
 from tensorc_dsl.schedule.step import ScheduleRefusal
 from tensorc_dsl.schedule.trace.distribution import Decision
 from tensorc_dsl.schedule.trace.trace import Decider, Model, Site, Trace, prior
+from tensorc_dsl.tuning.records.trial import digest
 from tensorc_dsl.tuning.search.gp import Array
-from tensorc_dsl.tuning.search.loop_features import loop_features
+from tensorc_dsl.tuning.search.loop_features import COLUMNS, loop_features
 
 # Named random streams, so that the draws of one part of a search do not depend on those of another part.
 
@@ -130,12 +133,33 @@ def here(space: SpaceLike) -> Expander:
 
 
 def described(program: Program, sizes: Sizes, target: Target) -> Array:
-    """The numbers of a scheduled program's loops at these sizes, computed at the first request."""
+    """The numbers of a scheduled program at these sizes, computed at the first request."""
     known = _known(program)
     key = (tuple(sorted(sizes.items())), target)
     if key not in known:
-        known[key] = loop_features(bind(program, sizes), target)
+        known[key] = _numbers(program, sizes, target)
     return known[key]
+
+
+def columns_of(target: Target) -> tuple[str, ...]:
+    """The names of these numbers: those of lowered kernels where the backend has some, else those of scheduled programs."""
+    return lowering_for(target).columns or COLUMNS
+
+
+def meaning_of(target: Target) -> str:
+    """Tells these numbers from those of other versions and other kinds of targets; the number in it counts changes in what a
+    name stands for."""
+    return digest(f"2 {columns_of(target)}")
+
+
+def _numbers(program: Program, sizes: Sizes, target: Target) -> Array:
+    backend = lowering_for(target)
+    if not backend.columns:
+        return loop_features(bind(program, sizes), target)
+    try:
+        return np.array(backend.features(lowered_once(program, target).kernel, target, sizes))
+    except LowerError:
+        return np.zeros(len(backend.columns))  # its measurement reports why
 
 
 def remember(program: Program, sizes: Sizes, target: Target, loops: Array) -> None:

@@ -19,9 +19,8 @@ from tensorc_dsl.tuning.records.database import Kept, Queue
 from tensorc_dsl.tuning.records.shipped import Shipped
 from tensorc_dsl.tuning.records.trial import Phase, Trial, program_key, subject, target_key
 from tensorc_dsl.tuning.search.events import Corrected, Event, Listener, Measured, Waiting
-from tensorc_dsl.tuning.search.expansion import Expander, SpaceLike
+from tensorc_dsl.tuning.search.expansion import Expander, SpaceLike, meaning_of
 from tensorc_dsl.tuning.search.gp import Array
-from tensorc_dsl.tuning.search.loop_features import MEANING
 from tensorc_dsl.tuning.search.options import SearchOptions
 from tensorc_dsl.tuning.search.plausible import Watch
 
@@ -132,6 +131,7 @@ class Log:
         self.run = past.run or uuid.uuid4().hex
         self._subject = subject(given.program, given.target, given.threads)
         self._target_key = target_key(given.target, given.threads)
+        self._meaning = meaning_of(given.target)
         self._describe = describe
         if given.records is not None:
             given.records.introduce(self._subject)
@@ -213,6 +213,6 @@ class Log:
             censored=outcome.censored,
             cache=cache_of(self._given.target) if outcome.times else "",
             scale=outcome.scale,
-            columns=MEANING,
+            columns=self._meaning,
             features=tuple(round(x, DIGITS) for x in self._describe(trace).tolist()),
         )

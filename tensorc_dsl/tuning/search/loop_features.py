@@ -31,7 +31,6 @@ from tensorc_dsl.ir.expr import (
 from tensorc_dsl.ir.program import Block, Buffer, For, LoopKind, Program, Store, is_scattered, walk
 from tensorc_dsl.ir.target import Target
 from tensorc_dsl.reference.work import operations
-from tensorc_dsl.tuning.records.trial import digest
 
 # The loop nests of a scheduled program in numbers: what each of them computes, and how far its accesses reach.
 #
@@ -236,9 +235,6 @@ _OF_NEST = (
 
 COLUMNS = (*_OF_PROGRAM, *(f"{name} of nest {n}" for n in range(1, DESCRIBED + 1) for name in _OF_NEST))
 """The names of the numbers, in their order."""
-
-MEANING = digest(f"1 {COLUMNS}")
-"""Tells these numbers from those of other versions; the first one counts changes in what a name stands for."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -28,8 +28,8 @@ from tensorc_dsl.schedule.trace.distribution import Decision
 from tensorc_dsl.schedule.trace.trace import Model, Trace
 from tensorc_dsl.tuning.records.database import Measured, Teaches
 from tensorc_dsl.tuning.records.trial import Machine, subject, target_key
+from tensorc_dsl.tuning.search.expansion import meaning_of
 from tensorc_dsl.tuning.search.gp import Array
-from tensorc_dsl.tuning.search.loop_features import MEANING
 from tensorc_dsl.tuning.search.space import Explorer, candidate_key
 from tensorc_dsl.tuning.search.trees import Forest
 
@@ -183,6 +183,8 @@ class Lessons:
     task_key: str
     target_key: str
     machine: Machine
+    meaning: str
+    """That of the numbers of programs (`meaning_of`)."""
     teachers: tuple[Teaches, ...]
     before: float = math.inf
     """Only what was recorded before this date counts."""
@@ -195,12 +197,12 @@ class Lessons:
         key = target_key(target, threads)
         about = subject(program, target, threads)
         there = tuple(t for t in teachers if t is not None)
-        return Lessons(about.task_key, key, Machine.of(key, about.facts), there, before)
+        return Lessons(about.task_key, key, Machine.of(key, about.facts), meaning_of(target), there, before)
 
     def tasks(self) -> list[Experience]:
         """The trials of others, by task and machine."""
         return experience(
-            chain.from_iterable(t.others(self.task_key, self.target_key, MEANING, self.before) for t in self.teachers)
+            chain.from_iterable(t.others(self.task_key, self.target_key, self.meaning, self.before) for t in self.teachers)
         )
 
     def bests(self) -> list[Mapping[str, Decision]]:

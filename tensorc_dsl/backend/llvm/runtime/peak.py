@@ -68,6 +68,14 @@ def _sums(bits: int) -> Instruction:
 
 FMA = _fma(F32, "f32", "float")
 
+SUMS = Instruction("chain of sums", "add xor", "i32", 32, "<{lanes} x i32>", 2)
+"""Two instructions of one cycle each."""
+
+ADD = Instruction("pair of f32 sums", "fadd fadd", "float", 32, "<{lanes} x float>", 2)
+
+DIVIDE = Instruction("f32 divisions", "fdiv fadd", "float", 32, "<{lanes} x float>", 2)
+"""A division, and a sum that keeps the values apart."""
+
 DOT_U8I8 = Instruction(
     "8-bit VNNI peak", "llvm.x86.avx512.vpdpbusd.512", "i32", 32, "<16 x i32>", 8, ("avx512f", "avx512vnni")
 )
@@ -125,32 +133,50 @@ def peak(instruction: Instruction, target: Target, threads: int, repeats: int = 
     return float(instruction.operations) * lanes * _CHAINS * _STEPS * threads / best
 
 
+def chained(instruction: Instruction, target: Target, chains: int, repeats: int = 100) -> float:
+    """Seconds of one such instruction, or pair, on one thread, where so many chains of them run side by side: its latency for
+    one, and what it keeps others waiting for many."""
+    arguments = (ctypes.c_int64 * 1)(1)
+    kernel = _linked(instruction, target, chains)
+    return min(time_native(int(kernel["tensorc_peak"]), ctypes.addressof(arguments), 0, repeats)) / (chains * _STEPS)
+
+
+def start_seconds(target: Target, threads: int, repeats: int = 200) -> float:
+    """Seconds until so many threads have run what takes no time, and are done."""
+    arguments = (ctypes.c_int64 * 1)(threads)
+    kernel = _linked(SUMS, target, 1, 1)
+    times = sorted(time_native(int(kernel["tensorc_peak"]), ctypes.addressof(arguments), 0, repeats))
+    return times[len(times) // 4]
+
+
 @cache
-def _linked(instruction: Instruction, target: Target) -> llvm.ResourceTracker:
+def _linked(
+    instruction: Instruction, target: Target, chains: int = _CHAINS, steps: int = _STEPS
+) -> llvm.ResourceTracker:
     rt = runtime()
-    code = Machine(target).object_code(_text(instruction, widest(target)))
+    code = Machine(target).object_code(_text(instruction, widest(target), chains, steps))
     library = llvm.JITLibraryBuilder().add_object_img(code)
     library.import_symbol(PARALLEL_FOR, rt.parallel_for).export_symbol("tensorc_peak").export_symbol("tensorc_sink")
     return library.link(rt.jit, f"peak_{next(_numbers)}")
 
 
-def _text(instruction: Instruction, width: int) -> str:
-    """The LLVM IR of a parallel loop whose tasks each run `_STEPS` rounds of `_CHAINS` dependent chains."""
+def _text(instruction: Instruction, width: int, many: int, steps: int) -> str:
+    """The LLVM IR of a parallel loop whose tasks each run `_STEPS` rounds of `many` dependent chains."""
     lanes, singles = width // instruction.bits, width // 32
     name, operand = instruction.call.format(lanes=lanes), instruction.operand.format(lanes=lanes)
     kind, floats = f"<{lanes} x {instruction.kind}>", f"<{singles} x float>"
     start, add = ("{}", "add") if instruction.kind.startswith("i") else ("{}.0", "fadd")
-    starts = [f"splat ({instruction.kind} {start.format(k)})" for k in range(_CHAINS)]
-    phis = [f"  %x{k} = phi {kind} [ {starts[k]}, %entry ], [ %y{k}, %loop ]" for k in range(_CHAINS)]
+    starts = [f"splat ({instruction.kind} {start.format(k)})" for k in range(many)]
+    phis = [f"  %x{k} = phi {kind} [ {starts[k]}, %entry ], [ %y{k}, %loop ]" for k in range(many)]
     if " " not in name:
-        chains = [f"  %y{k} = call {kind} @{name}({kind} %x{k}, {operand} %f, {operand} %f)" for k in range(_CHAINS)]
+        chains = [f"  %y{k} = call {kind} @{name}({kind} %x{k}, {operand} %f, {operand} %f)" for k in range(many)]
         declared = [f"declare {kind} @{name}({kind}, {operand}, {operand})"]
     else:
         first, second = name.split()
-        chains = [f"  %m{k} = {first} {kind} %x{k}, %f\n  %y{k} = {second} {kind} %m{k}, %f" for k in range(_CHAINS)]
+        chains = [f"  %m{k} = {first} {kind} %x{k}, %f\n  %y{k} = {second} {kind} %m{k}, %f" for k in range(many)]
         declared = list[str]()
     sums, last = list[str](), "%y0"
-    for k in range(1, _CHAINS):
+    for k in range(1, many):
         sums.append(f"  %s{k} = {add} {kind} {last}, %y{k}")
         last = f"%s{k}"
     return "\n".join(
@@ -177,7 +203,7 @@ def _text(instruction: Instruction, width: int) -> str:
             *phis,
             *chains,
             "  %i.next = add i64 %i, 1",
-            f"  %more = icmp ult i64 %i.next, {_STEPS}",
+            f"  %more = icmp ult i64 %i.next, {steps}",
             "  br i1 %more, label %loop, label %done",
             "done:",
             *sums,
@@ -211,6 +237,9 @@ _ALL_BYTES = 1 << 30
 
 _NAMES = ("tensorc_read", "tensorc_copy", "tensorc_stream")
 
+_APART = 4096 + 64
+"""The bytes from a load to the next where each is from a page of its own: they are in different sets of caches."""
+
 
 def bandwidth(target: Target, threads: int, size: int, repeats: tuple[int, int] = _REPEATS) -> float:
     """Bytes/s on `threads` threads over `size` bytes: the largest rate of reading them, and of copying one half to the other,
@@ -219,27 +248,49 @@ def bandwidth(target: Target, threads: int, size: int, repeats: tuple[int, int] 
     Copied bytes count twice. The best of several runs of each, so many at least and at most, some 0.1 s in all. `size` is
     rounded to vectors.
     """
+    return max(copies(target, threads, size, repeats).values())
+
+
+def copies(target: Target, threads: int, size: int, repeats: tuple[int, int] = _REPEATS) -> dict[str, float]:
+    """As `bandwidth`, each rate by its name: `read`, `copy`, and `stream` past the caches."""
     width = widest(target)
     step = 2 * _VECTORS * width // 8
     share = max(1, size // (threads * step)) * step
+    rounds = max(1, _RUN_BYTES // share)
+    return {n: threads * share * rounds / t for n, t in _runs(target, threads, share, rounds, repeats, _NAMES).items()}
+
+
+def crossing(target: Target, pages: int) -> float:
+    """Seconds of a load that is the only one from its page, of so many that are read in turns, on one thread."""
+    share = max(1, pages // _VECTORS) * _VECTORS * _APART
+    rounds = max(1, _RUN_BYTES // (share // _APART * 64))
+    (time,) = _runs(target, 1, share, rounds, _REPEATS, ("tensorc_cross",)).values()
+    return time / (rounds * (share // _APART))
+
+
+def _runs(
+    target: Target, threads: int, share: int, rounds: int, repeats: tuple[int, int], names: tuple[str, ...]
+) -> dict[str, float]:
+    """Seconds of the fastest run of each kernel, by its name without `tensorc_`."""
     memory = aligned_empty((threads * share,), np.dtype(np.uint8))
     memory[:] = 0
-    rounds = max(1, _RUN_BYTES // share)
     fewest, most = repeats
     count = max(fewest, min(most, _ALL_BYTES // (threads * share * rounds)))
     arguments = (ctypes.c_int64 * 4)(threads, memory.ctypes.data, share, rounds)
     kernels = _linked_copies(target)
-    best = min(t for n in _NAMES for t in time_native(int(kernels[n]), ctypes.addressof(arguments), 0, count))
-    return threads * share * rounds / best
+    return {
+        n.removeprefix("tensorc_"): min(time_native(int(kernels[n]), ctypes.addressof(arguments), 0, count))
+        for n in names
+    }
 
 
 @cache
 def _linked_copies(target: Target) -> llvm.ResourceTracker:
-    """The kernels of `_NAMES`."""
+    """The kernels of `_NAMES`, and `tensorc_cross`."""
     rt = runtime()
     library = llvm.JITLibraryBuilder().add_object_img(Machine(target).object_code(_copies_text(widest(target) // 32)))
     library.import_symbol(PARALLEL_FOR, rt.parallel_for).add_current_process()
-    for name in _NAMES:
+    for name in (*_NAMES, "tensorc_cross"):
         library.export_symbol(name)
     return library.link(rt.jit, f"bandwidth_{next(_numbers)}")
 
@@ -257,6 +308,7 @@ def _copies_text(lanes: int) -> str:
         f"%q{k} = getelementptr i8, ptr %to, i64 {k * size}\n  store {kind} %v{k}, ptr %q{k}, align {size}"
         for k in every
     ]
+    cross = [line.replace(f"i64 {k * size}", f"i64 {k * _APART}") for k, line in enumerate(load)]
     past = [f"{line}, !nontemporal !0" for line in store]
     mixed = [f"%y{k} = xor {kind} %x{k}, %v{k}" for k in every]
     total = [f"%s{k} = or {kind} {f'%s{k - 1}' if k > 1 else '%y0'}, %y{k}" for k in every[1:]]
@@ -268,6 +320,7 @@ def _copies_text(lanes: int) -> str:
             f"declare void @{PARALLEL_FOR}(ptr, ptr, i64, i64)",
             f"@tensorc_sink = internal global {kind} zeroinitializer",
             _kernel("read", "%share", _VECTORS * size, held, [*load, *mixed], total),
+            _kernel("cross", "%share", _VECTORS * _APART, held, [*cross, *mixed], total),
             _kernel("copy", "%half", _VECTORS * size, [], [*load, to, *store], []),
             _kernel("stream", "%half", _VECTORS * size, [], [*load, to, *past], []),
             "!0 = !{i32 1}",

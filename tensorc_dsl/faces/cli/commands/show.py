@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from tensorc_dsl.faces.api import Task
 
 
-STAGES = ("ast", "ir", "space", "trace", "lowered")
+STAGES = ("ast", "ir", "space", "trace", "lowered", "cost")
 
 
 @click.command()
@@ -55,6 +55,7 @@ def show(
     space    what became of each rule, block by block: its draws, or why it does not apply
     trace    a schedule, drawn from the task's space
     lowered  the flat loops that the schedule makes
+    cost     what bounds each nest of them, by a model of the processor
     llvm     their LLVM code
     asm      the machine's assembly (targets of kind `llvm`)
     ptx      PTX (targets of kind `cuda`, which have `llvm`, too)
@@ -101,6 +102,8 @@ def show(
             text = assumed + found.titled
         case "lowered":
             text = task.lowered_text(found, after)
+        case "cost":
+            text = task.cost(found)
         case _:
             text = task.view(found, stage)
     write(text.rstrip("\n") + "\n")

@@ -206,7 +206,7 @@ class Bayes:
             return np.median(np.array([c.loops for c in drawn]), axis=0)
 
         self._source = self._setting.source(median)
-        self._modelled = any(c.cycles is not None for c in drawn)
+        self._modelled = len({c.cycles for c in drawn} - {None}) > 1  # else it says nothing
         self._reserve.keep(drawn)
         wanted = max(0, self._initial - len(planned))
         if self._source is not None or self._modelled:

@@ -241,6 +241,19 @@ class ToyBackend:
     def emulate(self, lowered: LoweredKernel) -> None:
         return None
 
+    def explain(self, lowered: LoweredKernel, target: Target, sizes: Mapping[str, int], *, brief: bool = False) -> str:
+        return ""
+
+    def constants(self, target: Target, *, measure: bool = False) -> Mapping[str, float]:
+        return {}
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        return ()
+
+    def features(self, lowered: LoweredKernel, target: Target, sizes: Mapping[str, int]) -> tuple[float, ...]:
+        return ()
+
     def registers(self, compiled: CompiledKernel) -> Registers:
         return Registers()
 

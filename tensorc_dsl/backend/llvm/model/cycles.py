@@ -1,0 +1,170 @@
+"""The time of a kernel, nest by nest: the longest of what its ports, its chain of sums and each level of memory take.
+
+A roofline of several roofs (Williams, Waterman, Patterson, Roofline, 2009) with the bounds of a core of Stengel et al., ECM
+(Quantifying Performance Bottlenecks of Stencil Computations, ICS 2015): ports and front end after Fog's tables, the latency
+of dependent sums, traffic between levels. What is bound by several of them takes longer than each, since they overlap in
+part.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import ceil, prod
+
+from tensorc_dsl.backend.llvm.model.counts import Counted, Nest, counted
+from tensorc_dsl.backend.llvm.model.machine import Machine, machine_of
+from tensorc_dsl.backend.llvm.model.traffic import LINE, Moved, traffic
+from tensorc_dsl.ir.node import by_identity
+from tensorc_dsl.ir.sizes import Sizes
+from tensorc_dsl.ir.target import Target
+from tensorc_dsl.lower.flat import Kernel
+
+BOUNDS = (
+    "arithmetic",
+    "loads",
+    "stores",
+    "front end",
+    "latency",
+    "L2",
+    "L3",
+    "memory",
+    "pages",
+    "loop ends",
+    "threads",
+)
+"""What can bound a nest, in the order in which its data come to it."""
+
+OVERLAP = 2.0
+"""The exponent of the sum of bounds: 1 if none overlapped with another, infinite if all did."""
+
+WINDOW = 300.0
+"""Micro-operations that wait for each other out of order, about: so many of later loops run while a chain is waited for."""
+
+OTHERS = 8.0
+"""The most loops whose chains run side by side."""
+
+SPILL = 2.5
+"""Loads and stores of a sum that has no register, for each of its operations."""
+
+HELD = 4.0
+"""The most registers that values of a loop take which LLVM can load again instead."""
+
+THROUGH = 5.0
+"""Cycles of a value that goes through memory."""
+
+KEPT = 1024
+"""Kernels whose cost is kept."""
+
+
+@dataclass(frozen=True, slots=True)
+class Cost:
+    """A nest, with its cycles by each of `BOUNDS`. Those of the last thread that is done: `share` is its part of all
+    rounds.
+
+    `entries` is how often its loop is begun, `spills` are sums without a register, `moved` what comes into each level, and
+    `workers` the threads that share its rounds.
+    """
+
+    nest: Nest
+    count: float
+    share: float
+    tasks: float
+    workers: float
+    entries: float
+    spills: float
+    moved: Sequence[Moved]
+    bounds: tuple[float, ...]
+
+    @property
+    def cycles(self) -> float:
+        """The largest bound, with what the others add to it."""
+        core = max(self.bounds[:5])
+        levels = sum(b**OVERLAP for b in self.bounds[5:9])
+        return float((core**OVERLAP + levels) ** (1 / OVERLAP)) + self.bounds[9] + self.bounds[10]
+
+    @property
+    def bound(self) -> str:
+        """The name of the largest bound."""
+        return BOUNDS[max(range(len(BOUNDS)), key=lambda k: self.bounds[k])]
+
+
+def costs(kernel: Kernel, target: Target, sizes: Sizes) -> tuple[Cost, ...]:
+    """The cost of each nest of a call, in text order, computed at the first request."""
+    known, machine = _known(kernel), machine_of(target)
+    key = (target, tuple(sorted(sizes.items())), machine)
+    if key not in known:
+        known[key] = costs_on(counted(kernel, target, sizes), target, machine)
+    return known[key]
+
+
+@by_identity(KEPT)
+def _known(_kernel: Kernel) -> dict[tuple[object, ...], tuple[Cost, ...]]:
+    return {}
+
+
+def costs_on(found: Counted, target: Target, machine: Machine) -> tuple[Cost, ...]:
+    """The cost of each nest on a machine."""
+    moved = traffic(found, machine.levels(target))
+    starts = found.starts
+    out: list[Cost] = []
+    for nest, levels in zip(found.nests, moved, strict=True):
+        out.append(_cost(nest, levels, found, target, machine, starts / max(1, len(found.nests))))
+    return tuple(out)
+
+
+def _cost(nest: Nest, moved: Sequence[Moved], found: Counted, target: Target, m: Machine, starts: float) -> Cost:
+    spans = found.spans
+    tasks = max(1.0, prod(spans[k].count for k in nest.loops if spans[k].tasks))
+    threads = any(spans[k].tasks for k in nest.loops)
+    share = ceil(tasks / target.cores) / tasks if threads and tasks >= 1 else 1.0
+    rounds = nest.rounds * share
+    spills = spilled(nest, target)
+    more = spills * SPILL
+    operations = nest.operations - nest.divisions
+    last = max(1.0, spans[nest.loops[-1]].count if nest.loops else 1.0)
+    chain = max(1.0, nest.chain, nest.sums)
+    instructions = nest.instructions + 2 * more * chain
+    aside = min(OTHERS, max(1.0, WINDOW / max(1.0, instructions * last)))
+    waits = max(nest.chain * m.latency, nest.sums * m.sum)
+    latency = (waits + nest.through * THROUGH) / aside
+    entries = rounds / last if nest.is_loop and not nest.has_loops else 0.0
+    parallel = min(float(target.cores), tasks) if threads else 1.0
+    memory = min(m.memory, m.shared / parallel)
+    bounds = (
+        rounds * max(operations / m.fmas, nest.divisions * m.divide),
+        rounds * (nest.loads + nest.split + more * chain) / m.loads,
+        rounds * (nest.stores + more * chain) / m.stores,
+        rounds * instructions / m.issue,
+        rounds * latency,
+        moved[0].units * share * LINE / m.l2,
+        moved[1].units * share * LINE / m.l3 + moved[1].runs * share * JUMP,
+        moved[2].units * share * LINE / memory + moved[2].runs * share * JUMP,
+        moved[3].units * share * m.page + moved[4].units * share * m.walk,
+        entries * m.ending,
+        starts * m.start if target.cores > 1 else 0.0,
+    )
+    return Cost(nest, last, share, tasks, parallel, entries, spills, moved, bounds)
+
+
+JUMP = 8.0
+"""Cycles for a run of lines that does not follow another one, as prefetchers do not know it."""
+
+
+def spilled(nest: Nest, target: Target) -> float:
+    """The sums that have no register: beside them are the vectors of one step, a factor, and what does not change."""
+    if not nest.kept:
+        return 0.0
+    chain = max(1.0, nest.chain, nest.sums)
+    vectors = min(nest.broadcasts, max(0.0, nest.loads - nest.broadcasts)) / chain
+    live = nest.kept + vectors + 1 + min(nest.held, HELD)
+    return min(nest.kept, max(0.0, live - target.vector_registers))
+
+
+def cycles(kernel: Kernel, target: Target, sizes: Sizes) -> float:
+    """The cycles of a call, and of coming into it."""
+    return ENTER + sum(c.cycles for c in costs(kernel, target, sizes))
+
+
+ENTER = 30.0
+"""Cycles of a call of a kernel that does nothing."""

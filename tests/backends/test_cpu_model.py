@@ -1,0 +1,300 @@
+"""The model of a processor: bounds that arithmetic tells of kernels by hand, and numbers for all programs of the library."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import tensorc_dsl
+from tensorc_dsl.backend.llvm.lower.passes import lower_cpu
+from tensorc_dsl.backend.llvm.model.counts import counted
+from tensorc_dsl.backend.llvm.model.cycles import BOUNDS, Cost, costs, costs_on, cycles
+from tensorc_dsl.backend.llvm.model.explain import explained, reached
+from tensorc_dsl.backend.llvm.model.features import COLUMNS, features
+from tensorc_dsl.backend.llvm.model.machine import Machine
+from tensorc_dsl.base.source import Source
+from tensorc_dsl.ir.parse import parse_program
+from tensorc_dsl.ir.target import Target
+from tensorc_dsl.lower.flat import Kernel, LowerError
+from tensorc_dsl.reference.work import sizing
+
+TARGET = Target(vector_bits=512, l1=48 << 10, l2=2 << 20, l3=32 << 20)
+"""One core with 16 lanes of f32 and 32 registers."""
+
+CORE = Machine()
+
+
+def product(rows: int, columns: int, steps: int, *, width: int = 0, outer: str = "") -> str:
+    """Sums of products of one tile of C, in registers: rows unrolled, columns in lanes; B has `width` columns."""
+    width = width or columns
+    return f"""program mm(A: f32[{rows}, {steps}], B: f32[{steps}, {width}], C: f32[{rows}, {width}]) {{
+    {outer}for k in {steps} {{
+        unrolled for i in {rows} {{
+            vectorized for j in {columns} {{
+                block C {{
+                    spatial vi in {rows} = i
+                    reduce vk in {steps} = k
+                    spatial vj in {width} = j
+                    init {{ C[vi, vj] = 0.0 }}
+                    C[vi, vj] = C[vi, vj] + A[vi, vk] * B[vk, vj]
+                }}
+            }}
+        }}
+    }}
+}}
+"""
+
+
+def lowered(text: str) -> Kernel:
+    return lower_cpu(parse_program(Source("p.tsched", text)))
+
+
+def found(text: str, target: Target = TARGET, machine: Machine = CORE) -> tuple[Cost, ...]:
+    return costs_on(counted(lowered(text), target, {}), target, machine)
+
+
+def largest(text: str, target: Target = TARGET) -> dict[str, float]:
+    """The cycles of the nest that takes longest, by bound."""
+    worst = max(found(text, target), key=lambda c: c.cycles)
+    return dict(zip(BOUNDS, worst.bounds, strict=True))
+
+
+def test_one_sum_waits_for_itself() -> None:
+    """Each product with a sum waits 4 cycles for the one before, so a chain of 512 takes 4 · 512."""
+    by = largest(product(1, 16, 512))
+    assert by["latency"] == 4 * 512
+    assert by["arithmetic"] == 512 / 2
+    assert max(by, key=lambda b: by[b]) == "latency"
+
+
+def test_eight_sums_fill_the_ports() -> None:
+    """Eight products start in 4 cycles at two ports: as long as each of them takes. With more, ports are the bound."""
+    equal, more = largest(product(8, 16, 512)), largest(product(16, 16, 512))
+    assert equal["latency"] == equal["arithmetic"] == 4 * 512
+    assert more["latency"] == 4 * 512
+    assert more["arithmetic"] == 8 * 512
+    assert more["loads"] == (16 + 1) * 512 / 2
+
+
+def test_steps_of_an_unrolled_sum_wait_for_each_other() -> None:
+    """Four steps written out are four operations that wait in turn, for a quarter of the rounds."""
+    text = product(2, 16, 512)
+    unrolled = (
+        text.replace("for k in 512 {", "for k0 in 128 { unrolled for k1 in 4 {", 1)
+        .replace("= k\n", "= k0 * 4 + k1\n")
+        .rstrip("\n")[:-1]
+        + "}}\n"
+    )
+    assert largest(unrolled)["latency"] == largest(text)["latency"] == 4 * 512
+
+
+def test_sums_without_a_register_are_loaded_and_stored() -> None:
+    """24 sums, their vectors and a factor fit into 32 registers; 40 do not."""
+    fit, many = (max(found(product(rows, 16, 64)), key=lambda c: c.cycles) for rows in (24, 40))
+    assert fit.spills == 0
+    assert many.spills == 40 + 1 + 1 - 32
+    narrow = max(found(product(24, 16, 64), replace(TARGET, vector_bits=256)), key=lambda c: c.cycles)
+    assert narrow.spills == 48 + 2 + 1 - 16  # two vectors for each row, and half as many registers
+
+
+def stream(elements: int, times: int) -> str:
+    return f"""program sums(A: f32[{elements}], C: f32[16]) {{
+    for t in {times}, n in {elements // 16} {{
+        vectorized for j in 16 {{
+            block C {{
+                spatial vj in 16 = j
+                reduce vt in {times} = t
+                reduce vn in {elements // 16} = n
+                init {{ C[vj] = 0.0 }}
+                C[vj] = C[vj] + A[vn * 16 + vj]
+            }}
+        }}
+    }}
+}}
+"""
+
+
+@pytest.mark.parametrize(
+    ("elements", "moves"),
+    [(4 << 10, set[str]()), (24 << 10, {"L2"}), (1 << 20, {"L2", "L3"}), (16 << 20, {"L2", "L3", "memory"})],
+)
+def test_what_does_not_fit_comes_from_the_next_level(elements: int, moves: set[str]) -> None:
+    """16 KiB stay in 48, twice that much as there is comes from the next level each time, whole."""
+    by = largest(stream(elements, 8))
+    assert {name for name in ("L2", "L3", "memory") if by[name]} == moves
+    if "L2" in moves:
+        assert by["L2"] == pytest.approx(8 * elements * 4 / CORE.l2, rel=0.01)
+    if "memory" in moves:
+        assert by["memory"] == pytest.approx(8 * elements * 4 / CORE.memory, rel=0.01)
+
+
+def test_lines_at_powers_of_two_share_sets() -> None:
+    """64 rows of one line, 4 KiB apart, are in one set of 12 ways; 64 bytes further apart they are in 64 sets."""
+
+    def columns(width: int) -> float:
+        text = f"""program columns(A: f32[64, {width}], C: f32[16]) {{
+    for t in 100, i in 64 {{
+        vectorized for j in 16 {{
+            block C {{
+                spatial vj in 16 = j
+                reduce vt in 100 = t
+                reduce vi in 64 = i
+                init {{ C[vj] = 0.0 }}
+                C[vj] = C[vj] + A[vi, vj]
+            }}
+        }}
+    }}
+}}
+"""
+        return largest(text)["L2"]
+
+    assert columns(1024) == 100 * 64 * 64 / CORE.l2
+    assert columns(1024 + 16) == 0
+
+
+def test_pages_that_no_buffer_holds_are_told() -> None:
+    text = """program columns(A: f32[4096, 1040], C: f32[16]) {
+    for t in 4, i in 4096 {
+        vectorized for j in 16 {
+            block C {
+                spatial vj in 16 = j
+                reduce vt in 4 = t
+                reduce vi in 4096 = i
+                init { C[vj] = 0.0 }
+                C[vj] = C[vj] + A[vi, vj]
+            }
+        }
+    }
+}
+"""
+    assert largest(text)["pages"] == 4 * 4096 * (CORE.page + CORE.walk)
+
+
+def test_threads_share_rounds_and_the_last_one_counts() -> None:
+    text = product(4, 16, 256).replace("unrolled for i", "parallel for i").replace("for k in 256 {", "", 1)
+    text = text.replace("vectorized for j in 16 {", "for k in 256 { vectorized for j in 16 {").rstrip("\n") + "\n"
+    one, two, three = (found(text, replace(TARGET, cores=n)) for n in (1, 2, 3))
+    rounds = [max(c.nest.rounds * c.share for c in some) for some in (one, two, three)]
+    assert rounds == [4 * 256, 2 * 256, 2 * 256]  # four tasks on three threads: one has two
+    assert [max(c.workers for c in some) for some in (one, two, three)] == [1, 2, 3]
+    assert sum(c.bounds[BOUNDS.index("threads")] for c in two) == pytest.approx(CORE.start)
+
+
+@pytest.mark.parametrize("which", ["steps", "rows", "times"])
+def test_more_work_never_takes_less(which: str) -> None:
+    def text(n: int) -> str:
+        if which == "times":
+            return stream(16 << 10, n)
+        return product(n, 16, 100) if which == "rows" else product(4, 16, n)
+
+    took = [sum(c.cycles for c in found(text(n))) for n in (1, 2, 3, 5, 8, 13, 21, 34)]
+    assert took == sorted(took)
+
+
+@pytest.mark.parametrize("lanes", [1, 2, 3, 7, 13, 16, 17, 31, 129, 1000])
+def test_odd_vectors_are_loaded_in_parts(lanes: int) -> None:
+    """A rest of 13 lanes is loaded as 8, 4 and 1, and added at once."""
+    nest = max((c.nest for c in found(product(1, lanes, 64))), key=lambda n: n.fmas * n.rounds)
+    assert nest.fmas * nest.rounds >= 64 * (lanes / 16)
+    assert nest.fmas * nest.rounds <= 64 * (lanes // 16 + 1)
+    if lanes == 13:
+        assert nest.loads == 3 + 1
+
+
+@pytest.mark.parametrize(("rows", "columns", "steps"), [(0, 16, 4), (1, 1, 1), (4, 16, 0), (1, 16, 1)])
+def test_sizes_of_none_and_one(rows: int, columns: int, steps: int) -> None:
+    numbers = features(lowered(product(rows, columns, steps)), TARGET, {})
+    assert len(numbers) == len(COLUMNS)
+    assert np.isfinite(numbers).all()
+
+
+def test_open_sizes_are_those_of_the_call() -> None:
+    text = product(4, 16, 64).replace("64", "M").replace("]) {", "]) where M in 0..4096 {", 1)
+    kernel = lowered(text)
+    took = [sum(c.cycles for c in costs(kernel, TARGET, {"M": n})) for n in (0, 1, 64, 4096)]
+    assert took == sorted(took)
+    assert took[0] < took[2] < took[3]
+    fixed = [c for c in found(product(4, 16, 64)) if c.nest.fmas]
+    assert [c.bounds[4] for c in costs(kernel, TARGET, {"M": 64}) if c.nest.fmas] == [c.bounds[4] for c in fixed]
+
+
+def test_data_choose_any_element() -> None:
+    text = """program pick(W: f32[1000000], I: i32[4096], Y: f32[4096]) {
+    for n in 4096 {
+        block Y {
+            spatial vn in 4096 = n
+            Y[vn] = W[min(max(index(I[vn]), 0), 999999)]
+        }
+    }
+}
+"""
+    (cost,) = found(text)
+    (picked,) = (a for a in cost.nest.accesses.values() if a.buffer == "W")
+    assert picked.random
+    assert cost.moved[0].units >= 4096  # a line for each element
+
+
+def test_a_function_is_more_than_one_operation() -> None:
+    text = """program f(A: f32[64], C: f32[64]) {
+    vectorized for j in 64 { block C { spatial vj in 64 = j; C[vj] = CALL } }
+}
+"""
+    plain, exp = (found(text.replace("CALL", c))[0].nest.operations for c in ("A[vj] + 1.0", "exp(A[vj])"))
+    assert plain == 4
+    assert exp > 8 * plain
+
+
+def test_a_step_of_a_scan_waits_for_the_one_before() -> None:
+    text = """program scan(A: f32[512], S: f32[512]) {
+    for n in 511 { block S { spatial vn in 511 = n; S[vn + 1] = S[vn] + A[vn] } }
+}
+"""
+    (cost,) = found(text)
+    assert cost.bound == "latency"
+    assert cost.bounds[4] >= 4 * 511
+
+
+def test_the_report_says_what_bounds_a_nest_and_what_helps() -> None:
+    told = explained(lowered(product(1, 16, 512)), TARGET, {})
+    assert "bound by latency" in told
+    assert "1 sums run side by side, and 8 would fill the ports" in told
+    assert "a larger tile in registers" in told
+    limit = reached(lowered(product(1, 16, 512)), TARGET, {})
+    assert limit.lost_to == "latency"
+    assert limit.share == pytest.approx(1 / 8, rel=0.1)
+
+
+def test_equal_programs_but_for_unrolling_differ_in_numbers() -> None:
+    """What lowers differently is described differently: the step of unrolling is decided after the schedule."""
+    task = tensorc_dsl.load("bench/search/workloads.tsched", threads=1)["gemm_wide"]
+    seen: dict[str, tuple[float, ...]] = {}
+    for seed in range(3):
+        base = task.sample(seed)
+        for draw in base.open_draws:
+            if draw.name.endswith("step"):
+                for moved in draw.distribution.moves(draw.decision):
+                    trace = task.space.replay({**base.decisions, draw.name: moved}, np.random.default_rng(0))
+                    kernel = lower_cpu(trace.program)
+                    seen[task.lowered_text(trace)] = tuple(features(kernel, task.target, {}))
+    assert len(set(seen.values())) == len(seen)
+
+
+@pytest.mark.corpus
+@pytest.mark.parametrize("path", sorted(Path("examples").glob("*.tsched")), ids=lambda p: p.stem)
+def test_every_example_has_numbers(path: Path) -> None:
+    for task in tensorc_dsl.load(path).values():
+        if task.target.kind != "llvm":
+            continue
+        sizes = sizing(task.program).timed[-1]
+        try:
+            kernel = lower_cpu(task.sample(1).program)
+        except LowerError:
+            continue
+        numbers = features(kernel, task.target, sizes)
+        assert len(numbers) == len(COLUMNS)
+        assert np.isfinite(numbers).all()
+        assert cycles(kernel, task.target, sizes) > 0
+        assert explained(kernel, task.target, sizes)
