@@ -99,7 +99,8 @@ class Nest:
     cache, `split` the ones of both that cross a line of it, and `gathered` lanes that are moved one by one. `folded` loads
     are operands of other instructions. `kept` registers have sums, and `held` have values that do not change along the
     loop. `chain` are products with sums that wait for each other from one round to the next, or as long as these, `sums`
-    plain sums that do, and `through` those of them whose values go through memory.
+    plain sums that do, and `through` those of them whose values go through memory. Unless they are `carried`, each round
+    begins sums of its own.
     """
 
     loops: tuple[int, ...]
@@ -124,6 +125,7 @@ class Nest:
     chain: float = 0.0
     sums: float = 0.0
     through: float = 0.0
+    carried: bool = False
     narrow: float = 0.0
     """Operations on vectors that are less than half full."""
     tensorized: float = 0.0
@@ -252,7 +254,8 @@ class _Buffer:
     bytes_: int
     size: float
     registers: bool = False
-    kept: bool = False
+    within: Nest | None = None
+    """The nest in whose rounds it is allocated."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -437,7 +440,7 @@ class _Counter:
     def _alloc(self, s: Alloc, here: _Here) -> None:
         before = self.buffers.get(s.name)
         registers = s.space == "stack" and id(s) not in self.in_memory
-        self.buffers[s.name] = _Buffer(s.dtype.bytes, max(1.0, self.number(s.size)), registers)
+        self.buffers[s.name] = _Buffer(s.dtype.bytes, max(1.0, self.number(s.size)), registers, here.nest)
         self.body(s.body, here)
         if before is not None:
             self.buffers[s.name] = before
@@ -465,12 +468,14 @@ class _Counter:
             if stays:
                 nest.kept += targets
                 steps = every / max(targets, 1e-9)
+                nest.carried |= here.loop is not None and buffer.within is not nest
                 if _is_sum(s.value):
                     nest.sums = max(nest.sums, steps)
                 else:
                     nest.chain = max(nest.chain, steps * (OF_EXTREME if _is_extreme(s.value) else 1.0))
         elif recurs:
             nest.chain = max(nest.chain, depth * every / max(targets, 1e-9))
+            nest.carried = True
             nest.through = max(nest.through, 0.0 if buffer.registers else 1.0)
         if buffer.registers:
             return

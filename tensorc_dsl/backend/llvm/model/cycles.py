@@ -38,14 +38,11 @@ BOUNDS = (
 OVERLAP = 2.0
 """The exponent of the sum of bounds: 1 if none overlapped with another, infinite if all did."""
 
-WINDOW = 300.0
-"""Micro-operations that wait for each other out of order, about: so many of later loops run while a chain is waited for."""
-
 OTHERS = 8.0
 """The most loops whose chains run side by side."""
 
-SPILL = 2.5
-"""Loads and stores of a sum that has no register, for each of its operations."""
+SPREAD = 8.0
+"""Sums that are loaded and stored for each one that has no register: LLVM moves whole ranges of a loop out of registers."""
 
 HELD = 4.0
 """The most registers that values of a loop take which LLVM can load again instead."""
@@ -120,12 +117,13 @@ def _cost(nest: Nest, moved: Sequence[Moved], found: Counted, target: Target, m:
     share = ceil(tasks / target.cores) / tasks if threads and tasks >= 1 else 1.0
     rounds = nest.rounds * share
     spills = spilled(nest, target)
-    more = spills * SPILL
+    more = spills
     operations = nest.operations - nest.divisions
     last = max(1.0, spans[nest.loops[-1]].count if nest.loops else 1.0)
     chain = max(1.0, nest.chain, nest.sums)
     instructions = nest.instructions + 2 * more * chain
-    aside = min(OTHERS, max(1.0, WINDOW / max(1.0, instructions * last)))
+    alone = instructions * (last if nest.carried else 1.0)
+    aside = min(OTHERS, max(1.0, m.window / max(1.0, alone)))
     waits = max(nest.chain * m.latency, nest.sums * m.sum)
     latency = (waits + nest.through * THROUGH) / aside
     entries = rounds / last if nest.is_loop and not nest.has_loops else 0.0
@@ -158,7 +156,7 @@ def spilled(nest: Nest, target: Target) -> float:
     chain = max(1.0, nest.chain, nest.sums)
     vectors = min(nest.broadcasts, max(0.0, nest.loads - nest.broadcasts)) / chain
     live = nest.kept + vectors + 1 + min(nest.held, HELD)
-    return min(nest.kept, max(0.0, live - target.vector_registers))
+    return min(nest.kept, SPREAD * max(0.0, live - target.vector_registers))
 
 
 def cycles(kernel: Kernel, target: Target, sizes: Sizes) -> float:

@@ -47,7 +47,8 @@ class Machine:
     `latency`: from an FMA to one that takes its result, `sum` the same of sums. `divide`: of a vector. `l2`, `l3`,
     `memory`: bytes in a cycle that come from there to one core, `shared` from memory to all cores together. `page`: for a
     page that the first translation buffer does not have, `walk` one that the second has not. `ending`: of a loop, about,
-    for its last branch. `start`: until threads run and are done. `ways` are those of the sets of the three caches, `pages`
+    for its last branch. `window`: micro-operations that run out of order, those of later rounds while a chain is waited
+    for. `start`: until threads run and are done. `ways` are those of the sets of the three caches, `pages`
     the entries of both buffers.
     """
 
@@ -66,6 +67,7 @@ class Machine:
     page: float = 5.0
     walk: float = 20.0
     ending: float = 4.0
+    window: float = 400.0
     start: float = 10_000.0
     l1_ways: float = 8.0
     l2_ways: float = 8.0

@@ -101,18 +101,19 @@ def _grow(parts: list[list[float]], step: float, count: float) -> None:
 
 def _reach(access: Access, parts: list[list[float]], levels: Sequence[Level]) -> Reach:
     size, bytes_ = access.size, access.bytes_
-    run, *others = parts
-    span = min(run[1], size) * bytes_
+    span = min(parts[0][1], size) * bytes_
     lines, pages, runs = max(1.0, span / LINE), max(1.0, span / PAGE), 1.0
+    sets = lines
+    apart_by: list[tuple[int, float]] = []
     within = span
-    filled: list[float] = []
-    for step, count in others:
+    for step, count in parts[1:]:
         apart = step * bytes_
         if apart < LINE:  # several steps share a line
             lines *= max(1.0, apart * count / LINE)
         else:
             lines *= count
             runs *= count
+            apart_by.append((int(apart), count))
         if within + apart * (count - 1) <= PAGE:
             within += apart * (count - 1)
         else:
@@ -120,17 +121,18 @@ def _reach(access: Access, parts: list[list[float]], levels: Sequence[Level]) ->
     most = max(1.0, size * bytes_ / LINE)
     lines, runs = min(lines, most), min(runs, most)
     pages = min(pages, max(1.0, size * bytes_ / PAGE))
+    filled: list[float] = []
     for level in levels:
         if level.unit == PAGE:
             filled.append(pages / level.count)
-            continue
-        around = level.sets * LINE
-        sets = max(1.0, span / LINE)
-        for step, count in others:
-            apart = int(step * bytes_)
-            if apart >= LINE:
-                sets *= min(count, around // gcd(apart, around)) if apart else 1
-        filled.append(lines / min(sets, level.sets) / level.ways)
+        elif not apart_by:
+            filled.append(lines / level.count)
+        else:
+            all_ = level.count // level.ways or 1
+            around, reached = all_ * LINE, sets
+            for apart, count in apart_by:
+                reached *= min(count, around // gcd(apart, around))
+            filled.append(lines / min(reached, all_) / level.ways)
     return Reach(lines, pages, runs, tuple(filled))
 
 
@@ -138,31 +140,22 @@ def traffic(counted: Counted, levels: Sequence[Level]) -> list[list[Moved]]:
     """For each nest, what comes into each level."""
     spans = counted.spans
     reaches: list[list[tuple[Access, list[Reach]]]] = []
-    needed: dict[tuple[int, int], float] = {}
-    """By loop (-1 for the kernel) and level: the share of it that one iteration takes."""
-    worst: dict[tuple[int, int], float] = {}
-    """How much more the buffer takes whose lines share the fewest sets."""
-    touched: dict[tuple[int, str], Reach] = {}
-    """By loop and buffer: what one iteration touches at most."""
+    touched: dict[int, dict[str, Reach]] = {}
+    """By loop (-1 for the kernel) and buffer: what one iteration touches at most."""
     for nest in counted.nests:
         loops = [(k, spans[k].count) for k in nest.loops]
         mine: list[tuple[Access, list[Reach]]] = []
+        around = [touched.setdefault(k, {}) for k in (-1, *nest.loops)]
         for access in nest.accesses.values():
             inner = [(k, spans[k].count) for k in access.steps if spans[k].around == -2]
             found = reach_of(access, inner, loops, levels)
             mine.append((access, found))
-            for loop, reach in zip((-1, *nest.loops), found, strict=True):
-                old = touched.get((loop, access.buffer))
+            for there, reach in zip(around, found, strict=True):
+                old = there.get(access.buffer)
                 if old is None or reach.lines > old.lines:
-                    touched[loop, access.buffer] = reach
+                    there[access.buffer] = reach
         reaches.append(mine)
-    for (loop, _), reach in touched.items():
-        for k, level in enumerate(levels):
-            share = (reach.pages if level.unit == PAGE else reach.lines) / level.count
-            needed[loop, k] = needed.get((loop, k), 0.0) + share
-            worst[loop, k] = max(worst.get((loop, k), 0.0), reach.filled[k] - share)
-    for key, more in worst.items():
-        needed[key] += more
+    needed = {loop: _needed(list(there.values()), levels) for loop, there in touched.items()}
     out = [[Moved() for _ in levels] for _ in counted.nests]
     for k, level in enumerate(levels):
         taken: dict[tuple[int, str], tuple[float, float, int, float]] = {}
@@ -185,18 +178,31 @@ def traffic(counted: Counted, levels: Sequence[Level]) -> list[list[Moved]]:
     return out
 
 
+def _needed(there: list[Reach], levels: Sequence[Level]) -> list[float]:
+    """The share of each level that so much takes; of the buffer whose lines share the fewest sets, that of these sets."""
+    lines, pages = sum(r.lines for r in there), sum(r.pages for r in there)
+    out: list[float] = []
+    for k, level in enumerate(levels):
+        if level.unit == PAGE:
+            out.append(pages / level.count)
+        else:
+            worst = max(r.filled[k] - r.lines / level.count for r in there) if there else 0.0
+            out.append(lines / level.count + worst)
+    return out
+
+
 def _scopes(
-    nest: Nest, counted: Counted, needed: dict[tuple[int, int], float], k: int
+    nest: Nest, counted: Counted, needed: dict[int, list[float]], k: int
 ) -> list[tuple[int, int, float, float]]:
     """The loops whose iterations a level keeps, with the share to which it does beyond those outside of them: the place of
     the loop around which it is kept, its depth, and how often it is reached."""
     out: list[tuple[int, int, float, float]] = []
-    before = _fits(needed.get((-1, k), 0.0))
+    before = _fits(needed[-1][k])
     times = nest.rounds / max(1e-9, prod(counted.spans[k].count for k in nest.loops))  # a guard may let fewer pass
     for depth, place in enumerate(nest.loops):
         if before >= 1.0:
             break
-        fits = max(before, _fits(needed.get((place, k), 0.0)))
+        fits = max(before, _fits(needed[place][k]))
         if fits > before:
             out.append((place, depth, times, fits - before))
             before = fits
