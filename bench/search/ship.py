@@ -1,4 +1,4 @@
-"""Writes the records that come with the package: `python -m bench.search.ship bench/search/tables FOLDER…`.
+"""Writes the records that come with the package: `python -m bench.search.ship FOLDER…`.
 
 Each folder has the tables of one machine (`bench.search.collect`), of tasks of `workloads.tsched`. With `--check` nothing is
 written; exit status 1 says that the file is not what the tables make.
@@ -13,7 +13,7 @@ from pathlib import Path
 import msgspec
 import numpy as np
 
-from bench.search.tables import FOLDER, Table, read_all, recorded_on
+from bench.search.tables import TABLES, Table, read_all, recorded_on
 from tensorc_dsl.faces.api import load
 from tensorc_dsl.ir.target import Target
 from tensorc_dsl.tuning.records.database import ELSEWHERE
@@ -50,7 +50,7 @@ def _task(key: str, table: Table) -> ShippedTask:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("folders", nargs="*", type=Path, default=[FOLDER])
+    parser.add_argument("folders", nargs="*", type=Path, default=sorted(p for p in TABLES.iterdir() if p.is_dir()))
     parser.add_argument("--check", action="store_true")
     chosen = parser.parse_args()
     made = written(content(chosen.folders))

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from bench.search import ship
-from bench.search.tables import FOLDER, read_all
+from bench.search.tables import TABLES, read_all
 from tensorc_dsl.base.diagnostic import Diagnostic
 from tensorc_dsl.ir.target import Target
 from tensorc_dsl.tuning.records.database import Database
@@ -238,11 +238,13 @@ def test_the_file_of_the_package_is_of_this_version_and_teaches() -> None:
     assert isinstance(there, Shipped)
     assert FILE.stat().st_size < 500_000
     tasks = experience(there.others("new", target_key(Target(), 1), meaning_of(Target()), LATE))
-    assert len(tasks) >= 16 and all(len(t.speeds) >= 200 for t in tasks)
+    assert len(tasks) >= 16 and all(len(t.speeds) >= 80 for t in tasks)
     assert all(t.machine is not None and dict(t.machine.numbers)["vector_bits"] > 7 for t in tasks)
     one = tasks[0]
     assert one.features.shape[1] == len(columns_of(Target()))
-    same = next(t for t in read_all(FOLDER).values() if np.allclose(-np.log([s for s in t.seconds if s]), one.speeds))
+    tables = [t for folder in TABLES.iterdir() for t in read_all(folder).values()]
+    speeds = [-np.log([s for s in t.seconds if s]) for t in tables]
+    same = next(t for t, s in zip(tables, speeds, strict=True) if len(s) == len(one.speeds) and np.allclose(s, one.speeds))
     assert np.abs(same.features - one.features).max() <= 0.5 * 10**-ship.DIGITS + 1e-9
 
 

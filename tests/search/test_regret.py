@@ -28,7 +28,7 @@ def quiet() -> Iterator[None]:
 
 @pytest.fixture(scope="module")
 def tables() -> dict[str, Table]:
-    return {n: t.first(200) for n, t in read_all().items() if n in ("gemm_512", "soft_333", "c2d_14", "att_197")}
+    return {n: t.first(200) for n, t in read_all().items() if n in ("gemm_512", "soft_512", "c2d_14", "c2d_56")}
 
 
 def test_the_true_regret_is_within_the_stated_one_about_as_often_as_said(tables: dict[str, Table]) -> None:

@@ -537,13 +537,16 @@ class _Counter:
                 depth = OF_FUNCTIONS.get(f, SIMPLE)
                 return depth + max((self._value(x, s, at, every, names) for x in args), default=0.0)
             case Select(cond=c, then=a, other=b):
-                self._choice(nest, here, used, times)
+                about = free_vars(c)
+                shared = here.lanes is None or here.lanes.var not in about
+                self._choice(nest, here, about, here.times(about) if shared and not changing else times)
                 parts = (c, a, b)
             case Cast(operand=a) | Bitcast(operand=a):
                 nest.simple += times * (dtype_of(a) != INDEX)
                 parts = (a,)
             case Compare(lhs=a, rhs=b) | Logic(lhs=a, rhs=b):
-                self._choice(nest, here, used, times)
+                if not isinstance(e, Logic):
+                    self._choice(nest, here, used, times)
                 parts = (a, b)
             case Not(operand=a):
                 parts = (a,)

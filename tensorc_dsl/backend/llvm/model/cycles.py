@@ -123,8 +123,10 @@ def _cost(nest: Nest, moved: Sequence[Moved], found: Counted, target: Target, m:
     chain = max(1.0, nest.chain, nest.sums)
     instructions = nest.instructions + 2 * more * chain
     alone = instructions * (last if nest.carried else 1.0)
-    aside = min(OTHERS, max(1.0, m.window / max(1.0, alone)))
     waits = max(nest.chain * m.latency, nest.sums * m.sum)
+    # While a chain is waited for, the next one has begun, if there is one.
+    begins = rounds / last if nest.carried else rounds
+    aside = min(OTHERS, max(1.0, begins), 1.0 + m.window / max(1.0, alone))
     latency = (waits + nest.through * THROUGH) / aside
     entries = rounds / last if nest.is_loop and not nest.has_loops else 0.0
     parallel = min(float(target.cores), tasks) if threads else 1.0

@@ -64,10 +64,10 @@ class Machine:
     l3: float = 12.0
     memory: float = 5.0
     shared: float = 15.0
-    page: float = 5.0
-    walk: float = 20.0
-    ending: float = 4.0
-    window: float = 400.0
+    page: float = 1.5
+    walk: float = 8.0
+    ending: float = 3.0
+    window: float = 350.0
     start: float = 10_000.0
     l1_ways: float = 8.0
     l2_ways: float = 8.0

@@ -63,8 +63,7 @@ def reach_of(access: Access, inner: Sequence[tuple[int, float]], loops: Sequence
     round. A loop is its place and its count."""
     parts: list[list[float]] = [[1.0, 1.0]]
     steps, size, random = access.steps, access.size, access.random
-    for place, count in inner:
-        step = abs(steps.get(place, 0.0))
+    for step, count in sorted((abs(steps.get(place, 0.0)), count) for place, count in inner):
         if step and count > 1:
             _grow(parts, step, count)
     points = 1.0
@@ -87,16 +86,26 @@ def reach_of(access: Access, inner: Sequence[tuple[int, float]], loops: Sequence
 
 def _grow(parts: list[list[float]], step: float, count: float) -> None:
     """Add a loop to the distances and counts of what is touched: it continues what is there, or repeats it."""
-    for part in reversed(parts):
-        times = step / part[0]
-        if times >= 1 and times <= part[1] and times == int(times):
-            part[1] += (count - 1) * times
-            return
     if step < 1:  # several iterations share an element
         parts[0][1] += (count - 1) * step
-        return
-    parts.append([step, count])
-    parts.sort()
+    else:
+        for part in reversed(parts):
+            times = step / part[0]
+            if 1 <= times <= part[1] and times == int(times):
+                part[1] += (count - 1) * times
+                break
+        else:
+            parts.append([step, count])
+            parts.sort()
+    # What has grown may reach what repeats it.
+    k = 0
+    while k + 1 < len(parts):
+        times = parts[k + 1][0] / parts[k][0]
+        if times <= parts[k][1] and times == int(times):
+            parts[k][1] += (parts[k + 1][1] - 1) * times
+            del parts[k + 1]
+        else:
+            k += 1
 
 
 def _reach(access: Access, parts: list[list[float]], levels: Sequence[Level]) -> Reach:
