@@ -143,7 +143,7 @@ def play(strategy: str, table: Table, seed: int, trials: int, past: Sequence[Exp
     known = past if isinstance(past, Past) else Past(tuple(past))
 
     def source(median: Callable[[], Array]) -> Source | None:
-        return Source.of(known.tasks, median(), known.machine, table.task) if known.tasks else None
+        return Source.of(known.tasks, median(), known.machine, table.task, told=True) if known.tasks else None
 
     setting = Setting(cast(Explorer, explorer), trials, (), source, lambda: known.bests, lambda: known.itself)
     asked = strategy_of(strategy)(setting)

@@ -244,7 +244,9 @@ def test_the_file_of_the_package_is_of_this_version_and_teaches() -> None:
     assert one.features.shape[1] == len(columns_of(Target()))
     tables = [t for folder in TABLES.iterdir() for t in read_all(folder).values()]
     speeds = [-np.log([s for s in t.seconds if s]) for t in tables]
-    same = next(t for t, s in zip(tables, speeds, strict=True) if len(s) == len(one.speeds) and np.allclose(s, one.speeds))
+    same = next(
+        t for t, s in zip(tables, speeds, strict=True) if len(s) == len(one.speeds) and np.allclose(s, one.speeds)
+    )
     assert np.abs(same.features - one.features).max() <= 0.5 * 10**-ship.DIGITS + 1e-9
 
 

@@ -51,7 +51,7 @@ def test_a_search_of_a_table_is_a_function_of_its_seed(tables: dict[str, Table],
     assert (one > 0).any()
 
 
-def test_the_first_trials_are_better_with_records_of_other_tasks() -> None:
+def test_the_first_trials_are_good_with_a_model_of_the_processor_and_with_records() -> None:
     """The mean over tasks and seeds is a function of the code alone."""
     every = {n: t.first(200) for n, t in read_all().items()}
 
@@ -64,7 +64,7 @@ def test_the_first_trials_are_better_with_records_of_other_tasks() -> None:
         ]
         return float(np.mean(ends))
 
-    assert reached(True) > reached(False) + 0.05
+    assert min(reached(True), reached(False)) > 0.8  # draws alone are at 0.7
 
 
 def test_a_gain_on_all_tasks_is_no_chance() -> None:

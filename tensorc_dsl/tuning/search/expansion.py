@@ -146,6 +146,11 @@ def columns_of(target: Target) -> tuple[str, ...]:
     return lowering_for(target).columns or COLUMNS
 
 
+def is_told(target: Target) -> bool:
+    """Whether the first of these numbers is the logarithm to base 2 of a model's cycles."""
+    return columns_of(target)[0] == "time"
+
+
 def meaning_of(target: Target) -> str:
     """Tells these numbers from those of other versions and other kinds of targets; the number in it counts changes in what a
     name stands for."""

@@ -20,6 +20,7 @@ from dataclasses import dataclass, field, replace
 from itertools import chain
 
 import numpy as np
+from numpy.typing import NDArray
 
 from tensorc_dsl.ir.program import Program
 from tensorc_dsl.ir.target import Target
@@ -28,7 +29,7 @@ from tensorc_dsl.schedule.trace.distribution import Decision
 from tensorc_dsl.schedule.trace.trace import Model, Trace
 from tensorc_dsl.tuning.records.database import Measured, Teaches
 from tensorc_dsl.tuning.records.trial import Machine, subject, target_key
-from tensorc_dsl.tuning.search.expansion import meaning_of
+from tensorc_dsl.tuning.search.expansion import is_told, meaning_of
 from tensorc_dsl.tuning.search.gp import Array
 from tensorc_dsl.tuning.search.space import Explorer, candidate_key
 from tensorc_dsl.tuning.search.trees import Forest
@@ -100,10 +101,17 @@ class Source:
     median: Array
     names: tuple[str, ...] = ()
     place: Array = field(default_factory=lambda: np.zeros(0))
+    told: bool = False
+    """Whether the first number is the logarithm to base 2 of a model's cycles: trees learn what it misses."""
 
     @staticmethod
     def of(
-        tasks: Sequence[Experience], median: Array, machine: Machine | None = None, itself: str = ""
+        tasks: Sequence[Experience],
+        median: Array,
+        machine: Machine | None = None,
+        itself: str = "",
+        *,
+        told: bool = False,
     ) -> Source | None:
         """What these tasks teach of a task with this median on this machine; None where there are none. Those with the name
         `itself` are that task on other machines."""
@@ -127,18 +135,19 @@ class Source:
                 picked = np.unique(np.linspace(0, len(task.speeds) - 1, count).astype(int))
                 value = np.maximum(task.speeds[picked] - task.speeds.max(), -SLOW)
                 rows.append(_placed(task.features[picked], task.median, places[1 + n]))
-                values.append(value)
+                values.append(_missed(task, picked) if told else value)
                 weight = ITSELF if itself and task.task == itself else 1.0
                 weights.append(weight * np.exp(FOCUS * value - apart[n]) / np.sqrt(len(picked)))
         w = np.concatenate(weights)
         forest = Forest.fit(
             np.vstack(rows), np.concatenate(values), trees=TREES, share=SHARE, weights=w * len(w) / w.sum()
         )
-        return Source(forest, median, names, places[0])
+        return Source(forest, median, names, places[0], told)
 
     def predict(self, features: Array) -> Array:
         """Log speeds relative to the best of the task."""
-        return self.forest.at(_placed(features, self.median, self.place))
+        grown = self.forest.at(_placed(features, self.median, self.place))
+        return grown + _told(features) if self.told else grown
 
     def at(self, task: Experience) -> Source:
         """The same forest for a task that it did not see, on that task's machine."""
@@ -147,6 +156,17 @@ class Source:
         numbers = dict(task.machine.numbers)
         place = np.array([numbers.get(n, x) for n, x in zip(self.names, self.place.tolist(), strict=True)])
         return replace(self, median=task.median, place=place)
+
+
+def _told(features: Array) -> Array:
+    """The log speeds of a model."""
+    return -math.log(2.0) * features[:, 0]
+
+
+def _missed(task: Experience, rows: NDArray[np.intp]) -> Array:
+    """What the model missed of a task's log speeds, beside what it missed of most of them."""
+    apart = task.speeds - _told(task.features)
+    return np.clip(apart - np.median(apart), -SLOW, SLOW)[rows]
 
 
 def _places(machines: Sequence[Machine | None]) -> tuple[tuple[str, ...], Array]:
@@ -185,6 +205,8 @@ class Lessons:
     machine: Machine
     meaning: str
     """That of the numbers of programs (`meaning_of`)."""
+    told: bool
+    """Whether the first of these is the logarithm of a model's cycles."""
     teachers: tuple[Teaches, ...]
     before: float = math.inf
     """Only what was recorded before this date counts."""
@@ -197,12 +219,16 @@ class Lessons:
         key = target_key(target, threads)
         about = subject(program, target, threads)
         there = tuple(t for t in teachers if t is not None)
-        return Lessons(about.task_key, key, Machine.of(key, about.facts), meaning_of(target), there, before)
+        return Lessons(
+            about.task_key, key, Machine.of(key, about.facts), meaning_of(target), is_told(target), there, before
+        )
 
     def tasks(self) -> list[Experience]:
         """The trials of others, by task and machine."""
         return experience(
-            chain.from_iterable(t.others(self.task_key, self.target_key, self.meaning, self.before) for t in self.teachers)
+            chain.from_iterable(
+                t.others(self.task_key, self.target_key, self.meaning, self.before) for t in self.teachers
+            )
         )
 
     def bests(self) -> list[Mapping[str, Decision]]:
@@ -260,7 +286,7 @@ def guess(model: Model, program: Program, target: Target, default: Trace, *teach
     """
     lessons = Lessons.of(program, target, target.cores, teachers)
     tasks = lessons.tasks()
-    slower = bound(missed(tasks, lessons.machine))
+    slower = bound(missed(tasks, lessons.machine, told=lessons.told))
     if slower is None:
         return None
     explorer = Explorer(model, 0, program.name, target, sizing(program).timed[-1])
@@ -269,7 +295,9 @@ def guess(model: Model, program: Program, target: Target, default: Trace, *teach
     moved = explorer.moved([*itself, *lessons.bests()][:MOVED])
     candidates = list({candidate_key(t.program, target): t for t in (*drawn, *moved)}.values())
     rows = np.array([explorer.describe(t) for t in candidates])
-    source = Source.of(tasks, np.median(rows[: len(drawn)], axis=0), lessons.machine, lessons.task_key)
+    source = Source.of(
+        tasks, np.median(rows[: len(drawn)], axis=0), lessons.machine, lessons.task_key, told=lessons.told
+    )
     if source is None:
         return None
     # The fastest of another machine is .9 as fast as the best here, which the forest's pick seldom is.
@@ -282,7 +310,7 @@ def guess(model: Model, program: Program, target: Target, default: Trace, *teach
     return Guess(tuple(candidates[int(i)] for i in order), forecast)
 
 
-def missed(tasks: Sequence[Experience], machine: Machine | None = None) -> list[float]:
+def missed(tasks: Sequence[Experience], machine: Machine | None = None, *, told: bool = False) -> list[float]:
     """How many times as long as its best the pick of a forest takes that never saw the task, for each task that has enough
     trials; the pick is among its first ones. A task is left out on all machines."""
     found: list[float] = []
@@ -296,7 +324,7 @@ def missed(tasks: Sequence[Experience], machine: Machine | None = None) -> list[
         # One fit for the fold: tasks count by their likeness to those left out taken together. A fit for each would miss
         # less, as that of the pick does, and take as many times as long as a fold has tasks: the bound is a little wide.
         among = np.median(np.array([t.median for t in left_out]), axis=0)
-        source = Source.of(rest, among, machine)
+        source = Source.of(rest, among, machine, told=told)
         for t in left_out if source is not None else ():
             assert source is not None
             pick = int(np.argmax(source.at(t).predict(t.features[:FIRST])))

@@ -23,12 +23,12 @@ _OF_KERNEL = (
     "l1 lines", "l2 lines", "l3 lines", "pages", "pages of walks", "jumps", "entries", "code", "nests", "nests with code",
     "tasks", "imbalance",
 )  # fmt: skip
-"""`time`: cycles of the model. Then what all nests do in all their rounds: `operations` of arithmetic on vectors, loads and
-stores, micro-`instructions`, operations that wait for each other, divisions, lanes that are moved one by one, scalars that
-are loaded into all lanes, sums without a register; lines that come into each cache and pages into both translation buffers,
-and the `jumps` of them that do not follow another line; how often innermost loops are begun; the bytes of code of the
-largest nest; how many nests there are, and how many take a hundredth of the time; tasks of the largest nest, and how much
-longer its last thread takes than the mean."""
+"""`time`: cycles of the model; it is the first, as searches know (`expansion.is_told`). Then what all nests do in all their
+rounds: `operations` of arithmetic on vectors, loads and stores, micro-`instructions`, operations that wait for each other,
+divisions, lanes that are moved one by one, scalars that are loaded into all lanes, sums without a register; lines that come
+into each cache and pages into both translation buffers, and the `jumps` of them that do not follow another line; how often
+innermost loops are begun; the bytes of code of the largest nest; how many nests there are, and how many take a hundredth of
+the time; tasks of the largest nest, and how much longer its last thread takes than the mean."""
 
 _OF_NEST = (
     "share", "rounds", "trips", "fmas", "other operations", "loads per operation", "stores per operation",
