@@ -1,0 +1,95 @@
+"""`std.cpu.product`: products and convolutions in the five loops, whose tiles follow from facts of the target."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from tensorc_dsl import handlers
+from tensorc_dsl.base.source import Source
+from tensorc_dsl.faces.api import Task
+from tensorc_dsl.ir.target import Target
+from tensorc_dsl.ir.verify import verify
+from tensorc_dsl.schedule.trace.trace import Trace
+from tensorc_dsl.tuning.machine.host import host_target
+from tensorc_dsl.tuning.search.expansion import stream
+from tests.codegen import native
+from tests.drawn import task_of
+
+TASKS = """
+use std.cpu.{default}
+use std.ops.{batch_matmul, conv2d_nhwc, matmul}
+
+compute turned(A: f32[K, M], B: f32[N, K]) -> C: f32[M, N] { C[i, j] = sum[k] A[k, i] * B[j, k] }
+compute doubles(A: f64[M, K], B: const f64[K, N]) -> C: f64[M, N] { C[i, j] = sum[k] A[i, k] * B[k, j] }
+compute layer(X: f32[M, K], W: const f32[K, N], b: f32[N]) -> Y: f32[M, N] {
+    let Z = matmul(X, W)
+    Y[i, j] = max(Z[i, j] + b[j], 0.0)
+}
+compute each(X: f32[H, W, C], F: f32[3, 3, C]) -> Y: f32[H - 2, W - 2, C] {
+    Y[h in H - 2, w in W - 2, c] = sum[r, s] X[h + r, w + s, c] * F[r, s, c]
+}
+
+task product = matmul(M=37, N=45, K=151) with default
+task turned = turned(M=37, N=45, K=151) with default
+task doubles = doubles(M=19, N=40, K=65) with default
+task layer = layer(M=33, N=70, K=129) with default
+task batch = batch_matmul(G=3, M=17, N=40, K=70) with default
+task image = conv2d_nhwc(N=1, H=9, W=11, CI=7, CO=37, KH=3, KW=3, pad=1, stride=2) with default
+task pixels = conv2d_nhwc(N=2, H=5, W=7, CI=33, CO=64, KH=1, KW=1) with default
+task narrow = matmul(M=37, N=7, K=151) with default
+task open = matmul(M=1..64, N=45, K=151) with default
+task channels = each(H=9, W=11, C=32) with default
+"""
+IN_LOOPS = ("product", "turned", "doubles", "layer", "batch", "image", "pixels")
+OTHERS = ("narrow", "open", "channels")
+SMALL = {"l1": 4096, "l2": 16384}
+"""Caches of which these products take much: their sums have pieces, and their rows blocks."""
+
+
+def task(name: str, target: Target) -> Task:
+    return task_of("products.tsched", TASKS, name, replace(target, **SMALL))
+
+
+def in_loops(t: Task, count: int) -> list[Trace]:
+    model = handlers.condition(t.model, {"tail": "guarded", "five_loops": True})
+    return [model.sample(stream(n, t.name, "test")) for n in range(count)]
+
+
+@pytest.mark.corpus
+@pytest.mark.parametrize("name", IN_LOOPS)
+def test_draws_apply_replay_and_compute_what_the_task_does(name: str) -> None:
+    t = task(name, host_target(2))
+    traces = in_loops(t, 2)
+    for trace in traces:
+        assert "columns" in trace.decisions
+        assert trace.refused == ()
+        verify(trace.program)
+        assert t.expand(Source("trace", trace.text)).program == trace.program
+    native.require_right(t, traces)
+
+
+@pytest.mark.parametrize("name", OTHERS)
+def test_other_computes_are_left_to_other_rules(name: str) -> None:
+    t = task(name, Target(vector_bits=512, cores=2, features="+avx2,+fma"))
+    assert not any("columns" in trace.decisions for trace in in_loops(t, 1))
+
+
+@pytest.mark.parametrize(("bits", "registers"), [(256, 16), (512, 32)])
+def test_the_registers_hold_the_sums_a_row_of_the_panel_and_an_element(bits: int, registers: int) -> None:
+    t = task("product", Target(vector_bits=bits, cores=2, features="+avx2,+fma"))
+    assert t.target.vector_registers == registers
+    for trace in in_loops(t, 8):
+        columns, height = trace.decisions["columns"], trace.decisions["height"]
+        assert isinstance(columns, int)
+        assert isinstance(height, int)
+        assert columns * height + columns + 1 <= registers
+
+
+def test_pieces_of_a_sum_are_added_up_and_its_rows_packed() -> None:
+    t = task("product", Target(vector_bits=256, cores=2, features="+avx2,+fma"))
+    traces = in_loops(t, 12)
+    assert {trace.decisions["block"] for trace in traces} == {"in_place", "before", "piece"}
+    assert all(("accumulate_at" in trace.text) == (trace.decisions["count"] != 1) for trace in traces)
+    assert any(trace.decisions["count"] != 1 for trace in traces)
