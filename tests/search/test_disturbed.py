@@ -58,6 +58,8 @@ CURVES: dict[str, Curve] = {
     "spikes": lambda t: (1.0, 3.0) if t % 5 < 0.4 else (1.0, 1.0),
     "computing is slow for a while": between(15, 40, compute=2.0),
     "both are slow for a while": between(15, 40, compute=2.0, memory=2.0),
+    "memory is slow twice": lambda t: (1.0, 2.5 if 8 <= t < 20 or 34 <= t < 52 else 1.0),
+    "computing and memory in turns": lambda t: (1.0, 1.7) if t % 22 < 8 else (1.6, 1.0) if t % 22 >= 15 else (1.0, 1.0),
     "computing is slow, then memory": lambda t: (
         (1.8, 1.0) if 10 <= t < 25 else (1.0, 2.2) if 25 <= t < 45 else (1.0, 1.0)
     ),
