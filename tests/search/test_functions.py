@@ -13,6 +13,7 @@ import pytest
 
 import tensorc_dsl
 from tensorc_dsl import tune_function
+from tensorc_dsl.faces.api import functions
 from tensorc_dsl.faces.api.functions import listed_space
 from tensorc_dsl.tuning.search import assignments, survey
 from tensorc_dsl.tuning.search.assignments import Assignments, ListedExplorer
@@ -249,12 +250,35 @@ def test_a_schedule_with_draws_of_loops_is_refused() -> None:
         tune_function(one, "compute f(A: f32[4]) -> B: f32[4] { B[i] = A[i] }")
 
 
+def test_a_schedule_of_too_many_assignments_is_sampled_in_its_own_terms(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(functions, "MOST", 12)
+    monkeypatch.setattr(functions, "SAMPLED", 8)
+    listed, _, _ = listed_space(SCHEDULE)
+    assert not listed.complete
+    for n in range(8):
+        listed.near(n)
+    found = {frozenset(listed.decisions(n).items()) for n in range(len(listed))}
+    assert len(found) == len(listed) > 8
+    assert found < {frozenset(d.items()) for d in expected_of_the_schedule()}
+
+
 # Assignments.
+
+
+def test_a_space_without_draws_is_one_call() -> None:
+    assert len(tune_function(one, {}, trials=3).trials) == 1
+
+
+def test_a_draw_of_many_values_is_sampled(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(assignments, "PAIRS", 256)
+    listed = Assignments.of({"a": range(100), "b": range(100)})
+    assert not listed.complete
+    assert 200 < len(listed) <= 256
 
 
 def test_a_list_of_assignments_is_a_space() -> None:
     rows = [{"x": 1, "kind": "a"}, {"x": 2, "kind": "b"}, {"x": 3}]
-    result = tune_function(lambda **v: float(v["x"]), rows, trials=10)
+    result = tune_function(lambda **v: float(v["x"]), [*rows, *rows], trials=10)
     assert sorted(map(repr, asked(result))) == sorted(map(repr, rows))
 
 

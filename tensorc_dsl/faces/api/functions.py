@@ -54,9 +54,9 @@ def tune_function(
 
     `space` has values by name, `{"block": [64, 128], "unroll": [1, 2, 4]}`, or is a list of assignments, or a schedule whose
     draws are of values, as its text, its file or its item. `where` has constraints, which are asked for the draws that their
-    parameters name: `lambda block, unroll: block * unroll <= 256`. `f` may return several times, of which the lower quartile
-    counts. It fails where it raises an exception, or returns None or what is no time. A failed call is a trial, and no error;
-    StopIteration ends the search.
+    parameters name: `lambda block, unroll: block * unroll <= 256`. A draw that is not made is None to them. `f` may return
+    several times, of which the lower quartile counts. It fails where it raises an exception, or returns None or what is no
+    time. A failed call is a trial, and no error; StopIteration ends the search.
 
     Options are those of a search, but for `until`. Trials are written to the file `records`, as JSON Lines, behind those that
     it has; with `resume`, those of the same `name` (by default that of `f`), space, seed and strategy are not called again.
@@ -100,7 +100,8 @@ def listed_space(
     draws = _Draws(schedule, host_target())
     rows, complete = draws.rows(seed)
     names = list(dict.fromkeys(name for row in rows for name in row))
-    listed = Assignments.of_rows(names, [[row.get(name) for name in names] for row in rows], where, complete)
+    made_of = None if complete else draws.makes
+    listed = Assignments.of_rows(names, [[row.get(name) for name in names] for row in rows], where, made_of)
     return listed, lambda decisions: draws.trace(schedule.body, decisions).text, schedule.name
 
 
@@ -134,6 +135,13 @@ class _Draws:
 
         program = Program(self.schedule.compute, (), (), ())
         return Space(replace(self.schedule, body=body), self.schedule.compute, program, self.target, {}).expand(decide)
+
+    def makes(self, decisions: Mapping[str, Decision]) -> bool:
+        """Whether the schedule makes these decisions, and no others."""
+        try:
+            return self.trace(self.schedule.body, decisions).decisions == decisions
+        except ScheduleRefusal:
+            return False
 
     def rows(self, seed: int) -> tuple[list[dict[str, Decision]], bool]:
         """The assignments, or a sample of them, and whether they are all."""

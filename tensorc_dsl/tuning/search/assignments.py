@@ -37,6 +37,9 @@ MOST = 1 << 17
 SAMPLED = 1 << 14
 """The rows that are kept of it."""
 
+PAIRS = 1 << 20
+"""At most so many rows are asked of constraints at a time."""
+
 SIZES = 10
 """With more draws of sizes than these, their products are no features: a process learns little of so many columns."""
 
@@ -46,11 +49,10 @@ Where = Callable[..., object]
 
 @dataclass(frozen=True, slots=True)
 class Values:
-    """The values of one draw, numbers in ascending order; `weights` are those of the prior."""
+    """The values of one draw, numbers in ascending order."""
 
     name: str
     values: tuple[Decision, ...]
-    weights: tuple[float, ...] = ()
 
     @staticmethod
     def of(name: str, values: Iterable[Decision]) -> Values:
@@ -70,15 +72,13 @@ class Values:
     @property
     def distribution(self) -> Distribution:
         plain = tuple(v for v in self.values if not isinstance(v, tuple))
-        return Categorical(plain, self.weights or (1.0,) * len(plain))
+        return Categorical(plain, (1.0,) * len(plain))
 
-    def columns(self, codes: Codes) -> Array:
+    def columns(self, codes: Codes, optional: bool) -> Array:
         """The draw's features of rows, from 0 to 1: the place of numbers on a scale, and how often they are divisible by 2,
-        where not all are powers of it; of other values a column for each; whether it is made, where it may not be."""
-        out: list[Array] = []
+        where not all are powers of it; of other values a column for each; whether it is made, where it is `optional`."""
         made = codes != ABSENT
-        if not made.all():
-            out.append(made.astype(np.float64))
+        out = [made.astype(np.float64)] if optional else list[Array]()
         if len(self.values) > 1:
             if all(isinstance(v, int | float) for v in self.values) or len(self.values) == 2:
                 out += [np.where(made, place[codes], 0.5) for place in (_scale(self.values), *_twos(self.values))]
@@ -129,6 +129,7 @@ class Assignments:
         """`allowed` says which rows of codes the constraints allow."""
         self.draws = tuple(draws)
         self.complete = complete
+        self._optional: list[bool] = (codes == ABSENT).any(axis=0).tolist()
         self._allowed = allowed
         self._numbers: dict[bytes, int] = {}
         self.codes: Codes = np.zeros((0, len(self.draws)), dtype=np.intp)
@@ -152,7 +153,11 @@ class Assignments:
         complete = True
         for n, draw in enumerate(draws):
             many = len(draw.values)
-            rows = np.hstack([np.repeat(rows, many, axis=0), np.tile(np.arange(many), len(rows))[:, None]])
+            pairs = np.arange(len(rows) * many)
+            if len(pairs) > PAIRS:
+                complete = False
+                pairs = np.unique(rng.integers(len(pairs), size=PAIRS))
+            rows = np.hstack([rows[pairs // many], (pairs % many)[:, None]])
             rows = rows[rules.allowed(rows, n)]
             if len(rows) > MOST:
                 complete = False
@@ -166,11 +171,11 @@ class Assignments:
         names: Sequence[str],
         rows: Sequence[Sequence[Decision | None]],
         where: Where | Iterable[Where] = (),
-        complete: bool = True,
+        made_of: Callable[[Mapping[str, Decision]], bool] | None = None,
     ) -> Assignments:
-        """Of these rows, those that all constraints allow; None for a draw that a row does not make.
+        """Of these rows, those that all constraints allow, each once; None for a draw that a row does not make.
 
-        Where the rows are not `complete`, any other one of their values is taken for allowed that the constraints allow.
+        They are all that there are, without `made_of`; it says whether there is a further one.
         """
         made = [[row[j] for row in rows if row[j] is not None] for j in range(len(names))]
         draws = [Values.of(name, [v for v in found if v is not None]) for name, found in zip(names, made, strict=True)]
@@ -179,43 +184,48 @@ class Assignments:
             [[ABSENT if v is None else p[type(v), v] for p, v in zip(places, row, strict=True)] for row in rows],
             dtype=np.intp,
         ).reshape(len(rows), len(names))
+        first = {row.tobytes(): n for n, row in reversed(list(enumerate(codes)))}
+        codes = codes[sorted(first.values())]
         rules = _Rules.of(where, draws)
-        return Assignments(draws, codes[rules.allowed(codes)], rules.allowed, complete)
+
+        def allowed(some: Codes) -> NDArray[np.bool_]:
+            made = [made_of is not None and made_of(_decisions(draws, row)) for row in some]
+            return np.array(made, dtype=bool) & rules.allowed(some)
+
+        return Assignments(draws, codes[rules.allowed(codes)], allowed, made_of is None)
 
     @property
     def columns(self) -> Array:
-        """The features of the rows, from 0 to 1; columns that do not vary are left out."""
+        """The features of the rows, from 0 to 1, (rows, features)."""
         if len(self._columns) > 1:
             self._columns = [np.vstack(self._columns)]
         return self._columns[0] if self._columns else np.zeros((0, 0))
 
     def decisions(self, row: int) -> dict[str, Decision]:
-        return {d.name: d.values[c] for d, c in zip(self.draws, self.codes[row].tolist(), strict=True) if c != ABSENT}
+        """The decisions of a row, without those of draws that it does not make."""
+        return _decisions(self.draws, self.codes[row])
 
     def row(self, decisions: Mapping[str, Decision]) -> int | None:
         """The number of the assignment; None if it is not allowed. One that was not listed is from now on."""
+        if decisions.keys() - {d.name for d in self.draws}:
+            return None
         codes: list[int] = []
-        for draw in self.draws:
+        for draw, optional in zip(self.draws, self._optional, strict=True):
             value = decisions.get(draw.name)
             found = [n for n, v in enumerate(draw.values) if type(v) is type(value) and v == value]
-            codes.append(ABSENT if value is None else found[0] if found else len(draw.values))
-        if any(c == len(d.values) for c, d in zip(codes, self.draws, strict=True)) or decisions.keys() - {
-            d.name for d in self.draws
-        }:
-            return None
+            if value is None and optional:
+                found = [ABSENT]
+            if not found:
+                return None
+            codes.append(found[0])
         return next(iter(self._known(np.array([codes], dtype=np.intp))), None)
 
-    def near(self, row: int, reach: int | None = None) -> list[int]:
-        """Allowed assignments that differ from the row in one draw, by at most `reach` places of its values. What was not
-        listed is from now on."""
+    def near(self, row: int) -> list[int]:
+        """Allowed assignments that differ from the row in one draw. Those that were not listed are from now on."""
         base = self.codes[row]
         wanted: list[Codes] = []
         for j, draw in enumerate(self.draws):
-            if base[j] == ABSENT:
-                continue
-            low = 0 if reach is None else max(0, int(base[j]) - reach)
-            high = len(draw.values) - 1 if reach is None else min(len(draw.values) - 1, int(base[j]) + reach)
-            others = np.array([c for c in range(low, high + 1) if c != base[j]], dtype=np.intp)
+            others = np.array([c for c in range(len(draw.values)) if base[j] not in (c, ABSENT)], dtype=np.intp)
             moved = np.tile(base, (len(others), 1))
             moved[:, j] = others
             wanted.append(moved)
@@ -234,7 +244,7 @@ class Assignments:
         start = len(self.codes)
         self.codes = np.vstack([self.codes, codes])
         self._numbers |= {c.tobytes(): start + n for n, c in enumerate(codes)}
-        parts = [d.columns(codes[:, j]) for j, d in enumerate(self.draws)]
+        parts = [d.columns(codes[:, j], self._optional[j]) for j, d in enumerate(self.draws)]
         self._columns.append(np.hstack([*parts, self._products(codes)]))
 
     def _products(self, codes: Codes) -> Array:
@@ -252,6 +262,10 @@ class Assignments:
             place = np.where(made, sums / (one[-1] - one[0] + other[-1] - other[0]), 0.5)
             out = np.hstack([out, place[:, None]])
         return out
+
+
+def _decisions(draws: Sequence[Values], codes: Codes) -> dict[str, Decision]:
+    return {d.name: d.values[c] for d, c in zip(draws, codes.tolist(), strict=True) if c != ABSENT}
 
 
 @dataclass(frozen=True, slots=True)
