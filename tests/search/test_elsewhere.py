@@ -92,6 +92,16 @@ def test_schedules_of_the_task_on_other_machines_and_of_other_tasks(database: Da
     assert others == [8, 10, 0]  # here first
 
 
+def test_schedules_for_other_numbers_of_threads_are_no_first_trials(database: Database) -> None:
+    more = target_key(TARGET, 16)
+    with database:
+        assert database.decisions_elsewhere("own", more, LATE) == []
+        assert {d["x"] for d in database.best_decisions("own", more, LATE)[:2]} == {7, 0}
+    package = Shipped(table(THERE, ["own", "other"]))
+    assert package.decisions_elsewhere("own", more, LATE) == []
+    assert len(package.best_decisions("own", more, LATE)) == 2
+
+
 def test_a_search_learns_from_another_machines_file_and_tells_so(tmp_path: Path) -> None:
     elsewhere = replace(TARGET, cpu="other", l3=1 << 20)
     with Database.open(tmp_path / "r.sqlite") as db:

@@ -340,13 +340,18 @@ class Teaches(Protocol):
         ...
 
     def best_decisions(self, task_key: str, target_key: str, before: float) -> list[Mapping[str, Decision]]:
-        """The decisions of the fastest schedule of each other task on that target, then on the others of its kind. Only
-        records from before the date `before` count."""
+        """The decisions of the fastest schedule of each other task on that target, then on the others of its kind; before
+        these, of the task with other numbers of threads. Only records from before the date `before` count."""
         ...
 
     def decisions_elsewhere(self, task_key: str, target_key: str, before: float) -> list[Mapping[str, Decision]]:
-        """The decisions of the fastest few schedules of the task on other targets of the kind, as of `best_decisions`."""
+        """The decisions of the fastest few schedules of the task on other targets of the kind with as many threads."""
         ...
+
+
+def threads_in(target_key: str) -> str:
+    """The number of threads, with the colon before it: keys of targets with as many end with it."""
+    return target_key[target_key.rfind(":") :]
 
 
 def kind_in(target_key: str) -> str:
@@ -518,23 +523,26 @@ class Database:
 
     def best_decisions(self, task_key: str, target_key: str, before: float) -> list[Mapping[str, Decision]]:
         """As `Teaches` has it, those that were recorded last first; what cannot be read is left out."""
-        kind = kind_in(target_key)
+        kind, threads = kind_in(target_key), threads_in(target_key)
         # With a single `min`, SQLite takes other columns from its row: https://www.sqlite.org/lang_select.html#bareagg
         query = (
-            "SELECT decisions, min(seconds) FROM trials WHERE substr(target_key, 1, ?) = ? AND task_key <> ? "
-            f"AND {_VALID} GROUP BY target_key, task_key ORDER BY target_key = ? DESC, id DESC"
+            "SELECT decisions, min(seconds) FROM trials WHERE substr(target_key, 1, ?) = ? "
+            f"AND (task_key <> ? OR substr(target_key, ?) <> ?) AND {_VALID} GROUP BY target_key, task_key "
+            "ORDER BY task_key = ? DESC, target_key = ? DESC, id DESC"
         )
-        return self._decisions(query, (len(kind), kind, task_key, SHORTEST, before, MAX_TEXT, target_key))
+        which = (len(kind), kind, task_key, -len(threads), threads)
+        return self._decisions(query, (*which, SHORTEST, before, MAX_TEXT, task_key, target_key))
 
     def decisions_elsewhere(self, task_key: str, target_key: str, before: float) -> list[Mapping[str, Decision]]:
         """As `Teaches` has it; what cannot be read is left out."""
-        kind = kind_in(target_key)
+        kind, threads = kind_in(target_key), threads_in(target_key)
         query = (
             "SELECT decisions, min(seconds) FROM trials WHERE task_key = ? AND target_key <> ? "
-            f"AND substr(target_key, 1, ?) = ? AND {_VALID} GROUP BY target_key, program_key ORDER BY min(seconds) LIMIT ?"
+            f"AND substr(target_key, 1, ?) = ? AND substr(target_key, ?) = ? AND {_VALID} "
+            "GROUP BY target_key, program_key ORDER BY min(seconds) LIMIT ?"
         )
         limits = (SHORTEST, before, MAX_TEXT, ELSEWHERE)
-        return self._decisions(query, (task_key, target_key, len(kind), kind, *limits))
+        return self._decisions(query, (task_key, target_key, len(kind), kind, -len(threads), threads, *limits))
 
     def _decisions(self, query: str, values: tuple[object, ...]) -> list[Mapping[str, Decision]]:
         found: list[Mapping[str, Decision]] = []

@@ -17,7 +17,7 @@ import msgspec
 
 from tensorc_dsl.base.diagnostic import Diagnostic, problem
 from tensorc_dsl.schedule.trace.distribution import Decision
-from tensorc_dsl.tuning.records.database import ELSEWHERE, Measured, kind_in
+from tensorc_dsl.tuning.records.database import ELSEWHERE, Measured, kind_in, threads_in
 from tensorc_dsl.tuning.records.schema import SHORTEST
 from tensorc_dsl.tuning.records.trial import Machine, decode_decisions, facts_text
 
@@ -84,14 +84,16 @@ class Shipped:
 
     def best_decisions(self, task_key: str, target_key: str, before: float) -> list[Mapping[str, Decision]]:
         del before
-        return _decoded(
-            x for m in self._machines(target_key) for t in m.tasks if t.task_key != task_key for x in t.best[:1]
-        )
+        threads = threads_in(target_key)
+        there = [(m, t) for m in self._machines(target_key) for t in m.tasks]
+        itself = [t for m, t in there if t.task_key == task_key and not m.target_key.endswith(threads)]
+        return _decoded(x for t in (*itself, *(t for _, t in there if t.task_key != task_key)) for x in t.best[:1])
 
     def decisions_elsewhere(self, task_key: str, target_key: str, before: float) -> list[Mapping[str, Decision]]:
         """Of each machine the fastest, then of each the second one, and so on."""
         del before
-        best = [t.best[:ELSEWHERE] for m in self._machines(target_key) for t in m.tasks if t.task_key == task_key]
+        machines = [m for m in self._machines(target_key) if m.target_key.endswith(threads_in(target_key))]
+        best = [t.best[:ELSEWHERE] for m in machines for t in m.tasks if t.task_key == task_key]
         return _decoded(x for rank in zip_longest(*best) for x in rank if x is not None)
 
     def _machines(self, target_key: str) -> list[ShippedMachine]:
