@@ -117,6 +117,16 @@ def streamed(program: Program) -> frozenset[str]:
     return frozenset(s.buffer for b in blocks if b.name in asked for s in (*b.init, *b.body)) - kept
 
 
+PREFETCH = "prefetch."
+"""The annotation of a loop that has this and the name of a buffer is how many iterations ahead it is fetched."""
+
+
+def fetched_ahead(loop: For) -> tuple[tuple[str, int], ...]:
+    """The buffers that a loop fetches ahead, with the number of iterations."""
+    found = ((k.removeprefix(PREFETCH), v) for k, v in loop.annotations if k.startswith(PREFETCH))
+    return tuple((name, n) for name, n in found if isinstance(n, int))
+
+
 def _read(b: Block) -> set[str]:
     return {x.buffer for s in (*b.init, *b.body) for e in (s.value, *s.indices) for x in loads(e)}
 

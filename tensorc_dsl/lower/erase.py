@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from functools import reduce
 from itertools import pairwise
 
+from tensorc_dsl.ir.annotations import fetched_ahead
 from tensorc_dsl.ir.expr import (
     ZERO,
     Binary,
@@ -93,7 +94,7 @@ def _stmts(body: tuple[Stmt, ...], ranges: Ranges, done: frozenset[str]) -> tupl
                 elif may_be_empty(b) and s.var in (counting := _counting(b)) and counting.isdisjoint(ranges):
                     out.append(If(_empty(b), _init_nest(path, b, below)))
         below_it = _stmts(s.body, inner, done | set(hoisted))
-        out.append(Loop(s.var, ZERO, s.extent, _kind(s), below_it, is_scattered(s)))
+        out.append(Loop(s.var, ZERO, s.extent, _kind(s), below_it, is_scattered(s), fetched_ahead(s)))
     return tuple(out)
 
 

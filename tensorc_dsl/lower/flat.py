@@ -33,7 +33,8 @@ class LowerError(Exception):
 class Loop:
     """`for var in begin .. end`: serial, vectorized (each store runs for all values at once) or unrolled.
 
-    Of a `scattered` one, iterations may be left out that change nothing.
+    Of a `scattered` one, iterations may be left out that change nothing. Where a target can, what is read of the buffers in
+    `ahead` so many iterations later is fetched.
     """
 
     var: str
@@ -42,6 +43,7 @@ class Loop:
     kind: LoopKind
     body: tuple[Flat, ...]
     scattered: bool = False
+    ahead: tuple[tuple[str, int], ...] = ()
 
 
 @node
@@ -286,7 +288,8 @@ def _lines(body: tuple[Flat, ...], pad: str) -> Iterator[str]:
                 continue
             case Loop(var=var, begin=begin, end=end, kind=kind):
                 word = f"scattered {_WORDS[kind]}" if s.scattered else _WORDS[kind]
-                yield f"{pad}{word} {var} in {format_expr(begin)} .. {format_expr(end)} {{"
+                ahead = "".join(f", fetching {name} {distance} ahead" for name, distance in s.ahead)
+                yield f"{pad}{word} {var} in {format_expr(begin)} .. {format_expr(end)}{ahead} {{"
             case Parallel(vars=names, extents=extents):
                 heads = ", ".join(f"{v} in {format_expr(e)}" for v, e in zip(names, extents, strict=True))
                 yield f"{pad}parallel for {heads} {{"

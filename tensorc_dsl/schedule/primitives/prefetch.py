@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from tensorc_dsl.ir.annotations import PREFETCH
 from tensorc_dsl.ir.program import LoopKind, Program, blocks_in
 from tensorc_dsl.schedule.motion import read_indices
 from tensorc_dsl.schedule.nests import NO_BUFFER, NO_LOOP, the_buffer, the_loop, with_annotations
@@ -37,7 +38,7 @@ def prefetch(program: Program, loop: LoopRef, buffer: BufferRef, *, distance: in
 
     for i in e: s  ->  for i in e @("prefetch.B", distance): s
 
-    The result does not depend on it: a backend may ignore it, and prefetching never leaves the buffer.
+    The result does not depend on it. CPUs fetch the lines of caches, if they are known and not many; GPUs ignore it.
     In Halide: `prefetch`.  Cases: tests/primitives/prefetch.md
     """
     target, source = the_loop(program, loop)[1], the_buffer(program, buffer)
@@ -50,4 +51,4 @@ def prefetch(program: Program, loop: LoopRef, buffer: BufferRef, *, distance: in
     if not any(read_indices(b, source.name) for b in below):
         reads = [x.name for x in (*program.params, *program.buffers) if any(read_indices(b, x.name) for b in below)]
         raise NOT_READ_BELOW(program, name, loop=name, buffer=source.name, reads=", ".join(reads) or "none")
-    return Rewrite(with_annotations(program, target, {f"prefetch.{source.name}": distance}), None)
+    return Rewrite(with_annotations(program, target, {f"{PREFETCH}{source.name}": distance}), None)

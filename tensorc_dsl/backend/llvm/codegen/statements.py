@@ -25,7 +25,23 @@ from tensorc_dsl.backend.llvm.codegen.permuted_vectors import shifted, turned, w
 from tensorc_dsl.backend.llvm.kind import OPERATIONS, SPLAT, Call, Leaf, bits_of, call_of, operand_bits, values_of
 from tensorc_dsl.backend.llvm.lower.passes import AT_ONCE, at_once, code_size, fits_registers
 from tensorc_dsl.ir.dtypes import BOOL
-from tensorc_dsl.ir.expr import ZERO, Expr, Load, add, ceildiv, constant, dtype_of, free_vars, index, loads, mul
+from tensorc_dsl.ir.expr import (
+    ONE,
+    ZERO,
+    Expr,
+    Load,
+    Var,
+    add,
+    ceildiv,
+    constant,
+    dtype_of,
+    free_vars,
+    index,
+    loads,
+    mul,
+    sub,
+    substitute,
+)
 from tensorc_dsl.ir.program import Intrinsic, LoopKind, Store
 from tensorc_dsl.ir.reductions import fold_of
 from tensorc_dsl.lower.flat import (
@@ -39,10 +55,12 @@ from tensorc_dsl.lower.flat import (
     Prepared,
     Shuffle,
     body_of,
+    inside,
     store_loads,
     stores,
 )
 from tensorc_dsl.proof.sets.instructions import Tile
+from tensorc_dsl.proof.sets.simplify import simplify
 
 # Finds the names that occur in lowered statements: what a function of its own has to be given.
 
@@ -122,6 +140,32 @@ def hand_over(scope: SymbolTable, workspace: str, body: tuple[Flat, ...], sizes:
 
 
 # Writes stores: scalars, the lanes of a piece, and what all lanes fold into.
+
+
+PREFETCH = "llvm.prefetch.p0"
+
+CACHE_LINE = 64
+"""The bytes of a line of the caches of x86 and AArch64."""
+
+MOST_LINES = 16
+"""The most lines of a buffer that an iteration fetches ahead: a core waits for about as many at once."""
+
+
+def lines_ahead(s: Loop, buffer: str, distance: int, size: int) -> tuple[Expr, ...]:
+    """The first elements of the lines of a buffer, with elements of `size` bytes, that the loop reads `distance` iterations
+    later; none if these are too many, or if which they are is not known."""
+    later: dict[str, Expr] = {s.var: add(Var(s.var), index(distance))}
+    within = [x for x in inside(s.body) if isinstance(x, Loop)]
+    first = {**later, **{x.var: x.begin for x in within}}
+    last = {**later, **{x.var: sub(x.end, ONE) for x in within}}
+    out: dict[Expr, None] = {}
+    for e in {x.indices[0]: None for t in stores(s.body) for x in store_loads(t) if x.buffer == buffer}:
+        begin = simplify(substitute(e, first), {})
+        span = constant(simplify(sub(substitute(e, last), begin), {}))
+        if span is None or span < 0 or not free_vars(begin).isdisjoint(x.var for x in within):
+            return ()
+        out |= {simplify(add(begin, index(n)), {}): None for n in range(0, span + 1, max(1, CACHE_LINE // size))}
+    return tuple(out) if len(out) <= MOST_LINES else ()
 
 
 def write_store(e: Expressions, s: Store, at: Piece | None) -> None:
@@ -278,7 +322,17 @@ class Statements:
             self._vector_loop(s, begin, end)
         else:
             first, last = self.expressions.index(s.begin), self.expressions.index(s.end)
-            self.counted(s.var, first, last, 1, lambda: self.write(s.body, pieces))
+            self.counted(s.var, first, last, 1, lambda: self._iteration(s, pieces))
+
+    def _iteration(self, s: Loop, pieces: tuple[Piece, ...]) -> None:
+        for buffer, distance in s.ahead:
+            for place in lines_ahead(s, buffer, distance, self.scope.buffers[buffer][1].bytes):
+                pointer = self.expressions.pointer(buffer, place, None)
+                self.f.module.declare("void", PREFETCH, ("ptr", "i32", "i32", "i32"))
+                self.f.line(
+                    f"call void @{PREFETCH}(ptr {pointer}, i32 0, i32 3, i32 1)"
+                )  # a read, for all caches, of data
+        self.write(s.body, pieces)
 
     def counted(
         self, var: str, begin: Scalar, end: Scalar, step: int, write: Callable[[], None], *, unrolled: bool = False
