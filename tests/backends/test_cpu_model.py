@@ -16,10 +16,16 @@ from tensorc_dsl.backend.llvm.model.explain import explained, reached
 from tensorc_dsl.backend.llvm.model.features import COLUMNS, features
 from tensorc_dsl.backend.llvm.model.machine import Machine
 from tensorc_dsl.base.source import Source
+from tensorc_dsl.faces.api.schedules import sample
+from tensorc_dsl.interp.space import Space
 from tensorc_dsl.ir.parse import parse_program
 from tensorc_dsl.ir.target import Target
 from tensorc_dsl.lower.flat import Kernel, LowerError
 from tensorc_dsl.reference.work import sizing
+from tensorc_dsl.tuning.machine.host import host_target
+from tests.codegen.test_instructions import MATMUL, scheduled
+from tests.stdlib.cases import case, library
+from tests.stdlib.references import CASES
 
 TARGET = Target(vector_bits=512, l1=48 << 10, l2=2 << 20, l3=32 << 20)
 """One core with 16 lanes of f32 and 32 registers."""
@@ -280,6 +286,43 @@ def test_equal_programs_but_for_unrolling_differ_in_numbers() -> None:
                     kernel = lower_cpu(trace.program)
                     seen[task.lowered_text(trace)] = tuple(features(kernel, task.target, {}))
     assert len(set(seen.values())) == len(seen)
+
+
+@pytest.mark.parametrize(
+    ("operands", "loads"), [("A: u8[6, 32], B: i8[48, 32]", 5), ("A: u8[6, 32], B: i8[32, 48]", 5)]
+)
+def test_an_instruction_is_one_operation(operands: str, loads: int) -> None:
+    """A dot product of four bytes in each of 16 lanes: its tile of B is one vector, that of A a part of one."""
+    text = (
+        MATMUL
+        if "B: i8[48, 32]" in operands
+        else MATMUL.replace("B: i8[48, 32]", "B: i8[32, 48]").replace("B[vj, vk]", "B[vk, vj]")
+    )
+    target = replace(TARGET, features="+avx512f,+avx512vnni")
+    kernel = lower_cpu(scheduled(text))
+    (nest,) = (n for n in counted(kernel, target, {}).nests if n.tensorized)
+    assert nest.fmas * nest.rounds == 6 * 3 * 8
+    assert nest.rounds * nest.loads < loads * 6 * 3 * 8
+    (plain,) = (n for n in counted(kernel, TARGET, {}).nests if n.fmas + n.simple > 0)
+    assert not plain.tensorized
+    assert plain.operations * plain.rounds > 4 * nest.operations * nest.rounds
+
+
+@pytest.mark.corpus
+@pytest.mark.parametrize("name", sorted({name for name, _ in CASES}))
+def test_every_operator_has_numbers(name: str) -> None:
+    c, target = case(name, 0), host_target(2)
+    space = Space(library().spaces["default"], name, c.program, target, library().modules)
+    for seed in range(3):
+        try:
+            kernel = lower_cpu(sample(space, name, seed).program)
+        except LowerError:
+            continue
+        sizes = sizing(c.program).timed[-1]
+        numbers = features(kernel, target, sizes)
+        assert len(numbers) == len(COLUMNS)
+        assert np.isfinite(numbers).all()
+        assert explained(kernel, target, sizes)
 
 
 @pytest.mark.corpus

@@ -20,7 +20,7 @@ from tensorc_dsl.ir.sizes import Sizes
 from tensorc_dsl.ir.target import Target
 from tensorc_dsl.lower.flat import Kernel
 
-BOUNDS = (
+BOUNDS: tuple[str, ...] = (
     "arithmetic",
     "loads",
     "stores",
