@@ -345,9 +345,10 @@ def test_a_sweep_believes_what_a_posterior_does(rough: bool) -> None:
     rng = np.random.default_rng(0)
     x, points, y = rng.random((12, 3)), rng.random((40, 3)), rng.standard_normal(12)
     hyper = Hyper.initial(3, rough)
-    sweep = Sweep(points, hyper, x[:4])
-    for row in x[4:]:
-        sweep.add(row)
-    beliefs = Posterior.of(x, y, hyper).at(points)
+    noise = rng.random(12)
+    sweep = Sweep(points, hyper, x[:4], noise[:4])
+    for row, known in zip(x[4:], noise[4:], strict=True):
+        sweep.add(row, known)
+    beliefs = Posterior.of(x, y, hyper, noise).at(points)
     np.testing.assert_allclose(sweep.mean(y), beliefs.mean, atol=1e-9)
     np.testing.assert_allclose(sweep.variance, beliefs.variance, atol=1e-9)

@@ -218,11 +218,11 @@ class Sweep:
     one of n observations costs n multiplications for each of the points.
     """
 
-    def __init__(self, points: Array, hyper: Hyper, x: Array) -> None:
-        """Given inputs `x` (n, d), which may have been observed; `points` is (m, d)."""
+    def __init__(self, points: Array, hyper: Hyper, x: Array, known: Array | float = 0.0) -> None:
+        """Given inputs `x` (n, d) that are observed, with `known` as in `objective`; `points` is (m, d)."""
         _load()
         self._hyper, self._points, self._x = hyper, points, x
-        noisy = kernel(x, x, hyper) + (math.exp(hyper.log_noise) + _JITTER) * np.eye(len(x))
+        noisy = kernel(x, x, hyper) + np.diag(math.exp(hyper.log_noise) + _JITTER + known * np.ones(len(x)))
         self._lower = scipy.linalg.cholesky(noisy, lower=True, check_finite=False)
         self._count = len(x)
         v = scipy.linalg.solve_triangular(self._lower, kernel(x, points, hyper), lower=True, check_finite=False)
@@ -233,14 +233,14 @@ class Sweep:
     def __len__(self) -> int:
         return self._count
 
-    def add(self, x: Array) -> None:
-        """One more input, (d,), is observed."""
+    def add(self, x: Array, known: float = 0.0) -> None:
+        """One more input, (d,), is observed, with so much known noise."""
         n, row = self._count, x[None, :]
         if n == len(self._v):
             self._v = np.vstack([self._v, np.empty((n, len(self._points)))])
         beside = kernel(self._x, row, self._hyper)[:, 0]
         solved = scipy.linalg.solve_triangular(self._lower, beside, lower=True, check_finite=False)
-        own = math.exp(self._hyper.log_signal) + math.exp(self._hyper.log_noise) + _JITTER
+        own = math.exp(self._hyper.log_signal) + math.exp(self._hyper.log_noise) + known + _JITTER
         pivot = math.sqrt(max(own - float(solved @ solved), _JITTER))
         lower = np.zeros((n + 1, n + 1))
         lower[:n, :n], lower[n, :n], lower[n, n] = self._lower, solved, pivot

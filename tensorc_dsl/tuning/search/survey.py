@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from tensorc_dsl.tuning.search.assignments import Assignments
 from tensorc_dsl.tuning.search.gp import Array, Hyper, Sweep, fit
-from tensorc_dsl.tuning.search.model import RANGE, Memory
+from tensorc_dsl.tuning.search.model import RANGE, Memory, noise_of
 from tensorc_dsl.tuning.search.strategy import Prediction
 
 FIRST = 5
@@ -56,6 +56,8 @@ class Survey:
         self._rng = rng
         self._rows: list[int] = []
         self._speeds: list[float | None] = []
+        self._spreads: list[tuple[float, int]] = []
+        self._scale = 1.0
         self._open: NDArray[np.bool_] = np.ones(len(assignments), dtype=bool)
         self._plan: list[int] | None = None
         self._hyper: Hyper | None = None
@@ -72,14 +74,15 @@ class Survey:
         self._widen()
         self._open[row] = False
 
-    def tell(self, row: int, seconds: float | None) -> None:
-        """The row took so long; None for a failure."""
+    def tell(self, row: int, seconds: float | None, spread: tuple[float, int] = (0.0, 1)) -> None:
+        """The row took so long, None for a failure; how much its samples vary, and how many there are."""
         self.taken(row)
         if seconds is not None and self._expected is not None and self._expected[0] == row:
             expected = self._expected[1]
             self._memory.errors.append(expected.error(seconds) / expected.deviation)
         self._rows.append(row)
         self._speeds.append(None if seconds is None else -math.log(seconds))
+        self._spreads.append(spread)
 
     def next(self) -> int | None:
         """The row to try next; None if there is none left."""
@@ -163,15 +166,18 @@ class Survey:
             columns = self._assignments.columns
             self._known = _kept(speeds)
             x = SCALE * columns[[self._rows[n] for n in self._known]]
+            known = speeds[self._known]
+            self._scale = max(float(known.std()), 1e-3)
+            noise = noise_of(self._spreads)[self._known] / self._scale**2
             if hyper is None or due:
-                known = speeds[self._known]
-                y = (known - known.mean()) / max(float(known.std()), 1e-3)
-                hyper = self._hyper = fit(x, y, hyper or Hyper.initial(x.shape[1], rough=True), iterations=30)
+                y = (known - known.mean()) / self._scale
+                start = hyper or Hyper.initial(x.shape[1], rough=True)
+                hyper = self._hyper = fit(x, y, start, iterations=30, known=noise)
                 self._fitted = len(speeds)
-            made = self._sweep = Sweep(SCALE * columns[self._judged], hyper, x)
+            made = self._sweep = Sweep(SCALE * columns[self._judged], hyper, x, noise)
         columns = self._assignments.columns
         for n in range(self._known[-1] + 1, len(speeds)):
-            made.add(SCALE * columns[self._rows[n]])
+            made.add(SCALE * columns[self._rows[n]], float(noise_of(self._spreads)[n]) / self._scale**2)
             self._known.append(n)
         return made, hyper
 

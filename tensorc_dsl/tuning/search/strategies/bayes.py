@@ -104,7 +104,8 @@ class _Chooser:
         return found if row is None else self._explorer.at([row])
 
     def tell(self, trace: Trace, outcome: Outcome) -> None:
-        self._survey.tell(self._explorer.row_of(trace), outcome.seconds)
+        spread = spread_of(outcome.times), len(outcome.times)
+        self._survey.tell(self._explorer.row_of(trace), outcome.seconds, spread)
 
 
 class Bayes:
