@@ -1,6 +1,7 @@
 """Computes the features of recorded tables anew, after a change of what they are: `python -m bench.search.describe FOLDER`.
 
-The decisions of each row are expanded and lowered again; nothing is timed. A row whose decisions give another schedule today,
+The decisions of each row are expanded and lowered again, and no kernel is timed; printed is how long the features of a lowered
+kernel took at the median. A row whose decisions give another schedule today,
 since the space has changed, is left out.
 """
 
@@ -14,6 +15,7 @@ import numpy as np
 
 from bench.search.collect import WORKLOADS
 from bench.search.tables import Table, read, write
+from tensorc_dsl.backend.once import lowered_once
 from tensorc_dsl.faces.api import Task, load
 from tensorc_dsl.schedule.step import ScheduleRefusal
 from tensorc_dsl.schedule.trace.trace import Trace
@@ -31,24 +33,28 @@ def main() -> None:
         if path.exists():
             begin = time.monotonic()
             table = read(path)
-            again = described_anew(table, tasks[name])
+            again, each = described_anew(table, tasks[name])
             write(again, path)
-            print(
-                f"{name:<12}{len(again.traces):>5} of {len(table.traces)} rows {time.monotonic() - begin:6.0f} s",
-                flush=True,
-            )
+            count = f"{len(again.traces):>5} of {len(table.traces)} rows"
+            took = f"{time.monotonic() - begin:6.0f} s, {1e3 * each:.2f} ms for the features of a row"
+            print(f"{name:<12}{count}{took}", flush=True)
 
 
-def described_anew(table: Table, task: Task) -> Table:
-    """The rows of a table that the task's space still has, with the features of today."""
+def described_anew(table: Table, task: Task) -> tuple[Table, float]:
+    """The rows of a table that the task's space still has, with the features of today, and the seconds that those of a row
+    took at the median."""
     kept: list[int] = []
+    times: list[float] = []
     rows: list[np.ndarray[tuple[int, ...], np.dtype[np.float64]]] = []
     for n, old in enumerate(table.traces):
         new = _replayed(task, old, n)
         if new is not None and dict(new.decisions) == dict(old.decisions):
             kept.append(n)
+            lowered_once(new.program, task.target)
+            begin = time.perf_counter()
             rows.append(described(new.program, {}, task.target))
-    return Table(
+            times.append(time.perf_counter() - begin)
+    made = Table(
         table.task,
         table.machine,
         meaning_of(task.target),
@@ -56,6 +62,7 @@ def described_anew(table: Table, task: Task) -> Table:
         tuple(table.seconds[n] for n in kept),
         np.array(rows),
     )
+    return made, float(np.median(times)) if times else 0.0
 
 
 def _replayed(task: Task, trace: Trace, number: int) -> Trace | None:

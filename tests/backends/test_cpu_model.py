@@ -10,11 +10,12 @@ import pytest
 
 import tensorc_dsl
 from tensorc_dsl.backend.llvm.lower.passes import lower_cpu
+from tensorc_dsl.backend.llvm.model import machine as model
 from tensorc_dsl.backend.llvm.model.counts import counted
 from tensorc_dsl.backend.llvm.model.cycles import BOUNDS, Cost, costs, costs_on, cycles
 from tensorc_dsl.backend.llvm.model.explain import explained, reached
 from tensorc_dsl.backend.llvm.model.features import COLUMNS, features
-from tensorc_dsl.backend.llvm.model.machine import Machine
+from tensorc_dsl.backend.llvm.model.machine import Machine, forget
 from tensorc_dsl.base.source import Source
 from tensorc_dsl.faces.api.schedules import sample
 from tensorc_dsl.interp.space import Space
@@ -306,6 +307,45 @@ def test_an_instruction_is_one_operation(operands: str, loads: int) -> None:
     (plain,) = (n for n in counted(kernel, TARGET, {}).nests if n.fmas + n.simple > 0)
     assert not plain.tensorized
     assert plain.operations * plain.rounds > 4 * nest.operations * nest.rounds
+
+
+def test_a_machine_is_measured_twice_and_the_better_of_each_number_is_kept(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    looks = iter((replace(CORE, l2=20.0, latency=5.0), replace(CORE, l2=40.0, latency=6.0)))
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    monkeypatch.setattr(model, "_measure", lambda _: next(looks))
+    here = host_target(1)
+
+    def again() -> Machine:
+        forget()
+        return model.measured(here)
+
+    try:
+        forget()
+        assert model.machine_of(here) == Machine()
+        assert again().l2 == 20.0
+        assert (again().l2, again().latency) == (40.0, 5.0)
+        assert again().l2 == 40.0  # the third time it is only read
+        assert model.machine_of(replace(here, cpu="another", triple="aarch64-linux-gnu")) == Machine()
+        next((tmp_path / "tensorc-dsl").glob("*.json")).write_text("{", encoding="utf-8")
+        forget()
+        assert model.machine_of(here) == Machine()
+    finally:
+        forget()
+
+
+def test_a_measurement_is_of_a_core(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Orders of magnitude only: no test asserts a time."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    try:
+        forget()
+        m = model.measured(host_target(1))
+    finally:
+        forget()
+    assert 1e8 < m.hertz < 1e11
+    assert 1 < m.latency < 50 and 0.01 < m.fmas < 20
+    assert 0 < m.memory <= m.l3 <= m.l2
 
 
 @pytest.mark.corpus

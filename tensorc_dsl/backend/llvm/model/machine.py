@@ -30,10 +30,15 @@ from tensorc_dsl.backend.llvm.runtime.peak import (
 from tensorc_dsl.ir.target import Target
 from tensorc_dsl.processes.machine import usable_cores
 
-VERSION = 1
+VERSION = 2
 """Counts changes of what the numbers mean."""
 
 CACHES = Path("/sys/devices/system/cpu/cpu0/cache")
+
+LOOKS = 2
+"""How often a machine is measured, each time that a search begins."""
+
+_TIMES = frozenset({"latency", "sum", "divide", "page", "walk", "ending", "start"})
 
 LARGEST = 256 << 20
 """The most bytes over which memory is measured."""
@@ -88,24 +93,38 @@ class Machine:
 
 def machine_of(target: Target) -> Machine:
     """What is known of the target's processor: what was measured, if it is this machine's, else a common core."""
-    return _known().get(_name(target), Machine())
+    found = _known().get(_name(target))
+    return Machine() if found is None else found.machine
 
 
 def measured(target: Target) -> Machine:
-    """What is known of this machine, measured now if it was not before."""
-    known = _known()
-    name = _name(target)
-    if name not in known:
-        known[name] = _measure(target)
+    """What is known of this machine, measured now if it was not `LOOKS` times before: the better of each number, since other
+    work on the machine can only make it worse."""
+    known, name = _known(), _name(target)
+    old = known.get(name)
+    if old is None or old.looks < LOOKS:
+        new = _measure(target)
+        known[name] = _Known(1, new) if old is None else _Known(old.looks + 1, _better(old.machine, new))
         _keep(known)
-    return known[name]
+    return known[name].machine
 
 
 def keep_common(target: Target) -> None:
     """This machine is taken for a common core: nothing is measured from now on."""
     known = _known()
-    known[_name(target)] = Machine()
+    known[_name(target)] = _Known(LOOKS, Machine())
     _keep(known)
+
+
+def forget() -> None:
+    """What is kept is read again at the next question."""
+    _known.cache_clear()
+
+
+def _better(one: Machine, other: Machine) -> Machine:
+    """The higher of all rates, and the lower of all times."""
+    a, b = asdict(one), asdict(other)
+    return Machine(**{name: (min if name in _TIMES else max)(a[name], b[name]) for name in a})
 
 
 def _name(target: Target) -> str:
@@ -130,18 +149,24 @@ def _file() -> Path:
     return Path(base) / "tensorc-dsl" / f"machines-{digest}.json"
 
 
+@dataclass(frozen=True, slots=True)
+class _Known:
+    looks: int
+    machine: Machine
+
+
 @cache
-def _known() -> dict[str, Machine]:
+def _known() -> dict[str, _Known]:
     try:
         read = json.loads(_file().read_text(encoding="utf-8"))
-        return {name: Machine(**values) for name, values in read.items()}
-    except (OSError, ValueError, TypeError, AttributeError):
+        return {name: _Known(int(x["looks"]), Machine(**x["machine"])) for name, x in read.items()}
+    except (OSError, ValueError, TypeError, AttributeError, KeyError):
         return {}
 
 
-def _keep(known: Mapping[str, Machine]) -> None:
+def _keep(known: Mapping[str, _Known]) -> None:
     path = _file()
-    text = json.dumps({name: asdict(m) for name, m in known.items()}, indent=1)
+    text = json.dumps({name: asdict(x) for name, x in known.items()}, indent=1)
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         part = path.with_suffix(f".{os.getpid()}")
