@@ -1,8 +1,8 @@
 """Computes the features of recorded tables anew, after a change of what they are: `python -m bench.search.describe FOLDER`.
 
-The decisions of each row are expanded and lowered again, and no kernel is timed; printed is how long the features of a lowered
-kernel took at the median. A row whose decisions give another schedule today,
-since the space has changed, is left out.
+The decisions of each row are expanded and lowered again, and no kernel is timed; printed is how long the features of a
+lowered kernel took at the median. A row whose decisions give another schedule today, since the space has changed, is left
+out.
 """
 
 from __future__ import annotations
