@@ -664,6 +664,8 @@ class _Counter:
             b, used = self.buffers[t.buffer], frozenset[str]().union(*map(free_vars, t.origin))
             own = here.times(used)
             is_result = t.operand.name == result
+            if is_result:
+                nest.writes = nest.writes or t.buffer
             stays = here.loop is None or here.loop not in used
             if is_result and stays:
                 nest.kept += own
