@@ -202,8 +202,7 @@ def scores(curves: Array, table: SpaceTable) -> Array:
     slowest = max(t for t in table.times if t is not None)
     times = np.where(curves > 0, table.best / np.maximum(curves, 1e-12), slowest)
     ahead = 1.0 - (times - table.best) / np.maximum(by_chance - table.best, 1e-3 * table.best)
-    so_far: Array = np.cumsum(ahead, axis=1)
-    return so_far / np.arange(1, curves.shape[1] + 1)
+    return np.asarray(np.cumsum(ahead, axis=1) / np.arange(1, curves.shape[1] + 1), dtype=np.float64)
 
 
 def compared(
