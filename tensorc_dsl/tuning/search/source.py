@@ -120,7 +120,9 @@ class Source:
         names, places = _places([machine, *(t.machine or machine for t in tasks)])
         spread = np.maximum(np.vstack([t.features for t in tasks]).std(axis=0), LEAST)
         apart = np.array([np.sqrt((((t.median - median) / spread) ** 2).mean()) for t in tasks])
-        apart = np.hypot(apart, ABROAD * np.sqrt(((places[1:] - places[0]) ** 2).mean(axis=1)) if names else 0.0)
+        # Machines that are alike in most constants are near: the mean is over all that one of them states.
+        stated = len({n for m in (machine, *(t.machine for t in tasks)) if m is not None for n, x in m.numbers if x})
+        apart = np.hypot(apart, ABROAD * np.sqrt(((places[1:] - places[0]) ** 2).sum(axis=1) / max(1, stated)))
         apart = NEAR * (apart - apart.min())
         near = [n for n in range(len(tasks)) if apart[n] <= FAINT]
         rows: list[Array] = []

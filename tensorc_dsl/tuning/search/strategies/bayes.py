@@ -57,6 +57,9 @@ INITIAL = 16
 BLIND = 3
 """Every third of these offspring is expanded without a judgement."""
 
+AHEAD = 8
+"""One in so many of the first trials is one of the task's best schedules on other machines; the others are candidates."""
+
 FIRST = 24
 """Draws that a search begins with, of which the first trials are some, if anything chooses among them."""
 
@@ -195,7 +198,7 @@ class Bayes:
         """The defaults, then draws from the prior; most of the plan is what other tasks predict to be fast, if they do, or
         half of it what a model does, if there is one."""
         planned = self._reserve.replayed(self._defaults, len(self._defaults), len(self._defaults))
-        planned += self._reserve.moved(self._setting.itself()[: self._initial // 4])
+        planned += self._reserve.moved(self._setting.itself()[: self._initial // AHEAD])
         # Where no trial is left for the model, only what other tasks know can choose among more draws than there are trials.
         chosen = self._setting.trials > self._initial
         drawn = self._reserve.drawn(FIRST if chosen else self._initial)
@@ -222,7 +225,8 @@ class Bayes:
 
     def _foreseen(self, drawn: Sequence[Candidate], count: int) -> list[Candidate]:
         """Candidates that are predicted to be fast; schedules of other tasks, where there are any, are a third."""
-        moved = self._reserve.moved(alike(self._setting.bests(), [c.trace for c in drawn])[:MOVED])
+        others = [*self._setting.itself()[self._initial // AHEAD :], *self._setting.bests()]
+        moved = self._reserve.moved(alike(others, [c.trace for c in drawn])[:MOVED])
         known = self._said([*drawn, *moved])
         parents = parents_of([c.trace for c, _ in known])
         self._reserve.keep(moved)
