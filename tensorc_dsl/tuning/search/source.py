@@ -304,7 +304,7 @@ def guess(model: Model, program: Program, target: Target, default: Trace, *teach
         return None
     # The fastest of another machine is .9 as fast as the best here, which the forest's pick seldom is.
     place = {tuple(sorted(d.items())): n for n, d in enumerate(itself)}
-    ahead = [place.get(tuple(sorted(t.decisions.items())), len(itself)) for t in candidates]
+    ahead = np.array([place.get(tuple(sorted(t.decisions.items())), len(itself)) for t in candidates])
     order = np.lexsort((-source.predict(rows), ahead))
     trials = sum(len(t.speeds) for t in tasks)
     elsewhere = sum(len(t.speeds) for t in tasks if t.machine is not None)
