@@ -12,7 +12,6 @@ from click.testing import CliRunner, Result
 import tensorc_dsl
 from tensorc_dsl.faces.api import searching
 from tensorc_dsl.faces.cli.main import main
-from tensorc_dsl.ir.target import Target
 from tensorc_dsl.tuning.records.shipped import Shipped, ShippedFile, ShippedMachine, ShippedTask
 from tensorc_dsl.tuning.search.loop_features import COLUMNS
 from tests.search.test_zero import FILE, filled
