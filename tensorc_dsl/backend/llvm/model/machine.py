@@ -27,6 +27,8 @@ from tensorc_dsl.backend.llvm.runtime.peak import (
     crossing,
     start_seconds,
 )
+from tensorc_dsl.base.diagnostic import TschedError
+from tensorc_dsl.base.outputs import Output
 from tensorc_dsl.ir.target import Target
 from tensorc_dsl.processes.machine import usable_cores
 
@@ -169,10 +171,8 @@ def _keep(known: Mapping[str, _Known]) -> None:
     text = json.dumps({name: asdict(x) for name, x in known.items()}, indent=1)
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        part = path.with_suffix(f".{os.getpid()}")
-        part.write_text(text, encoding="utf-8")
-        part.replace(path)
-    except OSError:
+        Output(path).write(text)
+    except (OSError, TschedError):
         return  # it is measured again by the next process
 
 
