@@ -115,6 +115,30 @@ def open_regular(path: Path, flags: int) -> int:
     return file
 
 
+def append_line(path: Path, line: bytes) -> None:
+    """The line is the last one of the file, which is made if it is missing, with its folder; one that was cut off is ended.
+
+    Raises OSError.
+    """
+    path.parent.mkdir(parents=True, exist_ok=True)
+    file = open_regular(path, os.O_RDWR | os.O_CREAT | os.O_APPEND)
+    try:
+        size = os.fstat(file).st_size
+        whole = not size or os.pread(file, 1, size - 1) == b"\n"
+        os.write(file, (b"" if whole else b"\n") + line + b"\n")
+    finally:
+        os.close(file)
+
+
+def lines_of(path: Path) -> list[bytes]:
+    """The lines of a regular file; none if it is missing. Raises OSError."""
+    try:
+        with os.fdopen(open_regular(path, os.O_RDONLY), "rb") as file:
+            return file.read().split(b"\n")
+    except FileNotFoundError:
+        return []
+
+
 def replace_file(path: Path, data: bytes | None) -> None:
     """Write the data to a file beside the path, which then takes its name in one step; without data only try the first.
 

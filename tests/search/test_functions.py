@@ -358,3 +358,13 @@ def test_a_sweep_believes_what_a_posterior_does(rough: bool) -> None:
     beliefs = Posterior.of(x, y, hyper, noise).at(points)
     np.testing.assert_allclose(sweep.mean(y), beliefs.mean, atol=1e-9)
     np.testing.assert_allclose(sweep.variance, beliefs.variance, atol=1e-9)
+
+
+def test_trials_that_cannot_be_written_are_not_lost(tmp_path: Path) -> None:
+    """A full disk, and what is no file: the search goes on, and says so once."""
+    if Path("/dev/full").exists():
+        full = tune_function(seconds, SPACE, trials=4, records=Path("/dev/full"))
+        assert len(full.trials) == 4 and full.best is not None and "/dev/full" in full.unkept
+    found = tune_function(seconds, SPACE, trials=4, records=tmp_path)
+    assert len(found.trials) == 4 and str(tmp_path) in found.unkept and found.unkept in repr(found)
+    assert not tune_function(seconds, SPACE, trials=4, records=tmp_path / "new" / "trials.jsonl").unkept

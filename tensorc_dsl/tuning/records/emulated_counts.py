@@ -8,7 +8,6 @@ can read by mistake. A line is written whole when its schedule is done; one that
 from __future__ import annotations
 
 import math
-import os
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -16,7 +15,7 @@ from pathlib import Path
 
 import msgspec
 
-from tensorc_dsl.base.outputs import open_regular
+from tensorc_dsl.base.outputs import append_line, lines_of
 from tensorc_dsl.ir.program import Program
 from tensorc_dsl.ir.target import Target
 from tensorc_dsl.tuning.measure.emulation import Emulated
@@ -89,10 +88,7 @@ def place(records: Path | None) -> Path:
 def kept(path: Path, search: SearchKey) -> Mapping[str, Emulation]:
     """The records of a search by their programs, the last ones. Raises TschedError (E0708)."""
     try:
-        with os.fdopen(open_regular(path, os.O_RDONLY), "rb") as file:
-            lines = file.read().split(b"\n")
-    except FileNotFoundError:
-        return {}
+        lines = lines_of(path)
     except OSError as e:
         raise unreadable(path, e.strerror or str(e)) from e
     out: dict[str, Emulation] = {}
@@ -109,14 +105,7 @@ def kept(path: Path, search: SearchKey) -> Mapping[str, Emulation]:
 def keep(path: Path, one: Emulation) -> None:
     """The record is the last line of the file. Raises TschedError (E0703)."""
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        file = open_regular(path, os.O_RDWR | os.O_CREAT | os.O_APPEND)
-        try:
-            size = os.fstat(file).st_size
-            whole = not size or os.pread(file, 1, size - 1) == b"\n"
-            os.write(file, (b"" if whole else b"\n") + msgspec.json.encode(one) + b"\n")
-        finally:
-            os.close(file)
+        append_line(path, msgspec.json.encode(one))
     except OSError as e:
         raise unwritable(path, e.strerror or str(e)) from e
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -17,6 +17,7 @@ import msgspec
 import numpy as np
 
 from tensorc_dsl.base import units
+from tensorc_dsl.base.outputs import append_line, lines_of, reason
 from tensorc_dsl.processes.machine import one_blas_thread
 from tensorc_dsl.schedule.trace.distribution import Decision
 from tensorc_dsl.schedule.trace.trace import shown
@@ -46,6 +47,7 @@ class FunctionResult:
     """The result of a search. `best` has the decisions of the fastest call and `seconds` its time; both are None if no call
     succeeded. `trials` are all calls, in order, with those of a resumed search. `text` is a schedule with the decisions of
     the best pinned, empty without one. It is `exhausted` if every assignment was tried, `interrupted` if Ctrl-C ended it.
+    `unkept` says why trials are not in the file of records, from the first one that could not be written on.
     """
 
     best: Mapping[str, Decision] | None
@@ -54,6 +56,7 @@ class FunctionResult:
     text: str
     interrupted: bool = False
     exhausted: bool = False
+    unkept: str = ""
 
     def __str__(self) -> str:
         return self.text or repr(self)
@@ -65,7 +68,8 @@ class FunctionResult:
         why = f", the first: {failed[0].message!r}" if failed and self.seconds is None else ""
         counts = f"{len(self.trials)} trials, {len(failed)} failed{why}"
         ends = "".join(f", {name}" for name in ("interrupted", "exhausted") if getattr(self, name))
-        return f"FunctionResult({shown_best}; {counts}{ends})"
+        lost = f", records were not written: {self.unkept}" if self.unkept else ""
+        return f"FunctionResult({shown_best}; {counts}{ends}{lost})"
 
 
 def search_function(
@@ -130,6 +134,7 @@ def search_function(
         text="" if best is None else written(best.decisions),
         interrupted=interrupted,
         exhausted=exhausted,
+        unkept=log.unkept,
     )
 
 
@@ -189,6 +194,8 @@ class _Records:
     name: str
     assignments: Assignments
     options: SearchOptions
+    unkept: str = ""
+    """Why trials could not be written."""
     _space: str = field(init=False)
 
     def __post_init__(self) -> None:
@@ -197,7 +204,7 @@ class _Records:
     def kept(self) -> dict[str, FunctionTrial]:
         """What the file has of this search, by decisions; lines that are none of a trial are passed over."""
         out: dict[str, FunctionTrial] = {}
-        for text in self._lines():
+        for text in [] if self.path is None else lines_of(self.path):
             try:
                 line = msgspec.json.decode(text, type=_Line)
             except (msgspec.DecodeError, UnicodeDecodeError):
@@ -211,14 +218,9 @@ class _Records:
                 out[_key(decisions)] = FunctionTrial(decisions, line.seconds, tuple(line.times), line.message)
         return out
 
-    def _lines(self) -> Iterable[bytes]:
-        if self.path is None or not self.path.exists():
-            return []
-        return self.path.read_bytes().splitlines()
-
     def add(self, trial: FunctionTrial) -> None:
-        """Write the trial behind the others. Raises OSError."""
-        if self.path is None:
+        """Write the trial behind the others. If that fails, such as on a full disk, the search goes on, and says so."""
+        if self.path is None or self.unkept:
             return
         line = _Line(
             self.name,
@@ -230,6 +232,7 @@ class _Records:
             list(trial.times),
             trial.message,
         )
-        self.path.parent.mkdir(parents=True, exist_ok=True)
-        with self.path.open("ab") as file:
-            file.write(msgspec.json.encode(line) + b"\n")
+        try:
+            append_line(self.path, msgspec.json.encode(line))
+        except OSError as e:
+            self.unkept = f"{self.path}: {reason(e)}"

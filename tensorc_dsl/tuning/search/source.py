@@ -304,12 +304,15 @@ def guess(model: Model, program: Program, target: Target, default: Trace, *teach
         return None
     # The fastest of another machine is .9 as fast as the best here, which the forest's pick seldom is.
     place = {tuple(sorted(d.items())): n for n, d in enumerate(itself)}
-    ahead = np.array([place.get(tuple(sorted(t.decisions.items())), len(itself)) for t in candidates])
-    order = np.lexsort((-source.predict(rows), ahead))
+    predicted: list[float] = source.predict(rows).tolist()
+    order = sorted(
+        range(len(candidates)),
+        key=lambda n: (place.get(tuple(sorted(candidates[n].decisions.items())), len(itself)), -predicted[n]),
+    )
     trials = sum(len(t.speeds) for t in tasks)
     elsewhere = sum(len(t.speeds) for t in tasks if t.machine is not None)
     forecast = Forecast(len({t.task for t in tasks}), trials, len(candidates), slower, elsewhere)
-    return Guess(tuple(candidates[int(i)] for i in order), forecast)
+    return Guess(tuple(candidates[n] for n in order), forecast)
 
 
 def missed(tasks: Sequence[Experience], machine: Machine | None = None, *, told: bool = False) -> list[float]:
