@@ -267,7 +267,7 @@ program between(X: f32[5], Y: f32[5], Z: f32[5]) {
     ),
     Fault(
         "rfactor omits the initial values of parts",
-        P + "rfactor._partial",
+        P + "rfactor.partial_results",
         lambda real: lambda *a: replace(real(*a), init=()),
         MATMUL,
         "split(k, [_, 2])\nrfactor(C, k_0)",

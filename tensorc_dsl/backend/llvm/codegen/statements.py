@@ -156,13 +156,14 @@ def lines_ahead(s: Loop, buffer: str, distance: int, size: int) -> tuple[Expr, .
     later; none if these are too many, or if which they are is not known."""
     later: dict[str, Expr] = {s.var: add(Var(s.var), index(distance))}
     within = [x for x in inside(s.body) if isinstance(x, Loop)]
+    bound = {x.var for x in within} | {v for x in inside(s.body) if isinstance(x, Parallel) for v in x.vars}
     first = {**later, **{x.var: x.begin for x in within}}
     last = {**later, **{x.var: sub(x.end, ONE) for x in within}}
     out: dict[Expr, None] = {}
     for e in {x.indices[0]: None for t in stores(s.body) for x in store_loads(t) if x.buffer == buffer}:
         begin = simplify(substitute(e, first), {})
         span = constant(simplify(sub(substitute(e, last), begin), {}))
-        if span is None or span < 0 or not free_vars(begin).isdisjoint(x.var for x in within):
+        if span is None or span < 0 or not free_vars(begin).isdisjoint(bound):
             return ()
         out |= {simplify(add(begin, index(n)), {}): None for n in range(0, span + 1, max(1, CACHE_LINE // size))}
     return tuple(out) if len(out) <= MOST_LINES else ()
@@ -325,7 +326,9 @@ class Statements:
             self.counted(s.var, first, last, 1, lambda: self._iteration(s, pieces))
 
     def _iteration(self, s: Loop, pieces: tuple[Piece, ...]) -> None:
-        for buffer, distance in s.ahead:
+        # A buffer may be gone since the step, or be private to an iteration: then nothing of it is there ahead.
+        there = [(buffer, n) for buffer, n in s.ahead if buffer in self.scope.buffers]
+        for buffer, distance in there:
             for place in lines_ahead(s, buffer, distance, self.scope.buffers[buffer][1].bytes):
                 pointer = self.expressions.pointer(buffer, place, None)
                 self.f.module.declare("void", PREFETCH, ("ptr", "i32", "i32", "i32"))
