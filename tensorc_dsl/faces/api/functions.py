@@ -30,10 +30,8 @@ from tensorc_dsl.tuning.search.expansion import stream
 from tensorc_dsl.tuning.search.function import FunctionResult, FunctionTrial, Timed, pinned, search_function
 from tensorc_dsl.tuning.search.options import SearchChanges, SearchOptions
 
-FunctionSpace = (
-    Mapping[str, Iterable[Decision]] | Sequence[Mapping[str, Decision]] | str | PathLike[str] | tree.ScheduleDef
-)
-"""Values by name; or the assignments themselves; or a schedule, as its text, its file or its item."""
+FunctionSpace = Mapping[str, Iterable[Decision]] | Sequence[Mapping[str, Decision]] | str | PathLike[str]
+"""Values by name; or the assignments themselves; or a schedule, as its text or its file."""
 
 RANGE = 4096
 """The most values of a `sample_int`."""
@@ -53,7 +51,7 @@ def tune_function(
     """The arguments of `f` from `space` with which it takes the least time: `f(block=128, unroll=4)` returns seconds.
 
     `space` has values by name, `{"block": [64, 128], "unroll": [1, 2, 4]}`, or is a list of assignments, or a schedule whose
-    draws are of values, as its text, its file or its item. `where` has constraints, which are asked for the draws that their
+    draws are of values, as its text or its file. `where` has constraints, which are asked for the draws that their
     parameters name: `lambda block, unroll: block * unroll <= 256`. A draw that is not made is None to them. `f` may return
     several times, of which the lower quartile counts. It fails where it raises an exception, or returns None or what is no
     time. A failed call is a trial, and no error; StopIteration ends the search.
@@ -96,7 +94,7 @@ def listed_space(
     if isinstance(space, Sequence) and not isinstance(space, str):
         names = list(dict.fromkeys(name for row in space for name in row))
         return Assignments.of_rows(names, [[row.get(name) for name in names] for row in space], where), None, ""
-    schedule = space if isinstance(space, tree.ScheduleDef) else _schedule(space)
+    schedule = _schedule(space)
     draws = _Draws(schedule, host_target())
     rows, complete = draws.rows(seed)
     names = list(dict.fromkeys(name for row in rows for name in row))
