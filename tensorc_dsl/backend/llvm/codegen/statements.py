@@ -21,7 +21,7 @@ from tensorc_dsl.backend.llvm.codegen.function import (
     mangled,
     vector_type,
 )
-from tensorc_dsl.backend.llvm.codegen.permuted_vectors import shifted, turned, write_turned
+from tensorc_dsl.backend.llvm.codegen.permuted_vectors import LINE, shifted, turned, write_turned
 from tensorc_dsl.backend.llvm.kind import OPERATIONS, SPLAT, Call, Leaf, bits_of, call_of, operand_bits, values_of
 from tensorc_dsl.backend.llvm.lower.passes import AT_ONCE, at_once, code_size, fits_registers
 from tensorc_dsl.ir.dtypes import BOOL
@@ -144,9 +144,6 @@ def hand_over(scope: SymbolTable, workspace: str, body: tuple[Flat, ...], sizes:
 
 PREFETCH = "llvm.prefetch.p0"
 
-CACHE_LINE = 64
-"""The bytes of a line of the caches of x86 and AArch64."""
-
 MOST_LINES = 16
 """The most lines of a buffer that an iteration fetches ahead: a core waits for about as many at once."""
 
@@ -165,7 +162,7 @@ def lines_ahead(s: Loop, buffer: str, distance: int, size: int) -> tuple[Expr, .
         span = constant(simplify(sub(substitute(e, last), begin), {}))
         if span is None or span < 0 or not free_vars(begin).isdisjoint(bound):
             return ()
-        out |= {simplify(add(begin, index(n)), {}): None for n in range(0, span + 1, max(1, CACHE_LINE // size))}
+        out |= {simplify(add(begin, index(n)), {}): None for n in range(0, span + 1, max(1, LINE // size))}
     return tuple(out) if len(out) <= MOST_LINES else ()
 
 
