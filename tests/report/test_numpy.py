@@ -31,7 +31,7 @@ TEXTS = [
     ("f(A: f32[M, K], B: f32[K, N]) -> C: f32[M, N] { C[i, j] = sum[k] A[i, k] * B[k, j] }", "np.matmul(a0, a1)"),
     ("f(A: f32[K, M], B: f32[N, K]) -> C: f32[N, M] { C[j, i] = sum[k] A[k, i] * B[j, k] }", "np.matmul("),
     ("f(A: f64[G, M, K], C: f64[G, K, N]) -> D: f64[G, M, N] { D[b, i, j] = sum[k] A[b, i, k] * C[b, k, j] }", "np.matmul("),
-    ("f(A: f32[M, M]) -> C: f32[1] { C[z] = sum[i] A[i, i] }", "np.einsum('aa->a'"),
+    ("f(A: f32[M, M]) -> C: f32[1] { C[z] = sum[i] A[i, i] }", "(5,), ((1, 1),))"),
     ("f(A: f32[M, M], B: f32[M, N]) -> C: f32[N] { C[j] = sum[i] A[i, i] * B[i, j] }", "np.einsum("),
     ("f(A: f32[M, K], B: f32[N, K], C: f32[K]) -> D: f32[M, N] { D[i, j] = sum[k] A[i, k] * B[j, k] * C[k] }", "einsum"),
     ("f(A: f32[M], B: f32[N]) -> C: f32[M, N] { C[i, j] = A[i] * B[j] }", "*"),
@@ -53,31 +53,31 @@ TEXTS = [
     ("f(A: f32[M, K]) -> C: f32[K] { C[k] = max[i] A[i, k] }", "np.maximum.reduce"),
     ("f(A: f64[M, K]) -> C: f64[M] { C[i] = sum[k] abs(A[i, k]) }", "np.add.reduce"),
     ("f(A: i8[M, K]) -> C: i8[M] { C[i] = sum[k] A[i, k] }", "dtype=np.int8"),
-    ("f(A: f32[M, K]) -> C: i32[M] { C[i] = argmax[k] A[i, k] }", "np.argmax"),
     ("f(A: f32[M, K], B: f32[N, K]) -> C: f32[M, N] { C[i, j] = sum[k] abs(A[i, k] - B[j, k]) }", "np.add.reduce"),
     # several stages, and data that choose
     (SOFTMAX, "np.exp"),
     ("f(A: f32[H, K], I: i32[N]) -> C: f32[N, K] { C[n, k] = A[clamp(I[n], 0, H - 1), k] }", "np.take(a0"),
     # windows
-    ("f(A: f32[H, W], F: f32[3, 3]) -> C: f32[7, 6] { C[i, j] = sum[a, b] A[i + a, j + b] * F[a, b] }", "sliding_window"),
-    ("f(A: f32[H], F: f32[3]) -> C: f32[5] { C[i in 5] = sum[a in 3] A[i + 2 * a] * F[2 - a] }", "[:, 0:5:2]"),
-    ("f(A: f32[H], F: f32[3]) -> C: f32[7] { C[i] = sum[a] A[i + 2 - a] * F[a] }", "2::-1"),
+    ("f(A: f32[H, W], F: f32[3, 3]) -> C: f32[7, 6] { C[i, j] = sum[a, b] A[i + a, j + b] * F[a, b] }", "(7, 6, 3, 3), ((1"),
+    ("f(A: f32[H], F: f32[3]) -> C: f32[5] { C[i in 5] = sum[a in 3] A[i + 2 * a] * F[2 - a] }", "((1,), (2,))"),
+    ("f(A: f32[H], F: f32[3]) -> C: f32[7] { C[i] = sum[a] A[i + 2 - a] * F[a] }", "(2,), (7, 3), ((1,), (-1,))"),
     ("f(A: f32[H, K]) -> C: f32[4, K] { C[i, k] = max[a in 2] A[2 * i + a, k] }", "np.maximum.reduce"),
-    ("f(A: f32[H]) -> C: f32[7, 3] { C[i, a] = A[i + a] }", "sliding_window_view"),
-    ("f(A: f32[H, H]) -> C: f32[7] { C[i] = sum[a in 3] A[i + a, i + a] }", "np.einsum("),
-    ("f(A: f32[20]) -> C: f32[M, 4] { C[i, j in 4] = A[i * 4 + j] }", "sliding_window_view"),
+    ("f(A: f32[H]) -> C: f32[7, 3] { C[i, a] = A[i + a] }", ".copy()"),
+    ("f(A: f32[H, H]) -> C: f32[7] { C[i] = sum[a in 3] A[i + a, i + a] }", "((1, 1), (1, 1))"),
+    ("f(A: f32[20]) -> C: f32[M, 4] { C[i, j in 4] = A[i * 4 + j] }", "((4,), (1,))"),
+    ("f(A: f32[20]) -> C: f32[2, 3, 2] { C[i, j, k] = A[i * 6 + j * 2 + k] }", "((6,), (2,), (1,))"),
     # borders, and arrays behind each other
-    ("f(A: f32[M]) -> C: f32[M] { C[i] = A[i - 1] if i >= 1 else 0.0 }", "np.concatenate"),
-    ("f(A: f32[M]) -> C: f32[9] { C[i] = A[i - 2] if 2 <= i < M + 2 else 1.5 }", "[2:7] = a0"),
-    ("f(A: f32[M, N]) -> C: f32[9, 10] { C[i, j] = A[i - 2, j] if 2 <= i < M + 2 and j < N else 0.0 }", "[2:7, 0:7] = a0"),
-    ("f(A: f32[M, K], B: f32[N, K]) -> C: f32[12, K] { C[i, k] = A[i, k] if i < M else B[i - M, k] }", "np.concatenate(("),
-    ("f(A: f32[M, K], B: f32[M, N]) -> C: f32[M, 13] { C[i, j] = B[i, j - K] if j >= K else A[i, j] }", "axis=1"),
+    ("f(A: f32[M]) -> C: f32[M] { C[i] = A[i - 1] if i >= 1 else 0.0 }", "[1:5:1] = a0[0:4:1]"),
+    ("f(A: f32[M]) -> C: f32[9] { C[i] = A[i - 2] if 2 <= i < M + 2 else 1.5 }", "[2:7:1] = a0"),
+    ("f(A: f32[M, N]) -> C: f32[9, 10] { C[i, j] = A[i - 2, j] if 2 <= i < M + 2 and j < N else 0.0 }", ":7:1] = a0"),
+    ("f(A: f32[M, K], B: f32[N, K]) -> C: f32[12, K] { C[i, k] = A[i, k] if i < M else B[i - M, k] }", "[5:12:1, :] = a1"),
+    ("f(A: f32[M, K], B: f32[M, N]) -> C: f32[M, 13] { C[i, j] = B[i, j - K] if j >= K else A[i, j] }", "[:, 6:13:1] = a1"),
     ("f(A: f32[M], B: f32[N], D: f32[K]) -> C: f32[18] { C[i] = A[i] if i < M else B[i - M] if i < M + N else D[i - M - N] }",
-     "np.concatenate"),
-    ("f(A: f32[M], B: f32[K]) -> C: f32[K, M] { C[k, i] = A[i] if i == 2 else B[k] }", "[:, 2:3] = "),
-    ("f(A: f32[M, N]) -> C: f32[M, N] { C[i, j] = A[i, j] * (A[i, j - 1] if j >= 1 else 2.0) }", "np.concatenate"),
+     "[5:18:1] = v0"),
+    ("f(A: f32[M], B: f32[K]) -> C: f32[K, M] { C[k, i] = A[i] if i == 2 else B[k] }", "[:, 2:3:1] = "),
+    ("f(A: f32[M, N]) -> C: f32[M, N] { C[i, j] = A[i, j] * (A[i, j - 1] if j >= 1 else 2.0) }", "(a0 * v0)"),
     ("f(A: f32[M]) -> C: f32[1] { C[z] = sum[i in 7] (A[i - 1] if 1 <= i <= M else 0.0) }", "np.add.reduce"),
-    ("f(A: f32[H], F: f32[3]) -> C: f32[H] { C[i] = sum[a] (A[i + a - 1] if 1 <= i < 5 else 0.0) * F[a] }", "[1:5, :] ="),
+    ("f(A: f32[H], F: f32[3]) -> C: f32[H] { C[i] = sum[a] (A[i + a - 1] if 1 <= i < 5 else 0.0) * F[a] }", "[1:5:1, :] ="),
     ("f(A: f32[M]) -> C: f32[M] { C[i] = A[i] if i < 9 else 0.0 }", "a0.copy()"),
     ("f(A: f32[M]) -> C: f32[M] { C[i] = A[i - 7] if i >= 7 else 3.0 }", "np.float32(3.0)"),
     ("f(A: f32[M, N]) -> C: f32[M] { C[i] = A[i, 3] if i * 2 < 3 * M else 0.0 }", "a0[:, 3].copy()"),
@@ -86,12 +86,14 @@ TEXTS = [
     ("f(A: f32[M]) -> C: f32[M] { C[i] = A[(i + 3) % M] }", "np.take(a0"),
     ("f(A: f32[M, N]) -> C: f32[9, N] { C[i, j] = A[clamp(i - 2, 0, M - 1), N - 1 - j] }", "np.take(a0[:, 6::-1]"),
     ("f(A: f32[M, N]) -> C: f32[35] { C[i] = A[i / N, i % N] }", ".reshape("),
+    ("f(A: f32[M, N]) -> C: f32[10] { C[i] = A[i / 2, i % 3] }", "np.take(a0.reshape((35,)),"),
+    ("f(A: f32[M, H]) -> C: f32[5, 4, K] { C[i in 5, j in 4, k] = A[(k * k) % M, i + j] }", "np.take(view("),
     ("f(A: f32[M, N, K]) -> C: f32[210] { C[i] = A[i / (N * K), i / K % N, i % K] }", ".reshape("),
     # so far
     ("f(A: f32[M]) -> C: f32[M] { C[t] = scan[t] init A[0] step C[t - 1] + A[t] }", "np.add.accumulate(a0, axis=0"),
     ("f(A: f32[M, N]) -> C: f32[M, N] { C[t, j] = scan[t] init A[0, j] step max(A[t, j], C[t - 1, j]) }", "maximum.acc"),
     ("f(A: i8[M, N]) -> C: i8[N, M] { C[j, t] = scan[t] init A[0, j] step C[j, t - 1] * A[t, j] }", "axis=1, dtype=np.int8"),
-    ("f(A: f32[M], B: f32[N]) -> C: f32[M, N] { C[t, j] = scan[t] init B[j] step C[t - 1, j] + A[t] * B[j] }", "concatenate"),
+    ("f(A: f32[M], B: f32[N]) -> C: f32[M, N] { C[t, j] = scan[t] init B[j] step C[t - 1, j] + A[t] * B[j] }", "mulate(v0"),
     ("f(A: f32[M]) -> C: f32[M, N] { C[t, j] = scan[t] init A[0] step C[t - 1, j] + A[t] }", "broadcast_to"),
 ]  # fmt: skip
 
@@ -101,9 +103,10 @@ WITHOUT = [
     "f(A: f32[M]) -> C: f32[M] { C[t] = scan[t] init A[0] step C[t - 1] + C[t - 1] }",
     "f(A: f32[M]) -> C: f32[M] { C[t] = scan[t] init A[0] step (C[t - 2] if t >= 2 else 0.0) + A[t] }",
     "f(A: f32[M]) -> C: f32[M] { C[i] = erf(A[i]) }",
+    "f(A: f32[M, N], I: i32[K]) -> C: f32[K] { C[i] = A[clamp(I[i], 0, M - 1), (i * i) % 3] }",  # data and a position
     "f(A: bf16[M]) -> C: bf16[M] { C[i] = A[i] }",
-    "f(A: f32[20]) -> C: f32[2, 3, 2] { C[i, j, k] = A[i * 6 + j * 2 + k] }",  # three iterators in one dimension
-    "f(A: f32[M, N]) -> C: f32[10] { C[i] = A[i / 2, i % 3] }",
+    "f(A: f32[M, K]) -> C: i32[M] { C[i] = argmax[k] A[i, k] }",  # a position
+    "f(A: f32[M, K, N]) -> C: f32[7, 10] { C[k, i] = A[i / 2, 3, i % 3] * f32(k) }",  # two dimensions apart
     "f(A: f32[M]) -> C: f32[M] { C[i] = A[i - 1] if A[i] > 0.0 and i >= 1 else 0.0 }",  # data decide what is read
 ]
 
