@@ -11,9 +11,10 @@ import numpy as np
 from tensorc_dsl.base.diagnostic import TschedError, problem
 from tensorc_dsl.ir.arrays import Array
 from tensorc_dsl.ir.sizes import dense_strides, elements_spanned
+from tensorc_dsl.ir.target import CACHE_LINE
 
-ALIGNMENT = 64
-"""The size in bytes of a cache line, and of the widest vector."""
+ALIGNMENT = CACHE_LINE
+"""Where arrays for kernels begin, in bytes: at a cache line, and at a whole one of the widest vectors."""
 
 MOST_BYTES = 2**60
 """More than any machine has for one kernel. A size of memory beyond it is never computed further, so none leaves 64 bits."""

@@ -20,6 +20,13 @@ def architecture_of(triple: str) -> str:
     return {"amd64": "x86_64", "arm64": "aarch64"}.get(name, name)
 
 
+CACHE_LINE = 64
+"""The bytes of a line of the caches of CPUs, x86 and AArch64, and of the widest vector."""
+
+REGISTER_FILE = 32 * CACHE_LINE
+"""The bytes of the largest file of vector registers: a larger buffer cannot be in registers."""
+
+
 @dataclass(frozen=True, slots=True)
 class Target:
     """A machine. Cache sizes are in bytes, per core (`l3`: shared); `cores` is the number of threads that a kernel may use.

@@ -52,6 +52,7 @@ from tensorc_dsl.ir.expr import (
 from tensorc_dsl.ir.node import by_identity, replace
 from tensorc_dsl.ir.program import LoopKind, Store, map_store
 from tensorc_dsl.ir.reductions import combine, fold_of
+from tensorc_dsl.ir.target import CACHE_LINE, REGISTER_FILE
 from tensorc_dsl.lower.flat import (
     Alloc,
     Flat,
@@ -272,16 +273,12 @@ def decided(body: tuple[Flat, ...], facts: Iterable[Expr]) -> tuple[Flat, ...]:
 # The conditions in a loop.
 
 
-LINE = 16
+LINE = CACHE_LINE // 4
 """A vectorized loop is cut at multiples of this many iterations, so that what is between borders begins at a whole vector,
 and at a cache line of 32-bit elements."""
 
 MOST = 4
 """Choices that change at more places than these are no border: each part would have code of its own."""
-
-REGISTER_BYTES = 32 * 64
-"""The size in bytes of the largest register file (AVX-512). A smaller buffer may be in registers, if the loops over it are
-written out, which takes loops of constant length."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -381,7 +378,7 @@ def choices(s: Store) -> tuple[Expr, ...]:
 def kept(body: tuple[Flat, ...]) -> frozenset[str]:
     """The buffers that may be in registers."""
     small = (s for s in inside(body) if isinstance(s, Alloc) and s.space == "stack")
-    return frozenset(s.name for s in small if (constant(s.size) or 0) * s.dtype.bytes <= REGISTER_BYTES)
+    return frozenset(s.name for s in small if (constant(s.size) or 0) * s.dtype.bytes <= REGISTER_FILE)
 
 
 def lanes_of(s: Flat) -> int:

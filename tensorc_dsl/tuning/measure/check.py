@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from tensorc_dsl.backend.memory import ALIGNMENT
 from tensorc_dsl.ir.arrays import widen
 from tensorc_dsl.ir.dtypes import DType, overflowed, overflows_above
 from tensorc_dsl.ir.sizes import dense_strides, elements_spanned
@@ -88,9 +89,6 @@ def _share(got: Array, expected: Array, tolerance: NDArray[np.float64], dtype: D
 # An array ends where unreadable pages begin (up to the alignment's padding), so an access past its end crashes
 # the process. Unreadable pages lie below it as well. The bytes between array and pages hold a pattern that is checked.
 
-
-ALIGNMENT = 64
-"""Arrays start at multiples of this, as kernels may expect (a cache line, the widest vector)."""
 
 _GUARD_PAGES = 16
 _PATTERN = 0xC5

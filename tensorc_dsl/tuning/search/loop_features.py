@@ -29,7 +29,7 @@ from tensorc_dsl.ir.expr import (
     loads,
 )
 from tensorc_dsl.ir.program import Block, Buffer, For, LoopKind, Program, Store, is_scattered, walk
-from tensorc_dsl.ir.target import Target
+from tensorc_dsl.ir.target import CACHE_LINE, Target
 from tensorc_dsl.reference.work import operations
 
 # The loop nests of a scheduled program in numbers: what each of them computes, and how far its accesses reach.
@@ -210,9 +210,6 @@ def _binary(op: str, a: Points, b: Points) -> Points:
 
 Array = NDArray[np.float64]
 
-LINE = 64
-"""Bytes of a cache line."""
-
 FLOPS_PER_CYCLE = 2.0
 """Vector operations that a core starts in a cycle: two on today's wide ones. It scales one column against others only."""
 
@@ -363,7 +360,7 @@ def _footprints(nest: Nest) -> list[tuple[float, float]]:
         for t in nest.touches:
             elements, lines = _lines(t, loops, nest.extents)
             dense += elements * t.dtype.bytes
-            whole += lines * LINE
+            whole += lines * CACHE_LINE
         out.append((dense, whole))
     return out
 
@@ -372,7 +369,7 @@ def _lines(t: Touch, loops: list[int], extents: tuple[int, ...]) -> tuple[float,
     """The elements that the iterations of the loops touch, and the cache lines that those lie in."""
     elements = t.distinct(loops, extents)
     run = 1 if t.is_random else min(elements, t.run(loops, extents))
-    return elements, elements / run * max(1.0, run * t.dtype.bytes / LINE)
+    return elements, elements / run * max(1.0, run * t.dtype.bytes / CACHE_LINE)
 
 
 def _moved(nest: Nest, depth: int) -> float:
@@ -388,5 +385,5 @@ def _moved(nest: Nest, depth: int) -> float:
             if t.spans[k]:
                 break
             times //= nest.extents[k]
-        total += times * _lines(t, loops, nest.extents)[1] * LINE * (1 + t.writes)
+        total += times * _lines(t, loops, nest.extents)[1] * CACHE_LINE * (1 + t.writes)
     return total

@@ -17,7 +17,7 @@ from tensorc_dsl.backend.protocol import Code, CompileError
 from tensorc_dsl.ir.dtypes import INDEX
 from tensorc_dsl.ir.expr import ZERO, Binary, Const, Dim, Expr, add, constant, fold, index, mul
 from tensorc_dsl.ir.program import LoopKind, Store
-from tensorc_dsl.ir.target import Target, architecture_of
+from tensorc_dsl.ir.target import CACHE_LINE, Target, architecture_of
 from tensorc_dsl.lower.flat import Alloc, Flat, Kernel, Loop, Param, Space, body_of
 from tensorc_dsl.proof.sets.linear_forms import Context, linear
 from tensorc_dsl.proof.sets.simplify import simplify
@@ -104,9 +104,6 @@ def fixed_bytes(size: Expr) -> int | None:
     x, y = fixed_bytes(size.lhs), fixed_bytes(size.rhs)
     return None if x is None or y is None else fold(size.op, x, y)
 
-
-LINE = 64
-"""The size in bytes of a cache line, and of the widest vector."""
 
 PIECE = 16
 """The alignment in bytes of the narrowest vector that is stored past the caches, which arrays of NumPy have."""
@@ -244,7 +241,7 @@ def _write_function(
     if streamed and not prepares:
         addresses = [entry.op(f"ptrtoint {a} to i64") for a in streamed]
         together = reduce(lambda a, b: entry.op(f"or i64 {a}, {b}"), addresses)
-        for begins in (LINE, PIECE) if in_rows(kernel) else (LINE,):
+        for begins in (CACHE_LINE, PIECE) if in_rows(kernel) else (CACHE_LINE,):
             aligned, other = entry.label("aligned"), entry.label("other")
             rest = entry.op(f"and i64 {together}, {begins - 1}")
             entry.branch_if(entry.op(f"icmp eq i64 {rest}, 0"), aligned, other)
@@ -277,7 +274,7 @@ def _write_work(
     scope = SymbolTable(
         vars={d.name: f"%d{k}" for k, d in enumerate(kernel.dims)},
         buffers={p.name: (f"%p{k}", p.dtype) for k, p in enumerate((*kernel.params, *kernel.prepared))},
-        streamed=dict.fromkeys(kernel.streamed if begins else (), Past(min(LINE, plan.vector_bits // 8), begins)),
+        streamed=dict.fromkeys(kernel.streamed if begins else (), Past(min(CACHE_LINE, plan.vector_bits // 8), begins)),
         fixed=frozenset(p.name for p in (*inputs, *(() if prepares else kernel.prepared))),
     )
     statements = Statements(work, scope, plan, symbol, workspace="%workspace", worker=None)

@@ -10,6 +10,7 @@ from tensorc_dsl.backend.llvm.codegen.expressions import Expressions
 from tensorc_dsl.backend.llvm.codegen.function import Function, Piece, Place, Value, element, in_memory, vector_type
 from tensorc_dsl.ir.expr import Expr, Load, Logic, Select, children, constant, loads
 from tensorc_dsl.ir.program import LoopKind, Store
+from tensorc_dsl.ir.target import CACHE_LINE
 from tensorc_dsl.lower.flat import Loop, store_loads, stride
 
 # Makes vectors that lie between two others out of these: those of a stencil, which reads its neighbours along a row.
@@ -22,9 +23,6 @@ from tensorc_dsl.lower.flat import Loop, store_loads, stride
 # an input share is loaded once in any case, and where operations are what limits, as in a dilation, exchanging lanes took
 # longer.
 
-
-LINE = 64
-"""The size in bytes of a cache line. Of shorter vectors only some lie in two lines."""
 
 Rows = dict[tuple[tuple[str, int], ...], dict[int, list[Place]]]
 """For each row, the part of the subscript that is no number, the loads by that number."""
@@ -39,7 +37,7 @@ def shifted(e: Expressions, s: Store, pieces: tuple[Piece, ...]) -> dict[Place, 
     by_offset = {at.offset: at for at in pieces}
     for row in _rows(e, s, pieces).values():
         ((load, _), *_) = next(iter(row.values()))
-        width = LINE // load.dtype.bytes
+        width = CACHE_LINE // load.dtype.bytes
         begins = {p % width for p, ((x, at), *_) in row.items() if e.is_multiple(x.indices[0], by_offset[at], width)}
         first = max(range(width), key=lambda k: (k in begins, len(_between(row, k, width)), -k))
         between = _between(row, first, width)
@@ -74,7 +72,7 @@ def _rows(e: Expressions, s: Store, pieces: tuple[Piece, ...]) -> Rows:
     for load in dict.fromkeys(x for x in always(s.value) if x.buffer == s.buffer):
         for at in pieces:
             i = load.indices[0]
-            if at.mask is None and at.width * load.dtype.bytes == LINE and not loads(i) and e.stride(i, at) == 1:
+            if at.mask is None and at.width * load.dtype.bytes == CACHE_LINE and not loads(i) and e.stride(i, at) == 1:
                 terms, number = e.split(e.form(i), at)
                 rows[tuple(sorted(terms))][number].append((load, at.offset))
     return rows

@@ -21,7 +21,7 @@ from tensorc_dsl.backend.llvm.codegen.function import (
     mangled,
     vector_type,
 )
-from tensorc_dsl.backend.llvm.codegen.permuted_vectors import LINE, shifted, turned, write_turned
+from tensorc_dsl.backend.llvm.codegen.permuted_vectors import shifted, turned, write_turned
 from tensorc_dsl.backend.llvm.kind import OPERATIONS, SPLAT, Call, Leaf, bits_of, call_of, operand_bits, values_of
 from tensorc_dsl.backend.llvm.lower.passes import AT_ONCE, at_once, code_size, fits_registers
 from tensorc_dsl.ir.dtypes import BOOL
@@ -44,6 +44,7 @@ from tensorc_dsl.ir.expr import (
 )
 from tensorc_dsl.ir.program import Intrinsic, LoopKind, Store
 from tensorc_dsl.ir.reductions import fold_of
+from tensorc_dsl.ir.target import CACHE_LINE
 from tensorc_dsl.lower.flat import (
     Alloc,
     Collective,
@@ -162,7 +163,7 @@ def lines_ahead(s: Loop, buffer: str, distance: int, size: int) -> tuple[Expr, .
         span = constant(simplify(sub(substitute(e, last), begin), {}))
         if span is None or span < 0 or not free_vars(begin).isdisjoint(bound):
             return ()
-        out |= {simplify(add(begin, index(n)), {}): None for n in range(0, span + 1, max(1, LINE // size))}
+        out |= {simplify(add(begin, index(n)), {}): None for n in range(0, span + 1, max(1, CACHE_LINE // size))}
     return tuple(out) if len(out) <= MOST_LINES else ()
 
 

@@ -29,6 +29,7 @@ from tensorc_dsl.ir.expr import (
 from tensorc_dsl.ir.node import by_identity, replace
 from tensorc_dsl.ir.program import MAX_STEP, Annotation, For, LoopKind, Program, Store, walk
 from tensorc_dsl.ir.reductions import fold_of
+from tensorc_dsl.ir.target import REGISTER_FILE
 from tensorc_dsl.lower.flat import (
     Alloc,
     Flat,
@@ -202,9 +203,6 @@ def lanes_are_independent(s: Loop) -> bool:
 # would force the whole buffer into memory, so short serial loops that access such a buffer are changed with it.
 
 
-REGISTER_BYTES = 32 * 64
-"""The size in bytes of the largest register file (AVX-512): a larger buffer cannot be in registers."""
-
 UNROLLED_CODE = 2048
 """The largest `code_size` that unrolling for registers may leave in one loop."""
 
@@ -237,7 +235,7 @@ def _keep(s: Flat, in_lanes: bool) -> Flat:
 
 def fits_registers(s: Alloc) -> bool:
     """Whether a buffer is on the stack and small enough for registers."""
-    return s.space == "stack" and (constant(s.size) or 0) * s.dtype.bytes <= REGISTER_BYTES
+    return s.space == "stack" and (constant(s.size) or 0) * s.dtype.bytes <= REGISTER_FILE
 
 
 def _walkers(body: tuple[Flat, ...], name: str, serial: dict[str, Loop]) -> Iterator[str]:

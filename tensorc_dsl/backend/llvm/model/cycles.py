@@ -14,10 +14,10 @@ from math import ceil, prod
 
 from tensorc_dsl.backend.llvm.model.counts import Counted, Nest, counted
 from tensorc_dsl.backend.llvm.model.machine import Machine, machine_of
-from tensorc_dsl.backend.llvm.model.traffic import LINE, Moved, traffic
+from tensorc_dsl.backend.llvm.model.traffic import Moved, traffic
 from tensorc_dsl.ir.node import by_identity
 from tensorc_dsl.ir.sizes import Sizes
-from tensorc_dsl.ir.target import Target
+from tensorc_dsl.ir.target import CACHE_LINE, Target
 from tensorc_dsl.lower.flat import Kernel
 
 BOUNDS: tuple[str, ...] = (
@@ -137,9 +137,9 @@ def _cost(nest: Nest, moved: Sequence[Moved], found: Counted, target: Target, m:
         rounds * (nest.stores + more * chain) / m.stores,
         rounds * instructions / m.issue,
         rounds * latency,
-        moved[0].units * share * LINE / m.l2,
-        moved[1].units * share * LINE / m.l3 + moved[1].runs * share * JUMP,
-        moved[2].units * share * LINE / memory + moved[2].runs * share * JUMP,
+        moved[0].units * share * CACHE_LINE / m.l2,
+        moved[1].units * share * CACHE_LINE / m.l3 + moved[1].runs * share * JUMP,
+        moved[2].units * share * CACHE_LINE / memory + moved[2].runs * share * JUMP,
         moved[3].units * share * m.page + moved[4].units * share * m.walk,
         entries * m.ending,
         starts * m.start if target.cores > 1 else 0.0,

@@ -7,10 +7,9 @@ from dataclasses import dataclass
 
 from tensorc_dsl.backend.llvm.model.cycles import BOUNDS, ENTER, Cost, costs
 from tensorc_dsl.backend.llvm.model.machine import Machine, machine_of
-from tensorc_dsl.backend.llvm.model.traffic import LINE
 from tensorc_dsl.base import units
 from tensorc_dsl.ir.sizes import Sizes
-from tensorc_dsl.ir.target import Target
+from tensorc_dsl.ir.target import CACHE_LINE, Target
 from tensorc_dsl.lower.flat import Kernel
 
 SHOWN = 0.01
@@ -55,7 +54,7 @@ def _latency(c: Cost, m: Machine) -> str:
 
 def _lines(level: int, name: str) -> Callable[[Cost, Machine], str]:
     def told(c: Cost, m: Machine) -> str:
-        moved = c.moved[level].units * c.share * LINE
+        moved = c.moved[level].units * c.share * CACHE_LINE
         rate = (m.l2, m.l3, m.memory)[level]
         return f"{units.bytes_(moved)} come from {name}, {rate:.0f} bytes in a cycle"
 

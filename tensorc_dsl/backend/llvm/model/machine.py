@@ -16,7 +16,7 @@ from functools import cache
 from pathlib import Path
 
 from tensorc_dsl.backend.llvm.codegen.machine import host_processor
-from tensorc_dsl.backend.llvm.model.traffic import LINE, PAGE, Level
+from tensorc_dsl.backend.llvm.model.traffic import PAGE, Level
 from tensorc_dsl.backend.llvm.runtime.peak import (
     ADD,
     DIVIDE,
@@ -29,7 +29,7 @@ from tensorc_dsl.backend.llvm.runtime.peak import (
 )
 from tensorc_dsl.base.diagnostic import TschedError
 from tensorc_dsl.base.outputs import Output
-from tensorc_dsl.ir.target import Target
+from tensorc_dsl.ir.target import CACHE_LINE, Target
 from tensorc_dsl.processes.machine import usable_cores
 
 VERSION = 2
@@ -85,9 +85,9 @@ class Machine:
     def levels(self, target: Target) -> tuple[Level, ...]:
         """The three caches and the two translation buffers."""
         return (
-            Level("L1", LINE, max(1, target.l1 // LINE), int(self.l1_ways)),
-            Level("L2", LINE, max(1, target.l2 // LINE), int(self.l2_ways)),
-            Level("L3", LINE, max(1, target.l3 // LINE), int(self.l3_ways)),
+            Level("L1", CACHE_LINE, max(1, target.l1 // CACHE_LINE), int(self.l1_ways)),
+            Level("L2", CACHE_LINE, max(1, target.l2 // CACHE_LINE), int(self.l2_ways)),
+            Level("L3", CACHE_LINE, max(1, target.l3 // CACHE_LINE), int(self.l3_ways)),
             Level("TLB", PAGE, int(self.pages), int(self.pages)),
             Level("second TLB", PAGE, int(self.more_pages), int(self.more_pages)),
         )
@@ -204,7 +204,7 @@ def _measure(target: Target) -> Machine:
     return replace(
         common, hertz=hertz, fmas=fmas, loads=loads, stores=stores, latency=latency, sum=sum_, divide=divide, l2=l2,
         l3=min(l3, l2), memory=min(memory, l3), shared=max(shared, memory), page=max(0.5, page - 1 / loads),
-        walk=max(1.0, walk - LINE / l2), start=start, l1_ways=ways[0], l2_ways=ways[1], l3_ways=ways[2],
+        walk=max(1.0, walk - CACHE_LINE / l2), start=start, l1_ways=ways[0], l2_ways=ways[1], l3_ways=ways[2],
     )  # fmt: skip
 
 

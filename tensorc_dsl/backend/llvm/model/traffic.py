@@ -16,9 +16,10 @@ from dataclasses import dataclass
 from math import gcd, log, prod
 
 from tensorc_dsl.backend.llvm.model.counts import Access, Counted, Nest
+from tensorc_dsl.ir.target import CACHE_LINE
 
-LINE, PAGE = 64, 4096
-"""The bytes of a cache line and of a page."""
+PAGE = 4096
+"""The bytes of a page."""
 
 FULL, OVER = 0.6, 1.5
 """What takes the first share of a level is kept, and what takes the second is not."""
@@ -72,9 +73,11 @@ def reach_of(access: Access, inner: Sequence[tuple[int, float]], loops: Sequence
         step = abs(steps.get(place, 0.0))
         if random:
             points = min(size, points * max(count, 1.0))
-            lines = min(points, max(1.0, size * access.bytes_ / LINE))
+            lines = min(points, max(1.0, size * access.bytes_ / CACHE_LINE))
             pages = min(points, max(1.0, size * access.bytes_ / PAGE))
-            out.append(Reach(lines, pages, lines, tuple(lines * LINE / (level.count * level.unit) for level in levels)))
+            out.append(
+                Reach(lines, pages, lines, tuple(lines * CACHE_LINE / (level.count * level.unit) for level in levels))
+            )
         elif step and count > 1:
             _grow(parts, step, count)
             out.append(_reach(access, parts, levels))
@@ -111,14 +114,14 @@ def _grow(parts: list[list[float]], step: float, count: float) -> None:
 def _reach(access: Access, parts: list[list[float]], levels: Sequence[Level]) -> Reach:
     size, bytes_ = access.size, access.bytes_
     span = min(parts[0][1], size) * bytes_
-    lines, pages, runs = max(1.0, span / LINE), max(1.0, span / PAGE), 1.0
+    lines, pages, runs = max(1.0, span / CACHE_LINE), max(1.0, span / PAGE), 1.0
     sets = lines
     apart_by: list[tuple[int, float]] = []
     within = span
     for step, count in parts[1:]:
         apart = step * bytes_
-        if apart < LINE:  # several steps share a line
-            lines *= max(1.0, apart * count / LINE)
+        if apart < CACHE_LINE:  # several steps share a line
+            lines *= max(1.0, apart * count / CACHE_LINE)
         else:
             lines *= count
             runs *= count
@@ -127,7 +130,7 @@ def _reach(access: Access, parts: list[list[float]], levels: Sequence[Level]) ->
             within += apart * (count - 1)
         else:
             pages *= count if apart >= PAGE else max(1.0, count * apart / PAGE)
-    most = max(1.0, size * bytes_ / LINE)
+    most = max(1.0, size * bytes_ / CACHE_LINE)
     lines, runs = min(lines, most), min(runs, most)
     pages = min(pages, max(1.0, size * bytes_ / PAGE))
     filled: list[float] = []
@@ -138,7 +141,7 @@ def _reach(access: Access, parts: list[list[float]], levels: Sequence[Level]) ->
             filled.append(lines / level.count)
         else:
             all_ = level.count // level.ways or 1
-            around, reached = all_ * LINE, sets
+            around, reached = all_ * CACHE_LINE, sets
             for apart, count in apart_by:
                 reached *= min(count, around // gcd(apart, around))
             filled.append(lines / min(reached, all_) / level.ways)
@@ -175,7 +178,7 @@ def traffic(counted: Counted, levels: Sequence[Level]) -> list[list[Moved]]:
                     reach = found[depth]
                     units = reach.pages if level.unit == PAGE else reach.lines
                     key = (scope, access.buffer)
-                    amount = units * times * share * (2 if access.writes and level.unit == LINE else 1)
+                    amount = units * times * share * (2 if access.writes and level.unit == CACHE_LINE else 1)
                     runs = min(units, reach.runs) * times * share
                     old = taken.get(key)
                     # What another nest inside of the same loop brings in is there.
