@@ -205,7 +205,7 @@ def _stores(
 
 # What `assume` says of the contents of inputs, as annotations of the program: results are checked on inputs drawn so.
 #
-# Nothing is proved from it, and a kernel takes other inputs as well.
+# Only that an input is finite serves proofs, and a kernel takes other inputs as well.
 
 
 MATRICES = (Property.POSITIVE_DEFINITE, Property.SYMMETRIC)

@@ -60,7 +60,7 @@ def NOT_A_CONDITION(*, text: str) -> None: ...
 @problem(
     "E0445",
     "{text}",
-    help="an input is assumed `positive_definite`, `symmetric`, `sorted`, `distinct`, `positive`, or `in 0..9`",
+    help="an input is assumed `positive_definite`, `symmetric`, `sorted`, `distinct`, `positive`, `finite`, or `in 0..9`",
 )
 def ASSUMED(*, text: str) -> None: ...
 @problem("E0403", "`{name}` is {wanted}, but was given {value}", help="give `{name}` {wanted}")

@@ -115,6 +115,8 @@ class Property(StrEnum):
     DISTINCT = "distinct"
     """No two elements along the last dimension are equal."""
     POSITIVE = "positive"
+    FINITE = "finite"
+    """No element is infinite or a NaN; so 0 times one is 0 (`skip_zeros`)."""
 
 
 PERSISTENT = "persistent"

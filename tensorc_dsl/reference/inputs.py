@@ -41,7 +41,7 @@ def make_inputs(program: Program, seed: int) -> dict[str, Array]:
         rng = np.random.Generator(np.random.Philox(child))
         size = places.get(p.name)
         domain = domains.get(p.name, Domain.ALL)
-        said = assumed(program, p.name)
+        said = drawn_as(program, p.name)
         values = (
             _as_assumed(rng, p, said, size)
             if said
@@ -64,6 +64,11 @@ def assumed(program: Program, name: str) -> tuple[Property | Range, ...]:
         low, dots, high = part.partition("..")
         found.append((_number(low), _number(high)) if dots else Property(part))
     return tuple(found)
+
+
+def drawn_as(program: Program, name: str) -> tuple[Property | Range, ...]:
+    """What the compute assumes of an input beside that it is finite, as all numbers are that are no special values."""
+    return tuple(x for x in assumed(program, name) if x is not Property.FINITE)
 
 
 def _number(text: str) -> float:
@@ -123,14 +128,16 @@ class Special(Enum):
 
 def special_inputs(program: Program, seed: int, share: float, kinds: Collection[Special]) -> dict[str, Array]:
     """The inputs of `make_inputs`, with special values in place of about this share of the elements: of floats those of
-    `kinds`, of integers the ends of the type and what is next to them. An input of which something is assumed is as it was.
+    `kinds`, of integers the ends of the type and what is next to them. An input of which something is assumed is as it was,
+    unless it is only that it is finite.
     """
     out = make_inputs(program, seed)
     rng = np.random.Generator(np.random.Philox(np.random.SeedSequence((seed, 1))))
     for p in program.inputs:
-        if assumed(program, p.name):
+        if drawn_as(program, p.name):
             continue
-        values = _special_values(p.dtype, kinds)
+        finite = Property.FINITE in assumed(program, p.name)
+        values = _special_values(p.dtype, {*kinds} - {Special.NONFINITE} if finite else kinds)
         drawn = values[rng.integers(0, len(values), shape_of(p))]
         mixed = np.where(rng.random(shape_of(p)) < share, narrow(drawn, p.dtype), out[p.name])
         out[p.name] = _shared(mixed, strides_of(p))
@@ -259,7 +266,7 @@ def _used(program: Program) -> tuple[list[tuple[Buffer, _Role, int]], set[str]]:
     used = [
         (p, *roles[p.name])
         for p in program.inputs
-        if p.name in roles and p.dtype.is_float and not assumed(program, p.name)
+        if p.name in roles and p.dtype.is_float and not drawn_as(program, p.name)
     ]
     return ([], kinds) if kinds <= {"term"} else (used, kinds)
 

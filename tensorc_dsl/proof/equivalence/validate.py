@@ -35,6 +35,7 @@ from tensorc_dsl.ir.program import (
     IterKind,
     LoopKind,
     Program,
+    Property,
     Stmt,
     Store,
     blocks,
@@ -74,7 +75,7 @@ from tensorc_dsl.proof.sets.safety import too_far_in
 from tensorc_dsl.proof.sets.sets import NotAffine, mapping, points
 from tensorc_dsl.proof.sets.simplify import bounds, conjuncts, extent_ranges
 from tensorc_dsl.reference.evaluate import shape_of
-from tensorc_dsl.reference.inputs import Special, assumed, make_inputs, special_inputs
+from tensorc_dsl.reference.inputs import Special, assumed, drawn_as, make_inputs, special_inputs
 from tensorc_dsl.reference.interpret import FILLS, InterpretError, Order, Uninitialised, interpret
 
 # Rules that a program must keep whatever it computes: no access or iterator out of bounds, no races.
@@ -365,7 +366,7 @@ def trial_inputs(a: Program, b: Program, count: int) -> Iterator[dict[str, Array
     """So many random inputs, every second time of one sign, since some differences show only for a least or greatest value;
     then half as many with special values, at least one for each share of them.
     """
-    signed = {p.name: p.dtype for p in a.inputs if p.dtype.kind in ("float", "int") and not assumed(a, p.name)}
+    signed = {p.name: p.dtype for p in a.inputs if p.dtype.kind in ("float", "int") and not drawn_as(a, p.name)}
     for seed in range(count):
         found = make_inputs(a, seed // 2)
         if seed % 2:
@@ -734,10 +735,13 @@ def _prove(original: Program, scheduled: Program, names: tuple[str, str], pieces
     for code, which in zip((before, after), names, strict=True):
         verify_memory(code, which)
 
+    finite = frozenset(p.name for p in original.inputs if Property.FINITE in assumed(original, p.name))
+
     def values(
         chains: Mapping[str, str] | None = None, corrected: Callable[[Values], Corrections] | None = None
     ) -> tuple[Values, Values]:
-        return Values(before, names[0], chains, corrected), Values(after, names[1], chains, corrected)
+        first, second = zip((before, after), names, strict=True)
+        return Values(*first, chains, corrected, finite), Values(*second, chains, corrected, finite)
 
     if after.scales and not before.scales:  # no schedule makes a linear recurrence but as a corrected sum
         _equal(original.outputs, *values(scales_of(before), Corrections), pieces)

@@ -10,10 +10,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial, reduce
+from math import isfinite
 from typing import Protocol, TypeGuard
 
 from tensorc_dsl.base.diagnostic import problem
-from tensorc_dsl.ir.dtypes import BOOL, INDEX
+from tensorc_dsl.ir.dtypes import BOOL, INDEX, holds
 from tensorc_dsl.ir.expr import (
     ZERO,
     Binary,
@@ -181,9 +182,11 @@ class Values:
         which: str,
         chains: Mapping[str, str] | None = None,
         corrected: Callable[[Values], Corrected] | None = None,
+        finite: frozenset[str] = frozenset(),
     ) -> None:
         """With `chains` the steps of a running reduction are totals, and otherwise recurrences. It has the kinds of linear
-        recurrences, each with that of its products. With `corrected` corrected sums are sums, as that finds them.
+        recurrences, each with that of its products. With `corrected` corrected sums are sums, as that finds them. Elements of
+        the inputs `finite` are finite.
         """
         self.chains = chains is not None
         self.scales = chains or {}
@@ -193,6 +196,7 @@ class Values:
         self.which = which
         self.flow = Flow(code, self.scales)
         self._inputs = {p.name for p in code.program.inputs}
+        self._finite_inputs = finite
         self._names = 0
         self._unless: dict[Key, At] = {}
         self._steps: dict[Key, tuple[tuple[Node, isl.Map], ...] | None] = {}
@@ -422,7 +426,33 @@ class Values:
             return [Case(f"{TAKEN}({', '.join(c.text for c in cases)})", m) for cases, m in parts]
         if broad and TAKEN in broad and (made := self._of_taken(s, children(e), known)):
             return made
-        return [_joined(e, cases, m) for cases, m in parts]
+        joined = [_joined(e, cases, m) for cases, m in parts]
+        return self._without_zeros(s, e, cases_of=[cases for cases, _ in parts], joined=joined)
+
+    def _without_zeros(
+        self, s: Statement, e: Expr, cases_of: Sequence[tuple[Case, ...]], joined: Sequence[Case]
+    ) -> Sequence[Case]:
+        """The cases of an operation, 0 where it is a product of floats one of which is 0 and the other one finite."""
+        if not isinstance(e, Binary) or e.op != "*" or not dtype_of(e).is_float:
+            return joined
+        zero = Const(0.0, dtype_of(e))
+        out: list[Case] = []
+        for cases, c in zip(cases_of, joined, strict=True):
+            pairs = ((cases[0], e.rhs), (cases[1], e.lhs))
+            if any(x.constants == (zero,) and self._is_finite(At(s, other)) for x, other in pairs):
+                c = Case(label(zero), isl.Map.from_domain(c.subscripts.domain()), (zero,))
+            out.append(c)
+        return out
+
+    def _is_finite(self, node: Node) -> bool:
+        """Whether a value is a finite number, an element of an input that is finite, or such a one in a wider type."""
+        if not self._finite_inputs or isinstance(node, Total):
+            return False
+        if (steps := self.steps(node)) is not None:
+            return all(self._is_finite(n) for n, _ in steps)
+        if isinstance(e := node.expr, Cast):
+            return holds(e.dtype, dtype_of(e.operand)) and self._is_finite(At(node.statement, e.operand))
+        return (isinstance(e, Load) and e.buffer in self._finite_inputs) or (isinstance(e, Const) and isfinite(e.value))
 
     def _of_taken(self, s: Statement, operands: Sequence[Expr], known: Callable[[Node], Signature]) -> Signature:
         """The first operand that depends on an element that data select, in place of the operation; none without one."""

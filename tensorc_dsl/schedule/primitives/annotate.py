@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from tensorc_dsl.ir.annotations import ASYNC, LOOK_BACK, ORDER, REGISTERS, ROLES, STAGES, STREAM, stream_problem
 from tensorc_dsl.ir.program import (
+    ASSUMED,
     ATOMIC,
     FINITE,
     IN_RANGE,
@@ -100,4 +101,7 @@ def annotate(
             if key == IN_RANGE:
                 repair = f"`split_scan(…, {IN_RANGE}=true)` or `double_scan(…, {IN_RANGE}=true)`"
                 raise RESERVED(program, key=key, what="what a schedule says of the factors of scans", repair=repair)
+            if key.startswith(ASSUMED):
+                what = "what a compute assumes of an input"
+                raise RESERVED(program, key=key, what=what, repair="write `assume` in the compute")
     return Rewrite(with_annotations(program, part, {key: value}), None)
