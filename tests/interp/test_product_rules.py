@@ -19,7 +19,7 @@ from tests.drawn import task_of
 
 TASKS = """
 use std.cpu.{default}
-use std.ops.{batch_matmul, conv2d_nhwc, matmul}
+use std.ops.{batch_matmul, conv1d_nlc, conv2d_nhwc, conv3d_ndhwc, matmul}
 
 compute turned(A: f32[K, M], B: f32[N, K]) -> C: f32[M, N] { C[i, j] = sum[k] A[k, i] * B[j, k] }
 compute doubles(A: f64[M, K], B: const f64[K, N]) -> C: f64[M, N] { C[i, j] = sum[k] A[i, k] * B[k, j] }
@@ -38,13 +38,16 @@ task layer = layer(M=33, N=70, K=129) with default
 task batch = batch_matmul(G=3, M=17, N=40, K=70) with default
 task image = conv2d_nhwc(N=1, H=9, W=11, CI=7, CO=37, KH=3, KW=3, pad=1, stride=2) with default
 task pixels = conv2d_nhwc(N=2, H=5, W=7, CI=33, CO=64, KH=1, KW=1) with default
+task line = conv1d_nlc(N=1, L=29, CI=5, CO=19, KL=5, pad=2, dilation=2) with default
+task volume = conv3d_ndhwc(N=1, D=2, H=3, W=5, CI=3, CO=17, KD=3, KH=3, KW=3, pad=1) with default
+task border = conv2d_nhwc(N=1, H=3, W=7, CI=13, CO=37, KH=5, KW=5, pad=2) with default
 task narrow = matmul(M=37, N=7, K=151) with default
 task few = matmul(M=1, N=64, K=151) with default
 task no_term = matmul(M=37, N=45, K=0) with default
 task open = matmul(M=1..64, N=45, K=151) with default
 task channels = each(H=9, W=11, C=32) with default
 """
-IN_LOOPS = ("product", "turned", "doubles", "layer", "batch", "image", "pixels")
+IN_LOOPS = ("product", "turned", "doubles", "layer", "batch", "image", "pixels", "line", "volume", "border")
 OTHERS = ("narrow", "few", "no_term", "open", "channels")
 SMALL = {"l1": 4096, "l2": 16384}
 """Caches of which these products take much: their sums have pieces, and their rows blocks."""
@@ -95,3 +98,23 @@ def test_pieces_of_a_sum_are_added_up_and_its_rows_packed() -> None:
     assert {trace.decisions["block"] for trace in traces} == {"in_place", "before", "piece"}
     assert all(("accumulate_at" in trace.text) == (trace.decisions["count"] != 1) for trace in traces)
     assert any(trace.decisions["count"] != 1 for trace in traces)
+
+
+def test_the_border_of_an_image_is_left_out() -> None:
+    t = task("border", Target(vector_bits=256, cores=2, features="+avx2,+fma"))
+    traces = in_loops(t, 8)
+    assert {trace.decisions["height"] for trace in traces} > {7}
+    for trace in traces:
+        whole = trace.decisions["height"] == 7
+        assert ("skip_zeros(Y_part, [kh, kw])" in trace.text or "skip_zeros(Y, [kh, kw])" in trace.text) == whole
+        assert ("unroll(kw)" in trace.text) == whole
+        assert "[kh" in trace.text.partition("skip_zeros")[2]
+
+
+def test_tiles_and_cuts_take_about_as_long_as_the_best() -> None:
+    t = task("product", Target(vector_bits=512, cores=2, features="+avx2,+fma"))
+    for trace in in_loops(t, 8):
+        columns, height = trace.decisions["columns"], trace.decisions["height"]
+        assert isinstance(columns, int)
+        assert isinstance(height, int)
+        assert columns * height >= 8, "a tile hides the latency of its sums"

@@ -80,9 +80,9 @@
     "fuse" "fuse_reduction_epilogue" "look_back" "loop_partition" "merge" "move_behind" "online_sums" "pad_einsum"
     "parallel" "persist" "prefetch" "read_at" "reindex" "reindex_cache_read" "reindex_cache_write" "reorder"
     "reorder_block_iters" "reverse_compute_at" "reverse_compute_inline" "rfactor" "rolling_buffer" "scatter"
-    "set_scope" "skew" "software_pipeline" "specialize" "split" "split_scan" "storage_align" "storage_swizzle"
-    "stream_k" "tensorize" "tile" "transform_block_layout" "transform_layout" "unannotate" "unroll" "vectorize"
-    "write_at"))
+    "set_scope" "skew" "skip_zeros" "software_pipeline" "specialize" "split" "split_scan" "storage_align"
+    "storage_swizzle" "stream_k" "tensorize" "tile" "transform_block_layout" "transform_layout" "unannotate" "unroll"
+    "vectorize" "write_at"))
 
 ((call function: (identifier) @function.draw)
   (#any-of? @function.draw

@@ -38,10 +38,10 @@ def skip_zeros(program: Program, block: BlockRef, loops: tuple[LoopRef, ...]) ->
     for i, k: C[i] += P[i + k] * F[k]   ->   for i, k: if 1 <= i + k < 9: C[i] += P[i + k] * F[k]
         where P[h] is X[h - 1] if 1 <= h < 9 else 0
 
-    One factor of the terms is, or was stored as, `… if condition else 0`. The other one must be finite, since 0 times infinity
-    is NaN: an integer, or elements of an input of which the compute assumes it, `assume F finite`, or of copies of them. The
-    block has no `init`: `decompose_reduction` comes before. Comparisons in which one of `loops` occurs become conditions of
-    the block. oneDNN leaves out the border of an image in the same way.  Cases: tests/primitives/skip_zeros.md
+    One factor of the terms is, or was stored as, `… if condition else 0`. The other one must be finite, since 0 times
+    infinity is NaN: an integer, an element of an input of which the compute assumes it, `assume F finite`, or of a copy. The
+    block has no `init`: `decompose_reduction` comes before. Comparisons in which one of `loops` occurs become conditions
+    of the block. oneDNN leaves out the border of an image in the same way.  Cases: tests/primitives/skip_zeros.md
     """
     around, b = the_block(program, block)
     names = [x.var for x in around]
