@@ -32,7 +32,7 @@ def NOT_FINITE(*focus: str, zero: str, factor: str, input: str) -> None: ...
 
 
 @primitive(NO_BLOCK, NO_LOOP, REPEATED, NOT_AROUND, NO_ZEROS, NOT_FINITE)
-def skip_zeros(program: Program, block: BlockRef, loops: tuple[LoopRef, ...]) -> Rewrite[None]:
+def skip_zeros(program: Program, block: BlockRef, *loops: LoopRef) -> Rewrite[None]:
     """Steps of a sum that add 0 do not run, as far as `loops` decide which these are.
 
     for i, k: C[i] += P[i + k] * F[k]   ->   for i, k: if 1 <= i + k < 9: C[i] += P[i + k] * F[k]
