@@ -43,6 +43,7 @@ PARTS: dict[str, Part] = {
     "python": python.interface,
     "only-here": beside.only_here,
     "images": operators.images,
+    "model-operators": operators.of_models,
     "operators": operators.operators,
     "decisions": decisions.decisions,
     "layers": layers.layers,

@@ -42,3 +42,13 @@ def _computes(folder: str) -> Iterator[tuple[str, tree.ComputeDef]]:
 
 def _row(path: str, item: tree.ComputeDef) -> list[str]:
     return [code(item.name), path.rpartition(".")[2], is_what(item.doc)]
+
+
+def of_models() -> str:
+    """The operators that an imported model may have, in alphabetical order."""
+    from tensorc_dsl.graph.folding import EVALUATORS
+    from tensorc_dsl.graph.operators.table import TABLE
+
+    computed = ", ".join(f"`{name}`" for name in sorted(TABLE))
+    folded = ", ".join(f"`{name}`" for name in sorted({*EVALUATORS, "If", "Shape", "Size"} - {*TABLE}))
+    return f"{computed}; of constants alone also {folded}."

@@ -20,6 +20,7 @@ PAGES = (
     FOLDER.parent / "README.md",
     FOLDER.parent / "images.md",
     FOLDER.parent / "maths.md",
+    FOLDER.parent / "models.md",
     FOLDER.parent / "operators.md",
     FOLDER.parent / "tensorir.md",
     FOLDER.parent / "decisions" / "README.md",

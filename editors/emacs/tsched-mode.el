@@ -43,19 +43,20 @@ The formatter, `tensorc-dsl fmt', writes 4."
 
 (defconst tsched--soft
   '("asm" "assume" "at" "block" "bound" "buffer" "call" "compute" "const" "desc" "identity" "init" "intrinsic"
-    "layout" "lower" "module" "otherwise" "parallel" "pipelined" "prior" "program" "reduce" "reducer" "requires"
-    "scan" "schedule" "space" "spatial" "step" "strides" "target" "task" "tensorized" "try" "unrolled" "updates"
-    "use" "vectorized" "when" "with"))
+    "layout" "lower" "model" "module" "otherwise" "parallel" "pipelined" "prior" "program" "reduce" "reducer"
+    "requires" "scan" "schedule" "sha256" "space" "spatial" "step" "strides" "target" "task" "tensorized" "try"
+    "unrolled" "updates" "use" "vectorized" "weights" "when" "with"))
 
 (defconst tsched--defining
-  '("block" "buffer" "compute" "intrinsic" "module" "prior" "program" "reducer" "schedule" "space" "target" "task"))
+  '("block" "buffer" "compute" "intrinsic" "model" "module" "prior" "program" "reducer" "schedule" "space" "target"
+    "task"))
 
 (defconst tsched--before-name
-  '("assume" "block" "buffer" "compute" "const" "intrinsic" "lower" "module" "prior" "program" "reduce" "reducer"
-    "scan" "schedule" "space" "spatial" "target" "task" "updates" "use" "with"))
+  '("assume" "block" "buffer" "compute" "const" "intrinsic" "lower" "model" "module" "prior" "program" "reduce"
+    "reducer" "scan" "schedule" "space" "spatial" "target" "task" "updates" "use" "with"))
 
 (defconst tsched--before-string
-  '("asm" "call" "layout" "requires"))
+  '("asm" "call" "layout" "requires" "sha256" "weights"))
 
 (defconst tsched--before-for
   '("parallel" "pipelined" "tensorized" "unrolled" "vectorized"))

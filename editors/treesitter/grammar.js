@@ -16,7 +16,7 @@ const SOFT = [
   "compute", "reducer", "intrinsic", "target", "module", "space", "schedule", "task", "use", "program", "prior",
   "identity", "assume", "desc", "layout", "lower", "requires", "asm", "call", "when", "with",
   "init", "step", "scan", "spatial", "reduce", "block", "buffer", "parallel", "vectorized", "unrolled",
-  "pipelined", "tensorized", "bound", "const", "at", "strides", "updates", "try", "otherwise",
+  "pipelined", "tensorized", "bound", "const", "at", "strides", "updates", "try", "otherwise", "model", "weights", "sha256",
 ];
 
 const list = (rule) => seq(rule, repeat(seq(",", rule)));
@@ -115,8 +115,8 @@ module.exports = grammar({
 
     _item: ($) =>
       choice(
-        $.compute, $.reducer, $.intrinsic, $.target, $.const, $.module, $.space, $.schedule, $.prior, $.task, $.use,
-        $.program,
+        $.compute, $.reducer, $.intrinsic, $.target, $.const, $.module, $.space, $.schedule, $.prior, $.task, $.model,
+        $.use, $.program,
       ),
 
     doc: ($) => repeat1($.doc_line),
@@ -208,6 +208,12 @@ module.exports = grammar({
     _bindings: ($) => listed($.binding),
     binding: ($) => seq(field("name", $._name), "=", choice($._expr, $.timed)),
     timed: ($) => seq($.range, "at", "[", $._exprs, "]"),
+    model: ($) =>
+      seq(
+        optional($.doc), "model", field("name", $._name), "(", optional($.tensor_params), ")", "->", $.outputs,
+        optional($.weights), lines($, $.stage),
+      ),
+    weights: ($) => seq("weights", $.string, "sha256", $.string, "(", optional($.tensor_params), ")"),
     use: ($) => seq("use", $._path, optional(seq(".", $.use_names))),
     _path: ($) => choice($._name, seq($._path, ".", field("attribute", $._name))),
     use_names: ($) => seq("{", listed($._name), "}"),

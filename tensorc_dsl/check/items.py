@@ -12,6 +12,7 @@ from tensorc_dsl.base.resources import stdlib_digests
 from tensorc_dsl.base.source import Source, Span
 from tensorc_dsl.check import problems
 from tensorc_dsl.check.expressions import Binding
+from tensorc_dsl.check.models import ModelPlan, check_model
 from tensorc_dsl.check.spaces import check_constant, check_module, check_prior, check_schedule, check_space, outer_names
 from tensorc_dsl.elaborate import compute as compute_layer
 from tensorc_dsl.elaborate.bindings import Bound, OpenRange, dimensions
@@ -252,6 +253,7 @@ class Names:
     schedules: dict[str, t.ScheduleDef] = field(default_factory=dict[str, t.ScheduleDef])
     priors: dict[str, t.PriorDef] = field(default_factory=dict[str, t.PriorDef])
     tasks: dict[str, t.TaskDef] = field(default_factory=dict[str, t.TaskDef])
+    models: dict[str, t.ModelDef] = field(default_factory=dict[str, t.ModelDef])
     programs: dict[str, t.ProgramDef] = field(default_factory=dict[str, t.ProgramDef])
     reducers: dict[str, t.ReducerDef] = field(default_factory=dict[str, t.ReducerDef])
     targets: dict[str, t.TargetDef] = field(default_factory=dict[str, t.TargetDef])
@@ -265,6 +267,8 @@ class Names:
     """Computes with findings; their tasks are not checked."""
     elaborated: dict[str, Program] = field(default_factory=dict[str, Program])
     """The programs of the tasks without findings."""
+    plans: dict[str, ModelPlan] = field(default_factory=dict[str, ModelPlan])
+    """What the models without findings do."""
 
 
 class Memory:
@@ -312,6 +316,8 @@ def _check(item: t.Item, names: Names, outer: dict[str, Binding]) -> list[Diagno
             return list(check_prior(item, (*names.spaces, *names.schedules)))
         case t.TaskDef():
             return list(_task(item, names))
+        case t.ModelDef():
+            return check_model(item, names.computes, names.library, names.broken, names.plans)
         case t.ProgramDef():
             return check_program(item, names.instructions.of(names.intrinsics.values()))
         case t.TargetDef():

@@ -397,6 +397,8 @@ class _Finder:
                 self.refer(item.of, self._item(self.checked.schedules.get(item.of) or self.checked.spaces.get(item.of)))
             case t.TaskDef():
                 self._task(item)
+            case t.ModelDef():
+                self._model(item)
             case t.TargetDef():
                 self.refer(item.kind, target_kind(item.kind))
                 for name, _ in item.facts:
@@ -477,6 +479,19 @@ class _Finder:
         for name, value in task.bindings:
             self.refer(name, sizes.get(name))
             values.expr(value, {})
+
+    def _model(self, model: t.ModelDef) -> None:
+        given = (*model.inputs, *model.outputs, *(model.weights.tensors if model.weights else ()))
+        known = {p.name: p.name for p in given}
+        self.define(known)
+        for call in model.calls:
+            for name in call.names:
+                self.refer(name, written(known.setdefault(name, name)))
+            if isinstance(call.value, t.CallExpr) and isinstance(function := call.value.function, t.Name):
+                self.refer(function, self._item(self.checked.computes.get(function.id)))
+                for a in call.value.args:
+                    if isinstance(a, t.Name) and a.id in known:
+                        self.refer(a, written(known[a.id]))
 
     def _item(self, item: t.NamedItem | None) -> Written | None:
         return None if item is None else written(item.name)
@@ -571,7 +586,7 @@ def _meanings(names: Names) -> _Meanings:
     """The items that each name stands for."""
     out: dict[str, list[object]] = {}
     for table in (
-        names.computes, names.modules, names.spaces, names.schedules, names.priors, names.tasks, names.programs,
+        names.computes, names.modules, names.spaces, names.schedules, names.priors, names.tasks, names.models, names.programs,
         names.reducers, names.targets, names.intrinsics, names.constants,
     ):  # fmt: skip
         for name, item in table.items():

@@ -12,6 +12,7 @@ from tensorc_dsl.base.diagnostic import Diagnostic, Severity, TschedError
 from tensorc_dsl.base.source import Source, Span
 from tensorc_dsl.check import problems
 from tensorc_dsl.check.items import FORGETFUL, Instructions, Memory, Names, blocks_of, check_items, is_checked
+from tensorc_dsl.check.models import ModelPlan
 from tensorc_dsl.check.problems import CUT_OFF, PROVED_BY_VERIFY, where
 from tensorc_dsl.check.spaces import Inclusion, recursion, with_prior
 from tensorc_dsl.check.uses import Found, Resolve, bound_names, standard, with_full_names, with_values
@@ -112,6 +113,7 @@ class CheckedFile:
     spaces: dict[str, t.SpaceDef]
     schedules: dict[str, t.ScheduleDef]
     tasks: dict[str, t.TaskDef]
+    models: dict[str, t.ModelDef]
     programs: dict[str, t.ProgramDef]
     targets: dict[str, t.TargetDef]
     intrinsics: dict[str, t.IntrinsicDef]
@@ -123,6 +125,8 @@ class CheckedFile:
     diagnostics: tuple[Diagnostic, ...]
     elaborated: dict[str, Program]
     """By the name of a task what it computes, unscheduled, of those with which nothing is wrong."""
+    plans: dict[str, ModelPlan]
+    """By the name of a model what it does, of those with which nothing is wrong."""
 
     @property
     def source(self) -> Source:
@@ -192,6 +196,7 @@ def _checked(loader: Loader, source: Source) -> CheckedFile:
         n.spaces,
         n.schedules,
         n.tasks,
+        n.models,
         n.programs,
         targets,
         loader.intrinsics,
@@ -201,6 +206,7 @@ def _checked(loader: Loader, source: Source) -> CheckedFile:
         loader.library,
         diagnostics,
         n.elaborated,
+        n.plans,
     )
 
 
@@ -252,6 +258,7 @@ _KINDS: dict[type, tuple[str, str]] = {
     t.ScheduleDef: ("schedules", "schedule"),
     t.PriorDef: ("priors", "prior"),
     t.TaskDef: ("tasks", "task"),
+    t.ModelDef: ("models", "model"),
     t.ProgramDef: ("programs", "program"),
     t.ReducerDef: ("reducers", "reducer"),
     t.TargetDef: ("targets", "target"),
@@ -260,8 +267,8 @@ _KINDS: dict[type, tuple[str, str]] = {
 }
 
 
-_ASKED_FOR = (t.TaskDef, t.ProgramDef, t.ConstDef)
-"""What a `use` of all of a file leaves there: tasks and programs always, constants unless they are named."""
+_ASKED_FOR = (t.TaskDef, t.ModelDef, t.ProgramDef, t.ConstDef)
+"""What a `use` of all of a file leaves there: tasks, models and programs always, constants unless they are named."""
 
 Parse = Callable[[Source], Parsed]
 
@@ -512,7 +519,7 @@ class Loader:
         place = next((n.span for n in use.names if n == name), use.span)
         if isinstance(item, _ASKED_FOR) and not use.names:
             return
-        if isinstance(item, t.TaskDef | t.ProgramDef):
+        if isinstance(item, t.TaskDef | t.ModelDef | t.ProgramDef):
             unit.found.append(problems.NOT_IMPORTED(place, kind=kind, name=name))
             return
         names = getattr(unit.names, table)

@@ -414,7 +414,7 @@ def _places(file: Path) -> Iterator[tuple[str, str]]:
     """The names that a `use` can import from a file, with their places."""
     source = read_source(file, shown(file))
     for item in parse(source).items:
-        if not isinstance(item, t.UseDecl | t.TaskDef | t.ProgramDef):
+        if not isinstance(item, t.UseDecl | t.TaskDef | t.ModelDef | t.ProgramDef):
             yield item.name, f"{source.name}:{source.line_column(item.name.span.start)[0]}"
 
 

@@ -626,6 +626,16 @@ class FileBuilder(StmtBuilder):
         return t.TaskDef(name, compute, items(bindings), with_, doc, _after_doc(span, parts))
 
     @rule
+    def model(self, span: Span, parts: Parts) -> t.ModelDef:
+        doc, (name, inputs, outputs, weights, *calls) = _docs(parts)
+        return t.ModelDef(name, items(inputs), outputs.items, weights, tuple(calls), doc, _after_doc(span, parts))
+
+    @rule
+    def weights(self, span: Span, parts: Parts) -> t.Weights:
+        path, sha256, tensors = parts
+        return t.Weights(self.text(path, span), self.text(sha256, span), items(tensors), span)
+
+    @rule
     def bindings(self, span: Span, parts: Parts) -> Seq[Any]:
         return Seq(tuple(p.items for p in parts), span)
 

@@ -363,7 +363,8 @@ class Rules:
     def __init__(self, remarks: Remarks) -> None:
         self.remarks = remarks
         self._methods: dict[str, Callable[[Nodes], Doc]] = {
-            "compute": self._compute, "dims": self._dims, "assumptions": self._dims, "reducer": self._reducer,
+            "compute": self._compute, "model": self._compute, "dims": self._dims, "assumptions": self._dims,
+            "reducer": self._reducer,
             "intrinsic": self._intrinsic,
             "desc": self._headed, "module": self._module, "space": self._headed, "prior": self._headed,
             "program": self._headed, "use_names": self._map, "body": self._braces, "init": self._headed, "loop": self._headed,
@@ -525,7 +526,7 @@ class Rules:
 
     def _compute(self, nodes: Nodes) -> Doc:
         head, braces = _split(nodes, "LBRACE")
-        words, clauses = _split(head, "dims", "assumptions")
+        words, clauses = _split(head, "dims", "assumptions", "weights")
         if not clauses:
             return join(self._plain(words), SPACE, self._braces(braces))
         below = [part for c in clauses for part in (HARD, self.doc(c))]

@@ -237,6 +237,8 @@ def _item(item: t.Item) -> str:
         case t.TaskDef(name=name, compute=compute, bindings=bindings, with_=chosen):
             text = f"task {name} = {compute}({arguments((), bindings)})"
             return f"{text} with {chosen}" if chosen else text
+        case t.ModelDef():
+            return _model(item)
         case t.UseDecl(path=path, names=names):
             return f"use {'.'.join(path)}" + (f".{{{', '.join(names)}}}" if names else "")
         case t.ProgramDef():
@@ -278,6 +280,16 @@ def _compute(c: t.ComputeDef) -> str:
     head += "\nassume " + ",\n       ".join(said) if said else ""
     head += "\n" if sizes or said else " "
     lines = "".join(f"{INDENT}{_stage(s)}\n" for s in c.stages)
+    return f"{head}{{\n{lines}}}" if lines else f"{head}{{}}"
+
+
+def _model(m: t.ModelDef) -> str:
+    head = f"model {m.name}({_tensors(m.inputs)}) -> {_tensors(m.outputs)}"
+    if (w := m.weights) is not None:
+        head += f"\nweights {quoted(w.path)} sha256 {quoted(w.sha256)} ({_tensors(w.tensors)})\n"
+    else:
+        head += " "
+    lines = "".join(f"{INDENT}{_stage(s)}\n" for s in m.calls)
     return f"{head}{{\n{lines}}}" if lines else f"{head}{{}}"
 
 

@@ -80,7 +80,7 @@ CHAINS = {tree.BinaryExpr: "lhs", tree.LogicExpr: "lhs"}
 """Operators whose chains are not nested, with the operand that is the rest of the chain."""
 
 _ITEM = re.compile(
-    r"^(?:compute|reducer|intrinsic|target|const|module|space|schedule|prior|task|use|program)\b", re.MULTILINE
+    r"^(?:compute|reducer|intrinsic|target|const|module|space|schedule|prior|task|model|use|program)\b", re.MULTILINE
 )
 _LINE = re.compile(r"^.*\n", re.MULTILINE)
 

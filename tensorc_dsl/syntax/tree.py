@@ -520,6 +520,29 @@ class TaskDef:
 
 
 @dataclass(frozen=True, slots=True)
+class Weights:
+    """`weights "net.safetensors" sha256 "9f86…" (w: f32[64, 10])`: tensors by their names in a file with that digest."""
+
+    path: str
+    sha256: str
+    tensors: tuple[TensorParam, ...]
+    span: Span = span_field()
+
+
+@dataclass(frozen=True, slots=True)
+class ModelDef:
+    """`model name(inputs) -> outputs weights … { calls }`: computes, called in order on named values."""
+
+    name: Word
+    inputs: tuple[TensorParam, ...]
+    outputs: tuple[TensorParam, ...]
+    weights: Weights | None
+    calls: tuple[Stage, ...]
+    doc: str
+    span: Span = span_field()
+
+
+@dataclass(frozen=True, slots=True)
 class Operand:
     """`A: bf16[16, 16] in "mma.a"`: an operand that an instruction reads or writes, and its required layout."""
 
@@ -769,6 +792,7 @@ NamedItem = (
     | ScheduleDef
     | PriorDef
     | TaskDef
+    | ModelDef
     | ProgramDef
 )
 Item = NamedItem | UseDecl

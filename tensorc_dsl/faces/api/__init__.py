@@ -20,6 +20,7 @@ from tensorc_dsl.base.source import Source, Span
 from tensorc_dsl.check.scope import CheckedFile
 from tensorc_dsl.faces.api.functions import tune_function
 from tensorc_dsl.faces.api.kernel import Drawn, Forecast, Given, Kernel, Known, Origin, Recorded
+from tensorc_dsl.faces.api.models import LoadedModel, import_onnx, load_model
 from tensorc_dsl.faces.api.searching import Insight, NoValidCandidate, Plan, SearchResult, WrongSchedule
 from tensorc_dsl.faces.api.tasks import StrPath, Task, TaskFile, UnknownTask, load, loads
 from tensorc_dsl.faces.packages import Files
@@ -71,6 +72,7 @@ __all__ = [
     "Known",
     "Learnt",
     "LoadedKernel",
+    "LoadedModel",
     "LoweredKernel",
     "Model",
     "NoValidCandidate",
@@ -113,7 +115,9 @@ __all__ = [
     "Valid",
     "Value",
     "WrongSchedule",
+    "import_onnx",
     "load",
+    "load_model",
     "loads",
     "tune_function",
 ]

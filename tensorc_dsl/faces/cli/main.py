@@ -11,6 +11,7 @@ import resource
 import sys
 from collections.abc import Sequence
 from importlib.abc import MetaPathFinder
+from keyword import iskeyword
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -77,15 +78,17 @@ atexit.register(gc.freeze)
 
 
 class Commands(Group):
-    """The commands are the modules of `tensorc_dsl.faces.cli.commands`; each has one function named like its file."""
+    """The commands are the modules of `tensorc_dsl.faces.cli.commands`; each has one function named like its
+    file, which has a `_` behind a word of Python."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        return sorted(m.name for m in pkgutil.iter_modules(commands.__path__))
+        return sorted(m.name.rstrip("_") for m in pkgutil.iter_modules(commands.__path__))
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name not in self.list_commands(ctx):
             return None
-        return getattr(importlib.import_module(f"{commands.__name__}.{cmd_name}"), cmd_name)
+        name = f"{cmd_name}_" if iskeyword(cmd_name) else cmd_name
+        return getattr(importlib.import_module(f"{commands.__name__}.{name}"), name)
 
     def make_context(self, *args: Any, **kwargs: Any) -> click.Context:
         with spelled_out(), printed():

@@ -97,6 +97,7 @@ ITEMS: dict[str, str] = {
     "module": "module ${1:name}(${2:b: Block}) {\n    $0\n}",
     "space": "space ${1:name} for ${2:llvm} {\n    $0\n}",
     "task": "task ${1:name} = ${2:compute}($0)",
+    "model": "model ${1:name}(${2:x: f32[M]}) -> ${3:y: f32[M]} {\n    $0\n}",
     "use": "use ${0:std.cpu}",
     "const": "const ${1:name} = $0",
     "reducer": "reducer ${1:name}(a, b) = $0 identity ${2:0}",
@@ -141,7 +142,7 @@ def _all(
         return _used(analysis, tuple(str(w) for w in at.before if w.type != "NEWLINE"), at)
     if at.last == "." and piece is not None:
         return _parts(around(analysis, piece, at, offset).of)
-    if at.in_body and at.head not in ("space", "compute", "target", "program", "intrinsic", "prior"):
+    if at.in_body and at.head not in ("space", "compute", "target", "program", "intrinsic", "prior", "model"):
         return _in_body(analysis, piece, at, offset, records)
     match at.head:
         case "compute" | "reducer" | "program" | "intrinsic":
@@ -150,6 +151,8 @@ def _all(
             return (*_arguments(analysis, at), *_rules(analysis))
         case "task":
             return _in_task(analysis, at)
+        case "model" if at.in_body:
+            return _named(analysis.checked.computes, _K.Function)
         case "schedule" if "for" in line:
             return _named(analysis.checked.computes, _K.Function)
         case "space" if "for" in line:
@@ -203,7 +206,7 @@ def _importable(analysis: Analysis, path: tuple[str, ...], listed: frozenset[str
         return  # a diagnostic reports that there is no such path
     for source in sources:
         for item in parse_items(source).file.items:
-            if not isinstance(item, t.UseDecl | t.TaskDef | t.ProgramDef) and item.name not in listed:
+            if not isinstance(item, t.UseDecl | t.TaskDef | t.ModelDef | t.ProgramDef) and item.name not in listed:
                 yield lsp.CompletionItem(str(item.name), kind=_kind_of(item), documentation=_markdown(item.doc))
 
 

@@ -31,7 +31,7 @@ LEGEND = lsp.SemanticTokensLegend([str(x.value) for x in TYPES], [str(x.value) f
 _ITEMS: dict[type, lsp.SemanticTokenTypes] = {
     t.ComputeDef: _T.Function, t.ReducerDef: _T.Function, t.ModuleDef: _T.Function, t.IntrinsicDef: _T.Macro,
     t.SpaceDef: _T.Class, t.ScheduleDef: _T.Class, t.PriorDef: _T.Class, t.TargetDef: _T.Struct, t.ConstDef: _T.Variable,
-    t.TaskDef: _T.Event, t.ProgramDef: _T.Function,
+    t.TaskDef: _T.Event, t.ModelDef: _T.Class, t.ProgramDef: _T.Function,
 }  # fmt: skip
 
 _ENTRIES: dict[str, lsp.SemanticTokenTypes] = {

@@ -145,7 +145,7 @@ MOST = 256
 KINDS: dict[type, lsp.SymbolKind] = {
     t.ComputeDef: _K.Function, t.ReducerDef: _K.Operator, t.IntrinsicDef: _K.Interface, t.ModuleDef: _K.Method,
     t.SpaceDef: _K.Namespace, t.ScheduleDef: _K.Class, t.PriorDef: _K.Class, t.TaskDef: _K.Event, t.TargetDef: _K.Struct,
-    t.ConstDef: _K.Constant, t.ProgramDef: _K.Module,
+    t.ConstDef: _K.Constant, t.ModelDef: _K.Package, t.ProgramDef: _K.Module,
 }  # fmt: skip
 
 

@@ -12,28 +12,28 @@ CONSTANTS: tuple[str, ...] = (
 
 SOFT: tuple[str, ...] = (
     "asm", "assume", "at", "block", "bound", "buffer", "call", "compute", "const", "desc", "identity", "init",
-    "intrinsic", "layout", "lower", "module", "otherwise", "parallel", "pipelined", "prior", "program", "reduce",
-    "reducer", "requires", "scan", "schedule", "space", "spatial", "step", "strides", "target", "task",
-    "tensorized", "try", "unrolled", "updates", "use", "vectorized", "when", "with",
+    "intrinsic", "layout", "lower", "model", "module", "otherwise", "parallel", "pipelined", "prior", "program",
+    "reduce", "reducer", "requires", "scan", "schedule", "sha256", "space", "spatial", "step", "strides", "target",
+    "task", "tensorized", "try", "unrolled", "updates", "use", "vectorized", "weights", "when", "with",
 )  # fmt: skip
 """Words that are names where a name is expected. Each is in one of the four lists `BEFORE_…`,
 or is the first of a form of its own: `desc (`, `bound (`, `at [`, `strides [`, `scan [`, `init {`, `try {`,
 `otherwise {`."""
 
 DEFINING: tuple[str, ...] = (
-    "block", "buffer", "compute", "intrinsic", "module", "prior", "program", "reducer", "schedule", "space",
-    "target", "task",
+    "block", "buffer", "compute", "intrinsic", "model", "module", "prior", "program", "reducer", "schedule",
+    "space", "target", "task",
 )  # fmt: skip
 """Soft words that the name of what they define follows. `const` is not among them: types follow it, too."""
 
 BEFORE_NAME: tuple[str, ...] = (
-    "assume", "block", "buffer", "compute", "const", "intrinsic", "lower", "module", "prior", "program", "reduce",
-    "reducer", "scan", "schedule", "space", "spatial", "target", "task", "updates", "use", "with",
+    "assume", "block", "buffer", "compute", "const", "intrinsic", "lower", "model", "module", "prior", "program",
+    "reduce", "reducer", "scan", "schedule", "space", "spatial", "target", "task", "updates", "use", "with",
 )  # fmt: skip
 """Soft words that a name follows."""
 
 BEFORE_STRING: tuple[str, ...] = (
-    "asm", "call", "layout", "requires",
+    "asm", "call", "layout", "requires", "sha256", "weights",
 )  # fmt: skip
 """Soft words that a string follows."""
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from tensorc_dsl.base.diagnostic import Diagnostic, Severity, TschedError
+from tensorc_dsl.base.units import counted
 from tensorc_dsl.faces.cli.failures import ExitCode
 from tensorc_dsl.faces.cli.options import Format, common_options, files_argument, format_option, settings, sources, tell
 from tensorc_dsl.faces.report.terminal import say
@@ -65,7 +66,8 @@ def _findings(file: str, include: tuple[str, ...], expand: bool, aloud: bool) ->
         found += _expanded(checked)
     if aloud and not found:
         tasks = len(checked.tasks)
-        say(f"{file}: ok, {tasks} {'task' if tasks == 1 else 'tasks'}")
+        models = f", {counted(len(checked.models), 'model')}" if checked.models else ""
+        say(f"{file}: ok, {tasks} {'task' if tasks == 1 else 'tasks'}{models}")
         for text in _assumed(checked):
             say(f"{file}: {text}")
     yield from found

@@ -1,0 +1,210 @@
+"""Models in Python: imported from files of other systems, loaded from `.tsched`, and called on arrays."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from tensorc_dsl.base.diagnostic import TschedError, problem
+from tensorc_dsl.base.outputs import Output
+from tensorc_dsl.base.source import Source
+from tensorc_dsl.check.models import Call, ModelPlan, shape_of
+from tensorc_dsl.check.scope import CheckedFile, load_source
+from tensorc_dsl.faces.api.tasks import StrPath, TaskFile
+from tensorc_dsl.faces.packages import Disk, Resolver
+from tensorc_dsl.graph.graph import NUMPY, Array, Tensor
+from tensorc_dsl.graph.weights import mapped_weights
+from tensorc_dsl.tuning.machine.host import host_target
+
+
+@problem("E0905", "`{file}` has no model `{name}`")
+def NO_MODEL(*, file: str, name: str) -> None: ...
+@problem("E0905", "`{file}` has {count} models; say which one", help="they are {names}")
+def WHICH_MODEL(*, file: str, count: int, names: str) -> None: ...
+@problem("E0905", "there is no model in `{file}`", help="`tensorc-dsl import model.onnx` makes a file with one")
+def WITHOUT_MODELS(*, file: str) -> None: ...
+
+
+class LoadedModel:
+    """A model of a file. Call it with its inputs to get its outputs.
+
+    `inputs` and `outputs` are their names, `tasks` its distinct calls, each a task. Kernels are compiled at the first call.
+    """
+
+    def __init__(self, name: str, plan: ModelPlan, tasks: TaskFile, weights: Mapping[str, Array]) -> None:
+        self.name = name
+        self.tasks = tasks
+        self.inputs = plan.inputs
+        self.outputs = plan.outputs
+        self._plan = plan
+        self._weights = weights
+        self._calls: list[Callable[[dict[str, Array]], None]] | None = None
+
+    def prepare(self, progress: Callable[[int, int], None] = lambda _done, _all: None) -> None:
+        """Compile all kernels, and bind the weights. `progress` is told how many of how many tasks are compiled.
+
+        A kernel has the fastest recorded schedule of its task, else the one that is drawn with seed 0. Raises TschedError.
+        """
+        if self._calls is None:
+            kernels: dict[str, Any] = {}
+            for n, name in enumerate(self.tasks):
+                progress(n, len(self.tasks))
+                task = self.tasks[name]
+                kernels[name] = task.replay(task.recorded() or task.sample(0))
+            progress(len(self.tasks), len(self.tasks))
+            self._calls = [self._step(step, kernels) for step in self._plan.steps]
+
+    def random_inputs(self, seed: int = 0) -> dict[str, Array]:
+        """Inputs by name: floats from a normal distribution, integers 0 and 1, which are valid as indices of most models."""
+        rng = np.random.default_rng(seed)
+        out: dict[str, Array] = {}
+        for name in self.inputs:
+            wanted = _type(self._plan, name)
+            drawn = rng.standard_normal(wanted.shape) if wanted.is_float else rng.integers(0, 2, wanted.shape)
+            out[name] = np.asarray(drawn).astype(NUMPY[wanted.dtype])
+        return out
+
+    def __call__(self, /, *arrays: Any, **named: Any) -> Any:
+        """The output, or a tuple of several, as arrays of NumPy.
+
+        Inputs are given in the order of the model or by name. Raises ValueError if a name, a dtype or a shape is not the
+        model's, and TschedError if a kernel cannot be made.
+        """
+        values = dict(self._weights) | self._inputs(arrays, named)
+        self.prepare()
+        assert self._calls is not None
+        for call in self._calls:
+            call(values)
+        # An output that is a view of what is the caller's or of the file is a copy of its own.
+        kept = [values[n] for n in (*self.inputs, *self._weights)]
+        made = tuple(
+            v.copy() if any(np.may_share_memory(v, k) for k in kept) else v
+            for v in map(values.__getitem__, self.outputs)
+        )
+        return made[0] if len(made) == 1 else made
+
+    def _inputs(self, arrays: Sequence[Any], named: Mapping[str, Any]) -> dict[str, Array]:
+        given = dict(zip(self.inputs, arrays, strict=False))
+        wrong = [n for n in named if n not in self.inputs or n in given]
+        given |= named
+        missing = [n for n in self.inputs if n not in given]
+        if wrong or missing or len(arrays) > len(self.inputs):
+            raise ValueError(f"the inputs of `{self.name}` are {', '.join(self.inputs)}; given are {', '.join(given)}")
+        out: dict[str, Array] = {}
+        for name in self.inputs:
+            wanted = _type(self._plan, name)
+            array = np.ascontiguousarray(given[name]).reshape(np.shape(given[name]))
+            if array.shape != wanted.shape or array.dtype != NUMPY[wanted.dtype]:
+                raise ValueError(f"`{name}` is {wanted}; given is {array.dtype}{list(array.shape)}")
+            out[name] = array
+        return out
+
+    def _step(self, step: Any, kernels: Mapping[str, Any]) -> Callable[[dict[str, Array]], None]:
+        if not isinstance(step, Call):
+            shape = _type(self._plan, step.result).shape
+
+            def view(values: dict[str, Array]) -> None:
+                values[step.result] = values[step.argument].reshape(shape)
+
+            return view
+        kernel = kernels[step.task]
+        names = [p.name for p in self._plan.programs[step.task].inputs]
+        fixed = {
+            n: self._weights[a]
+            for n, a in zip(names, step.arguments, strict=True)
+            if n in kernel.constants and a in self._weights
+        }
+        run = kernel
+        if fixed and len(fixed) == len(kernel.constants):
+            run = kernel.bind(**fixed)
+        rest = [(n, a) for n, a in zip(names, step.arguments, strict=True) if run is kernel or n not in fixed]
+
+        def call(values: dict[str, Array]) -> None:
+            made = run(**{n: values[a] for n, a in rest})
+            results = made if isinstance(made, tuple) else (made,)
+            values.update(zip(step.results, results, strict=True))
+
+        return call
+
+    def __repr__(self) -> str:
+        inputs, outputs = (
+            ", ".join(f"{n}: {_type(self._plan, n)}" for n in some) for some in (self.inputs, self.outputs)
+        )
+        return (
+            f"LoadedModel({self.name}({inputs}) -> {outputs}, {len(self._plan.steps)} steps, {len(self.tasks)} tasks)"
+        )
+
+
+def _type(plan: ModelPlan, name: str) -> Tensor:
+    b = plan.values[name]
+    return Tensor(b.dtype.name, shape_of(b))
+
+
+def load_model(path: StrPath, name: str | None = None, *, threads: int | None = None) -> LoadedModel:
+    """The model of a `.tsched` file; `name` is needed if the file has several. Kernels use `threads` threads.
+
+    Its weights are mapped, and compared with their digest. Raises TschedError with all errors in the file, E0905 if it has
+    no such model, and E0943 if its weights cannot be used.
+    """
+    files = Disk()
+    checked = load_source(files.read(path), Resolver(path, (), files))
+    return model_of(checked, name, threads)
+
+
+def model_of(checked: CheckedFile, name: str | None, threads: int | None = None) -> LoadedModel:
+    """As `load_model`, for a checked file."""
+    source = checked.source.name
+    known = list(checked.models)
+    if not known:
+        raise TschedError(WITHOUT_MODELS(None, file=source))
+    if name is None and len(known) > 1:
+        raise TschedError(WHICH_MODEL(None, file=source, count=len(known), names=", ".join(known)))
+    chosen = known[0] if name is None else name
+    if chosen not in checked.models:
+        raise TschedError(NO_MODEL(None, file=source, name=chosen))
+    item, plan = checked.models[chosen], checked.plans[chosen]
+    weights: dict[str, Array] = {}
+    if item.weights is not None:
+        wanted = {n: _type(plan, n) for n in plan.weights}
+        weights = mapped_weights(Path(source).parent / item.weights.path, item.weights.sha256, wanted)
+    inner = replace(checked, tasks=dict(plan.tasks), elaborated=dict(plan.programs))
+    return LoadedModel(str(chosen), plan, TaskFile(inner, host_target(threads)), weights)
+
+
+def import_onnx(
+    path: StrPath,
+    output: StrPath | None = None,
+    *,
+    shapes: Mapping[str, Sequence[int]] | None = None,
+    values: Mapping[str, int | float] | None = None,
+) -> Path:
+    """Write an ONNX file as a `.tsched` file with a model, by default beside it, and its weights as a file of safetensors.
+
+    `shapes` fixes the sizes of inputs, and `values` the content of scalar ones. Returns the path of the `.tsched` file. Needs
+    the extra `onnx`. Raises TschedError (E0940, E0941, E0942, E0903) and then writes nothing.
+    """
+    from hashlib import sha256
+
+    from tensorc_dsl.graph.importing import import_graph
+    from tensorc_dsl.graph.onnx_file import read_onnx
+    from tensorc_dsl.graph.weights import weights_file
+    from tensorc_dsl.graph.writing import DIGEST, written
+    from tensorc_dsl.syntax.fmt import format_text
+
+    source = Path(path)
+    target = Path(output) if output is not None else source.with_suffix(".tsched")
+    beside = target.with_suffix(".safetensors")
+    imported = import_graph(read_onnx(source), shapes or {}, values or {})
+    text, tensors = written(imported, target.stem, source.name, beside.name)
+    data = weights_file(tensors)
+    text = format_text(Source.of(text.replace(DIGEST, sha256(data).hexdigest()).encode(), target.name))
+    outputs = [Output(target, typed=output is not None), *([Output(beside)] if tensors else [])]
+    for o in outputs:
+        o.check()
+    for o, content in zip(reversed(outputs), ([data, text] if tensors else [text]), strict=True):
+        o.write(content)
+    return target

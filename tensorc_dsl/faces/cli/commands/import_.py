@@ -1,0 +1,64 @@
+"""`import`: write a model of another system as a `.tsched` file."""
+
+from __future__ import annotations
+
+import click
+
+from tensorc_dsl.faces.cli.options import common_options
+from tensorc_dsl.faces.report.terminal import say
+
+
+def _shape(text: str) -> tuple[str, tuple[int, ...]]:
+    """`x=1,3,224,224`; a single value has no sizes, `x=`."""
+    name, sign, sizes = text.rpartition("=")
+    try:
+        numbers = tuple(int(n) for n in sizes.split(",") if sizes)
+    except ValueError:
+        numbers = (-1,)
+    if not sign or not name or min(numbers, default=0) < 0:
+        raise click.BadParameter(f"`{text}` is no name with sizes, as `x=1,3,224,224`")
+    return name, numbers
+
+
+def _value(text: str) -> tuple[str, int | float]:
+    """`sr=16000`."""
+    name, sign, value = text.rpartition("=")
+    try:
+        number = float(value)
+    except ValueError:
+        sign, number = "", 0.0
+    if not sign or not name:
+        raise click.BadParameter(f"`{text}` is no name with a number, as `sr=16000`")
+    return name, int(value) if value.lstrip("+-").isdecimal() else number
+
+
+@click.command("import")
+@click.argument("file", type=click.Path())
+@click.option(
+    "--shape",
+    "shapes",
+    metavar="NAME=SIZES",
+    multiple=True,
+    help="Fix the sizes of an input: `x=1,3,224,224`; may be repeated.",
+)
+@click.option(
+    "--set",
+    "values",
+    metavar="NAME=NUMBER",
+    multiple=True,
+    help="Fix the value of an input: `sr=16000`; may be repeated.",
+)
+@click.option("-o", "--output", metavar="FILE", help="Where to write it; by default beside the file, as `.tsched`.")
+@common_options
+def import_(file: str, shapes: tuple[str, ...], values: tuple[str, ...], output: str | None) -> None:
+    """Write an ONNX file as a `.tsched` file: a model, with a compute for each distinct operator in it.
+
+    Its weights are written beside it, as a `.safetensors` file. All sizes are numbers: those that the file leaves open are
+    given with --shape. Nothing is written if an operator is not supported; the error has all of them.
+
+    Needs the package `onnx`: `pip install tensorc-dsl[onnx]`.
+    """
+    from tensorc_dsl.faces.api.models import import_onnx
+
+    made = import_onnx(file, output, shapes=dict(map(_shape, shapes)), values=dict(map(_value, values)))
+    say(f"{made}: written; `tensorc-dsl run {made}` runs it")

@@ -1,0 +1,250 @@
+"""Computes the operators of constants with NumPy: shapes, indices, and weights that are only moved or converted."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from math import prod
+from typing import Any
+
+import numpy as np
+
+from tensorc_dsl.graph.graph import DTYPES, Array, Node, Unsupported
+from tensorc_dsl.graph.operators.lowering import axes_of, axis_of, broadcast
+
+Evaluate = Callable[[Node, Sequence[Array | None]], Sequence[Array]]
+
+MOST_FOLDED = 1 << 20
+"""The elements of a constant that is made of smaller ones: a larger one is computed when the model runs."""
+
+
+def _one(f: Callable[..., Any]) -> Evaluate:
+    return lambda _, xs: [np.asarray(f(*xs))]
+
+
+def _divided(a: Array, b: Array) -> Array:
+    if a.dtype.kind in "iu":
+        if not np.all(b):
+            raise Unsupported("a division by 0")
+        return (np.sign(a) * np.sign(b) * (np.abs(a) // np.abs(b))).astype(a.dtype)
+    return a / b
+
+
+def _mod(node: Node, xs: Sequence[Any]) -> Sequence[Array]:
+    if xs[0].dtype.kind in "iu" and not np.all(xs[1]):
+        raise Unsupported("a division by 0")
+    return [np.fmod(*xs) if node.attributes.get("fmod") else np.mod(*xs)]
+
+
+def _cast(node: Node, xs: Sequence[Any]) -> Sequence[Array]:
+    from onnx import helper
+
+    dtype = helper.tensor_dtype_to_np_dtype(node.attributes.get("to", 0))
+    if dtype.name not in DTYPES:
+        raise Unsupported("a cast to a type that is not supported")
+    return [xs[0].astype(dtype)]
+
+
+def _range(_: Node, xs: Sequence[Any]) -> Sequence[Array]:
+    start, limit, delta = (x.item() for x in xs)
+    if delta == 0 or max(0, (limit - start) / delta) > MOST_FOLDED:
+        raise Unsupported(f"a range from {start} to {limit} by {delta}")
+    return [np.arange(start, limit, delta, xs[0].dtype)]
+
+
+def _slice(node: Node, xs: Sequence[Any]) -> Sequence[Array]:
+    x = xs[0]
+    if len(xs) > 2:
+        starts, ends = (v.reshape(-1).tolist() for v in xs[1:3])
+        axes = xs[3].reshape(-1).tolist() if len(xs) > 3 and xs[3] is not None else range(len(starts))
+        steps = xs[4].reshape(-1).tolist() if len(xs) > 4 and xs[4] is not None else [1] * len(starts)
+    else:
+        starts, ends = node.attributes.get("starts", ()), node.attributes.get("ends", ())
+        axes, steps = node.attributes.get("axes", range(len(starts))), [1] * len(starts)
+    at = [slice(None)] * x.ndim
+    for a, b, e, s in zip(axes, starts, ends, steps, strict=True):
+        at[axis_of(a, x.ndim)] = slice(b, None if s < 0 and e < -x.shape[a] else e, s)
+    return [x[tuple(at)]]
+
+
+def _concat(node: Node, xs: Sequence[Any]) -> Sequence[Array]:
+    return [np.concatenate(xs, axis_of(node.attributes.get("axis", 0), xs[0].ndim))]
+
+
+def _gather(node: Node, xs: Sequence[Any]) -> Sequence[Array]:
+    axis = axis_of(node.attributes.get("axis", 0), xs[0].ndim)
+    return [np.asarray(np.take(xs[0], xs[1], axis))]
+
+
+def _transpose(node: Node, xs: Sequence[Any]) -> Sequence[Array]:
+    return [np.transpose(xs[0], node.attributes.get("perm"))]
+
+
+def _reshape(node: Node, xs: Sequence[Any]) -> Sequence[Array]:
+    asked = xs[1].tolist() if len(xs) > 1 else node.attributes["shape"]
+    zero = node.attributes.get("allowzero", 0)
+    return [xs[0].reshape([xs[0].shape[k] if n == 0 and not zero else n for k, n in enumerate(asked)])]
+
+
+def _axes(node: Node, xs: Sequence[Any]) -> list[int]:
+    named = xs[1].reshape(-1).tolist() if len(xs) > 1 and xs[1] is not None else node.attributes.get("axes")
+    return list(named or ())
+
+
+def _squeeze(node: Node, xs: Sequence[Any]) -> Sequence[Array]:
+    axes = _axes(node, xs)
+    return [np.squeeze(xs[0], tuple(axes_of(axes, xs[0].ndim)) if axes else None)]
+
+
+def _unsqueeze(node: Node, xs: Sequence[Any]) -> Sequence[Array]:
+    axes = axes_of(_axes(node, xs), xs[0].ndim + len(_axes(node, xs)))
+    return [np.expand_dims(xs[0], tuple(axes))]
+
+
+def _split(node: Node, xs: Sequence[Any]) -> Sequence[Array]:
+    x, axis = xs[0], axis_of(node.attributes.get("axis", 0), xs[0].ndim)
+    sizes = xs[1].tolist() if len(xs) > 1 and xs[1] is not None else node.attributes.get("split")
+    if sizes is None:
+        each = -(-x.shape[axis] // len(node.outputs))
+        sizes = [each] * (len(node.outputs) - 1)
+    else:
+        sizes = sizes[:-1]
+    return np.split(x, np.cumsum(sizes), axis)
+
+
+def _reduce(f: Callable[..., Any]) -> Evaluate:
+    def evaluate(node: Node, xs: Sequence[Any]) -> Sequence[Array]:
+        axes = _axes(node, xs)
+        if not axes and node.attributes.get("noop_with_empty_axes"):
+            return [xs[0]]
+        kept = bool(node.attributes.get("keepdims", 1))
+        made = f(xs[0], axis=tuple(axes_of(axes, xs[0].ndim)) if axes else None, keepdims=kept)
+        return [np.asarray(made, xs[0].dtype)]
+
+    return evaluate
+
+
+def _filled(node: Node, xs: Sequence[Any]) -> Sequence[Array]:
+    shape = tuple(xs[0].tolist())
+    if min(shape, default=0) < 0 or prod(shape) > MOST_FOLDED:
+        raise Unsupported(f"a constant of the shape {list(shape)}")
+    value = node.attributes.get("value")
+    value = np.zeros(1, np.float32) if value is None else value
+    return [np.full(shape, value.reshape(-1)[0])]
+
+
+def _expand(_: Node, xs: Sequence[Any]) -> Sequence[Array]:
+    shape = broadcast([xs[0].shape, tuple(xs[1].tolist())])
+    if prod(shape) > MOST_FOLDED:
+        raise Unsupported(f"a constant of the shape {list(shape)}")
+    return [np.broadcast_to(xs[0], shape)]
+
+
+def _tile(_: Node, xs: Sequence[Any]) -> Sequence[Array]:
+    if prod(xs[0].shape) * prod(max(0, n) for n in xs[1].tolist()) > MOST_FOLDED:
+        raise Unsupported("a constant that is repeated too often")
+    return [np.tile(xs[0], xs[1])]
+
+
+def _constant(node: Node, _: Sequence[Any]) -> Sequence[Array]:
+    for name, value in node.attributes.items():
+        match name:
+            case "value":
+                return [value]
+            case "value_float" | "value_floats":
+                return [np.asarray(value, np.float32)]
+            case "value_int" | "value_ints":
+                return [np.asarray(value, np.int64)]
+            case _:
+                pass
+    raise Unsupported("a constant that is no tensor of numbers")
+
+
+def _numbers(f: Callable[..., Any]) -> Evaluate:
+    """A function of NumPy on operands of one type, whose result has it too."""
+    return lambda _, xs: [np.asarray(f(*xs)).astype(xs[0].dtype)]
+
+
+def _folded(f: Callable[..., Any]) -> Evaluate:
+    def evaluate(_: Node, xs: Sequence[Any]) -> Sequence[Array]:
+        out = xs[0]
+        for x in xs[1:]:
+            out = f(out, x)
+        return [np.asarray(out)]
+
+    return evaluate
+
+
+def _non_zero(_: Node, xs: Sequence[Any]) -> Sequence[Array]:
+    return [np.array(np.nonzero(np.atleast_1d(xs[0])), np.int64)]
+
+
+EVALUATORS: Mapping[str, Evaluate] = {
+    "Constant": _constant,
+    "ConstantOfShape": _filled,
+    "Range": _range,
+    "Cast": _cast,
+    "CastLike": lambda _, xs: [xs[0].astype(xs[1].dtype)] if xs[0] is not None and xs[1] is not None else [],
+    "Identity": _one(lambda x: x),
+    "Slice": _slice,
+    "Concat": _concat,
+    "Gather": _gather,
+    "Transpose": _transpose,
+    "Reshape": _reshape,
+    "Squeeze": _squeeze,
+    "Unsqueeze": _unsqueeze,
+    "Split": _split,
+    "Expand": _expand,
+    "Tile": _tile,
+    "NonZero": _non_zero,
+    "ReduceProd": _reduce(np.prod),
+    "ReduceSum": _reduce(np.sum),
+    "ReduceMax": _reduce(np.max),
+    "ReduceMin": _reduce(np.min),
+    "ReduceMean": _reduce(np.mean),
+    "Add": _numbers(np.add),
+    "Sub": _numbers(np.subtract),
+    "Mul": _numbers(np.multiply),
+    "Div": _numbers(_divided),
+    "Mod": _mod,
+    "Pow": _numbers(np.power),
+    "Neg": _numbers(np.negative),
+    "Abs": _numbers(np.abs),
+    "Sqrt": _numbers(np.sqrt),
+    "Reciprocal": _numbers(np.reciprocal),
+    "Exp": _numbers(np.exp),
+    "Log": _numbers(np.log),
+    "Floor": _numbers(np.floor),
+    "Ceil": _numbers(np.ceil),
+    "Round": _numbers(np.rint),
+    "Min": _folded(np.minimum),
+    "Max": _folded(np.maximum),
+    "Equal": _one(np.equal),
+    "Greater": _one(np.greater),
+    "GreaterOrEqual": _one(np.greater_equal),
+    "Less": _one(np.less),
+    "LessOrEqual": _one(np.less_equal),
+    "Not": _one(np.logical_not),
+    "And": _one(np.logical_and),
+    "Or": _one(np.logical_or),
+    "Where": _one(np.where),
+}
+"""By operator; those of floats that round otherwise than a kernel does are folded too, within a rounding."""
+
+
+def fold(node: Node, inputs: Sequence[Array | None]) -> Sequence[Array] | None:
+    """The outputs of a node whose inputs are constant; None if it is none that is computed here, or its result is too large.
+
+    Raises Unsupported for inputs that fit no such operator.
+    """
+    evaluate = EVALUATORS.get(node.op)
+    if evaluate is None:
+        return None
+    size = max((x.size for x in inputs if x is not None), default=0)
+    try:
+        with np.errstate(all="ignore"):
+            made = [np.asarray(v) for v in evaluate(node, inputs)]
+    except (ValueError, IndexError, TypeError, KeyError, OverflowError) as e:
+        raise Unsupported(f"constants that do not fit it: {e}") from e
+    if any(v.size > max(MOST_FOLDED, 2 * size) for v in made) or any(v.dtype.name not in DTYPES for v in made):
+        return None
+    return made

@@ -1,0 +1,121 @@
+"""The graph of a model: nodes in order, with named values, their types and the constants among them."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from math import prod
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+Array = NDArray[Any]
+
+MOST_ELEMENTS = 1 << 32
+"""The largest tensor that is imported: sizes of a hostile file are refused before anything is made of them."""
+
+DTYPES: Mapping[str, str] = {
+    "float32": "f32", "float64": "f64", "float16": "f16", "int8": "i8", "int16": "i16", "int32": "i32", "int64": "i64",
+    "uint8": "u8", "uint16": "u16", "uint32": "u32", "uint64": "u64", "bool": "bool",
+}  # fmt: skip
+"""The element types of NumPy that values have, with their names in the language."""
+
+NUMPY: Mapping[str, str] = {ours: theirs for theirs, ours in DTYPES.items()}
+
+
+@dataclass(frozen=True, slots=True)
+class Tensor:
+    """The type of a value: its element type, by the name in the language, and its shape."""
+
+    dtype: str
+    shape: tuple[int, ...]
+
+    @property
+    def size(self) -> int:
+        """The number of elements."""
+        return prod(self.shape)
+
+    @property
+    def rank(self) -> int:
+        return len(self.shape)
+
+    @property
+    def is_float(self) -> bool:
+        return self.dtype in ("f16", "bf16", "f32", "f64")
+
+    def __str__(self) -> str:
+        return f"{self.dtype}[{', '.join(map(str, self.shape))}]" if self.shape else self.dtype
+
+
+def type_of(value: Array) -> Tensor:
+    """The type of a constant."""
+    return Tensor(DTYPES[value.dtype.name], value.shape)
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """An operator on values by name; an optional input or output that is left out is "".
+
+    `place` names the node in messages: its name in the file, or its number.
+    """
+
+    op: str
+    inputs: tuple[str, ...]
+    outputs: tuple[str, ...]
+    attributes: Mapping[str, Any]
+    """By name: int, float, str, list of these, array, or for a branch of `If` a `Graph`."""
+    place: str
+
+
+@dataclass(slots=True)
+class Graph:
+    """A model before its sizes are known: a dimension of an input is a number, a name, or None."""
+
+    name: str
+    inputs: dict[str, tuple[str, tuple[int | str | None, ...]]]
+    outputs: tuple[str, ...]
+    nodes: list[Node]
+    constants: dict[str, Array] = field(default_factory=dict[str, Array])
+
+
+class Unsupported(Exception):
+    """A node that cannot be written as a compute, with the reason."""
+
+
+def live(nodes: Sequence[Node], wanted: Collection[str]) -> list[Node]:
+    """The nodes, in their order, that the wanted values depend on."""
+    needed = set(wanted)
+    out: list[Node] = []
+    for node in reversed(nodes):
+        if not needed.isdisjoint(o for o in node.outputs if o):
+            out.append(node)
+            needed |= set(node.inputs)
+            for branch in node.attributes.values():
+                if isinstance(branch, Graph):
+                    needed |= free_names(branch)
+    return out[::-1]
+
+
+def free_names(graph: Graph) -> set[str]:
+    """The values of a branch that come from the graph around it."""
+    own = {*graph.constants, *(o for n in graph.nodes for o in n.outputs)}
+    used = {*graph.outputs, *(i for n in graph.nodes for i in n.inputs)}
+    for node in graph.nodes:
+        for branch in node.attributes.values():
+            if isinstance(branch, Graph):
+                used |= free_names(branch)
+    return used - own
+
+
+def literal(value: Any, dtype: str) -> str:
+    """The literal of a value of a type. Negative numbers are in parentheses."""
+    if dtype == "bool":
+        return "true" if value else "false"
+    if dtype in ("f16", "bf16", "f32", "f64"):
+        x = float(value)
+        if np.isnan(x):
+            return "nan"
+        text = "inf" if np.isinf(x) else repr(abs(x))
+        return f"(-{text})" if np.copysign(1.0, x) < 0 else text
+    return f"(-{-int(value)})" if value < 0 else str(int(value))

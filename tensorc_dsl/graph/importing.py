@@ -1,0 +1,253 @@
+"""Brings a graph to calls of computes: sizes are fixed, constants folded, and each node that is left is written out.
+
+One pass in the order of the nodes does this, since each step needs the one before: the type of a value is that of the compute
+which makes it, and a shape that a node asks for is a constant by the time it is needed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+
+from tensorc_dsl.base.diagnostic import Note, TschedError, problem
+from tensorc_dsl.graph.folding import EVALUATORS, fold
+from tensorc_dsl.graph.graph import MOST_ELEMENTS, NUMPY, Array, Graph, Node, Tensor, Unsupported, live, type_of
+from tensorc_dsl.graph.operators.lowering import Computed, Definition, Known, Operand, Site, Viewed
+from tensorc_dsl.graph.operators.table import TABLE
+
+
+@problem(
+    "E0941", "{count} of the model cannot be imported", help="export the model without them, or leave the part out"
+)
+def UNSUPPORTED(*, count: str) -> None: ...
+@problem("E0942", "the size {dims} of the input `{name}` is open", help="give it: `--shape {name}={example}`")
+def OPEN_SIZE(*, name: str, dims: str, example: str) -> None: ...
+@problem("E0942", "the shape {given} does not fit the input `{name}`, which is {wanted}", help="{repair}")
+def OTHER_SHAPE(*, name: str, given: str, wanted: str, repair: str) -> None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """A call of the compute of that name, or without one a view; values by name, "" for a result that nobody reads."""
+
+    compute: str
+    arguments: tuple[str, ...]
+    results: tuple[str, ...]
+
+
+@dataclass(slots=True)
+class Imported:
+    """A model as calls: `types` has those of all values, `constants` those values that are weights."""
+
+    inputs: dict[str, Tensor]
+    outputs: tuple[str, ...]
+    constants: dict[str, Array]
+    computes: dict[str, Definition]
+    steps: list[Step]
+    types: dict[str, Tensor]
+
+
+def import_graph(graph: Graph, shapes: Mapping[str, Sequence[int]], values: Mapping[str, int | float]) -> Imported:
+    """The graph with inputs of these shapes, and scalar inputs of these values.
+
+    Raises TschedError: E0942 if a size stays open or does not fit, E0941 with every node that is not supported.
+    """
+    types = _input_types(graph, shapes, values)
+    worker = _Importer(dict(graph.constants))
+    for name, type_ in types.items():
+        if name in values:
+            worker.constants[name] = np.full(type_.shape, values[name], np.dtype(NUMPY[type_.dtype]))
+        else:
+            worker.types[name] = type_
+    worker.run(live(graph.nodes, graph.outputs))
+    if worker.refused:
+        notes = tuple(Note("note", f"{place}: {reason}") for place, reason in worker.refused)
+        count = len(worker.refused)
+        raise TschedError(UNSUPPORTED(None, notes, count=f"{count} node{'s' * (count != 1)}"))
+    inputs = {name: t for name, t in types.items() if name not in values}
+    return worker.imported(inputs, graph.outputs)
+
+
+def _input_types(
+    graph: Graph, shapes: Mapping[str, Sequence[int]], values: Mapping[str, int | float]
+) -> dict[str, Tensor]:
+    """The types of the inputs. A dimension with a name has the same size in all inputs."""
+    found: list[Exception] = []
+    unknown = [n for n in (*shapes, *values) if n not in graph.inputs]
+    for name in unknown:
+        wanted = ", ".join(graph.inputs) or "none"
+        raise TschedError(OTHER_SHAPE(None, name=name, given=str(list(shapes.get(name, ()))), wanted="none of the model",
+                                      repair=f"its inputs are {wanted}"))  # fmt: skip
+    named: dict[str, int] = {}
+    for name, (_, dims) in graph.inputs.items():
+        given = shapes.get(name)
+        if given is None:
+            continue
+        if len(given) != len(dims) or any(isinstance(d, int) and d != g for d, g in zip(dims, given, strict=True)):
+            wanted = f"[{', '.join('?' if d is None else str(d) for d in dims)}]"
+            repair = "give as many sizes as it has dimensions, and those that it has"
+            raise TschedError(OTHER_SHAPE(None, name=name, given=str(list(given)), wanted=wanted, repair=repair))
+        for d, g in zip(dims, given, strict=True):
+            if isinstance(d, str):
+                named.setdefault(d, g)
+    types: dict[str, Tensor] = {}
+    for name, (dtype, dims) in graph.inputs.items():
+        shape = shapes.get(name) or [named.get(d, d) if isinstance(d, str) else d for d in dims]
+        missing = [d for d in shape if not isinstance(d, int)]
+        if missing and name not in values:
+            shown = " and ".join("without a name" if d is None else f"`{d}`" for d in missing)
+            example = ",".join(str(d) if isinstance(d, int) else "1" for d in shape)
+            found.append(TschedError(OPEN_SIZE(None, name=name, dims=shown, example=example)))
+        types[name] = Tensor(dtype, tuple(d if isinstance(d, int) else 1 for d in shape))
+    if found:
+        raise TschedError(*(d for e in found if isinstance(e, TschedError) for d in e.diagnostics))
+    return types
+
+
+_TOLD = ("Shape", "Size")
+"""Operators of the types of their inputs."""
+
+
+@dataclass(slots=True)
+class _Importer:
+    constants: dict[str, Array]
+    types: dict[str, Tensor] = field(default_factory=dict[str, Tensor])
+    computes: dict[str, Definition] = field(default_factory=dict[str, Definition])
+    steps: list[Step] = field(default_factory=list[Step])
+    refused: list[tuple[str, str]] = field(default_factory=list[tuple[str, str]])
+    _names: dict[Definition, str] = field(default_factory=dict[Definition, str])
+    _same: dict[str, str] = field(default_factory=dict[str, str])
+    """Values that are others by another name."""
+    _lost: set[str] = field(default_factory=set[str])
+    """Values of nodes that are refused, and those that need them."""
+
+    def run(self, nodes: Sequence[Node]) -> None:
+        for node in nodes:
+            if node.op == "If" and self._branch(node):
+                continue
+            if self._lost.intersection(node.inputs):
+                self._lost |= set(node.outputs)
+                if node.op not in TABLE and node.op not in EVALUATORS and node.op not in _TOLD:
+                    self.refused.append((f"`{node.place}` ({node.op})", "this operator is not supported"))
+                continue
+            try:
+                self._node(node)
+            except Unsupported as e:
+                self.refused.append((f"`{node.place}` ({node.op})", str(e)))
+                self._lost |= set(node.outputs)
+
+    def _branch(self, node: Node) -> bool:
+        """Take the branch of an `If` whose condition is constant; False if it is not."""
+        condition = self.constants.get(self._same.get(node.inputs[0], node.inputs[0]))
+        taken = node.attributes.get("then_branch" if condition is not None and condition.any() else "else_branch")
+        if condition is None or not isinstance(taken, Graph):
+            return False
+        own = {o for n in taken.nodes for o in n.outputs if o} | set(taken.constants)
+        # The names of a branch are its own: another one may have the same.
+        names = {name: f"{node.place}/{name}" for name in own}
+        self.constants |= {names[name]: value for name, value in taken.constants.items()}
+        inner = [
+            replace(
+                n,
+                inputs=tuple(names.get(i, i) for i in n.inputs),
+                outputs=tuple(names.get(o, o) for o in n.outputs),
+            )
+            for n in taken.nodes
+        ]
+        ends = [
+            Node("Identity", (names.get(source, source),), (name,), {}, node.place)
+            for source, name in zip(taken.outputs, node.outputs, strict=True)
+        ]
+        self.run([*inner, *ends])
+        return True
+
+    def _node(self, node: Node) -> None:
+        inputs = tuple(self._same.get(i, i) for i in node.inputs)
+        node = replace(node, inputs=inputs)
+        if node.op in _TOLD:
+            self._told(node)
+            return
+        given = [self.constants.get(i) for i in inputs]
+        if all(v is not None or not i for v, i in zip(given, inputs, strict=True)):
+            made = fold(node, given)
+            if made is not None:
+                self.constants |= {name: v for name, v in zip(node.outputs, made, strict=False) if name}
+                return
+        if node.op not in TABLE:
+            raise Unsupported("this operator is not supported")
+        lowered = TABLE[node.op](Site(node, tuple(map(self._operand, inputs))))
+        match lowered:
+            case Known(values=values):
+                self.constants |= dict(zip(node.outputs, values, strict=False))
+            case Viewed(source=source, type=type_):
+                self._view(source, node.outputs[0], type_)
+            case Computed():
+                self._call(lowered, node.outputs)
+
+    def _told(self, node: Node) -> None:
+        """A shape, or a number of elements."""
+        x = self._operand(node.inputs[0])
+        assert x is not None
+        start, end = node.attributes.get("start") or 0, node.attributes.get("end")
+        shape = np.array(x.shape, np.int64)
+        self.constants[node.outputs[0]] = shape[start:end] if node.op == "Shape" else np.array(x.type.size, np.int64)
+
+    def _operand(self, name: str) -> Operand | None:
+        if not name:
+            return None
+        value = self.constants.get(name)
+        return Operand(name, self.types[name] if value is None else type_of(value), value)
+
+    def _view(self, source: str, name: str, type_: Tensor) -> None:
+        if source in self.constants:
+            self.constants[name] = self.constants[source].reshape(type_.shape)
+        elif self.types[source] == type_:
+            self._same[name] = self._same.get(source, source)
+            self.types[name] = type_
+        else:
+            self.steps.append(Step("", (source,), (name,)))
+            self.types[name] = type_
+
+    def _call(self, made: Computed, outputs: Sequence[str]) -> None:
+        for t in made.types:
+            if t.size > MOST_ELEMENTS:
+                raise Unsupported(f"a result of the type {t}, which is too large")
+        name = self._names.get(made.definition)
+        if name is None:
+            number = 1
+            while (name := f"{made.stem}_{number}") in self.computes:
+                number += 1
+            self._names[made.definition] = name
+            self.computes[name] = made.definition
+        self.constants |= made.tables
+        # A compute leaves out what the node does, or makes all; what the node does not name is dropped.
+        named = [o for o in outputs if o]
+        results = named if len(named) == len(made.types) else [*outputs, *[""] * len(made.types)][: len(made.types)]
+        self.steps.append(Step(name, made.arguments, tuple(results)))
+        self.types |= dict(zip(results, made.types, strict=True))
+
+    def imported(self, inputs: dict[str, Tensor], outputs: Sequence[str]) -> Imported:
+        """What is left, without calls that no output needs."""
+        ends: list[str] = []
+        for name in outputs:
+            source = self._same.get(name, name)
+            if source != name or name in self.constants or name in inputs or name in ends:
+                # An input, a constant or another value by a name of its own.
+                end = f"{name}/output" if source == name else name
+                self.types[end] = self.types[source] if source in self.types else type_of(self.constants[source])
+                self.steps.append(Step("", (source,), (end,)))
+                ends.append(end)
+            else:
+                ends.append(name)
+        needed = set(ends)
+        steps: list[Step] = []
+        for step in reversed(self.steps):
+            if needed.intersection(step.results):
+                steps.append(step)
+                needed |= set(step.arguments)
+        used = {s.compute for s in steps}
+        computes = {name: d for name, d in self.computes.items() if name in used}
+        constants = {name: v for name, v in self.constants.items() if name in needed}
+        return Imported(inputs, tuple(ends), constants, computes, steps[::-1], self.types)

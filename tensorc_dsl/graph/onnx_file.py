@@ -1,0 +1,253 @@
+"""Reads ONNX files into graphs: the file is checked as one from a stranger, brought to one opset, and its data is read.
+
+https://onnx.ai/onnx/repo-docs/IR.html
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from math import prod
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from tensorc_dsl.base.diagnostic import TschedError, problem
+from tensorc_dsl.graph.graph import DTYPES, MOST_ELEMENTS, Array, Graph, Node
+
+if TYPE_CHECKING:
+    from onnx import AttributeProto, GraphProto, ModelProto, TensorProto, ValueInfoProto
+
+OPSET = 18
+"""Files of earlier opsets are converted to this one; the operators of the table are as in it, and as in later ones."""
+
+_LARGE = 1024
+"""Bytes of a constant from which on the converter of opsets is told its type only: it copies all that it is told."""
+
+
+@problem("E0940", "`{path}` cannot be imported: {why}", help="{repair}")
+def NOT_IMPORTED(*, path: str, why: str, repair: str) -> None: ...
+
+
+class _Wrong(Exception):
+    """What is wrong with a file."""
+
+
+def read_onnx(path: Path) -> Graph:
+    """The graph of an ONNX file. Data outside of it is read if it lies in the folder of the file or below.
+
+    Raises TschedError (E0940) with the reason if `onnx` is not installed, the file cannot be read, or it is no valid model.
+    """
+    try:
+        import onnx
+    except ImportError:
+        repair = "install it: `pip install tensorc-dsl[onnx]`"
+        raise TschedError(
+            NOT_IMPORTED(None, path=path.name, why="the package `onnx` is missing", repair=repair)
+        ) from None
+    repair = "export it again; `onnx.checker.check_model` says more"
+    try:
+        return _graph_of(_load(onnx, path), path.parent)
+    except _Wrong as e:
+        raise TschedError(NOT_IMPORTED(None, path=path.name, why=str(e), repair=repair)) from e
+    except OSError as e:
+        raise TschedError(
+            NOT_IMPORTED(None, path=path.name, why=e.strerror or str(e), repair="name another file")
+        ) from e
+
+
+def _load(onnx: Any, path: Path) -> ModelProto:
+    from google.protobuf.message import DecodeError
+
+    model = onnx.ModelProto()
+    try:
+        model.ParseFromString(path.read_bytes())
+    except DecodeError:
+        raise _Wrong("it is cut off, or no ONNX file") from None
+    if not model.graph.output or not model.opset_import:
+        raise _Wrong("there is no graph in it")
+    return model
+
+
+def _graph_of(model: ModelProto, folder: Path) -> Graph:
+    _require_order(model.graph, frozenset())
+    reader = _Reader(folder)
+    if model.functions:
+        from onnx.inliner import inline_local_functions
+
+        model = inline_local_functions(model)
+    large = _take_large(model, reader)
+    version = next((o.version for o in model.opset_import if o.domain in ("", "ai.onnx")), 0)
+    if version < OPSET:
+        model = _converted(model, version)
+    graph = reader.graph(model.graph)
+    graph.constants |= large
+    for name in large:
+        graph.inputs.pop(name, None)
+    return graph
+
+
+def _converted(model: ModelProto, version: int) -> ModelProto:
+    from onnx import version_converter
+
+    try:
+        return version_converter.convert_version(model, OPSET)
+    except Exception as e:  # of C++: of no kind that is documented
+        lines = str(e).strip().splitlines() or [type(e).__name__]
+        raise _Wrong(f"opset {version} cannot be converted to {OPSET}: {lines[-1]}") from e
+
+
+def _take_large(model: ModelProto, reader: _Reader) -> dict[str, Array]:
+    """The large constants, which become inputs of the model, so that the converter of opsets does not copy them."""
+    from onnx import helper
+
+    graph = model.graph
+    taken: dict[str, Array] = {}
+    kept: list[TensorProto] = []
+    inputs = {i.name for i in graph.input}
+    for t in graph.initializer:
+        value = reader.tensor(t)
+        if value.nbytes < _LARGE:
+            kept.append(t)
+            continue
+        taken[t.name] = value
+        if t.name not in inputs:
+            graph.input.append(helper.make_tensor_value_info(t.name, t.data_type, t.dims))
+    del graph.initializer[:]
+    graph.initializer.extend(kept)
+    return taken
+
+
+def _require_order(graph: GraphProto, outer: frozenset[str]) -> None:
+    """Raise _Wrong unless each value is named once, and before it is used: then there is no cycle."""
+    known = set(outer)
+    own: set[str] = set()
+    for name in _given(graph):
+        if name in own:
+            raise _Wrong(f"two values are called `{name}`")
+        own.add(name)
+    known |= own
+    for number, node in enumerate(graph.node):
+        place = node.name or f"node {number}"
+        for name in node.input:
+            if name and name not in known:
+                raise _Wrong(
+                    f"`{place}` ({node.op_type}) uses `{name}`, which nothing before it makes: it is missing, or in a cycle"
+                )
+        for a in node.attribute:
+            for branch in (*((a.g,) if a.HasField("g") else ()), *a.graphs):
+                _require_order(branch, frozenset(known))
+        for name in node.output:
+            if name and name in own:
+                raise _Wrong(f"two values are called `{name}`")
+            if name:
+                own.add(name)
+                known.add(name)
+    for o in graph.output:
+        if o.name not in known:
+            raise _Wrong(f"the output `{o.name}` is made by no node")
+
+
+def _given(graph: GraphProto) -> Iterator[str]:
+    """The names of inputs and constants; a constant may be an input too, whose default it is."""
+    constants = [t.name for t in graph.initializer] + [t.values.name for t in graph.sparse_initializer]
+    yield from constants
+    yield from (i.name for i in graph.input if i.name not in set(constants))
+
+
+class _Reader:
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder.resolve()
+
+    def graph(self, graph: GraphProto) -> Graph:
+        constants = {t.name: self.tensor(t) for t in graph.initializer}
+        if graph.sparse_initializer:
+            raise _Wrong("it has sparse tensors")
+        inputs = {i.name: self._input(i) for i in graph.input if i.name not in constants}
+        nodes: list[Node] = []
+        for number, n in enumerate(graph.node):
+            op = n.op_type if n.domain in ("", "ai.onnx") else f"{n.domain}.{n.op_type}"
+            attributes = {a.name: self._attribute(a) for a in n.attribute}
+            nodes.append(Node(op, tuple(n.input), tuple(n.output), attributes, n.name or f"node {number}"))
+        return Graph(graph.name, inputs, tuple(o.name for o in graph.output), nodes, constants)
+
+    def _input(self, value: ValueInfoProto) -> tuple[str, tuple[int | str | None, ...]]:
+        from onnx import helper
+
+        if not value.type.HasField("tensor_type"):
+            raise _Wrong(f"the input `{value.name}` is no tensor")
+        t = value.type.tensor_type
+        try:
+            dtype = DTYPES[helper.tensor_dtype_to_np_dtype(t.elem_type).name]
+        except (KeyError, ValueError):
+            raise _Wrong(f"the input `{value.name}` has elements of a type that is not supported") from None
+        if not t.HasField("shape"):
+            raise _Wrong(f"the input `{value.name}` has no number of dimensions")
+        dims = (
+            d.dim_value if d.HasField("dim_value") else d.dim_param if d.HasField("dim_param") and d.dim_param else None
+            for d in t.shape.dim
+        )
+        return dtype, tuple(d if not isinstance(d, int) or d >= 0 else None for d in dims)
+
+    def _attribute(self, a: AttributeProto) -> Any:
+        from onnx import AttributeProto as Kinds
+
+        read: Mapping[int, Callable[[], Any]] = {
+            Kinds.FLOAT: lambda: a.f,
+            Kinds.INT: lambda: a.i,
+            Kinds.STRING: lambda: a.s.decode(errors="replace"),
+            Kinds.TENSOR: lambda: self.tensor(a.t),
+            Kinds.GRAPH: lambda: self.graph(a.g),
+            Kinds.FLOATS: lambda: list(a.floats),
+            Kinds.INTS: lambda: list(a.ints),
+            Kinds.STRINGS: lambda: [s.decode(errors="replace") for s in a.strings],
+        }
+        return read[a.type]() if a.type in read else None
+
+    def tensor(self, t: TensorProto) -> Array:
+        """The content of a constant. Its size is compared with its shape before memory is taken."""
+        from onnx import TensorProto as Kinds
+        from onnx import helper, numpy_helper
+
+        name = t.name or "a constant"
+        if t.data_type == Kinds.STRING:
+            raise _Wrong(f"`{name}` holds strings")
+        try:
+            dtype = helper.tensor_dtype_to_np_dtype(t.data_type)
+        except (KeyError, ValueError):
+            raise _Wrong(f"`{name}` has elements of an unknown type") from None
+        if any(d < 0 for d in t.dims) or prod(t.dims) > MOST_ELEMENTS:
+            raise _Wrong(f"`{name}` has the shape {list(t.dims)}, which no tensor here can have")
+        if dtype.name not in DTYPES:
+            raise _Wrong(f"`{name}` has elements of the type {dtype.name}, which is not supported")
+        if t.data_location == Kinds.EXTERNAL:
+            return self._external(t, name, dtype)
+        try:
+            value = numpy_helper.to_array(t)
+        except Exception as e:
+            raise _Wrong(f"`{name}` has other data than its shape {list(t.dims)} says") from e
+        return value
+
+    def _external(self, t: TensorProto, name: str, dtype: np.dtype[Any]) -> Array:
+        facts = {e.key: e.value for e in t.external_data}
+        place = (self._folder / facts.get("location", "")).resolve()
+        if not place.is_relative_to(self._folder) or place == self._folder:
+            raise _Wrong(f"the data of `{name}` is outside of the folder of the model: {facts.get('location')}")
+        size = prod(t.dims) * dtype.itemsize
+        try:
+            begin, length = int(facts.get("offset", 0)), int(facts.get("length", size))
+        except ValueError:
+            raise _Wrong(f"the data of `{name}` has no place in its file") from None
+        if length != size or begin < 0:
+            raise _Wrong(f"the data of `{name}` has {length} bytes, and its shape {list(t.dims)} needs {size}")
+        if not place.is_file():
+            raise _Wrong(f"the file `{facts['location']}` with the data of `{name}` is missing")
+        if place.stat().st_size < begin + size:
+            raise _Wrong(f"the file `{facts['location']}` ends before the data of `{name}`")
+        if not size:
+            return np.empty(tuple(t.dims), dtype)
+        return (
+            np.memmap(place, dtype, "r", begin, tuple(t.dims))
+            if t.dims
+            else np.fromfile(place, dtype, 1, offset=begin)[0]
+        )

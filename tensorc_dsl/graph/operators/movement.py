@@ -1,0 +1,551 @@
+"""Operators that move elements: views, maps of indices, parts and joins, look-ups, and changes of size."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from math import prod
+
+import numpy as np
+
+from tensorc_dsl.graph.graph import Array, Tensor, Unsupported, literal
+from tensorc_dsl.graph.operators.lowering import (
+    Lowered,
+    Operand,
+    Site,
+    Viewed,
+    Writer,
+    axes_of,
+    axis_of,
+    broadcast,
+    indices,
+    offset,
+    place,
+    ranged,
+    scaled,
+    stretched,
+)
+
+# --- views -------------------------------------------------------------------------------------------------------------
+
+
+def _viewed(x: Operand, shape: Sequence[int]) -> Lowered:
+    if prod(shape) != x.type.size or min(shape, default=0) < 0:
+        raise Unsupported(f"{x.type} in the shape {list(shape)}")
+    return Viewed(x.name, Tensor(x.dtype, tuple(shape)))
+
+
+def _reshape(site: Site) -> Lowered:
+    x, asked = site.given(0), site.ints(1, "the shape")
+    if asked is None:
+        asked = site.attribute("shape", [])
+    shape = [
+        x.shape[k] if n == 0 and not site.attribute("allowzero", 0) and k < x.type.rank else n
+        for k, n in enumerate(asked)
+    ]
+    if shape.count(-1) == 1:
+        rest = prod(n for n in shape if n != -1)
+        shape[shape.index(-1)] = x.type.size // rest if rest else 0
+    return _viewed(x, shape)
+
+
+def _flatten(site: Site) -> Lowered:
+    x = site.given(0)
+    axis = site.attribute("axis", 1)
+    if not -x.type.rank <= axis <= x.type.rank:
+        raise Unsupported(f"there is no axis {axis} of {x.type.rank} dimensions")
+    axis += x.type.rank if axis < 0 else 0
+    return _viewed(x, (prod(x.shape[:axis]), prod(x.shape[axis:])))
+
+
+def _squeeze(site: Site) -> Lowered:
+    x = site.given(0)
+    axes = site.ints(1, "axes") or site.attribute("axes")
+    chosen = axes_of(axes, x.type.rank) if axes else [k for k, n in enumerate(x.shape) if n == 1]
+    return _viewed(x, [n for k, n in enumerate(x.shape) if k not in chosen])
+
+
+def _unsqueeze(site: Site) -> Lowered:
+    x = site.given(0)
+    axes = site.ints(1, "axes") or site.attribute("axes") or []
+    rank = x.type.rank + len(axes)
+    chosen = axes_of(axes, rank)
+    rest = iter(x.shape)
+    return _viewed(x, [1 if k in chosen else next(rest) for k in range(rank)])
+
+
+# --- maps of indices ---------------------------------------------------------------------------------------------------
+
+
+def mapped(site: Site, stem: str, x: Operand, shape: Sequence[int], source: Sequence[str]) -> Lowered:
+    """A result whose element at `i, j, …` is that of `x` at the subscripts `source`."""
+    names = indices(len(shape))
+    site.stage(f"{place('Y', ranged(names, shape))} = {place(site.parameter('X', x), source)}")
+    return site.computed(stem, ("Y", Tensor(x.dtype, tuple(shape))))
+
+
+def _transpose(site: Site) -> Lowered:
+    x = site.given(0)
+    order = site.attribute("perm") or list(range(x.type.rank))[::-1]
+    if sorted(order) != list(range(x.type.rank)):
+        raise Unsupported(f"the order {order} of {x.type.rank} dimensions")
+    shape = [x.shape[k] for k in order]
+    kept = [k for k in order if x.shape[k] != 1]
+    if kept == sorted(kept):  # only dimensions of one element move
+        return _viewed(x, shape)
+    names = indices(len(order))
+    return mapped(site, "transpose", x, shape, [names[order.index(k)] for k in range(len(order))])
+
+
+def _expand(site: Site) -> Lowered:
+    x, asked = site.given(0), site.ints(1, "the shape")
+    assert asked is not None
+    shape = broadcast([x.shape, tuple(asked)])
+    if shape == x.shape:
+        return _viewed(x, shape)
+    return mapped(site, "expand", x, shape, stretched(x.shape, indices(len(shape))))
+
+
+def _tile(site: Site) -> Lowered:
+    x, repeats = site.given(0), site.ints(1, "the repeats")
+    if repeats is None or len(repeats) != x.type.rank:
+        raise Unsupported("another number of repeats than dimensions")
+    shape = [n * r for n, r in zip(x.shape, repeats, strict=True)]
+    if tuple(shape) == x.shape:
+        return _viewed(x, shape)
+    names = indices(len(shape))
+    source = [n if r == 1 else "0" if s == 1 else f"{n} % {s}" for n, r, s in zip(names, repeats, x.shape, strict=True)]
+    return mapped(site, "tile", x, shape, source)
+
+
+def slice_bounds(size: int, start: int, end: int, step: int) -> tuple[int, int]:
+    """The first element of a slice, and the number of its elements."""
+    if step == 0:
+        raise Unsupported("a slice with a step of 0")
+    chosen = range(size)[slice(start, end if step > 0 or end >= -size else None, step)]
+    return (chosen.start, len(chosen))
+
+
+def _slice(site: Site) -> Lowered:
+    x = site.given(0)
+    starts, ends = site.ints(1, "the starts"), site.ints(2, "the ends")
+    if starts is None or ends is None:
+        starts, ends = site.attribute("starts", []), site.attribute("ends", [])
+    axes = site.ints(3, "the axes") or site.attribute("axes") or list(range(len(starts)))
+    steps = site.ints(4, "the steps") or [1] * len(starts)
+    if not len(starts) == len(ends) == len(axes) == len(steps):
+        raise Unsupported("starts, ends, axes and steps of other lengths")
+    shape = list(x.shape)
+    source = indices(x.type.rank)
+    for axis, start, end, step in zip((axis_of(a, x.type.rank) for a in axes), starts, ends, steps, strict=True):
+        first, count = slice_bounds(x.shape[axis], start, end, step)
+        shape[axis] = count
+        index = source[axis]
+        source[axis] = f"{first} - {scaled(index, -step)}" if step < 0 else offset(scaled(index, step), first)
+    if tuple(shape) == x.shape and all(s > 0 for s in steps):
+        return _viewed(x, shape)
+    return mapped(site, "slice", x, shape, source)
+
+
+def _depth_to_space(site: Site) -> Lowered:
+    x, block = site.given(0), site.attribute("blocksize", 1)
+    batch, channels, height, width = x.shape
+    made = channels // (block * block)
+    n, c, h, w = indices(4)
+    inner = f"{h} % {block} * {block} + {w} % {block}"
+    if site.attribute("mode", "DCR") == "CRD":
+        channel = f"{c} * {block * block} + {inner}"
+    else:
+        channel = f"({inner}) * {made} + {c}"
+    shape = (batch, made, height * block, width * block)
+    return mapped(site, "depth_to_space", x, shape, [n, channel, f"{h} / {block}", f"{w} / {block}"])
+
+
+def _space_to_depth(site: Site) -> Lowered:
+    x, block = site.given(0), site.attribute("blocksize", 1)
+    batch, channels, height, width = x.shape
+    n, c, h, w = indices(4)
+    shape = (batch, channels * block * block, height // block, width // block)
+    crd = site.attribute("mode", "DCR") == "CRD"
+    at, channel = (
+        (f"{c} % {block * block}", f"{c} / {block * block}") if crd else (f"{c} / {channels}", f"{c} % {channels}")
+    )
+    source = [n, channel, f"{h} * {block} + {at} / {block}", f"{w} * {block} + {at} % {block}"]
+    return mapped(site, "space_to_depth", x, shape, source)
+
+
+def _triangle(site: Site) -> Lowered:
+    x, shift = site.given(0), site.ints(1, "k")
+    names = indices(x.type.rank)
+    i, j = names[-2:]
+    kept = f"{offset(i, shift[0] if shift else 0)} {'<=' if site.attribute('upper', 1) else '>='} {j}"
+    value = place(site.parameter("X", x), names)
+    site.stage(f"{place('Y', ranged(names, x.shape))} = {value} if {kept} else {literal(0, x.dtype)}")
+    return site.computed("triangle", ("Y", x.type))
+
+
+def _reversed(site: Site) -> Lowered:
+    x, lengths = site.given(0), site.given(1)
+    names = indices(x.type.rank)
+    time, batch = site.attribute("time_axis", 0), site.attribute("batch_axis", 1)
+    n = x.shape[time]
+    count = f"clamp({place(site.parameter('L', lengths), [names[batch]])}, 0, {n})"
+    source = names.copy()
+    source[time] = f"clamp({count} - 1 - {names[time]}, 0, {n - 1})"
+    value = place(site.parameter("X", x), source)
+    kept = f"i64({names[time]}) < {place('L', [names[batch]])}"
+    site.stage(f"{place('Y', ranged(names, x.shape))} = {value} if {kept} else {place('X', names)}")
+    return site.computed("reverse_sequence", ("Y", x.type))
+
+
+# --- parts and joins ---------------------------------------------------------------------------------------------------
+
+
+def _concat(site: Site) -> Lowered:
+    operands = [o for n in range(len(site.operands)) if (o := site.given(n)).type.size or len(site.operands) == 1]
+    if not operands:
+        return _viewed(site.given(0), site.given(0).shape)
+    rank = operands[0].type.rank
+    axis = axis_of(site.attribute("axis", 0), rank)
+    rest = {(o.dtype, o.shape[:axis], o.shape[axis + 1 :]) for o in operands}
+    if len(rest) != 1:
+        raise Unsupported("operands of other shapes")
+    if len(operands) == 1:
+        return _viewed(operands[0], operands[0].shape)
+    names = indices(rank)
+    at, parts = 0, list[tuple[str, int]]()
+    known: dict[str, str] = {}
+    for o in operands:
+        if o.name not in known:
+            known[o.name] = site.parameter(f"X{len(known)}", o)
+        source = [offset(n, -at) if k == axis else n for k, n in enumerate(names)]
+        at += o.shape[axis]
+        parts.append((place(known[o.name], source), at))
+    value = " else ".join(f"{text} if {names[axis]} < {end}" for text, end in parts[:-1]) + f" else {parts[-1][0]}"
+    shape = tuple(at if k == axis else n for k, n in enumerate(operands[0].shape))
+    site.stage(f"{place('Y', ranged(names, shape))} = {value}")
+    return site.computed("concat", ("Y", Tensor(operands[0].dtype, shape)))
+
+
+def _split(site: Site) -> Lowered:
+    x = site.given(0)
+    axis = axis_of(site.attribute("axis", 0), x.type.rank)
+    size, count = x.shape[axis], len(site.node.outputs)
+    sizes = site.ints(1, "the sizes") or site.attribute("split")
+    if sizes is None:
+        each = -(-size // count)
+        sizes = [each] * (count - 1) + [size - each * (count - 1)]
+    if sum(sizes) != size or len(sizes) != count or min(sizes) < 0:
+        raise Unsupported(f"{size} elements in parts of {sizes}")
+    names = indices(x.type.rank)
+    site.parameter("X", x)
+    results: list[tuple[str, Tensor]] = []
+    at = 0
+    for n, part in enumerate(sizes):
+        shape = tuple(part if k == axis else s for k, s in enumerate(x.shape))
+        source = [offset(i, at) if k == axis else i for k, i in enumerate(names)]
+        at += part
+        if site.wants(n):
+            site.stage(f"{place(f'Y{n}', ranged(names, shape))} = {place('X', source)}")
+            results.append((f"Y{n}", Tensor(x.dtype, shape)))
+    return site.computed("split", *results)
+
+
+def _pad(site: Site) -> Lowered:
+    x = site.given(0)
+    mode = site.attribute("mode", "constant")
+    pads, axes = site.ints(1, "the padding") or site.attribute("pads"), site.ints(3, "the axes")
+    rank = x.type.rank
+    chosen = [axis_of(a, rank) for a in axes] if axes is not None else list(range(rank))
+    if pads is None or len(pads) != 2 * len(chosen):
+        raise Unsupported("another number of paddings than of dimensions")
+    before, after = [0] * rank, [0] * rank
+    for k, axis in enumerate(chosen):
+        before[axis], after[axis] = pads[k], pads[k + len(chosen)]
+    shape = [b + n + a for b, n, a in zip(before, x.shape, after, strict=True)]
+    if min(shape, default=1) < 0:
+        raise Unsupported(f"padding {pads} of {x.type}")
+    if not any(before) and not any(after):
+        return _viewed(x, shape)
+    names = indices(rank)
+    source: list[str] = []
+    inside: list[str] = []
+    for i, b, n, a in zip(names, before, x.shape, after, strict=True):
+        at = offset(i, -b)
+        if b <= 0 and a <= 0:
+            source.append(at)
+        elif mode == "constant":
+            source.append(at)
+            inside.append(f"{max(b, 0)} <= {i} < {b + n}" if b > 0 else f"{i} < {b + n}")
+        elif mode == "edge":
+            source.append(f"clamp({at}, 0, {n - 1})")
+        elif mode == "wrap":
+            source.append(f"({at}) % {n}")
+        elif n == 1:
+            source.append("0")
+        else:  # there and back: a period of 2 (n - 1)
+            period = 2 * (n - 1)
+            source.append(f"{n - 1} - abs(({at}) % {period} - {n - 1})")
+    value = place(site.parameter("X", x), source)
+    if inside:
+        fill = site.optional(2)
+        text = literal(0 if fill is not None else site.attribute("value", 0), x.dtype)
+        if fill is not None:
+            text = fill.scalar or place(site.parameter("V", fill), ["0"] * fill.type.rank)
+        value = f"{value} if {' and '.join(inside)} else {text}"
+    site.stage(f"{place('Y', ranged(names, shape))} = {value}")
+    return site.computed("pad", ("Y", Tensor(x.dtype, tuple(shape))))
+
+
+# --- look-ups ----------------------------------------------------------------------------------------------------------
+
+
+def wrapped(index: str, size: int) -> str:
+    """An index from data, negative ones from the end, that stays inside whatever the data."""
+    return f"{index} % {size}"
+
+
+def _gather(site: Site) -> Lowered:
+    x, at = site.given(0), site.given(1)
+    axis = axis_of(site.attribute("axis", 0), x.type.rank)
+    shape = (*x.shape[:axis], *at.shape, *x.shape[axis + 1 :])
+    names = indices(len(shape))
+    inner = names[axis : axis + at.type.rank]
+    if at.scalar is not None:
+        chosen = int(at.value.reshape(()).item()) if at.value is not None else 0
+        index = str(range(x.shape[axis])[chosen]) if -x.shape[axis] <= chosen < x.shape[axis] else None
+        if index is None:
+            raise Unsupported(f"the element {chosen} of {x.shape[axis]}")
+    else:
+        index = wrapped(place(site.parameter("I", at), inner), x.shape[axis])
+    return mapped(site, "gather", x, shape, [*names[:axis], index, *names[axis + at.type.rank :]])
+
+
+def _gather_elements(site: Site) -> Lowered:
+    x, at = site.given(0), site.given(1)
+    axis = axis_of(site.attribute("axis", 0), x.type.rank)
+    names = indices(x.type.rank)
+    index = wrapped(place(site.parameter("I", at), names), x.shape[axis])
+    return mapped(site, "gather", x, at.shape, [index if k == axis else n for k, n in enumerate(names)])
+
+
+def _gather_nd(site: Site) -> Lowered:
+    x, at = site.given(0), site.given(1)
+    batch, depth = site.attribute("batch_dims", 0), at.shape[-1]
+    outer = at.shape[:-1]
+    shape = (*outer, *x.shape[batch + depth :])
+    names = indices(len(shape))
+    site.parameter("I", at)
+    inner = [wrapped(place("I", [*names[: len(outer)], str(d)]), x.shape[batch + d]) for d in range(depth)]
+    return mapped(site, "gather", x, shape, [*names[:batch], *inner, *names[len(outer) :]])
+
+
+def _one_hot(site: Site) -> Lowered:
+    at, depth, values = site.given(0), site.constant(1, "the depth"), site.given(2)
+    assert depth is not None
+    count = int(depth.reshape(-1)[0])
+    axis = axis_of(site.attribute("axis", -1), at.type.rank + 1)
+    shape = (*at.shape[:axis], count, *at.shape[axis:])
+    names = indices(len(shape))
+    index = place(site.parameter("I", at), [n for k, n in enumerate(names) if k != axis])
+    # An index that is out of [-depth, depth - 1] has no place.
+    size = f"{at.dtype}({count})"
+    hit = f"{at.dtype}({names[axis]}) == {index} or {at.dtype}({names[axis]}) == {index} + {size}"
+    site.parameter("V", values)
+    site.stage(f"{place('Y', ranged(names, shape))} = V[1] if {hit} else V[0]")
+    return site.computed("one_hot", ("Y", Tensor(values.dtype, shape)))
+
+
+def _top_k(site: Site) -> Lowered:
+    """The rank of each element is the number of those before it in the order, and its place in the result."""
+    x, count = site.given(0), site.constant(1, "k")
+    assert count is not None
+    k, axis = int(count.reshape(-1)[0]), axis_of(site.attribute("axis", -1), x.type.rank)
+    names = indices(x.type.rank)
+    size = x.shape[axis]
+    if not 0 < k <= size:
+        raise Unsupported(f"{k} of {size} elements")
+    site.parameter("X", x)
+    n = names[axis]
+    other = place("X", ["q" if d == axis else i for d, i in enumerate(names)])
+    own = place("X", names)
+    sign = ">" if site.attribute("largest", 1) else "<"
+    first = f"{other} {sign} {own} or ({other} == {own} and q < {n})"
+    site.stage(f"let {place('r', ranged(names, x.shape))} = sum[q in {size}] i32({first})")
+    shape = tuple(k if d == axis else s for d, s in enumerate(x.shape))
+    at = place("r", ["q" if d == axis else i for d, i in enumerate(names)])
+    places = f"sum[q in {size}] (i64(q) if {at} == i32({n}) else 0)"
+    site.stage(f"{place('I', ranged(names, shape))} = {places}")
+    index = wrapped(place("I", names), size)
+    source = place("X", [index if d == axis else i for d, i in enumerate(names)])
+    site.stage(f"{place('Y', ranged(names, shape))} = {source}")
+    return site.computed("top_k", ("Y", Tensor(x.dtype, shape)), ("I", Tensor("i64", shape)))
+
+
+# --- changes of size ---------------------------------------------------------------------------------------------------
+
+
+def _coordinates(mode: str, size: int, result: int, scale: float, region: tuple[float, float]) -> Array:
+    """Where the elements of a result lie in the input, as f64. https://onnx.ai/onnx/operators/onnx__Resize.html"""
+    x = np.arange(result, dtype=np.float64)
+    match mode:
+        case "half_pixel":
+            return (x + 0.5) / scale - 0.5
+        case "pytorch_half_pixel":
+            return (x + 0.5) / scale - 0.5 if result > 1 else x * 0
+        case "asymmetric":
+            return x / scale
+        case "align_corners":
+            length = scale * size  # not rounded
+            return x * (size - 1) / (length - 1) if length != 1 else x * 0
+        case "half_pixel_symmetric":
+            adjusted = result / (scale * size)
+            return size / 2 * (1 - adjusted) + (x + 0.5) / scale - 0.5
+        case "tf_crop_and_resize":
+            start, end = region
+            if result > 1:
+                return start * (size - 1) + x * (end - start) * (size - 1) / (result - 1)
+            return x * 0 + 0.5 * (start + end) * (size - 1)
+        case _:
+            raise Unsupported(f"coordinates by `{mode}`")
+
+
+def _nearest(at: Array, how: str) -> Array:
+    match how:
+        case "round_prefer_floor":
+            return np.ceil(at - 0.5)
+        case "round_prefer_ceil":
+            return np.floor(at + 0.5)
+        case "floor":
+            return np.floor(at)
+        case "ceil":
+            return np.ceil(at)
+        case _:
+            raise Unsupported(f"the nearest element by `{how}`")
+
+
+def _filters(site: Site, mode: str, at: Array, scale: float, size: int) -> tuple[Array, Array]:
+    """For each place, the elements that it is made of, and their weights: arrays [places, taps]."""
+    down = scale if site.attribute("antialias", 0) and scale < 1 else 1.0
+    reach = (1 if mode == "linear" else 2) / down
+    base = np.floor(at)
+    taps = np.arange(-int(np.ceil(reach)) + 1, int(np.ceil(reach)) + 1)
+    elements = base[:, None] + taps
+    distance = np.abs(at[:, None] - elements) * down
+    if mode == "linear":
+        weights = np.maximum(0.0, 1.0 - distance)
+    else:
+        a = site.attribute("cubic_coeff_a", -0.75)
+        near = ((a + 2) * distance - (a + 3)) * distance**2 + 1
+        far = ((a * distance - 5 * a) * distance + 8 * a) * distance - 4 * a
+        weights = np.where(distance <= 1, near, np.where(distance < 2, far, 0.0))
+    if site.attribute("exclude_outside", 0):
+        weights = np.where((elements >= 0) & (elements < size), weights, 0.0)
+        weights /= weights.sum(1, keepdims=True)
+    elif down != 1.0:
+        weights /= weights.sum(1, keepdims=True)
+    return np.clip(elements, 0, size - 1).astype(np.int64), weights
+
+
+def _looked_up(site: Site, index: str, table: Array, size: int) -> str:
+    """The subscript that a table of elements gives an index: a quotient where it is one, else read from the table."""
+    count = len(table)
+    numbers = np.arange(count)
+    for text, value in (
+        (f"{index} * {size} / {count}", numbers * size // count),
+        (f"({index} * {size} + {size // 2}) / {count}", (numbers * size + size // 2) // count),
+    ):
+        if np.array_equal(value, table):
+            if count % size == 0 and count != size:
+                return f"{index} / {count // size}"
+            if size % count == 0:
+                return offset(scaled(index, size // count), int(table[0]))
+            return text
+    name = site.table(f"T{index}", table.astype(np.int32))
+    return f"clamp({place(name, [index])}, 0, {size - 1})"
+
+
+def _resize(site: Site) -> Lowered:
+    x = site.given(0)
+    rank = x.type.rank
+    axes = [axis_of(a, rank) for a in site.attribute("axes") or range(rank)]
+    roi, given, sizes = site.constant(1, "the region"), site.constant(2, "the scales"), site.constant(3, "the sizes")
+    shape, scales = list(x.shape), [1.0] * rank
+    mode, how = site.attribute("mode", "nearest"), site.attribute("coordinate_transformation_mode", "half_pixel")
+    if sizes is not None and sizes.size:
+        asked = [int(n) for n in sizes]
+        policy = site.attribute("keep_aspect_ratio_policy", "stretch")
+        ratios = [asked[k] / x.shape[a] for k, a in enumerate(axes)]
+        for k, a in enumerate(axes):
+            scales[a], shape[a] = ratios[k], asked[k]
+        if policy != "stretch":
+            one = min(ratios) if policy == "not_larger" else max(ratios)
+            for a in axes:
+                scales[a], shape[a] = one, int(np.floor(one * x.shape[a] + 0.5))
+    elif given is not None and given.size:
+        for k, a in enumerate(axes):
+            scales[a] = float(given[k])
+            shape[a] = int(np.floor(scales[a] * x.shape[a] + 1e-9))
+    else:
+        raise Unsupported("neither scales nor sizes")
+    if min(shape) < 1:
+        raise Unsupported(f"a result of the shape {shape}")
+    names = indices(rank)
+    source, weights, taps = names.copy(), list[str](), list[str]()
+    inside: list[str] = []
+    crops = how == "tf_crop_and_resize"
+    site.parameter("X", x)
+    for k, a in enumerate(axes):
+        region = (float(roi[k]), float(roi[k + len(axes)])) if crops and roi is not None and roi.size else (0.0, 1.0)
+        if shape[a] == x.shape[a] and scales[a] == 1.0 and not crops:
+            continue
+        at = _coordinates(how, x.shape[a], shape[a], scales[a], region)
+        if crops and ((at < 0) | (at > x.shape[a] - 1)).any():
+            kept = [int(v) for v in np.flatnonzero((at >= 0) & (at <= x.shape[a] - 1))]
+            inside.append(f"{kept[0]} <= {names[a]} <= {kept[-1]}" if kept else "false")
+        if mode == "nearest":
+            table = np.clip(_nearest(at, site.attribute("nearest_mode", "round_prefer_floor")), 0, x.shape[a] - 1)
+            source[a] = _looked_up(site, names[a], table, x.shape[a])
+        else:
+            elements, factors = _filters(site, mode, at, scales[a], x.shape[a])
+            tap = f"t{names[a]}"
+            taps.append(f"{tap} in {elements.shape[1]}")
+            source[a] = (
+                f"clamp({place(site.table(f'T{names[a]}', elements.astype(np.int32)), [names[a], tap])}, 0, {x.shape[a] - 1})"
+            )
+            dtype = np.float32 if x.dtype == "f32" else np.float64
+            weights.append(place(site.table(f"W{names[a]}", factors.astype(dtype)), [names[a], tap]))
+    value = place("X", source)
+    if weights:
+        value = f"sum[{', '.join(taps)}] {value} * {' * '.join(weights)}"
+    if inside:
+        fill = literal(np.float32(site.attribute("extrapolation_value", 0.0)), x.dtype)
+        value = f"({value}) if {' and '.join(inside)} else {fill}"
+    if not weights and source == names and not inside:
+        return _viewed(x, shape)
+    site.stage(f"{place('Y', ranged(names, shape))} = {value}")
+    return site.computed("resize", ("Y", Tensor(x.dtype, tuple(shape))))
+
+
+TABLE: Mapping[str, Writer] = {
+    "Reshape": _reshape,
+    "Flatten": _flatten,
+    "Squeeze": _squeeze,
+    "Unsqueeze": _unsqueeze,
+    "Transpose": _transpose,
+    "Expand": _expand,
+    "Tile": _tile,
+    "Slice": _slice,
+    "DepthToSpace": _depth_to_space,
+    "SpaceToDepth": _space_to_depth,
+    "Trilu": _triangle,
+    "ReverseSequence": _reversed,
+    "Concat": _concat,
+    "Split": _split,
+    "Pad": _pad,
+    "Gather": _gather,
+    "GatherElements": _gather_elements,
+    "GatherND": _gather_nd,
+    "OneHot": _one_hot,
+    "TopK": _top_k,
+    "Resize": _resize,
+}

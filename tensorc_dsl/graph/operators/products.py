@@ -1,0 +1,177 @@
+"""Operators that are products of matrices: of all ranks, with integers, and as an equation of indices."""
+
+from __future__ import annotations
+
+import string
+from collections.abc import Mapping, Sequence
+
+from tensorc_dsl.graph.graph import Tensor, Unsupported, literal
+from tensorc_dsl.graph.operators.lowering import (
+    Lowered,
+    Operand,
+    Site,
+    Writer,
+    broadcast,
+    indices,
+    place,
+    ranged,
+    stretched,
+)
+
+
+def _matmul_form(a: Operand, b: Operand) -> tuple[tuple[int, ...], list[str], list[str], list[str]]:
+    """The shape of a product, its indices, and the subscripts of both operands; `x` is reduced over."""
+    if not a.type.rank or not b.type.rank:
+        raise Unsupported("a product with a single value")
+    left, right = a.shape, b.shape
+    if left[-1] != right[-2 if len(right) > 1 else 0]:
+        raise Unsupported(f"a product of {a.type} and {b.type}")
+    batch = broadcast([left[:-2], right[:-2]])
+    rows, columns = left[-2:-1], right[-1:] if len(right) > 1 else ()
+    names = indices(len(batch) + 2)
+    outer, (row, column) = names[: len(batch)], names[len(batch) :]
+    of_left = [*stretched(left[:-2], outer), *([row] if rows else []), "x"]
+    of_right = [*stretched(right[:-2], outer), "x", *([column] if columns else [])]
+    own = [*outer, *([row] if rows else []), *([column] if columns else [])]
+    return (*batch, *rows, *columns), own, of_left, of_right
+
+
+def _matmul(site: Site) -> Lowered:
+    a, b = site.given(0), site.given(1)
+    shape, names, left, right = _matmul_form(a, b)
+    site.parameter("A", a)
+    site.parameter("B", b)
+    value = f"sum[x] {place('A', left)} * {place('B', right)}"
+    site.stage(f"{place('Y', ranged(names, shape))} = {value}")
+    return site.computed("matmul", ("Y", Tensor(a.dtype, shape)))
+
+
+def _gemm(site: Site) -> Lowered:
+    a, b, c = site.given(0), site.given(1), site.optional(2)
+    alpha, beta = site.attribute("alpha", 1.0), site.attribute("beta", 1.0)
+    if a.type.rank != 2 or b.type.rank != 2:
+        raise Unsupported(f"a product of {a.type} and {b.type}")
+    across, down = site.attribute("transA", 0), site.attribute("transB", 0)
+    rows, inner = a.shape[::-1] if across else a.shape
+    other, columns = b.shape[::-1] if down else b.shape
+    if inner != other:
+        raise Unsupported(f"a product of {a.type} and {b.type}")
+    left = place(site.parameter("A", a), ["x", "i"] if across else ["i", "x"])
+    right = place(site.parameter("B", b), ["j", "x"] if down else ["x", "j"])
+    value = f"sum[x] {left} * {right}"
+    if alpha != 1.0:
+        value = f"{literal(alpha, a.dtype)} * ({value})"
+    if c is not None and beta != 0.0:
+        if broadcast([c.shape, (rows, columns)]) != (rows, columns):
+            raise Unsupported(f"a term {c.type}")
+        added = c.scalar or place(site.parameter("C", c), stretched(c.shape, ["i", "j"]))
+        added = added if beta == 1.0 else f"{literal(beta, a.dtype)} * {added}"
+        value = f"{added} + ({value})" if alpha == 1.0 else f"{added} + {value}"
+    site.stage(f"Y[i in {rows}, j in {columns}] = {value}")
+    return site.computed("gemm", ("Y", Tensor(a.dtype, (rows, columns))))
+
+
+def _zero(site: Site, o: Operand | None, name: str, subscripts: Sequence[str], along_rows: bool) -> str | None:
+    """The zero point of an integer operand as i32: one value, or one for each row or column; None for 0."""
+    if o is None or (o.value is not None and not o.value.any()):
+        return None
+    if o.scalar is not None:
+        return f"i32({o.dtype}({o.scalar}))"
+    if o.type.rank <= 1:
+        at = [] if o.type.rank == 0 else ["0"] if o.shape == (1,) else [subscripts[-2 if along_rows else -1]]
+    else:
+        at = stretched(o.shape, [*subscripts[:-2], subscripts[-2], subscripts[-1]])
+    return f"i32({place(site.parameter(name, o), at)})"
+
+
+def _less(value: str, zero: str | None) -> str:
+    return f"i32({value})" if zero is None else f"(i32({value}) - {zero})"
+
+
+def _matmul_integer(site: Site) -> Lowered:
+    a, b = site.given(0), site.given(1)
+    shape, names, left, right = _matmul_form(a, b)
+    x, y = place(site.parameter("A", a), left), place(site.parameter("B", b), right)
+    za = _zero(site, site.optional(2), "P", left if len(left) > 1 else ["x", "x"], True)
+    zb = _zero(site, site.optional(3), "Q", right if len(right) > 1 else ["x", "x"], False)
+    site.stage(f"{place('Y', ranged(names, shape))} = sum[x] {_less(x, za)} * {_less(y, zb)}")
+    return site.computed("matmul_integer", ("Y", Tensor("i32", shape)))
+
+
+def _qlinear_matmul(site: Site) -> Lowered:
+    a, sa, za, b, sb, zb, sy, zy = (site.given(n) for n in range(8))
+    shape, names, left, right = _matmul_form(a, b)
+    x, y = place(site.parameter("A", a), left), place(site.parameter("B", b), right)
+    from_a = _zero(site, za, "P", left if len(left) > 1 else ["x", "x"], True)
+    from_b = _zero(site, zb, "Q", right if len(right) > 1 else ["x", "x"], False)
+    site.stage(f"let S[{', '.join(ranged(names, shape))}] = sum[x] {_less(x, from_a)} * {_less(y, from_b)}")
+
+    def scale(o: Operand, name: str, at: str) -> str:
+        if o.scalar is not None:
+            return f"{o.dtype}({o.scalar})"
+        if o.type.rank > 1:
+            raise Unsupported("scales of several dimensions")
+        return place(site.parameter(name, o), [] if not o.type.rank else ["0" if o.type.size == 1 else at])
+
+    row, column = (names[-2] if len(left) > 1 and len(names) > 1 else "0"), names[-1] if names else "0"
+    factor = f"{scale(sa, 'U', row)} * {scale(sb, 'V', column)} / {scale(sy, 'W', column)}"
+    zero = f"{sy.dtype}({scale(zy, 'Z', column)})"
+    value = f"saturate({zy.dtype}, round({sy.dtype}({place('S', names)}) * ({factor})) + {zero})"
+    site.stage(f"{place('Y', ranged(names, shape))} = {value}")
+    return site.computed("qlinear_matmul", ("Y", Tensor(zy.dtype, shape)))
+
+
+def _einsum(site: Site) -> Lowered:
+    operands = [site.given(n) for n in range(len(site.operands))]
+    equation = str(site.attribute("equation", "")).replace(" ", "")
+    left, arrow, right = equation.partition("->")
+    terms = left.split(",")
+    if len(terms) != len(operands):
+        raise Unsupported(f"the equation {equation} for {len(operands)} operands")
+    spread = max(
+        (o.type.rank - len(t.replace("...", "")) for t, o in zip(terms, operands, strict=True) if "..." in t), default=0
+    )
+    spare = [x for x in string.ascii_uppercase if x not in equation][:spread]
+
+    def full(term: str, rank: int) -> list[str]:
+        if "..." not in term:
+            return list(term)
+        before, _, after = term.partition("...")
+        count = rank - len(before) - len(after)
+        return [*before, *spare[spread - count :], *after]
+
+    written = [full(t, o.type.rank) for t, o in zip(terms, operands, strict=True)]
+    every = [x for t in written for x in t]
+    if arrow:
+        result = full(right, len(right.replace("...", "")) + spread)
+    else:
+        result = [*spare, *sorted({x for x in every if every.count(x) == 1 and x not in spare})]
+    sizes: dict[str, int] = {}
+    for t, o in zip(written, operands, strict=True):
+        if len(t) != o.type.rank:
+            raise Unsupported(f"the equation {equation} for {o.type}")
+        for x, size in zip(t, o.shape, strict=True):
+            if sizes.setdefault(x, size) != size and 1 not in (size, sizes[x]):
+                raise Unsupported(f"the equation {equation}: `{x}` has two sizes")
+            sizes[x] = max(sizes[x], size)
+    known: dict[str, str] = {x: f"i_{x}" for x in sizes}
+    parts: list[str] = []
+    for n, (t, o) in enumerate(zip(written, operands, strict=True)):
+        at = ["0" if o.shape[k] == 1 and sizes[x] != 1 else known[x] for k, x in enumerate(t)]
+        parts.append(place(site.parameter("ABCDEFGH"[n], o), at))
+    shape = tuple(sizes[x] for x in result)
+    reduced = [x for x in sizes if x not in result]
+    value = " * ".join(parts)
+    if reduced:
+        value = f"sum[{', '.join(ranged([known[x] for x in reduced], [sizes[x] for x in reduced]))}] {value}"
+    site.stage(f"{place('Y', ranged([known[x] for x in result], shape))} = {value}")
+    return site.computed("einsum", ("Y", Tensor(operands[0].dtype, shape)))
+
+
+TABLE: Mapping[str, Writer] = {
+    "MatMul": _matmul,
+    "Gemm": _gemm,
+    "MatMulInteger": _matmul_integer,
+    "QLinearMatMul": _qlinear_matmul,
+    "Einsum": _einsum,
+}

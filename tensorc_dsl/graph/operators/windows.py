@@ -1,0 +1,335 @@
+"""Operators that slide a window over one to three dimensions: convolutions, their transposes, and pools."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from math import prod
+
+from tensorc_dsl.graph.graph import Tensor, Unsupported, literal
+from tensorc_dsl.graph.operators.lowering import (
+    Lowered,
+    Operand,
+    Site,
+    Writer,
+    offset,
+    place,
+    ranged,
+    same_padding,
+    scaled,
+)
+
+_PLACES, _TAPS = ("oh", "ow", "od"), ("kh", "kw", "kd")
+_PADDED = ("h", "w", "d")
+
+
+@dataclass(frozen=True, slots=True)
+class Window:
+    """Where a window is, for each dimension that it slides over."""
+
+    sizes: tuple[int, ...]
+    """Of the input."""
+    extents: tuple[int, ...]
+    strides: tuple[int, ...]
+    dilations: tuple[int, ...]
+    before: tuple[int, ...]
+    """The padding in front."""
+    after: tuple[int, ...]
+    results: tuple[int, ...]
+    """The sizes of the result."""
+
+    @property
+    def rank(self) -> int:
+        return len(self.sizes)
+
+    @property
+    def padded(self) -> tuple[int, ...]:
+        """The sizes of the input with its padding, and beyond it where the last window ends later."""
+        ends = (
+            (n - 1) * s + (k - 1) * d + 1
+            for n, s, k, d in zip(self.results, self.strides, self.extents, self.dilations, strict=True)
+        )
+        whole = (b + n + a for b, n, a in zip(self.before, self.sizes, self.after, strict=True))
+        return tuple(map(max, ends, whole))
+
+    def taps(self) -> list[str]:
+        """The elements of the padded input under the window, by `oh` and `kh`."""
+        return [
+            _sum(
+                scaled(_PLACES[n], self.strides[n]), scaled(_TAPS[n], self.dilations[n]) if self.extents[n] > 1 else ""
+            )
+            for n in range(self.rank)
+        ]
+
+
+def _sum(a: str, b: str) -> str:
+    return f"{a} + {b}" if b else a
+
+
+def _attribute(site: Site, name: str, rank: int, default: int) -> list[int]:
+    found = site.attribute(name) or [default] * rank
+    if len(found) != rank:
+        raise Unsupported(f"`{name}` has {len(found)} numbers for {rank} dimensions")
+    if name != "pads" and min(found) < 1:
+        raise Unsupported(f"`{name}` is {found}")
+    return list(found)
+
+
+def window_of(site: Site, sizes: Sequence[int], extents: Sequence[int], ceil: bool = False) -> Window:
+    """The window of a convolution or a pool over these sizes. Raises Unsupported."""
+    rank = len(sizes)
+    if not 1 <= rank <= 3:
+        raise Unsupported(f"a window over {rank} dimensions")
+    strides = _attribute(site, "strides", rank, 1)
+    dilations = _attribute(site, "dilations", rank, 1)
+    auto = site.attribute("auto_pad", "NOTSET")
+    pads = site.attribute("pads") or [0] * (2 * rank)
+    if len(pads) != 2 * rank:
+        raise Unsupported(f"`pads` has {len(pads)} numbers for {rank} dimensions")
+    before, after, results = list(pads[:rank]), list(pads[rank:]), list[int]()
+    for n in range(rank):
+        reach = (extents[n] - 1) * dilations[n] + 1
+        if auto in ("SAME_UPPER", "SAME_LOWER"):
+            before[n], after[n] = same_padding(sizes[n], reach, strides[n], auto == "SAME_UPPER")
+        elif auto == "VALID":
+            before[n] = after[n] = 0
+        left = sizes[n] + before[n] + after[n] - reach
+        count = (-(-left // strides[n]) if ceil else left // strides[n]) + 1
+        if ceil and (count - 1) * strides[n] >= sizes[n] + before[n]:
+            count -= 1  # a window may not begin in the padding behind
+        if left < 0 or min(before[n], after[n]) < 0:
+            raise Unsupported("a window that is larger than its input, or negative padding")
+        results.append(count)
+    return Window(
+        tuple(sizes), tuple(extents), tuple(strides), tuple(dilations), tuple(before), tuple(after), tuple(results)
+    )
+
+
+def padded(site: Site, name: str, leading: Sequence[str], w: Window, fill: str) -> str:
+    """The name of the input with its padding: of a stage that is added, or of the input itself if there is no padding."""
+    if w.padded == w.sizes and not any(w.before):
+        return name
+    spatial = _PADDED[: w.rank]
+    inside = " and ".join(
+        f"{b} <= {i} < {b + n}" for i, b, n, p in zip(spatial, w.before, w.sizes, w.padded, strict=True) if b or p != n
+    )
+    source = place(name, [*leading, *(offset(i, -b) for i, b in zip(spatial, w.before, strict=True))])
+    ranges = [f"{i} in {p}" for i, p in zip(spatial, w.padded, strict=True)]
+    site.stage(f"let {name}p[{', '.join([*leading, *ranges])}] = {source} if {inside} else {fill}")
+    return f"{name}p"
+
+
+def _convolved(site: Site) -> Lowered:
+    x, f, bias = site.given(0), site.given(1), site.optional(2)
+    rank = x.type.rank - 2
+    if f.type.rank != x.type.rank or not 1 <= rank <= 3:
+        raise Unsupported(f"a filter {f.type} for {x.type}")
+    groups = site.attribute("group", 1)
+    (batch, channels), (made, each) = x.shape[:2], f.shape[:2]
+    if groups < 1 or each * groups != channels or made % groups or (bias is not None and bias.shape != (made,)):
+        raise Unsupported(f"a filter {f.type} in {groups} groups for {x.type}")
+    w = window_of(site, x.shape[2:], f.shape[2:])
+    site.parameter("X", x)
+    site.parameter("F", f)
+    source = padded(site, "X", ("n", "c"), w, "0.0" if x.type.is_float else "0")
+    channel = _channel(groups, made // groups, each)
+    reduced = [] if each == 1 else [f"c in {each}"]
+    reduced += ranged(_TAPS[:rank], w.extents)
+    tap = place("F", ["co", "0" if each == 1 else "c", *_TAPS[:rank]])
+    value = f"sum[{', '.join(reduced)}] {place(source, ['n', channel, *w.taps()])} * {tap}"
+    results = ranged(("n", "co", *_PLACES[:rank]), (batch, made, *w.results))
+    if bias is not None:
+        site.parameter("B", bias)
+        value = f"B[co] + ({value})"
+    site.stage(f"Y[{', '.join(results)}] = {value}")
+    stem = f"conv{rank}d" if groups == 1 else "depthwise" if each == 1 else f"conv{rank}d_grouped"
+    return site.computed(stem, ("Y", Tensor(x.dtype, (batch, made, *w.results))))
+
+
+def _channel(groups: int, made: int, each: int) -> str:
+    """The input channel of output channel `co`: `made` of them and `each` input channels are in a group."""
+    group = "co" if made == 1 else f"co / {made}"
+    if groups == 1:
+        return "0" if each == 1 else "c"
+    return group if each == 1 else f"({group}) * {each} + c" if made != 1 else f"co * {each} + c"
+
+
+def _transposed(site: Site) -> Lowered:
+    x, f, bias = site.given(0), site.given(1), site.optional(2)
+    rank = x.type.rank - 2
+    if f.type.rank != x.type.rank or not 1 <= rank <= 3:
+        raise Unsupported(f"a filter {f.type} for {x.type}")
+    groups = site.attribute("group", 1)
+    (batch, channels), (taken, each) = x.shape[:2], f.shape[:2]
+    if groups < 1 or taken != channels or channels % groups:
+        raise Unsupported(f"a filter {f.type} in {groups} groups for {x.type}")
+    sizes, extents = x.shape[2:], f.shape[2:]
+    strides, dilations = _attribute(site, "strides", rank, 1), _attribute(site, "dilations", rank, 1)
+    more = site.attribute("output_padding") or [0] * rank
+    before, results = _transposed_sizes(site, sizes, extents, strides, dilations, more)
+    site.parameter("X", x)
+    site.parameter("F", f)
+    inside: list[str] = []
+    source: list[str] = []
+    for n in range(rank):
+        at = offset(_PLACES[n], before[n]) + (f" - {scaled(_TAPS[n], dilations[n])}" if extents[n] > 1 else "")
+        if strides[n] > 1:
+            inside.append(f"({at}) % {strides[n]} == 0")
+        inside.append(f"0 <= {at} < {(sizes[n] - 1) * strides[n] + 1}")
+        source.append(at if strides[n] == 1 else f"({at}) / {strides[n]}")
+    made, share = each * groups, channels // groups
+    channel = "c" if groups == 1 else f"(co / {each}) * {share} + c"
+    tap = place("F", [channel, "co" if groups == 1 else f"co % {each}", *_TAPS[:rank]])
+    reduced = ranged(("c", *_TAPS[:rank]), (share, *extents))
+    product = f"{place('X', ['n', channel, *source])} * {tap}"
+    value = f"sum[{', '.join(reduced)}] ({product} if {' and '.join(inside)} else 0.0)"
+    if bias is not None:
+        site.parameter("B", bias)
+        value = f"B[co] + ({value})"
+    site.stage(f"Y[{', '.join(ranged(('n', 'co', *_PLACES[:rank]), (batch, made, *results)))}] = {value}")
+    return site.computed(f"conv{rank}d_transpose", ("Y", Tensor(x.dtype, (batch, made, *results))))
+
+
+def _transposed_sizes(
+    site: Site,
+    sizes: Sequence[int],
+    extents: Sequence[int],
+    strides: Sequence[int],
+    dilations: Sequence[int],
+    more: Sequence[int],
+) -> tuple[list[int], list[int]]:
+    """What is cut off in front, and the sizes of the result of a transposed convolution."""
+    rank = len(sizes)
+    auto, asked = site.attribute("auto_pad", "NOTSET"), site.attribute("output_shape")
+    pads = site.attribute("pads") or [0] * (2 * rank)
+    whole = [strides[n] * (sizes[n] - 1) + more[n] + (extents[n] - 1) * dilations[n] + 1 for n in range(rank)]
+    if asked is None and auto in ("SAME_UPPER", "SAME_LOWER"):
+        asked = [sizes[n] * strides[n] for n in range(rank)]
+    if asked is not None:
+        total = [max(0, whole[n] - asked[n]) for n in range(rank)]
+        before = [t // 2 if auto == "SAME_UPPER" else t - t // 2 for t in total]
+        return before, list(asked)
+    if auto == "VALID":
+        pads = [0] * (2 * rank)
+    results = [whole[n] - pads[n] - pads[n + rank] for n in range(rank)]
+    if min(results) < 1:
+        raise Unsupported("padding that leaves nothing")
+    return list(pads[:rank]), results
+
+
+# --- pools -------------------------------------------------------------------------------------------------------------
+
+
+def _pooled(word: str, site: Site) -> Lowered:
+    x = site.given(0)
+    extents = site.attribute("kernel_shape")
+    if extents is None or len(extents) != x.type.rank - 2:
+        raise Unsupported("a window without sizes")
+    w = window_of(site, x.shape[2:], extents, bool(site.attribute("ceil_mode", 0)))
+    site.parameter("X", x)
+    names = ("n", "c", *_PLACES[: w.rank])
+    shape = (*x.shape[:2], *w.results)
+    reduced = ", ".join(ranged(_TAPS[: w.rank], w.extents))
+    results = (", ".join(ranged(names, shape)), Tensor(x.dtype, shape))
+    if word == "max":
+        return _max_pooled(site, x, w, results, reduced)
+    if word == "average":
+        return _averaged(site, w, results, reduced)
+    return _normed(site, w, results, reduced)
+
+
+def _max_pooled(site: Site, x: Operand, w: Window, results: tuple[str, Tensor], reduced: str) -> Lowered:
+    least = "-inf" if x.type.is_float else {"i8": "(-128)", "u8": "0"}.get(x.dtype)
+    if least is None:
+        raise Unsupported(f"elements of type {x.dtype}")
+    source = padded(site, "X", ("n", "c"), w, least)
+    under = place(source, ["n", "c", *w.taps()])
+    site.stage(f"Y[{results[0]}] = max[{reduced}] {under}")
+    if not site.wants(1):
+        return site.computed("max_pool", ("Y", results[1]))
+    # The place of the maximum in the input: that in the window, counted row by row, tells the taps.
+    site.stage(f"let at[{results[0]}] = argmax[{reduced}] {under}")
+    names = ["n", "c", *_PLACES[: w.rank]]
+    position = place("at", names)
+    steps = [prod(w.extents[n + 1 :]) for n in range(w.rank)]
+    taps = [f"({position} / {steps[n]} % {w.extents[n]})" for n in range(w.rank)]
+    source_at = [
+        f"(i64({_PLACES[n]}) * {w.strides[n]} + {taps[n]} * {w.dilations[n]} - {w.before[n]})" for n in range(w.rank)
+    ]
+    sizes = list(w.sizes)
+    if site.attribute("storage_order", 0):
+        source_at, sizes = source_at[::-1], sizes[::-1]
+    index = f"i64(n) * {x.shape[1] * prod(w.sizes)} + i64(c) * {prod(w.sizes)}"
+    index += "".join(f" + {source_at[n]} * {prod(sizes[n + 1 :])}" for n in range(w.rank))
+    site.stage(f"I[{results[0]}] = {index}")
+    return site.computed("max_pool", ("Y", results[1]), ("I", Tensor("i64", results[1].shape)))
+
+
+def _averaged(site: Site, w: Window, results: tuple[str, Tensor], reduced: str) -> Lowered:
+    source = padded(site, "X", ("n", "c"), w, "0.0")
+    under = f"sum[{reduced}] {place(source, ['n', 'c', *w.taps()])}"
+    dtype = results[1].dtype
+    whole = tuple(b + n + a for b, n, a in zip(w.before, w.sizes, w.after, strict=True))
+    counted = [(0, p) for p in whole] if site.attribute("count_include_pad", 0) else [
+        (b, b + n) for b, n in zip(w.before, w.sizes, strict=True)
+    ]  # fmt: skip
+    if all(low == 0 and high == end for (low, high), end in zip(counted, w.padded, strict=True)):
+        site.stage(f"Y[{results[0]}] = ({under}) / {prod(w.extents)}.0")
+    else:
+        inside = " and ".join(f"{low} <= {tap} < {high}" for tap, (low, high) in zip(w.taps(), counted, strict=True))
+        places = ", ".join(ranged(_PLACES[: w.rank], w.results))
+        site.stage(f"let count[{places}] = sum[{reduced}] ({dtype}(1.0) if {inside} else 0.0)")
+        site.stage(f"Y[{results[0]}] = ({under}) / {place('count', _PLACES[: w.rank])}")
+    return site.computed("average_pool", ("Y", results[1]))
+
+
+def _normed(site: Site, w: Window, results: tuple[str, Tensor], reduced: str) -> Lowered:
+    p = site.attribute("p", 2)
+    source = padded(site, "X", ("n", "c"), w, "0.0")
+    under = place(source, ["n", "c", *w.taps()])
+    site.stage(f"Y[{results[0]}] = {norm(p, f'[{reduced}]', under)}")
+    return site.computed("lp_pool", ("Y", results[1]))
+
+
+def norm(p: int, reduced: str, value: str) -> str:
+    """The Lp norm of the values of a reduction."""
+    if p == 1:
+        return f"sum{reduced} abs({value})"
+    if p == 2:
+        return f"sqrt(sum{reduced} {value} * {value})"
+    return f"pow(sum{reduced} pow(abs({value}), {p}.0), {1 / p!r})"
+
+
+def _global(word: str, site: Site) -> Lowered:
+    x = site.given(0)
+    rank = x.type.rank - 2
+    if rank < 1:
+        raise Unsupported(f"a pool over {x.type}")
+    taps = [f"k{n}" for n in range(rank)]
+    site.parameter("X", x)
+    reduced = f"[{', '.join(taps)}]"
+    value = place("X", ["n", "c", *taps])
+    ones = (1,) * rank
+    results = ", ".join(("n", "c", *ranged([f"o{n}" for n in range(rank)], ones)))
+    count = prod(x.shape[2:])
+    if word == "max":
+        text = f"max{reduced} {value}"
+    elif word == "average":
+        text = f"(sum{reduced} {value}) / {literal(count, x.dtype)}"
+    else:
+        text = norm(site.attribute("p", 2), reduced, value)
+    site.stage(f"Y[{results}] = {text}")
+    return site.computed(f"global_{word}_pool", ("Y", Tensor(x.dtype, (*x.shape[:2], *ones))))
+
+
+TABLE: Mapping[str, Writer] = {
+    "Conv": _convolved,
+    "ConvTranspose": _transposed,
+    "MaxPool": partial(_pooled, "max"),
+    "AveragePool": partial(_pooled, "average"),
+    "LpPool": partial(_pooled, "lp"),
+    "GlobalMaxPool": partial(_global, "max"),
+    "GlobalAveragePool": partial(_global, "average"),
+    "GlobalLpPool": partial(_global, "lp"),
+}

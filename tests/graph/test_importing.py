@@ -1,0 +1,297 @@
+"""Whole models: what an import writes and refuses, and what a loaded model computes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cache
+from hashlib import sha256
+from pathlib import Path
+
+import numpy as np
+import onnx
+import pytest
+from onnx import TensorProto, helper, numpy_helper
+from safetensors.numpy import load_file
+
+from tensorc_dsl.base.diagnostic import TschedError
+from tensorc_dsl.base.source import Source
+from tensorc_dsl.faces.api.models import import_onnx, load_model
+from tensorc_dsl.graph.weights import mapped_weights, weights_file
+from tensorc_dsl.syntax.fmt import format_text
+from tests.graph.onnx_cases import Array, by_runtime
+
+RNG = np.random.default_rng(3)
+
+
+def weight(name: str, *shape: int) -> TensorProto:
+    return numpy_helper.from_array((RNG.standard_normal(shape) * 0.3).astype(np.float32), name)
+
+
+def value(name: str, *shape: int | str, dtype: int = TensorProto.FLOAT) -> onnx.ValueInfoProto:
+    return helper.make_tensor_value_info(name, dtype, shape)
+
+
+def model(
+    nodes: list[onnx.NodeProto],
+    inputs: list[onnx.ValueInfoProto],
+    outputs: list[str],
+    constants: list[TensorProto] | None = None,
+    opset: int = 18,
+) -> onnx.ModelProto:
+    ends = [onnx.ValueInfoProto(name=o) for o in outputs]
+    graph = helper.make_graph(nodes, "net", inputs, ends, constants or [])
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", opset)], ir_version=8)
+
+
+@cache
+def cnn() -> onnx.ModelProto:
+    """A small network of opset 13, with an open size, a shape that is computed, and a value that is an output, too."""
+    node = helper.make_node
+    return model(
+        [
+            node("Conv", ["x", "w1", "b1"], ["a"], pads=[1, 1, 1, 1], strides=[2, 2]),
+            node("Relu", ["a"], ["r"]),
+            node("MaxPool", ["r"], ["p"], kernel_shape=[2, 2], strides=[2, 2]),
+            node("Conv", ["p", "w2"], ["c"], auto_pad="SAME_UPPER", group=4),
+            node("Sigmoid", ["c"], ["s"]),
+            node("Mul", ["c", "s"], ["m"]),
+            node("GlobalAveragePool", ["m"], ["g"]),
+            node("Shape", ["g"], ["shape"]),
+            node("Gather", ["shape", "zero"], ["batch"]),
+            node("Unsqueeze", ["batch", "axes"], ["rows"]),
+            node("Concat", ["rows", "minus"], ["wanted"], axis=0),
+            node("Reshape", ["g", "wanted"], ["f"]),
+            node("Gemm", ["f", "w3", "b3"], ["y"], transB=1),
+            node("Softmax", ["y"], ["z"], axis=1),
+            node("Exp", ["y"], ["unused"]),
+        ],
+        [value("x", "N", 3, 17, 17)],
+        ["z", "y"],
+        [
+            weight("w1", 8, 3, 3, 3), weight("b1", 8), weight("w2", 12, 2, 3, 3), weight("w3", 7, 12), weight("b3", 7),
+            numpy_helper.from_array(np.array(0), "zero"), numpy_helper.from_array(np.array([0]), "axes"),
+            numpy_helper.from_array(np.array([-1]), "minus"),
+        ],
+        13,
+    )  # fmt: skip
+
+
+def written(m: onnx.ModelProto, folder: Path, **shapes: tuple[int, ...]) -> Path:
+    (folder / "net.onnx").write_bytes(m.SerializeToString())
+    return import_onnx(folder / "net.onnx", shapes=shapes)
+
+
+def test_a_network_computes_what_it_does_in_onnx_runtime(tmp_path: Path) -> None:
+    path = written(cnn(), tmp_path, x=(2, 3, 17, 17))
+    text = path.read_text()
+    assert format_text(Source.of(text.encode(), "net.tsched")) == text
+    assert "unused" not in text and "exp(y" not in text and "reshape(g, [2, 12])" in text
+    loaded = load_model(path, threads=1)
+    assert (loaded.inputs, loaded.outputs) == (("x",), ("z", "y"))
+    x = RNG.standard_normal((2, 3, 17, 17)).astype(np.float32)
+    for made, wanted in zip(loaded(x), by_runtime(cnn(), {"x": x}), strict=True):
+        np.testing.assert_allclose(made, wanted, rtol=1e-4, atol=1e-6)
+    with pytest.raises(ValueError, match=r"`x` is f32\[2, 3, 17, 17\]; given is float64"):
+        loaded(x.astype(np.float64))
+    with pytest.raises(ValueError, match="the inputs of `net` are x"):
+        loaded(y=x)
+
+
+def test_equal_operators_share_a_compute(tmp_path: Path) -> None:
+    node = helper.make_node
+    m = model(
+        [node("Relu", ["x"], ["a"]), node("Neg", ["a"], ["b"]), node("Relu", ["b"], ["y"])], [value("x", 3, 4)], ["y"]
+    )
+    assert written(m, tmp_path).read_text().count("compute ") == 2
+    assert not (tmp_path / "net.safetensors").exists()
+
+
+def test_weights_are_a_file_of_safetensors(tmp_path: Path) -> None:
+    path = written(cnn(), tmp_path, x=(1, 3, 17, 17))
+    stored = load_file(path.with_suffix(".safetensors"))
+    wanted = {t.name: numpy_helper.to_array(t) for t in cnn().graph.initializer if t.name[0] in "wb"}
+    assert stored.keys() == wanted.keys()
+    assert all(np.array_equal(stored[n], w) for n, w in wanted.items())
+
+
+def test_weights_of_another_digest_are_refused(tmp_path: Path) -> None:
+    path = written(cnn(), tmp_path, x=(1, 3, 17, 17))
+    beside = path.with_suffix(".safetensors")
+    beside.write_bytes(beside.read_bytes()[:-4] + b"\0\0\0\1")
+    with pytest.raises(TschedError, match="E0943"):
+        load_model(path)
+
+
+@pytest.mark.parametrize(
+    ("content", "why"),
+    [
+        (b"", "cut off"),
+        ((1 << 60).to_bytes(8, "little") + b"{}", "cut off"),
+        ((2).to_bytes(8, "little") + b"{]", "no header"),
+        ((54).to_bytes(8, "little") + b'{"w":{"dtype":"F32","shape":[4],"data_offsets":[0,16]}}'[:54], "no header"),
+        ((57).to_bytes(8, "little") + b'{"w":{"dtype":"F32","shape":[4],"data_offsets":[0,16]}}  ', "not inside"),
+        (
+            (57).to_bytes(8, "little") + b'{"w":{"dtype":"F32","shape":[9],"data_offsets":[0,16]}}  ' + bytes(16),
+            "another size",
+        ),
+    ],
+)
+def test_a_broken_file_of_weights_is_refused(content: bytes, why: str, tmp_path: Path) -> None:
+    path = tmp_path / "w.safetensors"
+    path.write_bytes(content)
+    with pytest.raises(TschedError, match=why if content else "E0943"):
+        mapped_weights(path, sha256(content).hexdigest(), {})
+
+
+def test_weights_keep_every_type(tmp_path: Path) -> None:
+    tensors: dict[str, Array] = {
+        np.dtype(t).name: np.arange(3).astype(t) for t in "f4 f8 f2 i1 i2 i4 i8 u1 u2 u4 u8 ?".split()
+    }
+    path = tmp_path / "w.safetensors"
+    path.write_bytes(weights_file(tensors))
+    stored = load_file(path)
+    assert all(stored[n].dtype == t.dtype and np.array_equal(stored[n], t) for n, t in tensors.items())
+
+
+def test_a_branch_on_a_constant_is_taken(tmp_path: Path) -> None:
+    branches = [
+        helper.make_graph([helper.make_node(op, ["x"], ["same"])], op, [], [onnx.ValueInfoProto(name="same")])
+        for op in ("Relu", "Neg")
+    ]
+    nodes = [
+        helper.make_node("If", ["yes"], ["a"], then_branch=branches[0], else_branch=branches[1]),
+        helper.make_node("If", ["no"], ["y"], then_branch=branches[0], else_branch=branches[1]),
+    ]
+    constants = [numpy_helper.from_array(np.array(v), n) for n, v in (("yes", True), ("no", False))]
+    text = written(model(nodes, [value("x", 3)], ["a", "y"], constants), tmp_path).read_text()
+    assert "max(X[i], 0.0)" in text and "-X[i]" in text
+
+
+def test_an_output_may_be_an_input_or_a_constant(tmp_path: Path) -> None:
+    m = model([helper.make_node("Identity", ["x"], ["y"])], [value("x", 3)], ["y", "w"], [weight("w", 2, 2)])
+    loaded = load_model(written(m, tmp_path))
+    x = np.ones(3, np.float32)
+    y, w = loaded(x)
+    y[0] = 7
+    assert x[0] == 1 and w.flags.writeable and np.array_equal(w, numpy_helper.to_array(m.graph.initializer[0]))
+
+
+def test_open_sizes_have_to_be_given(tmp_path: Path) -> None:
+    with pytest.raises(TschedError, match="the size `N` of the input `x` is open"):
+        written(cnn(), tmp_path)
+    with pytest.raises(TschedError, match=r"the shape \[1, 3, 17, 18\] does not fit the input `x`"):
+        written(cnn(), tmp_path, x=(1, 3, 17, 18))
+    with pytest.raises(TschedError, match="does not fit the input `u`"):
+        written(cnn(), tmp_path, x=(1, 3, 17, 17), u=(3,))
+
+
+def test_every_node_that_is_not_supported_is_named(tmp_path: Path) -> None:
+    nodes = [
+        helper.make_node("NonZero", ["x"], ["a"], "first"),
+        helper.make_node("Add", ["a", "a"], ["b"], "after"),
+        helper.make_node("Multinomial", ["b"], ["c"], "second"),
+        helper.make_node("Unique", ["x"], ["y"], "third"),
+    ]
+    with pytest.raises(TschedError) as found:
+        written(model(nodes, [value("x", 3)], ["c", "y"]), tmp_path)
+    (d,) = found.value.diagnostics
+    assert d.code == "E0941" and "3 nodes" in d.message
+    assert [n.text.split(":")[0] for n in d.notes[:3]] == [
+        "`first` (NonZero)",
+        "`second` (Multinomial)",
+        "`third` (Unique)",
+    ]
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["net.onnx"]
+
+
+def _cycle() -> onnx.ModelProto:
+    node = helper.make_node
+    return model([node("Add", ["x", "b"], ["a"]), node("Relu", ["a"], ["b"])], [value("x", 3)], ["b"])
+
+
+def _twice() -> onnx.ModelProto:
+    node = helper.make_node
+    return model([node("Relu", ["x"], ["y"]), node("Neg", ["x"], ["y"])], [value("x", 3)], ["y"])
+
+
+def _external(location: str, size: int = 3) -> Callable[[], onnx.ModelProto]:
+    def make() -> onnx.ModelProto:
+        t = TensorProto(name="w", data_type=TensorProto.FLOAT, dims=[size], data_location=TensorProto.EXTERNAL)
+        t.external_data.add(key="location", value=location)
+        return model([helper.make_node("Add", ["x", "w"], ["y"])], [value("x", size)], ["y"], [t])
+
+    return make
+
+
+def _huge() -> onnx.ModelProto:
+    t = TensorProto(name="w", data_type=TensorProto.FLOAT, dims=[1 << 20, 1 << 20], raw_data=b"1234")
+    return model([helper.make_node("Add", ["x", "w"], ["y"])], [value("x", 3)], ["y"], [t])
+
+
+def _short() -> onnx.ModelProto:
+    t = TensorProto(name="w", data_type=TensorProto.FLOAT, dims=[5], raw_data=b"1234")
+    return model([helper.make_node("Add", ["x", "w"], ["y"])], [value("x", 5)], ["y"], [t])
+
+
+def _filled() -> onnx.ModelProto:
+    shape = numpy_helper.from_array(np.array([1 << 20, 1 << 20]), "s")
+    return model([helper.make_node("ConstantOfShape", ["s"], ["y"])], [value("x", 3)], ["y"], [shape])
+
+
+def _expanded() -> onnx.ModelProto:
+    shape = numpy_helper.from_array(np.array([1 << 20, 1 << 20, 1]), "s")
+    return model([helper.make_node("Expand", ["x", "s"], ["y"])], [value("x", 1)], ["y"], [shape])
+
+
+def _nothing() -> onnx.ModelProto:
+    return model([helper.make_node("Relu", ["x"], ["y"])], [value("x", 3)], ["missing"])
+
+
+@pytest.mark.parametrize(
+    ("make", "why"),
+    [
+        (_cycle, "uses `b`, which nothing before it makes"),
+        (_twice, "two values are called `y`"),
+        (_external("../secret.bin"), "outside of the folder"),
+        (_external("/etc/hostname"), "outside of the folder"),
+        (_external("link.bin"), "outside of the folder"),
+        (_external("data.bin", 4), "ends before the data"),
+        (_external("none.bin"), "is missing"),
+        (_huge, "which no tensor here can have"),
+        (_short, "has other data than its shape"),
+        (_filled, "a constant of the shape"),
+        (_expanded, "which is too large"),
+        (_nothing, "the output `missing` is made by no node"),
+    ],
+)
+def test_a_hostile_file_is_refused_with_a_reason(make: Callable[[], onnx.ModelProto], why: str, tmp_path: Path) -> None:
+    folder = tmp_path / "model"
+    folder.mkdir()
+    (tmp_path / "secret.bin").write_bytes(bytes(12))
+    (folder / "data.bin").write_bytes(bytes(12))
+    (folder / "link.bin").symlink_to("../secret.bin")
+    with pytest.raises(TschedError) as found:
+        written(make(), folder)
+    (d,) = found.value.diagnostics
+    assert d.code in ("E0940", "E0941") and why in " ".join((d.message, *(n.text for n in d.notes)))
+    assert sorted(p.name for p in folder.iterdir()) == ["data.bin", "link.bin", "net.onnx"]
+
+
+def test_data_beside_the_file_is_read(tmp_path: Path) -> None:
+    (tmp_path / "data.bin").write_bytes(np.arange(3, dtype=np.float32).tobytes())
+    path = written(_external("data.bin")(), tmp_path)
+    assert load_file(path.with_suffix(".safetensors"))["w"].tolist() == [0, 1, 2]
+
+
+@pytest.mark.parametrize("length", [1, 20, 100, 400])
+def test_a_file_that_is_cut_off_is_refused(length: int, tmp_path: Path) -> None:
+    (tmp_path / "net.onnx").write_bytes(cnn().SerializeToString()[:length])
+    with pytest.raises(TschedError, match="E0940"):
+        import_onnx(tmp_path / "net.onnx")
+
+
+def test_a_scalar_input_may_have_a_value(tmp_path: Path) -> None:
+    m = model([helper.make_node("Mul", ["x", "rate"], ["y"])], [value("x", 3), value("rate")], ["y"])
+    (tmp_path / "net.onnx").write_bytes(m.SerializeToString())
+    text = import_onnx(tmp_path / "net.onnx", values={"rate": 0.5}).read_text()
+    assert "X[i] * 0.5" in text or "A[i] * 0.5" in text

@@ -1,0 +1,254 @@
+"""Each operator of the table beside ONNX Runtime: odd sizes, and every attribute."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from onnx import TensorProto
+
+from tests.graph.onnx_cases import Array, Case, require_equal
+
+RNG = np.random.default_rng(7)
+
+
+def f32(*shape: int) -> Array:
+    return RNG.standard_normal(shape).astype(np.float32)
+
+
+def positive(*shape: int) -> Array:
+    return RNG.uniform(0.1, 3.0, shape).astype(np.float32)
+
+
+def ints(*values: int) -> Array:
+    return np.array(values, np.int64)
+
+
+def below(size: int, *shape: int) -> Array:
+    return RNG.integers(-size, size, shape)
+
+
+def bits(*shape: int) -> Array:
+    return RNG.integers(0, 2, shape).astype(bool)
+
+
+def u8(*shape: int) -> Array:
+    return RNG.integers(0, 256, shape).astype(np.uint8)
+
+
+def single(value: float, dtype: Any = np.float32) -> Array:
+    return np.array(value, dtype)
+
+
+UNARY = [
+    Case(op, [f32(3, 5)])
+    for op in """Relu Sigmoid Tanh Erf Exp Softplus Softsign Neg Abs Floor Ceil Round Sign Sin Cos Atan Sinh LeakyRelu Elu
+        Selu Celu HardSigmoid HardSwish ThresholdedRelu""".split()
+] + [Case(op, [positive(2, 3, 1)]) for op in "Sqrt Log Reciprocal".split()]
+ATTRIBUTES = [
+    Case("LeakyRelu", [f32(7)], {"alpha": 0.3}),
+    Case("Elu", [f32(7)], {"alpha": 0.3}),
+    Case("HardSigmoid", [f32(7)], {"alpha": 0.3, "beta": 0.25}),
+    Case("ThresholdedRelu", [f32(7)], {"alpha": 0.3}),
+    Case("Shrink", [f32(9)], {"lambd": 0.4, "bias": 0.1}),
+    Case("Gelu", [f32(9)], opset=20),
+    Case("Gelu", [f32(9)], {"approximate": "tanh"}, opset=20),
+    Case("Clip", [f32(3, 4), single(-0.5), single(0.5)], fixed=(1, 2)),
+    Case("Clip", [f32(3, 4), None, single(0.5)], fixed=(2,)),
+    Case("Clip", [f32(3, 4), single(-0.2), single(0.5)]),
+    Case("Clip", [f32(3, 4)], {"min": -0.5, "max": 0.25}, opset=6),
+    Case("Cast", [f32(3, 4) * 9], {"to": TensorProto.INT32}),
+    Case("Cast", [f32(3, 4)], {"to": TensorProto.BOOL}),
+    Case("Cast", [below(5, 4)], {"to": TensorProto.FLOAT}),
+    Case("Cast", [bits(4)], {"to": TensorProto.FLOAT}),
+    Case("IsNaN", [np.array([1, np.nan, np.inf], np.float32)]),
+    Case("IsInf", [np.array([1, -np.inf, np.inf], np.float32)], {"detect_negative": 0}),
+    Case("Not", [bits(3, 2)]),
+]
+BINARY = [
+    *(Case(op, [f32(2, 1, 5), f32(3, 1)]) for op in "Add Sub Mul Div Min Max PRelu".split()),
+    *(Case(op, [f32(3, 4), f32(4)]) for op in "Equal Greater GreaterOrEqual Less LessOrEqual".split()),
+    *(Case(op, [bits(3, 1), bits(4)]) for op in "And Or Xor".split()),
+    Case("Add", [f32(3, 4), single(0.5)], fixed=(1,)),
+    Case("Add", [f32(), f32()]),
+    Case("Div", [np.array([7, -7, 7, -7]), np.array([2, 2, -2, -2])]),
+    Case("Mod", [np.array([7, -7, 7, -7]), np.array([2, 2, -2, -2])]),
+    Case("Mod", [f32(5), positive(5)], {"fmod": 1}),
+    Case("Pow", [positive(3, 4), f32(4)]),
+    Case("Pow", [f32(3, 4), single(2.0)], fixed=(1,)),
+    Case("Pow", [positive(3, 4), single(0.5)], fixed=(1,)),
+    Case("Pow", [positive(3, 4), np.array([2, 3, 1, 0])], fixed=(1,)),
+    Case("Sum", [f32(3, 4), f32(4), f32(1)]),
+    Case("Mean", [f32(3, 4), f32(4), f32(1)]),
+    Case("Max", [f32(3, 4), f32(4), f32(1)]),
+    Case("Where", [bits(3, 1), f32(4), f32(1, 1)]),
+    Case("Equal", [bits(3, 1), bits(4)]),
+    Case("BitShift", [u8(4), u8(4) % 9], {"direction": "LEFT"}),
+]
+PRODUCTS = [
+    Case("MatMul", [f32(3, 5), f32(5, 4)]),
+    Case("MatMul", [f32(2, 1, 3, 5), f32(3, 5, 4)]),
+    Case("MatMul", [f32(5), f32(5, 4)]),
+    Case("MatMul", [f32(2, 3, 5), f32(5)]),
+    Case("MatMul", [f32(5), f32(5)]),
+    Case("Gemm", [f32(5, 3), f32(4, 5), f32(3, 1)], {"transA": 1, "transB": 1, "alpha": 0.5, "beta": 2.0}),
+    Case("Gemm", [f32(3, 5), f32(5, 4)]),
+    Case("Gemm", [f32(3, 5), f32(5, 4), single(1.5)], fixed=(1, 2)),
+    Case("MatMulInteger", [u8(3, 5), u8(5, 4), np.array(12, np.uint8), np.array(7, np.uint8)]),
+    Case("Einsum", [f32(2, 3, 5), f32(2, 5, 4)], {"equation": "bij, bjk -> bik"}),
+    Case("Einsum", [f32(3, 5, 5)], {"equation": "...ii->...i"}),
+    Case(
+        "QLinearMatMul",
+        [u8(3, 5), single(0.02), np.array(113, np.uint8), u8(5, 4), single(0.01), np.array(99, np.uint8), single(0.05),
+         np.array(120, np.uint8)],
+    ),
+]  # fmt: skip
+WINDOWS = [
+    Case("Conv", [f32(2, 3, 7, 9), f32(4, 3, 3, 2)]),
+    Case("Conv", [f32(1, 3, 7, 9), f32(4, 3, 3, 3), f32(4)], {"pads": [0, 0, 1, 1], "strides": [2, 1]}, fixed=(1, 2)),
+    Case("Conv", [f32(1, 4, 7, 9), f32(6, 2, 3, 3)], {"group": 2, "dilations": [2, 1], "pads": [2, 1, 2, 1]}),
+    Case("Conv", [f32(1, 4, 7, 6), f32(4, 1, 2, 2), f32(4)], {"group": 4, "auto_pad": "SAME_UPPER", "strides": [2, 2]}),
+    Case("Conv", [f32(1, 3, 7, 6), f32(6, 1, 2, 2)], {"group": 3, "auto_pad": "SAME_LOWER"}),
+    Case("Conv", [f32(1, 3, 8), f32(4, 3, 1)], {"auto_pad": "VALID"}),
+    Case("Conv", [f32(1, 2, 4, 5, 6), f32(3, 2, 2, 3, 2)], {"strides": [1, 2, 1], "pads": [1, 0, 0, 0, 1, 1]}),
+    Case("ConvTranspose", [f32(1, 3, 4, 5), f32(3, 2, 3, 3)], {"strides": [2, 3], "pads": [1, 0, 1, 1]}),
+    Case(
+        "ConvTranspose",
+        [f32(1, 4, 4, 3), f32(4, 3, 2, 2), f32(6)],
+        {"group": 2, "output_padding": [1, 0], "strides": [2, 2]},
+    ),
+    Case("ConvTranspose", [f32(1, 2, 5), f32(2, 2, 3)], {"dilations": [2], "output_shape": [8]}),
+    Case("ConvTranspose", [f32(1, 2, 4, 5), f32(2, 2, 3, 3)], {"auto_pad": "SAME_UPPER", "strides": [2, 2]}),
+    Case("MaxPool", [f32(1, 2, 7, 9)], {"kernel_shape": [3, 2], "strides": [2, 2], "pads": [1, 0, 0, 1]}),
+    Case("MaxPool", [f32(1, 2, 6, 8)], {"kernel_shape": [3, 3], "strides": [2, 2], "ceil_mode": 1}),
+    Case("MaxPool", [f32(2, 2, 7, 8)], {"kernel_shape": [2, 3], "auto_pad": "SAME_UPPER"}),
+    Case("MaxPool", [f32(2, 2, 7, 8)], {"kernel_shape": [2, 3], "dilations": [2, 1]}),
+    Case("MaxPool", [f32(2, 2, 7, 8)], {"kernel_shape": [2, 3], "pads": [1, 1, 0, 0]}, outputs=2),
+    Case("AveragePool", [f32(1, 2, 7, 9)], {"kernel_shape": [3, 2], "strides": [1, 2]}),
+    Case("AveragePool", [f32(1, 2, 7, 8)], {"kernel_shape": [3, 3], "pads": [1, 1, 1, 1]}),
+    Case("AveragePool", [f32(1, 2, 7, 8)], {"kernel_shape": [3, 3], "pads": [1, 1, 1, 1], "count_include_pad": 1}),
+    Case("AveragePool", [f32(1, 2, 6, 8)], {"kernel_shape": [3, 3], "strides": [2, 2], "ceil_mode": 1}),
+    Case("GlobalAveragePool", [f32(2, 3, 5, 7)]),
+    Case("GlobalMaxPool", [f32(2, 3, 5)]),
+    Case("LpPool", [f32(1, 2, 6, 7)], {"kernel_shape": [2, 3], "p": 3}),
+]
+REDUCTIONS = [
+    Case("ReduceSum", [f32(3, 4, 5), ints(-1, 0)], fixed=(1,)),
+    Case("ReduceSum", [f32(3, 4, 5)], {"keepdims": 0}),
+    Case("ReduceSum", [f32(3, 4)], {"noop_with_empty_axes": 1}),
+    *(Case(f"Reduce{op}", [positive(3, 4, 5), ints(1)], {"keepdims": 0}, fixed=(1,)) for op in
+      "Mean Max Min Prod L1 L2 LogSum LogSumExp SumSquare".split()),
+    Case("ReduceMax", [f32(3, 4, 5)], {"axes": [2]}, opset=13),
+    Case("ArgMax", [f32(3, 5)], {"axis": 1, "keepdims": 0}),
+    Case("ArgMin", [np.array([[1, 0, 0], [2, 2, 1]], np.float32)], {"axis": 1, "select_last_index": 1}),
+    Case("Softmax", [f32(3, 4, 5)], {"axis": 1}),
+    Case("Softmax", [f32(3, 4, 5)], {"axis": 1}, opset=11),
+    Case("LogSoftmax", [f32(3, 5)]),
+    Case("LayerNormalization", [f32(3, 4, 5), f32(4, 5), f32(4, 5)], {"axis": 1, "epsilon": 1e-3}),
+    Case("LayerNormalization", [f32(3, 5), f32(5)], outputs=3),
+    Case("BatchNormalization", [f32(2, 3, 4), f32(3), f32(3), f32(3), positive(3)], {"epsilon": 1e-3}),
+    Case("InstanceNormalization", [f32(2, 3, 4, 5), f32(3), f32(3)]),
+    Case("GroupNormalization", [f32(2, 6, 4), f32(6), f32(6)], {"num_groups": 3}, opset=21),
+    Case("LpNormalization", [f32(3, 5)], {"axis": 0, "p": 1}),
+    Case("LRN", [f32(1, 7, 3, 2)], {"size": 3, "alpha": 0.1, "beta": 0.5, "bias": 2.0}),
+    Case("CumSum", [f32(3, 5), ints(1)], {"reverse": 1, "exclusive": 1}, fixed=(1,)),
+]  # fmt: skip
+MOVEMENT = [
+    Case("Transpose", [f32(3, 4, 5)], {"perm": [2, 0, 1]}),
+    Case("Transpose", [f32(3, 1, 5)], {"perm": [1, 0, 2]}),
+    Case("Reshape", [f32(3, 4, 5), ints(0, -1)], fixed=(1,)),
+    Case("Flatten", [f32(3, 4, 5)], {"axis": 2}),
+    Case("Squeeze", [f32(3, 1, 5, 1), ints(1)], fixed=(1,)),
+    Case("Unsqueeze", [f32(3, 5), ints(0, -1)], fixed=(1,)),
+    Case("Expand", [f32(3, 1), ints(2, 1, 4)], fixed=(1,)),
+    Case("Tile", [f32(3, 2), ints(2, 3)], fixed=(1,)),
+    Case("Slice", [f32(7, 9), ints(1, -1), ints(100, -100), ints(0, 1), ints(2, -3)], fixed=(1, 2, 3, 4)),
+    Case("Concat", [f32(3, 2), f32(3, 4), f32(3, 1)], {"axis": -1}),
+    Case("Split", [f32(3, 7), ints(2, 1, 4)], {"axis": 1}, fixed=(1,), outputs=3),
+    Case("Split", [f32(7, 3)], {"num_outputs": 3}, outputs=3),
+    Case("Pad", [f32(3, 4), ints(1, 0, 0, 2), single(1.5)], fixed=(1, 2)),
+    Case("Pad", [f32(5, 6), ints(2, -1, 1, -1)], fixed=(1,)),
+    *(Case("Pad", [f32(4, 5), ints(2, 1, 3, 0)], {"mode": mode}, fixed=(1,)) for mode in ("reflect", "edge", "wrap")),
+    Case("Gather", [f32(5, 4), below(5, 2, 3)]),
+    Case("Gather", [f32(5, 4), below(4, 3)], {"axis": 1}),
+    Case("Gather", [f32(5, 4), np.array(-2)], {"axis": 0}, fixed=(1,)),
+    Case("GatherElements", [f32(3, 4), below(3, 2, 4)], {"axis": 0}),
+    Case("GatherND", [f32(3, 4, 5), below(3, 2, 2) % 3]),
+    Case("GatherND", [f32(3, 4, 5), below(4, 3, 1) % 4], {"batch_dims": 1}),
+    Case("DepthToSpace", [f32(1, 8, 2, 3)], {"blocksize": 2, "mode": "CRD"}),
+    Case("DepthToSpace", [f32(1, 8, 2, 3)], {"blocksize": 2}),
+    Case("SpaceToDepth", [f32(1, 2, 4, 6)], {"blocksize": 2}),
+    Case("Trilu", [f32(3, 5), np.array(1)], {"upper": 0}, fixed=(1,)),
+    Case("ReverseSequence", [f32(4, 3), np.array([1, 4, 2])], {"time_axis": 0, "batch_axis": 1}),
+    Case("OneHot", [below(4, 3), np.array(4), f32(2)], {"axis": 0}, fixed=(1,)),
+    Case("TopK", [f32(3, 7), ints(3)], {"largest": 0}, fixed=(1,), outputs=2),
+]
+SCALES = np.array([1, 1, 2, 1.5], np.float32)
+RESIZES = [
+    *(Case("Resize", [f32(1, 2, 3, 4), None, SCALES], {"mode": mode}, fixed=(2,)) for mode in ("nearest", "linear", "cubic")),
+    *(
+        Case("Resize", [f32(1, 1, 5, 4), None, None, ints(1, 1, 3, 7)],
+             {"mode": "linear", "coordinate_transformation_mode": how}, fixed=(3,))
+        for how in ("align_corners", "asymmetric", "pytorch_half_pixel", "half_pixel")
+    ),
+    *(
+        Case("Resize", [f32(1, 1, 4, 6), None, None, ints(1, 1, 7, 9)],
+             {"nearest_mode": how, "coordinate_transformation_mode": "asymmetric"}, fixed=(3,))
+        for how in ("floor", "ceil", "round_prefer_ceil")
+    ),
+    Case("Resize", [f32(1, 1, 3, 4), None, np.array([1, 1, 2, 2], np.float32)],
+         {"coordinate_transformation_mode": "asymmetric", "nearest_mode": "floor"}, fixed=(2,)),
+    Case("Upsample", [f32(1, 1, 3, 4), np.array([1, 1, 2, 2], np.float32)], fixed=(1,), opset=9),
+]  # fmt: skip
+QUANTIZED = [
+    Case("QuantizeLinear", [f32(3, 4) * 3, single(0.05), np.array(128, np.uint8)]),
+    Case("QuantizeLinear", [f32(3, 4), positive(3), np.zeros(3, np.int8)], {"axis": 0}),
+    Case("DequantizeLinear", [u8(3, 4), positive(4), u8(4)], {"axis": -1}),
+    Case("DynamicQuantizeLinear", [f32(3, 4)], outputs=3),
+]
+
+
+def recurrent(op: str, gates: int, extra: int = 0, **attributes: Any) -> Case:
+    """A layer with all its inputs; with `extra` peepholes, too."""
+    directions = 2 if attributes.get("direction") == "bidirectional" else 1
+    steps, batch, width, hidden = 5, 2, 3, 4
+    states = [f32(directions, batch, hidden)] * (2 if op == "LSTM" else 1)
+    weights = [f32(directions, gates * hidden, width), f32(directions, gates * hidden, hidden)]
+    inputs = [f32(steps, batch, width), *weights, f32(directions, 2 * gates * hidden), None, *states]
+    peepholes = [f32(directions, extra * hidden)] if extra else []
+    return Case(
+        op,
+        [*inputs, *peepholes],
+        {"hidden_size": hidden, **attributes},
+        fixed=(1, 2, 3),
+        outputs=3 if op == "LSTM" else 2,
+    )
+
+
+RECURRENT = [
+    recurrent("LSTM", 4, direction="bidirectional"),
+    recurrent("LSTM", 4, 3, direction="reverse"),
+    recurrent("LSTM", 4, direction="reverse", clip=0.4),
+    recurrent("GRU", 3, direction="bidirectional"),
+    recurrent("GRU", 3, linear_before_reset=1),
+    recurrent("RNN", 1, activations=["Relu"]),
+    Case("LSTM", [f32(4, 1, 3), f32(1, 8, 3), f32(1, 8, 2)], {"hidden_size": 2}),
+    Case(
+        "GRU",
+        [f32(4, 2, 3), f32(1, 6, 3), f32(1, 6, 2), None, np.array([4, 2], np.int32)],
+        {"hidden_size": 2},
+        outputs=2,
+    ),
+]
+
+CASES = [
+    *UNARY, *ATTRIBUTES, *BINARY, *PRODUCTS, *WINDOWS, *REDUCTIONS, *MOVEMENT, *RESIZES, *QUANTIZED, *RECURRENT,
+]  # fmt: skip
+
+
+@pytest.mark.corpus
+@pytest.mark.parametrize("case", CASES, ids=[f"{n}-{c.op}" for n, c in enumerate(CASES)])
+def test_an_operator_is_as_in_onnx_runtime(case: Case, tmp_path: Path) -> None:
+    require_equal(case, tmp_path)
