@@ -47,7 +47,7 @@ def _row(path: str, item: tree.ComputeDef) -> list[str]:
 def of_models() -> str:
     """The operators that an imported model may have, in alphabetical order."""
     from tensorc_dsl.graph.folding import EVALUATORS
-    from tensorc_dsl.graph.operators.table import TABLE
+    from tensorc_dsl.graph.importing import TABLE
 
     computed = ", ".join(f"`{name}`" for name in sorted(TABLE))
     folded = ", ".join(f"`{name}`" for name in sorted({*EVALUATORS, "If", "Shape", "Size"} - {*TABLE}))

@@ -109,8 +109,12 @@ def check_model(
     checker = _Checker(item, computes, library, broken)
     checker.run()
     if not checker.found and not checker.skipped:
-        names = [tuple(str(p.name) for p in some) for some in (item.inputs, item.outputs, _tensors(item))]
-        plans[str(item.name)] = ModelPlan(*names, checker.values, tuple(checker.steps), checker.tasks, checker.programs)
+        inputs, outputs, weights = (
+            tuple(str(p.name) for p in some) for some in (item.inputs, item.outputs, _tensors(item))
+        )
+        plans[str(item.name)] = ModelPlan(
+            inputs, outputs, weights, checker.values, tuple(checker.steps), checker.tasks, checker.programs
+        )
     return checker.found
 
 

@@ -482,8 +482,8 @@ class _Finder:
 
     def _model(self, model: t.ModelDef) -> None:
         given = (*model.inputs, *model.outputs, *(model.weights.tensors if model.weights else ()))
-        known = {p.name: p.name for p in given}
-        self.define(known)
+        known: dict[str, t.Word] = {p.name: p.name for p in given}
+        self.define(known.values())
         for call in model.calls:
             for name in call.names:
                 self.refer(name, written(known.setdefault(name, name)))

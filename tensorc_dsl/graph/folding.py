@@ -44,11 +44,16 @@ def _cast(node: Node, xs: Sequence[Any]) -> Sequence[Array]:
     return [xs[0].astype(dtype)]
 
 
+def _cast_like(_: Node, xs: Sequence[Any]) -> Sequence[Array]:
+    return [xs[0].astype(xs[1].dtype)]
+
+
 def _range(_: Node, xs: Sequence[Any]) -> Sequence[Array]:
     start, limit, delta = (x.item() for x in xs)
     if delta == 0 or max(0, (limit - start) / delta) > MOST_FOLDED:
         raise Unsupported(f"a range from {start} to {limit} by {delta}")
-    return [np.arange(start, limit, delta, xs[0].dtype)]
+    count = max(0, int(np.ceil((limit - start) / delta)))
+    return [(start + delta * np.arange(count)).astype(xs[0].dtype)]
 
 
 def _slice(node: Node, xs: Sequence[Any]) -> Sequence[Array]:
@@ -128,8 +133,8 @@ def _filled(node: Node, xs: Sequence[Any]) -> Sequence[Array]:
     if min(shape, default=0) < 0 or prod(shape) > MOST_FOLDED:
         raise Unsupported(f"a constant of the shape {list(shape)}")
     value = node.attributes.get("value")
-    value = np.zeros(1, np.float32) if value is None else value
-    return [np.full(shape, value.reshape(-1)[0])]
+    given: Array = np.zeros(1, np.float32) if value is None else value
+    return [np.full(shape, given.reshape(-1)[0])]
 
 
 def _expand(_: Node, xs: Sequence[Any]) -> Sequence[Array]:
@@ -161,7 +166,7 @@ def _constant(node: Node, _: Sequence[Any]) -> Sequence[Array]:
 
 def _numbers(f: Callable[..., Any]) -> Evaluate:
     """A function of NumPy on operands of one type, whose result has it too."""
-    return lambda _, xs: [np.asarray(f(*xs)).astype(xs[0].dtype)]
+    return lambda _, xs: [np.asarray(f(*xs), None if xs[0] is None else xs[0].dtype)]
 
 
 def _folded(f: Callable[..., Any]) -> Evaluate:
@@ -183,8 +188,8 @@ EVALUATORS: Mapping[str, Evaluate] = {
     "ConstantOfShape": _filled,
     "Range": _range,
     "Cast": _cast,
-    "CastLike": lambda _, xs: [xs[0].astype(xs[1].dtype)] if xs[0] is not None and xs[1] is not None else [],
-    "Identity": _one(lambda x: x),
+    "CastLike": _cast_like,
+    "Identity": _one(np.asarray),
     "Slice": _slice,
     "Concat": _concat,
     "Gather": _gather,

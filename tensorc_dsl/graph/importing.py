@@ -14,8 +14,18 @@ import numpy as np
 from tensorc_dsl.base.diagnostic import Note, TschedError, problem
 from tensorc_dsl.graph.folding import EVALUATORS, fold
 from tensorc_dsl.graph.graph import MOST_ELEMENTS, NUMPY, Array, Graph, Node, Tensor, Unsupported, live, type_of
-from tensorc_dsl.graph.operators.lowering import Computed, Definition, Known, Operand, Site, Viewed
-from tensorc_dsl.graph.operators.table import TABLE
+from tensorc_dsl.graph.operators import elementwise, movement, products, recurrent, reductions, windows
+from tensorc_dsl.graph.operators.lowering import Computed, Definition, Known, Operand, Site, Viewed, Writer
+
+TABLE: Mapping[str, Writer] = {
+    **elementwise.TABLE,
+    **movement.TABLE,
+    **products.TABLE,
+    **recurrent.TABLE,
+    **reductions.TABLE,
+    **windows.TABLE,
+}
+"""Which function writes which operator."""
 
 
 @problem(

@@ -58,7 +58,7 @@ def model_of(case: Case) -> onnx.ModelProto:
 def by_runtime(model: onnx.ModelProto, inputs: Mapping[str, Array]) -> list[Array]:
     """What ONNX Runtime makes of it."""
     session = onnxruntime.InferenceSession(model.SerializeToString(), providers=["CPUExecutionProvider"])
-    return list(session.run(None, dict(inputs)))
+    return [np.asarray(o) for o in session.run(None, dict(inputs))]
 
 
 def checked(model: onnx.ModelProto, folder: Path, **values: float) -> tuple[CheckedFile, dict[str, Array]]:

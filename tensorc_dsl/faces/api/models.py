@@ -74,18 +74,20 @@ class LoadedModel:
         Inputs are given in the order of the model or by name. Raises ValueError if a name, a dtype or a shape is not the
         model's, and TschedError if a kernel cannot be made.
         """
+        made = tuple(self.outputs_of(*arrays, **named).values())
+        return made[0] if len(made) == 1 else made
+
+    def outputs_of(self, /, *arrays: Any, **named: Any) -> dict[str, Array]:
+        """The outputs by name. Inputs and errors are as those of a call."""
         values = dict(self._weights) | self._inputs(arrays, named)
+        # An output that is a view of what is the caller's or of the file is a copy of its own.
+        kept = list(values.values())
         self.prepare()
         assert self._calls is not None
         for call in self._calls:
             call(values)
-        # An output that is a view of what is the caller's or of the file is a copy of its own.
-        kept = [values[n] for n in (*self.inputs, *self._weights)]
-        made = tuple(
-            v.copy() if any(np.may_share_memory(v, k) for k in kept) else v
-            for v in map(values.__getitem__, self.outputs)
-        )
-        return made[0] if len(made) == 1 else made
+        found = {n: values[n] for n in self.outputs}
+        return {n: v.copy() if any(np.may_share_memory(v, k) for k in kept) else v for n, v in found.items()}
 
     def _inputs(self, arrays: Sequence[Any], named: Mapping[str, Any]) -> dict[str, Array]:
         given = dict(zip(self.inputs, arrays, strict=False))
@@ -125,8 +127,7 @@ class LoadedModel:
 
         def call(values: dict[str, Array]) -> None:
             made = run(**{n: values[a] for n, a in rest})
-            results = made if isinstance(made, tuple) else (made,)
-            values.update(zip(step.results, results, strict=True))
+            values.update(zip(step.results, _several(made), strict=True))
 
         return call
 
@@ -137,6 +138,11 @@ class LoadedModel:
         return (
             f"LoadedModel({self.name}({inputs}) -> {outputs}, {len(self._plan.steps)} steps, {len(self.tasks)} tasks)"
         )
+
+
+def _several(made: Any) -> tuple[Array, ...]:
+    """What a kernel returns, as a tuple."""
+    return made if isinstance(made, tuple) else (made,)  # pyright: ignore[reportUnknownVariableType]
 
 
 def _type(plan: ModelPlan, name: str) -> Tensor:

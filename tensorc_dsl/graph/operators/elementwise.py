@@ -29,8 +29,8 @@ Formula = Callable[[Site, str], str]
 _SIGNED = ("i8", "i16", "i32", "i64")
 
 
-def pointwise(site: Site, stem: str, operands: Sequence[Operand], dtype: str, value: Callable[..., str]) -> Lowered:
-    """A result with the broadcast shape of the operands, whose elements are `value` of those of the operands.
+def pointwise(site: Site, stem: str, operands: Sequence[Operand], dtype: str, value: str) -> Lowered:
+    """A result with the broadcast shape of the operands. Its elements are `value`, with `{0}` for that of the first.
 
     A constant of one element is a literal.
     """
@@ -49,7 +49,7 @@ def pointwise(site: Site, stem: str, operands: Sequence[Operand], dtype: str, va
         n if _is_read(read, k - len(shape), size) else f"{n} in {size}"
         for k, (n, size) in enumerate(zip(names, shape, strict=True))
     ]
-    site.stage(f"{place('Y', ranges)} = {value(*texts)}")
+    site.stage(f"{place('Y', ranges)} = {value.format(*texts)}")
     return site.computed(stem, ("Y", Tensor(dtype, shape)))
 
 
@@ -65,7 +65,7 @@ def _unary(stem: str, formula: Formula, floats: bool, site: Site) -> Lowered:
     x = site.given(0)
     if floats and not x.type.is_float:
         raise Unsupported(f"elements of type {x.dtype}")
-    return pointwise(site, stem, [x], x.dtype, lambda v: formula(site, v))
+    return pointwise(site, stem, [x], x.dtype, formula(site, "{0}"))
 
 
 def _number(site: Site, name: str, default: float) -> str:
@@ -81,21 +81,14 @@ def _relu(site: Site, x: str) -> str:
     return f"max({x}, {literal(0, site.given(0).dtype)})"
 
 
-def _clip_bounds(site: Site) -> list[Operand]:
-    return [o for n in (1, 2) if (o := site.optional(n)) is not None]
-
-
 def _clip(site: Site) -> Lowered:
     x, low, high = site.given(0), site.optional(1), site.optional(2)
-
-    def value(x: str, *bounds: str) -> str:
-        given = iter(bounds)
-        text = f"max({x}, {next(given)})" if low is not None else x
-        return f"min({text}, {next(given)})" if high is not None else text
-
     if low is None and high is None:
         return Viewed(x.name, x.type)
-    return pointwise(site, "clip", [x, *_clip_bounds(site)], x.dtype, value)
+    value = "{0}" if low is None else "max({0}, {1})"
+    if high is not None:
+        value = f"min({value}, {{{1 if low is None else 2}}})"
+    return pointwise(site, "clip", [x, *(b for b in (low, high) if b is not None)], x.dtype, value)
 
 
 def _hard_sigmoid(site: Site, x: str) -> str:
@@ -159,18 +152,17 @@ _NUMBERS: Mapping[str, tuple[str, Formula]] = {
 
 
 def _is_nan(site: Site) -> Lowered:
-    return pointwise(site, "isnan", [site.given(0)], "bool", lambda x: f"isnan({x})")
+    return pointwise(site, "isnan", [site.given(0)], "bool", "isnan({0})")
 
 
 def _is_inf(site: Site) -> Lowered:
     x = site.given(0)
     above, below = site.attribute("detect_positive", 1), site.attribute("detect_negative", 1)
 
-    def value(v: str) -> str:
-        if above and below:
-            return f"isinf({v})"
-        return f"{v} == inf" if above else f"{v} == -inf" if below else f"{v} != {v} and {v} == {v}"
-
+    if above and below:
+        value = "isinf({0})"
+    else:
+        value = "{0} == inf" if above else "{0} == -inf" if below else "{0} != {0} and {0} == {0}"
     return pointwise(site, "isinf", [x], "bool", value)
 
 
@@ -188,7 +180,7 @@ def _cast(site: Site) -> Lowered:
     if to == x.dtype:
         return Viewed(x.name, x.type)
     zero = literal(0, x.dtype)
-    return pointwise(site, f"cast_{to}", [x], to, lambda v: f"{v} != {zero}" if to == "bool" else f"{to}({v})")
+    return pointwise(site, f"cast_{to}", [x], to, f"{{0}} != {zero}" if to == "bool" else f"{to}({{0}})")
 
 
 # --- several operands --------------------------------------------------------------------------------------------------
@@ -202,7 +194,7 @@ def _common(site: Site) -> list[Operand]:
     return found
 
 
-def _binary(stem: str, value: Callable[[str, str], str], site: Site) -> Lowered:
+def _binary(stem: str, value: str, site: Site) -> Lowered:
     a, b = _common(site)
     return pointwise(site, stem, [a, b], a.dtype, value)
 
@@ -210,91 +202,75 @@ def _binary(stem: str, value: Callable[[str, str], str], site: Site) -> Lowered:
 def _compared(stem: str, sign: str, site: Site) -> Lowered:
     a, b = _common(site)
     if a.dtype == "bool":  # the language compares numbers
-        return pointwise(site, stem, [a, b], "bool", lambda x, y: f"({x} and {y}) or not ({x} or {y})")
-    return pointwise(site, stem, [a, b], "bool", lambda x, y: f"{x} {sign} {y}")
+        return pointwise(site, stem, [a, b], "bool", "({0} and {1}) or not ({0} or {1})")
+    return pointwise(site, stem, [a, b], "bool", f"{{0}} {sign} {{1}}")
 
 
 def _divided(site: Site) -> Lowered:
     a, b = _common(site)
-    if a.dtype in _SIGNED:  # ONNX truncates, and `/` floors
-
-        def value(x: str, y: str) -> str:
-            return f"sign({x}) * sign({y}) * (abs({x}) / abs({y}))"
-    else:
-
-        def value(x: str, y: str) -> str:
-            return f"{x} / {y}"
-
+    # ONNX truncates the quotients of integers, and `/` floors.
+    value = "sign({0}) * sign({1}) * (abs({0}) / abs({1}))" if a.dtype in _SIGNED else "{0} / {1}"
     return pointwise(site, "divide", [a, b], a.dtype, value)
 
 
 def _remainder(site: Site) -> Lowered:
     a, b = _common(site)
-    if not site.attribute("fmod", 0) or a.dtype.startswith("u"):
-        return pointwise(site, "remainder", [a, b], a.dtype, lambda x, y: f"{x} % {y}")
-    if a.type.is_float:
-        return pointwise(site, "remainder", [a, b], a.dtype, lambda x, y: f"copysign(abs({x}) % abs({y}), {x})")
-    return pointwise(site, "remainder", [a, b], a.dtype, lambda x, y: f"sign({x}) * (abs({x}) % abs({y}))")
+    value = "{0} % {1}"
+    if site.attribute("fmod", 0) and a.type.is_float:
+        value = "copysign(abs({0}) % abs({1}), {0})"
+    elif site.attribute("fmod", 0) and a.dtype in _SIGNED:
+        value = "sign({0}) * (abs({0}) % abs({1}))"
+    return pointwise(site, "remainder", [a, b], a.dtype, value)
+
+
+_POWERS = {1.0: "{0}", 2.0: "{0} * {0}", 3.0: "{0} * {0} * {0}"}
+_ROOTS = {0.5: "sqrt({0})", -1.0: "1.0 / {0}", -0.5: "rsqrt({0})"}
 
 
 def _power(site: Site) -> Lowered:
     a, b = site.given(0), site.given(1)
-    exact = None if b.value is None or b.value.size != 1 else float(b.value.reshape(()).item())
-    if exact in (1.0, 2.0, 3.0) or (exact in (0.5, -1.0, -0.5) and a.type.is_float):
-        written = {
-            1.0: "{x}",
-            2.0: "{x} * {x}",
-            3.0: "{x} * {x} * {x}",
-            0.5: "sqrt({x})",
-            -1.0: "1.0 / {x}",
-            -0.5: "rsqrt({x})",
-        }
-        shape = broadcast([a.shape, b.shape])
-        if shape == a.shape:
-            return pointwise(site, "power", [a], a.dtype, lambda x: written[exact].format(x=x))
-
-    def value(x: str, y: str) -> str:
-        if a.type.is_float:
-            return f"pow({x}, {y})" if b.dtype == a.dtype else f"pow({x}, {a.dtype}({y}))"
-        return f"{a.dtype}(round(pow(f64({x}), f64({y}))))"
-
+    known = _POWERS | _ROOTS if a.type.is_float else _POWERS
+    if b.value is not None and b.value.size == 1 and broadcast([a.shape, b.shape]) == a.shape:
+        exact = float(b.value.reshape(()).item())
+        if exact in known:
+            return pointwise(site, "power", [a], a.dtype, known[exact])
+    if a.type.is_float:
+        value = "pow({0}, {1})" if b.dtype == a.dtype else f"pow({{0}}, {a.dtype}({{1}}))"
+    else:
+        value = f"{a.dtype}(round(pow(f64({{0}}), f64({{1}}))))"
     return pointwise(site, "power", [a, b], a.dtype, value)
 
 
-def _variadic(stem: str, join: Callable[[str, str], str], site: Site) -> Lowered:
+def _variadic(stem: str, join: str, site: Site) -> Lowered:
     operands = _common(site)
     if len(operands) == 1:
         return Viewed(operands[0].name, operands[0].type)
-
-    def value(*texts: str) -> str:
-        out = texts[0]
-        for t in texts[1:]:
-            out = join(out, t)
-        return f"({out}) / {len(texts)}.0" if stem == "mean" else out
-
+    value = "{0}"
+    for n in range(1, len(operands)):
+        value = join.replace("{0}", value).replace("{1}", f"{{{n}}}")
+    if stem == "mean":
+        value = f"({value}) / {len(operands)}.0"
     return pointwise(site, stem, operands, operands[0].dtype, value)
 
 
 def _where(site: Site) -> Lowered:
     c, x, y = (site.given(n) for n in range(3))
-    return pointwise(site, "where", [c, x, y], x.dtype, lambda c, x, y: f"{x} if {c} else {y}")
+    return pointwise(site, "where", [c, x, y], x.dtype, "{1} if {0} else {2}")
 
 
 def _prelu(site: Site) -> Lowered:
     x, slope = _common(site)
-    zero = literal(0, x.dtype)
-    return pointwise(site, "prelu", [x, slope], x.dtype, lambda v, s: f"{v} if {v} >= {zero} else {v} * {s}")
+    return pointwise(site, "prelu", [x, slope], x.dtype, f"{{0}} if {{0}} >= {literal(0, x.dtype)} else {{0}} * {{1}}")
 
 
 def _shift(site: Site) -> Lowered:
     a, b = _common(site)
     name = "shift_left" if site.attribute("direction") == "LEFT" else "shift_right"
-    # A place that the type does not have is negative to the language only if the type has a sign.
-    return pointwise(site, name, [a, b], a.dtype, lambda x, y: f"{name}({x}, {y})")
+    return pointwise(site, name, [a, b], a.dtype, f"{name}({{0}}, {{1}})")
 
 
 def _xor(site: Site) -> Lowered:
-    return pointwise(site, "xor", _common(site), "bool", lambda x, y: f"({x} or {y}) and not ({x} and {y})")
+    return pointwise(site, "xor", _common(site), "bool", "({0} or {1}) and not ({0} and {1})")
 
 
 # --- quantized values --------------------------------------------------------------------------------------------------
@@ -392,14 +368,14 @@ TABLE: Mapping[str, Writer] = {
     **{
         op: partial(_binary, stem, value)
         for op, stem, value in (
-            ("Add", "add", lambda x, y: f"{x} + {y}"),
-            ("Sub", "subtract", lambda x, y: f"{x} - {y}"),
-            ("Mul", "multiply", lambda x, y: f"{x} * {y}"),
-            ("And", "and", lambda x, y: f"{x} and {y}"),
-            ("Or", "or", lambda x, y: f"{x} or {y}"),
-            ("BitwiseAnd", "bit_and", lambda x, y: f"bit_and({x}, {y})"),
-            ("BitwiseOr", "bit_or", lambda x, y: f"bit_or({x}, {y})"),
-            ("BitwiseXor", "bit_xor", lambda x, y: f"xor({x}, {y})"),
+            ("Add", "add", "{0} + {1}"),
+            ("Sub", "subtract", "{0} - {1}"),
+            ("Mul", "multiply", "{0} * {1}"),
+            ("And", "and", "{0} and {1}"),
+            ("Or", "or", "{0} or {1}"),
+            ("BitwiseAnd", "bit_and", "bit_and({0}, {1})"),
+            ("BitwiseOr", "bit_or", "bit_or({0}, {1})"),
+            ("BitwiseXor", "bit_xor", "xor({0}, {1})"),
         )
     },
     **{
@@ -415,10 +391,10 @@ TABLE: Mapping[str, Writer] = {
     **{
         op: partial(_variadic, stem, join)
         for op, stem, join in (
-            ("Min", "min", lambda x, y: f"min({x}, {y})"),
-            ("Max", "max", lambda x, y: f"max({x}, {y})"),
-            ("Sum", "add", lambda x, y: f"{x} + {y}"),
-            ("Mean", "mean", lambda x, y: f"{x} + {y}"),
+            ("Min", "min", "min({0}, {1})"),
+            ("Max", "max", "max({0}, {1})"),
+            ("Sum", "add", "{0} + {1}"),
+            ("Mean", "mean", "{0} + {1}"),
         )
     },
     "Clip": _clip,

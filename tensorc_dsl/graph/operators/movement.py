@@ -186,7 +186,8 @@ def _triangle(site: Site) -> Lowered:
 def _reversed(site: Site) -> Lowered:
     x, lengths = site.given(0), site.given(1)
     names = indices(x.type.rank)
-    time, batch = site.attribute("time_axis", 0), site.attribute("batch_axis", 1)
+    time: int = site.attribute("time_axis", 0)
+    batch: int = site.attribute("batch_axis", 1)
     n = x.shape[time]
     count = f"clamp({place(site.parameter('L', lengths), [names[batch]])}, 0, {n})"
     source = names.copy()
@@ -330,7 +331,8 @@ def _gather_elements(site: Site) -> Lowered:
 
 def _gather_nd(site: Site) -> Lowered:
     x, at = site.given(0), site.given(1)
-    batch, depth = site.attribute("batch_dims", 0), at.shape[-1]
+    batch: int = site.attribute("batch_dims", 0)
+    depth = at.shape[-1]
     outer = at.shape[:-1]
     shape = (*outer, *x.shape[batch + depth :])
     names = indices(len(shape))

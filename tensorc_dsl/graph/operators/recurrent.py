@@ -23,7 +23,8 @@ def _activations(site: Site, default: Sequence[str]) -> list[Activation]:
     count = len(default)
     if any(names[k] != names[k % count] for k in range(len(names))):
         raise Unsupported("directions with other activations")
-    alphas, betas = list(site.attribute("activation_alpha") or ()), list(site.attribute("activation_beta") or ())
+    alphas: list[float] = [*site.attribute("activation_alpha", ())]
+    betas: list[float] = [*site.attribute("activation_beta", ())]
 
     def number(values: list[float], default: float) -> str:
         return literal(np.float32(values.pop(0) if values else default), "f32")

@@ -48,13 +48,13 @@ def _value(text: str) -> tuple[str, int | float]:
     multiple=True,
     help="Fix the value of an input: `sr=16000`; may be repeated.",
 )
-@click.option("-o", "--output", metavar="FILE", help="Where to write it; by default beside the file, as `.tsched`.")
+@click.option("--output", type=click.Path(), metavar="PATH", help="The file to write, in place of the usual one.")
 @common_options
 def import_(file: str, shapes: tuple[str, ...], values: tuple[str, ...], output: str | None) -> None:
     """Write an ONNX file as a `.tsched` file: a model, with a compute for each distinct operator in it.
 
-    Its weights are written beside it, as a `.safetensors` file. All sizes are numbers: those that the file leaves open are
-    given with --shape. Nothing is written if an operator is not supported; the error has all of them.
+    It is written beside the file, and its weights beside it, as a `.safetensors` file. All sizes are numbers: those that the
+    file leaves open are given with --shape. Nothing is written if an operator is not supported; the error has all of them.
 
     Needs the package `onnx`: `pip install tensorc-dsl[onnx]`.
     """
