@@ -247,7 +247,7 @@ def _variadic(stem: str, join: str, site: Site) -> Lowered:
         return Viewed(operands[0].name, operands[0].type)
     value = "{0}"
     for n in range(1, len(operands)):
-        value = join.replace("{0}", value).replace("{1}", f"{{{n}}}")
+        value = join.format(value, f"{{{n}}}")
     if stem == "mean":
         value = f"({value}) / {len(operands)}.0"
     return pointwise(site, stem, operands, operands[0].dtype, value)
