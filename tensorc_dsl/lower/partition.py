@@ -678,7 +678,7 @@ def cut_points(var: str, begin: int, end: int, kind: LoopKind, body: tuple[Flat,
     around = Around({**ranges, var: (begin, end - 1)}, lanes=frozenset((var,)) if vectors else frozenset())
     for e, s, here in asked(body, around, None):
         if isinstance(s, If):
-            if var in free_vars(e) and isinstance(e, Compare) and dtype_of(e.lhs) == INDEX:
+            if var in free_vars(e) and isinstance(e, Compare) and dtype_of(e.lhs) == INDEX and not _is_around_long(s):
                 guards.update(_places(e, var, here.ranges))
         elif kind is not LoopKind.PARALLEL and not (here.lanes | own).isdisjoint(free_vars(e)):
             for c in conditions(e, here.ranges):
@@ -694,6 +694,16 @@ def cut_points(var: str, begin: int, end: int, kind: LoopKind, body: tuple[Flat,
     inner = {c for c in borders if begin < c < end}
     inner = inner if len(inner) <= MOST or written_out else set[int]()
     return [begin, *sorted({c for c in guards if begin < c < end} | inner), end]
+
+
+LONG = 64
+"""The rounds of a loop beside which a guard around it costs nothing: no copy of the loop is made to decide it."""
+
+
+def _is_around_long(s: If) -> bool:
+    """Whether a guard is around a serial loop of many rounds, as one that leaves out a row of zeros is."""
+    serial = (x for x in inside(s.body) if isinstance(x, Loop) and x.kind is LoopKind.SERIAL)
+    return any((_iterations(x) or 0) >= LONG for x in serial)
 
 
 def on_whole_lines(c: int, begin: int, end: int) -> int:

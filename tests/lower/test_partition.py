@@ -231,3 +231,17 @@ def test_a_sum_that_is_kept_in_registers_is_whole() -> None:
 
 def test_what_changes_everywhere_is_no_border() -> None:
     assert row("vectorized ", "X[vy, vx] if vx % 2 == 0 else X[vy, vx % 7]").count("Y[") == 1
+
+
+@pytest.mark.parametrize(("rounds", "copies"), [(63, 2), (64, 1)])
+def test_a_guard_around_a_long_loop_makes_no_copy_of_it(rounds: int, copies: int) -> None:
+    store = Store("C", (add(mul(Var("i"), index(100)), Var("k")),), index(0))
+    guarded = If(Compare(">=", add(Var("h"), Var("i")), index(3)), (_serial("k", rounds, store),))
+    body = (_serial("h", 3, _serial("i", 5, guarded)),)
+    found = partition(body)
+    assert trail(found, {}) == trail(body, {})
+    assert (format_body(found).count("for k") > 1) == (copies > 1)
+
+
+def _serial(var: str, extent: int, *body: Flat) -> Loop:
+    return Loop(var, index(0), index(extent), LoopKind.SERIAL, body)
