@@ -26,6 +26,7 @@ from tensorc_dsl.ir.print import format_program
 from tensorc_dsl.ir.program import Program
 from tensorc_dsl.ir.sizes import bind
 from tensorc_dsl.reference.work import sizing
+from tensorc_dsl.tuning.insight import study
 from tensorc_dsl.tuning.machine import baseline, roof
 from tensorc_dsl.tuning.machine.host import host_target
 from tensorc_dsl.tuning.measure.local import LocalRunner
@@ -34,9 +35,9 @@ from tensorc_dsl.tuning.search import plausible
 from tensorc_dsl.tuning.search.team import Team
 from tests.corpus import ROOT, sampled
 
-settings.register_profile("ci", derandomize=True, deadline=None, print_blob=True)
+settings.register_profile("part", derandomize=True, deadline=None, print_blob=True, max_examples=25)
+settings.register_profile("whole", derandomize=True, deadline=None, print_blob=True)
 settings.register_profile("explore", deadline=None, print_blob=True)
-settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "ci"))
 
 # The command does the same when it is called.
 gc.set_threshold(100_000, 20, 20)
@@ -133,6 +134,13 @@ def pytest_configure(config: pytest.Config) -> None:
         "markers",
         "corpus: its cases look for one class of defects, so a run of all tests has a part of them, or all with `--all`",
     )
+    settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "part" if has_parts(config) else "whole"))
+
+
+def has_parts(config: pytest.Config) -> bool:
+    """Whether a run has a part of each corpus: one of all tests, which names neither files nor words."""
+    named = [Path(x).resolve() for x in config.args] != [ROOT / "tests"] or config.getoption("keyword")
+    return not (named or config.getoption("--all") or config.getoption("--accept"))
 
 
 def pytest_report_header(config: pytest.Config) -> list[str]:
@@ -155,8 +163,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     """A run of all tests has a part of each corpus; one that names files or words has all of what it names. With a limit
     of time the files stand in an order that mixes the folders, the same in each run and process.
     """
-    named = [Path(x).resolve() for x in config.args] != [ROOT / "tests"] or config.getoption("keyword")
-    if not named and not config.getoption("--all") and not config.getoption("--accept"):
+    if has_parts(config):
         kept = sampled(items)
         chosen = set(kept)
         config.hook.pytest_deselected(items=[item for item in items if item not in chosen])
@@ -180,6 +187,16 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
         terminalreporter.write_line(
             f"{len(skipped)} tests were not run for want of time: `make test` runs all", yellow=True
         )
+
+
+@pytest.fixture
+def few_points_are_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Studies of records look at few points, whose expansions take most of their time: for tests that say what is printed of
+    a study. `tests/insight` has the values.
+    """
+    monkeypatch.setattr(study, "DRAWN", 8)
+    monkeypatch.setattr(study, "MOST", 24)
+    monkeypatch.setattr(study, "PRIOR", 256)
 
 
 @pytest.fixture

@@ -58,9 +58,32 @@ def test_what_a_change_touches_is_run_in_each(monkeypatch: pytest.MonkeyPatch) -
 
 
 def test_a_change_touches_its_tests_and_what_has_its_names() -> None:
-    touched = touched_by(["tests/a.py", "tests/a.md", "stdlib/ops/gemm.tsched", "tensorc_dsl/base/source.py"])
-    assert touched.files == {"tests/a.py"} and touched.names is not None and touched.names.pattern == r"\b(gemm)\b"
-    assert touched_by([f"{folder}/{n}.py" for folder in ("tests", "stdlib") for n in range(40)]) == NOTHING
+    touched = touched_by(["tests/a.py", "docs/a.md", "stdlib/ops/gemm.tsched", "tensorc_dsl/base/source.py"])
+    assert touched.files == {"tests/a.py"} and touched.modules == {"tensorc_dsl.base.source"}
+    assert touched.names is not None and touched.names.pattern == r"\b(docs/a\.md|gemm)\b"
+    folders = ("tests", "stdlib", "tensorc_dsl/ir", "docs")
+    assert (
+        touched_by([f"{folder}/{n}{end}" for folder in folders for n in range(40) for end in (".py", ".md")]) == NOTHING
+    )
+
+
+def test_tests_of_a_file_without_parameters_are_one_corpus(monkeypatch: pytest.MonkeyPatch) -> None:
+    cases = [item(f"tests/{file}.py::t{n}") for file in "ab" for n in range(SHARE)]
+    once = [chosen(monkeypatch, cases, state) for state in range(SHARE)]
+    assert {len({name[:10] for name in names}) for names in once} == {2}
+    assert sorted(name for names in once for name in names) == sorted(i.nodeid for i in cases)
+
+
+def test_a_module_touches_the_tests_of_its_name_and_those_of_few_that_import_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    cases = [item(f"tests/{file}.py::t{n}") for file in ("test_corpus", "test_alone") for n in range(40)]
+    few = chosen(monkeypatch, cases, 0)
+    for module in ("tensorc_dsl.ir.alone", "tensorc_dsl.faces.api.schedules"):
+        all_of_one = chosen(monkeypatch, cases, 0, Touched(frozenset(), None, frozenset({module})))
+        assert {*few, *(i.nodeid for i in cases if "alone" in i.nodeid)} == {*all_of_one}
+    everywhere = {f.relative_to(corpus.ROOT).as_posix() for f in (corpus.ROOT / "tests" / "cli").glob("test_*.py")}
+    assert corpus.importing(everywhere, ["tensorc_dsl.faces.cli.main"]) == set()
 
 
 def test_the_state_and_the_change_are_found() -> None:

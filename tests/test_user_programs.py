@@ -35,6 +35,7 @@ PASSED_ON = {
 """Types whose values a program gets and passes on; their attributes belong to the layers that declare them."""
 
 
+@pytest.mark.corpus
 @pytest.mark.parametrize("program", PROGRAMS, ids=lambda p: p.__name__)
 def test_programs_of_users_run(program: Callable[[Path], None], tmp_path: Path) -> None:
     program(tmp_path)

@@ -155,6 +155,7 @@ def test_it_is_not_measured_here() -> None:
         task.measure(task.sample(0))
 
 
+@pytest.mark.corpus
 @pytest.mark.parametrize(
     ("target", "foreign"),
     [("avx512", r"^\s+v[a-z]|%[yz]mm|^\s+(?:shlx|sarx|shrx|mulx|andn)"), ("neon", r"\bz\d+\.|\bp\d+/")],

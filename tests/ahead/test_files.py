@@ -61,6 +61,7 @@ int main(void) {
 """
 
 
+@pytest.mark.corpus
 @needs_compiler
 @pytest.mark.parametrize("threads", [1, 2])
 def test_objects_in_one_program_and_four_callers_at_once(threads: int, tmp_path: Path) -> None:

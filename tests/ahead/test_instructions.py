@@ -9,6 +9,7 @@ import pytest
 from bench.instructions import NOISE, collected, compared, counted, llvm_version, missing, recorded, tasks
 
 
+@pytest.mark.corpus
 @pytest.mark.skipif(missing() != "", reason=missing() or "all is here")
 @pytest.mark.parametrize("name", sorted(recorded().instructions))
 def test_a_kernel_takes_as_many_instructions_as_are_recorded(name: str, tmp_path: Path) -> None:

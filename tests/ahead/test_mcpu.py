@@ -44,6 +44,7 @@ SPELLED = {
 } | {"amx-tile": "__AMX_TILE__", "amx-int8": "__AMX_INT8__", "sse4.1": "__SSE4_1__", "sse4.2": "__SSE4_2__"}
 
 
+@pytest.mark.corpus
 @pytest.mark.skipif(shutil.which("cc") is None, reason="there is no C compiler")
 @pytest.mark.parametrize(
     "cpu", ["x86-64", "nehalem", "bdver2", "haswell", "skylake-avx512", "znver3", "sapphirerapids"]
@@ -54,6 +55,7 @@ def test_a_cpu_has_what_the_c_compiler_says(cpu: str) -> None:
     assert {n for n in names if n in features(X86, cpu)} == {n for n in names if SPELLED[n] in defined}
 
 
+@pytest.mark.corpus
 def test_arm() -> None:
     assert {"neon", "crc", "aes"} <= features(ARM, "cortex-a72")
     assert not {"lse", "dotprod", "fullfp16", "sve"} & features(ARM, "cortex-a72")
@@ -75,6 +77,7 @@ def test_what_is_fast_is_no_feature() -> None:
     assert not has_features(Target(triple=X86, cpu="haswell", features="-avx"), ["avx2"])
 
 
+@pytest.mark.corpus
 def test_everything_else_stays_the_targets() -> None:
     file = HERE / "targets.tsched"
     plain = load(file, target="neon")["tiled"].target
@@ -89,6 +92,7 @@ def run(*arguments: str, status: int = 0) -> str:
     return result.output
 
 
+@pytest.mark.corpus
 def test_code_for_it() -> None:
     text = run(
         "compile", str(HERE / "targets.tsched"), "tiled", "--target", "avx2", "--mcpu", "x86-64-v4", "--emit", "asm"

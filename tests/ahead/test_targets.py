@@ -38,6 +38,7 @@ def hot_loop(text: str, pattern: str) -> list[str]:
     return max(blocks, key=lambda b: len(re.findall(pattern, b))).splitlines()
 
 
+@pytest.mark.corpus
 @pytest.mark.parametrize(("target", "sums"), [("avx2", 12), ("avx512", 24), ("neon", 24)])
 def test_a_tile_that_fits_the_registers_stays_there(target: str, sums: int) -> None:
     loop = hot_loop(assembly(target, "tiled"), FMA[target])
@@ -65,6 +66,7 @@ def test_a_tile_loads_each_operand_once(target: str, register: str, rows: int, v
     }
 
 
+@pytest.mark.corpus
 @pytest.mark.parametrize("seed", range(3))
 @pytest.mark.parametrize("target", list(FMA))
 def test_the_default_space_keeps_to_the_vectors_of_the_target(target: str, seed: int) -> None:
@@ -74,6 +76,7 @@ def test_the_default_space_keeps_to_the_vectors_of_the_target(target: str, seed:
         assert not re.search(r"%[xyz]mm", text)
 
 
+@pytest.mark.corpus
 @pytest.mark.parametrize("target", list(FMA))
 def test_softmax_calls_no_function_of_c(target: str) -> None:
     text = assembly(target, "rows")

@@ -91,6 +91,7 @@ def test_what_the_toy_needs_outside_of_its_folder_is_nothing() -> None:
     assert "toy" in there.stdout.split()
 
 
+@pytest.mark.corpus
 def test_its_kind_is_checked_like_ours(call: Callable[..., str]) -> None:
     assert call("check", "toy.tsched") == "toy.tsched: ok, 3 tasks\n"
     Path("near.tsched").write_text("target c = toi(cores=1)\nspace s for tow { }\n")
@@ -124,6 +125,7 @@ def test_it_lowers_prints_and_refuses(call: Callable[..., str]) -> None:
     assert call("verify", "toy.tsched", "small") == "small: valid\n"
 
 
+@pytest.mark.corpus
 @needs_compiler
 def test_it_tunes_replays_and_runs(call: Callable[..., str]) -> None:
     said = call("tune", "toy.tsched", "small", "--trials", "4", "--strategy", "random", "--records", "r.sqlite")
@@ -145,6 +147,7 @@ def test_instructions_may_have_code_for_it(call: Callable[..., str]) -> None:
     assert "error[E0673]: there are no targets of kind `toi`" in said and "did you mean `toy`?" in said
 
 
+@pytest.mark.corpus
 def test_what_goes_wrong_in_it_is_said(folder: Path, call: Callable[..., str], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", str(folder))
     assert "error[TOY2]" in call("tune", "toy.tsched", "small", status=1)
@@ -156,6 +159,7 @@ def test_what_goes_wrong_in_it_is_said(folder: Path, call: Callable[..., str], m
     assert "TschedError: E0908: the schedule cannot be loaded: cc does not take the text" in done.stderr
 
 
+@pytest.mark.corpus
 @needs_compiler
 def test_its_kernels_are_called_on_arrays(folder: Path) -> None:
     program = """

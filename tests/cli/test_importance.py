@@ -44,6 +44,8 @@ def task(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Task:
     return tensorc_dsl.load("f.tsched", threads=1)["t"]
 
 
+pytestmark = pytest.mark.usefixtures("few_points_are_looked_at")
+
 WORDS = ("importance", "f.tsched", "t", "--threads", "1", "--records", "r.sqlite")
 
 
@@ -59,6 +61,7 @@ def record(task: Task, count: int) -> None:
         database.add_all(recorded_of(task, seconds, count))
 
 
+@pytest.mark.corpus
 def test_the_table_names_what_matters_and_what_can_be_pinned(task: Task) -> None:
     record(task, 40)
     found = call(*WORDS)
@@ -75,6 +78,7 @@ def test_the_table_names_what_matters_and_what_can_be_pinned(task: Task) -> None
     assert "--condition much=1" in command and ("'none=\"a b\"'" in command or "'none=\"c\"'" in command)
 
 
+@pytest.mark.corpus
 def test_the_command_that_it_proposes_is_one(task: Task) -> None:
     record(task, 40)
     program, tune, *words = shlex.split(call(*WORDS).stdout.splitlines()[-1])
@@ -83,6 +87,7 @@ def test_the_command_that_it_proposes_is_one(task: Task) -> None:
     assert shown.exit_code == 0 and "sample_categorical([1, 2, 3, 4]) := 1" in shown.stdout
 
 
+@pytest.mark.corpus
 def test_the_same_as_json(task: Task) -> None:
     record(task, 40)
     found = call(*WORDS, "--json")
@@ -117,6 +122,7 @@ def test_a_time_of_another_number_of_threads_does_not_count(task: Task) -> None:
     assert found.exit_code == 1 and "has no valid trials" in found.stderr
 
 
+@pytest.mark.corpus
 def test_figures_of_a_model_that_knows_nothing_are_not_relied_on(task: Task) -> None:
     """Times that have nothing to do with the draws."""
     trials = recorded_of(task, lambda _: 1e-6, 40)
@@ -128,6 +134,7 @@ def test_figures_of_a_model_that_knows_nothing_are_not_relied_on(task: Task) -> 
     assert "too little to rely on these figures" in found.stdout and "pinned" not in found.stdout
 
 
+@pytest.mark.corpus
 def test_an_unreadable_record_is_told(task: Task) -> None:
     record(task, 12)
     with sqlite3.connect("r.sqlite") as raw:

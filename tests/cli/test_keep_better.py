@@ -108,6 +108,7 @@ def test_the_faster_one_is_in_the_file(
     assert facts["best_note"].startswith(said.removesuffix("`--no-keep-better`"))
 
 
+@pytest.mark.corpus
 def test_a_search_over_worse_schedules_keeps_the_better_file(monkeypatch: pytest.MonkeyPatch) -> None:
     """As the kernels are: a loop nest as written takes twenty times as long as one of the library's schedules."""
     assert note(call()) == ""
@@ -232,6 +233,7 @@ def test_code_that_a_file_declares_is_not_run(monkeypatch: pytest.MonkeyPatch) -
     assert not times.asked
 
 
+@pytest.mark.corpus
 def test_a_file_of_any_length_is_looked_at(folder: Path) -> None:
     with Path(BEST).open("wb") as file:
         file.truncate(1 << 40)

@@ -16,6 +16,8 @@ from tensorc_dsl.tuning.records.shipped import Shipped, ShippedFile, ShippedMach
 from tensorc_dsl.tuning.search.loop_features import COLUMNS
 from tests.search.test_zero import FILE, filled
 
+pytestmark = pytest.mark.usefixtures("few_points_are_looked_at")
+
 
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
@@ -29,6 +31,7 @@ def call(*arguments: str) -> Result:
     return CliRunner().invoke(main, [*arguments, "--threads", "1", "--records", "r.sqlite"])
 
 
+@pytest.mark.corpus
 def test_run_of_an_untuned_task_takes_the_predicted_schedule(folder: Path) -> None:
     done = call("run", "f.tsched", "e")
     assert done.exit_code == 0, done.output
@@ -39,6 +42,7 @@ def test_run_of_an_untuned_task_takes_the_predicted_schedule(folder: Path) -> No
     assert "not tuned" not in call("run", "f.tsched", "a").stderr
 
 
+@pytest.mark.corpus
 def test_run_has_the_origin_of_a_schedule_as_data(folder: Path) -> None:
     found = json.loads(call("run", "f.tsched", "e", "--json").stdout)
     assert found.keys() == {"task", "seconds", "max_error", "compared", "schedule"} and found["seconds"] > 0
@@ -53,6 +57,7 @@ def test_run_has_the_origin_of_a_schedule_as_data(folder: Path) -> None:
     assert json.loads(call("run", "f.tsched", "a", "--json").stdout)["schedule"]["from"] == "recorded"
 
 
+@pytest.mark.corpus
 def test_compile_of_an_untuned_task_says_where_its_schedule_is_from(folder: Path) -> None:
     done = call("compile", "f.tsched", "e", "--emit", "header")
     assert done.exit_code == 0, done.output
@@ -86,6 +91,7 @@ def test_compile_warns_of_records_of_another_version(folder: Path) -> None:
         )
 
 
+@pytest.mark.corpus
 def test_tune_writes_the_prior_and_starts_from_it(folder: Path) -> None:
     done = call("tune", "f.tsched", "a", "--trials", "12", "--strategy", "random", "--write-prior")
     assert done.exit_code == 0, done.output
@@ -103,6 +109,7 @@ def test_tune_writes_the_prior_and_starts_from_it(folder: Path) -> None:
     assert (informed["tasks"], informed["trials"]) == (3, 72)
 
 
+@pytest.mark.corpus
 def test_tune_learns_from_the_records_of_the_package_unless_told_not_to(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -138,6 +145,7 @@ def test_a_prior_that_cannot_be_written_is_told_before_the_search(folder: Path) 
     assert done.exit_code in (1, 2) and not Path("f_prior.tsched").exists()
 
 
+@pytest.mark.corpus
 def test_too_few_trials_write_no_prior(folder: Path) -> None:
     done = CliRunner().invoke(
         main,
@@ -182,6 +190,7 @@ def test_a_database_that_is_named_and_not_there_is_an_error(folder: Path, comman
         assert done.stdout == "" and not Path("typo.sqlite").exists() and not Path("none").exists()
 
 
+@pytest.mark.corpus
 def test_a_schedule_that_is_not_recorded_is_told_of(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_DATA_HOME", str(folder / "data"))
     done = CliRunner().invoke(main, ["run", "f.tsched", "a", "--threads", "1"])

@@ -56,6 +56,7 @@ def test_a_full_standard_output_is_an_error(folder: Path, command: str) -> None:
     assert (status, click.unstyle(err)) == (1, FULL)
 
 
+@pytest.mark.corpus
 def test_a_search_is_kept_where_its_table_cannot_be_written(folder: Path) -> None:
     status, _, err = ended(folder, "tune f.tsched --trials 1 --threads 1 > /dev/full")
     assert status == 1
@@ -63,6 +64,7 @@ def test_a_search_is_kept_where_its_table_cannot_be_written(folder: Path) -> Non
     assert (folder / "small.best.tsched").read_text().startswith("// small: ")
 
 
+@pytest.mark.corpus
 def test_a_full_standard_error_ends_nothing(folder: Path) -> None:
     status, out, _ = ended(folder, "tune f.tsched --trials 1 --threads 1 2> /dev/full")
     assert status == 0

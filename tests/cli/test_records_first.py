@@ -102,6 +102,7 @@ Database.open = Database.require_place = full
 """
 
 
+@pytest.mark.corpus
 def test_a_full_disk_is_told_once_and_before_anything_is_measured(folder: Path) -> None:
     command = [
         sys.executable,
@@ -143,6 +144,7 @@ searching.roof_of = never
 """
 
 
+@pytest.mark.corpus
 def test_the_machine_is_measured_once_before_a_search(folder: Path) -> None:
     command = [
         sys.executable,

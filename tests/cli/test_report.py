@@ -14,6 +14,8 @@ from tensorc_dsl.tuning.insight.study import meant, searches
 from tensorc_dsl.tuning.records.database import Database
 from tests.page.known import searched, task_in
 
+pytestmark = pytest.mark.usefixtures("few_points_are_looked_at")
+
 WORDS = ("--threads", "1", "--records", "r.sqlite")
 
 
@@ -37,6 +39,7 @@ def records(task: Task) -> None:
         database.add_all(searched(12, "c" * 32, "descent"))
 
 
+@pytest.mark.corpus
 @pytest.mark.usefixtures("records")
 def test_a_page_is_written_beside_the_working_folder(task: Task) -> None:
     found = call("report", "small.tsched", *WORDS)
@@ -69,6 +72,7 @@ def test_words_name_searches(words: tuple[str, ...], titles: list[str]) -> None:
         assert (f">{title}</th>" in text) == (title in titles)
 
 
+@pytest.mark.corpus
 def test_databases_alone_need_no_other_one(task: Task, records: None) -> None:
     Path("r.sqlite").rename("mine.sqlite")
     found = call("report", "small.tsched", "mine.sqlite", "other.sqlite", *WORDS)
@@ -122,6 +126,7 @@ def test_a_few_trials_make_a_page_that_says_so(task: Task) -> None:
     assert "`small` has 2 valid trials of today&#x27;s space" in text and "The fastest schedule takes" in text
 
 
+@pytest.mark.corpus
 def test_a_winner_that_no_longer_fits_is_told(task: Task) -> None:
     trials = [replace(t, trace="schedule tiled for matmul { vectorize(gone) }\n") for t in searched(12)]
     with Database.open(Path("r.sqlite")) as database:
@@ -131,6 +136,7 @@ def test_a_winner_that_no_longer_fits_is_told(task: Task) -> None:
     assert "The schedule does not fit the task as it is now" in text
 
 
+@pytest.mark.corpus
 def test_a_page_is_the_same_each_time_but_for_the_roof(task: Task, records: None) -> None:
     """Everything else is a function of the records."""
 

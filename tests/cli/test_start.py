@@ -45,6 +45,7 @@ def test_a_check_loads_nothing_heavy(name: str, tmp_path: Path) -> None:
     assert not HEAVY & modules
 
 
+@pytest.mark.corpus
 @pytest.mark.parametrize(
     ("text", "status"),
     [

@@ -82,6 +82,7 @@ def test_an_instruction_does_what_its_item_says(name: str) -> None:
         check(p, make_inputs(p, seed), rtol=1e-5, atol=1e-5)
 
 
+@pytest.mark.corpus
 @pytest.mark.parametrize("name", ["sdot_4x4", "vnni_dot_16x4", "vnni_signed_dot_16x4"])
 def test_integers_wrap_around_and_saturate_nowhere(name: str) -> None:
     i = STANDARD[name]
@@ -226,6 +227,7 @@ task t = {compute}({sizes})
 """
 
 
+@pytest.mark.corpus
 @pytest.mark.parametrize(
     ("compute", "instruction", "sizes", "drawn"),
     [

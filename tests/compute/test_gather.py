@@ -10,8 +10,7 @@ from tensorc_dsl.ir.print import format_expr
 from tensorc_dsl.ir.program import Program, blocks
 from tensorc_dsl.proof.sets.linear_forms import value_range
 from tensorc_dsl.reference.inputs import make_inputs
-from tensorc_dsl.reference.interpret import interpret
-from tests.codegen.native import program
+from tests.codegen.native import program, run
 from tests.compute.native import everywhere
 from tests.compute.texts import build, checked, codes, errors
 
@@ -191,16 +190,16 @@ def test_all_numbers_of_a_type_need_as_many_elements() -> None:
 
 
 def test_ranges_of_values_hold_for_all_numbers_of_i8_and_u8() -> None:
-    """Against pairs of values from all parts of the types, by the interpreter's arithmetic."""
+    """Against all pairs of values, computed by machine code."""
     for dtype in ("i8", "u8"):
         values = np.arange(-128, 128) if dtype == "i8" else np.arange(256)
-        x, z = (v.ravel().astype(values_of(dtype)) for v in np.meshgrid(values[::3], values[::5]))
+        x, z = (v.ravel().astype(values_of(dtype)) for v in np.meshgrid(values, values))
         for text in ("X[i] % Z[i]", "X[i] % 7", "Z[i] / 3", "X[i] + Z[i]", "max(X[i], 3) - 3", "bit_and(X[i], Z[i])",
                      "min(max(X[i], 3), 9) % max(Z[i], 2)", "(X[i] if Z[i] > 3 else 5) / 2", "max(X[i], 1) * 3"):  # fmt: skip
             p = build(f"compute f(X: {dtype}[N], Z: {dtype}[N]) -> Y: {dtype}[N] {{ Y[i] = {text} }}", N=len(x))
             (value,) = (s.value for b in blocks(p) for s in b.body)
             low, high = value_range(value)
-            y = interpret(p, {"X": x, "Z": z})["Y"]
+            y = run(p, {"X": x, "Z": z})["Y"]
             wrong = (y < low) | (y > high)
             assert not wrong.any(), (text, x[wrong][0], z[wrong][0])
 

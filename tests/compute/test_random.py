@@ -24,6 +24,7 @@ COUNT = int(os.environ.get("COMPUTE_FUZZ", "25"))
 GROUP = 10
 
 
+@pytest.mark.corpus
 @pytest.mark.parametrize("group", range(-(-COUNT // GROUP)))
 def test_random_computes(group: int) -> None:
     for seed in range(FIRST + group * GROUP, FIRST + min(COUNT, (group + 1) * GROUP)):

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 from pathlib import Path
 
 import pytest
 
-from tensorc_dsl.tuning.insight import study
-from tensorc_dsl.tuning.insight import study as structures
 from tests.docs.pages import C_COMPILER, Run, fences
 
 ROOT = Path(__file__).resolve().parent.parent.parent
@@ -17,18 +16,16 @@ PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 
 RUN = [p for p in PAGES if p.parent.name != "errors"]
 
-
-@pytest.fixture(autouse=True)
-def few_points_are_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
-    """No page shows what a study of records finds, only that it is printed: `tests/insight` has the values. Most of the time
-    of a study goes into expansions of these points.
-    """
-    monkeypatch.setattr(structures, "DRAWN", 8)
-    monkeypatch.setattr(structures, "MOST", 24)
-    monkeypatch.setattr(study, "PRIOR", 256)
+SEARCHES = re.compile(r"^\$ tensorc-dsl tune|\.(tune|search)\(", re.MULTILINE)
 
 
-@pytest.mark.parametrize("path", RUN, ids=lambda p: p.relative_to(ROOT).as_posix())
+def pages(searching: bool) -> pytest.MarkDecorator:
+    """The pages with a search or without one. The front page is like one without."""
+    found = [p for p in RUN if (p != PAGES[0] and bool(SEARCHES.search(p.read_text("utf-8")))) == searching]
+    return pytest.mark.parametrize("path", found, ids=lambda p: p.relative_to(ROOT).as_posix())
+
+
+@pages(searching=False)
 def test_page(path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, accept: bool) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data"))
@@ -40,6 +37,13 @@ def test_page(path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, accep
         path.write_text(run.text, encoding="utf-8")
         return
     assert not run.failures, "\n\n".join(run.failures)
+
+
+@pytest.mark.corpus
+@pytest.mark.usefixtures("few_points_are_looked_at")
+@pages(searching=True)
+def test_page_with_searches(path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, accept: bool) -> None:
+    test_page(path, tmp_path, monkeypatch, accept)
 
 
 def test_fences_are_closed_and_known() -> None:

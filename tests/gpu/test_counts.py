@@ -170,6 +170,7 @@ def test_every_strategy_makes_cycles_small(tmp_path: Path) -> None:
     assert chosen["strategy"] == "bayes" and chosen["best_cycles"] <= drawn["best_cycles"]
 
 
+@pytest.mark.corpus
 def test_the_faster_one_of_the_model_is_kept(tmp_path: Path) -> None:
     t = task(tmp_path, "matmul(M=32, N=32, K=8)")
     seen: list[float] = []
@@ -194,6 +195,7 @@ def steady(result: str) -> dict[str, object]:
     return {k: v for k, v in json.loads(result).items() if k not in ("event", "elapsed_seconds")}
 
 
+@pytest.mark.corpus
 def test_events_of_an_emulated_search_are_lines_of_json(tmp_path: Path) -> None:
     """They are those of a search that times, with cycles in the place of seconds."""
     task(tmp_path, "matmul(M=32, N=32, K=8)")
@@ -218,6 +220,7 @@ def emulate() -> Emulate:
     return kernel.emulated
 
 
+@pytest.mark.corpus
 def test_what_was_counted_is_not_emulated_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, emulate: Emulate
 ) -> None:
@@ -263,6 +266,7 @@ def test_a_signal_leaves_what_was_counted(tmp_path: Path, monkeypatch: pytest.Mo
     assert (len(result["valid"]), result["interrupted"], (tmp_path / "b.tsched").exists()) == (1, True, True)
 
 
+@pytest.mark.corpus
 def test_wrong_candidates_are_named_and_others_go_on(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, emulate: Emulate
 ) -> None:

@@ -95,6 +95,7 @@ def cost(found: Emulated) -> tuple[int, int]:
     return sum(c.moves(True) for c in found.counts), sum(c.barriers for c in found.counts)
 
 
+@pytest.mark.corpus
 def test_a_mask_halves_what_is_done() -> None:
     """Without the assumption that values are finite, all steps run: a term behind the mask may be NaN."""
     text, decisions, _ = CASES["in fragments"]
@@ -118,6 +119,7 @@ def test_one_step_less_is_a_fault(case: str) -> None:
         assert wrong != kernels and emulate(t.program, emulation(wrong)).fault != ""
 
 
+@pytest.mark.corpus
 def test_each_barrier_is_needed() -> None:
     text, decisions, _ = CASES["in fragments"]
     t = task(text)

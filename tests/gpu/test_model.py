@@ -189,6 +189,7 @@ def test_products_of_warpgroups_take_the_time_of_four_warps(tmp_path: Path) -> N
     assert h100.product_cycles("f16", 2048.0, of_group=True) == 1 < h100.product_cycles("f16", 2048.0, of_group=False)
 
 
+@pytest.mark.corpus
 @pytest.mark.parametrize("copied", ["tma", "threads"])
 def test_copies_that_run_ahead_hide_their_latency(copied: str, tmp_path: Path) -> None:
     t = hopper(tmp_path, "half_transposed(M=64, N=64, K=512)")

@@ -163,11 +163,13 @@ def test_long_rows_are_one_kernel_by_default(text: str, products: int) -> None:
     assert proof_fault(t.program, trace.program) == ""
 
 
+@pytest.mark.corpus
 def test_short_rows_are_left_to_whole_ones() -> None:
     t = task("attention(B=1, H=1, M=8, N=512, D=16, E=16) with default")
     assert not any(d.name == "online" for d in whole(t.sample(0)).draws)
 
 
+@pytest.mark.corpus
 def test_rows_that_are_masked_as_a_whole_are_as_in_the_compute() -> None:
     t = task("causal(M=24, N=40, D=4, E=4, T=f32, after=3) with rows")
     check_kernel(t, online(t, 0), 0)

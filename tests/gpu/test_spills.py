@@ -64,6 +64,7 @@ def test_the_assembler_says_so_of_a_kernel_with_few_registers(tmp_path: Path) ->
     assert "bytes a thread for want of registers" in registers_of(few, "sm_80").spilled
 
 
+@pytest.mark.corpus
 def test_draws_that_spill_are_not_ranked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     task(tmp_path, "matmul(M=32, N=32, K=8)")
     assembler(tmp_path, monkeypatch, 16, 24)
@@ -77,6 +78,7 @@ def test_draws_that_spill_are_not_ranked(tmp_path: Path, monkeypatch: pytest.Mon
     assert (found["reasons"], found["wrong"], found["valid"]) == ({reason: 3}, [], [])
 
 
+@pytest.mark.corpus
 def test_draws_are_ranked_by_the_registers_that_the_assembler_says(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -111,6 +113,7 @@ def test_a_search_that_times_kernels_passes_over_what_spills(
     assert all(o.message.startswith(said) for o in found.outcomes if o.seconds is None)
 
 
+@pytest.mark.corpus
 def test_without_an_assembler_draws_are_ranked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     task(tmp_path, "matmul(M=32, N=32, K=8)")
     for room in (backend, compiled):

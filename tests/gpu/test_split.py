@@ -56,6 +56,7 @@ def test_a_product_in_parts_is_exact_in_each_order_of_threads(case: str, tmp_pat
             np.testing.assert_array_equal(out["C"], a.T @ b.T if "turned" in text else a @ b)
 
 
+@pytest.mark.corpus
 def test_the_parts_of_a_product_are_on_tensor_cores(tmp_path: Path) -> None:
     t = task(tmp_path, "half_matmul(M=16, N=8, K=512)", "tensor_core")
     inputs, (a, b) = whole_numbers(t.program)
@@ -114,6 +115,7 @@ def most_blocks(t: Task, seeds: int) -> int:
     return max(blocks(lower_device(whole(t.sample(seed)).program).kernels[0]) for seed in range(seeds))
 
 
+@pytest.mark.corpus
 def test_a_narrow_product_occupies_the_device(tmp_path: Path) -> None:
     t = task(tmp_path, "any_product(M=32, N=32, K=65536, T=f32, Acc=f32)", "default")
     whole = t.drawn_from(condition(t.model, {"in_parts": False, "streamed": False}))
@@ -153,6 +155,7 @@ task eight = product(M=256, N=128, K=390)
 """
 
 
+@pytest.mark.corpus
 def test_parts_fill_the_last_round_of_blocks(tmp_path: Path) -> None:
     """Three tiles are two rounds of two multiprocessors, and six halves of them three. Eight are whole rounds."""
     path = tmp_path / "t.tsched"

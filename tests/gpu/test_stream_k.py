@@ -135,6 +135,7 @@ TILE = {
 A100 = Target("cuda", "sm_80", cores=108, threads=1024, shared_memory=166912, registers=65536)
 
 
+@pytest.mark.corpus
 def test_little_more_than_a_round_of_tiles_takes_less_time_by_the_model(tmp_path: Path) -> None:
     t = task(tmp_path, WAVES, "tensor_core")
     cycles: list[float] = []
@@ -150,6 +151,7 @@ def test_little_more_than_a_round_of_tiles_takes_less_time_by_the_model(tmp_path
     assert cycles[1] < cycles[0]
 
 
+@pytest.mark.corpus
 def test_whole_rounds_are_left_alone(tmp_path: Path) -> None:
     """Eight tiles of 64 x 32 are whole rounds of two multiprocessors, and nothing is left to share."""
     t = few(tmp_path, "any_product(M=256, N=64, K=512, T=f32, Acc=f32)", 2, "default")

@@ -128,6 +128,7 @@ def test_rows_that_both_operands_have_are_no_rows_of_an_instruction(tmp_path: Pa
     assert not any(d.name == "tensor_chain" for d in whole(t.sample(0)).draws)
 
 
+@pytest.mark.corpus
 @pytest.mark.parametrize("sizes", ["M=16, N=5, D=0, E=16", "M=16, N=0, D=4, E=16"])
 def test_sums_of_nothing_are_left_to_other_rules(sizes: str, tmp_path: Path) -> None:
     t = chain_task(tmp_path, f"half_attention(B=1, H=1, {sizes})")
@@ -136,11 +137,13 @@ def test_sums_of_nothing_are_left_to_other_rules(sizes: str, tmp_path: Path) -> 
     assert (found.fault, found.max_error <= 1) == ("", True), trace.text
 
 
+@pytest.mark.corpus
 def test_the_chain_is_proved(tmp_path: Path) -> None:
     t = chain_task(tmp_path, "half_attention(B=1, H=2, M=16, N=32, D=16, E=16)")
     assert proof_fault(t.program, chained(t, 0, inline=False).program) == ""
 
 
+@pytest.mark.corpus
 def test_each_barrier_of_a_chain_is_needed(tmp_path: Path) -> None:
     t = chain_task(tmp_path, "half_twice(M=16, N=32, K=16, L=16)")
     inputs, _ = whole_numbers(t.program)
@@ -148,6 +151,7 @@ def test_each_barrier_of_a_chain_is_needed(tmp_path: Path) -> None:
     assert check_each_is_needed(kernels, t.program, inputs) >= 3
 
 
+@pytest.mark.corpus
 def test_rows_that_do_not_fit_are_left_to_other_rules(tmp_path: Path) -> None:
     t = chain_task(tmp_path, "half_attention(B=1, H=1, M=16, N=65536, D=16, E=16)")
     assert not any(d.name == "tensor_chain" for d in whole(t.sample(0)).draws)

@@ -114,6 +114,7 @@ def test_a_kernel_by_hand_is_right() -> None:
 SHIFTED = 'buffer As: f16[32, 16] in "shared" @("align.0", 16) @("offset.0", 4)'
 
 
+@pytest.mark.corpus
 @pytest.mark.parametrize(
     ("changes", "why"),
     [
@@ -364,6 +365,7 @@ def test_products_of_bytes_are_declared_without_python(tmp_path: Path) -> None:
         np.testing.assert_array_equal(out["C"], a.astype(np.int64) @ b.T.astype(np.int64))
 
 
+@pytest.mark.corpus
 @pytest.mark.parametrize("text", ["half_transposed(M=32, N=32, K=32)", "half_matmul(M=32, N=32, K=32)"])
 def test_an_operand_is_loaded_by_one_instruction_whichever_way_it_lies(text: str, tmp_path: Path) -> None:
     """No rule is left out: the first one has instructions of 16 columns, whose fragments are as high as they are wide."""

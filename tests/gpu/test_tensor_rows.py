@@ -80,6 +80,7 @@ def test_scores_stay_in_registers(case: str) -> None:
         assert proof_fault(t.program, trace.program) == ""
 
 
+@pytest.mark.corpus
 def test_warps_wait_for_copies_alone() -> None:
     text, decisions = CASES["copies run ahead"]
     t = task(text)
@@ -92,6 +93,7 @@ def test_warps_wait_for_copies_alone() -> None:
     assert ptx(kernels, "sm_80").count("ldmatrix") == 2 * 1 + 2 + 2 * 2  # scores: both operands; then values alone
 
 
+@pytest.mark.corpus
 def test_what_no_fragment_holds_is_in_shared_memory() -> None:
     """Sums of columns that are no whole instructions, and one row alone."""
     for text in ("M=17, N=96, D=19, E=11", "M=1, N=48, D=16, E=16"):
@@ -168,6 +170,7 @@ def test_a_key_too_many_or_too_few_is_a_fault(right: str, wrong: str) -> None:
         assert (emulate(t.program, emulation(lower_device(program))).fault == "") == (seeded == right)
 
 
+@pytest.mark.corpus
 def test_steps_choose_among_registers() -> None:
     """The maximum before and the one so far are two registers of each row."""
     t = task("half(B=1, H=1, M=16, N=80, D=16, E=16) with tensor_rows")

@@ -173,6 +173,7 @@ BESIDE = {
 }
 
 
+@pytest.mark.corpus
 @pytest.mark.skipif(tool("nvcc") is None, reason="there is no nvcc")
 @pytest.mark.parametrize("case", BESIDE)
 def test_nvcc_takes_the_view(case: str, tmp_path: Path) -> None:

@@ -120,6 +120,7 @@ def test_a_draw_that_is_not_made_counts_as_a_value(conditional: Study) -> None:
     assert of(importance(conditional), "extra").alone > 0.5
 
 
+@pytest.mark.corpus
 def test_the_posterior_is_where_the_fast_ones_are(conditional: Study) -> None:
     found = posterior(conditional)
     extra = learnt(found, "extra")
@@ -136,6 +137,7 @@ def test_the_posterior_is_where_the_fast_ones_are(conditional: Study) -> None:
         assert sum(v.prior for v in one.values) <= 1.0 + 1e-9
 
 
+@pytest.mark.corpus
 def test_failures_are_no_fast_schedules() -> None:
     """`bad` would be the fastest by the trend of the others, and never works."""
 
@@ -161,6 +163,7 @@ def test_a_slice_is_the_best_schedule_with_one_decision_changed(conditional: Stu
     assert all(math.isnan(s.middle) for s in refused)
 
 
+@pytest.mark.corpus
 def test_what_is_settled_or_does_not_matter_is_proposed_as_a_pin(conditional: Study) -> None:
     found = {p.name: p for p in pins(conditional, importance(conditional), posterior(conditional))}
     assert found["extra"].why == "settled" and found["extra"].decision == 4
@@ -168,6 +171,7 @@ def test_what_is_settled_or_does_not_matter_is_proposed_as_a_pin(conditional: St
     assert found["idle"].why == "no matter"
 
 
+@pytest.mark.corpus
 def test_it_is_the_same_each_time(conditional: Study) -> None:
     again = study(Conditional(), "p", trials_of(Conditional(), conditional_seconds, 120))
     assert isinstance(again, Study)

@@ -158,12 +158,14 @@ def test_machines_without_the_instruction_tile_as_usual(name: str) -> None:
     assert not any("tensorize" in trace.text for trace in drawn(task(name, plain), 3))
 
 
+@pytest.mark.corpus
 def test_prime_numbers_of_instructions_are_padded_to_tiles() -> None:
     """29 rows and 17 panels have no tile of several accumulators; 30 and 18 have, and 32 and 20 are too many more."""
     assert {t.decisions["several"] for t in drawn(task("quantized_primes"), 12)} == {1, 6}
     assert not any("several" in t.decisions for t in drawn(task("quantized"), 3))
 
 
+@pytest.mark.corpus
 @pytest.mark.parametrize("name", ["turned_2", "turned_3", "turned_4"])
 def test_operands_whose_lanes_lie_apart_are_packed(name: str) -> None:
     t = task(name)
@@ -178,6 +180,7 @@ def test_operands_whose_lanes_lie_apart_are_packed(name: str) -> None:
             assert isinstance(tile, tuple) and tile[-1] == 1
 
 
+@pytest.mark.corpus
 @pytest.mark.parametrize("name", ["narrow", "narrow_rows"])
 def test_vectors_of_a_narrow_block_run_along_its_longest_loop(name: str) -> None:
     wide = 0

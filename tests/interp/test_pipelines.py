@@ -148,6 +148,7 @@ def task(name: str, target: Target, text: str = TASKS) -> Task:
     return task_of("pipelines.tsched", text, name, target)
 
 
+@pytest.mark.corpus
 def test_recomputation_is_counted_and_ends_at_a_limit() -> None:
     """Three levels of a pyramid in one expression took 15 s to compile."""
     t = task("levels", Target(vector_bits=512, cores=2))
@@ -240,6 +241,7 @@ def test_stages_are_computed_for_each_strip_of_their_reader(name: str) -> None:
         assert isinstance(validate(t.program, trace.program), Valid)
 
 
+@pytest.mark.corpus
 def test_rows_at_fractions_of_a_step_and_behind_borders_are_kept() -> None:
     """Such stages were computed before all of their readers."""
     t = task("taller", host_target(2))
@@ -277,6 +279,7 @@ def test_rows_are_computed_at_once_as_far_as_registers_and_code_go() -> None:
                     assert vectors == 1 or (vectors == 2 and 3 * vectors <= most)
 
 
+@pytest.mark.corpus
 def test_strips_and_tiles_at_once_compute_what_they_share_with_their_neighbours() -> None:
     """Halide's overlapped tiles, and strips that each begin a window of rows, for one row or several at once."""
     t = task("chain", host_target(2))

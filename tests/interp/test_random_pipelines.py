@@ -12,12 +12,14 @@ from tensorc_dsl.tuning.search.expansion import stream
 from tests.interp.hard_pipelines import HARD
 
 
+@pytest.mark.corpus
 @pytest.mark.parametrize("seed", range(2))
 def test_every_draw_is_right_and_proved(seed: int) -> None:
     found = pipelines(range(seed, seed + 1), 2)
     assert (found.draws, found.unproved, found.wrong) == (2, 0, 0)
 
 
+@pytest.mark.corpus
 @pytest.mark.parametrize("seed", [5, 7])
 def test_a_kernel_for_all_sizes_is_right_and_proved(seed: int) -> None:
     """The validator proves these. It leaves some others undecided, which ran right. The code of these two is

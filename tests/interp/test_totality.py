@@ -15,6 +15,7 @@ def lines(first: str, line: str, count: int) -> list[str]:
     return [first, *[line] * count]
 
 
+@pytest.mark.corpus
 @pytest.mark.parametrize(
     ("text", "code"),
     [

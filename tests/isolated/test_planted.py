@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+import tensorc_dsl
 from tests.isolated.modules import executed, imported, plant
 from tests.started import MOMENT
 
@@ -38,6 +39,7 @@ from pathlib import Path
 sys.path.remove("")
 import tensorc_dsl
 {MOMENT}from tensorc_dsl.tuning.machine.baseline import Measuring
+import tensorc_dsl
 from tests.isolated.modules import plant
 task = tensorc_dsl.load("small.tsched")["small"]
 kernel = task.tune(trials=1, records="warm.sqlite")  # what the parent itself imports is loaded afterwards
@@ -75,11 +77,14 @@ def run(folder: Path, *command: str, **variables: str) -> str:
     return done.stdout
 
 
-def test_commands_execute_no_module_of_the_working_folder(folder: Path) -> None:
+@pytest.mark.corpus
+@pytest.mark.parametrize("command", COMMANDS, ids=" ".join)
+def test_commands_execute_no_module_of_the_working_folder(folder: Path, command: tuple[str, ...]) -> None:
+    best = tensorc_dsl.loads(FILE)["small"].sample(0)
+    (folder / "small.best.tsched").write_text(best.text)
     log = folder.parent / "log"
     plant(folder, log)
-    for command in COMMANDS:
-        run(folder, str(Path(sysconfig.get_path("scripts"), "tensorc-dsl")), *command)
+    run(folder, str(Path(sysconfig.get_path("scripts"), "tensorc-dsl")), *command)
     assert executed(log) == []
 
 

@@ -223,6 +223,7 @@ sys.stdin.read()
 """
 
 
+@pytest.mark.corpus
 @pytest.mark.parametrize("how", ["in order", "killed"])
 def test_nothing_is_left_of_a_process_that_ends(how: str) -> None:
     """Also its own forks have a server of their own, and do not end that of their parent."""

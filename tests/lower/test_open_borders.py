@@ -45,6 +45,7 @@ def test_between_the_borders_of_an_open_row_nothing_is_asked(name: str) -> None:
     assert len(inside) == 1
 
 
+@pytest.mark.corpus
 @pytest.mark.parametrize("kind", ["vectorized ", ""])
 @pytest.mark.parametrize("name", ELEMENTS)
 def test_open_rows_of_all_sizes_are_right(name: str, kind: str) -> None:

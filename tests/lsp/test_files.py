@@ -59,6 +59,7 @@ def column(editor: Editor, part: str, inside: str) -> int:
     )
 
 
+@pytest.mark.corpus
 @pytest.mark.parametrize("start", ["", "\ufeff"], ids=["without mark", "with mark"])
 def test_places_are_where_the_editor_counts_them(editor: Editor, start: str) -> None:
     file = editor.open(NAME, start + FILE.replace("\n", "\r\n"))

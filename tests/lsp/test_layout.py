@@ -110,6 +110,7 @@ def test_tokens_of_a_range_are_some_of_all(editor: Editor) -> None:
     assert set(some) <= set(tokens(file))
 
 
+@pytest.mark.corpus
 @pytest.mark.parametrize("file", sorted((ROOT / "examples").glob("*.tsched")), ids=lambda f: f.name)
 def test_every_word_of_the_examples_has_a_class(editor: Editor, file: Path) -> None:
     text = file.read_text()
@@ -206,6 +207,7 @@ def edited(text: str, edits: list[lsp.TextEdit]) -> str:
     return text
 
 
+@pytest.mark.corpus
 @pytest.mark.parametrize("seed", range(4))
 def test_a_text_is_formatted_item_by_item_as_it_is_as_a_whole(seed: int) -> None:
     rng = random.Random(seed)

@@ -130,6 +130,7 @@ def spoilt(params: Any, rng: random.Random) -> Any:
     return new
 
 
+@pytest.mark.corpus
 @pytest.mark.parametrize("method", requests("file:///nowhere"))
 def test_wrong_parameters_have_an_answer(server: Server, uri: str, method: str) -> None:
     right = requests(uri)[method]

@@ -49,6 +49,7 @@ def fixes(file: Document) -> dict[str, str]:
     return {a.title: file.changed(a.edit.changes[file.uri]) for a in actions}
 
 
+@pytest.mark.corpus
 @pytest.mark.parametrize(
     ("right", "wrong", "title"),
     [

@@ -68,6 +68,7 @@ HOSTILE = {
 }
 
 
+@pytest.mark.corpus
 @pytest.mark.parametrize("text", HOSTILE.values(), ids=HOSTILE)
 def test_hostile_texts(editor: Editor, text: str) -> None:
     file = editor.open("hostile.tsched", text)
@@ -84,6 +85,7 @@ def test_a_large_text_is_left_alone(editor: Editor) -> None:
     assert file.hover(lsp.Position(3, 3)) == ""
 
 
+@pytest.mark.corpus
 @pytest.mark.parametrize("seed", range(2))
 def test_random_places_of_broken_texts(editor: Editor, seed: int) -> None:
     rng = random.Random(seed)
@@ -147,6 +149,7 @@ def test_a_request_can_be_cancelled(editor: Editor) -> None:
     assert file.said() == []
 
 
+@pytest.mark.corpus
 def test_memory_stays_flat_over_many_edits(tmp_path: Path) -> None:
     path = tmp_path / "memory.tsched"
     documents = Documents()
@@ -174,6 +177,7 @@ def test_memory_stays_flat_over_many_edits(tmp_path: Path) -> None:
     assert after - before < 1_000_000
 
 
+@pytest.mark.corpus
 def test_nothing_is_kept_of_messages_that_were_handled(tmp_path: Path) -> None:
     server = make_server(None, ())
     server.protocol.set_writer(_Unread())

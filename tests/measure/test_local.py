@@ -52,6 +52,7 @@ def test_a_right_kernel_has_times(runner: LocalRunner) -> None:
     assert outcome.max_error is not None and outcome.max_error <= 1
 
 
+@pytest.mark.corpus
 @pytest.mark.parametrize(
     ("fault", "status", "message"),
     [
@@ -231,6 +232,7 @@ STEPS = {
 }
 
 
+@pytest.mark.corpus
 @pytest.mark.parametrize("case", STEPS)
 def test_a_scan_is_checked_where_its_factors_undo_each_other(case: str) -> None:
     text = f"""

@@ -78,6 +78,7 @@ def test_what_a_child_prints_spoils_nothing(worker: Worker[Build, Built]) -> Non
     assert worker.ask(say("hello"), PATIENCE) == Built(Code(b"hello", "echo", frozenset()))
 
 
+@pytest.mark.corpus
 @pytest.mark.parametrize(
     ("request_", "message"),
     [
@@ -111,6 +112,7 @@ def test_a_hang_is_killed_with_all_its_processes(worker: Worker[Build, Built]) -
     assert worker.ask(say("hello"), PATIENCE) == Built(Code(b"hello", "echo", frozenset()))
 
 
+@pytest.mark.corpus
 @pytest.mark.parametrize("how", ["fill", "map"])
 def test_more_memory_than_allowed_is_told_and_the_next_child_works(how: str) -> None:
     worker = Worker(ECHO, memory=400 << 20)
@@ -123,6 +125,7 @@ def test_more_memory_than_allowed_is_told_and_the_next_child_works(how: str) -> 
         worker.kill()
 
 
+@pytest.mark.corpus
 @pytest.mark.parametrize(
     "words",
     [
@@ -161,6 +164,7 @@ def test_a_child_ends_by_itself_when_nobody_ends_it(worker: Worker[Build, Built]
         worker.receive(5)
 
 
+@pytest.mark.corpus
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_a_signal_to_everybody_is_the_parents_to_answer(worker: Worker[Build, Built], number: signal.Signals) -> None:
     """Else a candidate is recorded as one that crashes."""

@@ -103,6 +103,7 @@ OPEN_TASKS = {
 }
 
 
+@pytest.mark.corpus
 @pytest.mark.parametrize("name", OPEN_TASKS)
 def test_the_default_space_serves_open_and_prime_extents(name: str, tmp_path: Path) -> None:
     of = name.split("_")[0].replace("primes", "matmul")

@@ -40,6 +40,7 @@ def task(name: str) -> Task:
     return loads(f"use std.{module}\nuse std.cpu.default\ntask t = {of} with default\n", threads=2)["t"]
 
 
+@pytest.mark.corpus
 @pytest.mark.parametrize("name", TASKS)
 def test_the_default_space_is_right_and_proved_where_sizes_may_be_0(name: str) -> None:
     t = task(name)
@@ -138,6 +139,7 @@ task t = f(M=0..5, K={less}..9)
 """
 
 
+@pytest.mark.corpus
 @pytest.mark.parametrize(
     ("reducer", "t"), [("sum", "f32"), ("prod", "i32"), ("max", "f32"), ("min", "i32"), ("all", "bool")]
 )
@@ -177,6 +179,7 @@ REFUSED = {
 }
 
 
+@pytest.mark.corpus
 @pytest.mark.parametrize("steps", TAKEN)
 def test_steps_keep_what_a_reduction_of_nothing_is(steps: str) -> None:
     t = loads(f"use std.cpu\n{BY_HAND}{steps}\n}}\n", threads=1)["t"]

@@ -80,6 +80,7 @@ TAKEN = {
 """Steps that some of the arguments here must fit."""
 
 
+@pytest.mark.corpus
 @pytest.mark.parametrize("name", PRIMITIVES)
 def test_a_query_says_what_the_step_does(name: str) -> None:
     step = PRIMITIVES[name]

@@ -22,12 +22,14 @@ def test_accepted_steps_are_right(batch: int) -> None:
     assert tally.accepted.total() > 30, report(tally)
 
 
+@pytest.mark.corpus
 def test_accepted_steps_on_loops_are_right() -> None:
     tally = run(Batch(0, range(1, 13), "nests"))
     assert not tally.failures, "\n".join(map(written, tally.failures))
     assert tally.accepted.total() > 10, report(tally)
 
 
+@pytest.mark.corpus
 def test_accepted_steps_behind_those_of_pages_are_right() -> None:
     rare = ("look_back", "stream_k", "online_sums", "specialize", "split_scan", "fold_scan")
     tally = run(Batch(0, range(1, 13), "pages", rare))

@@ -73,6 +73,7 @@ def test_the_validator_proves_them(sizes: tuple[int, int, int], ranges: int) -> 
     assert proof_fault(before, streamed(before, (4, 4, 3), ranges)) == ""
 
 
+@pytest.mark.corpus
 @pytest.mark.parametrize("fault", FAULTS)
 def test_the_validator_finds_a_wrong_range(fault: type[EqualRanges], monkeypatch: pytest.MonkeyPatch) -> None:
     before = product_of(8, 12, 24)

@@ -100,6 +100,7 @@ def lines(folder: Path) -> list[Batch]:
     return [msgspec.structs.replace(b, recorded=0, memory=0) for b in read(folder / LOG)]
 
 
+@pytest.mark.corpus
 def test_the_log_of_a_search_that_is_killed_again_and_again_is_that_of_one_that_is_not(tmp_path: Path) -> None:
     whole, killed = tmp_path / "whole", tmp_path / "killed"
     assert searched(whole)
@@ -121,6 +122,7 @@ def seconds_of(folder: Path) -> dict[str, list[float | None]]:
     return found
 
 
+@pytest.mark.corpus
 def test_lines_that_are_lost_are_written_again(tmp_path: Path) -> None:
     whole, lost = tmp_path / "whole", tmp_path / "lost"
     assert searched(whole)

@@ -45,6 +45,7 @@ def texts(found: list[Trace | None]) -> list[str | None]:
     return [None if t is None else t.text for t in found]
 
 
+@pytest.mark.corpus
 def test_a_team_makes_what_one_process_makes(task: Task, tmp_path: Path) -> None:
     ground = Ground(task.space, task.target, {})
     wanted = orders(12)
@@ -77,6 +78,7 @@ def test_a_request_leaves_nothing_to_lower(task: Task, tmp_path: Path, monkeypat
         assert found and all(lowered_once(t.program, task.target).key for t in found)
 
 
+@pytest.mark.corpus
 def test_a_search_is_the_same_with_a_team(task: Task, tmp_path: Path) -> None:
     def asked(explorer: Explorer) -> list[str]:
         drawn = explorer.draws(10)
@@ -131,6 +133,7 @@ class Counting(Model):
         return self._model.expand(decide)
 
 
+@pytest.mark.corpus
 @pytest.mark.parametrize(("worth", "alone"), [(0.0, 1), (2.5, 3), (8.0, 8), (60.0, 20)])
 def test_a_team_is_started_when_its_start_is_spent(
     worth: float, alone: int, task: Task, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -149,6 +152,7 @@ def test_a_team_is_started_when_its_start_is_spent(
     assert began[:1] == ([alone] if alone < 20 else [])
 
 
+@pytest.mark.corpus
 def test_models_that_change_stay_in_this_process(task: Task, tmp_path: Path) -> None:
     counting, kept = Counting(task.space), trace(task.space)
     with Team(2, 0.0) as team:
@@ -158,6 +162,7 @@ def test_models_that_change_stay_in_this_process(task: Task, tmp_path: Path) -> 
         assert counting.calls == 2 * 8 and kept.last is not None and not team.members
 
 
+@pytest.mark.corpus
 def test_handled_models_have_a_team(task: Task, tmp_path: Path) -> None:
     drawn = next(t for t in here(task.space)(orders(4)) if t is not None)
     name = drawn.open_draws[0].name

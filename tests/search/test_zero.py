@@ -93,6 +93,7 @@ def records(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
+@pytest.mark.corpus
 def test_a_pick_is_predicted_from_other_tasks(file: tensorc_dsl.TaskFile, records: Path) -> None:
     found = file["e"].known(records)
     assert isinstance(found.origin, Forecast)
@@ -141,6 +142,7 @@ def test_own_records_go_first(file: tensorc_dsl.TaskFile, records: Path) -> None
     assert found.origin.seconds == seconds_of(found.trace.decisions)
 
 
+@pytest.mark.corpus
 def test_a_renamed_task_has_the_schedule_of_its_twin(file: tensorc_dsl.TaskFile, tmp_path: Path) -> None:
     """What was found for the same computation under another name is among the candidates."""
     filled(tmp_path / "r.sqlite", "abcde")
@@ -191,6 +193,7 @@ def test_rows_that_cannot_be_read_are_left_out(file: tensorc_dsl.TaskFile, tmp_p
     assert isinstance(file["e"].known(tmp_path / "r.sqlite").origin, Forecast)
 
 
+@pytest.mark.corpus
 def test_a_kernel_says_where_its_schedule_is_from(file: tensorc_dsl.TaskFile, records: Path) -> None:
     with pytest.warns(UserWarning, match="W0705"):
         kernel = file["e"].best(records)
@@ -241,6 +244,7 @@ def test_a_bound_holds_as_often_as_it_says() -> None:
     assert 0.79 <= held / 4000 <= 0.87
 
 
+@pytest.mark.corpus
 def test_what_is_missed_is_judged_by_forests_that_never_saw_the_task() -> None:
     """The tasks have nothing in common, so a forest that had seen one would find its best, and others do not."""
     rng = np.random.default_rng(1)
