@@ -23,7 +23,7 @@ task small = matmul(M=16, N=16, K=16)
 
 COMMANDS = (
     ("tune", "small.tsched", "small", "--trials", "2", "--records", "r.sqlite"),
-    ("run", "small.tsched", "small", "--records", "r.sqlite"),
+    ("run", "small.tsched", "small"),
     ("replay", "small.tsched", "small", "small.best.tsched"),
     ("verify", "small.tsched", "small", "small.best.tsched"),
     ("compile", "small.tsched", "small", "--seed", "0", "--emit", "so", "--emit", "header", "-o", "out"),
