@@ -344,8 +344,12 @@ def extent_of(e: Expr) -> Extent:
 
 
 def _own_extent(e: Expr) -> Extent:
-    parts = [c.extent for c in children(e)]
-    return Extent(1 + sum(x.nodes for x in parts), 1 + max((x.levels for x in parts), default=0))
+    nodes, levels = 1, 0
+    for c in children(e):
+        own = c.extent
+        nodes += own.nodes
+        levels = max(levels, own.levels)
+    return Extent(nodes, levels + 1)
 
 
 def too_large(e: Expr) -> str | None:

@@ -322,6 +322,7 @@ def blocks(program: Program) -> tuple[Block, ...]:
     return blocks_in(program.body)
 
 
+@by_identity(64)
 def blocks_in(body: tuple[Stmt, ...]) -> tuple[Block, ...]:
     """The blocks in some statements, in text order."""
     return tuple(s for _, s in walk(body) if isinstance(s, Block))

@@ -202,11 +202,16 @@ def refuse_uncounted(step: str, before: Program, after: Program) -> None:
 def refuse_long(step: str, before: Program, made: Iterable[Block]) -> None:
     """Refuse blocks with an expression that is too large, before anything else is asked about them."""
     for b in made:
-        stored = (e for s in (*b.init, *b.body) for e in (*s.indices, s.value))
-        for e in (*stored, *b.where, *(it.binding for it in b.iters)):
-            if (found := too_large(e)) is not None:
-                focus = [x.name for x in blocks(before) if x.name == b.name]
-                raise TOO_LONG(before, *focus, step=step, block=b.name, found=found)
+        if found := _too_large(b):
+            focus = [x.name for x in blocks(before) if x.name == b.name]
+            raise TOO_LONG(before, *focus, step=step, block=b.name, found=found)
+
+
+@by_identity(512)
+def _too_large(b: Block) -> str:
+    """What is too large about the first such expression of a block; empty if none is."""
+    stored = (e for s in (*b.init, *b.body) for e in (*s.indices, s.value))
+    return next(filter(None, map(too_large, (*stored, *b.where, *(it.binding for it in b.iters)))), "")
 
 
 def _most(e: Expr) -> int:
