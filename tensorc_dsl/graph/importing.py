@@ -13,9 +13,10 @@ import numpy as np
 
 from tensorc_dsl.base.diagnostic import Note, TschedError, problem
 from tensorc_dsl.graph.folding import EVALUATORS, fold
-from tensorc_dsl.graph.graph import MOST_ELEMENTS, NUMPY, Array, Graph, Node, Tensor, Unsupported, live, type_of
+from tensorc_dsl.graph.graph import MOST_ELEMENTS, NUMPY, Array, Graph, Node, Tensor, Unsupported, type_of
 from tensorc_dsl.graph.operators import elementwise, movement, products, recurrent, reductions, windows
 from tensorc_dsl.graph.operators.lowering import Computed, Definition, Known, Operand, Site, Viewed, Writer
+from tensorc_dsl.graph.rewriting import rewritten
 
 TABLE: Mapping[str, Writer] = {
     **elementwise.TABLE,
@@ -65,13 +66,14 @@ def import_graph(graph: Graph, shapes: Mapping[str, Sequence[int]], values: Mapp
     Raises TschedError: E0942 if a size stays open or does not fit, E0941 with every node that is not supported.
     """
     types = _input_types(graph, shapes, values)
+    graph = rewritten(graph)
     worker = _Importer(dict(graph.constants))
     for name, type_ in types.items():
         if name in values:
             worker.constants[name] = np.full(type_.shape, values[name], np.dtype(NUMPY[type_.dtype]))
         else:
             worker.types[name] = type_
-    worker.run(live(graph.nodes, graph.outputs))
+    worker.run(graph.nodes)
     if worker.refused:
         notes = tuple(Note("note", f"{place}: {reason}") for place, reason in worker.refused)
         count = len(worker.refused)

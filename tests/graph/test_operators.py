@@ -203,6 +203,23 @@ RESIZES = [
     Case("Upsample", [f32(1, 1, 3, 4), np.array([1, 1, 2, 2], np.float32)], fixed=(1,), opset=9),
 ]  # fmt: skip
 QUANTIZED = [
+    Case("ConvInteger", [u8(1, 3, 5, 6), u8(4, 3, 3, 2), np.array(7, np.uint8)], {"pads": [1, 0, 0, 1]}),
+    Case(
+        "QLinearConv",
+        [
+            u8(1, 4, 5, 6),
+            single(0.02),
+            np.array(113, np.uint8),
+            u8(6, 2, 3, 2),
+            single(0.01),
+            np.array(99, np.uint8),
+            single(0.5),
+            np.array(120, np.uint8),
+            RNG.integers(-99, 99, 6, np.int32),
+        ],
+        {"pads": [1, 0, 0, 1], "group": 2},
+        fixed=(1, 2, 4, 5, 6, 7, 8),
+    ),
     Case("QuantizeLinear", [f32(3, 4) * 3, single(0.05), np.array(128, np.uint8)]),
     Case("QuantizeLinear", [f32(3, 4), positive(3), np.zeros(3, np.int8)], {"axis": 0}),
     Case("DequantizeLinear", [u8(3, 4), positive(4), u8(4)], {"axis": -1}),

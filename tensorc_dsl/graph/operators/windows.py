@@ -147,6 +147,61 @@ def _convolved(site: Site) -> Lowered:
     return site.computed(stem, ("Y", Tensor(x.dtype, (batch, made, *w.results))))
 
 
+def _zero(site: Site, o: Operand | None, name: str, channel: str) -> str:
+    """What is subtracted from an integer: its zero point, for all or for each channel; empty for 0."""
+    if o is None or (o.value is not None and not o.value.any()):
+        return ""
+    if o.scalar is not None:
+        return f" - i32({o.dtype}({o.scalar}))"
+    at = [] if not o.type.rank else ["0" if o.type.size == 1 else channel]
+    return f" - i32({place(site.parameter(name, o), at)})"
+
+
+def _scale(site: Site, o: Operand, name: str, channel: str) -> str:
+    """A scale, for all or for each channel."""
+    if o.scalar is not None:
+        return f"{o.dtype}({o.scalar})"
+    return place(site.parameter(name, o), [] if not o.type.rank else ["0" if o.type.size == 1 else channel])
+
+
+def _integer_convolved(site: Site) -> Lowered:
+    """The products of integers less their zero points, as i32; of QLinearConv scaled, rounded and limited."""
+    linear = site.node.op == "QLinearConv"
+    x, f = site.given(0), site.given(3 if linear else 1)
+    zero_x, zero_f = (site.optional(n) for n in ((2, 5) if linear else (2, 3)))
+    rank = x.type.rank - 2
+    groups = site.attribute("group", 1)
+    (batch, channels), (made, each) = x.shape[:2], f.shape[:2]
+    if f.type.rank != x.type.rank or groups < 1 or each * groups != channels or made % groups:
+        raise Unsupported(f"a filter {f.type} in {groups} groups for {x.type}")
+    w = window_of(site, x.shape[2:], f.shape[2:])
+    site.parameter("X", x)
+    site.parameter("F", f)
+    spatial = _PADDED[:rank]
+    inside = " and ".join(f"{b} <= {i} < {b + n}" for i, b, n in zip(spatial, w.before, w.sizes, strict=True))
+    source = place("X", ["n", "c", *(offset(i, -b) for i, b in zip(spatial, w.before, strict=True))])
+    ranges = ", ".join(("n", "c", *ranged(spatial, w.padded)))
+    site.stage(f"let Xp[{ranges}] = i32({source}){_zero(site, zero_x, 'P', '0')} if {inside} else 0")
+    channel = _channel(groups, made // groups, each)
+    reduced = ", ".join(ranged((*(() if each == 1 else ("c",)), *_TAPS[:rank]), f.shape[2 if each == 1 else 1 :]))
+    tap = place("F", ["co", "0" if each == 1 else "c", *_TAPS[:rank]])
+    tap = f"(i32({tap}){_zero(site, zero_f, 'Q', 'co')})"
+    value = f"sum[{reduced}] {place('Xp', ['n', channel, *w.taps()])} * {tap}"
+    names, shape = ("n", "co", *_PLACES[:rank]), (batch, made, *w.results)
+    results = ", ".join(ranged(names, shape))
+    if not linear:
+        site.stage(f"Y[{results}] = {value}")
+        return site.computed("conv_integer", ("Y", Tensor("i32", shape)))
+    scales = [_scale(site, site.given(n), name, "co") for n, name in ((1, "U"), (4, "V"), (6, "W"))]
+    zero, bias = site.given(7), site.optional(8)
+    site.stage(f"let S[{results}] = {value}")
+    total = place("S", names) if bias is None else f"{place('S', names)} + {place(site.parameter('B', bias), ['co'])}"
+    added = zero.scalar or place(site.parameter("Z", zero), ["0"] * zero.type.rank)
+    value = f"round(f32({total}) * ({scales[0]} * {scales[1]} / {scales[2]})) + f32({zero.dtype}({added}))"
+    site.stage(f"Y[{results}] = saturate({zero.dtype}, {value})")
+    return site.computed("qlinear_conv", ("Y", Tensor(zero.dtype, shape)))
+
+
 def _channel(groups: int, made: int, each: int) -> str:
     """The input channel of output channel `co`: `made` of them and `each` input channels are in a group."""
     group = "co" if made == 1 else f"co / {made}"
@@ -325,6 +380,8 @@ def _global(word: str, site: Site) -> Lowered:
 
 TABLE: Mapping[str, Writer] = {
     "Conv": _convolved,
+    "ConvInteger": _integer_convolved,
+    "QLinearConv": _integer_convolved,
     "ConvTranspose": _transposed,
     "MaxPool": partial(_pooled, "max"),
     "AveragePool": partial(_pooled, "average"),

@@ -1,0 +1,243 @@
+"""Rewrites nodes before they are written out: batch norms into the convolutions before them, and what exporters spell out as
+several nodes into the operator that it is.
+
+Each rewrite replaces the node that makes the last value; the nodes before it are left out if nothing else needs them.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from math import sqrt
+
+import numpy as np
+
+from tensorc_dsl.graph.graph import Array, Graph, Node, live
+
+
+@dataclass(slots=True)
+class _View:
+    """A graph by value: who makes it, how often it is read, and what constants there are."""
+
+    constants: dict[str, Array]
+    makers: dict[str, Node]
+    reads: Counter[str]
+
+    def maker(self, name: str, *ops: str) -> Node | None:
+        """The node that makes a value, if it is one of these operators."""
+        node = self.makers.get(name)
+        return node if node is not None and node.op in ops else None
+
+    def number(self, name: str) -> float | None:
+        """The value of a constant of one element."""
+        value = self.constants.get(name)
+        return None if value is None or value.size != 1 else float(value.reshape(()).item())
+
+    def is_number(self, name: str, wanted: float) -> bool:
+        """Whether it is that constant, as exporters round it."""
+        value = self.number(name)
+        return value is not None and abs(value - wanted) <= 1e-3 * abs(wanted)
+
+    def either(self, node: Node) -> Iterator[tuple[str, str]]:
+        """The two operands of a node whose operands may be swapped, in both orders."""
+        if len(node.inputs) == 2:
+            yield node.inputs[0], node.inputs[1]
+            yield node.inputs[1], node.inputs[0]
+
+
+Rewrite = Callable[[_View, Node], Node | None]
+
+
+def rewritten(graph: Graph) -> Graph:
+    """The graph with all rewrites done, and without nodes that no output needs. Branches of `If` stay as they are."""
+    constants = dict(graph.constants)
+    nodes: list[Node] = []
+    for node in graph.nodes:
+        value = node.attributes.get("value") if node.op == "Constant" else None
+        if value is None:
+            nodes.append(node)
+        else:
+            constants[node.outputs[0]] = value
+    reads = Counter(i for n in nodes for i in n.inputs) + Counter(graph.outputs)
+    view = _View(constants, {o: n for n in nodes for o in n.outputs if o}, reads)
+    for n, node in enumerate(nodes):
+        for rewrite in REWRITES:
+            made = rewrite(view, view.makers[node.outputs[0]])
+            if made is not None:
+                nodes[n] = made
+                view.makers |= {o: made for o in made.outputs if o}
+    return replace(graph, nodes=live(nodes, graph.outputs), constants=constants)
+
+
+# --- batch norms -------------------------------------------------------------------------------------------------------
+
+
+def _batch_norm(view: _View, node: Node) -> Node | None:
+    """conv(x, f) * s + b is conv(x, f * s) + b, with constants s and b for each channel of the result."""
+    if node.op != "BatchNormalization" or node.attributes.get("training_mode") or any(node.outputs[1:]):
+        return None
+    source, *rest = node.inputs
+    conv = view.maker(source, "Conv")
+    parameters = [view.constants.get(name) for name in (*rest, *(conv.inputs[1:] if conv is not None else ()))]
+    known = [p for p in parameters if p is not None]
+    if conv is None or view.reads[source] != 1 or len(known) != len(parameters):
+        return None
+    scale, bias, mean, variance, weight, *old = known
+    epsilon = node.attributes.get("epsilon", 1e-5)
+    factor = scale.astype(np.float64) / np.sqrt(variance.astype(np.float64) + epsilon)
+    before = old[0].astype(np.float64) if old else 0.0
+    names = f"{node.outputs[0]}.weight", f"{node.outputs[0]}.bias"
+    wide = weight.astype(np.float64) * factor.reshape(-1, *(1,) * (weight.ndim - 1))
+    view.constants[names[0]] = wide.astype(weight.dtype)
+    view.constants[names[1]] = ((before - mean) * factor + bias).astype(weight.dtype)
+    return replace(conv, inputs=(conv.inputs[0], *names), outputs=node.outputs[:1])
+
+
+# --- activations -------------------------------------------------------------------------------------------------------
+
+
+def _swish(view: _View, node: Node) -> Node | None:
+    """x * sigmoid(x), and x * clip(x / 6 + 1 / 2, 0, 1)."""
+    if node.op != "Mul":
+        return None
+    for x, gate in view.either(node):
+        if (s := view.maker(gate, "Sigmoid")) is not None and s.inputs == (x,):
+            return replace(node, op="Swish", inputs=(x,), attributes={})
+        h = view.maker(gate, "HardSigmoid")
+        if h is not None and h.inputs == (x,):
+            alpha, beta = h.attributes.get("alpha", 0.2), h.attributes.get("beta", 0.5)
+            if abs(alpha - 1 / 6) < 1e-6 and beta == 0.5:
+                return replace(node, op="HardSwish", inputs=(x,), attributes={})
+    return None
+
+
+def _hard_swish(view: _View, node: Node) -> Node | None:
+    """x * clip(x + 3, 0, 6) / 6, in the orders in which it is spelled."""
+    product = node
+    scaled = False
+    if node.op in ("Div", "Mul"):
+        for inner, number in view.either(node) if node.op == "Mul" else [node.inputs]:
+            if view.is_number(number, 6.0 if node.op == "Div" else 1 / 6):
+                found = view.maker(inner, "Mul")
+                if found is not None:
+                    product, scaled = found, True
+    if product.op != "Mul":
+        return None
+    for x, gate in view.either(product):
+        clip = view.maker(gate, "Clip")
+        if clip is None and not scaled:
+            part = view.maker(gate, "Div", "Mul")
+            if part is not None and view.is_number(part.inputs[1], 6.0 if part.op == "Div" else 1 / 6):
+                clip = view.maker(part.inputs[0], "Clip")
+            inner_scaled = clip is not None
+        else:
+            inner_scaled = False
+        if clip is None or not (scaled or inner_scaled) or len(clip.inputs) != 3:
+            continue
+        added = view.maker(clip.inputs[0], "Add")
+        if view.number(clip.inputs[1]) != 0.0 or not view.is_number(clip.inputs[2], 6.0) or added is None:
+            continue
+        if any(a == x and view.is_number(b, 3.0) for a, b in view.either(added)):
+            return replace(node, op="HardSwish", inputs=(x,), attributes={})
+    return None
+
+
+def _gelu(view: _View, node: Node) -> Node | None:
+    """x * (1 + erf(x / sqrt(2))) / 2: three factors, in any order."""
+    if node.op != "Mul":
+        return None
+    factors = _factors(view, node, 3)
+    halves = [f for f in factors if view.is_number(f, 0.5)]
+    others = [f for f in factors if f not in halves]
+    if len(halves) != 1 or len(others) != 2:
+        return None
+    for x, gate in (others, others[::-1]):
+        added = view.maker(gate, "Add")
+        if added is None:
+            continue
+        for one, inner in view.either(added):
+            erf = view.maker(inner, "Erf") if view.is_number(one, 1.0) else None
+            if erf is None:
+                continue
+            part = view.maker(erf.inputs[0], "Div", "Mul")
+            if part is None:
+                continue
+            wanted = sqrt(2) if part.op == "Div" else sqrt(0.5)
+            pairs = view.either(part) if part.op == "Mul" else [part.inputs]
+            if any(a == x and view.is_number(b, wanted) for a, b in pairs):
+                return replace(node, op="Gelu", inputs=(x,), attributes={})
+    return None
+
+
+def _factors(view: _View, node: Node, most: int) -> list[str]:
+    """The factors of a product of products, up to so many."""
+    found = list(node.inputs)
+    for k, name in enumerate(node.inputs):
+        inner = view.maker(name, "Mul")
+        if inner is not None and len(found) < most:
+            found[k : k + 1] = inner.inputs
+            break
+    return found
+
+
+# --- norms -------------------------------------------------------------------------------------------------------------
+
+
+def _layer_norm(view: _View, node: Node) -> Node | None:
+    """(x - mean) / sqrt(mean((x - mean)²) + ε) * scale + bias over the last dimension."""
+    if node.op != "Add":
+        return None
+    for product, bias in view.either(node):
+        multiplied = view.maker(product, "Mul")
+        for normed, scale in view.either(multiplied) if multiplied is not None else ():
+            found = _normalized(view, normed)
+            vectors = [view.constants.get(v) for v in (scale, bias)]
+            if found is None or any(v is None or v.ndim != 1 for v in vectors):
+                continue
+            x, epsilon = found
+            return replace(
+                node, op="LayerNormalization", inputs=(x, scale, bias), attributes={"axis": -1, "epsilon": epsilon}
+            )
+    return None
+
+
+def _normalized(view: _View, name: str) -> tuple[str, float] | None:
+    """The value that is normalized over its last dimension, and ε."""
+    quotient = view.maker(name, "Div")
+    if quotient is None:
+        return None
+    centred, root = view.maker(quotient.inputs[0], "Sub"), view.maker(quotient.inputs[1], "Sqrt")
+    added = view.maker(root.inputs[0], "Add") if root is not None else None
+    if centred is None or added is None:
+        return None
+    x, mean = centred.inputs
+    if not _is_mean(view, mean, x):
+        return None
+    for variance, number in view.either(added):
+        epsilon = view.number(number)
+        mean_of = view.maker(variance, "ReduceMean")
+        if epsilon is None or mean_of is None or not _is_mean(view, variance, mean_of.inputs[0]):
+            continue
+        square = view.maker(mean_of.inputs[0], "Pow", "Mul")
+        if square is None:
+            continue
+        base, other = square.inputs
+        is_square = view.number(other) == 2.0 if square.op == "Pow" else base == other
+        difference = view.maker(base, "Sub")
+        if is_square and difference is not None and difference.inputs == centred.inputs:
+            return x, epsilon
+    return None
+
+
+def _is_mean(view: _View, name: str, of: str) -> bool:
+    """Whether it is the mean of a value over its last dimension, which is kept."""
+    node = view.maker(name, "ReduceMean")
+    if node is None or node.inputs[0] != of or not node.attributes.get("keepdims", 1):
+        return False
+    given = view.constants.get(node.inputs[1]) if len(node.inputs) > 1 else None
+    axes: Sequence[int] = node.attributes.get("axes") or ([] if given is None else given.reshape(-1).tolist())
+    return list(axes) == [-1]
+
+
+REWRITES: tuple[Rewrite, ...] = (_batch_norm, _swish, _hard_swish, _gelu, _layer_norm)

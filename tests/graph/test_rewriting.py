@@ -1,0 +1,156 @@
+"""What exporters spell out as several nodes is one compute, and computes the same."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+import onnx
+import pytest
+from onnx import NodeProto, helper, numpy_helper
+
+from tests.graph.onnx_cases import Array, by_reference, by_runtime, checked
+
+RNG = np.random.default_rng(11)
+
+
+def f32(*shape: int) -> Array:
+    return RNG.standard_normal(shape).astype(np.float32)
+
+
+def model(nodes: Sequence[NodeProto], x: Array, constants: dict[str, Array]) -> onnx.ModelProto:
+    inputs = [helper.make_tensor_value_info("x", onnx.TensorProto.FLOAT, x.shape)]
+    stored = [numpy_helper.from_array(v, n) for n, v in constants.items()]
+    graph = helper.make_graph(list(nodes), "net", inputs, [onnx.ValueInfoProto(name="y")], stored)
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+
+
+def number(value: float) -> Array:
+    return np.array(value, np.float32)
+
+
+node = helper.make_node
+CENTRED = [
+    node("ReduceMean", ["x"], ["mean"], axes=[-1]),
+    node("Sub", ["x", "mean"], ["d"]),
+    node("Pow", ["d", "two"], ["sq"]),
+    node("ReduceMean", ["sq"], ["var"], axes=[-1]),
+    node("Add", ["var", "eps"], ["safe"]),
+    node("Sqrt", ["safe"], ["root"]),
+    node("Div", ["d", "root"], ["n"]),
+    node("Mul", ["n", "s"], ["sn"]),
+    node("Add", ["sn", "b"], ["y"]),
+]
+SPELLED: dict[str, tuple[str, list[NodeProto], Array, dict[str, Array]]] = {
+    "silu": ("swish", [node("Sigmoid", ["x"], ["s"]), node("Mul", ["s", "x"], ["y"])], f32(3, 5), {}),
+    "gelu": (
+        "gelu",
+        [
+            node("Div", ["x", "root"], ["a"]),
+            node("Erf", ["a"], ["e"]),
+            node("Add", ["e", "one"], ["b"]),
+            node("Mul", ["x", "b"], ["c"]),
+            node("Mul", ["c", "half"], ["y"]),
+        ],
+        f32(3, 5),
+        {"root": number(1.4142135), "one": number(1), "half": number(0.5)},
+    ),
+    "gelu, the half first": (
+        "gelu",
+        [
+            node("Mul", ["x", "root"], ["a"]),
+            node("Erf", ["a"], ["e"]),
+            node("Add", ["one", "e"], ["b"]),
+            node("Mul", ["half", "x"], ["c"]),
+            node("Mul", ["c", "b"], ["y"]),
+        ],
+        f32(3, 5),
+        {"root": number(0.70710677), "one": number(1), "half": number(0.5)},
+    ),
+    "hard swish": (
+        "hard_swish",
+        [
+            node("Add", ["x", "three"], ["a"]),
+            node("Clip", ["a", "zero", "six"], ["c"]),
+            node("Mul", ["x", "c"], ["m"]),
+            node("Div", ["m", "six"], ["y"]),
+        ],
+        f32(3, 5) * 4,
+        {"three": number(3), "zero": number(0), "six": number(6)},
+    ),
+    "hard swish, divided before": (
+        "hard_swish",
+        [
+            node("Add", ["x", "three"], ["a"]),
+            node("Clip", ["a", "zero", "six"], ["c"]),
+            node("Div", ["c", "six"], ["m"]),
+            node("Mul", ["x", "m"], ["y"]),
+        ],
+        f32(3, 5) * 4,
+        {"three": number(3), "zero": number(0), "six": number(6)},
+    ),
+    "layer norm": (
+        "layer_norm", CENTRED, f32(3, 5), {"two": number(2), "eps": number(1e-3), "s": f32(5), "b": f32(5)},
+    ),
+    "batch norm": (
+        "conv2d",
+        [
+            node("Conv", ["x", "w", "c"], ["a"], pads=[1, 1, 1, 1]),
+            node("BatchNormalization", ["a", "s", "b", "m", "v"], ["y"], epsilon=1e-3),
+        ],
+        f32(1, 2, 5, 4),
+        {"w": f32(3, 2, 3, 3), "c": f32(3), "s": f32(3), "b": f32(3), "m": f32(3), "v": np.abs(f32(3))},
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", SPELLED)
+def test_several_nodes_are_one_compute(name: str, tmp_path: Path) -> None:
+    stem, nodes, x, constants = SPELLED[name]
+    m = model(nodes, x, constants)
+    file, weights = checked(m, tmp_path)
+    assert list(file.computes) == [f"{stem}_1"]
+    (made,), (wanted,) = by_reference(file, weights, [x]), by_runtime(m, {"x": x})
+    np.testing.assert_allclose(made, wanted, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("nodes", "constants"),
+    [
+        ([node("Sigmoid", ["x"], ["s"]), node("Neg", ["x"], ["z"]), node("Mul", ["s", "z"], ["y"])], {}),
+        (
+            [
+                node("Div", ["x", "root"], ["a"]),
+                node("Erf", ["a"], ["e"]),
+                node("Add", ["e", "one"], ["b"]),
+                node("Mul", ["x", "b"], ["c"]),
+                node("Mul", ["c", "half"], ["y"]),
+            ],
+            {"root": number(1.3), "one": number(1), "half": number(0.5)},
+        ),
+        # A power of 4 instead of 2, which ONNX Runtime itself takes for a layer norm: so it is compared unoptimized.
+        (CENTRED, {"two": number(4), "eps": number(9), "s": f32(5), "b": f32(5)}),
+    ],
+)  # fmt: skip
+def test_what_differs_is_left_as_it_is(nodes: list[NodeProto], constants: dict[str, Array], tmp_path: Path) -> None:
+    x = f32(3, 5)
+    m = model(nodes, x, constants)
+    file, weights = checked(m, tmp_path)
+    assert len(file.computes) > 2
+    (made,), (wanted,) = by_reference(file, weights, [x]), by_runtime(m, {"x": x})
+    np.testing.assert_allclose(made, wanted, rtol=1e-4, atol=1e-5)
+
+
+def test_a_convolution_that_is_read_twice_keeps_its_weights(tmp_path: Path) -> None:
+    nodes = [
+        node("Conv", ["x", "w"], ["a"]),
+        node("BatchNormalization", ["a", "s", "b", "m", "v"], ["n"]),
+        node("Add", ["a", "n"], ["y"]),
+    ]
+    x, ones = f32(1, 2, 3, 3), np.ones(3, np.float32)
+    m = model(nodes, x, {"w": f32(3, 2, 1, 1), "s": f32(3), "b": f32(3), "m": f32(3), "v": ones})
+    file, weights = checked(m, tmp_path)
+    assert {n.rpartition("_")[0] for n in file.computes} == {"conv2d", "batch_norm", "add"}
+    (made,), (wanted,) = by_reference(file, weights, [x]), by_runtime(m, {"x": x})
+    np.testing.assert_allclose(made, wanted, rtol=1e-4, atol=1e-5)
