@@ -101,7 +101,7 @@ def test_pieces_of_a_sum_are_added_up_and_its_rows_packed() -> None:
 
 
 def test_the_border_of_an_image_is_left_out() -> None:
-    t = task("border", Target(vector_bits=256, cores=2, features="+avx2,+fma"))
+    t = task("border", Target(vector_bits=512, cores=2, features="+avx2,+fma"))
     traces = in_loops(t, 8)
     assert {trace.decisions["height"] for trace in traces} > {7}
     for trace in traces:
