@@ -1,9 +1,9 @@
 """The cases of corpora that one run takes: another part of each with each state of the package, and what a change touches.
 
 A corpus is one test of many cases, such as the schedules after other projects' tests, or the marked tests without parameters
-of one file, such as those of a command that ends in various ways: each case looks for the same classes of defects in another
-input. One part of its cases is run, at least one of each corpus; `pytest --all` runs all of them, as the nightly workflow and
-the campaigns do.
+of one file, or all whose mark has a name, such as "endings of searches": each case looks for the same classes of defects in
+another input. One part of its cases is run, at least one of each corpus; `pytest --all` runs all of them, as the nightly
+workflow and the campaigns do.
 """
 
 from __future__ import annotations
@@ -90,7 +90,10 @@ def _file(item: pytest.Item) -> str:
 
 
 def _corpus(item: pytest.Item) -> str:
-    """What has the other cases of its corpus: the test, or its file where the test has no parameters."""
+    """What has the other cases of its corpus: what its mark names, the test, or its file where the test has no parameters."""
+    mark = item.get_closest_marker("corpus")
+    if mark is not None and mark.args:
+        return str(mark.args[0])
     return item.nodeid.partition("[" if hasattr(item, "callspec") else "::")[0]
 
 

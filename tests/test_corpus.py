@@ -14,10 +14,11 @@ from tests.corpus import SHARE, Touched, part, touched_by
 NOTHING = Touched(frozenset(), None)
 
 
-def item(name: str, *, marked: bool = True) -> Any:
-    """A test of that name, which has parameters where the name has brackets."""
+def item(name: str, *, marked: bool = True, of: str = "") -> Any:
+    """A test of that name, which has parameters where the name has brackets; its mark may name a corpus."""
     more = {"callspec": name} if "[" in name else {}
-    return SimpleNamespace(nodeid=name, get_closest_marker=lambda _: marked or None, **more)
+    mark = pytest.mark.corpus(*filter(None, [of])).mark if marked else None
+    return SimpleNamespace(nodeid=name, get_closest_marker=lambda _: mark, **more)
 
 
 def chosen(monkeypatch: pytest.MonkeyPatch, items: list[Any], state: int, touched: Touched = NOTHING) -> list[str]:
@@ -72,6 +73,12 @@ def test_tests_of_a_file_without_parameters_are_one_corpus(monkeypatch: pytest.M
     once = [chosen(monkeypatch, cases, state) for state in range(SHARE)]
     assert {len({name[:10] for name in names}) for names in once} == {2}
     assert sorted(name for names in once for name in names) == sorted(i.nodeid for i in cases)
+
+
+def test_a_name_joins_tests_of_several_files(monkeypatch: pytest.MonkeyPatch) -> None:
+    cases = [item(f"tests/{file}.py::{t}", of="endings") for file in "ab" for t in ("t[0]", "t[1]", "u[0]", "v")]
+    once = [chosen(monkeypatch, cases, state) for state in range(SHARE)]
+    assert sorted(map(len, once)) == [1] * SHARE and {name for (name,) in once} == {i.nodeid for i in cases}
 
 
 def test_a_module_touches_the_tests_of_its_name_and_those_of_few_that_import_it(

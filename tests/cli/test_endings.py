@@ -89,7 +89,7 @@ options.time = Pause
 """The tenth of a second in which further signals are part of the first one ends when the test says so."""
 
 
-@pytest.mark.corpus
+@pytest.mark.corpus("endings of searches")
 @pytest.mark.parametrize(("number", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGHUP, 129)])
 def test_a_signal_ends_a_search_in_order(folder: Path, number: signal.Signals, status: int) -> None:
     """Twice at once, as `timeout` and others send it, is one wish."""
@@ -106,7 +106,7 @@ def test_a_signal_ends_a_search_in_order(folder: Path, number: signal.Signals, s
     until(lambda: not alive(str(folder)))
 
 
-@pytest.mark.corpus
+@pytest.mark.corpus("endings of searches")
 def test_a_signal_before_the_search_ends_it_with_the_same_status(folder: Path) -> None:
     process = start(folder, patched="baseline.roof_of = lambda *_: time.sleep(1000)")
     hear(process, "measuring what this machine can do")
@@ -138,7 +138,7 @@ main()
 """
 
 
-@pytest.mark.corpus
+@pytest.mark.corpus("endings of searches")
 def test_a_signal_in_a_destructor_ends_the_search_too(folder: Path) -> None:
     """Python drops what is raised there."""
     process = subprocess.Popen(
@@ -184,7 +184,7 @@ def proving(folder: Path) -> Iterator[subprocess.Popen[str]]:
         yield process
 
 
-@pytest.mark.corpus
+@pytest.mark.corpus("endings of searches")
 def test_a_search_is_kept_when_its_proof_is_cut_short(folder: Path, proving: subprocess.Popen[str]) -> None:
     proving.send_signal(signal.SIGINT)
     _, err = proving.communicate(timeout=120)
@@ -206,7 +206,7 @@ STUCK = HELD.replace(
 )
 
 
-@pytest.mark.corpus
+@pytest.mark.corpus("endings of searches")
 def test_a_second_interrupt_ends_at_once(folder: Path) -> None:
     with subprocess.Popen(
         [sys.executable, "-c", STUCK, "tune", "f.tsched", "endless", "--strategy", "random", "--trials", "2",
@@ -221,7 +221,7 @@ def test_a_second_interrupt_ends_at_once(folder: Path) -> None:
     assert len(rows(folder)) >= 2
 
 
-@pytest.mark.corpus
+@pytest.mark.corpus("endings of searches")
 def test_signals_that_were_ignored_stay_ignored(folder: Path) -> None:
     """As with `nohup`."""
     waits = HELD.replace("time.sleep(1000)", "sys.stdin.readline()")
@@ -238,7 +238,7 @@ def test_signals_that_were_ignored_stay_ignored(folder: Path) -> None:
         assert "interrupted" not in err and (folder / "endless.best.tsched").exists(), err
 
 
-@pytest.mark.corpus
+@pytest.mark.corpus("outputs that fail")
 def test_a_disk_that_is_full_for_records_keeps_the_schedule_and_says_what_is_lost(folder: Path) -> None:
     process = start(folder, "--json", trials=24, file_bytes=128 << 10)
     out, err = process.communicate(timeout=120)
@@ -256,7 +256,7 @@ def test_a_disk_that_is_full_for_records_keeps_the_schedule_and_says_what_is_los
     )
 
 
-@pytest.mark.corpus
+@pytest.mark.corpus("outputs that fail")
 def test_where_both_disks_are_full_the_schedule_is_printed(folder: Path) -> None:
     process = start(folder, "--output", "/dev/full", trials=24, file_bytes=64 << 10)
     _, err = process.communicate(timeout=120)
@@ -265,7 +265,7 @@ def test_where_both_disks_are_full_the_schedule_is_printed(folder: Path) -> None
     assert "\nschedule numbered for matmul {\n" in err
 
 
-@pytest.mark.corpus
+@pytest.mark.corpus("outputs that fail")
 def test_a_disk_that_is_full_for_the_schedule_keeps_the_records(folder: Path) -> None:
     process = start(folder, "--output", "/dev/full", trials=3)
     _, err = process.communicate(timeout=120)
@@ -284,7 +284,7 @@ baseline.Worker = Endless
 """
 
 
-@pytest.mark.corpus
+@pytest.mark.corpus("endings of searches")
 def test_a_signal_behind_the_search_keeps_what_was_found(folder: Path) -> None:
     """NumPy is timed then, for which the command need not wait."""
     process = start(folder, trials=2, patched=ENDLESS_NUMPY, moment=MOMENT)
@@ -312,7 +312,7 @@ from tensorc_dsl.faces.cli.main import main; main()
 """
 
 
-@pytest.mark.corpus
+@pytest.mark.corpus("endings of searches")
 @pytest.mark.parametrize(("number", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
 def test_a_signal_between_the_search_and_what_follows_keeps_what_was_found(
     folder: Path, number: signal.Signals, status: int

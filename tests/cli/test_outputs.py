@@ -46,7 +46,7 @@ def ended(folder: Path, command: str) -> tuple[int, str, str]:
     return done.returncode, done.stdout, done.stderr
 
 
-@pytest.mark.corpus
+@pytest.mark.corpus("outputs that fail")
 @pytest.mark.parametrize(
     "command", ["check --output-format json f.tsched", "explain split", "--color always explain split", "fmt - < f.tsched",
                 "sample f.tsched", "show f.tsched small --stage ir", "explain --list", "completion bash"]
@@ -56,7 +56,7 @@ def test_a_full_standard_output_is_an_error(folder: Path, command: str) -> None:
     assert (status, click.unstyle(err)) == (1, FULL)
 
 
-@pytest.mark.corpus
+@pytest.mark.corpus("outputs that fail")
 def test_a_search_is_kept_where_its_table_cannot_be_written(folder: Path) -> None:
     status, _, err = ended(folder, "tune f.tsched --trials 1 --threads 1 > /dev/full")
     assert status == 1
@@ -64,14 +64,14 @@ def test_a_search_is_kept_where_its_table_cannot_be_written(folder: Path) -> Non
     assert (folder / "small.best.tsched").read_text().startswith("// small: ")
 
 
-@pytest.mark.corpus
+@pytest.mark.corpus("outputs that fail")
 def test_a_full_standard_error_ends_nothing(folder: Path) -> None:
     status, out, _ = ended(folder, "tune f.tsched --trials 1 --threads 1 2> /dev/full")
     assert status == 0
     assert "best schedule: small.best.tsched" in out
 
 
-@pytest.mark.corpus
+@pytest.mark.corpus("outputs that fail")
 @pytest.mark.parametrize("command", ["check f.tsched", "explain split", "sample f.tsched", "tune f.tsched --trials 1"])
 def test_outputs_may_be_closed(folder: Path, command: str) -> None:
     assert ended(folder, f"{command} >&-")[0] == 0

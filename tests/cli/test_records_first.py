@@ -102,7 +102,7 @@ Database.open = Database.require_place = full
 """
 
 
-@pytest.mark.corpus
+@pytest.mark.corpus("outputs that fail")
 def test_a_full_disk_is_told_once_and_before_anything_is_measured(folder: Path) -> None:
     command = [
         sys.executable,

@@ -118,7 +118,7 @@ def trials() -> list[Trial]:
     return [t for t in found if isinstance(t, Trial) and t.phase == "trial"]
 
 
-@pytest.mark.corpus
+@pytest.mark.corpus("endings of searches")
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGINT])
 def test_a_search_that_is_killed_goes_on(number: signal.Signals) -> None:
     command = [

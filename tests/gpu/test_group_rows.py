@@ -92,7 +92,7 @@ def _drawn(t: Task, seed: int, decisions: tuple[tuple[str, Decision], ...]) -> t
     return trace, kernels_of(t, trace)
 
 
-@pytest.mark.corpus
+@pytest.mark.corpus("wrong rows of attention")
 @pytest.mark.parametrize("case", CASES)
 def test_scores_stay_in_registers(case: str, tmp_path: Path) -> None:
     """Nothing but copies of the inputs is in shared memory, in one kernel that is right in each order of threads."""
@@ -115,7 +115,7 @@ def test_scores_stay_in_registers(case: str, tmp_path: Path) -> None:
         assert proof_fault(t.program, trace.program) == ""
 
 
-@pytest.mark.corpus
+@pytest.mark.corpus("faults of rows")
 def test_each_barrier_is_needed() -> None:
     text, decisions = CASES["two groups, a mask"]
     t = task(text)

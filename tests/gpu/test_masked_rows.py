@@ -78,7 +78,7 @@ def with_ends(p: DeviceProgram, new: Callable[[Expr], Expr]) -> DeviceProgram:
     return replace(p, kernels=tuple(replace(k, body=go(k.body)) for k in p.kernels))
 
 
-@pytest.mark.corpus
+@pytest.mark.corpus("wrong rows of attention")
 @pytest.mark.parametrize("case", CASES)
 def test_steps_behind_the_mask_are_skipped(case: str) -> None:
     text, decisions, steps = CASES[case]
@@ -107,7 +107,7 @@ def test_a_mask_halves_what_is_done() -> None:
     assert skipped < 0.7 * whole and few <= all_of
 
 
-@pytest.mark.corpus
+@pytest.mark.corpus("faults of rows")
 @pytest.mark.parametrize("case", ["in fragments", "in shared memory", "copies run ahead, primes"])
 def test_one_step_less_is_a_fault(case: str) -> None:
     text, decisions, _ = CASES[case]
@@ -119,7 +119,7 @@ def test_one_step_less_is_a_fault(case: str) -> None:
         assert wrong != kernels and emulate(t.program, emulation(wrong)).fault != ""
 
 
-@pytest.mark.corpus
+@pytest.mark.corpus("faults of rows")
 def test_each_barrier_is_needed() -> None:
     text, decisions, _ = CASES["in fragments"]
     t = task(text)

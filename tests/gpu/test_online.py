@@ -137,7 +137,7 @@ def check_kernel(t: Task, trace: Trace, products: int) -> Emulated:
     return found
 
 
-@pytest.mark.corpus
+@pytest.mark.corpus("wrong rows of attention")
 @pytest.mark.parametrize("case", CASES)
 def test_rows_are_one_kernel(case: str) -> None:
     t = task(CASES[case])
@@ -147,7 +147,7 @@ def test_rows_are_one_kernel(case: str) -> None:
         assert proof_fault(t.program, trace.program) == ""
 
 
-@pytest.mark.corpus
+@pytest.mark.corpus("wrong rows of attention")
 @pytest.mark.parametrize(
     ("text", "products"),
     [
@@ -169,7 +169,7 @@ def test_short_rows_are_left_to_whole_ones() -> None:
     assert not any(d.name == "online" for d in whole(t.sample(0)).draws)
 
 
-@pytest.mark.corpus
+@pytest.mark.corpus("wrong rows of attention")
 def test_rows_that_are_masked_as_a_whole_are_as_in_the_compute() -> None:
     t = task("causal(M=24, N=40, D=4, E=4, T=f32, after=3) with rows")
     check_kernel(t, online(t, 0), 0)

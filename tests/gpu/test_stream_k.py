@@ -80,7 +80,7 @@ def main(found: DeviceProgram) -> DeviceKernel:
     return next(k for k in found.kernels if k.shared)
 
 
-@pytest.mark.corpus
+@pytest.mark.corpus("ranges of products")
 @pytest.mark.parametrize("case", SIZES)
 def test_a_product_is_exact_in_each_order_of_threads(case: str, tmp_path: Path) -> None:
     text, cores = SIZES[case]
@@ -90,7 +90,7 @@ def test_a_product_is_exact_in_each_order_of_threads(case: str, tmp_path: Path) 
         assert cores - 1 <= grid <= 2 * cores
 
 
-@pytest.mark.corpus
+@pytest.mark.corpus("ranges of products")
 @pytest.mark.parametrize("case", TENSOR_SIZES)
 def test_parts_are_computed_by_tensor_cores(case: str, tmp_path: Path) -> None:
     text, cores = TENSOR_SIZES[case]
@@ -101,7 +101,7 @@ def test_parts_are_computed_by_tensor_cores(case: str, tmp_path: Path) -> None:
         assert "mma.sync" in ptx(found, "sm_80")
 
 
-@pytest.mark.corpus
+@pytest.mark.corpus("ranges of products")
 @pytest.mark.parametrize(
     ("space", "case"), [("default", SIZES["odd sizes"]), ("tensor_core", TENSOR_SIZES["odd sizes"])]
 )

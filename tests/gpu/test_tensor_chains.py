@@ -73,7 +73,7 @@ def chained(t: Task, seed: int, **decisions: Decision) -> Trace:
     return whole(t.drawn_from(condition(t.model, {"tensor_chain": True, **decisions})).sample(seed))
 
 
-@pytest.mark.corpus
+@pytest.mark.corpus("wrong rows of attention")
 @pytest.mark.parametrize("case", CASES)
 def test_attention_is_one_kernel_on_tensor_cores(case: str, tmp_path: Path) -> None:
     t = chain_task(tmp_path, CASES[case])
@@ -89,7 +89,7 @@ def test_attention_is_one_kernel_on_tensor_cores(case: str, tmp_path: Path) -> N
         assert (found.fault, found.max_error <= 1) == ("", True), trace.text
 
 
-@pytest.mark.corpus
+@pytest.mark.corpus("wrong rows of attention")
 @pytest.mark.parametrize("size", ["M=32, N=48, K=16, L=16", "M=19, N=37, K=5, L=23"])
 def test_small_integers_are_exact(size: str, tmp_path: Path) -> None:
     t = chain_task(tmp_path, f"half_twice({size})")
@@ -143,7 +143,7 @@ def test_the_chain_is_proved(tmp_path: Path) -> None:
     assert proof_fault(t.program, chained(t, 0, inline=False).program) == ""
 
 
-@pytest.mark.corpus
+@pytest.mark.corpus("faults of rows")
 def test_each_barrier_of_a_chain_is_needed(tmp_path: Path) -> None:
     t = chain_task(tmp_path, "half_twice(M=16, N=32, K=16, L=16)")
     inputs, _ = whole_numbers(t.program)

@@ -64,7 +64,7 @@ def in_fragments(t: Task, seed: int, **decisions: Decision) -> Trace:
     return online(t, seed, scores="fragments", **decisions)
 
 
-@pytest.mark.corpus
+@pytest.mark.corpus("wrong rows of attention")
 @pytest.mark.parametrize("case", CASES)
 def test_scores_stay_in_registers(case: str) -> None:
     """Nothing but copies of the inputs is in shared memory, and reading them has no conflicts."""
@@ -102,7 +102,7 @@ def test_what_no_fragment_holds_is_in_shared_memory() -> None:
         assert 'scores ~ sample_categorical(["shared"])' in trace.text
 
 
-@pytest.mark.corpus
+@pytest.mark.corpus("wrong rows of attention")
 @pytest.mark.parametrize("text", ["half(B=1, H=1, M=37, N=96, D=32, E=32)", "causal(M=37, N=64, D=32, E=32)"])
 def test_attention_is_that_of_numpy(text: str) -> None:
     t = task(f"{text} with tensor_rows")
@@ -119,7 +119,7 @@ def test_attention_is_that_of_numpy(text: str) -> None:
         np.testing.assert_allclose(out["O"], weights @ v / weights.sum(-1, keepdims=True), atol=2e-3)
 
 
-@pytest.mark.corpus
+@pytest.mark.corpus("faults of rows")
 @pytest.mark.parametrize("ahead", [0, 1])
 def test_each_barrier_is_needed(ahead: int) -> None:
     text, decisions = CASES["copies run ahead"]
@@ -145,7 +145,7 @@ def changed(p: DeviceProgram, wanted: str, by: Mapping[str, object]) -> DevicePr
     return replace(p, kernels=tuple(replace(k, body=tuple(map(device, k.body))) for k in p.kernels))
 
 
-@pytest.mark.corpus
+@pytest.mark.corpus("faults of rows")
 @pytest.mark.parametrize(
     ("move", "by"), [("lane", {"width": 8}), ("lane", {"by": 1}), ("lane", {"width": 32}), ("down", {"by": 4})]
 )
@@ -157,7 +157,7 @@ def test_seeded_faults_of_shuffles_are_caught(move: str, by: Mapping[str, object
     assert emulate(t.program, emulation(changed(kernels, move, by))).fault != ""
 
 
-@pytest.mark.corpus
+@pytest.mark.corpus("faults of rows")
 @pytest.mark.parametrize(
     ("right", "wrong"), [("< 37 else -inf", "< 38 else -inf"), ("< 37 else -inf", "< 36 else -inf")]
 )

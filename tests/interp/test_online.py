@@ -53,7 +53,7 @@ def task(folder: Path, text: str) -> Task:
     return td.load(file, threads=2)["t"]
 
 
-@pytest.mark.corpus
+@pytest.mark.corpus("attention on CPUs")
 @pytest.mark.parametrize("size", ["B=1, H=2, M=5, N=37, D=3, E=7", "B=2, H=1, M=1, N=17, D=1, E=2"])
 def test_attention_goes_piece_by_piece(size: str, tmp_path: Path) -> None:
     t = task(tmp_path, f"attention({size}) with rows")
@@ -70,7 +70,7 @@ def test_attention_goes_piece_by_piece(size: str, tmp_path: Path) -> None:
         np.testing.assert_allclose(t.replay(trace)(q, k, v), want, rtol=2e-4, atol=1e-5)
 
 
-@pytest.mark.corpus
+@pytest.mark.corpus("attention on CPUs")
 @pytest.mark.parametrize("keys", [176, 181])
 def test_steps_behind_a_mask_are_skipped(keys: int, tmp_path: Path) -> None:
     """The sums say what they are of, so values behind the mask may be infinite."""

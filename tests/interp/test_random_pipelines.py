@@ -12,14 +12,14 @@ from tensorc_dsl.tuning.search.expansion import stream
 from tests.interp.hard_pipelines import HARD
 
 
-@pytest.mark.corpus
+@pytest.mark.corpus("random pipelines")
 @pytest.mark.parametrize("seed", range(2))
 def test_every_draw_is_right_and_proved(seed: int) -> None:
     found = pipelines(range(seed, seed + 1), 2)
     assert (found.draws, found.unproved, found.wrong) == (2, 0, 0)
 
 
-@pytest.mark.corpus
+@pytest.mark.corpus("random pipelines")
 @pytest.mark.parametrize("seed", [5, 7])
 def test_a_kernel_for_all_sizes_is_right_and_proved(seed: int) -> None:
     """The validator proves these. It leaves some others undecided, which ran right. The code of these two is
@@ -28,7 +28,7 @@ def test_a_kernel_for_all_sizes_is_right_and_proved(seed: int) -> None:
     assert (found.draws, found.unproved, found.wrong) == (1, 0, 0)
 
 
-@pytest.mark.corpus
+@pytest.mark.corpus("random pipelines")
 @pytest.mark.parametrize("name", HARD)
 def test_what_is_read_in_many_pieces_is_proved(name: str) -> None:
     """Two draws are proved; the kernel of one is built and run, too."""
