@@ -15,6 +15,7 @@ import pytest
 from bench.search import ship
 from bench.search.tables import TABLES, read_all
 from tensorc_dsl.base.diagnostic import Diagnostic
+from tensorc_dsl.faces.api import load
 from tensorc_dsl.ir.target import Target
 from tensorc_dsl.tuning.records.database import Database
 from tensorc_dsl.tuning.records.shipped import (
@@ -249,6 +250,7 @@ def test_the_file_of_the_package_is_of_this_version_and_teaches() -> None:
     assert FILE.stat().st_size < 500_000
     tasks = experience(there.others("new", target_key(Target(), 1), meaning_of(Target()), LATE))
     assert len(tasks) >= 16 and all(len(t.speeds) >= 80 for t in tasks)
+    assert {t.task for t in tasks} == {program_key(t.program) for t in load(ship.WORKLOADS, threads=1).values()}
     assert all(t.machine is not None and dict(t.machine.numbers)["vector_bits"] > 7 for t in tasks)
     one = tasks[0]
     assert one.features.shape[1] == len(columns_of(Target()))
