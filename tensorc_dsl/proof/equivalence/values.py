@@ -446,13 +446,25 @@ class Values:
 
     def _is_finite(self, node: Node) -> bool:
         """Whether a value is a finite number, an element of an input that is finite, or such a one in a wider type."""
-        if not self._finite_inputs or isinstance(node, Total):
-            return False
-        if (steps := self.steps(node)) is not None:
-            return all(self._is_finite(n) for n, _ in steps)
-        if isinstance(e := node.expr, Cast):
-            return holds(e.dtype, dtype_of(e.operand)) and self._is_finite(At(node.statement, e.operand))
-        return (isinstance(e, Load) and e.buffer in self._finite_inputs) or (isinstance(e, Const) and isfinite(e.value))
+        todo, met = [node], set[Key]()
+        while todo and self._finite_inputs:
+            node = todo.pop()
+            if key(node) in met:
+                continue
+            met.add(key(node))
+            if (steps := self.steps(node)) is not None:
+                todo += [n for n, _ in steps]
+                continue
+            match node:
+                case At(expr=Cast(operand=x, dtype=t)) if holds(t, dtype_of(x)):
+                    todo.append(At(node.statement, x))
+                case At(expr=Load(buffer=buffer)) if buffer in self._finite_inputs:
+                    pass
+                case At(expr=Const(value=value)) if isfinite(value):
+                    pass
+                case _:
+                    return False
+        return bool(self._finite_inputs)
 
     def _of_taken(self, s: Statement, operands: Sequence[Expr], known: Callable[[Node], Signature]) -> Signature:
         """The first operand that depends on an element that data select, in place of the operation; none without one."""
