@@ -365,6 +365,7 @@ class Calls(ABC):
             rewrite: Any = apply(before, name, *bound.args, **bound.kwargs)
         text = self._code(name, bound, call)
         self.recorder.step(text, rewrite.results, call.span)
+        self.recorder.forget_loops(rewrite.program)
         if self._steps:
             self._steps[-1] += 1
         self.program = rewrite.program

@@ -204,6 +204,13 @@ class Recorder:
             case _:
                 self._line(f"let {self._bind(results)} = {text}", span)
 
+    def forget_loops(self, program: Program) -> None:
+        """Loops that are gone have no name in the text: a later loop that a step calls so is another one, and it would be
+        called otherwise in a program that is equal up to names."""
+        left = used_names(program)
+        if any(isinstance(ref, LoopRef) and ref.name not in left for ref in self.bound):
+            self.bound = {r: n for r, n in self.bound.items() if not isinstance(r, LoopRef) or r.name in left}
+
     def draw(self, draw: Draw, text: str, value: Scalar | tuple[Value, ...], program: Program, span: Span) -> Drawn:
         """Record a draw from the call `text`, and return its value with its provenance."""
         pin = self.code(value, program, span) if isinstance(value, LoopRef) else shown(draw.decision)

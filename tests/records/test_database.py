@@ -19,6 +19,7 @@ from tensorc_dsl.tuning.records.database import Database, default_path
 from tensorc_dsl.tuning.records.errors import APPLICATION_ID
 from tensorc_dsl.tuning.records.schema import SCHEMA_VERSION
 from tensorc_dsl.tuning.records.trial import Trial, decode_decisions, encode_decisions, program_key, target_key
+from tests.programs import matmul
 
 TRIAL = Trial(
     task_key="t1", target_key="m1", task="mm", strategy="random", seed=3, trial=0, status="ok",
@@ -222,7 +223,7 @@ def test_the_default_place_is_the_users() -> None:
 
 
 def test_keys_tell_programs_and_targets_apart() -> None:
-    a, b = Program("f", (), (), ()), Program("g", (), (), ())
+    a, b = Program("f", (), (), ()), matmul(4, 4, 4)
     assert program_key(a) == program_key(Program("f", (), (), ())) != program_key(b)
     zen = Target(cpu="znver4", features="+avx2", vector_bits=512, cores=8)
     others = [replace(zen, cpu="znver5"), replace(zen, features="+avx2,-fma"), replace(zen, vector_bits=256)]

@@ -18,7 +18,7 @@ from tensorc_dsl.schedule.trace.trace import Trace
 from tensorc_dsl.tuning.measure.outcome import Outcome, Status
 from tensorc_dsl.tuning.records.database import Database, Queue
 from tensorc_dsl.tuning.records.shipped import Shipped
-from tensorc_dsl.tuning.records.trial import program_key, target_key, workload_key
+from tensorc_dsl.tuning.records.trial import program_key, target_key
 from tensorc_dsl.tuning.search.events import (
     Comparing,
     Event,
@@ -157,9 +157,9 @@ def test_a_record_says_what_it_is_about(tmp_path: Path) -> None:
     assert len({r.run for r in rows}) == 2
     assert [r.modules for r in rows[:3]] == [{"module m": "s"}] * 3
     assert {r.fingerprint for r in rows} == targets.keys()
-    assert workloads == {program_key(TASK): (workload_key(TASK), format_program(TASK))}
+    assert workloads == {program_key(TASK): format_program(TASK)}
     assert '"l3":8388608' in next(iter(targets.values()))
-    assert workload_key(replace(TASK, name="other")) == workload_key(TASK)
+    assert program_key(replace(TASK, name="other")) == program_key(TASK)
 
 
 def test_a_search_tells_what_it_learns_from(tmp_path: Path) -> None:

@@ -16,7 +16,6 @@ from tensorc_dsl.backend.protocol import Backend, Bound, CompiledKernel, Compile
 from tensorc_dsl.base import units
 from tensorc_dsl.base.diagnostic import Diagnostic, TschedError, problem
 from tensorc_dsl.base.outputs import Output
-from tensorc_dsl.base.source import Source
 from tensorc_dsl.faces.api.schedules import TRIES, TaskData
 from tensorc_dsl.interp.space import others, versions
 from tensorc_dsl.ir.program import IN_RANGE, Program
@@ -280,7 +279,7 @@ def recorded(task: TaskData, database: Database, on_warning: Callable[[Diagnosti
     for row in ranking.rows[:TRIES]:
         best = database.trial(row)
         try:
-            trace = task.expand(Source(f"<trial {best.trial} of {best.task}>", best.trace))
+            trace = task.expand_recorded(best, f"<trial {best.trial} of {best.task}>")
             with failing_at(task.definition):
                 lowered(trace.program, task.target)
         except TschedError as e:

@@ -27,7 +27,7 @@ from tensorc_dsl.tuning.insight.study import TooFew, study
 from tensorc_dsl.tuning.machine.roof import Roof, roof_of
 from tensorc_dsl.tuning.measure.outcome import Outcome, Status
 from tensorc_dsl.tuning.records.database import Database
-from tensorc_dsl.tuning.records.trial import Trial, program_key, target_key
+from tensorc_dsl.tuning.records.trial import Trial, keys_of, program_key, target_key
 from tensorc_dsl.tuning.search.plausible import BEYOND, least_seconds
 
 # Reviews records of a task: do their schedules still make the timed programs, and do the kernels compute right results?
@@ -70,11 +70,11 @@ def reviewed(task: Task, database: Database, most: int) -> Iterator[Review]:
     for row in ranking.rows[:most]:
         trial = database.trial(row)
         try:
-            trace = task.expand(Source(f"<record {row}>", trial.trace))
+            trace = task.expand_recorded(trial, f"<record {row}>")
         except TschedError as e:
             yield Review(row, trial, f"{e.diagnostics[0].code}: {e.diagnostics[0].message}")
             continue
-        if program_key(trace.program) != trial.program_key:
+        if trial.program_key not in keys_of(trace.program):
             yield Review(row, trial, "its schedule makes another program than the one that was timed")
             continue
         outcome = task.measure(trace)
@@ -132,7 +132,7 @@ def _drawn(task: Task) -> Trace | None:
 def _expanded(task: Task, trial: Trial) -> Trace | str:
     """The schedule of a record; why it does not fit, if the task has changed since."""
     try:
-        return task.expand(Source(f"<trial {trial.trial} of {trial.task}>", trial.trace))
+        return task.expand_recorded(trial, f"<trial {trial.trial} of {trial.task}>")
     except TschedError as e:
         return e.diagnostics[0].message
 

@@ -31,7 +31,8 @@ from tensorc_dsl.syntax.format import format_item
 from tensorc_dsl.syntax.names import near
 from tensorc_dsl.syntax.parse import parse
 from tensorc_dsl.tuning.machine.host import host_target
-from tensorc_dsl.tuning.records.trial import program_key
+from tensorc_dsl.tuning.records.names import trace_for
+from tensorc_dsl.tuning.records.trial import Trial
 from tensorc_dsl.tuning.search.expansion import stream
 
 
@@ -180,6 +181,11 @@ class TaskData:
         """The schedule in a text, expanded for this task; open draws are drawn with seed 0. Raises TschedError."""
         return sample(self.frozen_space(source), self.name, 0)
 
+    def expand_recorded(self, trial: Trial, name: str) -> Trace:
+        """The schedule of a record of the task, or of one that is equal up to names; `name` is that of its text in messages.
+        Raises TschedError."""
+        return self.expand(Source(name, trace_for(trial, self.program, self.space.compute)))
+
     def frozen_space(self, source: Source) -> Space:
         """The schedule in a text as a space, with its open draws. Raises TschedError."""
         return frozen_space(schedules_of(source, self._checked), self.space)
@@ -231,7 +237,7 @@ def schedule_in(text: bytes, task: TaskData, path: Path) -> Trace | str:
         checked = load_source(source, Resolver(path)) if names else task.file
         for name in names:
             space = task_space(checked, name, host_target(task.threads), None)
-            if program_key(space.program) == program_key(task.program) and space.target == task.target:
+            if format_program(space.program) == format_program(task.program) and space.target == task.target:
                 same = True
             else:
                 arrays = (", ".join(map(format_buffer, some)) for some in (space.program.inputs, space.program.outputs))

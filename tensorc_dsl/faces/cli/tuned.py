@@ -115,7 +115,7 @@ def _judged(task: Task, found: Trace, queue: Queue, ending: Ending, interrupted:
     """Whether a file keeps the schedule that it has, where a search has found another; and the reason."""
     from tensorc_dsl.base.units import seconds
     from tensorc_dsl.proof.equivalence.validate import Invalid
-    from tensorc_dsl.tuning.records.trial import program_key
+    from tensorc_dsl.tuning.records.trial import keys_of
 
     if not (interrupted or ending.told):
         with suppress(KeyboardInterrupt), interruptible(ending):
@@ -127,10 +127,12 @@ def _judged(task: Task, found: Trace, queue: Queue, ending: Ending, interrupted:
             kept = old.seconds is not None and (new.seconds is None or old.seconds < new.seconds)
             return kept, f"its schedule {takes[0]}, and the one found {takes[1]}, by turns"
     order = _recorded(task, queue)
-    old_key, new_key = (program_key(trace.program) for trace in (held, found))
-    if old_key not in order:
+    old_place, new_place = (
+        next((n for n, key in enumerate(order) if key in keys_of(trace.program)), None) for trace in (held, found)
+    )
+    if old_place is None:
         return True, "its schedule was not compared with the one found, since the search was interrupted"
-    if new_key in order and order.index(new_key) < order.index(old_key):
+    if new_place is not None and new_place < old_place:
         return False, "by the records, its schedule is slower than the one found"
     return True, "by the records, its schedule is faster than the one found"
 

@@ -33,6 +33,8 @@ from tensorc_dsl.tuning.records import errors
 from tensorc_dsl.tuning.records.errors import HEADER, MAGIC, Passed, is_disk_full, is_marked
 from tensorc_dsl.tuning.records.schema import (
     COLUMNS,
+    CONTENT,
+    CONTENT_2,
     LARGEST,
     MAX_TEXT,
     READ,
@@ -40,6 +42,7 @@ from tensorc_dsl.tuning.records.schema import (
     SHORTEST,
     BadRow,
     create,
+    format_of,
     from_row,
     is_empty,
     migrate,
@@ -386,8 +389,8 @@ class Database:
                 with FileLock(f"{path}.lock", timeout=wait):
                     if is_empty(connection):
                         create(connection)
-                    if verify_schema(connection, path) != SCHEMA_VERSION:
-                        migrate(connection)
+                    if (version := verify_schema(connection, path)) != SCHEMA_VERSION:
+                        migrate(connection, version)
                     write_again(connection)
                 return cls(path, connection, wait, stack.pop_all())
 
@@ -411,10 +414,10 @@ class Database:
             connection = stack.enter_context(for_reading(path, wait))
             if is_empty(connection):
                 return None
-            if verify_schema(connection, path) != SCHEMA_VERSION:
+            if (version := verify_schema(connection, path)) != SCHEMA_VERSION:
                 old, connection = connection, stack.enter_context(closing(_in_memory()))
                 old.backup(connection)
-                migrate(connection)
+                migrate(connection, version)
             return cls(path, connection, wait, stack.pop_all())
 
     @classmethod
@@ -436,18 +439,16 @@ class Database:
         """
         rows = [to_row(t) for t in stamped(trials)]
         marks = ", ".join("?" * (COLUMNS.count(",") + 1))
-        about = [(s.task_key, s.workload, s.program, s.fingerprint, s.facts) for s in subjects]
+        about = [(s.task_key, s.program, s.fingerprint, s.facts) for s in subjects]
         with self._changing():
             before = self._connection.total_changes
             self._connection.executemany(
                 f"INSERT INTO trials ({COLUMNS}) VALUES ({marks}) ON CONFLICT (digest) DO NOTHING", rows
             )
             added = self._connection.total_changes - before
-            for key, workload, program, fingerprint, facts in about:
+            for key, program, fingerprint, facts in about:
                 if key:
-                    self._connection.execute(
-                        "INSERT OR IGNORE INTO workloads VALUES (?, ?, ?)", (key, workload, program)
-                    )
+                    self._connection.execute("INSERT OR IGNORE INTO workloads VALUES (?, ?)", (key, program))
                 if fingerprint:
                     self._connection.execute("INSERT OR IGNORE INTO targets VALUES (?, ?)", (fingerprint, facts))
         return added
@@ -592,11 +593,11 @@ class Database:
                 [(n, *to_row(t)) for n, t in trials.items()],
             )
 
-    def subjects(self) -> tuple[dict[str, tuple[str, str]], dict[str, str]]:
-        """The workload and the program of each task by its key, and the facts of each machine by its fingerprint."""
+    def subjects(self) -> tuple[dict[str, str], dict[str, str]]:
+        """The program of each task by its key, and the facts of each machine by its fingerprint."""
         with errors.explained(self.path, self._wait):
-            workloads = self._connection.execute("SELECT task_key, workload, program FROM workloads").fetchall()
-            return {str(k): (str(w), str(p)) for k, w, p in workloads}, self._machines()
+            workloads = self._connection.execute("SELECT task_key, program FROM workloads").fetchall()
+            return {str(k): str(p) for k, p in workloads}, self._machines()
 
     def trials(self, task_key: str, target_key: str) -> tuple[Trial, ...]:
         """Every trial of that task on that target, in the order they were recorded. TschedError (E0715) for a damaged one."""
@@ -646,6 +647,8 @@ def salvaged(path: Path) -> tuple[list[Trial], list[Subject]]:
 
     A record counts if its digest is that of its values, so nothing in it was made up by the damage. Raises TschedError.
     """
+    from tensorc_dsl.tuning.records.names import Named, carried, named  # late: it reads programs
+
     trials: dict[int, Trial] = {}
     subjects: list[Subject] = []
     with (
@@ -654,16 +657,20 @@ def salvaged(path: Path) -> tuple[list[Trial], list[Subject]]:
         for_reading(path, LOCK_SECONDS) as connection,
     ):
         connection.text_factory = _leniently
-        for number, *row, key in _from_both_ends(connection, f"id, {COLUMNS}", "trials"):
+        content, more = (CONTENT_2, ("[]",)) if format_of(connection) == 2 else (CONTENT, ())
+        tasks: dict[str, Named] = {}
+        for key, program in _from_both_ends(connection, "task_key, program", "workloads"):
+            if (task := named(key, program)) is not None:
+                tasks[key] = task
+                subjects.append(Subject(task.key, program, "", ""))
+        for number, *row, key in _from_both_ends(connection, f"id, {content}, digest", "trials"):
             if row_digest(tuple(row)) == key:
                 with suppress(BadRow):
-                    trials[number] = from_row(tuple(v.encode() if isinstance(v, str) else v for v in row))
-        for key, workload, program in _from_both_ends(connection, "task_key, workload, program", "workloads"):
-            if digest(program) == key:
-                subjects.append(Subject(key, workload, program, "", ""))
+                    values = tuple(v.encode() if isinstance(v, str) else v for v in (*row, *more))
+                    trials[number] = carried(from_row(values), tasks)
         for key, facts in _from_both_ends(connection, "fingerprint, facts", "targets"):
             if digest(facts) == key:
-                subjects.append(Subject("", "", "", key, facts))
+                subjects.append(Subject("", "", key, facts))
     return [trials[n] for n in sorted(trials)], subjects
 
 

@@ -13,11 +13,9 @@ from typing import BinaryIO, Literal, TypeVar
 
 import msgspec
 
-from tensorc_dsl.base.diagnostic import TschedError
-from tensorc_dsl.base.source import Source
-from tensorc_dsl.ir.parse import parse_program
 from tensorc_dsl.tuning.measure.outcome import Status
 from tensorc_dsl.tuning.records.errors import Passed
+from tensorc_dsl.tuning.records.names import Named, carried, named
 from tensorc_dsl.tuning.records.schema import MAX_TEXT, SCHEMA_VERSION, BadRow, verify_trial
 from tensorc_dsl.tuning.records.trial import (
     Phase,
@@ -27,8 +25,6 @@ from tensorc_dsl.tuning.records.trial import (
     digest,
     encode_decisions,
     facts_text,
-    program_key,
-    workload_key,
 )
 
 MAX_LINE = 4 * MAX_TEXT
@@ -44,10 +40,11 @@ class _Format(msgspec.Struct, tag_field="kind", tag="format", forbid_unknown_fie
     name: Literal["tensorc-dsl records"] = "tensorc-dsl records"
 
 
-class _Workload(msgspec.Struct, tag_field="kind", tag="workload", forbid_unknown_fields=True):
+class _Workload(msgspec.Struct, tag_field="kind", tag="workload", forbid_unknown_fields=True, omit_defaults=True):
     task_key: str
-    workload: str
     program: str
+    workload: str | None = None
+    """Of format 2: the digest of the program without the task's name."""
 
 
 class _Target(msgspec.Struct, tag_field="kind", tag="target", forbid_unknown_fields=True):
@@ -83,6 +80,7 @@ class _Trial(msgspec.Struct, tag_field="kind", tag="trial", forbid_unknown_field
     scale: float
     columns: str
     features: list[float]
+    names: list[str] = []
 
 
 _Line = _Format | _Workload | _Target | _Trial
@@ -100,18 +98,18 @@ class Read:
     trials: list[Trial] = field(default_factory=list[Trial])
     subjects: list[Subject] = field(default_factory=list[Subject])
     passed: list[Passed] = field(default_factory=list[Passed])
+    tasks: dict[str, Named] = field(default_factory=dict[str, Named])
+    """The tasks by the keys in the file."""
     newer: int | None = None
 
 
-def written(
-    trials: Iterable[Trial], workloads: Mapping[str, tuple[str, str]], targets: Mapping[str, str]
-) -> Iterator[bytes]:
+def written(trials: Iterable[Trial], workloads: Mapping[str, str], targets: Mapping[str, str]) -> Iterator[bytes]:
     """The lines of the trials and their subjects, each with its line end."""
     yield _line(_Format(SCHEMA_VERSION))
     told: set[str] = set()
     for t in trials:
         if t.task_key in workloads and t.task_key not in told:
-            yield _line(_Workload(t.task_key, *workloads[t.task_key]))
+            yield _line(_Workload(t.task_key, workloads[t.task_key]))
         if t.fingerprint in targets and t.fingerprint not in told:
             yield _line(_Target(t.fingerprint, msgspec.json.decode(targets[t.fingerprint], type=dict[str, int | str])))
         told |= {t.task_key, t.fingerprint}
@@ -121,7 +119,7 @@ def written(
                 msgspec.Raw(encode_decisions(t.decisions).encode()), t.trace, t.program_key, t.seconds, list(t.times),
                 t.message, "inf" if t.max_error == math.inf else t.max_error, t.build_seconds, t.run_seconds, t.phase,
                 t.created, t.version, t.run, t.fingerprint, dict(t.modules), t.censored, t.cache, t.scale,
-                t.columns, list(t.features),
+                t.columns, list(t.features), list(t.names),
             )
         )  # fmt: skip
 
@@ -156,25 +154,23 @@ def _take(line: _Line, found: Read) -> None:
             if version > SCHEMA_VERSION:
                 found.newer = version
         case _Workload():
-            found.subjects.append(_workload(line))
+            found.subjects.append(_workload(line, found.tasks))
         case _Target(fingerprint=fingerprint, facts=facts):
             text = facts_text(facts)
             if digest(text) != fingerprint:
                 raise BadRow("its fingerprint is not that of its facts")
-            found.subjects.append(Subject("", "", "", fingerprint, text))
+            found.subjects.append(Subject("", "", fingerprint, text))
         case _Trial():
-            found.trials.append(_trial(line))
+            found.trials.append(carried(_trial(line), found.tasks))
 
 
-def _workload(line: _Workload) -> Subject:
+def _workload(line: _Workload, tasks: dict[str, Named]) -> Subject:
     _short(line.program, "program")
-    try:
-        program = parse_program(Source("workload", line.program))
-    except TschedError as e:
-        raise BadRow(f"its program cannot be read: {e.diagnostics[0].message}") from e
-    if program_key(program) != line.task_key or workload_key(program) != line.workload:
-        raise BadRow("its keys are not those of its program")
-    return Subject(line.task_key, line.workload, line.program, "", "")
+    task = named(line.task_key, line.program)
+    if task is None:
+        raise BadRow("its key is not that of its program")
+    tasks[line.task_key] = task
+    return Subject(task.key, line.program, "", "")
 
 
 def _trial(line: _Trial) -> Trial:
@@ -190,10 +186,13 @@ def _trial(line: _Trial) -> Trial:
         raise BadRow("it has no date")
     if sum(len(k) + len(v) for k, v in line.modules.items()) > MAX_TEXT:
         raise BadRow("its modules are too many")
+    if sum(map(len, line.names)) > MAX_TEXT:
+        raise BadRow("its names are too many")
     values["status"] = str(line.status)
     values["max_error"] = math.inf if line.max_error == "inf" else line.max_error
     values["times"] = tuple(line.times)
     values["features"] = tuple(line.features)
+    values["names"] = tuple(line.names)
     try:
         values["decisions"] = decode_decisions(bytes(line.decisions).decode())
     except (msgspec.DecodeError, ValueError, RecursionError) as e:

@@ -1,4 +1,4 @@
-"""The schema of a database of records: the check that a file has it, rows as trials, and the migration from format 1."""
+"""The schema of a database of records: the check that a file has it, rows as trials, and the migration of earlier formats."""
 
 from __future__ import annotations
 
@@ -16,10 +16,12 @@ from tensorc_dsl.tuning.records.errors import APPLICATION_ID
 from tensorc_dsl.tuning.records.trial import (
     Trial,
     decode_decisions,
+    decode_names,
     decode_recorded_modules,
     decode_times,
     digest,
     encode_decisions,
+    encode_names,
     encode_recorded_modules,
     encode_times,
 )
@@ -27,7 +29,7 @@ from tensorc_dsl.tuning.records.trial import (
 # The schema of a database of records, and the check that a file has it.
 
 
-SCHEMA_VERSION = 2
+SCHEMA_VERSION = 3
 
 OLD_COLUMNS = (
     "task_key, target_key, task, strategy, seed, trial, status, decisions, trace, program_key, seconds, times, "
@@ -35,7 +37,10 @@ OLD_COLUMNS = (
 )
 """Those of format 1."""
 
-CONTENT = f"{OLD_COLUMNS}, run, fingerprint, modules, censored, cache, scale, columns, features"
+CONTENT_2 = f"{OLD_COLUMNS}, run, fingerprint, modules, censored, cache, scale, columns, features"
+"""Those of format 2, without the digest."""
+
+CONTENT = f"{CONTENT_2}, names"
 
 COLUMNS = f"{CONTENT}, digest"
 
@@ -56,20 +61,26 @@ CREATE INDEX trials_by_task ON trials (task_key, target_key);
 _MORE = """
     run TEXT NOT NULL, fingerprint TEXT NOT NULL, modules TEXT NOT NULL,
     censored INTEGER NOT NULL, cache TEXT NOT NULL, scale REAL NOT NULL,
-    columns TEXT NOT NULL, features TEXT NOT NULL,
+    columns TEXT NOT NULL, features TEXT NOT NULL,{names}
     digest TEXT NOT NULL,"""
 
-_SCHEMA = f"""{_TABLE.format(more=_MORE)}
+_TABLES = """{trials}
 CREATE UNIQUE INDEX trials_by_digest ON trials (digest);
 CREATE TABLE workloads (
-    task_key TEXT PRIMARY KEY, workload TEXT NOT NULL, program TEXT NOT NULL
+    task_key TEXT PRIMARY KEY,{workload} program TEXT NOT NULL
 ) STRICT;
 CREATE TABLE targets (
     fingerprint TEXT PRIMARY KEY, facts TEXT NOT NULL
 ) STRICT;
 """
 
-_SCHEMAS = {1: _TABLE.format(more=""), SCHEMA_VERSION: _SCHEMA}
+_SCHEMA = _TABLES.format(trials=_TABLE.format(more=_MORE.format(names=" names TEXT NOT NULL,")), workload="")
+
+_SCHEMAS = {
+    1: _TABLE.format(more=""),
+    2: _TABLES.format(trials=_TABLE.format(more=_MORE.format(names="")), workload=" workload TEXT NOT NULL,"),
+    SCHEMA_VERSION: _SCHEMA,
+}
 
 
 def create(connection: sqlite3.Connection) -> None:
@@ -107,10 +118,10 @@ def verify_schema(connection: sqlite3.Connection, path: Path) -> int:
     return version
 
 
-def replace_tables(connection: sqlite3.Connection) -> None:
-    """The tables are new and empty afterwards, and those of format 1 are called `old_trials`; in a transaction."""
-    connection.execute("ALTER TABLE trials RENAME TO old_trials")
-    connection.execute("DROP INDEX trials_by_task")
+def replace_tables(connection: sqlite3.Connection, version: int) -> None:
+    """The tables are new and empty afterwards, and those of the earlier format begin with `old_`; in a transaction."""
+    for name, (kind, _) in _wanted(version).items():
+        connection.execute(f"ALTER TABLE {name} RENAME TO old_{name}" if kind == "table" else f"DROP INDEX {name}")
     for statement in filter(str.strip, _SCHEMA.split(";")):
         connection.execute(statement)
 
@@ -139,6 +150,11 @@ def _items(connection: sqlite3.Connection) -> dict[str, tuple[str, str]]:
     return {str(name): (str(kind), " ".join(str(sql).split())) for name, kind, sql in connection.execute(query)}
 
 
+def format_of(connection: sqlite3.Connection) -> int:
+    """The number of the format that the file says it has."""
+    return _pragma(connection, "user_version")
+
+
 def _pragma(connection: sqlite3.Connection, name: str) -> int:
     return int(connection.execute(f"PRAGMA {name}").fetchone()[0])
 
@@ -158,7 +174,7 @@ LARGEST = 8.0
 _NAMES = CONTENT.split(", ")
 _TEXTS = frozenset(
     "task_key target_key task strategy status decisions trace program_key times message phase version "
-    "run fingerprint modules cache columns features".split()
+    "run fingerprint modules cache columns features names".split()
 )
 
 READ = ", ".join(
@@ -181,7 +197,7 @@ def to_row(t: Trial) -> tuple[Any, ...]:
         t.trace, t.program_key, _real(t.seconds), encode_times(t.times), _storable(t.message), _real(t.max_error),
         float(t.build_seconds), float(t.run_seconds), t.phase, float(t.created), t.version, t.run, t.fingerprint,
         encode_recorded_modules(t.modules), int(t.censored), t.cache, float(t.scale),
-        t.columns, encode_times(t.features),
+        t.columns, encode_times(t.features), encode_names(t.names),
     )  # fmt: skip
     return (*row, row_digest(row))
 
@@ -210,6 +226,7 @@ def from_row(row: tuple[Any, ...]) -> Trial:
         values["times"] = decode_times(values["times"])
         values["features"] = decode_times(values["features"])
         values["modules"] = decode_recorded_modules(values["modules"])
+        values["names"] = decode_names(values["names"])
         values["censored"] = values["censored"] != 0
         trial = msgspec.convert(values, Trial)
     except msgspec.DecodeError as e:
@@ -246,7 +263,8 @@ def _text(name: str, value: object) -> str:
             raise BadRow(f"it has no {name}")
 
 
-# Migrates databases from format 1 to the current one: each valid row is copied once, and new columns are left empty.
+# Migrates databases of earlier formats to the current one: each valid row is copied once. New columns of format 1 are left
+# empty; a task of format 2 gets the key that its program has now, and its trials the names that their traces use.
 
 
 _UNKNOWN: tuple[Any, ...] = ("", "", "{}", 0, "", 1.0, "", "[]")
@@ -256,26 +274,33 @@ its loops."""
 _TEXT = "CASE typeof({0}) WHEN 'text' THEN CAST({0} AS BLOB) ELSE {0} END"
 
 
-def migrate(connection: sqlite3.Connection) -> None:
-    """Migrate a database of format 1 to the current format; it is unchanged if that fails.
+def migrate(connection: sqlite3.Connection, version: int) -> None:
+    """Migrate a database of an earlier format to the current format; it is unchanged if that fails.
 
     A row that stands there twice, to the last digit of its date, is one. Rows that a table of SQLite's cannot hold, which
     only damage to the file makes, end here: no version could read them.
     """
     connection.execute("BEGIN IMMEDIATE")
     try:
-        replace_tables(connection)
+        replace_tables(connection, version)
+        carried = {} if version == 1 else _carry(connection)
+        columns, unknown = (OLD_COLUMNS, _UNKNOWN) if version == 1 else (CONTENT_2, ())
+        _, _, rest = columns.partition(", ")
         into = (
-            f"INSERT INTO trials (id, {CONTENT}, digest) SELECT id, {OLD_COLUMNS}, ?, ?, ?, ?, ?, ?, ?, ?, ? FROM old_trials "
-            "WHERE id = ? ON CONFLICT (digest) DO NOTHING"
+            f"INSERT INTO trials (id, {CONTENT}, digest) SELECT id, coalesce(?, task_key), {rest}, "
+            f"{'?, ' * (len(unknown) + 2)}".rstrip(", ")
+            + " FROM old_trials WHERE id = ? ON CONFLICT (digest) DO NOTHING"
         )
-        values = ", ".join(_TEXT.format(name) for name in OLD_COLUMNS.split(", "))
+        values = ", ".join(_TEXT.format(name) for name in columns.split(", "))
         for number, *row in connection.execute(f"SELECT id, {values} FROM old_trials ORDER BY id").fetchall():
+            key, names = carried.get(row[0], (None, "[]"))
+            content = [row[0] if key is None else key, *row[1:], *unknown, names]
             try:
-                connection.execute(into, (*_UNKNOWN, _digest(number, row), number))
+                connection.execute(into, (key, *unknown, names, _digest(number, content), number))
             except sqlite3.IntegrityError:
                 continue
-        connection.execute("DROP TABLE old_trials")
+        for name in [n for n in _items(connection) if n.startswith("old_")]:
+            connection.execute(f"DROP TABLE {name}")
         connection.execute(f"PRAGMA user_version = {SCHEMA_VERSION}")
         connection.execute("COMMIT")
     except BaseException:
@@ -284,10 +309,28 @@ def migrate(connection: sqlite3.Connection) -> None:
         raise
 
 
+def _carry(connection: sqlite3.Connection) -> dict[object, tuple[str, str]]:
+    """The key and the names of each task of format 2 by the bytes of its former key; one whose program cannot be read keeps
+    that. The programs of tasks, and the facts of machines, stand in the new tables."""
+    from tensorc_dsl.tuning.records.names import named  # late imports: few databases are of an earlier format
+
+    connection.execute("INSERT OR IGNORE INTO targets SELECT fingerprint, facts FROM old_targets")
+    found: dict[object, tuple[str, str]] = {}
+    query = "SELECT CAST(task_key AS BLOB), CAST(program AS BLOB) FROM old_workloads ORDER BY rowid"
+    for former, text in connection.execute(query).fetchall():
+        key, program = former.decode("utf-8", "replace"), text.decode("utf-8", "replace")
+        now = named(key, program)
+        if now is not None:
+            key = now.key
+            found[former] = key, encode_names(now.names)
+        connection.execute("INSERT OR IGNORE INTO workloads VALUES (?, ?)", (key, program))
+    return found
+
+
 def _digest(number: int, row: list[Any]) -> str:
     """As of a new row; of one whose texts are none it is its number."""
     try:
         texts = [v.decode() if isinstance(v, bytes) else v for v in row]
     except UnicodeDecodeError:
         return f"unreadable {number}"
-    return row_digest((*texts, *_UNKNOWN))
+    return row_digest(tuple(texts))

@@ -12,6 +12,7 @@ from typing import Literal
 
 import msgspec
 
+from tensorc_dsl.ir.nameless import nameless
 from tensorc_dsl.ir.print import format_program
 from tensorc_dsl.ir.program import Program
 from tensorc_dsl.ir.target import Target
@@ -34,6 +35,7 @@ class Trial:
     (`censored`), and where the machine was slow for long, `seconds` is their summary divided by `scale`. `cache` is the
     state of the caches before a timed call. `features` are the numbers of the program's loops, and `columns` identifies their
     definition (`tuning.search.expansion.meaning_of`). Records of format 1 have none of these.
+    `names` are those that the trace uses of the task's program (`names.in_scope`); none for those of the task that asks.
     """
 
     task_key: str
@@ -63,6 +65,7 @@ class Trial:
     scale: float = 1.0
     columns: str = ""
     features: tuple[float, ...] = ()
+    names: tuple[str, ...] = ()
 
 
 def as_measured(t: Trial) -> Trial:
@@ -80,6 +83,7 @@ _NUMBER = "number"
 _decisions = msgspec.json.Decoder(dict[str, int | float | str | bool | tuple[int, ...] | dict[Literal["number"], str]])
 _times = msgspec.json.Decoder(tuple[float, ...])
 _modules = msgspec.json.Decoder(dict[str, str])
+_names = msgspec.json.Decoder(tuple[str, ...])
 
 
 def encode_decisions(decisions: Mapping[str, Decision]) -> str:
@@ -121,6 +125,14 @@ def decode_recorded_modules(text: str) -> Mapping[str, str]:
     return _modules.decode(text)
 
 
+def encode_names(names: tuple[str, ...]) -> str:
+    return msgspec.json.encode(names).decode()
+
+
+def decode_names(text: str) -> tuple[str, ...]:
+    return _names.decode(text)
+
+
 # The key of a record: its task and the target it was measured on, always together.
 
 
@@ -130,8 +142,13 @@ def digest(text: str) -> str:
 
 
 def program_key(program: Program) -> str:
-    """The program's identity: the digest of its text."""
-    return digest(format_program(program))
+    """The program's identity up to names: the digest of its text with numbers for them."""
+    return digest(format_program(nameless(program)))
+
+
+def keys_of(program: Program) -> tuple[str, str]:
+    """The key of the program, and the one that it had up to format 2: the digest of its text, names included."""
+    return program_key(program), digest(format_program(program))
 
 
 def target_key(target: Target, threads: int) -> str:
@@ -139,19 +156,15 @@ def target_key(target: Target, threads: int) -> str:
     return f"{target.key}:{digest(target.features)[:8]}:t{threads}"
 
 
-_NAMELESS = "_"
-
-
 @dataclass(frozen=True, slots=True)
 class Subject:
     """The task and the machine of trials, as text that later versions can read: the unscheduled `program`, and the `facts`.
 
-    `workload` is equal for tasks that compute the same and are called differently. `fingerprint` distinguishes machines that
-    one target key serves, such as two with other caches.
+    `task_key` is equal for tasks that compute the same, whatever their parts are called; the program has the names of the
+    first of them. `fingerprint` distinguishes machines that one target key serves, such as two with other caches.
     """
 
     task_key: str
-    workload: str
     program: str
     fingerprint: str
     facts: str
@@ -162,12 +175,7 @@ def subject(program: Program, target: Target, threads: int) -> Subject:
     if not target.device:
         del known["device"]  # CPUs have the fingerprints that they had before there was such a fact
     facts = facts_text(known | {"with_threads": threads})
-    return Subject(program_key(program), workload_key(program), format_program(program), digest(facts), facts)
-
-
-def workload_key(program: Program) -> str:
-    """The identity of what an unscheduled program computes, whatever the task is called."""
-    return program_key(replace(program, name=_NAMELESS))
+    return Subject(program_key(program), format_program(program), digest(facts), facts)
 
 
 def facts_text(facts: Mapping[str, int | float | str]) -> str:

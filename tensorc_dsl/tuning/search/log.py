@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 
 from tensorc_dsl.base.diagnostic import Diagnostic
+from tensorc_dsl.ir.nameless import in_scope
 from tensorc_dsl.ir.program import Program
 from tensorc_dsl.ir.target import Target
 from tensorc_dsl.proof.equivalence.validate import Report
@@ -17,7 +18,7 @@ from tensorc_dsl.schedule.trace.trace import Trace
 from tensorc_dsl.tuning.measure.outcome import Outcome, RunnerLike, Status, cache_of
 from tensorc_dsl.tuning.records.database import Kept, Queue
 from tensorc_dsl.tuning.records.shipped import Shipped
-from tensorc_dsl.tuning.records.trial import Phase, Trial, program_key, subject, target_key
+from tensorc_dsl.tuning.records.trial import Phase, Trial, keys_of, program_key, subject, target_key
 from tensorc_dsl.tuning.search.events import Corrected, Event, Listener, Measured, Waiting
 from tensorc_dsl.tuning.search.expansion import Expander, SpaceLike, meaning_of
 from tensorc_dsl.tuning.search.gp import Array
@@ -80,25 +81,29 @@ class Past:
     outcomes: dict[str, Outcome] = field(default_factory=dict[str, Outcome])
     decisions: dict[str, Mapping[str, Decision]] = field(default_factory=dict[str, Mapping[str, Decision]])
 
-    def take(self, program_key: str) -> Outcome | None:
+    def take(self, program: Program) -> Outcome | None:
         """The recorded outcome of the program. It is returned once, since a search proposes no program twice."""
-        return self.outcomes.pop(program_key, None)
+        return next((o for key in keys_of(program) if (o := self.outcomes.pop(key, None)) is not None), None)
 
     def fastest(self) -> list[tuple[float, str]]:
         """(seconds, program) of the valid ones that were not taken, fastest first."""
         return sorted((o.seconds, key) for key, o in self.outcomes.items() if o.seconds is not None)
 
 
-def latest(kept: Iterable[Kept], options: SearchOptions) -> Past:
-    """The last search with these options among the records of a task on a target.
+def latest(kept: Iterable[Kept], options: SearchOptions, program: Program) -> Past:
+    """The last search of the task with these options among the records of its key on a target. A search of another task that
+    computes the same drew other schedules.
 
     A repeated measurement replaces the first. Records of format 1 do not name their search.
     """
+    names = in_scope(program)
     found: dict[str, Past] = {}
     last: dict[str, float] = {}
     for k in kept:
         t = k.trial
         if not isinstance(t, Trial) or not t.run or t.phase == "final":
+            continue
+        if t.task != program.name or t.names not in ((), names):
             continue
         if (t.strategy, t.seed) == (options.strategy, options.seed):
             past = found.setdefault(t.run, Past(t.run, t.created))
@@ -215,4 +220,5 @@ class Log:
             scale=outcome.scale,
             columns=self._meaning,
             features=tuple(round(x, DIGITS) for x in self._describe(trace).tolist()),
+            names=in_scope(self._given.program),
         )

@@ -22,7 +22,7 @@ from tensorc_dsl.schedule.trace.distribution import Decision
 from tensorc_dsl.schedule.trace.trace import Refused, Trace
 from tensorc_dsl.tuning.measure.outcome import GIVE_UP, Outcome, RunnerLike, Status, interval
 from tensorc_dsl.tuning.records.database import Unkept
-from tensorc_dsl.tuning.records.trial import program_key, target_key
+from tensorc_dsl.tuning.records.trial import keys_of, program_key, target_key
 from tensorc_dsl.tuning.search.events import (
     Comparing,
     Diverged,
@@ -323,7 +323,7 @@ class Search:
         self._started = given.clock()
         self._past = given.past or Past()
         if options.resume and records is not None:
-            self._past = latest(records.kept(task, target), options)
+            self._past = latest(records.kept(task, target), options, program)
         self._diverged = False
 
         def source(median: Callable[[], Array]) -> Source | None:
@@ -432,7 +432,7 @@ class Search:
     def _measure(self, batch: Sequence[Trace]) -> None:
         """Log the trials of the batch, as many as the budget allows, and settle the new ones."""
         log, watch = self.log, self._given.watch
-        known = [self._past.take(program_key(t.program)) for t in batch]
+        known = [self._past.take(t.program) for t in batch]
         new = [t.program for t, outcome in zip(batch, known, strict=True) if outcome is None]
         if new and self._past.outcomes and not self._diverged:
             self._diverged = True
@@ -566,7 +566,7 @@ class Search:
                 trace = self._given.space.replay(self._past.decisions[key], np.random.default_rng(0))
             except ScheduleRefusal:
                 continue  # recorded under other conditions, or before the space was changed
-            if program_key(trace.program) == key and (outcome := self._past.take(key)) is not None:
+            if key in keys_of(trace.program) and (outcome := self._past.take(trace.program)) is not None:
                 self.log.add(trace, outcome)
 
     def finish(self, interrupted: bool) -> TuneResult:

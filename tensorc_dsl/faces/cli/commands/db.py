@@ -139,8 +139,7 @@ def show_(record: int, records: str | None, as_json: bool) -> None:
     text = targets.get(kept.trial.fingerprint)
     facts = None if text is None else msgspec.json.decode(text)
     if as_json:
-        workload, program = workloads.get(kept.trial.task_key, (None, None))
-        more = {"workload": workload, "program": program, "target": facts}
+        more = {"program": workloads.get(kept.trial.task_key), "target": facts}
         show_object(recorded.facts(kept.row, kept.trial) | more)
     else:
         machine = None if facts is None else ", ".join(f"{k} {v}" for k, v in facts.items() if v and k != "features")
@@ -254,8 +253,8 @@ def _all_of(path: Path) -> tuple[list[Trial], list[Subject]]:
         kept = [*source.all()]
         workloads, targets = source.subjects()
     _warn(source, [Passed(k.row, str(k.trial)) for k in kept if not isinstance(k.trial, Trial)], None)
-    subjects = [Subject(key, *about, "", "") for key, about in workloads.items()]
-    subjects += [Subject("", "", "", key, facts) for key, facts in targets.items()]
+    subjects = [Subject(key, program, "", "") for key, program in workloads.items()]
+    subjects += [Subject("", "", key, facts) for key, facts in targets.items()]
     return [k.trial for k in kept if isinstance(k.trial, Trial)], subjects
 
 
