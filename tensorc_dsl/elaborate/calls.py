@@ -57,8 +57,8 @@ def call_environment(
     dims = dimensions(callee, strides=False)
     for p, a in zip(callee.inputs, args, strict=True):
         for e, size in zip(p.type.shape, a.buffer.shape, strict=True):
-            if isinstance(e, tree.Name) and e.id in dims:
-                inner.sizes.setdefault(e.id, size)
+            if isinstance(e, tree.Name) and e.id in dims and inner.sizes.get(e.id, ir.ONE) == ir.ONE:
+                inner.sizes[e.id] = size
     for name in dims:
         if name in inner.sizes and name in given:
             raise Invalid(problems.NOT_GIVEN(given[name].span, name=name, compute=callee.name))
@@ -130,6 +130,9 @@ def _check_arguments(callee: tree.ComputeDef, args: Sequence[Argument], call: tr
 
 
 def _check_types(callee: tree.ComputeDef, args: Sequence[Argument], inner: Environment) -> None:
+    """Raise Invalid if an argument does not fit. One with a single element along a dimension of the result has that element
+    everywhere along it; a dimension that is summed over is none of these, since a sum of copies is seldom meant."""
+    of_results = {e.id for p in callee.outputs for e in p.type.shape if isinstance(e, tree.Name)}
     for p, a in zip(callee.inputs, args, strict=True):
         wanted, found, text = param_type(p, inner), a.buffer.dtype, a.span.text
         if wanted != found:
@@ -141,7 +144,8 @@ def _check_types(callee: tree.ComputeDef, args: Sequence[Argument], inner: Envir
             )
         for n, (e, size) in enumerate(zip(p.type.shape, a.buffer.shape, strict=True)):
             expected = extent(e, inner, f"dimension {n + 1} of `{p.name}`")
-            if not equal(expected, size):
+            spread = size == ir.ONE and isinstance(e, tree.Name) and e.id in of_results
+            if not equal(expected, size) and not spread:
                 raise Invalid(
                     problems.ARGUMENT_SHAPE(
                         a.span, position=n + 1, param=p.name, compute=callee.name, wanted=e.span.text,

@@ -29,6 +29,7 @@ from tensorc_dsl.elaborate.ranges import infer_ranges
 from tensorc_dsl.elaborate.reducers import Reducer
 from tensorc_dsl.elaborate.stages import Computed, StageBuilder
 from tensorc_dsl.elaborate.values import GuardedLoad
+from tensorc_dsl.elaborate.views import BOTH, View, argument_of, coverage, require_linear, resolved
 from tensorc_dsl.ir import expr as ir
 from tensorc_dsl.ir.dtypes import DType, holds_value, limits, unit_roundoff
 from tensorc_dsl.ir.parse import annotations_of
@@ -351,11 +352,21 @@ class _Parts:
     used: set[str] = field(default_factory=set[str])
     assumed: dict[str, str] = field(default_factory=dict[str, str])
     """What the first call that assumes something of a buffer assumes."""
+    views: dict[str, View] = field(default_factory=dict[str, View])
+    """The views by the names that they have among the buffers, of tensors that are none."""
     calls: int = 0
 
     def let(self, b: Buffer) -> Buffer:
         self.buffers[b.name] = self.lets[b.name] = b
         return b
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """A result of a call: the name that its buffer gets, None if it is dropped; or the output that it is."""
+
+    name: Callable[[], str] | None
+    output: Buffer | None = None
 
 
 class _Elaboration:
@@ -383,6 +394,8 @@ class _Elaboration:
         self.params: dict[str, Buffer] = dict(given or {})
         self.known: dict[str, Buffer] = {}
         """The tensors that the next stage may read, by their names in this compute."""
+        self.places: dict[str, dict[str, Buffer]] = {}
+        """The views of each output that stages write, by their names in this compute."""
         self.calls: list[tuple[tree.CallExpr, str]] = []
         """Calls inside expressions, with the names of their values in `known`."""
         self.broken: set[str] = set()
@@ -403,11 +416,12 @@ class _Elaboration:
             if any(isinstance(e, tree.Name) and e.id in self.broken for e in inside(s.value)):
                 self.broken |= {*s.names}
                 continue
-            call = stage_call(s, self.defined.computes)
-            self._guard(s.names, lambda s=s, call=call: self._call_stage(s, call) if call else self._stage(s))
+            self._guard(s.names, lambda s=s: self._any_stage(s))
         written = {name for s in self.defn.stages for name in s.names}
         for p in self.defn.outputs:
-            if p.name not in written:
+            if p.name in self.places and p.name not in self.broken:
+                self._guard([p.name], lambda p=p: self._require_all(p, p.name in written))
+            elif p.name not in written:
                 indices = ", ".join("ijklmnop"[: len(p.type.shape)])
                 self.found.append(problems.UNWRITTEN(p.span, name=p.name, indices=indices))
 
@@ -477,14 +491,81 @@ class _Elaboration:
 
     # --- stages ------------------------------------------------------------------------------------------------------
 
+    def _any_stage(self, s: tree.Stage) -> None:
+        if (of := argument_of(s, self.defined.computes)) is not None:
+            self._view(s, of)
+        elif (call := stage_call(s, self.defined.computes)) is not None:
+            self._call_stage(s, call)
+        else:
+            self._stage(s)
+
+    # --- views -------------------------------------------------------------------------------------------------------
+
+    def _view(self, s: tree.Stage, of: tree.IndexExpr) -> None:
+        """Add a view of a tensor, or of an output that stages write through it."""
+        assert isinstance(of.base, tree.Name)  # checked before
+        self._output(s, s.name)
+        if self.prefix:
+            s = renamed(s, frozenset(d.name for d in self.env.open) - set(self.env.names()))
+        name = of.base.id
+        output = next((o for o, views in self.places.items() if name in views), name)
+        writes = output in {p.name for p in self.defn.outputs} and name not in self.known
+        if writes and output not in self.params:
+            raise Invalid  # the finding about its declaration is enough
+        base = {name: self.places.get(output, {}).get(name, self.params[output])} if writes else {}
+        tensors = {**self.known, **base}
+        s = replace(s, value=of)
+        later = {n for t in self.defn.stages for n in t.names} - set(tensors)
+        check_names(of, StageNames(s.name, tensors, later, self.env, self.defined))
+        ranges = infer_ranges(s, None, tensors, self.env)
+        made = StageBuilder(self.env, tensors, ranges, self.parts.used, self.defined, self.prefix).stage(
+            s, s.name, None
+        )
+        if not isinstance(made.value, ir.Load) or made.reduce or len(made.loads) != 1:
+            raise Invalid(problems.MISPLACED_VIEW(of.span))
+        if found := check_loads(made, self.parts.buffers, self.env):
+            raise Invalid(*found)
+        indices = tuple(made.spatial)
+        require_linear(name, made.value.indices, frozenset(indices), made.loads[0].spans)
+        b = self._viewed(s.name, made.value, {str(n): e for n, e in made.spatial.items()}, s.span)
+        if writes:
+            self.places.setdefault(output, {})[s.name] = b
+        else:
+            self.known[s.name] = b
+
+    def _viewed(self, name: str, of: ir.Load, extents: Mapping[str, ir.Expr], at: Span) -> Buffer:
+        """A tensor that is a view of another one."""
+        below = self.parts.views.get(of.buffer)
+        base, places = (of.buffer, of.indices) if below is None else (below.base, below.at(of.indices))
+        own = fresh(self.prefix + name, self.parts.used) if self.prefix else str(name)
+        b = _buffer(own, of.dtype, tuple(extents.values()), at)
+        self.parts.buffers[own] = b
+        self.parts.views[own] = View(base, tuple(extents), tuple(extents.values()), places)
+        return b
+
+    def _require_all(self, p: tree.TensorParam, itself: bool) -> None:
+        """Raise Invalid unless stages write each element of an output once, through views of it."""
+        if itself:
+            raise Invalid(BOTH(p.span, name=p.name))
+        if self.env.unbound:
+            return
+        written = {name: self.parts.views[b.name] for name, b in self.places[p.name].items() if name in self.known}
+        if found := coverage(self.params[p.name], written, p.span):
+            raise Invalid(*found)
+
     def _output(self, s: tree.Stage, name: tree.Word) -> Buffer | None:
-        """The output that a stage computes; None for an intermediate. Raises Invalid if there is no output of that name."""
+        """The output that a stage computes, or the view of one; None for an intermediate. Raises Invalid if there is no
+        output of that name."""
         if s.is_let:
-            if name in self.params or name in self.known or name in self.env:
+            views = {n for views in self.places.values() for n in views}
+            if name in self.params or name in self.known or name in self.env or name in views:
                 raise Invalid(problems.TAKEN(s.span, name=name, what="a tensor, a dimension or an attribute"))
             return None
         outputs = [p.name for p in self.defn.outputs]
-        if name not in outputs:
+        view = next((views[name] for views in self.places.values() if name in views), None)
+        if view is not None and name not in self.known:
+            return view
+        if name not in outputs and view is None:
             notes = near(name, outputs)
             raise Invalid(problems.NOT_AN_OUTPUT(s.span, name=name, compute=self.defn.name, notes=notes))
         if name in self.known:
@@ -585,8 +666,18 @@ class _Elaboration:
 
     def _call_stage(self, s: tree.Stage, call: tree.CallExpr) -> None:
         """Add the stages of a call that is the whole value of a stage."""
-        output = self._output(s, s.name)
-        self.known[s.name] = self._call(call, lambda: self._name(s.name, output), output)
+        names = s.targets or (s.name,)
+        for n, name in enumerate(names):
+            if name != "_" and name in names[:n]:
+                raise Invalid(problems.TAKEN(name.span, name=name, what="another of these places"))
+        outputs = [None if name == "_" else self._output(s, name) for name in names]
+        wanted = [
+            Wanted(None if name == "_" else (lambda name=name, b=b: self._name(name, b)), b)
+            for name, b in zip(names, outputs, strict=True)
+        ]
+        for name, b in zip(names, self._call(call, wanted), strict=True):
+            if name != "_":
+                self.known[name] = b
 
     def _without_calls(self, value: tree.Expr) -> tree.Expr:
         """The expression with each call replaced by its tensor; the called stages are added before it."""
@@ -632,12 +723,12 @@ class _Elaboration:
                 return name
         assert isinstance(e.function, tree.Name)  # checked by the callers
         base, name = f"{self.prefix}{e.function.id}", e.span.text
-        self.known[name] = self._call(e, lambda: fresh(base, self.parts.used), None)
+        (self.known[name],) = self._call(e, [Wanted(lambda: fresh(base, self.parts.used))])
         self.calls.append((e, name))
         return name
 
-    def _call(self, e: tree.CallExpr, name: Callable[[], str], output: Buffer | None) -> Buffer:
-        """Add the stages of a call. Returns the buffer of the result, which is `output` if that is given."""
+    def _call(self, e: tree.CallExpr, wanted: Sequence[Wanted]) -> list[Buffer]:
+        """Add the stages of a call. Returns the buffers of its results."""
         assert isinstance(e.function, tree.Name)  # checked by the parser or the callers
         if e.function.id not in self.defined.computes:
             notes = near(
@@ -648,28 +739,63 @@ class _Elaboration:
         self.parts.calls += 1
         if self.parts.calls > 4 * MOST_STAGES:  # called computes that fail have no stages that are counted
             raise Invalid(problems.TOO_MANY_STAGES(e.span, most=MOST_STAGES))
-        if len(callee.outputs) != 1:
-            raise Invalid(problems.SEVERAL_OUTPUTS(e.span, compute=callee.name, count=len(callee.outputs)))
+        if len(callee.outputs) != len(wanted):
+            places = ", ".join(f"{p.name}" for p in callee.outputs)
+            repair = f"let ({places}) = {e.span.text}" if len(callee.outputs) > 1 else f"let {places} = {e.span.text}"
+            raise Invalid(
+                problems.SEVERAL_OUTPUTS(e.span, compute=callee.name, count=len(callee.outputs), repair=repair)
+            )
         args = each(*(lambda a=a: self._argument(a, callee) for a in e.args))
         inner = call_environment(callee, args, e, self.env)
-        (result,) = callee.outputs
         made = _Elaboration(callee, inner, self.library, self.parts)
-        dtype, shape = param_type(result, inner), made.shape_of(result)
-        if output is not None:
-            same = len(shape) == len(output.shape) and all(map(equal, shape, output.shape))
-            if dtype != output.dtype or not same:
-                wanted, found = format_buffer(output), format_buffer(Buffer(output.name, dtype, shape))
-                raise Invalid(problems.RESULT(e.span, wanted=wanted, compute=callee.name, found=found))
-        target = output or self.parts.let(_buffer(name(), dtype, shape, e.span))
+        targets: list[Buffer] = []
+        for result, place in zip(callee.outputs, wanted, strict=True):
+            dtype, shape, output = param_type(result, inner), made.shape_of(result), place.output
+            if output is not None:
+                same = len(shape) == len(output.shape) and all(map(equal, shape, output.shape))
+                if dtype != output.dtype or not same:
+                    told, found = format_buffer(output), format_buffer(Buffer(output.name, dtype, shape))
+                    raise Invalid(problems.RESULT(e.span, wanted=told, compute=callee.name, found=found))
+            stem = targets[0].name if targets else self.prefix + callee.name
+            name = place.name() if place.name is not None else fresh(f"{stem}_{result.name}", self.parts.used)
+            targets.append(output or self.parts.let(_buffer(name, dtype, shape, e.span)))
         if self.env.unbound:
-            return target  # the called compute's own check reports its findings
-        given: dict[str, Buffer] = {p.name: a.buffer for p, a in zip(callee.inputs, args, strict=True)}
-        made.params, made.prefix = {**given, result.name: target}, f"{target.name}_"
+            return targets  # the called compute's own check reports its findings
+        given = {p.name: self._spread(p, a, inner) for p, a in zip(callee.inputs, args, strict=True)}
+        results = {p.name: t for p, t in zip(callee.outputs, targets, strict=True)}
+        made.params, made.prefix = {**given, **results}, f"{targets[0].name}_"
+        first = len(self.parts.stages)
         made.run()
         if made.found:
             note = Note("note", f"in the call `{e.span.text}`: ", e.span)
             raise Invalid(*(replace(d, notes=(*d.notes, note)) for d in made.found))
-        return target
+        places = [*zip(targets, wanted, strict=True)]
+        dropped = {t.name for t, place in places if place.name is None}
+        self._leave_out(dropped, {t.name for t, _ in places} - dropped, first)
+        return targets
+
+    def _leave_out(self, dropped: set[str], kept: set[str], first: int) -> None:
+        """Leave out the stages of a call that nothing but a dropped result needs."""
+        stages = self.parts.stages
+        for n in reversed(range(first, len(stages))):
+            read = {x for c in stages[n + 1 :] for x in c.reads()}
+            if dropped and not read & {*stages[n].buffers} and {*stages[n].buffers} <= dropped:
+                dropped |= {x for x in stages[n].reads() if x in self.parts.lets} - kept
+                for name in stages[n].buffers:
+                    del self.parts.lets[name]
+                del stages[n]
+
+    def _spread(self, p: tree.TensorParam, a: Argument, inner: Environment) -> Buffer:
+        """An argument for the parameter: where it has one element along a dimension and the result has several, a view that
+        has this element everywhere."""
+        shape = tuple(extent(e, inner, f"`{p.name}`") for e in p.type.shape)
+        if all(map(equal, shape, a.buffer.shape)):
+            return a.buffer
+        names = [fresh(f"{p.name}_{k}", self.parts.used) for k in range(len(shape))]
+        places = zip(names, shape, a.buffer.shape, strict=True)
+        at = tuple(ir.Var(n) if equal(size, own) else ir.ZERO for n, size, own in places)
+        of = ir.Load(a.buffer.name, at, a.buffer.dtype)
+        return self._viewed(fresh(p.name, self.parts.used), of, dict(zip(names, shape, strict=True)), a.span)
 
     def _argument(self, e: tree.Expr, callee: tree.ComputeDef) -> Argument:
         match e:
@@ -695,7 +821,8 @@ class _Elaboration:
         params = tuple(self.params[x.name] for x in (*self.defn.inputs, *self.defn.outputs))
         inputs = {x.name for x in self.defn.inputs}
         assumed = tuple((f"{ASSUMED}{name}", what) for name, what in sorted(p.assumed.items()) if name in inputs)
-        return Program(str(name), params, tuple(p.lets.values()), body, self.env.open, assumed)
+        made = Program(str(name), params, tuple(p.lets.values()), body, self.env.open, assumed)
+        return resolved(made, p.views)
 
 
 def _annotations(s: tree.Stage) -> tuple[Annotation, ...]:

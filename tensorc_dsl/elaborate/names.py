@@ -11,6 +11,7 @@ from tensorc_dsl.base.source import Span
 from tensorc_dsl.elaborate.bindings import Environment
 from tensorc_dsl.elaborate.problems import (
     CHAINED,
+    MISPLACED_VIEW,
     NO_INDEX_LIST,
     NOT_IN_COMPUTE,
     SCAN_INIT,
@@ -170,6 +171,8 @@ def _wrong(x: tree.Expr, scope: StageNames, part: Literal["", "init", "step"], w
             yield UNKNOWN_NAME(
                 span, what="tensor", name=name, notes=near(name, scope.tensors, f"declare `{name}` first")
             )
+        case tree.CallExpr(function=tree.Name(id="view")) if "view" not in scope.defined.computes:
+            yield MISPLACED_VIEW(x.span)
         case tree.CallExpr(function=tree.Name(id=name)) if name in FUNCTIONS or name in DTYPES:
             pass
         case tree.CallExpr(function=tree.Name(id=name)) if name in scope.env.dtypes:

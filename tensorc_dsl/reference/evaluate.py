@@ -37,6 +37,7 @@ from tensorc_dsl.ir.expr import (
 from tensorc_dsl.ir.program import Block, Buffer, For, IterKind, Program, Store, walk
 from tensorc_dsl.ir.reductions import Combination, Fold, Update, identity, is_whole_update, update_of
 from tensorc_dsl.ir.sizes import SizeError, evaluate_size
+from tensorc_dsl.reference.parts import parts_of
 from tensorc_dsl.reference.values import (
     Alive,
     Box,
@@ -232,12 +233,14 @@ _REDUCE: dict[BinaryOp | LogicOp, Callable[..., Array]] = {
 
 def evaluate(program: Program, inputs: Mapping[str, Array]) -> dict[str, Array]:
     """The outputs of an unscheduled program, by name, in `wide_dtype` of their types. Raises EvaluateError."""
-    arrays = bind_inputs(program, inputs)
+    nests, made = unscheduled_nests(program), parts_of(program)
+    if made.parts:
+        nests = unscheduled_nests(made.program)
+    arrays = bind_inputs(program, inputs) | made.arrays()
     with np.errstate(all="ignore"):
-        nests = unscheduled_nests(program)
-        alive = alive_steps(program, nests)
+        alive = alive_steps(made.program, nests)
         for together in nests:
-            run_nest([Evaluation(program, arrays, alive, b) for b in together])
+            run_nest([Evaluation(made.program, arrays, alive, b) for b in together])
     return {p.name: arrays[p.name] for p in program.outputs}
 
 
@@ -411,7 +414,10 @@ class Evaluation(Values):
 
     def start(self) -> list[Array]:
         """The block's arrays before its first instance: the initial values of a reduction, else uninitialised."""
-        outs = [np.empty(self.kept_shape(b), wide_dtype(b.dtype)) for b in self.buffers]
+        outs = [
+            self.arrays[b.name] if b.name in self.arrays else np.empty(self.kept_shape(b), wide_dtype(b.dtype))
+            for b in self.buffers
+        ]
         size = tuple(1 if a in self.reduce else n for a, n in enumerate(self.box.size))
         spatial = Box(self.box.names, self.box.start, size)
         by_name = {b.name: out for b, out in zip(self.buffers, outs, strict=True)}

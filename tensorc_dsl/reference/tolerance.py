@@ -63,6 +63,7 @@ from tensorc_dsl.reference.evaluate import (
     unscheduled_nests,
 )
 from tensorc_dsl.reference.maths import NUMERICS, Point, steps
+from tensorc_dsl.reference.parts import parts_of
 from tensorc_dsl.reference.values import Alive, Box, alive_steps, arithmetic, cast, reference_bits_as
 
 # The errors of single operations that come from those of their operands, to first order, for `tolerance`.
@@ -291,14 +292,17 @@ def bounded(program: Program, inputs: Mapping[str, Array]) -> tuple[dict[str, Ar
     Conditions are decided as in the reference: the bound does not cover a comparison that rounding can turn around. Raises
     EvaluateError if the inputs do not fit the program.
     """
+    nests, made = unscheduled_nests(program), parts_of(program)
+    if made.parts:
+        nests = unscheduled_nests(made.program)
     arrays = bind_inputs(program, inputs)
-    errors: dict[str, Array] = {name: np.zeros((), np.float64) for name in arrays}
+    errors: dict[str, Array] = {name: np.zeros((), np.float64) for name in arrays} | made.arrays(np.float64)
+    arrays |= made.arrays()
     with np.errstate(all="ignore"):
-        nests = unscheduled_nests(program)
-        alive = alive_steps(program, nests)
+        alive = alive_steps(made.program, nests)
         overflows = Overflows()
         for together in nests:
-            run_nest([_Errors(program, arrays, errors, overflows, alive, b) for b in together])
+            run_nest([_Errors(made.program, arrays, errors, overflows, alive, b) for b in together])
     values = {p.name: arrays[p.name] for p in program.outputs}
     allowed: dict[str, Array] = {}
     for p in program.outputs:
@@ -333,7 +337,8 @@ class _Errors(Evaluation):
 
     def begin(self) -> None:
         super().begin()
-        self.errors.update((b.name, np.zeros(self.kept_shape(b), np.float64)) for b in self.buffers)
+        for b in self.buffers:
+            self.errors.setdefault(b.name, np.zeros(self.kept_shape(b), np.float64))
         self.magnitudes = {b.name: np.zeros(self.kept_shape(b), np.float64) for b in self.buffers if self.sums}
 
     def advance(self) -> None:

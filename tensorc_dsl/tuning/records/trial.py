@@ -35,7 +35,7 @@ class Trial:
     (`censored`), and where the machine was slow for long, `seconds` is their summary divided by `scale`. `cache` is the
     state of the caches before a timed call. `features` are the numbers of the program's loops, and `columns` identifies their
     definition (`tuning.search.expansion.meaning_of`). Records of format 1 have none of these.
-    `names` are those that the trace uses of the task's program (`names.in_scope`); none for those of the task that asks.
+    `names` are those of the task's program that the trace uses (`ir.nameless.in_scope`), none if they are those of who asks.
     """
 
     task_key: str

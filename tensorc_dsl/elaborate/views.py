@@ -1,0 +1,182 @@
+"""Views: a part of a tensor in other dimensions, `let Q[h in H, l, d in D] = view(X[l, h * D + d])`.
+
+A view has no memory and no stage. An access of it becomes one of its tensor, with the subscripts of the view in the place of
+its indices, so transposes, slices, splits and reshapes of contiguous parts cost nothing. Subscripts are affine: where a view
+says that an element is, a schedule can say it as well.
+
+Stages may write an output through views of it. Each of its elements is then one element of one view, which is proved: every
+subscript is inside, no two elements of views are in one place, and there are as many as the output has.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import combinations
+
+from tensorc_dsl.base.diagnostic import Diagnostic, problem
+from tensorc_dsl.base.source import Span
+from tensorc_dsl.elaborate.calls import equal
+from tensorc_dsl.elaborate.problems import MISPLACED_VIEW, Invalid
+from tensorc_dsl.ir import expr as ir
+from tensorc_dsl.ir.node import replace as ir_replace
+from tensorc_dsl.ir.print import format_expr
+from tensorc_dsl.ir.program import Block, Buffer, For, Program, Stmt, Store
+from tensorc_dsl.proof.sets.safety import ranges_of
+from tensorc_dsl.proof.sets.sets import NotAffine, feasible
+from tensorc_dsl.proof.sets.simplify import simplify
+from tensorc_dsl.syntax import tree
+
+VIEW = "view"
+"""What a stage that is a view calls."""
+
+
+@problem(
+    "E0450",
+    "subscript {position} of `{name}` is no sum of multiples of the view's indices",
+    "{text}",
+    help="name each part by an index of its own: `let V[i in N, j in 4] = view(A[4 * i + j])`",
+)
+def NOT_LINEAR(*, position: int, name: str, text: str) -> None: ...
+@problem(
+    "E0450",
+    "`{view}` writes an element of `{name}` twice: {reason}",
+    help="each element of an output is one element of one of its views",
+)
+def WRITTEN_TWICE(*, view: str, name: str, reason: str) -> None: ...
+@problem(
+    "E0450",
+    "the views of `{name}` that are written have {count} elements, and it has {size}",
+    help="write each of its views, which together are all of it: `let rest[i in …] = view({name}[…])`",
+)
+def NOT_ALL(*, name: str, count: str, size: str) -> None: ...
+@problem(
+    "E0450",
+    "`{name}` is written by itself and by views of it",
+    help="write it through its views, or leave them out",
+)
+def BOTH(*, name: str) -> None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class View:
+    """`places` over `indices` are the subscripts of the tensor `base` in the program; `extents` are those of the indices."""
+
+    base: str
+    indices: tuple[str, ...]
+    extents: tuple[ir.Expr, ...]
+    places: tuple[ir.Expr, ...]
+
+    def at(self, subscripts: Sequence[ir.Expr]) -> tuple[ir.Expr, ...]:
+        """The subscripts of the tensor for those of the view."""
+        values = dict(zip(self.indices, subscripts, strict=True))
+        return tuple(ir.substitute(p, values) for p in self.places)
+
+
+def argument_of(s: tree.Stage, computes: Mapping[str, tree.ComputeDef]) -> tree.IndexExpr | None:
+    """What a stage that is a view is one of; None for other stages. Raises Invalid if it is none that there can be."""
+    match s.value:
+        case tree.CallExpr(function=tree.Name(id=name)) as call if name == VIEW and VIEW not in computes:
+            pass
+        case _:
+            return None
+    match call:
+        case tree.CallExpr(args=(tree.IndexExpr(base=tree.Name()) as of,), kwargs=()):
+            if s.is_let and not s.targets and not s.annotations:
+                return of
+            raise Invalid(MISPLACED_VIEW(s.span))
+        case _:
+            raise Invalid(MISPLACED_VIEW(call.span))
+
+
+def require_linear(name: str, places: Sequence[ir.Expr], indices: frozenset[str], spans: Sequence[Span]) -> None:
+    """Raise Invalid unless every subscript is a sum of multiples of the indices."""
+    for n, (p, span) in enumerate(zip(places, spans, strict=True), 1):
+        if not _linear(p, indices):
+            raise Invalid(NOT_LINEAR(span, position=n, name=name, text=f"`{span.text}`"))
+
+
+def _linear(e: ir.Expr, indices: frozenset[str]) -> bool:
+    if not ir.free_vars(e) & indices:
+        return not ir.loads(e)
+    match e:
+        case ir.Var():
+            return True
+        case ir.Binary(op="+" | "-", lhs=a, rhs=b):
+            return _linear(a, indices) and _linear(b, indices)
+        case ir.Binary(op="*", lhs=a, rhs=b):
+            one = not ir.free_vars(a) & indices or not ir.free_vars(b) & indices
+            return one and _linear(a, indices) and _linear(b, indices)
+        case _:
+            return False
+
+
+def coverage(output: Buffer, views: Mapping[str, View], at: Span) -> list[Diagnostic]:
+    """The findings about an output that is written through these views, by name: it has each element of one of them once."""
+    for name, v in views.items():
+        reason = _overlap(v, v, itself=True)
+        if reason:
+            return [WRITTEN_TWICE(at, view=name, name=output.name, reason=reason)]
+    for (name, v), (other, w) in combinations(views.items(), 2):
+        reason = _overlap(v, w, itself=False)
+        if reason:
+            return [WRITTEN_TWICE(at, view=f"{name}` or `{other}", name=output.name, reason=reason)]
+    count: ir.Expr = ir.ZERO
+    for v in views.values():
+        count = ir.add(count, _product(v.extents))
+    size = _product(output.shape)
+    if equal(count, size):
+        return []
+    return [NOT_ALL(at, name=output.name, count=format_expr(simplify(count, {})), size=format_expr(size))]
+
+
+def _product(sizes: Sequence[ir.Expr]) -> ir.Expr:
+    made: ir.Expr = ir.ONE
+    for s in sizes:
+        made = ir.mul(made, s)
+    return made
+
+
+def _overlap(v: View, w: View, *, itself: bool) -> str:
+    """Why two elements of the views may be one element of the tensor, two of one view if `itself`; empty if none are."""
+    one = {n: f"one_{n}" for n in v.indices}
+    other = {n: f"other_{n}" for n in w.indices}
+    sizes = {one[n]: e for n, e in zip(v.indices, v.extents, strict=True)}
+    sizes |= {other[n]: e for n, e in zip(w.indices, w.extents, strict=True)}
+    first, second = (x.at([ir.Var(names[n]) for n in x.indices]) for x, names in ((v, one), (w, other)))
+    same = [ir.Compare("==", a, b) for a, b in zip(first, second, strict=True)]
+    apart = [[ir.Compare("<", ir.Var(one[n]), ir.Var(other[n]))] for n in v.indices] if itself else [[]]
+    try:
+        return "two of its elements are in one place" if any(feasible(sizes, [*same, *x]) for x in apart) else ""
+    except NotAffine:
+        return "that its elements are apart is not proved for all sizes"
+
+
+def resolved(program: Program, views: Mapping[str, View]) -> Program:
+    """The program with the accesses of views in the place of which stand those of their tensors."""
+    if not views:
+        return program
+
+    def stmt(s: Stmt) -> Stmt:
+        if isinstance(s, For):
+            return ir_replace(s, body=tuple(map(stmt, s.body)))
+        return _block(s, views)
+
+    return ir_replace(program, body=tuple(map(stmt, program.body)))
+
+
+def _block(b: Block, views: Mapping[str, View]) -> Block:
+    ranges = ranges_of({it.name: it.extent for it in b.iters})
+
+    def places(name: str, at: tuple[ir.Expr, ...]) -> tuple[str, tuple[ir.Expr, ...]]:
+        v = views.get(name)
+        return (name, at) if v is None else (v.base, tuple(simplify(p, ranges) for p in v.at(at)))
+
+    def load(e: ir.Expr) -> ir.Expr:
+        return ir.Load(*places(e.buffer, e.indices), e.dtype) if isinstance(e, ir.Load) else e
+
+    def store(s: Store) -> Store:
+        name, at = places(s.buffer, tuple(ir.rewrite_expr(i, load) for i in s.indices))
+        return Store(name, at, ir.rewrite_expr(s.value, load))
+
+    return ir_replace(b, body=tuple(map(store, b.body)), init=tuple(map(store, b.init)))
