@@ -761,8 +761,8 @@ class _Elaboration:
             targets.append(output or self.parts.let(_buffer(name, dtype, shape, e.span)))
         if self.env.unbound:
             return targets  # the called compute's own check reports its findings
-        given = {p.name: self._spread(p, a, inner) for p, a in zip(callee.inputs, args, strict=True)}
-        results = {p.name: t for p, t in zip(callee.outputs, targets, strict=True)}
+        given: dict[str, Buffer] = {p.name: self._spread(p, a, inner) for p, a in zip(callee.inputs, args, strict=True)}
+        results: dict[str, Buffer] = {p.name: t for p, t in zip(callee.outputs, targets, strict=True)}
         made.params, made.prefix = {**given, **results}, f"{targets[0].name}_"
         first = len(self.parts.stages)
         made.run()

@@ -144,10 +144,12 @@ def _overlap(v: View, w: View, *, itself: bool) -> str:
     sizes = {one[n]: e for n, e in zip(v.indices, v.extents, strict=True)}
     sizes |= {other[n]: e for n, e in zip(w.indices, w.extents, strict=True)}
     first, second = (x.at([ir.Var(names[n]) for n in x.indices]) for x, names in ((v, one), (w, other)))
-    same = [ir.Compare("==", a, b) for a, b in zip(first, second, strict=True)]
-    apart = [[ir.Compare("<", ir.Var(one[n]), ir.Var(other[n]))] for n in v.indices] if itself else [[]]
+    same: list[ir.Expr] = [ir.Compare("==", a, b) for a, b in zip(first, second, strict=True)]
+    cases: list[list[ir.Expr]] = [same]
+    if itself:
+        cases = [[*same, ir.Compare("<", ir.Var(one[n]), ir.Var(other[n]))] for n in v.indices]
     try:
-        return "two of its elements are in one place" if any(feasible(sizes, [*same, *x]) for x in apart) else ""
+        return "two of its elements are in one place" if any(feasible(sizes, x) for x in cases) else ""
     except NotAffine:
         return "that its elements are apart is not proved for all sizes"
 

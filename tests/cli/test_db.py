@@ -12,7 +12,7 @@ from click.testing import CliRunner, Result
 import tensorc_dsl
 from tensorc_dsl.faces.api import Task
 from tensorc_dsl.faces.cli.main import main
-from tensorc_dsl.tuning.records.database import Database
+from tensorc_dsl.tuning.records.database import Asked, Database
 from tensorc_dsl.tuning.records.trial import Trial, program_key, target_key
 
 FILE = """\
@@ -159,7 +159,7 @@ def test_times_that_were_divided_by_compounding_factors_are_repaired(task: Task)
         # What is read before the repair is as it was measured, and no model learns from it.
         keys = noisy[0].task_key, noisy[0].target_key
         assert sorted(t.seconds or 0.0 for t in db.trials(*keys) if t.run == "noisy") == [1.5e-3, 2e-3, 5e-3, 25.6e-3]
-        learnt = [m.seconds for m in db.others("another", keys[1], "c", float("inf"))]
+        learnt = [m.seconds for m in db.others(Asked("another", "t"), keys[1], "c", float("inf"))]
         assert learnt == [2e-3, 1.5e-3]
         best = db.best(*keys)
         assert best is not None and best.seconds == 1.5e-3

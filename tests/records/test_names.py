@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 import re
 import sqlite3
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import closing
 from dataclasses import replace
 from io import BytesIO
@@ -18,10 +18,11 @@ import tensorc_dsl
 from tensorc_dsl.base.source import Source
 from tensorc_dsl.faces.api import Task
 from tensorc_dsl.faces.api.recorded import reviewed
+from tensorc_dsl.ir.expr import add, index
 from tensorc_dsl.ir.nameless import in_scope, names
 from tensorc_dsl.ir.parse import parse_program
 from tensorc_dsl.ir.print import format_program
-from tensorc_dsl.ir.program import Program
+from tensorc_dsl.ir.program import Program, blocks, find_block, replace_stmt
 from tensorc_dsl.proof.equivalence.validate import Valid
 from tensorc_dsl.schedule.step import ScheduleRefusal
 from tensorc_dsl.schedule.trace.trace import Trace
@@ -31,6 +32,9 @@ from tensorc_dsl.tuning.records.database import Database
 from tensorc_dsl.tuning.records.lines import read
 from tensorc_dsl.tuning.records.names import trace_for
 from tensorc_dsl.tuning.records.trial import Trial, program_key, subject, target_key
+from tests.compute.random_computes import random_compute
+from tests.compute.random_features import random_features
+from tests.compute.texts import build
 
 OLD = Path(__file__).parent / "old"
 
@@ -213,3 +217,16 @@ def test_records_of_format_2_have_the_keys_of_today(tmp_path: Path) -> None:
         assert t.names == ("A", "C", "B", "B", "C")
         text = trace_for(t, same.program, "f")
         assert "compute_at(y, " in same.expand(Source("r", text)).text
+
+
+@pytest.mark.parametrize("features", [random_compute, random_features])
+def test_keys_of_random_computes_know_no_names(features: Callable[[int], tuple[str, dict[str, int]]]) -> None:
+    for seed in range(20):
+        text, sizes = features(seed)
+        p = build(text, **sizes)
+        other, _ = renamed(p, random.Random(seed))
+        assert program_key(other) == program_key(p), text
+        for b in blocks(p)[:1]:  # one more instance along each index is another program
+            for n, loop in enumerate(find_block(p, b.name)[0]):
+                longer = replace_stmt(p, loop.var, (replace(loop, extent=add(loop.extent, index(1))),))
+                assert program_key(longer) != program_key(p), (text, n)

@@ -17,7 +17,7 @@ from bench.search.tables import TABLES, read_all
 from tensorc_dsl.base.diagnostic import Diagnostic
 from tensorc_dsl.faces.api import load
 from tensorc_dsl.ir.target import Target
-from tensorc_dsl.tuning.records.database import Database
+from tensorc_dsl.tuning.records.database import Asked, Database
 from tensorc_dsl.tuning.records.shipped import (
     FILE,
     Shipped,
@@ -74,7 +74,7 @@ def database(tmp_path: Path) -> Database:
 
 def test_other_tasks_here_come_first_then_all_tasks_on_other_machines_of_the_kind(database: Database) -> None:
     with database:
-        found = list(database.others("own", HERE, "c", LATE))
+        found = list(database.others(Asked("own", "own"), HERE, "c", LATE))
     assert [(m.task_key, m.features[0], m.machine is None) for m in found] == [
         ("other", 8.0, True),
         *(("other", float(n), False) for n in (1, 0)),
@@ -88,7 +88,7 @@ def test_other_tasks_here_come_first_then_all_tasks_on_other_machines_of_the_kin
 def test_schedules_of_the_task_on_other_machines_and_of_other_tasks(database: Database) -> None:
     with database:
         itself = [d["x"] for d in database.decisions_elsewhere("own", HERE, LATE)]
-        others = [d["x"] for d in database.best_decisions("own", HERE, LATE)]
+        others = [d["x"] for d in database.best_decisions(Asked("own", "own"), HERE, LATE)]
     assert itself == [0, 1, 2, 3]  # the four fastest there
     assert others == [8, 10, 0]  # here first
 
@@ -97,10 +97,10 @@ def test_schedules_for_other_numbers_of_threads_are_no_first_trials(database: Da
     more = target_key(TARGET, 16)
     with database:
         assert database.decisions_elsewhere("own", more, LATE) == []
-        assert {d["x"] for d in database.best_decisions("own", more, LATE)[:2]} == {7, 0}
+        assert {d["x"] for d in database.best_decisions(Asked("own", "own"), more, LATE)[:2]} == {7, 0}
     package = Shipped(table(THERE, ["own", "other"]))
     assert package.decisions_elsewhere("own", more, LATE) == []
-    assert len(package.best_decisions("own", more, LATE)) == 2
+    assert len(package.best_decisions(Asked("own", "own"), more, LATE)) == 2
 
 
 def test_a_search_learns_from_another_machines_file_and_tells_so(tmp_path: Path) -> None:
@@ -185,14 +185,22 @@ def test_what_is_written_is_read_again(tmp_path: Path) -> None:
     path.write_bytes(written(table(THERE, ["own", "other"])))
     there = shipped("c", path)
     assert isinstance(there, Shipped)
-    found = list(there.others("own", HERE, "c", LATE))
+    found = list(there.others(Asked("own", "own"), HERE, "c", LATE))
     assert len(found) == 40 and {m.task_key for m in found} == {"own", "other"}
     assert found[0].features == (19.0, 20.0) and found[0].seconds == 20.0
     assert found[0].machine == Machine(THERE, (("l3", 3.0),))
-    assert there.best_decisions("own", HERE, LATE) == [{"x": (4, 2)}] == there.decisions_elsewhere("own", HERE, LATE)
-    assert list(there.others("own", GPU, "c", LATE)) == [] == there.best_decisions("own", GPU, LATE)
-    assert list(there.others("own", HERE, "d", LATE)) == []
-    assert all(m.machine is None for m in there.others("own", THERE, "c", LATE))
+    assert (
+        there.best_decisions(Asked("own", "own"), HERE, LATE)
+        == [{"x": (4, 2)}]
+        == there.decisions_elsewhere("own", HERE, LATE)
+    )
+    assert (
+        list(there.others(Asked("own", "own"), GPU, "c", LATE))
+        == []
+        == there.best_decisions(Asked("own", "own"), GPU, LATE)
+    )
+    assert list(there.others(Asked("own", "own"), HERE, "d", LATE)) == []
+    assert all(m.machine is None for m in there.others(Asked("own", "own"), THERE, "c", LATE))
 
 
 def test_a_damaged_file_is_told_and_left_out(tmp_path: Path) -> None:
@@ -248,7 +256,7 @@ def test_the_file_of_the_package_is_of_this_version_and_teaches() -> None:
     there = shipped(meaning_of(Target()))
     assert isinstance(there, Shipped)
     assert FILE.stat().st_size < 500_000
-    tasks = experience(there.others("new", target_key(Target(), 1), meaning_of(Target()), LATE))
+    tasks = experience(there.others(Asked("new", "t"), target_key(Target(), 1), meaning_of(Target()), LATE))
     assert len(tasks) >= 16 and all(len(t.speeds) >= 80 for t in tasks)
     assert {t.task for t in tasks} == {program_key(t.program) for t in load(ship.WORKLOADS, threads=1).values()}
     assert all(t.machine is not None and dict(t.machine.numbers)["vector_bits"] > 7 for t in tasks)
@@ -267,6 +275,6 @@ def test_lessons_of_several_teachers_are_taken_together(database: Database) -> N
     package = Shipped(table(THERE, [key, "other"], meaning_of(Target())))
     with database:
         lessons = Lessons.of(TASK, TARGET, 2, (None, database, package))
-        assert lessons.task_key == key and lessons.target_key == HERE
+        assert lessons.task.key == key and lessons.target_key == HERE
         assert sorted(t.task for t in lessons.tasks()) == sorted([key, "other"])
         assert lessons.bests()[-1:] == [{"x": (4, 2)}] == lessons.itself()

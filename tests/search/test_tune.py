@@ -172,7 +172,7 @@ def test_a_search_tells_what_it_learns_from(tmp_path: Path) -> None:
         assert told("first", "bayes") == []
         assert told("second", "bayes") == [Informed(20, 1)]
         assert told("third", "random") == []
-        assert told("fourth", "bayes") == [Informed(40, 3)]
+        assert told("fourth", "bayes") == [Informed(40, 1)]
 
 
 def test_the_finalists_are_the_fastest_and_decide() -> None:

@@ -41,6 +41,31 @@ def conv(x: Array, f: Array, stride: int = 1, pad: int = 0, dilation: int = 1, g
     return np.moveaxis(np.array(out), 1, -1)
 
 
+def framed(
+    x: Array, kernel: Sequence[int], fill: float, how: dict[str, int]
+) -> tuple[Array, tuple[int, int], tuple[int, int]]:
+    """Images with the border that attributes of 2-D operators say, with the strides and the dilations of both dimensions."""
+    stride, dilation = (
+        (how.get(f"{n}_h", how.get(n, 1)), how.get(f"{n}_w", how.get(n, 1))) for n in ("stride", "dilation")
+    )
+    pad = how.get("pad", 0)
+    ends = [[how.get(f"pad_{side}", pad) for side in pair] for pair in (("top", "bottom"), ("left", "right"))]
+    for k in range(2 * how.get("same", 0)):
+        axis, n = k % 2, x.shape[1 + k % 2]
+        spans = dilation[axis] * (kernel[axis] - 1) + 1
+        more = max((-(-n // stride[axis]) - 1) * stride[axis] + spans - n, 0)
+        ends[axis][0] += more // 2
+        ends[axis][1] += more - more // 2
+    return np.pad(x, ((0, 0), *map(tuple, ends), (0, 0)), constant_values=fill), stride, dilation
+
+
+def conv_2d(x: Array, f: Array, groups: int = 1, fill: int = 0, **how: int) -> Array:
+    x, (sh, sw), (dh, dw) = framed(x, f.shape[:2], fill, how)
+    spread = np.zeros((dh * (f.shape[0] - 1) + 1, dw * (f.shape[1] - 1) + 1, *f.shape[2:]), f.dtype)
+    spread[::dh, ::dw] = f
+    return conv(x, spread, groups=groups)[:, ::sh, ::sw]
+
+
 def transposed(x: Array, f: Array, stride: int = 1, pad: int = 0) -> Array:
     """Each input element spreads over the output: the full convolution of the input with zeros between its elements."""
     n, h, w, ci = x.shape
@@ -65,21 +90,23 @@ def capsule(x: Array, f: Array, stride: int = 1, pad: int = 0) -> Array:
     return np.moveaxis(np.array(rows), (0, 1), (3, 4))
 
 
-def quantized_conv(x: Array, f: Array, scale: Array, stride: int = 1, pad: int = 0, zero: int = 0) -> Array:
-    return conv(x - zero, f, stride, pad) * scale
+def quantized_conv(x: Array, f: Array, scale: Array, zero: int = 0, **how: int) -> Array:
+    return conv_2d(x - zero, f, **how) * scale
 
 
-def windows(x: Array, kh: int, kw: int, stride: int) -> Array:
+def windows(x: Array, fill: float, how: dict[str, int]) -> Array:
     """The windows of an array NHWC, along two more dimensions at the end."""
-    return sliding_window_view(x, (kh, kw), (1, 2))[:, ::stride, ::stride]
+    kernel = how.get("KH", 2), how.get("KW", 2)
+    x, (sh, sw), _ = framed(x, kernel, fill, {"stride": 2} | how)
+    return sliding_window_view(x, kernel, (1, 2))[:, ::sh, ::sw]
 
 
-def max_pool(x: Array, KH: int = 2, KW: int = 2, stride: int = 2, pad: int = 0) -> Array:
-    return windows(bordered(x, pad, -np.inf), KH, KW, stride).max((-1, -2))
+def max_pool(x: Array, **how: int) -> Array:
+    return windows(x, -np.inf, how).max((-1, -2))
 
 
-def avg_pool(x: Array, KH: int = 2, KW: int = 2, stride: int = 2, pad: int = 0) -> Array:
-    return windows(bordered(x, pad), KH, KW, stride).mean((-1, -2))
+def avg_pool(x: Array, **how: int) -> Array:
+    return windows(x, 0, how).mean((-1, -2))
 
 
 # --- Winograd: the matrices as Lavin and Gray print them (2016, equations 8, 10 and 12) ----------------------------------

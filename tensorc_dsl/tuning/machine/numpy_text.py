@@ -46,6 +46,7 @@ from tensorc_dsl.ir.program import Block, IterKind, Program, Store
 from tensorc_dsl.ir.reductions import Fold, FoldOp, identity, update_of
 from tensorc_dsl.proof.sets.simplify import bounds, simplify
 from tensorc_dsl.reference.evaluate import shape_of, unscheduled_blocks
+from tensorc_dsl.reference.parts import parts_of
 from tensorc_dsl.reference.values import Box, EvaluateError, Form, form
 
 LARGEST = 2**26
@@ -121,6 +122,8 @@ def _text(program: Program, products: str) -> str:
         if not in_numpy(p.dtype):
             raise Missing
         shapes[p.name], names[p.name] = shape_of(p), f"a{len(names)}"
+    if parts_of(program).parts:
+        raise Missing  # outputs that are written through views
     outputs = [p.name for p in program.outputs]
     lines: list[str] = []
     for b in unscheduled_blocks(program):

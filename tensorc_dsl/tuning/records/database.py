@@ -332,17 +332,26 @@ class Measured:
     machine: Machine | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """The task that is to learn."""
+
+    key: str
+    name: str
+
+
 class Teaches(Protocol):
     """Has trials from which a search of a task on a machine may learn; `Database` and `Shipped` do."""
 
-    def others(self, task_key: str, target_key: str, columns: str, before: float) -> Iterator[Measured]:
-        """The measured trials of other tasks on that target, then those of all tasks on other targets of its kind.
+    def others(self, task: Asked, target_key: str, columns: str, before: float) -> Iterator[Measured]:
+        """The measured trials of other tasks on that target, then those of all tasks on other targets of its kind. A task of
+        another name that computes the same is another one.
 
         `columns` identifies the definition of the loop features; only records from before the date `before` count.
         """
         ...
 
-    def best_decisions(self, task_key: str, target_key: str, before: float) -> list[Mapping[str, Decision]]:
+    def best_decisions(self, task: Asked, target_key: str, before: float) -> list[Mapping[str, Decision]]:
         """The decisions of the fastest schedule of each other task on that target, then on the others of its kind; before
         these, of the task with other numbers of threads. Only records from before the date `before` count."""
         ...
@@ -478,11 +487,11 @@ class Database:
         query = f"SELECT id, {READ} FROM trials WHERE task_key = ? AND target_key = ? ORDER BY id"
         return self._kept(query, (task_key, target_key))
 
-    def others(self, task_key: str, target_key: str, columns: str, before: float) -> Iterator[Measured]:
+    def others(self, task: Asked, target_key: str, columns: str, before: float) -> Iterator[Measured]:
         """As `Teaches` has it, latest first; unreadable rows are left out, as are those that a later measurement of the same
         search replaces, and those of other machines whose facts are not recorded."""
         kind = kind_in(target_key)
-        here = ("target_key = ? AND task_key <> ?", (target_key, task_key))
+        here = ("target_key = ? AND (task_key <> ? OR task <> ?)", (target_key, task.key, task.name))
         elsewhere = ("target_key <> ? AND substr(target_key, 1, ?) = ?", (target_key, len(kind), kind))
         replaced: set[tuple[str, str]] = set()
         left = MOST
@@ -500,7 +509,7 @@ class Database:
                     "AND created < ? AND length(features) <= ? ORDER BY id DESC LIMIT ?"
                 )
                 rows = self._connection.execute(query, (*values, columns, before, MAX_TEXT, left))
-                for run, program, task, seconds, features, target, fingerprint in rows:
+                for run, program, key, seconds, features, target, fingerprint in rows:
                     left -= 1
                     if run:
                         if (run, program) in replaced:
@@ -508,7 +517,7 @@ class Database:
                         replaced.add((run, program))
                     try:
                         place = None if target == target_key else machine_at(str(target), str(fingerprint))
-                        found = Measured(str(task), seconds, decode_times(features), place)
+                        found = Measured(str(key), seconds, decode_times(features), place)
                     except (msgspec.DecodeError, TypeError, KeyError):
                         continue
                     if (
@@ -522,17 +531,17 @@ class Database:
         """The facts of each machine by its fingerprint."""
         return {str(f): str(x) for f, x in self._connection.execute("SELECT fingerprint, facts FROM targets")}
 
-    def best_decisions(self, task_key: str, target_key: str, before: float) -> list[Mapping[str, Decision]]:
+    def best_decisions(self, task: Asked, target_key: str, before: float) -> list[Mapping[str, Decision]]:
         """As `Teaches` has it, those that were recorded last first; what cannot be read is left out."""
         kind, threads = kind_in(target_key), threads_in(target_key)
         # With a single `min`, SQLite takes other columns from its row: https://www.sqlite.org/lang_select.html#bareagg
         query = (
             "SELECT decisions, min(seconds) FROM trials WHERE substr(target_key, 1, ?) = ? "
-            f"AND (task_key <> ? OR substr(target_key, ?) <> ?) AND {_VALID} GROUP BY target_key, task_key "
+            f"AND (task_key <> ? OR task <> ? OR substr(target_key, ?) <> ?) AND {_VALID} GROUP BY target_key, task_key "
             "ORDER BY task_key = ? DESC, target_key = ? DESC, id DESC"
         )
-        which = (len(kind), kind, task_key, -len(threads), threads)
-        return self._decisions(query, (*which, SHORTEST, before, MAX_TEXT, task_key, target_key))
+        which = (len(kind), kind, task.key, task.name, -len(threads), threads)
+        return self._decisions(query, (*which, SHORTEST, before, MAX_TEXT, task.key, target_key))
 
     def decisions_elsewhere(self, task_key: str, target_key: str, before: float) -> list[Mapping[str, Decision]]:
         """As `Teaches` has it; what cannot be read is left out."""
@@ -785,13 +794,13 @@ class Queue:
         """The records of a task on a target that are on disk, in the order they were made."""
         return iter(()) if self._database is None else self._database.of(task_key, target_key)
 
-    def others(self, task_key: str, target_key: str, columns: str, before: float) -> Iterator[Measured]:
+    def others(self, task: Asked, target_key: str, columns: str, before: float) -> Iterator[Measured]:
         """The recorded trials that teach; see `Database.others`."""
-        return iter(()) if self._database is None else self._database.others(task_key, target_key, columns, before)
+        return iter(()) if self._database is None else self._database.others(task, target_key, columns, before)
 
-    def best_decisions(self, task_key: str, target_key: str, before: float) -> list[Mapping[str, Decision]]:
+    def best_decisions(self, task: Asked, target_key: str, before: float) -> list[Mapping[str, Decision]]:
         """The best schedules of others; see `Database.best_decisions`."""
-        return [] if self._database is None else self._database.best_decisions(task_key, target_key, before)
+        return [] if self._database is None else self._database.best_decisions(task, target_key, before)
 
     def decisions_elsewhere(self, task_key: str, target_key: str, before: float) -> list[Mapping[str, Decision]]:
         """The best schedules of the task on other machines; see `Database.decisions_elsewhere`."""

@@ -17,7 +17,7 @@ import msgspec
 
 from tensorc_dsl.base.diagnostic import Diagnostic, problem
 from tensorc_dsl.schedule.trace.distribution import Decision
-from tensorc_dsl.tuning.records.database import ELSEWHERE, Measured, kind_in, threads_in
+from tensorc_dsl.tuning.records.database import ELSEWHERE, Asked, Measured, kind_in, threads_in
 from tensorc_dsl.tuning.records.schema import SHORTEST
 from tensorc_dsl.tuning.records.trial import Machine, decode_decisions, facts_text
 
@@ -68,26 +68,26 @@ class Shipped:
 
     content: ShippedFile
 
-    def others(self, task_key: str, target_key: str, columns: str, before: float) -> Iterator[Measured]:
+    def others(self, task: Asked, target_key: str, columns: str, before: float) -> Iterator[Measured]:
         """Those of that target, then the others of its kind. Of a machine with that target the task itself teaches, too: its
         records are none of the user's."""
-        del before
+        del task, before
         for machine in self._machines(target_key) if columns == self.content.columns else ():
             place = (
                 None if machine.target_key == target_key else Machine.of(machine.target_key, facts_text(machine.facts))
             )
-            for task in machine.tasks:
-                rows = zip(*task.features, strict=True)
+            for t in machine.tasks:
+                rows = zip(*t.features, strict=True)
                 # As a database has them: the latest first.
-                for seconds, features in [*zip(task.seconds, rows, strict=True)][::-1]:
-                    yield Measured(task.task_key, seconds, features, place)
+                for seconds, features in [*zip(t.seconds, rows, strict=True)][::-1]:
+                    yield Measured(t.task_key, seconds, features, place)
 
-    def best_decisions(self, task_key: str, target_key: str, before: float) -> list[Mapping[str, Decision]]:
+    def best_decisions(self, task: Asked, target_key: str, before: float) -> list[Mapping[str, Decision]]:
         del before
         threads = threads_in(target_key)
         there = [(m, t) for m in self._machines(target_key) for t in m.tasks]
-        itself = [t for m, t in there if t.task_key == task_key and not m.target_key.endswith(threads)]
-        return _decoded(x for t in (*itself, *(t for _, t in there if t.task_key != task_key)) for x in t.best[:1])
+        itself = [t for m, t in there if t.task_key == task.key and not m.target_key.endswith(threads)]
+        return _decoded(x for t in (*itself, *(t for _, t in there if t.task_key != task.key)) for x in t.best[:1])
 
     def decisions_elsewhere(self, task_key: str, target_key: str, before: float) -> list[Mapping[str, Decision]]:
         """Of each machine the fastest, then of each the second one, and so on."""

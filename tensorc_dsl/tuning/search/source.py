@@ -27,7 +27,7 @@ from tensorc_dsl.ir.target import Target
 from tensorc_dsl.reference.work import sizing
 from tensorc_dsl.schedule.trace.distribution import Decision
 from tensorc_dsl.schedule.trace.trace import Model, Trace
-from tensorc_dsl.tuning.records.database import Measured, Teaches
+from tensorc_dsl.tuning.records.database import Asked, Measured, Teaches
 from tensorc_dsl.tuning.records.trial import Machine, subject, target_key
 from tensorc_dsl.tuning.search.expansion import is_told, meaning_of
 from tensorc_dsl.tuning.search.gp import Array
@@ -202,7 +202,7 @@ def experience(measured: Iterable[Measured]) -> list[Experience]:
 class Lessons:
     """What records teach a search of a task on a machine: those of the database, then those that came with the package."""
 
-    task_key: str
+    task: Asked
     target_key: str
     machine: Machine
     meaning: str
@@ -222,25 +222,29 @@ class Lessons:
         about = subject(program, target, threads)
         there = tuple(t for t in teachers if t is not None)
         return Lessons(
-            about.task_key, key, Machine.of(key, about.facts), meaning_of(target), is_told(target), there, before
+            Asked(about.task_key, program.name),
+            key,
+            Machine.of(key, about.facts),
+            meaning_of(target),
+            is_told(target),
+            there,
+            before,
         )
 
     def tasks(self) -> list[Experience]:
         """The trials of others, by task and machine."""
         return experience(
-            chain.from_iterable(
-                t.others(self.task_key, self.target_key, self.meaning, self.before) for t in self.teachers
-            )
+            chain.from_iterable(t.others(self.task, self.target_key, self.meaning, self.before) for t in self.teachers)
         )
 
     def bests(self) -> list[Mapping[str, Decision]]:
         """The fastest schedules of other tasks, those of this machine first."""
-        asked = self.task_key, self.target_key, self.before
+        asked = self.task, self.target_key, self.before
         return [*chain.from_iterable(t.best_decisions(*asked) for t in self.teachers)]
 
     def itself(self) -> list[Mapping[str, Decision]]:
         """The fastest schedules of the task on other machines."""
-        asked = self.task_key, self.target_key, self.before
+        asked = self.task.key, self.target_key, self.before
         return [*chain.from_iterable(t.decisions_elsewhere(*asked) for t in self.teachers)]
 
 
@@ -298,7 +302,7 @@ def guess(model: Model, program: Program, target: Target, default: Trace, *teach
     candidates = list({candidate_key(t.program, target): t for t in (*drawn, *moved)}.values())
     rows = np.array([explorer.describe(t) for t in candidates])
     source = Source.of(
-        tasks, np.median(rows[: len(drawn)], axis=0), lessons.machine, lessons.task_key, told=lessons.told
+        tasks, np.median(rows[: len(drawn)], axis=0), lessons.machine, lessons.task.key, told=lessons.told
     )
     if source is None:
         return None

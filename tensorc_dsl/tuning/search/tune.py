@@ -331,7 +331,7 @@ class Search:
             if not tasks:
                 return None
             self.log.emit(informed(tasks))
-            return Source.of(tasks, median(), self._lessons.machine, self._lessons.task_key, told=self._lessons.told)
+            return Source.of(tasks, median(), self._lessons.machine, self._lessons.task.key, told=self._lessons.told)
 
         def bests() -> Sequence[Mapping[str, Decision]]:
             return self._lessons.bests()
