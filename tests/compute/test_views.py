@@ -250,3 +250,19 @@ def test_a_dimension_that_is_summed_over_is_not_spread() -> None:
         "compute f(A: f32[3, 4], B: f32[1, 5]) -> C: f32[3, 5] { C = matmul(A, B) }\n"
     )
     assert codes(text) == ["E0423"]
+
+
+def test_views_of_a_called_compute_are_views_of_what_it_is_given() -> None:
+    """The callee has views of its input and of its output, which are views of the caller's."""
+    outer = (
+        f"{FUSED}\ncompute layers(X: f32[L, 72]) -> Y: f32[24, L] {{\n"
+        " let left[l, j in 36] = view(X[l, 2 * j])\n let right[l, j in 36] = view(X[l, 71 - 2 * j])\n"
+        " let A[l in L, e in 12] = view(Y[e, l])\n let B[l in L, e in 12] = view(Y[23 - e, l])\n"
+        " A = fused(left)\n B = fused(right)\n}\n"
+    )
+    x = np.random.default_rng(0).standard_normal((5, 72)).astype(np.float32)
+    whole = everywhere(build(outer, L=5), {"X": x})["Y"]
+    once = build(FUSED, L=5)
+    for part, found in ((x[:, ::2], whole[:12].T), (x[:, :0:-2], whole[:11:-1].T)):
+        want = everywhere(once, {"X": np.ascontiguousarray(part)})["Y"]
+        np.testing.assert_allclose(found, want, 1e-5, 1e-6)
