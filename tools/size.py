@@ -17,7 +17,7 @@ import sys
 import tokenize
 import tomllib
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -53,17 +53,39 @@ _ENDINGS = re.compile(r"(?:ations?|itions?|sions?|ions?|ings?|ers?|ed|es|s|e)$")
 
 def code_lines(text: str) -> int:
     """The number of lines with a token that is neither a comment nor of a docstring."""
-    lines = {
-        line
-        for token in tokenize.generate_tokens(io.StringIO(text).readline)
-        if token.type not in _NO_CODE
-        for line in range(token.start[0], token.end[0] + 1)
-    }
-    for node in ast.walk(ast.parse(text)):
-        # A string that is a statement documents what stands above it: a module, a class, a function or a constant.
-        if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str):
-            lines -= set(range(node.lineno, (node.end_lineno or node.lineno) + 1))
+    # A string that is a statement documents what stands above it: a module, a class, a function or a constant.
+    documents = [
+        node
+        for node in statements(text)
+        if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str)
+    ]
+    rows = text.splitlines()
+    tripled = sum(rows[node.lineno - 1].lstrip().lstrip("rRuU").startswith('"""') for node in documents)
+    if text.count('"""') == 2 * tripled and "'''" not in text and "\\\n" not in text:
+        # All other strings end on their line, so that each line that is not blank has a token.
+        lines = {n for n, row in enumerate(rows, 1) if (code := row.lstrip()) and not code.startswith("#")}
+    else:
+        lines = {
+            line
+            for token in tokenize.generate_tokens(io.StringIO(text).readline)
+            if token.type not in _NO_CODE
+            for line in range(token.start[0], token.end[0] + 1)
+        }
+    for node in documents:
+        lines -= set(range(node.lineno, (node.end_lineno or node.lineno) + 1))
     return len(lines)
+
+
+def statements(text: str) -> Iterator[ast.stmt]:
+    """All statements of a module; their expressions, which are most of its tree, are not visited."""
+    pending: list[ast.AST] = [ast.parse(text)]
+    while pending:
+        node = pending.pop()
+        for field in ("body", "orelse", "finalbody", "handlers", "cases"):
+            for child in getattr(node, field, ()):
+                pending.append(child)
+                if isinstance(child, ast.stmt):
+                    yield child
 
 
 def words(text: str) -> int:
@@ -96,7 +118,7 @@ def imported(path: str, text: str, names: Mapping[str, str]) -> set[str]:
     """The modules among `names` (paths by dotted names) that a module imports."""
     found: set[str] = set()
     package = path.removesuffix(".py").split("/")[:-1]
-    for node in ast.walk(ast.parse(text)):
+    for node in statements(text):
         match node:
             case ast.Import(names=aliases):
                 found.update(a.name for a in aliases)

@@ -12,6 +12,8 @@ from pathlib import Path, PurePosixPath
 
 import pytest
 
+from tools.size import statements
+
 ROOT = Path(__file__).resolve().parents[2]
 FOLDERS = ("tensorc_dsl", "stdlib", "grammar", "docs", "bench", "campaigns", "tests", "examples")
 SOURCES = (".py", ".ll", ".lark", ".md")
@@ -70,7 +72,7 @@ def _prose(path: Path) -> Iterator[str]:
     text = path.read_text(encoding="utf-8")
     match path.suffix:
         case ".py":
-            for node in ast.walk(ast.parse(text)):
+            for node in statements(text):
                 if (
                     isinstance(node, ast.Expr)
                     and isinstance(node.value, ast.Constant)

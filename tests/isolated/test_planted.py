@@ -77,7 +77,7 @@ def run(folder: Path, *command: str, **variables: str) -> str:
     return done.stdout
 
 
-@pytest.mark.corpus
+@pytest.mark.corpus("planted modules")
 @pytest.mark.parametrize("command", COMMANDS, ids=" ".join)
 def test_commands_execute_no_module_of_the_working_folder(folder: Path, command: tuple[str, ...]) -> None:
     best = tensorc_dsl.loads(FILE)["small"].sample(0)
@@ -88,6 +88,7 @@ def test_commands_execute_no_module_of_the_working_folder(folder: Path, command:
     assert executed(log) == []
 
 
+@pytest.mark.corpus("planted modules")
 def test_children_of_the_python_api_execute_no_module_of_the_working_folder(folder: Path) -> None:
     """The process itself looks where its user told it to."""
     log = folder.parent / "log"
