@@ -34,7 +34,7 @@ from tensorc_dsl.ir.expr import (
     substitute,
 )
 from tensorc_dsl.ir.node import by_identity, node
-from tensorc_dsl.ir.program import Block, Buffer, For, IterKind, Program, Stmt, fresh
+from tensorc_dsl.ir.program import Block, Buffer, For, IterKind, Program, Stmt, fresh, walk
 from tensorc_dsl.ir.reductions import is_fold, is_whole_update
 from tensorc_dsl.proof.sets.encodings import DATA, INTERVALS, encoded
 from tensorc_dsl.proof.sets.linear_forms import Context, Linear, decide, difference, linear, negate, recombine
@@ -162,30 +162,43 @@ def home(program: Program, buffer: Buffer) -> tuple[For, ...] | None:
     """
     if buffer.scope == "global" or buffer.name in {p.name for p in program.params}:
         return None
-    return _common_loops(program.body, buffer.name) or None
+    return _common_loops(program.body).get(buffer.name) or None
 
 
 @by_identity(8)
 def private_loops(program: Program) -> dict[str, frozenset[str]]:
     """For each intermediate buffer, the loops whose iterations have copies of their own."""
+    common = _common_loops(program.body)
     return {
-        b.name: frozenset(x.var for x in (_common_loops(program.body, b.name) if b.scope != "global" else ()))
+        b.name: frozenset(x.var for x in (common.get(b.name, ()) if b.scope != "global" else ()))
         for b in program.buffers
     }
 
 
-def _common_loops(stmts: tuple[Stmt, ...], buffer: str) -> tuple[For, ...]:
-    """The loops around all blocks that access a buffer, outermost first: one statement alone accesses it as far down."""
-    around: list[For] = []
-    while True:
-        users = [s for s in stmts if buffer in touched_in(s)]
-        if len(users) != 1 or isinstance(users[0], Block):
-            break
-        around.append(users[0])
-        stmts = users[0].body
-    found = users[0].iters if len(users) == 1 and isinstance(users[0], Block) else ()
-    steps = {v for it in found if it.kind is IterKind.REDUCE for v in free_vars(it.binding)}
-    return tuple(around[: next((n for n, x in enumerate(around) if x.var in steps), len(around))])
+@by_identity(16)
+def _common_loops(stmts: tuple[Stmt, ...]) -> dict[str, tuple[For, ...]]:
+    """For each buffer the loops around all blocks that access it, outermost first; if that is one block, which reduces,
+    those around all steps."""
+    common: dict[str, tuple[For, ...]] = {}
+    only: dict[str, Block | None] = {}
+    for around, s in walk(stmts):
+        if not isinstance(s, Block):
+            continue
+        for name in touched(s):
+            if name not in common:
+                common[name], only[name] = around, s
+                continue
+            kept = common[name]
+            if kept is not around:
+                count = next((n for n, (x, y) in enumerate(zip(kept, around, strict=False)) if x is not y), len(around))
+                common[name] = kept[:count]
+            only[name] = None
+    for name, block in only.items():
+        if block is not None:
+            steps = {v for it in block.iters if it.kind is IterKind.REDUCE for v in free_vars(it.binding)}
+            around = common[name]
+            common[name] = around[: next((n for n, x in enumerate(around) if x.var in steps), len(around))]
+    return common
 
 
 def common_loops(a: Access, b: Access) -> tuple[For, ...]:
