@@ -29,7 +29,7 @@ from tensorc_dsl.elaborate.ranges import infer_ranges
 from tensorc_dsl.elaborate.reducers import Reducer
 from tensorc_dsl.elaborate.stages import Computed, StageBuilder
 from tensorc_dsl.elaborate.values import GuardedLoad
-from tensorc_dsl.elaborate.views import BOTH, View, argument_of, coverage, require_linear, resolved
+from tensorc_dsl.elaborate.views import BOTH, NOT_INTO_A_VIEW, View, argument_of, coverage, require_linear, resolved
 from tensorc_dsl.ir import expr as ir
 from tensorc_dsl.ir.dtypes import DType, holds_value, limits, unit_roundoff
 from tensorc_dsl.ir.parse import annotations_of
@@ -419,8 +419,9 @@ class _Elaboration:
             self._guard(s.names, lambda s=s: self._any_stage(s))
         written = {name for s in self.defn.stages for name in s.names}
         for p in self.defn.outputs:
-            if p.name in self.places and p.name not in self.broken:
-                self._guard([p.name], lambda p=p: self._require_all(p, p.name in written))
+            if p.name in self.places:
+                if not {p.name, *self.places[p.name]} & self.broken:
+                    self._guard([p.name], lambda p=p: self._require_all(p, p.name in written))
             elif p.name not in written:
                 indices = ", ".join("ijklmnop"[: len(p.type.shape)])
                 self.found.append(problems.UNWRITTEN(p.span, name=p.name, indices=indices))
@@ -651,6 +652,9 @@ class _Elaboration:
             if (found := next(filter(None, map(ir.too_large, c.values)), None)) is not None:
                 raise Invalid(problems.LONG_VALUE(s.value.span, name=s.name, found=found))
             require_steps(c, self.env, s.span)
+            if any(name in self.parts.views for name in c.buffers) and (c.scan is not None or len(c.buffers) > 1):
+                what = "a scan" if c.scan is not None else "a reduction to several values"
+                raise Invalid(NOT_INTO_A_VIEW(s.span, name=s.name, what=what))
             for name, value in zip(c.buffers, c.values, strict=True):
                 if name not in outputs:
                     self.parts.let(_buffer(name, ir.dtype_of(value), tuple(c.spatial.values()), s.span))
@@ -777,9 +781,9 @@ class _Elaboration:
     def _leave_out(self, dropped: set[str], kept: set[str], first: int) -> None:
         """Leave out the stages of a call that nothing but a dropped result needs."""
         stages = self.parts.stages
-        for n in reversed(range(first, len(stages))):
+        for n in reversed(range(first, len(stages))) if dropped else ():
             read = {x for c in stages[n + 1 :] for x in c.reads()}
-            if dropped and not read & {*stages[n].buffers} and {*stages[n].buffers} <= dropped:
+            if not read & {*stages[n].buffers} and {*stages[n].buffers} <= dropped:
                 dropped |= {x for x in stages[n].reads() if x in self.parts.lets} - kept
                 for name in stages[n].buffers:
                     del self.parts.lets[name]

@@ -58,6 +58,14 @@ def NOT_ALL(*, name: str, count: str, size: str) -> None: ...
 def BOTH(*, name: str) -> None: ...
 
 
+@problem(
+    "E0450",
+    "`{name}` is a view, and {what} is written to a tensor of its own",
+    help="compute it first, `let t[…] = …`, and write `{name}[…] = t[…]`",
+)
+def NOT_INTO_A_VIEW(*, name: str, what: str) -> None: ...
+
+
 @dataclass(frozen=True, slots=True)
 class View:
     """`places` over `indices` are the subscripts of the tensor `base` in the program; `extents` are those of the indices."""

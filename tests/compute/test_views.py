@@ -266,3 +266,20 @@ def test_views_of_a_called_compute_are_views_of_what_it_is_given() -> None:
     for part, found in ((x[:, ::2], whole[:12].T), (x[:, :0:-2], whole[:11:-1].T)):
         want = everywhere(once, {"X": np.ascontiguousarray(part)})["Y"]
         np.testing.assert_allclose(found, want, 1e-5, 1e-6)
+
+
+INTO = {
+    "a scan": "V[i] = scan[i] init X[0] step V[i - 1] + X[i]",
+    "positions": "W[i] = argmax[k in 4] X[k] * X[i]",
+}
+
+
+@pytest.mark.parametrize("name", ["a scan", "positions"])
+def test_scans_and_positions_are_not_written_into_views(name: str) -> None:
+    t = "i64" if name == "positions" else "f32"
+    view = INTO[name][0]
+    lines = f"let {view}[i in 4] = view(Y[3 - i])\n {INTO[name]}"
+    text = f"compute f(X: f32[4]) -> Y: {t}[4] {{\n {lines}\n}}"
+    assert codes(text) == ["E0450"]
+    apart = lines.replace(f"{view}[i] =", "let t[i] =").replace(f"{view}[i - 1]", "t[i - 1]") + f"\n {view}[i] = t[i]"
+    run(build(text.replace(lines, apart)))
