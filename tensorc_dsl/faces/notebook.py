@@ -20,7 +20,7 @@ from tensorc_dsl.faces.api.schedules import refusals
 from tensorc_dsl.faces.api.searching import Insight
 from tensorc_dsl.faces.report.page.markup import Markup, element, joined, lines
 from tensorc_dsl.faces.report.recorded import importance_caveat, percent
-from tensorc_dsl.faces.report.results import facts, line
+from tensorc_dsl.faces.report.results import facts, verdict_line
 from tensorc_dsl.faces.report.terminal import say, show_diagnostics
 from tensorc_dsl.interp.expand import Late
 from tensorc_dsl.ir.print import format_buffer, format_program
@@ -150,7 +150,7 @@ def report_html(report: Report) -> str:
     """The verdict of a proof, with the facts if it is not proved."""
     word, found = facts(report)
     if found is None:
-        return element("p", element("strong", line(report)))
+        return element("p", element("strong", verdict_line(report)))
     return element("div", element("p", element("strong", word)), element("pre", lines(render(found)), style=MONOSPACE))
 
 

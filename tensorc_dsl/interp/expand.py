@@ -18,7 +18,7 @@ from tensorc_dsl.interp.arguments import elements
 from tensorc_dsl.interp.calls import Calls
 from tensorc_dsl.interp.evaluate import Env, evaluate, truth
 from tensorc_dsl.interp.problems import fail
-from tensorc_dsl.interp.record import Attempt, branch_code
+from tensorc_dsl.interp.record import Attempt, recorded_branch
 from tensorc_dsl.interp.values import ProgramRef, Scalar, Value, bare, kind_of, plain
 from tensorc_dsl.ir.program import Block, Program, blocks, walk
 from tensorc_dsl.ir.target import Target
@@ -266,7 +266,7 @@ class Expansion(Calls):
 
     def _branch(self, name: str, branch: Branch, at: tree.Either | tree.Maybe) -> int:
         """The number of the branch that is drawn."""
-        decision = bare(self._decide(name, Offer(branch), None, branch_code(branch), at))
+        decision = bare(self._decide(name, Offer(branch), None, recorded_branch(branch), at))
         assert isinstance(decision, int | str)
         chosen = branch.position(decision)
         assert chosen is not None

@@ -220,7 +220,7 @@ class Recorder:
         return Drawn(value, draw.name, frozenset((draw.name,)))
 
 
-def branch_code(branch: Branch) -> str:
+def recorded_branch(branch: Branch) -> str:
     """The call that stands for the draw of a branch in a trace, which has no `either`."""
     names = [literal(d) for d in branch.names or range(len(branch.weights))]
     if len(set(branch.weights)) == 1:

@@ -281,7 +281,7 @@ def run_module(module: str, *arguments: str, limits: Limits) -> subprocess.Compl
     return _finish(_start(orders, subprocess.PIPE, subprocess.PIPE, None), limits)
 
 
-def run_program(program: list[str], limits: Limits) -> subprocess.CompletedProcess[str]:
+def run_executable(program: list[str], limits: Limits) -> subprocess.CompletedProcess[str]:
     """The output of a program of the system, as `run_module`."""
     return _finish(_start(_orders(program, limits, None, {}), subprocess.DEVNULL, subprocess.PIPE, None), limits)
 

@@ -6,7 +6,7 @@ import pytest
 
 from tensorc_dsl.faces.lsp import findings
 from tensorc_dsl.faces.lsp.documents import Documents
-from tensorc_dsl.faces.lsp.findings import refused, try_all, untried
+from tensorc_dsl.faces.lsp.findings import refusal_diagnostics, try_all, untried
 from tensorc_dsl.interp.expand import Late
 from tests.lsp.editor import Document, Editor
 
@@ -67,11 +67,11 @@ def test_a_task_is_expanded_again_only_if_it_means_something_else() -> None:
     known = documents.analysis(document)
     assert [str(t.name) for t in untried(known)] == ["one", "two", "three"]
     try_all(known, 60)
-    assert list(untried(known)) == [] and len(refused(known)) == 1
+    assert list(untried(known)) == [] and len(refusal_diagnostics(known)) == 1
     document = documents.put("untitled:tried", "// moved\n\n" + text(step="parallel", kind="parallel"), 2)
     known = documents.analysis(document)
     assert [str(t.name) for t in untried(known)] == ["three"]
-    (found,) = refused(known)
+    (found,) = refusal_diagnostics(known)
     assert found.range.start.line == 9
     documents.put("untitled:tried", text(step="no_such_step"), 3)
     assert list(untried(documents.analysis(document))) == []  # a text with errors
@@ -85,6 +85,6 @@ def test_a_task_that_takes_too_long_says_so(monkeypatch: pytest.MonkeyPatch) -> 
     documents = Documents()
     known = documents.analysis(documents.put("untitled:long", text(), 1))
     try_all(known, 60)
-    assert [d.message.partition(" takes")[0] for d in refused(known)] == [
+    assert [d.message.partition(" takes")[0] for d in refusal_diagnostics(known)] == [
         f"a schedule of `{name}`" for name in ("one", "two", "three")
     ]

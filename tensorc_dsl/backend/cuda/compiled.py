@@ -17,7 +17,7 @@ from tensorc_dsl.backend.cuda.runtime.kernel import pack
 from tensorc_dsl.backend.protocol import Code, CompileError, Registers
 from tensorc_dsl.base.diagnostic import TschedError, problem
 from tensorc_dsl.ir.target import Target
-from tensorc_dsl.processes.start import Limits, run_program
+from tensorc_dsl.processes.start import Limits, run_executable
 
 # The machine code of kernels, by NVIDIA's tools where they are installed. Nothing else needs them.
 
@@ -62,7 +62,9 @@ def assemble(ptx: str, cpu: str, cubin: Path) -> str:
     """
     source = cubin.with_suffix(".ptx")
     source.write_text(ptx, encoding="utf-8")
-    done = run_program([str(_require("ptxas")), f"-arch={cpu}", "-v", str(source), "-o", str(cubin)], Limits(SECONDS))
+    done = run_executable(
+        [str(_require("ptxas")), f"-arch={cpu}", "-v", str(source), "-o", str(cubin)], Limits(SECONDS)
+    )
     if done.returncode:
         raise CompileError(f"ptxas does not take the code: {done.stderr.strip()}")
     return done.stderr
@@ -109,7 +111,7 @@ def sass_of(ptx: str, cpu: str) -> str:
     with tempfile.TemporaryDirectory() as folder:
         cubin = Path(folder, "kernel.cubin")
         assemble(ptx, cpu, cubin)
-        done = run_program([str(printer), "-c", str(cubin)], Limits(SECONDS))
+        done = run_executable([str(printer), "-c", str(cubin)], Limits(SECONDS))
     if done.returncode:
         raise CompileError(f"nvdisasm does not take the code: {done.stderr.strip()}")
     return done.stdout

@@ -15,7 +15,7 @@ from tensorc_dsl.base.diagnostic import Diagnostic, TschedError, problem
 from tensorc_dsl.faces.api.kernel import counted
 from tensorc_dsl.faces.api.schedules import TaskData
 from tensorc_dsl.faces.report.page.markup import fragment
-from tensorc_dsl.faces.report.progress import Standing, show_progress, watched
+from tensorc_dsl.faces.report.progress import Standing, is_shown_live, show_progress
 from tensorc_dsl.faces.report.recorded import importance_caveat, percent
 from tensorc_dsl.ir.program import Program
 from tensorc_dsl.ir.target import Target
@@ -217,7 +217,7 @@ def _counting(
 @contextmanager
 def search_display(program: Program, target: Target, progress: bool | None) -> Generator[Listener | None]:
     """A context with a listener that shows a search on standard error; None without a terminal, unless `progress` is set."""
-    if progress is False or (progress is None and not watched(sys.stderr)):
+    if progress is False or (progress is None and not is_shown_live(sys.stderr)):
         yield None
         return
     standing = Standing()
@@ -293,7 +293,7 @@ class Insight:
         return f"Insight({shares}; {importance_caveat(self.explained, self.valid, self.left_out)})"
 
 
-def insight(study: Study) -> Insight:
+def insight_of_study(study: Study) -> Insight:
     """The analysis of a study; nothing is measured."""
     ranked, learnt = importance(study), posterior(study)
     best = decisions_of(study.best)
@@ -354,7 +354,7 @@ class SearchResult(TuneResult):
 
     def insight(self) -> Insight:
         """What the trials of this search say about the draws. Raises TschedError (E0712) if they are too few."""
-        return insight(studied(self.model, self.task, self._trials()))
+        return insight_of_study(studied(self.model, self.task, self._trials()))
 
     def _repr_html_(self) -> str:
         """The best time, how the search got there, and which draws matter, as a notebook shows it."""

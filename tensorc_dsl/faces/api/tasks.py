@@ -47,7 +47,7 @@ from tensorc_dsl.faces.api.searching import (
     Plan,
     SearchResult,
     WrongSchedule,
-    insight,
+    insight_of_study,
     recorded_trials,
     search_all,
     search_display,
@@ -270,7 +270,7 @@ class Task(TaskData):
         and E0701, E0702, E0705 or E0708 if there is no database that can be read.
         """
         with Database.required(None if records is None else Path(records)) as database:
-            return insight(studied(self.model, self.name, recorded_trials(self, database, on_warning)))
+            return insight_of_study(studied(self.model, self.name, recorded_trials(self, database, on_warning)))
 
     def verify(self, trace: Trace) -> Report:
         """Whether the schedule's program computes what the task does, proved from the two programs alone."""

@@ -220,7 +220,7 @@ def try_all(analysis: Analysis, seconds: float) -> None:
         try_task(analysis, task, until - time.process_time())
 
 
-def refused(analysis: Analysis) -> list[lsp.Diagnostic]:
+def refusal_diagnostics(analysis: Analysis) -> list[lsp.Diagnostic]:
     """What is known to be refused, each place and reason once, and which tasks take too long to know it; in text order."""
     found: dict[Diagnostic, None] = {}
     late: list[lsp.Diagnostic] = []

@@ -20,7 +20,7 @@ from tensorc_dsl.faces.lsp.commands import SHOW, add_commands, best_of, code_len
 from tensorc_dsl.faces.lsp.completion import completion
 from tensorc_dsl.faces.lsp.cursor import hover, signature_help
 from tensorc_dsl.faces.lsp.documents import Document, Documents, file_of
-from tensorc_dsl.faces.lsp.findings import diagnostics, quick_fixes, refused, try_task, untried
+from tensorc_dsl.faces.lsp.findings import diagnostics, quick_fixes, refusal_diagnostics, try_task, untried
 from tensorc_dsl.faces.lsp.navigation import FILTERS, definition, highlights, moves, references
 from tensorc_dsl.faces.lsp.protocol import Answering, Ready, lsp_converter
 from tensorc_dsl.faces.lsp.records import Records
@@ -90,7 +90,7 @@ class Server(LanguageServer):
         self._try_soon(document.uri, known, untried(known), PAUSE)
 
     def _publish(self, document: Document, known: Analysis) -> None:
-        found = [*diagnostics(known, document), *refused(known)]
+        found = [*diagnostics(known, document), *refusal_diagnostics(known)]
         self.text_document_publish_diagnostics(
             lsp.PublishDiagnosticsParams(document.uri, found, version=document.version)
         )
@@ -111,7 +111,7 @@ class Server(LanguageServer):
         if task is not None:
             try_task(known, task)
             self._try_soon(uri, known, tasks, 0)
-        elif refused(known):
+        elif refusal_diagnostics(known):
             self._publish(document, known)
 
     def edited(self, uri: str) -> None:

@@ -21,7 +21,7 @@ from tensorc_dsl.faces.lsp.analysis import Analysis
 from tensorc_dsl.faces.lsp.completion import completion
 from tensorc_dsl.faces.lsp.cursor import hover
 from tensorc_dsl.faces.lsp.documents import Document, Documents, uri_of
-from tensorc_dsl.faces.lsp.findings import diagnostics, quick_fixes, refused, try_all
+from tensorc_dsl.faces.lsp.findings import diagnostics, quick_fixes, refusal_diagnostics, try_all
 from tensorc_dsl.faces.lsp.records import Records
 from tensorc_dsl.faces.playground.messages import (
     DESK,
@@ -84,7 +84,7 @@ def checked(analysis: Analysis, document: Document) -> Checked:
             d.message,
             tuple(fix for about, fix in fixes if about == d),
         )
-        for d in (*told, *refused(analysis))
+        for d in (*told, *refusal_diagnostics(analysis))
     ]
     own = [x.name for x in analysis.checked.tasks.values() if analysis.is_own(x.span)]
     tasks = tuple(str(n) for n in own if str(n) in analysis.checked.elaborated)

@@ -417,7 +417,7 @@ class Follower(Protocol):
         ...
 
 
-def watched(out: TextIO | None) -> bool:
+def is_shown_live(out: TextIO | None) -> bool:
     """Whether a person watches the stream: it is a terminal, or this is a notebook."""
     return out is not None and (out.isatty() or _in_notebook())
 
@@ -641,7 +641,7 @@ class Ended:
         ]
         out += refused_lines(r)
         if r.verdict is not None:
-            out.append(f"verified: {results.line(r.verdict)}")
+            out.append(f"verified: {results.verdict_line(r.verdict)}")
         if best_file is not None:
             out.append(f"best schedule: {visible_line(str(best_file))}")
         return "\n".join(out)
@@ -799,7 +799,7 @@ class EndedCounting:
             out.append(regretted(r.regret, r.enough, None))
         out += refused_lines(r)
         if r.verdict is not None:
-            out.append(f"verified: {results.line(r.verdict)}")
+            out.append(f"verified: {results.verdict_line(r.verdict)}")
         if best_file is not None:
             out.append(f"best schedule: {visible_line(str(best_file))}")
         out.append(f"the counts are in {visible_line(str(self.counts))}, apart from all times")

@@ -132,7 +132,7 @@ def assumed(report: Report) -> tuple[str, ...]:
     return report.assumes if isinstance(report, Valid) else ()
 
 
-def line(report: Report) -> str:
+def verdict_line(report: Report) -> str:
     """The verdict as the end of a line: `valid if …`, or `unproved (E0807): …`."""
     word, found = facts(report)
     if found is not None:

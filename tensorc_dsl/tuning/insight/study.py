@@ -135,7 +135,7 @@ class Structures:
             draw = next(d for d in point if d.name == name)
             before = _others(point, name)
             moves = draw.distribution.moves(draw.decision)
-            for value in evenly(moves, PROBES):
+            for value in evenly_spaced(moves, PROBES):
                 after = self.expanded(decisions_of(point) | {name: value}, self.rng(f"probe/{name}"))
                 if after is not None and _others(after, name) != before:
                     return True
@@ -167,7 +167,7 @@ def _others(point: Point, name: str) -> dict[str, Distribution]:
 T = TypeVar("T")
 
 
-def evenly(values: Sequence[T], count: int) -> list[T]:
+def evenly_spaced(values: Sequence[T], count: int) -> list[T]:
     """At most so many of the values, as evenly as possible from the first to the last."""
     if len(values) <= count:
         return list(values)
@@ -345,8 +345,8 @@ def _chosen(trials: Sequence[Trial]) -> list[Trial]:
     """The trials that the surrogate is fitted to, in their order."""
     order = sorted((t.seconds, n) for n, t in enumerate(trials) if t.seconds is not None)
     fast = [n for _, n in order[:FASTEST]]
-    others = evenly(sorted(n for _, n in order[FASTEST:]), OTHERS)
-    failed = evenly([n for n, t in enumerate(trials) if t.seconds is None], FAILED)
+    others = evenly_spaced(sorted(n for _, n in order[FASTEST:]), OTHERS)
+    failed = evenly_spaced([n for n, t in enumerate(trials) if t.seconds is None], FAILED)
     return [trials[n] for n in sorted((*fast, *others, *failed))]
 
 

@@ -171,7 +171,7 @@ def modelled(program: Program, sizes: Sizes, target: Target) -> float | None:
     return known[key]
 
 
-def remember_cycles(program: Program, sizes: Sizes, target: Target, cycles: float | None) -> None:
+def remember_modelled_cycles(program: Program, sizes: Sizes, target: Target, cycles: float | None) -> None:
     """The cycles of the program are known from another process."""
     _known(program)[_modelled_key(sizes, target)] = cycles
 

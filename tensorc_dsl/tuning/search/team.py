@@ -38,7 +38,7 @@ from tensorc_dsl.schedule.trace.handlers import Blocked, Conditioned
 from tensorc_dsl.schedule.trace.trace import Model, Trace
 from tensorc_dsl.tuning.search.expansion import Expander, Order, SpaceLike, described, here, made, remember
 from tensorc_dsl.tuning.search.gp import Array
-from tensorc_dsl.tuning.search.space import modelled, remember_cycles
+from tensorc_dsl.tuning.search.space import modelled, remember_modelled_cycles
 
 
 @dataclass(frozen=True, slots=True)
@@ -299,7 +299,7 @@ class Team:
         if theirs.lowered is not None:
             lowered_as(program, ground.target, theirs.lowered)
         remember(program, ground.sizes, ground.target, theirs.loops)
-        remember_cycles(program, ground.sizes, ground.target, theirs.cycles)
+        remember_modelled_cycles(program, ground.sizes, ground.target, theirs.cycles)
         return theirs.trace
 
 

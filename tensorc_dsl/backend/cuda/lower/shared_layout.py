@@ -11,7 +11,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import assert_never
 
-from tensorc_dsl.backend.cuda.lower.collectives import accesses_of, dimension_of, element_of, is_of_group, operands_of
+from tensorc_dsl.backend.cuda.lower.collectives import (
+    accesses_of,
+    collective_operands,
+    dimension_of,
+    element_of,
+    is_of_group,
+)
 from tensorc_dsl.backend.cuda.lower.kernels import (
     THREAD,
     ArriveMbarrier,
@@ -321,7 +327,7 @@ def _is_whole(loop: Loop, orders: Orders) -> bool:
 
 
 def _require_together(s: Collective, orders: Orders) -> None:
-    for a in operands_of(s).values():
+    for a in collective_operands(s).values():
         n = a.held.adjacent if a.held.addresses else 1
         if a.buffer in orders and orders[a.buffer].unit % n:
             raise LowerError(

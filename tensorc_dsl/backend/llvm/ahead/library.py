@@ -39,7 +39,7 @@ from tensorc_dsl.ir.expr import Dim, Expr, constant, dims_in, index, mul
 from tensorc_dsl.ir.print import format_expr
 from tensorc_dsl.ir.target import Target
 from tensorc_dsl.lower.flat import Param, format_shape
-from tensorc_dsl.processes.start import Limits, run_program
+from tensorc_dsl.processes.start import Limits, run_executable
 
 # Links shared libraries with the system's C compiler, which knows the system's conventions.
 
@@ -71,7 +71,7 @@ def link_shared(object_code: bytes, name: str) -> bytes:
     with tempfile.TemporaryDirectory(prefix="tensorc-dsl-") as folder:
         source, out = Path(folder, f"{name}.o"), Path(folder, f"{name}.so")
         source.write_bytes(object_code)
-        done = run_program([*command, *options, "-o", str(out), str(source), "-lm"], Limits(SECONDS))
+        done = run_executable([*command, *options, "-o", str(out), str(source), "-lm"], Limits(SECONDS))
         if done.returncode:
             said = (done.stderr.strip().replace(f"{folder}{os.sep}", "") or "nothing").splitlines()[0]
             reason = f"`{shlex.join(command)}` ends with status {done.returncode} and says {said}"

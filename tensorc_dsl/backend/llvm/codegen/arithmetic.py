@@ -743,7 +743,7 @@ def times(a: Lanes, b: Lanes) -> Pair:
     return product, a.times_plus(b, -product)
 
 
-def times_pair(a: Pair, b: Pair) -> Pair:
+def times_double(a: Pair, b: Pair) -> Pair:
     """The product of two pairs."""
     high, low = times(a[0], b[0])
     return plus(high, a[0].times_plus(b[1], a[1].times_plus(b[0], low)))

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import math
 
-from tensorc_dsl.backend.llvm.codegen.arithmetic import Lanes, Pair, lost, over, plus, times, times_pair
+from tensorc_dsl.backend.llvm.codegen.arithmetic import Lanes, Pair, lost, over, plus, times, times_double
 from tensorc_dsl.ir.dtypes import F32, F64
 
 # `exp`, `exp2`, and functions that use `exp` and one division: `sigmoid`, and those for large arguments of others.
@@ -433,10 +433,10 @@ def _log2(a: Lanes) -> Pair:
     high, low = times(s[0], s[0])
     z = high, s[0].times_plus(s[1] * 2.0, low)
     factor, less = plus(a.constant(_THIRD[0]), high * high.polynomial(_REST))
-    tail = times_pair(z, (factor, less + _THIRD[1]))
+    tail = times_double(z, (factor, less + _THIRD[1]))
     whole, less = plus(one, tail[0])
-    found = times_pair(
-        times_pair(s, (whole, less + tail[1])), (a.constant(_TWO_PER_LN2[0]), a.constant(_TWO_PER_LN2[1]))
+    found = times_double(
+        times_double(s, (whole, less + tail[1])), (a.constant(_TWO_PER_LN2[0]), a.constant(_TWO_PER_LN2[1]))
     )
     high, low = plus(e, found[0])
     return plus(high, low + found[1])

@@ -116,7 +116,7 @@ def _cost(nest: Nest, moved: Sequence[Moved], found: Counted, target: Target, m:
     threads = any(spans[k].tasks for k in nest.loops)
     share = ceil(tasks / target.cores) / tasks if threads and tasks >= 1 else 1.0
     rounds = nest.rounds * share
-    spills = spilled(nest, target)
+    spills = sums_without_registers(nest, target)
     more = spills
     operations = nest.operations - nest.divisions
     last = max(1.0, spans[nest.loops[-1]].count if nest.loops else 1.0)
@@ -151,7 +151,7 @@ JUMP = 8.0
 """Cycles for a run of lines that does not follow another one, as prefetchers do not know it."""
 
 
-def spilled(nest: Nest, target: Target) -> float:
+def sums_without_registers(nest: Nest, target: Target) -> float:
     """The sums that have no register: beside them are the vectors of one step, a factor, and what does not change."""
     if not nest.kept:
         return 0.0

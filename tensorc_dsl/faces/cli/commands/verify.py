@@ -159,7 +159,7 @@ def _proved(claim: Claim, aloud: bool, several: bool) -> tuple[list[dict[str, An
     facts: dict[str, Any] = {"file": claim.file, "what": claim.what, "result": result}
     if found is None:
         if aloud:
-            say(f"{f'{claim.file}: ' if several else ''}{claim.what}: {results.line(report)}")
+            say(f"{f'{claim.file}: ' if several else ''}{claim.what}: {results.verdict_line(report)}")
         return [facts | {"assumes": results.assumed(report)}], []
     inputs = {name: a.tolist() for name, a in report.inputs.items()} if isinstance(report, Invalid) else {}
     found = replace(found, span=found.span or claim.place)

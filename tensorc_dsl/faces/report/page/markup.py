@@ -26,7 +26,7 @@ class Markup(str):
     __slots__ = ()
 
 
-def line(text: str) -> Markup:
+def line_markup(text: str) -> Markup:
     """A text on one line; invisible characters are spelled out."""
     return Markup(html.escape(visible_line(text)))
 
@@ -40,7 +40,7 @@ def element(tag: str, *children: str, **attributes: str | float | bool) -> Marku
     """An element; children that are no markup are escaped. In names of attributes `_` stands for `-`, and `class_` for
     `class`. An attribute that is True has no value, and one that is False is left out."""
     written = "".join(
-        f" {name.rstrip('_').replace('_', '-')}" + ("" if value is True else f'="{line(str(value))}"')
+        f" {name.rstrip('_').replace('_', '-')}" + ("" if value is True else f'="{line_markup(str(value))}"')
         for name, value in attributes.items()
         if value is not False
     )
@@ -48,7 +48,7 @@ def element(tag: str, *children: str, **attributes: str | float | bool) -> Marku
 
 
 def joined(children: Iterable[str]) -> Markup:
-    return Markup("".join(c if isinstance(c, Markup) else line(c) for c in children))
+    return Markup("".join(c if isinstance(c, Markup) else line_markup(c) for c in children))
 
 
 def table(caption: str, head: Sequence[str], rows: Iterable[Sequence[str]], numbers: Sequence[int] = ()) -> Markup:

@@ -32,7 +32,7 @@ from tensorc_dsl.ir.program import Program, Store, blocks
 from tensorc_dsl.ir.target import Target
 from tensorc_dsl.lower.flat import Flat, If, Kernel, Loop, LowerError, Parallel, Param, format_kernel
 from tensorc_dsl.lower.lower import COMMON, lower, lower_until
-from tensorc_dsl.processes.start import Limits, run_program
+from tensorc_dsl.processes.start import Limits, run_executable
 from tensorc_dsl.reference.work import Work
 
 COMPILER = "cc"
@@ -267,7 +267,7 @@ class ToyBackend:
         with tempfile.TemporaryDirectory() as folder:
             source, made = Path(folder, "kernel.c"), Path(folder, "kernel.so")
             source.write_bytes(code.object_code)
-            ended = run_program(
+            ended = run_executable(
                 [COMPILER, "-O2", "-shared", "-fPIC", "-o", str(made), str(source), "-lm"], Limits(SECONDS)
             )
             if ended.returncode:
