@@ -16,183 +16,22 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from tensorc_dsl.faces import api
+
 if TYPE_CHECKING:
-    from tensorc_dsl.base.diagnostic import TschedError
-    from tensorc_dsl.faces.api import (
-        Backend,
-        Bound,
-        CheckedFile,
-        Code,
-        CompiledKernel,
-        Counts,
-        Decider,
-        Decision,
-        Diagnostic,
-        Distribution,
-        Draw,
-        Drawn,
-        Emulated,
-        Files,
-        Forecast,
-        FunctionResult,
-        FunctionTrial,
-        Given,
-        Importance,
-        Insight,
-        Invalid,
-        Kernel,
-        KernelLibrary,
-        Known,
-        Learnt,
-        LoadedKernel,
-        LoadedModel,
-        LoweredKernel,
-        Model,
-        Note,
-        NoValidCandidate,
-        Origin,
-        Outcome,
-        Param,
-        Pin,
-        Plan,
-        Prediction,
-        Program,
-        Queue,
-        Recorded,
-        Refused,
-        Regret,
-        Report,
-        Roof,
-        ScheduleRefusal,
-        SearchChanges,
-        SearchOptions,
-        SearchResult,
-        Severity,
-        Site,
-        Sizes,
-        Source,
-        Space,
-        Span,
-        Status,
-        StrPath,
-        Target,
-        Task,
-        TaskDef,
-        TaskFile,
-        Trace,
-        Trial,
-        TuneResult,
-        Unkept,
-        UnknownTask,
-        Unproved,
-        Valid,
-        Value,
-        WrongSchedule,
-        import_onnx,
-        load,
-        load_model,
-        loads,
-        tune_function,
-    )
-    from tensorc_dsl.schedule.trace import handlers
-    from tensorc_dsl.tuning.search import events
+    from tensorc_dsl.faces.api import *  # noqa: F403
 
     __version__: str
 
-__all__ = [
-    "Backend",
-    "Bound",
-    "CheckedFile",
-    "Code",
-    "CompiledKernel",
-    "Counts",
-    "Decider",
-    "Decision",
-    "Diagnostic",
-    "Distribution",
-    "Draw",
-    "Drawn",
-    "Emulated",
-    "Files",
-    "Forecast",
-    "FunctionResult",
-    "FunctionTrial",
-    "Given",
-    "Importance",
-    "Insight",
-    "Invalid",
-    "Kernel",
-    "KernelLibrary",
-    "Known",
-    "Learnt",
-    "LoadedKernel",
-    "LoadedModel",
-    "LoweredKernel",
-    "Model",
-    "NoValidCandidate",
-    "Note",
-    "Origin",
-    "Outcome",
-    "Param",
-    "Pin",
-    "Plan",
-    "Prediction",
-    "Program",
-    "Queue",
-    "Recorded",
-    "Refused",
-    "Regret",
-    "Report",
-    "Roof",
-    "ScheduleRefusal",
-    "SearchChanges",
-    "SearchOptions",
-    "SearchResult",
-    "Severity",
-    "Site",
-    "Sizes",
-    "Source",
-    "Space",
-    "Span",
-    "Status",
-    "StrPath",
-    "Target",
-    "Task",
-    "TaskDef",
-    "TaskFile",
-    "Trace",
-    "Trial",
-    "TschedError",
-    "TuneResult",
-    "Unkept",
-    "UnknownTask",
-    "Unproved",
-    "Valid",
-    "Value",
-    "WrongSchedule",
-    "__version__",
-    "events",
-    "handlers",
-    "import_onnx",
-    "load",
-    "load_model",
-    "loads",
-    "tune_function",
-]
-
-_HOMES = {"TschedError": "tensorc_dsl.base.diagnostic"}
-_MODULES = {"events": "tensorc_dsl.tuning.search.events", "handlers": "tensorc_dsl.schedule.trace.handlers"}
+__all__: list[str] = ["__version__"]
+__all__ += api.__all__
 
 if not TYPE_CHECKING:  # a type checker sees only the names above
 
     def __getattr__(name: str) -> Any:
         if name == "__version__":
             return import_module("importlib.metadata").version("tensorc-dsl")
-        if name not in __all__:
-            raise AttributeError(f"module 'tensorc_dsl' has no attribute {name!r}")
-        if name in _MODULES:
-            return import_module(_MODULES[name])
-        return getattr(import_module(_HOMES.get(name, "tensorc_dsl.faces.api")), name)
+        return getattr(api, name)
 
 
 def load_ipython_extension(shell: Any) -> None:

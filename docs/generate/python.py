@@ -74,7 +74,7 @@ def _found(module: str, name: str) -> tuple[Node, str]:
     for statement, text in _statements(module):
         match statement:
             case ast.ImportFrom(module=str(home), names=names):
-                if any((n.asname or n.name) == name for n in names):
+                if any((n.asname or n.name) in (name, "*") for n in names):
                     return _found(home, name)
             case ast.ClassDef() | ast.FunctionDef():
                 if statement.name == name:

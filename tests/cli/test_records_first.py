@@ -50,14 +50,14 @@ def test_what_is_no_database_is_told_before_the_file_is_read(folder: Path, spoil
     status, modules = loaded(folder, "tune", "f.tsched", "--records", "r.sqlite")
     assert status == 1
     assert not (HEAVY - NEEDED) & modules
-    assert "tensorc_dsl.faces.api" not in modules
+    assert "tensorc_dsl.faces.api.tasks" not in modules
 
 
 @pytest.mark.parametrize("file", ["/proc/r.sqlite", "f.tsched/r.sqlite"])
 def test_a_folder_that_takes_no_file_is_told_before_the_file_is_read(folder: Path, file: str) -> None:
     status, modules = loaded(folder, "tune", "f.tsched", "--records", file)
     assert status == 1
-    assert "tensorc_dsl.faces.api" not in modules
+    assert "tensorc_dsl.faces.api.tasks" not in modules
 
 
 def tuned(folder: Path, file_bytes: int) -> tuple[int, str]:

@@ -92,8 +92,8 @@ def _show_error(error: float, compared: float) -> None:
 
 def best_known(task: Task, file: str, records: str | None, *, or_draw: bool = True) -> Known:
     """The schedule of `Task.known`; one that is predicted is reported, and with `or_draw` one that is drawn, too."""
+    from tensorc_dsl.faces.api import Forecast
     from tensorc_dsl.faces.api.kernel import Drawn, Given, Recorded, describe, untuned
-    from tensorc_dsl.tuning.search.source import Forecast
 
     found = task.known(Path(records) if records else None, on_warning=show_diagnostics)
     match found.origin:

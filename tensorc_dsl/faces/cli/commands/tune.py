@@ -16,6 +16,7 @@ from click.core import ParameterSource
 
 from tensorc_dsl.base.diagnostic import TschedError
 from tensorc_dsl.base.outputs import Output
+from tensorc_dsl.faces.api import SearchOptions
 from tensorc_dsl.faces.cli.failures import ExitCode
 from tensorc_dsl.faces.cli.measured import warn_of_threads
 from tensorc_dsl.faces.cli.options import (
@@ -49,17 +50,13 @@ from tensorc_dsl.faces.cli.tuned import (
     write_best,
 )
 from tensorc_dsl.faces.report.terminal import say, show_diagnostics, show_foreign, show_object, write
-from tensorc_dsl.tuning.search.options import SearchOptions
 
 DEFAULTS = SearchOptions()
 
 if TYPE_CHECKING:
-    from tensorc_dsl.faces.api import Task, TaskFile
+    from tensorc_dsl.faces.api import Queue, Task, TaskFile, TuneResult, events
     from tensorc_dsl.faces.report.progress import Ended, EndedCounting, Follower, Together
     from tensorc_dsl.tuning.measure.outcome import Quantity
-    from tensorc_dsl.tuning.records.database import Queue
-    from tensorc_dsl.tuning.search.events import Event, Listener
-    from tensorc_dsl.tuning.search.tune import TuneResult
 
 
 def _strategy(ctx: click.Context, _param: click.Parameter, value: str) -> str:
@@ -213,7 +210,7 @@ def tune(
     if emulate:
         _require_no_times(ctx)
     else:
-        from tensorc_dsl.tuning.records.database import Queue
+        from tensorc_dsl.faces.api import Queue
 
         # Checked first, so that a user does not wait for a search that cannot be recorded.
         queue = ctx.with_resource(Queue.at(where))
@@ -303,7 +300,9 @@ def _count(
     ]
 
 
-def _heard(together: Together, names: list[str], ending: Ending, form: Form, quantity: Quantity) -> list[Listener]:
+def _heard(
+    together: Together, names: list[str], ending: Ending, form: Form, quantity: Quantity
+) -> list[events.Listener]:
     """What hears the events of each search: what shows them all together, and what prints each as a line of JSON."""
     from tensorc_dsl.faces.report.progress import printing
 
@@ -368,8 +367,8 @@ def _form(as_json: bool, as_lines: bool) -> Form:
     return Form.LINES if as_lines else Form.OBJECT if as_json else Form.TABLE
 
 
-def _both(one: Listener, other: Listener) -> Listener:
-    def tell(event: Event) -> None:
+def _both(one: events.Listener, other: events.Listener) -> events.Listener:
+    def tell(event: events.Event) -> None:
         one(event)
         other(event)
 
@@ -391,23 +390,23 @@ def _weights(given: Sequence[tuple[str, str]], names: Sequence[str]) -> list[flo
     return list(found.values())
 
 
-def _holding(listeners: Sequence[Listener], ending: Ending) -> list[Listener]:
+def _holding(listeners: Sequence[events.Listener], ending: Ending) -> list[events.Listener]:
     """The listeners; when all searches are over, the ending is held, and their results survive the end of their processes.
 
     Python drops an exception in a destructor, and so the KeyboardInterrupt of a signal that arrives there: a search
     that goes on after it is interrupted again.
     """
-    from tensorc_dsl.tuning.search.events import Finished, Measured, Proposed
+    from tensorc_dsl.faces.api import events
 
     running = len(listeners)
 
-    def held(listener: Listener) -> Listener:
-        def hear(event: Event) -> None:
+    def held(listener: events.Listener) -> events.Listener:
+        def hear(event: events.Event) -> None:
             nonlocal running
-            running -= isinstance(event, Finished)
+            running -= isinstance(event, events.Finished)
             ending.held |= not running
             listener(event)
-            if ending.told and isinstance(event, (Proposed, Measured)):
+            if ending.told and isinstance(event, (events.Proposed, events.Measured)):
                 raise KeyboardInterrupt
 
         return hear
