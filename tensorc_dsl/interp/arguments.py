@@ -43,7 +43,7 @@ from tensorc_dsl.interp.values import (
     kind_of,
     plain,
 )
-from tensorc_dsl.ir.expr import Const, index
+from tensorc_dsl.ir.expr import BinaryOp, Const, index
 from tensorc_dsl.ir.node import by_identity
 from tensorc_dsl.ir.program import Program, blocks
 from tensorc_dsl.ir.target import Target
@@ -422,7 +422,7 @@ class Builtins:
             raise fail(TOO_LONG, at.span, what="a list", count=count, parts="values", most=MAX_LIST)
         return tuple(range(low, high))
 
-    def _fold(self, op: str, args: list[Value], at: tree.CallExpr) -> Value:
+    def _fold(self, op: BinaryOp, args: list[Value], at: tree.CallExpr) -> Value:
         values = _list(args[0]) if len(args) == 1 and not is_number(bare(args[0])) else tuple(args)
         if not values:
             raise _Unfit
@@ -435,7 +435,7 @@ class Builtins:
         value, low, high = map(_number, self._only(args, 3, 3))
         return binary("min", binary("max", value, low, at.span), high, at.span)
 
-    def _over_list(self, op: str, start: int, args: list[Value], at: tree.CallExpr) -> Value:
+    def _over_list(self, op: BinaryOp, start: int, args: list[Value], at: tree.CallExpr) -> Value:
         (value,) = self._only(args, 1, 1)
         out: Value = start
         for v in _list(value):

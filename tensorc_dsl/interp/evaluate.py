@@ -41,6 +41,7 @@ from tensorc_dsl.interp.values import (
     plain,
 )
 from tensorc_dsl.ir import expr as ir
+from tensorc_dsl.ir.expr import ARITHMETIC, COMPARISONS, BinaryOp, CompareOp
 from tensorc_dsl.schedule.trace.distribution import Interval, literal
 from tensorc_dsl.syntax import tree
 from tensorc_dsl.syntax.tree import MAX_BITS
@@ -48,28 +49,14 @@ from tensorc_dsl.syntax.tree import MAX_BITS
 # Operators of the schedule layer. The result of an operation on a drawn value keeps the formula, for the trace.
 
 
-def _compute(op: str, a: int | float, b: int | float) -> int | float:
+def _compute(op: BinaryOp, a: int | float, b: int | float) -> int | float:
     """The result on plain numbers; `/` and `%` round down on integers. Raises ArithmeticError."""
-    match op:
-        case "+":
-            return a + b
-        case "-":
-            return a - b
-        case "*":
-            return a * b
-        case "/":
-            return a // b if isinstance(a, int) and isinstance(b, int) else a / b
-        case "%":
-            return a % b
-        case "min":
-            return min(a, b)
-        case "xor" if isinstance(a, int) and isinstance(b, int):
-            return a ^ b
-        case _:
-            return max(a, b)
+    if op == "/" and not (isinstance(a, int) and isinstance(b, int)):
+        return a / b
+    return ARITHMETIC[op](a, b)
 
 
-def binary(op: str, lhs: Value, rhs: Value, span: Span) -> Value:
+def binary(op: BinaryOp, lhs: Value, rhs: Value, span: Span) -> Value:
     """`lhs op rhs`, also for `min`, `max` and, on ints, `xor`. Raises TschedError."""
     a, b = bare(lhs), bare(rhs)
     if op == "+" and isinstance(a, tuple) and isinstance(b, tuple):
@@ -124,7 +111,7 @@ def _is_neutral(value: Value, op: str, *, behind: bool) -> bool:
 Ordered = TypeVar("Ordered", float, str)
 
 
-def compare(op: str, lhs: Value, rhs: Value, span: Span) -> bool:
+def compare(op: CompareOp, lhs: Value, rhs: Value, span: Span) -> bool:
     """The truth of a comparison; only numbers and strings are ordered. Raises TschedError."""
     a, b = plain(lhs), plain(rhs)
     if op in ("==", "!="):
@@ -143,16 +130,8 @@ def _equal(a: Value, b: Value) -> bool:
     return a == b and isinstance(a, bool) == isinstance(b, bool)
 
 
-def _ordered(op: str, a: Ordered, b: Ordered) -> bool:
-    match op:
-        case "<":
-            return a < b
-        case "<=":
-            return a <= b
-        case ">":
-            return a > b
-        case _:
-            return a >= b
+def _ordered(op: CompareOp, a: Ordered, b: Ordered) -> bool:
+    return COMPARISONS[op](a, b)
 
 
 # The code of elements and parts of drawn lists, as a trace has it: those of a part of a list are named in the whole list.

@@ -8,6 +8,7 @@ a `Load` carries its element type, so every expression has a type.
 from __future__ import annotations
 
 import math
+import operator
 from collections.abc import Callable, Mapping
 from operator import attrgetter, is_
 from typing import Any, Literal, NamedTuple, assert_never, get_args
@@ -375,27 +376,23 @@ def constant(e: Expr) -> int | None:
     return None
 
 
+ARITHMETIC: Mapping[BinaryOp, Callable[[Any, Any], Any]] = {
+    "+": operator.add, "-": operator.sub, "*": operator.mul, "/": lambda a, b: a // b, "%": operator.mod, "min": min,
+    "max": max, "xor": lambda a, b: a ^ b,
+}  # fmt: skip
+"""The operations on integers, by Python's."""
+
+COMPARISONS: Mapping[CompareOp, Callable[[Any, Any], Any]] = {
+    "<": operator.lt, "<=": operator.le, ">": operator.gt, ">=": operator.ge, "==": operator.eq, "!=": operator.ne,
+}  # fmt: skip
+
+SWAPPED: Mapping[CompareOp, CompareOp] = {"<": ">", "<=": ">=", ">": "<", ">=": "<=", "==": "==", "!=": "!="}
+"""The comparison of the same operands in the other order."""
+
+
 def fold(op: BinaryOp, a: int, b: int) -> int | None:
     """The result of index arithmetic on two numbers; None for a division by 0."""
-    match op:
-        case "+":
-            return a + b
-        case "-":
-            return a - b
-        case "*":
-            return a * b
-        case "/":
-            return a // b if b else None
-        case "%":
-            return a % b if b else None
-        case "min":
-            return min(a, b)
-        case "max":
-            return max(a, b)
-        case "xor":
-            return a ^ b
-        case _:
-            assert_never(op)
+    return None if op in ("/", "%") and not b else ARITHMETIC[op](a, b)
 
 
 def _binary(op: BinaryOp, a: Expr, b: Expr) -> Expr:

@@ -11,6 +11,7 @@ from dataclasses import replace as data_replace
 from tensorc_dsl.ir.dtypes import INDEX, DType, holds, limits
 from tensorc_dsl.ir.expr import (
     ONE,
+    SWAPPED,
     ZERO,
     Binary,
     BinaryOp,
@@ -68,8 +69,6 @@ TYPICAL = 1000
 
 _SAMPLES = 16
 
-_SWAPPED: dict[CompareOp, CompareOp] = {"<": ">", "<=": ">=", ">": "<", ">=": "<=", "==": "==", "!=": "!="}
-
 
 def limits_of(cond: Expr, var: str, inner: Ranges, ranges: Ranges) -> tuple[Cut, ...]:
     """The bounds of `var` from a condition for all values of the variables `inner`; none if it is not linear in it."""
@@ -87,7 +86,7 @@ def over_indices(cond: Expr, var: str, ranges: Ranges) -> Iterator[Compare]:
     elif t.is_integer:
         sides: tuple[tuple[Expr, Expr, CompareOp], ...] = (
             (cond.lhs, cond.rhs, cond.op),
-            (cond.rhs, cond.lhs, _SWAPPED[cond.op]),
+            (cond.rhs, cond.lhs, SWAPPED[cond.op]),
         )
         for own, other, op in sides:
             if var in free_vars(own) and var not in free_vars(other):

@@ -37,15 +37,7 @@ from tensorc_dsl.ir.node import by_identity, node
 from tensorc_dsl.ir.program import Block, Buffer, For, IterKind, Program, Stmt, fresh, walk
 from tensorc_dsl.ir.reductions import is_fold, is_whole_update
 from tensorc_dsl.proof.sets.encodings import DATA, INTERVALS, encoded
-from tensorc_dsl.proof.sets.linear_forms import (
-    Context,
-    Linear,
-    decide,
-    difference,
-    linear,
-    negate,
-    with_joined_quotients,
-)
+from tensorc_dsl.proof.sets.linear_forms import Context, Linear, decide, difference, join_quotients, linear, negate
 from tensorc_dsl.proof.sets.reductions import loops_of_empty_reduction, where_begun
 from tensorc_dsl.proof.sets.sets import NotAffine, affine_only, covers
 from tensorc_dsl.proof.sets.simplify import conjuncts, extent_ranges
@@ -338,7 +330,7 @@ def _follows(
             found = found.plus(value.times(times))
         if any(not isinstance(a, str) and mentions(a, solved.keys()) for a in rest):
             return False
-        found = with_joined_quotients(found.plus(Linear(rest, 0)), context)
+        found = join_quotients(found.plus(Linear(rest, 0)), context)
         if decide(c.op, *context.range_of(found)):
             continue
         less = _negative(c.op, found)

@@ -17,6 +17,7 @@ from typing import Any, Literal, assert_never, get_args
 
 from tensorc_dsl.ir.dtypes import BOOL, INDEX, DType, highest, lowest
 from tensorc_dsl.ir.expr import (
+    COMPARISONS,
     Binary,
     BinaryOp,
     Bitcast,
@@ -220,7 +221,7 @@ class _Pieces:
                 sides.append(0.0)
                 known = known.intersect(self.value(e).domain())
         x, y = sides
-        holds = {"<": x < y, "<=": x <= y, ">": x > y, ">=": x >= y, "==": x == y, "!=": x != y}[op]
+        holds = COMPARISONS[op](x, y)
         if op == "!=":  # true for a NaN, too
             return self.all if holds else self.all.subtract(known)
         return known if holds else self.all.subtract(self.all)

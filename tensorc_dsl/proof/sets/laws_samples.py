@@ -16,6 +16,7 @@ import numpy as np
 from tensorc_dsl.ir.arrays import Array, wide_dtype
 from tensorc_dsl.ir.dtypes import BOOL, DType, highest, lowest
 from tensorc_dsl.ir.expr import (
+    COMPARISONS,
     Binary,
     Bitcast,
     Call,
@@ -271,7 +272,7 @@ def _exact(e: Expr, given: Mapping[str, Fraction]) -> Any:
             return _arithmetic(op, _exact(a, given), _exact(b, given))
         case Compare(op=op, lhs=a, rhs=b):
             x, y = _exact(a, given), _exact(b, given)
-            return {"<": x < y, "<=": x <= y, ">": x > y, ">=": x >= y, "==": x == y, "!=": x != y}[op]
+            return COMPARISONS[op](x, y)
         case Logic(op=op, lhs=a, rhs=b):
             x, y = _exact(a, given), _exact(b, given)
             return x and y if op == "and" else x or y

@@ -12,6 +12,7 @@ from typing import Literal, TypeGuard, assert_never
 
 from tensorc_dsl.ir.dtypes import BOOL, INDEX, limits
 from tensorc_dsl.ir.expr import (
+    SWAPPED,
     Binary,
     Call,
     Cast,
@@ -455,9 +456,6 @@ def quotient_range(op: str, n: Linear, c: Linear, context: Context) -> Interval:
 #     x - (x / c)*c = x % c      and  (x / c)*c + x % c = x
 
 
-_SWAPPED: dict[CompareOp, CompareOp] = {"<": ">", "<=": ">=", ">": "<", ">=": "<=", "==": "==", "!=": "!="}
-
-
 def linear(e: Expr, context: Context) -> Linear:
     """The linear form of an index expression."""
     if type(e) is Binary:
@@ -473,9 +471,9 @@ def linear(e: Expr, context: Context) -> Linear:
         case Dim():
             return context.dim(e)
         case Binary(op="+", lhs=a, rhs=b):
-            return with_joined_quotients(linear(a, context).plus(linear(b, context)), context)
+            return join_quotients(linear(a, context).plus(linear(b, context)), context)
         case Binary(op="-", lhs=a, rhs=b):
-            return with_joined_quotients(linear(a, context).minus(linear(b, context)), context)
+            return join_quotients(linear(a, context).minus(linear(b, context)), context)
         case Binary(op="*", lhs=a, rhs=b):
             return product(linear(a, context), linear(b, context), context)
         case Binary(op="/" | "%" as op, lhs=a, rhs=b):
@@ -486,7 +484,7 @@ def linear(e: Expr, context: Context) -> Linear:
         case Binary(op="min" | "max" as op, lhs=a, rhs=b):
             return extreme(op, linear(a, context), linear(b, context), context)
         case Binary(op="xor", lhs=a, rhs=b):
-            return with_joined_quotients(_xor(linear(a, context), linear(b, context), context), context)
+            return join_quotients(_xor(linear(a, context), linear(b, context), context), context)
         case Select(cond=c, then=a, other=b):
             known = truth(c, context)
             if known is not None:
@@ -623,14 +621,14 @@ def divide(n: Linear, c: int, context: Context) -> Linear:
     for g in sorted({gcd(f, c) for f in rest.values()} - {1}, reverse=True):
         parts = _low_part(r, g, context)
         if parts is not None:
-            return with_joined_quotients(quotient.plus(divide(Linear(parts[0], parts[2]), c // g, context)), context)
+            return join_quotients(quotient.plus(divide(Linear(parts[0], parts[2]), c // g, context)), context)
     if len(rest) == 1:
         ((a, f),) = rest.items()
         if f == 1 and isinstance(a, Binary) and a.op == "/" and 0 < (d := constant(a.rhs) or 0) <= FAR // c:
             inner = linear(a.lhs, context).plus_constant(r.constant * d)
-            return with_joined_quotients(quotient.plus(divide(inner, c * d, context)), context)
+            return join_quotients(quotient.plus(divide(inner, c * d, context)), context)
     interval = (None if low is None else low // c, None if high is None else high // c)
-    return with_joined_quotients(quotient.plus(context.atom(Binary("/", to_expr(r), index(c)), interval)), context)
+    return join_quotients(quotient.plus(context.atom(Binary("/", to_expr(r), index(c)), interval)), context)
 
 
 def modulo(n: Linear, c: int, context: Context) -> Linear:
@@ -657,11 +655,11 @@ def modulo(n: Linear, c: int, context: Context) -> Linear:
         if parts is not None:
             upper, lower, k = parts
             tail = Linear(lower, r.constant - g * k)
-            return with_joined_quotients(modulo(Linear(upper, k), c // g, context).times(g).plus(tail), context)
+            return join_quotients(modulo(Linear(upper, k), c // g, context).times(g).plus(tail), context)
     return context.atom(Binary("%", to_expr(r), index(c)), (0, c - 1))
 
 
-def with_joined_quotients(form: Linear, context: Context) -> Linear:
+def join_quotients(form: Linear, context: Context) -> Linear:
     """The form with `(x / c)*c + x % c` joined to x, and `x - (x / c)*c` written as the remainder `x % c`."""
     quotients: list[tuple[Binary, int]] = []
     remainders: list[tuple[Binary, int]] = []
@@ -680,7 +678,7 @@ def with_joined_quotients(form: Linear, context: Context) -> Linear:
         x = linear(a.lhs, context)
         quotient = divide(x, c, context).times(f * c)
         if quotient.terms and all(form.terms.get(t) == m for t, m in quotient.terms.items()):
-            return with_joined_quotients(form.minus(Linear({a: f}, 0)).minus(quotient).plus(x.times(f)), context)
+            return join_quotients(form.minus(Linear({a: f}, 0)).minus(quotient).plus(x.times(f)), context)
     for a, f in quotients:
         c = int(a.rhs.value) if isinstance(a.rhs, Const) else 0
         if c <= 0 or f % c:
@@ -688,13 +686,13 @@ def with_joined_quotients(form: Linear, context: Context) -> Linear:
         x = linear(a.lhs, context).times(-f // c)
         if x.terms and all(form.terms.get(t) == m for t, m in x.terms.items()):
             rest = modulo(linear(a.lhs, context), c, context).times(-f // c)
-            return with_joined_quotients(form.minus(Linear({a: f}, 0)).minus(x).plus(rest), context)
+            return join_quotients(form.minus(Linear({a: f}, 0)).minus(x).plus(rest), context)
     return form
 
 
 def difference(a: Expr, b: Expr, context: Context) -> Linear:
     """The form of `a - b`."""
-    return with_joined_quotients(linear(a, context).minus(linear(b, context)), context)
+    return join_quotients(linear(a, context).minus(linear(b, context)), context)
 
 
 def compare_range(d: Linear, equality: bool, context: Context) -> Interval:
@@ -758,7 +756,7 @@ def comparison(op: CompareOp, d: Linear, context: Context) -> Expr:
     left = Linear({a: c for a, c in d.terms.items() if c > 0}, 0)
     right = Linear({a: -c for a, c in d.terms.items() if c < 0}, -d.constant)
     if not left.terms:
-        left, right, op = Linear(right.terms, 0), Linear({}, -right.constant), _SWAPPED[op]
+        left, right, op = Linear(right.terms, 0), Linear({}, -right.constant), SWAPPED[op]
     elif right.terms and right.constant < 0:
         left, right = Linear(left.terms, -right.constant), Linear(right.terms, 0)
     if op == ">" and not right.terms:  # `i > 1` becomes `i >= 2`: the number is the first value that satisfies it

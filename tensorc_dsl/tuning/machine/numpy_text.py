@@ -20,6 +20,7 @@ import numpy as np
 from tensorc_dsl.ir.arrays import in_numpy, stored_dtype
 from tensorc_dsl.ir.dtypes import INDEX, DType
 from tensorc_dsl.ir.expr import (
+    COMPARISONS,
     Binary,
     Bitcast,
     Call,
@@ -73,8 +74,6 @@ _CALLS = {
 _UFUNCS: dict[FoldOp, str] = {
     "+": "add", "*": "multiply", "min": "minimum", "max": "maximum", "and": "logical_and", "or": "logical_or",
 }  # fmt: skip
-
-_HOLDS = {"<": np.less, "<=": np.less_equal, ">": np.greater, ">=": np.greater_equal, "==": np.equal}
 
 WAYS = ("matmul", "einsum", "reduce")
 """The translations of a sum of products: BLAS if possible, `einsum`, or the sum of an array of products."""
@@ -479,7 +478,7 @@ def _part(cond: Expr, box: Box) -> Box | None:
             (axis,) = used
             at = np.arange(box.start[axis], box.start[axis] + box.size[axis])
             difference = found[axis] * at + left.constant - right.constant
-            holds = at[_HOLDS[op](difference, 0)]  # one run of them, since the difference only rises or falls
+            holds = at[COMPARISONS[op](difference, 0)]  # one run of them, since the difference only rises or falls
             start = int(holds[0]) if holds.size else box.start[axis]
             return Box(
                 box.names,

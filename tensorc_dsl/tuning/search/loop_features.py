@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from tensorc_dsl.ir.dtypes import DType
 from tensorc_dsl.ir.expr import (
+    COMPARISONS,
     Binary,
     Bitcast,
     Call,
@@ -165,8 +166,7 @@ def _value(e: Expr, env: dict[str, Points], count: int) -> Points:
             return _value(a, env, count)
         case Compare(op=op, lhs=a, rhs=b):
             x, y = _value(a, env, count), _value(b, env, count)
-            held = {"<": x < y, "<=": x <= y, ">": x > y, ">=": x >= y, "==": x == y, "!=": x != y}[op]
-            return held.astype(np.int64)
+            return COMPARISONS[op](x, y).astype(np.int64)
         case Logic(op=op, lhs=a, rhs=b):
             x, y = _value(a, env, count), _value(b, env, count)
             return x & y if op == "and" else x | y

@@ -18,9 +18,9 @@ from tensorc_dsl.backend.cuda.isa import Line, Ref, lines_of
 from tensorc_dsl.backend.cuda.lower.collectives import (
     Access,
     address_of,
-    collective_operands,
     element_of,
     is_of_group,
+    lane_operands,
     register_of,
 )
 from tensorc_dsl.backend.cuda.lower.kernels import (
@@ -94,7 +94,7 @@ class _Register:
 
 def write_assembly(f: Function, e: Expressions, s: Collective) -> None:
     """Write the instruction. It is convergent: LLVM moves it into no branch and out of none."""
-    operands = collective_operands(s)
+    operands = lane_operands(s)
     stored = s.intrinsic.store.buffer
     read = {x.buffer for x in loads(s.intrinsic.store.value)}
     registers = {n: _registers(f, e, a) for n, a in operands.items() if not a.held.addresses}

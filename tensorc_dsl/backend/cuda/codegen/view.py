@@ -15,9 +15,9 @@ from tensorc_dsl.backend.cuda.isa import Ref, lines_of
 from tensorc_dsl.backend.cuda.lower.collectives import (
     Access,
     address_of,
-    collective_operands,
     element_of,
     is_of_group,
+    lane_operands,
     register_of,
 )
 from tensorc_dsl.backend.cuda.lower.kernels import (
@@ -698,7 +698,7 @@ def _assembly(s: Collective, pad: str) -> Iterator[str]:
     registers: dict[str, list[str]] = {}
     inputs: list[tuple[Ref, str]] = []
     outputs: list[tuple[Ref, str]] = []
-    for name, a in collective_operands(s).items():
+    for name, a in lane_operands(s).items():
         if a.held.addresses:
             for n in range(a.held.addresses):
                 place = _place(a, {address_of(name): index(n), element_of(name): ZERO})

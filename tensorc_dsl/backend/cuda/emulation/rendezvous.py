@@ -14,7 +14,7 @@ from math import prod
 
 from tensorc_dsl.backend.cuda.codegen.device import PLAN
 from tensorc_dsl.backend.cuda.emulation.watch import BESIDE, BLOCK, CHANGED, NOW, OFFSET, PLAIN, PROXY, UNKNOWN, word
-from tensorc_dsl.backend.cuda.lower.collectives import collective_operands, is_of_group
+from tensorc_dsl.backend.cuda.lower.collectives import is_of_group, lane_operands
 from tensorc_dsl.backend.cuda.lower.kernels import DeviceKernel, collectives_in
 from tensorc_dsl.backend.cuda.lower.shared_layout import descriptors_of
 from tensorc_dsl.backend.llvm.codegen.function import Function, Module, SymbolTable
@@ -354,7 +354,7 @@ class Instructions:
         """The functions of an instruction."""
         i = s.intrinsic
         if i not in self.known:
-            found = {name: a.held for name, a in collective_operands(s).items()}
+            found = {name: a.held for name, a in lane_operands(s).items()}
             name = f"{i.name}.{len(self.known)}"
             give = {x: self._give(f"{name}.{x}", found[x]) for x in read_operands(i) if x in found}
             if is_of_group(i):

@@ -20,9 +20,9 @@ from tensorc_dsl.backend.cuda.lower.collectives import (
     Access,
     accesses_of,
     address_of,
-    collective_operands,
     element_of,
     is_of_group,
+    lane_operands,
     register_of,
 )
 from tensorc_dsl.backend.cuda.lower.kernels import (
@@ -667,7 +667,7 @@ class Threads(DeviceStatements):
         super().shuffle(s)
 
     def together(self, s: Collective) -> None:
-        f, operands = self.f, collective_operands(s)
+        f, operands = self.f, lane_operands(s)
         text = f"{s.intrinsic.name}({', '.join(dict.fromkeys(x.buffer for _, x in accesses_of(s)))})"
         self._here(text, operands[s.intrinsic.store.buffer].buffer)
         if is_of_group(s.intrinsic):

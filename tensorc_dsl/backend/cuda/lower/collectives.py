@@ -322,7 +322,7 @@ class Access:
     index: Expr
 
 
-def collective_operands(s: Collective) -> dict[str, Access]:
+def lane_operands(s: Collective) -> dict[str, Access]:
     """The operands that lanes have, or give addresses of; their accesses have one subscript here."""
     found = ((b, y, held(s.intrinsic, b)) for b, y in accesses_of(s))
     return {b.name: Access(h, y.buffer, y.indices[0]) for b, y, h in found if h is not None}
@@ -353,7 +353,7 @@ def require_uniform(s: Collective, conds: tuple[Expr, ...]) -> None:
 
 def require_adjacent(s: Collective) -> None:
     """Raises LowerError unless what is at each address of an instruction is adjacent and begins at a multiple of its size."""
-    for name, a in collective_operands(s).items():
+    for name, a in lane_operands(s).items():
         if not a.held.addresses or a.held.adjacent == 1:
             continue
         n, v = a.held.adjacent, element_of(name)

@@ -11,13 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import assert_never
 
-from tensorc_dsl.backend.cuda.lower.collectives import (
-    accesses_of,
-    collective_operands,
-    dimension_of,
-    element_of,
-    is_of_group,
-)
+from tensorc_dsl.backend.cuda.lower.collectives import accesses_of, dimension_of, element_of, is_of_group, lane_operands
 from tensorc_dsl.backend.cuda.lower.kernels import (
     THREAD,
     ArriveMbarrier,
@@ -327,7 +321,7 @@ def _is_whole(loop: Loop, orders: Orders) -> bool:
 
 
 def _require_together(s: Collective, orders: Orders) -> None:
-    for a in collective_operands(s).values():
+    for a in lane_operands(s).values():
         n = a.held.adjacent if a.held.addresses else 1
         if a.buffer in orders and orders[a.buffer].unit % n:
             raise LowerError(

@@ -21,7 +21,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import assert_never
 
-from tensorc_dsl.backend.cuda.lower.collectives import accesses_of, collective_operands, is_of_group
+from tensorc_dsl.backend.cuda.lower.collectives import accesses_of, is_of_group, lane_operands
 from tensorc_dsl.backend.cuda.lower.kernels import (
     BLOCK_AXES,
     FIRST,
@@ -507,7 +507,7 @@ def described_in(every: Iterable[Collective]) -> frozenset[str]:
 def registers_in(body: tuple[Device, ...]) -> tuple[str, ...]:
     """The buffers in registers that instructions of warpgroups access: sums, and factors without a descriptor."""
     every = (s for s in collectives_in(body) if is_of_group(s.intrinsic))
-    return tuple(dict.fromkeys(x.buffer for s in every for x in collective_operands(s).values()))
+    return tuple(dict.fromkeys(x.buffer for s in every for x in lane_operands(s).values()))
 
 
 def _awaited(body: tuple[Device, ...], around: Around) -> tuple[Device, ...]:

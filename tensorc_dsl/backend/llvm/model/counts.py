@@ -11,7 +11,6 @@ that pass it. Data choose any element.
 
 from __future__ import annotations
 
-import operator
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from math import ceil, floor, prod
@@ -20,8 +19,10 @@ from typing import assert_never
 from tensorc_dsl.backend.llvm.codegen.statements import code_for
 from tensorc_dsl.backend.llvm.kind import operand_bits
 from tensorc_dsl.backend.llvm.lower.passes import AT_ONCE
-from tensorc_dsl.ir.dtypes import BOOL, INDEX, DType
+from tensorc_dsl.ir.dtypes import BOOL, INDEX
 from tensorc_dsl.ir.expr import (
+    ARITHMETIC,
+    COMPARISONS,
     Binary,
     Bitcast,
     Call,
@@ -823,11 +824,6 @@ def _is_product(e: Expr) -> bool:
     return isinstance(e, Binary) and e.op == "*"
 
 
-_COMPARE: Mapping[str, Callable[[float, float], bool]] = {
-    "<": operator.lt, "<=": operator.le, ">": operator.gt, ">=": operator.ge, "==": operator.eq, "!=": operator.ne,
-}  # fmt: skip
-
-
 def _evaluate(e: Expr, at: Mapping[str, float]) -> float:
     """A size, bound or condition as a number."""
     match e:
@@ -837,25 +833,9 @@ def _evaluate(e: Expr, at: Mapping[str, float]) -> float:
             return at[name]
         case Binary(op=op, lhs=a, rhs=b):
             x, y = _evaluate(a, at), _evaluate(b, at)
-            match op:
-                case "+":
-                    return x + y
-                case "-":
-                    return x - y
-                case "*":
-                    return x * y
-                case "/":
-                    return floor(x / y)
-                case "%":
-                    return x % y
-                case "min":
-                    return min(x, y)
-                case "max":
-                    return max(x, y)
-                case _:
-                    return float(int(x) ^ int(y))
+            return float(int(x) ^ int(y) if op == "xor" else ARITHMETIC[op](x, y))
         case Compare(op=op, lhs=a, rhs=b):
-            return float(_COMPARE[op](_evaluate(a, at), _evaluate(b, at)))
+            return float(COMPARISONS[op](_evaluate(a, at), _evaluate(b, at)))
         case Logic(op=op, lhs=a, rhs=b):
             x, y = _evaluate(a, at), _evaluate(b, at)
             return float(bool(x) and bool(y)) if op == "and" else float(bool(x) or bool(y))
@@ -869,8 +849,3 @@ def _evaluate(e: Expr, at: Mapping[str, float]) -> float:
             return 1.0
         case _:
             assert_never(e)
-
-
-def vector_type_bits(t: DType) -> int:
-    """The bits of an element in a vector: at least those of a lane that code generators fill."""
-    return max(32, t.bits)
