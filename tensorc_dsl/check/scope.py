@@ -52,7 +52,7 @@ _kept: dict[tuple[Path, ...], _Kept] = {}
 """By the uses, in their order: it decides the full names of modules."""
 
 
-def loader_of(file: t.File, source: Source, resolve: Resolve, parsed: Parse) -> Loader:
+def library_loader(file: t.File, source: Source, resolve: Resolve, parsed: Parse) -> Loader:
     """A loader for the file that has loaded what its first uses name, as far as they name the standard library.
 
     It finds what a new one would find. A file of the library gets a new one. So does one with instructions, whose names are
@@ -148,7 +148,7 @@ def load_file(source: Source, resolve: Resolve = standard) -> CheckedFile:
     items. Two files share the objects of what both use of the standard library.
     """
     own = parse_items(source)
-    return _checked(loader_of(own.file, source, resolve, lambda s: own if s is source else used_items(s)), source)
+    return _checked(library_loader(own.file, source, resolve, lambda s: own if s is source else used_items(s)), source)
 
 
 class Versions:
@@ -171,7 +171,7 @@ class Versions:
         file = self._parsed(source).file
         alone = any(isinstance(i, t.IntrinsicDef) for i in file.items)
         if alone or self._used is None:
-            loader = loader_of(file, source, self._resolve, self._parsed)
+            loader = library_loader(file, source, self._resolve, self._parsed)
         else:
             loader = self._used.copy(self._resolve, self._parsed)
         loader.memories[source.name] = self._memory

@@ -40,7 +40,7 @@ from tensorc_dsl.check.problems import where
 from tensorc_dsl.check.uses import bound_names
 from tensorc_dsl.schedule.trace.distribution import Decision, Weights
 from tensorc_dsl.syntax import tree as t
-from tensorc_dsl.syntax.names import near, near_of_few, near_or_elsewhere
+from tensorc_dsl.syntax.names import near, near_or_elsewhere, spelling_hints
 from tensorc_dsl.syntax.tree import walk
 
 # Checks the statements of modules and schedules: the names that they bind, their scopes, and unused names.
@@ -402,7 +402,7 @@ def _wrong_types(params: tuple[t.Param, ...]) -> Iterator[Diagnostic]:
             said = f"`{x.name}` stands for one kind in two places or more: leave the type out where any kind will do"
             yield problems.UNKNOWN_TYPE(x.span, notes=(help_note(said),), name=x.name)
         elif x.name not in PARAM_TYPES and not is_variable(x.name):
-            yield problems.UNKNOWN_TYPE(x.span, notes=near_of_few(x.name, tuple(PARAM_TYPES)), name=x.name)
+            yield problems.UNKNOWN_TYPE(x.span, notes=spelling_hints(x.name, tuple(PARAM_TYPES)), name=x.name)
         elif x.parts is not None and counts is not None and counts != len(x.parts):
             yield problems.NO_SUCH_PARTS(x.span, name=x.name)
 

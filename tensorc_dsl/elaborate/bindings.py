@@ -38,7 +38,7 @@ from tensorc_dsl.proof.sets.linear_forms import FALSE, TRUE, negate
 from tensorc_dsl.proof.sets.safety import below, broken_by, too_far
 from tensorc_dsl.proof.sets.simplify import bounds, simplify
 from tensorc_dsl.syntax import tree
-from tensorc_dsl.syntax.names import near, near_of_few
+from tensorc_dsl.syntax.names import near, spelling_hints
 
 LARGEST = 2**63 - 1
 
@@ -390,7 +390,7 @@ def attribute(
         case "float":
             env.floats[a.name] = 1.0 if missing else _float(a, value)
         case _:
-            raise Invalid(NO_ATTRIBUTE_TYPE(a.span, name=kind, notes=near_of_few(kind, ATTRIBUTE_TYPES)))
+            raise Invalid(NO_ATTRIBUTE_TYPE(a.span, name=kind, notes=spelling_hints(kind, ATTRIBUTE_TYPES)))
 
 
 def _text(value: Bound) -> str:

@@ -78,10 +78,10 @@ class Overlay:
         return Path(os.path.realpath(path)) in self._texts or self._below.has(path)
 
     def listed(self, folder: Path) -> tuple[Path, ...]:
-        return with_others(self._below.listed(folder), folder, self._texts)
+        return with_unsaved_files(self._below.listed(folder), folder, self._texts)
 
 
-def with_others(stored: Iterable[Path], folder: Path, others: Iterable[Path]) -> tuple[Path, ...]:
+def with_unsaved_files(stored: Iterable[Path], folder: Path, others: Iterable[Path]) -> tuple[Path, ...]:
     """The stored files of a folder and those of the others that it would have, in the order of their names."""
     real = Path(os.path.realpath(folder))
     found = {f.name: f for f in stored}
@@ -232,7 +232,7 @@ def _settings(file: Path, message: str, repair: str) -> TschedError:
 GROUP = "tensorc_dsl.modules"
 
 
-def installed() -> Iterator[SearchFolder]:
+def installed_folders() -> Iterator[SearchFolder]:
     """The place of each entry point of the group `tensorc_dsl.modules`, or several places for a namespace package.
 
     The entry point `vendor = "vendor_kernels.tsched"` means that `use vendor.…` reads the folder `tsched` of the package
@@ -286,7 +286,7 @@ class Resolver:
     @cached_property
     def shared(self) -> tuple[SearchFolder, ...]:
         """The places for every file, in order. Raises TschedError (E0909)."""
-        return (*of_project(self.folder), *given(self.include), *from_environment(), *installed())
+        return (*of_project(self.folder), *given(self.include), *from_environment(), *installed_folders())
 
     def __call__(self, path: tuple[str, ...], user: Source) -> Found:
         if not self._sources:  # the first source is the file itself

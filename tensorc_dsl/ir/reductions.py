@@ -390,7 +390,7 @@ Change = Literal["add", "fadd", "min", "umin", "max", "umax"]
 """The changes of one number that GPUs make where it is, as LLVM calls them."""
 
 
-def change_of(s: Store) -> Change | None:
+def atomic_change_of(s: Store) -> Change | None:
     """What a GPU does at once for a fold; None if it has to compare and exchange.
 
     It has no `min` and `max` of floats. PTX ISA, "atom": add of 32 and 64 bits, f32 and f64; min and max of integers.

@@ -31,7 +31,7 @@ from tensorc_dsl.lower.flat import (
     within,
 )
 from tensorc_dsl.lower.partition import partition
-from tensorc_dsl.lower.storage import element_count, flatten_params, homes, in_place, place
+from tensorc_dsl.lower.storage import buffer_loops, element_count, flatten_params, in_place, place
 from tensorc_dsl.lower.trim_bounds import hoist_guards, known_of, narrow
 from tensorc_dsl.proof.sets.constants import preparation, told_by
 from tensorc_dsl.proof.sets.dependence import races
@@ -236,7 +236,7 @@ def _erase(u: Unit) -> Unit:
 
 
 def _place(u: Unit) -> Unit:
-    return replace(u, flat=place(u.loops, u.program.buffers, homes(u.program), u.carried))
+    return replace(u, flat=place(u.loops, u.program.buffers, buffer_loops(u.program), u.carried))
 
 
 def collapse_parallel(body: tuple[Flat, ...], *, inside: bool) -> tuple[Flat, ...]:

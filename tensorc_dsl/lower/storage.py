@@ -199,7 +199,7 @@ def shape_of(b: Buffer) -> tuple[Expr, ...]:
 @dataclass(frozen=True, slots=True)
 class _Subject:
     """The buffer that is being allocated. `home` and `carried` name loops: those each of whose iterations has a buffer of its
-    own by its scope (see `homes`), and those that keep its contents from one iteration to the next."""
+    own by its scope (see `buffer_loops`), and those that keep its contents from one iteration to the next."""
 
     buffer: Buffer
     shape: tuple[Expr, ...]
@@ -216,7 +216,7 @@ class _Around:
     parallel: bool = False
 
 
-def homes(program: Program) -> dict[str, frozenset[str]]:
+def buffer_loops(program: Program) -> dict[str, frozenset[str]]:
     """For each buffer that is not global, the loops around all blocks that access it. Where that is one block, which reduces,
     they are those around all of its steps.
 

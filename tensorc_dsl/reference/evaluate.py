@@ -44,10 +44,10 @@ from tensorc_dsl.reference.values import (
     EvaluateError,
     Values,
     alive_steps,
-    arithmetic,
     cases,
     form,
     linear_parts,
+    reference_arithmetic,
 )
 
 # Sums of products of arrays that broadcast, by BLAS if possible.
@@ -325,7 +325,7 @@ def _combined(op: BinaryOp | LogicOp, a: Array, b: Array, t: DType) -> Array:
         case "or":
             return a | b
         case _:
-            return arithmetic(op, a, b, t)
+            return reference_arithmetic(op, a, b, t)
 
 
 class Evaluation(Values):

@@ -64,7 +64,7 @@ from tensorc_dsl.reference.evaluate import (
 )
 from tensorc_dsl.reference.maths import NUMERICS, Point, steps
 from tensorc_dsl.reference.parts import parts_of
-from tensorc_dsl.reference.values import Alive, Box, alive_steps, arithmetic, cast, reference_bits_as
+from tensorc_dsl.reference.values import Alive, Box, alive_steps, cast, reference_arithmetic, reference_bits_as
 
 # The errors of single operations that come from those of their operands, to first order, for `tolerance`.
 
@@ -542,11 +542,11 @@ class _Errors(Evaluation):
                 return self.choice(e, box, mask, lambda branch, taken: self.pair(branch, box, taken), _merged)
             case Binary(op=op, lhs=a, rhs=b):
                 (x, dx), (y, dy) = self.pair(a, box, mask), self.pair(b, box, mask)
-                value = arithmetic(op, x, y, dtype_of(a))
+                value = reference_arithmetic(op, x, y, dtype_of(a))
                 if not dtype_of(a).is_float:
                     return value, none if not (dx.any() or dy.any()) else propagated(op, x, dx, y, dy, value)
                 t, error = dtype_of(a), settled(value, propagated(op, x, dx, y, dy, value), (x, dx), (y, dy))
-                again = partial(arithmetic, op, t=t)
+                again = partial(reference_arithmetic, op, t=t)
                 error = self.overflows.carried(again, value, error, t, (x, dx, t), (y, dy, t))
                 return value, error if op in ("min", "max") else both(self.overflows.rounding(value, t, u), error)
             case Cast(operand=a, dtype=t):

@@ -282,7 +282,7 @@ class Values:
             case Dim(name=name):
                 raise EvaluateError(f"the dimension {name} is open: `ir.sizes.bind` gives it a size")
             case Binary(op=op, lhs=a, rhs=b):
-                return arithmetic(op, self.value(a, box, mask), self.value(b, box, mask), dtype_of(a))
+                return reference_arithmetic(op, self.value(a, box, mask), self.value(b, box, mask), dtype_of(a))
             case Compare(op=op, lhs=a, rhs=b):
                 return _COMPARE[op](self.value(a, box, mask), self.value(b, box, mask))
             case Logic(op=op, lhs=a, rhs=b):
@@ -347,7 +347,7 @@ class Values:
         return values
 
 
-def arithmetic(op: BinaryOp, x: Array, y: Array, t: DType) -> Array:
+def reference_arithmetic(op: BinaryOp, x: Array, y: Array, t: DType) -> Array:
     """One operation on wide values of type `t`."""
     if op == "/":
         return np.divide(x, y) if t.is_float else wrap(np.floor_divide(x, y), t)

@@ -264,7 +264,9 @@ def by_iterators(block: Block, indices: Sequence[Expr]) -> CopyAxes:
     return tuple((Var(it.name), it.extent) for it in block.iters if it.name in used)
 
 
-def by_map(program: Program, block: Block, buffer: Buffer, layout: IndexMap, indices: Sequence[Expr]) -> CopyAxes:
+def copied_by_map(
+    program: Program, block: Block, buffer: Buffer, layout: IndexMap, indices: Sequence[Expr]
+) -> CopyAxes:
     """Places given by a map from all iterators of the block."""
 
     def refuse(reason: str) -> Exception:

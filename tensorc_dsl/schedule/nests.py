@@ -359,7 +359,7 @@ class Part:
     suffix: str | None
 
 
-def cut(
+def cut_loop(
     program: Program, around: tuple[For, ...], loop: For, parts: Sequence[Part], used: set[str]
 ) -> tuple[tuple[For, ...], tuple[Buffer, ...]]:
     """A loop for each part, and the new buffers of the copies, which replace buffers that are private to an iteration.

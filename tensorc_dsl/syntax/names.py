@@ -64,7 +64,7 @@ def near(name: str, candidates: Iterable[str], otherwise: str = "") -> tuple[Not
     return (help_note(text),) if text else ()
 
 
-def near_of_few(name: str, candidates: Sequence[str]) -> tuple[Note, ...]:
+def spelling_hints(name: str, candidates: Sequence[str]) -> tuple[Note, ...]:
     """The nearest candidate, and all of them, which are few."""
     best, _ = nearest(name, candidates)
     meant = f"did you mean `{best}`? " if best is not None else ""

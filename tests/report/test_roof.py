@@ -8,7 +8,15 @@ import pytest
 
 from tensorc_dsl import load
 from tensorc_dsl.backend.llvm import backend
-from tensorc_dsl.backend.llvm.runtime.peak import DOT_BF16, DOT_U8I8, FMA, MULTIPLIERS, Instruction, multipliers, peak
+from tensorc_dsl.backend.llvm.runtime.peak import (
+    DOT_BF16,
+    DOT_U8I8,
+    FMA,
+    MULTIPLIERS,
+    Instruction,
+    peak,
+    peak_instructions,
+)
 from tensorc_dsl.ir.dtypes import F16, F32, F64, I32, DType
 from tensorc_dsl.ir.sizes import bind
 from tensorc_dsl.ir.target import Target
@@ -105,7 +113,7 @@ def test_open_sizes_weigh_as_their_times_do() -> None:
 )
 def test_a_target_has_what_its_cpu_has(cpu: str, bits: int, wanted: tuple[Instruction, ...]) -> None:
     work = next(w for w, found in MULTIPLIERS.items() if DOT_BF16 in found)
-    assert multipliers(work, Target(cpu=cpu, vector_bits=bits)) == wanted
+    assert peak_instructions(work, Target(cpu=cpu, vector_bits=bits)) == wanted
 
 
 @pytest.mark.parametrize("t", [F32, F64, F16, I32])
@@ -113,6 +121,6 @@ def test_every_peak_kernel_runs(t: DType) -> None:
     target = host_target()
     for work in MULTIPLIERS:
         if work.values == t:
-            for instruction in multipliers(work, target):
+            for instruction in peak_instructions(work, target):
                 assert 1e8 < peak(instruction, target, 1, repeats=3) < 1e14
     assert DOT_U8I8.operations == 8

@@ -27,7 +27,7 @@ from tensorc_dsl.backend.llvm.model.explain import explained, lost
 from tensorc_dsl.backend.llvm.model.features import COLUMNS, features
 from tensorc_dsl.backend.llvm.model.machine import facts, machine_of, measured
 from tensorc_dsl.backend.llvm.runtime.kernel import NativeKernel, load
-from tensorc_dsl.backend.llvm.runtime.peak import INSTRUCTIONS, bandwidth, multipliers, peak
+from tensorc_dsl.backend.llvm.runtime.peak import INSTRUCTIONS, bandwidth, peak, peak_instructions
 from tensorc_dsl.backend.memory import aligned_empty
 from tensorc_dsl.backend.protocol import (
     Backend,
@@ -68,7 +68,7 @@ from tensorc_dsl.reference.work import Work
 Names = Mapping[str, Var]
 
 
-def nameless(k: Kernel) -> Kernel:
+def with_loops_numbered(k: Kernel) -> Kernel:
     """The kernel with each loop named by its depth: equal for kernels that differ only in the names of loops."""
     return replace(k, preparation=_body(k.preparation, {}), body=_body(k.body, {}))
 
@@ -169,7 +169,7 @@ class CpuBackend:
 
     def key(self, lowered: LoweredKernel) -> str:
         assert isinstance(lowered, Kernel)
-        return format_kernel(nameless(lowered))
+        return format_kernel(with_loops_numbered(lowered))
 
     def text_after(self, program: Program, target: Target, last: str) -> str:
         return lower_until(program, PASSES, last)
@@ -225,7 +225,7 @@ class CpuBackend:
         return make_library(compiled, origin)
 
     def multipliers(self, work: Work, target: Target) -> tuple[str, ...]:
-        return tuple(i.title for i in multipliers(work, target))
+        return tuple(i.title for i in peak_instructions(work, target))
 
     def peak(self, title: str, target: Target, threads: int) -> float:
         return peak(INSTRUCTIONS[title], target, threads)

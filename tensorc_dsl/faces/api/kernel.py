@@ -37,7 +37,7 @@ from tensorc_dsl.tuning.search.tune import TuneResult
 # Makes kernels from schedules, or an error with the reason of a failure.
 
 
-def require_code(target: Target, task: str) -> Backend:
+def require_generator(target: Target, task: str) -> Backend:
     """The backend for the target. Raises TschedError (E0910, E0915, E0916) if no code can be made for it."""
     backend = require_backend(target.kind, task)
     backend.require_known(target)
@@ -46,7 +46,7 @@ def require_code(target: Target, task: str) -> Backend:
 
 def require_machine(target: Target, task: str) -> None:
     """Raises TschedError (E0910, E0914, E0915, E0916) if kernels for the target cannot run on this machine."""
-    require_code(target, task).require_here(target, task)
+    require_generator(target, task).require_here(target, task)
 
 
 @problem(
@@ -122,7 +122,7 @@ def emulated(program: Program, scheduled: Program, target: Target, registers: Ma
 
     Raises TschedError (E0908, E0910, E0915, E0920, E0921) if it cannot be.
     """
-    backend = require_code(target, program.name)
+    backend = require_generator(target, program.name)
     if count := too_large(program):
         raise TschedError(TOO_LARGE(None, task=program.name, count=count, most=MOST_FLOPS))
     lower = lowered(scheduled, target)
@@ -141,7 +141,7 @@ def require_registers(scheduled: Program, target: Target) -> Mapping[str, int]:
 
     Raises TschedError (E0908) if it says that they do not suffice, or if there is no code.
     """
-    backend = require_code(target, scheduled.name)
+    backend = require_generator(target, scheduled.name)
     try:
         found = backend.registers(backend.compile(lowered(scheduled, target), target, 1))
     except CompileError as e:
@@ -260,7 +260,7 @@ def known(task: TaskData, records: Path | None, on_warning: Callable[[Diagnostic
     if database is None:
         return _default(task)
     with database:
-        found = recorded(task, database, on_warning)
+        found = recorded_schedule(task, database, on_warning)
         return found or _predicted(task, database)
 
 
@@ -271,7 +271,7 @@ def untuned(task: TaskData, origin: Origin) -> Diagnostic | None:
     return UNTUNED(None, task=task.name, origin=describe(origin))
 
 
-def recorded(task: TaskData, database: Database, on_warning: Callable[[Diagnostic], None]) -> Known | None:
+def recorded_schedule(task: TaskData, database: Database, on_warning: Callable[[Diagnostic], None]) -> Known | None:
     """The fastest recorded schedule that can be applied and lowered; None if there is none. See `Task.recorded`."""
     ranking = database.ranking(program_key(task.program), target_key(task.target, task.threads))
     passed = list(ranking.passed)

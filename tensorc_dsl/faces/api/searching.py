@@ -183,7 +183,7 @@ def _counting(
     task: TaskData, plan: Plan, options: SearchOptions, path: Path, team: Team
 ) -> tuple[Search, EmulatingRunner, Mapping[str, Emulation]]:
     """A search with a runner that emulates, and the records that it goes on with, by their programs."""
-    name = SearchKey(emulated_counts.about(plan.program, plan.target), options.seed, options.strategy)
+    name = SearchKey(emulated_counts.counts_key(plan.program, plan.target), options.seed, options.strategy)
     past = emulated_counts.kept(path, name) if options.resume else dict[str, Emulation]()
     cores = plan.target.cores
     runner = EmulatingRunner(partial(counted, task), cores, {key: one.counted for key, one in past.items()})

@@ -33,8 +33,8 @@ from tensorc_dsl.faces.api.kernel import (
     loaded,
     lowered,
     lowered_text,
-    recorded,
-    require_code,
+    recorded_schedule,
+    require_generator,
     require_machine,
     require_registers,
     untuned,
@@ -243,7 +243,7 @@ class Task(TaskData):
         if database is None:
             return None
         with database:
-            found = recorded(self, database, on_warning)
+            found = recorded_schedule(self, database, on_warning)
         return None if found is None else found.trace
 
     def known(self, records: StrPath | None = None, *, on_warning: Callable[[Diagnostic], None] = warn_of) -> Known:
@@ -348,7 +348,7 @@ class Task(TaskData):
 
     def compile(self, trace: Trace) -> CompiledKernel:
         """The schedule in machine code. Raises TschedError (E0908, E0910) if that fails."""
-        require_code(self.target, self.name)
+        require_generator(self.target, self.name)
         with failing_at(self.definition):
             return compiled(self.frozen(trace).program, self.target, self.threads)
 
@@ -364,7 +364,7 @@ class Task(TaskData):
         search: TuneResult | None = None,
         origin: Origin | None = None,
     ) -> Kernel:
-        require_code(self.target, self.name)
+        require_generator(self.target, self.name)
         with failing_at(self.definition):
             native = loaded(trace.program, self.target, self.threads)
         return Kernel(

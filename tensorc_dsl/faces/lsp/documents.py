@@ -19,7 +19,7 @@ from tensorc_dsl.check.positions import Remembered
 from tensorc_dsl.check.scope import Versions
 from tensorc_dsl.faces.lsp.analysis import Analysis, Text, normal
 from tensorc_dsl.faces.lsp.parts import Pieces
-from tensorc_dsl.faces.packages import Disk, Resolver, StrPath, with_others
+from tensorc_dsl.faces.packages import Disk, Resolver, StrPath, with_unsaved_files
 from tensorc_dsl.syntax import tree as t
 from tensorc_dsl.syntax.parse import Parsed, parse_items
 
@@ -114,7 +114,7 @@ class Reads:
         return Disk().has(path) or Path(os.path.realpath(path)) in self._open()
 
     def listed(self, folder: Path) -> tuple[Path, ...]:
-        return with_others(Disk().listed(folder), folder, self._open())
+        return with_unsaved_files(Disk().listed(folder), folder, self._open())
 
     def _open(self) -> list[Path]:
         files = (file_of(d.uri) for d in self.documents.open.values())

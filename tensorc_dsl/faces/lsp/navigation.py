@@ -147,7 +147,7 @@ class Refused(JsonRpcException):
     MESSAGE = "cannot be renamed"
 
 
-def refuse(reason: str) -> Refused:
+def rename_refused(reason: str) -> Refused:
     return Refused(reason, Refused.CODE)
 
 
@@ -176,11 +176,11 @@ def rename(documents: Documents, analysis: Analysis, position: lsp.Position, new
     """The edits of all files. Raises Refused if the new name is none, or something would mean something else then."""
     found = _named(analysis, position)
     if found is None:
-        raise refuse("there is no name of this file here")
+        raise rename_refused("there is no name of this file here")
     if not _NAME.fullmatch(new) or new == "_":
-        raise refuse(f"`{new}` is not a name")
+        raise rename_refused(f"`{new}` is not a name")
     if all_words(new).kinds[0] in _RESERVED:
-        raise refuse(f"`{new}` is a word of the language")
+        raise rename_refused(f"`{new}` is a word of the language")
     places = mentions(documents, analysis, analysis.text.offset(position))
     by_file: dict[str, list[Mention]] = {}
     for m in places:
@@ -214,7 +214,7 @@ def _require_same(documents: Documents, own: list[Mention], old: str, new: str) 
         wrong = is_bound_here and _errors(after) - errors
         again = _meant(after) if is_bound_here else {}
     if wrong or any(again.get(there(n)) != tuple(map(there, meant)) for n, meant in names.items()):
-        raise refuse(f"with `{new}` for `{old}`, something would mean something else: the name is taken")
+        raise rename_refused(f"with `{new}` for `{old}`, something would mean something else: the name is taken")
 
 
 def _errors(analysis: Analysis) -> Counter[str]:

@@ -16,7 +16,7 @@ from markdown_it import MarkdownIt
 from tensorc_dsl.backend.find import backend_of
 from tensorc_dsl.base.diagnostic import TschedError, render
 from tensorc_dsl.base.source import Span
-from tensorc_dsl.faces.api.kernel import compiled, lowered_text, require_code, viewed
+from tensorc_dsl.faces.api.kernel import compiled, lowered_text, require_generator, viewed
 from tensorc_dsl.faces.lsp.analysis import Analysis
 from tensorc_dsl.faces.lsp.completion import completion
 from tensorc_dsl.faces.lsp.cursor import hover
@@ -280,7 +280,7 @@ def _code(found: Expanded, stage: str) -> tuple[str, str]:
     try:
         if stage == LOOPS:
             return lowered_text(program, space.target, None), ""
-        backend = require_code(space.target, program.name)
+        backend = require_generator(space.target, program.name)
         if stage not in backend.stages:
             return "", f"there is no stage `{stage}` for targets of kind `{space.target.kind}`"
         return viewed(compiled(program, space.target, space.target.cores), stage), ""

@@ -59,7 +59,7 @@ def digit(atom: Atom, context: Context, rounded: bool = False) -> Digit | None:
             return Digit(name, 1, high + 1) if low == 0 and high is not None else None
         case Binary(op="/" | "%" as op, lhs=lhs, rhs=Const(value=int(c))) if c > 0:
             inner = digit(lhs, context, rounded)
-            if inner is None or (inner.size % c and not (rounded and is_last(inner, context))):
+            if inner is None or (inner.size % c and not (rounded and is_highest_digit(inner, context))):
                 return None
             if op == "/":
                 return Digit(inner.var, inner.unit * c, -(-inner.size // c))
@@ -68,7 +68,7 @@ def digit(atom: Atom, context: Context, rounded: bool = False) -> Digit | None:
             return None
 
 
-def is_last(d: Digit, context: Context) -> bool:
+def is_highest_digit(d: Digit, context: Context) -> bool:
     """Whether the digit is the highest of its variable."""
     high = context.atom_range(d.var)[1]
     return high is not None and d.unit * d.size > high
@@ -347,7 +347,7 @@ class _Solution:
             if d is None or abs(factor) < reach or (found and factor % found[-1][2]) or (size == _OPEN and factor < 1):
                 return None
             found.append((d, size, factor, mask))
-            exact &= factor == reach and (size <= d.size or is_last(d, context))
+            exact &= factor == reach and (size <= d.size or is_highest_digit(d, context))
             reach = abs(factor) * size
         self.exact &= exact
         rest = sub(place, base)

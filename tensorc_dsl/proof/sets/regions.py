@@ -25,7 +25,7 @@ from tensorc_dsl.ir.expr import (
 )
 from tensorc_dsl.ir.program import Block, For, Iter, IterKind
 from tensorc_dsl.proof.sets import isl
-from tensorc_dsl.proof.sets.digits import Digit, digit, is_last, missing_digits, numeral, overlap
+from tensorc_dsl.proof.sets.digits import Digit, digit, is_highest_digit, missing_digits, numeral, overlap
 from tensorc_dsl.proof.sets.linear_forms import (
     Atom,
     Context,
@@ -414,7 +414,7 @@ def _by_digits(found: Mapping[_Part, Digit], context: Context) -> _Limit | None:
     all values. Only of a dimension with as many elements as the digit has values it is known that the range has no others.
     """
     ordered = sorted(found.items(), key=lambda x: -x[1].unit)
-    if not is_last(ordered[0][1], context) or ordered[0][0].has_all(ordered[0][1].size):
+    if not is_highest_digit(ordered[0][1], context) or ordered[0][0].has_all(ordered[0][1].size):
         return None
     low: Expr = ZERO
     size: Expr = ZERO

@@ -8,7 +8,7 @@ from itertools import pairwise
 from tensorc_dsl.ir.expr import index, sub
 from tensorc_dsl.ir.program import Program, fresh, replace_stmt, used_names
 from tensorc_dsl.proof.sets.simplify import bounds, extent_ranges, simplify
-from tensorc_dsl.schedule.nests import NO_LOOP, NOT_SERIAL, Part, cut, require_serial, the_loop
+from tensorc_dsl.schedule.nests import NO_LOOP, NOT_SERIAL, Part, cut_loop, require_serial, the_loop
 from tensorc_dsl.schedule.step import LoopRef, Rewrite, primitive, refusal
 
 
@@ -50,6 +50,6 @@ def loop_partition(program: Program, loop: LoopRef, points: tuple[int, ...]) -> 
         Part(fresh(f"{target.var}_{n}", used), begin, simplify(sub(end, begin), {}), f"_{n}" if n else None)
         for n, (begin, end) in enumerate(pairwise(edges))
     ]
-    loops, buffers = cut(program, around, target, parts, used)
+    loops, buffers = cut_loop(program, around, target, parts, used)
     out = replace_stmt(replace(program, buffers=(*program.buffers, *buffers)), target.var, loops)
     return Rewrite(out, tuple(LoopRef(x.var) for x in loops))

@@ -9,7 +9,7 @@ from tensorc_dsl.schedule.copies import (
     LATER,
     NO_SCOPE,
     NOT_FILLED,
-    by_map,
+    copied_by_map,
     reindexed_read,
     require_scope,
     subscripts,
@@ -40,4 +40,6 @@ def reindex_cache_read(
         raise OWN(program, reader.name, block=reader.name, buffer=old.name)
     require_read(program, reader, old)
     indices = subscripts(program, reader, old)
-    return reindexed_read(program, reader, old, indices, by_map(program, reader, old, index_map, indices), scope, scope)
+    return reindexed_read(
+        program, reader, old, indices, copied_by_map(program, reader, old, index_map, indices), scope, scope
+    )

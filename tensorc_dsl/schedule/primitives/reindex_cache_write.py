@@ -9,7 +9,7 @@ from tensorc_dsl.schedule.copies import (
     NO_SCOPE,
     NOT_ALONE,
     NOT_WHOLE,
-    by_map,
+    copied_by_map,
     reindexed_write,
     require_scope,
     subscripts,
@@ -36,5 +36,5 @@ def reindex_cache_write(
     old = the_target(program, writer)
     indices = subscripts(program, writer, old)
     return reindexed_write(
-        program, writer, old, indices, by_map(program, writer, old, index_map, indices), scope, scope
+        program, writer, old, indices, copied_by_map(program, writer, old, index_map, indices), scope, scope
     )

@@ -11,7 +11,7 @@ from tensorc_dsl.ir.print import format_expr
 from tensorc_dsl.ir.program import Buffer, For, Program, Stmt, fresh, replace_stmt, used_names
 from tensorc_dsl.proof.sets.linear_forms import TRUE, Ranges
 from tensorc_dsl.proof.sets.simplify import bounds, extent_ranges, is_multiple, simplify
-from tensorc_dsl.schedule.nests import NO_LOOP, NOT_SERIAL, Part, cut, replace_variables, require_serial, the_loop
+from tensorc_dsl.schedule.nests import NO_LOOP, NOT_SERIAL, Part, cut_loop, replace_variables, require_serial, the_loop
 from tensorc_dsl.schedule.step import LoopRef, Rewrite, primitive, refusal
 
 
@@ -90,7 +90,7 @@ def split(
     names = [fresh(f"{target.var}_{n}", used) for n in range(len(factors))]
     if not exact and partial == "cut":
         part = _last_tile(program, target, factors, ranges, used)
-        tail, buffers = cut(program, around, target, (part,), used)
+        tail, buffers = cut_loop(program, around, target, (part,), used)
         target, exact = replace(target, extent=part.begin), True
     if not exact and not is_open:
         most = bounds(target.extent, ranges)[1]

@@ -75,7 +75,7 @@ class Emulation:
     counted: Counted
 
 
-def about(program: Program, target: Target) -> str:
+def counts_key(program: Program, target: Target) -> str:
     """What counts depend on besides the schedule: the task, the target and this package."""
     return f"{subject(program, target, 1).task_key} {target_key(target, 1)} {package_key()}"
 

@@ -60,7 +60,7 @@ from tensorc_dsl.ir.expr import (
     substitute,
 )
 from tensorc_dsl.ir.program import Store
-from tensorc_dsl.ir.reductions import change_of, fold_of, is_switch
+from tensorc_dsl.ir.reductions import atomic_change_of, fold_of, is_switch
 from tensorc_dsl.lower.flat import Collective, Flat, Shuffle
 from tensorc_dsl.proof.sets.store_guards import filled
 
@@ -90,7 +90,7 @@ def write_update(
         # What is true stays true: a thread stores that, or nothing.
         changes = fold.value if fold.op == "or" else Not(fold.value)
         under(changes, lambda: f.line(f"store atomic i8 {int(fold.op == 'or')}, ptr {place(s)} {how}, align 1"))
-    elif fold is not None and (change := change_of(s)) is not None:
+    elif fold is not None and (change := atomic_change_of(s)) is not None:
         value = e.value(fold.value, None)
         f.op(f"atomicrmw {change} ptr {place(s)}, {value.typed} {how}")
     else:

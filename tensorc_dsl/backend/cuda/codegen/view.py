@@ -76,7 +76,7 @@ from tensorc_dsl.ir.expr import (
 )
 from tensorc_dsl.ir.maths import CONDITIONS
 from tensorc_dsl.ir.program import LoopKind, Store
-from tensorc_dsl.ir.reductions import Change, change_of, fold_of, is_switch
+from tensorc_dsl.ir.reductions import Change, atomic_change_of, fold_of, is_switch
 from tensorc_dsl.ir.warp import LANES
 from tensorc_dsl.lower.flat import (
     Alloc,
@@ -298,7 +298,7 @@ _OLD = ".old"
 
 def update(s: Store, pad: str) -> Iterator[str]:
     """An atomic store. Raises CompileError if it compares and exchanges single bytes."""
-    fold, change, t = fold_of(s), change_of(s), dtype_of(s.value)
+    fold, change, t = fold_of(s), atomic_change_of(s), dtype_of(s.value)
     place = f"&{c_name(s.buffer)}[{value(s.indices[0])}]"
     if fold is not None and is_switch(s):
         changes = fold.value if fold.op == "or" else Not(fold.value)
@@ -454,7 +454,7 @@ def meets(role: Role | None) -> str:
     return f'asm volatile("barrier.cta.sync.aligned 1, {role.threads};" ::: "memory");'
 
 
-def held_fast(buffers: Iterable[str], pad: str) -> Iterator[str]:
+def held_registers(buffers: Iterable[str], pad: str) -> Iterator[str]:
     """Registers stay as they are here."""
     for name in buffers:
         yield f"{pad}held({c_name(name)});"
@@ -464,7 +464,7 @@ def finished(s: WgmmaWait, pad: str) -> Iterator[str]:
     """A thread waits for the products of its warpgroup."""
     end = "wgmma.commit_group.sync.aligned; " * s.ends_group
     yield f'{pad}asm volatile("{end}wgmma.wait_group.sync.aligned {s.groups};" ::: "memory");'
-    yield from held_fast(s.buffers, pad)
+    yield from held_registers(s.buffers, pad)
 
 
 def tile_copy(s: Collective, maps: tuple[TensorMap, ...], pad: str) -> Iterator[str]:
@@ -607,7 +607,7 @@ class _Statements:
                 case Ticket() | LookBack():
                     raise CompileError("the view in CUDA C++ has no words for scans that blocks pass on; see its PTX")
                 case WgmmaFence(buffers=buffers):
-                    yield from held_fast(buffers, pad)
+                    yield from held_registers(buffers, pad)
                     yield f'{pad}asm volatile("wgmma.fence.sync.aligned;" ::: "memory");'
                 case WgmmaWait():
                     yield from finished(s, pad)

@@ -33,7 +33,7 @@ from tensorc_dsl.ir.program import Block, Buffer, Program, Stmt, walk
 from tensorc_dsl.ir.target import Target
 from tensorc_dsl.lower.flat import LowerError, Param, store_loads, stores
 from tensorc_dsl.lower.lower import COMMON, Unit, format_unit, require_independent
-from tensorc_dsl.lower.storage import flatten_params, homes, in_place, place
+from tensorc_dsl.lower.storage import buffer_loops, flatten_params, in_place, place
 from tensorc_dsl.lower.trim_bounds import Known, known_of
 from tensorc_dsl.proof.sets.accesses import touched_in
 from tensorc_dsl.proof.sets.constants import told_by
@@ -160,7 +160,7 @@ def _shuffles(n: Nest) -> Nest:
 def _owners(n: Nest) -> Nest:
     """Private buffers above threads, and fragments, become storage of each thread."""
     program = n.unit.program
-    home, body, local = homes(program), n.unit.loops, list(n.local)
+    home, body, local = buffer_loops(program), n.unit.loops, list(n.local)
     used = {name for s in stores(body) for name in (s.buffer, *(x.buffer for x in store_loads(s)))}
     for b in program.buffers:
         if b.name in used and b.scope.split(".")[0] not in ("global", "shared"):
@@ -192,7 +192,7 @@ def _place(n: Nest) -> Nest:
     """Other private and shared buffers get memory; arrays in global memory are arguments."""
     program, done = n.unit.program, {b.name for b in n.local}
     inner = tuple(b for b in program.buffers if b.scope != "global" and b.name not in done)
-    flat = place(n.unit.loops, inner, homes(program), n.unit.carried)
+    flat = place(n.unit.loops, inner, buffer_loops(program), n.unit.carried)
     flat = flatten_params(flat, (*program.params, *_globals(program)))
     return replace(n, unit=replace(n.unit, flat=flat))
 
@@ -200,7 +200,7 @@ def _place(n: Nest) -> Nest:
 def _ends(n: Nest) -> Nest:
     # What a shuffle brings is stored where it is read, in each iteration of the loops around both.
     brought = {b.name for b in n.local} - {b.name for b in n.unit.program.buffers}
-    known = replace(_known(n), homes={**homes(n.unit.program), **loops_around(n.unit.loops, brought)})
+    known = replace(_known(n), homes={**buffer_loops(n.unit.program), **loops_around(n.unit.loops, brought)})
     return replace(n, unit=replace(n.unit, flat=with_uniform_ends(n.unit.loops, known, n.axes)))
 
 

@@ -176,7 +176,7 @@ def current_stream(values: Iterable[Any]) -> int:
 
 
 @contextmanager
-def ordered(device: Device, theirs: int) -> Generator[Any]:
+def ordered_stream(device: Device, theirs: int) -> Generator[Any]:
     """PyCUDA's stream for launches that run in the order of a stream with that handle; None is the legacy stream."""
     if theirs in LEGACY:
         yield None

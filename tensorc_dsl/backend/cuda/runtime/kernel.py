@@ -13,7 +13,7 @@ import msgspec
 from tensorc_dsl.backend.cuda.lower.kernels import BLOCK_AXES, MOST_BLOCKS, DeviceProgram
 from tensorc_dsl.backend.cuda.maps import CACHED, MAP_ALIGNMENT, MAP_BYTES, encoding_of
 from tensorc_dsl.backend.cuda.runtime.arrays import DeviceArray, Memory, is_on_gpu, memory_of
-from tensorc_dsl.backend.cuda.runtime.driver import Device, current_stream, library, ordered, time_launches
+from tensorc_dsl.backend.cuda.runtime.driver import Device, current_stream, library, ordered_stream, time_launches
 from tensorc_dsl.backend.llvm.runtime.arguments import (
     Described,
     ShapeSolver,
@@ -282,7 +282,7 @@ class GpuKernel:
         call = self._bind(arrays)
         with self._device.current():
             scratch = self._scratch(call.sizes)
-            with ordered(self._device, call.stream) as stream:
+            with ordered_stream(self._device, call.stream) as stream:
                 self._module.launch(self._addresses(call, scratch), call.sizes, stream)
         for p in self.params:
             if p.output and p.name in call.copies:

@@ -111,7 +111,7 @@ INSTRUCTIONS = {i.title: i for some in MULTIPLIERS.values() for i in some}
 """All instructions by title."""
 
 
-def multipliers(work: Work, target: Target) -> tuple[Instruction, ...]:
+def peak_instructions(work: Work, target: Target) -> tuple[Instruction, ...]:
     """The instructions for such work that the target has; none if no instruction that is measured here does it."""
     return tuple(i for i in MULTIPLIERS.get(work, ()) if len(has_features(target, i.features)) == len(i.features))
 
