@@ -25,6 +25,16 @@ FILES = ("CHANGELOG.md", "CONTRIBUTING.md", "LICENSE", "README.md", "pyproject.t
 TOY = ROOT / "tests" / "backends" / "toy" / "tensorc_toy"
 
 
+def unused(first: int) -> str:
+    """The last code of a hundred that no error has."""
+    codes = (f"E{n:04}" for n in range(first + 99, first - 1, -1))
+    return next(c for c in codes if not (ROOT / "docs" / "errors" / f"{c}.md").exists())
+
+
+REFUSED, FOUND = unused(600), unused(200)
+"""The codes of the refusal and of the error that are added."""
+
+
 @dataclass
 class Copy:
     """A copy of the repository, and what was touched in it for the recipe at hand."""
@@ -89,7 +99,7 @@ from tensorc_dsl.schedule.step import LoopRef
 from tensorc_dsl.schedule.step import refusal
 
 
-@refusal("E0699", "`{loop}` cannot be touched with nothing", help="give a word", at="word")
+@refusal("CODE", "`{loop}` cannot be touched with nothing", help="give a word", at="word")
 def NO_WORD(*focus: str, loop: str) -> None: ...
 
 
@@ -137,10 +147,10 @@ def primitive(copy: Copy) -> None:
     shown = "".join(f"\n## {t}\n\n```tsched\n{COPYING}```\n\n```call\n{call}\n```\n" for t, call in cases[:2])
     gone = COPYING.replace("for i in 12", "for i in 4, j in 3").replace("= i", "= i * 3 + j")
     shown += f'\n## no loop\n\n```tsched\n{gone}```\n\n```call\nfuse(i, j)\ntouch(i, "here")\n```\n'
-    copy.write("tensorc_dsl/schedule/primitives/touch.py", TOUCH)
+    copy.write("tensorc_dsl/schedule/primitives/touch.py", TOUCH.replace("CODE", REFUSED))
     copy.write("tests/primitives/touch.md", f"# touch\n\nLeave a word at a loop.\n{shown}")
     right = TWICE.replace("WORD", "here")
-    copy.write("docs/errors/E0699.md", page("E0699", "nothing to touch with", TWICE.replace("WORD", ""), right))
+    copy.write(f"docs/errors/{REFUSED}.md", page(REFUSED, "nothing to touch with", TWICE.replace("WORD", ""), right))
 
 
 COIN = '''"""`sample_coin`: one of two numbers."""
@@ -244,14 +254,14 @@ RAISING = "tensorc_dsl/check/items.py"
 def error(copy: Copy) -> None:
     check = "    found: list[Diagnostic] = []\n    # Kinds of"
     declared = (
-        '@problem("E0298", "nothing runs on the moon", help="take a machine on earth")\ndef MOON() -> None: ...\n'
+        f'@problem("{FOUND}", "nothing runs on the moon", help="take a machine on earth")\ndef MOON() -> None: ...\n'
     )
     more = '    if item.name == "moon":\n        found.append(MOON(item.name.span))\n'
     copy.edit(RAISING, check, check.replace("    # Kinds", f"{more}    # Kinds"))
     copy.edit(RAISING, "def target_of(", f"{declared}\n\ndef target_of(")
     copy.edit(RAISING, "import Diagnostic, TschedError", "import Diagnostic, TschedError, problem")
     items = "target moon = llvm(cores=4)\n"
-    copy.write("docs/errors/E0298.md", page("E0298", "a target on the moon", items, items.replace("moon", "earth")))
+    copy.write(f"docs/errors/{FOUND}.md", page(FOUND, "a target on the moon", items, items.replace("moon", "earth")))
 
 
 def intrinsic(copy: Copy) -> None:
@@ -267,12 +277,12 @@ def backend(copy: Copy) -> None:
 
 
 RECIPES: dict[str, tuple[Callable[[Copy], None], dict[str, str]]] = {
-    "a primitive": (primitive, {"name": "touch", "code": "E0699"}),
+    "a primitive": (primitive, {"name": "touch", "code": REFUSED}),
     "a draw": (draw, {"name": "coin"}),
     "an operator": (operator, {"name": "triple"}),
     "a maths function": (maths, {"name": "rint"}),
     "a search strategy": (strategy, {"name": "again"}),
-    "an error": (error, {"code": "E0298"}),
+    "an error": (error, {"code": FOUND}),
     "an intrinsic": (intrinsic, {"name": "floats"}),
     "a backend": (backend, {"name": "toy"}),
 }
@@ -328,7 +338,7 @@ NARROW = (
     "tests/cli/test_explain.py", "tests/docs/test_reference.py",
 )  # fmt: skip
 WORDS = (
-    "touch", "E0699", "E0298", "Coin or coin", "triple", "again and (seed or budget or fails)", "fma_8", "rint",
+    "touch", REFUSED, FOUND, "Coin or coin", "triple", "again and (seed or budget or fails)", "fma_8", "rint",
     "every_code or left_over or every_step_and_draw or what_the_table or every_word or every_operator or generated_parts",
     "there_is_an_example or every_refusal or hints_are_for",
 )  # fmt: skip
@@ -337,11 +347,11 @@ WORDS = (
 def test_what_is_added_passes_the_tests(played: tuple[Copy, Touched]) -> None:
     copy = played[0]
     pytest_ = ("-m", "pytest", "-q", "-p", "no:cacheprovider", "-n", "0")
-    copy.run(*pytest_, "--accept", *NARROW[:2], "-k", "touch or E0699 or E0298")
+    copy.run(*pytest_, "--accept", *NARROW[:2], "-k", f"touch or {REFUSED} or {FOUND}")
     done = copy.run(*pytest_, *NARROW, "-k", " or ".join(f"({w})" for w in WORDS))
     assert done.returncode == 0, done.stdout[-6000:]
-    expected = (copy.root / "tests" / "bad" / "E0699.expected").read_text(encoding="utf-8")
-    assert expected.startswith("error[E0699]: `i` cannot be touched with nothing\n")
+    expected = (copy.root / "tests" / "bad" / f"{REFUSED}.expected").read_text(encoding="utf-8")
+    assert expected.startswith(f"error[{REFUSED}]: `i` cannot be touched with nothing\n")
 
 
 def test_what_is_added_keeps_the_layers(played: tuple[Copy, Touched]) -> None:
@@ -364,7 +374,7 @@ def test_the_command_line_knows_it(played: tuple[Copy, Touched]) -> None:
     assert "Leave" not in copy.says("explain", "touch") and "carries the word" in copy.says("explain", "touch")
     assert "both equally likely" in copy.says("explain", "sample_coin")
     assert "number next to" in copy.says("explain", "rint")
-    assert "nothing to touch with" in copy.says("explain", "E0699")
+    assert "nothing to touch with" in copy.says("explain", REFUSED)
     assert "again" in copy.says("tune", "--strategy", "help")
     assert "the toy has no C for Call" in copy.says("show", "x.tsched", "cut_8", "--stage", "c", status=1)
     assert "llvm.rint" in copy.says("show", "x.tsched", "cut_8", "--stage", "llvm", "--target", "native")

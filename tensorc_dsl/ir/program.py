@@ -119,6 +119,9 @@ class Property(StrEnum):
     """No element is infinite or a NaN; so 0 times one is 0 (`skip_zeros`)."""
 
 
+Range = tuple[float, float]
+
+
 PERSISTENT = "persistent"
 """The annotation of a loop over blocks whose iterations a fixed number of blocks may take in turn."""
 
@@ -429,3 +432,17 @@ def fresh(base: str, used: set[str]) -> str:
         name = f"{base}_{n}"
     used.add(name)
     return name
+
+
+def assumed(program: Program, name: str) -> tuple[Property | Range, ...]:
+    """What the compute assumes of an input: properties, and the range of its elements."""
+    found: list[Property | Range] = []
+    text = dict(program.annotations).get(f"{ASSUMED}{name}")
+    for part in str(text).split(", ") if text else ():
+        low, dots, high = part.partition("..")
+        found.append((_number(low), _number(high)) if dots else Property(part))
+    return tuple(found)
+
+
+def _number(text: str) -> float:
+    return int(text) if text.lstrip("-").isdigit() else float(text)

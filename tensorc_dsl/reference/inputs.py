@@ -17,7 +17,7 @@ from tensorc_dsl.ir.arrays import Array, narrow, stored_dtype, wide_dtype
 from tensorc_dsl.ir.dtypes import DType, largest_finite, limits, smallest_normal
 from tensorc_dsl.ir.expr import Binary, Call, Compare, Expr, Load, children, constant, dtype_of, free_vars, loads
 from tensorc_dsl.ir.maths import MATHS, Domain
-from tensorc_dsl.ir.program import ASSUMED, Buffer, IterKind, Program, Property, blocks
+from tensorc_dsl.ir.program import Buffer, IterKind, Program, Property, Range, assumed, blocks
 from tensorc_dsl.ir.sizes import always_apart, elements_spanned, strides_of
 from tensorc_dsl.reference.evaluate import shape_of
 
@@ -53,26 +53,9 @@ def make_inputs(program: Program, seed: int) -> dict[str, Array]:
     return out
 
 
-Range = tuple[float, float]
-
-
-def assumed(program: Program, name: str) -> tuple[Property | Range, ...]:
-    """What the compute assumes of an input: properties, and the range of its elements."""
-    found: list[Property | Range] = []
-    text = dict(program.annotations).get(f"{ASSUMED}{name}")
-    for part in str(text).split(", ") if text else ():
-        low, dots, high = part.partition("..")
-        found.append((_number(low), _number(high)) if dots else Property(part))
-    return tuple(found)
-
-
 def drawn_as(program: Program, name: str) -> tuple[Property | Range, ...]:
     """What the compute assumes of an input beside that it is finite, as all numbers are that are no special values."""
     return tuple(x for x in assumed(program, name) if x is not Property.FINITE)
-
-
-def _number(text: str) -> float:
-    return int(text) if text.lstrip("-").isdigit() else float(text)
 
 
 def default_range(t: DType, count: int, said: Collection[Property | Range], size: int | None) -> Range:

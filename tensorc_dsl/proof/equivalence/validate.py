@@ -38,6 +38,7 @@ from tensorc_dsl.ir.program import (
     Property,
     Stmt,
     Store,
+    assumed,
     blocks,
     is_atomic,
     walk,
@@ -75,7 +76,7 @@ from tensorc_dsl.proof.sets.safety import too_far_in
 from tensorc_dsl.proof.sets.sets import NotAffine, mapping, points
 from tensorc_dsl.proof.sets.simplify import bounds, conjuncts, extent_ranges
 from tensorc_dsl.reference.evaluate import shape_of
-from tensorc_dsl.reference.inputs import Special, assumed, drawn_as, make_inputs, special_inputs
+from tensorc_dsl.reference.inputs import Special, drawn_as, make_inputs, special_inputs
 from tensorc_dsl.reference.interpret import FILLS, InterpretError, Order, Uninitialised, interpret
 
 # Rules that a program must keep whatever it computes: no access or iterator out of bounds, no races.

@@ -9,11 +9,10 @@ from math import isfinite
 from tensorc_dsl.ir.dtypes import holds
 from tensorc_dsl.ir.expr import Binary, Cast, Const, Expr, Load, Select, Var, dtype_of, free_vars, loads, substitute
 from tensorc_dsl.ir.print import format_expr
-from tensorc_dsl.ir.program import Block, IterKind, Program, Property, replace_stmt
+from tensorc_dsl.ir.program import Block, IterKind, Program, Property, assumed, replace_stmt
 from tensorc_dsl.ir.reductions import fold_of
 from tensorc_dsl.proof.sets.sets import bindings
 from tensorc_dsl.proof.sets.simplify import conjuncts, extent_ranges, simplify_where
-from tensorc_dsl.reference.inputs import assumed
 from tensorc_dsl.schedule.motion import is_param, writers
 from tensorc_dsl.schedule.nests import NO_BLOCK, NO_LOOP, REPEATED, refuse_repeated, the_block, the_loop
 from tensorc_dsl.schedule.primitives.decompose_reduction import NOT_AROUND
