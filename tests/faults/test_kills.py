@@ -14,6 +14,7 @@ RESUMED = {"the database", "progress"}
 after each."""
 
 
+@pytest.mark.corpus
 @pytest.mark.parametrize("moment", MOMENTS)
 def test_nothing_is_left_and_nothing_is_lost(tmp_path: Path, moment: str) -> None:
     assert kill(tmp_path, moment, 0.0, signal.SIGKILL, resume=moment in RESUMED) == []

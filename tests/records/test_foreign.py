@@ -127,6 +127,7 @@ DAMAGED = {
 }
 
 
+@pytest.mark.corpus
 @pytest.mark.parametrize("name", [*ROWS, *DAMAGED])
 def test_a_row_that_cannot_be_used_is_passed_over(task: Task, database: Path, name: str) -> None:
     where = "WHERE trial = 1"
