@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tensorc_dsl.base.diagnostic import TschedError, problem
+from tensorc_dsl.base.outputs import reason
 from tensorc_dsl.graph.graph import DTYPES, MOST_ELEMENTS, Array, Graph, Node
 
 if TYPE_CHECKING:
@@ -51,9 +52,7 @@ def read_onnx(path: Path) -> Graph:
     except _Wrong as e:
         raise TschedError(NOT_IMPORTED(None, path=path.name, why=str(e), repair=repair)) from e
     except OSError as e:
-        raise TschedError(
-            NOT_IMPORTED(None, path=path.name, why=e.strerror or str(e), repair="name another file")
-        ) from e
+        raise TschedError(NOT_IMPORTED(None, path=path.name, why=reason(e), repair="name another file")) from e
 
 
 def _load(onnx: Any, path: Path) -> ModelProto:

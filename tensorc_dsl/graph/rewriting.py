@@ -61,9 +61,9 @@ def rewritten(graph: Graph) -> Graph:
             constants[node.outputs[0]] = value
     reads = Counter(i for n in nodes for i in n.inputs) + Counter(graph.outputs)
     view = _View(constants, {o: n for n in nodes for o in n.outputs if o}, reads)
-    for n, node in enumerate(nodes):
+    for n in range(len(nodes)):
         for rewrite in REWRITES:
-            made = rewrite(view, view.makers[node.outputs[0]])
+            made = rewrite(view, nodes[n])
             if made is not None:
                 nodes[n] = made
                 view.makers |= {o: made for o in made.outputs if o}

@@ -15,6 +15,7 @@ from typing import Any, cast
 import numpy as np
 
 from tensorc_dsl.base.diagnostic import TschedError, problem
+from tensorc_dsl.base.outputs import reason
 from tensorc_dsl.graph.graph import DTYPES, NUMPY, Array, Tensor
 
 _NAMES = {
@@ -71,7 +72,7 @@ def mapped_weights(path: Path, digest: str, wanted: Mapping[str, Tensor]) -> dic
         data = np.memmap(path, np.uint8, "r")
         tensors = _views(data)
     except OSError as e:
-        raise TschedError(BAD_WEIGHTS(None, path=shown, why=e.strerror or str(e))) from e
+        raise TschedError(BAD_WEIGHTS(None, path=shown, why=reason(e))) from e
     except ValueError as e:
         raise TschedError(BAD_WEIGHTS(None, path=shown, why=str(e))) from e
     for name, type_ in wanted.items():

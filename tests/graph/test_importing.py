@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from functools import cache
 from hashlib import sha256
@@ -10,12 +11,14 @@ from pathlib import Path
 import numpy as np
 import onnx
 import pytest
+from click.testing import CliRunner
 from onnx import TensorProto, helper, numpy_helper
 from safetensors.numpy import load_file
 
 from tensorc_dsl.base.diagnostic import TschedError
 from tensorc_dsl.base.source import Source
 from tensorc_dsl.faces.api.models import import_onnx, load_model
+from tensorc_dsl.faces.cli.main import main
 from tensorc_dsl.graph.weights import mapped_weights, weights_file
 from tensorc_dsl.syntax.fmt import format_text
 from tests.graph.onnx_cases import Array, by_runtime
@@ -295,3 +298,27 @@ def test_a_scalar_input_may_have_a_value(tmp_path: Path) -> None:
     (tmp_path / "net.onnx").write_bytes(m.SerializeToString())
     text = import_onnx(tmp_path / "net.onnx", values={"rate": 0.5}).read_text()
     assert "X[i] * 0.5" in text or "A[i] * 0.5" in text
+
+
+def test_the_commands_import_and_run_a_model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from tensorc_dsl.faces.cli.commands import run
+
+    monkeypatch.setattr(run, "_MOST_SECONDS", 0.0)
+    monkeypatch.chdir(tmp_path)
+    m = model([helper.make_node("Relu", ["x"], ["y"])], [value("x", "N", 4)], ["y"])
+    Path("net.onnx").write_bytes(m.SerializeToString())
+
+    def said(*words: str) -> tuple[int, str]:
+        done = CliRunner().invoke(main, [*words, "--threads", "1"] if words[0] == "run" else list(words))
+        return done.exit_code, done.output
+
+    assert said("import", "net.onnx", "--shape", "x=3,4") == (
+        0,
+        "net.tsched: written; `tensorc-dsl run net.tsched` runs it\n",
+    )
+    code, output = said("run", "net.tsched", "net", "--json")
+    assert code == 0 and json.loads(output)["outputs"] == {"y": "float32[3, 4]"}
+    code, output = said("run", "net.tsched")
+    assert code == 0 and output.startswith("y: float32[3, 4]\nnet: ") and "the median of 1" in output
+    assert said("import", "net.onnx", "--shape", "x:3")[0] == 2
+    assert said("run", "net.tsched", "other")[0] == 1
