@@ -230,6 +230,13 @@ The formatter, `tensorc-dsl fmt', writes 4."
       (setq found (not (looking-at "[ \t]*$"))))
     found))
 
+(defun tsched--in-compute ()
+  "Whether this line is in the head of a compute, whose parts stand at column 0."
+  (save-excursion
+    (beginning-of-line)
+    (while (and (looking-at "[ \t]") (tsched--line-above)))
+    (looking-at "compute\\_>\\|where\\_>\\|assume\\_>\\|)")))
+
 (defun tsched--indentation ()
   "The column at which this line begins."
   (save-excursion
@@ -246,11 +253,11 @@ The formatter, `tensorc-dsl fmt', writes 4."
        (comment base)
        ((not (tsched--line-above)) 0)
        (goes-on (if open (+ base tsched-indent-offset) (+ (tsched--indentation-of-statement) tsched-indent-offset)))
-       ((and part (not open)) tsched-indent-offset)
+       ((and part (not open)) (if (tsched--in-compute) 0 tsched-indent-offset))
        ;; where A = …,
        ;;       B = …
        ((and (not open) (not (looking-at "[ \t]*//")) (looking-at ".*,[ \t]*$"))
-        (+ (current-indentation) (if (looking-at "[ \t]*where\\_>") 6 0)))
+        (+ (current-indentation) (if (looking-at "[ \t]*\\(\\(?:where\\|assume\\)[ \t]\\)") (length (match-string 1)) 0)))
        ((and (not (looking-at "[ \t]*//")) (looking-at (concat ".*?" tsched--unfinished)))
         (+ (tsched--indentation-of-statement) tsched-indent-offset))
        (t base)))))

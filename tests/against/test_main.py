@@ -88,13 +88,17 @@ def test_weights_are_constants_for_ours_too() -> None:
         assert constant == expected, name
 
 
+OF_ONE_SIDE = ("stride_", "pad_", "dilation_", "same")
+
+
 @pytest.mark.parametrize("name", sorted(REFERENCES.keys() & (OPERATORS.keys() | COMPUTES.keys())))
 def test_references_agree_with_those_of_the_library(name: str) -> None:
     operator, file = (OPERATORS[name], library()) if name in OPERATORS else (COMPUTES[name], LIBRARY)
     for number, sizes in enumerate(operator.sizes):
         c = case_of(operator, file, name, number)
         types = {b.name: b.dtype.name for b in c.program.inputs}
-        if "f16" in types.values() or "eps" in sizes:
+        # No task of the comparison has other strides or borders along one dimension than along another.
+        if "f16" in types.values() or "eps" in sizes or any(n.startswith(OF_ONE_SIDE) for n in sizes):
             continue
         problem = main.Problem("", f"{name}_{number}", name, dict(sizes), types)
         (found,), tolerance = expected(problem, c.inputs)

@@ -31,6 +31,15 @@ function! s:first(line) abort
   return line
 endfunction
 
+" Whether a line stands in the head of a compute, whose parts have no indentation, other than those of a reducer.
+function! s:in_compute(line) abort
+  let line = prevnonblank(a:line - 1)
+  while line > 1 && getline(line) =~# '^\s'
+    let line = prevnonblank(line - 1)
+  endwhile
+  return getline(line) =~# '\v^%(compute>|where>|assume>|\))'
+endfunction
+
 function! TschedIndent(line) abort
   let text = getline(a:line)
   let above = prevnonblank(a:line - 1)
@@ -53,13 +62,13 @@ function! TschedIndent(line) abort
     return open ? base + shiftwidth() : indent(first) + shiftwidth()
   endif
   if !open
-    if text =~# '\v^\s*<%(desc|layout|lower|identity|assume)>'
+    if text =~# '\v^\s*<%(desc|layout|lower|identity|assume)>' && !s:in_compute(a:line)
       return shiftwidth()
     endif
     " where A = …,
     "       B = …
     if getline(above) =~# ',\s*$'
-      return indent(above) + (getline(above) =~# '^\s*where\>' ? 6 : 0)
+      return indent(above) + strlen(matchstr(getline(above), '\v^\s*\zs%(where|assume)\s'))
     endif
   endif
   if getline(above) =~# s:unfinished && getline(above) !~# '^\s*//'

@@ -18,6 +18,7 @@ from tensorc_dsl.faces.api.tasks import StrPath, TaskFile
 from tensorc_dsl.faces.packages import Disk, Resolver
 from tensorc_dsl.graph.graph import NUMPY, Array, Tensor
 from tensorc_dsl.graph.weights import mapped_weights
+from tensorc_dsl.syntax.names import near
 from tensorc_dsl.tuning.machine.host import host_target
 
 
@@ -171,7 +172,7 @@ def model_of(checked: CheckedFile, name: str | None, threads: int | None = None)
         raise TschedError(WHICH_MODEL(None, file=source, count=len(known), names=", ".join(known)))
     chosen = known[0] if name is None else name
     if chosen not in checked.models:
-        raise TschedError(NO_MODEL(None, file=source, name=chosen))
+        raise TschedError(NO_MODEL(None, file=source, name=chosen, notes=near(chosen, known)))
     item, plan = checked.models[chosen], checked.plans[chosen]
     weights: dict[str, Array] = {}
     if item.weights is not None:

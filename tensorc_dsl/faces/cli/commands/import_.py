@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shlex
+
 import click
 
 from tensorc_dsl.faces.cli.options import common_options
@@ -61,4 +63,4 @@ def import_(file: str, shapes: tuple[str, ...], values: tuple[str, ...], output:
     from tensorc_dsl.faces.api.models import import_onnx
 
     made = import_onnx(file, output, shapes=dict(map(_shape, shapes)), values=dict(map(_value, values)))
-    say(f"{made}: written; `tensorc-dsl run {made}` runs it")
+    say(f"{made}: written; `tensorc-dsl run {shlex.quote(str(made))}` runs it")
