@@ -19,7 +19,7 @@ from tensorc_dsl.elaborate.bindings import dimensions
 from tensorc_dsl.elaborate.names import FUNCTIONS, Definitions
 from tensorc_dsl.ir.dtypes import DTYPES
 from tensorc_dsl.ir.parse_expr import CASTS
-from tensorc_dsl.ir.program import Program
+from tensorc_dsl.ir.program import Program, Property
 from tensorc_dsl.ir.target import is_kind
 from tensorc_dsl.proof.sets.laws import LAWS
 from tensorc_dsl.schedule.queries import QUERIES
@@ -73,6 +73,10 @@ class Reference:
 
 def written(name: t.Word | t.Name) -> Written:
     return Written((name.span,))
+
+
+PROPERTIES = frozenset(p.value for p in Property)
+"""What a compute can assume of an input."""
 
 
 def entry(kind: str, name: str, known: Container[str]) -> Entry | None:
@@ -154,7 +158,9 @@ class Values:
             self.expr(condition, known)
         for a in c.assumes:
             self.refer(a.name, known.get(a.name))
-            if not isinstance(a.says, t.Word):
+            if isinstance(a.says, t.Word):
+                self.refer(a.says, entry("law", str(a.says), PROPERTIES))
+            else:
                 self.expr(a.says, known)
         for s in c.stages:
             for name in s.names:

@@ -60,7 +60,7 @@ def loaded(text: str) -> CheckedFile:
 @pytest.mark.parametrize("names", [[*TEXTS], [*TEXTS][::-1]], ids=["forwards", "backwards"])
 def test_a_file_is_the_same_after_any_other(names: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
     after = {name: loaded(TEXTS[name]) for name in names}
-    monkeypatch.setattr(scope, "loader_of", lambda _file, _source, resolve, parsed: Loader(resolve, parsed))
+    monkeypatch.setattr(scope, "library_loader", lambda _file, _source, resolve, parsed: Loader(resolve, parsed))
     for name in names[::2]:
         same(loaded(TEXTS[name]), after[name])
     one, other = after["the folder"], after["no such name"]
