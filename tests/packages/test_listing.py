@@ -27,7 +27,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     (tmp_path / "here" / "lib").mkdir(parents=True)
     monkeypatch.chdir(tmp_path / "here")
     monkeypatch.delenv("TSCHED_PATH", raising=False)
-    monkeypatch.setattr(packages, "installed", lambda: ())
+    monkeypatch.setattr(packages, "installed_folders", lambda: ())
     return tmp_path
 
 
