@@ -42,7 +42,7 @@ def read_onnx(path: Path) -> Graph:
     try:
         import onnx
     except ImportError:
-        repair = "install it: `pip install tensorc-dsl[onnx]`"
+        repair = "install it: `pip install 'tensorc-dsl[onnx]'`"
         raise TschedError(
             NOT_IMPORTED(None, path=path.name, why="the package `onnx` is missing", repair=repair)
         ) from None

@@ -58,7 +58,7 @@ def import_(file: str, shapes: tuple[str, ...], values: tuple[str, ...], output:
     It is written beside the file, and its weights beside it, as a `.safetensors` file. All sizes are numbers: those that the
     file leaves open are given with --shape. Nothing is written if an operator is not supported; the error has all of them.
 
-    Needs the package `onnx`: `pip install tensorc-dsl[onnx]`.
+    Needs the package `onnx`: `pip install 'tensorc-dsl[onnx]'`.
     """
     from tensorc_dsl.faces.api.models import import_onnx
 
