@@ -9,7 +9,8 @@ import pytest
 import tensorc_dsl
 from tensorc_dsl.base.source import Source, Span
 from tensorc_dsl.interp.evaluate import binary, element_code, part_code
-from tensorc_dsl.interp.values import Drawn
+from tensorc_dsl.interp.values import Drawn, Value
+from tensorc_dsl.ir.expr import BinaryOp
 
 AT = Span(Source("t.tsched", "x"), 0, 1)
 BOUNDS = (None, *range(-4, 5))
@@ -44,7 +45,10 @@ def test_a_factor_of_one_is_left_out(value: float) -> None:
     x = Drawn(value, "x", frozenset(("x",)))
     for found in (binary("*", 1, x, AT), binary("*", x, 1, AT), binary("/", x, 1, AT)):
         assert found == x and isinstance(found, Drawn) and repr(found.value) == repr(value)
-    for op, lhs, rhs in (("/", 1, Drawn(2, "x", frozenset())), ("*", 1.0, x), ("+", x, 0), ("-", 1, x), ("+", 1, x)):
+    kept: list[tuple[BinaryOp, Value, Value]] = [
+        ("/", 1, Drawn(2, "x", frozenset())), ("*", 1.0, x), ("+", x, 0), ("-", 1, x), ("+", 1, x),
+    ]  # fmt: skip
+    for op, lhs, rhs in kept:
         found = binary(op, lhs, rhs, AT)
         assert isinstance(found, Drawn) and found.code != "x"
 
