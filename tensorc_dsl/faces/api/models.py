@@ -36,13 +36,17 @@ class LoadedModel:
     `inputs` and `outputs` are their names, `tasks` its distinct calls, each a task. Kernels are compiled at the first call.
     """
 
-    def __init__(self, name: str, plan: ModelPlan, tasks: TaskFile, weights: Mapping[str, Array]) -> None:
+    def __init__(
+        self, name: str, plan: ModelPlan, tasks: TaskFile, weights: Mapping[str, Array], records: Path | None = None
+    ) -> None:
         self.name = name
         self.tasks = tasks
         self.inputs = plan.inputs
         self.outputs = plan.outputs
-        self._plan = plan
-        self._weights = weights
+        self.plan = plan
+        self.weights = weights
+        self.records = records
+        """The database of the schedules; None is the user's."""
         self._calls: list[Callable[[dict[str, Array]], None]] | None = None
 
     def prepare(self, progress: Callable[[int, int], None] = lambda _done, _all: None) -> None:
@@ -55,16 +59,20 @@ class LoadedModel:
             for n, name in enumerate(self.tasks):
                 progress(n, len(self.tasks))
                 task = self.tasks[name]
-                kernels[name] = task.replay(task.recorded() or task.sample(0))
+                kernels[name] = task.replay(task.recorded(self.records) or task.sample(0))
             progress(len(self.tasks), len(self.tasks))
-            self._calls = [self._step(step, kernels) for step in self._plan.steps]
+            self._calls = [self._step(step, kernels) for step in self.plan.steps]
+
+    def refresh(self) -> None:
+        """Have the next call compile the kernels again, with the schedules that are recorded by then."""
+        self._calls = None
 
     def random_inputs(self, seed: int = 0) -> dict[str, Array]:
         """Inputs by name: floats from a normal distribution, integers 0 and 1, which are valid as indices of most models."""
         rng = np.random.default_rng(seed)
         out: dict[str, Array] = {}
         for name in self.inputs:
-            wanted = _type(self._plan, name)
+            wanted = _type(self.plan, name)
             drawn = rng.standard_normal(wanted.shape) if wanted.is_float else rng.integers(0, 2, wanted.shape)
             out[name] = np.asarray(drawn).astype(NUMPY[wanted.dtype])
         return out
@@ -80,7 +88,7 @@ class LoadedModel:
 
     def outputs_of(self, /, *arrays: Any, **named: Any) -> dict[str, Array]:
         """The outputs by name. Inputs and errors are as those of a call."""
-        values = dict(self._weights) | self._inputs(arrays, named)
+        values = dict(self.weights) | self.checked_inputs(*arrays, **named)
         # An output that is a view of what is the caller's or of the file is a copy of its own.
         kept = list(values.values())
         self.prepare()
@@ -90,7 +98,8 @@ class LoadedModel:
         found = {n: values[n] for n in self.outputs}
         return {n: v.copy() if any(np.may_share_memory(v, k) for k in kept) else v for n, v in found.items()}
 
-    def _inputs(self, arrays: Sequence[Any], named: Mapping[str, Any]) -> dict[str, Array]:
+    def checked_inputs(self, /, *arrays: Any, **named: Any) -> dict[str, Array]:
+        """The inputs of a call by name, dense. Raises ValueError as a call does."""
         given = dict(zip(self.inputs, arrays, strict=False))
         wrong = [n for n in named if n not in self.inputs or n in given]
         given |= named
@@ -99,7 +108,7 @@ class LoadedModel:
             raise ValueError(f"the inputs of `{self.name}` are {', '.join(self.inputs)}; given are {', '.join(given)}")
         out: dict[str, Array] = {}
         for name in self.inputs:
-            wanted = _type(self._plan, name)
+            wanted = _type(self.plan, name)
             array = np.ascontiguousarray(given[name]).reshape(np.shape(given[name]))
             if array.shape != wanted.shape or array.dtype != NUMPY[wanted.dtype]:
                 raise ValueError(f"`{name}` is {wanted}; given is {array.dtype}{list(array.shape)}")
@@ -108,18 +117,18 @@ class LoadedModel:
 
     def _step(self, step: Any, kernels: Mapping[str, Any]) -> Callable[[dict[str, Array]], None]:
         if not isinstance(step, Call):
-            shape = _type(self._plan, step.result).shape
+            shape = _type(self.plan, step.result).shape
 
             def view(values: dict[str, Array]) -> None:
                 values[step.result] = values[step.argument].reshape(shape)
 
             return view
         kernel = kernels[step.task]
-        names = [p.name for p in self._plan.programs[step.task].inputs]
+        names = [p.name for p in self.plan.programs[step.task].inputs]
         fixed = {
-            n: self._weights[a]
+            n: self.weights[a]
             for n, a in zip(names, step.arguments, strict=True)
-            if n in kernel.constants and a in self._weights
+            if n in kernel.constants and a in self.weights
         }
         run = kernel
         if fixed and len(fixed) == len(kernel.constants):
@@ -134,11 +143,9 @@ class LoadedModel:
 
     def __repr__(self) -> str:
         inputs, outputs = (
-            ", ".join(f"{n}: {_type(self._plan, n)}" for n in some) for some in (self.inputs, self.outputs)
+            ", ".join(f"{n}: {_type(self.plan, n)}" for n in some) for some in (self.inputs, self.outputs)
         )
-        return (
-            f"LoadedModel({self.name}({inputs}) -> {outputs}, {len(self._plan.steps)} steps, {len(self.tasks)} tasks)"
-        )
+        return f"LoadedModel({self.name}({inputs}) -> {outputs}, {len(self.plan.steps)} steps, {len(self.tasks)} tasks)"
 
 
 def _several(made: Any) -> tuple[Array, ...]:
@@ -151,18 +158,23 @@ def _type(plan: ModelPlan, name: str) -> Tensor:
     return Tensor(b.dtype.name, shape_of(b))
 
 
-def load_model(path: StrPath, name: str | None = None, *, threads: int | None = None) -> LoadedModel:
-    """The model of a `.tsched` file; `name` is needed if the file has several. Kernels use `threads` threads.
+def load_model(
+    path: StrPath, name: str | None = None, *, threads: int | None = None, records: StrPath | None = None
+) -> LoadedModel:
+    """The model of a `.tsched` file; `name` is needed if the file has several. Kernels use `threads` threads, and the
+    schedules that the file `records` has, by default the one in the user's data folder.
 
     Its weights are mapped, and compared with their digest. Raises TschedError with all errors in the file, E0905 if it has
     no such model, and E0943 if its weights cannot be used.
     """
     files = Disk()
     checked = load_source(files.read(path), Resolver(path, (), files))
-    return model_of(checked, name, threads)
+    return model_of(checked, name, threads, None if records is None else Path(records))
 
 
-def model_of(checked: CheckedFile, name: str | None, threads: int | None = None) -> LoadedModel:
+def model_of(
+    checked: CheckedFile, name: str | None, threads: int | None = None, records: Path | None = None
+) -> LoadedModel:
     """As `load_model`, for a checked file."""
     source = checked.source.name
     known = list(checked.models)
@@ -179,7 +191,7 @@ def model_of(checked: CheckedFile, name: str | None, threads: int | None = None)
         wanted = {n: _type(plan, n) for n in plan.weights}
         weights = mapped_weights(Path(source).parent / item.weights.path, item.weights.sha256, wanted)
     inner = replace(checked, tasks=dict(plan.tasks), elaborated=dict(plan.programs))
-    return LoadedModel(str(chosen), plan, TaskFile(inner, host_target(threads)), weights)
+    return LoadedModel(str(chosen), plan, TaskFile(inner, host_target(threads)), weights, records)
 
 
 def import_onnx(
