@@ -14,6 +14,7 @@ from tensorc_dsl.base.outputs import Output
 from tensorc_dsl.base.source import Source
 from tensorc_dsl.check.models import Call, ModelPlan, shape_of
 from tensorc_dsl.check.scope import CheckedFile, load_source
+from tensorc_dsl.faces.api.kernel import Kernel
 from tensorc_dsl.faces.api.tasks import StrPath, TaskFile
 from tensorc_dsl.faces.packages import Disk, Resolver
 from tensorc_dsl.graph.graph import NUMPY, Array, Tensor
@@ -52,16 +53,23 @@ class LoadedModel:
     def prepare(self, progress: Callable[[int, int], None] = lambda _done, _all: None) -> None:
         """Compile all kernels, and bind the weights. `progress` is told how many of how many tasks are compiled.
 
-        A kernel has the fastest recorded schedule of its task, else the one that is drawn with seed 0. Raises TschedError.
+        Raises TschedError.
         """
         if self._calls is None:
-            kernels: dict[str, Any] = {}
+            kernels: dict[str, Kernel] = {}
             for n, name in enumerate(self.tasks):
                 progress(n, len(self.tasks))
-                task = self.tasks[name]
-                kernels[name] = task.replay(task.recorded(self.records) or task.sample(0))
+                kernels[name] = self.kernel(name)
             progress(len(self.tasks), len(self.tasks))
             self._calls = [self._step(step, kernels) for step in self.plan.steps]
+
+    def kernel(self, task: str) -> Kernel:
+        """The kernel of a task, with the fastest recorded schedule, else the one that is drawn with seed 0.
+
+        Raises TschedError.
+        """
+        found = self.tasks[task]
+        return found.replay(found.recorded(self.records) or found.sample(0))
 
     def refresh(self) -> None:
         """Have the next call compile the kernels again, with the schedules that are recorded by then."""
