@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from math import prod
 from typing import Any
 
@@ -95,6 +95,22 @@ def live(nodes: Sequence[Node], wanted: Collection[str]) -> list[Node]:
                 if isinstance(branch, Graph):
                     needed |= free_names(branch)
     return out[::-1]
+
+
+def renamed(node: Node, names: Mapping[str, str]) -> Node:
+    """The node with other names for these values, in its branches too, but for values that a branch makes itself."""
+    attributes = {
+        name: _renamed_branch(value, names) if isinstance(value, Graph) else value
+        for name, value in node.attributes.items()
+    }
+    inputs, outputs = (tuple(names.get(v, v) for v in some) for some in (node.inputs, node.outputs))
+    return replace(node, inputs=inputs, outputs=outputs, attributes=attributes)
+
+
+def _renamed_branch(branch: Graph, names: Mapping[str, str]) -> Graph:
+    outer = {name: names[name] for name in free_names(branch).intersection(names)}
+    nodes = [renamed(n, outer) for n in branch.nodes]
+    return replace(branch, nodes=nodes, outputs=tuple(outer.get(o, o) for o in branch.outputs))
 
 
 def free_names(graph: Graph) -> set[str]:

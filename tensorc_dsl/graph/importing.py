@@ -13,7 +13,7 @@ import numpy as np
 
 from tensorc_dsl.base.diagnostic import Note, TschedError, problem
 from tensorc_dsl.graph.folding import EVALUATORS, fold
-from tensorc_dsl.graph.graph import MOST_ELEMENTS, NUMPY, Array, Graph, Node, Tensor, Unsupported, type_of
+from tensorc_dsl.graph.graph import MOST_ELEMENTS, NUMPY, Array, Graph, Node, Tensor, Unsupported, renamed, type_of
 from tensorc_dsl.graph.operators import elementwise, movement, products, recurrent, reductions, windows
 from tensorc_dsl.graph.operators.lowering import Computed, Definition, Known, Operand, Site, Viewed, Writer
 from tensorc_dsl.graph.rewriting import rewritten
@@ -160,14 +160,7 @@ class _Importer:
         # The names of a branch are its own: another one may have the same.
         names = {name: f"{node.place}/{name}" for name in own}
         self.constants |= {names[name]: value for name, value in taken.constants.items()}
-        inner = [
-            replace(
-                n,
-                inputs=tuple(names.get(i, i) for i in n.inputs),
-                outputs=tuple(names.get(o, o) for o in n.outputs),
-            )
-            for n in taken.nodes
-        ]
+        inner = [renamed(n, names) for n in taken.nodes]
         ends = [
             Node("Identity", (names.get(source, source),), (name,), {}, node.place)
             for source, name in zip(taken.outputs, node.outputs, strict=True)

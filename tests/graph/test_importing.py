@@ -170,6 +170,27 @@ def test_a_branch_on_a_constant_is_taken(tmp_path: Path) -> None:
     assert "max(X[i], 0.0)" in text and "-X[i]" in text
 
 
+def test_a_branch_in_a_branch_reads_values_of_the_outer_one(tmp_path: Path) -> None:
+    """The inner branch has a value of its own with the name of one outside, and reads another one of the outer branch."""
+    inner = helper.make_graph(
+        [helper.make_node("Neg", ["x"], ["shadowed"]), helper.make_node("Mul", ["h", "shadowed"], ["m"])],
+        "inner", [], [onnx.ValueInfoProto(name="m")],
+    )  # fmt: skip
+    outer = helper.make_graph(
+        [
+            helper.make_node("Relu", ["x"], ["h"]),
+            helper.make_node("Abs", ["x"], ["shadowed"]),
+            helper.make_node("If", ["yes"], ["n"], then_branch=inner, else_branch=inner),
+            helper.make_node("Add", ["n", "shadowed"], ["o"]),
+        ],
+        "outer", [], [onnx.ValueInfoProto(name="o")],
+    )  # fmt: skip
+    nodes = [helper.make_node("If", ["yes"], ["y"], then_branch=outer, else_branch=outer)]
+    m = model(nodes, [value("x", 4)], ["y"], [numpy_helper.from_array(np.array(True), "yes")])
+    x = np.array([-2, -0.5, 0.5, 3], np.float32)
+    assert np.allclose(load_model(written(m, tmp_path))(x), np.maximum(x, 0) * -x + np.abs(x))
+
+
 def test_an_output_may_be_an_input_or_a_constant(tmp_path: Path) -> None:
     m = model([helper.make_node("Identity", ["x"], ["y"])], [value("x", 3)], ["y", "w"], [weight("w", 2, 2)])
     loaded = load_model(written(m, tmp_path))
