@@ -8,10 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 
+from tensorc_dsl.graph.arena import Arrangement
 from tensorc_dsl.ir.arrays import Array
 from tensorc_dsl.ir.program import Program
 from tensorc_dsl.ir.target import Target
@@ -312,4 +313,60 @@ class Backend(Protocol):
 
     def bandwidth(self, target: Target, threads: int, size: int) -> float:
         """Bytes/s over `size` bytes of memory, read or copied."""
+        ...
+
+
+class LoadedCalls(Bound, Protocol):
+    """The calls of a model in this process, as one kernel."""
+
+    def step_times(self, arrays: Sequence[object], repeats: int) -> list[list[float]]:
+        """Seconds of each step of the plan in order, of `repeats` runs in a row on the same inputs and outputs."""
+        ...
+
+    def arguments_of(self, arrays: Sequence[object], step: int) -> tuple[Array | None, ...]:
+        """Copies of the inputs of a call, the step of that number, as the steps before it leave them; None for weights."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class ModelCalls:
+    """A model as a function of arrays: its inputs and outputs, and its steps with a place for each value."""
+
+    name: str
+    inputs: tuple[Param, ...]
+    outputs: tuple[Param, ...]
+    plan: Arrangement
+
+
+@runtime_checkable
+class ModelBackend(Protocol):
+    """A backend for targets on which models run: one that has these methods, too."""
+
+    @property
+    def model_forms(self) -> Mapping[str, Form]:
+        """The forms that `model_library` can make."""
+        ...
+
+    def load_calls(
+        self, model: ModelCalls, kernels: Mapping[str, LoadedKernel], weights: Mapping[str, Array]
+    ) -> LoadedCalls:
+        """A model as one kernel; `kernels` are those of the tasks that it calls.
+
+        The weights are packed here, and are not needed afterwards. Raises OutOfMemory.
+        """
+        ...
+
+    def model_library(
+        self,
+        model: ModelCalls,
+        kernels: Mapping[str, LoweredKernel],
+        weights: Mapping[str, Array],
+        target: Target,
+        threads: int,
+        origin: str,
+    ) -> KernelLibrary:
+        """The library of a model; its header names the `origin` of the schedules.
+
+        Raises TschedError if its name is not allowed, CompileError and OutOfMemory.
+        """
         ...

@@ -11,6 +11,7 @@ import numpy as np
 from tensorc_dsl.backend.llvm.ahead.cpu import required_features
 from tensorc_dsl.backend.llvm.ahead.interface import require_free
 from tensorc_dsl.backend.llvm.ahead.library import FORMS, Library, make_library
+from tensorc_dsl.backend.llvm.ahead.model_library import MODEL_FORMS, ModelLibrary, make_model_library
 from tensorc_dsl.backend.llvm.codegen.compile import Compiled, compile_kernel
 from tensorc_dsl.backend.llvm.codegen.machine import (
     host_lacks,
@@ -26,6 +27,7 @@ from tensorc_dsl.backend.llvm.model.cycles import cycles
 from tensorc_dsl.backend.llvm.model.explain import explained, lost
 from tensorc_dsl.backend.llvm.model.features import COLUMNS, features
 from tensorc_dsl.backend.llvm.model.machine import facts, machine_of, measured
+from tensorc_dsl.backend.llvm.runtime.call_table import CallTable
 from tensorc_dsl.backend.llvm.runtime.kernel import NativeKernel, load
 from tensorc_dsl.backend.llvm.runtime.peak import INSTRUCTIONS, bandwidth, peak, peak_instructions
 from tensorc_dsl.backend.memory import aligned_empty
@@ -35,7 +37,9 @@ from tensorc_dsl.backend.protocol import (
     CompiledKernel,
     CompileError,
     Form,
+    LoadedKernel,
     LoweredKernel,
+    ModelCalls,
     Processor,
     Registers,
 )
@@ -214,6 +218,28 @@ class CpuBackend:
             return load(compiled)
         except RuntimeError as e:
             raise CompileError(f"the kernel cannot be linked: {e}") from e
+
+    @property
+    def model_forms(self) -> Mapping[str, Form]:
+        return MODEL_FORMS
+
+    def load_calls(
+        self, model: ModelCalls, kernels: Mapping[str, LoadedKernel], weights: Mapping[str, Array]
+    ) -> CallTable:
+        return CallTable(model, {task: k for task, k in kernels.items() if isinstance(k, NativeKernel)}, weights)
+
+    def model_library(
+        self,
+        model: ModelCalls,
+        kernels: Mapping[str, LoweredKernel],
+        weights: Mapping[str, Array],
+        target: Target,
+        threads: int,
+        origin: str,
+    ) -> ModelLibrary:
+        """Raises TschedError (E0912)."""
+        lowered = {task: k for task, k in kernels.items() if isinstance(k, Kernel)}
+        return make_model_library(model, lowered, weights, target, threads, origin)
 
     def empty(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array:
         return aligned_empty(shape, dtype)

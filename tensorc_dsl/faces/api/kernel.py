@@ -365,6 +365,11 @@ class Kernel:
         return self._native(*arrays, **named)
 
     @property
+    def loaded(self) -> LoadedKernel:
+        """The kernel as its backend has it."""
+        return self._native
+
+    @property
     def constants(self) -> tuple[str, ...]:
         """The names of the constant inputs."""
         return tuple(p.name for p in self._native.params if p.constant)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -9,16 +10,22 @@ from typing import Any
 
 import numpy as np
 
+from tensorc_dsl.backend.find import require_models
+from tensorc_dsl.backend.protocol import CompileError, Form, KernelLibrary, LoweredKernel
+from tensorc_dsl.base import units
 from tensorc_dsl.base.diagnostic import TschedError, problem
 from tensorc_dsl.base.outputs import Output
 from tensorc_dsl.base.source import Source
-from tensorc_dsl.check.models import Call, ModelPlan, shape_of
+from tensorc_dsl.check.models import ModelPlan, shape_of
 from tensorc_dsl.check.scope import CheckedFile, load_source
-from tensorc_dsl.faces.api.kernel import Kernel
+from tensorc_dsl.faces.api.kernel import Kernel, failed
+from tensorc_dsl.faces.api.model_runtime import Runtime, model_calls
 from tensorc_dsl.faces.api.tasks import StrPath, TaskFile
 from tensorc_dsl.faces.packages import Disk, Resolver
+from tensorc_dsl.graph.arena import Arrangement, arranged
 from tensorc_dsl.graph.graph import NUMPY, Array, Tensor
 from tensorc_dsl.graph.weights import mapped_weights
+from tensorc_dsl.ir.target import Target
 from tensorc_dsl.syntax.names import near
 from tensorc_dsl.tuning.machine.host import host_target
 
@@ -48,20 +55,36 @@ class LoadedModel:
         self.weights = weights
         self.records = records
         """The database of the schedules; None is the user's."""
-        self._calls: list[Callable[[dict[str, Array]], None]] | None = None
+        self._making = threading.Lock()
+        self._runtime: Runtime | None = None
 
     def prepare(self, progress: Callable[[int, int], None] = lambda _done, _all: None) -> None:
         """Compile all kernels, and bind the weights. `progress` is told how many of how many tasks are compiled.
 
         Raises TschedError.
         """
-        if self._calls is None:
-            kernels: dict[str, Kernel] = {}
-            for n, name in enumerate(self.tasks):
-                progress(n, len(self.tasks))
-                kernels[name] = self.kernel(name)
-            progress(len(self.tasks), len(self.tasks))
-            self._calls = [self._step(step, kernels) for step in self.plan.steps]
+        _ = self._made(progress)
+
+    @property
+    def arrangement(self) -> Arrangement:
+        """The steps of a run, with a place in memory for each value."""
+        return arranged(self.plan)
+
+    @property
+    def runtime(self) -> Runtime:
+        """What runs the model: its kernels and packed weights, made as by `prepare`."""
+        return self._made(lambda _done, _all: None)
+
+    def _made(self, progress: Callable[[int, int], None]) -> Runtime:
+        with self._making:
+            if self._runtime is None:
+                kernels: dict[str, Kernel] = {}
+                for n, name in enumerate(self.tasks):
+                    progress(n, len(self.tasks))
+                    kernels[name] = self.kernel(name)
+                progress(len(self.tasks), len(self.tasks))
+                self._runtime = Runtime(self.plan, kernels, self.weights, self.name)
+            return self._runtime
 
     def kernel(self, task: str) -> Kernel:
         """The kernel of a task, with the fastest recorded schedule, else the one that is drawn with seed 0.
@@ -73,7 +96,7 @@ class LoadedModel:
 
     def refresh(self) -> None:
         """Have the next call compile the kernels again, with the schedules that are recorded by then."""
-        self._calls = None
+        self._runtime = None
 
     def random_inputs(self, seed: int = 0) -> dict[str, Array]:
         """Inputs by name: floats from a normal distribution, integers 0 and 1, which are valid as indices of most models."""
@@ -86,25 +109,27 @@ class LoadedModel:
         return out
 
     def __call__(self, /, *arrays: Any, **named: Any) -> Any:
-        """The output, or a tuple of several, as arrays of NumPy.
+        """The output, or a tuple of several.
 
-        Inputs are given in the order of the model or by name. Raises ValueError if a name, a dtype or a shape is not the
-        model's, and TschedError if a kernel cannot be made.
+        Inputs are given in the order of the model or by name; outputs may be given by name, too, or all as `out`, an array
+        or a sequence of several. Arrays are NumPy's or support DLPack on the CPU, and new outputs belong to the library of
+        all inputs, or to NumPy. Safe to call from several threads at once. Raises ValueError if a name, a dtype or a shape
+        is not the model's, or an output shares memory with another array; TschedError if a kernel cannot be made.
         """
-        made = tuple(self.outputs_of(*arrays, **named).values())
-        return made[0] if len(made) == 1 else made
+        names = (*self.inputs, *self.outputs)
+        if "out" in named and "out" not in names:
+            out = named.pop("out")
+            named |= dict(zip(self.outputs, (out,) if len(self.outputs) == 1 else out, strict=True))
+        given = {*self.inputs[: len(arrays)], *named}
+        if len(arrays) > len(names) or not {*self.inputs} <= given <= {*names}:
+            found = ", ".join((*self.inputs[: len(arrays)], *named)) or "none"
+            raise ValueError(f"the inputs of `{self.name}` are {', '.join(self.inputs)}; given are {found}")
+        return (self._runtime or self.runtime)(*arrays, **named)
 
-    def outputs_of(self, /, *arrays: Any, **named: Any) -> dict[str, Array]:
+    def outputs_of(self, /, *arrays: Any, **named: Any) -> dict[str, Any]:
         """The outputs by name. Inputs and errors are as those of a call."""
-        values = dict(self.weights) | self.checked_inputs(*arrays, **named)
-        # An output that is a view of what is the caller's or of the file is a copy of its own.
-        kept = list(values.values())
-        self.prepare()
-        assert self._calls is not None
-        for call in self._calls:
-            call(values)
-        found = {n: values[n] for n in self.outputs}
-        return {n: v.copy() if any(np.may_share_memory(v, k) for k in kept) else v for n, v in found.items()}
+        made = self(*arrays, **named)
+        return dict(zip(self.outputs, made if len(self.outputs) > 1 else (made,), strict=True))
 
     def checked_inputs(self, /, *arrays: Any, **named: Any) -> dict[str, Array]:
         """The inputs of a call by name, dense. Raises ValueError as a call does."""
@@ -123,42 +148,41 @@ class LoadedModel:
             out[name] = array
         return out
 
-    def _step(self, step: Any, kernels: Mapping[str, Any]) -> Callable[[dict[str, Array]], None]:
-        if not isinstance(step, Call):
-            shape = _type(self.plan, step.result).shape
+    def library(self, seed: int = 0) -> KernelLibrary:
+        """The model as a library for C, with the schedules that `prepare` takes; those that are drawn have this seed.
 
-            def view(values: dict[str, Array]) -> None:
-                values[step.result] = values[step.argument].reshape(shape)
+        Its forms are `model_forms`. Raises TschedError (E0908, E0910, E0912) if it cannot be made, and OutOfMemory.
+        """
+        kernels: dict[str, LoweredKernel] = {}
+        recorded = 0
+        for name, task in self.tasks.items():
+            found = task.recorded(self.records)
+            recorded += found is not None
+            kernels[name] = task.lower(found or task.sample(seed))
+        target = self.target
+        drawn = f", {len(kernels) - recorded} are drawn with seed {seed}" if recorded < len(kernels) else ""
+        origin = f"Of the schedules of its {units.counted(len(kernels), 'task')}, {recorded} are recorded{drawn}."
+        backend, calls = require_models(target.kind, self.name), model_calls(self.plan, self.name)
+        try:
+            return backend.model_library(calls, kernels, self.weights, target, target.cores, origin)
+        except CompileError as e:
+            raise failed("does not compile", str(e)) from e
 
-            return view
-        kernel = kernels[step.task]
-        names = [p.name for p in self.plan.programs[step.task].inputs]
-        fixed = {
-            n: self.weights[a]
-            for n, a in zip(names, step.arguments, strict=True)
-            if n in kernel.constants and a in self.weights
-        }
-        run = kernel
-        if fixed and len(fixed) == len(kernel.constants):
-            run = kernel.bind(**fixed)
-        rest = [(n, a) for n, a in zip(names, step.arguments, strict=True) if run is kernel or n not in fixed]
+    @property
+    def target(self) -> Target:
+        """The machine that the model is for."""
+        return next((task.target for task in self.tasks.values()), self.tasks.native)
 
-        def call(values: dict[str, Array]) -> None:
-            made = run(**{n: values[a] for n, a in rest})
-            values.update(zip(step.results, _several(made), strict=True))
-
-        return call
+    @property
+    def model_forms(self) -> Mapping[str, Form]:
+        """The kinds of files that `library` makes. Raises TschedError (E0910) if models do not run on the target."""
+        return require_models(self.target.kind, self.name).model_forms
 
     def __repr__(self) -> str:
         inputs, outputs = (
             ", ".join(f"{n}: {_type(self.plan, n)}" for n in some) for some in (self.inputs, self.outputs)
         )
         return f"LoadedModel({self.name}({inputs}) -> {outputs}, {len(self.plan.steps)} steps, {len(self.tasks)} tasks)"
-
-
-def _several(made: Any) -> tuple[Array, ...]:
-    """What a kernel returns, as a tuple."""
-    return made if isinstance(made, tuple) else (made,)  # pyright: ignore[reportUnknownVariableType]
 
 
 def _type(plan: ModelPlan, name: str) -> Tensor:
@@ -181,9 +205,14 @@ def load_model(
 
 
 def model_of(
-    checked: CheckedFile, name: str | None, threads: int | None = None, records: Path | None = None
+    checked: CheckedFile,
+    name: str | None,
+    threads: int | None = None,
+    records: Path | None = None,
+    target: str | None = None,
+    mcpu: str | None = None,
 ) -> LoadedModel:
-    """As `load_model`, for a checked file."""
+    """As `load_model`, for a checked file; `target` and `mcpu` are those of `load`."""
     source = checked.source.name
     known = list(checked.models)
     if not known:
@@ -199,7 +228,7 @@ def model_of(
         wanted = {n: _type(plan, n) for n in plan.weights}
         weights = mapped_weights(Path(source).parent / item.weights.path, item.weights.sha256, wanted)
     inner = replace(checked, tasks=dict(plan.tasks), elaborated=dict(plan.programs))
-    return LoadedModel(str(chosen), plan, TaskFile(inner, host_target(threads)), weights, records)
+    return LoadedModel(str(chosen), plan, TaskFile(inner, host_target(threads), target, mcpu), weights, records)
 
 
 def import_onnx(

@@ -24,6 +24,7 @@ from tensorc_dsl.faces.report.terminal import is_dumb, say, show, show_diagnosti
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
 
+    from tensorc_dsl.check.scope import CheckedFile
     from tensorc_dsl.faces.api import Task, TaskFile
     from tensorc_dsl.faces.report.terminal import Finding
     from tensorc_dsl.schedule.trace.trace import Trace
@@ -402,6 +403,13 @@ def only(tasks: Collection[str], file: str) -> str:
         case _:
             listed = ", ".join(f"`{n}`" for n in names)
             raise TschedError(WHICH_TASK(None, file=file, count=len(names), names=listed))
+
+
+def chosen_model(checked: CheckedFile, name: str | None) -> str | None:
+    """The model that is meant: the one of that name, or without a name the only item that runs; None if it is a task."""
+    if name is not None:
+        return name if name in checked.models and name not in checked.tasks else None
+    return str(next(iter(checked.models))) if len(checked.models) == 1 and not checked.tasks else None
 
 
 def task_and_trace(tasks: Collection[str], file: str, words: tuple[str, ...]) -> tuple[str, str | None]:

@@ -8,7 +8,16 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from tensorc_dsl.backend.llvm.ahead.cpu import Check, add_check
-from tensorc_dsl.backend.llvm.ahead.interface import LINE, WORD, Interface, PreparedMemory, Signature, Status, c_type
+from tensorc_dsl.backend.llvm.ahead.interface import (
+    LINE,
+    WORD,
+    Interface,
+    ModelInterface,
+    PreparedMemory,
+    Signature,
+    Status,
+    c_type,
+)
 from tensorc_dsl.backend.llvm.codegen.compile import UNCOUNTED, Compiled, byte_count, workspace_symbol
 from tensorc_dsl.backend.llvm.codegen.expressions import Expressions
 from tensorc_dsl.backend.llvm.codegen.function import Function, Module, Scalar, SymbolTable
@@ -119,7 +128,7 @@ _CPU = 1
 """DLPack's number for memory of the CPU."""
 
 
-def write_checked(module: Module, api: Interface, s: Signature, check: Check | None) -> None:
+def write_checked(module: Module, api: Interface | ModelInterface, s: Signature, check: Check | None) -> None:
     """Add `s.checked`, which calls `s.name`, to the module."""
     entry = Entry(module, check)
     f = entry.f
@@ -179,7 +188,12 @@ def _without_elements(entry: Entry, extents: list[str]) -> str:
 
 
 def _sizes(
-    entry: Entry, api: Interface, s: Signature, extents: list[list[str]], strides: list[list[str]], empty: list[str]
+    entry: Entry,
+    api: Interface | ModelInterface,
+    s: Signature,
+    extents: list[list[str]],
+    strides: list[list[str]],
+    empty: list[str],
 ) -> dict[str, Scalar]:
     """The sizes in prepared memory and those that the shapes and strides determine, each within its range. The caller has to
     compare them with every shape and stride. A stride along an extent of 1 may be any, as may all of an `empty` array, so the
@@ -261,7 +275,8 @@ def write_entries(module: Module, api: Interface, kernel: Compiled) -> None:
         _write_prepared_bytes(module, api, api.memory, check.attributes if check else "")
 
 
-def _bytes(p: Param) -> Expr:
+def bytes_of(p: Param) -> Expr:
+    """The bytes of an array, over the open sizes."""
     return mul(spanned_expr(p.shape, p.strides), index(p.dtype.bytes))
 
 
@@ -281,7 +296,7 @@ def _write_plain(module: Module, api: Interface, s: Signature, kernel: Compiled,
             meets = entry.f.op(f"xor i1 {expressions.value(p.apart, None).ref}, true")
             entry.fail_if(meets, Status.STRIDES, k)
     data = {p.name: f"%p{k}" for k, p in enumerate(s.params)}
-    spans = [Span(data[p.name], expressions.index(_bytes(p)), p.dtype.bytes, p.output) for p in s.params]
+    spans = [Span(data[p.name], expressions.index(bytes_of(p)), p.dtype.bytes, p.output) for p in s.params]
     formal = [f"i64 {d}" for d in sizes.values()] + [f"ptr {p}" for p in data.values()]
     m = api.memory if s.memory != "no" else None
     if m is not None:
@@ -332,6 +347,12 @@ class _Arguments:
         return self._f.op(f"call i64 @{symbol}(ptr {self.pointer})")
 
 
+def declare_scratch(module: Module) -> None:
+    """Declare the functions that hand scratch memory on from call to call."""
+    module.declare("ptr", "tensorc_scratch_take", ("ptr", "i64"))
+    module.declare("void", "tensorc_scratch_give", ("ptr", "ptr"))
+
+
 def _call(entry: Entry, api: Interface, arguments: _Arguments, steps: list[str]) -> None:
     """Call functions of the kernel one after the other, in scratch memory if they need any. If the preparation is one of
     them, its results are in that memory too, since the constants may differ from those of the call before."""
@@ -345,8 +366,7 @@ def _call(entry: Entry, api: Interface, arguments: _Arguments, steps: list[str])
         workspace_bytes = arguments.ask(workspace_symbol(symbol))
         largest = f.op(f"call i64 @llvm.umax.i64(i64 {largest}, i64 {workspace_bytes})")
     need = f.op(f"add i64 {prepared}, {largest}")
-    f.module.declare("ptr", "tensorc_scratch_take", ("ptr", "i64"))
-    f.module.declare("void", "tensorc_scratch_give", ("ptr", "ptr"))
+    declare_scratch(f.module)
     some = f.op(f"icmp ne i64 {need}, 0")
     take, run, give, done = map(f.label, ("take", "run", "give", "done"))
     before = f.block
@@ -375,7 +395,7 @@ def _finish(entry: Entry, m: PreparedMemory, data: Mapping[str, str], expression
     f = entry.f
     f.module.declare("void", "llvm.memcpy.p0.p0.i64", ("ptr", "ptr", "i64", "i1"))
     for p, place in m.copies:
-        to, size = entry.part(expressions.index(place)), expressions.index(_bytes(p))
+        to, size = entry.part(expressions.index(place)), expressions.index(bytes_of(p))
         f.line(f"call void @llvm.memcpy.p0.p0.i64(ptr {to}, ptr {data[p.name]}, i64 {size}, i1 false)")
     for k, value in enumerate((m.mark, *(expressions.index(d) for d in m.dims))):
         f.line(f"store i64 {value}, ptr {entry.part(WORD * k)}, align {WORD}")

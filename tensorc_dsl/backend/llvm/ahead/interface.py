@@ -106,6 +106,8 @@ class Status(IntEnum):
     STRIDES = 11
     UNPREPARED = 12
     CPU = 13
+    FILE = 14
+    WEIGHTS = 15
 
 
 MEANINGS = {
@@ -123,6 +125,8 @@ MEANINGS = {
     Status.STRIDES: "not the strides, or elements of an output that share a place",
     Status.UNPREPARED: "the memory holds nothing that this library prepared for these sizes",
     Status.CPU: "the processor lacks a feature that the code is made for",
+    Status.FILE: "the file of weights cannot be opened",
+    Status.WEIGHTS: "the file of weights is not the one that was made with this library",
 }
 
 
@@ -248,6 +252,43 @@ class Interface:
         return (*functions, *([self.prepared_bytes] if self.memory else []), self.metadata)
 
 
+@dataclass(frozen=True, slots=True)
+class ModelInterface:
+    """The names of the library of a model. An instance of it is what prepared memory is to a kernel."""
+
+    name: str
+    params: tuple[Param, ...]
+    dims: tuple[Dim, ...] = ()
+    memory: None = None
+
+    @property
+    def run(self) -> Signature:
+        """The function that takes the inputs, the outputs and an instance."""
+        return Signature(f"{self.name}_run", (), self.params, "reads")
+
+    @property
+    def create(self) -> str:
+        return f"{self.name}_create"
+
+    @property
+    def destroy(self) -> str:
+        return f"{self.name}_destroy"
+
+    @property
+    def instance(self) -> str:
+        """The type of an instance."""
+        return f"{self.name}_instance"
+
+    @property
+    def metadata(self) -> str:
+        return f"{self.name}_metadata"
+
+    @property
+    def exports(self) -> tuple[str, ...]:
+        """All symbols that an object file exports."""
+        return self.create, self.run.name, self.run.checked, self.destroy, self.metadata
+
+
 def argument_name(name: str) -> str:
     """The name of an argument in a declaration."""
     return f"{name}_" if name in _KEYWORDS else name
@@ -257,7 +298,9 @@ def _written(sizes: tuple[Expr, ...]) -> list[int | str]:
     return [format_expr(e) if (n := constant(e)) is None else n for e in sizes]
 
 
-def describe(api: Interface, target: Target, triple: str, threads: int, origin: str, version: str) -> str:
+def describe(
+    api: Interface | ModelInterface, target: Target, triple: str, threads: int, origin: str, version: str
+) -> str:
     """The metadata as JSON on one line, for programs that have the library without its header."""
     arrays = [
         {

@@ -8,7 +8,7 @@ import shutil
 import sys
 import tempfile
 import textwrap
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import reduce
 from importlib import metadata, resources
@@ -22,6 +22,7 @@ from tensorc_dsl.backend.llvm.ahead.interface import (
     LINE,
     MEANINGS,
     Interface,
+    ModelInterface,
     Signature,
     argument_name,
     c_type,
@@ -133,30 +134,41 @@ def make_library(kernel: Compiled, origin: str) -> Library:
     facts = describe(
         api, kernel.target, machine.triple, kernel.threads, origin, metadata.version("tensorc-dsl")
     ).encode()
-    entries.functions.append(f'@{api.metadata} = constant [{len(facts) + 1} x i8] c"{_escaped(facts)}\\00", align 1')
+    entries.functions.append(text_constant(api.metadata, facts))
     module = machine.parsed(entries.text())
-    scratch = resources.files("tensorc_dsl.backend.llvm.ahead").joinpath("scratch.ll").read_text("utf-8")
+    scratch = ahead_text("scratch")
     pool = [pool_text(machine.triple)] if f"@{PARALLEL_FOR}(" in kernel.llvm_ir else []
     for text in (kernel.llvm_ir, scratch, *pool):
-        _link(module, machine.parsed(text))
-    _hide(module, api.exports)
+        link(module, machine.parsed(text))
+    hide(module, api.exports)
     return Library(api, kernel.target, kernel.threads, origin, str(module))
 
 
-def _link(module: llvm.ModuleRef, other: llvm.ModuleRef) -> None:
+def ahead_text(name: str) -> str:
+    """The text of one of this folder's files of LLVM IR."""
+    return resources.files("tensorc_dsl.backend.llvm.ahead").joinpath(f"{name}.ll").read_text("utf-8")
+
+
+def link(module: llvm.ModuleRef, other: llvm.ModuleRef) -> None:
+    """Link another module into the module. Raises CompileError."""
     try:
         module.link_in(other)
     except RuntimeError as e:
         raise CompileError(str(e)) from e
 
 
-def _hide(module: llvm.ModuleRef, exports: tuple[str, ...]) -> None:
+def hide(module: llvm.ModuleRef, exports: tuple[str, ...]) -> None:
     """Make all symbols but `exports` internal. The pool stays shared with other objects linked into the same program."""
     for f in module.functions:
         if f.name == PARALLEL_FOR:
             f.linkage, f.visibility = "weak_any", "hidden"
         elif not f.is_declaration and f.name not in exports:
             f.linkage = "internal"
+
+
+def text_constant(name: str, data: bytes) -> str:
+    """A constant of LLVM with some bytes and a zero byte."""
+    return f'@{name} = constant [{len(data) + 1} x i8] c"{_escaped(data)}\\00", align 1'
 
 
 def _escaped(data: bytes) -> str:
@@ -208,6 +220,13 @@ typedef char tensorc_requires_the_layout_of_dlpack[sizeof(tensorc_array) == 48 ?
 
 def write_header(api: Interface, target: Target, triple: str, threads: int, origin: str) -> str:
     """Declarations for C99 and C++11: the functions, their status codes, and the shape of each array."""
+    return header_of(api, target, triple, threads, f"The schedule is {origin}.", _functions(api))
+
+
+def header_of(
+    api: Interface | ModelInterface, target: Target, triple: str, threads: int, origin: str, functions: Iterable[str]
+) -> str:
+    """A header with these declarations of functions."""
     at_most = "one thread" if threads == 1 else f"up to {threads} threads"
     features = ", ".join(required_features(target))
     needed = f"Without one of these features it does nothing: {features}." if features else "It asks for no features."
@@ -216,7 +235,7 @@ def write_header(api: Interface, target: Target, triple: str, threads: int, orig
         [
             f"/* {api.name}: made by tensorc-dsl for {triple}, cpu {target.cpu}; runs on {at_most}.",
             *textwrap.wrap(needed, 120, initial_indent="   ", subsequent_indent="   "),
-            f"   The schedule is {origin}.",
+            f"   {origin}",
             "*/",
             f"#ifndef TENSORC_{api.name}_H",
             f"#define TENSORC_{api.name}_H",
@@ -230,7 +249,7 @@ def write_header(api: Interface, target: Target, triple: str, threads: int, orig
             _SHARED.format(statuses=statuses),
             *_constants(api),
             "",
-            *_functions(api),
+            *functions,
             "/* The name, arrays, sizes and target of the library as JSON, for programs without this header. */",
             f"extern const char {api.metadata}[];",
             "",
@@ -262,9 +281,19 @@ def _functions(api: Interface) -> Iterator[str]:
 
 
 def _function(s: Signature, what: str) -> Iterator[str]:
-    """The declarations of both forms of a function, with a comment on each argument."""
-    prepared = _free_name("prepared", s)
-    memory = {"no": [], "writes": [f"void *{prepared}"], "reads": [f"const void *{prepared}"]}[s.memory]
+    prepared = free_name("prepared", s)
+    owner = "the caller's; it may be copied, other builds refuse it"
+    match s.memory:
+        case "no":
+            yield from declarations(s, what)
+        case "writes":
+            yield from declarations(s, what, f"void *{prepared}", f"output, aligned to {LINE} bytes, {owner}")
+        case "reads":
+            yield from declarations(s, what, f"const void *{prepared}", f"input, aligned to {LINE} bytes, {owner}")
+
+
+def declarations(s: Signature, what: str, memory: str = "", about: str = "") -> Iterator[str]:
+    """The declarations of both forms of a function, with a comment on each argument. The last one is `memory`, if any."""
     yield f"/* {what}. Returns 0, or a status and writes nothing."
     yield "   Arrays are dense, the last dimension fastest, aligned to their elements; outputs overlap no other array."
     if any(p.strides for p in s.params):
@@ -279,15 +308,15 @@ def _function(s: Signature, what: str) -> Iterator[str]:
         )
         yield f"   {argument_name(p.name)}: {p.role}, {described(p)}{kept}"
         formals.append(f"{'' if p.output else 'const '}{c_type(p.dtype).name} *{argument_name(p.name)}")
+    last = [memory] if memory else []
     if memory:
-        owner = "the caller's; it may be copied, other builds refuse it"
-        yield f"   {prepared}: {'output' if s.memory == 'writes' else 'input'}, aligned to {LINE} bytes, {owner}"
+        yield f"   {memory.rpartition('*')[2]}: {about}"
     yield "*/"
-    yield f"int32_t {s.name}({', '.join([*formals, *memory])});"
+    yield f"int32_t {s.name}({', '.join([*formals, *last])});"
     yield ""
     yield "/* The same for arrays that carry their descriptions, in the same order. Nothing but the descriptions is read"
     yield "   before all of them are found right. */"
-    yield f"int32_t {s.checked}({', '.join(['const tensorc_array *arrays', 'int32_t count', *memory])});"
+    yield f"int32_t {s.checked}({', '.join(['const tensorc_array *arrays', 'int32_t count', *last])});"
     yield ""
 
 
@@ -297,14 +326,14 @@ def described(p: Param) -> str:
     return f"{p.dtype}{format_shape(p.shape) if p.shape else ''}{strides}"
 
 
-def _free_name(name: str, s: Signature) -> str:
+def free_name(name: str, s: Signature) -> str:
     """The name, made longer until no size and no array has it."""
     while name in {argument_name(x.name) for x in (*s.dims, *s.params)}:
         name += "_"
     return name
 
 
-def _constants(api: Interface) -> Iterator[str]:
+def _constants(api: Interface | ModelInterface) -> Iterator[str]:
     for d in api.dims:
         yield f"#define {api.name}_{d.name}_MIN INT64_C({d.low})"
         if d.high is not None:

@@ -146,7 +146,7 @@ class Compiled:
 
     @property
     def prepare_symbol(self) -> str:
-        return _prepare_symbol(self.symbol)
+        return prepare_symbol(self.symbol)
 
     @property
     def prepared_symbol(self) -> str:
@@ -166,7 +166,8 @@ def workspace_symbol(symbol: str) -> str:
     return f"{symbol}_workspace"
 
 
-def _prepare_symbol(symbol: str) -> str:
+def prepare_symbol(symbol: str) -> str:
+    """The name of the function that fills the prepared memory of `symbol`."""
     return f"{symbol}_prepare"
 
 
@@ -178,13 +179,33 @@ def compile_kernel(kernel: Kernel, target: Target, threads: int) -> Compiled:
     """
     if threads < 1:
         raise ValueError(f"a kernel needs at least one thread, not {threads}")
-    symbol = f"tensorc_{''.join(c if c.isalnum() and c.isascii() else '_' for c in kernel.name)}"
+    text = kernel_text(kernel, target, threads)
+    object_code = Machine(target).object_code(text)
+    prepared = prepared_size(kernel)
+    symbol = symbol_of(kernel)
+    return Compiled(object_code, symbol, kernel.params, kernel.dims, threads, target, text, kernel.kept, prepared)
+
+
+def symbol_of(kernel: Kernel) -> str:
+    """The name of the function of a kernel."""
+    return f"tensorc_{''.join(c if c.isalnum() and c.isascii() else '_' for c in kernel.name)}"
+
+
+def kernel_text(kernel: Kernel, target: Target, threads: int) -> str:
+    """The LLVM IR of a kernel. Raises CompileError if fixed sizes need more memory than there is."""
     if architecture_of(target.triple or native_triple()) != "x86_64":
         kernel = replace(kernel, streamed=frozenset())
-    text = write_module(kernel, symbol, target.vector_bits, threads, target.feature_names)
-    object_code = Machine(target).object_code(text)
-    _, prepared = _places(kernel)
-    return Compiled(object_code, symbol, kernel.params, kernel.dims, threads, target, text, kernel.kept, prepared)
+    return write_module(kernel, symbol_of(kernel), target.vector_bits, threads, target.feature_names)
+
+
+def prepared_size(kernel: Kernel) -> Expr:
+    """The number of bytes that the preparation of a kernel writes."""
+    return _places(kernel)[1]
+
+
+def workspace_size(body: tuple[Flat, ...], threads: int) -> Expr:
+    """The number of bytes of scratch memory for a body; each thread has its own of what threads do not share."""
+    return add(scratch(body, "shared"), mul(scratch(body, "worker"), index(threads)))
 
 
 def scratch(body: tuple[Flat, ...], space: Space) -> Expr:
@@ -213,9 +234,8 @@ def write_module(kernel: Kernel, symbol: str, vector_bits: int, threads: int, fe
 
     write(kernel.body, symbol, False)
     if any(p.constant for p in kernel.params):
-        write(kernel.preparation, _prepare_symbol(symbol), True)
-        _, size = _places(kernel)
-        _write_size(module, kernel, f"{symbol}_prepared", size)
+        write(kernel.preparation, prepare_symbol(symbol), True)
+        _write_size(module, kernel, f"{symbol}_prepared", prepared_size(kernel))
     return module.text()
 
 
@@ -253,8 +273,7 @@ def _write_function(
     entry.line(f"call void @{symbol}.work({', '.join(args)})")
     entry.define(f"define void @{symbol}(ptr %arguments, ptr %workspace) nounwind")
     _write_work(module, kernel, body, symbol, plan, prepares=prepares)
-    need = add(plan.shared_bytes, mul(plan.worker_bytes, index(plan.threads)))
-    _write_size(module, kernel, workspace_symbol(symbol), need)
+    _write_size(module, kernel, workspace_symbol(symbol), workspace_size(body, plan.threads))
 
 
 def _write_work(

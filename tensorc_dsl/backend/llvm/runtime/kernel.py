@@ -6,7 +6,7 @@ import ctypes
 import itertools
 import threading
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, NoReturn
 
@@ -32,63 +32,88 @@ from tensorc_dsl.backend.llvm.runtime.native import Doorway, Wanted, doorway, ru
 from tensorc_dsl.backend.memory import ALIGNMENT, aligned_copy, aligned_empty
 from tensorc_dsl.base.units import counted
 from tensorc_dsl.ir.arrays import Array, stored_dtype
+from tensorc_dsl.ir.expr import Dim
 from tensorc_dsl.ir.sizes import Sizes
-from tensorc_dsl.lower.flat import format_shape
+from tensorc_dsl.lower.flat import Param, format_shape
 
 _numbers = itertools.count()
 _BYTE = np.dtype(np.uint8)
 
 
-_Arguments = ctypes.Array[ctypes.c_void_p]
+Arguments = ctypes.Array[ctypes.c_void_p]
 
 
-class _Entry:
-    """A function of machine code, `void (ptr arguments, ptr workspace)`, and the size of its scratch memory."""
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """A function of machine code, `void (ptr arguments, ptr workspace)`, and the size of its scratch memory.
 
-    def __init__(self, tracker: llvm.ResourceTracker, symbol: str) -> None:
-        self.address = int(tracker[symbol])
-        self.run = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p)(self.address)
-        self.workspace_bytes = _teller(tracker, workspace_symbol(symbol))
+    One that prepares has also the size of the memory that it fills.
+    """
+
+    address: int
+    run: Callable[[Arguments, int], None]
+    workspace_bytes: Callable[[Arguments], int]
+    prepared_bytes: Callable[[Arguments], int] = lambda _: 0
+
+    @staticmethod
+    def at(address: int, workspace_bytes: Callable[[Arguments], int]) -> Entry:
+        return Entry(address, ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p)(address), workspace_bytes)
 
 
-class _Preparation(_Entry):
-    """The function that fills prepared memory, and the size of that memory."""
+class Code:
+    """The machine code of a kernel in this process. `memory` is what the code lives in."""
 
-    def __init__(self, tracker: llvm.ResourceTracker, compiled: Compiled) -> None:
-        super().__init__(tracker, compiled.prepare_symbol)
-        self.prepared_bytes = _teller(tracker, compiled.prepared_symbol)
+    def __init__(
+        self,
+        name: str,
+        params: tuple[Param, ...],
+        dims: tuple[Dim, ...],
+        kept: frozenset[str],
+        main: Entry,
+        preparation: Entry | None,
+        memory: object,
+    ) -> None:
+        self.name = name
+        self.params = params
+        self.dims = dims
+        self.kept = kept
+        self.main = main
+        self.preparation = preparation
+        self.memory = memory
+        self.constants = tuple(p for p in params if p.constant)
+        self.dtypes = {p.name: stored_dtype(p.dtype) for p in params}
+        self.arguments = ctypes.c_void_p * (len(params) + len(dims) + bool(self.constants))
 
 
-def _teller(tracker: llvm.ResourceTracker, symbol: str) -> Callable[[_Arguments], int]:
+def _linked(compiled: Compiled) -> Code:
+    """A compiled kernel, linked into this process."""
+    rt = runtime()
+    library = llvm.JITLibraryBuilder().add_object_img(compiled.object_code).add_current_process()
+    library.import_symbol(PARALLEL_FOR, rt.parallel_for)
+    prepares = any(p.constant for p in compiled.params)
+    entries = [compiled.symbol, *([compiled.prepare_symbol] if prepares else [])]
+    tellers = [*map(workspace_symbol, entries), *([compiled.prepared_symbol] if prepares else [])]
+    for symbol in (*entries, *tellers):
+        library.export_symbol(symbol)
+    tracker = library.link(rt.jit, f"kernel_{next(_numbers)}")
+
+    def entry(symbol: str) -> Entry:
+        return Entry.at(int(tracker[symbol]), _teller(tracker, workspace_symbol(symbol)))
+
+    preparation = None
+    if prepares:
+        preparation = replace(entry(compiled.prepare_symbol), prepared_bytes=_teller(tracker, compiled.prepared_symbol))
+    name = compiled.symbol.removeprefix("tensorc_")
+    return Code(name, compiled.params, compiled.dims, compiled.kept, entry(compiled.symbol), preparation, tracker)
+
+
+def _teller(tracker: llvm.ResourceTracker, symbol: str) -> Callable[[Arguments], int]:
     """A function of machine code that returns a number of bytes."""
     return ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_void_p)(int(tracker[symbol]))
 
 
-class _Code:
-    """A compiled kernel, linked into this process."""
-
-    def __init__(self, compiled: Compiled) -> None:
-        rt = runtime()
-        library = llvm.JITLibraryBuilder().add_object_img(compiled.object_code).add_current_process()
-        library.import_symbol(PARALLEL_FOR, rt.parallel_for)
-        self.name = compiled.symbol.removeprefix("tensorc_")
-        self.params = compiled.params
-        self.dims = compiled.dims
-        self.kept = compiled.kept
-        self.constants = tuple(p for p in self.params if p.constant)
-        self.dtypes = {p.name: stored_dtype(p.dtype) for p in self.params}
-        entries = [compiled.symbol, *([compiled.prepare_symbol] if self.constants else [])]
-        tellers = [*map(workspace_symbol, entries), *([compiled.prepared_symbol] if self.constants else [])]
-        for symbol in (*entries, *tellers):
-            library.export_symbol(symbol)
-        self.tracker = library.link(rt.jit, f"kernel_{next(_numbers)}")
-        self.main = _Entry(self.tracker, compiled.symbol)
-        self.preparation = _Preparation(self.tracker, compiled) if self.constants else None
-        self.arguments = ctypes.c_void_p * (len(self.params) + len(self.dims) + bool(self.constants))
-
-
 @dataclass(frozen=True, slots=True)
-class _Constants:
+class Constants:
     """The constants of a bound kernel: the shapes of all constant inputs, copies of those that calls read, and the
     prepared memory."""
 
@@ -103,7 +128,7 @@ class BoundKernel:
     `NativeKernel.bind` makes it.
     """
 
-    def __init__(self, code: _Code, fixed: _Constants | None) -> None:
+    def __init__(self, code: Code, fixed: Constants | None) -> None:
         """With `fixed` None no constants are bound, and each call prepares them."""
         self._code = code
         self._fixed = fixed
@@ -214,7 +239,7 @@ class BoundKernel:
             if locked:
                 self._memory_lock.release()
 
-    def _needed(self, arguments: _Arguments) -> tuple[int, int]:
+    def _needed(self, arguments: Arguments) -> tuple[int, int]:
         """The bytes of scratch memory of a call, in whole lines, and those after it for inputs that it prepares itself."""
         scratch, prepared = self._code.main.workspace_bytes(arguments), 0
         if self._preparation is not None:
@@ -222,7 +247,7 @@ class BoundKernel:
             scratch = max(scratch, self._preparation.workspace_bytes(arguments))
         return -(-scratch // ALIGNMENT) * ALIGNMENT, prepared
 
-    def _prepared(self, arguments: _Arguments) -> tuple[Array, bool]:
+    def _prepared(self, arguments: Arguments) -> tuple[Array, bool]:
         """Scratch memory for one call, and whether it is the kernel's own, locked; new memory if another call uses that.
 
         If calls prepare constant inputs themselves, they are prepared here, in the same memory.
@@ -245,7 +270,7 @@ class BoundKernel:
                 self._memory_lock.release()
             raise
 
-    def _bind(self, arrays: tuple[Any, ...]) -> tuple[list[Array], _Arguments]:
+    def _bind(self, arrays: tuple[Any, ...]) -> tuple[list[Array], Arguments]:
         """The arrays of all parameters that are not bound, in order, and the kernel's arguments: addresses and open sizes.
 
         Small kernels take a few microseconds, so each property of an array is read once.
@@ -289,12 +314,12 @@ class NativeKernel:
     """
 
     def __init__(self, compiled: Compiled) -> None:
-        self._code = _Code(compiled)
-        self._unbound = BoundKernel(self._code, None)
+        self.code = _linked(compiled)
+        self._unbound = BoundKernel(self.code, None)
         self.params = compiled.params
         self.inputs = tuple(p for p in self.params if p.given)
         self.outputs = tuple(p for p in self.params if p.output)
-        self.constants = self._code.constants
+        self.constants = self.code.constants
         self.dims = compiled.dims
 
     def __call__(self, /, *arrays: Any, **named: Any) -> Any:
@@ -321,7 +346,7 @@ class NativeKernel:
 
         The result holds copies of the data that it needs, so the arrays may change afterwards. Raises ValueError as a call.
         """
-        code = self._code
+        code = self.code
         if constants.keys() != {p.name for p in code.constants}:
             named = ", ".join(p.name for p in code.constants) or "none"
             raise ValueError(f"the constant inputs of this kernel are {named}; given: {', '.join(constants) or 'none'}")
@@ -342,7 +367,7 @@ class NativeKernel:
             workspace = aligned_empty((code.preparation.workspace_bytes(arguments),), _BYTE, what)
             arguments[-1] = prepared.ctypes.data
             code.preparation.run(arguments, workspace.ctypes.data)
-        return BoundKernel(code, _Constants(known, {n: aligned_copy(arrays[n]) for n in code.kept}, prepared))
+        return BoundKernel(code, Constants(known, {n: aligned_copy(arrays[n]) for n in code.kept}, prepared))
 
 
 def load(compiled: Compiled) -> NativeKernel:

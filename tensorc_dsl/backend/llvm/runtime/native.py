@@ -51,6 +51,9 @@ class Runtime:
     parallel_for: int
     time: int
     empty_loop: int
+    run_calls: int
+    copy: int
+    time_calls: int
 
 
 _runtime_lock = threading.Lock()
@@ -68,8 +71,10 @@ def runtime() -> Runtime:
 def _load_runtime() -> Runtime:
     machine = Machine(Target(cpu=llvm.get_host_cpu_name(), features=""))
     jit = llvm.create_lljit_compiler(machine.machine)
-    text = pool_text(machine.triple) + runtime_text("timing")
-    names = (PARALLEL_FOR, "tensorc_time", "tensorc_empty_loop")
+    text = pool_text(machine.triple) + runtime_text("calls") + runtime_text("timing")
+    names = (
+        PARALLEL_FOR, "tensorc_time", "tensorc_empty_loop", "tensorc_run_calls", "tensorc_copy", "tensorc_time_calls",
+    )  # fmt: skip
     library = llvm.JITLibraryBuilder().add_object_img(machine.object_code(text)).add_current_process()
     for name in names:
         library.export_symbol(name)

@@ -12,11 +12,15 @@ from tensorc_dsl.base.diagnostic import TschedError, problem
 from tensorc_dsl.base.outputs import Output
 from tensorc_dsl.faces.cli.measured import best_known
 from tensorc_dsl.faces.cli.options import (
+    HELP,
+    chosen,
+    chosen_model,
     common_options,
     condition_option,
     file_argument,
     handled,
-    load_task,
+    load,
+    only,
     records_option,
     replay_option,
     target_options,
@@ -25,8 +29,8 @@ from tensorc_dsl.faces.cli.options import (
 from tensorc_dsl.faces.report.terminal import write
 
 if TYPE_CHECKING:
-    from tensorc_dsl.backend.protocol import Form
-    from tensorc_dsl.faces.api import Task
+    from tensorc_dsl.backend.protocol import Form, KernelLibrary
+    from tensorc_dsl.faces.api import LoadedModel, Task
     from tensorc_dsl.faces.api.kernel import Known
     from tensorc_dsl.schedule.trace.trace import Trace
 
@@ -63,7 +67,7 @@ def compile(  # noqa: A001 (a command is called as it is typed)
     conditions: tuple[tuple[str, str], ...], target: str | None, mcpu: str | None, threads: int | None,
     records: str | None,
 ) -> None:  # fmt: skip
-    """Compile a task ahead of time: what is made needs no Python.
+    """Compile a task or a model ahead of time: what is made needs no Python.
 
     \b
     llvm    the LLVM code, before LLVM's passes
@@ -71,6 +75,9 @@ def compile(  # noqa: A001 (a command is called as it is typed)
     obj     an object file, to be linked with -pthread
     so      a shared library; needs the system's C compiler
     header  the declarations for C and C++
+
+    A model is made if TASK names one, or if it is the only item of the file that runs: `so`, `header` and, beside them,
+    `weights`, which C names when it makes an instance. Its tasks have their fastest recorded schedules, or drawn ones.
 
     These are for targets of kind `llvm`; other kinds have their own. Those of kind `cuda`, beside `llvm` and `header`:
 
@@ -83,16 +90,38 @@ def compile(  # noqa: A001 (a command is called as it is typed)
     fastest recorded one, or the one that records of other tasks predict to be the fastest; the header says which. C calls
     `TASK` on pointers, or `TASK_checked` on arrays with their types and shapes.
     """
-    from tensorc_dsl.faces.api.tasks import write_files
-    from tensorc_dsl.faces.report.files import make_folder
+    tasks = load(file, threads, target, mcpu)
+    if (model := chosen_model(tasks.checked, task)) is not None and mcpu != HELP:
+        if replayed is not None or conditions:
+            raise click.UsageError("`--replay` and `--condition` are for tasks")
+        from tensorc_dsl.faces.api.models import model_of
 
-    found = handled(load_task(file, task, threads, target, mcpu), replayed, conditions, ())
+        recorded = Path(records) if records else None
+        _compile_model(model_of(tasks.checked, model, threads, recorded, target, mcpu), kinds, output, seed)
+        return
+    found = handled(chosen(tasks, task or only(tasks, file), mcpu), replayed, conditions, ())
     forms = found.backend.forms
     kinds = kinds or tuple(kind for kind, form in forms.items() if form.usual)
     paths = _paths(found.name, tuple(dict.fromkeys(kinds)), output, forms)
     fixed = seed is not None or replayed is not None or conditions
     schedule = _frozen(found, seed) if fixed else _best(found, file, records)
-    library = found.library(schedule.trace, schedule.origin)
+    _write(found.library(schedule.trace, schedule.origin), kinds, paths, output)
+
+
+def _compile_model(model: LoadedModel, kinds: tuple[str, ...], output: str | None, seed: int | None) -> None:
+    """Write the library of a model. Its weights are not written where there are none."""
+    forms = model.model_forms
+    usual = (kind for kind, form in forms.items() if form.usual and (kind != "weights" or model.plan.weights))
+    kinds = kinds or tuple(usual)
+    paths = _paths(model.name, tuple(dict.fromkeys(kinds)), output, forms)
+    _write(model.library(seed or 0), kinds, paths, output)
+
+
+def _write(library: KernelLibrary, kinds: tuple[str, ...], paths: dict[Output, str] | None, output: str | None) -> None:
+    """Write the files, or print the only one."""
+    from tensorc_dsl.faces.api.tasks import write_files
+    from tensorc_dsl.faces.report.files import make_folder
+
     if paths is None:
         write(library.make(next(iter(kinds))).decode())
     else:

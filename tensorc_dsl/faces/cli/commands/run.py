@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from tensorc_dsl.faces.cli.measured import best_known, emulate_and_show, measure_and_show, measured
 from tensorc_dsl.faces.cli.options import (
     chosen,
+    chosen_model,
     common_options,
     emulate_option,
     file_argument,
@@ -21,7 +23,7 @@ from tensorc_dsl.faces.cli.options import (
 from tensorc_dsl.faces.report.terminal import say, show_object
 
 if TYPE_CHECKING:
-    from tensorc_dsl.check.scope import CheckedFile
+    from tensorc_dsl.faces.api import LoadedModel
 
 _MOST_SECONDS = 2.0
 """How long a model is timed; a call that takes longer is timed once."""
@@ -33,6 +35,14 @@ _MOST_SECONDS = 2.0
 @target_options
 @records_option
 @emulate_option
+@click.option(
+    "--input",
+    "given",
+    metavar="[NAME=]FILE",
+    multiple=True,
+    help="An input of a model, `x=image.npy`, or several, `inputs.npz`; those that are not given are random.",
+)
+@click.option("--output", metavar="FILE", help="Write the results of a model, by their names, as a `.npz` file.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON on standard output.")
 @common_options
 def run(
@@ -43,11 +53,14 @@ def run(
     threads: int | None,
     records: str | None,
     emulate: bool,
+    given: tuple[str, ...],
+    output: str | None,
     as_json: bool,
 ) -> None:
     """Run the best recorded schedule of a task on random inputs, check its result against the reference, and time it.
 
-    A model runs on random inputs, and is timed: the file's only one, or the one that TASK names. Its results are not checked.
+    A model runs on inputs from files of NumPy or on random ones, and is timed: the file's only one, or the one that TASK
+    names. Its results are not checked.
 
     The records are those of this machine, and are only read. A task without records has the schedule that records of other
     tasks predict to be the fastest, and with few of these a schedule drawn with seed 0; standard error says which. `replay`
@@ -56,15 +69,20 @@ def run(
     With --emulate a kernel for a GPU runs on the CPU, in three orders of threads. Its result is checked, and threads that
     race or reach different barriers and accesses that are out of bounds are reported. Nothing is timed.
     """
+    from tensorc_dsl.faces.api.models import model_of
+
     if emulate and as_json:
         raise click.UsageError("`--json` prints a time, and `--emulate` takes none")
     tasks = load(file, threads, target, mcpu)
-    model = _model(tasks.checked, task)
+    model = chosen_model(tasks.checked, task)
     if model is not None:
-        if emulate or target is not None or mcpu is not None or records is not None:
-            raise click.UsageError("a model runs on this machine, and takes --threads and --json")
-        _run_model(tasks.checked, model, threads, as_json)
+        if emulate or target is not None or mcpu is not None:
+            raise click.UsageError("a model runs on this machine: leave out `--emulate`, `--target` and `--mcpu`")
+        recorded = Path(records) if records else None
+        _run_model(model_of(tasks.checked, model, threads, recorded), given, output, as_json)
         return
+    if given or output is not None:
+        raise click.UsageError("`--input` and `--output` are for models")
     found = chosen(tasks, task or only(tasks, file), mcpu)
     known = best_known(found, file, records)
     if emulate:
@@ -80,24 +98,24 @@ def run(
     show_object({"task": found.name, "seconds": seconds, "max_error": error, "compared": compared, "schedule": origin})
 
 
-def _model(checked: CheckedFile, name: str | None) -> str | None:
-    """The model that is meant: the one of that name, or without a name the only item that runs; None if it is a task."""
-    if name is not None:
-        return name if name in checked.models and name not in checked.tasks else None
-    return str(next(iter(checked.models))) if len(checked.models) == 1 and not checked.tasks else None
-
-
-def _run_model(checked: CheckedFile, name: str, threads: int | None, as_json: bool) -> None:
-    """Run a model on random inputs, and print the types of its results and the time of a call."""
+def _run_model(model: LoadedModel, given: tuple[str, ...], output: str | None, as_json: bool) -> None:
+    """Run a model, and print the types of its results and the time of a call."""
     import time
+    from io import BytesIO
+
+    import numpy as np
 
     from tensorc_dsl.base import units
-    from tensorc_dsl.faces.api.models import model_of
+    from tensorc_dsl.base.outputs import Output
 
-    model = model_of(checked, name, threads)
-    model.prepare()
-    inputs = model.random_inputs()
-    results = model.outputs_of(**inputs)  # the first call also takes memory
+    inputs = _inputs(model, given)
+    to = None if output is None else Output(Path(output), typed=True)
+    if to is not None:
+        to.check()
+    try:
+        results = model.outputs_of(**inputs)  # the first call also takes memory
+    except ValueError as e:
+        raise click.UsageError(str(e)) from e
     times: list[float] = []
     end = time.perf_counter() + _MOST_SECONDS
     while not times or time.perf_counter() < end:
@@ -105,10 +123,39 @@ def _run_model(checked: CheckedFile, name: str, threads: int | None, as_json: bo
         results = model.outputs_of(**inputs)
         times.append(time.perf_counter() - begin)
     seconds = sorted(times)[len(times) // 2]
+    if to is not None:
+        content = BytesIO()
+        np.savez(content, **results)
+        to.write(content.getvalue())
     shapes = {n: f"{r.dtype.name}{list(r.shape)}" for n, r in results.items()}
     if as_json:
-        show_object({"model": name, "seconds": seconds, "calls": len(times), "outputs": shapes})
+        show_object({"model": model.name, "seconds": seconds, "calls": len(times), "outputs": shapes})
         return
-    for output, shape in shapes.items():
-        say(f"{output}: {shape}")
-    say(f"{name}: {units.seconds(seconds)} a call, the median of {len(times)}")
+    for name, shape in shapes.items():
+        say(f"{name}: {shape}")
+    say(f"{model.name}: {units.seconds(seconds)} a call, the median of {len(times)}")
+
+
+def _inputs(model: LoadedModel, given: tuple[str, ...]) -> dict[str, Any]:
+    """The inputs of a model: those in files, and random ones."""
+    from zipfile import BadZipFile
+
+    import numpy as np
+
+    inputs: dict[str, Any] = model.random_inputs()
+    for text in given:
+        name, sign, path = text.rpartition("=")
+        try:
+            content: Any = np.load(path, allow_pickle=False)
+            found = {name: content} if sign else dict(content)
+        except (OSError, EOFError, ValueError, TypeError, BadZipFile) as e:
+            wanted = "is no array of NumPy, `.npy`" if sign else "has no arrays by name, `.npz`"
+            reason = e.strerror if isinstance(e, OSError) and e.strerror else f"`{path}` {wanted}"
+            raise click.BadParameter(f"`{text}`: {reason}", param_hint="'--input'") from e
+        if wrong := [n for n in found if n not in model.inputs]:
+            listed = ", ".join(model.inputs) or "none"
+            raise click.BadParameter(
+                f"`{wrong[0]}` is no input of the model; they are {listed}", param_hint="'--input'"
+            )
+        inputs |= found
+    return inputs
