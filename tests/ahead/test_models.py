@@ -53,12 +53,18 @@ weights "w.safetensors" sha256 "DIGEST" (v: f32[4900], w: f32[70, 11], b: f32[70
 PLAIN = """
 space plain for llvm {}
 
-compute relu(X: f32[N]) -> Y: f32[N] { Y[i] = max(X[i], 0.0) }
+compute copy(X: f32[N]) -> Y: f32[N] { Y[i] = max(X[i], 0.0) }
+compute parallel_for(X: f32[N]) -> Y: f32[N] { Y[i] = X[i] * 2.0 }
 
-model plain(x: f32[6], none: f32[0]) -> y: f32[2, 3] {
-    let a = relu(x)
-    let b = relu(a)
+model plain(x: f32[6], instance: f32[0]) -> y: f32[2, 3], same: f32[3, 2] {
+    let a = copy(x)
+    let b = parallel_for(a)
     y = reshape(b, [2, 3])
+    same = reshape(x, [3, 2])
+}
+
+model views(x: f32[4]) -> y: f32[2, 2] {
+    y = reshape(x, [2, 2])
 }
 """
 
@@ -178,29 +184,37 @@ def test_a_model_without_weights(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     Path("plain.tsched").write_text(PLAIN)
     compiled(tmp_path, "plain.tsched", "plain", "--threads", "1", "-o", "made")
     assert sorted(p.name for p in Path("made").iterdir()) == ["plain.h", "plain.so"]
-    compiled(tmp_path, "plain.tsched", "--threads", "1", "--emit", "obj", "-o", "made/plain.o")
+    compiled(tmp_path, "plain.tsched", "plain", "--threads", "1", "--emit", "obj", "-o", "made/plain.o")
+    compiled(tmp_path, "plain.tsched", "views", "--emit", "obj", "--emit", "header", "-o", "made")
     program = """
 #include "plain.h"
+#include "views.h"
 #include <stdio.h>
 
 int main(void) {
-    float x[6] = {-1, 2, -3, 4, -5, 6}, y[6];
+    float x[6] = {-1, 2, -3, 4, -5, 6}, y[6], same[6];
     plain_instance *model;
-    if (plain_create(NULL, &model) || plain_run(x, NULL, y, model)) return 1;
+    views_instance *other;
+    if (plain_create(NULL, &model) || plain_run(x, NULL, y, same, model)) return 1;
+    if (views_create(NULL, &other) || views_run(same, y + 2, other)) return 2;
     plain_destroy(model);
+    views_destroy(other);
     for (int k = 0; k < 6; k++) printf("%g ", y[k]);
     return 0;
 }
 """
-    assert run_c(tmp_path / "made", program, "plain.o") == "0 2 0 4 0 6 "
+    assert run_c(tmp_path / "made", program, "plain.o", "views.o") == "0 4 -1 2 -3 4 "
 
 
 def test_no_memory_is_a_status(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     Path("large.tsched").write_text(
-        PLAIN.replace("plain", "large").replace("[6]", "[600000000]").replace("2, 3", "2, 300000000")
+        PLAIN.replace("plain", "large")
+        .replace("[6]", "[600000000]")
+        .replace("2, 3]", "2, 300000000]")
+        .replace("3, 2]", "300000000, 2]")
     )
-    compiled(tmp_path, "large.tsched", "--threads", "1", "--emit", "obj", "--emit", "header", "-o", ".")
+    compiled(tmp_path, "large.tsched", "large", "--threads", "1", "--emit", "obj", "--emit", "header", "-o", ".")
     program = """
 #include "large.h"
 #include <sys/resource.h>
@@ -223,10 +237,11 @@ def test_what_a_model_does_not_take(tmp_path: Path, monkeypatch: pytest.MonkeyPa
         done = CliRunner().invoke(main, ["compile", "plain.tsched", *words])
         return done.exit_code, done.output
 
-    assert said("--replay", "x")[0] == 2
-    assert "'llvm' is not one of obj, so, header, weights" in said("--emit", "llvm")[1]
+    assert said("plain", "--replay", "x")[0] == 2
+    assert "'llvm' is not one of obj, so, header, weights" in said("plain", "--emit", "llvm")[1]
+    assert "x86-64" in said("plain", "--mcpu", "help")[1]
     assert said("other")[0] == 1
-    Path("plain.tsched").write_text(PLAIN.replace("plain(", "float(").replace("model plain", "model float"))
-    code, text = said()
+    Path("plain.tsched").write_text(PLAIN.replace("model plain", "model float"))
+    code, text = said("float")
     assert code == 1 and "E0912" in text
     assert Status.FILE == 14 and Status.WEIGHTS == 15

@@ -12,11 +12,14 @@ from typing import Any
 
 import numpy as np
 import pytest
+from click.testing import CliRunner
 
 from tensorc_dsl.backend.llvm.runtime.call_table import CallTable
 from tensorc_dsl.base.source import Source
 from tensorc_dsl.check.scope import load_source
 from tensorc_dsl.faces.api.models import LoadedModel, load_model, model_of
+from tensorc_dsl.faces.cli.commands import run
+from tensorc_dsl.faces.cli.main import main
 from tensorc_dsl.faces.packages import Resolver
 from tensorc_dsl.graph.weights import weights_file
 
@@ -127,7 +130,7 @@ def test_outputs_are_written_where_they_are_wanted() -> None:
         ((floats(6),), {"w": floats(6)}, "given are x, w"),
         ((floats(6),), {"x": floats(6)}, "given twice"),
         ((floats(6),), {"y": floats(2, 3)}, "all outputs or none"),
-        ((floats(6),), {"out": [floats(2, 3)]}, "argument 2 is shorter"),
+        ((floats(6),), {"out": [floats(2, 3)]}, "`out` has 1 array; the outputs are y, z, same, back, n"),
         ((floats(7),), {}, r"expected shape \(6,\), got \(7,\)"),
         ((floats(6).astype(np.float64),), {}, "expected float32"),
         (([0.0] * 6,), {}, "expected an array, got list"),
@@ -259,12 +262,46 @@ def test_an_interrupt_does_no_harm() -> None:
 def test_what_a_step_takes_and_how_long_it_takes(tmp_path: Path) -> None:
     m, tensors = weighted(tmp_path)
     x = floats(3, 5)
-    run = m.runtime
-    assert run.steps == (run.steps[0],) * 3 + (run.steps[3],) and len({*run.steps}) == 2
+    runtime = m.runtime
+    assert runtime.steps == (runtime.steps[0],) * 3 + (runtime.steps[3],) and len({*runtime.steps}) == 2
     h = x @ (2 * tensors["v"].reshape(5, 5)) + tensors["b"]
-    given = run.arguments_of({"x": x}, 1)
+    given = runtime.arguments_of({"x": x}, 1)
     np.testing.assert_allclose(given[0], h, rtol=1e-5)
     np.testing.assert_array_equal(given[1], tensors["v"].reshape(5, 5))
     np.testing.assert_array_equal(given[2], tensors["b"])
-    times = run.step_times({"x": x}, 3)
+    times = runtime.step_times({"x": x}, 3)
     assert [len(row) for row in times] == [4] * 3 and all(t >= 0 for row in times for t in row)
+
+
+def test_the_command_runs_a_model_on_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(run, "_MOST_SECONDS", 0.0)
+    monkeypatch.chdir(tmp_path)
+    Path("m.tsched").write_text(
+        COMPUTES + "model m(x: f32[2, 3], s: f32[3]) -> y: f32[6] {\n    let a = reshape(x, [6])\n"
+    )
+    with Path("m.tsched").open("a") as file:
+        file.write("    y = relu(a)\n}\n")
+
+    def said(*words: str) -> tuple[int, str]:
+        done = CliRunner().invoke(main, ["run", "m.tsched", "--threads", "1", *words])
+        return done.exit_code, done.output
+
+    x = floats(2, 3)
+    np.save("x.npy", x.T.copy().T)
+    np.savez("all.npz", x=-x, s=floats(3))
+    for word, wanted in (("x=x.npy", x), ("all.npz", -x)):
+        assert said("--input", word, "--output", "y.npz")[0] == 0
+        np.testing.assert_array_equal(np.load("y.npz")["y"], np.maximum(wanted, 0).reshape(6))
+    Path("bad.npz").write_bytes(b"PK\3\4")
+    for word, why in (
+        ("x=none.npy", "No such file"),
+        ("none.npz", "No such file"),
+        ("x.npy", "has no arrays by name"),
+        ("bad.npz", "has no arrays by name"),
+        ("x=m.tsched", "is no array of NumPy"),
+        ("z=x.npy", "`z` is no input of the model; they are x, s"),
+        ("s=x.npy", "expected shape (3,), got (2, 3)"),
+    ):
+        code, output = said("--input", word)
+        assert code == 2 and why in " ".join(output.split()), output
+    assert said("--output", "none/y.npz")[0] == 1

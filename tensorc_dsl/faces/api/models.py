@@ -119,7 +119,12 @@ class LoadedModel:
         names = (*self.inputs, *self.outputs)
         if "out" in named and "out" not in names:
             out = named.pop("out")
-            named |= dict(zip(self.outputs, (out,) if len(self.outputs) == 1 else out, strict=True))
+            arrays_out = (out,) if len(self.outputs) == 1 else tuple(out)
+            if len(arrays_out) != len(self.outputs):
+                raise ValueError(
+                    f"`out` has {units.counted(len(arrays_out), 'array')}; the outputs are {', '.join(self.outputs)}"
+                )
+            named |= dict(zip(self.outputs, arrays_out, strict=True))
         given = {*self.inputs[: len(arrays)], *named}
         if len(arrays) > len(names) or not {*self.inputs} <= given <= {*names}:
             found = ", ".join((*self.inputs[: len(arrays)], *named)) or "none"

@@ -15,6 +15,7 @@ from tensorc_dsl.backend.llvm.ahead.interface import WORD, ModelInterface, Statu
 from tensorc_dsl.backend.llvm.ahead.library import (
     ahead_text,
     declarations,
+    free_name,
     header_of,
     hide,
     link,
@@ -114,7 +115,7 @@ class ModelLibrary:
         yield from declarations(
             api.run,
             f"Computes {outputs}",
-            f"{api.instance} *instance",
+            f"{api.instance} *{free_name('instance', api.run)}",
             "what was created; any number of threads may run it at once",
         )
         yield "/* Frees an instance that no thread runs any more; NULL is none. */"
@@ -136,6 +137,8 @@ def make_model_library(
     """
     require_free(model.name)
     api = ModelInterface(model.name, (*model.inputs, *model.outputs))
+    # A number before the name: a task may be called like a function that is linked to it.
+    kernels = {task: replace(k, name=f"{n}_{k.name}") for n, (task, k) in enumerate(kernels.items())}
     facts = {task: _facts(k, threads) for task, k in kernels.items()}
     table = call_table(model.plan, facts, [p.name for p in api.params], {n: a.nbytes for n, a in weights.items()})
     preparing = {b.task for b in table.blocks}

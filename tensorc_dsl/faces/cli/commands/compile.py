@@ -26,7 +26,7 @@ from tensorc_dsl.faces.cli.options import (
     target_options,
     task_argument,
 )
-from tensorc_dsl.faces.report.terminal import write
+from tensorc_dsl.faces.report.terminal import show, write
 
 if TYPE_CHECKING:
     from tensorc_dsl.backend.protocol import Form, KernelLibrary
@@ -91,13 +91,18 @@ def compile(  # noqa: A001 (a command is called as it is typed)
     `TASK` on pointers, or `TASK_checked` on arrays with their types and shapes.
     """
     tasks = load(file, threads, target, mcpu)
-    if (model := chosen_model(tasks.checked, task)) is not None and mcpu != HELP:
+    if (model := chosen_model(tasks.checked, task)) is not None:
         if replayed is not None or conditions:
             raise click.UsageError("`--replay` and `--condition` are for tasks")
+        from tensorc_dsl.backend.find import require_backend
         from tensorc_dsl.faces.api.models import model_of
 
         recorded = Path(records) if records else None
-        _compile_model(model_of(tasks.checked, model, threads, recorded, target, mcpu), kinds, output, seed)
+        loaded = model_of(tasks.checked, model, threads, recorded, target, None if mcpu == HELP else mcpu)
+        if mcpu == HELP:
+            show(require_backend(loaded.target.kind, model).describe_processors(loaded.target))
+            return
+        _compile_model(loaded, kinds, output, seed)
         return
     found = handled(chosen(tasks, task or only(tasks, file), mcpu), replayed, conditions, ())
     forms = found.backend.forms

@@ -146,8 +146,9 @@ def _inputs(model: LoadedModel, given: tuple[str, ...]) -> dict[str, Any]:
     for text in given:
         name, sign, path = text.rpartition("=")
         try:
-            content: Any = np.load(path, allow_pickle=False)
-            found = {name: content} if sign else dict(content)
+            with open(path, "rb") as file:
+                content: Any = np.load(file, allow_pickle=False)
+                found = {name: content} if sign else dict(content)
         except (OSError, EOFError, ValueError, TypeError, BadZipFile) as e:
             wanted = "is no array of NumPy, `.npy`" if sign else "has no arrays by name, `.npz`"
             reason = e.strerror if isinstance(e, OSError) and e.strerror else f"`{path}` {wanted}"
