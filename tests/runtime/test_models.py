@@ -160,6 +160,30 @@ model m(x: f32[2, 3]) -> y: f32[6] {
     np.testing.assert_array_equal(m(x), np.maximum(x.reshape(6), 0))
     whole = floats(4, 12)
     np.testing.assert_array_equal(m(x=whole[::2, ::4]), np.maximum(whole[::2, ::4].reshape(6), 0))
+    askew = np.frombuffer(b"-" + x.tobytes(), np.float32, offset=1).reshape(2, 3)
+    np.testing.assert_array_equal(m(askew), np.maximum(x.reshape(6), 0))
+
+
+class Exported:
+    """An array of a library that has DLPack and nothing else."""
+
+    def __init__(self, a: Any) -> None:
+        self.a = a
+
+    def __dlpack__(self, **wishes: Any) -> Any:
+        return self.a.__dlpack__(**wishes)
+
+    def __dlpack_device__(self) -> Any:
+        return self.a.__dlpack_device__()
+
+
+def test_arrays_with_dlpack() -> None:
+    m, x = model(ODD), floats(6)
+    y = [np.zeros_like(o) for o in m(x)]
+    for a, b in zip(m(Exported(x), out=list(map(Exported, y))), m(x), strict=True):
+        assert isinstance(a, Exported)
+        np.testing.assert_array_equal(a.a, b)
+    np.testing.assert_array_equal(m(x=Exported(x))[1], y[1])
 
 
 def test_arrays_of_other_libraries() -> None:

@@ -41,7 +41,7 @@ class Runtime:
     def __call__(self, /, *arrays: Any, **named: Any) -> Any:
         """The output, or a tuple of several, for arrays in order or by name: the inputs, or these and the outputs.
 
-        Arrays are taken as `Kernel` takes them, and inputs of NumPy that are not C-contiguous are copied. Raises ValueError.
+        Arrays are taken as `Kernel` takes them; inputs of NumPy that are not dense or aligned are copied. Raises ValueError.
         """
         count = len(self.inputs)
         given = (*map(_dense, arrays[:count]), *arrays[count:])
@@ -71,8 +71,9 @@ class Runtime:
 
 
 def _dense(a: Any) -> Any:
-    """An array of NumPy that is C-contiguous, or whatever else it is."""
-    return np.ascontiguousarray(a) if type(a) is np.ndarray and not a.flags.c_contiguous else a
+    """An array of NumPy that is C-contiguous and aligned, or whatever else it is."""
+    wrong = type(a) is np.ndarray and not (a.flags.c_contiguous and a.flags.aligned)
+    return np.array(a, order="C") if wrong else a
 
 
 def model_calls(plan: ModelPlan, name: str) -> ModelCalls:
