@@ -49,7 +49,8 @@ def COMPILED_DRAWS_NOT_FIXED(*, task: str, draws: str, first: str) -> None: ...
 @task_argument
 @click.option(
     "--emit", "kinds", metavar="KIND", multiple=True,
-    help="What to make: see above; may be repeated. By default `obj` and `header`, for GPUs `ptx`, `header` and `loader`.",
+    help="What to make: see above; may be repeated. By default `obj` and `header`, of models `so`, `header` "
+    "and `weights`, for GPUs `ptx`, `header` and `loader`.",
 )  # fmt: skip
 @click.option(
     "-o", "output", metavar="PATH",
@@ -76,9 +77,6 @@ def compile(  # noqa: A001 (a command is called as it is typed)
     so      a shared library; needs the system's C compiler
     header  the declarations for C and C++
 
-    A model is made if TASK names one, or if it is the only item of the file that runs: `so`, `header` and, beside them,
-    `weights`, which C names when it makes an instance. Its tasks have their fastest recorded schedules, or drawn ones.
-
     These are for targets of kind `llvm`; other kinds have their own. Those of kind `cuda`, beside `llvm` and `header`:
 
     \b
@@ -86,8 +84,15 @@ def compile(  # noqa: A001 (a command is called as it is typed)
     loader  C code that loads and launches the kernels; to be linked with -lcuda
     sass    the machine code as text; needs NVIDIA's ptxas and nvdisasm
 
-    The schedule is that of the task or of --replay if it has no open draws, with --seed a drawn one. Otherwise it is the
-    fastest recorded one, or the one that records of other tasks predict to be the fastest; the header says which. C calls
+    Of a model, the one that TASK names or the only item of the file that runs, `obj`, `so` and `header` are made, and
+
+    \b
+    weights  the weights as its code reads them; C gives the path of this file
+
+    Its tasks have their fastest recorded schedules; without records, schedules drawn with seed 0, as in `run`, or --seed.
+
+    The schedule of a task is its own or that of --replay if it has no open draws, with --seed a drawn one. Otherwise it is
+    the fastest recorded one, or the one that records of other tasks predict to be the fastest; the header says which. C calls
     `TASK` on pointers, or `TASK_checked` on arrays with their types and shapes.
     """
     tasks = load(file, threads, target, mcpu)
