@@ -145,8 +145,9 @@ def most_at_once(blocks: Sequence[Block]) -> int:
     return most
 
 
-ROUNDS = 64
-"""How often the order in which blocks are placed is changed."""
+ROUNDS, PAIRS = 64, 2_000_000
+"""How often each of three orders in which blocks are placed is changed at most; and how many pairs of blocks that are needed
+at once are looked at in all, a second's work."""
 
 
 def packed(blocks: Sequence[Block]) -> tuple[list[int], int]:
@@ -164,9 +165,10 @@ def packed(blocks: Sequence[Block]) -> tuple[list[int], int]:
         range(len(blocks)), key=lambda k: (-blocks[k].size * (blocks[k].last - blocks[k].first + 1), key(k))
     )
     best, size = _placed(by_size, blocks, meets)
+    rounds = min(ROUNDS, PAIRS // (3 * (1 + sum(map(len, meets)))))
     for order in (by_size, by_time, by_area):
         tried = set[tuple[int, ...]]()
-        while size > bound and len(tried) < ROUNDS and tuple(order) not in tried:
+        while size > bound and len(tried) <= rounds and tuple(order) not in tried:
             tried.add(tuple(order))
             offsets, end = _placed(order, blocks, meets)
             if end < size:

@@ -251,6 +251,26 @@ model m(x: f32[5, 5], b: f32[5]) -> y: f32[5, 5] {
         np.testing.assert_allclose(m(x, b), h @ (2 * x) + b, rtol=1e-4, atol=1e-4)
 
 
+def test_of_some_constant_inputs_that_are_weights(tmp_path: Path) -> None:
+    b = floats(5)
+    data = weights_file({"b": b})
+    (tmp_path / "w.safetensors").write_bytes(data)
+    text = f"""
+model m(x: f32[5, 5]) -> y: f32[5, 5], same: f32[5, 1]
+weights "w.safetensors" sha256 "{sha256(data).hexdigest()}" (b: f32[5])
+{{
+    let h = dense(x, x, b)
+    y = dense(x, h, b)
+    same = reshape(b, [5, 1])
+}}
+"""
+    (tmp_path / "m.tsched").write_text(COMPUTES + text)
+    x = floats(5, 5, seed=1)
+    y, same = load_model(tmp_path / "m.tsched", threads=1)(x)
+    np.testing.assert_allclose(y, x @ (2 * (x @ (2 * x) + b)) + b, rtol=1e-4, atol=1e-4)
+    np.testing.assert_array_equal(same, b.reshape(5, 1))
+
+
 def test_calls_at_once_have_memory_each(tmp_path: Path) -> None:
     m, tensors = weighted(tmp_path, threads=2)
 
