@@ -1,7 +1,8 @@
 """Brings a graph to calls of computes: sizes are fixed, constants folded, and each node that is left is written out.
 
 One pass in the order of the nodes does this, since each step needs the one before: the type of a value is that of the compute
-which makes it, and a shape that a node asks for is a constant by the time it is needed.
+which makes it, and a shape that a node asks for is a constant by the time it is needed. Then the axes of all values come into
+the order in which they lie in memory.
 """
 
 from __future__ import annotations
@@ -12,8 +13,10 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from tensorc_dsl.base.diagnostic import Note, TschedError, problem
+from tensorc_dsl.graph.calls import Asks, Computes, Imported, Step, shortened
 from tensorc_dsl.graph.folding import EVALUATORS, fold
 from tensorc_dsl.graph.graph import MOST_ELEMENTS, NUMPY, Array, Graph, Node, Tensor, Unsupported, renamed, type_of
+from tensorc_dsl.graph.layouts import with_layouts
 from tensorc_dsl.graph.operators import elementwise, movement, products, recurrent, reductions, windows
 from tensorc_dsl.graph.operators.lowering import Computed, Definition, Known, Operand, Site, Viewed, Writer
 from tensorc_dsl.graph.rewriting import rewritten
@@ -28,6 +31,15 @@ TABLE: Mapping[str, Writer] = {
 }
 """Which function writes which operator."""
 
+_WRITERS = {**TABLE, products.ATTENTION: products.attention}
+
+_ASKS: Mapping[str, Asks] = {
+    **dict.fromkeys(windows.CONVOLUTIONS, Asks.LAST),
+    **dict.fromkeys(windows.POOLS, Asks.RATHER_LAST),
+    **dict.fromkeys((*products.TABLE, products.ATTENTION, *recurrent.TABLE), Asks.FILE),
+}
+"""What operators ask of the order of axes; the others ask nothing."""
+
 
 @problem(
     "E0941", "{count} of the model cannot be imported", help="export the model without them, or leave the part out"
@@ -37,27 +49,6 @@ def UNSUPPORTED(*, count: str) -> None: ...
 def OPEN_SIZE(*, name: str, dims: str, example: str) -> None: ...
 @problem("E0942", "the shape {given} does not fit the input `{name}`, which is {wanted}", help="{repair}")
 def OTHER_SHAPE(*, name: str, given: str, wanted: str, repair: str) -> None: ...
-
-
-@dataclass(frozen=True, slots=True)
-class Step:
-    """A call of the compute of that name, or without one a view; values by name, "" for a result that nobody reads."""
-
-    compute: str
-    arguments: tuple[str, ...]
-    results: tuple[str, ...]
-
-
-@dataclass(slots=True)
-class Imported:
-    """A model as calls: `types` has those of all values, `constants` those values that are weights."""
-
-    inputs: dict[str, Tensor]
-    outputs: tuple[str, ...]
-    constants: dict[str, Array]
-    computes: dict[str, Definition]
-    steps: list[Step]
-    types: dict[str, Tensor]
 
 
 def import_graph(graph: Graph, shapes: Mapping[str, Sequence[int]], values: Mapping[str, int | float]) -> Imported:
@@ -79,7 +70,7 @@ def import_graph(graph: Graph, shapes: Mapping[str, Sequence[int]], values: Mapp
         count = len(worker.refused)
         raise TschedError(UNSUPPORTED(None, notes, count=f"{count} node{'s' * (count != 1)}"))
     inputs = {name: t for name, t in types.items() if name not in values}
-    return worker.imported(inputs, graph.outputs)
+    return with_layouts(worker.imported(inputs, graph.outputs))
 
 
 def _input_types(
@@ -126,10 +117,10 @@ _TOLD = ("Shape", "Size")
 class _Importer:
     constants: dict[str, Array]
     types: dict[str, Tensor] = field(default_factory=dict[str, Tensor])
-    computes: dict[str, Definition] = field(default_factory=dict[str, Definition])
+    calls: dict[int, tuple[Computed, Computed]] = field(default_factory=dict[int, tuple[Computed, Computed]])
+    """For the number of a step what it calls, and that with numbers as parameters."""
     steps: list[Step] = field(default_factory=list[Step])
     refused: list[tuple[str, str]] = field(default_factory=list[tuple[str, str]])
-    _names: dict[Definition, str] = field(default_factory=dict[Definition, str])
     _same: dict[str, str] = field(default_factory=dict[str, str])
     """Values that are others by another name."""
     _lost: set[str] = field(default_factory=set[str])
@@ -141,7 +132,7 @@ class _Importer:
                 continue
             if self._lost.intersection(node.inputs):
                 self._lost |= set(node.outputs)
-                if node.op not in TABLE and node.op not in EVALUATORS and node.op not in _TOLD:
+                if node.op not in _WRITERS and node.op not in EVALUATORS and node.op not in _TOLD:
                     self.refused.append((f"`{node.place}` ({node.op})", "this operator is not supported"))
                 continue
             try:
@@ -180,16 +171,17 @@ class _Importer:
             if made is not None:
                 self.constants |= {name: v for name, v in zip(node.outputs, made, strict=False) if name}
                 return
-        if node.op not in TABLE:
+        if node.op not in _WRITERS:
             raise Unsupported("this operator is not supported")
-        lowered = TABLE[node.op](Site(node, tuple(map(self._operand, inputs))))
+        operands = tuple(map(self._operand, inputs))
+        lowered = _WRITERS[node.op](Site(node, operands))
         match lowered:
             case Known(values=values):
                 self.constants |= dict(zip(node.outputs, values, strict=False))
             case Viewed(source=source, type=type_):
                 self._view(source, node.outputs[0], type_)
             case Computed():
-                self._call(lowered, node.outputs)
+                self._call(node, lowered, operands)
 
     def _told(self, node: Node) -> None:
         """A shape, or a number of elements."""
@@ -215,26 +207,40 @@ class _Importer:
             self.steps.append(Step("", (source,), (name,)))
             self.types[name] = type_
 
-    def _call(self, made: Computed, outputs: Sequence[str]) -> None:
+    def _call(self, node: Node, made: Computed, operands: Sequence[Operand | None]) -> None:
         for t in made.types:
             if t.size > MOST_ELEMENTS:
                 raise Unsupported(f"a result of the type {t}, which is too large")
-        name = self._names.get(made.definition)
-        if name is None:
-            number = 1
-            while (name := f"{made.stem}_{number}") in self.computes:
-                number += 1
-            self._names[made.definition] = name
-            self.computes[name] = made.definition
-        self.constants |= made.tables
+        general = made
+        if any(o is not None and o.scalar is not None and o.type.is_float for o in operands):
+            others = tuple(replace(o, varies=o.type.is_float) if o is not None else None for o in operands)
+            again = _WRITERS[node.op](Site(node, others))
+            assert isinstance(again, Computed)
+            general = again
         # A compute leaves out what the node does, or makes all; what the node does not name is dropped.
-        named = [o for o in outputs if o]
-        results = named if len(named) == len(made.types) else [*outputs, *[""] * len(made.types)][: len(made.types)]
-        self.steps.append(Step(name, made.arguments, tuple(results)))
+        named = [o for o in node.outputs if o]
+        count = len(made.types)
+        results = named if len(named) == count else [*node.outputs, *[""] * count][:count]
+        self.calls[len(self.steps)] = made, general
+        self.steps.append(Step("called", (), tuple(results), _ASKS.get(node.op, Asks.NOTHING)))
         self.types |= dict(zip(results, made.types, strict=True))
 
+    def _named(self) -> Computes:
+        """Name the computes of all calls. Numbers are literals, but for those that equal nodes have different ones of."""
+        literals: dict[Definition, set[Definition]] = {}
+        for made, general in self.calls.values():
+            literals.setdefault(general.definition, set()).add(made.definition)
+        computes = Computes()
+        for number, (made, general) in self.calls.items():
+            chosen = made if len(literals[general.definition]) == 1 else general
+            name = computes.add(chosen.stem, chosen.definition)
+            self.steps[number] = replace(self.steps[number], compute=name, arguments=chosen.arguments)
+            self.constants |= chosen.tables
+        return computes
+
     def imported(self, inputs: dict[str, Tensor], outputs: Sequence[str]) -> Imported:
-        """What is left, without calls that no output needs."""
+        """The calls, without those that no output needs."""
+        computes = self._named()
         ends: list[str] = []
         for name in outputs:
             source = self._same.get(name, name)
@@ -246,13 +252,4 @@ class _Importer:
                 ends.append(end)
             else:
                 ends.append(name)
-        needed = set(ends)
-        steps: list[Step] = []
-        for step in reversed(self.steps):
-            if needed.intersection(step.results):
-                steps.append(step)
-                needed |= set(step.arguments)
-        used = {s.compute for s in steps}
-        computes = {name: d for name, d in self.computes.items() if name in used}
-        constants = {name: v for name, v in self.constants.items() if name in needed}
-        return Imported(inputs, tuple(ends), constants, computes, steps[::-1], self.types)
+        return shortened(Imported(inputs, tuple(ends), self.constants, computes.items, self.steps, self.types))

@@ -87,11 +87,13 @@ def _graph_of(model: ModelProto, folder: Path) -> Graph:
 
 
 def _converted(model: ModelProto, version: int) -> ModelProto:
-    from onnx import version_converter
+    from onnx import shape_inference, version_converter
 
+    # What C++ raises: its two own kinds, and those of the standard library, but for a lack of memory.
+    kinds = (version_converter.ConvertError, shape_inference.InferenceError, RuntimeError, ValueError, IndexError)
     try:
         return version_converter.convert_version(model, OPSET)
-    except Exception as e:  # of C++: of no kind that is documented
+    except kinds as e:
         lines = str(e).strip().splitlines() or [type(e).__name__]
         raise _Wrong(f"opset {version} cannot be converted to {OPSET}: {lines[-1]}") from e
 
@@ -223,7 +225,7 @@ class _Reader:
             return self._external(t, name, dtype)
         try:
             value = numpy_helper.to_array(t)
-        except Exception as e:
+        except (ValueError, TypeError) as e:
             raise _Wrong(f"`{name}` has other data than its shape {list(t.dims)} says") from e
         return value
 

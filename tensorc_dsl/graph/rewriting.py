@@ -14,6 +14,7 @@ from math import sqrt
 import numpy as np
 
 from tensorc_dsl.graph.graph import Array, Graph, Node, live
+from tensorc_dsl.graph.operators.products import ATTENTION, AttentionForm
 
 
 @dataclass(slots=True)
@@ -28,6 +29,10 @@ class _View:
         """The node that makes a value, if it is one of these operators."""
         node = self.makers.get(name)
         return node if node is not None and node.op in ops else None
+
+    def inner(self, name: str, *ops: str) -> Node | None:
+        """As `maker`, if nothing else reads the value, so that the node may go."""
+        return self.maker(name, *ops) if self.reads[name] == 1 else None
 
     def number(self, name: str) -> float | None:
         """The value of a constant of one element."""
@@ -240,4 +245,117 @@ def _is_mean(view: _View, name: str, of: str) -> bool:
     return list(axes) == [-1]
 
 
-REWRITES: tuple[Rewrite, ...] = (_batch_norm, _swish, _hard_swish, _gelu, _layer_norm)
+# --- attention ---------------------------------------------------------------------------------------------------------
+
+_FIXED = (
+    "Sqrt",
+    "Cast",
+    "Div",
+    "Mul",
+    "Reciprocal",
+    "Pow",
+    "Gather",
+    "Slice",
+    "Squeeze",
+    "Unsqueeze",
+    "Constant",
+    "Shape",
+)
+"""Operators by which exporters compute the scale of scores from a shape."""
+
+
+def _attention(view: _View, node: Node) -> Node | None:
+    """softmax(Q · K, changed element by element) · V, with the transpositions of Q, K and V.
+
+    The inputs of the new node are Q, K, V and the other operands of the changes.
+    """
+    softmax = view.inner(node.inputs[0], "Softmax") if node.op == "MatMul" else None
+    found = _scores(view, softmax.inputs[0], 4) if softmax is not None else None
+    if softmax is None or found is None:
+        return None
+    product, changes = found
+    q, k, v = (_factor(view, name) for name in (*product.inputs, node.inputs[1]))
+    ranks = {len(f.order) for f in (q, k, v) if f.order}
+    if v.scales or len(ranks) > 1 or softmax.attributes.get("axis", -1) not in (-1, *(r - 1 for r in ranks)):
+        return None
+    inputs = [q.name, k.name, v.name]
+    steps: list[tuple[str, tuple[int, ...]]] = []
+    for op, operands in (*q.scales, *k.scales, *changes):
+        places: list[int] = []
+        for name in operands:
+            places.append(len(inputs) if name else -1)
+            inputs += [name] if name else []
+        steps.append((op, tuple(places)))
+    form = AttentionForm(q.order, k.order, v.order, (), tuple(steps))
+    return Node(ATTENTION, tuple(inputs), node.outputs, {"form": form}, node.place)
+
+
+def _attention_transposed(view: _View, node: Node) -> Node | None:
+    """The transposition of the result of an attention goes into it."""
+    inner = view.inner(node.inputs[0], ATTENTION) if node.op == "Transpose" else None
+    order = node.attributes.get("perm")
+    if inner is None or not order or inner.attributes["form"].result:
+        return None
+    form = replace(inner.attributes["form"], result=tuple(order))
+    return replace(inner, outputs=node.outputs, attributes={"form": form})
+
+
+_Change = tuple[str, tuple[str, ...]]
+"""An operator on scores, which are "" among its operands."""
+
+
+def _scores(view: _View, name: str, most: int) -> tuple[Node, list[_Change]] | None:
+    """The product that scores are made of, and what is done to its elements, the first change first."""
+    product = view.inner(name, "MatMul")
+    if product is not None or most == 0:
+        return None if product is None else (product, [])
+    node = view.inner(name, "Mul", "Add", "Div", "Where")
+    for k in {"Mul": (0, 1), "Add": (0, 1), "Div": (0,), "Where": (1, 2)}[node.op] if node is not None else ():
+        assert node is not None
+        found = _scores(view, node.inputs[k], most - 1)
+        if found is not None:
+            product, changes = found
+            return product, [*changes, (node.op, (*node.inputs[:k], "", *node.inputs[k + 1 :]))]
+    return None
+
+
+@dataclass(frozen=True, slots=True)
+class _Factor:
+    """A factor of a product: the value, the order in which its axes are taken, and what scales it."""
+
+    name: str
+    order: tuple[int, ...]
+    scales: tuple[_Change, ...]
+
+
+def _factor(view: _View, name: str) -> _Factor:
+    order: tuple[int, ...] = ()
+    scales: list[_Change] = []
+    while (node := view.maker(name, "Transpose", "Mul", "Div")) is not None:
+        if node.op == "Transpose":
+            taken = node.attributes.get("perm")
+            if not taken or (order and len(order) != len(taken)):
+                break
+            order = tuple(taken[k] for k in order) if order else tuple(taken)
+            name = node.inputs[0]
+        elif _is_fixed(view, node.inputs[1], 8):
+            scales.append((node.op, ("", node.inputs[1])))
+            name = node.inputs[0]
+        else:
+            break
+    return _Factor(name, order, tuple(scales))
+
+
+def _is_fixed(view: _View, name: str, most: int) -> bool:
+    """Whether it is a number, or computed from shapes alone, as such numbers are."""
+    if view.number(name) is not None:
+        return True
+    node = view.maker(name, *_FIXED)
+    if node is None or most == 0:
+        return False
+    return node.op == "Shape" or all(i in view.constants or _is_fixed(view, i, most - 1) for i in node.inputs if i)
+
+
+REWRITES: tuple[Rewrite, ...] = (
+    _batch_norm, _swish, _hard_swish, _gelu, _layer_norm, _attention, _attention_transposed,
+)  # fmt: skip

@@ -24,6 +24,9 @@ _NAMES = {
 }  # fmt: skip
 _DTYPES = {theirs: ours for ours, theirs in _NAMES.items()}
 
+_WRITER = {"writer": "tensorc-dsl import"}
+"""What a header says of its file: other programs that change weights leave it out."""
+
 MOST_HEADER = 100_000_000
 """The longest header, in bytes, as in the format's own library."""
 
@@ -39,7 +42,7 @@ def BAD_WEIGHTS(*, path: str, why: str) -> None: ...
 def weights_file(tensors: Mapping[str, Array]) -> bytes:
     """The content of a file with the tensors. Those of larger elements come first, so that each is aligned."""
     ordered = sorted(tensors.items(), key=lambda item: (-item[1].dtype.itemsize, item[0]))
-    header: dict[str, Any] = {}
+    header: dict[str, Any] = {"__metadata__": _WRITER}
     at = 0
     for name, value in ordered:
         entry = {"dtype": _NAMES[DTYPES[value.dtype.name]], "shape": list(value.shape)}
@@ -49,6 +52,16 @@ def weights_file(tensors: Mapping[str, Array]) -> bytes:
     text += b" " * (-len(text) % 8)
     parts = [len(text).to_bytes(8, "little"), text]
     return b"".join((*parts, *(np.ascontiguousarray(value).tobytes() for _, value in ordered)))
+
+
+def are_imported(path: Path) -> bool:
+    """Whether `weights_file` made the content of a file, by its header."""
+    try:
+        with path.open("rb") as file:
+            start = file.read(256)[8:]
+    except OSError:
+        return False
+    return start.startswith(f'{{"__metadata__":{json.dumps(_WRITER, separators=(",", ":"))}'.encode())
 
 
 def digest_of(path: Path) -> str:

@@ -5,9 +5,11 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass
+from hashlib import sha256
+from pathlib import Path
 
+from tensorc_dsl.graph.calls import Imported
 from tensorc_dsl.graph.graph import Array, Tensor, type_of
-from tensorc_dsl.graph.importing import Imported
 from tensorc_dsl.syntax.highlight.words import CONSTANTS, RESERVED
 
 _OTHER = re.compile(r"\W+", re.ASCII)
@@ -77,6 +79,23 @@ def written(model: Imported, name: str, origin: str, weights: str) -> tuple[str,
     body = "".join(f"    {line}\n" for line in lines)
     head = f"/// Imported from {origin}.\nmodel {word_of(name)}({inputs}) -> {outputs}{clause}"
     return f"use std.cpu\n\n{computes}\n{head}{{\n{body}}}\n", tensors
+
+
+_STAMP = "// Written by tensorc-dsl import; SHA-256 of the rest: {digest}"
+
+
+def stamped(text: str) -> str:
+    """The text below a line that tells whether it has been changed."""
+    return f"{_STAMP.format(digest=sha256(text.encode()).hexdigest())}\n{text}"
+
+
+def is_imported(path: Path) -> bool:
+    """Whether a file is as an import wrote it."""
+    try:
+        head, _, rest = path.read_bytes().partition(b"\n")
+    except OSError:
+        return False
+    return head == _STAMP.format(digest=sha256(rest).hexdigest()).encode()
 
 
 def _declared(values: Iterable[tuple[str, Tensor]]) -> str:

@@ -279,7 +279,7 @@ def _compute(c: t.ComputeDef) -> str:
     head += "\nwhere " + ",\n      ".join(sizes) if sizes else ""
     head += "\nassume " + ",\n       ".join(said) if said else ""
     head += "\n" if sizes or said else " "
-    lines = "".join(f"{INDENT}{_stage(s)}\n" for s in c.stages)
+    lines = "".join(f"{INDENT}{format_stage(s)}\n" for s in c.stages)
     return f"{head}{{\n{lines}}}" if lines else f"{head}{{}}"
 
 
@@ -289,11 +289,12 @@ def _model(m: t.ModelDef) -> str:
         head += f"\nweights {quoted(w.path)} sha256 {quoted(w.sha256)} ({_tensors(w.tensors)})\n"
     else:
         head += " "
-    lines = "".join(f"{INDENT}{_stage(s)}\n" for s in m.calls)
+    lines = "".join(f"{INDENT}{format_stage(s)}\n" for s in m.calls)
     return f"{head}{{\n{lines}}}" if lines else f"{head}{{}}"
 
 
-def _stage(s: t.Stage) -> str:
+def format_stage(s: t.Stage) -> str:
+    """The text of a stage of a compute, or of a call of a model."""
     let = "let " if s.is_let else ""
     places = f"{s.name}{_indices(s.indices)}"
     if s.targets:

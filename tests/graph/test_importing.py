@@ -13,7 +13,7 @@ import onnx
 import pytest
 from click.testing import CliRunner
 from onnx import TensorProto, helper, numpy_helper
-from safetensors.numpy import load_file
+from safetensors.numpy import load_file, save_file
 
 from tensorc_dsl.base.diagnostic import TschedError
 from tensorc_dsl.base.source import Source
@@ -109,12 +109,45 @@ def test_equal_operators_share_a_compute(tmp_path: Path) -> None:
     assert not (tmp_path / "net.safetensors").exists()
 
 
+def test_numbers_that_differ_between_equal_operators_are_weights(tmp_path: Path) -> None:
+    node = helper.make_node
+    nodes = [node("Mul", ["x", "p"], ["a"]), node("Mul", ["a", "q"], ["b"]), node("Clip", ["b", "z", "p"], ["y"])]
+    stored = [numpy_helper.from_array(np.array(v, np.float32), n) for n, v in (("p", 0.5), ("q", 3.0), ("z", 0.0))]
+    text = written(model(nodes, [value("x", 3, 4)], ["y"], stored), tmp_path).read_text()
+    assert "Y[i, j] = A[i, j] * B\n" in text and "min(max(A[i, j], 0.0), 0.5)" in text and text.count("compute ") == 2
+    x = RNG.standard_normal((3, 4)).astype(np.float32)
+    np.testing.assert_allclose(load_model(tmp_path / "net.tsched", threads=1)(x), np.clip(x * 1.5, 0, 0.5), rtol=1e-6)
+
+
+def test_a_file_that_was_changed_is_not_replaced(tmp_path: Path) -> None:
+    first, second = (model([helper.make_node(op, ["x", "w"], ["y"])], [value("x", 3)], ["y"], [weight("w", 3)])
+                     for op in ("Add", "Mul"))  # fmt: skip
+    path = written(first, tmp_path)
+    assert "A[i] + B[i]" in path.read_text()
+    text = written(second, tmp_path).read_text()
+    assert "A[i] * B[i]" in text
+    path.write_text(text.replace("A[i] * B[i]", "B[i] * A[i]"))
+    with pytest.raises(TschedError, match="E0947"):
+        written(first, tmp_path)
+    assert "B[i] * A[i]" in path.read_text()
+    path.unlink()
+    weights = path.with_suffix(".safetensors")
+    save_file({"w": np.ones(3, np.float32)}, weights)
+    before = weights.read_bytes()
+    with pytest.raises(TschedError, match="E0947"):
+        written(first, tmp_path)
+    assert weights.read_bytes() == before and not path.exists()
+    assert import_onnx(tmp_path / "net.onnx", force=True) == path
+
+
 def test_weights_are_a_file_of_safetensors(tmp_path: Path) -> None:
     path = written(cnn(), tmp_path, x=(1, 3, 17, 17))
     stored = load_file(path.with_suffix(".safetensors"))
     wanted = {t.name: numpy_helper.to_array(t) for t in cnn().graph.initializer if t.name[0] in "wb"}
     assert stored.keys() == wanted.keys()
-    assert all(np.array_equal(stored[n], w) for n, w in wanted.items())
+    # As they are read: the channels of the result innermost.
+    orders = {4: (2, 3, 1, 0), 2: (1, 0), 1: (0,)}
+    assert all(np.array_equal(stored[n], w.transpose(orders[w.ndim])) for n, w in wanted.items())
 
 
 def test_weights_of_another_digest_are_refused(tmp_path: Path) -> None:

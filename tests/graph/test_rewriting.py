@@ -42,6 +42,30 @@ CENTRED = [
     node("Mul", ["n", "s"], ["sn"]),
     node("Add", ["sn", "b"], ["y"]),
 ]
+HEADS = {"heads": np.array([1, 5, 3, 4]), "eight": number(8), "half": number(0.5), "mask": f32(1, 1, 1, 5) * 3}
+
+
+def heads(q: str = "x", k: str = "x", perm: Sequence[int] = (0, 2, 3, 1)) -> list[NodeProto]:
+    """Queries, keys and values of three heads of four numbers, and the scores."""
+    return [
+        *(node("Reshape", [n, "heads"], [f"{w}_"]) for n, w in ((q, "q"), (k, "k"), ("x", "v"))),
+        node("Transpose", ["q_"], ["q"], perm=[0, 2, 1, 3]),
+        node("Transpose", ["k_"], ["k"], perm=list(perm)),
+        node("Transpose", ["v_"], ["v"], perm=[0, 2, 1, 3]),
+        node("MatMul", ["q", "k"], ["s"]),
+    ]
+
+
+def mixed(scores: str) -> list[NodeProto]:
+    return [
+        node("Softmax", [scores], ["p"], axis=-1),
+        node("MatMul", ["p", "v"], ["o"]),
+        node("Transpose", ["o"], ["j"], perm=[0, 2, 1, 3]),
+        node("Reshape", ["j", "flat"], ["y"]),
+    ]
+
+
+FLAT = {"flat": np.array([1, 5, 12])}
 SPELLED: dict[str, tuple[str, list[NodeProto], Array, dict[str, Array]]] = {
     "silu": ("swish", [node("Sigmoid", ["x"], ["s"]), node("Mul", ["s", "x"], ["y"])], f32(3, 5), {}),
     "gelu": (
@@ -93,6 +117,35 @@ SPELLED: dict[str, tuple[str, list[NodeProto], Array, dict[str, Array]]] = {
     "layer norm": (
         "layer_norm", CENTRED, f32(3, 5), {"two": number(2), "eps": number(1e-3), "s": f32(5), "b": f32(5)},
     ),
+    "attention, divided and masked": (
+        "attention",
+        [*heads(), node("Div", ["s", "eight"], ["d"]), node("Add", ["d", "mask"], ["a"]), *mixed("a")],
+        f32(1, 5, 12), HEADS | FLAT,
+    ),
+    "attention, masked by a choice": (
+        "attention",
+        [*heads(), node("Where", ["seen", "s", "low"], ["a"]), node("Mul", ["half", "a"], ["b"]), *mixed("b")],
+        f32(1, 5, 12), HEADS | FLAT | {"seen": np.tri(5, dtype=bool), "low": number(-1e9)},
+    ),
+    "attention, scaled before": (
+        "attention",
+        [
+            *heads()[:4], node("Transpose", ["k_"], ["h"], perm=[0, 2, 1, 3]),
+            node("Transpose", ["h"], ["t"], perm=[0, 1, 3, 2]), heads()[5],
+            node("Shape", ["q_"], ["n"], start=3), node("Cast", ["n"], ["f"], to=1), node("Sqrt", ["f"], ["r"]),
+            node("Div", ["q", "r"], ["qs"]), node("Mul", ["t", "half"], ["ks"]),
+            node("MatMul", ["qs", "ks"], ["s"]), *mixed("s"),
+        ],
+        f32(1, 5, 12), HEADS | FLAT,
+    ),
+    "attention, one head": (
+        "attention",
+        [
+            node("Transpose", ["x"], ["t"], perm=[0, 2, 1]), node("MatMul", ["x", "t"], ["s"]),
+            node("Softmax", ["s"], ["p"], axis=2), node("MatMul", ["p", "x"], ["y"]),
+        ],
+        f32(2, 7, 3), {},
+    ),
     "batch norm": (
         "conv2d",
         [
@@ -110,7 +163,7 @@ def test_several_nodes_are_one_compute(name: str, tmp_path: Path) -> None:
     stem, nodes, x, constants = SPELLED[name]
     m = model(nodes, x, constants)
     file, weights = checked(m, tmp_path)
-    assert list(file.computes) == [f"{stem}_1"]
+    assert [c for c in file.computes if not c.startswith("transpose")] == [f"{stem}_1"]
     (made,), (wanted,) = by_reference(file, weights, [x]), by_runtime(m, {"x": x})
     np.testing.assert_allclose(made, wanted, rtol=1e-4, atol=1e-5)
 
@@ -128,6 +181,19 @@ def test_several_nodes_are_one_compute(name: str, tmp_path: Path) -> None:
                 node("Mul", ["c", "half"], ["y"]),
             ],
             {"root": number(1.3), "one": number(1), "half": number(0.5)},
+        ),
+        # Attentions over the queries, and of scores that are read elsewhere.
+        (
+            [
+                node("Transpose", ["x"], ["t"], perm=[1, 0]), node("MatMul", ["x", "t"], ["s"]),
+                node("Softmax", ["s"], ["p"], axis=0), node("MatMul", ["p", "x"], ["y"]),
+            ], {},
+        ),
+        (
+            [
+                node("Transpose", ["x"], ["t"], perm=[1, 0]), node("MatMul", ["x", "t"], ["s"]),
+                node("Softmax", ["s"], ["p"]), node("MatMul", ["p", "s"], ["a"]), node("MatMul", ["a", "x"], ["y"]),
+            ], {},
         ),
         # A power of 4 instead of 2, which ONNX Runtime itself takes for a layer norm: so it is compared unoptimized.
         (CENTRED, {"two": number(4), "eps": number(9), "s": f32(5), "b": f32(5)}),
@@ -151,6 +217,6 @@ def test_a_convolution_that_is_read_twice_keeps_its_weights(tmp_path: Path) -> N
     x, ones = f32(1, 2, 3, 3), np.ones(3, np.float32)
     m = model(nodes, x, {"w": f32(3, 2, 1, 1), "s": f32(3), "b": f32(3), "m": f32(3), "v": ones})
     file, weights = checked(m, tmp_path)
-    assert {n.rpartition("_")[0] for n in file.computes} == {"conv2d", "batch_norm", "add"}
+    assert {n.rpartition("_")[0] for n in file.computes} == {"conv2d", "batch_norm", "add", "transpose"}
     (made,), (wanted,) = by_reference(file, weights, [x]), by_runtime(m, {"x": x})
     np.testing.assert_allclose(made, wanted, rtol=1e-4, atol=1e-5)

@@ -36,6 +36,12 @@ def NO_MODEL(*, file: str, name: str) -> None: ...
 def WHICH_MODEL(*, file: str, count: int, names: str) -> None: ...
 @problem("E0905", "there is no model in `{file}`", help="`tensorc-dsl import model.onnx` makes a file with one")
 def WITHOUT_MODELS(*, file: str) -> None: ...
+@problem(
+    "E0947",
+    "`{path}` is not as an import wrote it, and would be replaced",
+    help="write beside it, `--output OTHER.tsched`, or replace it, `--force`",
+)
+def EDITED(*, path: str) -> None: ...
 
 
 class LoadedModel:
@@ -242,27 +248,33 @@ def import_onnx(
     *,
     shapes: Mapping[str, Sequence[int]] | None = None,
     values: Mapping[str, int | float] | None = None,
+    force: bool = False,
 ) -> Path:
     """Write an ONNX file as a `.tsched` file with a model, by default beside it, and its weights as a file of safetensors.
 
     `shapes` fixes the sizes of inputs, and `values` the content of scalar ones. Returns the path of the `.tsched` file. Needs
-    the extra `onnx`. Raises TschedError (E0940, E0941, E0942, E0903) and then writes nothing.
+    the extra `onnx`. Files that are there are replaced if an import wrote them and nobody changed them, or with `force`.
+    Raises TschedError (E0940, E0941, E0942, E0947, E0903) and then writes nothing.
     """
     from hashlib import sha256
 
     from tensorc_dsl.graph.importing import import_graph
     from tensorc_dsl.graph.onnx_file import read_onnx
-    from tensorc_dsl.graph.weights import weights_file
-    from tensorc_dsl.graph.writing import DIGEST, written
+    from tensorc_dsl.graph.weights import are_imported, weights_file
+    from tensorc_dsl.graph.writing import DIGEST, is_imported, stamped, written
     from tensorc_dsl.syntax.fmt import format_text
 
     source = Path(path)
     target = Path(output) if output is not None else source.with_suffix(".tsched")
     beside = target.with_suffix(".safetensors")
+    if not force and target.is_file() and not is_imported(target):
+        raise TschedError(EDITED(None, path=str(target)))
     imported = import_graph(read_onnx(source), shapes or {}, values or {})
     text, tensors = written(imported, target.stem, source.name, beside.name)
     data = weights_file(tensors)
-    text = format_text(Source.of(text.replace(DIGEST, sha256(data).hexdigest()).encode(), target.name))
+    text = stamped(format_text(Source.of(text.replace(DIGEST, sha256(data).hexdigest()).encode(), target.name)))
+    if tensors and not force and beside.is_file() and not are_imported(beside):
+        raise TschedError(EDITED(None, path=str(beside)))
     outputs = [Output(target, typed=output is not None), *([Output(beside)] if tensors else [])]
     for o in outputs:
         o.check()

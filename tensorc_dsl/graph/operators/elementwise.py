@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from functools import partial
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial, reduce
 from math import sqrt
 
 import numpy as np
@@ -23,16 +24,14 @@ from tensorc_dsl.graph.operators.lowering import (
     stretched,
 )
 
-Formula = Callable[[Site, str], str]
-"""The value of an element, from the text of the operand's; a name or a literal, so that it may stand several times."""
-
 _SIGNED = ("i8", "i16", "i32", "i64")
 
 
-def pointwise(site: Site, stem: str, operands: Sequence[Operand], dtype: str, value: str) -> Lowered:
+def pointwise(site: Site, stem: str, operands: Sequence[Operand], dtype: str, value: str, **others: str) -> Lowered:
     """A result with the broadcast shape of the operands. Its elements are `value`, with `{0}` for that of the first.
 
-    A constant of one element is a literal.
+    Each stands there as a name or a literal, so that it may stand several times; a constant of one element is a literal.
+    `others` are what stands for other words in braces.
     """
     shape = broadcast(o.shape for o in operands)
     names = indices(len(shape))
@@ -49,7 +48,7 @@ def pointwise(site: Site, stem: str, operands: Sequence[Operand], dtype: str, va
         n if _is_read(read, k - len(shape), size) else f"{n} in {size}"
         for k, (n, size) in enumerate(zip(names, shape, strict=True))
     ]
-    site.stage(f"{place('Y', ranges)} = {value.format(*texts)}")
+    site.stage(f"{place('Y', ranges)} = {value.format(*texts, **others)}")
     return site.computed(stem, ("Y", Tensor(dtype, shape)))
 
 
@@ -58,14 +57,48 @@ def _is_read(shapes: Sequence[tuple[int, ...]], axis: int, size: int) -> bool:
     return size != 1 and any(len(s) >= -axis and s[axis] == size for s in shapes)
 
 
-# --- one operand -------------------------------------------------------------------------------------------------------
+# --- one formula -------------------------------------------------------------------------------------------------------
 
 
-def _unary(stem: str, formula: Formula, floats: bool, site: Site) -> Lowered:
-    x = site.given(0)
-    if floats and not x.type.is_float:
-        raise Unsupported(f"elements of type {x.dtype}")
-    return pointwise(site, stem, [x], x.dtype, formula(site, "{0}"))
+@dataclass(frozen=True, slots=True)
+class _Formula:
+    """The element of a result: `{0}` and `{1}` are those of the operands, `{zero}` is 0 of their type."""
+
+    stem: str
+    value: str
+    attributes: Mapping[str, float] = field(default_factory=dict[str, float])
+    """Attributes that are numbers, which stand in the formula by name, with their defaults."""
+    floats: bool = False
+    """Whether it is of floats only."""
+    result: str = ""
+    """The type of the result, if it is not that of the operands."""
+    many: bool = False
+    """Whether it joins any number of operands, two after two."""
+
+
+def _common(site: Site) -> list[Operand]:
+    """All operands, which have one type."""
+    found = [site.given(n) for n in range(len(site.operands))]
+    if not found or len({o.dtype for o in found}) != 1:
+        raise Unsupported(f"operands of types {', '.join(o.dtype for o in found) or 'that are missing'}")
+    return found
+
+
+def _elements(formula: _Formula, site: Site) -> Lowered:
+    operands = _common(site)
+    dtype = operands[0].dtype
+    if formula.floats and not operands[0].type.is_float:
+        raise Unsupported(f"elements of type {dtype}")
+    value = formula.value
+    if formula.many:
+        if len(operands) == 1:
+            return Viewed(operands[0].name, operands[0].type)
+        value = reduce(formula.value.format, (f"{{{n}}}" for n in range(len(operands))))
+    elif len(operands) != 1 + ("{1}" in value):
+        raise Unsupported(f"{len(operands)} operands")
+    numbers = {name: _number(site, name, default) for name, default in formula.attributes.items()}
+    zero = literal(0, dtype)
+    return pointwise(site, formula.stem, operands, formula.result or dtype, value, zero=zero, **numbers)
 
 
 def _number(site: Site, name: str, default: float) -> str:
@@ -73,12 +106,74 @@ def _number(site: Site, name: str, default: float) -> str:
     return literal(np.float32(site.attribute(name, default)), "f32")
 
 
-def _function(name: str) -> Formula:
-    return lambda _, x: f"{name}({x})"
+_FUNCTIONS = (
+    "Sigmoid", "Tanh", "Erf", "Sqrt", "Exp", "Log", "Floor", "Ceil", "Round", "Sin", "Cos", "Tan", "Asin", "Acos", "Atan",
+    "Sinh", "Cosh", "Asinh", "Acosh", "Atanh",
+)  # fmt: skip
+"""Functions of floats that the language has by the same name."""
+
+_FORMULAS: Mapping[str, _Formula] = {
+    **{op: _Formula(op.lower(), f"{op.lower()}({{0}})", floats=True) for op in _FUNCTIONS},
+    "LeakyRelu": _Formula("leaky_relu", "{0} if {0} >= 0.0 else {0} * {alpha}", {"alpha": 0.01}, floats=True),
+    "Elu": _Formula("elu", "{0} if {0} >= 0.0 else {alpha} * expm1({0})", {"alpha": 1.0}, floats=True),
+    "ThresholdedRelu": _Formula("thresholded_relu", "{0} if {0} > {alpha} else 0.0", {"alpha": 1.0}, floats=True),
+    "Selu": _Formula(
+        "selu",
+        "{gamma} * ({0} if {0} > 0.0 else {alpha} * expm1({0}))",
+        {"alpha": 1.67326319217681884765625, "gamma": 1.05070102214813232421875},
+        floats=True,
+    ),
+    "Celu": _Formula("celu", "max(0.0, {0}) + min(0.0, {alpha} * expm1({0} / {alpha}))", {"alpha": 1.0}, floats=True),
+    "Shrink": _Formula(
+        "shrink",
+        "{0} + {bias} if {0} < -{lambd} else {0} - {bias} if {0} > {lambd} else 0.0",
+        {"lambd": 0.5, "bias": 0.0},
+        floats=True,
+    ),
+    "HardSigmoid": _Formula(
+        "hard_sigmoid", "max(0.0, min(1.0, {0} * {alpha} + {beta}))", {"alpha": 0.2, "beta": 0.5}, floats=True
+    ),
+    "HardSwish": _Formula("hard_swish", f"{{0}} * max(0.0, min(1.0, {{0}} * {1 / 6!r} + 0.5))", floats=True),
+    "Swish": _Formula("swish", "{0} * sigmoid({0} * {alpha})", {"alpha": 1.0}, floats=True),
+    "Mish": _Formula("mish", "{0} * tanh(max({0}, 0.0) + log1p(exp(-abs({0}))))", floats=True),
+    "Softplus": _Formula("softplus", "max({0}, 0.0) + log1p(exp(-abs({0})))", floats=True),
+    "Softsign": _Formula("softsign", "{0} / (1.0 + abs({0}))", floats=True),
+    "Reciprocal": _Formula("reciprocal", "1.0 / {0}", floats=True),
+    "Relu": _Formula("relu", "max({0}, {zero})"),
+    "Neg": _Formula("negate", "-{0}"),
+    "Abs": _Formula("abs", "abs({0})"),
+    "Sign": _Formula("sign", "sign({0})"),
+    "Not": _Formula("not", "not {0}"),
+    "BitwiseNot": _Formula("bit_not", "bit_not({0})"),
+    "IsNaN": _Formula("isnan", "isnan({0})", result="bool"),
+    "Add": _Formula("add", "{0} + {1}"),
+    "Sub": _Formula("subtract", "{0} - {1}"),
+    "Mul": _Formula("multiply", "{0} * {1}"),
+    "PRelu": _Formula("prelu", "{0} if {0} >= {zero} else {0} * {1}"),
+    "And": _Formula("and", "{0} and {1}"),
+    "Or": _Formula("or", "{0} or {1}"),
+    "Xor": _Formula("xor", "({0} or {1}) and not ({0} and {1})"),
+    "BitwiseAnd": _Formula("bit_and", "bit_and({0}, {1})"),
+    "BitwiseOr": _Formula("bit_or", "bit_or({0}, {1})"),
+    "BitwiseXor": _Formula("bit_xor", "xor({0}, {1})"),
+    "Greater": _Formula("greater", "{0} > {1}", result="bool"),
+    "GreaterOrEqual": _Formula("at_least", "{0} >= {1}", result="bool"),
+    "Less": _Formula("less", "{0} < {1}", result="bool"),
+    "LessOrEqual": _Formula("at_most", "{0} <= {1}", result="bool"),
+    "Min": _Formula("min", "min({0}, {1})", many=True),
+    "Max": _Formula("max", "max({0}, {1})", many=True),
+    "Sum": _Formula("add", "{0} + {1}", many=True),
+}
 
 
-def _relu(site: Site, x: str) -> str:
-    return f"max({x}, {literal(0, site.given(0).dtype)})"
+# --- formulas that depend on more --------------------------------------------------------------------------------------
+
+
+def _gelu(site: Site) -> Lowered:
+    value = f"0.5 * {{0}} * (1.0 + erf({{0}} * {sqrt(0.5)!r}))"
+    if site.attribute("approximate", "none") == "tanh":
+        value = f"0.5 * {{0}} * (1.0 + tanh({sqrt(2 / np.pi)!r} * ({{0}} + 0.044715 * {{0}} * {{0}} * {{0}})))"
+    return _elements(_Formula("gelu", value, floats=True), site)
 
 
 def _clip(site: Site) -> Lowered:
@@ -89,70 +184,6 @@ def _clip(site: Site) -> Lowered:
     if high is not None:
         value = f"min({value}, {{{1 if low is None else 2}}})"
     return pointwise(site, "clip", [x, *(b for b in (low, high) if b is not None)], x.dtype, value)
-
-
-def _hard_sigmoid(site: Site, x: str) -> str:
-    return f"max(0.0, min(1.0, {x} * {_number(site, 'alpha', 0.2)} + {_number(site, 'beta', 0.5)}))"
-
-
-def _gelu(site: Site, x: str) -> str:
-    if site.attribute("approximate", "none") == "tanh":
-        return f"0.5 * {x} * (1.0 + tanh({sqrt(2 / np.pi)!r} * ({x} + 0.044715 * {x} * {x} * {x})))"
-    return f"0.5 * {x} * (1.0 + erf({x} * {sqrt(0.5)!r}))"
-
-
-def _selu(site: Site, x: str) -> str:
-    alpha, gamma = _number(site, "alpha", 1.67326319217681884765625), _number(site, "gamma", 1.05070102214813232421875)
-    return f"{gamma} * ({x} if {x} > 0.0 else {alpha} * expm1({x}))"
-
-
-def _celu(site: Site, x: str) -> str:
-    alpha = _number(site, "alpha", 1.0)
-    return f"max(0.0, {x}) + min(0.0, {alpha} * expm1({x} / {alpha}))"
-
-
-def _shrink(site: Site, x: str) -> str:
-    lambd, bias = _number(site, "lambd", 0.5), _number(site, "bias", 0.0)
-    return f"{x} + {bias} if {x} < -{lambd} else {x} - {bias} if {x} > {lambd} else 0.0"
-
-
-_FLOATS: Mapping[str, tuple[str, Formula]] = {
-    **{
-        op: (name, _function(name))
-        for op, name in {
-            "Sigmoid": "sigmoid", "Tanh": "tanh", "Erf": "erf", "Sqrt": "sqrt", "Exp": "exp", "Log": "log", "Floor": "floor",
-            "Ceil": "ceil", "Round": "round", "Sin": "sin", "Cos": "cos", "Tan": "tan", "Asin": "asin", "Acos": "acos",
-            "Atan": "atan", "Sinh": "sinh", "Cosh": "cosh", "Asinh": "asinh", "Acosh": "acosh", "Atanh": "atanh",
-        }.items()
-    },
-    "LeakyRelu": ("leaky_relu", lambda s, x: f"{x} if {x} >= 0.0 else {x} * {_number(s, 'alpha', 0.01)}"),
-    "Elu": ("elu", lambda s, x: f"{x} if {x} >= 0.0 else {_number(s, 'alpha', 1.0)} * expm1({x})"),
-    "ThresholdedRelu": ("thresholded_relu", lambda s, x: f"{x} if {x} > {_number(s, 'alpha', 1.0)} else 0.0"),
-    "Selu": ("selu", _selu),
-    "Celu": ("celu", _celu),
-    "Shrink": ("shrink", _shrink),
-    "HardSigmoid": ("hard_sigmoid", _hard_sigmoid),
-    "HardSwish": ("hard_swish", lambda _, x: f"{x} * max(0.0, min(1.0, {x} * {1 / 6!r} + 0.5))"),
-    "Swish": ("swish", lambda s, x: f"{x} * sigmoid({x} * {_number(s, 'alpha', 1.0)})"),
-    "Mish": ("mish", lambda _, x: f"{x} * tanh(max({x}, 0.0) + log1p(exp(-abs({x}))))"),
-    "Gelu": ("gelu", _gelu),
-    "Softplus": ("softplus", lambda _, x: f"max({x}, 0.0) + log1p(exp(-abs({x})))"),
-    "Softsign": ("softsign", lambda _, x: f"{x} / (1.0 + abs({x}))"),
-    "Reciprocal": ("reciprocal", lambda _, x: f"1.0 / {x}"),
-}  # fmt: skip
-
-_NUMBERS: Mapping[str, tuple[str, Formula]] = {
-    "Relu": ("relu", _relu),
-    "Neg": ("negate", lambda _, x: f"-{x}"),
-    "Abs": ("abs", _function("abs")),
-    "Sign": ("sign", _function("sign")),
-    "Not": ("not", lambda _, x: f"not {x}"),
-    "BitwiseNot": ("bit_not", _function("bit_not")),
-}
-
-
-def _is_nan(site: Site) -> Lowered:
-    return pointwise(site, "isnan", [site.given(0)], "bool", "isnan({0})")
 
 
 def _is_inf(site: Site) -> Lowered:
@@ -183,27 +214,10 @@ def _cast(site: Site) -> Lowered:
     return pointwise(site, f"cast_{to}", [x], to, f"{{0}} != {zero}" if to == "bool" else f"{to}({{0}})")
 
 
-# --- several operands --------------------------------------------------------------------------------------------------
-
-
-def _common(site: Site) -> list[Operand]:
-    """All operands, which have one type."""
-    found = [site.given(n) for n in range(len(site.operands))]
-    if not found or len({o.dtype for o in found}) != 1:
-        raise Unsupported(f"operands of types {', '.join(o.dtype for o in found) or 'that are missing'}")
-    return found
-
-
-def _binary(stem: str, value: str, site: Site) -> Lowered:
-    a, b = _common(site)
-    return pointwise(site, stem, [a, b], a.dtype, value)
-
-
-def _compared(stem: str, sign: str, site: Site) -> Lowered:
-    a, b = _common(site)
-    if a.dtype == "bool":  # the language compares numbers
-        return pointwise(site, stem, [a, b], "bool", "({0} and {1}) or not ({0} or {1})")
-    return pointwise(site, stem, [a, b], "bool", f"{{0}} {sign} {{1}}")
+def _equal(site: Site) -> Lowered:
+    # The language compares numbers.
+    value = "({0} and {1}) or not ({0} or {1})" if site.given(0).dtype == "bool" else "{0} == {1}"
+    return _elements(_Formula("equal", value, result="bool"), site)
 
 
 def _divided(site: Site) -> Lowered:
@@ -241,26 +255,14 @@ def _power(site: Site) -> Lowered:
     return pointwise(site, "power", [a, b], a.dtype, value)
 
 
-def _variadic(stem: str, join: str, site: Site) -> Lowered:
-    operands = _common(site)
-    if len(operands) == 1:
-        return Viewed(operands[0].name, operands[0].type)
-    value = "{0}"
-    for n in range(1, len(operands)):
-        value = join.format(value, f"{{{n}}}")
-    if stem == "mean":
-        value = f"({value}) / {len(operands)}.0"
-    return pointwise(site, stem, operands, operands[0].dtype, value)
+def _mean(site: Site) -> Lowered:
+    terms = " + ".join(f"{{{n}}}" for n in range(len(site.operands)))
+    return pointwise(site, "mean", _common(site), site.given(0).dtype, f"({terms}) / {len(site.operands)}.0")
 
 
 def _where(site: Site) -> Lowered:
     c, x, y = (site.given(n) for n in range(3))
     return pointwise(site, "where", [c, x, y], x.dtype, "{1} if {0} else {2}")
-
-
-def _prelu(site: Site) -> Lowered:
-    x, slope = _common(site)
-    return pointwise(site, "prelu", [x, slope], x.dtype, f"{{0}} if {{0}} >= {literal(0, x.dtype)} else {{0}} * {{1}}")
 
 
 def _shift(site: Site) -> Lowered:
@@ -269,20 +271,7 @@ def _shift(site: Site) -> Lowered:
     return pointwise(site, name, [a, b], a.dtype, f"{name}({{0}}, {{1}})")
 
 
-def _xor(site: Site) -> Lowered:
-    return pointwise(site, "xor", _common(site), "bool", "({0} or {1}) and not ({0} and {1})")
-
-
 # --- quantized values --------------------------------------------------------------------------------------------------
-
-
-def along(o: Operand, axis: int, rank: int) -> Operand:
-    """A vector as an operand that is broadcast along all axes but one; a single value as it is."""
-    if o.type.rank != 1 or o.type.size == 1:
-        return o
-    shape = tuple(o.type.size if k == axis else 1 for k in range(axis, rank))
-    value = None if o.value is None else o.value.reshape(shape)
-    return Operand(o.name, Tensor(o.dtype, shape), value)
 
 
 RANGES = {"u8": (0, 255), "i8": (-128, 127), "u16": (0, 65535), "i16": (-32768, 32767)}
@@ -363,49 +352,16 @@ def _filled(site: Site) -> Lowered:
 
 
 TABLE: Mapping[str, Writer] = {
-    **{op: partial(_unary, stem, formula, True) for op, (stem, formula) in _FLOATS.items()},
-    **{op: partial(_unary, stem, formula, False) for op, (stem, formula) in _NUMBERS.items()},
-    **{
-        op: partial(_binary, stem, value)
-        for op, stem, value in (
-            ("Add", "add", "{0} + {1}"),
-            ("Sub", "subtract", "{0} - {1}"),
-            ("Mul", "multiply", "{0} * {1}"),
-            ("And", "and", "{0} and {1}"),
-            ("Or", "or", "{0} or {1}"),
-            ("BitwiseAnd", "bit_and", "bit_and({0}, {1})"),
-            ("BitwiseOr", "bit_or", "bit_or({0}, {1})"),
-            ("BitwiseXor", "bit_xor", "xor({0}, {1})"),
-        )
-    },
-    **{
-        op: partial(_compared, stem, sign)
-        for op, stem, sign in (
-            ("Equal", "equal", "=="),
-            ("Greater", "greater", ">"),
-            ("GreaterOrEqual", "at_least", ">="),
-            ("Less", "less", "<"),
-            ("LessOrEqual", "at_most", "<="),
-        )
-    },
-    **{
-        op: partial(_variadic, stem, join)
-        for op, stem, join in (
-            ("Min", "min", "min({0}, {1})"),
-            ("Max", "max", "max({0}, {1})"),
-            ("Sum", "add", "{0} + {1}"),
-            ("Mean", "mean", "{0} + {1}"),
-        )
-    },
+    **{op: partial(_elements, formula) for op, formula in _FORMULAS.items()},
+    "Gelu": _gelu,
     "Clip": _clip,
+    "Equal": _equal,
     "Div": _divided,
     "Mod": _remainder,
     "Pow": _power,
+    "Mean": _mean,
     "Where": _where,
-    "PRelu": _prelu,
     "BitShift": _shift,
-    "Xor": _xor,
-    "IsNaN": _is_nan,
     "IsInf": _is_inf,
     "Cast": _cast,
     "CastLike": _cast,

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from math import prod
 from typing import Any
 
 import numpy as np
@@ -19,6 +18,8 @@ class Operand:
     name: str
     type: Tensor
     value: Array | None = None
+    varies: bool = False
+    """Whether a constant of one element is a parameter like others, since equal nodes have other ones."""
 
     @property
     def dtype(self) -> str:
@@ -31,7 +32,7 @@ class Operand:
     @property
     def scalar(self) -> str | None:
         """The literal of a constant with one element; None for other operands."""
-        if self.value is None or self.value.size != 1:
+        if self.value is None or self.value.size != 1 or self.varies:
             return None
         return literal(self.value.reshape(()).item(), self.dtype)
 
@@ -53,12 +54,15 @@ class Definition:
     parameters: tuple[Parameter, ...]
     results: tuple[Parameter, ...]
     stages: tuple[str, ...]
+    finite: tuple[str, ...] = ()
+    """The parameters without infinities and NaN."""
 
     def text(self, name: str) -> str:
         """The item."""
         inputs, outputs = (", ".join(map(str, some)) for some in (self.parameters, self.results))
+        assumed = f"\nassume {', '.join(f'{p} finite' for p in self.finite)}\n" if self.finite else " "
         lines = "".join(f"    {s}\n" for s in self.stages)
-        return f"compute {name}({inputs}) -> {outputs} {{\n{lines}}}\n"
+        return f"compute {name}({inputs}) -> {outputs}{assumed}{{\n{lines}}}\n"
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,6 +111,7 @@ class Site:
     _parameters: dict[str, tuple[Parameter, str]] = field(default_factory=dict[str, tuple[Parameter, str]])
     _tables: dict[str, Array] = field(default_factory=dict[str, Array])
     stages: list[str] = field(default_factory=list[str])
+    _finite: list[str] = field(default_factory=list[str])
 
     # --- what the node says ---
 
@@ -146,9 +151,9 @@ class Site:
 
     # --- the compute ---
 
-    def parameter(self, name: str, operand: Operand, type_: Tensor | None = None) -> str:
+    def parameter(self, name: str, operand: Operand) -> str:
         """The name of a parameter for the operand. It is constant if the operand is."""
-        self._parameters[name] = Parameter(name, type_ or operand.type, operand.value is not None), operand.name
+        self._parameters[name] = Parameter(name, operand.type, operand.value is not None), operand.name
         return name
 
     def table(self, name: str, content: Array) -> str:
@@ -156,6 +161,11 @@ class Site:
         value = next(o for o in self.node.outputs if o) + f".{name}"
         self._tables[value] = content
         return self.parameter(name, Operand(value, type_of(content), content))
+
+    def finite(self, name: str, content: Array | None) -> None:
+        """Let the compute assume that the parameter has no infinities and no NaN, if it is constant and has none."""
+        if content is not None and np.isfinite(content).all():
+            self._finite.append(name)
 
     def stage(self, text: str) -> None:
         """Add a line to the compute."""
@@ -167,7 +177,7 @@ class Site:
         made = tuple(Parameter(name, type_, False) for name, type_ in results)
         return Computed(
             stem,
-            Definition(tuple(parameters), made, tuple(self.stages)),
+            Definition(tuple(parameters), made, tuple(self.stages), tuple(self._finite)),
             tuple(name for _, name in self._parameters.values()),
             self._tables,
         )
@@ -240,10 +250,3 @@ def same_padding(size: int, extent: int, stride: int, upper: bool) -> tuple[int,
     total = max(0, (-(-size // stride) - 1) * stride + extent - size)
     small = total // 2
     return (small, total - small) if upper else (total - small, small)
-
-
-def element_count(shape: Sequence[int]) -> int:
-    return prod(shape)
-
-
-Table = Mapping[str, Writer]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import string
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 from tensorc_dsl.graph.graph import Tensor, Unsupported, literal
 from tensorc_dsl.graph.operators.lowering import (
@@ -166,6 +167,95 @@ def _einsum(site: Site) -> Lowered:
         value = f"sum[{', '.join(ranged([known[x] for x in reduced], [sizes[x] for x in reduced]))}] {value}"
     site.stage(f"{place('Y', ranged([known[x] for x in result], shape))} = {value}")
     return site.computed("einsum", ("Y", Tensor(operands[0].dtype, shape)))
+
+
+# --- attention ---------------------------------------------------------------------------------------------------------
+
+ATTENTION = "softmax(Q · K) · V"
+"""The operator of nodes that are recognized as an attention; ONNX has none of that name."""
+
+
+@dataclass(frozen=True, slots=True)
+class AttentionForm:
+    """How an attention is spelled: the orders in which the axes of its operands and its result are taken, as by Transpose;
+    () is that in which they are.
+
+    The first operand then has the axes …, query, number; the second …, number, key; the third …, key, output; the result
+    …, query, output. `changes` are what is done to the scores before the softmax: operators, with the numbers of their
+    inputs among those of the node, and -1 for the scores.
+    """
+
+    q: tuple[int, ...]
+    k: tuple[int, ...]
+    v: tuple[int, ...]
+    result: tuple[int, ...]
+    changes: tuple[tuple[str, tuple[int, ...]], ...]
+
+
+_CHANGES = {"Mul": "{} * {}", "Add": "{} + {}", "Div": "{} / {}", "Where": "{1} if {0} else {2}"}
+
+
+def attention(site: Site) -> Lowered:
+    """As `std.ops.attention`: the weights of a row are divided by their sum after the product with the values."""
+    form = site.attribute("form")
+    if not isinstance(form, AttentionForm):
+        raise Unsupported("this operator is not supported")
+    orders = [o or tuple(range(site.given(n).type.rank)) for n, o in enumerate((form.q, form.k, form.v))]
+    q, k, v = (tuple(site.given(n).shape[a] for a in order) for n, order in enumerate(orders))
+    if min(map(len, (q, k, v))) < 2 or q[-1] != k[-2] or k[-1] != v[-2]:
+        raise Unsupported(f"a product of {', '.join(str(site.given(n).type) for n in range(3))}")
+    batch = broadcast([q[:-2], k[:-2], v[:-2]])
+    outer = ["b", "h"][-len(batch) :] if len(batch) <= 2 else indices(len(batch))
+    outer = outer if batch else []
+    i, j, d, c = "xyzc" if len(batch) > 2 else "ijdc"
+
+    def at(name: str, n: int, last: tuple[str, str]) -> str:
+        """The element of an operand by its indices in the order of the form."""
+        shape = (q, k, v)[n]
+        texts = [*stretched(shape[:-2], outer), *last]
+        return place(site.parameter(name, site.given(n)), [texts[orders[n].index(a)] for a in range(len(texts))])
+
+    scores = [*outer, i, j]
+    sizes = (*batch, q[-2], k[-1])
+    product = f"sum[{d}] {at('Q', 0, (i, d))} * {at('K', 1, (d, j))}"
+    site.stage(f"let {place('S', ranged(scores, sizes))} = {product}")
+    total = place("S", scores)
+    if form.changes:
+        site.stage(f"let {place('T', ranged(scores, sizes))} = {_changed(site, form, scores, sizes)}")
+        total = place("T", scores)
+    rows = [*outer, i]
+    site.stage(f"let {place('m', rows)} = max[{j}] {total}")
+    site.stage(f"let {place('e', scores)} = exp({total} - {place('m', rows)})")
+    site.stage(f"let {place('s', rows)} = sum[{j}] {place('e', scores)}")
+    site.stage(
+        f"let {place('U', ranged([*rows, c], (*batch, q[-2], v[-1])))} = sum[{j}] {place('e', scores)} * {at('V', 2, (j, c))}"
+    )
+    order = form.result or tuple(range(len(batch) + 2))
+    names, shape = [*rows, c], (*batch, q[-2], v[-1])
+    made = tuple(shape[a] for a in order)
+    left = place("O", ranged([names[a] for a in order], made))
+    site.stage(f"{left} = {place('U', names)} / {place('s', rows)}")
+    return site.computed("attention", ("O", Tensor(site.given(0).dtype, made)))
+
+
+def _changed(site: Site, form: AttentionForm, scores: Sequence[str], sizes: tuple[int, ...]) -> str:
+    """The scores after the changes. Raises Unsupported for an operand that is larger than they are."""
+    text = held = place("S", scores)
+    for op, inputs in form.changes:
+        texts: list[str] = []
+        for n in inputs:
+            if n < 0:
+                texts.append(held)
+                continue
+            o = site.given(n)
+            if broadcast([o.shape, sizes]) != sizes:
+                raise Unsupported(f"scores {list(sizes)} with {o.type}")
+            texts.append(
+                o.scalar or place(site.parameter(f"M{n - 3}" if n > 3 else "M", o), stretched(o.shape, scores))
+            )
+        text = _CHANGES[op].format(*texts)
+        held = f"({text})"
+    return text
 
 
 TABLE: Mapping[str, Writer] = {

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
 from math import prod
 
@@ -33,7 +34,21 @@ def _axes(site: Site, rank: int) -> list[int] | None:
     return None if not named else axes_of(named, rank)
 
 
-def _reduced(word: str, site: Site) -> Lowered:
+_REDUCTIONS: Mapping[str, tuple[str, str]] = {
+    "ReduceSum": ("sum", "{sum}{x}"),
+    "ReduceMean": ("mean", "({sum}{x}) / {count}"),
+    "ReduceMax": ("max", "{max}{x}"),
+    "ReduceMin": ("min", "{min}{x}"),
+    "ReduceProd": ("prod", "{prod}{x}"),
+    "ReduceL1": ("l1", "{sum}abs({x})"),
+    "ReduceL2": ("l2", "sqrt({sum}{x} * {x})"),
+    "ReduceLogSum": ("log_sum", "log({sum}{x})"),
+    "ReduceSumSquare": ("sum_square", "{sum}{x} * {x}"),
+}
+"""For each operator its name, and the result by an element `x` and the reductions over the axes."""
+
+
+def _reduced(stem: str, formula: str, site: Site) -> Lowered:
     x = site.given(0)
     rank = x.type.rank
     axes = _axes(site, rank)
@@ -44,34 +59,20 @@ def _reduced(word: str, site: Site) -> Lowered:
     kept = bool(site.attribute("keepdims", 1))
     names = indices(rank)
     site.parameter("X", x)
-    inner = [f"{n} in {x.shape[k]}" for k, n in enumerate(names) if k in axes]
-    value = place("X", names)
-    reduced = f"[{', '.join(inner)}]"
-    count = prod(x.shape[a] for a in axes)
     ones = iter(f"o{n}" for n in range(rank))
     results = [next(ones) if k in axes else n for k, n in enumerate(names) if kept or k not in axes]
     shape = tuple(1 if k in axes else size for k, size in enumerate(x.shape) if kept or k not in axes)
-    at = place("Y", ranged(results, shape))
-    total = f"(sum{reduced} {value})" if inner else value
-    match word:
-        case "mean":
-            text = f"{total} / {literal(count, x.dtype)}"
-        case "l1":
-            text = f"sum{reduced} abs({value})" if inner else f"abs({value})"
-        case "l2":
-            text = norm(2, reduced, value) if inner else f"abs({value})"
-        case "log_sum":
-            text = f"log({total})"
-        case "sum_square":
-            text = f"sum{reduced} {value} * {value}" if inner else f"{value} * {value}"
-        case "log_sum_exp":
-            return _log_sum_exp(site, x, axes, names, results, shape)
-        case _:
-            text = f"{word}{reduced} {value}" if inner else value
+    if stem == "log_sum_exp":
+        return _log_sum_exp(site, x, axes, names, results, shape)
+    inner = ", ".join(f"{names[k]} in {x.shape[k]}" for k in axes)
+    words = {"sum": "sum", "prod": "prod", "max": "max", "min": "min"}
     if x.dtype == "bool":
-        text = text.replace("max[", "any[", 1).replace("min[", "all[", 1)
-    site.stage(f"{at} = {text}")
-    return site.computed(f"reduce_{word}", ("Y", Tensor(x.dtype, shape)))
+        words |= {"max": "any", "min": "all"}
+    over = {name: f"{word}[{inner}] " if inner else "" for name, word in words.items()}
+    count = literal(prod(x.shape[a] for a in axes), x.dtype)
+    value = formula.format(x=place("X", names), count=count, **over)
+    site.stage(f"{place('Y', ranged(results, shape))} = {value}")
+    return site.computed(f"reduce_{stem}", ("Y", Tensor(x.dtype, shape)))
 
 
 def _log_sum_exp(
@@ -108,34 +109,44 @@ def _position(word: str, site: Site) -> Lowered:
     return site.computed(word, ("Y", Tensor("i64", shape)))
 
 
-def _softmax(logarithm: bool, site: Site) -> Lowered:
+@dataclass(frozen=True, slots=True)
+class _Line:
+    """An element of the input `X` of a node, its indices, that of the axis which the node names, and the others."""
+
+    type: Tensor
+    value: str
+    names: list[str]
+    index: str
+    rest: list[str]
+
+
+def _line(site: Site) -> _Line:
     x = site.given(0)
     axis = axis_of(site.attribute("axis", -1), x.type.rank)
     names = indices(x.type.rank)
-    site.parameter("X", x)
     rest = [n for k, n in enumerate(names) if k != axis]
-    n = names[axis]
-    value = place("X", names)
-    site.stage(f"let {place('m', rest)} = max[{n}] {value}")
-    shifted = f"{value} - {place('m', rest)}"
+    return _Line(x.type, place(site.parameter("X", x), names), names, names[axis], rest)
+
+
+def _softmax(logarithm: bool, site: Site) -> Lowered:
+    x = _line(site)
+    site.stage(f"let {place('m', x.rest)} = max[{x.index}] {x.value}")
+    shifted = f"{x.value} - {place('m', x.rest)}"
     if logarithm:
-        site.stage(f"let {place('s', rest)} = sum[{n}] exp({shifted})")
-        site.stage(f"{place('Y', names)} = {shifted} - log({place('s', rest)})")
+        site.stage(f"let {place('s', x.rest)} = sum[{x.index}] exp({shifted})")
+        site.stage(f"{place('Y', x.names)} = {shifted} - log({place('s', x.rest)})")
         return site.computed("log_softmax", ("Y", x.type))
-    site.stage(f"let {place('e', names)} = exp({shifted})")
-    site.stage(f"let {place('s', rest)} = sum[{n}] {place('e', names)}")
-    site.stage(f"{place('Y', names)} = {place('e', names)} / {place('s', rest)}")
+    site.stage(f"let {place('e', x.names)} = exp({shifted})")
+    site.stage(f"let {place('s', x.rest)} = sum[{x.index}] {place('e', x.names)}")
+    site.stage(f"{place('Y', x.names)} = {place('e', x.names)} / {place('s', x.rest)}")
     return site.computed("softmax", ("Y", x.type))
 
 
 def _hardmax(site: Site) -> Lowered:
-    x = site.given(0)
-    axis = axis_of(site.attribute("axis", -1), x.type.rank)
-    names = indices(x.type.rank)
-    site.parameter("X", x)
-    rest = [n for k, n in enumerate(names) if k != axis]
-    site.stage(f"let {place('p', rest)} = argmax[{names[axis]}] {place('X', names)}")
-    site.stage(f"{place('Y', ranged(names, x.shape))} = 1.0 if i64({names[axis]}) == {place('p', rest)} else 0.0")
+    x = _line(site)
+    site.stage(f"let {place('p', x.rest)} = argmax[{x.index}] {x.value}")
+    left = place("Y", ranged(x.names, x.type.shape))
+    site.stage(f"{left} = 1.0 if i64({x.index}) == {place('p', x.rest)} else 0.0")
     return site.computed("hardmax", ("Y", x.type))
 
 
@@ -146,47 +157,61 @@ def _epsilon(site: Site) -> str:
     return literal(np.float32(site.attribute("epsilon", 1e-5)), "f32")
 
 
-def _layer_norm(site: Site) -> Lowered:
-    x, scale, bias = site.given(0), site.given(1), site.optional(2)
-    rank = x.type.rank
-    axis = axis_of(site.attribute("axis", -1), rank)
-    names = indices(rank)
-    outer, inner = names[:axis], names[axis:]
+@dataclass(frozen=True, slots=True)
+class _Rows:
+    """An element of the input `X` of a node, and what a norm over its last axes, from `axis` on, is written with."""
+
+    x: Operand
+    axis: int
+    value: str
+    names: list[str]
+    outer: list[str]
+    over: str
+    count: str
+
+    def factor(self, site: Site, name: str, o: Operand) -> str:
+        """A parameter that is broadcast, at the place of the element."""
+        return place(site.parameter(name, o), stretched(o.shape, self.names))
+
+
+def _rows(site: Site) -> _Rows:
+    x = site.given(0)
+    axis = axis_of(site.attribute("axis", -1), x.type.rank)
+    names = indices(x.type.rank)
     count = literal(prod(x.shape[axis:]), x.dtype)
-    site.parameter("X", x)
-    value, over = place("X", names), f"[{', '.join(inner)}]"
-    site.stage(f"let {place('mean', outer)} = (sum{over} {value}) / {count}")
-    centred = f"({value} - {place('mean', outer)})"
-    site.stage(f"let {place('d', outer)} = rsqrt((sum{over} {centred} * {centred}) / {count} + {_epsilon(site)})")
-    text = f"{centred} * {place('d', outer)} * {place(site.parameter('S', scale), stretched(scale.shape, names))}"
+    value = place(site.parameter("X", x), names)
+    return _Rows(x, axis, value, names, names[:axis], f"[{', '.join(names[axis:])}]", count)
+
+
+def _layer_norm(site: Site) -> Lowered:
+    scale, bias = site.given(1), site.optional(2)
+    r = _rows(site)
+    site.stage(f"let {place('mean', r.outer)} = (sum{r.over} {r.value}) / {r.count}")
+    centred = f"({r.value} - {place('mean', r.outer)})"
+    site.stage(f"let {place('d', r.outer)} = rsqrt((sum{r.over} {centred} * {centred}) / {r.count} + {_epsilon(site)})")
+    text = f"{centred} * {place('d', r.outer)} * {r.factor(site, 'S', scale)}"
     if bias is not None:
-        text += f" + {place(site.parameter('B', bias), stretched(bias.shape, names))}"
-    site.stage(f"{place('Y', names)} = {text}")
-    results = [("Y", x.type)]
-    ones = [f"o{k}" for k in range(axis, rank)]
-    shape = (*x.shape[:axis], *(1 for _ in ones))
+        text += f" + {r.factor(site, 'B', bias)}"
+    site.stage(f"{place('Y', r.names)} = {text}")
+    results = [("Y", r.x.type)]
+    ones = [f"o{k}" for k in range(r.axis, r.x.type.rank)]
+    shape = (*r.x.shape[: r.axis], *(1 for _ in ones))
     for n, (name, source) in enumerate((("M", "mean"), ("D", "d")), 1):
         if site.wants(n):
-            site.stage(f"{place(name, ranged([*outer, *ones], shape))} = {place(source, outer)}")
-            results.append((name, Tensor(x.dtype, shape)))
+            site.stage(f"{place(name, ranged([*r.outer, *ones], shape))} = {place(source, r.outer)}")
+            results.append((name, Tensor(r.x.dtype, shape)))
     if site.wants(2) and not site.wants(1):
         raise Unsupported("the deviation without the mean")
     return site.computed("layer_norm", *results)
 
 
 def _rms_norm(site: Site) -> Lowered:
-    x, scale = site.given(0), site.given(1)
-    rank = x.type.rank
-    axis = axis_of(site.attribute("axis", -1), rank)
-    names = indices(rank)
-    outer, inner = names[:axis], names[axis:]
-    value = place(site.parameter("X", x), names)
-    count = literal(prod(x.shape[axis:]), x.dtype)
-    mean = f"(sum[{', '.join(inner)}] {value} * {value}) / {count}"
-    site.stage(f"let {place('d', outer)} = rsqrt({mean} + {_epsilon(site)})")
-    weight = place(site.parameter("S", scale), stretched(scale.shape, names))
-    site.stage(f"{place('Y', names)} = {value} * {place('d', outer)} * {weight}")
-    return site.computed("rms_norm", ("Y", x.type))
+    scale = site.given(1)
+    r = _rows(site)
+    mean = f"(sum{r.over} {r.value} * {r.value}) / {r.count}"
+    site.stage(f"let {place('d', r.outer)} = rsqrt({mean} + {_epsilon(site)})")
+    site.stage(f"{place('Y', r.names)} = {r.value} * {place('d', r.outer)} * {r.factor(site, 'S', scale)}")
+    return site.computed("rms_norm", ("Y", r.x.type))
 
 
 def _batch_norm(site: Site) -> Lowered:
@@ -230,14 +255,10 @@ def _group_norm(site: Site) -> Lowered:
 
 
 def _lp_norm(site: Site) -> Lowered:
-    x = site.given(0)
-    axis = axis_of(site.attribute("axis", -1), x.type.rank)
-    names = indices(x.type.rank)
-    site.parameter("X", x)
-    rest = [n for k, n in enumerate(names) if k != axis]
-    value = place("X", names)
-    site.stage(f"let {place('s', rest)} = {norm(site.attribute('p', 2), f'[{names[axis]}]', value)}")
-    site.stage(f"{place('Y', names)} = {value} / {place('s', rest)} if {place('s', rest)} != 0.0 else 0.0")
+    x = _line(site)
+    site.stage(f"let {place('s', x.rest)} = {norm(site.attribute('p', 2), f'[{x.index}]', x.value)}")
+    total = place("s", x.rest)
+    site.stage(f"{place('Y', x.names)} = {x.value} / {total} if {total} != 0.0 else 0.0")
     return site.computed("lp_norm", ("Y", x.type))
 
 
@@ -283,14 +304,8 @@ def _cumulative(site: Site) -> Lowered:
 
 
 TABLE: Mapping[str, Writer] = {
-    **{
-        op: partial(_reduced, word)
-        for op, word in {
-            "ReduceSum": "sum", "ReduceMean": "mean", "ReduceMax": "max", "ReduceMin": "min", "ReduceProd": "prod",
-            "ReduceL1": "l1", "ReduceL2": "l2", "ReduceLogSum": "log_sum", "ReduceLogSumExp": "log_sum_exp",
-            "ReduceSumSquare": "sum_square",
-        }.items()
-    },
+    **{op: partial(_reduced, *how) for op, how in _REDUCTIONS.items()},
+    "ReduceLogSumExp": partial(_reduced, "log_sum_exp", ""),
     "ArgMax": partial(_position, "argmax"),
     "ArgMin": partial(_position, "argmin"),
     "Softmax": partial(_softmax, False),
@@ -304,4 +319,4 @@ TABLE: Mapping[str, Writer] = {
     "LpNormalization": _lp_norm,
     "LRN": _local_response,
     "CumSum": _cumulative,
-}  # fmt: skip
+}

@@ -62,6 +62,14 @@ class Window:
             for n in range(self.rank)
         ]
 
+    def within(self) -> list[str]:
+        """The places in a window by the indices of `sums`."""
+        return [_TAPS[n] if self.extents[n] > 1 else "0" for n in range(self.rank)]
+
+    def sums(self) -> list[tuple[str, int]]:
+        """The indices over a window with their sizes, but for those of one element."""
+        return [(_TAPS[n], self.extents[n]) for n in range(self.rank) if self.extents[n] > 1]
+
 
 def _sum(a: str, b: str) -> str:
     return f"{a} + {b}" if b else a
@@ -106,45 +114,91 @@ def window_of(site: Site, sizes: Sequence[int], extents: Sequence[int], ceil: bo
     )
 
 
-def padded(site: Site, name: str, leading: Sequence[str], w: Window, fill: str) -> str:
-    """The name of the input with its padding: of a stage that is added, or of the input itself if there is no padding."""
-    if w.padded == w.sizes and not any(w.before):
-        return name
+def padded(site: Site, name: str, leading: Sequence[str], w: Window, fill: str, element: str = "{}") -> str:
+    """The name of the input with its padding: of a stage that is added, or of the input itself if there is none.
+
+    `element` is what the stage has of an element of the input.
+    """
     spatial = _PADDED[: w.rank]
-    inside = " and ".join(
+    inside = [
         f"{b} <= {i} < {b + n}" for i, b, n, p in zip(spatial, w.before, w.sizes, w.padded, strict=True) if b or p != n
-    )
-    source = place(name, [*leading, *(offset(i, -b) for i, b in zip(spatial, w.before, strict=True))])
-    ranges = [f"{i} in {p}" for i, p in zip(spatial, w.padded, strict=True)]
-    site.stage(f"let {name}p[{', '.join([*leading, *ranges])}] = {source} if {inside} else {fill}")
+    ]
+    if not inside and element == "{}":
+        return name
+    value = element.format(place(name, [*leading, *(offset(i, -b) for i, b in zip(spatial, w.before, strict=True))]))
+    if inside:
+        value = f"{value} if {' and '.join(inside)} else {fill}"
+    site.stage(f"let {name}p[{', '.join([*leading, *ranged(spatial, w.padded)])}] = {value}")
     return f"{name}p"
 
 
-def _convolved(site: Site) -> Lowered:
-    x, f, bias = site.given(0), site.given(1), site.optional(2)
-    rank = x.type.rank - 2
-    if f.type.rank != x.type.rank or not 1 <= rank <= 3:
-        raise Unsupported(f"a filter {f.type} for {x.type}")
+@dataclass(frozen=True, slots=True)
+class _Filters:
+    """The sizes of a convolution of `X` with `F`, whose result has `made` channels, of `each` channels of the input."""
+
+    window: Window
+    batch: int
+    made: int
+    groups: int
+    each: int
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        return ("n", "co", *_PLACES[: self.window.rank])
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return (self.batch, self.made, *self.window.results)
+
+    @property
+    def ranges(self) -> str:
+        """The indices of the result with their ranges."""
+        return ", ".join(ranged(self.names, self.shape))
+
+    def product(self, source: str, factor: str = "{}") -> str:
+        """The sum of products of what is under the window with what `factor` makes of the filter."""
+        w = self.window
+        channel = _channel(self.groups, self.made // self.groups, self.each)
+        tap = factor.format(place("F", ["co", "0" if self.each == 1 else "c", *w.within()]))
+        value = f"{place(source, ['n', channel, *w.taps()])} * {tap}"
+        # A tap that is the only one has no index: a convolution of 1×1 is a product of matrices.
+        reduced = [*([] if self.each == 1 else [f"c in {self.each}"]), *(f"{t} in {n}" for t, n in w.sums())]
+        return f"sum[{', '.join(reduced)}] {value}" if reduced else value
+
+
+def _filters(site: Site, x: Operand, f: Operand) -> _Filters:
+    """The sizes of the node. Raises Unsupported if filter and input do not fit."""
     groups = site.attribute("group", 1)
+    if f.type.rank != x.type.rank or not 3 <= x.type.rank <= 5:
+        raise Unsupported(f"a filter {f.type} for {x.type}")
     (batch, channels), (made, each) = x.shape[:2], f.shape[:2]
-    if groups < 1 or each * groups != channels or made % groups or (bias is not None and bias.shape != (made,)):
+    if groups < 1 or each * groups != channels or made % groups:
         raise Unsupported(f"a filter {f.type} in {groups} groups for {x.type}")
-    w = window_of(site, x.shape[2:], f.shape[2:])
     site.parameter("X", x)
     site.parameter("F", f)
-    source = padded(site, "X", ("n", "c"), w, "0.0" if x.type.is_float else "0")
-    channel = _channel(groups, made // groups, each)
-    reduced = [] if each == 1 else [f"c in {each}"]
-    reduced += ranged(_TAPS[:rank], w.extents)
-    tap = place("F", ["co", "0" if each == 1 else "c", *_TAPS[:rank]])
-    value = f"sum[{', '.join(reduced)}] {place(source, ['n', channel, *w.taps()])} * {tap}"
-    results = ranged(("n", "co", *_PLACES[:rank]), (batch, made, *w.results))
-    if bias is not None:
-        site.parameter("B", bias)
-        value = f"B[co] + ({value})"
-    site.stage(f"Y[{', '.join(results)}] = {value}")
-    stem = f"conv{rank}d" if groups == 1 else "depthwise" if each == 1 else f"conv{rank}d_grouped"
-    return site.computed(stem, ("Y", Tensor(x.dtype, (batch, made, *w.results))))
+    return _Filters(window_of(site, x.shape[2:], f.shape[2:]), batch, made, groups, each)
+
+
+def _biased(site: Site, bias: Operand | None, made: int, value: str) -> str:
+    """The value with the bias of its channel, if there is one."""
+    if bias is None:
+        return value
+    if bias.shape != (made,):
+        raise Unsupported(f"a bias {bias.type} of {made} channels")
+    return f"{place(site.parameter('B', bias), ['co'])} + ({value})"
+
+
+def _convolved(site: Site) -> Lowered:
+    x = site.given(0)
+    f = _filters(site, x, site.given(1))
+    source = padded(site, "X", ("n", "c"), f.window, literal(0, x.dtype))
+    if source != "X" and x.type.is_float:
+        # So that a schedule may leave out the zeros around the input.
+        site.finite("F", site.given(1).value)
+    site.stage(f"Y[{f.ranges}] = {_biased(site, site.optional(2), f.made, f.product(source))}")
+    rank = f.window.rank
+    stem = f"conv{rank}d" if f.groups == 1 else "depthwise" if f.each == 1 else f"conv{rank}d_grouped"
+    return site.computed(stem, ("Y", Tensor(x.dtype, f.shape)))
 
 
 def _zero(site: Site, o: Operand | None, name: str, channel: str) -> str:
@@ -167,39 +221,21 @@ def _scale(site: Site, o: Operand, name: str, channel: str) -> str:
 def _integer_convolved(site: Site) -> Lowered:
     """The products of integers less their zero points, as i32; of QLinearConv scaled, rounded and limited."""
     linear = site.node.op == "QLinearConv"
-    x, f = site.given(0), site.given(3 if linear else 1)
+    f = _filters(site, site.given(0), site.given(3 if linear else 1))
     zero_x, zero_f = (site.optional(n) for n in ((2, 5) if linear else (2, 3)))
-    rank = x.type.rank - 2
-    groups = site.attribute("group", 1)
-    (batch, channels), (made, each) = x.shape[:2], f.shape[:2]
-    if f.type.rank != x.type.rank or groups < 1 or each * groups != channels or made % groups:
-        raise Unsupported(f"a filter {f.type} in {groups} groups for {x.type}")
-    w = window_of(site, x.shape[2:], f.shape[2:])
-    site.parameter("X", x)
-    site.parameter("F", f)
-    spatial = _PADDED[:rank]
-    inside = " and ".join(f"{b} <= {i} < {b + n}" for i, b, n in zip(spatial, w.before, w.sizes, strict=True))
-    source = place("X", ["n", "c", *(offset(i, -b) for i, b in zip(spatial, w.before, strict=True))])
-    ranges = ", ".join(("n", "c", *ranged(spatial, w.padded)))
-    site.stage(f"let Xp[{ranges}] = i32({source}){_zero(site, zero_x, 'P', '0')} if {inside} else 0")
-    channel = _channel(groups, made // groups, each)
-    reduced = ", ".join(ranged((*(() if each == 1 else ("c",)), *_TAPS[:rank]), f.shape[2 if each == 1 else 1 :]))
-    tap = place("F", ["co", "0" if each == 1 else "c", *_TAPS[:rank]])
-    tap = f"(i32({tap}){_zero(site, zero_f, 'Q', 'co')})"
-    value = f"sum[{reduced}] {place('Xp', ['n', channel, *w.taps()])} * {tap}"
-    names, shape = ("n", "co", *_PLACES[:rank]), (batch, made, *w.results)
-    results = ", ".join(ranged(names, shape))
+    source = padded(site, "X", ("n", "c"), f.window, "0", f"i32({{}}){_zero(site, zero_x, 'P', '0')}")
+    value = f.product(source, f"(i32({{}}){_zero(site, zero_f, 'Q', 'co')})")
     if not linear:
-        site.stage(f"Y[{results}] = {value}")
-        return site.computed("conv_integer", ("Y", Tensor("i32", shape)))
+        site.stage(f"Y[{f.ranges}] = {value}")
+        return site.computed("conv_integer", ("Y", Tensor("i32", f.shape)))
     scales = [_scale(site, site.given(n), name, "co") for n, name in ((1, "U"), (4, "V"), (6, "W"))]
-    zero, bias = site.given(7), site.optional(8)
-    site.stage(f"let S[{results}] = {value}")
-    total = place("S", names) if bias is None else f"{place('S', names)} + {place(site.parameter('B', bias), ['co'])}"
+    zero = site.given(7)
+    site.stage(f"let S[{f.ranges}] = {value}")
+    total = _biased(site, site.optional(8), f.made, place("S", f.names))
     added = zero.scalar or place(site.parameter("Z", zero), ["0"] * zero.type.rank)
     value = f"round(f32({total}) * ({scales[0]} * {scales[1]} / {scales[2]})) + f32({zero.dtype}({added}))"
-    site.stage(f"Y[{results}] = saturate({zero.dtype}, {value})")
-    return site.computed("qlinear_conv", ("Y", Tensor(zero.dtype, shape)))
+    site.stage(f"Y[{f.ranges}] = saturate({zero.dtype}, {value})")
+    return site.computed("qlinear_conv", ("Y", Tensor(zero.dtype, f.shape)))
 
 
 def _channel(groups: int, made: int, each: int) -> str:
@@ -239,9 +275,7 @@ def _transposed(site: Site) -> Lowered:
     reduced = ranged(("c", *_TAPS[:rank]), (share, *extents))
     product = f"{place('X', ['n', channel, *source])} * {tap}"
     value = f"sum[{', '.join(reduced)}] ({product} if {' and '.join(inside)} else 0.0)"
-    if bias is not None:
-        site.parameter("B", bias)
-        value = f"B[co] + ({value})"
+    value = _biased(site, bias, made, value)
     site.stage(f"Y[{', '.join(ranged(('n', 'co', *_PLACES[:rank]), (batch, made, *results)))}] = {value}")
     return site.computed(f"conv{rank}d_transpose", ("Y", Tensor(x.dtype, (batch, made, *results))))
 
@@ -378,14 +412,22 @@ def _global(word: str, site: Site) -> Lowered:
     return site.computed(f"global_{word}_pool", ("Y", Tensor(x.dtype, (*x.shape[:2], *ones))))
 
 
-TABLE: Mapping[str, Writer] = {
+CONVOLUTIONS: Mapping[str, Writer] = {
     "Conv": _convolved,
     "ConvInteger": _integer_convolved,
     "QLinearConv": _integer_convolved,
     "ConvTranspose": _transposed,
+}
+
+POOLS: Mapping[str, Writer] = {
     "MaxPool": partial(_pooled, "max"),
     "AveragePool": partial(_pooled, "average"),
     "LpPool": partial(_pooled, "lp"),
+}
+
+TABLE: Mapping[str, Writer] = {
+    **CONVOLUTIONS,
+    **POOLS,
     "GlobalMaxPool": partial(_global, "max"),
     "GlobalAveragePool": partial(_global, "average"),
     "GlobalLpPool": partial(_global, "lp"),

@@ -51,16 +51,19 @@ def _value(text: str) -> tuple[str, int | float]:
     help="Fix the value of an input: `sr=16000`; may be repeated.",
 )
 @click.option("--output", type=click.Path(), metavar="PATH", help="The file to write, in place of the usual one.")
+@click.option("--force", is_flag=True, help="Replace files that were changed since an import wrote them.")
 @common_options
-def import_(file: str, shapes: tuple[str, ...], values: tuple[str, ...], output: str | None) -> None:
+def import_(file: str, shapes: tuple[str, ...], values: tuple[str, ...], output: str | None, force: bool) -> None:
     """Write an ONNX file as a `.tsched` file: a model, with a compute for each distinct operator in it.
 
     It is written beside the file, and its weights beside it, as a `.safetensors` file. All sizes are numbers: those that the
     file leaves open are given with --shape. Nothing is written if an operator is not supported; the error has all of them.
 
+    Files of an earlier import are replaced, unless they were changed since: then nothing is written without --force.
+
     Needs the package `onnx`: `pip install 'tensorc-dsl[onnx]'`.
     """
     from tensorc_dsl.faces.api.models import import_onnx
 
-    made = import_onnx(file, output, shapes=dict(map(_shape, shapes)), values=dict(map(_value, values)))
+    made = import_onnx(file, output, shapes=dict(map(_shape, shapes)), values=dict(map(_value, values)), force=force)
     say(f"{made}: written; `tensorc-dsl run {shlex.quote(str(made))}` runs it")
