@@ -241,6 +241,8 @@ def test_what_a_model_does_not_take(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     assert "'llvm' is not one of obj, so, header, weights" in said("plain", "--emit", "llvm")[1]
     assert "x86-64" in said("plain", "--mcpu", "help")[1]
     assert said("other")[0] == 1
+    Path("plain.tsched").write_text(f"use std.gpu.targets.{{sm_80}}\n{PLAIN}")
+    assert "E0910" in said("plain", "--target", "sm_80")[1]
     Path("plain.tsched").write_text(PLAIN.replace("model plain", "model float"))
     code, text = said("float")
     assert code == 1 and "E0912" in text
