@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import signal
 import threading
+import time
 from concurrent.futures import ThreadPoolExecutor
 from functools import cache
 from hashlib import sha256
@@ -289,15 +290,22 @@ def test_an_interrupt_does_no_harm() -> None:
     m, x = model(ODD), floats(6)
     wanted = m(x)
 
-    def endless() -> None:
+    def endless(running: threading.Event) -> None:
         while True:
             m(x)
+            running.set()
+
+    def interrupted(running: threading.Event, delay: float) -> None:
+        running.wait()
+        time.sleep(delay)
+        signal.raise_signal(signal.SIGINT)
 
     for delay in (0.0005, 0.001, 0.002):
-        timer = threading.Timer(delay, lambda: signal.raise_signal(signal.SIGINT))
+        running = threading.Event()
+        timer = threading.Thread(target=interrupted, args=(running, delay))
         timer.start()
         with pytest.raises(KeyboardInterrupt):
-            endless()
+            endless(running)
         timer.join()
         for a, b in zip(m(x), wanted, strict=True):
             np.testing.assert_array_equal(a, b)

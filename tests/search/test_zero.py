@@ -14,11 +14,13 @@ import pytest
 
 import tensorc_dsl
 from tensorc_dsl.base.source import Source as Text
+from tensorc_dsl.faces.api import kernel as kernel_module
 from tensorc_dsl.faces.api.kernel import Drawn, Given, Recorded, describe, facts
 from tensorc_dsl.schedule.trace.draws.choices import Branch, Categorical, Integer, Permutation
 from tensorc_dsl.schedule.trace.draws.tiles import PartialTile, PerfectTile
 from tensorc_dsl.schedule.trace.trace import Site
 from tensorc_dsl.tuning.records.database import Database
+from tensorc_dsl.tuning.records.shipped import shipped
 from tensorc_dsl.tuning.records.trial import Trial, program_key, subject, target_key
 from tensorc_dsl.tuning.search.expansion import meaning_of, nearest
 from tensorc_dsl.tuning.search.source import Experience, Forecast, bound, guess, missed
@@ -178,6 +180,28 @@ def test_records_of_another_machine_or_of_other_numbers_predict_nothing(
         with Database.open(tmp_path / f"{n}.sqlite") as db:
             db.add_all(replace(t, **change) for t in kept)  # type: ignore[type-var]
         assert file["e"].known(tmp_path / f"{n}.sqlite").origin == Drawn(0)
+
+
+def test_records_of_the_package_teach_where_there_are_no_others(
+    file: tensorc_dsl.TaskFile, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path))
+    monkeypatch.setattr(kernel_module, "shipped", shipped)
+    assert isinstance(file["e"].known().origin, Forecast)
+
+
+def test_the_first_choice_has_the_fewest_cycles_of_the_model(
+    file: tensorc_dsl.TaskFile, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path))
+    task = file["e"]
+    chosen = task.first_choice()
+    cycles = [task.modelled(t) for t in (chosen, task.sample(0))]
+    assert cycles[0] is not None and cycles[1] is not None and cycles[0] <= cycles[1]
+    assert task.first_choice().text == chosen.text
+    assert file["fixed"].first_choice().text == file["fixed"].sample(0).text
+    with pytest.raises(tensorc_dsl.TschedError, match="E0711"):
+        task.first_choice(tmp_path / "none.sqlite")
 
 
 def test_a_schedule_without_open_draws_is_taken_as_it_is(file: tensorc_dsl.TaskFile, records: Path) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import copyreg
 import os
 from collections.abc import Callable, Generator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, assert_never
@@ -28,10 +28,10 @@ from tensorc_dsl.tuning.measure.emulation import MOST_FLOPS, Emulated, emulate, 
 from tensorc_dsl.tuning.records.database import Database
 from tensorc_dsl.tuning.records.emulated_counts import Counted
 from tensorc_dsl.tuning.records.errors import UNTUNED, Passed, other_version, passed_over
-from tensorc_dsl.tuning.records.shipped import shipped
+from tensorc_dsl.tuning.records.shipped import Shipped, shipped
 from tensorc_dsl.tuning.records.trial import program_key, target_key
 from tensorc_dsl.tuning.search.expansion import meaning_of
-from tensorc_dsl.tuning.search.source import PROBABILITY, Forecast, guess
+from tensorc_dsl.tuning.search.source import PROBABILITY, Forecast, first_choice, guess
 from tensorc_dsl.tuning.search.tune import TuneResult
 
 # Makes kernels from schedules, or an error with the reason of a failure.
@@ -250,15 +250,16 @@ class Known:
 
 
 def known(task: TaskData, records: Path | None, on_warning: Callable[[Diagnostic], None]) -> Known:
-    """The fastest recorded schedule; without one the schedule that records of other tasks predict to be the fastest; with too
-    few of them the draw with seed 0. The task's own schedule, if it has no open draws and none is recorded.
+    """The fastest recorded schedule; without one the schedule that records of other tasks, or those of the package, predict
+    to be the fastest; with too few of them the draw with seed 0. The task's own schedule, if it has no open draws and none
+    is recorded.
 
     Raises TschedError (E0701, E0702, E0705, E0708), E0711 if there are no records where `records` says, and if the space
     has no schedule.
     """
     database = Database.reading() if records is None else Database.required(records)
     if database is None:
-        return _default(task)
+        return _predicted(task, None)
     with database:
         found = recorded_schedule(task, database, on_warning)
         return found or _predicted(task, database)
@@ -300,13 +301,11 @@ def _default(task: TaskData) -> Known:
     return Known(trace, Drawn(0) if trace.open_draws else Given())
 
 
-def _predicted(task: TaskData, database: Database) -> Known:
+def _predicted(task: TaskData, database: Database | None) -> Known:
     default = _default(task)
     if isinstance(default.origin, Given):
         return default
-    extra = shipped(meaning_of(task.target))
-    teachers = (database, None if isinstance(extra, Diagnostic) else extra)
-    found = guess(task.model, task.program, task.target, default.trace, *teachers)
+    found = guess(task.model, task.program, task.target, default.trace, database, _shipped(task))
     for trace in () if found is None else found.traces:
         assert found is not None
         try:
@@ -316,6 +315,22 @@ def _predicted(task: TaskData, database: Database) -> Known:
             continue
         return Known(trace, found.forecast)
     return default
+
+
+def _shipped(task: TaskData) -> Shipped | None:
+    """The records of the package, if they can be read."""
+    found = shipped(meaning_of(task.target))
+    return None if isinstance(found, Diagnostic) else found
+
+
+def chosen_soon(task: TaskData, records: Path | None) -> Trace:
+    """See `Task.first_choice`."""
+    default = _default(task)
+    if isinstance(default.origin, Given):
+        return default.trace
+    database = Database.reading() if records is None else Database.required(records)
+    with nullcontext() if database is None else database:
+        return first_choice(task.model, task.program, task.target, default.trace, database, _shipped(task))
 
 
 # A task's kernel for one schedule, callable on arrays.

@@ -3,20 +3,22 @@
 from __future__ import annotations
 
 import threading
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from math import inf
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from tensorc_dsl.backend.find import require_models
-from tensorc_dsl.backend.protocol import CompileError, Form, KernelLibrary, LoweredKernel
+from tensorc_dsl.backend.protocol import CompileError, Form, KernelLibrary
 from tensorc_dsl.base import units
 from tensorc_dsl.base.diagnostic import TschedError, problem
 from tensorc_dsl.base.outputs import Output
 from tensorc_dsl.base.source import Source
-from tensorc_dsl.check.models import ModelPlan, shape_of
+from tensorc_dsl.check.models import Call, ModelPlan, shape_of
 from tensorc_dsl.check.scope import CheckedFile, load_source
 from tensorc_dsl.faces.api.kernel import Kernel, failed
 from tensorc_dsl.faces.api.model_runtime import Runtime, model_calls
@@ -26,6 +28,7 @@ from tensorc_dsl.graph.arena import Arrangement, arranged
 from tensorc_dsl.graph.graph import NUMPY, Array, Tensor
 from tensorc_dsl.graph.weights import mapped_weights
 from tensorc_dsl.ir.target import Target
+from tensorc_dsl.schedule.trace.trace import Trace
 from tensorc_dsl.syntax.names import near
 from tensorc_dsl.tuning.machine.host import host_target
 
@@ -42,6 +45,14 @@ def WITHOUT_MODELS(*, file: str) -> None: ...
     help="write beside it, `--output OTHER.tsched`, or replace it, `--force`",
 )
 def EDITED(*, path: str) -> None: ...
+
+
+Progress = Callable[[int, int], None]
+"""Told how many steps of how many are done."""
+
+SMALL = 0.05
+"""The share of a run, by a model of the machine, that the tasks together may take whose draws are taken as they come: to look
+for better ones takes a second each, and a network has dozens of small tasks."""
 
 
 class LoadedModel:
@@ -63,9 +74,12 @@ class LoadedModel:
         """The database of the schedules; None is the user's."""
         self._making = threading.Lock()
         self._runtime: Runtime | None = None
+        self._schedules: Mapping[str, Trace] | None = None
+        self.recorded: frozenset[str] = frozenset()
+        """The tasks whose schedules in `schedules` are recorded."""
 
-    def prepare(self, progress: Callable[[int, int], None] = lambda _done, _all: None) -> None:
-        """Compile all kernels, and bind the weights. `progress` is told how many of how many tasks are compiled.
+    def prepare(self, progress: Progress = lambda _done, _all: None) -> None:
+        """Choose the schedules, compile all kernels, and bind the weights. `progress` is told how much of it is done.
 
         Raises TschedError.
         """
@@ -81,28 +95,52 @@ class LoadedModel:
         """What runs the model: its kernels and packed weights, made as by `prepare`."""
         return self._made(lambda _done, _all: None)
 
-    def _made(self, progress: Callable[[int, int], None]) -> Runtime:
+    def _made(self, progress: Progress) -> Runtime:
         with self._making:
             if self._runtime is None:
+                count = len(self.tasks)
+                schedules = self._chosen(lambda done, _: progress(done, 2 * count))
                 kernels: dict[str, Kernel] = {}
-                for n, name in enumerate(self.tasks):
-                    progress(n, len(self.tasks))
-                    kernels[name] = self.kernel(name)
-                progress(len(self.tasks), len(self.tasks))
+                for n, (name, trace) in enumerate(schedules.items()):
+                    progress(count + n, 2 * count)
+                    kernels[name] = self.tasks[name].replay(trace)
+                progress(2 * count, 2 * count)
                 self._runtime = Runtime(self.plan, kernels, self.weights, self.name)
             return self._runtime
 
-    def kernel(self, task: str) -> Kernel:
-        """The kernel of a task, with the fastest recorded schedule, else the one that is drawn with seed 0.
+    def schedules(self, progress: Progress = lambda _done, _all: None) -> Mapping[str, Trace]:
+        """The schedule of each task: the fastest recorded one, else the draw with seed 0, or the first choice
+        (`Task.first_choice`) where a model of the machine says that the draw takes much of a run.
 
         Raises TschedError.
         """
-        found = self.tasks[task]
-        return found.replay(found.recorded(self.records) or found.sample(0))
+        with self._making:
+            return self._chosen(progress)
+
+    def _chosen(self, progress: Progress) -> Mapping[str, Trace]:
+        if self._schedules is None:
+            found = {name: task.recorded(self.records) for name, task in self.tasks.items()}
+            self.recorded = frozenset(name for name, trace in found.items() if trace is not None)
+            schedules = {name: trace or self.tasks[name].sample(0) for name, trace in found.items()}
+            calls = Counter(step.task for step in self.plan.steps if isinstance(step, Call))
+            expected = {name: calls[name] * (self.tasks[name].modelled(t) or 0.0) for name, t in schedules.items()}
+            waiting = set(self.tasks) - self.recorded
+            while (left := sum(expected[n] for n in waiting)) == inf or left > SMALL * sum(expected.values()):
+                name = max(sorted(waiting), key=expected.__getitem__)
+                progress(len(self.tasks) - len(waiting), len(self.tasks))
+                waiting.remove(name)
+                trace = schedules[name] = self.tasks[name].first_choice(self.records)
+                expected[name] = calls[name] * (self.tasks[name].modelled(trace) or 0.0)
+            self._schedules = schedules
+        return self._schedules
+
+    def kernel(self, task: str) -> Kernel:
+        """The kernel of a task with its schedule in `schedules`. Raises TschedError."""
+        return self.tasks[task].replay(self.schedules()[task])
 
     def refresh(self) -> None:
         """Have the next call compile the kernels again, with the schedules that are recorded by then."""
-        self._runtime = None
+        self._runtime = self._schedules = None
 
     def random_inputs(self, seed: int = 0) -> dict[str, Array]:
         """Inputs by name: floats from a normal distribution, integers 0 and 1, which are valid as indices of most models."""
@@ -159,20 +197,21 @@ class LoadedModel:
             out[name] = array
         return out
 
-    def library(self, seed: int = 0) -> KernelLibrary:
-        """The model as a library for C, with the schedules that `prepare` takes; those that are drawn have this seed.
+    def library(self, seed: int | None = None) -> KernelLibrary:
+        """The model as a library for C, with the schedules that `prepare` takes; with a seed, those that are not recorded are
+        drawn with it.
 
         Its forms are `model_forms`. Raises TschedError (E0908, E0910, E0912) if it cannot be made, and OutOfMemory.
         """
-        kernels: dict[str, LoweredKernel] = {}
-        recorded = 0
-        for name, task in self.tasks.items():
-            found = task.recorded(self.records)
-            recorded += found is not None
-            kernels[name] = task.lower(found or task.sample(seed))
-        target = self.target
-        drawn = f", {len(kernels) - recorded} are drawn with seed {seed}" if recorded < len(kernels) else ""
-        origin = f"Of the schedules of its {units.counted(len(kernels), 'task')}, {recorded} are recorded{drawn}."
+        target, schedules = self.target, dict(self.schedules())
+        if seed is not None:
+            schedules |= {name: self.tasks[name].sample(seed) for name in self.tasks if name not in self.recorded}
+        kernels = {name: self.tasks[name].lower(trace) for name, trace in schedules.items()}
+        how = "chosen by a model of the machine" if seed is None else f"drawn with seed {seed}"
+        others = f", {len(kernels) - len(self.recorded)} are {how}" if len(self.recorded) < len(kernels) else ""
+        origin = (
+            f"Of the schedules of its {units.counted(len(kernels), 'task')}, {len(self.recorded)} are recorded{others}."
+        )
         backend, calls = require_models(target.kind, self.name), model_calls(self.plan, self.name)
         try:
             return backend.model_library(calls, kernels, self.weights, target, target.cores, origin)

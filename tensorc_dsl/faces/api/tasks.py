@@ -23,6 +23,7 @@ from tensorc_dsl.faces.api.kernel import (
     Kernel,
     Known,
     Origin,
+    chosen_soon,
     compiled,
     cost_text,
     describe,
@@ -71,6 +72,7 @@ from tensorc_dsl.tuning.measure.outcome import Outcome
 from tensorc_dsl.tuning.records.database import Database, Queue
 from tensorc_dsl.tuning.search.events import Listener
 from tensorc_dsl.tuning.search.options import SearchChanges, SearchOptions
+from tensorc_dsl.tuning.search.space import modelled
 from tensorc_dsl.tuning.search.tune import TuneResult
 
 # Writes ahead-of-time output to files: all of them or none, each as a whole.
@@ -251,6 +253,18 @@ class Task(TaskData):
         or drawn. The database is only read. Raises TschedError as `recorded`.
         """
         return known(self, None if records is None else Path(records), on_warning)
+
+    def first_choice(self, records: StrPath | None = None) -> Trace:
+        """The schedule that a model of the machine says is the fastest of some draws and the best schedules of other tasks.
+
+        It takes about a second, and is worse than what `known` predicts where many records teach. The draw with seed 0 where
+        there is no model of the machine. The database is only read. Raises TschedError as `known`.
+        """
+        return chosen_soon(self, None if records is None else Path(records))
+
+    def modelled(self, trace: Trace) -> float | None:
+        """The cycles of a schedule by a model of the machine; infinite if it cannot run, None where there is no model."""
+        return modelled(trace.program, sizing(self.program).timed[-1], self.target)
 
     def best(self, records: StrPath | None = None) -> Kernel:
         """The kernel of the best schedule that is known, see `known`; its `origin` says where the schedule is from.

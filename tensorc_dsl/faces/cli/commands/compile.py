@@ -124,7 +124,7 @@ def _compile_model(model: LoadedModel, kinds: tuple[str, ...], output: str | Non
     usual = (kind for kind, form in forms.items() if form.usual and (kind != "weights" or model.plan.weights))
     kinds = kinds or tuple(usual)
     paths = _paths(model.name, tuple(dict.fromkeys(kinds)), output, forms)
-    _write(model.library(seed or 0), kinds, paths, output)
+    _write(model.library(seed), kinds, paths, output)
 
 
 def _write(library: KernelLibrary, kinds: tuple[str, ...], paths: dict[Output, str] | None, output: str | None) -> None:
