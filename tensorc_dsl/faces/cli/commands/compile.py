@@ -89,7 +89,7 @@ def compile(  # noqa: A001 (a command is called as it is typed)
     \b
     weights  the weights as its code reads them; C gives the path of this file
 
-    Its tasks have their fastest recorded schedules; without records, schedules drawn with seed 0, as in `run`, or --seed.
+    Its tasks have the schedules that they have in `run`; with --seed, those of tasks without records are drawn.
 
     The schedule of a task is its own or that of --replay if it has no open draws, with --seed a drawn one. Otherwise it is
     the fastest recorded one, or the one that records of other tasks predict to be the fastest; the header says which. C calls
