@@ -20,8 +20,8 @@ declare void @PyEval_RestoreThread(ptr)
 ; where an argument is not just what it has to be or another call has the scratch memory.
 define ptr @tensorc_doorway(ptr %self, ptr %given, i64 %count) nounwind {
 entry:
-  %values = alloca [64 x ptr]
-  %starts = alloca [64 x i64]
+  %values = alloca [512 x ptr]
+  %starts = alloca [512 x i64]
   %table = call ptr @PyLong_AsVoidPtr(ptr %self)
   %params.p = getelementptr %table, ptr %table, i64 0, i32 3
   %params = load i64, ptr %params.p
@@ -98,10 +98,10 @@ stored:
   %data = load ptr, ptr %data.p
   %place.p = getelementptr %param, ptr %param, i64 0, i32 4
   %place = load i64, ptr %place.p
-  %value.p = getelementptr [64 x ptr], ptr %values, i64 0, i64 %place
+  %value.p = getelementptr [512 x ptr], ptr %values, i64 0, i64 %place
   store ptr %data, ptr %value.p
   %address = ptrtoint ptr %data to i64
-  %start.p = getelementptr [64 x i64], ptr %starts, i64 0, i64 %k
+  %start.p = getelementptr [512 x i64], ptr %starts, i64 0, i64 %k
   store i64 %address, ptr %start.p
   %k.next = add i64 %k, 1
   br label %each
@@ -119,7 +119,7 @@ output:
   %is.written = icmp ne i64 %written, 0
   br i1 %is.written, label %others, label %o.done
 others:
-  %o.start.p = getelementptr [64 x i64], ptr %starts, i64 0, i64 %o
+  %o.start.p = getelementptr [512 x i64], ptr %starts, i64 0, i64 %o
   %o.start = load i64, ptr %o.start.p
   %o.bytes.p = getelementptr %param, ptr %o.param, i64 0, i32 5
   %o.bytes = load i64, ptr %o.bytes.p
@@ -131,7 +131,7 @@ other:
   br i1 %j.more, label %meet, label %o.done
 meet:
   %j.next = add i64 %j, 1
-  %j.start.p = getelementptr [64 x i64], ptr %starts, i64 0, i64 %j
+  %j.start.p = getelementptr [512 x i64], ptr %starts, i64 0, i64 %j
   %j.start = load i64, ptr %j.start.p
   %j.param = getelementptr %param, ptr %wanted, i64 %j
   %j.bytes.p = getelementptr %param, ptr %j.param, i64 0, i32 5

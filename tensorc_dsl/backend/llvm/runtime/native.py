@@ -110,8 +110,8 @@ def time_native(kernel: int, arguments: int, workspace: int, repeats: int) -> li
 # slow path, which reports the reason.
 
 
-MOST = 64
-"""The largest number of a kernel's arguments that the function supports."""
+MOST = 512
+"""The largest number of arguments that the function supports, of a kernel or of a model with states."""
 
 _FASTCALL = 0x80
 _C_CONTIGUOUS, _ALIGNED, _WRITEABLE = 0x1, 0x100, 0x400
