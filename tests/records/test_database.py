@@ -104,6 +104,36 @@ def test_a_first_look_does_not_beat_finalists_that_were_as_fast_then(tmp_path: P
         assert best is not None and best.program_key == "much faster"
 
 
+def test_programs_that_were_compared_in_a_model_have_their_order_there(tmp_path: Path) -> None:
+    alone = {"a": 1.0, "b": 1.1, "c": 1.3, "d": 1.2}
+    rows = [replace(TRIAL, program_key=key, seconds=s, times=(s,)) for key, s in alone.items()]
+
+    def compared(run: str, **seconds: float) -> list[Trial]:
+        some = {key: replace(TRIAL, program_key=key, phase="context", run=run) for key in seconds}
+        return [replace(some[key], seconds=s, times=(s,)) for key, s in seconds.items()]
+
+    with Database.open(tmp_path / "r.sqlite") as db:
+        db.add_all(rows)
+
+        def order() -> str:
+            ranked = db.ranking("t1", "m1").rows
+            return "".join(db.trial(row).program_key for row in ranked)
+
+        assert order() == "abdc"
+        db.add_all(compared("1", a=5.0, b=4.0, c=3.0))
+        assert order() == "cbda"  # c has the time of a, and a that of c
+        best = db.best("t1", "m1")
+        assert best is not None and (best.seconds, best.phase) == (1.3, TRIAL.phase)
+        db.add_all(compared("2", a=7.0, b=8.0))
+        assert order() == "abdc"  # the last comparison counts
+        db.add(replace(TRIAL, program_key="e", seconds=0.9, times=(0.9,)))
+        assert order() == "eabdc"  # one that is faster alone than all of these was not compared yet
+        db.add_all(compared("3", f=2.0, a=3.0))
+        assert order() == "efabdc"  # f was never timed alone
+        db.add(replace(TRIAL, program_key="f", phase="final", status="crash", seconds=None, times=()))
+        assert order() == "eabdc"
+
+
 def test_a_batch_is_recorded_whole_or_not_at_all(tmp_path: Path) -> None:
     broken = replace(TRIAL, seconds=None)  # "ok" without a time
     with Database.open(tmp_path / "r.sqlite") as db:

@@ -36,7 +36,7 @@ EVENTS: list[tuple[int, Event]] = [
 def played(out: io.StringIO) -> Standing:
     standing = Standing(lambda: 0.0)
     with show_progress(standing, out) as follower:
-        together = Together(standing, follower, [ROOF] * 3, NAMES, 64)
+        together = Together(standing, follower, [ROOF] * 3, NAMES, 192)
         for number, event in EVENTS:
             together.listener(number)(event)
     return standing

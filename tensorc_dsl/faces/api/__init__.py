@@ -24,6 +24,9 @@ if TYPE_CHECKING:
     from tensorc_dsl.check.scope import CheckedFile
     from tensorc_dsl.faces.api.functions import tune_function
     from tensorc_dsl.faces.api.kernel import Drawn, Forecast, Given, Kernel, Known, Origin, Recorded
+    from tensorc_dsl.faces.api.model_comparing import ModelComparison, OutputDifference, compare_model
+    from tensorc_dsl.faces.api.model_timing import ModelGroup, ModelProfile, TimedCall, profile_model
+    from tensorc_dsl.faces.api.model_tuning import ModelTuning, TunedTask, TuningDisplay, tune_model
     from tensorc_dsl.faces.api.models import LoadedModel, import_onnx, load_model
     from tensorc_dsl.faces.api.searching import Insight, NoValidCandidate, Plan, SearchResult, WrongSchedule
     from tensorc_dsl.faces.api.tasks import StrPath, Task, TaskFile, UnknownTask, load, loads
@@ -81,10 +84,15 @@ __all__ = [
     "LoadedModel",
     "LoweredKernel",
     "Model",
+    "ModelComparison",
+    "ModelGroup",
+    "ModelProfile",
+    "ModelTuning",
     "NoValidCandidate",
     "Note",
     "Origin",
     "Outcome",
+    "OutputDifference",
     "Param",
     "Pin",
     "Plan",
@@ -112,23 +120,29 @@ __all__ = [
     "Task",
     "TaskDef",
     "TaskFile",
+    "TimedCall",
     "Trace",
     "Trial",
     "TschedError",
     "TuneResult",
+    "TunedTask",
+    "TuningDisplay",
     "Unkept",
     "UnknownTask",
     "Unproved",
     "Valid",
     "Value",
     "WrongSchedule",
+    "compare_model",
     "events",
     "handlers",
     "import_onnx",
     "load",
     "load_model",
     "loads",
+    "profile_model",
     "tune_function",
+    "tune_model",
 ]
 
 _NAMES = {
@@ -138,6 +152,9 @@ _NAMES = {
     "check.scope": "CheckedFile",
     "faces.api.functions": "tune_function",
     "faces.api.kernel": "Drawn Forecast Given Kernel Known Origin Recorded",
+    "faces.api.model_comparing": "ModelComparison OutputDifference compare_model",
+    "faces.api.model_timing": "TimedCall ModelGroup ModelProfile profile_model",
+    "faces.api.model_tuning": "TuningDisplay ModelTuning TunedTask tune_model",
     "faces.api.models": "LoadedModel import_onnx load_model",
     "faces.api.searching": "Insight NoValidCandidate Plan SearchResult WrongSchedule",
     "faces.api.tasks": "StrPath Task TaskFile UnknownTask load loads",

@@ -71,10 +71,11 @@ def search_all(
     options: SearchOptions,
     *,
     records: Path | Queue | None = None,
+    trials: int | None = None,
 ) -> list[TuneResult]:
     """The results of a search of each model for the fastest kernel of its program (unscheduled), on this machine.
 
-    The options hold for each search. The searches share the sum of their trials as `tuning.search.tune` describes.
+    The options hold for each search. The searches share `trials`, or the sum of theirs, as `tuning.search.tune` describes.
     """
     with ExitStack() as stack:
         queue = records if isinstance(records, Queue) else stack.enter_context(Queue.at(records))
@@ -90,7 +91,7 @@ def search_all(
                 begun[resting][1].close()
             del recent[:-ALIVE]
 
-        return tune_all([one for one, _ in begun], [p.weight for p in plans], turn)
+        return tune_all([one for one, _ in begun], [p.weight for p in plans], turn, trials)
 
 
 def _begun(

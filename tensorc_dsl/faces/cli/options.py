@@ -251,6 +251,31 @@ def pairs(_ctx: click.Context, _param: click.Parameter, values: tuple[str, ...])
     return found
 
 
+def _numbers(
+    _ctx: click.Context, _param: click.Parameter, values: tuple[str, ...]
+) -> tuple[tuple[str, int | float], ...]:
+    """The names and numbers of `sr=16000`."""
+    found: list[tuple[str, int | float]] = []
+    for text in values:
+        name, sign, value = text.rpartition("=")
+        try:
+            number = float(value)
+        except ValueError:
+            sign, number = "", 0.0
+        if not sign or not name:
+            raise click.BadParameter(f"`{text}` is no name with a number, as `sr=16000`")
+        found.append((name, int(value) if value.lstrip("+-").isdecimal() else number))
+    return tuple(found)
+
+
+def set_option(function: F) -> F:
+    """`--set NAME=NUMBER`, any number of times, which fixes inputs of an ONNX file."""
+    return click.option(
+        "--set", "values", metavar="NAME=NUMBER", multiple=True, callback=_numbers,
+        help="Fix the value of an input: `sr=16000`; may be repeated.",
+    )(function)  # fmt: skip
+
+
 def condition_option(function: F) -> F:
     """`--condition NAME=VALUE`, any number of times."""
     return click.option(

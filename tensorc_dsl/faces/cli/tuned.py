@@ -1,4 +1,4 @@
-"""Finishes searches: writes the files, shows the results, and reports errors."""
+"""Hears of searches, and finishes them: writes the files, shows the results, and reports errors."""
 
 from __future__ import annotations
 
@@ -19,10 +19,11 @@ from tensorc_dsl.faces.report.terminal import say, show, show_diagnostics, show_
 
 if TYPE_CHECKING:
     from tensorc_dsl.base.outputs import Output
-    from tensorc_dsl.faces.api import TaskFile
+    from tensorc_dsl.faces.api import TaskFile, events
     from tensorc_dsl.faces.api.tasks import Task
-    from tensorc_dsl.faces.report.progress import Ended, EndedCounting
+    from tensorc_dsl.faces.report.progress import Ended, EndedCounting, Together
     from tensorc_dsl.schedule.trace.trace import Trace
+    from tensorc_dsl.tuning.measure.outcome import Quantity
     from tensorc_dsl.tuning.records.database import Queue
 
 
@@ -32,6 +33,59 @@ class Form(Enum):
     TABLE = auto()
     OBJECT = auto()
     LINES = auto()
+
+
+# What hears the events of searches.
+
+
+def heard(
+    together: Together, names: Sequence[str], ending: Ending, form: Form, quantity: Quantity
+) -> list[events.Listener]:
+    """What hears the events of each search: what shows them all together, and what prints each as a line of JSON."""
+    from tensorc_dsl.faces.report.progress import printing
+
+    listeners = [together.listener(n) for n in range(len(names))]
+    if form is Form.LINES:
+        listeners = [
+            _both(listener, printing(name, show_object, quantity))
+            for name, listener in zip(names, listeners, strict=True)
+        ]
+    return _holding(listeners, ending)
+
+
+def _both(one: events.Listener, other: events.Listener) -> events.Listener:
+    def tell(event: events.Event) -> None:
+        one(event)
+        other(event)
+
+    return tell
+
+
+def _holding(listeners: Sequence[events.Listener], ending: Ending) -> list[events.Listener]:
+    """The listeners; when all searches are over, the ending is held, and their results survive the end of their processes.
+
+    Python drops an exception in a destructor, and so the KeyboardInterrupt of a signal that arrives there: a search
+    that goes on after it is interrupted again.
+    """
+    from tensorc_dsl.faces.api import events
+
+    running = len(listeners)
+
+    def held(listener: events.Listener) -> events.Listener:
+        def hear(event: events.Event) -> None:
+            nonlocal running
+            running -= isinstance(event, events.Finished)
+            ending.held |= not running
+            listener(event)
+            if ending.told and isinstance(event, (events.Proposed, events.Measured)):
+                raise KeyboardInterrupt
+
+        return hear
+
+    return [held(one) for one in listeners]
+
+
+# The files of the best schedules.
 
 
 @dataclass(slots=True)

@@ -491,14 +491,15 @@ class _Lines:
 
 
 class Together:
-    """Passes the events of several searches to one follower. The events of a single search are passed unchanged."""
+    """Passes the events of several searches, of so many `trials` in all, to one follower. The events of a single search are
+    passed unchanged."""
 
     def __init__(
         self, standing: Standing, follower: Follower, roofs: Sequence[Roof | None], names: Sequence[str], trials: int
     ) -> None:
         self._standing = standing
         self._follower = follower
-        self._total = trials * len(names)
+        self._total = trials
         self._done = 0
         standing.roof = roofs[0]
         if len(names) > 1:

@@ -120,7 +120,12 @@ def described(row: int, t: Trial, machine: str | None) -> str:
     return "\n".join(f"// {visible_line(line)}" for text in lines for line in text.splitlines()) + f"\n{t.trace}"
 
 
-_PHASES = {"trial": "", "again": ", measured again", "final": ", in the comparison at the end"}
+_PHASES = {
+    "trial": "",
+    "again": ", measured again",
+    "final": ", in the comparison at the end",
+    "context": ", in a model",
+}
 
 
 def _samples(t: Trial) -> list[str]:

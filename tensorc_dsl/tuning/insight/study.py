@@ -13,7 +13,7 @@ from tensorc_dsl.schedule.step import ScheduleRefusal
 from tensorc_dsl.schedule.trace.distribution import Decision, Distribution
 from tensorc_dsl.schedule.trace.trace import Draw
 from tensorc_dsl.tuning.records.database import Kept, rank
-from tensorc_dsl.tuning.records.trial import Trial
+from tensorc_dsl.tuning.records.trial import COMPARED, Trial
 from tensorc_dsl.tuning.search.expansion import SpaceLike, stream
 from tensorc_dsl.tuning.search.gp import Array
 from tensorc_dsl.tuning.search.model import Layout, Memory, Model
@@ -336,7 +336,7 @@ def told_by(trials: Iterable[Trial]) -> list[Trial]:
     its times are of another moment."""
     found: dict[str, Trial] = {}
     for t in trials:
-        if t.phase != "final":
+        if t.phase not in COMPARED:
             found[t.program_key] = t
     return list(found.values())
 

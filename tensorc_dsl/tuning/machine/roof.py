@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from tensorc_dsl.backend.find import require_backend
 from tensorc_dsl.backend.once import lowered_once, lowering_for
@@ -97,8 +97,33 @@ class Roof:
         return replace(best, moving=min(self.moving, other.moving))
 
 
-def roof_of(program: Program, target: Target, threads: int, patience: float = PATIENCE) -> Roof:
-    """The roof of an unscheduled program, measured now; for open sizes a mean, with the weights of a kernel's time.
+@dataclass(slots=True)
+class Rates:
+    """What was measured of this machine for the roofs of several programs on as many threads, each once: peaks by their
+    instruction, and bandwidths by the size of the arrays up to the next power of two."""
+
+    peaks: dict[str, float] = field(default_factory=dict[str, float])
+    bandwidths: dict[int, float] = field(default_factory=dict[int, float])
+
+    def bandwidth(self, backend: Backend, target: Target, threads: int, size: int) -> float:
+        """In bytes/s."""
+        rounded = 1 << (size - 1).bit_length()
+        if rounded not in self.bandwidths:
+            self.bandwidths[rounded] = _bandwidth(backend, target, threads, rounded)
+        return self.bandwidths[rounded]
+
+    def peak(self, backend: Backend, title: str, target: Target, threads: int, patience: float) -> float:
+        """In operations/s."""
+        if title not in self.peaks:
+            self.peaks[title] = _undisturbed(backend, title, target, threads, patience)
+        return self.peaks[title]
+
+
+def roof_of(
+    program: Program, target: Target, threads: int, patience: float = PATIENCE, rates: Rates | None = None
+) -> Roof:
+    """The roof of an unscheduled program, measured now but for the known `rates`; for open sizes a mean, with the weights of
+    a kernel's time.
 
     On a busy machine a run may never have all its threads on cores at once; then the measurement is repeated, for at most
     `patience` seconds.
@@ -111,12 +136,14 @@ def roof_of(program: Program, target: Target, threads: int, patience: float = PA
     total = sum(w * k.total() for w, k in zip(found.weights, kinds, strict=True))
     dominant = _most(kinds[-1])
     largest = LARGEST * target.l3
-    moving = sum(
-        w * size / max(backend.bandwidth(target, threads, min(size, largest)) for _ in range(LOOKS))
-        for w, size in zip(found.weights, moved, strict=True)
-        if size
-    )
-    title, rate = _peak(backend, dominant, target, threads, patience)
+
+    def bandwidth(size: int) -> float:
+        if rates is not None:
+            return rates.bandwidth(backend, target, threads, min(size, largest))
+        return _bandwidth(backend, target, threads, min(size, largest))
+
+    moving = sum(w * size / bandwidth(size) for w, size in zip(found.weights, moved, strict=True) if size)
+    title, rate = _peak(backend, dominant, target, threads, patience, rates or Rates())
     size = sum(w * n for w, n in zip(found.weights, moved, strict=True))
     is_float = dominant is not None and dominant.values.is_float
     return Roof(round(total), round(size), is_float, title, rate, moving)
@@ -141,14 +168,18 @@ def _most(kinds: Counter[Work]) -> Work | None:
     return max(kinds, key=lambda k: kinds[k], default=None)
 
 
+def _bandwidth(backend: Backend, target: Target, threads: int, size: int) -> float:
+    return max(backend.bandwidth(target, threads, size) for _ in range(LOOKS))
+
+
 def _peak(
-    backend: Backend, kind: Work | None, target: Target, threads: int, patience: float
+    backend: Backend, kind: Work | None, target: Target, threads: int, patience: float, rates: Rates
 ) -> tuple[str, float | None]:
     """The title and the rate of the best instruction for the work; the rate is None if there is no instruction."""
     found = () if kind is None else backend.multipliers(kind, target)
-    rates = {title: _undisturbed(backend, title, target, threads, patience) for title in found}
-    best = max(rates, key=lambda i: rates[i], default=None)
-    return ("", None) if best is None else (best, rates[best])
+    peaks = {title: rates.peak(backend, title, target, threads, patience) for title in found}
+    best = max(peaks, key=lambda i: peaks[i], default=None)
+    return ("", None) if best is None else (best, peaks[best])
 
 
 def _undisturbed(backend: Backend, title: str, target: Target, threads: int, patience: float) -> float:

@@ -13,7 +13,7 @@ import stat
 import struct
 import tempfile
 import time
-from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing, contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from functools import cache, partial
@@ -218,15 +218,20 @@ def rank(kept: Iterable[Kept]) -> Ranking:
     The time of a finalist replaces its earlier times: the least of many first measurements is mostly too good to be true.
     So the time of a program that was no finalist counts as longer, by the largest factor between the final and the first time
     of a finalist: it was slower than these when they were measured alike. A program that failed as a finalist does not count.
+    Those that were compared in the runs of a model, in the last such comparison, have their order there: their times are
+    exchanged, since times alone and in a model cannot be compared.
     """
     finals: dict[str, tuple[float, int]] = {}
     firsts: dict[str, tuple[float, int]] = {}
+    contexts: dict[str, _Comparison] = {}
     failed: set[str] = set()
     passed: list[Passed] = []
     for k in kept:
         t = k.trial
         if isinstance(t, BadRow):
             passed.append(Passed(k.row, str(t)))
+        elif t.phase == "context" and t.seconds is not None:
+            contexts.setdefault(t.run, _Comparison()).add(t, k.row)
         elif t.seconds is not None:
             held = finals if t.phase == "final" else firsts
             held[t.program_key] = min(held.get(t.program_key, (t.seconds, k.row)), (t.seconds, k.row))
@@ -234,8 +239,34 @@ def rank(kept: Iterable[Kept]) -> Ranking:
             failed.add(t.program_key)
     factor = max((s / firsts[key][0] for key, (s, _) in finals.items() if key in firsts), default=1.0)
     alike = {key: (max(1.0, factor) * s, row) for key, (s, row) in firsts.items()} | finals
-    valid = sorted(place for key, place in alike.items() if key not in failed)
-    return Ranking(tuple(number for _, number in valid), tuple(passed))
+    alike = {key: place for key, place in alike.items() if key not in failed}
+    if contexts:
+        alike |= max(contexts.values(), key=lambda c: c.date).in_order(alike, failed)
+    return Ranking(tuple(number for _, number in sorted(alike.values())), tuple(passed))
+
+
+@dataclass(slots=True)
+class _Comparison:
+    """Programs that were compared in the runs of a model: their times there, and their rows."""
+
+    date: float = 0.0
+    places: dict[str, tuple[float, int]] = field(default_factory=dict[str, tuple[float, int]])
+
+    def add(self, t: Trial, row: int) -> None:
+        assert t.seconds is not None
+        self.date = max(self.date, t.created)
+        self.places[t.program_key] = (t.seconds, row)
+
+    def in_order(self, alike: Mapping[str, tuple[float, int]], failed: Collection[str]) -> dict[str, tuple[float, int]]:
+        """The places of these programs among others: the fastest here has the least time that one of them has alone."""
+        order = [key for _, key in sorted((s, key) for key, (s, _) in self.places.items() if key not in failed)]
+        alone = sorted(alike[key][0] for key in order if key in alike)
+        # One without a time alone, which was never a trial, has the time of the one that is next to it, and is behind it.
+        times = [alone[min(n, len(alone) - 1)] if alone else self.places[key][0] for n, key in enumerate(order)]
+        return {
+            key: (s * (1.0 + n * _NEXT), alike[key][1] if key in alike else self.places[key][1])
+            for n, (key, s) in enumerate(zip(order, times, strict=True))
+        }
 
 
 @dataclass(slots=True)
@@ -303,6 +334,9 @@ def stamped(trials: Iterable[Trial]) -> list[Trial]:
         t if t.created else replace(t, created=now + n * _TICK, version=version) for n, t in enumerate(trials)
     ]  # fmt: skip
 
+
+_NEXT = 1e-12
+"""The share by which a time is longer than one that is as long, and before it."""
 
 _COMPOUNDED = f"SELECT run FROM trials WHERE scale > {LARGEST}"
 """The searches whose factors compounded."""
@@ -505,7 +539,7 @@ class Database:
             for which, values in (here, elsewhere):
                 query = (
                     "SELECT run, program_key, task_key, seconds, features, target_key, fingerprint FROM trials "
-                    f"WHERE {which} AND columns = ? AND status = 'ok' AND phase <> 'final' AND {_TRUSTED} "
+                    f"WHERE {which} AND columns = ? AND status = 'ok' AND phase NOT IN ('final', 'context') AND {_TRUSTED} "
                     "AND created < ? AND length(features) <= ? ORDER BY id DESC LIMIT ?"
                 )
                 rows = self._connection.execute(query, (*values, columns, before, MAX_TEXT, left))
@@ -736,7 +770,12 @@ class Unkept:
         return f"records wait, and are offered again with each trial: {why}"
 
 
-_PHASES = (("trial", ""), ("again", "measured again "), ("final", "in the comparison at the end "))
+_PHASES = (
+    ("trial", ""),
+    ("again", "measured again "),
+    ("final", "in the comparison at the end "),
+    ("context", "in the model "),
+)
 
 
 class Queue:

@@ -21,9 +21,13 @@ from tensorc_dsl.schedule.trace.distribution import Decision
 # One recorded trial: the candidate, its task and target, and its outcome.
 
 
-Phase = Literal["trial", "again", "final"]
+Phase = Literal["trial", "again", "final", "context"]
 """An `again` row is a trial that was measured once more, since the machine was disturbed the first time. A `final` row is
-a re-measurement of an earlier trial's program, side by side with the other finalists."""
+a re-measurement of an earlier trial's program, side by side with the other finalists. A `context` row is one in runs of a
+model, with weights out of caches; its time is compared with those of its `run` only."""
+
+COMPARED: frozenset[Phase] = frozenset({"final", "context"})
+"""The phases of rows that measure what earlier rows have chosen."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,7 +18,7 @@ from tensorc_dsl.schedule.trace.trace import Trace
 from tensorc_dsl.tuning.measure.outcome import Outcome, RunnerLike, Status, cache_of
 from tensorc_dsl.tuning.records.database import Kept, Queue
 from tensorc_dsl.tuning.records.shipped import Shipped
-from tensorc_dsl.tuning.records.trial import Phase, Trial, keys_of, program_key, subject, target_key
+from tensorc_dsl.tuning.records.trial import COMPARED, Phase, Trial, keys_of, program_key, subject, target_key
 from tensorc_dsl.tuning.search.events import Corrected, Event, Listener, Measured, Waiting
 from tensorc_dsl.tuning.search.expansion import Expander, SpaceLike, meaning_of
 from tensorc_dsl.tuning.search.gp import Array
@@ -101,7 +101,7 @@ def latest(kept: Iterable[Kept], options: SearchOptions, program: Program) -> Pa
     last: dict[str, float] = {}
     for k in kept:
         t = k.trial
-        if not isinstance(t, Trial) or not t.run or t.phase == "final":
+        if not isinstance(t, Trial) or not t.run or t.phase in COMPARED:
             continue
         if t.task != program.name or t.names not in ((), names):
             continue

@@ -86,7 +86,7 @@ class Look:
 
 
 @dataclass(slots=True)
-class _Resource:
+class Yardstick:
     """A yardstick that is no candidate: `measure` returns the seconds that some work took."""
 
     measure: Callable[[], float]
@@ -136,8 +136,8 @@ class Watch:
     ) -> None:
         self.again = again
         self._least = least
-        self._memory = None if memory is None else _Resource(memory)
-        self._computing = None if computing is None or memory is None else _Resource(computing)
+        self._memory = None if memory is None else Yardstick(memory)
+        self._computing = None if computing is None or memory is None else Yardstick(computing)
         self._common = 1.0
         """How many times as long as undisturbed all programs took at the last look."""
         self._sleep = sleep

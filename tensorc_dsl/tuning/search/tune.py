@@ -660,14 +660,18 @@ def owed(searches: Sequence[Search], number: int) -> int:
 
 
 def tune_all(
-    searches: Sequence[Search], weights: Sequence[float], on_turn: Callable[[int], None] = lambda _: None
+    searches: Sequence[Search],
+    weights: Sequence[float],
+    on_turn: Callable[[int], None] = lambda _: None,
+    trials: int | None = None,
 ) -> list[TuneResult]:
-    """The results of the searches, which share their trials. Ctrl-C ends them all, and each keeps its trials.
+    """The results of the searches, which share `trials`, by default the sum of those that their options have. Ctrl-C ends
+    them all, and each keeps its trials.
 
     `on_turn` is called with the number of the search that has the next batch. Given the measured times, the order is a
     function of the options.
     """
-    total = sum(s.options.trials for s in searches)
+    total = sum(s.options.trials for s in searches) if trials is None else trials
     interrupted = False
     try:
         while (left := total - sum(len(s.log.outcomes) for s in searches)) > 0:

@@ -6,7 +6,7 @@ import shlex
 
 import click
 
-from tensorc_dsl.faces.cli.options import common_options
+from tensorc_dsl.faces.cli.options import common_options, set_option
 from tensorc_dsl.faces.report.terminal import say
 
 
@@ -22,18 +22,6 @@ def _shape(text: str) -> tuple[str, tuple[int, ...]]:
     return name, numbers
 
 
-def _value(text: str) -> tuple[str, int | float]:
-    """`sr=16000`."""
-    name, sign, value = text.rpartition("=")
-    try:
-        number = float(value)
-    except ValueError:
-        sign, number = "", 0.0
-    if not sign or not name:
-        raise click.BadParameter(f"`{text}` is no name with a number, as `sr=16000`")
-    return name, int(value) if value.lstrip("+-").isdecimal() else number
-
-
 @click.command("import")
 @click.argument("file", type=click.Path())
 @click.option(
@@ -43,17 +31,13 @@ def _value(text: str) -> tuple[str, int | float]:
     multiple=True,
     help="Fix the sizes of an input: `x=1,3,224,224`; may be repeated.",
 )
-@click.option(
-    "--set",
-    "values",
-    metavar="NAME=NUMBER",
-    multiple=True,
-    help="Fix the value of an input: `sr=16000`; may be repeated.",
-)
+@set_option
 @click.option("--output", type=click.Path(), metavar="PATH", help="The file to write, in place of the usual one.")
 @click.option("--force", is_flag=True, help="Replace files that were changed since an import wrote them.")
 @common_options
-def import_(file: str, shapes: tuple[str, ...], values: tuple[str, ...], output: str | None, force: bool) -> None:
+def import_(
+    file: str, shapes: tuple[str, ...], values: tuple[tuple[str, int | float], ...], output: str | None, force: bool
+) -> None:
     """Write an ONNX file as a `.tsched` file: a model, with a compute for each distinct operator in it.
 
     It is written beside the file, and its weights beside it, as a `.safetensors` file. All sizes are numbers: those that the
@@ -65,5 +49,5 @@ def import_(file: str, shapes: tuple[str, ...], values: tuple[str, ...], output:
     """
     from tensorc_dsl.faces.api.models import import_onnx
 
-    made = import_onnx(file, output, shapes=dict(map(_shape, shapes)), values=dict(map(_value, values)), force=force)
+    made = import_onnx(file, output, shapes=dict(map(_shape, shapes)), values=dict(values), force=force)
     say(f"{made}: written; `tensorc-dsl run {shlex.quote(str(made))}` runs it")

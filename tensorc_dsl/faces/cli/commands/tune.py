@@ -43,20 +43,21 @@ from tensorc_dsl.faces.cli.options import (
 from tensorc_dsl.faces.cli.tuned import (
     Form,
     Prior,
+    heard,
     show_results,
     tell_what_is_lost,
     tell_what_is_miscomputed,
     tell_what_is_wrong,
     write_best,
 )
-from tensorc_dsl.faces.report.terminal import say, show_diagnostics, show_foreign, show_object, write
+from tensorc_dsl.faces.report.terminal import say, show_diagnostics, show_foreign, write
 
 DEFAULTS = SearchOptions()
 
 if TYPE_CHECKING:
-    from tensorc_dsl.faces.api import Queue, Task, TaskFile, TuneResult, events
-    from tensorc_dsl.faces.report.progress import Ended, EndedCounting, Follower, Together
-    from tensorc_dsl.tuning.measure.outcome import Quantity
+    from tensorc_dsl.check.scope import CheckedFile
+    from tensorc_dsl.faces.api import Queue, Task, TaskFile, TuneResult
+    from tensorc_dsl.faces.report.progress import Ended, EndedCounting, Follower
 
 
 def _strategy(ctx: click.Context, _param: click.Parameter, value: str) -> str:
@@ -173,7 +174,7 @@ def tune(
     as_json: bool,
     as_lines: bool,
 ) -> None:
-    """Search for the fastest schedule of a task and write it to a file that `replay` takes.
+    """Search for the fastest schedule of a task, or of all tasks of a model, and write it to a file that `replay` takes.
 
     Every schedule is compiled, checked against a reference and timed in a process of its own, and recorded. Without a name,
     all tasks of the file are searched. Several tasks share their trials: the next batch goes to the task that is expected to
@@ -184,6 +185,11 @@ def tune(
     Exit status 3: no schedule works; 4: a schedule that was as fast as the best is proved to be wrong, and the best of the
     others is written.
 
+    In a file with a model and no tasks, or where a model is named first, the words are tasks of that model, by default all,
+    each weighted by its calls. `--trials` is then the number of all together, by default 32 a task. The best few of each
+    are compared in runs of the model, beside the schedules that it had, and are written to one file, MODEL.best.tsched;
+    `run` takes them from the records.
+
     With --emulate no GPU is needed. Schedules are run on the CPU thread by thread, checked, and compared by the cycles of a
     model of the GPU, in place of times. They are recorded apart from times, in `emulated.jsonl` beside the database, where
     `--resume` finds the last search.
@@ -192,8 +198,7 @@ def tune(
         raise click.UsageError("--json prints one object, and --json-lines many: give one of them")
     say(f"reading {file}", err=True)  # before imports that take a while
 
-    def read() -> tuple[TaskFile, list[Task], list[Output]]:
-        there = load(file, threads, target, mcpu)
+    def read(there: TaskFile) -> tuple[list[Task], list[Output]]:
         names = tuple(dict.fromkeys(tasks)) or tuple(there) or (only(there, file),)
         found = [handled(chosen(there, name, mcpu), replayed, conditions, hidden) for name in names]
         if output is not None and len(found) > 1:
@@ -202,7 +207,7 @@ def tune(
         for to in outputs:
             if to.path.is_file() and os.path.exists(file) and to.path.samefile(file):
                 raise click.UsageError(f"the best schedule would replace {file}: give another path with --output")
-        return there, found, outputs
+        return found, outputs
 
     form = _form(as_json, as_lines)
     where = Path(records) if records else None
@@ -216,7 +221,18 @@ def tune(
         queue = ctx.with_resource(Queue.at(where))
         if (unkept := queue.untold()) is not None:
             say(unkept.waiting(), err=True)
-    there, found, files = read()
+    there = load(file, threads, target, mcpu)
+    if (meant := _model(there.checked, tasks)) is not None:
+        _require_whole(ctx)
+        assert queue is not None
+        from tensorc_dsl.faces.api.models import model_of
+        from tensorc_dsl.faces.cli.models import tune_and_show
+
+        options = SearchOptions(1, seed, strategy, budget, resume, until, shipped)
+        _require_regret(options)
+        model = model_of(there.checked, meant[0], threads, where)
+        ctx.exit(tune_and_show(model, meant[1], trials, options, queue, output, settings(ctx).ending, form))
+    found, files = read(there)
     names = [one.name for one in found]
     beside = None if prior is None else Prior.at(prior, file, there, replayed)
     shares = _weights(weights, names)
@@ -225,14 +241,8 @@ def tune(
     if queue is not None:
         for one in found:
             one.require_machine()
-    from tensorc_dsl.faces.api.searching import can_end_by_regret
-
-    # A broken strategy, or one that cannot tell when to end, is reported before anything is measured.
-    if not can_end_by_regret(strategy) and until is not None:
-        raise click.UsageError(
-            f"the strategy {strategy!r} does not say how much faster another schedule may be, as --until needs; bayes does"
-        )
     options = SearchOptions(_trials(trials, budget), seed, strategy, budget, resume, until, shipped)
+    _require_regret(options)
     ending = settings(ctx).ending
     ended: Sequence[Ended | EndedCounting]
     if queue is None:
@@ -268,6 +278,39 @@ def tune(
         ctx.exit(ExitCode.NO_CANDIDATE)
 
 
+def _require_regret(options: SearchOptions) -> None:
+    """Raises UsageError if the strategy cannot tell when to end, and is asked to; and what a broken strategy raises."""
+    from tensorc_dsl.faces.api.searching import can_end_by_regret
+
+    if not can_end_by_regret(options.strategy) and options.until is not None:
+        raise click.UsageError(
+            f"the strategy {options.strategy!r} does not say how much faster another schedule may be, as --until needs; "
+            "bayes does"
+        )
+
+
+def _require_whole(ctx: click.Context) -> None:
+    """Raises UsageError if an option was given that is about single tasks."""
+    for p in ctx.command.params:
+        if p.name in OF_TASKS and ctx.get_parameter_source(p.name) is ParameterSource.COMMANDLINE:
+            raise click.UsageError(f"`{p.opts[0]}` is about single tasks, and a model is tuned as a whole")
+
+
+OF_TASKS = ("weights", "replayed", "conditions", "hidden", "target", "mcpu", "keep_better", "prior", "emulate")
+"""The options that are not for models."""
+
+
+def _model(checked: CheckedFile, words: tuple[str, ...]) -> tuple[str | None, tuple[str, ...]] | None:
+    """The model that is meant by the words behind the file, None for the only one, and those of its tasks that are named;
+    None if tasks of the file are meant.
+
+    A model is named first. In a file without tasks, the words are tasks of its only model.
+    """
+    if words and words[0] in checked.models and words[0] not in checked.tasks:
+        return words[0], words[1:]
+    return (None, words) if checked.models and not checked.tasks else None
+
+
 def _require_no_times(ctx: click.Context) -> None:
     """Raises UsageError if an option was given that is about times, or about a CPU."""
     for name, option, why in (
@@ -290,29 +333,14 @@ def _count(
     path, names = place(records), [one.name for one in found]
     standing = Standing(quantity=Quantity.CYCLES)
     with show_progress(standing, sys.stderr) as follower:
-        together = Together(standing, follower, [None] * len(found), names, options.trials)
-        listeners = _heard(together, names, ending, form, Quantity.CYCLES)
+        together = Together(standing, follower, [None] * len(found), names, options.trials * len(names))
+        listeners = heard(together, names, ending, form, Quantity.CYCLES)
         plans = [one.plan(tell, w) for one, tell, w in zip(found, listeners, weights, strict=True)]
         counted = emulate_all(found, plans, options, path)
     return [
         EndedCounting(one.name, one.target, options.strategy, c.result, c.found, c.recorded, path)
         for one, c in zip(found, counted, strict=True)
     ]
-
-
-def _heard(
-    together: Together, names: list[str], ending: Ending, form: Form, quantity: Quantity
-) -> list[events.Listener]:
-    """What hears the events of each search: what shows them all together, and what prints each as a line of JSON."""
-    from tensorc_dsl.faces.report.progress import printing
-
-    listeners = [together.listener(n) for n in range(len(names))]
-    if form is Form.LINES:
-        listeners = [
-            _both(listener, printing(name, show_object, quantity))
-            for name, listener in zip(names, listeners, strict=True)
-        ]
-    return _holding(listeners, ending)
 
 
 def _search(
@@ -331,8 +359,8 @@ def _search(
             Measuring(one.program, one.target, one.threads, begin) for one, begin in zip(found, begins, strict=True)
         ]
         yardsticks = [m.first() for m in measuring]
-        together = Together(standing, follower, [y.roof for y in yardsticks], names, options.trials)
-        listeners = _heard(together, names, ending, form, Quantity.SECONDS)
+        together = Together(standing, follower, [y.roof for y in yardsticks], names, options.trials * len(names))
+        listeners = heard(together, names, ending, form, Quantity.SECONDS)
         plans = [
             one.plan(tell, w, yards.roof)
             for one, tell, w, yards in zip(found, listeners, weights, yardsticks, strict=True)
@@ -367,14 +395,6 @@ def _form(as_json: bool, as_lines: bool) -> Form:
     return Form.LINES if as_lines else Form.OBJECT if as_json else Form.TABLE
 
 
-def _both(one: events.Listener, other: events.Listener) -> events.Listener:
-    def tell(event: events.Event) -> None:
-        one(event)
-        other(event)
-
-    return tell
-
-
 def _weights(given: Sequence[tuple[str, str]], names: Sequence[str]) -> list[float]:
     """The weight of the time of each task."""
     found = dict.fromkeys(names, 1.0)
@@ -388,30 +408,6 @@ def _weights(given: Sequence[tuple[str, str]], names: Sequence[str]) -> list[flo
         if not 0.0 < found[name] < 1e9:
             raise click.BadParameter(f"{text!r} is no positive number", param_hint="--weight")
     return list(found.values())
-
-
-def _holding(listeners: Sequence[events.Listener], ending: Ending) -> list[events.Listener]:
-    """The listeners; when all searches are over, the ending is held, and their results survive the end of their processes.
-
-    Python drops an exception in a destructor, and so the KeyboardInterrupt of a signal that arrives there: a search
-    that goes on after it is interrupted again.
-    """
-    from tensorc_dsl.faces.api import events
-
-    running = len(listeners)
-
-    def held(listener: events.Listener) -> events.Listener:
-        def hear(event: events.Event) -> None:
-            nonlocal running
-            running -= isinstance(event, events.Finished)
-            ending.held |= not running
-            listener(event)
-            if ending.told and isinstance(event, (events.Proposed, events.Measured)):
-                raise KeyboardInterrupt
-
-        return hear
-
-    return [held(one) for one in listeners]
 
 
 def _explain(task: Task, result: TuneResult) -> None:

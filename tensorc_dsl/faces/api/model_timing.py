@@ -1,0 +1,186 @@
+"""The calls of a model in sequence, each of which is timed: which groups take how long, and how near they are to the roof."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from itertools import accumulate, pairwise
+from statistics import median
+from typing import Any, assert_never
+
+from tensorc_dsl.backend.memory import aligned_empty
+from tensorc_dsl.check.models import Call, View, shape_of
+from tensorc_dsl.faces.api.kernel import Kernel
+from tensorc_dsl.faces.api.models import LoadedModel
+from tensorc_dsl.graph.graph import Array
+from tensorc_dsl.ir.arrays import stored_dtype
+from tensorc_dsl.ir.program import Buffer
+from tensorc_dsl.tuning.machine.roof import Rates, Roof, roof_of
+
+# The calls of a model on arrays of their own.
+
+
+class ModelCalls:
+    """The calls of a model with one kernel for each task, on fixed inputs and in fixed memory. `tasks` has them in order.
+
+    Views of values cost nothing: they are made once.
+    """
+
+    def __init__(self, model: LoadedModel, kernels: Mapping[str, Kernel], inputs: Mapping[str, Array]) -> None:
+        """Raises ValueError for wrong inputs, and TschedError (E0933) if memory is missing."""
+        plan = model.plan
+        values = dict(model.weights) | model.checked_inputs(**inputs)
+        self._calls: list[partial[object]] = []
+        tasks: list[str] = []
+        for step in plan.steps:
+            match step:
+                case View():
+                    values[step.result] = values[step.argument].reshape(shape_of(plan.values[step.result]))
+                case Call():
+                    program = plan.programs[step.task]
+                    results = [_empty(b) for b in program.outputs]
+                    values.update(zip(step.results, results, strict=True))
+                    given = dict(zip((b.name for b in program.inputs), step.arguments, strict=True))
+                    self._calls.append(_call(kernels[step.task], given, values, model.weights, results))
+                    tasks.append(step.task)
+                case _:
+                    assert_never(step)
+        self.tasks = tuple(tasks)
+        self.outputs = {name: values[name] for name in plan.outputs}
+
+    def __call__(self) -> None:
+        """Make all calls."""
+        for call in self._calls:
+            call()
+
+    def times(self) -> list[float]:
+        """Make all calls, and return the seconds of each."""
+        marks = [time.perf_counter()]
+        for call in self._calls:
+            call()
+            marks.append(time.perf_counter())
+        return [end - begin for begin, end in pairwise(marks)]
+
+
+def _empty(b: Buffer) -> Array:
+    return aligned_empty(shape_of(b), stored_dtype(b.dtype), f"`{b.name}`")
+
+
+def _call(
+    kernel: Kernel,
+    given: Mapping[str, str],
+    values: Mapping[str, Array],
+    weights: Mapping[str, Array],
+    results: Sequence[Array],
+) -> partial[object]:
+    """The call of a kernel on values. Constant inputs that are all weights are prepared here."""
+    fixed = {n: weights[given[n]] for n in kernel.constants if given[n] in weights}
+    if len(fixed) == len(kernel.constants):
+        rest = [values[v] for n, v in given.items() if n not in fixed]
+        return partial(kernel.bind(**fixed), *rest, *results)
+    return partial(kernel, *(values[v] for v in given.values()), *results)
+
+
+# The profile of a model.
+
+
+@dataclass(frozen=True, slots=True)
+class ModelGroup:
+    """A task of a model, called so many times. `seconds` are of all these calls in a run; its `roof` is that of one call."""
+
+    task: str
+    calls: int
+    seconds: float
+    roof: Roof
+
+    @property
+    def of_roof(self) -> float | None:
+        """The share of the roof; None if that is unknown."""
+        return self.roof.share(self.seconds / self.calls) if self.seconds else None
+
+
+@dataclass(frozen=True, slots=True)
+class TimedCall:
+    """One call of one run, with when it began and how long it took, in seconds from the beginning of the run."""
+
+    task: str
+    results: tuple[str, ...]
+    begin: float
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class ModelProfile:
+    """The times of a model's groups: medians of `runs` runs, of which `calls` has the median one, call by call.
+
+    `seconds` is the median time of a run. `groups` are sorted by their time, the longest first.
+    """
+
+    model: str
+    seconds: float
+    runs: int
+    groups: tuple[ModelGroup, ...]
+    calls: tuple[TimedCall, ...]
+
+    def trace(self) -> dict[str, Any]:
+        """The median run in the format of Chrome's traces, which Perfetto shows: an event of the model, and in it one of each
+        call, with times in microseconds.
+
+        The format: https://docs.google.com/document/d/1CvAClvFfyA5R-PhYUmn5OOQtYMH4h6I0nSsKchNAySU
+        """
+        roofs = {g.task: g.roof for g in self.groups}
+
+        def event(name: str, begin: float, seconds: float, facts: dict[str, Any]) -> dict[str, Any]:
+            place = {"ph": "X", "cat": "model", "pid": 1, "tid": 1}
+            return place | {"name": name, "ts": 1e6 * begin, "dur": 1e6 * seconds, "args": facts}
+
+        events = [event(self.model, 0.0, self.seconds, {"calls": len(self.calls)})]
+        for c in self.calls:
+            work = {"operations": roofs[c.task].operations, "bytes": roofs[c.task].bytes_}
+            events.append(event(c.task, c.begin, c.seconds, {"results": ", ".join(c.results)} | work))
+        about = {"ph": "M", "name": "process_name", "pid": 1, "tid": 1, "args": {"name": f"tensorc-dsl: {self.model}"}}
+        return {"traceEvents": [about, *events], "displayTimeUnit": "ns"}
+
+
+SECONDS, LEAST_RUNS, MOST_RUNS = 2.0, 3, 1000
+"""How long a model is run for its profile, and how often at least and at most."""
+
+
+def profile_model(model: LoadedModel, inputs: Mapping[str, Array] | None = None) -> ModelProfile:
+    """How long each group of a model takes, in whole runs one after the other on this machine.
+
+    `inputs` are by default random ones. Kernels have the schedules that they have in calls of the model. Raises ValueError
+    for wrong inputs, and TschedError if a kernel cannot be made.
+    """
+    kernels = {name: model.kernel(name) for name in model.tasks}
+    calls = ModelCalls(model, kernels, model.random_inputs() if inputs is None else inputs)
+    calls()  # the first call of each kernel also takes memory
+    found: list[list[float]] = []
+    until = time.perf_counter() + SECONDS
+    while len(found) < LEAST_RUNS or (len(found) < MOST_RUNS and time.perf_counter() < until):
+        found.append(calls.times())
+    found.sort(key=sum)
+    middle = found[len(found) // 2]
+    counts = Counter(calls.tasks)
+    seconds = dict.fromkeys(counts, 0.0)
+    for task, times in zip(calls.tasks, zip(*found, strict=True), strict=True):
+        seconds[task] += median(times)
+    roofs = roofs_of(model, counts)
+    groups = [ModelGroup(name, n, seconds[name], roofs[name]) for name, n in counts.items()]
+    made = [step.results for step in model.plan.steps if isinstance(step, Call)]
+    events = [
+        TimedCall(task, results, begin, taken)
+        for task, results, begin, taken in zip(calls.tasks, made, accumulate(middle, initial=0.0), middle, strict=False)
+    ]
+    groups.sort(key=lambda g: -g.seconds)
+    return ModelProfile(model.name, sum(middle), len(found), tuple(groups), tuple(events))
+
+
+def roofs_of(model: LoadedModel, tasks: Iterable[str]) -> dict[str, Roof]:
+    """The roofs of tasks of a model. What the machine does at most is measured once for all."""
+    rates = Rates()
+    found = {name: model.tasks[name] for name in tasks}
+    return {name: roof_of(t.program, t.target, t.threads, rates=rates) for name, t in found.items()}

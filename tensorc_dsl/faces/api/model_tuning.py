@@ -1,0 +1,504 @@
+"""Tunes whole models: one search over all distinct tasks of a model, and a choice among the best of each in whole runs.
+
+The searches share their trials as `tuning.search.tune` describes, each weighted by the number of its calls. They time kernels
+alone. So the best few of each task are compared in runs of the model, with the kernel that the model had before, and the
+records then rank them in that order: `run` and `load_model` take the first.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+import sys
+import time
+import uuid
+from collections import Counter, defaultdict
+from collections.abc import Collection, Generator, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext, suppress
+from dataclasses import dataclass, replace
+from statistics import median
+from typing import Unpack
+
+from tensorc_dsl.base import units
+from tensorc_dsl.base.diagnostic import Diagnostic, TschedError
+from tensorc_dsl.check.models import Call
+from tensorc_dsl.faces.api.kernel import Kernel
+from tensorc_dsl.faces.api.model_timing import ModelCalls, roofs_of
+from tensorc_dsl.faces.api.models import LoadedModel
+from tensorc_dsl.faces.api.searching import search_all
+from tensorc_dsl.faces.api.tasks import Task
+from tensorc_dsl.faces.report.progress import Standing, Together, is_shown_live, show_progress
+from tensorc_dsl.faces.report.terminal import follow
+from tensorc_dsl.ir.nameless import in_scope, nameless
+from tensorc_dsl.ir.print import format_program
+from tensorc_dsl.processes.machine import Turns, Use, available
+from tensorc_dsl.schedule.trace.trace import Trace
+from tensorc_dsl.tuning.machine.roof import MEASURING, Roof
+from tensorc_dsl.tuning.measure.in_context import InContext, Lineup, by_turns, compare_in_context, flusher, lineups
+from tensorc_dsl.tuning.measure.local import require_memory
+from tensorc_dsl.tuning.measure.outcome import seconds_of
+from tensorc_dsl.tuning.records.database import Kept, Queue, Unkept, rank
+from tensorc_dsl.tuning.records.trial import Trial, program_key, subject, target_key
+from tensorc_dsl.tuning.search.events import Listener
+from tensorc_dsl.tuning.search.log import latest
+from tensorc_dsl.tuning.search.options import LAST_SEED, SearchChanges, SearchOptions
+from tensorc_dsl.tuning.search.plausible import PAUSES, Resources, Yardstick
+from tensorc_dsl.tuning.search.tune import TuneResult
+
+EACH = 32
+"""Trials of a task, on the average, unless told otherwise."""
+
+FINALISTS = 4
+"""How many of the best of a task by their times alone are compared in the model."""
+
+FLATTERED = 1.5
+"""How many times faster a kernel may seem alone than in a model: those that are slower by more than this are no finalists."""
+
+FAR, SIBLINGS = 0.5, 3
+"""A task whose best reaches less than this share of what its siblings reach, of the roof and in the median, has more trials;
+tasks that differ in sizes only are siblings, if they are so many."""
+
+MANY = 1_000_000
+"""The number of trials of a task where only time limits them: more than any has time for."""
+
+SPARE = 0.4
+"""The share of the free memory that weights may take which kernels have prepared, each in its own layout."""
+
+WAITS = 30.0
+"""Seconds that are waited, in all, for the machine to be as fast as before."""
+
+TURNS_SECONDS = 3.0
+"""How long the model is timed with its kernels before and after, by turns."""
+
+
+class TuningDisplay:
+    """Shows the tuning of a model on standard error."""
+
+    def begin(self, line: str) -> None:
+        """Show the beginning of work that sends no events."""
+        if sys.stderr is not None:
+            follow(line, sys.stderr)
+
+    @contextmanager
+    def searching(self, names: Sequence[str], roofs: Sequence[Roof], trials: int) -> Generator[Sequence[Listener]]:
+        """A context in which a search of these tasks is shown, with so many trials in all; it gives what hears of each."""
+        standing = Standing()
+        with show_progress(standing, sys.stderr) as follower:
+            yield self.heard(Together(standing, follower, roofs, names, trials), names)
+
+    def heard(self, together: Together, names: Sequence[str]) -> Sequence[Listener]:
+        """What hears of the searches of these tasks."""
+        return [together.listener(n) for n in range(len(names))]
+
+    def ended(self) -> bool:
+        """Whether it was told meanwhile to end, without a KeyboardInterrupt."""
+        return False
+
+
+class _Unshown(TuningDisplay):
+    def begin(self, line: str) -> None:
+        pass
+
+    @contextmanager
+    def searching(self, names: Sequence[str], roofs: Sequence[Roof], trials: int) -> Generator[Sequence[Listener]]:
+        yield [lambda _: None for _ in names]
+
+
+@dataclass(frozen=True, slots=True)
+class TunedTask:
+    """What became of a task of a model, which calls it so many times.
+
+    `before` and `after` are the seconds of all its calls in a run of the model, with weights out of caches, of the schedule
+    that it had and of the one that it has now, `schedule`; None where nothing was compared. `changed` if these differ.
+    `result` is that of its search, and `again` that of a second one, which it had if its siblings were nearer to their roofs.
+    """
+
+    task: str
+    calls: int
+    roof: Roof
+    result: TuneResult
+    again: TuneResult | None
+    schedule: Trace
+    changed: bool
+    before: float | None
+    after: float | None
+
+    @property
+    def trials(self) -> int:
+        return self.result.trials + (0 if self.again is None else self.again.trials)
+
+    @property
+    def of_roof(self) -> float | None:
+        """The share of the roof that the task reaches in the model; None if it is unknown."""
+        return self.roof.share(self.after / self.calls) if self.after else None
+
+
+@dataclass(frozen=True, slots=True)
+class ModelTuning:
+    """The result for a model. `before` and `after` are the seconds of a run with the schedules before and now, by turns; None
+    after Ctrl-C. `tasks` are those that were searched, the ones that take the longest first.
+
+    `trusted` is false if other work disturbed the machine through the whole comparison: then the choices of the searches
+    stand. `left_out` has the tasks that this machine cannot check, with the reason. `elsewhere` is the time of the other
+    tasks in a run. `unkept` are records that could not be written.
+    """
+
+    model: str
+    before: float | None
+    after: float | None
+    tasks: tuple[TunedTask, ...]
+    elsewhere: float
+    trusted: bool
+    interrupted: bool
+    elapsed_seconds: float
+    left_out: Mapping[str, Diagnostic]
+    unkept: Unkept | None
+
+    @property
+    def schedules(self) -> str:
+        """The schedules that the tasks have now, each under the name of its task."""
+        return "\n".join(replace(t.schedule, name=t.task).titled for t in self.tasks)
+
+    @property
+    def trials(self) -> int:
+        """Of all tasks."""
+        return sum(t.trials for t in self.tasks)
+
+
+def tune_model(
+    model: LoadedModel,
+    *,
+    tasks: Collection[str] = (),
+    progress: bool | None = None,
+    display: TuningDisplay | None = None,
+    records: Queue | None = None,
+    **changes: Unpack[SearchChanges],
+) -> ModelTuning:
+    """Search for the fastest schedules of the tasks of a model, by default of all: `tune_model(model, trials=500)`.
+
+    `trials` are those of all tasks together, by default 32 for each, or as many as there is time for with a `budget`; the
+    other options are those of a search, and hold for each task. Trials are recorded in the database of the model. The model
+    has the new schedules from its next call on. Ctrl-C ends the searches and keeps what was found; with `resume` they go on.
+    With `progress` the tuning is shown on standard error; by default it is shown on a terminal or in a notebook. A `display`
+    takes its place.
+
+    Raises UnknownTask (E0905) for a task that the model does not have, TypeError and ValueError for wrong options, and
+    TschedError if a kernel cannot be made or the database cannot be used.
+    """
+    total = changes.pop("trials", None)
+    options = SearchOptions(trials=1).but(**changes)
+    names = list(dict.fromkeys(tasks)) or list(model.tasks)
+    found = {name: model.tasks[name] for name in names}
+    if total is None and options.budget is not None:
+        options = options.but(trials=MANY)
+    elif found:
+        asked = SearchOptions(trials=EACH * len(found) if total is None else total).trials
+        options, total = options.but(trials=-(-asked // len(found))), asked
+    with nullcontext(records) if records is not None else Queue.at(model.records) as queue:
+        shown = progress or (progress is None and is_shown_live(sys.stderr))
+        display = display or (TuningDisplay() if shown else _Unshown())
+        return _Tuning(model, found, options, total, queue, display).run()
+
+
+@dataclass(frozen=True, slots=True)
+class _Choice:
+    """A schedule that a task may have, and its record, if there is one."""
+
+    trace: Trace
+    trial: Trial | None = None
+
+    @property
+    def key(self) -> str:
+        return program_key(self.trace.program)
+
+
+class _Tuning:
+    """The tuning of the tasks of a model under way."""
+
+    def __init__(
+        self,
+        model: LoadedModel,
+        tasks: Mapping[str, Task],
+        options: SearchOptions,
+        trials: int | None,
+        queue: Queue,
+        display: TuningDisplay,
+    ) -> None:
+        self._model = model
+        self._options = options
+        self._trials = trials
+        self._queue = queue
+        self._display = display
+        self._began = time.perf_counter()
+        self._turns = Turns()
+        self._left_out: dict[str, Diagnostic] = {}
+        self._tasks: dict[str, Task] = {}
+        for name, task in tasks.items():
+            try:
+                require_memory(task.program)
+                self._tasks[name] = task
+            except TschedError as e:
+                self._left_out[name] = e.diagnostics[0]
+        self._calls = Counter(s.task for s in model.plan.steps if isinstance(s, Call))
+        self._inputs = model.random_inputs()
+
+    def run(self) -> ModelTuning:
+        """The result."""
+        self._display.begin(f"compiling {units.counted(len(self._model.tasks), 'kernel')} that the model has now")
+        before = {name: self._before(name) for name in self._model.tasks}
+        kernels = {name: [self._model.tasks[name].replay(one.trace)] for name, one in before.items()}
+        self._display.begin("timing the model")
+        share = self._shares(kernels)
+        order = sorted(self._tasks, key=lambda name: -share[name])
+        self._display.begin(MEASURING)
+        roofs = roofs_of(self._model, order)
+        watch = _Calm.of(self._model, roofs.values(), self._turns)
+        results = self._search(order, roofs, self._options, self._trials)
+        interrupted = self._ended(results)
+        again: dict[str, TuneResult] = {}
+        if not interrupted and (behind := lagging(self._tasks, roofs, results)) and (more := self._more()) is not None:
+            again = self._search(behind, roofs, more, None)
+            interrupted = self._ended(again)
+        chosen = {name: [before[name]] for name in order}
+        now = dict.fromkeys(order, 0)
+        compared: InContext | None = None
+        times: Sequence[float | None] = (None, None)
+        try:
+            for name in order:
+                found = self._finalists(name, 1 if interrupted else self._most())
+                chosen[name] += [one for one in found if one.key != before[name].key]
+                now[name] = 1 if found and found[0].key != before[name].key else 0
+            if not interrupted:
+                self._compile(chosen, kernels)
+                now = {name: min(n, len(chosen[name]) - 1) for name, n in now.items()}
+                compared = self._compare(kernels, watch)
+                if compared.trusted:
+                    self._record(chosen, compared)
+                    now = {name: _fastest(compared.seconds(name)) for name in order}
+                self._display.begin("timing the model with its schedules before and now, by turns")
+                times = self._by_turns(kernels, now)
+        except KeyboardInterrupt:
+            interrupted = True
+        self._model.refresh()
+        tuned: list[TunedTask] = []
+        for name in order:
+            calls, number = self._calls[name], now[name]
+            seconds = None if compared is None else compared.seconds(name)
+            tuned.append(
+                TunedTask(
+                    task=name,
+                    calls=calls,
+                    roof=roofs[name],
+                    result=results[name],
+                    again=again.get(name),
+                    schedule=chosen[name][number].trace,
+                    changed=number != 0,
+                    before=None if seconds is None else calls * seconds[0],
+                    after=None if seconds is None else calls * seconds[number],
+                )
+            )
+        others = (name for name in self._model.tasks if name not in chosen)
+        return ModelTuning(
+            model=self._model.name,
+            before=times[0],
+            after=times[1],
+            tasks=tuple(sorted(tuned, key=lambda t: -(t.after or share[t.task]))),
+            elsewhere=sum(share[n] if compared is None else self._calls[n] * compared.seconds(n)[0] for n in others),
+            trusted=compared is not None and compared.trusted,
+            interrupted=interrupted,
+            elapsed_seconds=time.perf_counter() - self._began,
+            left_out=self._left_out,
+            unkept=self._queue.unkept,
+        )
+
+    def _ended(self, results: Mapping[str, TuneResult]) -> bool:
+        return self._display.ended() or any(r.interrupted for r in results.values())
+
+    def _before(self, name: str) -> _Choice:
+        """The schedule that a task had: when the search that is resumed began, else now."""
+        task = self._model.tasks[name]
+        until = math.inf
+        if self._options.resume and name in self._tasks:
+            until = latest(self._kept(task), self._options, task.program).began
+        return next(self._ranked(task, until), None) or _Choice(task.sample(0))
+
+    def _kept(self, task: Task) -> Iterator[Kept]:
+        return self._queue.kept(program_key(task.program), target_key(task.target, task.threads))
+
+    def _ranked(self, task: Task, until: float = math.inf) -> Iterator[_Choice]:
+        """The schedules of a task that were recorded before a date, fastest first; those that do not fit today are none."""
+        kept = [k for k in self._kept(task) if not isinstance(k.trial, Trial) or k.trial.created < until]
+        trials = {k.row: k.trial for k in kept if isinstance(k.trial, Trial)}
+        for row in rank(kept).rows:
+            with suppress(TschedError):
+                trace = task.expand_recorded(trials[row], f"<trial {trials[row].trial} of {task.name}>")
+                yield _Choice(trace, trials[row])
+
+    def _calls_of(self, kernels: Mapping[str, Sequence[Kernel]], choices: Mapping[str, int]) -> ModelCalls:
+        """The calls of the model with one choice for each task, the first where there is none."""
+        chosen = {name: some[choices.get(name, 0)] for name, some in kernels.items()}
+        return ModelCalls(self._model, chosen, self._inputs)
+
+    def _shares(self, kernels: Mapping[str, Sequence[Kernel]]) -> dict[str, float]:
+        """The seconds of all calls of each task in a run of the model as it is."""
+        calls = self._calls_of(kernels, {})
+        out = dict.fromkeys(kernels, 0.0)
+        with self._turns.use(Use.TIMING):
+            calls()  # the first call of each kernel also takes memory
+            for task, seconds in zip(calls.tasks, calls.times(), strict=True):
+                out[task] += seconds
+        return out
+
+    def _search(
+        self, names: Sequence[str], roofs: Mapping[str, Roof], options: SearchOptions, total: int | None
+    ) -> dict[str, TuneResult]:
+        """The results of a search of these tasks, in which they share their trials."""
+        if not names:
+            return {}
+        some = [roofs[name] for name in names]
+        with self._display.searching(names, some, options.trials * len(names) if total is None else total) as listeners:
+            plans = [
+                self._tasks[name].plan(tell, float(self._calls[name]), roof)
+                for name, tell, roof in zip(names, listeners, some, strict=True)
+            ]
+            return dict(zip(names, search_all(plans, options, records=self._queue, trials=total), strict=True))
+
+    def _more(self) -> SearchOptions | None:
+        """The options of the second search of some tasks; None if there is no time for one. Another seed draws others."""
+        options = self._options.but(seed=(self._options.seed + 1) % (LAST_SEED + 1))
+        if options.budget is None:
+            return options
+        left = options.budget - (time.perf_counter() - self._began)
+        return options.but(budget=left) if left > 0 else None
+
+    def _most(self) -> int:
+        """How many schedules of a task are compared: each kernel has prepared weights of its own."""
+        weights = sum(w.nbytes for w in self._model.weights.values())
+        return FINALISTS if not weights else max(1, min(FINALISTS, int(SPARE * available() / weights)))
+
+    def _finalists(self, name: str, most: int) -> list[_Choice]:
+        """The recorded schedules of a task that are about as fast alone as the fastest, which is the first."""
+        out: list[_Choice] = []
+        for one in self._ranked(self._tasks[name]):
+            assert one.trial is not None and one.trial.seconds is not None
+            least = min((o.trial.seconds or 0.0 for o in out if o.trial is not None), default=math.inf)
+            if len(out) == most or one.trial.seconds > FLATTERED * least:
+                break
+            out.append(one)
+        return out
+
+    def _compile(self, chosen: dict[str, list[_Choice]], kernels: dict[str, list[Kernel]]) -> None:
+        """Compile what is compared with the kernels before; what has no kernel is no choice."""
+        self._display.begin(f"compiling the best of {units.counted(len(chosen), 'task')}")
+        for name, some in chosen.items():
+            for one in some[1:]:
+                try:
+                    kernels[name].append(self._tasks[name].replay(one.trace))
+                except TschedError:
+                    some.remove(one)
+
+    def _compare(self, kernels: Mapping[str, Sequence[Kernel]], watch: _Calm) -> InContext:
+        """The times of all choices in runs of the model."""
+        self._display.begin("comparing the best of each task in runs of the model")
+        flush = flusher(self._model.tasks.native)
+        runs: list[Lineup] = []
+        tasks: Sequence[str] = ()
+        for choices in lineups({name: len(some) for name, some in kernels.items()}):
+            calls = self._calls_of(kernels, choices)
+            tasks = calls.tasks
+            runs.append(Lineup(choices, calls.times))
+        return compare_in_context(tasks, runs, flush, watch.slower, turn=lambda: self._turns.use(Use.TIMING))
+
+    def _record(self, chosen: Mapping[str, Sequence[_Choice]], compared: InContext) -> None:
+        """Record the times in runs of the model of all tasks with a choice. The rows are one comparison."""
+        run = uuid.uuid4().hex
+        rows: list[Trial] = []
+        for name, some in chosen.items():
+            for one, times in zip(some, compared.times[name], strict=True):
+                if len(some) > 1:
+                    trial = one.trial or _unrecorded(self._tasks[name], one.trace)
+                    rows.append(
+                        replace(
+                            trial, phase="context", run=run, created=0.0, seconds=seconds_of(times), times=times,
+                            scale=1.0, censored=False, cache="cold", columns="", features=(), build_seconds=0.0,
+                            run_seconds=sum(times),
+                        )
+                    )  # fmt: skip
+        self._queue.add_all(rows)
+
+    def _by_turns(self, kernels: Mapping[str, Sequence[Kernel]], now: Mapping[str, int]) -> tuple[float, float]:
+        """The seconds of a run with the schedules before and now."""
+        both = self._calls_of(kernels, {}), self._calls_of(kernels, now)
+        with self._turns.use(Use.TIMING):
+            first, second = by_turns(both, TURNS_SECONDS)
+        return median(first), median(second)
+
+
+def _fastest(seconds: Sequence[float]) -> int:
+    return min(range(len(seconds)), key=lambda n: seconds[n])
+
+
+def _unrecorded(task: Task, trace: Trace) -> Trial:
+    """The record of a schedule that no search has tried."""
+    about = subject(task.program, task.target, task.threads)
+    return Trial(
+        task_key=about.task_key, target_key=target_key(task.target, task.threads), task=task.name, strategy="", seed=0,
+        trial=0, status="ok", decisions=trace.decisions, trace=trace.text, program_key=program_key(trace.program),
+        fingerprint=about.fingerprint, modules=task.made_by(trace), names=in_scope(task.program), seconds=1.0,
+    )  # fmt: skip
+
+
+def lagging(tasks: Mapping[str, Task], roofs: Mapping[str, Roof], results: Mapping[str, TuneResult]) -> list[str]:
+    """The tasks whose best reaches far less of its roof than those of tasks that differ in their sizes only."""
+    families: defaultdict[str, dict[str, float]] = defaultdict(dict)
+    for name, result in results.items():
+        share = None if result.best_seconds is None else roofs[name].share(result.best_seconds)
+        families[_structure(tasks[name])][name] = share or 0.0
+    out: list[str] = []
+    for shares in families.values():
+        for name, share in shares.items():
+            others = [s for n, s in shares.items() if n != name]
+            if len(others) >= SIBLINGS - 1 and share < FAR * median(others):
+                out.append(name)
+    return out
+
+
+def _structure(task: Task) -> str:
+    """The text of a task's program without names and numbers."""
+    return re.sub(r"\d+", "#", format_program(nameless(task.program)))
+
+
+@dataclass(slots=True)
+class _Calm:
+    """Whether the machine is as fast as before the searches, by its memory and by what it computes."""
+
+    yardsticks: Sequence[Yardstick]
+    left: float = WAITS
+    """Seconds that may still be waited."""
+
+    @staticmethod
+    def of(model: LoadedModel, roofs: Iterable[Roof], turns: Turns) -> _Calm:
+        """By the task that moves the most; a model without tasks that leave the caches has no yardsticks."""
+        largest = max(roofs, key=lambda r: r.bytes_, default=None)
+        if largest is None:
+            return _Calm(())
+        target = model.tasks.native
+        found = Resources.of(target, target.cores, largest, turns)
+        out = [Yardstick(measure) for measure in (found.memory, found.computing) if measure is not None]
+        for one in out:
+            one.begin()
+        return _Calm(out)
+
+    def slower(self) -> float:
+        """How many times slower the machine is, 1 if it is not; it is waited for, for a while in all."""
+        pauses = iter(PAUSES)
+        while (worst := max((self._factor(y) for y in self.yardsticks), default=1.0)) > 1.0 and self.left > 0.0:
+            pause = min(next(pauses, PAUSES[-1]), self.left)
+            time.sleep(pause)
+            self.left -= pause
+        return worst
+
+    @staticmethod
+    def _factor(one: Yardstick) -> float:
+        one.settle(one.factor())
+        return one.scale

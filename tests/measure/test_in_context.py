@@ -1,0 +1,115 @@
+"""Choices in whole runs: what is measured of which choice, and which rounds count."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from itertools import count, pairwise
+
+import pytest
+
+from tensorc_dsl.tuning.measure import in_context
+from tensorc_dsl.tuning.measure.in_context import Lineup, by_turns, compare_in_context, lineups
+
+
+class Machine:
+    """A clock that calls move on, and whose calls take longer from a time on, until another."""
+
+    def __init__(self, slow: tuple[float, float] = (0.0, 0.0)) -> None:
+        self.now = 0.0
+        self.flushed = 0
+        self._slow = slow
+
+    def clock(self) -> float:
+        return self.now
+
+    @property
+    def disturbed(self) -> bool:
+        return self._slow[0] <= self.now < self._slow[1]
+
+    def call(self, seconds: float) -> Callable[[], None]:
+        def run() -> None:
+            self.now += seconds * (3.0 if self.disturbed else 1.0)
+
+        return run
+
+    def after_a_flush(self, first: float, later: float) -> Callable[[], None]:
+        """A call that takes longer the first time after a flush."""
+        seen = -1
+
+        def run() -> None:
+            nonlocal seen
+            self.now += later if seen == self.flushed else first
+            seen = self.flushed
+
+        return run
+
+    def flush(self) -> None:
+        self.flushed += 1
+
+    def runs(self, *calls: tuple[str, Sequence[Callable[[], None]]]) -> list[Lineup]:
+        """The runs of a round of such calls, each with its choices."""
+
+        def run(choices: Mapping[str, int]) -> list[float]:
+            marks = [self.now]
+            for task, some in calls:
+                some[choices[task]]()
+                marks.append(self.now)
+            return [end - begin for begin, end in pairwise(marks)]
+
+        return [Lineup(c, partial(run, c)) for c in lineups({task: len(some) for task, some in calls})]
+
+
+def test_each_choice_of_each_task_is_in_a_round() -> None:
+    assert lineups({"a": 3, "b": 2, "c": 1}) == [
+        {"a": 0, "b": 0, "c": 0}, {"a": 1, "b": 1, "c": 0}, {"a": 2, "b": 0, "c": 0},
+    ]  # fmt: skip
+    assert lineups({}) == [{}]
+
+
+def test_each_choice_has_its_time() -> None:
+    m = Machine()
+    runs = m.runs(
+        ("a", (m.call(0.1), m.call(0.3), m.call(0.2))),
+        ("b", (m.call(0.5), m.call(0.4))),
+        ("a", (m.call(0.3), m.call(0.1), m.call(0.8))),
+    )
+    found = compare_in_context("aba", runs, m.flush, clock=m.clock)
+    assert found.trusted and found.rounds >= in_context.FEWEST
+    assert found.seconds("a") == pytest.approx((0.2, 0.2, 0.5)) and found.seconds("b") == pytest.approx((0.5, 0.4))
+    assert m.flushed == 3 * (found.rounds + 1)
+
+
+def test_caches_are_empty_before_each_run() -> None:
+    """The second kernel is the better one alone, and the first one where its weights are cold."""
+    m = Machine()
+    runs = m.runs(("a", (m.after_a_flush(1.0, 0.9), m.after_a_flush(2.0, 0.5))))
+    assert compare_in_context("a", runs, m.flush, clock=m.clock).seconds("a") == pytest.approx((1.0, 2.0))
+
+
+def test_rounds_beside_other_work_do_not_count() -> None:
+    m = Machine(slow=(5.0, 15.0))
+    found = compare_in_context("a", m.runs(("a", (m.call(0.1), m.call(0.2)))), m.flush, clock=m.clock)
+    assert found.trusted and found.seconds("a") == pytest.approx((0.1, 0.2))
+
+
+def test_nothing_is_trusted_while_a_disturbance_lasts() -> None:
+    m = Machine()
+    asked = count()
+    runs = m.runs(("a", (m.call(0.1), m.call(0.2))))
+    found = compare_in_context("a", runs, m.flush, slower=lambda: 1.0 if next(asked) == 0 else 1.5, clock=m.clock)
+    assert not found.trusted and found.seconds("a") == pytest.approx((0.1, 0.2))
+    assert m.now >= in_context.LIMIT
+
+
+def test_a_model_without_calls_has_nothing_to_compare() -> None:
+    ticks = count()
+    runs = Machine().runs()
+    assert compare_in_context("", runs, lambda: None, clock=lambda: 0.01 * next(ticks)).times == {}
+
+
+def test_turns_are_as_many_for_each(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(in_context, "PAUSE", 0.0)
+    m = Machine()
+    first, second = by_turns([m.call(1.0), m.call(2.0)], 20.0, m.clock)
+    assert set(first) == {1.0} and set(second) == {2.0} and len(first) == len(second) >= in_context.FEWEST_TURNS

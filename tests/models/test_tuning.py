@@ -1,0 +1,227 @@
+"""Models are tuned as a whole: which tasks have trials, what is chosen in the model, and what an interruption leaves."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from click.testing import CliRunner, Result
+
+from tensorc_dsl.faces.api import model_tuning, searching
+from tensorc_dsl.faces.api.model_tuning import TuningDisplay, lagging, tune_model
+from tensorc_dsl.faces.api.models import LoadedModel, load_model
+from tensorc_dsl.faces.api.tasks import Task, UnknownTask
+from tensorc_dsl.faces.cli.main import main
+from tensorc_dsl.tuning.machine.roof import Roof
+from tensorc_dsl.tuning.measure import in_context
+from tensorc_dsl.tuning.measure.in_context import InContext, Lineup
+from tensorc_dsl.tuning.records.database import Database
+from tensorc_dsl.tuning.records.trial import Trial
+from tensorc_dsl.tuning.search.events import Event, Listener, Measured
+from tests.models.simulated import FILE, Simulated, seconds_of
+
+RECORDS = Path("r.sqlite")
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Searches are simulated, and comparisons in the model take a moment."""
+    monkeypatch.chdir(tmp_path)
+    Path("net.tsched").write_text(FILE)
+    monkeypatch.setattr(searching, "LocalRunner", Simulated)
+    monkeypatch.setattr(Simulated, "timed", [])
+    for name, value in (("PART", 0.0), ("ROUNDS", 4), ("PAUSE", 0.0), ("LEAST_FLUSHED", 1 << 12), ("DISTURBED", 1e9)):
+        monkeypatch.setattr(in_context, name, value)
+    monkeypatch.setattr(model_tuning, "TURNS_SECONDS", 0.0)
+    monkeypatch.setattr(model_tuning._Calm, "slower", lambda _: 1.0)  # pyright: ignore[reportPrivateUsage]
+
+
+def loaded() -> LoadedModel:
+    return load_model("net.tsched", threads=1, records=RECORDS)
+
+
+def rows(phase: str = "trial") -> list[Trial]:
+    with Database.open(RECORDS) as db:
+        found = [k.trial for k in db.all()]
+    return [t for t in found if isinstance(t, Trial) and t.phase == phase]
+
+
+def decided(monkeypatch: pytest.MonkeyPatch, choice: int, trusted: bool = True) -> None:
+    """In the model this choice is the fastest of each task, the last of fewer."""
+
+    def compare(tasks: Sequence[str], runs: Sequence[Lineup], *_: Any, **__: Any) -> InContext:
+        counts = {task: 1 + max(r.choices[task] for r in runs) for task in tasks}
+        times = {t: tuple((1e-6 if k == min(choice, n - 1) else 1e-5,) for k in range(n)) for t, n in counts.items()}
+        return InContext(times, 4, trusted)
+
+    monkeypatch.setattr(model_tuning, "compare_in_context", compare)
+
+
+def test_all_tasks_share_trials_and_the_model_has_what_was_chosen() -> None:
+    model = loaded()
+    inputs = model.random_inputs()
+    with pytest.raises(Exception, match="E0711"):
+        model(**inputs)  # there are no records yet
+    found = tune_model(model, trials=11, strategy="random")
+    assert found.trials == 11 == len(rows()) and {t.task: t.calls for t in found.tasks} == {"matmul": 2, "relu": 2}
+    assert found.before and found.after and found.trusted and not found.interrupted and not found.left_out
+    for t in found.tasks:
+        recorded = loaded().tasks[t.task].recorded(RECORDS)
+        assert recorded is not None and recorded.text == t.schedule.text == model.kernel(t.task).trace.text
+        assert t.before and t.after and t.after <= t.before
+    x, w = inputs["x"], inputs["w"]
+    np.testing.assert_allclose(model(**inputs), np.maximum(np.maximum(x @ w, 0) @ w, 0), rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("choice", [0, 1, 2])
+def test_the_fastest_in_the_model_is_recorded_as_the_best(choice: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    decided(monkeypatch, choice)
+    found = tune_model(loaded(), tasks=["matmul"], trials=6, strategy="random")
+    (task,) = found.tasks
+    assert task.changed == (choice > 0) and (task.after == pytest.approx(2e-6))
+    recorded = loaded().tasks["matmul"].recorded(RECORDS)
+    assert recorded is not None and recorded.text == task.schedule.text
+    alone = sorted(rows("final"), key=lambda t: t.seconds or 0.0)
+    if choice:
+        assert task.schedule.text == alone[choice - 1].trace
+    else:
+        assert task.schedule.text == loaded().tasks["matmul"].sample(0).text
+
+
+def test_while_a_disturbance_lasts_the_fastest_alone_stays_the_best(monkeypatch: pytest.MonkeyPatch) -> None:
+    decided(monkeypatch, 2, trusted=False)
+    found = tune_model(loaded(), tasks=["matmul"], trials=6, strategy="random")
+    fastest = min(rows("final"), key=lambda t: t.seconds or 0.0)
+    assert not found.trusted and rows("context") == [] and found.tasks[0].schedule.text == fastest.trace
+
+
+def test_only_chosen_tasks_are_searched() -> None:
+    found = tune_model(loaded(), tasks=["relu"], trials=4, strategy="random")
+    assert [t.task for t in found.tasks] == ["relu"] and {r.task for r in rows()} == {"relu"} and found.elsewhere > 0
+    with pytest.raises(UnknownTask, match="has no task `rely`"):
+        tune_model(loaded(), tasks=["rely"])
+
+
+def test_few_trials_go_to_the_tasks_that_take_the_longest(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert tune_model(loaded(), trials=1, strategy="random").trials == 1
+
+
+class Broken(TuningDisplay):
+    """Ctrl-C after so many trials."""
+
+    def __init__(self, trials: int) -> None:
+        self._left = trials
+
+    def begin(self, line: str) -> None:
+        pass
+
+    @contextmanager
+    def searching(self, names: Sequence[str], roofs: Sequence[Any], trials: int) -> Iterator[Sequence[Listener]]:
+        def hear(event: Event) -> None:
+            if isinstance(event, Measured):
+                self._left -= 1
+                if self._left == 0:
+                    raise KeyboardInterrupt
+
+        yield [hear for _ in names]
+
+
+def test_what_is_interrupted_is_kept_and_goes_on() -> None:
+    found = tune_model(loaded(), trials=12, strategy="random", display=Broken(5))
+    assert found.interrupted and found.trials == 5 == len(rows()) and found.after is None
+    assert "schedule matmul for matmul {" in found.schedules
+    again = tune_model(loaded(), trials=12, strategy="random", resume=True)
+    assert again.trials == 12 == len(rows()) == len(Simulated.timed) and not again.interrupted
+    assert len(set(Simulated.timed)) == 12 and again.before is not None
+    # What it had is what it had before the first of the two.
+    assert all(t.before is not None for t in again.tasks)
+
+
+def test_tasks_that_lag_behind_their_siblings(monkeypatch: pytest.MonkeyPatch) -> None:
+    found = tune_model(loaded(), trials=8, strategy="random", display=Broken(7))
+    (one, other) = (found.tasks[0], found.tasks[1])
+    task = loaded().tasks["matmul"]
+    tasks: dict[str, Task] = dict.fromkeys(("a", "b", "c", "d"), task)
+    roof = replace(one.roof, operations=1000, bytes_=8, peak=1e9, moving=1e-9, is_float=True)
+    roofs: dict[str, Roof] = dict.fromkeys(tasks, roof)
+
+    def results(*seconds: float | None) -> dict[str, Any]:
+        return {n: replace(one.result, best_seconds=s) for n, s in zip(tasks, seconds, strict=True)}
+
+    assert lagging(tasks, roofs, results(1e-6, 1.1e-6, 2.5e-6, 1.2e-6)) == ["c"]
+    assert lagging(tasks, roofs, results(1e-6, 1.1e-6, 1.9e-6, 1.2e-6)) == []
+    assert lagging(tasks, roofs, results(1e-6, None, 1e-6, 1e-6)) == ["b"]
+    strange = tasks | {"c": loaded().tasks["relu"]}
+    assert lagging(strange, roofs, results(1e-6, 1.1e-6, 9e-6, 1.2e-6)) == []
+    assert other.task != one.task
+
+
+def test_a_task_behind_its_siblings_is_searched_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(model_tuning, "lagging", lambda *_: ["relu"])
+    found = tune_model(loaded(), trials=8, strategy="random")
+    again = {t.task: t.again for t in found.tasks}
+    assert again["matmul"] is None and again["relu"] is not None and again["relu"].seed == 1
+    assert found.trials == len(rows()) > 8
+
+
+def call(*words: str) -> Result:
+    return CliRunner().invoke(main, [*words, "--threads", "1", "--records", "r.sqlite"])
+
+
+TUNE = ("tune", "net.tsched", "--strategy", "random", "--trials", "6")
+
+
+def test_the_command_writes_the_schedules_that_it_tells_of() -> None:
+    done = call(*TUNE, "--json")
+    assert done.exit_code == 0, done.stderr
+    told = json.loads(done.stdout)
+    assert told["model"] == "net" and told["trials"] == 6 and told["best_file"] == "net.best.tsched"
+    assert {t["task"]: t["calls"] for t in told["tasks"]} == {"matmul": 2, "relu": 2}
+    text = Path("net.best.tsched").read_text()
+    assert "schedule matmul for matmul {" in text and "schedule relu for relu {" in text
+    table = call(*TUNE, "--resume")
+    assert table.exit_code == 0 and "times as fast, by turns" in table.stdout, table.stderr
+    assert len(Simulated.timed) == 6
+    events = [json.loads(line) for line in call(*TUNE, "net", "relu", "--json-lines").stdout.splitlines()]
+    assert {e["event"] for e in events} >= {"started", "measured", "finished", "result"}
+    assert {e["task"] for e in events if e["event"] == "measured"} == {"relu"}
+
+
+@pytest.mark.parametrize(
+    ("words", "status", "said"),
+    [
+        (("rely",), 1, "has no task `rely`"),
+        (("net", "rely"), 1, "has no task `rely`"),
+        (("--weight", "relu=2"), 2, "`--weight` is about single tasks"),
+        (("--no-keep-better",), 2, "`--keep-better` is about single tasks"),
+        (("--output", "net.tsched"), 2, "the schedules would replace net.tsched"),
+        (("--output", "no/where.tsched"), 1, "error[E0903]"),
+        (("--until", "2%"), 2, "does not say how much faster"),
+    ],
+)
+def test_wrong_words(words: tuple[str, ...], status: int, said: str) -> None:
+    done = call(*TUNE, *words)
+    assert done.exit_code == status and said in done.stderr, done.stderr
+
+
+def test_a_file_of_two_models_or_of_none() -> None:
+    both = FILE + FILE[FILE.index("model") :].replace("net(", "other(")
+    Path("net.tsched").write_text(both)
+    for words in (TUNE, ("profile", "net.tsched"), ("compare", "net.tsched", "net.onnx")):
+        done = call(*words)
+        assert done.exit_code == 1 and "`net.tsched` has 2 models; say which one" in done.stderr
+    Path("net.tsched").write_text("use std.cpu\n")
+    assert "error[E0925]" in call(*TUNE).stderr
+    assert "there is no model in `net.tsched`" in call("profile", "net.tsched").stderr
+
+
+def test_simulated_times_are_apart() -> None:
+    model = loaded()
+    some = {seconds_of(model.tasks["matmul"].sample(n).program) for n in range(4)}
+    assert len(some) > 1
