@@ -4,84 +4,37 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from functools import partial
-from itertools import accumulate, pairwise
+from itertools import accumulate
 from statistics import median
-from typing import Any, assert_never
+from typing import Any
 
-from tensorc_dsl.backend.memory import aligned_empty
-from tensorc_dsl.check.models import Call, View, shape_of
+from tensorc_dsl.check.models import Call
 from tensorc_dsl.faces.api.kernel import Kernel
+from tensorc_dsl.faces.api.model_runtime import Runtime
 from tensorc_dsl.faces.api.models import LoadedModel
 from tensorc_dsl.graph.graph import Array
-from tensorc_dsl.ir.arrays import stored_dtype
-from tensorc_dsl.ir.program import Buffer
 from tensorc_dsl.tuning.machine.roof import Rates, Roof, roof_of
-
-# The calls of a model on arrays of their own.
 
 
 class ModelCalls:
-    """The calls of a model with one kernel for each task, on fixed inputs and in fixed memory. `tasks` has them in order.
-
-    Views of values cost nothing: they are made once.
-    """
+    """The calls of a model with one kernel for each task, on fixed inputs. `tasks` has the task of each call, in order."""
 
     def __init__(self, model: LoadedModel, kernels: Mapping[str, Kernel], inputs: Mapping[str, Array]) -> None:
         """Raises ValueError for wrong inputs, and TschedError (E0933) if memory is missing."""
-        plan = model.plan
-        values = dict(model.weights) | model.checked_inputs(**inputs)
-        self._calls: list[partial[object]] = []
-        tasks: list[str] = []
-        for step in plan.steps:
-            match step:
-                case View():
-                    values[step.result] = values[step.argument].reshape(shape_of(plan.values[step.result]))
-                case Call():
-                    program = plan.programs[step.task]
-                    results = [_empty(b) for b in program.outputs]
-                    values.update(zip(step.results, results, strict=True))
-                    given = dict(zip((b.name for b in program.inputs), step.arguments, strict=True))
-                    self._calls.append(_call(kernels[step.task], given, values, model.weights, results))
-                    tasks.append(step.task)
-                case _:
-                    assert_never(step)
-        self.tasks = tuple(tasks)
-        self.outputs = {name: values[name] for name in plan.outputs}
+        self._inputs = model.checked_inputs(**inputs)
+        self._runtime = Runtime(model.plan, kernels, model.weights, model.name)
+        self.tasks = tuple(task for task in self._runtime.steps if task)
 
-    def __call__(self) -> None:
-        """Make all calls."""
-        for call in self._calls:
-            call()
+    def __call__(self) -> dict[str, Array]:
+        """Run the model. Returns its outputs."""
+        return self._runtime.run(self._inputs)
 
     def times(self) -> list[float]:
-        """Make all calls, and return the seconds of each."""
-        marks = [time.perf_counter()]
-        for call in self._calls:
-            call()
-            marks.append(time.perf_counter())
-        return [end - begin for begin, end in pairwise(marks)]
-
-
-def _empty(b: Buffer) -> Array:
-    return aligned_empty(shape_of(b), stored_dtype(b.dtype), f"`{b.name}`")
-
-
-def _call(
-    kernel: Kernel,
-    given: Mapping[str, str],
-    values: Mapping[str, Array],
-    weights: Mapping[str, Array],
-    results: Sequence[Array],
-) -> partial[object]:
-    """The call of a kernel on values. Constant inputs that are all weights are prepared here."""
-    fixed = {n: weights[given[n]] for n in kernel.constants if given[n] in weights}
-    if len(fixed) == len(kernel.constants):
-        rest = [values[v] for n, v in given.items() if n not in fixed]
-        return partial(kernel.bind(**fixed), *rest, *results)
-    return partial(kernel, *(values[v] for v in given.values()), *results)
+        """Run the model, and return the seconds of each call; copies of outputs are none."""
+        (times,) = self._runtime.step_times(self._inputs)
+        return [seconds for task, seconds in zip(self._runtime.steps, times, strict=True) if task]
 
 
 # The profile of a model.
