@@ -19,7 +19,7 @@ from tensorc_dsl.ir.annotations import ASYNC, ORDER, ROLES, STAGES, STREAM
 from tensorc_dsl.ir.dtypes import DTYPES
 from tensorc_dsl.ir.program import INTRINSIC, MAX_STEP
 from tensorc_dsl.ir.reductions import REDUCER
-from tensorc_dsl.schedule.primitives import PRIMITIVES
+from tensorc_dsl.schedule.primitives import ALL_STEPS
 from tensorc_dsl.schedule.primitives.specialize import REGISTERS
 from tensorc_dsl.schedule.trace.draws import DRAWS
 from tensorc_dsl.syntax.engine import lark_parser, tables
@@ -85,7 +85,7 @@ def lists() -> dict[str, tuple[str, ...]]:
         "DTYPES": {*DTYPES},
         "TYPES": {*DTYPES, *PARAM_TYPES},
         "BUILTINS": {*v.FUNCTIONS, *FUNCTIONS},
-        "PRIMITIVES": {*PRIMITIVES, *v.COMPOUNDS},
+        "PRIMITIVES": {*ALL_STEPS, *v.COMPOUNDS},
         "DRAWS": {*DRAWS},
         "ANNOTATIONS": {*ANNOTATIONS},
     }

@@ -14,20 +14,20 @@ from tensorc_dsl.faces.report.entries import (
     refusal_table,
     table,
 )
-from tensorc_dsl.schedule.primitives import PRIMITIVES
+from tensorc_dsl.schedule.primitives import ALL_STEPS, PRIMITIVES
 from tensorc_dsl.schedule.queries import QUERIES
 from tensorc_dsl.schedule.trace.draws import DRAWS
 
 
 def _shared() -> set[tuple[str, str]]:
     """The refusals that several primitives declare: codes with messages."""
-    counts = Counter(key for p in PRIMITIVES.values() for key in {(r.code, r.message) for r in p.refusals})
+    counts = Counter(key for p in ALL_STEPS.values() for key in {(r.code, r.message) for r in p.refusals})
     return {key for key, count in counts.items() if count > 1}
 
 
 def primitives() -> str:
     shared = _shared()
-    return "\n\n".join(primitive_entry(p, shared) for _, p in sorted(PRIMITIVES.items()))
+    return "\n\n".join(primitive_entry(p, shared) for _, p in sorted(ALL_STEPS.items()))
 
 
 def shared_refusals() -> str:

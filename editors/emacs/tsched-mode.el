@@ -71,8 +71,8 @@ The formatter, `tensorc-dsl fmt', writes 4."
   '("bf16" "bool" "f16" "f32" "f64" "f8e4m3" "f8e5m2" "i16" "i32" "i64" "i8" "u16" "u32" "u64" "u8"))
 
 (defconst tsched--types
-  '("Block" "Buffer" "Instruction" "Loop" "Module" "Program" "Target" "bf16" "bool" "f16" "f32" "f64" "f8e4m3"
-    "f8e5m2" "float" "i16" "i32" "i64" "i8" "int" "list" "str" "u16" "u32" "u64" "u8"))
+  '("Block" "Buffer" "Instruction" "Loop" "Module" "Node" "Program" "Target" "bf16" "bool" "f16" "f32" "f64"
+    "f8e4m3" "f8e5m2" "float" "i16" "i32" "i64" "i8" "int" "list" "str" "u16" "u32" "u64" "u8"))
 
 (defconst tsched--builtins
   '("abs" "acos" "acosh" "all" "any" "asin" "asinh" "atan" "atan2" "atanh" "bit_and" "bit_not" "bit_or" "bitcast"
@@ -84,12 +84,12 @@ The formatter, `tensorc-dsl fmt', writes 4."
 (defconst tsched--primitives
   '("accumulate_at" "add_unit_loop" "annotate" "atomic" "bind" "cache_inplace" "cache_read" "cache_write"
     "compute_at" "compute_inline" "decompose_padding" "decompose_reduction" "double_scan" "expand_reduction"
-    "fission" "fold_scan" "fuse" "fuse_reduction_epilogue" "look_back" "loop_partition" "merge" "move_behind"
-    "online_sums" "pad_einsum" "parallel" "persist" "prefetch" "read_at" "reindex" "reindex_cache_read"
-    "reindex_cache_write" "reorder" "reorder_block_iters" "reverse_compute_at" "reverse_compute_inline" "rfactor"
-    "rolling_buffer" "scatter" "set_scope" "skew" "skip_zeros" "software_pipeline" "specialize" "split" "split_scan"
-    "storage_align" "storage_swizzle" "stream_k" "tensorize" "tile" "transform_block_layout" "transform_layout"
-    "unannotate" "unroll" "vectorize" "write_at"))
+    "fission" "fold_scan" "fuse" "fuse_reduction_epilogue" "join_nodes" "look_back" "loop_partition" "merge"
+    "move_behind" "online_sums" "pad_einsum" "parallel" "persist" "prefetch" "read_at" "reindex"
+    "reindex_cache_read" "reindex_cache_write" "reorder" "reorder_block_iters" "reverse_compute_at"
+    "reverse_compute_inline" "rfactor" "rolling_buffer" "scatter" "set_scope" "skew" "skip_zeros"
+    "software_pipeline" "specialize" "split" "split_scan" "storage_align" "storage_swizzle" "stream_k" "tensorize"
+    "tile" "transform_block_layout" "transform_layout" "unannotate" "unroll" "vectorize" "write_at"))
 
 (defconst tsched--draws
   '("sample_categorical" "sample_compute_location" "sample_int" "sample_partial_tile" "sample_partitioned_tile"

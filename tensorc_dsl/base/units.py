@@ -19,6 +19,14 @@ def giga(value: float) -> str:
     return _digits(value / 1e9)
 
 
+def operations(value: float) -> str:
+    """A number of operations: 431, 12.3 k, 4.10 M, 2.05 G."""
+    for unit, scale in ((" G", 1e9), (" M", 1e6), (" k", 1e3)):
+        if value >= scale * 0.9995:
+            return f"{_digits(value / scale)}{unit}"
+    return f"{value:.0f}"
+
+
 def bytes_(value: float) -> str:
     """`48 KiB`; with three digits."""
     for unit in ("B", "KiB", "MiB", "GiB"):

@@ -26,7 +26,7 @@ from tensorc_dsl.ir.parse import program_from_tree
 from tensorc_dsl.ir.print import format_expr
 from tensorc_dsl.ir.program import Block, For, Intrinsic, LoopKind, Program
 from tensorc_dsl.ir.program import walk as program_walk
-from tensorc_dsl.ir.target import Target, is_kind, kind_of, kinds, own_kinds
+from tensorc_dsl.ir.target import GRAPH, Target, has_spaces, is_kind, kind_of, kinds, own_kinds
 from tensorc_dsl.proof.sets.accesses import accesses
 from tensorc_dsl.proof.sets.dependence import races
 from tensorc_dsl.proof.sets.safety import Outside, check_access
@@ -163,7 +163,7 @@ def check_target(item: t.TargetDef) -> tuple[Diagnostic, ...]:
     """The findings about a target item."""
     found: list[Diagnostic] = []
     # Kinds of other packages are allowed: the meaning of a file must not depend on what is installed.
-    if item.name in (*own_kinds(), "native"):
+    if item.name in (*own_kinds(), GRAPH, "native"):
         found.append(problems.TAKEN_TARGET(item.name.span, name=item.name))
     try:
         target_of(item)
@@ -175,10 +175,10 @@ def check_target(item: t.TargetDef) -> tuple[Diagnostic, ...]:
 def check_target_name(space: t.SpaceDef, targets: Iterable[str]) -> tuple[Diagnostic, ...]:
     """The finding for a space whose target is neither a kind of target nor one that the file describes."""
     described = tuple(targets)
-    if space.target in described or is_kind(space.target):
+    if space.target in described or has_spaces(space.target):
         return ()
     place = space.target.span
-    return (problems.UNKNOWN_TARGET(place, notes=near(space.target, (*kinds(), *described)), name=space.target),)
+    return (problems.UNKNOWN_TARGET(place, notes=near(space.target, (*kinds(), GRAPH, *described)), name=space.target),)
 
 
 # Which texts of the standard library need no check, since they are those in which nothing was found.
@@ -310,7 +310,7 @@ def _check(item: t.Item, names: Names, outer: dict[str, Binding]) -> list[Diagno
             ]
         case t.ScheduleDef():
             blocks = blocks_of(item, names.computes, names.library)
-            found = check_schedule(item, names.computes, names.modules, blocks, outer)
+            found = check_schedule(item, names.computes, names.models, names.modules, blocks, outer)
             return [_of_another_layer(d, names) for d in found]
         case t.PriorDef():
             return list(check_prior(item, (*names.spaces, *names.schedules)))

@@ -16,7 +16,16 @@ from typing import assert_never
 from tensorc_dsl.base.source import Span
 from tensorc_dsl.ir.program import Program
 from tensorc_dsl.ir.target import Target
-from tensorc_dsl.schedule.step import BlockPattern, BlockRef, BufferRef, IndexMap, IntrinsicRef, LoopPattern, LoopRef
+from tensorc_dsl.schedule.step import (
+    BlockPattern,
+    BlockRef,
+    BufferRef,
+    IndexMap,
+    IntrinsicRef,
+    LoopPattern,
+    LoopRef,
+    NodeRef,
+)
 from tensorc_dsl.schedule.trace.distribution import Choices, Interval, Items
 from tensorc_dsl.syntax import tree as t
 
@@ -28,6 +37,7 @@ class Base(Enum):
     BLOCK = "a block"
     LOOP = "a loop"
     BUFFER = "a buffer"
+    NODE = "a node"
     PROGRAM = "the program"
     TARGET = "the target"
     INT = "an int"
@@ -96,7 +106,7 @@ class ModuleOf:
 
 Kind = Base | ListOf | MapOf | Variable | ModuleOf
 
-ANY, BLOCK, LOOP, BUFFER = Base.ANY, Base.BLOCK, Base.LOOP, Base.BUFFER
+ANY, BLOCK, LOOP, BUFFER, NODE = Base.ANY, Base.BLOCK, Base.LOOP, Base.BUFFER, Base.NODE
 PROGRAM, TARGET, INT, FLOAT = Base.PROGRAM, Base.TARGET, Base.INT, Base.FLOAT
 BOOL, STR, OPEN, NOTHING = Base.BOOL, Base.STR, Base.OPEN, Base.NOTHING
 INSTRUCTION = Base.INSTRUCTION
@@ -107,13 +117,13 @@ MOST_LEVELS = 8
 
 PARAM_TYPES: dict[str, Kind] = {
     "Block": BLOCK, "Loop": LOOP, "Buffer": BUFFER, "Program": PROGRAM, "Target": TARGET, "int": INT, "float": FLOAT,
-    "bool": BOOL, "str": STR, "list": LIST, "Instruction": INSTRUCTION,
+    "bool": BOOL, "str": STR, "list": LIST, "Instruction": INSTRUCTION, "Node": NODE,
     "Module": ModuleOf((Parameter(BLOCK.value, (BLOCK,)),), False),
 }  # fmt: skip
 """The types that a parameter of a module can be declared with. A module is applied to one block unless its type says more."""
 
 _OF_TYPES: dict[object, tuple[Kind, ...]] = {
-    LoopRef: (LOOP,), BlockRef: (BLOCK,), BufferRef: (BUFFER,), IntrinsicRef: (INSTRUCTION,),
+    LoopRef: (LOOP,), BlockRef: (BLOCK,), BufferRef: (BUFFER,), IntrinsicRef: (INSTRUCTION,), NodeRef: (NODE,),
     LoopPattern: (STR,), BlockPattern: (STR,), Program: (PROGRAM,), Target: (TARGET,), int: (INT,),
     float: (FLOAT,), bool: (BOOL,), str: (STR,), IndexMap: (Base.INDEX_MAP,), Interval: (Base.RANGE,), Items: (LIST,),
     Choices: (ListOf(INT), ListOf(FLOAT), ListOf(BOOL), ListOf(STR), MapOf(ANY)), type(None): (OPEN, NOTHING),
@@ -256,8 +266,8 @@ def element(kind: Kind) -> Kind:
 
 
 _PLURAL: dict[Kind, str] = {
-    Base.BLOCK: "blocks", Base.LOOP: "loops", Base.BUFFER: "buffers", Base.INT: "ints", Base.FLOAT: "floats",
-    Base.BOOL: "bools", Base.STR: "strings", Base.OPEN: "`_`",
+    Base.BLOCK: "blocks", Base.LOOP: "loops", Base.BUFFER: "buffers", Base.NODE: "nodes", Base.INT: "ints",
+    Base.FLOAT: "floats", Base.BOOL: "bools", Base.STR: "strings", Base.OPEN: "`_`",
 }  # fmt: skip
 
 

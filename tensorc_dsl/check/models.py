@@ -264,7 +264,7 @@ class _Checker:
         key = (str(compute.name), tuple(sorted(given.items())))
         if key in self._known:
             return self._known[key]
-        name = _free(str(compute.name), self.tasks)
+        name = free_name(str(compute.name), self.tasks)
         self.programs[name] = compute_layer.elaborate(compute, given, name, self.library)
         bindings = tuple((t.Word(n, at), _written(v, at)) for n, v in given.items())
         self.tasks[name] = t.TaskDef(t.Word(name, at), compute.name, bindings, None, "", at)
@@ -272,7 +272,7 @@ class _Checker:
         return name
 
 
-def _free(name: str, taken: Collection[str]) -> str:
+def free_name(name: str, taken: Collection[str]) -> str:
     """The name, with a number if it is taken."""
     number = 2
     free = name

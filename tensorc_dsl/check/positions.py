@@ -14,13 +14,13 @@ from tensorc_dsl.check import vocabulary as v
 from tensorc_dsl.check.items import FACTS, Memory, Names, blocks_of
 from tensorc_dsl.check.kinds import PARAM_TYPES, Kind, Listener, Signature, is_variable
 from tensorc_dsl.check.scope import CheckedFile
-from tensorc_dsl.check.spaces import check_module, check_schedule, check_space, outer_names, rule_name
+from tensorc_dsl.check.spaces import check_module, check_schedule, check_space, nodes_of, outer_names, rule_name
 from tensorc_dsl.elaborate.bindings import dimensions
 from tensorc_dsl.elaborate.names import FUNCTIONS, Definitions
 from tensorc_dsl.ir.dtypes import DTYPES
 from tensorc_dsl.ir.parse_expr import CASTS
 from tensorc_dsl.ir.program import Program, Property
-from tensorc_dsl.ir.target import is_kind
+from tensorc_dsl.ir.target import GRAPH, is_kind
 from tensorc_dsl.proof.sets.laws import LAWS
 from tensorc_dsl.schedule.queries import QUERIES
 from tensorc_dsl.syntax import tree as t
@@ -319,7 +319,7 @@ def listen(checked: CheckedFile, item: t.ModuleDef | t.SpaceDef | t.ScheduleDef,
                 pass
         case t.ScheduleDef():
             blocks = blocks_of(item, c.computes, c.library)
-            check_schedule(item, c.computes, c.modules, blocks, outer, listener)
+            check_schedule(item, c.computes, c.models, c.modules, blocks, outer, listener)
         case _:
             assert_never(item)
 
@@ -450,7 +450,8 @@ class _Finder:
 
     def _space(self, s: t.SpaceDef) -> None:
         c = self.checked
-        self.refer(s.target, self._item(c.targets.get(s.target)) or target_kind(s.target))
+        of_kind = target_kind(s.target) or entry("target", s.target, (GRAPH,))
+        self.refer(s.target, self._item(c.targets.get(s.target)) or of_kind)
         for rule in s.rules:
             name = rule_name(rule)
             if isinstance(rule, t.Name) and name not in c.modules:
@@ -459,8 +460,10 @@ class _Finder:
 
     def _schedule(self, s: t.ScheduleDef) -> None:
         c = self.checked
-        compute = c.computes.get(s.compute)
-        self.refer(s.compute, self._item(compute))
+        compute, model = c.computes.get(s.compute), c.models.get(s.compute)
+        self.refer(s.compute, self._item(compute or model))
+        if model is not None and compute is None:
+            listen(c, s, self._heard({name: written(name) for name in nodes_of(model)}))
         if compute is None:
             return
         tensors = computes_names(compute)

@@ -14,12 +14,12 @@ from tensorc_dsl.check import problems
 from tensorc_dsl.check.items import FORGETFUL, Instructions, Memory, Names, blocks_of, check_items, is_checked
 from tensorc_dsl.check.models import ModelPlan
 from tensorc_dsl.check.problems import CUT_OFF, PROVED_BY_VERIFY, where
-from tensorc_dsl.check.spaces import Inclusion, recursion, with_prior
+from tensorc_dsl.check.spaces import Inclusion, nodes_of, recursion, with_prior
 from tensorc_dsl.check.uses import Found, Resolve, bound_names, standard, with_full_names, with_values
 from tensorc_dsl.check.vocabulary import COMPOUNDS, GIVEN
 from tensorc_dsl.elaborate.names import Definitions, Library
 from tensorc_dsl.ir.program import Intrinsic, Program
-from tensorc_dsl.ir.target import is_kind
+from tensorc_dsl.ir.target import has_spaces
 from tensorc_dsl.syntax import tree as t
 from tensorc_dsl.syntax.names import near
 from tensorc_dsl.syntax.parse import Parsed, parse_items, used_items
@@ -417,7 +417,7 @@ class Loader:
 
         def kind(target: str) -> str | None:
             item = unit.names.targets.get(target) or self.used_targets.get(target)
-            return item.kind if item is not None else target if is_kind(target) else None
+            return item.kind if item is not None else target if has_spaces(target) else None
 
         own = {n: s for (_, n), s in unit.own.items() if isinstance(s, t.SpaceDef)}
         inclusion = Inclusion(unit.names.spaces, unit.names.modules, kind)
@@ -460,6 +460,8 @@ class Loader:
         if isinstance(item, t.ScheduleDef) and (compute := n.computes.get(item.compute)) is not None:
             found |= {p.name for p in (*compute.inputs, *compute.outputs)}
             found.update(blocks_of(item, n.computes, self.library))
+        elif isinstance(item, t.ScheduleDef) and (model := n.models.get(item.compute)) is not None:
+            found.update(map(str, nodes_of(model)))
         return found
 
     # --- uses --------------------------------------------------------------------------------------------------------

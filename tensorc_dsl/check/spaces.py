@@ -19,6 +19,7 @@ from tensorc_dsl.check.kinds import (
     INSTRUCTION,
     LIST,
     NOBODY,
+    NODE,
     PARAM_TYPES,
     Base,
     Kind,
@@ -38,6 +39,7 @@ from tensorc_dsl.check.kinds import (
 )
 from tensorc_dsl.check.problems import where
 from tensorc_dsl.check.uses import bound_names
+from tensorc_dsl.ir.target import GRAPH
 from tensorc_dsl.schedule.trace.distribution import Decision, Weights
 from tensorc_dsl.syntax import tree as t
 from tensorc_dsl.syntax.names import near, near_or_elsewhere, spelling_hints
@@ -319,9 +321,9 @@ class Inclusion:
 
 
 def subject_of(m: t.ModuleDef) -> str:
-    """The type of the first parameter of a rule, which is tried on each `Block`, or on the `Program`; else empty."""
+    """The type of the first parameter of a rule, which is tried on each `Block` or `Node`, or the `Program`; else empty."""
     first = m.params[0].type if m.params else None
-    return str(first) if str(first) in ("Block", "Program") else ""
+    return str(first) if str(first) in ("Block", "Node", "Program") else ""
 
 
 def outer_names(intrinsics: Iterable[str], constants: Mapping[str, t.ConstDef]) -> dict[str, Binding]:
@@ -430,6 +432,9 @@ def check_space(
         module = modules[name]
         listener.called(call, call.function.span, name, module)
         subject = 1 if subject_of(module) else 0
+        if subject_of(module) == ("Block" if s.target == GRAPH else "Node"):
+            over, wanted = ("blocks", "Node") if s.target == GRAPH else ("nodes of a graph", "Block")
+            yield problems.RULE_OF_OTHERS(rule.span, name=name, over=over, space=s.name, target=s.target, wanted=wanted)
         signature = expressions.solved(call, of_module(module), kinds, subject)
         yield from expressions.argument_problems(call, name, signature, kinds, given=subject)
     yield from checker.finish()
@@ -438,23 +443,32 @@ def check_space(
 def check_schedule(
     s: t.ScheduleDef,
     computes: Mapping[str, t.ComputeDef],
+    models: Mapping[str, t.ModelDef],
     modules: Mapping[str, t.ModuleDef],
     blocks: Iterable[str],
     outer: dict[str, Binding],
     listener: Listener = NOBODY,
 ) -> list[Diagnostic]:
-    """The findings about a schedule for a compute with the given blocks."""
-    compute = computes.get(s.compute)
-    if compute is None:
+    """The findings about a schedule for a compute with the given blocks, or for a model, whose nodes are its values."""
+    compute, model = computes.get(s.compute), models.get(s.compute)
+    if compute is not None:
+        scope = given() | outer | {p.name: Binding(BUFFER) for p in (*compute.inputs, *compute.outputs)}
+        scope |= {name: Binding(BLOCK) for name in blocks}
+    elif model is not None:
+        scope = {str(name): Binding(NODE) for name in nodes_of(model)} | given() | outer
+    else:
         place = s.compute.span
         return [problems.UNKNOWN_COMPUTE(place, notes=near_or_elsewhere(s.compute, computes), name=s.compute)]
-    scope = given() | outer | {p.name: Binding(BUFFER) for p in (*compute.inputs, *compute.outputs)}
-    scope |= {name: Binding(BLOCK) for name in blocks}
     checker = BodyChecker(modules, listener, bound_names(s))
     for name in scope:
         checker.hides_constant(name, s.name.span, {} if scope[name].constant else outer)
     checker.run(s.body, scope)
     return checker.finish()
+
+
+def nodes_of(model: t.ModelDef) -> list[t.Word]:
+    """The names of the nodes of a model: for each call that of its first result."""
+    return [call.names[0] for call in model.calls]
 
 
 def _called(node: t.ModuleDef) -> list[str]:

@@ -19,6 +19,7 @@ from tensorc_dsl.check.kinds import (
     INT,
     LIST,
     LOOP,
+    NODE,
     PROGRAM,
     STR,
     TARGET,
@@ -33,9 +34,9 @@ from tensorc_dsl.check.kinds import (
 )
 from tensorc_dsl.ir.program import Program
 from tensorc_dsl.ir.target import Target
-from tensorc_dsl.schedule.primitives import PRIMITIVES
+from tensorc_dsl.schedule.primitives import ALL_STEPS
 from tensorc_dsl.schedule.queries import QUERIES
-from tensorc_dsl.schedule.step import BlockRef, BufferRef, IntrinsicRef, LoopRef
+from tensorc_dsl.schedule.step import BlockRef, BufferRef, IntrinsicRef, LoopRef, NodeRef
 from tensorc_dsl.schedule.trace.draws import DRAWS
 
 GIVEN: dict[str, Kind] = {"target": TARGET, "root": PROGRAM}
@@ -116,6 +117,7 @@ FUNCTIONS: dict[str, Signature] = {
 
 _SUBJECTS: dict[type, Kind] = {
     BlockRef: BLOCK, LoopRef: LOOP, BufferRef: BUFFER, IntrinsicRef: INSTRUCTION, Program: PROGRAM, Target: TARGET,
+    NodeRef: NODE,
 }  # fmt: skip
 
 METHODS: dict[Kind, dict[str, Signature]] = {
@@ -170,7 +172,7 @@ COMPOUNDS: dict[str, Signature] = {
 
 METHODS[LOOP] |= {f"can_{name}": replace(s, result=BOOL) for name, s in COMPOUNDS.items()}
 
-STEPS: dict[str, Signature] = {p.name: of_function(p.signature, p.result, p.doc) for p in PRIMITIVES.values()}
+STEPS: dict[str, Signature] = {p.name: of_function(p.signature, p.result, p.doc) for p in ALL_STEPS.values()}
 
 DISTRIBUTIONS: dict[str, Signature] = {d.name: of_function(d.signature, d.result, d.doc) for d in DRAWS.values()}
 

@@ -78,7 +78,7 @@ def written(model: Imported, name: str, origin: str, weights: str) -> tuple[str,
     clause = f'\nweights "{weights}" sha256 "{DIGEST}" ({stored})\n' if tensors else " "
     body = "".join(f"    {line}\n" for line in lines)
     head = f"/// Imported from {origin}.\nmodel {word_of(name)}({inputs}) -> {outputs}{clause}"
-    return f"use std.cpu\n\n{computes}\n{head}{{\n{body}}}\n", tensors
+    return f"use std.cpu\nuse std.graph\n\n{computes}\n{head}{{\n{body}}}\n", tensors
 
 
 _STAMP = "// Written by tensorc-dsl import; SHA-256 of the rest: {digest}"

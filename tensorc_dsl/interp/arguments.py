@@ -48,9 +48,18 @@ from tensorc_dsl.ir.node import by_identity
 from tensorc_dsl.ir.program import Program, blocks
 from tensorc_dsl.ir.target import Target
 from tensorc_dsl.schedule.nests import the_block, the_buffer
-from tensorc_dsl.schedule.primitives import PRIMITIVES
+from tensorc_dsl.schedule.primitives import ALL_STEPS
 from tensorc_dsl.schedule.queries import QUERIES
-from tensorc_dsl.schedule.step import BlockPattern, BlockRef, BufferRef, IndexMap, IntrinsicRef, LoopPattern, LoopRef
+from tensorc_dsl.schedule.step import (
+    BlockPattern,
+    BlockRef,
+    BufferRef,
+    IndexMap,
+    IntrinsicRef,
+    LoopPattern,
+    LoopRef,
+    NodeRef,
+)
 from tensorc_dsl.schedule.trace.distribution import Choices, Interval, Items
 from tensorc_dsl.syntax import tree
 
@@ -78,7 +87,7 @@ _NAMES: dict[object, str] = {
     float: "a float", str: "a string", bool: "a bool", type(None): "`_`", Const: "an int", ProgramRef: "the program",
     Target: "a target", IntrinsicRef: "an instruction", Interval: "a range `lo..hi`", Items: "a list", list: "a list",
     Choices: "a list of numbers, strings or bools, or a map from them to weights", ModuleRef: "a module",
-    LoopPattern: "a pattern", BlockPattern: "a pattern",
+    LoopPattern: "a pattern", BlockPattern: "a pattern", NodeRef: "a node",
 }  # fmt: skip
 
 
@@ -108,7 +117,17 @@ def convert(value: Value, annotation: object, program: Program) -> object:
         case BufferRef(name=name) if BufferRef not in members and BlockRef in members:
             writers = [b.name for b in blocks(program) if any(s.buffer == name for s in b.body)]
             return BlockRef(writers[0]) if len(writers) == 1 else _NO
-        case LoopRef() | BlockRef() | BufferRef() | IndexMap() | AnyRankMap() | Interval() | Target() | ModuleRef():
+        case (
+            LoopRef()
+            | BlockRef()
+            | BufferRef()
+            | NodeRef()
+            | IndexMap()
+            | AnyRankMap()
+            | Interval()
+            | Target()
+            | ModuleRef()
+        ):
             return value if type(value) in members else _NO
         case IntrinsicRef():
             return value if IntrinsicRef in members else convert(str(value), annotation, program)
@@ -303,7 +322,7 @@ def bind_primitive(
     name: str, args: list[Value], kwargs: dict[str, Value], program: Program, call: tree.CallExpr
 ) -> Bound:
     """The arguments of a primitive. Raises TschedError."""
-    return bind(name, PRIMITIVES[name].signature, args, kwargs, program, call, STEP_ARGUMENTS)
+    return bind(name, ALL_STEPS[name].signature, args, kwargs, program, call, STEP_ARGUMENTS)
 
 
 def _reason(problem: TypeError) -> str:

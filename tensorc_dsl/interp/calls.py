@@ -49,10 +49,18 @@ from tensorc_dsl.ir.program import Block, Program, walk
 from tensorc_dsl.ir.target import Target
 from tensorc_dsl.schedule.nests import the_loop
 from tensorc_dsl.schedule.primitive import apply
-from tensorc_dsl.schedule.primitives import PRIMITIVES
+from tensorc_dsl.schedule.primitives import ALL_STEPS
 from tensorc_dsl.schedule.queries import QUERIES
 from tensorc_dsl.schedule.query import Query
-from tensorc_dsl.schedule.step import BlockRef, BufferRef, IntrinsicRef, LoopRef, Refusal, ScheduleRefusal
+from tensorc_dsl.schedule.step import (
+    BlockRef,
+    BufferRef,
+    IntrinsicRef,
+    LoopRef,
+    NodeRef,
+    Refusal,
+    ScheduleRefusal,
+)
 from tensorc_dsl.schedule.trace.distribution import DrawKind, Offer
 from tensorc_dsl.schedule.trace.draws import DRAWS
 from tensorc_dsl.schedule.trace.trace import shown
@@ -80,13 +88,13 @@ class Step:
             return named[-1]
         return own or self.call.span
 
-    def _refs(self) -> Iterator[tuple[LoopRef | BlockRef | BufferRef, Span]]:
+    def _refs(self) -> Iterator[tuple[LoopRef | BlockRef | BufferRef | NodeRef, Span]]:
         written = list(zip(self.args, self.call.args, strict=True))
         written += [(self.kwargs[key], a) for key, a in self.call.kwargs]
         while written:
             value, at = written.pop(0)
             match bare(value):
-                case LoopRef() | BlockRef() | BufferRef() as ref:
+                case LoopRef() | BlockRef() | BufferRef() | NodeRef() as ref:
                     yield ref, at.span
                 case tuple() as items:
                     # Elements of a list literal have places of their own.
@@ -142,6 +150,7 @@ COMPOUNDS: Mapping[str, Compound] = {"tile": _tile}
 PARAM_TYPES: Mapping[str, type] = {
     "Block": BlockRef, "Loop": LoopRef, "Buffer": BufferRef, "Program": ProgramRef, "Target": Target, "int": int,
     "float": float, "bool": bool, "str": str, "list": list, "Instruction": IntrinsicRef, "Module": ModuleRef,
+    "Node": NodeRef,
 }  # fmt: skip
 """The Python types for the types of a module's parameters."""
 
@@ -275,9 +284,7 @@ class Calls(ABC):
             return method(base, function.name, args, kwargs, call, self.budget)
         with self.at(call.span, Step(call, query.signature, args, kwargs)):
             if query.step:
-                (_, *args), kwargs = of_known_rank(
-                    [base, *args], kwargs, PRIMITIVES[query.step].signature, self.program
-                )
+                (_, *args), kwargs = of_known_rank([base, *args], kwargs, ALL_STEPS[query.step].signature, self.program)
             found = bind(function.name, query.signature, args, kwargs, self.program, call, problems.STEP_ARGUMENTS)
             return self._answer(query, bare(base), found.args, found.kwargs)
 
@@ -310,7 +317,7 @@ class Calls(ABC):
         if not isinstance(call.function, tree.Name):
             raise fail(problems.NOT_CALLABLE, call.function.span)
         name = call.function.id
-        if name in PRIMITIVES:
+        if name in ALL_STEPS:
             return self._primitive(name, call, env)
         if name in self._builtins.functions and not call.kwargs:
             args = [evaluate(a, env, self) for a in call.args]
@@ -359,8 +366,8 @@ class Calls(ABC):
     def _step(self, name: str, args: list[Value], kwargs: dict[str, Value], call: tree.CallExpr) -> Value:
         """Apply a primitive, as in the recorded call."""
         before = self.program
-        with self.at(call.span, Step(call, PRIMITIVES[name].signature, args, kwargs)):
-            args, kwargs = of_known_rank(args, kwargs, PRIMITIVES[name].signature, before)
+        with self.at(call.span, Step(call, ALL_STEPS[name].signature, args, kwargs)):
+            args, kwargs = of_known_rank(args, kwargs, ALL_STEPS[name].signature, before)
             bound = bind_primitive(name, args, kwargs, before, call)
             rewrite: Any = apply(before, name, *bound.args, **bound.kwargs)
         text = self._code(name, bound, call)
@@ -558,7 +565,7 @@ def _standing_for(call: tree.CallExpr, args: list[Value], kwargs: dict[str, Valu
 
 _ASKING = {f"can_{name}": compound for name, compound in COMPOUNDS.items()}
 
-_OF_PROGRAM = (BlockRef, LoopRef, BufferRef)
+_OF_PROGRAM = (BlockRef, LoopRef, BufferRef, NodeRef)
 
 
 @by_identity(64)

@@ -20,10 +20,19 @@ from tensorc_dsl.interp.evaluate import Env, evaluate, truth
 from tensorc_dsl.interp.problems import fail
 from tensorc_dsl.interp.record import Attempt, recorded_branch
 from tensorc_dsl.interp.values import ProgramRef, Scalar, Value, bare, kind_of, plain
+from tensorc_dsl.ir.graph import Graph
 from tensorc_dsl.ir.program import Block, Program, blocks, walk
 from tensorc_dsl.ir.target import Target
 from tensorc_dsl.schedule.copies import require_kernels_apart
-from tensorc_dsl.schedule.step import BlockRef, BufferRef, LoopRef, Refusal, ScheduleRefusal, refusal_diagnostic
+from tensorc_dsl.schedule.step import (
+    BlockRef,
+    BufferRef,
+    LoopRef,
+    NodeRef,
+    Refusal,
+    ScheduleRefusal,
+    refusal_diagnostic,
+)
 from tensorc_dsl.schedule.trace.distribution import Decision, Offer, Weights
 from tensorc_dsl.schedule.trace.draws import DRAWS
 from tensorc_dsl.schedule.trace.draws.choices import Branch
@@ -49,18 +58,20 @@ class Expansion(Calls):
     # --- entry points ------------------------------------------------------------------------------------------------
 
     def schedule(self, definition: tree.ScheduleDef) -> Trace:
-        """Run a schedule: the compute's blocks and parameters are in scope by name."""
+        """Run a schedule: the compute's blocks and parameters, or the nodes of a model, are in scope by name."""
         self.asked = [Attempt(definition.name, definition.compute, 0)]
         self.attempts += self.asked
         env = self.given()
         for b in (*self.program.params, *self.program.buffers):
             env[b.name] = BufferRef(b.name)
         env |= {s.name: BlockRef(s.name) for _, s in walk(self.program.body) if isinstance(s, Block)}
+        if isinstance(self.program, Graph):
+            env = {c.name: NodeRef(c.name) for n in self.program.nodes for c in n.calls} | env
         self.run(definition.body, env)
         return self._trace(definition.name, definition.compute, definition.span)
 
     def space(self, definition: tree.SpaceDef, compute: str) -> Trace:
-        """Apply each rule in order, to each block (consumers first) or once to the program."""
+        """Apply each rule in order: to each block, consumers first, to each node, producers first, or once to the program."""
         for rule in definition.rules:
             call = rule if isinstance(rule, tree.CallExpr) else tree.CallExpr(rule, (), (), rule.span)
             name = call.function.id if isinstance(call.function, tree.Name) else ""
@@ -74,6 +85,10 @@ class Expansion(Calls):
                 for block in reversed(names):
                     if any(b.name == block for b in blocks(self.program)):
                         self._rule(module, call, [BlockRef(block)], env)
+            elif kind == "Node" and isinstance(self.program, Graph):
+                for node in [n.name for n in self.program.nodes]:
+                    if any(n.name == node for n in self.program.nodes):
+                        self._rule(module, call, [NodeRef(node)], env)
             else:
                 self._rule(module, call, [ProgramRef()] if kind == "Program" else [], env)
         return self._trace(definition.name, compute, definition.span)

@@ -25,10 +25,11 @@ from tensorc_dsl.interp.values import (
     kind_of,
     plain,
 )
+from tensorc_dsl.ir.graph import Graph
 from tensorc_dsl.ir.print import format_expr
 from tensorc_dsl.ir.program import Block, Program, blocks, find_block, find_loop, fresh, used_names, walk
 from tensorc_dsl.ir.target import Target
-from tensorc_dsl.schedule.step import BlockRef, BufferRef, IndexMap, LoopRef, Ref, Result
+from tensorc_dsl.schedule.step import BlockRef, BufferRef, IndexMap, LoopRef, NodeRef, Ref, Result
 from tensorc_dsl.schedule.trace.distribution import Interval, literal
 from tensorc_dsl.schedule.trace.draws.choices import Branch
 from tensorc_dsl.schedule.trace.trace import Draw, shown
@@ -86,7 +87,12 @@ class Recorder:
         self.bound, self._taken = mark.bound, mark.taken
 
     def start(self, program: Program) -> None:
-        """Bring the compute's buffers and blocks into scope under their own names."""
+        """Bring the compute's buffers and blocks, or the nodes of a graph, into scope under their own names."""
+        if isinstance(program, Graph):  # whose values may have any names, since few schedules name them
+            for n in program.nodes:
+                for c in n.calls:
+                    self._bind(NodeRef(c.name))
+            return
         named: list[tuple[str, Ref]] = [("a buffer", BufferRef(b.name)) for b in (*program.params, *program.buffers)]
         named += [("a block", BlockRef(s.name)) for _, s in walk(program.body) if isinstance(s, Block)]
         for what, ref in named:
@@ -164,6 +170,8 @@ class Recorder:
                 return self._block(value, program, span)
             case BufferRef():
                 return self._buffer(value, program, span)
+            case NodeRef():
+                return self.bound[value]
             case ProgramRef():
                 return "root"
             case OpenFactor():
@@ -287,7 +295,7 @@ def _is_plain(e: tree.Expr) -> bool:
 def shown_attempts(value: Value) -> str:
     """A value as text for people, with references by their names."""
     match plain(value):
-        case BlockRef(name=name) | LoopRef(name=name) | BufferRef(name=name):
+        case BlockRef(name=name) | LoopRef(name=name) | BufferRef(name=name) | NodeRef(name=name):
             return name
         case ProgramRef():
             return "the program"

@@ -27,7 +27,7 @@ from tensorc_dsl.interp.problems import (
 )
 from tensorc_dsl.interp.record import Attempt
 from tensorc_dsl.ir.program import Program
-from tensorc_dsl.ir.target import Target
+from tensorc_dsl.ir.target import GRAPH, Target
 from tensorc_dsl.schedule.step import ScheduleRefusal
 from tensorc_dsl.schedule.trace.distribution import Decision
 from tensorc_dsl.schedule.trace.trace import Decider, Model, Trace
@@ -161,8 +161,8 @@ def _definition(file: CheckedFile, task: tree.TaskDef) -> tree.SpaceDef | tree.S
             raise fail(UNKNOWN_SPACE, task.span, name=task.with_)
         return named
     fitting = [s for s in file.schedules.values() if s.compute == task.compute and s.prior is None]
-    choices: list[tree.SpaceDef] | list[tree.ScheduleDef] = fitting or _outermost(
-        [s for s in file.spaces.values() if s.prior is None]
+    choices: list[tree.SpaceDef] | list[tree.ScheduleDef] = fitting or outermost(
+        [s for s in file.spaces.values() if s.prior is None and s.target != GRAPH]
     )
     if len(choices) == 1:
         return choices[0]
@@ -175,7 +175,7 @@ def _definition(file: CheckedFile, task: tree.TaskDef) -> tree.SpaceDef | tree.S
     )  # fmt: skip
 
 
-def _outermost(spaces: list[tree.SpaceDef]) -> list[tree.SpaceDef]:
+def outermost(spaces: list[tree.SpaceDef]) -> list[tree.SpaceDef]:
     """The spaces that are not part of another one."""
     rules = {s.name: frozenset(r.span for r in s.rules) for s in spaces}
     holders: dict[Span, list[frozenset[Span]]] = {}

@@ -12,7 +12,7 @@ from tensorc_dsl.base.source import Span
 from tensorc_dsl.interp.problems import NESTED_LIST, TOO_DEEP, TOO_LONG, TOO_MANY_STEPS, fail
 from tensorc_dsl.ir.expr import Expr, Var
 from tensorc_dsl.ir.target import Target
-from tensorc_dsl.schedule.step import BlockRef, BufferRef, IndexMap, IntrinsicRef, LoopRef
+from tensorc_dsl.schedule.step import BlockRef, BufferRef, IndexMap, IntrinsicRef, LoopRef, NodeRef
 from tensorc_dsl.schedule.trace.distribution import Interval, Plain
 
 
@@ -72,8 +72,8 @@ class AnyRankMap:
 
 
 Scalar = (
-    Plain | IntrinsicRef | OpenFactor | LoopRef | BlockRef | BufferRef | ProgramRef | Target | IndexMap | AnyRankMap
-    | Interval | Weights | ModuleRef | None
+    Plain | IntrinsicRef | OpenFactor | LoopRef | BlockRef | BufferRef | NodeRef | ProgramRef | Target | IndexMap
+    | AnyRankMap | Interval | Weights | ModuleRef | None
 )  # fmt: skip
 
 
@@ -185,6 +185,8 @@ def kind_of(value: Value) -> str:
             return "a block"
         case BufferRef():
             return "a buffer"
+        case NodeRef():
+            return "a node"
         case ProgramRef():
             return "the program"
         case Target():
@@ -235,7 +237,7 @@ MAX_LOOPS = 64
 """The number of loops around a block."""
 
 
-_SINGLE = (BlockRef, LoopRef, BufferRef, int)
+_SINGLE = (BlockRef, LoopRef, BufferRef, NodeRef, int)
 
 
 class Budget:

@@ -23,6 +23,7 @@ from tensorc_dsl.ir.expr import (
     Var,
     dtype_of,
 )
+from tensorc_dsl.ir.graph import Graph, format_graph
 from tensorc_dsl.ir.maths import CONDITIONS
 from tensorc_dsl.ir.program import (
     Annotation,
@@ -215,7 +216,9 @@ def _scope(b: Buffer) -> str:
 
 
 def format_program(p: Program) -> str:
-    """The whole program as a `program` item, after the instructions that it uses, with a newline at the end."""
+    """The program as a `program` item, after the instructions that it uses, or the graph, with a newline at the end."""
+    if isinstance(p, Graph):
+        return format_graph(p)
     used = "".join(f"{format_intrinsic(i)}\n" for i in used_intrinsics(p))
     params = ", ".join(map(format_buffer, p.params))
     lines = [f"program {p.name}({params}){_ranges(p.dims)}{_annotations(p.annotations)} {{"]

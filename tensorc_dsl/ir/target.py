@@ -118,3 +118,12 @@ def own_kinds() -> tuple[str, ...]:
 def is_kind(name: str) -> bool:
     """Whether `name` is a kind of targets."""
     return BACKENDS.module(name) is not None
+
+
+GRAPH = "graph"
+"""What a space is for whose rules join the calls of models, in the place of a kind of targets."""
+
+
+def has_spaces(name: str) -> bool:
+    """Whether a space can be for it: a kind of targets, or the graphs of models."""
+    return name == GRAPH or is_kind(name)

@@ -22,6 +22,7 @@ from tensorc_dsl.ir.expr import (
     rewrite_expr,
     substitute,
 )
+from tensorc_dsl.ir.graph import Graph, Links, links
 from tensorc_dsl.ir.node import replace
 from tensorc_dsl.ir.program import (
     Block,
@@ -44,7 +45,7 @@ from tensorc_dsl.ir.program import (
 from tensorc_dsl.proof.sets.accesses import home
 from tensorc_dsl.proof.sets.linear_forms import Interval
 from tensorc_dsl.proof.sets.simplify import extent_ranges, prove, simplify, simplify_where
-from tensorc_dsl.schedule.step import BlockRef, BufferRef, LoopRef, ScheduleRefusal, refusal
+from tensorc_dsl.schedule.step import BlockRef, BufferRef, LoopRef, NodeRef, ScheduleRefusal, refusal
 
 
 def stmt_name(s: Stmt) -> str:
@@ -272,6 +273,10 @@ def NO_BLOCK(*focus: str, block: str, blocks: str) -> None: ...
     at="buffer",
 )
 def NO_BUFFER(*focus: str, buffer: str, buffers: str) -> None: ...
+@refusal(
+    "E0666", "`{name}` is no graph of a model, and has no nodes", help="use steps of programs, on loops and blocks"
+)
+def NO_GRAPH(*focus: str, name: str) -> None: ...
 
 
 def the_loop(program: Program, ref: LoopRef) -> tuple[tuple[For, ...], For]:
@@ -307,6 +312,22 @@ def the_statement(program: Program, ref: LoopRef | BlockRef) -> tuple[tuple[For,
 def the_part(program: Program, ref: LoopRef | BlockRef | None) -> For | Block | Program:
     """The loop or the block, or the whole program. Raises ScheduleRefusal if there is none of that name (any more)."""
     return program if ref is None else the_statement(program, ref)[1]
+
+
+def the_graph(program: Program) -> Graph:
+    """The program, which is the graph of a model. Raises ScheduleRefusal if it is another one."""
+    if not isinstance(program, Graph):
+        raise NO_GRAPH(program, name=program.name)
+    return program
+
+
+def the_node(program: Program, ref: NodeRef) -> tuple[Links, int]:
+    """The links of the graph, and the position of the node that has the call of that name: no step takes a call away.
+
+    Raises ScheduleRefusal if the program is no graph.
+    """
+    found = links(the_graph(program))
+    return found, found.position[ref.name]
 
 
 def the_buffer(program: Program, ref: BufferRef) -> Buffer:

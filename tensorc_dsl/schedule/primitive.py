@@ -9,11 +9,12 @@ from tensorc_dsl.ir.node import by_identity
 from tensorc_dsl.ir.program import Program
 from tensorc_dsl.schedule.stale import refuse_stale
 from tensorc_dsl.schedule.step import (
-    PRIMITIVES,
+    ALL_STEPS,
     BlockRef,
     BufferRef,
     IndexMap,
     LoopRef,
+    NodeRef,
     Result,
     Rewrite,
     ScheduleRefusal,
@@ -33,7 +34,7 @@ def apply(program: Program, name: str, *args: Any, **kwargs: Any) -> Rewrite[Res
     known = _made(program)
     if key is not None and key in known:
         return known[key]
-    rewrite = PRIMITIVES[name].function(program, *args, **kwargs)
+    rewrite = ALL_STEPS[name].function(program, *args, **kwargs)
     if rewrite.program is not program:
         refuse_stale(name, program, rewrite.program)
     if key is not None:
@@ -80,4 +81,4 @@ def _key(name: str, args: tuple[object, ...], kwargs: dict[str, object]) -> Hash
 def _is_simple(value: object) -> bool:
     if isinstance(value, tuple):
         return all(map(_is_simple, cast("tuple[object, ...]", value)))
-    return value is None or isinstance(value, BlockRef | LoopRef | BufferRef | IndexMap | str | int | float)
+    return value is None or isinstance(value, BlockRef | LoopRef | BufferRef | NodeRef | IndexMap | str | int | float)

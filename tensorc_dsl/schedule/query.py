@@ -1,4 +1,4 @@
-"""The declaration of a query about a block, a loop, a buffer, the program or the target.
+"""The declaration of a query about a block, a loop, a buffer, a node of a graph, the program or the target.
 
 A query is a function with annotations and a one-line docstring; its kind in the checker, its meaning and its entry
 in the reference are derived from these. Without further parameters it is an attribute (`b.loops`), otherwise a method
@@ -17,7 +17,7 @@ from tensorc_dsl.ir.node import by_identity
 from tensorc_dsl.ir.program import Program
 from tensorc_dsl.ir.sizes import bind
 from tensorc_dsl.ir.target import Target
-from tensorc_dsl.schedule.step import BlockRef, BufferRef, IntrinsicRef, LoopRef
+from tensorc_dsl.schedule.step import BlockRef, BufferRef, IntrinsicRef, LoopRef, NodeRef
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +42,7 @@ class Query:
         return bool(self.signature.parameters)
 
 
-PARTS = (BlockRef, LoopRef, BufferRef, IntrinsicRef)
+PARTS = (BlockRef, LoopRef, BufferRef, IntrinsicRef, NodeRef)
 """What can be asked of a program beside itself."""
 
 QUERIES: dict[type, dict[str, Query]] = {}

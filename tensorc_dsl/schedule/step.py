@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import inspect
 import re
-from collections.abc import Callable
+from collections import ChainMap
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Generic, ParamSpec, TypeVar, get_args
 
@@ -40,6 +41,13 @@ class BufferRef:
     name: str
 
 
+@node
+class NodeRef:
+    """A node of the graph of a model, by the name of one of its calls: it stands for the node that has the call now."""
+
+    name: str
+
+
 class IntrinsicRef(str):
     """An instruction by the name of its item: a string, which can be asked about the instruction."""
 
@@ -66,13 +74,13 @@ class IndexMap:
     results: tuple[Expr, ...]
 
 
-Ref = LoopRef | BlockRef | BufferRef
+Ref = LoopRef | BlockRef | BufferRef | NodeRef
 
 
 # The result of a step.
 
 
-Result = LoopRef | BlockRef | tuple[LoopRef, ...] | tuple[BlockRef, ...] | None
+Result = LoopRef | BlockRef | NodeRef | tuple[LoopRef, ...] | tuple[BlockRef, ...] | None
 R_co = TypeVar("R_co", bound=Result, covariant=True)
 
 
@@ -178,20 +186,34 @@ class Primitive:
 PRIMITIVES: dict[str, Primitive] = {}
 """All primitives by name, filled by importing `tensorc_dsl.schedule.primitives`."""
 
+GRAPH_STEPS: dict[str, Primitive] = {}
+"""The primitives of graphs, whose program is a `Graph`."""
+
+ALL_STEPS: Mapping[str, Primitive] = ChainMap(PRIMITIVES, GRAPH_STEPS)
+"""All that change what they are applied to: steps of programs, and of graphs."""
+
 F = TypeVar("F", bound=Callable[..., Rewrite[Result]])
 
 
 def primitive(*refusals: Refusal[...]) -> Callable[[F], F]:
     """Declare a primitive: a function of the program and the arguments in the language that returns `Rewrite[result]`."""
+    return _declaring(PRIMITIVES, refusals)
 
+
+def graph_step(*refusals: Refusal[...]) -> Callable[[F], F]:
+    """Declare a primitive of graphs, as `primitive` does."""
+    return _declaring(GRAPH_STEPS, refusals)
+
+
+def _declaring(table: dict[str, Primitive], refusals: tuple[Refusal[...], ...]) -> Callable[[F], F]:
     def register(function: F) -> F:
         signature = inspect.signature(function, eval_str=True)
         params = list(signature.parameters.values())[1:]
         name = function.__name__
-        if name in PRIMITIVES:
+        if name in ALL_STEPS:
             raise ValueError(f"primitive {name!r} is declared twice")
         (result,) = get_args(signature.return_annotation)
-        PRIMITIVES[name] = Primitive(
+        table[name] = Primitive(
             name, function, refusals, signature.replace(parameters=params), result, inspect.getdoc(function) or ""
         )
         return function
@@ -241,12 +263,12 @@ def _excerpt(refusal: ScheduleRefusal) -> str:
 
 
 def _introduces(line: str, focus: tuple[str, ...]) -> str:
-    """The mark for a line on which a focused thing begins: "this loop", "these loops", "this block", "this buffer"; or ""."""
+    """The mark for a line on which a focused thing begins: "this loop", "these loops", "this block", …; or ""."""
     words = [re.escape(name) for name in focus]
     loops = [w for w in words if re.search(rf"\bfor\b.*\b{w} in\b", line)]
     if loops:
         return "this loop" if len(loops) == 1 else "these loops"
-    for kind in ("block", "buffer"):
+    for kind in ("block", "buffer", "node"):
         if any(re.match(rf"\s*{kind} {w}\b", line) for w in words):
             return f"this {kind}"
     return ""

@@ -58,8 +58,8 @@ def choices(program: Program, p: Parameter) -> list[object]:
 
 def arguments(program: Program, step: Primitive) -> list[tuple[object, ...]]:
     needed = [p for p in step.signature.parameters.values() if p.default is Parameter.empty]
-    if needed[-1].kind is Parameter.VAR_POSITIONAL:
-        return list(permutations(choices(program, needed[-1]), 2))
+    if needed[0].kind is Parameter.VAR_POSITIONAL:
+        return list(permutations(choices(program, needed[0]), 2))
     return list(islice(product(*(choices(program, p) for p in needed)), 60))
 
 

@@ -26,8 +26,10 @@ from tensorc_dsl.faces.api.tasks import StrPath, TaskFile
 from tensorc_dsl.faces.packages import Disk, Resolver
 from tensorc_dsl.graph.arena import Arrangement, arranged
 from tensorc_dsl.graph.graph import NUMPY, Array, Tensor
+from tensorc_dsl.graph.grouping import grouped
 from tensorc_dsl.graph.weights import mapped_weights
 from tensorc_dsl.ir.target import Target
+from tensorc_dsl.schedule.trace.distribution import Decision
 from tensorc_dsl.schedule.trace.trace import Trace
 from tensorc_dsl.syntax.names import near
 from tensorc_dsl.tuning.machine.host import host_target
@@ -58,11 +60,18 @@ for better ones takes a second each, and a network has dozens of small tasks."""
 class LoadedModel:
     """A model of a file. Call it with its inputs to get its outputs.
 
-    `inputs` and `outputs` are their names, `tasks` its distinct calls, each a task. Kernels are compiled at the first call.
+    `inputs` and `outputs` are their names, `tasks` its distinct calls, each a task, joined by the file's space for graphs.
+    Kernels are compiled at the first call.
     """
 
     def __init__(
-        self, name: str, plan: ModelPlan, tasks: TaskFile, weights: Mapping[str, Array], records: Path | None = None
+        self,
+        name: str,
+        plan: ModelPlan,
+        tasks: TaskFile,
+        weights: Mapping[str, Array],
+        records: Path | None = None,
+        trace: Trace | None = None,
     ) -> None:
         self.name = name
         self.tasks = tasks
@@ -77,6 +86,8 @@ class LoadedModel:
         self._schedules: Mapping[str, Trace] | None = None
         self.recorded: frozenset[str] = frozenset()
         """The tasks whose schedules in `schedules` are recorded."""
+        self.trace = trace
+        """What the rules of the file's space for graphs did, with their draws; None without such a space."""
 
     def prepare(self, progress: Progress = lambda _done, _all: None) -> None:
         """Choose the schedules, compile all kernels, and bind the weights. `progress` is told how much of it is done.
@@ -241,17 +252,37 @@ def _type(plan: ModelPlan, name: str) -> Tensor:
 
 
 def load_model(
-    path: StrPath, name: str | None = None, *, threads: int | None = None, records: StrPath | None = None
+    path: StrPath,
+    name: str | None = None,
+    *,
+    threads: int | None = None,
+    records: StrPath | None = None,
+    decisions: Mapping[str, Decision] | None = None,
 ) -> LoadedModel:
     """The model of a `.tsched` file; `name` is needed if the file has several. Kernels use `threads` threads, and the
     schedules that the file `records` has, by default the one in the user's data folder.
 
-    Its weights are mapped, and compared with their digest. Raises TschedError with all errors in the file, E0905 if it has
-    no such model, and E0943 if its weights cannot be used.
+    `decisions` are values of draws of the rules that join its calls, those of `model.trace` for instance; other draws have
+    their likeliest value. Its weights are mapped, and compared with their digest. Raises TschedError with all errors in the
+    file, E0905 if it has no such model, E0556 and E0506 if a decision is none of its rules, and E0943 if its weights cannot
+    be used.
     """
     files = Disk()
     checked = load_source(files.read(path), Resolver(path, (), files))
-    return model_of(checked, name, threads, None if records is None else Path(records))
+    return model_of(checked, name, threads, None if records is None else Path(records), decisions=decisions)
+
+
+def model_named(checked: CheckedFile, name: str | None) -> str:
+    """The name of the model that is meant: without a name the only one of the file. Raises TschedError (E0905)."""
+    source, known = checked.source.name, list(checked.models)
+    if not known:
+        raise TschedError(WITHOUT_MODELS(None, file=source))
+    if name is None and len(known) > 1:
+        raise TschedError(WHICH_MODEL(None, file=source, count=len(known), names=", ".join(known)))
+    chosen = known[0] if name is None else name
+    if chosen not in checked.models:
+        raise TschedError(NO_MODEL(None, file=source, name=chosen, notes=near(chosen, known)))
+    return str(chosen)
 
 
 def model_of(
@@ -261,24 +292,25 @@ def model_of(
     records: Path | None = None,
     target: str | None = None,
     mcpu: str | None = None,
+    decisions: Mapping[str, Decision] | None = None,
 ) -> LoadedModel:
     """As `load_model`, for a checked file; `target` and `mcpu` are those of `load`."""
-    source = checked.source.name
-    known = list(checked.models)
-    if not known:
-        raise TschedError(WITHOUT_MODELS(None, file=source))
-    if name is None and len(known) > 1:
-        raise TschedError(WHICH_MODEL(None, file=source, count=len(known), names=", ".join(known)))
-    chosen = known[0] if name is None else name
-    if chosen not in checked.models:
-        raise TschedError(NO_MODEL(None, file=source, name=chosen, notes=near(chosen, known)))
-    item, plan = checked.models[chosen], checked.plans[chosen]
+    chosen, source = model_named(checked, name), checked.source.name
+    item, native = checked.models[chosen], host_target(threads)
+    made = grouped(checked, chosen, native, decisions)
+    plan = made.plan
     weights: dict[str, Array] = {}
     if item.weights is not None:
         wanted = {n: _type(plan, n) for n in plan.weights}
         weights = mapped_weights(Path(source).parent / item.weights.path, item.weights.sha256, wanted)
-    inner = replace(checked, tasks=dict(plan.tasks), elaborated=dict(plan.programs))
-    return LoadedModel(str(chosen), plan, TaskFile(inner, host_target(threads), target, mcpu), weights, records)
+    inner = replace(
+        checked,
+        computes={**checked.computes, **made.computes},
+        library=made.library,
+        tasks=dict(plan.tasks),
+        elaborated=dict(plan.programs),
+    )
+    return LoadedModel(chosen, plan, TaskFile(inner, native, target, mcpu), weights, records, made.trace)
 
 
 def import_onnx(

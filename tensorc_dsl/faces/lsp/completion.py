@@ -27,7 +27,7 @@ from tensorc_dsl.ir.dtypes import DTYPES
 from tensorc_dsl.ir.maths import MATHS
 from tensorc_dsl.ir.program import For, Program, blocks
 from tensorc_dsl.ir.program import walk as program_walk
-from tensorc_dsl.ir.target import kinds
+from tensorc_dsl.ir.target import GRAPH, kinds
 from tensorc_dsl.schedule.primitive import accepts
 from tensorc_dsl.schedule.step import PRIMITIVES, BlockRef, BufferRef, LoopRef, Primitive, Ref
 from tensorc_dsl.syntax import tree as t
@@ -156,7 +156,7 @@ def _all(
         case "schedule" if "for" in line:
             return _named(analysis.checked.computes, _K.Function)
         case "space" if "for" in line:
-            return (*_words(kinds(), _K.Struct), *_named(analysis.checked.targets, _K.Struct))
+            return (*_words((*kinds(), GRAPH), _K.Struct), *_named(analysis.checked.targets, _K.Struct))
         case "prior" if "for" in line and not at.in_body:
             c = analysis.checked
             return (*_named(c.spaces, _K.Class), *_named(c.schedules, _K.Class))

@@ -21,7 +21,7 @@ from tensorc_dsl.ir.maths import MATHS
 from tensorc_dsl.ir.print import format_expr
 from tensorc_dsl.ir.program import Program
 from tensorc_dsl.ir.target import Target
-from tensorc_dsl.schedule.primitives import PRIMITIVES
+from tensorc_dsl.schedule.primitives import ALL_STEPS
 from tensorc_dsl.schedule.queries import QUERIES
 from tensorc_dsl.schedule.queries.applicable import asking
 from tensorc_dsl.schedule.query import Query
@@ -33,6 +33,7 @@ from tensorc_dsl.schedule.step import (
     IntrinsicRef,
     LoopPattern,
     LoopRef,
+    NodeRef,
     Primitive,
 )
 from tensorc_dsl.schedule.trace.distribution import Choices, DrawKind, Interval, Items
@@ -102,7 +103,7 @@ def head(item: tree.NamedItem) -> str:
 
 
 _NAMES: dict[object, str] = {
-    LoopRef: "Loop", BlockRef: "Block", BufferRef: "Buffer", Program: "Program", IndexMap: "index map",
+    LoopRef: "Loop", BlockRef: "Block", BufferRef: "Buffer", NodeRef: "Node", Program: "Program", IndexMap: "index map",
     int: "int", float: "float", str: "str", bool: "bool", Const: "int", Interval: "lo..hi",
     LoopPattern: "pattern", BlockPattern: "pattern", Choices: "list or map of weights", Items: "list", type(None): "Program",
 }  # fmt: skip
@@ -167,6 +168,7 @@ SUBJECTS: dict[type, tuple[str, str]] = {
     LoopRef: ("Loops", "l"),
     BufferRef: ("Buffers", "x"),
     IntrinsicRef: ("Instructions", "instruction"),
+    NodeRef: ("Nodes of the graph of a model", "n"),
     Program: ("The program", "p"),
     Target: ("The target", "target"),
 }
@@ -321,7 +323,7 @@ def _all() -> tuple[tuple[tuple[str, ...], str], ...]:
 
 
 def _declared() -> Iterator[tuple[tuple[str, ...], str]]:
-    for p in PRIMITIVES.values():
+    for p in ALL_STEPS.values():
         asked = (n for q in asking(p) for n in _asked(SUBJECTS[q.subject][1], q.name))
         yield (p.name, *asked), f"{primitive_entry(p)}\n\nA step of schedules and modules."
     for d in DRAWS.values():

@@ -14,11 +14,11 @@ from typing import get_args
 from tensorc_dsl.ir.expr import constant
 from tensorc_dsl.ir.print import format_expr
 from tensorc_dsl.ir.program import For, Program
-from tensorc_dsl.schedule.nests import the_block, the_buffer, the_loop, the_statement
+from tensorc_dsl.schedule.nests import the_block, the_buffer, the_loop, the_node, the_statement
 from tensorc_dsl.schedule.primitive import accepts, apply
-from tensorc_dsl.schedule.primitives import PRIMITIVES
+from tensorc_dsl.schedule.primitives import ALL_STEPS
 from tensorc_dsl.schedule.query import Query, declare, query
-from tensorc_dsl.schedule.step import BlockRef, BufferRef, LoopRef, Primitive, Ref, ScheduleRefusal
+from tensorc_dsl.schedule.step import BlockRef, BufferRef, LoopRef, NodeRef, Primitive, Ref, ScheduleRefusal
 
 
 def asking(step: Primitive) -> tuple[Query, ...]:
@@ -39,13 +39,19 @@ def _asked(step: str, subject: type) -> Callable[..., bool]:
         return accepts(program, step, None, *args, **kwargs)
 
     def of_part(program: Program, part: Ref, *args: object, **kwargs: object) -> bool:
-        the_buffer(program, part) if isinstance(part, BufferRef) else the_statement(program, part)
+        match part:
+            case BufferRef():
+                the_buffer(program, part)
+            case NodeRef():
+                the_node(program, part)
+            case _:
+                the_statement(program, part)
         return accepts(program, step, part, *args, **kwargs)
 
     return of_program if subject is Program else of_part
 
 
-for _step in PRIMITIVES.values():
+for _step in ALL_STEPS.values():
     for _query in asking(_step):
         declare(_query)
 

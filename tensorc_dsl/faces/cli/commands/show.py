@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import fields, is_dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
 import click
@@ -16,6 +17,7 @@ from tensorc_dsl.faces.cli.options import (
     file_argument,
     handled,
     handler_options,
+    load,
     load_task,
     only,
     seed_option,
@@ -27,7 +29,7 @@ if TYPE_CHECKING:
     from tensorc_dsl.faces.api import Task
 
 
-STAGES = ("ast", "ir", "space", "trace", "lowered", "cost")
+STAGES = ("ast", "graph", "ir", "space", "trace", "lowered", "cost")
 
 
 @click.command()
@@ -39,18 +41,22 @@ STAGES = ("ast", "ir", "space", "trace", "lowered", "cost")
 )
 @seed_option
 @click.option("--scheduled", is_flag=True, help="With `ir`: the program as the schedule leaves it.")
+@click.option("-o", "output", metavar="FILE.svg", help="With `graph`: write a picture of it.")
 @handler_options
 @target_options
 @common_options
 def show(
-    file: str, name: str | None, stage: str, seed: int, scheduled: bool, after: str | None, replayed: str | None,
+    file: str, name: str | None, stage: str, seed: int, scheduled: bool, after: str | None, output: str | None,
+    replayed: str | None,
     conditions: tuple[tuple[str, str], ...], hidden: tuple[str, ...], target: str | None, mcpu: str | None,
     threads: int | None,
 ) -> None:  # fmt: skip
-    """Print one stage of the item NAME: any item for `ast`, a task for the others. The only task need not be named.
+    """Print one stage of the item NAME: any item for `ast`, a model for `graph`, a task for the others. The only one need
+    not be named.
 
     \b
     ast      the syntax tree
+    graph    the calls of a model, joined by the file's rules: tasks, operations, bytes
     ir       the program, before it is scheduled unless --scheduled
     space    what became of each rule, block by block: its draws, or why it does not apply
     trace    a schedule, drawn from the task's space
@@ -77,6 +83,13 @@ def show(
         )
     if stage == "ast":
         write(_ast(file, name))
+        return
+    if output is not None and stage != "graph":
+        raise click.UsageError("`-o` is for `--stage graph`")
+    if stage == "graph":
+        if replayed is not None or hidden or target is not None or mcpu is not None:
+            raise click.UsageError("`--stage graph` takes --condition and --threads: a model runs on this machine")
+        _graph(file, name, threads, conditions, output)
         return
     task = load_task(file, name, threads, target, mcpu)
     stages = (*STAGES, *(task.backend.stages if stage not in STAGES else ()))
@@ -107,6 +120,28 @@ def show(
         case _:
             text = task.view(found, stage)
     write(text.rstrip("\n") + "\n")
+
+
+def _graph(
+    file: str, name: str | None, threads: int | None, conditions: tuple[tuple[str, str], ...], output: str | None
+) -> None:
+    """Print the groups of a model, or write them as a picture."""
+    from tensorc_dsl.base.outputs import Output
+    from tensorc_dsl.faces.api.models import model_named
+    from tensorc_dsl.faces.report.graphs import format_groups, graph_picture
+    from tensorc_dsl.graph.grouping import grouped
+    from tensorc_dsl.interp.space import read_decision
+    from tensorc_dsl.tuning.machine.host import host_target
+
+    checked = load(file, threads).checked
+    model = model_named(checked, name)
+    made = grouped(checked, model, host_target(threads), {n: read_decision(v) for n, v in conditions})
+    if made.trace is not None:
+        LeftOut().tell(made.trace)
+    if output is None:
+        write(format_groups(model, checked.plans[model], made))
+    else:
+        Output(Path(output), typed=True).write(graph_picture(model, made))
 
 
 def _check_pass(task: Task, stage: str, after: str) -> None:
