@@ -17,12 +17,13 @@ from tensorc_dsl.faces.api import model_tuning, searching
 from tensorc_dsl.faces.api.model_tuning import TuningDisplay, lagging, tune_model
 from tensorc_dsl.faces.api.models import LoadedModel, load_model
 from tensorc_dsl.faces.api.tasks import Task, UnknownTask
+from tensorc_dsl.faces.cli import measured
 from tensorc_dsl.faces.cli.main import main
 from tensorc_dsl.tuning.machine.roof import Roof
 from tensorc_dsl.tuning.measure import in_context
 from tensorc_dsl.tuning.measure.in_context import InContext, Lineup
 from tensorc_dsl.tuning.records.database import Database
-from tensorc_dsl.tuning.records.trial import Trial
+from tensorc_dsl.tuning.records.trial import Trial, program_key
 from tensorc_dsl.tuning.search.events import Event, Listener, Measured
 from tests.models.simulated import FILE, Simulated, seconds_of
 
@@ -39,6 +40,8 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for name, value in (("PART", 0.0), ("ROUNDS", 4), ("PAUSE", 0.0), ("LEAST_FLUSHED", 1 << 12), ("DISTURBED", 1e9)):
         monkeypatch.setattr(in_context, name, value)
     monkeypatch.setattr(model_tuning, "TURNS_SECONDS", 0.0)
+    monkeypatch.setattr(measured, "MOST_SECONDS", 0.0)
+    monkeypatch.setattr(Task, "first_choice", lambda task, _records: task.sample(0))
     monkeypatch.setattr(model_tuning._Calm, "slower", lambda _: 1.0)  # pyright: ignore[reportPrivateUsage]
 
 
@@ -185,6 +188,11 @@ def test_the_command_writes_the_schedules_that_it_tells_of() -> None:
     assert {t["task"]: t["calls"] for t in told["tasks"]} == {"matmul": 2, "relu": 2}
     text = Path("net.best.tsched").read_text()
     assert "schedule matmul for matmul {" in text and "schedule relu for relu {" in text
+    model = load_model("net.tsched", threads=1, schedules="net.best.tsched")
+    same, recorded = ({n: program_key(t.program) for n, t in m.schedules().items()} for m in (model, loaded()))
+    assert same == recorded
+    replayed = CliRunner().invoke(main, ["replay", "net.tsched", "net.best.tsched", "--threads", "1"])
+    assert replayed.exit_code == 0 and "net: " in replayed.stdout, replayed.stderr
     table = call(*TUNE, "--resume")
     assert table.exit_code == 0 and "times as fast, by turns" in table.stdout, table.stderr
     assert len(Simulated.timed) == 6

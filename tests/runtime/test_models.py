@@ -19,7 +19,7 @@ from tensorc_dsl.backend.llvm.runtime.call_table import CallTable
 from tensorc_dsl.base.source import Source
 from tensorc_dsl.check.scope import load_source
 from tensorc_dsl.faces.api.models import LoadedModel, load_model, model_of
-from tensorc_dsl.faces.cli.commands import run
+from tensorc_dsl.faces.cli import measured
 from tensorc_dsl.faces.cli.main import main
 from tensorc_dsl.faces.packages import Resolver
 from tensorc_dsl.graph.weights import weights_file
@@ -326,7 +326,7 @@ def test_what_a_step_takes_and_how_long_it_takes(tmp_path: Path) -> None:
 
 
 def test_the_command_runs_a_model_on_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(run, "_MOST_SECONDS", 0.0)
+    monkeypatch.setattr(measured, "MOST_SECONDS", 0.0)
     monkeypatch.chdir(tmp_path)
     Path("m.tsched").write_text(
         COMPUTES + "model m(x: f32[2, 3], s: f32[3]) -> y: f32[6] {\n    let a = reshape(x, [6])\n"

@@ -244,8 +244,8 @@ class _Tuning:
 
     def run(self) -> ModelTuning:
         """The result."""
-        self._display.begin(f"compiling {units.counted(len(self._model.tasks), 'kernel')} that the model has now")
-        before = {name: self._before(name) for name in self._model.tasks}
+        self._display.begin(f"compiling the {units.counted(len(self._model.tasks), 'kernel')} that the model has")
+        before = self._before()
         kernels = {name: [self._model.tasks[name].replay(one.trace)] for name, one in before.items()}
         self._display.begin("timing the model")
         share = self._shares(kernels)
@@ -314,13 +314,19 @@ class _Tuning:
     def _ended(self, results: Mapping[str, TuneResult]) -> bool:
         return self._display.ended() or any(r.interrupted for r in results.values())
 
-    def _before(self, name: str) -> _Choice:
-        """The schedule that a task had: when the search that is resumed began, else now."""
-        task = self._model.tasks[name]
-        until = math.inf
-        if self._options.resume and name in self._tasks:
-            until = latest(self._kept(task), self._options, task.program).began
-        return next(self._ranked(task, until), None) or _Choice(task.sample(0))
+    def _before(self) -> dict[str, _Choice]:
+        """The schedules that the tasks had: when the searches began that are resumed, else now."""
+        known: dict[str, _Choice] = {}
+        for name, task in self._model.tasks.items():
+            until = math.inf
+            if self._options.resume and name in self._tasks:
+                until = latest(self._kept(task), self._options, task.program).began
+            if (found := next(self._ranked(task, until), None)) is not None:
+                known[name] = found
+        records = self._model.records
+        teacher = records if records is not None and records.exists() else None
+        others = self._model.schedules_beside({name: one.trace for name, one in known.items()}, teacher)
+        return {name: known.get(name) or _Choice(trace) for name, trace in others.items()}
 
     def _kept(self, task: Task) -> Iterator[Kept]:
         return self._queue.kept(program_key(task.program), target_key(task.target, task.threads))

@@ -22,12 +22,15 @@ from tensorc_dsl.check.models import Call, ModelPlan, shape_of
 from tensorc_dsl.check.scope import CheckedFile, load_source
 from tensorc_dsl.faces.api.kernel import Kernel, failed
 from tensorc_dsl.faces.api.model_runtime import Runtime, model_calls
+from tensorc_dsl.faces.api.schedules import sample, schedules_of
 from tensorc_dsl.faces.api.tasks import StrPath, TaskFile
 from tensorc_dsl.faces.packages import Disk, Resolver
+from tensorc_dsl.faces.report.files import read_source
 from tensorc_dsl.graph.arena import Arrangement, arranged
 from tensorc_dsl.graph.graph import NUMPY, Array, Tensor
 from tensorc_dsl.graph.grouping import grouped
 from tensorc_dsl.graph.weights import mapped_weights
+from tensorc_dsl.interp.space import frozen_space
 from tensorc_dsl.ir.target import Target
 from tensorc_dsl.schedule.trace.distribution import Decision
 from tensorc_dsl.schedule.trace.trace import Trace
@@ -81,6 +84,7 @@ class LoadedModel:
         self.weights = weights
         self.records = records
         """The database of the schedules; None is the user's."""
+        self._given: Mapping[str, Trace] = {}
         self._making = threading.Lock()
         self._runtime: Runtime | None = None
         self._schedules: Mapping[str, Trace] | None = None
@@ -130,24 +134,47 @@ class LoadedModel:
 
     def _chosen(self, progress: Progress) -> Mapping[str, Trace]:
         if self._schedules is None:
-            found = {name: task.recorded(self.records) for name, task in self.tasks.items()}
-            self.recorded = frozenset(name for name, trace in found.items() if trace is not None)
-            schedules = {name: trace or self.tasks[name].sample(0) for name, trace in found.items()}
-            calls = Counter(step.task for step in self.plan.steps if isinstance(step, Call))
-            expected = {name: calls[name] * (self.tasks[name].modelled(t) or 0.0) for name, t in schedules.items()}
-            waiting = set(self.tasks) - self.recorded
-            while (left := sum(expected[n] for n in waiting)) == inf or left > SMALL * sum(expected.values()):
-                name = max(sorted(waiting), key=expected.__getitem__)
-                progress(len(self.tasks) - len(waiting), len(self.tasks))
-                waiting.remove(name)
-                trace = schedules[name] = self.tasks[name].first_choice(self.records)
-                expected[name] = calls[name] * (self.tasks[name].modelled(trace) or 0.0)
-            self._schedules = schedules
+            wanted = (name for name in self.tasks if name not in self._given)
+            found = {name: self.tasks[name].recorded(self.records) for name in wanted}
+            known = {name: trace for name, trace in found.items() if trace is not None} | dict(self._given)
+            self.recorded = frozenset(known)
+            self._schedules = self.schedules_beside(known, self.records, progress)
         return self._schedules
+
+    def schedules_beside(
+        self, known: Mapping[str, Trace], records: Path | None, progress: Progress = lambda _done, _all: None
+    ) -> dict[str, Trace]:
+        """The schedule of each task where only these are known, as in `schedules`; the database `records` teaches the others.
+
+        Raises TschedError.
+        """
+        schedules = {name: known.get(name) or task.sample(0) for name, task in self.tasks.items()}
+        calls = Counter(step.task for step in self.plan.steps if isinstance(step, Call))
+        expected = {name: calls[name] * (self.tasks[name].modelled(t) or 0.0) for name, t in schedules.items()}
+        waiting = set(self.tasks) - set(known)
+        while (left := sum(expected[n] for n in waiting)) == inf or left > SMALL * sum(expected.values()):
+            name = max(sorted(waiting), key=expected.__getitem__)
+            progress(len(self.tasks) - len(waiting), len(self.tasks))
+            waiting.remove(name)
+            trace = schedules[name] = self.tasks[name].first_choice(records)
+            expected[name] = calls[name] * (self.tasks[name].modelled(trace) or 0.0)
+        return schedules
 
     def kernel(self, task: str) -> Kernel:
         """The kernel of a task with its schedule in `schedules`. Raises TschedError."""
         return self.tasks[task].replay(self.schedules()[task])
+
+    def use(self, path: StrPath) -> None:
+        """Have the next call take the schedules in a file, each under the name of its task, as `tune` writes them.
+
+        Raises TschedError if the file is wrong or a schedule does not fit its task, and UnknownTask for another name.
+        """
+        file = schedules_of(read_source(path), self.tasks.checked)
+        self._given = {
+            name: sample(frozen_space(replace(file, schedules={name: item}), self.tasks[name].space), name, 0)
+            for name, item in file.schedules.items()
+        }
+        self.refresh()
 
     def refresh(self) -> None:
         """Have the next call compile the kernels again, with the schedules that are recorded by then."""
@@ -257,10 +284,12 @@ def load_model(
     *,
     threads: int | None = None,
     records: StrPath | None = None,
+    schedules: StrPath | None = None,
     decisions: Mapping[str, Decision] | None = None,
 ) -> LoadedModel:
     """The model of a `.tsched` file; `name` is needed if the file has several. Kernels use `threads` threads, and the
-    schedules that the file `records` has, by default the one in the user's data folder.
+    schedules in the file `schedules`, as `tune` writes it; else the fastest in the database `records`, by default the one in
+    the user's data folder.
 
     `decisions` are values of draws of the rules that join its calls, those of `model.trace` for instance; other draws have
     their likeliest value. Its weights are mapped, and compared with their digest. Raises TschedError with all errors in the
@@ -269,7 +298,10 @@ def load_model(
     """
     files = Disk()
     checked = load_source(files.read(path), Resolver(path, (), files))
-    return model_of(checked, name, threads, None if records is None else Path(records), decisions=decisions)
+    model = model_of(checked, name, threads, None if records is None else Path(records), decisions=decisions)
+    if schedules is not None:
+        model.use(schedules)
+    return model
 
 
 def model_named(checked: CheckedFile, name: str | None) -> str:

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, assert_never
+from typing import TYPE_CHECKING, Any, assert_never
+
+import click
 
 from tensorc_dsl.base.diagnostic import problem
-from tensorc_dsl.faces.report.terminal import say, show, show_diagnostics
+from tensorc_dsl.faces.report.terminal import say, show, show_diagnostics, show_object
 
 if TYPE_CHECKING:
-    from tensorc_dsl.faces.api import Task
+    from tensorc_dsl.faces.api import LoadedModel, Task
     from tensorc_dsl.faces.api.kernel import Known
     from tensorc_dsl.ir.target import Target
     from tensorc_dsl.schedule.trace.trace import Trace
@@ -76,6 +79,37 @@ def measure_and_show(task: Task, trace: Trace) -> None:
         sizes = sizing(task.program)
         show(f"\ntimed at {describe_all(sizes.timed)}; checked at {describe_all(sizes.checked)}")
     _show_error(error, compared)
+
+
+MOST_SECONDS = 2.0
+"""How long a model is timed; a call that takes longer is timed once."""
+
+
+def run_and_show(model: LoadedModel, inputs: Mapping[str, Any], as_json: bool = False) -> dict[str, Any]:
+    """Run a model, and print the types of its results and the time of a call. Returns the results. Raises UsageError."""
+    import time
+
+    from tensorc_dsl.base import units
+
+    try:
+        results = model.outputs_of(**inputs)  # the first call also takes memory
+    except ValueError as e:
+        raise click.UsageError(str(e)) from e
+    times: list[float] = []
+    end = time.perf_counter() + MOST_SECONDS
+    while not times or time.perf_counter() < end:
+        begin = time.perf_counter()
+        results = model.outputs_of(**inputs)
+        times.append(time.perf_counter() - begin)
+    seconds = sorted(times)[len(times) // 2]
+    shapes = {n: f"{r.dtype.name}{list(r.shape)}" for n, r in results.items()}
+    if as_json:
+        show_object({"model": model.name, "seconds": seconds, "calls": len(times), "outputs": shapes})
+        return results
+    for name, shape in shapes.items():
+        say(f"{name}: {shape}")
+    say(f"{model.name}: {units.seconds(seconds)} a call, the median of {len(times)}")
+    return results
 
 
 def _show_error(error: float, compared: float) -> None:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from tensorc_dsl.faces.cli.measured import best_known, emulate_and_show, measure_and_show, measured
+from tensorc_dsl.faces.cli.measured import best_known, emulate_and_show, measure_and_show, measured, run_and_show
 from tensorc_dsl.faces.cli.options import (
     chosen,
     chosen_model,
@@ -20,13 +20,10 @@ from tensorc_dsl.faces.cli.options import (
     target_options,
     task_argument,
 )
-from tensorc_dsl.faces.report.terminal import say, show_object
+from tensorc_dsl.faces.report.terminal import show_object
 
 if TYPE_CHECKING:
     from tensorc_dsl.faces.api import LoadedModel
-
-_MOST_SECONDS = 2.0
-"""How long a model is timed; a call that takes longer is timed once."""
 
 
 @click.command()
@@ -100,40 +97,21 @@ def run(
 
 def _run_model(model: LoadedModel, given: tuple[str, ...], output: str | None, as_json: bool) -> None:
     """Run a model, and print the types of its results and the time of a call."""
-    import time
     from io import BytesIO
 
     import numpy as np
 
-    from tensorc_dsl.base import units
     from tensorc_dsl.base.outputs import Output
 
     inputs = _inputs(model, given)
     to = None if output is None else Output(Path(output), typed=True)
     if to is not None:
         to.check()
-    try:
-        results = model.outputs_of(**inputs)  # the first call also takes memory
-    except ValueError as e:
-        raise click.UsageError(str(e)) from e
-    times: list[float] = []
-    end = time.perf_counter() + _MOST_SECONDS
-    while not times or time.perf_counter() < end:
-        begin = time.perf_counter()
-        results = model.outputs_of(**inputs)
-        times.append(time.perf_counter() - begin)
-    seconds = sorted(times)[len(times) // 2]
+    results = run_and_show(model, inputs, as_json)
     if to is not None:
         content = BytesIO()
         np.savez(content, **results)
         to.write(content.getvalue())
-    shapes = {n: f"{r.dtype.name}{list(r.shape)}" for n, r in results.items()}
-    if as_json:
-        show_object({"model": model.name, "seconds": seconds, "calls": len(times), "outputs": shapes})
-        return
-    for name, shape in shapes.items():
-        say(f"{name}: {shape}")
-    say(f"{model.name}: {units.seconds(seconds)} a call, the median of {len(times)}")
 
 
 def _inputs(model: LoadedModel, given: tuple[str, ...]) -> dict[str, Any]:
