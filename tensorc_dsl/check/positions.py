@@ -17,6 +17,7 @@ from tensorc_dsl.check.scope import CheckedFile
 from tensorc_dsl.check.spaces import check_module, check_schedule, check_space, nodes_of, outer_names, rule_name
 from tensorc_dsl.elaborate.bindings import dimensions
 from tensorc_dsl.elaborate.names import FUNCTIONS, Definitions
+from tensorc_dsl.elaborate.views import ABOUT, VIEW
 from tensorc_dsl.ir.dtypes import DTYPES
 from tensorc_dsl.ir.parse_expr import CASTS
 from tensorc_dsl.ir.program import Program, Property
@@ -277,7 +278,8 @@ class Values:
             self.refer(function, written(called.name))
         else:
             # A type converts; it may be an attribute.
-            language = entry("function", name, FUNCTIONS) or entry("type", name, CASTS)
+            view = Entry("function", VIEW, ABOUT) if name == VIEW else None
+            language = entry("function", name, FUNCTIONS) or entry("type", name, CASTS) or view
             self.refer(function, language or known.get(name))
         for a in args:
             self.expr(a, known)

@@ -29,7 +29,7 @@ from tensorc_dsl.elaborate.ranges import infer_ranges
 from tensorc_dsl.elaborate.reducers import Reducer
 from tensorc_dsl.elaborate.stages import Computed, StageBuilder
 from tensorc_dsl.elaborate.values import GuardedLoad
-from tensorc_dsl.elaborate.views import BOTH, NOT_INTO_A_VIEW, View, argument_of, coverage, require_linear, resolved
+from tensorc_dsl.elaborate.views import BOTH, NOT_INTO_A_VIEW, argument_of, coverage, require_linear, without_views
 from tensorc_dsl.ir import expr as ir
 from tensorc_dsl.ir.dtypes import DType, holds_value, limits, unit_roundoff
 from tensorc_dsl.ir.parse import annotations_of
@@ -47,6 +47,7 @@ from tensorc_dsl.ir.program import (
     Property,
     Stmt,
     Store,
+    View,
     fresh,
 )
 from tensorc_dsl.ir.program import ASSUMED as KEY
@@ -75,12 +76,17 @@ def require_steps(c: Computed, env: Environment, at: Span) -> None:
             raise Invalid(problems.EMPTY_REDUCTION(at, index=name, extent=format_expr(size), sizes=shown))
 
 
-def check_loads(c: Computed, buffers: Mapping[str, Buffer], env: Environment) -> list[Diagnostic]:
-    """A finding for each load that leaves its array for some sizes, or is not proved to stay in it."""
-    return [d for g in c.loads for d in _check_load(g, c, buffers[g.load.buffer].shape, env)]
+def check_loads(
+    c: Computed, buffers: Mapping[str, Buffer], env: Environment, *, is_view: bool = False
+) -> list[Diagnostic]:
+    """A finding for each load that leaves its array for some sizes, or is not proved to stay in it; `is_view`: the load says
+    where the elements of a view are."""
+    return [d for g in c.loads for d in _check_load(g, c, buffers[g.load.buffer].shape, env, is_view)]
 
 
-def _check_load(g: GuardedLoad, c: Computed, shape: tuple[ir.Expr, ...], env: Environment) -> list[Diagnostic]:
+def _check_load(
+    g: GuardedLoad, c: Computed, shape: tuple[ir.Expr, ...], env: Environment, is_view: bool
+) -> list[Diagnostic]:
     name = g.load.buffer
     match g.leaves({**c.spatial, **c.reduce}, shape, env):
         case None:
@@ -104,6 +110,8 @@ def _check_load(g: GuardedLoad, c: Computed, shape: tuple[ir.Expr, ...], env: En
                 )
             if value < 0 and isinstance(g.load.indices[p], ir.Const):
                 repair = f"subscripts are counted from 0: the last one is `{format_expr(shape[p])} - 1`"
+            elif is_view:
+                repair = f"a view has elements of `{name}` alone: give its indices extents, `let {c.name}[i in …] = …`"
             return [
                 problems.OUT_OF_BOUNDS(
                     g.spans[p],
@@ -352,8 +360,10 @@ class _Parts:
     used: set[str] = field(default_factory=set[str])
     assumed: dict[str, str] = field(default_factory=dict[str, str])
     """What the first call that assumes something of a buffer assumes."""
-    views: dict[str, View] = field(default_factory=dict[str, View])
+    views: dict[str, Buffer] = field(default_factory=dict[str, Buffer])
     """The views by the names that they have among the buffers, of tensors that are none."""
+    constant: set[str] = field(default_factory=set[str])
+    """The buffers that are passed to constant inputs of computes."""
     calls: int = 0
 
     def let(self, b: Buffer) -> Buffer:
@@ -524,7 +534,7 @@ class _Elaboration:
         )
         if not isinstance(made.value, ir.Load) or made.reduce or len(made.loads) != 1:
             raise Invalid(problems.MISPLACED_VIEW(of.span))
-        if found := check_loads(made, self.parts.buffers, self.env):
+        if found := check_loads(made, self.parts.buffers, self.env, is_view=True):
             raise Invalid(*found)
         indices = tuple(made.spatial)
         require_linear(name, made.value.indices, frozenset(indices), made.loads[0].spans)
@@ -536,13 +546,12 @@ class _Elaboration:
 
     def _viewed(self, name: str, of: ir.Load, extents: Mapping[str, ir.Expr], at: Span) -> Buffer:
         """A tensor that is a view of another one."""
-        below = self.parts.views.get(of.buffer)
+        below = self.parts.buffers[of.buffer].view
         base, places = (of.buffer, of.indices) if below is None else (below.base, below.at(of.indices))
         own = fresh(self.prefix + name, self.parts.used) if self.prefix else str(name)
-        b = _buffer(own, of.dtype, tuple(extents.values()), at)
-        self.parts.buffers[own] = b
-        self.parts.views[own] = View(base, tuple(extents), tuple(extents.values()), places)
-        return b
+        made = replace(_buffer(own, of.dtype, tuple(extents.values()), at), view=View(base, tuple(extents), places))
+        self.parts.buffers[own] = self.parts.views[own] = made
+        return made
 
     def _require_all(self, p: tree.TensorParam, itself: bool) -> None:
         """Raise Invalid unless stages write each element of an output once, through views of it."""
@@ -765,6 +774,9 @@ class _Elaboration:
             targets.append(output or self.parts.let(_buffer(name, dtype, shape, e.span)))
         if self.env.unbound:
             return targets  # the called compute's own check reports its findings
+        for p, a in zip(callee.inputs, args, strict=True):
+            if p.constant:
+                self.parts.constant.add(a.buffer.name if a.buffer.view is None else a.buffer.view.base)
         given: dict[str, Buffer] = {p.name: self._spread(p, a, inner) for p, a in zip(callee.inputs, args, strict=True)}
         results: dict[str, Buffer] = {p.name: t for p, t in zip(callee.outputs, targets, strict=True)}
         made.params, made.prefix = {**given, **results}, f"{targets[0].name}_"
@@ -824,9 +836,11 @@ class _Elaboration:
         body = nests(p.stages, used)
         params = tuple(self.params[x.name] for x in (*self.defn.inputs, *self.defn.outputs))
         inputs = {x.name for x in self.defn.inputs}
+        constant = p.constant & inputs - {x.updates for x in params}
+        params = tuple(replace(x, constant=x.constant or x.name in constant) for x in params)
         assumed = tuple((f"{ASSUMED}{name}", what) for name, what in sorted(p.assumed.items()) if name in inputs)
         made = Program(str(name), params, tuple(p.lets.values()), body, self.env.open, assumed)
-        return resolved(made, p.views)
+        return without_views(made, p.views, inputs)
 
 
 def _annotations(s: tree.Stage) -> tuple[Annotation, ...]:

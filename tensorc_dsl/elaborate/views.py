@@ -1,8 +1,9 @@
 """Views: a part of a tensor in other dimensions, `let Q[h in H, l, d in D] = view(X[l, h * D + d])`.
 
-A view has no memory and no stage. An access of it becomes one of its tensor, with the subscripts of the view in the place of
-its indices, so transposes, slices, splits and reshapes of contiguous parts cost nothing. Subscripts are affine: where a view
-says that an element is, a schedule can say it as well.
+A view has no memory and no stage. An access of it is one of its tensor, with the subscripts of the view in the place of its
+indices, so transposes, slices, splits and reshapes of contiguous parts cost nothing. Subscripts are affine: where a view says
+that an element is, a schedule can say it as well. To schedules the view of an input is an input of its own
+(`ir.input_views`); other views are gone from the program.
 
 Stages may write an output through views of it. Each of its elements is then one element of one view, which is proved: every
 subscript is inside, no two elements of views are in one place, and there are as many as the output has.
@@ -10,8 +11,7 @@ subscript is inside, no two elements of views are in one place, and there are as
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Mapping, Sequence
 from itertools import combinations
 
 from tensorc_dsl.base.diagnostic import Diagnostic, problem
@@ -19,9 +19,11 @@ from tensorc_dsl.base.source import Span
 from tensorc_dsl.elaborate.calls import equal
 from tensorc_dsl.elaborate.problems import MISPLACED_VIEW, Invalid
 from tensorc_dsl.ir import expr as ir
-from tensorc_dsl.ir.node import replace as ir_replace
+from tensorc_dsl.ir.input_views import with_inputs
+from tensorc_dsl.ir.node import replace
 from tensorc_dsl.ir.print import format_expr
-from tensorc_dsl.ir.program import Block, Buffer, For, Program, Stmt, Store
+from tensorc_dsl.ir.program import Buffer, Program, blocks
+from tensorc_dsl.proof.sets.accesses import touched
 from tensorc_dsl.proof.sets.safety import ranges_of
 from tensorc_dsl.proof.sets.sets import NotAffine, feasible
 from tensorc_dsl.proof.sets.simplify import simplify
@@ -29,6 +31,9 @@ from tensorc_dsl.syntax import tree
 
 VIEW = "view"
 """What a stage that is a view calls."""
+
+ABOUT = "the elements of a tensor in other dimensions, without a copy: `let Q[h in 12, l, d in 64] = view(X[l, 64 * h + d])`"
+"""What the word means, for people."""
 
 
 @problem(
@@ -64,21 +69,6 @@ def BOTH(*, name: str) -> None: ...
     help="compute it first, `let t[…] = …`, and write `{name}[…] = t[…]`",
 )
 def NOT_INTO_A_VIEW(*, name: str, what: str) -> None: ...
-
-
-@dataclass(frozen=True, slots=True)
-class View:
-    """`places` over `indices` are the subscripts of the tensor `base` in the program; `extents` are those of the indices."""
-
-    base: str
-    indices: tuple[str, ...]
-    extents: tuple[ir.Expr, ...]
-    places: tuple[ir.Expr, ...]
-
-    def at(self, subscripts: Sequence[ir.Expr]) -> tuple[ir.Expr, ...]:
-        """The subscripts of the tensor for those of the view."""
-        values = dict(zip(self.indices, subscripts, strict=True))
-        return tuple(ir.substitute(p, values) for p in self.places)
 
 
 def argument_of(s: tree.Stage, computes: Mapping[str, tree.ComputeDef]) -> tree.IndexExpr | None:
@@ -119,7 +109,7 @@ def _linear(e: ir.Expr, indices: frozenset[str]) -> bool:
             return False
 
 
-def coverage(output: Buffer, views: Mapping[str, View], at: Span) -> list[Diagnostic]:
+def coverage(output: Buffer, views: Mapping[str, Buffer], at: Span) -> list[Diagnostic]:
     """The findings about an output that is written through these views, by name: it has each element of one of them once."""
     for name, v in views.items():
         reason = _overlap(v, v, itself=True)
@@ -131,7 +121,7 @@ def coverage(output: Buffer, views: Mapping[str, View], at: Span) -> list[Diagno
             return [WRITTEN_TWICE(at, view=f"{name}` or `{other}", name=output.name, reason=reason)]
     count: ir.Expr = ir.ZERO
     for v in views.values():
-        count = ir.add(count, _product(v.extents))
+        count = ir.add(count, _product(v.shape))
     size = _product(output.shape)
     if equal(count, size):
         return []
@@ -145,48 +135,39 @@ def _product(sizes: Sequence[ir.Expr]) -> ir.Expr:
     return made
 
 
-def _overlap(v: View, w: View, *, itself: bool) -> str:
+def _overlap(a: Buffer, b: Buffer, *, itself: bool) -> str:
     """Why two elements of the views may be one element of the tensor, two of one view if `itself`; empty if none are."""
-    one = {n: f"one_{n}" for n in v.indices}
-    other = {n: f"other_{n}" for n in w.indices}
-    sizes = {one[n]: e for n, e in zip(v.indices, v.extents, strict=True)}
-    sizes |= {other[n]: e for n, e in zip(w.indices, w.extents, strict=True)}
-    first, second = (x.at([ir.Var(names[n]) for n in x.indices]) for x, names in ((v, one), (w, other)))
-    same: list[ir.Expr] = [ir.Compare("==", a, b) for a, b in zip(first, second, strict=True)]
+    assert a.view is not None and b.view is not None, "what is asked about is a view"
+    one = {n: f"one_{n}" for n in a.view.indices}
+    other = {n: f"other_{n}" for n in b.view.indices}
+    sizes = {one[n]: e for n, e in zip(a.view.indices, a.shape, strict=True)}
+    sizes |= {other[n]: e for n, e in zip(b.view.indices, b.shape, strict=True)}
+    first, second = (v.at([ir.Var(names[n]) for n in v.indices]) for v, names in ((a.view, one), (b.view, other)))
+    same: list[ir.Expr] = [ir.Compare("==", x, y) for x, y in zip(first, second, strict=True)]
     cases: list[list[ir.Expr]] = [same]
     if itself:
-        cases = [[*same, ir.Compare("<", ir.Var(one[n]), ir.Var(other[n]))] for n in v.indices]
+        cases = [[*same, ir.Compare("<", ir.Var(one[n]), ir.Var(other[n]))] for n in a.view.indices]
     try:
         return "two of its elements are in one place" if any(feasible(sizes, x) for x in cases) else ""
     except NotAffine:
         return "that its elements are apart is not proved for all sizes"
 
 
-def resolved(program: Program, views: Mapping[str, View]) -> Program:
-    """The program with the accesses of views in the place of which stand those of their tensors."""
-    if not views:
-        return program
+def without_views(program: Program, views: Mapping[str, Buffer], inputs: Collection[str]) -> Program:
+    """The program with the accesses of views, by name, in the place of which stand those of their tensors; but the views of
+    inputs whose elements are apart are buffers of the program (`ir.input_views`).
 
-    def stmt(s: Stmt) -> Stmt:
-        if isinstance(s, For):
-            return ir_replace(s, body=tuple(map(stmt, s.body)))
-        return _block(s, views)
-
-    return ir_replace(program, body=tuple(map(stmt, program.body)))
-
-
-def _block(b: Block, views: Mapping[str, View]) -> Block:
-    ranges = ranges_of({it.name: it.extent for it in b.iters})
-
-    def places(name: str, at: tuple[ir.Expr, ...]) -> tuple[str, tuple[ir.Expr, ...]]:
-        v = views.get(name)
-        return (name, at) if v is None else (v.base, tuple(simplify(p, ranges) for p in v.at(at)))
-
-    def load(e: ir.Expr) -> ir.Expr:
-        return ir.Load(*places(e.buffer, e.indices), e.dtype) if isinstance(e, ir.Load) else e
-
-    def store(s: Store) -> Store:
-        name, at = places(s.buffer, tuple(ir.rewrite_expr(i, load) for i in s.indices))
-        return Store(name, at, ir.rewrite_expr(s.value, load))
-
-    return ir_replace(b, body=tuple(map(store, b.body)), init=tuple(map(store, b.init)))
+    Of a window over an input, or of one element that is read everywhere, a buffer would have more elements than the input.
+    """
+    read = frozenset[str]().union(*map(touched, blocks(program)))
+    stay = {p.name: p for p in program.params if p.name in inputs} if read & views.keys() else {}
+    for p in program.params:
+        stay.pop(p.updates, None)
+    kept: dict[str, Buffer] = {}
+    for name, b in views.items():
+        base = None if b.view is None else stay.get(b.view.base)
+        if name in read and base is not None and not _overlap(b, b, itself=True):
+            kept[name] = replace(b, constant=base.constant)
+    inside = {name: b.view for name, b in views.items() if b.view is not None and name not in kept}
+    made = with_inputs(program, inside, lambda b, e: simplify(e, ranges_of({it.name: it.extent for it in b.iters})))
+    return replace(made, buffers=(*made.buffers, *kept.values()))

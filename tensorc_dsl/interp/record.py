@@ -29,6 +29,7 @@ from tensorc_dsl.ir.graph import Graph
 from tensorc_dsl.ir.print import format_expr
 from tensorc_dsl.ir.program import Block, Program, blocks, find_block, find_loop, fresh, used_names, walk
 from tensorc_dsl.ir.target import Target
+from tensorc_dsl.schedule.motion import is_param
 from tensorc_dsl.schedule.step import BlockRef, BufferRef, IndexMap, LoopRef, NodeRef, Ref, Result
 from tensorc_dsl.schedule.trace.distribution import Interval, literal
 from tensorc_dsl.schedule.trace.draws.choices import Branch
@@ -150,7 +151,7 @@ class Recorder:
         writes them, such as those of several values of a reducer, and one with the name of a block that now writes another.
         """
         own = self.bound.get(ref)
-        unlike = self.bound.get(BlockRef(ref.name)) != own and any(p.name == ref.name for p in program.params)
+        unlike = self.bound.get(BlockRef(ref.name)) != own and is_param(program, ref.name)
         if own is not None and (unlike or _is_written_first(ref, ref.name, program)):
             return own
         writers = [s for s in blocks(program) if any(x.buffer == ref.name for x in s.body)]

@@ -14,7 +14,7 @@ from tensorc_dsl.ir.dtypes import INDEX, DType
 from tensorc_dsl.ir.expr import ZERO, Binary, Dim, Expr, Load, Var, add, children, dtype_of, mul, rewrite_expr, sub
 from tensorc_dsl.ir.node import by_identity, replace
 from tensorc_dsl.ir.print import format_expr
-from tensorc_dsl.ir.program import ASSUMED, Annotation, Block, Buffer, For, Iter, Program, Stmt, Store, walk
+from tensorc_dsl.ir.program import ASSUMED, Annotation, Block, Buffer, For, Iter, Program, Stmt, Store, View, walk
 from tensorc_dsl.ir.reductions import REDUCER, combiner
 
 
@@ -81,7 +81,12 @@ class _Numbered:
     def _buffer(self, b: Buffer) -> Buffer:
         shape, strides = (tuple(map(self._expr({}), x)) for x in (b.shape, b.strides))
         updates = self._numbers.get(b.updates, b.updates)
-        return replace(b, name=self._numbers[b.name], shape=shape, strides=strides, updates=updates)
+        view = b.view
+        if view is not None:
+            own = {name: f"i{n}" for n, name in enumerate(view.indices)}
+            places = tuple(map(self._expr(own), view.places))
+            view = View(self._numbers[view.base], tuple(own.values()), places)
+        return replace(b, name=self._numbers[b.name], shape=shape, strides=strides, updates=updates, view=view)
 
     def _annotations(self, items: tuple[Annotation, ...], begin: str) -> tuple[Annotation, ...]:
         """Annotations, of which those whose keys begin so say something about the buffer whose name follows."""

@@ -14,9 +14,11 @@ from tensorc_dsl.base.source import Source, Span
 from tensorc_dsl.ir import expr as ir
 from tensorc_dsl.ir import problems
 from tensorc_dsl.ir.dtypes import DTYPES
+from tensorc_dsl.ir.input_views import view_of
 from tensorc_dsl.ir.intrinsics import intrinsic_from_tree
 from tensorc_dsl.ir.parse_expr import VisibleNames, literal_value
 from tensorc_dsl.ir.program import (
+    VIEW,
     Annotation,
     Axis,
     Block,
@@ -161,15 +163,22 @@ class _Reader:
                 )
             shape = tuple(self.scope({}).index(e) for e in type_.shape)
             apart = tuple(self.scope({}).index(e) for e in strides)
+            notes = dict(annotations_of(annotations))
+            view = None
+            if (text := notes.pop(VIEW, None)) is not None:
+                view = view_of(str(text), lambda names, e: self.scope({n: n for n in names}).index(e))
+                if view is None or view.base not in self.buffers:
+                    raise TschedError(problems.NOT_WELL_FORMED(span, reason=f'`{name}` is no view: "{text}"'))
             return Buffer(
                 str(name),
                 DTYPES[type_.dtype],
                 shape,
                 scope,
-                annotations_of(annotations),
-                constant,
+                tuple(notes.items()),
+                constant if view is None else self.buffers[view.base].constant,
                 apart,
                 str(updates or ""),
+                view,
             )
 
         made = self.attempt(make)

@@ -26,6 +26,7 @@ from tensorc_dsl.ir.expr import (
 from tensorc_dsl.ir.graph import Graph, format_graph
 from tensorc_dsl.ir.maths import CONDITIONS
 from tensorc_dsl.ir.program import (
+    VIEW,
     Annotation,
     Block,
     Buffer,
@@ -36,6 +37,7 @@ from tensorc_dsl.ir.program import (
     Program,
     Stmt,
     Store,
+    View,
     used_intrinsics,
 )
 from tensorc_dsl.syntax.format import quoted
@@ -211,6 +213,10 @@ def format_intrinsic(i: Intrinsic) -> str:
     return "\n".join(lines) + "\n"
 
 
+def _view(v: View) -> str:
+    return f"[{', '.join(v.indices)}] = {_access(v.base, v.places)}"
+
+
 def _scope(b: Buffer) -> str:
     return "" if b.scope == "global" else f" in {quoted(b.scope)}"
 
@@ -223,7 +229,9 @@ def format_program(p: Program) -> str:
     params = ", ".join(map(format_buffer, p.params))
     lines = [f"program {p.name}({params}){_ranges(p.dims)}{_annotations(p.annotations)} {{"]
     for b in p.buffers:
-        lines.append(f"    buffer {format_buffer(b)}{_scope(b)}{_annotations(b.annotations)}")
+        view = () if b.view is None else ((VIEW, _view(b.view)),)
+        own = b if b.view is None else replace(b, constant=False)  # its input says that it is
+        lines.append(f"    buffer {format_buffer(own)}{_scope(b)}{_annotations((*b.annotations, *view))}")
     for s in p.body:
         lines += _stmt(s, "    ")
     return used + "\n".join([*lines, "}"]) + "\n"

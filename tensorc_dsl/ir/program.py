@@ -119,15 +119,35 @@ class Property(StrEnum):
     """No element is infinite or a NaN; so 0 times one is 0 (`skip_zeros`)."""
 
 
+OF_ELEMENTS = (Property.POSITIVE, Property.FINITE)
+"""The properties that each element has by itself."""
+
 Range = tuple[float, float]
 
 
 PERSISTENT = "persistent"
 """The annotation of a loop over blocks whose iterations a fixed number of blocks may take in turn."""
 
+VIEW = "view"
+"""The annotation of a buffer that is a view in the text of a program: `[h, l, d] = X[l, h * 64 + d]`."""
+
 SWIZZLE = "swizzle"
 """`swizzle.0` annotates a buffer in the memory of a block: neighbours along dimension 0 are in different banks, and so many
 adjacent elements stay adjacent."""
+
+
+@node
+class View:
+    """The elements of an input in other dimensions: `places`, over `indices`, are the subscripts of `base`."""
+
+    base: str
+    indices: tuple[str, ...]
+    places: tuple[Expr, ...]
+
+    def at(self, subscripts: Sequence[Expr]) -> tuple[Expr, ...]:
+        """The subscripts of the base for those of the view."""
+        values = dict(zip(self.indices, subscripts, strict=True))
+        return tuple(substitute(p, values) for p in self.places)
 
 
 @node
@@ -149,6 +169,8 @@ class Buffer:
     strides: tuple[Expr, ...] = ()
     updates: str = ""
     """The input in whose memory an output is for those who call; in the program the two are apart."""
+    view: View | None = None
+    """Where the elements stand in an input, of a buffer that has no memory (`ir.input_views`); nothing writes it."""
 
     @property
     def described(self) -> tuple[Expr, ...]:
@@ -435,7 +457,11 @@ def fresh(base: str, used: set[str]) -> str:
 
 
 def assumed(program: Program, name: str) -> tuple[Property | Range, ...]:
-    """What the compute assumes of an input: properties, and the range of its elements."""
+    """What the compute assumes of an input: properties, and the range of its elements. Of a view of one, what is true of each
+    element."""
+    view = next((b.view for b in program.buffers if b.name == name), None)
+    if view is not None:
+        return tuple(x for x in assumed(program, view.base) if not isinstance(x, Property) or x in OF_ELEMENTS)
     found: list[Property | Range] = []
     text = dict(program.annotations).get(f"{ASSUMED}{name}")
     for part in str(text).split(", ") if text else ():

@@ -273,7 +273,8 @@ class _Binder:
         return e
 
     def buffer(self, b: Buffer) -> Buffer:
-        return replace(b, shape=tuple(map(self.expr, b.shape)), strides=tuple(map(self.expr, b.strides)))
+        view = None if b.view is None else replace(b.view, places=tuple(map(self.expr, b.view.places)))
+        return replace(b, shape=tuple(map(self.expr, b.shape)), strides=tuple(map(self.expr, b.strides)), view=view)
 
     def store(self, s: Store) -> Store:
         return map_store(s, self.expr)

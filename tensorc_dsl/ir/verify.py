@@ -26,6 +26,7 @@ from tensorc_dsl.ir.expr import (
     free_vars,
     loads,
 )
+from tensorc_dsl.ir.input_views import view_fault
 from tensorc_dsl.ir.maths import MATHS
 from tensorc_dsl.ir.print import format_expr
 from tensorc_dsl.ir.program import (
@@ -73,8 +74,14 @@ def verify(program: Program) -> None:
             _index(e, dims, f"shape of {b.name}")
         _strides(b, dims, b in program.outputs)
     inputs = {p.name for p in program.inputs}
+    for b in program.buffers:
+        if b.view is not None:
+            for e in b.view.places:
+                _index(e, dims | {*b.view.indices}, f"places of {b.name}")
+            if fault := view_fault(b, program):
+                raise ProgramError(fault, f'remove `@("view", …)` from `{b.name}`')
     for b in buffers.values():
-        if b.constant and b.name not in inputs:
+        if b.constant and b.name not in inputs and b.view is None:
             raise ProgramError(
                 f"{b.name} is constant, but not an input: a block writes it, or it is an intermediate",
                 f"remove `const` from `{b.name}`",

@@ -11,6 +11,7 @@ from math import prod
 
 from tensorc_dsl.ir.annotations import streamed
 from tensorc_dsl.ir.expr import constant
+from tensorc_dsl.ir.input_views import resolved
 from tensorc_dsl.ir.node import node, replace
 from tensorc_dsl.ir.print import format_program
 from tensorc_dsl.ir.program import Buffer, For, Intrinsic, LoopKind, Program, Stmt, Store, intrinsic_of, walk
@@ -166,7 +167,7 @@ def lower(program: Program, passes: Sequence[Pass]) -> Kernel:
     constant inputs alone run once, before. Open dimensions stay open: one kernel serves all their sizes. Raises LowerError
     if the shapes of its arguments do not determine a size, there are too many buffers, or a loop without an order needs one.
     """
-    program = in_place(program)
+    program = in_place(resolved(program))
     if untold := set(program.dims) - told_by([p.described for p in program.params]):
         names = ", ".join(sorted(d.name for d in untold))
         raise LowerError(f"the shapes of the arguments of {program.name} do not tell {names}")
@@ -184,7 +185,7 @@ def lower(program: Program, passes: Sequence[Pass]) -> Kernel:
 
 def lower_until(program: Program, passes: Sequence[Pass], last: str) -> str:
     """The program after the pass `last`, as text: the part that runs in each call, and the part that is prepared before."""
-    program = in_place(program)
+    program = in_place(resolved(program))
     names = [p.name for p in passes]
     found = preparation(program)
     body, before = (_run(u, passes[: names.index(last) + 1]) for u in _units(program, found.nests, found.prepared))

@@ -34,6 +34,7 @@ from tensorc_dsl.ir.expr import (
     free_vars,
     loads,
 )
+from tensorc_dsl.ir.input_views import resolved
 from tensorc_dsl.ir.program import Block, Buffer, For, IterKind, Program, Store, walk
 from tensorc_dsl.ir.reductions import Combination, Fold, Update, identity, is_whole_update, update_of
 from tensorc_dsl.ir.sizes import SizeError, evaluate_size
@@ -233,6 +234,7 @@ _REDUCE: dict[BinaryOp | LogicOp, Callable[..., Array]] = {
 
 def evaluate(program: Program, inputs: Mapping[str, Array]) -> dict[str, Array]:
     """The outputs of an unscheduled program, by name, in `wide_dtype` of their types. Raises EvaluateError."""
+    program = resolved(program)
     nests, made = unscheduled_nests(program), parts_of(program)
     if made.parts:
         nests = unscheduled_nests(made.program)

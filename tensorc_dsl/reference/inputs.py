@@ -16,6 +16,7 @@ import numpy as np
 from tensorc_dsl.ir.arrays import Array, narrow, stored_dtype, wide_dtype
 from tensorc_dsl.ir.dtypes import DType, largest_finite, limits, smallest_normal
 from tensorc_dsl.ir.expr import Binary, Call, Compare, Expr, Load, children, constant, dtype_of, free_vars, loads
+from tensorc_dsl.ir.input_views import resolved
 from tensorc_dsl.ir.maths import MATHS, Domain
 from tensorc_dsl.ir.program import Buffer, IterKind, Program, Property, Range, assumed, blocks
 from tensorc_dsl.ir.sizes import always_apart, elements_spanned, strides_of
@@ -32,6 +33,7 @@ def make_inputs(program: Program, seed: int) -> dict[str, Array]:
     positive, and one of `acosh` above 1. An integer that is used in a subscript, or that chooses the element that a term is
     added to, is any valid position, or a little out of bounds. What a compute assumes of an input is true of it.
     """
+    program = resolved(program)
     places = _places(program)
     asked = sorted({x for b in blocks(program) for s in b.body for x in _restricted(s.value)}, key=lambda x: x[1])
     domains = dict(asked)  # the smallest domain of each
@@ -236,6 +238,7 @@ def has_extremes(program: Program) -> bool:
 
 def _used(program: Program) -> tuple[list[tuple[Buffer, _Role, int]], set[str]]:
     """The inputs of scans with factors, each with its role and its axis of steps, and all roles that there are."""
+    program = resolved(program)
     roles: dict[str, tuple[_Role, int]] = {}
     kinds: set[str] = set()
     for b in blocks(program):

@@ -39,6 +39,7 @@ from tensorc_dsl.ir.expr import (
     loads,
     substitute,
 )
+from tensorc_dsl.ir.input_views import resolved
 from tensorc_dsl.ir.node import replace
 from tensorc_dsl.ir.print import format_expr
 from tensorc_dsl.ir.program import (
@@ -85,6 +86,7 @@ def interpret(
     shuffle in every run. With "together", all iterations advance in turns, each to its next read or write, and pipelined
     loops run stage by stage.
     """
+    program = resolved(program)
     memory: dict[str, list[Any]] = {name: a.reshape(-1).tolist() for name, a in bind_inputs(program, inputs).items()}
     for b in (*program.params, *program.buffers):
         memory.setdefault(b.name, [_unset(b, fill)] * math.prod(shape_of(b)))

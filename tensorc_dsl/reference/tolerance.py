@@ -48,6 +48,7 @@ from tensorc_dsl.ir.expr import (
     dtype_of,
     loads,
 )
+from tensorc_dsl.ir.input_views import resolved
 from tensorc_dsl.ir.maths import CONDITIONS
 from tensorc_dsl.ir.program import Block, Program, Store
 from tensorc_dsl.ir.reductions import Combination, Fold
@@ -292,6 +293,7 @@ def bounded(program: Program, inputs: Mapping[str, Array]) -> tuple[dict[str, Ar
     Conditions are decided as in the reference: the bound does not cover a comparison that rounding can turn around. Raises
     EvaluateError if the inputs do not fit the program.
     """
+    program = resolved(program)
     nests, made = unscheduled_nests(program), parts_of(program)
     if made.parts:
         nests = unscheduled_nests(made.program)

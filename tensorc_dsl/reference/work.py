@@ -33,6 +33,7 @@ from tensorc_dsl.ir.expr import (
     factors_of,
     loads,
 )
+from tensorc_dsl.ir.input_views import resolved
 from tensorc_dsl.ir.program import Block, IterKind, Program, Store, blocks
 from tensorc_dsl.ir.reductions import Fold, fold_of
 from tensorc_dsl.ir.sizes import Sizes, bind, fitting
@@ -155,7 +156,7 @@ def bytes_needed(program: Program) -> int:
     ValueError if a dimension is open.
     """
     reads: Counter[str] = Counter()
-    for b in blocks(program):
+    for b in blocks(resolved(program)):
         for s in b.body:
             for e in (s.value, *s.indices):
                 for name, times in Counter(x.buffer for x in loads(e)).items():

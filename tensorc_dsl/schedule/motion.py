@@ -120,7 +120,8 @@ def top_statement(around: Sequence[For], block: Block) -> Stmt:
 
 
 def is_param(program: Program, buffer: str) -> bool:
-    return any(b.name == buffer for b in program.params)
+    """Whether a buffer is an argument, or a view of one."""
+    return any(b.name == buffer for b in program.params) or program.buffer(buffer).view is not None
 
 
 def own_buffer(block: Block) -> str | None:

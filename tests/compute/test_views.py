@@ -9,11 +9,17 @@ import numpy as np
 import pytest
 
 import tensorc_dsl
+from tensorc_dsl.base.diagnostic import TschedError
+from tensorc_dsl.base.source import Source
 from tensorc_dsl.elaborate.bindings import OpenRange
 from tensorc_dsl.faces.api import Task
+from tensorc_dsl.ir.input_views import resolved
+from tensorc_dsl.ir.nameless import nameless
+from tensorc_dsl.ir.parse import parse_program
 from tensorc_dsl.ir.print import format_program
 from tensorc_dsl.ir.program import blocks
 from tensorc_dsl.proof.equivalence.validate import Valid
+from tensorc_dsl.proof.sets.constants import preparation
 from tensorc_dsl.tuning.measure.outcome import Status
 from tests.compute.native import everywhere
 from tests.compute.texts import build, checked, codes, errors, run
@@ -283,3 +289,93 @@ def test_scans_and_positions_are_not_written_into_views(name: str) -> None:
     assert codes(text) == ["E0450"]
     apart = lines.replace(f"{view}[i] =", "let t[i] =").replace(f"{view}[i - 1]", "t[i - 1]") + f"\n {view}[i] = t[i]"
     run(build(text.replace(lines, apart)))
+
+
+def test_the_view_of_an_input_is_a_buffer_that_is_printed_and_read_back() -> None:
+    p = build(FUSED, L=OpenRange(1, 9))
+    text = format_program(p)
+    assert 'buffer K: f32[3, L, 4] @("view", "[h, l, d] = X[l, h * 4 + d + 12]")' in text
+    assert parse_program(Source("p", text)) == p
+    whole = resolved(p)
+    assert all(b.view is None for b in whole.buffers) and "X[vj, vh * 4 + vd + 12]" in format_program(whole)
+    assert resolved(whole) is whole
+    other = build(FUSED.replace("let K[h in H, l, d in D]", "let K[g in H, m, d in D]").replace("(H + h)", "(H + g)")
+                  .replace("view(X[l, (H + g)", "view(X[m, (H + g)"), L=OpenRange(1, 9))  # fmt: skip
+    assert other != p and nameless(other) == nameless(p)
+    assert nameless(build(FUSED.replace("(2 * H + h)", "(H + h)"), L=OpenRange(1, 9))) != nameless(p)
+
+
+NO_VIEW = {
+    "no text of one": "X",
+    "of nothing": "[i] = Z[0, i]",
+    "of an output": "[i] = Y[i, 0]",
+    "of other dimensions": "[i, j] = X[i, j]",
+    "by a name that is none": "[i] = X[0, k]",
+}
+
+
+@pytest.mark.parametrize("name", NO_VIEW)
+def test_a_buffer_of_a_program_that_is_no_view_is_refused(name: str) -> None:
+    text = (
+        'program p(X: f32[4, 4], Y: f32[4, 4]) {\n    buffer V: f32[4] @("view", "VIEW")\n'
+        "    for i in 4, j in 4 {\n        block b {\n            spatial a in 4 = i\n            spatial c in 4 = j\n"
+        "            Y[a, c] = V[c]\n        }\n    }\n}\n"
+    )
+    with pytest.raises(TschedError):
+        parse_program(Source("p", text.replace("VIEW", NO_VIEW[name])))
+    assert parse_program(Source("p", text.replace("VIEW", "[i] = X[0, i]"))).buffers[0].view is not None
+
+
+def test_a_step_is_about_one_of_two_views_of_an_input() -> None:
+    """Both operands of a product are parts of one input: each has a copy and a region of its own."""
+    text = (
+        f"use std.cpu\n{FUSED}\nschedule one for fused {{\n    let panels = cache_read(O_S, K)\n"
+        "    transform_layout(panels, (h, j, d) -> (h, j / 4, d, j % 4))\n}\n"
+        "task t = fused(L=6, H=2, D=4) with one\n"
+    )
+    task: Task = tensorc_dsl.loads(text, threads=1)["t"]
+    trace = task.sample(0)
+    assert not trace.refused and "K_global" in format_program(trace.program)
+    assert isinstance(task.verify(trace), Valid)
+    x = np.random.default_rng(0).standard_normal((6, 24)).astype(np.float32)
+    np.testing.assert_allclose(task.replay(trace)(x), everywhere(task.program, {"X": x})["Y"], 1e-5, 1e-6)
+    for step in ("transform_layout(Q, (h, l, d) -> (l, h, d))", 'set_scope(Q, "local")', "storage_align(Q, 0, 8, 0)"):
+        refused = tensorc_dsl.loads(text.replace("let panels = cache_read(O_S, K)", step).replace(
+            "    transform_layout(panels, (h, j, d) -> (h, j / 4, d, j % 4))\n", ""), threads=1)["t"]  # fmt: skip
+        with pytest.raises(TschedError):
+            refused.sample(0)
+
+
+def test_windows_and_inputs_that_are_updated_have_no_view_of_their_own() -> None:
+    window = "compute f(X: f32[9]) -> Y: f32[7] {\n let W[i in 7, k in 3] = view(X[i + k])\n Y[i] = sum[k] W[i, k]\n}"
+    update = (
+        "compute f(X: f32[8]) -> Y: f32[8] updates X {\n let V[i in 4, j in 2] = view(X[2 * i + j])\n"
+        " let W[i in 4, j in 2] = view(Y[2 * i + j])\n W[i, j] = V[i, j] + 1.0\n}"
+    )
+    for text in (window, update):
+        p = build(text)
+        assert all(b.view is None for b in p.buffers)
+        run(p)
+
+
+def test_constant_inputs_of_called_computes_are_constant() -> None:
+    """The caller's input too, where a view of it is passed on, and so that panels of it are packed once."""
+    text = (
+        "compute inner(A: f32[M, K], B: const f32[K, N]) -> C: f32[M, N] { C[i, j] = sum[k] A[i, k] * B[k, j] }\n"
+        "compute outer(A: f32[M, K], W: f32[N, K]) -> C: f32[M, N] {\n let B[k, j] = view(W[j, k])\n C = inner(A, B)\n}"
+    )
+    p = build(text, M=3, N=4, K=5)
+    assert [b.name for b in p.params if b.constant] == ["W"] and [b.name for b in p.buffers if b.constant] == ["B"]
+    assert parse_program(Source("p", format_program(p))) == p
+    own = text.replace("B: const", "B:").replace("W: f32", "W: const f32")
+    assert build(own, M=3, N=4, K=5) == p
+    lines = f"use std.cpu\n{text}\nschedule s for outer {{ cache_read(C, B) }}\ntask t = outer(M=3, N=4, K=5) with s\n"
+    kernel = tensorc_dsl.loads(lines, threads=1)["t"].sample(0)
+    assert "B_global" in str(preparation(resolved(kernel.program)).prepared)
+
+
+def test_a_view_that_leaves_its_tensor_has_a_repair_of_its_own() -> None:
+    with pytest.raises(TschedError) as caught:
+        build("compute f(X: f32[4]) -> Y: f32[4] {\n let V[i in 4] = view(X[i + 1])\n Y[i] = V[i]\n}")
+    (found,) = caught.value.diagnostics
+    assert found.code == "E0411" and "let V[i in …]" in "".join(n.text for n in found.notes)

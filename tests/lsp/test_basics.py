@@ -125,6 +125,12 @@ def test_hover_of_a_question(editor: Editor, asked: str, says: str) -> None:
     assert says in file.hover(file.place(asked.partition(".")[2]))
 
 
+def test_hover_of_a_view(editor: Editor) -> None:
+    text = "compute f(X: f32[4, 6]) -> Y: f32[24] {\n    let V[i in 4] = view(X[i, 0])\n    Y[i] = V[i / 6]\n}\n"
+    file = editor.open("view.tsched", text)
+    assert "without a copy" in file.hover(file.place("view("))
+
+
 def test_hover_says_nothing_between_names(editor: Editor) -> None:
     file = editor.open("hover.tsched", FILE)
     assert file.hover(file.place("= sum[k]")) == ""
@@ -227,7 +233,7 @@ def test_completion_in_a_body(editor: Editor, line: str, has: list[str], lacks: 
         (f"{FILE}space t for |", ["llvm"], ["tiled"]),
         (f"{FILE}space t for llvm {{\n    |\n}}", ["cut", "default"], ["split"]),
         ("compute f(A: |", ["f32", "bf16"], []),
-        ("compute f(A: f32[M]) -> B: f32[M] {\n    B[i] = ex|\n}", ["exp", "sum", "A"], ["split"]),
+        ("compute f(A: f32[M]) -> B: f32[M] {\n    B[i] = ex|\n}", ["exp", "sum", "A", "view"], ["split"]),
         ("module m(b: |", ["Block", "Loop"], []),
         ("module m(b: Module(Block, |", ["Block", "Loop"], ["split"]),
         (

@@ -41,36 +41,49 @@ def conv(x: Array, f: Array, stride: int = 1, pad: int = 0, dilation: int = 1, g
     return np.moveaxis(np.array(out), 1, -1)
 
 
-def framed(
-    x: Array, kernel: Sequence[int], fill: float, how: dict[str, int]
-) -> tuple[Array, tuple[int, int], tuple[int, int]]:
-    """Images with the border that attributes of 2-D operators say, with the strides and the dilations of both dimensions."""
-    stride, dilation = (
-        (how.get(f"{n}_h", how.get(n, 1)), how.get(f"{n}_w", how.get(n, 1))) for n in ("stride", "dilation")
-    )
-    pad = how.get("pad", 0)
-    ends = [[how.get(f"pad_{side}", pad) for side in pair] for pair in (("top", "bottom"), ("left", "right"))]
-    for k in range(2 * how.get("same", 0)):
-        axis, n = k % 2, x.shape[1 + k % 2]
-        spans = dilation[axis] * (kernel[axis] - 1) + 1
-        more = max((-(-n // stride[axis]) - 1) * stride[axis] + spans - n, 0)
+SIDES = {
+    1: (("", "left", "right"),),
+    2: (("_h", "top", "bottom"), ("_w", "left", "right")),
+    3: (("_d", "front", "back"), ("_h", "top", "bottom"), ("_w", "left", "right")),
+}
+"""For each number of dimensions how the attributes of each begin and end: of strides and dilations, and its two sides."""
+
+
+def per_axis(how: dict[str, int], name: str, rank: int) -> list[int]:
+    """An attribute along each dimension."""
+    return [how.get(f"{name}{axis}", how.get(name, 1)) for axis, *_ in SIDES[rank]]
+
+
+def framed(x: Array, kernel: Sequence[int], fill: float, how: dict[str, int]) -> tuple[Array, list[int], list[int]]:
+    """Arrays N…C with the border that attributes of operators say, with the strides and the dilations of their dimensions."""
+    rank, pad = x.ndim - 2, how.get("pad", 0)
+    strides, dilations = (per_axis(how, name, rank) for name in ("stride", "dilation"))
+    ends = [[how.get(f"pad_{side}", pad) for side in pair] for _, *pair in SIDES[rank]]
+    for axis in range(rank * how.get("same", 0)):
+        n, spans = x.shape[1 + axis], dilations[axis] * (kernel[axis] - 1) + 1
+        more = max((-(-n // strides[axis]) - 1) * strides[axis] + spans - n, 0)
         ends[axis][0] += more // 2
         ends[axis][1] += more - more // 2
-    return np.pad(x, ((0, 0), *map(tuple, ends), (0, 0)), constant_values=fill), stride, dilation
+    return np.pad(x, ((0, 0), *map(tuple, ends), (0, 0)), constant_values=fill), strides, dilations
 
 
-def conv_2d(x: Array, f: Array, groups: int = 1, fill: int = 0, **how: int) -> Array:
-    x, (sh, sw), (dh, dw) = framed(x, f.shape[:2], fill, how)
-    spread = np.zeros((dh * (f.shape[0] - 1) + 1, dw * (f.shape[1] - 1) + 1, *f.shape[2:]), f.dtype)
-    spread[::dh, ::dw] = f
-    return conv(x, spread, groups=groups)[:, ::sh, ::sw]
+def conv_nd(x: Array, f: Array, groups: int = 1, fill: int = 0, **how: int) -> Array:
+    """A convolution with the attributes of operators."""
+    rank = x.ndim - 2
+    x, strides, dilations = framed(x, f.shape[:rank], fill, how)
+    spread = np.zeros(
+        [d * (k - 1) + 1 for d, k in zip(dilations, f.shape[:rank], strict=True)] + [*f.shape[rank:]], f.dtype
+    )
+    spread[tuple(slice(None, None, d) for d in dilations)] = f
+    return conv(x, spread, groups=groups)[(slice(None), *(slice(None, None, s) for s in strides))]
 
 
-def transposed(x: Array, f: Array, stride: int = 1, pad: int = 0) -> Array:
+def transposed(x: Array, f: Array, same: int = 0, **how: int) -> Array:
     """Each input element spreads over the output: the full convolution of the input with zeros between its elements."""
     n, h, w, ci = x.shape
-    spread = np.zeros((n, (h - 1) * stride + 1, (w - 1) * stride + 1, ci))
-    spread[:, ::stride, ::stride] = x
+    sh, sw = per_axis(how, "stride", 2)
+    spread = np.zeros((n, (h - 1) * sh + 1, (w - 1) * sw + 1, ci))
+    spread[:, ::sh, ::sw] = x
     full = np.array(
         [
             [
@@ -81,7 +94,14 @@ def transposed(x: Array, f: Array, stride: int = 1, pad: int = 0) -> Array:
         ]
     )
     full = np.moveaxis(full, 1, -1)
-    return full[:, pad : full.shape[1] - pad, pad : full.shape[2] - pad]
+    more = [(same * (k - s), same * max(k - s, 0) // 2) for k, s in zip(f.shape, (sh, sw), strict=False)]
+    ends = [
+        (how.get(f"pad_{a}", how.get("pad", 0)) + first, how.get(f"pad_{b}", how.get("pad", 0)) + both - first)
+        for (_, a, b), (both, first) in zip(SIDES[2], more, strict=True)
+    ]
+    wide = np.pad(full, ((0, 0), *((0, max(-b, 0)) for _, b in ends), (0, 0)))
+    (top, bottom), (left, right) = ends
+    return wide[:, top : wide.shape[1] - max(bottom, 0), left : wide.shape[2] - max(right, 0)]
 
 
 def capsule(x: Array, f: Array, stride: int = 1, pad: int = 0) -> Array:
@@ -91,7 +111,7 @@ def capsule(x: Array, f: Array, stride: int = 1, pad: int = 0) -> Array:
 
 
 def quantized_conv(x: Array, f: Array, scale: Array, zero: int = 0, **how: int) -> Array:
-    return conv_2d(x - zero, f, **how) * scale
+    return conv_nd(x - zero, f, **how) * scale
 
 
 def windows(x: Array, fill: float, how: dict[str, int]) -> Array:

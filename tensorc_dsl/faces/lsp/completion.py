@@ -17,6 +17,7 @@ from tensorc_dsl.check.items import FACTS
 from tensorc_dsl.check.kinds import ANY, PARAM_TYPES, Kind, ModuleOf, of_module, show, usage
 from tensorc_dsl.check.positions import ATTRIBUTE_TYPES, computes_names
 from tensorc_dsl.elaborate.bindings import dimensions
+from tensorc_dsl.elaborate.views import ABOUT, VIEW
 from tensorc_dsl.faces.lsp.analysis import Analysis
 from tensorc_dsl.faces.lsp.commands import program_before
 from tensorc_dsl.faces.lsp.cursor import Cursor, around, callee, cursor
@@ -348,6 +349,7 @@ def _in_compute(analysis: Analysis, piece: Piece | None, at: Cursor) -> Items:
     for name, m in MATHS.items():
         yield lsp.CompletionItem(name, kind=_K.Function, detail=m.words)
     yield from _words(REDUCERS, _K.Operator)
+    yield lsp.CompletionItem(VIEW, kind=_K.Function, detail=ABOUT)
     yield from _words(("scan", "reduce", "if", "else", "and", "or", "not", "inf", "nan"), _K.Keyword)
     yield from _words(map(str, DTYPES), _K.Class)
     seen = analysis.checked.library.files.get(analysis.checked.source.name)

@@ -23,6 +23,7 @@ from tensorc_dsl.ir.annotations import pipeline
 from tensorc_dsl.ir.arrays import Array, narrow, widen
 from tensorc_dsl.ir.dtypes import unit_roundoff
 from tensorc_dsl.ir.expr import Binary, Cast, Expr, Load, Var, children, dtype_of
+from tensorc_dsl.ir.input_views import resolved
 from tensorc_dsl.ir.node import replace as replace_node
 from tensorc_dsl.ir.print import format_buffer, format_expr
 from tensorc_dsl.ir.program import (
@@ -650,6 +651,7 @@ def validate(
     original: Program, scheduled: Program, names: tuple[str, str] = ("the original", "the scheduled program")
 ) -> Report:
     """Whether `scheduled` computes what `original` does. `names` are their names in messages."""
+    original, scheduled = resolved(original), resolved(scheduled)
     for reducer, v in reducer_laws(original):
         if isinstance(v, Broken):
             why = f"not that {law_text(reducer, v)}, as reductions in any order need"
@@ -684,6 +686,7 @@ of counts take 7 µs each, and with the limit of other proofs a refusal took min
 
 def proves(original: Program, scheduled: Program) -> bool:
     """Whether `scheduled` is proved to compute what `original` does, with the effort that a step of a schedule is worth."""
+    original, scheduled = resolved(original), resolved(scheduled)
     if any(isinstance(v, Broken) for _, v in reducer_laws(original)):
         return False
     for a, b in filter(None, (differing_parts(original, scheduled), (original, scheduled))):

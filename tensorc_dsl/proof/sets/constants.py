@@ -146,7 +146,7 @@ def preparation(program: Program) -> Preparation:
 
     A nest over an open dimension that the shapes of the constant inputs do not determine is not part of it.
     """
-    constants = frozenset(p.name for p in program.params if p.constant)
+    constants = frozenset(b.name for b in (*program.params, *program.buffers) if b.constant)
     if not constants:
         return Preparation(frozenset(), (), frozenset(), frozenset())
     nests = [_nest(s, program) for s in program.body]

@@ -43,6 +43,7 @@ from tensorc_dsl.ir.expr import (
     mul,
     substitute,
 )
+from tensorc_dsl.ir.input_views import resolved
 from tensorc_dsl.ir.program import Block, IterKind, Program, Store
 from tensorc_dsl.ir.reductions import Fold, FoldOp, identity, update_of
 from tensorc_dsl.proof.sets.simplify import bounds, simplify
@@ -115,6 +116,7 @@ def numpy_texts(program: Program) -> tuple[str, ...]:
 
 
 def _text(program: Program, products: str) -> str:
+    program = resolved(program)
     names: dict[str, str] = {}
     shapes: dict[str, tuple[int, ...]] = {}
     for p in (*program.params, *program.buffers):

@@ -16,6 +16,7 @@ from typing import Self
 
 from tensorc_dsl.backend.once import lowered_once
 from tensorc_dsl.base.diagnostic import Diagnostic, TschedError, problem
+from tensorc_dsl.ir.input_views import resolved
 from tensorc_dsl.ir.print import format_program
 from tensorc_dsl.ir.program import IN_RANGE, Program
 from tensorc_dsl.ir.sizes import bind
@@ -110,7 +111,7 @@ def memory_needed(program: Program) -> int:
     every = [*found.checked, *(x for x in found.timed if x not in found.checked)]
     every += every[:1] if has_extremes(program) else []
     total = 0
-    for bound in (bind(program, x) for x in every):
+    for bound in (resolved(bind(program, x)) for x in every):
         alive = alive_steps(bound, unscheduled_nests(bound))
         for b in (*bound.params, *bound.buffers):
             whole = shape_of(b)

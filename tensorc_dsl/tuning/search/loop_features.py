@@ -29,6 +29,7 @@ from tensorc_dsl.ir.expr import (
     dtype_of,
     loads,
 )
+from tensorc_dsl.ir.input_views import resolved
 from tensorc_dsl.ir.program import Block, Buffer, For, LoopKind, Program, Store, is_scattered, walk
 from tensorc_dsl.ir.target import CACHE_LINE, Target
 from tensorc_dsl.reference.work import operations
@@ -95,6 +96,7 @@ class Nest:
 
 def nests(program: Program) -> tuple[Nest, ...]:
     """The nests of a program without open dimensions, in text order."""
+    program = resolved(program)
     buffers = {b.name: b for b in (*program.params, *program.buffers)}
     return tuple(_nest(around, s, buffers) for around, s in walk(program.body) if isinstance(s, Block))
 
@@ -268,7 +270,7 @@ def _of_program(program: Program, costs: list[_Cost]) -> list[float]:
     levels = [sum(c.levels[k] for c in costs) for k in range(4)]
     time = sum(c.cycles for c in costs)
     bytes_ = {True: 0, False: 0}
-    for b in program.buffers:
+    for b in resolved(program).buffers:
         bytes_[b.scope == "global"] += b.dtype.bytes * prod(map(number, b.shape))
     threads = max((prod(_extents(c.nest, LoopKind.BOUND, True)) for c in costs), default=1)
     grid = max((prod(_extents(c.nest, LoopKind.BOUND, False)) for c in costs), default=1)

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from tests.stdlib.numerics import CONV2D, Operator, conv_2d, each
+from tests.stdlib.numerics import CONV2D, Operator, conv_nd, each
 
 OPERATORS: dict[str, Operator] = {
     "conv2d_nhwc": Operator(
-        conv_2d,
+        conv_nd,
         [
             *each(CONV2D, (1, 5, 7, 3, 5, 3, 3), (1, 1, 1, 1, 1, 1, 1)),
             *each(CONV2D + " stride pad", (2, 7, 5, 3, 2, 3, 1, 2, 1)),

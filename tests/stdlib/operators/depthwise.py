@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from tests.stdlib.numerics import Operator, conv_2d, each
+from tests.stdlib.numerics import Operator, conv_nd, each
 
 OPERATORS: dict[str, Operator] = {
     "depthwise_conv2d_nhwc": Operator(
-        lambda x, f, **a: conv_2d(x, f[:, :, None], groups=f.shape[-1], **a),
+        lambda x, f, **a: conv_nd(x, f[:, :, None], groups=f.shape[-1], **a),
         [
             *each("N H W C KH KW", (1, 5, 3, 7, 3, 3)),
             *each("N H W C KH KW stride pad dilation", (2, 7, 5, 3, 3, 2, 2, 1, 2)),

@@ -29,6 +29,7 @@ from tensorc_dsl.backend.cuda.lower.structure import Storage, phases
 from tensorc_dsl.backend.cuda.lower.synchronization import synchronized
 from tensorc_dsl.backend.llvm.lower.passes import max_step
 from tensorc_dsl.ir.expr import constant
+from tensorc_dsl.ir.input_views import resolved
 from tensorc_dsl.ir.program import Block, Buffer, Program, Stmt, walk
 from tensorc_dsl.ir.target import Target
 from tensorc_dsl.lower.flat import LowerError, Param, store_loads, stores
@@ -70,7 +71,7 @@ def lower_device(program: Program, features: tuple[str, ...] = (OLDEST,), cores:
 
     Raises LowerError if there is none that does the same.
     """
-    program = in_place(program)
+    program = in_place(resolved(program))
     if untold := set(program.dims) - told_by([p.described for p in program.params]):
         names = ", ".join(sorted(d.name for d in untold))
         raise LowerError(f"the shapes of the arguments of {program.name} do not tell {names}")
@@ -110,6 +111,7 @@ def require_room(p: DeviceProgram, target: Target) -> None:
 
 def lower_device_until(program: Program, last: str, features: tuple[str, ...], cores: int = 0) -> str:
     """The kernels after the pass of that name, as text for people."""
+    program = resolved(program)
     few = PASSES[: [p.name for p in PASSES].index(last) + 1]
     out: list[str] = []
     for n in range(len(program.body)):
