@@ -44,6 +44,7 @@ PARTS: dict[str, Part] = {
     "only-here": beside.only_here,
     "images": operators.images,
     "model-operators": operators.of_models,
+    "torch-operators": operators.of_torch,
     "operators": operators.operators,
     "decisions": decisions.decisions,
     "layers": layers.layers,

@@ -44,6 +44,13 @@ def _row(path: str, item: tree.ComputeDef) -> list[str]:
     return [code(item.name), path.rpartition(".")[2], is_what(item.doc)]
 
 
+def of_torch() -> str:
+    """The operators of a module of PyTorch that are translated, in alphabetical order."""
+    from tensorc_dsl.graph.torch_export import TARGETS
+
+    return ", ".join(f"`{name}`" for name in sorted(TARGETS) if not name.startswith("_")) + "."
+
+
 def of_models() -> str:
     """The operators that an imported model may have, in alphabetical order."""
     from tensorc_dsl.graph.folding import EVALUATORS

@@ -68,6 +68,10 @@ class Node:
     place: str
 
 
+REASON = "reason"
+"""The attribute of a node that no operator of the table is, with the reason, if its frontend knows one."""
+
+
 @dataclass(slots=True)
 class Graph:
     """A model before its sizes are known: a dimension of an input is a number, a name, or None."""

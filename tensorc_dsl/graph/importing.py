@@ -15,7 +15,18 @@ import numpy as np
 from tensorc_dsl.base.diagnostic import Note, TschedError, problem
 from tensorc_dsl.graph.calls import Asks, Computes, Imported, Step, shortened
 from tensorc_dsl.graph.folding import EVALUATORS, fold
-from tensorc_dsl.graph.graph import MOST_ELEMENTS, NUMPY, Array, Graph, Node, Tensor, Unsupported, renamed, type_of
+from tensorc_dsl.graph.graph import (
+    MOST_ELEMENTS,
+    NUMPY,
+    REASON,
+    Array,
+    Graph,
+    Node,
+    Tensor,
+    Unsupported,
+    renamed,
+    type_of,
+)
 from tensorc_dsl.graph.layouts import with_layouts
 from tensorc_dsl.graph.operators import elementwise, movement, products, recurrent, reductions, windows
 from tensorc_dsl.graph.operators.lowering import Computed, Definition, Known, Operand, Site, Viewed, Writer
@@ -109,6 +120,8 @@ def _input_types(
     return types
 
 
+_UNKNOWN = "this operator is not supported"
+
 _TOLD = ("Shape", "Size")
 """Operators of the types of their inputs."""
 
@@ -133,7 +146,7 @@ class _Importer:
             if self._lost.intersection(node.inputs):
                 self._lost |= set(node.outputs)
                 if node.op not in _WRITERS and node.op not in EVALUATORS and node.op not in _TOLD:
-                    self.refused.append((f"`{node.place}` ({node.op})", "this operator is not supported"))
+                    self.refused.append((f"`{node.place}` ({node.op})", node.attributes.get(REASON, _UNKNOWN)))
                 continue
             try:
                 self._node(node)
@@ -172,7 +185,7 @@ class _Importer:
                 self.constants |= {name: v for name, v in zip(node.outputs, made, strict=False) if name}
                 return
         if node.op not in _WRITERS:
-            raise Unsupported("this operator is not supported")
+            raise Unsupported(node.attributes.get(REASON, _UNKNOWN))
         operands = tuple(map(self._operand, inputs))
         lowered = _WRITERS[node.op](Site(node, operands))
         match lowered:

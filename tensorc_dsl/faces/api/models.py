@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from math import inf
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -36,6 +36,9 @@ from tensorc_dsl.schedule.trace.distribution import Decision
 from tensorc_dsl.schedule.trace.trace import Trace
 from tensorc_dsl.syntax.names import near
 from tensorc_dsl.tuning.machine.host import host_target
+
+if TYPE_CHECKING:
+    from tensorc_dsl.graph.calls import Imported
 
 
 @problem("E0905", "`{file}` has no model `{name}`")
@@ -359,26 +362,55 @@ def import_onnx(
     the extra `onnx`. Files that are there are replaced if an import wrote them and nobody changed them, or with `force`.
     Raises TschedError (E0940, E0941, E0942, E0947, E0903) and then writes nothing.
     """
-    from hashlib import sha256
-
     from tensorc_dsl.graph.importing import import_graph
     from tensorc_dsl.graph.onnx_file import read_onnx
-    from tensorc_dsl.graph.weights import are_imported, weights_file
-    from tensorc_dsl.graph.writing import DIGEST, is_imported, stamped, written
-    from tensorc_dsl.syntax.fmt import format_text
 
     source = Path(path)
     target = Path(output) if output is not None else source.with_suffix(".tsched")
-    beside = target.with_suffix(".safetensors")
+    _require_unchanged(target, force)
+    imported = import_graph(read_onnx(source), shapes or {}, values or {})
+    return _write(imported, target, source.name, typed=output is not None, force=force)
+
+
+def from_torch(module: Any, example: Any, output: StrPath, *, force: bool = False) -> Path:
+    """Write a module of PyTorch as a `.tsched` file with a model, and its weights as a file of safetensors beside it.
+
+    The module is in evaluation mode. `example` is a tensor, a tuple of them, or a dict of inputs by name: the model is for
+    inputs of these types and shapes. Returns the path of the `.tsched` file, as `import_onnx` does, and replaces files as it
+    does. Needs the extra `torch`. Raises TschedError (E0940, E0941, E0947, E0903) and then writes nothing.
+    """
+    from tensorc_dsl.graph.importing import import_graph
+    from tensorc_dsl.graph.torch_export import read_torch
+
+    target = Path(output)
+    _require_unchanged(target, force)
+    imported = import_graph(read_torch(module, example), {}, {})
+    return _write(imported, target, type(module).__name__, typed=True, force=force)
+
+
+def _require_unchanged(target: Path, force: bool) -> None:
+    """Raise TschedError (E0947) if the target of an import is there, and is not what an import wrote."""
+    from tensorc_dsl.graph.writing import is_imported
+
     if not force and target.is_file() and not is_imported(target):
         raise TschedError(EDITED(None, path=str(target)))
-    imported = import_graph(read_onnx(source), shapes or {}, values or {})
-    text, tensors = written(imported, target.stem, source.name, beside.name)
+
+
+def _write(imported: Imported, target: Path, origin: str, *, typed: bool, force: bool) -> Path:
+    """Write the files of an imported model; `typed`: somebody has named the target. Raises TschedError (E0947, E0903)."""
+    from hashlib import sha256
+
+    from tensorc_dsl.graph.weights import are_imported, weights_file
+    from tensorc_dsl.graph.writing import DIGEST, stamped, written
+    from tensorc_dsl.syntax.fmt import format_text
+
+    beside = target.with_suffix(".safetensors")
+    text, tensors = written(imported, target.stem, origin, beside.name)
     data = weights_file(tensors)
     text = stamped(format_text(Source.of(text.replace(DIGEST, sha256(data).hexdigest()).encode(), target.name)))
     if tensors and not force and beside.is_file() and not are_imported(beside):
         raise TschedError(EDITED(None, path=str(beside)))
-    outputs = [Output(target, typed=output is not None), *([Output(beside)] if tensors else [])]
+    outputs = [Output(target, typed=typed), *([Output(beside)] if tensors else [])]
     for o in outputs:
         o.check()
     for o, content in zip(reversed(outputs), ([data, text] if tensors else [text]), strict=True):

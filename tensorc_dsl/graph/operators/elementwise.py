@@ -198,12 +198,12 @@ def _is_inf(site: Site) -> Lowered:
 
 
 def _cast(site: Site) -> Lowered:
-    from onnx import helper
-
     x = site.given(0)
     if site.node.op == "CastLike":
         to = site.given(1).dtype
     else:
+        from onnx import helper
+
         try:
             to = DTYPES[helper.tensor_dtype_to_np_dtype(site.attribute("to", 0)).name]
         except (KeyError, ValueError):

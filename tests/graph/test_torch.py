@@ -1,0 +1,284 @@
+"""Modules of PyTorch: what an import computes beside PyTorch, and what it refuses; and what is said without it."""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Callable
+from importlib import import_module
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import tensorc_dsl
+from tensorc_dsl.base.diagnostic import TschedError
+from tensorc_dsl.graph.importing import TABLE
+from tensorc_dsl.graph.torch_export import TARGETS, read_torch
+
+needs_torch = pytest.mark.skipif(find_spec("torch") is None, reason="torch is not installed")
+Torch = Any
+"""The package, or what is of it."""
+
+
+def torch_() -> Torch:
+    return import_module("torch")
+
+
+def test_without_the_package_the_error_says_what_to_install(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setitem(sys.modules, "torch", None)
+    with pytest.raises(TschedError) as caught:
+        tensorc_dsl.from_torch(object(), (), tmp_path / "net.tsched")
+    (found,) = caught.value.diagnostics
+    assert found.code == "E0940" and "tensorc-dsl[torch]" in "".join(n.text for n in found.notes)
+    assert not list(tmp_path.iterdir())
+
+
+def checked(module: Torch, example: Any, folder: Path, rtol: float = 1e-4) -> str:
+    """The text of the import of a module, whose outputs are compared with its own."""
+    torch = torch_()
+    module.eval()
+    args, kwargs = (
+        ((), example) if isinstance(example, dict) else (example if isinstance(example, tuple) else (example,), {})
+    )
+    with torch.no_grad():
+        wanted = module(*args, **kwargs)
+    path = tensorc_dsl.from_torch(module, example, folder / "net.tsched")
+    made = tensorc_dsl.load_model(path, threads=1)(*(a.numpy() for a in (*args, *kwargs.values())))
+    every = wanted if isinstance(wanted, tuple) else (wanted,)
+    found = made if isinstance(made, tuple) else (made,)
+    assert len(found) == len(every)
+    for a, b in zip(found, every, strict=True):
+        assert a.shape == tuple(b.shape) and str(a.dtype) == str(b.dtype).removeprefix("torch.")
+        np.testing.assert_allclose(a, b.numpy(), rtol=rtol, atol=rtol)
+    return path.read_text()
+
+
+def block(torch: Torch) -> Torch:
+    """A block of a ResNet, whose rectifiers work in place."""
+    nn = torch.nn
+
+    class Block(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.a = nn.Conv2d(3, 8, 3, stride=2, padding=1, bias=False)
+            self.norm = nn.BatchNorm2d(8)
+            self.b = nn.Conv2d(8, 8, 3, padding="same", groups=4)
+            self.pool = nn.MaxPool2d(3, 2, 1)
+            self.head = nn.Linear(8, 5)
+
+        def forward(self, x: Torch) -> Torch:
+            h = nn.functional.relu(self.norm(self.a(x)), inplace=True)
+            h = h + nn.functional.hardswish(self.b(h))
+            h = nn.functional.adaptive_avg_pool2d(self.pool(h), 1)
+            return self.head(torch.flatten(h, 1))
+
+    return Block()
+
+
+def encoder(torch: Torch) -> Torch:
+    return torch.nn.TransformerEncoder(
+        torch.nn.TransformerEncoderLayer(16, 2, 32, activation="gelu", batch_first=True), 1, enable_nested_tensor=False
+    )
+
+
+def recurrent(torch: Torch) -> Torch:
+    nn = torch.nn
+
+    class Tagger(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.words = nn.Embedding(11, 6)
+            self.a = nn.LSTM(6, 5, num_layers=2, bidirectional=True, batch_first=True)
+            self.b = nn.GRU(10, 4)
+            self.c = nn.Linear(4, 3)
+
+        def forward(self, ids: Torch) -> tuple[Torch, Torch]:
+            h, (_, c) = self.a(self.words(ids))
+            h, _ = self.b(h.transpose(0, 1))
+            return torch.log_softmax(self.c(h), -1), c[-1]
+
+    return Tagger()
+
+
+def rotated(torch: Torch) -> Torch:
+    """Attention with rotated positions, a mask, parts of one projection, and RMS norm."""
+    nn = torch.nn
+
+    class Attention(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.norm = nn.RMSNorm(12)
+            self.qkv = nn.Linear(12, 36)
+            self.out = nn.Linear(12, 12, bias=False)
+
+        def turned(self, x: Torch) -> Torch:
+            angles = torch.arange(5)[:, None] * 10000.0 ** (-torch.arange(3) / 3.0)
+            a, b = x.chunk(2, -1)
+            return torch.cat((a * angles.cos() - b * angles.sin(), a * angles.sin() + b * angles.cos()), -1)
+
+        def forward(self, x: Torch, keep: Torch) -> Torch:
+            q, k, v = self.qkv(self.norm(x)).view(2, 5, 3, 2, 6).permute(2, 0, 3, 1, 4).unbind(0)
+            mask = keep[:, None, None, :] & torch.ones(5, 5, dtype=torch.bool).tril()
+            o = nn.functional.scaled_dot_product_attention(self.turned(q), self.turned(k), v, attn_mask=mask)
+            return x + self.out(o.transpose(1, 2).reshape(2, 5, 12)).masked_fill(~keep[..., None], 0.0)
+
+    return Attention()
+
+
+NETWORKS: dict[str, tuple[Callable[[Torch], Torch], Callable[[Torch], Any]]] = {
+    "a block of a ResNet": (block, lambda t: t.rand(2, 3, 17, 13)),
+    "an encoder": (encoder, lambda t: t.rand(2, 5, 16)),
+    "a tagger": (recurrent, lambda t: (t.randint(0, 11, (3, 4)),)),
+    "attention": (
+        rotated,
+        lambda t: {"x": t.rand(2, 5, 12), "keep": t.tensor([[True] * 5, [True, True, True, False, False]])},
+    ),
+}
+
+
+@needs_torch
+@pytest.mark.parametrize("name", NETWORKS)
+def test_a_module_computes_what_it_does_in_pytorch(name: str, tmp_path: Path) -> None:
+    torch = torch_()
+    torch.manual_seed(0)
+    make, example = NETWORKS[name]
+    text = checked(make(torch), example(torch), tmp_path)
+    if name == "a block of a ResNet":
+        assert "batch_norm" not in text  # it is in the weights of the convolution before it
+
+
+def functions(torch: Torch) -> dict[str, tuple[Callable[..., Any], tuple[Any, ...]]]:
+    """Functions of all kinds, each with its arguments."""
+    f = torch.nn.functional
+    x, y, n = torch.randn(2, 3, 8), torch.rand(2, 3, 8) + 0.5, torch.randint(0, 3, (2, 3, 8))
+    image = torch.randn(1, 4, 6, 7)
+    return {
+        "activations": (
+            lambda a: f.silu(a) + f.mish(a) + f.elu(a) + f.selu(a) + f.softplus(a) + f.hardsigmoid(a) + f.relu6(4 * a)
+            + f.leaky_relu(a, 0.2) + f.hardtanh(a) + f.gelu(a, approximate="tanh") + f.glu(torch.cat((a, a), 1), 1),
+            (x,),
+        ),
+        "numbers": (lambda a: 2 - a / 3 + a.clamp(min=0) ** 2 + 2**a + a.sub(a, alpha=0.5) + a.erf() + abs(a), (x,)),
+        "types": (lambda a, i: (a + i, i / 2, i + 1, a.to(torch.int32), i == 1, (a > 0) & (i != 2), a.double()), (x, n)),
+        "reductions": (
+            lambda a: (
+                a.mean(), a.sum((0, 2)), a.mean(-1, keepdim=True), *a.max(1), a.amin(0), a.argmax(), a.argmin(2), a.cumsum(1),
+                *a.topk(2), a.max(), a.softmax(1), a.abs().prod(2),
+            ),
+            (x,),
+        ),
+        "movement": (
+            lambda a: (
+                a.transpose(0, 2), a.permute(2, 0, 1), a.flatten(1), a.unsqueeze(1).squeeze(1), a[:, 1:, ::3], a[0],
+                a[..., -1], a.expand(4, 2, 3, 8), a.repeat(2, 1, 1), torch.stack((a, a), -1), *a.split((2, 6), 2),
+                *a.chunk(3, 1), a.roll(3, 2), a.tril(1), f.pad(a, (1, 2)), a.mT, a.narrow(2, 3, 4),
+                torch.zeros_like(a) + torch.ones(8),
+            ),
+            (x,),
+        ),
+        "look-ups": (
+            lambda a, i: (a[:, i[0, :, 0]], a.gather(1, i), a.index_select(2, i[0, 0]), torch.where(i > 1, a, 0.0)),
+            (x, n),
+        ),
+        "products": (
+            lambda a, b: (
+                a @ b.mT, torch.bmm(a, b.transpose(1, 2)), torch.einsum("bik,bjk->bij", a, b),
+                torch.addmm(a[0, 0, :3], a[0], b[0].T, beta=2.0), torch.maximum(a, b), a.rsqrt(),
+            ),
+            (y, y + 1),
+        ),
+        "images": (
+            lambda i: (
+                f.avg_pool2d(i, 2, padding=1), f.adaptive_avg_pool2d(i, (3, 7)), f.interpolate(i, scale_factor=2),
+                f.interpolate(i, size=(5, 9), mode="bilinear"), f.group_norm(i, 2), f.instance_norm(i), f.pixel_shuffle(i, 2),
+                f.conv_transpose2d(i, torch.ones(4, 2, 3, 3), stride=2, output_padding=1),
+                f.pad(i, (1, 1, 2, 0), mode="reflect"), f.layer_norm(i, (6, 7)), f.max_pool2d(i, 3, 2, ceil_mode=True),
+            ),
+            (image,),
+        ),
+    }  # fmt: skip
+
+
+KINDS = ("activations", "numbers", "types", "reductions", "movement", "look-ups", "products", "images")
+
+
+@needs_torch
+@pytest.mark.parametrize("kind", KINDS)
+def test_functions_compute_what_they_do_in_pytorch(kind: str, tmp_path: Path) -> None:
+    torch = torch_()
+    torch.manual_seed(0)
+    known = functions(torch)
+    assert tuple(known) == KINDS
+    function, arguments = known[kind]
+
+    class Module(torch.nn.Module):
+        def forward(self, *given: Torch) -> Any:
+            return function(*given)
+
+    checked(Module(), arguments, tmp_path)
+
+
+@needs_torch
+def test_all_that_is_not_supported_is_in_one_error(tmp_path: Path) -> None:
+    torch = torch_()
+
+    class Inner(torch.nn.Module):
+        def forward(self, x: Torch) -> Torch:
+            return torch.fft.rfft(x).real
+
+    class Outer(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.kept = torch.nn.Parameter(torch.zeros(8))
+            self.part = Inner()
+
+        def forward(self, x: Torch) -> Torch:
+            view = x[0]
+            first = view + self.part(x).sum()
+            x.add_(1.0)
+            return torch.linalg.det(x @ x.T) + first + view
+
+    with pytest.raises(TschedError) as caught:
+        tensorc_dsl.from_torch(Outer().eval(), torch.rand(8, 8), tmp_path / "net.tsched")
+    (found,) = caught.value.diagnostics
+    told = " ".join(n.text for n in found.notes)
+    assert found.code == "E0941" and "`part: fft_rfft`" in told and "in place" in told and "linalg_det" in told
+    assert not list(tmp_path.iterdir())
+
+
+@needs_torch
+def test_what_cannot_be_traced_is_refused_with_the_reason(tmp_path: Path) -> None:
+    torch = torch_()
+
+    class Branch(torch.nn.Module):
+        def forward(self, x: Torch) -> Torch:
+            return x if x.sum() > 0 else -x
+
+    for module, says in ((Branch().eval(), ""), (torch.nn.Linear(2, 2), "training mode")):
+        with pytest.raises(TschedError) as caught:
+            tensorc_dsl.from_torch(module, torch.rand(2, 2), tmp_path / "net.tsched")
+        assert caught.value.diagnostics[0].code == "E0940" and says in caught.value.diagnostics[0].message
+    assert not list(tmp_path.iterdir())
+
+
+@needs_torch
+def test_weights_that_share_memory_are_one(tmp_path: Path) -> None:
+    torch = torch_()
+    a = torch.nn.Linear(6, 6)
+    b = torch.nn.Linear(6, 6)
+    b.weight = a.weight
+    graph = read_torch(torch.nn.Sequential(a, torch.nn.ReLU(), b).eval(), torch.rand(3, 6))
+    assert sum(v.shape == (6, 6) for v in graph.constants.values()) == 1
+    assert graph.outputs == ("output",) and list(graph.inputs) == ["input"]
+    assert {n.op for n in graph.nodes} <= {*TABLE} and "linear" in TARGETS
+
+
+@needs_torch
+def test_the_example_of_the_documentation_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    page = (Path(__file__).parents[2] / "docs" / "models.md").read_text()
+    (text,) = re.findall(r"```py\n(.*?)```", page, re.DOTALL)
+    monkeypatch.chdir(tmp_path)
+    exec(compile(text, "models.md", "exec"), {})
