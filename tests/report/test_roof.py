@@ -23,7 +23,7 @@ from tensorc_dsl.ir.target import Target
 from tensorc_dsl.reference.work import bytes_needed, sizing
 from tensorc_dsl.tuning.machine import roof
 from tensorc_dsl.tuning.machine.host import host_target
-from tensorc_dsl.tuning.machine.roof import roof_of
+from tensorc_dsl.tuning.machine.roof import Rates, roof_of
 from tests.compute.texts import build, made, std
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
@@ -124,3 +124,25 @@ def test_every_peak_kernel_runs(t: DType) -> None:
             for instruction in peak_instructions(work, target):
                 assert 1e8 < peak(instruction, target, 1, repeats=3) < 1e14
     assert DOT_U8I8.operations == 8
+
+
+def test_rates_are_measured_once_for_several_programs(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[object] = []
+
+    def peak(i: Instruction, _target: Target, _threads: int) -> float:
+        asked.append(i)
+        return 1e12
+
+    def bandwidth(_target: Target, _threads: int, size: int) -> float:
+        asked.append(size)
+        return 1e9
+
+    monkeypatch.setattr(backend, "peak", peak)
+    monkeypatch.setattr(backend, "bandwidth", bandwidth)
+    text = PRODUCT.format(t="f32", u="f32", v="f32", a="A[i, k]", b="B[k, j]")
+    rates = Rates()
+    found = [roof_of(build(text, M=m, N=64, K=64), Target(), 1, rates=rates) for m in (60, 63, 64)]
+    known = list(asked)
+    assert 65536 in known and 32768 not in known and found[0].moving < found[2].moving
+    roof_of(build(text, M=61, N=64, K=64), Target(), 1, rates=rates)
+    assert asked == known

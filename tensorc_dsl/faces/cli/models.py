@@ -222,7 +222,7 @@ def profile_table(model: LoadedModel, found: ModelProfile) -> str:
                 str(g.calls),
                 units.seconds(g.seconds),
                 units.share(g.seconds / total) if total else "",
-                _millions(g.roof.operations * g.calls),
+                _counted(g.roof.operations * g.calls),
                 units.bytes_(g.roof.bytes_ * g.calls),
                 "" if of is None else f"{units.share(of)} of {g.roof.name}",
             )
@@ -231,8 +231,12 @@ def profile_table(model: LoadedModel, found: ModelProfile) -> str:
     return f"{found.model} on {target.cpu}, {target.workers(target.cores)}: {run}\n\n{columns(rows)}"
 
 
-def _millions(count: int) -> str:
-    return f"{count / 1e6:,.2f} M" if count < 1e9 else f"{count / 1e9:,.2f} G"
+def _counted(count: int) -> str:
+    """`512`, `1.02 k`, `3.5 M`: with three digits."""
+    for unit, scale in ((" G", 1e9), (" M", 1e6), (" k", 1e3)):
+        if count >= scale:
+            return f"{count / scale:.3g}{unit}"
+    return str(count)
 
 
 def profile_facts(found: ModelProfile) -> dict[str, Any]:
