@@ -196,6 +196,8 @@ def test_the_command_writes_the_schedules_that_it_tells_of() -> None:
     table = call(*TUNE, "--resume")
     assert table.exit_code == 0 and "times as fast, by turns" in table.stdout, table.stderr
     assert len(Simulated.timed) == 6
+    full = call(*TUNE, "--resume", "--output", "/dev/full")
+    assert full.exit_code == 1 and "error[E0904]" in full.stderr and "among the records" in full.stderr
     events = [json.loads(line) for line in call(*TUNE, "net", "relu", "--json-lines").stdout.splitlines()]
     assert {e["event"] for e in events} >= {"started", "measured", "finished", "result"}
     assert {e["task"] for e in events if e["event"] == "measured"} == {"relu"}

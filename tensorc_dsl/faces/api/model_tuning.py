@@ -437,7 +437,7 @@ class _Tuning:
         both = self._calls_of(kernels, {}), self._calls_of(kernels, now)
         with self._turns.use(Use.TIMING):
             first, second = by_turns(both, TURNS_SECONDS)
-        return median(first), median(second)
+        return seconds_of(first), seconds_of(second)
 
 
 def _fastest(seconds: Sequence[float]) -> int:
