@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 
 import numpy as np
 
@@ -42,7 +43,11 @@ TABLE: Mapping[str, Writer] = {
 }
 """Which function writes which operator."""
 
-_WRITERS = {**TABLE, products.ATTENTION: products.attention}
+_WRITERS: Mapping[str, Writer] = {
+    **TABLE,
+    products.ATTENTION: products.attention,
+    reductions.FLAT_SOFTMAX: partial(reductions.softmax, False, True),
+}
 
 _ASKS: Mapping[str, Asks] = {
     **dict.fromkeys(windows.CONVOLUTIONS, Asks.LAST),

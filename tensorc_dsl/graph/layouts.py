@@ -116,7 +116,7 @@ class _Choice:
             self._state(cut, number, self.model.steps[number])
         for name in self.orders:
             self._meeting(cut, name)
-        return {number for number in chosen if number in cut.sources()}
+        return cut.sources().intersection(chosen)
 
     def _concerned(self, step: Step) -> bool:
         return any(name in self.orders for name in (*step.arguments, *step.results))
@@ -186,8 +186,8 @@ class _Cut:
     def forbid_moved(self, node: int) -> None:
         self.add(node, _KEPT, None)
 
-    def sources(self) -> set[int | str]:
-        """The nodes on the side of `_MOVED`."""
+    def sources(self) -> set[int]:
+        """The steps on the side of `_MOVED`."""
         from scipy.sparse import csr_array
         from scipy.sparse.csgraph import breadth_first_order, maximum_flow
 
@@ -200,7 +200,7 @@ class _Cut:
         graph = csr_array((np.array(costs, np.int32), (rows, columns)), shape=(size, size))
         rest = graph - maximum_flow(graph, 0, 1).flow
         reached = set(map(int, breadth_first_order(rest > 0, 0, return_predecessors=False)))
-        return {node for node, number in self.numbers.items() if number in reached}
+        return {node for node, number in self.numbers.items() if number in reached and isinstance(node, int)}
 
 
 @dataclass

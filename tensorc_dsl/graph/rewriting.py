@@ -15,6 +15,7 @@ import numpy as np
 
 from tensorc_dsl.graph.graph import Array, Graph, Node, live
 from tensorc_dsl.graph.operators.products import ATTENTION, AttentionForm
+from tensorc_dsl.graph.operators.reductions import FLAT_SOFTMAX
 
 
 @dataclass(slots=True)
@@ -64,14 +65,19 @@ def rewritten(graph: Graph) -> Graph:
             nodes.append(node)
         else:
             constants[node.outputs[0]] = value
-    reads = Counter(i for n in nodes for i in n.inputs) + Counter(graph.outputs)
-    view = _View(constants, {o: n for n in nodes for o in n.outputs if o}, reads)
-    for n in range(len(nodes)):
-        for rewrite in REWRITES:
-            made = rewrite(view, nodes[n])
-            if made is not None:
-                nodes[n] = made
-                view.makers |= {o: made for o in made.outputs if o}
+    changed = True
+    while changed:  # what one rewrite leaves out may be all that keeps another from its nodes
+        nodes = live(nodes, graph.outputs)
+        reads = Counter(i for n in nodes for i in n.inputs) + Counter(graph.outputs)
+        view = _View(constants, {o: n for n in nodes for o in n.outputs if o}, reads)
+        changed = False
+        for n in range(len(nodes)):
+            for rewrite in REWRITES:
+                made = rewrite(view, nodes[n])
+                if made is not None:
+                    nodes[n] = made
+                    view.makers |= {o: made for o in made.outputs if o}
+                    changed = True
     return replace(graph, nodes=live(nodes, graph.outputs), constants=constants)
 
 
@@ -186,6 +192,19 @@ def _factors(view: _View, node: Node, most: int) -> list[str]:
     return found
 
 
+def _flat_softmax(view: _View, node: Node) -> Node | None:
+    """A softmax over all axes from one on, as one of opset 11 is converted: flat, and in its shape again."""
+    softmax = view.inner(node.inputs[0], "Softmax") if node.op == "Reshape" else None
+    flat = view.inner(softmax.inputs[0], "Flatten") if softmax is not None else None
+    if softmax is None or flat is None or softmax.attributes.get("axis", -1) not in (-1, 1):
+        return None
+    shape = view.maker(node.inputs[1], "Shape")
+    if shape is None or shape.inputs != flat.inputs or shape.attributes.get("start") or shape.attributes.get("end"):
+        return None
+    attributes = {"axis": flat.attributes.get("axis", 1)}
+    return Node(FLAT_SOFTMAX, flat.inputs, node.outputs, attributes, node.place)
+
+
 # --- norms -------------------------------------------------------------------------------------------------------------
 
 
@@ -269,14 +288,17 @@ def _attention(view: _View, node: Node) -> Node | None:
 
     The inputs of the new node are Q, K, V and the other operands of the changes.
     """
-    softmax = view.inner(node.inputs[0], "Softmax") if node.op == "MatMul" else None
+    softmax = view.inner(node.inputs[0], "Softmax", FLAT_SOFTMAX) if node.op == "MatMul" else None
     found = _scores(view, softmax.inputs[0], 4) if softmax is not None else None
     if softmax is None or found is None:
         return None
     product, changes = found
     q, k, v = (_factor(view, name) for name in (*product.inputs, node.inputs[1]))
     ranks = {len(f.order) for f in (q, k, v) if f.order}
-    if v.scales or len(ranks) > 1 or softmax.attributes.get("axis", -1) not in (-1, *(r - 1 for r in ranks)):
+    lines = {r - 1 for r in ranks}
+    if softmax.op == "Softmax":
+        lines.add(-1)
+    if v.scales or len(ranks) > 1 or softmax.attributes.get("axis", -1) not in lines:
         return None
     inputs = [q.name, k.name, v.name]
     steps: list[tuple[str, tuple[int, ...]]] = []
@@ -357,5 +379,5 @@ def _is_fixed(view: _View, name: str, most: int) -> bool:
 
 
 REWRITES: tuple[Rewrite, ...] = (
-    _batch_norm, _swish, _hard_swish, _gelu, _layer_norm, _attention, _attention_transposed,
+    _batch_norm, _swish, _hard_swish, _gelu, _layer_norm, _flat_softmax, _attention, _attention_transposed,
 )  # fmt: skip

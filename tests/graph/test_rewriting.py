@@ -138,6 +138,22 @@ SPELLED: dict[str, tuple[str, list[NodeProto], Array, dict[str, Array]]] = {
         ],
         f32(1, 5, 12), HEADS | FLAT,
     ),
+    "attention of opset 11": (
+        "attention",
+        [
+            *heads(), node("Mul", ["s", "half"], ["d"]), node("Shape", ["d"], ["n"]), node("Flatten", ["d"], ["f"], axis=3),
+            node("Softmax", ["f"], ["g"], axis=-1), node("Reshape", ["g", "n"], ["p"]), *mixed("s")[1:],
+        ],
+        f32(1, 5, 12), HEADS | FLAT,
+    ),
+    "softmax of opset 11": (
+        "softmax",
+        [
+            node("Shape", ["x"], ["n"]), node("Flatten", ["x"], ["f"], axis=1), node("Softmax", ["f"], ["g"]),
+            node("Reshape", ["g", "n"], ["y"]),
+        ],
+        f32(3, 2, 5), {},
+    ),
     "attention, one head": (
         "attention",
         [

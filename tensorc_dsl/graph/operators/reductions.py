@@ -111,7 +111,7 @@ def _position(word: str, site: Site) -> Lowered:
 
 @dataclass(frozen=True, slots=True)
 class _Line:
-    """An element of the input `X` of a node, its indices, that of the axis which the node names, and the others."""
+    """An element of the input `X` of a node, its indices, those that the node names, and the others."""
 
     type: Tensor
     value: str
@@ -120,16 +120,23 @@ class _Line:
     rest: list[str]
 
 
-def _line(site: Site) -> _Line:
+def _line(site: Site, flat: bool = False) -> _Line:
+    """The line along the axis that the node names; `flat` means along all axes from it on."""
     x = site.given(0)
     axis = axis_of(site.attribute("axis", -1), x.type.rank)
     names = indices(x.type.rank)
-    rest = [n for k, n in enumerate(names) if k != axis]
-    return _Line(x.type, place(site.parameter("X", x), names), names, names[axis], rest)
+    chosen = names[axis:] if flat else names[axis : axis + 1]
+    rest = [n for n in names if n not in chosen]
+    return _Line(x.type, place(site.parameter("X", x), names), names, ", ".join(chosen), rest)
 
 
-def _softmax(logarithm: bool, site: Site) -> Lowered:
-    x = _line(site)
+FLAT_SOFTMAX = "Softmax over all axes from one on"
+"""The operator of opsets before 13, which the converter of opsets spells out; ONNX has none of that name."""
+
+
+def softmax(logarithm: bool, flat: bool, site: Site) -> Lowered:
+    """The softmax, or its logarithm, along an axis; `flat` means along all axes from it on."""
+    x = _line(site, flat)
     site.stage(f"let {place('m', x.rest)} = max[{x.index}] {x.value}")
     shifted = f"{x.value} - {place('m', x.rest)}"
     if logarithm:
@@ -308,8 +315,8 @@ TABLE: Mapping[str, Writer] = {
     "ReduceLogSumExp": partial(_reduced, "log_sum_exp", ""),
     "ArgMax": partial(_position, "argmax"),
     "ArgMin": partial(_position, "argmin"),
-    "Softmax": partial(_softmax, False),
-    "LogSoftmax": partial(_softmax, True),
+    "Softmax": partial(softmax, False, False),
+    "LogSoftmax": partial(softmax, True, False),
     "Hardmax": _hardmax,
     "LayerNormalization": _layer_norm,
     "RMSNormalization": _rms_norm,
