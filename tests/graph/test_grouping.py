@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from math import prod
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -37,7 +38,7 @@ compute soft(X: f32[M, N]) -> Y: f32[M, N] {
 compute halves(X: f32[M, N]) -> L: f32[M, N], R: f32[M, N] { L[i, j] = 0.5 * X[i, j]; R[i, j] = X[i, j] - 1.0 }
 compute flat(X: f32[L]) -> Y: f32[L] { Y[i] = -X[i] }
 """
-SIZES = ((1, 12), (3, 4), (4, 3), (12, 1), (2, 6))
+SIZES = ((1, 12), (3, 4), (4, 3), (1, 12), (2, 6))
 
 
 def loaded(model: str, rules: str = "use std.graph") -> CheckedFile:
@@ -71,8 +72,7 @@ def random_model(rng: random.Random, length: int) -> str:
     weights: dict[str, tuple[int, ...]] = {}
     lines: list[str] = []
     for n in range(length):
-        recent = list(shapes)[-4:]
-        a = rng.choice(recent)
+        a = rng.choice([*shapes][-rng.choice((1, 2, 5)) :])
         one, v = shapes[a], f"v{n}"
         if len(one) == 1:
             lines.append(f"let {v} = flat({a})")
@@ -267,3 +267,25 @@ def test_without_a_space_for_graphs_nothing_is_joined() -> None:
     both = "module none(c: Node) when false { try { join_nodes(c) } }\nspace a for graph { none }\nspace b for graph { none }"
     with pytest.raises(TschedError, match="E0948: 2 spaces or schedules"):
         by_rules(f"{model}\n{both}", "")
+
+
+def test_a_rule_of_a_user_changes_the_groups() -> None:
+    example = Path(__file__).parents[2] / "examples" / "own_groups.tsched"
+    file = load_source(Source.read(example, example.name))
+    made = grouped(file, "block", Target())
+    apart = grouped(file, "block", Target(), {"squeeze": False, "squeeze_1": False})
+    assert "mean_dense_relu_gate" in names(made) and (len(names(made)), len(names(apart))) == (5, 7)
+    wanted, found = run(file.plans["block"], 1)["y"], run(made.plan, 1)["y"]
+    np.testing.assert_allclose(found, wanted, rtol=1e-9, atol=1e-9)
+
+
+def test_random_models_have_what_is_hard_to_join() -> None:
+    joined, views, several = 0, 0, 0
+    for seed in range(1, 40, 2):
+        rng = random.Random(seed)
+        file = loaded(random_model(rng, rng.randrange(2, 14)), ANY)
+        made = grouped(file, "net", Target(), decide=prior(np.random.default_rng(seed)))
+        joined += len(made.computes)
+        several += sum(len(c.outputs) > 1 for c in made.computes.values())
+        views += sum("view(" in s.span.text for c in made.computes.values() for s in c.stages)
+    assert joined > 15 and several > 3 and views > 1, (joined, several, views)
