@@ -145,6 +145,7 @@ REDUCTIONS = [
     Case("ArgMin", [np.array([[1, 0, 0], [2, 2, 1]], np.float32)], {"axis": 1, "select_last_index": 1}),
     Case("Softmax", [f32(3, 4, 5)], {"axis": 1}),
     Case("Softmax", [f32(3, 4, 5)], {"axis": 1}, opset=11),
+    Case("Softmax", [f32(2, 1, 3, 2, 2)], {"axis": 3}),
     Case("LogSoftmax", [f32(3, 5)]),
     Case("LayerNormalization", [f32(3, 4, 5), f32(4, 5), f32(4, 5)], {"axis": 1, "epsilon": 1e-3}),
     Case("LayerNormalization", [f32(3, 5), f32(5)], outputs=3),

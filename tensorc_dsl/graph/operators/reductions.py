@@ -80,7 +80,7 @@ def _log_sum_exp(
 ) -> Lowered:
     rest = [n for k, n in enumerate(names) if k not in axes]
     inner = ", ".join(n for k, n in enumerate(names) if k in axes)
-    greatest = place("m", rest)
+    greatest = place("top", rest)
     site.stage(f"let {greatest} = max[{inner}] {place('X', names)}")
     shift = f"({greatest} if isfinite({greatest}) else 0.0)"
     value = f"log(sum[{inner}] exp({place('X', names)} - {shift})) + {shift}"
@@ -103,8 +103,8 @@ def _position(word: str, site: Site) -> Lowered:
     value = f"{word}[{names[axis]} in {size}] {place('X', at)}"
     if last:
         rest = [n for k, n in enumerate(names) if k != axis]
-        site.stage(f"let {place('p', ranged(rest, [s for k, s in enumerate(x.shape) if k != axis]))} = {value}")
-        value = f"{size - 1} - {place('p', rest)}"
+        site.stage(f"let {place('at', ranged(rest, [s for k, s in enumerate(x.shape) if k != axis]))} = {value}")
+        value = f"{size - 1} - {place('at', rest)}"
     site.stage(f"{place('Y', ranged(results, shape))} = {value}")
     return site.computed(word, ("Y", Tensor("i64", shape)))
 
@@ -137,23 +137,23 @@ FLAT_SOFTMAX = "Softmax over all axes from one on"
 def softmax(logarithm: bool, flat: bool, site: Site) -> Lowered:
     """The softmax, or its logarithm, along an axis; `flat` means along all axes from it on."""
     x = _line(site, flat)
-    site.stage(f"let {place('m', x.rest)} = max[{x.index}] {x.value}")
-    shifted = f"{x.value} - {place('m', x.rest)}"
+    site.stage(f"let {place('top', x.rest)} = max[{x.index}] {x.value}")
+    shifted = f"{x.value} - {place('top', x.rest)}"
     if logarithm:
-        site.stage(f"let {place('s', x.rest)} = sum[{x.index}] exp({shifted})")
-        site.stage(f"{place('Y', x.names)} = {shifted} - log({place('s', x.rest)})")
+        site.stage(f"let {place('total', x.rest)} = sum[{x.index}] exp({shifted})")
+        site.stage(f"{place('Y', x.names)} = {shifted} - log({place('total', x.rest)})")
         return site.computed("log_softmax", ("Y", x.type))
     site.stage(f"let {place('e', x.names)} = exp({shifted})")
-    site.stage(f"let {place('s', x.rest)} = sum[{x.index}] {place('e', x.names)}")
-    site.stage(f"{place('Y', x.names)} = {place('e', x.names)} / {place('s', x.rest)}")
+    site.stage(f"let {place('total', x.rest)} = sum[{x.index}] {place('e', x.names)}")
+    site.stage(f"{place('Y', x.names)} = {place('e', x.names)} / {place('total', x.rest)}")
     return site.computed("softmax", ("Y", x.type))
 
 
 def _hardmax(site: Site) -> Lowered:
     x = _line(site)
-    site.stage(f"let {place('p', x.rest)} = argmax[{x.index}] {x.value}")
+    site.stage(f"let {place('at', x.rest)} = argmax[{x.index}] {x.value}")
     left = place("Y", ranged(x.names, x.type.shape))
-    site.stage(f"{left} = 1.0 if i64({x.index}) == {place('p', x.rest)} else 0.0")
+    site.stage(f"{left} = 1.0 if i64({x.index}) == {place('at', x.rest)} else 0.0")
     return site.computed("hardmax", ("Y", x.type))
 
 
@@ -263,8 +263,8 @@ def _group_norm(site: Site) -> Lowered:
 
 def _lp_norm(site: Site) -> Lowered:
     x = _line(site)
-    site.stage(f"let {place('s', x.rest)} = {norm(site.attribute('p', 2), f'[{x.index}]', x.value)}")
-    total = place("s", x.rest)
+    site.stage(f"let {place('total', x.rest)} = {norm(site.attribute('p', 2), f'[{x.index}]', x.value)}")
+    total = place("total", x.rest)
     site.stage(f"{place('Y', x.names)} = {x.value} / {total} if {total} != 0.0 else 0.0")
     return site.computed("lp_norm", ("Y", x.type))
 
@@ -281,10 +281,10 @@ def _local_response(site: Site) -> Lowered:
     c, before = names[1], (size - 1) // 2
     near = place("X", [names[0], f"{c} + q - {before}", *names[2:]])
     site.stage(
-        f"let {place('s', ranged(names, x.shape))} = "
+        f"let {place('total', ranged(names, x.shape))} = "
         f"sum[q in {size}] ({near} * {near} if 0 <= {c} + q - {before} < {channels} else 0.0)"
     )
-    value = f"{place('X', names)} * pow({bias} + {alpha} / {size}.0 * {place('s', names)}, -{beta})"
+    value = f"{place('X', names)} * pow({bias} + {alpha} / {size}.0 * {place('total', names)}, -{beta})"
     site.stage(f"{place('Y', names)} = {value}")
     return site.computed("local_response", ("Y", x.type))
 
