@@ -19,6 +19,7 @@ from tensorc_dsl.check.scope import CheckedFile
 from tensorc_dsl.elaborate import compute as compute_layer
 from tensorc_dsl.elaborate.bindings import attribute_kind, dimensions
 from tensorc_dsl.elaborate.names import Definitions, Library
+from tensorc_dsl.elaborate.views import VIEW
 from tensorc_dsl.interp.problems import UNKNOWN_DRAW
 from tensorc_dsl.interp.space import Space, outermost
 from tensorc_dsl.ir.graph import Graph, GraphCall, GraphNode, inner_views, links, source_of, split_places
@@ -185,7 +186,8 @@ class _Writer:
         )
         computes = {str(c.name): c for c in parse(source).items if isinstance(c, t.ComputeDef)} if self.computes else {}
         own = self.file.library.files.get(self.file.source.name)
-        seen = Definitions({**self.file.computes, **computes}, own.reducers if own is not None else {})
+        called = {_called(n): c for n, c in self.file.computes.items()}
+        seen = Definitions({**called, **computes}, own.reducers if own is not None else {})
         library = replace(self.file.library, files={**self.file.library.files, source.name: seen}, heights={})
         used = dict.fromkeys(s.task for s in self.steps if isinstance(s, Call))
         tasks = {n: self.plan.tasks[n] for n in used if n in self.plan.tasks}
@@ -202,7 +204,9 @@ class _Writer:
 
     def _group(self, node: GraphNode, wanted: Collection[str]) -> _Group:
         """The compute of a node that makes the wanted values, and whatever else their calls make besides."""
-        words = _Words({*RESERVED, *CONSTANTS, *self.file.computes, *(f"i{n}" for n in range(MOST_INDICES))})
+        words = _Words(
+            {*RESERVED, *CONSTANTS, *map(_called, self.file.computes), *(f"i{n}" for n in range(MOST_INDICES))}
+        )
         calls = [c for c in node.calls if c.program is not None]
         # A call makes outputs, or values that stay inside: all of what it makes, as a stage does.
         out = [r for c in calls if any(r in wanted for r in c.results) for r in c.results if r != "_"]
@@ -243,7 +247,7 @@ class _Writer:
         names = [r if r == "_" else words.add(r, "v") for r in c.results]
         left = names[0] if len(names) == 1 else f"({', '.join(names)})"
         let = "" if any(r in out for r in c.results) else "let "
-        return f"{let}{left} = {c.compute}({', '.join([*(words.of[a] for a in c.arguments), *given])})"
+        return f"{let}{left} = {_called(c.compute)}({', '.join([*(words.of[a] for a in c.arguments), *given])})"
 
     def _task(self, c: GraphCall) -> str:
         return next(n for n, p in self.plan.programs.items() if p is c.program)
@@ -256,6 +260,11 @@ class _Writer:
         assert places is not None, "`join_nodes` refuses other views"
         left = ", ".join(f"{i} in {size}" for i, size in zip(indices, shape, strict=True))
         return f"let {words.add(result, 'v')}[{left}] = view({words.of[source]}[{', '.join(places)}])"
+
+
+def _called(compute: str) -> str:
+    """What a group calls a compute of the file: one of the name `view` would hide the views."""
+    return f"{VIEW}_compute" if compute == VIEW else compute
 
 
 def _type(b: Buffer) -> str:

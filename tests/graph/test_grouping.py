@@ -289,3 +289,25 @@ def test_random_models_have_what_is_hard_to_join() -> None:
         several += sum(len(c.outputs) > 1 for c in made.computes.values())
         views += sum("view(" in s.span.text for c in made.computes.values() for s in c.stages)
     assert joined > 15 and several > 3 and views > 1, (joined, several, views)
+
+
+def test_names_of_a_model_may_be_words_of_rules_and_views() -> None:
+    text = """
+        compute view(X: f32[M, N]) -> Y: f32[M, N] { Y[i, j] = X[i, j] + 1.0 }
+        model net(x: f32[1, 4], w: f32[4, 12]) -> y: f32[4, 3] {
+            let root = dense(x, w)
+            let target = reshape(root, [3, 4])
+            let join_nodes = view(target)
+            y = turn(join_nodes)
+        }
+    """
+    made = by_rules(text)
+    assert names(made) == ["dense_view_turn"]
+    np.testing.assert_allclose(run(made.plan, 0)["y"], run(loaded(text).plans["net"], 0)["y"])
+
+
+def test_a_node_has_a_largest_size() -> None:
+    lines = "".join(f"let v{n + 1} = soft(v{n})\n" for n in range(70))
+    text = f"model net(v0: f32[3, 4]) -> y: f32[3, 4] {{\n{lines}y = relu(v70)\n}}"
+    with pytest.raises(TschedError, match="E0667: the node would have 281 stages; 256 are allowed"):
+        by_rules(f"{text}\nschedule by_hand for net {{ join_nodes(root.nodes) }}", "")

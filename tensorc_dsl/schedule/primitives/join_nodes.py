@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from tensorc_dsl.ir.graph import GraphNode, in_order, inner_views, links, sizes_of, source_of, split_places, values_of
 from tensorc_dsl.ir.node import replace
-from tensorc_dsl.ir.program import Program
+from tensorc_dsl.ir.program import Program, blocks
 from tensorc_dsl.schedule.nests import NO_GRAPH, the_graph, the_node
 from tensorc_dsl.schedule.step import NodeRef, Rewrite, graph_step, refusal
 
-MOST_CALLS = 128
-"""The largest number of calls of a node: it becomes one compute, and each schedule of it takes time for each stage."""
+MOST_STAGES = 256
+"""The largest number of stages of a node: it becomes one compute, and each schedule of it takes time for each of them."""
 
 
 @refusal("E0667", "there is nothing to join", help="name the nodes: `join_nodes(p, c)`")
@@ -26,7 +26,7 @@ def NOT_CONVEX(*focus: str, outside: str) -> None: ...
     help="leave the nodes before and behind it apart: at the edge of a node a view costs nothing",
 )
 def MERGING_VIEW(*focus: str, view: str, shape: str, source: str) -> None: ...
-@refusal("E0667", "the node would have {count} calls; {most} are allowed", help="join fewer nodes")
+@refusal("E0667", "the node would have {count} stages; {most} are allowed", help="join fewer nodes")
 def TOO_MANY(*focus: str, count: int, most: int) -> None: ...
 
 
@@ -53,8 +53,9 @@ def join_nodes(program: Program, *nodes: NodeRef) -> Rewrite[NodeRef]:
         first = graph.nodes[outside[0]].name
         raise NOT_CONVEX(program, *names, first, outside=first)
     calls = tuple(c for m in members for c in m.calls)
-    if len(calls) > MOST_CALLS:
-        raise TOO_MANY(program, *names, count=len(calls), most=MOST_CALLS)
+    stages = sum(len(blocks(c.program)) for c in calls if c.program is not None)
+    if stages > MOST_STAGES:
+        raise TOO_MANY(program, *names, count=stages, most=MOST_STAGES)
     joined = GraphNode(names[-1], calls)
     values = values_of(graph)
     for view in inner_views(joined):
