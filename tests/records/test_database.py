@@ -130,8 +130,10 @@ def test_programs_that_were_compared_in_a_model_have_their_order_there(tmp_path:
         assert order() == "eabdc"  # one that is faster alone than all of these was not compared yet
         db.add_all(compared("3", f=2.0, a=3.0))
         assert order() == "efabdc"  # f was never timed alone
+        db.add(replace(TRIAL, program_key="g", seconds=1.0, times=(1.0,)))
+        assert order() == "efagbdc"  # g is as fast alone as a, and was not compared
         db.add(replace(TRIAL, program_key="f", phase="final", status="crash", seconds=None, times=()))
-        assert order() == "eabdc"
+        assert order() == "eagbdc"
 
 
 def test_a_batch_is_recorded_whole_or_not_at_all(tmp_path: Path) -> None:

@@ -258,13 +258,14 @@ class _Comparison:
         self.places[t.program_key] = (t.seconds, row)
 
     def in_order(self, alike: Mapping[str, tuple[float, int]], failed: Collection[str]) -> dict[str, tuple[float, int]]:
-        """The places of these programs among others: the fastest here has the least time that one of them has alone."""
+        """The places of these programs among others: the fastest here has the least time that one of them has alone. They
+        are ahead of others with the same time."""
         order = [key for _, key in sorted((s, key) for key, (s, _) in self.places.items() if key not in failed)]
         alone = sorted(alike[key][0] for key in order if key in alike)
         # One without a time alone, which was never a trial, has the time of the one that is next to it, and is behind it.
         times = [alone[min(n, len(alone) - 1)] if alone else self.places[key][0] for n, key in enumerate(order)]
         return {
-            key: (s * (1.0 + n * _NEXT), alike[key][1] if key in alike else self.places[key][1])
+            key: (s * (1.0 - (len(order) - n) * _NEXT), alike[key][1] if key in alike else self.places[key][1])
             for n, (key, s) in enumerate(zip(order, times, strict=True))
         }
 
@@ -336,7 +337,8 @@ def stamped(trials: Iterable[Trial]) -> list[Trial]:
 
 
 _NEXT = 1e-12
-"""The share by which a time is longer than one that is as long, and before it."""
+"""The share by which a time of a comparison is before the next that is as long, and before others that are: those of small
+kernels are as long as a step of the clock."""
 
 _COMPOUNDED = f"SELECT run FROM trials WHERE scale > {LARGEST}"
 """The searches whose factors compounded."""
