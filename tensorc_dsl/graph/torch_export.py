@@ -48,7 +48,12 @@ def read_torch(module: Torch, example: Any) -> Graph:
     if module.training:
         why, repair = "it is in training mode", "call `.eval()` of the module first"
         raise TschedError(NOT_IMPORTED(None, path=name, why=why, repair=repair))
-    return _Reader(torch, name).graph(_exported(torch, module, name, example))
+    program = _exported(torch, module, name, example)
+    try:
+        return _Reader(torch, name).graph(program)
+    except Unsupported as e:  # of an input or a weight
+        repair = "convert the module and the example first, `module.float()`"
+        raise TschedError(NOT_IMPORTED(None, path=name, why=f"it has {e}", repair=repair)) from None
 
 
 def _exported(torch: Torch, module: Torch, name: str, example: Any) -> Torch:
@@ -84,12 +89,15 @@ class _Reader:
     """By the name of a node of the trace."""
     made: int = 0
     place: str = ""
+    _taken: set[str] = field(default_factory=set[str])
+    """The names of inputs."""
     _known: dict[tuple[object, ...], Name] = field(default_factory=dict[tuple[object, ...], Name])
 
     # --- the trace ---
 
     def graph(self, program: Torch) -> Graph:
         inputs: dict[str, tuple[str, tuple[int | str | None, ...]]] = {}
+        self._taken = {s.arg.name for s in program.graph_signature.input_specs if s.target is None}
         kinds = {s.arg.name: s for s in program.graph_signature.input_specs if hasattr(s.arg, "name")}
         outputs: list[Name] = []
         for node in program.graph.nodes:
@@ -139,8 +147,11 @@ class _Reader:
         made = {o for n in self.nodes for o in n.outputs}
         names: dict[str, str] = {}
         for k, name in enumerate(outputs):
-            if name in made:
-                names.setdefault(name, f"output_{k}" if len(outputs) > 1 else "output")
+            if name in made and name not in names:
+                named = f"output_{k}" if len(outputs) > 1 else "output"
+                while named in inputs or named in self.constants:
+                    named += "_"
+                names[name] = named
         nodes = [
             replace(
                 n,
@@ -230,6 +241,8 @@ class _Reader:
     def constant(self, value: Array, name: str = "") -> Name:
         """The name of a constant."""
         named = Name(name or self.fresh("constant"))
+        while named in self.constants or named in self._taken:
+            named = Name(f"{named}_")
         self.constants[named] = value
         return named
 
@@ -270,6 +283,8 @@ class _Call:
     metas: Mapping[str, Torch]
 
     def __getitem__(self, name: str) -> Value:
+        if name not in self.given:
+            raise Unsupported(f"this form of it, without `{name}`, is not supported")
         return self.given[name]
 
     def get(self, name: str, default: Value = None) -> Value:
@@ -316,6 +331,12 @@ class _Call:
             return self.number(value, dtype)
         return self.emit("CastLike", value, self.number(0, dtype))
 
+    def typed(self, name: str) -> Value:
+        """An argument with elements of the type of the result."""
+        meta = self.metas[name]
+        same = hasattr(meta, "meta") and meta.meta["val"].dtype == self.result.dtype
+        return self.given[name] if same else self.cast(self.given[name], self.result.dtype)
+
     def same_type(self, *names: str) -> tuple[Torch, list[Name]]:
         """The type that operands have together, and the operands with it."""
         values = [self.metas[n] for n in names]
@@ -353,6 +374,11 @@ def _unary(op: str, **attributes: Any) -> Translator:
 
 def _same(c: _Call) -> Value:
     return c.get("self", c.get("input"))
+
+
+def _dropped(c: _Call) -> Value:
+    c.refuse_unless(not c["train"] or not c["p"], "training")
+    return _same(c)
 
 
 def _binary(op: str) -> Translator:
@@ -425,7 +451,7 @@ def _clamped(low: str, high: str) -> Translator:
     def translate(c: _Call) -> Value:
         dtype = c.result.dtype
         bounds = [None if c.get(n) is None else c.cast(c[n], dtype) for n in (low, high)]
-        return c.emit("Clip", c.cast(c["self"], dtype), *bounds)
+        return c.emit("Clip", c.typed("self"), *bounds)
 
     return translate
 
@@ -462,16 +488,16 @@ def _glu(c: _Call) -> Value:
 
 
 def _where(c: _Call) -> Value:
-    dtype = c.result.dtype
-    return c.emit("Where", c["condition"], c.cast(c["self"], dtype), c.cast(c["other"], dtype))
+    condition = c["condition"]
+    return c.emit("Where", condition, c.typed("self"), c.typed("other"))
 
 
 def _masked_fill(c: _Call) -> Value:
-    return c.emit("Where", c["mask"], c.cast(c["value"], c.result.dtype), c["self"])
+    return c.emit("Where", c["mask"], c.typed("value"), c["self"])
 
 
 def _converted(c: _Call) -> Value:
-    return c.cast(_same(c), c.result.dtype)
+    return c.typed("self" if "self" in c.given else "input")
 
 
 def _full_like(value: float | None) -> Translator:
@@ -712,7 +738,7 @@ def _rms_norm(c: _Call) -> Value:
 
 
 def _softmax(op: str) -> Translator:
-    return lambda c: c.emit(op, c.cast(c["self"], c.result.dtype), axis=c.axis())
+    return lambda c: c.emit(op, c.typed("self"), axis=c.axis())
 
 
 def _reduced(op: str) -> Translator:
@@ -720,7 +746,7 @@ def _reduced(op: str) -> Translator:
         dims = c.get("dim", [])
         axes = [int(d) for d in ([dims] if isinstance(dims, int) else dims)]
         kept = int(c.get("keepdim", False))
-        x = c.cast(c["self"], c.result.dtype)
+        x = c.typed("self")
         return c.emit(op, x, axes=axes, keepdims=kept) if axes else c.emit(op, x, keepdims=kept)
 
     return translate
@@ -752,7 +778,7 @@ def _position(op: str) -> Translator:
 
 
 def _cumulative(c: _Call) -> Value:
-    return c.emit("CumSum", c.cast(c["self"], c.result.dtype), c.ints(c.axis()))
+    return c.emit("CumSum", c.typed("self"), c.ints(c.axis()))
 
 
 def _greatest(c: _Call) -> Value:
@@ -799,8 +825,8 @@ def _repeated(c: _Call) -> Value:
 
 
 def _concatenated(c: _Call) -> Value:
-    dtype = c.result.dtype
-    parts = [c.cast(t, dtype) for t in c["tensors"]]
+    dtype, given = c.result.dtype, zip(c["tensors"], c.metas["tensors"], strict=True)
+    parts = [t if m.meta["val"].dtype == dtype else c.cast(t, dtype) for t, m in given]
     return c.emit("Concat", *parts, axis=int(c["dim"]) % len(c.result_shape))
 
 
@@ -929,8 +955,9 @@ def _recurrent(op: str, order: Sequence[int], **attributes: Any) -> Translator:
 
 TARGETS: Mapping[str, Translator] = {
     **dict.fromkeys(
-        ("contiguous", "clone", "detach", "alias", "dropout", "feature_dropout", "alpha_dropout", "lift_fresh_copy"), _same
+        ("contiguous", "clone", "detach", "alias", "lift_fresh_copy"), _same
     ),
+    **dict.fromkeys(("dropout", "feature_dropout", "alpha_dropout"), _dropped),
     **{
         name: _unary(op)
         for name, op in {

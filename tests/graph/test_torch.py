@@ -239,6 +239,7 @@ def test_all_that_is_not_supported_is_in_one_error(tmp_path: Path) -> None:
             view = x[0]
             first = view + self.part(x).sum()
             x.add_(1.0)
+            first = first + torch.nn.functional.dropout(x, 0.5, training=True)
             return torch.linalg.det(x @ x.T) + first + view
 
     with pytest.raises(TschedError) as caught:
@@ -246,6 +247,7 @@ def test_all_that_is_not_supported_is_in_one_error(tmp_path: Path) -> None:
     (found,) = caught.value.diagnostics
     told = " ".join(n.text for n in found.notes)
     assert found.code == "E0941" and "`part: fft_rfft`" in told and "in place" in told and "linalg_det" in told
+    assert "aten.dropout.default): training" in told
     assert not list(tmp_path.iterdir())
 
 
@@ -257,9 +259,11 @@ def test_what_cannot_be_traced_is_refused_with_the_reason(tmp_path: Path) -> Non
         def forward(self, x: Torch) -> Torch:
             return x if x.sum() > 0 else -x
 
-    for module, says in ((Branch().eval(), ""), (torch.nn.Linear(2, 2), "training mode")):
+    half = torch.nn.Linear(2, 2).bfloat16().eval()
+    for module, says in ((Branch().eval(), ""), (torch.nn.Linear(2, 2), "training mode"), (half, "bfloat16")):
+        example = torch.rand(2, 2, dtype=torch.bfloat16 if module is half else torch.float32)
         with pytest.raises(TschedError) as caught:
-            tensorc_dsl.from_torch(module, torch.rand(2, 2), tmp_path / "net.tsched")
+            tensorc_dsl.from_torch(module, example, tmp_path / "net.tsched")
         assert caught.value.diagnostics[0].code == "E0940" and says in caught.value.diagnostics[0].message
     assert not list(tmp_path.iterdir())
 
@@ -274,6 +278,22 @@ def test_weights_that_share_memory_are_one(tmp_path: Path) -> None:
     assert sum(v.shape == (6, 6) for v in graph.constants.values()) == 1
     assert graph.outputs == ("output",) and list(graph.inputs) == ["input"]
     assert {n.op for n in graph.nodes} <= {*TABLE} and "linear" in TARGETS
+
+
+@needs_torch
+def test_values_have_names_of_their_own(tmp_path: Path) -> None:
+    """A weight that is called as an input is, and an input as the output."""
+    torch = torch_()
+
+    class Named(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.x = torch.nn.Parameter(torch.rand(3))
+
+        def forward(self, x: Torch, output: Torch) -> Torch:
+            return x * self.x + output
+
+    checked(Named(), (torch.rand(2, 3), torch.rand(3)), tmp_path)
 
 
 @needs_torch
