@@ -152,7 +152,8 @@ def _tuning_table(model: LoadedModel, found: ModelTuning, written: Path | None) 
     total = sum(t.after or 0.0 for t in found.tasks) + found.elsewhere
     rows = [("task", "calls", "before", "now", "share", "of roof", "trials")]
     rows += [_tuned_row(t, total) for t in found.tasks[:SHOWN]]
-    out += ["", columns(rows)]
+    known = [n for n in range(len(rows[0])) if any(row[n] for row in rows[1:])]  # after Ctrl-C there are no times
+    out += ["", columns([tuple(row[n] for n in known) for row in rows])] if known else []
     if len(found.tasks) > SHOWN:
         out.append(f"and {units.counted(len(found.tasks) - SHOWN, 'more task')}")
     out.append(f"\n{units.counted(found.trials, 'trial')} in {units.seconds(found.elapsed_seconds)}")
