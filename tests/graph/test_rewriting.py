@@ -138,6 +138,14 @@ SPELLED: dict[str, tuple[str, list[NodeProto], Array, dict[str, Array]]] = {
         ],
         f32(1, 5, 12), HEADS | FLAT,
     ),
+    "attention, masks of two batches": (
+        "attention",
+        [
+            node("Transpose", ["x"], ["t"], perm=[0, 2, 1]), node("MatMul", ["x", "t"], ["s"]),
+            node("Add", ["s", "masks"], ["a"]), node("Softmax", ["a"], ["p"]), node("MatMul", ["p", "x"], ["y"]),
+        ],
+        f32(1, 5, 3), {"masks": f32(2, 5, 5)},
+    ),
     "attention of opset 11": (
         "attention",
         [

@@ -204,7 +204,8 @@ def attention(site: Site) -> Lowered:
     q, k, v = (tuple(site.given(n).shape[a] for a in order) for n, order in enumerate(orders))
     if min(map(len, (q, k, v))) < 2 or q[-1] != k[-2] or k[-1] != v[-2]:
         raise Unsupported(f"a product of {', '.join(str(site.given(n).type) for n in range(3))}")
-    batch = broadcast([q[:-2], k[:-2], v[:-2]])
+    others = [site.given(n).shape[:-2] for n in range(3, len(site.operands))]
+    batch = broadcast([q[:-2], k[:-2], v[:-2], *others])
     outer = ["b", "h"][-len(batch) :] if len(batch) <= 2 else indices(len(batch))
     outer = outer if batch else []
     i, j, d, c = "xyzc" if len(batch) > 2 else "ijdc"
