@@ -64,6 +64,9 @@ MANY = 1_000_000
 SPARE = 0.4
 """The share of the free memory that weights may take which kernels have prepared, each in its own layout."""
 
+STEP = 1e-9
+"""A step of the clock in seconds: no record says that a call took no time."""
+
 WAITS = 30.0
 """Seconds that are waited, in all, for the machine to be as fast as before."""
 
@@ -420,8 +423,9 @@ class _Tuning:
         run = uuid.uuid4().hex
         rows: list[Trial] = []
         for name, some in chosen.items():
-            for one, times in zip(some, compared.times[name], strict=True):
+            for one, taken in zip(some, compared.times[name], strict=True):
                 if len(some) > 1:
+                    times = tuple(max(STEP, s) for s in taken)
                     trial = one.trial or _unrecorded(self._tasks[name], one.trace)
                     rows.append(
                         replace(
