@@ -20,6 +20,7 @@ import pytest
 from hypothesis import settings
 
 from tensorc_dsl.backend.llvm import backend
+from tensorc_dsl.backend.llvm.model import cycles
 from tensorc_dsl.backend.llvm.model.machine import keep_common
 from tensorc_dsl.faces.api import kernel, searching
 from tensorc_dsl.ir.print import format_program
@@ -78,6 +79,14 @@ def a_busy_machine_is_not_waited_for() -> Iterator[None]:
         m.setattr(baseline, "SECONDS", 0.005)
         m.setattr(backend, "peak", lambda title, target, threads: threads * peak(title, target, 1))
         m.setattr(backend, "bandwidth", lambda target, threads, size: threads * bandwidth(target, 1, size))
+        yield
+
+
+@pytest.fixture(scope="session", autouse=True)
+def small_kernels_run_on_threads_too() -> Iterator[None]:
+    """The arrays of tests are small: their kernels would run on one thread, and the code for several would not be tested."""
+    with pytest.MonkeyPatch.context() as m:
+        m.setattr(cycles, "ALONE", 0.0)
         yield
 
 

@@ -12,7 +12,7 @@ import tensorc_dsl
 from tensorc_dsl.backend.llvm.lower.passes import lower_cpu
 from tensorc_dsl.backend.llvm.model import machine as model
 from tensorc_dsl.backend.llvm.model.counts import counted
-from tensorc_dsl.backend.llvm.model.cycles import BOUNDS, Cost, costs, costs_on, cycles
+from tensorc_dsl.backend.llvm.model.cycles import BOUNDS, Cost, costs, costs_on, cycles, workers
 from tensorc_dsl.backend.llvm.model.explain import explained, reached
 from tensorc_dsl.backend.llvm.model.features import COLUMNS, features
 from tensorc_dsl.backend.llvm.model.machine import Machine, forget
@@ -307,6 +307,18 @@ def test_an_instruction_is_one_operation(operands: str, loads: int) -> None:
     (plain,) = (n for n in counted(kernel, TARGET, {}).nests if n.fmas + n.simple > 0)
     assert not plain.tensorized
     assert plain.operations * plain.rounds > 4 * nest.operations * nest.rounds
+
+
+def test_a_small_kernel_is_worth_one_thread(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tensorc_dsl.backend.llvm.model.cycles.ALONE", 4000.0)
+    target = replace(TARGET, cores=4)
+
+    def tiles(count: int, steps: int) -> Kernel:
+        text = product(4, 64, steps).replace("    for k", f"    parallel for o in {count} {{ for k", 1)
+        return lowered(f"{text}}}")
+
+    small, large = tiles(4, 8), tiles(64, 512)
+    assert (workers(small, target, 4), workers(large, target, 4), workers(large, target, 1)) == (1, 4, 1)
 
 
 def test_a_machine_is_measured_twice_and_the_better_of_each_number_is_kept(

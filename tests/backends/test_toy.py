@@ -114,7 +114,7 @@ def test_it_lowers_prints_and_refuses(call: Callable[..., str]) -> None:
     assert "void kernel(void **arrays)" in shown
     assert "void kernel(void **arrays)" in call("show", "toy.tsched", "same", "--stage", "c")
     assert call("compile", "toy.tsched", "small", "--emit", "c", "--seed", "3") == shown
-    assert "'llvm' is not one of ast, ir, space, trace, lowered, c" in call(
+    assert "'llvm' is not one of ast, graph, ir, space, trace, lowered, c" in call(
         "show", "toy.tsched", "small", "--stage", "llvm", status=2
     )
     assert "'so' is not one of c" in call("compile", "toy.tsched", "small", "--emit", "so", "--seed", "3", status=2)

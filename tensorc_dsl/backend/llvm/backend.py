@@ -23,7 +23,7 @@ from tensorc_dsl.backend.llvm.codegen.machine import (
     with_cpu,
 )
 from tensorc_dsl.backend.llvm.lower.passes import PASSES
-from tensorc_dsl.backend.llvm.model.cycles import cycles
+from tensorc_dsl.backend.llvm.model.cycles import cycles, workers
 from tensorc_dsl.backend.llvm.model.explain import explained, lost
 from tensorc_dsl.backend.llvm.model.features import COLUMNS, features
 from tensorc_dsl.backend.llvm.model.machine import facts, machine_of, measured
@@ -180,7 +180,7 @@ class CpuBackend:
 
     def compile(self, lowered: LoweredKernel, target: Target, threads: int) -> Compiled:
         assert isinstance(lowered, Kernel)
-        return compile_kernel(lowered, target, threads)
+        return compile_kernel(lowered, target, workers(lowered, target, threads))
 
     def emulate(self, lowered: LoweredKernel) -> None:
         return None

@@ -34,6 +34,7 @@ from tensorc_dsl.backend.llvm.codegen.compile import (
 from tensorc_dsl.backend.llvm.codegen.function import Function, Module
 from tensorc_dsl.backend.llvm.codegen.machine import Machine
 from tensorc_dsl.backend.llvm.codegen.statements import PARALLEL_FOR
+from tensorc_dsl.backend.llvm.model.cycles import workers
 from tensorc_dsl.backend.llvm.runtime.call_table import HEAD, Table, TaskFacts, call_table, packed_weights
 from tensorc_dsl.backend.llvm.runtime.kernel import Code, load
 from tensorc_dsl.backend.llvm.runtime.native import pool_text, runtime_text
@@ -139,11 +140,12 @@ def make_model_library(
     api = ModelInterface(model.name, (*model.inputs, *model.outputs))
     # A number before the name: a task may be called like a function that is linked to it.
     kernels = {task: replace(k, name=f"{n}_{k.name}") for n, (task, k) in enumerate(kernels.items())}
-    facts = {task: _facts(k, threads) for task, k in kernels.items()}
+    hands = {task: workers(k, target, threads) for task, k in kernels.items()}
+    facts = {task: _facts(k, hands[task]) for task, k in kernels.items()}
     table = call_table(model.plan, facts, [p.name for p in api.params], {n: a.nbytes for n, a in weights.items()})
     preparing = {b.task for b in table.blocks}
-    packed = packed_weights(table, facts, {t: _preparing(kernels[t], threads) for t in preparing}, weights)
-    texts = tuple(kernel_text(k, target, threads) for k in kernels.values())
+    packed = packed_weights(table, facts, {t: _preparing(kernels[t], hands[t]) for t in preparing}, weights)
+    texts = tuple(kernel_text(k, target, hands[task]) for task, k in kernels.items())
     whole = sha256(packed.data)
     for text in texts:
         whole.update(text.encode())
