@@ -313,11 +313,16 @@ def test_a_small_kernel_is_worth_one_thread(monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setattr("tensorc_dsl.backend.llvm.model.cycles.ALONE", 4000.0)
     target = replace(TARGET, cores=4)
 
-    def tiles(count: int, steps: int) -> Kernel:
-        text = product(4, 64, steps).replace("    for k", f"    parallel for o in {count} {{ for k", 1)
-        return lowered(f"{text}}}")
+    def scaled(rows: int) -> Kernel:
+        return lowered(f"""program p(A: f32[{rows}, 64], B: f32[{rows}, 64]) {{
+            parallel for i in {rows} {{ vectorized for j in 64 {{ block B {{
+                spatial vi in {rows} = i
+                spatial vj in 64 = j
+                B[vi, vj] = A[vi, vj] * 2.0
+            }} }} }}
+        }}""")
 
-    small, large = tiles(4, 8), tiles(64, 512)
+    small, large = scaled(8), scaled(8000)
     assert (workers(small, target, 4), workers(large, target, 4), workers(large, target, 1)) == (1, 4, 1)
 
 

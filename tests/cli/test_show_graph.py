@@ -43,7 +43,7 @@ def test_groups_are_shown_with_their_tasks(tmp_path: Path) -> None:
 
 
 def test_the_picture_has_a_box_for_each_group(tmp_path: Path) -> None:
-    status, text = shown(tmp_path, "-o", str(tmp_path / "net.svg"))
+    status, text = shown(tmp_path, "--svg", str(tmp_path / "net.svg"))
     assert (status, text) == (0, "")
     root = ET.parse(tmp_path / "net.svg").getroot()
     space = "{http://www.w3.org/2000/svg}"
@@ -56,7 +56,7 @@ def test_the_picture_has_a_box_for_each_group(tmp_path: Path) -> None:
         (("nut",), 1, "E0905"),
         (("--condition", "chained=true"), 1, "E0556"),
         (("--block", "chained"), 2, "--condition and --threads"),
-        (("-o", "missing/net.svg"), 1, "E0903"),
+        (("--svg", "missing/net.svg"), 1, "E0903"),
     ],
 )
 def test_what_does_not_fit_is_told(tmp_path: Path, options: tuple[str, ...], status: int, message: str) -> None:

@@ -311,3 +311,39 @@ def test_a_node_has_a_largest_size() -> None:
     text = f"model net(v0: f32[3, 4]) -> y: f32[3, 4] {{\n{lines}y = relu(v70)\n}}"
     with pytest.raises(TschedError, match="E0667: the node would have 281 stages; 256 are allowed"):
         by_rules(f"{text}\nschedule by_hand for net {{ join_nodes(root.nodes) }}", "")
+
+
+@pytest.mark.parametrize(
+    "fact",
+    [
+        'c.calls == ["soft"] and p.calls == ["relu"]',
+        'len(p.consumers) == 1 and p.consumers[0] == c and p.producers[0].calls == ["dense"]',
+        "c.post_dominates(p) and not p.post_dominates(c)",
+        "c.same_extent(p) and not c.same_extent(p.producers[0].producers[0])",
+        "p.producers[0].producers[0].is_view and not p.is_view",
+        "p.is_injective and not c.is_injective and not p.producers[0].is_injective",
+        "p.producers[0].has_reuse and not c.has_reuse",
+        "c.is_reduction and not p.is_reduction",
+        "not c.is_scan",
+        "c.is_output and not p.is_output",
+        "c.elements == 6 and p.producers[0].producers[0].elements == 12",
+        "p.producers[0].flops == 48 and p.producers[0].producers[0].flops == 0",
+        "p.bytes_read == 24 and p.producers[0].bytes_read == 48 + 32",
+        "p.bytes_written == 24",
+        "c.shape == [3, 2] and len(p.between(c)) == 0",
+    ],
+)
+def test_what_rules_ask_of_nodes(fact: str) -> None:
+    model = """model net(x: f32[12], w: f32[4, 2]) -> p: f32[3, 2] {
+        let v = reshape(x, [3, 4])
+        let h = dense(v, w)
+        let a = relu(h)
+        p = soft(a)
+    }"""
+
+    def steps(condition: str) -> int:
+        join = f"for p in c.producers {{ if {condition} {{ join_nodes(p, c) }} }}"
+        rule = f'module ask(c: Node) when c.calls == ["soft"] {{ {join} }}'
+        return len(by_rules(model, f"{rule}\nspace rules for graph {{ ask }}").plan.steps)
+
+    assert (steps(fact), steps(f"not ({fact})")) == (3, 4)

@@ -12,6 +12,7 @@ from tensorc_dsl.schedule.queries import QUERIES
 from tensorc_dsl.schedule.queries.buffer import is_straight
 from tensorc_dsl.schedule.query import query
 from tensorc_dsl.schedule.step import BlockRef, BufferRef, LoopRef, ScheduleRefusal
+from tests.corpus import ROOT
 from tests.interp.spaces import rng, schedule, space
 
 ANSWERS = {
@@ -278,6 +279,7 @@ def test_what_is_no_mapping(question: str, code: str, help: str) -> None:
 
 def test_every_query_is_asked_here() -> None:
     asked = " ".join(q for table in (*ANSWERS.values(), MAPPED) for q in table)
+    asked += (ROOT / "tests/graph/test_grouping.py").read_text()  # of nodes
     for table in QUERIES.values():
         for name in (n for n, q in table.items() if not q.step):  # of those: tests/schedule/test_applicable.py
             assert f".{name}" in asked, name

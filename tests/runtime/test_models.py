@@ -342,7 +342,7 @@ def test_the_command_runs_a_model_on_files(tmp_path: Path, monkeypatch: pytest.M
     np.save("x.npy", x.T.copy().T)
     np.savez("all.npz", x=-x, s=floats(3))
     for word, wanted in (("x=x.npy", x), ("all.npz", -x)):
-        assert said("--input", word, "--output", "y.npz")[0] == 0
+        assert said("--input", word, "--results", "y.npz")[0] == 0
         np.testing.assert_array_equal(np.load("y.npz")["y"], np.maximum(wanted, 0).reshape(6))
     Path("bad.npz").write_bytes(b"PK\3\4")
     for word, why in (
@@ -356,4 +356,4 @@ def test_the_command_runs_a_model_on_files(tmp_path: Path, monkeypatch: pytest.M
     ):
         code, output = said("--input", word)
         assert code == 2 and why in " ".join(output.split()), output
-    assert said("--output", "none/y.npz")[0] == 1
+    assert said("--results", "none/y.npz")[0] == 1

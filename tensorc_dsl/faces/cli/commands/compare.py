@@ -60,7 +60,7 @@ def compare(
     The largest difference of each output is printed, with its place, and as a share of the largest value. Times are those of
     whole calls, by turns.
 
-    Needs the package that runs the file: `pip install onnxruntime`, or openvino.
+    Needs the package that runs the file: `pip install 'tensorc-dsl[compare]'` brings ONNX Runtime.
     """
     from tensorc_dsl.faces.api.model_comparing import compare_model
     from tensorc_dsl.faces.api.models import model_of

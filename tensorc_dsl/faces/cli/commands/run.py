@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     multiple=True,
     help="An input of a model, `x=image.npy`, or several, `inputs.npz`; those that are not given are random.",
 )
-@click.option("--output", metavar="FILE", help="Write the results of a model, by their names, as a `.npz` file.")
+@click.option("--results", metavar="FILE", help="Write the results of a model, by their names, as a `.npz` file.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON on standard output.")
 @common_options
 def run(
@@ -51,7 +51,7 @@ def run(
     records: str | None,
     emulate: bool,
     given: tuple[str, ...],
-    output: str | None,
+    results: str | None,
     as_json: bool,
 ) -> None:
     """Run the best recorded schedule of a task on random inputs, check its result against the reference, and time it.
@@ -76,10 +76,10 @@ def run(
         if emulate or target is not None or mcpu is not None:
             raise click.UsageError("a model runs on this machine: leave out `--emulate`, `--target` and `--mcpu`")
         recorded = Path(records) if records else None
-        _run_model(model_of(tasks.checked, model, threads, recorded), given, output, as_json)
+        _run_model(model_of(tasks.checked, model, threads, recorded), given, results, as_json)
         return
-    if given or output is not None:
-        raise click.UsageError("`--input` and `--output` are for models")
+    if given or results is not None:
+        raise click.UsageError("`--input` and `--results` are for models")
     found = chosen(tasks, task or only(tasks, file), mcpu)
     known = best_known(found, file, records)
     if emulate:
@@ -95,7 +95,7 @@ def run(
     show_object({"task": found.name, "seconds": seconds, "max_error": error, "compared": compared, "schedule": origin})
 
 
-def _run_model(model: LoadedModel, given: tuple[str, ...], output: str | None, as_json: bool) -> None:
+def _run_model(model: LoadedModel, given: tuple[str, ...], results: str | None, as_json: bool) -> None:
     """Run a model, and print the types of its results and the time of a call."""
     from io import BytesIO
 
@@ -104,13 +104,13 @@ def _run_model(model: LoadedModel, given: tuple[str, ...], output: str | None, a
     from tensorc_dsl.base.outputs import Output
 
     inputs = _inputs(model, given)
-    to = None if output is None else Output(Path(output), typed=True)
+    to = None if results is None else Output(Path(results), typed=True)
     if to is not None:
         to.check()
-    results = run_and_show(model, inputs, as_json)
+    made = run_and_show(model, inputs, as_json)
     if to is not None:
         content = BytesIO()
-        np.savez(content, **results)
+        np.savez(content, **made)
         to.write(content.getvalue())
 
 

@@ -41,12 +41,12 @@ STAGES = ("ast", "graph", "ir", "space", "trace", "lowered", "cost")
 )
 @seed_option
 @click.option("--scheduled", is_flag=True, help="With `ir`: the program as the schedule leaves it.")
-@click.option("-o", "output", metavar="FILE.svg", help="With `graph`: write a picture of it.")
+@click.option("--svg", metavar="FILE.svg", help="With `graph`: write a picture of it.")
 @handler_options
 @target_options
 @common_options
 def show(
-    file: str, name: str | None, stage: str, seed: int, scheduled: bool, after: str | None, output: str | None,
+    file: str, name: str | None, stage: str, seed: int, scheduled: bool, after: str | None, svg: str | None,
     replayed: str | None,
     conditions: tuple[tuple[str, str], ...], hidden: tuple[str, ...], target: str | None, mcpu: str | None,
     threads: int | None,
@@ -84,12 +84,12 @@ def show(
     if stage == "ast":
         write(_ast(file, name))
         return
-    if output is not None and stage != "graph":
-        raise click.UsageError("`-o` is for `--stage graph`")
+    if svg is not None and stage != "graph":
+        raise click.UsageError("`--svg` is for `--stage graph`")
     if stage == "graph":
         if replayed is not None or hidden or target is not None or mcpu is not None:
             raise click.UsageError("`--stage graph` takes --condition and --threads: a model runs on this machine")
-        _graph(file, name, threads, conditions, output)
+        _graph(file, name, threads, conditions, svg)
         return
     task = load_task(file, name, threads, target, mcpu)
     stages = (*STAGES, *(task.backend.stages if stage not in STAGES else ()))
@@ -123,7 +123,7 @@ def show(
 
 
 def _graph(
-    file: str, name: str | None, threads: int | None, conditions: tuple[tuple[str, str], ...], output: str | None
+    file: str, name: str | None, threads: int | None, conditions: tuple[tuple[str, str], ...], svg: str | None
 ) -> None:
     """Print the groups of a model, or write them as a picture."""
     from tensorc_dsl.base.outputs import Output
@@ -138,10 +138,10 @@ def _graph(
     made = grouped(checked, model, host_target(threads), {n: read_decision(v) for n, v in conditions})
     if made.trace is not None:
         LeftOut().tell(made.trace)
-    if output is None:
+    if svg is None:
         write(format_groups(model, checked.plans[model], made))
     else:
-        Output(Path(output), typed=True).write(graph_picture(model, made))
+        Output(Path(svg), typed=True).write(graph_picture(model, made))
 
 
 def _check_pass(task: Task, stage: str, after: str) -> None:
