@@ -101,6 +101,7 @@ def test_while_a_disturbance_lasts_the_fastest_alone_stays_the_best(monkeypatch:
     decided(monkeypatch, 2, trusted=False)
     found = tune_model(loaded(), tasks=["matmul"], trials=6, strategy="random")
     fastest = min(rows("final"), key=lambda t: t.seconds or 0.0)
+    assert found.after is not None and found.tasks[0].after is None
     assert not found.trusted and rows("context") == [] and found.tasks[0].schedule.text == fastest.trace
 
 

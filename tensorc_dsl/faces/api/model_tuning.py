@@ -112,7 +112,7 @@ class TunedTask:
     """What became of a task of a model, which calls it so many times.
 
     `before` and `after` are the seconds of all its calls in a run of the model, with weights out of caches, of the schedule
-    that it had and of the one that it has now, `schedule`; None where nothing was compared. `changed` if these differ.
+    that it had and of the one that it has now, `schedule`; None where no comparison is trusted. `changed` if these differ.
     `result` is that of its search, and `again` that of a second one, which it had if its siblings were nearer to their roofs.
     """
 
@@ -282,6 +282,9 @@ class _Tuning:
                 times = self._by_turns(kernels, now)
         except KeyboardInterrupt:
             interrupted = True
+        trusted = compared is not None and compared.trusted
+        if not trusted:
+            compared = None  # times of a disturbed machine would be read as the model's
         self._model.refresh()
         tuned: list[TunedTask] = []
         for name in order:
@@ -307,7 +310,7 @@ class _Tuning:
             after=times[1],
             tasks=tuple(sorted(tuned, key=lambda t: -(t.after or share[t.task]))),
             elsewhere=sum(share[n] if compared is None else self._calls[n] * compared.seconds(n)[0] for n in others),
-            trusted=compared is not None and compared.trusted,
+            trusted=trusted,
             interrupted=interrupted,
             elapsed_seconds=time.perf_counter() - self._began,
             left_out=self._left_out,

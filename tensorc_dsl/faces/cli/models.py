@@ -152,7 +152,7 @@ def _tuning_table(model: LoadedModel, found: ModelTuning, written: Path | None) 
     total = sum(t.after or 0.0 for t in found.tasks) + found.elsewhere
     rows = [("task", "calls", "before", "now", "share", "of roof", "trials")]
     rows += [_tuned_row(t, total) for t in found.tasks[:SHOWN]]
-    known = [n for n in range(len(rows[0])) if any(row[n] for row in rows[1:])]  # after Ctrl-C there are no times
+    known = [n for n in range(len(rows[0])) if any(row[n] for row in rows[1:])]  # there may be no times
     out += ["", columns([tuple(row[n] for n in known) for row in rows])] if known else []
     if len(found.tasks) > SHOWN:
         out.append(f"and {units.counted(len(found.tasks) - SHOWN, 'more task')}")
@@ -160,7 +160,7 @@ def _tuning_table(model: LoadedModel, found: ModelTuning, written: Path | None) 
     again = [t.task for t in found.tasks if t.again is not None]
     if again:
         out.append(f"searched twice, since tasks of other sizes are nearer to their roofs: {', '.join(again)}")
-    if any(t.before is not None for t in found.tasks) and not found.trusted:
+    if found.after is not None and not found.trusted:
         out.append(
             "other work disturbed the machine through the whole comparison in the model: what was fastest alone is taken; "
             "`--resume` compares again"
