@@ -495,6 +495,8 @@ class _Finder:
         given = (*model.inputs, *model.outputs, *(model.weights.tensors if model.weights else ()))
         known: dict[str, t.Word] = {p.name: p.name for p in given}
         self.define(known.values())
+        for p in given:
+            self.refer(p.type.dtype, entry("type", p.type.dtype, DTYPES))
         for call in model.calls:
             for name in call.names:
                 self.refer(name, written(known.setdefault(name, name)))

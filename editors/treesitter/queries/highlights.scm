@@ -41,6 +41,7 @@
   (prior name: (identifier) @function)
   (target name: (identifier) @function)
   (task name: (identifier) @function)
+  (model name: (identifier) @function)
   (program name: (identifier) @function)
   (block name: (identifier) @function)
   (buffer name: (identifier) @function)

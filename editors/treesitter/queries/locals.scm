@@ -25,6 +25,7 @@
 (target name: (identifier) @local.definition.constant)
 (const name: (identifier) @local.definition.constant)
 (task name: (identifier) @local.definition.constant)
+(model name: (identifier) @local.definition.constant)
 (program name: (identifier) @local.definition.function)
 (tensor_param name: (identifier) @local.definition.parameter)
 (operand name: (identifier) @local.definition.parameter)

@@ -10,5 +10,6 @@
 (prior "prior" @context name: (identifier) @name) @item
 (target "target" @context name: (identifier) @name) @item
 (task "task" @context name: (identifier) @name) @item
+(model "model" @context name: (identifier) @name) @item
 (program "program" @context name: (identifier) @name) @item
 (draw (identifier) @name . "~" @context) @item
