@@ -37,9 +37,10 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     Path("net.tsched").write_text(FILE)
     monkeypatch.setattr(searching, "LocalRunner", Simulated)
     monkeypatch.setattr(Simulated, "timed", [])
-    for name, value in (("PART", 0.0), ("ROUNDS", 4), ("PAUSE", 0.0), ("LEAST_FLUSHED", 1 << 12), ("DISTURBED", 1e9)):
+    for name, value in (("PART", 0.0), ("ROUNDS", 4), ("PAUSE", 0.0), ("DISTURBED", 1e9)):
         monkeypatch.setattr(in_context, name, value)
     monkeypatch.setattr(model_tuning, "TURNS_SECONDS", 0.0)
+    monkeypatch.setattr(model_tuning, "flusher", lambda _: lambda: None)
     monkeypatch.setattr(measured, "MOST_SECONDS", 0.0)
     monkeypatch.setattr(Task, "first_choice", lambda task, _records: task.sample(0))
     monkeypatch.setattr(model_tuning._Calm, "slower", lambda _: 1.0)  # pyright: ignore[reportPrivateUsage]
