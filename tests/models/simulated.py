@@ -1,4 +1,5 @@
-"""A model of two small tasks whose schedules cost little to draw, and a runner that times nothing: the seconds of a kernel are a number drawn by its program."""
+"""A model of two small tasks whose schedules cost little to draw, and a runner that times nothing: the seconds of a kernel
+are a number drawn by its program."""
 
 from __future__ import annotations
 
