@@ -218,7 +218,8 @@ class _Reader:
                     shared.add(user)
                     work.append(user)
         order = {n: k for k, n in enumerate(node.graph.nodes)}
-        if self.values[root.name] in self.constants or any(order[u] > order[node] for s in shared for u in s.users):
+        kept = root.op != "call_function" and self.values[root.name] in self.constants
+        if kept or any(order[u] > order[node] for s in shared for u in s.users):
             raise Unsupported(f"it changes `{root.name}` in place, which is used again")
 
     # --- values ---

@@ -123,7 +123,10 @@ def rotated(torch: Torch) -> Torch:
             q, k, v = self.qkv(self.norm(x)).view(2, 5, 3, 2, 6).permute(2, 0, 3, 1, 4).unbind(0)
             mask = keep[:, None, None, :] & torch.ones(5, 5, dtype=torch.bool).tril()
             o = nn.functional.scaled_dot_product_attention(self.turned(q), self.turned(k), v, attn_mask=mask)
-            return x + self.out(o.transpose(1, 2).reshape(2, 5, 12)).masked_fill(~keep[..., None], 0.0)
+            hidden = torch.zeros_like(keep, dtype=torch.float32).masked_fill_(~keep, -1.0)
+            return (
+                x + self.out(o.transpose(1, 2).reshape(2, 5, 12)).masked_fill(~keep[..., None], 0.0) + hidden[..., None]
+            )
 
     return Attention()
 
