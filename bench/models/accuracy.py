@@ -9,15 +9,19 @@ from __future__ import annotations
 import argparse
 import tempfile
 import time
-from collections.abc import Callable
 from importlib import import_module
 from pathlib import Path
+from statistics import median
 from typing import Any
 
 import numpy as np
 
 import tensorc_dsl
 from tensorc_dsl.graph.graph import Array
+from tensorc_dsl.tuning.measure.in_context import by_turns
+
+SECONDS = 6.0
+"""How long a model and ONNX Runtime are timed, by turns."""
 
 onnxruntime: Any = import_module("onnxruntime")  # it has no types
 
@@ -43,7 +47,8 @@ def compared(path: Path, shapes: dict[str, tuple[int, ...]], threads: int) -> st
         wanted = [np.asarray(w) for w in session.run(None, dict(inputs))]
         made = list(model.outputs_of(*inputs.values()).values())
         error = max(map(_relative, made, wanted))
-        times = [_seconds(lambda: model(*inputs.values())), _seconds(lambda: session.run(None, dict(inputs)))]
+        turns = by_turns([lambda: model(*inputs.values()), lambda: session.run(None, dict(inputs))], SECONDS)
+        times = [median(t) for t in turns]
     return (
         f"{path.stem:16} error {error:.1e}, import {imported:.1f} s, {len(model.tasks)} tasks compiled in {compiled:.1f} s, "
         f"call {times[0] * 1e3:.1f} ms, ONNX Runtime {times[1] * 1e3:.1f} ms"
@@ -54,16 +59,6 @@ def _relative(made: Array, wanted: Array) -> float:
     """The greatest difference, relative to the greatest value."""
     wide = wanted.astype(np.float64)
     return float(np.abs(made.astype(np.float64) - wide).max() / max(np.abs(wide).max(), 1e-30))
-
-
-def _seconds(call: Callable[[], object]) -> float:
-    """The median of five calls."""
-    times: list[float] = []
-    for _ in range(5):
-        begin = time.perf_counter()
-        call()
-        times.append(time.perf_counter() - begin)
-    return sorted(times)[2]
 
 
 def main() -> None:
