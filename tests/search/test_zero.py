@@ -198,7 +198,9 @@ def test_the_first_choice_has_the_fewest_cycles_of_the_model(
     chosen = task.first_choice()
     cycles = [task.modelled(t) for t in (chosen, task.sample(0))]
     assert cycles[0] is not None and cycles[1] is not None and cycles[0] <= cycles[1]
+    monkeypatch.setattr(kernel_module, "first_choice", pytest.fail)  # it is kept
     assert task.first_choice().text == chosen.text
+    monkeypatch.undo()
     assert file["fixed"].first_choice().text == file["fixed"].sample(0).text
     with pytest.raises(tensorc_dsl.TschedError, match="E0711"):
         task.first_choice(tmp_path / "none.sqlite")

@@ -5,8 +5,9 @@ from __future__ import annotations
 import copyreg
 import os
 from collections.abc import Callable, Generator, Mapping
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import asdict, dataclass, replace
+from hashlib import sha256
 from pathlib import Path
 from typing import Any, assert_never
 
@@ -16,8 +17,11 @@ from tensorc_dsl.backend.protocol import Backend, Bound, CompiledKernel, Compile
 from tensorc_dsl.base import units
 from tensorc_dsl.base.diagnostic import Diagnostic, TschedError, problem
 from tensorc_dsl.base.outputs import Output
+from tensorc_dsl.base.resources import cache_path
+from tensorc_dsl.base.source import Source
 from tensorc_dsl.faces.api.schedules import TRIES, TaskData
 from tensorc_dsl.interp.space import others, versions
+from tensorc_dsl.ir.print import format_program
 from tensorc_dsl.ir.program import IN_RANGE, Program
 from tensorc_dsl.ir.target import Target
 from tensorc_dsl.lower.flat import LowerError, format_shape
@@ -25,9 +29,10 @@ from tensorc_dsl.reference.work import sizing
 from tensorc_dsl.schedule.trace.trace import Trace
 from tensorc_dsl.syntax.tree import TaskDef
 from tensorc_dsl.tuning.measure.emulation import MOST_FLOPS, Emulated, emulate, too_large
-from tensorc_dsl.tuning.records.database import Database
+from tensorc_dsl.tuning.records.database import Database, package_version
 from tensorc_dsl.tuning.records.emulated_counts import Counted
 from tensorc_dsl.tuning.records.errors import UNTUNED, Passed, other_version, passed_over
+from tensorc_dsl.tuning.records.schema import MAX_TEXT
 from tensorc_dsl.tuning.records.shipped import Shipped, shipped
 from tensorc_dsl.tuning.records.trial import program_key, target_key
 from tensorc_dsl.tuning.search.expansion import meaning_of
@@ -330,7 +335,31 @@ def chosen_soon(task: TaskData, records: Path | None) -> Trace:
         return default.trace
     database = Database.reading() if records is None else Database.required(records)
     with nullcontext() if database is None else database:
-        return first_choice(task.model, task.program, task.target, default.trace, database, _shipped(task))
+        kept = _kept(task)
+        if kept is not None and (text := kept.content(MAX_TEXT)):
+            with suppress(TschedError, UnicodeDecodeError):
+                return task.expand(Source("<first choice>", text.decode()))
+        trace = first_choice(task.model, task.program, task.target, default.trace, database, _shipped(task))
+    if kept is not None:
+        with suppress(TschedError, OSError):
+            kept.path.parent.mkdir(exist_ok=True)
+            kept.write(trace.text)
+    return trace
+
+
+def _kept(task: TaskData) -> Output | None:
+    """Where the first choice of a task is kept: until the task, its space, the package or the machine's constants change."""
+    folder = cache_path("choices")
+    if folder is None or task.model is not task.space:
+        return None
+    facts = (
+        package_version(),
+        target_key(task.target, task.threads),
+        sorted(lowering_for(task.target).constants(task.target).items()),
+        sorted(versions(task.space).items()),
+        format_program(task.program),
+    )
+    return Output(folder / f"{sha256(repr(facts).encode()).hexdigest()}.tsched")
 
 
 # A task's kernel for one schedule, callable on arrays.
