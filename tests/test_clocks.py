@@ -32,6 +32,7 @@ ALLOWED = {
     "measure/dying_builder.py: sleep": "is a builder that hangs",
     "measure/test_worker.py: sleep": "between two looks at a process",
     "runtime/test_threads.py: sleep": "between two looks at threads",
+    "runtime/test_models.py: sleep": "before an interrupt of calls that never end",
 }
 """What reads or waits for time, by file, and why its outcome is the same on a busy machine."""
 

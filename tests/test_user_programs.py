@@ -18,17 +18,20 @@ from tests.user_programs import PROGRAMS
 MODULES = (tensorc_dsl.handlers, tensorc_dsl.events)
 
 PASSED_ON = {
+    "Arrangement",
     "Backend",
     "CheckedFile",
     "Code",
     "Counts",
     "Distribution",
     "Files",
+    "Form",
     "Param",
     "Plan",
     "Program",
     "Queue",
     "Roof",
+    "Runtime",
     "Space",
     "TaskDef",
 }

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
         Code,
         CompiledKernel,
         Counts,
+        Form,
         KernelLibrary,
         LoadedKernel,
         LoweredKernel,
@@ -25,12 +26,14 @@ if TYPE_CHECKING:
     from tensorc_dsl.faces.api.functions import tune_function
     from tensorc_dsl.faces.api.kernel import Drawn, Forecast, Given, Kernel, Known, Origin, Recorded
     from tensorc_dsl.faces.api.model_comparing import ModelComparison, OutputDifference, compare_model
+    from tensorc_dsl.faces.api.model_runtime import Runtime
     from tensorc_dsl.faces.api.model_timing import ModelGroup, ModelProfile, TimedCall, profile_model
     from tensorc_dsl.faces.api.model_tuning import ModelTuning, TunedTask, TuningDisplay, tune_model
     from tensorc_dsl.faces.api.models import LoadedModel, from_torch, import_onnx, load_model
     from tensorc_dsl.faces.api.searching import Insight, NoValidCandidate, Plan, SearchResult, WrongSchedule
     from tensorc_dsl.faces.api.tasks import StrPath, Task, TaskFile, UnknownTask, load, loads
     from tensorc_dsl.faces.packages import Files
+    from tensorc_dsl.graph.arena import Arrangement
     from tensorc_dsl.interp.space import Space
     from tensorc_dsl.ir.program import Program
     from tensorc_dsl.ir.sizes import Sizes
@@ -55,6 +58,7 @@ if TYPE_CHECKING:
     from tensorc_dsl.tuning.search.tune import TuneResult
 
 __all__ = [
+    "Arrangement",
     "Backend",
     "Bound",
     "CheckedFile",
@@ -70,6 +74,7 @@ __all__ = [
     "Emulated",
     "Files",
     "Forecast",
+    "Form",
     "FunctionResult",
     "FunctionTrial",
     "Given",
@@ -104,6 +109,7 @@ __all__ = [
     "Regret",
     "Report",
     "Roof",
+    "Runtime",
     "ScheduleRefusal",
     "SearchChanges",
     "SearchOptions",
@@ -147,19 +153,21 @@ __all__ = [
 ]
 
 _NAMES = {
-    "backend.protocol": "Backend Bound Code CompiledKernel Counts KernelLibrary LoadedKernel LoweredKernel",
+    "backend.protocol": "Backend Bound Code CompiledKernel Counts Form KernelLibrary LoadedKernel LoweredKernel",
     "base.diagnostic": "Diagnostic Note Severity TschedError",
     "base.source": "Source Span",
     "check.scope": "CheckedFile",
     "faces.api.functions": "tune_function",
     "faces.api.kernel": "Drawn Forecast Given Kernel Known Origin Recorded",
     "faces.api.model_comparing": "ModelComparison OutputDifference compare_model",
+    "faces.api.model_runtime": "Runtime",
     "faces.api.model_timing": "TimedCall ModelGroup ModelProfile profile_model",
     "faces.api.model_tuning": "TuningDisplay ModelTuning TunedTask tune_model",
     "faces.api.models": "LoadedModel from_torch import_onnx load_model",
     "faces.api.searching": "Insight NoValidCandidate Plan SearchResult WrongSchedule",
     "faces.api.tasks": "StrPath Task TaskFile UnknownTask load loads",
     "faces.packages": "Files",
+    "graph.arena": "Arrangement",
     "interp.space": "Space",
     "ir.program": "Program",
     "ir.sizes": "Sizes",

@@ -87,9 +87,9 @@ class TuningDisplay:
         """A context in which a search of these tasks is shown, with so many trials in all; it gives what hears of each."""
         standing = Standing()
         with show_progress(standing, sys.stderr) as follower:
-            yield self.heard(Together(standing, follower, roofs, names, trials), names)
+            yield self._heard(Together(standing, follower, roofs, names, trials), names)
 
-    def heard(self, together: Together, names: Sequence[str]) -> Sequence[Listener]:
+    def _heard(self, together: Together, names: Sequence[str]) -> Sequence[Listener]:
         """What hears of the searches of these tasks."""
         return [together.listener(n) for n in range(len(names))]
 

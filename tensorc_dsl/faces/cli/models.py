@@ -59,7 +59,7 @@ class _Shown(TuningDisplay):
         finally:
             self._ending.held = False
 
-    def heard(self, together: Together, names: Sequence[str]) -> Sequence[events.Listener]:
+    def _heard(self, together: Together, names: Sequence[str]) -> Sequence[events.Listener]:
         return heard(together, names, self._ending, self._form, Quantity.SECONDS)
 
     def ended(self) -> bool:
