@@ -168,7 +168,12 @@ class _Reader:
             if (text := notes.pop(VIEW, None)) is not None:
                 view = view_of(str(text), lambda names, e: self.scope({n: n for n in names}).index(e))
                 if view is None or view.base not in self.buffers:
-                    raise TschedError(problems.NOT_WELL_FORMED(span, reason=f'`{name}` is no view: "{text}"'))
+                    repair = help_note(
+                        'a view names an input and its subscripts: `@("view", "[h, d] = X[h * 64 + d]")`'
+                    )
+                    raise TschedError(
+                        problems.NOT_WELL_FORMED(span, (repair,), reason=f'`{name}` is no view: "{text}"')
+                    )
             return Buffer(
                 str(name),
                 DTYPES[type_.dtype],

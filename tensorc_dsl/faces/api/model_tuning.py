@@ -277,7 +277,7 @@ class _Tuning:
                 compared = self._compare(kernels, watch)
                 if compared.trusted:
                     self._record(chosen, compared)
-                    now = {name: _fastest(compared.seconds(name)) for name in order}
+                    now = {name: _fastest(compared.times[name]) for name in order}
                 self._display.begin("timing the model with its schedules before and now, by turns")
                 times = self._by_turns(kernels, now)
         except KeyboardInterrupt:
@@ -428,7 +428,7 @@ class _Tuning:
         for name, some in chosen.items():
             for one, taken in zip(some, compared.times[name], strict=True):
                 if len(some) > 1:
-                    times = tuple(max(STEP, s) for s in taken)
+                    times = _recordable(taken)
                     trial = one.trial or _unrecorded(self._tasks[name], one.trace)
                     rows.append(
                         replace(
@@ -447,8 +447,14 @@ class _Tuning:
         return seconds_of(first), seconds_of(second)
 
 
-def _fastest(seconds: Sequence[float]) -> int:
-    return min(range(len(seconds)), key=lambda n: seconds[n])
+def _recordable(times: Sequence[float]) -> tuple[float, ...]:
+    return tuple(max(STEP, s) for s in times)
+
+
+def _fastest(times: Sequence[Sequence[float]]) -> int:
+    """The choice that records rank first: of equal ones the first."""
+    seconds = [seconds_of(_recordable(taken)) for taken in times]
+    return seconds.index(min(seconds))
 
 
 def _unrecorded(task: Task, trace: Trace) -> Trial:
