@@ -289,6 +289,8 @@ def test_calls_at_once_have_memory_each(tmp_path: Path) -> None:
 def test_an_interrupt_does_no_harm() -> None:
     m, x = model(ODD), floats(6)
     wanted = m(x)
+    # What runs in the background of a shell ignores the signal, and so would its tests.
+    usual = signal.signal(signal.SIGINT, signal.default_int_handler)
 
     def endless(running: threading.Event) -> None:
         while True:
@@ -300,15 +302,18 @@ def test_an_interrupt_does_no_harm() -> None:
         time.sleep(delay)
         signal.raise_signal(signal.SIGINT)
 
-    for delay in (0.0005, 0.001, 0.002):
-        running = threading.Event()
-        timer = threading.Thread(target=interrupted, args=(running, delay))
-        timer.start()
-        with pytest.raises(KeyboardInterrupt):
-            endless(running)
-        timer.join()
-        for a, b in zip(m(x), wanted, strict=True):
-            np.testing.assert_array_equal(a, b)
+    try:
+        for delay in (0.0005, 0.001, 0.002):
+            running = threading.Event()
+            timer = threading.Thread(target=interrupted, args=(running, delay))
+            timer.start()
+            with pytest.raises(KeyboardInterrupt):
+                endless(running)
+            timer.join()
+            for a, b in zip(m(x), wanted, strict=True):
+                np.testing.assert_array_equal(a, b)
+    finally:
+        signal.signal(signal.SIGINT, usual)
 
 
 def test_what_a_step_takes_and_how_long_it_takes(tmp_path: Path) -> None:
