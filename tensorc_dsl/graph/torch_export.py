@@ -71,6 +71,8 @@ def _exported(torch: Torch, module: Torch, name: str, example: Any) -> Torch:
         with torch.no_grad(), warnings.catch_warnings():
             warnings.simplefilter("ignore")  # about how it traces
             return torch.export.export(module, args, kwargs)
+    except MemoryError:
+        raise
     except Exception as e:  # of no kind that is documented
         lines = str(e).strip().splitlines() or [type(e).__name__]
         repair = "`torch.export.export(module, example)` says more"

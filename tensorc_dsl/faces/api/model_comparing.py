@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Generator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from importlib import import_module
@@ -158,9 +159,16 @@ def _fed(path: Path, found: list[str], inputs: Mapping[str, Array], values: Mapp
     return dict(zip(rest, inputs.values(), strict=True))
 
 
-def _why(e: Exception) -> str:
-    """The first line of what a runtime says."""
-    return (str(e).strip().splitlines() or [type(e).__name__])[0]
+@contextmanager
+def _running(runtime: str, path: Path) -> Generator[None]:
+    """A context in which what the runtime raises is an error, with the first line that it says; a lack of memory is none."""
+    try:
+        yield
+    except (TschedError, MemoryError):
+        raise
+    except Exception as e:  # those of other runtimes have no common class
+        why = (str(e).strip().splitlines() or [type(e).__name__])[0]
+        raise TschedError(NOT_RUN(None, runtime=runtime, path=str(path), why=why)) from e
 
 
 _DTYPES = {"float": "float32", "double": "float64", "bool": "bool", "float16": "float16"} | {
@@ -172,29 +180,25 @@ _DTYPES = {"float": "float32", "double": "float64", "bool": "bool", "float16": "
 def _onnxruntime(path: Path, threads: int, inputs: Mapping[str, Array], values: Mapping[str, Any]) -> _Other:
     onnxruntime = _required("onnxruntime")
     name = f"ONNX Runtime {onnxruntime.__version__}"
-    try:
+    with _running(name, path):
         options = onnxruntime.SessionOptions()
         options.intra_op_num_threads, options.inter_op_num_threads = threads, 1
         options.log_severity_level = 3
         session = onnxruntime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
-    except Exception as e:  # its exceptions have no common class
-        raise TschedError(NOT_RUN(None, runtime=name, path=str(path), why=_why(e))) from e
     feed = _fed(path, [i.name for i in session.get_inputs()], inputs, values)
     for i in session.get_inputs():
         if i.name in values:
             dtype = _DTYPES[i.type.removeprefix("tensor(").removesuffix(")")]
             feed[i.name] = np.full([n if isinstance(n, int) else 1 for n in i.shape], values[i.name], dtype)
-    try:
+    with _running(name, path):
         session.run(None, feed)
-    except Exception as e:
-        raise TschedError(NOT_RUN(None, runtime=name, path=str(path), why=_why(e))) from e
     return _Other(name, partial(session.run, None, feed))
 
 
 def _openvino(path: Path, threads: int, inputs: Mapping[str, Array], values: Mapping[str, Any]) -> _Other:
     openvino = _required("openvino")
     name = f"OpenVINO {openvino.__version__.partition('-')[0]}"
-    try:
+    with _running(name, path):
         core = openvino.Core()
         graph = core.read_model(str(path))
         feed = _fed(path, [i.any_name for i in graph.inputs], inputs, values)
@@ -206,10 +210,6 @@ def _openvino(path: Path, threads: int, inputs: Mapping[str, Array], values: Map
         hints = {"INFERENCE_NUM_THREADS": threads, "PERFORMANCE_HINT": "LATENCY", "INFERENCE_PRECISION_HINT": "f32"}
         request = core.compile_model(graph, "CPU", hints).create_infer_request()
         request.infer(feed)
-    except TschedError:
-        raise
-    except Exception as e:
-        raise TschedError(NOT_RUN(None, runtime=name, path=str(path), why=_why(e))) from e
 
     def call() -> list[Any]:
         found = request.infer(feed, share_inputs=True, share_outputs=True)

@@ -280,7 +280,7 @@ def comparison_table(found: ModelComparison) -> str:
         low, middle, high = quartiles_of(seconds)
         times.append((name, units.seconds(middle), units.seconds(low), units.seconds(high)))
     threads = units.counted(found.threads, "thread")
-    end = f"{found.ratio:.2f} times as fast as {found.runtime}, on {threads}, by turns"
+    end = f"{found.ratio:.2f} times as fast as {found.runtime}, on {threads}, by {len(found.times)} turns each"
     return f"{columns(rows)}\n\n{columns(times)}\n\n{end}"
 
 

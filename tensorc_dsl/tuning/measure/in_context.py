@@ -14,6 +14,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
+from statistics import median
 
 import numpy as np
 
@@ -41,10 +42,10 @@ def lineups(counts: Mapping[str, int]) -> list[dict[str, int]]:
 
 
 def by_turns(runs: Sequence[Call], seconds: float, clock: Clock = time.perf_counter) -> list[tuple[float, ...]]:
-    """The seconds of calls of each, by turns, for so many seconds in all; each is called three times at least.
+    """The seconds of a call of each, one figure a turn, by turns for so many seconds in all; each has three turns at least.
 
     Threads that wait for work after a call would take the cores of the next one, so each turn has a pause before it and
-    calls for a moment, of which the first does not count.
+    calls for a moment, of which the first does not count and the median does.
     """
     times: list[list[float]] = [[] for _ in runs]
     until = clock() + seconds
@@ -52,12 +53,14 @@ def by_turns(runs: Sequence[Call], seconds: float, clock: Clock = time.perf_coun
         for run, held in zip(runs, times, strict=True):
             time.sleep(PAUSE)
             run()
+            taken: list[float] = []
             begin = last = clock()
             while last - begin < TURN:
                 run()
                 now = clock()
-                held.append(now - last)
+                taken.append(now - last)
                 last = now
+            held.append(median(taken))
     return [tuple(held) for held in times]
 
 
