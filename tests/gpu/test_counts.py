@@ -147,7 +147,9 @@ def test_a_search_by_a_model_is_kept_apart_from_times(tmp_path: Path) -> None:
     said = tuned(tmp_path)
     assert said.exit_code == 0, said.output
     assert "t on sm_80: by the cycles of a model, not timed" in said.stdout and "\n3 trials in " in said.stdout
-    assert not re.search(r"\d (ns|µs|ms)\b", said.stdout + said.stderr) and "turns" not in said.stderr
+    # The search itself takes less than a second on a fast machine.
+    told = re.sub(r"\n3 trials in [\d.]+ m?s\b", "", said.stdout, count=1) + said.stderr
+    assert not re.search(r"\d (ns|µs|ms)\b", told) and "turns" not in said.stderr
     rows = re.findall(r"^(\d) +(\d+) +(\d+) +(\d+) +(\d+)$", said.stdout, re.MULTILINE)
     assert len(rows) == 3 and [int(r[1]) for r in rows] == sorted(int(r[1]) for r in rows)
     best = re.search(r"^trial (\d) is the best one:$", said.stdout, re.MULTILINE)
