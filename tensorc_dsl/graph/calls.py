@@ -60,7 +60,7 @@ class Imported:
     types: dict[str, Tensor]
 
 
-def shortened(model: Imported) -> Imported:
+def without_redundant_views(model: Imported) -> Imported:
     """The model without views of views, without views of a value's own shape, and without what no output needs."""
     whole: dict[str, str] = {}
     """The values that views are of."""

@@ -14,7 +14,7 @@ from functools import partial
 import numpy as np
 
 from tensorc_dsl.base.diagnostic import Note, TschedError, problem
-from tensorc_dsl.graph.calls import Asks, Computes, Imported, Step, shortened
+from tensorc_dsl.graph.calls import Asks, Computes, Imported, Step, without_redundant_views
 from tensorc_dsl.graph.folding import EVALUATORS, fold
 from tensorc_dsl.graph.graph import (
     MOST_ELEMENTS,
@@ -270,4 +270,6 @@ class _Importer:
                 ends.append(end)
             else:
                 ends.append(name)
-        return shortened(Imported(inputs, tuple(ends), self.constants, computes.items, self.steps, self.types))
+        return without_redundant_views(
+            Imported(inputs, tuple(ends), self.constants, computes.items, self.steps, self.types)
+        )

@@ -19,7 +19,7 @@ from typing import cast
 import numpy as np
 
 from tensorc_dsl.graph.axes import Axes, Order, channels_last, moves, ordered, plain, reshaped
-from tensorc_dsl.graph.calls import Asks, Computes, Imported, Step, shortened
+from tensorc_dsl.graph.calls import Asks, Computes, Imported, Step, without_redundant_views
 from tensorc_dsl.graph.graph import NUMPY, Array, Tensor
 from tensorc_dsl.graph.operators.lowering import Definition, Parameter, indices, place, ranged
 
@@ -27,7 +27,7 @@ from tensorc_dsl.graph.operators.lowering import Definition, Parameter, indices,
 def with_layouts(model: Imported) -> Imported:
     """The model with its values in the orders that are best for it as a whole, and transpositions where these meet."""
     choice = _Choice(model)
-    return shortened(_Rewriting(model, choice, choice.moved_steps()).result())
+    return without_redundant_views(_Rewriting(model, choice, choice.moved_steps()).result())
 
 
 @dataclass

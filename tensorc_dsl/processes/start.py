@@ -356,8 +356,8 @@ def _finish(process: subprocess.Popen[bytes], limits: Limits) -> subprocess.Comp
         except BaseException:
             end(process)
             raise
-    return subprocess.CompletedProcess(process.args, process.returncode, _text(out), _text(err))
+    return subprocess.CompletedProcess(process.args, process.returncode, _process_output(out), _process_output(err))
 
 
-def _text(said: bytes) -> str:
+def _process_output(said: bytes) -> str:
     return said.decode(errors="replace")

@@ -227,9 +227,9 @@ def truth(e: Expr, box: Box) -> bool | None:
             low, high = f.interval(box)
             match op:
                 case "<" | ">=":
-                    found = _below(low, high, 0)
+                    found = _interval_below(low, high, 0)
                 case ">" | "<=":
-                    found = _below(low, high, 1)
+                    found = _interval_below(low, high, 1)
                 case "==" | "!=":
                     found = True if low == high == 0 else False if low > 0 or high < 0 else None
             return found if found is None or op in ("<", "<=", "==") else not found
@@ -238,7 +238,7 @@ def truth(e: Expr, box: Box) -> bool | None:
             return None if known is None else bool(known)
 
 
-def _below(low: int, high: int, limit: int) -> bool | None:
+def _interval_below(low: int, high: int, limit: int) -> bool | None:
     return True if high < limit else False if low >= limit else None
 
 

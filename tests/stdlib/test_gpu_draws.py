@@ -12,7 +12,7 @@ import tensorc_dsl as td
 from tensorc_dsl.schedule.step import ScheduleRefusal
 from tensorc_dsl.schedule.trace.distribution import Decision
 from tensorc_dsl.schedule.trace.draws.tiles import PerfectTile
-from tensorc_dsl.schedule.trace.factors import Factors, random_tiling
+from tensorc_dsl.schedule.trace.factors import Factors, random_factors
 from tensorc_dsl.schedule.trace.trace import Site
 from tensorc_dsl.tuning.search.expansion import stream
 from tests.gpu.kernels import DRAWS
@@ -61,7 +61,7 @@ def test_every_tile_that_fits_can_be_drawn(tmp_path: Path) -> None:
     assert len(names) == 3
     fit = 0
     for _ in range(150):
-        i, j, k = random_tiling(4, 5, rng), random_tiling(4, 5, rng), random_tiling(4, 3, rng)
+        i, j, k = random_factors(4, 5, rng), random_factors(4, 5, rng), random_factors(4, 3, rng)
         count, sums = i[2] * j[2], prod((i[1], i[3], i[4], j[1], j[3], j[4]))
         if count > threads or count * (sums + 32) > registers:
             continue

@@ -196,7 +196,7 @@ def read_part(name: str, text: str) -> Piece:
     parsed = parse_items(part)
     if not parsed.diagnostics:
         return Piece(part, parsed.file.items)
-    rest = _rest(name, text)
+    rest = _tree_without_broken_lines(name, text)
     if rest is None:
         return Piece(part, parsed.file.items, parsed.diagnostics)
     return Piece(
@@ -204,7 +204,7 @@ def read_part(name: str, text: str) -> Piece:
     )
 
 
-def _rest(name: str, text: str) -> t.File | None:
+def _tree_without_broken_lines(name: str, text: str) -> t.File | None:
     """The tree of the text without some lines, which are blank then; None if that takes too many.
 
     Brackets that stay open are closed at the end.

@@ -532,7 +532,7 @@ NOTABLE = 0.01
 """If the final time differs from the fastest trial's by more than this share, the difference is explained."""
 
 
-def regretted(regret: Regret, enough: bool, left: tuple[float, str] | None) -> str:
+def regret_sentence(regret: Regret, enough: bool, left: tuple[float, str] | None) -> str:
     """The model's estimate for schedules that were not tried, and its calibration.
 
     `left` is how much faster the roof allows a schedule to be, and the roof's name; an estimate beyond that is not shown.
@@ -653,7 +653,7 @@ class Ended:
         if r.exhausted is not None:
             yield f"{exhaustion_message(r.exhausted)}: there was nothing more to try"
         if r.regret is not None:
-            yield regretted(r.regret, r.enough, self._left())
+            yield regret_sentence(r.regret, r.enough, self._left())
         seen = min((o.seconds for o in r.outcomes if o.seconds is not None), default=None)
         if r.best_seconds is None or seen is None:
             return
@@ -797,7 +797,7 @@ class EndedCounting:
         if r.exhausted is not None:
             out.append(f"{exhaustion_message(r.exhausted)}: there was nothing more to try")
         if r.regret is not None:
-            out.append(regretted(r.regret, r.enough, None))
+            out.append(regret_sentence(r.regret, r.enough, None))
         out += refused_lines(r)
         if r.verdict is not None:
             out.append(f"verified: {results.verdict_line(r.verdict)}")

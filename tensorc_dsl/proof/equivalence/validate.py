@@ -579,7 +579,7 @@ def _has_one_state(code: Code, stores: Sequence[Statement]) -> bool:
     for group in _blocks(list(others.values())):
         if [s.store.buffer for s in group] != buffers or not _go_together(code, group):
             return False
-        if not _continues(group, stores) and not _begins(group, stores):
+        if not _same_reduction(group, stores) and not _begins(group, stores):
             return False
     return True
 
@@ -591,7 +591,7 @@ def _go_together(code: Code, stores: Sequence[Statement]) -> bool:
     return all(m.is_bijective() for m in related)
 
 
-def _continues(group: Sequence[Statement], stores: Sequence[Statement]) -> bool:
+def _same_reduction(group: Sequence[Statement], stores: Sequence[Statement]) -> bool:
     """Whether the stores are steps of the same reduction."""
     kinds = [[s.accumulates and s.accumulates.kind for s in x] for x in (group, stores)]
     return kinds[0] == kinds[1]

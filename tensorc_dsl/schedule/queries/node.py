@@ -39,7 +39,7 @@ class Nature:
 
 
 @by_identity(512)
-def _nature(program: Program) -> Nature:
+def _nature_of_node(program: Program) -> Nature:
     """What the computation of an unscheduled program is like."""
     made = Nature()
     for b in blocks(program):
@@ -69,7 +69,7 @@ def _nature_of(of: GraphNode) -> Nature:
     made = Nature()
     for c in of.calls:
         if c.program is not None:
-            made = made.with_other(_nature(c.program))
+            made = made.with_other(_nature_of_node(c.program))
     return made
 
 

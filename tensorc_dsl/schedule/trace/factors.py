@@ -88,7 +88,7 @@ def tilings(n: int, parts: int) -> int:
     return math.prod(math.comb(e + parts - 1, parts - 1) for _, e in factorize(n))
 
 
-def random_tiling(n: int, parts: int, rng: np.random.Generator) -> Factors:
+def random_factors(n: int, parts: int, rng: np.random.Generator) -> Factors:
     """`parts` ordered factors with product n; all tilings are equally likely."""
     out = [1] * parts
     for p, e in factorize(n) if parts else ():

@@ -224,7 +224,7 @@ def explained(path: Path, wait: float, *, reading: bool = False) -> Generator[No
     try:
         yield
     except (sqlite3.DatabaseError, OSError) as e:
-        raise _explain(path, wait, e, unreadable if reading else unwritable) from e
+        raise _database_error(path, wait, e, unreadable if reading else unwritable) from e
 
 
 LEAST = 64 << 10
@@ -238,7 +238,7 @@ def _is_full(path: Path) -> bool:
         return False  # the folder is gone, which is not for want of room
 
 
-def _explain(path: Path, wait: float, e: Exception, impossible: Callable[[Path, str], TschedError]) -> Exception:
+def _database_error(path: Path, wait: float, e: Exception, impossible: Callable[[Path, str], TschedError]) -> Exception:
     if isinstance(e, TimeoutError):  # filelock's Timeout is one
         return busy(path, wait)
     if not isinstance(e, sqlite3.Error):

@@ -39,7 +39,7 @@ from tensorc_dsl.backend.cuda.lower.kernels import (
     WgmmaFence,
     WgmmaWait,
 )
-from tensorc_dsl.backend.cuda.lower.look_back import Words, look_back_terms, words_of
+from tensorc_dsl.backend.cuda.lower.look_back import Words, look_back_terms, look_back_words
 from tensorc_dsl.backend.llvm.codegen.expressions import Expressions
 from tensorc_dsl.backend.llvm.codegen.function import Function, Piece, SymbolTable, in_memory
 from tensorc_dsl.backend.llvm.codegen.statements import Plan, Statements
@@ -484,7 +484,7 @@ class DeviceStatements(Statements, ABC):
                     self._numbered(s)
                 case LookBack():
                     types = {name: t for name, (_, t) in self.expressions.scope.buffers.items()}
-                    look = Looking(self, s, words_of(s, types))
+                    look = Looking(self, s, look_back_words(s, types))
                     self.under(FIRST, look.write)
                 case CommitGroup():
                     self.commit()

@@ -304,14 +304,14 @@ def update(s: Store, pad: str) -> Iterator[str]:
         changes = fold.value if fold.op == "or" else Not(fold.value)
         yield f"{pad}if ({value(changes)}) *(volatile bool *){place} = {'true' if fold.op == 'or' else 'false'};"
     elif fold is None or change is None:
-        yield from _exchange(s, place, pad)
+        yield from _cuda_cas_loop(s, place, pad)
     elif change == "add" and t.bytes == 8:  # which there is for unsigned numbers, and is the same
         yield f"{pad}atomicAdd((unsigned long long *){place}, (unsigned long long){text_of(fold.value)});"
     else:
         yield f"{pad}atomic{_UPDATES[change]}({place}, {value(fold.value)});"
 
 
-def _exchange(s: Store, place: str, pad: str) -> Iterator[str]:
+def _cuda_cas_loop(s: Store, place: str, pad: str) -> Iterator[str]:
     """An update as a loop: the value is computed from what is there, and stored if that is there still."""
     t = dtype_of(s.value)
     word, kind, old = _WORDS.get(t.bytes), TYPES[t.name], c_name(_OLD)
@@ -460,7 +460,7 @@ def held_registers(buffers: Iterable[str], pad: str) -> Iterator[str]:
         yield f"{pad}held({c_name(name)});"
 
 
-def finished(s: WgmmaWait, pad: str) -> Iterator[str]:
+def wgmma_wait(s: WgmmaWait, pad: str) -> Iterator[str]:
     """A thread waits for the products of its warpgroup."""
     end = "wgmma.commit_group.sync.aligned; " * s.ends_group
     yield f'{pad}asm volatile("{end}wgmma.wait_group.sync.aligned {s.groups};" ::: "memory");'
@@ -610,7 +610,7 @@ class _Statements:
                     yield from held_registers(buffers, pad)
                     yield f'{pad}asm volatile("wgmma.fence.sync.aligned;" ::: "memory");'
                 case WgmmaWait():
-                    yield from finished(s, pad)
+                    yield from wgmma_wait(s, pad)
                 case Steps(var=var, end=end, body=inner):
                     yield f"{pad}{_for(var, '0', value(end))}"
                     yield from self.device(inner, pad + "    ")

@@ -105,10 +105,10 @@ def chains_of(program: Program) -> dict[str, Chain]:
 def words_in(k: DeviceKernel) -> dict[str, Words]:
     """The words of each scan whose value the blocks of a kernel pass on."""
     types = {b.name: b.dtype for b in k.local}
-    return {s.chain: words_of(s, types) for s in inside(k.body) if isinstance(s, LookBack)}
+    return {s.chain: look_back_words(s, types) for s in inside(k.body) if isinstance(s, LookBack)}
 
 
-def words_of(s: LookBack, types: Mapping[str, DType]) -> Words:
+def look_back_words(s: LookBack, types: Mapping[str, DType]) -> Words:
     """The words of each step; `types` are those of private storage."""
     return Words(tuple(types[name] for name in look_back_terms(s)), types[s.made.buffer])
 

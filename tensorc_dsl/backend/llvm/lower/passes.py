@@ -293,12 +293,12 @@ def _unroll_step(s: Loop, step: int) -> Loop:
         return s
     if any(isinstance(x, Loop) and (x.kind is LoopKind.SERIAL or is_long(x)) for x in inside(s.body)):
         return s
-    if (end - begin) * code_size(s.body) > MAPPED_CODE and not any(map(_adds_up, stores(s.body))):
+    if (end - begin) * code_size(s.body) > MAPPED_CODE and not any(map(_store_accumulates, stores(s.body))):
         return s
     return replace(s, kind=LoopKind.UNROLLED) if (end - begin) * steps(s.body) <= step else s
 
 
-def _adds_up(s: Store) -> bool:
+def _store_accumulates(s: Store) -> bool:
     """Whether a store reads the buffer that it writes."""
     return any(x.buffer == s.buffer for x in store_loads(s))
 

@@ -139,7 +139,7 @@ def _claims(
         name, trace = task_and_trace(tasks, file, words) if words else (None, None)
         places = {str(i.name): i.name.span for i in items if isinstance(i, tree.TaskDef)}
         for task in tasks if name is None else (name,):
-            yield Claim(file, task, places.get(task), partial(_schedule, tasks, task, mcpu, trace, seed))
+            yield Claim(file, task, places.get(task), partial(_verify_schedule, tasks, task, mcpu, trace, seed))
     elif required or len(programs) == 2:
         a, b = _two(file, programs)
         yield Claim(file, f"{a.name} and {b.name}", b.name.span, partial(_compared, a, b))
@@ -166,7 +166,7 @@ def _proved(claim: Claim, aloud: bool, several: bool) -> tuple[list[dict[str, An
     return [facts | {"code": found.code, "inputs": inputs}], [Finding(claim.file, found)]
 
 
-def _schedule(tasks: TaskFile, name: str, mcpu: str | None, trace: str | None, seed: int) -> Report:
+def _verify_schedule(tasks: TaskFile, name: str, mcpu: str | None, trace: str | None, seed: int) -> Report:
     task = chosen(tasks, name, mcpu)
     return task.verify(task.frozen(trace) if trace is not None else task.sample(seed))
 

@@ -33,7 +33,7 @@ from tensorc_dsl.schedule.trace.factors import (
     divisors,
     is_tiling,
     limits_of,
-    random_tiling,
+    random_factors,
     tile_features,
     tile_moves,
     tilings,
@@ -87,11 +87,11 @@ class PerfectTile(Uniform):
         if self.limits:
             return self._limited().at(below(self.size(), rng))
         if self.max_innermost >= self.extent:
-            return random_tiling(self.extent, self.parts, rng)
+            return random_factors(self.extent, self.parts, rng)
         options = self._innermost()
         ticket = below(sum(n for _, n in options), rng)
         innermost = next(d for d, n in options if (ticket := ticket - n) < 0)
-        return (*random_tiling(self.extent // innermost, self.parts - 1, rng), innermost)
+        return (*random_factors(self.extent // innermost, self.parts - 1, rng), innermost)
 
     def contains(self, decision: Decision) -> bool:
         return (
@@ -351,8 +351,8 @@ class PartitionedTile(Uniform):
         options = self._inner()
         ticket = below(sum(n for _, n in options), rng)
         product = next(p for p, n in options if (ticket := ticket - n) < 0)
-        outer = random_tiling(self.extent // product, self.partition, rng)
-        return (*outer, *random_tiling(product, self.parts - self.partition, rng))
+        outer = random_factors(self.extent // product, self.partition, rng)
+        return (*outer, *random_factors(product, self.parts - self.partition, rng))
 
     def contains(self, decision: Decision) -> bool:
         return (

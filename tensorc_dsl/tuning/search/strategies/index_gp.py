@@ -117,7 +117,7 @@ class IndexGP:
         """Up to so many points, each with the highest bound after the ones before it turned out as expected."""
         points, indices = self._points()
         names = {name: n for n, name in enumerate(dict.fromkeys(name for one in self._indices for name in one))}
-        tried, rows = _matrix(self._indices, names), _matrix(indices, names)
+        tried, rows = _index_matrix(self._indices, names), _index_matrix(indices, names)
         model = Model.of(tried, self._seconds, np.zeros(len(tried)), self._memory)
         beliefs = model.beliefs(rows, np.zeros(len(rows)))
         open_ = np.ones(len(points), dtype=bool)
@@ -145,7 +145,7 @@ class IndexGP:
         return points, indices
 
 
-def _matrix(indices: list[dict[str, float]], columns: dict[str, int]) -> Array:
+def _index_matrix(indices: list[dict[str, float]], columns: dict[str, int]) -> Array:
     """A row each; the index of a draw that was not made is 0."""
     out = np.zeros((len(indices), len(columns)))
     for row, one in zip(out, indices, strict=True):
