@@ -244,6 +244,24 @@ def test_data_choose_any_element() -> None:
     assert cost.moved[0].units >= 4096  # a line for each element
 
 
+def test_sums_whose_lanes_lie_apart_are_taken_apart_in_each_round() -> None:
+    """LLVM keeps sums in order of their buffer. Vectors along another dimension are put together lane by lane."""
+
+    def slowest(lanes: str, others: str) -> float:
+        tasks = tensorc_dsl.loads(
+            "compute mm(A: f32[M, K], B: f32[K, N]) -> C: f32[M, N] { C[i, j] = sum[k] A[i, k] * B[k, j] }\n"
+            "schedule s for mm {\n let [i, j, k] = C.loops\n let A_packed = cache_read(C, A)\n"
+            " transform_layout(A_packed, (i, k) -> (k, i))\n"
+            f" let [i0, i1] = split(i, [_, 8])\n reorder(i0, k, {others}, {lanes})\n let C_write = write_at(i0, C)\n"
+            f" unroll({others})\n vectorize({lanes})\n}}\n"
+            "task t = mm(M=32, N=8, K=512) with s\n"
+        )
+        program = tasks["t"].sample(0).program
+        return max(c.cycles for c in costs_on(counted(lower_cpu(program), TARGET, {}), TARGET, CORE))
+
+    assert slowest("i1", "j") > 4 * slowest("j", "i1")
+
+
 def test_a_function_is_more_than_one_operation() -> None:
     text = """program f(A: f32[64], C: f32[64]) {
     vectorized for j in 64 { block C { spatial vj in 64 = j; C[vj] = CALL } }

@@ -7,7 +7,7 @@ import pytest
 from tensorc_dsl import handlers
 from tensorc_dsl.base.source import Source
 from tensorc_dsl.faces.api import Task
-from tensorc_dsl.ir.expr import constant
+from tensorc_dsl.ir.expr import constant, free_vars
 from tensorc_dsl.ir.program import Block, For, LoopKind, walk
 from tensorc_dsl.ir.target import Target
 from tensorc_dsl.ir.verify import verify
@@ -261,3 +261,17 @@ def test_transforms_of_four_by_four_are_straight_code() -> None:
     transform = [s for s in steps if s.split(" for ")[-1].split("_")[0].split()[0] in ("a", "b")]
     assert transform
     assert all(s.startswith("unrolled ") for s in transform), lowered
+
+
+def test_parts_of_cut_columns_have_vectors_along_columns() -> None:
+    """The loop that is cut is the last one of each part again: vectors are contiguous in the product and its operand."""
+    t = task("much_product")
+    found: set[str] = set()
+    for seed in range(4):
+        for around, s in walk(t.sample(seed).program.body):
+            if not isinstance(s, Block) or s.name not in ("C", "C_1"):
+                continue
+            if around[-1].kind is LoopKind.VECTORIZED and constant(around[-1].extent) != 1:
+                assert around[-1].var in free_vars(next(it.binding for it in s.iters if it.name == "vj"))
+                found.add(s.name)
+    assert found == {"C", "C_1"}

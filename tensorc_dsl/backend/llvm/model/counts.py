@@ -479,6 +479,9 @@ class _Counter:
             nest.carried = True
             nest.through = max(nest.through, 0.0 if buffer.registers else 1.0)
         if buffer.registers:
+            if updates and lanes is not None and abs(self._steps(s.indices[0]).get(lanes.place, 0.0)) not in (0.0, 1.0):
+                # LLVM keeps such a sum in order of the buffer: it takes the lanes apart and puts them together in each round.
+                nest.gathered += 2.0 * every / lanes.vectors * lanes.count
             return
         outer = here.parent if (updates and stays and here.parent is not None) else None
         if outer is not None:
@@ -633,15 +636,19 @@ class _Counter:
             else:
                 nest.operands += count
 
-    def _note(self, buffer: str, index: Expr, here: _Here, writes: bool) -> Access:
-        """The access among those of the nest."""
+    def _steps(self, index: Expr) -> dict[int, float]:
+        """How far one iteration of each loop moves an access; `random` then says whether that is not known."""
         found = self.known.get(id(index))
         if found is None:
             self.random = False
             _, steps = self.linear(index)
-            self.known[id(index)] = steps, self.random
-        else:
-            steps, self.random = found
+            found = self.known[id(index)] = steps, self.random
+        steps, self.random = found
+        return steps
+
+    def _note(self, buffer: str, index: Expr, here: _Here, writes: bool) -> Access:
+        """The access among those of the nest."""
+        steps = self._steps(index)
         b = self.buffers[buffer]
         key = (buffer, tuple(sorted(steps.items())), writes)
         found = here.nest.accesses.get(key)
