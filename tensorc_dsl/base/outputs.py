@@ -13,7 +13,7 @@ import fcntl
 import os
 import re
 import stat
-from collections.abc import Generator
+from collections.abc import Generator, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -30,6 +30,10 @@ def NO_ROOM(*, path: Path) -> None: ...
     help="remove it, or name the output: a path that you name may be a link, a pipe or a device",
 )
 def IN_THE_WAY(*, path: Path, kind: str) -> None: ...
+
+
+Parts = Iterable[bytes | memoryview]
+"""The content of a file, as bytes that are written one after another."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,11 +73,12 @@ class Output:
                     return file.read(most)
         return b""
 
-    def write(self, data: str | bytes) -> None:
+    def write(self, data: str | bytes | Parts) -> None:
         """Write the data. The file keeps its old content on failure. Raises TschedError (E0903, E0904, E0932)."""
-        self._write(data.encode() if isinstance(data, str) else data)
+        data = data.encode() if isinstance(data, str) else data
+        self._write([data] if isinstance(data, bytes) else data)
 
-    def _write(self, data: bytes | None) -> None:
+    def _write(self, data: Parts | None) -> None:
         path = self.path
         with explained(path):
             if path.is_dir() and (self.typed or not path.is_symlink()):
@@ -139,7 +144,7 @@ def lines_of(path: Path) -> list[bytes]:
         return []
 
 
-def replace_file(path: Path, data: bytes | None) -> None:
+def replace_file(path: Path, data: Parts | None) -> None:
     """Write the data to a file beside the path, which then takes its name in one step; without data only try the first.
 
     What is at the path is not followed. Raises OSError.
@@ -149,7 +154,7 @@ def replace_file(path: Path, data: bytes | None) -> None:
     try:
         with os.fdopen(fd, "wb") as out:
             if data is not None:
-                out.write(data)
+                out.writelines(data)
                 out.flush()
                 os.fsync(out.fileno())
                 os.fchmod(out.fileno(), _mode(path))
@@ -177,7 +182,7 @@ def _obstacle(path: Path) -> str:
     return next((kind for is_kind, kind in _KINDS if is_kind(mode)), "")
 
 
-def _write_into(path: Path, data: bytes | None) -> None:
+def _write_into(path: Path, data: Parts | None) -> None:
     """Write the data into a device or a pipe, which stays what it is."""
     if data is None:
         # A pipe is not opened for a check: closing it would look like the end of the data to its reader.
@@ -188,7 +193,7 @@ def _write_into(path: Path, data: bytes | None) -> None:
     file = os.open(path, os.O_WRONLY | os.O_NONBLOCK | os.O_NOCTTY)
     os.set_blocking(file, True)
     with os.fdopen(file, "wb") as out:
-        out.write(data)
+        out.writelines(data)
 
 
 def _beside(path: Path) -> tuple[int, str]:

@@ -1,11 +1,16 @@
 """Reads ONNX files into graphs: the file is checked as one from a stranger, brought to one opset, and its data is read.
 
+The large data of constants stays where it lies in the file: neither the parser nor the converter of opsets copies it.
+
 https://onnx.ai/onnx/repo-docs/IR.html
+https://protobuf.dev/programming-guides/encoding
 """
 
 from __future__ import annotations
 
+import mmap
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
 from math import prod
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -23,7 +28,7 @@ OPSET = 18
 """Files of earlier opsets are converted to this one; the operators of the table are as in it, and as in later ones."""
 
 _LARGE = 1024
-"""Bytes of a constant from which on the converter of opsets is told its type only: it copies all that it is told."""
+"""Bytes of a constant from which on its data stays in the file, and the converter of opsets is told its type only."""
 
 
 @problem("E0940", "`{path}` cannot be imported: {why}", help="{repair}")
@@ -48,34 +53,51 @@ def read_onnx(path: Path) -> Graph:
         ) from None
     repair = "export it again; `onnx.checker.check_model` says more"
     try:
-        return _graph_of(_load(onnx, path), path.parent)
+        model, data = _load(onnx, path)
+        return _graph_of(model, data, path.parent)
     except _Wrong as e:
         raise TschedError(NOT_IMPORTED(None, path=path.name, why=str(e), repair=repair)) from e
     except OSError as e:
         raise TschedError(NOT_IMPORTED(None, path=path.name, why=reason(e), repair="name another file")) from e
 
 
-def _load(onnx: Any, path: Path) -> ModelProto:
+def _load(onnx: Any, path: Path) -> tuple[ModelProto, Mapping[int, memoryview]]:
+    """The model without the large data of its constants, and that data by the number of the constant."""
     from google.protobuf.message import DecodeError
 
+    content = _content(path)
+    cutter = _Cutter()
+    try:
+        message = cutter.cut(content)
+    except (ValueError, IndexError):  # the parser says what is wrong
+        message, cutter = bytes(content), _Cutter()
     model = onnx.ModelProto()
     try:
-        model.ParseFromString(path.read_bytes())
+        model.ParseFromString(message)
     except DecodeError:
         raise _Wrong("it is cut off, or no ONNX file") from None
     if not model.graph.output or not model.opset_import:
         raise _Wrong("there is no graph in it")
-    return model
+    return model, cutter.data
 
 
-def _graph_of(model: ModelProto, folder: Path) -> Graph:
+def _content(path: Path) -> memoryview:
+    """The bytes of a file, mapped where that is possible."""
+    with path.open("rb") as file:
+        try:
+            return memoryview(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ))
+        except (ValueError, OSError):  # it is empty, or a pipe
+            return memoryview(file.read())
+
+
+def _graph_of(model: ModelProto, data: Mapping[int, memoryview], folder: Path) -> Graph:
     _require_order(model.graph, frozenset())
     reader = _Reader(folder)
+    large = _take_large(model, data, reader)
     if model.functions:
         from onnx.inliner import inline_local_functions
 
         model = inline_local_functions(model)
-    large = _take_large(model, reader)
     version = next((o.version for o in model.opset_import if o.domain in ("", "ai.onnx")), 0)
     if version < OPSET:
         model = _converted(model, version)
@@ -98,7 +120,7 @@ def _converted(model: ModelProto, version: int) -> ModelProto:
         raise _Wrong(f"opset {version} cannot be converted to {OPSET}: {lines[-1]}") from e
 
 
-def _take_large(model: ModelProto, reader: _Reader) -> dict[str, Array]:
+def _take_large(model: ModelProto, data: Mapping[int, memoryview], reader: _Reader) -> dict[str, Array]:
     """The large constants, which become inputs of the model, so that the converter of opsets does not copy them."""
     from onnx import helper
 
@@ -106,8 +128,8 @@ def _take_large(model: ModelProto, reader: _Reader) -> dict[str, Array]:
     taken: dict[str, Array] = {}
     kept: list[TensorProto] = []
     inputs = {i.name for i in graph.input}
-    for t in graph.initializer:
-        value = reader.tensor(t)
+    for number, t in enumerate(graph.initializer):
+        value = reader.tensor(t, data.get(number))
         if value.nbytes < _LARGE:
             kept.append(t)
             continue
@@ -154,6 +176,80 @@ def _given(graph: GraphProto) -> Iterator[str]:
     constants = [t.name for t in graph.initializer] + [t.values.name for t in graph.sparse_initializer]
     yield from constants
     yield from (i.name for i in graph.input if i.name not in set(constants))
+
+
+_PATH = (7, 5, 9)
+"""The fields that lead to the data of constants: `graph` of a model, `initializer` of a graph, `raw_data` of a tensor."""
+
+_VARINT, _FIXED_64, _BYTES, _FIXED_32 = 0, 1, 2, 5
+"""The types of fields, by which their ends are found. Groups have others, and are in no ONNX file."""
+
+
+@dataclass(slots=True)
+class _Cutter:
+    """Takes the large data of constants out of the bytes of a model. `data` has it by the number of the constant."""
+
+    data: dict[int, memoryview] = field(default_factory=dict[int, memoryview])
+    _constants: int = 0
+
+    def cut(self, message: memoryview, depth: int = 0) -> bytes:
+        """The bytes of a message at that depth of the path, without the data.
+
+        Raises ValueError or IndexError if the parser might find other fields in them.
+        """
+        kept: list[bytes | memoryview] = []
+        at = 0
+        while at < len(message):
+            start = at
+            key, at = _varint(message, at)
+            size, begin = _extent(message, key & 7, at)
+            at = begin + size
+            if at > len(message) or key >> 32:
+                raise ValueError
+            if key != _PATH[depth] << 3 | _BYTES:
+                kept.append(message[start:at])
+            elif depth < len(_PATH) - 1:
+                inner = self.cut(message[begin:at], depth + 1)
+                kept += (_as_varint(key), _as_varint(len(inner)), inner)
+                self._constants += depth == 1
+            else:
+                # The last data of a constant is the one that counts.
+                self.data.pop(self._constants, None)
+                if size >= _LARGE:
+                    self.data[self._constants] = message[begin:at]
+                else:
+                    kept.append(message[start:at])
+        return b"".join(kept)
+
+
+def _extent(message: memoryview, kind: int, at: int) -> tuple[int, int]:
+    """The size of the content of a field of that type, and where it begins. Raises ValueError or IndexError."""
+    if kind == _BYTES:
+        return _varint(message, at)
+    if kind == _VARINT:
+        return _varint(message, at)[1] - at, at
+    if kind in (_FIXED_32, _FIXED_64):
+        return 4 if kind == _FIXED_32 else 8, at
+    raise ValueError
+
+
+def _varint(message: memoryview, at: int) -> tuple[int, int]:
+    """A number of seven bits a byte, the lowest ones first, and the place behind it. Raises ValueError or IndexError."""
+    value = 0
+    for n in range(10):
+        value |= (message[at + n] & 127) << 7 * n
+        if message[at + n] < 128:
+            return value, at + n + 1
+    raise ValueError
+
+
+def _as_varint(number: int) -> bytes:
+    """The number as `_varint` reads it."""
+    out = bytearray()
+    while number >= 128:
+        out.append(number & 127 | 128)
+        number >>= 7
+    return bytes((*out, number))
 
 
 class _Reader:
@@ -205,8 +301,9 @@ class _Reader:
         }
         return read[a.type]() if a.type in read else None
 
-    def tensor(self, t: TensorProto) -> Array:
-        """The content of a constant. Its size is compared with its shape before memory is taken."""
+    def tensor(self, t: TensorProto, data: memoryview | None = None) -> Array:
+        """The content of a constant, whose data may lie in the file. Its size is compared with its shape before memory is
+        taken."""
         from onnx import TensorProto as Kinds
         from onnx import helper, numpy_helper
 
@@ -224,6 +321,8 @@ class _Reader:
         if t.data_location == Kinds.EXTERNAL:
             return self._external(t, name, dtype)
         try:
+            if data is not None and not t.HasField("segment"):
+                return np.frombuffer(data, dtype.newbyteorder("<")).reshape(tuple(t.dims))
             value = numpy_helper.to_array(t)
         except (ValueError, TypeError) as e:
             raise _Wrong(f"`{name}` has other data than its shape {list(t.dims)} says") from e

@@ -6,8 +6,8 @@ https://huggingface.co/docs/safetensors/index#format
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
-from hashlib import sha256
+from collections.abc import Iterable, Iterator, Mapping
+from hashlib import file_digest, sha256
 from math import prod
 from pathlib import Path
 from typing import Any, cast
@@ -39,8 +39,11 @@ MOST_HEADER = 100_000_000
 def BAD_WEIGHTS(*, path: str, why: str) -> None: ...
 
 
-def weights_file(tensors: Mapping[str, Array]) -> bytes:
-    """The content of a file with the tensors. Those of larger elements come first, so that each is aligned."""
+def weights_parts(tensors: Mapping[str, Array]) -> Iterator[bytes | memoryview]:
+    """The content of a file with the tensors, in parts of which each is read where it lies: no tensor is copied.
+
+    Those of larger elements come first, so that each is aligned.
+    """
     ordered = sorted(tensors.items(), key=lambda item: (-item[1].dtype.itemsize, item[0]))
     header: dict[str, Any] = {"__metadata__": _WRITER}
     at = 0
@@ -50,12 +53,13 @@ def weights_file(tensors: Mapping[str, Array]) -> bytes:
         at += value.nbytes
     text = json.dumps(header, separators=(",", ":")).encode()
     text += b" " * (-len(text) % 8)
-    parts = [len(text).to_bytes(8, "little"), text]
-    return b"".join((*parts, *(np.ascontiguousarray(value).tobytes() for _, value in ordered)))
+    yield len(text).to_bytes(8, "little") + text
+    for _, value in ordered:
+        yield np.ascontiguousarray(value).reshape(-1).view(np.uint8).data
 
 
 def are_imported(path: Path) -> bool:
-    """Whether `weights_file` made the content of a file, by its header."""
+    """Whether `weights_parts` made the content of a file, by its header."""
     try:
         with path.open("rb") as file:
             start = file.read(256)[8:]
@@ -64,12 +68,11 @@ def are_imported(path: Path) -> bool:
     return start.startswith(f'{{"__metadata__":{json.dumps(_WRITER, separators=(",", ":"))}'.encode())
 
 
-def digest_of(path: Path) -> str:
-    """The SHA-256 of a file. Raises OSError."""
+def digest_of(parts: Iterable[bytes | memoryview]) -> str:
+    """The SHA-256 of a content in parts."""
     whole = sha256()
-    with path.open("rb") as file:
-        while part := file.read(1 << 20):
-            whole.update(part)
+    for part in parts:
+        whole.update(part)
     return whole.hexdigest()
 
 
@@ -80,7 +83,9 @@ def mapped_weights(path: Path, digest: str, wanted: Mapping[str, Tensor]) -> dic
     """
     shown = path.name
     try:
-        if (found := digest_of(path)) != digest:
+        with path.open("rb") as file:
+            found = file_digest(file, "sha256").hexdigest()
+        if found != digest:
             raise TschedError(BAD_WEIGHTS(None, path=shown, why=f"its SHA-256 is {found}, and the model says {digest}"))
         data = np.memmap(path, np.uint8, "r")
         tensors = _views(data)

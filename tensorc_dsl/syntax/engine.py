@@ -240,7 +240,7 @@ def tables() -> Tables:
     made = _made()
     if file is not None:
         with suppress(OSError):  # without a cache the next start is slower, nothing else
-            replace_file(file, marshal.dumps((recipe, *made)))
+            replace_file(file, [marshal.dumps((recipe, *made))])
     return made
 
 

@@ -19,7 +19,8 @@ from tensorc_dsl.base.diagnostic import TschedError
 from tensorc_dsl.base.source import Source
 from tensorc_dsl.faces.api.models import import_onnx, load_model
 from tensorc_dsl.faces.cli.main import main
-from tensorc_dsl.graph.weights import mapped_weights, weights_file
+from tensorc_dsl.graph.onnx_file import read_onnx
+from tensorc_dsl.graph.weights import mapped_weights, weights_parts
 from tensorc_dsl.syntax.fmt import format_text
 from tests.graph.onnx_cases import Array, by_runtime
 
@@ -184,7 +185,7 @@ def test_weights_keep_every_type(tmp_path: Path) -> None:
         np.dtype(t).name: np.arange(3).astype(t) for t in "f4 f8 f2 i1 i2 i4 i8 u1 u2 u4 u8 ?".split()
     }
     path = tmp_path / "w.safetensors"
-    path.write_bytes(weights_file(tensors))
+    path.write_bytes(b"".join(weights_parts(tensors)))
     stored = load_file(path)
     assert all(stored[n].dtype == t.dtype and np.array_equal(stored[n], t) for n, t in tensors.items())
 
@@ -290,6 +291,11 @@ def _short() -> onnx.ModelProto:
     return model([helper.make_node("Add", ["x", "w"], ["y"])], [value("x", 5)], ["y"], [t])
 
 
+def _short_and_large() -> onnx.ModelProto:
+    t = TensorProto(name="w", data_type=TensorProto.FLOAT, dims=[5000], raw_data=bytes(4999))
+    return model([helper.make_node("Add", ["x", "w"], ["y"])], [value("x", 5000)], ["y"], [t])
+
+
 def _filled() -> onnx.ModelProto:
     shape = numpy_helper.from_array(np.array([1 << 20, 1 << 20]), "s")
     return model([helper.make_node("ConstantOfShape", ["s"], ["y"])], [value("x", 3)], ["y"], [shape])
@@ -316,6 +322,7 @@ def _nothing() -> onnx.ModelProto:
         (_external("none.bin"), "is missing"),
         (_huge, "which no tensor here can have"),
         (_short, "has other data than its shape"),
+        (_short_and_large, "has other data than its shape"),
         (_filled, "a constant of the shape"),
         (_expanded, "which is too large"),
         (_nothing, "the output `missing` is made by no node"),
@@ -343,6 +350,56 @@ def test_data_beside_the_file_is_read(tmp_path: Path) -> None:
 @pytest.mark.parametrize("length", [1, 20, 100, 400])
 def test_a_file_that_is_cut_off_is_refused(length: int, tmp_path: Path) -> None:
     (tmp_path / "net.onnx").write_bytes(cnn().SerializeToString()[:length])
+    with pytest.raises(TschedError, match="E0940"):
+        import_onnx(tmp_path / "net.onnx")
+
+
+def _field(number: int, content: bytes) -> bytes:
+    """A field of a message of protobuf with a content of bytes."""
+    size = len(content)
+    return bytes((number << 3 | 2, size & 127 | 128, size >> 7 & 127 | 128, size >> 14)) + content
+
+
+def _added(*parts: bytes) -> bytes:
+    """The small network, and beside its constants one that is spelled as the parts."""
+    return cnn().SerializeToString() + _field(7, _field(5, b"".join(parts)))
+
+
+def _data(*numbers: int) -> bytes:
+    return np.array(numbers, np.float32).tobytes()
+
+
+MANY = range(521)
+HEAD = TensorProto(name="added", data_type=TensorProto.FLOAT, dims=[len(MANY)]).SerializeToString()
+SMALL = TensorProto(name="added", data_type=TensorProto.FLOAT, dims=[3]).SerializeToString()
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        pytest.param(cnn().SerializeToString(), id="as usual"),
+        pytest.param(_added(HEAD, _field(9, _data(*MANY))), id="a graph in two parts"),
+        pytest.param(_added(_field(9, _data(*MANY)), HEAD), id="data before its shape"),
+        pytest.param(_added(HEAD, _field(9, _data(*MANY[::-1])), _field(9, _data(*MANY))), id="large data twice"),
+        pytest.param(_added(SMALL, _field(9, _data(*MANY)), _field(9, _data(1, 2, 3))), id="small data last"),
+        pytest.param(_added(HEAD, _field(9, _data(1, 2, 3)), _field(9, _data(*MANY))), id="small data first"),
+        pytest.param(_added(HEAD, b"\xca" + b"\0" + _field(9, _data(*MANY))[1:]), id="a number that is spelled long"),
+        pytest.param(_added(HEAD, b"\xa3\6\xa4\6", _field(9, _data(*MANY))), id="a group"),
+        pytest.param(_added(HEAD, b"\x78\1\x7d" + bytes(4), _field(9, _data(*MANY))), id="unknown fields"),
+    ],
+)
+def test_constants_are_read_as_the_parser_does(content: bytes, tmp_path: Path) -> None:
+    (tmp_path / "net.onnx").write_bytes(content)
+    wanted = {t.name: numpy_helper.to_array(t) for t in onnx.load_model_from_string(content).graph.initializer}
+    found = read_onnx(tmp_path / "net.onnx").constants
+    assert "added" in wanted or content == cnn().SerializeToString()
+    assert found.keys() >= wanted.keys()
+    assert all(np.array_equal(found[n], w) and found[n].dtype == w.dtype for n, w in wanted.items())
+
+
+@pytest.mark.parametrize("data", [b"", b"\x3a", b"\x3a\xff\xff\xff\xff\x7f", b"\x80" * 40, b"\x3a\2\x2a\x7f", b"\x3b"])
+def test_bytes_that_are_no_model_are_refused(data: bytes, tmp_path: Path) -> None:
+    (tmp_path / "net.onnx").write_bytes(data)
     with pytest.raises(TschedError, match="E0940"):
         import_onnx(tmp_path / "net.onnx")
 

@@ -398,21 +398,20 @@ def _require_unchanged(target: Path, force: bool) -> None:
 
 def _write(imported: Imported, target: Path, origin: str, *, typed: bool, force: bool) -> Path:
     """Write the files of an imported model; `typed`: somebody has named the target. Raises TschedError (E0947, E0903)."""
-    from hashlib import sha256
-
-    from tensorc_dsl.graph.weights import are_imported, weights_file
+    from tensorc_dsl.graph.weights import are_imported, digest_of, weights_parts
     from tensorc_dsl.graph.writing import DIGEST, stamped, written
     from tensorc_dsl.syntax.fmt import format_text
 
     beside = target.with_suffix(".safetensors")
     text, tensors = written(imported, target.stem, origin, beside.name)
-    data = weights_file(tensors)
-    text = stamped(format_text(Source.of(text.replace(DIGEST, sha256(data).hexdigest()).encode(), target.name)))
+    if tensors:
+        text = text.replace(DIGEST, digest_of(weights_parts(tensors)))
+    text = stamped(format_text(Source.of(text.encode(), target.name)))
     if tensors and not force and beside.is_file() and not are_imported(beside):
         raise TschedError(EDITED(None, path=str(beside)))
     outputs = [Output(target, typed=typed), *([Output(beside)] if tensors else [])]
     for o in outputs:
         o.check()
-    for o, content in zip(reversed(outputs), ([data, text] if tensors else [text]), strict=True):
+    for o, content in zip(reversed(outputs), ([weights_parts(tensors), text] if tensors else [text]), strict=True):
         o.write(content)
     return target
