@@ -6,7 +6,7 @@ name is the kind of its targets, and `BACKEND` in its module `backend` is the ob
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol, runtime_checkable
 
@@ -184,6 +184,15 @@ class LoadedKernel(Bound, Protocol):
 
     def bind(self, /, **constants: Any) -> Bound:
         """The kernel for these constant inputs, all given by name."""
+        ...
+
+
+@runtime_checkable
+class Turning(Protocol):
+    """A kernel that can be timed with copies of its constant inputs."""
+
+    def turning(self, arrays: Sequence[Any], copies: int) -> Callable[[int], list[float]]:
+        """A function that gives the seconds of so many runs in a row, as `time` does, whose runs take the copies in turn."""
         ...
 
 

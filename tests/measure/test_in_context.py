@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from itertools import count, pairwise
 
 import pytest
 
+from tensorc_dsl.base.source import Source
+from tensorc_dsl.ir.parse import parse_program
+from tensorc_dsl.ir.target import Target
 from tensorc_dsl.tuning.measure import in_context
-from tensorc_dsl.tuning.measure.in_context import Lineup, by_turns, compare_in_context, lineups
+from tensorc_dsl.tuning.measure.in_context import Lineup, by_turns, compare_in_context, copies_of_constants, lineups
 
 
 class Machine:
@@ -113,3 +117,31 @@ def test_turns_are_as_many_for_each(monkeypatch: pytest.MonkeyPatch) -> None:
     m = Machine()
     first, second = by_turns([m.call(1.0), m.call(2.0)], 20.0, m.clock)
     assert set(first) == {1.0} and set(second) == {2.0} and len(first) == len(second) >= in_context.FEWEST_TURNS
+
+
+@pytest.mark.parametrize(
+    ("passing", "columns", "copies"),
+    [
+        (1 << 18, 64, 1),
+        (1 << 20, 64, 1),
+        (1 << 21, 256, 17),
+        (1 << 21, 1 << 20, 2),
+        (1 << 21, 1, 64),
+        (1 << 30, 4096, 33),
+    ],
+)
+def test_weights_of_other_calls_push_those_of_this_one_out(passing: int, columns: int, copies: int) -> None:
+    """Two cores with a second cache of 512 KiB each, and a last one of 32 MiB: a weight has 512 bytes for each column."""
+    program = parse_program(
+        Source(
+            "p.tsched",
+            f"program dense(X: f32[1, 128], W: const f32[128, {columns}], Y: f32[1, {columns}]) {{"
+            f" for j in {columns}, k in 128 {{"
+            f" block Y {{ spatial vj in {columns} = j\n reduce vk in 128 = k\n init {{ Y[0, vj] = 0.0 }}\n"
+            " Y[0, vj] = Y[0, vj] + X[0, vk] * W[vk, vj] } } }",
+        )
+    )
+    target = Target(cores=2, l2=1 << 19, l3=1 << 25)
+    assert copies_of_constants(program, target, passing) == copies
+    inner = replace(program, params=tuple(replace(p, constant=False) for p in program.params))
+    assert copies_of_constants(inner, target, passing) == 1

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 from click.testing import CliRunner, Result
 
-from tensorc_dsl.faces.api import model_tuning, searching
+from tensorc_dsl.faces.api import model_tuning, schedules, searching
 from tensorc_dsl.faces.api.model_tuning import TuningDisplay, lagging, tune_model
 from tensorc_dsl.faces.api.models import LoadedModel, load_model
 from tensorc_dsl.faces.api.tasks import Task, UnknownTask
@@ -96,6 +96,27 @@ def test_the_fastest_in_the_model_is_recorded_as_the_best(choice: int, monkeypat
         assert task.schedule.text == alone[choice - 1].trace
     else:
         assert task.schedule.text == loaded().tasks["matmul"].sample(0).text
+
+
+def test_times_with_weights_out_of_caches_are_ranked_apart(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A model has what is recorded of its task alone, until it has been tuned itself."""
+    alone = loaded().tasks["matmul"]
+    alone.search(trials=3, strategy="random", records=RECORDS)
+    near, before = alone.target_key, alone.recorded(RECORDS)
+    monkeypatch.setattr(schedules, "copies_of_constants", lambda *_: 4)
+    inside = loaded().tasks["matmul"]
+    assert inside.target_keys == (inside.target_key, near) and inside.copies == 4
+    assert before is not None and (known := inside.recorded(RECORDS)) is not None and known.text == before.text
+    decided(monkeypatch, 2)
+    found = tune_model(loaded(), tasks=["matmul"], trials=6, strategy="random")
+    (task,) = found.tasks
+    assert {t.target_key for t in rows()} == {near, inside.target_key}
+    assert {t.target_key for t in rows("context")} == {inside.target_key}
+    chosen = loaded().tasks["matmul"].recorded(RECORDS)
+    assert chosen is not None and chosen.text == task.schedule.text != before.text
+    monkeypatch.setattr(schedules, "copies_of_constants", lambda *_: 1)
+    after = loaded().tasks["matmul"].recorded(RECORDS)
+    assert after is not None and after.text == before.text
 
 
 def test_while_a_disturbance_lasts_the_fastest_alone_stays_the_best(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -7,6 +7,7 @@ import threading
 import numpy as np
 import pytest
 
+from tensorc_dsl.backend.llvm.runtime import kernel as kernel_module
 from tensorc_dsl.backend.llvm.runtime.kernel import NativeKernel, load
 from tensorc_dsl.ir.arrays import Array
 from tests.codegen.native import compiled, program
@@ -170,3 +171,24 @@ program p(W: const f32[6], C: f32[6], D: f32[6]) {
     for c, d in (kernel(w), bound(), bound(np.empty(6, np.float32), np.empty(6, np.float32))):
         np.testing.assert_array_equal(c, w + 1)
         np.testing.assert_array_equal(d, w[::-1] * 2 + w + 1)
+
+
+def test_timed_calls_take_copies_of_the_constants_in_turn(
+    monkeypatch: pytest.MonkeyPatch, kernel: NativeKernel
+) -> None:
+    """Each call computes the same; the next series goes on with the copy behind the last one."""
+    x, w, b = arrays(7, 33)
+    out = np.zeros((7, 33), np.float32)
+    firsts: list[int] = []
+    native = kernel_module.time_native
+
+    def watched(*args: int, **places: int) -> list[float]:
+        firsts.append(places["first"])
+        assert places["count"] == 3
+        return native(*args, **places)
+
+    monkeypatch.setattr(kernel_module, "time_native", watched)
+    timed = kernel.turning([x, w, b, out], 3)
+    w[:] = np.nan  # the copies are the kernel's own
+    assert [len(timed(n)) for n in (1, 4, 2)] == [1, 4, 2] and firsts == [0, 1, 2]
+    np.testing.assert_allclose(out, dense(x, arrays(7, 33)[1], b), rtol=1e-5)

@@ -8,6 +8,7 @@ from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import asdict, dataclass, replace
 from hashlib import sha256
+from itertools import chain
 from pathlib import Path
 from typing import Any, assert_never
 
@@ -34,7 +35,7 @@ from tensorc_dsl.tuning.records.emulated_counts import Counted
 from tensorc_dsl.tuning.records.errors import UNTUNED, Passed, other_version, passed_over
 from tensorc_dsl.tuning.records.schema import MAX_TEXT
 from tensorc_dsl.tuning.records.shipped import Shipped, shipped
-from tensorc_dsl.tuning.records.trial import program_key, target_key
+from tensorc_dsl.tuning.records.trial import program_key
 from tensorc_dsl.tuning.search.expansion import meaning_of
 from tensorc_dsl.tuning.search.source import PROBABILITY, Forecast, first_choice, guess
 from tensorc_dsl.tuning.search.tune import TuneResult
@@ -278,11 +279,14 @@ def untuned(task: TaskData, origin: Origin) -> Diagnostic | None:
 
 
 def recorded_schedule(task: TaskData, database: Database, on_warning: Callable[[Diagnostic], None]) -> Known | None:
-    """The fastest recorded schedule that can be applied and lowered; None if there is none. See `Task.recorded`."""
-    ranking = database.ranking(program_key(task.program), target_key(task.target, task.threads))
-    passed = list(ranking.passed)
+    """The fastest recorded schedule that can be applied and lowered; None if there is none. See `Task.recorded`.
+
+    In a model, one that was timed with the constant inputs in caches only comes behind those that were not.
+    """
+    rankings = [database.ranking(program_key(task.program), key) for key in task.target_keys]
+    passed = [p for ranking in rankings for p in ranking.passed]
     found: Known | None = None
-    for row in ranking.rows[:TRIES]:
+    for row in chain.from_iterable(ranking.rows[:TRIES] for ranking in rankings):
         best = database.trial(row)
         try:
             trace = task.expand_recorded(best, f"<trial {best.trial} of {best.task}>")
@@ -354,7 +358,7 @@ def _kept(task: TaskData) -> Output | None:
         return None
     facts = (
         package_version(),
-        target_key(task.target, task.threads),
+        task.target_key,
         sorted(lowering_for(task.target).constants(task.target).items()),
         sorted(versions(task.space).items()),
         format_program(task.program),

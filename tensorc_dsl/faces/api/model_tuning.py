@@ -16,6 +16,7 @@ from collections import Counter, defaultdict
 from collections.abc import Collection, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass, replace
+from itertools import chain
 from statistics import median
 from typing import Unpack
 
@@ -38,7 +39,7 @@ from tensorc_dsl.tuning.measure.in_context import InContext, Lineup, by_turns, c
 from tensorc_dsl.tuning.measure.local import require_memory
 from tensorc_dsl.tuning.measure.outcome import seconds_of
 from tensorc_dsl.tuning.records.database import Kept, Queue, Unkept, rank
-from tensorc_dsl.tuning.records.trial import Trial, program_key, subject, target_key
+from tensorc_dsl.tuning.records.trial import Trial, program_key, subject
 from tensorc_dsl.tuning.search.events import Listener
 from tensorc_dsl.tuning.search.log import latest
 from tensorc_dsl.tuning.search.options import LAST_SEED, SearchChanges, SearchOptions
@@ -326,20 +327,22 @@ class _Tuning:
         for name, task in self._model.tasks.items():
             until = math.inf
             if self._options.resume and name in self._tasks:
-                until = latest(self._kept(task), self._options, task.program).began
-            if (found := next(self._ranked(task, until), None)) is not None:
+                until = latest(self._kept(task, task.target_key), self._options, task.program).began
+            ranked = chain.from_iterable(self._ranked(task, key, until) for key in task.target_keys)
+            if (found := next(ranked, None)) is not None:
                 known[name] = found
         records = self._model.records
         teacher = records if records is not None and records.exists() else None
         others = self._model.schedules_beside({name: one.trace for name, one in known.items()}, teacher)
         return {name: known.get(name) or _Choice(trace) for name, trace in others.items()}
 
-    def _kept(self, task: Task) -> Iterator[Kept]:
-        return self._queue.kept(program_key(task.program), target_key(task.target, task.threads))
+    def _kept(self, task: Task, key: str) -> Iterator[Kept]:
+        return self._queue.kept(program_key(task.program), key)
 
-    def _ranked(self, task: Task, until: float = math.inf) -> Iterator[_Choice]:
-        """The schedules of a task that were recorded before a date, fastest first; those that do not fit today are none."""
-        kept = [k for k in self._kept(task) if not isinstance(k.trial, Trial) or k.trial.created < until]
+    def _ranked(self, task: Task, key: str, until: float = math.inf) -> Iterator[_Choice]:
+        """The schedules of a task that were recorded with a key before a date, fastest first; those that do not fit today are
+        none."""
+        kept = [k for k in self._kept(task, key) if not isinstance(k.trial, Trial) or k.trial.created < until]
         trials = {k.row: k.trial for k in kept if isinstance(k.trial, Trial)}
         for row in rank(kept).rows:
             with suppress(TschedError):
@@ -391,7 +394,7 @@ class _Tuning:
     def _finalists(self, name: str, most: int) -> list[_Choice]:
         """The recorded schedules of a task that are about as fast alone as the fastest, which is the first."""
         out: list[_Choice] = []
-        for one in self._ranked(self._tasks[name]):
+        for one in self._ranked(self._tasks[name], self._tasks[name].target_key):
             assert one.trial is not None and one.trial.seconds is not None
             least = min((o.trial.seconds or 0.0 for o in out if o.trial is not None), default=math.inf)
             if len(out) == most or one.trial.seconds > FLATTERED * least:
@@ -432,9 +435,9 @@ class _Tuning:
                     trial = one.trial or _unrecorded(self._tasks[name], one.trace)
                     rows.append(
                         replace(
-                            trial, phase="context", run=run, created=0.0, seconds=seconds_of(times), times=times,
-                            scale=1.0, censored=False, cache="cold", columns="", features=(), build_seconds=0.0,
-                            run_seconds=sum(times),
+                            trial, phase="context", run=run, created=0.0, target_key=self._tasks[name].target_key,
+                            seconds=seconds_of(times), times=times, scale=1.0, censored=False, cache="cold", columns="",
+                            features=(), build_seconds=0.0, run_seconds=sum(times),
                         )
                     )  # fmt: skip
         self._queue.add_all(rows)
@@ -461,7 +464,7 @@ def _unrecorded(task: Task, trace: Trace) -> Trial:
     """The record of a schedule that no search has tried."""
     about = subject(task.program, task.target, task.threads)
     return Trial(
-        task_key=about.task_key, target_key=target_key(task.target, task.threads), task=task.name, strategy="", seed=0,
+        task_key=about.task_key, target_key=task.target_key, task=task.name, strategy="", seed=0,
         trial=0, status="ok", decisions=trace.decisions, trace=trace.text, program_key=program_key(trace.program),
         fingerprint=about.fingerprint, modules=task.made_by(trace), names=in_scope(task.program), seconds=1.0,
     )  # fmt: skip

@@ -345,7 +345,10 @@ def model_of(
         tasks=dict(plan.tasks),
         elaborated=dict(plan.programs),
     )
-    return LoadedModel(chosen, plan, TaskFile(inner, native, target, mcpu), weights, records, made.trace)
+    passing = sum(w.nbytes for w in weights.values())
+    return LoadedModel(
+        chosen, plan, TaskFile(inner, native, target, mcpu, passing=passing), weights, records, made.trace
+    )
 
 
 def import_onnx(

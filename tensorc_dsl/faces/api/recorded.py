@@ -27,7 +27,7 @@ from tensorc_dsl.tuning.insight.study import TooFew, study
 from tensorc_dsl.tuning.machine.roof import Roof, roof_of
 from tensorc_dsl.tuning.measure.outcome import Outcome, Status
 from tensorc_dsl.tuning.records.database import Database
-from tensorc_dsl.tuning.records.trial import Trial, keys_of, program_key, target_key
+from tensorc_dsl.tuning.records.trial import Trial, keys_of, program_key
 from tensorc_dsl.tuning.search.plausible import BEYOND, least_seconds
 
 # Reviews records of a task: do their schedules still make the timed programs, and do the kernels compute right results?
@@ -46,7 +46,7 @@ class Review:
 def repaired(task: Task, path: Path) -> int:
     """How many records of the task on this machine had times that were divided by wrong factors, and have them as they were
     measured now: the factors compounded, or made a time shorter than the machine allows."""
-    keys = program_key(task.program), target_key(task.target, task.threads)
+    keys = program_key(task.program), task.target_key
     database = Database.reading(path)
     if database is None:
         return 0
@@ -66,7 +66,7 @@ def reviewed(task: Task, database: Database, most: int) -> Iterator[Review]:
     reference. Raises TschedError if this machine cannot run the task's kernels.
     """
     task.require_machine()
-    ranking = database.ranking(program_key(task.program), target_key(task.target, task.threads))
+    ranking = database.ranking(program_key(task.program), task.target_key)
     for row in ranking.rows[:most]:
         trial = database.trial(row)
         try:

@@ -31,8 +31,9 @@ from tensorc_dsl.syntax.format import format_item
 from tensorc_dsl.syntax.names import near
 from tensorc_dsl.syntax.parse import parse
 from tensorc_dsl.tuning.machine.host import host_target
+from tensorc_dsl.tuning.measure.in_context import copies_of_constants
 from tensorc_dsl.tuning.records.names import trace_for
-from tensorc_dsl.tuning.records.trial import Trial
+from tensorc_dsl.tuning.records.trial import Trial, target_key
 from tensorc_dsl.tuning.search.expansion import stream
 
 
@@ -134,10 +135,18 @@ class TaskData:
     """A task on one machine, with the schedules that can be drawn from its space, or read for it."""
 
     def __init__(
-        self, name: str, space: Space, checked: CheckedFile, model: Model | None = None, words: tuple[str, ...] = ()
+        self,
+        name: str,
+        space: Space,
+        checked: CheckedFile,
+        model: Model | None = None,
+        words: tuple[str, ...] = (),
+        passing: int = 0,
     ) -> None:
+        """`passing` are the bytes of the constant inputs of other tasks, which are read between two calls of this one."""
         self._checked = checked
         self._words = words
+        self._passing = passing
         self.name = str(name)  # names from a file are words of the tree
         self.model = model or space
         self.program = space.program
@@ -148,6 +157,22 @@ class TaskData:
     def __repr__(self) -> str:
         inputs, outputs = (", ".join(map(format_buffer, some)) for some in (self.program.inputs, self.program.outputs))
         return f"Task({self.name}({inputs}) -> {outputs}, {self.target.workers(self.threads)} of {self.target.cpu})"
+
+    @property
+    def copies(self) -> int:
+        """How many copies of the constant inputs calls take in turn where kernels are timed: they then find as much of them
+        in caches as behind what is `passing`."""
+        return copies_of_constants(self.program, self.target, self._passing)
+
+    @property
+    def target_key(self) -> str:
+        """What its times depend on besides the program, see `tuning.records.trial.target_key`."""
+        return target_key(self.target, self.threads, self.copies)
+
+    @property
+    def target_keys(self) -> Sequence[str]:
+        """That, and the one of times with the constant inputs in caches, if it is another."""
+        return tuple(dict.fromkeys((self.target_key, target_key(self.target, self.threads))))
 
     @property
     def file(self) -> CheckedFile:

@@ -33,7 +33,7 @@ from tensorc_dsl.tuning.records.database import Database, Queue
 from tensorc_dsl.tuning.records.emulated_counts import Counted, EmulatingRunner, Emulation, SearchKey
 from tensorc_dsl.tuning.records.errors import Passed, passed_over
 from tensorc_dsl.tuning.records.shipped import shipped
-from tensorc_dsl.tuning.records.trial import Trial, decode_decisions, encode_decisions, program_key, target_key
+from tensorc_dsl.tuning.records.trial import Trial, decode_decisions, encode_decisions, program_key
 from tensorc_dsl.tuning.search.events import Event, Listener, Measured, Prepared, Preparing, Sharing
 from tensorc_dsl.tuning.search.expansion import meaning_of
 from tensorc_dsl.tuning.search.log import Past, SearchInput
@@ -52,7 +52,8 @@ ALIVE = 4
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """The input of one search, on the threads of the target; `weight` is the factor of its time in the total.
+    """The input of one search, on the threads of the target; `weight` is the factor of its time in the total. Kernels are
+    timed with so many `copies` of constant inputs.
 
     `roof` is that of the machine, if it is known already.
     """
@@ -64,6 +65,7 @@ class Plan:
     on_event: Listener | None = None
     weight: float = 1.0
     roof: Roof | None = None
+    copies: int = 1
 
 
 def search_all(
@@ -112,6 +114,7 @@ def _begun(
             threads=target.cores,
             on_preparing=lambda begins: tell(Preparing() if begins else Prepared(local.compared)),
             turns=turns,
+            copies=plan.copies,
         )
     )
     lowering_for(target).constants(target, measure=True)  # once for a machine, before its team reads them
@@ -125,6 +128,7 @@ def _begun(
         options=options,
         runner=runner,
         threads=target.cores,
+        copies=plan.copies,
         records=queue,
         on_event=tell,
         verify=partial(_judge, program),
@@ -315,7 +319,7 @@ def recorded_trials(task: TaskData, database: Database, on_warning: Callable[[Di
     """The records of the task on this machine, in their order; a warning reports those that cannot be read."""
     trials: list[Trial] = []
     passed: list[Passed] = []
-    for kept in database.of(program_key(task.program), target_key(task.target, task.threads)):
+    for kept in database.of(program_key(task.program), task.target_key):
         if isinstance(kept.trial, Trial):
             trials.append(kept.trial)
         else:

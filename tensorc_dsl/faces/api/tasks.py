@@ -131,11 +131,11 @@ class Task(TaskData):
 
     def drawn_from(self, model: Model) -> Task:
         """The same task with another model, for instance `handlers.condition(task.model, {"ks": (64, 16)})`."""
-        return Task(self.name, self.space, self._checked, model, self._words)
+        return Task(self.name, self.space, self._checked, model, self._words, self._passing)
 
     def over_space(self, space: Space) -> Task:
         """The same task with another space, without handlers."""
-        return Task(self.name, space, self._checked, words=self._words)
+        return Task(self.name, space, self._checked, words=self._words, passing=self._passing)
 
     def over(self, trace: StrPath) -> Task:
         """The same task with the schedule in a file as its space: only its open draws are drawn or searched."""
@@ -193,7 +193,7 @@ class Task(TaskData):
 
     def plan(self, on_event: Listener | None = None, weight: float = 1.0, roof: Roof | None = None) -> Plan:
         """The input of a search over the task, for `faces.api.searching.search_all`."""
-        return Plan(self.model, self.program, self.target, self.made_by, on_event, weight, roof)
+        return Plan(self.model, self.program, self.target, self.made_by, on_event, weight, roof, self.copies)
 
     def made_by(self, trace: Trace) -> Mapping[str, str]:
         """The versions of the space and of the modules that made a trace."""
@@ -458,7 +458,9 @@ class TaskFile(Mapping[str, "Task"]):
         target: str | None = None,
         mcpu: str | None = None,
         words: tuple[str, ...] = (),
+        passing: int = 0,
     ) -> None:
+        self._passing = passing
         self.checked = checked
         self.native = native
         self._target = target
@@ -482,7 +484,7 @@ class TaskFile(Mapping[str, "Task"]):
         if self._mcpu is not None:
             backend = require_backend(space.target.kind, name)
             space = replace(space, target=backend.with_cpu(space.target, self._mcpu))
-        return Task(name, space, self.checked, words=self._words)
+        return Task(name, space, self.checked, words=self._words, passing=self._passing)
 
     def __iter__(self) -> Iterator[str]:
         return map(str, self.checked.tasks)

@@ -206,9 +206,9 @@ def _judged_by_counts(task: Task, ended: EndedCounting, held: Trace) -> tuple[bo
 def _recorded(task: Task, queue: Queue) -> list[str]:
     """The keys of the recorded programs of the task, fastest first."""
     from tensorc_dsl.tuning.records.database import rank
-    from tensorc_dsl.tuning.records.trial import Trial, program_key, target_key
+    from tensorc_dsl.tuning.records.trial import Trial, program_key
 
-    kept = [*queue.kept(program_key(task.program), target_key(task.target, task.threads))]
+    kept = [*queue.kept(program_key(task.program), task.target_key)]
     keys = {k.row: k.trial.program_key for k in kept if isinstance(k.trial, Trial)}
     return [keys[row] for row in rank(kept).rows]
 

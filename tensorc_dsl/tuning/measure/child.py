@@ -7,6 +7,7 @@ A builder runs no kernel, so it unpacks what the parent packed.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Literal
 
 import msgspec
@@ -15,7 +16,7 @@ from numpy.typing import NDArray
 
 from tensorc_dsl.backend.find import native, require_backend
 from tensorc_dsl.backend.once import Packed
-from tensorc_dsl.backend.protocol import Backend, Code, CompileError, KernelFault, LoadedKernel
+from tensorc_dsl.backend.protocol import Backend, Code, CompileError, KernelFault, LoadedKernel, Turning
 from tensorc_dsl.base.source import Source
 from tensorc_dsl.ir.arrays import stored_dtype
 from tensorc_dsl.ir.parse import parse_program
@@ -49,13 +50,14 @@ class Prepare(msgspec.Struct, tag=True, frozen=True):
     """To a runner: from now on kernels compute this unscheduled program, on inputs made from the seed.
 
     Of a program with open dimensions, at the sizes of `reference.work`. `kind` is that of their target; the linear
-    algebra of the reference has so many `threads`.
+    algebra of the reference has so many `threads`. Timed calls take so many `copies` of the constant inputs in turn.
     """
 
     program: str
     kind: str
     seed: int
     threads: int
+    copies: int = 1
 
 
 class Run(msgspec.Struct, tag=True, frozen=True):
@@ -183,9 +185,10 @@ class Job:
     timed: tuple[tuple[Task, float], ...]
     extremes: tuple[Task, ...]
     """The task at inputs that products of a scan's factors do not pass through, at the first size; none without factors."""
+    copies: int
 
     @staticmethod
-    def of(program: Program, kind: str, seed: int) -> Job:
+    def of(program: Program, kind: str, seed: int, copies: int) -> Job:
         found = sizing(program)
         every: list[Sizes] = [*found.checked, *(x for x in found.timed if x not in found.checked)]
         tasks = [Task.of(bind(program, x), seed) for x in every]
@@ -198,6 +201,7 @@ class Job:
             tuple(map(describe, every)),
             timed,
             () if at_extremes is None else (at_extremes,),
+            copies,
         )
 
 
@@ -241,7 +245,7 @@ def run(job: Job, request: Run) -> Ran | Failed:
     for task, weight in job.timed:
         # Alone, a size makes the mean at least its weighted time.
         best = None if request.best is None else request.best / weight
-        timed = _timed(task, kernel, job.backend, best, ENOUGH_SECONDS / len(job.timed))
+        timed = _timed(task, kernel, job, best, ENOUGH_SECONDS / len(job.timed))
         if isinstance(timed, Failed):
             return timed
         taken, error = timed
@@ -259,25 +263,28 @@ def empty_for(p: Buffer, backend: Backend) -> Array:
 
 
 def _timed(
-    task: Task, kernel: LoadedKernel, backend: Backend, best: float | None, enough: float
+    task: Task, kernel: LoadedKernel, job: Job, best: float | None, enough: float
 ) -> tuple[Taken, float] | Failed:
     """The times of the kernel, and the largest error of its last run."""
     # Timed where a caller's arrays would be: the page at whose end a guarded array lies decides about its cache sets.
-    arrays = {p.name: empty_for(p, backend) for p in callers_params(task.program)}
+    arrays = {p.name: empty_for(p, job.backend) for p in callers_params(task.program)}
     for name, values in task.inputs.items():
         arrays[name][...] = values
     in_order = list(arrays.values())
     updated = [p.updates for p in task.program.params if p.updates]
+    timed = partial(kernel.time, in_order)
+    if job.copies > 1 and isinstance(kernel, Turning):
+        timed = kernel.turning(in_order, job.copies)
 
     def time_calls(calls: int) -> list[float]:
         if not updated:
-            return kernel.time(in_order, calls)
+            return timed(calls)
         times: list[float] = []
         for _ in range(calls):
             # Outside of the timed part: updated again and again, values would reach infinity or stay denormal.
             for name in updated:
                 arrays[name][...] = task.inputs[name]
-            times += kernel.time(in_order, 1)
+            times += timed(1)
         return times
 
     taken = take_times(time_calls, best, enough)
@@ -300,9 +307,9 @@ def runner() -> None:
     def answer(request: Prepare | Run) -> Prepared | Ran | Failed:
         nonlocal job
         match request:
-            case Prepare(program=text, kind=kind, seed=seed, threads=threads):
+            case Prepare(program=text, kind=kind, seed=seed, threads=threads, copies=copies):
                 use_blas_threads(threads)
-                job = Job.of(parse_program(Source("task", text)), kind, seed)
+                job = Job.of(parse_program(Source("task", text)), kind, seed, copies)
                 return Prepared(min(task.compared for task in job.checked))
             case Run():
                 assert job is not None

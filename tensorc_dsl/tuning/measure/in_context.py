@@ -14,11 +14,16 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
+from math import prod
 from statistics import median
 
 import numpy as np
 
+from tensorc_dsl.ir.program import Program
+from tensorc_dsl.ir.sizes import bind
 from tensorc_dsl.ir.target import Target
+from tensorc_dsl.reference.evaluate import shape_of
+from tensorc_dsl.reference.work import sizing
 from tensorc_dsl.tuning.measure.outcome import seconds_of
 
 Call = Callable[[], object]
@@ -42,7 +47,7 @@ def lineups(counts: Mapping[str, int]) -> list[dict[str, int]]:
 
 
 def by_turns(runs: Sequence[Call], seconds: float, clock: Clock = time.perf_counter) -> list[tuple[float, ...]]:
-    """The seconds of a call of each, one figure a turn, by turns for so many seconds in all; each has three turns at least.
+    """The seconds of a call of each, one figure a turn, by turns for so many seconds; each has `FEWEST_TURNS` at least.
 
     Threads that wait for work after a call would take the cores of the next one, so each turn has a pause before it and
     calls for a moment, of which the first does not count and the median does.
@@ -64,7 +69,8 @@ def by_turns(runs: Sequence[Call], seconds: float, clock: Clock = time.perf_coun
     return [tuple(held) for held in times]
 
 
-FEWEST_TURNS = 3
+FEWEST_TURNS = 9
+"""Of a slow model: while other work came and went, medians of three turns were 0.95 and 1.11 of each other for equal runs."""
 
 PAUSE, TURN = 0.1, 0.05
 """Seconds before a turn, and of its calls, at least. Threads of ONNX Runtime look for work for 60 ms where others want their
@@ -72,6 +78,24 @@ cores: after a pause of 5 ms MobileNet-V2 took 7.8 ms beside them, and 3.7 alone
 
 LEAST_FLUSHED = 1 << 25
 """Bytes that are written to empty caches whose size is not known."""
+
+
+MOST_COPIES = 64
+
+FULL = 2
+"""How many times the bytes of a cache go by until nothing of what it had is left, as caches that are no perfect LRU need."""
+
+
+def copies_of_constants(program: Program, target: Target, passing: int) -> int:
+    """How many copies of its constant inputs a kernel's calls take in turn, to find as much of them in caches as behind other
+    `passing` bytes: those of the other weights of a model, which are read between two calls. 1 where they stay in the second
+    cache, or there are none."""
+    bound = bind(program, sizing(program).timed[-1])
+    own = sum(p.dtype.bytes * prod(shape_of(p)) for p in bound.inputs if p.constant)
+    near = target.l2 * target.cores
+    if not own or passing <= near:
+        return 1
+    return min(MOST_COPIES, 1 - -FULL * (target.l3 if passing > target.l3 else near) // own)
 
 
 def flusher(target: Target) -> Call:

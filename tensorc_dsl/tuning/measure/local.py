@@ -184,7 +184,8 @@ class LocalRunner:
 
     `program` is the unscheduled program; kernels are checked against it on inputs made from `seed`. TschedError when
     this machine is too small to check them. `on_preparing` is called when the inputs and the reference begin to be
-    computed (true), and when they are there (false). Kernels are timed in `turns` with other processes.
+    computed (true), and when they are there (false). Kernels are timed in `turns` with other processes, and with so many
+    `copies` of the constant inputs, which calls take in turn.
     """
 
     def __init__(
@@ -199,6 +200,7 @@ class LocalRunner:
         run_seconds: float = RUN_SECONDS,
         on_preparing: Callable[[bool], None] | None = None,
         turns: Turns | None = None,
+        copies: int = 1,
     ) -> None:
         there = require_memory(program)
         self._turns = turns or Turns()
@@ -207,7 +209,7 @@ class LocalRunner:
         self._program = program
         # One thread for libraries in the builders; the runner has what the kernels may use.
         libraries = min(threads, usable_cores())
-        self._task = Prepare(format_program(program), target.kind, seed, libraries)
+        self._task = Prepare(format_program(program), target.kind, seed, libraries, copies)
         self._target = target
         self._threads = threads
         self._build_seconds = build_seconds

@@ -155,9 +155,12 @@ def keys_of(program: Program) -> tuple[str, str]:
     return program_key(program), digest(format_program(program))
 
 
-def target_key(target: Target, threads: int) -> str:
-    """The key of the machine, its instruction set and the number of threads: a time depends on these besides the program."""
-    return f"{target.key}:{digest(target.features)[:8]}:t{threads}"
+def target_key(target: Target, threads: int, copies: int = 1) -> str:
+    """The key of the machine, its instruction set and the number of threads: a time depends on these besides the program.
+
+    So it does on whether calls take `copies` of the constant inputs in turn, which are out of caches then.
+    """
+    return f"{target.key}:{digest(target.features)[:8]}{':cold' * (copies > 1)}:t{threads}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -40,13 +40,13 @@ def _of_no_modules(_: Trace) -> Mapping[str, str]:
 class SearchInput:
     """A search looks in `space` for the fastest way to run `program` (unscheduled) on `target` with `threads` threads.
 
-    `runner` measures its candidates, and `records` keeps the trials, if it is given. A search that is resumed goes on with
-    the last one in the records or, without any, with the `past`. `on_event` hears of each event.
-    `verify` proves a schedule or refutes it; one that it refutes does not win, and is recorded as wrong. `made_by` gives the
-    versions of the modules that made a trace, for its record. `shipped` reads the records that come with the package, if the
-    search learns from them. `watch` detects that the machine became slower. `expander`
-    makes the traces of `space`; by default, this process does. Given the measured times and the `clock`, in seconds,
-    the search is a function of the other fields.
+    `runner` measures its candidates, with so many `copies` of constant inputs, and `records` keeps the trials, if it is
+    given. A search that is resumed goes on with the last one in the records or, without any, with the `past`. `on_event`
+    hears of each event. `verify` proves a schedule or refutes it; one that it refutes does not win, and is recorded as wrong.
+    `made_by` gives the versions of the modules that made a trace, for its record. `shipped` reads the records that come with
+    the package, if the search learns from them. `watch` detects that the machine became slower. `expander` makes the traces
+    of `space`; by default, this process does. Given the measured times and the `clock`, in seconds, the search is a function
+    of the other fields.
     """
 
     space: SpaceLike
@@ -55,6 +55,7 @@ class SearchInput:
     options: SearchOptions
     runner: RunnerLike
     threads: int
+    copies: int = 1
     records: Queue | None = None
     past: Past | None = None
     on_event: Listener = _unheard
@@ -135,7 +136,7 @@ class Log:
         self._given = given
         self.run = past.run or uuid.uuid4().hex
         self._subject = subject(given.program, given.target, given.threads)
-        self._target_key = target_key(given.target, given.threads)
+        self._target_key = target_key(given.target, given.threads, given.copies)
         self._meaning = meaning_of(given.target)
         self._describe = describe
         if given.records is not None:

@@ -215,10 +215,15 @@ class Lessons:
 
     @staticmethod
     def of(
-        program: Program, target: Target, threads: int, teachers: Sequence[Teaches | None], before: float = math.inf
+        program: Program,
+        target: Target,
+        threads: int,
+        teachers: Sequence[Teaches | None],
+        before: float = math.inf,
+        copies: int = 1,
     ) -> Lessons:
-        """The lessons for an unscheduled program."""
-        key = target_key(target, threads)
+        """The lessons for an unscheduled program, timed with so many `copies` of its constant inputs."""
+        key = target_key(target, threads, copies)
         about = subject(program, target, threads)
         there = tuple(t for t in teachers if t is not None)
         return Lessons(

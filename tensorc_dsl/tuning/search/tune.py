@@ -315,7 +315,7 @@ class Search:
         Raises KeyError for an unknown strategy, and ValueError for one that states no regret where one is to end the search.
         """
         program, options, records = given.program, given.options, given.records
-        task, target = program_key(program), target_key(given.target, given.threads)
+        task, target = program_key(program), target_key(given.target, given.threads, given.copies)
         self._given = given
         sizes = sizing(program).timed[-1]
         expander = given.expander or here(given.space)
@@ -366,7 +366,9 @@ class Search:
         if isinstance(found, Diagnostic):
             self.log.emit(Unshipped(found))
             found = None
-        return Lessons.of(given.program, given.target, given.threads, (given.records, found), self._past.began)
+        return Lessons.of(
+            given.program, given.target, given.threads, (given.records, found), self._past.began, given.copies
+        )
 
     @property
     def recalling(self) -> bool:

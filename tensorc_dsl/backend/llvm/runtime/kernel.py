@@ -239,6 +239,30 @@ class BoundKernel:
             if locked:
                 self._memory_lock.release()
 
+    @staticmethod
+    def turning(kernels: Sequence[BoundKernel], arrays: tuple[Any, ...]) -> Callable[[int], list[float]]:
+        """Seconds of so many runs in a row on the same arrays, by kernels of the same code that are bound, in turn."""
+        code = kernels[0]._code
+        bound = [k._bind(arrays) for k in kernels]
+        workspace, locked = kernels[0]._prepared(bound[0][1])
+        if locked:
+            kernels[0]._memory_lock.release()
+        stride = ctypes.sizeof(bound[0][1])
+        blocks = (ctypes.c_char * (stride * len(bound)))()
+        for n, (_, arguments) in enumerate(bound):
+            ctypes.memmove(ctypes.addressof(blocks) + n * stride, ctypes.addressof(arguments), stride)
+        done = 0
+
+        def run(repeats: int) -> list[float]:
+            nonlocal done
+            first, done = done % len(bound), done + repeats
+            place, memory = ctypes.addressof(blocks), workspace.ctypes.data
+            return time_native(
+                code.main.address, place, memory, repeats, stride=stride, count=len(kernels), first=first
+            )
+
+        return run
+
     def _needed(self, arguments: Arguments) -> tuple[int, int]:
         """The bytes of scratch memory of a call, in whole lines, and those after it for inputs that it prepares itself."""
         scratch, prepared = self._code.main.workspace_bytes(arguments), 0
@@ -340,6 +364,13 @@ class NativeKernel:
         Constant inputs are prepared once before; that time is not included.
         """
         return self._unbound.time(arrays, repeats)
+
+    def turning(self, arrays: Sequence[Any], copies: int) -> Callable[[int], list[float]]:
+        """A function as `time`, whose calls take that many copies of the constant inputs in turn: so each call finds in
+        caches what of them is left behind the other copies."""
+        constants = {p.name: a for p, a in zip(self.params, arrays, strict=True) if p.constant}
+        others = tuple(a for p, a in zip(self.params, arrays, strict=True) if not p.constant)
+        return BoundKernel.turning([self.bind(**constants) for _ in range(copies)], others)
 
     def bind(self, /, **constants: Any) -> BoundKernel:
         """The kernel for these constant inputs, all given by name. Values that depend on them alone are computed here, once.

@@ -93,13 +93,19 @@ def fork_join_seconds(threads: int, repeats: int = 2000) -> float:
     return median(time_native(rt.empty_loop, ctypes.addressof(count), 0, repeats))
 
 
-def time_native(kernel: int, arguments: int, workspace: int, repeats: int) -> list[float]:
-    """Seconds of each of `repeats` calls in a row, measured in native code."""
+def time_native(
+    kernel: int, arguments: int, workspace: int, repeats: int, *, stride: int = 0, count: int = 1, first: int = 0
+) -> list[float]:
+    """Seconds of each of `repeats` calls in a row, measured in native code.
+
+    The calls take `count` blocks of `stride` bytes of arguments in turn, the block `first` first.
+    """
     if repeats < 1:
         raise ValueError(f"repeats is {repeats}; it must be at least 1")
     out = (ctypes.c_int64 * repeats)()
-    timer = ctypes.CFUNCTYPE(None, *[ctypes.c_void_p] * 3, ctypes.c_int64, ctypes.c_void_p)(runtime().time)
-    timer(kernel, arguments, workspace or None, repeats, ctypes.addressof(out))
+    numbers = [ctypes.c_int64] * 3
+    timer = ctypes.CFUNCTYPE(None, *[ctypes.c_void_p] * 3, ctypes.c_int64, ctypes.c_void_p, *numbers)(runtime().time)
+    timer(kernel, arguments, workspace or None, repeats, ctypes.addressof(out), stride, count, first)
     return [ns * 1e-9 for ns in out]
 
 

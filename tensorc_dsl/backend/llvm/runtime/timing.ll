@@ -1,13 +1,19 @@
 ; A stopwatch for kernels, beside the pool that they run on.
 
-; Run a kernel `repeats` times; out[k] is the length of run k in nanoseconds.
-define void @tensorc_time(ptr %kernel, ptr %arguments, ptr %workspace, i64 %repeats, ptr %out) nounwind {
+; Run a kernel `repeats` times; out[k] is the length of run k in nanoseconds. There are `count` blocks of `stride` bytes of
+; arguments, which runs take in turn, the block `first` first.
+define void @tensorc_time(ptr %kernel, ptr %arguments, ptr %workspace, i64 %repeats, ptr %out,
+                          i64 %stride, i64 %count, i64 %first) nounwind {
 entry:
   br label %loop
 loop:
   %k = phi i64 [ 0, %entry ], [ %k.next, %loop ]
+  %position = add i64 %k, %first
+  %block = urem i64 %position, %count
+  %offset = mul i64 %block, %stride
+  %these = getelementptr i8, ptr %arguments, i64 %offset
   %from = call i64 @now()
-  call void %kernel(ptr %arguments, ptr %workspace)
+  call void %kernel(ptr %these, ptr %workspace)
   %to = call i64 @now()
   %length = sub i64 %to, %from
   %place = getelementptr i64, ptr %out, i64 %k
