@@ -1,4 +1,4 @@
-"""The table of decisions, with the status and date of each."""
+"""The list of decisions, and what superseded those that no longer hold."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import re
 from pathlib import Path
 
 from docs.generate.pages import FOLDER
-from tensorc_dsl.faces.report.entries import table
 
 DECISIONS = FOLDER.parent / "decisions"
 
@@ -22,7 +21,7 @@ def files() -> list[Path]:
 
 
 def row(name: str, page: str) -> tuple[str, str, str]:
-    """The table row of one decision. Raises ValueError if its page does not begin with a title, a status and a date."""
+    """The link to one decision, its status and its date. Raises ValueError if its page does not begin with them."""
     found = _HEAD.match(page)
     if found is None:
         raise ValueError(
@@ -35,4 +34,9 @@ def row(name: str, page: str) -> tuple[str, str, str]:
 
 
 def decisions() -> str:
-    return table(["decision", "status", "since"], (row(f.name, f.read_text(encoding="utf-8")) for f in files()))
+    """A list of links, with the status of each decision that is no longer accepted."""
+    lines: list[str] = []
+    for file in files():
+        link, status, _ = row(file.name, file.read_text(encoding="utf-8"))
+        lines.append(f"- {link}" if status == "accepted" else f"- {link}, {status}")
+    return "\n".join(lines)

@@ -1,4 +1,4 @@
-"""Every decision has a status and a date; the table of them is generated."""
+"""Every decision has a status and a date; the list of them is generated."""
 
 from __future__ import annotations
 
