@@ -26,7 +26,6 @@ from docs.generate.pages import Part
 PARTS: dict[str, Part] = {
     "syntax": grammar.syntax,
     "primitives": schedule.primitives,
-    "shared-refusals": schedule.shared_refusals,
     "compounds": vocabulary.compounds,
     "primitive-names": schedule.primitive_names,
     "draws": schedule.draws,
@@ -37,7 +36,6 @@ PARTS: dict[str, Part] = {
     "maths": vocabulary.maths,
     "maths-accuracy": maths.accuracy,
     "dtypes": vocabulary.dtypes,
-    "commands": commands.commands,
     "common-options": commands.common_options,
     "shared-options": commands.shared_options,
     "python": python.interface,
@@ -51,10 +49,11 @@ PARTS: dict[str, Part] = {
 }
 
 SITE_PARTS: dict[str, Part] = {
+    "commands": commands.commands,
     "errors": errors.errors,
     "modules": modules.modules,
 }
-"""Long lists of what `explain` and the sources have too."""
+"""Long lists of what `explain`, `--help` and the sources have too."""
 
 FILES: dict[Path, Callable[[], str]] = {**editors.FILES, architecture.PICTURE: architecture.picture}
 """Files that are generated as a whole."""

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 import click
 
 from tensorc_dsl.faces.cli.main import main
-from tensorc_dsl.faces.report.entries import code, markdown_fence, table
+from tensorc_dsl.faces.report.entries import code, listing, markdown_fence
 
 COMMON = {p.name for p in main.params}
 """Options of every command, described once."""
@@ -77,15 +77,15 @@ def commands() -> str:
         own = [row for row in rows if row not in shared]
         more = ", ".join(row[0].split(" `")[0] for row in rows if row in shared)
         out += [f"### `{words}`", markdown_fence(_usage(words, command, context)), _help(command)]
-        out += [table(["option", "says"], own)] if own else []
+        out += [listing(own)] if own else []
         out += [f"Options of several commands: {more}."] if more else []
     return "\n\n".join(out)
 
 
 def shared_options() -> str:
-    return table(["option", "says"], sorted(_shared()))
+    return listing(sorted(_shared()))
 
 
 def common_options() -> str:
     context = click.Context(main)
-    return table(["option", "says"], [_option(p, context) for p in main.params if isinstance(p, click.Option)])
+    return listing(_option(p, context) for p in main.params if isinstance(p, click.Option))

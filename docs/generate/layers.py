@@ -26,12 +26,14 @@ def names() -> list[str]:
 
 
 def layers() -> str:
-    """A table: what a layer contains, and what it must not. Of a module that is a layer only the first sentence is taken."""
-    rows = ["| layer | contains | rule |", "|---|---|---|"]
+    """A list: what a layer contains, and what it must not. Of a module that is a layer only the first sentence is taken."""
+    rows: list[str] = []
     for name in names():
         folder = PACKAGE / name.replace(".", "/")
         file = folder / "__init__.py" if (folder / "__init__.py").is_file() else folder.with_suffix(".py")
         first, _, rest = (ast.get_docstring(ast.parse(file.read_text(encoding="utf-8"))) or "").partition("\n\n")
         limits = " ".join(rest.split()) if folder.is_dir() else ""
-        rows.append(f"| [`{name}`](../{file.relative_to(ROOT).as_posix()}) | {' '.join(first.split())} | {limits} |")
+        rows.append(
+            f"- [`{name}`](../{file.relative_to(ROOT).as_posix()}): {' '.join(first.split())} {limits}".rstrip()
+        )
     return "\n".join(rows)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from tensorc_dsl.faces.report.entries import code, library, table
+from tensorc_dsl.faces.report.entries import code, library, listing, table
 from tensorc_dsl.syntax import tree
 
 _SENTENCE = re.compile(r"(?<=\.)\s+")
@@ -31,7 +31,7 @@ def operators() -> str:
 
 
 def images() -> str:
-    return table(["compute", "file", "is"], [_row(file, item) for file, item in _computes("std.image.")])
+    return listing([name, f"({file})", says] for name, file, says in (_row(f, i) for f, i in _computes("std.image.")))
 
 
 def _computes(folder: str) -> Iterator[tuple[str, tree.ComputeDef]]:

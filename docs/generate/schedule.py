@@ -9,10 +9,9 @@ from tensorc_dsl.faces.report.entries import (
     SUBJECTS,
     code,
     draw_entry,
+    listing,
     primitive_entry,
     query_row,
-    refusal_table,
-    table,
 )
 from tensorc_dsl.schedule.primitives import ALL_STEPS, PRIMITIVES
 from tensorc_dsl.schedule.queries import QUERIES
@@ -30,10 +29,6 @@ def primitives() -> str:
     return "\n\n".join(primitive_entry(p, shared) for _, p in sorted(ALL_STEPS.items()))
 
 
-def shared_refusals() -> str:
-    return refusal_table(_shared())
-
-
 def primitive_names() -> str:
     return fill(" ".join(code(name) for name in sorted(PRIMITIVES)), 118)
 
@@ -46,6 +41,6 @@ def queries() -> str:
     out: list[str] = []
     for subject, (title, _) in SUBJECTS.items():
         rows = [query_row(q) for q in QUERIES[subject].values() if not q.step]
-        out.append(f"### {title}\n\n{table(['query', 'is', 'which says'], rows)}")
+        out.append(f"### {title}\n\n{listing(rows)}")
     assert set(SUBJECTS) == set(QUERIES), "a kind of thing that can be asked has no chapter"
     return "\n\n".join(out)

@@ -1,27 +1,27 @@
-"""The tables of the compute layer's words, and of the schedule layer's functions and methods."""
+"""The lists of the compute layer's words, and of the schedule layer's functions and methods."""
 
 from __future__ import annotations
 
 from tensorc_dsl.check import vocabulary as v
 from tensorc_dsl.check.kinds import LIST, STR
 from tensorc_dsl.faces.report import entries as rows
-from tensorc_dsl.faces.report.entries import code, table
+from tensorc_dsl.faces.report.entries import code, listing, table
 from tensorc_dsl.ir.dtypes import DTYPES
 
 
 def functions() -> str:
-    return table(["function", *rows.SIGNATURES_HEAD], rows.signature_rows(v.FUNCTIONS))
+    return listing(rows.signature_rows(v.FUNCTIONS))
 
 
 def compounds() -> str:
-    return table(["call", *rows.SIGNATURES_HEAD], rows.signature_rows(v.COMPOUNDS))
+    return listing(rows.signature_rows(v.COMPOUNDS))
 
 
 def methods() -> str:
     """The methods of strings and lists. Methods of blocks, loops and buffers are queries."""
     subjects = ((STR, "s."), (LIST, "list."))
     found = [row for kind, subject in subjects for row in rows.signature_rows(v.METHODS[kind], subject)]
-    return table(["method", *rows.SIGNATURES_HEAD], found)
+    return listing(found)
 
 
 def reducers() -> str:

@@ -52,6 +52,11 @@ def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
     return "\n".join(f"| {' | '.join(line)} |" for line in cells)
 
 
+def listing(rows: Iterable[Sequence[str]]) -> str:
+    """A Markdown list, for rows whose last cell is a sentence or more; the other cells stand in front of a colon."""
+    return "\n".join(f"- {' '.join(row[:-1])}: {row[-1]}" for row in rows)
+
+
 def code(text: str) -> str:
     return f"`{text}`"
 
@@ -195,15 +200,10 @@ def primitive_entry(p: Primitive, shared: Collection[tuple[str, str]] | None = N
     asked = "" if shared is not None else "".join(f"\n{query_call(q)} -> bool" for q in asking(p))
     head = f"### `{p.name}`\n\n{markdown_fence(f'{p.name}({parameters(p.signature)}){result}{asked}')}"
     declared = {(r.code, r.message) for r in p.refusals}
-    own = refusal_table(declared.difference(shared or ()))
+    own = listing([_error(c), plain(message)] for c, message in sorted(declared.difference(shared or ())))
     more = ", ".join(map(_error, sorted({c for c, _ in declared.intersection(shared or ())})))
-    return "\n\n".join(filter(None, [head, prose(p.doc), own, more and f"Refused as other steps are: {more}."]))
-
-
-def refusal_table(refusals: Collection[tuple[str, str]]) -> str:
-    """The codes with their messages, in order; empty for none."""
-    rows = [[_error(c), plain(message)] for c, message in sorted(refusals)]
-    return table(["refused with", "because"], rows) if rows else ""
+    refused = own and f"Refused where\n\n{own}"
+    return "\n\n".join(filter(None, [head, prose(p.doc), refused, more and f"Refused as other steps are: {more}."]))
 
 
 def plain(message: str) -> str:
@@ -233,7 +233,7 @@ def query_call(q: Query) -> str:
 
 
 def query_row(q: Query) -> list[str]:
-    """The row of a query: its call, the kind of the answer, and its description."""
+    """What a list says of a query: its call, the kind of the answer, and its description."""
     return [code(query_call(q)), type_text(q.result), " ".join(q.doc.split())]
 
 
