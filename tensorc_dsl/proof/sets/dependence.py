@@ -25,12 +25,27 @@ from tensorc_dsl.ir.expr import (
     free_vars,
     index,
     loads,
+    mul,
+    sub,
     substitute,
 )
+from tensorc_dsl.ir.node import replace
 from tensorc_dsl.ir.print import format_expr
-from tensorc_dsl.ir.program import AT_ONCE, Block, For, LoopKind, Program, Stmt, blocks_in, find_loop, is_atomic, walk
+from tensorc_dsl.ir.program import (
+    AT_ONCE,
+    Block,
+    Buffer,
+    For,
+    LoopKind,
+    Program,
+    Stmt,
+    blocks_in,
+    find_loop,
+    is_atomic,
+    walk,
+)
 from tensorc_dsl.ir.reductions import fold_of, reducer_text
-from tensorc_dsl.proof.sets.accesses import Access, accesses, common_loops, is_private, touched, written
+from tensorc_dsl.proof.sets.accesses import Access, accesses, common_loops, follow_writes, is_private, touched, written
 from tensorc_dsl.proof.sets.encodings import DATA, encoded
 from tensorc_dsl.proof.sets.linear_forms import Atom, Context, Interval, Linear, by_open_size, expr_of, linear, to_expr
 from tensorc_dsl.proof.sets.running import passed_on
@@ -766,15 +781,54 @@ def overwritten(program: Program, written: str, read: str) -> Overwritten | None
     writes = [x for x in found if x.is_write and x.buffer == written]
     reads = [x for x in found if not x.is_write and x.buffer == read]
     for w, r in product(writes, reads):
-        around = common_loops(w, r)
-        for depth, loop in enumerate(around):
-            lost = (
-                any(conflict(w, r, depth, [(loop.var, sign)]) for sign in (1, -1))
-                if loop.kind in AT_ONCE
-                else loop.kind in _OWN_ORDER and conflict(w, r, depth)
-            )
-            if lost:
-                return Overwritten(read, written, r.block.name, w.block.name, loop.var)
-        if happens_before(w, r, 0):
-            return Overwritten(read, written, r.block.name, w.block.name, "")
+        if (loop := _may_precede(w, r)) is not None:
+            return Overwritten(read, written, r.block.name, w.block.name, loop)
     return None
+
+
+def _may_precede(a: Access, b: Access) -> str | None:
+    """Whether an instance of `a` may run before one of `b` with the same subscripts: the loop without an order in whose
+    iterations that may be, empty for the order of the program; None if it is proved that none does.
+    """
+    for depth, loop in enumerate(common_loops(a, b)):
+        early = (
+            any(conflict(a, b, depth, [(loop.var, sign)]) for sign in (1, -1))
+            if loop.kind in AT_ONCE
+            else loop.kind in _OWN_ORDER and conflict(a, b, depth)
+        )
+        if early:
+            return loop.var
+    return "" if happens_before(a, b, 0) else None
+
+
+# Proves that a dimension may keep some places only, each index in the place that is its remainder.
+
+
+def keeps_places(program: Program, buffer: Buffer, axis: int, size: int) -> bool:
+    """Theorem: reads of a buffer see the same values if the indices of a dimension are taken modulo `size`, where
+
+    - each read comes after a write of its element,
+    - no write of a larger index with the same remainder may run before it, and
+    - writes to one place run by rising indices: none before one of a smaller index with the same remainder;
+
+    or all of this with smaller for larger. For then the last write to the place before a read has the index of the read.
+    Intervals of distances show most of it, as steps of a scan run in order.
+    """
+    found = accesses((), program.body, frozenset((buffer.name,)))
+    writes, reads = [x for x in found if x.is_write], [x for x in found if not x.is_write]
+    rounds = For("round'", buffer.shape[axis], ())  # no loop of a program has a name with a quote
+    more = mul(index(size), add(Var(rounds.var), ONE))
+
+    def moved(x: Access, to: Callable[[Expr, Expr], Expr]) -> Access:
+        """The access with its index in the dimension moved by a multiple of the size."""
+        place = to(x.indices[axis], more)
+        return replace(x, indices=(*x.indices[:axis], place, *x.indices[axis + 1 :]), loops=(*x.loops, rounds))
+
+    def in_order(ahead: Callable[[Expr, Expr], Expr], back: Callable[[Expr, Expr], Expr]) -> bool:
+        """Whether writes come in the order in which `ahead` counts, and reads before the next write to the place."""
+        later, earlier = [moved(w, back) for w in writes], [moved(w, ahead) for w in writes]
+        asked = (*product(later, reads), *product(writes, earlier))
+        return all(_may_precede(a, b) is None for a, b in asked)
+
+    readers = dict.fromkeys(r.block.name for r in reads)
+    return (in_order(add, sub) or in_order(sub, add)) and all(follow_writes(program, buffer.name, r) for r in readers)

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from functools import lru_cache
-
 from tensorc_dsl.ir.expr import constant, free_vars
 from tensorc_dsl.ir.program import IterKind, Program
-from tensorc_dsl.schedule.match_online_softmax import computes_the_same, wrapped
+from tensorc_dsl.proof.sets.dependence import keeps_places
+from tensorc_dsl.schedule.match_online_softmax import wrapped
 from tensorc_dsl.schedule.motion import is_param, is_scan, own_buffer
 from tensorc_dsl.schedule.nests import NO_BLOCK, the_block
 from tensorc_dsl.schedule.step import BlockRef, Rewrite, primitive, refusal
@@ -28,16 +27,9 @@ def fold_scan(program: Program, block: BlockRef, steps: int = 2) -> Rewrite[None
     for t in 9, i: S[t, i] = A[i] if t < 1 else S[t - 1, i + 1]     ->    … S[t % 2, i] = … S[(t - 1) % 2, i + 1]
     for i: B[i] = S[8, i]                                                 … B[i] = S[0, i]
 
-    It is accepted if the result is proved to compute the same: nothing reads a step after another one took its place. Later
-    steps keep that order.
+    It is accepted if it is proved that nothing reads a step after another one took its place. Later steps keep that order.
     In Halide: `fold_storage`; in C two arrays that change places.  Cases: tests/primitives/fold_scan.md
     """
-    return _folded(program, block, steps)
-
-
-@lru_cache(maxsize=16)
-def _folded(program: Program, block: BlockRef, steps: int) -> Rewrite[None]:
-    """As `fold_scan`: a query and the step after it ask alike, and the answer takes a proof."""
     _, b = the_block(program, block)
 
     def refuse(reason: str) -> Exception:
@@ -56,7 +48,6 @@ def _folded(program: Program, block: BlockRef, steps: int) -> Rewrite[None]:
     whole = constant(buffer.shape[axes[0]])
     if steps < 1 or (whole is not None and steps >= whole):
         raise refuse("that is none of them" if steps < 1 else "it has no more")
-    result = wrapped(program, buffer, axes[0], steps)
-    if not computes_the_same(program, result):
+    if not keeps_places(program, buffer, axes[0], steps):
         raise refuse("it is not proved that none of them is read after a new one took its place")
-    return Rewrite(result, None)
+    return Rewrite(wrapped(program, buffer, axes[0], steps), None)
