@@ -155,6 +155,7 @@ PARAM_TYPES: Mapping[str, type] = {
 """The Python types for the types of a module's parameters."""
 
 
+@by_identity(1024)
 def _annotation(p: tree.ParamType | None) -> object:
     """The Python type for a type, with those of the elements of lists; None where any value will do."""
     match p:
@@ -208,6 +209,8 @@ class Calls(ABC):
         self.explaining = False
         self.asked: list[Attempt] = []
         """The attempts of the modules on the stack."""
+        self._known = program, _answers(program)
+        """The answers about the program that was asked about last."""
 
     @abstractmethod
     def run(self, body: tuple[tree.Stmt, ...], env: Env) -> None: ...
@@ -257,16 +260,20 @@ class Calls(ABC):
     def attribute(self, base: Value, at: tree.Attribute) -> Value:
         """`b.name`: a query on the current program. Raises ScheduleRefusal if the block or loop no longer exists."""
         value = bare(base)
-        known = _answers(self.program) if isinstance(value, _OF_PROGRAM) else {}
-        if found := known.get((value, at.name)):
-            return found[0]
+        known, key = _NONE_KNOWN, None
+        if isinstance(value, _OF_PROGRAM):
+            if self._known[0] is not self.program:
+                self._known = self.program, _answers(self.program)
+            known, key = self._known[1], (type(value), value.name, at.name)
+            if found := known.get(key):
+                return found[0]
         query = self._query(value, at.name)
         if query is None or query.is_method:
             raise fail(problems.NO_ATTRIBUTE, at.span, kind=kind_of(value), name=at.name)
         try:
             answer = self._answer(query, value, (), {})
-            if isinstance(value, _OF_PROGRAM) and not query.of_target:
-                known[value, at.name] = (answer,)
+            if key is not None and not query.of_target:
+                known[key] = (answer,)
             return answer
         except (ScheduleRefusal, TschedError) as e:
             with self.at(at.span):  # entered only here, since most queries succeed
@@ -427,14 +434,14 @@ class Calls(ABC):
         """
         scope = self._scope(module, call, subject, env, options)
         # A module that is applied by modules that were passed to it is no recursion: each time, it has others.
-        passed = tuple((p.name, v) for p in module.params if isinstance(v := bare(scope[p.name]), ModuleRef))
+        given = [(p.name, bare(scope[p.name])) for p in module.params]
+        passed = tuple([(name, v) for name, v in given if isinstance(v, ModuleRef)])
         if (module.name, passed) in self._stack:
             chain = " > ".join((*(name for name, _ in self._stack), module.name))
             raise fail(problems.RECURSION, call.span, name=module.name, chain=chain)
         self._stack.append((module.name, passed))
         self._steps.append(0)
-        values = [v for p in module.params if not isinstance(bare(v := scope[p.name]), ModuleRef)]
-        on = value_shown(values[0]) if values else ""
+        on = next((value_shown(v) for _, v in given if not isinstance(v, ModuleRef)), "")
         depth = self._inside()
         told = module.name if depth else call.span.text
         self.asked.append(Attempt(told, on, depth, owner=module.name.rpartition(".")[2]))
@@ -491,12 +498,13 @@ class Calls(ABC):
     ) -> Env:
         """The names in a module's body: its parameters, each of its declared type."""
         given = dict(options)
-        parameters = [p for p in module.params if p.name not in given]
-        args = [*subject, *(evaluate(a, env, self) for a in call.args)]
+        parameters = [p for p in module.params if p.name not in given] if given else module.params
+        args = [*subject, *[evaluate(a, env, self) for a in call.args]]
         if len(args) > len(parameters):
             reason = f"takes {len(parameters)} arguments; given: {len(args)}"
             raise fail(problems.MODULE_ARGUMENTS, call.span, name=module.name, reason=reason, usage=_usage(module))
-        given |= {p.name: a for p, a in zip(parameters, args, strict=False)}
+        for p, a in zip(parameters, args, strict=False):
+            given[p.name] = a
         spans = {p.name: a.span for p, a in zip(parameters[len(subject) :], call.args, strict=False)}
         for key, argument in call.kwargs:
             if all(p.name != key for p in parameters) or key in given:
@@ -568,8 +576,14 @@ _ASKING = {f"can_{name}": compound for name, compound in COMPOUNDS.items()}
 _OF_PROGRAM = (BlockRef, LoopRef, BufferRef, NodeRef)
 
 
+_Answers = dict[tuple[type, str, str], tuple[Value]]
+"""Answers by the kind and the name of what was asked about, and the name of the query."""
+
+_NONE_KNOWN: _Answers = {}
+
+
 @by_identity(64)
-def _answers(_program: Program) -> dict[tuple[Value, str], tuple[Value]]:
+def _answers(_program: Program) -> _Answers:
     """The answers of attributes that depend on the program alone: modules ask again what the one before them asked."""
     return {}
 

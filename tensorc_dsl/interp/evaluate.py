@@ -113,6 +113,8 @@ Ordered = TypeVar("Ordered", float, str)
 
 def compare(op: CompareOp, lhs: Value, rhs: Value, span: Span) -> bool:
     """The truth of a comparison; only numbers and strings are ordered. Raises TschedError."""
+    if type(lhs) is int and type(rhs) is int:  # most are
+        return COMPARISONS[op](lhs, rhs)
     a, b = plain(lhs), plain(rhs)
     if op in ("==", "!="):
         return _equal(a, b) == (op == "==")
@@ -206,7 +208,7 @@ def evaluate(e: tree.Expr, env: Env, machine: Machine) -> Value:
     budget.steps += 1
     if budget.depth > MAX_DEPTH or budget.steps > MAX_STEPS:
         budget.refuse(e.span)
-    value = _RULES[type(e)](e, env, machine)
+    value = env[e.id] if type(e) is tree.Name and e.id in env else _RULES[type(e)](e, env, machine)
     budget.depth -= 1
     return value
 
@@ -250,7 +252,7 @@ def _compare(e: tree.CompareExpr, env: Env, machine: Machine) -> Value:
     values = [evaluate(o, env, machine) for o in e.operands]
     for v in values:
         machine.budget.use(v, e.span)
-    return all(compare(op, x, y, e.span) for op, x, y in zip(e.ops, values, values[1:], strict=False))
+    return all(compare(op, values[n], values[n + 1], e.span) for n, op in enumerate(e.ops))
 
 
 def _logic(e: tree.LogicExpr, env: Env, machine: Machine) -> Value:
@@ -332,6 +334,8 @@ assert set(_RULES) == set(get_args(tree.Expr))
 
 def truth(value: Value, at: tree.Expr) -> bool:
     """The value of a condition as a bool. Raises TschedError for other values."""
+    if value is True or value is False:  # most are not drawn
+        return value
     v = bare(value)
     if isinstance(v, bool):
         return v

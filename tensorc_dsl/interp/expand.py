@@ -21,7 +21,7 @@ from tensorc_dsl.interp.problems import fail
 from tensorc_dsl.interp.record import Attempt, recorded_branch
 from tensorc_dsl.interp.values import ProgramRef, Scalar, Value, bare, kind_of, plain
 from tensorc_dsl.ir.graph import Graph
-from tensorc_dsl.ir.program import Block, Program, blocks, walk
+from tensorc_dsl.ir.program import Block, Program, blocks, has_block, walk
 from tensorc_dsl.ir.target import Target
 from tensorc_dsl.schedule.copies import require_kernels_apart
 from tensorc_dsl.schedule.step import (
@@ -83,7 +83,7 @@ class Expansion(Calls):
             if kind == "Block":
                 names = [b.name for b in blocks(self.program)]
                 for block in reversed(names):
-                    if any(b.name == block for b in blocks(self.program)):
+                    if has_block(self.program, block):
                         self._rule(module, call, [BlockRef(block)], env)
             elif kind == "Node" and isinstance(self.program, Graph):
                 for node in [n.name for n in self.program.nodes]:

@@ -266,13 +266,23 @@ _NO_DIMS: frozenset[Dim] = frozenset()
 _NOTHING = Facts(_NO_NAMES, _NO_DIMS, ())
 
 
+_LEAVES = frozenset((Const, Var, Dim))
+
+
 def _settle(e: Expr, slot: str, own: Callable[[Expr], object]) -> None:
     """Keep in `slot` what `own` computes, of `e` and all expressions in it: parts before what is made of them, each once."""
     stack = [e]
     while stack:
         top = stack[-1]
         if not hasattr(top, slot):
-            if left := [c for c in children(top) if not hasattr(c, slot)]:
+            left: list[Expr] = []
+            for c in children(top):
+                if not hasattr(c, slot):
+                    if type(c) in _LEAVES:  # at once: they are half of all
+                        object.__setattr__(c, slot, own(c))
+                    else:
+                        left.append(c)
+            if left:
                 stack += left
                 continue
             object.__setattr__(top, slot, own(top))
@@ -370,10 +380,7 @@ def factors_of(e: Expr) -> list[Expr]:
 
 def constant(e: Expr) -> int | None:
     """The value of a constant integer expression that needs no simplification; None for other expressions."""
-    if isinstance(e, Const):
-        value = e.value
-        return value if isinstance(value, int) and value is not True and value is not False else None
-    return None
+    return e.value if type(e) is Const and type(e.value) is int else None
 
 
 ARITHMETIC: Mapping[BinaryOp, Callable[[Any, Any], Any]] = {

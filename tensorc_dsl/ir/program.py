@@ -367,6 +367,11 @@ def find_block(program: Program, name: str) -> tuple[tuple[For, ...], Block]:
     return around, s
 
 
+def has_block(program: Program, name: str) -> bool:
+    """Whether there is a block of that name."""
+    return name in _places(program.body) and isinstance(_places(program.body)[name][1], Block)
+
+
 def find_loop(program: Program, var: str) -> tuple[tuple[For, ...], For]:
     """The loops around a loop, outermost first, and the loop. Raises KeyError if there is none of that name."""
     around, s = _places(program.body)[var]
@@ -383,7 +388,7 @@ def intrinsic_of(program: Program, loop: For) -> Intrinsic | None:
 
 def is_scattered(loop: For) -> bool:
     """Whether data choose the only iteration of the loop that runs."""
-    return dict(loop.annotations).get(SCATTER) is True
+    return bool(loop.annotations) and dict(loop.annotations).get(SCATTER) is True
 
 
 def is_atomic(b: Block) -> bool:

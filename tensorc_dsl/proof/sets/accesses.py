@@ -9,7 +9,6 @@ An access stands for all its instances: one for each iteration of `loops` in whi
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import replace
 from functools import lru_cache
 
 from tensorc_dsl.ir.dtypes import INDEX
@@ -33,7 +32,7 @@ from tensorc_dsl.ir.expr import (
     loads,
     substitute,
 )
-from tensorc_dsl.ir.node import by_identity, node
+from tensorc_dsl.ir.node import by_identity, node, replace
 from tensorc_dsl.ir.program import Block, Buffer, For, IterKind, Program, Stmt, fresh, walk
 from tensorc_dsl.ir.reductions import is_fold, is_whole_update
 from tensorc_dsl.proof.sets.encodings import DATA, INTERVALS, encoded
@@ -119,25 +118,32 @@ def accesses(outer: tuple[For, ...], stmts: tuple[Stmt, ...], buffers: frozenset
     """Every access to one of `buffers` in `stmts`, in text order. The statements stand inside the loops `outer`."""
     out: list[Access] = []
     for loops, b in _users(outer, stmts, buffers):
-        values = {it.name: it.binding for it in b.iters}
-        first = tuple(Compare("==", it.binding, ZERO) for it in b.iters if it.kind is IterKind.REDUCE)
-        whole = frozenset(s.buffer for s in b.body) if is_whole_update(b) else frozenset[str]()
-        stores = [(s, None, True) for s in b.init]
-        stores += [(s, 0 if whole else n if is_fold(s) else None, False) for n, s in enumerate(b.body)]
-        for s, update, is_init in stores:
-            base = (*where_begun(b), *first) if is_init else b.where
-            begun = loops_of_empty_reduction(b) if is_init else frozenset[str]()
-            reads = [x for e in (s.value, *s.indices) for x in guarded_loads(e)]
-            for x, conditions in reads:
-                if x.buffer in buffers:
-                    indices = tuple(substitute(i, values) for i in x.indices)
-                    # A condition on data may hold in any instance, so it excludes none.
-                    guard = (*base, *(substitute(c, values) for c in conditions if not loads(c)))
-                    own = update if x.buffer == s.buffer or x.buffer in whole else None
-                    out.append(Access(x.buffer, indices, guard, False, is_init, b, loops, len(out), own, begun))
-            if s.buffer in buffers:
-                indices = tuple(substitute(i, values) for i in s.indices)
-                out.append(Access(s.buffer, indices, base, True, is_init, b, loops, len(out), update, begun))
+        for x in _own_accesses(b):
+            if x.buffer in buffers:
+                out.append(replace(x, loops=loops, seq=len(out)))
+    return tuple(out)
+
+
+@by_identity(1024)
+def _own_accesses(b: Block) -> tuple[Access, ...]:
+    """The accesses of a block, in text order, as if no loop were around it: steps over loops keep most blocks."""
+    out: list[Access] = []
+    values = {it.name: it.binding for it in b.iters}
+    first = tuple(Compare("==", it.binding, ZERO) for it in b.iters if it.kind is IterKind.REDUCE)
+    whole = frozenset(s.buffer for s in b.body) if is_whole_update(b) else frozenset[str]()
+    stores = [(s, None, True) for s in b.init]
+    stores += [(s, 0 if whole else n if is_fold(s) else None, False) for n, s in enumerate(b.body)]
+    for s, update, is_init in stores:
+        base = (*where_begun(b), *first) if is_init else b.where
+        begun = loops_of_empty_reduction(b) if is_init else frozenset[str]()
+        for x, conditions in (x for e in (s.value, *s.indices) for x in guarded_loads(e)):
+            indices = tuple(substitute(i, values) for i in x.indices)
+            # A condition on data may hold in any instance, so it excludes none.
+            guard = (*base, *(substitute(c, values) for c in conditions if not loads(c)))
+            own = update if x.buffer == s.buffer or x.buffer in whole else None
+            out.append(Access(x.buffer, indices, guard, False, is_init, b, (), len(out), own, begun))
+        indices = tuple(substitute(i, values) for i in s.indices)
+        out.append(Access(s.buffer, indices, base, True, is_init, b, (), len(out), update, begun))
     return tuple(out)
 
 
@@ -209,6 +215,18 @@ def common_loops(a: Access, b: Access) -> tuple[For, ...]:
     return a.loops[:n]
 
 
+def context_of(a: Access, b: Access) -> Context:
+    """The ranges of the loops around two accesses. Those of one block share it, with the forms of their subscripts."""
+    if a.loops is b.loops:
+        return _context_of(a.loops)
+    return Context(extent_ranges((*a.loops, *b.loops[len(common_loops(a, b)) :])))
+
+
+@by_identity(64)
+def _context_of(loops: tuple[For, ...]) -> Context:
+    return Context(extent_ranges(loops))
+
+
 def mentions(e: Expr, names: Collection[str]) -> bool:
     return not free_vars(e).isdisjoint(names)
 
@@ -232,7 +250,7 @@ def starts_itself(r: Access, writes: Sequence[Access], equal: int) -> bool:
     if r.update is None:
         return False
     inside = {x.var for x in r.loops[equal:]} - frozenset[str]().union(*map(free_vars, r.indices))
-    context = Context(extent_ranges(r.loops))
+    context = context_of(r, r)
     counting: set[str] = set()
     for it in r.block.iters:
         if it.kind is IterKind.REDUCE:
@@ -267,7 +285,7 @@ def fills(w: Access, r: Access) -> bool:
     own = {x.var: constant(x.extent) or 0 for x in w.loops[len(common) :]}
     if not all(n > 0 for n in own.values()):
         return False
-    context = Context(extent_ranges((*w.loops, *r.loops[len(common) :])))
+    context = context_of(w, r)
     facts = _negatives(r.guard, context)
     seen: dict[str, tuple[dict[str, int], Linear]] = {}
     for i, j in zip(w.indices, r.indices, strict=True):

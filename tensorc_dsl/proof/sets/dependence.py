@@ -45,12 +45,30 @@ from tensorc_dsl.ir.program import (
     walk,
 )
 from tensorc_dsl.ir.reductions import fold_of, reducer_text
-from tensorc_dsl.proof.sets.accesses import Access, accesses, common_loops, follow_writes, is_private, touched, written
+from tensorc_dsl.proof.sets.accesses import (
+    Access,
+    accesses,
+    common_loops,
+    context_of,
+    follow_writes,
+    is_private,
+    touched,
+    written,
+)
 from tensorc_dsl.proof.sets.encodings import DATA, encoded
-from tensorc_dsl.proof.sets.linear_forms import Atom, Context, Interval, Linear, by_open_size, expr_of, linear, to_expr
+from tensorc_dsl.proof.sets.linear_forms import (
+    OPEN,
+    Atom,
+    Context,
+    Interval,
+    Linear,
+    by_open_size,
+    expr_of,
+    linear,
+    to_expr,
+)
 from tensorc_dsl.proof.sets.running import passed_on
 from tensorc_dsl.proof.sets.sets import NotAffine, affine_only, feasible
-from tensorc_dsl.proof.sets.simplify import extent_ranges
 
 # Bounds the distance between two accesses of one element: an interval per loop that both share.
 #
@@ -92,22 +110,29 @@ class _System:
         for _ in range(_ROUNDS):
             changed = False
             for terms, rest in self.equations:
-                lows: list[int | None] = []
-                highs: list[int | None] = []
+                # The ends of each term, the sums of those that are known, and how many are not.
+                ends: list[Interval] = []
+                low = high = rest
+                below = above = 0
                 for u, c in terms:
-                    a, b = self.interval(u)
+                    a, b = self.ranges.get(u, OPEN)
                     if c < 0:
                         a, b = b, a
-                    lows.append(None if a is None else c * a)
-                    highs.append(None if b is None else c * b)
-                low, high = _sum(lows), _sum(highs)
-                if (low is not None and rest + low > 0) or (high is not None and rest + high < 0):
+                    if a is None:
+                        below += 1
+                    else:
+                        low += (a := c * a)
+                    if b is None:
+                        above += 1
+                    else:
+                        high += (b := c * b)
+                    ends.append((a, b))
+                if (not below and low > 0) or (not above and high < 0):
                     return False
-                for n, (u, c) in enumerate(terms):
-                    others_low, others_high = _without(lows, low, n), _without(highs, high, n)
-                    # c * u = -(rest + others)
-                    least = None if others_high is None else -(rest + others_high)
-                    most = None if others_low is None else -(rest + others_low)
+                for (u, c), (a, b) in zip(terms, ends, strict=True):
+                    # c * u = -others, where what else is in the equation is open if another term is
+                    least = -(high - (b or 0)) if above == (b is None) else None
+                    most = -(low - (a or 0)) if below == (a is None) else None
                     if c < 0:
                         least, most = (None if most is None else -most), (None if least is None else -least)
                     size = abs(c)
@@ -120,23 +145,6 @@ class _System:
             if not changed:
                 return True
         return True
-
-
-def _sum(parts: list[int | None]) -> int | None:
-    total = 0
-    for p in parts:
-        if p is None:
-            return None
-        total += p
-    return total
-
-
-def _without(parts: list[int | None], total: int | None, n: int) -> int | None:
-    """The sum of all parts but the n-th, given their total; None if one of them is open."""
-    own = parts[n]
-    if total is not None and own is not None:
-        return total - own
-    return _sum(parts[:n] + parts[n + 1 :])
 
 
 def _add(terms: dict[str, int], unknown: str, factor: int) -> None:
@@ -153,7 +161,7 @@ class _Pair:
     def __init__(self, a: Access, b: Access, common: tuple[For, ...], equal: int) -> None:
         self.common = common
         self.shared = {loop.var for loop in common}
-        self.context = Context(extent_ranges((*a.loops, *b.loops[len(common) :])))
+        self.context = context_of(a, b)
         self.system = _System({})
         self.same = {loop.var for loop in common[:equal]}
         self.atoms: dict[Expr, str] = {}
@@ -304,7 +312,7 @@ def keeps_apart(a: Access, b: Access, loop: For, depth: int) -> bool:
     """
     if a.indices != b.indices:
         return False
-    context = Context(extent_ranges(a.loops))
+    context = context_of(a, a)
     equal = {x.var for x in a.loops[:depth]}
     for subscript in a.indices:
         if loop.var not in free_vars(subscript):

@@ -206,11 +206,13 @@ class Linear:
 class Context:
     """The ranges of the variables, and ranges of atoms that were computed so far."""
 
-    __slots__ = ("_atoms", "ranges")
+    __slots__ = ("_atoms", "forms", "ranges")
 
     def __init__(self, ranges: Ranges) -> None:
         self.ranges = ranges
         self._atoms: dict[Expr, Interval] = {}
+        self.forms: dict[int, tuple[Expr, Linear]] = {}
+        """The forms of sums, products and quotients so far, by the identities of the expressions, which are kept alive."""
 
     def atom(self, e: Expr, interval: Interval) -> Linear:
         """The form of one atom that is not a variable. If its interval has a single value, the form is a constant."""
@@ -458,11 +460,19 @@ def quotient_range(op: str, n: Linear, c: Linear, context: Context) -> Interval:
 
 def linear(e: Expr, context: Context) -> Linear:
     """The linear form of an index expression."""
-    if type(e) is Binary:
+    if type(e) is not Binary:
+        return _linear(e, context)
+    known = context.forms.get(id(e))
+    if known is None:
         terms: dict[Atom, int] = {}
         constant = _gather(e, 1, terms, context)
-        if constant is not None:
-            return Linear(terms, constant)
+        form = _linear(e, context) if constant is None else Linear(terms, constant)
+        known = context.forms[id(e)] = (e, form)
+    return known[1]
+
+
+def _linear(e: Expr, context: Context) -> Linear:
+    """As `linear`, computed."""
     match e:
         case Var(name=name):
             return context.variable(name)

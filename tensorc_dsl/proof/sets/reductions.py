@@ -29,6 +29,7 @@ from tensorc_dsl.ir.expr import (
     rewrite_expr,
     substitute,
 )
+from tensorc_dsl.ir.node import by_identity
 from tensorc_dsl.ir.program import Block, For, IterKind, Store
 from tensorc_dsl.ir.reductions import (
     Combination,
@@ -256,6 +257,7 @@ OUT_OF_ORDER = "its loops run a step of its reduction again, or begin with anoth
 """Why a block is refused that does not run in order."""
 
 
+@by_identity(1024)
 def may_be_empty(b: Block) -> bool:
     """Whether a reduction has no steps at some sizes. Its `init` runs at these too."""
     return any(it.kind is IterKind.REDUCE and _may_be_zero(it.extent) for it in b.iters)
