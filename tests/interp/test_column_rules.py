@@ -82,7 +82,7 @@ task heads = heads(H=3, M=29, N=67) with default
 task lowest = lowest(M=31, N=259) with default
 task centred = centred(M=31, N=259) with default
 task wide = sums(M=19, N=1031) with default
-task few = sums(M=2111, N=5) with default
+task few = sums(M=2111, N=3) with default
 task few_bytes = bytes(M=1024, N=3) with default
 task few_pixels = pooled(B=1, H=37, W=67, C=3) with default
 task few_images = pooled(B=2, H=37, W=67, C=3) with default
