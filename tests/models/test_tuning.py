@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 from click.testing import CliRunner, Result
 
-from tensorc_dsl.faces.api import model_tuning, schedules, searching
+from tensorc_dsl.faces.api import model_tuning, models, schedules, searching
 from tensorc_dsl.faces.api.model_tuning import TuningDisplay, lagging, tune_model
 from tensorc_dsl.faces.api.models import LoadedModel, load_model
 from tensorc_dsl.faces.api.tasks import Task, UnknownTask
@@ -25,6 +25,7 @@ from tensorc_dsl.tuning.measure.in_context import InContext, Lineup
 from tensorc_dsl.tuning.records.database import Database
 from tensorc_dsl.tuning.records.trial import Trial, program_key
 from tensorc_dsl.tuning.search.events import Event, Listener, Measured
+from tensorc_dsl.tuning.search.team import Team
 from tests.models.simulated import FILE, Simulated, seconds_of
 
 RECORDS = Path("r.sqlite")
@@ -42,12 +43,29 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(model_tuning, "TURNS_SECONDS", 0.0)
     monkeypatch.setattr(model_tuning, "flusher", lambda _: lambda: None)
     monkeypatch.setattr(measured, "MOST_SECONDS", 0.0)
-    monkeypatch.setattr(Task, "first_choice", lambda task, _records: task.sample(0))
+    monkeypatch.setattr(models, "chosen_soon", lambda task, _records, _team: task.sample(0))
     monkeypatch.setattr(model_tuning._Calm, "slower", lambda _: 1.0)  # pyright: ignore[reportPrivateUsage]
 
 
 def loaded() -> LoadedModel:
     return load_model("net.tsched", threads=1, records=RECORDS)
+
+
+def test_other_processes_help_where_many_tasks_are_chosen_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    wanted: list[int | None] = []
+
+    class Told(Team):
+        def __init__(self, processes: int | None = None) -> None:
+            wanted.append(processes)
+            super().__init__(processes)
+
+    monkeypatch.setattr(models, "Team", Told)
+    model = load_model("net.tsched", threads=1)
+    model.schedules_beside({}, None)  # for two tasks
+    monkeypatch.setattr(models, "FEW", 1)
+    model.schedules_beside({}, None)
+    model.schedules_beside(model.schedules(), None)
+    assert wanted == [0, None, None, 0]
 
 
 def rows(phase: str = "trial") -> list[Trial]:

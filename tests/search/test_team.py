@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 from collections.abc import Callable
+from functools import partial
 from itertools import count
 from pathlib import Path
 from types import SimpleNamespace
@@ -14,6 +15,7 @@ import pytest
 from tensorc_dsl.backend import once
 from tensorc_dsl.backend.once import lowered_once
 from tensorc_dsl.faces.api import Task, load
+from tensorc_dsl.faces.api import kernel as kernel_module
 from tensorc_dsl.processes.machine import Turns
 from tensorc_dsl.schedule.trace.handlers import block, condition, trace
 from tensorc_dsl.schedule.trace.trace import Decider, Model, Trace
@@ -173,6 +175,21 @@ def test_handled_models_have_a_team(task: Task, tmp_path: Path) -> None:
         assert len(team.members) == 1
         _until(lambda: all(m.worker.greeted and m.idle for m in team.members), lambda: expand(orders(4, "wait")))
         assert texts(expand(orders(8))) == texts(here(model)(orders(8)))
+
+
+@pytest.mark.corpus
+def test_a_first_choice_is_the_same_with_any_number_of_processes(
+    task: Task, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path))
+    monkeypatch.setattr(kernel_module, "_kept", lambda _: None)
+    alone = kernel_module.chosen_soon(task, None)
+    with Team(0, 0.0) as nobody, Team(2, 0.0) as two:
+        assert kernel_module.chosen_soon(task, None, nobody).text == alone.text and not nobody.members
+        choose = partial(kernel_module.chosen_soon, task, None, two)
+        _until(lambda: bool(two.members) and all(m.worker.greeted and m.idle for m in two.members), choose)
+        found = choose()
+        assert (found.text, found.program) == (alone.text, alone.program)
 
 
 def test_one_core_is_no_team(task: Task, tmp_path: Path) -> None:

@@ -26,6 +26,7 @@ from tensorc_dsl.ir.print import format_program
 from tensorc_dsl.ir.program import IN_RANGE, Program
 from tensorc_dsl.ir.target import Target
 from tensorc_dsl.lower.flat import LowerError, format_shape
+from tensorc_dsl.processes.machine import Turns
 from tensorc_dsl.reference.work import sizing
 from tensorc_dsl.schedule.trace.trace import Trace
 from tensorc_dsl.syntax.tree import TaskDef
@@ -38,6 +39,7 @@ from tensorc_dsl.tuning.records.shipped import Shipped, shipped
 from tensorc_dsl.tuning.records.trial import program_key
 from tensorc_dsl.tuning.search.expansion import meaning_of
 from tensorc_dsl.tuning.search.source import PROBABILITY, Forecast, first_choice, guess
+from tensorc_dsl.tuning.search.team import Ground, Team
 from tensorc_dsl.tuning.search.tune import TuneResult
 
 # Makes kernels from schedules, or an error with the reason of a failure.
@@ -332,8 +334,8 @@ def _shipped(task: TaskData) -> Shipped | None:
     return None if isinstance(found, Diagnostic) else found
 
 
-def chosen_soon(task: TaskData, records: Path | None) -> Trace:
-    """See `Task.first_choice`."""
+def chosen_soon(task: TaskData, records: Path | None, team: Team | None = None) -> Trace:
+    """See `Task.first_choice`. A team makes the traces on other cores, too; they are the same."""
     default = _default(task)
     if isinstance(default.origin, Given):
         return default.trace
@@ -343,7 +345,10 @@ def chosen_soon(task: TaskData, records: Path | None) -> Trace:
         if kept is not None and (text := kept.content(MAX_TEXT)):
             with suppress(TschedError, UnicodeDecodeError):
                 return task.expand(Source("<first choice>", text.decode()))
-        trace = first_choice(task.model, task.program, task.target, default.trace, database, _shipped(task))
+        ground = Ground(task.model, task.target, sizing(task.program).timed[-1])
+        expander = None if team is None else team.expander(ground, Turns())
+        teachers = database, _shipped(task)
+        trace = first_choice(task.model, task.program, task.target, default.trace, *teachers, expander=expander)
     if kept is not None:
         with suppress(TschedError, OSError):
             kept.path.parent.mkdir(exist_ok=True)

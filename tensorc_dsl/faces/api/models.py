@@ -20,7 +20,7 @@ from tensorc_dsl.base.outputs import Output
 from tensorc_dsl.base.source import Source
 from tensorc_dsl.check.models import Call, ModelPlan, shape_of
 from tensorc_dsl.check.scope import CheckedFile, load_source
-from tensorc_dsl.faces.api.kernel import Kernel, failed
+from tensorc_dsl.faces.api.kernel import Kernel, chosen_soon, failed
 from tensorc_dsl.faces.api.model_runtime import Runtime, model_calls
 from tensorc_dsl.faces.api.schedules import sample, schedules_of
 from tensorc_dsl.faces.api.tasks import StrPath, TaskFile
@@ -36,6 +36,7 @@ from tensorc_dsl.schedule.trace.distribution import Decision
 from tensorc_dsl.schedule.trace.trace import Trace
 from tensorc_dsl.syntax.names import near
 from tensorc_dsl.tuning.machine.host import host_target
+from tensorc_dsl.tuning.search.team import Team
 
 if TYPE_CHECKING:
     from tensorc_dsl.graph.calls import Imported
@@ -61,6 +62,9 @@ Progress = Callable[[int, int], None]
 SMALL = 0.05
 """The share of a run, by a model of the machine, that the tasks together may take whose draws are taken as they come: to look
 for better ones takes a second each, and a network has dozens of small tasks."""
+
+FEW = 2
+"""So many tasks are chosen for in this process: to start others takes as long as they would save."""
 
 
 class LoadedModel:
@@ -155,12 +159,13 @@ class LoadedModel:
         calls = Counter(step.task for step in self.plan.steps if isinstance(step, Call))
         expected = {name: calls[name] * (self.tasks[name].modelled(t) or 0.0) for name, t in schedules.items()}
         waiting = set(self.tasks) - set(known)
-        while (left := sum(expected[n] for n in waiting)) == inf or left > SMALL * sum(expected.values()):
-            name = max(sorted(waiting), key=expected.__getitem__)
-            progress(len(self.tasks) - len(waiting), len(self.tasks))
-            waiting.remove(name)
-            trace = schedules[name] = self.tasks[name].first_choice(records)
-            expected[name] = calls[name] * (self.tasks[name].modelled(trace) or 0.0)
+        with Team(None if len(waiting) > FEW else 0) as team:
+            while (left := sum(expected[n] for n in waiting)) == inf or left > SMALL * sum(expected.values()):
+                name = max(sorted(waiting), key=expected.__getitem__)
+                progress(len(self.tasks) - len(waiting), len(self.tasks))
+                waiting.remove(name)
+                trace = schedules[name] = chosen_soon(self.tasks[name], records, team)
+                expected[name] = calls[name] * (self.tasks[name].modelled(trace) or 0.0)
         return schedules
 
     def kernel(self, task: str) -> Kernel:

@@ -29,7 +29,7 @@ from tensorc_dsl.schedule.trace.distribution import Decision
 from tensorc_dsl.schedule.trace.trace import Model, Trace
 from tensorc_dsl.tuning.records.database import Asked, Measured, Teaches
 from tensorc_dsl.tuning.records.trial import Machine, subject, target_key
-from tensorc_dsl.tuning.search.expansion import alike, is_told, meaning_of
+from tensorc_dsl.tuning.search.expansion import Expander, alike, is_told, meaning_of
 from tensorc_dsl.tuning.search.gp import Array
 from tensorc_dsl.tuning.search.space import Explorer, candidate_key
 from tensorc_dsl.tuning.search.trees import Forest
@@ -330,14 +330,22 @@ that is .79 to .94 as fast as the best at the median, and the model takes one of
 one task in ten it is .17 to .64 for .06 to .23 (three processors)."""
 
 
-def first_choice(model: Model, program: Program, target: Target, default: Trace, *teachers: Teaches | None) -> Trace:
+def first_choice(
+    model: Model,
+    program: Program,
+    target: Target,
+    default: Trace,
+    *teachers: Teaches | None,
+    expander: Expander | None = None,
+) -> Trace:
     """The candidate with the fewest cycles by the model of the machine, of some draws, the default among them, the task's own
     fastest schedules on other machines and those of tasks like it; the default where there is no model.
 
-    Unlike `guess` it learns nothing from records, so it takes a fraction of the time, for models of many tasks.
+    Unlike `guess` it learns nothing from records, so it takes a fraction of the time, for models of many tasks. The traces
+    are made by `expander`, by default in this process.
     """
     lessons = Lessons.of(program, target, target.cores, teachers)
-    explorer = Explorer(model, 0, program.name, target, sizing(program).timed[-1])
+    explorer = Explorer(model, 0, program.name, target, sizing(program).timed[-1], expander)
     drawn = [default, *explorer.draws(SOON - 1)]
     known = [*lessons.itself(), *alike(lessons.bests(), drawn)]
     cycles = [(c, t) for t in (*drawn, *explorer.moved(known[:NEARBY])) if (c := explorer.modelled(t)) is not None]
