@@ -392,8 +392,10 @@ def usage(name: str, s: Signature) -> str:
     parts: list[str] = []
     for p in s.positional:
         parts.append(p.name if p.required else f"{p.name}=…" if s.keywords else f"[{p.name}]")
-    if s.rest:
-        parts.append("…" if s.rest.name.isidentifier() else s.rest.name)
+    if s.rest and (not parts or not s.rest.name.isidentifier()):
+        parts.append(s.rest.name)
+    if s.rest and s.rest.name.isidentifier():
+        parts.append("…")
     parts += [f"{p.name}=…" for p in s.params if p.named]
     return f"`{name}({', '.join(parts)})`"
 

@@ -298,7 +298,8 @@ def _attention(view: _View, node: Node) -> Node | None:
     lines = {r - 1 for r in ranks}
     if softmax.op == "Softmax":
         lines.add(-1)
-    if v.scales or len(ranks) > 1 or softmax.attributes.get("axis", -1) not in lines:
+    axis = softmax.attributes.get("axis", -1)
+    if v.scales or len(ranks) > 1 or axis not in lines:
         return None
     inputs = [q.name, k.name, v.name]
     steps: list[tuple[str, tuple[int, ...]]] = []
@@ -308,7 +309,7 @@ def _attention(view: _View, node: Node) -> Node | None:
             places.append(len(inputs) if name else -1)
             inputs += [name] if name else []
         steps.append((op, tuple(places)))
-    form = AttentionForm(q.order, k.order, v.order, (), tuple(steps))
+    form = AttentionForm(q.order, k.order, v.order, (), tuple(steps), axis)
     return Node(ATTENTION, tuple(inputs), node.outputs, {"form": form}, node.place)
 
 

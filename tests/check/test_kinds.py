@@ -201,3 +201,16 @@ def test_modules_that_reach_themselves_are_told_once_however_long_the_chain() ->
     text = "".join(f"module m{n}(b: Block) {{ m{(n + 1) % count}(b) }}\n" for n in range(count))
     codes = [d.code for d in load_file(Source("x", text)).diagnostics]
     assert codes == ["E0228"]
+
+
+@pytest.mark.parametrize(
+    ("line", "form"),
+    [
+        ("join_nodes(b)", "`join_nodes(nodes, …)`"),
+        ("reorder(l, b)", "`reorder(loops, …)`"),
+        ("skip_zeros(b, b)", "`skip_zeros(block, …)`"),
+    ],
+)
+def test_the_form_of_a_call_names_what_it_takes_any_number_of(line: str, form: str) -> None:
+    (d,) = found(line)
+    assert (d.code, [n.text for n in d.notes]) == ("E0240", [form])

@@ -10,6 +10,7 @@ import onnx
 import pytest
 from onnx import NodeProto, helper, numpy_helper
 
+from tensorc_dsl.base.diagnostic import TschedError
 from tests.graph.onnx_cases import Array, by_reference, by_runtime, checked
 
 RNG = np.random.default_rng(11)
@@ -146,6 +147,22 @@ SPELLED: dict[str, tuple[str, list[NodeProto], Array, dict[str, Array]]] = {
         ],
         f32(1, 5, 3), {"masks": f32(2, 5, 5)},
     ),
+    "attention, a mask of more rows than the scores": (
+        "attention",
+        [
+            node("MatMul", ["x", "k"], ["s"]), node("Add", ["s", "masks"], ["a"]), node("Softmax", ["a"], ["p"]),
+            node("MatMul", ["p", "v"], ["y"]),
+        ],
+        f32(2, 1, 3), {"k": f32(3, 5), "masks": f32(7, 5), "v": f32(5, 4)},
+    ),
+    "attention, a mask of more columns than the scores": (
+        "attention",
+        [
+            node("MatMul", ["x", "k"], ["s"]), node("Where", ["seen", "s", "masks"], ["a"]), node("Softmax", ["a"], ["p"]),
+            node("MatMul", ["p", "v"], ["y"]),
+        ],
+        f32(2, 7, 3), {"k": f32(3, 1), "seen": np.tri(7, 5, dtype=bool), "masks": f32(1, 5), "v": f32(5, 4)},
+    ),
     "attention of opset 11": (
         "attention",
         [
@@ -230,6 +247,18 @@ def test_what_differs_is_left_as_it_is(nodes: list[NodeProto], constants: dict[s
     assert len(file.computes) > 2
     (made,), (wanted,) = by_reference(file, weights, [x]), by_runtime(m, {"x": x})
     np.testing.assert_allclose(made, wanted, rtol=1e-4, atol=1e-5)
+
+
+def test_a_softmax_that_a_mask_moves_from_the_last_axis_is_refused(tmp_path: Path) -> None:
+    nodes = [
+        node("Transpose", ["x"], ["t"], perm=[0, 2, 1]), node("MatMul", ["x", "t"], ["s"]),
+        node("Add", ["s", "masks"], ["a"]), node("Softmax", ["a"], ["p"], axis=2), node("MatMul", ["p", "x"], ["y"]),
+    ]  # fmt: skip
+    x = f32(1, 5, 3)
+    with pytest.raises(TschedError) as found:
+        checked(model(nodes, x, {"masks": f32(2, 1, 5, 5)}), tmp_path)
+    ((reason, *_),) = (d.notes for d in found.value.diagnostics)
+    assert "a softmax along axis 2 of scores [2, 1, 5, 5]" in reason.text
 
 
 def test_a_convolution_that_is_read_twice_keeps_its_weights(tmp_path: Path) -> None:

@@ -181,8 +181,8 @@ class AttentionForm:
     () is that in which they are.
 
     The first operand then has the axes …, query, number; the second …, number, key; the third …, key, output; the result
-    …, query, output. `changes` are what is done to the scores before the softmax: operators, with the numbers of their
-    inputs among those of the node, and -1 for the scores.
+    …, query, output. `changes` are what is done to the scores before the softmax, which is along `axis`: operators, with the
+    numbers of their inputs among those of the node, and -1 for the scores. They may stretch the scores.
     """
 
     q: tuple[int, ...]
@@ -190,6 +190,7 @@ class AttentionForm:
     v: tuple[int, ...]
     result: tuple[int, ...]
     changes: tuple[tuple[str, tuple[int, ...]], ...]
+    axis: int
 
 
 _CHANGES = {"Mul": "{} * {}", "Add": "{} + {}", "Div": "{} / {}", "Where": "{1} if {0} else {2}"}
@@ -202,10 +203,15 @@ def attention(site: Site) -> Lowered:
         raise Unsupported("this operator is not supported")
     orders = [o or tuple(range(site.given(n).type.rank)) for n, o in enumerate((form.q, form.k, form.v))]
     q, k, v = (tuple(site.given(n).shape[a] for a in order) for n, order in enumerate(orders))
-    if min(map(len, (q, k, v))) < 2 or q[-1] != k[-2] or k[-1] != v[-2]:
+    if min(map(len, (q, k, v))) < 2 or q[-1] != k[-2]:
         raise Unsupported(f"a product of {', '.join(str(site.given(n).type) for n in range(3))}")
-    others = [site.given(n).shape[:-2] for n in range(3, len(site.operands))]
-    batch = broadcast([q[:-2], k[:-2], v[:-2], *others])
+    others = [site.given(n).shape for n in range(3, len(site.operands))]
+    held = broadcast([(*broadcast([q[:-2], k[:-2]]), q[-2], k[-1]), *others])
+    if form.axis % len(held) != len(held) - 1:
+        raise Unsupported(f"a softmax along axis {form.axis} of scores {list(held)}")
+    if held[-1] != v[-2]:
+        raise Unsupported(f"a product of scores {list(held)} and {site.given(2).type}")
+    batch, height = broadcast([held[:-2], v[:-2]]), held[-2]
     outer = ["b", "h"][-len(batch) :] if len(batch) <= 2 else indices(len(batch))
     outer = outer if batch else []
     i, j, d, c = "xyzc" if len(batch) > 2 else "ijdc"
@@ -217,30 +223,29 @@ def attention(site: Site) -> Lowered:
         return place(site.parameter(name, site.given(n)), [texts[orders[n].index(a)] for a in range(len(texts))])
 
     scores = [*outer, i, j]
-    sizes = (*batch, q[-2], k[-1])
-    product = f"sum[{d}] {at('Q', 0, (i, d))} * {at('K', 1, (d, j))}"
+    sizes = (*batch, *held[-2:])
+    row, column = (x if own == size else "0" for x, own, size in ((i, q[-2], height), (j, k[-1], held[-1])))
+    product = f"sum[{d}] {at('Q', 0, (row, d))} * {at('K', 1, (d, column))}"
     site.stage(f"let {place('S', ranged(scores, sizes))} = {product}")
     total = place("S", scores)
     if form.changes:
-        site.stage(f"let {place('T', ranged(scores, sizes))} = {_changed(site, form, scores, sizes)}")
+        site.stage(f"let {place('T', ranged(scores, sizes))} = {_changed(site, form, scores)}")
         total = place("T", scores)
     rows = [*outer, i]
     site.stage(f"let {place('m', rows)} = max[{j}] {total}")
     site.stage(f"let {place('e', scores)} = exp({total} - {place('m', rows)})")
     site.stage(f"let {place('s', rows)} = sum[{j}] {place('e', scores)}")
-    site.stage(
-        f"let {place('U', ranged([*rows, c], (*batch, q[-2], v[-1])))} = sum[{j}] {place('e', scores)} * {at('V', 2, (j, c))}"
-    )
+    names, shape = [*rows, c], (*batch, height, v[-1])
+    site.stage(f"let {place('U', ranged(names, shape))} = sum[{j}] {place('e', scores)} * {at('V', 2, (j, c))}")
     order = form.result or tuple(range(len(batch) + 2))
-    names, shape = [*rows, c], (*batch, q[-2], v[-1])
     made = tuple(shape[a] for a in order)
     left = place("O", ranged([names[a] for a in order], made))
     site.stage(f"{left} = {place('U', names)} / {place('s', rows)}")
     return site.computed("attention", ("O", Tensor(site.given(0).dtype, made)))
 
 
-def _changed(site: Site, form: AttentionForm, scores: Sequence[str], sizes: tuple[int, ...]) -> str:
-    """The scores after the changes. Raises Unsupported for an operand that is larger than they are."""
+def _changed(site: Site, form: AttentionForm, scores: Sequence[str]) -> str:
+    """The scores after the changes."""
     text = held = place("S", scores)
     for op, inputs in form.changes:
         texts: list[str] = []
@@ -249,8 +254,6 @@ def _changed(site: Site, form: AttentionForm, scores: Sequence[str], sizes: tupl
                 texts.append(held)
                 continue
             o = site.given(n)
-            if broadcast([o.shape, sizes]) != sizes:
-                raise Unsupported(f"scores {list(sizes)} with {o.type}")
             texts.append(
                 o.scalar or place(site.parameter(f"M{n - 3}" if n > 3 else "M", o), stretched(o.shape, scores))
             )
