@@ -32,7 +32,7 @@ from tensorc_dsl.proof.sets.dependence import races
 from tensorc_dsl.proof.sets.safety import Outside, check_access
 from tensorc_dsl.syntax import tree as t
 from tensorc_dsl.syntax.names import listed, near, near_or_elsewhere
-from tensorc_dsl.syntax.tree import walk
+from tensorc_dsl.syntax.traversal import walk
 
 # Checks programs that are written out: beside their form, that loops which run at once carry no dependence, and that no
 # block leaves a buffer or the extent of an iterator.

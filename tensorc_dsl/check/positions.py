@@ -26,7 +26,7 @@ from tensorc_dsl.proof.sets.laws import LAWS
 from tensorc_dsl.schedule.queries import QUERIES
 from tensorc_dsl.syntax import tree as t
 from tensorc_dsl.syntax.layout import REDUCERS
-from tensorc_dsl.syntax.tree import children, walk
+from tensorc_dsl.syntax.traversal import children, walk
 
 # The meaning of a name: a definition in a file, a word of the language, or files.
 

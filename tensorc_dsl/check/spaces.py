@@ -43,7 +43,7 @@ from tensorc_dsl.ir.target import GRAPH
 from tensorc_dsl.schedule.trace.distribution import Decision, Weights
 from tensorc_dsl.syntax import tree as t
 from tensorc_dsl.syntax.names import near, near_or_elsewhere, spelling_hints
-from tensorc_dsl.syntax.tree import walk
+from tensorc_dsl.syntax.traversal import walk
 
 # Checks the statements of modules and schedules: the names that they bind, their scopes, and unused names.
 

@@ -17,7 +17,7 @@ from tensorc_dsl.base.source import Source
 from tensorc_dsl.check.problems import UNRESOLVED
 from tensorc_dsl.syntax import tree as t
 from tensorc_dsl.syntax.names import near
-from tensorc_dsl.syntax.tree import rewrite_tree, walk
+from tensorc_dsl.syntax.traversal import rewrite_tree, walk
 
 T = TypeVar("T")
 

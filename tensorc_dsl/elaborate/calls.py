@@ -29,7 +29,7 @@ from tensorc_dsl.ir.program import Buffer, fresh
 from tensorc_dsl.proof.sets.simplify import simplify
 from tensorc_dsl.syntax import tree
 from tensorc_dsl.syntax.names import near
-from tensorc_dsl.syntax.tree import rewrite_tree
+from tensorc_dsl.syntax.traversal import rewrite_tree
 
 
 @dataclass(frozen=True, slots=True)

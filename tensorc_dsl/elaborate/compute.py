@@ -58,7 +58,7 @@ from tensorc_dsl.proof.sets.safety import Outside, Unproven, below, ranges_of
 from tensorc_dsl.proof.sets.simplify import bounds, simplify
 from tensorc_dsl.syntax import tree
 from tensorc_dsl.syntax.names import near
-from tensorc_dsl.syntax.tree import rewrite_tree
+from tensorc_dsl.syntax.traversal import rewrite_tree
 
 # Proves for all sizes that the loads of a stage stay inside their arrays, and that no reduction to positions is empty.
 

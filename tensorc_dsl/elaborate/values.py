@@ -45,7 +45,7 @@ from tensorc_dsl.proof.sets.sets import affine_only
 from tensorc_dsl.proof.sets.simplify import simplify
 from tensorc_dsl.syntax import tree
 from tensorc_dsl.syntax.names import near
-from tensorc_dsl.syntax.tree import rewrite_tree
+from tensorc_dsl.syntax.traversal import rewrite_tree
 
 # Choices between indices: `A[i if c else j]` is `A[i] if c else A[j]`.
 

@@ -17,6 +17,7 @@ from tensorc_dsl.graph.operators.lowering import LETTERS, Definition, Parameter
 from tensorc_dsl.syntax import tree as t
 from tensorc_dsl.syntax.format import format_stage
 from tensorc_dsl.syntax.parse import parse
+from tensorc_dsl.syntax.traversal import Node, rewrite_tree, walk
 
 Order = tuple[int, ...]
 """The axes of a value from the outermost one in memory to the innermost one; `(0, 1, 2)` is that of the file."""
@@ -120,7 +121,7 @@ class Axes:
         self.stages = []
         for s in item.stages:
             spatial = [str(i.name) for i in s.indices]
-            nodes = list(t.walk(s.value))
+            nodes = list(walk(s.value))
             reduced = [str(i.name) for n in nodes if isinstance(n, t.Reduce) for i in n.indices]
             self.stages.append(_Stage(s, spatial, reduced, list(_reads(nodes, self.ranks))))
 
@@ -185,7 +186,7 @@ class Axes:
         return _Arrangement(self, dict(orders)).result()
 
 
-def _reads(nodes: Sequence[t.Node], tensors: Collection[str]) -> Iterator[t.IndexExpr]:
+def _reads(nodes: Sequence[Node], tensors: Collection[str]) -> Iterator[t.IndexExpr]:
     for n in nodes:
         if isinstance(n, t.IndexExpr) and isinstance(n.base, t.Name) and n.base.id in tensors:
             yield n
@@ -201,7 +202,7 @@ def _subjects(subscripts: Sequence[t.Expr], spatial: Sequence[str], reduced: Seq
 
     Subscripts of one index choose first: in `X[c * 4 + h % 2, h / 2]` the first moves with `c`.
     """
-    named = [{n.id for n in t.walk(e) if isinstance(n, t.Name)} for e in subscripts]
+    named = [{n.id for n in walk(e) if isinstance(n, t.Name)} for e in subscripts]
     wanted = [[x for x in (*spatial, *reduced) if x in names] for names in named]
     chosen: dict[int, str] = {}
     for k in sorted(range(len(wanted)), key=lambda k: len(wanted[k])):
@@ -251,7 +252,7 @@ class _Arrangement:
         for read in s.reads:
             if self._moved(_base(read)) and _base(read) not in constants:
                 for k in self._order(_base(read)):
-                    names = [n.id for n in t.walk(read.indices[k]) if isinstance(n, t.Name)]
+                    names = [n.id for n in walk(read.indices[k]) if isinstance(n, t.Name)]
                     seen += [n for n in names if n not in seen]
         if seen and s.node.is_let:
             first = sorted(range(len(s.spatial)), key=lambda k: _at(seen, s.spatial[k]))
@@ -291,7 +292,7 @@ class _Arrangement:
             for r in s.reads
             if _base(r) not in constants
             for i in r.indices
-            for n in t.walk(i)
+            for n in walk(i)
             if isinstance(n, t.Name)
         }
 
@@ -315,11 +316,11 @@ class _Arrangement:
         def moved(e: Any) -> Any:
             match e:
                 case t.IndexExpr(base=t.Name(id=name), indices=indices) if name in self.axes.ranks:
-                    inner = tuple(t.rewrite_tree(i, moved) for i in indices)
+                    inner = tuple(rewrite_tree(i, moved) for i in indices)
                     return replace(e, indices=tuple(inner[k] for k in self._order(name)))
                 case t.Reduce(reducer=reducer, indices=indices) if reducer in _FREE:
                     specs = tuple(map(named, sorted(indices, key=lambda i: order.index(str(i.name)))))
-                    return replace(e, indices=specs, body=t.rewrite_tree(e.body, moved))
+                    return replace(e, indices=specs, body=rewrite_tree(e.body, moved))
                 case t.IndexSpec():
                     return named(e)
                 case t.Name(id=name) if name in names:
@@ -328,7 +329,7 @@ class _Arrangement:
                     return None
 
         indices = tuple(named(s.node.indices[k]) for k in own) if s.node.indices else ()
-        return replace(s.node, indices=indices, value=cast("t.Expr", t.rewrite_tree(s.node.value, moved)))
+        return replace(s.node, indices=indices, value=cast("t.Expr", rewrite_tree(s.node.value, moved)))
 
 
 def _at(seen: Sequence[str], name: str) -> int:

@@ -35,7 +35,7 @@ from tensorc_dsl.syntax import tree
 from tensorc_dsl.syntax.format import format_item
 from tensorc_dsl.syntax.names import listed, near, nearest
 from tensorc_dsl.syntax.parse import parse
-from tensorc_dsl.syntax.tree import rewrite_tree, walk
+from tensorc_dsl.syntax.traversal import rewrite_tree, walk
 
 
 @dataclass(frozen=True, slots=True)

@@ -37,7 +37,7 @@ from tensorc_dsl.ir.verify import ProgramError, verify
 from tensorc_dsl.syntax import tree as t
 from tensorc_dsl.syntax.names import near
 from tensorc_dsl.syntax.parse import parse
-from tensorc_dsl.syntax.tree import walk
+from tensorc_dsl.syntax.traversal import walk
 
 T = TypeVar("T")
 

@@ -24,7 +24,7 @@ from tensorc_dsl.syntax import tree as t
 from tensorc_dsl.syntax.layout import LOOP_KINDS, MAX_DEPTH, SOFT_WORDS
 from tensorc_dsl.syntax.names import listed, near
 from tensorc_dsl.syntax.parse import NoExpression, expression, words_of
-from tensorc_dsl.syntax.tree import walk as nodes_of
+from tensorc_dsl.syntax.traversal import walk as nodes_of
 
 FORMS_OF_PARTS = "a loop, a block or a store"
 FORMS = "a loop is `for i in _ { … }`, a block `block C`, or what it stores: `C[_, _] = _`, `C += _`, `C = … A …`"

@@ -13,7 +13,7 @@ from tensorc_dsl.base.source import Span
 from tensorc_dsl.syntax import errors
 from tensorc_dsl.syntax import tree as t
 from tensorc_dsl.syntax.layout import Token
-from tensorc_dsl.syntax.tree import walk
+from tensorc_dsl.syntax.traversal import walk
 
 # What the builders share: the values that rules pass to each other, and the mark of a method that builds a rule.
 #

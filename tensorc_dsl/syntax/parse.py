@@ -15,7 +15,7 @@ from tensorc_dsl.syntax.build import FileBuilder
 from tensorc_dsl.syntax.engine import Engine, Tables, Unexpected, tables
 from tensorc_dsl.syntax.errors import TOO_DEEP, TOO_LONG, bad_character, mismatch, unexpected
 from tensorc_dsl.syntax.layout import MAX_DEPTH, MOST_TERMS, Mismatch, Token, TooDeep, Tree, Words, arrange
-from tensorc_dsl.syntax.tree import first_deeper_than
+from tensorc_dsl.syntax.traversal import first_deeper_than
 
 # Cuts text into words.
 

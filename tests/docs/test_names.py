@@ -16,7 +16,7 @@ from tensorc_dsl.faces.cli.main import main
 from tensorc_dsl.ir.dtypes import DTYPES
 from tensorc_dsl.syntax import tree
 from tensorc_dsl.syntax.parse import parse
-from tensorc_dsl.syntax.tree import walk
+from tensorc_dsl.syntax.traversal import walk
 from tests.docs.pages import fences
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -17,7 +17,7 @@ from tensorc_dsl.base.source import Source
 from tensorc_dsl.syntax import engine, tree
 from tensorc_dsl.syntax import parse as parse_module
 from tensorc_dsl.syntax.parse import parse
-from tensorc_dsl.syntax.tree import walk
+from tensorc_dsl.syntax.traversal import walk
 from tests.examples import examples
 from tests.syntax.trees import format_file, items, parse_expr
 

@@ -23,7 +23,7 @@ from tensorc_dsl.schedule.trace.draws.choices import Integer
 from tensorc_dsl.schedule.trace.trace import Site, Trace
 from tensorc_dsl.syntax import tree
 from tensorc_dsl.syntax.parse import parse
-from tensorc_dsl.syntax.tree import walk
+from tensorc_dsl.syntax.traversal import walk
 from tensorc_dsl.tuning.machine.host import host_target
 from tensorc_dsl.tuning.search.assignments import MOST, SAMPLED, Assignments, Where
 from tensorc_dsl.tuning.search.expansion import stream

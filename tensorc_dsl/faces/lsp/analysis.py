@@ -19,7 +19,7 @@ from tensorc_dsl.check.scope import CheckedFile
 from tensorc_dsl.faces.lsp.parts import Part, Piece
 from tensorc_dsl.faces.packages import Resolver
 from tensorc_dsl.syntax import tree as t
-from tensorc_dsl.syntax.tree import walk
+from tensorc_dsl.syntax.traversal import walk
 
 _CODECS = {"utf-8": ("utf-8", 1), "utf-16": ("utf-16-le", 2), "utf-32": ("utf-32-le", 4)}
 

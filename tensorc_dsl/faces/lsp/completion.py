@@ -34,7 +34,7 @@ from tensorc_dsl.schedule.step import PRIMITIVES, BlockRef, BufferRef, LoopRef, 
 from tensorc_dsl.syntax import tree as t
 from tensorc_dsl.syntax.layout import REDUCERS
 from tensorc_dsl.syntax.parse import parse_items
-from tensorc_dsl.syntax.tree import walk
+from tensorc_dsl.syntax.traversal import walk
 
 # Which primitives apply to the program as it stands at the cursor.
 

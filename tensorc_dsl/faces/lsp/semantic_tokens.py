@@ -13,7 +13,7 @@ from tensorc_dsl.faces.lsp.analysis import Analysis, Text, items_of
 from tensorc_dsl.faces.lsp.documents import Document, Documents
 from tensorc_dsl.faces.lsp.parts import Packed, Piece
 from tensorc_dsl.syntax import tree as t
-from tensorc_dsl.syntax.tree import walk
+from tensorc_dsl.syntax.traversal import walk
 
 _T, _M = lsp.SemanticTokenTypes, lsp.SemanticTokenModifiers
 

@@ -22,7 +22,7 @@ from tensorc_dsl.faces.lsp.protocol import Json, Ready
 from tensorc_dsl.syntax import tree as t
 from tensorc_dsl.syntax.fmt import apart, format_read, format_text
 from tensorc_dsl.syntax.parse import item_starts, read
-from tensorc_dsl.syntax.tree import walk
+from tensorc_dsl.syntax.traversal import walk
 
 KEPT = 8192
 """The number of parts of texts of which the layout is kept."""

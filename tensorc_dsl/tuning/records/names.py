@@ -17,6 +17,7 @@ from tensorc_dsl.ir.parse import parse_program
 from tensorc_dsl.ir.program import Program, fresh
 from tensorc_dsl.syntax import tree
 from tensorc_dsl.syntax.parse import parse
+from tensorc_dsl.syntax.traversal import is_node, node_fields
 from tensorc_dsl.tuning.records.trial import Trial, keys_of, program_key
 
 
@@ -110,8 +111,8 @@ class _Renamer:
             case tuple():
                 for part in cast("tuple[object, ...]", node):
                     yield from self._uses(part, own)
-            case _ if tree.is_node(type(node)):
-                for name in tree.node_fields(type(node)):
+            case _ if is_node(type(node)):
+                for name in node_fields(type(node)):
                     yield from self._uses(getattr(node, name), own)
             case _:
                 pass
