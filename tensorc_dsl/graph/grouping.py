@@ -28,7 +28,7 @@ from tensorc_dsl.ir.target import GRAPH, Target
 from tensorc_dsl.schedule.step import ScheduleRefusal, refusal_diagnostic
 from tensorc_dsl.schedule.trace import handlers
 from tensorc_dsl.schedule.trace.distribution import Decision, Listed
-from tensorc_dsl.schedule.trace.trace import Decider, Site, Trace
+from tensorc_dsl.schedule.trace.trace import Decider, Draw, Site, Trace
 from tensorc_dsl.syntax import tree as t
 from tensorc_dsl.syntax.format import format_expr
 from tensorc_dsl.syntax.highlight.words import CONSTANTS, RESERVED
@@ -43,6 +43,9 @@ from tensorc_dsl.syntax.parse import parse
 )
 def SEVERAL_SPACES(*, count: int, model: str, names: str) -> None: ...
 
+
+VALUES = 4
+"""The most other values of a draw that are alternatives."""
 
 MOST_INDICES = 16
 """The names `i0`, `i1`, … are those of the indices of views in a group."""
@@ -135,6 +138,9 @@ def grouped(
         return Grouped(plan, None, {}, file.library)
     assert isinstance(trace.program, Graph)
     return _Writer(file, plan, trace.program).run(trace)
+
+
+# Groups as computes.
 
 
 @dataclass(frozen=True, slots=True)
@@ -290,3 +296,56 @@ class _Words:
             self.of[value] = free_name(stem, self.taken)
             self.taken.add(self.of[value])
         return self.of[value]
+
+
+# What the rules could have drawn. A network repeats its blocks, and so its rules draw the same again and again. What is right
+# in one place is right in all that are equal, so they are one alternative, and a model has few.
+
+
+@dataclass(frozen=True, slots=True)
+class Alternative:
+    """A value that draws could have had. `draw` says which, without the places, `products.chained_products`, and `wanted` has
+    the value by the titles of the draws."""
+
+    draw: str
+    value: Decision
+    wanted: Mapping[str, Decision]
+
+
+def alternatives(plan: ModelPlan, trace: Trace) -> list[Alternative]:
+    """The alternatives to the draws of a trace of graph rules that are not pinned; `plan` is what it made of the model.
+
+    Two draws are in one alternative if they are the same draw of the same module, and the tasks of the node that the module
+    was applied to and of its producers are the same.
+    """
+    graph = trace.program
+    assert isinstance(graph, Graph)
+    found = links(graph)
+    task = {r: s.task for s in plan.steps if isinstance(s, Call) for r in s.results}
+    tasks = [next((task[r] for c in n.calls for r in c.results if r in task), "") for n in graph.nodes]
+
+    def around(d: Draw) -> tuple[object, ...]:
+        n = found.position.get(d.subject)
+        return (d.subject,) if n is None else (tasks[n], *(tasks[k] for k in found.producers[n]))
+
+    wanted: dict[tuple[object, ...], dict[str, Decision]] = {}
+    for d in trace.open_draws:
+        draw = d.title.removesuffix(f" of {d.subject}")
+        for value in d.distribution.moves(d.decision)[:VALUES]:
+            wanted.setdefault((draw, value, type(value), *around(d)), {})[d.title] = value
+    return [Alternative(str(key[0]).partition("[")[0], next(iter(some.values())), some) for key, some in wanted.items()]
+
+
+def deciding(values: Mapping[str, Decision]) -> Decider:
+    """A decider of these values, by the titles of draws, where they are legal; others have their likeliest value."""
+
+    def decide(site: Site) -> Decision:
+        value = values.get(site.title)
+        return value if value is not None and site.distribution.contains(value) else likeliest(site)
+
+    return decide
+
+
+def decided(trace: Trace) -> Mapping[str, Decision]:
+    """The decisions of a trace by the titles of its draws."""
+    return {d.title: d.decision for d in trace.decided}

@@ -227,23 +227,25 @@ class Expansion(Calls):
         if pin is not None and not distribution.contains(pin):
             place = at.pin.span if isinstance(at, tree.DrawStmt) and at.pin is not None else at.span
             raise fail(problems.ILLEGAL_PIN, place, name=base, value=shown(pin), legal=distribution.describe())
-        decision = pin if pin is not None else self._ask(Site(name, distribution), at.span)
+        owner, subject = self._owner(base)
+        decision = pin if pin is not None else self._ask(Site(name, distribution, title=owner or name), at.span)
         if not distribution.contains(decision):
             raise AssertionError(f"a handler decided {decision!r} for {name}, outside {distribution}")
         value = cast("Scalar | tuple[Value, ...]", offer.value(decision))  # of the kind that its draw declares
-        draw = Draw(name, distribution, decision, pin is not None, self._owner(base))
+        draw = Draw(name, distribution, decision, pin is not None, owner, subject)
         if self.asked:
             self.asked[-1].draws.append(draw)
         return self.recorder.draw(draw, code, value, self.program, at.span)
 
-    def _owner(self, base: str) -> str:
-        """The module that draws, with the name there and what it was applied to; empty outside of modules."""
+    def _owner(self, base: str) -> tuple[str, str]:
+        """The module that draws, with the name there and what it was applied to; and the latter. Empty outside of modules."""
         if not self.asked or not self.asked[-1].owner:
-            return ""
+            return "", ""
         by = self.asked[-1]
         again = by.names.count(base)
         by.names.append(base)
-        return f"{by.owner}.{base}{f'[{again}]' if again else ''}{f' of {by.subject}' if by.subject else ''}"
+        owner = f"{by.owner}.{base}{f'[{again}]' if again else ''}{f' of {by.subject}' if by.subject else ''}"
+        return owner, by.subject
 
     def _ask(self, site: Site, span: Span) -> Decision:
         try:

@@ -61,7 +61,8 @@ class Machine:
                 marks.append(self.now)
             return [end - begin for begin, end in pairwise(marks)]
 
-        return [Lineup(c, partial(run, c)) for c in lineups({task: len(some) for task, some in calls})]
+        tasks = [task for task, _ in calls]
+        return [Lineup(tasks, c, partial(run, c)) for c in lineups({task: len(some) for task, some in calls})]
 
 
 def test_each_choice_of_each_task_is_in_a_round() -> None:
@@ -78,22 +79,33 @@ def test_each_choice_has_its_time() -> None:
         ("b", (m.call(0.5), m.call(0.4))),
         ("a", (m.call(0.3), m.call(0.1), m.call(0.8))),
     )
-    found = compare_in_context("aba", runs, m.flush, clock=m.clock)
+    found = compare_in_context(runs, m.flush, clock=m.clock)
     assert found.trusted and found.rounds >= in_context.FEWEST
     assert found.seconds("a") == pytest.approx((0.2, 0.2, 0.5)) and found.seconds("b") == pytest.approx((0.5, 0.4))
     assert m.flushed == 3 * (found.rounds + 1)
+
+
+def test_runs_of_other_calls_are_in_a_round() -> None:
+    """Two ways to make the calls of a model have some of their tasks in common."""
+    m = Machine()
+    one = m.runs(("a", (m.call(0.1), m.call(0.3))), ("b", (m.call(0.5),)))
+    other = m.runs(("c", (m.call(0.4), m.call(0.2))), ("b", (m.call(0.5),)))
+    found = compare_in_context([*one, *other], m.flush, clock=m.clock)
+    assert found.trusted and {task: found.seconds(task) for task in "abc"} == {
+        "a": pytest.approx((0.1, 0.3)), "b": pytest.approx((0.5,)), "c": pytest.approx((0.4, 0.2)),
+    }  # fmt: skip
 
 
 def test_caches_are_empty_before_each_run() -> None:
     """The second kernel is the better one alone, and the first one where its weights are cold."""
     m = Machine()
     runs = m.runs(("a", (m.after_a_flush(1.0, 0.9), m.after_a_flush(2.0, 0.5))))
-    assert compare_in_context("a", runs, m.flush, clock=m.clock).seconds("a") == pytest.approx((1.0, 2.0))
+    assert compare_in_context(runs, m.flush, clock=m.clock).seconds("a") == pytest.approx((1.0, 2.0))
 
 
 def test_rounds_beside_other_work_do_not_count() -> None:
     m = Machine(slow=(5.0, 15.0))
-    found = compare_in_context("a", m.runs(("a", (m.call(0.1), m.call(0.2)))), m.flush, clock=m.clock)
+    found = compare_in_context(m.runs(("a", (m.call(0.1), m.call(0.2)))), m.flush, clock=m.clock)
     assert found.trusted and found.seconds("a") == pytest.approx((0.1, 0.2))
 
 
@@ -101,7 +113,7 @@ def test_nothing_is_trusted_while_a_disturbance_lasts() -> None:
     m = Machine()
     asked = count()
     runs = m.runs(("a", (m.call(0.1), m.call(0.2))))
-    found = compare_in_context("a", runs, m.flush, slower=lambda: 1.0 if next(asked) == 0 else 1.5, clock=m.clock)
+    found = compare_in_context(runs, m.flush, slower=lambda: 1.0 if next(asked) == 0 else 1.5, clock=m.clock)
     assert not found.trusted and found.seconds("a") == pytest.approx((0.1, 0.2))
     assert m.now >= in_context.LIMIT
 
@@ -109,7 +121,7 @@ def test_nothing_is_trusted_while_a_disturbance_lasts() -> None:
 def test_a_model_without_calls_has_nothing_to_compare() -> None:
     ticks = count()
     runs = Machine().runs()
-    assert compare_in_context("", runs, lambda: None, clock=lambda: 0.01 * next(ticks)).times == {}
+    assert compare_in_context(runs, lambda: None, clock=lambda: 0.01 * next(ticks)).times == {}
 
 
 def test_turns_are_as_many_for_each(monkeypatch: pytest.MonkeyPatch) -> None:

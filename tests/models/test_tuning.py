@@ -14,7 +14,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from tensorc_dsl.faces.api import model_tuning, models, schedules, searching
-from tensorc_dsl.faces.api.model_tuning import TuningDisplay, lagging, tune_model
+from tensorc_dsl.faces.api.model_tuning import TuningDisplay, lagging, negligible, tune_model
 from tensorc_dsl.faces.api.models import LoadedModel, load_model
 from tensorc_dsl.faces.api.tasks import Task, UnknownTask
 from tensorc_dsl.faces.cli import measured
@@ -42,6 +42,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(in_context, name, value)
     monkeypatch.setattr(model_tuning, "TURNS_SECONDS", 0.0)
     monkeypatch.setattr(model_tuning, "flusher", lambda _: lambda: None)
+    monkeypatch.setattr(model_tuning, "NEGLIGIBLE", 0.0)
     monkeypatch.setattr(measured, "MOST_SECONDS", 0.0)
     monkeypatch.setattr(models, "chosen_soon", lambda task, _records, _team: task.sample(0))
     monkeypatch.setattr(model_tuning._Calm, "slower", lambda _: 1.0)  # pyright: ignore[reportPrivateUsage]
@@ -77,8 +78,8 @@ def rows(phase: str = "trial") -> list[Trial]:
 def decided(monkeypatch: pytest.MonkeyPatch, choice: int, trusted: bool = True) -> None:
     """In the model this choice is the fastest of each task, the last of fewer."""
 
-    def compare(tasks: Sequence[str], runs: Sequence[Lineup], *_: Any, **__: Any) -> InContext:
-        counts = {task: 1 + max(r.choices[task] for r in runs) for task in tasks}
+    def compare(runs: Sequence[Lineup], *_: Any, **__: Any) -> InContext:
+        counts = {task: 1 + max(r.choices[task] for r in runs) for task in {t for r in runs for t in r.tasks}}
         times = {t: tuple((1e-6 if k == min(choice, n - 1) else 1e-5,) for k in range(n)) for t, n in counts.items()}
         return InContext(times, 4, trusted)
 
@@ -150,6 +151,20 @@ def test_only_chosen_tasks_are_searched() -> None:
     assert [t.task for t in found.tasks] == ["relu"] and {r.task for r in rows()} == {"relu"} and found.elsewhere > 0
     with pytest.raises(UnknownTask, match="has no task `rely`"):
         tune_model(loaded(), tasks=["rely"])
+
+
+def test_tasks_that_take_next_to_nothing_keep_what_they_have(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert negligible({"a": 1.0, "b": 0.0, "c": 0.5}) == []
+    monkeypatch.setattr(model_tuning, "NEGLIGIBLE", 0.02)
+    assert negligible({"a": 1.0, "b": 0.01, "c": 0.005, "d": 0.01}) == ["c", "b"]
+    monkeypatch.setattr(model_tuning, "negligible", lambda _: ["relu"])
+    found = tune_model(loaded(), trials=4, strategy="random")
+    assert [t.task for t in found.tasks] == ["matmul"] and found.trials == 4 and found.elsewhere > 0
+    assert (
+        found.kept["relu"].text == loaded().tasks["relu"].sample(0).text and "schedule relu for relu" in found.schedules
+    )
+    named = tune_model(loaded(), tasks=["relu"], trials=4, strategy="random")
+    assert [t.task for t in named.tasks] == ["relu"] and not named.kept
 
 
 def test_few_trials_go_to_the_tasks_that_take_the_longest(monkeypatch: pytest.MonkeyPatch) -> None:

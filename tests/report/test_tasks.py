@@ -12,7 +12,7 @@ from tensorc_dsl.faces.report.progress import Standing, Together, show_progress,
 from tensorc_dsl.schedule.trace.trace import Trace
 from tensorc_dsl.tuning.machine.roof import Roof
 from tensorc_dsl.tuning.measure.outcome import Outcome, Status
-from tensorc_dsl.tuning.search.events import Event, Measured, Preparing, Proposed, Started
+from tensorc_dsl.tuning.search.events import Event, Informed, Measured, Preparing, Proposed, Started
 from tensorc_dsl.tuning.search.strategy import Regret
 from tests import programs
 
@@ -27,6 +27,7 @@ def good(trial: int, seconds: float) -> Measured:
 
 EVENTS: list[tuple[int, Event]] = [
     *((n, Started(name, "bayes", 64, 0)) for n, name in enumerate(NAMES)),
+    (0, Informed(300, 7)), (1, Informed(280, 6)),
     (0, Proposed((TRACE,) * 2, 0.0)), (0, Preparing()), (0, good(0, 0.002)),
     (0, Measured(1, TRACE, Outcome(Status.TIMEOUT), 0.002)), (0, Regret(0.374, 8, 8)),
     (1, Proposed((TRACE,), 0.0)), (1, Preparing()), (1, good(0, 0.00123)),
@@ -96,6 +97,7 @@ def test_a_log_names_the_task_whose_turn_it_is() -> None:
     out = io.StringIO()
     played(out)
     assert out.getvalue() == (
+        "learns from 300 trials of 7 other tasks on this machine\n"
         "c2d_14:\n"
         "computing the reference that results are compared with\n"
         "attention_of_twelve_heads:\n"

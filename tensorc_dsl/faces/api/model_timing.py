@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import accumulate
 from statistics import median
@@ -14,6 +14,7 @@ from tensorc_dsl.check.models import Call
 from tensorc_dsl.faces.api.kernel import Kernel
 from tensorc_dsl.faces.api.model_runtime import Runtime
 from tensorc_dsl.faces.api.models import LoadedModel
+from tensorc_dsl.faces.api.tasks import Task
 from tensorc_dsl.graph.graph import Array
 from tensorc_dsl.tuning.machine.roof import Rates, Roof, roof_of
 
@@ -121,7 +122,7 @@ def profile_model(model: LoadedModel, inputs: Mapping[str, Array] | None = None)
     seconds = dict.fromkeys(counts, 0.0)
     for task, times in zip(calls.tasks, zip(*found, strict=True), strict=True):
         seconds[task] += median(times)
-    roofs = roofs_of(model, counts)
+    roofs = roofs_of({name: model.tasks[name] for name in counts})
     groups = [ModelGroup(name, n, seconds[name], roofs[name]) for name, n in counts.items()]
     made = [step.results for step in model.plan.steps if isinstance(step, Call)]
     events = [
@@ -132,8 +133,7 @@ def profile_model(model: LoadedModel, inputs: Mapping[str, Array] | None = None)
     return ModelProfile(model.name, sum(middle), len(found), tuple(groups), tuple(events))
 
 
-def roofs_of(model: LoadedModel, tasks: Iterable[str]) -> dict[str, Roof]:
-    """The roofs of tasks of a model. What the machine does at most is measured once for all."""
+def roofs_of(tasks: Mapping[str, Task]) -> dict[str, Roof]:
+    """The roofs of tasks by their names. What the machine does at most is measured once for all."""
     rates = Rates()
-    found = {name: model.tasks[name] for name in tasks}
-    return {name: roof_of(t.program, t.target, t.threads, rates=rates) for name, t in found.items()}
+    return {name: roof_of(t.program, t.target, t.threads, rates=rates) for name, t in tasks.items()}

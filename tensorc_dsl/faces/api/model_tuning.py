@@ -3,6 +3,9 @@
 The searches share their trials as `tuning.search.tune` describes, each weighted by the number of its calls. They time kernels
 alone. So the best few of each task are compared in runs of the model, with the kernel that the model had before, and the
 records then rank them in that order: `run` and `load_model` take the first.
+
+The draws of its graph rules are decided in the same searches: the tasks of promising alternatives have trials, too, and the
+ways to join the calls are compared by whole runs with the kernels that were chosen.
 """
 
 from __future__ import annotations
@@ -12,18 +15,19 @@ import re
 import sys
 import time
 import uuid
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Collection, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass, replace
-from itertools import chain
+from itertools import accumulate, chain
+from pathlib import Path
 from statistics import median
 from typing import Unpack
 
 from tensorc_dsl.base import units
 from tensorc_dsl.base.diagnostic import Diagnostic, TschedError
-from tensorc_dsl.check.models import Call
 from tensorc_dsl.faces.api.kernel import Kernel
+from tensorc_dsl.faces.api.model_groupings import MOST, Way, Ways, promising, record_ways
 from tensorc_dsl.faces.api.model_timing import ModelCalls, roofs_of
 from tensorc_dsl.faces.api.models import LoadedModel
 from tensorc_dsl.faces.api.searching import search_all
@@ -62,6 +66,10 @@ tasks that differ in sizes only are siblings, if they are so many."""
 MANY = 1_000_000
 """The number of trials of a task where only time limits them: more than any has time for."""
 
+NEGLIGIBLE = 0.01
+"""The share of a run that the tasks take at most, all together, which are not searched where none is named: a search has a
+reference, a comparison and proofs beside its trials."""
+
 SPARE = 0.4
 """The share of the free memory that weights may take which kernels have prepared, each in its own layout."""
 
@@ -71,8 +79,9 @@ STEP = 1e-9
 WAITS = 30.0
 """Seconds that are waited, in all, for the machine to be as fast as before."""
 
-TURNS_SECONDS = 3.0
-"""How long the model is timed with its kernels before and after, by turns."""
+TURNS_SECONDS = 1.5
+"""How long the model is timed by turns with its kernels before, with those that it has now, and as each other way to join its
+calls, for each of these."""
 
 
 class TuningDisplay:
@@ -113,7 +122,8 @@ class TunedTask:
     """What became of a task of a model, which calls it so many times.
 
     `before` and `after` are the seconds of all its calls in a run of the model, with weights out of caches, of the schedule
-    that it had and of the one that it has now, `schedule`; None where no comparison is trusted. `changed` if these differ.
+    that it had and of the one that it has now, `schedule`; None where no comparison is trusted, and before if the task is of
+    another way to join the calls than the model had. `changed` if these differ.
     `result` is that of its search, and `again` that of a second one, which it had if its siblings were nearer to their roofs.
     """
 
@@ -138,9 +148,24 @@ class TunedTask:
 
 
 @dataclass(frozen=True, slots=True)
+class TunedWay:
+    """Another way to join the calls of a model: the draws of its rules that were decided otherwise, and the seconds of a run,
+    by turns with the others; None if it was not timed, since its tasks took longer. `taken` if the model has it now."""
+
+    draws: tuple[str, ...]
+    seconds: float | None
+    taken: bool
+
+
+@dataclass(frozen=True, slots=True)
 class ModelTuning:
     """The result for a model. `before` and `after` are the seconds of a run with the schedules before and now, by turns; None
-    after Ctrl-C. `tasks` are those that were searched, the ones that take the longest first.
+    after Ctrl-C. `tasks` are those of the model now that were searched, the ones that take the longest first.
+
+    `kept` has the schedules of tasks that keep theirs, since they take too little of a run. `ways` are the other ways to join
+    the calls whose tasks had trials, and `as_joined` the seconds of a run with the calls joined as they were, and the
+    schedules now. `joins` is what joins the calls now, None without rules for that. `trials` are those of all tasks, and of
+    tasks of other ways; `wrong` if a schedule among them was proved wrong.
 
     `trusted` is false if other work disturbed the machine through the whole comparison: then the choices of the searches
     stand. `left_out` has the tasks that this machine cannot check, with the reason. `elsewhere` is the time of the other
@@ -151,6 +176,12 @@ class ModelTuning:
     before: float | None
     after: float | None
     tasks: tuple[TunedTask, ...]
+    kept: Mapping[str, Trace]
+    ways: tuple[TunedWay, ...]
+    as_joined: float | None
+    joins: Trace | None
+    trials: int
+    wrong: bool
     elsewhere: float
     trusted: bool
     interrupted: bool
@@ -160,13 +191,10 @@ class ModelTuning:
 
     @property
     def schedules(self) -> str:
-        """The schedules that the tasks have now, each under the name of its task."""
-        return "\n".join(replace(t.schedule, name=t.task).titled for t in self.tasks)
-
-    @property
-    def trials(self) -> int:
-        """Of all tasks."""
-        return sum(t.trials for t in self.tasks)
+        """The schedules that the tasks have now, each under the name of its task, behind the one that joins the calls."""
+        named = [(self.model, self.joins)] if self.joins is not None else []
+        named += [(t.task, t.schedule) for t in self.tasks]
+        return "\n".join(replace(s, name=n).titled for n, s in (*named, *self.kept.items()))
 
 
 def tune_model(
@@ -181,27 +209,23 @@ def tune_model(
     """Search for the fastest schedules of the tasks of a model, by default of all: `tune_model(model, trials=500)`.
 
     `trials` are those of all tasks together, by default 32 for each, or as many as there is time for with a `budget`; the
-    other options are those of a search, and hold for each task. Trials are recorded in the database of the model. The model
-    has the new schedules from its next call on. Ctrl-C ends the searches and keeps what was found; with `resume` they go on.
-    With `progress` the tuning is shown on standard error; by default it is shown on a terminal or in a notebook. A `display`
-    takes its place.
+    other options are those of a search, and hold for each task. Trials are recorded in the database of the model. Without
+    `tasks`, other ways to join its calls are tried, where its rules have draws that `decisions` did not fix. The model has
+    the new schedules from its next call on, and its calls are joined in the way that was the fastest. Ctrl-C
+    ends the searches and keeps what was found; with `resume` they go on. With `progress` the tuning is shown on standard
+    error; by default it is shown on a terminal or in a notebook. A `display` takes its place.
 
     Raises UnknownTask (E0905) for a task that the model does not have, TypeError and ValueError for wrong options, and
     TschedError if a kernel cannot be made or the database cannot be used.
     """
     total = changes.pop("trials", None)
-    options = SearchOptions(trials=1).but(**changes)
+    options = SearchOptions(trials=1 if total is None else total).but(**changes)
     names = list(dict.fromkeys(tasks)) or list(model.tasks)
     found = {name: model.tasks[name] for name in names}
-    if total is None and options.budget is not None:
-        options = options.but(trials=MANY)
-    elif found:
-        asked = SearchOptions(trials=EACH * len(found) if total is None else total).trials
-        options, total = options.but(trials=-(-asked // len(found))), asked
     with nullcontext(records) if records is not None else Queue.at(model.records) as queue:
         shown = progress or (progress is None and is_shown_live(sys.stderr))
         display = display or (TuningDisplay() if shown else _Unshown())
-        return _Tuning(model, found, options, total, queue, display).run()
+        return _Tuning(model, found, options, total, queue, display, whole=not tasks).run()
 
 
 @dataclass(frozen=True, slots=True)
@@ -217,7 +241,7 @@ class _Choice:
 
 
 class _Tuning:
-    """The tuning of the tasks of a model under way."""
+    """The tuning of the tasks of a model under way; of a `whole` one also of the way in which its calls are joined."""
 
     def __init__(
         self,
@@ -227,12 +251,15 @@ class _Tuning:
         trials: int | None,
         queue: Queue,
         display: TuningDisplay,
+        *,
+        whole: bool,
     ) -> None:
         self._model = model
         self._options = options
         self._trials = trials
         self._queue = queue
         self._display = display
+        self._whole = whole
         self._began = time.perf_counter()
         self._turns = Turns()
         self._left_out: dict[str, Diagnostic] = {}
@@ -243,7 +270,11 @@ class _Tuning:
                 self._tasks[name] = task
             except TschedError as e:
                 self._left_out[name] = e.diagnostics[0]
-        self._calls = Counter(s.task for s in model.plan.steps if isinstance(s, Call))
+        self._ways = Ways()
+        self._present = self._ways.begin(model)
+        self._calls = self._present.calls
+        self._weights = dict(self._calls)
+        """How often each task that is searched counts: as often as a way that has it calls it."""
         self._inputs = model.random_inputs()
 
     def run(self) -> ModelTuning:
@@ -252,12 +283,17 @@ class _Tuning:
         before = self._before()
         kernels = {name: [self._model.tasks[name].replay(one.trace)] for name, one in before.items()}
         self._display.begin("timing the model")
-        share = self._shares(kernels)
+        share = self._shares(self._present, kernels)
+        if self._whole:
+            for name in negligible(share):
+                self._tasks.pop(name, None)
+        others = [way for way in self._others(share) if self._prepare(way, before, kernels, share)]
         order = sorted(self._tasks, key=lambda name: -share[name])
         self._display.begin(MEASURING)
-        roofs = roofs_of(self._model, order)
+        roofs = roofs_of({name: self._ways.tasks[name] for name in order})
         watch = _Calm.of(self._model, roofs.values(), self._turns)
-        results = self._search(order, roofs, self._options, self._trials)
+        self._options, total = self._shared(len(order))
+        results = self._search(order, roofs, self._options, total)
         interrupted = self._ended(results)
         again: dict[str, TuneResult] = {}
         if not interrupted and (behind := lagging(self._tasks, roofs, results)) and (more := self._more()) is not None:
@@ -266,7 +302,7 @@ class _Tuning:
         chosen = {name: [before[name]] for name in order}
         now = dict.fromkeys(order, 0)
         compared: InContext | None = None
-        times: Sequence[float | None] = (None, None)
+        timed = _Timed((self._present,))
         try:
             for name in order:
                 found = self._finalists(name, 1 if interrupted else self._most())
@@ -275,48 +311,119 @@ class _Tuning:
             if not interrupted:
                 self._compile(chosen, kernels)
                 now = {name: min(n, len(chosen[name]) - 1) for name, n in now.items()}
-                compared = self._compare(kernels, watch)
+                compared = self._compare(others, kernels, watch)
                 if compared.trusted:
                     self._record(chosen, compared)
                     now = {name: _fastest(compared.times[name]) for name in order}
                 self._display.begin("timing the model with its schedules before and now, by turns")
-                times = self._by_turns(kernels, now)
+                better = self._better(others, kernels, compared, now) if compared.trusted else []
+                timed = self._by_turns((self._present, *better), kernels, now)
         except KeyboardInterrupt:
             interrupted = True
         trusted = compared is not None and compared.trusted
         if not trusted:
             compared = None  # times of a disturbed machine would be read as the model's
+        if timed.taken is not self._present:
+            self._model.adopt(timed.taken.model.grouped)
         self._model.refresh()
+        calls = timed.taken.calls
         tuned: list[TunedTask] = []
-        for name in order:
-            calls, number = self._calls[name], now[name]
+        for own, name in timed.taken.names.items():
+            if name not in chosen:
+                continue
+            one, number = chosen[name][now[name]], now[name]
             seconds = None if compared is None else compared.seconds(name)
             tuned.append(
                 TunedTask(
-                    task=name,
-                    calls=calls,
+                    task=own,
+                    calls=calls[name],
                     roof=roofs[name],
                     result=results[name],
                     again=again.get(name),
-                    schedule=chosen[name][number].trace,
-                    changed=number != 0,
-                    before=None if seconds is None else calls * seconds[0],
-                    after=None if seconds is None else calls * seconds[number],
+                    schedule=self._in_names_of(timed.taken, own, one),
+                    changed=number != 0 or name not in self._calls,
+                    before=calls[name] * seconds[0] if seconds is not None and name in self._calls else None,
+                    after=None if seconds is None else calls[name] * seconds[number],
                 )
             )
-        others = (name for name in self._model.tasks if name not in chosen)
+        searches = (*results.values(), *again.values())
+        elsewhere = [name for name in calls if name not in chosen]
+        small = {own: name for own, name in timed.taken.names.items() if self._whole and name not in chosen}
         return ModelTuning(
             model=self._model.name,
-            before=times[0],
-            after=times[1],
-            tasks=tuple(sorted(tuned, key=lambda t: -(t.after or share[t.task]))),
-            elsewhere=sum(share[n] if compared is None else self._calls[n] * compared.seconds(n)[0] for n in others),
+            before=timed.before,
+            after=timed.after,
+            tasks=tuple(sorted(tuned, key=lambda t: -(t.after or share[timed.taken.names[t.task]]))),
+            kept={own: self._in_names_of(timed.taken, own, before[name]) for own, name in small.items()},
+            ways=timed.tuned(others),
+            as_joined=timed.as_joined,
+            joins=self._model.trace,
+            trials=sum(r.trials for r in searches),
+            wrong=any(r.wrong for r in searches),
+            elsewhere=sum(share[n] if compared is None else calls[n] * compared.seconds(n)[0] for n in elsewhere),
             trusted=trusted,
             interrupted=interrupted,
             elapsed_seconds=time.perf_counter() - self._began,
             left_out=self._left_out,
             unkept=self._queue.unkept,
         )
+
+    def _shared(self, count: int) -> tuple[SearchOptions, int | None]:
+        """The options of each of so many searches, and the trials of all; None where only time limits them."""
+        if self._trials is None and self._options.budget is not None:
+            return self._options.but(trials=MANY), None
+        total = EACH * count if self._trials is None else self._trials
+        return (self._options.but(trials=-(-total // count)) if count else self._options), total
+
+    def _others(self, share: Mapping[str, float]) -> list[Way]:
+        """The other ways to join the calls that are worth trials, with their tasks."""
+        if not self._whole or self._model.trace is None or not self._model.trace.open_draws:
+            return []
+        self._display.begin("looking for other ways to join the calls")
+        most = max(0, min(MOST, self._lineups() // (self._most() + 1) - 1))
+        found = promising(self._model, share, self._recorded, self._predicted)
+        return self._ways.by_draws(found)[:most]
+
+    def _in_names_of(self, way: Way, own: str, one: _Choice) -> Trace:
+        """The schedule of a task as one of the way's task `own`, which is equal up to names."""
+        if way is self._present:
+            return one.trace
+        trial = one.trial or _unrecorded(self._ways.tasks[way.names[own]], one.trace)
+        return way.model.tasks[own].expand_recorded(trial, f"<schedule of {own}>")
+
+    def _recorded(self, task: Task) -> float | None:
+        """The time of the best recorded schedule of a task, with weights out of caches."""
+        found = next(self._ranked(task, task.target_key), None)
+        return None if found is None or found.trial is None else found.trial.seconds
+
+    def _predicted(self, task: Task) -> float | None:
+        """The time of the first choice for a task, by a model of the machine."""
+        try:
+            require_memory(task.program)
+            return task.modelled(task.first_choice(self._teacher()))
+        except TschedError:
+            return math.inf
+
+    def _prepare(
+        self, way: Way, before: dict[str, _Choice], kernels: dict[str, list[Kernel]], share: dict[str, float]
+    ) -> bool:
+        """Have the tasks of another way searched, with schedules, kernels and times to begin with; false if one cannot be."""
+        new = {own: name for own, name in way.names.items() if name not in kernels}
+        known = {own: one for own, name in new.items() if (one := self._known(self._ways.tasks[name]))}
+        had = {own: before[name].trace for own, name in way.names.items() if name in before}
+        try:
+            for name in new.values():
+                require_memory(self._ways.tasks[name].program)
+            traces = way.model.schedules_beside(had | {o: one.trace for o, one in known.items()}, self._teacher())
+            begin = {name: known.get(own) or _Choice(traces[own]) for own, name in new.items()}
+            kernels |= {name: [self._ways.tasks[name].replay(one.trace)] for name, one in begin.items()}
+        except TschedError:
+            return False
+        self._tasks |= {name: self._ways.tasks[name] for name in begin}
+        self._weights |= {name: way.calls[name] for name in begin}
+        before |= begin
+        share |= {name: seconds for name, seconds in self._shares(way, kernels).items() if name in begin}
+        return True
 
     def _ended(self, results: Mapping[str, TuneResult]) -> bool:
         return self._display.ended() or any(r.interrupted for r in results.values())
@@ -328,13 +435,19 @@ class _Tuning:
             until = math.inf
             if self._options.resume and name in self._tasks:
                 until = latest(self._kept(task, task.target_key), self._options, task.program).began
-            ranked = chain.from_iterable(self._ranked(task, key, until) for key in task.target_keys)
-            if (found := next(ranked, None)) is not None:
+            if (found := self._known(task, until)) is not None:
                 known[name] = found
-        records = self._model.records
-        teacher = records if records is not None and records.exists() else None
-        others = self._model.schedules_beside({name: one.trace for name, one in known.items()}, teacher)
+        others = self._model.schedules_beside({name: one.trace for name, one in known.items()}, self._teacher())
         return {name: known.get(name) or _Choice(trace) for name, trace in others.items()}
+
+    def _teacher(self) -> Path | None:
+        """The database that teaches first choices."""
+        records = self._model.records
+        return records if records is not None and records.exists() else None
+
+    def _known(self, task: Task, until: float = math.inf) -> _Choice | None:
+        """The best recorded schedule of a task, by times with weights out of caches if there are any."""
+        return next(chain.from_iterable(self._ranked(task, key, until) for key in task.target_keys), None)
 
     def _kept(self, task: Task, key: str) -> Iterator[Kept]:
         return self._queue.kept(program_key(task.program), key)
@@ -349,19 +462,19 @@ class _Tuning:
                 trace = task.expand_recorded(trials[row], f"<trial {trials[row].trial} of {task.name}>")
                 yield _Choice(trace, trials[row])
 
-    def _calls_of(self, kernels: Mapping[str, Sequence[Kernel]], choices: Mapping[str, int]) -> ModelCalls:
-        """The calls of the model with one choice for each task, the first where there is none."""
-        chosen = {name: some[choices.get(name, 0)] for name, some in kernels.items()}
-        return ModelCalls(self._model, chosen, self._inputs)
+    def _calls_of(self, way: Way, kernels: Mapping[str, Sequence[Kernel]], choices: Mapping[str, int]) -> ModelCalls:
+        """The calls of the model in one way, with one choice for each task, the first where there is none."""
+        chosen = {own: kernels[name][choices.get(name, 0)] for own, name in way.names.items()}
+        return ModelCalls(way.model, chosen, self._inputs)
 
-    def _shares(self, kernels: Mapping[str, Sequence[Kernel]]) -> dict[str, float]:
-        """The seconds of all calls of each task in a run of the model as it is."""
-        calls = self._calls_of(kernels, {})
-        out = dict.fromkeys(kernels, 0.0)
+    def _shares(self, way: Way, kernels: Mapping[str, Sequence[Kernel]]) -> dict[str, float]:
+        """The seconds of all calls of each task in a run of the model in one way, with the first choices."""
+        calls = self._calls_of(way, kernels, {})
+        out = dict.fromkeys(way.names.values(), 0.0)
         with self._turns.use(Use.TIMING):
             calls()  # the first call of each kernel also takes memory
             for task, seconds in zip(calls.tasks, calls.times(), strict=True):
-                out[task] += seconds
+                out[way.names[task]] += seconds
         return out
 
     def _search(
@@ -373,7 +486,7 @@ class _Tuning:
         some = [roofs[name] for name in names]
         with self._display.searching(names, some, options.trials * len(names) if total is None else total) as listeners:
             plans = [
-                self._tasks[name].plan(tell, float(self._calls[name]), roof)
+                self._tasks[name].plan(tell, float(self._weights[name]), roof)
                 for name, tell, roof in zip(names, listeners, some, strict=True)
             ]
             return dict(zip(names, search_all(plans, options, records=self._queue, trials=total), strict=True))
@@ -387,9 +500,13 @@ class _Tuning:
         return options.but(budget=left) if left > 0 else None
 
     def _most(self) -> int:
-        """How many schedules of a task are compared: each kernel has prepared weights of its own."""
+        """How many schedules of a task are compared."""
+        return max(1, min(FINALISTS, self._lineups()))
+
+    def _lineups(self) -> int:
+        """How many runs with kernels of their own there is memory for: each kernel has prepared weights of its own."""
         weights = sum(w.nbytes for w in self._model.weights.values())
-        return FINALISTS if not weights else max(1, min(FINALISTS, int(SPARE * available() / weights)))
+        return int(SPARE * available() / weights) if weights else MANY
 
     def _finalists(self, name: str, most: int) -> list[_Choice]:
         """The recorded schedules of a task that are about as fast alone as the fastest, which is the first."""
@@ -412,17 +529,29 @@ class _Tuning:
                 except TschedError:
                     some.remove(one)
 
-    def _compare(self, kernels: Mapping[str, Sequence[Kernel]], watch: _Calm) -> InContext:
-        """The times of all choices in runs of the model."""
+    def _compare(self, others: Sequence[Way], kernels: Mapping[str, Sequence[Kernel]], watch: _Calm) -> InContext:
+        """The times of all choices in runs of the model. Tasks that another way has in common have their first one there."""
         self._display.begin("comparing the best of each task in runs of the model")
         flush = flusher(self._model.tasks.native)
         runs: list[Lineup] = []
-        tasks: Sequence[str] = ()
-        for choices in lineups({name: len(some) for name, some in kernels.items()}):
-            calls = self._calls_of(kernels, choices)
-            tasks = calls.tasks
-            runs.append(Lineup(choices, calls.times))
-        return compare_in_context(tasks, runs, flush, watch.slower, turn=lambda: self._turns.use(Use.TIMING))
+        for way in (self._present, *others):
+            own = self._calls if way is self._present else [n for n in way.names.values() if n not in self._calls]
+            for choices in lineups({name: len(kernels[name]) for name in own}):
+                choices = dict.fromkeys(way.names.values(), 0) | choices
+                calls = self._calls_of(way, kernels, choices)
+                runs.append(Lineup([way.names[task] for task in calls.tasks], choices, calls.times))
+        return compare_in_context(runs, flush, watch.slower, turn=lambda: self._turns.use(Use.TIMING))
+
+    def _better(
+        self, others: Sequence[Way], kernels: Mapping[str, object], compared: InContext, now: Mapping[str, int]
+    ) -> list[Way]:
+        """The ways with what saves time by the sums of calls: of each other way, and of all."""
+
+        def time(name: str) -> float | None:
+            return compared.seconds(name)[now.get(name, 0)] if name in compared.times else None
+
+        found = self._ways.winners(others, time)
+        return [way for way in found if {*way.names.values()} <= {*kernels}]
 
     def _record(self, chosen: Mapping[str, Sequence[_Choice]], compared: InContext) -> None:
         """Record the times in runs of the model of all tasks with a choice. The rows are one comparison."""
@@ -442,12 +571,51 @@ class _Tuning:
                     )  # fmt: skip
         self._queue.add_all(rows)
 
-    def _by_turns(self, kernels: Mapping[str, Sequence[Kernel]], now: Mapping[str, int]) -> tuple[float, float]:
-        """The seconds of a run with the schedules before and now."""
-        both = self._calls_of(kernels, {}), self._calls_of(kernels, now)
+    def _by_turns(self, ways: Sequence[Way], kernels: Mapping[str, Sequence[Kernel]], now: Mapping[str, int]) -> _Timed:
+        """The model with the schedules before, and in these ways with those that it has now."""
+        runs = [self._calls_of(self._present, kernels, {}), *(self._calls_of(way, kernels, now) for way in ways)]
         with self._turns.use(Use.TIMING):
-            first, second = by_turns(both, TURNS_SECONDS)
-        return seconds_of(first), seconds_of(second)
+            before, *times = by_turns(runs, TURNS_SECONDS * len(runs))
+        taken = record_ways(self._queue, ways, times, uuid.uuid4().hex) if len(ways) > 1 else 0
+        return _Timed(tuple(ways), taken, before, tuple(times))
+
+
+@dataclass(frozen=True, slots=True)
+class _Timed:
+    """The ways of a model that were timed by turns, the present one first, with the seconds of each turn, and those with the
+    schedules before; no times after Ctrl-C. The one with the `number` is taken."""
+
+    ways: tuple[Way, ...]
+    number: int = 0
+    first: tuple[float, ...] = ()
+    times: tuple[tuple[float, ...], ...] = ()
+
+    @property
+    def taken(self) -> Way:
+        return self.ways[self.number]
+
+    @property
+    def before(self) -> float | None:
+        return seconds_of(self.first) if self.times else None
+
+    @property
+    def as_joined(self) -> float | None:
+        return seconds_of(self.times[0]) if self.times else None
+
+    @property
+    def after(self) -> float | None:
+        return seconds_of(self.times[self.number]) if self.times else None
+
+    def tuned(self, others: Sequence[Way]) -> tuple[TunedWay, ...]:
+        """What became of the ways that were timed, and of others of which nothing was."""
+        out = [
+            TunedWay(way.draws, seconds_of(times), n == self.number)
+            for n, (way, times) in enumerate(zip(self.ways, self.times, strict=False))
+            if n
+        ]
+        timed = {e for way in self.ways for e in way.changed}
+        out += [TunedWay(way.draws, None, False) for way in others if timed.isdisjoint(way.changed)]
+        return tuple(out)
 
 
 def _recordable(times: Sequence[float]) -> tuple[float, ...]:
@@ -468,6 +636,13 @@ def _unrecorded(task: Task, trace: Trace) -> Trial:
         trial=0, status="ok", decisions=trace.decisions, trace=trace.text, program_key=program_key(trace.program),
         fingerprint=about.fingerprint, modules=task.made_by(trace), names=in_scope(task.program), seconds=1.0,
     )  # fmt: skip
+
+
+def negligible(seconds: Mapping[str, float]) -> list[str]:
+    """The tasks that take the least of a run, as many as take less than `NEGLIGIBLE` of it together."""
+    least = sorted(seconds, key=lambda name: seconds[name])
+    sums = accumulate(seconds[name] for name in least)
+    return [name for name, taken in zip(least, sums, strict=True) if taken < NEGLIGIBLE * sum(seconds.values())]
 
 
 def lagging(tasks: Mapping[str, Task], roofs: Mapping[str, Roof], results: Mapping[str, TuneResult]) -> list[str]:

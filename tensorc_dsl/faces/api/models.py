@@ -21,6 +21,7 @@ from tensorc_dsl.base.source import Source
 from tensorc_dsl.check.models import Call, ModelPlan, shape_of
 from tensorc_dsl.check.scope import CheckedFile, load_source
 from tensorc_dsl.faces.api.kernel import Kernel, chosen_soon, failed
+from tensorc_dsl.faces.api.model_groupings import recorded_draws
 from tensorc_dsl.faces.api.model_runtime import Runtime, model_calls
 from tensorc_dsl.faces.api.schedules import sample, schedules_of
 from tensorc_dsl.faces.api.tasks import StrPath, TaskFile
@@ -28,12 +29,12 @@ from tensorc_dsl.faces.packages import Disk, Resolver
 from tensorc_dsl.faces.report.files import read_source
 from tensorc_dsl.graph.arena import Arrangement, arranged
 from tensorc_dsl.graph.graph import NUMPY, Array, Tensor
-from tensorc_dsl.graph.grouping import grouped
+from tensorc_dsl.graph.grouping import Grouped, graph_space, grouped, likeliest
 from tensorc_dsl.graph.weights import mapped_weights
-from tensorc_dsl.interp.space import frozen_space
+from tensorc_dsl.interp.space import Space, frozen_space
 from tensorc_dsl.ir.target import Target
 from tensorc_dsl.schedule.trace.distribution import Decision
-from tensorc_dsl.schedule.trace.trace import Trace
+from tensorc_dsl.schedule.trace.trace import Decider, Trace, preferring
 from tensorc_dsl.syntax.names import near
 from tensorc_dsl.tuning.machine.host import host_target
 from tensorc_dsl.tuning.search.team import Team
@@ -77,28 +78,66 @@ class LoadedModel:
     def __init__(
         self,
         name: str,
-        plan: ModelPlan,
+        file: CheckedFile,
+        made: Grouped,
         tasks: TaskFile,
         weights: Mapping[str, Array],
         records: Path | None = None,
-        trace: Trace | None = None,
+        decisions: Mapping[str, Decision] | None = None,
     ) -> None:
+        """`made` is the model of the `file`, joined; `tasks` are those of the file on the machine."""
         self.name = name
-        self.tasks = tasks
-        self.inputs = plan.inputs
-        self.outputs = plan.outputs
-        self.plan = plan
         self.weights = weights
         self.records = records
         """The database of the schedules; None is the user's."""
+        self.decisions = decisions or {}
+        """The draws of the rules that were given."""
+        self._file = file
+        self._outer = tasks
         self._given: Mapping[str, Trace] = {}
         self._making = threading.Lock()
         self._runtime: Runtime | None = None
         self._schedules: Mapping[str, Trace] | None = None
         self.recorded: frozenset[str] = frozenset()
         """The tasks whose schedules in `schedules` are recorded."""
-        self.trace = trace
+        self.inputs = made.plan.inputs
+        self.outputs = made.plan.outputs
+        self._join(made)
+
+    def _join(self, made: Grouped) -> None:
+        file = self._file
+        self.grouped = made
+        """The calls as they are joined, with the computes that groups became."""
+        self.plan = made.plan
+        self.trace = made.trace
         """What the rules of the file's space for graphs did, with their draws; None without such a space."""
+        inner = replace(
+            file,
+            computes={**file.computes, **made.computes},
+            library=made.library,
+            tasks=dict(made.plan.tasks),
+            elaborated=dict(made.plan.programs),
+        )
+        self.tasks = self._outer.of(inner)
+
+    @property
+    def space(self) -> Space | None:
+        """The space for graphs of the file over the graph of the model; None if there is none."""
+        return graph_space(self._file, self.name, self.tasks.native)
+
+    def regrouped(self, decide: Decider) -> LoadedModel:
+        """The model with its calls joined as its rules do if draws are decided so; those in `decisions` are as they are.
+
+        Raises TschedError if the rules are refused then.
+        """
+        made = grouped(self._file, self.name, self.tasks.native, self.decisions, decide)
+        return LoadedModel(self.name, self._file, made, self._outer, self.weights, self.records, self.decisions)
+
+    def adopt(self, made: Grouped) -> None:
+        """Have the next call run the calls of the model as they are joined so, with recorded schedules."""
+        self._join(made)
+        self._given = {}
+        self.refresh()
 
     def prepare(self, progress: Progress = lambda _done, _all: None) -> None:
         """Choose the schedules, compile all kernels, and bind the weights. `progress` is told how much of it is done.
@@ -173,16 +212,20 @@ class LoadedModel:
         return self.tasks[task].replay(self.schedules()[task])
 
     def use(self, path: StrPath) -> None:
-        """Have the next call take the schedules in a file, each under the name of its task, as `tune` writes them.
+        """Have the next call take the schedules in a file, as `tune` writes it: each under the name of its task, and one for
+        the model, which joins its calls. Without the latter they are joined by its rules, with their likeliest draws.
 
         Raises TschedError if the file is wrong or a schedule does not fit its task, and UnknownTask for another name.
         """
-        file = schedules_of(read_source(path), self.tasks.checked)
+        source = read_source(path)
+        joins = schedules_of(source, self._file, lambda s: s.compute == self.name).schedules
+        own = replace(self._file, schedules=joins) if joins else self._file
+        self.adopt(grouped(own, self.name, self.tasks.native, self.decisions))
+        file = schedules_of(source, self.tasks.checked, lambda s: s.compute != self.name)
         self._given = {
             name: sample(frozen_space(replace(file, schedules={name: item}), self.tasks[name].space), name, 0)
             for name, item in file.schedules.items()
         }
-        self.refresh()
 
     def refresh(self) -> None:
         """Have the next call compile the kernels again, with the schedules that are recorded by then."""
@@ -300,9 +343,9 @@ def load_model(
     the user's data folder.
 
     `decisions` are values of draws of the rules that join its calls, those of `model.trace` for instance; other draws have
-    their likeliest value. Its weights are mapped, and compared with their digest. Raises TschedError with all errors in the
-    file, E0905 if it has no such model, E0556 and E0506 if a decision is none of its rules, and E0943 if its weights cannot
-    be used.
+    their likeliest value. Without any, draws are as `tune_model` chose them on this machine. Its weights are mapped, and
+    compared with their digest. Raises TschedError with all errors in the file, E0905 if it has no such model, E0556 and E0506
+    if a decision is none of its rules, and E0943 if its weights cannot be used.
     """
     files = Disk()
     checked = load_source(files.read(path), Resolver(path, (), files))
@@ -337,23 +380,15 @@ def model_of(
     """As `load_model`, for a checked file; `target` and `mcpu` are those of `load`."""
     chosen, source = model_named(checked, name), checked.source.name
     item, native = checked.models[chosen], host_target(threads)
-    made = grouped(checked, chosen, native, decisions)
-    plan = made.plan
+    known: Mapping[str, Decision] = {} if decisions else recorded_draws(checked, chosen, native, records)
+    made = grouped(checked, chosen, native, decisions, preferring(known, likeliest))
     weights: dict[str, Array] = {}
     if item.weights is not None:
-        wanted = {n: _type(plan, n) for n in plan.weights}
+        wanted = {n: _type(made.plan, n) for n in made.plan.weights}
         weights = mapped_weights(Path(source).parent / item.weights.path, item.weights.sha256, wanted)
-    inner = replace(
-        checked,
-        computes={**checked.computes, **made.computes},
-        library=made.library,
-        tasks=dict(plan.tasks),
-        elaborated=dict(plan.programs),
-    )
     passing = sum(w.nbytes for w in weights.values())
-    return LoadedModel(
-        chosen, plan, TaskFile(inner, native, target, mcpu, passing=passing), weights, records, made.trace
-    )
+    tasks = TaskFile(checked, native, target, mcpu, passing=passing)
+    return LoadedModel(chosen, checked, made, tasks, weights, records, decisions)
 
 
 def import_onnx(

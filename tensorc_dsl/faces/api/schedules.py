@@ -45,13 +45,21 @@ TRIES = 64
 """The number of refused draws in a row after which a space counts as empty."""
 
 
-def schedules_of(source: Source, home: CheckedFile) -> CheckedFile:
-    """The schedules in a text, which use the computes and modules of another file. Raises TschedError."""
+def schedules_of(
+    source: Source, home: CheckedFile, wanted: Callable[[tree.ScheduleDef], bool] = lambda _: True
+) -> CheckedFile:
+    """The `wanted` schedules in a text, which use the computes, models and modules of another file. Raises TschedError."""
     file = parse(source)
-    names = Names(computes=home.computes, modules=home.modules, intrinsics=home.intrinsics, library=home.library)
+    names = Names(
+        computes=home.computes,
+        modules=home.modules,
+        models=home.models,
+        intrinsics=home.intrinsics,
+        library=home.library,
+    )
     twice: list[Diagnostic] = []
     for item in file.items:
-        if not isinstance(item, tree.ScheduleDef):
+        if not isinstance(item, tree.ScheduleDef) or not wanted(item):
             continue
         first = names.schedules.setdefault(item.name, item)
         if first is not item:

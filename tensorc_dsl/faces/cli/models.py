@@ -13,7 +13,7 @@ from tensorc_dsl.base import units
 from tensorc_dsl.base.diagnostic import TschedError
 from tensorc_dsl.base.outputs import Output
 from tensorc_dsl.base.visible import visible_line
-from tensorc_dsl.faces.api.model_tuning import ModelTuning, TuningDisplay, tune_model
+from tensorc_dsl.faces.api.model_tuning import NEGLIGIBLE, ModelTuning, TuningDisplay, tune_model
 from tensorc_dsl.faces.api.models import LoadedModel
 from tensorc_dsl.faces.cli.failures import ExitCode
 from tensorc_dsl.faces.cli.measured import warn_of_threads
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from tensorc_dsl.faces.api import SearchOptions, events
     from tensorc_dsl.faces.api.model_comparing import ModelComparison
     from tensorc_dsl.faces.api.model_timing import ModelProfile
-    from tensorc_dsl.faces.api.model_tuning import TunedTask
+    from tensorc_dsl.faces.api.model_tuning import TunedTask, TunedWay
     from tensorc_dsl.faces.report.progress import Together
     from tensorc_dsl.tuning.records.database import Queue
 
@@ -127,7 +127,7 @@ def tune_and_show(
     if found.interrupted or ending.told:
         say("interrupted; `--resume` goes on with the trials so far, which are recorded", err=True)
         return ending.status
-    if any(r.wrong for t in found.tasks for r in (t.result, *filter(None, [t.again]))):
+    if found.wrong:
         return ExitCode.INTERNAL
     return status
 
@@ -157,6 +157,10 @@ def _tuning_table(model: LoadedModel, found: ModelTuning, written: Path | None) 
     if len(found.tasks) > SHOWN:
         out.append(f"and {units.counted(len(found.tasks) - SHOWN, 'more task')}")
     out.append(f"\n{units.counted(found.trials, 'trial')} in {units.seconds(found.elapsed_seconds)}")
+    if found.kept:
+        many = units.counted(len(found.kept), "task")
+        out.append(f"{many} keep what they had: together, they take less than {units.share(NEGLIGIBLE)} of a run")
+    out += [_way(found, way) for way in found.ways]
     again = [t.task for t in found.tasks if t.again is not None]
     if again:
         out.append(f"searched twice, since tasks of other sizes are nearer to their roofs: {', '.join(again)}")
@@ -168,6 +172,16 @@ def _tuning_table(model: LoadedModel, found: ModelTuning, written: Path | None) 
     if written is not None:
         out.append(f"schedules: {visible_line(str(written))}")
     return "\n".join(out)
+
+
+def _way(found: ModelTuning, way: TunedWay) -> str:
+    """What became of another way to join the calls."""
+    draws = ", ".join(way.draws)
+    if way.seconds is None or found.as_joined is None:
+        compared = found.trusted and not found.interrupted
+        return f"{draws}: {'left, its tasks take longer' if compared else 'left, nothing was compared'}"
+    times = f"{units.seconds(way.seconds)} a call, and {units.seconds(found.as_joined)} as calls were joined before"
+    return f"{draws}: taken, {times}" if way.taken else f"{draws}: left, {times}"
 
 
 def _tuned_row(t: TunedTask, total: float) -> tuple[str, ...]:
@@ -189,6 +203,9 @@ def _tuning_facts(found: ModelTuning, written: Path | None) -> dict[str, Any]:
         "left_out": {name: why.message for name, why in found.left_out.items()},
         "unrecorded": 0 if found.unkept is None else len(found.unkept.trials),
         "best_file": None if written is None else str(written),
+        "kept": list(found.kept),
+        "joined_otherwise": [{"draws": w.draws, "seconds": w.seconds, "taken": w.taken} for w in found.ways],
+        "as_joined_seconds": found.as_joined,
         "tasks": [
             {
                 "task": t.task,

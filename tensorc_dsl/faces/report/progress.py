@@ -492,7 +492,7 @@ class _Lines:
 
 class Together:
     """Passes the events of several searches, of so many `trials` in all, to one follower. The events of a single search are
-    passed unchanged."""
+    passed unchanged; of what several learn from, the first says it for all."""
 
     def __init__(
         self, standing: Standing, follower: Follower, roofs: Sequence[Roof | None], names: Sequence[str], trials: int
@@ -501,6 +501,7 @@ class Together:
         self._follower = follower
         self._total = trials
         self._done = 0
+        self._informed = False
         standing.roof = roofs[0]
         if len(names) > 1:
             standing.tasks = [Row(name, roof, standing.quantity) for name, roof in zip(names, roofs, strict=True)]
@@ -510,10 +511,14 @@ class Together:
         return self._follower if not self._standing.tasks else lambda event: self._take(number, event)
 
     def _take(self, number: int, event: Event) -> None:
-        if number != self._standing.task and not isinstance(event, Started | Finished):
+        if number != self._standing.task and not isinstance(event, Started | Finished | Informed):
             self._follower.turn(number)
         self._standing.tasks[number].take(event)
         match event:
+            case Informed():
+                if not self._informed:
+                    self._follower(event)
+                self._informed = True
             case Started():
                 self._follower(replace(event, trials=self._total))
             case Measured():

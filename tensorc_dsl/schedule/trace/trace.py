@@ -25,7 +25,7 @@ class Draw:
     """A draw that was made. A `pinned` one was fixed in the text or by a handler, so a search cannot change it.
 
     Its `name` is unique in the trace. Its `owner` says to people whose it is, `multi_level_tiling.factors of C`: the module,
-    the name in its text, and what the module was applied to; it is empty for a draw of the schedule itself.
+    the name in its text, and what the module was applied to, its `subject`; it is empty for a draw of the schedule itself.
     """
 
     name: str
@@ -33,6 +33,7 @@ class Draw:
     decision: Decision
     pinned: bool = False
     owner: str = field(default="", compare=False)
+    subject: str = field(default="", compare=False)
 
     @property
     def title(self) -> str:
@@ -115,11 +116,15 @@ class Trace:
 
 @dataclass(frozen=True, slots=True)
 class Site:
-    """A draw that is to be decided. A `hidden` one is not visible to handlers outside of the one that hides it."""
+    """A draw that is to be decided. A `hidden` one is not visible to handlers outside of the one that hides it.
+
+    `title` is that of the draw that will have been made.
+    """
 
     name: str
     distribution: Distribution
     hidden: bool = False
+    title: str = field(default="", compare=False)
 
 
 Decider = Callable[[Site], Decision | None]

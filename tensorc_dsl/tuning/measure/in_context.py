@@ -33,8 +33,10 @@ Clock = Callable[[], float]
 
 @dataclass(frozen=True, slots=True)
 class Lineup:
-    """A sequence of calls with one choice for each task, by its number. `time` makes all calls, and returns their seconds."""
+    """A sequence of calls of these tasks, with one choice for each, by its number. `time` makes all calls, and returns their
+    seconds."""
 
+    tasks: Sequence[str]
     choices: Mapping[str, int]
     time: Callable[[], Sequence[float]]
 
@@ -123,7 +125,7 @@ DISTURBED = 1.15
 
 @dataclass(frozen=True, slots=True)
 class InContext:
-    """What a comparison found: `times` has, by task and choice, the seconds of a call, a mean over the task's calls in a run.
+    """What a comparison found: `times` has, by task and choice, the seconds of a call, means over the task's calls in a run.
 
     They are of undisturbed rounds, if there are enough; else the choice is not `trusted`, and they are of all.
     """
@@ -146,7 +148,6 @@ class _Round:
 
 
 def compare_in_context(
-    tasks: Sequence[str],
     runs: Sequence[Lineup],
     flush: Call,
     slower: Callable[[], float] = lambda: 1.0,
@@ -154,12 +155,11 @@ def compare_in_context(
     clock: Clock = time.perf_counter,
     limit: float = LIMIT,
 ) -> InContext:
-    """The times of all choices in runs of a sequence of calls of these tasks, each of which begins with `flush`.
+    """The times of all choices in these runs, each of which begins with `flush`.
 
     `slower` says how many times slower the machine is than it was, 1 if it is not; what is measured before or after it is
     slower does not count. `turn` is entered for each part.
     """
-    calls = Counter(tasks)
     rng = np.random.default_rng(0)
 
     def round_() -> _Round:
@@ -168,12 +168,13 @@ def compare_in_context(
         order: list[int] = rng.permutation(len(runs)).tolist()
         for n in order:
             flush()
-            times = runs[n].time()
+            run, times = runs[n], runs[n].time()
             total += sum(times)
+            calls = Counter(run.tasks)
             seconds = dict.fromkeys(calls, 0.0)
-            for task, s in zip(tasks, times, strict=True):
+            for task, s in zip(run.tasks, times, strict=True):
                 seconds[task] += s
-            taken += ((task, runs[n].choices[task], s / calls[task]) for task, s in seconds.items())
+            taken += ((task, run.choices[task], s / calls[task]) for task, s in seconds.items())
         return _Round(total, tuple(taken))
 
     all_: list[_Round] = []
@@ -195,7 +196,9 @@ def compare_in_context(
     trusted = len(kept) >= FEWEST
     if not trusted:
         kept = all_
-    found = {task: [list[float]() for _ in {r.choices[task] for r in runs}] for task in calls}
+    made = {(task, r.choices[task]) for r in runs for task in r.tasks}
+    counts = Counter(task for task, _ in made)
+    found = {task: [list[float]() for _ in range(count)] for task, count in counts.items()}
     for one in kept:
         for task, choice, seconds in one.taken:
             found[task][choice].append(seconds)

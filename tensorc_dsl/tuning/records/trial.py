@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from functools import cache
 from pathlib import Path
@@ -12,6 +12,7 @@ from typing import Literal
 
 import msgspec
 
+from tensorc_dsl.ir.graph import Graph, GraphCall, sizes_of, values_of
 from tensorc_dsl.ir.nameless import nameless
 from tensorc_dsl.ir.print import format_program
 from tensorc_dsl.ir.program import Program
@@ -153,6 +154,23 @@ def program_key(program: Program) -> str:
 def keys_of(program: Program) -> tuple[str, str]:
     """The key of the program, and the one that it had up to format 2: the digest of its text, names included."""
     return program_key(program), digest(format_program(program))
+
+
+def graph_key(graph: Graph) -> str:
+    """The identity of a model up to names, with its calls joined as in the graph: what they compute, and what they read."""
+    programs = {id(c.program): c.program for n in graph.nodes for c in n.calls if c.program is not None}
+    keys = {number: program_key(p) for number, p in programs.items()}
+    values, number = values_of(graph), dict[str, int]()
+
+    def numbered(names: Iterable[str]) -> list[int]:
+        return [number.setdefault(name, len(number)) for name in names]
+
+    def said(c: GraphCall) -> tuple[object, ...]:
+        does = sizes_of(values[c.results[0]]) if c.program is None else keys[id(c.program)]
+        return does, numbered(c.arguments), numbered(c.results)
+
+    calls = [[said(c) for c in n.calls] for n in graph.nodes]
+    return digest(repr((calls, sorted(numbered(graph.ends)))))
 
 
 def target_key(target: Target, threads: int, copies: int = 1) -> str:

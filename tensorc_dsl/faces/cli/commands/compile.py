@@ -89,7 +89,8 @@ def compile(  # noqa: A001 (a command is called as it is typed)
     \b
     weights  the weights as its code reads them; C gives the path of this file
 
-    Its tasks have the schedules that they have in `run`; with --seed, those of tasks without records are drawn.
+    Its tasks have the schedules that they have in `run`; with --seed, those of tasks without records are drawn. --condition
+    pins draws of the rules that join its calls.
 
     The schedule of a task is its own or that of --replay if it has no open draws, with --seed a drawn one. Otherwise it is
     the fastest recorded one, or the one that records of other tasks predict to be the fastest; the header says which. C calls
@@ -97,13 +98,16 @@ def compile(  # noqa: A001 (a command is called as it is typed)
     """
     tasks = load(file, threads, target, mcpu)
     if (model := chosen_model(tasks.checked, task)) is not None:
-        if replayed is not None or conditions:
-            raise click.UsageError("`--replay` and `--condition` are for tasks")
+        if replayed is not None:
+            raise click.UsageError("`--replay` is for tasks")
         from tensorc_dsl.backend.find import require_backend
         from tensorc_dsl.faces.api.models import model_of
+        from tensorc_dsl.interp.space import read_decision
 
         recorded = Path(records) if records else None
-        loaded = model_of(tasks.checked, model, threads, recorded, target, None if mcpu == HELP else mcpu)
+        decisions = {name: read_decision(value) for name, value in conditions}
+        cpu = None if mcpu == HELP else mcpu
+        loaded = model_of(tasks.checked, model, threads, recorded, target, cpu, decisions)
         if mcpu == HELP:
             show(require_backend(loaded.target.kind, model).describe_processors(loaded.target))
             return

@@ -188,7 +188,8 @@ def tune(
     In a file with a model and no tasks, or where a model is named first, the words are tasks of that model, by default all,
     each weighted by its calls. `--trials` is then the number of all together, by default 32 a task. The best few of each
     are compared in runs of the model, beside the schedules that it had, and are written to one file, MODEL.best.tsched;
-    `run` takes them from the records.
+    `run` takes them from the records. Draws of the rules that join the calls of the model are decided, too, by whole runs,
+    unless tasks are named; `--condition` pins one.
 
     With --emulate no GPU is needed. Schedules are run on the CPU thread by thread, checked, and compared by the cycles of a
     model of the GPU, in place of times. They are recorded apart from times, in `emulated.jsonl` beside the database, where
@@ -227,10 +228,12 @@ def tune(
         assert queue is not None
         from tensorc_dsl.faces.api.models import model_of
         from tensorc_dsl.faces.cli.models import tune_and_show
+        from tensorc_dsl.interp.space import read_decision
 
         options = SearchOptions(1, seed, strategy, budget, resume, until, shipped)
         _require_regret(options)
-        model = model_of(there.checked, meant[0], threads, where)
+        decisions = {name: read_decision(value) for name, value in conditions}
+        model = model_of(there.checked, meant[0], threads, where, decisions=decisions)
         ctx.exit(tune_and_show(model, meant[1], trials, options, queue, output, settings(ctx).ending, form))
     found, files = read(there)
     names = [one.name for one in found]
@@ -296,7 +299,7 @@ def _require_whole(ctx: click.Context) -> None:
             raise click.UsageError(f"`{p.opts[0]}` is about single tasks, and a model is tuned as a whole")
 
 
-OF_TASKS = ("weights", "replayed", "conditions", "hidden", "target", "mcpu", "keep_better", "prior", "emulate")
+OF_TASKS = ("weights", "replayed", "hidden", "target", "mcpu", "keep_better", "prior", "emulate")
 """The options that are not for models."""
 
 
