@@ -183,6 +183,10 @@ soak: $(VENV)/.dev ## Random schedules of the examples against the reference (SE
 schedules: $(VENV)/.dev ## Random steps of every primitive on small programs, each result proved and run (SEED=0 COUNT=300)
 	$(BIN)/python -m campaigns.schedules --seed $(SEED) --count $(COUNT) --jobs $(THREADS)
 
+.PHONY: rounding
+rounding: $(VENV)/.dev ## Random schedules on data that show the order of sums: are the bits as was proved? (SEED=0 COUNT=300)
+	$(BIN)/python -m campaigns.rounding --seed $(SEED) --count $(COUNT)
+
 .PHONY: nests
 nests: $(VENV)/.dev ## Random steps on random loops that are written out, which no compute gives (SEED=0 COUNT=300)
 	$(BIN)/python -m campaigns.schedules --kind nests --seed $(SEED) --count $(COUNT) --jobs $(THREADS)

@@ -17,6 +17,7 @@ from docs.generate import (
     maths,
     modules,
     operators,
+    order,
     python,
     schedule,
     vocabulary,
@@ -26,6 +27,7 @@ from docs.generate.pages import Part
 PARTS: dict[str, Part] = {
     "syntax": grammar.syntax,
     "primitives": schedule.primitives,
+    "kept-bits": order.kept_bits,
     "compounds": vocabulary.compounds,
     "primitive-names": schedule.primitive_names,
     "draws": schedule.draws,

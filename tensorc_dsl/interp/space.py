@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from functools import cache
 from hashlib import blake2b
 
 from tensorc_dsl.base.diagnostic import TschedError, help_note
@@ -26,7 +27,7 @@ from tensorc_dsl.interp.problems import (
     fail,
 )
 from tensorc_dsl.interp.record import Attempt
-from tensorc_dsl.ir.program import Program
+from tensorc_dsl.ir.program import Program, is_in_order
 from tensorc_dsl.ir.target import GRAPH, Target
 from tensorc_dsl.schedule.step import ScheduleRefusal
 from tensorc_dsl.schedule.trace.distribution import Decision
@@ -38,6 +39,14 @@ from tensorc_dsl.syntax.parse import parse
 from tensorc_dsl.syntax.traversal import rewrite_tree, walk
 
 
+@cache
+def _keep_order() -> tuple[tree.Stmt, ...]:
+    """The statement that a schedule of a space in order begins with."""
+    (item,) = parse(Source("keep_order", "schedule s for s { keep_order() }")).items
+    assert isinstance(item, tree.ScheduleDef)
+    return item.body
+
+
 @dataclass(frozen=True, slots=True)
 class Space(Model):
     """A probability distribution over scheduled programs. `compute` is the name of the program's compute."""
@@ -47,6 +56,8 @@ class Space(Model):
     program: Program
     target: Target
     modules: Mapping[str, tree.ModuleDef] = field(repr=False)
+    in_order: bool = False
+    """Whether each schedule begins with `keep_order()`, so that steps that would change the order of rounding are refused."""
 
     def expand(self, decide: Decider) -> Trace:
         return self._expanded(Expansion(self.program, self.target, self.modules, decide))
@@ -72,8 +83,16 @@ class Space(Model):
 
     def _expanded(self, expansion: Expansion) -> Trace:
         expansion.weights = {str(w.draw): weights_of(w) for w in self.definition.prior or ()}
+        keeps = self.in_order and not is_in_order(self.program)
         if isinstance(self.definition, tree.ScheduleDef):
-            return expansion.schedule(self.definition)
+            match self.definition.body:
+                case (tree.ExprStmt(value=tree.CallExpr(function=tree.Name(id="keep_order"))), *_):
+                    first = ()
+                case _:
+                    first = _keep_order() if keeps else ()
+            return expansion.schedule(replace(self.definition, body=(*first, *self.definition.body)))
+        if keeps:
+            expansion.run(_keep_order(), expansion.given())
         return expansion.space(self.definition, self.compute)
 
 
@@ -198,7 +217,7 @@ def frozen_space(file: CheckedFile, space: Space) -> Space:
     """
     found = [s for s in file.schedules.values() if s.compute == space.compute]
     if len(found) == 1:
-        return Space(found[0], space.compute, space.program, space.target, file.modules)
+        return replace(space, definition=found[0], modules=file.modules)
     others = ", ".join(f"`{s.name}` for `{s.compute}`" for s in file.schedules.values()) or "no schedule"
     count = f"{len(found)} schedules" if found else "no schedule"
     raise fail(SEVERAL_SCHEDULES, None, file=file.source.name, count=count, compute=space.compute, others=others)

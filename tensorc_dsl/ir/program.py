@@ -100,6 +100,11 @@ finite: where they are 0, so is the product."""
 IN_RANGE = "in_range"
 """The key of the annotation of a program by which the author of a schedule says that where scans are regrouped, no product of
 their factors leaves the range of its type (`proof.sets.running`)."""
+
+IN_ORDER = "in_order"
+"""The key of the annotation, true, of a program that rounds as its text says: steps and lowering keep the order and
+grouping of rounded operations."""
+
 ASSUMED = "assume."
 """What the keys of annotations of a program begin with that say of an input, whose name follows, what it contains."""
 
@@ -389,6 +394,11 @@ def intrinsic_of(program: Program, loop: For) -> Intrinsic | None:
 def is_scattered(loop: For) -> bool:
     """Whether data choose the only iteration of the loop that runs."""
     return bool(loop.annotations) and dict(loop.annotations).get(SCATTER) is True
+
+
+def is_in_order(program: Program) -> bool:
+    """Whether the program keeps its order of rounded operations."""
+    return (IN_ORDER, True) in program.annotations
 
 
 def is_atomic(b: Block) -> bool:

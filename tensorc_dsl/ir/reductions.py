@@ -411,3 +411,15 @@ def atomic_change_of(s: Store) -> Change | None:
 
 def _is_signed(t: DType) -> bool:
     return t.kind == "int"
+
+
+def is_exact(b: Block) -> bool:
+    """Whether the updates of a block have one result in every order and grouping, but for which of two zeros or of several
+    NaNs it is: those of whole numbers and of conditions, and the choice of the least or greatest."""
+    match update_of(b):
+        case Fold(op=op, value=value):
+            return not dtype_of(value).is_float or op in ("min", "max")
+        case Combination(reducer=reducer):
+            return reducer.picks or not any(t.is_float for t in reducer.dtypes)
+        case None:
+            return False

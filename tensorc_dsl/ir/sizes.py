@@ -230,7 +230,7 @@ def check_sizes(dims: tuple[Dim, ...], sizes: Sizes) -> None:
 
 def evaluate_size(e: Expr, sizes: Sizes) -> int:
     """The value of an extent over open dimensions. Raises SizeError if it divides by 0 or contains any other name."""
-    value = constant(_Binder(sizes).expr(e))
+    value = constant(_Binder(_numbers(sizes)).expr(e))
     if value is None:
         raise SizeError(f"`{format_expr(e)}` is no number for {dict(sizes)}")
     return value
@@ -242,22 +242,29 @@ def bind(program: Program, sizes: Sizes) -> Program:
     Raises SizeError if the sizes do not fit.
     """
     check_sizes(program.dims, sizes)
-    if not program.dims:
-        return program
+    return with_sizes(program, _numbers(sizes), ()) if program.dims else program
+
+
+def _numbers(sizes: Sizes) -> dict[str, Expr]:
+    return {name: index(n) for name, n in sizes.items()}
+
+
+def with_sizes(program: Program, sizes: Mapping[str, Expr], dims: tuple[Dim, ...]) -> Program:
+    """The program with expressions over `dims`, which are its open dimensions then, in place of dimensions."""
     b = _Binder(sizes)
     return replace(
         program,
         params=tuple(map(b.buffer, program.params)),
         buffers=tuple(map(b.buffer, program.buffers)),
         body=tuple(map(b.stmt, program.body)),
-        dims=(),
+        dims=dims,
     )
 
 
 class _Binder:
-    """Replaces open dimensions by numbers, and folds expressions that become constant."""
+    """Replaces open dimensions by expressions, and folds those that become constant."""
 
-    def __init__(self, sizes: Sizes) -> None:
+    def __init__(self, sizes: Mapping[str, Expr]) -> None:
         self.sizes = sizes
 
     def expr(self, e: Expr) -> Expr:
@@ -265,7 +272,7 @@ class _Binder:
 
     def _node(self, e: Expr) -> Expr:
         if isinstance(e, Dim) and e.name in self.sizes:
-            return index(self.sizes[e.name])
+            return self.sizes[e.name]
         if isinstance(e, Binary):
             x, y = _number(e.lhs), _number(e.rhs)
             folded = None if x is None or y is None else fold(e.op, x, y)

@@ -10,11 +10,23 @@ from dataclasses import dataclass
 from math import prod
 
 from tensorc_dsl.ir.annotations import streamed
+from tensorc_dsl.ir.contraction import with_spread_sums
 from tensorc_dsl.ir.expr import constant
 from tensorc_dsl.ir.input_views import resolved
 from tensorc_dsl.ir.node import node, replace
 from tensorc_dsl.ir.print import format_program
-from tensorc_dsl.ir.program import Buffer, For, Intrinsic, LoopKind, Program, Stmt, Store, intrinsic_of, walk
+from tensorc_dsl.ir.program import (
+    Buffer,
+    For,
+    Intrinsic,
+    LoopKind,
+    Program,
+    Stmt,
+    Store,
+    intrinsic_of,
+    is_in_order,
+    walk,
+)
 from tensorc_dsl.lower.erase import defuse, erase
 from tensorc_dsl.lower.flat import (
     Flat,
@@ -275,8 +287,15 @@ def _bounds(u: Unit) -> Unit:
     return replace(u, flat=narrow(u.loops, known_of(u.whole, u.program.params)))
 
 
+def _spread(u: Unit) -> Unit:
+    return replace(u, program=with_spread_sums(u.program)) if is_in_order(u.whole) else u
+
+
+SPREAD = "of a program that keeps its order: choices of products that are added are choices of sums"
+
 COMMON = (
     Pass("prove", lambda u: replace(u, program=only_proven(u.program)), "instructions without a proof are loops"),
+    Pass("spread", _spread, SPREAD),
     Pass("defuse", lambda u: replace(u, program=defuse(u.program)), "fused loops whose parts are needed apart"),
     Pass("essential", _drop_implied, "guards that others imply go"),
     Pass("erase", _erase, "blocks become stores, `where` guards, `init` stores of its own"),

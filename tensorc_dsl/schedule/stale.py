@@ -25,8 +25,10 @@ from tensorc_dsl.ir.program import (
     Program,
     blocks,
     intrinsic_of,
+    is_in_order,
     walk,
 )
+from tensorc_dsl.proof.equivalence.bits import changed_order
 from tensorc_dsl.proof.sets.accesses import home, is_private, private_loops, touched, written
 from tensorc_dsl.proof.sets.dependence import overtakes, overwritten
 from tensorc_dsl.proof.sets.instructions import Match, Unit, disagreement, match_nest, misplaced
@@ -255,8 +257,23 @@ def SHARED(*focus: str, step: str, buffer: str, loop: str, axis: str) -> None: .
 def OVERWRITES(*focus: str, step: str, written: str, read: str, why: object) -> None: ...
 
 
+@refusal(
+    "E0346",
+    "`{step}` would change the order of rounding, which is kept: {reason}",
+    help="leave out this step, or `keep_order`: then results may differ in their last bits",
+)
+def OTHER_ORDER(*focus: str, step: str, reason: str) -> None: ...
+
+
+def refuse_other_order(step: str, before: Program, after: Program) -> None:
+    """Refuse a step that does not keep the bits of a program that keeps its order."""
+    if is_in_order(before) and (reason := changed_order(before, after)) is not None:
+        raise OTHER_ORDER(before, step=step, reason=reason)
+
+
 STALE = (
     NOT_KEPT, MISBOUND, SHARED, MEET, EMPTIED, APART, FRAGMENT, NOT_SCATTERED, UNCOUNTED, TOO_LONG, UNBEGUN, OVERWRITES,
+    OTHER_ORDER,
 )  # fmt: skip
 """The refusals of a step that breaks a declaration of an earlier one; any step can raise them."""
 
@@ -268,7 +285,8 @@ def refuse_stale(step: str, before: Program, after: Program) -> None:
 
     It also refuses a shared buffer that each thread would fill for itself: one copy serves all threads of a block; a private
     buffer that would lose what it holds; what 64 bits do not count; expressions that are too large; and an output that would
-    overwrite elements of an input that are read later, if it did not before.
+    overwrite elements of an input that are read later, if it did not before; and another order of rounding, if the program
+    keeps its own.
     """
     refuse_long(step, before, blocks(after))
     refuse_uncounted(step, before, after)
@@ -277,6 +295,7 @@ def refuse_stale(step: str, before: Program, after: Program) -> None:
     refuse_emptied(step, before, after)
     refuse_unscattered(step, before, after)
     refuse_unbegun(step, before, after)
+    refuse_other_order(step, before, after)
     for p in after.params:
         if p.updates in ("", p.name) or (why := overwritten(after, p.name, p.updates)) is None:
             continue

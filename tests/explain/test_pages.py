@@ -25,6 +25,7 @@ import pytest
 from docs.generate.errors import raised
 from tensorc_dsl.backend import find
 from tensorc_dsl.backend.cuda import compiled
+from tensorc_dsl.backend.once import Lowered
 from tensorc_dsl.base.diagnostic import Diagnostic, TschedError, render
 from tensorc_dsl.base.extensions import BACKENDS, STRATEGIES
 from tensorc_dsl.base.source import Source
@@ -34,8 +35,9 @@ from tensorc_dsl.faces.api.schedules import sample
 from tensorc_dsl.faces.api.tasks import TaskFile
 from tensorc_dsl.faces.packages import Resolver
 from tensorc_dsl.faces.playground.server import Playground
-from tensorc_dsl.ir.program import Program
+from tensorc_dsl.ir.program import For, LoopKind, Program, walk
 from tensorc_dsl.ir.target import Target
+from tensorc_dsl.lower.flat import LowerError
 from tensorc_dsl.processes import machine
 from tensorc_dsl.tuning.measure import local
 from tensorc_dsl.tuning.measure.outcome import Outcome, Status
@@ -85,7 +87,7 @@ def of_commands(code: str, fence: Fence, said: Sequence[tuple[str, int]]) -> str
     text = "".join(f"$ {session.command}\n{output}" for session, (output, _) in pairs)
     status = said[-1][1]
     severity = "warning" if code.startswith("W") else "error"
-    assert status == (0 if severity == "warning" else 5 if code == "E0807" else 1), text
+    assert status == (0 if severity == "warning" else STATUSES.get(code, 1)), text
     assert re.findall(rf"{severity}\[([EW]\d+)\]", text) == [code], text
     if severity == "warning" or code in GO_ON:  # what the command does all the same is another page's
         text = "".join(re.findall(rf"^\$ .*\n|^{severity}.*\n(?: {{1,8}}\S.*\n)*", text, re.MULTILINE))
@@ -145,6 +147,21 @@ def held_records() -> Iterator[None]:
 def no_patience() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(local, "PREPARE_SECONDS", 0.01)
+        yield
+
+
+@contextmanager
+def no_plain_kernels() -> Iterator[None]:
+    """Nothing is lowered that has no schedule."""
+    real = local.lowered_once
+
+    def scheduled_only(program: Program, target: Target) -> Lowered:
+        if all(s.kind is LoopKind.SERIAL for _, s in walk(program.body) if isinstance(s, For)):
+            raise LowerError("compiling takes more than 20 s")
+        return real(program, target)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(local, "lowered_once", scheduled_only)
         yield
 
 
@@ -321,12 +338,16 @@ def fake_gpu() -> Iterator[None]:
         yield
 
 
+STATUSES = {"E0348": 3, "E0807": 5, "E0810": 5, "E0811": 5}
+"""The exit statuses of commands that find an error, but for 1."""
+
 FAULTS: dict[str, Callable[[], AbstractContextManager[None]]] = {
     "E0704": full_disk_of_records,
     "E0705": held_records,
     "E0707": no_patience,
     "E0708": forbidden_records,
     "E0715": damaged_records,
+    "E0716": no_plain_kernels,
     "E0904": full_disk,
     "E0908": crashing_kernels,
     "E0910": no_backend,

@@ -78,12 +78,12 @@
   (#any-of? @function.primitive
     "accumulate_at" "add_unit_loop" "annotate" "atomic" "bind" "cache_inplace" "cache_read" "cache_write" "compute_at"
     "compute_inline" "decompose_padding" "decompose_reduction" "double_scan" "expand_reduction" "fission" "fold_scan"
-    "fuse" "fuse_reduction_epilogue" "join_nodes" "look_back" "loop_partition" "merge" "move_behind" "online_sums"
-    "pad_einsum" "parallel" "persist" "prefetch" "read_at" "reindex" "reindex_cache_read" "reindex_cache_write"
-    "reorder" "reorder_block_iters" "reverse_compute_at" "reverse_compute_inline" "rfactor" "rolling_buffer" "scatter"
-    "set_scope" "skew" "skip_zeros" "software_pipeline" "specialize" "split" "split_scan" "storage_align"
-    "storage_swizzle" "stream_k" "tensorize" "tile" "transform_block_layout" "transform_layout" "unannotate" "unroll"
-    "vectorize" "write_at"))
+    "fuse" "fuse_reduction_epilogue" "join_nodes" "keep_order" "look_back" "loop_partition" "merge" "move_behind"
+    "online_sums" "pad_einsum" "parallel" "persist" "prefetch" "read_at" "reindex" "reindex_cache_read"
+    "reindex_cache_write" "reorder" "reorder_block_iters" "reverse_compute_at" "reverse_compute_inline" "rfactor"
+    "rolling_buffer" "scatter" "set_scope" "skew" "skip_zeros" "software_pipeline" "specialize" "split" "split_scan"
+    "storage_align" "storage_swizzle" "stream_k" "tensorize" "tile" "transform_block_layout" "transform_layout"
+    "unannotate" "unroll" "vectorize" "write_at"))
 
 ((call function: (identifier) @function.draw)
   (#any-of? @function.draw

@@ -23,6 +23,7 @@ from tensorc_dsl.faces.packages import SUFFIX, Resolver
 from tensorc_dsl.interp.problems import UNKNOWN_DRAW
 from tensorc_dsl.interp.space import Space, frozen_space, task_space
 from tensorc_dsl.ir.print import format_buffer, format_program
+from tensorc_dsl.ir.program import Program
 from tensorc_dsl.schedule.step import ScheduleRefusal, refusal_diagnostic
 from tensorc_dsl.schedule.trace.distribution import Decision
 from tensorc_dsl.schedule.trace.trace import Decider, Draw, Model, Site, Trace, prior, shown
@@ -139,6 +140,16 @@ def require_draws(model: Model, task: str, names: Sequence[str], opened: Sequenc
             raise TschedError(PINNED_DRAW(None, name=name, pin=shown(met[name].decision)))
 
 
+@dataclass(frozen=True, slots=True)
+class Promise:
+    """What the schedules of a task keep: the bits of a program, if there is one; those of a row whatever the size `rows` is,
+    if that is named; and all of it in `words`."""
+
+    bits_of: Program | None
+    rows: str | None
+    words: str
+
+
 class TaskData:
     """A task on one machine, with the schedules that can be drawn from its space, or read for it."""
 
@@ -150,6 +161,7 @@ class TaskData:
         model: Model | None = None,
         words: tuple[str, ...] = (),
         passing: int = 0,
+        keeps: Promise | None = None,
     ) -> None:
         """`passing` are the bytes of the constant inputs of other tasks, which are read between two calls of this one."""
         self._checked = checked
@@ -161,6 +173,8 @@ class TaskData:
         self.space = space
         self.target = space.target
         self.threads = space.target.cores
+        self.keeps = keeps
+        """What each schedule that is drawn keeps, beside being right; None if nothing."""
 
     def __repr__(self) -> str:
         inputs, outputs = (", ".join(map(format_buffer, some)) for some in (self.program.inputs, self.program.outputs))

@@ -20,7 +20,8 @@ from tensorc_dsl.faces.report.recorded import importance_caveat, percent
 from tensorc_dsl.ir.program import Program
 from tensorc_dsl.ir.target import Target
 from tensorc_dsl.processes.machine import Turns
-from tensorc_dsl.proof.equivalence.validate import UNPROVED, Report, Unproved, validate
+from tensorc_dsl.proof.equivalence.bits import same_bits
+from tensorc_dsl.proof.equivalence.validate import UNPROVED, Report, Unproved, Valid, validate
 from tensorc_dsl.reference.work import sizing
 from tensorc_dsl.schedule.trace.distribution import Decision
 from tensorc_dsl.schedule.trace.trace import Model, Trace
@@ -28,6 +29,7 @@ from tensorc_dsl.tuning.insight.posterior import Importance, Learnt, Pin, import
 from tensorc_dsl.tuning.insight.study import FEWEST, Study, TooFew, decisions_of, study
 from tensorc_dsl.tuning.machine.roof import GLANCE, MEASURING, Roof, roof_of
 from tensorc_dsl.tuning.measure.local import LocalRunner
+from tensorc_dsl.tuning.measure.outcome import Outcome
 from tensorc_dsl.tuning.records import emulated_counts
 from tensorc_dsl.tuning.records.database import Database, Queue
 from tensorc_dsl.tuning.records.emulated_counts import Counted, EmulatingRunner, Emulation, SearchKey
@@ -41,7 +43,7 @@ from tensorc_dsl.tuning.search.options import SearchOptions
 from tensorc_dsl.tuning.search.plausible import Plausible, Resources, Watch
 from tensorc_dsl.tuning.search.strategy import states_regret, strategy_of
 from tensorc_dsl.tuning.search.team import Ground, Team
-from tensorc_dsl.tuning.search.tune import Search, TuneResult, tune_all
+from tensorc_dsl.tuning.search.tune import Search, TuneResult, as_fast, tune_all
 
 # Runs searches over models, with child processes, the database and a progress display.
 
@@ -55,7 +57,7 @@ class Plan:
     """The input of one search, on the threads of the target; `weight` is the factor of its time in the total. Kernels are
     timed with so many `copies` of constant inputs.
 
-    `roof` is that of the machine, if it is known already.
+    `roof` is that of the machine, if it is known already. Schedules give the bits of the program `bits_of`, if there is one.
     """
 
     model: Model
@@ -66,6 +68,7 @@ class Plan:
     weight: float = 1.0
     roof: Roof | None = None
     copies: int = 1
+    bits_of: Program | None = None
 
 
 def search_all(
@@ -115,6 +118,7 @@ def _begun(
             on_preparing=lambda begins: tell(Preparing() if begins else Prepared(local.compared)),
             turns=turns,
             copies=plan.copies,
+            bits_of=plan.bits_of,
         )
     )
     lowering_for(target).constants(target, measure=True)  # once for a machine, before its team reads them
@@ -131,7 +135,7 @@ def _begun(
         copies=plan.copies,
         records=queue,
         on_event=tell,
-        verify=partial(_judge, program),
+        verify=partial(_judge, program, plan.bits_of),
         made_by=plan.made_by,
         shipped=partial(shipped, meaning_of(target)) if options.shipped else None,
         watch=Watch(runner.again, least=runner.least, memory=resources.memory, computing=resources.computing),
@@ -140,16 +144,25 @@ def _begun(
     return Search(given), local
 
 
-def _judge(program: Program, trace: Trace) -> Report:
-    """The verdict about a schedule of an unscheduled program.
+def _judge(program: Program, bits_of: Program | None, trace: Trace) -> Report:
+    """The verdict about a schedule of an unscheduled program, and about its bits if there is a program that has them.
 
     A proof that fails with a bug proves nothing; the result of the search is kept.
     """
     try:
-        return validate(program, trace.program)
+        right = validate(program, trace.program)
+        if not isinstance(right, Valid) or bits_of is None:
+            return right
+        bits = same_bits(bits_of, trace.program)
+        return Valid(tuple(dict.fromkeys((*right.assumes, *bits.assumes)))) if isinstance(bits, Valid) else bits
     except Exception as e:
         reason = f"the proof broke off, which is a bug: {type(e).__name__}: {e}"
         return Unproved(UNPROVED(None, reason=reason, repair="report it with the best file"))
+
+
+def not_slower(one: Outcome, other: Outcome) -> bool:
+    """Whether a kernel is faster than another one, or their times, by turns, do not tell the two apart."""
+    return as_fast(one, other)
 
 
 def can_end_by_regret(strategy: str) -> bool:
@@ -212,7 +225,7 @@ def _counting(
             decisions={key: decode_decisions(one.decisions) for key, one in past.items()},
         ),
         on_event=tell,
-        verify=partial(_judge, plan.program),
+        verify=partial(_judge, plan.program, plan.bits_of),
         made_by=plan.made_by,
         expander=team.expander(Ground(plan.model, plan.target, sizing(plan.program).timed[-1]), turns),
     )

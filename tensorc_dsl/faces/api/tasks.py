@@ -41,7 +41,8 @@ from tensorc_dsl.faces.api.kernel import (
     untuned,
     viewed,
 )
-from tensorc_dsl.faces.api.schedules import TaskData, require_draws, written
+from tensorc_dsl.faces.api.rounding import bits_report, is_kept, require_order, require_rows, rows_report
+from tensorc_dsl.faces.api.schedules import Promise, TaskData, require_draws, written
 from tensorc_dsl.faces.api.searching import (
     Insight,
     NoValidCandidate,
@@ -60,8 +61,10 @@ from tensorc_dsl.interp.space import NATIVE, Space, opened, task_space, versions
 from tensorc_dsl.ir.sizes import Sizes
 from tensorc_dsl.ir.target import Target
 from tensorc_dsl.lower.flat import LowerError
+from tensorc_dsl.proof.equivalence.bits import in_order
 from tensorc_dsl.proof.equivalence.validate import Report, validate
 from tensorc_dsl.reference.work import mean_flops, sizing
+from tensorc_dsl.schedule.trace.kept import Kept
 from tensorc_dsl.schedule.trace.trace import Model, Trace
 from tensorc_dsl.syntax import tree
 from tensorc_dsl.tuning.machine.host import host_target, machine_target
@@ -131,11 +134,11 @@ class Task(TaskData):
 
     def drawn_from(self, model: Model) -> Task:
         """The same task with another model, for instance `handlers.condition(task.model, {"ks": (64, 16)})`."""
-        return Task(self.name, self.space, self._checked, model, self._words, self._passing)
+        return Task(self.name, self.space, self._checked, model, self._words, self._passing, self.keeps)
 
     def over_space(self, space: Space) -> Task:
         """The same task with another space, without handlers."""
-        return Task(self.name, space, self._checked, words=self._words, passing=self._passing)
+        return Task(self.name, space, self._checked, words=self._words, passing=self._passing, keeps=self.keeps)
 
     def over(self, trace: StrPath) -> Task:
         """The same task with the schedule in a file as its space: only its open draws are drawn or searched."""
@@ -193,7 +196,8 @@ class Task(TaskData):
 
     def plan(self, on_event: Listener | None = None, weight: float = 1.0, roof: Roof | None = None) -> Plan:
         """The input of a search over the task, for `faces.api.searching.search_all`."""
-        return Plan(self.model, self.program, self.target, self.made_by, on_event, weight, roof, self.copies)
+        bits_of = None if self.keeps is None else self.keeps.bits_of
+        return Plan(self.model, self.program, self.target, self.made_by, on_event, weight, roof, self.copies, bits_of)
 
     def made_by(self, trace: Trace) -> Mapping[str, str]:
         """The versions of the space and of the modules that made a trace."""
@@ -289,6 +293,37 @@ class Task(TaskData):
     def verify(self, trace: Trace) -> Report:
         """Whether the schedule's program computes what the task does, proved from the two programs alone."""
         return validate(self.program, self.frozen(trace).program)
+
+    def verify_bits(self, trace: Trace, of: Trace | None = None) -> Report:
+        """Whether the schedule gives the same bits as another one, or as the compute's own order: `docs/verify.md`."""
+        return bits_report(self, self.frozen(trace), None if of is None else self.frozen(of))
+
+    def verify_rows(self, trace: Trace, dim: str) -> Report:
+        """Whether each row of the results has the same bits for every size of the open dimension `dim`."""
+        return rows_report(self.frozen(trace), dim)
+
+    def holds(self, trace: Trace) -> bool:
+        """Whether a schedule is proved to keep what those of the task are to keep; see `keeping`."""
+        return self.keeps is None or is_kept(self.keeps, self.frozen(trace))
+
+    def keeping(self, *, bits_of: StrPath | Trace | None = None, bits: bool = False, rows: str | None = None) -> Task:
+        """The same task, of which only schedules are drawn that give the bits of the compute's own order if `bits`, those of
+        the schedule `bits_of` if there is one, and the same ones for a row whatever the size `rows` is. Handlers are lost.
+
+        Raises TschedError (E0810) for a schedule that leaves its order open, E0811 for a dimension that counts no rows.
+        """
+        if rows is not None:
+            require_rows(self.program, rows)
+        of = None if bits_of is None else self.frozen(bits_of)
+        named = None if of is None else require_order(self, of)
+        whole = named is None and (bits or of is not None)
+        words = ["the bits of the compute's own order"] if whole else []
+        words += [f"the bits of the schedule `{of.name}`"] if of is not None else []
+        words += [f"the bits of a row for every {rows}"] if rows is not None else []
+        space = replace(self.space, in_order=True) if whole else self.space
+        model = space if named is None and rows is None else Kept(space, named, rows)
+        promise = Promise(in_order(self.program) if whole else named, rows, " and ".join(words))
+        return Task(self.name, space, self._checked, model, self._words, self._passing, promise)
 
     def measure(self, trace: Trace) -> Outcome:
         """The outcome of the trace's kernel, checked against the reference and timed in a child process."""

@@ -301,13 +301,51 @@ def handler_options(function: F) -> F:
     return replay_option(condition_option(function))
 
 
-def handled(task: Task, replayed: str | None, conditions: tuple[tuple[str, str], ...], hidden: tuple[str, ...]) -> Task:
-    """The task with these handlers. Raises TschedError for names without a draw and for invalid values."""
+@dataclass(frozen=True, slots=True)
+class Keeping:
+    """What schedules keep: the bits of the compute's own order, or those of a schedule in a file; and those of a row in every
+    batch, by the dimension that counts rows."""
+
+    bits: bool = False
+    bits_of: str | None = None
+    rows: str | None = None
+
+    def __bool__(self) -> bool:
+        return self.bits or self.bits_of is not None or self.rows is not None
+
+
+def keeping_options(function: F) -> F:
+    """`--same-bits`, `--bits-of TRACE` and `--same-rows DIM`."""
+    function = click.option(
+        "--same-rows", metavar="DIM",
+        help="A row of the results has the same bits for every size of the open dimension DIM.",
+    )(function)  # fmt: skip
+    function = click.option(
+        "--bits-of", metavar="TRACE", help="The results have the same bits as by the schedule in this file."
+    )(function)
+    return click.option(
+        "--same-bits", is_flag=True,
+        help="The results have the bits of the compute's own order: each sum is rounded in that order.",
+    )(function)  # fmt: skip
+
+
+def handled(
+    task: Task,
+    replayed: str | None,
+    conditions: tuple[tuple[str, str], ...],
+    hidden: tuple[str, ...],
+    keeping: Keeping = Keeping(),
+) -> Task:
+    """The task with these handlers, and schedules that keep so much. Raises TschedError for names without a draw, for invalid
+    values, and E0810 and E0811.
+    """
     from tensorc_dsl.interp.space import OPEN, read_decision
     from tensorc_dsl.schedule.trace import handlers
 
     names = [name for name, _ in conditions]
     task = (task if replayed is None else task.over(replayed)).opened(names)
+    if keeping:
+        task = task.keeping(bits=keeping.bits, bits_of=keeping.bits_of, rows=keeping.rows)
     decisions = {name: read_decision(value) for name, value in conditions if value != OPEN}
     task.require_draws([*names, *hidden], [name for name, value in conditions if value == OPEN])
     model = handlers.condition(task.model, decisions) if decisions else task.model

@@ -168,9 +168,12 @@ def write_best(
 def _judged(task: Task, found: Trace, queue: Queue, ending: Ending, interrupted: bool, held: Trace) -> tuple[bool, str]:
     """Whether a file keeps the schedule that it has, where a search has found another; and the reason."""
     from tensorc_dsl.base.units import seconds
+    from tensorc_dsl.faces.api.searching import not_slower
     from tensorc_dsl.proof.equivalence.validate import Invalid
     from tensorc_dsl.tuning.records.trial import keys_of
 
+    if task.keeps is not None and not task.holds(held):
+        return False, f"its schedule is not proved to keep {task.keeps.words}"
     if not (interrupted or ending.told):
         with suppress(KeyboardInterrupt), interruptible(ending):
             say("comparing the best one with the one in its file", err=True)
@@ -178,8 +181,10 @@ def _judged(task: Task, found: Trace, queue: Queue, ending: Ending, interrupted:
                 return False, "the schedule in it computes something else"
             old, new = task.compare((held, found))
             takes = ["fails" if o.seconds is None else f"takes {seconds(o.seconds)}" for o in (old, new)]
-            kept = old.seconds is not None and (new.seconds is None or old.seconds < new.seconds)
-            return kept, f"its schedule {takes[0]}, and the one found {takes[1]}, by turns"
+            kept = old.seconds is not None and (new.seconds is None or not_slower(old, new))
+            tied = kept and new.seconds is not None and not_slower(new, old)
+            told = ", which does not tell them apart" if tied else ""
+            return kept, f"its schedule {takes[0]}, and the one found {takes[1]}, by turns{told}"
     order = _recorded(task, queue)
     old_place, new_place = (
         next((n for n, key in enumerate(order) if key in keys_of(trace.program)), None) for trace in (held, found)

@@ -588,6 +588,8 @@ class Ended:
     yardsticks: Yardsticks
     timed: tuple[Sizes, ...]
     """The sizes of open dimensions over which times are means; a single empty one if nothing is open."""
+    keeps: str = ""
+    """What all schedules of the search keep, in words."""
 
     def _left(self) -> tuple[float, str] | None:
         """How much faster than the best the roof allows a schedule to be, and its name; None if that is unknown."""
@@ -628,6 +630,9 @@ class Ended:
             "enough": self.result.enough,
             "unrecorded": 0 if self.result.unkept is None else len(self.result.unkept.trials),
             "verdict": None if self.result.verdict is None else results.facts(self.result.verdict)[0],
+            "keeps": self.keeps or None,
+            "alike": self.result.alike,
+            "band": self.result.band,
             "best_file": None if best_file is None else str(best_file),
             "prior_file": None if prior_file is None else str(prior_file),
         }
@@ -668,6 +673,9 @@ class Ended:
                 f"the fastest trial took {units.seconds(seen)}; {again} measured again, by turns and for longer, and the "
                 f"winner takes {units.seconds(r.best_seconds)} there"
             )
+        if r.alike:
+            others = f"{r.alike} other{'s are' if r.alike > 1 else ' is'}"
+            yield f"of {len(r.finalists)} that were compared, {others} as fast within {100 * r.band:.1f} %: the simplest wins"
         if r.scale != 1.0:
             yield (
                 f"the machine was {r.scale:.2f} times slower there than in the search, and the times of that comparison are "
@@ -693,14 +701,14 @@ class Ended:
             )
 
     def header(self) -> str:
-        """Two comment lines for the best schedule's file, which say where it comes from. There must be a best schedule."""
+        """Some comment lines for the best schedule's file, which say where it comes from. There must be a best schedule."""
         r = self.result
         assert r.best_seconds is not None
         trials = units.counted(r.trials, "trial")
         return (
             f"// {self.task}: {units.seconds(r.best_seconds)}, {self.yardsticks.roof.described(r.best_seconds)}\n"
             f"// on {self.target.cpu}, {units.counted(self.threads, 'thread')}{self._sizes()}; "
-            f"{trials}, {self.strategy}, seed {r.seed}\n"
+            f"{trials}, {self.strategy}, seed {r.seed}\n{kept_line(self.keeps)}"
         )
 
     def _sizes(self) -> str:
@@ -725,6 +733,7 @@ class EndedCounting:
     found: Mapping[str, Counted]
     recorded: int
     counts: Path
+    keeps: str = ""
 
     @property
     def wrong(self) -> list[int]:
@@ -812,13 +821,18 @@ class EndedCounting:
         return "\n".join(out)
 
     def header(self) -> str:
-        """A comment line for the best schedule's file. There must be a best schedule."""
+        """Comment lines for the best schedule's file. There must be a best schedule."""
         r = self.result
         assert r.best_seconds is not None
         return (
             f"// {self.task}: {Quantity.CYCLES.shown(r.best_seconds)}, counted in an emulation, never timed; "
-            f"{units.counted(r.trials, 'trial')}, {self.strategy}, seed {r.seed}\n"
+            f"{units.counted(r.trials, 'trial')}, {self.strategy}, seed {r.seed}\n{kept_line(self.keeps)}"
         )
+
+
+def kept_line(keeps: str) -> str:
+    """A comment line for the file of a schedule that keeps something; empty if it keeps nothing."""
+    return f"// keeps {keeps}: proved, and compared in each trial\n" if keeps else ""
 
 
 Facts = dict[str, Any]

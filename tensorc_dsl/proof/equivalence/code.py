@@ -38,7 +38,7 @@ from tensorc_dsl.ir.expr import (
 )
 from tensorc_dsl.ir.print import format_expr
 from tensorc_dsl.ir.program import Block, For, IterKind, Program, Stmt, Store, store_at
-from tensorc_dsl.ir.reductions import Combination, combiner, is_fold, update_of
+from tensorc_dsl.ir.reductions import Combination, combiner, is_exact, is_fold, update_of
 from tensorc_dsl.proof.equivalence.loop_encodings import (
     Counted,
     Digit,
@@ -118,10 +118,15 @@ class Statement:
 
 
 class Code:
-    """The statements of a program and their accesses. Raises NotAffine if an extent or a guard is not affine."""
+    """The statements of a program and their accesses. Raises NotAffine if an extent or a guard is not affine.
 
-    def __init__(self, program: Program) -> None:
+    If it is `in_order`, updates whose order or grouping rounding depends on are stores like others: each reads what the one
+    before has stored.
+    """
+
+    def __init__(self, program: Program, *, in_order: bool = False) -> None:
         self.program = program
+        self.in_order = in_order
         self.shapes = {b.name: b.shape for b in (*program.params, *program.buffers)}
         self.digits = digits_of(program)
         self.homes = {
@@ -182,8 +187,8 @@ class Code:
                 made = Statement(
                     len(self.statements), b, is_init, own, path, digits, names, domain,
                     tuple((it.name, it.kind, values[it.name]) for it in b.iters),
-                    None if is_init else _accumulation(b, n, values),
-                    _chain(b, values),
+                    None if is_init or (self.in_order and not is_exact(b)) else _accumulation(b, n, values),
+                    None if self.in_order else _chain(b, values),
                 )  # fmt: skip
                 self.statements.append(made)
                 self.writers.setdefault(s.buffer, []).append(made)

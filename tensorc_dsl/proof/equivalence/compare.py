@@ -363,7 +363,8 @@ class Comparison:
 
     def _same_iterators(self, s: Statement, t: Statement) -> isl.Map | None:
         """The map between instances with the same values of iterators; None if they have different ones."""
-        ours, theirs = ({n: e for n, kind, e in x.iters if kind is not IterKind.REDUCE} for x in (s, t))
+        steps = self.original.code.in_order and not s.accumulates
+        ours, theirs = ({n: e for n, kind, e in x.iters if steps or kind is not IterKind.REDUCE} for x in (s, t))
         if ours.keys() != theirs.keys():
             return None
         one, other = (mapping(x.names, [of[n] for n in ours]) for x, of in ((s, ours), (t, theirs)))
@@ -373,6 +374,8 @@ class Comparison:
         """The map between instances that write the same element of a buffer; None if they write different ones. A stage keeps
         its name when what writes it becomes a copy, whose iterators are new.
         """
+        if self.original.code.in_order and any(kind is IterKind.REDUCE for x in (s, t) for _, kind, _ in x.iters):
+            return None  # a step of a sum writes the same element as all others
         ours, theirs = (x.code.shapes.get(y.store.buffer) for x, y in ((self.original, s), (self.scheduled, t)))
         homes = self.original.code.homes[s.store.buffer], self.scheduled.code.homes[t.store.buffer]
         if s.store.buffer != t.store.buffer or ours != theirs or any(homes):

@@ -7,6 +7,7 @@ from tensorc_dsl.ir.program import (
     ASSUMED,
     ATOMIC,
     FINITE,
+    IN_ORDER,
     IN_RANGE,
     INTRINSIC,
     PERSISTENT,
@@ -55,6 +56,12 @@ def refuse_reserved(program: Program, block: Block, key: str) -> None:
         raise RESERVED(program, block.name, key=key, what=what, repair=repair)
 
 
+def refuse_in_order(program: Program, key: str) -> None:
+    """Refuse the annotation of a program that says what is proved of each of its steps."""
+    if key == IN_ORDER:
+        raise RESERVED(program, key=key, what="what is proved of each step", repair="`keep_order()`")
+
+
 def _refuse_step(program: Program, loop: str, key: str) -> None:
     """Refuse an annotation of a loop that a step writes, which proves that it may stand there."""
     if step := _STEPS.get(key):
@@ -101,6 +108,7 @@ def annotate(
             if key == IN_RANGE:
                 repair = f"`split_scan(…, {IN_RANGE}=true)` or `double_scan(…, {IN_RANGE}=true)`"
                 raise RESERVED(program, key=key, what="what a schedule says of the factors of scans", repair=repair)
+            refuse_in_order(program, key)
             if key.startswith(ASSUMED):
                 what = "what a compute assumes of an input"
                 raise RESERVED(program, key=key, what=what, repair="write `assume` in the compute")

@@ -17,14 +17,16 @@ from tensorc_dsl.schedule.copies import (
     require_defined,
     require_order,
     require_scope,
+    site_of,
     widest_site,
     with_buffer,
 )
 from tensorc_dsl.schedule.kinds import RACE
 from tensorc_dsl.schedule.motion import VECTOR, own_buffers
-from tensorc_dsl.schedule.nests import NO_BLOCK, NO_BUFFER, the_block, the_buffer
+from tensorc_dsl.schedule.nests import NO_BLOCK, NO_BUFFER, NO_LOOP, the_block, the_buffer, the_loop
 from tensorc_dsl.schedule.primitives.cache_read import NOT_READ, require_read
-from tensorc_dsl.schedule.step import BlockRef, BufferRef, Rewrite, primitive, refusal
+from tensorc_dsl.schedule.primitives.decompose_reduction import NOT_AROUND
+from tensorc_dsl.schedule.step import BlockRef, BufferRef, LoopRef, Rewrite, primitive, refusal
 
 
 @refusal(
@@ -36,9 +38,9 @@ from tensorc_dsl.schedule.step import BlockRef, BufferRef, Rewrite, primitive, r
 def NOT_WRITTEN(*focus: str, block: str, buffer: str) -> None: ...
 
 
-@primitive(NO_BLOCK, NO_BUFFER, NO_SCOPE, NOT_READ, NOT_WRITTEN, NOT_FILLED, RACE, VECTOR)
+@primitive(NO_BLOCK, NO_BUFFER, NO_LOOP, NO_SCOPE, NOT_READ, NOT_WRITTEN, NOT_FILLED, NOT_AROUND, RACE, VECTOR)
 def cache_inplace(
-    program: Program, block: BlockRef, buffer: BufferRef, scope: str = "local"
+    program: Program, block: BlockRef, buffer: BufferRef, scope: str = "local", at: LoopRef | None = None
 ) -> Rewrite[tuple[BlockRef, ...]]:
     """`block` reads and writes `<buffer>_<scope>`, which is read in before it and written back after it.
 
@@ -46,18 +48,25 @@ def cache_inplace(
                                      for i, k: C_s[i] = C_s[i] + e
                                      for ax0: C[ax0] = C_s[ax0]
 
-    The copies stand just outside the outermost loop around the block in which no other block writes the buffer. Blocks that
+    The copies stand just outside the outermost loop around the block in which no other block writes the buffer, or in each
+    iteration of the loop `at`, so that a sum goes on in registers from one piece of its terms to the next. Blocks that
     read the buffer there read the copy, too: what is read in is the box that all of them access, what is written back the one
     that `block` stores. The results are the two new blocks.
     In TVM: `cache_inplace`; in Exo: `stage_mem`.  Cases: tests/primitives/cache_inplace.md
     """
-    b = the_block(program, block)[1]
+    around, b = the_block(program, block)
     old = the_buffer(program, buffer)
     require_scope(program, scope)
     require_read(program, b, old)
     if old.name not in own_buffers(b):
         raise NOT_WRITTEN(program, b.name, block=b.name, buffer=old.name)
     site = widest_site(program, b.name, old.name)
+    if at is not None:
+        the_loop(program, at)
+        names = [x.var for x in around]
+        if at.name not in names:
+            raise NOT_AROUND(program, at.name, b.name, loop=at.name, block=b.name, loops=", ".join(names) or "none")
+        site = site_of(program, b.name, max(len(site.loops), names.index(at.name) + 1))
     used = used_names(program)
     cache = replace(old, name=copy_name(old, scope, used), scope=scope, annotations=())
     out = fresh(f"{old.name}_write", used)

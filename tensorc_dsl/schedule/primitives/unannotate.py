@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tensorc_dsl.ir.program import Block, Program
 from tensorc_dsl.schedule.nests import NO_BLOCK, NO_LOOP, the_part, with_annotations
-from tensorc_dsl.schedule.primitives.annotate import RESERVED, refuse_reserved
+from tensorc_dsl.schedule.primitives.annotate import RESERVED, refuse_in_order, refuse_reserved
 from tensorc_dsl.schedule.step import BlockRef, LoopRef, Rewrite, primitive, refusal
 
 
@@ -23,6 +23,8 @@ def unannotate(program: Program, target: LoopRef | BlockRef | None, key: str) ->
     part = the_part(program, target)
     if isinstance(part, Block):
         refuse_reserved(program, part, key)
+    elif isinstance(part, Program):
+        refuse_in_order(program, key)
     if key not in (there := dict(part.annotations)):
         keys = ", ".join(f'"{k}"' for k in there)
         focus = () if target is None else (target.name,)

@@ -22,9 +22,11 @@ from tensorc_dsl.schedule.step import BlockRef, BufferRef, LoopRef, NodeRef, Pri
 
 
 def asking(step: Primitive) -> tuple[Query, ...]:
-    """The queries `can_<step>`: one of each type that the first argument of the step may have. The other arguments are the
-    step's.
+    """The queries `can_<step>`: one of each type that the first argument of the step may have, none without arguments. The
+    other arguments are the step's.
     """
+    if not step.signature.parameters:
+        return ()
     first, *others = step.signature.parameters.values()
     rest = step.signature.replace(parameters=[first, *others] if first.kind is Parameter.VAR_POSITIONAL else others)
     what, name = step.doc.split("\n\n")[0], f"can_{step.name}"

@@ -84,6 +84,27 @@ def _share(got: Array, expected: Array, tolerance: NDArray[np.float64], dtype: D
     return np.where(same, 0.0, np.where(np.isnan(share) | ~np.isfinite(expected), np.inf, share))
 
 
+def other_bits(name: str, got: Array, expected: Array, dtype: DType, zeros: bool) -> str:
+    """The first element of `got` that has other bits than it is to have, as text; empty if none has. Both are as a buffer of
+    the type stores them. A NaN is like any other one; so are both zeros, if `zeros`."""
+    if got.tobytes() == expected.tobytes():
+        return ""
+    a, b = (np.ascontiguousarray(x).reshape(-1) for x in (got, expected))
+    raw = [x.view(np.uint8).reshape(a.size, -1) for x in (a, b)]
+    other = np.any(raw[0] != raw[1], axis=1)
+    if dtype.is_float:
+        x, y = widen(a, dtype), widen(b, dtype)
+        other &= ~(np.isnan(x) & np.isnan(y))
+        if zeros:
+            other &= (x != 0) | (y != 0)
+    if not other.any():
+        return ""
+    first, count = int(np.argmax(other)), int(np.count_nonzero(other))
+    at = ", ".join(str(int(i)) for i in np.unravel_index(first, got.shape))
+    texts = ("".join(f"{byte:02x}" for byte in x[first][::-1]) for x in raw)
+    return f"{name}[{at}] has the bits {next(texts)}, not {next(texts)} ({count} of {a.size} elements have others)"
+
+
 # Arrays in guarded memory, which detect kernels that access memory outside of them.
 #
 # An array ends where unreadable pages begin (up to the alignment's padding), so an access past its end crashes

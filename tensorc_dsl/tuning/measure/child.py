@@ -6,7 +6,7 @@ A builder runs no kernel, so it unpacks what the parent packed.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Literal
 
@@ -30,7 +30,7 @@ from tensorc_dsl.reference.evaluate import shape_of
 from tensorc_dsl.reference.inputs import extreme_inputs, make_inputs
 from tensorc_dsl.reference.tolerance import bounded
 from tensorc_dsl.reference.work import describe, sizing
-from tensorc_dsl.tuning.measure.check import Guarded, Verdict, compare, frozen, poison
+from tensorc_dsl.tuning.measure.check import Guarded, Verdict, compare, frozen, other_bits, poison
 from tensorc_dsl.tuning.measure.outcome import ENOUGH_SECONDS, Taken, take_times, weighted_times
 
 Array = NDArray[Any]
@@ -50,7 +50,8 @@ class Prepare(msgspec.Struct, tag=True, frozen=True):
     """To a runner: from now on kernels compute this unscheduled program, on inputs made from the seed.
 
     Of a program with open dimensions, at the sizes of `reference.work`. `kind` is that of their target; the linear
-    algebra of the reference has so many `threads`. Timed calls take so many `copies` of the constant inputs in turn.
+    algebra of the reference has so many `threads`. Timed calls take so many `copies` of the constant inputs in turn. Kernels
+    give the bits of the kernel `bits_of`, if there is one, but for which of two zeros it is where `zeros` says so.
     """
 
     program: str
@@ -58,6 +59,8 @@ class Prepare(msgspec.Struct, tag=True, frozen=True):
     seed: int
     threads: int
     copies: int = 1
+    bits_of: Code | None = None
+    zeros: bool = False
 
 
 class Run(msgspec.Struct, tag=True, frozen=True):
@@ -135,6 +138,10 @@ class Task:
     inputs: dict[str, Array]
     expected: dict[str, Array]
     allowed: dict[str, Array]
+    bits: dict[str, Array] | None = None
+    """The results whose bits a kernel gives; None if it may give any that are right."""
+    zeros: bool = False
+    """Whether either of two zeros has the right bits."""
 
     @staticmethod
     def of(program: Program, seed: int) -> Task:
@@ -171,6 +178,10 @@ class Task:
             worst = max(worst, verdict.max_error)
             if verdict.fault:
                 return verdict
+            if self.bits is not None:
+                other = other_bits(p.name, arrays[p.updates or p.name], self.bits[p.name], p.dtype, self.zeros)
+                if other:
+                    return Verdict(np.inf, other)
         return Verdict(worst)
 
 
@@ -188,25 +199,36 @@ class Job:
     copies: int
 
     @staticmethod
-    def of(program: Program, kind: str, seed: int, copies: int) -> Job:
+    def of(request: Prepare) -> Job:
+        program, seed = parse_program(Source("task", request.program)), request.seed
+        backend = require_backend(request.kind, program.name)
         found = sizing(program)
         every: list[Sizes] = [*found.checked, *(x for x in found.timed if x not in found.checked)]
         tasks = [Task.of(bind(program, x), seed) for x in every]
+        if request.bits_of is not None:
+            kernel = backend.load(request.bits_of, program, request.threads)
+            tasks = [replace(t, bits=_ran(t, kernel), zeros=request.zeros) for t in tasks]
         timed = tuple((tasks[every.index(x)], w) for x, w in zip(found.timed, found.weights, strict=True))
         at_extremes = Task.at_extremes(tasks[0].program, seed)
         return Job(
             program,
-            require_backend(kind, program.name),
+            backend,
             tuple(tasks),
             tuple(map(describe, every)),
             timed,
             () if at_extremes is None else (at_extremes,),
-            copies,
+            request.copies,
         )
 
 
-def _checked(task: Task, kernel: LoadedKernel) -> Verdict:
-    """Run the kernel once on guarded arrays, after filling the outputs with poison."""
+def _ran(task: Task, kernel: LoadedKernel) -> dict[str, Array]:
+    """The outputs of a kernel, by name, as memory holds them."""
+    guarded = _run_guarded(task, kernel)
+    return {p.name: frozen(guarded[p.updates or p.name].array) for p in task.program.outputs}
+
+
+def _run_guarded(task: Task, kernel: LoadedKernel) -> dict[str, Guarded]:
+    """The guarded arrays after one run, before which outputs are filled with poison."""
     guarded = {p.name: Guarded(shape_of(p), stored_dtype(p.dtype), strides_of(p)) for p in callers_params(task.program)}
     for name, g in guarded.items():
         if name in task.inputs:
@@ -214,6 +236,12 @@ def _checked(task: Task, kernel: LoadedKernel) -> Verdict:
         else:
             poison(g.array)
     kernel(*(g.array for g in guarded.values()))
+    return guarded
+
+
+def _checked(task: Task, kernel: LoadedKernel) -> Verdict:
+    """Run the kernel once on guarded arrays."""
+    guarded = _run_guarded(task, kernel)
     for name, g in guarded.items():
         if side := g.trespassed():
             where = "its elements" if side == "between" else "its first or last element"
@@ -307,9 +335,9 @@ def runner() -> None:
     def answer(request: Prepare | Run) -> Prepared | Ran | Failed:
         nonlocal job
         match request:
-            case Prepare(program=text, kind=kind, seed=seed, threads=threads, copies=copies):
-                use_blas_threads(threads)
-                job = Job.of(parse_program(Source("task", text)), kind, seed, copies)
+            case Prepare():
+                use_blas_threads(request.threads)
+                job = Job.of(request)
                 return Prepared(min(task.compared for task in job.checked))
             case Run():
                 assert job is not None

@@ -14,6 +14,8 @@ from math import floor, prod
 from types import TracebackType
 from typing import Self
 
+import msgspec
+
 from tensorc_dsl.backend.once import lowered_once
 from tensorc_dsl.base.diagnostic import Diagnostic, TschedError, problem
 from tensorc_dsl.ir.input_views import resolved
@@ -32,6 +34,7 @@ from tensorc_dsl.processes.protocol import (
     library_threads,
     wait_any,
 )
+from tensorc_dsl.proof.equivalence.bits import may_return_either_zero
 from tensorc_dsl.reference.evaluate import shape_of, unscheduled_nests
 from tensorc_dsl.reference.inputs import has_extremes
 from tensorc_dsl.reference.values import alive_steps
@@ -86,6 +89,12 @@ def TOO_LARGE(*, task: str, why: str) -> None: ...
     "running it",
 )
 def TOO_SLOW(*, task: str, seconds: float) -> None: ...
+@problem(
+    "E0716",
+    "there is no kernel of `{task}` with whose bits trials could be compared: {why}",
+    help="search without `--same-bits`, or name a schedule that has a kernel with `--bits-of`",
+)
+def NO_BITS(*, task: str, why: str) -> None: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,7 +194,7 @@ class LocalRunner:
     `program` is the unscheduled program; kernels are checked against it on inputs made from `seed`. TschedError when
     this machine is too small to check them. `on_preparing` is called when the inputs and the reference begin to be
     computed (true), and when they are there (false). Kernels are timed in `turns` with other processes, and with so many
-    `copies` of the constant inputs, which calls take in turn.
+    `copies` of the constant inputs, which calls take in turn. They give the bits of the program `bits_of`, if there is one.
     """
 
     def __init__(
@@ -201,8 +210,10 @@ class LocalRunner:
         on_preparing: Callable[[bool], None] | None = None,
         turns: Turns | None = None,
         copies: int = 1,
+        bits_of: Program | None = None,
     ) -> None:
         there = require_memory(program)
+        self._bits_of = bits_of
         self._turns = turns or Turns()
         self._known: OrderedDict[str, _Build] = OrderedDict()
         self._on_preparing = on_preparing
@@ -387,6 +398,8 @@ class LocalRunner:
         if self._runner.prepared:
             return
         self._tell(True)
+        if self._bits_of is not None and self._task.bits_of is None:
+            self._task = self._with_bits(self._bits_of)
         try:
             reply = self._runner.prepare(self._task, PREPARE_SECONDS)
         except WorkerTimeout:
@@ -397,6 +410,13 @@ class LocalRunner:
             raise TypeError(f"a runner answers a task with {type(reply).__name__}")
         self.compared = reply.compared
         self._tell(False)
+
+    def _with_bits(self, program: Program) -> Prepare:
+        """The request with the kernel that has the bits that all are to give. Raises TschedError (E0716) if it has none."""
+        (build,) = self._build_all([program], 0.0)
+        if isinstance(build.reply, Outcome):
+            raise TschedError(NO_BITS(None, task=self._program.name, why=build.reply.message))
+        return msgspec.structs.replace(self._task, bits_of=build.reply.code, zeros=may_return_either_zero(program))
 
     def _tell(self, begins: bool) -> None:
         if self._on_preparing is not None:

@@ -35,6 +35,7 @@ from tensorc_dsl.processes.protocol import (
     wait_any,
 )
 from tensorc_dsl.schedule.trace.handlers import Blocked, Conditioned
+from tensorc_dsl.schedule.trace.kept import Kept
 from tensorc_dsl.schedule.trace.trace import Model, Trace
 from tensorc_dsl.tuning.search.expansion import Expander, Order, SpaceLike, described, here, made, remember
 from tensorc_dsl.tuning.search.gp import Array
@@ -314,6 +315,6 @@ def _own(ground: Ground, order: Order) -> Trace | None:
 
 def _same_elsewhere(model: SpaceLike) -> bool:
     """Whether the model is a function of its fields, which another process can have; a user's own model may be none."""
-    while isinstance(model, Conditioned | Blocked):
+    while isinstance(model, Conditioned | Blocked | Kept):
         model = model.model
     return isinstance(model, Space)

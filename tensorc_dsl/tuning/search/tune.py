@@ -104,12 +104,15 @@ def judged(
 class Compared:
     """Times of a second measurement of the best few, the fastest first, as (seconds, trial).
 
-    The machine was `scale` times slower than undisturbed, by which they are divided, and its memory `memory` times.
+    The machine was `scale` times slower than undisturbed, by which they are divided, and its memory `memory` times. So many
+    others are `alike` in time with the first: within the share `band` of the fastest, which their samples do not tell apart.
     """
 
     times: list[tuple[float, int]]
     scale: float = 1.0
     memory: float = 1.0
+    alike: int = 0
+    band: float = 0.0
 
 
 def final(run: Log, runner: RunnerLike, watch: Watch | None = None) -> Compared:
@@ -129,13 +132,13 @@ def final(run: Log, runner: RunnerLike, watch: Watch | None = None) -> Compared:
         run.record([(n, run.traces[n], o) for n, o in zip(few, again, strict=True)], "final")
         valid = [(o, n) for n, o in zip(few, again, strict=True) if o.seconds is not None]
         if valid:
-            times = [(o.seconds or 0.0, n) for o, n in valid]
-            _, _, winner, seconds = min(
-                (len(run.traces[n].text), run.traces[n].text, n, s)
-                for (o, n), (s, _) in zip(valid, times, strict=True)
-                if as_fast(o, min(valid, key=lambda x: x[0].seconds or 0.0)[0])
-            )
-            return Compared([(seconds, winner), *sorted(x for x in times if x[1] != winner)], factor, memory)
+            times = sorted((o.seconds or 0.0, n) for o, n in valid)
+            fastest = min((o for o, _ in valid), key=lambda o: o.seconds or 0.0)
+            alike = [(o.seconds or 0.0, n) for o, n in valid if as_fast(o, fastest)]
+            seconds, winner = min(alike, key=lambda x: (len(run.traces[x[1]].text), run.traces[x[1]].text))
+            band = max(s for s, _ in alike) / times[0][0] - 1.0 if times[0][0] else 0.0
+            order = [(seconds, winner), *(x for x in times if x[1] != winner)]
+            return Compared(order, factor, memory, len(alike) - 1, band)
     return Compared([])
 
 
@@ -269,7 +272,8 @@ class TuneResult:
     trials than requested, or None. `regret` is the last one that the strategy stated, if it stated one; `enough` if the
     search ended by it. `unkept` are the records that could not be written to a database.
     `scale` is how many times slower than in the search the machine was in the comparison; its times are divided by that.
-    `memory` is how many times slower its memory was at each look: then another schedule may be the best.
+    `memory` is how many times slower its memory was at each look: then another schedule may be the best. So many other
+    finalists are `alike`: as fast as the best within the share `band`, and not as simple.
     """
 
     best: Trace | None
@@ -292,6 +296,8 @@ class TuneResult:
     unkept: Unkept | None = None
     scale: float = 1.0
     memory: float = 1.0
+    alike: int = 0
+    band: float = 0.0
 
     def __repr__(self) -> str:
         """The main fields, and the others that differ from their usual values."""
@@ -613,6 +619,8 @@ class Search:
             unkept=None if records is None else records.unkept,
             scale=compared.scale,
             memory=compared.memory,
+            alike=compared.alike,
+            band=compared.band,
         )
 
 

@@ -33,7 +33,7 @@ from tensorc_dsl.ir.input_views import resolved
 from tensorc_dsl.ir.program import Block, Buffer, Program, Stmt, walk
 from tensorc_dsl.ir.target import Target
 from tensorc_dsl.lower.flat import LowerError, Param, store_loads, stores
-from tensorc_dsl.lower.lower import COMMON, Unit, format_unit, require_independent
+from tensorc_dsl.lower.lower import COMMON, SPREAD, Unit, format_unit, require_independent
 from tensorc_dsl.lower.storage import buffer_loops, flatten_params, in_place, place
 from tensorc_dsl.lower.trim_bounds import Known, known_of
 from tensorc_dsl.proof.sets.accesses import touched_in
@@ -310,6 +310,7 @@ def _swizzles(n: Nest) -> Nest:
 
 PASSES = (
     _Pass("prove", _common("prove"), "instructions without a proof are loops"),
+    _Pass("spread", _common("spread"), SPREAD),
     _Pass("essential", _common("essential"), "guards that others imply go"),
     _Pass("stages", _stages, "statements of pipelines are marked"),
     _Pass("erase", _common("erase"), "blocks become stores, `where` guards, `init` stores of its own"),

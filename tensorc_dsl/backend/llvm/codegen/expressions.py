@@ -53,6 +53,7 @@ from tensorc_dsl.backend.llvm.codegen.lane_loads import (
     vectors_of,
 )
 from tensorc_dsl.backend.llvm.codegen.maths import call
+from tensorc_dsl.ir.contraction import fused
 from tensorc_dsl.ir.dtypes import BOOL, INDEX, U8, DType
 from tensorc_dsl.ir.expr import (
     Binary,
@@ -267,22 +268,17 @@ class Expressions(Subscripts):
 
     def _fused(self, e: Binary, at: Piece | None) -> Value | None:
         """`x*y + z` and similar expressions with a single rounding, if the machine has fused operations; else None."""
-        t = dtype_of(e)
-        if e.op not in ("+", "-") or t.name not in ("f32", "f64"):
-            return None
-        pairs = ((e.rhs, e.lhs), (e.lhs, e.rhs))
-        found = next(((x, y) for x, y in pairs if isinstance(x, Binary) and x.op == "*"), None)
+        found = fused(e)
         if found is None:
             return None
-        product, rest = found
-        values = [self.value(x, at) for x in (product.lhs, product.rhs, rest)]
+        t = dtype_of(e)
+        values = [self.value(x, at) for x in (found.x, found.y, found.z)]
         lanes = max(v.lanes for v in values)
         x, y, z = (self.f.splat(v, lanes) for v in values)
-        if e.op == "-":
-            if product is e.rhs:
-                x = self.f.value(t, f"fneg {x.typed}", lanes)
-            else:
-                z = self.f.value(t, f"fneg {z.typed}", lanes)
+        if found.form == "fnma":
+            x = self.f.value(t, f"fneg {x.typed}", lanes)
+        elif found.form == "fms":
+            z = self.f.value(t, f"fneg {z.typed}", lanes)
         return self.f.intrinsic("fmuladd", t, (x, y, z))
 
     def _extreme(self, e: Binary, at: Piece | None) -> Value | None:

@@ -27,7 +27,7 @@ from tensorc_dsl.ir.expr import (
     rewrite_expr,
 )
 from tensorc_dsl.ir.node import by_identity, replace
-from tensorc_dsl.ir.program import MAX_STEP, Annotation, For, LoopKind, Program, Store, walk
+from tensorc_dsl.ir.program import MAX_STEP, Annotation, For, LoopKind, Program, Store, is_in_order, walk
 from tensorc_dsl.ir.reductions import fold_of
 from tensorc_dsl.ir.target import REGISTER_FILE
 from tensorc_dsl.lower.flat import (
@@ -514,6 +514,10 @@ def _unroll(u: Unit) -> Unit:
     return replace(u, flat=unroll_small(u.loops, step)) if step else u
 
 
+def _fold_across(u: Unit) -> Unit:
+    return u if is_in_order(u.whole) else replace(u, flat=fold_across(u.loops))
+
+
 def _bind(u: Unit) -> Unit:
     return replace(u, flat=bind_instructions(u.loops, instructions(u.program)))
 
@@ -526,7 +530,7 @@ PASSES = (
         lambda u: replace(u, flat=take_out_choices(u.loops)),
         "choices that all lanes of a row share are made before it",
     ),
-    Pass("across", lambda u: replace(u, flat=fold_across(u.loops)), "partial results are combined across lanes"),
+    Pass("across", _fold_across, "partial results are combined across lanes, unless the program keeps its order"),
     Pass("unroll", _unroll, "short loops are unrolled, as `unroll.max_step` says"),
     Pass("registers", lambda u: replace(u, flat=keep_in_registers(u.loops)), "small buffers become registers"),
     Pass(

@@ -22,6 +22,7 @@ from tensorc_dsl.faces.cli.measured import warn_of_threads
 from tensorc_dsl.faces.cli.options import (
     HELP,
     Ending,
+    Keeping,
     chosen,
     common_options,
     duration,
@@ -31,6 +32,7 @@ from tensorc_dsl.faces.cli.options import (
     handled,
     handler_options,
     interruptible,
+    keeping_options,
     load,
     only,
     pairs,
@@ -118,6 +120,7 @@ def _strategy(ctx: click.Context, _param: click.Parameter, value: str) -> str:
     help="What a task's time counts beside those of others, by default 1: how often a network runs it.",
 )
 @handler_options
+@keeping_options
 @target_options
 @click.option("--output", type=click.Path(), metavar="PATH", help="The file to write, in place of the usual one.")
 @click.option(
@@ -162,6 +165,9 @@ def tune(
     replayed: str | None,
     conditions: tuple[tuple[str, str], ...],
     hidden: tuple[str, ...],
+    same_bits: bool,
+    bits_of: str | None,
+    same_rows: str | None,
     target: str | None,
     mcpu: str | None,
     threads: int | None,
@@ -191,6 +197,9 @@ def tune(
     `run` takes them from the records. Draws of the rules that join the calls of the model are decided, too, by whole runs,
     unless tasks are named; `--condition` pins one.
 
+    With --same-bits, --bits-of or --same-rows only schedules are tried that are proved to keep the bits of the results. Each
+    trial is compared with them, too.
+
     With --emulate no GPU is needed. Schedules are run on the CPU thread by thread, checked, and compared by the cycles of a
     model of the GPU, in place of times. They are recorded apart from times, in `emulated.jsonl` beside the database, where
     `--resume` finds the last search.
@@ -201,7 +210,7 @@ def tune(
 
     def read(there: TaskFile) -> tuple[list[Task], list[Output]]:
         names = tuple(dict.fromkeys(tasks)) or tuple(there) or (only(there, file),)
-        found = [handled(chosen(there, name, mcpu), replayed, conditions, hidden) for name in names]
+        found = [handled(chosen(there, name, mcpu), replayed, conditions, hidden, keeping) for name in names]
         if output is not None and len(found) > 1:
             raise click.UsageError("--output names the file of one task: give one task")
         outputs = [Output.at(output, f"{one.name}.best.tsched") for one in found]
@@ -210,6 +219,7 @@ def tune(
                 raise click.UsageError(f"the best schedule would replace {file}: give another path with --output")
         return found, outputs
 
+    keeping = Keeping(same_bits, bits_of, same_rows)
     form = _form(as_json, as_lines)
     where = Path(records) if records else None
     queue: Queue | None = None
@@ -299,7 +309,9 @@ def _require_whole(ctx: click.Context) -> None:
             raise click.UsageError(f"`{p.opts[0]}` is about single tasks, and a model is tuned as a whole")
 
 
-OF_TASKS = ("weights", "replayed", "hidden", "target", "mcpu", "keep_better", "prior", "emulate")
+OF_TASKS = (
+    "weights", "replayed", "hidden", "same_bits", "bits_of", "same_rows", "target", "mcpu", "keep_better", "prior", "emulate",
+)  # fmt: skip
 """The options that are not for models."""
 
 
@@ -341,7 +353,7 @@ def _count(
         plans = [one.plan(tell, w) for one, tell, w in zip(found, listeners, weights, strict=True)]
         counted = emulate_all(found, plans, options, path)
     return [
-        EndedCounting(one.name, one.target, options.strategy, c.result, c.found, c.recorded, path)
+        EndedCounting(one.name, one.target, options.strategy, c.result, c.found, c.recorded, path, _kept(one))
         for one, c in zip(found, counted, strict=True)
     ]
 
@@ -375,9 +387,13 @@ def _search(
                     yardsticks[n] = measuring[n].beside_numpy(yardsticks[n])
                     yardsticks[n] = measuring[n].again(yardsticks[n])
     return [
-        Ended(one.name, one.target, one.threads, options.strategy, result, yards, one.timed_at)
+        Ended(one.name, one.target, one.threads, options.strategy, result, yards, one.timed_at, _kept(one))
         for one, result, yards in zip(found, results, yardsticks, strict=True)
     ]
+
+
+def _kept(task: Task) -> str:
+    return "" if task.keeps is None else task.keeps.words
 
 
 def _begin_for(follower: Follower, task: str, line: str) -> None:

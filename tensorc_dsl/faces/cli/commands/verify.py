@@ -15,9 +15,11 @@ from tensorc_dsl.faces.cli.failures import ExitCode
 from tensorc_dsl.faces.cli.options import (
     SUFFIX,
     Format,
+    Keeping,
     chosen,
     common_options,
     format_option,
+    keeping_options,
     load,
     seed_option,
     sources,
@@ -55,14 +57,15 @@ class Claim:
 
 @click.command()
 @click.argument("words", metavar="FILE... [TASK] [TRACE]", nargs=-1, required=True)
+@keeping_options
 @seed_option
 @target_options
 @format_option
 @common_options
 @click.pass_context
 def verify(
-    ctx: click.Context, words: tuple[str, ...], seed: int, target: str | None, mcpu: str | None, threads: int | None,
-    output: Format,
+    ctx: click.Context, words: tuple[str, ...], same_bits: bool, bits_of: str | None, same_rows: str | None, seed: int,
+    target: str | None, mcpu: str | None, threads: int | None, output: Format,
 ) -> None:  # fmt: skip
     """Prove that a schedule computes what its task does, for all inputs and sizes, without running it.
 
@@ -70,7 +73,11 @@ def verify(
     files or a folder, those of each file. Of a file with two programs and without a task those are compared. The proof
     does not rely on the steps that made the schedule. Exit status 1: it is wrong, and a run with inputs that are shown
     says so; 5: it is not proved.
+
+    With --same-bits, --bits-of or --same-rows it is proved, too, that the bits of the results are those, on one machine.
+    Where that is not proved, the first step is named that is not proved to keep them.
     """
+    keeping = Keeping(same_bits, bits_of, same_rows)
     from tensorc_dsl.faces.report.terminal import Finding
 
     paths, rest = (words, ()) if _are_files(words) else (words[:1], words[1:])
@@ -81,7 +88,7 @@ def verify(
         names.append(name)
         try:
             tasks = load(name, threads, target, mcpu)
-            for claim in _claims(tasks, name, rest, seed, mcpu, required=required):
+            for claim in _claims(tasks, name, rest, seed, mcpu, keeping, required=required):
                 result, finding = _proved(claim, output == "text", paths != (name,))
                 results += result
                 found += finding
@@ -125,7 +132,14 @@ def _claims_something(file: str) -> bool:
 
 
 def _claims(
-    tasks: TaskFile, file: str, words: tuple[str, ...], seed: int, mcpu: str | None, *, required: bool
+    tasks: TaskFile,
+    file: str,
+    words: tuple[str, ...],
+    seed: int,
+    mcpu: str | None,
+    keeping: Keeping,
+    *,
+    required: bool,
 ) -> Iterator[Claim]:
     """What the file claims: its tasks, or those that the words behind its name tell; without a task, its two programs.
 
@@ -139,10 +153,12 @@ def _claims(
         name, trace = task_and_trace(tasks, file, words) if words else (None, None)
         places = {str(i.name): i.name.span for i in items if isinstance(i, tree.TaskDef)}
         for task in tasks if name is None else (name,):
-            yield Claim(file, task, places.get(task), partial(_verify_schedule, tasks, task, mcpu, trace, seed))
+            yield Claim(
+                file, task, places.get(task), partial(_verify_schedule, tasks, task, mcpu, trace, seed, keeping)
+            )
     elif required or len(programs) == 2:
         a, b = _two(file, programs)
-        yield Claim(file, f"{a.name} and {b.name}", b.name.span, partial(_compared, a, b))
+        yield Claim(file, f"{a.name} and {b.name}", b.name.span, partial(_compared, a, b, keeping))
 
 
 def _proved(claim: Claim, aloud: bool, several: bool) -> tuple[list[dict[str, Any]], list[Finding]]:
@@ -166,9 +182,29 @@ def _proved(claim: Claim, aloud: bool, several: bool) -> tuple[list[dict[str, An
     return [facts | {"code": found.code, "inputs": inputs}], [Finding(claim.file, found)]
 
 
-def _verify_schedule(tasks: TaskFile, name: str, mcpu: str | None, trace: str | None, seed: int) -> Report:
+def _verify_schedule(
+    tasks: TaskFile, name: str, mcpu: str | None, trace: str | None, seed: int, keeping: Keeping
+) -> Report:
     task = chosen(tasks, name, mcpu)
-    return task.verify(task.frozen(trace) if trace is not None else task.sample(seed))
+    found = task.frozen(trace) if trace is not None else task.sample(seed)
+    of = None if keeping.bits_of is None else task.frozen(keeping.bits_of)
+    proofs: list[Callable[[], Report]] = [partial(task.verify, found)]
+    proofs += [partial(task.verify_bits, found, of)] if keeping.bits or of is not None else []
+    proofs += [] if keeping.rows is None else [partial(task.verify_rows, found, keeping.rows)]
+    return _all_of(proofs)
+
+
+def _all_of(proofs: Sequence[Callable[[], Report]]) -> Report:
+    """The verdict that all of these are valid, or the first one that is not."""
+    from tensorc_dsl.proof.equivalence.validate import Valid
+
+    assumes: dict[str, None] = {}
+    for prove in proofs:
+        found = prove()
+        if not isinstance(found, Valid):
+            return found
+        assumes |= dict.fromkeys(found.assumes)
+    return Valid(tuple(assumes))
 
 
 def _two(file: str, programs: Sequence[ProgramDef]) -> tuple[ProgramDef, ProgramDef]:
@@ -179,9 +215,15 @@ def _two(file: str, programs: Sequence[ProgramDef]) -> tuple[ProgramDef, Program
     return programs[0], programs[1]
 
 
-def _compared(first: ProgramDef, second: ProgramDef) -> Report:
+def _compared(first: ProgramDef, second: ProgramDef, keeping: Keeping) -> Report:
     from tensorc_dsl.ir.parse import program_from_tree
+    from tensorc_dsl.proof.equivalence.bits import same_bits
+    from tensorc_dsl.proof.equivalence.rows import same_rows
     from tensorc_dsl.proof.equivalence.validate import validate
 
     a, b = map(program_from_tree, (first, second))
-    return validate(a, b, (f"`{a.name}`", f"`{b.name}`"))
+    names = f"`{a.name}`", f"`{b.name}`"
+    proofs: list[Callable[[], Report]] = [partial(validate, a, b, names)]
+    proofs += [partial(same_bits, a, b, names)] if keeping.bits or keeping.bits_of is not None else []
+    proofs += [] if keeping.rows is None else [partial(same_rows, a, b, keeping.rows)]
+    return _all_of(proofs)

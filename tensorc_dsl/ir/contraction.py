@@ -1,0 +1,107 @@
+"""Contraction: which sums of a product the code generators round once, and how an expression looks that says so.
+
+Whether `x * y + z` is one operation, with one rounding, is decided by the form of the expression that a store has, and by
+nothing else: neither by the lanes of a loop nor by what stands around the store. So two stores whose expressions are equal
+once they are `contracted` are compiled to the same operations, and a product that is stored first is rounded by itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Literal, TypeGuard
+
+from tensorc_dsl.ir.expr import Binary, Call, Expr, Select, dtype_of, rewrite_expr
+from tensorc_dsl.ir.node import replace
+from tensorc_dsl.ir.program import Block, Program, Stmt, Store, blocks, with_body
+
+Form = Literal["fma", "fnma", "fms"]
+"""`x * y + z`, `z - x * y` and `x * y - z`, with one rounding."""
+
+
+@dataclass(frozen=True, slots=True)
+class Fused:
+    """A sum or difference of the product of `x` and `y` and a value `z` that has one rounding."""
+
+    form: Form
+    x: Expr
+    y: Expr
+    z: Expr
+
+
+def fused(e: Expr) -> Fused | None:
+    """The operation that `e` becomes on a machine that has fused ones; None if it is none of f32 or f64. Of two products the
+    second one is not rounded."""
+    if not _may_fuse(e):
+        return None
+    if (p := _product(e.rhs)) is not None:
+        return Fused("fma" if e.op == "+" else "fnma", p.lhs, p.rhs, e.lhs)
+    if (p := _product(e.lhs)) is not None:
+        return Fused("fma" if e.op == "+" else "fms", p.lhs, p.rhs, e.rhs)
+    return None
+
+
+def _may_fuse(e: Expr) -> TypeGuard[Binary]:
+    return isinstance(e, Binary) and e.op in ("+", "-") and dtype_of(e).name in ("f32", "f64")
+
+
+def _product(e: Expr) -> Binary | None:
+    return e if isinstance(e, Binary) and e.op == "*" else None
+
+
+def spread(e: Expr) -> Expr:
+    """The expression with each sum of a choice between a product and something else as a choice between sums:
+    `z + (x * y if c else 0.0)` is `z + x * y if c else z + 0.0`. Then the sum is fused where the condition holds, also where
+    a loop is cut at it and only `z + x * y` is left.
+    """
+    return rewrite_expr(e, _spread_one)
+
+
+def _spread_one(e: Expr) -> Expr:
+    if not _may_fuse(e) or _product(e.rhs) is not None:
+        return e
+    if _chooses_product(e.rhs):
+        cond, arms = e.rhs.cond, [replace(e, rhs=x) for x in (e.rhs.then, e.rhs.other)]
+    elif _chooses_product(e.lhs):
+        cond, arms = e.lhs.cond, [replace(e, lhs=x) for x in (e.lhs.then, e.lhs.other)]
+    else:
+        return e
+    then, other = map(_spread_one, arms)
+    return Select(cond, then, other)
+
+
+def _chooses_product(e: Expr) -> TypeGuard[Select]:
+    return isinstance(e, Select) and any(_product(x) is not None or _chooses_product(x) for x in (e.then, e.other))
+
+
+def contracted(program: Program) -> Program:
+    """The program with sums `spread`, and each fused operation as a call that has its form as name: equal expressions of two
+    such programs have equal bits on one machine, if what is compiled is spread, too."""
+
+    def marked(e: Expr) -> Expr:
+        found = fused(e)
+        return e if found is None else Call(found.form, (found.x, found.y, found.z))
+
+    return _of_values(program, lambda e: rewrite_expr(spread(e), marked))
+
+
+def with_spread_sums(program: Program) -> Program:
+    """The program with sums `spread`; the same one if there are none."""
+    return _of_values(program, spread) if depends_on_cuts(program) else program
+
+
+def depends_on_cuts(program: Program) -> bool:
+    """Whether it depends on where loops are cut which of the sums are fused."""
+    return any(spread(s.value) is not s.value for b in blocks(program) for s in (*b.init, *b.body))
+
+
+def _of_values(program: Program, new: Callable[[Expr], Expr]) -> Program:
+    def of_store(s: Store) -> Store:
+        return replace(s, value=new(s.value))
+
+    def of(s: Stmt) -> Stmt:
+        if isinstance(s, Block):
+            return replace(s, body=tuple(map(of_store, s.body)), init=tuple(map(of_store, s.init)))
+        return with_body(s, tuple(map(of, s.body)))
+
+    return replace(program, body=tuple(map(of, program.body)))
