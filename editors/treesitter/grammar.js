@@ -17,6 +17,7 @@ const SOFT = [
   "identity", "assume", "desc", "layout", "lower", "requires", "asm", "call", "when", "with",
   "init", "step", "scan", "spatial", "reduce", "block", "buffer", "parallel", "vectorized", "unrolled",
   "pipelined", "tensorized", "bound", "const", "at", "strides", "updates", "try", "otherwise", "model", "weights", "sha256",
+  "select",
 ];
 
 const list = (rule) => seq(rule, repeat(seq(",", rule)));
@@ -219,7 +220,7 @@ module.exports = grammar({
     use_names: ($) => seq("{", listed($._name), "}"),
 
     body: ($) => lines($, $._statement),
-    _statement: ($) => choice($.let, $.draw, $.either, $.maybe, $.try, $.if, $.yield, $.action),
+    _statement: ($) => choice($.let, $.draw, $.either, $.maybe, $.try, $.if, $.select, $.yield, $.action),
     let: ($) => seq("let", $._pattern, "=", $._expr),
     draw: ($) => seq("let", $._name_pattern, "~", $._distribution, optional($.pin)),
     _distribution: ($) => choice($.call, seq("(", $._distribution, optional(","), ")")),
@@ -239,6 +240,8 @@ module.exports = grammar({
     otherwise: ($) => seq("otherwise", $.body),
     if: ($) => seq("if", $._expr, $.body, optional($.else)),
     else: ($) => seq("else", choice($.body, $.if)),
+    select: ($) => seq("select", optional($._broken), list($._name), lines1($, $.case)),
+    case: ($) => seq(list(choice($._sum, $.range)), "=>", $.body),
     yield: ($) => seq("yield", $._expr),
     action: ($) => $._expr,
 
@@ -247,7 +250,15 @@ module.exports = grammar({
     program: ($) =>
       seq(
         optional($.doc), "program", field("name", $._name), "(", optional(alias($._p_tensor_params, $.tensor_params)), ")",
-        optional($.sizes), repeat(alias($._p_annotation, $.annotation)), lines($, choice($.buffer, $._program_stmt)),
+        optional($.sizes), repeat(alias($._p_annotation, $.annotation)), $._program_body,
+      ),
+    _program_body: ($) =>
+      choice(lines($, choice($.buffer, $._program_stmt)), seq("{", optional($._lines), $.program_select, optional($._lines), "}")),
+    program_select: ($) => seq("select", optional($._broken), list($._name), lines1($, $.program_case)),
+    program_case: ($) =>
+      seq(
+        list(choice($._p_sum, alias($._p_range, $.range))), "=>", repeat(alias($._p_annotation, $.annotation)),
+        $._program_body,
       ),
     _p_tensor_params: ($) => listed(alias($._p_tensor_param, $.tensor_param)),
     _p_tensor_param: ($) =>

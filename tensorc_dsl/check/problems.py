@@ -1,4 +1,4 @@
-"""The findings of the schedule layer and of files, E0213–E0247 and W0201–W0206: each declared with message and repair."""
+"""The findings of the schedule layer and of files, E0213–E0253 and W0201–W0206: each declared with message and repair."""
 
 from __future__ import annotations
 
@@ -271,3 +271,29 @@ def CUT_OFF(*, comment: str, divisor: str) -> None: ...
     help="write what is in it without `try`; only steps, draws and queries can be refused",
 )
 def NEVER_REFUSED() -> None: ...
+
+
+@problem(
+    "E0251",
+    "no size comes to this case: the cases above have all of its sizes",
+    help="leave it out, or put it above the case that has its sizes",
+)
+def UNREACHED_CASE() -> None: ...
+@problem(
+    "E0252",
+    "a `select` is the last statement of a schedule",
+    help="put the steps for all sizes above it, and the other ones into its cases",
+)
+def SELECT_NOT_LAST() -> None: ...
+@problem(
+    "E0252",
+    "a module works on one program, and a `select` divides it",
+    help="call the module in the cases of a `select` of the schedule: `select M {{ 1 => {{ {name}(…) }}; _ => {{ … }} }}`",
+)
+def SELECT_IN_MODULE(*, name: str) -> None: ...
+@problem("E0253", "`{compute}` has no dimension `{name}`")
+def NO_SELECTED(*, compute: str, name: str) -> None: ...
+@problem(
+    "E0253", "`{name}` is named twice", "the second time", help="leave it out: a case has one size of each dimension"
+)
+def SELECTED_TWICE(*, name: str) -> None: ...

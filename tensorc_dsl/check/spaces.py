@@ -7,7 +7,7 @@ from dataclasses import replace
 from graphlib import CycleError, TopologicalSorter
 from typing import assert_never
 
-from tensorc_dsl.base.diagnostic import Diagnostic, Severity, help_note
+from tensorc_dsl.base.diagnostic import Diagnostic, Severity, TschedError, help_note
 from tensorc_dsl.base.source import Span
 from tensorc_dsl.check import expressions, problems
 from tensorc_dsl.check import vocabulary as v
@@ -39,6 +39,8 @@ from tensorc_dsl.check.kinds import (
 )
 from tensorc_dsl.check.problems import where
 from tensorc_dsl.check.uses import bound_names
+from tensorc_dsl.elaborate.bindings import dimensions
+from tensorc_dsl.ir.cases import Box, box_of, common, without
 from tensorc_dsl.ir.target import GRAPH
 from tensorc_dsl.schedule.trace.distribution import Decision, Weights
 from tensorc_dsl.syntax import tree as t
@@ -155,6 +157,10 @@ class BodyChecker(Expressions):
             case t.If(cond=cond, then=then, other=other):
                 self.condition(cond, scope)
                 return _after([self.run(then, scope), self.run(other, scope)])
+            case t.Select(cases=cases):
+                for c in cases:
+                    self.run(c.body, scope)
+                return {}
             case _:
                 assert_never(s)
 
@@ -390,6 +396,10 @@ def check_module(
             checker.watch(scope[p.name], problems.UNUSED_PARAMETER(p.span, name=p.name))
     if m.when is not None:
         checker.condition(m.when, scope)
+    for node in walk(m):
+        if isinstance(node, t.Select):
+            word = replace(node.span, end=node.span.start + len("select"))
+            checker.found.append(problems.SELECT_IN_MODULE(word, name=m.name))
     checker.run(m.body, scope)
     return checker.finish()
 
@@ -462,8 +472,47 @@ def check_schedule(
     checker = BodyChecker(modules, listener, bound_names(s))
     for name in scope:
         checker.hides_constant(name, s.name.span, {} if scope[name].constant else outer)
+    checker.found += _selects(s, None if compute is None else dimensions(compute))
     checker.run(s.body, scope)
     return checker.finish()
+
+
+def _selects(s: t.ScheduleDef, dims: Collection[str] | None) -> Iterator[Diagnostic]:
+    """The findings about the `select`s of a schedule for a compute with these dimensions; a model has none."""
+    at_end = {id(n) for n in _last(s.body)}
+    for node in walk(s):
+        if isinstance(node, t.Select):
+            if id(node) not in at_end:
+                yield problems.SELECT_NOT_LAST(replace(node.span, end=node.span.start + len("select")))
+            yield from _cases(node, s.compute, dims or ())
+
+
+def _last(body: tuple[t.Stmt, ...]) -> Iterator[t.Select]:
+    """The `select` at the end of some statements, and those at the ends of its cases."""
+    if body and isinstance(body[-1], t.Select):
+        yield body[-1]
+        for c in body[-1].cases:
+            yield from _last(c.body)
+
+
+def _cases(s: t.Select, compute: str, dims: Collection[str]) -> Iterator[Diagnostic]:
+    for n, name in enumerate(s.names):
+        if name in s.names[:n]:
+            yield problems.SELECTED_TWICE(name.span, name=name)
+        elif name not in dims:
+            yield problems.NO_SELECTED(
+                name.span, near(name, dims, "select by a size in the shapes of its tensors"), compute=compute, name=name
+            )
+    left: list[Box] = [((0, None),) * len(s.names)]
+    for c in s.cases:
+        try:
+            box = box_of(c.sizes, s.names, c.span)
+        except TschedError as e:
+            yield from e.diagnostics
+            continue
+        if all(common(b, box) is None for b in left):
+            yield problems.UNREACHED_CASE(c.sizes[0].span.to(c.sizes[-1].span))
+        left = without(left, box)
 
 
 def nodes_of(model: t.ModelDef) -> list[t.Word]:

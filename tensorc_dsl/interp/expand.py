@@ -20,8 +20,11 @@ from tensorc_dsl.interp.evaluate import Env, evaluate, truth
 from tensorc_dsl.interp.problems import fail
 from tensorc_dsl.interp.record import Attempt, recorded_branch
 from tensorc_dsl.interp.values import ProgramRef, Scalar, Value, bare, kind_of, plain
+from tensorc_dsl.ir.cases import box_of, common, described, hull, narrowed, whole, without
 from tensorc_dsl.ir.graph import Graph
-from tensorc_dsl.ir.program import Block, Program, blocks, has_block, walk
+from tensorc_dsl.ir.node import replace
+from tensorc_dsl.ir.print import format_range
+from tensorc_dsl.ir.program import Block, Case, Program, blocks, has_block, walk
 from tensorc_dsl.ir.target import Target
 from tensorc_dsl.schedule.copies import require_kernels_apart
 from tensorc_dsl.schedule.step import (
@@ -38,6 +41,7 @@ from tensorc_dsl.schedule.trace.draws import DRAWS
 from tensorc_dsl.schedule.trace.draws.choices import Branch
 from tensorc_dsl.schedule.trace.trace import Decider, Draw, Refused, Site, Trace, Undecided, shown
 from tensorc_dsl.syntax import tree
+from tensorc_dsl.syntax.format import case_head
 
 _OF_DECISIONS = (problems.ILLEGAL, problems.NOT_WITHIN)
 """Refusals of a decision, not of a step: outside of its draw's support, or not `within` the limits of a rule."""
@@ -136,6 +140,8 @@ class Expansion(Calls):
                     self._try(s, env)
                 case tree.If(cond=cond, then=then, other=other):
                     self.run(then if truth(evaluate(cond, env, self), cond) else other, env)
+                case tree.Select():
+                    self._select(s, env)
                 case tree.Yield(value=value):
                     if not self._yields:
                         raise fail(problems.LONELY_YIELD, s.span)
@@ -160,6 +166,34 @@ class Expansion(Calls):
             env |= scope
         else:
             self.run(s.other, env)
+
+    def _select(self, s: tree.Select, env: Env) -> None:
+        """Divide the program: run each case that has sizes of the program on the program for these sizes."""
+        program, names = self.program, tuple(map(str, s.names))
+        for name in s.names:
+            if all(d.name != name for d in program.dims):
+                raise fail(problems.NOT_OPEN, name.span, name=name)
+        rest = [whole(program.dims, names)]
+        cases: list[Case] = []
+        with self.recorder.braces(f"select {', '.join(names)}", s.span):
+            for case in s.cases:
+                box = box_of(case.sizes, names, case.span)
+                left = [inside for b in rest if (inside := common(b, box)) is not None]
+                if not left:
+                    continue  # the task has no such sizes
+                rest = without(rest, box)
+                sizes = hull(left)
+                self.program = narrowed(program, names, sizes)
+                with self.recorder.braces(case_head(case.sizes), case.span):
+                    self.run(case.body, dict(env))
+                cases.append(Case(sizes, self.program))
+        if rest:
+            lacking = ", ".join(map(format_range, rest[0]))
+            raise fail(problems.NO_CASE, s.span, sizes=described(names, rest[0]), case=lacking)
+        if len(cases) == 1:
+            self.program = cases[0].program
+        else:
+            self.program = replace(program, buffers=(), body=(), divided_by=names, cases=tuple(cases))
 
     def _bind(self, pattern: tree.Pattern, value: Value, env: Env) -> None:
         match pattern:

@@ -1,4 +1,4 @@
-"""What expanding a schedule can find, E0501–E0559: each declared once with its message and its repair.
+"""What expanding a schedule can find, E0501–E0562: each declared once with its message and its repair.
 
 The checker finds most of these before anything is expanded, with more to say; expansion has the last word.
 """
@@ -255,3 +255,14 @@ def UNKNOWN_DRAW(*, task: str, name: str) -> None: ...
 def NOT_USED(*, schedule: str, name: str) -> None: ...
 @problem("E0557", "`{text}` is no value of a draw", help='write it as after `:=`: 8, "text", true or [4, 16]')
 def BAD_VALUE(*, text: str) -> None: ...
+
+
+@problem("E0561", "no case has {sizes}", "the task has such sizes", help="add a case for them: `{case} => {{ … }}`")
+def NO_CASE(*, sizes: str, case: str) -> None: ...
+@problem(
+    "E0562",
+    "`{name}` is no open size of this task",
+    "here it is one number, or computed from others",
+    help="leave it open, `{name}=1..64`, or write the steps without a `select`",
+)
+def NOT_OPEN(*, name: str) -> None: ...

@@ -6,7 +6,8 @@ named yet is introduced by a query (`let [_, j] = C.loops`) before the line that
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 from tensorc_dsl.base.source import Span
@@ -75,6 +76,8 @@ class Recorder:
     bound: dict[Ref, str] = field(default_factory=dict[Ref, str])
     _taken: set[str] = field(default_factory=lambda: set(GIVEN))
     _drawn: set[str] = field(default_factory=set[str])
+    _pad: str = ""
+    """The indentation of lines, which stand in cases."""
     _numbers: dict[str, int] = field(default_factory=dict[str, int])
 
     def mark(self) -> Mark:
@@ -86,6 +89,16 @@ class Recorder:
         self.undone += self.draws[mark.draws :]
         del self.lines[mark.lines :], self.draws[mark.draws :]
         self.bound, self._taken = mark.bound, mark.taken
+
+    @contextmanager
+    def braces(self, head: str, span: Span) -> Generator[None]:
+        """A context whose lines stand in braces behind `head`. What is named in them has no name below."""
+        self._line(f"{head} {{", span)
+        bound, taken, pad = dict(self.bound), set(self._taken), self._pad
+        self._pad = f"{pad}    "
+        yield
+        self.bound, self._taken, self._pad = bound, taken, pad
+        self._line("}", span)
 
     def start(self, program: Program) -> None:
         """Bring the compute's buffers and blocks, or the nodes of a graph, into scope under their own names."""
@@ -112,7 +125,7 @@ class Recorder:
         if self._made == MAX_LINES:
             raise fail(TOO_MANY_LINES, span, most=MAX_LINES)
         self._made += 1
-        self.lines.append(text)
+        self.lines.append(self._pad + text)
 
     def draw_name(self, base: str, program: Program) -> str:
         """A name for a draw that does not occur in the trace or the program."""

@@ -34,6 +34,8 @@ def _names(program: Program) -> Iterator[str]:
     yield from (d.name for d in program.dims)
     yield from (b.name for b in (*program.params, *program.buffers))
     yield from (s.var if isinstance(s, For) else s.name for _, s in walk(program.body))
+    for case in program.cases:
+        yield from _names(case.program)
 
 
 def _dims(e: Expr) -> Iterator[str]:
@@ -76,6 +78,8 @@ class _Numbered:
             body=tuple(map(self._stmt, p.body)),
             dims=tuple(replace(d, name=self._numbers[d.name]) for d in dims),
             annotations=self._annotations(p.annotations, ASSUMED),
+            divided_by=tuple(self._numbers[n] for n in p.divided_by),
+            cases=tuple(replace(c, program=self.program(c.program)) for c in p.cases),
         )
 
     def _buffer(self, b: Buffer) -> Buffer:

@@ -6,13 +6,14 @@ Loops that are not nested in each other may share a name in a text; the later on
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import TypeVar
 
 from tensorc_dsl.base.diagnostic import Diagnostic, TschedError, help_note
 from tensorc_dsl.base.source import Source, Span
 from tensorc_dsl.ir import expr as ir
 from tensorc_dsl.ir import problems
+from tensorc_dsl.ir.cases import Range, box_of, common, dims_within, narrowed, whole
 from tensorc_dsl.ir.dtypes import DTYPES
 from tensorc_dsl.ir.input_views import view_of
 from tensorc_dsl.ir.intrinsics import intrinsic_from_tree
@@ -23,6 +24,7 @@ from tensorc_dsl.ir.program import (
     Axis,
     Block,
     Buffer,
+    Case,
     For,
     Intrinsic,
     Iter,
@@ -69,7 +71,11 @@ def program_from_tree(definition: t.ProgramDef, intrinsics: tuple[Intrinsic, ...
 class _Reader:
     """Reads one item. Findings are collected, and errors that follow from an earlier one are not reported."""
 
-    def __init__(self, definition: t.ProgramDef, intrinsics: tuple[Intrinsic, ...]) -> None:
+    def __init__(
+        self, definition: t.ProgramDef, intrinsics: tuple[Intrinsic, ...], limits: Mapping[str, Range] | None = None
+    ) -> None:
+        self.limits = limits or {}
+        """The sizes of the case that is read, by dimension."""
         self.definition = definition
         self.intrinsics = intrinsics
         self.found: list[Diagnostic] = []
@@ -84,10 +90,12 @@ class _Reader:
             for e in (*p.type.shape, *p.strides):
                 self.dims |= {n.id: ir.Dim(n.id) for n in walk(e) if isinstance(n, t.Name)}
         self.ranges(d.sizes)
+        self.dims |= dims_within(self.dims.values(), self.limits)
         params = [self.buffer(p.name, p.type, "global", (), p.span, p.constant, p.strides, p.updates) for p in d.params]
         buffers = [self.buffer(b.name, b.type, b.scope or "global", b.annotations, b.span) for b in d.buffers]
         body = self.stmts(d.body, {})
         annotations = self.attempt(lambda: annotations_of(d.annotations))
+        cases = () if d.select is None else tuple(self.cases(d.select))
         if self.found:
             raise TschedError(*self.found)
         program = Program(
@@ -98,6 +106,8 @@ class _Reader:
             tuple(self.dims.values()),
             annotations or (),
             self.intrinsics,
+            () if d.select is None else tuple(map(str, d.select.names)),
+            cases,
         )
         try:
             verify(program)
@@ -105,6 +115,25 @@ class _Reader:
             notes = (help_note(e.repair),) if e.repair else ()
             raise TschedError(problems.NOT_WELL_FORMED(d.name.span, notes, reason=str(e))) from None
         return program
+
+    def cases(self, select: t.ProgramSelect) -> Iterator[Case]:
+        """The cases without findings. Each is read as a program with the parameters of the whole, and then for its sizes."""
+        names = tuple(map(str, select.names))
+        for name in select.names:
+            if name not in self.dims:
+                self.found.append(problems.NO_DIMENSION(name.span, near(name, self.dims, "leave it out"), name=name))
+                return
+        every = whole(self.dims.values(), names)
+        d = self.definition
+        for c in select.cases:
+            box = self.attempt(lambda c=c: box_of(c.sizes, names, c.span))
+            if box is None or (inside := common(box, every)) is None:
+                continue
+            limits = {**self.limits, **dict(zip(names, inside, strict=True))}
+            inner = t.ProgramDef(d.name, d.params, d.sizes, c.buffers, c.body, c.annotations, c.select, "", c.span)
+            program = self.attempt(_Reader(inner, self.intrinsics, limits).program)
+            if program is not None:
+                yield Case(inside, narrowed(program, (), ()))
 
     def attempt(self, make: Callable[[], T]) -> T | None:
         """The result of `make`; None, with its findings recorded, if it raises TschedError."""

@@ -227,11 +227,29 @@ def format_program(p: Program) -> str:
         return format_graph(p)
     used = "".join(f"{format_intrinsic(i)}\n" for i in used_intrinsics(p))
     params = ", ".join(map(format_buffer, p.params))
-    lines = [f"program {p.name}({params}){_ranges(p.dims)}{_annotations(p.annotations)} {{"]
+    lines = [f"program {p.name}({params}){_ranges(p.dims)}{_annotations(p.annotations)} {{", *_body(p, "    "), "}"]
+    return used + "\n".join(lines) + "\n"
+
+
+def _body(p: Program, pad: str) -> list[str]:
+    lines: list[str] = []
     for b in p.buffers:
         view = () if b.view is None else ((VIEW, _view(b.view)),)
         own = b if b.view is None else replace(b, constant=False)  # its input says that it is
-        lines.append(f"    buffer {format_buffer(own)}{_scope(b)}{_annotations((*b.annotations, *view))}")
+        lines.append(f"{pad}buffer {format_buffer(own)}{_scope(b)}{_annotations((*b.annotations, *view))}")
     for s in p.body:
-        lines += _stmt(s, "    ")
-    return used + "\n".join([*lines, "}"]) + "\n"
+        lines += _stmt(s, pad)
+    if p.cases:
+        inner = f"{pad}    "
+        lines.append(f"{pad}select {', '.join(p.divided_by)} {{")
+        for c in p.cases:
+            head = f"{inner}{', '.join(map(format_range, c.sizes))} =>{_annotations(c.program.annotations)} {{"
+            lines += [head, *_body(c.program, f"{inner}    "), f"{inner}}}"]
+        lines.append(f"{pad}}}")
+    return lines
+
+
+def format_range(sizes: tuple[int, int | None]) -> str:
+    """The sizes of a dimension in a case: a number, a range, or `_` where there is no largest one."""
+    low, high = sizes
+    return "_" if high is None else str(low) if low == high else f"{low}..{high}"

@@ -299,11 +299,22 @@ class Intrinsic:
 
 
 @node
+class Case:
+    """A program for some sizes: for each dimension that its program is divided by, the least and the largest."""
+
+    sizes: tuple[tuple[int, int | None], ...]
+    program: Program
+
+
+@node
 class Program:
     """A function over buffers. `params` are the arguments in order: inputs, then outputs (those that blocks write).
 
     `buffers` are intermediates; `dims` are the open dimensions that shapes, extents and subscripts mention. `intrinsics`
     are the instructions that a schedule may use. Instructions that no loop names are neither printed nor compared.
+
+    A divided program has no buffers and no body: a call is that of the first of its `cases` that has the sizes of the
+    dimensions `divided_by`. Each case has all of the program, for its sizes (`ir.cases`).
     """
 
     name: str
@@ -313,6 +324,8 @@ class Program:
     dims: tuple[Dim, ...] = ()
     annotations: tuple[Annotation, ...] = ()
     intrinsics: tuple[Intrinsic, ...] = field(default=(), compare=False, repr=False)
+    divided_by: tuple[str, ...] = ()
+    cases: tuple[Case, ...] = ()
 
     def buffer(self, name: str) -> Buffer:
         """The buffer of that name. Raises KeyError if there is none."""
@@ -323,7 +336,10 @@ class Program:
 
     @property
     def outputs(self) -> tuple[Buffer, ...]:
-        written = {s.buffer for b in blocks(self) for s in (*b.init, *b.body)}
+        if self.cases:
+            written = {p.name for p in self.cases[0].program.outputs}
+        else:
+            written = {s.buffer for b in blocks(self) for s in (*b.init, *b.body)}
         return tuple(p for p in self.params if p.name in written)
 
     @property

@@ -242,22 +242,46 @@ def bind(program: Program, sizes: Sizes) -> Program:
     Raises SizeError if the sizes do not fit.
     """
     check_sizes(program.dims, sizes)
-    return with_sizes(program, _numbers(sizes), ()) if program.dims else program
+    if program.cases:
+        within = program_for(program, sizes)
+        return bind(within, {d.name: sizes[d.name] for d in within.dims})
+    return with_sizes(program, _numbers(sizes))
 
 
 def _numbers(sizes: Sizes) -> dict[str, Expr]:
     return {name: index(n) for name, n in sizes.items()}
 
 
-def with_sizes(program: Program, sizes: Mapping[str, Expr], dims: tuple[Dim, ...]) -> Program:
-    """The program with expressions over `dims`, which are its open dimensions then, in place of dimensions."""
+def program_for(program: Program, sizes: Sizes) -> Program:
+    """The program that a call with these sizes runs: if it is divided, that of the first case that has them."""
+    while program.cases:
+        names = program.divided_by
+        program = next(
+            c.program
+            for c in program.cases
+            if all(
+                low <= sizes[n] <= (sizes[n] if high is None else high)
+                for n, (low, high) in zip(names, c.sizes, strict=True)
+            )
+        )
+    return program
+
+
+def with_sizes(program: Program, sizes: Mapping[str, Expr], dims: tuple[Dim, ...] | None = None) -> Program:
+    """The program with a number, a dimension of another range, or an expression for each of some open dimensions.
+
+    `dims` are its open dimensions then, by default those that stay and those that are given.
+    """
+    if not sizes:
+        return program
     b = _Binder(sizes)
+    new = (sizes.get(d.name, d) for d in program.dims)
     return replace(
         program,
         params=tuple(map(b.buffer, program.params)),
         buffers=tuple(map(b.buffer, program.buffers)),
         body=tuple(map(b.stmt, program.body)),
-        dims=dims,
+        dims=tuple(d for d in new if isinstance(d, Dim)) if dims is None else dims,
     )
 
 

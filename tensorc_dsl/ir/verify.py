@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Sequence
 
 from tensorc_dsl.ir.annotations import axis_problem, pipeline
+from tensorc_dsl.ir.cases import common, described, narrowed, uncovered, whole
 from tensorc_dsl.ir.dtypes import BOOL, INDEX
 from tensorc_dsl.ir.expr import (
     Binary,
@@ -28,6 +29,7 @@ from tensorc_dsl.ir.expr import (
 )
 from tensorc_dsl.ir.input_views import view_fault
 from tensorc_dsl.ir.maths import MATHS
+from tensorc_dsl.ir.node import replace
 from tensorc_dsl.ir.print import format_expr
 from tensorc_dsl.ir.program import (
     AT_ONCE,
@@ -64,6 +66,8 @@ def verify(program: Program) -> None:
     what their kind needs. Loops that run at once bind spatial iterators only, but for bound loops around atomic blocks and
     threads of a scan's steps; a block that names a reducer, or is atomic, has its form.
     """
+    if program.cases:
+        _cases(program)
     buffers = {b.name: b for b in (*program.params, *program.buffers)}
     if len(buffers) != len(program.params) + len(program.buffers):
         raise ProgramError(f"program {program.name}: two buffers have one name")
@@ -119,6 +123,31 @@ def verify(program: Program) -> None:
             _block(s, around, scope, program)
     if problem := axis_problem(program):
         raise ProgramError(f"loop {problem.loop} cannot be bound as it is: {problem.reason}", problem.repair)
+
+
+def _cases(program: Program) -> None:
+    """Check the cases of a divided program: each is the program for its sizes, and together they have all sizes."""
+    names = program.divided_by
+    if program.buffers or program.body:
+        raise ProgramError(f"program {program.name} is divided by sizes: its cases have its buffers and its loops")
+    if not {*names} <= {d.name for d in program.dims} or len({*names}) < len(names):
+        raise ProgramError(
+            f"program {program.name} is divided by {', '.join(names)}, which are not different open sizes"
+        )
+    plain = replace(program, divided_by=(), cases=())
+    limits = whole(program.dims, names)
+    for case in program.cases:
+        said = described(names, case.sizes)
+        if common(case.sizes, limits) != case.sizes:
+            raise ProgramError(f"program {program.name} has no sizes {said}")
+        if narrowed(plain, names, case.sizes).params != case.program.params:
+            raise ProgramError(f"the case {said} has other arguments than program {program.name}")
+        verify(case.program)
+        if [p.name for p in case.program.outputs] != [p.name for p in program.outputs]:
+            raise ProgramError(f"the case {said} does not write what the first case writes")
+    if (left := uncovered(program)) is not None:
+        repair = f"add a case, `{', '.join('_' * len(names))} => {{ … }}`"
+        raise ProgramError(f"no case of program {program.name} has {described(names, left)}", repair)
 
 
 def update_fault(b: Buffer, params: Sequence[Buffer], inputs: Collection[str]) -> str:

@@ -196,7 +196,7 @@ class Prepared:
 class Kernel:
     """`body` runs in each call. With constant inputs, `preparation` has run before: it reads no other inputs, and
     writes only `prepared`. `kept` names the constant inputs that the body reads as well, `streamed` the outputs that are
-    stored past the caches."""
+    stored past the caches. Of a `divided` one the body has an `If` over sizes for each case, and one of them runs."""
 
     name: str
     params: tuple[Param, ...]
@@ -207,6 +207,7 @@ class Kernel:
     prepared: tuple[Prepared, ...] = ()
     kept: frozenset[str] = frozenset()
     streamed: frozenset[str] = frozenset()
+    divided: bool = False
 
 
 def body_of(s: Flat) -> tuple[Flat, ...]:

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from math import prod
 
 from tensorc_dsl.ir.annotations import streamed
+from tensorc_dsl.ir.cases import described
 from tensorc_dsl.ir.contraction import with_spread_sums
 from tensorc_dsl.ir.expr import constant
 from tensorc_dsl.ir.input_views import resolved
@@ -27,6 +28,7 @@ from tensorc_dsl.ir.program import (
     is_in_order,
     walk,
 )
+from tensorc_dsl.lower.cases import join
 from tensorc_dsl.lower.erase import defuse, erase
 from tensorc_dsl.lower.flat import (
     Flat,
@@ -176,9 +178,12 @@ def lower(program: Program, passes: Sequence[Pass]) -> Kernel:
     """The kernel that runs every block instance of `program`, in an order that its loops allow.
 
     Serial loops keep their order; the order of parallel and vectorized loops does not matter. Nests that depend on
-    constant inputs alone run once, before. Open dimensions stay open: one kernel serves all their sizes. Raises LowerError
-    if the shapes of its arguments do not determine a size, there are too many buffers, or a loop without an order needs one.
+    constant inputs alone run once, before. Open dimensions stay open: one kernel serves all their sizes, and that of a
+    divided program branches to the case of the sizes. Raises LowerError if the shapes of its arguments do not determine a
+    size, there are too many buffers, or a loop without an order needs one.
     """
+    if program.cases:
+        return join(program, [lower(c.program, passes) for c in program.cases])
     program = in_place(resolved(program))
     if untold := set(program.dims) - told_by([p.described for p in program.params]):
         names = ", ".join(sorted(d.name for d in untold))
@@ -196,7 +201,12 @@ def lower(program: Program, passes: Sequence[Pass]) -> Kernel:
 
 
 def lower_until(program: Program, passes: Sequence[Pass], last: str) -> str:
-    """The program after the pass `last`, as text: the part that runs in each call, and the part that is prepared before."""
+    """The program after the pass `last`, as text: the part that runs in each call, and the part that is prepared before; of a
+    divided program those of each case."""
+    if program.cases:
+        texts = (lower_until(c.program, passes, last) for c in program.cases)
+        sizes = (described(program.divided_by, c.sizes) for c in program.cases)
+        return "\n".join(f"// {said}\n{text}" for said, text in zip(sizes, texts, strict=True))
     program = in_place(resolved(program))
     names = [p.name for p in passes]
     found = preparation(program)

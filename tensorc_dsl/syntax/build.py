@@ -325,6 +325,15 @@ class StmtBuilder(ExprBuilder):
         return t.If(cond, then.items, items(other), span)
 
     @rule
+    def select(self, span: Span, parts: Parts) -> t.Select:
+        return t.Select(_of(parts, t.Word), _of(parts, t.Case), span)
+
+    @rule
+    def case(self, span: Span, parts: Parts) -> t.Case:
+        *sizes, body = parts
+        return t.Case(tuple(sizes), body.items, span)
+
+    @rule
     def else_(self, span: Span, parts: Parts) -> Seq[t.Stmt]:
         inner = parts[0]
         return Seq((inner,), span) if isinstance(inner, t.If) else Seq(inner.items, span)
@@ -372,6 +381,10 @@ class Annotation:
 
 def _annotations(parts: Parts) -> tuple[tuple[str, t.Expr], ...]:
     return tuple((a.key, a.value) for a in _of(parts, Annotation))
+
+
+def _selected(parts: Parts) -> t.ProgramSelect | None:
+    return next(iter(_of(parts, t.ProgramSelect)), None)
 
 
 def _empty_brackets(name: t.Word) -> TschedError:
@@ -656,7 +669,20 @@ class FileBuilder(StmtBuilder):
         doc, (name, params, sizes, *lines) = _docs(parts)
         return t.ProgramDef(
             name, items(params), items(sizes), _of(lines, t.BufferDecl), _of(lines, t.LoopStmt, t.BlockStmt),
-            _annotations(lines), doc, _after_doc(span, parts),
+            _annotations(lines), _selected(lines), doc, _after_doc(span, parts),
+        )  # fmt: skip
+
+    @rule
+    def program_select(self, span: Span, parts: Parts) -> t.ProgramSelect:
+        return t.ProgramSelect(_of(parts, t.Word), _of(parts, t.ProgramCase), span)
+
+    @rule
+    def program_case(self, span: Span, parts: Parts) -> t.ProgramCase:
+        lines = (t.BufferDecl, t.LoopStmt, t.BlockStmt, Annotation, t.ProgramSelect)
+        sizes = tuple(p for p in parts if not isinstance(p, lines))
+        return t.ProgramCase(
+            sizes, _of(parts, t.BufferDecl), _of(parts, t.LoopStmt, t.BlockStmt), _annotations(parts), _selected(parts),
+            span,
         )  # fmt: skip
 
     @rule

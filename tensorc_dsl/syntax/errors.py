@@ -141,7 +141,7 @@ ITEMS = (
 )
 """The kinds of words with which an item of a file begins."""
 
-_STATEMENTS = frozenset("LET IF ELSE FOR YIELD EITHER MAYBE TRY WHERE SPATIAL REDUCE BLOCK BUFFER INIT".split())
+_STATEMENTS = frozenset("LET IF ELSE FOR YIELD EITHER MAYBE TRY SELECT WHERE SPATIAL REDUCE BLOCK BUFFER INIT".split())
 """The kinds of words with which a statement begins."""
 
 _RESERVED = frozenset("LET IF ELSE FOR YIELD EITHER MAYBE OR AND NOT TRUE FALSE IN INF NAN WHERE".split())
@@ -332,8 +332,8 @@ _REDUCER = re.compile(rf"\b({'|'.join(REDUCERS)})\s+$")
 
 _SIGNS = {
     "LPAR": "(", "RPAR": ")", "LSQB": "[", "RSQB": "]", "LBRACE": "{", "RBRACE": "}", "COMMA": ",", "COLON": ":",
-    "EQUAL": "=", "TILDE": "~", "PIN": ":=", "ADDS": "+=", "ARROW": "->", "AT": "@", "SEMICOLON": ";", "DOT": ".",
-    "DOTS": "..", "REST": "...", "TIMED_AT": "at",
+    "EQUAL": "=", "TILDE": "~", "PIN": ":=", "ADDS": "+=", "ARROW": "->", "CASE_ARROW": "=>", "AT": "@", "SEMICOLON": ";",
+    "DOT": ".", "DOTS": "..", "REST": "...", "TIMED_AT": "at",
 }  # fmt: skip
 _OPERATORS = frozenset("PLUS MINUS STAR SLASH PERCENT COMPARE AND OR IF DOTS DOT".split())
 _STARTS = frozenset(

@@ -368,6 +368,7 @@ class Rules:
             "intrinsic": self._intrinsic,
             "desc": self._headed, "module": self._module, "space": self._headed, "prior": self._headed,
             "program": self._headed, "use_names": self._map, "body": self._braces, "init": self._headed, "loop": self._headed,
+            "select": self._headed, "case": self._case, "program_select": self._headed, "program_case": self._headed,
             "block": self._headed, "buffer": self._headed, "map": self._map,
             "slice": self._slice,
             "reduce": self._reduction, "reduce_by": self._reduction, "scan": self._scan,
@@ -523,6 +524,11 @@ class Rules:
         more = [part for a in annotations for part in (Line(" "), self.doc(a))]
         top = group(self._plain(words), indent(*more))
         return join(top, SPACE, self._braces(braces)) if braces else top
+
+    def _case(self, nodes: Nodes) -> Doc:
+        """The sizes of a case, and its statements."""
+        *sizes, body = nodes
+        return join(self._plain(sizes), SPACE, self.doc(body))
 
     def _compute(self, nodes: Nodes) -> Doc:
         head, braces = _split(nodes, "LBRACE")

@@ -188,10 +188,19 @@ def stmt(s: t.Stmt, pad: str = "") -> str:
             if len(other) == 1 and isinstance(other[0], t.If):
                 return f"{text} else {stmt(other[0], pad)}"
             return f"{text} else {block(other, pad)}" if other else text
+        case t.Select(names=names, cases=cases):
+            inner = pad + INDENT
+            lines = "".join(f"{inner}{case_head(c.sizes, inner)} {block(c.body, inner)}\n" for c in cases)
+            return f"select {', '.join(names)} {{\n{lines}{pad}}}"
         case t.Yield(value=value):
             return f"yield {expr(value, pad)}"
         case _:
             assert_never(s)
+
+
+def case_head(sizes: Iterable[t.Expr], pad: str = "") -> str:
+    """The sizes of a case and what follows them: `2..16, _ =>`."""
+    return f"{_list(sizes, pad)} =>"
 
 
 def format_expr(e: t.Expr) -> str:
@@ -341,12 +350,23 @@ def _scope(name: str | None) -> str:
 def _program(p: t.ProgramDef) -> str:
     sizes = ", ".join(f"{name} in {expr(value)}" for name, value in p.sizes)
     head = f"program {p.name}({_tensors(p.params)}){' where ' if sizes else ''}{sizes}"
-    lines = [f"{head}{_annotations(p.annotations)} {{"]
+    return "\n".join([f"{head}{_annotations(p.annotations)} {{", *_program_body(p, INDENT), "}"])
+
+
+def _program_body(p: t.ProgramDef | t.ProgramCase, pad: str) -> list[str]:
+    lines: list[str] = []
     for b in p.buffers:
-        lines.append(f"{INDENT}buffer {b.name}: {_type(b.type)}{_scope(b.scope)}{_annotations(b.annotations)}")
+        lines.append(f"{pad}buffer {b.name}: {_type(b.type)}{_scope(b.scope)}{_annotations(b.annotations)}")
     for s in p.body:
-        lines += _program_stmt(s, INDENT)
-    return "\n".join([*lines, "}"])
+        lines += _program_stmt(s, pad)
+    if p.select is not None:
+        inner = pad + INDENT
+        lines.append(f"{pad}select {', '.join(p.select.names)} {{")
+        for c in p.select.cases:
+            head = f"{inner}{case_head(c.sizes)}{_annotations(c.annotations)} {{"
+            lines += [head, *_program_body(c, inner + INDENT), f"{inner}}}"]
+        lines.append(f"{pad}}}")
+    return lines
 
 
 def _program_stmt(s: t.ProgramStmt, pad: str) -> list[str]:

@@ -365,6 +365,24 @@ class If:
 
 
 @dataclass(frozen=True, slots=True)
+class Case:
+    """`2..16, _ => { … }`: the statements for some sizes, of each dimension a number, a range, or `_` for all."""
+
+    sizes: tuple[Expr, ...]
+    body: tuple[Stmt, ...]
+    span: Span = span_field()
+
+
+@dataclass(frozen=True, slots=True)
+class Select:
+    """`select M { 1 => { … }; _ => { … } }`: other steps for other sizes of open dimensions."""
+
+    names: tuple[Word, ...]
+    cases: tuple[Case, ...]
+    span: Span = span_field()
+
+
+@dataclass(frozen=True, slots=True)
 class Yield:
     """`yield e`: the element that this round adds to the list of the `for` around it."""
 
@@ -372,7 +390,7 @@ class Yield:
     span: Span = span_field()
 
 
-Stmt = Let | DrawStmt | ExprStmt | Either | Maybe | Try | If | Yield
+Stmt = Let | DrawStmt | ExprStmt | Either | Maybe | Try | If | Select | Yield
 
 
 # Parameters: tensors of computes and programs, values of computes and modules.
@@ -671,8 +689,29 @@ ProgramStmt = LoopStmt | BlockStmt
 
 
 @dataclass(frozen=True, slots=True)
+class ProgramSelect:
+    """`select M { 1 => { … }; 2..64 => { … } }`: a program for each of several ranges of sizes."""
+
+    names: tuple[Word, ...]
+    cases: tuple[ProgramCase, ...]
+    span: Span = span_field()
+
+
+@dataclass(frozen=True, slots=True)
+class ProgramCase:
+    """`2..64 => { … }`, or with a `select` in the braces."""
+
+    sizes: tuple[Expr, ...]
+    buffers: tuple[BufferDecl, ...]
+    body: tuple[ProgramStmt, ...]
+    annotations: tuple[tuple[str, Expr], ...]
+    select: ProgramSelect | None
+    span: Span = span_field()
+
+
+@dataclass(frozen=True, slots=True)
 class ProgramDef:
-    """`program name(A: f32[M, 64], …) where M in 1..64 { buffers; statements }`."""
+    """`program name(A: f32[M, 64], …) where M in 1..64 { buffers; statements }`, or with a `select` in the braces."""
 
     name: Word
     params: tuple[TensorParam, ...]
@@ -680,6 +719,7 @@ class ProgramDef:
     buffers: tuple[BufferDecl, ...]
     body: tuple[ProgramStmt, ...]
     annotations: tuple[tuple[str, Expr], ...]
+    select: ProgramSelect | None
     doc: str
     span: Span = span_field()
 

@@ -58,7 +58,7 @@ syntax match tschedPunctuation /[][(){},:;]/
 syntax match tschedPunctuation /\./ nextgroup=tschedAttribute
 syntax match tschedAttribute /\v<\h\w*>/ contained
 syntax match tschedOperator /[-+*\/%=@~<>]/
-syntax match tschedOperator /\V:=\|+=\|->\|<=\|>=\|==\|!=\|...\|../
+syntax match tschedOperator /\V:=\|+=\|->\|=>\|<=\|>=\|==\|!=\|...\|../
 
 call s:word('Builtin', '<%(' . s:builtins . ')>%(\s*\()@=')
 call s:word('Primitive', '<%(' . s:primitives . ')>%(\s*\()@=')

@@ -109,7 +109,7 @@ ITEMS: dict[str, str] = {
 }
 """The items of a file, each as a text with places to fill in."""
 
-STATEMENTS = ("let", "if", "either", "maybe", "try", "for", "yield")
+STATEMENTS = ("let", "if", "either", "maybe", "try", "select", "for", "yield")
 PARTS = ("else", "or", "otherwise")
 """Words with which a statement goes on behind a `}`."""
 EXPRESSIONS = ("true", "false", "not", "if", "else", "and", "or", "for")

@@ -21,6 +21,7 @@ import numpy as np
 from tensorc_dsl.base.diagnostic import Diagnostic, Note, problem
 from tensorc_dsl.ir.annotations import pipeline
 from tensorc_dsl.ir.arrays import Array, narrow, widen
+from tensorc_dsl.ir.cases import described, narrowed, uncovered
 from tensorc_dsl.ir.dtypes import unit_roundoff
 from tensorc_dsl.ir.expr import Binary, Cast, Expr, Load, Var, children, dtype_of
 from tensorc_dsl.ir.input_views import resolved
@@ -651,7 +652,12 @@ Report = Valid | Invalid | Unproved
 def validate(
     original: Program, scheduled: Program, names: tuple[str, str] = ("the original", "the scheduled program")
 ) -> Report:
-    """Whether `scheduled` computes what `original` does. `names` are their names in messages."""
+    """Whether `scheduled` computes what `original` does. `names` are their names in messages.
+
+    Of a divided program each case is compared with the other program for its sizes, and all sizes are those of a case.
+    """
+    if scheduled.cases or original.cases:
+        return _validate_cases(original, scheduled, names)
     original, scheduled = resolved(original), resolved(scheduled)
     for reducer, v in reducer_laws(original):
         if isinstance(v, Broken):
@@ -673,6 +679,30 @@ def validate(
     if (IN_RANGE, True) in scheduled.annotations or (regrouped and not regroups_in_range(original, scheduled)):
         said.append("no product of the factors of a scan leaves the range of its type where the steps do not")
     return Valid((*assumptions(original), *said))
+
+
+def _validate_cases(original: Program, scheduled: Program, names: tuple[str, str]) -> Report:
+    try:
+        _same_interface(original, scheduled)
+    except Refuted as e:
+        return Invalid(e.diagnostic)
+    divided = scheduled if scheduled.cases else original
+    if (left := uncovered(divided)) is not None:
+        sizes = described(divided.divided_by, left)
+        return _unproved(f"no case has {sizes}", f"add a case for {sizes}")
+    assumed: dict[str, None] = {}
+    for case in divided.cases:
+        for_sizes = f" for {described(divided.divided_by, case.sizes)}"
+        if scheduled.cases:
+            pair = narrowed(original, divided.divided_by, case.sizes), case.program
+        else:
+            pair = case.program, narrowed(scheduled, divided.divided_by, case.sizes)
+        first, second = names
+        found = validate(*pair, (f"{first}{for_sizes}", f"{second}{for_sizes}"))
+        if not isinstance(found, Valid):
+            return found
+        assumed |= dict.fromkeys(found.assumes)
+    return Valid(tuple(assumed))
 
 
 STEP_PIECES = 64

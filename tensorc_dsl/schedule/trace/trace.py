@@ -82,7 +82,7 @@ class Trace:
     def titled(self) -> str:
         """The text with a comment behind each draw of a module, which says whose it is."""
         owners = {f"let {d.name} ~": d.owner for d in self.draws if d.owner}
-        begins = [" ".join(line.split(" ", 3)[:3]) for line in self.lines]
+        begins = [" ".join(line.split(maxsplit=3)[:3]) for line in self.lines]
         return self._text(
             f"{line}  // {owners[begin]}" if begin in owners else line
             for begin, line in zip(begins, self.lines, strict=True)

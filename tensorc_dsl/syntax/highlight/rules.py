@@ -104,7 +104,7 @@ WORDS: tuple[Rule, ...] = (
     _one(Class.PRIMITIVE, rf"{one_of(w.PRIMITIVES)}(?=[ \t]*\()"),
     _one(Class.BUILTIN, rf"{one_of(w.BUILTINS)}(?=[ \t]*\()"),
     _one(Class.NAME, NAME),
-    _one(Class.OPERATOR, r":=|\+=|->|[<>]=?|[=!]=|[-+*/%=@~]"),
+    _one(Class.OPERATOR, r":=|\+=|->|=>|[<>]=?|[=!]=|[-+*/%=@~]"),
     _one(Class.PUNCTUATION, r"[\[\](){},:;.]"),
 )
 """All other words, the first pattern that fits."""

@@ -80,7 +80,10 @@ class _Renamer:
 
     def schedule(self, s: tree.ScheduleDef, compute: str) -> Iterator[tuple[Span, str]]:
         yield s.compute.span, compute
-        for statement in s.body:
+        yield from self._body(s.body)
+
+    def _body(self, body: tuple[tree.Stmt, ...]) -> Iterator[tuple[Span, str]]:
+        for statement in body:
             match statement:
                 case tree.Let(pattern=pattern, value=value):
                     yield from self._uses(value)
@@ -89,6 +92,11 @@ class _Renamer:
                     yield from self._uses(call)
                     yield from self._uses(pin)
                     yield from self._binds(name)
+                case tree.Select(cases=cases):
+                    now = dict(self._now)
+                    for c in cases:
+                        yield from self._body(c.body)
+                        self._now = dict(now)
                 case _:
                     yield from self._uses(statement)
 

@@ -71,6 +71,10 @@ def lower_device(program: Program, features: tuple[str, ...] = (OLDEST,), cores:
 
     Raises LowerError if there is none that does the same.
     """
+    if program.cases:
+        raise LowerError(
+            f"{program.name} is divided by sizes, and kernels for GPUs are not: tune a task for each range"
+        )
     program = in_place(resolved(program))
     if untold := set(program.dims) - told_by([p.described for p in program.params]):
         names = ", ".join(sorted(d.name for d in untold))

@@ -18,7 +18,7 @@ from tensorc_dsl.ir.dtypes import INDEX
 from tensorc_dsl.ir.expr import ZERO, Binary, Const, Dim, Expr, add, constant, fold, index, mul
 from tensorc_dsl.ir.program import LoopKind, Store
 from tensorc_dsl.ir.target import CACHE_LINE, Target, architecture_of
-from tensorc_dsl.lower.flat import Alloc, Flat, Kernel, Loop, Param, Space, body_of
+from tensorc_dsl.lower.flat import Alloc, Flat, If, Kernel, Loop, Param, Space, body_of
 from tensorc_dsl.proof.sets.linear_forms import Context, linear
 from tensorc_dsl.proof.sets.simplify import simplify
 
@@ -217,30 +217,33 @@ def scratch(body: tuple[Flat, ...], space: Space) -> Expr:
     return most
 
 
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """What the code of a kernel is for."""
+
+    vector_bits: int
+    threads: int
+    features: tuple[str, ...]
+
+    def plan(self, body: tuple[Flat, ...]) -> Plan:
+        """The plan of the function of a body."""
+        shared, worker = scratch(body, "shared"), scratch(body, "worker")
+        return Plan(self.vector_bits, self.threads, shared, worker, self.features, large=code_size(body) > LARGE)
+
+
 def write_module(kernel: Kernel, symbol: str, vector_bits: int, threads: int, features: tuple[str, ...]) -> str:
     """The LLVM IR of a kernel and, with constant inputs, of its preparation."""
     module = Module(frozenset(features))
-
-    def write(body: tuple[Flat, ...], name: str, prepares: bool) -> None:
-        plan = Plan(
-            vector_bits,
-            threads,
-            scratch(body, "shared"),
-            scratch(body, "worker"),
-            features,
-            large=code_size(body) > LARGE,
-        )
-        _write_function(module, kernel, body, name, plan, prepares=prepares)
-
-    write(kernel.body, symbol, False)
+    settings = Settings(vector_bits, threads, features)
+    _write_function(module, kernel, kernel.body, symbol, settings, prepares=False)
     if any(p.constant for p in kernel.params):
-        write(kernel.preparation, prepare_symbol(symbol), True)
+        _write_function(module, kernel, kernel.preparation, prepare_symbol(symbol), settings, prepares=True)
         _write_size(module, kernel, f"{symbol}_prepared", prepared_size(kernel))
     return module.text()
 
 
 def _write_function(
-    module: Module, kernel: Kernel, body: tuple[Flat, ...], symbol: str, plan: Plan, *, prepares: bool
+    module: Module, kernel: Kernel, body: tuple[Flat, ...], symbol: str, settings: Settings, *, prepares: bool
 ) -> None:
     """Write an entry that unpacks the arguments, the work with arguments that do not overlap, and a function that returns
     the size of scratch memory. Outputs are stored past the caches in whole lines if all of these begin at one, and in pieces
@@ -269,11 +272,11 @@ def _write_function(
             entry.line(f"call void @{symbol}.work.streamed.{begins}({', '.join(args)})")
             entry.line("ret void")
             entry.start_block(other)
-            _write_work(module, kernel, body, symbol, plan, prepares=prepares, begins=begins)
+            _write_work(module, kernel, body, symbol, settings, prepares=prepares, begins=begins)
     entry.line(f"call void @{symbol}.work({', '.join(args)})")
     entry.define(f"define void @{symbol}(ptr %arguments, ptr %workspace) nounwind")
-    _write_work(module, kernel, body, symbol, plan, prepares=prepares)
-    _write_size(module, kernel, workspace_symbol(symbol), workspace_size(body, plan.threads))
+    _write_work(module, kernel, body, symbol, settings, prepares=prepares)
+    _write_size(module, kernel, workspace_symbol(symbol), workspace_size(body, settings.threads))
 
 
 def _write_work(
@@ -281,14 +284,16 @@ def _write_work(
     kernel: Kernel,
     body: tuple[Flat, ...],
     symbol: str,
-    plan: Plan,
+    settings: Settings,
     *,
     prepares: bool,
     begins: int = 0,
 ) -> None:
     """Write the body as a function of its arguments, which do not overlap. With `begins` streamed outputs are stored past the
-    caches, and their addresses are multiples of it."""
+    caches, and their addresses are multiples of it. Each case of a divided kernel is a function of its own."""
     work = Function(module)
+    plan = settings.plan(body)
+    suffix = f".streamed.{begins}" if begins else ""
     inputs = [p for p in kernel.params if not p.output]
     scope = SymbolTable(
         vars={d.name: f"%d{k}" for k, d in enumerate(kernel.dims)},
@@ -297,14 +302,28 @@ def _write_work(
         fixed=frozenset(p.name for p in (*inputs, *(() if prepares else kernel.prepared))),
     )
     statements = Statements(work, scope, plan, symbol, workspace="%workspace", worker=None)
-    statements.write(body)
-    statements.fence()
+    divided = kernel.divided and not prepares and body is kernel.body
+    if divided:
+        args = [f"ptr %p{k}" for k in range(len(kernel.params) + len(kernel.prepared))]
+        args += ["ptr %workspace", *(f"i64 %d{k}" for k in range(len(kernel.dims)))]
+        for k, s in enumerate(body):
+            assert isinstance(s, If)
+            case = f"{symbol}.case{k}"
+            _write_work(module, kernel, s.body, case, settings, prepares=prepares, begins=begins)
+            then, after = work.label("case"), work.label("other")
+            work.branch_if(statements.expressions.value(s.cond, None).ref, then, after)
+            work.start_block(then)
+            work.line(f"call void @{case}.work{suffix}({', '.join(args)})")
+            work.line("ret void")
+            work.start_block(after)
+    else:
+        statements.write(body)
+        statements.fence()
     params = [f"ptr noalias {'' if p.output else 'readonly '}%p{k}" for k, p in enumerate(kernel.params)]
     access = "" if prepares else "readonly "
     params += [f"ptr noalias {access}align 64 %p{len(kernel.params) + k}" for k in range(len(kernel.prepared))]
     params.append("ptr noalias align 64 %workspace")
     params += [f"i64 %d{k}" for k in range(len(kernel.dims))]
-    suffix = f".streamed.{begins}" if begins else ""
     work.define(f"define internal void @{symbol}.work{suffix}({', '.join(params)}) noinline nounwind")
 
 

@@ -1,0 +1,153 @@
+"""Programs that are divided by sizes: each case has a box of sizes, and the first one that has the sizes of a call runs.
+
+A box has the least and the largest size of each of some dimensions; without a largest one there is no limit. What boxes leave
+of others is computed exactly, so whether cases cover all sizes, and which sizes come to a case, is known and not searched.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+
+from tensorc_dsl.base.diagnostic import TschedError
+from tensorc_dsl.base.source import Span
+from tensorc_dsl.ir.expr import Dim, index
+from tensorc_dsl.ir.node import replace
+from tensorc_dsl.ir.print import format_range
+from tensorc_dsl.ir.problems import CASE_COUNT, CASE_SIZES
+from tensorc_dsl.ir.program import Case, Program
+from tensorc_dsl.ir.sizes import with_sizes
+from tensorc_dsl.syntax import tree as t
+
+Range = tuple[int, int | None]
+Box = tuple[Range, ...]
+"""The least and the largest size of each dimension, both included."""
+
+
+def _common(a: Range, b: Range) -> Range | None:
+    low = max(a[0], b[0])
+    ends = [n for n in (a[1], b[1]) if n is not None]
+    high = min(ends, default=None)
+    return None if high is not None and high < low else (low, high)
+
+
+def common(a: Box, b: Box) -> Box | None:
+    """The sizes that two boxes share; None if there are none."""
+    parts = [_common(x, y) for x, y in zip(a, b, strict=True)]
+    return tuple(p for p in parts if p is not None) if None not in parts else None
+
+
+def without(boxes: Iterable[Box], taken: Box) -> list[Box]:
+    """Boxes, none of which share sizes if those given do not, with the sizes of `boxes` that are not in `taken`."""
+    out: list[Box] = []
+    for box in boxes:
+        inside = common(box, taken)
+        if inside is None:
+            out.append(box)
+            continue
+        rest = box
+        for k, (low, high) in enumerate(inside):
+            own_low, own_high = rest[k]
+            if own_low < low:
+                out.append((*rest[:k], (own_low, low - 1), *rest[k + 1 :]))
+            if high is not None and (own_high is None or high < own_high):
+                out.append((*rest[:k], (high + 1, own_high), *rest[k + 1 :]))
+            rest = (*rest[:k], (low, high), *rest[k + 1 :])
+    return out
+
+
+def hull(boxes: Sequence[Box]) -> Box:
+    """The smallest box that has all sizes of some boxes, at least one."""
+    out: list[Range] = []
+    for parts in zip(*boxes, strict=True):
+        ends = [high for _, high in parts]
+        out.append((min(low for low, _ in parts), None if None in ends else max(n for n in ends if n is not None)))
+    return tuple(out)
+
+
+def whole(dims: Iterable[Dim], names: Sequence[str]) -> Box:
+    """All sizes of the dimensions of these names."""
+    by_name = {d.name: d for d in dims}
+    return tuple((by_name[n].low, by_name[n].high) for n in names)
+
+
+def described(names: Sequence[str], box: Box) -> str:
+    """Sizes for a message, `M = 1, N = 2..16`."""
+    return ", ".join(f"{n} = {text}" for n, text in zip(names, map(format_range, box), strict=True))
+
+
+def narrowed(program: Program, names: Sequence[str], box: Box) -> Program:
+    """The program for the sizes of a box, each within the range of its dimension: a size that is one number is that number
+    everywhere. Of a divided program the cases that have such sizes remain."""
+    own = dims_within(program.dims, dict(zip(names, box, strict=True)))
+    values = {
+        d.name: index(new.low) if new.low == new.high else new
+        for d in program.dims
+        if (new := own[d.name]) != d or new.low == new.high
+    }
+    if not values:
+        return program
+    made = with_sizes(program, values)
+    return _narrowed_cases(program, made, {n: (d.low, d.high) for n, d in own.items()}) if program.cases else made
+
+
+def dims_within(dims: Collection[Dim], limits: Mapping[str, Range]) -> dict[str, Dim]:
+    """The dimensions by name, some of them with other limits; the sizes that are timed are those that are left of all."""
+    ranges = {d.name: limits.get(d.name, (d.low, d.high)) for d in dims}
+    timed = [d for d in dims if d.at]  # at the first sizes together, then at the second ones
+    count = min((len(d.at) for d in timed), default=0)
+    kept = [k for k in range(count) if all(_in(d.at[k], ranges[d.name]) for d in timed)]
+    return {d.name: Dim(d.name, *ranges[d.name], tuple(d.at[k] for k in kept) if d.at else ()) for d in dims}
+
+
+def _in(size: int, limits: Range) -> bool:
+    return limits[0] <= size and (limits[1] is None or size <= limits[1])
+
+
+def _narrowed_cases(program: Program, made: Program, ranges: Mapping[str, Range]) -> Program:
+    """A divided program, `made` with narrower dimensions, with the cases that have sizes of these ranges; if that is one of
+    them, its program."""
+    names = program.divided_by
+    limits = tuple(ranges[n] for n in names)
+    still = [k for k, n in enumerate(names) if any(d.name == n for d in made.dims)]
+    found: list[Case] = []
+    rest: list[Box] = [limits]
+    for case in program.cases:
+        if left := [x for b in rest if (x := common(b, case.sizes)) is not None]:
+            inside, rest = hull(left), without(rest, case.sizes)
+            part = narrowed(case.program, (*ranges, *names), (*ranges.values(), *inside))
+            found.append(Case(tuple(inside[k] for k in still), part))
+    return (
+        found[0].program
+        if len(found) == 1
+        else replace(made, divided_by=tuple(names[k] for k in still), cases=tuple(found))
+    )
+
+
+def uncovered(program: Program) -> Box | None:
+    """Sizes that no case of a divided program has; None if there are none."""
+    rest = [whole(program.dims, program.divided_by)]
+    for case in program.cases:
+        rest = without(rest, case.sizes)
+    return rest[0] if rest else None
+
+
+# The sizes of a case as they are written.
+
+
+def box_of(sizes: Sequence[t.Expr], names: Sequence[str], at: Span) -> Box:
+    """The sizes that a case is for: of each dimension a number, a range, or `_` for all. Raises TschedError (E0250)."""
+    if len(sizes) != len(names):
+        raise TschedError(CASE_COUNT(at, count=len(sizes), names=", ".join(names), wanted=", ".join("_" * len(names))))
+    return tuple(_range_of(e) for e in sizes)
+
+
+def _range_of(e: t.Expr) -> Range:
+    match e:
+        case t.Number(value=int(n)):
+            return n, n
+        case t.RangeExpr(low=t.Number(value=int(low)), high=t.Number(value=int(high))) if low <= high:
+            return low, high
+        case t.Wildcard():
+            return 0, None
+        case _:
+            raise TschedError(CASE_SIZES(e.span, text=e.span.text))
