@@ -214,3 +214,86 @@ def test_a_python_with_other_arrays(kernel: NativeKernel, monkeypatch: pytest.Mo
     given = arrays()
     kernel(*given)
     right(given)
+
+
+OPEN = """
+program rows(X: f32[M, 7], W: const f32[7, N], Y: f32[M, N], Z: f32[M + 1]) where M in 2..40, N in 1..9 {
+    buffer T: f32[M, N]
+    for i in M, j in N, k in 7 {
+        block T {
+            spatial vi in M = i
+            spatial vj in N = j
+            reduce vk in 7 = k
+            init { T[vi, vj] = 0.0 }
+            T[vi, vj] = T[vi, vj] + X[vi, vk] * W[vk, vj]
+        }
+    }
+    for i_1 in M, j_1 in N {
+        block Y {
+            spatial vi in M = i_1
+            spatial vj in N = j_1
+            Y[vi, vj] = T[vi, vj] + 1.0
+        }
+    }
+    for i_2 in M + 1 {
+        block Z {
+            spatial vi in M + 1 = i_2
+            Z[vi] = 3.0
+        }
+    }
+}
+"""
+
+
+def test_open_sizes_take_it_at_every_size(monkeypatch: pytest.MonkeyPatch) -> None:
+    rng = np.random.default_rng(0)
+    w = rng.random((7, 5), np.float32)
+    kernel = load(compiled(program(OPEN))).bind(W=w)
+    kernel(np.zeros((40, 7), np.float32))  # it has enough scratch memory from now on
+
+    def long(*_: object) -> None:
+        raise AssertionError("the long way was taken")
+
+    monkeypatch.setattr(BoundKernel, "_call", long)
+    for m in range(2, 41):
+        x = rng.random((m, 7), np.float32)
+        y, z = kernel(x)
+        np.testing.assert_allclose(y, x @ w + 1, rtol=1e-5)
+        assert z.shape == (m + 1,) and (z == 3).all()
+        again = kernel(x, np.zeros_like(y), np.zeros_like(z))
+        np.testing.assert_array_equal(again[0], y)
+
+
+@pytest.mark.parametrize(
+    "shapes",
+    [
+        ((1, 7), (1, 5), (2,)),
+        ((41, 7), (41, 5), (42,)),
+        ((4, 7), (4, 5), (4,)),
+        ((4, 7), (3, 5), (5,)),
+        ((4, 7), (4, 4), (5,)),
+        ((4, 6), (4, 5), (5,)),
+        ((4, 7), (4, 5), (0,)),
+    ],
+)
+def test_open_sizes_that_do_not_fit_are_left_alone(shapes: tuple[tuple[int, ...], ...]) -> None:
+    kernel = load(compiled(program(OPEN))).bind(W=np.ones((7, 5), np.float32))
+    kernel(np.zeros((40, 7), np.float32))
+    given = [np.zeros(s, np.float32) for s in shapes]
+    found = kernel._door  # pyright: ignore[reportPrivateUsage]
+    assert found is not None
+    assert found(*given) is None
+    assert not any(map(np.any, given))
+    with pytest.raises(ValueError, match=r"expected|takes"):
+        kernel(*given)
+
+
+def test_outputs_that_overlap_at_open_sizes_are_left_alone() -> None:
+    kernel = load(compiled(program(OPEN))).bind(W=np.ones((7, 5), np.float32))
+    kernel(np.zeros((40, 7), np.float32))
+    memory = np.zeros(400, np.float32)
+    x, y, z = memory[:28].reshape(4, 7), memory[28:48].reshape(4, 5), memory[47:52]
+    with pytest.raises(ValueError, match="share memory"):
+        kernel(x, y, z)
+    y, z = kernel(x, y, memory[48:53])
+    assert (z == 3).all()

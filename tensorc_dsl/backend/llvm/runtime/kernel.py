@@ -28,16 +28,19 @@ from tensorc_dsl.backend.llvm.runtime.arguments import (
     require_apart,
     shape_for,
 )
-from tensorc_dsl.backend.llvm.runtime.native import Doorway, Wanted, doorway, runtime, time_native
+from tensorc_dsl.backend.llvm.runtime.native import Doorway, Opened, Wanted, doorway, runtime, time_native
 from tensorc_dsl.backend.memory import ALIGNMENT, aligned_copy, aligned_empty
 from tensorc_dsl.base.units import counted
 from tensorc_dsl.ir.arrays import Array, stored_dtype
 from tensorc_dsl.ir.expr import Dim
 from tensorc_dsl.ir.sizes import Sizes
 from tensorc_dsl.lower.flat import Param, format_shape
+from tensorc_dsl.proof.sets.simplify import linear_form
 
 _numbers = itertools.count()
 _BYTE = np.dtype(np.uint8)
+LARGEST = 2**63 - 1
+"""In place of the largest size of a dimension without a limit."""
 
 
 Arguments = ctypes.Array[ctypes.c_void_p]
@@ -54,6 +57,8 @@ class Entry:
     run: Callable[[Arguments, int], None]
     workspace_bytes: Callable[[Arguments], int]
     prepared_bytes: Callable[[Arguments], int] = lambda _: 0
+    teller: int = 0
+    """The address of the machine code of `workspace_bytes`, if it is any."""
 
     @staticmethod
     def at(address: int, workspace_bytes: Callable[[Arguments], int]) -> Entry:
@@ -98,18 +103,21 @@ def _linked(compiled: Compiled) -> Code:
     tracker = library.link(rt.jit, f"kernel_{next(_numbers)}")
 
     def entry(symbol: str) -> Entry:
-        return Entry.at(int(tracker[symbol]), _teller(tracker, workspace_symbol(symbol)))
+        teller = int(tracker[workspace_symbol(symbol)])
+        return replace(Entry.at(int(tracker[symbol]), _teller(teller)), teller=teller)
 
     preparation = None
     if prepares:
-        preparation = replace(entry(compiled.prepare_symbol), prepared_bytes=_teller(tracker, compiled.prepared_symbol))
+        preparation = replace(
+            entry(compiled.prepare_symbol), prepared_bytes=_teller(int(tracker[compiled.prepared_symbol]))
+        )
     name = compiled.symbol.removeprefix("tensorc_")
     return Code(name, compiled.params, compiled.dims, compiled.kept, entry(compiled.symbol), preparation, tracker)
 
 
-def _teller(tracker: llvm.ResourceTracker, symbol: str) -> Callable[[Arguments], int]:
+def _teller(address: int) -> Callable[[Arguments], int]:
     """A function of machine code that returns a number of bytes."""
-    return ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_void_p)(int(tracker[symbol]))
+    return ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_void_p)(address)
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,6 +157,8 @@ class BoundKernel:
         self._shapes = None if code.dims else tuple(shape_for(p, {}) for p in self._params)
         self._strided = any(p.strides for p in code.params)
         self._bytes = None if code.dims else self._needed(code.arguments())
+        self._most = 0
+        """The most bytes of scratch memory of calls with open sizes so far: the fast path has so many."""
         self._memory: Array | None = None
         self._memory_lock = threading.Lock()
         self._outputs = [n for n, p in enumerate(self._params) if p.output]
@@ -161,8 +171,8 @@ class BoundKernel:
         if door is not None:
             made = len(arrays) == len(self._inputs) != len(self._params)
             given = self._with_outputs(arrays) if made else arrays
-            out = door(*given)
-            if out is not None:
+            out = None if given is None else door(*given)
+            if given is not None and out is not None:
                 return out if len(self._outputs) == 1 else tuple(given[n] for n in self._outputs)
         return self._call(arrays)
 
@@ -179,26 +189,82 @@ class BoundKernel:
         params = ", ".join(f"{p.name}: {p.dtype}{format_shape(p.shape)}" for p in self._params)
         return f"BoundKernel({params}; bound: {', '.join(self._known) or 'nothing'})"
 
-    def _with_outputs(self, arrays: tuple[Any, ...]) -> tuple[Any, ...]:
-        """The given arrays, with new arrays in the positions of the outputs."""
+    def _with_outputs(self, arrays: tuple[Any, ...]) -> tuple[Any, ...] | None:
+        """The given arrays, with new arrays in the positions of the outputs; None if an array that tells the size of one is
+        none of NumPy's."""
+        shapes = self._shapes
+        if shapes is None and (shapes := self._shapes_of(arrays)) is None:
+            return None
         given = iter(arrays)
         return tuple(
             aligned_empty(shape, self._code.dtypes[p.name], f"the output `{p.name}`") if not p.given else next(given)
-            for p, shape in zip(self._params, self._shapes or (), strict=True)
+            for p, shape in zip(self._params, shapes, strict=True)
         )
+
+    def _shapes_of(self, inputs: tuple[Any, ...]) -> tuple[tuple[int, ...], ...] | None:
+        """The shapes of all parameters by those of the inputs, whose sizes the fast path compares; empty for inputs."""
+        sizes = self._told.copy()
+        for n, number, at, added in self._tells:
+            a = inputs[n]
+            if type(a) is not np.ndarray or at >= a.ndim:
+                return None
+            sizes[number] = a.shape[at] - added
+        out: list[tuple[int, ...]] = []
+        for p, shape in zip(self._params, self._sizes, strict=True):
+            own = () if p.given else tuple([n if k < 0 else sizes[k] + n for k, n in shape])
+            if own and min(own) < 0:
+                return None
+            out.append(own)
+        return tuple(out)
+
+    @cached_property
+    def _told(self) -> list[int]:
+        """The open sizes that the bound constants tell; -1 for others."""
+        code = self._code
+        known = [p for p in code.params if p.name in self._known]
+        told = ShapeSolver(code.dims, known).told_sizes([self._known[p.name] for p in known])
+        return [told.get(d.name, -1) for d in code.dims]
+
+    @cached_property
+    def _sizes(self) -> tuple[tuple[tuple[int, int], ...], ...] | None:
+        """The sizes of each parameter, as the fast path takes them; None if one is more than an open size and a number."""
+        numbers = {d: n for n, d in enumerate(self._code.dims)}
+        out: list[tuple[tuple[int, int], ...]] = []
+        for p in self._params:
+            forms = [linear_form(e, {}) for e in p.shape]
+            if any(len(terms) > 1 or any(c != 1 or d not in numbers for d, c in terms.items()) for terms, _ in forms):
+                return None
+            out.append(tuple((next((numbers[d] for d in numbers if d in terms), -1), n) for terms, n in forms))
+        return tuple(out)
+
+    @cached_property
+    def _tells(self) -> tuple[tuple[int, int, int, int], ...]:
+        """For each open size that inputs tell: the input, the size's number, the dimension, what is added to it there."""
+        found: dict[int, tuple[int, int, int, int]] = {}
+        shapes = [s for p, s in zip(self._params, self._sizes or (), strict=True) if p.given]
+        for a, shape in enumerate(shapes):
+            for at, (number, added) in enumerate(shape):
+                if number >= 0 and self._told[number] < 0:
+                    found.setdefault(number, (a, number, at, added))
+        return tuple(found.values())
 
     @cached_property
     def _door(self) -> Doorway | None:
-        """The fast path for calls with all arrays; None if sizes are open, or if each call prepares constant inputs."""
-        if self._shapes is None or self._bytes is None or self._preparation is not None or self._strided:
+        """The fast path for calls with all arrays; None if each call prepares constant inputs, or an array has declared
+        strides or a size that is more than an open one and a number."""
+        code, sizes = self._code, self._sizes
+        if sizes is None or self._preparation is not None or self._strided:
             return None
-        dtypes = self._code.dtypes
         wanted = [
-            Wanted(dtypes[p.name], shape, place, p.output)
-            for p, shape, place in zip(self._params, self._shapes, self._places, strict=True)
+            Wanted(code.dtypes[p.name], shape, place, p.output)
+            for p, shape, place in zip(self._params, sizes, self._places, strict=True)
         ]
-        scratch = aligned_empty((self._bytes[0],), _BYTE, self._scratch)
-        return doorway(self._code.main.address, scratch, self._values, wanted)
+        first = len(code.params)
+        values = [*self._values[:first], *self._told, *self._values[first + len(code.dims) :]]
+        limits = tuple((d.low, LARGEST if d.high is None else d.high) for d in code.dims)
+        opened = Opened(first, limits, code.main.teller) if code.dims else None
+        scratch = aligned_empty((self._most if self._bytes is None else self._bytes[0],), _BYTE, self._scratch)
+        return doorway(code.main.address, scratch, values, wanted, opened)
 
     @property
     def _scratch(self) -> str:
@@ -277,6 +343,9 @@ class BoundKernel:
         If calls prepare constant inputs themselves, they are prepared here, in the same memory.
         """
         scratch, prepared = self._needed(arguments) if self._bytes is None else self._bytes
+        if self._bytes is None and scratch > self._most:
+            self._most = 2 * scratch
+            self.__dict__.pop("_door", None)  # the next one has enough
         locked = self._memory_lock.acquire(blocking=False)
         try:
             memory = self._memory if locked else None

@@ -129,12 +129,29 @@ Doorway = Callable[..., Array | None]
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """The requirements on an array, and the position of its address among the kernel's arguments."""
+    """The requirements on an array, and the position of its address among the kernel's arguments.
+
+    A size is the number of an open one, or -1, and what is added to it.
+    """
 
     dtype: np.dtype[Any]
-    shape: tuple[int, ...]
+    shape: tuple[tuple[int, int], ...]
     place: int
     output: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Opened:
+    """The open sizes of a kernel: the place of the first one among the arguments, the least and the largest of each, and the
+    address of the function that tells the bytes of scratch memory for the arguments."""
+
+    first: int
+    limits: tuple[tuple[int, int], ...]
+    workspace: int
+
+
+class _Size(ctypes.Structure):
+    _fields_ = (("number", ctypes.c_int64), ("added", ctypes.c_int64))
 
 
 class _Param(ctypes.Structure):
@@ -148,6 +165,8 @@ class _Table(ctypes.Structure):
     _fields_ = (
         ("kernel", ctypes.c_void_p), ("scratch", ctypes.c_void_p), ("busy", ctypes.c_int64), ("params", ctypes.c_int64),
         ("arguments", ctypes.c_int64), ("fixed", ctypes.c_void_p), ("wanted", ctypes.c_void_p), ("result", ctypes.c_int64),
+        ("opens", ctypes.c_int64), ("first", ctypes.c_int64), ("limits", ctypes.c_void_p), ("workspace", ctypes.c_void_p),
+        ("there", ctypes.c_int64),
     )  # fmt: skip
 
 
@@ -180,27 +199,30 @@ _make = ctypes.PYFUNCTYPE(ctypes.py_object, ctypes.c_void_p, ctypes.py_object, c
 _method: list[_MethodDef | None] = []
 
 
-def doorway(kernel: int, scratch: Array, fixed: Sequence[int], wanted: Sequence[Wanted]) -> Doorway | None:
+def doorway(
+    kernel: int, scratch: Array, fixed: Sequence[int], wanted: Sequence[Wanted], opened: Opened | None = None
+) -> Doorway | None:
     """The function for a kernel at an address, with scratch memory for one call at a time.
 
-    `fixed` has all arguments of the kernel, with any number for those of arrays; the caller keeps their memory alive.
-    None if this Python's arrays have another layout, or there are too many arguments.
+    `fixed` has all arguments of the kernel, with any number for those of arrays, and -1 for open sizes that arrays tell; the
+    caller keeps their memory alive. Calls that need more scratch memory are refused. None if this Python's arrays have another layout, or there are too many arguments.
     """
     method = prepared()
     outputs = [n for n, w in enumerate(wanted) if w.output]
     if method is None or len(fixed) > MOST or len(wanted) > MOST or not outputs:
         return None
-    sizes = [(ctypes.c_int64 * max(1, len(w.shape)))(*w.shape) for w in wanted]
+    sizes = [(_Size * max(1, len(w.shape)))(*w.shape) for w in wanted]
+    limits = (_Size * (len(opened.limits) if opened else 0))(*(opened.limits if opened else ()))
     params = (_Param * len(wanted))(
         *(
             _Param(
                 id(w.dtype), len(w.shape), ctypes.addressof(s), _C_CONTIGUOUS | _ALIGNED | (_WRITEABLE if w.output else 0),
-                w.place, int(np.prod(w.shape, dtype=object)) * w.dtype.itemsize, w.output,
+                w.place, w.dtype.itemsize, w.output,
             )
             for w, s in zip(wanted, sizes, strict=True)
         )
     )  # fmt: skip
-    values = (ctypes.c_void_p * len(fixed))(*fixed)
+    values = (ctypes.c_int64 * len(fixed))(*fixed)
     table = _Table(
         kernel,
         scratch.ctypes.data,
@@ -210,9 +232,14 @@ def doorway(kernel: int, scratch: Array, fixed: Sequence[int], wanted: Sequence[
         ctypes.addressof(values),
         ctypes.addressof(params),
         outputs[-1],
+        len(limits),
+        opened.first if opened else 0,
+        ctypes.addressof(limits),
+        opened.workspace if opened else None,
+        scratch.nbytes,
     )
     address = _Address(ctypes.addressof(table))
-    address.kept = (table, params, values, sizes, wanted, scratch)
+    address.kept = (table, params, values, sizes, limits, wanted, scratch)
     return _make(ctypes.addressof(method), address, None)
 
 
