@@ -43,9 +43,9 @@ The formatter, `tensorc-dsl fmt', writes 4."
 
 (defconst tsched--soft
   '("asm" "assume" "at" "block" "bound" "buffer" "call" "compute" "const" "desc" "identity" "init" "intrinsic"
-    "layout" "lower" "model" "module" "otherwise" "parallel" "pipelined" "prior" "program" "reduce" "reducer"
-    "requires" "scan" "schedule" "sha256" "space" "spatial" "step" "strides" "target" "task" "tensorized" "try"
-    "unrolled" "updates" "use" "vectorized" "weights" "when" "with"))
+    "layout" "like" "lower" "model" "module" "otherwise" "parallel" "pipelined" "prior" "program" "reduce" "reducer"
+    "requires" "scan" "schedule" "select" "sha256" "space" "spatial" "step" "strides" "target" "task" "tensorized"
+    "try" "unrolled" "updates" "use" "vectorized" "weights" "when" "with"))
 
 (defconst tsched--defining
   '("block" "buffer" "compute" "intrinsic" "model" "module" "prior" "program" "reducer" "schedule" "space" "target"
@@ -53,7 +53,7 @@ The formatter, `tensorc-dsl fmt', writes 4."
 
 (defconst tsched--before-name
   '("assume" "block" "buffer" "compute" "const" "intrinsic" "lower" "model" "module" "prior" "program" "reduce"
-    "reducer" "scan" "schedule" "space" "spatial" "target" "task" "updates" "use" "with"))
+    "reducer" "scan" "schedule" "select" "space" "spatial" "target" "task" "updates" "use" "with"))
 
 (defconst tsched--before-string
   '("asm" "call" "layout" "requires" "sha256" "weights"))
@@ -62,7 +62,7 @@ The formatter, `tensorc-dsl fmt', writes 4."
   '("parallel" "pipelined" "tensorized" "unrolled" "vectorized"))
 
 (defconst tsched--before-value
-  '("identity" "init" "step" "when"))
+  '("identity" "init" "like" "step" "when"))
 
 (defconst tsched--reducers
   '("all" "any" "argmax" "argmin" "max" "min" "prod" "sum"))

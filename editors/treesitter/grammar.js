@@ -17,7 +17,7 @@ const SOFT = [
   "identity", "assume", "desc", "layout", "lower", "requires", "asm", "call", "when", "with",
   "init", "step", "scan", "spatial", "reduce", "block", "buffer", "parallel", "vectorized", "unrolled",
   "pipelined", "tensorized", "bound", "const", "at", "strides", "updates", "try", "otherwise", "model", "weights", "sha256",
-  "select",
+  "select", "like",
 ];
 
 const list = (rule) => seq(rule, repeat(seq(",", rule)));
@@ -207,8 +207,9 @@ module.exports = grammar({
         optional(seq("with", $._name)),
       ),
     _bindings: ($) => listed($.binding),
-    binding: ($) => seq(field("name", $._name), "=", choice($._expr, $.timed)),
+    binding: ($) => seq(field("name", $._name), "=", choice($._expr, $.timed, $.like)),
     timed: ($) => seq($.range, "at", "[", $._exprs, "]"),
+    like: ($) => seq($.range, "like", $._expr),
     model: ($) =>
       seq(
         optional($.doc), "model", field("name", $._name), "(", optional($.tensor_params), ")", "->", $.outputs,
@@ -270,8 +271,9 @@ module.exports = grammar({
     _p_tensor_type: ($) => seq(field("type", $._name), optional(alias($._p_shape, $.shape))),
     _p_shape: ($) => seq("[", $._p_exprs, "]"),
     sizes: ($) => seq("where", list($.size)),
-    size: ($) => seq(field("name", $._name), "in", choice(alias($._p_range, $.range), alias($._p_timed, $.timed))),
+    size: ($) => seq(field("name", $._name), "in", choice(alias($._p_range, $.range), alias($._p_timed, $.timed), alias($._p_like, $.like))),
     _p_timed: ($) => seq(alias($._p_range, $.range), "at", "[", $._p_exprs, "]"),
+    _p_like: ($) => seq(alias($._p_range, $.range), "like", $._p_expr),
     _program_stmt: ($) => choice($.loop, $.block),
     buffer: ($) =>
       seq(

@@ -20,6 +20,7 @@ from tensorc_dsl.elaborate.calls import block_names
 from tensorc_dsl.elaborate.names import Library
 from tensorc_dsl.elaborate.problems import COMPUTED_BINDING, UNKNOWN_BINDING, UNKNOWN_NAME
 from tensorc_dsl.elaborate.user_reducers import check_reducer
+from tensorc_dsl.ir.cases import counts_of, representatives
 from tensorc_dsl.ir.expr import Expr
 from tensorc_dsl.ir.intrinsics import intrinsic_from_tree
 from tensorc_dsl.ir.parse import program_from_tree
@@ -385,8 +386,9 @@ def blocks_of(schedule: t.ScheduleDef, computes: Mapping[str, t.ComputeDef], lib
 # --- tasks -----------------------------------------------------------------------------------------------------------
 
 
-def task_bindings(task: t.TaskDef) -> dict[str, Bound]:
-    """The bindings of a task: numbers for sizes and attributes, ranges for open sizes, names of types. Raises TschedError."""
+def task_bindings(task: t.TaskDef, constants: Mapping[str, t.ConstDef] | None = None) -> dict[str, Bound]:
+    """The bindings of a task: numbers for sizes and attributes, ranges for open sizes, names of types. One of the `constants`
+    may say how often sizes occur. Raises TschedError."""
     out: dict[str, Bound] = {}
     found: list[Diagnostic] = []
     seen: set[str] = set()
@@ -403,6 +405,13 @@ def task_bindings(task: t.TaskDef) -> dict[str, Bound]:
             case t.Name(id=dtype):
                 out[name] = dtype
             case t.RangeExpr(low=t.Number(value=int(low)), high=t.Number(value=int(high))) if 0 <= low <= high:
+                if value.like is not None:
+                    opened = _occurring(name, value.like, low, high, constants or {})
+                    if isinstance(opened, OpenRange):
+                        out[name] = opened
+                    else:
+                        found += opened
+                    continue
                 at = [e.value for e in value.at if isinstance(e, t.Number) and isinstance(e.value, int)]
                 first = max(low, 1)
                 if wrong := [
@@ -421,6 +430,22 @@ def task_bindings(task: t.TaskDef) -> dict[str, Bound]:
     if found:
         raise TschedError(*found)
     return out
+
+
+def _occurring(
+    name: t.Word, like: t.Expr, low: int, high: int, constants: Mapping[str, t.ConstDef]
+) -> OpenRange | tuple[Diagnostic, ...]:
+    """The range with the sizes that stand for those that occur, or the findings."""
+    named = constants.get(like.id) if isinstance(like, t.Name) else None
+    try:
+        counts = counts_of(like if named is None else named.value)
+    except TschedError as e:
+        return e.diagnostics
+    first = max(low, 1)
+    if outside := [n for n in counts if not first <= n <= high]:
+        return (problems.NOT_TIMED(like.span, name=name, value=str(outside[0]), low=first, high=high),)
+    found = representatives(counts)
+    return OpenRange(low, high, tuple(found), tuple(found.values()))
 
 
 def _timed_together(ranges: list[tuple[t.Word, t.RangeExpr]]) -> Iterator[Diagnostic]:
@@ -442,7 +467,7 @@ def _task(task: t.TaskDef, names: Names) -> Iterator[Diagnostic]:
         yield _of_another_layer(problems.UNKNOWN_COMPUTE(task.compute.span, notes=notes, name=task.compute), names)
         return
     try:
-        bindings = task_bindings(task)
+        bindings = task_bindings(task, names.constants)
     except TschedError as e:
         yield from e.diagnostics
         return

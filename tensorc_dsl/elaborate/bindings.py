@@ -6,8 +6,9 @@ numbers, or to ranges, which leaves them open; both are expressions here.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Container, Iterator, Mapping
 from dataclasses import dataclass, field
+from math import lcm
 
 from tensorc_dsl.base.diagnostic import Diagnostic
 from tensorc_dsl.base.source import Span
@@ -45,7 +46,7 @@ LARGEST = 2**63 - 1
 
 @dataclass(frozen=True, slots=True)
 class OpenRange:
-    """The range of sizes of an open dimension, both ends included, and the sizes at which it is timed.
+    """The range of sizes of an open dimension, both ends included, and the sizes at which it is timed, with weights or none.
 
     Raises ValueError unless 0 <= low <= high and all of `at` are in the range, from 1 on: nothing is timed without work.
     """
@@ -53,6 +54,7 @@ class OpenRange:
     low: int
     high: int
     at: tuple[int, ...] = ()
+    weights: tuple[float, ...] = ()
 
     def __post_init__(self) -> None:
         if not 0 <= self.low <= self.high:
@@ -299,6 +301,7 @@ def bind(
             notes = near(name, [*dims, *attributes], "leave it out")
             found.append(UNKNOWN_BINDING(None, compute=defn.name, name=name, notes=notes))
     still_open: list[ir.Dim] = []
+    multiples = _multiples(defn, bindings)
     for name, use in dims.items():
         try:
             value = bindings.get(name)
@@ -307,6 +310,9 @@ def bind(
             size = ir.Dim(str(name)) if value is None else _dimension(name, value, use)
             env.sizes[name] = size
             if isinstance(size, ir.Dim):
+                if (count := _counted(size, multiples.get(name, 1), {*dims, *computed, *attributes})) is not None:
+                    size = count
+                    env.sizes[name] = ir.mul(size, ir.index(multiples[name]))
                 still_open.append(size)
         except Invalid as e:
             _note(e, found)
@@ -333,6 +339,48 @@ def bind(
     return env, found
 
 
+def _multiples(defn: tree.ComputeDef, bindings: Mapping[str, Bound]) -> dict[str, int]:
+    """The number of which an open size is a multiple, as `where` says: `D % 2 == 0`, or `CI % groups == 0` with the value of
+    an attribute."""
+    found: dict[str, int] = {}
+    numbers = {a.name: bindings.get(a.name, a.default.value if isinstance(a.default, tree.Number) else None)
+               for a in defn.attributes}  # fmt: skip
+    waiting = [*defn.conditions]
+    while waiting:
+        match waiting.pop():
+            case tree.LogicExpr(op="and", lhs=a, rhs=b):
+                waiting += (a, b)
+            case tree.CompareExpr(
+                ops=("==",),
+                operands=(tree.BinaryExpr(op="%", lhs=tree.Name(id=name), rhs=by), tree.Number(value=0)),
+            ) if isinstance(bindings.get(name), OpenRange):
+                n = (
+                    by.value
+                    if isinstance(by, tree.Number)
+                    else numbers.get(by.id)
+                    if isinstance(by, tree.Name)
+                    else None
+                )
+                if isinstance(n, int) and not isinstance(n, bool) and n > 0:
+                    found[name] = lcm(found.get(name, 1), n)
+            case _:
+                pass
+    return found
+
+
+def _counted(d: ir.Dim, by: int, taken: Container[str]) -> ir.Dim | None:
+    """The open number of times that `by` is in an open size, of which it is a multiple; None where that says nothing."""
+    if by == 1 or d.high is None or (low := -(-d.low // by)) >= (high := d.high // by):
+        return None
+    name = f"{d.name}_by_{by}"
+    while name in taken:
+        name += "_"
+    kept = [k for k, n in enumerate(d.at) if n % by == 0]
+    return ir.Dim(
+        name, low, high, tuple(d.at[k] // by for k in kept), tuple(d.weights[k] for k in kept) if d.weights else ()
+    )
+
+
 def _note(e: Invalid, found: list[Diagnostic]) -> None:
     found.extend(e.diagnostics)
 
@@ -341,7 +389,11 @@ def _dimension(name: str, value: Bound, use: tree.Name) -> ir.Expr:
     if isinstance(value, OpenRange):
         if value.high > LARGEST:
             raise Invalid(TOO_LARGE(use.span, what=f"`{name}`", value=value.high))
-        return ir.Dim(str(name), value.low, value.high, value.at) if value.low < value.high else ir.index(value.low)
+        return (
+            ir.Dim(str(name), value.low, value.high, value.at, value.weights)
+            if value.low < value.high
+            else ir.index(value.low)
+        )
     if not isinstance(value, int) or isinstance(value, bool):
         raise Invalid(NOT_A_KIND(use.span, name=name, wanted="a dimension (an integer)", value=repr(value)))
     if value < 0:

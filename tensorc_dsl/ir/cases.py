@@ -6,14 +6,16 @@ of others is computed exactly, so whether cases cover all sizes, and which sizes
 
 from __future__ import annotations
 
+import math
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from itertools import accumulate
 
 from tensorc_dsl.base.diagnostic import TschedError
 from tensorc_dsl.base.source import Span
 from tensorc_dsl.ir.expr import Dim, index
 from tensorc_dsl.ir.node import replace
 from tensorc_dsl.ir.print import format_range
-from tensorc_dsl.ir.problems import CASE_COUNT, CASE_SIZES
+from tensorc_dsl.ir.problems import CASE_COUNT, CASE_SIZES, NO_COUNTS
 from tensorc_dsl.ir.program import Case, Program
 from tensorc_dsl.ir.sizes import with_sizes
 from tensorc_dsl.syntax import tree as t
@@ -94,9 +96,14 @@ def dims_within(dims: Collection[Dim], limits: Mapping[str, Range]) -> dict[str,
     """The dimensions by name, some of them with other limits; the sizes that are timed are those that are left of all."""
     ranges = {d.name: limits.get(d.name, (d.low, d.high)) for d in dims}
     timed = [d for d in dims if d.at]  # at the first sizes together, then at the second ones
-    count = min((len(d.at) for d in timed), default=0)
-    kept = [k for k in range(count) if all(_in(d.at[k], ranges[d.name]) for d in timed)]
-    return {d.name: Dim(d.name, *ranges[d.name], tuple(d.at[k] for k in kept) if d.at else ()) for d in dims}
+    together = len({len(d.at) for d in timed}) == 1
+    out: dict[str, Dim] = {}
+    for d in dims:
+        beside = timed if together else [d]
+        kept = [k for k in range(len(d.at)) if all(_in(x.at[k], ranges[x.name]) for x in beside)]
+        weights = tuple(d.weights[k] for k in kept) if d.weights else ()
+        out[d.name] = Dim(d.name, *ranges[d.name], tuple(d.at[k] for k in kept), weights)
+    return out
 
 
 def _in(size: int, limits: Range) -> bool:
@@ -151,3 +158,47 @@ def _range_of(e: t.Expr) -> Range:
             return 0, None
         case _:
             raise TschedError(CASE_SIZES(e.span, text=e.span.text))
+
+
+# Sizes with weights, as they are written.
+
+
+MOST_TIMED = 5
+"""The most sizes at which kernels are timed for a list of how often sizes occur."""
+
+
+def counts_of(e: t.Expr) -> dict[int, float]:
+    """The weights by size that a map says, `{1: 20, 128: 5}`. Raises TschedError (E0254)."""
+    found: dict[int, float] = {}
+    if not isinstance(e, t.MapExpr):
+        raise TschedError(NO_COUNTS(e.span, text=e.span.text, why="sizes with their weights are a map"))
+    for key, value in e.items:
+        match key, value:
+            case t.Number(value=int(size)), t.Number(value=weight) if size not in found and 0.0 < weight < math.inf:
+                found[size] = float(weight)
+            case t.Number(value=int(size)), t.Number() if size in found:
+                raise TschedError(NO_COUNTS(key.span, text=key.span.text, why="it is listed twice"))
+            case t.Number(value=int()), _:
+                raise TschedError(NO_COUNTS(value.span, text=value.span.text, why="a weight is a number above 0"))
+            case _:
+                raise TschedError(NO_COUNTS(key.span, text=key.span.text, why="a size is a whole number"))
+    return found
+
+
+def representatives(counts: Mapping[int, float], most: int = MOST_TIMED) -> dict[int, float]:
+    """At most so many of the sizes, with the weights of those that they stand for: of neighbours that have about the same
+    weight together, the one in its middle stands for all."""
+    sizes = sorted(counts)
+    if len(sizes) <= most:
+        return {n: counts[n] for n in sizes}
+    total, below = sum(counts.values()), 0.0
+    groups: dict[int, list[int]] = {}
+    for n in sizes:
+        groups.setdefault(min(most - 1, int((below + counts[n] / 2) / total * most)), []).append(n)
+        below += counts[n]
+    found: dict[int, float] = {}
+    for group in groups.values():
+        weight = sum(counts[n] for n in group)
+        passed = list(accumulate(counts[n] for n in group))
+        found[next(n for n, upto in zip(group, passed, strict=True) if 2 * upto >= weight)] = weight
+    return found

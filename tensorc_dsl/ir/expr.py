@@ -66,13 +66,15 @@ class Dim(_Node):
     """An open dimension: a size from `low` to `high`, both included, that is known when the kernel is called.
 
     Every occurrence carries the range, so that bounds of an extent can be computed from it. Without `high` there is no limit.
-    `at` has the sizes at which a task wants its kernels timed; if it is empty, they are chosen automatically.
+    `at` has the sizes at which a task wants its kernels timed; if it is empty, they are chosen automatically. `weights` says
+    how often each of these occurs; without them, times count by the inverse of the work.
     """
 
     name: str
     low: int = 0
     high: int | None = None
     at: tuple[int, ...] = ()
+    weights: tuple[float, ...] = ()
 
 
 @node

@@ -13,7 +13,7 @@ from tensorc_dsl.base.diagnostic import Diagnostic, TschedError, help_note
 from tensorc_dsl.base.source import Source, Span
 from tensorc_dsl.ir import expr as ir
 from tensorc_dsl.ir import problems
-from tensorc_dsl.ir.cases import Range, box_of, common, dims_within, narrowed, whole
+from tensorc_dsl.ir.cases import Range, box_of, common, counts_of, dims_within, narrowed, whole
 from tensorc_dsl.ir.dtypes import DTYPES
 from tensorc_dsl.ir.input_views import view_of
 from tensorc_dsl.ir.intrinsics import intrinsic_from_tree
@@ -156,10 +156,19 @@ class _Reader:
                 case _ if name not in self.dims:
                     self.found.append(problems.NO_DIMENSION(e.span, near(name, self.dims, "leave it out"), name=name))
                 case t.RangeExpr(low=t.Number(value=int(low)), high=t.Number(value=int(high))) if 0 <= low <= high:
-                    self.dims[name] = ir.Dim(name, low, high, tuple(map(self.timed, e.at)))
+                    weights = self.weights(e.like)
+                    at = (*weights, *map(self.timed, e.at))
+                    self.dims[name] = ir.Dim(name, low, high, at, tuple(weights.values()))
                     seen.add(name)
                 case _:
                     self.found.append(problems.NO_SIZES(e.span, name=name))
+
+    def weights(self, like: t.Expr | None) -> dict[int, float]:
+        """The sizes that a map lists, with their weights."""
+        if like is None:
+            return {}
+        found = self.attempt(lambda: counts_of(like))
+        return {} if found is None else found
 
     def timed(self, e: t.Expr) -> int:
         """The number that `e` spells, a size at which kernels are timed."""

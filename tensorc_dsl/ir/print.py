@@ -184,9 +184,15 @@ def format_buffer(b: Buffer) -> str:
 
 
 def _ranges(dims: tuple[Dim, ...]) -> str:
-    timed = {d.name: f" at [{', '.join(map(str, d.at))}]" if d.at else "" for d in dims}
-    known = [f"{d.name} in {d.low}..{d.high}{timed[d.name]}" for d in dims if d.high is not None]
+    known = [f"{d.name} in {d.low}..{d.high}{format_timed(d)}" for d in dims if d.high is not None]
     return f" where {', '.join(known)}" if known else ""
+
+
+def format_timed(d: Dim) -> str:
+    """The sizes at which kernels are timed, as the text of a range says them."""
+    if d.weights:
+        return f" like {{{', '.join(f'{n}: {w!r}' for n, w in zip(d.at, d.weights, strict=True))}}}"
+    return f" at [{', '.join(map(str, d.at))}]" if d.at else ""
 
 
 def format_intrinsic(i: Intrinsic) -> str:

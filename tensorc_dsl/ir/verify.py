@@ -175,6 +175,8 @@ def _dims(program: Program, buffers: Collection[str]) -> UsableNames:
         names.add(d.name)
         if d.low < 0 or (d.low > 0 if d.high is None else d.high < d.low):
             raise ProgramError(f"program {program.name}: {d.name!r} has no sizes from {d.low} to {d.high}")
+        if d.weights and len(d.weights) != len(d.at):
+            raise ProgramError(f"program {program.name}: {d.name!r} has {len(d.weights)} weights for {len(d.at)} sizes")
         if d.at and (d.high is None or not all(max(d.low, 1) <= n <= d.high for n in d.at)):
             high = "" if d.high is None else f" to {d.high}"
             raise ProgramError(

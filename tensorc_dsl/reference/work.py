@@ -199,16 +199,18 @@ def sizing(program: Program) -> Sizing:
         checked.append({**{d.name: d.low for d in program.dims}, **longest})
     count = max(len(d.at) for d in program.dims) or TIMED
     timed = [
-        {d.name: d.at[k] if d.at else _along(d.low, top[d.name], (k + 1) / count) for d in program.dims}
+        {d.name: d.at[k % len(d.at)] if d.at else _along(d.low, top[d.name], (k + 1) / count) for d in program.dims}
         for k in range(count)
     ]
     timed, checked = (_distinct(program, some) for some in (timed, checked))
-    inverse = [1 / _work(program, x) for x in timed]
-    return Sizing(
-        checked,
-        timed,
-        tuple(w / sum(inverse) for w in inverse),
-    )
+    found = [_occurrence(program, x) or 1 / _work(program, x) for x in timed]
+    return Sizing(checked, timed, tuple(w / sum(found) for w in found))
+
+
+def _occurrence(program: Program, sizes: Sizes) -> float | None:
+    """How often these sizes occur, as far as the dimensions say it; None if none does."""
+    said = [d for d in program.dims if d.weights and sizes[d.name] in d.at]
+    return prod(d.weights[d.at.index(sizes[d.name])] for d in said) if said else None
 
 
 def _longest_strides(program: Program) -> Sizes:

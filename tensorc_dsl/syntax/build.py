@@ -658,6 +658,11 @@ class FileBuilder(StmtBuilder):
         return t.RangeExpr(sizes.low, sizes.high, tuple(at), span)
 
     @rule
+    def like(self, span: Span, parts: Parts) -> t.RangeExpr:
+        sizes, weights = parts
+        return t.RangeExpr(sizes.low, sizes.high, (), span, weights)
+
+    @rule
     def use(self, span: Span, parts: Parts) -> t.UseDecl:
         names = _of(parts, Seq)
         return t.UseDecl(_of(parts, t.Word), names[0].items if names else (), span)

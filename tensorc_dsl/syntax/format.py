@@ -121,8 +121,8 @@ def _expr(e: t.Expr, pad: str, open_end: bool) -> tuple[str, int]:
             return f"scan[{index_specs([i], pad)}] init {expr(init, pad)} step {expr(step, pad)}", _swallows(open_end)
         case t.TupleExpr(items=items):
             return f"({_list(items, pad)})", _POSTFIX
-        case t.RangeExpr(low=a, high=b, at=timed):
-            sizes = f" at [{_list(timed, pad)}]" if timed else ""
+        case t.RangeExpr(low=a, high=b, at=timed, like=like):
+            sizes = f" at [{_list(timed, pad)}]" if timed else "" if like is None else f" like {expr(like, pad)}"
             return f"{at(a, _ADD, pad, False)}..{at(b, _ADD, pad)}{sizes}", _LOWEST
         case t.Lambda(params=params, results=results):
             names = ("..." if isinstance(p, t.Rest) else p for p in params)

@@ -220,12 +220,14 @@ class TupleExpr:
 
 @dataclass(frozen=True, slots=True)
 class RangeExpr:
-    """`1..4096`, both ends included; for an open size `1..4096 at [1, 16]`, with the sizes at which it is timed."""
+    """`1..4096`, both ends included; for an open size `1..4096 at [1, 16]`, with the sizes at which it is timed, or
+    `1..4096 like {1: 20, 16: 5}`, with how often sizes occur."""
 
     low: Expr
     high: Expr
     at: tuple[Expr, ...]
     span: Span = span_field()
+    like: Expr | None = None
 
 
 @dataclass(frozen=True, slots=True)

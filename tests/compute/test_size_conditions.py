@@ -2,9 +2,17 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 
+from tensorc_dsl.backend.llvm.runtime.kernel import load
 from tensorc_dsl.elaborate.bindings import OpenRange
+from tensorc_dsl.ir.expr import Dim
+from tensorc_dsl.ir.program import blocks
+from tensorc_dsl.ir.sizes import bind
+from tensorc_dsl.schedule.primitives.split import split
+from tensorc_dsl.schedule.step import LoopRef
+from tests.codegen.native import compiled
 from tests.compute.native import everywhere
 from tests.compute.texts import build, checked, codes, errors
 
@@ -51,7 +59,38 @@ def test_tasks_have_sizes_for_which_it_holds() -> None:
     build(text, N=8)
     build(LAST.format("N >= 3"), N=OpenRange(3, 90))
     assert "here N = 2" in errors(LAST.format("N >= 3"), N=OpenRange(2, 90))[0]
-    assert "here N = 3" in errors(LAST.format("N >= 3, N % 2 == 0"), N=OpenRange(3, 90))[0]
+    assert "here N = 4" in errors(LAST.format("N >= 3, N % 2 == 1"), N=OpenRange(3, 90))[0]
+
+
+@pytest.mark.parametrize(("low", "high"), [(1, 21), (2, 20)])
+def test_open_sizes_are_the_multiples_that_it_says(low: int, high: int) -> None:
+    text = """compute pairs(X: f32[D]) -> Y: f32[H]
+    where D % 2 == 0, H = (D + 1) / 2
+    {
+        Y[i] = X[2 * i + 1]
+    }"""
+    p = build(text, D=OpenRange(low, high, (2, 7, 16)))
+    assert p.dims == (Dim("D_by_2", 1, 10, (1, 8)),)
+    everywhere(bind(p, {"D_by_2": 5}), seed=0)
+    kernel = load(compiled(p))
+    x = np.arange(6, dtype=np.float32)
+    np.testing.assert_array_equal(kernel(x), x[1::2])
+    for n in (5, 22):
+        with pytest.raises(ValueError, match="X"):
+            kernel(np.zeros(n, np.float32))
+
+
+def test_open_sizes_are_multiples_of_attributes() -> None:
+    text = """compute rows(X: f32[N]; by: int = 4) -> Y: f32[N]
+    where N >= 1 and N % by == 0, N % 6 == 0
+    {
+        Y[i] = X[i]
+    }"""
+    p = build(text, N=OpenRange(1, 100))
+    assert p.dims == (Dim("N_by_12", 1, 8),)
+    made = split(p, LoopRef("i"), (None, 12)).program
+    assert not any(b.where for b in blocks(made))
+    assert build(text, N=OpenRange(1, 100), by=1).dims == (Dim("N_by_6", 1, 16),)
 
 
 def test_calls_have_sizes_for_which_it_holds() -> None:

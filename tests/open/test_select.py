@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import random
+from itertools import product
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -16,6 +18,7 @@ from tensorc_dsl.ir.node import replace
 from tensorc_dsl.ir.parse import parse_program
 from tensorc_dsl.ir.print import format_program
 from tensorc_dsl.ir.program import Case, Program
+from tensorc_dsl.lower.flat import Kernel
 from tensorc_dsl.proof.equivalence.validate import Invalid, Valid, validate
 from tests.open.random_open import CASES, check_everywhere, open_program, random_sizes
 
@@ -49,19 +52,26 @@ task any = matmul(M=1..40, N=12, K=5) with by_rows
 """
 
 
+def points(box: Box) -> set[tuple[int, ...]]:
+    """All sizes in a box with ends."""
+    return set(product(*(range(low, low if high is None else high + 1) for low, high in box)))
+
+
 def test_boxes_are_exact() -> None:
     rng = random.Random(1)
+
+    def drawn() -> tuple[int, int]:
+        low = rng.randint(0, 6)
+        return low, low + rng.randint(0, 6)
+
     for _ in range(300):
-        boxes: list[Box] = [
-            tuple((low := rng.randint(0, 6), low + rng.randint(0, 6)) for _ in range(2)) for _ in range(3)
-        ]
+        boxes: list[Box] = [(drawn(), drawn()) for _ in range(3)]
+        one, two, three = map(points, boxes)
         left = without(without([boxes[0]], boxes[1]), boxes[2])
-        points = [{(a, b) for a in range(x[0], x[1] + 1) for b in range(y[0], y[1] + 1)} for x, y in boxes]  # type: ignore[operator]
-        wanted = points[0] - points[1] - points[2]
-        found = [(a, b) for x, y in left for a in range(x[0], x[1] + 1) for b in range(y[0], y[1] + 1)]  # type: ignore[operator]
-        assert sorted(found) == sorted(wanted)
+        assert sorted(x for b in left for x in points(b)) == sorted(one - two - three)
         both = common(boxes[0], boxes[1])
-        assert (both is None) == (not points[0] & points[1])
+        assert (set() if both is None else points(both)) == one & two
+        assert one | two <= points(hull(boxes[:2]))
 
 
 @pytest.fixture(scope="module")
@@ -112,7 +122,8 @@ def test_it_is_printed_and_read_back_and_proved(file: str) -> None:
 def test_cases_that_prepare_the_same_share_it(file: str) -> None:
     task = load(file)["any"]
     kernel = task.lower(task.sample(0))
-    assert [p.name for p in kernel.prepared] == ["B_global"]  # type: ignore[attr-defined]
+    assert isinstance(kernel, Kernel)
+    assert [p.name for p in kernel.prepared] == ["B_global"]
 
 
 def test_a_draw_in_a_case_is_opened_and_conditioned(file: str) -> None:
@@ -121,12 +132,11 @@ def test_a_draw_in_a_case_is_opened_and_conditioned(file: str) -> None:
 
 
 @pytest.mark.parametrize(("low", "high", "missing"), [(0, 40, "M = 0"), (1, 10, "")])
-def test_all_sizes_of_the_task_have_a_case(tmp_path: str, low: int, high: int, missing: str) -> None:
+def test_all_sizes_of_the_task_have_a_case(tmp_path: Path, low: int, high: int, missing: str) -> None:
     text = MATMUL.replace("M=1..40", f"M={low}..{high}").replace("_ => {\n", "17..40 => {\n")
-    path = f"{tmp_path}/f.tsched"
-    with open(path, "w", encoding="utf-8") as f:
-        f.write(text)
-    task = load(path)["any"]
+    path = tmp_path / "f.tsched"
+    path.write_text(text)
+    task = load(str(path))["any"]
     if missing:
         with pytest.raises(TschedError, match="E0561"):
             task.sample(0)

@@ -51,9 +51,10 @@
 
 [
   "and" "either" "else" "for" "if" "in" "let" "maybe" "not" "or" "where" "yield" "asm" "assume" "at" "block" "bound"
-  "buffer" "call" "compute" "const" "desc" "identity" "init" "intrinsic" "layout" "lower" "model" "module" "otherwise"
-  "parallel" "pipelined" "prior" "program" "reduce" "reducer" "requires" "scan" "schedule" "sha256" "space" "spatial"
-  "step" "strides" "target" "task" "tensorized" "try" "unrolled" "updates" "use" "vectorized" "weights" "when" "with"
+  "buffer" "call" "compute" "const" "desc" "identity" "init" "intrinsic" "layout" "like" "lower" "model" "module"
+  "otherwise" "parallel" "pipelined" "prior" "program" "reduce" "reducer" "requires" "scan" "schedule" "select"
+  "sha256" "space" "spatial" "step" "strides" "target" "task" "tensorized" "try" "unrolled" "updates" "use"
+  "vectorized" "weights" "when" "with"
 ] @keyword
 
 ((string) @attribute

@@ -22,7 +22,7 @@ from tensorc_dsl.check.scope import CheckedFile, load_source
 from tensorc_dsl.faces.packages import SUFFIX, Resolver
 from tensorc_dsl.interp.problems import UNKNOWN_DRAW
 from tensorc_dsl.interp.space import Space, frozen_space, task_space
-from tensorc_dsl.ir.print import format_buffer, format_program
+from tensorc_dsl.ir.print import format_buffer, format_program, format_timed
 from tensorc_dsl.ir.program import Program
 from tensorc_dsl.schedule.step import ScheduleRefusal, refusal_diagnostic
 from tensorc_dsl.schedule.trace.distribution import Decision
@@ -256,7 +256,7 @@ def alone(task: TaskData, trace: Trace, path: Path) -> str | None:
     returned has been read back: it has the task, with the same program and target, and its schedule expands to the same
     steps.
     """
-    bindings = ", ".join(f"{name}={value.span.text}" for name, value in task.definition.bindings)
+    bindings = ", ".join(f"{name}={_binding(task, name, value)}" for name, value in task.definition.bindings)
     try:
         needed = _needed(task, trace, path)
         if needed is None:
@@ -268,6 +268,14 @@ def alone(task: TaskData, trace: Trace, path: Path) -> str | None:
         return text if same and sample(again, task.name, 0).text == trace.text else None
     except TschedError:
         return None
+
+
+def _binding(task: TaskData, name: str, value: tree.Expr) -> str:
+    """The value of a binding as text that needs no constant of the task's file."""
+    dim = next((d for d in task.program.dims if d.name == name), None)
+    if isinstance(value, tree.RangeExpr) and value.like is not None and dim is not None:
+        return f"{dim.low}..{dim.high}{format_timed(dim)}"
+    return value.span.text
 
 
 def schedule_in(text: bytes, task: TaskData, path: Path) -> Trace | str:

@@ -55,7 +55,7 @@ ALIVE = 4
 @dataclass(frozen=True, slots=True)
 class Plan:
     """The input of one search, on the threads of the target; `weight` is the factor of its time in the total. Kernels are
-    timed with so many `copies` of constant inputs.
+    timed with so many `copies` of constant inputs. `expand` makes the trace of a schedule for the task from its text.
 
     `roof` is that of the machine, if it is known already. Schedules give the bits of the program `bits_of`, if there is one.
     """
@@ -69,6 +69,7 @@ class Plan:
     roof: Roof | None = None
     copies: int = 1
     bits_of: Program | None = None
+    expand: Callable[[str], Trace] | None = None
 
 
 def search_all(
@@ -140,6 +141,7 @@ def _begun(
         shipped=partial(shipped, meaning_of(target)) if options.shipped else None,
         watch=Watch(runner.again, least=runner.least, memory=resources.memory, computing=resources.computing),
         expander=team.expander(Ground(plan.model, target, sizing(program).timed[-1]), turns),
+        expand=plan.expand,
     )
     return Search(given), local
 

@@ -197,7 +197,13 @@ class Task(TaskData):
     def plan(self, on_event: Listener | None = None, weight: float = 1.0, roof: Roof | None = None) -> Plan:
         """The input of a search over the task, for `faces.api.searching.search_all`."""
         bits_of = None if self.keeps is None else self.keeps.bits_of
-        return Plan(self.model, self.program, self.target, self.made_by, on_event, weight, roof, self.copies, bits_of)
+
+        def expand(text: str) -> Trace:
+            return self.expand(Source("<kernels>", text))
+
+        return Plan(
+            self.model, self.program, self.target, self.made_by, on_event, weight, roof, self.copies, bits_of, expand
+        )
 
     def made_by(self, trace: Trace) -> Mapping[str, str]:
         """The versions of the space and of the modules that made a trace."""

@@ -712,7 +712,13 @@ class Ended:
         )
 
     def _sizes(self) -> str:
-        return f", timed at {describe_all(self.timed)}" if any(self.timed) else ""
+        if not any(self.timed):
+            return ""
+        best = self.result.best
+        between = (
+            "; between these, which case a size has is predicted" if best is not None and best.program.cases else ""
+        )
+        return f", timed at {describe_all(self.timed)}{between}"
 
 
 SHOWN = 5

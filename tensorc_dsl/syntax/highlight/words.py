@@ -12,9 +12,10 @@ CONSTANTS: tuple[str, ...] = (
 
 SOFT: tuple[str, ...] = (
     "asm", "assume", "at", "block", "bound", "buffer", "call", "compute", "const", "desc", "identity", "init",
-    "intrinsic", "layout", "lower", "model", "module", "otherwise", "parallel", "pipelined", "prior", "program",
-    "reduce", "reducer", "requires", "scan", "schedule", "sha256", "space", "spatial", "step", "strides", "target",
-    "task", "tensorized", "try", "unrolled", "updates", "use", "vectorized", "weights", "when", "with",
+    "intrinsic", "layout", "like", "lower", "model", "module", "otherwise", "parallel", "pipelined", "prior",
+    "program", "reduce", "reducer", "requires", "scan", "schedule", "select", "sha256", "space", "spatial", "step",
+    "strides", "target", "task", "tensorized", "try", "unrolled", "updates", "use", "vectorized", "weights", "when",
+    "with",
 )  # fmt: skip
 """Words that are names where a name is expected. Each is in one of the four lists `BEFORE_…`,
 or is the first of a form of its own: `desc (`, `bound (`, `at [`, `strides [`, `scan [`, `init {`, `try {`,
@@ -28,7 +29,8 @@ DEFINING: tuple[str, ...] = (
 
 BEFORE_NAME: tuple[str, ...] = (
     "assume", "block", "buffer", "compute", "const", "intrinsic", "lower", "model", "module", "prior", "program",
-    "reduce", "reducer", "scan", "schedule", "space", "spatial", "target", "task", "updates", "use", "with",
+    "reduce", "reducer", "scan", "schedule", "select", "space", "spatial", "target", "task", "updates", "use",
+    "with",
 )  # fmt: skip
 """Soft words that a name follows."""
 
@@ -43,7 +45,7 @@ BEFORE_FOR: tuple[str, ...] = (
 """Soft words that `for` follows."""
 
 BEFORE_VALUE: tuple[str, ...] = (
-    "identity", "init", "step", "when",
+    "identity", "init", "like", "step", "when",
 )  # fmt: skip
 """Soft words that a value follows, and comes before."""
 

@@ -31,7 +31,7 @@ from tensorc_dsl.reference.inputs import extreme_inputs, make_inputs
 from tensorc_dsl.reference.tolerance import bounded
 from tensorc_dsl.reference.work import describe, sizing
 from tensorc_dsl.tuning.measure.check import Guarded, Verdict, compare, frozen, other_bits, poison
-from tensorc_dsl.tuning.measure.outcome import ENOUGH_SECONDS, Taken, take_times, weighted_times
+from tensorc_dsl.tuning.measure.outcome import ENOUGH_SECONDS, Taken, seconds_of, take_times, weighted_times
 
 Array = NDArray[Any]
 
@@ -95,11 +95,13 @@ class Prepared(msgspec.Struct, tag=True, frozen=True):
 
 
 class Ran(msgspec.Struct, tag=True, frozen=True):
-    """The result was right; seconds of each timed call, fewer where it is far slower than the best (`censored`)."""
+    """The result was right; seconds of each timed call, fewer where it is far slower than the best (`censored`). With open
+    sizes they are of the mean, and `at` has the seconds at each size."""
 
     times: tuple[float, ...]
     max_error: float
     censored: bool = False
+    at: tuple[float, ...] = ()
 
 
 BUILDER: Purpose[Build, Built | Failed] = Purpose(f"{__name__}:builder", Build, Built | Failed)
@@ -280,7 +282,8 @@ def run(job: Job, request: Run) -> Ran | Failed:
         of_sizes.append(taken.times)
         censored |= taken.censored
         worst = max(worst, error)
-    return Ran(weighted_times(of_sizes, [w for _, w in job.timed]), worst, censored)
+    at = tuple(map(seconds_of, of_sizes)) if len(of_sizes) > 1 else ()
+    return Ran(weighted_times(of_sizes, [w for _, w in job.timed]), worst, censored, at)
 
 
 def empty_for(p: Buffer, backend: Backend) -> Array:

@@ -365,13 +365,14 @@ class LocalRunner:
         status, message, max_error = Status.OK, "", None
         times: tuple[float, ...] = ()
         censored = False
+        at: tuple[float, ...] = ()
         try:
             with self._turns.use(Use.TIMING):
                 started = time.monotonic()
                 reply = self._runner.ask(Run(built.code, self._threads, best, extremes), self._run_seconds)
             match reply:
                 case Ran():
-                    times, max_error, censored = reply.times, reply.max_error, reply.censored
+                    times, max_error, censored, at = reply.times, reply.max_error, reply.censored, reply.at
                 case Failed():
                     status, message, max_error = Status(reply.status), reply.message, reply.max_error
                 case Prepared():
@@ -390,6 +391,7 @@ class LocalRunner:
             time.monotonic() - started,
             censored,
             compared=self.compared,
+            at=at,
         )
 
     def _prepare(self) -> None:

@@ -54,6 +54,7 @@ class Outcome:
     machine was than before, by which the summary is divided, and the times are not.
     `compared` is the share of the results of which the reference is a number or an infinity within a bound.
     `build_seconds` and `run_seconds` are what lowering with compiling and what checking with timing took.
+    `at` are the seconds at each timed size of open dimensions, where there are several; they are in no record.
     """
 
     status: Status
@@ -66,6 +67,7 @@ class Outcome:
     censored: bool = False
     scale: float = 1.0
     compared: float = 1.0
+    at: tuple[float, ...] = ()
 
     def __post_init__(self) -> None:
         if (self.seconds is not None) != (self.status is Status.OK):

@@ -45,8 +45,8 @@ class SearchInput:
     hears of each event. `verify` proves a schedule or refutes it; one that it refutes does not win, and is recorded as wrong.
     `made_by` gives the versions of the modules that made a trace, for its record. `shipped` reads the records that come with
     the package, if the search learns from them. `watch` detects that the machine became slower. `expander` makes the traces
-    of `space`; by default, this process does. Given the measured times and the `clock`, in seconds, the search is a function
-    of the other fields.
+    of `space`; by default, this process does. `expand` makes the trace of a schedule of the program from a text, for one that
+    selects among kernels. Given the measured times and the `clock`, in seconds, the search is a function of the other fields.
     """
 
     space: SpaceLike
@@ -64,6 +64,7 @@ class SearchInput:
     shipped: Callable[[], Shipped | Diagnostic] | None = None
     watch: Watch | None = None
     expander: Expander | None = None
+    expand: Callable[[str], Trace] | None = None
     clock: Callable[[], float] = time.perf_counter
 
 

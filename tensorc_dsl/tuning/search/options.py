@@ -22,6 +22,7 @@ class SearchChanges(TypedDict, total=False):
     resume: bool
     until: float | None
     shipped: bool
+    kernels: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,10 +30,11 @@ class SearchOptions:
     """How many schedules are tried, and which: given the times that are measured, the search is a function of these.
 
     It ends after so many trials or, where there is a `budget`, so many seconds, or, where `until` is 0.02, once the strategy
-    states a regret of 2 % or less twice running. With `resume` it goes on with the last one of the same seed and strategy
-    that is recorded, and with `shipped` it learns from the records that come with the package, too. Raises ValueError for a
-    negative number of trials or seconds, for a share that is not above 0, and for a seed that records cannot hold, below 0 or
-    of more than 63 bits; TypeError for a value of another type.
+    states a regret of 2 % or less twice running. With open sizes, up to so many `kernels` for ranges of a size are joined
+    to one that selects among them, after the last trial. With `resume` it goes on with the last one of the same seed and
+    strategy that is recorded, and with `shipped` it learns from the records that come with the package, too. Raises
+    ValueError for a negative number of trials or seconds, for less than one kernel, for a share that is not above 0, and
+    for a seed that records cannot hold, below 0 or of more than 63 bits; TypeError for a value of another type.
     """
 
     trials: int = 64
@@ -42,9 +44,10 @@ class SearchOptions:
     resume: bool = False
     until: float | None = None
     shipped: bool = True
+    kernels: int = 1
 
     def __post_init__(self) -> None:
-        for name in ("trials", "seed"):
+        for name in ("trials", "seed", "kernels"):
             value = getattr(self, name)
             if not isinstance(value, Integral):
                 raise TypeError(f"{name} is a whole number, not {value!r}")
@@ -59,6 +62,8 @@ class SearchOptions:
             raise ValueError(f"the seed must be from 0 to 2^63 - 1, not {self.seed}")
         if self.trials < 0:
             raise ValueError(f"trials must not be negative, not {self.trials}")
+        if self.kernels < 1:
+            raise ValueError(f"there is at least one kernel, not {self.kernels}")
         if self.budget is not None and not self.budget >= 0:
             raise ValueError(f"the budget must not be negative, not {self.budget} s")
         if self.until is not None and not self.until > 0:

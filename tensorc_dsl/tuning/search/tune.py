@@ -23,6 +23,7 @@ from tensorc_dsl.schedule.trace.trace import Refused, Trace
 from tensorc_dsl.tuning.measure.outcome import GIVE_UP, Outcome, RunnerLike, Status, interval
 from tensorc_dsl.tuning.records.database import Unkept
 from tensorc_dsl.tuning.records.trial import keys_of, program_key, target_key
+from tensorc_dsl.tuning.search.dispatch import Candidate, selected
 from tensorc_dsl.tuning.search.events import (
     Comparing,
     Diverged,
@@ -577,6 +578,22 @@ class Search:
             if key in keys_of(trace.program) and (outcome := self._past.take(trace.program)) is not None:
                 self.log.add(trace, outcome)
 
+    def _join(self) -> None:
+        """Try a schedule that selects among candidates for ranges of sizes, if several kernels are asked for."""
+        given, log = self._given, self.log
+        if given.expand is None or self.options.kernels == 1 or not given.program.dims:
+            return
+        found = sizing(given.program)
+        candidates = [
+            Candidate(t, tuple(s / o.scale for s in o.at))
+            for t, o in zip(log.traces, log.outcomes, strict=True)
+            if o.seconds is not None and o.at
+        ]
+        trace = selected(given.program, found.timed, found.weights, candidates, self.options.kernels, given.expand)
+        if trace is not None:
+            for outcome in given.runner.measure([trace.program], log.best_seconds):
+                log.measured(trace, outcome)
+
     def finish(self, interrupted: bool) -> TuneResult:
         """Compare and prove the best few. An interrupted search gives its result so far."""
         log = self.log
@@ -584,6 +601,7 @@ class Search:
         compared, watch = Compared([]), self._given.watch
         if not interrupted:
             try:
+                self._join()
                 if watch is not None and log.hopes:
                     watch.rested()
                     self._reclaim(watch, len(log.hopes))

@@ -205,7 +205,8 @@ def doorway(
     """The function for a kernel at an address, with scratch memory for one call at a time.
 
     `fixed` has all arguments of the kernel, with any number for those of arrays, and -1 for open sizes that arrays tell; the
-    caller keeps their memory alive. Calls that need more scratch memory are refused. None if this Python's arrays have another layout, or there are too many arguments.
+    caller keeps their memory alive. Calls that need more scratch memory are refused. None if this Python's arrays have
+    another layout, or there are too many arguments.
     """
     method = prepared()
     outputs = [n for n, w in enumerate(wanted) if w.output]

@@ -144,6 +144,14 @@ def _strategy(ctx: click.Context, _param: click.Parameter, value: str) -> str:
     show_default=True,
     help="Learn from the records that come with the package, too, of other machines.",
 )
+@click.option(
+    "--kernels",
+    type=click.IntRange(1),
+    default=DEFAULTS.kernels,
+    show_default=True,
+    metavar="N",
+    help="With an open size: at most so many schedules for ranges of it, in one that selects among them.",
+)
 @emulate_option
 @click.option("--json", "as_json", is_flag=True, help="Print JSON on standard output.")
 @click.option(
@@ -176,6 +184,7 @@ def tune(
     prior: str | None,
     records: str | None,
     shipped: bool,
+    kernels: int,
     emulate: bool,
     as_json: bool,
     as_lines: bool,
@@ -254,7 +263,7 @@ def tune(
     if queue is not None:
         for one in found:
             one.require_machine()
-    options = SearchOptions(_trials(trials, budget), seed, strategy, budget, resume, until, shipped)
+    options = SearchOptions(_trials(trials, budget), seed, strategy, budget, resume, until, shipped, kernels)
     _require_regret(options)
     ending = settings(ctx).ending
     ended: Sequence[Ended | EndedCounting]
@@ -310,7 +319,8 @@ def _require_whole(ctx: click.Context) -> None:
 
 
 OF_TASKS = (
-    "weights", "replayed", "hidden", "same_bits", "bits_of", "same_rows", "target", "mcpu", "keep_better", "prior", "emulate",
+    "weights", "replayed", "hidden", "same_bits", "bits_of", "same_rows", "target", "mcpu", "keep_better", "prior", "kernels",
+    "emulate",
 )  # fmt: skip
 """The options that are not for models."""
 
@@ -331,6 +341,7 @@ def _require_no_times(ctx: click.Context) -> None:
     for name, option, why in (
         ("prior", "--write-prior", "learns from times"),
         ("threads", "--threads", "is about times on a CPU"),
+        ("kernels", "--kernels", "selects among kernels by times"),
     ):
         if ctx.get_parameter_source(name) is ParameterSource.COMMANDLINE:
             raise click.UsageError(f"`{option}` {why}, and `--emulate` counts")
