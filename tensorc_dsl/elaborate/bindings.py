@@ -343,8 +343,8 @@ def _multiples(defn: tree.ComputeDef, bindings: Mapping[str, Bound]) -> dict[str
     """The number of which an open size is a multiple, as `where` says: `D % 2 == 0`, or `CI % groups == 0` with the value of
     an attribute."""
     found: dict[str, int] = {}
-    numbers = {a.name: bindings.get(a.name, a.default.value if isinstance(a.default, tree.Number) else None)
-               for a in defn.attributes}  # fmt: skip
+    defaults = {str(a.name): a.default.value for a in defn.attributes if isinstance(a.default, tree.Number)}
+    numbers: Mapping[str, Bound] = {**defaults, **bindings}
     waiting = [*defn.conditions]
     while waiting:
         match waiting.pop():
@@ -354,13 +354,8 @@ def _multiples(defn: tree.ComputeDef, bindings: Mapping[str, Bound]) -> dict[str
                 ops=("==",),
                 operands=(tree.BinaryExpr(op="%", lhs=tree.Name(id=name), rhs=by), tree.Number(value=0)),
             ) if isinstance(bindings.get(name), OpenRange):
-                n = (
-                    by.value
-                    if isinstance(by, tree.Number)
-                    else numbers.get(by.id)
-                    if isinstance(by, tree.Name)
-                    else None
-                )
+                named = numbers.get(by.id) if isinstance(by, tree.Name) else None
+                n = by.value if isinstance(by, tree.Number) else named
                 if isinstance(n, int) and not isinstance(n, bool) and n > 0:
                     found[name] = lcm(found.get(name, 1), n)
             case _:

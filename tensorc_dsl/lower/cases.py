@@ -55,7 +55,7 @@ def join(program: Program, kernels: Sequence[Kernel]) -> Kernel:
         tuple(before),
         tuple(prepared),
         frozenset[str]().union(*(k.kept for k in kernels)),
-        frozenset.intersection(*(k.streamed for k in kernels)),
+        kernels[0].streamed.intersection(*(k.streamed for k in kernels)),
         divided=True,
     )
 

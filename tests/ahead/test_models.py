@@ -14,7 +14,7 @@ from click.testing import CliRunner
 from tensorc_dsl.backend.llvm.ahead.interface import Status
 from tensorc_dsl.faces.api.models import LoadedModel, load_model
 from tensorc_dsl.faces.cli.main import main
-from tensorc_dsl.graph.weights import weights_file
+from tensorc_dsl.graph.weights import weights_parts
 from tests.ahead.made import needs_compiler, run_c, symbols
 
 pytestmark = needs_compiler
@@ -77,7 +77,7 @@ def net(folder: Path, threads: int = 2) -> LoadedModel:
     tensors = {
         "v": floats(4900, seed=1), "w": floats(70, 11, seed=2), "b": floats(70, seed=3), "c": floats(11, seed=4),
     }  # fmt: skip
-    data = weights_file(tensors)
+    data = b"".join(weights_parts(tensors))
     (folder / "w.safetensors").write_bytes(data)
     (folder / "net.tsched").write_text(MODEL.replace("DIGEST", sha256(data).hexdigest()))
     return load_model(folder / "net.tsched", threads=threads)

@@ -22,7 +22,7 @@ from tensorc_dsl.faces.api.models import LoadedModel, load_model, model_of
 from tensorc_dsl.faces.cli import measured
 from tensorc_dsl.faces.cli.main import main
 from tensorc_dsl.faces.packages import Resolver
-from tensorc_dsl.graph.weights import weights_file
+from tensorc_dsl.graph.weights import weights_parts
 
 COMPUTES = """
 space plain for llvm {}
@@ -213,7 +213,7 @@ weights "w.safetensors" sha256 "DIGEST" (v: f32[25], w: f32[5, 4], b: f32[5], c:
 
 def weighted(folder: Path, threads: int = 1) -> tuple[LoadedModel, dict[str, Any]]:
     tensors = {"v": floats(25, seed=1), "w": floats(5, 4, seed=2), "b": floats(5, seed=3), "c": floats(4, seed=4)}
-    data = weights_file(tensors)
+    data = b"".join(weights_parts(tensors))
     (folder / "w.safetensors").write_bytes(data)
     (folder / "m.tsched").write_text(COMPUTES + WEIGHTED.replace("DIGEST", sha256(data).hexdigest()))
     return load_model(folder / "m.tsched", threads=threads), tensors
@@ -254,7 +254,7 @@ model m(x: f32[5, 5], b: f32[5]) -> y: f32[5, 5] {
 
 def test_of_some_constant_inputs_that_are_weights(tmp_path: Path) -> None:
     b = floats(5)
-    data = weights_file({"b": b})
+    data = b"".join(weights_parts({"b": b}))
     (tmp_path / "w.safetensors").write_bytes(data)
     text = f"""
 model m(x: f32[5, 5]) -> y: f32[5, 5], same: f32[5, 1]

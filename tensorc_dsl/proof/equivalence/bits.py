@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from math import inf
 
 from tensorc_dsl.base.diagnostic import Note, problem
+from tensorc_dsl.ir.cases import described, narrowed, uncovered
 from tensorc_dsl.ir.contraction import contracted, depends_on_cuts
 from tensorc_dsl.ir.expr import Binary, Const, Expr, Load, Var, children, dtype_of, free_vars, loads, rewrite_expr
 from tensorc_dsl.ir.input_views import resolved
@@ -61,7 +62,7 @@ def PARTED(*, reason: str) -> None: ...
 
 
 def in_order(program: Program) -> Program:
-    """The program as one that keeps its order, in lowering, too."""
+    """The program as one that keeps its order, in lowering, too. Cases of a divided one say themselves what they keep."""
     return replace_node(program, annotations=tuple(sorted({*program.annotations, (IN_ORDER, True)})))
 
 
@@ -75,7 +76,9 @@ def same_bits(
 
 def of_zeros(*programs: Program) -> tuple[str, ...]:
     """What is assumed where a program has a minimum or maximum of floats, which may return either of two zeros."""
-    return ("no `min` or `max` chooses between two zeros",) if any(map(may_return_either_zero, programs)) else ()
+    inner = [c.program for p in programs for c in p.cases]
+    found = any(map(may_return_either_zero, programs)) or (bool(inner) and bool(of_zeros(*inner)))
+    return ("no `min` or `max` chooses between two zeros",) if found else ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +90,18 @@ class Parting:
 
 
 def parting(one: Program, other: Program, names: tuple[str, str]) -> Parting | None:
-    """Why it is not proved that the kernels of two programs give the same bits; None if it is."""
+    """Why it is not proved that the kernels of two programs give the same bits; None if it is. Of a divided program each case
+    is compared with the other program for its sizes."""
+    divided = one if one.cases else other
+    for case in divided.cases:
+        sizes = divided.divided_by, case.sizes
+        a, b = (case.program if p is divided else narrowed(p, *sizes) for p in (one, other))
+        first, second = (f"{name} for {described(*sizes)}" for name in names)
+        if (found := parting(a, b, (first, second))) is not None:
+            return found
+    if divided.cases:
+        left = uncovered(divided)
+        return None if left is None else Parting(f"no case has {described(divided.divided_by, left)}")
     a, b = resolved(one), resolved(other)
     alike = a.params == b.params and a.body == b.body and is_in_order(a) == is_in_order(b)
     for p, which in ((a, names[0]), (b, names[1])):

@@ -31,6 +31,10 @@ class Kept(Model):
 
     def expand(self, decide: Decider) -> Trace:
         trace = self.model.expand(decide)
+        if trace.program.cases and not is_in_order(trace.program):
+            raise OTHER_BITS(
+                trace.program, reason="a schedule with `select` begins with `keep_order()` to keep its order"
+            )
         if not is_in_order(trace.program):
             program = in_order(trace.program)
             trace = replace(trace, lines=(*trace.lines, "keep_order()"), program=program)

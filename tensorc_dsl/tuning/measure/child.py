@@ -158,7 +158,8 @@ class Task:
     @staticmethod
     def _on(program: Program, inputs: dict[str, Array]) -> Task:
         expected, allowed = bounded(program, inputs)
-        return Task(program, *({n: frozen(a) for n, a in arrays.items()} for arrays in (inputs, expected, allowed)))
+        given, results, margins = ({n: frozen(a) for n, a in arrays.items()} for arrays in (inputs, expected, allowed))
+        return Task(program, given, results, margins)
 
     @property
     def compared(self) -> float:

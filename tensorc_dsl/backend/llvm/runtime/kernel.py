@@ -210,7 +210,7 @@ class BoundKernel:
                 return None
             sizes[number] = a.shape[at] - added
         out: list[tuple[int, ...]] = []
-        for p, shape in zip(self._params, self._sizes, strict=True):
+        for p, shape in zip(self._params, self._sizes or (), strict=True):
             own = () if p.given else tuple([n if k < 0 else sizes[k] + n for k, n in shape])
             if own and min(own) < 0:
                 return None
