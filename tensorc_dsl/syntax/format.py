@@ -200,7 +200,7 @@ def stmt(s: t.Stmt, pad: str = "") -> str:
 
 def case_head(sizes: Iterable[t.Expr], pad: str = "") -> str:
     """The sizes of a case and what follows them: `2..16, _ =>`."""
-    return f"{_list(sizes, pad)} =>"
+    return f"{', '.join(expr(e, pad) if isinstance(e, t.RangeExpr) else at(e, _ADD, pad) for e in sizes)} =>"
 
 
 def format_expr(e: t.Expr) -> str:

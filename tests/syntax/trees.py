@@ -45,7 +45,7 @@ SPAN = Span(Source("generated", ""), 0, 0)
 
 NAMES = st.sampled_from(
     "a b x1 Long_name _y i f32 sum max scan init step block reduce program use compute task when with parallel "
-    "reducer intrinsic target identity bound desc layout lower requires asm call const try otherwise".split()
+    "reducer intrinsic target identity bound desc layout lower requires asm call const try otherwise select like".split()
 )
 NUMBERS = st.one_of(
     st.integers(0, 2**256 - 1),
@@ -91,6 +91,11 @@ def _compare(e: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
     return st.integers(1, 3).flatmap(lambda n: node(t.CompareExpr, many(ops, n, n), many(e, n + 1, n + 1)))
 
 
+_NUMBER = node(t.Number, st.integers(0, 999))
+SIZES = st.one_of(_NUMBER, node(t.Wildcard), node(t.Name, NAMES), node(t.RangeExpr, _NUMBER, _NUMBER, st.just(())))
+"""The sizes of a case, and what is none."""
+
+
 def stmts(e: st.SearchStrategy[Any], depth: int = 1) -> st.SearchStrategy[tuple[Any, ...]]:
     simple = [
         node(t.Let, PATTERN, e),
@@ -110,7 +115,8 @@ def stmts(e: st.SearchStrategy[Any], depth: int = 1) -> st.SearchStrategy[tuple[
         )
     )
     maybe = node(t.Maybe, NAMES, weight, inner)
-    parts = node(t.Try, inner, inner), node(t.If, e, inner, inner)
+    select = node(t.Select, many(NAMES, 1), many(node(t.Case, many(SIZES, 1), inner), 1))
+    parts = node(t.Try, inner, inner), node(t.If, e, inner, inner), select
     return many(st.one_of(*simple, unnamed, named, maybe, *parts), 0, 2)
 
 
@@ -159,8 +165,11 @@ EXPRS = st.recursive(_LEAVES, _more, max_leaves=12)
 SMALL = st.recursive(_LEAVES, _more, max_leaves=3)
 PLAIN = st.recursive(_LEAVES, _in_programs, max_leaves=3)
 
-TIMED = node(t.RangeExpr, PLAIN, PLAIN, many(PLAIN))
-"""The sizes of an open dimension, and those it is timed at."""
+TIMED = st.one_of(
+    node(t.RangeExpr, PLAIN, PLAIN, many(PLAIN)),
+    st.tuples(PLAIN, PLAIN, PLAIN).map(lambda of: t.RangeExpr(of[0], of[1], (), SPAN, of[2])),
+)
+"""The sizes of an open dimension, and those it is timed at, or how often they occur."""
 
 DOCS = st.one_of(st.just(""), st.text(st.characters(exclude_categories=["Cs"]), max_size=8)).map(
     lambda doc: "\n".join(line.rstrip() for line in doc.split("\n"))
@@ -198,6 +207,18 @@ def _loop(inner: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
 _PROGRAM_STMT = st.one_of(_BLOCK, _loop(st.one_of(_BLOCK, _loop(_BLOCK))))
 
 
+_BUFFER = node(t.BufferDecl, NAMES, _TYPE, st.one_of(st.none(), st.text(max_size=3)), _ANNOTATIONS)
+
+
+def _program_select(depth: int) -> st.SearchStrategy[Any]:
+    none = st.just(())
+    cases = node(t.ProgramCase, many(SIZES, 1), many(_BUFFER), many(_PROGRAM_STMT), _ANNOTATIONS, st.none())
+    if depth:
+        divided = node(t.ProgramCase, many(SIZES, 1), none, none, _ANNOTATIONS, _program_select(depth - 1))
+        cases = st.one_of(cases, divided)
+    return node(t.ProgramSelect, many(NAMES, 1), many(cases, 1))
+
+
 def _of_a_name(call: t.CallExpr) -> t.CallExpr:
     return t.CallExpr(t.Name("rule", SPAN), call.args, call.kwargs, SPAN)
 
@@ -219,9 +240,12 @@ ITEMS = st.one_of(
     node(t.IntrinsicDef, NAMES, many(_OPERAND, 1), many(_EFFECT, 1), many(_LAYOUT), many(_LOWERING), DOCS),
     node(t.UseDecl, many(NAMES, 1), many(NAMES)),
     node(
-        t.ProgramDef, NAMES, many(_TENSOR), pairs(NAMES, TIMED),
-        many(node(t.BufferDecl, NAMES, _TYPE, st.one_of(st.none(), st.text(max_size=3)), _ANNOTATIONS)),
-        many(_PROGRAM_STMT), _ANNOTATIONS, DOCS,
+        t.ProgramDef, NAMES, many(_TENSOR), pairs(NAMES, TIMED), many(_BUFFER), many(_PROGRAM_STMT), _ANNOTATIONS,
+        st.none(), DOCS,
+    ),
+    node(
+        t.ProgramDef, NAMES, many(_TENSOR), pairs(NAMES, TIMED), st.just(()), st.just(()), _ANNOTATIONS,
+        _program_select(1), DOCS,
     ),
 )  # fmt: skip
 
