@@ -90,7 +90,8 @@ class _Reader:
             for e in (*p.type.shape, *p.strides):
                 self.dims |= {n.id: ir.Dim(n.id) for n in walk(e) if isinstance(n, t.Name)}
         self.ranges(d.sizes)
-        self.dims |= dims_within(self.dims.values(), self.limits)
+        if self.limits:
+            self.dims |= dims_within(self.dims.values(), self.limits)
         params = [self.buffer(p.name, p.type, "global", (), p.span, p.constant, p.strides, p.updates) for p in d.params]
         buffers = [self.buffer(b.name, b.type, b.scope or "global", b.annotations, b.span) for b in d.buffers]
         body = self.stmts(d.body, {})
