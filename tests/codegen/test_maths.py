@@ -296,7 +296,8 @@ def test_powers_of_two_are_one_instruction_of_avx512(
 
 
 def test_calls_are_noticed() -> None:
-    kernel = compiled("log", 64, 16)
+    target = Target(cpu="x86-64-v4", features="+avx512f", vector_bits=512, triple="x86_64-unknown-linux-gnu")
+    kernel = compiled("log", 64, 16, target)
     text = kernel.llvm_ir.replace("declare <16 x float> @llvm.fma.v16f32", "declare <16 x float> @outside")
     text = text.replace("@llvm.fma.v16f32", "@outside")
     assert set(called(replace(kernel, llvm_ir=text).view("asm"))) == {"outside"}

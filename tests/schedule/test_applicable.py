@@ -98,7 +98,9 @@ def test_a_query_says_what_the_step_does(name: str) -> None:
 def test_the_checker_takes_the_arguments_of_the_step(name: str) -> None:
     step, query = v.STEPS[name], f"can_{name}"
     first, params = (step.params[0], step.params[1:]) if step.positional else (step.rest, step.params)
-    assert first is not None
+    if first is None:  # a step of the whole program has nothing to ask it of
+        assert not any(query in of for table in (v.METHODS, v.ATTRIBUTES) for of in table.values())
+        return
     for kind in (k for k in first.wanted if k not in (OPEN, NOTHING)):
         if params or step.rest:
             asked = v.METHODS[kind][query]
