@@ -81,7 +81,7 @@ TAKEN = {
 
 
 @pytest.mark.corpus
-@pytest.mark.parametrize("name", PRIMITIVES)
+@pytest.mark.parametrize("name", [n for n, step in PRIMITIVES.items() if step.signature.parameters])
 def test_a_query_says_what_the_step_does(name: str) -> None:
     step = PRIMITIVES[name]
     answers: set[bool] = set()
