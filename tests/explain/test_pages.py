@@ -110,7 +110,7 @@ def of_program(code: str, said: Sequence[tuple[str, int]]) -> str:
     return output
 
 
-GO_ON = {"E0704"}
+GO_ON = {"E0348", "E0704"}
 """Errors that a command tells when it has done the rest of its work."""
 
 # --- machines in trouble ---------------------------------------------------------------------------------------------

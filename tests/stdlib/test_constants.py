@@ -9,16 +9,17 @@ import numpy as np
 import tensorc_dsl
 from tensorc_dsl.faces.api.schedules import sample
 from tensorc_dsl.interp.space import Space
+from tensorc_dsl.ir.target import Target
 from tensorc_dsl.proof.sets.constants import preparation
-from tensorc_dsl.tuning.machine.host import host_target
 from tests.stdlib.cases import case, library
 
 
 def test_most_samples_pack_a_constant_weight_and_fewer_an_activation() -> None:
     packed = {"dense": 0, "matmul": 0}
+    target = Target(vector_bits=512, cores=2, features="+avx2,+fma")
     for name in packed:
         program = case(name, -1).program
-        space = Space(library().spaces["default"], name, program, host_target(2), library().modules)
+        space = Space(library().spaces["default"], name, program, target, library().modules)
         for seed in range(24):
             scheduled = sample(space, name, seed).program
             packed[name] += any(b.name.endswith("_global") for b in scheduled.buffers)

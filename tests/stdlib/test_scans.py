@@ -92,7 +92,7 @@ def test_rows_that_are_kept_begin_at_whole_vectors(name: str, rows: list[str]) -
     """A vector in two lines of a cache takes two loads."""
     t = loads(STENCILS[name].text, threads=2)["t"]
     trace = t.drawn_from(condition(t.model, {"lines": True})).sample(0)
-    assert dict(trace.program.buffer("S").annotations) == dict.fromkeys(rows, 16)
+    assert dict(trace.program.buffer("S").annotations) == dict.fromkeys(rows, t.target.vector_bits // 32)
 
 
 def strip(t: Task, pinned: str) -> set[str]:
