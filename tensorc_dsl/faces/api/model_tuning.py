@@ -324,7 +324,7 @@ class _Tuning:
         if not trusted:
             compared = None  # times of a disturbed machine would be read as the model's
         if timed.taken is not self._present:
-            self._model.adopt(timed.taken.model.grouped)
+            self._model.adopt(timed.taken.model)
         self._model.refresh()
         calls = timed.taken.calls
         tuned: list[TunedTask] = []

@@ -133,8 +133,11 @@ class LoadedModel:
         made = grouped(self._file, self.name, self.tasks.native, self.decisions, decide)
         return LoadedModel(self.name, self._file, made, self._outer, self.weights, self.records, self.decisions)
 
-    def adopt(self, made: Grouped) -> None:
-        """Have the next call run the calls of the model as they are joined so, with recorded schedules."""
+    def adopt(self, other: LoadedModel) -> None:
+        """Have the next call run the calls of the model as another loading of it joins them, with recorded schedules."""
+        self._adopt(other.grouped)
+
+    def _adopt(self, made: Grouped) -> None:
         self._join(made)
         self._given = {}
         self.refresh()
@@ -220,7 +223,7 @@ class LoadedModel:
         source = read_source(path)
         joins = schedules_of(source, self._file, lambda s: s.compute == self.name).schedules
         own = replace(self._file, schedules=joins) if joins else self._file
-        self.adopt(grouped(own, self.name, self.tasks.native, self.decisions))
+        self._adopt(grouped(own, self.name, self.tasks.native, self.decisions))
         file = schedules_of(source, self.tasks.checked, lambda s: s.compute != self.name)
         self._given = {
             name: sample(frozen_space(replace(file, schedules={name: item}), self.tasks[name].space), name, 0)
