@@ -13,7 +13,8 @@ from tensorc_dsl.faces.report.entries import markdown_fence
 SECTIONS = {
     "Files, tasks and kernels": "load loads TaskFile Task Kernel Bound",
     "Models": """import_onnx from_torch load_model LoadedModel tune_model ModelTuning TunedTask TunedWay TuningDisplay
-        profile_model ModelProfile ModelGroup TimedCall compare_model ModelComparison OutputDifference Runtime Arrangement Form""",
+        profile_model ModelProfile ModelGroup TimedCall compare_model ModelComparison OutputDifference Runtime
+        Arrangement Form""",
     "Searches": """SearchOptions SearchChanges SearchResult TuneResult Outcome Status Regret Prediction Refused
         ScheduleRefusal Unkept Trial Known Origin Recorded Forecast Drawn Given""",
     "Functions of your own": "tune_function FunctionResult FunctionTrial",
