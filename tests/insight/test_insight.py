@@ -68,6 +68,35 @@ def conditional() -> Study:
     return found
 
 
+@dataclass
+class Rare:
+    """`extra` is drawn once in a million schedules."""
+
+    def sample(self, rng: np.random.Generator) -> Trace:
+        return self.replay({}, rng)
+
+    def replay(self, decisions: Mapping[str, Decision], rng: np.random.Generator) -> Trace:
+        sizes = Categorical(tuple(range(1, 17)), (1.0,) * 16)
+        draws = [Draw("size", sizes, decisions.get("size", sizes.sample(rng)))]
+        more = Branch((0.999999, 1e-6), (False, True))
+        draws.append(Draw("more", more, decisions.get("more", more.sample(rng))))
+        if draws[-1].decision:
+            draws.append(Draw("extra", Categorical((1, 2), (1.0, 1.0)), decisions.get("extra", 1)))
+        return make_trace(draws)
+
+
+def test_a_draw_that_slow_trials_alone_made_has_a_posterior() -> None:
+    """Neither the points from the prior nor the fast ones have it: those with it are known to be slow."""
+    trials = trials_of(Rare(), lambda t: 1e-3 * int(str(t.decisions["size"])), 40)
+    rng = np.random.default_rng(0)
+    rare = [Rare().replay({"size": s, "more": True, "extra": e}, rng) for s in range(1, 17) for e in (1, 2)]
+    found = study(Rare(), "p", [*trials, *(trial_of(t, 1.0, 40 + n) for n, t in enumerate(rare))])
+    assert isinstance(found, Study)
+    extra = learnt(posterior(found), "extra")
+    assert extra.made_prior == extra.made == 0.0 and extra.values == ()
+    assert of(importance(found), "extra").made == 0.0
+
+
 def of(found: tuple[Importance, ...], name: str) -> Importance:
     return next(i for i in found if i.name == name)
 

@@ -136,7 +136,7 @@ class Learnt:
 def posterior(study: Study) -> tuple[Learnt, ...]:
     """What is learnt of each draw, in the order of the space."""
     fast = fast_points(study)
-    return tuple(_learnt(name, fast, study.prior) for name in study.names())
+    return tuple(_learnt(name, fast, study) for name in study.names())
 
 
 def fast_points(study: Study) -> list[Point]:
@@ -184,18 +184,20 @@ def _proposed(structures: Structures, point: Point, rng: np.random.Generator) ->
     return structures.moved(point, draw.name, value, rng) or point, correction
 
 
-def _learnt(name: str, fast: Sequence[Point], prior: Sequence[Point]) -> Learnt:
+def _learnt(name: str, fast: Sequence[Point], study: Study) -> Learnt:
     having = [d for p in fast for d in p if d.name == name]
-    before = [d for p in prior for d in p if d.name == name]
+    before = [d for p in study.prior for d in p if d.name == name]
+    # A rare draw may be that of a slow trial alone, neither among the fast points nor among those from the prior.
+    distribution = next(
+        d.distribution for d in (*having, *before, *(d for p in study.points for d in p)) if d.name == name
+    )
     counts: dict[tuple[str, Decision], int] = {}
     for d in having:
         counts[value_key(d.decision)] = counts.get(value_key(d.decision), 0) + 1
     distributions = [d.distribution for d in before or having]
     values = [Value(decision, _prior(distributions, decision), n / len(having)) for (_, decision), n in counts.items()]
     values.sort(key=lambda v: (-v.posterior, str(v.decision)))
-    return Learnt(
-        name, (having or before)[0].distribution, len(before) / len(prior), len(having) / len(fast), tuple(values)
-    )
+    return Learnt(name, distribution, len(before) / len(study.prior), len(having) / len(fast), tuple(values))
 
 
 def _prior(distributions: Sequence[Distribution], decision: Decision) -> float:
