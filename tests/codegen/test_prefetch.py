@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 
-from tensorc_dsl.backend.llvm.codegen.statements import lines_ahead
+from tensorc_dsl.backend.llvm.codegen.prefetches import fetch_ahead, lines_ahead
 from tensorc_dsl.backend.llvm.lower.passes import lower_cpu
+from tensorc_dsl.ir.expr import constant, index, substitute
 from tensorc_dsl.ir.print import format_expr
 from tensorc_dsl.lower.flat import Loop, inside
+from tensorc_dsl.proof.sets.simplify import simplify
 from tests.codegen import native
 
 SUM = """
@@ -48,3 +51,47 @@ def test_what_lies_behind_the_buffer_is_no_fault() -> None:
     assert "call void @llvm.prefetch" in native.compiled(p).llvm_ir
     a = np.arange(2800, dtype=np.float32).reshape(70, 40) % 7
     np.testing.assert_array_equal(native.run(p, {"A": a})["S"], [a.sum()])
+
+
+PANELS = """
+program panels(A: f32[{rows}, {depth}], B: f32[{count}, {depth}, {width}], C: f32[{count}, {rows}, {width}]) {{
+    for p in {count} @("prefetch.B", 1) {{
+        for i in {rows}, k in {depth} {{
+            vectorized for j in {width} {{
+                block C {{
+                    spatial vp in {count} = p
+                    spatial vi in {rows} = i
+                    reduce vk in {depth} = k
+                    spatial vj in {width} = j
+                    init {{ C[vp, vi, vj] = 0.0 }}
+                    C[vp, vi, vj] = C[vp, vi, vj] + A[vi, vk] * B[vp, vk, vj]
+                }}
+            }}
+        }}
+    }}
+}}
+"""
+
+
+@pytest.mark.parametrize(("rows", "depth", "width"), [(3, 40, 64), (2, 33, 17), (5, 70, 8), (1, 40, 64), (4, 300, 16)])
+def test_the_lines_of_the_next_panel_are_fetched_by_the_tiles_of_this_one(rows: int, depth: int, width: int) -> None:
+    p = native.program(PANELS.format(count=3, rows=rows, depth=depth, width=width))
+    (loop,) = (s for s in inside(lower_cpu(p).body) if isinstance(s, Loop) and s.ahead)
+    assert lines_ahead(loop, "B", 1, 4) == ()
+    found = fetch_ahead(loop, "B", 1, 4)
+    assert found is not None and found.loop.var == "k" and found.cache == 2
+    numbers = [{"p": index(1), "i": index(i), "k": index(k)} for i in range(rows) for k in range(depth)]
+    each = [(constant(simplify(substitute(e, at), {})) or 0) // 16 for at in numbers for e in found.places]
+    first, last = 2 * depth * width // 16, (3 * depth * width - 1) // 16
+    assert set(range(first, last)) <= set(each) and min(each) == first
+    # Steps are whole elements, so that the last of them may be behind the panel, by less than its length.
+    assert max(each) < 2 * last - first + len(found.places)
+    a, b = (np.arange(n, dtype=np.float32) % 5 for n in (rows * depth, 3 * depth * width))
+    a, b = a.reshape(rows, depth), b.reshape(3, depth, width)
+    np.testing.assert_array_equal(native.run(p, {"A": a, "B": b})["C"], np.matmul(a, b))
+
+
+def test_a_panel_that_tiles_read_in_too_few_steps_is_not_fetched() -> None:
+    p = native.program(PANELS.format(count=3, rows=1, depth=2, width=16 * 40))
+    (loop,) = (s for s in inside(lower_cpu(p).body) if isinstance(s, Loop) and s.ahead)
+    assert fetch_ahead(loop, "B", 1, 4) is None

@@ -38,7 +38,8 @@ def prefetch(program: Program, loop: LoopRef, buffer: BufferRef, *, distance: in
 
     for i in e: s  ->  for i in e @("prefetch.B", distance): s
 
-    The result does not depend on it. CPUs fetch the lines of caches, if they are known and not many; GPUs ignore it.
+    The result does not depend on it. CPUs fetch the lines of caches, if they are known: a few at the beginning of an
+    iteration, many in the loops inside, to the second cache. GPUs ignore it.
     In Halide: `prefetch`.  Cases: tests/primitives/prefetch.md
     """
     target, source = the_loop(program, loop)[1], the_buffer(program, buffer)

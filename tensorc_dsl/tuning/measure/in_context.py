@@ -87,6 +87,10 @@ MOST_COPIES = 64
 FULL = 2
 """How many times the bytes of a cache go by until nothing of what it had is left, as caches that are no perfect LRU need."""
 
+MOST_PASSING = 1 << 27
+"""The most bytes of all copies, since a trial makes them anew. The last cache of a server is larger, but most of it is other
+cores'."""
+
 
 def copies_of_constants(program: Program, target: Target, passing: int) -> int:
     """How many copies of its constant inputs a kernel's calls take in turn, to find as much of them in caches as behind other
@@ -94,10 +98,9 @@ def copies_of_constants(program: Program, target: Target, passing: int) -> int:
     cache, or there are none."""
     bound = bind(program, sizing(program).timed[-1])
     own = sum(p.dtype.bytes * prod(shape_of(p)) for p in bound.inputs if p.constant)
-    near = target.l2 * target.cores
-    if not own or passing <= near:
+    if not own or passing <= target.l2 * target.cores:
         return 1
-    return min(MOST_COPIES, 1 - -FULL * (target.l3 if passing > target.l3 else near) // own)
+    return min(MOST_COPIES, 1 - -min(passing, FULL * target.l3, MOST_PASSING) // own)
 
 
 def flusher(target: Target) -> Call:

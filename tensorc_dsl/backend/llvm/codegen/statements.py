@@ -22,15 +22,14 @@ from tensorc_dsl.backend.llvm.codegen.function import (
     vector_type,
 )
 from tensorc_dsl.backend.llvm.codegen.permuted_vectors import shifted, turned, write_turned
+from tensorc_dsl.backend.llvm.codegen.prefetches import Fetch, fetch_ahead
 from tensorc_dsl.backend.llvm.kind import OPERATIONS, SPLAT, Call, Leaf, bits_of, call_of, operand_bits, values_of
 from tensorc_dsl.backend.llvm.lower.passes import AT_ONCE, at_once, code_size, fits_registers
 from tensorc_dsl.ir.dtypes import BOOL
 from tensorc_dsl.ir.expr import (
-    ONE,
     ZERO,
     Expr,
     Load,
-    Var,
     add,
     ceildiv,
     constant,
@@ -39,12 +38,9 @@ from tensorc_dsl.ir.expr import (
     index,
     loads,
     mul,
-    sub,
-    substitute,
 )
 from tensorc_dsl.ir.program import Intrinsic, LoopKind, Store
 from tensorc_dsl.ir.reductions import fold_of
-from tensorc_dsl.ir.target import CACHE_LINE
 from tensorc_dsl.lower.flat import (
     Alloc,
     Collective,
@@ -56,12 +52,10 @@ from tensorc_dsl.lower.flat import (
     Prepared,
     Shuffle,
     body_of,
-    inside,
     store_loads,
     stores,
 )
 from tensorc_dsl.proof.sets.instructions import Tile
-from tensorc_dsl.proof.sets.simplify import simplify
 
 # Finds the names that occur in lowered statements: what a function of its own has to be given.
 
@@ -144,27 +138,6 @@ def hand_over(scope: SymbolTable, workspace: str, body: tuple[Flat, ...], sizes:
 
 
 PREFETCH = "llvm.prefetch.p0"
-
-MOST_LINES = 16
-"""The most lines of a buffer that an iteration fetches ahead: a core waits for about as many at once."""
-
-
-def lines_ahead(s: Loop, buffer: str, distance: int, size: int) -> tuple[Expr, ...]:
-    """The first elements of the lines of a buffer, with elements of `size` bytes, that the loop reads `distance` iterations
-    later; none if these are too many, or if which they are is not known."""
-    later: dict[str, Expr] = {s.var: add(Var(s.var), index(distance))}
-    within = [x for x in inside(s.body) if isinstance(x, Loop)]
-    bound = {x.var for x in within} | {v for x in inside(s.body) if isinstance(x, Parallel) for v in x.vars}
-    first = {**later, **{x.var: x.begin for x in within}}
-    last = {**later, **{x.var: sub(x.end, ONE) for x in within}}
-    out: dict[Expr, None] = {}
-    for e in {x.indices[0]: None for t in stores(s.body) for x in store_loads(t) if x.buffer == buffer}:
-        begin = simplify(substitute(e, first), {})
-        span = constant(simplify(sub(substitute(e, last), begin), {}))
-        if span is None or span < 0 or not free_vars(begin).isdisjoint(bound):
-            return ()
-        out |= {simplify(add(begin, index(n)), {}): None for n in range(0, span + 1, max(1, CACHE_LINE // size))}
-    return tuple(out) if len(out) <= MOST_LINES else ()
 
 
 def write_store(e: Expressions, s: Store, at: Piece | None) -> None:
@@ -258,6 +231,8 @@ class Statements:
         self.worker = worker
         self.expressions = Expressions(f, scope, picks=not plan.late)
         self._used: dict[str, Expr] = {"shared": ZERO, "worker": ZERO}
+        self._fetches: list[tuple[str, Fetch]] = []
+        """What is fetched ahead of which buffers, by the loops that are being written and those inside."""
 
     def write(self, body: Sequence[Flat], pieces: tuple[Piece, ...] = ()) -> None:
         """Write all of `body`; inside a vectorized loop for each of `pieces`, statement by statement."""
@@ -325,15 +300,18 @@ class Statements:
 
     def _iteration(self, s: Loop, pieces: tuple[Piece, ...]) -> None:
         # A buffer may be gone since the step, or be private to an iteration: then nothing of it is there ahead.
-        there = [(buffer, n) for buffer, n in s.ahead if buffer in self.scope.buffers]
-        for buffer, distance in there:
-            for place in lines_ahead(s, buffer, distance, self.scope.buffers[buffer][1].bytes):
-                pointer = self.expressions.pointer(buffer, place, None)
+        there = {name: n for name, n in s.ahead if name in self.scope.buffers}
+        found = [(name, fetch_ahead(s, name, n, self.scope.buffers[name][1].bytes)) for name, n in there.items()]
+        before = len(self._fetches)
+        self._fetches += [(name, fetch) for name, fetch in found if fetch is not None]
+        for name, fetch in self._fetches:
+            known = all(free_vars(e) <= self.scope.vars.keys() for e in fetch.places)
+            for place in fetch.places if fetch.loop is s and known else ():
+                pointer = self.expressions.pointer(name, place, None)
                 self.f.module.declare("void", PREFETCH, ("ptr", "i32", "i32", "i32"))
-                self.f.line(
-                    f"call void @{PREFETCH}(ptr {pointer}, i32 0, i32 3, i32 1)"
-                )  # a read, for all caches, of data
+                self.f.line(f"call void @{PREFETCH}(ptr {pointer}, i32 0, i32 {fetch.cache}, i32 1)")  # a read, of data
         self.write(s.body, pieces)
+        del self._fetches[before:]
 
     def counted(
         self, var: str, begin: Scalar, end: Scalar, step: int, write: Callable[[], None], *, unrolled: bool = False
