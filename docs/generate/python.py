@@ -15,7 +15,7 @@ SECTIONS = {
     "Models": """import_onnx from_torch load_model LoadedModel tune_model ModelTuning TunedTask TunedWay TuningDisplay
         profile_model ModelProfile ModelGroup TimedCall compare_model ModelComparison OutputDifference Runtime
         Arrangement Form""",
-    "Searches": """SearchOptions SearchChanges SearchResult TuneResult Outcome Status Regret Prediction Refused
+    "Searches": """SearchOptions SearchChanges Objective SearchResult TuneResult Outcome Status Regret Prediction Refused
         ScheduleRefusal Unkept Trial Known Origin Recorded Forecast Drawn Given""",
     "Functions of your own": "tune_function FunctionResult FunctionTrial",
     "What is learnt of draws": "Insight Importance Learnt Value Pin",

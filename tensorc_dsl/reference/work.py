@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
-from math import prod
+from math import log2, prod
 
 from tensorc_dsl.ir.dtypes import INDEX, DType
 from tensorc_dsl.ir.expr import (
@@ -203,7 +203,7 @@ def sizing(program: Program) -> Sizing:
         for k in range(count)
     ]
     timed, checked = (_distinct(program, some) for some in (timed, checked))
-    found = [_occurrence(program, x) or 1 / _work(program, x) for x in timed]
+    found = [_occurrence(program, x) or 1 / work_at(program, x) for x in timed]
     return Sizing(checked, timed, tuple(w / sum(found) for w in found))
 
 
@@ -211,6 +211,28 @@ def _occurrence(program: Program, sizes: Sizes) -> float | None:
     """How often these sizes occur, as far as the dimensions say it; None if none does."""
     said = [d for d in program.dims if d.weights and sizes[d.name] in d.at]
     return prod(d.weights[d.at.index(sizes[d.name])] for d in said) if said else None
+
+
+NEAREST = 0.5
+"""The share of the weight of a timed size that it keeps where other sizes beside it are weighted, too."""
+
+
+def spread(program: Program, found: Sizing, points: Sequence[Sizes]) -> tuple[float, ...]:
+    """The weights of sizes, the timed ones among them: each that is not timed has a part of the weight of the nearest one, by
+    ratios, that is. Where no occurrences are said, all sizes count alike for the work that they are."""
+    said = any(d.weights for d in program.dims)
+    near = [min(range(len(found.timed)), key=lambda k: _distance(found.timed[k], x)) for x in points]
+    cells = Counter(near)
+    out: list[float] = []
+    for k, x in zip(near, points, strict=True):
+        own, others = x == found.timed[k], cells[k] - 1
+        part = 1.0 if not others else NEAREST if own else (1.0 - NEAREST) / others
+        out.append(part * found.weights[k] * (1.0 if said else work_at(program, found.timed[k]) / work_at(program, x)))
+    return tuple(out)
+
+
+def _distance(a: Sizes, b: Sizes) -> float:
+    return sum(abs(log2(max(a[n], 0.5) / max(b[n], 0.5))) for n in a)
 
 
 def _longest_strides(program: Program) -> Sizes:
@@ -244,7 +266,8 @@ def describe_all(every: Sequence[Sizes]) -> str:
     return "; ".join(map(describe, every))
 
 
-def _work(program: Program, sizes: Sizes) -> int:
+def work_at(program: Program, sizes: Sizes) -> int:
+    """The operations and the bytes of a call with these sizes together, at least 1."""
     bound = bind(program, sizes)
     return max(1, flops(bound) + bytes_moved(bound))
 

@@ -10,9 +10,10 @@ from pathlib import Path
 import pytest
 
 from tensorc_dsl.base.diagnostic import TschedError
-from tensorc_dsl.tuning.records.database import Database
-from tensorc_dsl.tuning.records.schema import SCHEMA_VERSION
-from tensorc_dsl.tuning.records.trial import Trial
+from tensorc_dsl.tuning.records.database import Database, salvaged
+from tensorc_dsl.tuning.records.errors import APPLICATION_ID
+from tensorc_dsl.tuning.records.schema import CONTENT_3, SCHEMA_VERSION, SCHEMAS, row_digest, to_row
+from tensorc_dsl.tuning.records.trial import Subject, Trial, digest
 from tests.records.test_database import TRIAL
 
 FORMAT_1 = (Path(__file__).parent / "old" / "1.sql").read_text(encoding="utf-8")
@@ -111,7 +112,7 @@ def _many(count: int) -> str:
 
 FULL = replace(
     TRIAL, run="r" * 32, fingerprint="f" * 32, modules={"module std.cpu.tile": "a" * 32}, censored=True, cache="warm",
-    scale=1.5,
+    scale=1.5, at=(0.001, 0.003),
 )  # fmt: skip
 
 
@@ -121,3 +122,25 @@ def test_all_that_a_trial_knows_comes_back(tmp_path: Path) -> None:
         (found,) = db.trials("t1", "m1")
     assert found == FULL
     assert isinstance(found, Trial)
+
+
+def test_a_file_of_format_3_is_carried_over_without_times_at_sizes(tmp_path: Path) -> None:
+    path = tmp_path / "r.sqlite"
+    subject = Subject("t1", "program t() {}", digest("{}"), "{}")
+    with closing(sqlite3.connect(path, isolation_level=None)) as raw:
+        raw.executescript(f"{SCHEMAS[3]} PRAGMA application_id = {APPLICATION_ID}; PRAGMA user_version = 3;")
+        row = to_row(FULL)[:-2]
+        marks = ", ".join("?" * (len(row) + 1))
+        raw.execute(f"INSERT INTO trials ({CONTENT_3}, digest) VALUES ({marks})", (*row, row_digest(row)))
+        raw.execute("INSERT INTO workloads VALUES (?, ?)", (subject.task_key, subject.program))
+        raw.execute("INSERT INTO targets VALUES (?, ?)", (subject.fingerprint, subject.facts))
+    trials, subjects = salvaged(path)
+    assert trials == [replace(FULL, at=())] and {x.facts for x in subjects} == {"{}"}
+    with Database.open(path) as db:
+        assert db.trials("t1", "m1") == (replace(FULL, at=()),)
+        db.add(FULL)
+        assert db.trials("t1", "m1") == (replace(FULL, at=()), FULL)
+    with closing(sqlite3.connect(path)) as raw:
+        assert raw.execute("PRAGMA user_version").fetchone() == (SCHEMA_VERSION,)
+        assert raw.execute("SELECT program FROM workloads").fetchall() == [(subject.program,)]
+        assert raw.execute("SELECT facts FROM targets").fetchall() == [("{}",)]

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import random
-from itertools import combinations, pairwise
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import numpy as np
@@ -12,9 +11,17 @@ import pytest
 from tensorc_dsl import load
 from tensorc_dsl.base.source import Source
 from tensorc_dsl.faces.api.tasks import Task
+from tensorc_dsl.ir.expr import Dim
+from tensorc_dsl.ir.sizes import Sizes
 from tensorc_dsl.proof.equivalence.validate import Valid
-from tensorc_dsl.reference.work import sizing
-from tensorc_dsl.tuning.search.dispatch import WORTH, Candidate, last_of, segments, selected
+from tensorc_dsl.reference.work import Sizing, sizing
+from tensorc_dsl.schedule.trace.trace import Trace
+from tensorc_dsl.tuning.records.database import Database
+from tensorc_dsl.tuning.records.trial import Trial
+from tensorc_dsl.tuning.search.dispatch import WORTH, Candidate, grid_of, leaves, selected
+from tensorc_dsl.tuning.search.expansion import FromText
+from tensorc_dsl.tuning.search.gp import Array
+from tensorc_dsl.tuning.search.options import Objective
 
 TEXT = """
 compute matmul(A: f32[M, K], B: f32[K, N]) -> C: f32[M, N] {
@@ -30,43 +37,59 @@ task any = matmul(M=1..64 at [1, 4, 16, 64], N=8, K=4) with rows
 """
 
 
-def least(seconds: np.ndarray, most: int) -> float:
-    """The least time of all ways to cut the sizes into so many ranges."""
-    count = seconds.shape[1]
-    found = float("inf")
-    for parts in range(1, most + 1):
-        for cut in combinations(range(1, count), parts - 1):
-            ends = [0, *cut, count]
-            found = min(found, sum(seconds[:, a:b].sum(axis=1).min() for a, b in pairwise(ends)))
-    return float(found)
+Box = tuple[tuple[int, int], ...]
 
 
-@pytest.mark.parametrize("seed", range(40))
-def test_ranges_are_the_best_ones(seed: int) -> None:
+def trees(box: Box, most: int) -> Iterator[tuple[Box, ...]]:
+    """All ways to cut a box into at most so many, each time along one axis."""
+    yield (box,)
+    if most == 1:
+        return
+    for axis, (first, last) in enumerate(box):
+        for end in range(first, last):
+            below = (*box[:axis], (first, end), *box[axis + 1 :])
+            above = (*box[:axis], (end + 1, last), *box[axis + 1 :])
+            for left in trees(below, most - 1):
+                for right in trees(above, most - len(left)):
+                    yield (*left, *right)
+
+
+def total(cost: Array, boxes: Iterable[Box], objective: Objective) -> float:
+    """The cost of the boxes, each with its best row."""
+    parts: list[float] = []
+    for box in boxes:
+        inside = cost[(slice(None), *(slice(a, b + 1) for a, b in box))].reshape(len(cost), -1)
+        parts.append(float((inside.max(axis=1) if objective == "worst" else inside.sum(axis=1)).min()))
+    return max(parts) if objective == "worst" else sum(parts)
+
+
+@pytest.mark.parametrize("objective", ["mean", "worst"])
+@pytest.mark.parametrize("shape", [(1,), (6,), (3, 3), (2, 2, 2)])
+@pytest.mark.parametrize("seed", range(6))
+def test_the_tree_is_the_best_one(seed: int, shape: tuple[int, ...], objective: Objective) -> None:
     rng = np.random.default_rng(seed)
-    count, most = int(rng.integers(1, 7)), int(rng.integers(1, 5))
-    seconds = rng.exponential(1.0, (int(rng.integers(1, 6)), count))
-    found = segments(seconds, most)
-    assert [a for a, _ in found] == [0, *(b + 1 for _, b in found[:-1])] and found[-1][1] == count - 1
-    total = sum(seconds[:, a : b + 1].sum(axis=1).min() for a, b in found)
-    # A further range is worth its while, and one that was left out was not.
-    assert total <= least(seconds, len(found)) + 1e-12
-    assert len(found) <= most
-    if len(found) > 1:
-        assert total < (1 - WORTH) * least(seconds, len(found) - 1)
-    if len(found) < min(most, count):
-        assert least(seconds, len(found) + 1) >= (1 - WORTH) * total
+    most = int(rng.integers(1, 5))
+    cost = rng.exponential(1.0, (int(rng.integers(1, 6)), *shape))
+    found = leaves(cost, most, objective)
+    covered = np.zeros(shape, int)
+    for leaf in found:
+        covered[tuple(slice(a, b + 1) for a, b in leaf.box)] += 1
+    assert (covered == 1).all() and len(found) <= most
+    whole = tuple((0, n - 1) for n in shape)
+    best = {n: min(total(cost, t, objective) for t in trees(whole, n)) for n in range(1, most + 1)}
+    own = total(cost, [leaf.box for leaf in found], objective)
+    assert own == pytest.approx(best[len(found)])
+    # A further kernel is worth its while, and none that was left out was.
+    for n, least in best.items():
+        assert own / (1 - WORTH) ** (len(found) - 1) <= least / (1 - WORTH) ** (n - 1) + 1e-9
 
 
-def test_neighbours_part_where_lines_cross() -> None:
-    assert last_of(10, 20, [1.0, 4.0], [2.0, 3.0]) == 15
-    assert last_of(1, 2, [1.0, 4.0], [2.0, 3.0]) == 1
-    assert last_of(4, 16, [1.0, 1.0], [1.0, 1.0]) == 8
-    for _ in range(200):
-        left = random.randint(1, 50)
-        right = left + random.randint(1, 50)
-        times = [[random.random(), random.random()] for _ in range(2)]
-        assert left <= last_of(left, right, *times) < right
+def test_the_grid_has_the_ends_and_what_is_timed() -> None:
+    one = grid_of([Dim("M", 1, 512, (1, 16, 128))], [{"M": 1}, {"M": 16}, {"M": 128}])
+    assert one["M"][0] == 1 and one["M"][-1] == 512 and {1, 16, 128} <= {*one["M"]} and len(one["M"]) <= 41
+    two = grid_of([Dim("M", 0, None), Dim("N", 1, 64)], [{"M": 3, "N": 7}, {"M": 40, "N": 9}])
+    assert two["M"][0] == 0 and two["M"][-1] == 160 and {7, 9, 1, 64} <= {*two["N"]}
+    assert grid_of([Dim("M", 1, 9), Dim("S", 1, 5)], [{"M": 1, "S": 5}, {"M": 9, "S": 5}])["S"] == [5]
 
 
 @pytest.fixture
@@ -82,28 +105,76 @@ def candidate(task: Task, rows: int, seconds: tuple[float, ...]) -> Candidate:
 
 
 def test_candidates_are_joined(task: Task) -> None:
-    found = sizing(task.program)
     few, many, other = (
         candidate(task, 1, (1.0, 4.0, 90.0, 300.0)),
         candidate(task, 8, (5.0, 6.0, 10.0, 40.0)),
         candidate(task, 4, (4.0, 7.0, 20.0, 60.0)),
     )
     every = [few, many, other]
-    expand = lambda text: task.expand(Source("t", text))  # noqa: E731
-    trace = selected(task.program, found.timed, (1.0,) * 4, every, 4, expand)
-    assert trace is not None
-    assert [c.sizes for c in trace.program.cases] == [((1, 1),), ((2, 4),), ((5, 64),)]
+    found = Sizing((), sizing(task.program).timed, (0.25,) * 4)
+    expand = from_text(task)
+    made = selected(task.program, found, every, 4, expand, unmodelled)
+    assert made is not None and made.within > 0.0
+    trace = made.trace
+    assert trace.program.cases[0].sizes == ((1, 1),) and trace.program.cases[-1].sizes[0][1] == 64
     assert [d.decision for d in trace.draws] == [1, 1, 8]
     assert task.verify(trace) == Valid()
     assert task.expand(Source("t", trace.text)).text == trace.text
-    assert selected(task.program, found.timed, (1.0,) * 4, [many], 4, expand) is None
-    assert selected(task.program, found.timed, (1.0,) * 4, every, 1, expand) is None
+    assert selected(task.program, found, [many], 4, expand, unmodelled) is None
+    assert selected(task.program, found, every, 1, expand, unmodelled) is None
 
 
-def test_a_search_tries_the_joined_one(task: Task, tmp_path: Path) -> None:
-    result = task.search(trials=4, kernels=4, seed=1, records=tmp_path / "r.sqlite", shipped=False)
+def from_text(task: Task) -> FromText:
+    """Expands a text as a search of the task does."""
+    expand = task.plan().expand
+    assert expand is not None
+    return expand
+
+
+def unmodelled(_trace: Trace, _sizes: Sizes) -> None:
+    """No model knows cycles."""
+
+
+def test_neighbours_part_where_the_rounds_of_tiles_say(task: Task) -> None:
+    """Tiles of 8 rows take as long for 1 row as for 8; single rows are faster up to 3 of them."""
+    found = Sizing((), sizing(task.program).timed, (0.25,) * 4)
+    single = candidate(task, 1, (2.0, 8.0, 32.0, 128.0))
+    tiles = candidate(task, 8, (7.0, 7.0, 14.0, 56.0))
+
+    def rounds(trace: Trace, sizes: Sizes) -> float:
+        rows = trace.draws[0].decision
+        assert isinstance(rows, int)
+        return -(-sizes["M"] // rows) * (7.0 if rows == 8 else 2.0)
+
+    made = selected(task.program, found, [single, tiles], 4, from_text(task), rounds)
+    assert made is not None
+    assert [c.sizes for c in made.trace.program.cases] == [((1, 1),), ((2, 3),), ((4, 64),)]
+    assert made.within < 0.05
+
+
+def test_the_worst_case_has_another_choice(task: Task) -> None:
+    found = Sizing((), sizing(task.program).timed, (0.97, 0.01, 0.01, 0.01))
+    often, even = candidate(task, 1, (1.0, 8.0, 80.0, 800.0)), candidate(task, 8, (1.3, 4.0, 10.0, 40.0))
+    chosen = {
+        objective: selected(task.program, found, [often, even], 2, from_text(task), unmodelled, objective)
+        for objective in ("mean", "worst")
+    }
+    assert chosen["worst"] is not None
+    assert [d.decision for d in chosen["worst"].trace.draws][-1] == 8
+
+
+@pytest.mark.parametrize("objective", ["mean", "worst"])
+def test_a_search_tries_the_joined_one(task: Task, tmp_path: Path, objective: Objective) -> None:
+    result = task.search(trials=4, kernels=4, objective=objective, seed=1, records=tmp_path / "r.sqlite", shipped=False)
     assert result.best is not None and not result.wrong
     kernel = task.replay(result.best)
     b = np.ones((4, 8), np.float32)
     for m in (1, 2, 5, 64):
         np.testing.assert_allclose(kernel(np.ones((m, 4), np.float32), b), np.full((m, 8), 4.0))
+    with Database.required(tmp_path / "r.sqlite") as db:
+        kept = [k.trial for k in db.all()]
+    assert all(isinstance(t, Trial) and len(t.at) == 4 for t in kept if isinstance(t, Trial) and t.seconds is not None)
+    again = task.search(
+        trials=4, kernels=4, objective=objective, seed=1, records=tmp_path / "r.sqlite", shipped=False, resume=True
+    )
+    assert {t.text for t in result.traces} <= {t.text for t in again.traces}

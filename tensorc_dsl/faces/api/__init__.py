@@ -53,7 +53,7 @@ if TYPE_CHECKING:
     from tensorc_dsl.tuning.records.trial import Trial
     from tensorc_dsl.tuning.search import events
     from tensorc_dsl.tuning.search.function import FunctionResult, FunctionTrial
-    from tensorc_dsl.tuning.search.options import SearchChanges, SearchOptions
+    from tensorc_dsl.tuning.search.options import Objective, SearchChanges, SearchOptions
     from tensorc_dsl.tuning.search.strategy import Prediction, Regret
     from tensorc_dsl.tuning.search.tune import TuneResult
 
@@ -95,6 +95,7 @@ __all__ = [
     "ModelTuning",
     "NoValidCandidate",
     "Note",
+    "Objective",
     "Origin",
     "Outcome",
     "OutputDifference",
@@ -186,7 +187,7 @@ _NAMES = {
     "tuning.records.database": "Queue Unkept",
     "tuning.records.trial": "Trial",
     "tuning.search.function": "FunctionResult FunctionTrial",
-    "tuning.search.options": "SearchChanges SearchOptions",
+    "tuning.search.options": "Objective SearchChanges SearchOptions",
     "tuning.search.strategy": "Prediction Regret",
     "tuning.search.tune": "TuneResult",
 }

@@ -37,7 +37,7 @@ from tensorc_dsl.tuning.records.errors import Passed, passed_over
 from tensorc_dsl.tuning.records.shipped import shipped
 from tensorc_dsl.tuning.records.trial import Trial, decode_decisions, encode_decisions, program_key
 from tensorc_dsl.tuning.search.events import Event, Listener, Measured, Prepared, Preparing, Sharing
-from tensorc_dsl.tuning.search.expansion import meaning_of
+from tensorc_dsl.tuning.search.expansion import FromText, meaning_of
 from tensorc_dsl.tuning.search.log import Past, SearchInput
 from tensorc_dsl.tuning.search.options import SearchOptions
 from tensorc_dsl.tuning.search.plausible import Plausible, Resources, Watch
@@ -69,7 +69,7 @@ class Plan:
     roof: Roof | None = None
     copies: int = 1
     bits_of: Program | None = None
-    expand: Callable[[str], Trace] | None = None
+    expand: FromText | None = None
 
 
 def search_all(

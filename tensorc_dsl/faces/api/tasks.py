@@ -64,6 +64,7 @@ from tensorc_dsl.lower.flat import LowerError
 from tensorc_dsl.proof.equivalence.bits import in_order
 from tensorc_dsl.proof.equivalence.validate import Report, validate
 from tensorc_dsl.reference.work import mean_flops, sizing
+from tensorc_dsl.schedule.trace.distribution import Decision
 from tensorc_dsl.schedule.trace.kept import Kept
 from tensorc_dsl.schedule.trace.trace import Model, Trace
 from tensorc_dsl.syntax import tree
@@ -74,6 +75,7 @@ from tensorc_dsl.tuning.measure.local import LocalRunner
 from tensorc_dsl.tuning.measure.outcome import Outcome
 from tensorc_dsl.tuning.records.database import Database, Queue
 from tensorc_dsl.tuning.search.events import Listener
+from tensorc_dsl.tuning.search.expansion import nearest, stream
 from tensorc_dsl.tuning.search.options import SearchChanges, SearchOptions
 from tensorc_dsl.tuning.search.space import modelled
 from tensorc_dsl.tuning.search.tune import TuneResult
@@ -198,8 +200,9 @@ class Task(TaskData):
         """The input of a search over the task, for `faces.api.searching.search_all`."""
         bits_of = None if self.keeps is None else self.keeps.bits_of
 
-        def expand(text: str) -> Trace:
-            return self.expand(Source("<kernels>", text))
+        def expand(text: str, decisions: Mapping[str, Decision]) -> Trace:
+            space = self.frozen_space(Source("<kernels>", text))
+            return space.expand(nearest(decisions, stream(0, self.name, "kernels")))
 
         return Plan(
             self.model, self.program, self.target, self.made_by, on_event, weight, roof, self.copies, bits_of, expand

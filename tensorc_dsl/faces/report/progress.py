@@ -7,6 +7,7 @@ or an object a line, for programs that watch it. `docs/tune.md` describes these.
 from __future__ import annotations
 
 import io
+import math
 import sys
 import time
 from collections import Counter
@@ -633,6 +634,7 @@ class Ended:
             "keeps": self.keeps or None,
             "alike": self.result.alike,
             "band": self.result.band,
+            "within": self.result.within,
             "best_file": None if best_file is None else str(best_file),
             "prior_file": None if prior_file is None else str(prior_file),
         }
@@ -715,9 +717,11 @@ class Ended:
         if not any(self.timed):
             return ""
         best = self.result.best
-        between = (
-            "; between these, which case a size has is predicted" if best is not None and best.program.cases else ""
-        )
+        between = ""
+        if best is not None and best.program.cases:
+            width = self.result.within
+            sure = "" if width is None else f", times within {math.ceil(100 * width)} % (95 %)"
+            between = f"; between these, which case a size has is predicted{sure}"
         return f", timed at {describe_all(self.timed)}{between}"
 
 

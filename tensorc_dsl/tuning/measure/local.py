@@ -462,4 +462,5 @@ def _merge(rounds: list[Outcome]) -> Outcome:
         rounds[0].build_seconds,
         sum(o.run_seconds for o in rounds),
         compared=rounds[0].compared,
+        at=tuple(map(min, *(o.at for o in rounds))) if len(rounds) > 1 else rounds[0].at,
     )

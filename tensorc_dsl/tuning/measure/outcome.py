@@ -54,7 +54,7 @@ class Outcome:
     machine was than before, by which the summary is divided, and the times are not.
     `compared` is the share of the results of which the reference is a number or an infinity within a bound.
     `build_seconds` and `run_seconds` are what lowering with compiling and what checking with timing took.
-    `at` are the seconds at each timed size of open dimensions, where there are several; they are in no record.
+    `at` are the seconds at each timed size of open dimensions, where there are several, as they were taken.
     """
 
     status: Status

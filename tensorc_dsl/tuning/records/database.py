@@ -34,7 +34,7 @@ from tensorc_dsl.tuning.records.errors import HEADER, MAGIC, Passed, is_disk_ful
 from tensorc_dsl.tuning.records.schema import (
     COLUMNS,
     CONTENT,
-    CONTENT_2,
+    EARLIER,
     LARGEST,
     MAX_TEXT,
     READ,
@@ -702,7 +702,7 @@ def salvaged(path: Path) -> tuple[list[Trial], list[Subject]]:
         for_reading(path, LOCK_SECONDS) as connection,
     ):
         connection.text_factory = _leniently
-        content, more = (CONTENT_2, ("[]",)) if format_of(connection) == 2 else (CONTENT, ())
+        content, more = EARLIER.get(format_of(connection), (CONTENT, ()))
         tasks: dict[str, Named] = {}
         for key, program in _from_both_ends(connection, "task_key, program", "workloads"):
             if (task := named(key, program)) is not None:

@@ -81,6 +81,7 @@ class _Trial(msgspec.Struct, tag_field="kind", tag="trial", forbid_unknown_field
     columns: str
     features: list[float]
     names: list[str] = []
+    at: list[float] = []
 
 
 _Line = _Format | _Workload | _Target | _Trial
@@ -119,7 +120,7 @@ def written(trials: Iterable[Trial], workloads: Mapping[str, str], targets: Mapp
                 msgspec.Raw(encode_decisions(t.decisions).encode()), t.trace, t.program_key, t.seconds, list(t.times),
                 t.message, "inf" if t.max_error == math.inf else t.max_error, t.build_seconds, t.run_seconds, t.phase,
                 t.created, t.version, t.run, t.fingerprint, dict(t.modules), t.censored, t.cache, t.scale,
-                t.columns, list(t.features), list(t.names),
+                t.columns, list(t.features), list(t.names), list(t.at),
             )
         )  # fmt: skip
 
@@ -193,6 +194,7 @@ def _trial(line: _Trial) -> Trial:
     values["times"] = tuple(line.times)
     values["features"] = tuple(line.features)
     values["names"] = tuple(line.names)
+    values["at"] = tuple(line.at)
     try:
         values["decisions"] = decode_decisions(bytes(line.decisions).decode())
     except (msgspec.DecodeError, ValueError, RecursionError) as e:

@@ -29,7 +29,7 @@ from tensorc_dsl.tuning.records.trial import (
 # The schema of a database of records, and the check that a file has it.
 
 
-SCHEMA_VERSION = 3
+SCHEMA_VERSION = 4
 
 OLD_COLUMNS = (
     "task_key, target_key, task, strategy, seed, trial, status, decisions, trace, program_key, seconds, times, "
@@ -40,7 +40,10 @@ OLD_COLUMNS = (
 CONTENT_2 = f"{OLD_COLUMNS}, run, fingerprint, modules, censored, cache, scale, columns, features"
 """Those of format 2, without the digest."""
 
-CONTENT = f"{CONTENT_2}, names"
+CONTENT_3 = f"{CONTENT_2}, names"
+"""Those of format 3."""
+
+CONTENT = f"{CONTENT_3}, at"
 
 COLUMNS = f"{CONTENT}, digest"
 
@@ -74,11 +77,14 @@ CREATE TABLE targets (
 ) STRICT;
 """
 
-_SCHEMA = _TABLES.format(trials=_TABLE.format(more=_MORE.format(names=" names TEXT NOT NULL,")), workload="")
+_NAMES_3 = " names TEXT NOT NULL,"
 
-_SCHEMAS = {
+_SCHEMA = _TABLES.format(trials=_TABLE.format(more=_MORE.format(names=f"{_NAMES_3} at TEXT NOT NULL,")), workload="")
+
+SCHEMAS = {
     1: _TABLE.format(more=""),
     2: _TABLES.format(trials=_TABLE.format(more=_MORE.format(names="")), workload=" workload TEXT NOT NULL,"),
+    3: _TABLES.format(trials=_TABLE.format(more=_MORE.format(names=_NAMES_3)), workload=""),
     SCHEMA_VERSION: _SCHEMA,
 }
 
@@ -105,7 +111,7 @@ def verify_schema(connection: sqlite3.Connection, path: Path) -> int:
     version = _pragma(connection, "user_version")
     if version > SCHEMA_VERSION:
         raise errors.newer_schema(path, version, SCHEMA_VERSION)
-    if version not in _SCHEMAS:
+    if version not in SCHEMAS:
         raise errors.not_records(path, f"there is no format {version}")
     wanted, found = _wanted(version), _items(connection)
     for name in sorted(wanted.keys() | found.keys()):
@@ -138,7 +144,7 @@ def write_again(connection: sqlite3.Connection) -> None:
 def _wanted(version: int) -> dict[str, tuple[str, str]]:
     connection = sqlite3.connect(":memory:")
     try:
-        connection.executescript(_SCHEMAS[version])
+        connection.executescript(SCHEMAS[version])
         return _items(connection)
     finally:
         connection.close()
@@ -174,7 +180,7 @@ LARGEST = 8.0
 _NAMES = CONTENT.split(", ")
 _TEXTS = frozenset(
     "task_key target_key task strategy status decisions trace program_key times message phase version "
-    "run fingerprint modules cache columns features names".split()
+    "run fingerprint modules cache columns features names at".split()
 )
 
 READ = ", ".join(
@@ -197,7 +203,7 @@ def to_row(t: Trial) -> tuple[Any, ...]:
         t.trace, t.program_key, _real(t.seconds), encode_times(t.times), _storable(t.message), _real(t.max_error),
         float(t.build_seconds), float(t.run_seconds), t.phase, float(t.created), t.version, t.run, t.fingerprint,
         encode_recorded_modules(t.modules), int(t.censored), t.cache, float(t.scale),
-        t.columns, encode_times(t.features), encode_names(t.names),
+        t.columns, encode_times(t.features), encode_names(t.names), encode_times(t.at),
     )  # fmt: skip
     return (*row, row_digest(row))
 
@@ -225,6 +231,7 @@ def from_row(row: tuple[Any, ...]) -> Trial:
         values["decisions"] = decode_decisions(values["decisions"])
         values["times"] = decode_times(values["times"])
         values["features"] = decode_times(values["features"])
+        values["at"] = decode_times(values["at"])
         values["modules"] = decode_recorded_modules(values["modules"])
         values["names"] = decode_names(values["names"])
         values["censored"] = values["censored"] != 0
@@ -241,7 +248,7 @@ def verify_trial(trial: Trial) -> None:
         raise BadRow(f"there is no status `{trial.status}`")
     if (trial.status == "ok") != (trial.seconds is not None):
         raise BadRow(f"its status is `{trial.status}`, and its time {trial.seconds}")
-    for seconds in (*([] if trial.seconds is None else [trial.seconds]), *trial.times):
+    for seconds in (*([] if trial.seconds is None else [trial.seconds]), *trial.times, *trial.at):
         if not SHORTEST <= seconds < math.inf:
             raise BadRow(f"a time of it is {seconds:g} s")
     if not all(map(math.isfinite, trial.features)):
@@ -263,13 +270,17 @@ def _text(name: str, value: object) -> str:
             raise BadRow(f"it has no {name}")
 
 
-# Migrates databases of earlier formats to the current one: each valid row is copied once. New columns of format 1 are left
-# empty; a task of format 2 gets the key that its program has now, and its trials the names that their traces use.
+# Migrates databases of earlier formats to the current one: each valid row is copied once. New columns are left empty, the
+# seconds at each size before format 4; a task of format 2 gets the key that its program has now, and its trials the names
+# that their traces use.
 
 
-_UNKNOWN: tuple[Any, ...] = ("", "", "{}", 0, "", 1.0, "", "[]")
-"""The facts of a row of format 1 about its search, machine and modules, of being cut short, of caches, of its scale, and of
-its loops."""
+EARLIER: dict[int, tuple[str, tuple[Any, ...]]] = {
+    1: (OLD_COLUMNS, ("", "", "{}", 0, "", 1.0, "", "[]", "[]", "[]")),
+    2: (CONTENT_2, ("[]", "[]")),
+    3: (CONTENT_3, ("[]",)),
+}
+"""The columns of earlier formats, and what rows have for the later ones: what is not known of them."""
 
 _TEXT = "CASE typeof({0}) WHEN 'text' THEN CAST({0} AS BLOB) ELSE {0} END"
 
@@ -283,20 +294,24 @@ def migrate(connection: sqlite3.Connection, version: int) -> None:
     connection.execute("BEGIN IMMEDIATE")
     try:
         replace_tables(connection, version)
-        carried = {} if version == 1 else _carry(connection)
-        columns, unknown = (OLD_COLUMNS, _UNKNOWN) if version == 1 else (CONTENT_2, ())
+        carried = _carry(connection) if version == 2 else {}
+        if version == 3:
+            connection.execute("INSERT INTO workloads SELECT task_key, program FROM old_workloads")
+            connection.execute("INSERT INTO targets SELECT fingerprint, facts FROM old_targets")
+        columns, unknown = EARLIER[version]
         _, _, rest = columns.partition(", ")
         into = (
             f"INSERT INTO trials (id, {CONTENT}, digest) SELECT id, coalesce(?, task_key), {rest}, "
-            f"{'?, ' * (len(unknown) + 2)}".rstrip(", ")
+            f"{'?, ' * (len(unknown) + 1)}".rstrip(", ")
             + " FROM old_trials WHERE id = ? ON CONFLICT (digest) DO NOTHING"
         )
         values = ", ".join(_TEXT.format(name) for name in columns.split(", "))
         for number, *row in connection.execute(f"SELECT id, {values} FROM old_trials ORDER BY id").fetchall():
-            key, names = carried.get(row[0], (None, "[]"))
-            content = [row[0] if key is None else key, *row[1:], *unknown, names]
+            key, names = carried.get(row[0], (None, None))
+            new = unknown if names is None else (names, *unknown[1:])
+            content = [row[0] if key is None else key, *row[1:], *new]
             try:
-                connection.execute(into, (key, *unknown, names, _digest(number, content), number))
+                connection.execute(into, (key, *new, _digest(number, content), number))
             except sqlite3.IntegrityError:
                 continue
         for name in [n for n in _items(connection) if n.startswith("old_")]:

@@ -41,6 +41,7 @@ class Trial:
     state of the caches before a timed call. `features` are the numbers of the program's loops, and `columns` identifies their
     definition (`tuning.search.expansion.meaning_of`). Records of format 1 have none of these.
     `names` are those of the task's program that the trace uses (`ir.nameless.in_scope`), none if they are those of who asks.
+    `at` are the seconds at each timed size of open dimensions, as they were taken, where there are several sizes.
     """
 
     task_key: str
@@ -71,6 +72,7 @@ class Trial:
     columns: str = ""
     features: tuple[float, ...] = ()
     names: tuple[str, ...] = ()
+    at: tuple[float, ...] = ()
 
 
 def as_measured(t: Trial) -> Trial:

@@ -18,6 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tensorc_dsl.ir.program import Program
+from tensorc_dsl.ir.sizes import Sizes
 from tensorc_dsl.ir.target import Target
 from tensorc_dsl.schedule.trace.distribution import Decision, Distribution
 from tensorc_dsl.schedule.trace.draws.choices import Categorical
@@ -386,11 +387,11 @@ class ListedExplorer(Explorer):
     def followed(self, traces: list[Trace]) -> bool:
         return self.assignments.complete and len(self._taken) == len(self.assignments)
 
-    def describe(self, trace: Trace) -> Array:
+    def describe(self, trace: Trace, sizes: Sizes | None = None) -> Array:
         """There are no loops."""
         return np.zeros(0)
 
-    def modelled(self, trace: Trace) -> float | None:
+    def modelled(self, trace: Trace, sizes: Sizes | None = None) -> float | None:
         return None
 
 

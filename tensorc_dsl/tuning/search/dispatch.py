@@ -1,33 +1,54 @@
-"""Chooses kernels for ranges of an open size, together, from candidates that were timed at a few sizes: one schedule selects.
+"""Chooses kernels for ranges of open sizes, together, from candidates that were timed at a few sizes: one schedule selects.
 
-Which candidate a timed size has, and where neighbours part, is one problem: the sizes in order are cut into ranges, and the
-sum of the weighted times of the best candidate of each range is the least (a segmentation by dynamic programming, as in
-Bellman, "On the approximation of curves by line segments", 1961). Where neighbours part between two timed sizes, times are
-predicted: a kernel's time grows with the number of its tiles, so it is a line between those that were measured. As in
-DietCode (Zheng et al., MLSys 2022), candidates are shared by all sizes, and none is measured for a size alone.
+The sizes that a call may have stand on a grid, at each point of which the time of every candidate is predicted
+(`interpolation`). A box of the grid has the candidate that is best there, or is cut in two along a dimension: the tree of
+cuts with at most so many leaves whose cost is the least is found exactly, by dynamic programming over boxes (as Bellman, "On
+the approximation of curves by line segments", 1961, for one dimension). The cost is the mean time of a call, or the worst
+case: how many times longer than the best candidate of its size any size takes. As in DietCode (Zheng et al., MLSys 2022),
+candidates are shared by all sizes, and none is measured for a size alone.
 """
 
 from __future__ import annotations
 
 import math
+import re
+import textwrap
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
+from functools import cache
+from itertools import pairwise, product
 
 import numpy as np
 
 from tensorc_dsl.base.diagnostic import TschedError
+from tensorc_dsl.ir.expr import Dim
 from tensorc_dsl.ir.print import format_range
 from tensorc_dsl.ir.program import Program
 from tensorc_dsl.ir.sizes import Sizes
+from tensorc_dsl.reference.work import Sizing, spread, work_at
 from tensorc_dsl.schedule.trace.trace import Trace
+from tensorc_dsl.tuning.search.expansion import FromText
 from tensorc_dsl.tuning.search.gp import Array
+from tensorc_dsl.tuning.search.interpolation import Predicted, places, predict
+from tensorc_dsl.tuning.search.options import Objective
 
 WORTH = 0.02
-"""The share of the time that a further kernel must save: less is within what a repeated measurement varies by."""
+"""The share of the cost that a further kernel must save: less is within what a repeated measurement varies by."""
 
 TRIED = 8
-"""How many candidates of a range are tried, the fastest first: one whose steps need other sizes cannot be used for it."""
+"""How many candidates of a range are tried, the fastest first: one whose steps need other sizes cannot be used for it. So
+many of the fastest at each timed size are predicted at the others."""
+
+POINTS = {1: 40, 2: 9, 3: 5}
+"""Sizes of each dimension at which times are predicted, by the number of dimensions; `FEWEST` of more dimensions."""
+
+FEWEST = 3
+
+BEYOND = 4
+"""Without a largest size, times are predicted up to so many times the largest one that was timed."""
+
+BETWEEN = 64
+"""Sizes between two points at which it is decided where neighbours part."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,128 +60,238 @@ class Candidate:
 
 
 @dataclass(frozen=True, slots=True)
-class Timed:
-    """The sizes of one dimension at which candidates were timed, ascending, with their weighted seconds there: a row for each
-    candidate."""
+class Dispatch:
+    """A schedule that selects. At most sizes of each case, the time by which it was chosen is `within` so large a share of
+    the predicted one with probability 0.95."""
 
-    name: str
-    sizes: tuple[int, ...]
-    seconds: Array
-
-
-def timed_along(
-    program: Program, timed: Sequence[Sizes], weights: Sequence[float], candidates: Sequence[Candidate]
-) -> Timed:
-    """The times along the dimension that has the most different timed sizes, the first of several; those at one size of it
-    are added."""
-    counts = {d.name: len({x[d.name] for x in timed}) for d in program.dims}
-    name = max(counts, key=lambda n: counts[n])
-    sizes = sorted({x[name] for x in timed})
-    seconds = np.zeros((len(candidates), len(sizes)))
-    for row, c in enumerate(candidates):
-        for x, weight, s in zip(timed, weights, c.seconds, strict=True):
-            seconds[row, sizes.index(x[name])] += weight * s
-    return Timed(name, tuple(sizes), seconds)
+    trace: Trace
+    within: float
 
 
-def segments(seconds: Array, most: int) -> list[tuple[int, int]]:
-    """The first and the last column of each of at most `most` ranges, for the least sum of the best rows' sums. A further
-    range saves `WORTH` at least."""
-    count = seconds.shape[1]
-    sums = np.concatenate([np.zeros((len(seconds), 1)), np.cumsum(seconds, axis=1)], axis=1)
-    cost = {(i, j): float((sums[:, j] - sums[:, i]).min()) for i in range(count) for j in range(i + 1, count + 1)}
-    totals: list[tuple[float, list[tuple[int, int]]]] = [(cost[0, j], [(0, j - 1)]) for j in range(1, count + 1)]
-    kept = totals[-1]
-    for _ in range(min(most, count) - 1):
-        totals = [
-            min(
-                [(total + cost[j, end], [*cut, (j, end - 1)]) for j, (total, cut) in enumerate(totals[: end - 1], 1)],
-                default=totals[end - 1],
-            )
-            for end in range(1, count + 1)
-        ]
-        if totals[-1][0] >= (1.0 - WORTH) * kept[0]:
-            break
-        kept = totals[-1]
-    return kept[1]
+Box = tuple[tuple[int, int], ...]
+"""The first and the last place of a grid along each axis."""
 
 
-def last_of(left: int, right: int, here: Sequence[float], there: Sequence[float]) -> int:
-    """The last size of the left one of two neighbours, from `left` to below `right`, by lines between their seconds at both:
-    those of the left one are `here`, and of the right one `there`."""
-    gains = there[0] - here[0], here[1] - there[1]
-    if min(gains) < 0.0 or sum(gains) <= 0.0:
-        return min(right - 1, math.isqrt(left * right))
-    return min(right - 1, left + math.floor((right - left) * gains[0] / sum(gains)))
+@dataclass(frozen=True, slots=True)
+class Leaf:
+    """A box of a grid, and the row of its candidate."""
+
+    box: Box
+    row: int
+
+
+def grid_of(dims: Sequence[Dim], timed: Sequence[Sizes]) -> dict[str, list[int]]:
+    """The sizes of each dimension at which times are predicted, ascending: the ends, those that are timed, and others at
+    about equal steps of the logarithm. A dimension with one timed size has that alone."""
+    several = [d for d in dims if len({x[d.name] for x in timed}) > 1]
+    count = POINTS.get(len(several), FEWEST)
+    out: dict[str, list[int]] = {}
+    for d in dims:
+        known = {x[d.name] for x in timed}
+        if len(known) == 1:
+            out[d.name] = [*known]
+            continue
+        low, high = max(d.low, 1), d.high or BEYOND * max(known)
+        steps = max(1, count - len(known) - 1)
+        between = {round(low * (high / low) ** (k / steps)) for k in range(steps + 1)}
+        out[d.name] = sorted(known | {d.low, high} | between)
+    return out
+
+
+def leaves(cost: Array, most: int, objective: Objective) -> list[Leaf]:
+    """The leaves of the tree of cuts through a grid with the least cost, at most `most` of them.
+
+    `cost` has a row for each candidate, and an axis for each dimension. The cost of a box is the sum of its best row's, or
+    their maximum for the worst case. A further leaf saves `WORTH` of the cost at least.
+    """
+
+    @cache
+    def leaf(box: Box) -> tuple[float, int]:
+        every = _of_box(cost, box, objective)
+        row = int(np.argmin(every))
+        return float(every[row]), row
+
+    @cache
+    def best(box: Box, count: int) -> tuple[float, tuple[Leaf, ...]]:
+        total, row = leaf(box)
+        found = total, (Leaf(box, row),)
+        if count == 1:
+            return found
+        found = min(found, best(box, count - 1), key=lambda one: one[0])
+        for axis, (first, last) in enumerate(box):
+            for end in range(first, last):
+                below = (*box[:axis], (first, end), *box[axis + 1 :])
+                above = (*box[:axis], (end + 1, last), *box[axis + 1 :])
+                for n in range(1, count):
+                    (one, left), (other, right) = best(below, n), best(above, count - n)
+                    joined = max(one, other) if objective == "worst" else one + other
+                    if joined < found[0] * (1.0 - 1e-12):
+                        found = joined, (*left, *right)
+        return found
+
+    whole = tuple((0, n - 1) for n in cost.shape[1:])
+    ways = [best(whole, n) for n in range(1, most + 1)]
+    chosen = min(ways, key=lambda way: way[0] / (1.0 - WORTH) ** (len(way[1]) - 1))
+    return sorted(chosen[1], key=lambda one: one.box)
+
+
+def contenders(candidates: Sequence[Candidate], weights: Sequence[float]) -> list[Candidate]:
+    """The candidates that may be chosen for some sizes: the fastest at each timed size, and in the mean."""
+    seconds = np.array([c.seconds for c in candidates])
+    columns = [*seconds.T, seconds @ np.array(weights)]
+    kept = {int(n) for column in columns for n in np.argsort(column, kind="stable")[:TRIED]}
+    return [candidates[n] for n in sorted(kept)]
+
+
+def predicted_at(
+    program: Program,
+    timed: Sequence[Sizes],
+    points: Sequence[Sizes],
+    candidates: Sequence[Candidate],
+    cycles: Callable[[Trace, Sizes], float | None],
+) -> Predicted:
+    """The seconds of candidates at points, by their seconds at the timed sizes and by what a model counts at both."""
+
+    def row(trace: Trace, sizes: Sequence[Sizes], otherwise: Array) -> Array:
+        found = [cycles(trace, x) for x in sizes]
+        return otherwise if any(c is None or not 0 < c < math.inf for c in found) else np.array(found, dtype=np.float64)
+
+    work, beyond = (np.array([float(work_at(program, x)) for x in sizes]) for sizes in (timed, points))
+    there = np.array([row(c.trace, timed, work) for c in candidates])
+    then = np.array([row(c.trace, points, beyond) for c in candidates])
+    for n, (a, b) in enumerate(zip(there, then, strict=True)):
+        if a is work or b is beyond:
+            there[n], then[n] = work, beyond
+    bases = [(there, then), (np.tile(work, (len(candidates), 1)), np.tile(beyond, (len(candidates), 1)))]
+    return predict(places(timed), places(points), np.array([c.seconds for c in candidates]), bases)
 
 
 def selected(
     program: Program,
-    timed: Sequence[Sizes],
-    weights: Sequence[float],
+    found: Sizing,
     candidates: Sequence[Candidate],
     most: int,
-    expand: Callable[[str], Trace],
-) -> Trace | None:
+    expand: FromText,
+    cycles: Callable[[Trace, Sizes], float | None],
+    objective: Objective = "mean",
+) -> Dispatch | None:
     """A schedule that selects among at most `most` of the candidates; None if one of them is as good for all sizes.
 
-    `timed` are the sizes of the candidates' seconds. `expand` makes the trace of a schedule for the program from its text; it
-    raises TschedError for one that does not apply.
+    `found` are the sizes of the candidates' seconds. `cycles` are those of a schedule by a model at some sizes, None without
+    one.
     """
+    timed = found.timed
     if not candidates or len(timed) < 2:
         return None
-    along = timed_along(program, timed, weights, candidates)
-    cuts = segments(along.seconds, most)
-    if len(cuts) < 2:
+    few = contenders(candidates, found.weights)
+    grid = grid_of(program.dims, timed)
+    points: list[Sizes] = [dict(zip(grid, x, strict=True)) for x in product(*grid.values())]
+    told = predicted_at(program, timed, points, few, cycles)
+    seconds = told.seconds.copy()
+    for column, x in enumerate(timed):
+        seconds[:, points.index(x)] = [c.seconds[column] for c in few]
+    cost = seconds / seconds.min(axis=0) if objective == "worst" else seconds * np.array(spread(program, found, points))
+    cost = cost.reshape(len(few), *map(len, grid.values()))
+    tree = leaves(cost, most, objective)
+    dims = {d.name: d for d in program.dims}
+    axes = [n for n, size in enumerate(cost.shape[1:]) if any(leaf.box[n] != (0, size - 1) for leaf in tree)]
+    names = [[*grid][n] for n in axes]
+    if len(tree) < 2 or (len(names) > 1 and any(dims[n].high is None for n in names)):
         return None
-    rows = [int(np.argmin(along.seconds[:, first : last + 1].sum(axis=1))) for first, last in cuts]
-    ends = [
-        last_of(
-            along.sizes[a[1]],
-            along.sizes[b[0]],
-            [along.seconds[one, a[1]], along.seconds[one, b[0]]],
-            [along.seconds[other, a[1]], along.seconds[other, b[0]]],
-        )
-        for (a, one), (b, other) in pairwise(zip(cuts, rows, strict=True))
-    ]
-    dim = next(d for d in program.dims if d.name == along.name)
-    starts = [dim.low, *(end + 1 for end in ends)]
-    ranges = [*map(format_range, zip(starts, ends, strict=False)), "_"]
-    cases: dict[str, Trace] = {}
-    for (first, last), sizes in zip(cuts, ranges, strict=True):
-        order = np.argsort(along.seconds[:, first : last + 1].sum(axis=1), kind="stable")
-        every = [candidates[int(n)].trace for n in order[:TRIED]]
-        if not cases and along.sizes[0] == dim.low and sizes != str(dim.low):
+    ends = {n: [size - 1 for size in grid[n][1:]] for n in names}
+    if len(names) == 1 and all(len(grid[n]) == 1 for n in grid if n not in names):
+        for left, right in pairwise(tree):
+            place, pair = left.box[axes[0]][1], (few[left.row], few[right.row])
+            ends[names[0]][place] = _last_of(program, timed, pair, points[place], points[place + 1], cycles)
+    cases: dict[str, Sequence[str]] = {}
+    for leaf in tree:
+        order = np.argsort(_of_box(cost, leaf.box, objective), kind="stable")
+        every = [few[int(n)].trace for n in order[:TRIED]]
+        ranges = [_range_in(dims[n], leaf.box[axis], ends[n]) for axis, n in zip(axes, names, strict=True)]
+        sizes = ", ".join(ranges)
+        if not cases and len(names) == 1 and timed[0][names[0]] == (low := dims[names[0]].low) and sizes != str(low):
             # The least size was timed: alone it is a number, which its loops are not guarded for.
-            if alone := _applying(along.name, str(dim.low), every[:1], expand):
-                cases[str(dim.low)] = alone
-        found = _applying(along.name, sizes, every, expand)
-        if found is None:
+            if alone := _applying(names, str(low), every[:1], expand):
+                cases[str(low)] = alone
+        lines = _applying(names, sizes, every, expand)
+        if lines is None:
             return None
-        cases[sizes] = found
+        cases[", ".join("_" for _ in names) if leaf is tree[-1] else sizes] = lines
     try:
-        return expand(text_of(along.name, cases))
+        trace = expand(text_of(few[0].trace, names, cases), {})
     except TschedError:
         return None
+    widths = told.within.reshape(cost.shape)
+    inside = [(leaf.row, *(slice(a, b + 1) for a, b in leaf.box)) for leaf in tree]
+    return Dispatch(trace, float(max(np.median(widths[box]) for box in inside)))
 
 
-def _applying(name: str, sizes: str, traces: Sequence[Trace], expand: Callable[[str], Trace]) -> Trace | None:
-    """The first of the traces whose steps apply at these sizes."""
+def _of_box(cost: Array, box: Box, objective: Objective) -> Array:
+    """The cost of a box for each candidate."""
+    part = cost[(slice(None), *(slice(first, last + 1) for first, last in box))].reshape(len(cost), -1)
+    return part.max(axis=1) if objective == "worst" else part.sum(axis=1)
+
+
+def _last_of(
+    program: Program,
+    timed: Sequence[Sizes],
+    pair: Sequence[Candidate],
+    left: Sizes,
+    right: Sizes,
+    cycles: Callable[[Trace, Sizes], float | None],
+) -> int:
+    """The last size, from that of `left` to below that of `right`, of the first of two candidates, by what is predicted of
+    both between."""
+    (name,) = (n for n in left if left[n] != right[n])
+    low, high = left[name], right[name] - 1
+    step = max(1, (high - low) // BETWEEN)
+    sizes = [*range(low, high + 1, step)]
+    told = predicted_at(program, timed, [{**left, name: n} for n in sizes], pair, cycles).seconds
+    one, other = told / told.min(axis=0)
+    # With the first candidate up to the place n, and the other one behind it.
+    totals = np.cumsum(one) + (other.sum() - np.cumsum(other))
+    place = int(np.argmin(totals))
+    return high if place == len(sizes) - 1 else sizes[place + 1] - 1
+
+
+def _range_in(dim: Dim, places: tuple[int, int], ends: Sequence[int]) -> str:
+    """The sizes from one place of the grid to another as a case is written, by the last size of each place but the last."""
+    first, last = places
+    if first == 0 and last == len(ends):
+        return "_"
+    return format_range((ends[first - 1] + 1 if first else dim.low, ends[last] if last < len(ends) else dim.high))
+
+
+def _applying(names: Sequence[str], sizes: str, traces: Sequence[Trace], expand: FromText) -> Sequence[str] | None:
+    """The steps, as lines, of the first of the traces whose steps apply at these sizes; None if there is none.
+
+    Tiles that are larger than the largest of these sizes become smaller ones.
+    """
+    every = ", ".join("_" for _ in names)
     for trace in traces:
+        opened = [_PIN.sub(r"\1", line) for line in trace.lines]
         try:
             # The other sizes have a case of no steps; after `_` there is none.
-            made = expand(text_of(name, {sizes: trace} | ({} if sizes == "_" else {"_": None})))
+            cases = {sizes: opened} | ({} if sizes == every else {every: []})
+            made = expand(text_of(trace, names, cases), trace.decisions)
         except TschedError:
             continue
-        if made.program.cases or sizes == "_":
-            return trace
+        if sizes == every:
+            return made.lines
+        if made.program.cases:
+            lines = "\n".join(made.lines).split("\n")
+            first = next(n for n, line in enumerate(lines) if line.strip() == f"{sizes} => {{")
+            end = lines.index(lines[first][: -len(f"{sizes} => {{")] + "}", first)
+            return textwrap.dedent("\n".join(lines[first + 1 : end])).split("\n")
     return None
 
 
-def text_of(name: str, cases: Mapping[str, Trace | None]) -> str:
-    """A schedule that selects by a dimension; the steps of a case are those of a trace, or none."""
-    some = next(t for t in cases.values() if t is not None)
-    lines = [f"schedule {some.name} for {some.compute} {{", f"    select {name} {{"]
-    for sizes, trace in cases.items():
-        lines += [f"        {sizes} => {{", *(f"            {x}" for x in (trace.lines if trace else ())), "        }"]
+_PIN = re.compile(r"(?<= ~ )(.*) := .*$")
+
+
+def text_of(like: Trace, names: Sequence[str], cases: Mapping[str, Sequence[str]]) -> str:
+    """A schedule with the name and the compute of a trace that selects by dimensions; the steps of each case are lines."""
+    lines = [f"schedule {like.name} for {like.compute} {{", f"    select {', '.join(names)} {{"]
+    for sizes, steps in cases.items():
+        lines += [f"        {sizes} => {{", *(f"            {x}" for x in steps), "        }"]
     return "\n".join([*lines, "    }", "}"]) + "\n"

@@ -114,6 +114,11 @@ Expander = Callable[[Sequence[Order]], list[Trace | None]]
 """Makes the expansions, in their order; None for one that a refused step ended. The traces depend on the orders alone."""
 
 
+FromText = Callable[[str, Mapping[str, Decision]], Trace]
+"""Makes the trace of a schedule from its text; open draws have these decisions, or tiles near them where they do not fit.
+Raises TschedError for one that does not apply."""
+
+
 def made(space: SpaceLike, order: Order) -> Trace | None:
     """The trace of the order; None if a step is refused."""
     rng = stream(order.seed, order.task, order.slot)

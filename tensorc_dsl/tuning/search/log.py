@@ -20,7 +20,7 @@ from tensorc_dsl.tuning.records.database import Kept, Queue
 from tensorc_dsl.tuning.records.shipped import Shipped
 from tensorc_dsl.tuning.records.trial import COMPARED, Phase, Trial, keys_of, program_key, subject, target_key
 from tensorc_dsl.tuning.search.events import Corrected, Event, Listener, Measured, Waiting
-from tensorc_dsl.tuning.search.expansion import Expander, SpaceLike, meaning_of
+from tensorc_dsl.tuning.search.expansion import Expander, FromText, SpaceLike, meaning_of
 from tensorc_dsl.tuning.search.gp import Array
 from tensorc_dsl.tuning.search.options import SearchOptions
 from tensorc_dsl.tuning.search.plausible import Watch
@@ -45,8 +45,9 @@ class SearchInput:
     hears of each event. `verify` proves a schedule or refutes it; one that it refutes does not win, and is recorded as wrong.
     `made_by` gives the versions of the modules that made a trace, for its record. `shipped` reads the records that come with
     the package, if the search learns from them. `watch` detects that the machine became slower. `expander` makes the traces
-    of `space`; by default, this process does. `expand` makes the trace of a schedule of the program from a text, for one that
-    selects among kernels. Given the measured times and the `clock`, in seconds, the search is a function of the other fields.
+    of `space`; by default, this process does. `expand` makes the trace of a schedule of the program from a text and the
+    decisions of its open draws, for one that selects among kernels. Given the measured times and the `clock`, in seconds, the
+    search is a function of the other fields.
     """
 
     space: SpaceLike
@@ -64,7 +65,7 @@ class SearchInput:
     shipped: Callable[[], Shipped | Diagnostic] | None = None
     watch: Watch | None = None
     expander: Expander | None = None
-    expand: Callable[[str], Trace] | None = None
+    expand: FromText | None = None
     clock: Callable[[], float] = time.perf_counter
 
 
@@ -92,11 +93,12 @@ class Past:
         return sorted((o.seconds, key) for key, o in self.outcomes.items() if o.seconds is not None)
 
 
-def latest(kept: Iterable[Kept], options: SearchOptions, program: Program) -> Past:
+def latest(kept: Iterable[Kept], options: SearchOptions, program: Program, *, at_sizes: bool = False) -> Past:
     """The last search of the task with these options among the records of its key on a target. A search of another task that
     computes the same drew other schedules.
 
-    A repeated measurement replaces the first. Records of format 1 do not name their search.
+    A repeated measurement replaces the first. Records of format 1 do not name their search. With `at_sizes` only those count
+    that have the times at each size, as those from format 4 on have.
     """
     names = in_scope(program)
     found: dict[str, Past] = {}
@@ -106,6 +108,8 @@ def latest(kept: Iterable[Kept], options: SearchOptions, program: Program) -> Pa
         if not isinstance(t, Trial) or not t.run or t.phase in COMPARED:
             continue
         if t.task != program.name or t.names not in ((), names):
+            continue
+        if at_sizes and t.seconds is not None and not t.at:
             continue
         if (t.strategy, t.seed) == (options.strategy, options.seed):
             past = found.setdefault(t.run, Past(t.run, t.created))
@@ -119,7 +123,8 @@ def latest(kept: Iterable[Kept], options: SearchOptions, program: Program) -> Pa
 def outcome_of(t: Trial) -> Outcome:
     """The outcome in the record."""
     return Outcome(
-        Status(t.status), t.seconds, t.times, t.message, t.max_error, t.build_seconds, t.run_seconds, t.censored, t.scale
+        Status(t.status), t.seconds, t.times, t.message, t.max_error, t.build_seconds, t.run_seconds, t.censored, t.scale,
+        at=t.at,
     )  # fmt: skip
 
 
@@ -223,4 +228,5 @@ class Log:
             columns=self._meaning,
             features=tuple(round(x, DIGITS) for x in self._describe(trace).tolist()),
             names=in_scope(self._given.program),
+            at=outcome.at,
         )

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
+from tensorc_dsl.ir.sizes import Sizes
 from tensorc_dsl.schedule.trace.distribution import Decision, Distribution
 from tensorc_dsl.schedule.trace.trace import Draw, Trace
 from tensorc_dsl.tuning.search.gp import Array
@@ -241,8 +242,10 @@ class Candidate:
 class Reserve:
     """Makes candidates, and keeps those that were not picked, to rank them again."""
 
-    def __init__(self, explorer: Explorer) -> None:
+    def __init__(self, explorer: Explorer, sizes: Sizes | None = None) -> None:
+        """Of open dimensions, the numbers of loops and the cycles are those at these sizes, or those of the explorer."""
         self._explorer = explorer
+        self._sizes = sizes
         self._breeder = Breeder()
         self.waiting: list[Candidate] = []
 
@@ -253,7 +256,7 @@ class Reserve:
 
     def drawn(self, count: int) -> list[Candidate]:
         """Up to `count` new draws from the prior."""
-        return [self._described(t) for t in self._explorer.draws(count)]
+        return [self.described(t) for t in self._explorer.draws(count)]
 
     def bred(
         self, parents: Sequence[Trace], known: Sequence[tuple[Candidate, float]], count: int, blind: int = 0
@@ -265,20 +268,20 @@ class Reserve:
         rng = self._explorer.rng("offspring")
         vectors, speeds = [c.draws for c, _ in known], np.array([s for _, s in known])
         offspring = self._breeder.offspring(parents, vectors, speeds, blind, rng)
-        return [self._described(t) for t in self._explorer.offspring(offspring, count, 4 * count)]
+        return [self.described(t) for t in self._explorer.offspring(offspring, count, 4 * count)]
 
     def replayed(self, many: Iterable[Mapping[str, Decision]], count: int, tries: int) -> list[Candidate]:
         """At most `count` new programs that the first of these decisions make, of which at most `tries` are considered."""
-        return [self._described(t) for t in self._explorer.first(many, count, tries)]
+        return [self.described(t) for t in self._explorer.first(many, count, tries)]
 
     def moved(self, many: Sequence[Mapping[str, Decision]]) -> list[Candidate]:
         """The new programs that schedules of other tasks become here."""
-        return [self._described(t) for t in self._explorer.moved(many)]
+        return [self.described(t) for t in self._explorer.moved(many)]
 
     def beside(self, traces: list[Trace]) -> list[Candidate]:
         """The first new neighbour of the traces, if there is one."""
         trace = self._explorer.neighbour(traces)
-        return [] if trace is None else [self._described(trace)]
+        return [] if trace is None else [self.described(trace)]
 
     def keep(self, candidates: Sequence[Candidate]) -> None:
         """The candidates wait."""
@@ -295,6 +298,8 @@ class Reserve:
         self.waiting = [c for c in self.waiting if id(c) not in gone]
         return candidates
 
-    def _described(self, trace: Trace) -> Candidate:
-        loops, cycles = self._explorer.describe(trace), self._explorer.modelled(trace)
+    def described(self, trace: Trace) -> Candidate:
+        """The trace as a candidate, which does not wait."""
+        at = () if self._sizes is None else (self._sizes,)
+        loops, cycles = self._explorer.describe(trace, *at), self._explorer.modelled(trace, *at)
         return Candidate(trace, loops, self._breeder.vector(trace), cycles)

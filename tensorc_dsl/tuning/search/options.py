@@ -4,12 +4,17 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from numbers import Integral, Real
-from typing import TypedDict, Unpack
+from typing import Literal, TypedDict, Unpack, get_args
 
 from tensorc_dsl.syntax.names import did_you_mean
 
 LAST_SEED = 2**63 - 1
 """The largest seed: the database keeps seeds as integers of 64 bits."""
+
+
+Objective = Literal["mean", "worst"]
+"""What is made small over open sizes: the mean time of a call, or the most that any size takes longer than the best kernel of
+its own that was tried."""
 
 
 class SearchChanges(TypedDict, total=False):
@@ -23,6 +28,7 @@ class SearchChanges(TypedDict, total=False):
     until: float | None
     shipped: bool
     kernels: int
+    objective: Objective
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,11 +36,12 @@ class SearchOptions:
     """How many schedules are tried, and which: given the times that are measured, the search is a function of these.
 
     It ends after so many trials or, where there is a `budget`, so many seconds, or, where `until` is 0.02, once the strategy
-    states a regret of 2 % or less twice running. With open sizes, up to so many `kernels` for ranges of a size are joined
-    to one that selects among them, after the last trial. With `resume` it goes on with the last one of the same seed and
-    strategy that is recorded, and with `shipped` it learns from the records that come with the package, too. Raises
-    ValueError for a negative number of trials or seconds, for less than one kernel, for a share that is not above 0, and
-    for a seed that records cannot hold, below 0 or of more than 63 bits; TypeError for a value of another type.
+    states a regret of 2 % or less twice running. With open sizes, up to so many `kernels` for ranges of a size are joined to
+    one that selects among them, after the last trial; the `objective` is the mean time over the sizes, or the worst case: how
+    many times longer than the best kernel for its size any timed size takes. With `resume` it goes on with the last one of
+    the same seed and strategy that is recorded, and with `shipped` it learns from the records that come with the package,
+    too. Raises ValueError for a negative number of trials or seconds, for less than one kernel, for a share that is not above
+    0, and for a seed that records cannot hold, below 0 or of more than 63 bits; TypeError for a value of another type.
     """
 
     trials: int = 64
@@ -45,6 +52,7 @@ class SearchOptions:
     until: float | None = None
     shipped: bool = True
     kernels: int = 1
+    objective: Objective = "mean"
 
     def __post_init__(self) -> None:
         for name in ("trials", "seed", "kernels"):
@@ -64,6 +72,8 @@ class SearchOptions:
             raise ValueError(f"trials must not be negative, not {self.trials}")
         if self.kernels < 1:
             raise ValueError(f"there is at least one kernel, not {self.kernels}")
+        if self.objective not in get_args(Objective):
+            raise ValueError(f"the objective is {' or '.join(get_args(Objective))}, not {self.objective!r}")
         if self.budget is not None and not self.budget >= 0:
             raise ValueError(f"the budget must not be negative, not {self.budget} s")
         if self.until is not None and not self.until > 0:

@@ -315,13 +315,13 @@ class Explorer:
         """Whether every move from each of the traces was expanded, so that no single one leads to a new program."""
         return all(_key(decisions) in self._asked for trace in traces for decisions in neighbours(trace))
 
-    def describe(self, trace: Trace) -> Array:
-        """The numbers of the program's loops, at the largest of the sizes that it is timed at."""
-        return described(trace.program, self._sizes, self._target)
+    def describe(self, trace: Trace, sizes: Sizes | None = None) -> Array:
+        """The numbers of the program's loops, at these sizes or the largest of those that it is timed at."""
+        return described(trace.program, self._sizes if sizes is None else sizes, self._target)
 
-    def modelled(self, trace: Trace) -> float | None:
+    def modelled(self, trace: Trace, sizes: Sizes | None = None) -> float | None:
         """The program's cycles by a model of the target, at the same sizes; None where there is none."""
-        return modelled(trace.program, self._sizes, self._target)
+        return modelled(trace.program, self._sizes if sizes is None else sizes, self._target)
 
     def _slot(self, purpose: str) -> str:
         self._slots += 1

@@ -19,6 +19,7 @@ from typing import Protocol, runtime_checkable
 import numpy as np
 
 from tensorc_dsl.base.extensions import STRATEGIES
+from tensorc_dsl.ir.sizes import Sizes
 from tensorc_dsl.schedule.trace.distribution import Decision
 from tensorc_dsl.schedule.trace.trace import Trace
 from tensorc_dsl.syntax.names import did_you_mean
@@ -112,7 +113,7 @@ class Setting:
     `source` returns a model that was fitted to the records of other tasks, None if there are none. Its argument makes the
     median of the loop features of draws from the prior, and is called if there are some. A fit takes a second. `bests`
     returns the decisions of the best schedules of other tasks, the latest first, and `itself` those of the task on other
-    machines, the fastest first.
+    machines, the fastest first. Of open dimensions, `sizes` are those whose time is told, None for the mean of several.
     """
 
     explorer: Explorer
@@ -121,6 +122,7 @@ class Setting:
     source: Callable[[Callable[[], Array]], Source | None] = lambda _: None
     bests: Callable[[], Sequence[Mapping[str, Decision]]] = lambda: ()
     itself: Callable[[], Sequence[Mapping[str, Decision]]] = lambda: ()
+    sizes: Sizes | None = None
 
 
 class Strategy(Protocol):
@@ -134,7 +136,8 @@ class Strategy(Protocol):
         ...
 
     def tell(self, trace: Trace, outcome: Outcome) -> None:
-        """Learn the outcome of a proposed trace. It is called once for each, in the order of the proposals."""
+        """Learn the outcome of a trace, one that was proposed, or one that another strategy of the same search did. It is
+        called once for each, in the order of the proposals."""
         ...
 
 

@@ -5,6 +5,7 @@ them. At the end the best few are compared side by side, and the winner is prove
 from __future__ import annotations
 
 import gc
+import math
 from collections import Counter
 from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
@@ -23,7 +24,8 @@ from tensorc_dsl.schedule.trace.trace import Refused, Trace
 from tensorc_dsl.tuning.measure.outcome import GIVE_UP, Outcome, RunnerLike, Status, interval
 from tensorc_dsl.tuning.records.database import Unkept
 from tensorc_dsl.tuning.records.trial import keys_of, program_key, target_key
-from tensorc_dsl.tuning.search.dispatch import Candidate, selected
+from tensorc_dsl.tuning.search.by_size import by_size
+from tensorc_dsl.tuning.search.dispatch import Candidate, Dispatch, selected
 from tensorc_dsl.tuning.search.events import (
     Comparing,
     Diverged,
@@ -46,7 +48,7 @@ from tensorc_dsl.tuning.search.log import Log, Past, SearchInput, latest
 from tensorc_dsl.tuning.search.options import SearchOptions
 from tensorc_dsl.tuning.search.plausible import Look, Watch
 from tensorc_dsl.tuning.search.source import Experience, Lessons, Source
-from tensorc_dsl.tuning.search.space import Explorer
+from tensorc_dsl.tuning.search.space import Explorer, modelled
 from tensorc_dsl.tuning.search.strategy import TWICE, Prediction, Predicts, Regret, Setting, StatesRegret, strategy_of
 
 FINALISTS = 5
@@ -116,14 +118,23 @@ class Compared:
     band: float = 0.0
 
 
-def final(run: Log, runner: RunnerLike, watch: Watch | None = None) -> Compared:
-    """The best few, measured once more side by side. If all of these fail, the next few are.
+def final(
+    run: Log,
+    runner: RunnerLike,
+    watch: Watch | None = None,
+    cost: Callable[[Outcome], float] | None = None,
+    also: Sequence[int] = (),
+) -> Compared:
+    """The best few, and `also` these, measured once more side by side. If all of these fail, the next few are. The best is
+    that of the least `cost`, by default of the least time.
 
     The first few by their times as they were measured are among them, and the first few that may be faster than recorded: a
     factor that was wrong excludes no program. Of those that are as fast as the fastest, the simplest is the first.
     """
     numbers = [n for _, n in run.ranked()]
-    others = [n for _, n in (*run.ranked_as_measured()[:OTHERS], *run.ranked_by_hope()[:OTHERS])]
+    if cost is not None:
+        numbers.sort(key=lambda n: cost(run.outcomes[n]))
+    others = [*also, *(n for _, n in (*run.ranked_as_measured()[:OTHERS], *run.ranked_by_hope()[:OTHERS]))]
     while numbers:
         few = [*dict.fromkeys([*numbers[:FINALISTS], *others])]
         numbers, others = [n for n in numbers if n not in few], []
@@ -133,14 +144,21 @@ def final(run: Log, runner: RunnerLike, watch: Watch | None = None) -> Compared:
         run.record([(n, run.traces[n], o) for n, o in zip(few, again, strict=True)], "final")
         valid = [(o, n) for n, o in zip(few, again, strict=True) if o.seconds is not None]
         if valid:
-            times = sorted((o.seconds or 0.0, n) for o, n in valid)
-            fastest = min((o for o, _ in valid), key=lambda o: o.seconds or 0.0)
-            alike = [(o.seconds or 0.0, n) for o, n in valid if as_fast(o, fastest)]
-            seconds, winner = min(alike, key=lambda x: (len(run.traces[x[1]].text), run.traces[x[1]].text))
-            band = max(s for s, _ in alike) / times[0][0] - 1.0 if times[0][0] else 0.0
-            order = [(seconds, winner), *(x for x in times if x[1] != winner)]
+            of = cost or _seconds
+            valid.sort(key=lambda x: (of(x[0]), x[1]))
+            fastest, least = valid[0][0], of(valid[0][0])
+            alike = [
+                (o, n) for o, n in valid if (as_fast(o, fastest) if cost is None else of(o) <= (1.0 + TIE) * least)
+            ]
+            won = min(alike, key=lambda x: (len(run.traces[x[1]].text), run.traces[x[1]].text))
+            band = max(of(o) for o, _ in alike) / least - 1.0 if least else 0.0
+            order = [(_seconds(o), n) for o, n in (won, *(x for x in valid if x is not won))]
             return Compared(order, factor, memory, len(alike) - 1, band)
     return Compared([])
+
+
+def _seconds(outcome: Outcome) -> float:
+    return outcome.seconds or 0.0
 
 
 def as_fast(outcome: Outcome, fastest: Outcome) -> bool:
@@ -275,6 +293,8 @@ class TuneResult:
     `scale` is how many times slower than in the search the machine was in the comparison; its times are divided by that.
     `memory` is how many times slower its memory was at each look: then another schedule may be the best. So many other
     finalists are `alike`: as fast as the best within the share `band`, and not as simple.
+    Where the best selects among kernels, times at sizes that were not timed, by which its cases were chosen, are expected
+    `within` this share of what was predicted, with probability 0.95.
     """
 
     best: Trace | None
@@ -299,6 +319,7 @@ class TuneResult:
     memory: float = 1.0
     alike: int = 0
     band: float = 0.0
+    within: float | None = None
 
     def __repr__(self) -> str:
         """The main fields, and the others that differ from their usual values."""
@@ -324,13 +345,17 @@ class Search:
         program, options, records = given.program, given.options, given.records
         task, target = program_key(program), target_key(given.target, given.threads, given.copies)
         self._given = given
-        sizes = sizing(program).timed[-1]
+        self._sizing = sizing(program)
         expander = given.expander or here(given.space)
-        self._explorer = Explorer(given.space, options.seed, program.name, given.target, sizes, expander)
+        self._explorer = Explorer(
+            given.space, options.seed, program.name, given.target, self._sizing.timed[-1], expander
+        )
         self._started = given.clock()
         self._past = given.past or Past()
+        self._by_worst = options.objective == "worst" and len(self._sizing.timed) > 1
+        several = self._by_worst or (options.kernels > 1 and len(self._sizing.timed) > 1)
         if options.resume and records is not None:
-            self._past = latest(records.kept(task, target), options, program)
+            self._past = latest(records.kept(task, target), options, program, at_sizes=several)
         self._diverged = False
 
         def source(median: Callable[[], Array]) -> Source | None:
@@ -347,7 +372,8 @@ class Search:
             return self._lessons.itself()
 
         setting = Setting(self._explorer, options.trials, source=source, bests=bests, itself=itself)
-        self._asked = strategy_of(options.strategy)(setting)
+        factory = strategy_of(options.strategy)
+        self._asked = by_size(factory, setting, self._sizing, options.objective) if several else factory(setting)
         if options.until is not None and not isinstance(self._asked, StatesRegret):
             raise ValueError(f"the strategy {options.strategy!r} states no regret that could end the search")
         self._exhausted: Exhausted | None = None
@@ -355,6 +381,7 @@ class Search:
         """The trials whose second times did not agree with the first."""
         self._regret: Regret | None = None
         self._low = 0
+        self._dispatch: Dispatch | None = None
         self.curve: list[tuple[int, float | None]] = []
         """How many trials there were, and the best time, before each batch."""
         self.log = Log(given, self._explorer.describe, self._past)
@@ -583,16 +610,29 @@ class Search:
         given, log = self._given, self.log
         if given.expand is None or self.options.kernels == 1 or not given.program.dims:
             return
-        found = sizing(given.program)
         candidates = [
             Candidate(t, tuple(s / o.scale for s in o.at))
             for t, o in zip(log.traces, log.outcomes, strict=True)
             if o.seconds is not None and o.at
         ]
-        trace = selected(given.program, found.timed, found.weights, candidates, self.options.kernels, given.expand)
-        if trace is not None:
-            for outcome in given.runner.measure([trace.program], log.best_seconds):
-                log.measured(trace, outcome)
+        self._dispatch = selected(
+            given.program,
+            self._sizing,
+            candidates,
+            self.options.kernels,
+            given.expand,
+            lambda trace, sizes: modelled(trace.program, sizes, given.target),
+            self.options.objective,
+        )
+        if self._dispatch is not None:
+            for outcome in given.runner.measure([self._dispatch.trace.program], None):
+                log.measured(self._dispatch.trace, outcome)
+
+    def _worst(self) -> Callable[[Outcome], float]:
+        """How many times longer than the fastest trial there an outcome takes at a timed size, at most."""
+        known = [[s / o.scale for s in o.at] for o in self.log.outcomes if o.at]
+        least = np.array(known).min(axis=0)
+        return lambda o: max(np.array(o.at) / o.scale / least) if o.at else math.inf
 
     def finish(self, interrupted: bool) -> TuneResult:
         """Compare and prove the best few. An interrupted search gives its result so far."""
@@ -605,7 +645,12 @@ class Search:
                 if watch is not None and log.hopes:
                     watch.rested()
                     self._reclaim(watch, len(log.hopes))
-                compared = final(log, self._given.runner, watch)
+                joined = [
+                    n
+                    for n, (t, o) in enumerate(zip(log.traces, log.outcomes, strict=True))
+                    if self._dispatch is not None and t is self._dispatch.trace and o.seconds is not None
+                ]
+                compared = final(log, self._given.runner, watch, self._worst() if self._by_worst else None, joined)
             except KeyboardInterrupt:
                 interrupted = True
         # Whoever interrupts waits for nothing: what was found is right by the reference, and is not given up for a proof.
@@ -639,6 +684,7 @@ class Search:
             memory=compared.memory,
             alike=compared.alike,
             band=compared.band,
+            within=self._dispatch.within if best and self._dispatch and best[0] is self._dispatch.trace else None,
         )
 
 

@@ -767,18 +767,27 @@ class _Counter:
         names = [v for v in free_vars(cond) if v in self.extents]
         if loads(cond) or not names:
             return 1.0 if loads(cond) else float(bool(self.number(cond)))
+        low = {v: self.means[v] - (self.extents[v] - 1) / 2 for v in names}
         held = 0
         for n in range(SAMPLES):
-            at = dict(self.means)
-            for k, v in enumerate(names):
-                # A lattice: the samples of each variable are spread evenly, those of several in different orders.
-                low = self.means[v] - (self.extents[v] - 1) / 2
-                at[v] = low + floor(((n * (2 * k + 1) + 0.5 * k) % SAMPLES + 0.5) / SAMPLES * self.extents[v])
-            try:
-                held += bool(_evaluate(cond, at))
-            except (KeyError, ZeroDivisionError):
-                held += 1
+            # A lattice: the samples of each variable are spread evenly, those of several in different orders.
+            held += self._passes(
+                cond,
+                {
+                    v: low[v] + floor(((n * (2 * k + 1) + 0.5 * k) % SAMPLES + 0.5) / SAMPLES * self.extents[v])
+                    for k, v in enumerate(names)
+                },
+            )
+        if not held and self._passes(cond, low):
+            # One row of a tile of many: its iteration is between the samples.
+            return 1.0 / prod(max(1.0, self.extents[v]) for v in names)
         return held / SAMPLES
+
+    def _passes(self, cond: Expr, at: Mapping[str, float]) -> bool:
+        try:
+            return bool(_evaluate(cond, {**self.means, **at}))
+        except (KeyError, ZeroDivisionError):
+            return True
 
 
 def _written_out(here: _Here, var: str, count: int) -> _Here:

@@ -9,14 +9,14 @@ from collections.abc import Sequence
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, get_args
 
 import click
 from click.core import ParameterSource
 
 from tensorc_dsl.base.diagnostic import TschedError
 from tensorc_dsl.base.outputs import Output
-from tensorc_dsl.faces.api import SearchOptions
+from tensorc_dsl.faces.api import Objective, SearchOptions
 from tensorc_dsl.faces.cli.failures import ExitCode
 from tensorc_dsl.faces.cli.measured import warn_of_threads
 from tensorc_dsl.faces.cli.options import (
@@ -152,6 +152,13 @@ def _strategy(ctx: click.Context, _param: click.Parameter, value: str) -> str:
     metavar="N",
     help="With an open size: at most so many schedules for ranges of it, in one that selects among them.",
 )
+@click.option(
+    "--objective",
+    type=click.Choice(get_args(Objective)),
+    default=DEFAULTS.objective,
+    show_default=True,
+    help="With open sizes: the mean time, or how much longer than the best kernel for it the worst size takes.",
+)
 @emulate_option
 @click.option("--json", "as_json", is_flag=True, help="Print JSON on standard output.")
 @click.option(
@@ -185,6 +192,7 @@ def tune(
     records: str | None,
     shipped: bool,
     kernels: int,
+    objective: Objective,
     emulate: bool,
     as_json: bool,
     as_lines: bool,
@@ -263,7 +271,7 @@ def tune(
     if queue is not None:
         for one in found:
             one.require_machine()
-    options = SearchOptions(_trials(trials, budget), seed, strategy, budget, resume, until, shipped, kernels)
+    options = SearchOptions(_trials(trials, budget), seed, strategy, budget, resume, until, shipped, kernels, objective)
     _require_regret(options)
     ending = settings(ctx).ending
     ended: Sequence[Ended | EndedCounting]
@@ -320,7 +328,7 @@ def _require_whole(ctx: click.Context) -> None:
 
 OF_TASKS = (
     "weights", "replayed", "hidden", "same_bits", "bits_of", "same_rows", "target", "mcpu", "keep_better", "prior", "kernels",
-    "emulate",
+    "objective", "emulate",
 )  # fmt: skip
 """The options that are not for models."""
 
@@ -342,6 +350,7 @@ def _require_no_times(ctx: click.Context) -> None:
         ("prior", "--write-prior", "learns from times"),
         ("threads", "--threads", "is about times on a CPU"),
         ("kernels", "--kernels", "selects among kernels by times"),
+        ("objective", "--objective", "weighs times at several sizes"),
     ):
         if ctx.get_parameter_source(name) is ParameterSource.COMMANDLINE:
             raise click.UsageError(f"`{option}` {why}, and `--emulate` counts")

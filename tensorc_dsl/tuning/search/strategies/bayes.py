@@ -121,7 +121,7 @@ class Bayes:
         self._modelled = False
         self._defaults = list(setting.defaults)
         self._initial = min(INITIAL, max(4, setting.trials // 4))
-        self._reserve = Reserve(setting.explorer)
+        self._reserve = Reserve(setting.explorer, setting.sizes)
         self._design: list[Candidate] | None = None
         self._tried: list[_Tried] = []
         self._asked: dict[int, Candidate] = {}
@@ -162,7 +162,7 @@ class Bayes:
         if self._chooser is not None:
             self._chooser.tell(trace, outcome)
             return
-        candidate = self._asked.pop(id(trace))
+        candidate = self._asked.pop(id(trace), None) or self._reserve.described(trace)
         predicted = self._predictions.pop(id(trace), None)
         if predicted is not None and self._model is not None and outcome.seconds is not None:
             self._memory.missed(predicted.error(outcome.seconds) / predicted.deviation, self._model)
