@@ -1,4 +1,5 @@
-"""Contraction: which sums of a product the code generators round once, and how an expression looks that says so.
+"""Contraction: which operations the code generators round once, and how an expression looks that says so: a sum of a
+product, and a function whose result is rounded to 16 bits.
 
 Whether `x * y + z` is one operation, with one rounding, is decided by the form of the expression that a store has, and by
 nothing else: neither by the lanes of a loop nor by what stands around the store. So two stores whose expressions are equal
@@ -11,7 +12,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal, TypeGuard
 
-from tensorc_dsl.ir.expr import Binary, Call, Expr, Select, dtype_of, rewrite_expr
+from tensorc_dsl.ir.dtypes import F32
+from tensorc_dsl.ir.expr import Binary, Call, Cast, Expr, Select, dtype_of, loads, rewrite_expr
+from tensorc_dsl.ir.maths import BEFORE_ROUNDING
 from tensorc_dsl.ir.node import replace
 from tensorc_dsl.ir.program import Block, Program, Stmt, Store, blocks, with_body
 
@@ -79,6 +82,8 @@ def contracted(program: Program) -> Program:
     such programs have equal bits on one machine, if what is compiled is spread, too."""
 
     def marked(e: Expr) -> Expr:
+        if (f := rounded_function(e)) is not None and isinstance(e, Cast):
+            return replace(e, operand=replace(f, function=f"{f.function}.{e.dtype.name}"))
         found = fused(e)
         return e if found is None else Call(found.form, (found.x, found.y, found.z))
 
@@ -105,3 +110,22 @@ def _of_values(program: Program, new: Callable[[Expr], Expr]) -> Program:
         return with_body(s, tuple(map(of, s.body)))
 
     return replace(program, body=tuple(map(of, program.body)))
+
+
+def rounded_function(e: Expr) -> Call | None:
+    """The function of f32 whose result an expression rounds to 16 bits at once, if it may have the error of
+    `BEFORE_ROUNDING`."""
+    if not isinstance(e, Cast) or not e.dtype.is_float or e.dtype.bits != 16 or not isinstance(e.operand, Call):
+        return None
+    return e.operand if e.operand.function in BEFORE_ROUNDING and dtype_of(e.operand) == F32 else None
+
+
+def parts_of_argument(x: Expr) -> tuple[Expr, Expr | None, Expr | None]:
+    """An argument `(x - y) * s` as x, y and s, of which y and s may be missing. The factor s has no loads, so that an
+    exponential may multiply it with its own."""
+    scale: Expr | None = None
+    if isinstance(x, Binary) and x.op == "*" and loads(x) and not (loads(x.lhs) and loads(x.rhs)):
+        x, scale = (x.lhs, x.rhs) if loads(x.lhs) else (x.rhs, x.lhs)
+    if isinstance(x, Binary) and x.op == "-" and loads(x.lhs):
+        return x.lhs, x.rhs, scale
+    return x, None, scale

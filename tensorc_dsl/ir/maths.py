@@ -134,3 +134,15 @@ MATHS: dict[str, MathFunction] = {
 
 CONDITIONS = frozenset(name for name, m in MATHS.items() if m.tells)
 """The functions whose results are conditions."""
+
+# Functions whose results are rounded to 16 bits at once.
+
+
+BEFORE_ROUNDING: dict[str, float] = {
+    "exp": 2.0**-16,
+    "exp2": 2.0**-16,
+    "sigmoid": 2.0**-16,
+    "tanh": 2.0**-10.9,
+}
+"""The largest error, relative to the result, of functions of f32 whose result is rounded to 16 bits at once: backends may
+take instructions that are as near. The roundoff of f16 is 2^-11, that of bf16 2^-9."""

@@ -30,7 +30,17 @@ from typing import assert_never
 import numpy as np
 
 from tensorc_dsl.ir.arrays import Array
-from tensorc_dsl.ir.dtypes import F64, DType, flush_threshold, holds, largest_finite, smallest_normal, unit_roundoff
+from tensorc_dsl.ir.contraction import parts_of_argument, rounded_function
+from tensorc_dsl.ir.dtypes import (
+    F32,
+    F64,
+    DType,
+    flush_threshold,
+    holds,
+    largest_finite,
+    smallest_normal,
+    unit_roundoff,
+)
 from tensorc_dsl.ir.expr import (
     Binary,
     Bitcast,
@@ -49,7 +59,7 @@ from tensorc_dsl.ir.expr import (
     loads,
 )
 from tensorc_dsl.ir.input_views import resolved
-from tensorc_dsl.ir.maths import CONDITIONS
+from tensorc_dsl.ir.maths import BEFORE_ROUNDING, CONDITIONS
 from tensorc_dsl.ir.program import Block, Program, Store
 from tensorc_dsl.ir.reductions import Combination, Fold
 from tensorc_dsl.reference.evaluate import (
@@ -553,6 +563,8 @@ class _Errors(Evaluation):
                 return value, error if op in ("min", "max") else both(self.overflows.rounding(value, t, u), error)
             case Cast(operand=a, dtype=t):
                 x, dx = self.pair(a, box, mask)
+                if (called := rounded_function(e)) is not None:
+                    dx = both(dx, self._before_rounding(called, np.abs(x), box, mask))
                 return self._cast(x, dx, dtype_of(a), t)
             case Bitcast(operand=a, dtype=t):
                 x, dx = self.pair(a, box, mask)  # bits say nothing about how near numbers are
@@ -569,6 +581,17 @@ class _Errors(Evaluation):
                 )
             case _:
                 assert_never(e)
+
+    def _before_rounding(self, e: Call, size: Array, box: Box, mask: Array | None) -> Array:
+        """What a function whose result, of some `size`, is rounded to 16 bits at once may have for an error: that of its
+        instructions, and that of the product of a scale with what is subtracted before."""
+        size = np.where(np.isfinite(size), size, 0.0)
+        error = size * BEFORE_ROUNDING[e.function]
+        _, less, scale = parts_of_argument(e.args[0])
+        if less is None or e.function != "exp":
+            return error
+        away = self.value(less, box, mask) * (1.0 if scale is None else self.value(scale, box, mask))
+        return error + np.where(np.isfinite(away), np.abs(away), 0.0) * size * 2 * unit_roundoff(F32)
 
     def _cast(self, x: Array, dx: Array, old: DType, new: DType) -> Pair:
         value = cast(x, old, new)

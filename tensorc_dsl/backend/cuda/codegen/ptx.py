@@ -14,6 +14,7 @@ from typing import Any
 import llvmlite.binding as llvm
 
 from tensorc_dsl.backend.cuda.codegen.device import DeviceStatements, Seen, storage
+from tensorc_dsl.backend.cuda.codegen.maths import HardwareMaths, write_instruction
 from tensorc_dsl.backend.cuda.isa import Line, Ref, lines_of
 from tensorc_dsl.backend.cuda.lower.collectives import (
     Access,
@@ -340,7 +341,7 @@ _REGISTERS = "llvm.nvvm.read.ptx.sreg"
 
 def device_module(p: DeviceProgram) -> str:
     """The LLVM code of all kernels."""
-    module = Module()
+    module = Module(hardware=HardwareMaths(write_instruction))
     for k in p.kernels:
         _write_kernel(module, p, k)
     if "fmod" in module.declarations:

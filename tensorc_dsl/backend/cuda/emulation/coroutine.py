@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from functools import cache
 
 from tensorc_dsl.backend.cuda.codegen.device import storage
+from tensorc_dsl.backend.cuda.codegen.maths import HardwareMaths, emulate_instruction
 from tensorc_dsl.backend.cuda.emulation.access_costs import TALLY_CODE, declare_tally
 from tensorc_dsl.backend.cuda.emulation.queues import BESIDE_CODE, UNDER_WAY_CODE
 from tensorc_dsl.backend.cuda.emulation.rendezvous import FACTORS_CODE, UNIT_CODE, Instructions, warp_bytes
@@ -402,7 +403,7 @@ def emulation_module(p: DeviceProgram, *, ahead: bool) -> tuple[str, tuple[Site,
 
     If `ahead`, reads are checked before nests of loops, which makes the code longer, and faster once it is optimised.
     """
-    module = Module(rolled=True)
+    module = Module(rolled=True, hardware=HardwareMaths(emulate_instruction))
     instructions = Instructions(module)
     sites: list[Site] = []
     runs = [_write_kernel(instructions, p, k, sites, ahead) for k in p.kernels]

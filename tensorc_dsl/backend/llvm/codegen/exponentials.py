@@ -169,7 +169,13 @@ def cosh(x: Lanes) -> Lanes:
 
 
 # (tanh(x) - x) / x^3 in x^2 for 0 <= x <= 0.625, for f32
-_TANH = (-0.005714063532650471, 0.020648062229156494, -0.053742773830890656, 0.1333148330450058, -0.3333328366279602)
+TANH_NEAR = (
+    -0.005714063532650471,
+    0.020648062229156494,
+    -0.053742773830890656,
+    0.1333148330450058,
+    -0.3333328366279602,
+)
 
 _BORDER = 0.625
 _ONE_FROM_HERE = {F32: 10.0, F64: 20.0}
@@ -197,7 +203,7 @@ def _of_single(x: Lanes) -> Lanes:
     """
     a = x.size()
     square = a * a
-    near = square.polynomial(_TANH).times_plus(square * a, a)
+    near = square.polynomial(TANH_NEAR).times_plus(square * a, a)
     e = exp_of_moderate(a.limited(0.0, _ONE_FROM_HERE[F32]) * 2.0)
     far = x.constant(1.0) - x.constant(2.0) / (e + 1.0)
     return (a >= _BORDER).choose(far, near).signed_as(x)
@@ -207,7 +213,7 @@ def _of_single(x: Lanes) -> Lanes:
 
 
 # erf(x) / x - 1 in x^2 for 0 <= x <= 1
-_NEAR = {
+ERF_NEAR = {
     F32: (
         7.920303323771805e-05, -0.0008030750323086977, 0.005190733354538679, -0.02685512602329254, 0.11283618211746216,
         -0.3761262893676758, 0.12837916612625122,
@@ -220,7 +226,7 @@ _NEAR = {
 }  # fmt: skip
 
 # log(erfc(x)) for 1 <= x <= 4; an error of it counts erfc(x) times in the result
-_FAR = (
+ERF_FAR = (
     0.0001855772570706904, -0.0029396265745162964, 0.021805359050631523, -0.10303740203380585, -0.6382256746292114,
     -1.1270400285720825, -0.00035372094134800136,
 )  # fmt: skip
@@ -248,9 +254,9 @@ def erf(x: Lanes) -> Lanes:
     NaN does not compare as beyond the border, so it passes through the polynomial.
     """
     a = x.size()
-    near = (a * a).polynomial(_NEAR[x.dtype]).times_plus(a, a)
+    near = (a * a).polynomial(ERF_NEAR[x.dtype]).times_plus(a, a)
     if x.dtype == F32:
-        rest = exp_of_moderate(a.limited(_ERF_BORDER, _ERF_ONE_FROM_HERE).polynomial(_FAR))
+        rest = exp_of_moderate(a.limited(_ERF_BORDER, _ERF_ONE_FROM_HERE).polynomial(ERF_FAR))
     else:
         rest = _beyond(a.limited(_ERF_BORDER, _ZERO_FROM_HERE))
     return (a >= _ERF_BORDER).choose(x.constant(1.0) - rest, near).signed_as(x)
@@ -260,7 +266,7 @@ def erfc(x: Lanes) -> Lanes:
     """1 - erf(x), computed in f64: next to 0 by its polynomial, 2 - erfc(-x) for another negative x."""
     wide = x.to(F64)
     a = wide.size()
-    near = wide.constant(1.0) - (a * a).polynomial(_NEAR[F64]).times_plus(wide, wide)
+    near = wide.constant(1.0) - (a * a).polynomial(ERF_NEAR[F64]).times_plus(wide, wide)
     rest = _beyond(a.limited(_MIDDLE, _ZERO_FROM_HERE))
     far = (wide < 0.0).choose(wide.constant(2.0) - rest, rest)
     return (a >= _MIDDLE).choose(far, near).to(x.dtype)

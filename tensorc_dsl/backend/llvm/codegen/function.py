@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Generator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from typing import Protocol
 
 from tensorc_dsl.ir.dtypes import F64, DType, code_of, nearest
 from tensorc_dsl.ir.expr import Load
@@ -90,6 +91,23 @@ UNROLL = "!3"
 """The mark of a loop that LLVM unrolls."""
 
 
+class Hardware(Protocol):
+    """Writes maths functions by instructions of a machine."""
+
+    def __call__(
+        self,
+        f: Function,
+        function: str,
+        args: tuple[Value, ...],
+        rounded: DType,
+        less: Value | None = None,
+        scale: Value | None = None,
+    ) -> Value | None:
+        """`function(args)`, or of `(argument - less) * scale`, before the result is rounded to a type at once. None where the
+        machine has no instructions for it."""
+        ...
+
+
 @dataclass(slots=True)
 class Module:
     """The state that several functions share: finished texts, declarations, and the target's instruction sets."""
@@ -104,6 +122,8 @@ class Module:
     """Whether a loop is left to LLVM to be unrolled, under `UNROLL`."""
     rolled: bool = False
     """Whether LLVM leaves these loops as they are, since the code is to be compiled soon and not to be fast."""
+    hardware: Hardware | None = None
+    """Functions for which a machine has instructions of its own."""
 
     def declare(self, result: str, name: str, args: tuple[str, ...], attributes: str = "") -> None:
         self.declarations[name] = f"declare {result} @{name}({', '.join(args)}) {attributes}".rstrip()

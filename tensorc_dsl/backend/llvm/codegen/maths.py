@@ -31,7 +31,7 @@ from tensorc_dsl.backend.llvm.codegen.exponentials import (
 )
 from tensorc_dsl.backend.llvm.codegen.function import Function, Value, constant_value
 from tensorc_dsl.backend.llvm.codegen.trigonometric import acos, asin, atan, atan2, cos, sin, tan
-from tensorc_dsl.ir.dtypes import BOOL, F32
+from tensorc_dsl.ir.dtypes import BOOL, F32, DType
 from tensorc_dsl.ir.maths import CONDITIONS
 
 Emit = Callable[[Function, tuple[Value, ...]], Value]
@@ -248,13 +248,15 @@ CODES: dict[str, Code] = {
 """By name, for each function of `ir.maths`. docs/maths.md describes the methods and how the errors are measured."""
 
 
-def call(f: Function, function: str, args: tuple[Value, ...]) -> Value:
-    """`function(args)`. Half precisions are computed in f32."""
+def call(f: Function, function: str, args: tuple[Value, ...], rounded: DType | None = None) -> Value:
+    """`function(args)`, of which one of f32 may be `rounded` to a type at once. Half precisions are computed in f32."""
     t = args[0].dtype
     if t.is_float and t.bits == 16:
-        made = call(f, function, tuple(convert(f, x, F32) for x in args))
+        made = call(f, function, tuple(convert(f, x, F32) for x in args), t)
         if function in CONDITIONS:
             return made
         # LLVM joins the conversions of a number that was an f64, and calls `__truncdfhf2`, which not every library has.
         return convert(f, made if made.lanes > 1 else f.intrinsic("arithmetic.fence", F32, (made,)), t)
-    return CODES[function].emit(f, args)
+    write = f.module.hardware
+    found = None if write is None else write(f, function, args, rounded or t)
+    return CODES[function].emit(f, args) if found is None else found
