@@ -2,7 +2,7 @@
 
 Both are compiled in one run, to machine code for sm_80 and sm_90a. Needs `pip install nvidia-cuda-nvcc
 nvidia-cuda-nvdisasm`, and `triton` for the other column. What is counted are the instructions that a warp issues on the
-shortest way that does all of the work: of products the way through a loop with the most products of tensor instructions, for a
+shortest way that does all of the work: of products the way through a loop with most products of tensor instructions, for a
 step of fixed size; of other kernels the way that moves the most bytes of global memory, for 32 elements a thread. A loop on
 such a way counts once, and `loops` tells that there is one; then there is no ratio. Ours is the draw with the fewest
 instructions of so many, of which those that spill registers are counted.
