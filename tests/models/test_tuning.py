@@ -13,12 +13,14 @@ import numpy as np
 import pytest
 from click.testing import CliRunner, Result
 
+from tensorc_dsl.base.diagnostic import TschedError
 from tensorc_dsl.faces.api import model_tuning, models, schedules, searching
 from tensorc_dsl.faces.api.model_tuning import TuningDisplay, lagging, negligible, tune_model
 from tensorc_dsl.faces.api.models import LoadedModel, load_model
 from tensorc_dsl.faces.api.tasks import Task, UnknownTask
 from tensorc_dsl.faces.cli import measured
 from tensorc_dsl.faces.cli.main import main
+from tensorc_dsl.ir.print import format_program
 from tensorc_dsl.tuning.machine.roof import Roof
 from tensorc_dsl.tuning.measure import in_context
 from tensorc_dsl.tuning.measure.in_context import InContext, Lineup
@@ -26,6 +28,7 @@ from tensorc_dsl.tuning.records.database import Database
 from tensorc_dsl.tuning.records.trial import Trial, program_key
 from tensorc_dsl.tuning.search.events import Event, Listener, Measured
 from tensorc_dsl.tuning.search.team import Team
+from tests.models import simulated
 from tests.models.simulated import FILE, Simulated, seconds_of
 
 RECORDS = Path("r.sqlite")
@@ -291,3 +294,57 @@ def test_simulated_times_are_apart() -> None:
     model = loaded()
     some = {seconds_of(model.tasks["matmul"].sample(n).program) for n in range(4)}
     assert len(some) > 1
+
+
+TURNED = """\
+    maybe turned {
+        let [i, j, k] = C.loops
+        let [k0, k1] = split(k, [_, 4])
+        reorder(k1, k0)
+        annotate(root, "turned", 1)
+    }
+"""
+
+
+def test_a_model_that_keeps_bits_takes_no_record_that_does_not(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What adds up in another order is the fastest."""
+    text = FILE.replace("schedule products for matmul {\n", "schedule products for matmul {\n" + TURNED)
+    Path("net.tsched").write_text(text)
+    monkeypatch.setattr(
+        simulated, "seconds_of", lambda p: seconds_of(p) / (4 if '"turned"' in format_program(p) else 1)
+    )
+    tune_model(loaded(), trials=24, strategy="random")
+    free = loaded().schedules()["matmul"]
+    kept = load_model("net.tsched", threads=1, records=RECORDS, same_bits=True)
+    assert "reorder" in free.text and not kept.tasks["matmul"].holds(free)
+
+    def require_kept() -> None:
+        chosen = kept.schedules()
+        assert kept.recorded == {"matmul", "relu"}
+        assert all(kept.tasks[name].holds(s) and "reorder" not in s.text for name, s in chosen.items())
+
+    require_kept()
+    inputs = kept.random_inputs()
+    before = kept(**inputs).tobytes()
+    found = tune_model(kept, trials=8, strategy="random", seed=1)
+    assert all("reorder" not in t.schedule.text for t in found.tasks)
+    require_kept()
+    assert kept(**inputs).tobytes() == before
+
+
+def test_schedules_of_a_file_that_change_bits_are_refused_by_a_model_that_keeps_them() -> None:
+    Path("net.tsched").write_text(FILE.replace("for matmul {\n", "for matmul {\n" + TURNED))
+    Path("s.tsched").write_text("schedule matmul for matmul {\n" + TURNED.replace("maybe turned", "if true") + "}\n")
+    load_model("net.tsched", threads=1, schedules="s.tsched").schedules()
+    with pytest.raises(TschedError, match="E0346"):
+        load_model("net.tsched", threads=1, schedules="s.tsched", same_bits=True)
+
+
+def test_the_command_says_what_the_schedules_keep(capsys: pytest.CaptureFixture[str]) -> None:
+    words = ["tune", "net.tsched", "--same-bits", "--trials", "4", "--records", str(RECORDS), "--threads", "1"]
+    assert CliRunner().invoke(main, words).exit_code == 0
+    assert (
+        "// keeps the bits of the compute's own order: proved, and compared in each trial"
+        in Path("net.best.tsched").read_text()
+    )
+    assert CliRunner().invoke(main, ["run", "net.tsched", "--same-bits", "--records", str(RECORDS)]).exit_code == 0

@@ -20,6 +20,7 @@ from tensorc_dsl.base.diagnostic import Diagnostic, TschedError, problem
 from tensorc_dsl.base.outputs import Output
 from tensorc_dsl.base.resources import cache_path
 from tensorc_dsl.base.source import Source
+from tensorc_dsl.faces.api.rounding import is_kept
 from tensorc_dsl.faces.api.schedules import TRIES, TaskData
 from tensorc_dsl.interp.space import others, versions
 from tensorc_dsl.ir.print import format_program
@@ -280,6 +281,10 @@ def untuned(task: TaskData, origin: Origin) -> Diagnostic | None:
     return UNTUNED(None, task=task.name, origin=describe(origin))
 
 
+PROVED = 64
+"""Of schedules that are to keep bits so many are looked at: other searches recorded faster ones that keep none."""
+
+
 def recorded_schedule(task: TaskData, database: Database, on_warning: Callable[[Diagnostic], None]) -> Known | None:
     """The fastest recorded schedule that can be applied and lowered; None if there is none. See `Task.recorded`.
 
@@ -288,14 +293,18 @@ def recorded_schedule(task: TaskData, database: Database, on_warning: Callable[[
     rankings = [database.ranking(program_key(task.program), key) for key in task.target_keys]
     passed = [p for ranking in rankings for p in ranking.passed]
     found: Known | None = None
-    for row in chain.from_iterable(ranking.rows[:TRIES] for ranking in rankings):
+    tries = TRIES if task.keeps is None else PROVED
+    for row in chain.from_iterable(ranking.rows[:tries] for ranking in rankings):
         best = database.trial(row)
         try:
             trace = task.expand_recorded(best, f"<trial {best.trial} of {best.task}>")
             with failing_at(task.definition):
                 lowered(trace.program, task.target)
         except TschedError as e:
-            passed.append(Passed(row, f"{e.diagnostics[0].code}: {e.diagnostics[0].message}"))
+            if task.keeps is None:
+                passed.append(Passed(row, f"{e.diagnostics[0].code}: {e.diagnostics[0].message}"))
+            continue
+        if task.keeps is not None and not is_kept(task.keeps, trace):
             continue
         if changed := others(best.modules, versions(task.space)):
             on_warning(other_version(task.name, row, changed))
@@ -364,6 +373,7 @@ def _kept(task: TaskData) -> Output | None:
     facts = (
         package_version(),
         task.target_key,
+        task.space.in_order,
         sorted(lowering_for(task.target).constants(task.target).items()),
         sorted(versions(task.space).items()),
         format_program(task.program),

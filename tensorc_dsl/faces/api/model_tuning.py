@@ -453,14 +453,15 @@ class _Tuning:
         return self._queue.kept(program_key(task.program), key)
 
     def _ranked(self, task: Task, key: str, until: float = math.inf) -> Iterator[_Choice]:
-        """The schedules of a task that were recorded with a key before a date, fastest first; those that do not fit today are
-        none."""
+        """The schedules of a task that were recorded with a key before a date, fastest first; those that do not fit today, or
+        do not keep what the task's are to keep, are none."""
         kept = [k for k in self._kept(task, key) if not isinstance(k.trial, Trial) or k.trial.created < until]
         trials = {k.row: k.trial for k in kept if isinstance(k.trial, Trial)}
         for row in rank(kept).rows:
             with suppress(TschedError):
                 trace = task.expand_recorded(trials[row], f"<trial {trials[row].trial} of {task.name}>")
-                yield _Choice(trace, trials[row])
+                if task.holds(trace):
+                    yield _Choice(trace, trials[row])
 
     def _calls_of(self, way: Way, kernels: Mapping[str, Sequence[Kernel]], choices: Mapping[str, int]) -> ModelCalls:
         """The calls of the model in one way, with one choice for each task, the first where there is none."""

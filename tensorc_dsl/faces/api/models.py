@@ -311,6 +311,11 @@ class LoadedModel:
             raise failed("does not compile", str(e)) from e
 
     @property
+    def keeps(self) -> str:
+        """What the schedules of all tasks keep, for people; empty if nothing."""
+        return next((task.keeps.words for task in self.tasks.values() if task.keeps is not None), "")
+
+    @property
     def target(self) -> Target:
         """The machine that the model is for."""
         return next((task.target for task in self.tasks.values()), self.tasks.native)
@@ -340,10 +345,12 @@ def load_model(
     records: StrPath | None = None,
     schedules: StrPath | None = None,
     decisions: Mapping[str, Decision] | None = None,
+    same_bits: bool = False,
 ) -> LoadedModel:
     """The model of a `.tsched` file; `name` is needed if the file has several. Kernels use `threads` threads, and the
     schedules in the file `schedules`, as `tune` writes it; else the fastest in the database `records`, by default the one in
-    the user's data folder.
+    the user's data folder. With `same_bits` all schedules are proved to give the bits of their computes' own order, so the
+    bits of the outputs are the same, however the model is tuned.
 
     `decisions` are values of draws of the rules that join its calls, those of `model.trace` for instance; other draws have
     their likeliest value. Without any, draws are as `tune_model` chose them on this machine. Its weights are mapped, and
@@ -352,7 +359,8 @@ def load_model(
     """
     files = Disk()
     checked = load_source(files.read(path), Resolver(path, (), files))
-    model = model_of(checked, name, threads, None if records is None else Path(records), decisions=decisions)
+    where = None if records is None else Path(records)
+    model = model_of(checked, name, threads, where, decisions=decisions, same_bits=same_bits)
     if schedules is not None:
         model.use(schedules)
     return model
@@ -379,6 +387,7 @@ def model_of(
     target: str | None = None,
     mcpu: str | None = None,
     decisions: Mapping[str, Decision] | None = None,
+    same_bits: bool = False,
 ) -> LoadedModel:
     """As `load_model`, for a checked file; `target` and `mcpu` are those of `load`."""
     chosen, source = model_named(checked, name), checked.source.name
@@ -390,7 +399,7 @@ def model_of(
         wanted = {n: _type(made.plan, n) for n in made.plan.weights}
         weights = mapped_weights(Path(source).parent / item.weights.path, item.weights.sha256, wanted)
     passing = sum(w.nbytes for w in weights.values())
-    tasks = TaskFile(checked, native, target, mcpu, passing=passing)
+    tasks = TaskFile(checked, native, target, mcpu, passing=passing, same_bits=same_bits)
     return LoadedModel(chosen, checked, made, tasks, weights, records, decisions)
 
 

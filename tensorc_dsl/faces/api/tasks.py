@@ -503,8 +503,10 @@ class TaskFile(Mapping[str, "Task"]):
         mcpu: str | None = None,
         words: tuple[str, ...] = (),
         passing: int = 0,
+        same_bits: bool = False,
     ) -> None:
         self._passing = passing
+        self._same_bits = same_bits
         self.checked = checked
         self.native = native
         self._target = target
@@ -513,7 +515,7 @@ class TaskFile(Mapping[str, "Task"]):
 
     def of(self, checked: CheckedFile) -> TaskFile:
         """The tasks of another file on the same machine."""
-        return TaskFile(checked, self.native, self._target, self._mcpu, self._words, self._passing)
+        return TaskFile(checked, self.native, self._target, self._mcpu, self._words, self._passing, self._same_bits)
 
     def __getitem__(self, name: str) -> Task:
         """The task of that name. Raises UnknownTask with the nearest name if there is none, TschedError (E0910, E0915) for
@@ -532,7 +534,8 @@ class TaskFile(Mapping[str, "Task"]):
         if self._mcpu is not None:
             backend = require_backend(space.target.kind, name)
             space = replace(space, target=backend.with_cpu(space.target, self._mcpu))
-        return Task(name, space, self.checked, words=self._words, passing=self._passing)
+        found = Task(name, space, self.checked, words=self._words, passing=self._passing)
+        return found.keeping(bits=True) if self._same_bits else found
 
     def __iter__(self) -> Iterator[str]:
         return map(str, self.checked.tasks)

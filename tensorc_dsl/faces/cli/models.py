@@ -19,6 +19,7 @@ from tensorc_dsl.faces.cli.failures import ExitCode
 from tensorc_dsl.faces.cli.measured import warn_of_threads
 from tensorc_dsl.faces.cli.options import SUFFIX, Ending, finishing
 from tensorc_dsl.faces.cli.tuned import Form, heard
+from tensorc_dsl.faces.report.progress import kept_line
 from tensorc_dsl.faces.report.results import columns
 from tensorc_dsl.faces.report.terminal import say, show, show_diagnostics, show_object
 from tensorc_dsl.tuning.measure.outcome import Quantity
@@ -137,7 +138,7 @@ def _header(model: LoadedModel, found: ModelTuning) -> str:
     times = "" if found.after is None else f": {units.seconds(found.after)} a call"
     return (
         f"// {found.model}{times}, {units.counted(found.trials, 'trial')}\n"
-        f"// on {target.cpu}, {units.counted(target.cores, 'thread')}\n\n"
+        f"// on {target.cpu}, {units.counted(target.cores, 'thread')}\n{kept_line(model.keeps)}\n"
     )
 
 

@@ -323,6 +323,11 @@ def keeping_options(function: F) -> F:
     function = click.option(
         "--bits-of", metavar="TRACE", help="The results have the same bits as by the schedule in this file."
     )(function)
+    return same_bits_option(function)
+
+
+def same_bits_option(function: F) -> F:
+    """`--same-bits`."""
     return click.option(
         "--same-bits", is_flag=True,
         help="The results have the bits of the compute's own order: each sum is rounded in that order.",

@@ -12,6 +12,7 @@ from tensorc_dsl.faces.cli.options import (
     file_argument,
     load,
     records_option,
+    same_bits_option,
     set_option,
     share,
     threads_option,
@@ -34,6 +35,7 @@ from tensorc_dsl.faces.report.terminal import say, show, show_object
 @set_option
 @threads_option
 @records_option
+@same_bits_option
 @click.option(
     "--within",
     metavar="SHARE",
@@ -52,6 +54,7 @@ def compare(
     values: tuple[tuple[str, int | float], ...],
     threads: int | None,
     records: str | None,
+    same_bits: bool,
     within: float | None,
     as_json: bool,
 ) -> None:
@@ -67,7 +70,7 @@ def compare(
     from tensorc_dsl.faces.cli.models import comparison_facts, comparison_table
 
     checked = load(file, threads).checked
-    loaded = model_of(checked, model, threads, None if records is None else Path(records))
+    loaded = model_of(checked, model, threads, None if records is None else Path(records), same_bits=same_bits)
     found = compare_model(loaded, onnx, runtime=runtime, values=dict(values))
     if as_json:
         show_object(comparison_facts(found))

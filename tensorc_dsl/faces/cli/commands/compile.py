@@ -13,6 +13,7 @@ from tensorc_dsl.base.outputs import Output
 from tensorc_dsl.faces.cli.measured import best_known
 from tensorc_dsl.faces.cli.options import (
     HELP,
+    Keeping,
     chosen,
     chosen_model,
     common_options,
@@ -23,6 +24,7 @@ from tensorc_dsl.faces.cli.options import (
     only,
     records_option,
     replay_option,
+    same_bits_option,
     target_options,
     task_argument,
 )
@@ -62,11 +64,12 @@ def COMPILED_DRAWS_NOT_FIXED(*, task: str, draws: str, first: str) -> None: ...
 @condition_option
 @target_options
 @records_option
+@same_bits_option
 @common_options
 def compile(  # noqa: A001 (a command is called as it is typed)
     file: str, task: str | None, kinds: tuple[str, ...], output: str | None, seed: int | None, replayed: str | None,
     conditions: tuple[tuple[str, str], ...], target: str | None, mcpu: str | None, threads: int | None,
-    records: str | None,
+    records: str | None, same_bits: bool,
 ) -> None:  # fmt: skip
     """Compile a task or a model ahead of time: what is made needs no Python.
 
@@ -107,13 +110,13 @@ def compile(  # noqa: A001 (a command is called as it is typed)
         recorded = Path(records) if records else None
         decisions = {name: read_decision(value) for name, value in conditions}
         cpu = None if mcpu == HELP else mcpu
-        loaded = model_of(tasks.checked, model, threads, recorded, target, cpu, decisions)
+        loaded = model_of(tasks.checked, model, threads, recorded, target, cpu, decisions, same_bits)
         if mcpu == HELP:
             show(require_backend(loaded.target.kind, model).describe_processors(loaded.target))
             return
         _compile_model(loaded, kinds, output, seed)
         return
-    found = handled(chosen(tasks, task or only(tasks, file), mcpu), replayed, conditions, ())
+    found = handled(chosen(tasks, task or only(tasks, file), mcpu), replayed, conditions, (), Keeping(same_bits))
     forms = found.backend.forms
     kinds = kinds or tuple(kind for kind, form in forms.items() if form.usual)
     paths = _paths(found.name, tuple(dict.fromkeys(kinds)), output, forms)

@@ -7,7 +7,14 @@ from pathlib import Path
 import click
 
 from tensorc_dsl.base.outputs import Output
-from tensorc_dsl.faces.cli.options import common_options, file_argument, load, records_option, threads_option
+from tensorc_dsl.faces.cli.options import (
+    common_options,
+    file_argument,
+    load,
+    records_option,
+    same_bits_option,
+    threads_option,
+)
 from tensorc_dsl.faces.report.terminal import say, show, show_object
 
 
@@ -16,6 +23,7 @@ from tensorc_dsl.faces.report.terminal import say, show, show_object
 @click.argument("model", metavar="[MODEL]", required=False)
 @threads_option
 @records_option
+@same_bits_option
 @click.option(
     "--trace",
     "trace_file",
@@ -26,7 +34,13 @@ from tensorc_dsl.faces.report.terminal import say, show, show_object
 @click.option("--json", "as_json", is_flag=True, help="Print JSON on standard output.")
 @common_options
 def profile(
-    file: str, model: str | None, threads: int | None, records: str | None, trace_file: str | None, as_json: bool
+    file: str,
+    model: str | None,
+    threads: int | None,
+    records: str | None,
+    same_bits: bool,
+    trace_file: str | None,
+    as_json: bool,
 ) -> None:
     """Run a model on random inputs, and print how long each of its groups takes: calls of one task are a group.
 
@@ -42,7 +56,7 @@ def profile(
     if output is not None:
         output.check()
     checked = load(file, threads).checked
-    found = model_of(checked, model, threads, None if records is None else Path(records))
+    found = model_of(checked, model, threads, None if records is None else Path(records), same_bits=same_bits)
     result = profile_model(found)
     if output is not None:
         import json

@@ -17,6 +17,7 @@ from tensorc_dsl.faces.cli.options import (
     load,
     only,
     records_option,
+    same_bits_option,
     target_options,
     task_argument,
 )
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
 @task_argument
 @target_options
 @records_option
+@same_bits_option
 @emulate_option
 @click.option(
     "--input",
@@ -49,6 +51,7 @@ def run(
     mcpu: str | None,
     threads: int | None,
     records: str | None,
+    same_bits: bool,
     emulate: bool,
     given: tuple[str, ...],
     results: str | None,
@@ -76,11 +79,13 @@ def run(
         if emulate or target is not None or mcpu is not None:
             raise click.UsageError("a model runs on this machine: leave out `--emulate`, `--target` and `--mcpu`")
         recorded = Path(records) if records else None
-        _run_model(model_of(tasks.checked, model, threads, recorded), given, results, as_json)
+        made = model_of(tasks.checked, model, threads, recorded, same_bits=same_bits)
+        _run_model(made, given, results, as_json)
         return
     if given or results is not None:
         raise click.UsageError("`--input` and `--results` are for models")
     found = chosen(tasks, task or only(tasks, file), mcpu)
+    found = found.keeping(bits=True) if same_bits else found
     known = best_known(found, file, records)
     if emulate:
         emulate_and_show(found, known.trace)

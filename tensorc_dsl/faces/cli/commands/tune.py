@@ -260,7 +260,7 @@ def tune(
         options = SearchOptions(1, seed, strategy, budget, resume, until, shipped)
         _require_regret(options)
         decisions = {name: read_decision(value) for name, value in conditions}
-        model = model_of(there.checked, meant[0], threads, where, decisions=decisions)
+        model = model_of(there.checked, meant[0], threads, where, decisions=decisions, same_bits=same_bits)
         ctx.exit(tune_and_show(model, meant[1], trials, options, queue, output, settings(ctx).ending, form))
     found, files = read(there)
     names = [one.name for one in found]
@@ -327,7 +327,7 @@ def _require_whole(ctx: click.Context) -> None:
 
 
 OF_TASKS = (
-    "weights", "replayed", "hidden", "same_bits", "bits_of", "same_rows", "target", "mcpu", "keep_better", "prior", "kernels",
+    "weights", "replayed", "hidden", "bits_of", "same_rows", "target", "mcpu", "keep_better", "prior", "kernels",
     "objective", "emulate",
 )  # fmt: skip
 """The options that are not for models."""
