@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field, fields, replace
 from hashlib import sha256
 from typing import Any
@@ -20,7 +21,7 @@ from tensorc_dsl.elaborate.calls import block_names
 from tensorc_dsl.elaborate.names import Library
 from tensorc_dsl.elaborate.problems import COMPUTED_BINDING, UNKNOWN_BINDING, UNKNOWN_NAME
 from tensorc_dsl.elaborate.user_reducers import check_reducer
-from tensorc_dsl.ir.cases import counts_of, representatives
+from tensorc_dsl.ir.cases import counts_of, lacking, representatives
 from tensorc_dsl.ir.expr import Expr
 from tensorc_dsl.ir.intrinsics import intrinsic_from_tree
 from tensorc_dsl.ir.parse import program_from_tree
@@ -481,10 +482,19 @@ def _task(task: t.TaskDef, names: Names) -> Iterator[Diagnostic]:
             yield UNKNOWN_BINDING(name.span, notes=near(name, known, "leave it out"), compute=compute.name, name=name)
     if not wrong and compute.name not in names.broken:
         try:
-            names.elaborated[task.name] = compute_layer.elaborate(compute, bindings, str(task.name), names.library)
+            made = compute_layer.elaborate(compute, bindings, str(task.name), names.library)
+            names.elaborated[task.name] = made
         except TschedError as e:
             note = problems.where(f"for task `{task.name}`", task.name.span)
             yield from (replace(d, notes=(*d.notes, note)) for d in e.diagnostics)
+            return
+        schedule = None if task.with_ is None else names.schedules.get(task.with_)
+        if schedule is not None and schedule.body and isinstance(last := schedule.body[-1], t.Select):
+            with suppress(TschedError):  # sizes that are none are found in the schedule
+                if (found := lacking(last, made.dims)) is not None:
+                    yield replace(
+                        found, notes=(*found.notes, problems.where(f"for task `{task.name}`", task.name.span))
+                    )
 
 
 def _choice(task: t.TaskDef, name: t.Word, names: Names) -> Iterator[Diagnostic]:

@@ -20,10 +20,9 @@ from tensorc_dsl.interp.evaluate import Env, evaluate, truth
 from tensorc_dsl.interp.problems import fail
 from tensorc_dsl.interp.record import Attempt, recorded_branch
 from tensorc_dsl.interp.values import ProgramRef, Scalar, Value, bare, kind_of, plain
-from tensorc_dsl.ir.cases import box_of, common, described, hull, narrowed, whole, without
+from tensorc_dsl.ir.cases import box_of, common, hull, narrowed, no_case, whole, without
 from tensorc_dsl.ir.graph import Graph
 from tensorc_dsl.ir.node import replace
-from tensorc_dsl.ir.print import format_range
 from tensorc_dsl.ir.program import Block, Case, Program, blocks, has_block, walk
 from tensorc_dsl.ir.target import Target
 from tensorc_dsl.schedule.copies import require_kernels_apart
@@ -188,8 +187,7 @@ class Expansion(Calls):
                     self.run(case.body, dict(env))
                 cases.append(Case(sizes, self.program))
         if rest:
-            lacking = ", ".join(map(format_range, rest[0]))
-            raise fail(problems.NO_CASE, s.span, sizes=described(names, rest[0]), case=lacking)
+            raise TschedError(no_case(s, rest[0]))
         if len(cases) == 1:
             self.program = cases[0].program
         else:

@@ -10,12 +10,12 @@ import math
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from itertools import accumulate
 
-from tensorc_dsl.base.diagnostic import TschedError
+from tensorc_dsl.base.diagnostic import Diagnostic, TschedError
 from tensorc_dsl.base.source import Span
 from tensorc_dsl.ir.expr import Dim, index
 from tensorc_dsl.ir.node import replace
 from tensorc_dsl.ir.print import format_range
-from tensorc_dsl.ir.problems import CASE_COUNT, CASE_SIZES, NO_COUNTS
+from tensorc_dsl.ir.problems import CASE_COUNT, CASE_SIZES, NO_CASE, NO_COUNTS
 from tensorc_dsl.ir.program import Case, Program
 from tensorc_dsl.ir.sizes import with_sizes
 from tensorc_dsl.syntax import tree as t
@@ -158,6 +158,30 @@ def _range_of(e: t.Expr) -> Range:
             return 0, None
         case _:
             raise TschedError(CASE_SIZES(e.span, text=e.span.text))
+
+
+def no_case(s: t.Select, box: Box) -> Diagnostic:
+    """The finding that no case of a `select` has these sizes (E0561)."""
+    lacking = ", ".join(map(format_range, box))
+    return NO_CASE(s.span, sizes=described(tuple(map(str, s.names)), box), case=lacking)
+
+
+def lacking(s: t.Select, dims: Collection[Dim]) -> Diagnostic | None:
+    """The finding that some sizes of a task with these open dimensions have no case in a `select`, or in one at the end of a
+    case; None where all have one, or where it selects by what is not open."""
+    names = tuple(map(str, s.names))
+    if {*names} - {d.name for d in dims}:
+        return None
+    rest = [whole(dims, names)]
+    for case in s.cases:
+        box = box_of(case.sizes, names, case.span)
+        if left := [inside for b in rest if (inside := common(b, box)) is not None]:
+            rest = without(rest, box)
+            own = dims_within(dims, dict(zip(names, hull(left), strict=True)))
+            within = [d for d in own.values() if d.low != d.high]
+            if case.body and isinstance(last := case.body[-1], t.Select) and (found := lacking(last, within)):
+                return found
+    return no_case(s, rest[0]) if rest else None
 
 
 # Sizes with weights, as they are written.

@@ -115,3 +115,65 @@ def test_only_such_schedules_are_drawn() -> None:
     assert trace.lines[-1] == "keep_order()"
     assert isinstance(one.verify_rows(trace, "M"), Valid)
     assert one.expand(Source("again", trace.text)).program == trace.program
+
+
+SELECT = """\
+let [i, j, k] = C.loops
+select M {
+    1 => { reorder(k, i, j); keep_order() }
+    2..7 => { keep_order() }
+    12 => { let [j0, j1] = split(j, [_, 3]); keep_order() }
+    _ => { OTHER }
+}
+"""
+
+BY_ROWS = "let [i0, i1] = split(i, [_, 4], partial=true); parallel(i0); keep_order()"
+
+
+def test_a_row_has_the_same_bits_in_all_cases_of_a_dispatch() -> None:
+    one = task("product")
+    trace = expanded(one, SELECT.replace("OTHER", BY_ROWS))
+    assert len(trace.program.cases) == 4
+    assert isinstance(one.verify_rows(trace, "M"), Valid)
+    kernel = kernel_of(trace.program)
+    rng = np.random.default_rng(0)
+    a, b = (rng.standard_normal(s).astype(np.float32) for s in ((64, 16), (16, 9)))
+    whole = np.zeros((64, 9), np.float32)
+    kernel(A=a, B=b, C=whole)
+    for m in (*range(1, 16), 63):
+        first = np.zeros((m, 9), np.float32)
+        kernel(A=np.ascontiguousarray(a[:m]), B=b, C=first)
+        assert first.tobytes() == whole[:m].tobytes()
+
+
+def test_a_case_with_another_order_is_named() -> None:
+    one = task("product")
+    trace = expanded(one, SELECT.replace("OTHER", "let [k0, k1] = split(k, [4, _]); rfactor(C, k0); keep_order()"))
+    found = one.verify_rows(trace, "M")
+    assert isinstance(found, Unproved) and found.diagnostic.code == "E0811"
+    assert "for M = 1 and for M = 8..11, " in found.diagnostic.message
+    # Two cases that are alike in themselves differ from each other, and really do.
+    kernel = kernel_of(trace.program)
+    rng = np.random.default_rng(0)
+    a, b = (rng.standard_normal(s).astype(np.float32) for s in ((64, 16), (16, 9)))
+    whole, first = np.zeros((64, 9), np.float32), np.zeros((5, 9), np.float32)
+    kernel(A=a, B=b, C=whole)
+    kernel(A=np.ascontiguousarray(a[:5]), B=b, C=first)
+    assert first.tobytes() != whole[:5].tobytes()
+
+
+def test_cases_of_two_dimensions() -> None:
+    two = loads(FILE + "task two = matmul(M=1..64, N=1..9, K=16)\n", threads=1)["two"]
+    steps = """\
+let [i, j, k] = C.loops
+select M, N {
+    1, _ => { keep_order() }
+    2..8, 1..4 => { reorder(k, i, j); keep_order() }
+    _, 3..9 => { CASE }
+    _, _ => { reorder(j, i, k); keep_order() }
+}
+"""
+    right = expanded(two, steps.replace("CASE", "parallel(i); keep_order()"))
+    assert isinstance(two.verify_rows(right, "M"), Valid)
+    wrong = expanded(two, steps.replace("CASE", "let [k0, k1] = split(k, [4, _]); rfactor(C, k0); keep_order()"))
+    assert isinstance(two.verify_rows(wrong, "M"), Unproved)

@@ -136,12 +136,22 @@ def test_all_sizes_of_the_task_have_a_case(tmp_path: Path, low: int, high: int, 
     text = MATMUL.replace("M=1..40", f"M={low}..{high}").replace("_ => {\n", "17..40 => {\n")
     path = tmp_path / "f.tsched"
     path.write_text(text)
-    task = load(str(path))["any"]
     if missing:
         with pytest.raises(TschedError, match="E0561"):
-            task.sample(0)
+            load(str(path))
     else:
+        task = load(str(path))["any"]
         assert [c.sizes for c in task.sample(0).program.cases] == [((1, 1),), ((2, 10),)]
+
+
+def test_sizes_within_a_case_have_one_too(tmp_path: Path) -> None:
+    inner = "_ => { select M { 17..20 => { }; 22..90 => { } } }\n"
+    start = MATMUL.index("        _ => {")
+    text = MATMUL[:start] + inner + "    }\n}\ntask any = matmul(M=1..40, N=12, K=5) with by_rows\n"
+    path = tmp_path / "f.tsched"
+    path.write_text(text)
+    with pytest.raises(TschedError, match="E0561: no case has M = 21"):
+        load(str(path))
 
 
 def divided(p: Program, rng: random.Random, depth: int = 2) -> Program:

@@ -178,3 +178,10 @@ def test_a_search_tries_the_joined_one(task: Task, tmp_path: Path, objective: Ob
         trials=4, kernels=4, objective=objective, seed=1, records=tmp_path / "r.sqlite", shipped=False, resume=True
     )
     assert {t.text for t in result.traces} <= {t.text for t in again.traces}
+
+
+def test_what_selects_keeps_what_schedules_are_to_keep(task: Task, tmp_path: Path) -> None:
+    kept = task.keeping(rows="M")
+    result = kept.search(trials=4, kernels=4, seed=1, records=tmp_path / "r.sqlite", shipped=False)
+    assert result.best is not None and kept.holds(result.best)
+    assert all(kept.holds(t) for t in result.traces)

@@ -55,7 +55,8 @@ ALIVE = 4
 @dataclass(frozen=True, slots=True)
 class Plan:
     """The input of one search, on the threads of the target; `weight` is the factor of its time in the total. Kernels are
-    timed with so many `copies` of constant inputs. `expand` makes the trace of a schedule for the task from its text.
+    timed with so many `copies` of constant inputs. `expand` makes the trace of a schedule for the task from its text, and
+    `holds` says whether it keeps what schedules of the task are to keep.
 
     `roof` is that of the machine, if it is known already. Schedules give the bits of the program `bits_of`, if there is one.
     """
@@ -70,6 +71,7 @@ class Plan:
     copies: int = 1
     bits_of: Program | None = None
     expand: FromText | None = None
+    holds: Callable[[Trace], bool] = lambda _: True
 
 
 def search_all(
@@ -142,6 +144,7 @@ def _begun(
         watch=Watch(runner.again, least=runner.least, memory=resources.memory, computing=resources.computing),
         expander=team.expander(Ground(plan.model, target, sizing(program).timed[-1]), turns),
         expand=plan.expand,
+        holds=plan.holds,
     )
     return Search(given), local
 

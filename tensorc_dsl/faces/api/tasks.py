@@ -205,7 +205,17 @@ class Task(TaskData):
             return space.expand(nearest(decisions, stream(0, self.name, "kernels")))
 
         return Plan(
-            self.model, self.program, self.target, self.made_by, on_event, weight, roof, self.copies, bits_of, expand
+            self.model,
+            self.program,
+            self.target,
+            self.made_by,
+            on_event,
+            weight,
+            roof,
+            self.copies,
+            bits_of,
+            expand,
+            self.holds,
         )
 
     def made_by(self, trace: Trace) -> Mapping[str, str]:

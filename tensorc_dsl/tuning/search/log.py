@@ -46,7 +46,8 @@ class SearchInput:
     `made_by` gives the versions of the modules that made a trace, for its record. `shipped` reads the records that come with
     the package, if the search learns from them. `watch` detects that the machine became slower. `expander` makes the traces
     of `space`; by default, this process does. `expand` makes the trace of a schedule of the program from a text and the
-    decisions of its open draws, for one that selects among kernels. Given the measured times and the `clock`, in seconds, the
+    decisions of its open draws, for one that selects among kernels, which is tried if it `holds`
+    what schedules are to keep. Given the measured times and the `clock`, in seconds, the
     search is a function of the other fields.
     """
 
@@ -66,6 +67,7 @@ class SearchInput:
     watch: Watch | None = None
     expander: Expander | None = None
     expand: FromText | None = None
+    holds: Callable[[Trace], bool] = lambda _: True
     clock: Callable[[], float] = time.perf_counter
 
 

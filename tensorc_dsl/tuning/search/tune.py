@@ -624,6 +624,8 @@ class Search:
             lambda trace, sizes: modelled(trace.program, sizes, given.target),
             self.options.objective,
         )
+        if self._dispatch is not None and not given.holds(self._dispatch.trace):
+            self._dispatch = None
         if self._dispatch is not None:
             for outcome in given.runner.measure([self._dispatch.trace.program], None):
                 log.measured(self._dispatch.trace, outcome)
