@@ -21,7 +21,7 @@ from tensorc_dsl.elaborate.calls import block_names
 from tensorc_dsl.elaborate.names import Library
 from tensorc_dsl.elaborate.problems import COMPUTED_BINDING, UNKNOWN_BINDING, UNKNOWN_NAME
 from tensorc_dsl.elaborate.user_reducers import check_reducer
-from tensorc_dsl.ir.cases import counts_of, lacking, representatives
+from tensorc_dsl.ir.cases import lacking, occurring, representatives
 from tensorc_dsl.ir.expr import Expr
 from tensorc_dsl.ir.intrinsics import intrinsic_from_tree
 from tensorc_dsl.ir.parse import program_from_tree
@@ -439,13 +439,12 @@ def _occurring(
     """The range with the sizes that stand for those that occur, or the findings."""
     named = constants.get(like.id) if isinstance(like, t.Name) else None
     try:
-        counts = counts_of(like if named is None else named.value)
+        found = occurring(like if named is None else named.value, first := max(low, 1), high)
     except TschedError as e:
         return e.diagnostics
-    first = max(low, 1)
-    if outside := [n for n in counts if not first <= n <= high]:
+    if outside := [n for n in found if not first <= n <= high]:
         return (problems.NOT_TIMED(like.span, name=name, value=str(outside[0]), low=first, high=high),)
-    found = representatives(counts)
+    found = representatives(found)
     return OpenRange(low, high, tuple(found), tuple(found.values()))
 
 

@@ -301,8 +301,11 @@ def bind(
             notes = near(name, [*dims, *attributes], "leave it out")
             found.append(UNKNOWN_BINDING(None, compute=defn.name, name=name, notes=notes))
     still_open: list[ir.Dim] = []
-    multiples = _multiples(defn, bindings)
+    same = _same_sizes(dims, bindings)
+    multiples = _multiples(defn, bindings, same)
     for name, use in dims.items():
+        if name in same:
+            continue
         try:
             value = bindings.get(name)
             if value is None and not open_dims:
@@ -316,6 +319,7 @@ def bind(
                 still_open.append(size)
         except Invalid as e:
             _note(e, found)
+    env.sizes |= {name: env.sizes[of] for name, of in same.items() if of in env.sizes}
     for a in defn.attributes:
         try:
             attribute(a, bindings.get(a.name), env, defn, open_dims, still_open)
@@ -339,9 +343,18 @@ def bind(
     return env, found
 
 
-def _multiples(defn: tree.ComputeDef, bindings: Mapping[str, Bound]) -> dict[str, int]:
+def _same_sizes(dims: Container[str], bindings: Mapping[str, Bound]) -> dict[str, str]:
+    """The dimensions that have the size of another one, which has a size or a range: `N=M`."""
+    return {
+        name: of
+        for name, of in bindings.items()
+        if name in dims and isinstance(of, str) and of in dims and not isinstance(bindings.get(of, ""), str)
+    }
+
+
+def _multiples(defn: tree.ComputeDef, bindings: Mapping[str, Bound], same: Mapping[str, str]) -> dict[str, int]:
     """The number of which an open size is a multiple, as `where` says: `D % 2 == 0`, or `CI % groups == 0` with the value of
-    an attribute."""
+    an attribute. What is said of a dimension is so of one that has the `same` size."""
     found: dict[str, int] = {}
     defaults = {str(a.name): a.default.value for a in defn.attributes if isinstance(a.default, tree.Number)}
     numbers: Mapping[str, Bound] = {**defaults, **bindings}
@@ -352,8 +365,8 @@ def _multiples(defn: tree.ComputeDef, bindings: Mapping[str, Bound]) -> dict[str
                 waiting += (a, b)
             case tree.CompareExpr(
                 ops=("==",),
-                operands=(tree.BinaryExpr(op="%", lhs=tree.Name(id=name), rhs=by), tree.Number(value=0)),
-            ) if isinstance(bindings.get(name), OpenRange):
+                operands=(tree.BinaryExpr(op="%", lhs=tree.Name(id=said), rhs=by), tree.Number(value=0)),
+            ) if isinstance(bindings.get(name := same.get(said, said)), OpenRange):
                 named = numbers.get(by.id) if isinstance(by, tree.Name) else None
                 n = by.value if isinstance(by, tree.Number) else named
                 if isinstance(n, int) and not isinstance(n, bool) and n > 0:

@@ -209,6 +209,33 @@ def counts_of(e: t.Expr) -> dict[int, float]:
     return found
 
 
+def occurring(e: t.Expr, low: int, high: int) -> dict[int, float]:
+    """Sizes with their weights, by what is said behind `like`: a map, or `geometric(20)`, for which a few stand for all.
+    Raises TschedError (E0254)."""
+    match e:
+        case t.CallExpr(function=t.Name(id="geometric")):
+            match e.args, e.kwargs:
+                case (t.Number(value=mean),), () if 1.0 < mean < math.inf:
+                    return geometric(float(mean), low, high)
+                case _:
+                    why = "a geometric distribution has a mean above 1, `geometric(20)`"
+                    raise TschedError(NO_COUNTS(e.span, text=e.span.text, why=why))
+        case _:
+            return counts_of(e)
+
+
+def geometric(mean: float, low: int, high: int, most: int = MOST_TIMED) -> dict[int, float]:
+    """At most so many sizes that stand for all from `low` to `high`, each of which occurs `1 - 1 / mean` times as often as
+    the one before: without a largest size, from 1 on, they have this mean. Each stands for as many calls."""
+    falls = math.log1p(-1.0 / mean)
+    whole = -math.expm1(falls * (high - low + 1))
+    found: dict[int, float] = {}
+    for k in range(most):
+        size = low + math.floor(math.log1p(-whole * (k + 0.5) / most) / falls)
+        found[min(size, high)] = found.get(min(size, high), 0.0) + 1.0 / most
+    return found
+
+
 def representatives(counts: Mapping[int, float], most: int = MOST_TIMED) -> dict[int, float]:
     """At most so many of the sizes, with the weights of those that they stand for: of neighbours that have about the same
     weight together, the one in its middle stands for all."""

@@ -5,12 +5,13 @@ from __future__ import annotations
 import random
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from tensorc_dsl import load
 from tensorc_dsl.base.diagnostic import TschedError
 from tensorc_dsl.base.source import Source
-from tensorc_dsl.ir.cases import narrowed, representatives
+from tensorc_dsl.ir.cases import geometric, narrowed, representatives
 from tensorc_dsl.ir.expr import Dim
 from tensorc_dsl.ir.parse import parse_program
 from tensorc_dsl.ir.print import format_program
@@ -68,9 +69,36 @@ def test_few_sizes_stand_for_many(seed: int) -> None:
     assert list(found) == sorted(found)
 
 
+@pytest.mark.parametrize(("mean", "low", "high"), [(1.5, 1, 64), (20, 1, 512), (40, 3, 60), (5000, 1, 4096), (9, 7, 7)])
+def test_a_geometric_distribution_has_sizes_at_its_quantiles(mean: float, low: int, high: int) -> None:
+    sizes = np.arange(low, high + 1)
+    mass = (1 - 1 / mean) ** (sizes - low)
+    passed = np.cumsum(mass) / mass.sum()
+    wanted = [int(sizes[np.searchsorted(passed, (k + 0.5) / 5, side="right")]) for k in range(5)]
+    found = geometric(mean, low, high)
+    assert sum(found.values()) == pytest.approx(1.0)
+    assert list(found) == sorted(set(wanted))
+
+
+def test_counts_of_another_file_and_geometric_ones(tmp_path: Path) -> None:
+    (tmp_path / "day.tsched").write_text("const lengths = {1: 60, 2: 20, 16: 10, 64: 10}\n")
+    text = TEXT.replace("const lengths = {1: 60, 2: 20, 16: 10, 64: 10}", "use day.{lengths}")
+    path = tmp_path / "like.tsched"
+    path.write_text(text.replace("LIKE", "lengths"))
+    assert [x["M"] for x in sizing(load(str(path))["some"].program).timed] == [1, 2, 16, 64]
+    path.write_text(text.replace("LIKE", "geometric(10)"))
+    found = sizing(load(str(path))["some"].program)
+    assert [x["M"] for x in found.timed] == [*geometric(10.0, 1, 64)]
+    assert found.weights == pytest.approx((0.2,) * 5)
+
+
 @pytest.mark.parametrize(
     ("like", "code"),
     [
+        ("geometric(1)", "E0254"),
+        ("geometric(20, 3)", "E0254"),
+        ("geometric(mean=20)", "E0254"),
+        ('geometric("a")', "E0254"),
         ("[1, 2]", "E0254"),
         ("{1: 0}", "E0254"),
         ("{1: 2, 1: 3}", "E0254"),
