@@ -25,6 +25,7 @@ from tensorc_dsl.backend.cuda.lower.pipelines import Pipeline, marked, threads_o
 from tensorc_dsl.backend.cuda.lower.private_storage import own, with_choices, with_idle_defined
 from tensorc_dsl.backend.cuda.lower.shared_layout import with_swizzles
 from tensorc_dsl.backend.cuda.lower.shuffles import SCOPE, shuffled
+from tensorc_dsl.backend.cuda.lower.steady_steps import with_steady_steps
 from tensorc_dsl.backend.cuda.lower.structure import Storage, phases
 from tensorc_dsl.backend.cuda.lower.synchronization import synchronized
 from tensorc_dsl.backend.llvm.lower.passes import max_step
@@ -291,6 +292,10 @@ def _versions(n: Nest) -> Nest:
     return replace(n, kernels=tuple(map(with_choices, n.kernels)))
 
 
+def _steady(n: Nest) -> Nest:
+    return replace(n, kernels=tuple(map(with_steady_steps, n.kernels)))
+
+
 def _bodies(n: Nest) -> Nest:
     step, above_zero = max_step(n.unit.whole), _known(n).above_zero
     for k in n.kernels:
@@ -328,6 +333,7 @@ PASSES = (
     _Pass("waits", _waits, "waits for what runs beside threads, and barriers where they meet"),
     _Pass("bounds", _bounds, "loops of a thread begin and end where the conditions of their work do, or data choose"),
     _Pass("versions", _versions, "what the number of a step chooses of private storage is a choice among registers"),
+    _Pass("steady", _steady, "steps whose conditions are decided have code without them"),
     _Pass("bodies", _bodies, "vectors of whole lanes, unrolled loops over private buffers"),
     _Pass("idle", _idle, "threads without work define private storage, too"),
     _Pass("swizzles", _swizzles, "elements of swizzled buffers get their places"),
