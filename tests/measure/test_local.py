@@ -86,9 +86,9 @@ def test_a_fault_is_recorded_as_what_it_is(runner: LocalRunner, fault: str, stat
 def test_a_hang_is_cut_off(monkeypatch: pytest.MonkeyPatch) -> None:
     with LocalRunner(task(), Target(), threads=1, run_seconds=PATIENCE) as r:
         assert run(r, "none").status is Status.OK
-        pid = r._runner.pid
+        pid = r._timer.worker.pid
         with monkeypatch.context() as m:
-            m.setattr(r, "_run_seconds", 0.7)
+            m.setattr(r._timer, "_run_seconds", 0.7)
             outcome = run(r, "hang")
         assert outcome.status is Status.TIMEOUT and "0.7 s" in outcome.message
         assert pid is not None and not psutil.pid_exists(pid)
@@ -123,10 +123,10 @@ def test_a_task_built_and_measured() -> None:
         )
         assert first.build_seconds > 0 and first.run_seconds > 0
         assert "do not tell n" in second.message
-        pids = [w.pid for w in (*r._builders, r._runner)]
+        pids = [w.pid for w in (*r._builders, r._timer.worker)]
         a, b = r.compare([program, fast])
         assert a.status is b.status is Status.OK and len(a.times) > 1
-        assert [w.pid for w in (*r._builders, r._runner)] == pids
+        assert [w.pid for w in (*r._builders, r._timer.worker)] == pids
         (bad,) = r.measure([wrong], None)
         assert bad.status in (Status.WRONG_RESULT, Status.CRASH)
     assert not any(psutil.pid_exists(p) for p in pids if p)
@@ -203,7 +203,7 @@ def test_a_kernel_that_fills_the_memory_costs_its_candidate_only(runner: LocalRu
 def test_a_reference_that_does_not_fit_is_no_bug() -> None:
     """The estimate may be too low."""
     with LocalRunner(matmul(512, 1 << 13, 512), Target(), threads=1, builders=1) as r:
-        r._runner = Worker(RUNNER, memory=180 << 20)
+        r._timer.worker = Worker(RUNNER, memory=180 << 20)
         with pytest.raises(TschedError, match=r"E0706.*0.189 GB that it may have"):
             r.run(kernel("none"), None)
 

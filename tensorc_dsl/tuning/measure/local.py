@@ -17,6 +17,7 @@ from typing import Self
 import msgspec
 
 from tensorc_dsl.backend.once import lowered_once
+from tensorc_dsl.backend.protocol import Code
 from tensorc_dsl.base.diagnostic import Diagnostic, TschedError, problem
 from tensorc_dsl.ir.input_views import resolved
 from tensorc_dsl.ir.print import format_program
@@ -188,6 +189,97 @@ class _Build:
     """Whether it has to be right for factors of scans whose products leave their type: the schedule says nothing else."""
 
 
+class Timer:
+    """Checks and times kernels of one task, one after another, in a child process that starts when it is needed.
+
+    The `task` is sent to each new child, after `complete` has added what it needs at the first. `on_preparing` is called when
+    the inputs and the reference begin to be computed (true), and when they are there (false).
+    """
+
+    def __init__(
+        self,
+        program: Program,
+        task: Prepare,
+        threads: int,
+        memory: int,
+        *,
+        turns: Turns,
+        run_seconds: float = RUN_SECONDS,
+        complete: Callable[[Prepare], Prepare] = lambda task: task,
+        on_preparing: Callable[[bool], None] | None = None,
+    ) -> None:
+        self._program = program
+        self.task = task
+        self._threads = threads
+        self._turns = turns
+        self._run_seconds = run_seconds
+        self._complete: Callable[[Prepare], Prepare] | None = complete
+        self._on_preparing = on_preparing
+        self.worker = Worker(RUNNER, library_threads(task.threads), memory, LOADED)
+        self.compared = 1.0
+        """The share of the results that checks compare with numbers, once the reference is there."""
+
+    def run(self, code: Code, best: float | None, build_seconds: float = 0.0, extremes: bool = True) -> Outcome:
+        """Check and time one kernel; the clock of its time limit starts with it. Raises WorkerBug, and TschedError (E0706,
+        E0707, E0716) where the task cannot be prepared."""
+        self._prepare()
+        started = time.monotonic()
+        status, message, max_error = Status.OK, "", None
+        times: tuple[float, ...] = ()
+        censored = False
+        at: tuple[float, ...] = ()
+        try:
+            with self._turns.use(Use.TIMING):
+                started = time.monotonic()
+                reply = self.worker.ask(Run(code, self._threads, best, extremes), self._run_seconds)
+            match reply:
+                case Ran():
+                    times, max_error, censored, at = reply.times, reply.max_error, reply.censored, reply.at
+                case Failed():
+                    status, message, max_error = Status(reply.status), reply.message, reply.max_error
+                case Prepared():
+                    raise TypeError("a runner answers a kernel as a task")
+        except WorkerTimeout:
+            status, message = Status.TIMEOUT, f"running takes more than {self._run_seconds:g} s"
+        except WorkerCrash as e:
+            status, message = Status.CRASH, str(e)
+        return Outcome(
+            status,
+            seconds_of(times) if status is Status.OK else None,
+            times,
+            message,
+            None if max_error is None or math.isnan(max_error) else max_error,
+            build_seconds,
+            time.monotonic() - started,
+            censored,
+            compared=self.compared,
+            at=at,
+        )
+
+    def _prepare(self) -> None:
+        """Send the task to the current runner, unless it has it."""
+        self.worker.ready()
+        if self.worker.prepared:
+            return
+        self._tell(True)
+        if self._complete is not None:
+            self.task, self._complete = self._complete(self.task), None
+        try:
+            reply = self.worker.prepare(self.task, PREPARE_SECONDS)
+        except WorkerTimeout:
+            raise too_slow(self._program, PREPARE_SECONDS) from None
+        except WorkerExhausted as e:
+            raise too_large(self._program, str(e)) from None
+        if not isinstance(reply, Prepared):
+            raise TypeError(f"a runner answers a task with {type(reply).__name__}")
+        self.compared = reply.compared
+        self._tell(False)
+
+    def _tell(self, begins: bool) -> None:
+        if self._on_preparing is not None:
+            self._on_preparing(begins)
+
+
 class LocalRunner:
     """Measures candidates for one task. Its processes start at the first measurement and end with `close`.
 
@@ -216,20 +308,29 @@ class LocalRunner:
         self._bits_of = bits_of
         self._turns = turns or Turns()
         self._known: OrderedDict[str, _Build] = OrderedDict()
-        self._on_preparing = on_preparing
         self._program = program
         # One thread for libraries in the builders; the runner has what the kernels may use.
         libraries = min(threads, usable_cores())
-        self._task = Prepare(format_program(program), target.kind, seed, libraries, copies)
         self._target = target
         self._threads = threads
         self._build_seconds = build_seconds
-        self._run_seconds = run_seconds
         most = memory_of(there, builders)
         self._builders = [Worker(BUILDER, library_threads(1), most.builder, LOADED) for _ in range(builders)]
-        self._runner = Worker(RUNNER, library_threads(libraries), most.runner, LOADED)
-        self.compared = 1.0
+        self._timer = Timer(
+            program,
+            Prepare(format_program(program), target.kind, seed, libraries, copies),
+            threads,
+            most.runner,
+            turns=self._turns,
+            run_seconds=run_seconds,
+            complete=self._task_with_bits,
+            on_preparing=on_preparing,
+        )
+
+    @property
+    def compared(self) -> float:
         """The share of the results that checks compare with numbers, once the reference is there."""
+        return self._timer.compared
 
     def measure(self, programs: Sequence[Program], best: float | None) -> Iterator[Outcome]:
         """An outcome per program, in order: all are built first, then each is checked and timed alone.
@@ -257,14 +358,14 @@ class LocalRunner:
         """The programs measured in turns, several times round; one that fails in any round has failed."""
         builds = self._build(programs)
         rounds = [[self._finish(b, None) for b in builds] for _ in range(ROUNDS)]
-        return [_merge([r[i] for r in rounds]) for i in range(len(builds))]
+        return [merged([r[i] for r in rounds]) for i in range(len(builds))]
 
     def _build(self, programs: Sequence[Program], seconds: float = math.inf) -> list[_Build]:
         """The programs compiled, several at once, each within its own time limit; those that were lately are not again.
 
         After so many `seconds` no other build begins: those of the first few programs are returned, of one at least.
         """
-        for w in (self._builders[0], self._runner):
+        for w in (self._builders[0], self._timer.worker):
             w.start()
         new = {format_program(p): p for p in programs}
         texts = [*new]
@@ -323,7 +424,7 @@ class LocalRunner:
                         w.send(request, self._build_seconds)
                         busy[w] = (number, started)
                     except (WorkerCrash, WorkerTimeout) as e:
-                        done[number] = _Build(_lost(e), time.monotonic() - started)
+                        done[number] = _Build(lost_build(e), time.monotonic() - started)
             if not busy:
                 continue
             now = time.monotonic()
@@ -349,7 +450,7 @@ class LocalRunner:
         try:
             reply = builder.poll()
         except (WorkerCrash, WorkerTimeout) as e:
-            return _lost(e)
+            return lost_build(e)
         return Outcome(Status(reply.status), message=reply.message) if isinstance(reply, Failed) else reply
 
     def _finish(self, build: _Build, best: float | None) -> Outcome:
@@ -360,73 +461,23 @@ class LocalRunner:
 
     def run(self, built: Built, best: float | None, build_seconds: float = 0.0, extremes: bool = True) -> Outcome:
         """Check and time one kernel."""
-        self._prepare()
-        started = time.monotonic()
-        status, message, max_error = Status.OK, "", None
-        times: tuple[float, ...] = ()
-        censored = False
-        at: tuple[float, ...] = ()
-        try:
-            with self._turns.use(Use.TIMING):
-                started = time.monotonic()
-                reply = self._runner.ask(Run(built.code, self._threads, best, extremes), self._run_seconds)
-            match reply:
-                case Ran():
-                    times, max_error, censored, at = reply.times, reply.max_error, reply.censored, reply.at
-                case Failed():
-                    status, message, max_error = Status(reply.status), reply.message, reply.max_error
-                case Prepared():
-                    raise TypeError("a runner answers a kernel as a task")
-        except WorkerTimeout:
-            status, message = Status.TIMEOUT, f"running takes more than {self._run_seconds:g} s"
-        except WorkerCrash as e:
-            status, message = Status.CRASH, str(e)
-        return Outcome(
-            status,
-            seconds_of(times) if status is Status.OK else None,
-            times,
-            message,
-            None if max_error is None or math.isnan(max_error) else max_error,
-            build_seconds,
-            time.monotonic() - started,
-            censored,
-            compared=self.compared,
-            at=at,
-        )
+        return self._timer.run(built.code, best, build_seconds, extremes)
 
-    def _prepare(self) -> None:
-        """Send the task to the current runner, unless it has it."""
-        self._runner.ready()
-        if self._runner.prepared:
-            return
-        self._tell(True)
-        if self._bits_of is not None and self._task.bits_of is None:
-            self._task = self._with_bits(self._bits_of)
-        try:
-            reply = self._runner.prepare(self._task, PREPARE_SECONDS)
-        except WorkerTimeout:
-            raise too_slow(self._program, PREPARE_SECONDS) from None
-        except WorkerExhausted as e:
-            raise too_large(self._program, str(e)) from None
-        if not isinstance(reply, Prepared):
-            raise TypeError(f"a runner answers a task with {type(reply).__name__}")
-        self.compared = reply.compared
-        self._tell(False)
+    def _task_with_bits(self, task: Prepare) -> Prepare:
+        return task if self._bits_of is None else self._with_bits(self._bits_of)
 
     def _with_bits(self, program: Program) -> Prepare:
         """The request with the kernel that has the bits that all are to give. Raises TschedError (E0716) if it has none."""
         (build,) = self._build_all([program], 0.0)
         if isinstance(build.reply, Outcome):
             raise TschedError(NO_BITS(None, task=self._program.name, why=build.reply.message))
-        return msgspec.structs.replace(self._task, bits_of=build.reply.code, zeros=may_return_either_zero(program))
-
-    def _tell(self, begins: bool) -> None:
-        if self._on_preparing is not None:
-            self._on_preparing(begins)
+        return msgspec.structs.replace(
+            self._timer.task, bits_of=build.reply.code, zeros=may_return_either_zero(program)
+        )
 
     def close(self) -> None:
         """End all processes of this runner."""
-        for w in (*self._builders, self._runner):
+        for w in (*self._builders, self._timer.worker):
             w.kill()
 
     def __enter__(self) -> Self:
@@ -436,7 +487,7 @@ class LocalRunner:
         self.close()
 
 
-def _lost(e: WorkerCrash | WorkerTimeout) -> Outcome:
+def lost_build(e: WorkerCrash | WorkerTimeout) -> Outcome:
     """The outcome of a candidate whose builder died."""
     match e:
         case WorkerExhausted():
@@ -447,7 +498,7 @@ def _lost(e: WorkerCrash | WorkerTimeout) -> Outcome:
             return Outcome(Status.TIMEOUT, message="compiling takes too long")
 
 
-def _merge(rounds: list[Outcome]) -> Outcome:
+def merged(rounds: list[Outcome]) -> Outcome:
     """One outcome for several of the same kernel: the first failure, or all the times together."""
     for o in rounds:
         if o.status is not Status.OK:
