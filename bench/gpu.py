@@ -1,9 +1,10 @@
 """Proves and measures kernels on the GPU of this machine: `python -m bench.gpu --seconds 1800 --json gpu.json`.
 
-Five parts, the most important first, each in a process of its own, so that a fault of the GPU or a time-out ends one case
+Six parts, the most important first, each in a process of its own, so that a fault of the GPU or a time-out ends one case
 and is told:
 
     instructions  a small kernel for each kind of instruction, against the reference
+    cal           saved schedules beside torch, by which `bench.gpu_calibration` fits the model of time
     proofs        small tasks of each operator and element type, a few draws each, against the reference
     torch         tuned kernels beside torch: products, convolutions, attention, layer norm, softmax
     nvcc          ten kernels, our PTX beside nvcc's of the view in CUDA C++
@@ -27,6 +28,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from math import inf
 from pathlib import Path
 from typing import IO
 
@@ -90,16 +92,19 @@ def run_part(
     rows: Sequence[Row] = (),
     told: Callable[[Ended], None] = lambda _: None,
     command: Command | None = None,
+    most: float = inf,
 ) -> Ended:
     """A part in a process of its own, which says its rows as lines of JSON. `rows` are those of before. It is ended when its
     time is over. A case that ends the process is wrong, and the next ones run in another process. `told` gets what there is
-    after each row."""
+    after each row. It runs `most` cases, if there are so many."""
     begun = time.monotonic()
     now = Ended(name, tuple(rows), "", 0.0)
     while True:
         left = seconds - (time.monotonic() - begun)
         before = len(now.rows)
-        for found in _once(now, left, command or (lambda s, done: _command(name, s, done))):
+        for found in _once(
+            now, left, command or (lambda s, done: _command(name, s, done, most - (len(done) - len(rows))))
+        ):
             now = replace(found, seconds=time.monotonic() - begun)
             told(now)
         faulted = len(now.rows) > before and now.rows[-1].wrong and now.trouble
@@ -107,8 +112,9 @@ def run_part(
             return now
 
 
-def _command(name: str, seconds: float, done: Sequence[str]) -> Sequence[str]:
-    return (sys.executable, "-m", "bench.gpu_parts", name, str(seconds), msgspec.json.encode(list(done)).decode())
+def _command(name: str, seconds: float, done: Sequence[str], most: float = inf) -> Sequence[str]:
+    given = str(seconds), msgspec.json.encode(list(done)).decode(), str(most)
+    return (sys.executable, "-m", "bench.gpu_parts", name, *given)
 
 
 def _once(now: Ended, seconds: float, command: Command) -> Iterator[Ended]:
@@ -210,6 +216,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--seconds", type=float, default=1800.0, help="about how long all of it may take")
     parser.add_argument("--only", action="append", default=[], metavar="PART", help="this part; may be said again")
     parser.add_argument("--json", type=Path, help="a file for all that was found")
+    parser.add_argument("--cases", type=float, default=inf, help="how many cases of a part there may be in this call")
     parser.add_argument("--resume", action="store_true", help="go on with the cases that are not in the file of --json")
     given = parser.parse_args(argv)
     if given.resume and not given.json:
@@ -228,11 +235,12 @@ def main(argv: Sequence[str] | None = None) -> int:
     until = time.monotonic() + plan.seconds
     for n, name in enumerate(plan.parts):
         before = every[name].rows if name in every else ()
-        told(run_part(name, plan.share(n, until - time.monotonic()), before, told))
+        told(run_part(name, plan.share(n, until - time.monotonic()), before, told, most=given.cases))
         print(printed(every[name]), flush=True)
-    good = sum(p.ok for p in every.values())
-    print(f"\n{good} of {len(every)} parts found nothing wrong")
-    return int(good < len(every))
+    asked = [p for name, p in every.items() if not given.only or name in given.only]
+    good = sum(p.ok for p in asked)
+    print(f"\n{good} of {len(asked)} parts found nothing wrong")
+    return int(good < len(asked))
 
 
 if __name__ == "__main__":

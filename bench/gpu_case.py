@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from math import inf
+from typing import Any
 
 import msgspec
 import numpy as np
@@ -13,6 +15,7 @@ from tensorc_dsl.backend.cuda.runtime.driver import Device, Missing, find
 from tensorc_dsl.backend.cuda.runtime.kernel import Image, unpack
 from tensorc_dsl.backend.find import require_backend
 from tensorc_dsl.backend.protocol import Code, CompiledKernel, LoadedKernel
+from tensorc_dsl.base.units import counted
 from tensorc_dsl.faces.api import Task, loads
 from tensorc_dsl.ir.arrays import Array, stored_dtype
 from tensorc_dsl.reference.evaluate import shape_of
@@ -32,7 +35,7 @@ BEGUN = "> "
 
 class Row(msgspec.Struct, frozen=True):
     """A case: what is wrong, "" if nothing is; seconds of our kernel, and of another one that `beside` names. `trace` is
-    the schedule of ours, if it was searched."""
+    the schedule of ours, if it was searched; `bounds` has the cycles of each of its kernels by each bound of the model."""
 
     case: str
     wrong: str = ""
@@ -40,6 +43,8 @@ class Row(msgspec.Struct, frozen=True):
     theirs: float | None = None
     beside: str = ""
     trace: str = ""
+    facts: dict[str, float] = {}
+    bounds: list[dict[str, float]] = []
 
 
 class CannotRun(Exception):
@@ -48,10 +53,12 @@ class CannotRun(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """Until which moment of the clock a part runs, and the cases that were run before."""
+    """Until which moment of the clock a part runs, the cases that were run before, and how many more there may be."""
 
     until: float
     done: frozenset[str] = frozenset()
+    most: float = inf
+    begun: list[str] = field(default_factory=list[str])
 
     @property
     def left(self) -> float:
@@ -65,6 +72,9 @@ class Asked:
             return False
         if self.left < least:
             raise CannotRun(f"there was no time for `{case}` and what comes after it")
+        if len(self.begun) >= self.most:
+            raise CannotRun(f"{counted(len(self.begun), 'case')} were asked for, and `{case}` is the next one")
+        self.begun.append(case)
         print(f"{BEGUN}{case}", flush=True)
         return True
 
@@ -113,6 +123,15 @@ def arrays_of(task: Task) -> list[Array]:
         inputs[b.name] if b.name in inputs else np.zeros(shape_of(b), stored_dtype(b.dtype))
         for b in task.program.params
     ]
+
+
+def seconds_of_calls(kernel: LoadedKernel, arrays: Sequence[Any], calls: int) -> float:
+    """The seconds of a call with these arrays, most of which are Python's: what it starts is not waited for."""
+    kernel(*arrays)
+    begun = time.perf_counter()
+    for _ in range(calls):
+        kernel(*arrays)
+    return (time.perf_counter() - begun) / calls
 
 
 def by_turns(ours: Callable[[int], list[float]], theirs: Callable[[int], list[float]]) -> tuple[float, float]:

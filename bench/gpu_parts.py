@@ -9,11 +9,13 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator
+from math import inf
 from pathlib import Path
 
 import msgspec
 import numpy as np
 
+from bench.gpu_calibration import calibration
 from bench.gpu_case import Asked, CannotRun, Part, Row, arrays_of, by_turns, device, loaded, task_of
 from bench.gpu_instructions import instructions
 from bench.gpu_torch import torch_beside
@@ -138,6 +140,7 @@ COMPARED = {
 
 PARTS = {
     "instructions": Part(instructions, 2.5),
+    "cal": Part(calibration, 1.5),
     "proofs": Part(proofs, 1.0),
     "torch": Part(torch_beside, 6.0),
     "nvcc": Part(nvcc, 0.5),
@@ -147,7 +150,8 @@ PARTS = {
 
 
 def main() -> int:
-    """Run a part, `NAME SECONDS [DONE]`, where the last is a list in JSON of cases to leave out; or `once NAME`."""
+    """Run a part, `NAME SECONDS [DONE [MOST]]`, where DONE is a list in JSON of cases to leave out, and MOST how many others
+    there may be; or `once NAME`."""
     name, value, *done = sys.argv[1:]
     die_with(os.getppid())
     if name == "once":
@@ -155,7 +159,8 @@ def main() -> int:
         return 0
     try:
         known = frozenset(msgspec.json.decode(done[0], type=list[str]) if done else ())
-        for row in PARTS[name].run(Asked(time.monotonic() + float(value), known)):
+        most = float(done[1]) if len(done) > 1 else inf
+        for row in PARTS[name].run(Asked(time.monotonic() + float(value), known, most)):
             print(msgspec.json.encode(row).decode(), flush=True)
     except CannotRun as e:
         print(e, file=sys.stderr)

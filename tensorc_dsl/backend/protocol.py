@@ -75,12 +75,24 @@ class Code:
 
 
 @dataclass(frozen=True, slots=True)
+class CodeLoop:
+    """The instructions of a loop of a kernel's code that are in no loop inside it: how many there are of each class, and of
+    each kind of access and product. `around` is the number of the loop around it, -1 for what is in none."""
+
+    around: int
+    instructions: Mapping[str, int]
+    requests: Mapping[str, int]
+
+
+@dataclass(frozen=True, slots=True)
 class Registers:
     """What an assembler on this machine says: the registers of a thread of each kernel, by its name, and what threads keep in
-    memory for want of them, "" if that is nothing. Without an assembler nothing is known."""
+    memory for want of them, "" if that is nothing. Without an assembler nothing is known of them. `loops` has the code of
+    each kernel, of the assembler or what it would get."""
 
     threads: Mapping[str, int] = field(default_factory=dict[str, int])
     spilled: str = ""
+    loops: Mapping[str, tuple[CodeLoop, ...]] = field(default_factory=dict[str, tuple[CodeLoop, ...]])
 
 
 class LoweredKernel(Protocol):
@@ -262,10 +274,10 @@ class Backend(Protocol):
         ...
 
     def cycles(
-        self, lowered: LoweredKernel, target: Target, sizes: Mapping[str, int], registers: Mapping[str, int]
+        self, lowered: LoweredKernel, target: Target, sizes: Mapping[str, int], registers: Registers
     ) -> float | None:
         """What a model of time gives a kernel at these sizes, in cycles of the target; None where there is none. It counts
-        the `registers` of a thread of a kernel itself where no assembler has said them."""
+        what `registers` do not say itself."""
         ...
 
     def explain(self, lowered: LoweredKernel, target: Target, sizes: Mapping[str, int], *, brief: bool = False) -> str:

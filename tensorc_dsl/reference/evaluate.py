@@ -508,7 +508,7 @@ class Evaluation(Values):
         out = linear_parts([i for f in factors for x in loads(f) for i in x.indices], self.box)
         for f in factors:
             axes = [a for a, n in enumerate(self.box.names) if n in free_vars(f)]
-            limit = FACTOR_LIMIT if isinstance(f, Load) else CHUNK_LIMIT
+            limit = FACTOR_LIMIT if _is_stored(f) else CHUNK_LIMIT
             out = [chunk for part in out for chunk in part.chunks(axes, limit)]
         return [chunk for part in out for chunk in part.chunks(self.spatial, FACTOR_LIMIT)]
 
@@ -543,6 +543,11 @@ class Evaluation(Values):
         return (
             np.broadcast_to(value, size).transpose(*self.axes, *self.reduce).reshape([part.size[a] for a in self.axes])
         )
+
+
+def _is_stored(f: Expr) -> bool:
+    """Whether a factor is an array, or one in a wider type: small parts of either would have BLAS begin anew for each."""
+    return isinstance(f.operand if isinstance(f, Cast) else f, Load)
 
 
 def best_of(update: Combination, value: Array, position: Array, axes: tuple[int, ...]) -> tuple[Array, Array]:

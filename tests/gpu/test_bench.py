@@ -29,14 +29,14 @@ HANGS = "sys.stdout.flush()\nimport time\ntime.sleep(60)"
 
 
 def test_each_part_has_its_share_of_what_is_left() -> None:
-    plan = planned([], 1150.0)
+    plan = planned([], 1300.0)
     assert plan.parts == tuple(PARTS)
-    assert plan.share(0, 1150.0) == pytest.approx(250.0)
-    assert plan.share(4, 500.0) == 500.0, "the last part has the rest"
+    assert plan.share(0, 1300.0) == pytest.approx(250.0)
+    assert plan.share(5, 500.0) == 500.0, "the last part has the rest"
     assert plan.share(1, -5.0) == gpu.LEAST, "a part is tried even if those before it took too long"
     assert planned(["torch", "proofs"], 60.0).parts == ("proofs", "torch")
     assert planned(["torch", "proofs"], 60.0, ["proofs"]).parts == ("torch",), "one that is done is left out"
-    with pytest.raises(ValueError, match="there is no part 'cuda'; the parts are instructions, proofs, torch"):
+    with pytest.raises(ValueError, match="there is no part 'cuda'; the parts are instructions, cal, proofs, torch"):
         planned(["cuda"], 60.0)
 
 
@@ -81,7 +81,7 @@ def test_what_was_found_is_there_after_each_row_and_is_gone_on_from(
 ) -> None:
     file, asked = tmp_path / "found.json", list[tuple[str, list[str]]]()
 
-    def command(name: str, _seconds: float, done: Sequence[str]) -> Sequence[str]:
+    def command(name: str, _seconds: float, done: Sequence[str], _most: float) -> Sequence[str]:
         asked.append((name, list(done)))
         if not done:
             return says("> a", row("a"), "> b", then=f"sys.exit({CANNOT})")(0.0, ())

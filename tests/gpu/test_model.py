@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from math import prod
 from pathlib import Path
@@ -9,9 +10,13 @@ from pathlib import Path
 import pytest
 
 from tensorc_dsl.backend.cuda.emulation.run import emulation
-from tensorc_dsl.backend.cuda.lower.kernels import DeviceProgram, Shared, collectives_in, tma_loads_in
+from tensorc_dsl.backend.cuda.lower.kernels import DeviceProgram, Shared, collectives_in, roles_in, tma_loads_in
 from tensorc_dsl.backend.cuda.lower.lower import lower_device
-from tensorc_dsl.backend.cuda.model import Estimate, counted, estimates, machine_of
+from tensorc_dsl.backend.cuda.model.counts import Counted, counted
+from tensorc_dsl.backend.cuda.model.cycles import Estimate, estimates
+from tensorc_dsl.backend.cuda.model.issue import instructions, loops_in_ptx, loops_in_sass
+from tensorc_dsl.backend.cuda.model.machine import machine_of
+from tensorc_dsl.backend.protocol import CodeLoop, Registers
 from tensorc_dsl.ir.expr import constant
 from tensorc_dsl.ir.target import Target
 from tensorc_dsl.schedule.trace.distribution import Decision
@@ -102,7 +107,9 @@ def estimate(p: DeviceProgram) -> Estimate:
 def test_registers_that_are_known_are_those_of_the_model() -> None:
     """By its own count there are 32 and those of private storage, and eight blocks of 256 threads at one time."""
     p = copy()
-    (own,), (few,), (many,) = (estimates(p, A100, {}, {p.kernels[0].name: n} if n else {}) for n in (0, 32, 128))
+    (own,), (few,), (many,) = (
+        estimates(p, A100, {}, Registers({p.kernels[0].name: n} if n else {})) for n in (0, 32, 128)
+    )
     assert own == few and (few.resident, many.resident) == (8, 2)
 
 
@@ -213,3 +220,72 @@ def test_more_blocks_at_once_hide_more() -> None:
     assert estimate(alone).latency > 4 * estimate(p).latency
     none = replace(p, kernels=(replace(k, shared_bytes=170000),))
     assert estimate(none).cycles == float("inf")
+
+
+@pytest.mark.corpus
+def test_what_a_role_loads_counts_once(tmp_path: Path) -> None:
+    """As many bytes come by TMA with roles as without, and only who uses them waits for them."""
+    t = hopper(tmp_path, "half_matmul(M=256, N=256, K=512)")
+    alike = {"warpgroups": True, "copied": "tma", "copied_1": "tma", "in_parts": False, "streamed": False}
+    moved: list[float] = []
+    for beside in (False, True):
+        model = condition(t.model, {**alike, "beside": beside})
+        some = t.drawn_from(model)
+        programs = (lower_device(some.sample(0, n).program, t.target.feature_names) for n in range(40))
+        p = next(p for p in programs if bool(roles_in(p.kernels[0].body)) == beside and len(p.kernels[0].maps) > 1)
+        (k,) = p.kernels
+        loaded = sum(x.size for x in tma_loads_in(k.body))
+        found = counted(k, {}, {x.name: x.dtype.bytes for x in p.params})
+        stored = 256 * 256 * 4
+        blocks = prod(int(constant(n) or 1) for n in k.grid)
+        moved.append((found.sectors * 32 - stored) / (loaded * blocks))
+    assert moved[0] > 1 and moved[1] == pytest.approx(8, rel=0.05), "a role loads each of eight steps once"
+
+
+def test_strided_stores_touch_more_lines() -> None:
+    near, far = estimate(copy()), estimate(copy(where="vj, vi"))
+    assert far.lines == 32 * near.lines > near.lines
+
+
+PTX = """
+.visible .entry k_0(
+{
+	mov.u32 	%r1, %tid.x;
+$L__BB0_1:
+	ld.global.b32 	%r2, [%rd1];
+	mul.rn.f32 	%r3, %r2, %r2;
+	add.s64 	%rd1, %rd1, 4;
+	setp.ne.b64 	%p1, %rd1, 64;
+	@%p1 bra 	$L__BB0_1;
+	st.global.b32 	[%rd2], %r3;
+	ret;
+}
+"""
+
+SASS = """
+	.section	.text.k_0,"ax",@progbits
+        /*0000*/                   S2R R0, SR_TID.X ;
+.L_x_1:
+        /*0010*/                   LDG.E R2, desc[UR4][R4.64] ;
+        /*0020*/                   FMUL R3, R2, R2 ;
+        /*0030*/                   IADD3 R4, P0, R4, 0x4, RZ ;
+        /*0040*/               @P0 BRA `(.L_x_1) ;
+        /*0050*/                   STG.E desc[UR4][R6.64], R3 ;
+        /*0060*/                   EXIT ;
+.L_x_2:
+        /*0070*/                   BRA `(.L_x_2) ;
+"""
+
+
+@pytest.mark.parametrize(("loops", "text", "each"), [(loops_in_ptx, PTX, 2), (loops_in_sass, SASS, 1)])
+def test_a_loop_runs_as_often_as_explains_its_loads(
+    loops: Callable[[str], dict[str, tuple[CodeLoop, ...]]], text: str, each: int
+) -> None:
+    """The loop has one load, and ten warps load 160 times: so it runs 160 times, and what is outside ten times."""
+    found = loops(text)["k_0"]
+    assert [(x.around, dict(x.requests)) for x in found] == [(-1, {"global store": 1}), (0, {"global load": 1})]
+    c = Counted({"floats": 160.0}, {"global load": 160.0, "global store": 10.0})
+    told = instructions(c, found, 10)
+    assert told["floats"] == pytest.approx(160, rel=0.01) and told["accesses"] == pytest.approx(170, rel=0.01)
+    assert told["integers"] == pytest.approx(160 * each, rel=0.1)
+    assert instructions(c, (), 10) == c.instructions, "without code it is the count"

@@ -139,7 +139,7 @@ def test_intermediate_arrays_have_memory_of_their_size(gpu: Any, monkeypatch: py
     assert [x[0] for x in launches] == [k.name for k in program.kernels]
     sizes = [x.size.value * x.dtype.bytes for x in program.scratch]  # type: ignore[union-attr]
     allocated = [n for (n,) in calls(gpu, "cuMemAlloc")]
-    assert all(max(n, 16) in allocated for n in sizes)
+    assert all(any(n <= m <= 2 * max(n, 16) for m in allocated) for n in sizes)
 
 
 def test_a_module_is_loaded_once_for_its_text(gpu: Any) -> None:

@@ -14,7 +14,8 @@ from tensorc_dsl.backend.cuda import backend, compiled
 from tensorc_dsl.backend.cuda.compiled import registers_of, tool
 from tensorc_dsl.backend.cuda.lower.kernels import DeviceProgram
 from tensorc_dsl.backend.cuda.lower.lower import lower_device
-from tensorc_dsl.backend.cuda.model import Estimate
+from tensorc_dsl.backend.cuda.model.cycles import Estimate
+from tensorc_dsl.backend.protocol import Registers
 from tensorc_dsl.ir.sizes import Sizes
 from tensorc_dsl.ir.target import Target
 from tests.gpu.kernels import ptx
@@ -86,8 +87,8 @@ def test_draws_are_ranked_by_the_registers_that_the_assembler_says(
     assembler(tmp_path, monkeypatch, 0, 0)
     seen: list[Mapping[str, int]] = []
 
-    def estimates(p: DeviceProgram, target: Target, sizes: Sizes, known: Mapping[str, int]) -> tuple[Estimate, ...]:
-        seen.append(known)
+    def estimates(p: DeviceProgram, target: Target, sizes: Sizes, known: Registers) -> tuple[Estimate, ...]:
+        seen.append(known.threads)
         return ()
 
     monkeypatch.setattr(backend, "estimates", estimates)

@@ -13,7 +13,7 @@ from campaigns.emulated import emulated
 from tensorc_dsl.backend.cuda.compiled import registers_of, tool
 from tensorc_dsl.backend.cuda.lower.kernels import DeviceKernel, DeviceProgram, Steps, collectives_in, inside
 from tensorc_dsl.backend.cuda.lower.lower import lower_device
-from tensorc_dsl.backend.cuda.model import estimates
+from tensorc_dsl.backend.cuda.model.cycles import estimates
 from tensorc_dsl.faces.api.tasks import Task
 from tensorc_dsl.ir.expr import constant
 from tensorc_dsl.ir.target import Target

@@ -26,7 +26,7 @@ from tensorc_dsl.backend.cuda.lower.kernels import (
 )
 from tensorc_dsl.backend.cuda.lower.lower import lower_device
 from tensorc_dsl.backend.cuda.maps import Encoding, encoding_of
-from tensorc_dsl.backend.cuda.model import counted
+from tensorc_dsl.backend.cuda.model.counts import counted
 from tensorc_dsl.backend.memory import aligned_copy
 from tensorc_dsl.base.source import Source
 from tensorc_dsl.ir.expr import ZERO, Expr, add, index

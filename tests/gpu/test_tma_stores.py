@@ -30,7 +30,7 @@ from tensorc_dsl.backend.cuda.lower.kernels import (
     inside,
 )
 from tensorc_dsl.backend.cuda.lower.lower import lower_device
-from tensorc_dsl.backend.cuda.model import counted
+from tensorc_dsl.backend.cuda.model.counts import counted
 from tensorc_dsl.backend.memory import aligned_copy
 from tensorc_dsl.ir.arrays import Array
 from tensorc_dsl.ir.expr import ONE, Compare, Var, add, substitute

@@ -27,3 +27,11 @@ def linprog(
     *,
     bounds: tuple[float | None, float | None],
 ) -> OptimizeResult: ...
+def nnls(A: NDArray[float64], b: NDArray[float64]) -> tuple[NDArray[float64], float]: ...
+def least_squares(
+    fun: Callable[[Sequence[float]], NDArray[float64]],
+    x0: NDArray[float64],
+    *,
+    loss: str,
+    diff_step: float,
+) -> OptimizeResult: ...

@@ -9,12 +9,13 @@ from typing import Any
 import numpy as np
 
 from tensorc_dsl.backend.cuda.codegen.ptx import TRIPLE
-from tensorc_dsl.backend.cuda.compiled import STAGES, CudaKernel, compile_device, cpu_of, registers_of, tool
+from tensorc_dsl.backend.cuda.compiled import STAGES, CudaKernel, compile_device, cpu_of, registers_of, sass_of, tool
 from tensorc_dsl.backend.cuda.emulation.run import Emulation, emulation
 from tensorc_dsl.backend.cuda.library import FORMS, CudaLibrary
 from tensorc_dsl.backend.cuda.lower.kernels import DeviceProgram, format_device
 from tensorc_dsl.backend.cuda.lower.lower import OLDEST, PASSES, lower_device, lower_device_until, require_room
-from tensorc_dsl.backend.cuda.model import estimates, explained
+from tensorc_dsl.backend.cuda.model.cycles import estimates, explained
+from tensorc_dsl.backend.cuda.model.issue import loops_in_ptx, loops_in_sass
 from tensorc_dsl.backend.cuda.runtime.driver import Device, Missing, copy_rate, find, number_of, processor_of
 from tensorc_dsl.backend.cuda.runtime.kernel import GpuKernel, module_of
 from tensorc_dsl.backend.llvm.codegen.machine import NO_CPU, processors
@@ -137,9 +138,7 @@ class CudaBackend:
         assert isinstance(lowered, DeviceProgram)
         return emulation(lowered)
 
-    def cycles(
-        self, lowered: LoweredKernel, target: Target, sizes: Mapping[str, int], registers: Mapping[str, int]
-    ) -> float:
+    def cycles(self, lowered: LoweredKernel, target: Target, sizes: Mapping[str, int], registers: Registers) -> float:
         assert isinstance(lowered, DeviceProgram)
         return sum(e.cycles for e in estimates(lowered, target, sizes, registers))
 
@@ -159,7 +158,11 @@ class CudaBackend:
 
     def registers(self, compiled: CompiledKernel) -> Registers:
         assert isinstance(compiled, CudaKernel)
-        return Registers() if tool("ptxas") is None else registers_of(compiled.ptx, compiled.cpu)
+        if tool("ptxas") is None:
+            return Registers(loops=loops_in_ptx(compiled.ptx))
+        found = registers_of(compiled.ptx, compiled.cpu)
+        sass = sass_of(compiled.ptx, compiled.cpu) if tool("nvdisasm") is not None else ""
+        return replace(found, loops=loops_in_sass(sass) if sass else loops_in_ptx(compiled.ptx))
 
     def load(self, code: Code, program: Program, threads: int) -> GpuKernel:
         """Raises TschedError (E0918)."""

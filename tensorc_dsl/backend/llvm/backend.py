@@ -188,9 +188,7 @@ class CpuBackend:
     def registers(self, compiled: CompiledKernel) -> Registers:
         return Registers()
 
-    def cycles(
-        self, lowered: LoweredKernel, target: Target, sizes: Mapping[str, int], registers: Mapping[str, int]
-    ) -> float:
+    def cycles(self, lowered: LoweredKernel, target: Target, sizes: Mapping[str, int], registers: Registers) -> float:
         assert isinstance(lowered, Kernel)
         return cycles(lowered, target, sizes)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copyreg
 import os
-from collections.abc import Callable, Generator, Mapping
+from collections.abc import Callable, Generator
 from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import asdict, dataclass, replace
 from hashlib import sha256
@@ -14,7 +14,15 @@ from typing import Any, assert_never
 
 from tensorc_dsl.backend.find import require_backend
 from tensorc_dsl.backend.once import lowered_once, lowering_for
-from tensorc_dsl.backend.protocol import Backend, Bound, CompiledKernel, CompileError, LoadedKernel, LoweredKernel
+from tensorc_dsl.backend.protocol import (
+    Backend,
+    Bound,
+    CompiledKernel,
+    CompileError,
+    LoadedKernel,
+    LoweredKernel,
+    Registers,
+)
 from tensorc_dsl.base import units
 from tensorc_dsl.base.diagnostic import Diagnostic, TschedError, problem
 from tensorc_dsl.base.outputs import Output
@@ -125,9 +133,9 @@ def cost_text(program: Program, scheduled: Program, target: Target) -> str:
     return told or "there is no model of time for this target\n"
 
 
-def emulated(program: Program, scheduled: Program, target: Target, registers: Mapping[str, int]) -> Emulated:
-    """A scheduled program, run on this CPU thread by thread and checked. A model of time takes the `registers` of a thread of
-    each kernel, where they are known.
+def emulated(program: Program, scheduled: Program, target: Target, registers: Registers) -> Emulated:
+    """A scheduled program, run on this CPU thread by thread and checked. A model of time takes what is known of the
+    code of its kernels.
 
     Raises TschedError (E0908, E0910, E0915, E0920, E0921) if it cannot be.
     """
@@ -145,8 +153,8 @@ def emulated(program: Program, scheduled: Program, target: Target, registers: Ma
     return replace(found, cycles=None if found.fault else backend.cycles(lower, target, found.counted_at, registers))
 
 
-def require_registers(scheduled: Program, target: Target) -> Mapping[str, int]:
-    """The registers of a thread of each kernel, if an assembler is here that says so.
+def require_registers(scheduled: Program, target: Target) -> Registers:
+    """The code of the kernels, with the registers of a thread if an assembler is here that says so.
 
     Raises TschedError (E0908) if it says that they do not suffice, or if there is no code.
     """
@@ -157,7 +165,7 @@ def require_registers(scheduled: Program, target: Target) -> Mapping[str, int]:
         raise failed("does not compile", str(e)) from e
     if found.spilled:
         raise failed("spills registers", f"{found.spilled}; make the tiles of a thread smaller")
-    return found.threads
+    return found
 
 
 def counted(task: TaskData, scheduled: Program) -> Counted:

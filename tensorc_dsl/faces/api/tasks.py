@@ -13,7 +13,7 @@ from typing import Unpack
 
 from tensorc_dsl.backend.find import require_backend
 from tensorc_dsl.backend.once import lowering_for
-from tensorc_dsl.backend.protocol import Backend, CompiledKernel, KernelLibrary, LoweredKernel
+from tensorc_dsl.backend.protocol import Backend, CompiledKernel, KernelLibrary, LoweredKernel, Registers
 from tensorc_dsl.base.diagnostic import Diagnostic, TschedError, render
 from tensorc_dsl.base.outputs import Output
 from tensorc_dsl.base.source import Source
@@ -357,19 +357,19 @@ class Task(TaskData):
         with closing(LocalRunner(self.program, self.target, threads=self.threads)) as runner:
             return runner.compare([self.frozen(trace).program for trace in traces])
 
-    def emulate(self, trace: Trace, registers: Mapping[str, int] | None = None) -> Emulated:
+    def emulate(self, trace: Trace, registers: Registers | None = None) -> Emulated:
         """What the trace's kernel does, run on this machine's CPU thread by thread: for targets of other kinds, such as GPUs.
 
         Three orders of threads are tried. A fault names the statement and the threads: a result that differs from the
         reference, threads that race or come to different barriers, an access that is out of bounds. Raises TschedError
         (E0908, E0910, E0915, E0920, E0921) if the kernel cannot be emulated. `cycles` are of a model of time, which takes
-        the `registers` of a thread of each kernel where they are given, as `require_registers` does.
+        what is given of their code, as `require_registers` gives it.
         """
         with failing_at(self.definition):
-            return emulated(self.program, self.frozen(trace).program, self.target, registers or {})
+            return emulated(self.program, self.frozen(trace).program, self.target, registers or Registers())
 
-    def require_registers(self, trace: Trace) -> Mapping[str, int]:
-        """The registers of a thread of each kernel of the trace, by an assembler of the target; none if it is not here.
+    def require_registers(self, trace: Trace) -> Registers:
+        """The code of the trace's kernels, with the registers of a thread by an assembler of the target, if it is here.
 
         Raises TschedError (E0908) if it says that registers do not suffice, and E0910 or E0915 if there is no code.
         """

@@ -18,6 +18,7 @@ from itertools import islice
 import numpy as np
 
 from tensorc_dsl.backend.once import lowered_once, lowering_for
+from tensorc_dsl.backend.protocol import Registers
 from tensorc_dsl.ir.node import by_identity
 from tensorc_dsl.ir.program import MAX_STEP, Program, walk
 from tensorc_dsl.ir.sizes import Sizes
@@ -165,7 +166,7 @@ def modelled(program: Program, sizes: Sizes, target: Target) -> float | None:
     if key not in known:
         try:
             kernel = lowered_once(program, target).kernel
-            known[key] = lowering_for(target).cycles(kernel, target, sizes, {})
+            known[key] = lowering_for(target).cycles(kernel, target, sizes, Registers())
         except LowerError:
             known[key] = None
     return known[key]

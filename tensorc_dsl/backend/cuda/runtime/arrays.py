@@ -213,9 +213,12 @@ class DeviceArray:
         self._device = device
         self._stream = stream
         # A stand-in of some bytes where there are no elements: the driver allocates no empty memory.
-        with device.current():
-            self._allocation = device.driver.mem_alloc(max(self.nbytes, ALIGNMENT))
+        self._allocation = device.allocate(max(self.nbytes, ALIGNMENT))
         self.address = int(self._allocation)
+
+    def __del__(self) -> None:
+        if hasattr(self, "_allocation"):  # else there was no memory
+            self._device.free(self._allocation)
 
     @property
     def memory(self) -> Memory:

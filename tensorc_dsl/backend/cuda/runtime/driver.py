@@ -6,9 +6,10 @@ import ctypes
 import importlib
 import sys
 from collections.abc import Callable, Generator, Iterable, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
 from functools import cache
+from threading import Lock
 from typing import Any
 
 from tensorc_dsl.backend.cuda.codegen.ptx import TRIPLE
@@ -28,6 +29,59 @@ _HARMLESS = ("too many resources requested for launch", "invalid argument", "out
 """Words of the driver about launches, allocations and code that it refuses. After any other error the context is lost."""
 
 
+# Memory that is taken for one call and is there for the next: to free it, the driver would wait for all kernels.
+
+
+_NO_TIMING = 2
+
+_PAGE = 1 << 20
+"""The bytes of which large pieces are multiples; smaller ones have a power of two."""
+
+
+class Pool:
+    """Pieces of a GPU's memory for what kernels keep between them. Safe to use from several threads at once."""
+
+    def __init__(self) -> None:
+        self._free: dict[int, list[tuple[Any, Any]]] = {}
+        self._lock = Lock()
+
+    @contextmanager
+    def taken(self, device: Device, sizes: Sequence[int], stream: Any) -> Generator[list[int]]:
+        """The addresses of pieces of so many bytes, for what is queued on a stream until the end. Whoever takes a piece next
+        waits on the GPU until that is done. The context is current."""
+        pieces = [self._take(device, _rounded(n), stream) for n in sizes]
+        yield [int(p) for _, p in pieces]
+        if pieces:  # after an error of the GPU, none is taken again
+            done = device.driver.Event(_NO_TIMING)
+            done.record(stream)
+            with self._lock:
+                for size, piece in pieces:
+                    self._free.setdefault(size, []).append((piece, done))
+
+    def _take(self, device: Device, size: int, stream: Any) -> tuple[int, Any]:
+        with self._lock:
+            found = self._free.get(size)
+            piece, done = found.pop(0) if found else (None, None)  # in order, so that a second call has the same
+        if piece is None:
+            return size, device.allocate(size)
+        if stream is not None:  # the legacy stream waits for all of ours
+            stream.wait_for_event(done)
+        return size, piece
+
+    def drain(self) -> bool:
+        """Free what nobody has taken; whether there was anything. The context is current."""
+        with self._lock:
+            every = [piece for pieces in self._free.values() for piece, _ in pieces]
+            self._free.clear()
+        for piece in every:
+            piece.free()
+        return bool(every)
+
+
+def _rounded(size: int) -> int:
+    return 1 << max(size - 1, 1).bit_length() if size < _PAGE else -(-size // _PAGE) * _PAGE
+
+
 @dataclass(frozen=True, slots=True)
 class Device:
     """A GPU: the module `pycuda.driver`, its device, and its primary context, which torch and CuPy use too."""
@@ -35,6 +89,8 @@ class Device:
     driver: Any
     handle: Any
     context: Any
+    pool: Pool = field(default_factory=Pool, compare=False)
+    """Memory for what kernels keep between them."""
 
     @property
     def name(self) -> str:
@@ -71,6 +127,31 @@ class Device:
                 yield
             finally:
                 self.driver.Context.pop()
+
+    def allocate(self, size: int) -> Any:
+        """Memory of so many bytes, which `free` frees. Raises KernelFault if the GPU has too little."""
+        with self.current():
+            try:
+                return self.driver.mem_alloc(size)
+            except self.driver.MemoryError:
+                if not self.pool.drain():
+                    raise
+                return self.driver.mem_alloc(size)
+
+    def free(self, allocation: Any) -> None:
+        """Free memory, in whichever thread this is: PyCUDA frees only where the context is current, and leaks it elsewhere.
+        The memory of a context that is lost is gone."""
+        with suppress(KernelFault), self.current():
+            allocation.free()
+
+    @contextmanager
+    def memory(self, size: int) -> Generator[Any]:
+        """Memory that is freed at the end."""
+        found = self.allocate(size)
+        try:
+            yield found
+        finally:
+            self.free(found)
 
 
 @contextmanager
@@ -156,8 +237,6 @@ def processor_of(device: Device, known: Sequence[str]) -> Processor:
 LEGACY = (0, 1)
 """The handles of the legacy stream, CUDA's default."""
 
-_NO_TIMING = 2
-
 
 def current_stream(values: Iterable[Any]) -> int:
     """The handle of the stream that the library of these arrays works on now: torch's or CuPy's current one, or what
@@ -225,14 +304,14 @@ def time_launches(device: Device, launch: Callable[[], None], repeats: int) -> l
     driver = device.driver
     with device.current():
         size = FLUSHES * max(device.attribute("L2_CACHE_SIZE"), 1 << 20)
-        flushed = driver.mem_alloc(size)
         pairs = [(driver.Event(), driver.Event()) for _ in range(repeats)]
-        for start, end in pairs:
-            driver.memset_d8_async(flushed, 0, size)
-            start.record()
-            launch()
-            end.record()
-        driver.Context.synchronize()
+        with device.memory(size) as flushed:
+            for start, end in pairs:
+                driver.memset_d8_async(flushed, 0, size)
+                start.record()
+                launch()
+                end.record()
+            driver.Context.synchronize()
         return [end.time_since(start) * 1e-3 for start, end in pairs]
 
 
@@ -241,15 +320,15 @@ def copy_rate(device: Device) -> float:
     driver = device.driver
     with device.current():
         size = max(device.attribute("L2_CACHE_SIZE") // 4, 1 << 20)
-        source, target = driver.mem_alloc(size), driver.mem_alloc(size)
-        driver.memset_d8_async(source, 0, size)
         pairs = [(driver.Event(), driver.Event()) for _ in range(_COPIES)]
-        for start, end in pairs:
-            start.record()
-            for _ in range(_ROUNDS):
-                driver.memcpy_dtod_async(target, source, size)
-            end.record()
-        driver.Context.synchronize()
+        with device.memory(size) as source, device.memory(size) as target:
+            driver.memset_d8_async(source, 0, size)
+            for start, end in pairs:
+                start.record()
+                for _ in range(_ROUNDS):
+                    driver.memcpy_dtod_async(target, source, size)
+                end.record()
+            driver.Context.synchronize()
         return 2 * size * _ROUNDS / min(end.time_since(start) * 1e-3 for start, end in pairs)
 
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 from weakref import WeakValueDictionary
 
@@ -177,6 +178,7 @@ class Module:
         """Raises CompileError if the driver does not take the PTX, or has no room for the shared memory of a block."""
         self.device = device
         self.image, self._extents = unpack(image)
+        self._prepared: dict[tuple[object, ...], Launches] = {}
         try:
             self._functions = self._load(self.image)
         except KernelFault as e:
@@ -201,11 +203,21 @@ class Module:
         """The bytes of each array in `image.scratch`."""
         return self._extents.bound(sizes)[1]
 
-    def launch(self, addresses: dict[str, int], sizes: Sizes, stream: Any) -> None:
-        """Queue all kernels on a stream. `addresses` has those of arguments and of scratch arrays. The context is current.
+    def prepared(self, addresses: Mapping[str, int], sizes: Sizes) -> Launches:
+        """What launches the kernels with these addresses, of arguments and of scratch arrays: made once, with the tensor
+        maps, and kept for the calls that follow. The context is current.
 
         Raises ValueError if sizes ask for more blocks than a grid can have.
         """
+        key = (*addresses.items(), *sizes.items())
+        found = self._prepared.get(key)
+        if found is None:
+            if len(self._prepared) >= KEPT:
+                self._prepared.clear()
+            found = self._prepared[key] = self._prepare(addresses, sizes)
+        return found
+
+    def _prepare(self, addresses: Mapping[str, int], sizes: Sizes) -> Launches:
         grids, bytes_of = self._extents.bound(sizes)
         for grid in grids:
             for axis, size, most in zip(BLOCK_AXES, grid, MOST_BLOCKS, strict=True):
@@ -216,14 +228,37 @@ class Module:
         room = dict(zip(self.image.scratch, bytes_of, strict=True))
         numbers: Sequence[int] = [sizes[d] for d in self.image.dims]
         extents = iter(self._extents.of_maps(sizes))
+        clear, out = self.device.driver.memset_d8_async, list[Queued]()
         for f, x, grid in zip(self._functions, self.image.launches, grids, strict=True):
             known = [(m, next(extents)) for m in x.maps]
             if 0 not in grid:
                 maps = [encoded(m.kind, m.swizzle, addresses[m.array], *both, m.box) for m, both in known]
-                for name in x.cleared:
-                    self.device.driver.memset_d8_async(addresses[name], 0, room[name], stream)
+                out += [partial(clear, addresses[name], 0, room[name]) for name in x.cleared]
                 given = (*maps, *(addresses[name] for name in x.params), *numbers)
-                f.prepared_async_call(grid, (x.threads, 1, 1), stream, *given, shared_size=x.shared_bytes)
+                out.append(_launch(f, grid, (x.threads, 1, 1), given, x.shared_bytes))
+        return Launches(tuple(out))
+
+
+KEPT = 256
+"""The launches that a module keeps, by addresses and sizes."""
+
+Queued = Callable[[Any], None]
+"""What queues one piece of work on a stream."""
+
+
+def _launch(f: Any, grid: tuple[int, ...], block: tuple[int, ...], given: tuple[Any, ...], shared: int) -> Queued:
+    return lambda stream: f.prepared_async_call(grid, block, stream, *given, shared_size=shared)
+
+
+@dataclass(frozen=True, slots=True)
+class Launches:
+    """Kernels with all that they are launched with. Call it with a stream of PyCUDA, None for the legacy one."""
+
+    queued: tuple[Queued, ...]
+
+    def __call__(self, stream: Any) -> None:
+        for queue in self.queued:
+            queue(stream)
 
 
 _loaded: WeakValueDictionary[bytes, Module] = WeakValueDictionary()
@@ -280,10 +315,12 @@ class GpuKernel:
         if named:
             arrays = in_order(self._free, arrays, named)
         call = self._bind(arrays)
-        with self._device.current():
-            scratch = self._scratch(call.sizes)
-            with ordered_stream(self._device, call.stream) as stream:
-                self._module.launch(self._addresses(call, scratch), call.sizes, stream)
+        with (
+            self._device.current(),
+            ordered_stream(self._device, call.stream) as stream,
+            self._device.pool.taken(self._device, self._module.scratch_bytes(call.sizes), stream) as scratch,
+        ):
+            self._module.prepared(self._addresses(call, scratch), call.sizes)(stream)
         for p in self.params:
             if p.output and p.name in call.copies:
                 on_gpu, ours = call.copies[p.name]
@@ -307,9 +344,12 @@ class GpuKernel:
         Arrays of the CPU have what the last run left in theirs on the GPU, inputs included.
         """
         call = self._bind(tuple(arrays))
-        scratch = self._scratch(call.sizes)
-        addresses = self._addresses(call, scratch)
-        times = time_launches(self._device, lambda: self._module.launch(addresses, call.sizes, None), repeats)
+        with (
+            self._device.current(),
+            self._device.pool.taken(self._device, self._module.scratch_bytes(call.sizes), None) as scratch,
+        ):
+            launches = self._module.prepared(self._addresses(call, scratch), call.sizes)
+            times = time_launches(self._device, lambda: launches(None), repeats)
         for on_gpu, ours in call.copies.values():
             if ours.flags.writeable:
                 on_gpu.copy_to(ours)
@@ -347,16 +387,9 @@ class GpuKernel:
         out.fill(a)
         return out
 
-    def _scratch(self, sizes: Sizes) -> dict[str, DeviceArray]:
-        names = self._module.image.scratch
-        return {
-            name: DeviceArray(self._device, (count,), U8)
-            for name, count in zip(names, self._module.scratch_bytes(sizes), strict=True)
-        }
-
-    @staticmethod
-    def _addresses(call: _Call, scratch: Mapping[str, DeviceArray]) -> dict[str, int]:
-        return {n: m.address for n, m in call.memory.items()} | {n: a.address for n, a in scratch.items()}
+    def _addresses(self, call: _Call, scratch: Sequence[int]) -> dict[str, int]:
+        own = {n: m.address for n, m in call.memory.items()}
+        return own | dict(zip(self._module.image.scratch, scratch, strict=True))
 
     def _bind(self, arrays: tuple[Any, ...]) -> _Call:
         """The arrays of all parameters on the GPU. Raises ValueError if one does not fit its parameter."""

@@ -257,9 +257,7 @@ class ToyBackend:
     def registers(self, compiled: CompiledKernel) -> Registers:
         return Registers()
 
-    def cycles(
-        self, lowered: LoweredKernel, target: Target, sizes: Mapping[str, int], registers: Mapping[str, int]
-    ) -> None:
+    def cycles(self, lowered: LoweredKernel, target: Target, sizes: Mapping[str, int], registers: Registers) -> None:
         return None
 
     def load(self, code: Code, program: Program, threads: int) -> ToyLoaded:

@@ -111,9 +111,7 @@ class ToyGpuBackend:
     def emulate(self, lowered: LoweredKernel) -> None:
         return None
 
-    def cycles(
-        self, lowered: LoweredKernel, target: Target, sizes: Mapping[str, int], registers: Mapping[str, int]
-    ) -> None:
+    def cycles(self, lowered: LoweredKernel, target: Target, sizes: Mapping[str, int], registers: Registers) -> None:
         return None
 
     def explain(self, lowered: LoweredKernel, target: Target, sizes: Mapping[str, int], *, brief: bool = False) -> str:

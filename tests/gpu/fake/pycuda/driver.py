@@ -9,6 +9,7 @@ from __future__ import annotations
 import ctypes
 import os
 import struct
+import threading
 
 import numpy as np
 
@@ -35,6 +36,9 @@ class LaunchError(Error):
 
 CALLS: list[tuple[object, ...]] = []
 CURRENT: list[Context] = []
+MAIN = threading.current_thread()
+WARNED: list[str] = []
+"""What PyCUDA warns of."""
 ALLOCATED: dict[int, int] = {}
 """The bytes of each allocation, by its address."""
 
@@ -133,9 +137,17 @@ class DeviceAllocation:
     def __int__(self) -> int:
         return self._address
 
-    def __del__(self) -> None:
-        if ALLOCATED.pop(getattr(self, "_address", 0), None) is not None:
-            CALLS.append(("cuMemFree",))
+    def free(self) -> None:
+        """As PyCUDA, which frees in the thread that made the context, or where it is current."""
+        if getattr(self, "_address", 0) not in ALLOCATED:
+            return
+        if threading.current_thread() is not MAIN and not CURRENT:
+            WARNED.append("a clean-up operation failed")
+            return
+        del ALLOCATED[self._address]
+        CALLS.append(("cuMemFree",))
+
+    __del__ = free
 
 
 def mem_alloc(size: int) -> DeviceAllocation:
@@ -182,6 +194,10 @@ class Stream:
     def __init__(self, flags: int = 0) -> None:
         _call("cuStreamCreate", flags)
         self.handle = 4096
+
+    def wait_for_event(self, event: Event) -> None:
+        assert event._time is not None
+        _call("cuStreamWaitEvent")
 
 
 class Event:
