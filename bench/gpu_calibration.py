@@ -105,7 +105,7 @@ def calibration(asked: Asked) -> Iterator[Row]:
     if gpu.capability != CAPABILITY:
         raise CannotRun(f"the saved schedules are for {TARGET}, and this GPU is another one")
     if not SAVED.exists():
-        raise CannotRun(f"there are no saved schedules in {SAVED}; `make device-bundle` saves some")
+        raise CannotRun(f"there are no saved schedules in {SAVED}; `python -m bench.gpu_calibration save` does")
     try:
         torch: Any = importlib.import_module("torch")
     except ImportError:
