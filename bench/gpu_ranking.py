@@ -140,12 +140,12 @@ def machine_code(ptx: str, cpu: str) -> dict[str, Machine]:
     registers = dict(re.findall(r"Compiling entry function '(\w+)'[\s\S]*?Used (\d+) registers", said))
     out: dict[str, Machine] = {}
     name, line = "", 0
-    blocks = list[list[tuple[str, int]]]()
+    blocks: list[list[tuple[str, int]]] = list[list[tuple[str, int]]]()
     for raw in [*text.splitlines(), "\t.section\t.text.,"]:
         if found := re.search(r"\.section\s+\.text\.(\w*)", raw):
             if name:
                 out[name] = Machine(tuple(map(tuple, blocks)), int(registers[name]))
-            name, blocks = found[1], [[]]
+            name, blocks = found[1], [list[tuple[str, int]]()]
         elif found := re.search(r"//## File .*?, line (\d+)", raw):
             line = int(found[1])
         elif raw.startswith("."):
