@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from random import Random
 from typing import Any
@@ -19,6 +20,7 @@ from numpy.typing import NDArray
 from tensorc_dsl.base.diagnostic import TschedError
 from tensorc_dsl.faces.api import Task, loads
 from tensorc_dsl.reference.work import sizing
+from tensorc_dsl.schedule.step import ScheduleRefusal
 from tensorc_dsl.schedule.trace.trace import Trace
 from tensorc_dsl.tuning.search.dispatch import Candidate, selected
 from tensorc_dsl.tuning.search.space import modelled
@@ -80,7 +82,11 @@ def cases(n: int, k: int, rng: np.random.Generator) -> dict[str, Case]:
 
 def drawn(task: Task, rng: Random) -> Trace:
     """A schedule of the space, or one that selects among some by random times."""
-    single = [task.sample(rng.randrange(1 << 30)) for _ in range(rng.choice((1, 4)))]
+    single: list[Trace] = []
+    wanted = rng.choice((1, 4))
+    while len(single) < wanted:
+        with suppress(ScheduleRefusal):  # a draw that does not apply is none
+            single.append(task.sample(rng.randrange(1 << 30)))
     expand = task.plan().expand
     if len(single) == 1 or expand is None:
         return single[0]
@@ -116,7 +122,7 @@ def fault(task: Task, trace: Trace, case: Case, sizes: Sequence[int]) -> str | N
 def faults(seed: int, sizes: Sequence[int], only: Sequence[str] = ()) -> list[str]:
     """What is wrong with a schedule for each task."""
     rng = Random(f"every size {seed}")
-    n, k = rng.choice((1, 3, 8, 17, 33)), rng.choice((1, 2, 5, 16))
+    n, k = rng.choice((1, 3, 8, 17, 33, 48)), rng.choice((1, 2, 5, 16, 128))
     file = loads(TEXT.replace("N_", str(n)).replace("K_", str(k)), threads=rng.choice((1, 2)))
     known = cases(n, k, np.random.default_rng(seed))
     out: list[str] = []

@@ -26,6 +26,7 @@ from tensorc_dsl.ir.print import format_range
 from tensorc_dsl.ir.program import Program
 from tensorc_dsl.ir.sizes import Sizes
 from tensorc_dsl.reference.work import Sizing, spread, work_at
+from tensorc_dsl.schedule.step import ScheduleRefusal
 from tensorc_dsl.schedule.trace.trace import Trace
 from tensorc_dsl.tuning.search.expansion import FromText
 from tensorc_dsl.tuning.search.gp import Array
@@ -219,7 +220,7 @@ def selected(
         cases[", ".join("_" for _ in names) if leaf is tree[-1] else sizes] = lines
     try:
         trace = expand(text_of(few[0].trace, names, cases), {})
-    except TschedError:
+    except (TschedError, ScheduleRefusal):
         return None
     widths = told.within.reshape(cost.shape)
     inside = [(leaf.row, *(slice(a, b + 1) for a, b in leaf.box)) for leaf in tree]
@@ -274,7 +275,7 @@ def _applying(names: Sequence[str], sizes: str, traces: Sequence[Trace], expand:
             # The other sizes have a case of no steps; after `_` there is none.
             cases = {sizes: opened} | ({} if sizes == every else {every: []})
             made = expand(text_of(trace, names, cases), trace.decisions)
-        except TschedError:
+        except (TschedError, ScheduleRefusal):
             continue
         if sizes == every:
             return made.lines

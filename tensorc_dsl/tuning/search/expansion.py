@@ -116,7 +116,7 @@ Expander = Callable[[Sequence[Order]], list[Trace | None]]
 
 FromText = Callable[[str, Mapping[str, Decision]], Trace]
 """Makes the trace of a schedule from its text; open draws have these decisions, or tiles near them where they do not fit.
-Raises TschedError for one that does not apply."""
+Raises TschedError or ScheduleRefusal for one that does not apply."""
 
 
 def made(space: SpaceLike, order: Order) -> Trace | None:
