@@ -85,7 +85,12 @@ class Kernel:
     def loops(self) -> tuple[tuple[int, int], ...]:
         """The first and the last instruction of each loop, those that only wait left out."""
         ends = [(at, n) for n in range(len(self.ops)) if (at := self.target(n)) is not None and at <= n]
-        return tuple((a, b) for a, b in ends if a < b and any(x.moved or x.products for x in self.ops[a : b + 1]))
+        return tuple((a, b) for a, b in ends if a < b and not self._waits(a, b))
+
+    def _waits(self, first: int, last: int) -> bool:
+        """Whether a loop has no work: it waits for an mbarrier, or elects a thread."""
+        ops = self.ops[first : last + 1]
+        return any(x.name.startswith(("SYNCS", "ELECT")) for x in ops) and not any(x.products for x in ops)
 
     def path(self, first: int, last: int, weight: Weight) -> tuple[int, int]:
         """The largest weight of a way from one instruction to another, and the fewest instructions with it."""
@@ -220,11 +225,25 @@ CASES: dict[str, Case] = {
         for target in ("sm_90a", "sm_80")
     },
     **{f"gemm f16, {target}": _gemm(target) for target in ("sm_90a", "sm_80")},
-    "softmax": Case(f"softmax(M=1024, N={ROWS})", "default", {"one_kernel": True}, "softmax", {"N": ROWS}),
-    "layer norm": Case(
-        f"layer_norm(M=1024, N={ROWS})", "default", {"one_kernel": True}, "layer_norm", {"N": ROWS}, moves=4
+    "softmax": Case(
+        f"softmax(M=1024, N={ROWS})", "default", {"one_kernel": True, "combine": "by_shuffles"}, "softmax", {"N": ROWS}
     ),
-    "row sums": Case(f"row_sums(M=4096, N={ROWS})", "default", {"together": True}, "row_sums", {"N": ROWS}, moves=1),
+    "layer norm": Case(
+        f"layer_norm(M=1024, N={ROWS})",
+        "default",
+        {"one_kernel": True, "combine": "by_shuffles"},
+        "layer_norm",
+        {"N": ROWS},
+        moves=4,
+    ),
+    "row sums": Case(
+        f"row_sums(M=4096, N={ROWS})",
+        "default",
+        {"together": True, "combine": "by_shuffles"},
+        "row_sums",
+        {"N": ROWS},
+        moves=1,
+    ),
     "transpose": Case("transpose(M=4096, N=4096)", "default", {}, "transpose", {"M": 4096, "N": 4096, "B": 64}),
     "map": Case("fused_map(M=4096, N=4096)", "default", {}, "map", {"B": 1024}, moves=3),
 }
