@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import numpy as np
 import pytest
 
 from tensorc_dsl import handlers
@@ -11,6 +12,7 @@ from tensorc_dsl.base.source import Source
 from tensorc_dsl.faces.api import Task
 from tensorc_dsl.ir.target import Target
 from tensorc_dsl.ir.verify import verify
+from tensorc_dsl.proof.equivalence.validate import Valid
 from tensorc_dsl.schedule.trace.trace import Trace
 from tensorc_dsl.tuning.machine.host import host_target
 from tensorc_dsl.tuning.search.expansion import stream
@@ -45,10 +47,12 @@ task narrow = matmul(M=37, N=7, K=151) with default
 task few = matmul(M=1, N=64, K=151) with default
 task no_term = matmul(M=37, N=45, K=0) with default
 task open = matmul(M=1..64, N=45, K=151) with default
+task open_columns = matmul(M=37, N=1..45, K=151) with default
+task open_sum = matmul(M=37, N=45, K=1..151) with default
 task channels = each(H=9, W=11, C=32) with default
 """
 IN_LOOPS = ("product", "turned", "doubles", "layer", "batch", "image", "pixels", "line", "volume", "border")
-OTHERS = ("narrow", "few", "no_term", "open", "channels")
+OTHERS = ("narrow", "few", "no_term", "open_columns", "open_sum", "channels")
 SMALL = {"l1": 4096, "l2": 16384}
 """Caches of which these products take much: their sums have pieces, and their rows blocks."""
 
@@ -73,6 +77,18 @@ def test_draws_apply_replay_and_compute_what_the_task_does(name: str) -> None:
         verify(trace.program)
         assert t.expand(Source("trace", trace.text)).program == trace.program
     native.require_right(t, traces)
+
+
+def test_rows_may_be_open() -> None:
+    t = task("open", host_target(1))
+    rng = np.random.default_rng(0)
+    a, b = rng.integers(-3, 4, (64, 151)).astype(np.float32), rng.integers(-3, 4, (151, 45)).astype(np.float32)
+    for trace in in_loops(t, 2):
+        assert "column_cut" in trace.decisions and trace.refused == ()
+        assert t.verify(trace) == Valid()
+        kernel = t.replay(trace)
+        for m in (1, 2, 7, 13, 31, 64):
+            assert np.array_equal(kernel(a[:m], b), a[:m] @ b)
 
 
 @pytest.mark.parametrize("name", OTHERS)
