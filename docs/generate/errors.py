@@ -27,7 +27,8 @@ GROUPS: tuple[tuple[str, str], ...] = (
     ("E0599", "Expanding a schedule"),
     ("E0699", "More schedule steps that are refused"),
     ("E0799", "Measuring and records"),
-    ("E0899", "Programs that are not proved equal"),
+    ("E0869", "Programs that are not proved equal"),
+    ("E0899", "Other machines"),
     ("E0999", "Files, tasks and commands"),
     ("W9999", "Warnings"),
 )

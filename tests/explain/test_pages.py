@@ -17,6 +17,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import replace
 from functools import partial
+from itertools import cycle
 from pathlib import Path
 
 import filelock
@@ -33,12 +34,15 @@ from tensorc_dsl.check.scope import load_file
 from tensorc_dsl.faces.api import load, searching
 from tensorc_dsl.faces.api.schedules import sample
 from tensorc_dsl.faces.api.tasks import TaskFile
+from tensorc_dsl.faces.cli.commands import tune
 from tensorc_dsl.faces.packages import Resolver
 from tensorc_dsl.faces.playground.server import Playground
 from tensorc_dsl.ir.program import For, LoopKind, Program, walk
 from tensorc_dsl.ir.target import Target
 from tensorc_dsl.lower.flat import LowerError
 from tensorc_dsl.processes import machine
+from tensorc_dsl.tuning.cluster import access, pool
+from tensorc_dsl.tuning.cluster.runner import ClusterRunner
 from tensorc_dsl.tuning.measure import local
 from tensorc_dsl.tuning.measure.outcome import Outcome, Status
 from tensorc_dsl.tuning.records import database
@@ -341,6 +345,57 @@ def fake_gpu() -> Iterator[None]:
 STATUSES = {"E0348": 3, "E0807": 5, "E0810": 5, "E0811": 5}
 """The exit statuses of commands that find an error, but for 1."""
 
+
+@contextmanager
+def no_dask() -> Iterator[None]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(access, "find_spec", lambda _: None)
+        yield
+
+
+@contextmanager
+def no_scheduler() -> Iterator[None]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(pool, "CONNECT_SECONDS", 0.3)
+        patch.setattr(pool, "reason_of", lambda _: "it does not answer")
+        yield
+
+
+@contextmanager
+def impatient() -> Iterator[None]:
+    """Workers of two kinds that nobody waits for."""
+    kinds = cycle(Target(cpu=name) for name in ("haswell", "znver3"))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(tune, "WORKERS_SECONDS", 0.0)
+        patch.setattr(pool, "host_target", lambda _: next(kinds))
+        patch.setattr(pool, "gethostname", lambda: "node7")
+        yield
+
+
+@contextmanager
+def leaving(how: Exception | None = None) -> Iterator[None]:
+    """Workers that are gone when the search begins, or with the scheduler."""
+    workers, connect = pool.Pool.workers, pool.Pool.connect
+    seen: list[int] = []
+
+    def once(self: pool.Pool) -> list[pool.Seen]:
+        seen.append(1)
+        if len(seen) > 1 and how is not None:
+            raise how
+        return workers(self) if len(seen) == 1 else []
+
+    def first(self: pool.Pool) -> None:
+        if seen:
+            raise TschedError()
+        connect(self)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(pool.Pool, "workers", once)
+        patch.setattr(pool.Pool, "connect", first)
+        patch.setitem(ClusterRunner.__init__.__kwdefaults__, "patience", 0.6)
+        yield
+
+
 FAULTS: dict[str, Callable[[], AbstractContextManager[None]]] = {
     "E0704": full_disk_of_records,
     "E0705": held_records,
@@ -348,6 +403,12 @@ FAULTS: dict[str, Callable[[], AbstractContextManager[None]]] = {
     "E0708": forbidden_records,
     "E0715": damaged_records,
     "E0716": no_plain_kernels,
+    "E0870": no_dask,
+    "E0875": no_scheduler,
+    "E0876": impatient,
+    "E0877": impatient,
+    "E0878": leaving,
+    "E0879": partial(leaving, pool.Lost("gone")),
     "E0904": full_disk,
     "E0908": crashing_kernels,
     "E0910": no_backend,

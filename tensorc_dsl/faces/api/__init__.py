@@ -45,6 +45,7 @@ if TYPE_CHECKING:
     from tensorc_dsl.schedule.trace.distribution import Decision, Distribution
     from tensorc_dsl.schedule.trace.trace import Decider, Draw, Model, Refused, Site, Trace
     from tensorc_dsl.syntax.tree import TaskDef
+    from tensorc_dsl.tuning.cluster.pool import Pool, connect
     from tensorc_dsl.tuning.insight.posterior import Importance, Learnt, Pin, Value
     from tensorc_dsl.tuning.machine.roof import Roof
     from tensorc_dsl.tuning.measure.emulation import Emulated
@@ -102,6 +103,7 @@ __all__ = [
     "Param",
     "Pin",
     "Plan",
+    "Pool",
     "Prediction",
     "Program",
     "Queue",
@@ -142,6 +144,7 @@ __all__ = [
     "Value",
     "WrongSchedule",
     "compare_model",
+    "connect",
     "events",
     "from_torch",
     "handlers",
@@ -180,6 +183,7 @@ _NAMES = {
     "schedule.trace.distribution": "Decision Distribution",
     "schedule.trace.trace": "Decider Draw Model Refused Site Trace",
     "syntax.tree": "TaskDef",
+    "tuning.cluster.pool": "Pool connect",
     "tuning.insight.posterior": "Importance Learnt Pin Value",
     "tuning.machine.roof": "Roof",
     "tuning.measure.emulation": "Emulated",

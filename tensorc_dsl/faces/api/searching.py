@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Generator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass, field, fields
 from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from tensorc_dsl.backend.once import lowering_for
 from tensorc_dsl.base import units
@@ -27,7 +28,7 @@ from tensorc_dsl.schedule.trace.distribution import Decision
 from tensorc_dsl.schedule.trace.trace import Model, Trace
 from tensorc_dsl.tuning.insight.posterior import Importance, Learnt, Pin, importance, pins, posterior
 from tensorc_dsl.tuning.insight.study import FEWEST, Study, TooFew, decisions_of, study
-from tensorc_dsl.tuning.machine.roof import GLANCE, MEASURING, Roof, roof_of
+from tensorc_dsl.tuning.machine.roof import GLANCE, MEASURING, PATIENCE, Roof, roof_of
 from tensorc_dsl.tuning.measure.local import LocalRunner
 from tensorc_dsl.tuning.measure.outcome import Outcome
 from tensorc_dsl.tuning.records import emulated_counts
@@ -36,7 +37,7 @@ from tensorc_dsl.tuning.records.emulated_counts import Counted, EmulatingRunner,
 from tensorc_dsl.tuning.records.errors import Passed, passed_over
 from tensorc_dsl.tuning.records.shipped import shipped
 from tensorc_dsl.tuning.records.trial import Trial, decode_decisions, encode_decisions, program_key
-from tensorc_dsl.tuning.search.events import Event, Listener, Measured, Prepared, Preparing, Sharing
+from tensorc_dsl.tuning.search.events import Crew, Event, Listener, Measured, Prepared, Preparing, Sharing
 from tensorc_dsl.tuning.search.expansion import FromText, meaning_of
 from tensorc_dsl.tuning.search.log import Past, SearchInput
 from tensorc_dsl.tuning.search.options import SearchOptions
@@ -44,6 +45,9 @@ from tensorc_dsl.tuning.search.plausible import Plausible, Resources, Watch
 from tensorc_dsl.tuning.search.strategy import states_regret, strategy_of
 from tensorc_dsl.tuning.search.team import Ground, Team
 from tensorc_dsl.tuning.search.tune import Search, TuneResult, as_fast, tune_all
+
+if TYPE_CHECKING:
+    from tensorc_dsl.tuning.cluster.pool import Pool
 
 # Runs searches over models, with child processes, the database and a progress display.
 
@@ -80,15 +84,17 @@ def search_all(
     *,
     records: Path | Queue | None = None,
     trials: int | None = None,
+    on: Pool | None = None,
 ) -> list[TuneResult]:
-    """The results of a search of each model for the fastest kernel of its program (unscheduled), on this machine.
+    """The results of a search of each model for the fastest kernel of its program (unscheduled), on this machine, or `on`
+    the workers of a pool.
 
     The options hold for each search. The searches share `trials`, or the sum of theirs, as `tuning.search.tune` describes.
     """
     with ExitStack() as stack:
         queue = records if isinstance(records, Queue) else stack.enter_context(Queue.at(records))
         team = stack.enter_context(Team())
-        begun = [_begun(plan, options, queue, team, stack) for plan in plans]
+        begun = [_begun(plan, options, queue, team, stack, on) for plan in plans]
         recent: list[int] = []
 
         def turn(number: int) -> None:
@@ -96,16 +102,16 @@ def search_all(
                 recent.remove(number)
             recent.append(number)
             for resting in recent[:-ALIVE]:
-                begun[resting][1].close()
+                begun[resting][1]()
             del recent[:-ALIVE]
 
         return tune_all([one for one, _ in begun], [p.weight for p in plans], turn, trials)
 
 
 def _begun(
-    plan: Plan, options: SearchOptions, queue: Queue, team: Team, stack: ExitStack
-) -> tuple[Search, LocalRunner]:
-    """A search and the runner with its processes; the stack closes the runner."""
+    plan: Plan, options: SearchOptions, queue: Queue, team: Team, stack: ExitStack, on: Pool | None
+) -> tuple[Search, Callable[[], None]]:
+    """A search, and what ends its processes while others go on; the stack closes its runner."""
     program, target = plan.program, plan.target
 
     def tell(event: Event) -> None:
@@ -113,21 +119,27 @@ def _begun(
             plan.on_event(event)
 
     turns = Turns(lambda given_up: tell(Sharing(given_up)))
-    local = stack.enter_context(
-        LocalRunner(
-            program,
-            target,
-            threads=target.cores,
-            on_preparing=lambda begins: tell(Preparing() if begins else Prepared(local.compared)),
-            turns=turns,
-            copies=plan.copies,
-            bits_of=plan.bits_of,
+    watch: Watch | None = None
+    if on is None:
+        local = stack.enter_context(
+            LocalRunner(
+                program,
+                target,
+                threads=target.cores,
+                on_preparing=lambda begins: tell(Preparing() if begins else Prepared(local.compared)),
+                turns=turns,
+                copies=plan.copies,
+                bits_of=plan.bits_of,
+            )
         )
-    )
-    lowering_for(target).constants(target, measure=True)  # once for a machine, before its team reads them
-    glance = plan.roof or roof_of(program, target, target.cores, GLANCE)
-    runner = Plausible(local, glance, lambda: roof_of(program, target, target.cores))
-    resources = Resources.of(target, target.cores, glance, turns)
+        rest = local.close
+        lowering_for(target).constants(target, measure=True)  # once for a machine, before its team reads them
+        glance = plan.roof or roof_of(program, target, target.cores, GLANCE)
+        runner = Plausible(local, glance, lambda: roof_of(program, target, target.cores))
+        resources = Resources.of(target, target.cores, glance, turns)
+        watch = Watch(runner.again, least=runner.least, memory=resources.memory, computing=resources.computing)
+    else:
+        runner, rest = _on_workers(plan, on, tell, stack)
     given = SearchInput(
         space=plan.model,
         program=program,
@@ -141,12 +153,50 @@ def _begun(
         verify=partial(_judge, program, plan.bits_of),
         made_by=plan.made_by,
         shipped=partial(shipped, meaning_of(target)) if options.shipped else None,
-        watch=Watch(runner.again, least=runner.least, memory=resources.memory, computing=resources.computing),
+        watch=watch,
         expander=team.expander(Ground(plan.model, target, sizing(program).timed[-1]), turns),
         expand=plan.expand,
         holds=plan.holds,
+        many=None if on is None else runner,
     )
-    return Search(given), local
+    return Search(given), rest
+
+
+def _on_workers(plan: Plan, pool: Pool, tell: Listener, stack: ExitStack) -> tuple[Plausible, Callable[[], None]]:
+    """A runner on the workers of a pool, which the stack closes. While other searches go on, it has nothing to end."""
+    from tensorc_dsl.tuning.cluster.runner import ClusterRunner  # few searches need Dask
+
+    many = stack.enter_context(
+        closing(
+            ClusterRunner(
+                plan.program,
+                plan.target,
+                pool,
+                threads=plan.target.cores,
+                copies=plan.copies,
+                bits_of=plan.bits_of,
+                told=lambda news: tell(Crew(news, many.timing)),
+                on_preparing=lambda begins: tell(Preparing() if begins else Prepared(many.compared)),
+            )
+        )
+    )
+    return Plausible(many, plan.roof or many.roof(GLANCE), partial(many.roof, PATIENCE)), lambda: None
+
+
+def compared_on(pool: Pool, task: TaskData, traces: Sequence[Trace]) -> list[Outcome]:
+    """The outcomes of the traces' kernels, checked and timed by turns on a worker of the pool."""
+    from tensorc_dsl.tuning.cluster.runner import ClusterRunner
+
+    with closing(ClusterRunner(task.program, task.target, pool, threads=task.target.cores)) as runner:
+        return runner.compare([trace.program for trace in traces])
+
+
+def roof_on(pool: Pool, task: TaskData) -> Roof:
+    """The roof of the task on a worker of the pool, by a short measurement."""
+    from tensorc_dsl.tuning.cluster.runner import ClusterRunner
+
+    with closing(ClusterRunner(task.program, task.target, pool, threads=task.target.cores)) as runner:
+        return runner.roof(GLANCE)
 
 
 def _judge(program: Program, bits_of: Program | None, trace: Trace) -> Report:

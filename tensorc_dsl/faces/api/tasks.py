@@ -9,7 +9,7 @@ from contextlib import closing
 from dataclasses import replace
 from os import PathLike, fspath
 from pathlib import Path
-from typing import Unpack
+from typing import TYPE_CHECKING, Unpack
 
 from tensorc_dsl.backend.find import require_backend
 from tensorc_dsl.backend.once import lowering_for
@@ -79,6 +79,9 @@ from tensorc_dsl.tuning.search.expansion import nearest, stream
 from tensorc_dsl.tuning.search.options import SearchChanges, SearchOptions
 from tensorc_dsl.tuning.search.space import modelled
 from tensorc_dsl.tuning.search.tune import TuneResult
+
+if TYPE_CHECKING:
+    from tensorc_dsl.tuning.cluster.pool import Pool
 
 # Writes ahead-of-time output to files: all of them or none, each as a whole.
 
@@ -182,18 +185,22 @@ class Task(TaskData):
         *,
         records: StrPath | Queue | None = None,
         on_event: Listener | None = None,
+        on: Pool | None = None,
         **changes: Unpack[SearchChanges],
     ) -> SearchResult:
         """The result of a search: schedules are checked and timed in a child process, and recorded in the database.
 
         `task.search(trials=64, seed=1)` is `task.search(SearchOptions(trials=64, seed=1))`; named arguments replace those
         in the options. A queue as `records` stays open. The result has in `wrong` those of the best schedules that are
-        proved wrong. Raises TschedError (E0910, E0914) if no code can be made for the target, or it cannot run here.
+        proved wrong. With a pool, `on=tensorc_dsl.connect("tls://HOST:8786")`, its workers measure, which have the task's
+        target. Raises TschedError (E0910, E0914) if no code can be made for the target, or it cannot run here, and E0878 and
+        E0879 for a pool that no worker is left of.
         """
-        self.require_machine()
+        if on is None:
+            self.require_machine()
         asked = (options or SearchOptions()).but(**changes)
         where = records if records is None or isinstance(records, Queue) else Path(records)
-        (result,) = search_all([self.plan(on_event)], asked, records=where)
+        (result,) = search_all([self.plan(on_event)], asked, records=where, on=on)
         return SearchResult.of(result, self.model, self.name)
 
     def plan(self, on_event: Listener | None = None, weight: float = 1.0, roof: Roof | None = None) -> Plan:
@@ -228,6 +235,7 @@ class Task(TaskData):
         *,
         records: StrPath | None = None,
         progress: bool | None = None,
+        on: Pool | None = None,
         **changes: Unpack[SearchChanges],
     ) -> Kernel:
         """The fastest kernel that a search finds, `task.tune(trials=64)`. Raises NoValidCandidate if there is none.
@@ -241,7 +249,7 @@ class Task(TaskData):
             Queue.at(Path(records) if records else None) as queue,
             search_display(self.program, self.target, progress) as shown,
         ):
-            result = self.search(options, records=queue, on_event=shown, **changes)
+            result = self.search(options, records=queue, on_event=shown, on=on, **changes)
         if result.unkept is not None:
             warnings.warn(str(result.unkept), RuntimeWarning, stacklevel=2)
         for trace, report in result.wrong:
@@ -458,18 +466,19 @@ def load(
     target: str | None = None,
     mcpu: str | None = None,
     files: Files | None = None,
+    native: Target | None = None,
 ) -> TaskFile:
     """The tasks of a `.tsched` file, for this machine; kernels use `threads` threads, by default one per processor.
 
     Files that it uses are looked for in the folders `include` too. `target` replaces the targets of its spaces: by one of
     the file, by its name, by this machine, "native", or by its GPU, "native-cuda". `mcpu` is a CPU, by LLVM's name, that
-    replaces the target's CPU.
+    replaces the target's CPU. `native` stands for this machine where kernels run elsewhere, as `target` of a pool does.
     Files are read through `files`, by default from the disk. Raises TschedError with all errors in the file.
     """
     _require_folders(include)
     files = files or Disk()
     checked = load_source(files.read(path), Resolver(path, include, files))
-    return TaskFile(checked, host_target(threads), target, mcpu, _words(threads, include, target, mcpu))
+    return _tasks_of(checked, threads, include, target, mcpu, native)
 
 
 def loads(
@@ -480,6 +489,7 @@ def loads(
     include: Sequence[StrPath] = (),
     target: str | None = None,
     mcpu: str | None = None,
+    native: Target | None = None,
 ) -> TaskFile:
     """As `load`, for a text. Its name in messages is `name`; files that it uses are looked for as for a file of that name."""
     _require_folders(include)
@@ -487,7 +497,21 @@ def loads(
         raise TypeError(f"the text of a file is a str, not {type(text).__name__}")
     source = Source.of(text.encode(), name)
     checked = load_source(source, Resolver(name, include))
-    return TaskFile(checked, host_target(threads), target, mcpu, _words(threads, include, target, mcpu))
+    return _tasks_of(checked, threads, include, target, mcpu, native)
+
+
+def _tasks_of(
+    checked: CheckedFile,
+    threads: int | None,
+    include: Sequence[StrPath],
+    target: str | None,
+    mcpu: str | None,
+    native: Target | None,
+) -> TaskFile:
+    words = _words(threads, include, target, mcpu)
+    if native is not None and target is not None and target.startswith(OF_KIND):
+        target = NATIVE
+    return TaskFile(checked, native or host_target(threads), target, mcpu, words)
 
 
 def _words(threads: int | None, include: Sequence[StrPath], target: str | None, mcpu: str | None) -> tuple[str, ...]:

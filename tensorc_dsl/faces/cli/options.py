@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
 
     from tensorc_dsl.check.scope import CheckedFile
-    from tensorc_dsl.faces.api import Task, TaskFile
+    from tensorc_dsl.faces.api import Target, Task, TaskFile
     from tensorc_dsl.faces.report.terminal import Finding
     from tensorc_dsl.schedule.trace.trace import Trace
 
@@ -226,6 +226,11 @@ seed_option = click.option(
 threads_option = click.option(
     "--threads", type=click.IntRange(1, 1024), metavar="T",
     help="Threads that a kernel uses; by default one per core that this process may use.",
+)  # fmt: skip
+
+token_option = click.option(
+    "--token", type=click.Path(dir_okay=False), metavar="FILE",
+    help="The secret that a search shares with its workers; by default a file of the user's, made when it is first needed.",
 )  # fmt: skip
 
 emulate_option = click.option(
@@ -430,13 +435,19 @@ HELP = "help"
 """The CPU name that lists all CPUs."""
 
 
-def load(file: str, threads: int | None = None, target: str | None = None, mcpu: str | None = None) -> TaskFile:
+def load(
+    file: str,
+    threads: int | None = None,
+    target: str | None = None,
+    mcpu: str | None = None,
+    native: Target | None = None,
+) -> TaskFile:
     """As `tensorc_dsl.load`, with the folders of `-I`."""
     from tensorc_dsl.faces import api
 
     include = settings(click.get_current_context()).include
     cpu = None if mcpu == HELP else mcpu
-    return api.load(file, threads=threads, target=target, mcpu=cpu, include=include)
+    return api.load(file, threads=threads, target=target, mcpu=cpu, include=include, native=native)
 
 
 def load_task(

@@ -19,7 +19,7 @@ from tensorc_dsl.faces.report.terminal import say, show, show_diagnostics, show_
 
 if TYPE_CHECKING:
     from tensorc_dsl.base.outputs import Output
-    from tensorc_dsl.faces.api import TaskFile, events
+    from tensorc_dsl.faces.api import Pool, TaskFile, events
     from tensorc_dsl.faces.api.tasks import Task
     from tensorc_dsl.faces.report.progress import Ended, EndedCounting, Together
     from tensorc_dsl.schedule.trace.trace import Trace
@@ -136,11 +136,12 @@ def write_best(
     queue: Queue | None,
     ending: Ending,
     keep_better: bool,
+    pool: Pool | None = None,
 ) -> list[Written]:
     """Write the best schedules of the tasks to their files. With `keep_better`, a schedule in a file that is faster is kept.
 
-    The two are timed by turns. After an interruption nothing is timed, and the records in the queue say which is faster.
-    After a search by emulated counts the one in the file is emulated.
+    The two are timed by turns, on a worker if there is a pool. After an interruption nothing is timed, and the
+    records in the queue say which is faster. After a search by emulated counts the one in the file is emulated.
     """
     from tensorc_dsl.faces.api.schedules import written as text_of
     from tensorc_dsl.faces.report.progress import EndedCounting
@@ -154,7 +155,7 @@ def write_best(
             if keep_better and isinstance(one, EndedCounting):
                 judge = partial(_judged_by_counts, task, one)
             elif keep_better and queue is not None:
-                judge = partial(_judged, task, best, queue, ending, one.result.interrupted)
+                judge = partial(_judged, task, best, queue, ending, one.result.interrupted, pool)
             try:
                 how = ("--emulate",) if isinstance(one, EndedCounting) else ()
                 text = one.header() + text_of(task, best, output.path, *how)
@@ -165,10 +166,12 @@ def write_best(
     return out
 
 
-def _judged(task: Task, found: Trace, queue: Queue, ending: Ending, interrupted: bool, held: Trace) -> tuple[bool, str]:
+def _judged(
+    task: Task, found: Trace, queue: Queue, ending: Ending, interrupted: bool, pool: Pool | None, held: Trace
+) -> tuple[bool, str]:
     """Whether a file keeps the schedule that it has, where a search has found another; and the reason."""
     from tensorc_dsl.base.units import seconds
-    from tensorc_dsl.faces.api.searching import not_slower
+    from tensorc_dsl.faces.api.searching import compared_on, not_slower
     from tensorc_dsl.proof.equivalence.validate import Invalid
     from tensorc_dsl.tuning.records.trial import keys_of
 
@@ -179,7 +182,7 @@ def _judged(task: Task, found: Trace, queue: Queue, ending: Ending, interrupted:
             say("comparing the best one with the one in its file", err=True)
             if isinstance(task.verify(held), Invalid):
                 return False, "the schedule in it computes something else"
-            old, new = task.compare((held, found))
+            old, new = task.compare((held, found)) if pool is None else compared_on(pool, task, (held, found))
             takes = ["fails" if o.seconds is None else f"takes {seconds(o.seconds)}" for o in (old, new)]
             kept = old.seconds is not None and (new.seconds is None or not_slower(old, new))
             tied = kept and new.seconds is not None and not_slower(new, old)

@@ -39,6 +39,7 @@ from tensorc_dsl.tuning.records.trial import encode_decisions, program_key
 from tensorc_dsl.tuning.search.events import (
     Comparing,
     Corrected,
+    Crew,
     Diverged,
     Drifted,
     Event,
@@ -271,7 +272,17 @@ class Standing:
                 return f"warning[{little.code}]: {little.message}: {', '.join(n.text for n in little.notes)}"
             case Proposed() | Learnt() | Preparing() | Prepared() | Comparing() | Verifying() | Finished():
                 pass
-            case Resumed() | Informed() | Unshipped() | Diverged() | Drifted() | Settled() | Slowed() | Sharing():
+            case (
+                Resumed()
+                | Informed()
+                | Unshipped()
+                | Diverged()
+                | Drifted()
+                | Settled()
+                | Slowed()
+                | Sharing()
+                | Crew()
+            ):
                 return said(event)
             case _:
                 assert_never(event)
@@ -346,7 +357,7 @@ class Standing:
         return _joined(parts[n][1] for n in sorted(chosen))
 
 
-def said(event: Resumed | Informed | Unshipped | Diverged | Drifted | Settled | Slowed | Sharing) -> str:
+def said(event: Resumed | Informed | Unshipped | Diverged | Drifted | Settled | Slowed | Sharing | Crew) -> str:
     """The line for an unusual event."""
     match event:
         case Resumed(trials=0):
@@ -378,6 +389,10 @@ def said(event: Resumed | Informed | Unshipped | Diverged | Drifted | Settled | 
             return "another process times kernels on this machine: taking turns"
         case Sharing():
             return "another process does not end its turn on this machine: times may be longer than they need be"
+        case Crew(news=news, machines=count):
+            what = f"{news.machine} {news.change}".strip()
+            why = f": {visible_line(news.why)}" if news.why else ""
+            return f"{visible_line(what)}{why}; kernels are timed by {units.counted(count, 'worker')}"
         case _:
             assert_never(event)
 
@@ -556,6 +571,11 @@ def regret_sentence(regret: Regret, enough: bool, left: tuple[float, str] | None
     )
 
 
+def machines_of(result: TuneResult) -> dict[str, int]:
+    """How many trials each worker's machine timed, by its name; none where this machine did."""
+    return dict(sorted(Counter(o.machine for o in result.outcomes if o.machine).items()))
+
+
 def refused_facts(result: TuneResult) -> list[dict[str, Any]]:
     """The rules of the space that were refused and left out in some schedules, as JSON."""
     return [
@@ -629,6 +649,7 @@ class Ended:
             "exhausted": self.result.exhausted is not None,
             "regret": None if self.result.regret is None else self.result.regret.share,
             "enough": self.result.enough,
+            "machines": machines_of(self.result),
             "unrecorded": 0 if self.result.unkept is None else len(self.result.unkept.trials),
             "verdict": None if self.result.verdict is None else results.facts(self.result.verdict)[0],
             "keeps": self.keeps or None,
@@ -652,6 +673,9 @@ class Ended:
             f"\n{units.counted(r.trials, 'trial')} in {units.seconds(r.elapsed_seconds)}{kinds}",
             *self._notes(),
         ]
+        if some := machines_of(r):
+            each = ", ".join(f"{count} on {visible_line(name)}" for name, count in some.items())
+            out.append(f"trials by machine: {each}")
         out += refused_lines(r)
         if r.verdict is not None:
             out.append(f"verified: {results.verdict_line(r.verdict)}")
@@ -897,6 +921,8 @@ def _facts(event: Event, quantity: Quantity) -> tuple[str, Facts]:
             return "slowed", {"factor": factor, "memory": memory}
         case Sharing(given_up=given_up):
             return "sharing", {"given_up": given_up}
+        case Crew(news=news, machines=count):
+            return "crew", {"machine": news.machine, "change": news.change, "why": news.why, "machines": count}
         case Exhausted(programs=programs, whole=whole):
             return "exhausted", {"programs": programs, "whole": whole}
         case Comparing(finalists=count):
@@ -921,6 +947,7 @@ def _trial(event: Measured | Corrected, quantity: Quantity) -> Facts:
         "censored": o.censored,
         "scale": o.scale,
         "message": o.message,
+        "machine": o.machine,
         "build_seconds": o.build_seconds,
         "run_seconds": o.run_seconds,
         f"best_{quantity}": event.best_seconds,

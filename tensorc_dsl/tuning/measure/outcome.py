@@ -8,7 +8,7 @@ import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Protocol
+from typing import Literal, Protocol, runtime_checkable
 
 from tensorc_dsl.base import units
 from tensorc_dsl.ir.program import Program
@@ -55,6 +55,7 @@ class Outcome:
     `compared` is the share of the results of which the reference is a number or an infinity within a bound.
     `build_seconds` and `run_seconds` are what lowering with compiling and what checking with timing took.
     `at` are the seconds at each timed size of open dimensions, where there are several, as they were taken.
+    `machine` is the name of the worker's machine, empty for this one.
     """
 
     status: Status
@@ -68,6 +69,7 @@ class Outcome:
     scale: float = 1.0
     compared: float = 1.0
     at: tuple[float, ...] = ()
+    machine: str = ""
 
     def __post_init__(self) -> None:
         if (self.seconds is not None) != (self.status is Status.OK):
@@ -189,13 +191,46 @@ def take_times(time_calls: Callable[[int], list[float]], best: float | None, eno
 # The interface of what makes outcomes.
 
 
+@dataclass(frozen=True, slots=True)
+class Late:
+    """Stands for the outcome of a program that is not waited for; `Concurrent.late` has it once it is known."""
+
+    program: Program
+
+
 class RunnerLike(Protocol):
     """Builds, checks and times programs; `tuning.measure.local.LocalRunner` is one."""
 
-    def measure(self, programs: Sequence[Program], best: float | None) -> Iterator[Outcome]:
+    def measure(self, programs: Sequence[Program], best: float | None) -> Iterator[Outcome | Late]:
         """An outcome per program, in order, each as soon as it is known. One far slower than `best` is timed briefly."""
         ...
 
     def compare(self, programs: Sequence[Program]) -> list[Outcome]:
         """The programs measured again, in turns, so that a drift of the machine hits all of them alike."""
+        ...
+
+
+Change = Literal["joined", "left", "retired", "drifted", "scheduler lost", "scheduler found"]
+
+
+@dataclass(frozen=True, slots=True)
+class MachineChange:
+    """Something that a search tells of a machine of its workers, and why."""
+
+    machine: str
+    change: Change
+    why: str = ""
+
+
+@runtime_checkable
+class Concurrent(RunnerLike, Protocol):
+    """A runner that times several programs at once; `tuning.cluster.runner.ClusterRunner` is one."""
+
+    @property
+    def lanes(self) -> int:
+        """How many it times at once now, at least 1."""
+        ...
+
+    def late(self, wait: bool = False) -> list[tuple[Program, Outcome]]:
+        """The outcomes of late programs that are known now; with `wait`, those of all."""
         ...

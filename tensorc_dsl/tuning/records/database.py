@@ -532,7 +532,7 @@ class Database:
         replaced: set[tuple[str, str]] = set()
         left = MOST
         with errors.explained(self.path, self._wait):
-            facts = self._machines()
+            facts = self.machines()
 
             @cache
             def machine_at(target: str, fingerprint: str) -> Machine:
@@ -642,7 +642,7 @@ class Database:
         """The program of each task by its key, and the facts of each machine by its fingerprint."""
         with errors.explained(self.path, self._wait):
             workloads = self._connection.execute("SELECT task_key, program FROM workloads").fetchall()
-            return {str(k): str(p) for k, p in workloads}, self._machines()
+            return {str(k): str(p) for k, p in workloads}, self.machines()
 
     def trials(self, task_key: str, target_key: str) -> tuple[Trial, ...]:
         """Every trial of that task on that target, in the order they were recorded. TschedError (E0715) for a damaged one."""

@@ -197,11 +197,12 @@ class Subject:
     facts: str
 
 
-def subject(program: Program, target: Target, threads: int) -> Subject:
+def subject(program: Program, target: Target, threads: int, machine: str = "") -> Subject:
+    """The subject of trials on this machine, or on the worker's machine of that name."""
     known = asdict(target)
     if not target.device:
         del known["device"]  # CPUs have the fingerprints that they had before there was such a fact
-    facts = facts_text(known | {"with_threads": threads})
+    facts = facts_text(known | {"with_threads": threads} | ({"machine": machine} if machine else {}))
     return Subject(program_key(program), format_program(program), digest(facts), facts)
 
 

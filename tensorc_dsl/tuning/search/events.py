@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from tensorc_dsl.base.diagnostic import Diagnostic
 from tensorc_dsl.schedule.trace.trace import Trace
-from tensorc_dsl.tuning.measure.outcome import Outcome
+from tensorc_dsl.tuning.measure.outcome import MachineChange, Outcome
 from tensorc_dsl.tuning.records.database import Unkept
 from tensorc_dsl.tuning.search.strategy import Prediction, Regret
 
@@ -140,6 +140,14 @@ class Sharing:
 
 
 @dataclass(frozen=True, slots=True)
+class Crew:
+    """Something became of a machine of a search on many; so many of them time kernels now."""
+
+    news: MachineChange
+    machines: int
+
+
+@dataclass(frozen=True, slots=True)
 class Exhausted:
     """The space has no new program after this number; `whole` if every move from each of them was tried."""
 
@@ -181,6 +189,6 @@ class Finished:
 
 Event = (
     Started | Proposed | Preparing | Prepared | Measured | Corrected | Learnt | Waiting | Resumed | Informed | Unshipped
-    | Diverged | Drifted | Settled | Slowed | Sharing | Exhausted | Comparing | Finished | Verifying | Regret
+    | Diverged | Drifted | Settled | Slowed | Sharing | Crew | Exhausted | Comparing | Finished | Verifying | Regret
 )  # fmt: skip
 Listener = Callable[[Event], None]

@@ -15,7 +15,7 @@ from tensorc_dsl.ir.target import Target
 from tensorc_dsl.proof.equivalence.validate import Report
 from tensorc_dsl.schedule.trace.distribution import Decision
 from tensorc_dsl.schedule.trace.trace import Trace
-from tensorc_dsl.tuning.measure.outcome import Outcome, RunnerLike, Status, cache_of
+from tensorc_dsl.tuning.measure.outcome import Concurrent, Outcome, RunnerLike, Status, cache_of
 from tensorc_dsl.tuning.records.database import Kept, Queue
 from tensorc_dsl.tuning.records.shipped import Shipped
 from tensorc_dsl.tuning.records.trial import COMPARED, Phase, Trial, keys_of, program_key, subject, target_key
@@ -46,8 +46,8 @@ class SearchInput:
     `made_by` gives the versions of the modules that made a trace, for its record. `shipped` reads the records that come with
     the package, if the search learns from them. `watch` detects that the machine became slower. `expander` makes the traces
     of `space`; by default, this process does. `expand` makes the trace of a schedule of the program from a text and the
-    decisions of its open draws, for one that selects among kernels, which is tried if it `holds`
-    what schedules are to keep. Given the measured times and the `clock`, in seconds, the
+    decisions of its open draws, for one that selects among kernels, which is tried if it `holds` what schedules are to keep.
+    `many` is the runner where it times several programs at once. Given the measured times and the `clock`, in seconds, the
     search is a function of the other fields.
     """
 
@@ -68,6 +68,7 @@ class SearchInput:
     expander: Expander | None = None
     expand: FromText | None = None
     holds: Callable[[Trace], bool] = lambda _: True
+    many: Concurrent | None = None
     clock: Callable[[], float] = time.perf_counter
 
 
@@ -144,6 +145,7 @@ class Log:
         self._given = given
         self.run = past.run or uuid.uuid4().hex
         self._subject = subject(given.program, given.target, given.threads)
+        self._subjects = {"": self._subject}
         self._target_key = target_key(given.target, given.threads, given.copies)
         self._meaning = meaning_of(given.target)
         self._describe = describe
@@ -202,6 +204,15 @@ class Log:
         if unkept is not None:
             self.emit(Waiting(unkept))
 
+    def _fingerprint(self, machine: str) -> str:
+        """That of the machine of this name, whose facts the records have from now on."""
+        if machine not in self._subjects:
+            given = self._given
+            self._subjects[machine] = found = subject(given.program, given.target, given.threads, machine)
+            if given.records is not None:
+                given.records.introduce(found)
+        return self._subjects[machine].fingerprint
+
     def _row(self, number: int, trace: Trace, outcome: Outcome, phase: Phase) -> Trial:
         return Trial(
             task_key=self._subject.task_key,
@@ -222,7 +233,7 @@ class Log:
             run_seconds=outcome.run_seconds,
             phase=phase,
             run=self.run,
-            fingerprint=self._subject.fingerprint,
+            fingerprint=self._fingerprint(outcome.machine),
             modules=self._given.made_by(trace),
             censored=outcome.censored,
             cache=cache_of(self._given.target) if outcome.times else "",

@@ -33,7 +33,7 @@ from tensorc_dsl.ir.target import Target
 from tensorc_dsl.processes.machine import Turns, Use
 from tensorc_dsl.tuning.machine.roof import LARGEST as LARGEST_MOVED
 from tensorc_dsl.tuning.machine.roof import Roof
-from tensorc_dsl.tuning.measure.outcome import Outcome, RunnerLike, Status
+from tensorc_dsl.tuning.measure.outcome import Concurrent, Late, Outcome, RunnerLike, Status
 from tensorc_dsl.tuning.records.schema import LARGEST
 
 LEAST = 0.05
@@ -379,9 +379,19 @@ class Plausible:
         self._roof = roof
         self._look: Callable[[], Roof] | None = look
 
-    def measure(self, programs: Sequence[Program], best: float | None) -> Iterator[Outcome]:
+    def measure(self, programs: Sequence[Program], best: float | None) -> Iterator[Outcome | Late]:
         for program, outcome in zip(programs, self._runner.measure(programs, best), strict=True):
-            yield self._held(program, outcome)
+            yield outcome if isinstance(outcome, Late) else self._held(program, outcome)
+
+    @property
+    def lanes(self) -> int:
+        """How many programs its runner times at once."""
+        return self._runner.lanes if isinstance(self._runner, Concurrent) else 1
+
+    def late(self, wait: bool = False) -> list[tuple[Program, Outcome]]:
+        """The outcomes that its runner held back."""
+        found = self._runner.late(wait) if isinstance(self._runner, Concurrent) else []
+        return [(program, self._held(program, outcome)) for program, outcome in found]
 
     def compare(self, programs: Sequence[Program]) -> list[Outcome]:
         found = self._runner.compare(programs)

@@ -137,7 +137,7 @@ class Strategy(Protocol):
 
     def tell(self, trace: Trace, outcome: Outcome) -> None:
         """Learn the outcome of a trace, one that was proposed, or one that another strategy of the same search did. It is
-        called once for each, in the order of the proposals."""
+        called once for each, in the order of the proposals; for one that a slow machine holds back, after later ones."""
         ...
 
 

@@ -21,7 +21,7 @@ from tensorc_dsl.reference.work import sizing
 from tensorc_dsl.schedule.step import ScheduleRefusal
 from tensorc_dsl.schedule.trace.distribution import Decision
 from tensorc_dsl.schedule.trace.trace import Refused, Trace
-from tensorc_dsl.tuning.measure.outcome import GIVE_UP, Outcome, RunnerLike, Status, interval
+from tensorc_dsl.tuning.measure.outcome import GIVE_UP, Late, Outcome, RunnerLike, Status, interval
 from tensorc_dsl.tuning.records.database import Unkept
 from tensorc_dsl.tuning.records.trial import keys_of, program_key, target_key
 from tensorc_dsl.tuning.search.by_size import by_size
@@ -253,6 +253,9 @@ def _better(a: Outcome, b: Outcome) -> Outcome:
 BATCH = 8
 """Candidates of a batch: they are built together, and the model is updated after each batch."""
 
+AHEAD = 2
+"""Where several programs are timed at once, so many times as many are candidates of a batch, if those are more."""
+
 TURNS = 3
 """How often a trial that may be the best is measured again, at most, until the machine is as fast before as after it."""
 
@@ -382,6 +385,8 @@ class Search:
         self._regret: Regret | None = None
         self._low = 0
         self._dispatch: Dispatch | None = None
+        self._pending: dict[int, Trace] = {}
+        """The proposed traces that a slow machine holds back, by the identity of their programs."""
         self.curve: list[tuple[int, float | None]] = []
         """How many trials there were, and the best time, before each batch."""
         self.log = Log(given, self._explorer.describe, self._past)
@@ -410,6 +415,11 @@ class Search:
         return bool(self._past.outcomes) and not self._diverged
 
     @property
+    def begun(self) -> int:
+        """How many trials there are, with those that a slow machine holds back."""
+        return len(self.log.outcomes) + len(self._pending)
+
+    @property
     def options(self) -> SearchOptions:
         return self._given.options
 
@@ -427,9 +437,12 @@ class Search:
 
     def step(self, left: int, total: int, most: int) -> None:
         """Try a batch of at most `most` trials, where `left` are left of the `total` ones that the tasks of the run share."""
-        log, before = self.log, self._given.clock()
+        log, many = self.log, self._given.many
+        self._collect(wait=False)
+        before = self._given.clock()
+        count = BATCH if many is None else max(BATCH, AHEAD * many.lanes)
         with one_blas_thread(), _no_collection():
-            batch = self._asked.propose(min(BATCH, left, most), left / total)
+            batch = self._asked.propose(min(count, left, most), left / total)
             predictions = tuple(map(self._predicted, batch))
         if not batch:
             self._exhausted = Exhausted(len(log.traces), self._explorer.followed(log.traces))
@@ -439,7 +452,21 @@ class Search:
         self.curve.append((len(log.outcomes), log.best_seconds))
         first = len(log.outcomes)
         self._measure(batch)
-        learning = self._given.clock()
+        self._learn(first)
+
+    def _collect(self, wait: bool) -> None:
+        """Log and learn the outcomes that slow machines held back: those that are known, or all of them."""
+        many = self._given.many
+        if many is None or not self._pending:
+            return
+        first = len(self.log.outcomes)
+        for program, outcome in many.late(wait):
+            self.log.measured(self._pending.pop(id(program)), outcome)
+        self._learn(first)
+
+    def _learn(self, first: int) -> None:
+        """Tell the strategy the outcomes from that one on."""
+        log, learning = self.log, self._given.clock()
         unit = 1.0 if self._given.watch is None else self._given.watch.unit
         with one_blas_thread():
             for n in range(first, len(log.outcomes)):
@@ -483,9 +510,13 @@ class Search:
         for trace, outcome in zip(batch, known, strict=True):
             if outcome is None and fresh and self._late():
                 break
-            log.measured(trace, outcome or next(answers), recorded=outcome is not None)
+            answer = outcome or next(answers)
+            fresh += outcome is None
+            if isinstance(answer, Late):
+                self._pending[id(trace.program)] = trace
+                continue
+            log.measured(trace, answer, recorded=outcome is not None)
             if outcome is None:
-                fresh += 1
                 open_.append(len(log.outcomes) - 1)
                 if watch is not None and watch.due:
                     self._settle(watch, open_)
@@ -628,7 +659,8 @@ class Search:
             self._dispatch = None
         if self._dispatch is not None:
             for outcome in given.runner.measure([self._dispatch.trace.program], None):
-                log.measured(self._dispatch.trace, outcome)
+                if not isinstance(outcome, Late):  # one that is alone is waited for
+                    log.measured(self._dispatch.trace, outcome)
 
     def _worst(self) -> Callable[[Outcome], float]:
         """How many times longer than the fastest trial there an outcome takes at a timed size, at most."""
@@ -639,6 +671,11 @@ class Search:
     def finish(self, interrupted: bool) -> TuneResult:
         """Compare and prove the best few. An interrupted search gives its result so far."""
         log = self.log
+        if not interrupted:
+            try:
+                self._collect(wait=True)
+            except KeyboardInterrupt:
+                interrupted = True
         self._recall()
         compared, watch = Compared([]), self._given.watch
         if not interrupted:
@@ -750,7 +787,7 @@ def tune_all(
     total = sum(s.options.trials for s in searches) if trials is None else trials
     interrupted = False
     try:
-        while (left := total - sum(len(s.log.outcomes) for s in searches)) > 0:
+        while (left := total - sum(s.begun for s in searches)) > 0:
             number = chosen(searches, weights)
             if number is None:
                 break

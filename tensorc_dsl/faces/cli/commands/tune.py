@@ -41,6 +41,7 @@ from tensorc_dsl.faces.cli.options import (
     settings,
     share,
     target_options,
+    token_option,
 )
 from tensorc_dsl.faces.cli.tuned import (
     Form,
@@ -58,7 +59,7 @@ DEFAULTS = SearchOptions()
 
 if TYPE_CHECKING:
     from tensorc_dsl.check.scope import CheckedFile
-    from tensorc_dsl.faces.api import Queue, Task, TaskFile, TuneResult
+    from tensorc_dsl.faces.api import Pool, Queue, Target, Task, TaskFile, TuneResult
     from tensorc_dsl.faces.report.progress import Ended, EndedCounting, Follower
 
 
@@ -160,6 +161,12 @@ def _strategy(ctx: click.Context, _param: click.Parameter, value: str) -> str:
     help="With open sizes: the mean time, or how much longer than the best kernel for it the worst size takes.",
 )
 @emulate_option
+@click.option(
+    "--on",
+    metavar="SCHEDULER",
+    help="Measure on the workers of a Dask scheduler, tcp://127.0.0.1:8786 or tls://HOST:8786, or local:N.",
+)
+@token_option
 @click.option("--json", "as_json", is_flag=True, help="Print JSON on standard output.")
 @click.option(
     "--json-lines", "as_lines", is_flag=True, help="Print each event as a line of JSON, and the result as the last one."
@@ -194,6 +201,8 @@ def tune(
     kernels: int,
     objective: Objective,
     emulate: bool,
+    on: str | None,
+    token: str | None,
     as_json: bool,
     as_lines: bool,
 ) -> None:
@@ -220,6 +229,9 @@ def tune(
     With --emulate no GPU is needed. Schedules are run on the CPU thread by thread, checked, and compared by the cycles of a
     model of the GPU, in place of times. They are recorded apart from times, in `emulated.jsonl` beside the database, where
     `--resume` finds the last search.
+
+    With --on, workers that `tensorc-dsl worker` started build and time the kernels; kernels are for their machine, which
+    stands for this one. Where the workers are of several kinds, `#TARGET` behind the address names the one that is tuned for.
     """
     if as_json and as_lines:
         raise click.UsageError("--json prints one object, and --json-lines many: give one of them")
@@ -249,9 +261,13 @@ def tune(
         queue = ctx.with_resource(Queue.at(where))
         if (unkept := queue.untold()) is not None:
             say(unkept.waiting(), err=True)
-    there = load(file, threads, target, mcpu)
+    pool = None if on is None else _connected(ctx, on, token, threads, target)
+    native = None if pool is None else _of_workers(pool, target)
+    there = load(file, threads, target, mcpu, native)
     if (meant := _model(there.checked, tasks)) is not None:
         _require_whole(ctx)
+        if pool is not None:
+            raise click.UsageError("`--on` is about single tasks: runs of a whole model are timed on this machine")
         assert queue is not None
         from tensorc_dsl.faces.api.models import model_of
         from tensorc_dsl.faces.cli.models import tune_and_show
@@ -270,7 +286,10 @@ def tune(
         out.check()
     if queue is not None:
         for one in found:
-            one.require_machine()
+            if pool is None:
+                one.require_machine()
+            elif one.target != native:
+                raise TschedError(pool.nobody(pool.workers(), one.target))
     options = SearchOptions(_trials(trials, budget), seed, strategy, budget, resume, until, shipped, kernels, objective)
     _require_regret(options)
     ending = settings(ctx).ending
@@ -278,12 +297,13 @@ def tune(
     if queue is None:
         ended = _count(found, shares, options, where, ending, form)
     else:
-        warn_of_threads(found[0].target)
-        ended = _search(found, shares, options, queue, ending, form)
+        if pool is None:
+            warn_of_threads(found[0].target)
+        ended = _search(found, shares, options, queue, ending, form, pool)
     results = [one.result for one in ended]
     interrupted = ending.told or any(r.interrupted for r in results)
     with finishing(ending):
-        written = write_best(ended, files, found, queue, ending, keep_better)
+        written = write_best(ended, files, found, queue, ending, keep_better, pool)
         taught = frozenset(names) if beside is None else beside.write(found, records)
         priors = [beside.path if beside is not None and name in taught else None for name in names]
         show_results(ended, written, priors, form)
@@ -306,6 +326,39 @@ def tune(
             _explain(one, result)
     if any(r.best is None for r in results):
         ctx.exit(ExitCode.NO_CANDIDATE)
+
+
+WORKERS_SECONDS = 30.0
+"""How long a search waits for a first worker."""
+
+
+def _connected(ctx: click.Context, on: str, token: str | None, threads: int | None, target: str | None) -> Pool:
+    """The workers at the address; the command ends the connection. Raises UsageError, and TschedError (E0870 to E0875)."""
+    from tensorc_dsl.faces.api import connect
+    from tensorc_dsl.tuning.machine.host import machine_target
+
+    if ctx.params["emulate"]:
+        raise click.UsageError("`--emulate` counts on this machine: leave out `--on`")
+    here = on.startswith("local:")
+    if (threads is not None and not here) or ctx.params["mcpu"] is not None:
+        raise click.UsageError(
+            "the workers say what they have: leave out `--threads` and `--mcpu`, or give them `--threads`"
+        )
+    kind = _kind(target)
+    return ctx.with_resource(
+        connect(on, token=token, threads=threads, target=machine_target(kind) if here and kind else None)
+    )
+
+
+def _kind(target: str | None) -> str | None:
+    """The kind of machines that `--target` asks for, such as `cuda`."""
+    return target.removeprefix("native-") if target is not None and target.startswith("native-") else None
+
+
+def _of_workers(pool: Pool, target: str | None) -> Target:
+    """The target of the workers, once there are some. Raises TschedError (E0875, E0876, E0877)."""
+    say("waiting for workers", err=True)
+    return pool.target(WORKERS_SECONDS, _kind(target))
 
 
 def _require_regret(options: SearchOptions) -> None:
@@ -379,12 +432,18 @@ def _count(
 
 
 def _search(
-    found: list[Task], weights: list[float], options: SearchOptions, queue: Queue, ending: Ending, form: Form
+    found: list[Task],
+    weights: list[float],
+    options: SearchOptions,
+    queue: Queue,
+    ending: Ending,
+    form: Form,
+    pool: Pool | None,
 ) -> list[Ended]:
     """How a search of all tasks ended, which is shown on standard error, with what each is compared with."""
-    from tensorc_dsl.faces.api.searching import search_all
+    from tensorc_dsl.faces.api.searching import roof_on, search_all
     from tensorc_dsl.faces.report.progress import Ended, Standing, Together, show_progress
-    from tensorc_dsl.tuning.machine.baseline import Measuring
+    from tensorc_dsl.tuning.machine.baseline import Measuring, Yardsticks
     from tensorc_dsl.tuning.measure.outcome import Quantity
 
     standing, names = Standing(), [one.name for one in found]
@@ -393,16 +452,16 @@ def _search(
         measuring = [
             Measuring(one.program, one.target, one.threads, begin) for one, begin in zip(found, begins, strict=True)
         ]
-        yardsticks = [m.first() for m in measuring]
+        yardsticks = [m.first() for m in measuring] if pool is None else [Yardsticks(roof_on(pool, t)) for t in found]
         together = Together(standing, follower, [y.roof for y in yardsticks], names, options.trials * len(names))
         listeners = heard(together, names, ending, form, Quantity.SECONDS)
         plans = [
             one.plan(tell, w, yards.roof)
             for one, tell, w, yards in zip(found, listeners, weights, yardsticks, strict=True)
         ]
-        results = search_all(plans, options, records=queue)
+        results = search_all(plans, options, records=queue, on=pool)
         for n, result in enumerate(results):
-            if result.best is not None and not (ending.told or result.interrupted):
+            if pool is None and result.best is not None and not (ending.told or result.interrupted):
                 with suppress(KeyboardInterrupt), interruptible(ending):
                     yardsticks[n] = measuring[n].beside_numpy(yardsticks[n])
                     yardsticks[n] = measuring[n].again(yardsticks[n])

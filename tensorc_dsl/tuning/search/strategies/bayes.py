@@ -290,14 +290,17 @@ class Bayes:
         return Model.of(self._reserve.rows(tried), times, self._prior(tried), self._memory, noise)
 
     def _picks(self, model: Model, count: int) -> list[int]:
-        """Places in the reserve, by upper confidence bounds, each believing that those before it turned out as expected."""
-        waiting = self._reserve.waiting
+        """Places in the reserve, by upper confidence bounds, each believing that those before it turned out as expected, and
+        so did those that were proposed and not told yet."""
+        waiting, pending = self._reserve.waiting, [*self._asked.values()]
         if not waiting:
             return []
-        rows = self._reserve.rows(waiting)
-        beliefs = model.beliefs(rows, self._prior(waiting))
+        rows = self._reserve.rows([*waiting, *pending])
+        beliefs = model.beliefs(rows, self._prior([*waiting, *pending]))
+        for i in range(len(waiting), len(rows)):
+            beliefs = beliefs.believing(i)
         worth = model.log_feasible(rows)
-        open_ = np.ones(len(waiting), dtype=bool)
+        open_ = np.arange(len(rows)) < len(waiting)
         out: list[int] = []
         while len(out) < min(count, len(waiting)):
             kappa = KAPPAS[len(out) % len(KAPPAS)] * model.calibration

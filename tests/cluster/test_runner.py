@@ -1,0 +1,233 @@
+"""The queue of a search on many workers, with stations whose answers and durations are made up."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import Counter
+from dataclasses import replace
+from itertools import pairwise
+
+import msgspec
+import pytest
+
+from tensorc_dsl.base.diagnostic import TschedError
+from tensorc_dsl.ir.target import Target
+from tensorc_dsl.processes.protocol import WorkerBug
+from tensorc_dsl.tuning.cluster import runner as runner_module
+from tensorc_dsl.tuning.cluster.access import Address
+from tensorc_dsl.tuning.cluster.pool import Pool
+from tensorc_dsl.tuning.cluster.station import Orders, TimeOrder
+from tensorc_dsl.tuning.measure.outcome import Late, MachineChange, Outcome, Status
+from tests.cluster.stub import TARGET, TOKEN, Stub, measured, programs, stubs, time_of
+
+Log = list[tuple[str, str, int, float, float]]
+
+
+def timings(log: Log) -> Log:
+    return [row for row in log if row[0] == "TimeOrder"]
+
+
+def test_answers_are_in_order_and_of_the_right_programs() -> None:
+    log: Log = []
+    some = programs(24)
+    with stubs(*(Stub(n, timing=0.01, log=log) for n in range(3))) as runner:
+        assert runner.lanes == 3
+        found = [*runner.measure(some, None)]
+    assert [o.seconds for o in found if isinstance(o, Outcome)] == [time_of(p) for p in some]
+    assert {o.machine for o in found if isinstance(o, Outcome)} == {
+        "m0",
+        "m1",
+        "m2",
+    }  # no healthy device without a task
+    assert len({key for _, key, *_ in timings(log)}) == len(timings(log)) >= 24
+
+
+def test_a_device_times_one_kernel_at_a_time_and_has_at_most_two_orders(monkeypatch: pytest.MonkeyPatch) -> None:
+    log: Log = []
+    most: Counter[str] = Counter()
+    give = Pool.give
+
+    def counting(self: Pool, worker: object, order: Orders) -> None:
+        give(self, worker, order)  # pyright: ignore[reportArgumentType]
+        for seen in self.workers():
+            most[seen.name] = max(most[seen.name], sum(isinstance(o, TimeOrder) for o in self.at(seen.address)))
+
+    monkeypatch.setattr(Pool, "give", counting)
+    with stubs(*(Stub(n, timing=0.02, log=log) for n in range(2))) as runner:
+        measured(runner, programs(16))
+    assert set(most.values()) == {runner_module.IN_FLIGHT}
+    for number in range(2):
+        spans = sorted((began, ended) for *_, n, began, ended in timings(log) if n == number)
+        assert all(a[1] <= b[0] + 1e-3 for a, b in pairwise(spans))
+
+
+def test_waiting_in_the_queue_is_no_time_out() -> None:
+    """The limit of an order is shorter than the wait of the last one."""
+    with stubs(Stub(0, timing=0.3, limit=1.0)) as runner:
+        found = measured(runner, programs(8))  # 2.4 s in all
+    assert all(o.status is Status.OK for o in found)
+
+
+def test_an_order_that_hangs_costs_its_worker_and_no_trial(monkeypatch: pytest.MonkeyPatch) -> None:
+    gate = threading.Event()
+    changes: list[MachineChange] = []
+
+    def hang(order: Orders) -> None:
+        if isinstance(order, TimeOrder):
+            one._busy(order.id, 0.5).__enter__()
+            gate.wait(20.0)
+
+    one = Stub(1, fault=hang)
+    with stubs(Stub(0, timing=0.01), one, changes=changes) as runner:
+        found = measured(runner, programs(8))
+        gate.set()
+    assert [o.status for o in found] == [Status.OK] * 8 and {o.machine for o in found} == {"m0"}
+    assert [(c.machine, c.change) for c in changes if c.change == "retired"] == [("m1", "retired")]
+    assert "it hangs" in next(c.why for c in changes if c.change == "retired")
+
+
+def test_nobody_has_the_target_and_it_says_what_is_there() -> None:
+    others = Stub(0, target=replace(TARGET, cpu="znver3")), Stub(1, target=TARGET, times=False)
+    with stubs(*others, patience=0.6) as runner, pytest.raises(TschedError, match=r"E0878.*none came within 0.6 s"):
+        measured(runner, programs(2))
+    with pytest.raises(TschedError, match=r"E0876.*m0: it times kernels for `llvm:cpu0:128:1`; m1"):
+        target_at("local:2#llvm:haswell")
+    with pytest.raises(TschedError, match=r"E0877.*2 kinds of machines"):
+        target_at("local:2")
+    assert target_at("local:2#llvm:cpu1").cpu == "cpu1"
+
+
+def target_at(address: str) -> Target:
+    """The target of a search at workers of two kinds."""
+    with Pool(Address.of(address), TOKEN, lambda n: Stub(n, target=Target(cpu=f"cpu{n}"))) as pool:
+        return pool.target(0.1)
+
+
+def test_workers_of_another_version_or_token_are_refused_with_the_reason() -> None:
+    old, strange = Stub(0), Stub(1, token=b"another token, which is of no use here")
+    old.facts = msgspec.structs.replace(old.facts, version="0.1.0", code="0" * 32)
+    stations = [old, strange]
+    with Pool(Address.of("local:2"), TOKEN, lambda n: stations[n]) as pool:
+        assert [s.unfit.split(" (")[0] for s in pool.workers()] == [
+            "it has another tensorc-dsl",
+            "it has another token",
+        ]
+        with pytest.raises(TschedError, match=r"E0876.*m0: it has another tensorc-dsl \(0\.1\.0, code 00000000"):
+            pool.target(0.1)
+
+
+def test_late_workers_take_part() -> None:
+    """The second station joins when the first has begun."""
+    import asyncio
+
+    from distributed import Worker
+
+    from tensorc_dsl.tuning.cluster import pool as pool_module
+
+    second = Stub(1, timing=0.05)
+    with stubs(Stub(0, timing=0.05)) as runner:
+        answers = runner.measure(programs(24), None)
+        next(answers)
+        assert runner.timing == 1
+        cluster = runner._pool._cluster
+        pool_module._stations[second.facts.id] = second
+
+        async def join() -> object:
+            return await Worker(cluster.scheduler.address, protocol="inproc", **pool_module._announced(second))
+
+        worker = asyncio.run_coroutine_threadsafe(join(), cluster.loop.asyncio_loop).result(10)
+        found = [o for o in answers if isinstance(o, Outcome)]
+        asyncio.run_coroutine_threadsafe(worker.close(), cluster.loop.asyncio_loop).result(10)
+        del pool_module._stations[second.facts.id]
+        second.close()
+    assert len(found) == 23 and {o.machine for o in found} == {"m0", "m1"}
+
+
+def test_machines_that_only_build_and_only_time_work_together() -> None:
+    log: Log = []
+    with stubs(Stub(0, builders=0, log=log), Stub(1, times=False, builders=2, log=log)) as runner:
+        assert len(measured(runner, programs(6))) == 6
+    assert {(what, n) for what, _, n, *_ in log} == {("TimeOrder", 0), ("BuildOrder", 1)}
+
+
+def test_the_search_builds_where_no_worker_does() -> None:
+    with stubs(Stub(0, builders=0)) as runner:
+        found = measured(runner, programs(2))
+    assert [o.status for o in found] == [Status.OK] * 2  # the code is that of LLVM, and the stub times anything
+
+
+def test_an_order_that_was_answered_is_not_carried_out_again() -> None:
+    log: Log = []
+    station = Stub(0, log=log)
+    order = TimeOrder(
+        "one", msgspec.convert({"program": "", "kind": "", "seed": 0, "threads": 1}, type(_task())), 1, ()
+    )
+    first = station.begin(order).result(5)
+    assert station.begin(order).result(5) is first and len(log) == 1
+    station.close()
+
+
+def _task() -> object:
+    from tensorc_dsl.tuning.measure.child import Prepare
+
+    return Prepare("", "", 0, 1)
+
+
+def test_a_slow_worker_does_not_hold_a_batch() -> None:
+    slow = Stub(3, timing=4.0)
+    with stubs(*(Stub(n, timing=0.05) for n in range(3)), slow) as runner:
+        began = time.monotonic()
+        found = [*runner.measure(programs(12), None)]
+        taken = time.monotonic() - began
+        late = runner.late(wait=True)
+    assert sum(isinstance(o, Late) for o in found) == len(late) == 1 and taken < 3.0
+    ((program, outcome),) = late
+    assert outcome.seconds == time_of(program)
+
+
+def test_a_bug_of_ours_is_one_and_trouble_of_a_machine_retires_it() -> None:
+    def full(order: Orders) -> None:
+        if isinstance(order, TimeOrder):
+            raise OSError(28, "No space left on device")
+
+    def broken(order: Orders) -> None:
+        raise ZeroDivisionError
+
+    changes: list[MachineChange] = []
+    with stubs(Stub(0, timing=0.02), Stub(1, fault=full), changes=changes) as runner:
+        assert {o.machine for o in measured(runner, programs(8))} == {"m0"}
+    assert [c.why for c in changes if c.change == "retired"] == ["OSError: [Errno 28] No space left on device"]
+    with stubs(Stub(0, fault=broken)) as runner, pytest.raises(WorkerBug, match=r"on m0: .*ZeroDivisionError"):
+        measured(runner, programs(1))
+
+
+def test_failures_of_candidates_are_outcomes() -> None:
+    some = programs(4)
+    from tensorc_dsl.backend.once import lowered_once
+
+    bad = lowered_once(some[1], TARGET).packed.data
+    words = {bad: Outcome(Status.CRASH, message="SIGSEGV")}
+    with stubs(Stub(0, words=words)) as runner:
+        found = measured(runner, some)
+        again = runner.compare(some)
+    assert [o.status for o in found] == [o.status for o in again]
+    assert [o.status for o in found] == [Status.OK, Status.CRASH, Status.OK, Status.OK]
+
+
+def test_finalists_are_timed_by_turns_on_one_machine() -> None:
+    log: Log = []
+    with stubs(Stub(0, log=log), Stub(1, log=log)) as runner:
+        found = runner.compare(programs(5))
+    assert len({o.machine for o in found}) == 1 and len(timings(log)) == 1
+
+
+def test_a_batch_that_is_given_up_leaves_nothing_behind() -> None:
+    log: Log = []
+    with stubs(Stub(0, timing=0.05, log=log)) as runner:
+        answers = runner.measure(programs(20), None)
+        next(answers)
+        answers.close()  # pyright: ignore[reportAttributeAccessIssue]
+        before = len(timings(log))
+        runner.again(programs(21)[20])
+    assert len(timings(log)) <= before + 4
