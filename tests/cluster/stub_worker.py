@@ -31,7 +31,7 @@ def main() -> None:
             if any(digest(job.code.object_code) in deadly for job in order.jobs):
                 os._exit(1)
 
-    serve(Address.of(scheduler), Stub(int(number), timing=float(timing), fault=note), patience=30.0)
+    serve(Address.of(scheduler), [Stub(int(number), timing=float(timing), fault=note)], patience=30.0)
 
 
 if __name__ == "__main__":

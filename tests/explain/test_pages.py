@@ -392,7 +392,7 @@ def leaving(how: Exception | None = None) -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(pool.Pool, "workers", once)
         patch.setattr(pool.Pool, "connect", first)
-        patch.setitem(ClusterRunner.__init__.__kwdefaults__, "patience", 0.6)
+        patch.setitem(ClusterRunner.__init__.__kwdefaults__, "patience", 0.6)  # type: ignore[arg-type]
         yield
 
 

@@ -98,27 +98,36 @@ def _announced(station: Station) -> dict[str, Any]:
     }
 
 
-def serve(address: Address, station: Station, *, patience: float, told: Callable[[str], None] = lambda _: None) -> None:
+def serve(
+    address: Address, stations: Sequence[Station], *, patience: float, told: Callable[[str], None] = lambda _: None
+) -> None:
     """Work for the scheduler until SIGTERM or Ctrl-C. One that is lost is looked for again for `patience` seconds.
 
     Raises TschedError (E0871, E0873, E0875).
     """
     require_dask()
     _be_quiet()
-    _stations[station.facts.id] = station
+    _stations.update((one.facts.id, one) for one in stations)
+
+    async def work() -> None:
+        ended = asyncio.Event()
+        for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+            asyncio.get_running_loop().add_signal_handler(number, ended.set)
+        await asyncio.gather(*(_work(address, one, patience, told, ended) for one in stations))
+
     try:
-        asyncio.run(_serve(address, station, patience, told))
+        asyncio.run(work())
     finally:
-        del _stations[station.facts.id]
-        station.close()
+        for one in stations:
+            del _stations[one.facts.id]
+            one.close()
 
 
-async def _serve(address: Address, station: Station, patience: float, told: Callable[[str], None]) -> None:
+async def _work(
+    address: Address, station: Station, patience: float, told: Callable[[str], None], ended: asyncio.Event
+) -> None:
     from distributed import Worker
 
-    ended = asyncio.Event()
-    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
-        asyncio.get_running_loop().add_signal_handler(number, ended.set)
     security, until = address.security(), time.monotonic() + patience
     more: dict[str, Any] = {} if address.encrypted else {"host": "127.0.0.1"}  # else it would listen to the network
     if security is not None:

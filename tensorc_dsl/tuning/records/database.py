@@ -563,7 +563,7 @@ class Database:
                     ):
                         yield found
 
-    def _machines(self) -> dict[str, str]:
+    def machines(self) -> dict[str, str]:
         """The facts of each machine by its fingerprint."""
         return {str(f): str(x) for f, x in self._connection.execute("SELECT fingerprint, facts FROM targets")}
 

@@ -79,4 +79,4 @@ def worker(
     station = Station(target, secret, machine=name or "", builders=many, times=device != "none")
     does = f"times kernels for {target.key}" if device != "none" else "only builds"
     say(f"{station.facts.machine}: {does}, {many} built at once", err=True)
-    serve(where, station, patience=PATIENCE if patience is None else patience, told=lambda line: say(line, err=True))
+    serve(where, [station], patience=PATIENCE if patience is None else patience, told=lambda line: say(line, err=True))
