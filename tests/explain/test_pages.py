@@ -114,7 +114,7 @@ def of_program(code: str, said: Sequence[tuple[str, int]]) -> str:
     return output
 
 
-GO_ON = {"E0348", "E0704"}
+GO_ON = {"E0348", "E0704", "E0881"}
 """Errors that a command tells when it has done the rest of its work."""
 
 # --- machines in trouble ---------------------------------------------------------------------------------------------
@@ -373,6 +373,13 @@ def impatient() -> Iterator[None]:
 
 
 @contextmanager
+def damaged_file() -> Iterator[None]:
+    Path("team").mkdir()
+    Path("team", f"records-{'0' * 32}.jsonl").touch()
+    yield
+
+
+@contextmanager
 def leaving(how: Exception | None = None) -> Iterator[None]:
     """Workers that are gone when the search begins, or with the scheduler."""
     workers, connect = pool.Pool.workers, pool.Pool.connect
@@ -409,6 +416,7 @@ FAULTS: dict[str, Callable[[], AbstractContextManager[None]]] = {
     "E0877": impatient,
     "E0878": leaving,
     "E0879": partial(leaving, pool.Lost("gone")),
+    "E0881": damaged_file,
     "E0904": full_disk,
     "E0908": crashing_kernels,
     "E0910": no_backend,

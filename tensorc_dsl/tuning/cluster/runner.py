@@ -381,9 +381,10 @@ class ClusterRunner:
         if now - self._looked < LOOK_SECONDS:
             return
         self._looked = now
+        seen_now = self._pool.workers()
         there = {
             s.facts.id: s
-            for s in self._pool.workers()
+            for s in seen_now
             if not s.unfit and (s.facts.target == self._target or (not s.facts.times and s.facts.builders))
         }
         for key in [*self._machines]:
@@ -408,7 +409,8 @@ class ClusterRunner:
             return
         self._alone_since = self._alone_since or now
         if now - self._alone_since >= self._patience:
-            why = "; ".join(f"{m.seen.name}: {m.retired}" for m in self._machines.values() if m.retired)
+            told = [f"{m.seen.name}: {m.retired}" for m in self._machines.values() if m.retired]
+            why = "; ".join([*told, *(f"{s.name}: {s.unfit}" for s in seen_now if s.unfit)])
             why = why or ("all have left" if self._met else "there was none")
             left = NONE_LEFT(None, task=self._program.name, seconds=self._patience, why=why)
             raise TschedError(left)

@@ -196,6 +196,31 @@ def import_(files: tuple[str, ...], records: str | None) -> None:
             _say_added(file, added, len(read.trials))
 
 
+@db.command()
+@click.argument("url", metavar="URL")
+@records_option
+@common_options
+def sync(url: str, records: str | None) -> None:
+    """Share records with a team: add those at URL to the database, and those of the database there.
+
+    URL is a folder, or what fsspec reaches, such as s3://bucket/records. Files there are never changed, and each is
+    checked by its digest. It needs the extra `cluster` of the package.
+    """
+    from tensorc_dsl.base.units import counted
+    from tensorc_dsl.tuning.cluster.access import require_dask
+    from tensorc_dsl.tuning.records.database import Database
+    from tensorc_dsl.tuning.records.sync import sync as synced
+
+    require_dask()
+    with Database.open(_path(records)) as database:
+        done = synced(database, url)
+    show_diagnostics(*done.damaged)
+    say(f"{counted(done.files, 'file')} read, {counted(done.added, 'record')} added")
+    say(f"{counted(done.sent, 'record')} written" + (f" to {done.wrote}" if done.wrote else ""))
+    if done.damaged:
+        click.get_current_context().exit(ExitCode.FINDINGS)
+
+
 @contextmanager
 def _opened(file: str) -> Generator[BinaryIO]:
     from tensorc_dsl.faces.report.files import unreadable
