@@ -196,9 +196,9 @@ def test_after_an_interruption_the_records_decide(task: Task, monkeypatch: pytes
         slower = next(t for t in map(task.sample, range(1), range(3)) if t.text != fastest.text)
         for interrupted, told in ((True, False), (False, True)):
             ending = Ending(told=told)
-            kept, why = tuned._judged(task, slower, queue, ending, interrupted, fastest)
+            kept, why = tuned._judged(task, slower, queue, ending, interrupted, None, fastest)
             assert kept and why == "by the records, its schedule is faster than the one found"
-            kept, why = tuned._judged(task, fastest, queue, ending, interrupted, naive)
+            kept, why = tuned._judged(task, fastest, queue, ending, interrupted, None, naive)
             assert kept and "not compared" in why
     assert not times.asked
 

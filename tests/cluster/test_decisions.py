@@ -85,6 +85,14 @@ def test_decisions_equal_those_of_one_machine_with_the_same_answers(strategy: st
     assert many.best is not None and alone.best is not None and many.best.text == alone.best.text
 
 
+def test_the_next_batch_is_proposed_while_machines_have_the_last_trials_of_one() -> None:
+    """As many as there are machines: none of them waits for proposals."""
+    _, events = searched(Alone(6), "random")
+    steps = [e for e in events if isinstance(e, Proposed | Measured)]
+    before = [sum(isinstance(x, Measured) for x in steps[:n]) for n, e in enumerate(steps) if isinstance(e, Proposed)]
+    assert before == [0, 12 - 6, 24 - 6]
+
+
 def test_trials_that_are_held_back_are_neither_proposed_again_nor_lost() -> None:
     result, events = searched(Alone(4, late=frozenset({3, 9, 17, 24})))
     keys = [program_key(t.program) for t in result.traces]

@@ -214,14 +214,24 @@ class ClusterRunner:
         return max(1, len(self._timing()))
 
     def measure(self, programs: Sequence[Program], best: float | None) -> Iterator[Outcome | Late]:
-        """An outcome per program, in order. One that a slow worker holds back is `Late`, and comes with `late`."""
+        """An outcome per program, in order. One that a slow worker holds back is `Late`, and comes with `late`.
+
+        Workers have the programs as soon as this returns, before the first outcome is asked for.
+        """
         trials = [self._trial(p, best) for p in programs]
         self._begin(trials)
+        self._connected(self._give_out)
+        return self._outcomes(programs, trials)
+
+    def _outcomes(self, programs: Sequence[Program], trials: Sequence[_Trial]) -> Iterator[Outcome | Late]:
         took: list[float] = []
         try:
             for program, trial in zip(programs, trials, strict=True):
-                while trial.outcome is None and not self._straggles(trial, trials, took):
+                while trial.outcome is None:
+                    # The search may have been away for a while: what has ended meanwhile is taken before a worker is slow.
                     took += self._pump()
+                    if trial.outcome is None and self._straggles(trials, took):
+                        break
                 if trial.outcome is None:
                     self._left[trial.number] = program, trial
                     yield Late(program)
@@ -700,9 +710,9 @@ class ClusterRunner:
             for t in trials:
                 t.best = outcome.seconds if t.best is None else min(t.best, outcome.seconds)
 
-    def _straggles(self, trial: _Trial, trials: Sequence[_Trial], took: Sequence[float]) -> bool:
-        """Whether the batch goes on without this trial: it and all others that are open take far longer than those that are
-        done, and some worker has nothing to do."""
+    def _straggles(self, trials: Sequence[_Trial], took: Sequence[float]) -> bool:
+        """Whether the batch goes on without its open trials: all of them take far longer than those that are done, and some
+        worker has nothing to do."""
         open_ = [t for t in trials if t.outcome is None]
         if len(open_) > (1.0 - MOST_OF) * len(trials) or not took or self._to_build or self._to_time:
             return False

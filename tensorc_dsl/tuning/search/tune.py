@@ -7,7 +7,7 @@ from __future__ import annotations
 import gc
 import math
 from collections import Counter
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -334,6 +334,15 @@ class TuneResult:
         return f"{type(self).__name__}({', '.join(f'{k}={v!r}' for k, v in shown.items())})"
 
 
+@dataclass(frozen=True, slots=True)
+class _Behind:
+    """Trials of a batch, the outcomes of those that were recorded before, and the answers that come of the others."""
+
+    traces: Sequence[Trace]
+    known: Sequence[Outcome | None]
+    answers: Iterator[Outcome | Late]
+
+
 class Search:
     """A search under way. `step` tries one batch; `finish` compares and proves the best of all batches.
 
@@ -385,6 +394,7 @@ class Search:
         self._regret: Regret | None = None
         self._low = 0
         self._dispatch: Dispatch | None = None
+        self._behind = _Behind((), (), iter(()))
         self._pending: dict[int, Trace] = {}
         """The proposed traces that a slow machine holds back, by the identity of their programs."""
         self.curve: list[tuple[int, float | None]] = []
@@ -416,8 +426,8 @@ class Search:
 
     @property
     def begun(self) -> int:
-        """How many trials there are, with those that a slow machine holds back."""
-        return len(self.log.outcomes) + len(self._pending)
+        """How many trials there are, with those that the search does not wait for yet."""
+        return len(self.log.outcomes) + len(self._pending) + len(self._behind.traces)
 
     @property
     def options(self) -> SearchOptions:
@@ -445,6 +455,7 @@ class Search:
             batch = self._asked.propose(min(count, left, most), left / total)
             predictions = tuple(map(self._predicted, batch))
         if not batch:
+            self._collect(wait=True)
             self._exhausted = Exhausted(len(log.traces), self._explorer.followed(log.traces))
             log.emit(self._exhausted)
             return
@@ -455,14 +466,31 @@ class Search:
         self._learn(first)
 
     def _collect(self, wait: bool) -> None:
-        """Log and learn the outcomes that slow machines held back: those that are known, or all of them."""
+        """Log and learn the outcomes that slow machines held back: those that are known, or all trials that are open."""
         many = self._given.many
-        if many is None or not self._pending:
-            return
         first = len(self.log.outcomes)
-        for program, outcome in many.late(wait):
-            self.log.measured(self._pending.pop(id(program)), outcome)
-        self._learn(first)
+        if wait:
+            self._take_behind()
+        if many is not None and self._pending:
+            for program, outcome in many.late(wait):
+                self.log.measured(self._pending.pop(id(program)), outcome)
+        if len(self.log.outcomes) > first:
+            self._learn(first)
+
+    def _take_behind(self) -> None:
+        """Log the last trials of the batch before."""
+        behind, self._behind = self._behind, _Behind((), (), iter(()))
+        for trace, outcome in zip(behind.traces, behind.known, strict=True):
+            self._take(trace, outcome, behind.answers)
+
+    def _take(self, trace: Trace, known: Outcome | None, answers: Iterator[Outcome | Late]) -> bool:
+        """Log a trial that is known, or the next answer. Returns whether there is an outcome; a slow machine may hold it."""
+        answer = known or next(answers)
+        if isinstance(answer, Late):
+            self._pending[id(trace.program)] = trace
+            return False
+        self.log.measured(trace, answer, recorded=known is not None)
+        return True
 
     def _learn(self, first: int) -> None:
         """Tell the strategy the outcomes from that one on."""
@@ -493,8 +521,12 @@ class Search:
         self.log.emit(found)
 
     def _measure(self, batch: Sequence[Trace]) -> None:
-        """Log the trials of the batch, as many as the budget allows, and settle the new ones."""
-        log, watch = self.log, self._given.watch
+        """Log the trials of the batch, as many as the budget allows, and settle the new ones.
+
+        Where several programs are timed at once, the last ones of a batch come behind the proposals for the next one: the
+        machines would wait for these otherwise.
+        """
+        log, watch, many = self.log, self._given.watch, self._given.many
         known = [self._past.take(t.program) for t in batch]
         new = [t.program for t, outcome in zip(batch, known, strict=True) if outcome is None]
         if new and self._past.outcomes and not self._diverged:
@@ -506,17 +538,17 @@ class Search:
         scale = 1.0 if watch is None else watch.scale
         best = None if log.best_seconds is None else scale * log.best_seconds
         answers = self._given.runner.measure(new, best) if new else iter(())
+        self._take_behind()
         fresh, open_ = 0, list[int]()
-        for trace, outcome in zip(batch, known, strict=True):
+        now = len(batch) if many is None else len(batch) - min(many.lanes, len(batch) // 2)
+        for n, (trace, outcome) in enumerate(zip(batch, known, strict=True)):
             if outcome is None and fresh and self._late():
                 break
-            answer = outcome or next(answers)
+            if n == now:
+                self._behind = _Behind(batch[n:], known[n:], answers)
+                break
             fresh += outcome is None
-            if isinstance(answer, Late):
-                self._pending[id(trace.program)] = trace
-                continue
-            log.measured(trace, answer, recorded=outcome is not None)
-            if outcome is None:
+            if self._take(trace, outcome, answers) and outcome is None:
                 open_.append(len(log.outcomes) - 1)
                 if watch is not None and watch.due:
                     self._settle(watch, open_)
