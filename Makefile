@@ -208,8 +208,8 @@ computes: $(VENV)/.dev ## Random computes, run in each way, against what the lan
 sizes: $(VENV)/.dev ## Random programs of sizes near 2**31, 2**53 and 2**63, refused or right, from C too (SEED=0 COUNT=300)
 	$(BIN)/python -m campaigns.random_sizes --seed $(SEED) --count $(COUNT)
 
-.PHONY: every-size
-every-size: $(VENV)/.dev ## Kernels for open sizes, single and selected ones, at each size from 1 to 4096 (SEED=0 COUNT=300)
+.PHONY: ranges
+ranges: $(VENV)/.dev ## Kernels for open sizes, single and selected ones, at each size from 1 to 4096 (SEED=0 COUNT=300)
 	$(BIN)/python -m campaigns.every_size --seed $(SEED) --count $(COUNT)
 
 .PHONY: graphs

@@ -36,6 +36,7 @@ OTHERS = {
     "backend/llvm/ahead/library.py": "a temporary folder of its own, for the C compiler",
     "faces/cli/failures.py": "/dev/null in place of a closed output",
     "faces/cli/options.py": "/dev/null in place of a closed output",
+    "tuning/cluster/access.py": "the secret of a user's own workers, which no other user may read for a moment",
     "processes/server.py": "the name of the process, in /proc",
     "processes/machine.py": "locks in the user's runtime folder, opened with O_NOFOLLOW and never written",
     "faces/report/terminal.py": "/dev/null in place of a closed output",

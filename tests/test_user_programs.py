@@ -28,6 +28,7 @@ PASSED_ON = {
     "Form",
     "Param",
     "Plan",
+    "Pool",
     "Program",
     "Queue",
     "Roof",
@@ -60,23 +61,23 @@ def types_in(annotation: object) -> Iterator[object]:
             yield annotation
 
 
-NUMPY = {"np": np}
-"""Modules that a check loads import NumPy for their types only."""
+LATER = {"np": np, "Pool": tensorc_dsl.Pool}
+"""Modules that a check loads import NumPy for their types only, and others what many machines need."""
 
 
 def hints_of(item: object) -> Iterator[tuple[str, object]]:
     """The place and the type of each parameter, result and field of a public class or function."""
     if not inspect.isclass(item):
-        if callable(item):
-            yield from typing.get_type_hints(item, localns=NUMPY).items()
+        if callable(item) and typing.get_origin(item) is None:  # a Literal has no parameters
+            yield from typing.get_type_hints(item, localns=LATER).items()
         return
     for name, member in inspect.getmembers(item):
         one = member.fget if isinstance(member, property) else member
         if not name.startswith("_") and inspect.isfunction(one):
-            yield from ((f"{name}.{place}", hint) for place, hint in typing.get_type_hints(one, localns=NUMPY).items())
+            yield from ((f"{name}.{place}", hint) for place, hint in typing.get_type_hints(one, localns=LATER).items())
     fields = getattr(item, "__dataclass_fields__", {})
     if fields and item.__module__.startswith("tensorc_dsl"):
-        namespaces: dict[str, Any] = {}
+        namespaces: dict[str, Any] = {**LATER}
         for base in reversed(item.__mro__):
             namespaces |= vars(inspect.getmodule(base) or object)
         for field in fields:

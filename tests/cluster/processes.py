@@ -45,7 +45,7 @@ class Cluster:
         code = "from distributed.cli.dask_scheduler import main; main()"
         where = ["--host", "127.0.0.1", "--port", str(self.port), "--dashboard-address", "127.0.0.1:0", "--no-show"]
         self.scheduler = self.start("scheduler", "-c", code, *where)
-        until = time.monotonic() + 30
+        until = time.monotonic() + 60
         while time.monotonic() < until:
             with socket.socket() as s:
                 if s.connect_ex(("127.0.0.1", self.port)) == 0:

@@ -39,7 +39,7 @@ def right(some: list[Program], found: list[Outcome]) -> bool:
     return sorted(o.seconds or 0.0 for o in found) == pytest.approx(sorted(map(time_of, some)))
 
 
-def when(condition: object, seconds: float = 30.0) -> None:
+def when(condition: object, seconds: float = 60.0) -> None:
     until = time.monotonic() + seconds
     while not condition():  # pyright: ignore[reportCallIssue]
         assert time.monotonic() < until

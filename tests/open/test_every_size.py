@@ -1,4 +1,4 @@
-"""Kernels for open sizes at many of their sizes, at both ends and one past them. See `make every-size`."""
+"""Kernels for open sizes at many of their sizes, at both ends and one past them. See `make ranges`."""
 
 from __future__ import annotations
 
