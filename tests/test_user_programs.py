@@ -31,6 +31,7 @@ PASSED_ON = {
     "Pool",
     "Program",
     "Queue",
+    "Registers",
     "Roof",
     "Runtime",
     "Space",

@@ -22,11 +22,11 @@ SECTIONS = {
     "Schedules": "Trace Draw Decision Distribution Model Site Decider",
     "Proofs": "Report Valid Invalid Unproved",
     "Errors": "TschedError UnknownTask NoValidCandidate WrongSchedule Diagnostic Note Severity Source Span",
-    "Other machines": "connect Target Emulated Counts Code CompiledKernel KernelLibrary LoadedKernel LoweredKernel",
+    "Other machines": "connect MachineChange Target Emulated Counts Code CompiledKernel KernelLibrary LoadedKernel LoweredKernel",
 }
 """The names that are described, by their section."""
 
-PASSED_ON = "Backend CheckedFile Files Param Plan Pool Program Queue Roof Sizes Space StrPath TaskDef"
+PASSED_ON = "Backend CheckedFile Files Param Plan Pool Program Queue Registers Roof Sizes Space StrPath TaskDef"
 """The names of which a sentence is enough: a program gets such values and passes them on."""
 
 MODULES = {"handlers": "tensorc_dsl.schedule.trace.handlers", "events": "tensorc_dsl.tuning.search.events"}

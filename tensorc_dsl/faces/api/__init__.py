@@ -19,6 +19,7 @@ if TYPE_CHECKING:
         KernelLibrary,
         LoadedKernel,
         LoweredKernel,
+        Registers,
     )
     from tensorc_dsl.base.diagnostic import Diagnostic, Note, Severity, TschedError
     from tensorc_dsl.base.source import Source, Span
@@ -49,7 +50,7 @@ if TYPE_CHECKING:
     from tensorc_dsl.tuning.insight.posterior import Importance, Learnt, Pin, Value
     from tensorc_dsl.tuning.machine.roof import Roof
     from tensorc_dsl.tuning.measure.emulation import Emulated
-    from tensorc_dsl.tuning.measure.outcome import Outcome, Status
+    from tensorc_dsl.tuning.measure.outcome import MachineChange, Outcome, Status
     from tensorc_dsl.tuning.records.database import Queue, Unkept
     from tensorc_dsl.tuning.records.trial import Trial
     from tensorc_dsl.tuning.search import events
@@ -89,6 +90,7 @@ __all__ = [
     "LoadedKernel",
     "LoadedModel",
     "LoweredKernel",
+    "MachineChange",
     "Model",
     "ModelComparison",
     "ModelGroup",
@@ -109,6 +111,7 @@ __all__ = [
     "Queue",
     "Recorded",
     "Refused",
+    "Registers",
     "Regret",
     "Report",
     "Roof",
@@ -158,7 +161,7 @@ __all__ = [
 ]
 
 _NAMES = {
-    "backend.protocol": "Backend Bound Code CompiledKernel Counts Form KernelLibrary LoadedKernel LoweredKernel",
+    "backend.protocol": "Backend Bound Code CompiledKernel Counts Form KernelLibrary LoadedKernel LoweredKernel Registers",
     "base.diagnostic": "Diagnostic Note Severity TschedError",
     "base.source": "Source Span",
     "check.scope": "CheckedFile",
@@ -187,7 +190,7 @@ _NAMES = {
     "tuning.insight.posterior": "Importance Learnt Pin Value",
     "tuning.machine.roof": "Roof",
     "tuning.measure.emulation": "Emulated",
-    "tuning.measure.outcome": "Outcome Status",
+    "tuning.measure.outcome": "MachineChange Outcome Status",
     "tuning.records.database": "Queue Unkept",
     "tuning.records.trial": "Trial",
     "tuning.search.function": "FunctionResult FunctionTrial",
