@@ -208,11 +208,13 @@ def test_a_time_beyond_the_roof_is_measured_again(
     for compare in (False, True):
         held = Plausible(Clock(seconds=list(seconds)), ROOF, lambda: roof)
         (outcome,) = held.compare([TASK]) if compare else held.measure([TASK], None)
+        assert isinstance(outcome, Outcome)
         assert (outcome.status, outcome.seconds) == (status, found)
 
 
 def test_what_is_rejected_says_why_and_keeps_its_samples() -> None:
     (outcome,) = Plausible(Clock(seconds=[1e-6, 2e-6]), ROOF, lambda: ROOF).measure([TASK], None)
+    assert isinstance(outcome, Outcome)
     assert outcome.message == "it takes 2.00 µs, twice, and the machine needs at least 1.00 ms"
     assert outcome.times == (2e-6,)
 
@@ -222,7 +224,7 @@ def test_what_is_rejected_says_why_and_keeps_its_samples() -> None:
 )
 def test_where_no_roof_holds_no_time_is_rejected(roof: Roof) -> None:
     (outcome,) = Plausible(Clock(seconds=[1e-9]), roof, lambda: roof).measure([TASK], None)
-    assert outcome.status is Status.OK
+    assert isinstance(outcome, Outcome) and outcome.status is Status.OK
 
 
 def test_a_rejected_trial_is_recorded_as_what_it_is(tmp_path: Path) -> None:

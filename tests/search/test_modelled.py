@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from tensorc_dsl.faces.api import load
+from tensorc_dsl.ir.sizes import Sizes
 from tensorc_dsl.ir.target import Target
 from tensorc_dsl.processes.machine import one_blas_thread
 from tensorc_dsl.schedule.trace.trace import Trace
@@ -33,7 +34,7 @@ class Told(Explorer):
 
     says: Callable[[Trace], float | None]
 
-    def modelled(self, trace: Trace) -> float | None:
+    def modelled(self, trace: Trace, sizes: Sizes | None = None) -> float | None:
         return self.says(trace)
 
 
