@@ -437,7 +437,7 @@ class Pool:
             except Lost as e:
                 raise TschedError(NO_SCHEDULER(None, address=self.address.text, why=str(e))) from None
             fit = [s.facts.target for s in seen if s.facts.times and not s.unfit]
-            found = list(dict.fromkeys(t for t in fit if t.key.startswith(self.address.wanted)))
+            found = sorted({t for t in fit if t.key.startswith(self.address.wanted)}, key=lambda t: t.key)
             found = [t for t in found if kind is None or t.kind == kind]
             if len(found) == 1:
                 return found[0]

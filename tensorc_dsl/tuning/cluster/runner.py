@@ -434,6 +434,8 @@ class ClusterRunner:
             ran &= not times
 
     def _retire(self, machine: _Machine, why: str) -> None:
+        if machine.retired:
+            return  # both of its orders failed at once
         machine.retired = why
         self._abandon(machine, died=False)
         self._tell(MachineChange(machine.seen.name, "retired", why))
