@@ -40,7 +40,8 @@ def test_answers_are_in_order_and_of_the_right_programs() -> None:
         "m1",
         "m2",
     }  # no healthy device without a task
-    assert len({key for _, key, *_ in timings(log)}) == len(timings(log)) >= 24
+    # One that is taken back as it begins may run twice, and its first answer counts.
+    assert len({key for _, key, *_ in timings(log)}) >= 24
 
 
 def test_a_device_times_one_kernel_at_a_time_and_has_at_most_two_orders(monkeypatch: pytest.MonkeyPatch) -> None:

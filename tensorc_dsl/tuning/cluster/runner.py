@@ -90,8 +90,9 @@ SLOW, RUNNING = 1.5, 3
 UNSTEADY, WINDOW = 5, 8
 """So does one whose speed changed during so many of its last orders."""
 
-STRAGGLER, MOST_OF = 2.0, 0.75
-"""A batch does not wait for trials that take so many times as long as its others, once such a share of it is done."""
+STRAGGLER, MOST_OF, AWAITED = 2.0, 0.75, 0.5
+"""A batch does not wait for trials that take so many times as long as its others, once such a share of it is done; but so
+many seconds it always waits."""
 
 KEPT = 64
 """How many programs' machine code is kept for another look."""
@@ -719,7 +720,7 @@ class ClusterRunner:
         if len(open_) > (1.0 - MOST_OF) * len(trials) or not took or self._to_build or self._to_time:
             return False
         given = {t.number: p.given for p in self._ordered.values() if isinstance(p, _Piece) for t in p.trials}
-        now, long = time.monotonic(), STRAGGLER * median(took)
+        now, long = time.monotonic(), max(AWAITED, STRAGGLER * median(took))
         idle = any(not self._pool.at(m.seen.address) for m in self._timing())
         return idle and all(t.number in given and now - given[t.number] > long for t in open_)
 
