@@ -382,9 +382,9 @@ class Pool:
         return orders
 
     def recall(self, order: str) -> bool:
-        """Expect nothing of an order any more; whether a worker had it."""
+        """Expect nothing of an order any more; whether a worker had it, and its answer is not here yet."""
         for key, given in self._given.items():
-            if given.order.id == order:
+            if given.order.id == order and not given.future.done():
                 self._given.pop(key).future.cancel()
                 return True
         return False
