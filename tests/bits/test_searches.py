@@ -10,6 +10,7 @@ from click.testing import CliRunner
 import tensorc_dsl
 from tensorc_dsl.base.source import Source
 from tensorc_dsl.faces.api import Task
+from tensorc_dsl.faces.api.schedules import schedule_in
 from tensorc_dsl.faces.cli.main import main
 from tensorc_dsl.proof.equivalence.bits import in_order
 from tensorc_dsl.proof.equivalence.validate import Valid
@@ -60,6 +61,20 @@ def test_a_search_says_what_it_keeps() -> None:
         main, ["verify", "f.tsched", "small", "small.best.tsched", "--bits-of", "small.best.tsched"]
     )
     assert named.exit_code == 0, named.output
+
+
+def test_a_file_keeps_no_schedule_that_does_not_keep_the_bits() -> None:
+    """A search draws each schedule behind `keep_order`; the one of the file leaves its order to lowering."""
+    text = "schedule copied for matmul {\n    cache_read(C, A)\n    cache_read(C, B)\n}\n"
+    plain = task("small")
+    kept = plain.keeping(bits=True)
+    held = schedule_in(text.encode(), kept, Path("small.best.tsched"))
+    assert not isinstance(held, str)
+    assert not isinstance(plain.verify_bits(held), Valid)
+    assert not kept.holds(held)
+    with_order = schedule_in(text.replace("{", "{\n    keep_order()").encode(), kept, Path("small.best.tsched"))
+    assert not isinstance(with_order, str)
+    assert kept.holds(with_order)
 
 
 def test_bits_of_a_named_schedule_in_the_own_order_are_kept_step_by_step() -> None:

@@ -89,7 +89,9 @@ def test_warps_wait_for_copies_alone() -> None:
     assert barriers_in(k.body) == 1 and not k.notes
     lowered = format_device(kernels)
     assert re.search(r"U_part\[.*f32\(e_run\[", lowered)  # the left operand is where the exponentials were stored
-    assert lowered.count("shuffle down") == 4 and lowered.count("shuffle lane 0 of 4") == 4
+    first, later = 1, 1  # what depends on whether a step is the first is there for the first one and for the later ones
+    assert lowered.count("shuffle down") == 2 + 2 * (first + later)
+    assert lowered.count("shuffle lane 0 of 4") == 3 + first + later
     assert ptx(kernels, "sm_80").count("ldmatrix") == 2 * 1 + 2 + 2 * 2  # scores: both operands; then values alone
 
 
