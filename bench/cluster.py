@@ -15,21 +15,23 @@ import socket
 import subprocess
 import sys
 import tempfile
+import threading
 import time
-from collections.abc import Generator, Sequence
+from collections.abc import Generator, Iterator, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
 from tensorc_dsl.backend.protocol import Code
 from tensorc_dsl.faces.api import SearchOptions, Task, loads
+from tensorc_dsl.ir.program import Program
 from tensorc_dsl.ir.target import Target
 from tensorc_dsl.tuning.cluster.access import Address, read_token
 from tensorc_dsl.tuning.cluster.pool import Pool, serve
 from tensorc_dsl.tuning.cluster.runner import ClusterRunner
 from tensorc_dsl.tuning.cluster.station import Answer, BuildOrder, Made, Orders, Roofed, Station, Timed, TimeOrder
 from tensorc_dsl.tuning.machine.roof import Roof
-from tensorc_dsl.tuning.measure.outcome import Outcome, Status
+from tensorc_dsl.tuning.measure.outcome import Late, Outcome, Status
 from tensorc_dsl.tuning.search.log import SearchInput
 from tensorc_dsl.tuning.search.tune import Search
 
@@ -132,9 +134,37 @@ class Rate:
         )
 
 
+class Counted(ClusterRunner):
+    """Counts the processor time of the thread that gives orders and takes answers, while it does."""
+
+    spent = 0.0
+
+    def measure(self, programs: Sequence[Program], best: float | None) -> Iterator[Outcome | Late]:
+        began = time.thread_time()
+        outcomes = super().measure(programs, best)
+        self.spent += time.thread_time() - began
+        return self._one_by_one(outcomes)
+
+    def _one_by_one(self, outcomes: Iterator[Outcome | Late]) -> Iterator[Outcome | Late]:
+        while True:
+            began = time.thread_time()
+            outcome = next(outcomes, None)
+            self.spent += time.thread_time() - began
+            if outcome is None:
+                return
+            yield outcome
+
+    def late(self, wait: bool = False) -> list[tuple[Program, Outcome]]:
+        began = time.thread_time()
+        found = super().late(wait)
+        self.spent += time.thread_time() - began
+        return found
+
+
 def searched(task: Task, pool: Pool, trials: int, strategy: str) -> Rate:
-    """A search of the task on the pool. Dispatch costs the processor time of this process while it measures."""
-    with closing(ClusterRunner(task.program, TARGET, pool, threads=1)) as runner:
+    """A search of the task on the pool. Dispatch costs what the search's thread spends in its runner, and all that threads of
+    Dask do: they send and receive."""
+    with closing(Counted(task.program, TARGET, pool, threads=1)) as runner:
         given = SearchInput(
             space=task.model,
             program=task.program,
@@ -145,21 +175,21 @@ def searched(task: Task, pool: Pool, trials: int, strategy: str) -> Rate:
             many=runner,
         )
         search = Search(given)
-        measured = [0.0]
-        measure = search._measure  # pyright: ignore[reportPrivateUsage]
-
-        def timed(batch: Sequence[object]) -> None:
-            began = time.process_time()
-            measure(batch)  # pyright: ignore[reportArgumentType]
-            measured[0] += time.process_time() - began
-
-        search._measure = timed  # pyright: ignore[reportPrivateUsage, reportAttributeAccessIssue]
-        sent, began, processor = pool.sent, time.monotonic(), time.process_time()
+        sent, began, processor, others = pool.sent, time.monotonic(), time.process_time(), _others()
         while search.begun < trials:
             search.step(trials - search.begun, trials, trials)
         seconds = time.monotonic() - began
-        used = time.process_time() - processor
-    return Rate(trials, seconds, used, measured[0], pool.sent - sent)
+        used, dispatch = time.process_time() - processor, runner.spent + _others() - others
+    return Rate(trials, seconds, used, dispatch, pool.sent - sent)
+
+
+def _others() -> float:
+    """The processor seconds of the other threads of Python, which are those of Dask; BLAS has its own."""
+    return sum(
+        time.clock_gettime(time.pthread_getcpuclockid(t.ident))
+        for t in threading.enumerate()
+        if t.ident is not None and t is not threading.current_thread()
+    )
 
 
 def _end(_number: int, _frame: object) -> None:

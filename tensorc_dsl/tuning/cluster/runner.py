@@ -103,7 +103,8 @@ class _Trial:
     """A candidate. Once it is built, it has machine code or the outcome of a failure."""
 
     number: int
-    text: str
+    key: str
+    """That of its lowered kernel; empty if there is none."""
     request: Build | Outcome
     extremes: bool
     best: float | None = None
@@ -291,14 +292,15 @@ class ClusterRunner:
         return self._count
 
     def _trial(self, program: Program, best: float | None) -> _Trial:
-        text = format_program(program)
+        key = ""
         try:
-            packed = lowered_once(program, self._target).packed
+            lowered = lowered_once(program, self._target)
+            key, packed = lowered.key, lowered.packed
             request = Build(program.name, packed.data, packed.parts, self._target, self._threads)
         except LowerError as e:
             request = Outcome(Status.REFUSED, message=str(e))
         extremes = (IN_RANGE, True) not in program.annotations
-        return _Trial(self._number(), text, request, extremes, best)
+        return _Trial(self._number(), key, request, extremes, best)
 
     def _begin(self, trials: Sequence[_Trial], together: bool = False) -> None:
         """Queue the trials: each for itself, or to be timed by turns."""
@@ -521,8 +523,8 @@ class ClusterRunner:
         """What is to be built for a trial; None if there is nothing, and it goes on at once."""
         if isinstance(trial.request, Outcome):
             self._built(trial, Made(None, trial.request, 0.0))
-        elif (known := self._known.get(trial.text)) is not None:
-            self._known.move_to_end(trial.text)
+        elif (known := self._known.get(trial.key)) is not None:
+            self._known.move_to_end(trial.key)
             self._built(trial, known)
         else:
             return trial.request
@@ -598,7 +600,7 @@ class ClusterRunner:
             machine.failures = 0
         match ended.answer, what:
             case Made() as made, _Trial() as trial:
-                self._known[trial.text] = made
+                self._known[trial.key] = made
                 while len(self._known) > KEPT:
                     self._known.popitem(last=False)
                 self._built(trial, made)
