@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from tensorc_dsl.base.visible import visible_line
 from tensorc_dsl.faces.api import Task
 from tensorc_dsl.faces.report.page.sections import DrawPage, Figures, Side, Stage, page
 from tensorc_dsl.tuning.insight.study import Study, study
@@ -90,6 +91,20 @@ def test_what_was_found_comes_first(figures: Figures) -> None:
     assert re.match(r"small: report .* small The fastest schedule takes 1\.64 µs, .* of f32 FMA peak\.", shown)
     assert f"{best * 1e6:.2f} µs" == "1.64 µs"
     assert "On a machine, 1 thread, warm caches" in shown
+
+
+def test_trials_of_workers_have_the_names_of_their_machines(task: Task, trials: list[Trial]) -> None:
+    timed = [replace(t, fingerprint="ab" if n % 3 else "") for n, t in enumerate(trials)]
+    side = Side.of("bayes/0", timed, {"ab": EVIL, "cd": "another"})
+    assert len(side.machines) == len(side.trials)
+    parts = Parts(page(figures_of(task, [side], None)))
+    shown = visible_line(EVIL)
+    assert (
+        f"Trials by machine: {shown} {side.machines.count(EVIL)}, this machine {side.machines.count('')}."
+        in parts.shown
+    )
+    assert parts.data["sides"][0]["machines"] == [visible_line(m) for m in side.machines]  # type: ignore[index]
+    assert "by machine" not in page(figures_of(task, [Side.of("bayes/0", timed)], None))
 
 
 def test_nothing_is_loaded_by_what_the_page_says(figures: Figures) -> None:

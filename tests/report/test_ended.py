@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from tensorc_dsl.faces.report.progress import Ended
+from tensorc_dsl.faces.report.ended import Ended
 from tensorc_dsl.ir.sizes import Sizes
 from tensorc_dsl.ir.target import Target
 from tensorc_dsl.schedule.trace.trace import Trace

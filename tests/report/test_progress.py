@@ -17,9 +17,10 @@ from tensorc_dsl.faces.report.live import Line
 from tensorc_dsl.faces.report.progress import Standing, show_progress
 from tensorc_dsl.schedule.trace.trace import Trace
 from tensorc_dsl.tuning.machine.roof import Roof
-from tensorc_dsl.tuning.measure.outcome import Outcome, Status
+from tensorc_dsl.tuning.measure.outcome import MachineChange, Outcome, Status
 from tensorc_dsl.tuning.search.events import (
     Comparing,
+    Crew,
     Event,
     Exhausted,
     Finished,
@@ -52,6 +53,19 @@ def good(trial: int, seconds: float = 0.002, run: float = 0.25, build: float = 0
 
 def batch(count: int = 8) -> Proposed:
     return Proposed((TRACE,) * count, 0.0)
+
+
+def test_rates_of_workers() -> None:
+    clock = Clock()
+    standing = Standing(clock)
+    for machines in (1, 2):
+        standing.take(Crew(MachineChange(f"m{machines}", "joined"), machines))
+    standing.take(batch())
+    for trial, name in enumerate(("board", "rack", "rack", "a\x1b[1mb")):
+        clock.now += 15.0
+        outcome = Outcome(Status.OK, 0.002, build_seconds=0.5, run_seconds=0.25, machine=name)
+        standing.take(Measured(trial, TRACE, outcome, 0.002))
+    assert "2 workers: rack 2 trials/min, board 1, a\\u{1B}[1mb 1" in standing.text()
 
 
 def test_progress_as_plain_lines() -> None:

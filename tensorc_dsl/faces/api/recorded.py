@@ -86,12 +86,18 @@ def reviewed(task: Task, database: Database, most: int) -> Iterator[Review]:
 # Gathers what the page of a task says: its records, what they teach, the roof of the machine, and the winner's code.
 
 
-def figures(task: Task, records: Sequence[tuple[str, Sequence[Trial]]], command: tuple[str, ...]) -> Figures:
-    """The page about one or two named sets of the task's records. `command` is the call of `tune` for the task.
+def figures(
+    task: Task,
+    records: Sequence[tuple[str, Sequence[Trial]]],
+    command: tuple[str, ...],
+    workers: Mapping[str, str],
+) -> Figures:
+    """The page about one or two named sets of the task's records. `command` is the call of `tune` for the task, and `workers`
+    has the names of workers' machines by their fingerprints.
 
     Takes seconds: the space is expanded some hundred times, and the roof of the machine is measured.
     """
-    sides = tuple(Side.of(label, trials) for label, trials in records)
+    sides = tuple(Side.of(label, trials, workers) for label, trials in records)
     found = study(task.model, task.name, [t for _, trials in records for t in trials])
     no_insight = too_few(task.name, found).message if isinstance(found, TooFew) else ""
     roof, no_roof = _roof(task)

@@ -19,7 +19,7 @@ from tensorc_dsl.faces.cli.failures import ExitCode
 from tensorc_dsl.faces.cli.measured import warn_of_threads
 from tensorc_dsl.faces.cli.options import SUFFIX, Ending, finishing
 from tensorc_dsl.faces.cli.tuned import Form, heard
-from tensorc_dsl.faces.report.progress import kept_line
+from tensorc_dsl.faces.report.ended import kept_line
 from tensorc_dsl.faces.report.results import columns
 from tensorc_dsl.faces.report.terminal import say, show, show_diagnostics, show_object
 from tensorc_dsl.tuning.measure.outcome import Quantity

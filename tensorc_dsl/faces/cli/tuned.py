@@ -21,7 +21,8 @@ if TYPE_CHECKING:
     from tensorc_dsl.base.outputs import Output
     from tensorc_dsl.faces.api import Pool, TaskFile, events
     from tensorc_dsl.faces.api.tasks import Task
-    from tensorc_dsl.faces.report.progress import Ended, EndedCounting, Together
+    from tensorc_dsl.faces.report.ended import Ended, EndedCounting
+    from tensorc_dsl.faces.report.progress import Together
     from tensorc_dsl.schedule.trace.trace import Trace
     from tensorc_dsl.tuning.measure.outcome import Quantity
     from tensorc_dsl.tuning.records.database import Queue
@@ -42,7 +43,7 @@ def heard(
     together: Together, names: Sequence[str], ending: Ending, form: Form, quantity: Quantity
 ) -> list[events.Listener]:
     """What hears the events of each search: what shows them all together, and what prints each as a line of JSON."""
-    from tensorc_dsl.faces.report.progress import printing
+    from tensorc_dsl.faces.report.ended import printing
 
     listeners = [together.listener(n) for n in range(len(names))]
     if form is Form.LINES:
@@ -144,7 +145,7 @@ def write_best(
     records in the queue say which is faster. After a search by emulated counts the one in the file is emulated.
     """
     from tensorc_dsl.faces.api.schedules import written as text_of
-    from tensorc_dsl.faces.report.progress import EndedCounting
+    from tensorc_dsl.faces.report.ended import EndedCounting
 
     out: list[Written] = []
     for one, output, task in zip(ended, outputs, tasks, strict=True):
@@ -225,7 +226,7 @@ def show_results(
     ended: Sequence[Ended | EndedCounting], files: Sequence[Written], priors: Sequence[Path | None], form: Form
 ) -> None:
     """Print the results on standard output, with the files of the best schedules and of the priors."""
-    from tensorc_dsl.faces.report.progress import Ended
+    from tensorc_dsl.faces.report.ended import Ended
 
     facts = [
         (one.facts(file.path, prior) if isinstance(one, Ended) else one.facts(file.path))
@@ -278,7 +279,7 @@ def tell_what_is_wrong(ended: Sequence[Ended | EndedCounting], tasks: Sequence[T
 
 def tell_what_is_miscomputed(ended: Sequence[Ended | EndedCounting], tasks: Sequence[Task]) -> bool:
     """Whether an emulation found kernels that are wrong, which are reported; the first of a task is written to a file."""
-    from tensorc_dsl.faces.report.progress import EndedCounting
+    from tensorc_dsl.faces.report.ended import EndedCounting
 
     some = False
     for one, task in zip(ended, tasks, strict=True):

@@ -59,6 +59,7 @@ from tensorc_dsl.tuning.records.trial import (
     decode_decisions,
     decode_times,
     digest,
+    worker_of,
 )
 
 _KINDS = (
@@ -562,6 +563,10 @@ class Database:
                         and all(map(math.isfinite, found.features))
                     ):
                         yield found
+
+    def workers(self) -> dict[str, str]:
+        """The names of the workers' machines by their fingerprints."""
+        return {key: name for key, facts in self.machines().items() if (name := worker_of(facts))}
 
     def machines(self) -> dict[str, str]:
         """The facts of each machine by its fingerprint."""

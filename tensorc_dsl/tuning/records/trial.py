@@ -232,6 +232,11 @@ class Machine:
         )
 
 
+def worker_of(facts: str) -> str:
+    """The name of the worker's machine with these facts; empty if it was the machine of the search."""
+    return str(_facts.decode(facts).get("machine", ""))
+
+
 _facts = msgspec.json.Decoder(dict[str, int | float | str])
 
 

@@ -62,14 +62,16 @@ def report(file: str, words: tuple[str, ...], threads: int | None, records: str 
     out = Output.at(output, f"{name}.report.html")
     out.check()
     trials: list[Trial] = []
+    workers: dict[str, str] = {}
     if any(not Path(w).is_file() for w in wanted) or not wanted:
         with Database.required(Path(records) if records else None) as database:
             trials = recorded_trials(task, database, show_diagnostics)
             if not trials:
                 raise TschedError(NO_TRIALS(None, task=name, path=database.path))
+            workers = database.workers()
     sides = [_side(task, w, trials) for w in wanted] or [("all trials", trials)]
     begin(f"learning from {counted(sum(len(some) for _, some in sides), 'record')}")
-    out.write(page(figures(task, sides, ("tensorc-dsl", "tune", file, name))))
+    out.write(page(figures(task, sides, ("tensorc-dsl", "tune", file, name), workers)))
     say(f"report: {out.path}")
 
 

@@ -60,7 +60,8 @@ DEFAULTS = SearchOptions()
 if TYPE_CHECKING:
     from tensorc_dsl.check.scope import CheckedFile
     from tensorc_dsl.faces.api import Pool, Queue, Target, Task, TaskFile, TuneResult
-    from tensorc_dsl.faces.report.progress import Ended, EndedCounting, Follower
+    from tensorc_dsl.faces.report.ended import Ended, EndedCounting
+    from tensorc_dsl.faces.report.progress import Follower
 
 
 def _strategy(ctx: click.Context, _param: click.Parameter, value: str) -> str:
@@ -414,7 +415,8 @@ def _count(
 ) -> list[EndedCounting]:
     """How a search of all tasks by emulated counts ended, which is shown on standard error."""
     from tensorc_dsl.faces.api.searching import emulate_all
-    from tensorc_dsl.faces.report.progress import EndedCounting, Standing, Together, show_progress
+    from tensorc_dsl.faces.report.ended import EndedCounting
+    from tensorc_dsl.faces.report.progress import Standing, Together, show_progress
     from tensorc_dsl.tuning.measure.outcome import Quantity
     from tensorc_dsl.tuning.records.emulated_counts import place
 
@@ -442,7 +444,8 @@ def _search(
 ) -> list[Ended]:
     """How a search of all tasks ended, which is shown on standard error, with what each is compared with."""
     from tensorc_dsl.faces.api.searching import roof_on, search_all
-    from tensorc_dsl.faces.report.progress import Ended, Standing, Together, show_progress
+    from tensorc_dsl.faces.report.ended import Ended
+    from tensorc_dsl.faces.report.progress import Standing, Together, show_progress
     from tensorc_dsl.tuning.machine.baseline import Measuring, Yardsticks
     from tensorc_dsl.tuning.measure.outcome import Quantity
 

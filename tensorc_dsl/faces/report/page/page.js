@@ -83,7 +83,8 @@
 
   const trials = [];
   data.sides.forEach((side, s) => {
-    side.seconds.forEach((time, n) => trials.push({ side: s, number: n, time, status: data.statuses[side.status[n]] }));
+    side.seconds.forEach((time, n) => trials.push({ side: s, number: n, time, status: data.statuses[side.status[n]],
+      machine: side.machines ? side.machines[n] : "" }));
   });
   const several = data.sides.length > 1;
   const longest = Math.max(1, ...data.sides.map((s) => s.seconds.length));
@@ -92,7 +93,7 @@
 
   function told(t) {
     const who = several ? data.sides[t.side].label + ", " : "";
-    const what = t.time === null ? t.status : seconds(t.time);
+    const what = (t.time === null ? t.status : seconds(t.time)) + (t.machine ? " on " + t.machine : "");
     const first = t.side ? data.sides.slice(0, t.side).reduce((n, s) => n + s.seconds.length, 0) : 0;
     const values = data.draws.map((d) => [d.name, d.of[first + t.number] < 0 ? null : d.values[d.of[first + t.number]]]);
     const drawn = values.filter(([, v]) => v !== null).map(([n, v]) => n + " = " + v).join(", ");

@@ -10,7 +10,7 @@ import difflib
 import hashlib
 import math
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -46,18 +46,23 @@ from tensorc_dsl.tuning.records.trial import Trial
 @dataclass(frozen=True, slots=True)
 class Side:
     """A set of trials under one name: those of a search, of a database, or all. `trials` has one for each program, in order;
-    `best` is the fastest, with the time that it had beside the other finalists."""
+    `best` is the fastest, with the time that it had beside the other finalists. `machines` has the name of the worker's
+    machine of each trial, empty for this one; nothing if all were timed here."""
 
     label: str
     trials: tuple[Trial, ...]
     best: Trial | None
     searches: int
+    machines: tuple[str, ...] = ()
 
     @staticmethod
-    def of(label: str, records: Sequence[Trial]) -> Side:
+    def of(label: str, records: Sequence[Trial], workers: Mapping[str, str] | None = None) -> Side:
+        """`workers` has the names of workers' machines by their fingerprints."""
         rows = rank(Kept(n, t) for n, t in enumerate(records)).rows
         runs = len({(t.run, t.strategy, t.seed) for t in records})
-        return Side(label, tuple(told_by(records)), records[rows[0]] if rows else None, runs)
+        trials = tuple(told_by(records))
+        machines = tuple((workers or {}).get(t.fingerprint, "") for t in trials)
+        return Side(label, trials, records[rows[0]] if rows else None, runs, machines if any(machines) else ())
 
     @property
     def statuses(self) -> dict[str, int]:
@@ -158,7 +163,7 @@ def _side(s: Side, statuses: list[str]) -> dict[str, Any]:
         "label": visible_line(s.label),
         "seconds": [None if t.seconds is None else float(f"{t.seconds:.{DIGITS}g}") for t in s.trials],
         "status": [statuses.index(t.status) for t in s.trials],
-    }
+    } | ({"machines": [visible_line(m) for m in s.machines]} if s.machines else {})
 
 
 def _axis(f: Figures, name: str, title: str) -> dict[str, Any]:
@@ -249,7 +254,11 @@ def _where(f: Figures) -> str:
     created = [t.created for s in f.sides for t in s.trials]
     when = f"; last record of {date(max(created))}" if created else ""
     cache = f", {f.cache} caches" if f.cache else ""
-    return f"On {f.machine}, {units.counted(f.threads, 'thread')}{cache}{when}."
+    timed = Counter(m or "this machine" for s in f.sides for m in s.machines)
+    workers = (
+        f" Trials by machine: {', '.join(f'{visible_line(m)} {n}' for m, n in timed.most_common())}." if timed else ""
+    )
+    return f"On {f.machine}, {units.counted(f.threads, 'thread')}{cache}{when}.{workers}"
 
 
 def _facts(s: Side) -> tuple[str, ...]:
