@@ -41,6 +41,7 @@ task batch = batch_matmul(G=3, M=17, N=40, K=70) with default
 task image = conv2d_nhwc(N=1, H=9, W=11, CI=7, CO=37, KH=3, KW=3, pad=1, stride=2) with default
 task pixels = conv2d_nhwc(N=2, H=5, W=7, CI=33, CO=64, KH=1, KW=1) with default
 task line = conv1d_nlc(N=1, L=29, CI=5, CO=19, KL=5, pad=2, dilation=2) with default
+task frames = conv1d_nlc(N=1, L=4112, CI=1, CO=34, KL=32, stride=16) with default
 task volume = conv3d_ndhwc(N=1, D=2, H=3, W=5, CI=3, CO=17, KD=3, KH=3, KW=3, pad=1) with default
 task border = conv2d_nhwc(N=1, H=3, W=7, CI=13, CO=37, KH=5, KW=5, pad=2) with default
 task narrow = matmul(M=37, N=7, K=151) with default
@@ -51,7 +52,7 @@ task open_columns = matmul(M=37, N=1..45, K=151) with default
 task open_sum = matmul(M=37, N=45, K=1..151) with default
 task channels = each(H=9, W=11, C=32) with default
 """
-IN_LOOPS = ("product", "turned", "doubles", "layer", "batch", "image", "pixels", "line", "volume", "border")
+IN_LOOPS = ("product", "turned", "doubles", "layer", "batch", "image", "pixels", "line", "frames", "volume", "border")
 OTHERS = ("narrow", "few", "no_term", "open_columns", "open_sum", "channels")
 SMALL = {"l1": 4096, "l2": 16384}
 """Caches of which these products take much: their sums have pieces, and their rows blocks."""
@@ -89,6 +90,16 @@ def test_rows_may_be_open() -> None:
         kernel = t.replay(trace)
         for m in (1, 2, 7, 13, 31, 64):
             assert np.array_equal(kernel(a[:m], b), a[:m] @ b)
+
+
+def test_rows_that_a_window_moves_along_are_read_in_place() -> None:
+    """Where `height` rows lie side by side, a tap of a row would be found by a quotient in each step of the sum."""
+    target = Target(vector_bits=256, cores=2, features="+avx2,+fma")
+    assert all("block" in trace.decisions for trace in in_loops(task("batch", target), 4))
+    for name in ("line", "frames"):
+        for trace in in_loops(task(name, target), 8):
+            assert "column_cut" in trace.decisions and "block" not in trace.decisions
+            assert "X_global" not in trace.text
 
 
 @pytest.mark.parametrize("name", OTHERS)
