@@ -262,6 +262,18 @@ def test_sums_whose_lanes_lie_apart_are_taken_apart_in_each_round() -> None:
     assert slowest("i1", "j") > 4 * slowest("j", "i1")
 
 
+def test_quotients_of_subscripts_take_instructions() -> None:
+    """Each row of 8 finds its own place in each step of the sum: 5 instructions a quotient, which lanes share."""
+
+    def scalars(height: int) -> float:
+        text = product(8, 16, 512).replace("A[vi, vk]", f"A[(vi * 512 + vk) / {height}, (vi * 512 + vk) % {height}]")
+        kernel = lowered(text.replace("A: f32[8, 512]", f"A: f32[{4096 // height + 1}, {height}]"))
+        nest = max(counted(kernel, TARGET, {}).nests, key=lambda n: n.rounds)
+        return nest.scalars
+
+    assert scalars(12) == scalars(16) + 8 * 2 * 5  # the remainder is that of `vi * 8 + vk`
+
+
 def test_a_function_is_more_than_one_operation() -> None:
     text = """program f(A: f32[64], C: f32[64]) {
     vectorized for j in 64 { block C { spatial vj in 64 = j; C[vj] = CALL } }

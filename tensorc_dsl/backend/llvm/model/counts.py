@@ -61,6 +61,10 @@ OF_FUNCTIONS: Mapping[str, float] = {
 }  # fmt: skip
 """Instructions of a vector for a maths function, as the code generator writes them; others are one or two."""
 
+OF_QUOTIENT = 5.0
+"""Scalar instructions for a quotient or a remainder in a subscript, by a number that is no power of two: a product, two shifts
+and a sum, and for a remainder a product and a difference."""
+
 OF_EXTREME = 1.75
 """How long the larger of two floats is waited for, in products with sums: a comparison, and a choice."""
 
@@ -607,7 +611,8 @@ class _Counter:
         """Count the loads or stores of an access that happens `times` times in a round, vectors of it counted."""
         b, nest, lanes = self.buffers[buffer], here.nest, here.lanes
         access = self._note(buffer, index, here, writes)
-        vectors = times
+        names = free_vars(index) - ({lanes.var} if lanes is not None else set[str]())
+        nest.scalars += OF_QUOTIENT * here.times(names) * len(self._quotients(index, here.loop))
         step = 0.0 if lanes is None else access.steps.get(lanes.place, 0.0)
         if lanes is None or (step == 0.0 and not access.random):
             count = times
@@ -626,7 +631,6 @@ class _Counter:
                 or b.size * b.bytes_ % 64
             ):
                 nest.split += count * min(1.0, size / 64)
-        del vectors
         if writes:
             nest.stores += count
         else:
@@ -635,6 +639,19 @@ class _Counter:
                 nest.folded += count
             else:
                 nest.operands += count
+
+    def _quotients(self, index: Expr, loop: str | None) -> set[tuple[Expr, int]]:
+        """What a subscript divides in each iteration of a loop, and by which numbers: those that are no powers of two."""
+        found: set[tuple[Expr, int]] = set()
+        parts = [index] if loop is not None and loop in free_vars(index) else []
+        while parts:
+            e = parts.pop()
+            if isinstance(e, Binary):
+                by = constant(e.rhs) if e.op in ("/", "%") else None
+                if by is not None and by & (by - 1):
+                    found.add((e.lhs, by))
+                parts += [x for x in (e.lhs, e.rhs) if loop in free_vars(x)]
+        return found
 
     def _steps(self, index: Expr) -> dict[int, float]:
         """How far one iteration of each loop moves an access; `random` then says whether that is not known."""
