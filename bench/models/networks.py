@@ -173,6 +173,7 @@ NETWORKS = {"resnet50": resnet50, "mobilenet_v2": mobilenet_v2, "bert_base": ber
 
 def main() -> None:
     folder = Path(sys.argv[1])
+    folder.mkdir(parents=True, exist_ok=True)
     for name, make in NETWORKS.items():
         (folder / f"{name}.onnx").write_bytes(make().SerializeToString())
         print(folder / f"{name}.onnx")
