@@ -16,6 +16,9 @@ Evaluate = Callable[[Node, Sequence[Array | None]], Sequence[Array]]
 MOST_FOLDED = 1 << 20
 """The elements of a constant that is made of smaller ones: a larger one is computed when the model runs."""
 
+MOST_FILLED = 1 << 28
+"""The elements of a constant that repeats smaller ones: it takes memory only once it is written."""
+
 
 def _one(f: Callable[..., Any]) -> Evaluate:
     return lambda _, xs: [np.asarray(f(*xs))]
@@ -130,16 +133,16 @@ def _reduce(f: Callable[..., Any]) -> Evaluate:
 
 def _filled(node: Node, xs: Sequence[Any]) -> Sequence[Array]:
     shape = tuple(xs[0].tolist())
-    if min(shape, default=0) < 0 or prod(shape) > MOST_FOLDED:
+    if min(shape, default=0) < 0 or prod(shape) > MOST_FILLED:
         raise Unsupported(f"a constant of the shape {list(shape)}")
     value = node.attributes.get("value")
     given: Array = np.zeros(1, np.float32) if value is None else value
-    return [np.full(shape, given.reshape(-1)[0])]
+    return [np.broadcast_to(given.reshape(-1)[:1].reshape(()), shape)]
 
 
 def _expand(_: Node, xs: Sequence[Any]) -> Sequence[Array]:
     shape = broadcast([xs[0].shape, tuple(xs[1].tolist())])
-    if prod(shape) > MOST_FOLDED:
+    if prod(shape) > MOST_FILLED:
         raise Unsupported(f"a constant of the shape {list(shape)}")
     return [np.broadcast_to(xs[0], shape)]
 
@@ -242,14 +245,19 @@ def fold(node: Node, inputs: Sequence[Array | None]) -> Sequence[Array] | None:
     Raises Unsupported for inputs that fit no such operator.
     """
     evaluate = EVALUATORS.get(node.op)
-    if evaluate is None:
+    most = max([MOST_FOLDED, *(2 * _held(x) for x in inputs if x is not None)])
+    if evaluate is None or any(x.size > most for x in inputs if x is not None):
         return None
-    size = max((x.size for x in inputs if x is not None), default=0)
     try:
         with np.errstate(all="ignore"):
             made = [np.asarray(v) for v in evaluate(node, inputs)]
     except (ValueError, IndexError, TypeError, KeyError, OverflowError) as e:
         raise Unsupported(f"constants that do not fit it: {e}") from e
-    if any(v.size > max(MOST_FOLDED, 2 * size) for v in made) or any(v.dtype.name not in DTYPES for v in made):
+    if any(_held(v) > most for v in made) or any(v.dtype.name not in DTYPES for v in made):
         return None
     return made
+
+
+def _held(x: Array) -> int:
+    """The elements of an array that are in memory: one that is broadcast has less than its shape says."""
+    return prod(n for n, step in zip(x.shape, x.strides, strict=True) if step)

@@ -88,12 +88,13 @@ class Unsupported(Exception):
 
 
 def live(nodes: Sequence[Node], wanted: Collection[str]) -> list[Node]:
-    """The nodes, in their order, that the wanted values depend on."""
+    """The nodes, in their order, that the wanted values depend on. Outputs after the first that none needs are nameless."""
     needed = set(wanted)
     out: list[Node] = []
     for node in reversed(nodes):
         if not needed.isdisjoint(o for o in node.outputs if o):
-            out.append(node)
+            first, *others = node.outputs
+            out.append(replace(node, outputs=(first, *(o if o in needed else "" for o in others))))
             needed |= set(node.inputs)
             for branch in node.attributes.values():
                 if isinstance(branch, Graph):

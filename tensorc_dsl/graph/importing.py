@@ -149,7 +149,7 @@ class _Importer:
             if node.op == "If" and self._branch(node):
                 continue
             if self._lost.intersection(node.inputs):
-                self._lost |= set(node.outputs)
+                self._lost |= {*node.outputs} - {""}
                 if node.op not in _WRITERS and node.op not in EVALUATORS and node.op not in _TOLD:
                     self.refused.append((f"`{node.place}` ({node.op})", node.attributes.get(REASON, _UNKNOWN)))
                 continue
@@ -157,7 +157,7 @@ class _Importer:
                 self._node(node)
             except Unsupported as e:
                 self.refused.append((f"`{node.place}` ({node.op})", str(e)))
-                self._lost |= set(node.outputs)
+                self._lost |= {*node.outputs} - {""}
 
     def _branch(self, node: Node) -> bool:
         """Take the branch of an `If` whose condition is constant; False if it is not."""
@@ -173,6 +173,7 @@ class _Importer:
         ends = [
             Node("Identity", (names.get(source, source),), (name,), {}, node.place)
             for source, name in zip(taken.outputs, node.outputs, strict=True)
+            if name
         ]
         self.run([*inner, *ends])
         return True

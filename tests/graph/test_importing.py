@@ -225,6 +225,67 @@ def test_a_branch_in_a_branch_reads_values_of_the_outer_one(tmp_path: Path) -> N
     assert np.allclose(load_model(written(m, tmp_path))(x), np.maximum(x, 0) * -x + np.abs(x))
 
 
+def test_an_output_of_a_branch_that_nothing_reads_is_left_out(tmp_path: Path) -> None:
+    """An input that a node leaves out stays so."""
+    branch = helper.make_graph(
+        [helper.make_node("Neg", ["x"], ["a"]), helper.make_node("Abs", ["x"], ["b"])],
+        "branch", [], [onnx.ValueInfoProto(name="a"), onnx.ValueInfoProto(name="b")],
+    )  # fmt: skip
+    nodes = [
+        helper.make_node("If", ["yes"], ["p", "q"], then_branch=branch, else_branch=branch),
+        helper.make_node("Clip", ["p", "", "high"], ["y"]),
+    ]
+    constants = [numpy_helper.from_array(np.array(v), n) for n, v in (("yes", True), ("high", np.float32(0.25)))]
+    x = np.array([-2, -0.5, 0.5, 3], np.float32)
+    assert np.array_equal(
+        load_model(written(model(nodes, [value("x", 4)], ["y"], constants), tmp_path))(x), np.minimum(-x, 0.25)
+    )
+
+
+@pytest.mark.parametrize(("outputs", "stages"), [(["y"], 0), (["y", "m"], 2)])
+def test_the_mask_of_a_dropout_is_made_if_it_is_read(outputs: list[str], stages: int, tmp_path: Path) -> None:
+    m = model([helper.make_node("Dropout", ["x"], ["y", "m"])], [value("x", 3, 1)], outputs)
+    x = RNG.standard_normal((3, 1)).astype(np.float32)
+    path = written(m, tmp_path)
+    assert path.read_text().count(" = ") == stages + 1  # and the call
+    made = load_model(path).outputs_of(x)
+    for y, w in zip(made.values(), by_runtime(m, {"x": x}), strict=True):
+        assert y.dtype == w.dtype and np.array_equal(y, w)
+
+
+def test_outputs_that_nothing_reads_are_no_reason_to_refuse(tmp_path: Path) -> None:
+    """The mean of a batch norm in the form for training; the indices of a pool."""
+    node = helper.make_node
+    nodes = [
+        node("BatchNormalization", ["x", "s", "s", "s", "v"], ["n", "m1", "m2", "m3", "m4"]),
+        node("MaxPool", ["n"], ["p", "i"], kernel_shape=[2], strides=[2]),
+        node("LayerNormalization", ["p", "t"], ["unread", "mean", "d"]),
+    ]
+    constants = [weight("s", 3), numpy_helper.from_array(np.ones(3, np.float32), "v"), weight("t", 3)]
+    m = model(nodes, [value("x", 1, 3, 7)], ["d"], constants, opset=17)
+    path = written(m, tmp_path)
+    assert "argmax" not in path.read_text()
+    nodes[0] = node("BatchNormalization", ["x", "s", "s", "s", "v"], ["n"])
+    m = model(nodes, [value("x", 1, 3, 7)], ["d"], constants, opset=17)
+    x = RNG.standard_normal((1, 3, 7)).astype(np.float32)
+    np.testing.assert_allclose(load_model(path)(x), by_runtime(m, {"x": x})[0], rtol=1e-4)
+
+
+@pytest.mark.parametrize("op", ["ConstantOfShape", "Expand"])
+def test_a_large_filled_constant_is_a_weight(op: str, tmp_path: Path) -> None:
+    """What is computed of it is computed when the model runs: it would take memory for each step."""
+    node = helper.make_node
+    shape = numpy_helper.from_array(np.array([1000, 2003]), "s")
+    half = numpy_helper.from_array(np.array([0.5], np.float32), "h")
+    made = node(op, ["s"], ["w"], value=half) if op == "ConstantOfShape" else node(op, ["h", "s"], ["w"])
+    nodes = [made, node("Add", ["w", "w"], ["d"]), node("MatMul", ["x", "d"], ["y"])]
+    path = written(model(nodes, [value("x", 1, 1000)], ["y"], [shape, half]), tmp_path)
+    (stored,) = load_file(path.with_suffix(".safetensors")).values()
+    assert stored.shape == (1000, 2003) and (stored == 0.5).all()
+    x = RNG.standard_normal((1, 1000)).astype(np.float32)
+    np.testing.assert_allclose(load_model(path)(x), np.full((1, 2003), x.sum()), rtol=1e-4, atol=1e-4)
+
+
 def test_an_output_may_be_an_input_or_a_constant(tmp_path: Path) -> None:
     m = model([helper.make_node("Identity", ["x"], ["y"])], [value("x", 3)], ["y", "w"], [weight("w", 2, 2)])
     loaded = load_model(written(m, tmp_path))

@@ -66,6 +66,8 @@ ATTRIBUTES = [
     Case("IsNaN", [np.array([1, np.nan, np.inf], np.float32)]),
     Case("IsInf", [np.array([1, -np.inf, np.inf], np.float32)], {"detect_negative": 0}),
     Case("Not", [bits(3, 2)]),
+    Case("Dropout", [f32(3, 1, 5)], outputs=2),
+    Case("Dropout", [f32()], outputs=2),
 ]
 BINARY = [
     *(Case(op, [f32(2, 1, 5), f32(3, 1)]) for op in "Add Sub Mul Div Min Max PRelu".split()),

@@ -337,11 +337,20 @@ def _dynamically_quantized(site: Site) -> Lowered:
 
 def _identity(site: Site) -> Lowered:
     x = site.given(0)
-    if site.node.op == "Dropout":
-        training = site.constant(2, "training_mode")
-        if site.wants(1) or (training is not None and training.any()):
-            raise Unsupported("training")
     return Viewed(x.name, x.type)
+
+
+def _dropout(site: Site) -> Lowered:
+    training = site.constant(2, "training_mode")
+    if training is not None and training.any():
+        raise Unsupported("training")
+    if not site.wants(1):
+        return _identity(site)
+    x = site.given(0)
+    names = indices(x.type.rank)
+    site.stage(f"{place('Y', ranged(names, x.shape))} = {place(site.parameter('X', x), names)}")
+    site.stage(f"{place('M', ranged(names, x.shape))} = true")
+    return site.computed("dropout", ("Y", x.type), ("M", Tensor("bool", x.shape)))
 
 
 def _filled(site: Site) -> Lowered:
@@ -369,6 +378,6 @@ TABLE: Mapping[str, Writer] = {
     "QuantizeLinear": _quantized,
     "DynamicQuantizeLinear": _dynamically_quantized,
     "Identity": _identity,
-    "Dropout": _identity,
+    "Dropout": _dropout,
     "ConstantOfShape": _filled,
 }
