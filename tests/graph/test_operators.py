@@ -107,6 +107,19 @@ PRODUCTS = [
          np.array(120, np.uint8)],
     ),
 ]  # fmt: skip
+TRANSFORMS = [
+    *(Case("DFT", [f32(2, n, 3, parts)], {"axis": 1, "inverse": inverse}, opset=17)
+      for n, parts, inverse in ((7, 1, 0), (7, 2, 0), (6, 2, 1), (1, 2, 1))),
+    Case("DFT", [f32(2, 3, 7, 1), None, single(-2, np.int64)], {"onesided": 1}, fixed=(2,), opset=20),
+    *(Case("DFT", [f32(3, 7, parts), single(n, np.int64)], {"axis": 1}, fixed=(1,), opset=17)
+      for n, parts in ((5, 1), (11, 2))),
+    Case("DFT", [f32(3, 8, 1), single(5, np.int64)], {"onesided": 1}, fixed=(1,), opset=17),
+    Case("STFT", [f32(2, 23, 1), single(3, np.int64), positive(7)], fixed=(1, 2), opset=17),
+    Case("STFT", [f32(1, 23, 1), single(3, np.int64), positive(8)], fixed=(1,), opset=17),
+    Case("STFT", [f32(2, 23), single(5, np.int64), None, single(8, np.int64)], fixed=(1, 3), opset=17),
+    Case("STFT", [f32(1, 13, 2), single(4, np.int64), positive(5)], {"onesided": 0}, fixed=(1,), opset=17),
+    Case("STFT", [f32(1, 7, 1), single(4, np.int64), positive(7), single(7, np.int64)], {"onesided": 0}, fixed=(1, 3), opset=17),
+]  # fmt: skip
 WINDOWS = [
     Case("Conv", [f32(2, 3, 7, 9), f32(4, 3, 3, 2)]),
     Case("Conv", [f32(1, 3, 7, 9), f32(4, 3, 3, 3), f32(4)], {"pads": [0, 0, 1, 1], "strides": [2, 1]}, fixed=(1, 2)),
@@ -264,7 +277,7 @@ RECURRENT = [
 ]
 
 CASES = [
-    *UNARY, *ATTRIBUTES, *BINARY, *PRODUCTS, *WINDOWS, *REDUCTIONS, *MOVEMENT, *RESIZES, *QUANTIZED, *RECURRENT,
+    *UNARY, *ATTRIBUTES, *BINARY, *PRODUCTS, *TRANSFORMS, *WINDOWS, *REDUCTIONS, *MOVEMENT, *RESIZES, *QUANTIZED, *RECURRENT,
 ]  # fmt: skip
 
 

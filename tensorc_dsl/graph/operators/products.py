@@ -6,16 +6,20 @@ import string
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from tensorc_dsl.graph.graph import Tensor, Unsupported, literal
+import numpy as np
+
+from tensorc_dsl.graph.graph import NUMPY, Array, Tensor, Unsupported, literal
 from tensorc_dsl.graph.operators.lowering import (
     Lowered,
     Operand,
     Site,
     Writer,
+    axis_of,
     broadcast,
     indices,
     place,
     ranged,
+    scaled,
     stretched,
 )
 
@@ -169,6 +173,89 @@ def _einsum(site: Site) -> Lowered:
     return site.computed("einsum", ("Y", Tensor(operands[0].dtype, shape)))
 
 
+# --- Fourier transforms ------------------------------------------------------------------------------------------------
+
+_MOST_FACTORS = 1 << 25
+"""The elements of the table of a transform: for longer ones, a product is no way to compute it."""
+
+
+def _factors(size: int, parts: int, length: int, inverse: bool, half: bool) -> Array:
+    """What the transform is a product with: [size, parts, frequencies, parts of the result].
+
+    Its rows are the transforms of signals of `size` elements with a single 1, or 1j, in them. Half of the frequencies
+    tell a transform of a real signal; the inverse of such a half is real.
+    """
+    if length < 1 or 2 * parts * size * length > _MOST_FACTORS:
+        raise Unsupported(f"a transform of {length} elements")
+    units = np.eye(size)[:, None] * np.array([1, 1j])[:parts, None]
+    if inverse and half:
+        return np.fft.irfft(units, length)[..., None]
+    made = np.fft.ifft(units, length) if inverse else np.fft.fft(units, length)
+    if half:
+        made = made[..., : length // 2 + 1]
+    return np.stack([made.real, made.imag], -1)
+
+
+def _parts(x: Operand, half: bool) -> int:
+    """How many numbers an element of a signal has. Raises Unsupported."""
+    parts = x.shape[-1] if x.type.rank > 1 else 0
+    if parts not in (1, 2) or not x.type.is_float or (half and parts == 2):
+        raise Unsupported(f"a{' half' * half} transform of {x.type}")
+    return parts
+
+
+def _transform(site: Site) -> Lowered:
+    x, rank = site.given(0), site.given(0).type.rank
+    inverse, half = bool(site.attribute("inverse", 0)), bool(site.attribute("onesided", 0))
+    parts = _parts(x, half and not inverse)
+    named = site.ints(2, "the axis") or [site.attribute("axis")]
+    if named[0] is None and rank != 3:
+        raise Unsupported("the axis is not named, and opsets differ in what it is then")
+    axis = axis_of(1 if named[0] is None else named[0], rank)
+    if axis == rank - 1:
+        raise Unsupported("a transform along the parts of an element")
+    given = site.ints(1, "the length")
+    length = given[0] if given else 2 * (x.shape[axis] - 1) if inverse and half else x.shape[axis]
+    size = min(x.shape[axis], length)
+    table = _factors(size, parts, length, inverse, half).astype(NUMPY[x.dtype])
+    names = indices(rank)
+    source = [*names[:axis], "x", *names[axis + 1 : -1]]
+    left = place(site.parameter("X", x), [*source, "0" if parts == 1 else "p"])
+    right = place(site.table("W", table[:, 0] if parts == 1 else table), ["x", *"p"[: parts - 1], names[axis], names[-1]])
+    shape = (*x.shape[:axis], table.shape[2], *x.shape[axis + 1 : -1], table.shape[3])
+    reduced = f"x in {size}" + ", p" * (parts - 1)
+    site.stage(f"{place('Y', ranged(names, shape))} = sum[{reduced}] {left} * {right}")
+    return site.computed("transform", ("Y", Tensor(x.dtype, shape)))
+
+
+def _short_transform(site: Site) -> Lowered:
+    """The transforms of frames, which overlap. A constant window is part of the table."""
+    x, window = site.given(0), site.optional(2)
+    if x.type.rank == 2:  # as exporters write it, and runtimes read it
+        x = Operand(x.name, Tensor(x.dtype, (*x.shape, 1)), x.value)
+    step, given = site.ints(1, "the step"), site.ints(3, "the length of a frame")
+    half, parts = bool(site.attribute("onesided", 1)), _parts(x, bool(site.attribute("onesided", 1)))
+    length = given[0] if given else x.shape[1] if window is None else window.type.size
+    if step is None or step[0] < 1 or x.type.rank != 3 or not 0 < length <= x.shape[1]:
+        raise Unsupported(f"frames of {length} elements of {x.type}")
+    if window is not None and window.shape != (length,):
+        raise Unsupported(f"a window {window.type} of a frame of {length} elements")
+    table = _factors(length, parts, length, False, half)
+    if window is not None and window.value is not None:
+        table = table * window.value.astype(np.float64)[:, None, None, None]
+    table = table.astype(NUMPY[x.dtype])
+    flat = site.given(0).type.rank == 2
+    source = ["i", f"{scaled('j', step[0])} + x", *([] if flat else ["0" if parts == 1 else "p"])]
+    left = place(site.parameter("X", site.given(0)), source)
+    if window is not None and window.value is None:
+        left += f" * {site.parameter('V', window)}[x]"
+    right = place(site.table("W", table[:, 0] if parts == 1 else table), ["x", *"p"[: parts - 1], "k", "l"])
+    shape = (x.shape[0], (x.shape[1] - length) // step[0] + 1, *table.shape[2:])
+    reduced = f"x in {length}" + ", p" * (parts - 1)
+    site.stage(f"{place('Y', ranged('ijkl', shape))} = sum[{reduced}] {left} * {right}")
+    return site.computed("short_transform", ("Y", Tensor(x.dtype, shape)))
+
+
 # --- attention ---------------------------------------------------------------------------------------------------------
 
 ATTENTION = "softmax(Q · K) · V"
@@ -268,4 +355,6 @@ TABLE: Mapping[str, Writer] = {
     "MatMulInteger": _matmul_integer,
     "QLinearMatMul": _qlinear_matmul,
     "Einsum": _einsum,
+    "DFT": _transform,
+    "STFT": _short_transform,
 }
