@@ -367,6 +367,17 @@ def _expanded() -> onnx.ModelProto:
     return model([helper.make_node("Expand", ["x", "s"], ["y"])], [value("x", 1)], ["y"], [shape])
 
 
+def _scattered() -> onnx.ModelProto:
+    places = numpy_helper.from_array(np.array([0, 3]), "i")
+    node = helper.make_node("ScatterElements", ["x", "i", "u"], ["y"])
+    return model([node], [value("x", 3), value("u", 2)], ["y"], [places])
+
+
+def _endless() -> onnx.ModelProto:
+    length = numpy_helper.from_array(np.array(1 << 40), "n")
+    return model([helper.make_node("DFT", ["x", "n"], ["y"], axis=1)], [value("x", 1, 3, 1)], ["y"], [length])
+
+
 def _nothing() -> onnx.ModelProto:
     return model([helper.make_node("Relu", ["x"], ["y"])], [value("x", 3)], ["missing"])
 
@@ -386,6 +397,8 @@ def _nothing() -> onnx.ModelProto:
         (_short_and_large, "has other data than its shape"),
         (_filled, "a constant of the shape"),
         (_expanded, "which is too large"),
+        (_scattered, "the elements 0 to 3 of 3"),
+        (_endless, "a transform of 1099511627776 elements"),
         (_nothing, "the output `missing` is made by no node"),
     ],
 )

@@ -118,7 +118,7 @@ TRANSFORMS = [
     Case("STFT", [f32(1, 23, 1), single(3, np.int64), positive(8)], fixed=(1,), opset=17),
     Case("STFT", [f32(2, 23), single(5, np.int64), None, single(8, np.int64)], fixed=(1, 3), opset=17),
     Case("STFT", [f32(1, 13, 2), single(4, np.int64), positive(5)], {"onesided": 0}, fixed=(1,), opset=17),
-    Case("STFT", [f32(1, 7, 1), single(4, np.int64), positive(7), single(7, np.int64)], {"onesided": 0}, fixed=(1, 3), opset=17),
+    Case("STFT", [f32(1, 7, 1), single(4, np.int64), positive(7), single(7, np.int64)], fixed=(1, 3), opset=17),
 ]  # fmt: skip
 WINDOWS = [
     Case("Conv", [f32(2, 3, 7, 9), f32(4, 3, 3, 2)]),
@@ -201,6 +201,28 @@ MOVEMENT = [
     Case("OneHot", [below(4, 3), np.array(4), f32(2)], {"axis": 0}, fixed=(1,)),
     Case("TopK", [f32(3, 7), ints(3)], {"largest": 0}, fixed=(1,), outputs=2),
 ]
+GRID = np.stack(np.meshgrid(np.arange(1, 7, 2), np.arange(2, 4), indexing="ij"), -1)
+SCATTERS = [
+    Case("ScatterElements", [f32(5, 4), below(5, 3, 2), f32(3, 2)]),
+    Case("ScatterElements", [f32(5, 4), below(5, 3, 2), f32(3, 2)], fixed=(1,)),
+    *(Case("ScatterElements", [f32(3, 5, 2), below(5, 3, 7, 2), f32(3, 7, 2)], {"axis": 1, "reduction": how}, fixed=fixed)
+      for how in ("none", "add", "mul", "max", "min") for fixed in ((), (1,))),
+    Case("ScatterElements", [f32(3, 9), np.tile(np.arange(1, 8, 3), (3, 1)), f32(3, 3)], {"axis": 1}, fixed=(1,)),
+    Case("ScatterElements", [f32(3, 5), np.tile([4, 0, 2], (3, 1)), f32(3, 3)], {"axis": -1, "reduction": "add"}, fixed=(1,)),
+    Case("ScatterElements", [u8(7), below(7, 1).astype(np.int32), u8(1)], fixed=(1,)),
+    Case("ScatterElements", [f32(3, 2), below(3, 0, 2), f32(0, 2)]),
+    Case("ScatterElements", [bits(4), ints(3, 1), bits(2)]),
+    Case("Scatter", [f32(4, 3), below(4, 2, 3), f32(2, 3)], opset=9),
+    *(Case("ScatterND", [f32(4, 3, 2), below(3, 5, 2), f32(5, 2)], {"reduction": how}, fixed=fixed)
+      for how in ("none", "add", "mul", "max", "min") for fixed in ((), (1,))),
+    Case("ScatterND", [f32(7, 5), GRID, f32(3, 2)], fixed=(1,)),
+    Case("ScatterND", [f32(7, 5, 2), GRID, f32(3, 2, 2)], {"reduction": "add"}, fixed=(1,)),
+    Case("ScatterND", [f32(7, 5), GRID[:, ::-1], f32(3, 2)], fixed=(1,)),
+    Case("ScatterND", [f32(7, 3), ints(-2), f32(3)], fixed=(1,)),
+    Case("ScatterND", [f32(7, 3), ints(-2), f32(3)], {"reduction": "add"}),
+    Case("ScatterND", [f32(3, 2), np.arange(3)[:, None], f32(3, 2)], fixed=(1,)),
+    Case("ScatterND", [f32(3, 2), np.zeros((0, 1), np.int64), f32(0, 2)]),
+]  # fmt: skip
 SCALES = np.array([1, 1, 2, 1.5], np.float32)
 RESIZES = [
     *(Case("Resize", [f32(1, 2, 3, 4), None, SCALES], {"mode": mode}, fixed=(2,)) for mode in ("nearest", "linear", "cubic")),
@@ -277,7 +299,8 @@ RECURRENT = [
 ]
 
 CASES = [
-    *UNARY, *ATTRIBUTES, *BINARY, *PRODUCTS, *TRANSFORMS, *WINDOWS, *REDUCTIONS, *MOVEMENT, *RESIZES, *QUANTIZED, *RECURRENT,
+    *UNARY, *ATTRIBUTES, *BINARY, *PRODUCTS, *TRANSFORMS, *WINDOWS, *REDUCTIONS, *MOVEMENT, *SCATTERS, *RESIZES,
+    *QUANTIZED, *RECURRENT,
 ]  # fmt: skip
 
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from math import prod
 
 import numpy as np
@@ -383,6 +384,186 @@ def _top_k(site: Site) -> Lowered:
     return site.computed("top_k", ("Y", Tensor(x.dtype, shape)), ("I", Tensor("i64", shape)))
 
 
+# --- scattered updates -------------------------------------------------------------------------------------------------
+
+_MOST_PLACES = 1 << 26
+"""The elements of a value for each of which a table is made."""
+
+_JOINED: Mapping[str, tuple[str, str, int | None]] = {
+    "add": ("sum", "{} + {}", 0),
+    "mul": ("prod", "{} * {}", 1),
+    "max": ("max", "max({}, {})", None),
+    "min": ("min", "min({}, {})", None),
+}
+"""How updates of one place are joined, how the result and the element there are, and what is joined where there is none."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Scatter:
+    """Updates of the elements of `x`. One has the indices `over`, and names a place among the first axes of `x`.
+
+    The further axes of the updates are those of `x`; `names` has the indices of the result.
+    """
+
+    x: Operand
+    updates: Operand
+    names: list[str]
+    over: Sequence[int]
+    """The sizes of the axes by which updates are told apart."""
+    reduction: str
+
+    def result(self, site: Site, value: str) -> Lowered:
+        site.stage(f"{place('Y', ranged(self.names, self.x.shape))} = {value}")
+        return site.computed("scatter", ("Y", self.x.type))
+
+    def joined(self, own: str, update: str) -> str:
+        """The element after an update of it."""
+        return update if self.reduction == "none" else _JOINED[self.reduction][1].format(own, update)
+
+    def numbers(self, places: Sequence[Array], shape: tuple[int, ...]) -> Array | None:
+        """For each place of the shape the number of its last update, -1 for none; None if one number cannot tell.
+
+        `places` are the indices of all updates.
+        """
+        flat = np.ravel_multi_index(tuple(places), shape)
+        if prod(shape) > _MOST_PLACES or (self.reduction != "none" and len(np.unique(flat)) < len(flat)):
+            return None
+        out = np.full(prod(shape), -1)
+        out[flat] = np.arange(len(flat))
+        return out.reshape(shape)
+
+    def by_table(self, site: Site, numbers: Array, read: Callable[[list[str]], str]) -> Lowered:
+        own = place(site.parameter("X", self.x), self.names)
+        hit = numbers >= 0
+        lines = [np.flatnonzero(hit.any(tuple(a for a in range(hit.ndim) if a != k))) for k in range(hit.ndim)]
+        steps = [int(v[1] - v[0]) if len(v) > 1 else 1 for v in lines]
+        even = all(np.array_equal(v, v[0] + step * np.arange(len(v))) for v, step in zip(lines, steps, strict=True))
+        wide = [k for k, v in enumerate(lines) if len(v) > 1]
+        sizes = [n for n in self.over if n > 1]
+        block = numbers[np.ix_(*lines)].reshape(-1)
+        if even and [len(lines[k]) for k in wide] == sizes and np.array_equal(block, np.arange(prod(sizes))):
+            # A slice that is assigned: its bounds tell what a table would.
+            inside: list[str] = []
+            at = dict[int, str]()
+            for k, v, step in zip(range(hit.ndim), lines, steps, strict=True):
+                first, last, name = int(v[0]), int(v[-1]), self.names[k]
+                at[k] = offset(name, -first) if step == 1 else f"({offset(name, -first)}) / {step}"
+                if len(v) < self.x.shape[k]:
+                    inside.append(f"{name} == {first}" if first == last else f"{first} <= {name} <= {last}")
+                if step > 1:
+                    inside.append(f"({offset(name, -first)}) % {step} == 0")
+            chosen = iter(at[k] for k in wide)
+            update = read([next(chosen) if n > 1 else "0" for n in self.over])
+            value = self.joined(own, update)
+            return self.result(site, f"{value} if {' and '.join(inside)} else {own}" if inside else value)
+        # Axes along which the table says the same are left out of it.
+        kept = [k for k in range(numbers.ndim) if (numbers != numbers.take([0], k)).any()]
+        table = numbers[tuple(slice(None) if k in kept else 0 for k in range(numbers.ndim))]
+        found = place(site.table("T", table.astype(np.int32)), [self.names[k] for k in kept])
+        update = read(_numbered(found, self.over))
+        return self.result(site, f"{self.joined(own, update)} if {found} >= 0 else {own}")
+
+    def by_search(self, site: Site, hit: str, over: Sequence[str], read: Callable[[list[str]], str]) -> Lowered:
+        """`hit` says whether the update with the indices `over` is one of the place."""
+        own = place(site.parameter("X", self.x), self.names)
+        if not over:
+            return self.result(site, f"{self.joined(own, read([]))} if {hit} else {own}")
+        ranges = ", ".join(ranged(over, self.over))
+        if self.reduction == "none":
+            number = " + ".join(scaled(n, prod(self.over[k + 1 :])) for k, n in enumerate(over))
+            site.stage(
+                f"let {place('at', ranged(self.names, self.x.shape))} = max[{ranges}] (i64({number}) if {hit} else -1)"
+            )
+            found = place("at", self.names)
+            return self.result(site, f"{read(_numbered(found, self.over))} if {found} >= 0 else {own}")
+        word, _, neutral = _JOINED[self.reduction]
+        dtype = self.x.dtype
+        update = read(list(over))
+        value = self.joined(
+            own, f"({word}[{ranges}] ({update} if {hit} else {own if neutral is None else literal(neutral, dtype)}))"
+        )
+        return self.result(site, value)
+
+
+def _numbered(number: str, sizes: Sequence[int]) -> list[str]:
+    """The indices of the element of that number, row by row; inside whatever the number."""
+    out: list[str] = []
+    for k, size in enumerate(sizes):
+        rest = prod(sizes[k + 1 :])
+        out.append("0" if size == 1 else wrapped(number if rest == 1 else f"{number} / {rest}", size))
+    return out
+
+
+def _reduction(site: Site) -> str:
+    found = site.attribute("reduction", "none")
+    if found != "none" and found not in _JOINED:
+        raise Unsupported(f"updates that are joined by `{found}`")
+    if found != "none" and site.given(0).dtype == "bool":
+        raise Unsupported(f"updates of bool that are joined by `{found}`")
+    return found
+
+
+def _from_front(at: Array, size: int) -> Array:
+    """Constant indices, counted from the front. Raises Unsupported."""
+    if at.size and not -size <= at.min() <= at.max() < size:
+        raise Unsupported(f"the elements {at.min()} to {at.max()} of {size}")
+    return np.where(at < 0, at + size, at)
+
+
+def _scatter_elements(site: Site) -> Lowered:
+    x, at, updates = (site.given(n) for n in range(3))
+    axis = axis_of(site.attribute("axis", 0), x.type.rank)
+    fits = at.shape == updates.shape and at.type.rank == x.type.rank
+    if not fits or any(m > n for k, (m, n) in enumerate(zip(at.shape, x.shape, strict=True)) if k != axis):
+        raise Unsupported(f"updates {updates.type} at {at.type} of {x.type}")
+    if not at.type.size:
+        return Viewed(x.name, x.type)
+    names = indices(x.type.rank)
+    scatter = _Scatter(x, updates, names, at.shape, _reduction(site))
+    if at.value is not None:
+        places = list(np.indices(at.shape, sparse=True))
+        places[axis] = _from_front(at.value, x.shape[axis])
+        numbers = scatter.numbers([np.broadcast_to(p, at.shape).reshape(-1) for p in places], x.shape)
+        if numbers is not None:
+            return scatter.by_table(site, numbers, lambda own: place(site.parameter("U", updates), own))
+    # Updates lie in the lines of the places that they name.
+    lines = [(n, m, s) for n, m, s in zip(names, at.shape, x.shape, strict=True)]
+    inside = [f"{n} < {m}" for k, (n, m, s) in enumerate(lines) if k != axis and m < s]
+    others = [n if m == s else f"min({n}, {m - 1})" for n, m, s in lines]
+
+    def element(name: str, o: Operand, index: str) -> str:
+        return place(site.parameter(name, o), [index if k == axis else n for k, n in enumerate(others)])
+
+    same = f"{wrapped(element('I', at, 'x'), x.shape[axis])} == {at.dtype}({names[axis]})"
+    line = replace(scatter, over=at.shape[axis : axis + 1])
+    return line.by_search(site, " and ".join([*inside, same]), ["x"], lambda own: element("U", updates, own[0]))
+
+
+def _scatter_nd(site: Site) -> Lowered:
+    x, at, updates = (site.given(n) for n in range(3))
+    depth = at.shape[-1] if at.type.rank else 0
+    over = at.shape[:-1]
+    if not 0 < depth <= x.type.rank or updates.shape != (*over, *x.shape[depth:]):
+        raise Unsupported(f"updates {updates.type} at {at.type} of {x.type}")
+    if not updates.type.size:
+        return Viewed(x.name, x.type)
+    names = indices(x.type.rank)
+    scatter = _Scatter(x, updates, names, over, _reduction(site))
+
+    def read(own: list[str]) -> str:
+        return place(site.parameter("U", updates), [*own, *names[depth:]])
+
+    if at.value is not None:
+        places = [_from_front(v, x.shape[k]) for k, v in enumerate(at.value.reshape(-1, depth).T)]
+        numbers = scatter.numbers(places, x.shape[:depth])
+        if numbers is not None:
+            return scatter.by_table(site, numbers, read)
+    own = [f"x{k}" for k in range(len(over))]
+    site.parameter("I", at)
+    hits = [f"{wrapped(place('I', [*own, str(k)]), x.shape[k])} == {at.dtype}({names[k]})" for k in range(depth)]
+    return scatter.by_search(site, " and ".join(hits), own, read)
+
+
 # --- changes of size ---------------------------------------------------------------------------------------------------
 
 
@@ -547,6 +728,9 @@ TABLE: Mapping[str, Writer] = {
     "Gather": _gather,
     "GatherElements": _gather_elements,
     "GatherND": _gather_nd,
+    "Scatter": _scatter_elements,
+    "ScatterElements": _scatter_elements,
+    "ScatterND": _scatter_nd,
     "OneHot": _one_hot,
     "TopK": _top_k,
     "Resize": _resize,

@@ -208,10 +208,11 @@ def _transform(site: Site) -> Lowered:
     x, rank = site.given(0), site.given(0).type.rank
     inverse, half = bool(site.attribute("inverse", 0)), bool(site.attribute("onesided", 0))
     parts = _parts(x, half and not inverse)
-    named = site.ints(2, "the axis") or [site.attribute("axis")]
-    if named[0] is None and rank != 3:
+    named = site.ints(2, "the axis")
+    chosen = named[0] if named else site.attribute("axis", 1 if rank == 3 else None)
+    if chosen is None:
         raise Unsupported("the axis is not named, and opsets differ in what it is then")
-    axis = axis_of(1 if named[0] is None else named[0], rank)
+    axis = axis_of(chosen, rank)
     if axis == rank - 1:
         raise Unsupported("a transform along the parts of an element")
     given = site.ints(1, "the length")
@@ -221,7 +222,9 @@ def _transform(site: Site) -> Lowered:
     names = indices(rank)
     source = [*names[:axis], "x", *names[axis + 1 : -1]]
     left = place(site.parameter("X", x), [*source, "0" if parts == 1 else "p"])
-    right = place(site.table("W", table[:, 0] if parts == 1 else table), ["x", *"p"[: parts - 1], names[axis], names[-1]])
+    right = place(
+        site.table("W", table[:, 0] if parts == 1 else table), ["x", *"p"[: parts - 1], names[axis], names[-1]]
+    )
     shape = (*x.shape[:axis], table.shape[2], *x.shape[axis + 1 : -1], table.shape[3])
     reduced = f"x in {size}" + ", p" * (parts - 1)
     site.stage(f"{place('Y', ranged(names, shape))} = sum[{reduced}] {left} * {right}")
