@@ -15,6 +15,7 @@ import numpy as np
 
 from tensorc_dsl.base.diagnostic import Note, TschedError, problem
 from tensorc_dsl.graph.calls import Asks, Computes, Imported, Step, without_redundant_views
+from tensorc_dsl.graph.expanding import EXPANSIONS, Expansion
 from tensorc_dsl.graph.folding import EVALUATORS, fold
 from tensorc_dsl.graph.graph import (
     MOST_ELEMENTS,
@@ -46,6 +47,7 @@ TABLE: Mapping[str, Writer] = {
 _WRITERS: Mapping[str, Writer] = {
     **TABLE,
     products.ATTENTION: products.attention,
+    products.ROTATION: products.rotation,
     reductions.FLAT_SOFTMAX: partial(reductions.softmax, False, True),
 }
 
@@ -150,7 +152,7 @@ class _Importer:
                 continue
             if self._lost.intersection(node.inputs):
                 self._lost |= {*node.outputs} - {""}
-                if node.op not in _WRITERS and node.op not in EVALUATORS and node.op not in _TOLD:
+                if not any(node.op in known for known in (_WRITERS, EVALUATORS, EXPANSIONS, _TOLD)):
                     self.refused.append((f"`{node.place}` ({node.op})", node.attributes.get(REASON, _UNKNOWN)))
                 continue
             try:
@@ -190,9 +192,15 @@ class _Importer:
             if made is not None:
                 self.constants |= {name: v for name, v in zip(node.outputs, made, strict=False) if name}
                 return
+        operands = tuple(map(self._operand, inputs))
+        if node.op in EXPANSIONS:
+            made = Expansion(node)
+            EXPANSIONS[node.op](Site(node, operands), made)
+            self.constants |= made.constants
+            self.run(made.nodes)
+            return
         if node.op not in _WRITERS:
             raise Unsupported(node.attributes.get(REASON, _UNKNOWN))
-        operands = tuple(map(self._operand, inputs))
         lowered = _WRITERS[node.op](Site(node, operands))
         match lowered:
             case Known(values=values):

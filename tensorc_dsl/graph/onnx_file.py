@@ -111,6 +111,8 @@ def _graph_of(model: ModelProto, data: Mapping[int, memoryview], folder: Path) -
 def _converted(model: ModelProto, version: int) -> ModelProto:
     from onnx import shape_inference, version_converter
 
+    if version < 9 and any(n.op_type == "Scan" for n in model.graph.node):
+        raise _Wrong("`Scan` was another operator before opset 9")
     # What C++ raises: its two own kinds, and those of the standard library, but for a lack of memory.
     kinds = (version_converter.ConvertError, shape_inference.InferenceError, RuntimeError, ValueError, IndexError)
     try:

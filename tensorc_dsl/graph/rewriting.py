@@ -323,6 +323,22 @@ def _attention_transposed(view: _View, node: Node) -> Node | None:
     return replace(inner, outputs=node.outputs, attributes={"form": form})
 
 
+def _ordered_attention(view: _View, node: Node) -> Node | None:
+    """The operator Attention takes in the transpositions of its operands and of its result, as `orders` and `result`."""
+    if node.op == "Attention" and "orders" not in node.attributes and not any(node.outputs[1:]):
+        found = [_factor(view, name, scaled=False) for name in node.inputs[:3]]
+        if "q_num_heads" in node.attributes or any(node.inputs[4:6]) or {len(f.order) for f in found} - {0, 4}:
+            return None
+        orders = [f.order or (0, 1, 2, 3) for f in found]
+        inputs = (*(f.name for f in found), *node.inputs[3:])
+        return replace(node, inputs=inputs, attributes={**node.attributes, "orders": orders})
+    inner = view.inner(node.inputs[0], "Attention") if node.op == "Transpose" else None
+    order = node.attributes.get("perm")
+    if inner is None or "orders" not in inner.attributes or "result" in inner.attributes or not order:
+        return None
+    return replace(inner, outputs=node.outputs, attributes={**inner.attributes, "result": tuple(order)})
+
+
 _Change = tuple[str, tuple[str, ...]]
 """An operator on scores, which are "" among its operands."""
 
@@ -351,7 +367,7 @@ class _Factor:
     scales: tuple[_Change, ...]
 
 
-def _factor(view: _View, name: str) -> _Factor:
+def _factor(view: _View, name: str, scaled: bool = True) -> _Factor:
     order: tuple[int, ...] = ()
     scales: list[_Change] = []
     while (node := view.maker(name, "Transpose", "Mul", "Div")) is not None:
@@ -361,7 +377,7 @@ def _factor(view: _View, name: str) -> _Factor:
                 break
             order = tuple(taken[k] for k in order) if order else tuple(taken)
             name = node.inputs[0]
-        elif _is_fixed(view, node.inputs[1], 8):
+        elif scaled and _is_fixed(view, node.inputs[1], 8):
             scales.append((node.op, ("", node.inputs[1])))
             name = node.inputs[0]
         else:
@@ -381,4 +397,5 @@ def _is_fixed(view: _View, name: str, most: int) -> bool:
 
 REWRITES: tuple[Rewrite, ...] = (
     _batch_norm, _swish, _hard_swish, _gelu, _layer_norm, _flat_softmax, _attention, _attention_transposed,
+    _ordered_attention,
 )  # fmt: skip

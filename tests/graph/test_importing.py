@@ -225,6 +225,57 @@ def test_a_branch_in_a_branch_reads_values_of_the_outer_one(tmp_path: Path) -> N
     assert np.allclose(load_model(written(m, tmp_path))(x), np.maximum(x, 0) * -x + np.abs(x))
 
 
+@pytest.mark.parametrize("back", [0, 1])
+def test_a_scan_is_a_copy_of_its_body_for_each_step(back: int, tmp_path: Path) -> None:
+    """Two states, of which only one is read, two inputs along different axes, and a value from outside."""
+    node = helper.make_node
+    names = ("s", "t", "a", "b")
+    body = helper.make_graph(
+        [
+            node("Add", ["s", "a"], ["h"]),
+            node("Mul", ["h", "w"], ["s1"]),
+            node("Sub", ["t", "b"], ["t1"]),
+            node("Concat", ["s1", "t1"], ["y"], axis=0),
+        ],
+        "body", [value(n, 3) for n in names], [onnx.ValueInfoProto(name=n) for n in ("s1", "t1", "y", "h")],
+    )  # fmt: skip
+    scan = node(
+        "Scan", ["p", "q", "x", "z"], ["unread", "last", "y", "h"], body=body, num_scan_inputs=2, scan_input_axes=[1, -2],
+        scan_output_axes=[1, 0], scan_input_directions=[0, back], scan_output_directions=[back, 0],
+    )  # fmt: skip
+    inputs = [value("p", 3), value("q", 3), value("x", 3, 5), value("z", 5, 3)]
+    m = model([scan], inputs, ["last", "y", "h"], [weight("w", 3)])
+    given = {
+        i.name: RNG.standard_normal([d.dim_value for d in i.type.tensor_type.shape.dim]).astype(np.float32)
+        for i in inputs
+    }
+    made = load_model(written(m, tmp_path)).outputs_of(*given.values())
+    for y, w in zip(made.values(), by_runtime(m, given), strict=True):
+        np.testing.assert_allclose(y, w, rtol=1e-5, atol=1e-6)
+
+
+def test_an_attention_is_the_compute_of_one_that_is_spelled_out(tmp_path: Path) -> None:
+    """With the transpositions of its operands and of its result."""
+    node = helper.make_node
+    turned = [node("Transpose", [n], [f"{n}t"], perm=[0, 2, 1, 3]) for n in ("q", "v")]
+    end = node("Transpose", ["o"], ["y"], perm=[0, 2, 1, 3])
+    inputs = [value("q", 2, 3, 4, 5), value("k", 2, 7, 4, 5), value("v", 2, 7, 4, 1)]
+    scale = numpy_helper.from_array(np.array(0.25, np.float32), "c")
+    spelled = [
+        *turned, node("Transpose", ["k"], ["kt"], perm=[0, 2, 3, 1]), node("MatMul", ["qt", "kt"], ["s"]),
+        node("Mul", ["s", "c"], ["t"]), node("Softmax", ["t"], ["p"]), node("MatMul", ["p", "vt"], ["o"]), end,
+    ]  # fmt: skip
+    named = [
+        *turned, node("Transpose", ["k"], ["kt"], perm=[0, 2, 1, 3]),
+        node("Attention", ["qt", "kt", "vt"], ["o"], scale=0.25), end,
+    ]  # fmt: skip
+    first, second = (
+        written(model(nodes, inputs, ["y"], [scale], opset=23), tmp_path).read_text().split("compute ")[1:]
+        for nodes in (spelled, named)
+    )
+    assert first == second and len(first) == 1
+
+
 def test_an_output_of_a_branch_that_nothing_reads_is_left_out(tmp_path: Path) -> None:
     """An input that a node leaves out stays so."""
     branch = helper.make_graph(

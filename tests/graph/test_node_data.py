@@ -16,6 +16,7 @@ import pytest
 from onnx import numpy_helper
 
 from tensorc_dsl.base.diagnostic import TschedError
+from tensorc_dsl.graph.expanding import EXPANSIONS
 from tensorc_dsl.graph.folding import EVALUATORS
 from tensorc_dsl.graph.importing import TABLE
 from tests.graph.onnx_cases import Array, by_reference, checked
@@ -35,7 +36,7 @@ def cases() -> dict[str, Any]:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         found = collect_testcases(None)  # pyright: ignore[reportArgumentType]
-    supported = {*TABLE, *EVALUATORS, "Shape", "Size"}
+    supported = {*TABLE, *EXPANSIONS, *EVALUATORS, "Shape", "Size"}
     return {c.name: c for c in found if "expanded" not in c.name and c.data_sets and operators(c) <= supported}
 
 

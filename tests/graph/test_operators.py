@@ -182,6 +182,7 @@ MOVEMENT = [
     Case("Tile", [f32(3, 2), ints(2, 3)], fixed=(1,)),
     Case("Slice", [f32(7, 9), ints(1, -1), ints(100, -100), ints(0, 1), ints(2, -3)], fixed=(1, 2, 3, 4)),
     Case("Concat", [f32(3, 2), f32(3, 4), f32(3, 1)], {"axis": -1}),
+    Case("Concat", [f32(2, n % 3) for n in range(205)], {"axis": 1}),
     Case("Split", [f32(3, 7), ints(2, 1, 4)], {"axis": 1}, fixed=(1,), outputs=3),
     Case("Split", [f32(7, 3)], {"num_outputs": 3}, outputs=3),
     Case("Pad", [f32(3, 4), ints(1, 0, 0, 2), single(1.5)], fixed=(1, 2)),
@@ -298,9 +299,35 @@ RECURRENT = [
     ),
 ]
 
+KEEPS = np.array([[1, 0, 1, 1, 0], [0, 0, 0, 0, 0], [1, 1, 1, 1, 1]], bool)
+BANDS = np.where(KEEPS, f32(3, 5), -np.inf).astype(np.float32)[[0, 2, 0]]
+QKV = [f32(2, 3, 3, 4), f32(2, 3, 5, 4), f32(2, 3, 5, 7)]
+GROUPS = [f32(2, 6, 3, 4), f32(2, 2, 5, 4), f32(2, 2, 5, 7)]
+LINES = [f32(2, 3, 24), f32(2, 5, 8), f32(2, 5, 14)]
+PAST = [f32(2, 3, 4, 4), f32(2, 3, 4, 7)]
+HEADS = {"q_num_heads": 6, "kv_num_heads": 2}
+ATTENTION = [
+    Case("Attention", QKV, opset=23),
+    Case("Attention", QKV, {"is_causal": 1, "scale": 0.3, "softcap": 1.5}, opset=23),
+    Case("Attention", [*QKV, KEEPS[[0, 2, 0]]], opset=23),
+    Case("Attention", [*QKV, KEEPS[[0, 2, 0]]], {"is_causal": 1}, fixed=(3,), opset=23),
+    Case("Attention", [*QKV, BANDS], {"is_causal": 1}, opset=23),
+    Case("Attention", GROUPS, {"is_causal": 1}, opset=23),
+    Case("Attention", [*GROUPS, f32(2, 6, 3, 5)], opset=23),
+    Case("Attention", [*GROUPS, f32(2, 1, 3, 5)], opset=23),
+    Case("Attention", LINES, {**HEADS, "is_causal": 1}, opset=23),
+    Case("Attention", [*LINES, BANDS], HEADS, opset=23),
+    Case("Attention", [f32(1, 1, 4)] * 3, {"q_num_heads": 2, "kv_num_heads": 2}, opset=23),
+    Case("Attention", [*QKV, None, *PAST], {"is_causal": 1}, outputs=3, opset=24),
+    Case("RotaryEmbedding", [f32(2, 3, 5, 8), f32(9, 4), f32(9, 4), below(9, 2, 5) % 9], opset=23),
+    Case("RotaryEmbedding", [f32(2, 3, 5, 8), f32(2, 5, 3), f32(2, 5, 3)], {"rotary_embedding_dim": 6}, opset=23),
+    *(Case("RotaryEmbedding", [f32(2, 5, 24), f32(2, 5, 4), f32(2, 5, 4)], {"num_heads": 3, "interleaved": how}, opset=23)
+      for how in (0, 1)),
+]  # fmt: skip
+
 CASES = [
     *UNARY, *ATTRIBUTES, *BINARY, *PRODUCTS, *TRANSFORMS, *WINDOWS, *REDUCTIONS, *MOVEMENT, *SCATTERS, *RESIZES,
-    *QUANTIZED, *RECURRENT,
+    *QUANTIZED, *RECURRENT, *ATTENTION,
 ]  # fmt: skip
 
 

@@ -135,6 +135,7 @@ _FORMULAS: Mapping[str, _Formula] = {
     ),
     "HardSwish": _Formula("hard_swish", f"{{0}} * max(0.0, min(1.0, {{0}} * {1 / 6!r} + 0.5))", floats=True),
     "Swish": _Formula("swish", "{0} * sigmoid({0} * {alpha})", {"alpha": 1.0}, floats=True),
+    "SwiGLU": _Formula("swiglu", "{0} * sigmoid({0} * {alpha}) * {1}", {"alpha": 1.0}, floats=True),
     "Mish": _Formula("mish", "{0} * tanh(max({0}, 0.0) + log1p(exp(-abs({0}))))", floats=True),
     "Softplus": _Formula("softplus", "max({0}, 0.0) + log1p(exp(-abs({0})))", floats=True),
     "Softsign": _Formula("softsign", "{0} / (1.0 + abs({0}))", floats=True),

@@ -245,6 +245,11 @@ def scaled(index: str, factor: int) -> str:
     return index if factor == 1 else f"{index} * {factor}"
 
 
+def wrapped(index: str, size: int) -> str:
+    """An index from data, negative ones from the end, that stays inside whatever the data."""
+    return f"{index} % {size}"
+
+
 def same_padding(size: int, extent: int, stride: int, upper: bool) -> tuple[int, int]:
     """The padding at both ends of SAME_UPPER or SAME_LOWER: the result has ceil(size / stride) elements."""
     total = max(0, (-(-size // stride) - 1) * stride + extent - size)

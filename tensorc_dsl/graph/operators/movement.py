@@ -24,6 +24,7 @@ from tensorc_dsl.graph.operators.lowering import (
     ranged,
     scaled,
     stretched,
+    wrapped,
 )
 
 # --- views -------------------------------------------------------------------------------------------------------------
@@ -202,6 +203,9 @@ def _reversed(site: Site) -> Lowered:
 # --- parts and joins ---------------------------------------------------------------------------------------------------
 
 
+_MOST_CASES = 16
+
+
 def _concat(site: Site) -> Lowered:
     operands = [o for n in range(len(site.operands)) if (o := site.given(n)).type.size or len(site.operands) == 1]
     if not operands:
@@ -222,6 +226,11 @@ def _concat(site: Site) -> Lowered:
         source = [offset(n, -at) if k == axis else n for k, n in enumerate(names)]
         at += o.shape[axis]
         parts.append((place(known[o.name], source), at))
+    while len(parts) > _MOST_CASES:  # a tree of cases, since a chain of many is nested too deep
+        pairs = [parts[k : k + 2] for k in range(0, len(parts), 2)]
+        parts = [
+            (f"({p[0][0]} if {names[axis]} < {p[0][1]} else {p[1][0]})", p[1][1]) if p[1:] else p[0] for p in pairs
+        ]
     value = " else ".join(f"{text} if {names[axis]} < {end}" for text, end in parts[:-1]) + f" else {parts[-1][0]}"
     shape = tuple(at if k == axis else n for k, n in enumerate(operands[0].shape))
     site.stage(f"{place('Y', ranged(names, shape))} = {value}")
@@ -299,11 +308,6 @@ def _pad(site: Site) -> Lowered:
 
 
 # --- look-ups ----------------------------------------------------------------------------------------------------------
-
-
-def wrapped(index: str, size: int) -> str:
-    """An index from data, negative ones from the end, that stays inside whatever the data."""
-    return f"{index} % {size}"
 
 
 def _gather(site: Site) -> Lowered:

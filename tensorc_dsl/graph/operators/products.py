@@ -21,6 +21,7 @@ from tensorc_dsl.graph.operators.lowering import (
     ranged,
     scaled,
     stretched,
+    wrapped,
 )
 
 
@@ -283,7 +284,7 @@ class AttentionForm:
     axis: int
 
 
-_CHANGES = {"Mul": "{} * {}", "Add": "{} + {}", "Div": "{} / {}", "Where": "{1} if {0} else {2}"}
+_CHANGES = {"Tanh": "tanh({})", "Mul": "{} * {}", "Add": "{} + {}", "Div": "{} / {}", "Where": "{1} if {0} else {2}"}
 
 
 def attention(site: Site) -> Lowered:
@@ -350,6 +351,44 @@ def _changed(site: Site, form: AttentionForm, scores: Sequence[str]) -> str:
         text = _CHANGES[op].format(*texts)
         held = f"({text})"
     return text
+
+
+# --- rotations of pairs ------------------------------------------------------------------------------------------------
+
+ROTATION = "rotation of pairs"
+"""The operator of RotaryEmbedding whose input has four dimensions; `sequence` is that of positions."""
+
+
+def rotation(site: Site) -> Lowered:
+    """x · cos - y · sin and x · sin + y · cos of pairs of the first parts of a head; the others stay."""
+    x, cosine, sine, at = site.given(0), site.given(1), site.given(2), site.optional(3)
+    names, sequence, size = indices(4), int(site.attribute("sequence")), x.shape[3]
+    batch, n, part = names[0], names[sequence], names[3]
+    turned = int(site.attribute("rotary_embedding_dim", 0)) or size
+    half = turned // 2
+    rows = (x.shape[0], x.shape[sequence])
+    wanted = (*rows, half) if at is None else (cosine.shape[0], half)
+    if turned % 2 or turned > size or {cosine.shape, sine.shape} != {wanted} or (at is not None and at.shape != rows):
+        raise Unsupported(f"a rotation of {turned} parts of {x.type} by {cosine.type}")
+    site.parameter("X", x)
+    row = [batch, n] if at is None else [wrapped(place(site.parameter("I", at), [batch, n]), cosine.shape[0])]
+
+    def product(of: str, factor: str, o: Operand, pair: str) -> str:
+        return f"{place('X', [*names[:3], of])} * {place(site.parameter(factor, o), [*row, pair])}"
+
+    if site.attribute("interleaved", 0):
+        pair, is_first = f"{part} / 2", f"{part} % 2 == 0"
+        first, second = f"{part} / 2 * 2", f"{part} / 2 * 2 + 1"
+        value = f"{product(first, 'C', cosine, pair)} - {product(second, 'S', sine, pair)} if {is_first} else "
+        value += f"{product(first, 'S', sine, pair)} + {product(second, 'C', cosine, pair)}"
+    else:
+        before, behind = f"{part} - {half}", f"{part} + {half}"
+        value = f"{product(part, 'C', cosine, part)} - {product(behind, 'S', sine, part)} if {part} < {half} else "
+        value += f"{product(before, 'S', sine, before)} + {product(part, 'C', cosine, before)}"
+    if turned < size:
+        value = f"({value}) if {part} < {turned} else {place('X', names)}"
+    site.stage(f"{place('Y', ranged(names, x.shape))} = {value}")
+    return site.computed("rotation", ("Y", x.type))
 
 
 TABLE: Mapping[str, Writer] = {
