@@ -241,6 +241,14 @@ RESIZES = [
          {"coordinate_transformation_mode": "asymmetric", "nearest_mode": "floor"}, fixed=(2,)),
     Case("Upsample", [f32(1, 1, 3, 4), np.array([1, 1, 2, 2], np.float32)], fixed=(1,), opset=9),
 ]  # fmt: skip
+SAMPLES = [
+    Case("GridSample", [f32(2, 3, height, 7), f32(2, 3, 5, 2) * 1.5],
+         {"mode": mode, "padding_mode": padding, "align_corners": corners}, opset=16)
+    for height, mode in ((4, "nearest"), (4, "bilinear"), (1, "bilinear"), (4, "bicubic"))
+    for padding in ("zeros", "border", "reflection") for corners in (0, 1)
+] + [
+    Case("GridSample", [f32(1, 2, 3, 4, 5), f32(1, 2, 3, 1, 3)], {"mode": "linear", "padding_mode": "border"}, opset=20),
+]  # fmt: skip
 QUANTIZED = [
     Case("ConvInteger", [u8(1, 3, 5, 6), u8(4, 3, 3, 2), np.array(7, np.uint8)], {"pads": [1, 0, 0, 1]}),
     Case(
@@ -326,7 +334,7 @@ ATTENTION = [
 ]  # fmt: skip
 
 CASES = [
-    *UNARY, *ATTRIBUTES, *BINARY, *PRODUCTS, *TRANSFORMS, *WINDOWS, *REDUCTIONS, *MOVEMENT, *SCATTERS, *RESIZES,
+    *UNARY, *ATTRIBUTES, *BINARY, *PRODUCTS, *TRANSFORMS, *WINDOWS, *REDUCTIONS, *MOVEMENT, *SCATTERS, *RESIZES, *SAMPLES,
     *QUANTIZED, *RECURRENT, *ATTENTION,
 ]  # fmt: skip
 

@@ -713,6 +713,84 @@ def _resize(site: Site) -> Lowered:
     return site.computed("resize", ("Y", Tensor(x.dtype, tuple(shape))))
 
 
+_TAPS = {"nearest": 1, "linear": 2, "bilinear": 2, "cubic": 4, "bicubic": 4}
+
+
+def _grid_sample(site: Site) -> Lowered:
+    """Along each axis, the elements around a place and their weights; the result is a sum of products with them."""
+    x, grid = site.given(0), site.given(1)
+    rank = x.type.rank - 2
+    mode, padding = site.attribute("mode", "linear"), site.attribute("padding_mode", "zeros")
+    taps = _TAPS.get(mode, 0)
+    if not 0 < rank <= 3 or grid.type.rank != rank + 2 or (grid.shape[0], grid.shape[-1]) != (x.shape[0], rank):
+        raise Unsupported(f"a grid {grid.type} for {x.type}")
+    if not taps or padding not in ("zeros", "border", "reflection") or x.dtype != grid.dtype or 0 in x.shape:
+        raise Unsupported(f"samples by `{mode}` with `{padding}` of {x.type} at {grid.type}")
+    names = indices(x.type.rank)
+    outer = [names[0], *names[2:]]
+    sizes = (x.shape[0], *grid.shape[1:-1])
+    site.parameter("X", x)
+    site.parameter("G", grid)
+    aligned = bool(site.attribute("align_corners", 0))
+    source, weights = names[:2], list[str]()
+    for d, size in enumerate(x.shape[2:]):
+        spot, tap = place(f"x{d}", outer), f"t{d}"
+        ranges = [*ranged(outer, sizes), f"{tap} in {taps}"]
+        at = _unnormalized(place("G", [*outer, str(rank - 1 - d)]), size, aligned)
+        site.stage(f"let {place(f'u{d}', ranged(outer, sizes))} = {f'round({at})' if taps == 1 else at}")
+        # A cubic's place stays beyond a border, as in PyTorch and ONNX Runtime; its elements stop there.
+        back = "zeros" if taps == 4 and padding == "border" else padding
+        site.stage(f"let {spot} = {_brought_back(place(f'u{d}', outer), size, back, aligned)}")
+        first = "" if taps < 4 else " - 1"
+        site.stage(f"let {place(f'n{d}', ranges)} = i64(floor({spot})) + i64({tap}){first}")
+        element = place(f"n{d}", [*outer, tap])
+        source.append(f"clamp({_standing(element, size, padding, aligned)}, 0, {size - 1})")
+        if taps > 1 or padding == "zeros":
+            apart = f"abs({spot} - {x.dtype}({element}))"
+            weight = f"{x.dtype}(1.0)" if taps == 1 else f"1.0 - {apart}" if taps == 2 else _cubic(apart)
+            if padding == "zeros":
+                weight = f"({weight}) if 0 <= {element} and {element} < {size} else 0.0"
+            site.stage(f"let {place(f'w{d}', ranges)} = {weight}")
+            weights.append(place(f"w{d}", [*outer, tap]))
+    value = f"sum[{', '.join(f't{d} in {taps}' for d in range(rank))}] {' * '.join([place('X', source), *weights])}"
+    shape = (x.shape[0], x.shape[1], *grid.shape[1:-1])
+    site.stage(f"{place('Y', ranged(names, shape))} = {value}")
+    return site.computed("grid_sample", ("Y", Tensor(x.dtype, shape)))
+
+
+def _unnormalized(at: str, size: int, aligned: bool) -> str:
+    return f"({at} + 1.0) / 2.0 * {size - 1}.0" if aligned else f"(({at} + 1.0) * {size}.0 - 1.0) / 2.0"
+
+
+def _brought_back(at: str, size: int, padding: str, aligned: bool) -> str:
+    """A place that the padding brings back; with zeros around, one so far outside that no element is near stays there."""
+    low, span = (0.0, size - 1.0) if aligned else (-0.5, float(size))
+    beyond = f"{at} < {literal(low, 'f32')} or {at} > {literal(low + span, 'f32')}"
+    if padding == "zeros":
+        return f"clamp({at}, -4.0, {size + 3}.0)"
+    if padding == "border":
+        return f"clamp({at}, 0.0, {size - 1}.0) if {beyond} else {at}"
+    if not span:
+        return f"{at} * 0.0"
+    turned = f"{literal(low + span, 'f32')} - abs(({at} - {literal(low, 'f32')}) % {2 * span} - {span})"
+    return f"{turned} if {beyond} else {at}"
+
+
+def _standing(element: str, size: int, padding: str, aligned: bool) -> str:
+    """The element that stands for one outside."""
+    if padding != "reflection" or size == 1:
+        return element
+    if aligned:
+        return f"{size - 1} - abs({element} % {2 * size - 2} - {size - 1})"
+    return f"min({element} % {2 * size}, {2 * size - 1} - {element} % {2 * size})"
+
+
+def _cubic(apart: str) -> str:
+    """The weight of an element of a cubic convolution by its distance, as in `_filters`."""
+    near = f"(1.25 * {apart} - 2.25) * {apart} * {apart} + 1.0"
+    return f"{near} if {apart} <= 1.0 else ((-0.75 * {apart} + 3.75) * {apart} - 6.0) * {apart} + 3.0"
+
+
 TABLE: Mapping[str, Writer] = {
     "Reshape": _reshape,
     "Flatten": _flatten,
@@ -738,4 +816,5 @@ TABLE: Mapping[str, Writer] = {
     "OneHot": _one_hot,
     "TopK": _top_k,
     "Resize": _resize,
+    "GridSample": _grid_sample,
 }
