@@ -20,6 +20,7 @@ import numpy as np
 from tensorc_dsl.base.diagnostic import TschedError, problem
 from tensorc_dsl.base.outputs import reason
 from tensorc_dsl.graph.graph import DTYPES, MOST_ELEMENTS, Array, Graph, Node
+from tensorc_dsl.graph.operators.movement import SIMPLE
 
 if TYPE_CHECKING:
     from onnx import AttributeProto, GraphProto, ModelProto, TensorProto, ValueInfoProto
@@ -116,10 +117,26 @@ def _converted(model: ModelProto, version: int) -> ModelProto:
     # What C++ raises: its two own kinds, and those of the standard library, but for a lack of memory.
     kinds = (version_converter.ConvertError, shape_inference.InferenceError, RuntimeError, ValueError, IndexError)
     try:
-        return version_converter.convert_version(model, OPSET)
+        made = version_converter.convert_version(model, OPSET)
     except kinds as e:
         lines = str(e).strip().splitlines() or [type(e).__name__]
         raise _Wrong(f"opset {version} cannot be converted to {OPSET}: {lines[-1]}") from e
+    if version < 11:
+        _resize_as_before(made.graph)
+    return made
+
+
+def _resize_as_before(graph: GraphProto) -> None:
+    """Let each Resize be what it and Upsample were before opset 11: the converter leaves them at today's defaults."""
+    from onnx import helper
+
+    for node in graph.node:
+        if node.op_type == "Resize":
+            how = {"coordinate_transformation_mode": "asymmetric", "nearest_mode": SIMPLE}
+            node.attribute.extend(helper.make_attribute(name, value) for name, value in how.items())
+        for a in node.attribute:
+            for branch in (*((a.g,) if a.HasField("g") else ()), *a.graphs):
+                _resize_as_before(branch)
 
 
 def _take_large(model: ModelProto, data: Mapping[int, memoryview], reader: _Reader) -> dict[str, Array]:

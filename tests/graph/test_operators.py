@@ -170,6 +170,8 @@ REDUCTIONS = [
     Case("LpNormalization", [f32(3, 5)], {"axis": 0, "p": 1}),
     Case("LRN", [f32(1, 7, 3, 2)], {"size": 3, "alpha": 0.1, "beta": 0.5, "bias": 2.0}),
     Case("CumSum", [f32(3, 5), ints(1)], {"reverse": 1, "exclusive": 1}, fixed=(1,)),
+    Case("MeanVarianceNormalization", [f32(2, 3, 5, 1)]),
+    Case("MeanVarianceNormalization", [f32(3, 5)], {"axes": [-1]}),
 ]  # fmt: skip
 MOVEMENT = [
     Case("Transpose", [f32(3, 4, 5)], {"perm": [2, 0, 1]}),
@@ -188,6 +190,11 @@ MOVEMENT = [
     Case("Pad", [f32(3, 4), ints(1, 0, 0, 2), single(1.5)], fixed=(1, 2)),
     Case("Pad", [f32(5, 6), ints(2, -1, 1, -1)], fixed=(1,)),
     *(Case("Pad", [f32(4, 5), ints(2, 1, 3, 0)], {"mode": mode}, fixed=(1,)) for mode in ("reflect", "edge", "wrap")),
+    Case("EyeLike", [f32(3, 5)], {"k": -1}),
+    Case("EyeLike", [f32(3, 5)], {"k": 1, "dtype": TensorProto.INT64}),
+    Case("Compress", [f32(3, 5), np.array([1, 0, 1, 0], bool)], {"axis": -1}, fixed=(1,)),
+    Case("Compress", [f32(3, 5), np.arange(11) % 4 == 2], fixed=(1,)),
+    Case("Compress", [f32(3, 5), np.zeros(2, bool)], {"axis": 0}, fixed=(1,)),
     Case("Gather", [f32(5, 4), below(5, 2, 3)]),
     Case("Gather", [f32(5, 4), below(4, 3)], {"axis": 1}),
     Case("Gather", [f32(5, 4), np.array(-2)], {"axis": 0}, fixed=(1,)),
@@ -239,7 +246,9 @@ RESIZES = [
     ),
     Case("Resize", [f32(1, 1, 3, 4), None, np.array([1, 1, 2, 2], np.float32)],
          {"coordinate_transformation_mode": "asymmetric", "nearest_mode": "floor"}, fixed=(2,)),
-    Case("Upsample", [f32(1, 1, 3, 4), np.array([1, 1, 2, 2], np.float32)], fixed=(1,), opset=9),
+    *(Case(op, [f32(1, 1, 5, 4), np.array([1, 1, *scales], np.float32)], {"mode": mode}, fixed=(1,), opset=opset)
+      for op, opset, scales in (("Upsample", 9, (2, 3)), ("Upsample", 9, (1.5, 1)), ("Resize", 10, (0.6, 1.25)))
+      for mode in ("nearest", "linear")),
 ]  # fmt: skip
 SAMPLES = [
     Case("GridSample", [f32(2, 3, height, 7), f32(2, 3, 5, 2) * 1.5],

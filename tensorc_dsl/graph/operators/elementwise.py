@@ -19,6 +19,7 @@ from tensorc_dsl.graph.operators.lowering import (
     Writer,
     broadcast,
     indices,
+    offset,
     place,
     ranged,
     stretched,
@@ -198,17 +199,19 @@ def _is_inf(site: Site) -> Lowered:
     return pointwise(site, "isinf", [x], "bool", value)
 
 
+def _type_of(number: int) -> str:
+    """The element type that ONNX gives a number. Raises Unsupported."""
+    from onnx import helper
+
+    try:
+        return DTYPES[helper.tensor_dtype_to_np_dtype(number).name]
+    except (KeyError, ValueError):
+        raise Unsupported("a cast to a type that is not supported") from None
+
+
 def _cast(site: Site) -> Lowered:
     x = site.given(0)
-    if site.node.op == "CastLike":
-        to = site.given(1).dtype
-    else:
-        from onnx import helper
-
-        try:
-            to = DTYPES[helper.tensor_dtype_to_np_dtype(site.attribute("to", 0)).name]
-        except (KeyError, ValueError):
-            raise Unsupported("a cast to a type that is not supported") from None
+    to = site.given(1).dtype if site.node.op == "CastLike" else _type_of(site.attribute("to", 0))
     if to == x.dtype:
         return Viewed(x.name, x.type)
     zero = literal(0, x.dtype)
@@ -361,6 +364,15 @@ def _filled(site: Site) -> Lowered:
     return Known((np.broadcast_to(value.reshape(()), tuple(shape)),))
 
 
+def _eye(site: Site) -> Lowered:
+    x, shift = site.given(0), site.attribute("k", 0)
+    if x.type.rank != 2:
+        raise Unsupported(f"a diagonal of {x.type}")
+    dtype = _type_of(site.attribute("dtype")) if site.attribute("dtype") else x.dtype
+    site.stage(f"{place('Y', ranged('ij', x.shape))} = {dtype}({offset('i', shift)} == j)")
+    return site.computed("eye", ("Y", Tensor(dtype, x.shape)))
+
+
 TABLE: Mapping[str, Writer] = {
     **{op: partial(_elements, formula) for op, formula in _FORMULAS.items()},
     "Gelu": _gelu,
@@ -381,4 +393,5 @@ TABLE: Mapping[str, Writer] = {
     "Identity": _identity,
     "Dropout": _dropout,
     "ConstantOfShape": _filled,
+    "EyeLike": _eye,
 }

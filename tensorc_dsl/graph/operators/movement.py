@@ -8,8 +8,9 @@ from math import prod
 
 import numpy as np
 
-from tensorc_dsl.graph.graph import Array, Tensor, Unsupported, literal
+from tensorc_dsl.graph.graph import NUMPY, Array, Tensor, Unsupported, literal
 from tensorc_dsl.graph.operators.lowering import (
+    Known,
     Lowered,
     Operand,
     Site,
@@ -326,6 +327,24 @@ def _gather(site: Site) -> Lowered:
     return mapped(site, "gather", x, shape, [*names[:axis], index, *names[axis + at.type.rank :]])
 
 
+def _compressed(site: Site) -> Lowered:
+    x, condition = site.given(0), site.constant(1, "the condition")
+    assert condition is not None
+    axis = site.attribute("axis")
+    names, chosen = indices(x.type.rank), np.flatnonzero(condition)
+    axis = None if axis is None else axis_of(axis, x.type.rank)
+    size = x.type.size if axis is None else x.shape[axis]
+    if len(chosen) and chosen[-1] >= size:
+        raise Unsupported(f"the element {chosen[-1]} of {size}")
+    shape = (len(chosen),) if axis is None else (*x.shape[:axis], len(chosen), *x.shape[axis + 1 :])
+    if not prod(shape):
+        return Known((np.empty(shape, NUMPY[x.dtype]),))
+    index = place(site.table("I", chosen), [names[axis or 0]])
+    if axis is None:
+        return mapped(site, "compress", x, shape, _numbered(index, x.shape))
+    return mapped(site, "compress", x, shape, [wrapped(index, size) if k == axis else n for k, n in enumerate(names)])
+
+
 def _gather_elements(site: Site) -> Lowered:
     x, at = site.given(0), site.given(1)
     axis = axis_of(site.attribute("axis", 0), x.type.rank)
@@ -596,8 +615,14 @@ def _coordinates(mode: str, size: int, result: int, scale: float, region: tuple[
             raise Unsupported(f"coordinates by `{mode}`")
 
 
-def _nearest(at: Array, how: str) -> Array:
+SIMPLE = "simple"
+"""How ONNX Runtime takes the nearest element before opset 11, which did not say: the next one where there are fewer."""
+
+
+def _nearest(at: Array, how: str, scale: float) -> Array:
     match how:
+        case _ if how == SIMPLE:
+            return np.ceil(at) if scale < 1 else np.floor(at)
         case "round_prefer_floor":
             return np.ceil(at - 0.5)
         case "round_prefer_ceil":
@@ -679,7 +704,7 @@ def _resize(site: Site) -> Lowered:
     names = indices(rank)
     source, weights, taps = names.copy(), list[str](), list[str]()
     inside: list[str] = []
-    crops = how == "tf_crop_and_resize"
+    crops, nearest = how == "tf_crop_and_resize", site.attribute("nearest_mode", "round_prefer_floor")
     site.parameter("X", x)
     for k, a in enumerate(axes):
         region = (float(roi[k]), float(roi[k + len(axes)])) if crops and roi is not None and roi.size else (0.0, 1.0)
@@ -690,7 +715,7 @@ def _resize(site: Site) -> Lowered:
             kept = [int(v) for v in np.flatnonzero((at >= 0) & (at <= x.shape[a] - 1))]
             inside.append(f"{kept[0]} <= {names[a]} <= {kept[-1]}" if kept else "false")
         if mode == "nearest":
-            table = np.clip(_nearest(at, site.attribute("nearest_mode", "round_prefer_floor")), 0, x.shape[a] - 1)
+            table = np.clip(_nearest(at, nearest, scales[a]), 0, x.shape[a] - 1)
             source[a] = _looked_up(site, names[a], table, x.shape[a])
         else:
             elements, factors = _filters(site, mode, at, scales[a], x.shape[a])
@@ -807,6 +832,7 @@ TABLE: Mapping[str, Writer] = {
     "Concat": _concat,
     "Split": _split,
     "Pad": _pad,
+    "Compress": _compressed,
     "Gather": _gather,
     "GatherElements": _gather_elements,
     "GatherND": _gather_nd,

@@ -267,6 +267,19 @@ def _lp_norm(site: Site) -> Lowered:
     return site.computed("lp_norm", ("Y", x.type))
 
 
+def _mean_variance_norm(site: Site) -> Lowered:
+    x = site.given(0)
+    axes = axes_of(site.attribute("axes", [0, 2, 3]), x.type.rank)
+    names = indices(x.type.rank)
+    rest = [n for k, n in enumerate(names) if k not in axes]
+    over, count = ", ".join(names[a] for a in axes), literal(prod(x.shape[a] for a in axes), x.dtype)
+    value, mean, deviation = place(site.parameter("X", x), names), place("mean", rest), place("d", rest)
+    site.stage(f"let {mean} = (sum[{over}] {value}) / {count}")
+    site.stage(f"let {deviation} = sqrt((sum[{over}] ({value} - {mean}) * ({value} - {mean})) / {count})")
+    site.stage(f"{place('Y', names)} = ({value} - {mean}) / ({deviation} + 1e-09)")
+    return site.computed("mean_variance_norm", ("Y", x.type))
+
+
 def _local_response(site: Site) -> Lowered:
     x = site.given(0)
     size, channels = site.attribute("size", 1), x.shape[1]
@@ -287,7 +300,7 @@ def _local_response(site: Site) -> Lowered:
     return site.computed("local_response", ("Y", x.type))
 
 
-def _cumulative(site: Site) -> Lowered:
+def _cumulative(stem: str, sign: str, neutral: int, site: Site) -> Lowered:
     x = site.given(0)
     named = site.ints(1, "axis")
     assert named is not None
@@ -302,10 +315,10 @@ def _cumulative(site: Site) -> Lowered:
         return place(name, [index if k == axis else i for k, i in enumerate(names)])
 
     step = f"{n} + 1" if back else f"{n} - 1"
-    zero = literal(0, x.dtype)
-    init, added = (zero, at("X", step)) if apart else (at("X", str(first)), at("X", n))
-    site.stage(f"{place('Y', ranged(names, x.shape))} = scan[{n}] init {init} step {at('Y', step)} + {added}")
-    return site.computed("cumulative_sum", ("Y", x.type))
+    start = literal(neutral, x.dtype)
+    init, joined = (start, at("X", step)) if apart else (at("X", str(first)), at("X", n))
+    site.stage(f"{place('Y', ranged(names, x.shape))} = scan[{n}] init {init} step {at('Y', step)} {sign} {joined}")
+    return site.computed(stem, ("Y", x.type))
 
 
 TABLE: Mapping[str, Writer] = {
@@ -322,6 +335,8 @@ TABLE: Mapping[str, Writer] = {
     "InstanceNormalization": _group_norm,
     "GroupNormalization": _group_norm,
     "LpNormalization": _lp_norm,
+    "MeanVarianceNormalization": _mean_variance_norm,
     "LRN": _local_response,
-    "CumSum": _cumulative,
+    "CumSum": partial(_cumulative, "cumulative_sum", "+", 0),
+    "CumProd": partial(_cumulative, "cumulative_product", "*", 1),
 }
