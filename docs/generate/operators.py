@@ -53,9 +53,11 @@ def of_torch() -> str:
 
 def of_models() -> str:
     """The operators that an imported model may have, in alphabetical order."""
+    from tensorc_dsl.graph.expanding import EXPANSIONS
     from tensorc_dsl.graph.folding import EVALUATORS
     from tensorc_dsl.graph.importing import TABLE
 
-    computed = ", ".join(f"`{name}`" for name in sorted(TABLE))
-    folded = ", ".join(f"`{name}`" for name in sorted({*EVALUATORS, "If", "Shape", "Size"} - {*TABLE}))
-    return f"{computed}; of constants alone also {folded}."
+    computed = {*TABLE, *EXPANSIONS}
+    folded = {*EVALUATORS, "If", "Shape", "Size"} - computed
+    shown, constant = (", ".join(f"`{name}`" for name in sorted(some)) for some in (computed, folded))
+    return f"{shown}; of constants alone also {constant}."

@@ -486,18 +486,19 @@ class _Scatter:
         update = read(_numbered(found, self.over))
         return self.result(site, f"{self.joined(own, update)} if {found} >= 0 else {own}")
 
-    def by_search(self, site: Site, hit: str, over: Sequence[str], read: Callable[[list[str]], str]) -> Lowered:
-        """`hit` says whether the update with the indices `over` is one of the place."""
+    def by_search(
+        self, site: Site, depth: int, hit: str, over: Sequence[str], read: Callable[[list[str]], str]
+    ) -> Lowered:
+        """`hit` says whether the update with the indices `over` is one of the place, which the first axes tell."""
         own = place(site.parameter("X", self.x), self.names)
         if not over:
             return self.result(site, f"{self.joined(own, read([]))} if {hit} else {own}")
         ranges = ", ".join(ranged(over, self.over))
         if self.reduction == "none":
             number = " + ".join(scaled(n, prod(self.over[k + 1 :])) for k, n in enumerate(over))
-            site.stage(
-                f"let {place('at', ranged(self.names, self.x.shape))} = max[{ranges}] (i64({number}) if {hit} else -1)"
-            )
-            found = place("at", self.names)
+            left = place("at", ranged(self.names[:depth], self.x.shape[:depth]))
+            site.stage(f"let {left} = max[{ranges}] (i64({number}) if {hit} else -1)")
+            found = place("at", self.names[:depth])
             return self.result(site, f"{read(_numbered(found, self.over))} if {found} >= 0 else {own}")
         word, _, neutral = _JOINED[self.reduction]
         dtype = self.x.dtype
@@ -559,7 +560,8 @@ def _scatter_elements(site: Site) -> Lowered:
 
     same = f"{wrapped(element('I', at, 'x'), x.shape[axis])} == {at.dtype}({names[axis]})"
     line = replace(scatter, over=at.shape[axis : axis + 1])
-    return line.by_search(site, " and ".join([*inside, same]), ["x"], lambda own: element("U", updates, own[0]))
+    hit = " and ".join([*inside, same])
+    return line.by_search(site, x.type.rank, hit, ["x"], lambda own: element("U", updates, own[0]))
 
 
 def _scatter_nd(site: Site) -> Lowered:
@@ -584,7 +586,7 @@ def _scatter_nd(site: Site) -> Lowered:
     own = [f"x{k}" for k in range(len(over))]
     site.parameter("I", at)
     hits = [f"{wrapped(place('I', [*own, str(k)]), x.shape[k])} == {at.dtype}({names[k]})" for k in range(depth)]
-    return scatter.by_search(site, " and ".join(hits), own, read)
+    return scatter.by_search(site, depth, " and ".join(hits), own, read)
 
 
 # --- changes of size ---------------------------------------------------------------------------------------------------
@@ -836,7 +838,6 @@ TABLE: Mapping[str, Writer] = {
     "Gather": _gather,
     "GatherElements": _gather_elements,
     "GatherND": _gather_nd,
-    "Scatter": _scatter_elements,
     "ScatterElements": _scatter_elements,
     "ScatterND": _scatter_nd,
     "OneHot": _one_hot,
