@@ -83,6 +83,24 @@ def _gather(node: Node, xs: Sequence[Any]) -> Sequence[Array]:
     return [np.asarray(np.take(xs[0], xs[1], axis))]
 
 
+_JOINS: Mapping[str, np.ufunc] = {"add": np.add, "mul": np.multiply, "max": np.maximum, "min": np.minimum}
+
+
+def _scatter(node: Node, xs: Sequence[Any]) -> Sequence[Array]:
+    out, at, updates = np.array(xs[0]), xs[1], xs[2]
+    shape: tuple[int, ...] = at.shape
+    places: list[Any] = [at[..., k] for k in range(shape[-1])]
+    if node.op == "ScatterElements":
+        places = list(np.indices(shape, sparse=True))
+        places[axis_of(node.attributes.get("axis", 0), out.ndim)] = at
+    how = node.attributes.get("reduction", "none")
+    if how == "none":
+        out[tuple(places)] = updates
+    else:
+        _JOINS[how].at(out, tuple(places), updates)
+    return [out]
+
+
 def _transpose(node: Node, xs: Sequence[Any]) -> Sequence[Array]:
     return [np.transpose(xs[0], node.attributes.get("perm"))]
 
@@ -196,6 +214,8 @@ EVALUATORS: Mapping[str, Evaluate] = {
     "Slice": _slice,
     "Concat": _concat,
     "Gather": _gather,
+    "ScatterElements": _scatter,
+    "ScatterND": _scatter,
     "Transpose": _transpose,
     "Reshape": _reshape,
     "Squeeze": _squeeze,
@@ -220,6 +240,8 @@ EVALUATORS: Mapping[str, Evaluate] = {
     "Sqrt": _numbers(np.sqrt),
     "Reciprocal": _numbers(np.reciprocal),
     "Exp": _numbers(np.exp),
+    "Sin": _numbers(np.sin),
+    "Cos": _numbers(np.cos),
     "Log": _numbers(np.log),
     "Floor": _numbers(np.floor),
     "Ceil": _numbers(np.ceil),

@@ -223,6 +223,10 @@ SCATTERS = [
     Case("Scatter", [f32(4, 3), below(4, 2, 3), f32(2, 3)], opset=9),
     *(Case("ScatterND", [f32(4, 3, 2), below(3, 5, 2), f32(5, 2)], {"reduction": how}, fixed=fixed)
       for how in ("none", "add", "mul", "max", "min") for fixed in ((), (1,))),
+    *(Case("ScatterElements", [f32(4, 3), below(3, 5, 2), f32(5, 2)], {"reduction": how}, fixed=(0, 1, 2))
+      for how in ("none", "add", "mul", "max", "min")),
+    *(Case("ScatterND", [f32(4, 3), below(3, 5, 1), f32(5, 3)], {"reduction": how}, fixed=(0, 1, 2))
+      for how in ("none", "min")),
     Case("ScatterND", [f32(7, 5), GRID, f32(3, 2)], fixed=(1,)),
     Case("ScatterND", [f32(7, 5, 2), GRID, f32(3, 2, 2)], {"reduction": "add"}, fixed=(1,)),
     Case("ScatterND", [f32(7, 5), GRID[:, ::-1], f32(3, 2)], fixed=(1,)),
