@@ -62,8 +62,8 @@ OF_FUNCTIONS: Mapping[str, float] = {
 """Instructions of a vector for a maths function, as the code generator writes them; others are one or two."""
 
 OF_QUOTIENT = 5.0
-"""Scalar instructions for a quotient or a remainder in a subscript, by a number that is no power of two: a product, two shifts
-and a sum, and for a remainder a product and a difference."""
+"""Scalar instructions for a quotient or a remainder in a subscript, by a number that is no power of two: a product, two
+shifts and a sum, and for a remainder a product and a difference."""
 
 OF_EXTREME = 1.75
 """How long the larger of two floats is waited for, in products with sums: a comparison, and a choice."""
