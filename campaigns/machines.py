@@ -8,19 +8,14 @@ processor, unless that has AVX-512. The data are those of `campaigns.rounding`.
 from __future__ import annotations
 
 import shutil
-import subprocess
-import sys
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-import numpy as np
-
+from campaigns.processors import RUNNER, outputs
 from campaigns.rounding import INPUTS, adversarial
 from tensorc_dsl.faces.api import Task, loads
-from tensorc_dsl.ir.arrays import Array, stored_dtype
-from tensorc_dsl.reference.evaluate import shape_of
 from tensorc_dsl.tuning.machine.host import host_target
 from tensorc_dsl.tuning.measure.check import other_bits
 
@@ -53,29 +48,31 @@ compute rounded(A: T[M, K]) -> Y: i32[M, K] {
     Y[i, k] = i32(A[i, k] * 3.0)
 }
 """
-C_TYPES = {"f32": "float", "f64": "double", "i32": "int32_t"}
-
 FUNCTIONS = ("exp", "log", "tanh", "erf", "sin", "pow")
 
 
 @dataclass(frozen=True, slots=True)
 class Machine:
-    """A column: how code is made, and what compiles and runs a program."""
+    """A column: what code is made for, and what runs a program."""
 
     name: str
     target: str
-    compiler: tuple[str, ...]
     runs: tuple[str, ...] = ()
+
+    @property
+    def here(self) -> bool:
+        """Whether programs are linked for it and run here."""
+        return not self.runs or all(map(shutil.which, (*self.runs, "aarch64-linux-gnu-gcc")))
 
 
 def machines() -> tuple[Machine, ...]:
     """The columns, of which the first is what the others are compared with."""
     wide = "+avx512f" in host_target(1).features
     return (
-        Machine("AVX2", AVX2, ("cc",)),
-        Machine("AVX-512" if wide else "512 bits on AVX2", AVX512 if wide else WIDE, ("cc",)),
-        Machine("AArch64", ARM, ("aarch64-linux-gnu-gcc", "-static"), ("qemu-aarch64",)),
-        Machine("x86-64 without FMA", PLAIN, ("cc",)),
+        Machine("AVX2", AVX2),
+        Machine("AVX-512" if wide else "512 bits on AVX2", AVX512 if wide else WIDE),
+        Machine("AArch64", ARM, ("qemu-aarch64",)),
+        Machine("x86-64 without FMA", PLAIN),
     )
 
 
@@ -107,62 +104,26 @@ def task_of(text: str, steps: str, machine: Machine, f64: bool) -> Task:
     return loads(f"target machine = llvm({machine.target})\n{text}{schedule}", target="machine")["it"]
 
 
-def built(task: Task, machine: Machine, place: Path) -> bool:
-    """Build the program `main` of the kernel in a folder: from the bytes of its inputs it makes those of its results. False
-    where nothing builds or runs it."""
-    if not all(shutil.which(tool) for tool in (*machine.compiler[:1], *machine.runs)):
-        return False
-    library = task.library(task.sample(0))
-    (place / "it.o").write_bytes(library.make("obj"))
-    (place / "it.h").write_bytes(library.make("header"))
-    params, outputs = task.program.params, task.program.outputs
-    arrays = "".join(f"static {C_TYPES[p.dtype.name]} {p.name}_[it_{p.name}_COUNT];\n" for p in params)
-    reads = "".join(
-        f"if (fread({p.name}_, sizeof {p.name}_, 1, stdin) != 1) return 1;\n" for p in params if p not in outputs
-    )
-    writes = "".join(f"fwrite({p.name}_, sizeof {p.name}_, 1, stdout);\n" for p in outputs)
-    call = f"if (it({', '.join(f'{p.name}_' for p in params)}) != 0) return 2;\n"
-    text = f'#include "it.h"\n#include <stdio.h>\n{arrays}int main(void) {{\n{reads}{call}{writes}return 0;\n}}\n'
-    (place / "main.c").write_text(text)
-    made = [*machine.compiler, "-std=c99", "-o", "main", "main.c", "it.o", "-pthread", "-lm"]
-    subprocess.run(made, cwd=place, check=True, capture_output=True)
-    return True
-
-
-def answers(task: Task, machine: Machine, place: Path, inputs: Mapping[str, Array]) -> dict[str, Array]:
-    """The results of the program in the folder."""
-    params, outputs = task.program.params, task.program.outputs
-    data = b"".join(np.ascontiguousarray(inputs[p.name]).tobytes() for p in params if p not in outputs)
-    found = subprocess.run([*machine.runs, "./main"], cwd=place, input=data, check=True, capture_output=True).stdout
-    out: dict[str, Array] = {}
-    for p in outputs:
-        dtype, shape = stored_dtype(p.dtype), shape_of(p)
-        size = int(np.prod(shape)) * dtype.itemsize
-        out[p.name], found = np.frombuffer(found[:size], dtype).reshape(shape), found[size:]
-    return out
-
-
 def row(text: str, steps: str, columns: Sequence[Machine], folder: Path) -> list[str]:
     """What each machine but the first makes of a kernel: how many elements have other bits, on all inputs."""
     tasks = [task_of(text, steps, m, "f64" in text) for m in columns]
     places = [folder / str(n) for n in range(len(columns))]
-    for place in places:
+    for task, machine, place in zip(tasks, columns, places, strict=True):
         place.mkdir()
-    runs = [built(*x) for x in zip(tasks, columns, places, strict=True)]
-    if not runs[0]:
-        sys.exit("there is no C compiler")
+        if machine.here:
+            task.export(task.sample(0), place / RUNNER, "runner")
     cells: list[str] = []
-    for task, machine, place, there in list(zip(tasks, columns, places, runs, strict=True))[1:]:
+    for task, machine, place in list(zip(tasks, columns, places, strict=True))[1:]:
         differ = count = 0
-        for seed in range(INPUTS if there else 0):
+        for seed in range(INPUTS if machine.here else 0):
             inputs = adversarial(task.program, seed)
-            expected = answers(tasks[0], columns[0], places[0], inputs)
-            found = answers(task, machine, place, inputs)
+            expected = outputs(tasks[0], (), places[0], inputs)
+            found = outputs(task, machine.runs, place, inputs)
             for p in task.program.outputs:
                 other = other_bits(p.name, found[p.name], expected[p.name], p.dtype, zeros=False)
                 differ += int(other.rpartition("(")[2].split()[0]) if other else 0
                 count += found[p.name].size
-        cells.append("not run" if not there else f"{differ} of {count} differ" if differ else "the same")
+        cells.append("not run" if not machine.here else f"{differ} of {count} differ" if differ else "the same")
     return cells
 
 

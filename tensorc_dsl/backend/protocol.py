@@ -37,7 +37,8 @@ class KernelFault(RuntimeError):
 
 @dataclass(frozen=True, slots=True)
 class Form:
-    """A kind of file that can be made from a kernel ahead of time: its suffix, and whether it is text.
+    """A kind of file that can be made from a kernel ahead of time: its suffix, whether it is text, and whether the system can
+    execute it.
 
     `usual` ones are made by default.
     """
@@ -46,6 +47,7 @@ class Form:
     text: bool
     about: str
     usual: bool = False
+    executable: bool = False
 
 
 @dataclass(frozen=True, slots=True)

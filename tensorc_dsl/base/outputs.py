@@ -38,15 +38,16 @@ Parts = Iterable[bytes | memoryview]
 
 @dataclass(frozen=True, slots=True)
 class Output:
-    """A file to be written; `typed` if the user gave this very path."""
+    """A file to be written; `typed` if the user gave this very path, `executable` if the system may run it."""
 
     path: Path
     typed: bool = False
+    executable: bool = False
 
     @staticmethod
-    def at(typed: str | None, usual: str) -> Output:
+    def at(typed: str | None, usual: str, executable: bool = False) -> Output:
         """The output at the path that the user typed, else at the usual one."""
-        return Output(Path(typed or usual), bool(typed))
+        return Output(Path(typed or usual), bool(typed), executable)
 
     def check(self) -> None:
         """Raises TschedError (E0903, E0904, E0932) if a write would, as far as that can be checked without writing."""
@@ -86,11 +87,11 @@ class Output:
             if not self.typed:
                 if kind := _obstacle(path):
                     raise TschedError(IN_THE_WAY(None, path=path, kind=kind))
-                replace_file(path, data)
+                replace_file(path, data, self.executable)
             elif path.exists() and not path.is_file():
                 _write_into(path, data)
             else:
-                replace_file(Path(os.path.realpath(path)), data)
+                replace_file(Path(os.path.realpath(path)), data, self.executable)
 
 
 @contextlib.contextmanager
@@ -144,7 +145,7 @@ def lines_of(path: Path) -> list[bytes]:
         return []
 
 
-def replace_file(path: Path, data: Parts | None) -> None:
+def replace_file(path: Path, data: Parts | None, executable: bool = False) -> None:
     """Write the data to a file beside the path, which then takes its name in one step; without data only try the first.
 
     What is at the path is not followed. Raises OSError.
@@ -157,7 +158,9 @@ def replace_file(path: Path, data: Parts | None) -> None:
                 out.writelines(data)
                 out.flush()
                 os.fsync(out.fileno())
-                os.fchmod(out.fileno(), _mode(path))
+                mode = _mode(path)
+                # Who may read a program may run it.
+                os.fchmod(out.fileno(), mode | (mode & 0o444) >> 2 if executable else mode)
                 os.replace(temporary, path)
     finally:
         with contextlib.suppress(FileNotFoundError):

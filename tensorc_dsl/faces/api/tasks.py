@@ -397,7 +397,8 @@ class Task(TaskData):
 
     def export(self, trace: Trace, path: StrPath, form: str) -> None:
         """Write the schedule's library to a file, in that form. Raises TschedError as `library`, and E0903."""
-        write_files(self.library(trace), {Output(Path(path), typed=True): form})
+        executable = form in self.backend.forms and self.backend.forms[form].executable
+        write_files(self.library(trace), {Output(Path(path), typed=True, executable=executable): form})
 
     def lower(self, trace: Trace) -> LoweredKernel:
         """The schedule's kernel before code generation; for a target without a backend, that of a CPU.

@@ -8,7 +8,7 @@ import shutil
 import sys
 import tempfile
 import textwrap
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import reduce
 from importlib import metadata, resources
@@ -29,26 +29,28 @@ from tensorc_dsl.backend.llvm.ahead.interface import (
     describe,
     prepared_memory,
 )
+from tensorc_dsl.backend.llvm.ahead.runner import counts, sources
 from tensorc_dsl.backend.llvm.codegen.compile import Compiled
 from tensorc_dsl.backend.llvm.codegen.function import Module
-from tensorc_dsl.backend.llvm.codegen.machine import Machine
+from tensorc_dsl.backend.llvm.codegen.machine import Machine, native_triple
 from tensorc_dsl.backend.llvm.codegen.statements import PARALLEL_FOR
 from tensorc_dsl.backend.llvm.runtime.native import pool_text
 from tensorc_dsl.backend.protocol import CompileError, Form
 from tensorc_dsl.base.diagnostic import TschedError, problem
 from tensorc_dsl.ir.expr import Dim, Expr, constant, dims_in, index, mul
 from tensorc_dsl.ir.print import format_expr
-from tensorc_dsl.ir.target import Target
+from tensorc_dsl.ir.target import Target, architecture_of
 from tensorc_dsl.lower.flat import Param, format_shape
 from tensorc_dsl.processes.start import Limits, run_executable
 
-# Links shared libraries with the system's C compiler, which knows the system's conventions.
+# Links shared libraries and runners with a C compiler, which knows the system's conventions.
 
 
 @problem(
     "E0913",
     "`{name}` cannot be linked: {reason}",
-    help="name a C compiler, `CC=clang tensorc-dsl …`, or take `--emit obj`, which needs none, and link it yourself",
+    help="install a C compiler or name one, `CC=clang tensorc-dsl …`, or take `--emit obj`, which needs none, and link it "
+    "yourself",
 )
 def NO_LINKER(*, name: str, reason: str) -> None: ...
 
@@ -57,25 +59,35 @@ SECONDS = 300.0
 """The time limit of a linker, which usually takes a twentieth of a second."""
 
 
-def link_shared(object_code: bytes, name: str) -> bytes:
-    """The shared library of an object file, linked by the compiler that the variable CC names, else by `cc`.
-
-    Raises TschedError (E0913) if there is none, or if it fails.
-    """
-    command = shlex.split(os.environ.get("CC", "")) or ["cc"]
-    if shutil.which(command[0]) is None:
-        raise TschedError(NO_LINKER(None, name=name, reason=f"there is no C compiler `{command[0]}`"))
-    options = ["-shared", "-pthread"]
+def link_shared(object_code: bytes, name: str, triple: str) -> bytes:
+    """The shared library of an object file for a kind of machine. Raises TschedError (E0913)."""
+    options = ["-shared"]
     if sys.platform != "darwin":
         # The pool's threads run code of the library, so it must never be unloaded.
         options += ["-Wl,-z,nodelete", "-Wl,-z,noexecstack", "-Wl,--no-undefined", "-Wl,--as-needed"]
+    return _linked(name, triple, options, {f"{name}.o": object_code})
+
+
+def _linked(name: str, triple: str, options: Sequence[str], files: Mapping[str, bytes]) -> bytes:
+    """What the C compiler makes of files, among them headers: the one that the variable CC names, else `cc`, or for another
+    instruction set the usual name of a compiler for it.
+
+    Raises TschedError (E0913) if there is none, or if it fails.
+    """
+    theirs, ours = (architecture_of(t) for t in (triple, native_triple()))
+    usual = f"{theirs}-linux-gnu-gcc" if triple and theirs != ours else "cc"
+    command = shlex.split(os.environ.get("CC", "")) or [usual]
+    if shutil.which(command[0]) is None:
+        raise TschedError(NO_LINKER(None, name=name, reason=f"there is no C compiler `{command[0]}`"))
     with tempfile.TemporaryDirectory(prefix="tensorc-dsl-") as folder:
-        source, out = Path(folder, f"{name}.o"), Path(folder, f"{name}.so")
-        source.write_bytes(object_code)
-        done = run_executable([*command, *options, "-o", str(out), str(source), "-lm"], Limits(SECONDS))
+        for file, data in files.items():
+            Path(folder, file).write_bytes(data)
+        inputs = [str(Path(folder, file)) for file in files if not file.endswith(".h")]
+        out = Path(folder, "linked")
+        done = run_executable([*command, *options, "-pthread", "-o", str(out), *inputs, "-lm"], Limits(SECONDS))
         if done.returncode:
             said = (done.stderr.strip().replace(f"{folder}{os.sep}", "") or "nothing").splitlines()[0]
-            reason = f"`{shlex.join(command)}` ends with status {done.returncode} and says {said}"
+            reason = f"`{shlex.join([*command, *options])}` ends with status {done.returncode} and says {said}"
             raise TschedError(NO_LINKER(None, name=name, reason=reason))
         return out.read_bytes()
 
@@ -85,6 +97,9 @@ FORMS = {
     "asm": Form(".s", True, "the machine's assembly"),
     "obj": Form(".o", False, "an object file, to be linked with -pthread", usual=True),
     "so": Form(".so", False, "a shared library; needs the system's C compiler"),
+    "runner": Form(
+        ".run", False, "a program that makes inputs, and times the kernel; needs a C compiler", executable=True
+    ),
     "header": Form(".h", True, "the declarations for C and C++", usual=True),
 }
 
@@ -101,7 +116,7 @@ class Library:
     """The module as written, before LLVM's passes; it needs only the C library."""
 
     def make(self, form: str) -> bytes:
-        """A file in one of the forms of `FORMS`. Raises TschedError (E0913) if there is no C compiler to link `so`.
+        """A file in one of the forms of `FORMS`. Raises TschedError (E0913) if there is no C compiler to link it.
 
         Objects show `interface.exports` only; they are position-independent, to be linked with `-pthread`.
         """
@@ -114,11 +129,22 @@ class Library:
             case "obj":
                 return machine.object_code(self.llvm_ir)
             case "so":
-                return link_shared(machine.object_code(self.llvm_ir), self.interface.name)
+                return link_shared(machine.object_code(self.llvm_ir), self.interface.name, self.target.triple)
+            case "runner":
+                return self._runner(machine)
             case "header":
                 return write_header(self.interface, self.target, machine.triple, self.threads, self.origin).encode()
             case _:
                 raise ValueError(f"a library has no form {form!r}")
+
+    def _runner(self, machine: Machine) -> bytes:
+        """A program without other files, so that it runs wherever the system is the same: macOS has no such programs."""
+        api = self.interface
+        files = {name: text.encode() for name, text in sources(api, self.target, self.threads).items()}
+        files |= {"kernel.o": self.make("obj"), "counts.o": machine.object_code(counts(api))}
+        files[f"{api.name}.h"] = self.make("header")
+        static = [] if sys.platform == "darwin" else ["-static"]
+        return _linked(api.name, self.target.triple, ["-std=gnu99", "-O1", *static], files)
 
 
 def make_library(kernel: Compiled, origin: str) -> Library:

@@ -73,7 +73,7 @@ class ModelLibrary:
             case "obj":
                 return self._object()
             case "so":
-                return link_shared(self._object(), self.interface.name)
+                return link_shared(self._object(), self.interface.name, self.target.triple)
             case "header":
                 return self._header().encode()
             case "weights":

@@ -1,4 +1,4 @@
-"""`compile`: make an object file, a shared library, a header, assembly or LLVM code from a frozen schedule."""
+"""`compile`: make an object file, a shared library, a program, a header, assembly or LLVM code from a frozen schedule."""
 
 from __future__ import annotations
 
@@ -79,6 +79,7 @@ def compile(  # noqa: A001 (a command is called as it is typed)
     obj     an object file, to be linked with -pthread
     so      a shared library; needs the system's C compiler
     header  the declarations for C and C++
+    runner  a program that makes inputs, times the kernel and prints JSON; needs a C compiler for the target
 
     These are for targets of kind `llvm`; other kinds have their own. Those of kind `cuda`, beside `llvm` and `header`:
 
@@ -190,9 +191,10 @@ def _paths(
     if others:
         if output == "-":
             raise click.UsageError("`-o -` prints one text: give one `--emit`")
-        return {Output(Path(output or "", f"{task}{forms[kind].suffix}")): kind for kind in kinds}
+        folder, found = Path(output or ""), {kind: forms[kind] for kind in kinds}
+        return {Output(folder / f"{task}{f.suffix}", executable=f.executable): kind for kind, f in found.items()}
     if output == "-" and not forms[kind].text:
         raise click.UsageError(f"`--emit {kind}` makes no text: give `-o` a path")
     if output == "-" or (output is None and forms[kind].text):
         return None
-    return {Output.at(output, f"{task}{forms[kind].suffix}"): kind}
+    return {Output.at(output, f"{task}{forms[kind].suffix}", forms[kind].executable): kind}
