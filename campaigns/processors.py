@@ -1,9 +1,12 @@
 """Kernels for other processors, run under QEMU: `python -m campaigns.processors --draws 3 [--only gemm,c2d] [--most 24]`.
 
 The tasks are those of `bench/suite.tsched` and `bench/against/operators.tsched`, with sizes halved until they are at most
-`--most`, and odd where they were, and products of bytes by SDOT. For each processor whose QEMU and C compiler are installed,
-schedules are drawn, a runner of each is run on random inputs, and its outputs are compared with the float64 reference. What
-is wrong is printed, and the status is 1. No processor has LSE2: QEMU 7.2 has none, and code for one that has refuses to run.
+`--most`, and odd where they were; products of bytes by SDOT; and for each type all conversions, operators and functions. For
+each processor whose QEMU and C compiler are installed, schedules are drawn, a runner of each is run on random inputs, also on
+NaN, infinities and the ends of types where elements are computed one by one, and its outputs are compared with the float64
+reference. What is wrong is printed, and the status is 1. No processor has LSE2: QEMU 7.2 has none, and code for one that has
+refuses to run. Its masked loads of AVX also read what the mask leaves out, and end a program behind an array: such a one is
+run on this machine.
 """
 
 from __future__ import annotations
@@ -11,29 +14,37 @@ from __future__ import annotations
 import argparse
 import re
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
 from itertools import repeat
 from pathlib import Path
+from typing import Literal
 
 import numpy as np
 
 from bench.suite import FILE as SUITE
+from tensorc_dsl.backend.llvm.codegen.machine import host_lacks
 from tensorc_dsl.base.diagnostic import TschedError
 from tensorc_dsl.faces.api import Task, loads
 from tensorc_dsl.ir.arrays import Array, stored_dtype
+from tensorc_dsl.ir.dtypes import DTYPES, DType
 from tensorc_dsl.reference.evaluate import shape_of
+from tensorc_dsl.reference.inputs import Special, make_inputs, special_inputs
+from tensorc_dsl.reference.tolerance import bounded
 from tensorc_dsl.schedule.step import ScheduleRefusal
-from tensorc_dsl.tuning.measure.check import Verdict
-from tensorc_dsl.tuning.measure.child import Task as Reference
+from tensorc_dsl.tuning.measure.check import compare
 from tensorc_dsl.tuning.measure.child import callers_params
 
 RUNNER = "it.run"
+
+ELEMENTS = "elements_"
+"""How the names of the tasks begin that are also run on special values."""
 
 OPERATORS = SUITE.parent / "against" / "operators.tsched"
 
@@ -64,14 +75,23 @@ task dots_7x29x13 = matmul_i8(M=7, N=29, K=13) with dots
 task dots_nt_48 = matmul_nt_i8(M=48, N=48, K=48) with dots
 """
 
+FUNCTIONS = tuple(
+    "exp exp2 expm1 log log2 log10 log1p tanh sinh cosh asinh acosh atanh erf erfc sqrt rsqrt cbrt sigmoid floor ceil trunc "
+    "round abs sign sin cos tan asin acos atan".split()
+)
+OF_TWO = "hypot", "copysign", "atan2", "pow"
+OF_INTEGERS = "bit_not", "popcount", "clz", "ctz"
+OF_TWO_INTEGERS = "xor", "bit_and", "bit_or", "shift_left", "shift_right"
+
 
 @dataclass(frozen=True, slots=True)
 class Processor:
-    """A target item, the program that runs its code here, and its C compiler."""
+    """A target item, the program that runs its code, its C compiler, and the features with which this machine runs it."""
 
     target: str
     emulator: tuple[str, ...]
     compiler: str
+    features: tuple[str, ...] = ()
 
 
 ARM, X86 = 'triple="aarch64-unknown-linux-gnu"', 'triple="x86_64-unknown-linux-gnu"'
@@ -94,6 +114,7 @@ PROCESSORS = {
         f'{X86}, cpu="haswell", features=["avx", "avx2", "fma"], vector_bits=256, cores=2',
         ("qemu-x86_64", "-cpu", "Haswell"),
         "cc",
+        ("avx2", "fma"),
     ),
 }
 
@@ -110,11 +131,37 @@ def smaller(text: str, most: int) -> str:
     return re.sub(r"^task .*$", lambda line: re.sub(r"=(\d+)\b", size, line[0]), text, flags=re.MULTILINE)
 
 
+def elements(t: DType) -> Iterator[str]:
+    """Computes of all conversions of a type, and of its operators and functions, each with a task of 53 elements."""
+
+    def made(name: str, arguments: str, results: Iterable[tuple[str, str]]) -> str:
+        found = [(f"Y{n}", t, e) for n, (t, e) in enumerate(results)]
+        declared = ", ".join(f"{y}: {t}[N]" for y, t, _ in found)
+        body = "".join(f"    {y}[i] = {e}\n" for y, _, e in found)
+        name = f"{ELEMENTS}{name}_{t}"
+        return f"compute {name}({arguments}) -> {declared} {{\n{body}}}\ntask {name} = {name}(N=53) with default\n"
+
+    one, two = f"X: {t}[N]", f"X: {t}[N], Z: {t}[N]"
+    yield made("casts", one, ((u, f"{u}(X[i])") for u in DTYPES if u not in (t.name, "bool")))
+    if not t.has_arithmetic:
+        return
+    octets = (x for x in DTYPES.values() if x.is_integer or not x.has_arithmetic)
+    yield made("saturated", one, ((u.name, f"saturate({u}, X[i])") for u in octets))
+    operators = [(t.name, f"X[i] {op} Z[i]") for op in ("+", "-", "*", "/", "%")]
+    operators += [("i32", f"1 if X[i] {op} Z[i] else 0") for op in ("<", "<=", "==", "!=")]
+    operators += [(t.name, e) for e in ("min(X[i], Z[i])", "max(X[i], Z[i])", "-X[i]", "X[i] * Z[i] + X[i]")]
+    yield made("operators", two, operators)
+    of_one, of_two = (FUNCTIONS, OF_TWO) if t.is_float else (OF_INTEGERS, OF_TWO_INTEGERS)
+    yield made("functions", one, ((t.name, f"{f}(X[i])") for f in of_one))
+    yield made("functions_of_two", two, ((t.name, f"{f}(X[i], Z[i])") for f in of_two))
+
+
 def texts(most: int) -> tuple[str, ...]:
     """The files, without targets; spaces for instructions that only x86 has become the default one."""
     found = [smaller(path.read_text("utf-8"), most) for path in (SUITE, OPERATORS)]
+    every = "\n".join(["use std.cpu.{default}", *(x for t in DTYPES.values() if t.name != "bool" for x in elements(t))])
     plain = [re.sub(r"with (vnni|bf16)\b", "with default", text) for text in found]
-    return (*(re.sub(r"^use std\.cpu\.x86.*$", "", text, flags=re.MULTILINE) for text in plain), DOTS)
+    return (*(re.sub(r"^use std\.cpu\.x86.*$", "", text, flags=re.MULTILINE) for text in plain), DOTS, every)
 
 
 def tasks(processor: Processor, most: int) -> Iterator[Task]:
@@ -150,7 +197,8 @@ def outputs(task: Task, runs: Sequence[str], folder: Path, inputs: Mapping[str, 
 
 
 def judged(task: Task, processor: Processor, draw: int) -> tuple[str, str]:
-    """What becomes of a schedule of a task: `right`, `wrong`, `refused` or `not built`, and the reason."""
+    """What becomes of a schedule of a task: `right`, `wrong`, `refused` or `not built`, and the reason; `right here` if its
+    program is right on this machine and the emulator ends it."""
     try:
         trace = task.sample(draw)
     except ScheduleRefusal as e:
@@ -161,14 +209,32 @@ def judged(task: Task, processor: Processor, draw: int) -> tuple[str, str]:
             task.export(trace, folder / RUNNER, "runner")
         except TschedError as e:
             return "not built", f"{e}"
-        reference = Reference.of(task.program, draw)
+        every = [make_inputs(task.program, draw)]
+        if task.name.startswith(ELEMENTS):
+            every += [special_inputs(task.program, draw, share, tuple(Special)) for share in (0.2, 0.9)]
         try:
-            verdict = reference.verdict(outputs(task, processor.emulator, folder, reference.inputs))
+            return wrong(task, processor.emulator, folder, every) or ("right", "")
         except subprocess.CalledProcessError as e:
-            verdict = Verdict(np.inf, f"status {e.returncode}: {e.stderr}")
+            if e.returncode != -signal.SIGSEGV or not processor.features or host_lacks(processor.features):
+                return "wrong", f"status {e.returncode}: {e.stderr}"
+            return wrong(task, (), folder, every) or ("right here", "")
         except subprocess.TimeoutExpired:
             return "too slow", ""
-    return ("wrong", verdict.fault) if verdict.fault else ("right", "")
+
+
+def wrong(
+    task: Task, runs: Sequence[str], folder: Path, every: Sequence[Mapping[str, Array]]
+) -> tuple[Literal["wrong"], str] | None:
+    """What is wrong on some of the inputs; None if nothing is. CalledProcessError, TimeoutExpired."""
+    for inputs in every:
+        found = outputs(task, runs, folder, inputs)
+        with np.errstate(over="ignore"):
+            expected, allowed = bounded(task.program, inputs)
+            for p in task.program.outputs:
+                name = p.updates or p.name
+                if fault := compare(name, found[name], expected[p.name], allowed[p.name], p.dtype).fault:
+                    return "wrong", fault
+    return None
 
 
 def campaign(name: str, most: int, draws: int, seed: int, only: Sequence[str], part: int, parts: int) -> list[str]:
@@ -179,7 +245,7 @@ def campaign(name: str, most: int, draws: int, seed: int, only: Sequence[str], p
         for draw in range(seed, seed + draws):
             outcome, why = judged(task, processor, draw)
             found.append(outcome)
-            if outcome not in ("right", "refused"):
+            if outcome not in ("right", "right here", "refused"):
                 print(f"{name}: {task.name}, draw {draw}: {outcome}: {why}", flush=True)
     return found
 
@@ -202,7 +268,7 @@ def main() -> None:
             given = (name, a.most, a.draws, a.seed, only)
             parts = pool.map(campaign, *map(repeat, given), range(a.jobs), repeat(a.jobs))
             counts = Counter(x for part in parts for x in part)
-            ran = counts["right"] + counts["wrong"]
+            ran = counts["right"] + counts["right here"] + counts["wrong"]
             rest = "".join(f", {n} {x}" for x, n in counts.items() if x not in ("right", "wrong"))
             print(f"{name}: {ran} kernels ran, {counts['right']} were right{rest}", flush=True)
             wrong |= counts["wrong"] > 0
