@@ -137,24 +137,25 @@ def test_a_runner_says_how_it_is_used(tmp_path: Path) -> None:
 
 
 UPDATED = """
-compute grown(X: f32[N], Y: f32[N]) -> Z: f32[N] updates Y {
-    Z[i] = Y[i] + X[i]
+compute grown(X: f32[N], W: const f32[N], Y: f32[N]) -> Z: f32[N] updates Y {
+    Z[i] = Y[i] + X[i] * W[i]
 }
 
 schedule serial for grown {}
 
-task sample = grown(N=11) with serial
+task NAME = grown(N=11) with serial
 """
-"""A task that is called like a function of the runner, and overwrites an input."""
+"""A task that overwrites an input."""
 
 
 @needs_compiler
-def test_an_input_that_is_overwritten(tmp_path: Path) -> None:
-    task = loads(UPDATED, threads=1)["sample"]
+@pytest.mark.parametrize("name", ["sample", "data", "size", "memory", "bytes"])
+def test_an_input_that_is_overwritten_by_a_task_with_a_name_of_the_runner(name: str, tmp_path: Path) -> None:
+    task = loads(UPDATED.replace("NAME", name), threads=1)[name]
     task.export(task.sample(0), tmp_path / "it", "runner")
     said = ran(tmp_path / "it", "--output", str(tmp_path / "out"), "--seconds", "0.01")
-    x = seeded(0, X=("f32", (11,)), Y=("f32", (11,)))
-    np.testing.assert_allclose(np.fromfile(tmp_path / "out", "<f4"), x["X"] + x["Y"], rtol=1e-6, atol=1e-6)
+    x = seeded(0, X=("f32", (11,)), W=("f32", (11,)), Y=("f32", (11,)))
+    np.testing.assert_allclose(np.fromfile(tmp_path / "out", "<f4"), x["X"] * x["W"] + x["Y"], rtol=1e-6, atol=1e-6)
     assert said["digest"] == ran(tmp_path / "it", "--seconds", "0")["digest"]
 
 

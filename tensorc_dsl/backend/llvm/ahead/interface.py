@@ -168,7 +168,8 @@ _LIBRARY = frozenset(
     malloc calloc realloc free exit abort atexit qsort bsearch rand srand time clock signal raise system getenv memcpy
     memmove memset memcmp memchr strlen strcpy strcmp strcat index read write open close send recv pipe dup fork link pause
     sleep sync access remove rename printf scanf puts putc getc fopen fclose accept bind connect listen shutdown socket
-    kill wait times alarm nice
+    kill wait times alarm nice posix_memalign getauxval clock_gettime mmap mprotect sysconf fread fwrite fgetc fputs strncmp
+    strtod strtoll strtoull
     """.split()
 )
 """Functions of the C library and POSIX that a task could be named after: a function of ours would replace them."""

@@ -70,41 +70,46 @@ def _row(p: Param) -> str:
 
 
 def _calls(api: Interface) -> Iterator[str]:
-    """The functions that pass arrays and sizes to the kernel; constant inputs are prepared once if they can be."""
+    """The functions that pass arrays and sizes to the kernel; constant inputs are prepared once if they can be.
+
+    All names begin with `tensorc_`, as no name of a task does.
+    """
     yield f'#include "{api.name}.h"'
     yield "#include <stdlib.h>"
     formal = ", ".join(["int64_t"] * len(api.dims)) or "void"
     for k in range(len(api.params)):
         yield f"int64_t {_counter(k)}({formal});"
-    yield "int64_t tensorc_runner_bytes(int array, const int64_t *size) {"
-    yield "    (void)size;"
-    yield "    switch (array) {"
+    yield "int64_t tensorc_runner_bytes(int tensorc_array_number, const int64_t *tensorc_size) {"
+    yield "    (void)tensorc_size;"
+    yield "    switch (tensorc_array_number) {"
     for k in range(len(api.params)):
         yield f"    case {k}: return {_counter(k)}({_given(api, api.dims)});"
     yield "    default: return 0;"
     yield "    }"
     yield "}"
-    yield "static void *memory;"
-    yield "int32_t tensorc_runner_prepare(const int64_t *size, void **data) {"
-    yield "    (void)size, (void)data;"
+    if api.memory:
+        yield "static void *tensorc_memory;"
+    yield "int32_t tensorc_runner_prepare(const int64_t *tensorc_size, void **tensorc_data) {"
+    yield "    (void)tensorc_size, (void)tensorc_data;"
     if api.memory and api.prepare:
-        yield f"    int64_t bytes = {api.prepared_bytes}({_given(api, api.memory.dims)});"
-        yield f"    if (bytes < 0 || posix_memalign(&memory, {LINE}, (size_t)bytes)) return TENSORC_MEMORY;"
+        yield f"    int64_t tensorc_bytes = {api.prepared_bytes}({_given(api, api.memory.dims)});"
+        yield "    if (tensorc_bytes < 0) return TENSORC_MEMORY;"
+        yield f"    if (posix_memalign(&tensorc_memory, {LINE}, (size_t)tensorc_bytes)) return TENSORC_MEMORY;"
         yield f"    return {_call(api, api.prepare)};"
     else:
         yield "    return TENSORC_OK;"
     yield "}"
-    yield "int32_t tensorc_runner_call(const int64_t *size, void **data) {"
-    yield "    (void)size;"
+    yield "int32_t tensorc_runner_call(const int64_t *tensorc_size, void **tensorc_data) {"
+    yield "    (void)tensorc_size;"
     yield f"    return {_call(api, api.run or api.whole)};"
     yield "}"
 
 
 def _call(api: Interface, s: Signature) -> str:
-    arrays = ", ".join(f"data[{api.params.index(p)}]" for p in s.params)
-    memory = "" if s.memory == "no" else "memory"
+    arrays = ", ".join(f"tensorc_data[{api.params.index(p)}]" for p in s.params)
+    memory = "" if s.memory == "no" else "tensorc_memory"
     return f"{s.name}({', '.join(x for x in (_given(api, s.dims), arrays, memory) if x)})"
 
 
 def _given(api: Interface, dims: Iterable[Dim]) -> str:
-    return ", ".join(f"size[{api.dims.index(d)}]" for d in dims)
+    return ", ".join(f"tensorc_size[{api.dims.index(d)}]" for d in dims)
