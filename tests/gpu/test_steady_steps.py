@@ -8,11 +8,15 @@ import pytest
 
 from campaigns.emulated import emulated
 from tensorc_dsl.backend.cuda.lower import steady_steps
-from tensorc_dsl.backend.cuda.lower.kernels import Phase, format_device, inside
+from tensorc_dsl.backend.cuda.lower.kernels import THREAD, Phase, Steps, format_device, inside
 from tensorc_dsl.backend.cuda.lower.lower import lower_device
-from tensorc_dsl.ir.expr import Compare, Expr, add, index
-from tensorc_dsl.lower.flat import If, Shuffle
+from tensorc_dsl.ir.dtypes import F32
+from tensorc_dsl.ir.expr import Binary, Compare, Const, Expr, Select, Var, add, constant, index, rewrite_expr
+from tensorc_dsl.ir.program import LoopKind, Store
+from tensorc_dsl.lower.flat import If, Loop, Shuffle
 from tensorc_dsl.lower.flat import inside as inside_flat
+from tensorc_dsl.proof.sets.linear_forms import TRUE
+from tensorc_dsl.proof.sets.simplify import simplify
 from tensorc_dsl.reference.inputs import make_inputs
 from tensorc_dsl.reference.tolerance import bounded
 from tensorc_dsl.schedule.trace.distribution import Decision
@@ -61,6 +65,27 @@ def test_lanes_exchange_under_conditions_that_all_threads_share() -> None:
     for x in branches(*CASES["a mask"]):
         if any(isinstance(y, Shuffle) for y in inside_flat(x.body)):
             assert "thread" not in str(x.cond)
+
+
+def test_a_condition_in_both_parts_of_a_loop_is_decided_for_both() -> None:
+    """The parts of a loop that was cut have one variable: of `4 * p <= j` the second part alone says nothing of the first."""
+    j, p = Var("j"), Var("p")
+    chosen = Select(Compare("<=", Binary("*", p, index(4)), j), Const(1.0, F32), Const(2.0, F32))
+    store = Store("O", (j,), chosen)
+    parts = tuple(Loop("j", index(a), index(a + 16), LoopKind.SERIAL, (store,)) for a in (16, 0))
+    steps = Steps("p", index(16), (Phase(parts),))
+    (changed,) = steady_steps._of((steps,), {THREAD: (0, 31)}, None)  # pyright: ignore[reportPrivateUsage]
+    assert isinstance(changed, Steps) and isinstance(changed.body[0], Phase)
+    for branch in changed.body[0].body:
+        assert isinstance(branch, If) and isinstance(branch.body[0], Loop)
+        for n in range(16):
+            taken = rewrite_expr(branch.cond, lambda e, n=n: index(n) if e == p else e)
+            for part in branch.body if simplify(taken, {}) == TRUE else ():
+                assert isinstance(part, Loop) and isinstance(part.body[0], Store)
+                value, first = part.body[0].value, constant(part.begin)
+                assert first is not None
+                wanted = {1.0 if 4 * n <= k else 2.0 for k in range(first, first + 16)}
+                assert not isinstance(value, Const) or wanted == {value.value}
 
 
 def test_a_step_too_many_without_the_mask_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:

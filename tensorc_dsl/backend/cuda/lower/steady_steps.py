@@ -26,7 +26,7 @@ from tensorc_dsl.backend.cuda.lower.kernels import (
 from tensorc_dsl.ir.dtypes import INDEX
 from tensorc_dsl.ir.expr import Compare, Expr, Not, Var, children, conjunction, constant, dtype_of, free_vars, loads
 from tensorc_dsl.ir.program import Store
-from tensorc_dsl.lower.flat import Collective, Flat, If, Loop, inside, span, within
+from tensorc_dsl.lower.flat import Collective, Flat, If, Loop, hull, inside, span
 from tensorc_dsl.lower.partition import cut_at, decided, possible
 from tensorc_dsl.proof.sets.linear_forms import Ranges, negate
 from tensorc_dsl.proof.sets.simplify import conjuncts
@@ -60,11 +60,11 @@ def _of(body: tuple[Device, ...], ranges: Ranges, step: Steps | None) -> tuple[D
 def _in_two(body: tuple[Flat, ...], ranges: Ranges, step: Steps) -> tuple[Flat, ...]:
     """The statements under one condition that all threads share, and without their own, and else as they are."""
     times = dict[Expr, int]()
-    inner = {THREAD: ranges[THREAD]}
-    for c, around, count in _conditions(body, inner, 1):
+    # Loops that were cut have one variable, and a condition may stand in each of them.
+    inner = {**hull(body), THREAD: ranges[THREAD]}
+    for c, count in _conditions(body, 1):
         if step.var in free_vars(c):
             times[c] = times.get(c, 0) + count
-            inner |= around
     shared, facts, worth = dict[Expr, None](), list[Expr](), 0
     for c, count in times.items():
         if (found := steady(c, step, inner, ranges)) is not None:
@@ -91,25 +91,25 @@ def steady(cond: Expr, step: Steps, inner: Ranges, ranges: Ranges) -> tuple[Expr
     return Compare(">=" if cut.first else "<", Var(step.var), cut.maybe), negate(cond)
 
 
-def _conditions(body: Sequence[Flat], around: Ranges, count: int) -> Iterator[tuple[Expr, Ranges, int]]:
-    """Comparisons of indices, without data, the loops around them, and how often a thread evaluates them."""
+def _conditions(body: Sequence[Flat], count: int) -> Iterator[tuple[Expr, int]]:
+    """Comparisons of indices, without data, and how often a thread evaluates them."""
     for s in body:
         match s:
             case Store():
                 for c in _compared(s.value):
-                    yield c, around, count
+                    yield c, count
                 continue
             case If(cond=cond):
                 for c in conjuncts(cond):
                     for x in _compared(c):
-                        yield x, around, count
-                yield from _conditions(s.body, around, count)
+                        yield x, count
+                yield from _conditions(s.body, count)
             case Loop(begin=begin, end=end):
                 first, last = constant(begin), constant(end)
                 here = 1 if first is None or last is None else max(0, last - first)
-                yield from _conditions(s.body, within(around, s), count * here)
+                yield from _conditions(s.body, count * here)
             case _:
-                yield from _conditions(s.body, around, count)
+                yield from _conditions(s.body, count)
 
 
 def _compared(e: Expr) -> Iterator[Expr]:
