@@ -35,6 +35,7 @@ from tensorc_dsl.ir.expr import (
 from tensorc_dsl.ir.node import by_identity, node, replace
 from tensorc_dsl.ir.program import Block, Buffer, For, IterKind, Program, Stmt, fresh, walk
 from tensorc_dsl.ir.reductions import is_fold, is_whole_update
+from tensorc_dsl.proof.sets import isl
 from tensorc_dsl.proof.sets.encodings import DATA, INTERVALS, encoded
 from tensorc_dsl.proof.sets.linear_forms import Context, Linear, decide, difference, join_quotients, linear, negate
 from tensorc_dsl.proof.sets.reductions import loops_of_empty_reduction, where_begun
@@ -476,7 +477,7 @@ def _window(reads: Sequence[tuple[Access, list[int]]]) -> Access:
 def _covered(r: Access, writes: Sequence[Access], equal: int, shape: tuple[Expr, ...]) -> bool:
     """Exactly: each instance of the read, for any value of its data, has an earlier instance of a write to its element, in
     one home iteration. A condition of the read that is not affine leaves no instance out, and a subscript that is not has
-    all values of its interval inside the buffer.
+    all values of its interval inside the buffer. Not, if it takes more operations than a question is worth.
     """
     used = {x.var for x in r.loops} | {x.var for w in writes for x in w.loops}
     read = encoded(r.indices, DATA, INTERVALS, ranges=extent_ranges(r.loops))
@@ -502,6 +503,7 @@ def _covered(r: Access, writes: Sequence[Access], equal: int, shape: tuple[Expr,
             given.append((own, [*base, *same]))
     try:
         needed = (*affine_only((*r.guard, *limits)), *read.conditions)
-        return covers(r.loops, needed, [*given, *later], tuple(read.terms))
-    except NotAffine:
+        with isl.bounded(1):
+            return covers(r.loops, needed, [*given, *later], tuple(read.terms))
+    except (NotAffine, isl.Exhausted):
         return False
