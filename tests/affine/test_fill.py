@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Sequence
 from itertools import product
+from typing import Any
 
 import pytest
 
 from tensorc_dsl.base.source import Source
 from tensorc_dsl.ir.parse import parse_program
-from tensorc_dsl.ir.program import Program
+from tensorc_dsl.ir.program import For, Program
 from tensorc_dsl.proof.sets import accesses as accesses_module
 from tensorc_dsl.proof.sets.accesses import Access, accesses, fills, starts_itself
 from tests.affine.test_simplify import value
@@ -164,3 +166,47 @@ def test_tiles_that_are_cut_off_need_no_integer_set(name: str, monkeypatch: pyte
     monkeypatch.setattr(accesses_module, "covers", lambda *_: pytest.fail("asked for an integer set"))
     read, writes = _accesses(_program(*CUT_OFF[name]))
     assert accesses_module._all_follow([read], writes, 1, ())  # pyright: ignore[reportPrivateUsage]
+
+
+WINDOW = """program p(X: f32[7, 6], O: f32[5, 4]) {
+    buffer t: f32[7, 6]
+    for f in 14 {
+        for g in 3 {
+            block t {
+                spatial i in 7 = f / 2
+                spatial j in 6 = f % 2 * 3 + g
+                t[i, j] = X[i, j]
+            }
+        }
+    }
+    for h in 6, v in 4, w in 2, r in 3, s in 3 {
+        block O {
+            spatial i in 5 = h / 2 + v * 2
+            spatial j in 4 = h % 2 * 2 + w
+            reduce a in 3 = r
+            reduce b in 3 = s
+            where h / 2 + v * 2 < 5
+            init { O[i, j] = 0.0 }
+            O[i, j] = O[i, j] + t[i + a, j + b]
+        }
+    }
+}
+"""
+
+
+@pytest.mark.parametrize(("rows", "asked"), [(14, [2]), (12, [2, 5])])
+def test_what_is_written_whole_is_asked_by_its_elements(
+    rows: int, asked: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The loops of a tiled window are asked about only where not all is written: isl takes minutes for many of them."""
+    variables: list[int] = []
+    covers = accesses_module.covers
+
+    def counted(loops: Sequence[For], *more: Any) -> bool:
+        variables.append(len(loops))
+        return covers(loops, *more)
+
+    monkeypatch.setattr(accesses_module, "covers", counted)
+    program = parse_program(Source("p", WINDOW.replace("for f in 14", f"for f in {rows}")))
+    assert accesses_module.follow_writes(program, "t", "O") == (rows == 14)
+    assert variables == asked

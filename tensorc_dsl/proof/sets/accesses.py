@@ -431,10 +431,17 @@ def _all_follow(reads: Sequence[Access], writes: Sequence[Access], equal: int, s
     # A stage that was inlined at several places reads the same elements again and again; the first read decides.
     different = {(r.block.name, r.guard, r.indices, r.update): r for r in reversed(reads)}
     open_: dict[object, list[tuple[Access, list[int]]]] = {}
+    whole: dict[int, bool] = {}
     for r in different.values():
         if starts_itself(r, writes, equal):
             continue
         if not any(fills(w, r) or fills_all(w, r, shape) for w in writes):
+            before = sum(w.seq < r.seq for w in writes)
+            if not any(common_loops(w, r) for w in writes):
+                if before not in whole:
+                    whole[before] = _covered(_everything(r, shape), writes, 0, shape)
+                if whole[before]:
+                    continue
             shapes, offsets = zip(*map(_offset, r.indices), strict=True) if r.indices else ((), ())
             open_.setdefault((r.block.name, r.guard, shapes), []).append((r, list(offsets)))
     return all(
@@ -442,6 +449,14 @@ def _all_follow(reads: Sequence[Access], writes: Sequence[Access], equal: int, s
         or all(_covered(r, writes, equal, shape) for r, _ in window)
         for window in open_.values()
     )
+
+
+def _everything(r: Access, shape: Sequence[Expr]) -> Access:
+    """A read of all elements at the place of `r`: a question about it has a variable for each dimension, and not one for each
+    loop, of which a tiled window has so many that isl takes minutes.
+    """
+    places = tuple(For(f"place{d}'", n, ()) for d, n in enumerate(shape))
+    return replace(r, loops=places, guard=(), indices=tuple(Var(x.var) for x in places))
 
 
 _HOLE = Var("offset'")  # no loop of a program has a name with a quote, so none is taken for one of a window
