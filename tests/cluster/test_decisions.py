@@ -79,18 +79,18 @@ def test_decisions_equal_those_of_one_machine_with_the_same_answers(strategy: st
     alone, local = searched(Alone(6), strategy)
     with stubs(*(Stub(n, timing=0.01 * (1 + n % 3)) for n in range(6))) as runner:
         many, events = searched(runner, strategy)
-    assert batches(local) == batches(events) == [18, 10]
+    assert batches(local) == batches(events) == [12, 12, 4]
     assert [t.text for t in many.traces] == [t.text for t in alone.traces]
     assert [o.seconds for o in many.outcomes] == [o.seconds for o in alone.outcomes]
     assert many.best is not None and alone.best is not None and many.best.text == alone.best.text
 
 
 def test_the_next_batch_is_proposed_while_machines_have_the_last_trials_of_one() -> None:
-    """Twice as many as there are machines: none of them waits for proposals."""
+    """As many as there are machines: none of them waits for proposals."""
     _, events = searched(Alone(6), "random")
     steps = [e for e in events if isinstance(e, Proposed | Measured)]
     before = [sum(isinstance(x, Measured) for x in steps[:n]) for n, e in enumerate(steps) if isinstance(e, Proposed)]
-    assert before == [0, 18 - 2 * 6]
+    assert before == [0, 12 - 6, 24 - 6]
 
 
 def test_trials_that_are_held_back_are_neither_proposed_again_nor_lost() -> None:

@@ -253,12 +253,8 @@ def _better(a: Outcome, b: Outcome) -> Outcome:
 BATCH = 8
 """Candidates of a batch: they are built together, and the model is updated after each batch."""
 
-AHEAD = 3
+AHEAD = 2
 """Where several programs are timed at once, so many times as many are candidates of a batch, if those are more."""
-
-BEHIND = 2
-"""Of those, so many times as many as are timed at once are learnt behind the proposals for the next batch: proposing takes a
-good part of the time of a kernel on each machine, which then has one to time and one that waits."""
 
 TURNS = 3
 """How often a trial that may be the best is measured again, at most, until the machine is as fast before as after it."""
@@ -544,7 +540,7 @@ class Search:
         answers = self._given.runner.measure(new, best) if new else iter(())
         self._take_behind()
         fresh, open_ = 0, list[int]()
-        now = len(batch) if many is None else len(batch) - min(BEHIND * many.lanes, len(batch) * BEHIND // AHEAD)
+        now = len(batch) if many is None else len(batch) - min(many.lanes, len(batch) // 2)
         for n, (trace, outcome) in enumerate(zip(batch, known, strict=True)):
             if outcome is None and fresh and self._late():
                 break
