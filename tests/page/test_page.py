@@ -103,7 +103,7 @@ def test_trials_of_workers_have_the_names_of_their_machines(task: Task, trials: 
         f"Trials by machine: {shown} {side.machines.count(EVIL)}, this machine {side.machines.count('')}."
         in parts.shown
     )
-    assert parts.data["sides"][0]["machines"] == [visible_line(m) for m in side.machines]  # type: ignore[index]
+    assert json.dumps({"machines": [visible_line(m) for m in side.machines]})[1:-1] in json.dumps(parts.data["sides"])
     assert "by machine" not in page(figures_of(task, [Side.of("bayes/0", timed)], None))
 
 
