@@ -174,6 +174,18 @@ def test_memory_that_stays_slow_to_the_end_is_told() -> None:
     assert calm.memory == 1.0 and not any(isinstance(e, Drifted | Slowed | Corrected) for e in events)
 
 
+@pytest.mark.parametrize(("moving", "waits"), [(1e-4, False), (1e-3, True), (None, True)])
+def test_memory_counts_where_the_best_time_may_feel_it(
+    monkeypatch: pytest.MonkeyPatch, moving: float | None, waits: bool
+) -> None:
+    """Memory that is a third slower changes a kernel by 3 % that moves its data in a tenth of its time."""
+    monkeypatch.setitem(globals(), "share", lambda _: 0.1)
+    machine = Neighboured(curve=between(15, 40, memory=1.3))
+    watch = Watch(machine.again, memory=machine.memory, moving=moving, sleep=machine.sleep, clock=machine.clock)
+    _, events = run(machine, watch=watch, trials=TRIALS)
+    assert any(isinstance(e, Drifted) for e in events) == waits
+
+
 def test_slow_memory_divides_no_time() -> None:
     """The yardstick may be bound by memory, and then takes twice as long; a program that computes does not."""
     for seed in range(4):

@@ -137,7 +137,13 @@ def _begun(
         glance = plan.roof or roof_of(program, target, target.cores, GLANCE)
         runner = Plausible(local, glance, lambda: roof_of(program, target, target.cores))
         resources = Resources.of(target, target.cores, glance, turns)
-        watch = Watch(runner.again, least=runner.least, memory=resources.memory, computing=resources.computing)
+        watch = Watch(
+            runner.again,
+            least=runner.least,
+            memory=resources.memory,
+            computing=resources.computing,
+            moving=glance.moving,
+        )
     else:
         runner, rest = _on_workers(plan, on, tell, stack)
     given = SearchInput(

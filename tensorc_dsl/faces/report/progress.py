@@ -385,7 +385,7 @@ def said(event: Resumed | Informed | Unshipped | Diverged | Drifted | Settled | 
             again = f"{units.counted(count, 'trial')} measured again"
             if waited:
                 return f"the machine is as fast as before, after {units.seconds(waited)}: {again}"
-            return f"the machine was {factor:.2f} times slower for a while: {again}"
+            return f"the machine was {f'{factor:.2f} times ' if factor != 1.0 else ''}slower for a while: {again}"
         case Slowed(factor=1.0, memory=memory):
             return f"the memory of the machine stays {memory:.2f} times slower: times remain uncertain by that"
         case Slowed(factor=factor):

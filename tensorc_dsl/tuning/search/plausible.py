@@ -7,7 +7,8 @@ corrected time becomes a yardstick's: a factor is never the product of earlier o
 
 A neighbour may slow the memory alone, which a program that computes does not feel. So moving memory is a second yardstick.
 How much of a candidate's time is memory is not known, nor of the first yardstick's: while memory is slow, times are divided
-only by what computing is slower, too, and stay uncertain by the rest.
+only by what computing is slower, too, and stay uncertain by the rest. A change of memory counts where it could change the
+best time by a share that counts: of a kernel that moves its data in a tenth of its time, a third more is not seen.
 
 The clock of a suspended machine may jump, and a candidate that looks a hundred times faster than the peak would win
 every search. But the roof is only an estimate: it is measured, perhaps beside other work, and a compiler may need fewer
@@ -90,16 +91,23 @@ class Yardstick:
     """A yardstick that is no candidate: `measure` returns the seconds that some work took."""
 
     measure: Callable[[], float]
+    share: float = 1.0
+    """Which share of the time of what is timed this work has."""
     seconds: float = 0.0
     """Its undisturbed time."""
-    limit: float = LEAST
+    spread: float = 0.0
     scale: float = 1.0
     """How many times as long as undisturbed it took at the last look."""
 
     def begin(self) -> None:
         first = sorted(self.measure() for _ in range(LOOKS + 1))
         self.seconds = first[0]
-        self.limit = max(LEAST, SPREADS * (first[len(first) // 2] / first[0] - 1.0))
+        self.spread = first[len(first) // 2] / first[0] - 1.0
+
+    @property
+    def limit(self) -> float:
+        """A smaller change is none: it is that of its own times, or changes what is timed by less than counts."""
+        return max(LEAST / self.share, SPREADS * self.spread)
 
     def factor(self) -> float:
         return self.measure() / self.seconds
@@ -119,7 +127,8 @@ class Yardstick:
 
 class Watch:
     """Compares the machine with its speed at first. `least` is the least time of a call on this machine, by its roof.
-    `memory` moves memory and returns the seconds that it took, where programs feel that, and `computing` computes.
+    `memory` moves memory and returns the seconds that it took, where programs feel that, and `computing` computes. `moving`
+    is the seconds that the data of a call take to be moved; without it, all of a call's time may be that.
 
     The search begins when this is made.
     """
@@ -131,6 +140,7 @@ class Watch:
         least: Callable[[], float] = lambda: 0.0,
         memory: Callable[[], float] | None = None,
         computing: Callable[[], float] | None = None,
+        moving: float | None = None,
         sleep: Callable[[float], object] = time.sleep,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
@@ -138,6 +148,7 @@ class Watch:
         self._least = least
         self._memory = None if memory is None else Yardstick(memory)
         self._computing = None if computing is None or memory is None else Yardstick(computing)
+        self._moving = moving
         self._common = 1.0
         """How many times as long as undisturbed all programs took at the last look."""
         self._sleep = sleep
@@ -179,6 +190,8 @@ class Watch:
         self.yardstick, self.seconds = program, seconds
         low, high = np.quantile(outcome.times or (seconds,), (0.25, 0.75))
         self._limit = max(LEAST, SPREADS * float(high / low - 1.0))
+        if self._memory is not None and self._moving:
+            self._memory.share = min(1.0, self._moving / seconds)
 
     @property
     def calm(self) -> bool:
