@@ -470,10 +470,11 @@ class _Counter:
         if across and updates:
             nest.shuffles += 4.0 * here.times(target_names)
         if updates:
-            if stays:
+            # Steps that are written out wait for each other, also where each round has sums of its own.
+            steps = every / max(targets, 1e-9)
+            if stays or steps > 1.0:
                 nest.kept += targets
-                steps = every / max(targets, 1e-9)
-                nest.carried |= here.loop is not None and buffer.within is not nest
+                nest.carried |= stays and here.loop is not None and buffer.within is not nest
                 if _is_sum(s.value):
                     nest.sums = max(nest.sums, steps)
                 else:

@@ -106,11 +106,21 @@ def costs_on(found: Counted, target: Target, machine: Machine) -> tuple[Cost, ..
     starts = found.starts
     out: list[Cost] = []
     for nest, levels in zip(found.nests, moved, strict=True):
-        out.append(_cost(nest, levels, found, target, machine, starts / max(1, len(found.nests))))
+        inside = _inside(nest, found) if nest.has_loops else 0.0
+        out.append(_cost(nest, levels, found, target, machine, starts / max(1, len(found.nests)), inside))
     return tuple(out)
 
 
-def _cost(nest: Nest, moved: Sequence[Moved], found: Counted, target: Target, m: Machine, starts: float) -> Cost:
+def _inside(nest: Nest, found: Counted) -> float:
+    """Micro-operations of the loops in a round of the nest."""
+    depth = len(nest.loops)
+    inner = [n for n in found.nests if len(n.loops) > depth and n.loops[:depth] == nest.loops]
+    return sum(n.instructions * n.rounds for n in inner) / nest.rounds
+
+
+def _cost(
+    nest: Nest, moved: Sequence[Moved], found: Counted, target: Target, m: Machine, starts: float, inside: float
+) -> Cost:
     spans = found.spans
     tasks = max(1.0, prod(spans[k].count for k in nest.loops if spans[k].tasks))
     threads = any(spans[k].tasks for k in nest.loops)
@@ -122,7 +132,7 @@ def _cost(nest: Nest, moved: Sequence[Moved], found: Counted, target: Target, m:
     last = max(1.0, spans[nest.loops[-1]].count if nest.loops else 1.0)
     chain = max(1.0, nest.chain, nest.sums)
     instructions = nest.instructions + 2 * more * chain
-    alone = instructions * (last if nest.carried else 1.0)
+    alone = (instructions + inside) * (last if nest.carried else 1.0)
     waits = max(nest.chain * m.latency, nest.sums * m.sum)
     # While a chain is waited for, the next one has begun, if there is one.
     begins = rounds / last if nest.carried else rounds

@@ -25,6 +25,7 @@ from tensorc_dsl.backend.llvm.runtime.peak import (
     chained,
     copies,
     crossing,
+    nothing_seconds,
     start_seconds,
 )
 from tensorc_dsl.base.diagnostic import TschedError
@@ -32,7 +33,7 @@ from tensorc_dsl.base.outputs import Output
 from tensorc_dsl.ir.target import CACHE_LINE, Target
 from tensorc_dsl.processes.machine import usable_cores
 
-VERSION = 2
+VERSION = 3
 """Counts changes of what the numbers mean."""
 
 CACHES = Path("/sys/devices/system/cpu/cpu0/cache")
@@ -54,9 +55,9 @@ class Machine:
     `latency`: from an FMA to one that takes its result, `sum` the same of sums. `divide`: of a vector. `l2`, `l3`,
     `memory`: bytes in a cycle that come from there to one core, `shared` from memory to all cores together. `page`: for a
     page that the first translation buffer does not have, `walk` one that the second has not. `ending`: of a loop, about,
-    for its last branch. `window`: micro-operations that run out of order, those of later rounds while a chain is waited
-    for. `start`: until threads run and are done. `ways` are those of the sets of the three caches, `pages`
-    the entries of both buffers.
+    for its last branch. `window`: micro-operations that wait in the schedulers for what they depend on: where a chain fills
+    them, no later round begins. `start`: until threads run and are done. `ways` are those of the sets of the three caches,
+    `pages` the entries of both buffers.
     """
 
     hertz: float = 3.0e9
@@ -74,7 +75,7 @@ class Machine:
     page: float = 1.5
     walk: float = 8.0
     ending: float = 3.0
-    window: float = 350.0
+    window: float = 100.0
     start: float = 10_000.0
     l1_ways: float = 8.0
     l2_ways: float = 8.0
@@ -190,6 +191,8 @@ def _measure(target: Target) -> Machine:
     fmas = cycle / chained(FMA, one, 12)
     divide = chained(DIVIDE, one, 12) / cycle
     vector = target.vector_bits // 8
+    nothing = nothing_seconds(one)
+    issue = common.issue if nothing is None else cycle / nothing
     near = copies(one, 1, target.l1 // 2)
     loads = near["read"] * cycle / vector
     stores = near["copy"] / 2 * cycle / vector
@@ -202,8 +205,8 @@ def _measure(target: Target) -> Machine:
     start = common.start if all_ == 1 else start_seconds(target, all_) / cycle
     ways = [_ways(level) or old for level, old in ((1, common.l1_ways), (2, common.l2_ways), (3, common.l3_ways))]
     return replace(
-        common, hertz=hertz, fmas=fmas, loads=loads, stores=stores, latency=latency, sum=sum_, divide=divide, l2=l2,
-        l3=min(l3, l2), memory=min(memory, l3), shared=max(shared, memory), page=max(0.5, page - 1 / loads),
+        common, hertz=hertz, fmas=fmas, loads=loads, stores=stores, issue=issue, latency=latency, sum=sum_, divide=divide,
+        l2=l2, l3=min(l3, l2), memory=min(memory, l3), shared=max(shared, memory), page=max(0.5, page - 1 / loads),
         walk=max(1.0, walk - CACHE_LINE / l2), start=start, l1_ways=ways[0], l2_ways=ways[1], l3_ways=ways[2],
     )  # fmt: skip
 

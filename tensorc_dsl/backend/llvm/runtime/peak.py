@@ -38,7 +38,8 @@ class Instruction:
 
     `call` is LLVM's function, or two instructions that follow each other, such as `mul add`. `lanes` in the texts stands
     for the number of elements of `kind` in a vector. `operations` counts per element, with a multiplication and an addition
-    as two. `features` are those that a processor needs.
+    as two. `features` are those that a processor needs. `width` is that of the registers in bits, by default that of the
+    widest vectors.
     """
 
     title: str
@@ -48,6 +49,7 @@ class Instruction:
     operand: str
     operations: int
     features: tuple[str, ...] = ()
+    width: int | None = None
 
 
 def _fma(t: DType, suffix: str, kind: str, features: tuple[str, ...] = ()) -> Instruction:
@@ -68,8 +70,8 @@ def _sums(bits: int) -> Instruction:
 
 FMA = _fma(F32, "f32", "float")
 
-SUMS = Instruction("chain of sums", "add xor", "i32", 32, "<{lanes} x i32>", 2)
-"""Two instructions of one cycle each."""
+SUMS = Instruction("chain of sums", "add xor", "i64", 64, "<{lanes} x i64>", 2, width=64)
+"""Two instructions of one cycle each: on scalars, since sums of vectors of integers take two on some processors (Zen 5)."""
 
 ADD = Instruction("pair of f32 sums", "fadd fadd", "float", 32, "<{lanes} x float>", 2)
 
@@ -149,12 +151,49 @@ def start_seconds(target: Target, threads: int, repeats: int = 200) -> float:
     return times[len(times) // 4]
 
 
+NOTHING = {"x86_64": "nopw 8(%rax,%rax)", "aarch64": "nop"}
+"""An instruction of each architecture that only takes a place in the front end."""
+
+_NOTHINGS = 254
+"""So many in a round, beside two of its loop: a longer round would not be in the cache of decoded instructions."""
+
+
+def nothing_seconds(target: Target, repeats: int = 100) -> float | None:
+    """Seconds of an instruction that does nothing, of which several begin at once; None where none is known."""
+    text = NOTHING.get(llvm.get_default_triple().partition("-")[0])
+    if text is None:
+        return None
+    llvm.initialize_native_asmparser()
+    code = Machine(target).object_code(
+        "\n".join(
+            [
+                "define void @tensorc_nothing(ptr %arguments, ptr %workspace) nounwind {",
+                "entry:",
+                "  br label %loop",
+                "loop:",
+                "  %i = phi i64 [ 0, %entry ], [ %i.next, %loop ]",
+                *[f'  call void asm sideeffect "{text}", ""()'] * _NOTHINGS,
+                "  %i.next = add i64 %i, 1",
+                f"  %more = icmp ult i64 %i.next, {_STEPS // _CHAINS}",
+                "  br i1 %more, label %loop, label %done",
+                "done:",
+                "  ret void",
+                "}",
+            ]
+        )
+    )
+    library = llvm.JITLibraryBuilder().add_object_img(code).export_symbol("tensorc_nothing")
+    kernel = library.link(runtime().jit, f"nothing_{next(_numbers)}")
+    best = min(time_native(int(kernel["tensorc_nothing"]), 0, 0, repeats))
+    return best / ((_NOTHINGS + 2) * (_STEPS // _CHAINS))
+
+
 @cache
 def _linked(
     instruction: Instruction, target: Target, chains: int = _CHAINS, steps: int = _STEPS
 ) -> llvm.ResourceTracker:
     rt = runtime()
-    code = Machine(target).object_code(_text(instruction, widest(target), chains, steps))
+    code = Machine(target).object_code(_text(instruction, instruction.width or widest(target), chains, steps))
     library = llvm.JITLibraryBuilder().add_object_img(code)
     library.import_symbol(PARALLEL_FOR, rt.parallel_for).export_symbol("tensorc_peak").export_symbol("tensorc_sink")
     return library.link(rt.jit, f"peak_{next(_numbers)}")
