@@ -40,7 +40,7 @@ PARTS: dict[str, Part] = {
     "dtypes": vocabulary.dtypes,
     "common-options": commands.common_options,
     "shared-options": commands.shared_options,
-    "python": python.interface,
+    "python-names": python.names,
     "only-here": beside.only_here,
     "images": operators.images,
     "model-operators": operators.of_models,
@@ -54,6 +54,7 @@ SITE_PARTS: dict[str, Part] = {
     "commands": commands.commands,
     "errors": errors.errors,
     "modules": modules.modules,
+    "python": python.interface,
 }
 """Long lists of what `explain`, `--help` and the sources have too."""
 

@@ -35,11 +35,23 @@ MODULES = {"handlers": "tensorc_dsl.schedule.trace.handlers", "events": "tensorc
 Node = ast.ClassDef | ast.FunctionDef | ast.Assign
 
 
-def interface() -> str:
-    """The sections, then the modules. Raises ValueError for a public name that no section has."""
+def names() -> str:
+    """A line for each name, by section, then the modules. Raises ValueError for a public name that no section has."""
     named = [*" ".join((*SECTIONS.values(), PASSED_ON)).split(), *MODULES, "__version__"]
     if sorted(named) != sorted(tensorc_dsl.__all__):
         raise ValueError(f"SECTIONS and tensorc_dsl.__all__ differ: {set(named) ^ set(tensorc_dsl.__all__)}")
+    sections = {**SECTIONS, "Values that are passed on": " ".join(sorted(PASSED_ON.split()))}
+    out: list[str] = []
+    for title, some in sections.items():
+        out.append(f"## {title}")
+        out.append("\n".join(f"- `{name}`: {_first(*_found('tensorc_dsl', name))}" for name in some.split()))
+    out.append("## Modules")
+    out.append("\n".join(f"- `{n}`: {_first_paragraph(ast.get_docstring(_tree(m)))}" for n, m in MODULES.items()))
+    return "\n\n".join(out)
+
+
+def interface() -> str:
+    """The sections, with declarations and docstrings, then the modules."""
     out: list[str] = []
     for title, names in SECTIONS.items():
         out.append(f"## {title}")
