@@ -358,6 +358,7 @@ def chosen_soon(task: TaskData, records: Path | None, team: Team | None = None) 
         return default.trace
     database = Database.reading() if records is None else Database.required(records)
     with nullcontext() if database is None else database:
+        lowering_for(task.target).constants(task.target, measure=True)
         kept = _kept(task)
         if kept is not None and (text := kept.content(MAX_TEXT)):
             with suppress(TschedError, UnicodeDecodeError):

@@ -39,7 +39,7 @@ VERSION = 3
 CACHES = Path("/sys/devices/system/cpu/cpu0/cache")
 
 LOOKS = 2
-"""How often a machine is measured, each time that a search begins."""
+"""How often a machine is measured, when a search or the choice of a first schedule begins."""
 
 _TIMES = frozenset({"latency", "sum", "divide", "page", "walk", "ending", "start"})
 
@@ -102,8 +102,10 @@ def machine_of(target: Target) -> Machine:
 
 def measured(target: Target) -> Machine:
     """What is known of this machine, measured now if it was not `LOOKS` times before: the better of each number, since other
-    work on the machine can only make it worse."""
+    work on the machine can only make it worse. What is known of a target that is not this machine's is not measured."""
     known, name = _known(), _name(target)
+    if not name:  # another machine's
+        return machine_of(target)
     old = known.get(name)
     if old is None or old.looks < LOOKS:
         new = _measure(target)
