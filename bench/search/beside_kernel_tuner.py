@@ -97,6 +97,7 @@ def curve(job: Job) -> Array:
         restrictions=[],
         cache={},
         strategy=job.strategy,
+        seed=job.seed,
     )
     with one_blas_thread(), warnings.catch_warnings(), contextlib.redirect_stdout(io.StringIO()):
         warnings.simplefilter("ignore")
