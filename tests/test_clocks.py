@@ -29,6 +29,8 @@ ALLOWED = {
     "measure/test_local.py: build_seconds=0.7": "ends builds that never end",
     "cluster/processes.py: monotonic": "ends the wait for processes of Dask, after a minute",
     "cluster/processes.py: sleep": "between two looks at processes",
+    "cluster/test_board.py: monotonic": "ends the wait for what a board removes, after a minute",
+    "cluster/test_board.py: sleep": "between two looks at the files of a board",
     "cluster/stub.py: monotonic": "tells in which order stand-ins of workers did what",
     "cluster/stub.py: sleep": "is the work of a stand-in of a worker",
     "cluster/test_faults.py: monotonic": "ends the wait for processes that a test kills, after a minute",

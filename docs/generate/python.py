@@ -22,7 +22,7 @@ SECTIONS = {
     "Schedules": "Trace Draw Decision Distribution Model Site Decider",
     "Proofs": "Report Valid Invalid Unproved",
     "Errors": "TschedError UnknownTask NoValidCandidate WrongSchedule Diagnostic Note Severity Source Span",
-    "Other machines": """connect MachineChange Target Emulated Counts Code CompiledKernel KernelLibrary LoadedKernel
+    "Other machines": """connect Board MachineChange Target Emulated Counts Code CompiledKernel KernelLibrary LoadedKernel
         LoweredKernel""",
 }
 """The names that are described, by their section."""

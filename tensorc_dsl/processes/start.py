@@ -286,6 +286,17 @@ def run_executable(program: list[str], limits: Limits) -> subprocess.CompletedPr
     return _finish(_start(_orders(program, limits, None, {}), subprocess.DEVNULL, subprocess.PIPE, None), limits)
 
 
+def run_with_input(program: list[str], data: bytes, limits: Limits) -> subprocess.CompletedProcess[bytes]:
+    """The output of a program of the system that gets these bytes, as `run_module`."""
+    process = _start(_orders(program, limits, None, {}), subprocess.PIPE, subprocess.PIPE, None)
+    return _communicated(process, limits, data)
+
+
+def start_executable(program: list[str], limits: Limits, stderr: IO[bytes]) -> subprocess.Popen[bytes]:
+    """A program of the system with pipes for its input and output, which ends with this process."""
+    return _start(_orders(program, limits, None, {}), subprocess.PIPE, stderr, None)
+
+
 def end(process: Process) -> None:
     """End the process and all processes in its group."""
     if process.pid > 0:
@@ -347,16 +358,25 @@ def _start(
 
 
 def _finish(process: subprocess.Popen[bytes], limits: Limits) -> subprocess.CompletedProcess[str]:
+    done = _communicated(process, limits)
+    return subprocess.CompletedProcess(
+        done.args, done.returncode, _process_output(done.stdout), _process_output(done.stderr)
+    )
+
+
+def _communicated(
+    process: subprocess.Popen[bytes], limits: Limits, data: bytes | None = None
+) -> subprocess.CompletedProcess[bytes]:
     with process:
         try:
-            out, err = process.communicate(timeout=limits.seconds)
+            out, err = process.communicate(data, timeout=limits.seconds)
         except subprocess.TimeoutExpired:
             end(process)
             out, err = process.communicate()
         except BaseException:
             end(process)
             raise
-    return subprocess.CompletedProcess(process.args, process.returncode, _process_output(out), _process_output(err))
+    return subprocess.CompletedProcess(process.args, process.returncode, out, err)
 
 
 def _process_output(said: bytes) -> str:

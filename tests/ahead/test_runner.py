@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+import signal
 import subprocess
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
@@ -128,9 +129,33 @@ def test_times_and_inputs_of_a_file(tmp_path: Path) -> None:
 
 
 @needs_compiler
+def test_samples_are_printed_in_order_and_a_slow_kernel_has_few(tmp_path: Path) -> None:
+    runner = export(tmp_path, "mm", "runner")
+    said = ran(runner, "--samples", "7", "--seconds", "5")
+    assert said["samples"] == len(said["times_ns"]) == 7
+    assert min(said["times_ns"]) <= said["lower_quartile_ns"] <= max(said["times_ns"])
+    assert said["last"] == said["digest"]
+    assert "times_ns" not in ran(runner, "--seconds", "0.01")
+    few = ran(runner, "--samples", "100000", "--seconds", "5", "--best", str(said["lower_quartile_ns"] / 2))
+    assert 1 <= few["samples"] < 2000
+    assert ran(runner, "--samples", "9", "--best", "0.001")["samples"] == 1
+
+
+@needs_compiler
+def test_a_limit_ends_a_runner_by_a_signal(tmp_path: Path) -> None:
+    runner = export(tmp_path, "mm", "runner")
+    assert "SIGALRM" in signal.Signals(-ran_status(runner, "--limit", "1", "--seconds", "60")).name
+    assert ran_status(runner, "--limit", "60", "--seconds", "0") == 0
+
+
+def ran_status(runner: Path, *arguments: str) -> int:
+    return subprocess.run([runner, *arguments], capture_output=True, check=False, timeout=300).returncode
+
+
+@needs_compiler
 def test_a_runner_says_how_it_is_used(tmp_path: Path) -> None:
     runner = export(tmp_path, "mm_any", "runner")
-    for arguments in ("", "M=0", "M=4097", "M=", "N=3", "M=3 --seed", "M=3 --seed x", "M=3 -v 1"):
+    for arguments in ("", "M=0", "M=4097", "M=", "N=3", "M=3 --seed", "M=3 --seed x", "M=3 -v 1", "M=3 --samples 0"):
         assert "M=N is needed, 1 to 4096" in ran(runner, *arguments.split(), status=2)
     assert "cannot read none" in ran(runner, "M=3", "--inputs", "none", status=1)
     assert "cannot write /none/there" in ran(runner, "M=3", "--output", "/none/there", status=1)

@@ -19,6 +19,8 @@ from dataclasses import replace
 from functools import partial
 from itertools import cycle
 from pathlib import Path
+from subprocess import CompletedProcess
+from typing import Any
 
 import filelock
 import pytest
@@ -41,7 +43,8 @@ from tensorc_dsl.ir.program import For, LoopKind, Program, walk
 from tensorc_dsl.ir.target import Target
 from tensorc_dsl.lower.flat import LowerError
 from tensorc_dsl.processes import machine
-from tensorc_dsl.tuning.cluster import access, pool
+from tensorc_dsl.tuning.cluster import access, pool, ssh
+from tensorc_dsl.tuning.cluster.board import BoardRunner
 from tensorc_dsl.tuning.cluster.runner import ClusterRunner
 from tensorc_dsl.tuning.measure import local
 from tensorc_dsl.tuning.measure.outcome import Outcome, Status
@@ -50,6 +53,7 @@ from tensorc_dsl.tuning.records.database import Database
 from tensorc_dsl.tuning.records.lines import written
 from tensorc_dsl.tuning.records.shipped import shipped
 from tensorc_dsl.tuning.records.trial import Trial, program_key, target_key
+from tests.cluster.boards import fake_board
 from tests.docs.pages import Fence, Run, example, run_command, sessions
 from tests.gpu.pretend import pretended, without_pycuda
 
@@ -403,6 +407,37 @@ def leaving(how: Exception | None = None) -> Iterator[None]:
         yield
 
 
+@contextmanager
+def silent_board() -> Iterator[None]:
+    with fake_board() as board:
+        board.put("down")
+        yield
+
+
+@contextmanager
+def full_board() -> Iterator[None]:
+    with fake_board() as board:
+        board.put("bin/chmod", "#!/bin/sh\necho 'No space left on device' >&2; exit 1\n")
+        yield
+
+
+@contextmanager
+def board_that_goes() -> Iterator[None]:
+    """A board that answers until the inputs are sent."""
+    call = ssh.Board.call
+
+    def first(self: ssh.Board, script: str, *more: Any) -> CompletedProcess[bytes]:
+        if "copy" not in script:
+            board.put("down")
+        return call(self, script, *more)
+
+    with fake_board() as board, pytest.MonkeyPatch.context() as patch:
+        patch.setattr(ssh.Board, "call", first)
+        patch.setattr(ssh, "AGAIN_SECONDS", 0.1)
+        patch.setitem(BoardRunner.__init__.__kwdefaults__, "patience", 0.3)  # type: ignore[arg-type]
+        yield
+
+
 FAULTS: dict[str, Callable[[], AbstractContextManager[None]]] = {
     "E0704": full_disk_of_records,
     "E0705": held_records,
@@ -417,6 +452,9 @@ FAULTS: dict[str, Callable[[], AbstractContextManager[None]]] = {
     "E0878": leaving,
     "E0879": partial(leaving, pool.Lost("gone")),
     "E0881": damaged_file,
+    "E0882": silent_board,
+    "E0883": full_board,
+    "E0884": board_that_goes,
     "E0904": full_disk,
     "E0908": crashing_kernels,
     "E0910": no_backend,

@@ -47,6 +47,7 @@ if TYPE_CHECKING:
     from tensorc_dsl.schedule.trace.trace import Decider, Draw, Model, Refused, Site, Trace
     from tensorc_dsl.syntax.tree import TaskDef
     from tensorc_dsl.tuning.cluster.pool import Pool, connect
+    from tensorc_dsl.tuning.cluster.ssh import Board
     from tensorc_dsl.tuning.insight.posterior import Importance, Learnt, Pin, Value
     from tensorc_dsl.tuning.machine.roof import Roof
     from tensorc_dsl.tuning.measure.emulation import Emulated
@@ -62,6 +63,7 @@ if TYPE_CHECKING:
 __all__ = [
     "Arrangement",
     "Backend",
+    "Board",
     "Bound",
     "CheckedFile",
     "Code",
@@ -187,6 +189,7 @@ _NAMES = {
     "schedule.trace.trace": "Decider Draw Model Refused Site Trace",
     "syntax.tree": "TaskDef",
     "tuning.cluster.pool": "Pool connect",
+    "tuning.cluster.ssh": "Board",
     "tuning.insight.posterior": "Importance Learnt Pin Value",
     "tuning.machine.roof": "Roof",
     "tuning.measure.emulation": "Emulated",

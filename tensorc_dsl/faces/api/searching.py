@@ -26,9 +26,10 @@ from tensorc_dsl.proof.equivalence.validate import UNPROVED, Report, Unproved, V
 from tensorc_dsl.reference.work import sizing
 from tensorc_dsl.schedule.trace.distribution import Decision
 from tensorc_dsl.schedule.trace.trace import Model, Trace
+from tensorc_dsl.tuning.cluster.ssh import Board
 from tensorc_dsl.tuning.insight.posterior import Importance, Learnt, Pin, importance, pins, posterior
 from tensorc_dsl.tuning.insight.study import FEWEST, Study, TooFew, decisions_of, study
-from tensorc_dsl.tuning.machine.roof import GLANCE, MEASURING, PATIENCE, Roof, roof_of
+from tensorc_dsl.tuning.machine.roof import GLANCE, MEASURING, PATIENCE, Roof, roof_of, unmeasured
 from tensorc_dsl.tuning.measure.local import LocalRunner
 from tensorc_dsl.tuning.measure.outcome import Outcome
 from tensorc_dsl.tuning.records import emulated_counts
@@ -47,6 +48,7 @@ from tensorc_dsl.tuning.search.team import Ground, Team
 from tensorc_dsl.tuning.search.tune import Search, TuneResult, as_fast, tune_all
 
 if TYPE_CHECKING:
+    from tensorc_dsl.tuning.cluster.board import BoardRunner
     from tensorc_dsl.tuning.cluster.pool import Pool
 
 # Runs searches over models, with child processes, the database and a progress display.
@@ -84,10 +86,10 @@ def search_all(
     *,
     records: Path | Queue | None = None,
     trials: int | None = None,
-    on: Pool | None = None,
+    on: Pool | Board | None = None,
 ) -> list[TuneResult]:
     """The results of a search of each model for the fastest kernel of its program (unscheduled), on this machine, or `on`
-    the workers of a pool.
+    the workers of a pool, or a board.
 
     The options hold for each search. The searches share `trials`, or the sum of theirs, as `tuning.search.tune` describes.
     """
@@ -109,7 +111,7 @@ def search_all(
 
 
 def _begun(
-    plan: Plan, options: SearchOptions, queue: Queue, team: Team, stack: ExitStack, on: Pool | None
+    plan: Plan, options: SearchOptions, queue: Queue, team: Team, stack: ExitStack, on: Pool | Board | None
 ) -> tuple[Search, Callable[[], None]]:
     """A search, and what ends its processes while others go on; the stack closes its runner."""
     program, target = plan.program, plan.target
@@ -120,6 +122,7 @@ def _begun(
 
     turns = Turns(lambda given_up: tell(Sharing(given_up)))
     watch: Watch | None = None
+    many: Plausible | None = None
     if on is None:
         local = stack.enter_context(
             LocalRunner(
@@ -144,8 +147,12 @@ def _begun(
             computing=resources.computing,
             moving=glance.moving,
         )
+    elif isinstance(on, Board):
+        runner = _on_board(plan, on, tell, stack, turns)
+        rest, watch = runner.close, Watch(runner.again)
     else:
-        runner, rest = _on_workers(plan, on, tell, stack)
+        runner = many = _on_workers(plan, on, tell, stack)
+        rest = _nothing  # workers have something to do for others
     given = SearchInput(
         space=plan.model,
         program=program,
@@ -163,13 +170,36 @@ def _begun(
         expander=team.expander(Ground(plan.model, target, sizing(program).timed[-1]), turns),
         expand=plan.expand,
         holds=plan.holds,
-        many=None if on is None else runner,
+        many=many,
     )
     return Search(given), rest
 
 
-def _on_workers(plan: Plan, pool: Pool, tell: Listener, stack: ExitStack) -> tuple[Plausible, Callable[[], None]]:
-    """A runner on the workers of a pool, which the stack closes. While other searches go on, it has nothing to end."""
+def _nothing() -> None:
+    pass
+
+
+def _on_board(plan: Plan, board: Board, tell: Listener, stack: ExitStack, turns: Turns) -> BoardRunner:
+    """A runner on a board, which the stack closes."""
+    from tensorc_dsl.tuning.cluster.board import BoardRunner
+
+    if plan.copies != 1:
+        raise ValueError("a board has one copy of constant inputs")
+    runner = BoardRunner(
+        plan.program,
+        plan.target,
+        board,
+        threads=plan.target.cores,
+        turns=turns,
+        bits_of=plan.bits_of,
+        told=lambda news: tell(Crew(news, int(news.change == "joined"))),
+        on_preparing=lambda begins: tell(Preparing() if begins else Prepared(runner.compared)),
+    )
+    return stack.enter_context(runner)
+
+
+def _on_workers(plan: Plan, pool: Pool, tell: Listener, stack: ExitStack) -> Plausible:
+    """A runner on the workers of a pool, which the stack closes."""
     from tensorc_dsl.tuning.cluster.runner import ClusterRunner  # few searches need Dask
 
     many = stack.enter_context(
@@ -186,22 +216,30 @@ def _on_workers(plan: Plan, pool: Pool, tell: Listener, stack: ExitStack) -> tup
             )
         )
     )
-    return Plausible(many, plan.roof or many.roof(GLANCE), partial(many.roof, PATIENCE)), lambda: None
+    return Plausible(many, plan.roof or many.roof(GLANCE), partial(many.roof, PATIENCE))
 
 
-def compared_on(pool: Pool, task: TaskData, traces: Sequence[Trace]) -> list[Outcome]:
-    """The outcomes of the traces' kernels, checked and timed by turns on a worker of the pool."""
+def compared_on(on: Pool | Board, task: TaskData, traces: Sequence[Trace]) -> list[Outcome]:
+    """The outcomes of the traces' kernels, checked and timed by turns on a worker of the pool, or the board."""
+    programs = [trace.program for trace in traces]
+    if isinstance(on, Board):
+        from tensorc_dsl.tuning.cluster.board import BoardRunner
+
+        with BoardRunner(task.program, task.target, on, threads=task.target.cores) as runner:
+            return runner.compare(programs)
     from tensorc_dsl.tuning.cluster.runner import ClusterRunner
 
-    with closing(ClusterRunner(task.program, task.target, pool, threads=task.target.cores)) as runner:
-        return runner.compare([trace.program for trace in traces])
+    with closing(ClusterRunner(task.program, task.target, on, threads=task.target.cores)) as runner:
+        return runner.compare(programs)
 
 
-def roof_on(pool: Pool, task: TaskData) -> Roof:
-    """The roof of the task on a worker of the pool, by a short measurement."""
+def roof_on(on: Pool | Board, task: TaskData) -> Roof:
+    """The roof of the task on a worker of the pool, by a short measurement; on a board none is measured."""
+    if isinstance(on, Board):
+        return unmeasured(task.program)
     from tensorc_dsl.tuning.cluster.runner import ClusterRunner
 
-    with closing(ClusterRunner(task.program, task.target, pool, threads=task.target.cores)) as runner:
+    with closing(ClusterRunner(task.program, task.target, on, threads=task.target.cores)) as runner:
         return runner.roof(GLANCE)
 
 

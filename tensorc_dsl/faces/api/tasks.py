@@ -68,6 +68,7 @@ from tensorc_dsl.schedule.trace.distribution import Decision
 from tensorc_dsl.schedule.trace.kept import Kept
 from tensorc_dsl.schedule.trace.trace import Model, Trace
 from tensorc_dsl.syntax import tree
+from tensorc_dsl.tuning.cluster.ssh import Board
 from tensorc_dsl.tuning.machine.host import host_target, machine_target
 from tensorc_dsl.tuning.machine.roof import Roof
 from tensorc_dsl.tuning.measure.emulation import Emulated
@@ -185,7 +186,7 @@ class Task(TaskData):
         *,
         records: StrPath | Queue | None = None,
         on_event: Listener | None = None,
-        on: Pool | None = None,
+        on: Pool | Board | None = None,
         **changes: Unpack[SearchChanges],
     ) -> SearchResult:
         """The result of a search: schedules are checked and timed in a child process, and recorded in the database.
@@ -193,11 +194,14 @@ class Task(TaskData):
         `task.search(trials=64, seed=1)` is `task.search(SearchOptions(trials=64, seed=1))`; named arguments replace those
         in the options. A queue as `records` stays open. The result has in `wrong` those of the best schedules that are
         proved wrong. With a pool, `on=tensorc_dsl.connect("tls://HOST:8786")`, its workers measure, which have the task's
-        target. Raises TschedError (E0910, E0914) if no code can be made for the target, or it cannot run here, and E0878 and
-        E0879 for a pool that no worker is left of.
+        target; with `on=tensorc_dsl.Board("ssh://HOST")` a board does. Raises TschedError (E0910, E0914) if no code can be
+        made for the target, or it cannot run here, E0878 and E0879 for a pool that no worker is left of, and E0883 and E0884
+        for a board that cannot run kernels for the target, or is lost.
         """
         if on is None:
             self.require_machine()
+        elif isinstance(on, Board):
+            on.require(self.target, self.name)
         asked = (options or SearchOptions()).but(**changes)
         where = records if records is None or isinstance(records, Queue) else Path(records)
         (result,) = search_all([self.plan(on_event)], asked, records=where, on=on)
@@ -235,7 +239,7 @@ class Task(TaskData):
         *,
         records: StrPath | None = None,
         progress: bool | None = None,
-        on: Pool | None = None,
+        on: Pool | Board | None = None,
         **changes: Unpack[SearchChanges],
     ) -> Kernel:
         """The fastest kernel that a search finds, `task.tune(trials=64)`. Raises NoValidCandidate if there is none.

@@ -19,7 +19,7 @@ from tensorc_dsl.faces.report.terminal import say, show, show_diagnostics, show_
 
 if TYPE_CHECKING:
     from tensorc_dsl.base.outputs import Output
-    from tensorc_dsl.faces.api import Pool, TaskFile, events
+    from tensorc_dsl.faces.api import Board, Pool, TaskFile, events
     from tensorc_dsl.faces.api.tasks import Task
     from tensorc_dsl.faces.report.ended import Ended, EndedCounting
     from tensorc_dsl.faces.report.progress import Together
@@ -137,11 +137,11 @@ def write_best(
     queue: Queue | None,
     ending: Ending,
     keep_better: bool,
-    pool: Pool | None = None,
+    on: Pool | Board | None = None,
 ) -> list[Written]:
     """Write the best schedules of the tasks to their files. With `keep_better`, a schedule in a file that is faster is kept.
 
-    The two are timed by turns, on a worker if there is a pool. After an interruption nothing is timed, and the
+    The two are timed by turns, on a worker or a board if the search was. After an interruption nothing is timed, and the
     records in the queue say which is faster. After a search by emulated counts the one in the file is emulated.
     """
     from tensorc_dsl.faces.api.schedules import written as text_of
@@ -156,7 +156,7 @@ def write_best(
             if keep_better and isinstance(one, EndedCounting):
                 judge = partial(_judged_by_counts, task, one)
             elif keep_better and queue is not None:
-                judge = partial(_judged, task, best, queue, ending, one.result.interrupted, pool)
+                judge = partial(_judged, task, best, queue, ending, one.result.interrupted, on)
             try:
                 how = ("--emulate",) if isinstance(one, EndedCounting) else ()
                 text = one.header() + text_of(task, best, output.path, *how)
@@ -168,7 +168,7 @@ def write_best(
 
 
 def _judged(
-    task: Task, found: Trace, queue: Queue, ending: Ending, interrupted: bool, pool: Pool | None, held: Trace
+    task: Task, found: Trace, queue: Queue, ending: Ending, interrupted: bool, on: Pool | Board | None, held: Trace
 ) -> tuple[bool, str]:
     """Whether a file keeps the schedule that it has, where a search has found another; and the reason."""
     from tensorc_dsl.base.units import seconds
@@ -183,7 +183,7 @@ def _judged(
             say("comparing the best one with the one in its file", err=True)
             if isinstance(task.verify(held), Invalid):
                 return False, "the schedule in it computes something else"
-            old, new = task.compare((held, found)) if pool is None else compared_on(pool, task, (held, found))
+            old, new = task.compare((held, found)) if on is None else compared_on(on, task, (held, found))
             takes = ["fails" if o.seconds is None else f"takes {seconds(o.seconds)}" for o in (old, new)]
             kept = old.seconds is not None and (new.seconds is None or not_slower(old, new))
             tied = kept and new.seconds is not None and not_slower(new, old)

@@ -193,6 +193,8 @@ class Ended:
     def _notes(self) -> Iterator[str]:
         """Explanations of unusual figures."""
         r = self.result
+        if not self.yardsticks.roof.is_measured:
+            yield "no roof is measured on a board: how far the best is from what its processor can do is not known"
         if r.exhausted is not None:
             yield f"{exhaustion_message(r.exhausted)}: there was nothing more to try"
         if r.regret is not None:

@@ -43,8 +43,9 @@ def NO_DASK(*, missing: str) -> None: ...
 def OPEN(*, address: str, why: str) -> None: ...
 @problem(
     "E0872",
-    "`{address}` is no address of a scheduler: {why}",
-    help="give one as `tcp://127.0.0.1:8786`, `tls://HOST:8786`, or `local:4` for processes of this machine",
+    "`{address}` is no address of a scheduler, nor of a board: {why}",
+    help="give one as `tcp://127.0.0.1:8786`, `tls://HOST:8786`, `local:4` for processes of this machine; to `tune`, also "
+    "`ssh://HOST`",
 )
 def NO_ADDRESS(*, address: str, why: str) -> None: ...
 @problem(

@@ -54,6 +54,11 @@ class Roof:
     moving: float
 
     @property
+    def is_measured(self) -> bool:
+        """Whether it has a limit of a machine."""
+        return self.peak is not None or self.moving > 0
+
+    @property
     def by_memory(self) -> bool:
         """Whether moving the arrays takes longer than computing; false if that is unknown."""
         return self.operations == 0 or (self.peak is not None and self.moving > self.operations / self.peak)
@@ -119,22 +124,29 @@ class Rates:
         return self.peaks[title]
 
 
+def unmeasured(program: Program) -> Roof:
+    """The work of an unscheduled program without the limits of a machine; for open sizes a mean, with the weights of a
+    kernel's time."""
+    found = sizing(program)
+    bound = [bind(program, sizes) for sizes in found.timed]
+    kinds = [work(p) for p in bound]
+    total = sum(w * k.total() for w, k in zip(found.weights, kinds, strict=True))
+    size = sum(w * bytes_needed(p) for w, p in zip(found.weights, bound, strict=True))
+    dominant = _most(kinds[-1])
+    return Roof(round(total), round(size), dominant is not None and dominant.values.is_float, "", None, 0.0)
+
+
 def roof_of(
     program: Program, target: Target, threads: int, patience: float = PATIENCE, rates: Rates | None = None
 ) -> Roof:
-    """The roof of an unscheduled program, measured now but for the known `rates`; for open sizes a mean, with the weights of
-    a kernel's time.
+    """The roof of an unscheduled program, measured now but for the known `rates`; for open sizes a mean, as `unmeasured`.
 
     On a busy machine a run may never have all its threads on cores at once; then the measurement is repeated, for at most
     `patience` seconds.
     """
     backend = require_backend(target.kind, program.name)
     found = sizing(program)
-    bound = [bind(program, sizes) for sizes in found.timed]
-    kinds = [work(p) for p in bound]
-    moved = [bytes_needed(p) for p in bound]
-    total = sum(w * k.total() for w, k in zip(found.weights, kinds, strict=True))
-    dominant = _most(kinds[-1])
+    moved = [bytes_needed(bind(program, sizes)) for sizes in found.timed]
     largest = LARGEST * target.l3
 
     def bandwidth(size: int) -> float:
@@ -143,10 +155,8 @@ def roof_of(
         return _bandwidth(backend, target, threads, min(size, largest))
 
     moving = sum(w * size / bandwidth(size) for w, size in zip(found.weights, moved, strict=True) if size)
-    title, rate = _peak(backend, dominant, target, threads, patience, rates or Rates())
-    size = sum(w * n for w, n in zip(found.weights, moved, strict=True))
-    is_float = dominant is not None and dominant.values.is_float
-    return Roof(round(total), round(size), is_float, title, rate, moving)
+    title, rate = _peak(backend, kind_of(program), target, threads, patience, rates or Rates())
+    return replace(unmeasured(program), title=title, peak=rate, moving=moving)
 
 
 def unreached(program: Program, target: Target, sizes: Sizes) -> str:

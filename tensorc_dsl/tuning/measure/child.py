@@ -17,12 +17,14 @@ from numpy.typing import NDArray
 from tensorc_dsl.backend.find import native, require_backend
 from tensorc_dsl.backend.once import Packed
 from tensorc_dsl.backend.protocol import Backend, Code, CompileError, KernelFault, LoadedKernel, Turning
+from tensorc_dsl.base.diagnostic import TschedError
 from tensorc_dsl.base.source import Source
 from tensorc_dsl.ir.arrays import stored_dtype
 from tensorc_dsl.ir.parse import parse_program
 from tensorc_dsl.ir.program import Buffer, Program
 from tensorc_dsl.ir.sizes import Sizes, bind, elements_spanned, strides_of
 from tensorc_dsl.ir.target import Target
+from tensorc_dsl.lower.flat import LowerError
 from tensorc_dsl.lower.storage import callers_params
 from tensorc_dsl.processes.machine import use_blas_threads
 from tensorc_dsl.processes.protocol import Purpose
@@ -37,13 +39,15 @@ Array = NDArray[Any]
 
 
 class Build(msgspec.Struct, tag=True, frozen=True):
-    """To a builder: compile a kernel of a task, packed as `backend.once` does it."""
+    """To a builder: compile a kernel of a task, packed as `backend.once` does it; if it is to have a `form`, as a library of
+    its backend in that form."""
 
     task: str
     kernel: bytes
     parts: int
     target: Target
     threads: int
+    form: str = ""
 
 
 class Prepare(msgspec.Struct, tag=True, frozen=True):
@@ -75,9 +79,10 @@ class Run(msgspec.Struct, tag=True, frozen=True):
 
 
 class Built(msgspec.Struct, tag=True, frozen=True):
-    """From a builder: the code for a runner."""
+    """From a builder: the code for a runner, or the file in the form that was asked for."""
 
     code: Code
+    file: bytes = b""
 
 
 class Failed(msgspec.Struct, tag=True, frozen=True):
@@ -122,11 +127,18 @@ def build(request: Build) -> Built | Failed:
     try:
         compiled = backend.compile(kernel, request.target, request.threads)
         spilled = backend.registers(compiled).spilled
-    except CompileError as e:
+        file = b""
+        if request.form and not spilled:
+            file = backend.library(compiled, request.task, TRIED).make(request.form)
+    except (CompileError, LowerError, TschedError) as e:
         return Failed("compile_error", str(e))
     if spilled:
         return Failed("refused", f"the schedule spills registers: {spilled}; make the tiles of a thread smaller")
-    return Built(compiled.code)
+    return Built(compiled.code, file)
+
+
+TRIED = "one that a search tries"
+"""What the file of a candidate says of its schedule."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -195,7 +207,7 @@ class Job:
     program: Program
     backend: Backend
     checked: tuple[Task, ...]
-    names: tuple[str, ...]
+    sizes: tuple[Sizes, ...]
     timed: tuple[tuple[Task, float], ...]
     extremes: tuple[Task, ...]
     """The task at inputs that products of a scan's factors do not pass through, at the first size; none without factors."""
@@ -217,7 +229,7 @@ class Job:
             program,
             backend,
             tuple(tasks),
-            tuple(map(describe, every)),
+            tuple(every),
             timed,
             () if at_extremes is None else (at_extremes,),
             request.copies,
@@ -252,6 +264,16 @@ def _checked(task: Task, kernel: LoadedKernel) -> Verdict:
     return task.verdict({name: g.array for name, g in guarded.items()})
 
 
+AT_EXTREMES = "where factors of the scan undo each other, and a term is infinite"
+"""What precedes a fault at the task's extremes."""
+
+
+def fault_at(sizes: Sizes, fault: str) -> str:
+    """A fault with the sizes at which it is seen, if some are open."""
+    name = describe(sizes)
+    return f"for {name}: {fault}" if name else fault
+
+
 def run(job: Job, request: Run) -> Ran | Failed:
     """Check at all sizes, then time, and check again."""
     try:
@@ -260,17 +282,15 @@ def run(job: Job, request: Run) -> Ran | Failed:
     except CompileError as e:
         return Failed("compile_error", str(e))
     worst = 0.0
-    for task, name in zip(job.checked, job.names, strict=True):
+    for task, sizes in zip(job.checked, job.sizes, strict=True):
         verdict = _checked(task, kernel)
         if verdict.fault:
-            fault = f"for {name}: {verdict.fault}" if name else verdict.fault
-            return Failed("wrong_result", fault, verdict.max_error)
+            return Failed("wrong_result", fault_at(sizes, verdict.fault), verdict.max_error)
         worst = max(worst, verdict.max_error)
     for task in job.extremes if request.extremes else ():
         verdict = _checked(task, kernel)
         if verdict.fault:
-            fault = f"where factors of the scan undo each other, and a term is infinite: {verdict.fault}"
-            return Failed("wrong_result", fault, verdict.max_error)
+            return Failed("wrong_result", f"{AT_EXTREMES}: {verdict.fault}", verdict.max_error)
     of_sizes: list[tuple[float, ...]] = []
     censored = False
     for task, weight in job.timed:

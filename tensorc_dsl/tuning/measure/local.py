@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import math
 import time
+from abc import ABC, abstractmethod
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -280,13 +281,11 @@ class Timer:
             self._on_preparing(begins)
 
 
-class LocalRunner:
-    """Measures candidates for one task. Its processes start at the first measurement and end with `close`.
+class BatchRunner(ABC):
+    """Measures candidates for one task, built in processes of this machine, as files of a `form` if there is one.
 
-    `program` is the unscheduled program; kernels are checked against it on inputs made from `seed`. TschedError when
-    this machine is too small to check them. `on_preparing` is called when the inputs and the reference begin to be
-    computed (true), and when they are there (false). Kernels are timed in `turns` with other processes, and with so many
-    `copies` of the constant inputs, which calls take in turn. They give the bits of the program `bits_of`, if there is one.
+    The processes start with the first measurement and end with `close`. Where kernels are checked and timed is up to `run`.
+    TschedError when this machine is too small to check them.
     """
 
     def __init__(
@@ -295,42 +294,31 @@ class LocalRunner:
         target: Target,
         *,
         threads: int,
-        seed: int = 0,
-        builders: int = BUILDERS,
-        build_seconds: float = BUILD_SECONDS,
-        run_seconds: float = RUN_SECONDS,
-        on_preparing: Callable[[bool], None] | None = None,
-        turns: Turns | None = None,
-        copies: int = 1,
-        bits_of: Program | None = None,
+        builders: int,
+        build_seconds: float,
+        turns: Turns,
+        bits_of: Program | None,
+        form: str = "",
     ) -> None:
-        there = require_memory(program)
+        self._memory = memory_of(require_memory(program), builders)
         self._bits_of = bits_of
-        self._turns = turns or Turns()
+        self._turns = turns
         self._known: OrderedDict[str, _Build] = OrderedDict()
         self._program = program
-        # One thread for libraries in the builders; the runner has what the kernels may use.
-        libraries = min(threads, usable_cores())
         self._target = target
         self._threads = threads
         self._build_seconds = build_seconds
-        most = memory_of(there, builders)
-        self._builders = [Worker(BUILDER, library_threads(1), most.builder, LOADED) for _ in range(builders)]
-        self._timer = Timer(
-            program,
-            Prepare(format_program(program), target.kind, seed, libraries, copies),
-            threads,
-            most.runner,
-            turns=self._turns,
-            run_seconds=run_seconds,
-            complete=self._task_with_bits,
-            on_preparing=on_preparing,
-        )
+        self._form = form
+        # One thread for libraries in the builders; the runner has what the kernels may use.
+        self._builders = [Worker(BUILDER, library_threads(1), self._memory.builder, LOADED) for _ in range(builders)]
 
-    @property
-    def compared(self) -> float:
-        """The share of the results that checks compare with numbers, once the reference is there."""
-        return self._timer.compared
+    @abstractmethod
+    def run(self, built: Built, best: float | None, build_seconds: float = 0.0, extremes: bool = True) -> Outcome:
+        """Check and time one kernel."""
+
+    @abstractmethod
+    def _warm_up(self) -> None:
+        """Begin what takes a while and is needed after the first build."""
 
     def measure(self, programs: Sequence[Program], best: float | None) -> Iterator[Outcome]:
         """An outcome per program, in order: all are built first, then each is checked and timed alone.
@@ -365,8 +353,8 @@ class LocalRunner:
 
         After so many `seconds` no other build begins: those of the first few programs are returned, of one at least.
         """
-        for w in (self._builders[0], self._timer.worker):
-            w.start()
+        self._builders[0].start()
+        self._warm_up()
         new = {format_program(p): p for p in programs}
         texts = [*new]
         for known in self._known.keys() & new.keys():
@@ -397,7 +385,7 @@ class LocalRunner:
             packed = lowered_once(program, self._target).packed
         except LowerError as e:
             return Outcome(Status.REFUSED, message=str(e))
-        return Build(program.name, packed.data, packed.parts, self._target, self._threads)
+        return Build(program.name, packed.data, packed.parts, self._target, self._threads, self._form)
 
     def _build_all(self, programs: Sequence[Program], seconds: float) -> list[_Build]:
         """The builds of the first programs: of all, or of those that were begun within `seconds`."""
@@ -459,25 +447,16 @@ class LocalRunner:
             return Outcome(o.status, message=o.message, build_seconds=build.seconds)
         return self.run(build.reply, best, build.seconds, build.extremes)
 
-    def run(self, built: Built, best: float | None, build_seconds: float = 0.0, extremes: bool = True) -> Outcome:
-        """Check and time one kernel."""
-        return self._timer.run(built.code, best, build_seconds, extremes)
-
-    def _task_with_bits(self, task: Prepare) -> Prepare:
-        return task if self._bits_of is None else self._with_bits(self._bits_of)
-
-    def _with_bits(self, program: Program) -> Prepare:
-        """The request with the kernel that has the bits that all are to give. Raises TschedError (E0716) if it has none."""
+    def _with_bits(self, program: Program) -> Built:
+        """The kernel that has the bits that all are to give. Raises TschedError (E0716) if there is none."""
         (build,) = self._build_all([program], 0.0)
         if isinstance(build.reply, Outcome):
             raise TschedError(NO_BITS(None, task=self._program.name, why=build.reply.message))
-        return msgspec.structs.replace(
-            self._timer.task, bits_of=build.reply.code, zeros=may_return_either_zero(program)
-        )
+        return build.reply
 
     def close(self) -> None:
         """End all processes of this runner."""
-        for w in (*self._builders, self._timer.worker):
+        for w in self._builders:
             w.kill()
 
     def __enter__(self) -> Self:
@@ -485,6 +464,72 @@ class LocalRunner:
 
     def __exit__(self, kind: type[BaseException] | None, e: BaseException | None, tb: TracebackType | None) -> None:
         self.close()
+
+
+class LocalRunner(BatchRunner):
+    """Checks and times candidates on this machine.
+
+    `program` is the unscheduled program; kernels are checked against it on inputs made from `seed`. `on_preparing` is called
+    when the inputs and the reference begin to be computed (true), and when they are there (false). Kernels are timed in
+    `turns` with other processes, and with so many `copies` of the constant inputs, which calls take in turn. They give the
+    bits of the program `bits_of`, if there is one.
+    """
+
+    def __init__(
+        self,
+        program: Program,
+        target: Target,
+        *,
+        threads: int,
+        seed: int = 0,
+        builders: int = BUILDERS,
+        build_seconds: float = BUILD_SECONDS,
+        run_seconds: float = RUN_SECONDS,
+        on_preparing: Callable[[bool], None] | None = None,
+        turns: Turns | None = None,
+        copies: int = 1,
+        bits_of: Program | None = None,
+    ) -> None:
+        super().__init__(
+            program,
+            target,
+            threads=threads,
+            builders=builders,
+            build_seconds=build_seconds,
+            turns=turns or Turns(),
+            bits_of=bits_of,
+        )
+        self._timer = Timer(
+            program,
+            Prepare(format_program(program), target.kind, seed, min(threads, usable_cores()), copies),
+            threads,
+            self._memory.runner,
+            turns=self._turns,
+            run_seconds=run_seconds,
+            complete=self._task_with_bits,
+            on_preparing=on_preparing,
+        )
+
+    @property
+    def compared(self) -> float:
+        """The share of the results that checks compare with numbers, once the reference is there."""
+        return self._timer.compared
+
+    def run(self, built: Built, best: float | None, build_seconds: float = 0.0, extremes: bool = True) -> Outcome:
+        return self._timer.run(built.code, best, build_seconds, extremes)
+
+    def _warm_up(self) -> None:
+        self._timer.worker.start()
+
+    def _task_with_bits(self, task: Prepare) -> Prepare:
+        if self._bits_of is None:
+            return task
+        code, zeros = self._with_bits(self._bits_of).code, may_return_either_zero(self._bits_of)
+        return msgspec.structs.replace(task, bits_of=code, zeros=zeros)
+
+    def close(self) -> None:
+        super().close()
+        self._timer.worker.kill()
 
 
 def lost_build(e: WorkerCrash | WorkerTimeout) -> Outcome:

@@ -8,7 +8,7 @@ from importlib import resources
 from math import log2
 
 from tensorc_dsl.backend.llvm.ahead.entries import bytes_of
-from tensorc_dsl.backend.llvm.ahead.interface import LINE, MEANINGS, Interface, Signature
+from tensorc_dsl.backend.llvm.ahead.interface import LINE, MEANINGS, Interface, Signature, Status
 from tensorc_dsl.backend.llvm.codegen.compile import byte_count
 from tensorc_dsl.backend.llvm.codegen.function import Function, Module, Scalar
 from tensorc_dsl.ir.dtypes import unit_roundoff
@@ -49,7 +49,7 @@ def _tables(api: Interface, target: Target, threads: int) -> Iterator[str]:
     yield f'#define NAME "{api.name}"'
     yield f'#define CPU "{target.cpu}"'
     yield f"#define THREADS {threads}"
-    yield f"enum {{ SIZES = {len(api.dims)}, ARRAYS = {len(api.params)} }};"
+    yield f"enum {{ SIZES = {len(api.dims)}, ARRAYS = {len(api.params)}, LACKING = {Status.CPU.value} }};"
     yield "struct size { const char *name; int64_t low, high; };"
     yield "struct array { const char *name; char kind; int bytes, exponent, fraction, given, output; };"
     high = ("INT64_MAX" if d.high is None else str(d.high) for d in api.dims)

@@ -59,7 +59,7 @@ DEFAULTS = SearchOptions()
 
 if TYPE_CHECKING:
     from tensorc_dsl.check.scope import CheckedFile
-    from tensorc_dsl.faces.api import Pool, Queue, Target, Task, TaskFile, TuneResult
+    from tensorc_dsl.faces.api import Board, Pool, Queue, Target, Task, TaskFile, TuneResult
     from tensorc_dsl.faces.report.ended import Ended, EndedCounting
     from tensorc_dsl.faces.report.progress import Follower
 
@@ -165,7 +165,8 @@ def _strategy(ctx: click.Context, _param: click.Parameter, value: str) -> str:
 @click.option(
     "--on",
     metavar="SCHEDULER",
-    help="Measure on the workers of a Dask scheduler, tcp://127.0.0.1:8786 or tls://HOST:8786, or local:N.",
+    help="Measure on the workers of a Dask scheduler, tcp://127.0.0.1:8786, tls://HOST:8786 or local:N, or on a board, "
+    "ssh://HOST.",
 )
 @token_option
 @click.option("--json", "as_json", is_flag=True, help="Print JSON on standard output.")
@@ -233,6 +234,8 @@ def tune(
 
     With --on, workers that `tensorc-dsl worker` started build and time the kernels; kernels are for their machine, which
     stands for this one. Where the workers are of several kinds, `#TARGET` behind the address names the one that is tuned for.
+    A board, `ssh://[USER@]HOST[:PORT][/FOLDER]`, needs a shell alone: programs are built here for the target, run there,
+    and checked here.
     """
     if as_json and as_lines:
         raise click.UsageError("--json prints one object, and --json-lines many: give one of them")
@@ -262,12 +265,13 @@ def tune(
         queue = ctx.with_resource(Queue.at(where))
         if (unkept := queue.untold()) is not None:
             say(unkept.waiting(), err=True)
-    pool = None if on is None else _connected(ctx, on, token, threads, target)
+    pool, board = (None, None) if on is None else _connected(ctx, on, token, threads, target)
+    elsewhere = pool or board
     native = None if pool is None else _of_workers(pool, target)
     there = load(file, threads, target, mcpu, native)
     if (meant := _model(there.checked, tasks)) is not None:
         _require_whole(ctx)
-        if pool is not None:
+        if elsewhere is not None:
             raise click.UsageError("`--on` is about single tasks: runs of a whole model are timed on this machine")
         assert queue is not None
         from tensorc_dsl.faces.api.models import model_of
@@ -287,7 +291,9 @@ def tune(
         out.check()
     if queue is not None:
         for one in found:
-            if pool is None:
+            if board is not None:
+                board.require(one.target, one.name)
+            elif pool is None:
                 one.require_machine()
             elif one.target != native:
                 raise TschedError(pool.nobody(pool.workers(), one.target))
@@ -298,13 +304,13 @@ def tune(
     if queue is None:
         ended = _count(found, shares, options, where, ending, form)
     else:
-        if pool is None:
+        if elsewhere is None:
             warn_of_threads(found[0].target)
-        ended = _search(found, shares, options, queue, ending, form, pool)
+        ended = _search(found, shares, options, queue, ending, form, elsewhere)
     results = [one.result for one in ended]
     interrupted = ending.told or any(r.interrupted for r in results)
     with finishing(ending):
-        written = write_best(ended, files, found, queue, ending, keep_better, pool)
+        written = write_best(ended, files, found, queue, ending, keep_better, elsewhere)
         taught = frozenset(names) if beside is None else beside.write(found, records)
         priors = [beside.path if beside is not None and name in taught else None for name in names]
         show_results(ended, written, priors, form)
@@ -333,22 +339,26 @@ WORKERS_SECONDS = 30.0
 """How long a search waits for a first worker."""
 
 
-def _connected(ctx: click.Context, on: str, token: str | None, threads: int | None, target: str | None) -> Pool:
-    """The workers at the address; the command ends the connection. Raises UsageError, and TschedError (E0870 to E0875)."""
-    from tensorc_dsl.faces.api import connect
+def _connected(
+    ctx: click.Context, on: str, token: str | None, threads: int | None, target: str | None
+) -> tuple[Pool | None, Board | None]:
+    """The workers or the board at the address; the command ends the connection. Raises UsageError, and TschedError (E0870 to
+    E0875, E0882)."""
+    from tensorc_dsl.faces.api import Board, connect
     from tensorc_dsl.tuning.machine.host import machine_target
 
     if ctx.params["emulate"]:
         raise click.UsageError("`--emulate` counts on this machine: leave out `--on`")
+    if on.startswith("ssh://"):
+        return None, ctx.with_resource(Board(on))
     here = on.startswith("local:")
     if (threads is not None and not here) or ctx.params["mcpu"] is not None:
         raise click.UsageError(
             "the workers say what they have: leave out `--threads` and `--mcpu`, or give them `--threads`"
         )
     kind = _kind(target)
-    return ctx.with_resource(
-        connect(on, token=token, threads=threads, target=machine_target(kind) if here and kind else None)
-    )
+    made_for = machine_target(kind) if here and kind else None
+    return ctx.with_resource(connect(on, token=token, threads=threads, target=made_for)), None
 
 
 def _kind(target: str | None) -> str | None:
@@ -440,7 +450,7 @@ def _search(
     queue: Queue,
     ending: Ending,
     form: Form,
-    pool: Pool | None,
+    on: Pool | Board | None,
 ) -> list[Ended]:
     """How a search of all tasks ended, which is shown on standard error, with what each is compared with."""
     from tensorc_dsl.faces.api.searching import roof_on, search_all
@@ -455,16 +465,16 @@ def _search(
         measuring = [
             Measuring(one.program, one.target, one.threads, begin) for one, begin in zip(found, begins, strict=True)
         ]
-        yardsticks = [m.first() for m in measuring] if pool is None else [Yardsticks(roof_on(pool, t)) for t in found]
+        yardsticks = [m.first() for m in measuring] if on is None else [Yardsticks(roof_on(on, t)) for t in found]
         together = Together(standing, follower, [y.roof for y in yardsticks], names, options.trials * len(names))
         listeners = heard(together, names, ending, form, Quantity.SECONDS)
         plans = [
             one.plan(tell, w, yards.roof)
             for one, tell, w, yards in zip(found, listeners, weights, yardsticks, strict=True)
         ]
-        results = search_all(plans, options, records=queue, on=pool)
+        results = search_all(plans, options, records=queue, on=on)
         for n, result in enumerate(results):
-            if pool is None and result.best is not None and not (ending.told or result.interrupted):
+            if on is None and result.best is not None and not (ending.told or result.interrupted):
                 with suppress(KeyboardInterrupt), interruptible(ending):
                     yardsticks[n] = measuring[n].beside_numpy(yardsticks[n])
                     yardsticks[n] = measuring[n].again(yardsticks[n])
