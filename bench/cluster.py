@@ -177,7 +177,8 @@ def searched(task: Task, pool: Pool, trials: int, strategy: str) -> Rate:
         search = Search(given)
         sent, began, processor, others = pool.sent, time.monotonic(), time.process_time(), _others()
         while search.begun < trials:
-            search.step(trials - search.begun, trials, trials)
+            search.begin(trials - search.begun, trials, trials)
+            search.end()
         seconds = time.monotonic() - began
         used, dispatch = time.process_time() - processor, runner.spent + _others() - others
     return Rate(trials, seconds, used, dispatch, pool.sent - sent)

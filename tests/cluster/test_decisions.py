@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import msgspec
 import pytest
 
 from tensorc_dsl.ir.program import Program
+from tensorc_dsl.tuning.cluster.runner import ClusterRunner
 from tensorc_dsl.tuning.measure.outcome import Late, Outcome, RunnerLike, Status
 from tensorc_dsl.tuning.records.database import Database, Queue
 from tensorc_dsl.tuning.records.trial import program_key, target_key
@@ -54,6 +56,13 @@ def searched(
     runner: RunnerLike, strategy: str = "bayes", trials: int = 28, records: Database | None = None, resume: bool = False
 ) -> tuple[TuneResult, list[Event]]:
     events: list[Event] = []
+    (result,) = tune_all([search_of(runner, strategy, trials, records, resume, events)], [1.0])
+    return result, events
+
+
+def search_of(
+    runner: RunnerLike, strategy: str, trials: int, records: Database | None, resume: bool, events: list[Event]
+) -> Search:
     given = SearchInput(
         space=task().model,
         program=task().program,
@@ -66,8 +75,7 @@ def searched(
         records=None if records is None else Queue(lambda: records),
         clock=lambda: 0.0,
     )
-    (result,) = tune_all([Search(given)], [1.0])
-    return result, events
+    return Search(given)
 
 
 def batches(events: list[Event]) -> list[int]:
@@ -91,6 +99,28 @@ def test_the_next_batch_is_proposed_while_machines_have_the_last_trials_of_one()
     steps = [e for e in events if isinstance(e, Proposed | Measured)]
     before = [sum(isinstance(x, Measured) for x in steps[:n]) for n, e in enumerate(steps) if isinstance(e, Proposed)]
     assert before == [0, 12 - 6, 24 - 6]
+
+
+def test_searches_of_several_targets_go_on_side_by_side_and_decide_as_alone() -> None:
+    alone, _ = searched(Alone(1), "evolutionary")
+    log: list[tuple[str, str, int, float, float]] = []
+    other = replace(TARGET, cpu="znver3")
+    with stubs(Stub(0, timing=0.05, log=log), Stub(1, timing=0.01, target=other, log=log)) as slow:
+        fast = ClusterRunner(task().program, other, slow._pool, threads=1)
+        events: list[list[Event]] = [[], []]
+        searches = [
+            search_of(runner, "evolutionary", 28, None, False, heard)
+            for runner, heard in zip((slow, fast), events, strict=True)
+        ]
+        results = tune_all(searches, [1.0, 1.0], groups=[0, 1])
+        fast.close()
+    for n, (result, heard) in enumerate(zip(results, events, strict=True)):
+        assert result.trials == 28 and {o.machine for o in result.outcomes} == {f"m{n}"}
+        assert [t.text for t in result.traces] == [t.text for t in alone.traces]
+        assert batches(heard) == [8, 8, 8, 4]
+    trials = [number for what, key, number, *_ in log if what == "TimeOrder"]
+    assert trials.index(0) < len(trials) - 1 - trials[::-1].index(1)  # both begin before either has ended
+    assert trials[: len(trials) // 2].count(1) > 20  # the fast one does not wait for the slow one
 
 
 def test_trials_that_are_held_back_are_neither_proposed_again_nor_lost() -> None:

@@ -16,10 +16,11 @@ from tensorc_dsl.processes.protocol import WorkerBug
 from tensorc_dsl.tuning.cluster import runner as runner_module
 from tensorc_dsl.tuning.cluster.access import Address
 from tensorc_dsl.tuning.cluster.pool import Pool
+from tensorc_dsl.tuning.cluster.runner import ClusterRunner
 from tensorc_dsl.tuning.cluster.station import Orders, TimeOrder
 from tensorc_dsl.tuning.measure.child import Prepare
 from tensorc_dsl.tuning.measure.outcome import Late, MachineChange, Outcome, Status
-from tests.cluster.stub import TARGET, TOKEN, Stub, measured, programs, stubs, time_of
+from tests.cluster.stub import TARGET, TOKEN, Stub, measured, programs, stubs, task, time_of
 
 Log = list[tuple[str, str, int, float, float]]
 
@@ -126,6 +127,39 @@ def test_workers_of_another_version_or_token_are_refused_with_the_reason() -> No
         ]
         with pytest.raises(TschedError, match=r"E0876.*m0: it has another tensorc-dsl \(0\.1\.0, code 00000000"):
             pool.target(0.1)
+
+
+def test_what_a_search_leaves_under_way_is_its_own_while_others_wait() -> None:
+    """One leaves the last trials of a batch under way, and another one of the same workers hears of their ends."""
+    some = programs(16)
+    with stubs(Stub(0, timing=0.02), Stub(1, timing=0.02)) as one:
+        other = ClusterRunner(task().program, TARGET, one._pool, threads=1)
+        answers = one.measure(some[:8], None)
+        first = [next(answers) for _ in range(6)]
+        between = measured(other, some[8:])
+        assert one.open == 0  # all have ended meanwhile
+        rest = [*answers]
+        other.close()
+        again = measured(one, some[:2])
+    assert [o.seconds for o in (*first, *rest, *between, *again) if isinstance(o, Outcome)] == [
+        time_of(p) for p in (*some, *some[:2])
+    ]
+
+
+def test_workers_of_one_search_go_on_while_another_one_of_other_workers_is_waited_for() -> None:
+    log: Log = []
+    others = replace(TARGET, cpu="znver3")
+    some = programs(8)
+    with stubs(Stub(0, timing=0.2, log=log), Stub(1, timing=0.01, target=others, log=log)) as slow:
+        fast = ClusterRunner(task().program, others, slow._pool, threads=1)
+        theirs = fast.measure(some, None)
+        assert len(measured(slow, some)) == 8
+        assert fast.open == 0
+        found = [o for o in theirs if isinstance(o, Outcome)]
+        fast.close()
+    assert {o.machine for o in found} == {"m1"} and len(found) == 8
+    ended = {n: max(end for *_, number, _, end in timings(log) if number == n) for n in (0, 1)}
+    assert ended[1] < ended[0]
 
 
 def test_late_workers_take_part() -> None:

@@ -56,7 +56,10 @@ def of_the_repository() -> tuple[set[str], set[str], set[str]]:
     targets = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(encoding="utf-8"), re.MULTILINE))
     scripts = "".join(p.read_text(encoding="utf-8") for f in ("bench", "campaigns") for p in (ROOT / f).rglob("*.py"))
     scripts += (ROOT / "tensorc_dsl" / "backend" / "llvm" / "ahead" / "runner.c").read_text(encoding="utf-8")
-    others = {"--accept", *re.findall(r'"(--[a-z-]+)"', scripts)}  # of tests/conftest.py, of what make runs, and of runners
+    others = {
+        "--accept",
+        *re.findall(r'"(--[a-z-]+)"', scripts),
+    }  # of tests/conftest.py, of what make runs, and of runners
     return set(main.list_commands(click.Context(main))), targets, options(main) | others
 
 

@@ -107,7 +107,10 @@ def search_all(
                 begun[resting][1]()
             del recent[:-ALIVE]
 
-        return tune_all([one for one, _ in begun], [p.weight for p in plans], turn, trials)
+        # On this machine, and on a board, kernels run one after another, whatever they are made for.
+        targets = [plan.target for plan in plans] if on is not None and not isinstance(on, Board) else []
+        groups = [targets.index(target) for target in targets]
+        return tune_all([one for one, _ in begun], [p.weight for p in plans], turn, trials, groups)
 
 
 def _begun(

@@ -556,6 +556,10 @@ class TaskFile(Mapping[str, "Task"]):
         """The tasks of another file on the same machine."""
         return TaskFile(checked, self.native, self._target, self._mcpu, self._words, self._passing, self._same_bits)
 
+    def on(self, native: Target) -> TaskFile:
+        """The same tasks with another target in place of this machine's."""
+        return TaskFile(self.checked, native, self._target, self._mcpu, self._words, self._passing, self._same_bits)
+
     def __getitem__(self, name: str) -> Task:
         """The task of that name. Raises UnknownTask with the nearest name if there is none, TschedError (E0910, E0915) for
         a CPU that its target cannot have, and E0918 if it is to be the GPU of this machine, which cannot be used."""

@@ -20,7 +20,7 @@ from pathlib import Path
 from queue import Empty, SimpleQueue
 from socket import gethostname
 from types import TracebackType
-from typing import Any, Self, cast
+from typing import Any, Protocol, Self, cast
 
 import msgspec
 
@@ -212,6 +212,18 @@ class Lost(Exception):
     """The scheduler is gone."""
 
 
+class User(Protocol):
+    """A search that gives orders to the workers of a pool, beside others."""
+
+    def feed(self) -> None:
+        """Give out what can be given. Raises Lost."""
+        ...
+
+    def take(self, ended: Ended) -> bool:
+        """Take an order that has ended, if it is of this search; whether it is."""
+        ...
+
+
 class Pool:
     """The workers of a scheduler, as this process sees them, with the token. A context that ends the connection.
 
@@ -228,6 +240,10 @@ class Pool:
         self._cluster: Any = None
         self._given: dict[str, Given] = {}
         self._done: SimpleQueue[str] = SimpleQueue()
+        self.users: list[User] = []
+        """The searches that have workers of it. Whichever waits feeds all, so that no worker waits for a search that does."""
+        self.connections = 0
+        """How often it was connected: orders of a connection before are forgotten."""
         self.sent = 0
         """The bytes of all orders and answers."""
         self.spent = 0.0
@@ -252,6 +268,7 @@ class Pool:
             self._disconnect()
             raise TschedError(NO_SCHEDULER(None, address=self.address.text, why=reason_of(e))) from None
         self.address.require_private(listening)
+        self.connections += 1
 
     def _begin(self) -> Any:
         """The workers of this process, with a scheduler: they are connected by its memory."""
@@ -326,7 +343,17 @@ class Pool:
     def _tell(self, key: str, _future: Any) -> None:
         self._done.put(key)
 
-    def ended(self, seconds: float) -> list[Ended]:
+    def serve(self, seconds: float) -> None:
+        """Feed all users, and give each what has ended of its own, once there is something, or that many seconds are over.
+
+        Raises Lost.
+        """
+        for user in [*self.users]:
+            user.feed()
+        for ended in self._ended_orders(seconds):
+            any(user.take(ended) for user in self.users)
+
+    def _ended_orders(self, seconds: float) -> list[Ended]:
         """The orders that have ended, once there is one, or that many seconds are over. Raises Lost."""
         keys: list[str] = []
         with contextlib.suppress(Empty):
@@ -372,9 +399,9 @@ class Pool:
         except (PermissionError, msgspec.DecodeError) as e:
             return Ended(one.order, one.worker, None, str(e))
 
-    def forget(self, workers: Sequence[str]) -> list[Order]:
-        """Expect nothing of these workers any more. Returns the orders that they had."""
-        gone = [key for key, given in self._given.items() if given.worker in workers]
+    def forget(self, workers: Sequence[str], begins: str = "") -> list[Order]:
+        """Expect nothing of these workers any more of the orders whose ids begin so. Returns the orders that they had."""
+        gone = [key for key, g in self._given.items() if g.worker in workers and g.order.id.startswith(begins)]
         orders = [self._given[key].order for key in gone]
         for key in gone:
             with contextlib.suppress(Exception):
@@ -426,28 +453,45 @@ class Pool:
     # The target of a search.
 
     def target(self, seconds: float, kind: str | None = None) -> Target:
-        """The target of the workers that time kernels, of that kind if one is named; waits so many seconds for a first one.
+        """The target of the workers that time kernels, as `targets`. Raises TschedError (E0875 to E0877)."""
+        found = self.targets(seconds, kind)
+        if len(found) > 1:
+            raise TschedError(self.several(found))
+        return found[0]
 
-        Raises TschedError (E0876, E0877), and E0875 if the scheduler is gone.
+    def workers_now(self) -> list[Seen]:
+        """The workers that are there now. Raises TschedError (E0875) if the scheduler is gone."""
+        try:
+            return self.workers()
+        except Lost as e:
+            raise TschedError(NO_SCHEDULER(None, address=self.address.text, why=str(e))) from None
+
+    def targets(self, seconds: float, kind: str | None = None) -> list[Target]:
+        """The targets of the workers that time kernels, of that kind if one is named; waits so many seconds for a first one.
+
+        Raises TschedError (E0876), and E0875 if the scheduler is gone.
         """
         until = time.monotonic() + seconds
         while True:
-            try:
-                seen = self.workers()
-            except Lost as e:
-                raise TschedError(NO_SCHEDULER(None, address=self.address.text, why=str(e))) from None
-            fit = [s.facts.target for s in seen if s.facts.times and not s.unfit]
-            found = sorted({t for t in fit if t.key.startswith(self.address.wanted)}, key=lambda t: t.key)
-            found = [t for t in found if kind is None or t.kind == kind]
-            if len(found) == 1:
-                return found[0]
-            if found:
-                kinds = ", ".join(f"`{t.key}`" for t in found)
-                ways = ", ".join(f"`--on '{self.address.text}#{t.key}'`" for t in found)
-                raise TschedError(SEVERAL(None, address=self.address.text, count=len(found), kinds=kinds, repair=ways))
+            seen = self.workers_now()
+            if found := self.served(seen, kind):
+                return found
             if time.monotonic() >= until:
                 raise TschedError(self.nobody(seen))
             time.sleep(POLL)
+
+    def served(self, seen: Sequence[Seen], kind: str | None = None) -> list[Target]:
+        """The targets for which some of the workers time kernels, of that kind if one is named."""
+        fit = {s.facts.target for s in seen if s.facts.times and not s.unfit}
+        return sorted(
+            (t for t in fit if t.key.startswith(self.address.wanted) and kind in (None, t.kind)), key=lambda t: t.key
+        )
+
+    def several(self, found: Sequence[Target]) -> Diagnostic:
+        """The finding that a search could be for each of these targets (E0877)."""
+        kinds = ", ".join(f"`{t.key}`" for t in found)
+        ways = ", ".join(f"`--on '{self.address.text}#{t.key}'`" for t in found)
+        return SEVERAL(None, address=self.address.text, count=len(found), kinds=kinds, repair=ways)
 
     def nobody(self, seen: Sequence[Seen], target: Target | None = None) -> Diagnostic:
         """The finding that no worker times kernels for a search, of that target, with what is there instead (E0876)."""

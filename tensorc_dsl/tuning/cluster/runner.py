@@ -179,6 +179,8 @@ class ClusterRunner:
         self._on_preparing = on_preparing
         self._patience = patience
         self._run = uuid.uuid4().hex
+        self._connection = pool.connections
+        pool.users.append(self)
         self._count = 0
         self._machines: dict[str, _Machine] = {}
         self._by_address: dict[str, str] = {}
@@ -201,6 +203,8 @@ class ClusterRunner:
         self.compared = 1.0
         """The share of the results that checks compare with numbers, once a kernel was checked."""
         self._told_prepared: bool | None = None
+        self._took: list[float] = []
+        """The seconds of all trials that ended, from their orders to their answers."""
 
     # What a search asks.
 
@@ -215,6 +219,12 @@ class ClusterRunner:
         self._connected(self._look_around)
         return max(1, len(self._timing()))
 
+    @property
+    def open(self) -> int:
+        """How many trials are waiting or under way."""
+        given = (x for x in self._ordered.values() if not isinstance(x, RoofOrder))
+        return len(self._to_build) + sum(len(p.trials) for p in self._to_time) + sum(_count(x) for x in given)
+
     def measure(self, programs: Sequence[Program], best: float | None) -> Iterator[Outcome | Late]:
         """An outcome per program, in order. One that a slow worker holds back is `Late`, and comes with `late`.
 
@@ -226,13 +236,13 @@ class ClusterRunner:
         return self._outcomes(programs, trials)
 
     def _outcomes(self, programs: Sequence[Program], trials: Sequence[_Trial]) -> Iterator[Outcome | Late]:
-        took: list[float] = []
+        first = len(self._took)
         try:
             for program, trial in zip(programs, trials, strict=True):
                 while trial.outcome is None:
                     # The search may have been away for a while: what has ended meanwhile is taken before a worker is slow.
-                    took += self._pump()
-                    if trial.outcome is None and self._straggles(trials, took):
+                    self.pump()
+                    if trial.outcome is None and self._straggles(trials, self._took[first:]):
                         break
                 if trial.outcome is None:
                     self._left[trial.number] = program, trial
@@ -246,7 +256,7 @@ class ClusterRunner:
     def late(self, wait: bool = False) -> list[tuple[Program, Outcome]]:
         """The outcomes of late programs that are known now; those of all of them, after a while, with `wait`."""
         while wait and any(trial.outcome is None for _, trial in self._left.values()):
-            self._pump()
+            self.pump()
         found = [(n, program, trial.outcome) for n, (program, trial) in self._left.items() if trial.outcome is not None]
         for n, _, _ in found:
             del self._left[n]
@@ -257,7 +267,7 @@ class ClusterRunner:
         trial = self._trial(program, best)
         self._begin([trial])
         while trial.outcome is None:
-            self._pump()
+            self.pump()
         return trial.outcome
 
     def compare(self, programs: Sequence[Program]) -> list[Outcome]:
@@ -265,7 +275,7 @@ class ClusterRunner:
         trials = [self._trial(p, None) for p in programs]
         self._begin(trials, together=True)
         while any(t.outcome is None for t in trials):
-            self._pump()
+            self.pump()
         return [t.outcome for t in trials if t.outcome is not None]
 
     def roof(self, patience: float) -> Roof:
@@ -276,12 +286,14 @@ class ClusterRunner:
             if order.id not in self._ordered:
                 for machine in self._timing()[:1]:
                     self._connected(partial(self._give, machine, order, order))
-            self._pump()
+            self.pump()
         return self._roof
 
     def close(self) -> None:
-        """Give up what is under way. The pool stays as it is."""
-        self._pool.forget([m.seen.address for m in self._machines.values()])
+        """Give up what is under way. The pool stays as it is, for its other users."""
+        if self in self._pool.users:
+            self._pool.users.remove(self)
+        self._pool.forget([m.seen.address for m in self._machines.values()], self._run)
         if self._own is not None:
             self._own.close()
 
@@ -328,7 +340,7 @@ class ClusterRunner:
         self._only_built = {t.number for t in waiting}
         try:
             while any(t.made is None for t in waiting):
-                self._pump()
+                self.pump()
         finally:
             self._only_built = set[int]()
 
@@ -342,21 +354,28 @@ class ClusterRunner:
             raise TschedError(NO_BITS(None, task=self._program.name, why=why))
         return msgspec.structs.replace(self._task, bits_of=trial.made.code, zeros=may_return_either_zero(program))
 
-    def _pump(self) -> list[float]:
-        """Give out what can be given, and take what has ended within a moment. Returns the seconds of trials that ended."""
+    def pump(self) -> None:
+        """Give out what can be given, and take what has ended within a moment: of all users of the pool."""
         try:
-            self._look_around()
-            self._give_out()
-            took: list[float] = []
-            for ended in self._pool.ended(POLL):
-                took += self._take(ended)
-            for key in [key for key, one in self._here.items() if one.done()]:
-                found = self._here.pop(key).result()
-                took += self._take(Ended(BuildOrder(key, _NO_BUILD), "", found))
-            return took
+            self._pool.serve(POLL)
         except Lost:
             self._reconnect()
-            return []
+
+    def feed(self) -> None:
+        """Give out what can be given, and take what was built here. Raises Lost, and TschedError (E0878)."""
+        if self._connection != self._pool.connections:
+            self._connected_anew()
+        for key in [key for key, one in self._here.items() if one.done()]:
+            found = self._here.pop(key).result()
+            self._take(Ended(BuildOrder(key, _NO_BUILD), "", found))
+        self._look_around()
+        self._give_out()
+
+    def take(self, ended: Ended) -> bool:
+        if ended.order.id not in self._ordered:
+            return False
+        self._take(ended)
+        return True
 
     def _connected(self, what: Callable[[], None]) -> None:
         """Do it, or wait for the scheduler if that is gone."""
@@ -368,9 +387,6 @@ class ClusterRunner:
     def _reconnect(self) -> None:
         """Wait for the scheduler to come back, and give out again what workers had."""
         self._tell(MachineChange("", "scheduler lost"))
-        for key in [key for key in self._ordered if key not in self._here]:
-            self._return(key, died=False)
-        self._machines, self._by_address = {}, {}
         until = time.monotonic() + self._patience
         while True:
             try:
@@ -381,8 +397,16 @@ class ClusterRunner:
                     gone = GONE(None, address=self._pool.address.text, seconds=self._patience)
                     raise TschedError(gone) from e
                 time.sleep(POLL)
-        self._looked = 0.0
+        self._connected_anew()
         self._tell(MachineChange("", "scheduler found"))
+
+    def _connected_anew(self) -> None:
+        """Give out again what workers had, of which the pool knows nothing any more."""
+        self._connection = self._pool.connections
+        for key in [key for key in self._ordered if key not in self._here]:
+            self._return(key, died=False)
+        self._machines, self._by_address = {}, {}
+        self._looked = 0.0
 
     def _timing(self) -> list[_Machine]:
         """The machines that time kernels of this search."""
@@ -431,7 +455,7 @@ class ClusterRunner:
     def _abandon(self, machine: _Machine, died: bool) -> None:
         """Queue again what the machine had. If it died, it ran the first of its timings."""
         ran = True
-        for order in self._pool.forget([machine.seen.address]):
+        for order in self._pool.forget([machine.seen.address], self._run):
             times = isinstance(order, TimeOrder)
             self._return(order.id, died=died and times and ran)
             ran &= not times
@@ -479,7 +503,7 @@ class ClusterRunner:
         first = next(iter(self._to_time), None)
         if first is None or not first.alone:
             return first
-        busy = any(isinstance(x, _Piece) for x in self._ordered.values())
+        busy = bool(orders) or any(isinstance(x, _Piece) for x in self._ordered.values())
         return None if busy or self._to_build else first
 
     def _level(self) -> None:
@@ -488,7 +512,10 @@ class ClusterRunner:
             return
         machines = self._timing()
         orders = {
-            m.seen.address: [o for o in self._pool.at(m.seen.address) if isinstance(o, TimeOrder)] for m in machines
+            m.seen.address: [
+                o for o in self._pool.at(m.seen.address) if isinstance(o, TimeOrder) and o.id in self._ordered
+            ]
+            for m in machines
         }
         idle = [m for m in machines if not self._pool.at(m.seen.address)]
         for machine in idle:
@@ -569,11 +596,11 @@ class ClusterRunner:
 
     # The answers.
 
-    def _take(self, ended: Ended) -> list[float]:
-        """Take what has ended. Returns the seconds of a trial that did, from its order to its answer."""
+    def _take(self, ended: Ended) -> None:
+        """Take what has ended."""
         key = ended.order.id
         if key not in self._ordered:
-            return []
+            return
         machine = self._machines.get(self._by_address.get(ended.worker, ""))
         match ended.answer:
             case None:
@@ -582,7 +609,7 @@ class ClusterRunner:
                     machine.failures += 1
                     if machine.failures >= DEATHS:
                         self._retire(machine, ended.why)
-                return []
+                return
             case Trouble(why=why, bug=bug):
                 name = "this machine" if machine is None else machine.seen.name
                 if bug:
@@ -592,7 +619,7 @@ class ClusterRunner:
                     self._retire(machine, why)
                 elif ended.worker == "":
                     raise WorkerBug(f"on {name}: {why}")
-                return []
+                return
             case _:
                 pass
         what = self._ordered.pop(key)
@@ -607,14 +634,13 @@ class ClusterRunner:
             case Timed() as timed, _Piece() as piece:
                 if machine is None:
                     self._to_time.append(piece)
-                    return []
+                    return
                 self._settle(piece, timed, machine)
-                return [time.monotonic() - piece.given]
+                self._took.append(time.monotonic() - piece.given)
             case Roofed(roof=roof), RoofOrder():
                 self._roof = roof
             case _:
                 raise TypeError(f"a worker answers an order with {type(ended.answer).__name__}")
-        return []
 
     def _built(self, trial: _Trial, made: Made) -> None:
         trial.made = made
@@ -725,6 +751,10 @@ class ClusterRunner:
         now, long = time.monotonic(), max(AWAITED, STRAGGLER * median(took))
         idle = any(not self._pool.at(m.seen.address) for m in self._timing())
         return idle and all(t.number in given and now - given[t.number] > long for t in open_)
+
+
+def _count(what: _Trial | _Piece) -> int:
+    return len(what.trials) if isinstance(what, _Piece) else 1
 
 
 _NO_BUILD = Build("", b"", 0, Target(), 1)

@@ -231,6 +231,15 @@ class Concurrent(RunnerLike, Protocol):
         """How many it times at once now, at least 1."""
         ...
 
+    @property
+    def open(self) -> int:
+        """How many programs it was given that have no outcome yet."""
+        ...
+
+    def pump(self) -> None:
+        """Wait for a moment, in which it and others that share its machines take what has ended, and give out more."""
+        ...
+
     def late(self, wait: bool = False) -> list[tuple[Program, Outcome]]:
         """The outcomes of late programs that are known now; with `wait`, those of all."""
         ...

@@ -401,6 +401,15 @@ class Plausible:
         """How many programs its runner times at once."""
         return self._runner.lanes if isinstance(self._runner, Concurrent) else 1
 
+    @property
+    def open(self) -> int:
+        """How many programs have no outcome yet; none of those of a runner that is waited for."""
+        return self._runner.open if isinstance(self._runner, Concurrent) else 0
+
+    def pump(self) -> None:
+        if isinstance(self._runner, Concurrent):
+            self._runner.pump()
+
     def late(self, wait: bool = False) -> list[tuple[Program, Outcome]]:
         """The outcomes that its runner held back."""
         found = self._runner.late(wait) if isinstance(self._runner, Concurrent) else []

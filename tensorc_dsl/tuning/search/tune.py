@@ -335,12 +335,14 @@ class TuneResult:
 
 
 @dataclass(frozen=True, slots=True)
-class _Behind:
+class _Batch:
     """Trials of a batch, the outcomes of those that were recorded before, and the answers that come of the others."""
 
-    traces: Sequence[Trace]
-    known: Sequence[Outcome | None]
-    answers: Iterator[Outcome | Late]
+    traces: Sequence[Trace] = ()
+    known: Sequence[Outcome | None] = ()
+    answers: Iterator[Outcome | Late] = iter(())
+    first: int = 0
+    """How many trials there were before it."""
 
 
 class Search:
@@ -394,7 +396,10 @@ class Search:
         self._regret: Regret | None = None
         self._low = 0
         self._dispatch: Dispatch | None = None
-        self._behind = _Behind((), (), iter(()))
+        self._open = _Batch()
+        """The batch that is under way."""
+        self._behind = _Batch()
+        """The last trials of the batch before."""
         self._pending: dict[int, Trace] = {}
         """The proposed traces that a slow machine holds back, by the identity of their programs."""
         self.curve: list[tuple[int, float | None]] = []
@@ -427,7 +432,7 @@ class Search:
     @property
     def begun(self) -> int:
         """How many trials there are, with those that the search does not wait for yet."""
-        return len(self.log.outcomes) + len(self._pending) + len(self._behind.traces)
+        return len(self.log.outcomes) + len(self._pending) + len(self._behind.traces) + len(self._open.traces)
 
     @property
     def options(self) -> SearchOptions:
@@ -445,8 +450,11 @@ class Search:
     def _late(self) -> bool:
         return self.options.budget is not None and self._given.clock() - self._started >= self.options.budget
 
-    def step(self, left: int, total: int, most: int) -> None:
-        """Try a batch of at most `most` trials, where `left` are left of the `total` ones that the tasks of the run share."""
+    def begin(self, left: int, total: int, most: int) -> bool:
+        """Begin a batch of at most `most` trials, where `left` are left of the `total` ones that the tasks of the run share.
+
+        Returns whether there is one, which `end` takes; the space may be exhausted.
+        """
         log, many = self.log, self._given.many
         self._collect(wait=False)
         before = self._given.clock()
@@ -458,12 +466,33 @@ class Search:
             self._collect(wait=True)
             self._exhausted = Exhausted(len(log.traces), self._explorer.followed(log.traces))
             log.emit(self._exhausted)
-            return
+            return False
         log.emit(Proposed(tuple(batch), self._given.clock() - before, predictions))
         self.curve.append((len(log.outcomes), log.best_seconds))
-        first = len(log.outcomes)
-        self._measure(batch)
+        self._send(batch)
+        return True
+
+    @property
+    def ready(self) -> bool:
+        """Whether `end` waits for nothing: all answers of the batch are here, but for those that come behind."""
+        many = self._given.many
+        return many is None or many.open <= self._later(len(self._open.traces))
+
+    def wait(self) -> None:
+        """Wait for a moment for what machines do for this search, and for others beside it."""
+        if self._given.many is not None:
+            self._given.many.pump()
+
+    def end(self) -> None:
+        """Log the trials of the batch under way, and learn from them."""
+        first = self._open.first
+        self._measure()
         self._learn(first)
+
+    def _later(self, count: int) -> int:
+        """How many of the last trials of a batch come behind the proposals for the next one."""
+        many = self._given.many
+        return 0 if many is None else min(many.lanes, count // 2)
 
     def _collect(self, wait: bool) -> None:
         """Log and learn the outcomes that slow machines held back: those that are known, or all trials that are open."""
@@ -479,7 +508,7 @@ class Search:
 
     def _take_behind(self) -> None:
         """Log the last trials of the batch before."""
-        behind, self._behind = self._behind, _Behind((), (), iter(()))
+        behind, self._behind = self._behind, _Batch()
         for trace, outcome in zip(behind.traces, behind.known, strict=True):
             self._take(trace, outcome, behind.answers)
 
@@ -520,13 +549,10 @@ class Search:
         self._low = self._low + 1 if until is not None and found.share <= until else 0
         self.log.emit(found)
 
-    def _measure(self, batch: Sequence[Trace]) -> None:
-        """Log the trials of the batch, as many as the budget allows, and settle the new ones.
-
-        Where several programs are timed at once, the last ones of a batch come behind the proposals for the next one: the
-        machines would wait for these otherwise.
-        """
-        log, watch, many = self.log, self._given.watch, self._given.many
+    def _send(self, batch: Sequence[Trace]) -> None:
+        """Have a batch measured, and log the last trials of the one before."""
+        log, watch = self.log, self._given.watch
+        first = len(log.outcomes)
         known = [self._past.take(t.program) for t in batch]
         new = [t.program for t, outcome in zip(batch, known, strict=True) if outcome is None]
         if new and self._past.outcomes and not self._diverged:
@@ -538,14 +564,25 @@ class Search:
         scale = 1.0 if watch is None else watch.scale
         best = None if log.best_seconds is None else scale * log.best_seconds
         answers = self._given.runner.measure(new, best) if new else iter(())
+        self._open = _Batch(batch, known, answers, first)
         self._take_behind()
+
+    def _measure(self) -> None:
+        """Log the trials of the batch under way, as many as the budget allows, and settle the new ones.
+
+        Where several programs are timed at once, the last ones of a batch come behind the proposals for the next one: the
+        machines would wait for these otherwise.
+        """
+        log, watch = self.log, self._given.watch
+        now, self._open = self._open, _Batch()
+        batch, known, answers = now.traces, now.known, now.answers
         fresh, open_ = 0, list[int]()
-        now = len(batch) if many is None else len(batch) - min(many.lanes, len(batch) // 2)
+        last = len(batch) - self._later(len(batch))
         for n, (trace, outcome) in enumerate(zip(batch, known, strict=True)):
             if outcome is None and fresh and self._late():
                 break
-            if n == now:
-                self._behind = _Behind(batch[n:], known[n:], answers)
+            if n == last and last < len(batch):
+                self._behind = _Batch(batch[n:], known[n:], answers)
                 break
             fresh += outcome is None
             if self._take(trace, outcome, answers) and outcome is None:
@@ -804,27 +841,85 @@ def owed(searches: Sequence[Search], number: int) -> int:
     return sum(min(BATCH, s.options.trials) for s in waiting)
 
 
+class _Turns:
+    """Searches that take turns on the same machines, and share their trials."""
+
+    def __init__(
+        self,
+        searches: Sequence[Search],
+        weights: Sequence[float],
+        numbers: Sequence[int],
+        on_turn: Callable[[int], None],
+        trials: int | None,
+    ) -> None:
+        self._searches = [searches[n] for n in numbers]
+        self._weights = [weights[n] for n in numbers]
+        self._numbers = numbers
+        self._on_turn = on_turn
+        self._total = sum(s.options.trials for s in self._searches) if trials is None else trials
+        self._under_way: Search | None = None
+
+    def begin(self) -> bool:
+        """Begin the next batch, if there is one; whether there is."""
+        while (left := self._total - sum(s.begun for s in self._searches)) > 0:
+            number = chosen(self._searches, self._weights)
+            if number is None:
+                return False
+            self._on_turn(self._numbers[number])
+            search = self._searches[number]
+            if search.begin(left, self._total, max(1, left - owed(self._searches, number))):
+                self._under_way = search
+                return True
+        return False
+
+    @property
+    def ready(self) -> bool:
+        """Whether the end of the batch under way need not be waited for."""
+        return self._under_way is not None and self._under_way.ready
+
+    def wait(self) -> None:
+        """Wait for a moment for it."""
+        if self._under_way is not None:
+            self._under_way.wait()
+
+    def end(self) -> None:
+        """End it."""
+        search, self._under_way = self._under_way, None
+        if search is not None:
+            search.end()
+
+
 def tune_all(
     searches: Sequence[Search],
     weights: Sequence[float],
     on_turn: Callable[[int], None] = lambda _: None,
     trials: int | None = None,
+    groups: Sequence[int] | None = None,
 ) -> list[TuneResult]:
     """The results of the searches, which share `trials`, by default the sum of those that their options have. Ctrl-C ends
     them all, and each keeps its trials.
 
     `on_turn` is called with the number of the search that has the next batch. Given the measured times, the order is a
-    function of the options.
+    function of the options. Searches of different `groups`, which have machines of their own, go on side by side, each group
+    with its part of the trials.
     """
-    total = sum(s.options.trials for s in searches) if trials is None else trials
+    names = groups or [0] * len(searches)
+    turns = [
+        _Turns(searches, weights, members, on_turn, None if trials is None else trials * len(members) // len(searches))
+        for members in ([n for n, g in enumerate(names) if g == group] for group in dict.fromkeys(names))
+    ]
     interrupted = False
     try:
-        while (left := total - sum(s.begun for s in searches)) > 0:
-            number = chosen(searches, weights)
-            if number is None:
-                break
-            on_turn(number)
-            searches[number].step(left, total, max(1, left - owed(searches, number)))
+        going = [t for t in turns if t.begin()]
+        while going:
+            turn = going[0] if len(going) == 1 else next((t for t in going if t.ready), None)
+            if turn is None:
+                going[0].wait()
+                continue
+            turn.end()
+            # Its machines have what comes next before others are looked at, of which the one that waits longest is first.
+            others = [t for t in going if t is not turn]
+            going = [*others, turn] if turn.begin() else others
     except KeyboardInterrupt:
         interrupted = True
     results: list[TuneResult] = []

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+import time
 from collections import Counter
 from collections.abc import Sequence
 from contextlib import suppress
@@ -233,7 +234,8 @@ def tune(
     `--resume` finds the last search.
 
     With --on, workers that `tensorc-dsl worker` started build and time the kernels; kernels are for their machine, which
-    stands for this one. Where the workers are of several kinds, `#TARGET` behind the address names the one that is tuned for.
+    stands for this one. Tasks for different targets are tuned side by side, each on the workers that have its own. Where a
+    task could be for several of them, `#TARGET` behind the address names the one that is tuned for.
     A board, `ssh://[USER@]HOST[:PORT][/FOLDER]`, needs a shell alone: programs are built here for the target, run there,
     and checked here.
     """
@@ -243,7 +245,8 @@ def tune(
 
     def read(there: TaskFile) -> tuple[list[Task], list[Output]]:
         names = tuple(dict.fromkeys(tasks)) or tuple(there) or (only(there, file),)
-        found = [handled(chosen(there, name, mcpu), replayed, conditions, hidden, keeping) for name in names]
+        files = {name: there if pool is None else _served(pool, there, name, target, natives) for name in names}
+        found = [handled(chosen(files[name], name, mcpu), replayed, conditions, hidden, keeping) for name in names]
         if output is not None and len(found) > 1:
             raise click.UsageError("--output names the file of one task: give one task")
         outputs = [Output.at(output, f"{one.name}.best.tsched") for one in found]
@@ -267,8 +270,8 @@ def tune(
             say(unkept.waiting(), err=True)
     pool, board = (None, None) if on is None else _connected(ctx, on, token, threads, target)
     elsewhere = pool or board
-    native = None if pool is None else _of_workers(pool, target)
-    there = load(file, threads, target, mcpu, native)
+    natives = () if pool is None else _of_workers(pool, target)
+    there = load(file, threads, target, mcpu, natives[0] if natives else None)
     if (meant := _model(there.checked, tasks)) is not None:
         _require_whole(ctx)
         if elsewhere is not None:
@@ -295,8 +298,6 @@ def tune(
                 board.require(one.target, one.name)
             elif pool is None:
                 one.require_machine()
-            elif one.target != native:
-                raise TschedError(pool.nobody(pool.workers(), one.target))
     options = SearchOptions(_trials(trials, budget), seed, strategy, budget, resume, until, shipped, kernels, objective)
     _require_regret(options)
     ending = settings(ctx).ending
@@ -336,7 +337,10 @@ def tune(
 
 
 WORKERS_SECONDS = 30.0
-"""How long a search waits for a first worker."""
+"""How long a search waits for a first worker, and for one of each target."""
+
+LOOK_SECONDS = 0.25
+"""How long it waits between looks."""
 
 
 def _connected(
@@ -366,10 +370,42 @@ def _kind(target: str | None) -> str | None:
     return target.removeprefix("native-") if target is not None and target.startswith("native-") else None
 
 
-def _of_workers(pool: Pool, target: str | None) -> Target:
-    """The target of the workers, once there are some. Raises TschedError (E0875, E0876, E0877)."""
+def _of_workers(pool: Pool, target: str | None) -> Sequence[Target]:
+    """The targets of the workers, once there are some. Raises TschedError (E0875, E0876)."""
     say("waiting for workers", err=True)
-    return pool.target(WORKERS_SECONDS, _kind(target))
+    return pool.targets(WORKERS_SECONDS, _kind(target))
+
+
+def _served(pool: Pool, there: TaskFile, name: str, target: str | None, natives: Sequence[Target]) -> TaskFile:
+    """The tasks with the target of some workers in place of this machine's that the task has then.
+
+    Workers may come later: where none has the target of the task, it is waited for. Raises TschedError (E0875 to E0877), and
+    what is wrong with the task itself.
+    """
+    until = time.monotonic() + WORKERS_SECONDS
+    while True:
+        files = [there.on(native) for native in natives]
+        made = [one for one in files if _target_of(one, name) in natives]
+        kinds = {_target_of(one, name): one for one in made}
+        if len(kinds) == 1:
+            return made[0]
+        if kinds:
+            raise TschedError(pool.several([k for k in kinds if k is not None]))
+        wanted = next((t for one in files if (t := _target_of(one, name)) is not None), None)
+        if wanted is None:
+            return there  # which has the error
+        if time.monotonic() >= until:
+            raise TschedError(pool.nobody(pool.workers_now(), wanted))
+        time.sleep(LOOK_SECONDS)
+        natives = pool.served(pool.workers_now(), _kind(target))
+
+
+def _target_of(there: TaskFile, name: str) -> Target | None:
+    """The target of a task; None if it has none, or there is no such task."""
+    try:
+        return there[name].target
+    except TschedError:
+        return None
 
 
 def _require_regret(options: SearchOptions) -> None:
