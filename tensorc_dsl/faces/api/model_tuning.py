@@ -22,7 +22,7 @@ from dataclasses import dataclass, replace
 from itertools import accumulate, chain
 from pathlib import Path
 from statistics import median
-from typing import Unpack
+from typing import TYPE_CHECKING, Unpack
 
 from tensorc_dsl.base import units
 from tensorc_dsl.base.diagnostic import Diagnostic, TschedError
@@ -30,7 +30,7 @@ from tensorc_dsl.faces.api.kernel import Kernel
 from tensorc_dsl.faces.api.model_groupings import MOST, Way, Ways, promising, record_ways
 from tensorc_dsl.faces.api.model_timing import ModelCalls, roofs_of
 from tensorc_dsl.faces.api.models import LoadedModel
-from tensorc_dsl.faces.api.searching import search_all
+from tensorc_dsl.faces.api.searching import roof_on, search_all
 from tensorc_dsl.faces.api.tasks import Task
 from tensorc_dsl.faces.report.progress import Standing, Together, is_shown_live, show_progress
 from tensorc_dsl.faces.report.terminal import follow
@@ -38,6 +38,7 @@ from tensorc_dsl.ir.nameless import in_scope, nameless
 from tensorc_dsl.ir.print import format_program
 from tensorc_dsl.processes.machine import Turns, Use, available
 from tensorc_dsl.schedule.trace.trace import Trace
+from tensorc_dsl.tuning.machine.host import host_target
 from tensorc_dsl.tuning.machine.roof import MEASURING, Roof
 from tensorc_dsl.tuning.measure.in_context import InContext, Lineup, by_turns, compare_in_context, flusher, lineups
 from tensorc_dsl.tuning.measure.local import require_memory
@@ -49,6 +50,9 @@ from tensorc_dsl.tuning.search.log import latest
 from tensorc_dsl.tuning.search.options import LAST_SEED, SearchChanges, SearchOptions
 from tensorc_dsl.tuning.search.plausible import PAUSES, Resources, Yardstick
 from tensorc_dsl.tuning.search.tune import TuneResult
+
+if TYPE_CHECKING:
+    from tensorc_dsl.tuning.cluster.pool import Pool
 
 EACH = 32
 """Trials of a task, on the average, unless told otherwise."""
@@ -168,7 +172,8 @@ class ModelTuning:
     tasks of other ways; `wrong` if a schedule among them was proved wrong.
 
     `trusted` is false if other work disturbed the machine through the whole comparison: then the choices of the searches
-    stand. `left_out` has the tasks that this machine cannot check, with the reason. `elsewhere` is the time of the other
+    stand. So they do where no run of the model was timed, `timed_whole` is false: workers have another target than this
+    machine. `left_out` has the tasks that this machine cannot check, with the reason. `elsewhere` is the time of the other
     tasks in a run. `unkept` are records that could not be written.
     """
 
@@ -184,6 +189,7 @@ class ModelTuning:
     wrong: bool
     elsewhere: float
     trusted: bool
+    timed_whole: bool
     interrupted: bool
     elapsed_seconds: float
     left_out: Mapping[str, Diagnostic]
@@ -204,6 +210,7 @@ def tune_model(
     progress: bool | None = None,
     display: TuningDisplay | None = None,
     records: Queue | None = None,
+    on: Pool | None = None,
     **changes: Unpack[SearchChanges],
 ) -> ModelTuning:
     """Search for the fastest schedules of the tasks of a model, by default of all: `tune_model(model, trials=500)`.
@@ -215,8 +222,11 @@ def tune_model(
     ends the searches and keeps what was found; with `resume` they go on. With `progress` the tuning is shown on standard
     error; by default it is shown on a terminal or in a notebook. A `display` takes its place.
 
+    With a pool, `on=tensorc_dsl.connect("tls://HOST:8786")`, its workers time the trials of the tasks. Runs of the model are
+    timed on this machine; where it has another target than the model, none is, and each task has what was fastest alone.
+
     Raises UnknownTask (E0905) for a task that the model does not have, TypeError and ValueError for wrong options, and
-    TschedError if a kernel cannot be made or the database cannot be used.
+    TschedError if a kernel cannot be made or the database cannot be used, and E0876 if no worker has the target of a task.
     """
     total = changes.pop("trials", None)
     options = SearchOptions(trials=1 if total is None else total).but(**changes)
@@ -225,7 +235,12 @@ def tune_model(
     with nullcontext(records) if records is not None else Queue.at(model.records) as queue:
         shown = progress or (progress is None and is_shown_live(sys.stderr))
         display = display or (TuningDisplay() if shown else _Unshown())
-        return _Tuning(model, found, options, total, queue, display, whole=not tasks).run()
+        if on is not None:
+            there = on.workers_now()
+            for task in found.values():
+                if task.target not in on.served(there):
+                    raise TschedError(on.nobody(there, task.target))
+        return _Tuning(model, found, options, total, queue, display, on, whole=not tasks).run()
 
 
 @dataclass(frozen=True, slots=True)
@@ -251,10 +266,14 @@ class _Tuning:
         trials: int | None,
         queue: Queue,
         display: TuningDisplay,
+        on: Pool | None,
         *,
         whole: bool,
     ) -> None:
         self._model = model
+        self._on = on
+        self._here = on is None or model.target == host_target(model.target.cores)
+        """Whether this machine runs the model as the one does that it is tuned for."""
         self._options = options
         self._trials = trials
         self._queue = queue
@@ -279,19 +298,25 @@ class _Tuning:
 
     def run(self) -> ModelTuning:
         """The result."""
-        self._display.begin(f"compiling the {units.counted(len(self._model.tasks), 'kernel')} that the model has")
+        many = units.counted(len(self._model.tasks), "kernel")
+        self._display.begin(f"{'compiling' if self._here else 'choosing'} the {many} that the model has")
         before = self._before()
-        kernels = {name: [self._model.tasks[name].replay(one.trace)] for name, one in before.items()}
-        self._display.begin("timing the model")
-        share = self._shares(self._present, kernels)
-        if self._whole:
-            for name in negligible(share):
-                self._tasks.pop(name, None)
-        others = [way for way in self._others(share) if self._prepare(way, before, kernels, share)]
+        kernels: dict[str, list[Kernel]] = {}
+        share, others = dict.fromkeys(self._present.names.values(), 0.0), list[Way]()
+        if self._here:
+            kernels = {name: [self._model.tasks[name].replay(one.trace)] for name, one in before.items()}
+            self._display.begin("timing the model")
+            share = self._shares(self._present, kernels)
+            if self._whole:
+                for name in negligible(share):
+                    self._tasks.pop(name, None)
+            others = [way for way in self._others(share) if self._prepare(way, before, kernels, share)]
         order = sorted(self._tasks, key=lambda name: -share[name])
         self._display.begin(MEASURING)
-        roofs = roofs_of({name: self._ways.tasks[name] for name in order})
-        watch = _Calm.of(self._model, roofs.values(), self._turns)
+        searched = {name: self._ways.tasks[name] for name in order}
+        on = self._on
+        roofs = roofs_of(searched) if on is None else {name: roof_on(on, task) for name, task in searched.items()}
+        watch = _Calm.of(self._model, roofs.values() if self._here else (), self._turns)
         self._options, total = self._shared(len(order))
         results = self._search(order, roofs, self._options, total)
         interrupted = self._ended(results)
@@ -308,7 +333,7 @@ class _Tuning:
                 found = self._finalists(name, 1 if interrupted else self._most())
                 chosen[name] += [one for one in found if one.key != before[name].key]
                 now[name] = 1 if found and found[0].key != before[name].key else 0
-            if not interrupted:
+            if not interrupted and self._here:
                 self._compile(chosen, kernels)
                 now = {name: min(n, len(chosen[name]) - 1) for name, n in now.items()}
                 compared = self._compare(others, kernels, watch)
@@ -362,6 +387,7 @@ class _Tuning:
             wrong=any(r.wrong for r in searches),
             elsewhere=sum(share[n] if compared is None else calls[n] * compared.seconds(n)[0] for n in elsewhere),
             trusted=trusted,
+            timed_whole=self._here,
             interrupted=interrupted,
             elapsed_seconds=time.perf_counter() - self._began,
             left_out=self._left_out,
@@ -490,7 +516,9 @@ class _Tuning:
                 self._tasks[name].plan(tell, float(self._weights[name]), roof)
                 for name, tell, roof in zip(names, listeners, some, strict=True)
             ]
-            return dict(zip(names, search_all(plans, options, records=self._queue, trials=total), strict=True))
+            return dict(
+                zip(names, search_all(plans, options, records=self._queue, trials=total, on=self._on), strict=True)
+            )
 
     def _more(self) -> SearchOptions | None:
         """The options of the second search of some tasks; None if there is no time for one. Another seed draws others."""

@@ -346,6 +346,7 @@ def load_model(
     schedules: StrPath | None = None,
     decisions: Mapping[str, Decision] | None = None,
     same_bits: bool = False,
+    native: Target | None = None,
 ) -> LoadedModel:
     """The model of a `.tsched` file; `name` is needed if the file has several. Kernels use `threads` threads, and the
     schedules in the file `schedules`, as `tune` writes it; else the fastest in the database `records`, by default the one in
@@ -354,13 +355,14 @@ def load_model(
 
     `decisions` are values of draws of the rules that join its calls, those of `model.trace` for instance; other draws have
     their likeliest value. Without any, draws are as `tune_model` chose them on this machine. Its weights are mapped, and
-    compared with their digest. Raises TschedError with all errors in the file, E0905 if it has no such model, E0556 and E0506
-    if a decision is none of its rules, and E0943 if its weights cannot be used.
+    compared with their digest. `native` stands for this machine where kernels run elsewhere, as `target` of a pool does: such
+    a model is tuned, and not called. Raises TschedError with all errors in the file, E0905 if it has no such model, E0556 and
+    E0506 if a decision is none of its rules, and E0943 if its weights cannot be used.
     """
     files = Disk()
     checked = load_source(files.read(path), Resolver(path, (), files))
     where = None if records is None else Path(records)
-    model = model_of(checked, name, threads, where, decisions=decisions, same_bits=same_bits)
+    model = model_of(checked, name, threads, where, decisions=decisions, same_bits=same_bits, native=native)
     if schedules is not None:
         model.use(schedules)
     return model
@@ -388,10 +390,11 @@ def model_of(
     mcpu: str | None = None,
     decisions: Mapping[str, Decision] | None = None,
     same_bits: bool = False,
+    native: Target | None = None,
 ) -> LoadedModel:
     """As `load_model`, for a checked file; `target` and `mcpu` are those of `load`."""
     chosen, source = model_named(checked, name), checked.source.name
-    item, native = checked.models[chosen], host_target(threads)
+    item, native = checked.models[chosen], native or host_target(threads)
     known: Mapping[str, Decision] = {} if decisions else recorded_draws(checked, chosen, native, records)
     made = grouped(checked, chosen, native, decisions, preferring(known, likeliest))
     weights: dict[str, Array] = {}

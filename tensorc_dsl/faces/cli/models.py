@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from tensorc_dsl.faces.api.model_timing import ModelProfile
     from tensorc_dsl.faces.api.model_tuning import TunedTask, TunedWay
     from tensorc_dsl.faces.report.progress import Together
+    from tensorc_dsl.tuning.cluster.pool import Pool
     from tensorc_dsl.tuning.records.database import Queue
 
 
@@ -76,6 +77,7 @@ def tune_and_show(
     typed: str | None,
     ending: Ending,
     form: Form,
+    on: Pool | None = None,
 ) -> int:
     """Tune a model, write its schedules to a file, by default MODEL.best.tsched, and print the result.
 
@@ -86,13 +88,15 @@ def tune_and_show(
     if output.path.is_file() and source.exists() and output.path.samefile(source):
         raise click.UsageError(f"the schedules would replace {source}: give another path with --output")
     output.check()
-    warn_of_threads(model.tasks.native)
+    if on is None:
+        warn_of_threads(model.tasks.native)
     changes: Any = {} if trials is None else {"trials": trials}
     found = tune_model(
         model,
         tasks=tasks,
         display=_Shown(ending, form),
         records=queue,
+        on=on,
         seed=options.seed,
         strategy=options.strategy,
         budget=options.budget,
@@ -170,6 +174,11 @@ def _tuning_table(model: LoadedModel, found: ModelTuning, written: Path | None) 
             "other work disturbed the machine through the whole comparison in the model: what was fastest alone is taken; "
             "`--resume` compares again"
         )
+    if not found.timed_whole:
+        out.append(
+            "the workers have another target than this machine, so no run of the model was timed: each task has what was "
+            "fastest alone, and calls are joined as before"
+        )
     if written is not None:
         out.append(f"schedules: {visible_line(str(written))}")
     return "\n".join(out)
@@ -199,6 +208,7 @@ def _tuning_facts(found: ModelTuning, written: Path | None) -> dict[str, Any]:
         "seconds": found.after,
         "trials": found.trials,
         "trusted": found.trusted,
+        "timed_whole": found.timed_whole,
         "interrupted": found.interrupted,
         "elapsed_seconds": found.elapsed_seconds,
         "left_out": {name: why.message for name, why in found.left_out.items()},

@@ -236,6 +236,7 @@ def tune(
     With --on, workers that `tensorc-dsl worker` started build and time the kernels; kernels are for their machine, which
     stands for this one. Tasks for different targets are tuned side by side, each on the workers that have its own. Where a
     task could be for several of them, `#TARGET` behind the address names the one that is tuned for.
+    The tasks of a model are timed by workers, too; runs of the model are timed here if this machine has their target.
     A board, `ssh://[USER@]HOST[:PORT][/FOLDER]`, needs a shell alone: programs are built here for the target, run there,
     and checked here.
     """
@@ -274,8 +275,13 @@ def tune(
     there = load(file, threads, target, mcpu, natives[0] if natives else None)
     if (meant := _model(there.checked, tasks)) is not None:
         _require_whole(ctx)
-        if elsewhere is not None:
-            raise click.UsageError("`--on` is about single tasks: runs of a whole model are timed on this machine")
+        if board is not None:
+            raise click.UsageError(
+                "a model is not tuned on a board, only the tasks of a file: name workers with `--on`"
+            )
+        if len(natives) > 1:
+            assert pool is not None
+            raise TschedError(pool.several(natives))
         assert queue is not None
         from tensorc_dsl.faces.api.models import model_of
         from tensorc_dsl.faces.cli.models import tune_and_show
@@ -284,8 +290,10 @@ def tune(
         options = SearchOptions(1, seed, strategy, budget, resume, until, shipped)
         _require_regret(options)
         decisions = {name: read_decision(value) for name, value in conditions}
-        model = model_of(there.checked, meant[0], threads, where, decisions=decisions, same_bits=same_bits)
-        ctx.exit(tune_and_show(model, meant[1], trials, options, queue, output, settings(ctx).ending, form))
+        model = model_of(
+            there.checked, meant[0], threads, where, decisions=decisions, same_bits=same_bits, native=there.native
+        )
+        ctx.exit(tune_and_show(model, meant[1], trials, options, queue, output, settings(ctx).ending, form, pool))
     found, files = read(there)
     names = [one.name for one in found]
     beside = None if prior is None else Prior.at(prior, file, there, replayed)
