@@ -244,6 +244,18 @@ def test_a_connection_that_is_lost_for_a_while_costs_no_trial(
     assert "Connection refused" in changes[1].why
 
 
+def test_a_file_of_which_a_part_arrives_is_sent_again(board: Board, fake: FakeBoard) -> None:
+    changes: list[MachineChange] = []
+    task = sums()
+    part = f"#!/bin/sh\n[ $# -gt 0 ] && exec /bin/cat $*\nrm {fake.folder}/bin/cat\nhead -c 1000; exec /bin/cat > /dev/null\n"
+    with BoardRunner(task.program, task.target, board, threads=1, told=changes.append) as runner:
+        assert len([*runner.measure([task.sample(0).program], None)]) == 1
+        fake.put("bin/cat", part)
+        found = runner.run(faulty(task, "none", fake.folder), None)
+    assert found.status is Status.OK
+    assert [c.why for c in changes if c.change == "left"] == ["a part of a file did not arrive"]
+
+
 def test_a_connection_that_does_not_come_back_ends_the_search(
     board: Board, fake: FakeBoard, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -28,7 +28,7 @@ from tensorc_dsl.processes.machine import Turns, usable_cores
 from tensorc_dsl.proof.equivalence.bits import may_return_either_zero
 from tensorc_dsl.reference.evaluate import shape_of
 from tensorc_dsl.tuning.cluster.runner import DEATHS, WAIT_SECONDS
-from tensorc_dsl.tuning.cluster.ssh import FORM, Board, Lost
+from tensorc_dsl.tuning.cluster.ssh import FORM, Board, Lost, received
 from tensorc_dsl.tuning.measure.check import Verdict
 from tensorc_dsl.tuning.measure.child import AT_EXTREMES, Built, Job, Prepare, Task, fault_at
 from tensorc_dsl.tuning.measure.local import BUILD_SECONDS, BUILDERS, RUN_SECONDS, BatchRunner
@@ -180,7 +180,8 @@ class BoardRunner(BatchRunner):
         if self._sent != self._board.opened:
             self._files.clear()
             for c in self._checks:
-                done = self._board.call(f"cat > {c.file}", _inputs(c.task))
+                data = _inputs(c.task)
+                done = self._board.call(received(c.file, data), data)
                 if done.returncode:
                     raise self._board.unable(self._target, done.stderr)
             self._sent = self._board.opened
@@ -234,7 +235,8 @@ class BoardRunner(BatchRunner):
         """The runs of a program up to the first that fails, and what was said on standard error. Raises Lost."""
         name = f"{self._mark}{blake2b(file, digest_size=12).hexdigest()}"
         old = [] if name in self._files else [*self._files][: max(0, len(self._files) + 1 - KEPT)]
-        send = f"rm -f {' '.join(old)}; cat > {name} && chmod 700 {name} || exit 1; " if name not in self._files else ""
+        new = name not in self._files
+        send = f"rm -f {' '.join(old)}; {received(name, file)}; chmod 700 {name} || exit 1; " if new else ""
         out, said = f"{self._mark}out", f"{self._mark}said"
         each = [
             f"./{name} {self._options(c, best)} --inputs {c.file} --output {out} > {said}; s=$?; "
@@ -242,8 +244,7 @@ class BoardRunner(BatchRunner):
             for c in checks
         ]
         script = f"{send}{''.join(each)}rm -f {out} {said}"
-        data = b"" if name in self._files else file
-        done = self._board.call(script, data, len(checks) * self._run_seconds)
+        done = self._board.call(script, file if new else b"", len(checks) * self._run_seconds)
         if done.returncode:
             raise self._board.unable(self._target, done.stderr)
         for other in old:

@@ -71,9 +71,6 @@ AGAIN_SECONDS = 1.0
 LONGEST_SOCKET = 80
 """The longest path of a socket that connections share: systems allow about 100 bytes, and ssh adds some."""
 
-NO_CONNECTION = 255
-"""The status of ssh where it, and no program of the board, fails."""
-
 _NAME = r"[A-Za-z0-9_][A-Za-z0-9_.-]*"
 _ADDRESS = re.compile(rf"ssh://((?:{_NAME}@)?(?:{_NAME}|\[[0-9A-Fa-f:.]+\]))(?::(\d+))?(/[^\0\n]*)?")
 
@@ -194,15 +191,25 @@ class Board:
         return ["ssh", "-T", "-a", "-x", *named, *port, self.where.host, f"exec sh -c {shlex.quote(script)}"]
 
     def call(self, script: str, data: bytes = b"", seconds: float = 0.0) -> subprocess.CompletedProcess[bytes]:
-        """What a script says, in the board's folder and with this input; it may run for so many seconds, besides what sending
-        takes. Raises Lost."""
-        whole = f"cd {shlex.quote(self.folder)} || exit 1; {script}"
+        """What a script says, in the board's folder and with this input, and its status; it may run for so many seconds,
+        besides what sending takes. Raises Lost.
+
+        The status is one that the board tells: that of ssh, which shares a connection, is sometimes one of a connection that
+        broke where all came back.
+        """
+        folder = shlex.quote(self.folder)
+        whole = f"if cd {folder}; then ( {script} ); s=$?; echo; echo {_ENDED}$s; else echo; echo {_ENDED}{_GONE}; fi"
         done = run_with_input(self._command(whole), data, Limits(seconds + TRANSFER_SECONDS))
-        if done.returncode < 0:
-            raise Lost(f"it takes more than {seconds + TRANSFER_SECONDS:g} s")
-        if done.returncode == NO_CONNECTION or self._keeper is None or self._keeper.poll() is not None:
-            raise Lost(self._reason(done.stderr))
-        return done
+        said, _, last = done.stdout.rpartition(f"\n{_ENDED}".encode())
+        status = last.strip().decode(errors="replace")
+        if status == _GONE:
+            raise Lost("its folder is gone" if self._keeper is None or self._keeper.poll() is None else self._reason())
+        if status == str(_SHORT):
+            raise Lost("a part of a file did not arrive")
+        if not status.isdecimal():
+            late = f"it takes more than {seconds + TRANSFER_SECONDS:g} s"
+            raise Lost(late if done.returncode < 0 else self._reason(done.stderr))
+        return subprocess.CompletedProcess(done.args, int(status), said, done.stderr)
 
     def unable(self, target: Target, said: bytes) -> TschedError:
         """The error that the board cannot run what was sent, with what it said."""
@@ -222,10 +229,15 @@ class Board:
         program = parse_program(Source("<a copy>", _COPY.replace("NAME", task)))
         compiled = backend.compile(lowered_once(program, target).kernel, target, 1)
         file = backend.library(compiled, task, "a copy of a number").make(FORM)
+        script = f"{received('copy', file)}; chmod 700 copy && ./copy --seconds 0 && rm copy"
         try:
-            done = self.call("cat > copy && chmod 700 copy && ./copy --seconds 0 && rm copy", file)
-        except Lost as e:
-            raise self._missing(str(e)) from None
+            done = self.call(script, file)
+        except Lost:
+            self.open()  # it may have been away since it was connected
+            try:
+                done = self.call(script, file)
+            except Lost as e:
+                raise self._missing(str(e)) from None
         if done.returncode:
             raise self.unable(target, done.stderr)
 
@@ -276,8 +288,20 @@ class Board:
         self.close()
 
 
-_FOLDER, _MACHINE = "tensorc-dsl-folder ", "tensorc-dsl-machine "
-"""How the lines begin in which a board says where its files are, and its name."""
+_FOLDER, _MACHINE, _ENDED = "tensorc-dsl-folder ", "tensorc-dsl-machine ", "tensorc-dsl-ended "
+"""How the lines begin in which a board says where its files are, its name, and the status of what it ran, or that the folder
+is `_GONE`."""
+
+_GONE = "gone"
+
+_SHORT = 77
+"""The status of a script that got a part of its input."""
+
+
+def received(name: str, data: bytes) -> str:
+    """The part of a script that writes its input to a file. Where a connection ends early, the input does, too."""
+    return f"cat > {name} || exit 1; [ $(wc -c < {name}) -eq {len(data)} ] || exit {_SHORT}"
+
 
 _COPY = """
 program NAME(X: f32[1], Y: f32[1]) {
