@@ -11,7 +11,7 @@ fragment.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -86,7 +86,7 @@ def shuffled(body: tuple[Flat, ...], buffers: Mapping[str, Buffer], axes: Axes) 
         return body, []
     maker = _Maker(axes, buffers, {})
     maker.find_owners(body, _Place({THREAD: (0, axes.threads - 1)}))
-    return tuple(maker.run(body, _Place({THREAD: (0, axes.threads - 1)}))), maker.local
+    return maker.run(body, _Place({THREAD: (0, axes.threads - 1)})), maker.local
 
 
 def guarded(body: tuple[Flat, ...], cond: Expr | None) -> tuple[Flat, ...]:
@@ -105,6 +105,34 @@ def guarded(body: tuple[Flat, ...], cond: Expr | None) -> tuple[Flat, ...]:
         if s is not None:
             out.append(s if isinstance(s, Shuffle | Store) else replace(s, body=guarded(s.body, cond)))
     return tuple(out)
+
+
+def _early(body: Iterable[Flat]) -> tuple[Flat, ...]:
+    """The statements with each shuffle before the stores that it does not depend on.
+
+    These and what uses its value are then under one condition without a branch between them: a sum of terms of several lanes
+    stays in a register, and is stored once.
+    """
+    out: list[Flat] = []
+    for s in body:
+        at = len(out)
+        while isinstance(s, Shuffle) and at and _stores_alone(out[at - 1]) and not _touch(s, out[at - 1]):
+            at -= 1
+        out.insert(at, s)
+    return tuple(out)
+
+
+def _stores_alone(s: Flat) -> bool:
+    return isinstance(s, Store) or (isinstance(s, If) and all(map(_stores_alone, s.body)))
+
+
+def _touch(s: Shuffle, before: Flat) -> bool:
+    """Whether a statement accesses what a shuffle writes, or writes what it reads."""
+    written = {x.buffer for x in stores(s.body)}
+    read = {y.buffer for x in stores(s.body) for y in store_loads(x)}
+    return any(
+        x.buffer in read | written or any(y.buffer in written for y in store_loads(x)) for x in stores((before,))
+    )
 
 
 def _shuffles(s: Flat) -> bool:
@@ -152,8 +180,11 @@ class _Maker:
         threads = {tuple(int(p.numbers[t]) for p in found): int(t) for t in rows}
         return _Owner(lanes, tuple(found), threads)
 
-    def run(self, body: tuple[Flat, ...], at: _Place) -> Iterator[Flat]:
+    def run(self, body: tuple[Flat, ...], at: _Place) -> tuple[Flat, ...]:
         """The statements with shuffles."""
+        return _early(self._statements(body, at))
+
+    def _statements(self, body: tuple[Flat, ...], at: _Place) -> Iterator[Flat]:
         for s in body:
             if isinstance(s, Store):
                 yield from self._store(s, at)
@@ -165,14 +196,14 @@ class _Maker:
                 for k in range(_count(s)):
                     yield from self.run(tuple(substituted(x, {s.var: index(k)}) for x in s.body), at)
             elif isinstance(s, If):
-                inner = tuple(self.run(s.body, self._inside(s, at)))
+                inner = self.run(s.body, self._inside(s, at))
                 yield from guarded(inner, s.cond) if self._differs(s.cond) else (replace(s, body=inner),)
             else:
                 if isinstance(s, Loop) and self._differs(s.end):
                     raise LowerError(
                         f"`{s.var}` runs a different number of times in lanes that read each other's registers"
                     )
-                yield replace(s, body=tuple(self.run(s.body, self._inside(s, at))))
+                yield replace(s, body=self.run(s.body, self._inside(s, at)))
 
     def _reads_lanes(self, s: Flat) -> bool:
         return any(x.buffer in self.buffers for st in stores((s,)) for x in store_loads(st))
