@@ -3,8 +3,8 @@
 Both are compiled in one run, to machine code for sm_80 and sm_90a. Needs `pip install nvidia-cuda-nvcc
 nvidia-cuda-nvdisasm`, and `triton` for the other column. What is counted are the instructions that a warp issues on the
 shortest way that does all of the work: of products the way through a loop with most products of tensor instructions, for a
-step of fixed size; of other kernels the way that moves the most bytes of global memory, for 32 elements a thread. A loop on
-such a way counts once, and `loops` tells that there is one; then there is no ratio. Ours is the draw with the fewest
+step of fixed size; of other kernels the way that stores the most bytes to global memory, for 32 elements a thread, or of sums
+the one that loads the most. A loop on such a way counts once, and `loops` tells that there is one; then there is no ratio. Ours is the draw with the fewest
 instructions of so many, of which those that spill registers are counted.
 """
 
@@ -143,7 +143,8 @@ def disassembled(cubin: Path) -> list[Kernel]:
 class Case:
     """A task over a space, some of its draws, and Triton's kernel with its constants and warps.
 
-    A step is so many `products` of a warp, or else 32 elements of 4 bytes, each of which a thread moves `moves` times."""
+    A step is so many `products` of a warp, or else 32 elements of 4 bytes, which a thread moves once by `once`: stores, or the
+    loads of what is not read twice."""
 
     text: str
     space: str
@@ -152,7 +153,7 @@ class Case:
     constants: Mapping[str, int | float]
     warps: int = 4
     products: int = 0
-    moves: int = 2
+    once: str = "STG."
     targets: tuple[str, ...] = ("sm_80", "sm_90a")
 
 
@@ -217,6 +218,11 @@ def _gemm(target: str) -> Case:
 
 ROWS = 4096
 
+_WIDE: dict[str, Decision] = {"wide": 4, "width": 128, "combine": "by_shuffles"}
+"""Accesses of 16 bytes, and Triton's four warps."""
+
+_ROW: dict[str, Decision] = {**_WIDE, "inline": False, "one_kernel": True, "combine_1": "by_shuffles"}
+
 CASES: dict[str, Case] = {
     **{
         f"attention D={d}{', causal' * causal}, {target}": _attention(d, causal, target)
@@ -225,27 +231,19 @@ CASES: dict[str, Case] = {
         for target in ("sm_90a", "sm_80")
     },
     **{f"gemm f16, {target}": _gemm(target) for target in ("sm_90a", "sm_80")},
-    "softmax": Case(
-        f"softmax(M=1024, N={ROWS})", "default", {"one_kernel": True, "combine": "by_shuffles"}, "softmax", {"N": ROWS}
-    ),
-    "layer norm": Case(
-        f"layer_norm(M=1024, N={ROWS})",
-        "default",
-        {"one_kernel": True, "combine": "by_shuffles"},
-        "layer_norm",
-        {"N": ROWS},
-        moves=4,
-    ),
+    "softmax": Case(f"softmax(M=1024, N={ROWS})", "default", _ROW, "softmax", {"N": ROWS}),
+    "layer norm": Case(f"layer_norm(M=1024, N={ROWS})", "default", _ROW, "layer_norm", {"N": ROWS}),
     "row sums": Case(
-        f"row_sums(M=4096, N={ROWS})",
-        "default",
-        {"together": True, "combine": "by_shuffles"},
-        "row_sums",
-        {"N": ROWS},
-        moves=1,
+        f"row_sums(M=4096, N={ROWS})", "default", {**_WIDE, "together": True}, "row_sums", {"N": ROWS}, once="LDG."
     ),
-    "transpose": Case("transpose(M=4096, N=4096)", "default", {}, "transpose", {"M": 4096, "N": 4096, "B": 64}),
-    "map": Case("fused_map(M=4096, N=4096)", "default", {}, "map", {"B": 1024}, moves=3),
+    "transpose": Case(
+        "transpose(M=4096, N=4096)",
+        "default",
+        {"transposed": True, "width": 128},
+        "transpose",
+        {"M": 4096, "N": 4096, "B": 64},
+    ),
+    "map": Case("fused_map(M=4096, N=4096)", "default", {"wide": 4}, "map", {"B": 1024}),
 }
 
 
@@ -271,8 +269,8 @@ def count(kernels: Sequence[Kernel], case: Case) -> Count:
         found = [k.path(a, b, lambda op: op.products) for k in kernels for a, b in k.loops]
         steps = [n * case.products / work for work, n in found if work]
         return Count(min(steps, default=0.0), False, accesses)
-    paths = [k.path(0, len(k.ops) - 1, lambda op: op.moved) for k in kernels]
-    elements = sum(work for work, _ in paths) / 4 / case.moves
+    paths = [k.path(0, len(k.ops) - 1, lambda op: op.moved * op.name.startswith(case.once)) for k in kernels]
+    elements = sum(work for work, _ in paths) / 4
     total = sum(n for _, n in paths)
     return Count(32 * total / elements if elements else 0.0, any(k.loops for k in kernels), accesses)
 

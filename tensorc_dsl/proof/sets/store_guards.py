@@ -15,6 +15,7 @@ from tensorc_dsl.ir.dtypes import BOOL, I64, INDEX, DType, consecutive, limits, 
 from tensorc_dsl.ir.expr import (
     ZERO,
     Binary,
+    Call,
     Cast,
     Compare,
     Const,
@@ -242,6 +243,8 @@ def _is_above(s: Store, above: set[str]) -> bool:
             return Const(nearest(float(v), t), t) != Const(-0.0, t)  # a number may be too small for its type
         case Load(buffer=b):
             return b in above
+        case Call(function="exp" | "exp2" | "sigmoid"):
+            return True  # of each argument, and what is rounded to 0 is 0.0
         case _:
             fold = fold_of(s)
             return fold is not None and fold.op == "+"

@@ -155,23 +155,28 @@ class HardwareMaths:
 
 
 _LARGEST = 3.4028234663852886e38
-_LOG2_E, _LOG2_E_LOW = 1.44269502162933349609375, 1.925963033500011079e-08
-"""log2 e as the sum of two floats."""
+_LOG2_E = 1.44269502162933349609375
 
-_LN2 = 0.693147182464599609375
-_EXP_LIMITS = -104.0, 89.0
-"""Below the first the result is 0, above the second it is infinite."""
+_LN2, _LN2_LOW = 0.693147182464599609375, -1.904654290582768e-09
+"""log 2 as the sum of two floats."""
+
+_LAST_POWER = 128 - 2.0**-17
+"""The largest argument of a power of two that is a float."""
 
 
 def _exp(m: HardwareMaths, x: Lanes) -> Lanes:
-    """2**t for the product t of x and log2 e, and what the rounding of t lacks as a factor that is next to 1: 4 units of
-    roundoff of the instruction, and 2 of the factor and the product."""
-    a = x
-    for word, limit in zip(("maximum", "minimum"), _EXP_LIMITS, strict=True):  # which keep NaN
-        a = Lanes(x.f, x.f.intrinsic(word, F32, (a.value, constant_value(F32, limit, x.value.lanes))))
-    t = a * _LOG2_E
-    lacks = a.times_plus(_LOG2_E_LOW, a.times_plus(_LOG2_E, -t))
-    return m.made("ex2", t) * lacks.times_plus(_LN2, 1.0)
+    """2**t times 1 + x - t log 2, for t next to the product of x and log2 e: 4 units of roundoff of the instruction, and 1 of
+    the product of both.
+
+    A power that would be infinite is that of the last t, and the factor is above 1 then. One that is 0 has no factor below 0,
+    nor NaN as at -inf."""
+    f, lanes = x.f, x.value.lanes
+    t = x * _LOG2_E
+    t = Lanes(f, f.intrinsic("minimum", F32, (t.value, constant_value(F32, _LAST_POWER, lanes))))  # which keeps NaN
+    lacks = t.times_plus(-_LN2_LOW, t.times_plus(-_LN2, x))
+    lacks = Lanes(f, f.intrinsic("maxnum", F32, (lacks.value, constant_value(F32, -1.0, lanes))))
+    power = m.made("ex2", t)
+    return power.times_plus(lacks, power)
 
 
 def _exp2(m: HardwareMaths, x: Lanes) -> Lanes:

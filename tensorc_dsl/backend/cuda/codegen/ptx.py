@@ -510,6 +510,7 @@ def _write_kernel(module: Module, p: DeviceProgram, k: DeviceKernel) -> None:
     f = Function(module)
     shared = f.op("addrspacecast ptr addrspace(3) @shared to ptr") if k.shared else "null"
     table = storage(f, p, k, shared)
+    table.invariant = frozenset(k.params) - k.written
     table.vars[THREAD] = _register(f, "tid.x", f"range(i32 0, {k.threads}) ")
     for axis, name in zip(BLOCK_AXES, ("ctaid.x", "ctaid.y", "ctaid.z"), strict=True):
         table.vars[axis] = _register(f, name, "range(i32 0, 2147483647) ")

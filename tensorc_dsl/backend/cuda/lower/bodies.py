@@ -27,6 +27,7 @@ from tensorc_dsl.ir.dtypes import INDEX
 from tensorc_dsl.ir.expr import (
     ZERO,
     Compare,
+    Const,
     Expr,
     Load,
     Logic,
@@ -45,6 +46,7 @@ from tensorc_dsl.ir.expr import (
 )
 from tensorc_dsl.ir.node import replace as replace_node
 from tensorc_dsl.ir.program import LoopKind, Store
+from tensorc_dsl.ir.reductions import fold_of
 from tensorc_dsl.lower.flat import (
     Alloc,
     Collective,
@@ -183,24 +185,56 @@ def _guarded(s: Flat, private: Collection[str], above_zero: frozenset[str]) -> F
     return If(cond, (inner,))
 
 
+def with_first_terms(body: tuple[Flat, ...], above_zero: frozenset[str]) -> tuple[Flat, ...]:
+    """The same sums from -0.0 on where a term follows that is never -0.0: LLVM then leaves out the first addition."""
+    out: list[Flat] = []
+    for s in body:
+        if out and isinstance(zero := out[-1], Store) and _adds(s, zero, above_zero):
+            out[-1] = replace(zero, value=Const(-0.0, dtype_of(zero.value)))
+        out.append(s if isinstance(s, Store) else replace_node(s, body=with_first_terms(s.body, above_zero)))
+    return tuple(out)
+
+
+def _adds(s: Flat, zero: Store, above_zero: frozenset[str]) -> bool:
+    """Whether a statement begins with adding to an element that was made 0.0 what is never -0.0."""
+    while isinstance(s, Loop) and not s.scattered and _runs(s):
+        s = s.body[0]
+    fold = fold_of(s) if isinstance(s, Store) else None
+    return (
+        isinstance(s, Store)
+        and fold is not None
+        and fold.op == "+"
+        and isinstance(fold.value, Load)
+        and fold.value.buffer in above_zero
+        and zero.value == Const(0.0, dtype_of(fold.value))
+        and (zero.buffer, zero.indices) == (s.buffer, s.indices)
+    )
+
+
+def _runs(s: Loop) -> bool:
+    """Whether a loop is known to have an iteration."""
+    begin, end = constant(s.begin), constant(s.end)
+    return begin is not None and end is not None and begin < end
+
+
 # Vectorized loops of one thread: a loop is a vector if its lanes are adjacent, under conditions that all of them share.
 
 
-def whole_vectors(body: tuple[Flat, ...]) -> tuple[Flat, ...]:
+def whole_vectors(body: tuple[Flat, ...], private: Collection[str] = ()) -> tuple[Flat, ...]:
     """Vectorized loops as they are if each lane moves one element on, under conditions that all lanes share; else unrolled.
 
-    Loops of other kinds than these and serial or unrolled ones are in order.
+    What is read of `private` buffers is in registers, wherever the lanes have it: a column of a square is a vector, too. Loops of other kinds than these and serial or unrolled ones are in order.
     """
     out: list[Flat] = []
     for s in body:
         if not isinstance(s, Store):
-            s = replace(s, body=whole_vectors(s.body))
+            s = replace(s, body=whole_vectors(s.body, private))
         if isinstance(s, Loop) and s.kind is LoopKind.VECTORIZED:
             n = constant(s.end)
             s = replace(s, body=_shared_conditions(s.body, s.var, n)) if n else s
-            if n and not _is_whole(s.body, s.var):  # perhaps it is seen with the numbers of the lanes
+            if n and not _is_whole(s.body, s.var, private):  # perhaps it is seen with the numbers of the lanes
                 s = replace(s, body=_simplified(s.body, {s.var: (0, n - 1)}))
-            s = s if n and _is_whole(s.body, s.var) else replace(s, kind=LoopKind.UNROLLED)
+            s = s if n and _is_whole(s.body, s.var, private) else replace(s, kind=LoopKind.UNROLLED)
         elif isinstance(s, Loop) and s.kind not in (LoopKind.UNROLLED, LoopKind.TENSORIZED):
             s = replace(s, kind=LoopKind.SERIAL)
         out.append(s)
@@ -274,21 +308,25 @@ def _for_all_lanes(cond: Expr, var: str, lanes: int) -> Expr:
     return Compare("<", total, ZERO)
 
 
-def _is_whole(body: tuple[Flat, ...], var: str) -> bool:
-    """Whether all lanes run each store, to adjacent elements, from adjacent elements or the same one."""
+def _is_whole(body: tuple[Flat, ...], var: str, private: Collection[str]) -> bool:
+    """Whether all lanes run each store, to adjacent elements, from adjacent elements, the same one or private ones."""
     for s in body:
         match s:
             case Store(indices=(at,)):
                 if (
                     s.atomic
                     or stride(at, var) != 1
-                    or any(stride(x.indices[0], var) not in (0, 1) for x in store_loads(s))
+                    or any(
+                        stride(x.indices[0], var) not in (0, 1)
+                        and (x.buffer not in private or stride(x.indices[0], var) is None)
+                        for x in store_loads(s)
+                    )
                 ):
                     return False
                 if _chooses(s.value, var):
                     return False
             case If(cond=cond, body=inner):
-                if var in free_vars(cond) or not _is_whole(inner, var):
+                if var in free_vars(cond) or not _is_whole(inner, var, private):
                     return False
             case _:
                 return False
@@ -321,9 +359,9 @@ def finished(
     for s in joined(body):
         if isinstance(s, Phase):
             names = {*private, *(x.name for x in inside(s.body) if isinstance(x, Alloc))}
-            flat = whole_vectors(s.body)
+            flat = whole_vectors(s.body, names)
             flat = with_steps_outside(_unrolled(flat, _walkers(s.body, names)), names)
-            flat = hoist_guards(with_guards_of_steps(flat, names, above_zero))
+            flat = with_first_terms(hoist_guards(with_guards_of_steps(flat, names, above_zero)), above_zero)
             out.append(replace(s, body=_limited(flat, _steps_of_sums(flat, names), min(max_step, MOST_STEPS))))
         else:
             out.append(replace(s, body=finished(s.body, private, above_zero, max_step)) if isinstance(s, Nested) else s)

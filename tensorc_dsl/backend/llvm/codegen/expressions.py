@@ -28,6 +28,7 @@ from tensorc_dsl.backend.llvm.codegen.arithmetic import (
     select,
 )
 from tensorc_dsl.backend.llvm.codegen.function import (
+    INVARIANT,
     Function,
     Piece,
     Place,
@@ -396,6 +397,8 @@ class Expressions(Subscripts):
 
     def _loaded(self, buffer: str, text: str) -> str:
         """The result of an instruction that reads a buffer."""
+        if buffer in self.scope.invariant and text.startswith("load "):
+            text += f", {INVARIANT}"
         return self.f.cached(text) if buffer in self.scope.fixed else self.f.op(text)
 
     def _load_one(self, buffer: str, pointer: str, t: DType) -> Value:
@@ -461,11 +464,24 @@ class Expressions(Subscripts):
         none = constant_value(e.dtype, 0)
         return f.value(e.dtype, f"phi {none.type} [ {loaded.ref}, %{some} ], [ {none.ref}, %{before} ]", 0)
 
+    def _lanes_apart(self, e: Load, pointer: str, align: int, width: int) -> str:
+        """Adjacent lanes, each loaded by itself: LLVM makes vectors of those that it has not loaded before, by themselves or in
+        other vectors."""
+        kind, size = in_memory(e.dtype), e.dtype.bytes
+        out = "poison"
+        for n in range(width):
+            place = self.f.op(f"getelementptr {kind}, ptr {pointer}, i64 {n}") if n else pointer
+            lane = self._loaded(e.buffer, f"load {kind}, ptr {place}, align {math.gcd(align, n * size) or size}")
+            out = self.f.op(f"insertelement {vector_type(kind, width)} {out}, {kind} {lane}, i64 {n}")
+        return out
+
     def _load_vector(self, e: Load, at: Piece) -> Value:
         pointer, t = self.pointer(e.buffer, e.indices[0], at), e.dtype
         kind = vector_type(in_memory(t), at.width)
         if at.mask is None:
             align = self.alignment(e.buffer, e.indices[0], at, t.bytes)
+            if e.buffer in self.scope.invariant:
+                return self.from_memory(self._lanes_apart(e, pointer, align, at.width), t, at.width)
             return self.from_memory(self._loaded(e.buffer, f"load {kind}, ptr {pointer}, align {align}"), t, at.width)
         name = f"llvm.masked.load.{mangled(t, at.width)}.p0"
         self.f.module.declare(kind, name, ("ptr", "i32", at.mask.type, kind))

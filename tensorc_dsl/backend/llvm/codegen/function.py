@@ -87,6 +87,9 @@ def with_dtype(v: Value, t: DType) -> Value:
 # An LLVM function under construction: lines of text in basic blocks, and the names in use.
 
 
+INVARIANT = "!invariant.load !5"
+"""The mark of a load whose place nothing writes while the code runs."""
+
 UNROLL = "!3"
 """The mark of a loop that LLVM unrolls."""
 
@@ -133,6 +136,8 @@ class Module:
         if self.unrolls:
             how = "disable" if self.rolled else "full"
             metadata += f'\n{UNROLL} = distinct !{{{UNROLL}, !4}}\n!4 = !{{!"llvm.loop.unroll.{how}"}}'
+        if any(INVARIANT in x for x in self.functions):
+            metadata += "\n!5 = !{}"
         return "\n\n".join(["\n".join(self.declarations.values()), *self.functions, metadata]) + "\n"
 
 
@@ -320,6 +325,8 @@ class SymbolTable:
     """The buffers that are stored past the caches."""
     fixed: frozenset[str] = frozenset()
     """The buffers that nothing writes while the function runs: an element is loaded once for all that need it."""
+    invariant: frozenset[str] = frozenset()
+    """Those of them of which LLVM is told so, which finds equal loads in loops that it unrolls, and across barriers."""
 
     private: set[str] = field(default_factory=set[str])
     """The small buffers on the stack: they are in registers if all loops over them are in one function, written out."""
