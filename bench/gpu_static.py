@@ -3,9 +3,9 @@
 Both are compiled in one run, to machine code for sm_80 and sm_90a. Needs `pip install nvidia-cuda-nvcc
 nvidia-cuda-nvdisasm`, and `triton` for the other column. What is counted are the instructions that a warp issues on the
 shortest way that does all of the work: of products the way through a loop with most products of tensor instructions, for a
-step of fixed size; of other kernels the way that stores the most bytes to global memory, for 32 elements a thread, or of sums
-the one that loads the most. A loop on such a way counts once, and `loops` tells that there is one; then there is no ratio. Ours is the draw with the fewest
-instructions of so many, of which those that spill registers are counted.
+step of fixed size; of other kernels the way that stores the most bytes to global memory, for 32 elements a thread, or of
+sums the one that loads the most. A loop on such a way counts once, and `loops` tells that there is one; then there is no
+ratio. Ours is the draw with the fewest instructions of so many, of which those that spill registers are counted.
 """
 
 from __future__ import annotations
@@ -143,8 +143,8 @@ def disassembled(cubin: Path) -> list[Kernel]:
 class Case:
     """A task over a space, some of its draws, and Triton's kernel with its constants and warps.
 
-    A step is so many `products` of a warp, or else 32 elements of 4 bytes, which a thread moves once by `once`: stores, or the
-    loads of what is not read twice."""
+    A step is so many `products` of a warp, or else 32 elements of 4 bytes, which a thread moves once by `once`: stores, or
+    the loads of what is not read twice."""
 
     text: str
     space: str
@@ -192,7 +192,7 @@ def _attention(d: int, causal: bool, target: str) -> Case:
         "scale": 1.4426950408889634 / d**0.5,
     }
     length = 32 if (d, scores) == (128, "fragments") else 64  # as many as registers hold
-    draws: dict[str, Decision] = {"inline": False, "tensor_online": True, "length": length, "scores": scores}
+    draws: dict[str, Decision] = {"inline": causal, "tensor_online": True, "length": length, "scores": scores}
     return Case(f"{own}({size})", space, draws, "attention", constants, 4, 2 * 64 * 64 * d // 4, targets=(target,))
 
 

@@ -223,7 +223,8 @@ def _runs(s: Loop) -> bool:
 def whole_vectors(body: tuple[Flat, ...], private: Collection[str] = ()) -> tuple[Flat, ...]:
     """Vectorized loops as they are if each lane moves one element on, under conditions that all lanes share; else unrolled.
 
-    What is read of `private` buffers is in registers, wherever the lanes have it: a column of a square is a vector, too. Loops of other kinds than these and serial or unrolled ones are in order.
+    What is read of `private` buffers is in registers, wherever the lanes have it: a column of a square is a vector, too.
+    Loops of other kinds than these and serial or unrolled ones are in order.
     """
     out: list[Flat] = []
     for s in body:

@@ -465,8 +465,8 @@ class Expressions(Subscripts):
         return f.value(e.dtype, f"phi {none.type} [ {loaded.ref}, %{some} ], [ {none.ref}, %{before} ]", 0)
 
     def _lanes_apart(self, e: Load, pointer: str, align: int, width: int) -> str:
-        """Adjacent lanes, each loaded by itself: LLVM makes vectors of those that it has not loaded before, by themselves or in
-        other vectors."""
+        """Adjacent lanes, each loaded by itself: LLVM makes vectors of those that it has not loaded before, alone or in other
+        vectors."""
         kind, size = in_memory(e.dtype), e.dtype.bytes
         out = "poison"
         for n in range(width):
