@@ -232,6 +232,7 @@ CASES: dict[str, Case] = {
     },
     **{f"gemm f16, {target}": _gemm(target) for target in ("sm_90a", "sm_80")},
     "softmax": Case(f"softmax(M=1024, N={ROWS})", "default", _ROW, "softmax", {"N": ROWS}),
+    "softmax, approx": Case(f"softmax(M=1024, N={ROWS}, approx=2e-5)", "default", _ROW, "softmax", {"N": ROWS}),
     "layer norm": Case(f"layer_norm(M=1024, N={ROWS})", "default", _ROW, "layer_norm", {"N": ROWS}),
     "row sums": Case(
         f"row_sums(M=4096, N={ROWS})", "default", {**_WIDE, "together": True}, "row_sums", {"N": ROWS}, once="LDG."

@@ -16,7 +16,7 @@ from tensorc_dsl.check.expressions import Binding
 from tensorc_dsl.check.models import ModelPlan, check_model
 from tensorc_dsl.check.spaces import check_constant, check_module, check_prior, check_schedule, check_space, outer_names
 from tensorc_dsl.elaborate import compute as compute_layer
-from tensorc_dsl.elaborate.bindings import Bound, OpenRange, dimensions
+from tensorc_dsl.elaborate.bindings import Bound, OpenRange, dimensions, wrong_error
 from tensorc_dsl.elaborate.calls import block_names
 from tensorc_dsl.elaborate.names import Library
 from tensorc_dsl.elaborate.problems import COMPUTED_BINDING, UNKNOWN_BINDING, UNKNOWN_NAME
@@ -26,7 +26,7 @@ from tensorc_dsl.ir.expr import Expr
 from tensorc_dsl.ir.intrinsics import intrinsic_from_tree
 from tensorc_dsl.ir.parse import program_from_tree
 from tensorc_dsl.ir.print import format_expr
-from tensorc_dsl.ir.program import Block, For, Intrinsic, LoopKind, Program
+from tensorc_dsl.ir.program import APPROX, Block, For, Intrinsic, LoopKind, Program
 from tensorc_dsl.ir.program import walk as program_walk
 from tensorc_dsl.ir.target import GRAPH, Target, has_spaces, is_kind, kind_of, kinds, own_kinds
 from tensorc_dsl.proof.sets.accesses import accesses
@@ -471,7 +471,7 @@ def _task(task: t.TaskDef, names: Names) -> Iterator[Diagnostic]:
     except TschedError as e:
         yield from e.diagnostics
         return
-    known = {*dimensions(compute), *(a.name for a in compute.attributes)}
+    known = {*dimensions(compute), *(a.name for a in compute.attributes), APPROX}
     computed = {name for name, _ in compute.where}
     wrong = [name for name, _ in task.bindings if name not in known]
     for name in wrong:
@@ -479,7 +479,10 @@ def _task(task: t.TaskDef, names: Names) -> Iterator[Diagnostic]:
             yield COMPUTED_BINDING(name.span, compute=compute.name, name=name)
         else:
             yield UNKNOWN_BINDING(name.span, notes=near(name, known, "leave it out"), compute=compute.name, name=name)
-    if not wrong and compute.name not in names.broken:
+    own = any(a.name == APPROX for a in compute.attributes) or APPROX in dimensions(compute)
+    faults = [wrong_error(bindings[n], n.span) for n, _ in task.bindings if n == APPROX and not own]
+    yield from (x for x in faults if x is not None)
+    if not wrong and not any(faults) and compute.name not in names.broken:
         try:
             made = compute_layer.elaborate(compute, bindings, str(task.name), names.library)
             names.elaborated[task.name] = made

@@ -35,6 +35,7 @@ from tensorc_dsl.elaborate.problems import (
 from tensorc_dsl.ir import expr as ir
 from tensorc_dsl.ir.dtypes import DTYPES, F32, DType
 from tensorc_dsl.ir.print import format_expr
+from tensorc_dsl.ir.program import APPROX
 from tensorc_dsl.proof.sets.linear_forms import FALSE, TRUE, negate
 from tensorc_dsl.proof.sets.safety import below, broken_by, too_far
 from tensorc_dsl.proof.sets.simplify import bounds, simplify
@@ -281,6 +282,14 @@ def sizes_in(e: tree.Expr) -> Iterator[tree.Expr]:
             pass
 
 
+def wrong_error(value: Bound, span: Span | None) -> Diagnostic | None:
+    """The finding about what a task says of the error of functions; None if it is one."""
+    if isinstance(value, (int, float)) and 0 < value < 1:
+        return None
+    given = repr(value) if isinstance(value, (int, float, str)) else "a range"
+    return NOT_A_KIND(span, name=APPROX, wanted="a relative error between 0 and 1", value=given)
+
+
 def bind(
     defn: tree.ComputeDef, bindings: Mapping[str, Bound], *, open_dims: bool
 ) -> tuple[Environment, list[Diagnostic]]:
@@ -297,7 +306,7 @@ def bind(
     for name in bindings:
         if name in computed:
             found.append(COMPUTED_BINDING(defn.span, compute=defn.name, name=name))
-        elif name not in dims and name not in attributes:
+        elif name not in dims and name not in attributes and name != APPROX:
             notes = near(name, [*dims, *attributes], "leave it out")
             found.append(UNKNOWN_BINDING(None, compute=defn.name, name=name, notes=notes))
     still_open: list[ir.Dim] = []

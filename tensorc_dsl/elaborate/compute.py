@@ -11,7 +11,16 @@ from dataclasses import dataclass, field, replace
 from tensorc_dsl.base.diagnostic import Diagnostic, Note, TschedError
 from tensorc_dsl.base.source import Span
 from tensorc_dsl.elaborate import problems
-from tensorc_dsl.elaborate.bindings import LARGEST, Bound, Environment, bind, extent, index_expr
+from tensorc_dsl.elaborate.bindings import (
+    LARGEST,
+    Bound,
+    Environment,
+    bind,
+    dimensions,
+    extent,
+    index_expr,
+    wrong_error,
+)
 from tensorc_dsl.elaborate.calls import (
     MOST_STAGES,
     Argument,
@@ -35,6 +44,7 @@ from tensorc_dsl.ir.dtypes import DType, holds_value, limits, unit_roundoff
 from tensorc_dsl.ir.parse import annotations_of
 from tensorc_dsl.ir.print import format_buffer, format_expr
 from tensorc_dsl.ir.program import (
+    APPROX,
     ASSUMED,
     ATOMIC,
     Annotation,
@@ -316,10 +326,15 @@ def elaborate(
     """The unscheduled program of a compute whose dimensions are all bound; `name` replaces the compute's own.
 
     `bindings` gives dimensions and int attributes as integers, float attributes as numbers, dtype attributes as type names;
-    a dimension that is given as a range stays open. `library` has the computes that it calls. Raises TschedError with every
+    a dimension that is given as a range stays open. `approx`, unless the compute has one itself, is the relative error that
+    functions of f32 may have. `library` has the computes that it calls. Raises TschedError with every
     finding.
     """
     env, found = bind(defn, bindings, open_dims=False)
+    own = {*dimensions(defn), *(a.name for a in defn.attributes)}
+    approx = None if APPROX in own else bindings.get(APPROX)
+    if approx is not None and (wrong := wrong_error(approx, None)) is not None:
+        found.append(wrong)
     if found:
         raise TschedError(*found)
     library = library or Library()
@@ -329,7 +344,10 @@ def elaborate(
     elaboration.run()
     if elaboration.found:
         raise TschedError(*elaboration.found)
-    return elaboration.program(name or defn.name)
+    made = elaboration.program(name or defn.name)
+    if not isinstance(approx, (int, float)):
+        return made
+    return replace(made, annotations=tuple(sorted((*made.annotations, (APPROX, approx)))))
 
 
 def check(defn: tree.ComputeDef, library: Library | None = None) -> list[Diagnostic]:

@@ -16,7 +16,7 @@ from tensorc_dsl.ir.dtypes import F32
 from tensorc_dsl.ir.expr import Binary, Call, Cast, Expr, Select, dtype_of, loads, rewrite_expr
 from tensorc_dsl.ir.maths import BEFORE_ROUNDING
 from tensorc_dsl.ir.node import replace
-from tensorc_dsl.ir.program import Block, Program, Stmt, Store, blocks, with_body
+from tensorc_dsl.ir.program import APPROX, Block, Program, Stmt, Store, blocks, with_body
 
 Form = Literal["fma", "fnma", "fms"]
 """`x * y + z`, `z - x * y` and `x * y - z`, with one rounding."""
@@ -81,9 +81,15 @@ def contracted(program: Program) -> Program:
     """The program with sums `spread`, and each fused operation as a call that has its form as name: equal expressions of two
     such programs have equal bits on one machine, if what is compiled is spread, too."""
 
+    approx = allowed_error(program)
+
     def marked(e: Expr) -> Expr:
         if (f := rounded_function(e)) is not None and isinstance(e, Cast):
             return replace(e, operand=replace(f, function=f"{f.function}.{e.dtype.name}"))
+        if (f := rounded_function(e, approx)) is not None:
+            x, less, scale = parts_of_argument(f.args[0])
+            form = "approx" + ".less" * (less is not None) + ".scale" * (scale is not None)
+            return Call(f"{f.function}.{form}", tuple(y for y in (x, less, scale) if y is not None))
         found = fused(e)
         return e if found is None else Call(found.form, (found.x, found.y, found.z))
 
@@ -112,12 +118,20 @@ def _of_values(program: Program, new: Callable[[Expr], Expr]) -> Program:
     return replace(program, body=tuple(map(of, program.body)))
 
 
-def rounded_function(e: Expr) -> Call | None:
+def allowed_error(program: Program) -> float:
+    """The relative error that the task of a program allows functions of f32; 0 if it says nothing."""
+    found = dict(program.annotations).get(APPROX, 0.0)
+    return float(found) if isinstance(found, (int, float)) else 0.0
+
+
+def rounded_function(e: Expr, approx: float = 0.0) -> Call | None:
     """The function of f32 whose result an expression rounds to 16 bits at once, if it may have the error of
-    `BEFORE_ROUNDING`."""
-    if not isinstance(e, Cast) or not e.dtype.is_float or e.dtype.bits != 16 or not isinstance(e.operand, Call):
+    `BEFORE_ROUNDING`; or the one that it is, if this is no more than an error that is allowed."""
+    if isinstance(e, Cast) and e.dtype.is_float and e.dtype.bits == 16:
+        e, approx = e.operand, 1.0
+    if not isinstance(e, Call) or BEFORE_ROUNDING.get(e.function, 1.0) > approx or e.function not in BEFORE_ROUNDING:
         return None
-    return e.operand if e.operand.function in BEFORE_ROUNDING and dtype_of(e.operand) == F32 else None
+    return e if dtype_of(e) == F32 else None
 
 
 def parts_of_argument(x: Expr) -> tuple[Expr, Expr | None, Expr | None]:

@@ -105,6 +105,10 @@ IN_ORDER = "in_order"
 """The key of the annotation, true, of a program that rounds as its text says: steps and lowering keep the order and
 grouping of rounded operations."""
 
+APPROX = "approx"
+"""The key of the annotation of a program by which its task allows functions of f32 so large a relative error, where a machine
+has instructions that are as near (`ir.maths.BEFORE_ROUNDING`)."""
+
 ASSUMED = "assume."
 """What the keys of annotations of a program begin with that say of an input, whose name follows, what it contains."""
 

@@ -30,7 +30,7 @@ from typing import assert_never
 import numpy as np
 
 from tensorc_dsl.ir.arrays import Array
-from tensorc_dsl.ir.contraction import parts_of_argument, rounded_function
+from tensorc_dsl.ir.contraction import allowed_error, parts_of_argument, rounded_function
 from tensorc_dsl.ir.dtypes import (
     F32,
     F64,
@@ -340,6 +340,7 @@ class _Errors(Evaluation):
         super().__init__(program, arrays, alive, block)
         self.errors = errors
         self.overflows = overflows
+        self.approx = allowed_error(program)
         self.shifted: dict[str, float] = {}
         self.sums = len(self.scan) == 1 and len(block.body) == 1 and adds_terms(block.body[0])
         self.sizes = self.small = np.zeros(())
@@ -576,6 +577,8 @@ class _Errors(Evaluation):
                 if not (t := dtype_of(e)).is_float:
                     return value, error
                 error = self.overflows.carried(known.value, value, error, t, *((x, dx, t) for x, dx in operands))
+                if rounded_function(e, self.approx) is not None:
+                    error = error + self._before_rounding(e, np.abs(value), box, mask)
                 return value, error if known.exact else error + self.overflows.rounding(
                     value, t, u * FUNCTION_ROUNDOFFS
                 )
@@ -583,8 +586,8 @@ class _Errors(Evaluation):
                 assert_never(e)
 
     def _before_rounding(self, e: Call, size: Array, box: Box, mask: Array | None) -> Array:
-        """What a function whose result, of some `size`, is rounded to 16 bits at once may have for an error: that of its
-        instructions, and that of the product of a scale with what is subtracted before."""
+        """What a function whose result, of some `size`, is rounded to 16 bits at once, or which a task allows to be so near,
+        may have for an error: that of its instructions, and that of the product of a scale with what is subtracted before."""
         size = np.where(np.isfinite(size), size, 0.0)
         error = size * BEFORE_ROUNDING[e.function]
         _, less, scale = parts_of_argument(e.args[0])

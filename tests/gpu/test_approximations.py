@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 import pytest
+from click.testing import CliRunner
 
 from bench.gpu_maths import CASES, measure
 from campaigns.emulated import emulated
@@ -13,11 +16,13 @@ from tensorc_dsl.backend.cuda.codegen.ptx import device_module, ptx_of
 from tensorc_dsl.backend.cuda.lower.lower import lower_device
 from tensorc_dsl.backend.llvm.codegen.arithmetic import Lanes
 from tensorc_dsl.base.source import Source
+from tensorc_dsl.faces.cli.main import main
 from tensorc_dsl.ir.contraction import contracted
 from tensorc_dsl.ir.dtypes import F16, F32, DType, unit_roundoff
 from tensorc_dsl.ir.maths import BEFORE_ROUNDING
+from tensorc_dsl.ir.node import replace
 from tensorc_dsl.ir.parse import parse_program
-from tensorc_dsl.ir.program import Program
+from tensorc_dsl.ir.program import APPROX, Program
 from tensorc_dsl.reference.tolerance import bounded
 from tensorc_dsl.tuning.measure.check import compare
 
@@ -74,6 +79,70 @@ def test_results_are_within_the_tolerance(value: str, t: str, size: float) -> No
     assert fault == ""
     for made in found:
         assert not compare("C", made["C"], want["C"], allowed["C"], plain.outputs[0].dtype).fault
+
+
+def with_error(p: Program, approx: float) -> Program:
+    """The program of a task that allows functions of f32 an error."""
+    return replace(p, annotations=((APPROX, approx),))
+
+
+@pytest.mark.parametrize(
+    "value",
+    ["exp(A[v])", "exp((A[v] - B[v]) * 0.125)", "exp2(B[v] - A[v])", "sigmoid(A[v] * 2.0)", "tanh(A[v])", "erf(A[v])"],
+)
+@pytest.mark.parametrize("most", [1.0, 30.0, 1e4])
+def test_what_a_task_allows_is_in_the_tolerance_and_no_more(value: str, most: float) -> None:
+    plain, scheduled = (with_error(p, 1e-3) for p in programs(value, "f32"))
+    rng = np.random.default_rng(3)
+    a = rng.uniform(-most, most, 64).astype(np.float32)
+    inputs = {"A": a, "B": a + rng.uniform(-4, 4, 64).astype(np.float32)}
+    inputs["A"][:4], inputs["B"][:4] = (0.0, -np.inf, np.nan, -np.inf), (0.0, 1.0, 1.0, -3.4e38)
+    want, allowed = bounded(plain, inputs)
+    fault, found = emulated(lower_device(scheduled), plain, inputs)
+    assert fault == ""
+    for made in found:
+        assert not compare("C", made["C"], want["C"], allowed["C"], plain.outputs[0].dtype).fault
+    _, before = bounded(programs(value, "f32")[0], inputs)
+    finite = np.isfinite(want["C"]) & np.isfinite(before["C"])
+    more, size = (allowed["C"] - before["C"])[finite], np.abs(want["C"])[finite]
+    if "B" not in value:  # a product with what is subtracted has a rounding, too
+        assert (more <= 1.001 * BEFORE_ROUNDING.get(value.partition("(")[0], 0.0) * size + 1e-9 * before["C"][finite]).all()
+
+
+@pytest.mark.parametrize(("approx", "short"), [(2e-5, True), (1e-5, False)])
+def test_shorter_instructions_are_taken_where_their_error_is_allowed(approx: float, short: bool) -> None:
+    (_, scheduled) = (with_error(p, approx) for p in programs("exp(A[v] - B[0])", "f32"))
+    ptx = ptx_of(device_module(lower_device(scheduled)), "sm_80")
+    assert ("min.NaN.f32" not in ptx) == short
+
+
+def test_an_error_that_is_not_allowed_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
+    def worse(m: HardwareMaths, x: Lanes) -> Lanes:
+        return m.made("ex2", x * 1.4429)
+
+    monkeypatch.setitem(maths.ROUNDED, "exp2", worse)  # pyright: ignore[reportArgumentType]
+    plain, scheduled = (with_error(p, 2e-5) for p in programs("exp2(A[v])", "f32"))
+    inputs = {x: np.linspace(0.5, 2.5, 64, dtype=np.float32) for x in "AB"}
+    want, allowed = bounded(plain, inputs)
+    _, (made, *_) = emulated(lower_device(scheduled), plain, inputs)
+    assert compare("C", made["C"], want["C"], allowed["C"], F32).fault
+
+
+def test_a_difference_that_is_stored_first_has_other_bits() -> None:
+    one = str(contracted(with_error(programs("exp(A[v] - B[v])", "f32")[0], 2e-5)))
+    assert "exp.approx.less" in one
+    assert "exp.approx" not in str(contracted(with_error(programs("exp(A[v] - B[v])", "f32")[0], 1e-6)))
+
+
+def test_a_task_says_what_error_it_allows(tmp_path: Path) -> None:
+    head = "use std.gpu.default\nuse std.gpu.targets.{sm_80}\nuse std.ops.{softmax}\n"
+    file = tmp_path / "s.tsched"
+    file.write_text(f"{head}task t = softmax(M=2, N=40, approx=2e-5)\n", encoding="utf-8")
+    done = CliRunner().invoke(main, ["run", str(file), "t", "--emulate"])
+    assert "functions of f32 within 2e-05 of their results" in done.stdout
+    file.write_text(f"{head}task t = softmax(M=2, N=40, approx=2)\n", encoding="utf-8")
+    done = CliRunner().invoke(main, ["check", str(file)])
+    assert "`approx` is a relative error between 0 and 1, but was given 2" in done.output
 
 
 @pytest.mark.parametrize(

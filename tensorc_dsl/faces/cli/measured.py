@@ -64,7 +64,7 @@ def emulate_and_show(task: Task, trace: Trace) -> None:
         raise failed("makes a kernel that is wrong", found.fault, task.definition)
     show("emulated on the CPU, in three orders of threads: no races, nothing out of bounds\n")
     show(traffic(found, trace.program))
-    _show_error(found.max_error, found.compared)
+    _show_error(task, found.max_error, found.compared)
 
 
 def measure_and_show(task: Task, trace: Trace) -> None:
@@ -78,7 +78,7 @@ def measure_and_show(task: Task, trace: Trace) -> None:
     if any(task.timed_at):
         sizes = sizing(task.program)
         show(f"\ntimed at {describe_all(sizes.timed)}; checked at {describe_all(sizes.checked)}")
-    _show_error(error, compared)
+    _show_error(task, error, compared)
 
 
 MOST_SECONDS = 2.0
@@ -112,11 +112,14 @@ def run_and_show(model: LoadedModel, inputs: Mapping[str, Any], as_json: bool = 
     return results
 
 
-def _show_error(error: float, compared: float) -> None:
+def _show_error(task: Task, error: float, compared: float) -> None:
     """Print the largest error, and warn where little is compared."""
+    from tensorc_dsl.ir.contraction import allowed_error
     from tensorc_dsl.tuning.measure.local import little_compared
 
-    show(f"\nthe result is right: largest error {error:.2g} of what is allowed")
+    approx = allowed_error(task.program)
+    near = f", functions of f32 within {approx:.2g} of their results" if approx else ""
+    show(f"\nthe result is right: largest error {error:.2g} of what is allowed{near}")
     if (little := little_compared(compared)) is not None:
         show_diagnostics(little)
 

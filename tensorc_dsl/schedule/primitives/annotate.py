@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from tensorc_dsl.ir.annotations import ASYNC, LOOK_BACK, ORDER, REGISTERS, ROLES, STAGES, STREAM, stream_problem
 from tensorc_dsl.ir.program import (
+    APPROX,
     ASSUMED,
     ATOMIC,
     FINITE,
@@ -109,6 +110,9 @@ def annotate(
                 repair = f"`split_scan(…, {IN_RANGE}=true)` or `double_scan(…, {IN_RANGE}=true)`"
                 raise RESERVED(program, key=key, what="what a schedule says of the factors of scans", repair=repair)
             refuse_in_order(program, key)
+            if key == APPROX:
+                what = "how near functions have to be"
+                raise RESERVED(program, key=key, what=what, repair=f"give the task `{APPROX}=…`")
             if key.startswith(ASSUMED):
                 what = "what a compute assumes of an input"
                 raise RESERVED(program, key=key, what=what, repair="write `assume` in the compute")

@@ -3,7 +3,7 @@
 There are two ways. A function of f32 has an error of at most `FUNCTION_ROUNDOFFS` units of roundoff, which the tolerance
 (`reference.tolerance`) allows all functions: an instruction that is as near stands alone, others have arguments that they
 take exactly. A function whose result is rounded to 16 bits at once may have the error of `ir.maths.BEFORE_ROUNDING`, which
-the tolerance adds there, and takes one instruction or two.
+the tolerance adds there, and takes one instruction or two. So may one of f32 whose task allows this error (`approx`).
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from tensorc_dsl.backend.llvm.codegen.arithmetic import Lanes
 from tensorc_dsl.backend.llvm.codegen.exponentials import ERF_FAR, ERF_NEAR, TANH_NEAR
 from tensorc_dsl.backend.llvm.codegen.function import Function, Module, Value, constant_value
 from tensorc_dsl.ir.dtypes import F32, DType
+from tensorc_dsl.ir.maths import BEFORE_ROUNDING
 
 # The instructions, as PTX ISA 9.2, section 9.7.3, "Floating Point Instructions", has them.
 
@@ -128,7 +129,8 @@ class HardwareMaths:
     ) -> Value | None:
         if args[0].dtype != F32 or function not in SINGLE:
             return None
-        x, short = Lanes(f, args[0]), rounded.bits == 16 and function in ROUNDED
+        near = rounded.bits == 16 or BEFORE_ROUNDING.get(function, 1.0) <= f.module.approx
+        x, short = Lanes(f, args[0]), near and function in ROUNDED
         if short and function == "exp":
             factor = _LOG2_E if scale is None else Lanes(f, scale) * _LOG2_E
             return self.power(x, None if less is None else Lanes(f, less), factor).value
@@ -248,4 +250,4 @@ ROUNDED: Mapping[str, Callable[[HardwareMaths, Lanes], Lanes]] = {
     "sigmoid": _sigmoid_rounded,
     "tanh": _tanh_rounded,
 }
-"""Functions whose results are rounded to 16 bits: those of `ir.maths.BEFORE_ROUNDING`."""
+"""Functions whose results are rounded to 16 bits, or may be as near: those of `ir.maths.BEFORE_ROUNDING`."""

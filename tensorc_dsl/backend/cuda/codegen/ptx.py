@@ -341,7 +341,7 @@ _REGISTERS = "llvm.nvvm.read.ptx.sreg"
 
 def device_module(p: DeviceProgram) -> str:
     """The LLVM code of all kernels."""
-    module = Module(hardware=HardwareMaths(write_instruction))
+    module = Module(hardware=HardwareMaths(write_instruction), approx=p.approx)
     for k in p.kernels:
         _write_kernel(module, p, k)
     if "fmod" in module.declarations:

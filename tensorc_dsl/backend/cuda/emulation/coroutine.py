@@ -403,7 +403,7 @@ def emulation_module(p: DeviceProgram, *, ahead: bool) -> tuple[str, tuple[Site,
 
     If `ahead`, reads are checked before nests of loops, which makes the code longer, and faster once it is optimised.
     """
-    module = Module(rolled=True, hardware=HardwareMaths(emulate_instruction))
+    module = Module(rolled=True, hardware=HardwareMaths(emulate_instruction), approx=p.approx)
     instructions = Instructions(module)
     sites: list[Site] = []
     runs = [_write_kernel(instructions, p, k, sites, ahead) for k in p.kernels]

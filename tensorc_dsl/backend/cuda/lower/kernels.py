@@ -292,13 +292,15 @@ class DeviceKernel:
 
 @node
 class DeviceProgram:
-    """Kernels that run one after the other. `scratch` has the arrays in global memory besides the arguments."""
+    """Kernels that run one after the other. `scratch` has the arrays in global memory besides the arguments, `approx` is the
+    relative error that functions of f32 may have."""
 
     name: str
     params: tuple[Param, ...]
     scratch: tuple[Prepared, ...]
     dims: tuple[Dim, ...]
     kernels: tuple[DeviceKernel, ...]
+    approx: float = 0.0
 
 
 def inside(body: Sequence[Device]) -> Iterator[Device]:

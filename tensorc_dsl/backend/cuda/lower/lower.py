@@ -29,6 +29,7 @@ from tensorc_dsl.backend.cuda.lower.steady_steps import with_steady_steps
 from tensorc_dsl.backend.cuda.lower.structure import Storage, phases
 from tensorc_dsl.backend.cuda.lower.synchronization import synchronized
 from tensorc_dsl.backend.llvm.lower.passes import max_step
+from tensorc_dsl.ir.contraction import allowed_error
 from tensorc_dsl.ir.expr import constant
 from tensorc_dsl.ir.input_views import resolved
 from tensorc_dsl.ir.program import Block, Buffer, Program, Stmt, walk
@@ -87,7 +88,7 @@ def lower_device(program: Program, features: tuple[str, ...] = (OLDEST,), cores:
     params = tuple(Param.of(replace(p, constant=False), output=p in outputs) for p in program.params)
     words = {c: w for k in kernels for c, w in words_in(k).items()}
     scratch = tuple(with_words(b, words) for b in _globals(program))
-    return DeviceProgram(program.name, params, scratch, program.dims, tuple(kernels))
+    return DeviceProgram(program.name, params, scratch, program.dims, tuple(kernels), allowed_error(program))
 
 
 def require_room(p: DeviceProgram, target: Target) -> None:

@@ -55,7 +55,7 @@ from tensorc_dsl.backend.llvm.codegen.lane_loads import (
 )
 from tensorc_dsl.backend.llvm.codegen.maths import call
 from tensorc_dsl.ir.contraction import fused, parts_of_argument, rounded_function
-from tensorc_dsl.ir.dtypes import BOOL, INDEX, U8, DType
+from tensorc_dsl.ir.dtypes import BOOL, F32, INDEX, U8, DType
 from tensorc_dsl.ir.expr import (
     Binary,
     Bitcast,
@@ -252,23 +252,26 @@ class Expressions(Subscripts):
                 if (found := saturating(e)) is not None:
                     intrinsic, x, y = found
                     return f.intrinsic(intrinsic, t, self.alike(self.value(x, at), self.value(y, at)))
-                return convert(f, self._rounded(e, at) or self.value(x, at), t)
+                return convert(f, self._rounded(e, t, at) or self.value(x, at), t)
             case Bitcast(operand=x, dtype=t):
                 return bits(f, self.value(x, at), t)
             case Call(function=name, args=args):
+                if (near := self._rounded(e, F32, at)) is not None:
+                    return near
                 values = [self.value(a, at) for a in args]
                 width = max(v.lanes for v in values)
                 return call(f, name, tuple(f.splat(v, width) for v in values))
             case _:
                 assert_never(e)
 
-    def _rounded(self, e: Cast, at: Piece | None) -> Value | None:
-        """A function of f32 whose result is rounded to 16 bits at once, if the machine has instructions for it; else None.
+    def _rounded(self, e: Expr, t: DType, at: Piece | None) -> Value | None:
+        """A function of f32 whose result is rounded to 16 bits at once, or which the task allows to be as near, if the
+        machine has instructions for it; else None. The result has the type `t` then, or is rounded to it next.
 
         What a difference subtracts, such as the maximum of a row, and a factor without loads, such as the scale of scores,
         are told apart, since they are often the same for many results.
         """
-        write, called = self.f.module.hardware, rounded_function(e)
+        write, called = self.f.module.hardware, rounded_function(e, self.f.module.approx)
         if write is None or called is None:
             return None
         x, less, scale = parts_of_argument(called.args[0])
@@ -276,7 +279,7 @@ class Expressions(Subscripts):
         given = [None if y is None else self.value(y, at) for y in (less, scale)]
         lanes = max(v.lanes for v in (a, *given) if v is not None)
         b, s = (None if v is None else self.f.splat(v, lanes) for v in given)
-        return write(self.f, called.function, (self.f.splat(a, lanes),), e.dtype, b, s)
+        return write(self.f, called.function, (self.f.splat(a, lanes),), t, b, s)
 
     def alike(self, a: Value, b: Value) -> tuple[Value, Value]:
         """Both values with the number of lanes of the wider one."""

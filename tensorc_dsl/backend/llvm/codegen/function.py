@@ -127,6 +127,8 @@ class Module:
     """Whether LLVM leaves these loops as they are, since the code is to be compiled soon and not to be fast."""
     hardware: Hardware | None = None
     """Functions for which a machine has instructions of its own."""
+    approx: float = 0.0
+    """The relative error that the task allows functions of f32, for which a machine may have shorter instructions."""
 
     def declare(self, result: str, name: str, args: tuple[str, ...], attributes: str = "") -> None:
         self.declarations[name] = f"declare {result} @{name}({', '.join(args)}) {attributes}".rstrip()
