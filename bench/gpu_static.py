@@ -202,6 +202,9 @@ def _gemm(target: str) -> Case:
     draws: dict[str, Decision] = {"in_parts": False, "streamed": False}
     if hopper:
         draws["warpgroups"] = True
+    else:  # Triton's tiles, of four warps, and copies of 16 bytes
+        tiles: dict[str, Decision] = {"inner": (32, 2, 4, 16), "inner_1": (32, 2, 4, 16), "inner_2": (128, 2, 16)}
+        draws |= {"tensor_core": True, "width": 8, "width_1": 8, **tiles}
     constants = {"M": 4096, "N": 4096, "K": 4096, "BM": 128, "BN": 128, "BK": 64 if hopper else 32}
     products = 64 * 128 * 64 // 4 if hopper else 64 * 64 * 32
     return Case(
