@@ -106,7 +106,9 @@ def test_what_a_task_allows_is_in_the_tolerance_and_no_more(value: str, most: fl
     finite = np.isfinite(want["C"]) & np.isfinite(before["C"])
     more, size = (allowed["C"] - before["C"])[finite], np.abs(want["C"])[finite]
     if "B" not in value:  # a product with what is subtracted has a rounding, too
-        assert (more <= 1.001 * BEFORE_ROUNDING.get(value.partition("(")[0], 0.0) * size + 1e-9 * before["C"][finite]).all()
+        assert (
+            more <= 1.001 * BEFORE_ROUNDING.get(value.partition("(")[0], 0.0) * size + 1e-9 * before["C"][finite]
+        ).all()
 
 
 @pytest.mark.parametrize(("approx", "short"), [(2e-5, True), (1e-5, False)])
