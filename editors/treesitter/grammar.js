@@ -204,8 +204,9 @@ module.exports = grammar({
     task: ($) =>
       seq(
         optional($.doc), "task", field("name", $._name), "=", $._name, "(", optional($._bindings), ")",
-        optional(seq("with", $._name)),
+        optional($.occurring), optional(seq("with", $._name)),
       ),
+    occurring: ($) => seq("where", list($._disjunction)),
     _bindings: ($) => listed($.binding),
     binding: ($) => seq(field("name", $._name), "=", choice($._expr, $.timed, $.like)),
     timed: ($) => seq($.range, "at", "[", $._exprs, "]"),
@@ -270,7 +271,7 @@ module.exports = grammar({
     _p_strides: ($) => seq("strides", "[", $._p_exprs, "]"),
     _p_tensor_type: ($) => seq(field("type", $._name), optional(alias($._p_shape, $.shape))),
     _p_shape: ($) => seq("[", $._p_exprs, "]"),
-    sizes: ($) => seq("where", list($.size)),
+    sizes: ($) => seq("where", list(choice($.size, $._p_disjunction))),
     size: ($) => seq(field("name", $._name), "in", choice(alias($._p_range, $.range), alias($._p_timed, $.timed), alias($._p_like, $.like))),
     _p_timed: ($) => seq(alias($._p_range, $.range), "at", "[", $._p_exprs, "]"),
     _p_like: ($) => seq(alias($._p_range, $.range), "like", $._p_expr),

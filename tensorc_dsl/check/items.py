@@ -484,7 +484,7 @@ def _task(task: t.TaskDef, names: Names) -> Iterator[Diagnostic]:
     yield from (x for x in faults if x is not None)
     if not wrong and not any(faults) and compute.name not in names.broken:
         try:
-            made = compute_layer.elaborate(compute, bindings, str(task.name), names.library)
+            made = compute_layer.elaborate(compute, bindings, str(task.name), names.library, task.conditions)
             names.elaborated[task.name] = made
         except TschedError as e:
             note = problems.where(f"for task `{task.name}`", task.name.span)

@@ -267,7 +267,7 @@ class _Checker:
         name = free_name(str(compute.name), self.tasks)
         self.programs[name] = compute_layer.elaborate(compute, given, name, self.library)
         bindings = tuple((t.Word(n, at), _written(v, at)) for n, v in given.items())
-        self.tasks[name] = t.TaskDef(t.Word(name, at), compute.name, bindings, None, "", at)
+        self.tasks[name] = t.TaskDef(t.Word(name, at), compute.name, bindings, (), None, "", at)
         self._known[key] = name
         return name
 

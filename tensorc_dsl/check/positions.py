@@ -202,6 +202,8 @@ class Values:
                         known.setdefault(name.id, written(name))
         for name, _ in p.sizes:
             self.refer(name, known.get(name))
+        for condition in p.conditions:
+            self.expr(condition, known)
         for b in (*p.params, *p.buffers):
             self._type(b.type, known)
         known |= self.define(b.name for b in (*p.params, *p.buffers))
@@ -490,6 +492,8 @@ class _Finder:
         for name, value in task.bindings:
             self.refer(name, sizes.get(name))
             values.expr(value, {})
+        for condition in task.conditions:
+            values.expr(condition, sizes)
 
     def _model(self, model: t.ModelDef) -> None:
         given = (*model.inputs, *model.outputs, *(model.weights.tensors if model.weights else ()))

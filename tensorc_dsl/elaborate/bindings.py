@@ -6,8 +6,9 @@ numbers, or to ranges, which leaves them open; both are expressions here.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Container, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial, reduce
 from math import lcm
 
 from tensorc_dsl.base.diagnostic import Diagnostic
@@ -23,6 +24,7 @@ from tensorc_dsl.elaborate.problems import (
     NOT_A_CONDITION,
     NOT_A_KIND,
     NOT_AN_INDEX,
+    NOT_LINEAR,
     REFUSED_SIZES,
     TAKEN,
     TOO_FAR,
@@ -36,8 +38,10 @@ from tensorc_dsl.ir import expr as ir
 from tensorc_dsl.ir.dtypes import DTYPES, F32, DType
 from tensorc_dsl.ir.print import format_expr
 from tensorc_dsl.ir.program import APPROX
+from tensorc_dsl.ir.sizes import limited
 from tensorc_dsl.proof.sets.linear_forms import FALSE, TRUE, negate
 from tensorc_dsl.proof.sets.safety import below, broken_by, too_far
+from tensorc_dsl.proof.sets.sets import affine_only
 from tensorc_dsl.proof.sets.simplify import bounds, simplify
 from tensorc_dsl.syntax import tree
 from tensorc_dsl.syntax.names import near, spelling_hints
@@ -245,6 +249,24 @@ def size_condition(e: tree.Expr, env: Environment) -> ir.Expr:
             raise Invalid(NOT_A_CONDITION(e.span, text=e.span.text))
 
 
+def restrict(defn: tree.ComputeDef, env: Environment, occurring: Sequence[tree.Expr]) -> None:
+    """Let the open sizes meet the conditions `occurring`, and those of the compute that are on several of them, as far as
+    their names are known and integer sets can read them. Where no sizes do, nothing is said. Raises Invalid."""
+    told: list[ir.Expr] = []
+    for e in defn.conditions:
+        names = {str(n.id) for part in sizes_in(e) for n in names_in(part)}
+        if names <= env.sizes.keys():
+            cond = size_condition(e, env)
+            if len(ir.dims_in(cond)) > (e not in occurring) and affine_only((cond,)) == (cond,):
+                told.append(cond)
+    if env.unbound or not told or broken_by(negate(reduce(partial(ir.Logic, "and"), told)), env.open) is None:
+        return
+    dims = limited(env.open, tuple(told))
+    env.open = dims
+    named: dict[str, ir.Expr] = {d.name: d for d in dims}
+    env.sizes = {n: ir.substitute(e, named) for n, e in env.sizes.items()}
+
+
 def require_conditions(defn: tree.ComputeDef, env: Environment, at: Span | None = None) -> None:
     """Add what `where` says of the sizes to the environment. Raises Invalid if it does not hold for all of them; without
     bindings, if it holds for none. `at` is the call that gives the sizes, if one does.
@@ -257,6 +279,8 @@ def require_conditions(defn: tree.ComputeDef, env: Environment, at: Span | None 
             broken = ()
         elif known != TRUE and not env.unbound:
             broken = broken_by(cond, env.open)
+        if broken == () and known != FALSE:
+            raise Invalid(NOT_LINEAR(at or e.span, text=" ".join(e.span.text.split())))
         if broken is not None:
             names = {n.id for part in sizes_in(e) for n in names_in(part)}
             at_sizes = {n: ir.index(v) for n, v in broken}
@@ -291,14 +315,15 @@ def wrong_error(value: Bound, span: Span | None) -> Diagnostic | None:
 
 
 def bind(
-    defn: tree.ComputeDef, bindings: Mapping[str, Bound], *, open_dims: bool
+    defn: tree.ComputeDef, bindings: Mapping[str, Bound], *, open_dims: bool, occurring: tuple[tree.Expr, ...] = ()
 ) -> tuple[Environment, list[Diagnostic]]:
-    """The environment, and the findings about the bindings.
+    """The environment, and the findings about the bindings. `occurring` are conditions on the sizes beside the compute's.
 
     With `open_dims`, dimensions and int attributes without a value become variables, and dtype attributes f32: this is how
     a compute is checked before it is bound.
     """
     env = Environment(unbound=open_dims)
+    defn = replace(defn, conditions=(*occurring, *defn.conditions)) if occurring else defn
     found: list[Diagnostic] = []
     dims = dimensions(defn)
     computed = {name for name, _ in defn.where}
@@ -336,6 +361,11 @@ def bind(
             _note(e, found)
     env.open = tuple(still_open)
     if not found:
+        try:
+            restrict(defn, env, occurring)  # what the sizes behind `where` are computed from
+        except Invalid as problem:
+            _note(problem, found)
+    if not found:
         for name, e in defn.where:
             try:
                 if name in env.sizes or name in env.floats or name in env.dtypes:
@@ -346,6 +376,7 @@ def bind(
                 break
     if not found:
         try:
+            restrict(defn, env, occurring)
             require_conditions(defn, env)
         except Invalid as problem:
             _note(problem, found)

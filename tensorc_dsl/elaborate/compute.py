@@ -322,15 +322,16 @@ def elaborate(
     bindings: Mapping[str, Bound],
     name: str | None = None,
     library: Library | None = None,
+    conditions: tuple[tree.Expr, ...] = (),
 ) -> Program:
     """The unscheduled program of a compute whose dimensions are all bound; `name` replaces the compute's own.
 
     `bindings` gives dimensions and int attributes as integers, float attributes as numbers, dtype attributes as type names;
     a dimension that is given as a range stays open. `approx`, unless the compute has one itself, is the relative error that
-    functions of f32 may have. `library` has the computes that it calls. Raises TschedError with every
-    finding.
+    functions of f32 may have. `library` has the computes that it calls. `conditions` say which of these sizes occur. Raises
+    TschedError with every finding.
     """
-    env, found = bind(defn, bindings, open_dims=False)
+    env, found = bind(defn, bindings, open_dims=False, occurring=conditions)
     own = {*dimensions(defn), *(a.name for a in defn.attributes)}
     approx = None if APPROX in own else bindings.get(APPROX)
     if approx is not None and (wrong := wrong_error(approx, None)) is not None:

@@ -53,6 +53,12 @@ def MISSING_BINDING(*, name: str, compute: str, example: int | str) -> None: ...
 def REFUSED_SIZES(*, compute: str, text: str, values: str) -> None: ...
 @problem(
     "E0444",
+    "it is not known for which open sizes `{text}` holds",
+    help="compare sums and multiples of sizes, and their `/` and `%` by numbers, `M + 2*N <= 512`",
+)
+def NOT_LINEAR(*, text: str) -> None: ...
+@problem(
+    "E0444",
     "`{text}` is no condition on sizes",
     help="`where` compares sizes, `W >= 3, D % 2 == 0`, or names one, `H = N / 2`",
 )

@@ -200,7 +200,7 @@ class _Writer:
         programs = {n: self.plan.programs[n] for n in tasks}
         for name, c in computes.items():
             programs[name] = compute_layer.elaborate(c, {}, name, library)
-            tasks[name] = t.TaskDef(c.name, c.name, (), None, "", c.span)
+            tasks[name] = t.TaskDef(c.name, c.name, (), (), None, "", c.span)
         tasks, programs = {n: tasks[n] for n in used}, {n: programs[n] for n in used}
         held = {*self.plan.inputs, *self.plan.weights, *self.plan.outputs}
         held |= {v for s in self.steps for v in ((s.result,) if isinstance(s, View) else s.results)}

@@ -20,7 +20,7 @@ from tensorc_dsl.interp.evaluate import Env, evaluate, truth
 from tensorc_dsl.interp.problems import fail
 from tensorc_dsl.interp.record import Attempt, recorded_branch
 from tensorc_dsl.interp.values import ProgramRef, Scalar, Value, bare, kind_of, plain
-from tensorc_dsl.ir.cases import box_of, common, hull, narrowed, no_case, whole, without
+from tensorc_dsl.ir.cases import box_of, common, hull, narrowed, no_case, occurs, whole, without
 from tensorc_dsl.ir.graph import Graph
 from tensorc_dsl.ir.node import replace
 from tensorc_dsl.ir.program import Block, Case, Program, blocks, has_block, walk
@@ -177,7 +177,7 @@ class Expansion(Calls):
         with self.recorder.braces(f"select {', '.join(names)}", s.span):
             for case in s.cases:
                 box = box_of(case.sizes, names, case.span)
-                left = [inside for b in rest if (inside := common(b, box)) is not None]
+                left = [x for b in rest if (x := common(b, box)) is not None and occurs(program.dims, names, x)]
                 if not left:
                     continue  # the task has no such sizes
                 rest = without(rest, box)
@@ -186,8 +186,9 @@ class Expansion(Calls):
                 with self.recorder.braces(case_head(case.sizes), case.span):
                     self.run(case.body, dict(env))
                 cases.append(Case(sizes, self.program))
-        if rest:
-            raise TschedError(no_case(s, rest[0]))
+        for box in rest:
+            if occurs(program.dims, names, box):
+                raise TschedError(no_case(s, box))
         if len(cases) == 1:
             self.program = cases[0].program
         else:

@@ -12,12 +12,12 @@ from itertools import accumulate
 
 from tensorc_dsl.base.diagnostic import Diagnostic, TschedError
 from tensorc_dsl.base.source import Span
-from tensorc_dsl.ir.expr import Dim, index
+from tensorc_dsl.ir.expr import COMPARISONS, Binary, Compare, Dim, Expr, Logic, Not, constant, fold, index
 from tensorc_dsl.ir.node import replace
 from tensorc_dsl.ir.print import format_range
 from tensorc_dsl.ir.problems import CASE_COUNT, CASE_SIZES, NO_CASE, NO_COUNTS
 from tensorc_dsl.ir.program import Case, Program
-from tensorc_dsl.ir.sizes import with_sizes
+from tensorc_dsl.ir.sizes import conditions_of, limited, with_sizes
 from tensorc_dsl.syntax import tree as t
 
 Range = tuple[int, int | None]
@@ -102,8 +102,9 @@ def dims_within(dims: Collection[Dim], limits: Mapping[str, Range]) -> dict[str,
         beside = timed if together else [d]
         kept = [k for k in range(len(d.at)) if all(_in(x.at[k], ranges[x.name]) for x in beside)]
         weights = tuple(d.weights[k] for k in kept) if d.weights else ()
-        out[d.name] = Dim(d.name, *ranges[d.name], tuple(d.at[k] for k in kept), weights)
-    return out
+        low, high = ranges[d.name]
+        out[d.name] = replace(d, low=low, high=high, at=tuple(d.at[k] for k in kept), weights=weights)
+    return {d.name: d for d in limited(out.values(), conditions_of(dims))}
 
 
 def _in(size: int, limits: Range) -> bool:
@@ -135,7 +136,82 @@ def uncovered(program: Program) -> Box | None:
     rest = [whole(program.dims, program.divided_by)]
     for case in program.cases:
         rest = without(rest, case.sizes)
-    return rest[0] if rest else None
+    return next((box for box in rest if occurs(program.dims, program.divided_by, box)), None)
+
+
+MOST_PARTS = 4096
+"""Into how many parts a box may be cut to see whether sizes in it occur. One that takes more has to have a case."""
+
+BEYOND = 2**40
+"""A size that stands for the largest one where there is none."""
+
+
+def occurs(dims: Collection[Dim], names: Sequence[str], box: Box) -> bool:
+    """Whether some sizes of a box occur, by what the dimensions say beside their ranges: intervals decide it for the box, or
+    for its halves."""
+    conditions = conditions_of(dims)
+    if not conditions:
+        return True
+    limits = dict(zip(names, box, strict=True))
+    found = {d.name: limits.get(d.name, (d.low, d.high)) for d in dims}
+    waiting = [{n: (low, BEYOND if high is None else high) for n, (low, high) in found.items()}]
+    for _ in range(MOST_PARTS):
+        if not waiting:
+            return False
+        part = waiting.pop()
+        told = [_decided(c, part) for c in conditions]
+        if False in told:
+            continue
+        if None not in told:
+            return True
+        _, wide = max((high - low, n) for n, (low, high) in part.items())
+        low, high = part[wide]
+        if low == high:
+            return True
+        middle = (low + high) // 2
+        waiting += ({**part, wide: (middle + 1, high)}, {**part, wide: (low, middle)})
+    return True
+
+
+_Part = Mapping[str, tuple[int, int]]
+
+
+def _decided(c: Expr, part: _Part) -> bool | None:
+    """Whether a condition holds for all sizes of a part, or for none; None if intervals do not decide it."""
+    match c:
+        case Logic(op=op, lhs=a, rhs=b):
+            x, y = _decided(a, part), _decided(b, part)
+            some = op == "or"
+            return some if some in (x, y) else None if None in (x, y) else not some
+        case Not(operand=a):
+            x = _decided(a, part)
+            return None if x is None else not x
+        case Compare(op=op, lhs=a, rhs=b):
+            (x, y), (z, w) = _interval(a, part), _interval(b, part)
+            if op in ("==", "!="):
+                met = False if y < z or w < x else True if x == y == z == w else None
+                return met if met is None or op == "==" else not met
+            corners = {COMPARISONS[op](m, n) for m in (x, y) for n in (z, w)}
+            return corners.pop() if len(corners) == 1 else None
+        case _:
+            return None
+
+
+def _interval(e: Expr, part: _Part) -> tuple[int, int]:
+    """The least and the largest value of a size, or numbers beyond these."""
+    match e:
+        case Dim(name=name):
+            return part[name]
+        case Binary(op="%", lhs=a, rhs=b) if (c := constant(b)) is not None and c > 0:
+            low, high = _interval(a, part)
+            return (low % c, high % c) if low // c == high // c else (0, c - 1)
+        case Binary(op="+" | "-" | "*" | "/" | "min" | "max" as op, lhs=a, rhs=b):
+            found = [fold(op, m, n) for m in _interval(a, part) for n in _interval(b, part)]
+            known = [n for n in found if n is not None]
+            return (min(known), max(known)) if len(known) == len(found) else (-BEYOND, BEYOND)
+        case _:
+            n = constant(e)
+            return (-BEYOND, BEYOND) if n is None else (n, n)
 
 
 # The sizes of a case as they are written.
@@ -170,18 +246,18 @@ def lacking(s: t.Select, dims: Collection[Dim]) -> Diagnostic | None:
     """The finding that some sizes of a task with these open dimensions have no case in a `select`, or in one at the end of a
     case; None where all have one, or where it selects by what is not open."""
     names = tuple(map(str, s.names))
-    if {*names} - {d.name for d in dims}:
+    if {*names} - {d.name for d in dims if d.low != d.high}:
         return None
     rest = [whole(dims, names)]
     for case in s.cases:
         box = box_of(case.sizes, names, case.span)
-        if left := [inside for b in rest if (inside := common(b, box)) is not None]:
+        if left := [inside for b in rest if (inside := common(b, box)) is not None and occurs(dims, names, inside)]:
             rest = without(rest, box)
             own = dims_within(dims, dict(zip(names, hull(left), strict=True)))
-            within = [d for d in own.values() if d.low != d.high]
-            if case.body and isinstance(last := case.body[-1], t.Select) and (found := lacking(last, within)):
+            last = case.body[-1] if case.body else None
+            if isinstance(last, t.Select) and (found := lacking(last, own.values())):
                 return found
-    return no_case(s, rest[0]) if rest else None
+    return next((no_case(s, box) for box in rest if occurs(dims, names, box)), None)
 
 
 # Sizes with weights, as they are written.

@@ -67,7 +67,8 @@ class Dim(_Node):
 
     Every occurrence carries the range, so that bounds of an extent can be computed from it. Without `high` there is no limit.
     `at` has the sizes at which a task wants its kernels timed; if it is empty, they are chosen automatically. `weights` says
-    how often each of these occurs; without them, times count by the inverse of the work.
+    how often each of these occurs; without them, times count by the inverse of the work. `where` has the conditions that the
+    sizes of a call meet, beside their ranges: all of them in each dimension of a condition. Dimensions there have no `where`.
     """
 
     name: str
@@ -75,6 +76,7 @@ class Dim(_Node):
     high: int | None = None
     at: tuple[int, ...] = ()
     weights: tuple[float, ...] = ()
+    where: tuple[Expr, ...] = ()
 
 
 @node

@@ -76,11 +76,14 @@ class _Numbered:
             params=tuple(map(self._buffer, p.params)),
             buffers=tuple(map(self._buffer, p.buffers)),
             body=tuple(map(self._stmt, p.body)),
-            dims=tuple(replace(d, name=self._numbers[d.name]) for d in dims),
+            dims=tuple(map(self._dim, dims)),
             annotations=self._annotations(p.annotations, ASSUMED),
             divided_by=tuple(self._numbers[n] for n in p.divided_by),
             cases=tuple(replace(c, program=self.program(c.program)) for c in p.cases),
         )
+
+    def _dim(self, d: Dim) -> Dim:
+        return replace(d, name=self._numbers[d.name], where=tuple(map(self._expr({}), d.where)))
 
     def _buffer(self, b: Buffer) -> Buffer:
         shape, strides = (tuple(map(self._expr({}), x)) for x in (b.shape, b.strides))
@@ -136,8 +139,8 @@ class _Numbered:
             match e:
                 case Var(name=name):
                     return Var(known.get(name, name))
-                case Dim(name=name):
-                    return replace(e, name=self._numbers[name])
+                case Dim():
+                    return self._dim(e)
                 case Load(buffer=b):
                     return replace(e, buffer=self._numbers.get(b, b))
                 case Binary(op="+" | "-" | "*") if dtype_of(e) == INDEX:

@@ -35,6 +35,7 @@ from tensorc_dsl.ir.program import (
     Store,
     fresh,
 )
+from tensorc_dsl.ir.sizes import limited
 from tensorc_dsl.ir.verify import ProgramError, verify
 from tensorc_dsl.syntax import tree as t
 from tensorc_dsl.syntax.names import near
@@ -90,6 +91,7 @@ class _Reader:
             for e in (*p.type.shape, *p.strides):
                 self.dims |= {n.id: ir.Dim(n.id) for n in walk(e) if isinstance(n, t.Name)}
         self.ranges(d.sizes)
+        self.occurring(d.conditions)
         if self.limits:
             self.dims |= dims_within(self.dims.values(), self.limits)
         params = [self.buffer(p.name, p.type, "global", (), p.span, p.constant, p.strides, p.updates) for p in d.params]
@@ -131,7 +133,9 @@ class _Reader:
             if box is None or (inside := common(box, every)) is None:
                 continue
             limits = {**self.limits, **dict(zip(names, inside, strict=True))}
-            inner = t.ProgramDef(d.name, d.params, d.sizes, c.buffers, c.body, c.annotations, c.select, "", c.span)
+            inner = t.ProgramDef(
+                d.name, d.params, d.sizes, d.conditions, c.buffers, c.body, c.annotations, c.select, "", c.span
+            )
             program = self.attempt(_Reader(inner, self.intrinsics, limits).program)
             if program is not None:
                 yield Case(inside, narrowed(program, (), ()))
@@ -163,6 +167,12 @@ class _Reader:
                     seen.add(name)
                 case _:
                     self.found.append(problems.NO_SIZES(e.span, name=name))
+
+    def occurring(self, conditions: tuple[t.Expr, ...]) -> None:
+        """Record what sizes meet beside their ranges."""
+        names = VisibleNames({}, {name: ir.Dim(name) for name in self.dims}, {}, {})
+        told = tuple(c for e in conditions if (c := self.attempt(lambda e=e: names.condition(e))) is not None)
+        self.dims = {d.name: d for d in limited(self.dims.values(), told)}
 
     def weights(self, like: t.Expr | None) -> dict[int, float]:
         """The sizes that a map lists, with their weights."""

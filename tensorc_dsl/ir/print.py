@@ -185,6 +185,7 @@ def format_buffer(b: Buffer) -> str:
 
 def _ranges(dims: tuple[Dim, ...]) -> str:
     known = [f"{d.name} in {d.low}..{d.high}{format_timed(d)}" for d in dims if d.high is not None]
+    known += dict.fromkeys(_at(c, _OR) for d in dims for c in d.where)
     return f" where {', '.join(known)}" if known else ""
 
 

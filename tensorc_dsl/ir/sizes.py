@@ -6,25 +6,30 @@ A stride is the distance of neighbours along a dimension, in elements. An array 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import reduce
 from itertools import permutations
+from math import log2
 
 from tensorc_dsl.ir.dtypes import INDEX
 from tensorc_dsl.ir.expr import (
+    COMPARISONS,
     ONE,
     ZERO,
     Binary,
     Compare,
+    Const,
     Dim,
     Expr,
     Logic,
+    Not,
     add,
     constant,
     dims_in,
     dtype_of,
     fold,
+    free_vars,
     index,
     mul,
     rewrite_expr,
@@ -152,10 +157,12 @@ def holds(e: Expr, sizes: Sizes) -> bool:
     match e:
         case Logic(op=op, lhs=a, rhs=b):
             return (holds(a, sizes) and holds(b, sizes)) if op == "and" else (holds(a, sizes) or holds(b, sizes))
-        case Compare(op="<=", lhs=a, rhs=b):
-            return evaluate_size(a, sizes) <= evaluate_size(b, sizes)
+        case Not(operand=a):
+            return not holds(a, sizes)
+        case Compare(op=op, lhs=a, rhs=b):
+            return COMPARISONS[op](evaluate_size(a, sizes), evaluate_size(b, sizes))
         case _:
-            raise ValueError(f"{e} is no condition on strides")
+            raise ValueError(f"{e} is no condition on sizes")
 
 
 def fitting(program: Program, sizes: Mapping[str, int]) -> Sizes | None:
@@ -226,14 +233,108 @@ def check_sizes(dims: tuple[Dim, ...], sizes: Sizes) -> None:
         if sizes[d.name] < d.low or (d.high is not None and sizes[d.name] > d.high):
             most = "up" if d.high is None else d.high
             raise SizeError(f"{d.name} is {sizes[d.name]}; it can be from {d.low} to {most}")
+    if (broken := broken_by(dims, sizes)) is not None:
+        raise SizeError(f"`{format_expr(broken)}` does not hold for {dict(sizes)}")
 
 
 def evaluate_size(e: Expr, sizes: Sizes) -> int:
     """The value of an extent over open dimensions. Raises SizeError if it divides by 0 or contains any other name."""
-    value = constant(_Binder(_numbers(sizes)).expr(e))
+    value = _value(e, sizes)
     if value is None:
         raise SizeError(f"`{format_expr(e)}` is no number for {dict(sizes)}")
     return value
+
+
+def _value(e: Expr, sizes: Sizes) -> int | None:
+    match e:
+        case Const():
+            return constant(e)
+        case Dim(name=name):
+            return sizes.get(name)
+        case Binary(op=op, lhs=a, rhs=b):
+            x, y = _value(a, sizes), _value(b, sizes)
+            return None if x is None or y is None else fold(op, x, y)
+        case _:
+            return None
+
+
+# Conditions on several open dimensions: which sizes within their ranges occur.
+
+
+def limited(dims: Iterable[Dim], conditions: tuple[Expr, ...]) -> tuple[Dim, ...]:
+    """The dimensions with these conditions and no others, each of which they say something with all of them."""
+    dims = tuple(dims)
+    names = frozenset[str]().union(*map(free_vars, conditions))
+    ranges: dict[str, Expr] = {d.name: Dim(d.name, d.low, d.high) for d in dims}
+    within = tuple(
+        dict.fromkeys(rewrite_expr(c, lambda e: ranges[e.name] if isinstance(e, Dim) else e) for c in conditions)
+    )
+    return tuple(replace(d, where=within if d.name in names else ()) for d in dims)
+
+
+def conditions_of(dims: Iterable[Dim]) -> tuple[Expr, ...]:
+    """What sizes of these dimensions meet beside their ranges."""
+    return tuple(dict.fromkeys(c for d in dims for c in d.where))
+
+
+def conditions_on(dims: Collection[Dim]) -> tuple[Expr, ...]:
+    """Those of the conditions that are on these dimensions alone."""
+    names = {d.name for d in dims}
+    return tuple(c for c in conditions_of(dims) if free_vars(c) <= names)
+
+
+def broken_by(dims: Iterable[Dim], sizes: Sizes) -> Expr | None:
+    """The first condition of the dimensions that these sizes do not meet; those on a size that is not given are left out."""
+    return next((c for c in conditions_of(dims) if free_vars(c) <= sizes.keys() and not holds(c, sizes)), None)
+
+
+EACH = 4096
+"""Sizes are tried one after the other up to so far from where a size should be, and further away at equal ratios."""
+
+PLACES = 16
+"""The sizes of a dimension for which another one is tried, where it is not enough that one is another."""
+
+
+def nearest(dims: Collection[Dim], sizes: Sizes) -> Sizes | None:
+    """The sizes, or near ones that occur: with one size changed if that is enough, rather of a dimension that does not say at
+    which sizes it is timed. None if none are found."""
+    if broken_by(dims, sizes) is None:
+        return sizes
+    free = [d for d in dims if d.where]
+    for d in (None, *free):
+        found: list[Sizes] = []
+        for n in (0,) if d is None else _along(d):
+            begun = sizes if d is None else {**sizes, d.name: n}
+            found += (x for other in free if other is not d and (x := _moved(dims, begun, other)) is not None)
+        if found:
+            timed = {d.name for d in free if d.at}
+            return min(found, key=lambda x: (sum(x[n] != sizes[n] for n in timed), distance(x, sizes)))
+    return None
+
+
+def _along(d: Dim) -> list[int]:
+    low, high = max(d.low, 1), EACH * max(d.low, 1) if d.high is None else d.high
+    return sorted({round(low * (max(high, 1) / low) ** (k / (PLACES - 1))) for k in range(PLACES)})
+
+
+def _moved(dims: Collection[Dim], sizes: Sizes, d: Dim) -> Sizes | None:
+    """The sizes with the nearest one of a dimension for which all occur."""
+    step = 0
+    while True:
+        step += max(1, (step - EACH) // 256)
+        tried = [
+            n for n in (sizes[d.name] - step, sizes[d.name] + step) if n >= d.low and (d.high is None or n <= d.high)
+        ]
+        for n in tried:
+            if broken_by(dims, made := {**sizes, d.name: n}) is None:
+                return made
+        if not tried or step > EACH**2:
+            return None
+
+
+def distance(a: Sizes, b: Sizes) -> float:
+    """How far sizes are from others, by their ratios."""
+    return sum(abs(log2(max(a[n], 0.5) / max(b[n], 0.5))) for n in a)
 
 
 def bind(program: Program, sizes: Sizes) -> Program:
@@ -274,6 +375,22 @@ def with_sizes(program: Program, sizes: Mapping[str, Expr], dims: tuple[Dim, ...
     """
     if not sizes:
         return program
+    if conditions := conditions_of(program.dims):
+        left = tuple(c for c in map(_Binder(sizes).expr, conditions) if dims_in(c))
+        stay = {d.name: e for d in program.dims if isinstance(e := sizes.get(d.name, d), Dim)}
+        sizes = {**sizes, **dict(zip(stay, limited(stay.values(), left), strict=True))}
+    return _replaced(program, sizes, dims)
+
+
+def without_conditions(program: Program) -> Program:
+    """The program for all sizes within their ranges, whether or not they occur together."""
+    if not conditions_of(program.dims):
+        return program
+    made = _replaced(program, {d.name: replace(d, where=()) for d in program.dims}, None)
+    return replace(made, cases=tuple(replace(c, program=without_conditions(c.program)) for c in made.cases))
+
+
+def _replaced(program: Program, sizes: Mapping[str, Expr], dims: tuple[Dim, ...] | None) -> Program:
     b = _Binder(sizes)
     new = (sizes.get(d.name, d) for d in program.dims)
     return replace(

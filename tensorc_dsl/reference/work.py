@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
-from math import log2, prod
+from math import prod
 
 from tensorc_dsl.ir.dtypes import INDEX, DType
 from tensorc_dsl.ir.expr import (
@@ -36,7 +36,7 @@ from tensorc_dsl.ir.expr import (
 from tensorc_dsl.ir.input_views import resolved
 from tensorc_dsl.ir.program import Block, IterKind, Program, Store, blocks
 from tensorc_dsl.ir.reductions import Fold, fold_of
-from tensorc_dsl.ir.sizes import Sizes, bind, fitting
+from tensorc_dsl.ir.sizes import Sizes, bind, broken_by, distance, fitting, nearest
 from tensorc_dsl.reference.evaluate import matches, shape_of
 from tensorc_dsl.reference.values import Box
 
@@ -221,7 +221,7 @@ def spread(program: Program, found: Sizing, points: Sequence[Sizes]) -> tuple[fl
     """The weights of sizes, the timed ones among them: each that is not timed has a part of the weight of the nearest one, by
     ratios, that is. Where no occurrences are said, all sizes count alike for the work that they are."""
     said = any(d.weights for d in program.dims)
-    near = [min(range(len(found.timed)), key=lambda k: _distance(found.timed[k], x)) for x in points]
+    near = [min(range(len(found.timed)), key=lambda k: distance(found.timed[k], x)) for x in points]
     cells = Counter(near)
     out: list[float] = []
     for k, x in zip(near, points, strict=True):
@@ -231,10 +231,6 @@ def spread(program: Program, found: Sizing, points: Sequence[Sizes]) -> tuple[fl
     return tuple(out)
 
 
-def _distance(a: Sizes, b: Sizes) -> float:
-    return sum(abs(log2(max(a[n], 0.5) / max(b[n], 0.5))) for n in a)
-
-
 def _longest_strides(program: Program) -> Sizes:
     """The sizes that are told by strides alone, at their largest."""
     extents = {d for b in program.params for e in b.shape for d in dims_in(e)}
@@ -242,8 +238,9 @@ def _longest_strides(program: Program) -> Sizes:
 
 
 def _distinct(program: Program, every: Sequence[Sizes]) -> tuple[Sizes, ...]:
-    """The sizes without repetitions, at which elements of outputs are apart."""
-    fit = [sizes for x in every if (sizes := fitting(program, x)) is not None]
+    """The sizes without repetitions, or near ones that occur, at which elements of outputs are apart."""
+    near = [sizes for x in every if (sizes := nearest(program.dims, x)) is not None]
+    fit = [sizes for x in near if (sizes := fitting(program, x)) is not None and broken_by(program.dims, sizes) is None]
     return tuple(x for n, x in enumerate(fit) if x not in fit[:n])
 
 
@@ -273,7 +270,7 @@ def work_at(program: Program, sizes: Sizes) -> int:
 
 
 def _cost(program: Program, sizes: Sizes) -> int:
-    bound = bind(program, sizes)
+    bound = bind(program, nearest(program.dims, sizes) or sizes)
     return flops(bound) + BYTE * bytes_moved(bound)
 
 

@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 from tensorc_dsl.ir.expr import Dim
 from tensorc_dsl.ir.node import by_identity
 from tensorc_dsl.ir.program import Program
-from tensorc_dsl.ir.sizes import bind
+from tensorc_dsl.ir.sizes import bind, nearest
 from tensorc_dsl.ir.target import Target
 from tensorc_dsl.schedule.step import BlockRef, BufferRef, IntrinsicRef, LoopRef, NodeRef
 
@@ -92,5 +92,7 @@ def nominal_size(d: Dim) -> int:
 
 @by_identity(256)
 def nominal(program: Program) -> Program:
-    """The program with each open dimension at its nominal size; the program itself if none is open."""
-    return bind(program, {d.name: nominal_size(d) for d in program.dims})
+    """The program with each open dimension at its nominal size, or near it where that one does not occur with the others; the
+    program itself if none is open."""
+    sizes = {d.name: nominal_size(d) for d in program.dims}
+    return bind(program, nearest(program.dims, sizes) or sizes)

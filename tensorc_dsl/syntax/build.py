@@ -362,6 +362,13 @@ def _of(parts: Parts, *kinds: type) -> tuple[Any, ...]:
     return tuple(p for p in parts if isinstance(p, kinds))
 
 
+def _sizes(parts: tuple[Any, ...]) -> tuple[tuple[Any, ...], tuple[t.Expr, ...]]:
+    """What is behind `where`: the sizes that have a name there, and the conditions."""
+    return tuple(x.items for x in parts if isinstance(x, NamedSize)), tuple(
+        x for x in parts if not isinstance(x, NamedSize)
+    )
+
+
 @dataclass(frozen=True, slots=True)
 class Axis:
     """`bound("block.x")`, before a loop."""
@@ -428,7 +435,7 @@ class Init(Seq[t.StoreStmt]):
 
 
 class NamedSize(Seq[Any]):
-    """`M = N / 2`, behind `where`."""
+    """`M = N / 2` or `M in 1..64`, behind `where`."""
 
 
 class Guard(Seq[t.Expr]):
@@ -438,9 +445,11 @@ class Guard(Seq[t.Expr]):
 class FileBuilder(StmtBuilder):
     """The rules of items, and of all that stands in them beside statements and expressions."""
 
-    tensor_params = outputs = shape = strides = dims = assumptions = desc = params = types = use_names = several(Seq)
-    place = binding = size = param_default = operands = several(Seq)
-    dim, guard, init = several(NamedSize), several(Guard), several(Init)
+    tensor_params = outputs = shape = strides = dims = sizes = assumptions = desc = params = types = use_names = (
+        several(Seq)
+    )
+    place = binding = param_default = operands = occurring = several(Seq)
+    dim, size, guard, init = several(NamedSize), several(NamedSize), several(Guard), several(Init)
     assumption, weighing, operand = node(t.Assumption), node(t.Weighing), node(t.Operand)
     header, iterator = node(t.LoopHeader), node(t.IterDecl)
     updates = when = param_type = with_ = only
@@ -459,9 +468,7 @@ class FileBuilder(StmtBuilder):
     @rule
     def compute(self, span: Span, parts: Parts) -> t.ComputeDef:
         doc, (name, inputs, attributes, outputs, dims, assumptions, *stages) = _docs(parts)
-        sizes: tuple[Any, ...] = items(dims)
-        named = tuple(x.items for x in _of(list(sizes), NamedSize))
-        conditions = tuple(x for x in sizes if type(x) is not NamedSize)
+        named, conditions = _sizes(items(dims))
         return t.ComputeDef(
             name, items(inputs), items(attributes), outputs.items, named, conditions, items(assumptions), tuple(stages),
             doc, _after_doc(span, parts),
@@ -635,8 +642,8 @@ class FileBuilder(StmtBuilder):
 
     @rule
     def task(self, span: Span, parts: Parts) -> t.TaskDef:
-        doc, (name, compute, bindings, with_) = _docs(parts)
-        return t.TaskDef(name, compute, items(bindings), with_, doc, _after_doc(span, parts))
+        doc, (name, compute, bindings, occurring, with_) = _docs(parts)
+        return t.TaskDef(name, compute, items(bindings), items(occurring), with_, doc, _after_doc(span, parts))
 
     @rule
     def model(self, span: Span, parts: Parts) -> t.ModelDef:
@@ -673,7 +680,7 @@ class FileBuilder(StmtBuilder):
     def program(self, span: Span, parts: Parts) -> t.ProgramDef:
         doc, (name, params, sizes, *lines) = _docs(parts)
         return t.ProgramDef(
-            name, items(params), items(sizes), _of(lines, t.BufferDecl), _of(lines, t.LoopStmt, t.BlockStmt),
+            name, items(params), *_sizes(items(sizes)), _of(lines, t.BufferDecl), _of(lines, t.LoopStmt, t.BlockStmt),
             _annotations(lines), _selected(lines), doc, _after_doc(span, parts),
         )  # fmt: skip
 
@@ -689,10 +696,6 @@ class FileBuilder(StmtBuilder):
             sizes, _of(parts, t.BufferDecl), _of(parts, t.LoopStmt, t.BlockStmt), _annotations(parts), _selected(parts),
             span,
         )  # fmt: skip
-
-    @rule
-    def sizes(self, span: Span, parts: Parts) -> Seq[Any]:
-        return Seq(tuple(p.items for p in parts), span)
 
     @rule
     def buffer(self, span: Span, parts: Parts) -> t.BufferDecl:

@@ -243,8 +243,9 @@ def _item(item: t.Item) -> str:
         case t.PriorDef(name=name, of=of, weights=weights):
             lines = "".join(f"{INDENT}{w.draw} ~ {expr(w.weights, INDENT)}\n" for w in weights)
             return f"prior {name} for {of} {{\n{lines}}}" if weights else f"prior {name} for {of} {{}}"
-        case t.TaskDef(name=name, compute=compute, bindings=bindings, with_=chosen):
+        case t.TaskDef(name=name, compute=compute, bindings=bindings, conditions=conditions, with_=chosen):
             text = f"task {name} = {compute}({arguments((), bindings)})"
+            text += f" where {', '.join(map(condition_level, conditions))}" if conditions else ""
             return f"{text} with {chosen}" if chosen else text
         case t.ModelDef():
             return _model(item)
@@ -348,7 +349,7 @@ def _scope(name: str | None) -> str:
 
 
 def _program(p: t.ProgramDef) -> str:
-    sizes = ", ".join(f"{name} in {expr(value)}" for name, value in p.sizes)
+    sizes = ", ".join([*(f"{name} in {expr(value)}" for name, value in p.sizes), *map(condition_level, p.conditions)])
     head = f"program {p.name}({_tensors(p.params)}){' where ' if sizes else ''}{sizes}"
     return "\n".join([f"{head}{_annotations(p.annotations)} {{", *_program_body(p, INDENT), "}"])
 

@@ -527,11 +527,13 @@ class ReducerDef:
 
 @dataclass(frozen=True, slots=True)
 class TaskDef:
-    """`task name = compute(dim=value, …)`, optionally `with space_or_schedule`."""
+    """`task name = compute(dim=value, …)`, optionally `where condition, …` and `with space_or_schedule`."""
 
     name: Word
     compute: Word
     bindings: tuple[tuple[Word, Expr], ...]
+    conditions: tuple[Expr, ...]
+    """Which sizes occur."""
     with_: Word | None
     doc: str
     span: Span = span_field()
@@ -718,6 +720,8 @@ class ProgramDef:
     name: Word
     params: tuple[TensorParam, ...]
     sizes: tuple[tuple[Word, RangeExpr], ...]
+    conditions: tuple[Expr, ...]
+    """Which of these sizes occur."""
     buffers: tuple[BufferDecl, ...]
     body: tuple[ProgramStmt, ...]
     annotations: tuple[tuple[str, Expr], ...]

@@ -231,7 +231,7 @@ ITEMS = st.one_of(
     node(t.ModuleDef, NAMES, many(_PARAM), _MAYBE_EXPR, stmts(SMALL, 2), DOCS),
     node(t.SpaceDef, NAMES, NAMES, many(st.one_of(node(t.Name, NAMES), _call(SMALL).map(_of_a_name))), DOCS),
     node(t.ScheduleDef, NAMES, NAMES, stmts(SMALL, 2), DOCS),
-    node(t.TaskDef, NAMES, NAMES, pairs(NAMES, st.one_of(SMALL, TIMED)), _MAYBE_NAME, DOCS),
+    node(t.TaskDef, NAMES, NAMES, pairs(NAMES, st.one_of(SMALL, TIMED)), many(SMALL), _MAYBE_NAME, DOCS),
     node(
         t.ReducerDef, NAMES, many(NAMES, 1), many(NAMES, 1), _tuple_or(SMALL), _tuple_or(SMALL),
         many(node(t.Name, NAMES)), DOCS,
@@ -240,12 +240,12 @@ ITEMS = st.one_of(
     node(t.IntrinsicDef, NAMES, many(_OPERAND, 1), many(_EFFECT, 1), many(_LAYOUT), many(_LOWERING), DOCS),
     node(t.UseDecl, many(NAMES, 1), many(NAMES)),
     node(
-        t.ProgramDef, NAMES, many(_TENSOR), pairs(NAMES, TIMED), many(_BUFFER), many(_PROGRAM_STMT), _ANNOTATIONS,
-        st.none(), DOCS,
+        t.ProgramDef, NAMES, many(_TENSOR), pairs(NAMES, TIMED), many(SMALL), many(_BUFFER), many(_PROGRAM_STMT),
+        _ANNOTATIONS, st.none(), DOCS,
     ),
     node(
-        t.ProgramDef, NAMES, many(_TENSOR), pairs(NAMES, TIMED), st.just(()), st.just(()), _ANNOTATIONS,
-        _program_select(1), DOCS,
+        t.ProgramDef, NAMES, many(_TENSOR), pairs(NAMES, TIMED), many(SMALL), st.just(()), st.just(()),
+        _ANNOTATIONS, _program_select(1), DOCS,
     ),
 )  # fmt: skip
 

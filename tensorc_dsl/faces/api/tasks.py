@@ -58,7 +58,8 @@ from tensorc_dsl.faces.api.searching import (
 from tensorc_dsl.faces.packages import Disk, Files, Resolver
 from tensorc_dsl.faces.report.files import no_such_task, read_source
 from tensorc_dsl.interp.space import NATIVE, Space, opened, task_space, versions
-from tensorc_dsl.ir.sizes import Sizes
+from tensorc_dsl.ir.print import format_expr
+from tensorc_dsl.ir.sizes import Sizes, conditions_of
 from tensorc_dsl.ir.target import Target
 from tensorc_dsl.lower.flat import LowerError
 from tensorc_dsl.proof.equivalence.bits import in_order
@@ -395,6 +396,8 @@ class Task(TaskData):
         """
         compiled = self.compile(trace)
         try:
+            if self.target.starts_grids and (told := conditions_of(self.program.dims)):
+                raise LowerError(f"its functions would not check that {format_expr(told[0])}")
             return self.backend.library(compiled, self.name, describe(origin))
         except LowerError as e:
             raise failed("cannot be called from C", str(e), self.definition) from e

@@ -46,7 +46,7 @@ from tensorc_dsl.ir.program import (
     walk,
 )
 from tensorc_dsl.ir.reductions import Combination, not_atomic, order_of, update_of
-from tensorc_dsl.ir.sizes import bind
+from tensorc_dsl.ir.sizes import bind, broken_by, nearest
 from tensorc_dsl.proof.equivalence.code import (
     Code,
     ExampleSizes,
@@ -360,10 +360,12 @@ def show(
 
 
 def _choices(p: Program, met: Mapping[str, int]) -> Iterator[dict[str, int]]:
-    if all(d.name in met for d in p.dims):
+    if all(d.name in met for d in p.dims) and broken_by(p.dims, met) is None:
         yield {d.name: met[d.name] for d in p.dims}
     for n in SIZES if p.dims else ():
-        yield {d.name: max(d.low, n if d.high is None else min(n, d.high)) for d in p.dims}
+        sizes = nearest(p.dims, {d.name: max(d.low, n if d.high is None else min(n, d.high)) for d in p.dims})
+        if sizes is not None:
+            yield {**sizes}
 
 
 def trial_inputs(a: Program, b: Program, count: int) -> Iterator[dict[str, Array]]:

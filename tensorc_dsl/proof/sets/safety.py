@@ -238,11 +238,14 @@ def _smallest_point(
         *(Compare(">=", Var(n), ZERO) for n in extents),
         *(Compare("<", Var(n), extent) for n, extent in extents.items()),
     )
-    every = (*ranges, *conditions)
+    every = tuple(part for c in (*ranges, *conditions) for part in conjuncts(c))
     kept = affine_only(every)
     if not kept or kept[-1] is not every[-1]:
         return None, {}
     names = [*(d.name for d in open_dims), *extents, *numbers]
+    names += sorted(
+        frozenset[str]().union(*map(free_vars, kept)).difference(names)
+    )  # sizes that conditions are on, too
     context = isl.Context()
     context.set_max_operations(MAX_OPERATIONS)
     try:

@@ -38,6 +38,7 @@ from tensorc_dsl.ir.expr import (
     substitute,
 )
 from tensorc_dsl.ir.program import Block, For
+from tensorc_dsl.ir.sizes import conditions_of
 from tensorc_dsl.proof.sets import isl
 from tensorc_dsl.proof.sets.encodings import QUOTIENTS_BY_NUMBERS, encoded
 from tensorc_dsl.proof.sets.linear_forms import FALSE, TRUE, Context, Linear, Ranges, comparison, difference
@@ -263,20 +264,26 @@ def loop_conditions(loops: Sequence[For]) -> tuple[Expr, ...]:
 
 
 def dim_conditions(dims: Iterable[Dim]) -> tuple[Expr, ...]:
-    """Conditions that keep each open dimension within its range."""
+    """Conditions that keep each open dimension within its range, and what its size and others meet."""
+    dims = tuple(dims)
+    told = affine_only(conditions_of(dims))
     out: list[Expr] = []
-    for d in dims:
+    for d in {d.name: d for d in (*sorted(_dims_of(told), key=lambda d: d.name), *dims)}.values():
         out.append(Compare("<=", index(d.low), d))
         if d.high is not None:
             out.append(Compare("<=", d, index(d.high)))
-    return tuple(out)
+    return (*out, *told)
+
+
+def _dims_of(exprs: Iterable[Expr]) -> frozenset[Dim]:
+    return frozenset[Dim]().union(*map(dims_in, exprs))
 
 
 def facts_of(exprs: Iterable[Expr]) -> tuple[Expr, ...]:
     """What is known of the open dimensions in expressions. A set that is compared with one in which they occur needs it, too,
     since that one has no points at other sizes.
     """
-    return dim_conditions(sorted(frozenset[Dim]().union(*map(dims_in, exprs)), key=lambda d: d.name))
+    return dim_conditions(sorted(_dims_of(exprs), key=lambda d: d.name))
 
 
 def _tuple(names: Iterable[str]) -> str:
@@ -285,10 +292,11 @@ def _tuple(names: Iterable[str]) -> str:
 
 def _header(bound: Sequence[str], used: Sequence[Expr]) -> tuple[str, tuple[Expr, ...]]:
     """The text that declares the parameters, and the known facts about them."""
-    free = frozenset[str]().union(*map(free_vars, used)) - set(bound)
-    if not free:
+    if frozenset[str]().union(*map(free_vars, used)) <= set(bound):
         return "", ()
-    return f"{_tuple(sorted(free))} -> ", facts_of(used)
+    known = facts_of(used)
+    free = frozenset[str]().union(*map(free_vars, (*used, *known))) - set(bound)
+    return f"{_tuple(sorted(free))} -> ", known
 
 
 def points(variables: Sequence[str], conditions: Sequence[Expr]) -> isl.Set:
@@ -349,7 +357,7 @@ def feasible(extents: Mapping[str, Expr], conditions: Sequence[Expr]) -> bool:
 @lru_cache(maxsize=16384)
 def _feasible(limits: tuple[tuple[str, Expr], ...], conditions: tuple[Expr, ...]) -> bool:
     within = [c for v, e in limits for c in (Compare("<=", ZERO, Var(v)), Compare("<", Var(v), e))]
-    dims = frozenset[Dim]().union(*map(dims_in, (*within, *conditions)))
+    dims = _dims_of((*within, *conditions))
     terms = encoded((*within, *conditions, *dim_conditions(dims)), QUOTIENTS_BY_NUMBERS)
     every = [*terms.exprs, *terms.conditions]
     names = sorted(frozenset[str]().union(*map(free_vars, every)))
@@ -385,7 +393,7 @@ _Limits = tuple[tuple[str, int | None, int | None], ...]
 
 @lru_cache(maxsize=4096)
 def _extremes(e: Expr, limits: _Limits, given: tuple[Expr, ...]) -> tuple[int, int] | None:
-    dims = frozenset[Dim]().union(*map(dims_in, (e, *given)))
+    dims = _dims_of((e, *given))
     if not dims and any(low is None or high is None for _, low, high in limits):
         return None
     value = Var("value'")  # no loop of a program has a name with a quote

@@ -24,7 +24,7 @@ from tensorc_dsl.base.diagnostic import TschedError
 from tensorc_dsl.ir.expr import Dim
 from tensorc_dsl.ir.print import format_range
 from tensorc_dsl.ir.program import Program
-from tensorc_dsl.ir.sizes import Sizes
+from tensorc_dsl.ir.sizes import Sizes, broken_by
 from tensorc_dsl.reference.work import Sizing, spread, work_at
 from tensorc_dsl.schedule.step import ScheduleRefusal
 from tensorc_dsl.schedule.trace.trace import Trace
@@ -186,13 +186,18 @@ def selected(
         return None
     few = contenders(candidates, found.weights)
     grid = grid_of(program.dims, timed)
-    points: list[Sizes] = [dict(zip(grid, x, strict=True)) for x in product(*grid.values())]
+    corners: list[Sizes] = [dict(zip(grid, x, strict=True)) for x in product(*grid.values())]
+    occur = np.array([broken_by(program.dims, x) is None for x in corners])
+    points = [x for x, there in zip(corners, occur, strict=True) if there]
     told = predicted_at(program, timed, points, few, cycles)
     seconds = told.seconds.copy()
     for column, x in enumerate(timed):
         seconds[:, points.index(x)] = [c.seconds[column] for c in few]
-    cost = seconds / seconds.min(axis=0) if objective == "worst" else seconds * np.array(spread(program, found, points))
-    cost = cost.reshape(len(few), *map(len, grid.values()))
+    each = seconds / seconds.min(axis=0) if objective == "worst" else seconds * np.array(spread(program, found, points))
+    cost, widths = np.zeros((2, len(few), len(corners)))  # sizes that do not occur cost nothing
+    cost[:, occur], widths[:, occur] = each, told.within
+    shape = tuple(map(len, grid.values()))
+    cost, widths = (x.reshape(len(few), *shape) for x in (cost, widths))
     tree = leaves(cost, most, objective)
     dims = {d.name: d for d in program.dims}
     axes = [n for n, size in enumerate(cost.shape[1:]) if any(leaf.box[n] != (0, size - 1) for leaf in tree)]
@@ -203,7 +208,8 @@ def selected(
     if len(names) == 1 and all(len(grid[n]) == 1 for n in grid if n not in names):
         for left, right in pairwise(tree):
             place, pair = left.box[axes[0]][1], (few[left.row], few[right.row])
-            ends[names[0]][place] = _last_of(program, timed, pair, points[place], points[place + 1], cycles)
+            if occur[place] and occur[place + 1]:
+                ends[names[0]][place] = _last_of(program, timed, pair, corners[place], corners[place + 1], cycles)
     cases: dict[str, Sequence[str]] = {}
     for leaf in tree:
         order = np.argsort(_of_box(cost, leaf.box, objective), kind="stable")
@@ -222,9 +228,10 @@ def selected(
         trace = expand(text_of(few[0].trace, names, cases), {})
     except (TschedError, ScheduleRefusal):
         return None
-    widths = told.within.reshape(cost.shape)
-    inside = [(leaf.row, *(slice(a, b + 1) for a, b in leaf.box)) for leaf in tree]
-    return Dispatch(trace, float(max(np.median(widths[box]) for box in inside)))
+    there = occur.reshape(shape)
+    inside = [(leaf.row, tuple(slice(a, b + 1) for a, b in leaf.box)) for leaf in tree]
+    found_in = [widths[row][box][there[box]] for row, box in inside]
+    return Dispatch(trace, float(max(np.median(x) for x in found_in if len(x))))
 
 
 def _of_box(cost: Array, box: Box, objective: Objective) -> Array:
@@ -246,7 +253,7 @@ def _last_of(
     (name,) = (n for n in left if left[n] != right[n])
     low, high = left[name], right[name] - 1
     step = max(1, (high - low) // BETWEEN)
-    sizes = [*range(low, high + 1, step)]
+    sizes = [n for n in range(low, high + 1, step) if n == low or broken_by(program.dims, {**left, name: n}) is None]
     told = predicted_at(program, timed, [{**left, name: n} for n in sizes], pair, cycles).seconds
     one, other = told / told.min(axis=0)
     # With the first candidate up to the place n, and the other one behind it.

@@ -21,8 +21,8 @@ from tensorc_dsl.backend.llvm.ahead.interface import (
 from tensorc_dsl.backend.llvm.codegen.compile import UNCOUNTED, Compiled, byte_count, workspace_symbol
 from tensorc_dsl.backend.llvm.codegen.expressions import Expressions
 from tensorc_dsl.backend.llvm.codegen.function import Function, Module, Scalar, SymbolTable
-from tensorc_dsl.ir.expr import Dim, Expr, index, mul
-from tensorc_dsl.ir.sizes import spanned_expr
+from tensorc_dsl.ir.expr import Dim, Expr, free_vars, index, mul
+from tensorc_dsl.ir.sizes import conditions_on, spanned_expr
 from tensorc_dsl.lower.flat import Param
 from tensorc_dsl.proof.sets.constants import solve_sizes
 
@@ -69,6 +69,13 @@ class Entry:
         self.fail_if(self.f.op(f"icmp slt i64 {value}, {d.low}"), Status.SIZE, position)
         if d.high is not None:
             self.fail_if(self.f.op(f"icmp sgt i64 {value}, {d.high}"), Status.SIZE, position)
+
+    def occurring(self, dims: Sequence[Dim], sizes: Mapping[str, Scalar]) -> None:
+        """Return an error if sizes within their ranges do not meet what the dimensions say beside these."""
+        for c in conditions_on(dims):
+            met = Expressions(self.f, SymbolTable(vars=dict(sizes))).value(c, None).ref
+            first = next(k for k, d in enumerate(dims) if d.name in free_vars(c))
+            self.fail_if(self.f.op(f"xor i1 {met}, true"), Status.SIZE, first)
 
     def check_spans(self, spans: Sequence[Span]) -> None:
         """Return an error if a pointer is null or misaligned, or if memory that is written overlaps any other.
@@ -291,6 +298,7 @@ def _write_plain(module: Module, api: Interface, s: Signature, kernel: Compiled,
     expressions = Expressions(entry.f, SymbolTable(vars=sizes))
     for k, d in enumerate(s.dims):
         entry.outside(d, f"%d{k}", k)
+    entry.occurring(s.dims, sizes)
     for k, p in enumerate(s.params):
         if p.apart is not None:
             meets = entry.f.op(f"xor i1 {expressions.value(p.apart, None).ref}, true")
@@ -402,8 +410,8 @@ def _finish(entry: Entry, m: PreparedMemory, data: Mapping[str, str], expression
 
 
 def _write_prepared_bytes(module: Module, api: Interface, m: PreparedMemory, attributes: str) -> None:
-    """Add a function of the sizes that returns the size of prepared memory, or −1 if a size is out of its range or no memory
-    is as large."""
+    """Add a function of the sizes that returns the size of prepared memory, or −1 if sizes do not occur or no memory is as
+    large."""
     f = Function(module)
     inside = "true"
     for k, d in enumerate(m.dims):
@@ -411,6 +419,8 @@ def _write_prepared_bytes(module: Module, api: Interface, m: PreparedMemory, att
             if limit is not None:
                 inside = f.op(f"and i1 {inside}, {f.op(f'icmp {order} i64 %d{k}, {limit}')}")
     sizes: dict[str, Scalar] = {d.name: f"%d{k}" for k, d in enumerate(m.dims)}
+    for c in conditions_on(m.dims):
+        inside = f.op(f"and i1 {inside}, {Expressions(f, SymbolTable(vars=sizes)).value(c, None).ref}")
     total = byte_count(f, m.bytes, sizes)
     inside = f.op(f"and i1 {inside}, {f.op(f'icmp ne i64 {total}, {UNCOUNTED}')}")
     size = f.op(f"select i1 {inside}, i64 {total}, i64 -1")

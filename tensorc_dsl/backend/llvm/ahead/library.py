@@ -39,6 +39,7 @@ from tensorc_dsl.backend.protocol import CompileError, Form
 from tensorc_dsl.base.diagnostic import TschedError, problem
 from tensorc_dsl.ir.expr import Dim, Expr, constant, dims_in, index, mul
 from tensorc_dsl.ir.print import format_expr
+from tensorc_dsl.ir.sizes import conditions_on
 from tensorc_dsl.ir.target import Target, architecture_of
 from tensorc_dsl.lower.flat import Param, format_shape
 from tensorc_dsl.processes.start import Limits, run_executable
@@ -328,6 +329,8 @@ def declarations(s: Signature, what: str, memory: str = "", about: str = "") -> 
     for d in s.dims:
         yield f"   {argument_name(d.name)}: a size, {f'at least {d.low}' if d.high is None else f'{d.low} to {d.high}'}"
         formals.append(f"int64_t {argument_name(d.name)}")
+    for c in conditions_on(s.dims):
+        yield f"   Sizes are such that {format_expr(c)}"
     for p in s.params:
         kept = (
             " as its bits" if p.dtype.is_float and p.dtype.bits < 32 else ", 0 or 1" if p.dtype.kind == "bool" else ""

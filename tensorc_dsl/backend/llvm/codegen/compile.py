@@ -15,8 +15,9 @@ from tensorc_dsl.backend.llvm.lower.passes import code_size
 from tensorc_dsl.backend.memory import MOST_BYTES
 from tensorc_dsl.backend.protocol import Code, CompileError
 from tensorc_dsl.ir.dtypes import INDEX
-from tensorc_dsl.ir.expr import ZERO, Binary, Const, Dim, Expr, add, constant, fold, index, mul
+from tensorc_dsl.ir.expr import ZERO, Binary, Const, Dim, Expr, add, conjunction, constant, fold, index, mul
 from tensorc_dsl.ir.program import LoopKind, Store
+from tensorc_dsl.ir.sizes import conditions_of
 from tensorc_dsl.ir.target import CACHE_LINE, Target, architecture_of
 from tensorc_dsl.lower.flat import Alloc, Flat, If, Kernel, Loop, Param, Space, body_of
 from tensorc_dsl.proof.sets.linear_forms import Context, linear
@@ -276,7 +277,8 @@ def _write_function(
     entry.line(f"call void @{symbol}.work({', '.join(args)})")
     entry.define(f"define void @{symbol}(ptr %arguments, ptr %workspace) nounwind")
     _write_work(module, kernel, body, symbol, settings, prepares=prepares)
-    _write_size(module, kernel, workspace_symbol(symbol), workspace_size(body, settings.threads))
+    occurring = () if prepares else conditions_of(kernel.dims)  # constant inputs do not tell all sizes
+    _write_size(module, kernel, workspace_symbol(symbol), workspace_size(body, settings.threads), occurring)
 
 
 def _write_work(
@@ -327,14 +329,18 @@ def _write_work(
     work.define(f"define internal void @{symbol}.work{suffix}({', '.join(params)}) noinline nounwind")
 
 
-def _write_size(module: Module, kernel: Kernel, symbol: str, size: Expr) -> None:
-    """Write a function of the arguments that returns a number of bytes."""
+def _write_size(module: Module, kernel: Kernel, symbol: str, size: Expr, occurring: tuple[Expr, ...] = ()) -> None:
+    """Write a function of the arguments that returns a number of bytes, `UNCOUNTED` for sizes that do not occur."""
     if (fixed := fixed_bytes(size) or 0) > MOST_BYTES:
         raise CompileError(
             f"its intermediate results take {fixed:,} bytes at once, and no memory has more than {MOST_BYTES:,}"
         )
     f = Function(module)
-    bytes_ = byte_count(f, size, _sizes(f, kernel))
+    sizes = _sizes(f, kernel)
+    bytes_ = byte_count(f, size, sizes)
+    if (occurs := conjunction(occurring)) is not None:
+        met = Expressions(f, SymbolTable(vars=sizes)).value(occurs, None).ref
+        bytes_ = f.op(f"select i1 {met}, i64 {bytes_}, i64 {UNCOUNTED}")
     f.define(f"define i64 @{symbol}(ptr %arguments) nounwind", result=f"i64 {bytes_}")
 
 

@@ -16,9 +16,9 @@ import numpy as np
 from tensorc_dsl.backend.memory import aligned_empty, strided_empty
 from tensorc_dsl.ir.arrays import Array, as_stored, dlpack_code, library_name, narrow
 from tensorc_dsl.ir.dtypes import BF16, F8E4M3, F8E5M2, U8, U16, DType
-from tensorc_dsl.ir.expr import Dim, Expr, constant, dims_in
+from tensorc_dsl.ir.expr import Dim, Expr, constant, dims_in, free_vars
 from tensorc_dsl.ir.print import format_expr
-from tensorc_dsl.ir.sizes import Sizes, always_apart, elements_spanned, evaluate_size, number_strides
+from tensorc_dsl.ir.sizes import Sizes, always_apart, broken_by, elements_spanned, evaluate_size, number_strides
 from tensorc_dsl.lower.flat import Param, format_shape
 from tensorc_dsl.proof.sets.constants import alternatives, solve_sizes
 from tensorc_dsl.syntax.names import did_you_mean
@@ -262,6 +262,9 @@ class ShapeSolver:
             if d.name in sizes and (sizes[d.name] < d.low or (d.high is not None and sizes[d.name] > d.high)):
                 limits = f"at least {d.low}" if d.high is None else f"{d.low} to {d.high}"
                 raise ValueError(f"{source[d.name]}: {d.name} is {sizes[d.name]}; this kernel takes {limits}")
+        if (broken := broken_by(self._dims, sizes)) is not None:
+            told = ", ".join(f"{n} is {sizes[n]} from {source[n]}" for n in sorted(free_vars(broken)))
+            raise ValueError(f"{told}; this kernel takes {format_expr(broken)}")
         return sizes
 
     def _tell_strides(self, arrays: Sequence[Described], sizes: dict[str, int], source: dict[str, str]) -> None:

@@ -1,0 +1,224 @@
+"""Conditions on open sizes: what proofs, dispatch, calls and drawn sizes know of them, and that calls outside are errors."""
+
+from __future__ import annotations
+
+import ctypes
+import random
+from itertools import product
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tensorc_dsl import Task, load, loads
+from tensorc_dsl.backend.llvm.ahead.interface import Status
+from tensorc_dsl.base.diagnostic import TschedError
+from tensorc_dsl.base.source import Source
+from tensorc_dsl.ir.cases import common, occurs, whole
+from tensorc_dsl.ir.expr import Binary, Compare, CompareOp, Dim, Expr, Logic, index
+from tensorc_dsl.ir.nameless import nameless
+from tensorc_dsl.ir.parse import parse_program
+from tensorc_dsl.ir.print import format_program
+from tensorc_dsl.ir.sizes import SizeError, bind, broken_by, conditions_of, holds, limited, nearest
+from tensorc_dsl.proof.equivalence.validate import Valid
+from tensorc_dsl.proof.sets.sets import dim_conditions, points
+from tensorc_dsl.reference.work import sizing
+from tests.ahead.made import needs_compiler
+
+LAST = """
+compute last(X: f32[N, D]) -> Y: f32[M, D] where M <= N {
+    Y[i, d] = X[i + N - M, d]
+}
+schedule rows for last {
+    let [i, d] = Y.loops
+    let [d0, d1] = split(d, [_, 8])
+    vectorize(d1)
+}
+schedule selects for last {
+    select M, N {
+        1..8, 1..8 => { vectorize(Y.loops[1]) }
+        1..8, _ => { }
+        9..40, 9..40 => {
+            let [i, d] = Y.loops
+            let [i0, i1] = split(i, [_, 4], partial=true)
+            reorder(i0, d, i1)
+        }
+    }
+}
+"""
+TASK = LAST + "task tail = last(M=1..40, N=1..40, D=16) with "
+SUMS = """
+compute sums(X: f32[N], Z: f32[M]) -> Y: f32[M, N] { Y[i, j] = X[j] + Z[i] }
+use std.cpu.{default}
+task tail = sums(M=1..40, N=1..40) where """
+
+
+def task(text: str) -> Task:
+    return loads(text)["tail"]
+
+
+def test_it_is_printed_and_read_back(tmp_path: Path) -> None:
+    program = task(TASK + "rows").program
+    text = format_program(program)
+    assert "where N in 1..40, M in 1..40, M <= N {" in text
+    assert parse_program(Source("t", text)) == program
+    other = parse_program(Source("t", text.replace("M", "P").replace("N", "Q")))
+    assert nameless(other) == nameless(program)
+
+
+def test_proofs_use_it() -> None:
+    with pytest.raises(TschedError, match="E0411"):
+        loads(TASK.replace(" where M <= N", "") + "rows")
+    found = task(TASK + "rows")
+    assert found.verify(found.sample(0)) == Valid()
+
+
+def test_a_compute_says_it_of_several_sizes_and_a_task_of_one() -> None:
+    same = task(TASK + "rows").program
+    assert task(TASK.replace(" with ", " where M <= N with ") + "rows").program == same
+    odd = task(SUMS + "M != 7").program
+    assert [bool(d.where) for d in odd.dims] == [False, True]
+    with pytest.raises(TschedError, match="E0444"):  # the range of a task can say that
+        loads(TASK.replace("where M <= N", "where M <= N, M >= 3") + "rows")
+
+
+def test_a_multiple_beside_another_size() -> None:
+    program = task(SUMS + "M <= N, N % 8 == 0").program
+    assert [str(d.name) for d in program.dims] == ["N_by_8", "M"]
+    assert "M <= N_by_8 * 8" in format_program(program)
+
+
+@pytest.mark.parametrize(
+    ("said", "code"),
+    [("M * N <= 99", "E0444"), ("M < N, N < M", "E0444"), ("Q < 3", "E0405"), ("M + 1", "E0444"), ("M > 40", "E0444")],
+)
+def test_what_is_no_condition_is_an_error(said: str, code: str) -> None:
+    with pytest.raises(TschedError, match=code):
+        loads(SUMS + said)
+
+
+@pytest.mark.parametrize("name", ["rows", "selects"])
+def test_calls_outside_are_errors_and_all_others_are_right(name: str) -> None:
+    found = task(TASK + name)
+    kernel = found.replay(found.sample(0))
+    x = np.random.default_rng(0).random((41, 16), np.float32)
+    for m, n in product(range(42), repeat=2):
+        y = np.zeros((m, 16), np.float32)
+        if 1 <= m <= n <= 40:
+            kernel(x[:n], y)
+            assert np.array_equal(y, x[n - m : n])
+        else:
+            with pytest.raises(ValueError, match=r"kernel takes"):
+                kernel(x[:n], y)
+    with pytest.raises(ValueError, match=r"M is 9 from Y, N is 8 from X; this kernel takes M <= N"):
+        kernel(x[:8], np.zeros((9, 16), np.float32))
+
+
+def test_a_dispatch_needs_no_case_for_what_does_not_occur() -> None:
+    found = task(TASK + "selects")
+    trace = found.sample(0)
+    assert found.verify(trace) == Valid()
+    assert parse_program(Source("t", format_program(trace.program))) == trace.program
+    assert found.expand(Source("t", trace.text)).text == trace.text
+    with pytest.raises(TschedError, match="E0561: no case has"):
+        loads(TASK.replace("9..40, 9..40", "10..40, 9..40") + "selects")
+    with pytest.raises(TschedError, match="E0561: no case has"):
+        loads(TASK.replace("9..40, 9..40", "9..40, 9..39") + "selects")
+
+
+def test_a_case_has_what_is_left_of_it() -> None:
+    trace = task(TASK.replace("9..40, 9..40", "9, _ => { }\n        9..40, 9..40") + "selects").sample(0)
+    *_, nine, rest = trace.program.cases
+    assert [(str(d.name), len(d.where)) for d in nine.program.dims] == [("N", 1)]
+    with pytest.raises(SizeError, match="9 <= N"):
+        bind(nine.program, {"N": 8})
+    assert conditions_of(rest.program.dims)
+
+
+def test_checked_and_timed_sizes_occur() -> None:
+    for said in ("M <= N", "M + N == 41", "M % 3 == N % 3", "2 * M < N or N == 1"):
+        program = task(SUMS + said).program
+        found = sizing(program)
+        every = (*found.checked, *found.timed)
+        assert len(every) >= 4 and all(broken_by(program.dims, x) is None for x in every)
+        assert len(found.weights) == len(found.timed)
+
+
+def test_the_nearest_sizes_occur() -> None:
+    m, n = Dim("M", 1, 512), Dim("N", 1, 512)
+    dims = limited((m, n), (Compare("<=", m, n),))
+    assert nearest(dims, {"M": 3, "N": 3}) == {"M": 3, "N": 3}
+    assert nearest(dims, {"M": 9, "N": 8}) in ({"M": 8, "N": 8}, {"M": 9, "N": 9})
+    timed = limited((m, Dim("N", 1, 512, (8,))), (Compare("<=", m, n),))
+    assert nearest(timed, {"M": 512, "N": 8}) == {"M": 8, "N": 8}
+    both = (Compare("==", Binary("%", m, index(7)), index(3)), Compare("==", Binary("%", n, index(7)), index(5)))
+    found = nearest(limited((m, n), both), {"M": 1, "N": 1})
+    assert found is not None and found["M"] % 7 == 3 and found["N"] % 7 == 5
+    assert nearest(limited((m, n), (Compare(">", m, index(512)),)), {"M": 1, "N": 1}) is None
+
+
+OPS: tuple[CompareOp, ...] = ("<", "<=", ">", ">=", "==", "!=")
+
+
+def drawn(rng: random.Random, names: list[Dim], deep: int = 1) -> Expr:
+    """A random condition."""
+    if deep and rng.random() < 0.3:
+        return Logic(rng.choice(["and", "or"]), drawn(rng, names, 0), drawn(rng, names, 0))
+
+    def size() -> Expr:
+        some = rng.choice(names)
+        match rng.randrange(5):
+            case 0:
+                return Binary("*", index(rng.randint(1, 3)), some)
+            case 1:
+                return Binary("%", some, index(rng.randint(2, 4)))
+            case 2:
+                return Binary("-", rng.choice(names), some)
+            case 3:
+                return Binary("/", some, index(rng.randint(2, 4)))
+            case _:
+                return some
+
+    return Compare(rng.choice(OPS), size(), rng.choice([size(), index(rng.randint(0, 9))]))
+
+
+def test_which_boxes_occur_is_exact_and_as_integer_sets_say() -> None:
+    rng = random.Random(3)
+    for _ in range(300):
+        plain = [Dim(x, low := rng.randint(0, 5), low + rng.randint(0, 9)) for x in "MNP"]
+        dims = limited(plain, tuple(drawn(rng, plain) for _ in range(rng.randint(1, 3))))
+        told = conditions_of(dims)
+        spans = [range(d.low, (d.high or 0) + 1) for d in dims]
+        there = {x for x in product(*spans) if all(holds(c, dict(zip("MNP", x, strict=True))) for c in told)}
+        box = tuple((a, b) for a, b in (sorted((rng.randint(0, 9), rng.randint(0, 9))) for _ in "MN"))
+        inside = common(box, whole(dims, "MN"))
+        wanted = inside is not None and any(
+            all(a <= v <= (b or 0) for v, (a, b) in zip(x, inside, strict=False)) for x in there
+        )
+        assert (inside is not None and occurs(dims, "MN", inside)) == wanted
+        by_sets = points([d.name for d in plain], dim_conditions(dims))
+        assert by_sets.count_val().to_python() == len(there)
+        begun = {d.name: rng.choice(spans[n]) for n, d in enumerate(dims)}
+        near = nearest(dims, begun)
+        assert (near is not None and tuple(near.values()) in there) if there else near is None
+
+
+@needs_compiler
+def test_c_calls_outside_are_errors(tmp_path: Path) -> None:
+    path = tmp_path / "t.tsched"
+    path.write_text(TASK + "selects")
+    found = load(str(path))["tail"]
+    library = tmp_path / "tail.so"
+    library.write_bytes(found.library(found.sample(0)).make("so"))
+    assert "Sizes are such that M <= N" in found.library(found.sample(0)).make("header").decode()
+    f: Any = ctypes.CDLL(str(library)).tail
+    x, y = np.random.default_rng(0).random((41, 16), np.float32), np.zeros((41, 16), np.float32)
+    names = [str(d.name) for d in found.program.dims]
+    for m, n in product((0, 1, 2, 7, 8, 9, 39, 40, 41), repeat=2):
+        y[:] = 0
+        sizes = [ctypes.c_int64({"M": m, "N": n}[name]) for name in names]
+        status = f(*sizes, ctypes.c_void_p(x.ctypes.data), ctypes.c_void_p(y.ctypes.data)) & 255
+        right = 1 <= m <= n <= 40
+        assert status == (Status.OK if right else Status.SIZE)
+        assert np.array_equal(y[:m], x[n - m : n]) if right else not y.any()
