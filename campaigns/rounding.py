@@ -1,9 +1,10 @@
 """Random schedules, and whether their bits are as was said: `python -m campaigns.rounding --seed 1 --count 1000`.
 
 A schedule is steps of random primitives on one of 20 computes, half of them behind `keep_order()`. Its kernel and that of the
-compute's own order run on adversarial data: terms that cancel, infinities, NaN, both zeros, subnormal and huge numbers. Where
-the bits are said to be the same, by the whole proof and by each step, no element may differ. Where that is refused, some
-element should: the share of the schedules for which none does is told, by the reason of the refusal.
+order to keep, the compute's own one or that of the program at the first `keep_order()`, run on adversarial data: terms that
+cancel, infinities, NaN, both zeros, subnormal and huge numbers. Where the bits are said to be the same, by the whole proof
+and by each step, no element may differ. Where that is refused, some element should: the share of schedules for which none
+does is told, by the reason of the refusal.
 """
 
 from __future__ import annotations
@@ -96,10 +97,10 @@ COMPUTES: dict[str, tuple[str, Callable[[random.Random], Sizes]]] = {
 
 @dataclass(frozen=True, slots=True)
 class Schedule:
-    """A scheduled program of a compute, with its steps as text."""
+    """A scheduled program of a compute, with its steps as text. `ordered` has the order that it should keep."""
 
     name: str
-    original: Program
+    ordered: Program
     scheduled: Program
     steps: tuple[str, ...]
 
@@ -113,6 +114,7 @@ def drawn(seed: int, number: int) -> Schedule:
     bound = sizes(rng)
     original = replace(elaborate(file.computes[compute], bound, compute, file.library), intrinsics=file.instructions)
     program = in_order(original) if rng.random() < 0.5 else original
+    ordered = in_order(original)
     steps: list[str] = []
     wanted = rng.randint(*STEPS)
     for _ in range(wanted * TRIES):
@@ -124,9 +126,16 @@ def drawn(seed: int, number: int) -> Schedule:
         except (NothingToName, ScheduleRefusal):
             continue
         if after is not program:
+            if kept(after) and not kept(program):
+                ordered = after
             program = after
             steps.append(str(step))
-    return Schedule(name, original, program, tuple(steps))
+    return Schedule(name, ordered, program, tuple(steps))
+
+
+def kept(program: Program) -> bool:
+    """Whether each step has to keep the order of sums."""
+    return ("in_order", True) in program.annotations
 
 
 # Adversarial data.
@@ -174,12 +183,12 @@ def kernel_of(program: Program) -> LoadedKernel:
 
 def difference(schedule: Schedule) -> str:
     """The first difference of the bits of both kernels, as text; "" if they agree on all inputs."""
-    own, other = kernel_of(in_order(schedule.original)), kernel_of(schedule.scheduled)
-    zeros = may_return_either_zero(schedule.original) or may_return_either_zero(schedule.scheduled)
+    own, other = kernel_of(schedule.ordered), kernel_of(schedule.scheduled)
+    zeros = may_return_either_zero(schedule.ordered) or may_return_either_zero(schedule.scheduled)
     for seed in range(INPUTS):
-        inputs = adversarial(schedule.original, seed)
-        a, b = (outputs(k, schedule.original, inputs) for k in (own, other))
-        for p in schedule.original.outputs:
+        inputs = adversarial(schedule.ordered, seed)
+        a, b = (outputs(k, schedule.ordered, inputs) for k in (own, other))
+        for p in schedule.ordered.outputs:
             if found := other_bits(p.name, b[p.name], a[p.name], p.dtype, zeros):
                 return f"inputs {seed}: {found}"
     return ""
@@ -200,27 +209,27 @@ class Tally:
 
 def judge(schedule: Schedule, number: int, tally: Tally) -> None:
     """Count one schedule."""
-    found = same_bits(in_order(schedule.original), schedule.scheduled)
-    kept = ("in_order", True) in schedule.scheduled.annotations
+    found = same_bits(schedule.ordered, schedule.scheduled)
+    by_steps = kept(schedule.scheduled)
     try:
         told = isolated(lambda: difference(schedule))
     except LowerError:
         told = "LowerError"
     if "LowerError" in told:
         tally.skipped += 1
-    elif "Traceback" in told or (told and (isinstance(found, Valid) or kept)):
-        said = "each step was proved" if kept else "proved" if isinstance(found, Valid) else "not proved"
+    elif "Traceback" in told or (told and (isinstance(found, Valid) or by_steps)):
+        said = "each step was proved" if by_steps else "proved" if isinstance(found, Valid) else "not proved"
         steps = "\n".join(schedule.steps)
         program = format_program(schedule.scheduled)
         tally.wrong.append(f"{number}, {schedule.name}, {said}: {told}\n{steps}\n{program}")
-    elif isinstance(found, Unproved) and not kept:
+    elif isinstance(found, Unproved) and not by_steps:
         if told:
             tally.differ += 1
         else:
             tally.alike[found.diagnostic.message.partition(": ")[2]] += 1
     else:
         tally.same += 1
-        tally.kept += kept and isinstance(found, Unproved)
+        tally.kept += by_steps and isinstance(found, Unproved)
 
 
 def main() -> None:
