@@ -1,0 +1,82 @@
+"""Products of open rows in two nests: whole tiles, and lower ones for the rows behind them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+
+import numpy as np
+import pytest
+
+from tensorc_dsl import Task, loads
+from tensorc_dsl.ir.arrays import Array
+from tensorc_dsl.proof.equivalence.validate import Valid
+from tensorc_dsl.schedule.step import ScheduleRefusal
+from tensorc_dsl.schedule.trace.trace import Trace
+
+TEXT = """
+use std.cpu.{default}
+compute dense(A: f32[M, K], W: const f32[N, K], b: const f32[N]) -> C: f32[M, N] {
+    let S[i, j] = sum[k] A[i, k] * W[j, k]
+    C[i, j] = max(S[i, j] + b[j], 0)
+}
+compute product(A: f32[M, K], B: f32[K, N]) -> C: f32[M, N] {
+    C[i, j] = sum[k] A[i, k] * B[k, j]
+}
+compute batch(A: f32[H, M, K], B: f32[H, K, N]) -> C: f32[H, M, N] {
+    C[h, i, j] = sum[k] A[h, i, k] * B[h, k, j]
+}
+task dense = dense(M=1..40 at [1, 16, 40], N=96, K=40) with default
+task product = product(M=0..40 at [1, 16, 40], N=70, K=33) with default
+task batch = batch(H=3, M=1..40 at [1, 16, 40], N=48, K=16) with default
+task closed = product(M=40, N=70, K=33) with default
+"""
+
+SHAPES = {
+    "dense": ((40, 40), (96, 40), (96,)),
+    "product": ((40, 33), (33, 70)),
+    "batch": ((3, 40, 16), (3, 16, 48)),
+}
+
+RESULTS: dict[str, Callable[..., Array]] = {
+    "dense": lambda a, w, b: np.maximum(a @ w.T + b, 0),
+    "product": np.matmul,
+    "batch": np.matmul,
+}
+
+
+def drawn(task: Task, count: int) -> Iterator[Trace]:
+    """That many of the schedules that cut the rows."""
+    seed = 0
+    while count:
+        seed += 1
+        with suppress(ScheduleRefusal):
+            trace = task.sample(seed)
+            if trace.decisions.get("cut_rows"):
+                count -= 1
+                yield trace
+
+
+@pytest.mark.parametrize("name", RESULTS)
+def test_kernels_are_right_at_each_size(name: str) -> None:
+    task = loads(TEXT, threads=2)[name]
+    rng = np.random.default_rng(0)
+    first, *others = (rng.integers(-4, 5, shape).astype(np.float32) for shape in SHAPES[name])
+    heights: set[object] = set()
+    for trace in drawn(task, 4):
+        assert task.verify(trace) == Valid()
+        heights |= {trace.decisions["height"], trace.decisions["low"]}
+        kernel = task.replay(trace)
+        for m in range(0 if name == "product" else 1, 41):
+            rows = first[..., :m, :].copy()
+            assert np.array_equal(kernel(rows, *others), RESULTS[name](rows, *others))
+    assert len(heights) > 2
+
+
+def test_both_nests_read_the_same_panels() -> None:
+    (trace,) = drawn(loads(TEXT)["product"], 1)
+    assert trace.text.count("cache_read(") == 1 and trace.text.count("write_at(") == 2
+
+
+def test_rows_that_are_a_number_are_not_cut() -> None:
+    assert all("cut_rows" not in loads(TEXT)["closed"].sample(seed).decisions for seed in range(8))
