@@ -28,8 +28,8 @@ def loop_partition(
 
     for i in e: s  ->  for i_0 in p: s[i := i_0];  for i_1 in e - p: s'[i := p + i_1]
 
-    With `multiple` in place of points the first part has the most iterations that are a multiple of it, and the second one the
-    rest; of an open size either may have none. Tiles of the first part are whole then.
+    With `multiple` in place of points the first part has the most iterations that are a multiple of it, and the second one
+    the rest; of an open size either may have none. Tiles of the first part are whole then.
 
     The first part has the original statements, the others copies: `C_1`, `C_2`, … of a block `C`, with copies of the buffers
     that are private to an iteration. So each part can be scheduled separately: the border of an image, or the last
