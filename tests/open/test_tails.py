@@ -30,6 +30,7 @@ task dense = dense(M=1..40 at [1, 16, 40], N=96, K=40) with default
 task product = product(M=0..40 at [1, 16, 40], N=70, K=33) with default
 task batch = batch(H=3, M=1..40 at [1, 16, 40], N=48, K=16) with default
 task closed = product(M=40, N=70, K=33) with default
+task outer = product(M=1..40, N=70, K=1) with default
 """
 
 SHAPES = {
@@ -78,5 +79,7 @@ def test_both_nests_read_the_same_panels() -> None:
     assert trace.text.count("cache_read(") == 1 and trace.text.count("write_at(") == 2
 
 
-def test_rows_that_are_a_number_are_not_cut() -> None:
-    assert all("cut_rows" not in loads(TEXT)["closed"].sample(seed).decisions for seed in range(8))
+@pytest.mark.parametrize("name", ["closed", "outer"])
+def test_rows_that_are_a_number_and_sums_of_one_term_are_not_cut(name: str) -> None:
+    task = loads(TEXT)[name]
+    assert all("cut_rows" not in task.sample(seed).decisions for seed in range(8))
