@@ -30,6 +30,7 @@ task dense = dense(M=1..40 at [1, 16, 40], N=96, K=40) with default
 task product = product(M=0..40 at [1, 16, 40], N=70, K=33) with default
 task batch = batch(H=3, M=1..40 at [1, 16, 40], N=48, K=16) with default
 task closed = product(M=40, N=70, K=33) with default
+task narrow = product(M=1..40, N=16, K=5) with default
 task outer = product(M=1..40, N=70, K=1) with default
 """
 
@@ -72,6 +73,14 @@ def test_kernels_are_right_at_each_size(name: str) -> None:
             rows = first[..., :m, :].copy()
             assert np.array_equal(kernel(rows, *others), RESULTS[name](rows, *others))
     assert len(heights) > 2
+
+
+def test_rows_of_one_vector_and_few_registers() -> None:
+    (trace,) = drawn(loads(TEXT)["narrow"], 1)
+    assert trace.decisions["columns"] == (1 if loads(TEXT).native.vector_bits >= 512 else 2)
+    haswell = 'target avx2 = llvm(cpu="haswell", features=["avx", "avx2", "fma"], vector_bits=256, cores=1)\n'
+    few = loads(haswell + TEXT, target="avx2")["product"]
+    assert {trace.decisions["columns"] for trace in drawn(few, 12)} == {2, 3}
 
 
 def test_both_nests_read_the_same_panels() -> None:
