@@ -24,6 +24,7 @@ from tensorc_dsl.ir.sizes import SizeError, bind, broken_by, conditions_of, hold
 from tensorc_dsl.proof.equivalence.validate import Valid
 from tensorc_dsl.proof.sets.sets import dim_conditions, points
 from tensorc_dsl.reference.work import sizing
+from tensorc_dsl.tuning.search.dispatch import Candidate, selected
 from tests.ahead.made import needs_compiler
 
 LAST = """
@@ -222,3 +223,21 @@ def test_c_calls_outside_are_errors(tmp_path: Path) -> None:
         right = 1 <= m <= n <= 40
         assert status == (Status.OK if right else Status.SIZE)
         assert np.array_equal(y[:m], x[n - m : n]) if right else not y.any()
+
+
+def test_a_search_selects_among_kernels_for_sizes_that_occur() -> None:
+    found = loads(SUMS.replace("M=1..40, N=1..40", "M=1..40 at [1, 8, 40], N=1..40 at [4, 8, 40]") + "M <= N")["tail"]
+    sizes = sizing(found.program)
+    assert sizes.timed == ({"N": 4, "M": 1}, {"N": 8, "M": 8}, {"N": 40, "M": 40})
+    expand = found.plan().expand
+    assert expand is not None
+    # Each of three is by far the fastest at one of the sizes.
+    some = [Candidate(found.sample(seed), tuple(1e-6 if k == seed else 1e-3 for k in range(3))) for seed in range(3)]
+    made = selected(found.program, sizes, some, 4, expand, lambda _, x: float(1000 + x["M"] * x["N"]))
+    assert made is not None and len(made.trace.program.cases) >= 2
+    assert found.verify(made.trace) == Valid()
+    kernel = found.replay(made.trace)
+    rng = np.random.default_rng(0)
+    for m, n in ((1, 1), (1, 40), (8, 8), (9, 30), (40, 40)):
+        x, z = rng.random(n, np.float32), rng.random(m, np.float32)
+        np.testing.assert_allclose(kernel(x, z), x + z[:, None], rtol=1e-6)
