@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from campaigns.random_steps import random_schedule
 from tensorc_dsl import Task, load, loads
 from tensorc_dsl.backend.llvm.ahead.interface import Status
 from tensorc_dsl.base.diagnostic import TschedError
@@ -26,6 +27,7 @@ from tensorc_dsl.proof.sets.sets import dim_conditions, points
 from tensorc_dsl.reference.work import sizing
 from tensorc_dsl.tuning.search.dispatch import Candidate, selected
 from tests.ahead.made import needs_compiler
+from tests.open.random_open import check_everywhere, open_program, random_sizes
 
 LAST = """
 compute last(X: f32[N, D]) -> Y: f32[M, D] where M <= N {
@@ -241,3 +243,27 @@ def test_a_search_selects_among_kernels_for_sizes_that_occur() -> None:
     for m, n in ((1, 1), (1, 40), (8, 8), (9, 30), (40, 40)):
         x, z = rng.random(n, np.float32), rng.random(m, np.float32)
         np.testing.assert_allclose(kernel(x, z), x + z[:, None], rtol=1e-6)
+
+
+SAID = ("{a} <= {b}", "{a} + {b} <= 30", "{a} % 2 == {b} % 2", "{a} < 2 * {b}", "{a} >= {b} or {a} % 3 == 1")
+
+
+@pytest.mark.parametrize("name", ["matmul", "softmax", "conv", "cumsum"])
+@pytest.mark.parametrize("seed", range(2))
+def test_random_schedules(name: str, seed: int) -> None:
+    rng = random.Random(f"conditions {name} {seed}")
+    sizes: list[dict[str, int]] = []
+    plain = open_program(name, rng)
+    program = plain
+    while not sizes:
+        while len(plain.dims) < 2:
+            plain = open_program(name, rng)
+        a, b = rng.sample([str(d.name) for d in plain.dims], 2)
+        said = rng.choice(SAID).format(a=a, b=b)
+        program = parse_program(Source("t", format_program(plain).replace(" where ", f" where {said}, ", 1)))
+        near = (nearest(program.dims, x) for x in random_sizes(program, rng, 6))
+        sizes = [dict(x) for x in near if x is not None]
+        plain = plain if sizes else open_program(name, rng)
+    made, _ = random_schedule(program, rng, 6)
+    assert parse_program(Source("t", format_program(made))) == made
+    check_everywhere(program, made, sizes, seed, orders=True)
