@@ -22,7 +22,8 @@ from tensorc_dsl.ir.nameless import nameless
 from tensorc_dsl.ir.parse import parse_program
 from tensorc_dsl.ir.print import format_program
 from tensorc_dsl.ir.sizes import SizeError, bind, broken_by, conditions_of, holds, limited, nearest
-from tensorc_dsl.proof.equivalence.validate import Valid
+from tensorc_dsl.proof.equivalence.rows import same_rows
+from tensorc_dsl.proof.equivalence.validate import Unproved, Valid
 from tensorc_dsl.proof.sets.sets import dim_conditions, points
 from tensorc_dsl.reference.work import sizing
 from tensorc_dsl.tuning.search.dispatch import Candidate, selected
@@ -267,3 +268,27 @@ def test_random_schedules(name: str, seed: int) -> None:
     made, _ = random_schedule(program, rng, 6)
     assert parse_program(Source("t", format_program(made))) == made
     check_everywhere(program, made, sizes, seed, orders=True)
+
+
+def test_rows_have_the_same_bits_across_cases() -> None:
+    text = """
+compute product(A: f32[M, K], B: f32[K, N]) -> C: f32[M, N] {
+    C[i, j] = sum[k] A[i, k] * B[k, j]
+}
+schedule selects for product {
+    select M, N {
+        1..4, _ => { reorder(C.loops[1], C.loops[0]) }
+        5..40, 5..40 => {
+            let [i, j, k] = C.loops
+            let [i0, i1] = split(i, [_, 4], partial=true)
+            reorder(i0, j, k, i1)
+        }
+    }
+}
+task tail = product(M=1..40, N=1..40, K=8) where M <= N with selects
+"""
+    program = task(text).sample(0).program
+    assert same_rows(program, program, "M") == Valid()
+    parts = text.replace("reorder(i0, j, k, i1)", "rfactor(C, split(k, [_, 4])[0])")
+    other = task(parts).sample(0).program
+    assert isinstance(same_rows(other, other, "M"), Unproved)
