@@ -228,3 +228,6 @@ def test_a_traceback_shows_the_excerpt_and_the_repair() -> None:
     assert "  = help: an index is one of the stage's left side" in shown
     assert shown.endswith("while the model is read\n")
     assert pickle.loads(pickle.dumps(e.value)).diagnostics == e.value.diagnostics
+    copy = TschedError(*e.value.diagnostics)
+    copy.__notes__ = [*e.value.__notes__]  # as what Dask pickles exceptions with does
+    assert "".join(traceback.format_exception_only(copy)) == shown

@@ -65,11 +65,16 @@ class TschedError(Exception):
         self._notes: list[str] | None = None
 
     @property
-    def __notes__(self) -> list[str]:  # pyright: ignore[reportIncompatibleVariableOverride]
+    def __notes__(self) -> list[str]:
         """What a traceback prints below the message: each diagnostic with its excerpt and its repair."""
         if self._notes is None:
             self._notes = [render(d) for d in self.diagnostics]
         return self._notes
+
+    @__notes__.setter
+    def __notes__(self, notes: list[str]) -> None:  # pyright: ignore[reportIncompatibleVariableOverride]
+        """Libraries that send exceptions elsewhere, as Dask does, set the notes of the copy."""
+        self._notes = notes
 
     def __reduce__(self) -> tuple[type[TschedError], tuple[Diagnostic, ...]]:
         return type(self), self.diagnostics
