@@ -264,6 +264,11 @@ device: $(VENV)/.dev ## Kernels on the GPU of this machine: proved, beside torch
 	@mkdir -p $(OUT)
 	$(BIN)/python -m bench.gpu --seconds $(SECONDS) --json $(OUT)/gpu.json --resume
 
+.PHONY: device-bundle
+device-bundle: $(VENV)/.dev ## What a machine with a GPU and without a network needs for `device`, in build/device-bundle
+	rm -rf $(OUT)/device-bundle
+	$(BIN)/python -m bench.gpu_bundle $(OUT)/device-bundle
+
 .PHONY: bench
 bench: $(VENV)/.bench ## Operators tuned, beside other libraries (OPS=gemm SIZES=512 PEERS=torch TRIALS=64)
 	$(BIN)/python -m bench --ops "$(OPS)" --sizes "$(SIZES)" --peers "$(PEERS)" --trials $(TRIALS) --seed $(SEED) \
