@@ -240,11 +240,11 @@ ITEMS = st.one_of(
     node(t.IntrinsicDef, NAMES, many(_OPERAND, 1), many(_EFFECT, 1), many(_LAYOUT), many(_LOWERING), DOCS),
     node(t.UseDecl, many(NAMES, 1), many(NAMES)),
     node(
-        t.ProgramDef, NAMES, many(_TENSOR), pairs(NAMES, TIMED), many(SMALL), many(_BUFFER), many(_PROGRAM_STMT),
+        t.ProgramDef, NAMES, many(_TENSOR), pairs(NAMES, TIMED), many(PLAIN), many(_BUFFER), many(_PROGRAM_STMT),
         _ANNOTATIONS, st.none(), DOCS,
     ),
     node(
-        t.ProgramDef, NAMES, many(_TENSOR), pairs(NAMES, TIMED), many(SMALL), st.just(()), st.just(()),
+        t.ProgramDef, NAMES, many(_TENSOR), pairs(NAMES, TIMED), many(PLAIN), st.just(()), st.just(()),
         _ANNOTATIONS, _program_select(1), DOCS,
     ),
 )  # fmt: skip
