@@ -59,16 +59,7 @@ def wheels(folder: Path, python: str) -> None:
     """The wheels for that version of Python, and the source of PyCUDA."""
     into = folder / "wheels"
     _download(into, PACKAGES, python)
-    command = [
-        sys.executable,
-        "-m",
-        "pip",
-        "download",
-        "--quiet",
-        "--no-deps",
-        "--no-binary=:all:",
-        "--no-build-isolation",
-    ]
+    command = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "--no-binary=pycuda"]
     subprocess.run([*command, "--dest", str(into), "pycuda"], check=True)
 
 
