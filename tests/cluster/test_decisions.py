@@ -17,7 +17,8 @@ from tensorc_dsl.tuning.records.trial import program_key, target_key
 from tensorc_dsl.tuning.search.events import Event, Measured, Proposed
 from tensorc_dsl.tuning.search.log import SearchInput
 from tensorc_dsl.tuning.search.options import SearchOptions
-from tensorc_dsl.tuning.search.tune import Search, TuneResult, tune_all
+from tensorc_dsl.tuning.search.several import tune_all
+from tensorc_dsl.tuning.search.tune import Search, TuneResult
 from tests.cluster.stub import TARGET, Stub, stubs, task, time_of
 
 

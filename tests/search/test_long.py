@@ -18,7 +18,8 @@ from tensorc_dsl.tuning.records.database import Queue
 from tensorc_dsl.tuning.search.events import Learnt, Measured, Proposed
 from tensorc_dsl.tuning.search.log import SearchInput
 from tensorc_dsl.tuning.search.options import SearchOptions
-from tensorc_dsl.tuning.search.tune import Search, tune_all
+from tensorc_dsl.tuning.search.several import tune_all
+from tensorc_dsl.tuning.search.tune import Search
 from tests.search.landscape import TileSpace
 from tests.search.test_resume import Dying
 from tests.search.test_tune import TARGET, TASK, run

@@ -13,8 +13,9 @@ from tensorc_dsl.tuning.measure.outcome import Outcome, Status
 from tensorc_dsl.tuning.search.expansion import SpaceLike
 from tensorc_dsl.tuning.search.log import SearchInput
 from tensorc_dsl.tuning.search.options import SearchOptions
+from tensorc_dsl.tuning.search.several import tune_all
 from tensorc_dsl.tuning.search.strategies.random import Random
-from tensorc_dsl.tuning.search.tune import Search, TuneResult, tune_all
+from tensorc_dsl.tuning.search.tune import Search, TuneResult
 from tests.search.landscape import FewSpace, TileSpace
 from tests.search.test_tune import TARGET, TASK, FakeRunner, time_of
 
@@ -43,6 +44,8 @@ def searched(
     trials: int = 64,
     spaces: Sequence[SpaceLike] | None = None,
     budget: float | None = None,
+    shared: int | None = None,
+    groups: Sequence[int] | None = None,
 ) -> tuple[list[TuneResult], list[int]]:
     """The results, and whose turn it was."""
     turns: list[int] = []
@@ -61,11 +64,16 @@ def searched(
         )
         for n, runner in enumerate(runners)
     ]
-    return tune_all(searches, weights or [1.0] * len(runners), turns.append), turns
+    return tune_all(searches, weights or [1.0] * len(runners), turns.append, shared, groups), turns
 
 
 def trials_of(results: list[TuneResult]) -> list[int]:
     return [r.trials for r in results]
+
+
+def test_groups_have_all_trials_that_are_shared() -> None:
+    results, _ = searched([FakeRunner() for _ in range(3)], shared=20, groups=[0, 1, 2])
+    assert sum(trials_of(results)) == 20 and min(trials_of(results)) == 6
 
 
 def test_one_search_is_what_it_is_alone() -> None:

@@ -34,9 +34,10 @@ from tensorc_dsl.tuning.search.expansion import SpaceLike
 from tensorc_dsl.tuning.search.log import SearchInput
 from tensorc_dsl.tuning.search.options import SearchChanges, SearchOptions
 from tensorc_dsl.tuning.search.plausible import Watch
+from tensorc_dsl.tuning.search.several import tune_all
 from tensorc_dsl.tuning.search.space import Explorer
 from tensorc_dsl.tuning.search.strategy import strategies
-from tensorc_dsl.tuning.search.tune import Search, TuneResult, tune_all
+from tensorc_dsl.tuning.search.tune import Search, TuneResult
 from tests.search.landscape import FewSpace, TileSpace
 
 TASK = Program("task", (), (), ())

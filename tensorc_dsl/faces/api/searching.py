@@ -43,9 +43,10 @@ from tensorc_dsl.tuning.search.expansion import FromText, meaning_of
 from tensorc_dsl.tuning.search.log import Past, SearchInput
 from tensorc_dsl.tuning.search.options import SearchOptions
 from tensorc_dsl.tuning.search.plausible import Plausible, Resources, Watch
+from tensorc_dsl.tuning.search.several import tune_all
 from tensorc_dsl.tuning.search.strategy import states_regret, strategy_of
 from tensorc_dsl.tuning.search.team import Ground, Team
-from tensorc_dsl.tuning.search.tune import Search, TuneResult, as_fast, tune_all
+from tensorc_dsl.tuning.search.tune import Search, TuneResult, as_fast
 
 if TYPE_CHECKING:
     from tensorc_dsl.tuning.cluster.board import BoardRunner
