@@ -112,6 +112,7 @@ KERNEL = """\
 #include <stdint.h>
 #include <stdlib.h>
 #include <stdio.h>
+#include <unistd.h>
 #include "sums.h"
 static int calls;
 int32_t sums(const float *A, const float *B, float *C) {
@@ -135,6 +136,7 @@ FAULTS = {
     "hangs": "for (volatile int x = 0;;) x++;",
     "no memory": "return TENSORC_MEMORY;",
     "only once": "if (calls > 1) C[3] += 1;",
+    "late twice": "if (calls < 3) usleep(300);",
     "breaks the line": 'fclose(fopen(getenv("FAKE_RAN"), "w"));',
 }
 

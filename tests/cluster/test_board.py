@@ -143,6 +143,18 @@ def test_a_loser_is_timed_for_a_moment(board: Board) -> None:
     assert far.censored and len(far.times) == 1
 
 
+def test_a_slow_first_call_says_little_of_a_short_kernel(board: Board, tmp_path: Path) -> None:
+    """Its code is not in a cache yet, or other work interrupts it."""
+    task = sums()
+    with BoardRunner(task.program, task.target, board, threads=1) as runner:
+        built = faulty(task, "late twice", tmp_path)
+        plain = runner.run(built, None)
+        assert plain.status is Status.OK and plain.seconds is not None
+        alike, slower = runner.run(built, plain.seconds), runner.run(built, plain.seconds / 3)
+    assert not alike.censored and len(alike.times) > 1
+    assert slower.censored and len(slower.times) < len(plain.times)
+
+
 KINDS = """
 compute strided(X: f32[M, N] strides [40, 1]) -> Y: f32[M, N] strides [50, 1] { Y[i, j] = X[i, j] * 2.0 }
 schedule plain for strided {}

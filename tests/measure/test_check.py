@@ -216,6 +216,9 @@ def test_losers_are_given_up_and_say_so() -> None:
     close = take_times(Clock(0.012), 0.01)
     assert len(close.times) >= LEAST and not close.censored
     assert len(taken(Clock(1.0, 1e-3), 1e-3)) == 1  # a first call as slow as that is no warm-up
+    interrupted = take_times(Clock(1e-4, 1e-6), 1e-6)
+    assert not interrupted.censored and min(interrupted.times) == 1e-6
+    assert take_times(Clock(1e-4, 9e-5), 1e-6) == Taken((9e-5,), censored=True)
 
 
 def test_the_lower_quartile_stands_for_the_times() -> None:

@@ -120,6 +120,20 @@ def test_the_fastest_in_the_model_is_recorded_as_the_best(choice: int, monkeypat
         assert task.schedule.text == loaded().tasks["matmul"].sample(0).text
 
 
+def test_of_equal_ones_the_model_keeps_what_it_had(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A clock has steps, and small kernels take few of them."""
+
+    def compare(runs: Sequence[Lineup], *_: Any, **__: Any) -> InContext:
+        counts = {task: 1 + max(r.choices[task] for r in runs) for task in {t for r in runs for t in r.tasks}}
+        return InContext({t: ((1e-7,),) * n for t, n in counts.items()}, 4, True)
+
+    monkeypatch.setattr(model_tuning, "compare_in_context", compare)
+    for seed in range(3):
+        (task,) = tune_model(loaded(), tasks=["matmul"], trials=6, strategy="random", seed=seed).tasks
+        recorded = loaded().tasks["matmul"].recorded(RECORDS)
+        assert not task.changed and recorded is not None and recorded.text == task.schedule.text
+
+
 def test_times_with_weights_out_of_caches_are_ranked_apart(monkeypatch: pytest.MonkeyPatch) -> None:
     """A model has what is recorded of its task alone, until it has been tuned itself."""
     alone = loaded().tasks["matmul"]

@@ -652,7 +652,7 @@ def _recordable(times: Sequence[float]) -> tuple[float, ...]:
 
 
 def _fastest(times: Sequence[Sequence[float]]) -> int:
-    """The choice that records rank first: of equal ones the first."""
+    """The choice that `rank` has first among the rows of a comparison: of equal ones the first."""
     seconds = [seconds_of(_recordable(taken)) for taken in times]
     return seconds.index(min(seconds))
 

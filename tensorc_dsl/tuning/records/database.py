@@ -260,8 +260,8 @@ class _Comparison:
 
     def in_order(self, alike: Mapping[str, tuple[float, int]], failed: Collection[str]) -> dict[str, tuple[float, int]]:
         """The places of these programs among others: the fastest here has the least time that one of them has alone. They
-        are ahead of others with the same time."""
-        order = [key for _, key in sorted((s, key) for key, (s, _) in self.places.items() if key not in failed)]
+        are ahead of others with the same time. Of those that were equally fast here, the one recorded first is ahead."""
+        order = sorted((key for key in self.places if key not in failed), key=self.places.__getitem__)
         alone = sorted(alike[key][0] for key in order if key in alike)
         # One without a time alone, which was never a trial, has the time of the one that is next to it, and is behind it.
         times = [alone[min(n, len(alone) - 1)] if alone else self.places[key][0] for n, key in enumerate(order)]
