@@ -16,6 +16,14 @@ from tensorc_dsl.ir.target import CACHE_LINE
 ALIGNMENT = CACHE_LINE
 """Where arrays for kernels begin, in bytes: at a cache line, and at a whole one of the widest vectors."""
 
+ALIKE = 4096
+"""A load waits for an earlier store whose address is the same in the lowest 12 bits, until all bits were compared ("4-Kbyte
+aliasing", Intel 64 and IA-32 Architectures Optimization Reference Manual; Zen does so, too). An output that begins a little
+behind an input by these bits is then stored to where the next elements are loaded: a sum of arrays took 1.2 times as long."""
+
+LARGE = 16 * ALIKE
+"""From so many bytes on, arrays begin at multiples of `ALIKE`, where all of them are equally far."""
+
 MOST_BYTES = 2**60
 """More than any machine has for one kernel. A size of memory beyond it is never computed further, so none leaves 64 bits."""
 
@@ -40,15 +48,19 @@ def out_of_memory(what: str, size: int) -> OutOfMemory:
 
 
 def aligned_empty(shape: tuple[int, ...], dtype: np.dtype[Any], what: str = "an array") -> Array:
-    """An uninitialised C-contiguous array whose data are aligned to 64 bytes. Raises OutOfMemory, which says `what` it is."""
+    """An uninitialised C-contiguous array whose data are aligned to 64 bytes, those of a large one to 4096.
+
+    Raises OutOfMemory, which says `what` it is.
+    """
     size = prod(shape) * dtype.itemsize
+    alignment = ALIGNMENT if size < LARGE else ALIKE
     if size > MOST_BYTES:
         raise out_of_memory(what, size)
     try:
-        raw = np.empty(size + ALIGNMENT, np.uint8)
+        raw = np.empty(size + alignment, np.uint8)
     except MemoryError as e:
         raise out_of_memory(what, size) from e
-    start = -raw.ctypes.data % ALIGNMENT
+    start = -raw.ctypes.data % alignment
     return raw[start : start + size].view(dtype).reshape(shape)
 
 

@@ -219,3 +219,10 @@ def test_no_array_is_larger_than_memory() -> None:
     for shape in ((2**61,), (2**40, 2**40), (2**63, 2)):
         with pytest.raises(OutOfMemory, match="more than 1,152,921,504,606,846,976 bytes"):
             aligned_empty(shape, np.dtype(np.float64))
+
+
+def test_large_arrays_begin_equally_far_behind_a_page() -> None:
+    """Else where the next elements are loaded is where the last ones were stored, in the bits that are compared first."""
+    kept = [aligned_empty((n,), np.dtype(np.float32)) for n in (1, 99, 16 * 1024, 1023 * 1025, 1 << 20, (1 << 20) + 16)]
+    assert [a.ctypes.data % 64 for a in kept] == [0] * 6
+    assert [a.ctypes.data % 4096 for a in kept[2:]] == [0] * 4
