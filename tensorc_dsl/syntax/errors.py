@@ -274,7 +274,7 @@ def _by_kind(at: Place) -> str:
         case "WHERE" if text[token.end_pos : token.end_pos + 1] == "(":
             return "a choice is `a if condition else b`, or `select(condition, a, b)`"
         case "FOR" if "COMPUTE" in at.header:
-            return "a compute has no loops: `B[i] = …` holds for every `i`, and `sum[k] …` goes over every `k`"
+            return "no loops in a compute: `B[i] = …` holds for every `i`, `B[i in 8] = …` for eight, `sum[k] …` adds up all"
         case "NAME" if (word := _REDUCER.search(text, 0, start)) and "PLUS" in accepts:
             return f"say over which indices: `{word[1]}[k] …`"
         case "NAME" if text[:start].rstrip(" ").endswith("]") and "PLUS" in accepts:

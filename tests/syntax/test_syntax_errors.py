@@ -128,7 +128,7 @@ C = "compute c(A: i32[M]) -> B: i32[M] {{ B[i] = {} }}"
         ("compute f(A: f32[M]) -> B: f32[M]: B[i] = A[i]", "a body stands in braces: `{ … }`"),
         (
             "compute f(A: f32[M]) -> B: f32[M] { for i in M { B[i] = A[i] } }",
-            "a compute has no loops: `B[i] = …` holds for every `i`, and `sum[k] …` goes over every `k`",
+            "no loops in a compute: `B[i] = …` holds for every `i`, `B[i in 8] = …` for eight, `sum[k] …` adds up all",
         ),
         ("compute f(A: f32[M]) -> B: f32[M] { return A[i] }", "a compute assigns to its outputs: `C[i, j] = …`"),
         ("module m(b) { lett x = 3 }", "did you mean `let`?"),
