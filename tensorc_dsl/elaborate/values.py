@@ -7,8 +7,9 @@ only through a cast.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import chain
 from math import prod
 from typing import assert_never
 
@@ -42,7 +43,7 @@ from tensorc_dsl.ir.program import Buffer
 from tensorc_dsl.proof.sets.linear_forms import FALSE, depends_on_data, negate, outermost
 from tensorc_dsl.proof.sets.safety import Outside, Unproven, check_access, ranges_of, too_far, without_open_quotients
 from tensorc_dsl.proof.sets.sets import affine_only
-from tensorc_dsl.proof.sets.simplify import simplify
+from tensorc_dsl.proof.sets.simplify import conjuncts, simplify
 from tensorc_dsl.syntax import tree
 from tensorc_dsl.syntax.names import near
 from tensorc_dsl.syntax.traversal import rewrite_tree
@@ -160,6 +161,41 @@ def _with(e: tree.Expr, choice: tree.Expr, part: tree.Expr) -> tree.Expr:
 def kept(value: ir.Expr, low: ir.Expr, high: ir.Expr) -> ir.Expr:
     """The value, limited to the other two."""
     return ir.Binary("min", ir.Binary("max", value, low), high)
+
+
+_OPPOSITE: dict[ir.CompareOp, ir.CompareOp] = {"<": ">=", "<=": ">", ">": "<=", ">=": "<", "==": "!=", "!=": "=="}
+_TURNED: dict[ir.CompareOp, ir.CompareOp] = {"<": ">", "<=": ">=", ">": "<", ">=": "<=", "==": "==", "!=": "!="}
+
+
+def is_kept_inside(x: ir.Expr, extent: ir.Expr, conditions: Iterable[ir.Expr]) -> bool:
+    """Whether conditions say of an integer that is read that it is 0 at least, and less than the extent.
+
+    An extent that is converted to the type of the integer may have lost bits, but has not become larger.
+    """
+    low, high = limits(ir.dtype_of(x))[0] == 0, False
+    last, size = simplify(ir.sub(extent, ir.ONE), {}), ir.constant(extent)
+    for c in chain.from_iterable(map(conjuncts, conditions)):
+        match c:
+            case ir.Compare(op=op, lhs=a, rhs=b):
+                pass
+            case ir.Not(operand=ir.Compare(op=op, lhs=a, rhs=b)):
+                op = _OPPOSITE[op]
+            case _:
+                continue
+        if b == x:
+            a, b, op = b, a, _TURNED[op]
+        match op, b:
+            case _ if a != x:
+                pass
+            case ((">" | ">="), ir.Const(value=least)):
+                low |= least + (op == ">") >= 0
+            case (("<" | "<="), ir.Const(value=most)):
+                high |= size is not None and most + (op == "<=") <= size
+            case (("<" | "<="), ir.Cast(operand=limit)):
+                high |= limit == (extent if op == "<" else last)
+            case _:
+                pass
+    return low and high
 
 
 def saturated(x: ir.Expr, to: DType) -> ir.Expr:
@@ -527,9 +563,15 @@ class ValueBuilder(IndexBuilder):
             raise Invalid(problems.RANK(e.span, name=name, rank=len(buffer.shape), count=len(e.indices)))
         subscripts = zip(e.indices, buffer.shape, strict=True)
         indices = each(*(lambda i=i, size=size: self.index(i, size) for i, size in subscripts))
+        data = [next(self.unclamped(i), None) for i in e.indices]
+        for n, (made, size) in enumerate(zip(indices, buffer.shape, strict=True)):
+            # What a condition keeps inside is read where it does not hold, too, as after `clamp`.
+            if isinstance(made, ir.Cast) and data[n] and is_kept_inside(made.operand, size, self.conditions):
+                inside = simplify(kept(made, ir.ZERO, ir.sub(size, ir.ONE)), ranges_of(self.scope))
+                indices = (*indices[:n], inside, *indices[n + 1 :])
+                data[n] = None
         load = ir.Load(buffer.name, indices, buffer.dtype)
-        data = tuple(next(self.unclamped(i), None) for i in e.indices)
-        self.loads.append(GuardedLoad(load, self.conditions, tuple(i.span for i in e.indices), data))
+        self.loads.append(GuardedLoad(load, self.conditions, tuple(i.span for i in e.indices), tuple(data)))
         return load
 
     def _call(self, e: tree.CallExpr, want: DType | None) -> ir.Expr:

@@ -49,6 +49,41 @@ def test_a_clamp_is_an_index(subscript: str, made: str) -> None:
 
 
 @pytest.mark.parametrize(
+    ("value", "made"),
+    [
+        ("W[I[n], d] if I[n] >= 0 and I[n] < i32(V) else 0", "min(max(index(I[vn]), 0), 5)"),
+        ("W[I[n], d] if 0 <= I[n] <= i32(V - 1) else 0", "min(max(index(I[vn]), 0), 5)"),
+        ("0 if I[n] < 0 or not (i32(V) > I[n]) else W[I[n], d]", "min(max(index(I[vn]), 0), 5)"),
+        ("W[L[n], d] if L[n] > -1 and L[n] < 6 else 0", "min(max(index(L[vn]), 0), 5)"),
+        ("W[Q[n], d] if Q[n] < u8(V) else 0", "min(index(Q[vn]), 5)"),
+        ("(W[I[n] + 1, d] if I[n] + 1 < 5 else 1) if 2 <= I[n] + 1 else 0", "min(max(index(I[vn] + 1), 0), 5)"),
+    ],
+)
+def test_conditions_keep_what_is_read_inside(value: str, made: str) -> None:
+    p = build(rows(value), **SIZES)
+    assert f"W[{made}, vd]" in read(p)
+    given = make_inputs(p, seed=1)
+    given["I"][...], given["L"][...], given["Q"][...] = [-1, 5, 6, 0], [6, -1, 5, 0], [5, 6, 255, 0]
+    inside = given[next(name for name in "ILQ" if f"{name}[" in value)].astype(np.int64) + ("+ 1" in value)
+    low, high = (2, 4) if "+ 1" in value else (0, 5)
+    rest = np.where(inside >= low, 1.0, 0.0) if "+ 1" in value else np.zeros(4)
+    wanted = [given["W"][i] if low <= i <= high else np.full(3, r) for i, r in zip(inside, rest, strict=True)]
+    np.testing.assert_array_equal(run(p, given)["Y"], np.array(wanted, np.float32))
+
+
+@pytest.mark.parametrize(
+    "condition",
+    [
+        "I[n] >= 0", "I[n] < i32(V)", "I[n] >= -1 and I[n] < i32(V)", "I[n] >= 0 and I[n] <= i32(V)", "I[n] > 0 and I[n] < 7",
+        "I[n] >= 0 or I[n] < i32(V)", "not (I[n] >= 0 and I[n] < i32(V))", "I[n] + 1 >= 0 and I[n] < i32(V)",
+        "I[n] >= 0 and I[n] < i32(D + V)", "I[n] == i32(V)", "I[n] >= 0 and I[n] < i32(V) + 1", "L[n] >= 0 and L[n] < 3",
+    ],
+)  # fmt: skip
+def test_conditions_that_say_too_little_keep_nothing_inside(condition: str) -> None:
+    assert codes(rows(f"W[I[n], d] if {condition} else 0"), **SIZES) == ["E0412"]
+
+
+@pytest.mark.parametrize(
     ("value", "code", "says"),
     [
         ("W[I[n], d]", "E0412", "= help: say between which two it stays: `clamp(I[n], 0, 5)`"),
